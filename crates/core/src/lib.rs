@@ -1,0 +1,33 @@
+//! The pure part of `lfn`: everything that can be decided without touching the world.
+//!
+//! Nothing here opens a socket or a file, reads a clock, an environment variable or a random source, or starts a
+//! thread: `now` is an argument, bytes are handed in, generators are seeded by the caller. So the link that users
+//! emulate is the link the tests run in virtual time, a plan is a function of a path, and a finding is a function of
+//! its evidence. `lfn-net` drives this crate with the help of `lfn-sys`; `clippy.toml` beside this crate keeps it so.
+//!
+//! | module | what it is |
+//! | --- | --- |
+//! | [`units`], [`time`] | quantities in types, virtual or real time |
+//! | [`geometry`], [`framing`], [`path`] | from places and link types to a [`path::PathProfile`] |
+//! | [`plan`], [`tcp_model`] | from a path to buffers, streams and predictions |
+//! | [`link`] | the emulated link: stages, and a chain of them |
+//! | [`sim`] | virtual time: arrivals through a link |
+//! | [`session`], [`wire`] | tickets, and what goes over a session |
+//! | [`transfer`] | what is sent, by whom, what is done |
+//! | [`diagnose`] | evidence to findings, one rule a function |
+
+#![forbid(unsafe_code)]
+
+pub mod diagnose;
+pub mod framing;
+pub mod geometry;
+pub mod link;
+pub mod path;
+pub mod plan;
+pub mod session;
+pub mod sim;
+pub mod tcp_model;
+pub mod time;
+pub mod transfer;
+pub mod units;
+pub mod wire;

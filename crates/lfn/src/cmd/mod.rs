@@ -1,0 +1,25 @@
+//! One file per command: its arguments as typed, and what it does with them.
+
+pub mod copy;
+pub mod demo;
+pub mod emulate;
+pub mod hosts;
+pub mod plan;
+pub mod serve;
+pub mod test;
+
+use crate::cli::Command;
+use crate::exit::{Exit, Failure};
+
+/// Runs one command to its end.
+pub fn run(command: Command) -> Result<Exit, Failure> {
+    match command {
+        Command::Plan(args) => plan::run(args),
+        Command::Emulate(args) => emulate::run(args),
+        Command::Serve(args) => serve::run(args),
+        Command::Test(args) => test::run(args),
+        Command::Copy(args) => copy::run(args),
+        Command::Hosts(args) => hosts::run(args),
+        Command::Demo(args) => demo::run(args),
+    }
+}

@@ -1,0 +1,111 @@
+//! Exit codes, and the one shape in which a command fails: a line that says what, a hint that says what to do.
+
+use std::fmt;
+use std::io::{self, Write};
+use std::process::ExitCode;
+
+/// How a run ended, as the shell sees it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Exit {
+    /// Done.
+    Ok,
+    /// Failed; nothing half-done was left under a final name.
+    Failed,
+    /// The command line cannot be meant (also what clap exits with).
+    Usage,
+    /// Incomplete, but the same command goes on from there.
+    Incomplete,
+    /// Done, but not to be trusted: the emulation was not faithful.
+    Untrusted,
+    /// Interrupted by SIGINT.
+    Interrupted,
+    /// The exit status of a command that was run, passed on.
+    Of(u8),
+}
+
+impl From<Exit> for ExitCode {
+    fn from(exit: Exit) -> ExitCode {
+        ExitCode::from(exit.code())
+    }
+}
+
+impl Exit {
+    /// The number documented in the help.
+    pub fn code(self) -> u8 {
+        match self {
+            Exit::Ok => 0,
+            Exit::Failed => 1,
+            Exit::Usage => 2,
+            Exit::Incomplete => 3,
+            Exit::Untrusted => 4,
+            Exit::Interrupted => 130,
+            Exit::Of(code) => code,
+        }
+    }
+}
+
+/// A command that failed: the line, the hint and the exit code.
+#[derive(Debug)]
+pub struct Failure {
+    exit: Exit,
+    error: anyhow::Error,
+    hint: Option<String>,
+}
+
+impl Failure {
+    /// A failure at run time (exit code 1).
+    pub fn new(error: impl Into<anyhow::Error>) -> Self {
+        Failure { exit: Exit::Failed, error: error.into(), hint: None }
+    }
+
+    /// A failure at run time, from text.
+    pub fn msg(text: impl fmt::Display) -> Self {
+        Failure::new(anyhow::anyhow!("{text}"))
+    }
+
+    /// What was typed cannot be meant (exit code 2).
+    pub fn usage(text: impl fmt::Display) -> Self {
+        Failure { exit: Exit::Usage, ..Failure::msg(text) }
+    }
+
+    /// Sets another exit code.
+    pub fn with_exit(mut self, exit: Exit) -> Self {
+        self.exit = exit;
+        self
+    }
+
+    /// Says what to do about it: best a command to run.
+    pub fn hint(mut self, hint: impl fmt::Display) -> Self {
+        self.hint = Some(hint.to_string());
+        self
+    }
+
+    /// Prints the failure on stderr, one line each for error and hint; a closed pipe on stdout is no failure at all.
+    pub fn report(self) -> ExitCode {
+        let closed_pipe = self
+            .error
+            .chain()
+            .any(|cause| cause.downcast_ref::<io::Error>().is_some_and(|e| e.kind() == io::ErrorKind::BrokenPipe));
+        if closed_pipe && self.exit == Exit::Failed {
+            return Exit::Ok.into();
+        }
+        // Nothing is left to be done if stderr itself is gone.
+        let mut stderr = io::stderr().lock();
+        let _ = writeln!(stderr, "lfn: {}", one_line(&format!("{:#}", self.error)));
+        if let Some(hint) = &self.hint {
+            let _ = writeln!(stderr, "hint: {}", one_line(hint));
+        }
+        self.exit.into()
+    }
+}
+
+impl<E: Into<anyhow::Error>> From<E> for Failure {
+    fn from(error: E) -> Self {
+        Failure::new(error)
+    }
+}
+
+/// Text from a peer may hold anything: control characters would move the reader's terminal.
+fn one_line(text: &str) -> String {
+    text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect()
+}

@@ -1,0 +1,22 @@
+//! `lfn`: measures, tunes, emulates and fills long fat networks.
+//!
+//! The binary is thin: it reads what was typed ([`cli`]), runs one command ([`cmd`]), prints its result ([`print`])
+//! and ends with a documented exit code ([`exit`]).
+#![forbid(unsafe_code)]
+
+mod cli;
+mod cmd;
+mod exit;
+mod print;
+
+use std::process::ExitCode;
+
+use clap::Parser;
+
+fn main() -> ExitCode {
+    let cli = cli::Cli::parse();
+    match cmd::run(cli.command) {
+        Ok(exit) => exit.into(),
+        Err(failure) => failure.report(),
+    }
+}

@@ -1,0 +1,1 @@
+//! One printer per output format.

@@ -1,0 +1,5 @@
+//! The only unsafe and the only `cfg(target_os)` of `lfn`: plain structs over the system calls it needs.
+//!
+//! This crate knows nothing of the product: no path, no plan, no finding. It gives socket options with asked and
+//! granted apart, `TCP_INFO` read by length, packet sockets that carry super-packets, network namespaces and the
+//! netlink requests that furnish them. Every function names the kernel facility it stands on.
