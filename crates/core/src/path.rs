@@ -1,1 +1,124 @@
-//! Placeholder head, replaced with the module.
+//! A path and its figures: what is known of the way between two hosts before anything is sent.
+//!
+//! Everything `lfn` predicts, emulates or compares with starts from a [`PathProfile`]: the plan derives buffers from
+//! it, the emulator builds its link from it, a test prints its results beside it. It holds figures only, no addresses
+//! and no way to measure; it travels as JSON in reports and in the environment variable `LFN_PATH`.
+
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+use crate::framing::Framing;
+use crate::units::{BitRate, Bytes, Ratio};
+
+/// The figures of a path.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct PathProfile {
+    /// What the bottleneck can carry, counted at `framing.layer`.
+    #[serde(rename = "capacity_bits_per_second")]
+    pub capacity: BitRate,
+    /// The least round-trip time, without queueing.
+    #[serde(rename = "rtt_seconds", with = "seconds")]
+    pub base_rtt: Duration,
+    /// IP MTU of the narrowest link, bytes.
+    #[serde(rename = "mtu_bytes", default = "ethernet_mtu")]
+    pub mtu: u32,
+    /// Headers around each payload, and the layer of `capacity`.
+    #[serde(default)]
+    pub framing: Framing,
+    /// Room of the bottleneck's queue, if known.
+    #[serde(rename = "queue_bytes", default)]
+    pub queue: Option<Bytes>,
+    /// Share of packets lost at random, whatever the load.
+    #[serde(default)]
+    pub loss: Ratio,
+}
+
+impl PathProfile {
+    /// A path as lfn emulates it: MTU 1500, capacity counted with the Ethernet header, no loss, queue not known.
+    pub fn new(capacity: BitRate, base_rtt: Duration) -> Self {
+        PathProfile {
+            capacity,
+            base_rtt,
+            mtu: ethernet_mtu(),
+            framing: Framing::default(),
+            queue: None,
+            loss: Ratio::default(),
+        }
+    }
+
+    /// Capacity × base RTT: the bytes in flight that fill the path.
+    pub fn bdp(&self) -> Bytes {
+        self.capacity.times(self.base_rtt)
+    }
+
+    /// Payload bytes of a full segment (1448 at MTU 1500, IPv4, timestamps); 0 if the headers fill the MTU.
+    pub fn mss(&self) -> u32 {
+        self.framing.payload(self.mtu)
+    }
+
+    /// The most TCP goodput the capacity allows: every packet full, nothing lost, acknowledgements elsewhere.
+    pub fn payload_capacity(&self) -> BitRate {
+        let wire = self.framing.wire_bytes_full(self.mtu).max(1);
+        let rate = u128::from(self.capacity.0) * u128::from(self.mss()) / u128::from(wire);
+        BitRate(u64::try_from(rate).unwrap_or(u64::MAX))
+    }
+}
+
+fn ethernet_mtu() -> u32 {
+    1500
+}
+
+/// Seconds as a float: exact to the nanosecond up to 104 days, and what every other tool can read.
+mod seconds {
+    use super::Duration;
+    use serde::{Deserialize, Deserializer, Serializer, de::Error};
+
+    pub fn serialize<S: Serializer>(value: &Duration, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_f64(value.as_secs_f64())
+    }
+
+    pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Duration, D::Error> {
+        Duration::try_from_secs_f64(f64::deserialize(deserializer)?).map_err(D::Error::custom)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::framing::{Layer, Tunnel};
+
+    #[test]
+    fn the_emulated_acts_path_carries_129_megabits() {
+        let path = PathProfile::new(BitRate(135_000_000), Duration::from_millis(539));
+        assert_eq!(path.bdp(), Bytes(9_095_625));
+        assert_eq!(path.mss(), 1448);
+        // 135e6 × 1448 / 1514, as tbf counts.
+        assert_eq!(path.payload_capacity(), BitRate(129_114_927));
+    }
+
+    #[test]
+    fn a_profile_survives_json_exactly() {
+        let mut path = PathProfile::new(BitRate(9_999_999_937), Duration::from_nanos(539_000_001));
+        path.framing = Framing { layer: Layer::Ethernet, tunnel: Some(Tunnel::IpsecEsp), ..Framing::default() };
+        path.queue = Some(Bytes(1));
+        path.loss = Ratio::new(1e-4).unwrap();
+        let text = serde_json::to_string(&path).unwrap();
+        assert_eq!(serde_json::from_str::<PathProfile>(&text).unwrap(), path, "{text}");
+        let least = r#"{"capacity_bits_per_second": 135000000, "rtt_seconds": 0.539}"#;
+        let read: PathProfile = serde_json::from_str(least).unwrap();
+        assert_eq!(read, PathProfile::new(BitRate(135_000_000), Duration::from_millis(539)));
+        for rtt in ["-1", "1e300", "null"] {
+            let text = least.replace("0.539", rtt);
+            assert!(serde_json::from_str::<PathProfile>(&text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn headers_that_fill_the_mtu_leave_nothing() {
+        let mut path = PathProfile::new(BitRate(u64::MAX), Duration::MAX);
+        path.mtu = 40;
+        assert_eq!((path.mss(), path.payload_capacity()), (0, BitRate(0)));
+        assert_eq!(path.bdp(), Bytes(u64::MAX));
+    }
+}

@@ -263,8 +263,8 @@ impl BitRate {
 
     /// Bytes carried in `time`, rounded to the nearest: the bandwidth-delay product when `time` is the base RTT.
     pub fn times(self, time: Duration) -> Bytes {
-        let bit_nanos = u128::from(self.0) * time.as_nanos();
-        let bytes = (bit_nanos + 4_000_000_000) / 8_000_000_000;
+        let bit_nanos = u128::from(self.0).saturating_mul(time.as_nanos());
+        let bytes = bit_nanos.saturating_add(4_000_000_000) / 8_000_000_000;
         Bytes(u64::try_from(bytes).unwrap_or(u64::MAX))
     }
 
