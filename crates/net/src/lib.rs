@@ -1,5 +1,12 @@
 //! The I/O of `lfn`: it drives the pure state of `lfn-core` with the system calls of `lfn-sys`.
 //!
 //! One thread a data stream with blocking sockets, because nothing is faster or simpler to reason about; every wait
-//! has a deadline.
+//! has a deadline. [`session`] is both ends of a connection, [`server`] the far end that waits for them; [`tester`]
+//! and [`transfer`] are what sessions are for, each with both of its ends in one place; [`emulator`] is the link.
 #![forbid(unsafe_code)]
+
+pub mod emulator;
+pub mod server;
+pub mod session;
+pub mod tester;
+pub mod transfer;

@@ -1,1 +1,117 @@
-//! Placeholder head, replaced with the module.
+//! What goes over the control connection: framed JSON messages, their types, and the limits on both.
+//!
+//! A frame is one byte of kind, four bytes of big-endian length and that many bytes of JSON. JSON because a control
+//! message is rare and small, is readable in a trace, and lets a newer peer add fields an older one ignores; data
+//! blocks have a binary form of their own ([`copy::BlockHeader`]). Lengths are bounded before anything is allocated.
+
+pub mod copy;
+mod frame;
+pub mod test;
+
+pub use frame::{Frame, FrameError, FrameReader, HELLO_LIMIT, Kind, MESSAGE_LIMIT, encode};
+
+use serde::{Deserialize, Serialize};
+
+use crate::session::{SessionId, Token};
+
+/// The first frame of every TLS connection, sent by the client in its first flight.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(tag = "connection", rename_all = "snake_case")]
+pub enum Hello {
+    /// Opens a session and says at once what is wanted.
+    Control {
+        /// [`crate::session::PROTOCOL`] of the client.
+        protocol: u32,
+        /// Absent only where the server runs `--insecure`.
+        token: Option<Token>,
+        /// Chosen by the client at random.
+        session: SessionId,
+        /// What is wanted.
+        request: Request,
+    },
+    /// Adds a data stream to a session.
+    Data {
+        /// [`crate::session::PROTOCOL`] of the client.
+        protocol: u32,
+        /// Absent only where the server runs `--insecure`.
+        token: Option<Token>,
+        /// The session it belongs to.
+        session: SessionId,
+        /// Its number in the session, from 0.
+        stream: u16,
+    },
+}
+
+/// What a session is for.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(tag = "verb", rename_all = "snake_case")]
+pub enum Request {
+    /// A timed load.
+    Test(test::TestRequest),
+    /// Moving a file.
+    Copy(copy::CopyRequest),
+}
+
+/// A request the other side will not or cannot serve; sent as a frame of its own kind, so that it may stand in the
+/// place of any message.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
+#[error("{message}")]
+pub struct Refusal {
+    /// For programs.
+    pub code: RefusalCode,
+    /// For people: names the thing and the value.
+    pub message: String,
+    /// What to do about it, if there is something to do.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub hint: Option<String>,
+}
+
+/// Why a request was refused.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum RefusalCode {
+    /// The token is not the server's.
+    WrongToken,
+    /// The token was the server's, but its time is over.
+    ExpiredToken,
+    /// The server serves as many sessions as it may.
+    Full,
+    /// The client speaks another version of the protocol.
+    Protocol,
+    /// Asked for more than the server's limits allow.
+    Limit,
+    /// The path lies outside the served root, is not a regular file, or nothing is served.
+    Forbidden,
+    /// No such file.
+    NotFound,
+    /// The destination exists and was not to be replaced.
+    Exists,
+    /// The destination's file system is full.
+    NoSpace,
+    /// Any other error of the file system.
+    Io,
+    /// What arrived is not what was sent.
+    Corrupt,
+    /// The message makes no sense here.
+    BadMessage,
+    /// The peer waited for something that did not come.
+    Timeout,
+    /// The peer was stopped.
+    Stopped,
+    /// A code of a newer version.
+    #[serde(other)]
+    Other,
+}
+
+impl Refusal {
+    /// A refusal without a hint.
+    pub fn new(code: RefusalCode, message: impl Into<String>) -> Self {
+        Refusal { code, message: message.into(), hint: None }
+    }
+
+    /// Adds what to do about it.
+    pub fn hint(mut self, hint: impl Into<String>) -> Self {
+        self.hint = Some(hint.into());
+        self
+    }
+}

@@ -1,0 +1,277 @@
+//! Tickets, tokens, fingerprints and session ids: fixed-size secrets and names, and their text forms.
+
+use std::fmt;
+use std::str::FromStr;
+
+use data_encoding::{BASE64URL_NOPAD, HEXLOWER};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+use super::DEFAULT_PORT;
+
+/// Why a ticket could not be read.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum TicketError {
+    /// Does not start with `lfn://`.
+    #[error("'{0}' is not a ticket: expected lfn://TOKEN@HOST:PORT#FINGERPRINT")]
+    NotATicket(String),
+    /// The part before `@` is missing or not a token.
+    #[error("the token of the ticket for '{host}' is damaged: expected 22 letters and digits, got {length}")]
+    Token {
+        /// The host the ticket names.
+        host: String,
+        /// How many characters there were.
+        length: usize,
+    },
+    /// The part behind `#` is missing or not a SHA-256 digest.
+    #[error("the fingerprint of the ticket for '{host}' is damaged: expected 43 letters and digits, got {length}")]
+    Fingerprint {
+        /// The host the ticket names.
+        host: String,
+        /// How many characters there were.
+        length: usize,
+    },
+    /// No host, or a port that is not a number from 1 to 65535.
+    #[error("'{0}' is not HOST or HOST:PORT")]
+    Address(String),
+}
+
+/// A secret of 128 bits that lets its bearer in. Its text never appears in `Debug` output.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct Token([u8; 16]);
+
+/// SHA-256 of the server's certificate (DER), by which a client knows the server.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Fingerprint(pub [u8; 32]);
+
+/// The name of one session, 128 random bits chosen by the client.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct SessionId(pub [u8; 16]);
+
+/// Where a server is, what lets a client in, and the key the server must show.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Ticket {
+    /// Name or address; an IPv6 address without brackets.
+    pub host: String,
+    /// TCP port.
+    pub port: u16,
+    /// What the client shows.
+    pub token: Token,
+    /// What the server must show.
+    pub fingerprint: Fingerprint,
+}
+
+impl Token {
+    /// A token of the given random bits.
+    pub fn from_bytes(bytes: [u8; 16]) -> Self {
+        Token(bytes)
+    }
+
+    /// The bits, for keys derived from them.
+    pub fn as_bytes(&self) -> &[u8; 16] {
+        &self.0
+    }
+
+    /// Compares in constant time, so that an answer's delay tells nothing.
+    pub fn matches(&self, other: &Token) -> bool {
+        let difference = self.0.iter().zip(other.0).fold(0u8, |acc, (a, b)| acc | (a ^ b));
+        std::hint::black_box(difference) == 0
+    }
+}
+
+impl fmt::Debug for Token {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Token(…)")
+    }
+}
+
+impl fmt::Display for Token {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&BASE64URL_NOPAD.encode(&self.0))
+    }
+}
+
+impl fmt::Display for Fingerprint {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&BASE64URL_NOPAD.encode(&self.0))
+    }
+}
+
+impl fmt::Display for SessionId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&HEXLOWER.encode(&self.0))
+    }
+}
+
+impl fmt::Display for Ticket {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Ticket { host, port, token, fingerprint } = self;
+        if host.contains(':') {
+            write!(f, "lfn://{token}@[{host}]:{port}#{fingerprint}")
+        } else {
+            write!(f, "lfn://{token}@{host}:{port}#{fingerprint}")
+        }
+    }
+}
+
+impl FromStr for Token {
+    type Err = usize;
+
+    /// The error is how many characters were given.
+    fn from_str(text: &str) -> Result<Self, usize> {
+        decode(text).map(Token)
+    }
+}
+
+impl FromStr for Fingerprint {
+    type Err = usize;
+
+    /// The error is how many characters were given.
+    fn from_str(text: &str) -> Result<Self, usize> {
+        decode(text).map(Fingerprint)
+    }
+}
+
+impl FromStr for Ticket {
+    type Err = TicketError;
+
+    fn from_str(text: &str) -> Result<Self, TicketError> {
+        // The text holds a secret: an error quotes no more of it than the host.
+        let rest = text.trim().strip_prefix("lfn://").ok_or_else(|| TicketError::NotATicket(shorten(text)))?;
+        let (authority, fingerprint) = rest.split_once('#').unwrap_or((rest, ""));
+        let (token, address) = authority.rsplit_once('@').ok_or_else(|| TicketError::NotATicket(shorten("lfn://…")))?;
+        let (host, port) = split_host_port(address.trim_end_matches('/'))?;
+        let token = token.parse().map_err(|length| TicketError::Token { host: host.clone(), length })?;
+        let fingerprint =
+            fingerprint.parse().map_err(|length| TicketError::Fingerprint { host: host.clone(), length })?;
+        Ok(Ticket { host, port, token, fingerprint })
+    }
+}
+
+impl Ticket {
+    /// Splits `lfn://TOKEN@host:port/PATH#FINGERPRINT` into the ticket and the path, if it has one.
+    pub fn parse_with_path(text: &str) -> Result<(Ticket, Option<String>), TicketError> {
+        let rest = text.trim().strip_prefix("lfn://").ok_or_else(|| TicketError::NotATicket(shorten(text)))?;
+        // A path may hold `#` and `@`; a fingerprint and a token cannot hold `/`.
+        let (before, fingerprint) = rest.rsplit_once('#').unwrap_or((rest, ""));
+        let (authority, path) = before.split_once('/').unwrap_or((before, ""));
+        let ticket = format!("lfn://{authority}#{fingerprint}").parse()?;
+        Ok((ticket, (!path.is_empty()).then(|| path.to_owned())))
+    }
+}
+
+/// Splits `host`, `host:port`, `[v6]`, `[v6]:port` or a bare IPv6 address; the port defaults to [`DEFAULT_PORT`].
+pub fn split_host_port(address: &str) -> Result<(String, u16), TicketError> {
+    let wrong = || TicketError::Address(address.to_owned());
+    let (host, port) = match address.strip_prefix('[') {
+        Some(rest) => {
+            let (host, tail) = rest.split_once(']').ok_or_else(wrong)?;
+            (host, if tail.is_empty() { None } else { Some(tail.strip_prefix(':').ok_or_else(wrong)?) })
+        }
+        None if address.matches(':').count() > 1 => (address, None),
+        None => match address.split_once(':') {
+            Some((host, port)) => (host, Some(port)),
+            None => (address, None),
+        },
+    };
+    let port = match port {
+        Some(text) => text.parse().ok().filter(|port| *port != 0).ok_or_else(wrong)?,
+        None => DEFAULT_PORT,
+    };
+    if host.is_empty() || host.contains(|c: char| c.is_whitespace() || c.is_control()) {
+        return Err(wrong());
+    }
+    Ok((host.to_owned(), port))
+}
+
+fn decode<const N: usize>(text: &str) -> Result<[u8; N], usize> {
+    let length = text.chars().count();
+    BASE64URL_NOPAD.decode(text.as_bytes()).ok().and_then(|bytes| bytes.try_into().ok()).ok_or(length)
+}
+
+fn shorten(text: &str) -> String {
+    text.chars().take(24).collect()
+}
+
+macro_rules! serde_as_text {
+    ($type:ident, $what:literal) => {
+        impl Serialize for $type {
+            fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+                serializer.collect_str(self)
+            }
+        }
+
+        impl<'de> Deserialize<'de> for $type {
+            fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+                let text = String::deserialize(deserializer)?;
+                text.parse().map_err(|_| serde::de::Error::custom(concat!("damaged ", $what)))
+            }
+        }
+    };
+}
+
+impl FromStr for SessionId {
+    type Err = ();
+
+    fn from_str(text: &str) -> Result<Self, ()> {
+        HEXLOWER.decode(text.as_bytes()).ok().and_then(|bytes| bytes.try_into().ok()).map(SessionId).ok_or(())
+    }
+}
+
+serde_as_text!(Token, "token");
+serde_as_text!(SessionId, "session id");
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ticket(host: &str) -> Ticket {
+        Ticket {
+            host: host.to_owned(),
+            port: 7323,
+            token: Token::from_bytes([7; 16]),
+            fingerprint: Fingerprint([9; 32]),
+        }
+    }
+
+    #[test]
+    fn a_ticket_survives_its_text_form() {
+        for host in ["far.example", "192.0.2.1", "2001:db8::1"] {
+            let ticket = ticket(host);
+            assert_eq!(ticket.to_string().parse(), Ok(ticket));
+        }
+    }
+
+    #[test]
+    fn a_path_may_follow_the_port() {
+        let text = ticket("far").to_string().replace('#', "/data/a#b@c.bin#");
+        assert_eq!(Ticket::parse_with_path(&text), Ok((ticket("far"), Some("data/a#b@c.bin".to_owned()))));
+        assert_eq!(Ticket::parse_with_path(&ticket("far").to_string()), Ok((ticket("far"), None)));
+    }
+
+    #[test]
+    fn damage_is_named_and_the_secret_is_not_repeated() {
+        let good = ticket("far").to_string();
+        let token = Token::from_bytes([7; 16]).to_string();
+        let cases = [
+            good.replace("lfn://", "http://"),
+            good.replace(&token, "short"),
+            good.replace(&token, ""),
+            good.replace(":7323", ":99999"),
+            good.replace(":7323", ":0"),
+            good.replace("far", ""),
+            good[..good.len() - 1].to_owned(),
+            good.split('#').next().unwrap().to_owned(),
+            "lfn://".to_owned(),
+            String::new(),
+        ];
+        for case in cases {
+            let error = case.parse::<Ticket>().unwrap_err().to_string();
+            assert!(!error.contains(&token), "{error}");
+        }
+    }
+
+    #[test]
+    fn debug_output_keeps_the_token_secret() {
+        assert!(!format!("{:?}", ticket("far")).contains(&ticket("far").token.to_string()));
+    }
+}

@@ -1,0 +1,169 @@
+//! Frames: kind, length, JSON. The reader is fed bytes as they come and never holds more than one frame's limit.
+
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+/// Longest first frame a server reads from somebody it does not know yet.
+pub const HELLO_LIMIT: usize = 64 * 1024;
+
+/// Longest frame of an authenticated session.
+pub const MESSAGE_LIMIT: usize = 4 * 1024 * 1024;
+
+const HEADER: usize = 5;
+
+/// What a frame holds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    /// A message of the conversation.
+    Message,
+    /// A [`super::Refusal`]: the conversation is over.
+    Refusal,
+}
+
+/// Why bytes could not be read as a frame.
+#[derive(Debug, thiserror::Error)]
+pub enum FrameError {
+    /// The peer speaks something else, or a newer protocol.
+    #[error("frame of unknown kind {0:#04x}")]
+    Kind(u8),
+    /// The peer announced more than is allowed here.
+    #[error("frame of {length} bytes, at most {limit} allowed")]
+    TooLong {
+        /// What was announced.
+        length: usize,
+        /// What is allowed.
+        limit: usize,
+    },
+    /// The JSON is not the message expected here.
+    #[error("message not understood: {0}")]
+    Json(#[from] serde_json::Error),
+}
+
+/// One message as the bytes of a frame.
+pub fn encode<T: Serialize>(kind: Kind, message: &T) -> Result<Vec<u8>, FrameError> {
+    let mut bytes = vec![kind_byte(kind), 0, 0, 0, 0];
+    serde_json::to_writer(&mut bytes, message)?;
+    let length = bytes.len() - HEADER;
+    if length > MESSAGE_LIMIT {
+        return Err(FrameError::TooLong { length, limit: MESSAGE_LIMIT });
+    }
+    bytes[1..HEADER].copy_from_slice(&(length as u32).to_be_bytes());
+    Ok(bytes)
+}
+
+/// Collects bytes until a frame is whole.
+#[derive(Debug)]
+pub struct FrameReader {
+    buffer: Vec<u8>,
+    limit: usize,
+}
+
+impl FrameReader {
+    /// A reader that takes frames of at most `limit` bytes.
+    pub fn new(limit: usize) -> Self {
+        FrameReader { buffer: Vec::new(), limit }
+    }
+
+    /// Changes the limit, once the peer is known.
+    pub fn set_limit(&mut self, limit: usize) {
+        self.limit = limit;
+    }
+
+    /// Takes bytes as they came.
+    pub fn push(&mut self, bytes: &[u8]) {
+        self.buffer.extend_from_slice(bytes);
+    }
+
+    /// How many bytes may be read from the peer now without holding more than one frame; at least 1.
+    pub fn wants(&self) -> usize {
+        let whole = self.announced().unwrap_or(HEADER).min(self.limit + HEADER);
+        whole.saturating_sub(self.buffer.len()).clamp(1, 64 * 1024)
+    }
+
+    /// The next whole frame, if there is one.
+    pub fn take<T: DeserializeOwned, R: DeserializeOwned>(&mut self) -> Result<Option<Frame<T, R>>, FrameError> {
+        let Some(&kind) = self.buffer.first() else { return Ok(None) };
+        let kind = match kind {
+            b'M' => Kind::Message,
+            b'R' => Kind::Refusal,
+            other => return Err(FrameError::Kind(other)),
+        };
+        let Some(end) = self.announced() else { return Ok(None) };
+        if end - HEADER > self.limit {
+            return Err(FrameError::TooLong { length: end - HEADER, limit: self.limit });
+        }
+        if self.buffer.len() < end {
+            return Ok(None);
+        }
+        let body = &self.buffer[HEADER..end];
+        let frame = match kind {
+            Kind::Message => Frame::Message(serde_json::from_slice(body)?),
+            Kind::Refusal => Frame::Refusal(serde_json::from_slice(body)?),
+        };
+        self.buffer.drain(..end);
+        Ok(Some(frame))
+    }
+
+    /// Where the frame at the front ends, once its header is here.
+    fn announced(&self) -> Option<usize> {
+        let length = self.buffer.get(1..HEADER)?;
+        Some(HEADER + u32::from_be_bytes([length[0], length[1], length[2], length[3]]) as usize)
+    }
+}
+
+/// A frame as read.
+#[derive(Debug)]
+pub enum Frame<T, R> {
+    /// A message.
+    Message(T),
+    /// The peer ends the conversation.
+    Refusal(R),
+}
+
+fn kind_byte(kind: Kind) -> u8 {
+    match kind {
+        Kind::Message => b'M',
+        Kind::Refusal => b'R',
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::wire::Refusal;
+
+    #[test]
+    fn frames_survive_any_cutting() {
+        let mut bytes = encode(Kind::Message, &"one").unwrap();
+        bytes.extend(encode(Kind::Message, &"two").unwrap());
+        for cut in 1..bytes.len() {
+            let mut reader = FrameReader::new(16);
+            let mut read = Vec::new();
+            for part in bytes.chunks(cut) {
+                reader.push(part);
+                while let Some(Frame::Message(text)) = reader.take::<String, Refusal>().unwrap() {
+                    read.push(text);
+                }
+            }
+            assert_eq!(read, ["one", "two"], "cut every {cut}");
+        }
+    }
+
+    #[test]
+    fn a_length_is_checked_before_it_is_believed() {
+        let mut reader = FrameReader::new(16);
+        reader.push(&[b'M', 0xff, 0xff, 0xff, 0xff]);
+        assert!(reader.wants() <= 64 * 1024);
+        assert!(matches!(reader.take::<String, Refusal>(), Err(FrameError::TooLong { limit: 16, .. })));
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn no_bytes_make_it_panic(bytes in proptest::collection::vec(proptest::num::u8::ANY, 0..64)) {
+            let mut reader = FrameReader::new(32);
+            reader.push(&bytes);
+            let _ = reader.take::<crate::wire::Hello, Refusal>();
+            proptest::prop_assert!(reader.wants() >= 1);
+        }
+    }
+}

@@ -1,0 +1,144 @@
+//! The control connection: messages out, messages in, each wait with a deadline.
+
+use std::io::{self, Read, Write};
+use std::net::TcpStream;
+use std::time::{Duration, Instant};
+
+use lfn_core::wire::{self, FrameReader, Kind, MESSAGE_LIMIT, Refusal, RefusalCode};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+use super::tls::TlsStream;
+use super::{SessionError, timed_out};
+
+/// One end of a session's control connection, always inside TLS.
+///
+/// It is used from one thread: data threads hand that thread what it should say. A session that drops its `Control`
+/// ends; the peer sees the close.
+#[derive(Debug)]
+pub struct Control {
+    stream: TlsStream,
+    reader: FrameReader,
+    /// How errors name the other side.
+    peer: &'static str,
+}
+
+impl Control {
+    pub(crate) fn new(stream: TlsStream, limit: usize, peer: &'static str) -> Self {
+        Control { stream, reader: FrameReader::new(limit), peer }
+    }
+
+    /// The socket, for `TCP_INFO` and addresses.
+    pub fn socket(&self) -> &TcpStream {
+        self.stream.socket()
+    }
+
+    /// How errors name the other side: "the server" or "the client".
+    pub fn peer(&self) -> &'static str {
+        self.peer
+    }
+
+    /// Sends one message; waits at most [`super::DEAD_AFTER`] for room.
+    pub fn send<T: Serialize>(&mut self, message: &T) -> Result<(), SessionError> {
+        self.send_frame(Kind::Message, message)
+    }
+
+    /// Ends the conversation with a reason. What was already said is still delivered.
+    pub fn refuse(&mut self, refusal: &Refusal) -> Result<(), SessionError> {
+        self.send_frame(Kind::Refusal, refusal)
+    }
+
+    /// The next message, or an error that says what was waited for (`while_doing` completes "closed the connection
+    /// …": "before the result").
+    pub fn recv<T: DeserializeOwned>(
+        &mut self,
+        within: Duration,
+        while_doing: &'static str,
+    ) -> Result<T, SessionError> {
+        match self.poll(within, while_doing)? {
+            Some(message) => Ok(message),
+            None => Err(SessionError::Timeout { peer: self.peer, after: within, while_doing }),
+        }
+    }
+
+    /// The next message if one comes within `within`; a refusal or a close is an error.
+    pub fn poll<T: DeserializeOwned>(
+        &mut self,
+        within: Duration,
+        while_doing: &'static str,
+    ) -> Result<Option<T>, SessionError> {
+        let deadline = Instant::now() + within;
+        let mut buffer = vec![0; 16 * 1024];
+        loop {
+            match self.reader.take::<T, Refusal>()? {
+                Some(wire::Frame::Message(message)) => return Ok(Some(message)),
+                Some(wire::Frame::Refusal(refusal)) => return Err(SessionError::Refused(refusal)),
+                None => {}
+            }
+            let left = deadline.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return Ok(None);
+            }
+            let wanted = self.reader.wants().min(buffer.len());
+            match self.read_within(&mut buffer[..wanted], left) {
+                Ok(0) => return Err(SessionError::Closed { peer: self.peer, while_doing }),
+                Ok(length) => self.reader.push(&buffer[..length]),
+                Err(error) if timed_out(&error) || error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) if is_closed(&error) => {
+                    return Err(SessionError::Closed { peer: self.peer, while_doing });
+                }
+                Err(source) => return Err(SessionError::Io { peer: self.peer, source }),
+            }
+        }
+    }
+
+    /// Says goodbye properly, so that the peer can tell an end from a cut.
+    pub fn close(mut self) {
+        self.stream.close_notify();
+    }
+
+    pub(crate) fn known(&mut self) {
+        self.reader.set_limit(MESSAGE_LIMIT);
+    }
+
+    pub(crate) fn into_stream(self) -> TlsStream {
+        self.stream
+    }
+
+    fn send_frame<T: Serialize>(&mut self, kind: Kind, message: &T) -> Result<(), SessionError> {
+        let bytes = wire::encode(kind, message)?;
+        let peer = self.peer;
+        let write = self.stream.write_all(&bytes).and_then(|()| self.stream.flush());
+        write.map_err(|source| match source {
+            source if timed_out(&source) => {
+                SessionError::Timeout { peer, after: super::DEAD_AFTER, while_doing: "to take a message" }
+            }
+            source if is_closed(&source) => SessionError::Closed { peer, while_doing: "while being told something" },
+            source => SessionError::Io { peer, source },
+        })
+    }
+
+    fn read_within(&mut self, buffer: &mut [u8], within: Duration) -> io::Result<usize> {
+        // Zero would mean "for ever".
+        self.stream.socket().set_read_timeout(Some(within.max(Duration::from_millis(1))))?;
+        self.stream.read(buffer)
+    }
+}
+
+/// A connection that is gone, in the words the kernel and rustls have for it.
+pub(crate) fn is_closed(error: &io::Error) -> bool {
+    use io::ErrorKind::{BrokenPipe, ConnectionAborted, ConnectionReset, NotConnected, UnexpectedEof};
+    matches!(error.kind(), BrokenPipe | ConnectionAborted | ConnectionReset | NotConnected | UnexpectedEof)
+}
+
+/// The refusal to send when a session ended with `error`: what the other side should know of it.
+impl From<&SessionError> for Refusal {
+    fn from(error: &SessionError) -> Refusal {
+        match error {
+            SessionError::Refused(refusal) => refusal.clone(),
+            SessionError::Timeout { .. } => Refusal::new(RefusalCode::Timeout, error.to_string()),
+            SessionError::Frame(_) => Refusal::new(RefusalCode::BadMessage, error.to_string()),
+            _ => Refusal::new(RefusalCode::Io, error.to_string()),
+        }
+    }
+}

@@ -1,0 +1,86 @@
+//! A data stream: one TCP connection of a session, in the clear or inside TLS.
+
+use std::io::{self, Read, Write};
+use std::net::{Shutdown, TcpStream};
+
+use super::Protection;
+use super::tls::TlsStream;
+
+/// One end of a data stream. Reading and writing go through whatever protects it; [`DataStream::socket`] is the TCP
+/// socket itself, for options and `TCP_INFO`.
+#[derive(Debug)]
+pub struct DataStream {
+    stream: u16,
+    transport: Transport,
+}
+
+#[derive(Debug)]
+enum Transport {
+    Clear(TcpStream),
+    Tls(TlsStream),
+}
+
+impl DataStream {
+    pub(crate) fn clear(stream: u16, socket: TcpStream) -> Self {
+        DataStream { stream, transport: Transport::Clear(socket) }
+    }
+
+    pub(crate) fn tls(stream: u16, tls: TlsStream) -> Self {
+        DataStream { stream, transport: Transport::Tls(tls) }
+    }
+
+    /// The number of the stream in its session.
+    pub fn stream(&self) -> u16 {
+        self.stream
+    }
+
+    /// The TCP socket.
+    pub fn socket(&self) -> &TcpStream {
+        match &self.transport {
+            Transport::Clear(socket) => socket,
+            Transport::Tls(tls) => tls.socket(),
+        }
+    }
+
+    /// How what it carries is protected.
+    pub fn protection(&self) -> Protection {
+        match self.transport {
+            Transport::Clear(_) => Protection::Clear,
+            Transport::Tls(_) => Protection::Tls,
+        }
+    }
+
+    /// Nothing more will be written: the peer reads to the end and then sees it.
+    pub fn finish(&mut self) -> io::Result<()> {
+        self.flush()?;
+        if let Transport::Tls(tls) = &mut self.transport {
+            tls.close_notify();
+        }
+        self.socket().shutdown(Shutdown::Write)
+    }
+}
+
+impl Read for DataStream {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        match &mut self.transport {
+            Transport::Clear(socket) => socket.read(buffer),
+            Transport::Tls(tls) => tls.read(buffer),
+        }
+    }
+}
+
+impl Write for DataStream {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        match &mut self.transport {
+            Transport::Clear(socket) => socket.write(bytes),
+            Transport::Tls(tls) => tls.write(bytes),
+        }
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        match &mut self.transport {
+            Transport::Clear(socket) => socket.flush(),
+            Transport::Tls(tls) => tls.flush(),
+        }
+    }
+}

@@ -1,0 +1,172 @@
+//! The client's side of opening a session: control connection and data streams, all of which may dial at once.
+
+use std::io::{self, Write};
+use std::net::{SocketAddr, TcpStream, ToSocketAddrs};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use lfn_core::session::hello::ClearHello;
+use lfn_core::session::{PROTOCOL, SessionId, Ticket};
+use lfn_core::wire::{self, HELLO_LIMIT, Hello, Kind, Request};
+use socket2::{Domain, Protocol, SockRef, Socket, Type};
+
+use super::control::is_closed;
+use super::tls::{Pinned, TlsStream};
+use super::{Control, DEAD_AFTER, DataStream, Protection, SessionError, timed_out};
+
+/// Where to dial, and what to trust.
+#[derive(Clone, Debug)]
+pub struct Target {
+    ticket: Ticket,
+    addresses: Vec<SocketAddr>,
+    insecure: bool,
+    /// How long a connection and its handshake may take.
+    pub within: Duration,
+}
+
+impl Target {
+    /// Resolves the ticket's host.
+    pub fn new(ticket: Ticket) -> Result<Self, SessionError> {
+        let unknown = |source| SessionError::UnknownHost { host: ticket.host.clone(), source };
+        let addresses: Vec<_> = (ticket.host.as_str(), ticket.port).to_socket_addrs().map_err(unknown)?.collect();
+        if addresses.is_empty() {
+            return Err(unknown(io::Error::new(io::ErrorKind::NotFound, "no address")));
+        }
+        Ok(Target { ticket, addresses, insecure: false, within: Duration::from_secs(15) })
+    }
+
+    /// Trusts any server and shows no token. Only for a loopback or emulated path, which the caller has checked.
+    pub fn insecure(mut self) -> Self {
+        self.insecure = true;
+        self
+    }
+
+    /// Whether every address is a loopback address.
+    pub fn is_loopback(&self) -> bool {
+        self.addresses.iter().all(|address| address.ip().is_loopback())
+    }
+
+    /// Host and port as they were given.
+    pub fn address(&self) -> String {
+        format!("{}:{}", self.ticket.host, self.ticket.port)
+    }
+
+    fn token(&self) -> Option<lfn_core::session::Token> {
+        (!self.insecure).then_some(self.ticket.token)
+    }
+}
+
+/// A new random session id.
+pub fn new_session_id() -> Result<SessionId, SessionError> {
+    let mut bytes = [0; 16];
+    getrandom::fill(&mut bytes).map_err(|e| SessionError::Io { peer: "the kernel", source: e.into() })?;
+    Ok(SessionId(bytes))
+}
+
+/// Opens the control connection with the request in its first flight; the answer is the next message.
+///
+/// Costs two round trips until the request has left: one for TCP, one for TLS 1.3.
+pub fn control(target: &Target, session: SessionId, request: Request) -> Result<Control, SessionError> {
+    let socket = connect(target, None, |_| Ok(()))?;
+    let hello = Hello::Control { protocol: PROTOCOL, token: target.token(), session, request };
+    let tls = handshake(target, socket, &hello)?;
+    Ok(Control::new(tls, lfn_core::wire::MESSAGE_LIMIT, "the server"))
+}
+
+/// Opens one data stream. `prepare` sets socket options before the SYN leaves, so that a window scale follows a
+/// receive buffer. `port` is another port than the ticket's, if the server gave one for this session.
+pub fn data(
+    target: &Target,
+    session: SessionId,
+    stream: u16,
+    protection: Protection,
+    port: Option<u16>,
+    prepare: impl Fn(&Socket) -> io::Result<()>,
+) -> Result<DataStream, SessionError> {
+    let mut socket = connect(target, port, prepare)?;
+    match protection {
+        Protection::Clear => {
+            // An insecure server derives the key from a token of zeros.
+            let token = target.token().unwrap_or(lfn_core::session::Token::from_bytes([0; 16]));
+            let hello = ClearHello { session, stream }.encode(&token);
+            socket.write_all(&hello).map_err(|source| SessionError::Io { peer: "the server", source })?;
+            Ok(DataStream::clear(stream, socket))
+        }
+        Protection::Tls => {
+            let hello = Hello::Data { protocol: PROTOCOL, token: target.token(), session, stream };
+            Ok(DataStream::tls(stream, handshake(target, socket, &hello)?))
+        }
+    }
+}
+
+fn connect(
+    target: &Target,
+    port: Option<u16>,
+    prepare: impl Fn(&Socket) -> io::Result<()>,
+) -> Result<TcpStream, SessionError> {
+    let deadline = Instant::now() + target.within;
+    let mut last = io::Error::new(io::ErrorKind::NotFound, "no address");
+    for address in &target.addresses {
+        let mut address = *address;
+        address.set_port(port.unwrap_or(target.ticket.port));
+        let left = deadline.saturating_duration_since(Instant::now());
+        match connect_one(address, left.max(Duration::from_millis(1)), &prepare) {
+            Ok(socket) => return Ok(socket),
+            Err(error) => last = error,
+        }
+    }
+    Err(SessionError::Unreachable { address: target.address(), source: last })
+}
+
+fn connect_one(
+    address: SocketAddr,
+    within: Duration,
+    prepare: impl Fn(&Socket) -> io::Result<()>,
+) -> io::Result<TcpStream> {
+    let socket = Socket::new(Domain::for_address(address), Type::STREAM, Some(Protocol::TCP))?;
+    prepare(&socket)?;
+    socket.connect_timeout(&address.into(), within)?;
+    let socket = TcpStream::from(socket);
+    set_liveness(&socket)?;
+    Ok(socket)
+}
+
+/// Options every connection of a session has, on both sides: no Nagle delay, and a dead peer noticed.
+pub(crate) fn set_liveness(socket: &TcpStream) -> io::Result<()> {
+    socket.set_nodelay(true)?;
+    socket.set_write_timeout(Some(DEAD_AFTER))?;
+    let socket = SockRef::from(socket);
+    let keepalive = socket2::TcpKeepalive::new().with_time(DEAD_AFTER / 3).with_interval(DEAD_AFTER / 6);
+    socket.set_tcp_keepalive(&keepalive)?;
+    socket.set_tcp_user_timeout(Some(DEAD_AFTER))
+}
+
+/// Drives the handshake by writing `hello`.
+fn handshake(target: &Target, socket: TcpStream, hello: &Hello) -> Result<TlsStream, SessionError> {
+    let io_error = |source| SessionError::Io { peer: "the server", source };
+    let tls_error = |source| SessionError::Tls { address: target.address(), source };
+    socket.set_read_timeout(Some(target.within)).map_err(io_error)?;
+    let pinned = Pinned::new((!target.insecure).then_some(target.ticket.fingerprint));
+    let mut tls = TlsStream::client(socket, pinned.client_config().map_err(tls_error)?).map_err(tls_error)?;
+    let bytes = wire::encode(Kind::Message, hello)?;
+    debug_assert!(bytes.len() <= HELLO_LIMIT, "a request fits in a hello");
+    tls.write_all(&bytes).and_then(|()| tls.flush()).map_err(|error| explain(target, &pinned, error))?;
+    Ok(tls)
+}
+
+/// What an I/O error during a handshake means.
+fn explain(target: &Target, pinned: &Arc<Pinned>, error: io::Error) -> SessionError {
+    if let Some(shown) = pinned.refused() {
+        return SessionError::WrongFingerprint { address: target.address(), shown: shown.to_string() };
+    }
+    if timed_out(&error) {
+        return SessionError::Timeout { peer: "the server", after: target.within, while_doing: "during the handshake" };
+    }
+    if is_closed(&error) {
+        return SessionError::Closed { peer: "the server", while_doing: "during the handshake" };
+    }
+    match error.downcast::<rustls::Error>() {
+        Ok(source) => SessionError::Tls { address: target.address(), source },
+        Err(source) => SessionError::Io { peer: "the server", source },
+    }
+}

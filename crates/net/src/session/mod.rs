@@ -1,0 +1,141 @@
+//! Both ends of a session: its control connection, its data streams, and the TLS under them.
+//!
+//! A client calls [`dial::control`] and, at the same time from other threads, [`dial::data`]; the server gets the
+//! same two types, [`Control`] and [`DataStream`], from its listener. Nothing here knows what a session is for.
+
+mod control;
+mod data;
+pub mod dial;
+pub mod identity;
+mod tls;
+pub(crate) use tls::{TlsStream, server_config};
+
+pub use control::Control;
+pub use data::DataStream;
+
+use std::io;
+use std::time::Duration;
+
+use lfn_core::wire::{FrameError, Refusal, RefusalCode};
+
+/// How long a peer may be silent, unacknowledged by its kernel, before its connection counts as dead.
+///
+/// Long enough for a 600 ms path that loses a few retransmissions in a row, short enough that a dead peer does not
+/// hold a server's slot.
+pub const DEAD_AFTER: Duration = Duration::from_secs(30);
+
+/// Whether what a data stream carries is encrypted. Both kinds are authenticated.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Protection {
+    /// Inside TLS 1.3.
+    Tls,
+    /// In the clear, opened by a hello that only a bearer of the token can make.
+    Clear,
+}
+
+/// Why a session did not come about, or ended early.
+#[derive(Debug, thiserror::Error)]
+pub enum SessionError {
+    /// The host has no address, or the name no entry.
+    #[error("unknown host '{host}': {source}")]
+    UnknownHost {
+        /// As typed.
+        host: String,
+        /// What the resolver said.
+        source: io::Error,
+    },
+    /// Nobody listens there, or a firewall is in between.
+    #[error("cannot reach {address}: {source}")]
+    Unreachable {
+        /// Host and port.
+        address: String,
+        /// What the kernel said.
+        source: io::Error,
+    },
+    /// The server showed another key than the ticket's: a server of the same address with a new key, or a
+    /// man in the middle.
+    #[error("the server at {address} shows another key than the ticket's: its fingerprint is {shown}")]
+    WrongFingerprint {
+        /// Host and port.
+        address: String,
+        /// SHA-256 of the certificate shown.
+        shown: String,
+    },
+    /// The handshake failed for another reason: not an `lfn` server, or one of another TLS.
+    #[error("no TLS session with {address}: {source}")]
+    Tls {
+        /// Host and port.
+        address: String,
+        /// What rustls said.
+        source: rustls::Error,
+    },
+    /// The other side said no, and why.
+    #[error("{0}")]
+    Refused(Refusal),
+    /// The other side closed the connection without a word: it was killed, or the path was cut.
+    #[error("{peer} closed the connection {while_doing}")]
+    Closed {
+        /// "the server", "the client" …
+        peer: &'static str,
+        /// What this side was waiting for.
+        while_doing: &'static str,
+    },
+    /// Nothing came in time.
+    #[error("no answer from {peer} within {} s {while_doing}", .after.as_secs_f32())]
+    Timeout {
+        /// "the server", "the client" …
+        peer: &'static str,
+        /// How long this side waited.
+        after: Duration,
+        /// What this side was waiting for.
+        while_doing: &'static str,
+    },
+    /// The other side speaks nonsense.
+    #[error("{0}")]
+    Frame(#[from] FrameError),
+    /// Any other error of the connection.
+    #[error("connection to {peer}: {source}")]
+    Io {
+        /// "the server", "the client" …
+        peer: &'static str,
+        /// What the kernel said.
+        source: io::Error,
+    },
+}
+
+impl SessionError {
+    /// What the user can do about it, if there is something.
+    pub fn hint(&self) -> Option<String> {
+        match self {
+            SessionError::UnknownHost { .. } => {
+                Some("give a ticket (lfn://…), an address, or a name saved with `lfn hosts add NAME TICKET`".into())
+            }
+            SessionError::Unreachable { .. } => {
+                Some("start `lfn serve` there, and open its TCP port in the firewall".into())
+            }
+            SessionError::WrongFingerprint { .. } => Some(
+                "if the server was reinstalled, take its new ticket from `lfn serve`; otherwise do not go on".into(),
+            ),
+            SessionError::Tls { .. } => Some("is it an `lfn serve` that listens on this port?".into()),
+            SessionError::Refused(refusal) => refusal.hint.clone(),
+            SessionError::Closed { .. } | SessionError::Timeout { .. } => {
+                Some("see whether the server still runs and the path still carries traffic".into())
+            }
+            SessionError::Frame(_) | SessionError::Io { .. } => None,
+        }
+    }
+
+    /// The refusal's code, where the other side refused.
+    pub fn refusal_code(&self) -> Option<RefusalCode> {
+        match self {
+            SessionError::Refused(refusal) => Some(refusal.code),
+            _ => None,
+        }
+    }
+}
+
+/// Whether an error of a socket with a time-out set means only that the time is over.
+pub(crate) fn timed_out(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut)
+}
