@@ -3,3 +3,11 @@
 //! This crate knows nothing of the product: no path, no plan, no finding. It gives socket options with asked and
 //! granted apart, `TCP_INFO` read by length, packet sockets that carry super-packets, network namespaces and the
 //! netlink requests that furnish them. Every function names the kernel facility it stands on.
+
+pub mod clock;
+pub mod memory;
+pub mod namespace;
+pub mod netlink;
+pub mod packet;
+pub mod process;
+pub mod sysctl;

@@ -1,0 +1,31 @@
+//! The monotonic clock in nanoseconds, and waiting that is exact to as much.
+
+use std::io;
+use std::os::fd::BorrowedFd;
+use std::time::Duration;
+
+use rustix::event::{PollFd, PollFlags, Timespec};
+use rustix::io::Errno;
+use rustix::time::{ClockId, clock_gettime};
+
+/// `CLOCK_MONOTONIC`, in nanoseconds.
+pub fn monotonic_nanos() -> u64 {
+    let now = clock_gettime(ClockId::Monotonic);
+    let (seconds, nanos) = (u64::try_from(now.tv_sec).unwrap_or(0), u64::try_from(now.tv_nsec).unwrap_or(0));
+    seconds * 1_000_000_000 + nanos
+}
+
+/// Waits until one of `files` can be read or has been closed by its peer, at most `timeout`, for ever without one
+/// (`ppoll(2)`). Says for each whether it is ready; all false after the timeout or a signal.
+pub fn wait_readable<const N: usize>(files: [BorrowedFd<'_>; N], timeout: Option<Duration>) -> io::Result<[bool; N]> {
+    let mut polled = files.map(|file| PollFd::from_borrowed_fd(file, PollFlags::IN));
+    let timeout = timeout.map(|t| Timespec {
+        tv_sec: i64::try_from(t.as_secs()).unwrap_or(i64::MAX),
+        tv_nsec: i64::from(t.subsec_nanos()),
+    });
+    match rustix::event::poll(&mut polled, timeout.as_ref()) {
+        Ok(_) => Ok(polled.map(|p| !p.revents().is_empty())),
+        Err(Errno::INTR) => Ok([false; N]),
+        Err(error) => Err(error.into()),
+    }
+}

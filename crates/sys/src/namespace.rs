@@ -1,0 +1,139 @@
+//! Namespaces of Linux: a process in new ones, a network namespace as a handle, and the mounts a new one needs.
+//!
+//! Stands on `clone(2)`, `unshare(2)`, `setns(2)` and `mount(2)`; see `namespaces(7)` and `user_namespaces(7)`. A
+//! network namespace belongs to a thread, so work in another one is done on a thread of its own that ends with it:
+//! no caller can forget to come back.
+
+use std::fs;
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::path::Path;
+use std::thread;
+
+use rustix::fs::{Mode, OFlags};
+use rustix::mount::{MountFlags, MountPropagationFlags};
+use rustix::thread::{LinkNameSpaceType, UnshareFlags};
+
+/// A network namespace, alive as long as this handle or a process in it.
+#[derive(Debug)]
+pub struct NetNamespace {
+    handle: OwnedFd,
+}
+
+impl NetNamespace {
+    /// A new, empty network namespace (`CLONE_NEWNET`); its `lo` is down.
+    pub fn new() -> io::Result<Self> {
+        on_thread(|| {
+            // SAFETY: only CLONE_NEWNET is asked for, which changes nothing but the network namespace of this thread;
+            // in particular not CLONE_FILES, whose effect on descriptors is why the call is unsafe.
+            unsafe { rustix::thread::unshare_unsafe(UnshareFlags::NEWNET) }?;
+            Self::current()
+        })?
+    }
+
+    /// The network namespace of the calling thread.
+    pub fn current() -> io::Result<Self> {
+        let handle = rustix::fs::open("/proc/thread-self/ns/net", OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())?;
+        Ok(NetNamespace { handle })
+    }
+
+    /// Runs `work` on a thread inside this namespace. Sockets opened and processes started there stay in it.
+    pub fn run<T: Send>(&self, work: impl FnOnce() -> T + Send) -> io::Result<T> {
+        on_thread(|| {
+            rustix::thread::move_into_link_name_space(self.as_fd(), Some(LinkNameSpaceType::Network))?;
+            Ok(work())
+        })?
+    }
+}
+
+impl AsFd for NetNamespace {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.handle.as_fd()
+    }
+}
+
+/// Runs `work` on a thread of its own and waits for it.
+fn on_thread<T: Send>(work: impl FnOnce() -> T + Send) -> io::Result<T> {
+    thread::scope(|scope| {
+        let worker = thread::Builder::new().spawn_scoped(scope, work)?;
+        worker.join().map_err(|_| io::Error::other("the thread in the namespace panicked"))
+    })
+}
+
+/// Which side of [`clone_into_namespaces`] this is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Side {
+    /// The caller; the child has this process id, and must be waited for.
+    Parent(i32),
+    /// The new process: process 1 of its namespace. When it ends the kernel kills every process in there.
+    Child,
+}
+
+/// Makes a child, as `fork` does, in new PID, network, mount and IPC namespaces, and with `user` in a new user
+/// namespace, which is what makes the others available without privilege.
+///
+/// The caller must have one thread only: the child has a copy of the memory, locks held by other threads included.
+/// That is checked, and refused with [`io::ErrorKind::Unsupported`].
+pub fn clone_into_namespaces(user: bool) -> io::Result<Side> {
+    if thread_count()? != 1 {
+        return Err(io::Error::new(io::ErrorKind::Unsupported, "a process with several threads cannot be cloned"));
+    }
+    let user = if user { libc::CLONE_NEWUSER } else { 0 };
+    let flags = libc::CLONE_NEWPID | libc::CLONE_NEWNET | libc::CLONE_NEWNS | libc::CLONE_NEWIPC | user;
+    // SAFETY: without CLONE_VM and with no stack given this is fork(2) with flags: the child runs on a copy of this
+    // stack. The process has one thread (checked above), so no lock is held by a thread that the child lacks.
+    let pid = unsafe { libc::syscall(libc::SYS_clone, i64::from(flags | libc::SIGCHLD), 0, 0, 0, 0) };
+    match pid {
+        -1 => Err(io::Error::last_os_error()),
+        0 => Ok(Side::Child),
+        pid => Ok(Side::Parent(i32::try_from(pid).map_err(io::Error::other)?)),
+    }
+}
+
+fn thread_count() -> io::Result<usize> {
+    Ok(fs::read_dir("/proc/self/task")?.count())
+}
+
+/// User and group of the caller, as seen outside a user namespace that is about to be made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Identity {
+    uid: u32,
+    gid: u32,
+}
+
+impl Identity {
+    /// Of this process: the effective ids.
+    pub fn current() -> Self {
+        Identity { uid: rustix::process::geteuid().as_raw(), gid: rustix::process::getegid().as_raw() }
+    }
+
+    /// True for the super-user.
+    pub fn is_root(self) -> bool {
+        self.uid == 0
+    }
+
+    /// To be called in a new user namespace: makes this user its root. `setgroups` is denied first, as
+    /// `user_namespaces(7)` demands of a caller without CAP_SETGID.
+    pub fn become_root_inside(self) -> io::Result<()> {
+        fs::write("/proc/self/setgroups", "deny")?;
+        fs::write("/proc/self/uid_map", format!("0 {} 1", self.uid))?;
+        fs::write("/proc/self/gid_map", format!("0 {} 1", self.gid))
+    }
+}
+
+/// Keeps every mount made from here on within this mount namespace.
+pub fn make_mounts_private() -> io::Result<()> {
+    let flags = MountPropagationFlags::PRIVATE | MountPropagationFlags::REC;
+    Ok(rustix::mount::mount_change("/", flags)?)
+}
+
+/// Mounts a `/proc` that shows this PID namespace. Containers that hide parts of `/proc` refuse it with `EPERM`.
+pub fn mount_proc() -> io::Result<()> {
+    let flags = MountFlags::NOSUID | MountFlags::NODEV | MountFlags::NOEXEC;
+    Ok(rustix::mount::mount("proc", "/proc", "proc", flags, None)?)
+}
+
+/// Makes `file` appear at `target`, which must exist; `file` may be unlinked afterwards.
+pub fn bind_file(file: &Path, target: &Path) -> io::Result<()> {
+    Ok(rustix::mount::mount_bind(file, target)?)
+}

@@ -1,0 +1,158 @@
+//! The few routing-netlink requests that furnish a network namespace (`rtnetlink(7)`).
+//!
+//! Not a general client: it makes veth pairs, brings interfaces up, sets addresses and permanent neighbours, and reads
+//! an interface's counters of dropped packets. Each request is answered by the kernel at once, so the socket blocks.
+
+use std::io;
+use std::net::{IpAddr, Ipv4Addr};
+use std::os::fd::{AsFd, AsRawFd};
+
+use netlink_packet_core::{
+    NLM_F_ACK, NLM_F_CREATE, NLM_F_EXCL, NLM_F_REPLACE, NLM_F_REQUEST, NetlinkMessage, NetlinkPayload,
+};
+use netlink_packet_route::address::{AddressAttribute, AddressMessage};
+use netlink_packet_route::link::{InfoData, InfoKind, InfoVeth, LinkAttribute, LinkFlags, LinkInfo, LinkMessage};
+use netlink_packet_route::neighbour::{NeighbourAddress, NeighbourAttribute, NeighbourMessage, NeighbourState};
+use netlink_packet_route::route::RouteType;
+use netlink_packet_route::{AddressFamily, RouteNetlinkMessage};
+use netlink_sys::{Socket, SocketAddr, protocols::NETLINK_ROUTE};
+
+use crate::namespace::NetNamespace;
+
+/// An Ethernet address.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Mac(pub [u8; 6]);
+
+/// One end of a veth pair that is to be made.
+#[derive(Clone, Copy, Debug)]
+pub struct VethEnd<'a> {
+    /// The interface's name, at most 15 bytes.
+    pub name: &'a str,
+    /// Its Ethernet address.
+    pub mac: Mac,
+}
+
+/// A routing-netlink socket of the namespace it was opened in.
+#[derive(Debug)]
+pub struct Netlink {
+    socket: Socket,
+    sequence: u32,
+}
+
+impl Netlink {
+    /// In the network namespace of the calling thread.
+    pub fn open() -> io::Result<Self> {
+        let mut socket = Socket::new(NETLINK_ROUTE)?;
+        socket.bind_auto()?;
+        socket.connect(&SocketAddr::new(0, 0))?;
+        Ok(Netlink { socket, sequence: 0 })
+    }
+
+    /// Makes a veth pair: `here` in this namespace, `there` in another, both with this MTU in bytes.
+    pub fn add_veth(&mut self, here: VethEnd, there: VethEnd, namespace: &NetNamespace, mtu: u32) -> io::Result<()> {
+        let mut peer = link_to_make(there, mtu);
+        peer.attributes.push(LinkAttribute::NetNsFd(namespace.as_fd().as_raw_fd()));
+        let mut link = link_to_make(here, mtu);
+        link.attributes.push(LinkAttribute::LinkInfo(vec![
+            LinkInfo::Kind(InfoKind::Veth),
+            LinkInfo::Data(InfoData::Veth(InfoVeth::Peer(peer))),
+        ]));
+        self.change(RouteNetlinkMessage::NewLink(link), NLM_F_CREATE | NLM_F_EXCL)
+    }
+
+    /// The index of the interface called `name`.
+    pub fn index(&mut self, name: &str) -> io::Result<u32> {
+        self.link(name).map(|link| link.header.index)
+    }
+
+    /// Packets given to the interface for sending that it dropped.
+    pub fn dropped_in_sending(&mut self, name: &str) -> io::Result<u64> {
+        let link = self.link(name)?;
+        let stats = link.attributes.iter().find_map(|attribute| match attribute {
+            LinkAttribute::Stats64(stats) => Some(stats.tx_dropped + stats.tx_errors),
+            _ => None,
+        });
+        stats.ok_or_else(|| io::Error::other(format!("{name}: the kernel gave no statistics")))
+    }
+
+    /// Brings an interface up.
+    pub fn set_up(&mut self, index: u32) -> io::Result<()> {
+        let mut link = LinkMessage::default();
+        link.header.index = index;
+        link.header.flags = LinkFlags::Up;
+        link.header.change_mask = LinkFlags::Up;
+        self.change(RouteNetlinkMessage::SetLink(link), 0)
+    }
+
+    /// Gives an interface an address; the kernel adds the route to the network of that prefix.
+    pub fn add_address(&mut self, index: u32, address: Ipv4Addr, prefix: u8) -> io::Result<()> {
+        let mut message = AddressMessage::default();
+        message.header.family = AddressFamily::Inet;
+        message.header.prefix_len = prefix;
+        message.header.index = index;
+        let address = IpAddr::V4(address);
+        message.attributes = vec![AddressAttribute::Local(address), AddressAttribute::Address(address)];
+        self.change(RouteNetlinkMessage::NewAddress(message), NLM_F_CREATE | NLM_F_EXCL)
+    }
+
+    /// Says once and for all which Ethernet address a neighbour has, so that nobody asks over the link.
+    pub fn add_neighbour(&mut self, index: u32, address: Ipv4Addr, mac: Mac) -> io::Result<()> {
+        let mut message = NeighbourMessage::default();
+        message.header.family = AddressFamily::Inet;
+        message.header.ifindex = index;
+        message.header.state = NeighbourState::Permanent;
+        message.header.kind = RouteType::Unicast;
+        message.attributes = vec![
+            NeighbourAttribute::Destination(NeighbourAddress::Inet(address)),
+            NeighbourAttribute::LinkLayerAddress(mac.0.to_vec()),
+        ];
+        self.change(RouteNetlinkMessage::NewNeighbour(message), NLM_F_CREATE | NLM_F_REPLACE)
+    }
+
+    fn link(&mut self, name: &str) -> io::Result<LinkMessage> {
+        let mut asked = LinkMessage::default();
+        asked.attributes.push(LinkAttribute::IfName(name.to_owned()));
+        match self.request(RouteNetlinkMessage::GetLink(asked), NLM_F_REQUEST)? {
+            Some(RouteNetlinkMessage::NewLink(link)) => Ok(link),
+            _ => Err(io::Error::other(format!("{name}: the kernel described no interface"))),
+        }
+    }
+
+    fn change(&mut self, message: RouteNetlinkMessage, flags: u16) -> io::Result<()> {
+        self.request(message, NLM_F_REQUEST | NLM_F_ACK | flags).map(drop)
+    }
+
+    /// Sends one request and reads its one answer.
+    fn request(&mut self, message: RouteNetlinkMessage, flags: u16) -> io::Result<Option<RouteNetlinkMessage>> {
+        self.sequence += 1;
+        let mut request = NetlinkMessage::from(message);
+        request.header.flags = flags;
+        request.header.sequence_number = self.sequence;
+        request.finalize();
+        let mut bytes = vec![0; request.buffer_len()];
+        request.serialize(&mut bytes);
+        self.socket.send(&bytes, 0)?;
+        loop {
+            let (answer, _) = self.socket.recv_from_full()?;
+            let answer = NetlinkMessage::<RouteNetlinkMessage>::deserialize(&answer).map_err(io::Error::other)?;
+            if answer.header.sequence_number != self.sequence {
+                continue;
+            }
+            return match answer.payload {
+                NetlinkPayload::Error(error) if error.code.is_some() => Err(error.to_io()),
+                NetlinkPayload::InnerMessage(inner) => Ok(Some(inner)),
+                _ => Ok(None),
+            };
+        }
+    }
+}
+
+fn link_to_make(end: VethEnd, mtu: u32) -> LinkMessage {
+    let mut link = LinkMessage::default();
+    link.attributes = vec![
+        LinkAttribute::IfName(end.name.to_owned()),
+        LinkAttribute::Address(end.mac.0.to_vec()),
+        LinkAttribute::Mtu(mtu),
+    ];
+    link
+}

@@ -1,0 +1,147 @@
+//! Processes and signals: what `std::process` leaves out.
+//!
+//! Signals are blocked and fetched with [`Signals::next`] (`sigtimedwait(2)`), so no handler runs between two
+//! instructions and nothing here is global but the mask of the calling thread, which threads started later inherit.
+
+use std::io;
+use std::mem;
+use std::os::unix::process::CommandExt;
+use std::process::Command;
+use std::ptr;
+use std::time::Duration;
+
+/// A signal that was fetched.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Signal {
+    /// Its number, `SIGINT` and so on.
+    pub number: i32,
+    /// True if the kernel sent it, as the terminal's interrupt key makes it do; false if a process did.
+    pub from_kernel: bool,
+}
+
+/// Signals that wait to be fetched instead of doing what they do.
+#[derive(Debug)]
+pub struct Signals {
+    set: libc::sigset_t,
+    before: libc::sigset_t,
+}
+
+impl Signals {
+    /// Blocks `numbers` in the calling thread until this is dropped.
+    pub fn block(numbers: &[i32]) -> io::Result<Self> {
+        // SAFETY: sigset_t is plain data; both are initialised by the calls below before they are read.
+        let (mut set, mut before) = unsafe { (mem::zeroed(), mem::zeroed()) };
+        // SAFETY: the pointers are to live sets; sigaddset refuses numbers that are no signals.
+        unsafe {
+            libc::sigemptyset(&raw mut set);
+            for &number in numbers {
+                if libc::sigaddset(&raw mut set, number) != 0 {
+                    return Err(io::Error::last_os_error());
+                }
+            }
+            match libc::pthread_sigmask(libc::SIG_BLOCK, &raw const set, &raw mut before) {
+                0 => Ok(Signals { set, before }),
+                error => Err(io::Error::from_raw_os_error(error)),
+            }
+        }
+    }
+
+    /// The next of these signals, waiting at most `timeout`; for ever without one.
+    pub fn next(&self, timeout: Option<Duration>) -> io::Result<Option<Signal>> {
+        let timeout = timeout.map(|t| libc::timespec {
+            tv_sec: libc::time_t::try_from(t.as_secs()).unwrap_or(libc::time_t::MAX),
+            tv_nsec: i64::from(t.subsec_nanos()),
+        });
+        let timeout = timeout.as_ref().map_or(ptr::null(), ptr::from_ref);
+        // SAFETY: siginfo_t is plain data and is filled in by sigtimedwait before it is read.
+        let mut info: libc::siginfo_t = unsafe { mem::zeroed() };
+        // SAFETY: set and info are live; timeout is null or points to a live timespec.
+        let number = unsafe { libc::sigtimedwait(&raw const self.set, &raw mut info, timeout) };
+        if number >= 0 {
+            return Ok(Some(Signal { number, from_kernel: info.si_code > 0 }));
+        }
+        match io::Error::last_os_error() {
+            e if matches!(e.raw_os_error(), Some(libc::EAGAIN | libc::EINTR)) => Ok(None),
+            e => Err(e),
+        }
+    }
+}
+
+impl Drop for Signals {
+    fn drop(&mut self) {
+        // SAFETY: `before` was filled in by pthread_sigmask in `block`.
+        unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, &raw const self.before, ptr::null_mut()) };
+    }
+}
+
+/// How a process ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ending {
+    /// It exited with this status.
+    Exited(i32),
+    /// This signal killed it.
+    Killed(i32),
+}
+
+/// A child that has ended, if there is one: its process id and how. Never waits.
+pub fn reap() -> Option<(i32, Ending)> {
+    wait_for(-1, libc::WNOHANG)
+}
+
+/// Waits for the child `pid` to end; `None` if there is no such child.
+pub fn wait(pid: i32) -> Option<Ending> {
+    wait_for(pid, 0).map(|(_, ending)| ending)
+}
+
+fn wait_for(pid: i32, flags: i32) -> Option<(i32, Ending)> {
+    let mut status = 0;
+    loop {
+        // SAFETY: `status` is live for the call.
+        match unsafe { libc::waitpid(pid, &raw mut status, flags) } {
+            -1 if io::Error::last_os_error().kind() == io::ErrorKind::Interrupted => {}
+            child if child <= 0 => return None,
+            child if libc::WIFSIGNALED(status) => return Some((child, Ending::Killed(libc::WTERMSIG(status)))),
+            child => return Some((child, Ending::Exited(libc::WEXITSTATUS(status)))),
+        }
+    }
+}
+
+/// Sends a signal to a process, or to a process group if `pid` is negative. A process that is gone is no error.
+pub fn send_signal(pid: i32, number: i32) -> io::Result<()> {
+    // SAFETY: kill takes two integers.
+    match unsafe { libc::kill(pid, number) } {
+        0 => Ok(()),
+        _ => match io::Error::last_os_error() {
+            e if e.raw_os_error() == Some(libc::ESRCH) => Ok(()),
+            e => Err(e),
+        },
+    }
+}
+
+/// Asks the kernel to kill this process when the thread that made it ends (`PR_SET_PDEATHSIG`). Changing credentials
+/// undoes it, so this comes after; and a parent that ended before is to be noticed by other means.
+pub fn die_with_parent() -> io::Result<()> {
+    Ok(rustix::process::set_parent_process_death_signal(Some(rustix::process::Signal::KILL))?)
+}
+
+/// Lets timers of the calling thread end when they are due and not up to 50 µs later (`PR_SET_TIMERSLACK`, 1 ns).
+pub fn exact_timers() -> io::Result<()> {
+    // SAFETY: PR_SET_TIMERSLACK takes an integer and touches the calling thread only.
+    match unsafe { libc::prctl(libc::PR_SET_TIMERSLACK, 1) } {
+        0 => Ok(()),
+        _ => Err(io::Error::last_os_error()),
+    }
+}
+
+/// Makes the command the leader of a session of its own (`setsid(2)`): the terminal's signals do not reach it.
+pub fn in_own_session(command: &mut Command) -> &mut Command {
+    let new_session = || rustix::process::setsid().map(drop).map_err(io::Error::from);
+    // SAFETY: between fork and exec only async-signal-safe calls are allowed; setsid is one and allocates nothing.
+    unsafe { command.pre_exec(new_session) }
+}
+
+/// Ends the process without running what was registered for its end: a clone shares that with its parent.
+pub fn exit_now(status: i32) -> ! {
+    // SAFETY: _exit takes an integer and does not return.
+    unsafe { libc::_exit(status) }
+}
