@@ -8,6 +8,7 @@ mod cli;
 mod cmd;
 mod exit;
 mod print;
+mod remote;
 
 use std::process::ExitCode;
 

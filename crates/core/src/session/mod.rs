@@ -8,7 +8,7 @@
 pub mod hello;
 mod ticket;
 
-pub use ticket::{Fingerprint, SessionId, Ticket, TicketError, Token};
+pub use ticket::{Fingerprint, SessionId, Ticket, TicketError, Token, split_host_port};
 
 /// The port `lfn serve` listens on if none is given.
 pub const DEFAULT_PORT: u16 = 7323;

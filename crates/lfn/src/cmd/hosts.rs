@@ -1,11 +1,85 @@
 //! `lfn hosts`.
 
+use std::io::{self, Write};
+
+use clap::Subcommand;
+use lfn_core::session::Ticket;
+
 use crate::exit::{Exit, Failure};
+use crate::remote::SavedHosts;
 
-/// Save the tickets of servers under short names.
+/// Save the tickets of servers under short names
 #[derive(clap::Args, Debug)]
-pub struct Args {}
+pub struct Args {
+    #[command(subcommand)]
+    action: Action,
+}
 
-pub fn run(_args: Args) -> Result<Exit, Failure> {
-    Err(Failure::msg("this build has no such command"))
+#[derive(Subcommand, Debug)]
+enum Action {
+    /// Save a ticket: lfn hosts add NAME TICKET (or - to read it from standard input, out of sight of `ps`)
+    Add {
+        /// Short name, used as NAME or NAME:PATH afterwards
+        name: String,
+        /// The line `lfn serve` prints, or -
+        ticket: String,
+    },
+    /// List the names and where they lead; tokens stay hidden
+    List {
+        /// One JSON object
+        #[arg(long)]
+        json: bool,
+    },
+    /// Forget a name
+    Remove {
+        /// The name to forget
+        name: String,
+    },
+}
+
+/// Runs the command.
+pub fn run(args: Args) -> Result<Exit, Failure> {
+    let mut saved = SavedHosts::load()?;
+    match args.action {
+        Action::Add { name, ticket } => add(&mut saved, &name, &ticket),
+        Action::List { json } => list(&saved, json),
+        Action::Remove { name } => {
+            if !saved.remove(&name) {
+                return Err(Failure::msg(format!("no ticket is saved as '{name}'")).hint("lfn hosts list"));
+            }
+            saved.save()?;
+            Ok(Exit::Ok)
+        }
+    }
+}
+
+fn add(saved: &mut SavedHosts, name: &str, ticket: &str) -> Result<Exit, Failure> {
+    let text = if ticket == "-" { io::read_to_string(io::stdin())? } else { ticket.to_owned() };
+    let ticket: Ticket = text
+        .parse()
+        .map_err(|e| Failure::usage(e).hint("paste the whole line `lfn serve` prints, in quotes because of the #"))?;
+    let new = saved.add(name, &ticket)?;
+    saved.save()?;
+    let done = if new { "saved" } else { "replaced" };
+    writeln!(io::stderr(), "{done} {name}: {}:{}", ticket.host, ticket.port)?;
+    Ok(Exit::Ok)
+}
+
+fn list(saved: &SavedHosts, json: bool) -> Result<Exit, Failure> {
+    let mut out = io::stdout().lock();
+    let entries = saved.iter().map(|(name, ticket)| (name, ticket.parse::<Ticket>().ok()));
+    if json {
+        let address = |ticket: Option<Ticket>| ticket.map(|t| format!("{}:{}", t.host, t.port));
+        let hosts: serde_json::Map<_, _> =
+            entries.map(|(name, ticket)| (name.to_owned(), address(ticket).into())).collect();
+        writeln!(out, "{}", serde_json::json!({ "schema": "lfn.hosts/1", "hosts": hosts }))?;
+        return Ok(Exit::Ok);
+    }
+    for (name, ticket) in entries {
+        match ticket {
+            Some(ticket) => writeln!(out, "{name:<16} {}:{}", ticket.host, ticket.port)?,
+            None => writeln!(out, "{name:<16} (damaged ticket: save it again)")?,
+        }
+    }
+    Ok(Exit::Ok)
 }

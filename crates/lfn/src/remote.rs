@@ -1,0 +1,163 @@
+//! What a person calls a far end, turned into something to dial: a ticket, a saved name, `far`, or a bare host.
+//!
+//! Saved names live in `hosts.toml` in the user's configuration directory (mode 0600: it holds tokens). `far` is the
+//! far side of `lfn emulate`, which hands its ticket down in `LFN_FAR_TICKET`.
+
+use std::collections::BTreeMap;
+use std::env;
+use std::path::PathBuf;
+
+use etcetera::BaseStrategy;
+use lfn_core::session::{Fingerprint, Ticket, Token, split_host_port};
+use lfn_net::session::SessionError;
+use lfn_net::session::dial::Target;
+use lfn_net::session::identity;
+use serde::{Deserialize, Serialize};
+
+use crate::exit::Failure;
+
+/// Set by `lfn emulate` for both sides of its path.
+pub const EMULATED: &str = "LFN_EMULATED";
+
+const FAR: &str = "far";
+const FAR_TICKET: &str = "LFN_FAR_TICKET";
+const FAR_ADDRESS: &str = "LFN_FAR";
+
+/// How to reach a far end, shared by the commands that do.
+#[derive(clap::Args, Debug, Default, Clone)]
+pub struct Trust {
+    /// Trust whoever answers and show no token; only on loopback or an emulated path
+    #[arg(long)]
+    pub insecure: bool,
+    /// Allow --insecure over a real network
+    #[arg(long, requires = "insecure")]
+    pub insecure_anywhere: bool,
+}
+
+/// The tickets saved by `lfn hosts add`.
+#[derive(Debug, Default, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct SavedHosts {
+    hosts: BTreeMap<String, SavedHost>,
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+struct SavedHost {
+    ticket: String,
+}
+
+/// Finds out where `name` is and what to trust there.
+pub fn resolve(name: &str, trust: &Trust) -> Result<Target, Failure> {
+    let target = Target::new(ticket_for(name, trust)?).map_err(session_failure)?;
+    if !trust.insecure {
+        return Ok(target);
+    }
+    if !(target.is_loopback() || is_emulated() || trust.insecure_anywhere) {
+        return Err(Failure::usage(format!("--insecure with '{name}', which is not on loopback"))
+            .hint("take the ticket `lfn serve` prints there, or add --insecure-anywhere if the network is your own"));
+    }
+    Ok(target.insecure())
+}
+
+/// Whether this process runs inside `lfn emulate`.
+pub fn is_emulated() -> bool {
+    env::var_os(EMULATED).is_some_and(|value| value == "1")
+}
+
+/// The line and the hint of an error of a session.
+pub fn session_failure(error: SessionError) -> Failure {
+    let hint = error.hint();
+    let failure = Failure::new(error);
+    match hint {
+        Some(hint) => failure.hint(hint),
+        None => failure,
+    }
+}
+
+fn ticket_for(name: &str, trust: &Trust) -> Result<Ticket, Failure> {
+    if name.starts_with("lfn://") {
+        return name.parse::<Ticket>().map_err(|e| Failure::usage(e).hint("paste the ticket whole, in quotes"));
+    }
+    if let Some(ticket) = emulated_far(name)? {
+        return Ok(ticket);
+    }
+    if let Some(ticket) = SavedHosts::load()?.get(name)? {
+        return Ok(ticket);
+    }
+    if name == FAR {
+        return Err(Failure::msg("'far' is the far side of an emulated path, and this is none")
+            .hint("lfn emulate --rtt 539ms --rate 135mbit -- lfn test far"));
+    }
+    let (host, port) = split_host_port(name).map_err(Failure::usage)?;
+    if trust.insecure {
+        let (token, fingerprint) = (Token::from_bytes([0; 16]), Fingerprint([0; 32]));
+        return Ok(Ticket { host, port, token, fingerprint });
+    }
+    Err(Failure::msg(format!("unknown host '{name}': no ticket is saved under that name"))
+        .hint(format!("run `lfn serve` there and save the ticket it prints: lfn hosts add {host} TICKET")))
+}
+
+/// The ticket of the emulated path's far side, if that is who is meant.
+fn emulated_far(name: &str) -> Result<Option<Ticket>, Failure> {
+    let Ok(ticket) = env::var(FAR_TICKET) else { return Ok(None) };
+    if name == FAR || env::var(FAR_ADDRESS).is_ok_and(|address| address == name) {
+        let wrong = |e| Failure::msg(format!("the environment variable {FAR_TICKET}: {e}"));
+        return ticket.parse().map(Some).map_err(wrong);
+    }
+    Ok(None)
+}
+
+impl SavedHosts {
+    /// Reads the file; none saved if there is no file.
+    pub fn load() -> Result<Self, Failure> {
+        let path = Self::path()?;
+        let Some(text) = identity::read(&path)? else { return Ok(SavedHosts::default()) };
+        toml::from_str(&text).map_err(|e| {
+            Failure::msg(format!("{}: {}", path.display(), e.message()))
+                .hint("mend or remove the file; `lfn hosts add` writes it anew")
+        })
+    }
+
+    /// The ticket saved under `name`.
+    pub fn get(&self, name: &str) -> Result<Option<Ticket>, Failure> {
+        let Some(saved) = self.hosts.get(name) else { return Ok(None) };
+        let wrong = |e| Failure::msg(format!("the ticket saved as '{name}': {e}"));
+        saved.ticket.parse().map(Some).map_err(wrong)
+    }
+
+    /// Names and tickets, in the order of the names.
+    pub fn iter(&self) -> impl Iterator<Item = (&str, &str)> {
+        self.hosts.iter().map(|(name, saved)| (name.as_str(), saved.ticket.as_str()))
+    }
+
+    /// Saves a ticket; tells whether the name was new.
+    pub fn add(&mut self, name: &str, ticket: &Ticket) -> Result<bool, Failure> {
+        let fits = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '-' | '_');
+        if name.is_empty() || name.len() > 64 || !name.chars().all(fits) || name.starts_with('-') {
+            return Err(Failure::usage(format!("'{name}' is not a name for a host"))
+                .hint("use letters, digits, dots, dashes and underscores, at most 64"));
+        }
+        if name == FAR {
+            return Err(Failure::usage("'far' always means the far side of an emulated path").hint("use another name"));
+        }
+        let saved = SavedHost { ticket: ticket.to_string() };
+        Ok(self.hosts.insert(name.to_owned(), saved).is_none())
+    }
+
+    /// Forgets a name; tells whether there was one.
+    pub fn remove(&mut self, name: &str) -> bool {
+        self.hosts.remove(name).is_some()
+    }
+
+    /// Writes the file, readable by its owner alone.
+    pub fn save(&self) -> Result<(), Failure> {
+        Ok(identity::write_secret(&Self::path()?, &toml::to_string(self)?)?)
+    }
+
+    fn path() -> Result<PathBuf, Failure> {
+        Ok(etcetera::choose_base_strategy()
+            .map_err(|_| Failure::msg("no home directory: cannot find hosts.toml").hint("set HOME"))?
+            .config_dir()
+            .join("lfn/hosts.toml"))
+    }
+}
