@@ -1,5 +1,7 @@
 //! Laws of the link, whatever its settings and the arrivals: in virtual time, against a naive reference.
 
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 

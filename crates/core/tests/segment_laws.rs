@@ -1,0 +1,409 @@
+//! Super-packets cut to pieces, checked with a checksum and a parser of this file's own.
+
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
+use lfn_core::link::segment::{Cut, Segments, VnetHeader, cut, cut_headers, inspect};
+use proptest::prelude::*;
+
+const FIN: u8 = 0x01;
+const PSH: u8 = 0x08;
+const ACK: u8 = 0x10;
+const CWR: u8 = 0x80;
+
+/// What a test super-packet is made of.
+#[derive(Clone, Copy, Debug)]
+struct Shape {
+    v6: bool,
+    udp: bool,
+    vlan_tags: usize,
+    /// Bytes of options of IPv4 and of TCP, multiples of 4.
+    options: usize,
+    size: u16,
+    payload: usize,
+    sequence: u32,
+    id: u16,
+    flags: u8,
+}
+
+impl Shape {
+    fn network_at(&self) -> usize {
+        14 + 4 * self.vlan_tags
+    }
+
+    fn transport_at(&self) -> usize {
+        self.network_at() + if self.v6 { 40 } else { 20 + self.options }
+    }
+
+    fn header(&self) -> usize {
+        self.transport_at() + if self.udp { 8 } else { 20 + self.options }
+    }
+
+    fn payload(&self) -> Vec<u8> {
+        (0..self.payload).map(|index| (index * 7 + index / 251) as u8).collect()
+    }
+
+    fn vnet(&self) -> VnetHeader {
+        let gso_type = match (self.udp, self.v6) {
+            (true, _) => VnetHeader::GSO_UDP_L4,
+            (false, true) => VnetHeader::GSO_TCPV6,
+            (false, false) => VnetHeader::GSO_TCPV4,
+        };
+        let ecn = if self.flags & CWR != 0 && !self.udp { VnetHeader::GSO_ECN } else { 0 };
+        VnetHeader {
+            flags: VnetHeader::NEEDS_CSUM,
+            gso_type: gso_type | ecn,
+            // A hint only: wrong on purpose.
+            hdr_len: 7,
+            gso_size: self.size,
+            csum_start: self.transport_at() as u16,
+            csum_offset: if self.udp { 6 } else { 16 },
+        }
+    }
+
+    /// The frame as a kernel hands it over: lengths of the whole, checksum of the pseudo-header only.
+    fn frame(&self) -> Vec<u8> {
+        let mut frame = vec![0x02, 0, 0, 0, 0, 1, 0x02, 0, 0, 0, 0, 2];
+        for tag in 0..self.vlan_tags {
+            frame.extend([if tag == 0 && self.vlan_tags == 2 { 0x88 } else { 0x81 }, 0, 0, 42]);
+            let at = frame.len() - 3;
+            frame[at] = if frame[at - 1] == 0x88 { 0xa8 } else { 0 };
+        }
+        frame.extend(if self.v6 { [0x86, 0xdd] } else { [0x08, 0x00] });
+        let transport_len = self.header() - self.transport_at() + self.payload;
+        let protocol = if self.udp { 17 } else { 6 };
+        if self.v6 {
+            frame.extend([0x60, 0, 0, 0]);
+            frame.extend((transport_len as u16).to_be_bytes());
+            frame.extend([protocol, 64]);
+            frame.extend((0..32).map(|byte| byte * 5 + 0x20));
+        } else {
+            let total = (20 + self.options + transport_len) as u16;
+            frame.extend([0x45 + (self.options / 4) as u8, 0]);
+            frame.extend(total.to_be_bytes());
+            frame.extend(self.id.to_be_bytes());
+            frame.extend([0x40, 0, 64, protocol, 0, 0, 10, 9, 0, 1, 10, 9, 0, 2]);
+            frame.extend(std::iter::repeat_n(1, self.options));
+            let sum = checksum(&frame[self.network_at()..]);
+            let at = self.network_at() + 10;
+            frame[at..at + 2].copy_from_slice(&sum.to_be_bytes());
+        }
+        frame.extend([0x1c, 0x9b, 0xc0, 0x01]);
+        if self.udp {
+            frame.extend((transport_len as u16).to_be_bytes());
+            frame.extend([0, 0]);
+        } else {
+            frame.extend(self.sequence.to_be_bytes());
+            frame.extend([0x11, 0x22, 0x33, 0x44, 0x50 + ((self.options / 4) << 4) as u8, self.flags]);
+            frame.extend([0x7f, 0xff, 0, 0, 0, 0]);
+            frame.extend(std::iter::repeat_n(1, self.options));
+        }
+        let partial = !checksum(&pseudo_header(&frame, self));
+        let at = self.transport_at() + usize::from(self.vnet().csum_offset);
+        frame[at..at + 2].copy_from_slice(&partial.to_be_bytes());
+        frame.extend(self.payload());
+        frame
+    }
+}
+
+fn shape() -> impl Strategy<Value = Shape> {
+    let place = (any::<bool>(), any::<bool>(), 0_usize..3, (0_usize..=10).prop_map(|words| words * 4));
+    let load = prop_oneof![1 => (1_u16..2_000, 1_usize..4_000), 2 => (500_u16..9_000, 1_usize..64_000)];
+    // Not so small a size that there are thousands of packets.
+    let load = load.prop_map(|(size, payload)| (size.max((payload / 64) as u16 + 1), payload));
+    (place, load, any::<u32>(), any::<u16>(), any::<u8>()).prop_map(
+        |((v6, udp, vlan_tags, options), (size, payload), sequence, id, flags)| Shape {
+            v6,
+            udp,
+            vlan_tags,
+            options,
+            size,
+            payload,
+            sequence,
+            id,
+            flags,
+        },
+    )
+}
+
+/// The Internet checksum (RFC 1071), byte by byte.
+fn checksum(bytes: &[u8]) -> u16 {
+    let mut sum: u32 = 0;
+    for (index, byte) in bytes.iter().enumerate() {
+        sum += if index % 2 == 0 { u32::from(*byte) << 8 } else { u32::from(*byte) };
+        if sum > 0xffff {
+            sum -= 0xffff;
+        }
+    }
+    !(sum as u16)
+}
+
+/// Addresses, length and protocol, as the frame at hand has them: the length from its end.
+fn pseudo_header(frame: &[u8], shape: &Shape) -> Vec<u8> {
+    let at = shape.network_at();
+    let length = shape.transport_len(frame) as u32;
+    let mut header = if shape.v6 { frame[at + 8..at + 40].to_vec() } else { frame[at + 12..at + 20].to_vec() };
+    header.extend(length.to_be_bytes());
+    header.extend([0, 0, 0, if shape.udp { 17 } else { 6 }]);
+    header
+}
+
+impl Shape {
+    /// From the network header's length field.
+    fn transport_len(&self, frame: &[u8]) -> usize {
+        let at = self.network_at();
+        let field = if self.v6 { at + 4 } else { at + 2 };
+        let length = usize::from(u16::from_be_bytes([frame[field], frame[field + 1]]));
+        if self.v6 { length } else { length - 20 - self.options }
+    }
+}
+
+/// Checks one cut in every field, and gives its payload.
+fn check_piece(shape: &Shape, first: u32, count: u32, vnet: &VnetHeader, frame: &[u8]) -> Vec<u8> {
+    let original = shape.frame();
+    let total = shape.payload.div_ceil(usize::from(shape.size)) as u32;
+    let (network, transport, header) = (shape.network_at(), shape.transport_at(), shape.header());
+    let payload = &frame[header..];
+
+    // Nothing but what must differ differs.
+    assert_eq!(frame[..network], original[..network]);
+    assert_eq!(shape.transport_len(frame), frame.len() - transport, "network length");
+    if !shape.v6 {
+        assert_eq!(checksum(&frame[network..transport]), 0, "header checksum");
+        let id = u16::from_be_bytes([frame[network + 4], frame[network + 5]]);
+        assert_eq!(id, shape.id.wrapping_add(first as u16));
+        assert_eq!(frame[network + 6..network + 10], original[network + 6..network + 10]);
+        assert_eq!(frame[network + 12..transport], original[network + 12..transport]);
+    } else {
+        assert_eq!(frame[network + 6..transport], original[network + 6..transport]);
+    }
+    if shape.udp {
+        let length = u16::from_be_bytes([frame[transport + 4], frame[transport + 5]]);
+        assert_eq!(usize::from(length), 8 + payload.len());
+    } else {
+        let sequence = u32::from_be_bytes(frame[transport + 4..transport + 8].try_into().unwrap());
+        assert_eq!(sequence, shape.sequence.wrapping_add(first * u32::from(shape.size)));
+        let mut flags = shape.flags;
+        if first > 0 {
+            flags &= !CWR;
+        }
+        if first + count < total {
+            flags &= !(FIN | PSH);
+        }
+        assert_eq!(frame[transport + 13], flags);
+        assert_eq!(frame[transport + 8..transport + 13], original[transport + 8..transport + 13]);
+        assert_eq!(frame[transport + 20..header], original[transport + 20..header]);
+    }
+
+    // The checksum as a device would complete it is right.
+    assert_eq!(vnet.flags & VnetHeader::NEEDS_CSUM, VnetHeader::NEEDS_CSUM);
+    let (start, field) = (usize::from(vnet.csum_start), usize::from(vnet.csum_start + vnet.csum_offset));
+    assert_eq!(start, transport);
+    let mut complete = frame.to_vec();
+    let sum = checksum(&frame[start..]);
+    complete[field..field + 2].copy_from_slice(&sum.to_be_bytes());
+    let mut covered = pseudo_header(&complete, shape);
+    covered.extend(&complete[transport..]);
+    assert_eq!(checksum(&covered), 0, "transport checksum");
+
+    if count == 1 && total > 1 {
+        assert_eq!((vnet.gso_type, vnet.gso_size), (VnetHeader::GSO_NONE, 0));
+    } else {
+        assert_eq!((vnet.gso_type, vnet.gso_size), (shape.vnet().gso_type, shape.size));
+    }
+    payload.to_vec()
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(400))]
+
+    #[test]
+    fn pieces_are_right_and_make_up_the_whole(shape in shape(), cuts in prop::collection::vec(1_u32..20, 1..40)) {
+        let (frame, vnet) = (shape.frame(), shape.vnet());
+        let segments = inspect(&frame, &vnet);
+        prop_assert_eq!(segments.count as usize, shape.payload.div_ceil(usize::from(shape.size)));
+        prop_assert_eq!(segments.header as usize, shape.header());
+        prop_assert_eq!(segments.payload as usize, shape.payload);
+        let mut payload = Vec::new();
+        let mut piece = Vec::new();
+        let mut first = 0;
+        for count in cuts.into_iter().cycle() {
+            if first == segments.count {
+                break;
+            }
+            let count = count.min(segments.count - first);
+            let header = cut(&frame, &vnet, first, count, &mut piece);
+            payload.extend(check_piece(&shape, first, count, &header, &piece));
+
+            // What the piece says of itself agrees with what the link was told of the whole.
+            let inner = inspect(&piece, &header);
+            prop_assert_eq!(inner.count, count);
+            let is_last = first + count == segments.count;
+            prop_assert_eq!(inner.last_wire, if is_last { segments.last_wire } else { segments.wire });
+            prop_assert!(count == 1 || inner.wire == segments.wire);
+            first += count;
+        }
+        prop_assert_eq!(payload, shape.payload());
+    }
+
+    #[test]
+    fn a_piece_of_a_piece_is_a_piece(shape in shape(), at in any::<[u32; 4]>()) {
+        let (frame, vnet) = (shape.frame(), shape.vnet());
+        let total = inspect(&frame, &vnet).count;
+        let first = at[0] % total;
+        let count = 1 + at[1] % (total - first);
+        let (inner, inner_count) = (at[2] % count, 1 + at[3] % (count - at[2] % count));
+        let (mut piece, mut twice, mut once) = (Vec::new(), Vec::new(), Vec::new());
+        let header = cut(&frame, &vnet, first, count, &mut piece);
+        let by_two = cut(&piece, &header, inner, inner_count, &mut twice);
+        let by_one = cut(&frame, &vnet, first + inner, inner_count, &mut once);
+        prop_assert_eq!(twice, once);
+        // `hdr_len`, a hint, is put right by the first cut.
+        prop_assert_eq!(VnetHeader { hdr_len: 0, ..by_two }, VnetHeader { hdr_len: 0, ..by_one });
+    }
+
+    #[test]
+    fn the_whole_is_left_as_it_is(shape in shape()) {
+        let (frame, vnet) = (shape.frame(), shape.vnet());
+        let mut out = vec![1, 2, 3];
+        let count = inspect(&frame, &vnet).count;
+        prop_assert_eq!(cut(&frame, &vnet, 0, count, &mut out), vnet);
+        prop_assert_eq!(&out, &frame);
+        prop_assert_eq!(cut(&frame, &vnet, 0, u32::MAX, &mut out), vnet);
+        prop_assert_eq!(&out, &frame);
+    }
+
+    #[test]
+    fn headers_alone_and_the_payload_where_it_is_are_the_same(shape in shape(), first in 0_u32..64, count in 1_u32..64) {
+        let (frame, vnet) = (shape.frame(), shape.vnet());
+        let (mut headers, mut whole) = (Vec::new(), Vec::new());
+        let Cut { vnet: header, payload } = cut_headers(&frame, &vnet, first, count, &mut headers);
+        prop_assert_eq!(header, cut(&frame, &vnet, first, count, &mut whole));
+        headers.extend(&frame[payload]);
+        prop_assert_eq!(headers, whole);
+    }
+
+    /// Not as it should be anywhere: still one packet, whole, and nothing read or written out of bounds.
+    #[test]
+    fn hostile_frames_are_one_opaque_packet(
+        shape in shape(),
+        damage in prop::collection::vec((0_usize..120, any::<u8>()), 0..6),
+        keep in prop_oneof![3 => Just(usize::MAX), 1 => 0_usize..200],
+        vnet in any::<(u8, u16, u16, u16)>(),
+        wild in any::<bool>(),
+        range in any::<(u32, u32)>(),
+    ) {
+        let mut frame = shape.frame();
+        for (at, byte) in damage {
+            if let Some(slot) = frame.get_mut(at) {
+                *slot = byte;
+            }
+        }
+        frame.truncate(keep);
+        let header = if wild {
+            VnetHeader { flags: vnet.0 & 1, gso_type: vnet.0 % 8, hdr_len: vnet.1, gso_size: vnet.2, ..shape.vnet() }
+        } else {
+            shape.vnet()
+        };
+        check_any(&frame, &header, range);
+    }
+
+    #[test]
+    fn arbitrary_bytes_do_no_harm(
+        frame in prop::collection::vec(any::<u8>(), 0..200),
+        vnet in any::<[u8; 10]>(),
+        range in any::<(u32, u32)>(),
+    ) {
+        let header = VnetHeader::parse(&vnet).unwrap();
+        prop_assert_eq!(header.encode(), vnet);
+        check_any(&frame, &header, range);
+    }
+}
+
+/// What holds whatever the bytes.
+fn check_any(frame: &[u8], vnet: &VnetHeader, (first, count): (u32, u32)) {
+    let segments = inspect(frame, vnet);
+    assert!(segments.count >= 1);
+    assert_eq!((segments.header + segments.payload) as usize, frame.len());
+    let packet = segments.packet(0);
+    let headers = u64::from(segments.count) * u64::from(segments.header);
+    assert_eq!(packet.bytes(), headers + u64::from(segments.payload));
+    let mut out = Vec::new();
+    let header = cut(frame, vnet, first % segments.count, count, &mut out);
+    assert!(out.len() <= frame.len());
+    if segments.count == 1 {
+        assert_eq!((&out[..], header), (frame, *vnet));
+    }
+    cut(frame, vnet, first, count, &mut out);
+}
+
+const TCP: Shape = Shape {
+    v6: false,
+    udp: false,
+    vlan_tags: 0,
+    options: 12,
+    size: 1448,
+    payload: 4 * 1448 + 100,
+    sequence: 0xffff_fff0,
+    id: 0xfffe,
+    flags: ACK | PSH | FIN | CWR,
+};
+
+#[test]
+fn what_does_not_belong_together_is_not_cut() {
+    let (frame, vnet) = (TCP.frame(), TCP.vnet());
+    let size = frame.len() as u32;
+    let opaque = Segments { count: 1, header: size, payload: 0, wire: size, last_wire: size };
+    assert_eq!(inspect(&frame, &vnet).count, 5);
+    for (what, wrong) in [
+        ("no offload", VnetHeader { gso_type: VnetHeader::GSO_NONE, ..vnet }),
+        ("the other family", VnetHeader { gso_type: VnetHeader::GSO_TCPV6, ..vnet }),
+        ("the other protocol", VnetHeader { gso_type: VnetHeader::GSO_UDP_L4, ..vnet }),
+        ("fragmented UDP, which is no series of datagrams", VnetHeader { gso_type: 3, ..vnet }),
+        ("a tunnel", VnetHeader { gso_type: VnetHeader::GSO_TCPV4 | 0x20, ..vnet }),
+        ("a size of zero", VnetHeader { gso_size: 0, ..vnet }),
+        ("a checksum in another header", VnetHeader { csum_start: 84, ..vnet }),
+    ] {
+        assert_eq!(inspect(&frame, &wrong), opaque, "{what}");
+    }
+    let changed = |at: usize, byte: u8| {
+        let mut frame = frame.clone();
+        frame[at] = byte;
+        inspect(&frame, &vnet)
+    };
+    for (what, at, byte) in [
+        ("ARP", 13, 0x06),
+        ("IP version", 14, 0x65),
+        ("IP header of 16 bytes", 14, 0x44),
+        ("length other than the frame's", 17, 0),
+        ("more fragments", 20, 0x20),
+        ("fragment offset", 21, 1),
+        ("protocol", 23, 17),
+        ("TCP header of 16 bytes", 14 + 32 + 12, 0x40),
+    ] {
+        assert_eq!(changed(at, byte), opaque, "{what}");
+    }
+}
+
+#[test]
+fn sequence_and_id_wrap_and_flags_go_where_they_belong() {
+    let (frame, vnet) = (TCP.frame(), TCP.vnet());
+    let mut piece = Vec::new();
+    let mut seen = Vec::new();
+    for index in 0..5 {
+        let header = cut(&frame, &vnet, index, 1, &mut piece);
+        check_piece(&TCP, index, 1, &header, &piece);
+        seen.push((piece.len(), piece[14 + 32 + 13]));
+    }
+    let header = TCP.header();
+    assert_eq!(seen[0], (header + 1448, ACK | CWR));
+    assert_eq!(seen[2], (header + 1448, ACK));
+    assert_eq!(seen[4], (header + 100, ACK | PSH | FIN));
+}
+
+#[test]
+fn a_super_packet_without_a_checksum_to_finish_gets_one() {
+    let vnet = VnetHeader { flags: 0, csum_start: 0, csum_offset: 0, ..TCP.vnet() };
+    let mut piece = Vec::new();
+    let header = cut(&TCP.frame(), &vnet, 1, 2, &mut piece);
+    check_piece(&TCP, 1, 2, &header, &piece);
+}
