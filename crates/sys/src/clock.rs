@@ -10,9 +10,12 @@ use rustix::time::{ClockId, clock_gettime};
 
 /// `CLOCK_MONOTONIC`, in nanoseconds.
 pub fn monotonic_nanos() -> u64 {
-    let now = clock_gettime(ClockId::Monotonic);
-    let (seconds, nanos) = (u64::try_from(now.tv_sec).unwrap_or(0), u64::try_from(now.tv_nsec).unwrap_or(0));
-    seconds * 1_000_000_000 + nanos
+    nanos(ClockId::Monotonic)
+}
+
+/// `CLOCK_REALTIME`, in nanoseconds since 1970: for stamps of the kernel, never for measuring.
+pub fn wall_nanos() -> u64 {
+    nanos(ClockId::Realtime)
 }
 
 /// Waits until one of `files` can be read or has been closed by its peer, at most `timeout`, for ever without one
@@ -28,4 +31,10 @@ pub fn wait_readable<const N: usize>(files: [BorrowedFd<'_>; N], timeout: Option
         Err(Errno::INTR) => Ok([false; N]),
         Err(error) => Err(error.into()),
     }
+}
+
+fn nanos(clock: ClockId) -> u64 {
+    let now = clock_gettime(clock);
+    let (seconds, nanos) = (u64::try_from(now.tv_sec).unwrap_or(0), u64::try_from(now.tv_nsec).unwrap_or(0));
+    seconds * 1_000_000_000 + nanos
 }

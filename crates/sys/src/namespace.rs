@@ -11,8 +11,10 @@ use std::path::Path;
 use std::thread;
 
 use rustix::fs::{Mode, OFlags};
-use rustix::mount::{MountFlags, MountPropagationFlags};
+use rustix::mount::{MountFlags, MountPropagationFlags, UnmountFlags};
 use rustix::thread::{LinkNameSpaceType, UnshareFlags};
+
+use crate::process::{self, Ending};
 
 /// A network namespace, alive as long as this handle or a process in it.
 #[derive(Debug)]
@@ -78,16 +80,47 @@ pub fn clone_into_namespaces(user: bool) -> io::Result<Side> {
     if thread_count()? != 1 {
         return Err(io::Error::new(io::ErrorKind::Unsupported, "a process with several threads cannot be cloned"));
     }
-    let user = if user { libc::CLONE_NEWUSER } else { 0 };
-    let flags = libc::CLONE_NEWPID | libc::CLONE_NEWNET | libc::CLONE_NEWNS | libc::CLONE_NEWIPC | user;
     // SAFETY: without CLONE_VM and with no stack given this is fork(2) with flags: the child runs on a copy of this
     // stack. The process has one thread (checked above), so no lock is held by a thread that the child lacks.
-    let pid = unsafe { libc::syscall(libc::SYS_clone, i64::from(flags | libc::SIGCHLD), 0, 0, 0, 0) };
-    match pid {
+    match unsafe { clone(user) } {
         -1 => Err(io::Error::last_os_error()),
         0 => Ok(Side::Child),
-        pid => Ok(Side::Parent(i32::try_from(pid).map_err(io::Error::other)?)),
+        pid => Ok(Side::Parent(pid)),
     }
+}
+
+/// Tries whether [`clone_into_namespaces`] works and gives the rights to a packet socket; from any thread.
+pub fn probe(user: bool) -> io::Result<()> {
+    // SAFETY: the child makes system calls only and ends, so it does not matter which locks other threads hold.
+    let pid = unsafe { clone(user) };
+    if pid == 0 {
+        // SAFETY: both calls take integers. Ubuntu lets anybody make user namespaces, but takes the rights away.
+        unsafe {
+            let socket = libc::socket(libc::AF_PACKET, libc::SOCK_RAW, 0);
+            libc::_exit(if socket < 0 { *libc::__errno_location() } else { 0 });
+        }
+    }
+    if pid < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    match process::wait(pid) {
+        Some(Ending::Exited(0)) => Ok(()),
+        Some(Ending::Exited(error)) => Err(io::Error::from_raw_os_error(error)),
+        other => Err(io::Error::other(format!("a process in new namespaces ended: {other:?}"))),
+    }
+}
+
+/// `fork` with namespaces; gives the child's id, 0 in the child, or -1.
+///
+/// # Safety
+/// The child has one thread and a copy of the memory: what other threads were changing, it must not touch.
+unsafe fn clone(user: bool) -> i32 {
+    let user = if user { libc::CLONE_NEWUSER } else { 0 };
+    let flags = libc::CLONE_NEWPID | libc::CLONE_NEWNET | libc::CLONE_NEWNS | libc::CLONE_NEWIPC | user;
+    // SAFETY: no pointer is given; what the caller has to see to is passed on to it.
+    let pid = unsafe { libc::syscall(libc::SYS_clone, i64::from(flags | libc::SIGCHLD), 0_i64, 0_i64, 0_i64, 0_i64) };
+    // A process id is an int; the system call's result is wider only by convention.
+    pid as i32
 }
 
 fn thread_count() -> io::Result<usize> {
@@ -133,7 +166,15 @@ pub fn mount_proc() -> io::Result<()> {
     Ok(rustix::mount::mount("proc", "/proc", "proc", flags, None)?)
 }
 
-/// Makes `file` appear at `target`, which must exist; `file` may be unlinked afterwards.
-pub fn bind_file(file: &Path, target: &Path) -> io::Result<()> {
-    Ok(rustix::mount::mount_bind(file, target)?)
+/// Makes the existing file `target` hold `contents`, in this mount namespace and nowhere else: the bytes are in a tmpfs
+/// that has no other name, so nothing is left on any disk however this process ends.
+pub fn cover_file(target: &Path, contents: &[u8]) -> io::Result<()> {
+    // A mount point is needed for a moment, and /proc is a directory that is certainly there.
+    let passage = Path::new("/proc");
+    let flags = MountFlags::NOSUID | MountFlags::NODEV | MountFlags::NOEXEC;
+    rustix::mount::mount("tmpfs", passage, "tmpfs", flags, Some(c"mode=755"))?;
+    let file = passage.join("file");
+    let covered = fs::write(&file, contents).and_then(|()| Ok(rustix::mount::mount_bind(&file, target)?));
+    rustix::mount::unmount(passage, UnmountFlags::DETACH)?;
+    covered
 }

@@ -4,7 +4,7 @@
 //! and where its checksum is still to be filled in. So up to 64 KiB cross in one call, and what is sent here looks to
 //! the receiving stack as if the sending stack had handed it over. The socket never blocks.
 
-use std::io;
+use std::io::{self, IoSlice};
 use std::mem;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 
@@ -13,6 +13,15 @@ pub const VNET_HEADER: usize = 10;
 
 /// The most that one `receive` can give: header, Ethernet header with VLAN tag, and a super-packet.
 pub const MAX_FRAME: usize = VNET_HEADER + 18 + 65_536;
+
+/// What was received.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Frame {
+    /// Bytes, the virtual-net header among them.
+    pub length: usize,
+    /// When it arrived at the interface, in nanoseconds of `CLOCK_REALTIME`, if the kernel says (`SO_TIMESTAMPNS`).
+    pub stamp: Option<u64>,
+}
 
 /// A packet socket bound to one interface; it sees what arrives there and not what is sent from there.
 #[derive(Debug)]
@@ -35,6 +44,7 @@ impl PacketSocket {
         socket.set(libc::SOL_PACKET, libc::PACKET_VNET_HDR, 1)?;
         socket.set(libc::SOL_PACKET, libc::PACKET_IGNORE_OUTGOING, 1)?;
         socket.set(libc::SOL_PACKET, libc::PACKET_QDISC_BYPASS, 1)?;
+        socket.set(libc::SOL_SOCKET, libc::SO_TIMESTAMPNS, 1)?;
         socket.bind(interface)?;
         Ok(socket)
     }
@@ -51,12 +61,20 @@ impl PacketSocket {
     }
 
     /// Receives header and frame into `buffer`; `None` if there is none now. A frame longer than `buffer` is an error.
-    pub fn receive(&self, buffer: &mut [u8]) -> io::Result<Option<usize>> {
-        // SAFETY: pointer and length are those of a live mutable slice.
-        let got =
-            unsafe { libc::recv(self.socket.as_raw_fd(), buffer.as_mut_ptr().cast(), buffer.len(), libc::MSG_TRUNC) };
+    pub fn receive(&self, buffer: &mut [u8]) -> io::Result<Option<Frame>> {
+        let room = buffer.len();
+        let mut part = libc::iovec { iov_base: buffer.as_mut_ptr().cast(), iov_len: room };
+        let mut control = Control([0; CONTROL]);
+        // SAFETY: msghdr is plain data, for which all zeros is a value.
+        let mut message: libc::msghdr = unsafe { mem::zeroed() };
+        message.msg_iov = &raw mut part;
+        message.msg_iovlen = 1;
+        message.msg_control = control.0.as_mut_ptr().cast();
+        message.msg_controllen = CONTROL;
+        // SAFETY: message points to one live slice and one live control buffer with their own lengths.
+        let got = unsafe { libc::recvmsg(self.socket.as_raw_fd(), &raw mut message, libc::MSG_TRUNC) };
         match usize::try_from(got) {
-            Ok(length) if length <= buffer.len() => Ok(Some(length)),
+            Ok(length) if length <= room => Ok(Some(Frame { length, stamp: stamp(&message) })),
             Ok(length) => Err(io::Error::new(io::ErrorKind::InvalidData, format!("a frame of {length} bytes"))),
             Err(_) => match io::Error::last_os_error() {
                 e if matches!(e.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted) => Ok(None),
@@ -65,14 +83,12 @@ impl PacketSocket {
         }
     }
 
-    /// Sends one frame, given with its virtual-net header in front.
-    pub fn send(&self, frame: &[u8]) -> io::Result<()> {
-        // SAFETY: pointer and length are those of a live slice.
-        let sent = unsafe { libc::send(self.socket.as_raw_fd(), frame.as_ptr().cast(), frame.len(), 0) };
-        match usize::try_from(sent) {
-            Ok(length) if length == frame.len() => Ok(()),
-            Ok(length) => Err(io::Error::other(format!("sent {length} of {} bytes", frame.len()))),
-            Err(_) => Err(io::Error::last_os_error()),
+    /// Sends one frame, its virtual-net header in front, gathered from `parts`.
+    pub fn send(&self, parts: &[IoSlice<'_>]) -> io::Result<()> {
+        let length: usize = parts.iter().map(|part| part.len()).sum();
+        match rustix::io::writev(&self.socket, parts)? {
+            sent if sent == length => Ok(()),
+            sent => Err(io::Error::other(format!("sent {sent} of {length} bytes"))),
         }
     }
 
@@ -120,4 +136,28 @@ impl AsFd for PacketSocket {
 
 fn check(result: i32) -> io::Result<()> {
     if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
+
+/// Room for one control message with a timespec, and some.
+const CONTROL: usize = 64;
+
+/// Control messages are read as structs: aligned as those are.
+#[repr(align(8))]
+struct Control([u8; CONTROL]);
+
+/// The time stamp among the control messages of a received message.
+fn stamp(message: &libc::msghdr) -> Option<u64> {
+    // SAFETY: the kernel filled in the control buffer, which is live and aligned, and set its length; CMSG_FIRSTHDR
+    // gives null or a header within it.
+    let header = unsafe { libc::CMSG_FIRSTHDR(message).as_ref() }?;
+    let length = mem::size_of::<libc::timespec>() as u32;
+    // SAFETY: CMSG_LEN computes from an integer.
+    let whole = header.cmsg_len >= unsafe { libc::CMSG_LEN(length) } as usize;
+    if header.cmsg_level != libc::SOL_SOCKET || header.cmsg_type != libc::SCM_TIMESTAMPNS || !whole {
+        return None;
+    }
+    // SAFETY: the message says that it holds a timespec, and is long enough for it; it may not be aligned.
+    let time = unsafe { libc::CMSG_DATA(header).cast::<libc::timespec>().read_unaligned() };
+    let (seconds, nanos) = (u64::try_from(time.tv_sec).ok()?, u64::try_from(time.tv_nsec).ok()?);
+    seconds.checked_mul(1_000_000_000)?.checked_add(nanos)
 }

@@ -10,6 +10,11 @@ use std::process::Command;
 use std::ptr;
 use std::time::Duration;
 
+/// Numbers of signals.
+pub mod signal {
+    pub use libc::{SIGCHLD, SIGHUP, SIGINT, SIGKILL, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2};
+}
+
 /// A signal that was fetched.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Signal {
@@ -88,6 +93,11 @@ pub fn reap() -> Option<(i32, Ending)> {
     wait_for(-1, libc::WNOHANG)
 }
 
+/// The same of one child.
+pub fn reap_one(pid: i32) -> Option<(i32, Ending)> {
+    wait_for(pid, libc::WNOHANG)
+}
+
 /// Waits for the child `pid` to end; `None` if there is no such child.
 pub fn wait(pid: i32) -> Option<Ending> {
     wait_for(pid, 0).map(|(_, ending)| ending)
@@ -116,6 +126,11 @@ pub fn send_signal(pid: i32, number: i32) -> io::Result<()> {
             e => Err(e),
         },
     }
+}
+
+/// The process id of the caller, as its own PID namespace has it.
+pub fn own_id() -> i32 {
+    rustix::process::getpid().as_raw_pid()
 }
 
 /// Asks the kernel to kill this process when the thread that made it ends (`PR_SET_PDEATHSIG`). Changing credentials

@@ -1,11 +1,243 @@
 //! `lfn emulate`.
 
+use std::ffi::OsString;
+use std::fs::File;
+use std::path::{Path, PathBuf};
+use std::str::FromStr;
+use std::time::Duration;
+
+use lfn_core::path::PathProfile;
+use lfn_core::units::{BitRate, Bytes, QuantityError, Ratio, parse_duration};
+use lfn_net::emulator::{self, EmulateError, Ending, FarSide, Outcome, Setup};
+
 use crate::exit::{Exit, Failure};
+use crate::print;
 
-/// Run a command over an emulated long link: real kernel traffic, no root needed.
+/// Run a command over an emulated long link: real kernel traffic, no root needed
+///
+/// The command runs on the near side, a server or what --far says on the far side. There, the names near and far
+/// resolve, LFN_FAR is the far side's address, and `lfn test far` and `lfn copy FILE far:PATH` just work.
 #[derive(clap::Args, Debug)]
-pub struct Args {}
+#[command(after_help = AFTER_HELP)]
+pub struct Args {
+    /// Base round-trip time, half of it each way, such as 539ms
+    #[arg(long, value_name = "DURATION", value_parser = parse_duration, allow_hyphen_values = true)]
+    rtt: Duration,
+    /// Line rate each way, counted with Ethernet headers as tc counts, such as 135mbit
+    #[arg(long, value_name = "RATE", allow_hyphen_values = true)]
+    rate: BitRate,
+    /// Room in each direction's queue: a multiple of the BDP (0.5bdp), bytes (9MB) or time at the line rate (300ms)
+    #[arg(long, value_name = "SIZE", default_value = "1bdp", allow_hyphen_values = true)]
+    queue: Queue,
+    /// Share of packets lost at random each way, such as 1e-4 or 0.01%
+    #[arg(long, value_name = "RATIO", default_value = "0", hide_default_value = true, allow_hyphen_values = true)]
+    loss: Ratio,
+    /// IP MTU of the link, bytes
+    #[arg(long, value_name = "BYTES", default_value_t = 1500, allow_hyphen_values = true)]
+    mtu: u32,
+    /// Seed of the random draws [default: random, and printed]
+    #[arg(long, value_name = "N", allow_hyphen_values = true)]
+    seed: Option<u64>,
+    /// Run this on the far side, by sh -c, instead of lfn serve; none: nothing
+    #[arg(long, value_name = "CMD", conflicts_with = "far_root")]
+    far: Option<String>,
+    /// Directory that the far side serves copies to and from [default: the current one]
+    #[arg(long, value_name = "DIR")]
+    far_root: Option<PathBuf>,
+    /// Write the fidelity ledger to this file as JSON
+    #[arg(long, value_name = "FILE")]
+    report: Option<PathBuf>,
+    /// The command and its arguments
+    #[arg(last = true, required = true, value_name = "CMD")]
+    command: Vec<OsString>,
+}
 
-pub fn run(_args: Args) -> Result<Exit, Failure> {
-    Err(Failure::msg("this build has no such command"))
+const AFTER_HELP: &str = "\
+Inside, CMD sees itself as root, may do what root may to these namespaces and nothing more outside, and has no network \
+but the link.
+
+Exit codes: CMD's own (128 and the signal's number if one killed it); 126 or 127 if it could not be started; 4 if CMD \
+succeeded but the emulation was not faithful; 2 usage; 1 the emulation failed.
+
+Example: lfn emulate --rtt 539ms --rate 135mbit -- lfn test far";
+
+pub fn run(args: Args) -> Result<Exit, Failure> {
+    let setup = args.setup()?;
+    let report = args.report.as_deref().map(create).transpose()?;
+    let outcome = emulator::run(&setup, &args.command).map_err(explain)?;
+    eprint!("{}", print::ledger::text(&outcome.ledger));
+    if let Some(report) = report {
+        serde_json::to_writer_pretty(report, &outcome)?;
+    }
+    Ok(exit(&outcome))
+}
+
+impl Args {
+    fn setup(&self) -> Result<Setup, Failure> {
+        for (flag, is_zero) in [("--rtt", self.rtt.is_zero()), ("--rate", self.rate.0 == 0), ("--mtu", self.mtu == 0)] {
+            if is_zero {
+                return Err(Failure::usage(format!("{flag} 0 makes no path"))
+                    .hint("lfn emulate --rtt 539ms --rate 135mbit -- lfn test far"));
+            }
+        }
+        let mut path = PathProfile::new(self.rate, self.rtt);
+        path.mtu = self.mtu;
+        path.loss = self.loss;
+        let setup = Setup { path, seed: self.seed()?, far: self.far_side()? };
+        let setup = Setup { path: PathProfile { queue: Some(self.queue.room(&setup)), ..path }, ..setup };
+        setup.check().map_err(explain)?;
+        Ok(setup)
+    }
+
+    fn seed(&self) -> Result<u64, Failure> {
+        match self.seed {
+            Some(seed) => Ok(seed),
+            // 32 bits: a number that can be typed again.
+            None => Ok(u64::from(getrandom::u32().map_err(|e| Failure::msg(format!("no random seed: {e}")))?)),
+        }
+    }
+
+    fn far_side(&self) -> Result<FarSide, Failure> {
+        match self.far.as_deref().map(str::trim) {
+            Some("") => Err(Failure::usage("--far is empty").hint("--far none runs nothing on the far side")),
+            Some("none") => Ok(FarSide::Nothing),
+            Some(line) => Ok(FarSide::Shell(line.to_owned())),
+            None => self.server(),
+        }
+    }
+
+    fn server(&self) -> Result<FarSide, Failure> {
+        let root = self.far_root.as_deref().unwrap_or(Path::new("."));
+        if !root.is_dir() {
+            return Err(Failure::usage(format!("--far-root {}: no such directory", root.display()))
+                .hint(format!("mkdir -p {}", root.display())));
+        }
+        let mut arguments: Vec<OsString> = ["serve", "--ephemeral", "--host", "far", "--root"].map(Into::into).into();
+        arguments.push(root.into());
+        Ok(FarSide::Server { program: std::env::current_exe()?, arguments })
+    }
+}
+
+/// Room in a queue as it is typed.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Queue {
+    /// So many bandwidth-delay products.
+    Bdp(f64),
+    Bytes(Bytes),
+    /// What the line sends in this time.
+    Time(Duration),
+}
+
+impl FromStr for Queue {
+    type Err = QuantityError;
+
+    fn from_str(text: &str) -> Result<Self, QuantityError> {
+        let lower = text.trim().to_ascii_lowercase();
+        if let Some(number) = lower.strip_suffix("bdp") {
+            return times(text, number).map(Queue::Bdp);
+        }
+        // Only a unit of time makes it one: a bare number is bytes, as for every buffer.
+        let unit = lower.trim_start_matches(|c: char| c.is_ascii_digit() || "+-.".contains(c)).trim();
+        if ["ns", "us", "µs", "ms", "s", "sec", "min"].contains(&unit) {
+            return parse_duration(text).map(Queue::Time);
+        }
+        text.parse().map(Queue::Bytes)
+    }
+}
+
+/// The number before `bdp`; none means one.
+fn times(text: &str, number: &str) -> Result<f64, QuantityError> {
+    const QUANTITY: &str = "queue";
+    let wrong =
+        || QuantityError::NotANumber { text: text.to_owned(), quantity: QUANTITY, example: "1bdp, 9MB or 300ms" };
+    match number.trim() {
+        "" => Ok(1.0),
+        number => match number.parse::<f64>() {
+            Ok(times) if times < 0.0 => Err(QuantityError::Negative { text: text.to_owned(), quantity: QUANTITY }),
+            Ok(times) if times.is_finite() => Ok(times),
+            _ => Err(wrong()),
+        },
+    }
+}
+
+impl Queue {
+    fn room(self, setup: &Setup) -> Bytes {
+        match self {
+            Queue::Bdp(times) if times > 0.0 => {
+                Bytes((setup.path.bdp().0 as f64 * times) as u64).max(setup.least_queue())
+            }
+            Queue::Bdp(_) => Bytes(0),
+            Queue::Bytes(bytes) => bytes,
+            Queue::Time(time) => setup.path.capacity.times(time),
+        }
+    }
+}
+
+/// A report that cannot be written is better known before the run than after.
+fn create(file: &Path) -> Result<File, Failure> {
+    File::create(file).map_err(|error| Failure::msg(format!("--report {}: {error}", file.display())))
+}
+
+fn exit(outcome: &Outcome) -> Exit {
+    match outcome.near {
+        Ending::Exited(0) if !outcome.ledger.is_faithful() => Exit::Untrusted,
+        Ending::Exited(status) => Exit::Of(u8::try_from(status).unwrap_or(u8::MAX)),
+        Ending::Killed(signal) => Exit::Of(u8::try_from(128 + signal).unwrap_or(u8::MAX)),
+    }
+}
+
+fn explain(error: EmulateError) -> Failure {
+    let hint = match &error {
+        EmulateError::Namespaces(obstacle) => return Failure::msg(&error).hint(obstacle.cure()),
+        EmulateError::Link(_) => "check the units: --rate 135mbit --rtt 539ms",
+        EmulateError::Mtu(_) => "--mtu 1500 is Ethernet's, 9000 a jumbo frame's",
+        EmulateError::Queue { .. } => "--queue 1bdp, or leave it out",
+        EmulateError::Memory { .. } => "a lower --rate, --rtt or --queue",
+        EmulateError::Start { not_found, .. } => {
+            let exit = Exit::Of(if *not_found { 127 } else { 126 });
+            return Failure::msg(&error)
+                .with_exit(exit)
+                .hint("lfn emulate --rtt 539ms --rate 135mbit -- ping -c 3 far");
+        }
+        EmulateError::Far(_) => "--far none runs nothing on the far side, --far CMD another command",
+        EmulateError::System { .. } | EmulateError::Lost(_) => return Failure::msg(&error),
+    };
+    Failure::usage(&error).hint(hint).with_exit(match error {
+        EmulateError::Far(_) | EmulateError::Memory { .. } => Exit::Failed,
+        _ => Exit::Usage,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::time::Duration;
+
+    #[test]
+    fn a_queue_is_read_as_typed() {
+        let ok = [
+            ("1bdp", Queue::Bdp(1.0)),
+            ("bdp", Queue::Bdp(1.0)),
+            ("0.5 BDP", Queue::Bdp(0.5)),
+            ("9MB", Queue::Bytes(Bytes(9_000_000))),
+            ("65536", Queue::Bytes(Bytes(65_536))),
+            ("300ms", Queue::Time(Duration::from_millis(300))),
+            ("1.5s", Queue::Time(Duration::from_millis(1500))),
+        ];
+        for (text, queue) in ok {
+            assert_eq!(text.parse(), Ok(queue), "{text}");
+        }
+        for text in ["", "-1bdp", "xbdp", "nanbdp", "infbdp", "-5MB", "-3ms", "9 parsecs", "1e999bdp"] {
+            assert!(text.parse::<Queue>().is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_queue_in_time_is_what_the_line_sends_in_it() {
+        let path = PathProfile::new(BitRate(135_000_000), Duration::from_millis(539));
+        let setup = Setup { path, seed: 0, far: FarSide::Nothing };
+        assert_eq!(Queue::Bdp(1.0).room(&setup), Bytes(9_095_625));
+        assert_eq!(Queue::Time(Duration::from_millis(539)).room(&setup), Bytes(9_095_625));
+        assert_eq!(Queue::Bdp(0.5).room(&setup), Bytes(4_547_812));
+    }
 }

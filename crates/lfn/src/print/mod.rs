@@ -1,1 +1,3 @@
 //! One printer per output format.
+
+pub mod ledger;

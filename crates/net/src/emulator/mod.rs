@@ -1,1 +1,268 @@
-//! Placeholder head, replaced with the module.
+//! The Long Link Emulator: real kernel traffic through the link of `lfn_core::link`, between two namespaces.
+//!
+//! ```text
+//! caller ── clone ──> inside (process 1 of new PID, network, mount and IPC namespaces, root in a user namespace)
+//!                       near namespace          middle (its own)           far namespace
+//!                       CMD  lfn0 ══ veth ══ near ── link ──> far ══ veth ══ lfn0  far command
+//!                                                 <── link ──
+//! ```
+//! [`run`] is the caller's side: it makes the inside, passes signals on and reads what became of it. [`inside`] builds
+//! the namespaces ([`topology`]), starts both commands ([`far`]), and waits; one thread a direction ([`forward`]) moves
+//! packets from one packet socket through the model to the other, keeping them in a [`ring`]. What the kernel did that
+//! the model did not is in the [`ledger`]. Everything lives in the inside's namespaces: when it ends, however it ends,
+//! the kernel kills every process in there, and nothing is left.
+
+mod far;
+mod forward;
+mod inside;
+mod isolation;
+mod ledger;
+mod ring;
+mod topology;
+
+use std::ffi::OsString;
+use std::fs::File;
+use std::io::{self, Read};
+use std::path::PathBuf;
+use std::time::Duration;
+
+use lfn_core::path::PathProfile;
+use lfn_core::units::{BitRate, Bytes, show_duration};
+use lfn_sys::clock;
+use lfn_sys::namespace::Side;
+use lfn_sys::process::signal::{SIGCHLD, SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1};
+use lfn_sys::process::{self, Signals};
+use rustix::pipe::PipeFlags;
+use serde::{Deserialize, Serialize};
+
+pub use isolation::{Obstacle, namespaces_available};
+pub use ledger::{DirectionLedger, Fault, Lateness, Ledger, Unmodelled};
+
+/// Smallest MTU an IPv4 link may have, bytes (RFC 791).
+pub const LEAST_MTU: u32 = 68;
+/// Largest MTU of a veth interface, bytes.
+pub const MOST_MTU: u32 = 65_535;
+
+/// What is to be emulated.
+#[derive(Clone, Debug)]
+pub struct Setup {
+    /// The path: the rate both ways, the round trip shared out evenly, the MTU, the loss each way. Without a queue it
+    /// gets one BDP.
+    pub path: PathProfile,
+    /// Seeds every random draw: same seed and arrivals, same drops.
+    pub seed: u64,
+    /// What runs on the far side.
+    pub far: FarSide,
+}
+
+/// What runs on the far side.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum FarSide {
+    /// Nothing but the kernel, which answers ping and refuses connections.
+    Nothing,
+    /// A command line for `sh -c`.
+    Shell(String),
+    /// A program that prints a ticket as its first line on stdout, as `lfn serve` does.
+    Server {
+        /// The program.
+        program: PathBuf,
+        /// Its arguments.
+        arguments: Vec<OsString>,
+    },
+}
+
+/// What became of a run.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Outcome {
+    /// How CMD ended.
+    pub near: Ending,
+    /// How the far command ended, if it did so before it was told to.
+    pub far: Option<Ending>,
+    /// The account of the link.
+    pub ledger: Ledger,
+}
+
+/// How a command ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Ending {
+    /// With this exit status.
+    Exited(i32),
+    /// Killed by this signal.
+    Killed(i32),
+}
+
+/// Why nothing could be emulated.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error, Serialize, Deserialize)]
+pub enum EmulateError {
+    /// The system allows no namespaces here. [`Obstacle::cure`] says what would change that.
+    #[error("cannot make namespaces: {0}")]
+    Namespaces(#[from] Obstacle),
+    /// A rate of 0 b/s never sends a packet; or one beyond what the model computes with.
+    #[error("{0}")]
+    Link(String),
+    /// Give an MTU within the limits.
+    #[error("MTU {0} is not within {LEAST_MTU} to {MOST_MTU} bytes")]
+    Mtu(u32),
+    /// A queue that cannot hold one packet would drop them all but by luck. Give a larger one.
+    #[error("a queue of {queue} holds no packet of {packet}")]
+    Queue {
+        /// What was asked for.
+        queue: Bytes,
+        /// A full packet with its Ethernet header.
+        packet: Bytes,
+    },
+    /// The packets in flight do not fit into memory. Give a lower rate, RTT or queue.
+    #[error("{rate} x {} needs {needed} of packets in flight, {available} free", show_duration(*.rtt))]
+    Memory {
+        /// The rate asked for.
+        rate: BitRate,
+        /// The RTT asked for.
+        rtt: Duration,
+        /// What both directions need.
+        needed: Bytes,
+        /// What the machine has.
+        available: Bytes,
+    },
+    /// No such program, or not one: exit code 127 or 126, as a shell gives.
+    #[error("cannot start '{program}': {reason}")]
+    Start {
+        /// As it was given.
+        program: String,
+        /// The system's words.
+        reason: String,
+        /// True if there is no such file.
+        not_found: bool,
+    },
+    /// The far side's server did not come up.
+    #[error("the far side did not come up: {0}")]
+    Far(String),
+    /// A system call failed that should not.
+    #[error("cannot {step}: {reason}")]
+    System {
+        /// What was being done.
+        step: String,
+        /// The system's words.
+        reason: String,
+    },
+    /// The emulator was killed or crashed.
+    #[error("the emulator ended without a report: {0}")]
+    Lost(String),
+}
+
+/// Signals that a caller passes on to CMD. SIGCHLD tells it of the inside's end.
+const SIGNALS: [i32; 5] = [SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGCHLD];
+/// What a SIGINT sent to the caller alone becomes on its way in: the inside knows whether CMD had one as well.
+const INTERRUPT_ALONE: i32 = SIGUSR1;
+
+/// What the inside reports at its end.
+type Report = Result<Outcome, EmulateError>;
+
+impl Setup {
+    /// The queue: as set, or one BDP, but then at least ten full packets, since a shorter one drops every burst.
+    pub fn queue(&self) -> Bytes {
+        self.path.queue.unwrap_or_else(|| self.path.bdp().max(self.least_queue()))
+    }
+
+    /// The least a queue given in BDPs is made: ten full packets.
+    pub fn least_queue(&self) -> Bytes {
+        Bytes(10 * u64::from(self.full_packet()))
+    }
+
+    /// Says what is wrong with these settings, before anything is made.
+    pub fn check(&self) -> Result<(), EmulateError> {
+        if !(LEAST_MTU..=MOST_MTU).contains(&self.path.mtu) {
+            return Err(EmulateError::Mtu(self.path.mtu));
+        }
+        let packet = Bytes(u64::from(self.full_packet()));
+        if self.queue() < packet {
+            return Err(EmulateError::Queue { queue: self.queue(), packet });
+        }
+        forward::check(self)
+    }
+
+    /// Bytes of a full packet as the link counts them.
+    fn full_packet(&self) -> u32 {
+        self.path.mtu.saturating_add(ETHERNET_HEADER)
+    }
+}
+
+/// Bytes of the Ethernet header, which the link counts and the MTU does not.
+const ETHERNET_HEADER: u32 = 14;
+
+/// Emulates the path while `command` runs on its near side, and returns when that has ended.
+///
+/// The calling process must have one thread only, because it is cloned. SIGINT from the terminal is left to CMD;
+/// SIGTERM and SIGHUP are passed on to it, and after five seconds it is killed.
+pub fn run(setup: &Setup, command: &[OsString]) -> Result<Outcome, EmulateError> {
+    setup.check()?;
+    let blocked = Signals::block(&SIGNALS).map_err(system("block signals"))?;
+    let (reports, reporter) = rustix::pipe::pipe_with(PipeFlags::CLOEXEC).map_err(system("make a pipe"))?;
+    let (lifeline, held) = rustix::pipe::pipe_with(PipeFlags::CLOEXEC).map_err(system("make a pipe"))?;
+    match isolation::enter()? {
+        (Side::Parent(pid), _) => {
+            drop((reporter, lifeline));
+            let ending = wait_for_inside(pid, &blocked);
+            drop(held);
+            read_report(reports.into(), ending)
+        }
+        (Side::Child, identity) => {
+            drop((reports, held));
+            inside::run(setup, command, identity, &lifeline, reporter.into())
+        }
+    }
+}
+
+/// Passes signals on until the inside has ended.
+fn wait_for_inside(pid: i32, signals: &Signals) -> Option<process::Ending> {
+    loop {
+        if let Some((_, ending)) = process::reap_one(pid) {
+            return Some(ending);
+        }
+        let Ok(signal) = signals.next(None) else { return process::wait(pid) };
+        let passed_on = match signal {
+            Some(signal) if signal.number == SIGCHLD => None,
+            // The interrupt and quit keys reach everything in the foreground, CMD included.
+            Some(signal) if signal.from_kernel && signal.number != SIGHUP => None,
+            Some(signal) if signal.number == SIGINT => Some(INTERRUPT_ALONE),
+            Some(signal) => Some(signal.number),
+            None => None,
+        };
+        if let Some(number) = passed_on {
+            // Only an inside that is gone cannot be told, and that the next turn finds out.
+            let _ = process::send_signal(pid, number);
+        }
+    }
+}
+
+fn read_report(mut reports: File, ending: Option<process::Ending>) -> Report {
+    let mut text = Vec::new();
+    reports.read_to_end(&mut text).map_err(system("read the emulator's report"))?;
+    serde_json::from_slice(&text).unwrap_or_else(|_| {
+        let how = match ending {
+            Some(process::Ending::Killed(signal)) => format!("signal {signal} killed it"),
+            Some(process::Ending::Exited(status)) => format!("it exited with status {status}"),
+            None => "it is gone".to_owned(),
+        };
+        Err(EmulateError::Lost(how))
+    })
+}
+
+/// Names the step at which a system call failed.
+fn system<E: Into<io::Error>>(step: &str) -> impl FnOnce(E) -> EmulateError {
+    move |error| EmulateError::System { step: step.to_owned(), reason: error.into().to_string() }
+}
+
+impl From<process::Ending> for Ending {
+    fn from(ending: process::Ending) -> Self {
+        match ending {
+            process::Ending::Exited(status) => Ending::Exited(status),
+            process::Ending::Killed(signal) => Ending::Killed(signal),
+        }
+    }
+}
+
+/// The time as the link knows it.
+fn now() -> lfn_core::time::Instant {
+    lfn_core::time::Instant::from_nanos(clock::monotonic_nanos())
+}

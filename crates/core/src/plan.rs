@@ -1,0 +1,1 @@
+//! Placeholder head, replaced with the module.

@@ -1,0 +1,257 @@
+//! The inside: process 1 of the new namespaces. Builds the path, runs both commands over it, and reports.
+//!
+//! It lives exactly as long as CMD. Being process 1 it inherits every process whose parent ended, and when it ends the
+//! kernel kills them all; and it is itself killed by the kernel when the caller dies. So there is no clean-up code.
+
+use std::ffi::OsString;
+use std::fs::{self, File};
+use std::io::Write;
+use std::net::Ipv4Addr;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::panic::{self, AssertUnwindSafe};
+use std::path::Path;
+use std::process::Command;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use lfn_sys::namespace::{self, NetNamespace};
+use lfn_sys::process::signal::{SIGCHLD, SIGHUP, SIGINT, SIGKILL, SIGQUIT, SIGTERM, SIGUSR2};
+use lfn_sys::process::{self, Signals};
+use lfn_sys::{clock, process::exit_now};
+use rustix::pipe::PipeFlags;
+
+use super::far::{self, Far};
+use super::forward::{self, Forwarder};
+use super::isolation::Newcomer;
+use super::ledger::{DirectionLedger, Ledger};
+use super::topology::{self, FAR, NEAR, SideNet};
+use super::{EmulateError, Ending, INTERRUPT_ALONE, Outcome, Report, Setup, system};
+
+/// How long CMD may take to end after SIGTERM or SIGHUP.
+const GRACE: Duration = Duration::from_secs(5);
+/// A second interrupt within this time means that the first one did not help.
+const IMPATIENCE: Duration = Duration::from_secs(5);
+/// An interrupt that CMD had from the same key press or kill as the caller.
+const SAME_INTERRUPT: Duration = Duration::from_millis(500);
+/// A thread of the data path gave up.
+const FORWARDING_FAILED: i32 = SIGUSR2;
+/// Everything the inside is told by signals.
+const SIGNALS: [i32; 7] = [SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGCHLD, INTERRUPT_ALONE, FORWARDING_FAILED];
+
+/// Does everything and ends the process.
+pub(super) fn run(setup: &Setup, command: &[OsString], newcomer: Newcomer, lifeline: &OwnedFd, reporter: File) -> ! {
+    // Before any thread is made, and to the end of the process: what is not blocked would kill it.
+    let signals = Signals::block(&SIGNALS).map_err(system("block signals"));
+    let report = signals.as_ref().map_err(Clone::clone).and_then(|signals| {
+        panic::catch_unwind(AssertUnwindSafe(|| live(setup, command, newcomer, lifeline.as_fd(), signals)))
+            .unwrap_or_else(|_| Err(EmulateError::Lost("it panicked".to_owned())))
+    });
+    let mut reporter = reporter;
+    // A caller that is gone needs no report.
+    let _ = serde_json::to_writer(&mut reporter, &report).map(|()| reporter.flush());
+    exit_now(0)
+}
+
+fn live(setup: &Setup, command: &[OsString], newcomer: Newcomer, lifeline: BorrowedFd, signals: &Signals) -> Report {
+    settle(newcomer, lifeline)?;
+    let sides = topology::build(setup)?;
+    let [forth, back] = forward::configs(setup);
+    let [near, far] = &sides;
+    let forth = Forwarder::new(&forth, &near.socket, &far.socket)?;
+    let back = Forwarder::new(&back, &far.socket, &near.socket)?;
+    let (stop, running) = rustix::pipe::pipe_with(PipeFlags::CLOEXEC).map_err(system("make a pipe"))?;
+    let (commands, accounts) = thread::scope(|scope| {
+        let threads = [forth, back].map(|forwarder| scope.spawn(|| forward(forwarder, stop.as_fd())));
+        let commands = run_commands(setup, command, &sides, signals);
+        drop(running);
+        (commands, threads.map(|thread| thread.join()))
+    });
+    let (near_ending, far_ending) = commands?;
+    let [near_to_far, far_to_near] = accounts.map(|account| account.unwrap_or(Err(panicked())));
+    let mut ledger =
+        Ledger { path: setup.path, seed: setup.seed, near_to_far: near_to_far?, far_to_near: far_to_near? };
+    ledger.path.queue = Some(setup.queue());
+    add_interface_drops(&mut ledger, &sides)?;
+    Ok(Outcome { near: near_ending, far: far_ending, ledger })
+}
+
+/// Makes itself at home in the new namespaces.
+fn settle(newcomer: Newcomer, lifeline: BorrowedFd) -> Result<(), EmulateError> {
+    if let Some(identity) = newcomer {
+        identity.become_root_inside().map_err(system("become root in the user namespace"))?;
+    }
+    process::die_with_parent().map_err(system("tie the emulator's life to its caller's"))?;
+    // A caller that died before that took its end of the pipe with it.
+    if clock::wait_readable([lifeline], Some(Duration::ZERO)).is_ok_and(|[gone]| gone) {
+        exit_now(1);
+    }
+    namespace::make_mounts_private().map_err(system("make mounts private"))?;
+    name_both_sides();
+    // Some containers forbid it; CMD then sees processes of the outside, and that is all.
+    let _ = namespace::mount_proc();
+    Ok(())
+}
+
+/// Makes `near` and `far` resolve. Where `/etc/hosts` cannot be covered, `LFN_FAR` still has the address.
+fn name_both_sides() {
+    let hosts = Path::new("/etc/hosts");
+    let mut names = fs::read(hosts).unwrap_or_default();
+    names.extend_from_slice(format!("\n{NEAR} near\n{FAR} far\n").as_bytes());
+    if let Err(error) = namespace::cover_file(hosts, &names) {
+        eprintln!("lfn: the names near and far do not resolve: cannot cover {}: {error}", hosts.display());
+    }
+}
+
+/// Forwards until told to stop; failing, wakes the thread that waits for the commands.
+fn forward(forwarder: Forwarder, stop: BorrowedFd) -> Result<DirectionLedger, EmulateError> {
+    forwarder.run(stop).map_err(|error| {
+        // To itself: there is nobody else who could be told.
+        let _ = process::send_signal(process::own_id(), FORWARDING_FAILED);
+        system("forward packets")(error)
+    })
+}
+
+fn panicked() -> EmulateError {
+    EmulateError::Lost("a thread of the data path panicked".to_owned())
+}
+
+fn add_interface_drops(ledger: &mut Ledger, [near, far]: &[SideNet; 2]) -> Result<(), EmulateError> {
+    let (from_near, to_near) = near.dropped().map_err(system("read the interfaces' counters"))?;
+    let (from_far, to_far) = far.dropped().map_err(system("read the interfaces' counters"))?;
+    ledger.near_to_far.unmodelled.interface = from_near + to_far;
+    ledger.far_to_near.unmodelled.interface = from_far + to_near;
+    Ok(())
+}
+
+/// Runs the far command and CMD, to the end of the latter.
+fn run_commands(
+    setup: &Setup,
+    command: &[OsString],
+    [near, far]: &[SideNet; 2],
+    signals: &Signals,
+) -> Result<(Ending, Option<Ending>), EmulateError> {
+    let mut far_side = far::start(setup, &far.namespace)?;
+    let pid = start_near(setup, command, &near.namespace, far_side.ticket.as_deref())?;
+    let ending = Watch::new(pid).wait(signals, &mut far_side)?;
+    let far_ending = far_side.ending;
+    far_side.stop(signals);
+    Ok((ending, far_ending))
+}
+
+fn start_near(
+    setup: &Setup,
+    command: &[OsString],
+    namespace: &NetNamespace,
+    ticket: Option<&str>,
+) -> Result<i32, EmulateError> {
+    let Some((program, arguments)) = command.split_first() else {
+        return Err(EmulateError::Start {
+            program: String::new(),
+            reason: "no command was given".to_owned(),
+            not_found: true,
+        });
+    };
+    let mut command = Command::new(program);
+    command.args(arguments);
+    set_environment(&mut command, setup);
+    if let Some(ticket) = ticket {
+        command.env("LFN_FAR_TICKET", ticket);
+    }
+    start_in(namespace, &mut command)
+}
+
+/// Starts a command in a network namespace; its process id. It is waited for with every other child.
+pub(super) fn start_in(namespace: &NetNamespace, command: &mut Command) -> Result<i32, EmulateError> {
+    let spawned = namespace.run(|| command.spawn()).map_err(system("enter a network namespace"))?;
+    let child = spawned.map_err(|error| EmulateError::Start {
+        program: command.get_program().to_string_lossy().into_owned(),
+        reason: error.to_string(),
+        not_found: error.kind() == std::io::ErrorKind::NotFound,
+    })?;
+    i32::try_from(child.id()).map_err(|e| system("start a command")(std::io::Error::other(e)))
+}
+
+/// What both sides are told: where they are, and the figures of the path for predictions.
+pub(super) fn set_environment(command: &mut Command, setup: &Setup) {
+    let mut path = setup.path;
+    path.queue = Some(setup.queue());
+    let address = |address: Ipv4Addr| address.to_string();
+    command.env("LFN_EMULATED", "1").env("LFN_NEAR", address(NEAR)).env("LFN_FAR", address(FAR));
+    command.env_remove("LFN_FAR_TICKET");
+    if let Ok(json) = serde_json::to_string(&path) {
+        command.env("LFN_PATH", json);
+    }
+    if let Some(paths) = with_own_directory() {
+        command.env("PATH", paths);
+    }
+}
+
+/// `PATH` with this program's directory in front, so that `lfn` means this one though it is not installed.
+fn with_own_directory() -> Option<OsString> {
+    let program = std::env::current_exe().ok()?;
+    let paths = std::env::var_os("PATH").unwrap_or_default();
+    let all = std::iter::once(program.parent()?.to_owned()).chain(std::env::split_paths(&paths));
+    std::env::join_paths(all).ok()
+}
+
+/// Waits for CMD, and passes signals on to it.
+struct Watch {
+    pid: i32,
+    interrupted: Option<Instant>,
+    kill_at: Option<Instant>,
+}
+
+impl Watch {
+    fn new(pid: i32) -> Self {
+        Watch { pid, interrupted: None, kill_at: None }
+    }
+
+    fn wait(mut self, signals: &Signals, far: &mut Far) -> Result<Ending, EmulateError> {
+        loop {
+            while let Some((pid, ending)) = process::reap() {
+                if pid == self.pid {
+                    return Ok(ending.into());
+                }
+                far.note(pid, ending);
+            }
+            let timeout = self.kill_at.map(|at| at.saturating_duration_since(Instant::now()));
+            match signals.next(timeout).map_err(system("wait for a signal"))? {
+                Some(signal) => self.handle(signal)?,
+                None if self.kill_at.is_some_and(|at| at <= Instant::now()) => self.kill()?,
+                None => {}
+            }
+        }
+    }
+
+    fn handle(&mut self, signal: process::Signal) -> Result<(), EmulateError> {
+        let now = Instant::now();
+        let since_interrupt = self.interrupted.map(|at| now - at);
+        match signal.number {
+            // What reached this process by the terminal or its group has reached CMD as well.
+            SIGINT | INTERRUPT_ALONE if since_interrupt.is_some_and(|t| t < SAME_INTERRUPT) => {}
+            SIGINT | INTERRUPT_ALONE if since_interrupt.is_some_and(|t| t < IMPATIENCE) => self.kill()?,
+            SIGINT => self.interrupted = Some(now),
+            INTERRUPT_ALONE => {
+                self.interrupted = Some(now);
+                self.tell(SIGINT)?;
+            }
+            SIGQUIT if signal.from_kernel => {}
+            SIGTERM | SIGHUP | SIGQUIT => {
+                self.kill_at.get_or_insert(now + GRACE);
+                self.tell(signal.number)?;
+            }
+            FORWARDING_FAILED => self.kill()?,
+            _ => {}
+        }
+        Ok(())
+    }
+
+    fn kill(&mut self) -> Result<(), EmulateError> {
+        self.kill_at = None;
+        self.tell(SIGKILL)
+    }
+
+    fn tell(&self, signal: i32) -> Result<(), EmulateError> {
+        process::send_signal(self.pid, signal).map_err(system("signal the command"))
+    }
+}
