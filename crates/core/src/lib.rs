@@ -8,8 +8,8 @@
 //! | module | what it is |
 //! | --- | --- |
 //! | [`units`], [`time`] | quantities in types, virtual or real time |
-//! | [`geometry`], [`framing`], [`path`] | from places and link types to a [`path::PathProfile`] |
-//! | [`plan`], [`tcp_model`] | from a path to buffers, streams and predictions |
+//! | [`geometry`], [`framing`], [`links`], [`path`] | from places and link types to a [`path::PathProfile`] |
+//! | [`plan`], [`tcp_model`], [`rfc6349`] | from a path to buffers, streams and predictions |
 //! | [`link`] | the emulated link: stages, and a chain of them |
 //! | [`sim`] | virtual time: arrivals through a link |
 //! | [`session`], [`wire`] | tickets, and what goes over a session |
@@ -22,8 +22,10 @@ pub mod diagnose;
 pub mod framing;
 pub mod geometry;
 pub mod link;
+pub mod links;
 pub mod path;
 pub mod plan;
+pub mod rfc6349;
 pub mod session;
 pub mod sim;
 pub mod tcp_model;

@@ -35,7 +35,8 @@ pub trait Endpoint {
     /// A packet to send now; called until `None` after every packet received and at every [`wake`](Self::wake).
     fn send(&mut self, now: Instant) -> Option<Packet>;
 
-    /// When the endpoint wants to send though nothing comes: a timer.
+    /// When the endpoint wants to send though nothing comes: a timer. Later than the last `send` that gave nothing, or
+    /// time would stand still.
     fn wake(&self) -> Option<Instant> {
         None
     }

@@ -241,6 +241,19 @@ impl fmt::Display for Ratio {
 }
 
 impl Bytes {
+    /// All digits, in groups of three: `9,095,625 B`. For figures a reader may want to check.
+    pub fn exact(self) -> String {
+        let digits = self.0.to_string();
+        let mut text = String::with_capacity(digits.len() * 4 / 3 + 2);
+        for (at, digit) in digits.chars().enumerate() {
+            if at > 0 && (digits.len() - at).is_multiple_of(3) {
+                text.push(',');
+            }
+            text.push(digit);
+        }
+        text + " B"
+    }
+
     /// The same as bits; saturates.
     pub fn bits(self) -> u64 {
         self.0.saturating_mul(8)
@@ -418,6 +431,7 @@ mod tests {
         assert_eq!(BitRate(135_000_000).to_string(), "135 Mb/s");
         assert_eq!(BitRate(67_400_000).to_string(), "67.4 Mb/s");
         assert_eq!(Bytes(9_095_625).to_string(), "9.096 MB");
+        assert_eq!((Bytes(0).exact(), Bytes(9_095_625).exact()), ("0 B".into(), "9,095,625 B".into()));
         assert_eq!(Bytes(65_536).to_string(), "64 KiB");
         assert_eq!(Bytes(1 << 30).to_string(), "1 GiB");
         assert_eq!(show_duration(Duration::from_millis(539)), "539 ms");

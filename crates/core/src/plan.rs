@@ -1,1 +1,0 @@
-//! Placeholder head, replaced with the module.
