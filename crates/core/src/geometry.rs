@@ -312,7 +312,8 @@ impl FromStr for Place {
 impl FromStr for Via {
     type Err = ReadError;
 
-    /// `fibre` (or `fiber`), `geo:-100` (degrees east), `leo:550km` (a bare number is kilometres).
+    /// `fibre` (or `fiber`), `geo:-100` (degrees east), `leo:550km`; a bare number is kilometres, or metres where it is
+    /// too large to be kilometres of any orbit meant here.
     fn from_str(text: &str) -> Result<Self, ReadError> {
         let not_a_way = || ReadError::NotAWay { text: text.to_owned() };
         let lower = text.trim().to_ascii_lowercase();
@@ -323,7 +324,8 @@ impl FromStr for Via {
         }
         if let Some(height) = lower.strip_prefix("leo:") {
             let altitude = match finite(height) {
-                Some(kilometres) => Metres(kilometres * 1e3),
+                Some(number) if number >= 100e3 => Metres(number),
+                Some(number) => Metres(number * 1e3),
                 None => height.parse().map_err(|_| not_a_way())?,
             };
             let (least, most) = ("100 km", "35786 km");
@@ -432,6 +434,7 @@ mod tests {
     fn places_and_ways_are_read_or_refused() {
         assert_eq!(place("40,-105.5,6113ft").altitude, Metres(6113.0 * 0.3048));
         assert_eq!("leo:550".parse(), Ok(Via::Leo { altitude: Metres(550e3) }));
+        assert_eq!("leo:550000".parse(), Ok(Via::Leo { altitude: Metres(550e3) }));
         assert_eq!("leo:340mi".parse(), Ok(Via::Leo { altitude: Metres(340.0 * 1609.344) }));
         assert_eq!("GEO:-100".parse(), Ok(Via::Geo { longitude: -100.0 }));
         for text in ["", "40", "40,", "91,0", "0,181", "nan,0", "0,inf", "0,0,40km", "1,2,3,4", "0,0,-1e9"] {

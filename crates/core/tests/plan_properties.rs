@@ -42,14 +42,14 @@ fn paths() -> impl Strategy<Value = PathProfile> {
         mtu,
         framing,
         queue: queue.map(Bytes),
-        loss: Ratio::new(loss.powi(8)).unwrap(),
+        loss: Ratio::new(loss.powi(8)).unwrap_or_default(),
     })
 }
 
 fn wishes() -> impl Strategy<Value = Wishes> {
     let controls = select(vec![Congestion::Reno, Congestion::Cubic, Congestion::Bbr]);
-    let limits = (option::of(0..100_000_u32), magnitudes(19.0), option::of(magnitudes(10.0)), option::of(0..20_u8));
-    (option::of(any::<u64>()), limits, controls, any::<(u32, bool)>()).prop_map(
+    let limits = (option::of(0..70_000_u32), magnitudes(19.0), option::of(magnitudes(10.0)), option::of(0..16_u8));
+    (option::of(magnitudes(18.0)), limits, controls, any::<(u32, bool)>()).prop_map(
         |(size, (streams, max_buffer, window, window_scale), congestion, (initial_window, delayed_ack))| Wishes {
             size: size.map(Bytes),
             streams,

@@ -15,7 +15,7 @@ pub struct Cli {
 /// The commands, in the order a newcomer needs them.
 #[derive(Subcommand, Debug)]
 pub enum Command {
-    Plan(cmd::plan::Args),
+    Plan(Box<cmd::plan::Args>),
     Emulate(cmd::emulate::Args),
     Serve(cmd::serve::Args),
     Test(cmd::test::Args),

@@ -75,8 +75,10 @@ pub struct Plan {
     pub buffer_rounded: Bytes,
     /// The least window scale that can offer the buffer, or the one wished for.
     pub window_scale: u8,
-    /// The scale Linux offers once the sysctl lines are in force.
+    /// The scale Linux offers if the buffer is asked of SO_RCVBUF before connect or listen.
     pub linux_window_scale: u8,
+    /// The scale Linux offers if it is not, and the sysctl lines are in force: autotuning may use all they allow.
+    pub linux_autotuned_window_scale: u8,
     /// Random loss at which each stream can still fill its share (pathdiag's model).
     pub loss_budget: Ratio,
     /// The most TCP goodput as RFC 6349 counts it.
@@ -206,7 +208,8 @@ pub fn plan(path: &PathProfile, wishes: &Wishes) -> Result<Plan, PlanError> {
     let buffer = wishes.window.unwrap_or_else(|| share(path, streams).min(largest_buffer(wishes)));
     let window_scale = wishes.window_scale.or_else(|| minimal_window_scale(buffer)).unwrap_or(14);
     let window = buffer.min(Bytes(65_535 << window_scale));
-    let sysctl = sysctl(buffer);
+    // The lines are a cure: they leave room for what the path needs, also where a smaller window is asked about.
+    let most = kernel_limit(buffer.max(share(path, streams).min(largest_buffer(wishes))));
     let mut plan = Plan {
         schema: SCHEMA,
         rtt: path.base_rtt,
@@ -218,10 +221,11 @@ pub fn plan(path: &PathProfile, wishes: &Wishes) -> Result<Plan, PlanError> {
         buffer,
         buffer_rounded: rounded_buffer(buffer).unwrap_or(MAX_WINDOW),
         window_scale,
-        linux_window_scale: linux_window_scale(kernel_limit(buffer)),
+        linux_window_scale: linux_window_scale(buffer),
+        linux_autotuned_window_scale: linux_window_scale(most),
         loss_budget: tcp_model::loss_budget(path.mss(), BitRate(path.capacity.0 / u64::from(streams)), path.base_rtt),
         rfc6349_max_tcp: rfc6349::max_tcp_throughput(path),
-        sysctl,
+        sysctl: sysctl(most),
         predicted: predicted(path, wishes, window, streams)?,
         reasons: Vec::new(),
         path: *path,
@@ -372,10 +376,9 @@ fn predicted(path: &PathProfile, wishes: &Wishes, window: Bytes, streams: u32) -
     })
 }
 
-/// The lines for a buffer: room for it whether asked for by hand (core) or found by autotuning (ipv4), and no stalls
-/// of a path once warm.
-fn sysctl(buffer: Bytes) -> Vec<Sysctl> {
-    let most = kernel_limit(buffer).0;
+/// The lines for this much memory a socket: room for buffers whether asked for by hand (core) or found by autotuning
+/// (ipv4), and no second slow start on a path once warm.
+fn sysctl(Bytes(most): Bytes) -> Vec<Sysctl> {
     let line = |key, value| Sysctl { key, value };
     vec![
         line("net.core.rmem_max", most.to_string()),

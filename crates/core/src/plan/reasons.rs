@@ -31,11 +31,13 @@ fn held_window(plan: &Plan) -> Option<String> {
     if plan.predicted.steady.limit != Limit::ReceiveWindow {
         return None;
     }
-    let window = Bytes(plan.predicted.window.0.saturating_mul(plan.streams.into()));
+    let window = plan.predicted.window;
+    let together = Bytes(window.0.saturating_mul(plan.streams.into()));
     let idle = plan.predicted.steady.idle_share.get() * 100.0;
+    let cure = enough_streams(plan.bdp.0 as f64 / window.0 as f64);
     Some(format!(
-        "receive window: {} in each RTT of {}, where {} fill the path: it idles {idle:.0} % of the time",
-        window.exact(),
+        "receive window: {} in each RTT of {}, where {} fill the path: it idles {idle:.1} % of the time{cure}",
+        together.exact(),
         show_duration(plan.rtt),
         plan.bdp.exact(),
     ))
@@ -52,13 +54,18 @@ fn loss(plan: &Plan, wishes: &Wishes) -> Option<String> {
         }
         _ => ("cubic (RFC 9438)", tcp_model::cubic_window(plan.path.loss, plan.rtt)),
     };
-    let wanted = plan.bdp.0 as f64 / f64::from(plan.streams) / f64::from(plan.mss);
+    let full = plan.payload_capacity.times(plan.rtt).0 as f64 / f64::from(plan.mss);
+    let cure = enough_streams(full / window);
     Some(format!(
-        "loss: at {} {name} averages {window:.0} segments a stream where {wanted:.0} fill the path; \
-         the budget for that is {}",
+        "loss: at {} {name} keeps {window:.0} segments of each stream in flight, where {full:.0} fill the path{cure}",
         per_cent(plan.path.loss),
-        per_cent(plan.loss_budget),
     ))
+}
+
+/// The streams that would fill the path together, if that is a number anyone would try.
+fn enough_streams(wanted: f64) -> String {
+    const MOST: f64 = 1000.0;
+    if wanted <= MOST { format!("; {:.0} such streams would", wanted.ceil()) } else { String::new() }
 }
 
 /// The share of a transfer that start-up takes, where it takes much: cold case 1.
@@ -121,8 +128,8 @@ fn frequent_loss(plan: &Plan) -> Option<String> {
     })
 }
 
-/// Per cent with three significant digits; a budget has many more.
-fn per_cent(ratio: Ratio) -> String {
+/// Per cent with three significant digits: a loss or its budget is a very small number.
+pub fn per_cent(ratio: Ratio) -> String {
     let value = ratio.get() * 100.0;
     if value >= 1e-3 {
         let decimals = (2.0 - value.log10().floor()).clamp(0.0, 6.0) as usize;

@@ -14,7 +14,7 @@ use crate::exit::{Exit, Failure};
 /// Runs one command to its end.
 pub fn run(command: Command) -> Result<Exit, Failure> {
     match command {
-        Command::Plan(args) => plan::run(args),
+        Command::Plan(args) => plan::run(*args),
         Command::Emulate(args) => emulate::run(args),
         Command::Serve(args) => serve::run(args),
         Command::Test(args) => test::run(args),

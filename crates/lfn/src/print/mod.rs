@@ -1,3 +1,4 @@
 //! One printer per output format.
 
 pub mod ledger;
+pub mod plan;

@@ -1,0 +1,190 @@
+//! A plan, as text for a person and as JSON for a program.
+
+use std::fmt::Display;
+use std::io::{self, Write};
+
+use lfn_core::geometry::{Route, Via};
+use lfn_core::plan::reasons::per_cent;
+use lfn_core::plan::{Plan, Predicted, minimal_window_scale};
+use lfn_core::units::show_duration;
+use serde::Serialize;
+
+/// Columns of a terminal nobody has widened.
+const WIDTH: usize = 80;
+/// Columns of the labels.
+const LABEL: usize = 14;
+
+/// A plan and where its path came from.
+pub struct Report<'a> {
+    /// The plan.
+    pub plan: &'a Plan,
+    /// The link's name, if one was given.
+    pub link: Option<String>,
+    /// The way between two places, if the RTT is from one.
+    pub way: Option<(Via, Route)>,
+}
+
+/// The JSON object: the plan's own keys, and the path's origin.
+#[derive(Serialize)]
+struct Json<'a> {
+    #[serde(flatten)]
+    plan: &'a Plan,
+    link: Option<&'a str>,
+    via: Option<String>,
+    route: Option<Route>,
+}
+
+impl Report<'_> {
+    /// One JSON object on stdout.
+    pub fn json(&self) -> io::Result<()> {
+        let (via, route) = self.way.map(|(via, route)| (via.to_string(), route)).unzip();
+        let object = Json { plan: self.plan, link: self.link.as_deref(), via, route };
+        let mut out = io::stdout().lock();
+        serde_json::to_writer_pretty(&mut out, &object)?;
+        writeln!(out)
+    }
+
+    /// A page on stdout.
+    pub fn text(&self) -> io::Result<()> {
+        let mut out = io::stdout().lock();
+        out.write_all(self.page().as_bytes())
+    }
+
+    fn page(&self) -> String {
+        let plan = self.plan;
+        let mut page = Page::default();
+        self.path(&mut page);
+        page.row("BDP", format!("{} in flight fill the path", plan.bdp.exact()));
+        page.gap();
+        page.row("streams", plan.streams);
+        let each = if plan.streams > 1 { ", for each stream" } else { "" };
+        page.row("buffers", format!("{} to send and to receive, at both ends{each}", plan.buffer.exact()));
+        if plan.buffer_rounded != plan.buffer {
+            page.row("", format!("{} if rounded for the window scale (report 004)", plan.buffer_rounded.exact()));
+        }
+        page.row("window scale", scale(plan));
+        page.gap();
+        prediction(&plan.predicted, &mut page);
+        page.row("loss budget", budget(plan));
+        page.gap();
+        page.list("why", &plan.reasons);
+        page.lines("on both hosts", plan.sysctl.iter().map(|line| line.command()));
+        page.0
+    }
+
+    fn path(&self, page: &mut Page) {
+        let plan = self.plan;
+        let framing = plan.path.framing;
+        let link = self.link.as_ref().map(|name| format!("{name}: ")).unwrap_or_default();
+        page.row("capacity", format!("{link}{}, counting {}", plan.capacity, framing.layer.describe()));
+        let wire = framing.wire_bytes_full(plan.path.mtu);
+        page.row(
+            "",
+            format!(
+                "{} of it payload at MTU {}: {} of every {wire} bytes",
+                plan.payload_capacity, plan.path.mtu, plan.mss
+            ),
+        );
+        page.row("RTT", show_duration(plan.rtt));
+        if let Some((via, route)) = self.way {
+            let elevation = route.elevation.map(|[from, to]| format!(", elevation {from:.1}° and {to:.1}°"));
+            let kilometres = route.length.0 / 1e3;
+            page.row("", format!("{via}: {kilometres:.0} km one way{}", elevation.unwrap_or_default()));
+        }
+    }
+}
+
+/// The scale, and what Linux makes of it where it tunes the buffer itself.
+fn scale(plan: &Plan) -> String {
+    let (scale, autotuned) = (plan.window_scale, plan.linux_autotuned_window_scale);
+    if minimal_window_scale(plan.buffer) != Some(scale) {
+        return format!("{scale}, as given");
+    }
+    if autotuned == scale {
+        return scale.to_string();
+    }
+    format!("{scale}; Linux offers {autotuned} where no buffer is asked for")
+}
+
+fn prediction(predicted: &Predicted, page: &mut Page) {
+    page.row("predicted", format!("{} goodput, limited by {}", predicted.steady.goodput, predicted.steady.limit));
+    match (predicted.size, predicted.time, predicted.steady_time, predicted.average_goodput) {
+        (Some(size), Some(time), Some(rest), Some(average)) => {
+            page.row("", format!("{size} in {}: {average} on average", show_duration(time)));
+            let (handshake, slow_start) = (show_duration(predicted.handshake), show_duration(predicted.slow_start));
+            page.row("", format!("handshake {handshake}, slow start {slow_start}, then {}", show_duration(rest)));
+        }
+        _ => page.row("", format!("reached after {} of slow start", show_duration(predicted.slow_start))),
+    }
+}
+
+fn budget(plan: &Plan) -> String {
+    if plan.loss_budget.get() >= 1.0 {
+        return "none needed: a segment fills the path".to_owned();
+    }
+    let each = if plan.streams > 1 { " of each stream" } else { "" };
+    let between = 1.0 / plan.loss_budget.get();
+    format!("{}, one segment in {between:.1e}{each}", per_cent(plan.loss_budget))
+}
+
+/// Lines of a label and a text, wrapped.
+#[derive(Default)]
+struct Page(String);
+
+impl Page {
+    fn row(&mut self, label: &str, text: impl Display) {
+        let mut label = label;
+        for line in wrap(&text.to_string(), WIDTH - LABEL) {
+            self.0 += format!("{label:<LABEL$}{line}").trim_end();
+            self.0.push('\n');
+            label = "";
+        }
+    }
+
+    fn gap(&mut self) {
+        self.0.push('\n');
+    }
+
+    fn list(&mut self, title: &str, items: &[String]) {
+        if items.is_empty() {
+            return;
+        }
+        self.0 += &format!("{title}\n");
+        for item in items {
+            for (at, line) in wrap(item, WIDTH - 4).into_iter().enumerate() {
+                self.0 += &format!("{}{line}\n", if at == 0 { "  " } else { "    " });
+            }
+        }
+        self.gap();
+    }
+
+    /// Commands to paste: never wrapped.
+    fn lines(&mut self, title: &str, lines: impl Iterator<Item = String>) {
+        self.0 += &format!("{title}\n");
+        for line in lines {
+            self.0 += &format!("  {line}\n");
+        }
+    }
+}
+
+/// Breaks at spaces so that no line passes `width` characters, save for a word that is longer.
+fn wrap(text: &str, width: usize) -> Vec<String> {
+    let mut lines = vec![String::new()];
+    let mut used = 0;
+    for word in text.split(' ') {
+        let length = word.chars().count();
+        if used > 0 && used + 1 + length > width {
+            lines.push(String::new());
+            used = 0;
+        }
+        if let Some(line) = lines.last_mut() {
+            if used > 0 {
+                line.push(' ');
+                used += 1;
+            }
+            line.push_str(word);
+            used += length;
+        }
+    }
+    lines
+}

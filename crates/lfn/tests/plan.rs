@@ -1,0 +1,242 @@
+//! `lfn plan` as a user runs it: the known answers from the command line, and every way to get it wrong.
+
+use std::process::{Command, Output};
+
+use serde_json::Value;
+
+fn lfn(arguments: &str) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_lfn")).arg("plan").args(arguments.split_whitespace()).output().expect("lfn runs")
+}
+
+fn json(arguments: &str) -> Value {
+    let output = lfn(&format!("{arguments} --json"));
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{arguments}: {stderr}");
+    serde_json::from_slice(&output.stdout).expect("one JSON object")
+}
+
+/// The value under `key` (with `predicted.` before it, inside) as a number.
+fn figure(plan: &Value, key: &str) -> f64 {
+    let value = key.split('.').fold(plan, |value, part| &value[part]);
+    value.as_f64().unwrap_or_else(|| panic!("{key} is {value}"))
+}
+
+#[test]
+fn known_answers_from_the_command_line() {
+    // Arguments, key, answer, relative tolerance. Sources beside the same rows in core's known_answers.rs.
+    let sphere = "--earth-radius 3960mi --geo-altitude 22300mi --light-speed 186400mi/s";
+    let over = format!("--rate 135mbit --from 40,-105 --to 40,-105 --via geo:-105 {sphere}");
+    let rows = [
+        (over.as_str(), "rtt_seconds", 0.5014, 1e-4),
+        ("--link oc3c-atm --rtt 539ms", "capacity_bits_per_second", 135.63e6, 1e-4),
+        ("--rate 135mbit --rtt 539ms", "bdp_bytes", 9_095_625.0, 0.0),
+        ("--rate 135mbit --rtt 539ms", "buffer_bytes", 9_095_625.0, 0.0),
+        ("--rate 135mbit --rtt 539ms", "window_scale", 8.0, 0.0),
+        ("--rate 135mbit --rtt 539ms", "predicted.goodput_bits_per_second", 129.1e6, 1e-3),
+        ("--rate 135mbit --rtt 539ms --window 4547813", "predicted.goodput_bits_per_second", 67.5e6, 1e-6),
+        ("--rate 135mbit --rtt 539ms --window 4547813", "window_scale", 7.0, 0.0),
+        ("--rate 135mbit --rtt 541ms", "bdp_bytes", 9_129_375.0, 0.0),
+        ("--rate 135mbit --rtt 550ms", "bdp_bytes", 9_281_250.0, 0.0),
+        ("--rate 135mbit --rtt 539ms --window 10000000", "buffer_rounded_bytes", 10_027_008.0, 0.0),
+        ("--rate 135mbit --rtt 40ms", "bdp_bytes", 675_000.0, 0.0),
+        ("--rate 135mbit --rtt 36ms", "bdp_bytes", 607_500.0, 0.0),
+        ("--rate 135mbit --rtt 37ms", "bdp_bytes", 624_375.0, 0.0),
+        ("--rate 135mbit --rtt 62ms", "bdp_bytes", 1_046_250.0, 0.0),
+        ("--rate 622mbit --rtt 50ms", "bdp_bytes", 3_887_500.0, 0.0),
+        ("--rate 622mbit --rtt 50ms --window 2MB", "predicted.idle_share", 0.4855, 1e-3),
+        ("--rate 155mbit --rtt 550ms --window 64KiB", "predicted.goodput_bits_per_second", 953_251.0, 1e-5),
+        ("--rate 1gbit --rtt 100ms --window 65535", "window_scale", 0.0, 0.0),
+        ("--rate 1gbit --rtt 100ms --window 65536", "window_scale", 1.0, 0.0),
+        ("--rate 1gbit --rtt 100ms --window 131070", "window_scale", 1.0, 0.0),
+        ("--rate 1gbit --rtt 100ms --window 131071", "window_scale", 2.0, 0.0),
+        ("--rate 1gbit --rtt 100ms --window 1048576", "window_scale", 5.0, 0.0),
+        ("--rate 1gbit --rtt 100ms --window 1073725440", "window_scale", 14.0, 0.0),
+        ("--rate 1gbit --rtt 100ms --window 64K", "linux_window_scale", 1.0, 0.0),
+        ("--rate 1gbit --rtt 100ms --window 4M", "linux_window_scale", 7.0, 0.0),
+        ("--rate 44.21mbit --rtt 25ms", "bdp_bytes", 138_156.0, 0.0),
+        ("--link t3 --rtt 25ms", "rfc6349_max_tcp_bits_per_second", 42_795_520.0, 0.0),
+        ("--link ethernet-100m --rtt 1ms", "rfc6349_max_tcp_bits_per_second", 94_923_360.0, 0.0),
+        ("--link ethernet-1g --rtt 1ms", "rfc6349_max_tcp_bits_per_second", 949_280_320.0, 0.0),
+        ("--link ethernet-10g --rtt 1ms", "rfc6349_max_tcp_bits_per_second", 9_492_838_240.0, 0.0),
+        ("--link ethernet-1g --rtt 1ms --no-timestamps", "predicted.goodput_bits_per_second", 949.28e6, 1e-5),
+        ("--rate 4mbit --rtt 200ms", "loss_budget", 0.000_102_74, 1e-4),
+        ("--rate 135mbit --rtt 40ms --window-scale none", "predicted.goodput_bits_per_second", 13.1e6, 1e-3),
+        ("--rate 135mbit --rtt 40ms --window 65535", "predicted.goodput_bits_per_second", 13.1e6, 1e-3),
+        ("--rate 8590mbit --rtt 1s", "streams", 2.0, 0.0),
+        ("--link ethernet-10g --rtt 100ms --max-buffer 64MiB", "streams", 2.0, 0.0),
+    ];
+    for (arguments, key, answer, tolerance) in rows {
+        let got = figure(&json(arguments), key);
+        assert!((got - answer).abs() <= answer * tolerance, "lfn plan {arguments}: {key} is {got}, not {answer}");
+    }
+}
+
+/// Cold case 1: about 25, 71 and 203 s where 28.9, 72.0 and 197–205 s were published (reports 000, 002).
+#[test]
+fn cold_case_1_from_the_command_line() {
+    let acts = "--rate 122.269mbit --rtt 539ms --mtu 65280 --window 10000000 --initial-window 1 --delayed-ack";
+    for (size, seconds) in [("300MB", 25.0), ("1GB", 71.0), ("3GB", 203.0)] {
+        let plan = json(&format!("{acts} --size {size}"));
+        let got = figure(&plan, "predicted.seconds");
+        assert!((got - seconds).abs() <= 1.0, "{size}: {got} s");
+        assert!(figure(&plan, "predicted.slow_start_seconds") > 6.0);
+    }
+}
+
+#[test]
+fn places_give_round_trips() {
+    let between = "--rate 1gbit --from 40,-105 --to 40,-83 --via";
+    // Over 100° W: slant ranges of about 37,600 km by spherical trigonometry.
+    let geo = figure(&json(&format!("{between} geo:-100")), "rtt_seconds");
+    assert!((0.500..0.504).contains(&geo), "{geo}");
+    // 1,870 km of parallel-hugging geodesic at 1.468.
+    let fibre = figure(&json(&format!("{between} fibre")), "rtt_seconds");
+    assert!((0.0180..0.0186).contains(&fibre), "{fibre}");
+    let twice = figure(&json(&format!("{between} fibre --detour 2 --index 1.468")), "rtt_seconds");
+    assert!((twice / fibre - 2.0).abs() < 1e-6);
+    let leo = json(&format!("{between} leo:550km"));
+    assert!((0.014..0.016).contains(&figure(&leo, "rtt_seconds")));
+    assert_eq!(leo["via"], "leo:550km");
+    let high = figure(&json("--rate 1gbit --from 40,-105,1863m --to 40,-105 --via geo:-105"), "rtt_seconds");
+    let low = figure(&json("--rate 1gbit --from 40,-105 --to 40,-105 --via geo:-105"), "rtt_seconds");
+    assert!(high < low);
+    // South and east of everything, each sign as typed.
+    let south = json("--rate 1gbit --from -33.9,151.2 --to -36.8,174.8 --via fibre");
+    assert!((0.020..0.022).contains(&figure(&south, "rtt_seconds")));
+}
+
+#[test]
+fn framing_takes_its_share() {
+    let goodput = |arguments: &str| {
+        figure(&json(&format!("--link ethernet-10g --rtt 10ms {arguments}")), "predicted.goodput_bits_per_second")
+    };
+    let of_ten = |payload: f64, wire: f64| 10e9 * payload / wire;
+    let rows = [
+        ("", of_ten(1448.0, 1538.0)),
+        ("--mtu 9000", of_ten(8948.0, 9038.0)),
+        ("--ipv6", of_ten(1428.0, 1538.0)),
+        ("--vlan", of_ten(1448.0, 1542.0)),
+        ("--qinq", of_ten(1448.0, 1546.0)),
+        ("--wireguard", of_ten(1388.0, 1538.0)),
+        ("--ipsec", of_ten(1394.0, 1538.0)),
+        ("--mtu 9000 --ipv6 --vlan --wireguard", of_ten(8848.0, 9042.0)),
+    ];
+    for (arguments, want) in rows {
+        assert!((goodput(arguments) / want - 1.0).abs() < 1e-6, "{arguments}: {} not {want}", goodput(arguments));
+    }
+}
+
+#[test]
+fn loss_and_streams_and_size() {
+    let plan = json("--rate 1gbit --rtt 90ms --loss 1e-4 --streams 4 --size 100GB");
+    // RFC 9438: 1.054 × (0.09 / 1e-4)^0.75 = 173 segments of 1,448 bytes in each 90 ms, four times.
+    let want = 4.0 * 1.0538 * 900_f64.powf(0.75) * 1448.0 * 8.0 / 0.09;
+    assert!((figure(&plan, "predicted.goodput_bits_per_second") / want - 1.0).abs() < 2e-3);
+    assert_eq!(plan["predicted"]["limited_by"], "loss");
+    let seconds = figure(&plan, "predicted.seconds");
+    assert!((seconds / (100e9 * 8.0 / want) - 1.0).abs() < 0.01, "{seconds}");
+    let bbr = json("--rate 1gbit --rtt 90ms --loss 1e-4 --congestion bbr");
+    assert_eq!(bbr["predicted"]["limited_by"], "capacity");
+    let reno = json("--rate 1gbit --rtt 90ms --loss 1e-4 --congestion reno");
+    let mathis = (1.5 / 1e-4_f64).sqrt() * 1448.0 * 8.0 / 0.09;
+    assert!((figure(&reno, "predicted.goodput_bits_per_second") / mathis - 1.0).abs() < 1e-3);
+}
+
+#[test]
+fn the_sysctl_lines_hold_twice_the_buffer() {
+    let plan = json("--rate 135mbit --rtt 539ms");
+    let lines: Vec<&str> = plan["sysctl"].as_array().unwrap().iter().filter_map(Value::as_str).collect();
+    assert!(lines.contains(&"net.ipv4.tcp_rmem = 4096 131072 18874368"), "{lines:?}");
+    assert!(lines.contains(&"net.core.wmem_max = 18874368"), "{lines:?}");
+    // 2 GiB is one more than a sysctl can hold.
+    let most = json("--rate 100gbit --rtt 1s --streams 1");
+    assert!(most["sysctl"].to_string().contains("2147483647"));
+}
+
+#[test]
+fn text_fits_a_terminal_and_says_why() {
+    let places = "--link oc12c-pos --from 40,-105,1863m --to 40,-83 --via geo:-100 --loss 1e-6 --size 3TB";
+    for arguments in ["--rate 135mbit --rtt 539ms --size 10GB", places, "--rate 622mbit --rtt 50ms --window 2MB"] {
+        let output = lfn(arguments);
+        let text = String::from_utf8(output.stdout).unwrap();
+        assert!(output.status.success() && output.stderr.is_empty());
+        for line in text.lines() {
+            assert!(line.chars().count() <= 80 && line.trim_end() == line, "'{line}'");
+        }
+        assert!(text.contains("why") && text.contains("sysctl -w net.ipv4.tcp_rmem='4096"), "{text}");
+    }
+    let held = String::from_utf8(lfn("--rate 622mbit --rtt 50ms --window 2MB").stdout).unwrap();
+    assert!(held.contains("it idles 48.6 % of the time"), "{held}");
+}
+
+/// Everything that cannot be meant: what is typed, what the one line must name.
+#[test]
+fn bad_input_is_one_line_a_hint_and_exit_code_2() {
+    let path = "--rate 135mbit --rtt 539ms";
+    let places = "--rate 135mbit --from 40,-105 --to 40,-83";
+    let rows = [
+        ("", "capacity"),
+        ("--rate 135mbit", "round-trip time"),
+        ("--rtt 539ms", "capacity"),
+        ("--rate fast --rtt 539ms", "'fast'"),
+        ("--rate 135MB/s --rtt 539ms", "MB/s"),
+        ("--rate -5mbit --rtt 539ms", "negative"),
+        ("--rate 0 --rtt 539ms", "0 b/s"),
+        ("--rate 1e40 --rtt 539ms", "too large"),
+        ("--rate nan --rtt 539ms", "'nan'"),
+        ("--rate 135mbit --rtt 0", "RTT of zero"),
+        ("--rate 135mbit --rtt -1s", "negative"),
+        ("--rate 135mbit --rtt 1e30s", "too large"),
+        ("--rate 135mbit --rtt soon", "'soon'"),
+        ("--rate 100000gbit --rtt 365d", "streams"),
+        (&format!("{path} --from 40,-105"), "contradict"),
+        (&format!("{path} --detour 2"), "--detour"),
+        (places, "--via"),
+        ("--rate 135mbit --from 40,-105 --via fibre", "--to"),
+        (&format!("{places} --via pigeon"), "'pigeon'"),
+        (&format!("{places} --via geo:100"), "elevation"),
+        (&format!("{places} --via geo:-100 --index 1.5"), "--index"),
+        (&format!("{places} --via fibre --index 0.5"), "outside"),
+        (&format!("{places} --via leo:5km"), "altitude"),
+        ("--rate 1gbit --from 91,0 --to 0,0 --via fibre", "latitude"),
+        ("--rate 1gbit --from 0,-181 --to 0,0 --via fibre", "longitude"),
+        ("--rate 1gbit --from 1,1 --to 1,1 --via fibre", "both ends"),
+        ("--rtt 1ms --link oc4c", "'oc4c'"),
+        ("--rtt 1ms --link ethernet", "no rate"),
+        ("--rtt 1ms --link oc3c-pos --rate 1gbit", "more than"),
+        ("--rtt 1ms --link oc3c-pos --vlan", "VLAN"),
+        (&format!("{path} --vlan --qinq"), "--qinq"),
+        (&format!("{path} --wireguard --ipsec"), "--ipsec"),
+        (&format!("{path} --mtu 40"), "MTU"),
+        (&format!("{path} --mtu 70000"), "65,535"),
+        (&format!("{path} --size 0"), "zero"),
+        (&format!("{path} --streams 0"), "zero"),
+        (&format!("{path} --streams -1"), "'-1'"),
+        (&format!("{path} --streams 99999999999"), "'99999999999'"),
+        (&format!("{path} --max-buffer 0"), "zero"),
+        (&format!("{path} --window 0"), "zero"),
+        (&format!("{path} --window 1073725441"), "65,535 << 14"),
+        (&format!("{path} --window 10MB --max-buffer 1MB"), "largest buffer"),
+        (&format!("{path} --window-scale 15"), "'15'"),
+        (&format!("{path} --loss 1"), "100 %"),
+        (&format!("{path} --loss 2"), "too large"),
+        (&format!("{path} --congestion vegas"), "'vegas'"),
+        (&format!("{path} --initial-window 0"), "zero"),
+        (&format!("{path} --queue xbdp"), "'xbdp'"),
+        ("--rate 1 --rtt 1s --size 16000000TB", "584 years"),
+    ];
+    for (arguments, names) in rows {
+        for json in ["", " --json"] {
+            let output = lfn(&format!("{arguments}{json}"));
+            let stderr = String::from_utf8(output.stderr).unwrap();
+            let lines: Vec<&str> = stderr.lines().collect();
+            assert_eq!(output.status.code(), Some(2), "{arguments}: {stderr}");
+            assert!(output.stdout.is_empty(), "{arguments}");
+            assert!(
+                matches!(lines[..], [error, hint] if error.starts_with("lfn: ") && hint.starts_with("hint: ")),
+                "{stderr}"
+            );
+            assert!(lines[0].contains(names), "{arguments}: '{}' does not name {names}", lines[0]);
+        }
+    }
+}
