@@ -169,6 +169,32 @@ fn text_fits_a_terminal_and_says_why() {
     assert!(held.contains("it idles 48.6 % of the time"), "{held}");
 }
 
+/// Cold case 3 by arithmetic: 1.5 times the optimum is more than path and queue hold.
+#[test]
+fn a_window_that_overflows_the_queue_is_said_to() {
+    let reasons = |queue: &str| {
+        let path = "--rate 135mbit --rtt 539ms --window 13643438";
+        json(&format!("{path} --queue {queue}"))["reasons"].to_string()
+    };
+    // 13,643,438 less 9,095,625 of path and 4,000,000 of queue.
+    assert!(reasons("4MB").contains("by 547,813 B"), "{}", reasons("4MB"));
+    // In 240 ms the line sends 4,050,000 bytes.
+    assert!(reasons("240ms").contains("by 497,813 B"), "{}", reasons("240ms"));
+    assert!(!reasons("1bdp").contains("queue"), "{}", reasons("1bdp"));
+}
+
+#[test]
+fn a_closed_pipe_is_no_failure() {
+    for format in ["", " --json"] {
+        let script = format!(
+            "{} plan --rate 1gbit --rtt 90ms{format} | true; exit ${{PIPESTATUS[0]}}",
+            env!("CARGO_BIN_EXE_lfn")
+        );
+        let output = Command::new("bash").args(["-c", &script]).output().unwrap();
+        assert!(output.status.success() && output.stderr.is_empty(), "{output:?}");
+    }
+}
+
 /// Everything that cannot be meant: what is typed, what the one line must name.
 #[test]
 fn bad_input_is_one_line_a_hint_and_exit_code_2() {

@@ -124,7 +124,8 @@ fn scale(plan: &Plan, wishes: &Wishes) -> Option<String> {
 
 fn frequent_loss(plan: &Plan) -> Option<String> {
     (plan.path.loss.get() > RARE_LOSS).then(|| {
-        format!("loss: above {RARE_LOSS:.0e} timeouts hold TCP back, which the formulas leave out: expect less than predicted")
+        let rare = RARE_LOSS * 100.0;
+        format!("timeouts: above {rare} % loss they hold TCP back, which no formula here counts: expect less")
     })
 }
 

@@ -118,10 +118,10 @@ pub struct Args {
 }
 
 const EXAMPLES: &str = "Examples:
-  lfn plan --rate 135mbit --rtt 539ms --size 10GB     the ACTS satellite path of 1995
+  lfn plan --rate 135mbit --rtt 539ms --size 10GB    the ACTS satellite path
   lfn plan --link oc3c-atm --from 40,-105 --to 40,-83 --via geo:-100
-  lfn plan --link ethernet-10g --mtu 9000 --vlan --from 46.2,6.1 --to 40.9,-72.9 --via fibre --detour 1.4
-  lfn plan --rate 622mbit --rtt 50ms --window 2MB     what a held window leaves idle
+  lfn plan --link ethernet-10g --vlan --from 46,6 --to 41,-73 --via fibre
+  lfn plan --rate 622mbit --rtt 50ms --window 2MB    what such a window leaves idle
   lfn plan --rate 1gbit --rtt 90ms --loss 1e-4 --streams 4 --size 100GB
   lfn plan --rate 135mbit --rtt 40ms --window-scale none --json";
 
@@ -167,14 +167,14 @@ impl Args {
     fn capacity(&self, link: Option<&Link>) -> Result<BitRate, Failure> {
         let rate: Option<BitRate> = read("rate", &self.rate, PATH_HINT)?;
         match (rate, link) {
-            (None, None) => Err(missing("neither --rate nor --link: the capacity is missing", PATH_HINT)),
+            (None, None) => Err(refusal("neither --rate nor --link: the capacity is missing", PATH_HINT)),
             (Some(rate), None) => Ok(rate),
             (rate, Some(Link { capacity: None, name, .. })) => {
-                rate.ok_or_else(|| missing(format!("--link {name} has no rate of its own"), "--link ethernet-10g"))
+                rate.ok_or_else(|| refusal(format!("--link {name} has no rate of its own"), "--link ethernet-10g"))
             }
             (None, Some(Link { capacity: Some(capacity), .. })) => Ok(*capacity),
             (Some(rate), Some(Link { capacity: Some(capacity), name, .. })) if rate > *capacity => {
-                Err(contradiction(format!("--rate {rate} is more than {name} carries, {capacity}"), "give one of them"))
+                Err(refusal(format!("--rate {rate} is more than {name} carries, {capacity}"), "give one of them"))
             }
             (Some(rate), Some(_)) => Ok(rate),
         }
@@ -184,13 +184,13 @@ impl Args {
         let layer = link.map_or(Layer::default(), |link| link.layer);
         if (self.vlan || self.qinq) && !layer.is_ethernet() {
             let text = format!("a VLAN tag is of Ethernet; this capacity counts {}", layer.describe());
-            return Err(contradiction(text, "leave out --vlan and --qinq, or give --link ethernet-10g"));
+            return Err(refusal(text, "leave out --vlan and --qinq, or give --link ethernet-10g"));
         }
         if self.vlan && self.qinq {
-            return Err(contradiction("--vlan is one tag and --qinq two", "give one of them"));
+            return Err(refusal("--vlan is one tag and --qinq two", "give one of them"));
         }
         if self.wireguard && self.ipsec {
-            return Err(contradiction("--wireguard and --ipsec: one tunnel at a time", "give one of them"));
+            return Err(refusal("--wireguard and --ipsec: one tunnel at a time", "give one of them"));
         }
         Ok(Framing {
             layer,
@@ -212,14 +212,14 @@ impl Args {
         if let Some(rtt) = &self.rtt {
             if let Some((flag, _)) = given {
                 let text = format!("--rtt and --{flag} contradict each other: a given RTT, or one from places");
-                return Err(contradiction(text, "leave out one of them"));
+                return Err(refusal(text, "leave out one of them"));
             }
             self.refuse_geometry("--rtt")?;
             return Ok((parse_duration(rtt).map_err(|e| unreadable("rtt", e, PATH_HINT))?, None));
         }
         if given.is_none() {
             let text = "neither --rtt nor --from, --to and --via: the round-trip time is missing";
-            return Err(missing(text, PATH_HINT));
+            return Err(refusal(text, PATH_HINT));
         }
         let from: Place = required("from", &self.from)?;
         let to: Place = required("to", &self.to)?;
@@ -231,11 +231,11 @@ impl Args {
     /// The figures of earth, orbit, light and fibre, each only where it plays a part.
     fn constants(&self, via: Via) -> Result<Constants, Failure> {
         if via != Via::Fibre && (self.index.is_some() || self.detour.is_some()) {
-            return Err(contradiction(format!("--index and --detour are of fibre, not of {via}"), "--via fibre"));
+            return Err(refusal(format!("--index and --detour are of fibre, not of {via}"), "--via fibre"));
         }
         if !matches!(via, Via::Geo { .. }) && self.geo_altitude.is_some() {
             let text = format!("--geo-altitude is of a geostationary satellite, not of {via}");
-            return Err(contradiction(text, "--via geo:-100"));
+            return Err(refusal(text, "--via geo:-100"));
         }
         let mut constants = Constants::default();
         if let Some(radius) = ranged("earth-radius", &self.earth_radius, 1e6, 1e8, "1,000 km to 100,000 km")? {
@@ -268,7 +268,7 @@ impl Args {
         ];
         match flags.iter().find(|(_, text)| text.is_some()) {
             Some((flag, _)) => {
-                Err(contradiction(format!("--{flag} has no meaning beside {beside}: it is of places"), PLACES_HINT))
+                Err(refusal(format!("--{flag} has no meaning beside {beside}: it is of places"), PLACES_HINT))
             }
             None => Ok(()),
         }
@@ -292,11 +292,13 @@ impl Args {
     }
 }
 
-/// `9MB`, `539ms` or `1bdp`; a bare number is bytes.
+/// `9MB`, `539ms` or `1bdp`, as `lfn emulate` takes it; a bare number is bytes.
 fn queue(text: &str, path: &PathProfile) -> Result<Bytes, Failure> {
     let hint = "--queue 1bdp";
-    if let Some(times) = text.strip_suffix("bdp") {
-        let times: Option<f64> = times.trim().parse().ok().filter(|times| (0.0..=1e6).contains(times));
+    let lower = text.trim().to_ascii_lowercase();
+    if let Some(times) = lower.strip_suffix("bdp") {
+        let times: Option<f64> = if times.is_empty() { Some(1.0) } else { times.trim().parse().ok() };
+        let times = times.filter(|times| (0.0..=1e6).contains(times));
         let times = times.ok_or_else(|| unreadable("queue", format!("'{text}' is not a multiple of the BDP"), hint))?;
         return Ok(Bytes((path.bdp().0 as f64 * times).round() as u64));
     }
@@ -311,7 +313,7 @@ fn read<T: FromStr<Err: Display>>(flag: &str, text: &Option<String>, hint: &str)
 
 fn required<T: FromStr<Err: Display>>(flag: &str, text: &Option<String>) -> Result<T, Failure> {
     let value = read(flag, text, PLACES_HINT)?;
-    value.ok_or_else(|| missing(format!("--{flag} is missing: --from, --to and --via go together"), PLACES_HINT))
+    value.ok_or_else(|| refusal(format!("--{flag} is missing: --from, --to and --via go together"), PLACES_HINT))
 }
 
 /// A whole number from 0 to `most`; what zero means is the plan's to say.
@@ -338,11 +340,8 @@ fn unreadable(flag: &str, error: impl Display, hint: &str) -> Failure {
     Failure::usage(format!("--{flag}: {error}")).hint(hint)
 }
 
-fn missing(text: impl Display, hint: &str) -> Failure {
-    Failure::usage(text).hint(hint)
-}
-
-fn contradiction(text: impl Display, hint: &str) -> Failure {
+/// Figures that are missing, or contradict each other.
+fn refusal(text: impl Display, hint: &str) -> Failure {
     Failure::usage(text).hint(hint)
 }
 
