@@ -1,7 +1,7 @@
 //! The far end: a listener, sessions put together from their connections, and the limits that keep it honest.
 //!
 //! One thread a connection. Until a connection has shown a token it holds a thread, a socket and at most one hello's
-//! worth of memory, for at most [`HELLO_WITHIN`]; a watchdog closes those that take longer, however slowly they talk.
+//! worth of memory, for at most [`Limits::hello_within`]; a watchdog closes those that take longer, however slowly they talk.
 //! What a session does once it is open is not decided here: [`crate::tester`] and [`crate::transfer`] serve it.
 
 mod registry;
@@ -29,8 +29,8 @@ use crate::session::{Control, DataStream, SessionError};
 use crate::session::{TlsStream, server_config};
 use registry::{Registry, Watch};
 
-/// How long a connection may take to show who it is. Six round trips of a 600 ms path, with room for losses.
-pub const HELLO_WITHIN: Duration = Duration::from_secs(10);
+/// [`Limits::hello_within`] if nothing else is said: sixteen round trips of a 600 ms path, so with room for losses.
+const HELLO_WITHIN: Duration = Duration::from_secs(10);
 
 /// How often the accept loop looks up from its wait, to stop or to close what is overdue.
 const TICK: Duration = Duration::from_millis(200);
@@ -63,11 +63,19 @@ pub struct Limits {
     pub streams: u16,
     /// How long one test may load the path.
     pub test_time: Duration,
+    /// How long a connection may take to show who it is.
+    pub hello_within: Duration,
 }
 
 impl Default for Limits {
     fn default() -> Self {
-        Limits { sessions: 16, connections: 1024, streams: 256, test_time: Duration::from_secs(3600) }
+        Limits {
+            sessions: 16,
+            connections: 1024,
+            streams: 256,
+            test_time: Duration::from_secs(3600),
+            hello_within: HELLO_WITHIN,
+        }
     }
 }
 
@@ -160,7 +168,7 @@ fn accept_until(listener: &TcpListener, shared: &Arc<Shared>, stop: impl Fn() ->
         // An interrupted wait is as good as one that ended.
         let _ = poll(&mut [PollFd::new(listener, PollFlags::IN)], Some(&tick));
         while let Ok((socket, peer)) = listener.accept() {
-            let Some(watch) = shared.registry.watch(&socket, HELLO_WITHIN) else {
+            let Some(watch) = shared.registry.watch(&socket) else {
                 (shared.log)(Event::Refused(peer, "as many connections as allowed"));
                 continue;
             };
@@ -180,7 +188,8 @@ fn accept_until(listener: &TcpListener, shared: &Arc<Shared>, stop: impl Fn() ->
 fn connection(shared: &Arc<Shared>, socket: TcpStream, peer: SocketAddr, watch: Watch) -> Result<(), SessionError> {
     let io_error = |source| SessionError::Io { peer: "the client", source };
     socket.set_nonblocking(false).and_then(|()| set_liveness(&socket)).map_err(io_error)?;
-    socket.set_read_timeout(Some(HELLO_WITHIN)).map_err(io_error)?;
+    let within = shared.config.limits.hello_within;
+    socket.set_read_timeout(Some(within)).map_err(io_error)?;
     let mut first = [0];
     if socket.peek(&mut first).map_err(io_error)? == 1 && first[0] == hello::FIRST_BYTE {
         let stream = clear_stream(shared, socket)?;
@@ -190,7 +199,7 @@ fn connection(shared: &Arc<Shared>, socket: TcpStream, peer: SocketAddr, watch: 
     let tls = TlsStream::server(socket, shared.tls.clone())
         .map_err(|source| SessionError::Tls { address: peer.to_string(), source })?;
     let mut control = Control::new(tls, HELLO_LIMIT, "the client");
-    let hello: Hello = match control.recv(HELLO_WITHIN, "before its hello") {
+    let hello: Hello = match control.recv(within, "before its hello") {
         Ok(hello) => hello,
         Err(error) => {
             if let SessionError::Frame(_) = error {

@@ -71,7 +71,7 @@ impl Registry {
     }
 
     /// Takes a place for a new connection; `None` if all are taken.
-    pub(crate) fn watch(&self, socket: &TcpStream, within: Duration) -> Option<Watch> {
+    pub(crate) fn watch(&self, socket: &TcpStream) -> Option<Watch> {
         let socket = socket.try_clone().ok()?;
         let mut state = lock(&self.state);
         if state.connections.len() >= self.limits.connections {
@@ -79,7 +79,7 @@ impl Registry {
         }
         let id = state.next_connection;
         state.next_connection += 1;
-        state.connections.insert(id, Some(Unknown { socket, deadline: Instant::now() + within }));
+        state.connections.insert(id, Some(Unknown { socket, deadline: Instant::now() + self.limits.hello_within }));
         Some(Watch { id, state: self.state.clone() })
     }
 

@@ -1,0 +1,241 @@
+//! What a server does with those it does not know: slow talkers, crowds, wrong tokens, wrong keys, other protocols.
+
+use std::io::{ErrorKind, Read, Write};
+use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, SystemTime};
+
+use lfn_core::session::{Ticket, Token};
+use lfn_core::wire::{Refusal, Request};
+use lfn_net::server::{Config, Limits, Server};
+use lfn_net::session::dial::{self, Target};
+use lfn_net::session::identity::{Identity, new_token};
+use lfn_net::session::{Protection, SessionError};
+use serde_json::json;
+
+/// A server on loopback that ends with the test, and what it logged.
+struct Served {
+    ticket: Ticket,
+    stop: Arc<AtomicBool>,
+    thread: Option<JoinHandle<()>>,
+    log: Arc<Mutex<Vec<String>>>,
+}
+
+impl Served {
+    fn with(limits: Limits, token_expires: Option<SystemTime>) -> Self {
+        let config = Config {
+            listen: SocketAddr::from((Ipv4Addr::LOCALHOST, 0)),
+            identity: Identity::ephemeral().unwrap(),
+            token: Some(new_token().unwrap()),
+            token_expires,
+            root: None,
+            limits,
+        };
+        let log = Arc::new(Mutex::new(Vec::new()));
+        let seen = log.clone();
+        let server = Server::bind(config, move |event| seen.lock().unwrap().push(format!("{event:?}"))).unwrap();
+        let ticket = server.ticket("127.0.0.1").unwrap();
+        let stop = Arc::new(AtomicBool::new(false));
+        let stopped = stop.clone();
+        let thread = Some(thread::spawn(move || server.run(&stopped)));
+        Served { ticket, stop, thread, log }
+    }
+
+    fn connect(&self) -> TcpStream {
+        let socket = TcpStream::connect((Ipv4Addr::LOCALHOST, self.ticket.port)).unwrap();
+        socket.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+        socket
+    }
+
+    /// What a client with this ticket hears in answer to a copy of zeros into nothing.
+    fn ask(&self, ticket: Ticket) -> Result<serde_json::Value, SessionError> {
+        let target = Target::new(ticket)?;
+        let mut control = dial::control(&target, dial::new_session_id()?, zeros_from_far())?;
+        control.recv(Duration::from_secs(20), "before its answer")
+    }
+}
+
+impl Drop for Served {
+    fn drop(&mut self) {
+        self.stop.store(true, Ordering::Relaxed);
+        self.thread.take().map(JoinHandle::join);
+    }
+}
+
+fn zeros_from_far() -> Request {
+    let request = json!({
+        "verb": "copy", "direction": "get", "from": { "from": "zero", "bytes": 10 }, "streams": 1,
+        "block_bytes": 1 << 20
+    });
+    serde_json::from_value(request).unwrap()
+}
+
+/// Whether the server closed the connection, by an end or by a reset.
+fn is_closed(socket: &mut TcpStream) -> bool {
+    match socket.read(&mut [0; 64]) {
+        Ok(0) => true,
+        Ok(_) => false,
+        Err(error) => matches!(error.kind(), ErrorKind::ConnectionReset | ErrorKind::BrokenPipe),
+    }
+}
+
+#[test]
+fn who_says_nothing_or_too_little_is_closed() {
+    let limits = Limits { hello_within: Duration::from_millis(300), ..Limits::default() };
+    let server = Served::with(limits, None);
+    let mut silent = server.connect();
+    let mut slow = server.connect();
+    // A TLS record header that announces 512 bytes, then a byte now and then: each wait is short, the whole is not.
+    slow.write_all(&[22, 3, 1, 2, 0]).unwrap();
+    let mut dripping = slow.try_clone().unwrap();
+    let drip = thread::spawn(move || {
+        while dripping.write_all(&[1]).is_ok() {
+            thread::sleep(Duration::from_millis(50));
+        }
+    });
+    assert!(is_closed(&mut silent));
+    assert!(is_closed(&mut slow));
+    drip.join().unwrap();
+}
+
+#[test]
+fn a_crowd_is_turned_away_and_the_server_goes_on() {
+    let limits = Limits { connections: 2, ..Limits::default() };
+    let server = Served::with(limits, None);
+    let crowd: Vec<_> = (0..2).map(|_| server.connect()).collect();
+    // The third is dropped unread, as soon as the accept loop has taken the two before it.
+    assert!(is_closed(&mut server.connect()));
+    drop(crowd);
+    let answered = (0..100).any(|_| {
+        thread::sleep(Duration::from_millis(50));
+        server.ask(server.ticket.clone()).is_ok()
+    });
+    assert!(answered, "{:?}", server.log.lock().unwrap());
+}
+
+#[test]
+fn a_wrong_token_an_old_one_and_a_wrong_key_are_told_apart() {
+    let server = Served::with(Limits::default(), None);
+    let wrong_token = Ticket { token: Token::from_bytes([1; 16]), ..server.ticket.clone() };
+    let refused = server.ask(wrong_token).unwrap_err();
+    assert!(refused.to_string().contains("token is not this server's"), "{refused}");
+    assert!(refused.hint().is_some());
+
+    let mut wrong_key = server.ticket.clone();
+    wrong_key.fingerprint.0[0] ^= 1;
+    let refused = server.ask(wrong_key).unwrap_err();
+    assert!(matches!(refused, SessionError::WrongFingerprint { .. }), "{refused}");
+
+    let expired = Served::with(Limits::default(), Some(SystemTime::UNIX_EPOCH));
+    let refused = expired.ask(expired.ticket.clone()).unwrap_err();
+    assert!(refused.to_string().contains("expired"), "{refused}");
+}
+
+#[test]
+fn another_protocol_is_named() {
+    let server = Served::with(Limits::default(), None);
+    let mut http = server.connect();
+    http.write_all(b"GET / HTTP/1.1\r\n\r\n").unwrap();
+    // A TLS alert or a close; never data, never silence.
+    let mut answer = Vec::new();
+    let _ = http.read_to_end(&mut answer);
+    assert!(answer.len() < 64, "{answer:?}");
+
+    // And the other way round: an lfn client at something that is no lfn server.
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+    let port = listener.local_addr().unwrap().port();
+    let other = thread::spawn(move || {
+        let (mut socket, _) = listener.accept().unwrap();
+        let _ = socket.write_all(b"220 ready\r\n");
+        let _ = socket.read(&mut [0; 1024]);
+    });
+    let target = Target::new(Ticket { port, ..server.ticket.clone() }).unwrap();
+    let error = dial::control(&target, dial::new_session_id().unwrap(), zeros_from_far()).unwrap_err();
+    assert!(matches!(error, SessionError::Tls { .. }), "{error}");
+    other.join().unwrap();
+}
+
+#[test]
+fn one_server_one_session_too_many() {
+    let server = Served::with(Limits { sessions: 1, ..Limits::default() }, None);
+    let target = Target::new(server.ticket.clone()).unwrap();
+    // The first session waits for a data stream that does not come.
+    let mut first = dial::control(&target, dial::new_session_id().unwrap(), zeros_from_far()).unwrap();
+    let _: serde_json::Value = first.recv(Duration::from_secs(20), "").unwrap();
+    let refused = server.ask(server.ticket.clone()).unwrap_err();
+    assert!(refused.to_string().contains("full"), "{refused}");
+    drop(first);
+    let freed = (0..200).any(|_| {
+        thread::sleep(Duration::from_millis(50));
+        server.ask(server.ticket.clone()).is_ok()
+    });
+    assert!(freed, "the place of a session that ended is free again");
+}
+
+/// Which side spoke, each turn once: `c` for client to server.
+fn turns(server_port: u16) -> (u16, JoinHandle<String>) {
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+    let port = listener.local_addr().unwrap().port();
+    let relay = thread::spawn(move || {
+        let (client, _) = listener.accept().unwrap();
+        let server = TcpStream::connect((Ipv4Addr::LOCALHOST, server_port)).unwrap();
+        let turns = Arc::new(Mutex::new(String::new()));
+        let pass = |mut from: TcpStream, mut to: TcpStream, name: char, turns: Arc<Mutex<String>>| {
+            thread::spawn(move || {
+                let mut buffer = [0; 64 * 1024];
+                while let Ok(length @ 1..) = from.read(&mut buffer) {
+                    {
+                        let mut turns = turns.lock().unwrap();
+                        if !turns.ends_with(name) {
+                            turns.push(name);
+                        }
+                    }
+                    if to.write_all(&buffer[..length]).is_err() {
+                        break;
+                    }
+                }
+                let _ = to.shutdown(std::net::Shutdown::Write);
+            })
+        };
+        let up = pass(client.try_clone().unwrap(), server.try_clone().unwrap(), 'c', turns.clone());
+        let down = pass(server, client, 's', turns.clone());
+        up.join().unwrap();
+        down.join().unwrap();
+        let turns = turns.lock().unwrap().clone();
+        turns
+    });
+    (port, relay)
+}
+
+#[test]
+fn a_request_leaves_two_round_trips_after_the_dial_and_clear_data_one() {
+    let server = Served::with(Limits::default(), None);
+    let (port, relay) = turns(server.ticket.port);
+    let answer = server.ask(Ticket { port, ..server.ticket.clone() });
+    assert!(answer.is_ok(), "{answer:?}");
+    let seen = relay.join().unwrap();
+    // After the TCP handshake (one round trip): ClientHello, the server's flight (the second), then the request; its
+    // answer comes at once. Whatever follows is the session itself.
+    assert!(seen.starts_with("cscs") || seen == "csc", "{seen}");
+    assert!(seen.len() <= 5, "{seen}: no round trip more than needed");
+
+    let (port, relay) = turns(server.ticket.port);
+    let target = Target::new(Ticket { port, ..server.ticket.clone() }).unwrap();
+    let id = dial::new_session_id().unwrap();
+    let mut data = dial::data(&target, id, 0, Protection::Clear, None, |_| Ok(())).unwrap();
+    data.write_all(b"payload").unwrap();
+    drop(data);
+    drop(server);
+    // Hello and payload go in the client's first turn: nothing is waited for.
+    assert!(relay.join().unwrap().starts_with('c'));
+}
+
+#[test]
+fn a_refusal_reads_as_one() {
+    let text = serde_json::to_string(&Refusal::new(lfn_core::wire::RefusalCode::Full, "the server is full")).unwrap();
+    let newer = text.replace("full\",\"message", "a_code_of_tomorrow\",\"message");
+    let read: Refusal = serde_json::from_str(&newer).unwrap();
+    assert_eq!(read.code, lfn_core::wire::RefusalCode::Other);
+}
