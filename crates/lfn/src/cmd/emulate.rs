@@ -186,7 +186,7 @@ fn exit(outcome: &Outcome) -> Exit {
     }
 }
 
-fn explain(error: EmulateError) -> Failure {
+pub fn explain(error: EmulateError) -> Failure {
     let hint = match &error {
         EmulateError::Namespaces(obstacle) => return Failure::msg(&error).hint(obstacle.cure()),
         EmulateError::Link(_) => "check the units: --rate 135mbit --rtt 539ms",

@@ -1,0 +1,272 @@
+//! `lfn demo`: the ACTS satellite experiment of 1995 on this machine alone, published, predicted and measured.
+//!
+//! The outside ([`run`]) plans, lays the emulated path, and prints the table; the [`stage`] inside runs the commands a
+//! user would. [`published`] is what the reports say, [`report`] the table and its reasons, [`chart`] the picture.
+
+mod chart;
+mod published;
+mod report;
+mod stage;
+
+use std::fs::{self, File};
+use std::io::{self, BufRead, BufReader, Read, Write};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use anyhow::Context;
+use comfy_table::{Cell, ContentArrangement, Table, presets};
+use lfn_core::plan::{Plan, Wishes, plan, predict_goodput};
+use lfn_core::units::{Bytes, show_duration};
+use lfn_net::emulator::{self, Ending, FarSide, Outcome, Setup};
+use serde::Serialize;
+
+use crate::exit::{Exit, Failure};
+use chart::{Chart, Measured as Point};
+use report::{Row, Spread};
+use stage::{Measured, Places};
+
+/// Replay the ACTS satellite experiment of 1995 on this machine alone
+///
+/// Emulates the path (539 ms, OC-3c at 135 Mb/s, a queue of one BDP), measures it with three receive windows, copies a
+/// file over it, and lays what was published beside what is predicted and what is measured. Takes about three minutes;
+/// needs no root.
+#[derive(clap::Args, Debug)]
+pub struct Args {
+    /// Where report.json and window.svg go
+    #[arg(long, value_name = "DIR", default_value = "lfn-demo")]
+    out: PathBuf,
+    /// The part that runs inside the emulated path
+    #[arg(long, hide = true, value_name = "DIR")]
+    inside: Option<PathBuf>,
+}
+
+/// The same draws in every demo.
+const SEED: u64 = 1995;
+
+/// What `report.json` holds.
+#[derive(Serialize)]
+struct Report<'a> {
+    schema: &'static str,
+    experiment: &'static str,
+    plan: &'a Plan,
+    rows: &'a [Row],
+    windows: Vec<WindowPoint>,
+    measured: &'a Measured,
+    faithful: bool,
+    ledger: &'a emulator::Ledger,
+}
+
+/// One point of the chart.
+#[derive(Serialize)]
+struct WindowPoint {
+    window_bytes: Bytes,
+    published_bits_per_second: u64,
+    predicted_bits_per_second: u64,
+    measured: Option<Spread>,
+}
+
+/// Runs the command.
+pub fn run(args: Args) -> Result<Exit, Failure> {
+    if let Some(work) = &args.inside {
+        stage::run(&Places { work })?;
+        return Ok(Exit::Ok);
+    }
+    let path = published::path();
+    let plan = plan(&path, &Wishes { size: Some(published::TRANSFER), ..Wishes::default() })?;
+    fs::create_dir_all(&args.out).map_err(|e| {
+        Failure::msg(format!("cannot make {}: {e}", args.out.display())).hint("choose another place with --out DIR")
+    })?;
+    introduce(&plan);
+    let work = args.out.join(".work");
+    let outcome = play(&Places { work: &work });
+    let measured = outcome.as_ref().ok().map(|_| take_measured(&Places { work: &work }));
+    // Whatever happened, the file that was copied is not left behind.
+    let _ = fs::remove_dir_all(&work);
+    let outcome = outcome?;
+    if outcome.near != Ending::Exited(0) {
+        return Ok(ended_early(outcome.near));
+    }
+    let measured = measured.context("nothing was measured")??;
+    let rows = report::rows(&path, &plan, &measured);
+    print_table(&rows)?;
+    eprint!("\n{}", crate::print::ledger::text(&outcome.ledger));
+    write_files(&args.out, &plan, &rows, &measured, &outcome)?;
+    Ok(if outcome.ledger.is_faithful() { Exit::Ok } else { Exit::Untrusted })
+}
+
+/// Reads what the inside left, and looks for itself whether the file arrived whole.
+fn take_measured(places: &Places<'_>) -> Result<Measured, Failure> {
+    let measured = serde_json::from_slice(&fs::read(places.measured())?)?;
+    if !same_bytes(&places.source(), &places.arrived())? {
+        return Err(Failure::msg("the copy that arrived is not the file that was sent"));
+    }
+    Ok(measured)
+}
+
+fn same_bytes(one: &Path, other: &Path) -> io::Result<bool> {
+    let (mut one, mut other) = (BufReader::new(File::open(one)?), BufReader::new(File::open(other)?));
+    loop {
+        let (a, b) = (one.fill_buf()?, other.fill_buf()?);
+        let length = a.len().min(b.len());
+        if a[..length] != b[..length] {
+            return Ok(false);
+        }
+        if length == 0 {
+            return Ok(a.len() == b.len());
+        }
+        one.consume(length);
+        other.consume(length);
+    }
+}
+
+/// How long the copy should take, for its progress bar.
+fn predicted_copy() -> Option<Duration> {
+    let wishes = Wishes { size: Some(published::TRANSFER), ..Wishes::default() };
+    plan(&published::path(), &wishes).ok()?.predicted.time
+}
+
+fn introduce(plan: &Plan) {
+    let runs = published::WINDOWS.len() * stage::REPEATS;
+    let seconds = runs as u64 * (stage::TEST_TIME.as_secs() + 3) + plan.predicted.time.map_or(30, |t| t.as_secs());
+    eprintln!(
+        "The ACTS satellite path of 1995: {} at {}, BDP {} bytes, window scale {}.\n\
+         {runs} tests and one copy over it, about {} s. No other machine is involved.",
+        plan.capacity,
+        show_duration(plan.rtt),
+        plan.bdp.0,
+        plan.window_scale,
+        seconds
+    );
+}
+
+/// Makes the file, lays the path and runs the inside.
+fn play(places: &Places<'_>) -> Result<Outcome, Failure> {
+    fs::create_dir_all(places.far_root())?;
+    let mut source = File::create(places.source())?;
+    let mut noise = File::open("/dev/urandom")?.take(published::TRANSFER.0);
+    io::copy(&mut noise, &mut source).with_context(|| format!("cannot write {}", places.source().display()))?;
+    drop(source);
+    let program = std::env::current_exe().context("cannot find this program's own file")?;
+    let work = places.work.canonicalize()?;
+    let serve = ["serve", "--ephemeral", "--quiet", "--host", "far", "--root"].map(Into::into);
+    let far = FarSide::Server {
+        program: program.clone(),
+        arguments: serve.into_iter().chain([work.join("far").into()]).collect(),
+    };
+    let setup = Setup { path: published::path(), seed: SEED, far };
+    let command = [program.into(), "demo".into(), "--inside".into(), work.into()];
+    emulator::run(&setup, &command).map_err(crate::cmd::emulate::explain)
+}
+
+/// The inside has said why; its exit code is passed on.
+fn ended_early(ending: Ending) -> Exit {
+    match ending {
+        Ending::Killed(2) | Ending::Exited(130) => Exit::Interrupted,
+        _ => Exit::Failed,
+    }
+}
+
+fn print_table(rows: &[Row]) -> Result<(), Failure> {
+    let mut table = Table::new();
+    table.load_style(presets::UTF8_HORIZONTAL_ONLY).set_content_arrangement(ContentArrangement::Dynamic);
+    table.set_header(["", "published 1995", "predicted", "measured now", "why"]);
+    let text = |figure: &Option<report::Figure>| figure.as_ref().map_or("–".to_owned(), |f| f.text.clone());
+    for (number, row) in rows.iter().enumerate() {
+        table.add_row([
+            Cell::new(&row.what),
+            Cell::new(text(&row.published)),
+            Cell::new(text(&row.predicted)),
+            Cell::new(text(&row.measured)),
+            Cell::new(number + 1),
+        ]);
+    }
+    let mut out = io::stdout().lock();
+    writeln!(out, "\n{table}\n")?;
+    for (number, row) in rows.iter().enumerate() {
+        writeln!(out, "{}", wrap(&format!("{:>2}. {}: {}", number + 1, row.what, row.reason), 96))?;
+    }
+    Ok(())
+}
+
+/// Breaks text at words, further lines indented under the first.
+fn wrap(text: &str, width: usize) -> String {
+    let mut lines = vec![String::new()];
+    for word in text.split(' ') {
+        let line = lines.last_mut().filter(|line| line.chars().count() + word.chars().count() < width);
+        match line {
+            Some(line) if line.is_empty() => line.push_str(word),
+            Some(line) => {
+                line.push(' ');
+                line.push_str(word);
+            }
+            None => lines.push(format!("   {word}")),
+        }
+    }
+    lines.join("\n")
+}
+
+fn write_files(out: &Path, plan: &Plan, rows: &[Row], measured: &Measured, outcome: &Outcome) -> Result<(), Failure> {
+    let points: Vec<_> = published::WINDOWS
+        .iter()
+        .zip(&measured.windows)
+        .map(|(window, reports)| WindowPoint {
+            window_bytes: window.bytes,
+            published_bits_per_second: window.goodput.0,
+            predicted_bits_per_second: predict_goodput(&plan.path, Some(window.bytes), 1).goodput.0,
+            measured: report::spread(reports),
+        })
+        .collect();
+    let picture = out.join("window.svg");
+    chart(plan, &points).write_svg(&picture)?;
+    let report = Report {
+        schema: "lfn.demo/1",
+        experiment: "ACTS 1995",
+        plan,
+        rows,
+        windows: points,
+        measured,
+        faithful: outcome.ledger.is_faithful(),
+        ledger: &outcome.ledger,
+    };
+    let file = out.join("report.json");
+    fs::write(&file, serde_json::to_vec_pretty(&report)?)
+        .with_context(|| format!("cannot write {}", file.display()))?;
+    eprintln!("\nwrote {} and {}", file.display(), picture.display());
+    Ok(())
+}
+
+fn chart(plan: &Plan, points: &[WindowPoint]) -> Chart<'static> {
+    let widest = published::WINDOWS.iter().map(|window| window.bytes.0).max().unwrap_or_default() as f64 * 1.1;
+    let steps = 200;
+    let predicted = (0..=steps).map(|step| {
+        let window = widest * f64::from(step) / f64::from(steps);
+        let goodput = predict_goodput(&plan.path, Some(Bytes(window as u64)), 1).goodput;
+        (window, goodput.as_f64())
+    });
+    Chart {
+        title: "Goodput over the receive window: ACTS satellite path, 135 Mb/s at 539 ms",
+        predicted: predicted.collect(),
+        published: points.iter().map(|p| (p.window_bytes.0 as f64, p.published_bits_per_second as f64)).collect(),
+        measured: points
+            .iter()
+            .filter_map(|p| {
+                let Spread { least, median, most } = p.measured?;
+                let window = p.window_bytes.0 as f64;
+                Some(Point { window, least: least.as_f64(), median: median.as_f64(), most: most.as_f64() })
+            })
+            .collect(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn wrapped_lines_are_short_and_lose_no_word() {
+        let text = "1. goodput: the excess of half a BDP stands in the queue and nothing is lost by it";
+        let wrapped = wrap(text, 30);
+        assert!(wrapped.lines().all(|line| line.chars().count() <= 34));
+        assert_eq!(wrapped.split_whitespace().collect::<Vec<_>>(), text.split(' ').collect::<Vec<_>>());
+    }
+}

@@ -1,0 +1,48 @@
+//! What the reports of 1995 published of the ACTS satellite path, as the demo compares with it.
+//!
+//! Figures only, each with its report: 000 is "High-performance TCP over the ACTS satellite" (NCAR and OSC), 004 its
+//! companion on window scales. Goodput figures are nettest's `write` lines in 10⁶ bit/s.
+
+use std::time::Duration;
+
+use lfn_core::path::PathProfile;
+use lfn_core::units::{BitRate, Bytes};
+
+/// One nettest run with a set window.
+#[derive(Debug, Clone, Copy)]
+pub struct Window {
+    /// Share of the BDP.
+    pub share: f64,
+    /// What `nettest -b` was given; the demo holds the same window.
+    pub bytes: Bytes,
+    /// The shift the report used with it.
+    pub scale: u8,
+    /// The rate of the `write` line.
+    pub goodput: BitRate,
+}
+
+/// Report 000, "Batteries of nettest/nettestd suites": 1000 × 1,000,000 bytes at 0.5, 1 and 1.5 times the BDP.
+pub const WINDOWS: [Window; 3] = [
+    Window { share: 0.5, bytes: Bytes(4_547_813), scale: 7, goodput: BitRate(64_044_000) },
+    Window { share: 1.0, bytes: Bytes(9_095_625), scale: 8, goodput: BitRate(111_094_000) },
+    Window { share: 1.5, bytes: Bytes(13_643_438), scale: 8, goodput: BitRate(60_848_000) },
+];
+
+/// Report 000: the round trip computed from the geometry, as it was printed.
+pub const GEOMETRIC_RTT: Duration = Duration::from_millis(502);
+
+/// Report 000: the round trip that ping showed.
+pub const PING_RTT: Duration = Duration::from_millis(539);
+
+/// Report 000: "100 × 3000000 bytes" with a window of 10 MB.
+pub const TRANSFER: Bytes = Bytes(300_000_000);
+
+/// How long that took: `write 28.9430`.
+pub const TRANSFER_TIME: Duration = Duration::from_millis(28_943);
+
+/// The path as the report describes it: OC-3c with 135 Mb/s for data, and a queue of one BDP.
+pub fn path() -> PathProfile {
+    let mut path = PathProfile::new(BitRate(135_000_000), PING_RTT);
+    path.queue = Some(path.bdp());
+    path
+}

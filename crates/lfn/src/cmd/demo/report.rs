@@ -1,0 +1,274 @@
+//! The demo's table: published, predicted, measured, and for every gap the reason.
+//!
+//! Reasons are computed, not recited: each is the model run once more under the conditions that differ, with the
+//! figure that gives, so that a reader can check it against the gap.
+
+use std::time::Duration;
+
+use lfn_core::geometry;
+use lfn_core::path::PathProfile;
+use lfn_core::plan::{Plan, minimal_window_scale, predict_goodput};
+use lfn_core::tcp_model::{Flow, transfer_time};
+use lfn_core::units::{BitRate, Bytes, show_duration};
+use serde::Serialize;
+use serde_json::Value;
+
+use super::published::{self, Window};
+use super::stage::Measured;
+
+/// One line of the table.
+#[derive(Debug, Serialize)]
+pub struct Row {
+    /// What is compared.
+    pub what: String,
+    /// As the report printed it; none where it has no such figure.
+    pub published: Option<Figure>,
+    /// From the path alone.
+    pub predicted: Option<Figure>,
+    /// On this machine, now.
+    pub measured: Option<Figure>,
+    /// Why they differ, or that they do not.
+    pub reason: String,
+}
+
+/// A figure as text for people and as a number for programs.
+#[derive(Debug, Clone, Serialize)]
+pub struct Figure {
+    /// With its unit.
+    pub text: String,
+    /// Seconds, bytes or bit/s.
+    pub value: f64,
+}
+
+/// What a window's runs showed, over the seconds past start-up of all of them.
+#[derive(Debug, Clone, Copy, Serialize)]
+pub struct Spread {
+    /// Least.
+    #[serde(rename = "least_bits_per_second")]
+    pub least: BitRate,
+    /// Half were less.
+    #[serde(rename = "median_bits_per_second")]
+    pub median: BitRate,
+    /// Most.
+    #[serde(rename = "most_bits_per_second")]
+    pub most: BitRate,
+}
+
+/// Two figures closer than this agree: a run of some twenty seconds over this path repeats within it.
+const AGREE: f64 = 0.03;
+
+/// All rows.
+pub fn rows(path: &PathProfile, plan: &Plan, measured: &Measured) -> Vec<Row> {
+    let mut rows = vec![rtt_row(measured), bdp_row(path, measured)];
+    for (window, reports) in published::WINDOWS.iter().zip(&measured.windows) {
+        rows.push(scale_row(window, reports));
+    }
+    for (window, reports) in published::WINDOWS.iter().zip(&measured.windows) {
+        rows.push(window_row(path, window, reports));
+    }
+    rows.push(copy_row(path, plan, &measured.copy));
+    rows
+}
+
+/// The seconds past start-up of all runs together.
+pub fn spread(reports: &[Value]) -> Option<Spread> {
+    let mut rates: Vec<u64> = reports.iter().flat_map(steady_intervals).collect();
+    rates.sort_unstable();
+    let (least, most) = (*rates.first()?, *rates.last()?);
+    Some(Spread { least: BitRate(least), median: BitRate(rates[rates.len() / 2]), most: BitRate(most) })
+}
+
+fn rtt_row(measured: &Measured) -> Row {
+    let slant = geometry::slant_range_on_sphere(40.0, 3960.0, 22_300.0);
+    let predicted = Duration::from_secs_f64(4.0 * slant / 186_400.0);
+    let ping = published::PING_RTT;
+    let rtt = measured.windows.iter().flatten().filter_map(base_rtt).reduce(f64::min);
+    Row {
+        what: "base RTT".into(),
+        published: Some(Figure {
+            text: format!("{} computed, {} by ping", show_duration(published::GEOMETRIC_RTT), show_duration(ping)),
+            value: ping.as_secs_f64(),
+        }),
+        predicted: Some(time(predicted)),
+        measured: rtt.map(|seconds| time(Duration::from_secs_f64(seconds))),
+        reason: format!(
+            "{} is the way up and down twice, unrounded; terminals, gateways and hosts added the other {} of the \
+             ping, and the path emulated here has all {}.",
+            show_duration(predicted),
+            show_duration(ping.saturating_sub(predicted)),
+            show_duration(ping)
+        ),
+    }
+}
+
+fn bdp_row(path: &PathProfile, measured: &Measured) -> Row {
+    let bdp = path.bdp();
+    let rtt = measured.windows.iter().flatten().filter_map(base_rtt).reduce(f64::min);
+    let found = rtt.map(|seconds| path.capacity.times(Duration::from_secs_f64(seconds)));
+    Row {
+        what: "BDP = buffer".into(),
+        published: Some(bytes(published::WINDOWS[1].bytes)),
+        predicted: Some(bytes(bdp)),
+        measured: found.map(bytes),
+        reason: format!("{} × {}; measured with the RTT found.", path.capacity, show_duration(path.base_rtt)),
+    }
+}
+
+fn scale_row(window: &Window, reports: &[Value]) -> Row {
+    let predicted = minimal_window_scale(window.bytes);
+    let measured = reports.iter().find_map(window_scale);
+    let shift = |scale: f64| Figure { text: format!("{scale}"), value: scale };
+    let reason = match (predicted, measured) {
+        (Some(p), Some(m)) if u64::from(p) == m && p == window.scale => {
+            let short = 65_535_u64 << (p - 1);
+            format!("65,535 << {p} holds {} bytes, << {} only {}.", window.bytes.0, p - 1, short)
+        }
+        (_, Some(_)) => "the kernel picks the scale from the buffer or clamp set before the SYN.".into(),
+        _ => "no run reported a scale.".into(),
+    };
+    Row {
+        what: format!("window scale at {} BDP", window.share),
+        published: Some(shift(window.scale.into())),
+        predicted: predicted.map(|scale| shift(scale.into())),
+        measured: measured.map(|scale| shift(scale as f64)),
+        reason,
+    }
+}
+
+fn window_row(path: &PathProfile, window: &Window, reports: &[Value]) -> Row {
+    let predicted = predict_goodput(path, Some(window.bytes), 1).goodput;
+    let measured = spread(reports);
+    let mut reason = why_1995(path, window, predicted);
+    reason.push(' ');
+    reason.push_str(&why_now(predicted, measured, reports));
+    Row {
+        what: format!("goodput at {} BDP", window.share),
+        published: Some(rate(window.goodput)),
+        predicted: Some(rate(predicted)),
+        measured: measured
+            .map(|s| Figure { text: format!("{} ({} to {})", s.median, s.least, s.most), value: s.median.as_f64() }),
+        reason,
+    }
+}
+
+/// Why the published goodput is not today's steady one.
+fn why_1995(path: &PathProfile, window: &Window, predicted: BitRate) -> String {
+    if agree(window.goodput.as_f64(), predicted.as_f64()) {
+        return "1995 and prediction agree.".into();
+    }
+    let whole = as_then(path, Some(window.bytes), Bytes(1_000_000_000));
+    if let Some((time, goodput)) = whole
+        && agree(window.goodput.as_f64(), goodput.as_f64())
+    {
+        return format!(
+            "1995 timed 1 GB from a cold start, here the seconds past start-up count: with HIPPI's 64 KB packets \
+             and delayed acknowledgements 1 GB takes {}, which is {goodput}.",
+            show_duration(time)
+        );
+    }
+    let excess = Bytes(window.bytes.0.saturating_sub(path.bdp().0));
+    match path.queue {
+        Some(queue) if excess > Bytes(0) && excess <= queue => format!(
+            "1995 lost packets: {excess} beyond the BDP overflowed a queue, and without selective acknowledgements \
+             each loss drained the pipe. Here the queue of {queue} holds the excess.",
+        ),
+        _ => "the report gives no cause.".into(),
+    }
+}
+
+/// Why what was measured is not what was predicted.
+fn why_now(predicted: BitRate, measured: Option<Spread>, reports: &[Value]) -> String {
+    let Some(measured) = measured else { return "No run got past start-up.".into() };
+    if agree(measured.median.as_f64(), predicted.as_f64()) {
+        let share = measured.median.as_f64() / predicted.as_f64() * 100.0;
+        return format!("Measured is {share:.1} % of predicted.");
+    }
+    let finding = reports.iter().find_map(|report| report.pointer("/runs/0/findings/0/summary")?.as_str());
+    let retransmits: u64 = reports.iter().filter_map(|r| r.pointer("/runs/0/retransmits")?.as_u64()).sum();
+    match finding {
+        Some(finding) => format!("Measured differs: {finding}"),
+        None => format!(
+            "Measured differs, and no rule of `lfn test` names the cause; {retransmits} packets were sent again: \
+             was this machine busy?"
+        ),
+    }
+}
+
+fn copy_row(path: &PathProfile, plan: &Plan, report: &Value) -> Row {
+    let seconds = report.get("seconds").and_then(Value::as_f64);
+    let measured = seconds.map(Duration::from_secs_f64);
+    let predicted = plan.predicted.time;
+    let then = as_then(path, Some(Bytes(10_000_000)), published::TRANSFER).map(|(time, _)| time);
+    let mut reason = then.map_or_else(String::new, |then| {
+        format!(
+            "In 1995 start-up grew from one 64 KB packet by half a window per round trip: {} by that model. Linux \
+             starts with ten packets and doubles.",
+            show_duration(then)
+        )
+    });
+    if let (Some(measured), Some(predicted)) = (measured, predicted) {
+        let extra = measured.as_secs_f64() - predicted.as_secs_f64();
+        let per_rtt = extra / path.base_rtt.as_secs_f64();
+        reason.push_str(&format!(
+            " Measured is {extra:+.1} s ({per_rtt:+.1} round trips) of predicted, TLS, checksum and the word that all \
+             is on disk included."
+        ));
+    }
+    Row {
+        what: format!("time to move {}", published::TRANSFER),
+        published: Some(time(published::TRANSFER_TIME)),
+        predicted: predicted.map(time),
+        measured: measured.map(time),
+        reason,
+    }
+}
+
+/// A transfer as the hosts of 1995 made it: HIPPI's packets of 64 KB, one of them first, delayed acknowledgements.
+fn as_then(path: &PathProfile, window: Option<Bytes>, size: Bytes) -> Option<(Duration, BitRate)> {
+    let path = PathProfile { mtu: 65_280, ..*path };
+    let flow = Flow { window, initial_window: 1, delayed_ack: true, ..Flow::default() };
+    let time = transfer_time(&path, &flow, size)?.total();
+    Some((time, size.per(time)))
+}
+
+fn agree(a: f64, b: f64) -> bool {
+    (a - b).abs() <= AGREE * a.abs().max(b.abs())
+}
+
+fn time(value: Duration) -> Figure {
+    Figure { text: show_duration(value), value: value.as_secs_f64() }
+}
+
+fn bytes(value: Bytes) -> Figure {
+    Figure { text: format!("{} B", value.0), value: value.0 as f64 }
+}
+
+fn rate(value: BitRate) -> Figure {
+    Figure { text: value.to_string(), value: value.as_f64() }
+}
+
+/// Goodput of each interval past start-up of a report of `lfn test`.
+fn steady_intervals(report: &Value) -> Vec<u64> {
+    let intervals = report.pointer("/runs/0/intervals").and_then(Value::as_array);
+    let steady = |interval: &&Value| interval.get("steady").and_then(Value::as_bool) == Some(true);
+    let rate = |interval: &Value| interval.get("goodput_bits_per_second")?.as_u64();
+    intervals.into_iter().flatten().filter(steady).filter_map(rate).collect()
+}
+
+fn base_rtt(report: &Value) -> Option<f64> {
+    report.pointer("/runs/0/base_rtt_seconds")?.as_f64()
+}
+
+fn window_scale(report: &Value) -> Option<u64> {
+    report.pointer("/runs/0/window_scale")?.as_u64()
+}
+
+/// The steady goodput of a report of `lfn test`.
+pub fn steady_goodput(report: &Value) -> Option<BitRate> {
+    report.pointer("/runs/0/steady_goodput_bits_per_second")?.as_u64().map(BitRate)
+}
+
+/// The goodput of a report of `lfn copy`.
+pub fn goodput(report: &Value) -> Option<BitRate> {
+    report.get("goodput_bits_per_second")?.as_u64().map(BitRate)
+}
