@@ -209,7 +209,8 @@ fn loss_budget_of_pathdiag() {
 
 /// Cold case 1 (reports 000, 002): "It is not clear why more optimal performance is observed when the amount of data is
 /// increased". Start-up is why: one 64 KB segment at first (HIPPI's MTU), acknowledgements for every second, 539 ms.
-/// The rate is what raw HIPPI blocks reached at most over the same gateways, 122.269 Mb/s (report 000).
+/// The rate is an input, not a result: 122.269 Mb/s, the fastest single 64 KiB block of raw HIPPI through the terminal in
+/// loopback (report 000), which the longest published run comes close to. At 135 Mb/s the model gives 24, 66 and 184 s.
 #[test]
 fn cold_case_1_the_puzzle_of_the_larger_transfer() {
     let hippi = PathProfile { mtu: 65_280, ..path(122_269_000, 539_000) };
