@@ -4,12 +4,13 @@
 //! it, the emulator builds its link from it, a test prints its results beside it. It holds figures only, no addresses
 //! and no way to measure; it travels as JSON in reports and in the environment variable `LFN_PATH`.
 
+use std::str::FromStr;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
 use crate::framing::Framing;
-use crate::units::{BitRate, Bytes, Ratio};
+use crate::units::{BitRate, Bytes, QuantityError, Ratio, parse_duration};
 
 /// The figures of a path.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
@@ -65,6 +66,58 @@ impl PathProfile {
     }
 }
 
+/// Room in a queue as it is typed: in bandwidth-delay products, in bytes, or in time at the line rate.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum QueueSize {
+    /// `1bdp`, `0.5bdp`, `bdp`.
+    Bdp(f64),
+    /// `9MB`, `65536`.
+    Bytes(Bytes),
+    /// `300ms`.
+    Time(Duration),
+}
+
+impl QueueSize {
+    /// The same in bytes, on this path; saturates.
+    pub fn on(self, path: &PathProfile) -> Bytes {
+        match self {
+            QueueSize::Bdp(times) => Bytes((path.bdp().0 as f64 * times).round() as u64),
+            QueueSize::Bytes(bytes) => bytes,
+            QueueSize::Time(time) => path.capacity.times(time),
+        }
+    }
+}
+
+impl FromStr for QueueSize {
+    type Err = QuantityError;
+
+    fn from_str(text: &str) -> Result<Self, QuantityError> {
+        let lower = text.trim().to_ascii_lowercase();
+        if let Some(number) = lower.strip_suffix("bdp") {
+            return multiple(text, number.trim()).map(QueueSize::Bdp);
+        }
+        // Only a unit of time makes it one: a bare number is bytes, as for every buffer.
+        let unit = lower.trim_start_matches(|c: char| c.is_ascii_digit() || "+-.".contains(c)).trim();
+        if ["ns", "us", "µs", "ms", "s", "sec", "min"].contains(&unit) {
+            return parse_duration(text).map(QueueSize::Time);
+        }
+        text.parse().map(QueueSize::Bytes)
+    }
+}
+
+/// The number before `bdp`; none means one.
+fn multiple(text: &str, number: &str) -> Result<f64, QuantityError> {
+    const QUANTITY: &str = "queue";
+    const MOST: f64 = 1e6;
+    let text = text.to_owned();
+    match if number.is_empty() { Ok(1.0) } else { number.parse::<f64>() } {
+        Ok(times) if times < 0.0 => Err(QuantityError::Negative { text, quantity: QUANTITY }),
+        Ok(times) if times > MOST => Err(QuantityError::TooLarge { text, quantity: QUANTITY, most: "a million BDP" }),
+        Ok(times) if times.is_finite() => Ok(times),
+        _ => Err(QuantityError::NotANumber { text, quantity: QUANTITY, example: "1bdp, 9MB or 300ms" }),
+    }
+}
+
 fn ethernet_mtu() -> u32 {
     1500
 }
@@ -86,6 +139,26 @@ mod seconds {
 #[cfg(test)]
 mod tests {
     use super::*;
+    #[test]
+    fn a_queue_is_read_as_typed() {
+        let path = PathProfile::new(BitRate(135_000_000), Duration::from_millis(539));
+        let ok = [
+            ("1bdp", 9_095_625),
+            ("bdp", 9_095_625),
+            ("0.5 BDP", 4_547_813),
+            ("9MB", 9_000_000),
+            ("65536", 65_536),
+            ("539ms", 9_095_625),
+            ("0bdp", 0),
+        ];
+        for (text, bytes) in ok {
+            assert_eq!(text.parse::<QueueSize>().map(|queue| queue.on(&path)), Ok(Bytes(bytes)), "{text}");
+        }
+        for text in ["", "-1bdp", "xbdp", "nanbdp", "infbdp", "1e9bdp", "-5ms", "many", "9 parsecs"] {
+            assert!(text.parse::<QueueSize>().is_err(), "{text}");
+        }
+    }
+
     use crate::framing::{Layer, Tunnel};
 
     #[test]

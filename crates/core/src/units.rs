@@ -75,7 +75,7 @@ pub struct BitRate(pub u64);
 
 /// A probability or share, from 0 to 1.
 #[derive(Clone, Copy, Debug, Default, PartialEq, PartialOrd, Serialize, Deserialize)]
-#[serde(transparent)]
+#[serde(try_from = "f64", into = "f64")]
 pub struct Ratio(f64);
 
 const KIB: f64 = 1024.0;
@@ -300,6 +300,20 @@ impl Ratio {
     /// From 0 to 1.
     pub fn get(self) -> f64 {
         self.0
+    }
+}
+
+impl TryFrom<f64> for Ratio {
+    type Error = &'static str;
+
+    fn try_from(value: f64) -> Result<Self, &'static str> {
+        Ratio::new(value).ok_or("a ratio lies from 0 to 1")
+    }
+}
+
+impl From<Ratio> for f64 {
+    fn from(ratio: Ratio) -> f64 {
+        ratio.0
     }
 }
 

@@ -1,8 +1,10 @@
 //! What was typed: the command line, one `Args` per command beside its code.
 
-use clap::{Parser, Subcommand};
+use clap::error::{ContextKind, ErrorKind};
+use clap::{CommandFactory, Parser, Subcommand};
 
 use crate::cmd;
+use crate::exit::{Exit, Failure};
 
 /// Measures, tunes, emulates and fills long fat networks.
 #[derive(Parser, Debug)]
@@ -26,3 +28,34 @@ pub enum Command {
 
 const EXIT_CODES: &str = "Exit codes: 0 ok, 1 failed, 2 usage, 3 incomplete but resumable, \
 4 done but not to be trusted (an emulation that was not faithful), 130 interrupted.";
+
+/// Help and version go to stdout and are no error; anything else becomes one line and a hint, as every failure here.
+pub fn explain(error: &clap::Error) -> Result<Exit, Failure> {
+    use ErrorKind::{DisplayHelp, DisplayHelpOnMissingArgumentOrSubcommand, DisplayVersion};
+    if matches!(error.kind(), DisplayHelp | DisplayVersion) {
+        // A reader that closed the pipe has read enough.
+        let _ = error.print();
+        return Ok(Exit::Ok);
+    }
+    if error.kind() == DisplayHelpOnMissingArgumentOrSubcommand {
+        let _ = error.print();
+        return Ok(Exit::Usage);
+    }
+    let text = error.to_string();
+    let what = text.split("\n\n").next().unwrap_or(&text).trim_start_matches("error: ");
+    let what = what.split_whitespace().collect::<Vec<_>>().join(" ");
+    let suggested = [ContextKind::SuggestedArg, ContextKind::SuggestedSubcommand, ContextKind::SuggestedValue]
+        .into_iter()
+        .find_map(|kind| error.get(kind));
+    let failure = Failure::usage(what);
+    Err(match suggested {
+        Some(other) => failure.hint(format!("did you mean {other}?")),
+        None => failure.hint(format!("see `{} --help`", command_typed())),
+    })
+}
+
+/// `lfn VERB`, if a verb was typed.
+fn command_typed() -> String {
+    let verb = std::env::args().nth(1).filter(|verb| Cli::command().find_subcommand(verb).is_some());
+    verb.map_or("lfn".to_owned(), |verb| format!("lfn {verb}"))
+}

@@ -15,8 +15,11 @@ use std::process::ExitCode;
 use clap::Parser;
 
 fn main() -> ExitCode {
-    let cli = cli::Cli::parse();
-    match cmd::run(cli.command) {
+    let done = match cli::Cli::try_parse() {
+        Ok(cli) => cmd::run(cli.command),
+        Err(error) => cli::explain(&error),
+    };
+    match done {
         Ok(exit) => exit.into(),
         Err(failure) => failure.report(),
     }

@@ -393,7 +393,7 @@ fn sysctl(Bytes(most): Bytes) -> Vec<Sysctl> {
 
 /// Twice the buffer, since Linux lets half of its receive memory count as window (tcp_adv_win_scale of 1), in whole
 /// MiB; not more than a sysctl can hold.
-fn kernel_limit(buffer: Bytes) -> Bytes {
+pub fn kernel_limit(buffer: Bytes) -> Bytes {
     const SYSCTL_MOST: u64 = i32::MAX as u64;
     Bytes(buffer.0.saturating_mul(2).next_multiple_of(1 << 20).min(SYSCTL_MOST))
 }

@@ -3,11 +3,10 @@
 use std::ffi::OsString;
 use std::fs::File;
 use std::path::{Path, PathBuf};
-use std::str::FromStr;
 use std::time::Duration;
 
-use lfn_core::path::PathProfile;
-use lfn_core::units::{BitRate, Bytes, QuantityError, Ratio, parse_duration};
+use lfn_core::path::{PathProfile, QueueSize};
+use lfn_core::units::{BitRate, Bytes, Ratio, parse_duration};
 use lfn_net::emulator::{self, EmulateError, Ending, FarSide, Outcome, Setup};
 
 use crate::exit::{Exit, Failure};
@@ -28,7 +27,7 @@ pub struct Args {
     rate: BitRate,
     /// Room in each direction's queue: a multiple of the BDP (0.5bdp), bytes (9MB) or time at the line rate (300ms)
     #[arg(long, value_name = "SIZE", default_value = "1bdp", allow_hyphen_values = true)]
-    queue: Queue,
+    queue: QueueSize,
     /// Share of packets lost at random each way, such as 1e-4 or 0.01%
     #[arg(long, value_name = "RATIO", default_value = "0", hide_default_value = true, allow_hyphen_values = true)]
     loss: Ratio,
@@ -84,9 +83,18 @@ impl Args {
         path.mtu = self.mtu;
         path.loss = self.loss;
         let setup = Setup { path, seed: self.seed()?, far: self.far_side()? };
-        let setup = Setup { path: PathProfile { queue: Some(self.queue.room(&setup)), ..path }, ..setup };
+        let setup = Setup { path: PathProfile { queue: Some(self.queue_on(&setup)), ..path }, ..setup };
         setup.check().map_err(explain)?;
         Ok(setup)
+    }
+
+    /// A queue in BDPs holds a few packets at least, however short the path; one in bytes or time is as typed.
+    fn queue_on(&self, setup: &Setup) -> Bytes {
+        let queue = self.queue.on(&setup.path);
+        match self.queue {
+            QueueSize::Bdp(times) if times > 0.0 => queue.max(setup.least_queue()),
+            _ => queue,
+        }
     }
 
     fn seed(&self) -> Result<u64, Failure> {
@@ -115,61 +123,6 @@ impl Args {
         let mut arguments: Vec<OsString> = ["serve", "--ephemeral", "--host", "far", "--root"].map(Into::into).into();
         arguments.push(root.into());
         Ok(FarSide::Server { program: std::env::current_exe()?, arguments })
-    }
-}
-
-/// Room in a queue as it is typed.
-#[derive(Clone, Copy, Debug, PartialEq)]
-enum Queue {
-    /// So many bandwidth-delay products.
-    Bdp(f64),
-    Bytes(Bytes),
-    /// What the line sends in this time.
-    Time(Duration),
-}
-
-impl FromStr for Queue {
-    type Err = QuantityError;
-
-    fn from_str(text: &str) -> Result<Self, QuantityError> {
-        let lower = text.trim().to_ascii_lowercase();
-        if let Some(number) = lower.strip_suffix("bdp") {
-            return times(text, number).map(Queue::Bdp);
-        }
-        // Only a unit of time makes it one: a bare number is bytes, as for every buffer.
-        let unit = lower.trim_start_matches(|c: char| c.is_ascii_digit() || "+-.".contains(c)).trim();
-        if ["ns", "us", "µs", "ms", "s", "sec", "min"].contains(&unit) {
-            return parse_duration(text).map(Queue::Time);
-        }
-        text.parse().map(Queue::Bytes)
-    }
-}
-
-/// The number before `bdp`; none means one.
-fn times(text: &str, number: &str) -> Result<f64, QuantityError> {
-    const QUANTITY: &str = "queue";
-    let wrong =
-        || QuantityError::NotANumber { text: text.to_owned(), quantity: QUANTITY, example: "1bdp, 9MB or 300ms" };
-    match number.trim() {
-        "" => Ok(1.0),
-        number => match number.parse::<f64>() {
-            Ok(times) if times < 0.0 => Err(QuantityError::Negative { text: text.to_owned(), quantity: QUANTITY }),
-            Ok(times) if times.is_finite() => Ok(times),
-            _ => Err(wrong()),
-        },
-    }
-}
-
-impl Queue {
-    fn room(self, setup: &Setup) -> Bytes {
-        match self {
-            Queue::Bdp(times) if times > 0.0 => {
-                Bytes((setup.path.bdp().0 as f64 * times) as u64).max(setup.least_queue())
-            }
-            Queue::Bdp(_) => Bytes(0),
-            Queue::Bytes(bytes) => bytes,
-            Queue::Time(time) => setup.path.capacity.times(time),
-        }
     }
 }
 
@@ -206,38 +159,4 @@ pub fn explain(error: EmulateError) -> Failure {
         EmulateError::Far(_) | EmulateError::Memory { .. } => Exit::Failed,
         _ => Exit::Usage,
     })
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use std::time::Duration;
-
-    #[test]
-    fn a_queue_is_read_as_typed() {
-        let ok = [
-            ("1bdp", Queue::Bdp(1.0)),
-            ("bdp", Queue::Bdp(1.0)),
-            ("0.5 BDP", Queue::Bdp(0.5)),
-            ("9MB", Queue::Bytes(Bytes(9_000_000))),
-            ("65536", Queue::Bytes(Bytes(65_536))),
-            ("300ms", Queue::Time(Duration::from_millis(300))),
-            ("1.5s", Queue::Time(Duration::from_millis(1500))),
-        ];
-        for (text, queue) in ok {
-            assert_eq!(text.parse(), Ok(queue), "{text}");
-        }
-        for text in ["", "-1bdp", "xbdp", "nanbdp", "infbdp", "-5MB", "-3ms", "9 parsecs", "1e999bdp"] {
-            assert!(text.parse::<Queue>().is_err(), "{text}");
-        }
-    }
-
-    #[test]
-    fn a_queue_in_time_is_what_the_line_sends_in_it() {
-        let path = PathProfile::new(BitRate(135_000_000), Duration::from_millis(539));
-        let setup = Setup { path, seed: 0, far: FarSide::Nothing };
-        assert_eq!(Queue::Bdp(1.0).room(&setup), Bytes(9_095_625));
-        assert_eq!(Queue::Time(Duration::from_millis(539)).room(&setup), Bytes(9_095_625));
-        assert_eq!(Queue::Bdp(0.5).room(&setup), Bytes(4_547_812));
-    }
 }

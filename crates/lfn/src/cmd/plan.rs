@@ -10,7 +10,7 @@ use std::time::Duration;
 use lfn_core::framing::{Framing, IpVersion, Layer, Tunnel};
 use lfn_core::geometry::{self, Constants, Metres, Place, Route, RouteError, Via};
 use lfn_core::links::{LINKS, Link};
-use lfn_core::path::PathProfile;
+use lfn_core::path::{PathProfile, QueueSize};
 use lfn_core::plan::{self, PlanError, Wishes};
 use lfn_core::units::{BitRate, Bytes, parse_duration};
 
@@ -160,7 +160,7 @@ impl Args {
                 Failure::usage(format!("--mtu: {mtu} bytes: an IP packet has at most 65,535")).hint("--mtu 9000")
             })?;
         }
-        path.queue = self.queue.as_deref().map(|text| queue(text, &path)).transpose()?;
+        path.queue = read::<QueueSize>("queue", &self.queue, "--queue 1bdp")?.map(|queue| queue.on(&path));
         Ok(path)
     }
 
@@ -290,21 +290,6 @@ impl Args {
             delayed_ack: self.delayed_ack,
         })
     }
-}
-
-/// `9MB`, `539ms` or `1bdp`, as `lfn emulate` takes it; a bare number is bytes.
-fn queue(text: &str, path: &PathProfile) -> Result<Bytes, Failure> {
-    let hint = "--queue 1bdp";
-    let lower = text.trim().to_ascii_lowercase();
-    if let Some(times) = lower.strip_suffix("bdp") {
-        let times: Option<f64> = if times.is_empty() { Some(1.0) } else { times.trim().parse().ok() };
-        let times = times.filter(|times| (0.0..=1e6).contains(times));
-        let times = times.ok_or_else(|| unreadable("queue", format!("'{text}' is not a multiple of the BDP"), hint))?;
-        return Ok(Bytes((path.bdp().0 as f64 * times).round() as u64));
-    }
-    text.parse()
-        .or_else(|error| parse_duration(text).map(|time| path.capacity.times(time)).map_err(|_| error))
-        .map_err(|error| unreadable("queue", error, hint))
 }
 
 fn read<T: FromStr<Err: Display>>(flag: &str, text: &Option<String>, hint: &str) -> Result<Option<T>, Failure> {

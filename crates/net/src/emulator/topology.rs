@@ -7,6 +7,7 @@
 use std::io;
 use std::net::Ipv4Addr;
 
+use lfn_core::plan::{Wishes, kernel_limit, plan};
 use lfn_core::units::Bytes;
 use lfn_sys::namespace::NetNamespace;
 use lfn_sys::netlink::{Mac, Netlink, VethEnd};
@@ -117,9 +118,9 @@ fn without_ipv6() {
     let _ = sysctl::write("net.ipv6.conf.default.disable_ipv6", "1");
 }
 
-/// Lets TCP have windows that fill the path and its queue, and has it start every connection cold.
+/// Lets TCP have windows that fill the path, and has it start every connection cold.
 fn raise_buffers(setup: &Setup) -> Result<(), EmulateError> {
-    let needed = buffer_needed(setup);
+    let needed = buffer_needed(setup)?;
     for name in ["net.ipv4.tcp_rmem", "net.ipv4.tcp_wmem"] {
         raise_most(name, needed).map_err(system(&format!("set {name}")))?;
     }
@@ -132,10 +133,11 @@ fn raise_buffers(setup: &Setup) -> Result<(), EmulateError> {
     Ok(())
 }
 
-/// Twice what is in flight: half of a receive buffer is kept for the kernel's overhead (`tcp_adv_win_scale`).
-fn buffer_needed(setup: &Setup) -> Bytes {
-    let in_flight = setup.path.bdp().0.saturating_add(setup.queue().0);
-    Bytes(in_flight.saturating_mul(2).min(i32::MAX as u64))
+/// What the plan of this path asks of `tcp_rmem` and `tcp_wmem`: the cure `lfn plan` prints is the one applied here.
+fn buffer_needed(setup: &Setup) -> Result<Bytes, EmulateError> {
+    let plan = plan(&setup.path, &Wishes::default())
+        .map_err(|error| EmulateError::System { step: "plan the path".into(), reason: error.to_string() })?;
+    Ok(kernel_limit(plan.buffer))
 }
 
 /// Raises the third of three numbers, the most a socket may take, and leaves the others.
