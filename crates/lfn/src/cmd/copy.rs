@@ -1,11 +1,308 @@
-//! `lfn copy`.
+//! `lfn copy`: what was typed, turned into one upload or download, and a forecast to hold it against.
+
+use std::env;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::time::Duration;
+
+use lfn_core::path::PathProfile;
+use lfn_core::plan::{self, Wishes};
+use lfn_core::tcp_model::{self, Congestion, Flow};
+use lfn_core::transfer::blocks::DEFAULT_BLOCK;
+use lfn_core::transfer::location::{Location, Place};
+use lfn_core::units::{BitRate, Bytes};
+use lfn_core::wire::copy::{From, To};
+use lfn_net::session::Protection;
+use lfn_net::transfer::{LocalDestination, LocalSource, Options, Outcome, TransferError, Watch, download, upload};
 
 use crate::exit::{Exit, Failure};
+use crate::print::copy::{Report, progress};
+use crate::remote::{self, Trust, session_failure};
 
-/// Move a file over parallel streams, verified end to end.
+/// Move a file over parallel streams, verified end to end
+///
+/// SOURCE and DESTINATION are a local path, NAME:PATH (NAME saved by `lfn hosts add`, or `far` inside `lfn emulate`)
+/// or a ticket with a path, lfn://TOKEN@HOST:PORT/PATH#FINGERPRINT; exactly one of them at a far end. In the place of
+/// a file, here or there: random:SIZE and zero:SIZE are made on the spot, null: is checked and forgotten. A local file
+/// with a colon in its name is written ./a:b.
 #[derive(clap::Args, Debug)]
-pub struct Args {}
+#[command(after_help = EXAMPLES)]
+pub struct Args {
+    /// What to copy
+    source: String,
+    /// Where to; a directory takes the file under its own name
+    destination: String,
+    /// Replace a file that exists; it stays whole until the new one is
+    #[arg(long)]
+    force: bool,
+    /// Data streams [default: 4, or what the plan of a known path asks for]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
+    streams: Option<u16>,
+    /// Size of a block, a power of two from 1KiB to 16MiB
+    #[arg(long, value_name = "BYTES", default_value_t = DEFAULT_BLOCK)]
+    block: Bytes,
+    /// Congestion control of the sending streams, such as bbr [default: the host's]
+    #[arg(long, value_name = "NAME")]
+    congestion: Option<String>,
+    /// Capacity of the path, for the prediction [default: that of the emulated path]
+    #[arg(long, value_name = "RATE")]
+    rate: Option<BitRate>,
+    /// Data streams without encryption, authenticated still; for private circuits
+    #[arg(long)]
+    clear_data: bool,
+    #[command(flatten)]
+    trust: Trust,
+    /// One JSON object instead of text
+    #[arg(long)]
+    json: bool,
+}
 
-pub fn run(_args: Args) -> Result<Exit, Failure> {
-    Err(Failure::msg("this build has no such command"))
+const EXAMPLES: &str = "Examples:
+  lfn copy field.nc far:field.nc
+  lfn copy far:runs/field.nc .
+  lfn copy random:1GiB far:null:          what the path carries, without a disk
+  lfn copy --streams 16 --congestion bbr field.nc far:
+
+The digest printed is what `b3sum FILE` prints. Exit codes: 0 done, 1 failed, 2 usage, 130 interrupted.";
+
+const STREAMS: u16 = 4;
+
+/// What is known of the path before and after it was tried.
+#[derive(Debug, Default)]
+pub struct Forecast {
+    path: Option<PathProfile>,
+    rate: Option<BitRate>,
+    congestion: Congestion,
+    streams: u16,
+    protection: Option<Protection>,
+}
+
+/// What to expect.
+#[derive(Debug, Clone, Copy, PartialEq, serde::Serialize)]
+pub struct Predicted {
+    /// Once past start-up.
+    #[serde(rename = "goodput_bits_per_second")]
+    pub goodput: BitRate,
+    /// From the dial to the receiver's last word.
+    #[serde(serialize_with = "seconds")]
+    #[serde(rename = "seconds")]
+    pub time: Duration,
+    /// Size over time.
+    #[serde(rename = "average_goodput_bits_per_second")]
+    pub average_goodput: BitRate,
+    /// Of it, start-up.
+    #[serde(rename = "slow_start_seconds", serialize_with = "seconds")]
+    pub slow_start: Duration,
+}
+
+/// One of the two ways.
+enum Direction {
+    Up(LocalSource, String, To),
+    Down(String, From, LocalDestination),
+}
+
+/// Runs the command.
+pub fn run(args: Args) -> Result<Exit, Failure> {
+    let direction = direction(&args)?;
+    let path = path_from_environment()?;
+    let (streams, streams_reason) = streams(&args, path.as_ref());
+    let protection = if args.clear_data { Protection::Clear } else { Protection::Tls };
+    let options = Options { streams, block: args.block, protection, congestion: args.congestion.clone() };
+    let congestion = args.congestion.as_deref().and_then(|name| name.parse().ok()).unwrap_or_default();
+    let forecast = Forecast { path, rate: args.rate, congestion, streams, protection: Some(protection) };
+    let interrupted = stop_flag()?;
+    let bar = progress(&forecast);
+    let mut observer = |total: Bytes, look: &lfn_core::transfer::limit::Look| bar.show(total, look);
+    let watch = Watch { observer: &mut observer, interrupted: &interrupted };
+    let result = match direction {
+        Direction::Up(from, host, to) => upload(&remote::resolve(&host, &args.trust)?, &from, to, &options, watch),
+        Direction::Down(host, from, to) => download(&remote::resolve(&host, &args.trust)?, from, &to, &options, watch),
+    };
+    bar.clear();
+    let outcome = result.map_err(failure)?;
+    report(&args, &options, &forecast, streams_reason, &outcome)?;
+    Ok(Exit::Ok)
+}
+
+fn report(
+    args: &Args,
+    options: &Options,
+    forecast: &Forecast,
+    streams_reason: String,
+    outcome: &Outcome,
+) -> Result<(), Failure> {
+    let report = Report {
+        source: without_secrets(&args.source),
+        destination: without_secrets(&args.destination),
+        outcome,
+        options,
+        streams_reason,
+        predicted: forecast.predict(outcome.bytes, outcome.look.sockets.map(|s| s.min_rtt_seconds)),
+    };
+    if args.json { report.json() } else { report.text() }
+}
+
+fn direction(args: &Args) -> Result<Direction, Failure> {
+    let read = |text: &str| Location::parse(text).map_err(|e| Failure::usage(e).hint(PLACES));
+    let (source, destination) = (read(&args.source)?, read(&args.destination)?);
+    match (source, destination) {
+        (Location { host: None, place }, Location { host: Some(host), place: to }) => {
+            Ok(Direction::Up(local_source(place)?, host, far_destination(to, args.force)?))
+        }
+        (Location { host: Some(host), place }, Location { host: None, place: to }) => {
+            Ok(Direction::Down(host, far_source(place)?, local_destination(to, args.force)?))
+        }
+        (Location { host: None, .. }, Location { host: None, .. }) => {
+            Err(Failure::usage("both ends are on this host: one must be at a far end").hint(PLACES))
+        }
+        _ => Err(Failure::usage("both ends are at a far end: one must be on this host")
+            .hint("copy it here first, then on from here")),
+    }
+}
+
+const PLACES: &str = "lfn copy FILE NAME:PATH, or lfn copy NAME:PATH FILE; `lfn hosts list` shows the names";
+
+fn local_source(place: Place) -> Result<LocalSource, Failure> {
+    match place {
+        Place::Path(path) => Ok(LocalSource::File(path)),
+        Place::Random(bytes) => Ok(LocalSource::Random(bytes)),
+        Place::Zero(bytes) => Ok(LocalSource::Zero(bytes)),
+        Place::Null => Err(null_source()),
+    }
+}
+
+fn far_source(place: Place) -> Result<From, Failure> {
+    match place {
+        Place::Path(path) => Ok(From::File { path: text(path)? }),
+        Place::Random(bytes) => Ok(From::Random { bytes }),
+        Place::Zero(bytes) => Ok(From::Zero { bytes }),
+        Place::Null => Err(null_source()),
+    }
+}
+
+fn local_destination(place: Place, force: bool) -> Result<LocalDestination, Failure> {
+    match place {
+        Place::Path(path) => Ok(LocalDestination::File { path, force }),
+        Place::Null => Ok(LocalDestination::Null),
+        Place::Random(_) | Place::Zero(_) => Err(made_destination()),
+    }
+}
+
+fn far_destination(place: Place, force: bool) -> Result<To, Failure> {
+    match place {
+        Place::Path(path) => Ok(To::File { path: text(path)?, force }),
+        Place::Null => Ok(To::Null),
+        Place::Random(_) | Place::Zero(_) => Err(made_destination()),
+    }
+}
+
+fn null_source() -> Failure {
+    Failure::usage("null: can only be a destination").hint("as a source use zero:SIZE or random:SIZE")
+}
+
+fn made_destination() -> Failure {
+    Failure::usage("random: and zero: can only be sources").hint("as a destination use null: or a path")
+}
+
+fn text(path: PathBuf) -> Result<String, Failure> {
+    path.into_os_string().into_string().map_err(|path| {
+        Failure::usage(format!("{}: the far path is not UTF-8", path.display())).hint("rename the file there")
+    })
+}
+
+/// As many streams as the path needs, and why.
+fn streams(args: &Args, path: Option<&PathProfile>) -> (u16, String) {
+    if let Some(streams) = args.streams {
+        return (streams, "as asked".to_owned());
+    }
+    let planned = path.and_then(|path| plan::plan(path, &Wishes::default()).ok()).map_or(0, |plan| plan.streams);
+    let planned = u16::try_from(planned).unwrap_or(u16::MAX);
+    if planned > STREAMS {
+        return (planned, "the plan of the path: no buffer is larger".to_owned());
+    }
+    (STREAMS, "default: more than one recovers from a loss while the others go on".to_owned())
+}
+
+/// The emulated path, if this is one.
+fn path_from_environment() -> Result<Option<PathProfile>, Failure> {
+    let Ok(text) = env::var("LFN_PATH") else { return Ok(None) };
+    serde_json::from_str(&text)
+        .map(Some)
+        .map_err(|e| Failure::msg(format!("the environment variable LFN_PATH: {e}")).hint("unset LFN_PATH"))
+}
+
+/// Set by the first SIGINT or SIGTERM; the second ends the process at once.
+fn stop_flag() -> Result<Arc<AtomicBool>, Failure> {
+    let flag = Arc::new(AtomicBool::new(false));
+    for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
+        let code = i32::from(Exit::Interrupted.code());
+        signal_hook::flag::register_conditional_shutdown(signal, code, flag.clone())?;
+        signal_hook::flag::register(signal, flag.clone())?;
+    }
+    // A file size limit is then an error of write like any other.
+    signal_hook::flag::register(signal_hook::consts::SIGXFSZ, Arc::default())?;
+    Ok(flag)
+}
+
+fn failure(error: TransferError) -> Failure {
+    match error {
+        TransferError::Session(error) => session_failure(error),
+        TransferError::Interrupted => Failure::new(error).with_exit(Exit::Interrupted),
+        error => {
+            let hint = error.hint();
+            let failure = Failure::new(error);
+            match hint {
+                Some(hint) => failure.hint(hint),
+                None => failure,
+            }
+        }
+    }
+}
+
+/// A ticket holds a token, which belongs in no report.
+fn without_secrets(text: &str) -> String {
+    let Some((_, rest)) = text.strip_prefix("lfn://").and_then(|rest| rest.split_once('@')) else {
+        return text.to_owned();
+    };
+    format!("lfn://{}", rest.rsplit_once('#').map_or(rest, |(place, _)| place))
+}
+
+fn seconds<S: serde::Serializer>(time: &Duration, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.serialize_f64(time.as_secs_f64())
+}
+
+impl Forecast {
+    /// What to expect of so many bytes, once the path is known: as the emulator says, or from `--rate` and the RTT
+    /// that was measured.
+    pub fn predict(&self, bytes: Bytes, measured_rtt: Option<f64>) -> Option<Predicted> {
+        let path = self.path_with(measured_rtt)?;
+        let flow = Flow { streams: self.streams.into(), congestion: self.congestion, ..Flow::default() };
+        let time = tcp_model::transfer_time(&path, &flow, bytes)?;
+        // The model ends with the last byte's arrival and dials plain TCP: TLS is one round trip more, and the
+        // receiver's word half of one.
+        let rounds = if self.protection == Some(Protection::Clear) { 0.5 } else { 1.5 };
+        let total = time.total().saturating_add(path.base_rtt.mul_f64(rounds));
+        Some(Predicted {
+            goodput: tcp_model::steady(&path, &flow).goodput,
+            time: total,
+            average_goodput: bytes.per(total),
+            slow_start: time.slow_start,
+        })
+    }
+
+    /// Streams the forecast is for.
+    pub fn streams(&self) -> u16 {
+        self.streams
+    }
+
+    fn path_with(&self, measured_rtt: Option<f64>) -> Option<PathProfile> {
+        let rtt = measured_rtt.filter(|rtt| *rtt > 0.0).and_then(|rtt| Duration::try_from_secs_f64(rtt).ok());
+        match (self.path, self.rate) {
+            (Some(path), None) => Some(path),
+            (Some(path), Some(capacity)) => Some(PathProfile { capacity, ..path }),
+            (None, Some(capacity)) => Some(PathProfile::new(capacity, rtt?)),
+            (None, None) => None,
+        }
+    }
 }

@@ -1,4 +1,5 @@
 //! One printer per output format.
 
+pub mod copy;
 pub mod ledger;
 pub mod plan;

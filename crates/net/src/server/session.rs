@@ -20,7 +20,7 @@ use crate::session::{Control, DataStream, SessionError};
 pub struct ServerSession {
     /// The control connection.
     pub control: Control,
-    streams: Streams,
+    pub(crate) streams: Streams,
     shared: Arc<Shared>,
     peer: SocketAddr,
     over: Arc<AtomicBool>,

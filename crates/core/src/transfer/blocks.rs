@@ -1,0 +1,133 @@
+//! How a file is cut into blocks: all of one power-of-two size, the last one what remains.
+//!
+//! A power of two because BLAKE3 hashes a file as a binary tree: aligned blocks of such a size are whole subtrees, so
+//! each can be hashed where it passes by and the digest joined afterwards ([`super::digest`]).
+
+use crate::units::Bytes;
+
+/// The block size if nothing else is asked for: large enough that header and system calls cost nothing, small enough
+/// that a few streams share a file of some megabytes.
+pub const DEFAULT_BLOCK: Bytes = Bytes(1 << 20);
+
+/// The smallest block: one BLAKE3 chunk.
+pub const MIN_BLOCK: Bytes = Bytes(1 << 10);
+
+/// The largest block; every stream of a receiver holds one in memory.
+pub const MAX_BLOCK: Bytes = Bytes(16 << 20);
+
+/// The largest file: what a signed 64-bit file offset can address.
+pub const MAX_FILE: Bytes = Bytes(i64::MAX as u64);
+
+/// Why a file cannot be cut as asked.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum LayoutError {
+    /// Only powers of two between the bounds make whole subtrees of the hash.
+    #[error("block size {} B: must be a power of two from {MIN_BLOCK} to {MAX_BLOCK}", .0.0)]
+    Block(Bytes),
+    /// No file system addresses that much.
+    #[error("file of {} B: at most {} B can be addressed", .0.0, MAX_FILE.0)]
+    File(Bytes),
+}
+
+/// The length of a file and of its blocks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Layout {
+    bytes: u64,
+    block: u64,
+}
+
+/// One block: a byte range of a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Block {
+    /// Its number in the file, from 0.
+    pub index: u64,
+    /// Where it starts, bytes from the start of the file.
+    pub offset: u64,
+    /// Its length in bytes, never 0.
+    pub length: u32,
+}
+
+impl Layout {
+    /// A file of `bytes` in blocks of `block`.
+    pub fn new(bytes: Bytes, block: Bytes) -> Result<Self, LayoutError> {
+        if !block.0.is_power_of_two() || block < MIN_BLOCK || block > MAX_BLOCK {
+            return Err(LayoutError::Block(block));
+        }
+        if bytes > MAX_FILE {
+            return Err(LayoutError::File(bytes));
+        }
+        Ok(Layout { bytes: bytes.0, block: block.0 })
+    }
+
+    /// Length of the file.
+    pub fn bytes(&self) -> Bytes {
+        Bytes(self.bytes)
+    }
+
+    /// Length of every block but the last.
+    pub fn block_size(&self) -> Bytes {
+        Bytes(self.block)
+    }
+
+    /// How many blocks the file has; none if it is empty.
+    pub fn blocks(&self) -> u64 {
+        self.bytes.div_ceil(self.block)
+    }
+
+    /// The block of that number, if the file has it.
+    pub fn block(&self, index: u64) -> Option<Block> {
+        let offset = index.checked_mul(self.block).filter(|offset| *offset < self.bytes)?;
+        // At most MAX_BLOCK, which fits.
+        let length = (self.bytes - offset).min(self.block) as u32;
+        Some(Block { index, offset, length })
+    }
+
+    /// The block that is exactly this range, if there is one.
+    pub fn block_at(&self, offset: u64, length: u32) -> Option<Block> {
+        let block = self.block(offset / self.block)?;
+        (block.offset == offset && block.length == length).then_some(block)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn blocks_cover_a_file_exactly_once(bytes in 0u64..100_000, shift in 10u32..14) {
+            let layout = Layout::new(Bytes(bytes), Bytes(1 << shift)).unwrap();
+            let mut next = 0;
+            for index in 0..layout.blocks() {
+                let block = layout.block(index).unwrap();
+                prop_assert_eq!(block.offset, next);
+                prop_assert_eq!(layout.block_at(block.offset, block.length), Some(block));
+                next += u64::from(block.length);
+            }
+            prop_assert_eq!(next, bytes);
+            prop_assert_eq!(layout.block(layout.blocks()), None);
+        }
+
+        #[test]
+        fn no_range_from_a_peer_is_believed_unless_it_is_a_block(
+            bytes: u64, offset: u64, length: u32, shift in 0u32..30
+        ) {
+            if let Ok(layout) = Layout::new(Bytes(bytes), Bytes(1 << shift))
+                && let Some(block) = layout.block_at(offset, length)
+            {
+                prop_assert!(block.offset + u64::from(block.length) <= bytes);
+                prop_assert_eq!(block.offset % layout.block_size().0, 0);
+            }
+        }
+    }
+
+    #[test]
+    fn sizes_that_cannot_be_are_refused() {
+        for block in [0, 1, 512, 3 << 10, 32 << 20, u64::MAX] {
+            assert_eq!(Layout::new(Bytes(1), Bytes(block)), Err(LayoutError::Block(Bytes(block))));
+        }
+        assert!(Layout::new(Bytes(u64::MAX), DEFAULT_BLOCK).is_err());
+        assert!(Layout::new(MAX_FILE, MIN_BLOCK).is_ok());
+    }
+}

@@ -1,0 +1,213 @@
+//! The BLAKE3 digest of a file whose blocks are hashed one by one, in any order, on either side.
+//!
+//! BLAKE3 is a binary tree over 1 KiB chunks: the left subtree of a node is the largest power of two of chunks that
+//! leaves something for the right (BLAKE3 paper, section 2.1). A block of a power-of-two size at a multiple of it is
+//! a whole subtree, so its chaining value can be computed alone and merged with its neighbours' later. [`HashTree`]
+//! merges as soon as it can: what it holds grows with the gaps between blocks, not with the file.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::str::FromStr;
+
+use blake3::hazmat::{HasherExt, Mode, merge_subtrees_non_root, merge_subtrees_root};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+use super::blocks::{Block, Layout};
+
+/// The BLAKE3 digest of a whole file, as `b3sum` prints it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Digest(pub [u8; 32]);
+
+/// The hash of one block, as it stands in a block's header: its chaining value in the file's tree, or the digest
+/// itself where the file is one block.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BlockHash(pub [u8; 32]);
+
+/// Hashes one block of a file.
+pub fn hash_block(layout: &Layout, block: Block, bytes: &[u8]) -> BlockHash {
+    if layout.blocks() == 1 {
+        return BlockHash(*blake3::hash(bytes).as_bytes());
+    }
+    BlockHash(blake3::Hasher::new().set_input_offset(block.offset).update(bytes).finalize_non_root())
+}
+
+/// Joins block hashes to the digest of the file.
+#[derive(Debug)]
+pub struct HashTree {
+    layout: Layout,
+    /// Whole subtrees that wait for their neighbour: (level, number at that level), level 0 being blocks.
+    nodes: HashMap<(u32, u64), [u8; 32]>,
+    blocks_in: u64,
+}
+
+impl HashTree {
+    /// The tree of a file none of whose blocks is known yet.
+    pub fn new(layout: Layout) -> Self {
+        HashTree { layout, nodes: HashMap::new(), blocks_in: 0 }
+    }
+
+    /// Whether the block's hash is in.
+    pub fn contains(&self, index: u64) -> bool {
+        (0..u64::BITS).any(|level| self.nodes.contains_key(&(level, index >> level)))
+    }
+
+    /// Takes the hash of a block; false if it was in already, or is no block of the file.
+    pub fn insert(&mut self, index: u64, hash: BlockHash) -> bool {
+        if index >= self.layout.blocks() || self.contains(index) {
+            return false;
+        }
+        self.blocks_in += 1;
+        let (mut level, mut number, mut value) = (0, index, hash.0);
+        // The root is made in `digest`, with its own flag.
+        while 2u64.checked_shl(level).is_some_and(|width| width < self.layout.blocks()) {
+            let Some(sibling) = self.nodes.remove(&(level, number ^ 1)) else { break };
+            let (left, right) = if number & 1 == 0 { (value, sibling) } else { (sibling, value) };
+            value = merge_subtrees_non_root(&left, &right, Mode::Hash);
+            (level, number) = (level + 1, number >> 1);
+        }
+        self.nodes.insert((level, number), value);
+        true
+    }
+
+    /// Whether every block is in.
+    pub fn is_complete(&self) -> bool {
+        self.blocks_in == self.layout.blocks()
+    }
+
+    /// The digest, once every block is in.
+    pub fn digest(&self) -> Option<Digest> {
+        if !self.is_complete() {
+            return None;
+        }
+        let blocks = self.layout.blocks();
+        match blocks {
+            0 => return Some(Digest(*blake3::hash(&[]).as_bytes())),
+            1 => return self.nodes.get(&(0, 0)).copied().map(Digest),
+            _ => {}
+        }
+        let left = largest_power_of_two_below(blocks);
+        let left_value = self.subtree(0, left)?;
+        let right_value = self.subtree(left, blocks - left)?;
+        Some(Digest(*merge_subtrees_root(&left_value, &right_value, Mode::Hash).as_bytes()))
+    }
+
+    /// The chaining value of `count` blocks from `start`, a node of the tree.
+    fn subtree(&self, start: u64, count: u64) -> Option<[u8; 32]> {
+        if count.is_power_of_two() {
+            let level = count.trailing_zeros();
+            return self.nodes.get(&(level, start >> level)).copied();
+        }
+        let left = largest_power_of_two_below(count);
+        let left_value = self.subtree(start, left)?;
+        let right_value = self.subtree(start + left, count - left)?;
+        Some(merge_subtrees_non_root(&left_value, &right_value, Mode::Hash))
+    }
+}
+
+/// For `count` of 2 or more.
+fn largest_power_of_two_below(count: u64) -> u64 {
+    1 << (count - 1).ilog2()
+}
+
+impl fmt::Display for Digest {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&data_encoding::HEXLOWER.encode(&self.0))
+    }
+}
+
+impl FromStr for Digest {
+    type Err = &'static str;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let bytes = data_encoding::HEXLOWER.decode(text.as_bytes()).ok();
+        bytes.and_then(|bytes| bytes.try_into().ok()).map(Digest).ok_or("expected 64 hexadecimal digits")
+    }
+}
+
+impl Serialize for Digest {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+impl<'de> Deserialize<'de> for Digest {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        String::deserialize(deserializer)?.parse().map_err(serde::de::Error::custom)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::transfer::content;
+    use crate::units::Bytes;
+    use proptest::prelude::*;
+
+    const BLOCK: u64 = 1024;
+
+    fn digest_in_order(data: &[u8], block: u64, order: impl Iterator<Item = u64>) -> (Option<Digest>, usize) {
+        let layout = Layout::new(Bytes(data.len() as u64), Bytes(block)).unwrap();
+        let mut tree = HashTree::new(layout);
+        let mut most = 0;
+        for index in order {
+            let block = layout.block(index).unwrap();
+            let bytes = &data[block.offset as usize..][..block.length as usize];
+            assert!(!tree.contains(index));
+            assert!(tree.insert(index, hash_block(&layout, block, bytes)));
+            assert!(tree.contains(index) && !tree.insert(index, BlockHash([0; 32])));
+            most = most.max(tree.nodes.len());
+        }
+        assert!(!tree.insert(layout.blocks(), BlockHash([0; 32])));
+        (tree.digest(), most)
+    }
+
+    fn data(length: u64) -> Vec<u8> {
+        let mut data = vec![0; length as usize];
+        content::fill_random(7, 0, &mut data);
+        data
+    }
+
+    #[test]
+    fn every_length_around_block_boundaries_equals_blake3() {
+        for blocks in 0..40u64 {
+            for extra in [-1i64, 0, 1, 513] {
+                let Some(length) = (blocks * BLOCK).checked_add_signed(extra) else { continue };
+                let data = data(length);
+                let count = length.div_ceil(BLOCK);
+                let (digest, held) = digest_in_order(&data, BLOCK, 0..count);
+                assert_eq!(digest, Some(Digest(*blake3::hash(&data).as_bytes())), "{length} bytes");
+                assert!(held <= 8, "{held} nodes held of {count} blocks in order");
+            }
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn any_order_gives_the_digest(length in 0u64..300_000, shift in 10u32..15, keys: [u64; 4]) {
+            let data = data(length);
+            let block = 1u64 << shift;
+            let mut order: Vec<u64> = (0..length.div_ceil(block)).collect();
+            order.sort_by_key(|i| i.wrapping_mul(keys[0] | 1).wrapping_add(keys[1]).rotate_left(17) ^ keys[2]);
+            let (digest, _) = digest_in_order(&data, block, order.into_iter());
+            prop_assert_eq!(digest, Some(Digest(*blake3::hash(&data).as_bytes())));
+        }
+    }
+
+    #[test]
+    fn there_is_no_digest_before_the_last_block() {
+        let data = data(5 * BLOCK);
+        for missing in 0..5 {
+            let (digest, _) = digest_in_order(&data, BLOCK, (0..5).filter(|i| *i != missing));
+            assert_eq!(digest, None);
+        }
+    }
+
+    #[test]
+    fn a_digest_survives_its_text_form() {
+        let digest = Digest(*blake3::hash(b"").as_bytes());
+        // The digest of nothing, from the BLAKE3 test vectors.
+        assert_eq!(digest.to_string(), "af1349b9f5f9a1a6a0404dea36dcc9499bcb25c9adc112b7cc9a93cae41f3262");
+        assert_eq!(digest.to_string().parse(), Ok(digest));
+        assert!("af".parse::<Digest>().is_err() && "é".repeat(32).parse::<Digest>().is_err());
+    }
+}

@@ -1,0 +1,147 @@
+//! Where a copy comes from or goes to, as it was typed.
+//!
+//! The rule is scp's: a colon before any slash makes a far end of what stands before it, and `./a:b` is a local
+//! file. `random:SIZE`, `zero:SIZE` and `null:` are memory, here or behind the name of a far end.
+
+use std::path::PathBuf;
+
+use crate::session::{Ticket, TicketError};
+use crate::units::{Bytes, QuantityError};
+
+/// One end of a copy.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Location {
+    /// The far end: a saved name, or a ticket without its path; `None` is this host.
+    pub host: Option<String>,
+    /// What is meant there.
+    pub place: Place,
+}
+
+/// What can be copied from or to.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Place {
+    /// A file or directory.
+    Path(PathBuf),
+    /// Bytes that do not compress, made on the spot.
+    Random(Bytes),
+    /// Zeros made on the spot.
+    Zero(Bytes),
+    /// Checked and forgotten.
+    Null,
+}
+
+/// Why what was typed is no location.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum LocationError {
+    /// Nothing between the quotes, or nothing before the colon.
+    #[error("'{0}' names no file and no host")]
+    Empty(String),
+    /// Something behind `null:`.
+    #[error("'{0}': null: takes nothing behind it")]
+    Null(String),
+    /// The size behind `random:` or `zero:`.
+    #[error("{0}")]
+    Size(#[from] QuantityError),
+    /// The ticket is damaged.
+    #[error("{0}")]
+    Ticket(#[from] TicketError),
+}
+
+impl Location {
+    /// Reads what was typed.
+    pub fn parse(text: &str) -> Result<Self, LocationError> {
+        if text.starts_with("lfn://") {
+            let (ticket, path) = Ticket::parse_with_path(text)?;
+            return Ok(Location { host: Some(ticket.to_string()), place: Place::parse(&path.unwrap_or_default())? });
+        }
+        if let Some(place) = Place::memory(text)? {
+            return Ok(Location { host: None, place });
+        }
+        match split_host(text) {
+            Some(("", _)) => Err(LocationError::Empty(text.to_owned())),
+            Some((host, rest)) => Ok(Location { host: Some(host.to_owned()), place: Place::parse(rest)? }),
+            None if text.is_empty() => Err(LocationError::Empty(text.to_owned())),
+            None => Ok(Location { host: None, place: Place::Path(text.into()) }),
+        }
+    }
+}
+
+impl Place {
+    fn parse(text: &str) -> Result<Self, LocationError> {
+        Ok(Place::memory(text)?.unwrap_or_else(|| Place::Path(text.into())))
+    }
+
+    fn memory(text: &str) -> Result<Option<Self>, LocationError> {
+        if let Some(size) = text.strip_prefix("random:") {
+            return Ok(Some(Place::Random(size.parse()?)));
+        }
+        if let Some(size) = text.strip_prefix("zero:") {
+            return Ok(Some(Place::Zero(size.parse()?)));
+        }
+        match text.strip_prefix("null:") {
+            Some("") => Ok(Some(Place::Null)),
+            Some(_) => Err(LocationError::Null(text.to_owned())),
+            None => Ok(None),
+        }
+    }
+}
+
+/// Splits at the first colon outside brackets that no slash precedes; `[2001:db8::1]:path` is an address.
+fn split_host(text: &str) -> Option<(&str, &str)> {
+    let start = if text.starts_with('[') { text.find(']')? } else { 0 };
+    let at = start + text[start..].find([':', '/'])?;
+    (text.as_bytes()[at] == b':').then(|| (&text[..at], &text[at + 1..]))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn local(place: Place) -> Location {
+        Location { host: None, place }
+    }
+
+    fn far(place: Place) -> Location {
+        Location { host: Some("far".into()), place }
+    }
+
+    #[test]
+    fn what_is_typed_is_what_is_meant() {
+        let cases = [
+            ("a", local(Place::Path("a".into()))),
+            ("./a:b", local(Place::Path("./a:b".into()))),
+            ("/a:b", local(Place::Path("/a:b".into()))),
+            ("far:a", far(Place::Path("a".into()))),
+            ("far:", far(Place::Path("".into()))),
+            ("far:./random:1", far(Place::Path("./random:1".into()))),
+            ("random:1GiB", local(Place::Random(Bytes(1 << 30)))),
+            ("zero:0", local(Place::Zero(Bytes(0)))),
+            ("null:", local(Place::Null)),
+            ("far:random:1", far(Place::Random(Bytes(1)))),
+            ("far:null:", far(Place::Null)),
+        ];
+        for (text, location) in cases {
+            assert_eq!(Location::parse(text), Ok(location), "{text}");
+        }
+        assert_eq!(Location::parse("[2001:db8::1]:a").unwrap().host.as_deref(), Some("[2001:db8::1]"));
+        let ticket = "lfn://AAAAAAAAAAAAAAAAAAAAAA@far:7323/d/a#AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA";
+        let location = Location::parse(ticket).unwrap();
+        assert_eq!(location.place, Place::Path("d/a".into()));
+        assert_eq!(location.host, Some(ticket.replace("/d/a", "")));
+    }
+
+    #[test]
+    fn what_cannot_be_meant_is_refused() {
+        for text in ["", ":a", "null:x", "random:", "random:-1", "zero:1e99", "far:zero:x", "lfn://x@y", "lfn://"] {
+            assert!(Location::parse(text).is_err(), "{text}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn no_text_makes_it_panic(text in "\\PC{0,40}") {
+            let _ = Location::parse(&text);
+        }
+    }
+}

@@ -1,0 +1,153 @@
+//! What all streams of one side share: whether to go on, the first failure, and what has been done so far.
+
+use std::io::{self, Read, Write};
+use std::net::{Shutdown, TcpStream};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
+
+use lfn_core::transfer::limit::Shares;
+use lfn_core::units::Bytes;
+use lfn_core::wire::copy::Progress;
+
+use super::TransferError;
+use crate::session::{DEAD_AFTER, DataStream, timed_out};
+
+/// One side's streams, seen together.
+#[derive(Debug, Default)]
+pub(crate) struct Flow {
+    stopped: AtomicBool,
+    failure: Mutex<Option<TransferError>>,
+    sockets: Mutex<Vec<TcpStream>>,
+    bytes: AtomicU64,
+    disk: AtomicU64,
+    hash: AtomicU64,
+    network: AtomicU64,
+}
+
+/// What a stream spends its time on.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Activity {
+    Disk,
+    Hash,
+    Network,
+}
+
+impl Flow {
+    /// Runs one stream's work on this thread; its failure ends all streams.
+    pub(crate) fn run(&self, mut stream: DataStream, work: impl FnOnce(&mut DataStream) -> Result<(), TransferError>) {
+        let number = stream.stream();
+        let failed = |source| TransferError::Stream { stream: number, source };
+        let result = self.register(stream.socket()).map_err(failed).and_then(|()| work(&mut stream));
+        if let Err(error) = result {
+            self.fail(error);
+        }
+    }
+
+    /// Keeps a socket in reach, to be cut when the copy ends early.
+    fn register(&self, socket: &TcpStream) -> io::Result<()> {
+        // A wait that long only makes the thread look whether to go on; who is dead is judged elsewhere.
+        socket.set_read_timeout(Some(DEAD_AFTER))?;
+        socket.set_write_timeout(Some(DEAD_AFTER))?;
+        let clone = socket.try_clone()?;
+        let mut sockets = lock(&self.sockets);
+        if self.is_stopped() {
+            clone.shutdown(Shutdown::Both)?;
+        }
+        sockets.push(clone);
+        Ok(())
+    }
+
+    /// Ends all streams for `error`, if nothing ended them before.
+    pub(crate) fn fail(&self, error: TransferError) {
+        let mut failure = lock(&self.failure);
+        if failure.is_none() && !self.is_stopped() {
+            *failure = Some(error);
+        }
+        drop(failure);
+        self.cut();
+    }
+
+    /// Ends all streams now.
+    pub(crate) fn cut(&self) {
+        self.stopped.store(true, Ordering::SeqCst);
+        for socket in lock(&self.sockets).iter() {
+            // Closed by the peer already, perhaps.
+            let _ = socket.shutdown(Shutdown::Both);
+        }
+    }
+
+    pub(crate) fn is_stopped(&self) -> bool {
+        self.stopped.load(Ordering::SeqCst)
+    }
+
+    /// The first failure of a stream.
+    pub(crate) fn take_failure(&self) -> Option<TransferError> {
+        lock(&self.failure).take()
+    }
+
+    /// Counts payload that went through.
+    pub(crate) fn count(&self, bytes: u64) {
+        self.bytes.fetch_add(bytes, Ordering::Relaxed);
+    }
+
+    /// Does something and adds its time to the shares.
+    pub(crate) fn spend<T>(&self, on: Activity, work: impl FnOnce() -> T) -> T {
+        let started = Instant::now();
+        let result = work();
+        let counter = match on {
+            Activity::Disk => &self.disk,
+            Activity::Hash => &self.hash,
+            Activity::Network => &self.network,
+        };
+        counter.fetch_add(started.elapsed().as_nanos() as u64, Ordering::Relaxed);
+        result
+    }
+
+    /// How far this side is.
+    pub(crate) fn progress(&self) -> Progress {
+        let seconds = |counter: &AtomicU64| counter.load(Ordering::Relaxed) as f64 / 1e9;
+        let shares = Shares { disk: seconds(&self.disk), hash: seconds(&self.hash), network: seconds(&self.network) };
+        Progress { bytes: Bytes(self.bytes.load(Ordering::Relaxed)), shares, sockets: None }
+    }
+
+    /// Writes all of `bytes`, however long the network takes.
+    pub(crate) fn write_all(&self, stream: &mut DataStream, mut bytes: &[u8]) -> Result<(), TransferError> {
+        while !bytes.is_empty() {
+            match stream.write(bytes) {
+                Ok(0) => return Err(self.broken(stream, io::ErrorKind::WriteZero.into())),
+                Ok(written) => bytes = &bytes[written..],
+                Err(error) => self.may_go_on(stream, error)?,
+            }
+        }
+        Ok(())
+    }
+
+    /// Fills `buffer`; false if the stream ended properly before its first byte.
+    pub(crate) fn read_whole(&self, stream: &mut DataStream, buffer: &mut [u8]) -> Result<bool, TransferError> {
+        let mut filled = 0;
+        while filled < buffer.len() {
+            match stream.read(&mut buffer[filled..]) {
+                Ok(0) if filled == 0 => return Ok(false),
+                Ok(0) => return Err(self.broken(stream, io::ErrorKind::UnexpectedEof.into())),
+                Ok(read) => filled += read,
+                Err(error) => self.may_go_on(stream, error)?,
+            }
+        }
+        Ok(true)
+    }
+
+    fn may_go_on(&self, stream: &DataStream, error: io::Error) -> Result<(), TransferError> {
+        let passing = timed_out(&error) || error.kind() == io::ErrorKind::Interrupted;
+        if passing && !self.is_stopped() { Ok(()) } else { Err(self.broken(stream, error)) }
+    }
+
+    fn broken(&self, stream: &DataStream, source: io::Error) -> TransferError {
+        TransferError::Stream { stream: stream.stream(), source }
+    }
+}
+
+/// No thread panics while it holds the lock, and what it guards is whole after every statement.
+pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
