@@ -9,8 +9,6 @@ use lfn_core::session::{Fingerprint, Token};
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 
-use super::tls;
-
 /// Why an identity or a token could not be read or made.
 #[derive(Debug, thiserror::Error)]
 pub enum IdentityError {
@@ -67,7 +65,7 @@ impl Identity {
 
     /// By what clients know it.
     pub fn fingerprint(&self) -> Fingerprint {
-        tls::fingerprint(&self.certificate)
+        fingerprint(&self.certificate)
     }
 
     pub(crate) fn certificate(&self) -> &CertificateDer<'static> {
@@ -86,6 +84,14 @@ impl Identity {
             key: PrivateKeyDer::from_pem_slice(key.as_bytes()).map_err(|_| damaged(key_path, "private key"))?,
         })
     }
+}
+
+/// SHA-256 of a certificate.
+pub(crate) fn fingerprint(certificate: &CertificateDer<'_>) -> Fingerprint {
+    let digest = ring::digest::digest(&ring::digest::SHA256, certificate);
+    let mut bytes = [0; 32];
+    bytes.copy_from_slice(digest.as_ref());
+    Fingerprint(bytes)
 }
 
 /// A new random token.

@@ -13,7 +13,7 @@ use rustls::{
     SignatureScheme, StreamOwned,
 };
 
-use super::identity::Identity;
+use super::identity::{Identity, fingerprint};
 
 /// One end of a TLS connection over a blocking socket.
 #[derive(Debug)]
@@ -78,14 +78,6 @@ impl Write for TlsStream {
             TlsStream::Server(stream) => stream.flush(),
         }
     }
-}
-
-/// SHA-256 of a certificate.
-pub(crate) fn fingerprint(certificate: &CertificateDer<'_>) -> Fingerprint {
-    let digest = ::ring::digest::digest(&::ring::digest::SHA256, certificate);
-    let mut bytes = [0; 32];
-    bytes.copy_from_slice(digest.as_ref());
-    Fingerprint(bytes)
 }
 
 /// Accepts the one pinned certificate, and remembers another one it was shown, for the error message.

@@ -15,12 +15,12 @@ pub struct Chart<'a> {
     /// Points of the report.
     pub published: Vec<(f64, f64)>,
     /// Measured: window, least, median and most goodput.
-    pub measured: Vec<Measured>,
+    pub measured: Vec<Point>,
 }
 
 /// A measured point with its spread.
 #[derive(Debug, Clone, Copy)]
-pub struct Measured {
+pub struct Point {
     /// Window in bytes.
     pub window: f64,
     /// Least goodput of an interval past start-up.
@@ -119,7 +119,7 @@ mod tests {
             title: "Goodput over the window",
             predicted: vec![(0.0, 0.0), (9.1e6, 129e6), (14e6, 129e6)],
             published: vec![(4.5e6, 64e6)],
-            measured: vec![Measured { window: 9e6, least: 120e6, median: 129e6, most: 130e6 }],
+            measured: vec![Point { window: 9e6, least: 120e6, median: 129e6, most: 130e6 }],
         };
         chart.write_svg(&path).unwrap();
         let svg = std::fs::read_to_string(&path).unwrap();

@@ -4,6 +4,7 @@
 //! user would. [`published`] is what the reports say, [`report`] the table and its reasons, [`chart`] the picture.
 
 mod chart;
+mod measured;
 mod published;
 mod report;
 mod stage;
@@ -21,9 +22,10 @@ use lfn_net::emulator::{self, Ending, FarSide, Outcome, Setup};
 use serde::Serialize;
 
 use crate::exit::{Exit, Failure};
-use chart::{Chart, Measured as Point};
+use chart::{Chart, Point};
+use measured::Measured;
 use report::{Row, Spread};
-use stage::{Measured, Places};
+use stage::Places;
 
 /// Replay the ACTS satellite experiment of 1995 on this machine alone
 ///

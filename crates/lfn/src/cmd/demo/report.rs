@@ -13,8 +13,8 @@ use lfn_core::units::{BitRate, Bytes, show_duration};
 use serde::Serialize;
 use serde_json::Value;
 
+use super::measured::{Measured, base_rtt, steady_intervals, window_scale};
 use super::published::{self, Window};
-use super::stage::Measured;
 
 /// One line of the table.
 #[derive(Debug, Serialize)]
@@ -245,30 +245,4 @@ fn bytes(value: Bytes) -> Figure {
 
 fn rate(value: BitRate) -> Figure {
     Figure { text: value.to_string(), value: value.as_f64() }
-}
-
-/// Goodput of each interval past start-up of a report of `lfn test`.
-fn steady_intervals(report: &Value) -> Vec<u64> {
-    let intervals = report.pointer("/runs/0/intervals").and_then(Value::as_array);
-    let steady = |interval: &&Value| interval.get("steady").and_then(Value::as_bool) == Some(true);
-    let rate = |interval: &Value| interval.get("goodput_bits_per_second")?.as_u64();
-    intervals.into_iter().flatten().filter(steady).filter_map(rate).collect()
-}
-
-fn base_rtt(report: &Value) -> Option<f64> {
-    report.pointer("/runs/0/base_rtt_seconds")?.as_f64()
-}
-
-fn window_scale(report: &Value) -> Option<u64> {
-    report.pointer("/runs/0/window_scale")?.as_u64()
-}
-
-/// The steady goodput of a report of `lfn test`.
-pub fn steady_goodput(report: &Value) -> Option<BitRate> {
-    report.pointer("/runs/0/steady_goodput_bits_per_second")?.as_u64().map(BitRate)
-}
-
-/// The goodput of a report of `lfn copy`.
-pub fn goodput(report: &Value) -> Option<BitRate> {
-    report.get("goodput_bits_per_second")?.as_u64().map(BitRate)
 }

@@ -12,9 +12,9 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 use indicatif::{ProgressBar, ProgressStyle};
-use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use super::measured::{self, Measured};
 use super::published;
 
 /// Runs of each window; their seconds past start-up are taken together.
@@ -22,15 +22,6 @@ pub const REPEATS: usize = 2;
 
 /// How long each run lasts: start-up over this path takes about seven of them.
 pub const TEST_TIME: Duration = Duration::from_secs(20);
-
-/// What was measured, in the JSON of the commands themselves.
-#[derive(Debug, Serialize, Deserialize)]
-pub struct Measured {
-    /// For each window of [`published::WINDOWS`], the reports of its runs.
-    pub windows: Vec<Vec<Value>>,
-    /// The report of the copy.
-    pub copy: Value,
-}
 
 /// Where things are, agreed between the inside and the outside.
 #[derive(Debug)]
@@ -155,7 +146,7 @@ const TEMPLATE: &str = "{prefix}\n  {bar:24} {elapsed} {wide_msg}";
 
 /// The one figure of a report that a watcher wants.
 fn headline(report: &Value) -> String {
-    let rate = super::report::steady_goodput(report).or_else(|| super::report::goodput(report));
+    let rate = measured::steady_goodput(report).or_else(|| measured::goodput(report));
     rate.map_or_else(|| "done".to_owned(), |rate| rate.to_string())
 }
 
