@@ -7,6 +7,7 @@
 
 pub mod emulator;
 pub mod server;
+pub mod service;
 pub mod session;
 pub mod tester;
 pub mod transfer;

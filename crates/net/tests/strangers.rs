@@ -10,6 +10,7 @@ use std::time::{Duration, SystemTime};
 use lfn_core::session::{Ticket, Token};
 use lfn_core::wire::{Refusal, Request};
 use lfn_net::server::{Config, Limits, Server};
+use lfn_net::service;
 use lfn_net::session::dial::{self, Target};
 use lfn_net::session::identity::{Identity, new_token};
 use lfn_net::session::{Protection, SessionError};
@@ -35,7 +36,8 @@ impl Served {
         };
         let log = Arc::new(Mutex::new(Vec::new()));
         let seen = log.clone();
-        let server = Server::bind(config, move |event| seen.lock().unwrap().push(format!("{event:?}"))).unwrap();
+        let server =
+            Server::bind(config, service::serve, move |event| seen.lock().unwrap().push(format!("{event:?}"))).unwrap();
         let ticket = server.ticket("127.0.0.1").unwrap();
         let stop = Arc::new(AtomicBool::new(false));
         let stopped = stop.clone();

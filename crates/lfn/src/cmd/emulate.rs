@@ -120,7 +120,8 @@ impl Args {
             return Err(Failure::usage(format!("--far-root {}: no such directory", root.display()))
                 .hint(format!("mkdir -p {}", root.display())));
         }
-        let mut arguments: Vec<OsString> = ["serve", "--ephemeral", "--host", "far", "--root"].map(Into::into).into();
+        let mut arguments: Vec<OsString> =
+            ["serve", "--ephemeral", "--quiet", "--host", "far", "--root"].map(Into::into).into();
         arguments.push(root.into());
         Ok(FarSide::Server { program: std::env::current_exe()?, arguments })
     }

@@ -12,6 +12,7 @@ use lfn_core::session::{DEFAULT_PORT, Token};
 use lfn_core::units::{parse_duration, show_duration};
 use lfn_core::wire::Request;
 use lfn_net::server::{Config, Event, Limits, ServeError, Server, is_loopback};
+use lfn_net::service;
 use lfn_net::session::identity::{self, Identity};
 use serde::{Deserialize, Serialize};
 
@@ -105,7 +106,7 @@ fn bind(args: &Args) -> Result<Server, Failure> {
     let addresses = args.bind.map_or(wildcards.to_vec(), |address| vec![address]);
     let mut last = None;
     for address in addresses {
-        match Server::bind(config(args, SocketAddr::new(address, args.port))?, log(args.quiet)) {
+        match Server::bind(config(args, SocketAddr::new(address, args.port))?, service::serve, log(args.quiet)) {
             Ok(server) => return Ok(server),
             Err(error) => last = Some(error),
         }

@@ -2,7 +2,7 @@
 //!
 //! One thread a connection. Until a connection has shown a token it holds a thread, a socket and at most one hello's
 //! worth of memory, for at most [`Limits::hello_within`]; a watchdog closes those that take longer, however slowly they talk.
-//! What a session does once it is open is not decided here: [`crate::tester`] and [`crate::transfer`] serve it.
+//! What a session does once it is open is not decided here: a [`Service`] is handed in ([`crate::service`]).
 
 mod registry;
 mod session;
@@ -106,6 +106,9 @@ pub enum Event<'a> {
     Refused(SocketAddr, &'a str),
 }
 
+/// Serves one open session to its end.
+pub type Service = fn(&mut ServerSession, &Request) -> Result<(), SessionError>;
+
 /// A listening server.
 #[derive(Debug)]
 pub struct Server {
@@ -118,6 +121,7 @@ pub(crate) struct Shared {
     pub(crate) config: Config,
     pub(crate) registry: Registry,
     tls: Arc<rustls::ServerConfig>,
+    service: Service,
     log: Box<dyn Fn(Event<'_>) + Send + Sync>,
 }
 
@@ -129,7 +133,12 @@ impl std::fmt::Debug for Shared {
 
 impl Server {
     /// Binds the listener; nothing is answered before [`Server::run`].
-    pub fn bind(config: Config, log: impl Fn(Event<'_>) + Send + Sync + 'static) -> Result<Self, ServeError> {
+    /// `service` does what a session asks for; `log` hears of each.
+    pub fn bind(
+        config: Config,
+        service: Service,
+        log: impl Fn(Event<'_>) + Send + Sync + 'static,
+    ) -> Result<Self, ServeError> {
         let address = config.listen;
         let listen = || -> io::Result<TcpListener> {
             let listener = TcpListener::bind(address)?;
@@ -139,7 +148,8 @@ impl Server {
         let listener = listen().map_err(|source| ServeError::Listen { address, source })?;
         let tls = server_config(&config.identity)?;
         let registry = Registry::new(config.limits);
-        Ok(Server { listener, shared: Arc::new(Shared { config, registry, tls, log: Box::new(log) }) })
+        let shared = Shared { config, registry, tls, service, log: Box::new(log) };
+        Ok(Server { listener, shared: Arc::new(shared) })
     }
 
     /// Where it listens.
@@ -168,6 +178,8 @@ fn accept_until(listener: &TcpListener, shared: &Arc<Shared>, stop: impl Fn() ->
         // An interrupted wait is as good as one that ended.
         let _ = poll(&mut [PollFd::new(listener, PollFlags::IN)], Some(&tick));
         while let Ok((socket, peer)) = listener.accept() {
+            // A dual-stack socket shows IPv4 clients in IPv6 clothes.
+            let peer = SocketAddr::new(peer.ip().to_canonical(), peer.port());
             let Some(watch) = shared.registry.watch(&socket) else {
                 (shared.log)(Event::Refused(peer, "as many connections as allowed"));
                 continue;
@@ -271,10 +283,7 @@ fn serve_session(shared: &Arc<Shared>, mut control: Control, peer: SocketAddr, i
     };
     (shared.log)(Event::Opened(peer, request));
     let mut session = ServerSession::new(control, streams, shared.clone(), peer);
-    let result = match request {
-        Request::Test(request) => crate::tester::serve(&mut session, request),
-        Request::Copy(request) => crate::transfer::serve(&mut session, request),
-    };
+    let result = (shared.service)(&mut session, request);
     if let Err(error) = &result {
         // The client may be gone; if it is not, it is told why.
         let _ = session.control.refuse(&Refusal::from(error));

@@ -1,0 +1,15 @@
+//! What an `lfn` server does with an open session: one line a verb.
+
+use lfn_core::wire::Request;
+
+use crate::server::ServerSession;
+use crate::session::SessionError;
+use crate::{tester, transfer};
+
+/// Serves `request` to its end.
+pub fn serve(session: &mut ServerSession, request: &Request) -> Result<(), SessionError> {
+    match request {
+        Request::Test(request) => tester::serve(session, request),
+        Request::Copy(request) => transfer::serve(session, request),
+    }
+}
