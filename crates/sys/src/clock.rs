@@ -1,4 +1,4 @@
-//! The monotonic clock in nanoseconds, and waiting that is exact to as much.
+//! The monotonic clock in nanoseconds, and waiting on descriptors with a timeout in as much.
 
 use std::io;
 use std::os::fd::BorrowedFd;
@@ -19,7 +19,8 @@ pub fn wall_nanos() -> u64 {
 }
 
 /// Waits until one of `files` can be read or has been closed by its peer, at most `timeout`, for ever without one
-/// (`ppoll(2)`). Says for each whether it is ready; all false after the timeout or a signal.
+/// (`ppoll(2)`). The kernel takes the liberty to end the wait late by a thousandth of `timeout`, whatever the timer slack
+/// (`select_estimate_accuracy` in fs/select.c): see [`most_of`]. Says for each whether it is ready; all false after the timeout or a signal.
 pub fn wait_readable<const N: usize>(files: [BorrowedFd<'_>; N], timeout: Option<Duration>) -> io::Result<[bool; N]> {
     let mut polled = files.map(|file| PollFd::from_borrowed_fd(file, PollFlags::IN));
     let timeout = timeout.map(|t| Timespec {
@@ -31,6 +32,13 @@ pub fn wait_readable<const N: usize>(files: [BorrowedFd<'_>; N], timeout: Option
         Err(Errno::INTR) => Ok([false; N]),
         Err(error) => Err(error.into()),
     }
+}
+
+/// A timeout that ends before `left` has passed even if the kernel is late by a thousandth of it. What then remains is
+/// so short that a thousandth of it does not matter.
+pub fn most_of(left: Duration) -> Duration {
+    const NOT_WORTH_IT: Duration = Duration::from_millis(2);
+    if left < NOT_WORTH_IT { left } else { left - left / 500 }
 }
 
 fn nanos(clock: ClockId) -> u64 {

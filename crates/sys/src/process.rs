@@ -155,6 +155,38 @@ pub fn in_own_session(command: &mut Command) -> &mut Command {
     unsafe { command.pre_exec(new_session) }
 }
 
+/// Has the command start with no signal blocked. `std` hands the caller's mask down, and a command that was started by a
+/// thread which waits for its signals would never notice any.
+pub fn with_no_signal_blocked(command: &mut Command) -> &mut Command {
+    let unblock = || {
+        // SAFETY: sigset_t is plain data, initialised by sigemptyset before it is read.
+        let mut none: libc::sigset_t = unsafe { mem::zeroed() };
+        // SAFETY: the pointer is to a live set; a null pointer means that the mask before is not wanted.
+        let result = unsafe {
+            libc::sigemptyset(&raw mut none);
+            libc::pthread_sigmask(libc::SIG_SETMASK, &raw const none, ptr::null_mut())
+        };
+        if result == 0 { Ok(()) } else { Err(io::Error::from_raw_os_error(result)) }
+    };
+    // SAFETY: between fork and exec only async-signal-safe calls are allowed; these are, and allocate nothing.
+    unsafe { command.pre_exec(unblock) }
+}
+
+/// Processor time that the calling thread has used, user and system together (`getrusage(2)`, `RUSAGE_THREAD`).
+pub fn thread_cpu_time() -> io::Result<Duration> {
+    // SAFETY: rusage is plain data, for which all zeros is a value.
+    let mut usage: libc::rusage = unsafe { mem::zeroed() };
+    // SAFETY: the pointer is to a live rusage.
+    if unsafe { libc::getrusage(libc::RUSAGE_THREAD, &raw mut usage) } != 0 {
+        return Err(io::Error::last_os_error());
+    }
+    let of = |t: libc::timeval| {
+        let (seconds, micros) = (u64::try_from(t.tv_sec).unwrap_or(0), u64::try_from(t.tv_usec).unwrap_or(0));
+        Duration::from_secs(seconds) + Duration::from_micros(micros)
+    };
+    Ok(of(usage.ru_utime) + of(usage.ru_stime))
+}
+
 /// Ends the process without running what was registered for its end: a clone shares that with its parent.
 pub fn exit_now(status: i32) -> ! {
     // SAFETY: _exit takes an integer and does not return.

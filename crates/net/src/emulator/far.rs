@@ -93,7 +93,7 @@ fn spawn(
 ) -> Result<(i32, Option<ChildStdout>), EmulateError> {
     command.stdin(Stdio::null());
     set_environment(&mut command, setup);
-    process::in_own_session(&mut command);
+    process::in_own_session(process::with_no_signal_blocked(&mut command));
     let spawned = namespace.run(|| command.spawn()).map_err(system("enter a network namespace"))?;
     let program = command.get_program().to_string_lossy().into_owned();
     let mut child = spawned.map_err(|error| EmulateError::Far(format!("cannot start '{program}': {error}")))?;

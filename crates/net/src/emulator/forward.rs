@@ -112,7 +112,7 @@ impl<'a> Forwarder<'a> {
             if timeout == Some(Duration::ZERO) {
                 continue;
             }
-            let [_, stopped] = clock::wait_readable([self.from.as_fd(), stop], timeout)?;
+            let [_, stopped] = clock::wait_readable([self.from.as_fd(), stop], timeout.map(clock::most_of))?;
             if stopped {
                 return self.account();
             }
@@ -187,6 +187,7 @@ impl<'a> Forwarder<'a> {
             in_flight: stats.offered.packets - gone,
             queue_peak: stats.queue_peak,
             lateness: Lateness::from(&self.lateness),
+            cpu: process::thread_cpu_time()?.as_secs_f64(),
             unmodelled: self.unmodelled,
         })
     }

@@ -157,11 +157,12 @@ fn start_near(
     if let Some(ticket) = ticket {
         command.env("LFN_FAR_TICKET", ticket);
     }
+    process::with_no_signal_blocked(&mut command);
     start_in(namespace, &mut command)
 }
 
 /// Starts a command in a network namespace; its process id. It is waited for with every other child.
-pub(super) fn start_in(namespace: &NetNamespace, command: &mut Command) -> Result<i32, EmulateError> {
+fn start_in(namespace: &NetNamespace, command: &mut Command) -> Result<i32, EmulateError> {
     let spawned = namespace.run(|| command.spawn()).map_err(system("enter a network namespace"))?;
     let child = spawned.map_err(|error| EmulateError::Start {
         program: command.get_program().to_string_lossy().into_owned(),

@@ -43,6 +43,9 @@ pub struct DirectionLedger {
     pub queue_peak: Bytes,
     /// How much later than the model said packets left.
     pub lateness: Lateness,
+    /// Processor time that the emulator spent on this direction, which includes the receiving kernel's work.
+    #[serde(rename = "cpu_seconds")]
+    pub cpu: f64,
     /// What the model did not do.
     pub unmodelled: Unmodelled,
 }
