@@ -63,6 +63,9 @@ pub struct Args {
     /// Say nothing of sessions that come and go
     #[arg(short, long)]
     quiet: bool,
+    /// Print the ticket, and where the server listens, as one JSON object
+    #[arg(long)]
+    json: bool,
 }
 
 /// The token as kept between starts.
@@ -88,16 +91,30 @@ pub fn run(args: Args) -> Result<Exit, Failure> {
         (None, Some(address)) if !address.is_unspecified() => address.to_string(),
         _ => rustix::system::uname().nodename().to_string_lossy().into_owned(),
     };
-    let mut out = io::stdout().lock();
-    writeln!(out, "{}", server.ticket(&host)?)?;
-    out.flush()?;
-    drop(out);
+    announce(&server, &host, args.json)?;
     server.run(&stop);
     Ok(if signal.load(Ordering::Relaxed) == signal_hook::consts::SIGINT as usize {
         Exit::Interrupted
     } else {
         Exit::Ok
     })
+}
+
+/// The one line on stdout, at once: whoever started the server waits for it.
+fn announce(server: &Server, host: &str, json: bool) -> Result<(), Failure> {
+    let ticket = server.ticket(host)?;
+    let mut out = io::stdout().lock();
+    if json {
+        let fingerprint = ticket.fingerprint.to_string();
+        let listen = server.local_addr()?;
+        let object = serde_json::json!({
+            "schema": "lfn.serve/1", "ticket": ticket.to_string(), "listen": listen, "fingerprint": fingerprint,
+        });
+        writeln!(out, "{object}")?;
+    } else {
+        writeln!(out, "{ticket}")?;
+    }
+    Ok(out.flush()?)
 }
 
 fn bind(args: &Args) -> Result<Server, Failure> {

@@ -37,6 +37,9 @@ pub struct Args {
     /// Where report.json and window.svg go
     #[arg(long, value_name = "DIR", default_value = "lfn-demo")]
     out: PathBuf,
+    /// Print the report as one JSON object instead of the table
+    #[arg(long)]
+    json: bool,
     /// The part that runs inside the emulated path
     #[arg(long, hide = true, value_name = "DIR")]
     inside: Option<PathBuf>,
@@ -90,9 +93,14 @@ pub fn run(args: Args) -> Result<Exit, Failure> {
     }
     let measured = measured.context("nothing was measured")??;
     let rows = report::rows(&path, &plan, &measured);
-    print_table(&rows)?;
+    let report = Report::new(&plan, &rows, &measured, &outcome);
+    if args.json {
+        writeln!(io::stdout(), "{}", serde_json::to_string(&report)?)?;
+    } else {
+        print_table(&rows)?;
+    }
     eprint!("\n{}", crate::print::ledger::text(&outcome.ledger));
-    write_files(&args.out, &plan, &rows, &measured, &outcome)?;
+    write_files(&args.out, &plan, &report)?;
     Ok(if outcome.ledger.is_faithful() { Exit::Ok } else { Exit::Untrusted })
 }
 
@@ -207,32 +215,31 @@ fn wrap(text: &str, width: usize) -> String {
     lines.join("\n")
 }
 
-fn write_files(out: &Path, plan: &Plan, rows: &[Row], measured: &Measured, outcome: &Outcome) -> Result<(), Failure> {
-    let points: Vec<_> = published::WINDOWS
-        .iter()
-        .zip(&measured.windows)
-        .map(|(window, reports)| WindowPoint {
+impl<'a> Report<'a> {
+    fn new(plan: &'a Plan, rows: &'a [Row], measured: &'a Measured, outcome: &'a Outcome) -> Self {
+        let point = |(window, reports): (&published::Window, &Vec<_>)| WindowPoint {
             window_bytes: window.bytes,
             published_bits_per_second: window.goodput.0,
             predicted_bits_per_second: predict_goodput(&plan.path, Some(window.bytes), 1).goodput.0,
             measured: report::spread(reports),
-        })
-        .collect();
-    let picture = out.join("window.svg");
-    chart(plan, &points).write_svg(&picture)?;
-    let report = Report {
-        schema: "lfn.demo/1",
-        experiment: "ACTS 1995",
-        plan,
-        rows,
-        windows: points,
-        measured,
-        faithful: outcome.ledger.is_faithful(),
-        ledger: &outcome.ledger,
-    };
-    let file = out.join("report.json");
-    fs::write(&file, serde_json::to_vec_pretty(&report)?)
-        .with_context(|| format!("cannot write {}", file.display()))?;
+        };
+        Report {
+            schema: "lfn.demo/1",
+            experiment: "ACTS 1995",
+            plan,
+            rows,
+            windows: published::WINDOWS.iter().zip(&measured.windows).map(point).collect(),
+            measured,
+            faithful: outcome.ledger.is_faithful(),
+            ledger: &outcome.ledger,
+        }
+    }
+}
+
+fn write_files(out: &Path, plan: &Plan, report: &Report<'_>) -> Result<(), Failure> {
+    let (file, picture) = (out.join("report.json"), out.join("window.svg"));
+    chart(plan, &report.windows).write_svg(&picture)?;
+    fs::write(&file, serde_json::to_vec_pretty(report)?).with_context(|| format!("cannot write {}", file.display()))?;
     eprintln!("\nwrote {} and {}", file.display(), picture.display());
     Ok(())
 }
