@@ -114,7 +114,7 @@ impl<'a> Forwarder<'a> {
             }
             let [_, stopped] = clock::wait_readable([self.from.as_fd(), stop], timeout.map(clock::most_of))?;
             if stopped {
-                return self.account();
+                return self.finish();
             }
         }
     }
@@ -173,6 +173,13 @@ impl<'a> Forwarder<'a> {
             self.unmodelled.send_failed += u64::from(packet.count);
         }
         self.ring.release(packet.id, packet.count);
+    }
+
+    /// Takes in what had arrived, so that the account is whole; what is in the link stays there.
+    fn finish(mut self) -> io::Result<DirectionLedger> {
+        while self.receive()? > 0 {}
+        while self.send_due() > 0 {}
+        self.account()
     }
 
     fn account(mut self) -> io::Result<DirectionLedger> {

@@ -1,0 +1,278 @@
+//! `lfn emulate`, driven as a user drives it. Nothing here depends on timing being good: bounds from above are generous.
+
+mod support;
+
+use std::env;
+use std::fs;
+use std::net::{TcpListener, TcpStream, UdpSocket};
+use std::process::{Child, Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+use lfn_core::path::PathProfile;
+use lfn_core::units::{BitRate, Bytes};
+use lfn_net::emulator::{Ledger, Outcome};
+use support::{eventually, lfn, namespaces, processes_with, stderr, stdout};
+
+/// Names what this test binary does when it is run as a command on one side of a path.
+const ROLE: &str = "LFN_TEST_ROLE";
+const PORT: u16 = 9000;
+
+/// Not a test of its own: the commands that the other tests run over their paths. Does nothing without a role.
+#[test]
+fn role() {
+    let far = env::var("LFN_FAR").unwrap_or_default();
+    match env::var(ROLE).as_deref() {
+        Ok("listen") => {
+            let listener = TcpListener::bind(("0.0.0.0", PORT)).unwrap();
+            listener.incoming().for_each(drop);
+        }
+        Ok("connect") => {
+            let before = Instant::now();
+            drop(TcpStream::connect(("far", PORT)).unwrap());
+            println!("RTT {}", before.elapsed().as_nanos());
+        }
+        Ok("datagrams") => {
+            let socket = UdpSocket::bind(("0.0.0.0", 0)).unwrap();
+            for _ in 0..DATAGRAMS {
+                socket.send_to(&[0; 100], (far.as_str(), PORT)).unwrap();
+            }
+        }
+        _ => {}
+    }
+}
+
+const DATAGRAMS: u64 = 500;
+
+/// A shell command that runs this binary in a role.
+fn as_role(role: &str) -> String {
+    let program = env::current_exe().unwrap();
+    format!("{ROLE}={role} exec '{}' --exact role --nocapture", program.display())
+}
+
+fn emulate(flags: &[&str]) -> Command {
+    let mut command = lfn();
+    command.args(["emulate", "--rtt", "20ms", "--rate", "50mbit", "--far", "none"]).args(flags);
+    command
+}
+
+fn run_shell(flags: &[&str], script: &str) -> Output {
+    emulate(flags).args(["--", "sh", "-c", script]).output().unwrap()
+}
+
+/// Runs a script and reads the report.
+fn reported(flags: &[&str], script: &str) -> (Output, Outcome) {
+    let file = tempfile::NamedTempFile::new().unwrap();
+    let path = file.path().to_str().unwrap().to_owned();
+    let output = run_shell(&[flags, &["--report", &path]].concat(), script);
+    let text = fs::read_to_string(&path).unwrap();
+    let outcome = serde_json::from_str(&text).unwrap_or_else(|e| panic!("{e}: '{text}' {}", stderr(&output)));
+    (output, outcome)
+}
+
+/// 4 instead of 0 is right on a machine too busy to be faithful.
+fn succeeded(output: &Output, ledger: Option<&Ledger>) -> bool {
+    match output.status.code() {
+        Some(0) => ledger.is_none_or(Ledger::is_faithful),
+        Some(4) => stderr(output).contains("not faithful"),
+        _ => false,
+    }
+}
+
+#[test]
+fn the_exit_status_is_the_commands() {
+    if !namespaces("the_exit_status_is_the_commands") {
+        return;
+    }
+    for (script, code) in [("exit 7", 7), ("exit 255", 255), ("kill -9 $$", 137), ("kill -15 $$", 143)] {
+        let output = run_shell(&[], script);
+        assert_eq!(output.status.code(), Some(code), "{script}: {}", stderr(&output));
+    }
+}
+
+#[test]
+fn a_command_that_cannot_be_started_says_so() {
+    if !namespaces("a_command_that_cannot_be_started_says_so") {
+        return;
+    }
+    for (command, code) in [("no-such-command", 127), ("/etc/passwd", 126), ("/no/such/command", 127)] {
+        let output = emulate(&["--", command]).output().unwrap();
+        assert_eq!(output.status.code(), Some(code), "{command}");
+        let said = stderr(&output);
+        assert!(said.starts_with(&format!("lfn: cannot start '{command}'")), "{said}");
+        assert!(said.contains("\nhint: "), "{said}");
+    }
+}
+
+#[test]
+fn both_sides_know_the_path_and_each_other() {
+    if !namespaces("both_sides_know_the_path_and_each_other") {
+        return;
+    }
+    let flags = ["--queue", "0.5bdp", "--mtu", "9000"];
+    let output = run_shell(&flags, "cat /etc/hosts; echo PATH_IS $LFN_PATH; env; lfn --version; echo PID $$");
+    let said = stdout(&output);
+    assert!(succeeded(&output, None), "{}", stderr(&output));
+    for wanted in ["10.73.23.1 near", "10.73.23.2 far", "LFN_FAR=10.73.23.2", "LFN_NEAR=10.73.23.1", "LFN_EMULATED=1"] {
+        assert!(said.contains(wanted), "{wanted} is not in {said}");
+    }
+    assert!(said.contains(&format!("lfn {}", env!("CARGO_PKG_VERSION"))), "lfn is not on the PATH: {said}");
+    let path = said.lines().find_map(|line| line.strip_prefix("PATH_IS ")).unwrap();
+    let mut wanted = PathProfile::new(BitRate(50_000_000), Duration::from_millis(20));
+    (wanted.queue, wanted.mtu) = (Some(Bytes(90_140)), 9000);
+    // Half a BDP is 62,500 bytes, less than the ten packets that a queue in BDPs is given at least.
+    assert_eq!(serde_json::from_str::<PathProfile>(path).unwrap(), wanted);
+}
+
+#[test]
+fn the_far_side_serves_and_its_ticket_is_known() {
+    if !namespaces("the_far_side_serves_and_its_ticket_is_known") {
+        return;
+    }
+    let mut command = lfn();
+    command.args(["emulate", "--rtt", "1ms", "--rate", "1gbit", "--", "sh", "-c", "echo $LFN_FAR_TICKET"]);
+    let output = command.output().unwrap();
+    assert!(succeeded(&output, None), "{}", stderr(&output));
+    let said = stdout(&output);
+    assert!(said.starts_with("lfn://") && said.contains("@10.73.23.2:"), "{said}");
+}
+
+#[test]
+fn the_round_trip_is_never_shorter_than_asked_for() {
+    if !namespaces("the_round_trip_is_never_shorter_than_asked_for") {
+        return;
+    }
+    let mut command = lfn();
+    command.args(["emulate", "--rtt", "300ms", "--rate", "50mbit", "--far", &as_role("listen")]);
+    let output = command.args(["--", "sh", "-c", &as_role("connect")]).output().unwrap();
+    assert!(succeeded(&output, None), "{} {}", stdout(&output), stderr(&output));
+    let said = stdout(&output);
+    let nanos = said.lines().find_map(|line| line.split_once("RTT ")).unwrap().1.trim().parse().unwrap();
+    let rtt = Duration::from_nanos(nanos);
+    assert!(rtt >= Duration::from_millis(300) && rtt < Duration::from_secs(5), "{rtt:?}");
+}
+
+#[test]
+fn the_same_seed_drops_the_same_and_the_ledger_counts_it() {
+    if !namespaces("the_same_seed_drops_the_same_and_the_ledger_counts_it") {
+        return;
+    }
+    let script = as_role("datagrams");
+    let run = |seed: &str| {
+        let (output, outcome) = reported(&["--loss", "0.3", "--seed", seed, "--queue", "10MB"], &script);
+        assert!(succeeded(&output, Some(&outcome.ledger)), "{}", stderr(&output));
+        assert!(stderr(&output).contains(&format!("seed {seed}")), "{}", stderr(&output));
+        assert_eq!(outcome.ledger.seed.to_string(), seed);
+        outcome.ledger.near_to_far
+    };
+    let (first, again, other) = (run("42"), run("42"), run("43"));
+    for ledger in [&first, &again, &other] {
+        assert_eq!(ledger.offered, DATAGRAMS);
+        assert_eq!(ledger.offered, ledger.forwarded + ledger.lost + ledger.overflowed + ledger.in_flight);
+        // 99.99 % of 500 draws at 0.3 lie within four standard deviations.
+        assert!((109..=191).contains(&ledger.lost), "{}", ledger.lost);
+    }
+    assert_eq!(first.lost, again.lost);
+}
+
+#[test]
+fn a_link_that_loses_everything_does() {
+    if !namespaces("a_link_that_loses_everything_does") {
+        return;
+    }
+    let (output, outcome) = reported(&["--loss", "100%"], &as_role("datagrams"));
+    assert!(succeeded(&output, Some(&outcome.ledger)), "{}", stderr(&output));
+    let ledger = outcome.ledger.near_to_far;
+    assert_eq!((ledger.offered, ledger.lost, ledger.forwarded), (DATAGRAMS, DATAGRAMS, 0));
+}
+
+#[test]
+fn nothing_is_left_however_it_ends() {
+    if !namespaces("nothing_is_left_however_it_ends") {
+        return;
+    }
+    let hosts = fs::read("/etc/hosts").unwrap_or_default();
+    for (signal, code) in [("KILL", None), ("INT", Some(130)), ("TERM", Some(143)), ("HUP", Some(129))] {
+        // A duration nobody else sleeps for: it marks every process of this run.
+        let marker = format!("98765.{}{}", std::process::id(), signal.len());
+        let mut child = start_sleepers(&marker);
+        assert!(eventually(|| sleepers(&marker) == 3), "{signal}: {:?}", processes_with(&marker));
+        send(&child, signal);
+        let status = child.wait().unwrap();
+        assert_eq!(status.code(), code, "{signal}");
+        assert!(eventually(|| processes_with(&marker).is_empty()), "{signal}: {:?}", processes_with(&marker));
+    }
+    assert_eq!(fs::read("/etc/hosts").unwrap_or_default(), hosts);
+}
+
+/// One sleeps on the far side, one as CMD, and one in a session of its own that CMD left behind.
+fn start_sleepers(marker: &str) -> Child {
+    let mut command = lfn();
+    command.args(["emulate", "--rtt", "20ms", "--rate", "50mbit", "--far", &format!("exec sleep {marker}")]);
+    command.args(["--", "sh", "-c", &format!("setsid sleep {marker} & exec sleep {marker}")]);
+    command.stderr(Stdio::null()).spawn().unwrap()
+}
+
+fn sleepers(marker: &str) -> usize {
+    processes_with(marker).iter().filter(|line| line.starts_with("sleep ")).count()
+}
+
+fn send(child: &Child, signal: &str) {
+    assert!(Command::new("kill").args(["-s", signal, &child.id().to_string()]).status().unwrap().success());
+}
+
+#[test]
+fn a_command_that_ignores_signals_is_killed() {
+    if !namespaces("a_command_that_ignores_signals_is_killed") {
+        return;
+    }
+    let marker = format!("98764.{}", std::process::id());
+    let script = format!("trap '' INT TERM; exec sleep {marker}");
+    let mut child = emulate(&["--", "sh", "-c", &script]).stderr(Stdio::null()).spawn().unwrap();
+    assert!(eventually(|| sleepers(&marker) == 1));
+    send(&child, "TERM");
+    assert_eq!(child.wait().unwrap().code(), Some(137));
+}
+
+#[test]
+fn what_cannot_be_meant_is_refused_before_anything_is_made() {
+    let cases: &[(&[&str], i32, &str)] = &[
+        (&["--rtt", "-5ms"], 2, "-5ms"),
+        (&["--rtt", "0ms"], 2, "--rtt 0"),
+        (&["--rtt", "soon"], 2, "soon"),
+        (&["--rtt", "3h"], 2, "one-way delay"),
+        (&["--rate", "0"], 2, "--rate 0"),
+        (&["--rate", "10MB/s"], 2, "MB/s"),
+        (&["--rate", "-1mbit"], 2, "-1mbit"),
+        (&["--rate", "99999gbit"], 2, "10 Tb/s"),
+        (&["--queue", "5B"], 2, "5 B"),
+        (&["--queue", "0bdp"], 2, "0 B"),
+        (&["--queue", "-1bdp"], 2, "-1bdp"),
+        (&["--queue", "lots"], 2, "lots"),
+        (&["--loss", "2"], 2, "'2'"),
+        (&["--loss", "-0.1"], 2, "-0.1"),
+        (&["--mtu", "20"], 2, "MTU 20"),
+        (&["--mtu", "65536"], 2, "MTU 65536"),
+        (&["--mtu", "-1"], 2, "-1"),
+        (&["--seed", "x"], 2, "'x'"),
+        (&["--far-root", "/no/such/directory"], 2, "/no/such/directory"),
+        (&["--far", "true", "--far-root", "/"], 2, "--far-root"),
+        (&["--far", ""], 2, "--far"),
+        (&["--rtt", "100s", "--rate", "1tbit"], 1, "packets in flight"),
+        (&["--report", "/no/such/directory/report.json"], 1, "/no/such/directory/report.json"),
+    ];
+    for (flags, code, named) in cases {
+        let mut command = lfn();
+        command.arg("emulate").args(*flags);
+        for (flag, value) in [("--rtt", "20ms"), ("--rate", "50mbit")] {
+            if !flags.contains(&flag) {
+                command.args([flag, value]);
+            }
+        }
+        let output = command.args(["--", "true"]).output().unwrap();
+        assert_eq!(output.status.code(), Some(*code), "{flags:?}: {}", stderr(&output));
+        assert!(stderr(&output).contains(named), "{flags:?}: {}", stderr(&output));
+        assert!(!stderr(&output).contains("panicked"), "{}", stderr(&output));
+    }
+    let without_command = lfn().args(["emulate", "--rtt", "1ms", "--rate", "1mbit"]).output().unwrap();
+    assert_eq!(without_command.status.code(), Some(2));
+}
