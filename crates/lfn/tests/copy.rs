@@ -414,6 +414,34 @@ fn a_client_killed_or_interrupted_midway_leaves_nothing_at_either_end() {
 }
 
 #[test]
+fn a_server_stopped_midway_tidies_up_and_says_so() {
+    let mut pair = Pair::new();
+    fs::File::create(pair.near("big")).unwrap().set_len(2 << 30).unwrap();
+    let child = pair.command(&["big", "far:a"]).spawn().unwrap();
+    wait_for("the partial file", || !names(&pair.home.path().join("far")).is_empty());
+    rustix::process::kill_process(rustix::process::Pid::from_child(&pair.server), rustix::process::Signal::TERM)
+        .unwrap();
+    let output = finish(child);
+    assert_eq!(output.status.code(), Some(1));
+    assert!(text(&output.stderr).contains("the server was stopped"), "{}", text(&output.stderr));
+    pair.server.wait().unwrap();
+    assert!(names(&pair.home.path().join("far")).is_empty());
+}
+
+/// The kernel of a frozen server still acknowledges: only its silence tells. Takes half a minute.
+#[test]
+fn a_server_that_falls_silent_is_given_up() {
+    let pair = Pair::new();
+    let child = pair.command(&[ENDLESS, "far:null:"]).spawn().unwrap();
+    thread::sleep(Duration::from_millis(500));
+    let server = rustix::process::Pid::from_child(&pair.server);
+    rustix::process::kill_process(server, rustix::process::Signal::STOP).unwrap();
+    let output = finish(child);
+    assert_eq!(output.status.code(), Some(1));
+    assert!(text(&output.stderr).contains("no answer from the server within 30 s"), "{}", text(&output.stderr));
+}
+
+#[test]
 fn an_interrupted_download_leaves_nothing() {
     let pair = Pair::new();
     fs::File::create(pair.far("big")).unwrap().set_len(2 << 30).unwrap();

@@ -13,9 +13,9 @@ use std::io::{self, Read};
 use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;
-use std::time::{Duration, SystemTime};
+use std::time::{Duration, Instant, SystemTime};
 
 use lfn_core::session::hello::{self, ClearHello};
 use lfn_core::session::{PROTOCOL, SessionId, Ticket, Token};
@@ -34,6 +34,9 @@ const HELLO_WITHIN: Duration = Duration::from_secs(10);
 
 /// How often the accept loop looks up from its wait, to stop or to close what is overdue.
 const TICK: Duration = Duration::from_millis(200);
+
+/// How long a server that is stopped waits for its sessions to remove what is half-done.
+const TIDY_WITHIN: Duration = Duration::from_secs(5);
 
 /// What a server is told at its start.
 #[derive(Debug)]
@@ -122,6 +125,10 @@ pub(crate) struct Shared {
     pub(crate) registry: Registry,
     tls: Arc<rustls::ServerConfig>,
     service: Service,
+    /// The server is being stopped.
+    stopping: AtomicBool,
+    /// Sessions that then have something to tidy up.
+    tidying: AtomicUsize,
     log: Box<dyn Fn(Event<'_>) + Send + Sync>,
 }
 
@@ -148,7 +155,8 @@ impl Server {
         let listener = listen().map_err(|source| ServeError::Listen { address, source })?;
         let tls = server_config(&config.identity)?;
         let registry = Registry::new(config.limits);
-        let shared = Shared { config, registry, tls, service, log: Box::new(log) };
+        let (stopping, tidying) = (AtomicBool::new(false), AtomicUsize::new(0));
+        let shared = Shared { config, registry, tls, service, stopping, tidying, log: Box::new(log) };
         Ok(Server { listener, shared: Arc::new(shared) })
     }
 
@@ -167,6 +175,11 @@ impl Server {
     /// Serves until `stop` is set. Sessions under way then end with the process.
     pub fn run(&self, stop: &AtomicBool) {
         accept_until(&self.listener, &self.shared, || stop.load(Ordering::Relaxed));
+        self.shared.stopping.store(true, Ordering::Relaxed);
+        let deadline = Instant::now() + TIDY_WITHIN;
+        while self.shared.tidying.load(Ordering::SeqCst) > 0 && Instant::now() < deadline {
+            thread::sleep(TICK / 20);
+        }
     }
 }
 

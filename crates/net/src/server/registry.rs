@@ -40,7 +40,10 @@ struct Slot {
     /// Held until the control connection comes for it.
     parked: Option<Receiver<DataStream>>,
     seen: HashSet<u16>,
+    /// When it came, or when it ended.
     since: Instant,
+    /// Over: kept only so that streams still under way are not taken for those of a session to come.
+    ended: bool,
 }
 
 /// A connection that has not shown a token.
@@ -91,14 +94,15 @@ impl Registry {
             // Its thread then sees the end of the stream.
             let _ = unknown.socket.shutdown(Shutdown::Both);
         }
-        state.sessions.retain(|_, slot| slot.parked.is_none() || now < slot.since + PARK_FOR);
+        let stays = |slot: &Slot| slot.parked.is_none() && !slot.ended;
+        state.sessions.retain(|_, slot| stays(slot) || now < slot.since + PARK_FOR);
     }
 
     /// Gives a session its streams, those that came already and those that will.
     pub(crate) fn open(&self, id: SessionId) -> Result<Streams, Refusal> {
         let mut state = lock(&self.state);
         if state.open >= self.limits.sessions {
-            state.sessions.remove(&id);
+            state.sessions.entry(id).or_insert_with(Slot::new).end();
             return Err(Refusal::new(
                 RefusalCode::Full,
                 format!("the server is full: it serves {} sessions at once", self.limits.sessions),
@@ -137,7 +141,14 @@ impl Registry {
 impl Slot {
     fn new() -> Self {
         let (sender, receiver) = channel();
-        Slot { sender, parked: Some(receiver), seen: HashSet::new(), since: Instant::now() }
+        Slot { sender, parked: Some(receiver), seen: HashSet::new(), since: Instant::now(), ended: false }
+    }
+
+    /// Closes what is parked, and what comes later.
+    fn end(&mut self) {
+        self.parked = None;
+        self.ended = true;
+        self.since = Instant::now();
     }
 }
 
@@ -151,7 +162,9 @@ impl Streams {
 impl Drop for Streams {
     fn drop(&mut self) {
         let mut state = lock(&self.state);
-        state.sessions.remove(&self.id);
+        if let Some(slot) = state.sessions.get_mut(&self.id) {
+            slot.end();
+        }
         state.open -= 1;
     }
 }

@@ -20,10 +20,20 @@ use crate::session::{Control, DataStream, SessionError};
 pub struct ServerSession {
     /// The control connection.
     pub control: Control,
-    pub(crate) streams: Streams,
+    streams: Streams,
     shared: Arc<Shared>,
     peer: SocketAddr,
     over: Arc<AtomicBool>,
+}
+
+/// A session that the server's end waits for.
+#[derive(Debug)]
+pub(crate) struct TidyUp(Arc<Shared>);
+
+impl Drop for TidyUp {
+    fn drop(&mut self) {
+        self.0.tidying.fetch_sub(1, Ordering::SeqCst);
+    }
 }
 
 impl ServerSession {
@@ -94,9 +104,23 @@ impl ServerSession {
         Ok(port)
     }
 
+    /// What a service works with at the same time: the control connection, the data streams as they arrive, and the
+    /// flag that says that the server is being stopped.
+    pub(crate) fn parts(&mut self) -> (&mut Control, &Streams, &AtomicBool) {
+        (&mut self.control, &self.streams, &self.shared.stopping)
+    }
+
+    /// Says that this session has something to tidy up when the server is stopped, until the guard is dropped.
+    pub(crate) fn tidies_up(&self) -> TidyUp {
+        self.shared.tidying.fetch_add(1, Ordering::SeqCst);
+        TidyUp(self.shared.clone())
+    }
+
     pub(crate) fn close(self) {
-        let ServerSession { control, over, .. } = self;
+        let ServerSession { control, streams, over, .. } = self;
         over.store(true, Ordering::Relaxed);
-        control.close();
+        // The place is free before the last words have arrived.
+        drop(streams);
+        control.linger();
     }
 }

@@ -1,7 +1,7 @@
 //! The control connection: messages out, messages in, each wait with a deadline.
 
 use std::io::{self, Read, Write};
-use std::net::TcpStream;
+use std::net::{Shutdown, TcpStream};
 use std::time::{Duration, Instant};
 
 use lfn_core::wire::{self, FrameReader, Kind, MESSAGE_LIMIT, Refusal, RefusalCode};
@@ -10,6 +10,9 @@ use serde::de::DeserializeOwned;
 
 use super::tls::TlsStream;
 use super::{SessionError, timed_out};
+
+/// How long the end of a session waits for the peer's.
+const LINGER: Duration = Duration::from_secs(3);
 
 /// One end of a session's control connection, always inside TLS.
 ///
@@ -95,6 +98,28 @@ impl Control {
     /// Says goodbye properly, so that the peer can tell an end from a cut.
     pub fn close(mut self) {
         self.stream.close_notify();
+    }
+
+    /// Closes after a last word that must arrive: what the peer still says is read until it closes too, for at most
+    /// [`LINGER`]. Closed with its words unread, the connection would be reset, and a lost last word not sent again.
+    pub(crate) fn linger(mut self) {
+        self.stream.close_notify();
+        let socket = self.stream.socket();
+        let deadline = Instant::now() + LINGER;
+        if socket.shutdown(Shutdown::Write).is_err() {
+            return;
+        }
+        let mut unheard = [0; 4096];
+        loop {
+            let left = deadline.saturating_duration_since(Instant::now());
+            if left.is_zero() || socket.set_read_timeout(Some(left)).is_err() {
+                return;
+            }
+            match { socket }.read(&mut unheard) {
+                Ok(length) if length > 0 => {}
+                _ => return,
+            }
+        }
     }
 
     pub(crate) fn known(&mut self) {

@@ -123,7 +123,7 @@ pub fn upload(
             last = *look;
             (watch.observer)(bytes, look);
         };
-        Talk::new(control, started, &mut || None, Some(watch.interrupted), &mut observer).send(&sending)
+        Talk::new(control, started, &mut || None, watch.interrupted, &mut observer).send(&sending)
     });
     sending.flow.cut();
     let sent = dialled.end(result)?;
@@ -155,7 +155,7 @@ pub fn download(
             (watch.observer)(bytes, look);
         };
         let mut arrivals = || streams.try_recv().ok();
-        Talk::new(control, started, &mut arrivals, Some(watch.interrupted), &mut observer).receive(opening)
+        Talk::new(control, started, &mut arrivals, watch.interrupted, &mut observer).receive(opening)
     });
     let elapsed = started.elapsed();
     let received = dialled.end(result)?;

@@ -86,11 +86,6 @@ impl Flow {
         lock(&self.failure).take()
     }
 
-    /// Counts payload that went through.
-    pub(crate) fn count(&self, bytes: u64) {
-        self.bytes.fetch_add(bytes, Ordering::Relaxed);
-    }
-
     /// Does something and adds its time to the shares.
     pub(crate) fn spend<T>(&self, on: Activity, work: impl FnOnce() -> T) -> T {
         let started = Instant::now();
@@ -111,23 +106,49 @@ impl Flow {
         Progress { bytes: Bytes(self.bytes.load(Ordering::Relaxed)), shares, sockets: None }
     }
 
-    /// Writes all of `bytes`, however long the network takes.
-    pub(crate) fn write_all(&self, stream: &mut DataStream, mut bytes: &[u8]) -> Result<(), TransferError> {
-        while !bytes.is_empty() {
-            match stream.write(bytes) {
+    /// Writes all of `message`, however long the network takes; what stands behind the first `header` bytes of it is
+    /// counted as payload.
+    pub(crate) fn write_all(
+        &self,
+        stream: &mut DataStream,
+        message: &[u8],
+        header: usize,
+    ) -> Result<(), TransferError> {
+        let mut at = 0;
+        while at < message.len() {
+            match stream.write(&message[at..]) {
                 Ok(0) => return Err(self.broken(stream, io::ErrorKind::WriteZero.into())),
-                Ok(written) => bytes = &bytes[written..],
+                Ok(written) => {
+                    self.count((at + written).saturating_sub(header.max(at)));
+                    at += written;
+                }
                 Err(error) => self.may_go_on(stream, error)?,
             }
         }
         Ok(())
     }
 
-    /// Fills `buffer`; false if the stream ended properly before its first byte.
-    pub(crate) fn read_whole(&self, stream: &mut DataStream, buffer: &mut [u8]) -> Result<bool, TransferError> {
+    /// Fills `buffer` with payload.
+    pub(crate) fn read_payload(&self, stream: &mut DataStream, buffer: &mut [u8]) -> Result<(), TransferError> {
         let mut filled = 0;
         while filled < buffer.len() {
             match stream.read(&mut buffer[filled..]) {
+                Ok(0) => return Err(self.broken(stream, io::ErrorKind::UnexpectedEof.into())),
+                Ok(read) => {
+                    self.count(read);
+                    filled += read;
+                }
+                Err(error) => self.may_go_on(stream, error)?,
+            }
+        }
+        Ok(())
+    }
+
+    /// Fills `header`; false if the stream ended properly before its first byte.
+    pub(crate) fn read_header(&self, stream: &mut DataStream, header: &mut [u8]) -> Result<bool, TransferError> {
+        let mut filled = 0;
+        while filled < header.len() {
+            match stream.read(&mut header[filled..]) {
                 Ok(0) if filled == 0 => return Ok(false),
                 Ok(0) => return Err(self.broken(stream, io::ErrorKind::UnexpectedEof.into())),
                 Ok(read) => filled += read,
@@ -135,6 +156,10 @@ impl Flow {
             }
         }
         Ok(true)
+    }
+
+    fn count(&self, bytes: usize) {
+        self.bytes.fetch_add(bytes as u64, Ordering::Relaxed);
     }
 
     fn may_go_on(&self, stream: &DataStream, error: io::Error) -> Result<(), TransferError> {

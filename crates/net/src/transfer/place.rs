@@ -80,9 +80,10 @@ impl Base {
 
 impl SourceFile {
     pub(crate) fn open(base: &Base, path: &Path) -> Result<Self, TransferError> {
-        let shown = path.display().to_string();
+        let shown = show(path);
         // Not to wait for the writer of a FIFO, nor to make a terminal this process's own.
         let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY;
+        let path = or_here(path);
         let file = base.open(path, flags).map_err(|e| open_error("open", &shown, e))?;
         let before = fstat(&file).map_err(|e| file_error("open", &shown, e))?;
         only_regular(&before, &shown)?;
@@ -115,18 +116,18 @@ impl SourceFile {
 impl Destination {
     /// Finds where a file shall stand: `path` itself, or `own_name` in it if it is a directory.
     pub(crate) fn find(base: &Base, path: &Path, own_name: Option<&OsStr>, force: bool) -> Result<Self, TransferError> {
-        let shown = path.display().to_string();
+        let shown = show(path);
         let directory = OFlags::PATH | OFlags::DIRECTORY;
-        let path = if path.as_os_str().is_empty() { Path::new(".") } else { path };
+        let path = or_here(path);
         let destination = match base.open(path, directory) {
             Ok(directory) => {
                 let Some(name) = own_name else { return Err(TransferError::Nameless { path: shown }) };
-                let shown = path.join(name).display().to_string();
+                let shown = path.strip_prefix(".").unwrap_or(path).join(name).display().to_string();
                 Destination { directory, name: plain_name(name, &shown)?, shown, force }
             }
             Err(Errno::NOENT | Errno::NOTDIR) if !path.as_os_str().as_bytes().ends_with(b"/") => {
                 let name = path.file_name().ok_or_else(|| open_error("open", &shown, Errno::NOENT))?;
-                let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
+                let parent = or_here(path.parent().unwrap_or(Path::new("")));
                 let opened = base.open(parent, directory);
                 let directory = opened.map_err(|e| open_error("create", &shown, e))?;
                 Destination { directory, name: plain_name(name, &shown)?, shown, force }
@@ -279,6 +280,16 @@ fn partial_name(name: &OsStr) -> OsString {
     }
     partial.push(".lfn-partial");
     partial
+}
+
+/// A path for a message; the served root itself has none.
+fn show(path: &Path) -> String {
+    if path.as_os_str().is_empty() { "the directory".to_owned() } else { path.display().to_string() }
+}
+
+/// The starting directory, if the path is empty.
+fn or_here(path: &Path) -> &Path {
+    if path.as_os_str().is_empty() { Path::new(".") } else { path }
 }
 
 /// A name that stays in its directory.

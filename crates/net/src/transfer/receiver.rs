@@ -1,7 +1,6 @@
 //! The side that wants the bytes: each stream takes whatever block comes, checks it and writes it where it belongs.
 
 use std::fs::File;
-use std::io;
 use std::os::unix::fs::FileExt;
 use std::sync::{Arc, Mutex};
 use std::thread::{self, JoinHandle};
@@ -102,23 +101,19 @@ impl Receiving {
 
     fn receive_block(&self, stream: &mut DataStream, buffer: &mut [u8]) -> Result<bool, TransferError> {
         let mut header = [0; BlockHeader::LENGTH];
-        if !self.flow.spend(Activity::Network, || self.flow.read_whole(stream, &mut header))? {
+        if !self.flow.spend(Activity::Network, || self.flow.read_header(stream, &mut header))? {
             return Ok(false);
         }
         let header = BlockHeader::decode(&header)?;
         let block = lock(&self.intake).claim(&header)?;
         let payload = &mut buffer[..block.length as usize];
-        if !self.flow.spend(Activity::Network, || self.flow.read_whole(stream, payload))? {
-            let source = io::ErrorKind::UnexpectedEof.into();
-            return Err(TransferError::Stream { stream: stream.stream(), source });
-        }
+        self.flow.spend(Activity::Network, || self.flow.read_payload(stream, payload))?;
         let hash = self.flow.spend(Activity::Hash, || hash_block(&self.layout, block, payload));
         if let Some((file, shown)) = &self.file {
             let written = self.flow.spend(Activity::Disk, || file.write_all_at(payload, block.offset));
             written.map_err(|source| TransferError::File { doing: "write", path: shown.clone(), source })?;
         }
         lock(&self.intake).take(block, header.hash, hash)?;
-        self.flow.count(block.length.into());
         Ok(true)
     }
 }

@@ -75,6 +75,11 @@ impl Sending {
         });
     }
 
+    /// Length of the file.
+    pub(crate) fn bytes(&self) -> Bytes {
+        self.layout.bytes()
+    }
+
     /// The digest of what was read, once all of it has left, and if nobody changed the source meanwhile.
     pub(crate) fn finished(&self) -> Result<Option<Digest>, TransferError> {
         let Some(digest) = lock(&self.schedule).digest() else { return Ok(None) };
@@ -94,8 +99,7 @@ impl Sending {
         self.flow.spend(Activity::Disk, || self.source.read_at(payload, block.offset))?;
         let hash = self.flow.spend(Activity::Hash, || hash_block(&self.layout, block, payload));
         header.copy_from_slice(&BlockHeader { file: 0, offset: block.offset, length: block.length, hash }.encode());
-        self.flow.spend(Activity::Network, || self.flow.write_all(stream, message))?;
-        self.flow.count(block.length.into());
+        self.flow.spend(Activity::Network, || self.flow.write_all(stream, message, BlockHeader::LENGTH))?;
         lock(&self.schedule).sent(block, hash);
         Ok(())
     }

@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 use lfn_core::transfer::blocks::Layout;
 use lfn_core::units::Bytes;
 use lfn_core::wire::copy::{CopyRequest, From, FromSender, Job, Offer, To};
+use lfn_core::wire::{Refusal, RefusalCode};
 use socket2::SockRef;
 
 use super::TransferError;
@@ -23,11 +24,17 @@ const MEMORY: Bytes = Bytes(256 << 20);
 /// The server's side.
 pub(crate) fn serve(session: &mut ServerSession, request: &CopyRequest) -> Result<(), SessionError> {
     check(session, request)?;
-    match &request.job {
-        Job::Put { offer, to } => receive(session, request, offer, to)?,
-        Job::Get { from } => send(session, request, from)?,
+    let _tidy = session.tidies_up();
+    let result = match &request.job {
+        Job::Put { offer, to } => receive(session, request, offer, to),
+        Job::Get { from } => send(session, request, from),
+    };
+    match result {
+        Err(TransferError::Interrupted) => {
+            Err(SessionError::Refused(Refusal::new(RefusalCode::Stopped, "the server was stopped")))
+        }
+        result => Ok(result?),
     }
-    Ok(())
 }
 
 fn check(session: &ServerSession, request: &CopyRequest) -> Result<(), TransferError> {
@@ -52,9 +59,9 @@ fn receive(session: &mut ServerSession, request: &CopyRequest, offer: &Offer, to
         }
     };
     let opening = Sink::open_apart(destination, layout)?;
-    let (control, streams) = (&mut session.control, &session.streams);
+    let (control, streams, stopping) = session.parts();
     let mut arrivals = || streams.next(Duration::ZERO).map(Ok);
-    Talk::new(control, Instant::now(), &mut arrivals, None, &mut |_| {}).receive(opening)?;
+    Talk::new(control, Instant::now(), &mut arrivals, stopping, &mut |_| {}).receive(opening)?;
     Ok(())
 }
 
@@ -70,13 +77,13 @@ fn send(session: &mut ServerSession, request: &CopyRequest, from: &From) -> Resu
     };
     let bytes = source.bytes();
     let sending = Sending::new(source, Layout::new(bytes, request.block)?).into();
-    let (control, streams) = (&mut session.control, &session.streams);
+    let (control, streams, stopping) = session.parts();
     control.send(&FromSender::Offer(Offer { name, bytes }))?;
     let mut arrivals = || {
         let stream = streams.next(Duration::ZERO)?;
         Some(set_congestion(&stream, request.congestion.as_deref()).map(|()| stream))
     };
-    Talk::new(control, Instant::now(), &mut arrivals, None, &mut |_| {}).send(&sending)?;
+    Talk::new(control, Instant::now(), &mut arrivals, stopping, &mut |_| {}).send(&sending)?;
     Ok(())
 }
 

@@ -40,7 +40,7 @@ pub(crate) struct Talk<'a> {
     pub(crate) control: &'a mut Control,
     pub(crate) arrivals: Arrivals<'a>,
     /// Set from outside to end the copy.
-    pub(crate) interrupted: Option<&'a AtomicBool>,
+    pub(crate) interrupted: &'a AtomicBool,
     /// Told how far the copy is, several times a second.
     pub(crate) observer: &'a mut dyn FnMut(&Look),
     role: Role,
@@ -60,8 +60,8 @@ struct Pulse {
     heard: Instant,
     spoke: Instant,
     observed: Instant,
-    moved: Instant,
-    moved_bytes: Bytes,
+    /// What had moved on both sides together, and when that changed.
+    moved: (Bytes, Instant),
     theirs: Progress,
 }
 
@@ -93,7 +93,7 @@ impl<'a> Talk<'a> {
         control: &'a mut Control,
         started: Instant,
         arrivals: Arrivals<'a>,
-        interrupted: Option<&'a AtomicBool>,
+        interrupted: &'a AtomicBool,
         observer: &'a mut dyn FnMut(&Look),
     ) -> Self {
         let now = Instant::now();
@@ -102,8 +102,7 @@ impl<'a> Talk<'a> {
             heard: now,
             spoke: now,
             observed: now,
-            moved: now,
-            moved_bytes: Bytes(0),
+            moved: (Bytes(0), now),
             theirs: Progress::default(),
         };
         Talk { control, arrivals, interrupted, observer, role: Role::Sender, pulse }
@@ -141,13 +140,15 @@ impl<'a> Talk<'a> {
     }
 
     fn send_loop(&mut self, sending: &Arc<Sending>) -> Result<Sent, TransferError> {
-        let (mut sent, mut path) = (None, None);
+        let (mut sent, mut path, mut ready) = (None, None, false);
         loop {
             while let Some(stream) = (self.arrivals)() {
                 let (sending, stream) = (sending.clone(), stream?);
                 start(move || sending.run(stream))?;
             }
-            self.look_around(&sending.flow, true)?;
+            // The receiver takes its time before, to make room, and after, until all is on its disk.
+            let moving = ready && self.pulse.theirs.bytes < sending.bytes();
+            self.look_around(&sending.flow, moving)?;
             if sent.is_none() {
                 sent = sending.finished()?;
                 if let Some(digest) = sent {
@@ -158,7 +159,7 @@ impl<'a> Talk<'a> {
             let Some(message) = self.control.poll(TICK, "before the copy was done")? else { continue };
             self.pulse.heard = Instant::now();
             match message {
-                FromReceiver::Ready { path: at } => path = at,
+                FromReceiver::Ready { path: at } => (path, ready) = (at, true),
                 FromReceiver::Alive(progress) => self.pulse.theirs = progress,
                 FromReceiver::Done { digest, progress } => {
                     self.pulse.theirs = progress;
@@ -182,8 +183,13 @@ impl<'a> Talk<'a> {
                     *stage = Some(Stage::Receiving(receiving.clone()));
                     self.control.send(&FromReceiver::Ready { path: receiving.shown() })?;
                 }
-                Some(Stage::Receiving(receiving)) => *stage = Some(self.take_blocks(receiving, announced)?),
+                Some(Stage::Receiving(receiving)) => {
+                    // Kept for the end, should this fail.
+                    *stage = Some(Stage::Receiving(receiving.clone()));
+                    *stage = Some(self.take_blocks(receiving, announced)?);
+                }
                 Some(Stage::Publishing(receiving, digest, publishing)) if publishing.is_finished() => {
+                    *stage = Some(Stage::Receiving(receiving.clone()));
                     joined(publishing)?;
                     let progress = receiving.flow.progress();
                     self.control.send(&FromReceiver::Done { digest, progress })?;
@@ -229,7 +235,7 @@ impl<'a> Talk<'a> {
 
     /// What every turn of either loop does: failures, silence, stalls, a sign of life, the observer.
     fn look_around(&mut self, flow: &Flow, moving: bool) -> Result<(), TransferError> {
-        if self.interrupted.is_some_and(|flag| flag.load(Ordering::Relaxed)) {
+        if self.interrupted.load(Ordering::Relaxed) {
             return Err(TransferError::Interrupted);
         }
         if let Some(error) = flow.take_failure() {
@@ -237,14 +243,15 @@ impl<'a> Talk<'a> {
         }
         let now = Instant::now();
         let progress = flow.progress();
-        if progress.bytes != self.pulse.moved_bytes || !moving {
-            (self.pulse.moved, self.pulse.moved_bytes) = (now, progress.bytes);
+        let moved = Bytes(progress.bytes.0.saturating_add(self.pulse.theirs.bytes.0));
+        if moved != self.pulse.moved.0 || !moving {
+            self.pulse.moved = (moved, now);
         }
         if now > self.pulse.heard + DEAD_AFTER {
             let peer = self.control.peer();
             return Err(SessionError::Timeout { peer, after: DEAD_AFTER, while_doing: "while copying" }.into());
         }
-        if now > self.pulse.moved + STALLED_AFTER {
+        if now > self.pulse.moved.1 + STALLED_AFTER {
             return Err(TransferError::Stalled(STALLED_AFTER));
         }
         if now >= self.pulse.spoke + ALIVE_EVERY {
