@@ -1,5 +1,7 @@
 //! `lfn emulate`, driven as a user drives it. Nothing here depends on timing being good: bounds from above are generous.
 
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on says so by panicking, its helpers too")]
+
 mod support;
 
 use std::env;

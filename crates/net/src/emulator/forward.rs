@@ -101,6 +101,8 @@ impl<'a> Forwarder<'a> {
     /// Forwards until the other end of `stop` is closed.
     pub(super) fn run(mut self, stop: BorrowedFd) -> io::Result<DirectionLedger> {
         process::exact_timers()?;
+        // Refused to an ordinary user; the ledger tells whether it was needed.
+        let _ = process::run_first();
         loop {
             let received = self.receive()?;
             let sent = self.send_due();

@@ -3,11 +3,12 @@
 //! It lives exactly as long as CMD. Being process 1 it inherits every process whose parent ended, and when it ends the
 //! kernel kills them all; and it is itself killed by the kernel when the caller dies. So there is no clean-up code.
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::fs::{self, File};
-use std::io::Write;
+use std::io::{self, Write};
 use std::net::Ipv4Addr;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
 use std::panic::{self, AssertUnwindSafe};
 use std::path::Path;
 use std::process::Command;
@@ -164,12 +165,24 @@ fn start_near(
 /// Starts a command in a network namespace; its process id. It is waited for with every other child.
 fn start_in(namespace: &NetNamespace, command: &mut Command) -> Result<i32, EmulateError> {
     let spawned = namespace.run(|| command.spawn()).map_err(system("enter a network namespace"))?;
-    let child = spawned.map_err(|error| EmulateError::Start {
-        program: command.get_program().to_string_lossy().into_owned(),
-        reason: error.to_string(),
-        not_found: error.kind() == std::io::ErrorKind::NotFound,
-    })?;
-    i32::try_from(child.id()).map_err(|e| system("start a command")(std::io::Error::other(e)))
+    let child = spawned.map_err(|error| cannot_start(command.get_program(), error))?;
+    i32::try_from(child.id()).map_err(|e| system("start a command")(io::Error::other(e)))
+}
+
+/// A directory on the PATH that may not be entered makes the system say "permission denied" of a program that is in none
+/// of the others either: that is not found, as a shell sees it.
+fn cannot_start(program: &OsStr, error: io::Error) -> EmulateError {
+    let denied = error.kind() == io::ErrorKind::PermissionDenied;
+    let missing = denied && !program.as_bytes().contains(&b'/') && !is_on_path(program);
+    EmulateError::Start {
+        program: program.to_string_lossy().into_owned(),
+        reason: if missing { "not found on the PATH".to_owned() } else { error.to_string() },
+        not_found: missing || error.kind() == io::ErrorKind::NotFound,
+    }
+}
+
+fn is_on_path(program: &OsStr) -> bool {
+    with_own_directory().is_some_and(|paths| std::env::split_paths(&paths).any(|path| path.join(program).is_file()))
 }
 
 /// What both sides are told: where they are, and the figures of the path for predictions.
