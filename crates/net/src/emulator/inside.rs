@@ -23,7 +23,7 @@ use rustix::pipe::PipeFlags;
 
 use super::far::{self, Far};
 use super::forward::{self, Forwarder};
-use super::isolation::Newcomer;
+use super::isolation::{Newcomer, Obstacle};
 use super::ledger::{DirectionLedger, Ledger};
 use super::topology::{self, FAR, NEAR, SideNet};
 use super::{EmulateError, Ending, INTERRUPT_ALONE, Outcome, Report, Setup, system};
@@ -79,7 +79,8 @@ fn live(setup: &Setup, command: &[OsString], newcomer: Newcomer, lifeline: Borro
 /// Makes itself at home in the new namespaces.
 fn settle(newcomer: Newcomer, lifeline: BorrowedFd) -> Result<(), EmulateError> {
     if let Some(identity) = newcomer {
-        identity.become_root_inside().map_err(system("become root in the user namespace"))?;
+        // Root without its capabilities may make a user namespace but not be anybody in it.
+        identity.become_root_inside().map_err(|_| Obstacle::Container)?;
     }
     process::die_with_parent().map_err(system("tie the emulator's life to its caller's"))?;
     // A caller that died before that took its end of the pipe with it.

@@ -25,7 +25,7 @@ pub enum Obstacle {
     /// AppArmor takes the capabilities away inside, as Ubuntu does from 24.04 on.
     #[error("AppArmor restricts them for ordinary users")]
     AppArmor,
-    /// A container's seccomp filter or missing capabilities.
+    /// A container's seccomp filter, or root without its capabilities.
     #[error("this container does not allow them")]
     Container,
     /// Something else.
