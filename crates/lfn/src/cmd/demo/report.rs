@@ -13,7 +13,7 @@ use lfn_core::units::{BitRate, Bytes, show_duration};
 use serde::Serialize;
 use serde_json::Value;
 
-use super::measured::{Measured, base_rtt, steady_intervals, window_scale};
+use super::measured::{self, Measured, base_rtt, steady_intervals, window_scale};
 use super::published::{self, Window};
 
 /// One line of the table.
@@ -177,14 +177,14 @@ fn why_1995(path: &PathProfile, window: &Window, predicted: BitRate) -> String {
 }
 
 /// Why what was measured is not what was predicted.
-fn why_now(predicted: BitRate, measured: Option<Spread>, reports: &[Value]) -> String {
-    let Some(measured) = measured else { return "No run got past start-up.".into() };
-    if agree(measured.median.as_f64(), predicted.as_f64()) {
-        let share = measured.median.as_f64() / predicted.as_f64() * 100.0;
+fn why_now(predicted: BitRate, spread: Option<Spread>, reports: &[Value]) -> String {
+    let Some(spread) = spread else { return "No run got past start-up.".into() };
+    if agree(spread.median.as_f64(), predicted.as_f64()) {
+        let share = spread.median.as_f64() / predicted.as_f64() * 100.0;
         return format!("Measured is {share:.1} % of predicted.");
     }
-    let finding = reports.iter().find_map(|report| report.pointer("/runs/0/findings/0/summary")?.as_str());
-    let retransmits: u64 = reports.iter().filter_map(|r| r.pointer("/runs/0/retransmits")?.as_u64()).sum();
+    let finding = reports.iter().find_map(measured::finding);
+    let retransmits: u64 = reports.iter().filter_map(measured::retransmits).sum();
     match finding {
         Some(finding) => format!("Measured differs: {finding}"),
         None => format!(
