@@ -1,11 +1,14 @@
 //! `lfn plan` as a user runs it: the known answers from the command line, and every way to get it wrong.
 
+mod support;
+
 use std::process::{Command, Output};
 
 use serde_json::Value;
+use support::lfn_path;
 
 fn lfn(arguments: &str) -> Output {
-    Command::new(env!("CARGO_BIN_EXE_lfn")).arg("plan").args(arguments.split_whitespace()).output().expect("lfn runs")
+    support::lfn().arg("plan").args(arguments.split_whitespace()).output().expect("lfn runs")
 }
 
 fn json(arguments: &str) -> Value {
@@ -186,10 +189,8 @@ fn a_window_that_overflows_the_queue_is_said_to() {
 #[test]
 fn a_closed_pipe_is_no_failure() {
     for format in ["", " --json"] {
-        let script = format!(
-            "{} plan --rate 1gbit --rtt 90ms{format} | true; exit ${{PIPESTATUS[0]}}",
-            env!("CARGO_BIN_EXE_lfn")
-        );
+        let script =
+            format!("{} plan --rate 1gbit --rtt 90ms{format} | true; exit ${{PIPESTATUS[0]}}", lfn_path().display());
         let output = Command::new("bash").args(["-c", &script]).output().unwrap();
         assert!(output.status.success() && output.stderr.is_empty(), "{output:?}");
     }

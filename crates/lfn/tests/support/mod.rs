@@ -3,24 +3,50 @@
 #![allow(dead_code, reason = "every test binary compiles this and none uses all of it")]
 
 use std::fs;
-use std::io::Write;
-use std::process::{Command, Output};
+use std::path::PathBuf;
+use std::process::{Command, ExitCode, Output};
 use std::time::{Duration, Instant};
+
+use libtest_mimic::{Arguments, Failed, Trial};
+
+/// Where the binary under test is: `LFN_BIN`, where the tests run apart from the place they were built in.
+pub fn lfn_path() -> PathBuf {
+    std::env::var_os("LFN_BIN").map_or_else(|| env!("CARGO_BIN_EXE_lfn").into(), PathBuf::from)
+}
 
 /// The binary under test.
 pub fn lfn() -> Command {
-    Command::new(env!("CARGO_BIN_EXE_lfn"))
+    Command::new(lfn_path())
 }
 
-/// True if paths can be emulated here. Where not, says so past the test harness's capture; under `CI=true` that is a
-/// failure, because then nobody would notice.
-pub fn namespaces(test: &str) -> bool {
-    let Err(obstacle) = lfn_net::emulator::namespaces_available() else { return true };
-    let line = format!("SKIPPED: {test}: cannot make namespaces: {obstacle}. Cure: {}\n", obstacle.cure());
-    assert!(std::env::var_os("CI").is_none_or(|ci| ci != "true"), "{line}");
-    // The harness captures what the print macros write, not this.
-    let _ = std::io::stderr().write_all(line.as_bytes());
-    false
+/// What a test cannot do without.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Needs {
+    Nothing,
+    Namespaces,
+}
+
+/// Runs tests, and counts those as ignored that need namespaces where there are none, after saying so. Under `CI=true`
+/// they fail instead, because then nobody would notice.
+pub fn run(tests: &[(&'static str, Needs, fn())]) -> ExitCode {
+    let obstacle = lfn_net::emulator::namespaces_available().err();
+    let strict = std::env::var_os("CI").is_some_and(|ci| ci == "true");
+    if let Some(obstacle) = &obstacle {
+        eprintln!("SKIPPED: tests that need namespaces: {obstacle}. Cure: {}", obstacle.cure());
+    }
+    let trials = tests.iter().map(|&(name, needs, test)| {
+        let missing = obstacle.as_ref().filter(|_| needs == Needs::Namespaces).map(ToString::to_string);
+        let ignored = missing.is_some() && !strict;
+        let trial = Trial::test(name, move || match missing {
+            Some(obstacle) => Err(Failed::from(format!("cannot make namespaces: {obstacle}"))),
+            None => {
+                test();
+                Ok(())
+            }
+        });
+        trial.with_ignored_flag(ignored)
+    });
+    libtest_mimic::run(&Arguments::from_args(), trials.collect()).exit_code()
 }
 
 /// What it said on stderr.
