@@ -28,6 +28,8 @@ pub mod plan;
 pub mod rfc6349;
 pub mod session;
 pub mod sim;
+pub mod stats;
+pub mod tcp_info;
 pub mod tcp_model;
 pub mod time;
 pub mod transfer;

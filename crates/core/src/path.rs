@@ -122,16 +122,16 @@ fn ethernet_mtu() -> u32 {
     1500
 }
 
-/// Seconds as a float: exact to the nanosecond up to 104 days, and what every other tool can read.
-mod seconds {
+/// Serde form of a duration: seconds as a float, exact to the nanosecond up to 104 days, and what every other tool can read.
+pub(crate) mod seconds {
     use super::Duration;
     use serde::{Deserialize, Deserializer, Serializer, de::Error};
 
-    pub fn serialize<S: Serializer>(value: &Duration, serializer: S) -> Result<S::Ok, S::Error> {
+    pub(crate) fn serialize<S: Serializer>(value: &Duration, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.serialize_f64(value.as_secs_f64())
     }
 
-    pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Duration, D::Error> {
+    pub(crate) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Duration, D::Error> {
         Duration::try_from_secs_f64(f64::deserialize(deserializer)?).map_err(D::Error::custom)
     }
 }

@@ -20,7 +20,7 @@ pub enum Command {
     Plan(Box<cmd::plan::Args>),
     Emulate(cmd::emulate::Args),
     Serve(cmd::serve::Args),
-    Test(cmd::test::Args),
+    Test(Box<cmd::test::Args>),
     Copy(cmd::copy::Args),
     Hosts(cmd::hosts::Args),
     Demo(cmd::demo::Args),

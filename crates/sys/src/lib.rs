@@ -11,3 +11,4 @@ pub mod netlink;
 pub mod packet;
 pub mod process;
 pub mod sysctl;
+pub mod tcp;

@@ -1,1 +1,113 @@
-//! Placeholder head, replaced with the module.
+//! From the figures of both ends of a test to what held it back: [`Evidence`] in, [`Finding`]s out.
+//!
+//! One rule is one function of the evidence; it names a cause only where the figures show it and prints the figures it
+//! used, the cure as a command with the host it belongs on, and the goodput it predicts. On a path that is full, or
+//! where nothing speaks clearly, there is no finding. The order is that of gain. Rules judge the steady part of a test
+//! (the whole of one too short to have any), so that start-up does not pass for a limit.
+
+mod buffers;
+mod evidence;
+mod startup;
+mod window;
+
+pub use evidence::{Evidence, Flow, Host, Spread, Steady};
+
+use std::collections::BTreeMap;
+
+use serde::{Serialize, Serializer};
+
+use crate::units::BitRate;
+
+/// One cause, diagnosed.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Finding {
+    /// What holds the test back.
+    #[serde(rename = "name", serialize_with = "name")]
+    pub cause: Cause,
+    /// How that shows, in one or two sentences with the figures.
+    pub summary: String,
+    /// The figures, names with units.
+    pub evidence: BTreeMap<&'static str, serde_json::Value>,
+    /// What to do about it.
+    pub cure: Cure,
+    /// Goodput to expect after the cure, where it can be told.
+    #[serde(rename = "predicted_goodput_bits_per_second")]
+    pub predicted: Option<BitRate>,
+    /// What that is more than now.
+    #[serde(rename = "gain_bits_per_second")]
+    pub gain: Option<BitRate>,
+}
+
+/// What can hold a test back.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Cause {
+    /// The window the receiver offers is spent before acknowledgements return.
+    ReceiveWindow,
+    /// The sender's buffer holds less than the path in flight.
+    SendBuffer,
+    /// The kernel granted less than was asked, or its autotuning ends below what the path needs.
+    KernelCap,
+    /// No window above 65,535 bytes could be offered.
+    WindowScaleAbsent,
+    /// Much of the test was growth, not the goodput the path carries.
+    StartUp,
+}
+
+impl Cause {
+    /// As it is printed.
+    pub fn name(self) -> &'static str {
+        match self {
+            Cause::ReceiveWindow => "receive window",
+            Cause::SendBuffer => "send buffer",
+            Cause::KernelCap => "kernel cap",
+            Cause::WindowScaleAbsent => "window scale absent",
+            Cause::StartUp => "start-up share",
+        }
+    }
+}
+
+/// A command, and whose shell it belongs in.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Cure {
+    /// To be run as it stands.
+    pub command: String,
+    /// Where, if that is not where the test was typed.
+    pub host: Option<String>,
+}
+
+impl std::fmt::Display for Cure {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match &self.host {
+            Some(host) => write!(f, "{}   (on {host})", self.command),
+            None => f.write_str(&self.command),
+        }
+    }
+}
+
+/// All findings, the one with the most to gain first.
+pub fn diagnose(evidence: &Evidence) -> Vec<Finding> {
+    // Where gains are equal the earlier rule is the cause and the later one a consequence.
+    let rules = [
+        window::scale_absent,
+        buffers::kernel_cap_asked,
+        window::receive_window,
+        buffers::send_buffer,
+        buffers::kernel_cap_autotuned,
+        startup::start_up,
+    ];
+    let mut findings: Vec<Finding> = rules.iter().filter_map(|rule| rule(evidence)).collect();
+    // A limit whose gain nobody can tell, because the capacity is not known, at least doubles what it limits.
+    let unknown = evidence.judged_goodput();
+    findings.sort_by_key(|finding| std::cmp::Reverse(finding.gain.unwrap_or(unknown)));
+    findings
+}
+
+fn name<S: Serializer>(cause: &Cause, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.serialize_str(cause.name())
+}
+
+/// A finding with its gain over what `evidence` shows, if `predicted` is known.
+fn finding(evidence: &Evidence, cause: Cause, summary: String, cure: Cure, predicted: Option<BitRate>) -> Finding {
+    let gain = predicted.map(|predicted| BitRate(predicted.0.saturating_sub(evidence.judged_goodput().0)));
+    Finding { cause, summary, evidence: BTreeMap::new(), cure, predicted, gain }
+}

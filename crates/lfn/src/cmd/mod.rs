@@ -17,7 +17,7 @@ pub fn run(command: Command) -> Result<Exit, Failure> {
         Command::Plan(args) => plan::run(*args),
         Command::Emulate(args) => emulate::run(args),
         Command::Serve(args) => serve::run(args),
-        Command::Test(args) => test::run(args),
+        Command::Test(args) => test::run(*args),
         Command::Copy(args) => copy::run(args),
         Command::Hosts(args) => hosts::run(args),
         Command::Demo(args) => demo::run(args),

@@ -3,3 +3,4 @@
 pub mod copy;
 pub mod ledger;
 pub mod plan;
+pub mod test;

@@ -2,6 +2,7 @@
 
 use std::io::{self, Read, Write};
 use std::net::{Shutdown, TcpStream};
+use std::time::Instant;
 
 use super::Protection;
 use super::tls::TlsStream;
@@ -12,6 +13,7 @@ use super::tls::TlsStream;
 pub struct DataStream {
     stream: u16,
     transport: Transport,
+    opened: Instant,
 }
 
 #[derive(Debug)]
@@ -22,16 +24,21 @@ enum Transport {
 
 impl DataStream {
     pub(crate) fn clear(stream: u16, socket: TcpStream) -> Self {
-        DataStream { stream, transport: Transport::Clear(socket) }
+        DataStream { stream, transport: Transport::Clear(socket), opened: Instant::now() }
     }
 
     pub(crate) fn tls(stream: u16, tls: TlsStream) -> Self {
-        DataStream { stream, transport: Transport::Tls(tls) }
+        DataStream { stream, transport: Transport::Tls(tls), opened: Instant::now() }
     }
 
     /// The number of the stream in its session.
     pub fn stream(&self) -> u16 {
         self.stream
+    }
+
+    /// When its hello had been sent, or had arrived.
+    pub fn opened(&self) -> Instant {
+        self.opened
     }
 
     /// The TCP socket.

@@ -67,10 +67,30 @@ pub fn new_session_id() -> Result<SessionId, SessionError> {
 ///
 /// Costs two round trips until the request has left: one for TCP, one for TLS 1.3.
 pub fn control(target: &Target, session: SessionId, request: Request) -> Result<Control, SessionError> {
-    let socket = connect(target, None, |_| Ok(()))?;
-    let hello = Hello::Control { protocol: PROTOCOL, token: target.token(), session, request };
-    let tls = handshake(target, socket, &hello)?;
-    Ok(Control::new(tls, lfn_core::wire::MESSAGE_LIMIT, "the server"))
+    Line::connect(target)?.control(target, session, request)
+}
+
+/// A TCP connection to a server that nothing was said on yet: its round-trip time is known before the request is made.
+#[derive(Debug)]
+pub struct Line(TcpStream);
+
+impl Line {
+    /// Connects; one round trip.
+    pub fn connect(target: &Target) -> Result<Self, SessionError> {
+        connect(target, None, |_| Ok(())).map(Line)
+    }
+
+    /// The socket, for `TCP_INFO`.
+    pub fn socket(&self) -> &TcpStream {
+        &self.0
+    }
+
+    /// Makes it the control connection of a session.
+    pub fn control(self, target: &Target, session: SessionId, request: Request) -> Result<Control, SessionError> {
+        let hello = Hello::Control { protocol: PROTOCOL, token: target.token(), session, request };
+        let tls = handshake(target, self.0, &hello)?;
+        Ok(Control::new(tls, lfn_core::wire::MESSAGE_LIMIT, "the server"))
+    }
 }
 
 /// Opens one data stream. `prepare` sets socket options before the SYN leaves, so that a window scale follows a

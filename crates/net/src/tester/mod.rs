@@ -1,11 +1,111 @@
-//! Placeholder head, replaced with the module.
+//! Timed loads: both ends of a test, which differ only in who dials and who sends.
+//!
+//! One session is one direction. Each data stream is a plain thread with a blocking socket ([`load`]); the control
+//! connection's thread samples them all ([`meter`]), so the loops that move data take no lock and make no call but
+//! read or write. [`client`] and [`server`] are the two conversations around that, [`options`] the socket options with
+//! what was asked and what was granted. Nothing is judged here: that is `lfn_core::diagnose`.
 
-use lfn_core::wire::test::TestRequest;
+mod client;
+mod load;
+mod meter;
+mod options;
+mod server;
 
-use crate::server::ServerSession;
+pub use client::{Measurement, Progress, Test, run};
+pub use options::kernel;
+pub(crate) use server::serve;
+
+use lfn_core::wire::test::RequestError;
+use lfn_core::wire::{Refusal, RefusalCode};
+
 use crate::session::SessionError;
 
-/// The server's side.
-pub(crate) fn serve(_session: &mut ServerSession, _request: &TestRequest) -> Result<(), SessionError> {
-    Ok(())
+/// Set to 1 by `lfn emulate` on both sides: the network namespace is the test's own, and its sysctls may be changed.
+pub const EMULATED: &str = "LFN_EMULATED";
+
+/// Why a test did not come to its end.
+#[derive(Debug, thiserror::Error)]
+pub enum TestError {
+    /// The session failed: unreachable, refused, cut.
+    #[error(transparent)]
+    Session(#[from] SessionError),
+    /// The request makes no sense.
+    #[error(transparent)]
+    Request(#[from] RequestError),
+    /// The kernel has no congestion control of that name, or keeps it from this user.
+    #[error("congestion control '{name}' {why} on {host}, which offers: {available}")]
+    Congestion {
+        /// As asked for.
+        name: String,
+        /// "is not available" or "is not allowed to this user".
+        why: &'static str,
+        /// Whose kernel.
+        host: String,
+        /// What may be asked for instead.
+        available: String,
+    },
+    /// Without the right to change this network namespace, a window is held by `SO_RCVBUF`, which is capped.
+    #[error("a receive window of {asked} B cannot be held on {host}: net.core.rmem_max is {cap}")]
+    Window {
+        /// As asked for, bytes.
+        asked: u64,
+        /// `net.core.rmem_max`.
+        cap: u64,
+        /// Whose kernel.
+        host: String,
+    },
+    /// A socket option was not taken.
+    #[error("socket options on {host}: {source}")]
+    Options {
+        /// Whose kernel.
+        host: String,
+        /// What it said.
+        source: std::io::Error,
+    },
+    /// One data stream failed.
+    #[error("data stream {stream}: {source}")]
+    Stream {
+        /// Its number.
+        stream: u16,
+        /// What the kernel said.
+        source: std::io::Error,
+    },
+    /// The receiver counted other bytes than were sent.
+    #[error("{received} bytes arrived of {sent} sent")]
+    Incomplete {
+        /// What should have arrived.
+        sent: u64,
+        /// What did.
+        received: u64,
+    },
+}
+
+impl TestError {
+    /// What the user can do about it, if there is something.
+    pub fn hint(&self) -> Option<String> {
+        match self {
+            TestError::Session(error) => error.hint(),
+            TestError::Window { asked, host, .. } => Some(format!("sysctl -w net.core.rmem_max={asked}   (on {host})")),
+            TestError::Congestion { .. } => {
+                Some("modprobe tcp_NAME loads one; net.ipv4.tcp_allowed_congestion_control allows it".into())
+            }
+            TestError::Stream { .. } | TestError::Incomplete { .. } => {
+                Some("see whether the server still runs and the path still carries traffic".into())
+            }
+            TestError::Request(_) | TestError::Options { .. } => None,
+        }
+    }
+}
+
+/// What the client is told when a test fails at the server.
+impl From<&TestError> for Refusal {
+    fn from(error: &TestError) -> Refusal {
+        let code = match error {
+            TestError::Session(error) => return Refusal::from(error),
+            TestError::Request(_) => RefusalCode::BadMessage,
+            TestError::Congestion { .. } | TestError::Window { .. } => RefusalCode::Limit,
+            TestError::Options { .. } | TestError::Stream { .. } | TestError::Incomplete { .. } => RefusalCode::Io,
+        };
+        Refusal { code, message: error.to_string(), hint: error.hint() }
+    }
 }

@@ -1,0 +1,327 @@
+//! The record rules judge: both ends' figures of one test, reduced to its steady part.
+
+use std::time::Duration;
+
+use serde::Serialize;
+
+use crate::path::{PathProfile, seconds};
+use crate::plan;
+use crate::stats::{median, steady_from};
+use crate::tcp_info::TcpInfo;
+use crate::units::{BitRate, Bytes};
+use crate::wire::test::{EndReport, Interval, Kernel, SocketReport, StreamReport, StreamSample};
+
+/// What is known of a test when it is over.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Evidence {
+    /// The path with its capacity, if that is known, and the RTT that was measured.
+    pub path: Option<PathProfile>,
+    /// The least RTT either end saw.
+    pub base_rtt: Duration,
+    /// Payload received over the receiver's time, start-up included.
+    pub goodput: BitRate,
+    /// The receiver's time.
+    pub elapsed: Duration,
+    /// The part past start-up; none of a run that is too short or still grew at its end.
+    pub steady: Option<Steady>,
+    /// How many intervals long enough to judge by there were.
+    pub intervals: usize,
+    /// How long they are.
+    pub interval: Duration,
+    /// The sender's host.
+    pub sender: Host,
+    /// The receiver's host.
+    pub receiver: Host,
+    /// How the far host was named when the test was typed.
+    pub far: String,
+    /// Each stream.
+    pub flows: Vec<Flow>,
+}
+
+/// The part of a test past start-up, on the receiver's clock.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub struct Steady {
+    /// When it begins.
+    #[serde(rename = "start_seconds", with = "seconds")]
+    pub start: Duration,
+    /// When it ends.
+    #[serde(rename = "end_seconds", with = "seconds")]
+    pub end: Duration,
+    /// What was received in it.
+    #[serde(rename = "goodput_bits_per_second")]
+    pub goodput: BitRate,
+}
+
+/// One end's host.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Host {
+    /// As the user knows it.
+    pub name: String,
+    /// Its limits.
+    pub kernel: Kernel,
+}
+
+/// One stream over the judged part of the test.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Flow {
+    /// What the receiver got.
+    pub goodput: BitRate,
+    /// The receive window the sender saw, bytes; none on a kernel that does not tell (before 5.4).
+    pub snd_wnd: Option<Spread>,
+    /// Congestion window, bytes, median.
+    pub cwnd: Bytes,
+    /// Smoothed RTT, median.
+    pub rtt: Duration,
+    /// Time with data to send.
+    pub busy: Duration,
+    /// Part of it stopped by the receive window.
+    pub rwnd_limited: Duration,
+    /// Part of it stopped by the send buffer.
+    pub sndbuf_limited: Duration,
+    /// Window scaling was negotiated.
+    pub window_scaling: bool,
+    /// The sender's socket options.
+    pub sending: SocketReport,
+    /// The receiver's socket options.
+    pub receiving: SocketReport,
+}
+
+/// A figure over the judged intervals.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub struct Spread {
+    /// Least.
+    pub least: u64,
+    /// Median.
+    pub median: u64,
+    /// Most.
+    pub most: u64,
+}
+
+/// An interval shorter than this share of the first one says little (the rest at the end of a test).
+const WHOLE: f64 = 0.5;
+
+impl Evidence {
+    /// Reduces the reports of both ends. `path` has the capacity, if one is known; its RTT is replaced by what was
+    /// measured, `rtt` on the control connection or less. `omit` says how much is start-up, instead of the figures.
+    pub fn new(
+        path: Option<PathProfile>,
+        rtt: Duration,
+        omit: Option<Duration>,
+        (sender_name, sender): (&str, &EndReport),
+        (receiver_name, receiver): (&str, &EndReport),
+        far: &str,
+    ) -> Self {
+        let base_rtt = base_rtt(rtt, sender);
+        let whole = whole_intervals(&receiver.intervals);
+        let steady = steady(whole, omit);
+        let judged = steady.map_or((Duration::ZERO, Duration::MAX), |steady| (steady.start, steady.end));
+        Evidence {
+            path: path.map(|path| PathProfile { base_rtt, ..path }),
+            base_rtt,
+            goodput: Bytes(receiver.bytes).per(receiver.elapsed),
+            elapsed: receiver.elapsed,
+            steady,
+            intervals: whole.len(),
+            interval: whole.first().map(length).unwrap_or_default(),
+            sender: Host { name: sender_name.to_owned(), kernel: sender.kernel.clone() },
+            receiver: Host { name: receiver_name.to_owned(), kernel: receiver.kernel.clone() },
+            far: far.to_owned(),
+            flows: flows(sender, receiver, judged),
+        }
+    }
+
+    /// Goodput of the part that is judged.
+    pub fn judged_goodput(&self) -> BitRate {
+        self.steady.map_or(self.goodput, |steady| steady.goodput)
+    }
+
+    /// The most goodput the path carries, if its capacity is known.
+    pub fn possible(&self) -> Option<BitRate> {
+        self.path.map(|path| plan::predict_goodput(&path, None, self.streams()).goodput)
+    }
+
+    /// What each stream needs in flight to fill the path, if its capacity is known.
+    pub fn needed(&self) -> Option<Bytes> {
+        self.path.map(|path| Bytes(path.bdp().0.div_ceil(u64::from(self.streams()).max(1))))
+    }
+
+    /// Whether the path is as good as full, so that nothing else can be the limit.
+    pub fn is_full(&self) -> bool {
+        const FULL: f64 = 0.97;
+        self.possible().is_some_and(|possible| self.judged_goodput().as_f64() >= FULL * possible.as_f64())
+    }
+
+    /// The number of streams.
+    pub fn streams(&self) -> u32 {
+        u32::try_from(self.flows.len()).unwrap_or(u32::MAX)
+    }
+}
+
+impl Spread {
+    fn of(values: &[f64]) -> Option<Spread> {
+        let (least, most) = (values.iter().copied().reduce(f64::min)?, values.iter().copied().reduce(f64::max)?);
+        Some(Spread { least: least as u64, median: median(values)? as u64, most: most as u64 })
+    }
+}
+
+/// The least RTT known: of the control connection's handshake or, later, of the data itself.
+fn base_rtt(rtt: Duration, sender: &EndReport) -> Duration {
+    let streams = sender.streams.iter().filter_map(|stream| stream.tcp_info.min_rtt).filter(|rtt| !rtt.is_zero());
+    streams.chain((!rtt.is_zero()).then_some(rtt)).min().unwrap_or_default()
+}
+
+/// All but a short rest at the end.
+fn whole_intervals(intervals: &[Interval]) -> &[Interval] {
+    match intervals {
+        [first, .., last] if length(last).as_secs_f64() < WHOLE * length(first).as_secs_f64() => {
+            &intervals[..intervals.len() - 1]
+        }
+        all => all,
+    }
+}
+
+fn steady(intervals: &[Interval], omit: Option<Duration>) -> Option<Steady> {
+    let rate = |i: &Interval| Bytes(i.bytes).per(length(i)).as_f64();
+    let from = match omit {
+        Some(omit) => intervals.iter().position(|interval| interval.start >= omit)?,
+        None => steady_from(&intervals.iter().map(rate).collect::<Vec<_>>())?,
+    };
+    let part = &intervals[from..];
+    let (start, end) = (part.first()?.start, part.last()?.end);
+    let bytes = part.iter().map(|interval| interval.bytes).sum();
+    Some(Steady { start, end, goodput: Bytes(bytes).per(end.saturating_sub(start)) })
+}
+
+/// Every stream, over the intervals that lie in `judged`; the two ends' clocks start at the first byte of each.
+fn flows(sender: &EndReport, receiver: &EndReport, judged: (Duration, Duration)) -> Vec<Flow> {
+    sender.streams.iter().map(|stream| flow(stream, sender, receiver, judged)).collect()
+}
+
+fn flow(stream: &StreamReport, sender: &EndReport, receiver: &EndReport, judged: (Duration, Duration)) -> Flow {
+    let number = stream.stream;
+    let sent: Vec<&TcpInfo> =
+        within(&sender.intervals, judged).filter_map(|i| sample(i, number)).map(|s| &s.tcp_info).collect();
+    let time = within(&receiver.intervals, judged).map(length).sum();
+    let bytes = within(&receiver.intervals, judged).filter_map(|i| sample(i, number)).map(|s| s.bytes).sum();
+    // What had been counted before the judged part: the sample that ended the interval before it.
+    let before = sender.intervals.iter().rfind(|i| middle(i) < judged.0).and_then(|i| sample(i, number));
+    let grown = |figure: fn(&TcpInfo) -> Option<Duration>| {
+        let last = sent.last().copied().unwrap_or(&stream.tcp_info);
+        let before = before.and_then(|s| figure(&s.tcp_info));
+        figure(last).unwrap_or_default().saturating_sub(before.unwrap_or_default())
+    };
+    let middling = |figure: fn(&TcpInfo) -> f64| {
+        median(&sent.iter().map(|info| figure(info)).collect::<Vec<_>>()).unwrap_or_default()
+    };
+    let windows: Vec<f64> = sent.iter().filter_map(|info| info.snd_wnd_bytes).map(f64::from).collect();
+    Flow {
+        goodput: Bytes(bytes).per(time),
+        snd_wnd: Spread::of(&windows),
+        cwnd: Bytes(middling(|info| info.cwnd().0 as f64) as u64),
+        rtt: Duration::from_secs_f64(middling(|info| info.rtt.as_secs_f64())),
+        busy: grown(|info| info.busy),
+        rwnd_limited: grown(|info| info.rwnd_limited),
+        sndbuf_limited: grown(|info| info.sndbuf_limited),
+        window_scaling: stream.tcp_info.window_scaling,
+        sending: stream.socket.clone(),
+        receiving: receiver.streams.iter().find(|s| s.stream == number).map(|s| s.socket.clone()).unwrap_or_default(),
+    }
+}
+
+/// Intervals whose middle lies in the judged part: each end notices its boundaries a little late.
+fn within(intervals: &[Interval], judged: (Duration, Duration)) -> impl Iterator<Item = &Interval> {
+    intervals.iter().filter(move |interval| middle(interval) >= judged.0 && middle(interval) <= judged.1)
+}
+
+fn sample(interval: &Interval, stream: u16) -> Option<&StreamSample> {
+    interval.streams.iter().find(|sample| sample.stream == stream)
+}
+
+fn middle(interval: &Interval) -> Duration {
+    interval.start + length(interval) / 2
+}
+
+fn length(interval: &Interval) -> Duration {
+    interval.end.saturating_sub(interval.start)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SECOND: Duration = Duration::from_secs(1);
+
+    /// An end whose single stream moved so many bytes in each second.
+    fn end(bytes: &[u64], window: u32) -> EndReport {
+        let interval = |(number, &bytes): (usize, &u64)| {
+            let number = number as u32;
+            let tcp_info = TcpInfo {
+                rtt: SECOND / 2,
+                snd_mss_bytes: 1000,
+                cwnd_segments: 7,
+                snd_wnd_bytes: Some(window),
+                busy: Some(SECOND * (number + 1)),
+                rwnd_limited: Some(SECOND / 4 * (number + 1)),
+                window_scaling: true,
+                ..TcpInfo::default()
+            };
+            let sample = StreamSample { stream: 0, bytes, unread_bytes: None, tcp_info };
+            Interval { start: SECOND * number, end: SECOND * (number + 1), bytes, streams: vec![sample] }
+        };
+        let intervals: Vec<_> = bytes.iter().enumerate().map(interval).collect();
+        let stream = StreamReport {
+            tcp_info: TcpInfo { min_rtt: Some(SECOND * 2 / 5), window_scaling: true, ..TcpInfo::default() },
+            ..StreamReport::default()
+        };
+        EndReport {
+            elapsed: SECOND * bytes.len() as u32,
+            bytes: bytes.iter().sum(),
+            streams: vec![stream],
+            intervals,
+            ..EndReport::default()
+        }
+    }
+
+    fn evidence(bytes: &[u64], omit: Option<Duration>) -> Evidence {
+        let (sender, receiver) = (end(bytes, 3000), end(bytes, 0));
+        Evidence::new(None, SECOND / 2, omit, ("near", &sender), ("far", &receiver), "far")
+    }
+
+    #[test]
+    fn the_steady_part_is_what_flows_are_judged_by() {
+        let evidence = evidence(&[1, 10, 100, 1000, 1000, 1000], None);
+        assert_eq!(evidence.base_rtt, SECOND * 2 / 5, "the least of handshake and data");
+        let steady = evidence.steady.unwrap();
+        assert_eq!((steady.start, steady.end, steady.goodput), (SECOND * 3, SECOND * 6, BitRate(8000)));
+        let flow = &evidence.flows[0];
+        assert_eq!(flow.goodput, BitRate(8000));
+        assert_eq!((flow.busy, flow.rwnd_limited), (SECOND * 3, SECOND * 3 / 4), "growth within the part alone");
+        assert_eq!((flow.cwnd, flow.rtt), (Bytes(7000), SECOND / 2));
+        assert_eq!(flow.snd_wnd, Some(Spread { least: 3000, median: 3000, most: 3000 }));
+        assert_eq!(evidence.goodput, BitRate(4148), "of the whole");
+    }
+
+    #[test]
+    fn omit_decides_instead_of_the_figures() {
+        let steady = evidence(&[1000, 1000, 1000, 1000], Some(SECOND * 2)).steady.unwrap();
+        assert_eq!(steady.start, SECOND * 2);
+        assert_eq!(evidence(&[1000, 1000], Some(SECOND * 5)).steady, None);
+    }
+
+    #[test]
+    fn a_short_rest_at_the_end_decides_nothing() {
+        let mut report = end(&[1000, 1000, 1000, 1], 0);
+        report.intervals[3].end = report.intervals[3].start + SECOND / 10;
+        let evidence = Evidence::new(None, SECOND, None, ("near", &report), ("far", &report), "far");
+        assert_eq!(evidence.steady.unwrap().end, SECOND * 3);
+    }
+
+    #[test]
+    fn nothing_moved_is_no_division_by_zero() {
+        let empty = EndReport::default();
+        let evidence = Evidence::new(None, Duration::ZERO, None, ("near", &empty), ("far", &empty), "far");
+        assert_eq!((evidence.goodput, evidence.steady), (BitRate(0), None));
+        assert_eq!(crate::diagnose::diagnose(&evidence), []);
+        crate::diagnose::diagnose(&self::evidence(&[0, 0, 0], None));
+    }
+}

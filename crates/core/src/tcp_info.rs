@@ -1,0 +1,271 @@
+//! `TCP_INFO` as figures: the bytes of the kernel's `struct tcp_info` read by offset.
+//!
+//! The structure grows with the kernel (104 bytes long ago, 280 on 6.18), so every later field is an `Option`: absent
+//! where the kernel that wrote it did not know it, never guessed. Offsets are those of `include/uapi/linux/tcp.h`. The
+//! same type goes over the wire, so that findings see both ends alike, and into `--json`, where each name carries its
+//! unit.
+
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+use crate::path::seconds;
+use crate::units::{BitRate, Bytes};
+
+/// What the kernel says of one TCP connection, at one moment. Windows and buffers are of the end that was asked.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct TcpInfo {
+    /// `tcpi_state`; 1 is established.
+    pub state: u8,
+    /// Window scaling was negotiated (`TCPI_OPT_WSCALE`).
+    pub window_scaling: bool,
+    /// Selective acknowledgements were negotiated (`TCPI_OPT_SACK`).
+    pub sack: bool,
+    /// Time stamps were negotiated (`TCPI_OPT_TIMESTAMPS`).
+    pub timestamps: bool,
+    /// Shift of the windows the peer announces.
+    pub snd_wscale: u8,
+    /// Shift of the windows this end announces.
+    pub rcv_wscale: u8,
+    /// The last delivery rate was limited by the application (`tcpi_delivery_rate_app_limited`).
+    pub app_limited: bool,
+    /// Payload bytes of a full segment sent.
+    pub snd_mss_bytes: u32,
+    /// Segments in flight.
+    pub unacked_segments: u32,
+    /// Segments thought lost at this moment.
+    pub lost_segments: u32,
+    /// Path MTU.
+    pub pmtu_bytes: u32,
+    /// Smoothed round-trip time.
+    #[serde(rename = "rtt_seconds", with = "seconds")]
+    pub rtt: Duration,
+    /// Its mean deviation.
+    #[serde(rename = "rttvar_seconds", with = "seconds")]
+    pub rttvar: Duration,
+    /// Slow-start threshold; absent until a loss, or a slow start that ended early, has set one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ssthresh_segments: Option<u32>,
+    /// Congestion window.
+    pub cwnd_segments: u32,
+    /// Receive buffer space autotuning aims at (`tcpi_rcv_space`).
+    pub rcv_space_bytes: u32,
+    /// Segments sent again since the start.
+    pub retransmitted_segments: u32,
+    /// Bytes the peer has acknowledged.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub acked_bytes: Option<u64>,
+    /// Bytes received in order.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub received_bytes: Option<u64>,
+    /// Bytes in the send buffer that were never sent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub notsent_bytes: Option<u32>,
+    /// Least round-trip time of the last minutes.
+    #[serde(rename = "min_rtt_seconds", default, skip_serializing_if = "Option::is_none", with = "optional_seconds")]
+    pub min_rtt: Option<Duration>,
+    /// The latest estimate of the rate at which data is delivered.
+    #[serde(rename = "delivery_rate_bits_per_second", default, skip_serializing_if = "Option::is_none")]
+    pub delivery_rate: Option<BitRate>,
+    /// Time with data to send or in flight.
+    #[serde(rename = "busy_seconds", default, skip_serializing_if = "Option::is_none", with = "optional_seconds")]
+    pub busy: Option<Duration>,
+    /// Part of `busy` in which the peer's receive window stopped the sender.
+    #[serde(
+        rename = "rwnd_limited_seconds",
+        default,
+        skip_serializing_if = "Option::is_none",
+        with = "optional_seconds"
+    )]
+    pub rwnd_limited: Option<Duration>,
+    /// Part of `busy` in which the send buffer stopped the sender.
+    #[serde(
+        rename = "sndbuf_limited_seconds",
+        default,
+        skip_serializing_if = "Option::is_none",
+        with = "optional_seconds"
+    )]
+    pub sndbuf_limited: Option<Duration>,
+    /// Payload bytes sent, those sent again included.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sent_bytes: Option<u64>,
+    /// Payload bytes sent again.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub retransmitted_bytes: Option<u64>,
+    /// Segments the peer reported as received twice.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub duplicate_segments: Option<u32>,
+    /// How often reordering was seen.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reorderings: Option<u32>,
+    /// Packets received out of order.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub out_of_order_packets: Option<u32>,
+    /// The receive window the peer offers.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub snd_wnd_bytes: Option<u32>,
+    /// The receive window this end offers.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rcv_wnd_bytes: Option<u32>,
+}
+
+/// Fewer bytes than any kernel gives: this is no `struct tcp_info`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("TCP_INFO of {0} bytes, at least 104 expected")]
+pub struct TooShort(pub usize);
+
+/// `TCP_INFINITE_SSTHRESH`: no threshold yet.
+const NO_SSTHRESH: u32 = 0x7fff_ffff;
+
+impl TcpInfo {
+    /// Reads `struct tcp_info` as this machine's kernel wrote it.
+    pub fn parse(bytes: &[u8]) -> Result<Self, TooShort> {
+        let reader = Reader(bytes);
+        reader.read().ok_or(TooShort(bytes.len()))
+    }
+
+    /// The congestion window in bytes.
+    pub fn cwnd(&self) -> Bytes {
+        Bytes(u64::from(self.cwnd_segments) * u64::from(self.snd_mss_bytes))
+    }
+}
+
+/// Fields at offsets, absent beyond the end.
+struct Reader<'a>(&'a [u8]);
+
+impl Reader<'_> {
+    fn read(&self) -> Option<TcpInfo> {
+        let (options, scales) = (self.u8(5)?, self.u8(6)?);
+        Some(TcpInfo {
+            state: self.u8(0)?,
+            timestamps: options & 1 != 0,
+            sack: options & 2 != 0,
+            window_scaling: options & 4 != 0,
+            // Bit fields of four bits each, the first in the low bits on a little-endian machine.
+            snd_wscale: if cfg!(target_endian = "little") { scales & 15 } else { scales >> 4 },
+            rcv_wscale: if cfg!(target_endian = "little") { scales >> 4 } else { scales & 15 },
+            app_limited: self.u8(7)? & if cfg!(target_endian = "little") { 1 } else { 128 } != 0,
+            snd_mss_bytes: self.u32(16)?,
+            unacked_segments: self.u32(24)?,
+            lost_segments: self.u32(32)?,
+            pmtu_bytes: self.u32(60)?,
+            rtt: micros(self.u32(68)?),
+            rttvar: micros(self.u32(72)?),
+            ssthresh_segments: self.u32(76).filter(|&threshold| threshold < NO_SSTHRESH),
+            cwnd_segments: self.u32(80)?,
+            rcv_space_bytes: self.u32(96)?,
+            retransmitted_segments: self.u32(100)?,
+            acked_bytes: self.u64(120),
+            received_bytes: self.u64(128),
+            notsent_bytes: self.u32(144),
+            min_rtt: self.u32(148).filter(|&rtt| rtt != u32::MAX).map(micros),
+            delivery_rate: self.u64(160).map(|bytes| BitRate(Bytes(bytes).bits())),
+            busy: self.u64(168).map(Duration::from_micros),
+            rwnd_limited: self.u64(176).map(Duration::from_micros),
+            sndbuf_limited: self.u64(184).map(Duration::from_micros),
+            sent_bytes: self.u64(200),
+            retransmitted_bytes: self.u64(208),
+            duplicate_segments: self.u32(216),
+            reorderings: self.u32(220),
+            out_of_order_packets: self.u32(224),
+            snd_wnd_bytes: self.u32(228),
+            rcv_wnd_bytes: self.u32(232),
+        })
+    }
+
+    fn u8(&self, at: usize) -> Option<u8> {
+        self.0.get(at).copied()
+    }
+
+    fn u32(&self, at: usize) -> Option<u32> {
+        self.0.get(at..at + 4)?.try_into().ok().map(u32::from_ne_bytes)
+    }
+
+    fn u64(&self, at: usize) -> Option<u64> {
+        self.0.get(at..at + 8)?.try_into().ok().map(u64::from_ne_bytes)
+    }
+}
+
+fn micros(value: u32) -> Duration {
+    Duration::from_micros(value.into())
+}
+
+mod optional_seconds {
+    use super::{Duration, seconds};
+    use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+    #[derive(Serialize, Deserialize)]
+    struct Seconds(#[serde(with = "seconds")] Duration);
+
+    pub fn serialize<S: Serializer>(value: &Option<Duration>, serializer: S) -> Result<S::Ok, S::Error> {
+        value.map(Seconds).serialize(serializer)
+    }
+
+    pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Duration>, D::Error> {
+        Ok(Option::<Seconds>::deserialize(deserializer)?.map(|seconds| seconds.0))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A structure of `length` bytes with a few fields set.
+    fn structure(length: usize) -> Vec<u8> {
+        let mut bytes = vec![0; 600];
+        bytes[0] = 1;
+        bytes[5] = 0b0111;
+        bytes[6] = 0x87;
+        bytes[7] = 1;
+        let mut put = |at: usize, value: &[u8]| bytes[at..at + value.len()].copy_from_slice(value);
+        put(16, &1448u32.to_ne_bytes());
+        put(68, &539_250u32.to_ne_bytes());
+        put(76, &NO_SSTHRESH.to_ne_bytes());
+        put(80, &6300u32.to_ne_bytes());
+        put(100, &3u32.to_ne_bytes());
+        put(148, &u32::MAX.to_ne_bytes());
+        put(160, &8_437_500u64.to_ne_bytes());
+        put(176, &1_500_000u64.to_ne_bytes());
+        put(228, &4_547_840u32.to_ne_bytes());
+        put(232, &65_536u32.to_ne_bytes());
+        bytes.truncate(length);
+        bytes
+    }
+
+    #[test]
+    fn fields_stand_where_the_kernel_puts_them() {
+        for length in [280, 600] {
+            let info = TcpInfo::parse(&structure(length)).unwrap();
+            assert_eq!((info.state, info.snd_wscale, info.rcv_wscale), (1, 7, 8));
+            assert!(info.window_scaling && info.sack && info.timestamps && info.app_limited);
+            assert_eq!(info.rtt, Duration::from_micros(539_250));
+            assert_eq!((info.ssthresh_segments, info.min_rtt), (None, None));
+            assert_eq!(info.cwnd(), Bytes(6300 * 1448));
+            assert_eq!(info.delivery_rate, Some(BitRate(67_500_000)));
+            assert_eq!(info.rwnd_limited, Some(Duration::from_millis(1500)));
+            assert_eq!((info.snd_wnd_bytes, info.rcv_wnd_bytes), (Some(4_547_840), Some(65_536)));
+        }
+    }
+
+    #[test]
+    fn what_an_older_kernel_lacks_is_absent() {
+        let info = TcpInfo::parse(&structure(232)).unwrap();
+        assert_eq!((info.snd_wnd_bytes, info.rcv_wnd_bytes), (Some(4_547_840), None));
+        // A field cut in the middle counts as absent.
+        assert_eq!(TcpInfo::parse(&structure(231)).unwrap().snd_wnd_bytes, None);
+        let oldest = TcpInfo::parse(&structure(104)).unwrap();
+        assert_eq!((oldest.retransmitted_segments, oldest.busy, oldest.acked_bytes), (3, None, None));
+        for length in 0..104 {
+            assert_eq!(TcpInfo::parse(&structure(length)), Err(TooShort(length)));
+        }
+    }
+
+    #[test]
+    fn figures_survive_the_wire() {
+        for length in [104, 200, 280] {
+            let info = TcpInfo::parse(&structure(length)).unwrap();
+            let text = serde_json::to_string(&info).unwrap();
+            assert_eq!(serde_json::from_str::<TcpInfo>(&text).unwrap(), info, "{text}");
+        }
+    }
+}

@@ -1,0 +1,110 @@
+//! nettest's layout of 1995, column for column: what `seeds/000_…` shows of `nettest` and `nettestd`.
+//!
+//! Kbyte and Mbit(K^2) count in 1024s, mbit(1+E6) in 1000s. Real is the receiver's time, system and user are this end's.
+
+use std::io::{self, Write};
+use std::time::Duration;
+
+use lfn_core::wire::test::{Cpu, Direction, Load};
+
+use super::Run;
+
+const HEAD: &str = "           Real  System            User          Kbyte   Mbit(K^2) mbit(1+E6)";
+
+pub fn print(runs: &[Run], near: &str, far: &str) -> io::Result<()> {
+    io::stdout().lock().write_all(page(runs, near, far).as_bytes())
+}
+
+/// One line's figures.
+#[derive(Clone, Copy, Default)]
+struct Line {
+    real: Duration,
+    cpu: Cpu,
+    bytes: u64,
+}
+
+fn page(runs: &[Run], near: &str, far: &str) -> String {
+    let mut page = String::new();
+    if let Some(run) = runs.first() {
+        page += &settings(run);
+        page += &format!("{}\n", transfer(run, near, far));
+    }
+    page += &format!("{HEAD}\n");
+    let mut sum = Line::default();
+    for run in runs {
+        let (receiver, cpu) = (run.measurement.receiver(), run.measurement.near.cpu);
+        let line = Line { real: receiver.elapsed, cpu, bytes: receiver.bytes };
+        page += &row(if run.direction() == Direction::Forward { "write" } else { "read" }, &line);
+        sum.real += line.real;
+        sum.cpu.user += cpu.user;
+        sum.cpu.system += cpu.system;
+        sum.bytes += line.bytes;
+    }
+    if runs.len() > 1 {
+        page += &row("r/w", &sum);
+    }
+    page
+}
+
+/// The buffers of this end and the shifts of both, as nettest prints them before it begins.
+fn settings(run: &Run) -> String {
+    let Some(stream) = run.measurement.near.streams.first() else { return String::new() };
+    let (socket, info) = (&stream.socket, &stream.tcp_info);
+    format!(
+        "Final SO_SNDBUF={}\nFinal SO_RCVBUF={}\nFinal sendwinshift = {}, recvwinshift = {}.\n",
+        socket.sndbuf_granted_bytes.0, socket.rcvbuf_granted_bytes.0, info.snd_wscale, info.rcv_wscale
+    )
+}
+
+fn transfer(run: &Run, near: &str, far: &str) -> String {
+    let request = &run.measurement.request;
+    let records = match request.load {
+        Load::Records(count) => count,
+        Load::TimeSeconds(_) => run.measurement.receiver().bytes / request.record.0.max(1),
+    };
+    format!("Transfer: {records}*{} bytes from {near:>9} to {far:>9}", request.record.0)
+}
+
+fn row(name: &str, line: &Line) -> String {
+    let real = line.real.as_secs_f64();
+    let per_second = if real > 0.0 { line.bytes as f64 / real } else { 0.0 };
+    let (system, user) = (line.cpu.system.as_secs_f64(), line.cpu.user.as_secs_f64());
+    let share = |time: f64| if real > 0.0 { time / real * 100.0 } else { 0.0 };
+    format!(
+        "{name:>7} {real:7.4} {system:7.4} ({:4.1}%) {user:7.4} ({:4.1}%) {:7.2} {:7.3} {:9.3}\n",
+        share(system),
+        share(user),
+        per_second / 1024.0,
+        per_second * 8.0 / (1024.0 * 1024.0),
+        per_second * 8.0 / 1e6,
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_are_those_of_the_report() {
+        let seconds = Duration::from_secs_f64;
+        let line = |real, system, user, bytes| Line {
+            real: seconds(real),
+            cpu: Cpu { user: seconds(user), system: seconds(system) },
+            bytes,
+        };
+        // 000, aztec to echo, 100 × 3 MB and 1000 × 3 MB; real is printed to four places, the rates were made from more.
+        let write = row("write", &line(28.94304, 4.9760, 0.0013, 300_000_000));
+        assert_eq!(write, "  write 28.9430  4.9760 (17.2%)  0.0013 ( 0.0%) 10122.25  79.080    82.921\n");
+        let read = row("read", &line(30.5650, 4.3535, 0.0626, 300_000_000));
+        assert_eq!(read, "   read 30.5650  4.3535 (14.2%)  0.0626 ( 0.2%) 9585.11  74.884    78.521\n");
+        let both = row("r/w", &line(59.50804, 9.3295, 0.0639, 600_000_000));
+        assert_eq!(both, "    r/w 59.5080  9.3295 (15.7%)  0.0639 ( 0.1%) 9846.36  76.925    80.661\n");
+        let long = row("write", &line(197.3138, 52.9243, 0.0124, 3_000_000_000));
+        assert_eq!(long, "  write 197.3138 52.9243 (26.8%)  0.0124 ( 0.0%) 14847.86 115.999   121.634\n");
+    }
+
+    #[test]
+    fn a_test_of_no_time_divides_by_nothing() {
+        assert!(!row("write", &Line::default()).contains("NaN"));
+    }
+}

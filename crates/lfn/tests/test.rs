@@ -1,0 +1,312 @@
+//! `lfn test` from outside: the binary against a real `lfn serve` on loopback. What is counted must agree at both ends;
+//! nothing here depends on how fast this machine is.
+
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
+
+use std::io::{BufRead, BufReader};
+use std::process::{Child, Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+
+const LFN: &str = env!("CARGO_BIN_EXE_lfn");
+
+/// A server on a free port, stopped when dropped.
+struct Server {
+    child: Child,
+    ticket: String,
+}
+
+impl Server {
+    fn start(flags: &[&str]) -> Server {
+        let mut command = Command::new(LFN);
+        command.args(["serve", "--ephemeral", "--quiet", "--port", "0", "--bind", "127.0.0.1"]).args(flags);
+        let mut child = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+        let mut ticket = String::new();
+        BufReader::new(child.stdout.take().unwrap()).read_line(&mut ticket).unwrap();
+        Server { child, ticket: ticket.trim().to_owned() }
+    }
+
+    fn test(&self, flags: &[&str]) -> Output {
+        test(&self.ticket, flags)
+    }
+
+    /// The first run of the JSON of a test that succeeds.
+    fn json(&self, flags: &[&str]) -> Value {
+        self.document(flags)["runs"][0].take()
+    }
+
+    fn document(&self, flags: &[&str]) -> Value {
+        let output = self.test(&[flags, &["--json"]].concat());
+        assert!(output.status.success(), "{}", text(&output.stderr));
+        serde_json::from_slice(&output.stdout).unwrap()
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn test(host: &str, flags: &[&str]) -> Output {
+    let mut command = Command::new(LFN);
+    // Nothing of the surroundings: no saved names, no emulated path.
+    command.env("HOME", "/nonexistent").env_remove("XDG_CONFIG_HOME");
+    for name in ["LFN_EMULATED", "LFN_PATH", "LFN_FAR", "LFN_FAR_TICKET"] {
+        command.env_remove(name);
+    }
+    command.arg("test").arg(host).args(flags).output().unwrap()
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+fn number(value: &Value) -> u64 {
+    value.as_u64().unwrap_or_else(|| panic!("not a count: {value}"))
+}
+
+/// One line that says what, one that says what to do, the exit code.
+fn assert_refused(output: &Output, code: i32, says: &str) {
+    let stderr = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(code), "{stderr}");
+    let mut lines = stderr.lines();
+    let (line, hint) = (lines.next().unwrap_or_default(), lines.next().unwrap_or_default());
+    assert!(line.starts_with("lfn: ") && line.contains(says), "{stderr}");
+    assert!(hint.starts_with("hint: ") && lines.next().is_none(), "{stderr}");
+}
+
+#[test]
+fn a_counted_test_moves_every_byte_and_both_ends_say_so() {
+    let server = Server::start(&[]);
+    for flags in [&["--streams", "1"][..], &["--streams", "3"], &["--streams", "2", "--reverse"]] {
+        let json = server.json(&[flags, &["--count", "1001", "--record", "10007"]].concat());
+        let bytes = 1001 * 10007;
+        assert_eq!(number(&json["bytes"]), bytes, "{flags:?}");
+        for end in ["near", "far"] {
+            let end = &json[end];
+            assert_eq!(number(&end["bytes"]), bytes);
+            let sum = |list: &Value| list.as_array().unwrap().iter().map(|part| number(&part["bytes"])).sum::<u64>();
+            assert_eq!((sum(&end["streams"]), sum(&end["intervals"])), (bytes, bytes), "{flags:?}");
+        }
+        let (sender, receiver) = (json["sender"].as_str().unwrap(), json["receiver"].as_str().unwrap());
+        assert_eq!((sender, receiver), if flags.len() == 3 { ("far", "near") } else { ("near", "far") });
+        let kernel = |end: &str, field: &str| -> u64 {
+            json[end]["streams"].as_array().unwrap().iter().map(|stream| number(&stream["tcp_info"][field])).sum()
+        };
+        // The kernel counted the same, and what is not payload: the hello where the client sends, the end of the stream.
+        let streams = json[receiver]["streams"].as_array().unwrap().len() as u64;
+        let hellos = if sender == "near" { 56 * streams } else { 0 };
+        let beyond = kernel(receiver, "received_bytes") - bytes - hellos;
+        assert!(beyond <= streams, "{flags:?}: {beyond} bytes too many");
+    }
+}
+
+#[test]
+fn the_json_has_both_ends_and_names_its_units() {
+    let server = Server::start(&[]);
+    let document = server.document(&["--time", "600ms", "--interval", "100ms", "--streams", "2", "--rate", "100gbit"]);
+    assert_eq!(document["schema"], "lfn.test/1");
+    assert_eq!(document["runs"].as_array().unwrap().len(), 1);
+    let json = &document["runs"][0];
+    assert_eq!(json["direction"], "forward");
+    assert!(number(&json["goodput_bits_per_second"]) > 0);
+    assert!(json["base_rtt_seconds"].as_f64().unwrap() > 0.0);
+    assert!(json["bdp_bytes"].is_u64() && json["predicted"]["goodput_bits_per_second"].is_u64());
+    for end in ["near", "far"] {
+        let intervals = json[end]["intervals"].as_array().unwrap();
+        assert!(intervals.len() >= 2, "{intervals:?}");
+        for interval in intervals {
+            let streams = interval["streams"].as_array().unwrap();
+            assert_eq!(streams.len(), 2);
+            for field in ["rtt_seconds", "cwnd_segments", "snd_wscale", "busy_seconds", "rcv_wnd_bytes"] {
+                assert!(streams[0]["tcp_info"][field].is_number(), "{field}");
+            }
+        }
+        assert!(json[end]["cpu"]["system_seconds"].is_number());
+        assert!(json[end]["kernel"]["tcp_rmem_bytes"][2].is_u64());
+        let socket = &json[end]["streams"][0]["socket"];
+        assert!(socket["sndbuf_granted_bytes"].is_u64() && socket["congestion"].is_string());
+    }
+    assert!(json["findings"].is_array());
+    let both = server.document(&["--time", "200ms", "--both"]);
+    let directions: Vec<_> = both["runs"].as_array().unwrap().iter().map(|run| run["direction"].clone()).collect();
+    assert_eq!(directions, ["forward", "reverse"]);
+}
+
+#[test]
+fn buffers_are_asked_and_granted_at_each_end_apart() {
+    let server = Server::start(&[]);
+    let flags = ["--near-sndbuf", "50000", "--far-rcvbuf", "60000", "--count", "10", "--congestion", "reno"];
+    let json = server.json(&flags);
+    let socket = |end: &str| json[end]["streams"][0]["socket"].clone();
+    assert_eq!(
+        (&socket("near")["sndbuf_asked_bytes"], &socket("near")["sndbuf_granted_bytes"]),
+        (&50000.into(), &50000.into())
+    );
+    assert_eq!(
+        (&socket("far")["rcvbuf_asked_bytes"], &socket("far")["rcvbuf_granted_bytes"]),
+        (&60000.into(), &60000.into())
+    );
+    assert_eq!(socket("near")["rcvbuf_asked_bytes"], Value::Null);
+    assert_eq!(socket("far")["sndbuf_asked_bytes"], Value::Null);
+    assert_eq!(socket("near")["congestion_asked"], "reno");
+    // Set before listen: the scale the server answered with is that of 60000 bytes.
+    assert_eq!(json["window_scale"], 0);
+}
+
+#[test]
+fn a_window_is_held_and_its_scale_negotiated() {
+    let server = Server::start(&[]);
+    for (window, scale, flags) in
+        [(65_535, 0, &[][..]), (262_144, 3, &["--reverse"]), (1 << 20, 5, &[]), (3_000_000, 6, &["--streams", "2"])]
+    {
+        let text = window.to_string();
+        let json = server.json(&[&["--window", &text, "--time", "400ms"], flags].concat());
+        assert_eq!(json["window_scale"], scale, "{window}");
+        let sender = json["sender"].as_str().unwrap();
+        for stream in json[sender]["streams"].as_array().unwrap() {
+            let offered = number(&stream["tcp_info"]["snd_wnd_bytes"]);
+            // Rounded up to the scale, never above by more.
+            assert!(offered <= window + (1 << scale), "{offered} offered, {window} asked");
+        }
+    }
+}
+
+#[test]
+fn a_buffer_that_is_capped_is_a_finding_with_its_sysctl() {
+    let server = Server::start(&[]);
+    let most: u64 = std::fs::read_to_string("/proc/sys/net/core/rmem_max").unwrap().trim().parse().unwrap();
+    if most >= 1 << 30 {
+        return eprintln!("skipped: net.core.rmem_max allows every buffer");
+    }
+    let json = server.json(&["--rcvbuf", &(most + 4096).to_string(), "--time", "200ms"]);
+    let findings = json["findings"].as_array().unwrap();
+    let cap = findings.iter().find(|finding| finding["name"] == "kernel cap").expect("a kernel cap");
+    assert_eq!(cap["cure"]["command"], format!("sysctl -w net.core.rmem_max={}", most + 4096));
+    assert_eq!(cap["evidence"]["granted_bytes"], most);
+}
+
+#[test]
+fn the_table_has_a_line_an_interval_and_fits_a_terminal() {
+    let server = Server::start(&[]);
+    let output = server.test(&["--time", "1s", "--interval", "200ms", "--both"]);
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    let page = text(&output.stdout);
+    let rows = page.lines().filter(|line| line.trim_start().starts_with(|c: char| c.is_ascii_digit())).count();
+    assert!(rows >= 4, "{page}");
+    assert_eq!(page.lines().filter(|line| line.starts_with("goodput     ")).count(), 2, "{page}");
+    for line in page.lines().filter(|line| !line.starts_with("goodput") && !line.starts_with("also")) {
+        assert!(line.chars().count() <= 80, "{line}");
+    }
+}
+
+#[test]
+fn nettests_layout_has_its_three_lines() {
+    let server = Server::start(&[]);
+    let output = server.test(&["--nettest", "--count", "100", "--record", "30000"]);
+    let page = text(&output.stdout);
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    let lines: Vec<&str> = page.lines().collect();
+    assert!(page.contains("Transfer: 100*30000 bytes from "), "{page}");
+    let head = lines.iter().position(|line| line.contains("Kbyte   Mbit(K^2) mbit(1+E6)")).unwrap();
+    for (line, name) in lines[head + 1..].iter().zip(["write", "read", "r/w"]) {
+        let fields: Vec<&str> = line.split_whitespace().filter(|field| *field != "(").collect();
+        assert_eq!((fields[0], fields.len()), (name, 9), "{line}");
+        assert!(line.starts_with(&format!("{name:>7} ")) && line.matches("%)").count() == 2, "{line}");
+    }
+    assert_eq!(lines.len(), head + 4);
+}
+
+#[test]
+fn what_cannot_be_meant_is_refused_before_anything_is_dialled() {
+    let cases: [(&[&str], &str); 18] = [
+        (&["--time", "0"], "--time"),
+        (&["--time", "-5"], "'-5'"),
+        (&["--time", "1e300"], "too large"),
+        (&["--time", "soon"], "'soon'"),
+        (&["--count", "0"], "--count"),
+        (&["--count", "-1"], "'-1'"),
+        (&["--count", "99999999999999999999999"], "--count"),
+        (&["--count", "18446744073709551615"], "18446744073709551615 records"),
+        (&["--time", "5", "--count", "5"], "contradict"),
+        (&["--record", "0"], "record of 0 B"),
+        (&["--record", "1TB"], "record of 1 TB"),
+        (&["--streams", "0"], "'0'"),
+        (&["--streams", "257"], "'257'"),
+        (&["--window", "0"], "receive window of 0 B"),
+        (&["--window", "2GiB"], "receive window of 2 GiB"),
+        (&["--sndbuf", "0"], "socket buffer"),
+        (&["--rate", "10MB/s"], "unknown unit"),
+        (&["--omit", "10s"], "--omit"),
+    ];
+    for (flags, says) in cases {
+        assert_refused(&test("lfn://nobody", flags), 2, says);
+    }
+}
+
+#[test]
+fn who_cannot_be_reached_or_trusted_is_named() {
+    let server = Server::start(&[]);
+    let damaged = server.ticket.replace("lfn://", "lfn://A");
+    assert_refused(&test(&damaged, &[]), 2, "token");
+    // Another token of the right form.
+    let (token, rest) = server.ticket["lfn://".len()..].split_once('@').unwrap();
+    let flipped = if token.starts_with('A') { "B" } else { "A" };
+    let wrong = format!("lfn://{flipped}{}@{rest}", &token[1..]);
+    assert_refused(&test(&wrong, &["--time", "200ms"]), 1, "token is not this server's");
+    // Another key.
+    let (before, fingerprint) = server.ticket.split_once('#').unwrap();
+    let flipped = if fingerprint.starts_with('A') { "B" } else { "A" };
+    let wrong = format!("{before}#{flipped}{}", &fingerprint[1..]);
+    assert_refused(&test(&wrong, &["--time", "200ms"]), 1, "another key");
+    let unknown = server.ticket.replace("127.0.0.1", "no-such-host.invalid");
+    assert_refused(&test(&unknown, &[]), 1, "unknown host 'no-such-host.invalid'");
+    assert_refused(&test("no-such-name", &[]), 1, "unknown host 'no-such-name'");
+    let ticket = server.ticket.clone();
+    drop(server);
+    assert_refused(&test(&ticket, &["--time", "200ms"]), 1, "cannot reach 127.0.0.1");
+}
+
+#[test]
+fn limits_of_the_server_are_told() {
+    let server = Server::start(&["--max-streams", "2", "--max-test-time", "1s"]);
+    let busy = ["--time", "200ms"];
+    assert_refused(&server.test(&[&busy[..], &["--streams", "3"]].concat()), 1, "the server allows 2");
+    assert_refused(&server.test(&["--time", "2s"]), 1, "the server allows 1 s");
+    let output = server.test(&["--count", "1", "--congestion", "nosuch", "--reverse"]);
+    assert_refused(&output, 1, "congestion control 'nosuch' is not available");
+    // None of this harmed it.
+    server.json(&["--count", "10"]);
+    let full = Server::start(&["--max-sessions", "1"]);
+    let mut first = Command::new(LFN);
+    let mut first = first.args(["test", &full.ticket, "--time", "30s"]).stdout(Stdio::piped()).spawn().unwrap();
+    // It is under way when it prints its first interval.
+    let mut lines = BufReader::new(first.stdout.take().unwrap()).lines();
+    while !lines.next().unwrap().unwrap().contains("0.0-") {}
+    let second = full.test(&busy);
+    first.kill().unwrap();
+    first.wait().unwrap();
+    assert_refused(&second, 1, "the server is full");
+}
+
+#[test]
+fn a_server_that_dies_midway_ends_the_test_in_bounded_time() {
+    for flags in [&["--time", "60s"][..], &["--time", "60s", "--reverse"], &["--count", "1000000000000"]] {
+        let mut server = Server::start(&[]);
+        let mut command = Command::new(LFN);
+        command.args(["test", &server.ticket, "--interval", "100ms"]).args(flags);
+        let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
+        while !lines.next().unwrap().unwrap().contains("0.0-") {}
+        server.child.kill().unwrap();
+        let killed = Instant::now();
+        // The pipe must be read to its end, or the client would wait for room.
+        lines.for_each(drop);
+        let output = child.wait_with_output().unwrap();
+        assert!(killed.elapsed() < Duration::from_secs(45), "{flags:?}");
+        assert_refused(&output, 1, "the server closed the connection");
+    }
+}

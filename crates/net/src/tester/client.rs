@@ -1,0 +1,313 @@
+//! The client's conversation: dials everything at once, runs its end, listens to the far one.
+
+use std::net::TcpStream;
+use std::sync::Arc;
+use std::sync::mpsc::{Sender, channel};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use lfn_core::path::PathProfile;
+use lfn_core::plan::{self, Wishes};
+use lfn_core::session::SessionId;
+use lfn_core::tcp_info::TcpInfo;
+use lfn_core::units::Bytes;
+use lfn_core::wire::Request;
+use lfn_core::wire::test::{ClientMessage, Direction, EndReport, Interval, Kernel, Load, ServerMessage, SocketWish};
+use lfn_core::wire::test::{Ready, TestRequest};
+use lfn_sys::tcp;
+
+use super::TestError;
+use super::load::{self, Counter, Event, Shared, Stream};
+use super::meter::Meter;
+use super::options::{self, Options};
+use crate::session::dial::{self, Line, Target};
+use crate::session::{Control, DEAD_AFTER, Protection, SessionError};
+
+/// A test to run: what the far end is asked, and what this end does.
+#[derive(Debug, Clone)]
+pub struct Test {
+    /// What the far end is asked.
+    pub request: TestRequest,
+    /// Socket options of this end.
+    pub near: SocketWish,
+    /// The path, if its capacity is known: the plan's buffers are made from it at both ends. A base RTT of zero is not
+    /// known yet and measured before the data streams are dialled, which costs them a round trip.
+    pub path: Option<PathProfile>,
+}
+
+/// What a running test tells.
+#[derive(Debug)]
+pub enum Progress<'a> {
+    /// The control connection is up: the round-trip time measured on it, and what the far kernel allows.
+    Connected(Duration, &'a Kernel),
+    /// An interval of this end.
+    Near(&'a Interval),
+    /// An interval of the far end, half a round trip late.
+    Far(&'a Interval),
+}
+
+/// What a test found.
+#[derive(Debug, Clone)]
+pub struct Measurement {
+    /// The request it was.
+    pub request: TestRequest,
+    /// The least round-trip time of the control connection's handshake, before any load.
+    pub rtt: Duration,
+    /// This end.
+    pub near: EndReport,
+    /// The server's end.
+    pub far: EndReport,
+}
+
+impl Measurement {
+    /// The end that sent.
+    pub fn sender(&self) -> &EndReport {
+        if self.request.direction == Direction::Forward { &self.near } else { &self.far }
+    }
+
+    /// The end that received, whose count and clock say what the goodput was.
+    pub fn receiver(&self) -> &EndReport {
+        if self.request.direction == Direction::Forward { &self.far } else { &self.near }
+    }
+}
+
+/// Runs one test to its end; `watch` is told what happens as it does.
+pub fn run(target: &Target, test: &Test, watch: &mut dyn FnMut(Progress<'_>)) -> Result<Measurement, TestError> {
+    test.request.check()?;
+    let kernel = options::kernel();
+    match test.path {
+        Some(path) if path.base_rtt.is_zero() => {
+            let line = Line::connect(target)?;
+            let path = PathProfile { base_rtt: round_trip(line.socket()), ..path };
+            let (request, near) = planned(test, &path);
+            let (meter, dialler) = prepare(target, &request, &near, &kernel)?;
+            let control = line.control(target, dialler.session, Request::Test(request.clone()))?;
+            Conversation::new(request, control, meter, watch).run(target, dialler, kernel)
+        }
+        known => {
+            let (request, near) = match known {
+                Some(path) => planned(test, &path),
+                None => (test.request.clone(), test.near.clone()),
+            };
+            let (meter, dialler) = prepare(target, &request, &near, &kernel)?;
+            let control = dial::control(target, dialler.session, Request::Test(request.clone()))?;
+            Conversation::new(request, control, meter, watch).run(target, dialler, kernel)
+        }
+    }
+}
+
+/// What is asked of each end, with the plan's buffers among it.
+fn planned(test: &Test, path: &PathProfile) -> (TestRequest, SocketWish) {
+    let wishes = Wishes { streams: Some(test.request.streams.into()), ..Wishes::default() };
+    // A path no plan can be made for is left to the kernel.
+    let buffer = plan::plan(path, &wishes).ok().map(|plan| plan.buffer);
+    let most = path.queue.map(|queue| Bytes((path.bdp().0 + queue.0 / 2) / u64::from(test.request.streams)));
+    let with = |wish: &SocketWish| SocketWish { planned: buffer, planned_most: most, ..wish.clone() };
+    (TestRequest { socket: with(&test.request.socket), ..test.request.clone() }, with(&test.near))
+}
+
+/// This end's streams: dialled at once, with no wait for the control connection, unless the server must listen first.
+fn prepare(
+    target: &Target,
+    request: &TestRequest,
+    near: &SocketWish,
+    kernel: &Kernel,
+) -> Result<(Meter, Dialler), TestError> {
+    let sends = request.direction == Direction::Forward;
+    let options = Arc::new(Options::new(near, sends, kernel)?);
+    let session = dial::new_session_id()?;
+    let shared = Shared::new(request, Instant::now());
+    let (sender, events) = channel();
+    let meter = Meter::new(request, sends, shared.clone(), options.clone(), events);
+    let dialler = Dialler { target: target.clone(), session, sends, shared, options, events: sender };
+    if !request.apart() {
+        dialler.dial(request.streams, None)?;
+    }
+    Ok((meter, dialler))
+}
+
+/// The client's end of one running test.
+struct Conversation<'a> {
+    request: TestRequest,
+    control: Control,
+    meter: Meter,
+    watch: &'a mut dyn FnMut(Progress<'_>),
+    rtt: Duration,
+    /// When the server last said something.
+    heard: Instant,
+    far_intervals: Vec<Interval>,
+    report: Option<EndReport>,
+}
+
+impl<'a> Conversation<'a> {
+    fn new(request: TestRequest, control: Control, meter: Meter, watch: &'a mut dyn FnMut(Progress<'_>)) -> Self {
+        let (rtt, heard) = (round_trip(control.socket()), Instant::now());
+        Conversation { request, control, meter, watch, rtt, heard, far_intervals: Vec::new(), report: None }
+    }
+
+    fn run(mut self, target: &Target, dialler: Dialler, kernel: Kernel) -> Result<Measurement, TestError> {
+        let ready = match self.control.recv(target.within, "before the test")? {
+            ServerMessage::Ready(ready) => *ready,
+            _ => return Err(unexpected()),
+        };
+        (self.watch)(Progress::Connected(self.rtt, &ready.kernel));
+        if self.request.apart() {
+            dialler.dial(self.request.streams, Some(port(&ready)?))?;
+        }
+        drop(dialler);
+        self.load()?;
+        let near = self.finish_near(kernel)?;
+        while self.report.is_none() {
+            self.listen(self.meter.idle())?;
+        }
+        let Conversation { request, control, meter, rtt, far_intervals, report, .. } = self;
+        // The sockets go first, so that the server's end of them is over when it sees the session end.
+        drop(meter);
+        control.close();
+        let far = EndReport { intervals: far_intervals, ..report.unwrap_or_default() };
+        let measurement = Measurement { request, rtt, near, far };
+        check_complete(&measurement)?;
+        Ok(measurement)
+    }
+
+    /// Until this end has nothing more to do.
+    fn load(&mut self) -> Result<(), TestError> {
+        let sends = self.request.direction == Direction::Forward;
+        let timed = matches!(self.request.load, Load::TimeSeconds(_));
+        loop {
+            if let Err(error) = self.meter.collect() {
+                return Err(self.reason(error));
+            }
+            if let Some(interval) = self.meter.tick() {
+                (self.watch)(Progress::Near(interval));
+            }
+            let over = match (timed, sends) {
+                (true, _) => self.meter.time_over(),
+                // Sent is not arrived: only the receiver knows.
+                (false, true) => self.meter.all_ended() && self.report.is_some(),
+                (false, false) => self.meter.all_ended(),
+            };
+            if over {
+                return Ok(());
+            }
+            self.listen(self.meter.idle())?;
+        }
+    }
+
+    fn finish_near(&mut self, kernel: Kernel) -> Result<EndReport, TestError> {
+        let near = self.meter.finish(kernel)?;
+        if let Some(interval) = near.intervals.get(self.meter.ticked()) {
+            (self.watch)(Progress::Near(interval));
+        }
+        let counted = matches!(self.request.load, Load::Records(_));
+        if counted && self.request.direction == Direction::Reverse {
+            self.control.send(&ClientMessage::Received)?;
+        }
+        Ok(near)
+    }
+
+    /// Takes the server's next message, if one comes in time.
+    fn listen(&mut self, within: Duration) -> Result<(), TestError> {
+        match self.control.poll(within, "during the test")? {
+            Some(ServerMessage::Interval(interval)) => {
+                self.heard = Instant::now();
+                (self.watch)(Progress::Far(&interval));
+                self.far_intervals.push(interval);
+            }
+            Some(ServerMessage::Report(report)) => {
+                self.heard = Instant::now();
+                if let Some(rest) = report.intervals.last() {
+                    (self.watch)(Progress::Far(rest));
+                }
+                self.far_intervals.extend(report.intervals.iter().cloned());
+                self.report = Some(*report);
+            }
+            Some(ServerMessage::Ready(_)) => return Err(unexpected()),
+            None => {
+                let silence = DEAD_AFTER + self.request.interval;
+                if self.report.is_none() && self.heard.elapsed() > silence {
+                    let (peer, while_doing) = ("the server", "during the test");
+                    return Err(SessionError::Timeout { peer, after: silence, while_doing }.into());
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Why a stream failed: best what the server has to say of it, if it comes soon.
+    fn reason(&mut self, error: TestError) -> TestError {
+        let deadline = Instant::now() + Duration::from_secs(1) + 2 * self.rtt;
+        while Instant::now() < deadline {
+            let left = deadline.saturating_duration_since(Instant::now());
+            if let Err(said) = self.control.poll::<ServerMessage>(left, "during the test") {
+                return said.into();
+            }
+        }
+        error
+    }
+}
+
+/// Opens the data streams, each from its own thread, which then moves the data.
+struct Dialler {
+    target: Target,
+    session: SessionId,
+    sends: bool,
+    shared: Arc<Shared>,
+    options: Arc<Options>,
+    events: Sender<Event>,
+}
+
+impl Dialler {
+    fn dial(&self, streams: u16, port: Option<u16>) -> Result<(), TestError> {
+        for number in 0..streams {
+            let (target, session, sends) = (self.target.clone(), self.session, self.sends);
+            let (shared, options, events) = (self.shared.clone(), self.options.clone(), self.events.clone());
+            let work = move || {
+                let opened =
+                    dial::data(&target, session, number, Protection::Clear, port, |socket| options.apply(socket))
+                        .and_then(|data| {
+                            let failed = |source| SessionError::Io { peer: "the server", source };
+                            let socket = data.socket().try_clone().map_err(failed)?;
+                            let granted = options.report(&socket).map_err(failed)?;
+                            Ok((data, Stream { number, socket, counter: Arc::new(Counter::default()), granted }))
+                        });
+                match opened {
+                    Ok((data, stream)) => {
+                        let counter = stream.counter.clone();
+                        // Nobody listens any more after a failure elsewhere.
+                        let _ = events.send(Event::Opened(stream));
+                        load::run(data, sends, &shared, &counter, &events);
+                    }
+                    Err(error) => drop(events.send(Event::Failed(error))),
+                }
+            };
+            thread::Builder::new()
+                .name(format!("stream {number}"))
+                .spawn(work)
+                .map_err(|source| TestError::Stream { stream: number, source })?;
+        }
+        Ok(())
+    }
+}
+
+/// The least round trip the kernel saw on the control connection; its handshakes are the only traffic yet.
+fn round_trip(socket: &TcpStream) -> Duration {
+    let info = tcp::info(socket).ok().and_then(|bytes| TcpInfo::parse(&bytes).ok()).unwrap_or_default();
+    info.min_rtt.unwrap_or(info.rtt)
+}
+
+fn port(ready: &Ready) -> Result<u16, TestError> {
+    ready.port.filter(|&port| port != 0).ok_or_else(unexpected)
+}
+
+fn unexpected() -> TestError {
+    let source = std::io::Error::new(std::io::ErrorKind::InvalidData, "a message that makes no sense here");
+    SessionError::Io { peer: "the server", source }.into()
+}
+
+/// A counted test moves what was asked, every byte.
+fn check_complete(measurement: &Measurement) -> Result<(), TestError> {
+    let Load::Records(count) = measurement.request.load else { return Ok(()) };
+    let (sent, received) = (count * measurement.request.record.0, measurement.receiver().bytes);
+    if sent == received { Ok(()) } else { Err(TestError::Incomplete { sent, received }) }
+}

@@ -1,0 +1,261 @@
+//! One end's clock and figures: when the test began, its intervals, and the report at its end.
+
+use std::net::Shutdown;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::sync::mpsc::{Receiver, RecvTimeoutError};
+use std::time::{Duration, Instant};
+
+use lfn_core::tcp_info::TcpInfo;
+use lfn_core::wire::test::{Cpu, EndReport, Interval, Kernel, Load, StreamReport, StreamSample, TestRequest};
+use lfn_sys::tcp;
+use socket2::SockRef;
+
+use super::TestError;
+use super::load::{Event, Shared, Stream};
+use super::options::{HOLD_EVERY, Options};
+
+/// How long the control thread sleeps at most, so that it notices a start and an end soon.
+const LOOK_UP: Duration = Duration::from_millis(20);
+
+/// How long streams may take to end once they are told to.
+const STOP_WITHIN: Duration = Duration::from_secs(5);
+
+/// The streams of one end, and what was seen of them.
+#[derive(Debug)]
+pub(super) struct Meter {
+    shared: Arc<Shared>,
+    options: Arc<Options>,
+    events: Receiver<Event>,
+    sends: bool,
+    expected: u16,
+    load: Load,
+    interval: Duration,
+    streams: Vec<Stream>,
+    ended: u16,
+    cpu: Cpu,
+    /// From the origin to the first payload byte.
+    start: Option<Duration>,
+    /// Of the intervals so far, counted from the start.
+    until: Duration,
+    /// Of each stream, until then.
+    counted: Vec<u64>,
+    intervals: Vec<Interval>,
+    ticked: usize,
+    held: Instant,
+}
+
+impl Meter {
+    pub(super) fn new(
+        request: &TestRequest,
+        sends: bool,
+        shared: Arc<Shared>,
+        options: Arc<Options>,
+        events: Receiver<Event>,
+    ) -> Self {
+        let held = shared.origin;
+        Meter {
+            shared,
+            options,
+            events,
+            sends,
+            expected: request.streams,
+            load: request.load,
+            interval: request.interval,
+            streams: Vec::new(),
+            ended: 0,
+            cpu: Cpu::default(),
+            start: None,
+            until: Duration::ZERO,
+            counted: Vec::new(),
+            intervals: Vec::new(),
+            ticked: 0,
+            held,
+        }
+    }
+
+    /// The data arrived with the hello: the test began then, though nobody read it yet.
+    pub(super) fn start_at_origin(&mut self) {
+        self.start = Some(Duration::ZERO);
+    }
+
+    /// Takes in what streams have to tell.
+    pub(super) fn collect(&mut self) -> Result<(), TestError> {
+        while let Ok(event) = self.events.try_recv() {
+            self.take(event)?;
+        }
+        if self.start.is_none() {
+            self.start = self.streams.iter().filter_map(|s| s.counter.first()).min().map(Duration::from_nanos);
+        }
+        if self.options.holds() && self.held.elapsed() >= HOLD_EVERY {
+            self.held = Instant::now();
+            for stream in &self.streams {
+                // A stream that is gone has nothing to hold.
+                let _ = self.options.hold(&stream.socket);
+            }
+        }
+        Ok(())
+    }
+
+    /// How long until there is something to do.
+    pub(super) fn idle(&self) -> Duration {
+        let Some(now) = self.now() else { return LOOK_UP };
+        let next = self.next_boundary().saturating_sub(now);
+        let left = match self.load {
+            Load::TimeSeconds(time) => time.saturating_sub(now),
+            Load::Records(_) => LOOK_UP,
+        };
+        let hold = if self.options.holds() { HOLD_EVERY } else { Duration::MAX };
+        next.min(left).min(hold).max(Duration::from_millis(1))
+    }
+
+    /// Whether every stream has come to its own end.
+    pub(super) fn all_ended(&self) -> bool {
+        self.ended == self.expected
+    }
+
+    /// Whether the time of a timed test is over.
+    pub(super) fn time_over(&self) -> bool {
+        matches!((self.load, self.now()), (Load::TimeSeconds(time), Some(now)) if now >= time)
+    }
+
+    /// Time since the start; `None` before it.
+    pub(super) fn now(&self) -> Option<Duration> {
+        self.start.map(|start| self.shared.origin.elapsed().saturating_sub(start))
+    }
+
+    /// The interval that is over by now, if one is. The last one is left to [`Meter::finish`].
+    pub(super) fn tick(&mut self) -> Option<&Interval> {
+        let now = self.now()?;
+        if now < self.next_boundary() || self.time_over() {
+            return None;
+        }
+        self.close_interval(now);
+        self.ticked = self.intervals.len();
+        self.intervals.last()
+    }
+
+    /// How many intervals [`Meter::tick`] gave.
+    pub(super) fn ticked(&self) -> usize {
+        self.ticked
+    }
+
+    /// Ends the streams and gives the figures; the intervals are among them. The sockets stay open until the meter is
+    /// dropped, so that the peer sees nothing odd before it has been told.
+    pub(super) fn finish(&mut self, kernel: Kernel) -> Result<EndReport, TestError> {
+        let elapsed = self.elapsed();
+        self.close_last_interval(elapsed);
+        let bytes = self.intervals.iter().map(|interval| interval.bytes).sum();
+        let streams = self.streams.iter().zip(&self.counted).map(|(s, &bytes)| self.report(s, bytes)).collect();
+        self.stop()?;
+        let intervals = std::mem::take(&mut self.intervals);
+        Ok(EndReport { elapsed, bytes, cpu: self.cpu, kernel, streams, intervals })
+    }
+
+    /// From the start to the last byte that counts.
+    fn elapsed(&self) -> Duration {
+        let start = self.start.unwrap_or_default();
+        let last = match self.load {
+            Load::TimeSeconds(_) => self.shared.origin.elapsed(),
+            Load::Records(_) => {
+                Duration::from_nanos(self.streams.iter().map(|stream| stream.counter.last()).max().unwrap_or(0))
+            }
+        };
+        last.saturating_sub(start)
+    }
+
+    fn take(&mut self, event: Event) -> Result<(), TestError> {
+        match event {
+            Event::Opened(stream) => {
+                self.counted.push(0);
+                self.streams.push(stream);
+            }
+            Event::Ended { stream, cpu, result } => {
+                self.ended += 1;
+                self.cpu.user += cpu.user;
+                self.cpu.system += cpu.system;
+                result.map_err(|source| TestError::Stream { stream, source })?;
+            }
+            Event::Failed(error) => return Err(error.into()),
+        }
+        Ok(())
+    }
+
+    fn next_boundary(&self) -> Duration {
+        // The multiple after the last boundary: an interval that was noticed late does not shift the later ones.
+        let passed = self.until.as_nanos() / self.interval.as_nanos().max(1);
+        let next = (passed + 1).saturating_mul(self.interval.as_nanos());
+        Duration::from_nanos(u64::try_from(next).unwrap_or(u64::MAX))
+    }
+
+    fn close_interval(&mut self, now: Duration) {
+        let streams: Vec<_> = self
+            .streams
+            .iter()
+            .zip(&mut self.counted)
+            .map(|(stream, counted)| sample(stream, counted, self.sends))
+            .collect();
+        let bytes = streams.iter().map(|sample| sample.bytes).sum();
+        self.intervals.push(Interval { start: self.until, end: now, bytes, streams });
+        self.until = now;
+    }
+
+    /// What is left over becomes an interval of its own, shorter than the others.
+    fn close_last_interval(&mut self, elapsed: Duration) {
+        let total: u64 = self.streams.iter().map(|stream| stream.counter.bytes.load(Ordering::Relaxed)).sum();
+        let timed = matches!(self.load, Load::TimeSeconds(_));
+        if timed || self.intervals.is_empty() || total > self.counted.iter().sum() {
+            self.close_interval(elapsed.max(self.until));
+        }
+    }
+
+    fn report(&self, stream: &Stream, bytes: u64) -> StreamReport {
+        // Buffers under autotuning are of interest as they are at the end.
+        let socket = self.options.report(&stream.socket).unwrap_or_else(|_| stream.granted.clone());
+        StreamReport { stream: stream.number, bytes, socket, tcp_info: info(stream) }
+    }
+
+    fn stop(&mut self) -> Result<(), TestError> {
+        self.shared.stop.store(true, Ordering::Relaxed);
+        // A reader wakes from a shut reading side, and its peer notices nothing; a writer from a shut writing side.
+        let side = if self.sends { Shutdown::Write } else { Shutdown::Read };
+        for stream in &self.streams {
+            let _ = stream.socket.shutdown(side);
+        }
+        let deadline = Instant::now() + STOP_WITHIN;
+        while self.ended < self.streams.len() as u16 {
+            match self.events.recv_timeout(deadline.saturating_duration_since(Instant::now())) {
+                Ok(event) => self.take(event)?,
+                // Its processor time is then missing; it ends by its own deadlines.
+                Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => break,
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Drop for Meter {
+    fn drop(&mut self) {
+        // Also after an error: no thread goes on.
+        self.shared.stop.store(true, Ordering::Relaxed);
+        for stream in &self.streams {
+            if matches!(self.load, Load::TimeSeconds(_)) || self.ended < self.expected {
+                // What is still on its way is of no use: the kernel need not deliver it first.
+                let _ = SockRef::from(&stream.socket).set_linger(Some(Duration::ZERO));
+            }
+            let _ = stream.socket.shutdown(Shutdown::Both);
+        }
+    }
+}
+
+fn sample(stream: &Stream, counted: &mut u64, sends: bool) -> StreamSample {
+    let total = stream.counter.bytes.load(Ordering::Relaxed);
+    let bytes = total - std::mem::replace(counted, total);
+    let unread_bytes = if sends { None } else { tcp::unread(&stream.socket).ok() };
+    StreamSample { stream: stream.number, bytes, unread_bytes, tcp_info: info(stream) }
+}
+
+/// What the kernel says of a stream; nothing (all zero) of one whose socket it has taken away.
+fn info(stream: &Stream) -> TcpInfo {
+    tcp::info(&stream.socket).ok().and_then(|bytes| TcpInfo::parse(&bytes).ok()).unwrap_or_default()
+}

@@ -1,0 +1,141 @@
+//! The server's conversation: the far end of one test.
+
+use std::sync::Arc;
+use std::sync::mpsc::{Sender, channel};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use lfn_core::units::show_duration;
+use lfn_core::wire::test::{ClientMessage, Direction, Kernel, Load, Ready, ServerMessage, TestRequest};
+use lfn_core::wire::{Refusal, RefusalCode};
+
+use super::TestError;
+use super::load::{self, Counter, Event, Shared, Stream};
+use super::meter::Meter;
+use super::options::{self, Options};
+use crate::server::{Limits, ServerSession};
+use crate::session::{DEAD_AFTER, DataStream, SessionError};
+
+/// How long the client may take to open its data streams.
+const STREAMS_WITHIN: Duration = Duration::from_secs(20);
+
+/// Serves one test. A failure of the test itself becomes a refusal, so that the client learns of it.
+pub(crate) fn serve(session: &mut ServerSession, request: &TestRequest) -> Result<(), SessionError> {
+    test(session, request).map_err(|error| match error {
+        TestError::Session(error) => error,
+        other => SessionError::Refused(Refusal::from(&other)),
+    })
+}
+
+fn test(session: &mut ServerSession, request: &TestRequest) -> Result<(), TestError> {
+    request.check()?;
+    within_limits(request, &session.limits()).map_err(SessionError::Refused)?;
+    let kernel = options::kernel();
+    let sends = request.direction == Direction::Reverse;
+    let options = Arc::new(Options::new(&request.socket, sends, &kernel)?);
+    let port = match request.apart() {
+        true => Some(session.listen_apart(|socket| options.apply(socket))?),
+        false => None,
+    };
+    session.control.send(&ServerMessage::Ready(Box::new(Ready { port, kernel: kernel.clone() })))?;
+    let streams = session.data_streams(request.streams, STREAMS_WITHIN)?;
+    let origin = streams.iter().map(DataStream::opened).min().unwrap_or_else(Instant::now);
+    let shared = Shared::new(request, origin);
+    let (sender, events) = channel();
+    let mut meter = Meter::new(request, sends, shared.clone(), options.clone(), events);
+    if !sends {
+        meter.start_at_origin();
+    }
+    for stream in streams {
+        start(stream, sends, &shared, &options, &sender)?;
+    }
+    load(session, request, &mut meter)?;
+    finish(session, &mut meter, kernel)
+}
+
+fn within_limits(request: &TestRequest, limits: &Limits) -> Result<(), Refusal> {
+    if request.streams > limits.streams {
+        let text = format!("{} streams asked for, the server allows {}", request.streams, limits.streams);
+        return Err(Refusal::new(RefusalCode::Limit, text).hint(format!("use --streams {} or fewer", limits.streams)));
+    }
+    match request.load {
+        Load::TimeSeconds(time) if time > limits.test_time => {
+            Err(too_long(&format!("a test of {} asked for", show_duration(time)), limits))
+        }
+        _ => Ok(()),
+    }
+}
+
+fn too_long(what: &str, limits: &Limits) -> Refusal {
+    let most = show_duration(limits.test_time);
+    Refusal::new(RefusalCode::Limit, format!("{what}, the server allows {most}"))
+        .hint(format!("use --time {} or less, or fewer records", limits.test_time.as_secs()))
+}
+
+/// Puts a thread on one stream.
+fn start(
+    data: DataStream,
+    sends: bool,
+    shared: &Arc<Shared>,
+    options: &Options,
+    events: &Sender<Event>,
+) -> Result<(), TestError> {
+    let number = data.stream();
+    let failed = |source| TestError::Stream { stream: number, source };
+    let socket = data.socket().try_clone().map_err(failed)?;
+    // Those of a listener were inherited; the send buffer and the congestion control still take effect.
+    options.apply(&socket).map_err(failed)?;
+    let granted = options.report(&socket).map_err(failed)?;
+    let counter = Arc::new(Counter::default());
+    let stream = Stream { number, socket, counter: counter.clone(), granted };
+    // The meter that listens lives as long as this session.
+    let _ = events.send(Event::Opened(stream));
+    let (shared, events) = (shared.clone(), events.clone());
+    let work = move || load::run(data, sends, &shared, &counter, &events);
+    thread::Builder::new().name(format!("stream {number}")).spawn(work).map_err(failed)?;
+    Ok(())
+}
+
+/// Until the test is over at this end and, where only the client can know, at the other.
+fn load(session: &mut ServerSession, request: &TestRequest, meter: &mut Meter) -> Result<(), TestError> {
+    let sends = request.direction == Direction::Reverse;
+    let limits = session.limits();
+    let begun = Instant::now();
+    let mut received = false;
+    loop {
+        meter.collect()?;
+        if let Some(interval) = meter.tick() {
+            session.control.send(&ServerMessage::Interval(interval.clone()))?;
+        }
+        let over = match request.load {
+            Load::TimeSeconds(_) => meter.time_over(),
+            Load::Records(_) => meter.all_ended() && (received || !sends),
+        };
+        if over {
+            return Ok(());
+        }
+        if begun.elapsed() > limits.test_time + DEAD_AFTER {
+            return Err(SessionError::Refused(too_long("the test takes too long", &limits)).into());
+        }
+        if let Some(ClientMessage::Received) = session.control.poll(meter.idle(), "during the test")? {
+            received = true;
+        }
+    }
+}
+
+/// Tells the figures, and waits for the client to end the session.
+fn finish(session: &mut ServerSession, meter: &mut Meter, kernel: Kernel) -> Result<(), TestError> {
+    let mut report = meter.finish(kernel)?;
+    // All but what was left over at the end was told already.
+    report.intervals.drain(..meter.ticked());
+    session.control.send(&ServerMessage::Report(Box::new(report)))?;
+    let deadline = Instant::now() + DEAD_AFTER;
+    while Instant::now() < deadline {
+        match session.control.poll::<ClientMessage>(DEAD_AFTER, "after the test") {
+            Ok(_) => {}
+            Err(SessionError::Closed { .. }) => return Ok(()),
+            Err(error) => return Err(error.into()),
+        }
+    }
+    Ok(())
+}
