@@ -1,4 +1,7 @@
 //! `lfn copy` as a user runs it, against an `lfn serve` of its own on loopback.
+#![allow(clippy::unwrap_used, reason = "a test")]
+
+mod support;
 
 use std::ffi::OsStr;
 use std::fs;
@@ -11,8 +14,7 @@ use std::time::{Duration, Instant};
 
 use lfn_core::transfer::content::fill_random;
 use serde_json::Value;
-
-const LFN: &str = env!("CARGO_BIN_EXE_lfn");
+use support::{lfn, lfn_path};
 
 /// Anything that takes this long hangs.
 const PATIENCE: Duration = Duration::from_secs(120);
@@ -33,7 +35,7 @@ impl Pair {
         let home = tempfile::tempdir().unwrap();
         fs::create_dir(home.path().join("near")).unwrap();
         fs::create_dir(home.path().join("far")).unwrap();
-        let mut command = Command::new(LFN);
+        let mut command = lfn();
         command.args(["serve", "--ephemeral", "--quiet", "--port", "0", "--bind", "127.0.0.1"]);
         if root {
             command.arg("--root").arg(home.path().join("far"));
@@ -54,7 +56,7 @@ impl Pair {
 
     /// `lfn copy`, `far` being this pair's server, in the near directory.
     fn command(&self, args: &[&str]) -> Command {
-        let mut command = Command::new(LFN);
+        let mut command = lfn();
         command.arg("copy").args(args).current_dir(self.home.path().join("near"));
         command.env("LFN_FAR_TICKET", &self.ticket).env("HOME", self.home.path()).env_remove("LFN_PATH");
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
@@ -556,7 +558,7 @@ fn a_file_size_limit_is_an_error_of_writing() {
     let pair = Pair::new();
     let mut command = Command::new("sh");
     // 100 blocks of 512 bytes.
-    command.args(["-c", "ulimit -f 100; exec \"$0\" copy far:random:1MB a", LFN]);
+    command.args(["-c", "ulimit -f 100; exec \"$0\" copy far:random:1MB a"]).arg(lfn_path());
     command.current_dir(pair.home.path().join("near")).env("LFN_FAR_TICKET", &pair.ticket);
     let output = finish(command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap());
     assert_eq!(output.status.code(), Some(1), "{:?}", output.status);

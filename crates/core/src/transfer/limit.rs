@@ -68,7 +68,7 @@ pub struct Look {
 pub enum Limit {
     /// TCP is still finding out what the path carries.
     StartUp,
-    /// At least 90 % of what was predicted.
+    /// Within a tenth of what was predicted.
     LinkFull {
         /// Of the predicted goodput, from 0.
         share: f64,
@@ -99,7 +99,8 @@ pub fn classify(earlier: &Look, later: &Look, streams: u16, predicted: Option<Bi
     let goodput = moved.per(elapsed);
     if let Some(predicted) = predicted.filter(|rate| rate.0 > 0) {
         let share = goodput.as_f64() / predicted.as_f64();
-        if share >= 0.9 {
+        // Far above it the prediction was wrong, and says nothing of the link.
+        if (0.9..1.1).contains(&share) {
             return Limit::LinkFull { share };
         }
     }
@@ -190,6 +191,7 @@ mod tests {
         let sockets = |change: fn(&mut SocketEvidence)| move |look: &mut Look| change(look.sockets.as_mut().unwrap());
         assert_eq!(limit(|_| {}, None), Limit::CongestionWindow);
         assert_eq!(limit(|_| {}, Some(BitRate(8_000_000))), Limit::LinkFull { share: 1.0 });
+        assert_eq!(limit(|_| {}, Some(BitRate(4_000_000))), Limit::CongestionWindow);
         assert_eq!(limit(|look| look.receiver.disk = 0.8, None), Limit::DestinationDisk);
         assert_eq!(limit(|look| look.sender.disk = 0.8, None), Limit::SourceDisk);
         assert_eq!(limit(sockets(|s| s.in_slow_start = 1), None), Limit::StartUp);

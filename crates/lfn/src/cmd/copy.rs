@@ -221,7 +221,7 @@ fn streams(args: &Args, path: Option<&PathProfile>) -> (u16, String) {
     if planned > STREAMS {
         return (planned, "the plan of the path: no buffer is larger".to_owned());
     }
-    (STREAMS, "default: more than one recovers from a loss while the others go on".to_owned())
+    (STREAMS, "default: as fast as more between near hosts, and a loss slows one of four".to_owned())
 }
 
 /// The emulated path, if this is one.

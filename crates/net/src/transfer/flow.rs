@@ -6,9 +6,11 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
-use lfn_core::transfer::limit::Shares;
+use lfn_core::tcp_info::TcpInfo;
+use lfn_core::transfer::limit::{Shares, SocketEvidence};
 use lfn_core::units::Bytes;
 use lfn_core::wire::copy::Progress;
+use lfn_sys::tcp;
 
 use super::TransferError;
 use crate::session::{DEAD_AFTER, DataStream, timed_out};
@@ -106,6 +108,13 @@ impl Flow {
         Progress { bytes: Bytes(self.bytes.load(Ordering::Relaxed)), shares, sockets: None }
     }
 
+    /// What the kernel says of this side's sockets, summed; none before the first is there.
+    pub(crate) fn sockets(&self) -> Option<SocketEvidence> {
+        let sockets = lock(&self.sockets);
+        let infos = sockets.iter().filter_map(|socket| TcpInfo::parse(&tcp::info(socket).ok()?).ok());
+        infos.map(|info| evidence(&info)).reduce(add)
+    }
+
     /// Writes all of `message`, however long the network takes; what stands behind the first `header` bytes of it is
     /// counted as payload.
     pub(crate) fn write_all(
@@ -169,6 +178,33 @@ impl Flow {
 
     fn broken(&self, stream: &DataStream, source: io::Error) -> TransferError {
         TransferError::Stream { stream: stream.stream(), source }
+    }
+}
+
+fn evidence(info: &TcpInfo) -> SocketEvidence {
+    let seconds = |time: Option<std::time::Duration>| time.unwrap_or_default().as_secs_f64();
+    SocketEvidence {
+        receive_window: Bytes(info.snd_wnd_bytes.unwrap_or(0).into()),
+        congestion_window: info.cwnd(),
+        busy_seconds: seconds(info.busy),
+        rwnd_limited_seconds: seconds(info.rwnd_limited),
+        sndbuf_limited_seconds: seconds(info.sndbuf_limited),
+        retransmits: info.retransmitted_segments.into(),
+        min_rtt_seconds: seconds(info.min_rtt),
+        in_slow_start: u16::from(info.ssthresh_segments.is_none_or(|ssthresh| info.cwnd_segments < ssthresh)),
+    }
+}
+
+fn add(a: SocketEvidence, b: SocketEvidence) -> SocketEvidence {
+    SocketEvidence {
+        receive_window: Bytes(a.receive_window.0 + b.receive_window.0),
+        congestion_window: Bytes(a.congestion_window.0 + b.congestion_window.0),
+        busy_seconds: a.busy_seconds + b.busy_seconds,
+        rwnd_limited_seconds: a.rwnd_limited_seconds + b.rwnd_limited_seconds,
+        sndbuf_limited_seconds: a.sndbuf_limited_seconds + b.sndbuf_limited_seconds,
+        retransmits: a.retransmits + b.retransmits,
+        min_rtt_seconds: a.min_rtt_seconds.min(b.min_rtt_seconds),
+        in_slow_start: a.in_slow_start + b.in_slow_start,
     }
 }
 

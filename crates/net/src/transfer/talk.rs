@@ -152,7 +152,7 @@ impl<'a> Talk<'a> {
             if sent.is_none() {
                 sent = sending.finished()?;
                 if let Some(digest) = sent {
-                    let progress = sending.flow.progress();
+                    let progress = Progress { sockets: sending.flow.sockets(), ..sending.flow.progress() };
                     self.control.send(&FromSender::Sent { digest, progress })?;
                 }
             }
@@ -242,7 +242,7 @@ impl<'a> Talk<'a> {
             return Err(error);
         }
         let now = Instant::now();
-        let progress = flow.progress();
+        let mut progress = flow.progress();
         let moved = Bytes(progress.bytes.0.saturating_add(self.pulse.theirs.bytes.0));
         if moved != self.pulse.moved.0 || !moving {
             self.pulse.moved = (moved, now);
@@ -254,6 +254,10 @@ impl<'a> Talk<'a> {
         if now > self.pulse.moved.1 + STALLED_AFTER {
             return Err(TransferError::Stalled(STALLED_AFTER));
         }
+        let observe = now >= self.pulse.observed + Duration::from_millis(200);
+        if self.role == Role::Sender && (observe || now >= self.pulse.spoke + ALIVE_EVERY) {
+            progress.sockets = flow.sockets();
+        }
         if now >= self.pulse.spoke + ALIVE_EVERY {
             self.pulse.spoke = now;
             match self.role {
@@ -261,7 +265,7 @@ impl<'a> Talk<'a> {
                 Role::Receiver => self.control.send(&FromReceiver::Alive(progress))?,
             }
         }
-        if now >= self.pulse.observed + Duration::from_millis(200) {
+        if observe {
             self.pulse.observed = now;
             let look = self.look(progress);
             (self.observer)(&look);
@@ -286,7 +290,11 @@ impl<'a> Talk<'a> {
 
     /// Ends the streams of a copy that failed, and looks for the peer's own reason behind a connection that broke.
     fn end<T>(&mut self, flow: &Flow, result: Result<T, TransferError>) -> Result<T, TransferError> {
-        let look = self.look(flow.progress());
+        let mut progress = flow.progress();
+        if self.role == Role::Sender {
+            progress.sockets = flow.sockets();
+        }
+        let look = self.look(progress);
         (self.observer)(&look);
         let Err(error) = result else { return result };
         flow.cut();
