@@ -3,13 +3,13 @@
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
+mod support;
+
 use std::io::{BufRead, BufReader};
-use std::process::{Child, Command, Output, Stdio};
+use std::process::{Child, Output, Stdio};
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
-
-const LFN: &str = env!("CARGO_BIN_EXE_lfn");
 
 /// A server on a free port, stopped when dropped.
 struct Server {
@@ -19,7 +19,7 @@ struct Server {
 
 impl Server {
     fn start(flags: &[&str]) -> Server {
-        let mut command = Command::new(LFN);
+        let mut command = support::lfn();
         command.args(["serve", "--ephemeral", "--quiet", "--port", "0", "--bind", "127.0.0.1"]).args(flags);
         let mut child = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
         let mut ticket = String::new();
@@ -51,7 +51,7 @@ impl Drop for Server {
 }
 
 fn test(host: &str, flags: &[&str]) -> Output {
-    let mut command = Command::new(LFN);
+    let mut command = support::lfn();
     // Nothing of the surroundings: no saved names, no emulated path.
     command.env("HOME", "/nonexistent").env_remove("XDG_CONFIG_HOME");
     for name in ["LFN_EMULATED", "LFN_PATH", "LFN_FAR", "LFN_FAR_TICKET"] {
@@ -281,7 +281,7 @@ fn limits_of_the_server_are_told() {
     // None of this harmed it.
     server.json(&["--count", "10"]);
     let full = Server::start(&["--max-sessions", "1"]);
-    let mut first = Command::new(LFN);
+    let mut first = support::lfn();
     let mut first = first.args(["test", &full.ticket, "--time", "30s"]).stdout(Stdio::piped()).spawn().unwrap();
     // It is under way when it prints its first interval.
     let mut lines = BufReader::new(first.stdout.take().unwrap()).lines();
@@ -296,7 +296,7 @@ fn limits_of_the_server_are_told() {
 fn a_server_that_dies_midway_ends_the_test_in_bounded_time() {
     for flags in [&["--time", "60s"][..], &["--time", "60s", "--reverse"], &["--count", "1000000000000"]] {
         let mut server = Server::start(&[]);
-        let mut command = Command::new(LFN);
+        let mut command = support::lfn();
         command.args(["test", &server.ticket, "--interval", "100ms"]).args(flags);
         let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
         let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();

@@ -21,11 +21,10 @@ pub(super) fn send_buffer(evidence: &Evidence) -> Option<Finding> {
     let flow = evidence.flows.first()?;
     let granted = flow.sending.sndbuf_granted_bytes;
     let summary = format!(
-        "{granted} on {} was full for {:.0} % of the time it had data to send; {} RTT lets {} out of it",
+        "{granted} on {} was full for {:.0} % of the time it had data to send, over {} RTT",
         evidence.sender.name,
         share * 100.0,
         show_duration(evidence.base_rtt),
-        granted.per(evidence.base_rtt),
     );
     let needed = evidence.needed().unwrap_or(Bytes(granted.0.saturating_mul(2)));
     let cure = match flow.sending.sndbuf_asked_bytes {

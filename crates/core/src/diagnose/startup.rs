@@ -8,8 +8,9 @@ use serde_json::json;
 use super::{Cause, Cure, Evidence, Finding, finding};
 use crate::units::show_duration;
 
-/// Growth of less than this share of the test is not worth a word.
-const SHARE: f64 = 0.1;
+/// Growth of less than this share of the test is not worth a word; more than the one interval in ten that every test
+/// begins with.
+const SHARE: f64 = 0.15;
 /// Goodput past start-up must be this much more than over the whole test.
 const WORTH: f64 = 1.05;
 /// A test shorter than this many round trips may well have been growing all the time.

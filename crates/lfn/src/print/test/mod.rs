@@ -9,7 +9,7 @@ use std::io;
 use lfn_core::diagnose::{Evidence, Finding, diagnose};
 use lfn_core::tcp_model::{self, Flow, Prediction};
 use lfn_core::units::Bytes;
-use lfn_core::wire::test::{Direction, SocketReport};
+use lfn_core::wire::test::Direction;
 use lfn_net::tester::{Measurement, Progress, Test};
 
 /// How to print.
@@ -54,14 +54,14 @@ impl Run {
     }
 }
 
-/// The steady goodput to expect, with the window and the congestion control that were asked for.
+/// The steady goodput to expect, with the window that was asked for and the congestion control in use. What window a
+/// receive buffer makes is the kernel's secret (its ratio of payload to buffer moves): there it is the one offered.
 fn predict(evidence: &Evidence) -> Option<Prediction> {
     let (path, flow) = (evidence.path?, evidence.flows.first()?);
-    let window = |socket: &SocketReport| -> Option<Bytes> {
-        [socket.window_asked_bytes, socket.rcvbuf_asked_bytes].into_iter().flatten().min()
-    };
+    let socket = &flow.receiving;
+    let offered = flow.snd_wnd.map_or(socket.rcvbuf_granted_bytes, |window| Bytes(window.median));
     let flow = Flow {
-        window: window(&flow.receiving),
+        window: socket.window_asked_bytes.or(socket.rcvbuf_asked_bytes.map(|_| offered)),
         streams: evidence.streams(),
         congestion: flow.sending.congestion.parse().unwrap_or_default(),
         ..Flow::default()
