@@ -1,8 +1,8 @@
 //! Timed loads: both ends of a test, which differ only in who dials and who sends.
 //!
-//! One session is one direction. Each data stream is a plain thread with a blocking socket ([`load`]); the control
-//! connection's thread samples them all ([`meter`]), so the loops that move data take no lock and make no call but
-//! read or write. [`client`] and [`server`] are the two conversations around that, [`options`] the socket options with
+//! One session is one direction. Each data stream is a plain thread with a blocking socket (`load`); the control
+//! connection's thread samples them all (`meter`), so the loops that move data take no lock and make no call but
+//! read or write. `client` and `server` are the two conversations around that, `options` the socket options with
 //! what was asked and what was granted. Nothing is judged here: that is `lfn_core::diagnose`.
 
 mod client;

@@ -1,4 +1,4 @@
-//! The results of tests: for a person ([`text`]), for a program ([`json`]), and as nettest printed them in 1995.
+//! The results of tests: for a person (`text`), for a program (`json`), and as nettest printed them in 1995.
 
 mod json;
 mod nettest;
