@@ -391,6 +391,16 @@ fn sysctl(Bytes(most): Bytes) -> Vec<Sysctl> {
     ]
 }
 
+/// The congestion control to prefer on a path: CUBIC where loss leaves it the path, BBR where it does not.
+///
+/// Not BBR everywhere, because its PROBE_RTT empties the path for a round trip or two every ten seconds, which at
+/// 539 ms costs a tenth of the goodput (`doc/decisions/004-congestion-control-by-the-plan.md`).
+pub fn congestion_for(path: &PathProfile, streams: u32) -> Congestion {
+    const ENOUGH: f64 = 0.95;
+    let with = |congestion| tcp_model::steady(path, &Flow { streams, congestion, ..Flow::default() }).goodput.as_f64();
+    if with(Congestion::Cubic) >= ENOUGH * with(Congestion::Bbr) { Congestion::Cubic } else { Congestion::Bbr }
+}
+
 /// Twice the buffer, since Linux lets half of its receive memory count as window (tcp_adv_win_scale of 1), in whole
 /// MiB; not more than a sysctl can hold.
 pub fn kernel_limit(buffer: Bytes) -> Bytes {

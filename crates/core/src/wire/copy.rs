@@ -11,6 +11,7 @@ use serde::{Deserialize, Serialize};
 use crate::transfer::digest::{BlockHash, Digest};
 use crate::transfer::limit::{Shares, SocketEvidence};
 use crate::units::Bytes;
+use crate::wire::CongestionWish;
 
 /// What a client asks of the far end of a copy.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -25,7 +26,7 @@ pub struct CopyRequest {
     pub block: Bytes,
     /// Congestion control for the data streams of a server that sends; the kernel's own if absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub congestion: Option<String>,
+    pub congestion: Option<CongestionWish>,
 }
 
 /// Which way the bytes go.

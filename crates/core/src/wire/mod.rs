@@ -52,6 +52,32 @@ pub enum Request {
     Copy(copy::CopyRequest),
 }
 
+/// Congestion control wished for a sender's sockets.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum CongestionWish {
+    /// The user named it: without it there is no run.
+    Asked(String),
+    /// The plan prefers it: where the kernel has it not, or not for this user, its own will do.
+    Planned(String),
+}
+
+impl CongestionWish {
+    /// As `TCP_CONGESTION` takes it.
+    pub fn name(&self) -> &str {
+        let (CongestionWish::Asked(name) | CongestionWish::Planned(name)) = self;
+        name
+    }
+
+    /// What the user asked for, if it was the user.
+    pub fn asked(&self) -> Option<&str> {
+        match self {
+            CongestionWish::Asked(name) => Some(name),
+            CongestionWish::Planned(_) => None,
+        }
+    }
+}
+
 /// A request the other side will not or cannot serve; sent as a frame of its own kind, so that it may stand in the
 /// place of any message.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]

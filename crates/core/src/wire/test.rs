@@ -12,6 +12,7 @@ use serde::{Deserialize, Serialize};
 use crate::path::seconds;
 use crate::tcp_info::TcpInfo;
 use crate::units::Bytes;
+use crate::wire::CongestionWish;
 
 /// Most data streams of a test.
 pub const MOST_STREAMS: u16 = 256;
@@ -75,7 +76,7 @@ pub struct SocketWish {
     pub window: Option<Bytes>,
     /// Congestion control of the sending end.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub congestion: Option<String>,
+    pub congestion: Option<CongestionWish>,
     /// What the plan asks of each stream: buffers are set explicitly only where autotuning would stop short of it.
     #[serde(default, rename = "planned_bytes", skip_serializing_if = "Option::is_none")]
     pub planned: Option<Bytes>,
@@ -226,6 +227,9 @@ pub struct SocketReport {
     pub window_bound_bytes: Option<Bytes>,
     /// Congestion control asked for.
     pub congestion_asked: Option<String>,
+    /// Congestion control the plan prefers, where none was asked for.
+    #[serde(default)]
+    pub congestion_planned: Option<String>,
     /// Congestion control in use after the connect, where a route's `congctl` may have overridden what was asked.
     pub congestion: String,
 }
@@ -304,10 +308,10 @@ impl SocketWish {
         if let Some(window) = self.window.filter(|window| window.0 < SMALLEST_WINDOW || *window > LARGEST_WINDOW) {
             return Err(RequestError::Window(window));
         }
-        match &self.congestion {
+        match self.congestion.as_ref().map(CongestionWish::name) {
             // TCP_CA_NAME_MAX is 16 with the closing zero.
             Some(name) if name.is_empty() || name.len() > 15 || !name.chars().all(|c| c.is_ascii_graphic()) => {
-                Err(RequestError::Congestion(name.clone()))
+                Err(RequestError::Congestion(name.to_owned()))
             }
             _ => Ok(()),
         }
@@ -353,7 +357,7 @@ mod tests {
             |r| r.socket.window = Some(Bytes(1 << 30)),
             |r| r.socket.window = Some(Bytes(0)),
             |r| r.socket.sndbuf = Some(Bytes(0)),
-            |r| r.socket.congestion = Some("a name too long for it".into()),
+            |r| r.socket.congestion = Some(CongestionWish::Asked("a name too long for it".into())),
         ];
         for (number, case) in cases.iter().enumerate() {
             let mut request = request();

@@ -7,11 +7,12 @@ use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use lfn_core::path::PathProfile;
-use lfn_core::plan::{self, Wishes};
+use lfn_core::plan::{self, Wishes, congestion_for};
 use lfn_core::tcp_model::{self, Congestion, Flow};
 use lfn_core::transfer::blocks::DEFAULT_BLOCK;
 use lfn_core::transfer::location::{Location, Place};
 use lfn_core::units::{BitRate, Bytes};
+use lfn_core::wire::CongestionWish;
 use lfn_core::wire::copy::{From, To};
 use lfn_net::session::Protection;
 use lfn_net::transfer::{LocalDestination, LocalSource, Options, Outcome, TransferError, Watch, download, upload};
@@ -108,8 +109,8 @@ pub fn run(args: Args) -> Result<Exit, Failure> {
     let path = path_from_environment()?;
     let (streams, streams_reason) = streams(&args, path.as_ref());
     let protection = if args.clear_data { Protection::Clear } else { Protection::Tls };
-    let options = Options { streams, block: args.block, protection, congestion: args.congestion.clone() };
-    let congestion = args.congestion.as_deref().and_then(|name| name.parse().ok()).unwrap_or_default();
+    let (congestion, wish) = congestion(&args, path.as_ref(), streams);
+    let options = Options { streams, block: args.block, protection, congestion: wish };
     let forecast = Forecast { path, rate: args.rate, congestion, streams, protection: Some(protection) };
     let interrupted = stop_flag()?;
     let bar = progress(&forecast);
@@ -123,6 +124,16 @@ pub fn run(args: Args) -> Result<Exit, Failure> {
     let outcome = result.map_err(failure)?;
     report(&args, &options, &forecast, streams_reason, &outcome)?;
     Ok(Exit::Ok)
+}
+
+/// What to forecast with, and what to ask the sockets for: as typed, or as the plan prefers for a path that is known.
+fn congestion(args: &Args, path: Option<&PathProfile>, streams: u16) -> (Congestion, Option<CongestionWish>) {
+    if let Some(name) = &args.congestion {
+        return (name.parse().unwrap_or_default(), Some(CongestionWish::Asked(name.clone())));
+    }
+    let Some(path) = path else { return (Congestion::default(), None) };
+    let planned = congestion_for(path, streams.into());
+    (planned, Some(CongestionWish::Planned(planned.to_string())))
 }
 
 fn report(

@@ -10,7 +10,9 @@ use std::time::Duration;
 
 use lfn_core::diagnose::Evidence;
 use lfn_core::path::PathProfile;
+use lfn_core::plan::congestion_for;
 use lfn_core::units::{BitRate, Bytes, parse_duration};
+use lfn_core::wire::CongestionWish;
 use lfn_core::wire::test::{Direction, Load, SocketWish, TestRequest};
 use lfn_net::tester::{self, Measurement, Test, TestError};
 
@@ -182,7 +184,7 @@ impl Args {
             (true, _) => vec![Direction::Reverse],
             _ => vec![Direction::Forward],
         };
-        let request = TestRequest {
+        let mut request = TestRequest {
             direction: directions[0],
             streams: self.streams()?,
             load,
@@ -190,15 +192,20 @@ impl Args {
             interval: self.interval(load)?,
             socket: self.socket(&self.far_sndbuf, &self.far_rcvbuf, &self.far_window, "far-")?,
         };
-        let near = self.socket(&self.near_sndbuf, &self.near_rcvbuf, &self.near_window, "near-")?;
+        let mut near = self.socket(&self.near_sndbuf, &self.near_rcvbuf, &self.near_window, "near-")?;
         for check in [request.check(), near.check()] {
             check.map_err(|error| Failure::usage(error).hint("see lfn test --help"))?;
+        }
+        let path = self.path()?;
+        if let (None, Some(path)) = (&self.congestion, &path) {
+            let planned = CongestionWish::Planned(congestion_for(path, request.streams.into()).to_string());
+            (request.socket.congestion, near.congestion) = (Some(planned.clone()), Some(planned));
         }
         let omit = self.duration("omit", &self.omit)?;
         if matches!((omit, load), (Some(omit), Load::TimeSeconds(time)) if omit >= time) {
             return Err(Failure::usage("--omit leaves nothing of the test").hint("give a longer --time"));
         }
-        Ok(Wanted { directions, request, near, path: self.path()?, omit })
+        Ok(Wanted { directions, request, near, path, omit })
     }
 
     fn load(&self) -> Result<Load, Failure> {
@@ -247,7 +254,7 @@ impl Args {
             sndbuf: bytes("sndbuf", sndbuf, &self.sndbuf)?,
             rcvbuf: bytes("rcvbuf", rcvbuf, &self.rcvbuf)?,
             window: bytes("window", window, &self.window)?,
-            congestion: self.congestion.clone(),
+            congestion: self.congestion.clone().map(CongestionWish::Asked),
             ..SocketWish::default()
         })
     }

@@ -3,6 +3,7 @@
 //! A client calls [`dial::control`] and, at the same time from other threads, [`dial::data`]; the server gets the
 //! same two types, [`Control`] and [`DataStream`], from its listener. Nothing here knows what a session is for.
 
+pub mod congestion;
 mod control;
 mod data;
 pub mod dial;

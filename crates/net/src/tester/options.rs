@@ -12,11 +12,13 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use lfn_core::units::Bytes;
+use lfn_core::wire::CongestionWish;
 use lfn_core::wire::test::{Kernel, SocketReport, SocketWish};
 use lfn_sys::{sysctl, tcp};
 use socket2::{Domain, Socket, Type};
 
 use super::{EMULATED, TestError};
+use crate::session::congestion;
 
 /// How often a clamp is set again: the kernel raises it whenever autotuning or its scaling ratio moves.
 pub(super) const HOLD_EVERY: Duration = Duration::from_millis(50);
@@ -53,7 +55,7 @@ impl Options {
     /// will not grant.
     pub(super) fn new(wish: &SocketWish, sends: bool, kernel: &Kernel) -> Result<Self, TestError> {
         wish.check()?;
-        if let Some(name) = &wish.congestion {
+        if let Some(CongestionWish::Asked(name)) = &wish.congestion {
             check_congestion(name, kernel)?;
         }
         let window = wish.window.filter(|_| !sends).map(|window| window.0);
@@ -94,8 +96,8 @@ impl Options {
         if let Some(bytes) = self.rcvbuf {
             tcp::set_receive_buffer(socket, bytes)?;
         }
-        if let Some(name) = &self.wish.congestion {
-            tcp::set_congestion(socket, name)?;
+        if let Some(wish) = &self.wish.congestion {
+            congestion::set(socket, wish)?;
         }
         self.hold(socket)
     }
@@ -113,6 +115,7 @@ impl Options {
     /// What was asked and what there is.
     pub(super) fn report(&self, socket: impl AsFd) -> io::Result<SocketReport> {
         let socket = socket.as_fd();
+        let congestion = self.wish.congestion.as_ref();
         Ok(SocketReport {
             sndbuf_asked_bytes: self.sndbuf.map(Bytes),
             sndbuf_granted_bytes: Bytes(tcp::send_buffer(socket)?),
@@ -120,7 +123,8 @@ impl Options {
             rcvbuf_granted_bytes: Bytes(tcp::receive_buffer(socket)?),
             window_asked_bytes: self.wish.window.filter(|_| self.clamp.is_some()),
             window_bound_bytes: self.clamp.map(|bytes| Bytes(bytes.into())),
-            congestion_asked: self.wish.congestion.clone(),
+            congestion_asked: congestion.and_then(CongestionWish::asked).map(str::to_owned),
+            congestion_planned: congestion.filter(|wish| wish.asked().is_none()).map(|wish| wish.name().to_owned()),
             congestion: tcp::congestion(socket)?,
         })
     }
@@ -265,7 +269,7 @@ mod tests {
 
     #[test]
     fn an_unknown_congestion_control_names_those_there_are() {
-        let wish = SocketWish { congestion: Some("nosuch".into()), ..SocketWish::default() };
+        let wish = SocketWish { congestion: Some(CongestionWish::Asked("nosuch".into())), ..SocketWish::default() };
         let error = Options::new(&wish, true, &kernel()).unwrap_err().to_string();
         assert!(error.contains("'nosuch' is not available on far") && error.contains("reno"), "{error}");
     }

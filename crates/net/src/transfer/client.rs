@@ -18,13 +18,14 @@ use lfn_core::transfer::digest::Digest;
 use lfn_core::transfer::limit::Look;
 use lfn_core::units::Bytes;
 use lfn_core::wire::copy::{CopyRequest, From, FromSender, Job, Offer, To};
-use lfn_core::wire::{Refusal, Request};
+use lfn_core::wire::{CongestionWish, Refusal, Request};
 
 use super::TransferError;
 use super::place::{Base, Destination, SourceFile};
 use super::receiver::Sink;
 use super::sender::{Sending, Source};
 use super::talk::Talk;
+use crate::session::congestion;
 use crate::session::dial::{self, Target};
 use crate::session::{Control, DEAD_AFTER, DataStream, Protection, SessionError};
 
@@ -38,7 +39,7 @@ pub struct Options {
     /// Of the data streams; the control connection is always inside TLS.
     pub protection: Protection,
     /// Congestion control of the sending sockets; the kernel's own if `None`.
-    pub congestion: Option<String>,
+    pub congestion: Option<CongestionWish>,
 }
 
 impl Default for Options {
@@ -306,15 +307,15 @@ fn dial_stream(
     stream: u16,
     options: &Options,
 ) -> Result<DataStream, TransferError> {
-    let congestion = options.congestion.as_deref();
+    let wish = options.congestion.as_ref();
     let refused = AtomicBool::new(false);
     let prepare = |socket: &socket2::Socket| {
-        let Some(name) = congestion else { return Ok(()) };
-        socket.set_tcp_congestion(name.as_bytes()).inspect_err(|_| refused.store(true, Ordering::Relaxed))
+        let Some(wish) = wish else { return Ok(()) };
+        congestion::set(socket, wish).inspect_err(|_| refused.store(true, Ordering::Relaxed))
     };
-    dial::data(target, session, stream, options.protection, None, prepare).map_err(|error| match (error, congestion) {
-        (SessionError::Unreachable { source, .. }, Some(name)) if refused.load(Ordering::Relaxed) => {
-            TransferError::Congestion { name: name.to_owned(), source }
+    dial::data(target, session, stream, options.protection, None, prepare).map_err(|error| match (error, wish) {
+        (SessionError::Unreachable { source, .. }, Some(wish)) if refused.load(Ordering::Relaxed) => {
+            TransferError::Congestion { name: wish.name().to_owned(), source }
         }
         (error, _) => error.into(),
     })

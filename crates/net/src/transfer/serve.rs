@@ -6,8 +6,7 @@ use std::time::{Duration, Instant};
 use lfn_core::transfer::blocks::Layout;
 use lfn_core::units::Bytes;
 use lfn_core::wire::copy::{CopyRequest, From, FromSender, Job, Offer, To};
-use lfn_core::wire::{Refusal, RefusalCode};
-use socket2::SockRef;
+use lfn_core::wire::{CongestionWish, Refusal, RefusalCode};
 
 use super::TransferError;
 use super::client::random_seed;
@@ -16,6 +15,7 @@ use super::receiver::Sink;
 use super::sender::{Sending, Source};
 use super::talk::Talk;
 use crate::server::ServerSession;
+use crate::session::congestion;
 use crate::session::{DataStream, SessionError};
 
 /// What one session's block buffers may hold; 256 streams of 1 MiB.
@@ -81,7 +81,7 @@ fn send(session: &mut ServerSession, request: &CopyRequest, from: &From) -> Resu
     control.send(&FromSender::Offer(Offer { name, bytes }))?;
     let mut arrivals = || {
         let stream = streams.next(Duration::ZERO)?;
-        Some(set_congestion(&stream, request.congestion.as_deref()).map(|()| stream))
+        Some(set_congestion(&stream, request.congestion.as_ref()).map(|()| stream))
     };
     Talk::new(control, Instant::now(), &mut arrivals, stopping, &mut |_| {}).send(&sending)?;
     Ok(())
@@ -91,8 +91,8 @@ fn root(session: &ServerSession) -> Result<Base, TransferError> {
     Base::root(session.root().ok_or(TransferError::NoRoot)?)
 }
 
-fn set_congestion(stream: &DataStream, name: Option<&str>) -> Result<(), TransferError> {
-    let Some(name) = name else { return Ok(()) };
-    let set = SockRef::from(stream.socket()).set_tcp_congestion(name.as_bytes());
-    set.map_err(|source| TransferError::Congestion { name: name.to_owned(), source })
+fn set_congestion(stream: &DataStream, wish: Option<&CongestionWish>) -> Result<(), TransferError> {
+    let Some(wish) = wish else { return Ok(()) };
+    let failed = |source| TransferError::Congestion { name: wish.name().to_owned(), source };
+    congestion::set(stream.socket(), wish).map_err(failed)
 }

@@ -224,6 +224,9 @@ fn buffer(socket: &SocketReport, kernel: &Kernel, sends: bool) -> String {
     };
     let congestion = match &socket.congestion_asked {
         Some(asked) if *asked != socket.congestion => format!(", {} ({asked} asked)", socket.congestion),
+        None if socket.congestion_planned.as_ref() == Some(&socket.congestion) => {
+            format!(", {} by the plan", socket.congestion)
+        }
         _ => format!(", {}", socket.congestion),
     };
     format!("{window}{buffer}{}", if sends { congestion } else { String::new() })
