@@ -9,6 +9,7 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use lfn_core::transfer::digest::Digest;
 use lfn_core::transfer::limit::{Limit, Look, Shares, SocketEvidence, classify};
 use lfn_core::units::{BitRate, Bytes, show_duration};
+use lfn_core::wire::CongestionWish;
 use lfn_net::session::Protection;
 use lfn_net::transfer::{Options, Outcome};
 use serde::Serialize;
@@ -78,7 +79,7 @@ impl Report<'_> {
             streams_reason: &self.streams_reason,
             block_bytes: self.options.block,
             protection: self.options.protection,
-            congestion: self.options.congestion.as_deref(),
+            congestion: self.options.congestion.as_ref().map(CongestionWish::name),
             sender: look.sender,
             receiver: look.receiver,
             sockets: look.sockets,

@@ -40,6 +40,12 @@ pub const TRANSFER: Bytes = Bytes(300_000_000);
 /// How long that took: `write 28.9430`.
 pub const TRANSFER_TIME: Duration = Duration::from_millis(28_943);
 
+/// Report 000, raw HIPPI blocks through the terminal in loopback, without TCP: "Overall data rate was 111.954".
+pub const RAW_HIPPI: BitRate = BitRate(111_954_000);
+
+/// The fastest of those blocks.
+pub const RAW_HIPPI_BEST: BitRate = BitRate(122_269_000);
+
 /// The path as the report describes it: OC-3c with 135 Mb/s for data, and a queue of one BDP.
 pub fn path() -> PathProfile {
     let mut path = PathProfile::new(BitRate(135_000_000), PING_RTT);
