@@ -1,6 +1,6 @@
 //! `lfn`: measures, tunes, emulates and fills long fat networks.
 //!
-//! The binary is thin: it reads what was typed ([`cli`]), runs one command ([`cmd`]), prints its result ([`print`])
+//! The binary is thin: it reads what was typed ([`cli`]), runs one command ([`cmd`]), prints its result ([`mod@print`])
 //! and ends with a documented exit code ([`exit`]).
 #![forbid(unsafe_code)]
 

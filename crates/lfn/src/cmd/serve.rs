@@ -2,7 +2,7 @@
 
 use std::io::{self, Write};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, SystemTime};
@@ -162,7 +162,7 @@ fn config(args: &Args, listen: SocketAddr) -> Result<Config, Failure> {
     })
 }
 
-fn root_directory(root: &PathBuf) -> Result<PathBuf, Failure> {
+fn root_directory(root: &Path) -> Result<PathBuf, Failure> {
     let wrong = |e: io::Error| {
         Failure::msg(format!("--root {}: {e}", root.display())).hint("give a directory this user may read")
     };

@@ -1,7 +1,7 @@
 //! `lfn demo`: the ACTS satellite experiment of 1995 on this machine alone, published, predicted and measured.
 //!
 //! The outside ([`run`]) plans, lays the emulated path, and prints the table; the [`stage`] inside runs the commands a
-//! user would. [`published`] is what the reports say, [`report`] the table and its reasons, [`chart`] the picture.
+//! user would. [`published`] is what the reports say, [`report`] the table and its reasons, [`mod@chart`] the picture.
 
 mod chart;
 mod measured;
