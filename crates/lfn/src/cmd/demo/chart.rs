@@ -74,18 +74,18 @@ impl Chart<'_> {
             .label("predicted now")
             .legend(|(x, y)| PathElement::new([(x, y), (x + 22, y)], BLUE.stroke_width(2)));
         chart
+            .draw_series(self.measured.iter().map(|point| {
+                let [least, median, most] = [point.least, point.median, point.most].map(|rate| rate / MEGA);
+                ErrorBar::new_vertical(point.window / MEGA, least, median, most, BLACK_INK.filled(), 10)
+            }))?
+            .label("measured now: median, least and most of two round trips past start-up")
+            .legend(|(x, y)| Circle::new((x + 11, y), 4, BLACK_INK.filled()));
+        chart
             .draw_series(
                 scaled(&self.published).into_iter().map(|at| TriangleMarker::new(at, 7, ORANGE.stroke_width(2))),
             )?
             .label("published in 1995")
             .legend(|(x, y)| TriangleMarker::new((x + 11, y), 7, ORANGE.stroke_width(2)));
-        chart
-            .draw_series(self.measured.iter().map(|point| {
-                let [least, median, most] = [point.least, point.median, point.most].map(|rate| rate / MEGA);
-                ErrorBar::new_vertical(point.window / MEGA, least, median, most, BLACK_INK.filled(), 12)
-            }))?
-            .label("measured now: median, least and most of the seconds past start-up")
-            .legend(|(x, y)| Circle::new((x + 11, y), 4, BLACK_INK.filled()));
         chart
             .configure_series_labels()
             .position(SeriesLabelPosition::LowerRight)

@@ -19,7 +19,7 @@ pub fn steady_intervals(report: &Value) -> Vec<u64> {
     let intervals = report.pointer("/runs/0/intervals").and_then(Value::as_array);
     let seconds = |interval: &Value, name: &str| interval.get(name).and_then(Value::as_f64);
     let rate = |interval: &Value| {
-        // The last one is cut off by the end of the test: too short to be a second like the others.
+        // The last one is cut off by the end of the test: too short to compare.
         let whole = seconds(interval, "end_seconds")? - seconds(interval, "start_seconds")? > WHOLE;
         let steady = interval.get("steady")?.as_bool()?;
         if whole && steady { interval.get("goodput_bits_per_second")?.as_u64() } else { None }
@@ -27,8 +27,8 @@ pub fn steady_intervals(report: &Value) -> Vec<u64> {
     intervals.into_iter().flatten().filter_map(rate).collect()
 }
 
-/// Intervals are of one second.
-const WHOLE: f64 = 0.9;
+/// Nine tenths of an interval, seconds.
+const WHOLE: f64 = 0.9 * super::stage::INTERVAL.as_millis() as f64 / 1e3;
 
 /// The least round trip a report of `lfn test` saw, seconds.
 pub fn base_rtt(report: &Value) -> Option<f64> {
@@ -69,10 +69,10 @@ mod tests {
     fn only_whole_intervals_past_start_up_count() {
         let interval = |start: f64, end: f64, steady: bool, rate: u64| json!({ "start_seconds": start, "end_seconds": end, "steady": steady, "goodput_bits_per_second": rate });
         let intervals = [
-            interval(0.0, 1.0, false, 1),
-            interval(1.0, 2.0, true, 8),
-            interval(2.0, 3.0, true, 16),
-            interval(3.0, 3.2, true, 2),
+            interval(0.0, 1.1, false, 1),
+            interval(1.1, 2.2, true, 8),
+            interval(2.2, 3.3, true, 16),
+            interval(3.3, 3.5, true, 2),
         ];
         assert_eq!(steady_intervals(&json!({ "runs": [{ "intervals": intervals }] })), [8, 16]);
         assert_eq!(steady_intervals(&json!({ "runs": [] })), [] as [u64; 0]);

@@ -246,15 +246,12 @@ fn write_files(out: &Path, plan: &Plan, report: &Report<'_>) -> Result<(), Failu
 
 fn chart(plan: &Plan, points: &[WindowPoint]) -> Chart<'static> {
     let widest = published::WINDOWS.iter().map(|window| window.bytes.0).max().unwrap_or_default() as f64 * 1.1;
-    let steps = 200;
-    let predicted = (0..=steps).map(|step| {
-        let window = widest * f64::from(step) / f64::from(steps);
-        let goodput = predict_goodput(&plan.path, Some(Bytes(window as u64)), 1).goodput;
-        (window, goodput.as_f64())
-    });
+    let at = |window: f64| (window, predict_goodput(&plan.path, Some(Bytes(window as u64)), 1).goodput.as_f64());
+    // Straight up to the window that fills the path, level from there on.
+    let full = plan.payload_capacity.times(plan.rtt).0 as f64;
     Chart {
         title: "Goodput over the receive window: ACTS satellite path, 135 Mb/s at 539 ms",
-        predicted: predicted.collect(),
+        predicted: vec![at(0.0), at(full), at(widest)],
         published: points.iter().map(|p| (p.window_bytes.0 as f64, p.published_bits_per_second as f64)).collect(),
         measured: points
             .iter()

@@ -40,7 +40,7 @@ pub struct Figure {
     pub value: f64,
 }
 
-/// What a window's runs showed, over the seconds past start-up of all of them.
+/// What a window's runs showed, over the intervals past start-up of all of them.
 #[derive(Debug, Clone, Copy, Serialize)]
 pub struct Spread {
     /// Least.
@@ -70,7 +70,7 @@ pub fn rows(path: &PathProfile, plan: &Plan, measured: &Measured) -> Vec<Row> {
     rows
 }
 
-/// The seconds past start-up of all runs together.
+/// The intervals past start-up of all runs together.
 pub fn spread(reports: &[Value]) -> Option<Spread> {
     let mut rates: Vec<u64> = reports.iter().flat_map(steady_intervals).collect();
     rates.sort_unstable();
@@ -167,7 +167,7 @@ fn why_1995(path: &PathProfile, window: &Window, predicted: BitRate) -> String {
         return "the report gives no cause.".into();
     };
     let mut reason = format!(
-        "1995 timed 1 GB from a cold start, here the seconds past start-up count: with HIPPI's 64 KB packets and \
+        "1995 timed 1 GB from a cold start, here only what is past start-up counts: with HIPPI's 64 KB packets and \
          delayed acknowledgements 1 GB takes {}, which is {goodput}.",
         show_duration(time)
     );
@@ -203,14 +203,20 @@ fn copy_row(path: &PathProfile, plan: &Plan, report: &Value) -> Row {
     let seconds = report.get("seconds").and_then(Value::as_f64);
     let measured = seconds.map(Duration::from_secs_f64);
     let predicted = plan.predicted.time;
-    let then = as_then(path, Some(Bytes(10_000_000)), published::TRANSFER).map(|(time, _)| time);
-    let mut reason = then.map_or_else(String::new, |then| {
-        format!(
-            "In 1995 start-up grew from one 64 KB packet by half a window per round trip: {} by that model. Linux \
-             starts with ten packets and doubles.",
-            show_duration(then)
-        )
-    });
+    let slower = PathProfile { capacity: published::RAW_HIPPI_BEST, ..*path };
+    let then = |path| as_then(path, Some(Bytes(10_000_000)), published::TRANSFER).map(|(time, _)| time);
+    let mut reason = String::new();
+    if let (Some(full), Some(slower)) = (then(path), then(&slower)) {
+        reason = format!(
+            "In 1995 start-up grew from one 64 KB packet by half a window per round trip: {} by that model, {} at the \
+             {} that raw HIPPI blocks reached; the other {} the report leaves open. Linux starts with ten packets and \
+             doubles.",
+            show_duration(full),
+            show_duration(slower),
+            published::RAW_HIPPI_BEST,
+            show_duration(published::TRANSFER_TIME.saturating_sub(slower))
+        );
+    }
     if let (Some(measured), Some(predicted)) = (measured, predicted) {
         let extra = measured.as_secs_f64() - predicted.as_secs_f64();
         let per_rtt = extra / path.base_rtt.as_secs_f64();
