@@ -6,7 +6,9 @@
 
 mod cli;
 mod cmd;
+mod emulated;
 mod exit;
+mod forecast;
 mod print;
 mod remote;
 

@@ -1,10 +1,9 @@
 //! What a person calls a far end, turned into something to dial: a ticket, a saved name, `far`, or a bare host.
 //!
 //! Saved names live in `hosts.toml` in the user's configuration directory (mode 0600: it holds tokens). `far` is the
-//! far side of `lfn emulate`, which hands its ticket down in `LFN_FAR_TICKET`.
+//! far side of `lfn emulate` ([`emulated`]).
 
 use std::collections::BTreeMap;
-use std::env;
 use std::path::PathBuf;
 
 use etcetera::BaseStrategy;
@@ -14,14 +13,8 @@ use lfn_net::session::dial::Target;
 use lfn_net::session::identity;
 use serde::{Deserialize, Serialize};
 
+use crate::emulated;
 use crate::exit::Failure;
-
-/// Set by `lfn emulate` for both sides of its path.
-pub const EMULATED: &str = "LFN_EMULATED";
-
-const FAR: &str = "far";
-const FAR_TICKET: &str = "LFN_FAR_TICKET";
-const FAR_ADDRESS: &str = "LFN_FAR";
 
 /// How to reach a far end, shared by the commands that do.
 #[derive(clap::Args, Debug, Default, Clone)]
@@ -52,16 +45,11 @@ pub fn resolve(name: &str, trust: &Trust) -> Result<Target, Failure> {
     if !trust.insecure {
         return Ok(target);
     }
-    if !(target.is_loopback() || is_emulated() || trust.insecure_anywhere) {
+    if !(target.is_loopback() || emulated::is_inside() || trust.insecure_anywhere) {
         return Err(Failure::usage(format!("--insecure with '{name}', which is not on loopback"))
             .hint("take the ticket `lfn serve` prints there, or add --insecure-anywhere if the network is your own"));
     }
     Ok(target.insecure())
-}
-
-/// Whether this process runs inside `lfn emulate`.
-pub fn is_emulated() -> bool {
-    env::var_os(EMULATED).is_some_and(|value| value == "1")
 }
 
 /// The line and the hint of an error of a session.
@@ -78,13 +66,13 @@ fn ticket_for(name: &str, trust: &Trust) -> Result<Ticket, Failure> {
     if name.starts_with("lfn://") {
         return name.parse::<Ticket>().map_err(|e| Failure::usage(e).hint("paste the ticket whole, in quotes"));
     }
-    if let Some(ticket) = emulated_far(name)? {
+    if let Some(ticket) = emulated::far_ticket(name)? {
         return Ok(ticket);
     }
     if let Some(ticket) = SavedHosts::load()?.get(name)? {
         return Ok(ticket);
     }
-    if name == FAR {
+    if name == emulated::FAR {
         return Err(Failure::msg("'far' is the far side of an emulated path, and this is none")
             .hint("lfn emulate --rtt 539ms --rate 135mbit -- lfn test far"));
     }
@@ -95,16 +83,6 @@ fn ticket_for(name: &str, trust: &Trust) -> Result<Ticket, Failure> {
     }
     Err(Failure::msg(format!("unknown host '{name}': no ticket is saved under that name"))
         .hint(format!("run `lfn serve` there and save the ticket it prints: lfn hosts add {host} TICKET")))
-}
-
-/// The ticket of the emulated path's far side, if that is who is meant.
-fn emulated_far(name: &str) -> Result<Option<Ticket>, Failure> {
-    let Ok(ticket) = env::var(FAR_TICKET) else { return Ok(None) };
-    if name == FAR || env::var(FAR_ADDRESS).is_ok_and(|address| address == name) {
-        let wrong = |e| Failure::msg(format!("the environment variable {FAR_TICKET}: {e}"));
-        return ticket.parse().map(Some).map_err(wrong);
-    }
-    Ok(None)
 }
 
 impl SavedHosts {
@@ -137,7 +115,7 @@ impl SavedHosts {
             return Err(Failure::usage(format!("'{name}' is not a name for a host"))
                 .hint("use letters, digits, dots, dashes and underscores, at most 64"));
         }
-        if name == FAR {
+        if name == emulated::FAR {
             return Err(Failure::usage("'far' always means the far side of an emulated path").hint("use another name"));
         }
         let saved = SavedHost { ticket: ticket.to_string() };

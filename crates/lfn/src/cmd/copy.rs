@@ -1,14 +1,12 @@
 //! `lfn copy`: what was typed, turned into one upload or download, and a forecast to hold it against.
 
-use std::env;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
-use std::time::Duration;
 
 use lfn_core::path::PathProfile;
 use lfn_core::plan::{self, Wishes, congestion_for};
-use lfn_core::tcp_model::{self, Congestion, Flow};
+use lfn_core::tcp_model::Congestion;
 use lfn_core::transfer::blocks::DEFAULT_BLOCK;
 use lfn_core::transfer::location::{Location, Place};
 use lfn_core::units::{BitRate, Bytes};
@@ -17,7 +15,9 @@ use lfn_core::wire::copy::{From, To};
 use lfn_net::session::Protection;
 use lfn_net::transfer::{LocalDestination, LocalSource, Options, Outcome, TransferError, Watch, download, upload};
 
+use crate::emulated;
 use crate::exit::{Exit, Failure};
+use crate::forecast::Forecast;
 use crate::print::copy::{Report, progress};
 use crate::remote::{self, Trust, session_failure};
 
@@ -69,34 +69,6 @@ The digest printed is what `b3sum FILE` prints. Exit codes: 0 done, 1 failed, 2 
 
 const STREAMS: u16 = 4;
 
-/// What is known of the path before and after it was tried.
-#[derive(Debug, Default)]
-pub struct Forecast {
-    path: Option<PathProfile>,
-    rate: Option<BitRate>,
-    congestion: Congestion,
-    streams: u16,
-    protection: Option<Protection>,
-}
-
-/// What to expect.
-#[derive(Debug, Clone, Copy, PartialEq, serde::Serialize)]
-pub struct Predicted {
-    /// Once past start-up.
-    #[serde(rename = "goodput_bits_per_second")]
-    pub goodput: BitRate,
-    /// From the dial to the receiver's last word.
-    #[serde(serialize_with = "seconds")]
-    #[serde(rename = "seconds")]
-    pub time: Duration,
-    /// Size over time.
-    #[serde(rename = "average_goodput_bits_per_second")]
-    pub average_goodput: BitRate,
-    /// Of it, start-up.
-    #[serde(rename = "slow_start_seconds", serialize_with = "seconds")]
-    pub slow_start: Duration,
-}
-
 /// One of the two ways.
 enum Direction {
     Up(LocalSource, String, To),
@@ -106,7 +78,7 @@ enum Direction {
 /// Runs the command.
 pub fn run(args: Args) -> Result<Exit, Failure> {
     let direction = direction(&args)?;
-    let path = path_from_environment()?;
+    let path = emulated::path()?;
     let (streams, streams_reason) = streams(&args, path.as_ref());
     let protection = if args.clear_data { Protection::Clear } else { Protection::Tls };
     let (congestion, wish) = congestion(&args, path.as_ref(), streams);
@@ -235,14 +207,6 @@ fn streams(args: &Args, path: Option<&PathProfile>) -> (u16, String) {
     (STREAMS, "default: as fast as more between near hosts, and a loss slows one of four".to_owned())
 }
 
-/// The emulated path, if this is one.
-fn path_from_environment() -> Result<Option<PathProfile>, Failure> {
-    let Ok(text) = env::var("LFN_PATH") else { return Ok(None) };
-    serde_json::from_str(&text)
-        .map(Some)
-        .map_err(|e| Failure::msg(format!("the environment variable LFN_PATH: {e}")).hint("unset LFN_PATH"))
-}
-
 /// Set by the first SIGINT or SIGTERM; the second ends the process at once.
 fn stop_flag() -> Result<Arc<AtomicBool>, Failure> {
     let flag = Arc::new(AtomicBool::new(false));
@@ -277,43 +241,4 @@ fn without_secrets(text: &str) -> String {
         return text.to_owned();
     };
     format!("lfn://{}", rest.rsplit_once('#').map_or(rest, |(place, _)| place))
-}
-
-fn seconds<S: serde::Serializer>(time: &Duration, serializer: S) -> Result<S::Ok, S::Error> {
-    serializer.serialize_f64(time.as_secs_f64())
-}
-
-impl Forecast {
-    /// What to expect of so many bytes, once the path is known: as the emulator says, or from `--rate` and the RTT
-    /// that was measured.
-    pub fn predict(&self, bytes: Bytes, measured_rtt: Option<f64>) -> Option<Predicted> {
-        let path = self.path_with(measured_rtt)?;
-        let flow = Flow { streams: self.streams.into(), congestion: self.congestion, ..Flow::default() };
-        let time = tcp_model::transfer_time(&path, &flow, bytes)?;
-        // The model ends with the last byte's arrival and dials plain TCP: TLS is one round trip more, and the
-        // receiver's word half of one.
-        let rounds = if self.protection == Some(Protection::Clear) { 0.5 } else { 1.5 };
-        let total = time.total().saturating_add(path.base_rtt.mul_f64(rounds));
-        Some(Predicted {
-            goodput: tcp_model::steady(&path, &flow).goodput,
-            time: total,
-            average_goodput: bytes.per(total),
-            slow_start: time.slow_start,
-        })
-    }
-
-    /// Streams the forecast is for.
-    pub fn streams(&self) -> u16 {
-        self.streams
-    }
-
-    fn path_with(&self, measured_rtt: Option<f64>) -> Option<PathProfile> {
-        let rtt = measured_rtt.filter(|rtt| *rtt > 0.0).and_then(|rtt| Duration::try_from_secs_f64(rtt).ok());
-        match (self.path, self.rate) {
-            (Some(path), None) => Some(path),
-            (Some(path), Some(capacity)) => Some(PathProfile { capacity, ..path }),
-            (None, Some(capacity)) => Some(PathProfile::new(capacity, rtt?)),
-            (None, None) => None,
-        }
-    }
 }

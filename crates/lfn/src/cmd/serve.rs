@@ -16,8 +16,8 @@ use lfn_net::service;
 use lfn_net::session::identity::{self, Identity};
 use serde::{Deserialize, Serialize};
 
+use crate::emulated;
 use crate::exit::{Exit, Failure};
-use crate::remote;
 
 /// Be the far end of tests and copies
 ///
@@ -140,7 +140,7 @@ fn bind(args: &Args) -> Result<Server, Failure> {
 }
 
 fn config(args: &Args, listen: SocketAddr) -> Result<Config, Failure> {
-    if args.insecure && !(is_loopback(&listen) || remote::is_emulated() || args.insecure_anywhere) {
+    if args.insecure && !(is_loopback(&listen) || emulated::is_inside() || args.insecure_anywhere) {
         return Err(Failure::usage(format!("--insecure on {listen}, which others can reach"))
             .hint("add --bind 127.0.0.1, or --insecure-anywhere if the network is your own"));
     }

@@ -3,7 +3,6 @@
 //! Quantities are taken as text and read here rather than by clap, so that all that can be wrong with them fails in one
 //! shape: a line that names the flag and the value, a hint, exit code 2.
 
-use std::env;
 use std::fmt::Display;
 use std::str::FromStr;
 use std::time::Duration;
@@ -16,6 +15,7 @@ use lfn_core::wire::CongestionWish;
 use lfn_core::wire::test::{Direction, Load, SocketWish, TestRequest};
 use lfn_net::tester::{self, Measurement, Test, TestError};
 
+use crate::emulated;
 use crate::exit::{Exit, Failure};
 use crate::print::test::{Format, Printer, Run};
 use crate::remote::{self, Trust};
@@ -104,8 +104,6 @@ const EXAMPLES: &str = "Examples:
 
 Exit codes: 0 measured, whatever was found; 1 the test failed; 2 usage.";
 
-/// The path of `lfn emulate`, as JSON.
-const PATH: &str = "LFN_PATH";
 const DEFAULT_TIME: Duration = Duration::from_secs(10);
 const DEFAULT_INTERVAL: Duration = Duration::from_secs(1);
 /// Measured on loopback: below this the calls begin to cost, above it the caches.
@@ -265,14 +263,7 @@ impl Args {
         if rate == Some(BitRate(0)) {
             return Err(unreadable("rate", "a capacity of zero carries nothing", "--rate 10gbit"));
         }
-        let emulated: Option<PathProfile> = match env::var(PATH) {
-            Ok(json) if remote::is_emulated() => Some(serde_json::from_str(&json).map_err(|error| {
-                Failure::msg(format!("the environment variable {PATH} is not a path: {error}"))
-                    .hint("it is for `lfn emulate` to set")
-            })?),
-            _ => None,
-        };
-        Ok(match (rate, emulated) {
+        Ok(match (rate, emulated::path()?) {
             (Some(capacity), Some(path)) => Some(PathProfile { capacity, ..path }),
             (Some(capacity), None) => Some(PathProfile::new(capacity, Duration::ZERO)),
             (None, emulated) => emulated,
@@ -298,7 +289,7 @@ impl Args {
     }
 
     fn near_name(&self) -> String {
-        if remote::is_emulated() { "near".into() } else { tester::kernel().host }
+        if emulated::is_inside() { "near".into() } else { tester::kernel().host }
     }
 
     /// A ticket's host, or the name as typed.

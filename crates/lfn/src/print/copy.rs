@@ -14,8 +14,8 @@ use lfn_net::session::Protection;
 use lfn_net::transfer::{Options, Outcome};
 use serde::Serialize;
 
-use crate::cmd::copy::{Forecast, Predicted};
 use crate::exit::Failure;
+use crate::forecast::{Forecast, Predicted};
 
 /// How far back the rate and the limit look.
 const WINDOW: Duration = Duration::from_secs(2);

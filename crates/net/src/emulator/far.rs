@@ -15,7 +15,7 @@ use lfn_sys::namespace::NetNamespace;
 use lfn_sys::process::signal::{SIGKILL, SIGTERM};
 use lfn_sys::process::{self, Signals};
 
-use super::inside::set_environment;
+use super::environment;
 use super::topology::FAR;
 use super::{EmulateError, Ending, FarSide, Setup, system};
 
@@ -92,7 +92,7 @@ fn spawn(
     namespace: &NetNamespace,
 ) -> Result<(i32, Option<ChildStdout>), EmulateError> {
     command.stdin(Stdio::null());
-    set_environment(&mut command, setup);
+    environment::set(&mut command, setup);
     process::in_own_session(process::with_no_signal_blocked(&mut command));
     let spawned = namespace.run(|| command.spawn()).map_err(system("enter a network namespace"))?;
     let program = command.get_program().to_string_lossy().into_owned();

@@ -6,7 +6,6 @@
 use std::ffi::{OsStr, OsString};
 use std::fs::{self, File};
 use std::io::{self, Write};
-use std::net::Ipv4Addr;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::panic::{self, AssertUnwindSafe};
@@ -21,6 +20,7 @@ use lfn_sys::process::{self, Signals};
 use lfn_sys::{clock, process::exit_now};
 use rustix::pipe::PipeFlags;
 
+use super::environment;
 use super::far::{self, Far};
 use super::forward::{self, Forwarder};
 use super::isolation::{Newcomer, Obstacle};
@@ -155,7 +155,7 @@ fn start_near(
     };
     let mut command = Command::new(program);
     command.args(arguments);
-    set_environment(&mut command, setup);
+    environment::set(&mut command, setup);
     if let Some(ticket) = ticket {
         command.env("LFN_FAR_TICKET", ticket);
     }
@@ -183,30 +183,7 @@ fn cannot_start(program: &OsStr, error: io::Error) -> EmulateError {
 }
 
 fn is_on_path(program: &OsStr) -> bool {
-    with_own_directory().is_some_and(|paths| std::env::split_paths(&paths).any(|path| path.join(program).is_file()))
-}
-
-/// What both sides are told: where they are, and the figures of the path for predictions.
-pub(super) fn set_environment(command: &mut Command, setup: &Setup) {
-    let mut path = setup.path;
-    path.queue = Some(setup.queue());
-    let address = |address: Ipv4Addr| address.to_string();
-    command.env("LFN_EMULATED", "1").env("LFN_NEAR", address(NEAR)).env("LFN_FAR", address(FAR));
-    command.env_remove("LFN_FAR_TICKET");
-    if let Ok(json) = serde_json::to_string(&path) {
-        command.env("LFN_PATH", json);
-    }
-    if let Some(paths) = with_own_directory() {
-        command.env("PATH", paths);
-    }
-}
-
-/// `PATH` with this program's directory in front, so that `lfn` means this one though it is not installed.
-fn with_own_directory() -> Option<OsString> {
-    let program = std::env::current_exe().ok()?;
-    let paths = std::env::var_os("PATH").unwrap_or_default();
-    let all = std::iter::once(program.parent()?.to_owned()).chain(std::env::split_paths(&paths));
-    std::env::join_paths(all).ok()
+    environment::path().is_some_and(|paths| std::env::split_paths(&paths).any(|path| path.join(program).is_file()))
 }
 
 /// Waits for CMD, and passes signals on to it.

@@ -12,6 +12,7 @@
 //! the model did not is in the [`ledger`]. Everything lives in the inside's namespaces: when it ends, however it ends,
 //! the kernel kills every process in there, and nothing is left.
 
+mod environment;
 mod far;
 mod forward;
 mod inside;

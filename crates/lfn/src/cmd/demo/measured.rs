@@ -1,9 +1,17 @@
 //! What the inside hands to the outside: the reports of `lfn test` and `lfn copy` as they print them with `--json`, and
 //! the few figures of them that the demo needs.
 
+use std::time::Duration;
+
 use lfn_core::units::BitRate;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
+
+use super::published;
+
+/// Length of the intervals that are compared: two round trips. A window leaves once in each, so that an interval that
+/// is no multiple of them would hold now one, now two.
+pub const INTERVAL: Duration = published::PING_RTT.saturating_mul(2);
 
 /// What was measured, in the JSON of the commands themselves.
 #[derive(Debug, Serialize, Deserialize)]
@@ -28,7 +36,7 @@ pub fn steady_intervals(report: &Value) -> Vec<u64> {
 }
 
 /// Nine tenths of an interval, seconds.
-const WHOLE: f64 = 0.9 * super::stage::INTERVAL.as_millis() as f64 / 1e3;
+const WHOLE: f64 = 0.9 * INTERVAL.as_millis() as f64 / 1e3;
 
 /// The least round trip a report of `lfn test` saw, seconds.
 pub fn base_rtt(report: &Value) -> Option<f64> {

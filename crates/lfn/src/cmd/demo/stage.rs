@@ -23,10 +23,6 @@ pub const REPEATS: usize = 2;
 /// How long each run lasts: start-up over this path takes about seven of them.
 pub const TEST_TIME: Duration = Duration::from_secs(20);
 
-/// Length of the intervals that are compared: two round trips. A window leaves once in each, so that an interval that
-/// is no multiple of them would hold now one, now two.
-pub const INTERVAL: Duration = published::PING_RTT.saturating_mul(2);
-
 /// Where things are, agreed between the inside and the outside.
 #[derive(Debug)]
 pub struct Places<'a> {
@@ -73,7 +69,7 @@ pub fn run(places: &Places<'_>) -> Result<()> {
             let mut command = Command::new(&lfn);
             command.args(["test", "far", "--json", "--window", &window.bytes.0.to_string()]);
             command.args(["--time", &format!("{}s", TEST_TIME.as_secs())]);
-            command.args(["--interval", &format!("{}ms", INTERVAL.as_millis())]);
+            command.args(["--interval", &format!("{}ms", measured::INTERVAL.as_millis())]);
             // Two round trips to set up, one for the last result.
             reports.push(watch(&what, TEST_TIME + published::PING_RTT * 4, command)?);
         }
