@@ -42,6 +42,7 @@ fn main() -> ExitCode {
         ),
         ("a_link_that_loses_everything_does", Needs::Namespaces, a_link_that_loses_everything_does),
         ("nothing_is_left_however_it_ends", Needs::Namespaces, nothing_is_left_however_it_ends),
+        ("a_file_arrives_whole_over_a_link_that_loses", Needs::Namespaces, a_file_arrives_whole_over_a_link_that_loses),
         ("a_command_that_ignores_signals_is_killed", Needs::Namespaces, a_command_that_ignores_signals_is_killed),
         (
             "what_cannot_be_meant_is_refused_before_anything_is_made",
@@ -219,6 +220,25 @@ fn sleepers(marker: &str) -> usize {
 
 fn send(child: &Child, signal: &str) {
     assert!(Command::new("kill").args(["-s", signal, &child.id().to_string()]).status().unwrap().success());
+}
+
+/// Both ways, and the digest printed is the one `b3sum` would print.
+fn a_file_arrives_whole_over_a_link_that_loses() {
+    let home = tempfile::tempdir().unwrap();
+    let (near, far) = (home.path().join("near.bin"), home.path().join("far"));
+    fs::create_dir(&far).unwrap();
+    let bytes: Vec<u8> = (0..3_000_001_u32).map(|n| (n.wrapping_mul(2_654_435_761) >> 24) as u8).collect();
+    fs::write(&near, &bytes).unwrap();
+    let mut command = lfn();
+    command.args(["emulate", "--rtt", "20ms", "--rate", "50mbit", "--loss", "1e-3", "--far-root"]).arg(&far);
+    let script = "lfn copy near.bin far:there.bin --json && lfn copy far:there.bin back.bin --json";
+    let output = command.args(["--", "sh", "-c", script]).current_dir(home.path()).output().unwrap();
+    assert!(succeeded(&output, None), "{}", stderr(&output));
+    assert!(
+        fs::read(far.join("there.bin")).unwrap() == bytes && fs::read(home.path().join("back.bin")).unwrap() == bytes
+    );
+    let digest = blake3::hash(&bytes).to_string();
+    assert_eq!(stdout(&output).matches(&digest).count(), 2, "{}", stdout(&output));
 }
 
 fn a_command_that_ignores_signals_is_killed() {
