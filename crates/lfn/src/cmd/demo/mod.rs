@@ -15,7 +15,6 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::Context;
-use comfy_table::{Cell, ContentArrangement, Table, presets};
 use lfn_core::plan::{Plan, Wishes, plan, predict_goodput};
 use lfn_core::units::{Bytes, show_duration};
 use lfn_net::emulator::{self, Ending, FarSide, Outcome, Setup};
@@ -177,23 +176,26 @@ fn ended_early(ending: Ending) -> Exit {
 }
 
 fn print_table(rows: &[Row]) -> Result<(), Failure> {
-    let mut table = Table::new();
-    table.load_style(presets::UTF8_HORIZONTAL_ONLY).set_content_arrangement(ContentArrangement::Dynamic);
-    table.set_header(["", "published 1995", "predicted", "measured now", "why"]);
     let text = |figure: &Option<report::Figure>| figure.as_ref().map_or("–".to_owned(), |f| f.text.clone());
-    for (number, row) in rows.iter().enumerate() {
-        table.add_row([
-            Cell::new(&row.what),
-            Cell::new(text(&row.published)),
-            Cell::new(text(&row.predicted)),
-            Cell::new(text(&row.measured)),
-            Cell::new(number + 1),
-        ]);
-    }
+    let head = ["", "published 1995", "predicted", "measured now", "why"].map(str::to_owned);
+    let lines = rows.iter().enumerate().map(|(at, row)| {
+        [row.what.clone(), text(&row.published), text(&row.predicted), text(&row.measured), (at + 1).to_string()]
+    });
+    let lines: Vec<[String; 5]> = std::iter::once(head).chain(lines).collect();
+    let width = |column: usize| lines.iter().map(|line| line[column].chars().count()).max().unwrap_or(0);
+    let widths: [usize; 5] = std::array::from_fn(width);
     let mut out = io::stdout().lock();
-    writeln!(out, "\n{table}\n")?;
+    writeln!(out)?;
+    for (at, line) in lines.iter().enumerate() {
+        let cells: Vec<String> = line.iter().zip(widths).map(|(cell, width)| format!("{cell:<width$}")).collect();
+        writeln!(out, "{}", cells.join("  ").trim_end())?;
+        if at == 0 {
+            writeln!(out, "{}", "─".repeat(widths.iter().sum::<usize>() + 2 * (widths.len() - 1)))?;
+        }
+    }
+    writeln!(out)?;
     for (number, row) in rows.iter().enumerate() {
-        writeln!(out, "{}", wrap(&format!("{:>2}. {}: {}", number + 1, row.what, row.reason), 96))?;
+        writeln!(out, "{}", wrap(&format!("{:>2}. {}: {}", number + 1, row.what, row.reason), 80))?;
     }
     Ok(())
 }
@@ -209,7 +211,7 @@ fn wrap(text: &str, width: usize) -> String {
                 line.push(' ');
                 line.push_str(word);
             }
-            None => lines.push(format!("   {word}")),
+            None => lines.push(format!("    {word}")),
         }
     }
     lines.join("\n")

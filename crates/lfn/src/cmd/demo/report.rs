@@ -85,16 +85,14 @@ fn rtt_row(measured: &Measured) -> Row {
     let rtt = measured.windows.iter().flatten().filter_map(base_rtt).reduce(f64::min);
     Row {
         what: "base RTT".into(),
-        published: Some(Figure {
-            text: format!("{} computed, {} by ping", show_duration(published::GEOMETRIC_RTT), show_duration(ping)),
-            value: ping.as_secs_f64(),
-        }),
+        published: Some(Figure { text: format!("{} by ping", show_duration(ping)), value: ping.as_secs_f64() }),
         predicted: Some(time(predicted)),
         measured: rtt.map(|seconds| time(Duration::from_secs_f64(seconds))),
         reason: format!(
-            "{} is the way up and down twice, unrounded; terminals, gateways and hosts added the other {} of the \
+            "{} is the way up and down twice (the report rounds its angles to {}); terminals, gateways and hosts added the other {} of the \
              ping, and the path emulated here has all {}.",
             show_duration(predicted),
+            show_duration(published::GEOMETRIC_RTT),
             show_duration(ping.saturating_sub(predicted)),
             show_duration(ping)
         ),
@@ -127,7 +125,7 @@ fn scale_row(window: &Window, reports: &[Value]) -> Row {
         _ => "no run reported a scale.".into(),
     };
     Row {
-        what: format!("window scale at {} BDP", window.share),
+        what: format!("wscale at {} BDP", window.share),
         published: Some(shift(window.scale.into())),
         predicted: predicted.map(|scale| shift(scale.into())),
         measured: measured.map(|scale| shift(scale as f64)),
@@ -145,8 +143,10 @@ fn window_row(path: &PathProfile, window: &Window, reports: &[Value]) -> Row {
         what: format!("goodput at {} BDP", window.share),
         published: Some(rate(window.goodput)),
         predicted: Some(rate(predicted)),
-        measured: measured
-            .map(|s| Figure { text: format!("{} ({} to {})", s.median, s.least, s.most), value: s.median.as_f64() }),
+        measured: measured.map(|s| Figure {
+            text: format!("{:.1} ({:.1} to {:.1}) Mb/s", mega(s.median), mega(s.least), mega(s.most)),
+            value: s.median.as_f64(),
+        }),
         reason,
     }
 }
@@ -240,6 +240,10 @@ fn as_then(path: &PathProfile, window: Option<Bytes>, size: Bytes) -> Option<(Du
     let flow = Flow { window, initial_window: 1, delayed_ack: true, ..Flow::default() };
     let time = transfer_time(&path, &flow, size)?.total();
     Some((time, size.per(time)))
+}
+
+fn mega(rate: BitRate) -> f64 {
+    rate.as_f64() / 1e6
 }
 
 fn agree(a: f64, b: f64) -> bool {
