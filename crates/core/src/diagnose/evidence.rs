@@ -5,9 +5,9 @@ use std::time::Duration;
 use serde::Serialize;
 
 use crate::path::{PathProfile, seconds};
-use crate::plan;
 use crate::stats::{median, steady_from};
 use crate::tcp_info::TcpInfo;
+use crate::tcp_model;
 use crate::units::{BitRate, Bytes};
 use crate::wire::test::{EndReport, Interval, Kernel, SocketReport, StreamReport, StreamSample};
 
@@ -135,9 +135,11 @@ impl Evidence {
         self.steady.map_or(self.goodput, |steady| steady.goodput)
     }
 
-    /// The most goodput the path carries, if its capacity is known.
+    /// The most goodput the path carries with the congestion control in use, if its capacity is known.
     pub fn possible(&self) -> Option<BitRate> {
-        self.path.map(|path| plan::predict_goodput(&path, None, self.streams()).goodput)
+        let congestion = self.flows.first().and_then(|flow| flow.sending.congestion.parse().ok()).unwrap_or_default();
+        let flow = tcp_model::Flow { streams: self.streams(), congestion, ..tcp_model::Flow::default() };
+        self.path.map(|path| tcp_model::steady(&path, &flow).goodput)
     }
 
     /// What each stream needs in flight to fill the path, if its capacity is known.
@@ -247,9 +249,23 @@ fn length(interval: &Interval) -> Duration {
 
 #[cfg(test)]
 mod tests {
+    use super::super::window::tests::half_window;
     use super::*;
+    use crate::units::Ratio;
 
     const SECOND: Duration = Duration::from_secs(1);
+
+    /// What CUBIC would make of a lossy path is no bound for BBR: a path judged full by it would have no findings.
+    #[test]
+    fn what_is_possible_is_so_with_the_congestion_control_in_use() {
+        let mut evidence = half_window();
+        evidence.path = evidence.path.map(|path| PathProfile { loss: Ratio::new(1e-3).unwrap(), ..path });
+        let mut possible = |name: &str| {
+            evidence.flows[0].sending.congestion = name.into();
+            evidence.possible().unwrap().as_f64()
+        };
+        assert!(possible("bbr") > 2.0 * possible("cubic"));
+    }
 
     /// An end whose single stream moved so many bytes in each second.
     fn end(bytes: &[u64], window: u32) -> EndReport {
