@@ -73,8 +73,7 @@ fn ticket_for(name: &str, trust: &Trust) -> Result<Ticket, Failure> {
         return Ok(ticket);
     }
     if name == emulated::FAR {
-        return Err(Failure::msg("'far' is the far side of an emulated path, and this is none")
-            .hint("lfn emulate --rtt 539ms --rate 135mbit -- lfn test far"));
+        return Err(no_far_side());
     }
     let (host, port) = split_host_port(name).map_err(Failure::usage)?;
     if trust.insecure {
@@ -83,6 +82,16 @@ fn ticket_for(name: &str, trust: &Trust) -> Result<Ticket, Failure> {
     }
     Err(Failure::msg(format!("unknown host '{name}': no ticket is saved under that name"))
         .hint(format!("run `lfn serve` there and save the ticket it prints: lfn hosts add {host} TICKET")))
+}
+
+fn no_far_side() -> Failure {
+    if emulated::is_inside() {
+        return Failure::msg("no `lfn serve` is known on the far side: --far put something else there").hint(
+            "leave --far out of `lfn emulate`, or save the ticket under another name: lfn hosts add NAME TICKET",
+        );
+    }
+    Failure::msg("'far' is the far side of an emulated path, and this is none")
+        .hint("lfn emulate --rtt 539ms --rate 135mbit -- lfn test far")
 }
 
 impl SavedHosts {

@@ -153,9 +153,9 @@ pub enum PlanError {
     #[error("at a loss of 100 % nothing arrives")]
     AllLost,
     /// A buffer, window or stream count of zero was wished for. Cure: at least one.
-    #[error("a {what} of zero moves nothing")]
+    #[error("{what} of zero moves nothing")]
     Zero {
-        /// The wish.
+        /// The wish, with its article.
         what: &'static str,
     },
     /// TCP cannot offer such a window (RFC 7323). Cure: this many streams, which share it.
@@ -302,11 +302,11 @@ fn check(path: &PathProfile, wishes: &Wishes) -> Result<(), PlanError> {
         return Err(PlanError::AllLost);
     }
     for (wish, what) in [
-        (wishes.size, "transfer"),
-        (wishes.window, "receive window"),
-        (Some(wishes.max_buffer), "largest buffer"),
-        (wishes.streams.map(|n| Bytes(n.into())), "stream count"),
-        (Some(Bytes(wishes.initial_window.into())), "initial window"),
+        (wishes.size, "a transfer"),
+        (wishes.window, "a receive window"),
+        (Some(wishes.max_buffer), "a largest buffer"),
+        (wishes.streams.map(|n| Bytes(n.into())), "a stream count"),
+        (Some(Bytes(wishes.initial_window.into())), "an initial window"),
     ] {
         if wish == Some(Bytes(0)) {
             return Err(PlanError::Zero { what });
