@@ -82,11 +82,7 @@ impl Failure {
 
     /// Prints the failure on stderr, one line each for error and hint; a closed pipe on stdout is no failure at all.
     pub fn report(self) -> ExitCode {
-        let closed_pipe = self
-            .error
-            .chain()
-            .any(|cause| cause.downcast_ref::<io::Error>().is_some_and(|e| e.kind() == io::ErrorKind::BrokenPipe));
-        if closed_pipe && self.exit == Exit::Failed {
+        if self.is_closed_stdout() && self.exit == Exit::Failed {
             return Exit::Ok.into();
         }
         // Nothing is left to be done if stderr itself is gone.
@@ -96,6 +92,14 @@ impl Failure {
             let _ = writeln!(stderr, "hint: {}", one_line(hint));
         }
         self.exit.into()
+    }
+
+    /// Printing fails with the bare error. One that has a cause to tell is of something else: a connection that breaks
+    /// ends in the same kind, and is a failure.
+    fn is_closed_stdout(&self) -> bool {
+        let plain = self.error.downcast_ref::<io::Error>().map(io::Error::kind);
+        let json = self.error.downcast_ref::<serde_json::Error>().and_then(serde_json::Error::io_error_kind);
+        plain.or(json) == Some(io::ErrorKind::BrokenPipe)
     }
 }
 
@@ -108,4 +112,20 @@ impl<E: Into<anyhow::Error>> From<E> for Failure {
 /// Text from a peer may hold anything: control characters would move the reader's terminal.
 fn one_line(text: &str) -> String {
     text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use lfn_net::session::SessionError;
+
+    use super::*;
+
+    #[test]
+    fn only_a_closed_stdout_is_success() {
+        let broken = || io::Error::from(io::ErrorKind::BrokenPipe);
+        assert!(Failure::new(broken()).is_closed_stdout());
+        assert!(Failure::new(serde_json::Error::io(broken())).is_closed_stdout());
+        assert!(!Failure::new(SessionError::Io { peer: "the server", source: broken() }).is_closed_stdout());
+        assert!(!Failure::new(io::Error::from(io::ErrorKind::StorageFull)).is_closed_stdout());
+    }
 }

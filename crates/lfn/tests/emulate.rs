@@ -27,6 +27,9 @@ fn main() -> ExitCode {
     }
     support::run(&[
         ("the_exit_status_is_the_commands", Needs::Namespaces, the_exit_status_is_the_commands),
+        ("nobody_need_listen_to_the_ledger", Needs::Namespaces, nobody_need_listen_to_the_ledger),
+        ("a_far_command_that_fails_is_told", Needs::Namespaces, a_far_command_that_fails_is_told),
+        ("without_a_path_the_usual_one_is_searched", Needs::Namespaces, without_a_path_the_usual_one_is_searched),
         ("a_command_that_cannot_be_started_says_so", Needs::Namespaces, a_command_that_cannot_be_started_says_so),
         ("both_sides_know_the_path_and_each_other", Needs::Namespaces, both_sides_know_the_path_and_each_other),
         ("the_far_side_serves_and_its_ticket_is_known", Needs::Namespaces, the_far_side_serves_and_its_ticket_is_known),
@@ -116,6 +119,34 @@ fn the_exit_status_is_the_commands() {
     for (script, code) in [("exit 7", 7), ("exit 255", 255), ("kill -9 $$", 137), ("kill -15 $$", 143)] {
         let output = run_shell(&[], script);
         assert_eq!(output.status.code(), Some(code), "{script}: {}", stderr(&output));
+    }
+}
+
+fn nobody_need_listen_to_the_ledger() {
+    let (reader, writer) = std::io::pipe().unwrap();
+    drop(reader);
+    let status = emulate(&[]).args(["--", "sh", "-c", "exit 7"]).stderr(writer).status().unwrap();
+    assert_eq!(status.code(), Some(7));
+}
+
+fn a_far_command_that_fails_is_told() {
+    let mut command = lfn();
+    command.args(["emulate", "--rtt", "20ms", "--rate", "50mbit", "--far", "exit 3", "--", "sleep", "1"]);
+    let said = stderr(&command.output().unwrap());
+    assert!(said.contains("the far command exited with status 3"), "{said}");
+}
+
+fn without_a_path_the_usual_one_is_searched() {
+    for path in [None, Some("")] {
+        let mut command = emulate(&[]);
+        command.env_remove("PATH").envs(path.map(|path| ("PATH", path)));
+        let output = command.args(["--", "env"]).output().unwrap();
+        let said = stdout(&output);
+        assert!(
+            said.lines().any(|line| line.starts_with("PATH=") && !line.ends_with(':')),
+            "{said} {}",
+            stderr(&output)
+        );
     }
 }
 

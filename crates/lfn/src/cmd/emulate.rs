@@ -64,7 +64,10 @@ pub fn run(args: Args) -> Result<Exit, Failure> {
     let setup = args.setup()?;
     let report = args.report.as_deref().map(create).transpose()?;
     let outcome = emulator::run(&setup, &args.command).map_err(explain)?;
-    eprint!("{}", print::ledger::text(&outcome.ledger));
+    if let Some(ending) = outcome.far.filter(|ending| *ending != Ending::Exited(0)) {
+        print::talk(format_args!("lfn: the far command {ending} before CMD ended\n"));
+    }
+    print::talk(print::ledger::text(&outcome.ledger));
     if let Some(report) = report {
         serde_json::to_writer_pretty(report, &outcome)?;
     }

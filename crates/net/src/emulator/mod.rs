@@ -22,6 +22,7 @@ mod ring;
 mod topology;
 
 use std::ffi::OsString;
+use std::fmt;
 use std::fs::File;
 use std::io::{self, Read};
 use std::path::PathBuf;
@@ -91,6 +92,15 @@ pub enum Ending {
     Exited(i32),
     /// Killed by this signal.
     Killed(i32),
+}
+
+impl fmt::Display for Ending {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Ending::Exited(status) => write!(f, "exited with status {status}"),
+            Ending::Killed(signal) => write!(f, "was killed by signal {signal}"),
+        }
+    }
 }
 
 /// Why nothing could be emulated.

@@ -21,6 +21,7 @@ use lfn_net::emulator::{self, Ending, FarSide, Outcome, Setup};
 use serde::Serialize;
 
 use crate::exit::{Exit, Failure};
+use crate::print;
 use chart::{Chart, Point};
 use measured::Measured;
 use report::{Row, Spread};
@@ -98,7 +99,7 @@ pub fn run(args: Args) -> Result<Exit, Failure> {
     } else {
         print_table(&rows)?;
     }
-    eprint!("\n{}", crate::print::ledger::text(&outcome.ledger));
+    print::talk(format_args!("\n{}", print::ledger::text(&outcome.ledger)));
     write_files(&args.out, &plan, &report)?;
     Ok(if outcome.ledger.is_faithful() { Exit::Ok } else { Exit::Untrusted })
 }
@@ -137,15 +138,15 @@ fn predicted_copy() -> Option<Duration> {
 fn introduce(plan: &Plan) {
     let runs = published::WINDOWS.len() * stage::REPEATS;
     let seconds = runs as u64 * (stage::TEST_TIME.as_secs() + 3) + plan.predicted.time.map_or(30, |t| t.as_secs());
-    eprintln!(
+    print::talk(format_args!(
         "The ACTS satellite path of 1995: {} at {}, BDP {} bytes, window scale {}.\n\
-         {runs} tests and one copy over it, about {} s. No other machine is involved.",
+         {runs} tests and one copy over it, about {} s. No other machine is involved.\n",
         plan.capacity,
         show_duration(plan.rtt),
         plan.bdp.0,
         plan.window_scale,
         seconds
-    );
+    ));
 }
 
 /// Makes the file, lays the path and runs the inside.
@@ -242,7 +243,7 @@ fn write_files(out: &Path, plan: &Plan, report: &Report<'_>) -> Result<(), Failu
     let (file, picture) = (out.join("report.json"), out.join("window.svg"));
     chart(plan, &report.windows).write_svg(&picture)?;
     fs::write(&file, serde_json::to_vec_pretty(report)?).with_context(|| format!("cannot write {}", file.display()))?;
-    eprintln!("\nwrote {} and {}", file.display(), picture.display());
+    print::talk(format_args!("\nwrote {} and {}\n", file.display(), picture.display()));
     Ok(())
 }
 

@@ -16,6 +16,7 @@ use serde_json::Value;
 
 use super::measured::{self, Measured};
 use super::published;
+use crate::print;
 
 /// Runs of each window; their intervals past start-up are taken together.
 pub const REPEATS: usize = 2;
@@ -123,14 +124,14 @@ fn watch(what: &str, expected: Duration, mut command: Command) -> Result<Value> 
     }
     let report: Value = serde_json::from_str(&text).context("lfn printed no JSON")?;
     bar.finish_and_clear();
-    eprintln!("{what}: {}", headline(&report));
+    print::talk(format_args!("{what}: {}\n", headline(&report)));
     Ok(report)
 }
 
 /// A bar on a terminal; elsewhere a line that says what begins.
 fn progress(what: &str, expected: Duration) -> ProgressBar {
     if !std::io::stderr().is_terminal() {
-        eprintln!("{what}, about {} s", expected.as_secs());
+        print::talk(format_args!("{what}, about {} s\n", expected.as_secs()));
         return ProgressBar::hidden();
     }
     let bar = ProgressBar::new(expected.as_millis() as u64);
