@@ -85,6 +85,8 @@ fn window_scale_of_the_acts_path() {
 fn buffer_rounded_as_in_report_004() {
     assert_eq!(rounded_buffer(Bytes(10_000_000)), Some(Bytes((1 << 8) * 0x9900)));
     assert_eq!(rounded_buffer(Bytes(65_535)), Some(Bytes(65_535)));
+    assert_eq!(rounded_buffer(Bytes(65_535 << 7)), Some(Bytes(65_535 << 7)));
+    assert_eq!(rounded_buffer(MAX_WINDOW), Some(MAX_WINDOW));
     assert_eq!(rounded_buffer(Bytes(MAX_WINDOW.0 + 1)), None);
 }
 

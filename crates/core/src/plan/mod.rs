@@ -252,10 +252,11 @@ pub fn linux_window_scale(space: Bytes) -> u8 {
 }
 
 /// A buffer for a wanted window, rounded up so that a shift loses nothing of it, by the rule of report 004: with 2^s
-/// the window scale's factor, the window divided by 2^s, rounded up to a multiple of 2^s, times 2^s. None past scale 14.
+/// the window scale's factor, the window divided by 2^s, rounded up to a multiple of 2^s, times 2^s; but not
+/// more than the scale can offer, 65,535 times 2^s. None past scale 14.
 pub fn rounded_buffer(window: Bytes) -> Option<Bytes> {
     let factor = 1_u64 << minimal_window_scale(window)?;
-    Some(Bytes(window.0.div_ceil(factor).next_multiple_of(factor) * factor))
+    Some(Bytes((window.0.div_ceil(factor).next_multiple_of(factor) * factor).min(65_535 * factor)))
 }
 
 impl Default for Wishes {
