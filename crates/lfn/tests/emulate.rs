@@ -304,7 +304,7 @@ fn what_cannot_be_meant_is_refused_before_anything_is_made() {
         (&["--far-root", "/no/such/directory"], 2, "/no/such/directory"),
         (&["--far", "true", "--far-root", "/"], 2, "--far-root"),
         (&["--far", ""], 2, "--far"),
-        (&["--rtt", "100s", "--rate", "1tbit"], 1, "packets in flight"),
+        (&["--rtt", "100s", "--rate", "1tbit"], 1, "for packets in flight"),
         (&["--report", "/no/such/directory/report.json"], 1, "/no/such/directory/report.json"),
     ];
     for (flags, code, named) in cases {

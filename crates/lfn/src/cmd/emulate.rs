@@ -1,6 +1,7 @@
 //! `lfn emulate`.
 
 use std::ffi::OsString;
+use std::fmt::Display;
 use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -68,8 +69,8 @@ pub fn run(args: Args) -> Result<Exit, Failure> {
         print::talk(format_args!("lfn: the far command {ending} before CMD ended\n"));
     }
     print::talk(print::ledger::text(&outcome.ledger));
-    if let Some(report) = report {
-        serde_json::to_writer_pretty(report, &outcome)?;
+    if let (Some(report), Some(file)) = (report, &args.report) {
+        serde_json::to_writer_pretty(report, &outcome).map_err(|error| unwritable(file, error))?;
     }
     Ok(exit(&outcome))
 }
@@ -132,7 +133,11 @@ impl Args {
 
 /// A report that cannot be written is better known before the run than after.
 fn create(file: &Path) -> Result<File, Failure> {
-    File::create(file).map_err(|error| Failure::msg(format!("--report {}: {error}", file.display())))
+    File::create(file).map_err(|error| unwritable(file, error))
+}
+
+fn unwritable(file: &Path, error: impl Display) -> Failure {
+    Failure::msg(format!("--report {}: {error}", file.display())).hint("--report report.json, where you may write")
 }
 
 fn exit(outcome: &Outcome) -> Exit {

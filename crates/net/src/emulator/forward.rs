@@ -68,12 +68,13 @@ pub(super) fn check(setup: &Setup) -> Result<(), EmulateError> {
     }
     let needed = configs.iter().map(ring_size).fold(0, u64::saturating_add);
     let available = memory::available().map_err(system("read /proc/meminfo"))?;
-    if needed as f64 > available as f64 * MOST_OF_MEMORY {
+    let usable = (available as f64 * MOST_OF_MEMORY) as u64;
+    if needed > usable {
         return Err(EmulateError::Memory {
             rate: setup.path.capacity,
             rtt: setup.path.base_rtt,
             needed: Bytes(needed),
-            available: Bytes(available),
+            usable: Bytes(usable),
         });
     }
     Ok(())

@@ -124,7 +124,7 @@ pub enum EmulateError {
         packet: Bytes,
     },
     /// The packets in flight do not fit into memory. Give a lower rate, RTT or queue.
-    #[error("{rate} x {} needs {needed} of packets in flight, {available} free", show_duration(*.rtt))]
+    #[error("{rate} x {} needs {needed} for packets in flight; {usable} of the memory free may be taken", show_duration(*.rtt))]
     Memory {
         /// The rate asked for.
         rate: BitRate,
@@ -132,8 +132,8 @@ pub enum EmulateError {
         rtt: Duration,
         /// What both directions need.
         needed: Bytes,
-        /// What the machine has.
-        available: Bytes,
+        /// What may be taken of the memory available.
+        usable: Bytes,
     },
     /// No such program, or not one: exit code 127 or 126, as a shell gives.
     #[error("cannot start '{program}': {reason}")]
