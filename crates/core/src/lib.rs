@@ -14,6 +14,7 @@
 //! | [`sim`] | virtual time: arrivals through a link |
 //! | [`session`], [`wire`] | tickets, and what goes over a session |
 //! | [`transfer`] | what is sent, by whom, what is done |
+//! | [`tcp_info`], [`stats`] | what a kernel says of a connection, medians and start-up |
 //! | [`diagnose`] | evidence to findings, one rule a function |
 
 #![forbid(unsafe_code)]
