@@ -81,7 +81,8 @@ pub struct Args {
     /// Capacity of the bottleneck, if known: the plan and the prediction are made from it
     #[arg(long, value_name = "RATE", allow_hyphen_values = true, help_heading = "Report")]
     rate: Option<String>,
-    /// Length of the intervals reported [default: 1s, or a tenth of a shorter test]
+    /// Length of the intervals reported [default: 1s, or a tenth of a shorter test, and whole round trips on
+    /// a long path]
     #[arg(short, long, value_name = "DURATION", allow_hyphen_values = true, help_heading = "Report")]
     interval: Option<String>,
     /// How much is start-up [default: found in the figures]
@@ -146,12 +147,14 @@ struct Wanted {
     near: SocketWish,
     path: Option<PathProfile>,
     omit: Option<Duration>,
+    /// The interval is ours to choose.
+    whole_round_trips: bool,
 }
 
 impl Wanted {
     fn test(&self, direction: Direction) -> Test {
         let request = TestRequest { direction, ..self.request.clone() };
-        Test { request, near: self.near.clone(), path: self.path }
+        Test { request, near: self.near.clone(), path: self.path, whole_round_trips: self.whole_round_trips }
     }
 
     fn evidence(&self, measurement: &Measurement, (near, far): (&str, &str), typed: &str) -> Evidence {
@@ -203,7 +206,7 @@ impl Args {
         if matches!((omit, load), (Some(omit), Load::TimeSeconds(time)) if omit >= time) {
             return Err(Failure::usage("--omit leaves nothing of the test").hint("give a longer --time"));
         }
-        Ok(Wanted { directions, request, near, path, omit })
+        Ok(Wanted { directions, request, near, path, omit, whole_round_trips: self.interval.is_none() })
     }
 
     fn load(&self) -> Result<Load, Failure> {

@@ -33,6 +33,9 @@ pub struct Test {
     /// The path, if its capacity is known: the plan's buffers are made from it at both ends. A base RTT of zero is not
     /// known yet and measured before the data streams are dialled, which costs them a round trip.
     pub path: Option<PathProfile>,
+    /// Lengthen the interval to whole round trips, where that is no small change to what is counted in one: a sender
+    /// that its window stops sends once a round trip, and an interval with one burst more shows what never was.
+    pub whole_round_trips: bool,
 }
 
 /// What a running test tells.
@@ -79,20 +82,38 @@ pub fn run(target: &Target, test: &Test, watch: &mut dyn FnMut(Progress<'_>)) ->
         Some(path) if path.base_rtt.is_zero() => {
             let line = Line::connect(target)?;
             let path = PathProfile { base_rtt: round_trip(line.socket()), ..path };
-            let (request, near) = planned(test, &path);
+            let (mut request, near) = planned(test, &path);
+            request.interval = test.interval(path.base_rtt);
             let (meter, dialler) = prepare(target, &request, &near, &kernel)?;
             let control = line.control(target, dialler.session, Request::Test(request.clone()))?;
             Conversation::new(request, control, meter, watch).run(target, dialler, kernel)
         }
         known => {
-            let (request, near) = match known {
+            let (mut request, near) = match known {
                 Some(path) => planned(test, &path),
                 None => (test.request.clone(), test.near.clone()),
             };
-            let (meter, dialler) = prepare(target, &request, &near, &kernel)?;
-            let control = dial::control(target, dialler.session, Request::Test(request.clone()))?;
+            let (mut meter, dialler) = prepare(target, &request, &near, &kernel)?;
+            let line = Line::connect(target)?;
+            request.interval = test.interval(round_trip(line.socket()));
+            meter.set_interval(request.interval);
+            let control = line.control(target, dialler.session, Request::Test(request.clone()))?;
             Conversation::new(request, control, meter, watch).run(target, dialler, kernel)
         }
+    }
+}
+
+impl Test {
+    /// The interval to ask for, on a path of this round-trip time.
+    fn interval(&self, rtt: Duration) -> Duration {
+        /// With more round trips than this in an interval, one burst more or less is lost in its goodput.
+        const MANY: u32 = 20;
+        let asked = self.request.interval;
+        if !self.whole_round_trips || rtt * MANY < asked {
+            return asked;
+        }
+        let round_trips = asked.as_nanos().div_ceil(rtt.as_nanos().max(1));
+        rtt * u32::try_from(round_trips).unwrap_or(1).max(1)
     }
 }
 
@@ -310,4 +331,30 @@ fn check_complete(measurement: &Measurement) -> Result<(), TestError> {
     let Load::Records(count) = measurement.request.load else { return Ok(()) };
     let (sent, received) = (count * measurement.request.record.0, measurement.receiver().bytes);
     if sent == received { Ok(()) } else { Err(TestError::Incomplete { sent, received }) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn intervals_are_whole_round_trips_where_one_more_would_show() {
+        let request = TestRequest {
+            direction: Direction::Forward,
+            streams: 1,
+            load: Load::TimeSeconds(Duration::from_secs(10)),
+            record: Bytes(1),
+            interval: Duration::from_secs(1),
+            socket: SocketWish::default(),
+        };
+        let mut test = Test { request, near: SocketWish::default(), path: None, whole_round_trips: true };
+        let ms = Duration::from_millis;
+        assert_eq!(test.interval(ms(539)), ms(1078));
+        assert_eq!(test.interval(ms(3000)), ms(3000));
+        assert_eq!(test.interval(ms(500)), ms(1000));
+        assert_eq!(test.interval(ms(40)), ms(1000), "25 of them");
+        assert_eq!(test.interval(Duration::ZERO), ms(1000));
+        test.whole_round_trips = false;
+        assert_eq!(test.interval(ms(539)), ms(1000));
+    }
 }

@@ -74,6 +74,11 @@ impl Meter {
         }
     }
 
+    /// Another length of the intervals, before the first.
+    pub(super) fn set_interval(&mut self, interval: Duration) {
+        self.interval = interval;
+    }
+
     /// The data arrived with the hello: the test began then, though nobody read it yet.
     pub(super) fn start_at_origin(&mut self) {
         self.start = Some(Duration::ZERO);
