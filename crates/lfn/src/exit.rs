@@ -87,7 +87,7 @@ impl Failure {
         }
         // Nothing is left to be done if stderr itself is gone.
         let mut stderr = io::stderr().lock();
-        let _ = writeln!(stderr, "lfn: {}", one_line(&format!("{:#}", self.error)));
+        let _ = writeln!(stderr, "lfn: {}", one_line(&line(&self.error)));
         if let Some(hint) = &self.hint {
             let _ = writeln!(stderr, "hint: {}", one_line(hint));
         }
@@ -109,6 +109,15 @@ impl<E: Into<anyhow::Error>> From<E> for Failure {
     }
 }
 
+/// The error and its causes, each that the one before has not said already.
+fn line(error: &anyhow::Error) -> String {
+    error.chain().map(ToString::to_string).fold(String::new(), |said, cause| match said.as_str() {
+        "" => cause,
+        before if before.ends_with(&cause) => said,
+        _ => format!("{said}: {cause}"),
+    })
+}
+
 /// Text from a peer may hold anything: control characters would move the reader's terminal.
 fn one_line(text: &str) -> String {
     text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect()
@@ -119,6 +128,15 @@ mod tests {
     use lfn_net::session::SessionError;
 
     use super::*;
+
+    #[test]
+    fn a_cause_is_said_once() {
+        let refused = || io::Error::from(io::ErrorKind::ConnectionRefused);
+        let error = SessionError::Unreachable { address: "far:1".into(), source: refused() };
+        assert_eq!(line(&anyhow::Error::new(error)), format!("cannot reach far:1: {}", refused()));
+        let unsaid = anyhow::Error::new(refused()).context("no answer");
+        assert_eq!(line(&unsaid), format!("no answer: {}", refused()));
+    }
 
     #[test]
     fn only_a_closed_stdout_is_success() {
