@@ -307,11 +307,11 @@ fn what_cannot_be_meant_is_a_usage_error() {
     ] {
         pair.refuses(&args, 2, what);
     }
-    for option in [["--streams", "0"], ["--block", "0"], ["--rate", "fast"]] {
+    for option in [["--streams", "0"], ["--block", "0"], ["--rate", "fast"], ["--rate", "0"]] {
         let output = pair.copy(&["a", "far:a", option[0], option[1]]);
         assert!(!output.status.success(), "{option:?}");
     }
-    pair.refuses(&["a", "far:a", "--block", "3000"], 1, "power of two");
+    pair.refuses(&["a", "far:a", "--block", "3000"], 2, "power of two");
     pair.refuses(&["a", "far:a", "--streams", "1000"], 1, "the server allows");
     pair.refuses(&["a", "far:a", "--streams", "256", "--block", "16MiB"], 1, "of memory");
     pair.refuses(&["a", "far:a", "--congestion", "nosuch"], 1, "congestion control 'nosuch'");

@@ -15,7 +15,7 @@ pub enum TicketError {
     #[error("'{0}' is not a ticket: expected lfn://TOKEN@HOST:PORT#FINGERPRINT")]
     NotATicket(String),
     /// The part before `@` is missing or not a token.
-    #[error("the token of the ticket for '{host}' is damaged: expected 22 letters and digits, got {length}")]
+    #[error("the token of the ticket for '{host}' is damaged: expected 22 letters and digits{}", got(*length, 22))]
     Token {
         /// The host the ticket names.
         host: String,
@@ -23,7 +23,7 @@ pub enum TicketError {
         length: usize,
     },
     /// The part behind `#` is missing or not a SHA-256 digest.
-    #[error("the fingerprint of the ticket for '{host}' is damaged: expected 43 letters and digits, got {length}")]
+    #[error("the fingerprint of the ticket for '{host}' is damaged: expected 43 letters and digits{}", got(*length, 43))]
     Fingerprint {
         /// The host the ticket names.
         host: String,
@@ -186,6 +186,11 @@ pub fn split_host_port(address: &str) -> Result<(String, u16), TicketError> {
 fn decode<const N: usize>(text: &str) -> Result<[u8; N], usize> {
     let length = text.chars().count();
     BASE64URL_NOPAD.decode(text.as_bytes()).ok().and_then(|bytes| bytes.try_into().ok()).ok_or(length)
+}
+
+/// A count that is right says nothing: then it is a character that is wrong.
+fn got(length: usize, expected: usize) -> String {
+    if length == expected { ", one of them is wrong".into() } else { format!(", got {length}") }
 }
 
 fn shorten(text: &str) -> String {

@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::path::seconds;
 use crate::tcp_info::TcpInfo;
-use crate::units::Bytes;
+use crate::units::{Bytes, show_duration};
 use crate::wire::CongestionWish;
 
 /// Most data streams of a test.
@@ -250,7 +250,7 @@ pub enum RequestError {
     #[error("a test of no time measures nothing")]
     Time,
     /// Reports more often than that would be the load.
-    #[error("interval of {} ms: at least {} ms are needed", .0.as_secs_f64() * 1e3, SHORTEST_INTERVAL.as_millis())]
+    #[error("interval of {}: at least {} are needed", show_duration(*.0), show_duration(SHORTEST_INTERVAL))]
     Interval(Duration),
     /// TCP cannot announce it.
     #[error("receive window of {0}: from 2 KiB to {LARGEST_WINDOW} are possible")]

@@ -7,7 +7,7 @@ use std::sync::atomic::AtomicBool;
 use lfn_core::path::PathProfile;
 use lfn_core::plan::{self, Wishes, congestion_for};
 use lfn_core::tcp_model::Congestion;
-use lfn_core::transfer::blocks::DEFAULT_BLOCK;
+use lfn_core::transfer::blocks::{DEFAULT_BLOCK, Layout};
 use lfn_core::transfer::location::{Location, Place};
 use lfn_core::units::{BitRate, Bytes};
 use lfn_core::wire::CongestionWish;
@@ -78,6 +78,7 @@ enum Direction {
 /// Runs the command.
 pub fn run(args: Args) -> Result<Exit, Failure> {
     let direction = direction(&args)?;
+    check(&args)?;
     let path = emulated::path()?;
     let (streams, streams_reason) = streams(&args, path.as_ref());
     let protection = if args.clear_data { Protection::Clear } else { Protection::Tls };
@@ -192,6 +193,15 @@ fn text(path: PathBuf) -> Result<String, Failure> {
     path.into_os_string().into_string().map_err(|path| {
         Failure::usage(format!("{}: the far path is not UTF-8", path.display())).hint("rename the file there")
     })
+}
+
+/// What no server would grant.
+fn check(args: &Args) -> Result<(), Failure> {
+    if args.rate == Some(BitRate(0)) {
+        return Err(Failure::usage("--rate: a capacity of zero carries nothing").hint("--rate 10gbit"));
+    }
+    let block = Layout::new(Bytes(0), args.block);
+    block.map(|_| ()).map_err(|error| Failure::usage(error).hint("--block 1MiB"))
 }
 
 /// As many streams as the path needs, and why.

@@ -96,7 +96,7 @@ pub enum TransferError {
         source: io::Error,
     },
     /// The kernel does not know the congestion control, or does not let this user have it.
-    #[error("congestion control '{name}': {source}")]
+    #[error("congestion control '{name}' cannot be had: {source}")]
     Congestion {
         /// As typed.
         name: String,
@@ -180,6 +180,17 @@ impl TransferError {
     pub fn hint(&self) -> Option<String> {
         let hint = match self {
             TransferError::Session(error) => return error.hint(),
+            TransferError::NotFound { .. } => "see how it is spelt; directories on the way to a file are not made",
+            TransferError::Nameless { .. } => "name the file: DIRECTORY/NAME",
+            TransferError::File { source, .. } => match source.kind() {
+                io::ErrorKind::PermissionDenied => "see who may read and write there, or give another path",
+                io::ErrorKind::ReadOnlyFilesystem => "give a path on a file system that is not read-only",
+                io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
+                    "make room there, or give another destination"
+                }
+                _ => "see that the file system there is well, and give a path on it",
+            },
+            TransferError::Stream { .. } => "see whether the server still runs and the path still carries traffic",
             TransferError::NoRoot => "start it with a directory to serve: lfn serve --root DIR",
             TransferError::NotRegular { kind: "directory", .. } => "name one file in it",
             TransferError::NotRegular { .. } => "for memory at either end use random:SIZE, zero:SIZE and null:",

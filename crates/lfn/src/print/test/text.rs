@@ -215,6 +215,8 @@ fn buffer(socket: &SocketReport, kernel: &Kernel, sends: bool) -> String {
         Some(asked) if granted < asked => {
             format!("{which} buffer {asked} asked, {granted} granted (net.core.{sysctl} is {cap})")
         }
+        // No socket has less than the kernel's own minimum.
+        Some(asked) if granted > asked => format!("{which} buffer {asked} asked, {granted} granted"),
         Some(asked) => format!("{which} buffer {asked} asked and granted"),
     };
     let window = match (socket.window_asked_bytes, socket.window_bound_bytes) {
