@@ -12,20 +12,29 @@ use crate::units::{Bytes, show_duration};
 const STOPPED: f64 = 0.2;
 /// Below this RTT the kernel never waits for the send buffer long enough to count it.
 const SEEN_FROM_SECONDS: f64 = 0.001;
+/// The kernel lets twice what it calls granted into a buffer, its own bookkeeping among it: a buffer that holds a
+/// sender has this many times the granted in flight or more (measured: 1.3 to 1.9).
+const HELD: f64 = 1.1;
+/// cwnd and receive window this many times what is in flight hold nothing: a loss-based cwnd grows only when filled.
+const ROOM: f64 = 1.5;
 /// An autotuned window this close to the most that autotuning gives has come to its end.
 const AT_ITS_END: f64 = 0.7;
 
 /// The sender stood still because its buffer was full of unacknowledged data.
 pub(super) fn send_buffer(evidence: &Evidence) -> Option<Finding> {
-    let share = stopped(evidence)?;
+    let stopped = stopped(evidence)?;
     let flow = evidence.flows.first()?;
     let granted = flow.sending.sndbuf_granted_bytes;
-    let summary = format!(
-        "{granted} on {} was full for {:.0} % of the time it had data to send, over {} RTT",
-        evidence.sender.name,
-        share * 100.0,
-        show_duration(evidence.base_rtt),
-    );
+    let rtt = show_duration(evidence.base_rtt);
+    let how = match stopped {
+        Stopped::Told(share) => {
+            format!("was full for {:.0} % of the time it had data to send, over {rtt} RTT", share * 100.0)
+        }
+        Stopped::Unfilled { in_flight, room } => {
+            format!("lets {in_flight} into flight per {rtt} RTT, where cwnd and receive window left room for {room}")
+        }
+    };
+    let summary = format!("{granted} on {} {how}", evidence.sender.name);
     let needed = evidence.needed().unwrap_or(Bytes(granted.0.saturating_mul(2)));
     let cure = match flow.sending.sndbuf_asked_bytes {
         Some(asked) if asked > granted => {
@@ -38,10 +47,15 @@ pub(super) fn send_buffer(evidence: &Evidence) -> Option<Finding> {
     };
     let mut finding = finding(evidence, Cause::SendBuffer, summary, cure, evidence.possible());
     finding.evidence = BTreeMap::from([
-        ("sndbuf_limited_share", json!(share)),
         ("sndbuf_granted_bytes", json!(granted.0)),
         ("base_rtt_seconds", json!(evidence.base_rtt.as_secs_f64())),
     ]);
+    finding.evidence.extend(match stopped {
+        Stopped::Told(share) => vec![("sndbuf_limited_share", json!(share))],
+        Stopped::Unfilled { in_flight, room } => {
+            vec![("in_flight_bytes", json!(in_flight.0)), ("room_bytes", json!(room.0))]
+        }
+    });
     Some(finding)
 }
 
@@ -93,13 +107,45 @@ pub(super) fn kernel_cap_autotuned(evidence: &Evidence) -> Option<Finding> {
     Some(finding)
 }
 
-/// The share of its busy time the sender stood still for want of buffer, if that is a limit.
-fn stopped(evidence: &Evidence) -> Option<f64> {
+/// How it is known that the send buffer is the limit.
+#[derive(Clone, Copy)]
+enum Stopped {
+    /// The share of its busy time the kernel says it stood still for want of buffer.
+    Told(f64),
+    /// A buffer's worth was in flight, and more would have been allowed.
+    Unfilled { in_flight: Bytes, room: Bytes },
+}
+
+/// Whether the sender stood still for want of buffer.
+///
+/// The kernel's own count is not enough: it starts when the write queue is empty at the moment an acknowledgement is
+/// worked on, and a buffer of a few super-packets can stay at zero for a whole test.
+fn stopped(evidence: &Evidence) -> Option<Stopped> {
+    if evidence.base_rtt.as_secs_f64() < SEEN_FROM_SECONDS || evidence.is_full() {
+        return None;
+    }
     let busy: f64 = evidence.flows.iter().map(|flow| flow.busy.as_secs_f64()).sum();
     let stopped: f64 = evidence.flows.iter().map(|flow| flow.sndbuf_limited.as_secs_f64()).sum();
     let share = if busy > 0.0 { stopped / busy } else { 0.0 };
-    let limit = share > STOPPED && evidence.base_rtt.as_secs_f64() >= SEEN_FROM_SECONDS && !evidence.is_full();
-    limit.then_some(share.min(1.0))
+    if share > STOPPED { Some(Stopped::Told(share.min(1.0))) } else { unfilled(evidence) }
+}
+
+/// All streams together: what was in flight, and what cwnd and receive window allowed.
+fn unfilled(evidence: &Evidence) -> Option<Stopped> {
+    let (mut in_flight, mut room) = (0, 0);
+    for flow in &evidence.flows {
+        let (flying, granted) = (flow.goodput.times(evidence.base_rtt).0, flow.sending.sndbuf_granted_bytes.0);
+        let allowed = flow.snd_wnd?.least.min(flow.cwnd.0);
+        // BBR paces itself below a cwnd of twice the BDP.
+        let loss_based = !flow.sending.congestion.starts_with("bbr");
+        let held = granted > 0 && flying as f64 > HELD * granted as f64 && allowed as f64 > ROOM * flying as f64;
+        if !(held && loss_based) {
+            return None;
+        }
+        in_flight += flying;
+        room += allowed;
+    }
+    (in_flight > 0).then_some(Stopped::Unfilled { in_flight: Bytes(in_flight), room: Bytes(room) })
 }
 
 fn on(host: &str, command: String) -> Cure {
@@ -136,6 +182,45 @@ mod tests {
         assert_eq!(causes(&evidence), [Cause::SendBuffer]);
         assert_eq!(findings[0].cure.to_string(), "lfn test far.example --sndbuf 9095625");
         assert!(findings[0].summary.starts_with("4 MiB on near.example was full for 67 %"), "{}", findings[0].summary);
+    }
+
+    /// 128 KiB over 50 ms and 200 Mb/s as it was measured: the kernel counted nothing.
+    fn uncounted_send_buffer() -> Evidence {
+        let mut evidence = small_send_buffer();
+        evidence.base_rtt = Duration::from_millis(50);
+        let flow = &mut evidence.flows[0];
+        flow.sndbuf_limited = Duration::ZERO;
+        flow.sending.sndbuf_asked_bytes = Some(Bytes(128 << 10));
+        flow.sending.sndbuf_granted_bytes = Bytes(128 << 10);
+        flow.goodput.0 = 38_860_000;
+        flow.cwnd = Bytes(867_400);
+        flow.snd_wnd = Some(crate::diagnose::Spread { least: 1_876_000, median: 1_876_000, most: 1_876_000 });
+        evidence.steady = evidence.steady.map(|steady| super::super::Steady { goodput: flow.goodput, ..steady });
+        evidence
+    }
+
+    #[test]
+    fn a_send_buffer_is_named_that_the_kernel_did_not_count() {
+        let findings = diagnose(&uncounted_send_buffer());
+        assert_eq!(findings.iter().map(|finding| finding.cause).collect::<Vec<_>>(), [Cause::SendBuffer]);
+        let expected = "128 KiB on near.example lets 242.9 kB into flight per 50 ms RTT, \
+                        where cwnd and receive window left room for 867.4 kB";
+        assert_eq!(findings[0].summary, expected);
+    }
+
+    #[test]
+    fn a_sender_held_by_something_else_is_not_held_by_its_buffer() {
+        let cases: [fn(&mut Evidence); 4] = [
+            |e| e.flows[0].cwnd = Bytes(300_000),
+            |e| e.flows[0].sending.sndbuf_granted_bytes = Bytes(1 << 20),
+            |e| e.flows[0].sending.congestion = "bbr".into(),
+            |e| e.base_rtt = Duration::from_micros(20),
+        ];
+        for (number, change) in cases.iter().enumerate() {
+            let mut evidence = uncounted_send_buffer();
+            change(&mut evidence);
+            assert_eq!(causes(&evidence), [], "case {number}");
+        }
     }
 
     #[test]
