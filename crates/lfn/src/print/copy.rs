@@ -142,8 +142,8 @@ impl Bar<'_> {
         }
         if self.bar.length().is_none() {
             self.bar.set_length(total.0);
-            // A template that does not parse would be ours; the default one does as well.
-            if let Ok(style) = ProgressStyle::with_template("{bar:24} {percent:>3} % {msg}") {
+            // The message is cut at the terminal's width: what matters most stands first in it. A template that does not parse would be ours; the default one does as well.
+            if let Ok(style) = ProgressStyle::with_template("{bar:16} {percent:>3} % {wide_msg}") {
                 self.bar.set_style(style);
             }
         }
@@ -168,12 +168,12 @@ impl Bar<'_> {
     fn message(&self, total: Bytes, earlier: &Look, look: &Look) -> String {
         let elapsed = look.at.saturating_sub(earlier.at);
         let goodput = Bytes(look.bytes.0.saturating_sub(earlier.bytes.0)).per(elapsed);
-        let mut message = format!("{} of {total}  {goodput}", look.bytes);
+        let mut message = goodput.to_string();
         let predicted = self.predicted.get();
         match predicted {
             Some(predicted) => {
                 let (at, whole) = (show_duration(look.at), show_duration(predicted.time));
-                message += &format!("  {at} of {whole} predicted");
+                message += &format!("  {at} of {whole}");
             }
             None if goodput.0 > 0 => {
                 let left = goodput.time_for(Bytes(total.0.saturating_sub(look.bytes.0)));
@@ -183,8 +183,8 @@ impl Bar<'_> {
         }
         let limit = classify(earlier, look, self.forecast.streams(), predicted.map(|p| p.goodput));
         if limit != Limit::Unknown {
-            message += &format!("  limit: {limit}");
+            message += &format!("  {limit}");
         }
-        message
+        message + &format!("  {} of {total}", look.bytes)
     }
 }

@@ -284,7 +284,7 @@ fn partial_name(name: &OsStr) -> OsString {
 
 /// A path for a message; the served root itself has none.
 fn show(path: &Path) -> String {
-    if path.as_os_str().is_empty() { "the directory".to_owned() } else { path.display().to_string() }
+    if path.as_os_str().is_empty() { "the served root".to_owned() } else { path.display().to_string() }
 }
 
 /// The starting directory, if the path is empty.

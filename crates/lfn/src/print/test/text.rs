@@ -178,11 +178,17 @@ fn past_start_up(run: &Run) -> String {
     }
 }
 
+/// More than this share of what is possible is not measurement error: the capacity given was wrong.
+const TOO_GOOD: f64 = 1.05;
+
 /// `goodput A of B possible: cause. Why.` and the cure; then any further findings.
 fn verdict(run: &Run) -> String {
     let goodput = run.evidence.judged_goodput();
     let possible = run.evidence.possible().map(|possible| format!(" of {possible} possible")).unwrap_or_default();
     let Some((first, more)) = run.findings.split_first() else {
+        if run.evidence.possible().is_some_and(|possible| goodput.as_f64() > TOO_GOOD * possible.as_f64()) {
+            return format!("goodput {goodput}{possible}: the path carries more than the capacity that was given\n");
+        }
         return format!("goodput {goodput}{possible}: nothing found that holds it back\n");
     };
     let mut text = format!("goodput {goodput}{possible}: {}", because(first));
