@@ -85,6 +85,8 @@ pub fn run(args: Args) -> Result<Exit, Failure> {
         signal_hook::flag::register_usize(number, signal.clone(), number as usize)?;
         signal_hook::flag::register(number, stop.clone())?;
     }
+    // A file size limit then fails the copy that met it, not the server.
+    signal_hook::flag::register(signal_hook::consts::SIGXFSZ, Arc::default())?;
     let server = bind(&args)?;
     let host = match (&args.host, args.bind) {
         (Some(host), _) => host.clone(),
