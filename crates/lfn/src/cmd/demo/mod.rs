@@ -30,7 +30,8 @@ use stage::Places;
 /// Replay the ACTS satellite experiment of 1995 on this machine alone
 ///
 /// Emulates the path (539 ms, OC-3c at 135 Mb/s, a queue of one BDP), measures it with three receive windows, copies a
-/// file over it, and lays what was published beside what is predicted and what is measured. Takes about three minutes;
+/// file over it, and lays what was published beside what is predicted and what is measured. Takes about two and a half
+/// minutes;
 /// needs no root.
 #[derive(clap::Args, Debug)]
 pub struct Args {

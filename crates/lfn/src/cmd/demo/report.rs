@@ -144,7 +144,7 @@ fn window_row(path: &PathProfile, window: &Window, reports: &[Value]) -> Row {
         published: Some(rate(window.goodput)),
         predicted: Some(rate(predicted)),
         measured: measured.map(|s| Figure {
-            text: format!("{:.1} ({:.1} to {:.1}) Mb/s", mega(s.median), mega(s.least), mega(s.most)),
+            text: format!("{:.1} ({:.1}–{:.1}) Mb/s", mega(s.median), mega(s.least), mega(s.most)),
             value: s.median.as_f64(),
         }),
         reason,

@@ -21,8 +21,8 @@ use crate::print;
 /// Runs of each window; their intervals past start-up are taken together.
 pub const REPEATS: usize = 2;
 
-/// How long each run lasts: start-up over this path takes about seven of them.
-pub const TEST_TIME: Duration = Duration::from_secs(20);
+/// How long each run lasts: start-up over this path takes about six of them.
+pub const TEST_TIME: Duration = Duration::from_secs(15);
 
 /// Where things are, agreed between the inside and the outside.
 #[derive(Debug)]
