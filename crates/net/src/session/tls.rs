@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use lfn_core::session::Fingerprint;
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
-use rustls::crypto::{CryptoProvider, ring, verify_tls12_signature, verify_tls13_signature};
+use rustls::crypto::{CryptoProvider, ring, verify_tls13_signature};
 use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
 use rustls::{
     CertificateError, ClientConfig, ClientConnection, DigitallySignedStruct, ServerConfig, ServerConnection,
@@ -128,14 +128,14 @@ impl ServerCertVerifier for Pinned {
         Err(CertificateError::ApplicationVerificationFailure.into())
     }
 
+    /// Never asked: only TLS 1.3 is offered.
     fn verify_tls12_signature(
         &self,
-        message: &[u8],
-        certificate: &CertificateDer<'_>,
-        signature: &DigitallySignedStruct,
+        _message: &[u8],
+        _certificate: &CertificateDer<'_>,
+        _signature: &DigitallySignedStruct,
     ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        let algorithms = &self.provider.signature_verification_algorithms;
-        verify_tls12_signature(message, certificate, signature, algorithms)
+        Err(rustls::Error::General("TLS 1.2 is not spoken".into()))
     }
 
     fn verify_tls13_signature(

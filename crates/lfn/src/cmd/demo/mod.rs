@@ -31,8 +31,7 @@ use stage::Places;
 ///
 /// Emulates the path (539 ms, OC-3c at 135 Mb/s, a queue of one BDP), measures it with three receive windows, copies a
 /// file over it, and lays what was published beside what is predicted and what is measured. Takes about two and a half
-/// minutes;
-/// needs no root.
+/// minutes; needs no root.
 #[derive(clap::Args, Debug)]
 pub struct Args {
     /// Where report.json and window.svg go
