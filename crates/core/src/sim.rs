@@ -173,7 +173,7 @@ mod tests {
         let before = network.far.received;
         network.run_until(at(50));
         let bits = (network.far.received - before) * MSS * 8;
-        assert_eq!(network.links().0.stats().overflowed.packets, 0);
+        assert_eq!(network.links().0.stats().dropped.total().packets, 0);
         bits as f64 / (at(50) - at(10)).as_secs_f64()
     }
 

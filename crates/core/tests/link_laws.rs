@@ -45,6 +45,8 @@ fn scenario() -> impl Strategy<Value = (LinkConfig, Vec<Arrival>)> {
             loss: Ratio::new(loss).unwrap(),
             seed,
             direction: Direction::Forward,
+            hop: 0,
+            epoch: Instant::ZERO,
             slice: Duration::from_nanos(slice),
         },
     );
@@ -55,7 +57,7 @@ fn scenario() -> impl Strategy<Value = (LinkConfig, Vec<Arrival>)> {
         let mut arrivals = Vec::new();
         for ((count, wire, last, load), id) in packets.into_iter().zip(0..) {
             let last_wire = ((f64::from(wire) * last) as u32).max(1);
-            let packet = Packet { id, first: 0, count, wire, last_wire };
+            let packet = Packet::several(id, count, wire, last_wire);
             arrivals.push(Arrival { at, packet });
             let took = packet.bytes() as f64 * 8e9 / config.rate.as_f64();
             at += Duration::from_nanos((took * load) as u64);
@@ -90,7 +92,7 @@ fn fates(arrivals: &[Arrival], events: &[Event]) -> Vec<Fate> {
     }
     let mut fates = vec![None; total];
     for event in events {
-        let (Event::Forward { packet, .. } | Event::Drop { packet, .. }) = event;
+        let (Event::Forward { packet, .. } | Event::Drop { packet, .. } | Event::Duplicate { packet, .. }) = event;
         let first = base[&packet.id] + packet.first as usize;
         let end = first + packet.count as usize;
         for (index, slot) in fates.iter_mut().enumerate().take(end).skip(first) {
@@ -98,6 +100,7 @@ fn fates(arrivals: &[Arrival], events: &[Event]) -> Vec<Fate> {
                 Event::Forward { due, .. } if index + 1 == end => Fate::Due(due),
                 Event::Forward { due, .. } => Fate::Before(due),
                 Event::Drop { cause, .. } => Fate::Dropped(cause),
+                Event::Duplicate { .. } => continue,
             };
             assert_eq!(slot.replace(fate), None, "{packet:?} twice");
         }
@@ -176,11 +179,11 @@ proptest! {
         fates(&arrivals, &events);
         let forwarded: Vec<_> = events.iter().filter_map(|event| match event {
             Event::Forward { packet, due } => Some((*due, packet.id, packet.first)),
-            Event::Drop { .. } => None,
+            _ => None,
         }).collect();
         prop_assert!(forwarded.is_sorted());
         let stats = link.stats();
-        let sum = |of: fn(&Count) -> u64| of(&stats.forwarded) + of(&stats.lost) + of(&stats.overflowed);
+        let sum = |of: fn(&Count) -> u64| of(&stats.forwarded) + of(&stats.dropped.total());
         prop_assert_eq!(stats.offered.packets, arrivals.iter().map(|a| u64::from(a.packet.count)).sum::<u64>());
         prop_assert_eq!(stats.offered.packets, sum(|count| count.packets));
         prop_assert_eq!(stats.offered.bytes.0, sum(|count| count.bytes.0));
@@ -249,7 +252,7 @@ proptest! {
         let config = LinkConfig { queue: Bytes((60 * 64 * 9014).min(config.rate.0 * 10_000)), ..config };
         let mut punctual = link(&config);
         let expected = fates(&arrivals, &run(&mut punctual, arrivals.iter().copied()));
-        if punctual.stats().overflowed.packets > 0 {
+        if punctual.stats().dropped[DropCause::Queue].packets > 0 {
             return Ok(());
         }
         let mut stamped = link(&config);
@@ -317,10 +320,12 @@ fn a_busy_line_does_not_drift() {
 fn slices_follow_the_rate() {
     let largest = |rate: u64| {
         let config = LinkConfig { rate: BitRate(rate), queue: Bytes(1 << 20), ..LinkConfig::default() };
-        let packet = Packet { id: 0, first: 0, count: 45, wire: 1514, last_wire: 1514 };
+        let packet = Packet::several(0, 45, 1514, 1514);
         let events = run(&mut link(&config), [Arrival { at: Instant::ZERO, packet }]);
         let count = |event: &Event| match event {
-            Event::Forward { packet, .. } | Event::Drop { packet, .. } => packet.count,
+            Event::Forward { packet, .. } | Event::Drop { packet, .. } | Event::Duplicate { packet, .. } => {
+                packet.count
+            }
         };
         events.iter().map(count).max()
     };
@@ -333,7 +338,7 @@ fn lost(loss: f64, seed: u64, direction: Direction, count: u32, size: u32) -> Ve
     let config = LinkConfig { rate: BitRate(1_000_000_000_000), loss, seed, direction, ..LinkConfig::default() };
     let arrivals = (0..count / size).map(|id| Arrival {
         at: Instant::from_nanos(u64::from(id) * 1_000_000),
-        packet: Packet { id: u64::from(id), first: 0, count: size, wire: 1514, last_wire: 1514 },
+        packet: Packet::several(u64::from(id), size, 1514, 1514),
     });
     let mut lost = Vec::new();
     for event in run(&mut link(&config), arrivals) {

@@ -5,6 +5,7 @@
 
 use std::time::Duration;
 
+use crate::time::Instant;
 use crate::units::{BitRate, Bytes, Ratio, show_duration};
 
 /// Settings of one direction of a link.
@@ -23,6 +24,10 @@ pub struct LinkConfig {
     pub seed: u64,
     /// Keeps the generators of the two directions apart.
     pub direction: Direction,
+    /// Keeps the generators of links in a row, and beside each other, apart.
+    pub hop: u32,
+    /// When timetables begin.
+    pub epoch: Instant,
     /// Most line time the virtual packets of one range take together: super-packets are cut to it. Zero cuts every
     /// super-packet into single packets.
     pub slice: Duration,
@@ -81,6 +86,8 @@ impl Default for LinkConfig {
             loss: Ratio::default(),
             seed: 0,
             direction: Direction::Forward,
+            hop: 0,
+            epoch: Instant::ZERO,
             slice: Duration::from_micros(150),
         }
     }

@@ -5,7 +5,7 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use super::{Event, Packet, Stage};
+use super::{Event, LinkConfig, Packet, Stage};
 use crate::time::Instant;
 
 /// Hands every packet on `delay` after it came.
@@ -15,14 +15,17 @@ pub(super) struct Delay {
 }
 
 impl Delay {
-    pub(super) fn new(delay: Duration) -> Self {
-        Delay { delay, flying: VecDeque::new() }
+    pub(super) fn new(config: &LinkConfig) -> Self {
+        Delay { delay: config.delay, flying: VecDeque::new() }
     }
 }
 
 impl Stage for Delay {
     fn push(&mut self, packet: Packet, now: Instant) {
-        self.flying.push_back((now + self.delay, packet));
+        let due = now + self.delay;
+        // After the delay was shortened nothing overtakes what is in flight.
+        let due = self.flying.back().map_or(due, |(before, _)| due.max(*before));
+        self.flying.push_back((due, packet));
     }
 
     fn pop(&mut self, now: Instant) -> Option<Event> {
@@ -33,6 +36,10 @@ impl Stage for Delay {
 
     fn next(&self) -> Option<Instant> {
         self.flying.front().map(|(due, _)| *due)
+    }
+
+    fn set(&mut self, config: &LinkConfig, _now: Instant) {
+        self.delay = config.delay;
     }
 
     fn least(&self) -> Duration {

@@ -3,14 +3,13 @@
 //! The number of virtual packets until the next loss is drawn once (it is geometric) and counted down, so a
 //! super-packet in which no loss falls costs one subtraction, and super-packets and single packets see the same draws.
 
-use std::collections::VecDeque;
-
 use rand::RngExt;
 use rand_pcg::Pcg64;
 
-use super::{DropCause, Event, Packet, Stage};
+use super::outbox::Outbox;
+use super::random::generator;
+use super::{DropCause, Event, LinkConfig, Packet, Stage};
 use crate::time::Instant;
-use crate::units::Ratio;
 
 /// Loses each virtual packet with the same probability.
 pub(super) struct Loss {
@@ -19,21 +18,24 @@ pub(super) struct Loss {
     generator: Pcg64,
     /// Virtual packets that pass before the next is lost.
     gap: u64,
-    out: VecDeque<Event>,
+    out: Outbox,
 }
 
 impl Loss {
-    pub(super) fn new(loss: Ratio, generator: Pcg64) -> Self {
-        let mut stage = Loss { log_survival: (-loss.get()).ln_1p(), generator, gap: 0, out: VecDeque::new() };
-        stage.gap = stage.draw();
+    pub(super) fn new(config: &LinkConfig) -> Self {
+        let mut stage =
+            Loss { log_survival: 0.0, generator: generator(config, "loss"), gap: u64::MAX, out: Outbox::default() };
+        stage.set(config, config.epoch);
         stage
     }
 
     /// Inversion: P(gap ≥ n) = (1 − p)^n.
     fn draw(&mut self) -> u64 {
+        if self.log_survival == 0.0 {
+            return u64::MAX;
+        }
         // From (0, 1], so that the logarithm is finite.
         let uniform = 1.0 - self.generator.random::<f64>();
-        // Saturates: with p = 0 the gap is infinite (or 0/0 once in 2^53 draws, which a stage without loss never makes).
         (uniform.ln() / self.log_survival) as u64
     }
 
@@ -56,23 +58,31 @@ impl Stage for Loss {
             let left = packet.count - passed;
             let pass = u32::try_from(self.gap).map_or(left, |gap| gap.min(left));
             if pass > 0 {
-                self.out.push_back(Event::Forward { packet: packet.part(passed, pass), due: now });
+                self.out.forward(packet.part(passed, pass), now);
                 self.gap -= u64::from(pass);
                 passed += pass;
             }
             if passed < packet.count {
                 let lost = self.losses(packet.count - passed);
-                self.out.push_back(Event::Drop { packet: packet.part(passed, lost), cause: DropCause::Loss, at: now });
+                self.out.drop(packet.part(passed, lost), DropCause::Loss, now);
                 passed += lost;
             }
         }
     }
 
     fn pop(&mut self, now: Instant) -> Option<Event> {
-        if self.out.front()?.at() <= now { self.out.pop_front() } else { None }
+        self.out.pop(now)
     }
 
     fn next(&self) -> Option<Instant> {
-        self.out.front().map(Event::at)
+        self.out.next()
+    }
+
+    fn set(&mut self, config: &LinkConfig, _now: Instant) {
+        let log_survival = (-config.loss.get()).ln_1p();
+        if log_survival != self.log_survival {
+            self.log_survival = log_survival;
+            self.gap = self.draw();
+        }
     }
 }

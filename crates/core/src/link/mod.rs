@@ -13,23 +13,26 @@
 mod config;
 mod delay;
 mod loss;
+mod outbox;
 mod queue;
 mod random;
 mod rate;
 pub mod segment;
+mod varying;
 
+use std::ops::{Index, IndexMut};
 use std::time::Duration;
 
 pub use config::{Direction, LinkConfig, LinkError};
 use delay::Delay;
 use loss::Loss;
-use random::generator;
 use rate::Bottleneck;
+pub use varying::{Varying, VaryingError};
 
 use crate::time::Instant;
 use crate::units::Bytes;
 
-/// One direction of an emulated path: loss → queue → rate → delay.
+/// One direction of an emulated path: one hop, or several in a row, each loss → queue → rate → delay.
 ///
 /// ```
 /// # use lfn_core::{link::{Event, Link, LinkConfig, Packet}, time::Instant, units::BitRate};
@@ -45,13 +48,12 @@ use crate::units::Bytes;
 /// # Ok::<(), lfn_core::link::LinkError>(())
 /// ```
 pub struct Link {
+    /// Of all hops, in the order in which a packet meets them; every hop has the same.
     stages: Vec<Box<dyn Stage + Send>>,
     /// No arrival may be earlier than the one before it.
     arrived: Instant,
-    offered: Count,
-    forwarded: Count,
-    lost: Count,
-    overflowed: Count,
+    /// What passed the ends; stages add the rest.
+    passed: LinkStats,
 }
 
 /// Consecutive virtual packets of one super-packet, as the model sees them.
@@ -67,9 +69,51 @@ pub struct Packet {
     pub wire: u32,
     /// Bytes on the wire of the last virtual packet of this range.
     pub last_wire: u32,
+    /// The same for packets of one transport flow, and most often not for others: a hash of addresses, protocol and
+    /// ports. Fair queueing goes by it.
+    pub flow: u32,
+    /// Whether it may be marked instead of dropped (RFC 3168).
+    pub ecn: Ecn,
+    /// How long it has waited in queues so far, its own sending not counted.
+    pub waited: Duration,
+    /// What the link has done to it, for whoever holds the bytes to do.
+    pub changes: Changes,
 }
 
-/// What became of a range of virtual packets. Every virtual packet pushed comes out in exactly one event.
+/// The ECN field of an IP header (RFC 3168 §5).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Ecn {
+    /// Not-ECT, or no IP at all: congestion can only be told by a drop.
+    #[default]
+    NotCapable,
+    /// ECT(0) or ECT(1).
+    Capable,
+    /// CE: marked already.
+    Congested,
+}
+
+/// What a link does to packets that it forwards all the same.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Changes {
+    /// Congestion experienced is to be set in the IP header of every virtual packet.
+    pub congestion: bool,
+    /// Bits are to be flipped. Such a range is one virtual packet.
+    pub damage: Option<Damage>,
+    /// This is not the packet that came but a second one just like it, announced by [`Event::Duplicate`].
+    pub is_copy: bool,
+}
+
+/// How a packet is to be corrupted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Damage {
+    /// Decides which bit, the same for the same draw.
+    pub draw: u64,
+    /// True if the checksum is made right again afterwards, so that only the application can tell.
+    pub hidden: bool,
+}
+
+/// What became of a range of virtual packets. Every virtual packet pushed, and every one duplicated, comes out in exactly
+/// one `Forward` or `Drop`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Event {
     /// The range leaves the link, as one (smaller) super-packet.
@@ -89,14 +133,21 @@ pub enum Event {
         /// When it happened, in the time of the model.
         at: Instant,
     },
+    /// The range exists once more from now on: its bytes are to be kept until both have come out.
+    Duplicate {
+        /// The copy, as it will come out.
+        packet: Packet,
+        /// When it happened, in the time of the model.
+        at: Instant,
+    },
 }
 
 /// Why the model dropped a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum DropCause {
-    /// Random loss.
+    /// Random loss, or loss by a pattern.
     Loss,
-    /// The queue was full (drop-tail).
+    /// The queue was full.
     Queue,
 }
 
@@ -119,6 +170,9 @@ pub trait Stage {
         Duration::ZERO
     }
 
+    /// Takes up other settings from `now` on. What is inside already goes on as far as it can.
+    fn set(&mut self, config: &LinkConfig, now: Instant);
+
     /// Adds what only this stage knows to the account of the link.
     fn report(&self, _stats: &mut LinkStats) {}
 }
@@ -132,41 +186,52 @@ pub struct Count {
     pub bytes: Bytes,
 }
 
-/// The account of a link since it was made. Once it is empty, `offered` = `forwarded` + `lost` + `overflowed`.
+/// The account of a link since it was made. Once it is empty, `offered` + `duplicated` = `forwarded` + all of `dropped`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LinkStats {
     /// Pushed.
     pub offered: Count,
+    /// Made by the link.
+    pub duplicated: Count,
     /// Came out of [`Link::poll`] to be forwarded.
     pub forwarded: Count,
-    /// Dropped by random loss.
-    pub lost: Count,
-    /// Dropped because the queue was full.
-    pub overflowed: Count,
-    /// In the queue, as of the last event.
+    /// Dropped, by cause.
+    pub dropped: Drops,
+    /// Forwarded with a mark of congestion that they did not bring.
+    pub marked: Count,
+    /// Forwarded with bits flipped.
+    pub damaged: Count,
+    /// In the queues of all hops, as of the last event.
     pub queued: Bytes,
-    /// Most the queue ever held.
+    /// Most that the queue of any hop ever held.
     pub queue_peak: Bytes,
 }
 
+/// What was dropped, by cause: `drops[DropCause::Loss]`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Drops([Count; DropCause::ALL.len()]);
+
 impl Link {
-    /// A link that is idle and empty; refuses what cannot be computed exactly or makes no sense.
+    /// A link of one hop that is idle and empty; refuses what cannot be computed exactly or makes no sense.
     pub fn new(config: &LinkConfig) -> Result<Link, LinkError> {
-        config.check()?;
-        let mut stages: Vec<Box<dyn Stage + Send>> = Vec::new();
-        if config.loss.get() > 0.0 {
-            stages.push(Box::new(Loss::new(config.loss, generator(config.seed, config.direction, "loss"))));
-        }
-        stages.push(Box::new(Bottleneck::new(config.rate, config.queue, config.slice)));
-        stages.push(Box::new(Delay::new(config.delay)));
+        Link::chain(std::slice::from_ref(config))
+    }
+
+    /// Hops in a row, in the order in which packets meet them. Without any, packets pass at once.
+    pub fn chain(hops: &[LinkConfig]) -> Result<Link, LinkError> {
+        hops.iter().try_for_each(LinkConfig::check)?;
         Ok(Link {
-            stages,
+            stages: hops.iter().flat_map(stages).collect(),
             arrived: Instant::ZERO,
-            offered: Count::default(),
-            forwarded: Count::default(),
-            lost: Count::default(),
-            overflowed: Count::default(),
+            passed: LinkStats::default(),
         })
+    }
+
+    /// Changes the settings of hop number `hop`, counted from 0, from `now` on. Nothing in flight is lost by it.
+    pub fn set(&mut self, hop: usize, config: &LinkConfig, now: Instant) -> Result<(), LinkError> {
+        config.check()?;
+        self.stages.iter_mut().skip(hop * STAGES).take(STAGES).for_each(|stage| stage.set(config, now));
+        Ok(())
     }
 
     /// Bytes of packets a caller must be able to hold: what the line carries in the delay, the queue, and the
@@ -184,7 +249,7 @@ impl Link {
             return;
         }
         self.arrived = self.arrived.max(now);
-        self.offered.add(&packet);
+        self.passed.offered.add(&packet);
         if let Some(stage) = self.stages.first_mut() {
             stage.push(packet, self.arrived);
         }
@@ -194,9 +259,9 @@ impl Link {
     pub fn poll(&mut self, now: Instant) -> Option<Event> {
         let event = self.advance(now)?;
         match &event {
-            Event::Forward { packet, .. } => self.forwarded.add(packet),
-            Event::Drop { packet, cause: DropCause::Loss, .. } => self.lost.add(packet),
-            Event::Drop { packet, cause: DropCause::Queue, .. } => self.overflowed.add(packet),
+            Event::Forward { packet, .. } => self.passed.forward(packet),
+            Event::Drop { packet, cause, .. } => self.passed.dropped[*cause].add(packet),
+            Event::Duplicate { packet, .. } => self.passed.duplicated.add(packet),
         }
         Some(event)
     }
@@ -219,13 +284,7 @@ impl Link {
 
     /// The account so far.
     pub fn stats(&self) -> LinkStats {
-        let mut stats = LinkStats {
-            offered: self.offered,
-            forwarded: self.forwarded,
-            lost: self.lost,
-            overflowed: self.overflowed,
-            ..LinkStats::default()
-        };
+        let mut stats = self.passed;
         self.stages.iter().for_each(|stage| stage.report(&mut stats));
         stats
     }
@@ -238,7 +297,7 @@ impl Link {
             while let Some(event) = from.pop(now) {
                 match event {
                     Event::Forward { packet, due } => to.push(packet, due),
-                    dropped => return Some(dropped),
+                    other => return Some(other),
                 }
             }
         }
@@ -246,10 +305,34 @@ impl Link {
     }
 }
 
+/// How many stages a hop has.
+const STAGES: usize = 3;
+
+/// The stages of one hop, in the order in which a packet meets them. All are there in every hop, most of them idle, so
+/// that any setting can change while the link runs.
+fn stages(config: &LinkConfig) -> [Box<dyn Stage + Send>; STAGES] {
+    [Box::new(Loss::new(config)), Box::new(Bottleneck::new(config)), Box::new(Delay::new(config))]
+}
+
 impl Packet {
-    /// A packet that stands for itself, `wire` bytes long on the wire.
+    /// A packet that stands for itself, `wire` bytes long on the wire; of flow 0, not ECN-capable, unchanged.
     pub fn single(id: u64, wire: u32) -> Packet {
-        Packet { id, first: 0, count: 1, wire, last_wire: wire }
+        Packet::several(id, 1, wire, wire)
+    }
+
+    /// A super-packet of `count` virtual packets, `wire` bytes long on the wire each, the last `last_wire`.
+    pub fn several(id: u64, count: u32, wire: u32, last_wire: u32) -> Packet {
+        Packet {
+            id,
+            first: 0,
+            count,
+            wire,
+            last_wire,
+            flow: 0,
+            ecn: Ecn::NotCapable,
+            waited: Duration::ZERO,
+            changes: Changes::default(),
+        }
     }
 
     /// Bytes on the wire of the whole range.
@@ -270,8 +353,57 @@ impl Event {
     pub fn at(&self) -> Instant {
         match *self {
             Event::Forward { due, .. } => due,
-            Event::Drop { at, .. } => at,
+            Event::Drop { at, .. } | Event::Duplicate { at, .. } => at,
         }
+    }
+}
+
+impl DropCause {
+    /// Every cause, in the order in which a packet meets them.
+    pub const ALL: [DropCause; 2] = [DropCause::Loss, DropCause::Queue];
+
+    /// A word for tables and logs.
+    pub fn word(self) -> &'static str {
+        match self {
+            DropCause::Loss => "loss",
+            DropCause::Queue => "queue",
+        }
+    }
+}
+
+impl LinkStats {
+    fn forward(&mut self, packet: &Packet) {
+        self.forwarded.add(packet);
+        if packet.changes.congestion {
+            self.marked.add(packet);
+        }
+        if packet.changes.damage.is_some() {
+            self.damaged.add(packet);
+        }
+    }
+}
+
+impl Drops {
+    /// All causes together.
+    pub fn total(&self) -> Count {
+        self.0.iter().fold(Count::default(), |sum, count| Count {
+            packets: sum.packets + count.packets,
+            bytes: Bytes(sum.bytes.0.saturating_add(count.bytes.0)),
+        })
+    }
+}
+
+impl Index<DropCause> for Drops {
+    type Output = Count;
+
+    fn index(&self, cause: DropCause) -> &Count {
+        &self.0[cause as usize]
+    }
+}
+
+impl IndexMut<DropCause> for Drops {
+    fn index_mut(&mut self, cause: DropCause) -> &mut Count {
+        &mut self.0[cause as usize]
     }
 }
 

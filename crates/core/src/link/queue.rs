@@ -32,6 +32,11 @@ impl DropTail {
         DropTail { limit: limit.0, waiting: VecDeque::new(), bytes: 0, peak: 0 }
     }
 
+    /// What is in the queue stays, also if it is more.
+    pub(super) fn set_limit(&mut self, limit: Bytes) {
+        self.limit = limit.0;
+    }
+
     /// Takes in what fits, as if the virtual packets came one after the other at the same instant.
     pub(super) fn admit(&mut self, packet: Packet) -> Admission {
         let admission = self.fit(&packet);

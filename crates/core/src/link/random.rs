@@ -1,21 +1,22 @@
 //! One generator for each place that draws, all from one seed.
 //!
-//! Each is named by direction and stage, so that adding a stage, or traffic in the other direction, does not change
+//! Each is named by direction, hop and stage, so that adding a stage, or traffic in the other direction, does not change
 //! what an existing one draws.
 
 use rand_pcg::Pcg64;
 
-use super::Direction;
+use super::{Direction, LinkConfig};
 
-/// The generator of the stage called `label` in that direction.
-pub(super) fn generator(seed: u64, direction: Direction, label: &str) -> Pcg64 {
-    let direction = match direction {
+/// The generator of the stage called `label` in the hop and direction of `config`.
+pub(super) fn generator(config: &LinkConfig, label: &str) -> Pcg64 {
+    let direction = match config.direction {
         Direction::Forward => "forward",
         Direction::Return => "return",
     };
-    let stream = direction.bytes().chain([b'/']).chain(label.bytes()).fold(FNV_BASIS, fnv);
+    let hop = config.hop.to_be_bytes();
+    let stream = direction.bytes().chain([b'/']).chain(hop).chain(label.bytes()).fold(FNV_BASIS, fnv);
     // Neighbouring seeds must not give neighbouring states: PCG's first outputs would be alike.
-    let state = u128::from(mix(seed)) << 64 | u128::from(mix(seed ^ stream));
+    let state = u128::from(mix(config.seed)) << 64 | u128::from(mix(config.seed ^ stream));
     Pcg64::new(state, u128::from(stream))
 }
 

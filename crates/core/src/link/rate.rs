@@ -4,13 +4,11 @@
 //! hands over (CoDel) has to be asked at that moment. Time on the line is kept in nanoseconds and a remainder, so that
 //! no rounding accumulates and a super-packet takes exactly as long as its virtual packets one by one.
 
-use std::collections::VecDeque;
-use std::time::Duration;
-
+use super::outbox::Outbox;
 use super::queue::{Admission, DropTail};
-use super::{DropCause, Event, LinkStats, Packet, Stage};
+use super::{DropCause, Event, LinkConfig, LinkStats, Packet, Stage};
 use crate::time::Instant;
-use crate::units::{BitRate, Bytes};
+use crate::units::BitRate;
 
 /// Queue and line.
 pub(super) struct Bottleneck {
@@ -21,7 +19,7 @@ pub(super) struct Bottleneck {
     /// Bytes that make up one slice.
     slice: u64,
     /// What has happened and was not yet popped.
-    out: VecDeque<Event>,
+    out: Outbox,
 }
 
 /// A slice on the line.
@@ -36,14 +34,13 @@ struct Sending {
 }
 
 impl Bottleneck {
-    pub(super) fn new(rate: BitRate, queue: Bytes, slice: Duration) -> Self {
+    pub(super) fn new(config: &LinkConfig) -> Self {
         Bottleneck {
-            queue: DropTail::new(queue),
-            line: Line::new(rate),
+            queue: DropTail::new(config.queue),
+            line: Line::new(config.rate),
             sending: None,
-            // Rounded down: a slice is never longer than asked for.
-            slice: u64::try_from(u128::from(rate.0) * slice.as_nanos() / BYTE_NANOS).unwrap_or(u64::MAX),
-            out: VecDeque::new(),
+            slice: slice(config),
+            out: Outbox::default(),
         }
     }
 
@@ -86,14 +83,14 @@ impl Stage for Bottleneck {
     fn push(&mut self, packet: Packet, now: Instant) {
         // The queue must be as it was at the arrival, however late the caller is with polling.
         while let Some(event) = self.finish(now) {
-            self.out.push_back(event);
+            self.out.push(event);
         }
         self.settle(now);
         let Admission { head, last } = self.queue.admit(packet);
         let refused = packet.count - head - u32::from(last);
         if refused > 0 {
             let packet = packet.part(head, refused);
-            self.out.push_back(Event::Drop { packet, cause: DropCause::Queue, at: now });
+            self.out.drop(packet, DropCause::Queue, now);
         }
         if self.sending.is_none() {
             self.line.idle_until(now);
@@ -102,21 +99,29 @@ impl Stage for Bottleneck {
     }
 
     fn pop(&mut self, now: Instant) -> Option<Event> {
-        match self.out.front() {
-            Some(event) if event.at() <= now => self.out.pop_front(),
-            Some(_) => None,
-            None => self.finish(now),
-        }
+        if self.out.is_empty() { self.finish(now) } else { self.out.pop(now) }
     }
 
     fn next(&self) -> Option<Instant> {
-        self.out.front().map(Event::at).or_else(|| self.sending.as_ref().map(|sending| sending.due))
+        self.out.next().or_else(|| self.sending.as_ref().map(|sending| sending.due))
+    }
+
+    /// What is on the line is sent as it was begun; the next slice follows at the new rate.
+    fn set(&mut self, config: &LinkConfig, _now: Instant) {
+        self.queue.set_limit(config.queue);
+        self.line.set_rate(config.rate);
+        self.slice = slice(config);
     }
 
     fn report(&self, stats: &mut LinkStats) {
-        stats.queued = self.queue.bytes();
-        stats.queue_peak = self.queue.peak();
+        stats.queued.0 += self.queue.bytes().0;
+        stats.queue_peak = stats.queue_peak.max(self.queue.peak());
     }
+}
+
+/// Bytes that make up one slice, rounded down: a slice is never longer than asked for.
+fn slice(config: &LinkConfig) -> u64 {
+    u64::try_from(u128::from(config.rate.0) * config.slice.as_nanos() / BYTE_NANOS).unwrap_or(u64::MAX)
 }
 
 /// Nanoseconds times bits per second that make a byte.
@@ -134,6 +139,13 @@ struct Line {
 impl Line {
     fn new(rate: BitRate) -> Self {
         Line { rate: rate.0.max(1), nanos: 0, part: 0 }
+    }
+
+    /// From this point on; less than a nanosecond is rounded up.
+    fn set_rate(&mut self, rate: BitRate) {
+        self.nanos = self.at().as_nanos();
+        self.part = 0;
+        self.rate = rate.0.max(1);
     }
 
     /// Moves on by the time so many bytes take.

@@ -171,7 +171,7 @@ impl VnetHeader {
 impl Segments {
     /// All of them, as the link takes them.
     pub fn packet(&self, id: u64) -> Packet {
-        Packet { id, first: 0, count: self.count, wire: self.wire, last_wire: self.last_wire }
+        Packet::several(id, self.count, self.wire, self.last_wire)
     }
 }
 
