@@ -10,9 +10,10 @@ use std::net::{TcpListener, TcpStream, UdpSocket};
 use std::process::{Child, Command, ExitCode, Output, Stdio};
 use std::time::{Duration, Instant};
 
+use lfn_core::link::DropCause;
 use lfn_core::path::PathProfile;
 use lfn_core::units::{BitRate, Bytes};
-use lfn_net::emulator::{Ledger, Outcome};
+use lfn_net::emulator::{DirectionLedger, Ledger, Outcome};
 use support::{Needs, eventually, lfn, processes_with, stderr, stdout};
 
 /// Names what this test binary does when it is run as a command on one side of a path.
@@ -196,6 +197,10 @@ fn the_round_trip_is_never_shorter_than_asked_for() {
     assert!(rtt >= Duration::from_millis(300) && rtt < Duration::from_secs(5), "{rtt:?}");
 }
 
+fn lost(ledger: &DirectionLedger) -> u64 {
+    ledger.dropped.get(&DropCause::Loss).copied().unwrap_or(0)
+}
+
 fn the_same_seed_drops_the_same_and_the_ledger_counts_it() {
     let script = as_role("datagrams");
     let run = |seed: &str| {
@@ -203,23 +208,23 @@ fn the_same_seed_drops_the_same_and_the_ledger_counts_it() {
         assert!(succeeded(&output, Some(&outcome.ledger)), "{}", stderr(&output));
         assert!(stderr(&output).contains(&format!("seed {seed}")), "{}", stderr(&output));
         assert_eq!(outcome.ledger.seed.to_string(), seed);
-        outcome.ledger.near_to_far
+        outcome.ledger.paths[0].near_to_far.clone()
     };
     let (first, again, other) = (run("42"), run("42"), run("43"));
     for ledger in [&first, &again, &other] {
         assert_eq!(ledger.offered, DATAGRAMS);
-        assert_eq!(ledger.offered, ledger.forwarded + ledger.lost + ledger.overflowed + ledger.in_flight);
+        assert_eq!(ledger.offered, ledger.forwarded + ledger.dropped.values().sum::<u64>() + ledger.in_flight);
         // 99.99 % of 500 draws at 0.3 lie within four standard deviations.
-        assert!((109..=191).contains(&ledger.lost), "{}", ledger.lost);
+        assert!((109..=191).contains(&lost(ledger)), "{:?}", ledger.dropped);
     }
-    assert_eq!(first.lost, again.lost);
+    assert_eq!(first.dropped, again.dropped);
 }
 
 fn a_link_that_loses_everything_does() {
     let (output, outcome) = reported(&["--loss", "100%"], &as_role("datagrams"));
     assert!(succeeded(&output, Some(&outcome.ledger)), "{}", stderr(&output));
-    let ledger = outcome.ledger.near_to_far;
-    assert_eq!((ledger.offered, ledger.lost, ledger.forwarded), (DATAGRAMS, DATAGRAMS, 0));
+    let ledger = outcome.ledger.paths[0].near_to_far.clone();
+    assert_eq!((ledger.offered, lost(&ledger), ledger.forwarded), (DATAGRAMS, DATAGRAMS, 0));
 }
 
 fn nothing_is_left_however_it_ends() {

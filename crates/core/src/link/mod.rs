@@ -11,22 +11,20 @@
 //! and its virtual-net header into a `Packet`, and cuts a range of virtual packets out of the frame's bytes.
 
 mod config;
-mod delay;
-mod loss;
 mod outbox;
-mod queue;
 mod random;
-mod rate;
 pub mod segment;
+mod stages;
 mod varying;
 
+use std::collections::VecDeque;
 use std::ops::{Index, IndexMut};
 use std::time::Duration;
 
+use serde::{Deserialize, Serialize};
+
 pub use config::{Direction, LinkConfig, LinkError};
-use delay::Delay;
-use loss::Loss;
-use rate::Bottleneck;
+use stages::{STAGES, stages};
 pub use varying::{Varying, VaryingError};
 
 use crate::time::Instant;
@@ -52,6 +50,8 @@ pub struct Link {
     stages: Vec<Box<dyn Stage + Send>>,
     /// No arrival may be earlier than the one before it.
     arrived: Instant,
+    /// What happened on the way and was not yet polled.
+    told: VecDeque<Event>,
     /// What passed the ends; stages add the rest.
     passed: LinkStats,
 }
@@ -143,7 +143,8 @@ pub enum Event {
 }
 
 /// Why the model dropped a packet.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum DropCause {
     /// Random loss, or loss by a pattern.
     Loss,
@@ -223,6 +224,7 @@ impl Link {
         Ok(Link {
             stages: hops.iter().flat_map(stages).collect(),
             arrived: Instant::ZERO,
+            told: VecDeque::new(),
             passed: LinkStats::default(),
         })
     }
@@ -250,14 +252,18 @@ impl Link {
         }
         self.arrived = self.arrived.max(now);
         self.passed.offered.add(&packet);
-        if let Some(stage) = self.stages.first_mut() {
-            stage.push(packet, self.arrived);
+        match self.stages.first_mut() {
+            Some(stage) => stage.push(packet, self.arrived),
+            None => self.told.push_back(Event::Forward { packet, due: self.arrived }),
         }
+        // Idle stages hand on at once, so that none of them makes `next` name an instant at which nothing leaves.
+        self.advance(self.arrived);
     }
 
     /// The next thing that has happened by `now`; call until `None`.
     pub fn poll(&mut self, now: Instant) -> Option<Event> {
-        let event = self.advance(now)?;
+        self.advance(now);
+        let event = self.told.pop_front().or_else(|| self.stages.last_mut()?.pop(now))?;
         match &event {
             Event::Forward { packet, .. } => self.passed.forward(packet),
             Event::Drop { packet, cause, .. } => self.passed.dropped[*cause].add(packet),
@@ -266,12 +272,12 @@ impl Link {
         Some(event)
     }
 
-    /// Earliest instant at which a packet can leave; `None` once the link is empty. Polling at that instant, until
-    /// `None`, moves the link on. Drops are told at the latest then too, though they may have happened before: poll
-    /// also after pushing to have their bytes back at once.
+    /// Earliest instant at which a packet can leave, or at which something happened that was not polled yet; `None` once
+    /// the link is empty. Polling at that instant, until `None`, moves the link on. A drop deep inside may be told only
+    /// when the next packet leaves.
     pub fn next(&self) -> Option<Instant> {
         let mut least = Duration::ZERO;
-        let mut earliest: Option<Instant> = None;
+        let mut earliest = self.told.front().map(Event::at);
         for stage in self.stages.iter().rev() {
             // What happens inside is nobody's business until it can show at the far end: it costs a wake-up.
             if let Some(at) = stage.next().map(|at| at + least) {
@@ -289,29 +295,19 @@ impl Link {
         stats
     }
 
-    /// Moves packets down the chain, each at the model's time, until one leaves or is dropped.
-    fn advance(&mut self, now: Instant) -> Option<Event> {
+    /// Moves packets down the chain, each at the model's time, to the last stage.
+    fn advance(&mut self, now: Instant) {
         for index in 1..self.stages.len() {
             let (before, after) = self.stages.split_at_mut(index);
             let (Some(from), Some(to)) = (before.last_mut(), after.first_mut()) else { break };
             while let Some(event) = from.pop(now) {
                 match event {
                     Event::Forward { packet, due } => to.push(packet, due),
-                    other => return Some(other),
+                    other => self.told.push_back(other),
                 }
             }
         }
-        self.stages.last_mut()?.pop(now)
     }
-}
-
-/// How many stages a hop has.
-const STAGES: usize = 3;
-
-/// The stages of one hop, in the order in which a packet meets them. All are there in every hop, most of them idle, so
-/// that any setting can change while the link runs.
-fn stages(config: &LinkConfig) -> [Box<dyn Stage + Send>; STAGES] {
-    [Box::new(Loss::new(config)), Box::new(Bottleneck::new(config)), Box::new(Delay::new(config))]
 }
 
 impl Packet {

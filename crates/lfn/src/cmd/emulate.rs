@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use lfn_core::path::{PathProfile, QueueSize};
 use lfn_core::units::{BitRate, Bytes, Ratio, parse_duration};
-use lfn_net::emulator::{self, EmulateError, Ending, FarSide, Outcome, Setup};
+use lfn_net::emulator::{self, EmulateError, EmulatedPath, Ending, FarSide, Outcome, Setup};
 
 use crate::exit::{Exit, Failure};
 use crate::print;
@@ -86,18 +86,20 @@ impl Args {
         let mut path = PathProfile::new(self.rate, self.rtt);
         path.mtu = self.mtu;
         path.loss = self.loss;
-        let setup = Setup { path, seed: self.seed()?, far: self.far_side()? };
-        let setup = Setup { path: PathProfile { queue: Some(self.queue_on(&setup)), ..path }, ..setup };
+        path.queue = self.queue_on(&path);
+        let setup = Setup::new(EmulatedPath::symmetric(path), self.seed()?, self.far_side()?);
         setup.check().map_err(explain)?;
         Ok(setup)
     }
 
     /// A queue in BDPs holds a few packets at least, however short the path; one in bytes or time is as typed.
-    fn queue_on(&self, setup: &Setup) -> Bytes {
-        let queue = self.queue.on(&setup.path);
+    fn queue_on(&self, path: &PathProfile) -> Option<Bytes> {
+        let queue = self.queue.on(path);
         match self.queue {
-            QueueSize::Bdp(times) if times > 0.0 => queue.max(setup.least_queue()),
-            _ => queue,
+            QueueSize::Bdp(times) if times > 0.0 => Some(
+                queue.max(EmulatedPath::symmetric(PathProfile { base_rtt: Duration::ZERO, ..*path }).profile.queue?),
+            ),
+            _ => Some(queue),
         }
     }
 

@@ -12,12 +12,11 @@ const USUAL_PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbi
 
 /// What both sides are told: where they are, and the figures of the path for predictions.
 pub(super) fn set(command: &mut Command, setup: &Setup) {
-    let mut profile = setup.path;
-    profile.queue = Some(setup.queue());
     let address = |address: Ipv4Addr| address.to_string();
     command.env("LFN_EMULATED", "1").env("LFN_NEAR", address(NEAR)).env("LFN_FAR", address(FAR));
     command.env_remove("LFN_FAR_TICKET");
-    if let Ok(json) = serde_json::to_string(&profile) {
+    let profile = setup.paths.first().and_then(|path| serde_json::to_string(&path.profile).ok());
+    if let Some(json) = profile {
         command.env("LFN_PATH", json);
     }
     if let Some(paths) = path() {

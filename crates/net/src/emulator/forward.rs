@@ -12,22 +12,19 @@ use std::time::Duration;
 
 use hdrhistogram::Histogram;
 use lfn_core::link::segment::{self, VnetHeader};
-use lfn_core::link::{Direction, Event, Link, LinkConfig, Packet};
+use lfn_core::link::{DropCause, Event, Link, LinkConfig, Packet};
 use lfn_core::time::Instant;
-use lfn_core::units::Bytes;
 use lfn_sys::packet::{MAX_FRAME, PacketSocket};
-use lfn_sys::{clock, memory, process};
+use lfn_sys::{clock, process};
 
 use super::ledger::{DirectionLedger, Lateness, Unmodelled};
 use super::ring::PacketRing;
-use super::{EmulateError, Setup, now, system};
+use super::{EmulateError, now, system};
 
 /// Frames received, and frames sent, before the other has its turn.
 const BATCH: usize = 32;
 /// Room of a ring beyond what the link holds: what arrives while the thread does something else.
 const SLACK: u64 = 4 << 20;
-/// Share of the memory available that both rings may take; the kernel's own buffers hold as much again.
-const MOST_OF_MEMORY: f64 = 0.6;
 /// Super-packets that the kernel may hold until they are read, bytes. More than `net.core.rmem_max` if allowed.
 const RECEIVE_BUFFER: u32 = 64 << 20;
 /// A receive stamp further from now than this is no stamp of this packet's arrival.
@@ -45,52 +42,17 @@ pub(super) struct Forwarder<'a> {
     unmodelled: Unmodelled,
 }
 
-/// The two directions as the link model takes them: near to far, far to near.
-pub(super) fn configs(setup: &Setup) -> [LinkConfig; 2] {
-    let there = setup.path.base_rtt / 2;
-    let back = setup.path.base_rtt.saturating_sub(there);
-    [(Direction::Forward, there), (Direction::Return, back)].map(|(direction, delay)| LinkConfig {
-        rate: setup.path.capacity,
-        delay,
-        queue: setup.queue(),
-        loss: setup.path.loss,
-        seed: setup.seed,
-        direction,
-        ..LinkConfig::default()
-    })
-}
-
-/// Refuses what the model cannot compute or the memory cannot hold.
-pub(super) fn check(setup: &Setup) -> Result<(), EmulateError> {
-    let configs = configs(setup);
-    for config in &configs {
-        Link::new(config).map_err(|error| EmulateError::Link(error.to_string()))?;
-    }
-    let needed = configs.iter().map(ring_size).fold(0, u64::saturating_add);
-    let available = memory::available().map_err(system("read /proc/meminfo"))?;
-    let usable = (available as f64 * MOST_OF_MEMORY) as u64;
-    if needed > usable {
-        return Err(EmulateError::Memory {
-            rate: setup.path.capacity,
-            rtt: setup.path.base_rtt,
-            needed: Bytes(needed),
-            usable: Bytes(usable),
-        });
-    }
-    Ok(())
-}
-
-/// What the link holds, and a quarter for the bookkeeping of small packets.
-fn ring_size(config: &LinkConfig) -> u64 {
-    let held = Link::memory_needed(config).0;
+/// What the hops hold, and a quarter for the bookkeeping of small packets.
+pub(super) fn ring_size(hops: &[LinkConfig]) -> u64 {
+    let held = hops.iter().map(|hop| Link::memory_needed(hop).0).fold(0, u64::saturating_add);
     held.saturating_add(held / 4).saturating_add(SLACK)
 }
 
 impl<'a> Forwarder<'a> {
     /// Makes everything that can fail or takes time, before the first packet.
-    pub(super) fn new(config: &LinkConfig, from: &'a PacketSocket, to: &'a PacketSocket) -> Result<Self, EmulateError> {
-        let link = Link::new(config).map_err(|error| EmulateError::Link(error.to_string()))?;
-        let size = usize::try_from(ring_size(config)).map_err(|e| system("size a ring")(io::Error::other(e)))?;
+    pub(super) fn new(hops: &[LinkConfig], from: &'a PacketSocket, to: &'a PacketSocket) -> Result<Self, EmulateError> {
+        let link = Link::chain(hops).map_err(|error| EmulateError::Link(error.to_string()))?;
+        let size = usize::try_from(ring_size(hops)).map_err(|e| system("size a ring")(io::Error::other(e)))?;
         let ring = PacketRing::new(size).map_err(system("allocate a ring for the packets in flight"))?;
         from.set_receive_buffer(RECEIVE_BUFFER).map_err(system("set a receive buffer"))?;
         let lateness = Histogram::new_with_bounds(1, 60_000_000_000, 3)
@@ -155,6 +117,7 @@ impl<'a> Forwarder<'a> {
                     sent += 1;
                 }
                 Some(Event::Drop { packet, .. }) => self.ring.release(packet.id, packet.count),
+                Some(Event::Duplicate { packet, .. }) => self.ring.retain(packet.id, packet.count),
                 None => break,
             }
         }
@@ -188,13 +151,14 @@ impl<'a> Forwarder<'a> {
     fn account(mut self) -> io::Result<DirectionLedger> {
         self.unmodelled.kernel = self.from.take_dropped()?;
         let stats = self.link.stats();
-        let gone = stats.forwarded.packets + stats.lost.packets + stats.overflowed.packets;
+        let made = stats.offered.packets + stats.duplicated.packets;
+        let dropped = DropCause::ALL.map(|cause| (cause, stats.dropped[cause].packets));
         Ok(DirectionLedger {
             offered: stats.offered.packets,
+            duplicated: stats.duplicated.packets,
             forwarded: stats.forwarded.packets - self.unmodelled.send_failed,
-            lost: stats.lost.packets,
-            overflowed: stats.overflowed.packets,
-            in_flight: stats.offered.packets - gone,
+            dropped: dropped.into_iter().filter(|(_, count)| *count > 0).collect(),
+            in_flight: made - stats.forwarded.packets - stats.dropped.total().packets,
             queue_peak: stats.queue_peak,
             lateness: Lateness::from(&self.lateness),
             cpu: process::thread_cpu_time()?.as_secs_f64(),

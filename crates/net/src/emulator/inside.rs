@@ -22,9 +22,9 @@ use rustix::pipe::PipeFlags;
 
 use super::environment;
 use super::far::{self, Far};
-use super::forward::{self, Forwarder};
+use super::forward::Forwarder;
 use super::isolation::{Newcomer, Obstacle};
-use super::ledger::{DirectionLedger, Ledger};
+use super::ledger::{DirectionLedger, Ledger, PathLedger};
 use super::topology::{self, FAR, NEAR, SideNet};
 use super::{EmulateError, Ending, INTERRUPT_ALONE, Outcome, Report, Setup, system};
 
@@ -56,7 +56,7 @@ pub(super) fn run(setup: &Setup, command: &[OsString], newcomer: Newcomer, lifel
 fn live(setup: &Setup, command: &[OsString], newcomer: Newcomer, lifeline: BorrowedFd, signals: &Signals) -> Report {
     settle(newcomer, lifeline)?;
     let sides = topology::build(setup)?;
-    let [forth, back] = forward::configs(setup);
+    let [forth, back] = setup.hops(0);
     let [near, far] = &sides;
     let forth = Forwarder::new(&forth, &near.socket, &far.socket)?;
     let back = Forwarder::new(&back, &far.socket, &near.socket)?;
@@ -69,9 +69,8 @@ fn live(setup: &Setup, command: &[OsString], newcomer: Newcomer, lifeline: Borro
     });
     let (near_ending, far_ending) = commands?;
     let [near_to_far, far_to_near] = accounts.map(|account| account.unwrap_or(Err(panicked())));
-    let mut ledger =
-        Ledger { path: setup.path, seed: setup.seed, near_to_far: near_to_far?, far_to_near: far_to_near? };
-    ledger.path.queue = Some(setup.queue());
+    let path = PathLedger { path: setup.paths[0].profile, near_to_far: near_to_far?, far_to_near: far_to_near? };
+    let mut ledger = Ledger { seed: setup.seed, paths: vec![path] };
     add_interface_drops(&mut ledger, &sides)?;
     Ok(Outcome { near: near_ending, far: far_ending, ledger })
 }
@@ -122,8 +121,8 @@ fn panicked() -> EmulateError {
 fn add_interface_drops(ledger: &mut Ledger, [near, far]: &[SideNet; 2]) -> Result<(), EmulateError> {
     let (from_near, to_near) = near.dropped().map_err(system("read the interfaces' counters"))?;
     let (from_far, to_far) = far.dropped().map_err(system("read the interfaces' counters"))?;
-    ledger.near_to_far.unmodelled.interface = from_near + to_far;
-    ledger.far_to_near.unmodelled.interface = from_far + to_near;
+    ledger.paths[0].near_to_far.unmodelled.interface = from_near + to_far;
+    ledger.paths[0].far_to_near.unmodelled.interface = from_far + to_near;
     Ok(())
 }
 

@@ -4,10 +4,12 @@
 //! Packets are virtual packets throughout: a super-packet counts as what it stands for. The exceptions are those the
 //! kernel dropped, which nobody could look at, and which count as one however large they were.
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::time::Duration;
 
 use hdrhistogram::Histogram;
+use lfn_core::link::DropCause;
 use lfn_core::path::PathProfile;
 use lfn_core::units::{Bytes, show_duration};
 use serde::{Deserialize, Serialize};
@@ -15,27 +17,35 @@ use serde::{Deserialize, Serialize};
 /// The account of a whole run.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Ledger {
-    /// What was emulated, the queue filled in.
-    pub path: PathProfile,
     /// Seed of the random draws.
     pub seed: u64,
+    /// Of each path.
+    pub paths: Vec<PathLedger>,
+}
+
+/// The account of one path.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct PathLedger {
+    /// What was emulated, the queue filled in.
+    pub path: PathProfile,
     /// From the near side to the far side.
     pub near_to_far: DirectionLedger,
     /// And back.
     pub far_to_near: DirectionLedger,
 }
 
-/// The account of one direction. `offered` = `forwarded` + `lost` + `overflowed` + `in_flight` + `unmodelled.send_failed`.
+/// The account of one direction. `offered` + `duplicated` = `forwarded` + all of `dropped` + `in_flight` +
+/// `unmodelled.send_failed`.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct DirectionLedger {
     /// Taken in by the model.
     pub offered: u64,
+    /// Made by the link.
+    pub duplicated: u64,
     /// Sent on.
     pub forwarded: u64,
-    /// Dropped by random loss, as asked for.
-    pub lost: u64,
-    /// Dropped because the queue was full, as the link would.
-    pub overflowed: u64,
+    /// Dropped by the model, as the link would; causes that dropped nothing are left out.
+    pub dropped: BTreeMap<DropCause, u64>,
     /// Still in the link at the end.
     pub in_flight: u64,
     /// Most the queue ever held.
@@ -90,18 +100,25 @@ pub struct Fault {
 }
 
 impl Ledger {
+    /// True if every path behaved as the model says.
+    pub fn is_faithful(&self) -> bool {
+        self.faults().is_empty()
+    }
+
+    /// Everything that speaks against this run.
+    pub fn faults(&self) -> Vec<Fault> {
+        self.paths.iter().flat_map(PathLedger::faults).collect()
+    }
+}
+
+impl PathLedger {
     /// The most lateness that 99 of 100 packets may have: 1 ms, or 1 % of the base RTT if that is more.
     pub fn lateness_limit(&self) -> Duration {
         (self.path.base_rtt / 100).max(Duration::from_millis(1))
     }
 
-    /// True if the path behaved as the model says.
-    pub fn is_faithful(&self) -> bool {
-        self.faults().is_empty()
-    }
-
-    /// Everything that speaks against this run, worst direction first named.
-    pub fn faults(&self) -> Vec<Fault> {
+    /// Everything that speaks against this path.
+    fn faults(&self) -> Vec<Fault> {
         let directions = [("near to far", &self.near_to_far), ("far to near", &self.far_to_near)];
         directions
             .into_iter()
@@ -159,26 +176,25 @@ mod tests {
     use lfn_core::units::BitRate;
 
     fn ledger(rtt: Duration) -> Ledger {
-        Ledger {
+        let path = PathLedger {
             path: PathProfile::new(BitRate(135_000_000), rtt),
-            seed: 1,
             near_to_far: DirectionLedger::default(),
             far_to_near: DirectionLedger::default(),
-        }
+        };
+        Ledger { seed: 1, paths: vec![path] }
     }
 
     #[test]
     fn modelled_drops_are_faithful_and_others_are_not() {
         let mut run = ledger(Duration::from_millis(539));
-        run.near_to_far.lost = 1000;
-        run.near_to_far.overflowed = 1000;
-        run.near_to_far.in_flight = 1000;
+        run.paths[0].near_to_far.dropped = DropCause::ALL.map(|cause| (cause, 1000)).into();
+        run.paths[0].near_to_far.in_flight = 1000;
         assert!(run.is_faithful());
         let kinds: [fn(&mut Unmodelled) -> &mut u64; 4] =
             [|u| &mut u.kernel, |u| &mut u.no_room, |u| &mut u.send_failed, |u| &mut u.interface];
         for kind in kinds {
             let mut run = run.clone();
-            *kind(&mut run.far_to_near.unmodelled) = 1;
+            *kind(&mut run.paths[0].far_to_near.unmodelled) = 1;
             assert_eq!(run.faults().len(), 1);
             assert!(run.faults()[0].to_string().starts_with("far to near: 1 packets dropped"));
         }
@@ -188,9 +204,9 @@ mod tests {
     fn lateness_is_judged_by_the_larger_of_a_millisecond_and_a_hundredth_of_the_rtt() {
         for (rtt_ms, limit) in [(1, 0.001), (100, 0.001), (539, 0.00539)] {
             let mut run = ledger(Duration::from_millis(rtt_ms));
-            run.far_to_near.lateness = Lateness { mean: 1.0, p50: 1.0, p99: limit, max: 1.0 };
+            run.paths[0].far_to_near.lateness = Lateness { mean: 1.0, p50: 1.0, p99: limit, max: 1.0 };
             assert!(run.is_faithful(), "{rtt_ms}");
-            run.far_to_near.lateness.p99 = limit * 1.01;
+            run.paths[0].far_to_near.lateness.p99 = limit * 1.01;
             assert!(!run.is_faithful(), "{rtt_ms}");
         }
     }
@@ -198,8 +214,8 @@ mod tests {
     #[test]
     fn a_ledger_survives_json() {
         let mut run = ledger(Duration::from_millis(20));
-        run.near_to_far.offered = u64::MAX;
-        run.near_to_far.lateness.mean = 1.25e-5;
+        run.paths[0].near_to_far.offered = u64::MAX;
+        run.paths[0].near_to_far.lateness.mean = 1.25e-5;
         let text = serde_json::to_string(&run).unwrap();
         assert_eq!(serde_json::from_str::<Ledger>(&text).unwrap(), run);
     }

@@ -19,16 +19,15 @@ mod inside;
 mod isolation;
 mod ledger;
 mod ring;
+mod setup;
 mod topology;
 
 use std::ffi::OsString;
 use std::fmt;
 use std::fs::File;
 use std::io::{self, Read};
-use std::path::PathBuf;
 use std::time::Duration;
 
-use lfn_core::path::PathProfile;
 use lfn_core::units::{BitRate, Bytes, show_duration};
 use lfn_sys::clock;
 use lfn_sys::namespace::Side;
@@ -38,40 +37,8 @@ use rustix::pipe::PipeFlags;
 use serde::{Deserialize, Serialize};
 
 pub use isolation::{Obstacle, namespaces_available};
-pub use ledger::{DirectionLedger, Fault, Lateness, Ledger, Unmodelled};
-
-/// Smallest MTU an IPv4 link may have, bytes (RFC 791).
-pub const LEAST_MTU: u32 = 68;
-/// Largest MTU of a veth interface, bytes.
-pub const MOST_MTU: u32 = 65_535;
-
-/// What is to be emulated.
-#[derive(Clone, Debug)]
-pub struct Setup {
-    /// The path: the rate both ways, the round trip shared out evenly, the MTU, the loss each way. Without a queue it
-    /// gets one BDP.
-    pub path: PathProfile,
-    /// Seeds every random draw: same seed and arrivals, same drops.
-    pub seed: u64,
-    /// What runs on the far side.
-    pub far: FarSide,
-}
-
-/// What runs on the far side.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum FarSide {
-    /// Nothing but the kernel, which answers ping and refuses connections.
-    Nothing,
-    /// A command line for `sh -c`.
-    Shell(String),
-    /// A program that prints a ticket as its first line on stdout, as `lfn serve` does.
-    Server {
-        /// The program.
-        program: PathBuf,
-        /// Its arguments.
-        arguments: Vec<OsString>,
-    },
-}
+pub use ledger::{DirectionLedger, Fault, Lateness, Ledger, PathLedger, Unmodelled};
+pub use setup::{EmulatedPath, FarSide, LEAST_MTU, MOST_MTU, Setup};
 
 /// What became of a run.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -168,38 +135,6 @@ const INTERRUPT_ALONE: i32 = SIGUSR1;
 
 /// What the inside reports at its end.
 type Report = Result<Outcome, EmulateError>;
-
-impl Setup {
-    /// The queue: as set, or one BDP, but then at least ten full packets, since a shorter one drops every burst.
-    pub fn queue(&self) -> Bytes {
-        self.path.queue.unwrap_or_else(|| self.path.bdp().max(self.least_queue()))
-    }
-
-    /// The least a queue given in BDPs is made: ten full packets.
-    pub fn least_queue(&self) -> Bytes {
-        Bytes(10 * u64::from(self.full_packet()))
-    }
-
-    /// Says what is wrong with these settings, before anything is made.
-    pub fn check(&self) -> Result<(), EmulateError> {
-        if !(LEAST_MTU..=MOST_MTU).contains(&self.path.mtu) {
-            return Err(EmulateError::Mtu(self.path.mtu));
-        }
-        let packet = Bytes(u64::from(self.full_packet()));
-        if self.queue() < packet {
-            return Err(EmulateError::Queue { queue: self.queue(), packet });
-        }
-        forward::check(self)
-    }
-
-    /// Bytes of a full packet as the link counts them.
-    fn full_packet(&self) -> u32 {
-        self.path.mtu.saturating_add(ETHERNET_HEADER)
-    }
-}
-
-/// Bytes of the Ethernet header, which the link counts and the MTU does not.
-const ETHERNET_HEADER: u32 = 14;
 
 /// Emulates the path while `command` runs on its near side, and returns when that has ended.
 ///

@@ -68,6 +68,13 @@ impl PacketRing {
         self.arena.as_slice().get(kept.start..kept.start + kept.length)
     }
 
+    /// So many virtual packets of that frame exist once more.
+    pub(super) fn retain(&mut self, id: u64, packets: u32) {
+        if let Some(kept) = self.index(id).and_then(|index| self.kept.get_mut(index)) {
+            kept.left = kept.left.saturating_add(packets);
+        }
+    }
+
     /// So many virtual packets of that frame have left or were dropped.
     pub(super) fn release(&mut self, id: u64, packets: u32) {
         if let Some(kept) = self.index(id).and_then(|index| self.kept.get_mut(index)) {

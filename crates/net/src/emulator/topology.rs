@@ -79,7 +79,7 @@ impl Plan {
         let mut netlink = Netlink::open().map_err(system("open a netlink socket"))?;
         let inside = VethEnd { name: INSIDE, mac: self.mac };
         netlink
-            .add_veth(self.middle, inside, &namespace, setup.path.mtu)
+            .add_veth(self.middle, inside, &namespace, setup.paths[0].profile.mtu)
             .map_err(system("make a pair of veth interfaces"))?;
         let index = netlink.index(self.middle.name).map_err(system("find a veth interface"))?;
         // Up first, or the socket would start with ENETDOWN. Nothing is missed: the other end is still down.
@@ -139,7 +139,7 @@ fn raise_buffers(setup: &Setup) -> Result<(), EmulateError> {
 /// Loss does not change what a window must hold. A path for which there is no plan, such as an MTU that the headers
 /// fill, can be emulated all the same: its sockets keep the limits of the system.
 fn buffer_needed(setup: &Setup) -> Bytes {
-    let path = PathProfile { loss: Ratio::default(), ..setup.path };
+    let path = PathProfile { loss: Ratio::default(), ..setup.paths[0].profile };
     plan(&path, &Wishes::default()).map_or(Bytes(0), |plan| kernel_limit(plan.buffer))
 }
 

@@ -17,7 +17,7 @@ use std::time::Duration;
 use anyhow::Context;
 use lfn_core::plan::{Plan, Wishes, plan, predict_goodput};
 use lfn_core::units::{Bytes, show_duration};
-use lfn_net::emulator::{self, Ending, FarSide, Outcome, Setup};
+use lfn_net::emulator::{self, EmulatedPath, Ending, FarSide, Outcome, Setup};
 use serde::Serialize;
 
 use crate::exit::{Exit, Failure};
@@ -163,7 +163,7 @@ fn play(places: &Places<'_>) -> Result<Outcome, Failure> {
         program: program.clone(),
         arguments: serve.into_iter().chain([work.join("far").into()]).collect(),
     };
-    let setup = Setup { path: published::path(), seed: SEED, far };
+    let setup = Setup::new(EmulatedPath::symmetric(published::path()), SEED, far);
     let command = [program.into(), "demo".into(), "--inside".into(), work.into()];
     emulator::run(&setup, &command).map_err(crate::cmd::emulate::explain)
 }

@@ -6,9 +6,9 @@
 use rand::RngExt;
 use rand_pcg::Pcg64;
 
-use super::outbox::Outbox;
-use super::random::generator;
-use super::{DropCause, Event, LinkConfig, Packet, Stage};
+use crate::link::outbox::Outbox;
+use crate::link::random::generator;
+use crate::link::{DropCause, Event, LinkConfig, Packet, Stage};
 use crate::time::Instant;
 
 /// Loses each virtual packet with the same probability.

@@ -4,9 +4,9 @@
 //! hands over (CoDel) has to be asked at that moment. Time on the line is kept in nanoseconds and a remainder, so that
 //! no rounding accumulates and a super-packet takes exactly as long as its virtual packets one by one.
 
-use super::outbox::Outbox;
 use super::queue::{Admission, DropTail};
-use super::{DropCause, Event, LinkConfig, LinkStats, Packet, Stage};
+use crate::link::outbox::Outbox;
+use crate::link::{DropCause, Event, LinkConfig, LinkStats, Packet, Stage};
 use crate::time::Instant;
 use crate::units::BitRate;
 

@@ -5,7 +5,7 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use super::{Event, LinkConfig, Packet, Stage};
+use crate::link::{Event, LinkConfig, Packet, Stage};
 use crate::time::Instant;
 
 /// Hands every packet on `delay` after it came.

@@ -6,7 +6,7 @@
 
 use std::collections::VecDeque;
 
-use super::Packet;
+use crate::link::Packet;
 use crate::units::Bytes;
 
 /// A FIFO that refuses what does not fit.
