@@ -11,18 +11,22 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::time::Duration;
 
 use hdrhistogram::Histogram;
-use lfn_core::link::segment::{self, VnetHeader};
+use lfn_core::link::segment::{self, Segments, VnetHeader};
 use lfn_core::link::{DropCause, Event, Link, LinkConfig, Packet};
 use lfn_core::time::Instant;
 use lfn_sys::packet::{MAX_FRAME, PacketSocket};
 use lfn_sys::{clock, process};
 
 use super::ledger::{DirectionLedger, Lateness, Unmodelled};
+use super::mailbox::{Letters, Mailbox, Order, Snapshot, mailbox};
+use super::observer::{Frame, Observer, Unforeseen};
 use super::ring::PacketRing;
 use super::{EmulateError, now, system};
 
 /// Frames received, and frames sent, before the other has its turn.
 const BATCH: usize = 32;
+/// Batches without a pause after which a busy thread looks whether it was told something.
+const BATCHES: u32 = 32;
 /// Room of a ring beyond what the link holds: what arrives while the thread does something else.
 const SLACK: u64 = 4 << 20;
 /// Super-packets that the kernel may hold until they are read, bytes. More than `net.core.rmem_max` if allowed.
@@ -40,6 +44,9 @@ pub(super) struct Forwarder<'a> {
     scrap: Vec<u8>,
     lateness: Histogram<u64>,
     unmodelled: Unmodelled,
+    mailbox: Mailbox,
+    letters: Letters,
+    observer: Option<Box<dyn Observer>>,
 }
 
 /// What the hops hold, and a quarter for the bookkeeping of small packets.
@@ -58,7 +65,32 @@ impl<'a> Forwarder<'a> {
         let lateness = Histogram::new_with_bounds(1, 60_000_000_000, 3)
             .map_err(|e| system("make a histogram")(io::Error::other(e)))?;
         let scrap = vec![0; MAX_FRAME];
-        Ok(Forwarder { from, to, link, ring, headers: Vec::new(), scrap, lateness, unmodelled: Unmodelled::default() })
+        let (mailbox, letters) = mailbox(hops).map_err(system("make an event descriptor"))?;
+        Ok(Forwarder {
+            from,
+            to,
+            link,
+            ring,
+            headers: Vec::new(),
+            scrap,
+            lateness,
+            unmodelled: Unmodelled::default(),
+            mailbox,
+            letters,
+            observer: None,
+        })
+    }
+
+    /// Where to leave word for this direction while it runs.
+    #[allow(dead_code, reason = "the control socket and the live line are what this is for")]
+    pub(super) fn mailbox(&self) -> Mailbox {
+        self.mailbox.clone()
+    }
+
+    /// Has this direction watched.
+    #[allow(dead_code, reason = "the log is what this is for")]
+    pub(super) fn watch(&mut self, observer: Box<dyn Observer>) {
+        self.observer = Some(observer);
     }
 
     /// Forwards until the other end of `stop` is closed.
@@ -66,20 +98,43 @@ impl<'a> Forwarder<'a> {
         process::exact_timers()?;
         // Refused to an ordinary user; the ledger tells whether it was needed.
         let _ = process::run_first();
+        let mut without_a_look = 0;
         loop {
             let received = self.receive()?;
             let sent = self.send_due();
-            if received == BATCH || sent == BATCH {
+            let timeout = match self.link.next() {
+                _ if received == BATCH || sent == BATCH => Some(Duration::ZERO),
+                due => due.map(|due| due.saturating_since(now())),
+            };
+            if timeout == Some(Duration::ZERO) && without_a_look < BATCHES {
+                without_a_look += 1;
                 continue;
             }
-            let due = self.link.next();
-            let timeout = due.map(|due| due.saturating_since(now()));
-            if timeout == Some(Duration::ZERO) {
-                continue;
+            without_a_look = 0;
+            let files = [self.from.as_fd(), self.letters.as_fd(), stop];
+            let [_, has_mail, stopped] = clock::wait_readable(files, timeout.map(clock::most_of))?;
+            if has_mail {
+                self.letters.take().into_iter().for_each(|order| self.obey(order));
             }
-            let [_, stopped] = clock::wait_readable([self.from.as_fd(), stop], timeout.map(clock::most_of))?;
             if stopped {
                 return self.finish();
+            }
+        }
+    }
+
+    fn obey(&mut self, order: Order) {
+        match order {
+            Order::Set { hop, config, room, done } => {
+                if let Some(arena) = room {
+                    self.ring.move_on(arena);
+                }
+                // The mailbox has refused what the link would.
+                let _ = self.link.set(hop, &config, now());
+                // Whoever asked may have given up.
+                let _ = done.send(());
+            }
+            Order::Report(reply) => {
+                let _ = reply.send(Snapshot::new(self.link.stats(), self.unmodelled, &self.lateness));
             }
         }
     }
@@ -97,13 +152,25 @@ impl<'a> Forwarder<'a> {
             let Some((vnet, bytes)) = split(&buffer[..frame.length]) else { continue };
             let segments = segment::inspect(bytes, &vnet);
             if has_room {
-                let id = self.ring.keep(frame.length, segments.count);
-                self.link.push(segments.packet(id), arrived);
+                self.take_in(frame.length, &segments, arrived);
             } else {
                 self.unmodelled.no_room += u64::from(segments.count);
+                self.tell_lost(segments.count, Unforeseen::NoRoom);
             }
         }
         Ok(BATCH)
+    }
+
+    /// Gives the link the frame that was received last.
+    fn take_in(&mut self, length: usize, segments: &Segments, arrived: Instant) {
+        let id = self.ring.keep(length, segments.count);
+        let packet = segments.packet(id);
+        if let Some(observer) = &mut self.observer
+            && let Some((vnet, frame)) = self.ring.frame(id).and_then(split)
+        {
+            observer.arrived(&packet, Frame { vnet, parts: [&[], frame] }, arrived);
+        }
+        self.link.push(packet, arrived);
     }
 
     /// Sends what is due, a batch at most; says how many frames that were.
@@ -111,34 +178,59 @@ impl<'a> Forwarder<'a> {
         let now = now();
         let mut sent = 0;
         while sent < BATCH {
-            match self.link.poll(now) {
-                Some(Event::Forward { packet, due }) => {
-                    self.send(&packet, due);
+            let Some(event) = self.link.poll(now) else { break };
+            match event {
+                Event::Forward { packet, due } => {
+                    self.send(&packet, due, &event);
                     sent += 1;
                 }
-                Some(Event::Drop { packet, .. }) => self.ring.release(packet.id, packet.count),
-                Some(Event::Duplicate { packet, .. }) => self.ring.retain(packet.id, packet.count),
-                None => break,
+                Event::Drop { packet, .. } => {
+                    self.tell_happened(&packet, &event, now);
+                    self.ring.release(packet.id, packet.count);
+                }
+                Event::Duplicate { packet, .. } => {
+                    self.tell_happened(&packet, &event, now);
+                    self.ring.retain(packet.id, packet.count);
+                }
             }
         }
         sent
     }
 
-    fn send(&mut self, packet: &Packet, due: Instant) {
-        let late = now().saturating_since(due);
+    fn send(&mut self, packet: &Packet, due: Instant, event: &Event) {
+        let now = now();
+        let late = now.saturating_since(due);
         self.lateness.saturating_record_n(u64::try_from(late.as_nanos()).unwrap_or(u64::MAX), u64::from(packet.count));
         let sent = match self.ring.frame(packet.id).and_then(split) {
             Some((vnet, frame)) => {
                 let cut = segment::cut_headers(frame, &vnet, packet.first, packet.count, &mut self.headers);
                 let payload = frame.get(cut.payload).unwrap_or_default();
+                if let Some(observer) = &mut self.observer {
+                    observer.happened(event, Frame { vnet: cut.vnet, parts: [&self.headers, payload] }, now);
+                }
                 self.to.send(&[IoSlice::new(&cut.vnet.encode()), IoSlice::new(&self.headers), IoSlice::new(payload)])
             }
             None => Err(io::Error::other("the frame is gone")),
         };
         if sent.is_err() {
             self.unmodelled.send_failed += u64::from(packet.count);
+            self.tell_lost(packet.count, Unforeseen::SendFailed);
         }
         self.ring.release(packet.id, packet.count);
+    }
+
+    fn tell_happened(&mut self, packet: &Packet, event: &Event, now: Instant) {
+        if let Some(observer) = &mut self.observer
+            && let Some((vnet, frame)) = self.ring.frame(packet.id).and_then(split)
+        {
+            observer.happened(event, Frame { vnet, parts: [&[], frame] }, now);
+        }
+    }
+
+    fn tell_lost(&mut self, packets: u32, why: Unforeseen) {
+        if let Some(observer) = &mut self.observer {
+            observer.lost(packets, why, now());
+        }
     }
 
     /// Takes in what had arrived, so that the account is whole; what is in the link stays there.

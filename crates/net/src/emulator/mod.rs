@@ -8,8 +8,8 @@
 //! ```
 //! [`run`] is the caller's side: it makes the inside, passes signals on and reads what became of it. [`inside`] builds
 //! the namespaces ([`topology`]), starts both commands ([`far`]), and waits; one thread a direction ([`forward`]) moves
-//! packets from one packet socket through the model to the other, keeping them in a [`ring`]. What the kernel did that
-//! the model did not is in the [`ledger`]. Everything lives in the inside's namespaces: when it ends, however it ends,
+//! packets from one packet socket through the model to the other, keeping them in a [`ring`]; others reach it by its
+//! [`mailbox`] and watch it as an [`observer`]. What the kernel did that the model did not is in the [`ledger`]. Everything lives in the inside's namespaces: when it ends, however it ends,
 //! the kernel kills every process in there, and nothing is left.
 
 mod environment;
@@ -18,6 +18,10 @@ mod forward;
 mod inside;
 mod isolation;
 mod ledger;
+#[allow(dead_code, reason = "the control socket, the live line and the log are what this is for")]
+mod mailbox;
+#[allow(dead_code, reason = "the control socket, the live line and the log are what this is for")]
+mod observer;
 mod ring;
 mod setup;
 mod topology;

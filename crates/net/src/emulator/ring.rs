@@ -12,12 +12,19 @@ use lfn_sys::packet::MAX_FRAME;
 
 /// The ring of one direction.
 pub(super) struct PacketRing {
-    arena: Arena,
+    /// The last is written to; those before it only until their frames have left.
+    lots: VecDeque<Lot>,
     kept: VecDeque<Kept>,
     /// The id of the oldest kept frame; ids count up by one.
     oldest: u64,
-    /// Where the next frame goes if there is room.
+    /// Where in the last lot the next frame goes if there is room.
     write: usize,
+}
+
+/// Memory, and the id of the first frame in it.
+struct Lot {
+    since: u64,
+    arena: Arena,
 }
 
 /// One frame with its virtual-net header.
@@ -31,32 +38,45 @@ struct Kept {
 /// Frames start at multiples of this, a cache line, so that the header in front is read with one access.
 const ALIGNMENT: usize = 64;
 
+/// Memory for a ring of at least `capacity` bytes, all of it resident.
+pub(super) fn arena(capacity: usize) -> io::Result<Arena> {
+    Arena::new(capacity.max(4 * MAX_FRAME))
+}
+
 impl PacketRing {
     /// A ring of at least `capacity` bytes, all of it resident.
     pub(super) fn new(capacity: usize) -> io::Result<Self> {
-        let arena = Arena::new(capacity.max(4 * MAX_FRAME))?;
-        Ok(PacketRing { arena, kept: VecDeque::new(), oldest: 0, write: 0 })
+        let lots = VecDeque::from([Lot { since: 0, arena: arena(capacity)? }]);
+        Ok(PacketRing { lots, kept: VecDeque::new(), oldest: 0, write: 0 })
+    }
+
+    /// Goes on in other memory. What was kept stays where it is.
+    pub(super) fn move_on(&mut self, arena: Arena) {
+        self.lots.push_back(Lot { since: self.next_id(), arena });
+        self.write = 0;
+        self.leave_lots();
     }
 
     /// Where to receive the next frame; `None` if there is no room.
     pub(super) fn room(&mut self) -> Option<&mut [u8]> {
-        let capacity = self.arena.as_slice().len();
-        let start = match self.kept.front() {
+        let in_others = self.in_others();
+        let arena = self.lots.back_mut()?.arena.as_mut_slice();
+        let start = match self.kept.get(in_others) {
             // Start over where the cache is warm.
             None => 0,
-            Some(first) if self.write > first.start && capacity - self.write >= MAX_FRAME => self.write,
+            Some(first) if self.write > first.start && arena.len() - self.write >= MAX_FRAME => self.write,
             Some(first) if self.write > first.start && first.start >= MAX_FRAME => 0,
             Some(first) if self.write <= first.start && first.start - self.write >= MAX_FRAME => self.write,
             Some(_) => return None,
         };
         self.write = start;
-        self.arena.as_mut_slice().get_mut(start..start + MAX_FRAME)
+        arena.get_mut(start..start + MAX_FRAME)
     }
 
     /// Keeps the first `length` bytes of what [`room`](Self::room) gave, until `packets` virtual packets were
     /// released. Gives the frame's id.
     pub(super) fn keep(&mut self, length: usize, packets: u32) -> u64 {
-        let id = self.oldest + self.kept.len() as u64;
+        let id = self.next_id();
         self.kept.push_back(Kept { start: self.write, length, left: packets });
         self.write += length.next_multiple_of(ALIGNMENT);
         id
@@ -65,7 +85,8 @@ impl PacketRing {
     /// The frame called `id`, if it is still kept.
     pub(super) fn frame(&self, id: u64) -> Option<&[u8]> {
         let kept = self.kept.get(self.index(id)?)?;
-        self.arena.as_slice().get(kept.start..kept.start + kept.length)
+        let lot = self.lots.iter().rev().find(|lot| lot.since <= id)?;
+        lot.arena.as_slice().get(kept.start..kept.start + kept.length)
     }
 
     /// So many virtual packets of that frame exist once more.
@@ -81,7 +102,9 @@ impl PacketRing {
             kept.left = kept.left.saturating_sub(packets);
         }
         // A super-packet that met a full queue is the newest: its room is worth having back at once.
-        while let Some(newest) = self.kept.back().filter(|kept| kept.left == 0 && self.kept.len() > 1) {
+        while self.kept.len() > self.in_others() + 1
+            && let Some(newest) = self.kept.back().filter(|kept| kept.left == 0)
+        {
             self.write = newest.start;
             self.kept.pop_back();
         }
@@ -89,6 +112,24 @@ impl PacketRing {
             self.kept.pop_front();
             self.oldest += 1;
         }
+        self.leave_lots();
+    }
+
+    /// Frees memory that no frame is left in.
+    fn leave_lots(&mut self) {
+        while self.lots.get(1).is_some_and(|next| next.since <= self.oldest) {
+            self.lots.pop_front();
+        }
+    }
+
+    /// How many of the frames kept are not in the last lot.
+    fn in_others(&self) -> usize {
+        let since = self.lots.back().map_or(0, |lot| lot.since);
+        usize::try_from(since.saturating_sub(self.oldest)).unwrap_or(usize::MAX)
+    }
+
+    fn next_id(&self) -> u64 {
+        self.oldest + self.kept.len() as u64
     }
 
     fn index(&self, id: u64) -> Option<usize> {
@@ -149,5 +190,34 @@ mod tests {
         ring.release(0, 1);
         ring.release(1, 1);
         assert!(ring.room().is_some());
+    }
+
+    #[test]
+    fn frames_stay_whole_when_the_ring_moves_on() {
+        let mut ring = PacketRing::new(0).unwrap();
+        let mut held = VecDeque::new();
+        for step in 0..500_usize {
+            let byte = (step % 251) as u8;
+            if step % 20 == 7 {
+                ring.move_on(arena(0).unwrap());
+            }
+            if let Some(id) = put(&mut ring, byte, 20_000, 1) {
+                held.push_back((id, byte));
+            }
+            if let Some(dropped) = put(&mut ring, 255, 100, 1) {
+                ring.release(dropped, 1);
+            }
+            if held.len() > 30 || step % 3 == 0 {
+                let (id, byte) = held.pop_front().unwrap();
+                assert!(ring.frame(id).unwrap().iter().all(|b| *b == byte), "step {step}");
+                ring.release(id, 1);
+            }
+        }
+        assert!(held.len() > 5);
+        while let Some((id, byte)) = held.pop_front() {
+            assert!(ring.frame(id).unwrap().iter().all(|b| *b == byte));
+            ring.release(id, 1);
+        }
+        assert!(ring.lots.len() == 1 && ring.kept.is_empty());
     }
 }

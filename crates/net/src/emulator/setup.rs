@@ -74,8 +74,7 @@ impl Setup {
         self.paths.iter().try_for_each(EmulatedPath::check)?;
         let hops = self.paths.iter().flat_map(|path| [&path.forward, &path.back]);
         let needed = hops.map(|hops| ring_size(hops)).fold(0, u64::saturating_add);
-        let available = memory::available().map_err(system("read /proc/meminfo"))?;
-        let usable = (available as f64 * MOST_OF_MEMORY) as u64;
+        let usable = usable_memory()?;
         match self.paths.first() {
             Some(path) if needed > usable => Err(EmulateError::Memory {
                 rate: path.profile.capacity,
@@ -106,6 +105,12 @@ impl Setup {
             None => [Vec::new(), Vec::new()],
         }
     }
+}
+
+/// Bytes that rings may take of what the machine has left.
+pub(super) fn usable_memory() -> Result<u64, EmulateError> {
+    let available = memory::available().map_err(system("read /proc/meminfo"))?;
+    Ok((available as f64 * MOST_OF_MEMORY) as u64)
 }
 
 impl EmulatedPath {

@@ -1,0 +1,229 @@
+//! Telling a running direction something from another thread: other settings, or to say how it stands.
+//!
+//! An order lies in a channel and an eventfd wakes the forwarder, which waits on that beside its socket and reads the
+//! channel only when woken: a direction nobody writes to pays nothing. Whatever takes time, such as making a larger
+//! ring resident, happens on the side of the one who asks.
+
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::mpsc::{self, Receiver, Sender};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use hdrhistogram::Histogram;
+use lfn_core::link::{Link, LinkConfig, LinkStats};
+use lfn_core::units::Bytes;
+use lfn_sys::memory::Arena;
+use rustix::event::{EventfdFlags, eventfd};
+use rustix::io::{read, write};
+
+use super::forward::ring_size;
+use super::ledger::{Lateness, Unmodelled};
+use super::ring::arena;
+use super::setup::usable_memory;
+use super::{EmulateError, system};
+
+/// How long a forwarder may take to answer. It looks at its mail after every batch.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// Where to leave word for one direction. May be cloned and sent to other threads.
+#[derive(Clone)]
+pub(super) struct Mailbox {
+    orders: Sender<Order>,
+    bell: Arc<OwnedFd>,
+    /// What the direction is set to. Held while settings change, so that changes come one after the other.
+    settings: Arc<Mutex<Settings>>,
+}
+
+/// What the forwarder reads.
+pub(super) struct Letters {
+    orders: Receiver<Order>,
+    bell: Arc<OwnedFd>,
+}
+
+/// What a forwarder can be told.
+pub(super) enum Order {
+    /// Hop number `hop`, counted from 0, is as `config` says from now on; new packets go to `room` if there is one.
+    Set {
+        /// Which hop.
+        hop: usize,
+        /// Everything it is set to.
+        config: Box<LinkConfig>,
+        /// More room.
+        room: Option<Arena>,
+        /// Where to say that it was done.
+        done: Sender<()>,
+    },
+    /// How do you stand?
+    Report(Sender<Snapshot>),
+}
+
+/// How a direction stands.
+#[derive(Clone, Debug)]
+pub(super) struct Snapshot {
+    /// The account of the link, and the bytes in its queues now.
+    pub(super) stats: LinkStats,
+    /// What was lost outside the model so far, as far as the forwarder itself counts it.
+    pub(super) unmodelled: Unmodelled,
+    /// How late packets have left so far.
+    pub(super) lateness: Lateness,
+}
+
+struct Settings {
+    hops: Vec<LinkConfig>,
+    /// Bytes that the ring in use was made for.
+    room: u64,
+}
+
+/// A mailbox for a direction of these hops, and the end that its forwarder keeps.
+pub(super) fn mailbox(hops: &[LinkConfig]) -> io::Result<(Mailbox, Letters)> {
+    let (sender, receiver) = mpsc::channel();
+    let bell = Arc::new(eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?);
+    let settings = Arc::new(Mutex::new(Settings { hops: hops.to_vec(), room: ring_size(hops) }));
+    Ok((Mailbox { orders: sender, bell: bell.clone(), settings }, Letters { orders: receiver, bell }))
+}
+
+impl Mailbox {
+    /// What the hops are set to now.
+    pub(super) fn hops(&self) -> Vec<LinkConfig> {
+        self.settings.lock().unwrap_or_else(PoisonError::into_inner).hops.clone()
+    }
+
+    /// Sets hop number `hop`, counted from 0, to `config`; returns when it is so. What is in flight stays in flight. Refuses
+    /// what cannot be emulated, or does not fit into memory, and then changes nothing.
+    pub(super) fn set(&self, hop: usize, config: &LinkConfig) -> Result<(), EmulateError> {
+        let mut settings = self.settings.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut hops = settings.hops.clone();
+        let count = hops.len();
+        *hops.get_mut(hop).ok_or_else(|| EmulateError::Link(format!("no hop {hop} among {count}")))? = config.clone();
+        Link::chain(&hops).map_err(|error| EmulateError::Link(error.to_string()))?;
+        let needed = ring_size(&hops);
+        let room = (needed > settings.room).then(|| more_room(needed, config)).transpose()?;
+        let (done, answer) = mpsc::channel();
+        self.tell(Order::Set { hop, config: Box::new(config.clone()), room, done })?;
+        answer.recv_timeout(PATIENCE).map_err(|_| gone())?;
+        *settings = Settings { hops, room: settings.room.max(needed) };
+        Ok(())
+    }
+
+    /// How the direction stands now.
+    pub(super) fn snapshot(&self) -> Result<Snapshot, EmulateError> {
+        let (sender, answer) = mpsc::channel();
+        self.tell(Order::Report(sender))?;
+        answer.recv_timeout(PATIENCE).map_err(|_| gone())
+    }
+
+    fn tell(&self, order: Order) -> Result<(), EmulateError> {
+        self.orders.send(order).map_err(|_| gone())?;
+        write(&*self.bell, &1_u64.to_ne_bytes()).map_err(system("wake a direction of the link")).map(drop)
+    }
+}
+
+impl Letters {
+    /// What has come since the bell rang.
+    pub(super) fn take(&self) -> Vec<Order> {
+        // Silences the bell; that it had not rung is no failure.
+        let _ = read(&*self.bell, &mut [0_u8; 8]);
+        self.orders.try_iter().collect()
+    }
+}
+
+impl AsFd for Letters {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.bell.as_fd()
+    }
+}
+
+impl Snapshot {
+    /// From what a forwarder keeps.
+    pub(super) fn new(stats: LinkStats, unmodelled: Unmodelled, lateness: &Histogram<u64>) -> Self {
+        Snapshot { stats, unmodelled, lateness: Lateness::from(lateness) }
+    }
+}
+
+/// Memory for `needed` bytes, while the old is still there.
+fn more_room(needed: u64, config: &LinkConfig) -> Result<Arena, EmulateError> {
+    let usable = usable_memory()?;
+    if needed > usable {
+        return Err(EmulateError::Memory {
+            rate: config.rate,
+            rtt: config.delay * 2,
+            needed: Bytes(needed),
+            usable: Bytes(usable),
+        });
+    }
+    let size = usize::try_from(needed).map_err(|e| system("size a ring")(io::Error::other(e)))?;
+    arena(size).map_err(system("allocate a ring for the packets in flight"))
+}
+
+fn gone() -> EmulateError {
+    EmulateError::Link("this direction of the link no longer runs".to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use lfn_core::units::BitRate;
+    use std::thread;
+
+    /// A forwarder that only reads its mail: gives what it was told, until all mailboxes are gone.
+    fn obedient(letters: Letters) -> thread::JoinHandle<Vec<(usize, LinkConfig, Option<usize>)>> {
+        thread::spawn(move || {
+            let mut told = Vec::new();
+            while let Ok(order) = letters.orders.recv() {
+                match order {
+                    Order::Set { hop, config, room, done } => {
+                        told.push((hop, *config, room.map(|room| room.as_slice().len())));
+                        done.send(()).unwrap();
+                    }
+                    Order::Report(reply) => {
+                        let lateness = Histogram::new(1).unwrap();
+                        let stats = LinkStats { queued: Bytes(7), ..LinkStats::default() };
+                        reply.send(Snapshot::new(stats, Unmodelled::default(), &lateness)).unwrap();
+                    }
+                }
+            }
+            told
+        })
+    }
+
+    #[test]
+    fn orders_arrive_in_order_and_bring_room_when_it_is_needed() {
+        let hops = [LinkConfig::default(), LinkConfig::default()];
+        let (mailbox, letters) = mailbox(&hops).unwrap();
+        let forwarder = obedient(letters);
+        let slower = LinkConfig { rate: BitRate(1_000_000), ..LinkConfig::default() };
+        let longer = LinkConfig { delay: Duration::from_millis(100), ..LinkConfig::default() };
+        mailbox.set(1, &slower).unwrap();
+        mailbox.clone().set(0, &longer).unwrap();
+        mailbox.set(0, &longer).unwrap();
+        assert_eq!(mailbox.snapshot().unwrap().stats.queued, Bytes(7));
+        assert_eq!(mailbox.hops(), [longer.clone(), slower.clone()]);
+        drop(mailbox);
+        let room = usize::try_from(ring_size(&[longer.clone(), slower.clone()])).unwrap();
+        assert_eq!(forwarder.join().unwrap(), [(1, slower, None), (0, longer.clone(), Some(room)), (0, longer, None)]);
+    }
+
+    #[test]
+    fn what_cannot_be_is_refused_and_changes_nothing() {
+        let hops = [LinkConfig::default()];
+        let (mailbox, letters) = mailbox(&hops).unwrap();
+        let forwarder = obedient(letters);
+        let still = LinkConfig { rate: BitRate(0), ..LinkConfig::default() };
+        let endless =
+            LinkConfig { rate: BitRate(1_000_000_000_000), delay: Duration::from_secs(1000), ..LinkConfig::default() };
+        assert!(matches!(mailbox.set(0, &still), Err(EmulateError::Link(_))));
+        assert!(matches!(mailbox.set(0, &endless), Err(EmulateError::Memory { .. })));
+        assert!(matches!(mailbox.set(1, &hops[0]), Err(EmulateError::Link(_))));
+        assert_eq!(mailbox.hops(), hops);
+        drop(mailbox);
+        assert_eq!(forwarder.join().unwrap(), []);
+    }
+
+    #[test]
+    fn a_direction_that_ended_says_so() {
+        let (mailbox, letters) = mailbox(&[LinkConfig::default()]).unwrap();
+        drop(letters);
+        assert!(mailbox.snapshot().is_err());
+    }
+}

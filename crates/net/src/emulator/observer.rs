@@ -1,0 +1,41 @@
+//! Who may watch a direction packet by packet: a log, a capture.
+//!
+//! The forwarder tells an observer of every arrival and of everything the link did, with the bytes concerned, on the
+//! thread that forwards: what an observer takes long over makes packets late. Without one nothing is told and nothing
+//! is paid. Figures that are wanted now and then (a live line) are asked for by
+//! [`Mailbox::snapshot`](super::mailbox::Mailbox::snapshot) instead.
+
+use lfn_core::link::segment::VnetHeader;
+use lfn_core::link::{Event, Packet};
+use lfn_core::time::Instant;
+
+/// Watches one direction of a path.
+pub(super) trait Observer: Send {
+    /// A frame came in at `at` and goes to the link as `packet`, whole.
+    fn arrived(&mut self, packet: &Packet, frame: Frame<'_>, at: Instant);
+
+    /// The link did something; it is `now`. For [`Event::Forward`] `frame` is what was handed to the kernel: the range cut
+    /// out and changed. For the others it is the frame as it came, of which the packet names a range.
+    fn happened(&mut self, event: &Event, frame: Frame<'_>, now: Instant);
+
+    /// So many virtual packets are gone that the model knows nothing of.
+    fn lost(&mut self, packets: u32, why: Unforeseen, now: Instant);
+}
+
+/// A frame as it crosses the packet socket.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Frame<'a> {
+    /// What stands before it.
+    pub(super) vnet: VnetHeader,
+    /// Its bytes from the Ethernet header on, in two parts, of which the first may be empty.
+    pub(super) parts: [&'a [u8]; 2],
+}
+
+/// What befell a packet outside the model.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Unforeseen {
+    /// The ring had no room for it.
+    NoRoom,
+    /// The kernel did not take it.
+    SendFailed,
+}
