@@ -158,7 +158,7 @@ mod tests {
     fn goodput(window: Bytes) -> f64 {
         let forward = LinkConfig {
             rate: BitRate(135_000_000),
-            delay: Duration::from_micros(269_500),
+            delay: Duration::from_micros(269_500).into(),
             // Two products: the sender has no slow start.
             queue: Bytes(18_191_250),
             ..LinkConfig::default()

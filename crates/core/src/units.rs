@@ -192,6 +192,16 @@ pub fn show_duration(duration: Duration) -> String {
     }
 }
 
+/// A duration as one would type it, to the nanosecond: `539ms`, `1500us`, `2s`. What [`parse_duration`] reads back.
+pub fn typed_duration(duration: Duration) -> String {
+    match duration.as_nanos() {
+        nanos if nanos % 1_000_000_000 == 0 => format!("{}s", nanos / 1_000_000_000),
+        nanos if nanos % 1_000_000 == 0 => format!("{}ms", nanos / 1_000_000),
+        nanos if nanos % 1000 == 0 => format!("{}us", nanos / 1000),
+        nanos => format!("{nanos}ns"),
+    }
+}
+
 /// Four significant digits, trailing zeros after the point removed.
 fn significant(value: f64) -> String {
     let decimals = match value {
@@ -434,6 +444,12 @@ mod tests {
         assert_eq!(parse_duration("1.5s"), Ok(Duration::from_millis(1500)));
         assert_eq!(parse_duration("2min"), Ok(Duration::from_secs(120)));
         assert_eq!(parse_duration("10"), Ok(Duration::from_secs(10)));
+        for (text, duration) in
+            [("539ms", 539_000_000), ("1001us", 1_001_000), ("60s", 60_000_000_000), ("7ns", 7), ("0s", 0)]
+        {
+            assert_eq!(typed_duration(Duration::from_nanos(duration)), text);
+            assert_eq!(parse_duration(text), Ok(Duration::from_nanos(duration)));
+        }
         assert!(parse_duration("-1s").is_err() && parse_duration("5 lightyears").is_err());
         assert_eq!("1e-4".parse::<Ratio>().map(Ratio::get), Ok(1e-4));
         assert_eq!("1%".parse::<Ratio>().map(Ratio::get), Ok(0.01));

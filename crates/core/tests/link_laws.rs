@@ -39,15 +39,13 @@ fn scenario() -> impl Strategy<Value = (LinkConfig, Vec<Arrival>)> {
     let config = (rate, 0_u64..600_000_000, 0_u64..200_000, loss, any::<u64>(), 0_u64..2_000_000).prop_map(
         |(rate, delay, queue, loss, seed, slice)| LinkConfig {
             rate: BitRate(rate),
-            delay: Duration::from_nanos(delay),
+            delay: Duration::from_nanos(delay).into(),
             // No more than an hour of the line: what a link refuses is tested apart.
             queue: Bytes(queue.min(rate * 450)),
             loss: Ratio::new(loss).unwrap(),
             seed,
-            direction: Direction::Forward,
-            hop: 0,
-            epoch: Instant::ZERO,
             slice: Duration::from_nanos(slice),
+            ..LinkConfig::default()
         },
     );
     // What the line takes for the packet, times 0 to 2.5, passes before the next one; often nothing at all.
@@ -136,7 +134,7 @@ fn reference(config: &LinkConfig, arrivals: &[Arrival]) -> Vec<Fate> {
         }
         free = free.max(now) + u128::from(packet.bytes()) * 8_000_000_000;
         queue.push_back((free, packet.bytes()));
-        fates.push(Fate::Due(Instant::from_nanos(free.div_ceil(rate) as u64) + config.delay));
+        fates.push(Fate::Due(Instant::from_nanos(free.div_ceil(rate) as u64) + config.least_delay()));
     }
     fates
 }
@@ -200,7 +198,7 @@ proptest! {
         for event in run(&mut link(&config), arrivals.iter().copied()) {
             let Event::Forward { packet, due } = event else { continue };
             let sending = Duration::from_nanos((packet.bytes() * 8_000_000_000).div_ceil(config.rate.0));
-            prop_assert!(due >= came[&packet.id] + sending + config.delay);
+            prop_assert!(due >= came[&packet.id] + sending + config.least_delay());
             bytes += i128::from(packet.bytes());
             let excess = bytes * 8_000_000_000 - rate * i128::from(due.as_nanos());
             // What leaves after one range and up to another fits between them; due instants are rounded up to 1 ns.
@@ -226,7 +224,7 @@ proptest! {
         let came = came(&arrivals);
         for event in run(&mut link, arrivals.iter().copied()) {
             let Event::Forward { packet, due } = event else { continue };
-            prop_assert!(due <= came[&packet.id] + longest + config.delay + Duration::from_nanos(1));
+            prop_assert!(due <= came[&packet.id] + longest + config.longest_delay() + Duration::from_nanos(1));
         }
         prop_assert!(link.stats().queue_peak.0 <= limit);
     }
@@ -296,7 +294,7 @@ proptest! {
 #[test]
 fn an_idle_link_adds_sending_and_delay_and_no_more() {
     let delay = Duration::from_micros(269_500);
-    let mut link = link(&LinkConfig { rate: BitRate(135_000_000), delay, ..LinkConfig::default() });
+    let mut link = link(&LinkConfig { rate: BitRate(135_000_000), delay: delay.into(), ..LinkConfig::default() });
     for second in 0..100 {
         let at = Instant::from_nanos(second * 1_000_000_000);
         let packet = Packet::single(second, 1514);
@@ -395,7 +393,7 @@ fn settings_without_meaning_are_refused_by_name() {
     assert_eq!(Link::new(&LinkConfig { rate: BitRate(0), ..base() }).err(), Some(LinkError::ZeroRate));
     for (config, words) in [
         (LinkConfig { rate: BitRate(u64::MAX), ..base() }, "above 10 Tb/s"),
-        (LinkConfig { delay: Duration::from_secs(1 << 40), ..base() }, "one-way delay"),
+        (LinkConfig { delay: Duration::from_secs(1 << 40).into(), ..base() }, "one-way delay"),
         (LinkConfig { queue: Bytes(u64::MAX), ..base() }, "a queue of"),
         (
             LinkConfig { rate: BitRate(1), queue: Bytes(1 << 20), ..base() },
@@ -412,12 +410,12 @@ fn settings_without_meaning_are_refused_by_name() {
 fn the_path_of_acts_needs_its_bytes_and_little_more() {
     let config = LinkConfig {
         rate: BitRate(135_000_000),
-        delay: Duration::from_micros(269_500),
+        delay: Duration::from_micros(269_500).into(),
         queue: Bytes(9_095_625),
         ..LinkConfig::default()
     };
     let needed = Link::memory_needed(&config).0;
     assert!((13_643_437..13_643_437 + 300_000).contains(&needed), "{needed}");
-    let absurd = LinkConfig { rate: BitRate(u64::MAX), delay: Duration::MAX, queue: Bytes(u64::MAX), ..config };
+    let absurd = LinkConfig { rate: BitRate(u64::MAX), delay: Duration::MAX.into(), queue: Bytes(u64::MAX), ..config };
     assert_eq!(Link::memory_needed(&absurd), Bytes(u64::MAX));
 }

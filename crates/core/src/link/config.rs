@@ -5,6 +5,8 @@
 
 use std::time::Duration;
 
+use super::stages::{Jitter, Reorder};
+use super::varying::Varying;
 use crate::time::Instant;
 use crate::units::{BitRate, Bytes, Ratio, show_duration};
 
@@ -13,13 +15,24 @@ use crate::units::{BitRate, Bytes, Ratio, show_duration};
 pub struct LinkConfig {
     /// Line rate, counted in the bytes of the frames as `tc` counts them (Ethernet header, no checksum, no preamble).
     pub rate: BitRate,
-    /// One-way delay, added after the last bit was sent.
-    pub delay: Duration,
+    /// One-way delay, added after the last bit was sent, as of then.
+    pub delay: Varying<Duration>,
+    /// How the delay differs from packet to packet.
+    pub jitter: Jitter,
     /// Most bytes in the queue, the packet being sent included until its last bit is sent. So nothing waits longer than
     /// this takes to send; a packet that finds the link idle is always taken.
     pub queue: Bytes,
     /// Probability that a virtual packet is lost, each independently of the others.
     pub loss: Ratio,
+    /// Which packets are held back until others have passed them.
+    pub reorder: Reorder,
+    /// Probability that a virtual packet comes out twice, the copy at once after it.
+    pub duplicate: Ratio,
+    /// Probability that a bit of a virtual packet is flipped where a checksum tells the receiver.
+    pub corrupt: Ratio,
+    /// Probability that a bit of a virtual packet's payload is flipped and the checksum made right again, so that only the
+    /// application can tell. Packets without payload are left alone, whole frames of other protocols too.
+    pub corrupt_hidden: Ratio,
     /// Seeds every generator; same seed and arrivals, same drops.
     pub seed: u64,
     /// Keeps the generators of the two directions apart.
@@ -55,6 +68,18 @@ pub enum LinkError {
     /// Longer than any path on or near the earth; most likely a slip of the unit.
     #[error("one-way delay {} is above {}", show_duration(*.0), show_duration(MOST_DELAY))]
     DelayTooLong(Duration),
+    /// Longer than any path; most likely a slip of the unit.
+    #[error("a jitter of {} is above {}", show_duration(*.0), show_duration(MOST_DELAY))]
+    JitterTooLong(Duration),
+    /// Such delays never change: add a constant to the delay instead.
+    #[error("a jitter whose delays are all alike (a correlation of 100 %) is none")]
+    JitterConstant,
+    /// Nothing would ever be held back. Give a distance of at least 1.
+    #[error("reordering by a distance of 0 packets has no meaning")]
+    NoDistance,
+    /// So long a wait is an outage.
+    #[error("holding packets back for {} is above {}", show_duration(*.0), show_duration(MOST_HOLD))]
+    HoldTooLong(Duration),
     /// The last packet in a full queue would wait longer than anyone does. Give a smaller queue or a higher rate.
     #[error("a queue of {queue} takes more than {} to send at {rate}", show_duration(MOST_WAIT))]
     QueueTooLong {
@@ -72,6 +97,7 @@ pub enum LinkError {
 const MOST_RATE: BitRate = BitRate(10_000_000_000_000);
 /// Light takes 22 minutes from Mars at its farthest.
 const MOST_DELAY: Duration = Duration::from_secs(3600);
+const MOST_HOLD: Duration = Duration::from_secs(60);
 const MOST_WAIT: Duration = Duration::from_secs(86_400);
 const MOST_SLICE: Duration = Duration::from_secs(1);
 
@@ -81,9 +107,14 @@ impl Default for LinkConfig {
     fn default() -> Self {
         LinkConfig {
             rate: BitRate(1_000_000_000),
-            delay: Duration::ZERO,
+            delay: Varying::constant(Duration::ZERO),
+            jitter: Jitter::default(),
             queue: Bytes(512 * 1024),
             loss: Ratio::default(),
+            reorder: Reorder::default(),
+            duplicate: Ratio::default(),
+            corrupt: Ratio::default(),
+            corrupt_hidden: Ratio::default(),
             seed: 0,
             direction: Direction::Forward,
             hop: 0,
@@ -102,14 +133,45 @@ impl LinkConfig {
         if self.rate > MOST_RATE {
             return Err(LinkError::RateTooHigh(self.rate));
         }
-        if self.delay > MOST_DELAY {
-            return Err(LinkError::DelayTooLong(self.delay));
+        if let Some(delay) = self.delay.values().find(|delay| *delay > MOST_DELAY) {
+            return Err(LinkError::DelayTooLong(delay));
         }
+        self.check_order()?;
         if self.rate.time_for(self.queue) > MOST_WAIT {
             return Err(LinkError::QueueTooLong { queue: self.queue, rate: self.rate });
         }
         if self.slice > MOST_SLICE {
             return Err(LinkError::SliceTooLong(self.slice));
+        }
+        Ok(())
+    }
+
+    /// The least delay any packet has.
+    pub fn least_delay(&self) -> Duration {
+        let (shorter, _) = self.jitter.reach();
+        self.delay.values().min().unwrap_or_default().saturating_sub(shorter)
+    }
+
+    /// The longest any packet is on its way, once it is sent, if it is held back as well.
+    pub fn longest_delay(&self) -> Duration {
+        let (_, longer) = self.jitter.reach();
+        let held = if self.reorder.share.get() > 0.0 { self.reorder.hold } else { Duration::ZERO };
+        self.delay.values().max().unwrap_or_default().saturating_add(longer).saturating_add(held)
+    }
+
+    /// What changes the order and the spacing of packets.
+    fn check_order(&self) -> Result<(), LinkError> {
+        if self.jitter.spread > MOST_DELAY {
+            return Err(LinkError::JitterTooLong(self.jitter.spread));
+        }
+        if self.jitter.correlation.get() >= 1.0 {
+            return Err(LinkError::JitterConstant);
+        }
+        if self.reorder.distance == 0 {
+            return Err(LinkError::NoDistance);
+        }
+        if self.reorder.hold > MOST_HOLD {
+            return Err(LinkError::HoldTooLong(self.reorder.hold));
         }
         Ok(())
     }

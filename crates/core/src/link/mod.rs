@@ -10,6 +10,7 @@
 //! therefore a function of its configuration and the arrivals alone. [`segment`] is the other half: it reads a frame
 //! and its virtual-net header into a `Packet`, and cuts a range of virtual packets out of the frame's bytes.
 
+mod chance;
 mod config;
 mod outbox;
 mod random;
@@ -24,18 +25,20 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 pub use config::{Direction, LinkConfig, LinkError};
+pub use stages::{Distribution, Jitter, JitterError, Reorder, ReorderError};
 use stages::{STAGES, stages};
 pub use varying::{Varying, VaryingError};
 
 use crate::time::Instant;
 use crate::units::Bytes;
 
-/// One direction of an emulated path: one hop, or several in a row, each loss → queue → rate → delay.
+/// One direction of an emulated path: one hop, or several in a row, each loss → queue → rate → delay and jitter →
+/// reordering → duplication → corruption.
 ///
 /// ```
 /// # use lfn_core::{link::{Event, Link, LinkConfig, Packet}, time::Instant, units::BitRate};
 /// # use std::time::Duration;
-/// let delay = Duration::from_millis(1);
+/// let delay = Duration::from_millis(1).into();
 /// let mut link = Link::new(&LinkConfig { rate: BitRate(12_000_000), delay, ..LinkConfig::default() })?;
 /// let packet = Packet::single(7, 1500);
 /// link.push(packet, Instant::ZERO);
@@ -76,6 +79,8 @@ pub struct Packet {
     pub ecn: Ecn,
     /// How long it has waited in queues so far, its own sending not counted.
     pub waited: Duration,
+    /// Whether it has payload that can be damaged so that only the application can tell.
+    pub has_payload: bool,
     /// What the link has done to it, for whoever holds the bytes to do.
     pub changes: Changes,
 }
@@ -240,7 +245,7 @@ impl Link {
     /// super-packets partly sent at either end. Small packets cost the caller more than their bytes: not counted.
     pub fn memory_needed(config: &LinkConfig) -> Bytes {
         const SUPER_PACKET: u64 = 65_536 + 64;
-        let in_flight = config.rate.times(config.delay);
+        let in_flight = config.rate.times(config.longest_delay());
         Bytes(in_flight.0.saturating_add(config.queue.0).saturating_add(2 * SUPER_PACKET))
     }
 
@@ -311,7 +316,7 @@ impl Link {
 }
 
 impl Packet {
-    /// A packet that stands for itself, `wire` bytes long on the wire; of flow 0, not ECN-capable, unchanged.
+    /// A packet that stands for itself, `wire` bytes long on the wire; of flow 0, not ECN-capable, with payload, unchanged.
     pub fn single(id: u64, wire: u32) -> Packet {
         Packet::several(id, 1, wire, wire)
     }
@@ -327,6 +332,7 @@ impl Packet {
             flow: 0,
             ecn: Ecn::NotCapable,
             waited: Duration::ZERO,
+            has_payload: true,
             changes: Changes::default(),
         }
     }

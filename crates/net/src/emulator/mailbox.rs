@@ -147,7 +147,7 @@ fn more_room(needed: u64, config: &LinkConfig) -> Result<Arena, EmulateError> {
     if needed > usable {
         return Err(EmulateError::Memory {
             rate: config.rate,
-            rtt: config.delay * 2,
+            rtt: config.longest_delay() * 2,
             needed: Bytes(needed),
             usable: Bytes(usable),
         });
@@ -193,7 +193,7 @@ mod tests {
         let (mailbox, letters) = mailbox(&hops).unwrap();
         let forwarder = obedient(letters);
         let slower = LinkConfig { rate: BitRate(1_000_000), ..LinkConfig::default() };
-        let longer = LinkConfig { delay: Duration::from_millis(100), ..LinkConfig::default() };
+        let longer = LinkConfig { delay: Duration::from_millis(100).into(), ..LinkConfig::default() };
         mailbox.set(1, &slower).unwrap();
         mailbox.clone().set(0, &longer).unwrap();
         mailbox.set(0, &longer).unwrap();
@@ -210,8 +210,11 @@ mod tests {
         let (mailbox, letters) = mailbox(&hops).unwrap();
         let forwarder = obedient(letters);
         let still = LinkConfig { rate: BitRate(0), ..LinkConfig::default() };
-        let endless =
-            LinkConfig { rate: BitRate(1_000_000_000_000), delay: Duration::from_secs(1000), ..LinkConfig::default() };
+        let endless = LinkConfig {
+            rate: BitRate(1_000_000_000_000),
+            delay: Duration::from_secs(1000).into(),
+            ..LinkConfig::default()
+        };
         assert!(matches!(mailbox.set(0, &still), Err(EmulateError::Link(_))));
         assert!(matches!(mailbox.set(0, &endless), Err(EmulateError::Memory { .. })));
         assert!(matches!(mailbox.set(1, &hops[0]), Err(EmulateError::Link(_))));

@@ -6,7 +6,7 @@
 use std::ffi::OsString;
 use std::path::PathBuf;
 
-use lfn_core::link::{Direction, Link, LinkConfig};
+use lfn_core::link::{Direction, Link, LinkConfig, Varying};
 use lfn_core::path::PathProfile;
 use lfn_core::units::Bytes;
 use lfn_sys::memory;
@@ -120,8 +120,13 @@ impl EmulatedPath {
         let least = Bytes(10 * u64::from(profile.mtu.saturating_add(ETHERNET_HEADER)));
         let queue = profile.queue.unwrap_or_else(|| profile.bdp().max(least));
         let there = profile.base_rtt / 2;
-        let hop =
-            |delay| LinkConfig { rate: profile.capacity, delay, queue, loss: profile.loss, ..LinkConfig::default() };
+        let hop = |delay| LinkConfig {
+            rate: profile.capacity,
+            delay: Varying::constant(delay),
+            queue,
+            loss: profile.loss,
+            ..LinkConfig::default()
+        };
         EmulatedPath {
             profile: PathProfile { queue: Some(queue), ..profile },
             forward: vec![hop(there)],

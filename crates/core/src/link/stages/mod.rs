@@ -4,21 +4,37 @@
 //! an idle stage hands on at once what it is given. A stage draws from a generator of its own and knows nothing of the
 //! others.
 
+mod corrupt;
 mod delay;
+mod duplicate;
+mod jitter;
 mod loss;
 mod queue;
 mod rate;
+mod reorder;
 
+use corrupt::Corruption;
 use delay::Delay;
+use duplicate::Duplication;
+pub use jitter::{Distribution, Jitter, JitterError};
 use loss::Loss;
 use rate::Bottleneck;
+use reorder::Reordering;
+pub use reorder::{Reorder, ReorderError};
 
 use super::{LinkConfig, Stage};
 
 /// How many stages a hop has.
-pub(super) const STAGES: usize = 3;
+pub(super) const STAGES: usize = 6;
 
 /// The stages of one hop, in the order in which a packet meets them.
 pub(super) fn stages(config: &LinkConfig) -> [Box<dyn Stage + Send>; STAGES] {
-    [Box::new(Loss::new(config)), Box::new(Bottleneck::new(config)), Box::new(Delay::new(config))]
+    [
+        Box::new(Loss::new(config)),
+        Box::new(Bottleneck::new(config)),
+        Box::new(Delay::new(config)),
+        Box::new(Reordering::new(config)),
+        Box::new(Duplication::new(config)),
+        Box::new(Corruption::new(config)),
+    ]
 }
