@@ -252,9 +252,13 @@ impl<'a> Forwarder<'a> {
             dropped: dropped.into_iter().filter(|(_, count)| *count > 0).collect(),
             in_flight: made - stats.forwarded.packets - stats.dropped.total().packets,
             queue_peak: stats.queue_peak,
+            forwarded_bytes: stats.forwarded.bytes,
+            marked: stats.marked.packets,
+            damaged: stats.damaged.packets,
             lateness: Lateness::from(&self.lateness),
             cpu: process::thread_cpu_time()?.as_secs_f64(),
             unmodelled: self.unmodelled,
+            ..DirectionLedger::default()
         })
     }
 }

@@ -11,7 +11,7 @@ use std::time::Duration;
 use hdrhistogram::Histogram;
 use lfn_core::link::DropCause;
 use lfn_core::path::PathProfile;
-use lfn_core::units::{Bytes, show_duration};
+use lfn_core::units::{BitRate, Bytes, Ratio, show_duration};
 use serde::{Deserialize, Serialize};
 
 /// The account of a whole run.
@@ -44,13 +44,29 @@ pub struct DirectionLedger {
     pub duplicated: u64,
     /// Sent on.
     pub forwarded: u64,
+    /// The bytes of those, on the wire.
+    pub forwarded_bytes: Bytes,
     /// Dropped by the model, as the link would; causes that dropped nothing are left out.
     pub dropped: BTreeMap<DropCause, u64>,
+    /// Forwarded with a mark of congestion that they did not bring (ECN).
+    pub marked: u64,
+    /// Forwarded with bits flipped.
+    pub damaged: u64,
     /// Still in the link at the end.
     pub in_flight: u64,
     /// Most the queue ever held.
     #[serde(rename = "queue_peak_bytes")]
     pub queue_peak: Bytes,
+    /// How long packets waited in queues.
+    pub queueing: Queueing,
+    /// From the first packet's arrival to the last one's departure.
+    #[serde(rename = "active_seconds")]
+    pub active: f64,
+    /// Bytes forwarded in that time.
+    #[serde(rename = "throughput_bits_per_second")]
+    pub throughput: BitRate,
+    /// Share of that time in which the bottleneck was sending.
+    pub utilisation: Ratio,
     /// How much later than the model said packets left.
     pub lateness: Lateness,
     /// Processor time that the emulator spent on this direction, which includes the receiving kernel's work.
@@ -73,8 +89,25 @@ pub struct Unmodelled {
     pub interface: u64,
 }
 
-/// How much later than the model said packets left, over all packets forwarded.
+/// How long packets waited in queues, their own sending not counted, over all packets forwarded.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Queueing {
+    /// Half waited less.
+    #[serde(rename = "p50_seconds")]
+    pub p50: f64,
+    /// 9 of 10 waited less.
+    #[serde(rename = "p90_seconds")]
+    pub p90: f64,
+    /// 99 of 100 waited less.
+    #[serde(rename = "p99_seconds")]
+    pub p99: f64,
+    /// The longest.
+    #[serde(rename = "max_seconds")]
+    pub max: f64,
+}
+
+/// How much later than the model said packets left, over all packets forwarded.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Lateness {
     /// Mean.
     #[serde(rename = "mean_seconds")]
@@ -88,7 +121,19 @@ pub struct Lateness {
     /// The latest.
     #[serde(rename = "max_seconds")]
     pub max: f64,
+    /// How many packets were at most so late and later than the bound before: bounds double from 1 µs on, and those
+    /// that no packet fell under are left out.
+    pub histogram: Vec<Bin>,
 }
+
+/// A bar of a histogram; `[0.000002, 17]` in JSON.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Bin(
+    /// Upper bound, seconds.
+    pub f64,
+    /// Packets.
+    pub u64,
+);
 
 /// Why a run was not faithful.
 #[derive(Clone, Debug, PartialEq)]
@@ -157,23 +202,50 @@ impl fmt::Display for Fault {
 impl From<&Histogram<u64>> for Lateness {
     /// From a histogram of nanoseconds.
     fn from(nanos: &Histogram<u64>) -> Self {
-        let seconds = |nanos: u64| Duration::from_nanos(nanos).as_secs_f64();
         if nanos.is_empty() {
             return Lateness::default();
         }
+        let bins = nanos.iter_log(LEAST_BOUND, 2.0).filter(|bin| bin.count_since_last_iteration() > 0);
         Lateness {
             mean: nanos.mean() / 1e9,
-            p50: seconds(nanos.value_at_quantile(0.5)),
-            p99: seconds(nanos.value_at_quantile(0.99)),
-            max: seconds(nanos.max()),
+            p50: seconds_at(nanos, 0.5),
+            p99: seconds_at(nanos, 0.99),
+            max: seconds_at(nanos, 1.0),
+            histogram: bins
+                .map(|bin| Bin(seconds(bin.value_iterated_to() + 1), bin.count_since_last_iteration()))
+                .collect(),
         }
     }
+}
+
+impl From<&Histogram<u64>> for Queueing {
+    /// From a histogram of nanoseconds.
+    fn from(nanos: &Histogram<u64>) -> Self {
+        Queueing {
+            p50: seconds_at(nanos, 0.5),
+            p90: seconds_at(nanos, 0.9),
+            p99: seconds_at(nanos, 0.99),
+            max: seconds_at(nanos, 1.0),
+        }
+    }
+}
+
+/// First bound of the lateness histogram, nanoseconds.
+const LEAST_BOUND: u64 = 1000;
+
+/// What so large a share of the values does not exceed; 0 of none.
+fn seconds_at(nanos: &Histogram<u64>, share: f64) -> f64 {
+    // A bucket's upper end may lie above the largest value in it.
+    seconds(nanos.value_at_quantile(share).min(nanos.max()))
+}
+
+fn seconds(nanos: u64) -> f64 {
+    Duration::from_nanos(nanos).as_secs_f64()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use lfn_core::units::BitRate;
 
     fn ledger(rtt: Duration) -> Ledger {
         let path = PathLedger {
@@ -204,11 +276,28 @@ mod tests {
     fn lateness_is_judged_by_the_larger_of_a_millisecond_and_a_hundredth_of_the_rtt() {
         for (rtt_ms, limit) in [(1, 0.001), (100, 0.001), (539, 0.00539)] {
             let mut run = ledger(Duration::from_millis(rtt_ms));
-            run.paths[0].far_to_near.lateness = Lateness { mean: 1.0, p50: 1.0, p99: limit, max: 1.0 };
+            run.paths[0].far_to_near.lateness = Lateness { p99: limit, max: 1.0, ..Lateness::default() };
             assert!(run.is_faithful(), "{rtt_ms}");
             run.paths[0].far_to_near.lateness.p99 = limit * 1.01;
             assert!(!run.is_faithful(), "{rtt_ms}");
         }
+    }
+
+    #[test]
+    fn a_histogram_of_lateness_has_bounds_that_double() {
+        let mut nanos = Histogram::new_with_bounds(1, 60_000_000_000, 3).unwrap();
+        assert_eq!(Lateness::from(&nanos), Lateness::default());
+        nanos.record_n(0, 5).unwrap();
+        nanos.record_n(1_500, 990).unwrap();
+        nanos.record_n(50_000_000, 1).unwrap();
+        let lateness = Lateness::from(&nanos);
+        assert_eq!(lateness.histogram, [Bin(1e-6, 5), Bin(2e-6, 990), Bin(0.065_536, 1)]);
+        assert!(
+            lateness.p50 >= 1.5e-6 && lateness.p99 < 2e-6 && (0.05..0.0501).contains(&lateness.max),
+            "{lateness:?}"
+        );
+        nanos.saturating_record(u64::MAX);
+        assert_eq!(Lateness::from(&nanos).histogram.iter().map(|bin| bin.1).sum::<u64>(), 997);
     }
 
     #[test]

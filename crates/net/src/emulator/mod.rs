@@ -41,7 +41,7 @@ use rustix::pipe::PipeFlags;
 use serde::{Deserialize, Serialize};
 
 pub use isolation::{Obstacle, namespaces_available};
-pub use ledger::{DirectionLedger, Fault, Lateness, Ledger, PathLedger, Unmodelled};
+pub use ledger::{Bin, DirectionLedger, Fault, Lateness, Ledger, PathLedger, Queueing, Unmodelled};
 pub use setup::{EmulatedPath, FarSide, LEAST_MTU, MOST_MTU, Setup};
 
 /// What became of a run.
