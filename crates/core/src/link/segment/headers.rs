@@ -1,183 +1,51 @@
-//! Super-packets as bytes: what a kernel hands over with a virtual-net header, and smaller ones cut out of it.
+//! The headers of a super-packet: read, and written anew for a part of it.
 //!
-//! A super-packet (GSO) is one Ethernet frame whose payload stands for several packets of `gso_size` bytes each. The
-//! link decides about those; this module counts them ([`inspect`]) and builds the frame for a range of them ([`cut`]),
-//! as a network card would: lengths, sequence numbers, flags and checksums. It holds no state and reads no more than
-//! it must; whatever it does not understand is one opaque packet, which is always right, only less exact.
+//! Only what can be cut as a network card would cut it is read here: TCP or UDP, whole, without fragments or IPv6
+//! extension headers. Everything else is one packet.
 
-use std::ops::Range;
-
-use super::Packet;
-
-/// `struct virtio_net_hdr` as `PACKET_VNET_HDR` puts it before a frame (linux/virtio_net.h), in the byte order of the
-/// machine.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct VnetHeader {
-    /// [`NEEDS_CSUM`](Self::NEEDS_CSUM) and others.
-    pub flags: u8,
-    /// How the payload is to be cut; [`GSO_NONE`](Self::GSO_NONE) if it is one packet.
-    pub gso_type: u8,
-    /// Bytes of all headers. A hint: it is never believed.
-    pub hdr_len: u16,
-    /// Payload bytes of each packet but the last.
-    pub gso_size: u16,
-    /// Where the checksum starts, from the start of the frame.
-    pub csum_start: u16,
-    /// Where its field is, from `csum_start`.
-    pub csum_offset: u16,
-}
-
-/// What a frame stands for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Segments {
-    /// Virtual packets; at least one.
-    pub count: u32,
-    /// Bytes of the headers that every virtual packet repeats, Ethernet included; all of an opaque packet.
-    pub header: u32,
-    /// Bytes the virtual packets share out: the frame without `header`.
-    pub payload: u32,
-    /// Bytes on the wire of each virtual packet but the last: with the Ethernet header, without checksum, preamble and
-    /// gap, as `skb->len` and so `tc` count.
-    pub wire: u32,
-    /// Bytes on the wire of the last.
-    pub last_wire: u32,
-}
-
-/// How a frame is to be written: these headers, then these bytes of the original frame.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Cut {
-    /// Goes before the frame.
-    pub vnet: VnetHeader,
-    /// Where in the original frame the rest of the new one is.
-    pub payload: Range<usize>,
-}
-
-/// Counts the virtual packets of an Ethernet frame.
-pub fn inspect(frame: &[u8], vnet: &VnetHeader) -> Segments {
-    match Headers::read(frame, vnet) {
-        Some(headers) => headers.segments(frame.len()),
-        None => {
-            let len = u32::try_from(frame.len()).unwrap_or(u32::MAX);
-            Segments { count: 1, header: len, payload: 0, wire: len, last_wire: len }
-        }
-    }
-}
-
-/// Builds the frame for `count` virtual packets from `first` on into `out` (cleared first), and its virtual-net header.
-///
-/// The whole range is a copy. A range that reaches past the end is shortened; one virtual packet is a plain packet.
-pub fn cut(frame: &[u8], vnet: &VnetHeader, first: u32, count: u32, out: &mut Vec<u8>) -> VnetHeader {
-    let Cut { vnet, payload } = cut_headers(frame, vnet, first, count, out);
-    out.extend_from_slice(frame.get(payload).unwrap_or_default());
-    vnet
-}
-
-/// As [`cut`], but writes only the headers to `out` and leaves the payload where it is, to be sent from there.
-pub fn cut_headers(frame: &[u8], vnet: &VnetHeader, first: u32, count: u32, out: &mut Vec<u8>) -> Cut {
-    out.clear();
-    let whole = Cut { vnet: *vnet, payload: 0..frame.len() };
-    let Some(headers) = Headers::read(frame, vnet) else { return whole };
-    let total = headers.segments(frame.len()).count;
-    let first = first.min(total - 1);
-    let count = count.clamp(1, total - first);
-    if count == total {
-        return whole;
-    }
-    let size = usize::from(vnet.gso_size);
-    let start = headers.len + first as usize * size;
-    let payload = start..frame.len().min(start + count as usize * size);
-    out.extend_from_slice(&frame[..headers.len]);
-    let range = Piece { first, is_last: first + count == total, payload: payload.len() };
-    headers.rewrite(out, &range, vnet.gso_size);
-    Cut { vnet: headers.vnet(vnet, count), payload }
-}
+use super::checksum::{fold, put, sum, word};
+use super::{Segments, VnetHeader};
 
 /// The headers of a super-packet that can be cut.
-struct Headers {
+pub(super) struct Headers {
     network: Network,
     transport: Transport,
     /// Where the network header begins: after Ethernet and VLAN tags.
     network_at: usize,
     transport_at: usize,
     /// Bytes of all headers.
-    len: usize,
+    pub(super) len: usize,
     /// Payload bytes a virtual packet; not zero.
     size: usize,
 }
 
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Network {
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Network {
     V4,
     V6,
 }
 
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Transport {
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Transport {
     Tcp,
     Udp,
 }
 
 /// The part of a super-packet that is being cut out.
-struct Piece {
-    first: u32,
-    is_last: bool,
+pub(super) struct Piece {
+    pub(super) first: u32,
+    pub(super) is_last: bool,
     /// Bytes.
-    payload: usize,
+    pub(super) payload: usize,
 }
 
 const FLAG_FIN: u8 = 0x01;
 const FLAG_PSH: u8 = 0x08;
 const FLAG_CWR: u8 = 0x80;
 
-impl VnetHeader {
-    /// Bytes of the header.
-    pub const LEN: usize = 10;
-    /// The checksum field holds only the sum of the pseudo-header; the rest is still to be summed.
-    pub const NEEDS_CSUM: u8 = 1;
-    /// One packet.
-    pub const GSO_NONE: u8 = 0;
-    /// TCP over IPv4.
-    pub const GSO_TCPV4: u8 = 1;
-    /// TCP over IPv6.
-    pub const GSO_TCPV6: u8 = 4;
-    /// UDP datagrams of equal size (`UDP_SEGMENT`), over either.
-    pub const GSO_UDP_L4: u8 = 5;
-    /// Added to a TCP type: the first packet carries CWR (RFC 3168).
-    pub const GSO_ECN: u8 = 0x80;
-
-    /// Reads the header from the start of `bytes`; `None` if there are too few.
-    pub fn parse(bytes: &[u8]) -> Option<VnetHeader> {
-        let &[flags, gso_type, h0, h1, g0, g1, s0, s1, o0, o1] = bytes.first_chunk::<{ Self::LEN }>()?;
-        Some(VnetHeader {
-            flags,
-            gso_type,
-            hdr_len: u16::from_ne_bytes([h0, h1]),
-            gso_size: u16::from_ne_bytes([g0, g1]),
-            csum_start: u16::from_ne_bytes([s0, s1]),
-            csum_offset: u16::from_ne_bytes([o0, o1]),
-        })
-    }
-
-    /// The header as the kernel reads it.
-    pub fn encode(&self) -> [u8; Self::LEN] {
-        let [h0, h1] = self.hdr_len.to_ne_bytes();
-        let [g0, g1] = self.gso_size.to_ne_bytes();
-        let [s0, s1] = self.csum_start.to_ne_bytes();
-        let [o0, o1] = self.csum_offset.to_ne_bytes();
-        [self.flags, self.gso_type, h0, h1, g0, g1, s0, s1, o0, o1]
-    }
-}
-
-impl Segments {
-    /// All of them, as the link takes them.
-    pub fn packet(&self, id: u64) -> Packet {
-        Packet::several(id, self.count, self.wire, self.last_wire)
-    }
-}
-
 impl Headers {
     /// Reads the headers of a super-packet; `None` for a plain packet and for whatever is not as it should be.
-    fn read(frame: &[u8], vnet: &VnetHeader) -> Option<Headers> {
+    pub(super) fn read(frame: &[u8], vnet: &VnetHeader) -> Option<Headers> {
         let (wanted, transport) = match vnet.gso_type & !VnetHeader::GSO_ECN {
             VnetHeader::GSO_TCPV4 => (Some(Network::V4), Transport::Tcp),
             VnetHeader::GSO_TCPV6 => (Some(Network::V6), Transport::Tcp),
@@ -202,7 +70,8 @@ impl Headers {
                 && usize::from(vnet.csum_offset) == self.transport.checksum_at())
     }
 
-    fn segments(&self, frame: usize) -> Segments {
+    /// The virtual packets of a frame of so many bytes.
+    pub(super) fn segments(&self, frame: usize) -> Segments {
         let payload = frame - self.len;
         let count = payload.div_ceil(self.size);
         let last = payload - (count - 1) * self.size;
@@ -214,11 +83,12 @@ impl Headers {
             // A lone packet may be shorter than `gso_size`.
             wire: narrow(self.len + self.size.min(payload)),
             last_wire: narrow(self.len + last),
+            ..Segments::opaque(frame)
         }
     }
 
     /// Makes a copy of the headers those of `piece`.
-    fn rewrite(&self, headers: &mut [u8], piece: &Piece, size: u16) {
+    pub(super) fn rewrite(&self, headers: &mut [u8], piece: &Piece, size: u16) {
         let transport_len = self.len - self.transport_at + piece.payload;
         self.network.rewrite(&mut headers[self.network_at..self.transport_at], transport_len, piece.first);
         self.transport.rewrite(&mut headers[self.transport_at..], transport_len, piece, size);
@@ -228,7 +98,7 @@ impl Headers {
         put(headers, at, sum);
     }
 
-    fn vnet(&self, whole: &VnetHeader, count: u32) -> VnetHeader {
+    pub(super) fn vnet(&self, whole: &VnetHeader, count: u32) -> VnetHeader {
         let (gso_type, gso_size) = if count > 1 { (whole.gso_type, whole.gso_size) } else { (VnetHeader::GSO_NONE, 0) };
         let narrow = |value: usize| u16::try_from(value).unwrap_or(u16::MAX);
         VnetHeader {
@@ -243,7 +113,7 @@ impl Headers {
 }
 
 /// What the frame carries, and where it begins; up to two VLAN tags are stepped over.
-fn ethernet(frame: &[u8]) -> Option<(Network, usize)> {
+pub(super) fn ethernet(frame: &[u8]) -> Option<(Network, usize)> {
     let mut at = 12;
     for _ in 0..3 {
         let kind = word(frame, at)?;
@@ -304,21 +174,27 @@ impl Network {
 }
 
 impl Transport {
-    fn protocol(self) -> u8 {
+    pub(super) fn of(protocol: u8) -> Option<Transport> {
+        [Transport::Tcp, Transport::Udp].into_iter().find(|transport| transport.protocol() == protocol)
+    }
+
+    pub(super) fn protocol(self) -> u8 {
         match self {
             Transport::Tcp => 6,
             Transport::Udp => 17,
         }
     }
 
-    fn checksum_at(self) -> usize {
+    /// Where the checksum is in the header.
+    pub(super) fn checksum_at(self) -> usize {
         match self {
             Transport::Tcp => 16,
             Transport::Udp => 6,
         }
     }
 
-    fn header_len(self, bytes: &[u8]) -> Option<usize> {
+    /// Bytes of the header at the start of `bytes`, if it is all there.
+    pub(super) fn header_len(self, bytes: &[u8]) -> Option<usize> {
         let len = match self {
             Transport::Tcp => usize::from(bytes.get(12)? >> 4) * 4,
             Transport::Udp => 8,
@@ -344,26 +220,4 @@ impl Transport {
             Transport::Udp => put(header, 4, transport_len as u16),
         }
     }
-}
-
-/// The 16 bits at `at`, in network order.
-fn word(bytes: &[u8], at: usize) -> Option<u16> {
-    bytes.get(at..at + 2).and_then(|bytes| bytes.first_chunk()).map(|bytes| u16::from_be_bytes(*bytes))
-}
-
-fn put(bytes: &mut [u8], at: usize, value: u16) {
-    bytes[at..at + 2].copy_from_slice(&value.to_be_bytes());
-}
-
-/// The 16-bit words of `bytes`, added up (RFC 1071). Headers only, so an even number of bytes.
-fn sum(bytes: &[u8]) -> u64 {
-    bytes.chunks_exact(2).map(|pair| u64::from(u16::from_be_bytes([pair[0], pair[1]]))).sum()
-}
-
-/// Adds the carries back in until none is left.
-fn fold(mut sum: u64) -> u16 {
-    while sum > 0xffff {
-        sum = (sum & 0xffff) + (sum >> 16);
-    }
-    sum as u16
 }
