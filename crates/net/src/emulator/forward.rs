@@ -203,7 +203,7 @@ impl<'a> Forwarder<'a> {
         self.lateness.saturating_record_n(u64::try_from(late.as_nanos()).unwrap_or(u64::MAX), u64::from(packet.count));
         let sent = match self.ring.frame(packet.id).and_then(split) {
             Some((vnet, frame)) => {
-                let cut = segment::cut_headers(frame, &vnet, packet.first, packet.count, &mut self.headers);
+                let cut = segment::write(frame, &vnet, packet, &mut self.headers);
                 let payload = frame.get(cut.payload).unwrap_or_default();
                 if let Some(observer) = &mut self.observer {
                     observer.happened(event, Frame { vnet: cut.vnet, parts: [&self.headers, payload] }, now);
