@@ -4,15 +4,18 @@
 //! an interface's counters of dropped packets. Each request is answered by the kernel at once, so the socket blocks.
 
 use std::io;
-use std::net::{IpAddr, Ipv4Addr};
+use std::net::IpAddr;
 use std::os::fd::{AsFd, AsRawFd};
 
 use netlink_packet_core::{
     NLM_F_ACK, NLM_F_CREATE, NLM_F_EXCL, NLM_F_REPLACE, NLM_F_REQUEST, NetlinkMessage, NetlinkPayload,
 };
-use netlink_packet_route::address::{AddressAttribute, AddressMessage};
-use netlink_packet_route::link::{InfoData, InfoKind, InfoVeth, LinkAttribute, LinkFlags, LinkInfo, LinkMessage};
-use netlink_packet_route::neighbour::{NeighbourAddress, NeighbourAttribute, NeighbourMessage, NeighbourState};
+use netlink_packet_route::address::{AddressAttribute, AddressHeaderFlags, AddressMessage, CacheInfo};
+use netlink_packet_route::link::{
+    AfSpecInet6, AfSpecUnspec, In6AddrGenMode, InfoData, InfoKind, InfoVeth, LinkAttribute, LinkFlags, LinkInfo,
+    LinkMessage,
+};
+use netlink_packet_route::neighbour::{NeighbourAttribute, NeighbourMessage, NeighbourState};
 use netlink_packet_route::route::RouteType;
 use netlink_packet_route::{AddressFamily, RouteNetlinkMessage};
 use netlink_sys::{Socket, SocketAddr, protocols::NETLINK_ROUTE};
@@ -31,6 +34,9 @@ pub struct VethEnd<'a> {
     /// Its Ethernet address.
     pub mac: Mac,
 }
+
+/// A lifetime that does not end (`INFINITY_LIFE_TIME`).
+const FOR_EVER: u32 = u32::MAX;
 
 /// A routing-netlink socket of the namespace it was opened in.
 #[derive(Debug)]
@@ -84,28 +90,63 @@ impl Netlink {
         self.change(RouteNetlinkMessage::SetLink(link), 0)
     }
 
-    /// Gives an interface an address; the kernel adds the route to the network of that prefix.
-    pub fn add_address(&mut self, index: u32, address: Ipv4Addr, prefix: u8) -> io::Result<()> {
+    /// Has an interface that is still down send nothing on its own: it asks for no neighbours (`IFF_NOARP`, which also
+    /// ends IPv6 neighbour discovery and the multicast reports that come with it) and gives itself no link-local address
+    /// (`IFLA_INET6_ADDR_GEN_MODE`), without which it looks for no routers. Addresses and neighbours are to be given.
+    pub fn keep_quiet(&mut self, index: u32) -> io::Result<()> {
+        let mut link = LinkMessage::default();
+        link.header.index = index;
+        link.header.flags = LinkFlags::Noarp;
+        link.header.change_mask = LinkFlags::Noarp;
+        self.change(RouteNetlinkMessage::SetLink(link), 0)?;
+        let mut link = LinkMessage::default();
+        link.header.index = index;
+        let no_link_local = AfSpecInet6::AddrGenMode(In6AddrGenMode::None);
+        link.attributes = vec![LinkAttribute::AfSpecUnspec(vec![AfSpecUnspec::Inet6(vec![no_link_local])])];
+        match self.change(RouteNetlinkMessage::SetLink(link), 0) {
+            // Without IPv6 there is none to be kept quiet.
+            Err(error) if error.raw_os_error() == Some(libc::EAFNOSUPPORT) => Ok(()),
+            other => other,
+        }
+    }
+
+    /// Gives an interface an address, taken to be unique without asking (RFC 4862 §5.4); the kernel adds the route to
+    /// the network of that prefix.
+    pub fn add_address(&mut self, index: u32, address: IpAddr, prefix: u8) -> io::Result<()> {
+        self.assign(index, address, prefix, FOR_EVER)
+    }
+
+    /// The same for an address that resolvers are to choose last (RFC 6724 §5 rule 3): its preferred lifetime is over,
+    /// its valid lifetime never. It works as any other.
+    pub fn add_second_choice(&mut self, index: u32, address: IpAddr, prefix: u8) -> io::Result<()> {
+        self.assign(index, address, prefix, 0)
+    }
+
+    fn assign(&mut self, index: u32, address: IpAddr, prefix: u8, preferred: u32) -> io::Result<()> {
         let mut message = AddressMessage::default();
-        message.header.family = AddressFamily::Inet;
+        message.header.family = family(address);
         message.header.prefix_len = prefix;
         message.header.index = index;
-        let address = IpAddr::V4(address);
-        message.attributes = vec![AddressAttribute::Local(address), AddressAttribute::Address(address)];
+        message.header.flags = AddressHeaderFlags::Nodad;
+        let mut lifetimes = CacheInfo::default();
+        (lifetimes.ifa_preferred, lifetimes.ifa_valid) = (preferred, FOR_EVER);
+        message.attributes = vec![
+            AddressAttribute::Local(address),
+            AddressAttribute::Address(address),
+            AddressAttribute::CacheInfo(lifetimes),
+        ];
         self.change(RouteNetlinkMessage::NewAddress(message), NLM_F_CREATE | NLM_F_EXCL)
     }
 
     /// Says once and for all which Ethernet address a neighbour has, so that nobody asks over the link.
-    pub fn add_neighbour(&mut self, index: u32, address: Ipv4Addr, mac: Mac) -> io::Result<()> {
+    pub fn add_neighbour(&mut self, index: u32, address: IpAddr, mac: Mac) -> io::Result<()> {
         let mut message = NeighbourMessage::default();
-        message.header.family = AddressFamily::Inet;
+        message.header.family = family(address);
         message.header.ifindex = index;
         message.header.state = NeighbourState::Permanent;
         message.header.kind = RouteType::Unicast;
-        message.attributes = vec![
-            NeighbourAttribute::Destination(NeighbourAddress::Inet(address)),
-            NeighbourAttribute::LinkLayerAddress(mac.0.to_vec()),
-        ];
+        message.attributes =
+            vec![NeighbourAttribute::Destination(address.into()), NeighbourAttribute::LinkLayerAddress(mac.0.to_vec())];
         self.change(RouteNetlinkMessage::NewNeighbour(message), NLM_F_CREATE | NLM_F_REPLACE)
     }
 
@@ -144,6 +185,13 @@ impl Netlink {
                 _ => Ok(None),
             };
         }
+    }
+}
+
+fn family(address: IpAddr) -> AddressFamily {
+    match address {
+        IpAddr::V4(_) => AddressFamily::Inet,
+        IpAddr::V6(_) => AddressFamily::Inet6,
     }
 }
 

@@ -154,6 +154,7 @@ pub fn explain(error: EmulateError) -> Failure {
     let hint = match &error {
         EmulateError::Namespaces(obstacle) => return Failure::msg(&error).hint(obstacle.cure()),
         EmulateError::Link(_) => "check the units: --rate 135mbit --rtt 539ms",
+        EmulateError::Paths(_) => "one --rtt and --rate make one path",
         EmulateError::Mtu(_) => "--mtu 1500 is Ethernet's, 9000 a jumbo frame's",
         EmulateError::Queue { .. } => "--queue 1bdp, or leave it out",
         EmulateError::Memory { .. } => "a lower --rate, --rtt or --queue",

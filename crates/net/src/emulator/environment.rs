@@ -1,19 +1,22 @@
 //! What the commands on both sides are told through their environment.
 
 use std::ffi::OsString;
-use std::net::Ipv4Addr;
 use std::process::Command;
 
 use super::Setup;
-use super::topology::{FAR, NEAR};
+use super::addresses::{End, SideName};
 
 /// Where programs are found without a `PATH`: what execvp and shells take then, which a `PATH` of ours would end.
 const USUAL_PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 
-/// What both sides are told: where they are, and the figures of the path for predictions.
+/// What both sides are told: where they are, and the figures of the path for predictions. Of several paths, all the
+/// addresses and the figures of the first.
 pub(super) fn set(command: &mut Command, setup: &Setup) {
-    let address = |address: Ipv4Addr| address.to_string();
-    command.env("LFN_EMULATED", "1").env("LFN_NEAR", address(NEAR)).env("LFN_FAR", address(FAR));
+    command.env("LFN_EMULATED", "1");
+    for end in setup.path_numbers().flat_map(|path| [SideName::Near, SideName::Far].map(|side| End::new(side, path))) {
+        command.env(end.variable(), end.v4().to_string());
+        command.env(format!("{}_IPV6", end.variable()), end.v6().to_string());
+    }
     command.env_remove("LFN_FAR_TICKET");
     let profile = setup.paths.first().and_then(|path| serde_json::to_string(&path.profile).ok());
     if let Some(json) = profile {

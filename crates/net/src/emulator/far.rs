@@ -15,8 +15,8 @@ use lfn_sys::namespace::NetNamespace;
 use lfn_sys::process::signal::{SIGKILL, SIGTERM};
 use lfn_sys::process::{self, Signals};
 
+use super::addresses::{End, SideName};
 use super::environment;
-use super::topology::FAR;
 use super::{EmulateError, Ending, FarSide, Setup, system};
 
 /// How long a server may take to print its ticket.
@@ -129,7 +129,7 @@ fn read_ticket(mut stdout: ChildStdout) -> Result<String, EmulateError> {
 /// The server does not know by which address it is reached.
 fn as_seen_from_near(line: &str) -> Result<String, EmulateError> {
     let ticket: Ticket = line.parse().map_err(|error| EmulateError::Far(format!("{error}")))?;
-    Ok(Ticket { host: FAR.to_string(), ..ticket }.to_string())
+    Ok(Ticket { host: End::new(SideName::Far, 0).v4().to_string(), ..ticket }.to_string())
 }
 
 /// Waits until anything in the namespace has a socket open to the outside, but not for long: a command may need none.

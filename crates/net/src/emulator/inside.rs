@@ -20,12 +20,13 @@ use lfn_sys::process::{self, Signals};
 use lfn_sys::{clock, process::exit_now};
 use rustix::pipe::PipeFlags;
 
+use super::addresses::{End, LEAST_MTU_V6, SideName};
 use super::environment;
 use super::far::{self, Far};
 use super::forward::Forwarder;
 use super::isolation::{Newcomer, Obstacle};
 use super::ledger::{DirectionLedger, Ledger, PathLedger};
-use super::topology::{self, FAR, NEAR, SideNet};
+use super::topology::{self, SideNet};
 use super::{EmulateError, Ending, INTERRUPT_ALONE, Outcome, Report, Setup, system};
 
 /// How long CMD may take to end after SIGTERM or SIGHUP.
@@ -54,29 +55,38 @@ pub(super) fn run(setup: &Setup, command: &[OsString], newcomer: Newcomer, lifel
 }
 
 fn live(setup: &Setup, command: &[OsString], newcomer: Newcomer, lifeline: BorrowedFd, signals: &Signals) -> Report {
-    settle(newcomer, lifeline)?;
+    settle(setup, newcomer, lifeline)?;
     let sides = topology::build(setup)?;
-    let [forth, back] = setup.hops(0);
-    let [near, far] = &sides;
-    let forth = Forwarder::new(&forth, &near.socket, &far.socket)?;
-    let back = Forwarder::new(&back, &far.socket, &near.socket)?;
+    let forwarders = (0..setup.paths.len()).map(|path| both_ways(setup, &sides, path));
+    let forwarders: Vec<_> = forwarders.collect::<Result<_, _>>()?;
     let (stop, running) = rustix::pipe::pipe_with(PipeFlags::CLOEXEC).map_err(system("make a pipe"))?;
     let (commands, accounts) = thread::scope(|scope| {
-        let threads = [forth, back].map(|forwarder| scope.spawn(|| forward(forwarder, stop.as_fd())));
+        let start = |forwarder| scope.spawn(|| forward(forwarder, stop.as_fd()));
+        let threads: Vec<_> = forwarders.into_iter().map(|pair| pair.map(start)).collect();
         let commands = run_commands(setup, command, &sides, signals);
         drop(running);
-        (commands, threads.map(|thread| thread.join()))
+        let accounts = threads.into_iter().map(|pair| pair.map(|thread| thread.join().unwrap_or(Err(panicked()))));
+        (commands, accounts.collect::<Vec<_>>())
     });
     let (near_ending, far_ending) = commands?;
-    let [near_to_far, far_to_near] = accounts.map(|account| account.unwrap_or(Err(panicked())));
-    let path = PathLedger { path: setup.paths[0].profile, near_to_far: near_to_far?, far_to_near: far_to_near? };
-    let mut ledger = Ledger { seed: setup.seed, paths: vec![path] };
+    let mut paths = Vec::new();
+    for (path, [near_to_far, far_to_near]) in setup.paths.iter().zip(accounts) {
+        paths.push(PathLedger { path: path.profile, near_to_far: near_to_far?, far_to_near: far_to_near? });
+    }
+    let mut ledger = Ledger { seed: setup.seed, paths };
     add_interface_drops(&mut ledger, &sides)?;
     Ok(Outcome { near: near_ending, far: far_ending, ledger })
 }
 
+/// What moves the packets of one path: near to far, and far to near.
+fn both_ways<'a>(setup: &Setup, sides: &'a [SideNet; 2], path: usize) -> Result<[Forwarder<'a>; 2], EmulateError> {
+    let [forth, back] = setup.hops(path);
+    let [near, far] = sides.each_ref().map(|side| &side.cables[path].socket);
+    Ok([Forwarder::new(&forth, near, far)?, Forwarder::new(&back, far, near)?])
+}
+
 /// Makes itself at home in the new namespaces.
-fn settle(newcomer: Newcomer, lifeline: BorrowedFd) -> Result<(), EmulateError> {
+fn settle(setup: &Setup, newcomer: Newcomer, lifeline: BorrowedFd) -> Result<(), EmulateError> {
     if let Some(identity) = newcomer {
         // Root without its capabilities may make a user namespace but not be anybody in it.
         identity.become_root_inside().map_err(|_| Obstacle::Container)?;
@@ -87,17 +97,26 @@ fn settle(newcomer: Newcomer, lifeline: BorrowedFd) -> Result<(), EmulateError> 
         exit_now(1);
     }
     namespace::make_mounts_private().map_err(system("make mounts private"))?;
-    name_both_sides();
+    name_both_sides(setup);
     // Some containers forbid it; CMD then sees processes of the outside, and that is all.
     let _ = namespace::mount_proc();
     Ok(())
 }
 
-/// Makes `near` and `far` resolve. Where `/etc/hosts` cannot be covered, `LFN_FAR` still has the address.
-fn name_both_sides() {
+/// Makes `near` and `far` resolve, to IPv6 too where the path has it. Where `/etc/hosts` cannot be covered, `LFN_FAR`
+/// still has the address.
+fn name_both_sides(setup: &Setup) {
     let hosts = Path::new("/etc/hosts");
     let mut names = fs::read(hosts).unwrap_or_default();
-    names.extend_from_slice(format!("\n{NEAR} near\n{FAR} far\n").as_bytes());
+    names.push(b'\n');
+    for (number, path) in setup.path_numbers().zip(&setup.paths) {
+        for end in [SideName::Near, SideName::Far].map(|side| End::new(side, number)) {
+            names.extend_from_slice(format!("{} {}\n", end.v4(), end.name()).as_bytes());
+            if path.profile.mtu >= LEAST_MTU_V6 {
+                names.extend_from_slice(format!("{} {}\n", end.v6(), end.name()).as_bytes());
+            }
+        }
+    }
     if let Err(error) = namespace::cover_file(hosts, &names) {
         let place = hosts.display();
         // Nobody may be listening, and the run goes on all the same.
@@ -119,10 +138,12 @@ fn panicked() -> EmulateError {
 }
 
 fn add_interface_drops(ledger: &mut Ledger, [near, far]: &[SideNet; 2]) -> Result<(), EmulateError> {
-    let (from_near, to_near) = near.dropped().map_err(system("read the interfaces' counters"))?;
-    let (from_far, to_far) = far.dropped().map_err(system("read the interfaces' counters"))?;
-    ledger.paths[0].near_to_far.unmodelled.interface = from_near + to_far;
-    ledger.paths[0].far_to_near.unmodelled.interface = from_far + to_near;
+    for (path, account) in ledger.paths.iter_mut().enumerate() {
+        let (from_near, to_near) = near.dropped(path).map_err(system("read the interfaces' counters"))?;
+        let (from_far, to_far) = far.dropped(path).map_err(system("read the interfaces' counters"))?;
+        account.near_to_far.unmodelled.interface = from_near + to_far;
+        account.far_to_near.unmodelled.interface = from_far + to_near;
+    }
     Ok(())
 }
 

@@ -12,6 +12,7 @@
 //! [`mailbox`] and watch it as an [`observer`]. What the kernel did that the model did not is in the [`ledger`]. Everything lives in the inside's namespaces: when it ends, however it ends,
 //! the kernel kills every process in there, and nothing is left.
 
+mod addresses;
 mod environment;
 mod far;
 mod forward;
@@ -42,7 +43,7 @@ use serde::{Deserialize, Serialize};
 
 pub use isolation::{Obstacle, namespaces_available};
 pub use ledger::{Bin, DirectionLedger, Fault, Lateness, Ledger, PathLedger, Queueing, Unmodelled};
-pub use setup::{EmulatedPath, FarSide, LEAST_MTU, MOST_MTU, Setup};
+pub use setup::{EmulatedPath, FarSide, LEAST_MTU, MOST_MTU, MOST_PATHS, Setup};
 
 /// What became of a run.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -83,6 +84,9 @@ pub enum EmulateError {
     /// A rate of 0 b/s never sends a packet; or one beyond what the model computes with.
     #[error("{0}")]
     Link(String),
+    /// At least one path, and no more than fit.
+    #[error("{0} paths side by side are not within 1 to {MOST_PATHS}")]
+    Paths(usize),
     /// Give an MTU within the limits.
     #[error("MTU {0} is not within {LEAST_MTU} to {MOST_MTU} bytes")]
     Mtu(u32),

@@ -18,6 +18,8 @@ use super::{EmulateError, system};
 pub const LEAST_MTU: u32 = 68;
 /// Largest MTU of a veth interface, bytes.
 pub const MOST_MTU: u32 = 65_535;
+/// Most paths side by side: each costs two threads and two rings.
+pub const MOST_PATHS: usize = 64;
 /// Share of the memory available that all rings may take; the kernel's own buffers hold as much again.
 const MOST_OF_MEMORY: f64 = 0.6;
 /// Bytes of the Ethernet header, which the link counts and the MTU does not.
@@ -71,6 +73,9 @@ impl Setup {
 
     /// Says what is wrong with these settings, before anything is made.
     pub fn check(&self) -> Result<(), EmulateError> {
+        if !(1..=MOST_PATHS).contains(&self.paths.len()) {
+            return Err(EmulateError::Paths(self.paths.len()));
+        }
         self.paths.iter().try_for_each(EmulatedPath::check)?;
         let hops = self.paths.iter().flat_map(|path| [&path.forward, &path.back]);
         let needed = hops.map(|hops| ring_size(hops)).fold(0, u64::saturating_add);
@@ -84,6 +89,11 @@ impl Setup {
             }),
             _ => Ok(()),
         }
+    }
+
+    /// The paths are numbered from 0; there are no more than [`MOST_PATHS`].
+    pub(super) fn path_numbers(&self) -> impl Iterator<Item = u8> {
+        0..u8::try_from(self.paths.len()).unwrap_or(u8::MAX)
     }
 
     /// The hops of a path as the model takes them, near to far and far to near.

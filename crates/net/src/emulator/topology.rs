@@ -1,114 +1,105 @@
 //! The two sides and what joins them to the middle: namespaces, veth pairs, addresses, kernel parameters.
 //!
-//! The calling thread's network namespace is the middle. Each side has one interface, whose Ethernet address and
+//! The calling thread's network namespace is the middle. Each side has one interface a path, whose Ethernet address and
 //! neighbour are fixed, so that nothing but the two commands' own traffic ever crosses the link: no ARP, no IPv6
-//! neighbour discovery.
+//! neighbour discovery, no duplicate address detection, no multicast reports.
 
 use std::io;
-use std::net::Ipv4Addr;
 
 use lfn_core::path::PathProfile;
 use lfn_core::plan::{Wishes, kernel_limit, plan};
 use lfn_core::units::{Bytes, Ratio};
 use lfn_sys::namespace::NetNamespace;
-use lfn_sys::netlink::{Mac, Netlink, VethEnd};
+use lfn_sys::netlink::{Netlink, VethEnd};
 use lfn_sys::packet::PacketSocket;
 use lfn_sys::sysctl;
+use rustix::io::Errno;
 
+use super::addresses::{End, LEAST_MTU_V6, PREFIX_V4, PREFIX_V6, SideName};
 use super::{EmulateError, Setup, system};
 
-/// Address of the near side. From 10.73.23.0/30: private, and hardly anybody's choice.
-pub(super) const NEAR: Ipv4Addr = Ipv4Addr::new(10, 73, 23, 1);
-/// Address of the far side.
-pub(super) const FAR: Ipv4Addr = Ipv4Addr::new(10, 73, 23, 2);
-const PREFIX: u8 = 30;
+/// What a kernel without IPv6 says, or one that has it switched off.
+const NO_IPV6: [Errno; 3] = [Errno::OPNOTSUPP, Errno::AFNOSUPPORT, Errno::ACCESS];
 
-/// Name of each side's interface.
-const INSIDE: &str = "lfn0";
-
-/// One side of the path.
+/// One side of all paths.
 #[derive(Debug)]
 pub(super) struct SideNet {
     /// Where its commands run.
     pub(super) namespace: NetNamespace,
-    /// The middle's end of the cable to it.
+    /// To the middle, one a path.
+    pub(super) cables: Vec<Cable>,
+}
+
+/// A veth pair from the middle to a side.
+#[derive(Debug)]
+pub(super) struct Cable {
+    /// The middle's end of it.
     pub(super) socket: PacketSocket,
-    /// Name of the middle's end.
-    middle: &'static str,
+    end: End,
 }
-
-/// What differs between the sides. Locally administered addresses, so that no vendor's is taken.
-struct Plan {
-    middle: VethEnd<'static>,
-    mac: Mac,
-    address: Ipv4Addr,
-    peer_mac: Mac,
-    peer: Ipv4Addr,
-}
-
-const NEAR_MAC: Mac = Mac([0x02, 0x4c, 0x46, 0x4e, 0x00, 0x01]);
-const FAR_MAC: Mac = Mac([0x02, 0x4c, 0x46, 0x4e, 0x00, 0x02]);
 
 /// Builds near and far around the namespace of the calling thread.
 pub(super) fn build(setup: &Setup) -> Result<[SideNet; 2], EmulateError> {
-    let plans = [
-        Plan {
-            middle: VethEnd { name: "near", mac: Mac([0x02, 0x4c, 0x46, 0x4e, 0x01, 0x01]) },
-            mac: NEAR_MAC,
-            address: NEAR,
-            peer_mac: FAR_MAC,
-            peer: FAR,
-        },
-        Plan {
-            middle: VethEnd { name: "far", mac: Mac([0x02, 0x4c, 0x46, 0x4e, 0x01, 0x02]) },
-            mac: FAR_MAC,
-            address: FAR,
-            peer_mac: NEAR_MAC,
-            peer: NEAR,
-        },
-    ];
     without_ipv6();
-    let [near, far] = plans;
-    Ok([near.build(setup)?, far.build(setup)?])
+    Ok([build_side(SideName::Near, setup)?, build_side(SideName::Far, setup)?])
 }
 
-impl Plan {
-    fn build(&self, setup: &Setup) -> Result<SideNet, EmulateError> {
-        let namespace = NetNamespace::new().map_err(system("make a network namespace"))?;
-        namespace.run(without_ipv6).map_err(system("enter a network namespace"))?;
-        let mut netlink = Netlink::open().map_err(system("open a netlink socket"))?;
-        let inside = VethEnd { name: INSIDE, mac: self.mac };
-        netlink
-            .add_veth(self.middle, inside, &namespace, setup.paths[0].profile.mtu)
-            .map_err(system("make a pair of veth interfaces"))?;
-        let index = netlink.index(self.middle.name).map_err(system("find a veth interface"))?;
-        // Up first, or the socket would start with ENETDOWN. Nothing is missed: the other end is still down.
-        netlink.set_up(index).map_err(system("bring a veth interface up"))?;
-        let socket = PacketSocket::open(index).map_err(system("open a packet socket"))?;
-        let furnished = namespace.run(|| self.furnish()).and_then(|result| result);
-        furnished.map_err(system("furnish a network namespace"))?;
-        let buffers = namespace.run(|| raise_buffers(setup)).map_err(system("enter a network namespace"))?;
-        buffers?;
-        Ok(SideNet { namespace, socket, middle: self.middle.name })
-    }
-
-    /// Inside the side's own namespace.
-    fn furnish(&self) -> io::Result<()> {
+fn build_side(side: SideName, setup: &Setup) -> Result<SideNet, EmulateError> {
+    let namespace = NetNamespace::new().map_err(system("make a network namespace"))?;
+    let up = || {
         let mut netlink = Netlink::open()?;
         let lo = netlink.index("lo")?;
-        netlink.set_up(lo)?;
-        let index = netlink.index(INSIDE)?;
-        netlink.add_address(index, self.address, PREFIX)?;
-        netlink.set_up(index)?;
-        netlink.add_neighbour(index, self.peer, self.peer_mac)
+        netlink.set_up(lo)
+    };
+    namespace.run(up).and_then(|result| result).map_err(system("bring a loopback interface up"))?;
+    let ends = setup.path_numbers().map(|path| End::new(side, path));
+    let cables = ends.zip(&setup.paths).map(|(end, path)| lay_cable(end, &namespace, path.profile.mtu));
+    let cables = cables.collect::<Result<_, _>>()?;
+    namespace.run(|| raise_buffers(setup)).map_err(system("enter a network namespace"))??;
+    Ok(SideNet { namespace, cables })
+}
+
+fn lay_cable(end: End, namespace: &NetNamespace, mtu: u32) -> Result<Cable, EmulateError> {
+    let mut netlink = Netlink::open().map_err(system("open a netlink socket"))?;
+    let (middle, inside) = (end.name(), end.interface());
+    let here = VethEnd { name: &middle, mac: end.middle_mac() };
+    let there = VethEnd { name: &inside, mac: end.mac() };
+    netlink.add_veth(here, there, namespace, mtu).map_err(system("make a pair of veth interfaces"))?;
+    let index = netlink.index(&middle).map_err(system("find a veth interface"))?;
+    // Up first, or the socket would start with ENETDOWN. Nothing is missed: the other end is still down.
+    netlink.set_up(index).map_err(system("bring a veth interface up"))?;
+    let socket = PacketSocket::open(index).map_err(system("open a packet socket"))?;
+    let furnished = namespace.run(|| furnish(end, mtu)).and_then(|result| result);
+    furnished.map_err(system("furnish a network namespace"))?;
+    Ok(Cable { socket, end })
+}
+
+/// Inside the side's own namespace.
+fn furnish(end: End, mtu: u32) -> io::Result<()> {
+    let mut netlink = Netlink::open()?;
+    let index = netlink.index(&end.interface())?;
+    netlink.keep_quiet(index)?;
+    netlink.add_address(index, end.v4().into(), PREFIX_V4)?;
+    netlink.add_neighbour(index, end.peer().v4().into(), end.peer().mac())?;
+    netlink.set_up(index)?;
+    if mtu < LEAST_MTU_V6 {
+        return Ok(());
+    }
+    let ipv6 = netlink
+        .add_second_choice(index, end.v6().into(), PREFIX_V6)
+        .and_then(|()| netlink.add_neighbour(index, end.peer().v6().into(), end.peer().mac()));
+    match ipv6 {
+        Err(error) if Errno::from_io_error(&error).is_some_and(|e| NO_IPV6.contains(&e)) => Ok(()),
+        other => other,
     }
 }
 
 impl SideNet {
-    /// Packets that the interfaces of this cable dropped: on the way from the side, and on the way to it.
-    pub(super) fn dropped(&self) -> io::Result<(u64, u64)> {
-        let from_side = self.namespace.run(|| Netlink::open()?.dropped_in_sending(INSIDE))??;
-        let to_side = Netlink::open()?.dropped_in_sending(self.middle)?;
+    /// Packets that the interfaces of this path's cable dropped: on the way from the side, and on the way to it.
+    pub(super) fn dropped(&self, path: usize) -> io::Result<(u64, u64)> {
+        let Some(cable) = self.cables.get(path) else { return Ok((0, 0)) };
+        let from_side = self.namespace.run(|| Netlink::open()?.dropped_in_sending(&cable.end.interface()))??;
+        let to_side = Netlink::open()?.dropped_in_sending(&cable.end.name())?;
         Ok((from_side, to_side))
     }
 }
@@ -134,14 +125,22 @@ fn raise_buffers(setup: &Setup) -> Result<(), EmulateError> {
     Ok(())
 }
 
-/// What the plan of this path asks of `tcp_rmem` and `tcp_wmem`: the cure `lfn plan` prints is the one applied here.
+/// What the plan of these paths asks of `tcp_rmem` and `tcp_wmem`: the cure `lfn plan` prints is the one applied here.
+/// Of all paths together, because one connection of Multipath TCP may fill them all (RFC 8684 §3.3.1).
 ///
 /// Loss does not change what a window must hold. A path for which there is no plan, such as an MTU that the headers
 /// fill, can be emulated all the same: its sockets keep the limits of the system.
 fn buffer_needed(setup: &Setup) -> Bytes {
-    let path = PathProfile { loss: Ratio::default(), ..setup.paths[0].profile };
-    plan(&path, &Wishes::default()).map_or(Bytes(0), |plan| kernel_limit(plan.buffer))
+    let of = |profile: &PathProfile| {
+        let path = PathProfile { loss: Ratio::default(), ..*profile };
+        plan(&path, &Wishes::default()).map_or(0, |plan| kernel_limit(plan.buffer).0)
+    };
+    let all = setup.paths.iter().map(|path| of(&path.profile)).fold(0, u64::saturating_add);
+    Bytes(all.min(SYSCTL_MOST))
 }
+
+/// The kernel's parameters are of type int.
+const SYSCTL_MOST: u64 = i32::MAX as u64;
 
 /// Raises the third of three numbers, the most a socket may take, and leaves the others.
 fn raise_most(name: &str, needed: Bytes) -> io::Result<()> {
