@@ -9,8 +9,9 @@
 //! [`run`] is the caller's side: it makes the inside, passes signals on and reads what became of it. [`inside`] builds
 //! the namespaces ([`topology`]), starts both commands ([`far`]), and waits; one thread a direction ([`forward`]) moves
 //! packets from one packet socket through the model to the other, keeping them in a [`ring`]; others reach it by its
-//! [`mailbox`] and watch it as an [`observer`]. What the kernel did that the model did not is in the [`ledger`]. Everything lives in the inside's namespaces: when it ends, however it ends,
-//! the kernel kills every process in there, and nothing is left.
+//! [`mailbox`] and watch it as an [`observer`]. What the kernel did that the model did not is in the [`ledger`].
+//! Everything lives in the inside's namespaces: when it ends, however it ends, the kernel kills every process in there,
+//! and nothing is left. Several paths are as many cables and pairs of threads, with [`addresses`] of their own.
 
 mod addresses;
 mod environment;
