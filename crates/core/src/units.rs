@@ -78,6 +78,9 @@ pub struct BitRate(pub u64);
 #[serde(try_from = "f64", into = "f64")]
 pub struct Ratio(f64);
 
+/// It is never NaN: there is no way to make one of it.
+impl Eq for Ratio {}
+
 const KIB: f64 = 1024.0;
 
 impl FromStr for Bytes {
@@ -202,6 +205,15 @@ pub fn typed_duration(duration: Duration) -> String {
     }
 }
 
+/// The largest of `units` that measures `value` without a rest; the last is 1. (Parsing goes over floats: beyond 2^53
+/// not every number comes back.)
+fn typed(value: u64, units: &[(&str, u64)]) -> String {
+    let last = units.len() - 1;
+    let (name, size) =
+        units[..last].iter().find(|(_, size)| value >= *size && value.is_multiple_of(*size)).unwrap_or(&units[last]);
+    format!("{}{name}", value / size)
+}
+
 /// Four significant digits, trailing zeros after the point removed.
 fn significant(value: f64) -> String {
     let decimals = match value {
@@ -251,6 +263,11 @@ impl fmt::Display for Ratio {
 }
 
 impl Bytes {
+    /// As one types it: exact and without a space, `64KiB`, `9095625B`. Parsing gives the same again.
+    pub fn typed(self) -> String {
+        typed(self.0, &[("TiB", 1 << 40), ("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10), ("B", 1)])
+    }
+
     /// All digits, in groups of three: `9,095,625 B`. For figures a reader may want to check.
     pub fn exact(self) -> String {
         let digits = self.0.to_string();
@@ -279,6 +296,13 @@ impl Bytes {
 }
 
 impl BitRate {
+    /// As one types it: exact and without a space, `135mbit`. Parsing gives the same again.
+    pub fn typed(self) -> String {
+        const UNITS: [(&str, u64); 5] =
+            [("tbit", 1_000_000_000_000), ("gbit", 1_000_000_000), ("mbit", 1_000_000), ("kbit", 1_000), ("bit", 1)];
+        typed(self.0, &UNITS)
+    }
+
     /// Bits per second as a float, for the models.
     pub fn as_f64(self) -> f64 {
         self.0 as f64
@@ -302,6 +326,17 @@ impl BitRate {
 }
 
 impl Ratio {
+    /// Nothing.
+    pub const NONE: Ratio = Ratio(0.0);
+    /// The whole, 100 %.
+    pub const ALL: Ratio = Ratio(1.0);
+
+    /// As one types it: exact and without a space, `0.01`, `1e-7`. Parsing gives the same again.
+    pub fn typed(self) -> String {
+        let text = format!("{:?}", self.0);
+        text.strip_suffix(".0").map(str::to_owned).unwrap_or(text)
+    }
+
     /// A ratio, if `value` lies from 0 to 1.
     pub fn new(value: f64) -> Option<Self> {
         (0.0..=1.0).contains(&value).then_some(Ratio(value))
@@ -466,6 +501,22 @@ mod tests {
         assert_eq!(Bytes(1 << 30).to_string(), "1 GiB");
         assert_eq!(show_duration(Duration::from_millis(539)), "539 ms");
         assert_eq!(show_duration(Duration::from_micros(501_400)), "501.4 ms");
+    }
+
+    #[test]
+    fn what_is_typed_is_read_back_exactly() {
+        for bytes in [0, 1, 1000, 1024, 64_000, 65_536, 9_095_625, 1 << 40, 5 << 50] {
+            assert_eq!(Bytes(bytes).typed().parse(), Ok(Bytes(bytes)));
+            assert_eq!(BitRate(bytes).typed().parse(), Ok(BitRate(bytes)));
+            let duration = Duration::from_nanos(bytes);
+            assert_eq!(parse_duration(&typed_duration(duration)), Ok(duration));
+        }
+        for ratio in [0.0, 1.0, 1e-4, 1e-300, 1.0 / 3.0, 0.1 + 0.2] {
+            assert_eq!(Ratio(ratio).typed().parse(), Ok(Ratio(ratio)));
+        }
+        let texts = [Bytes(65_536).typed(), BitRate(135_000_000).typed(), Ratio(1e-4).typed(), Ratio(1.0).typed()];
+        assert_eq!(texts, ["64KiB", "135mbit", "0.0001", "1"]);
+        assert_eq!(typed_duration(Duration::from_millis(1500)), "1500ms");
     }
 
     #[test]

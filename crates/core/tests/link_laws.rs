@@ -5,7 +5,7 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
-use lfn_core::link::{Count, Direction, DropCause, Event, Link, LinkConfig, LinkError, Packet};
+use lfn_core::link::{Count, Direction, DropCause, Event, Link, LinkConfig, LinkError, LossModel, Packet};
 use lfn_core::sim::{Arrival, run};
 use lfn_core::time::Instant;
 use lfn_core::units::{BitRate, Bytes, Ratio};
@@ -42,7 +42,7 @@ fn scenario() -> impl Strategy<Value = (LinkConfig, Vec<Arrival>)> {
             delay: Duration::from_nanos(delay).into(),
             // No more than an hour of the line: what a link refuses is tested apart.
             queue: Bytes(queue.min(rate * 450)),
-            loss: Ratio::new(loss).unwrap(),
+            loss: Ratio::new(loss).unwrap().into(),
             seed,
             slice: Duration::from_nanos(slice),
             ..LinkConfig::default()
@@ -144,7 +144,7 @@ proptest! {
 
     #[test]
     fn without_loss_the_link_is_the_reference((config, arrivals) in scenario()) {
-        let config = LinkConfig { loss: Ratio::default(), ..config };
+        let config = LinkConfig { loss: LossModel::None, ..config };
         let expected = reference(&config, &arrivals);
         let actual = fates(&arrivals, &run(&mut link(&config), arrivals.iter().copied()));
         prop_assert_eq!(actual.len(), expected.len());
@@ -332,7 +332,7 @@ fn slices_follow_the_rate() {
 
 /// Indices lost of `count` packets, sent `size` to a super-packet.
 fn lost(loss: f64, seed: u64, direction: Direction, count: u32, size: u32) -> Vec<u32> {
-    let loss = Ratio::new(loss).unwrap();
+    let loss = Ratio::new(loss).unwrap().into();
     let config = LinkConfig { rate: BitRate(1_000_000_000_000), loss, seed, direction, ..LinkConfig::default() };
     let arrivals = (0..count / size).map(|id| Arrival {
         at: Instant::from_nanos(u64::from(id) * 1_000_000),

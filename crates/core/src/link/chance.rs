@@ -12,8 +12,7 @@ use crate::units::Ratio;
 
 /// Where the next one falls.
 pub(super) struct Chance {
-    /// ln(1 − p): minus infinity when it befalls every packet, zero when none.
-    log_survival: f64,
+    odds: Geometric,
     generator: Pcg64,
     gap: u64,
 }
@@ -21,17 +20,17 @@ pub(super) struct Chance {
 impl Chance {
     /// With a generator of its own, named `label`.
     pub(super) fn new(config: &LinkConfig, label: &str, probability: Ratio) -> Self {
-        let mut chance = Chance { log_survival: 0.0, generator: generator(config, label), gap: u64::MAX };
+        let mut chance = Chance { odds: Geometric::NEVER, generator: generator(config, label), gap: u64::MAX };
         chance.set(probability);
         chance
     }
 
     /// Another probability from now on: a gap begun at the old one is drawn anew.
     pub(super) fn set(&mut self, probability: Ratio) {
-        let log_survival = (-probability.get()).ln_1p();
-        if log_survival != self.log_survival {
-            self.log_survival = log_survival;
-            self.gap = self.draw();
+        let odds = Geometric::new(probability.get());
+        if odds != self.odds {
+            self.odds = odds;
+            self.gap = odds.draw(&mut self.generator);
         }
     }
 
@@ -48,21 +47,46 @@ impl Chance {
     /// It befalls the next one: a gap of zero is over.
     pub(super) fn strike(&mut self) {
         debug_assert_eq!(self.gap, 0);
-        self.gap = self.draw();
+        self.gap = self.odds.draw(&mut self.generator);
     }
 
     /// A number that belongs to the packet struck, to tell it from others.
     pub(super) fn number(&mut self) -> u64 {
         self.generator.random()
     }
+}
 
-    /// Inversion: P(gap ≥ n) = (1 − p)^n.
-    fn draw(&mut self) -> u64 {
+/// How many times in a row something does not happen that happens each time with the same probability.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Geometric {
+    /// ln(1 − p): minus infinity if it always happens.
+    log_survival: f64,
+}
+
+impl Geometric {
+    /// Does not happen.
+    pub(super) const NEVER: Geometric = Geometric { log_survival: 0.0 };
+
+    /// Happens with this probability, from 0 to 1.
+    pub(super) fn new(probability: f64) -> Self {
+        Geometric { log_survival: (-probability).ln_1p() }
+    }
+
+    /// By inversion: P(n or more) = (1 − p)^n. Nothing is drawn where there is nothing to decide.
+    pub(super) fn draw(&self, generator: &mut Pcg64) -> u64 {
         if self.log_survival == 0.0 {
             return u64::MAX;
         }
+        if self.is_certain() {
+            return 0;
+        }
         // From (0, 1], so that the logarithm is finite.
-        let uniform = 1.0 - self.generator.random::<f64>();
+        let uniform = 1.0 - generator.random::<f64>();
         (uniform.ln() / self.log_survival) as u64
+    }
+
+    /// True if it happens every time.
+    pub(super) fn is_certain(&self) -> bool {
+        self.log_survival == f64::NEG_INFINITY
     }
 }

@@ -5,8 +5,8 @@
 
 use std::time::Duration;
 
-use super::stages::{Jitter, Reorder};
-use super::varying::Varying;
+use super::stages::{Jitter, LossModel, Outages, PathMtu, Policer, Reorder, Shaper};
+use super::varying::{Varying, VaryingError};
 use crate::time::Instant;
 use crate::units::{BitRate, Bytes, Ratio, show_duration};
 
@@ -22,8 +22,16 @@ pub struct LinkConfig {
     /// Most bytes in the queue, the packet being sent included until its last bit is sent. So nothing waits longer than
     /// this takes to send; a packet that finds the link idle is always taken.
     pub queue: Bytes,
-    /// Probability that a virtual packet is lost, each independently of the others.
-    pub loss: Ratio,
+    /// Longer IP packets do not pass; without it all do.
+    pub path_mtu: Option<PathMtu>,
+    /// When the link is down.
+    pub outage: Outages,
+    /// Which virtual packets are lost.
+    pub loss: LossModel,
+    /// Drops what exceeds a rate and a burst.
+    pub policer: Option<Policer>,
+    /// Delays what exceeds a rate and a burst, ahead of the line and its queue.
+    pub shaper: Option<Shaper>,
     /// Which packets are held back until others have passed them.
     pub reorder: Reorder,
     /// Probability that a virtual packet comes out twice, the copy at once after it.
@@ -91,6 +99,52 @@ pub enum LinkError {
     /// Slices so long would hold packets back for seconds.
     #[error("a slice of {} is above {}", show_duration(*.0), show_duration(MOST_SLICE))]
     SliceTooLong(Duration),
+    /// Not even the smallest IP packets pass. Give at least 68, and 1280 if IPv6 is to work.
+    #[error("a path MTU of {0} is below 68, which every IP link carries (RFC 791)")]
+    MtuTooSmall(u16),
+    /// Give the entries of a schedule in order of time, each after the end of the one before.
+    #[error("the entry at {} begins before the one ahead of it in the schedule has ended", show_duration(*.0))]
+    ScheduleOrder(Duration),
+    /// The link would never carry anything. Give a longer period or a shorter outage.
+    #[error("an outage of {} every {} never ends", show_duration(*down), show_duration(*period))]
+    NeverUp {
+        /// From outage to outage.
+        period: Duration,
+        /// How long each lasts.
+        down: Duration,
+    },
+    /// It would change its state between any two packets: that is loss, not an outage.
+    #[error("a link that flaps every {} on average: the mean times up and down are at least 1 ms", show_duration(*.0))]
+    FlapsTooFast(Duration),
+    /// There is no such packet. Give 1 to lose all of them.
+    #[error("cannot lose every 0th packet: count from 1")]
+    NthOfZero,
+    /// Nothing would be lost. Give a length of 1 for independent loss.
+    #[error("bursts of 0 packets lose nothing: give a length of at least 1")]
+    EmptyBurst,
+    /// From the first bad time on the link would stay bad. Give r, which is 1 / the mean length of a bad time.
+    #[error("a Gilbert model with p = {0} and r = 0 stays bad for ever")]
+    GilbertStaysBad(Ratio),
+    /// No chain of two states loses so much in bursts so short, or bursts shorter than a packet.
+    #[error(
+        "a loss of {loss} in bursts of {burst} packets on average is impossible: \
+             the mean burst is at least 1 and at least loss / (1 - loss)"
+    )]
+    GilbertBurst {
+        /// The share that is to be lost.
+        loss: Ratio,
+        /// The mean length of a burst.
+        burst: String,
+    },
+    /// The steps of a loss that changes with time contradict each other.
+    #[error(transparent)]
+    Timetable(#[from] VaryingError),
+    /// Nothing would ever pass after the first burst.
+    #[error("a {0} at 0 b/s passes nothing")]
+    BucketRate(&'static str),
+    /// No packet would ever pass. Give at least the longest packet: 1514 bytes on Ethernet.
+    #[error("a {0} with a burst of 0 bytes passes nothing: give at least the longest packet")]
+    BucketBurst(&'static str),
 }
 
 /// 10 Tb/s: a thousand times what one machine forwards, for virtual time.
@@ -110,7 +164,11 @@ impl Default for LinkConfig {
             delay: Varying::constant(Duration::ZERO),
             jitter: Jitter::default(),
             queue: Bytes(512 * 1024),
-            loss: Ratio::default(),
+            path_mtu: None,
+            outage: Outages::None,
+            loss: LossModel::None,
+            policer: None,
+            shaper: None,
             reorder: Reorder::default(),
             duplicate: Ratio::default(),
             corrupt: Ratio::default(),
@@ -130,20 +188,20 @@ impl LinkConfig {
         if self.rate.0 == 0 {
             return Err(LinkError::ZeroRate);
         }
-        if self.rate > MOST_RATE {
-            return Err(LinkError::RateTooHigh(self.rate));
-        }
+        check_rate(self.rate)?;
         if let Some(delay) = self.delay.values().find(|delay| *delay > MOST_DELAY) {
             return Err(LinkError::DelayTooLong(delay));
         }
         self.check_order()?;
-        if self.rate.time_for(self.queue) > MOST_WAIT {
-            return Err(LinkError::QueueTooLong { queue: self.queue, rate: self.rate });
-        }
+        check_wait(self.queue, self.rate)?;
         if self.slice > MOST_SLICE {
             return Err(LinkError::SliceTooLong(self.slice));
         }
-        Ok(())
+        self.path_mtu.as_ref().map_or(Ok(()), PathMtu::check)?;
+        self.outage.check()?;
+        self.loss.check()?;
+        self.policer.as_ref().map_or(Ok(()), Policer::check)?;
+        self.shaper.as_ref().map_or(Ok(()), Shaper::check)
     }
 
     /// The least delay any packet has.
@@ -175,4 +233,14 @@ impl LinkConfig {
         }
         Ok(())
     }
+}
+
+/// Of the line, or of a token bucket.
+pub(super) fn check_rate(rate: BitRate) -> Result<(), LinkError> {
+    if rate > MOST_RATE { Err(LinkError::RateTooHigh(rate)) } else { Ok(()) }
+}
+
+/// What is in a full queue has to leave before its senders give up.
+pub(super) fn check_wait(queue: Bytes, rate: BitRate) -> Result<(), LinkError> {
+    if rate.time_for(queue) > MOST_WAIT { Err(LinkError::QueueTooLong { queue, rate }) } else { Ok(()) }
 }

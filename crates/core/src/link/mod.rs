@@ -15,6 +15,7 @@ mod config;
 mod outbox;
 mod random;
 pub mod segment;
+mod setting;
 mod stages;
 mod varying;
 
@@ -25,7 +26,11 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 pub use config::{Direction, LinkConfig, LinkError};
-pub use stages::{Distribution, Jitter, JitterError, Reorder, ReorderError};
+pub use setting::SettingError;
+pub use stages::{
+    Distribution, Gilbert, Jitter, JitterError, LossModel, Lost, Outage, Outages, PathMtu, Policer, Reorder,
+    ReorderError, Scheduled, Shaper,
+};
 use stages::{STAGES, stages};
 pub use varying::{Varying, VaryingError};
 
@@ -137,6 +142,8 @@ pub enum Event {
         cause: DropCause,
         /// When it happened, in the time of the model.
         at: Instant,
+        /// The longest IP packet that would have passed, if the sender is to be told so (RFC 1191, RFC 8201).
+        reply_mtu: Option<u16>,
     },
     /// The range exists once more from now on: its bytes are to be kept until both have come out.
     Duplicate {
@@ -151,8 +158,16 @@ pub enum Event {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum DropCause {
+    /// Longer than the path MTU.
+    TooBig,
+    /// The link was down.
+    Outage,
     /// Random loss, or loss by a pattern.
     Loss,
+    /// Above the rate and burst of a policer.
+    Policer,
+    /// No room in the queue of a shaper, or longer than its burst.
+    Shaper,
     /// The queue was full.
     Queue,
 }
@@ -241,12 +256,14 @@ impl Link {
         Ok(())
     }
 
-    /// Bytes of packets a caller must be able to hold: what the line carries in the delay, the queue, and the
+    /// Bytes of packets a caller must be able to hold: what the line carries in the delay, the queues, and the
     /// super-packets partly sent at either end. Small packets cost the caller more than their bytes: not counted.
     pub fn memory_needed(config: &LinkConfig) -> Bytes {
         const SUPER_PACKET: u64 = 65_536 + 64;
         let in_flight = config.rate.times(config.longest_delay());
-        Bytes(in_flight.0.saturating_add(config.queue.0).saturating_add(2 * SUPER_PACKET))
+        let shaped = config.shaper.map_or(0, |shaper| shaper.limit.0);
+        let queued = config.queue.0.saturating_add(shaped);
+        Bytes(in_flight.0.saturating_add(queued).saturating_add(2 * SUPER_PACKET))
     }
 
     /// Takes a packet that arrived at `now`, which may lie before an earlier [`poll`](Link::poll) (stamp arrivals where
@@ -362,12 +379,23 @@ impl Event {
 
 impl DropCause {
     /// Every cause, in the order in which a packet meets them.
-    pub const ALL: [DropCause; 2] = [DropCause::Loss, DropCause::Queue];
+    pub const ALL: [DropCause; 6] = [
+        DropCause::TooBig,
+        DropCause::Outage,
+        DropCause::Loss,
+        DropCause::Policer,
+        DropCause::Shaper,
+        DropCause::Queue,
+    ];
 
     /// A word for tables and logs.
     pub fn word(self) -> &'static str {
         match self {
+            DropCause::TooBig => "too big",
+            DropCause::Outage => "outage",
             DropCause::Loss => "loss",
+            DropCause::Policer => "policer",
+            DropCause::Shaper => "shaper",
             DropCause::Queue => "queue",
         }
     }

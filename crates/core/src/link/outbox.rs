@@ -15,9 +15,9 @@ impl Outbox {
         self.0.push_back(Event::Forward { packet, due });
     }
 
-    /// Drops `packet`.
+    /// Drops `packet`, and nobody is told.
     pub(super) fn drop(&mut self, packet: Packet, cause: DropCause, at: Instant) {
-        self.0.push_back(Event::Drop { packet, cause, at });
+        self.0.push_back(Event::Drop { packet, cause, at, reply_mtu: None });
     }
 
     /// Anything else.

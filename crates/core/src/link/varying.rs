@@ -67,6 +67,16 @@ impl<T: Copy> Varying<T> {
         }
     }
 
+    /// What it was made of: the steps of one period, or of all time.
+    pub fn steps(&self) -> &[(Duration, T)] {
+        &self.steps
+    }
+
+    /// After how long it starts over, if it does.
+    pub fn period(&self) -> Option<Duration> {
+        self.period
+    }
+
     /// Every value it ever has.
     pub fn values(&self) -> impl Iterator<Item = T> + '_ {
         self.steps.iter().map(|(_, value)| *value)

@@ -134,7 +134,7 @@ impl EmulatedPath {
             rate: profile.capacity,
             delay: Varying::constant(delay),
             queue,
-            loss: profile.loss,
+            loss: profile.loss.into(),
             ..LinkConfig::default()
         };
         EmulatedPath {

@@ -4,20 +4,31 @@
 //! an idle stage hands on at once what it is given. A stage draws from a generator of its own and knows nothing of the
 //! others.
 
+mod bucket;
 mod corrupt;
 mod delay;
 mod duplicate;
 mod jitter;
 mod loss;
+mod mtu;
+mod outage;
 mod queue;
+mod ranges;
 mod rate;
 mod reorder;
 
+use bucket::{Police, Shape};
+pub use bucket::{Policer, Shaper};
 use corrupt::Corruption;
 use delay::Delay;
 use duplicate::Duplication;
 pub use jitter::{Distribution, Jitter, JitterError};
 use loss::Loss;
+pub use loss::{Gilbert, LossModel, Lost, Scheduled};
+pub use mtu::PathMtu;
+use mtu::TooBig;
+use outage::Down;
+pub use outage::{Outage, Outages};
 use rate::Bottleneck;
 use reorder::Reordering;
 pub use reorder::{Reorder, ReorderError};
@@ -25,12 +36,16 @@ pub use reorder::{Reorder, ReorderError};
 use super::{LinkConfig, Stage};
 
 /// How many stages a hop has.
-pub(super) const STAGES: usize = 6;
+pub(super) const STAGES: usize = 10;
 
 /// The stages of one hop, in the order in which a packet meets them.
 pub(super) fn stages(config: &LinkConfig) -> [Box<dyn Stage + Send>; STAGES] {
     [
+        Box::new(TooBig::new(config)),
+        Box::new(Down::new(config)),
         Box::new(Loss::new(config)),
+        Box::new(Police::new(config)),
+        Box::new(Shape::new(config)),
         Box::new(Bottleneck::new(config)),
         Box::new(Delay::new(config)),
         Box::new(Reordering::new(config)),
