@@ -10,17 +10,17 @@ use std::io::{self, IoSlice};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::time::Duration;
 
-use hdrhistogram::Histogram;
 use lfn_core::link::segment::{self, Segments, VnetHeader};
-use lfn_core::link::{DropCause, Event, Link, LinkConfig, Packet};
+use lfn_core::link::{Event, Link, LinkConfig, Packet};
 use lfn_core::time::Instant;
 use lfn_sys::packet::{MAX_FRAME, PacketSocket};
 use lfn_sys::{clock, process};
 
-use super::ledger::{DirectionLedger, Lateness, Unmodelled};
+use super::ledger::DirectionLedger;
 use super::mailbox::{Letters, Mailbox, Order, Snapshot, mailbox};
 use super::observer::{Frame, Observer, Unforeseen};
 use super::ring::PacketRing;
+use super::tally::Tally;
 use super::{EmulateError, now, system};
 
 /// Frames received, and frames sent, before the other has its turn.
@@ -42,8 +42,7 @@ pub(super) struct Forwarder<'a> {
     ring: PacketRing,
     headers: Vec<u8>,
     scrap: Vec<u8>,
-    lateness: Histogram<u64>,
-    unmodelled: Unmodelled,
+    tally: Tally,
     mailbox: Mailbox,
     letters: Letters,
     observer: Option<Box<dyn Observer>>,
@@ -62,8 +61,6 @@ impl<'a> Forwarder<'a> {
         let size = usize::try_from(ring_size(hops)).map_err(|e| system("size a ring")(io::Error::other(e)))?;
         let ring = PacketRing::new(size).map_err(system("allocate a ring for the packets in flight"))?;
         from.set_receive_buffer(RECEIVE_BUFFER).map_err(system("set a receive buffer"))?;
-        let lateness = Histogram::new_with_bounds(1, 60_000_000_000, 3)
-            .map_err(|e| system("make a histogram")(io::Error::other(e)))?;
         let scrap = vec![0; MAX_FRAME];
         let (mailbox, letters) = mailbox(hops).map_err(system("make an event descriptor"))?;
         Ok(Forwarder {
@@ -73,8 +70,7 @@ impl<'a> Forwarder<'a> {
             ring,
             headers: Vec::new(),
             scrap,
-            lateness,
-            unmodelled: Unmodelled::default(),
+            tally: Tally::new()?,
             mailbox,
             letters,
             observer: None,
@@ -134,7 +130,7 @@ impl<'a> Forwarder<'a> {
                 let _ = done.send(());
             }
             Order::Report(reply) => {
-                let _ = reply.send(Snapshot::new(self.link.stats(), self.unmodelled, &self.lateness));
+                let _ = reply.send(Snapshot { stats: self.link.stats(), tally: self.tally.clone() });
             }
         }
     }
@@ -154,7 +150,7 @@ impl<'a> Forwarder<'a> {
             if has_room {
                 self.take_in(frame.length, &segments, arrived);
             } else {
-                self.unmodelled.no_room += u64::from(segments.count);
+                self.tally.unmodelled.no_room += u64::from(segments.count);
                 self.tell_lost(segments.count, Unforeseen::NoRoom);
             }
         }
@@ -170,6 +166,7 @@ impl<'a> Forwarder<'a> {
         {
             observer.arrived(&packet, Frame { vnet, parts: [&[], frame] }, arrived);
         }
+        self.tally.arrived(arrived);
         self.link.push(packet, arrived);
     }
 
@@ -199,8 +196,7 @@ impl<'a> Forwarder<'a> {
 
     fn send(&mut self, packet: &Packet, due: Instant, event: &Event) {
         let now = now();
-        let late = now.saturating_since(due);
-        self.lateness.saturating_record_n(u64::try_from(late.as_nanos()).unwrap_or(u64::MAX), u64::from(packet.count));
+        self.tally.left(packet, due, now);
         let sent = match self.ring.frame(packet.id).and_then(split) {
             Some((vnet, frame)) => {
                 let cut = segment::write(frame, &vnet, packet, &mut self.headers);
@@ -213,7 +209,7 @@ impl<'a> Forwarder<'a> {
             None => Err(io::Error::other("the frame is gone")),
         };
         if sent.is_err() {
-            self.unmodelled.send_failed += u64::from(packet.count);
+            self.tally.unmodelled.send_failed += u64::from(packet.count);
             self.tell_lost(packet.count, Unforeseen::SendFailed);
         }
         self.ring.release(packet.id, packet.count);
@@ -241,25 +237,9 @@ impl<'a> Forwarder<'a> {
     }
 
     fn account(mut self) -> io::Result<DirectionLedger> {
-        self.unmodelled.kernel = self.from.take_dropped()?;
-        let stats = self.link.stats();
-        let made = stats.offered.packets + stats.duplicated.packets;
-        let dropped = DropCause::ALL.map(|cause| (cause, stats.dropped[cause].packets));
-        Ok(DirectionLedger {
-            offered: stats.offered.packets,
-            duplicated: stats.duplicated.packets,
-            forwarded: stats.forwarded.packets - self.unmodelled.send_failed,
-            dropped: dropped.into_iter().filter(|(_, count)| *count > 0).collect(),
-            in_flight: made - stats.forwarded.packets - stats.dropped.total().packets,
-            queue_peak: stats.queue_peak,
-            forwarded_bytes: stats.forwarded.bytes,
-            marked: stats.marked.packets,
-            damaged: stats.damaged.packets,
-            lateness: Lateness::from(&self.lateness),
-            cpu: process::thread_cpu_time()?.as_secs_f64(),
-            unmodelled: self.unmodelled,
-            ..DirectionLedger::default()
-        })
+        self.tally.unmodelled.kernel = self.from.take_dropped()?;
+        let cpu = process::thread_cpu_time()?.as_secs_f64();
+        Ok(DirectionLedger { cpu, ..self.tally.ledger(&self.link.stats()) })
     }
 }
 

@@ -10,7 +10,6 @@ use std::sync::mpsc::{self, Receiver, Sender};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use hdrhistogram::Histogram;
 use lfn_core::link::{Link, LinkConfig, LinkStats};
 use lfn_core::units::Bytes;
 use lfn_sys::memory::Arena;
@@ -18,9 +17,10 @@ use rustix::event::{EventfdFlags, eventfd};
 use rustix::io::{read, write};
 
 use super::forward::ring_size;
-use super::ledger::{Lateness, Unmodelled};
+use super::ledger::DirectionLedger;
 use super::ring::arena;
 use super::setup::usable_memory;
+use super::tally::Tally;
 use super::{EmulateError, system};
 
 /// How long a forwarder may take to answer. It looks at its mail after every batch.
@@ -63,10 +63,8 @@ pub(super) enum Order {
 pub(super) struct Snapshot {
     /// The account of the link, and the bytes in its queues now.
     pub(super) stats: LinkStats,
-    /// What was lost outside the model so far, as far as the forwarder itself counts it.
-    pub(super) unmodelled: Unmodelled,
-    /// How late packets have left so far.
-    pub(super) lateness: Lateness,
+    /// What the forwarder itself counts.
+    pub(super) tally: Tally,
 }
 
 struct Settings {
@@ -135,9 +133,9 @@ impl AsFd for Letters {
 }
 
 impl Snapshot {
-    /// From what a forwarder keeps.
-    pub(super) fn new(stats: LinkStats, unmodelled: Unmodelled, lateness: &Histogram<u64>) -> Self {
-        Snapshot { stats, unmodelled, lateness: Lateness::from(lateness) }
+    /// The ledger so far, but for what only the kernel can tell.
+    pub(super) fn ledger(&self) -> DirectionLedger {
+        self.tally.ledger(&self.stats)
     }
 }
 
@@ -177,9 +175,8 @@ mod tests {
                         done.send(()).unwrap();
                     }
                     Order::Report(reply) => {
-                        let lateness = Histogram::new(1).unwrap();
                         let stats = LinkStats { queued: Bytes(7), ..LinkStats::default() };
-                        reply.send(Snapshot::new(stats, Unmodelled::default(), &lateness)).unwrap();
+                        reply.send(Snapshot { stats, tally: Tally::new().unwrap() }).unwrap();
                     }
                 }
             }

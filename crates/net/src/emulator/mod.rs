@@ -26,6 +26,7 @@ mod mailbox;
 mod observer;
 mod ring;
 mod setup;
+mod tally;
 mod topology;
 
 use std::ffi::OsString;
