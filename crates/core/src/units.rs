@@ -35,6 +35,9 @@ pub enum QuantityError {
         /// The units that would be accepted.
         allowed: &'static str,
     },
+    /// A time that is only a number.
+    #[error("'{0}' has no unit: say {0}ms or {0}s")]
+    NoUnit(String),
     /// Below zero.
     #[error("'{text}': a {quantity} cannot be negative")]
     Negative {
@@ -179,6 +182,14 @@ pub fn parse_duration(text: &str) -> Result<Duration, QuantityError> {
         _ => return Err(WHAT.unknown_unit(text, unit)),
     };
     WHAT.scale(text, number, nanos_per_unit).map(Duration::from_nanos)
+}
+
+/// The same where a number alone could be meant in two ways (`ping` takes it for ms, `tc` for µs): it wants a unit.
+/// Zero needs none.
+pub fn parse_unit_duration(text: &str) -> Result<Duration, QuantityError> {
+    let duration = parse_duration(text)?;
+    let has_unit = text.trim().ends_with(|last: char| last.is_alphabetic());
+    if has_unit || duration.is_zero() { Ok(duration) } else { Err(QuantityError::NoUnit(text.trim().to_owned())) }
 }
 
 /// Prints a duration in the unit that reads best: `539 ms`, `12.3 s`, `60.1 µs`.

@@ -18,7 +18,7 @@ pub struct Cli {
 #[derive(Subcommand, Debug)]
 pub enum Command {
     Plan(Box<cmd::plan::Args>),
-    Emulate(cmd::emulate::Args),
+    Emulate(Box<cmd::emulate::Args>),
     Serve(cmd::serve::Args),
     Test(Box<cmd::test::Args>),
     Copy(cmd::copy::Args),

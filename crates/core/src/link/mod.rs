@@ -16,6 +16,7 @@ mod outbox;
 mod random;
 pub mod segment;
 mod setting;
+pub mod settings;
 mod stages;
 mod varying;
 
@@ -27,6 +28,7 @@ use serde::{Deserialize, Serialize};
 
 pub use config::{Direction, LinkConfig, LinkError};
 pub use setting::SettingError;
+pub use settings::EmulatedPath;
 pub use stages::{
     Distribution, Gilbert, Jitter, JitterError, LossModel, Lost, Outage, Outages, PathMtu, Policer, Reorder,
     ReorderError, Scheduled, Shaper,

@@ -15,7 +15,7 @@ use crate::exit::{Exit, Failure};
 pub fn run(command: Command) -> Result<Exit, Failure> {
     match command {
         Command::Plan(args) => plan::run(*args),
-        Command::Emulate(args) => emulate::run(args),
+        Command::Emulate(args) => emulate::run(*args),
         Command::Serve(args) => serve::run(args),
         Command::Test(args) => test::run(*args),
         Command::Copy(args) => copy::run(args),

@@ -45,7 +45,8 @@ use serde::{Deserialize, Serialize};
 
 pub use isolation::{Obstacle, namespaces_available};
 pub use ledger::{Bin, DirectionLedger, Fault, Lateness, Ledger, PathLedger, Queueing, Unmodelled};
-pub use setup::{EmulatedPath, FarSide, LEAST_MTU, MOST_MTU, MOST_PATHS, Setup};
+pub use lfn_core::link::EmulatedPath;
+pub use setup::{FarSide, MOST_PATHS, Setup};
 
 /// What became of a run.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -83,23 +84,12 @@ pub enum EmulateError {
     /// The system allows no namespaces here. [`Obstacle::cure`] says what would change that.
     #[error("cannot make namespaces: {0}")]
     Namespaces(#[from] Obstacle),
-    /// A rate of 0 b/s never sends a packet; or one beyond what the model computes with.
+    /// The settings make no link, or one beyond what the model computes with.
     #[error("{0}")]
     Link(String),
     /// At least one path, and no more than fit.
     #[error("{0} paths side by side are not within 1 to {MOST_PATHS}")]
     Paths(usize),
-    /// Give an MTU within the limits.
-    #[error("MTU {0} is not within {LEAST_MTU} to {MOST_MTU} bytes")]
-    Mtu(u32),
-    /// A queue that cannot hold one packet would drop them all but by luck. Give a larger one.
-    #[error("a queue of {queue} holds no packet of {packet}")]
-    Queue {
-        /// What was asked for.
-        queue: Bytes,
-        /// A full packet with its Ethernet header.
-        packet: Bytes,
-    },
     /// The packets in flight do not fit into memory. Give a lower rate, RTT or queue.
     #[error("{rate} x {} needs {needed} for packets in flight; {usable} of the memory free may be taken", show_duration(*.rtt))]
     Memory {

@@ -6,24 +6,17 @@
 use std::ffi::OsString;
 use std::path::PathBuf;
 
-use lfn_core::link::{Direction, Link, LinkConfig, Varying};
-use lfn_core::path::PathProfile;
+use lfn_core::link::{Direction, EmulatedPath, LinkConfig};
 use lfn_core::units::Bytes;
 use lfn_sys::memory;
 
 use super::forward::ring_size;
 use super::{EmulateError, system};
 
-/// Smallest MTU an IPv4 link may have, bytes (RFC 791).
-pub const LEAST_MTU: u32 = 68;
-/// Largest MTU of a veth interface, bytes.
-pub const MOST_MTU: u32 = 65_535;
 /// Most paths side by side: each costs two threads and two rings.
 pub const MOST_PATHS: usize = 64;
 /// Share of the memory available that all rings may take; the kernel's own buffers hold as much again.
 const MOST_OF_MEMORY: f64 = 0.6;
-/// Bytes of the Ethernet header, which the link counts and the MTU does not.
-const ETHERNET_HEADER: u32 = 14;
 
 /// What is to be emulated.
 #[derive(Clone, Debug)]
@@ -35,18 +28,6 @@ pub struct Setup {
     pub seed: u64,
     /// What runs on the far side.
     pub far: FarSide,
-}
-
-/// One path: its hops each way, and the figures that come of them.
-#[derive(Clone, Debug)]
-pub struct EmulatedPath {
-    /// For predictions, and told to the commands: capacity of the narrowest hop, delay of all hops both ways, MTU of
-    /// the interfaces, the narrowest hop's queue.
-    pub profile: PathProfile,
-    /// From near to far, in this order. Seed, direction and hop number are filled in when the run starts.
-    pub forward: Vec<LinkConfig>,
-    /// From far to near, in the order in which those packets meet them.
-    pub back: Vec<LinkConfig>,
 }
 
 /// What runs on the far side.
@@ -76,7 +57,7 @@ impl Setup {
         if !(1..=MOST_PATHS).contains(&self.paths.len()) {
             return Err(EmulateError::Paths(self.paths.len()));
         }
-        self.paths.iter().try_for_each(EmulatedPath::check)?;
+        self.paths.iter().try_for_each(EmulatedPath::check).map_err(|e| EmulateError::Link(e.to_string()))?;
         let hops = self.paths.iter().flat_map(|path| [&path.forward, &path.back]);
         let needed = hops.map(|hops| ring_size(hops)).fold(0, u64::saturating_add);
         let usable = usable_memory()?;
@@ -121,41 +102,4 @@ impl Setup {
 pub(super) fn usable_memory() -> Result<u64, EmulateError> {
     let available = memory::available().map_err(system("read /proc/meminfo"))?;
     Ok((available as f64 * MOST_OF_MEMORY) as u64)
-}
-
-impl EmulatedPath {
-    /// One hop, alike both ways, that is what the profile says: the round trip shared out evenly, one BDP of queue if
-    /// the profile names none.
-    pub fn symmetric(profile: PathProfile) -> Self {
-        let least = Bytes(10 * u64::from(profile.mtu.saturating_add(ETHERNET_HEADER)));
-        let queue = profile.queue.unwrap_or_else(|| profile.bdp().max(least));
-        let there = profile.base_rtt / 2;
-        let hop = |delay| LinkConfig {
-            rate: profile.capacity,
-            delay: Varying::constant(delay),
-            queue,
-            loss: profile.loss.into(),
-            ..LinkConfig::default()
-        };
-        EmulatedPath {
-            profile: PathProfile { queue: Some(queue), ..profile },
-            forward: vec![hop(there)],
-            back: vec![hop(profile.base_rtt.saturating_sub(there))],
-        }
-    }
-
-    fn check(&self) -> Result<(), EmulateError> {
-        let mtu = self.profile.mtu;
-        if !(LEAST_MTU..=MOST_MTU).contains(&mtu) {
-            return Err(EmulateError::Mtu(mtu));
-        }
-        let packet = Bytes(u64::from(mtu + ETHERNET_HEADER));
-        for hops in [&self.forward, &self.back] {
-            Link::chain(hops).map_err(|error| EmulateError::Link(error.to_string()))?;
-            if let Some(hop) = hops.iter().find(|hop| hop.queue < packet) {
-                return Err(EmulateError::Queue { queue: hop.queue, packet });
-            }
-        }
-        Ok(())
-    }
 }

@@ -1,0 +1,172 @@
+//! Why settings make no link, and what to do about it.
+
+use std::fmt;
+
+use super::keys::{KEYS, Key};
+use super::{HopSettings, LEAST_MTU, MOST_MTU};
+use crate::link::{Direction, LinkError};
+use crate::units::Bytes;
+
+/// Why settings make no link. [`SettingsError::hint`] says what would.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum SettingsError {
+    /// No setting has this name. The hint has the nearest, if one is near.
+    #[error("no setting is called '{0}'")]
+    UnknownKey(String),
+    /// The value cannot be read. The reason names it as it was typed.
+    #[error("{key}: {reason}")]
+    Value {
+        /// The setting, with its direction.
+        key: String,
+        /// What is wrong with the value.
+        reason: String,
+    },
+    /// No `=` between key and value.
+    #[error("'{0}' is not KEY=VALUE")]
+    NoPair(String),
+    /// The setting is of the round trip.
+    #[error("{0} has no direction of its own")]
+    NoDirection(String),
+    /// Two settings that cannot both hold.
+    #[error("{first} and {second} contradict each other: {why}")]
+    Contradiction {
+        /// One.
+        first: String,
+        /// The other.
+        second: String,
+        /// Why they cannot both hold.
+        why: &'static str,
+    },
+    /// What a link cannot be made without.
+    #[error("{key} is missing{}", of(*.direction))]
+    Missing {
+        /// The setting.
+        key: &'static str,
+        /// Of one direction only.
+        direction: Option<Direction>,
+    },
+    /// No time passes on it.
+    #[error("an RTT of zero makes no path")]
+    ZeroRtt,
+    /// Give an MTU within the limits.
+    #[error("MTU {0} is not within {LEAST_MTU} to {MOST_MTU} bytes")]
+    Mtu(u32),
+    /// A queue that cannot hold one packet would drop them all but by luck.
+    #[error("a queue of {queue} holds no packet of {packet}")]
+    Queue {
+        /// What was asked for.
+        queue: Bytes,
+        /// A full packet with its Ethernet header.
+        packet: Bytes,
+    },
+    /// The model cannot carry it.
+    #[error("{0}")]
+    Link(#[from] LinkError),
+}
+
+/// What to do about it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Hint {
+    /// A setting that would be accepted; as a flag or as `KEY=VALUE`, whichever was typed.
+    Set {
+        /// With its direction.
+        key: String,
+        /// As it is typed.
+        value: &'static str,
+    },
+    /// Anything else.
+    Say(String),
+}
+
+impl fmt::Display for Hint {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Hint::Set { key, value } => write!(f, "{key}={value}"),
+            Hint::Say(text) => f.write_str(text),
+        }
+    }
+}
+
+impl SettingsError {
+    /// What to do about it.
+    pub fn hint(&self) -> Hint {
+        match self {
+            SettingsError::UnknownKey(typed) => Hint::Say(match nearest(typed) {
+                Some(name) => format!("did you mean {name}?"),
+                None => format!("settings are {}", KEYS.iter().map(|key| key.name).collect::<Vec<_>>().join(", ")),
+            }),
+            SettingsError::Value { key, .. } => example(key),
+            SettingsError::NoPair(_) => Hint::Say("rate=50mbit".to_owned()),
+            SettingsError::NoDirection(_) => Hint::Say("give forward-delay and return-delay".to_owned()),
+            SettingsError::Contradiction { first, second, .. } => Hint::Say(format!("leave out {first} or {second}")),
+            SettingsError::Missing { key, direction } => example(&format!("{}{key}", prefix(*direction))),
+            SettingsError::ZeroRtt => example("rtt"),
+            SettingsError::Mtu(_) => Hint::Say("1500 is Ethernet's, 9000 a jumbo frame's".to_owned()),
+            SettingsError::Queue { .. } => example("queue"),
+            SettingsError::Link(_) => Hint::Say("check the units: 135mbit, 539ms".to_owned()),
+        }
+    }
+
+    /// The same, said of a setting of one direction.
+    pub(super) fn in_direction(self, direction: Direction) -> Self {
+        match self {
+            SettingsError::Value { key, reason } => {
+                SettingsError::Value { key: format!("{}{key}", prefix(Some(direction))), reason }
+            }
+            SettingsError::UnknownKey(key) => SettingsError::UnknownKey(format!("{}{key}", prefix(Some(direction)))),
+            other => other,
+        }
+    }
+}
+
+/// A value that would be accepted.
+fn example(key: &str) -> Hint {
+    let (_, name) = split(key);
+    match Key::find(name) {
+        Ok(found) => Hint::Set { key: key.to_owned(), value: found.example },
+        Err(_) => Hint::Say(format!("{key}=…")),
+    }
+}
+
+/// The key most like what was typed, with the same direction.
+fn nearest(typed: &str) -> Option<String> {
+    let (prefix, name) = split(typed);
+    // A quarter of the letters may be wrong, and one at least.
+    let near = |key: &&Key| distance(key.name, name) <= (key.name.len() / 4).max(1);
+    let best = KEYS.iter().filter(near).min_by_key(|key| distance(key.name, name))?;
+    Some(format!("{prefix}{}", best.name))
+}
+
+fn split(key: &str) -> (&str, &str) {
+    let end = HopSettings::PREFIXES.iter().find(|(prefix, _)| key.starts_with(prefix)).map_or(0, |(p, _)| p.len());
+    key.split_at(end)
+}
+
+fn prefix(direction: Option<Direction>) -> &'static str {
+    HopSettings::PREFIXES.iter().find(|(_, way)| Some(*way) == direction).map_or("", |(prefix, _)| prefix)
+}
+
+fn of(direction: Option<Direction>) -> &'static str {
+    match direction {
+        Some(Direction::Forward) => " from near to far",
+        Some(Direction::Return) => " from far to near",
+        None => "",
+    }
+}
+
+/// Letters to insert, take away or change to make one word of the other (Levenshtein, 1966).
+fn distance(one: &str, other: &str) -> usize {
+    // What is longer than any key is near to none.
+    let other: Vec<char> = other.chars().take(64).collect();
+    let mut row: Vec<usize> = (0..=other.len()).collect();
+    for (line, letter) in one.chars().enumerate() {
+        let mut diagonal = line;
+        row[0] = line + 1;
+        for (column, another) in other.iter().enumerate() {
+            let change = diagonal + usize::from(letter != *another);
+            diagonal = row[column + 1];
+            row[column + 1] = change.min(diagonal + 1).min(row[column] + 1);
+        }
+    }
+    row[other.len()]
+}

@@ -1,0 +1,253 @@
+//! `lfn emulate`: reads what link is wanted and where, runs a command over it, and says how faithful it was.
+//!
+//! [`flags`] are those made from core's table of settings, [`running`] the two words that speak to a path that is up
+//! already. What the settings mean is core's business ([`EmulatedPath::new`]), the namespaces are `lfn-net`'s.
+
+mod flags;
+mod report;
+mod running;
+
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+
+use flags::{SettingFlags, refused};
+use lfn_core::link::settings::HopSettings;
+use lfn_core::units::Bytes;
+use lfn_net::emulator::{self, EmulateError, EmulatedPath, Ending, FarSide, Outcome, Setup};
+use report::Report;
+
+use crate::exit::{Exit, Failure};
+use crate::print;
+
+/// Run a command over an emulated long link: real kernel traffic, no root needed
+///
+/// The command runs on the near side, a server or what --far says on the far side. There, the names near and far
+/// resolve, LFN_FAR is the far side's address, and `lfn test far` and `lfn copy FILE far:PATH` just work.
+///
+/// Each setting of the link holds both ways; --forward-KEY and --return-KEY, as in --return-rate 5mbit, are of the way
+/// to the far side and of the way back alone.
+#[derive(clap::Args, Debug)]
+#[command(after_help = AFTER_HELP, args_conflicts_with_subcommands = true, disable_help_subcommand = true)]
+#[command(override_usage = USAGE, subcommand_help_heading = "While it runs")]
+pub struct Args {
+    #[command(subcommand)]
+    action: Option<running::Action>,
+    #[command(flatten)]
+    settings: SettingFlags,
+
+    /// A profile by name (see --list) or a TOML file; flags override what it says
+    #[arg(long, value_name = "NAME|FILE", help_heading = "Path")]
+    profile: Option<String>,
+    /// List the profiles, or print one as TOML
+    #[arg(long, value_name = "NAME", num_args = 0..=1, help_heading = "Path")]
+    list: Option<Option<String>>,
+    /// A link of its own, [PROFILE,]KEY=VALUE,…; again for further links in a row
+    #[arg(long, value_name = "SPEC", conflicts_with = "profile", help_heading = "Path")]
+    link: Vec<String>,
+    /// A further path beside it, of one link, with addresses of its own
+    #[arg(long, value_name = "SPEC", help_heading = "Path")]
+    parallel: Vec<String>,
+    /// MTU of the interfaces, bytes [default: 1500, or the profile's]
+    #[arg(long, value_name = "BYTES", allow_hyphen_values = true, help_heading = "Path")]
+    mtu: Option<u32>,
+    /// Seed of the random draws [default: random, and printed]
+    #[arg(long, value_name = "N", allow_hyphen_values = true, help_heading = "Path")]
+    seed: Option<u64>,
+
+    /// Run this on the far side, by sh -c, instead of lfn serve; none: nothing
+    #[arg(long, value_name = "CMD", conflicts_with = "far_root", help_heading = "Where it runs")]
+    far: Option<String>,
+    /// Directory that the far side serves copies to and from [default: the current one]
+    #[arg(long, value_name = "DIR", help_heading = "Where it runs")]
+    far_root: Option<PathBuf>,
+    /// Make the near side that of a process, or of a named network namespace
+    #[arg(long, value_name = "PID|NETNS", help_heading = "Where it runs")]
+    attach_near: Option<String>,
+    /// The same of the far side
+    #[arg(long, value_name = "PID|NETNS", conflicts_with_all = ["far", "far_root"], help_heading = "Where it runs")]
+    attach_far: Option<String>,
+    /// Be a box in the wire between two interfaces; needs root
+    #[arg(long, value_names = ["IF_A", "IF_B"], num_args = 2, help_heading = "Where it runs")]
+    #[arg(conflicts_with_all = ["far", "far_root", "attach_near", "attach_far", "parallel"])]
+    bridge: Vec<String>,
+    /// Do not measure at start what this machine can carry
+    #[arg(long, help_heading = "Where it runs")]
+    no_calibration: bool,
+    /// Run also what this machine cannot carry faithfully
+    #[arg(long, help_heading = "Where it runs")]
+    force: bool,
+
+    /// Show rate, queue and drops of each direction as it goes
+    #[arg(long, help_heading = "What it says")]
+    live: bool,
+    /// Write what became of each packet: JSON lines, or pcapng if it is called .pcapng
+    #[arg(long, value_name = "FILE", help_heading = "What it says")]
+    log: Option<PathBuf>,
+    /// Write the fidelity ledger as JSON
+    #[arg(long, value_name = "FILE", help_heading = "What it says")]
+    report: Option<PathBuf>,
+    /// Run nothing: say from virtual time how long --size takes
+    #[arg(long, requires = "size", help_heading = "What it says")]
+    dry_run: bool,
+    /// Data to move in a dry run, such as 10GB
+    #[arg(long, value_name = "BYTES", requires = "dry_run", help_heading = "What it says")]
+    size: Option<Bytes>,
+
+    /// The command and its arguments [default: a shell]
+    #[arg(last = true, value_name = "CMD")]
+    command: Vec<OsString>,
+}
+
+const USAGE: &str = "lfn emulate [OPTIONS] [-- CMD…]
+       lfn emulate set KEY=VALUE…
+       lfn emulate show";
+
+/// What interfaces have if nobody says otherwise, bytes.
+const DEFAULT_MTU: u32 = 1500;
+
+const AFTER_HELP: &str = "\
+Inside, CMD sees itself as root, may do what root may to these namespaces and nothing more outside, and has no network \
+but the link.
+
+Exit codes: CMD's own (128 and the signal's number if one killed it); 126 or 127 if it could not be started; 4 if CMD \
+succeeded but the emulation was not faithful; 2 usage; 1 the emulation failed.
+
+Example: lfn emulate --rtt 539ms --rate 135mbit -- lfn test far";
+
+pub fn run(mut args: Args) -> Result<Exit, Failure> {
+    if let Some(action) = args.action.take() {
+        return running::run(action);
+    }
+    args.refuse_unwired()?;
+    let setup = args.setup()?;
+    let report = args.report.as_deref().map(Report::open).transpose()?;
+    let outcome = match emulator::run(&setup, &args.command) {
+        Ok(outcome) => outcome,
+        Err(error) => {
+            report.into_iter().for_each(Report::discard);
+            return Err(explain(error));
+        }
+    };
+    if let Some(ending) = outcome.far.filter(|ending| *ending != Ending::Exited(0)) {
+        print::talk(format_args!("lfn: the far command {ending} before CMD ended\n"));
+    }
+    print::talk(print::ledger::text(&outcome.ledger));
+    report.map_or(Ok(()), |report| report.write(&outcome))?;
+    Ok(exit(&outcome))
+}
+
+/// A flag that is documented and does nothing yet.
+fn unwired(what: &str) -> Failure {
+    Failure::usage(format!("{what}: not yet possible"))
+}
+
+impl Args {
+    fn refuse_unwired(&self) -> Result<(), Failure> {
+        let unwired_flags = [
+            ("--profile", self.profile.is_some()),
+            ("--list", self.list.is_some()),
+            ("--parallel", !self.parallel.is_empty()),
+            ("--attach-near", self.attach_near.is_some()),
+            ("--attach-far", self.attach_far.is_some()),
+            ("--bridge", !self.bridge.is_empty()),
+            ("--no-calibration", self.no_calibration),
+            ("--force", self.force),
+            ("--live", self.live),
+            ("--log", self.log.is_some()),
+            ("--dry-run", self.dry_run || self.size.is_some()),
+            ("no CMD", self.command.is_empty()),
+        ];
+        match unwired_flags.iter().find(|(_, is_given)| *is_given) {
+            Some((flag, _)) => Err(unwired(flag)),
+            None => Ok(()),
+        }
+    }
+
+    fn setup(&self) -> Result<Setup, Failure> {
+        let path = EmulatedPath::new(&self.hops()?, self.mtu.unwrap_or(DEFAULT_MTU)).map_err(refused)?;
+        let setup = Setup::new(path, self.seed()?, self.far_side()?);
+        setup.check().map_err(explain)?;
+        Ok(setup)
+    }
+
+    /// The links in a row: each as its own --link says, or one as the flags say.
+    fn hops(&self) -> Result<Vec<HopSettings>, Failure> {
+        if self.link.is_empty() {
+            return Ok(vec![self.settings.read()?]);
+        }
+        if let Some(key) = self.settings.first() {
+            return Err(Failure::usage(format!("--{key} beside --link: which link is meant?"))
+                .hint(format!("--link {},{key}=…", self.link[0])));
+        }
+        self.link.iter().map(|spec| specified(spec)).collect()
+    }
+
+    fn seed(&self) -> Result<u64, Failure> {
+        match self.seed {
+            Some(seed) => Ok(seed),
+            // 32 bits: a number that can be typed again.
+            None => Ok(u64::from(getrandom::u32().map_err(|e| Failure::msg(format!("no random seed: {e}")))?)),
+        }
+    }
+
+    fn far_side(&self) -> Result<FarSide, Failure> {
+        match self.far.as_deref().map(str::trim) {
+            Some("") => Err(Failure::usage("--far is empty").hint("--far none runs nothing on the far side")),
+            Some("none") => Ok(FarSide::Nothing),
+            Some(line) => Ok(FarSide::Shell(line.to_owned())),
+            None => self.server(),
+        }
+    }
+
+    fn server(&self) -> Result<FarSide, Failure> {
+        let root = self.far_root.as_deref().unwrap_or(Path::new("."));
+        if !root.is_dir() {
+            return Err(Failure::usage(format!("--far-root {}: no such directory", root.display()))
+                .hint(format!("mkdir -p {}", root.display())));
+        }
+        let mut arguments: Vec<OsString> =
+            ["serve", "--ephemeral", "--quiet", "--host", "far", "--root"].map(Into::into).into();
+        arguments.push(root.into());
+        Ok(FarSide::Server { program: std::env::current_exe()?, arguments })
+    }
+}
+
+/// A link as `KEY=VALUE,…`.
+fn specified(spec: &str) -> Result<HopSettings, Failure> {
+    let mut hop = HopSettings::default();
+    for pair in spec.split(',') {
+        hop.set_pair(pair).map_err(|error| {
+            Failure::usage(format!("--link {spec}: {error}")).hint(format!("--link …,{}", error.hint()))
+        })?;
+    }
+    Ok(hop)
+}
+
+fn exit(outcome: &Outcome) -> Exit {
+    match outcome.near {
+        Ending::Exited(0) if !outcome.ledger.is_faithful() => Exit::Untrusted,
+        Ending::Exited(status) => Exit::Of(u8::try_from(status).unwrap_or(u8::MAX)),
+        Ending::Killed(signal) => Exit::Of(u8::try_from(128 + signal).unwrap_or(u8::MAX)),
+    }
+}
+
+pub fn explain(error: EmulateError) -> Failure {
+    let hint = match &error {
+        EmulateError::Namespaces(obstacle) => return Failure::msg(&error).hint(obstacle.cure()),
+        EmulateError::Link(_) => "check the units: --rate 135mbit --rtt 539ms",
+        EmulateError::Paths(_) => "fewer --parallel",
+        EmulateError::Memory { .. } => "a lower --rate, --rtt or --queue",
+        EmulateError::Start { not_found, .. } => {
+            let exit = Exit::Of(if *not_found { 127 } else { 126 });
+            return Failure::msg(&error)
+                .with_exit(exit)
+                .hint("lfn emulate --rtt 539ms --rate 135mbit -- ping -c 3 far");
+        }
+        EmulateError::Far(_) => "--far none runs nothing on the far side, --far CMD another command",
+        EmulateError::System { .. } | EmulateError::Lost(_) => return Failure::msg(&error),
+    };
+    Failure::usage(&error).hint(hint).with_exit(match error {
+        EmulateError::Far(_) | EmulateError::Memory { .. } => Exit::Failed,
+        _ => Exit::Usage,
+    })
+}
