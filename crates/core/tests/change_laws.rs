@@ -5,7 +5,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use lfn_core::link::{Changes, Event, Link, LinkConfig, Packet, Reorder};
+use lfn_core::link::{Changes, Event, Jitter, Link, LinkConfig, Packet, Reorder};
 use lfn_core::sim::{Arrival, run};
 use lfn_core::time::Instant;
 use lfn_core::units::{BitRate, Bytes, Ratio};
@@ -415,8 +415,14 @@ fn settings_that_make_no_sense_are_refused_by_name() {
     for (config, words) in [
         (LinkConfig { reorder: Reorder { distance: 0, ..reorder }, ..base() }, "a distance of 0 packets"),
         (LinkConfig { reorder: Reorder { hold: Duration::from_secs(61), ..reorder }, ..base() }, "61 s is above 60 s"),
-        (LinkConfig { jitter: "2h".parse().unwrap(), ..base() }, "a jitter of 120 min 00 s is above"),
-        (LinkConfig { jitter: "5ms:corr=1".parse().unwrap(), ..base() }, "correlation of 100 %"),
+        (
+            LinkConfig { jitter: Jitter { spread: Duration::from_secs(7200), ..Jitter::default() }, ..base() },
+            "a jitter of 120 min 00 s is above",
+        ),
+        (
+            LinkConfig { jitter: Jitter { correlation: ratio(1.0), ..Jitter::default() }, ..base() },
+            "correlation of 100 %",
+        ),
     ] {
         let error = refused(config);
         assert!(error.contains(words), "{error}");

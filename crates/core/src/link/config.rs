@@ -150,8 +150,8 @@ pub enum LinkError {
 /// 10 Tb/s: a thousand times what one machine forwards, for virtual time.
 const MOST_RATE: BitRate = BitRate(10_000_000_000_000);
 /// Light takes 22 minutes from Mars at its farthest.
-const MOST_DELAY: Duration = Duration::from_secs(3600);
-const MOST_HOLD: Duration = Duration::from_secs(60);
+pub(super) const MOST_DELAY: Duration = Duration::from_secs(3600);
+pub(super) const MOST_HOLD: Duration = Duration::from_secs(60);
 const MOST_WAIT: Duration = Duration::from_secs(86_400);
 const MOST_SLICE: Duration = Duration::from_secs(1);
 
@@ -192,7 +192,8 @@ impl LinkConfig {
         if let Some(delay) = self.delay.values().find(|delay| *delay > MOST_DELAY) {
             return Err(LinkError::DelayTooLong(delay));
         }
-        self.check_order()?;
+        self.jitter.check()?;
+        self.reorder.check()?;
         check_wait(self.queue, self.rate)?;
         if self.slice > MOST_SLICE {
             return Err(LinkError::SliceTooLong(self.slice));
@@ -215,23 +216,6 @@ impl LinkConfig {
         let (_, longer) = self.jitter.reach();
         let held = if self.reorder.share.get() > 0.0 { self.reorder.hold } else { Duration::ZERO };
         self.delay.values().max().unwrap_or_default().saturating_add(longer).saturating_add(held)
-    }
-
-    /// What changes the order and the spacing of packets.
-    fn check_order(&self) -> Result<(), LinkError> {
-        if self.jitter.spread > MOST_DELAY {
-            return Err(LinkError::JitterTooLong(self.jitter.spread));
-        }
-        if self.jitter.correlation.get() >= 1.0 {
-            return Err(LinkError::JitterConstant);
-        }
-        if self.reorder.distance == 0 {
-            return Err(LinkError::NoDistance);
-        }
-        if self.reorder.hold > MOST_HOLD {
-            return Err(LinkError::HoldTooLong(self.reorder.hold));
-        }
-        Ok(())
     }
 }
 

@@ -30,8 +30,7 @@ pub use config::{Direction, LinkConfig, LinkError};
 pub use setting::SettingError;
 pub use settings::EmulatedPath;
 pub use stages::{
-    Distribution, Gilbert, Jitter, JitterError, LossModel, Lost, Outage, Outages, PathMtu, Policer, Reorder,
-    ReorderError, Scheduled, Shaper,
+    Distribution, Gilbert, Jitter, LossModel, Lost, Outage, Outages, PathMtu, Policer, Reorder, Scheduled, Shaper,
 };
 use stages::{STAGES, stages};
 pub use varying::{Varying, VaryingError};

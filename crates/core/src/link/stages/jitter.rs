@@ -13,9 +13,11 @@ use std::time::Duration;
 use rand::RngExt;
 use rand_pcg::Pcg64;
 
-use crate::link::LinkConfig;
+use crate::link::config::MOST_DELAY;
 use crate::link::random::generator;
-use crate::units::{QuantityError, Ratio, parse_duration, typed_duration};
+use crate::link::setting::{Parts, SettingError};
+use crate::link::{LinkConfig, LinkError};
+use crate::units::{Ratio, parse_duration, typed_duration};
 
 /// How the delay of packets differs from the delay that is set, each virtual packet by a draw of its own.
 ///
@@ -50,35 +52,6 @@ pub enum Distribution {
     Pareto,
 }
 
-/// Why a jitter cannot be read.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum JitterError {
-    /// The spread is no duration, or there is none. Write `5ms`, or `normal:5ms`.
-    #[error("jitter '{text}': {error}")]
-    Spread {
-        /// What was typed.
-        text: String,
-        /// What is wrong with it.
-        error: QuantityError,
-    },
-    /// The correlation is no ratio.
-    #[error("jitter '{text}': {error}")]
-    Correlation {
-        /// What was typed.
-        text: String,
-        /// What is wrong with it.
-        error: QuantityError,
-    },
-    /// Neither a correlation nor `reorder`.
-    #[error("jitter '{text}': '{part}' is neither corr=RATIO nor reorder")]
-    Part {
-        /// What was typed.
-        text: String,
-        /// The part that was not understood.
-        part: String,
-    },
-}
-
 /// Draws what is added to the delay of each virtual packet.
 pub(super) struct Draws {
     distribution: Distribution,
@@ -103,6 +76,17 @@ const PARETO_BEYOND: f64 = 1.0 / (PARETO_MOST * PARETO_MOST * PARETO_MOST);
 const PARETO_SQUARE: f64 = 3.0 * (1.0 - 1.0 / PARETO_MOST) / (1.0 - PARETO_BEYOND);
 
 impl Jitter {
+    /// Refuses what no link can do.
+    pub(in crate::link) fn check(&self) -> Result<(), LinkError> {
+        if self.spread > MOST_DELAY {
+            Err(LinkError::JitterTooLong(self.spread))
+        } else if self.correlation.get() >= 1.0 {
+            Err(LinkError::JitterConstant)
+        } else {
+            Ok(())
+        }
+    }
+
     /// How much shorter and how much longer than set a delay may be.
     pub fn reach(&self) -> (Duration, Duration) {
         let (low, high) = self.distribution.reach();
@@ -161,29 +145,21 @@ fn pareto_deviation() -> f64 {
 }
 
 impl FromStr for Jitter {
-    type Err = JitterError;
+    type Err = SettingError;
 
     /// `[uniform|normal|pareto:]SPREAD[:corr=RATIO][:reorder]`.
-    fn from_str(text: &str) -> Result<Self, JitterError> {
+    fn from_str(text: &str) -> Result<Self, SettingError> {
+        const FORM: &str = "[uniform:|normal:|pareto:]TIME[:corr=RATIO][:reorder], such as 5ms or normal:5ms:corr=25%";
         use Distribution::{Normal, Pareto, Uniform};
-        let named = [Uniform, Normal, Pareto]
-            .into_iter()
-            .find_map(|kind| Some((kind, text.strip_prefix(kind.word())?.strip_prefix(':')?)));
-        let (distribution, rest) = named.unwrap_or((Uniform, text));
-        let mut parts = rest.split(':');
-        let spread = parse_duration(parts.next().unwrap_or_default())
-            .map_err(|error| JitterError::Spread { text: text.to_owned(), error })?;
-        let mut jitter = Jitter { spread, distribution, ..Jitter::default() };
-        for part in parts {
-            match part.split_once('=') {
-                Some(("corr", ratio)) => {
-                    jitter.correlation =
-                        ratio.parse().map_err(|error| JitterError::Correlation { text: text.to_owned(), error })?;
-                }
-                None if part == "reorder" => jitter.reorder = true,
-                _ => return Err(JitterError::Part { text: text.to_owned(), part: part.to_owned() }),
-            }
-        }
+        let named = |kind: Distribution| Some((kind, Parts::of(text, kind.word(), FORM)?));
+        let (distribution, mut parts) =
+            [Uniform, Normal, Pareto].into_iter().find_map(named).unwrap_or_else(|| (Uniform, Parts::all(text, FORM)));
+        let spread = parts.next("how far delays differ", parse_duration)?;
+        let correlation = parts.key("corr", str::parse)?.unwrap_or_default();
+        let reorder = parts.flag("reorder");
+        parts.end()?;
+        let jitter = Jitter { spread, distribution, correlation, reorder };
+        jitter.check()?;
         Ok(jitter)
     }
 }
@@ -196,7 +172,7 @@ impl fmt::Display for Jitter {
         }
         write!(f, "{}", typed_duration(self.spread))?;
         if self.correlation.get() > 0.0 {
-            write!(f, ":corr={}", self.correlation.get())?;
+            write!(f, ":corr={}", self.correlation.typed())?;
         }
         if self.reorder { write!(f, ":reorder") } else { Ok(()) }
     }
@@ -278,15 +254,17 @@ mod tests {
             assert_eq!(shown.parse(), Ok(jitter), "{text}");
         }
         for (text, words) in [
-            ("", "jitter '': '' is not a duration"),
-            ("gauss:5ms", "jitter 'gauss:5ms': 'gauss' is not a duration"),
+            ("", "'' lacks how far delays differ: expected [uniform:"),
+            ("gauss:5ms", "in 'gauss:5ms': 'gauss' is not a duration"),
             ("normal", "'normal' is not a duration"),
-            ("normal:", "'' is not a duration"),
+            ("normal:", "'normal:' lacks how far"),
             ("5ms:corr=2", "'2': too large for a ratio"),
-            ("5ms:corr", "'corr' is neither corr=RATIO nor reorder"),
-            ("5ms:", "'' is neither"),
-            ("5ms:sorted", "'sorted' is neither"),
+            ("5ms:corr=1", "a correlation of 100 %"),
+            ("5ms:corr", "do not know what to do with 'corr'"),
+            ("5ms:", "do not know what to do with ''"),
+            ("5ms:sorted", "do not know what to do with 'sorted'"),
             ("-5ms", "cannot be negative"),
+            ("2h", "a jitter of 120 min 00 s is above"),
         ] {
             let error = text.parse::<Jitter>().unwrap_err().to_string();
             assert!(error.contains(words), "{text}: {error}");

@@ -22,7 +22,7 @@ pub use bucket::{Policer, Shaper};
 use corrupt::Corruption;
 use delay::Delay;
 use duplicate::Duplication;
-pub use jitter::{Distribution, Jitter, JitterError};
+pub use jitter::{Distribution, Jitter};
 use loss::Loss;
 pub use loss::{Gilbert, LossModel, Lost, Scheduled};
 pub use mtu::PathMtu;
@@ -30,8 +30,8 @@ use mtu::TooBig;
 use outage::Down;
 pub use outage::{Outage, Outages};
 use rate::Bottleneck;
+pub use reorder::Reorder;
 use reorder::Reordering;
-pub use reorder::{Reorder, ReorderError};
 
 use super::{LinkConfig, Stage};
 

@@ -10,10 +10,12 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use crate::link::chance::Chance;
+use crate::link::config::MOST_HOLD;
 use crate::link::outbox::Outbox;
-use crate::link::{Event, LinkConfig, Packet, Stage};
+use crate::link::setting::{Parts, SettingError, count};
+use crate::link::{Event, LinkConfig, LinkError, Packet, Stage};
 use crate::time::Instant;
-use crate::units::{QuantityError, Ratio, parse_duration, typed_duration};
+use crate::units::{Ratio, parse_duration, typed_duration};
 
 /// Which share of the packets is held back, and how far.
 ///
@@ -26,43 +28,6 @@ pub struct Reorder {
     pub distance: u32,
     /// How long it is held at most, if fewer pass it.
     pub hold: Duration,
-}
-
-/// Why a reordering cannot be read.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum ReorderError {
-    /// The share is no ratio. Write `1%:3`.
-    #[error("reordering '{text}': {error}")]
-    Share {
-        /// What was typed.
-        text: String,
-        /// What is wrong with it.
-        error: QuantityError,
-    },
-    /// The distance is no whole number from 1 up.
-    #[error("reordering '{text}': '{part}' is no distance in packets, from 1 up")]
-    Distance {
-        /// What was typed.
-        text: String,
-        /// The part that was not understood.
-        part: String,
-    },
-    /// The time to hold is no duration.
-    #[error("reordering '{text}': {error}")]
-    Hold {
-        /// What was typed.
-        text: String,
-        /// What is wrong with it.
-        error: QuantityError,
-    },
-    /// More than a share, a distance and a time to hold.
-    #[error("reordering '{text}': '{part}' is not hold=TIME")]
-    Part {
-        /// What was typed.
-        text: String,
-        /// The part that was not understood.
-        part: String,
-    },
 }
 
 /// Lets packets pass, and holds some back.
@@ -95,36 +60,40 @@ impl Default for Reorder {
 }
 
 impl FromStr for Reorder {
-    type Err = ReorderError;
+    type Err = SettingError;
 
     /// `SHARE[:DISTANCE][:hold=TIME]`.
-    fn from_str(text: &str) -> Result<Self, ReorderError> {
-        let mut parts = text.split(':');
-        let share = parts
-            .next()
-            .unwrap_or_default()
-            .parse()
-            .map_err(|error| ReorderError::Share { text: text.to_owned(), error })?;
-        let mut reorder = Reorder { share, ..Reorder::default() };
-        let mut parts = parts.peekable();
-        if let Some(part) = parts.next_if(|part| !part.contains('=')) {
-            let distance = part.parse().ok().filter(|distance| *distance > 0);
-            let wrong = || ReorderError::Distance { text: text.to_owned(), part: part.to_owned() };
-            reorder.distance = distance.ok_or_else(wrong)?;
-        }
-        for part in parts {
-            let wrong = || ReorderError::Part { text: text.to_owned(), part: part.to_owned() };
-            let time = part.strip_prefix("hold=").ok_or_else(wrong)?;
-            reorder.hold = parse_duration(time).map_err(|error| ReorderError::Hold { text: text.to_owned(), error })?;
-        }
+    fn from_str(text: &str) -> Result<Self, SettingError> {
+        let usual = Reorder::default();
+        let mut parts = Parts::all(text, "RATIO[:PACKETS][:hold=TIME], such as 1%:3 or 1%:3:hold=20ms");
+        let hold = parts.key("hold", parse_duration)?.unwrap_or(usual.hold);
+        let share = parts.next("which share is held back", str::parse)?;
+        let distance =
+            parts.next_if_any(count)?.map_or(usual.distance, |count| u32::try_from(count).unwrap_or(u32::MAX));
+        parts.end()?;
+        let reorder = Reorder { share, distance, hold };
+        reorder.check()?;
         Ok(reorder)
+    }
+}
+
+impl Reorder {
+    /// Refuses what no link can do.
+    pub(in crate::link) fn check(&self) -> Result<(), LinkError> {
+        if self.distance == 0 {
+            Err(LinkError::NoDistance)
+        } else if self.hold > MOST_HOLD {
+            Err(LinkError::HoldTooLong(self.hold))
+        } else {
+            Ok(())
+        }
     }
 }
 
 impl fmt::Display for Reorder {
     /// As it would be typed.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}:{}", self.share.get(), self.distance)?;
+        write!(f, "{}:{}", self.share.typed(), self.distance)?;
         if self.hold == Reorder::default().hold { Ok(()) } else { write!(f, ":hold={}", typed_duration(self.hold)) }
     }
 }
@@ -239,12 +208,13 @@ mod tests {
             assert_eq!(shown.parse(), Ok(reorder), "{text}");
         }
         for (text, words) in [
-            ("", "reordering '': '' is not a ratio"),
-            ("2:3", "'2': too large for a ratio"),
-            ("1%:0", "'0' is no distance"),
-            ("1%:-1", "'-1' is no distance"),
-            ("1%:3:4", "'4' is not hold=TIME"),
+            ("", "'' lacks which share is held back"),
+            ("2:3", "in '2:3': '2': too large for a ratio"),
+            ("1%:0", "a distance of 0 packets"),
+            ("1%:-1", "'-1' is not a count of packets"),
+            ("1%:3:4", "do not know what to do with '4'"),
             ("1%:3:hold=soon", "'soon' is not a duration"),
+            ("1%:3:hold=2min", "is above 60 s"),
         ] {
             let error = text.parse::<Reorder>().unwrap_err().to_string();
             assert!(error.contains(words), "{text}: {error}");
