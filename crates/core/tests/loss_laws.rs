@@ -1,0 +1,452 @@
+//! Laws of loss: each model loses as many packets, as far apart and as many in a row as it says, whatever the traffic.
+//!
+//! A million packets a case in virtual time, from fixed seeds. A statistic fails beyond the 99.99 % quantile: a model
+//! that is right passes nearly always, for any seed, and one that is wrong by little does not.
+
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use lfn_core::link::{DropCause, Event, Gilbert, Link, LinkConfig, LossModel, Packet};
+use lfn_core::sim::{Arrival, run};
+use lfn_core::time::Instant;
+use lfn_core::units::{BitRate, Bytes};
+use proptest::prelude::*;
+
+const COUNT: usize = 1_000_000;
+/// Of the standard normal distribution at 99.99 %, one-sided.
+const NORMAL: f64 = 3.719;
+
+/// Faster than anything comes, so that only the loss decides.
+fn config(model: LossModel, seed: u64) -> LinkConfig {
+    LinkConfig {
+        rate: BitRate(1_000_000_000_000),
+        queue: Bytes(1 << 40),
+        slice: Duration::from_secs(1),
+        loss: model,
+        seed,
+        ..LinkConfig::default()
+    }
+}
+
+/// Whether each virtual packet is lost, in order.
+fn lost(link: &mut Link, arrivals: &[Arrival]) -> Vec<bool> {
+    let mut total = 0;
+    let mut base = BTreeMap::new();
+    for Arrival { packet, .. } in arrivals {
+        base.insert(packet.id, total);
+        total += packet.count as usize;
+    }
+    let mut fates = vec![None; total];
+    for event in run(link, arrivals.iter().copied()) {
+        let (packet, is_lost) = match event {
+            Event::Drop { packet, cause, .. } => {
+                assert_eq!(cause, DropCause::Loss);
+                (packet, true)
+            }
+            Event::Forward { packet, .. } => (packet, false),
+            Event::Duplicate { packet, .. } => panic!("{packet:?} twice"),
+        };
+        let first = base[&packet.id] + packet.first as usize;
+        for fate in &mut fates[first..first + packet.count as usize] {
+            assert_eq!(fate.replace(is_lost), None);
+        }
+    }
+    fates.into_iter().map(Option::unwrap).collect()
+}
+
+/// A super-packet of `size` every millisecond.
+fn steady(count: usize, size: u32) -> Vec<Arrival> {
+    let each =
+        |id: u64| Arrival { at: Instant::from_nanos(id * 1_000_000), packet: Packet::several(id, size, 1514, 1514) };
+    (0..(count as u64).div_ceil(u64::from(size))).map(each).collect()
+}
+
+fn fates(text: &str, seed: u64) -> Vec<bool> {
+    let model: LossModel = text.parse().unwrap();
+    let mut link = Link::new(&config(model, seed)).unwrap();
+    lost(&mut link, &steady(COUNT, 40))
+}
+
+/// How long each run of lost, or of passed, packets is; the last, which may go on, is left out.
+fn runs(fates: &[bool], of: bool) -> Vec<u64> {
+    let mut runs = Vec::new();
+    let mut length = 0;
+    for fate in fates {
+        if *fate == of {
+            length += 1;
+        } else if length > 0 {
+            runs.push(length);
+            length = 0;
+        }
+    }
+    runs
+}
+
+/// How far each loss is from the one before it.
+fn gaps(fates: &[bool]) -> Vec<u64> {
+    let at: Vec<_> = fates.iter().zip(0..).filter_map(|(lost, at)| lost.then_some(at)).collect();
+    at.windows(2).map(|pair| pair[1] - pair[0]).collect()
+}
+
+fn mean(lengths: &[u64]) -> f64 {
+    lengths.iter().sum::<u64>() as f64 / lengths.len() as f64
+}
+
+fn share(fates: &[bool]) -> f64 {
+    fates.iter().filter(|lost| **lost).count() as f64 / fates.len() as f64
+}
+
+/// What chi-square stays below 9,999 times of 10,000 (Wilson and Hilferty, 1931).
+fn chi_square_limit(freedom: usize) -> f64 {
+    let k = freedom as f64;
+    k * (1.0 - 2.0 / (9.0 * k) + NORMAL * (2.0 / (9.0 * k)).sqrt()).powi(3)
+}
+
+/// Upper ends of about 20 bins in which equally many of `lengths` fall, the last without an end.
+fn bins(lengths: &[u64]) -> Vec<u64> {
+    let mut sorted = lengths.to_vec();
+    sorted.sort_unstable();
+    let mut ends: Vec<_> = (1..20).map(|part| sorted[sorted.len() * part / 20]).collect();
+    ends.dedup();
+    ends.push(u64::MAX);
+    ends
+}
+
+/// How many of `lengths` fall into each bin.
+fn histogram(lengths: &[u64], ends: &[u64]) -> Vec<f64> {
+    let mut counts = vec![0.0; ends.len()];
+    for length in lengths {
+        counts[ends.partition_point(|end| end < length)] += 1.0;
+    }
+    counts
+}
+
+/// Lengths from 1 on, each as often as the last of it is one after which something happens with probability `p`.
+fn assert_geometric(lengths: &[u64], p: f64, what: &str) {
+    assert!(lengths.len() > 50, "{what}: {} are too few to tell", lengths.len());
+    // The bins must not follow what was drawn: by the quantiles of the distribution itself.
+    let mut ends: Vec<_> =
+        (1..20).map(|part| ((1.0 - f64::from(part) / 20.0).ln() / (-p).ln_1p()).ceil().max(1.0) as u64).collect();
+    ends.dedup();
+    ends.push(u64::MAX);
+    let longer = |end: u64| if end == u64::MAX { 0.0 } else { (1.0 - p).powf(end as f64) };
+    let mut before = 1.0;
+    let mut statistic = 0.0;
+    for (end, seen) in ends.iter().zip(histogram(lengths, &ends)) {
+        let expected = (before - longer(*end)) * lengths.len() as f64;
+        before = longer(*end);
+        statistic += (seen - expected).powi(2) / expected;
+    }
+    let limit = chi_square_limit((ends.len() - 1).max(1));
+    assert!(statistic < limit, "{what}: chi-square {statistic:.1} of {} bins is above {limit:.1}", ends.len());
+}
+
+/// Both come from one distribution, whatever it is.
+fn assert_alike(some: &[u64], others: &[u64], what: &str) {
+    let all: Vec<_> = some.iter().chain(others).copied().collect();
+    let ends = bins(&all);
+    if ends.len() == 1 {
+        return;
+    }
+    let (a, b) = (some.len() as f64, others.len() as f64);
+    let (first, second) = (histogram(some, &ends), histogram(others, &ends));
+    let term = |(x, y): (&f64, &f64)| {
+        if x + y > 0.0 { (x * (b / a).sqrt() - y * (a / b).sqrt()).powi(2) / (x + y) } else { 0.0 }
+    };
+    let statistic: f64 = first.iter().zip(&second).map(term).sum();
+    let limit = chi_square_limit(ends.len() - 1);
+    assert!(statistic < limit, "{what}: chi-square {statistic:.1} of {} bins is above {limit:.1}", ends.len());
+}
+
+/// As many of `of` as a binomial distribution has.
+fn assert_binomial(seen: f64, of: f64, p: f64, what: &str) {
+    let deviation = 1.05 * NORMAL * (of * p * (1.0 - p)).sqrt() + 0.5;
+    assert!((seen - of * p).abs() < deviation, "{what}: {seen} of {of} at {p}");
+}
+
+#[test]
+fn the_limit_of_chi_square_is_that_of_the_tables() {
+    for (freedom, limit) in [(2, 18.421), (5, 25.745), (10, 35.564), (19, 50.795), (30, 67.633)] {
+        let actual = chi_square_limit(freedom);
+        assert!((0.99..1.05).contains(&(actual / limit)), "{freedom}: {actual}");
+    }
+}
+
+#[test]
+fn independent_losses_are_as_far_apart_as_chance_makes_them() {
+    for (p, seed) in [(1e-4, 1), (1e-3, 2), (0.01, 3), (0.1, 4), (0.5, 5), (0.9, 6)] {
+        let fates = fates(&p.to_string(), seed);
+        let what = format!("loss {p}");
+        assert_binomial(share(&fates) * COUNT as f64, COUNT as f64, p, &what);
+        assert_geometric(&gaps(&fates), p, &what);
+    }
+}
+
+#[test]
+fn bad_times_of_gilbert_are_as_long_and_as_far_apart_as_set() {
+    for (p, r, seed) in
+        [(0.001, 0.25, 1), (0.01, 0.5, 2), (0.005, 0.1, 3), (0.05, 0.9, 4), (0.3, 0.2, 5), (0.002, 1.0, 6)]
+    {
+        let fates = fates(&format!("gilbert:p={p}:r={r}"), seed);
+        let what = format!("p = {p}, r = {r}");
+        let (bursts, between) = (runs(&fates, true), runs(&fates, false));
+        assert!((mean(&bursts) * r - 1.0).abs() < 0.05, "{what}: bursts of {}", mean(&bursts));
+        assert!((mean(&between) * p - 1.0).abs() < 0.12, "{what}: {} between bursts", mean(&between));
+        if r < 1.0 {
+            assert_geometric(&bursts, r, &format!("{what}, bursts"));
+        } else {
+            assert!(bursts.iter().all(|length| *length == 1));
+        }
+        assert_geometric(&between, p, &format!("{what}, between"));
+    }
+}
+
+#[test]
+fn gilbert_as_people_say_it_loses_that_much_in_bursts_so_long() {
+    for (loss, burst, seed) in [(0.01, 4.0, 1), (0.05, 10.0, 2), (0.2, 1.5, 3), (0.5, 3.0, 4)] {
+        let fates = fates(&format!("gilbert:loss={loss}:burst={burst}"), seed);
+        let seen = mean(&runs(&fates, true));
+        assert!((seen / burst - 1.0).abs() < 0.05, "bursts of {seen}, not {burst}");
+        // Losses come in bursts, so their count strays by as much more.
+        let deviation = NORMAL * (2.0 * burst * loss / COUNT as f64).sqrt();
+        assert!((share(&fates) - loss).abs() < deviation, "{} of {loss}", share(&fates));
+    }
+}
+
+/// The chain of netem, packet by packet (net/sched/sch_netem.c, `loss_gilb_ell`): a coin for the state that the next
+/// packet meets, another for this one.
+fn netem(gilbert: &Gilbert, mut coin: impl FnMut() -> f64) -> Vec<bool> {
+    let mut is_bad = false;
+    let mut step = || {
+        let (leave, pass) =
+            if is_bad { (gilbert.to_good, gilbert.pass_bad) } else { (gilbert.to_bad, gilbert.pass_good) };
+        let is_lost = coin() >= pass.get();
+        is_bad ^= coin() < leave.get();
+        is_lost
+    };
+    (0..COUNT).map(|_| step()).collect()
+}
+
+/// Not the generator of the link: xorshift64* (Vigna, 2016).
+fn coins(mut state: u64) -> impl FnMut() -> f64 {
+    move || {
+        state ^= state >> 12;
+        state ^= state << 25;
+        state ^= state >> 27;
+        (state.wrapping_mul(0x2545_f491_4f6c_dd1d) >> 11) as f64 / (1_u64 << 53) as f64
+    }
+}
+
+#[test]
+fn gilbert_elliott_is_the_chain_of_netem() {
+    for (text, seed) in [
+        ("gilbert:p=1%:r=10%:h=50%:k=99.9%", 1),
+        ("gilbert:p=5%:r=30%:h=20%:k=98%", 2),
+        ("gilbert:p=30%:r=60%:h=70%:k=90%", 3),
+        ("gilbert:p=1%:r=100%:h=0:k=99%", 4),
+        ("gilbert:p=100%:r=100%:h=25%:k=75%", 5),
+    ] {
+        let LossModel::Gilbert(gilbert) = text.parse().unwrap() else { panic!("{text}") };
+        let (ours, theirs) = (fates(text, seed), netem(&gilbert, coins(seed + 7)));
+        assert!((share(&ours) / share(&theirs) - 1.0).abs() < 0.03, "{text}: {} of {}", share(&ours), share(&theirs));
+        for of in [true, false] {
+            assert_alike(&runs(&ours, of), &runs(&theirs, of), &format!("{text}, runs of {of}"));
+        }
+    }
+}
+
+#[test]
+fn gilbert_begins_as_it_goes_on() {
+    // 20 % lost in bursts of 4: of many links, the first packet is lost as often as any other.
+    let model: LossModel = "gilbert:loss=20%:burst=4".parse().unwrap();
+    let first = |seed| lost(&mut Link::new(&config(model.clone(), seed)).unwrap(), &steady(1, 1))[0];
+    let seen = (0..20_000).filter(|seed| first(*seed)).count();
+    assert_binomial(seen as f64, 20_000.0, 0.2, "first packets");
+}
+
+#[test]
+fn bursts_are_as_long_as_set_and_begin_by_chance() {
+    for (p, length, seed) in [(1e-4, 10, 1), (1e-3, 100, 2), (0.01, 3, 3), (0.2, 2, 4), (0.5, 1, 5)] {
+        let fates = fates(&format!("burst:{p}:{length}"), seed);
+        let what = format!("bursts of {length} at {p}");
+        // A burst may follow another at once: then they look like one of twice the length.
+        let lengths = runs(&fates, true);
+        assert!(lengths.iter().all(|lost| lost % length == 0), "{what}");
+        let bursts: Vec<_> = lengths.iter().map(|lost| lost / length).collect();
+        assert_geometric(&bursts, 1.0 - p, &what);
+        assert_geometric(&runs(&fates, false), p, &what);
+    }
+}
+
+#[test]
+fn the_mean_of_a_model_is_what_it_loses() {
+    for text in [
+        "none",
+        "1e-3",
+        "gilbert:p=1%:r=10%:h=50%:k=99.9%",
+        "nth:7",
+        "burst:0.01:3",
+        "burst:1:5",
+        "steps:0s=0+1s=10%+2s=50%:every=5s",
+        "at:1s:3",
+    ] {
+        let expected = text.parse::<LossModel>().unwrap().mean().get();
+        let seen = share(&fates(text, 1));
+        assert!((seen - expected).abs() < 0.02 * expected + 1e-5, "{text}: {seen}, not {expected}");
+    }
+}
+
+#[test]
+fn every_nth_is_every_nth() {
+    for nth in [1, 2, 7, 100, 1_000_000] {
+        let fates = fates(&format!("nth:{nth}"), 1);
+        assert!(fates.iter().zip(1..).all(|(lost, count)| *lost == (count % nth == 0)), "every {nth}th");
+    }
+}
+
+/// 40 packets a millisecond.
+#[test]
+fn a_schedule_loses_what_it_names() {
+    let fates = fates("at:0s:1+1s:3+2s:100+2s:5+3s:1ms+4s:2500us+5s:2+5.001s:0", 1);
+    let mut expected = vec![false; COUNT];
+    for (second, count) in [(0, 1), (1, 3), (2, 105), (3, 40), (4, 120), (5, 2)] {
+        expected[second * 40_000..][..count].fill(true);
+    }
+    assert_eq!(gaps(&fates), gaps(&expected));
+    assert_eq!(fates, expected);
+}
+
+#[test]
+fn loss_that_changes_with_time_changes_on_time() {
+    // 4 s on, over and over: nothing, 1 %, 50 %, everything.
+    let fates = fates("steps:0s=0+1s=1%+2s=50%+3s=1:every=4s", 1);
+    let mut seconds = [0.0; 4];
+    for (lost, index) in fates.iter().zip(0..) {
+        seconds[index / 40_000 % 4] += f64::from(u8::from(*lost));
+    }
+    // 25 s: the first second comes seven times, the others six.
+    assert_eq!((seconds[0], seconds[3]), (0.0, 240_000.0));
+    assert_binomial(seconds[1], 240_000.0, 0.01, "the second at 1 %");
+    assert_binomial(seconds[2], 240_000.0, 0.5, "the second at 50 %");
+}
+
+#[test]
+fn super_packets_in_which_nothing_falls_cost_no_more_than_others() {
+    // One by one these would take minutes.
+    for text in ["none", "1e-15", "gilbert:p=1e-15:r=1", "nth:9000000000000", "burst:1e-15:5", "at:1h:3", "at:1h:1s"] {
+        let config = LinkConfig { loss: text.parse().unwrap(), queue: Bytes(1 << 42), ..config(LossModel::None, 1) };
+        let mut link = Link::new(&config).unwrap();
+        for id in 0..200 {
+            let packet = Packet::several(id, u32::MAX, 10, 10);
+            let at = Instant::from_nanos(id * 1_000_000_000);
+            let events = run(&mut link, [Arrival { at, packet }]);
+            assert!(matches!(events[..], [Event::Forward { packet: forwarded, .. }] if forwarded == packet), "{text}");
+        }
+    }
+}
+
+/// Models of every kind, likely to show within a few hundred packets that come within a second.
+fn model() -> impl Strategy<Value = LossModel> {
+    let share = || prop_oneof![Just(0.0), Just(1.0), 0.0..1.0_f64, 0.0..0.05];
+    let text = prop_oneof![
+        share().prop_map(|p| p.to_string()),
+        (share(), 0.01..1.0_f64, share(), share()).prop_map(|(p, r, h, k)| format!("gilbert:p={p}:r={r}:h={h}:k={k}")),
+        (1_u64..100).prop_map(|nth| format!("nth:{nth}")),
+        (share(), 1_u64..100).prop_map(|(p, length)| format!("burst:{p}:{length}")),
+        (0_u64..500, 0_u64..100, 0_u64..500, 0_u64..100)
+            .prop_map(|(at, count, later, time)| format!("at:{at}ms:{count}+{}ms:{time}ms", at + later)),
+        (share(), 1_u64..500, share(), 1_u64..500)
+            .prop_map(|(p, at, q, more)| format!("steps:0s={p}+{at}ms={q}:every={}ms", at + more)),
+    ];
+    text.prop_map(|text| text.parse().unwrap())
+}
+
+fn arrivals() -> impl Strategy<Value = Vec<Arrival>> {
+    let packet = (prop_oneof![Just(1_u32), 1_u32..64], 0_u64..50);
+    prop::collection::vec(packet, 1..60).prop_map(|packets| {
+        let mut at = Instant::ZERO;
+        let mut next = |((count, gap), id)| {
+            at += Duration::from_millis(gap);
+            Arrival { at, packet: Packet::several(id, count, 1514, 60) }
+        };
+        packets.into_iter().zip(0..).map(&mut next).collect()
+    })
+}
+
+fn singles(arrivals: &[Arrival]) -> Vec<Arrival> {
+    let each = |arrival: &Arrival| vec![arrival.at; arrival.packet.count as usize];
+    let instants = arrivals.iter().flat_map(each).zip(0..);
+    instants.map(|(at, id)| Arrival { at, packet: Packet::single(id, 1514) }).collect()
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(1000))]
+
+    #[test]
+    fn super_packets_and_single_packets_fare_alike(model in model(), arrivals in arrivals(), seed: u64) {
+        let config = config(model, seed);
+        let together = lost(&mut Link::new(&config).unwrap(), &arrivals);
+        let alone = lost(&mut Link::new(&config).unwrap(), &singles(&arrivals));
+        prop_assert_eq!(together, alone);
+    }
+
+    #[test]
+    fn a_super_packet_is_cut_only_where_fates_change(model in model(), arrivals in arrivals(), seed: u64) {
+        let mut link = Link::new(&config(model, seed)).unwrap();
+        let mut ranges: BTreeMap<_, Vec<_>> = BTreeMap::new();
+        for event in run(&mut link, arrivals.iter().copied()) {
+            let (Event::Forward { packet, .. } | Event::Drop { packet, .. } | Event::Duplicate { packet, .. }) = event;
+            ranges.entry(packet.id).or_default().push((packet.first, matches!(event, Event::Drop { .. })));
+        }
+        for ranges in ranges.values_mut() {
+            ranges.sort_unstable();
+            prop_assert!(ranges.windows(2).all(|pair| pair[0].1 != pair[1].1), "{ranges:?}");
+        }
+    }
+
+    #[test]
+    fn setting_what_is_set_changes_nothing(model in model(), arrivals in arrivals(), seed: u64, often in 1_usize..10) {
+        let config = config(model, seed);
+        let expected = lost(&mut Link::new(&config).unwrap(), &arrivals);
+        let mut link = Link::new(&config).unwrap();
+        let mut actual = Vec::new();
+        for (arrival, index) in arrivals.iter().zip(0..) {
+            if index % often == 0 {
+                // Another delay is no reason to lose other packets.
+                let delay = Duration::from_micros(index as u64);
+                link.set(0, &LinkConfig { delay: delay.into(), ..config.clone() }, arrival.at).unwrap();
+            }
+            actual.extend(lost(&mut link, &[*arrival]));
+        }
+        prop_assert_eq!(actual, expected);
+    }
+
+    /// What was lost so far decides nothing about what another model loses; none loses nothing.
+    #[test]
+    fn another_model_begins_afresh(model in model(), arrivals in arrivals(), seed: u64, nth in 1_usize..50) {
+        let set = LossModel::Nth(nth as u64);
+        prop_assume!(model != set);
+        let mut link = Link::new(&config(model, seed)).unwrap();
+        let (before, after) = arrivals.split_at(arrivals.len() / 2);
+        lost(&mut link, before);
+        let now = after[0].at;
+        link.set(0, &config(set, seed), now).unwrap();
+        let fates = lost(&mut link, after);
+        prop_assert!(fates.iter().zip(1..).all(|(lost, count)| *lost == (count % nth == 0)));
+    }
+}
+
+#[test]
+fn what_a_schedule_set_late_names_is_past_unless_it_lasts() {
+    let mut link = Link::new(&config(LossModel::None, 1)).unwrap();
+    let second =
+        |second: u64, id| Arrival { at: Instant::from_nanos(second * 1_000_000_000), packet: Packet::single(id, 60) };
+    assert_eq!(lost(&mut link, &[second(1, 0)]), [false]);
+    let late: LossModel = "at:1s:3+2s:10s+20s:1".parse().unwrap();
+    link.set(0, &config(late, 1), Instant::from_nanos(5_000_000_000)).unwrap();
+    let fates =
+        lost(&mut link, &[second(6, 1), second(11, 2), second(12, 3), second(19, 4), second(21, 5), second(22, 6)]);
+    assert_eq!(fates, [true, true, false, false, true, false]);
+}

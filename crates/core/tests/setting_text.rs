@@ -1,0 +1,252 @@
+//! Settings as text: what is written is read back as the same, and what cannot be meant is refused by name.
+
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
+use std::fmt::{Debug, Display};
+use std::str::FromStr;
+use std::time::Duration;
+
+use lfn_core::link::{
+    Gilbert, LossModel, Lost, Outage, Outages, PathMtu, Policer, Scheduled, SettingError, Shaper, Varying,
+};
+use lfn_core::units::{BitRate, Bytes, Ratio};
+use proptest::prelude::*;
+
+const fn ms(ms: u64) -> Duration {
+    Duration::from_millis(ms)
+}
+
+fn ratio(value: f64) -> Ratio {
+    Ratio::new(value).unwrap()
+}
+
+/// From one nanosecond to six days, in any unit. (Beyond 2^53 ns, a hundred days, not every duration can be typed.)
+fn time() -> impl Strategy<Value = Duration> {
+    prop_oneof![1_u64..10_000, 1_u64..1_000_000_000, 1_u64..500_000_000_000_000].prop_map(Duration::from_nanos)
+}
+
+fn share() -> impl Strategy<Value = Ratio> {
+    prop_oneof![Just(0.0), Just(1.0), 0.0..1.0, (0.0..1.0).prop_map(|x: f64| x.powi(30))].prop_map(ratio)
+}
+
+fn number() -> impl Strategy<Value = u64> {
+    prop_oneof![1_u64..100, 1_u64..1_000_000_000, 1_u64..10_000_000_000_000]
+}
+
+/// Times in order, and a gap after each.
+fn timetable() -> impl Strategy<Value = Vec<(Duration, Duration)>> {
+    prop::collection::vec((time(), time()), 1..8).prop_map(|list| {
+        let mut now = Duration::ZERO;
+        let mut next = |(before, lasts)| {
+            let at = now + before;
+            now = at + lasts;
+            (at, lasts)
+        };
+        list.into_iter().map(&mut next).collect()
+    })
+}
+
+fn loss() -> impl Strategy<Value = LossModel> {
+    let gilbert = (share(), 1e-9..1.0, share(), share()).prop_map(|(p, r, h, k)| {
+        LossModel::Gilbert(Gilbert { to_bad: p, to_good: ratio(r), pass_bad: h, pass_good: k })
+    });
+    let schedule = (timetable(), prop::collection::vec(prop::option::of(number()), 8)).prop_map(|(list, counts)| {
+        let what = |lasts, count: Option<u64>| count.map_or(Lost::Within(lasts), Lost::Packets);
+        let each = |((at, lasts), count)| Scheduled { at, what: what(lasts, count) };
+        LossModel::Schedule(list.into_iter().zip(counts).map(each).collect())
+    });
+    let steps =
+        (timetable(), prop::collection::vec(share(), 9), prop::option::of(time())).prop_map(|(list, ratios, more)| {
+            let times = std::iter::once(Duration::ZERO).chain(list.iter().map(|(at, _)| *at));
+            let steps: Vec<_> = times.zip(ratios).collect();
+            let last = steps.last().unwrap().0;
+            LossModel::Independent(Varying::new(steps, more.map(|more| last + more)).unwrap())
+        });
+    prop_oneof![
+        Just(LossModel::None),
+        (1e-300..1.0).prop_map(|value| LossModel::from(ratio(value))),
+        gilbert,
+        number().prop_map(LossModel::Nth),
+        (share(), number()).prop_map(|(probability, length)| LossModel::Bursts { probability, length }),
+        schedule,
+        steps,
+    ]
+}
+
+fn outages() -> impl Strategy<Value = Outages> {
+    let list = |list: Vec<(Duration, Duration)>| {
+        Outages::At(list.into_iter().map(|(at, lasts)| Outage { at, lasts }).collect())
+    };
+    prop_oneof![
+        Just(Outages::None),
+        timetable().prop_map(list),
+        (time(), time()).prop_map(|(up, down)| Outages::Every { period: up + down, down }),
+        (time(), time()).prop_map(|(up, down)| Outages::Flapping { up: up + ms(1), down: down + ms(1) }),
+    ]
+}
+
+fn path_mtu() -> impl Strategy<Value = PathMtu> {
+    (68_u16.., any::<bool>()).prop_map(|(mtu, black_hole)| PathMtu { mtu, black_hole })
+}
+
+fn bucket() -> impl Strategy<Value = (BitRate, Bytes)> {
+    (1_u64..10_000_000_000_000, number()).prop_map(|(rate, burst)| (BitRate(rate), Bytes(burst)))
+}
+
+/// Written without what would end it on a line of several, and read as the same.
+fn round_trip<T: FromStr<Err = SettingError> + Display + PartialEq + Debug>(value: T) -> Result<(), TestCaseError> {
+    let text = value.to_string();
+    prop_assert!(!text.contains([',', ' ']), "{text}");
+    prop_assert_eq!(text.parse::<T>(), Ok(value), "{}", text);
+    Ok(())
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(2000))]
+
+    #[test]
+    fn what_is_written_is_read_back(loss in loss(), outages in outages(), mtu in path_mtu(), (rate, burst) in bucket()) {
+        round_trip(loss)?;
+        round_trip(outages)?;
+        round_trip(mtu)?;
+        round_trip(Policer { rate, burst })?;
+        // No more than an hour of it.
+        let limit = Bytes(burst.0.min(rate.0.saturating_mul(450)));
+        round_trip(Shaper { rate, burst, limit })?;
+    }
+
+    #[test]
+    fn no_text_is_too_strange(text in "(at|every|flap|gilbert|nth|burst|steps|none|1)?(:?[-+=.%a-z0-9µ∞]{0,6}){0,5}") {
+        let errors = [
+            text.parse::<LossModel>().err(),
+            text.parse::<Outages>().err(),
+            text.parse::<PathMtu>().err(),
+            text.parse::<Policer>().err(),
+            text.parse::<Shaper>().err(),
+        ];
+        for error in errors.into_iter().flatten() {
+            prop_assert!(!error.to_string().contains('\n'));
+        }
+    }
+}
+
+#[test]
+fn forms_people_type() {
+    let gilbert = |p, r| Gilbert::simple(ratio(p), ratio(r));
+    let from = Duration::from_secs;
+    for (text, model) in [
+        ("1e-4", LossModel::from(ratio(1e-4))),
+        ("0.01%", LossModel::from(ratio(1e-4))),
+        ("0", LossModel::None),
+        ("none", LossModel::None),
+        ("gilbert:p=1%:r=25%", LossModel::Gilbert(gilbert(0.01, 0.25))),
+        ("gilbert:r=25%:p=1%:k=0.99", LossModel::Gilbert(Gilbert { pass_good: ratio(0.99), ..gilbert(0.01, 0.25) })),
+        // r = 1/4, and p/(p + r) = 20 %.
+        ("gilbert:loss=20%:burst=4", LossModel::Gilbert(gilbert(0.0625, 0.25))),
+        ("nth:100", LossModel::Nth(100)),
+        ("burst:1e-4:10", LossModel::Bursts { probability: ratio(1e-4), length: 10 }),
+        (
+            "at:10s:3+20s:500ms",
+            LossModel::Schedule(vec![
+                Scheduled { at: from(10), what: Lost::Packets(3) },
+                Scheduled { at: from(20), what: Lost::Within(ms(500)) },
+            ]),
+        ),
+        (
+            "steps:0s=0+10s=1%:every=15s",
+            LossModel::Independent(
+                Varying::new(vec![(from(0), Ratio::NONE), (from(10), ratio(0.01))], Some(from(15))).unwrap(),
+            ),
+        ),
+    ] {
+        assert_eq!(text.parse(), Ok(model), "{text}");
+    }
+    for (text, outages) in [
+        ("none", Outages::None),
+        ("every:15s:200ms", Outages::Every { period: from(15), down: ms(200) }),
+        ("flap:down=500ms:up=10s", Outages::Flapping { up: from(10), down: ms(500) }),
+        (
+            "at:10s:500ms+1min:1",
+            Outages::At(vec![Outage { at: from(10), lasts: ms(500) }, Outage { at: from(60), lasts: from(1) }]),
+        ),
+    ] {
+        assert_eq!(text.parse(), Ok(outages), "{text}");
+    }
+    assert_eq!("1400:black-hole".parse(), Ok(PathMtu { mtu: 1400, black_hole: true }));
+    let (rate, burst) = (BitRate(10_000_000), Bytes(64_000));
+    assert_eq!("10mbit:64kB".parse(), Ok(Policer { rate, burst }));
+    assert_eq!("10mbit:64kB:1MB".parse(), Ok(Shaper { rate, burst, limit: Bytes(1_000_000) }));
+    // Half a second at 10 Mb/s.
+    assert_eq!("10mbit:64kB".parse(), Ok(Shaper { rate, burst, limit: Bytes(625_000) }));
+}
+
+#[test]
+fn what_cannot_be_meant_is_refused_by_name() {
+    fn refused<T: FromStr<Err = SettingError> + Debug>(cases: &[(&str, &str)]) {
+        for (text, words) in cases {
+            let error = text.parse::<T>().unwrap_err().to_string();
+            assert!(error.contains(words), "{text}: {error}");
+        }
+    }
+    refused::<LossModel>(&[
+        ("", "'' is not a loss model"),
+        ("heavy", "'heavy' is not a loss model: expected a ratio"),
+        ("2", "too large for a ratio"),
+        ("-1%", "cannot be negative"),
+        ("gilbert", "'gilbert' is not a loss model"),
+        ("gilbert:p=1%", "'gilbert:p=1%' lacks r"),
+        ("gilbert:p=1%:r=0", "stays bad for ever"),
+        ("gilbert:p=1%:r=2", "'2': too large"),
+        ("gilbert:p=1%:r=2%:q=3", "do not know what to do with 'q=3'"),
+        ("gilbert:p=1%:p=2%:r=1%", "do not know what to do with 'p=2%'"),
+        ("gilbert:loss=60%:burst=1", "in bursts of 1 packets on average is impossible"),
+        ("gilbert:loss=1%:burst=0.5", "impossible"),
+        ("gilbert:loss=1%:burst=nan", "impossible"),
+        ("gilbert:loss=100%:burst=4", "impossible"),
+        ("gilbert:loss=1%:burst=4:h=1%", "do not know what to do with 'h=1%'"),
+        ("nth:0", "every 0th packet"),
+        ("nth:1.5", "'1.5' is not a count of packets"),
+        ("nth:", "lacks which packet"),
+        ("burst:1e-4:0", "bursts of 0 packets"),
+        ("burst:1e-4", "lacks the length of a burst"),
+        ("at:10s", "'10s' lacks what is lost"),
+        ("at:10s:lots", "'lots' is not a duration"),
+        ("at:10s:1.5", "'1.5' is not a count of packets or duration"),
+        ("at:10s:3+5s:3", "the entry at 5 s begins before"),
+        ("at:10s:500ms+10.4s:3", "the entry at 10.4 s begins before"),
+        ("steps:1s=0", "the first is not at zero"),
+        ("steps:0s=0+5s=1%:every=5s", "starts over before its last step"),
+        ("steps:0s", "'' is not a ratio"),
+    ]);
+    refused::<Outages>(&[
+        ("often", "'often' is not an outage: expected at:10s:500ms"),
+        ("every:15s", "lacks how long the link is down"),
+        ("every:15s:15s", "an outage of 15 s every 15 s never ends"),
+        ("every:0:0", "never ends"),
+        ("every:15s:1s:1s", "do not know what to do with '1s'"),
+        ("flap:up=1s", "lacks down"),
+        ("flap:up=1us:down=1s", "the mean times up and down are at least 1 ms"),
+        ("at:10s:5s+12s:1s", "the entry at 12 s begins before"),
+        ("at:10s:-5s", "cannot be negative"),
+    ]);
+    refused::<PathMtu>(&[
+        ("", "lacks the MTU"),
+        ("67", "a path MTU of 67 is below 68"),
+        ("65536", "the most is 65535"),
+        ("1400:blackhole", "do not know what to do with 'blackhole'"),
+        ("1400:black-hole:1", "do not know what to do with '1'"),
+    ]);
+    refused::<Policer>(&[
+        ("10mbit", "lacks the burst"),
+        ("0:64KB", "a policer at 0 b/s passes nothing"),
+        ("10mbit:0", "a policer with a burst of 0 bytes"),
+        ("10MB/s:64KB", "unknown unit 'MB/s' for a bit rate"),
+        ("100tbit:64KB", "above 10 Tb/s"),
+        ("10mbit:64KB:1MB", "do not know what to do with '1MB'"),
+    ]);
+    refused::<Shaper>(&[
+        ("10mbit:0", "a shaper with a burst of 0 bytes"),
+        ("1kbit:64KB:1GB", "takes more than 24 h to send"),
+        ("10mbit:64KB:1MB:2", "do not know what to do with '2'"),
+    ]);
+}
