@@ -181,8 +181,11 @@ impl<'a> Forwarder<'a> {
                     self.send(&packet, due, &event);
                     sent += 1;
                 }
-                Event::Drop { packet, .. } => {
+                Event::Drop { packet, reply_mtu, .. } => {
                     self.tell_happened(&packet, &event, now);
+                    if let Some(mtu) = reply_mtu {
+                        self.answer(&packet, mtu);
+                    }
                     self.ring.release(packet.id, packet.count);
                 }
                 Event::Duplicate { packet, .. } => {
@@ -213,6 +216,16 @@ impl<'a> Forwarder<'a> {
             self.tell_lost(packet.count, Unforeseen::SendFailed);
         }
         self.ring.release(packet.id, packet.count);
+    }
+
+    /// Tells the sender of a packet what would have passed. At once, as if the router stood at this end of the path, also
+    /// if it is a later hop that the packet was too big for.
+    fn answer(&mut self, packet: &Packet, mtu: u16) {
+        let Some((vnet, frame)) = self.ring.frame(packet.id).and_then(split) else { return };
+        if segment::too_big(frame, &vnet, packet, mtu, &mut self.headers) {
+            // If it gets lost: so it does on real paths, and the next packet that is too big brings another.
+            let _ = self.from.send(&[IoSlice::new(&VnetHeader::default().encode()), IoSlice::new(&self.headers)]);
+        }
     }
 
     fn tell_happened(&mut self, packet: &Packet, event: &Event, now: Instant) {

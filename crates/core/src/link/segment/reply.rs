@@ -16,7 +16,7 @@ use crate::link::Packet;
 /// router has no address, so the answer comes from the one that the packet went to, which every sender will take for
 /// reachable. No answer to ICMP errors, to later fragments, to multicast or broadcast, or to a sender that is no single
 /// host (RFC 1122 §3.2.2, RFC 4443 §2.4).
-pub fn too_big(frame: &[u8], vnet: &VnetHeader, packet: &Packet, mtu: u32, out: &mut Vec<u8>) -> bool {
+pub fn too_big(frame: &[u8], vnet: &VnetHeader, packet: &Packet, mtu: u16, out: &mut Vec<u8>) -> bool {
     out.clear();
     let mut original = Vec::new();
     let mut vnet = cut(frame, vnet, packet.first, 1, &mut original);
@@ -42,7 +42,7 @@ fn ethernet(original: &[u8], outline: &Outline, out: &mut Vec<u8>) {
     out.extend_from_slice(&original[12..outline.network_at]);
 }
 
-fn v4(original: &[u8], outline: &Outline, mtu: u32, out: &mut Vec<u8>) {
+fn v4(original: &[u8], outline: &Outline, mtu: u16, out: &mut Vec<u8>) {
     const MOST: usize = 576 - 20 - 8;
     let quote = &original[outline.network_at..outline.end.min(outline.network_at + MOST)];
     let start = out.len();
@@ -55,13 +55,13 @@ fn v4(original: &[u8], outline: &Outline, mtu: u32, out: &mut Vec<u8>) {
     put(out, start + 10, header);
     let message = out.len();
     out.extend([3, 4, 0, 0, 0, 0]);
-    out.extend(u16::try_from(mtu).unwrap_or(u16::MAX).to_be_bytes());
+    out.extend(mtu.to_be_bytes());
     out.extend_from_slice(quote);
     let checksum = !fold(sum(&out[message..]));
     put(out, message + 2, checksum);
 }
 
-fn v6(original: &[u8], outline: &Outline, mtu: u32, out: &mut Vec<u8>) {
+fn v6(original: &[u8], outline: &Outline, mtu: u16, out: &mut Vec<u8>) {
     const MOST: usize = 1280 - 40 - 8;
     let quote = &original[outline.network_at..outline.end.min(outline.network_at + MOST)];
     let length = 8 + quote.len() as u16;
@@ -72,7 +72,7 @@ fn v6(original: &[u8], outline: &Outline, mtu: u32, out: &mut Vec<u8>) {
     turn(original, outline, out);
     let message = out.len();
     out.extend([2, 0, 0, 0]);
-    out.extend(mtu.to_be_bytes());
+    out.extend(u32::from(mtu).to_be_bytes());
     out.extend_from_slice(quote);
     // Addresses, length and protocol are summed as well (RFC 4443 §2.3).
     let checksum = !fold(sum(&out[addresses..]) + u64::from(length) + u64::from(ICMPV6));
