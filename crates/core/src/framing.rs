@@ -5,6 +5,9 @@
 //! [`Framing::wire_bytes`] over [`Framing::payload`] is the share of a capacity that TCP can use. It knows no rate and
 //! no delay; [`crate::path::PathProfile`] joins it with those.
 
+use std::fmt;
+use std::str::FromStr;
+
 use serde::{Deserialize, Serialize};
 
 /// The headers around each TCP payload, and the layer at which the path's capacity is counted.
@@ -44,6 +47,11 @@ pub enum Layer {
     /// HIPPI over a SONET envelope: HIPPI-FP 8, HIPPI-LE 24 and LLC/SNAP 8, padded to 8 bytes (RFC 2067).
     Hippi,
 }
+
+/// A name that is no layer's. Cure: one of the names it lists.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("'{0}' is not a layer: use one of ethernet-header, ethernet, ip, atm-aal5, ppp-hdlc, ppp, hippi")]
+pub struct UnknownLayer(pub String);
 
 /// IP version.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -136,6 +144,23 @@ impl IpVersion {
 }
 
 impl Layer {
+    /// Every layer, the usual one first.
+    pub const ALL: [Layer; 7] =
+        [Layer::EthernetHeader, Layer::Ethernet, Layer::Ip, Layer::AtmAal5, Layer::PppHdlc, Layer::Ppp, Layer::Hippi];
+
+    /// The name as one types it, and as JSON has it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Layer::EthernetHeader => "ethernet-header",
+            Layer::Ethernet => "ethernet",
+            Layer::Ip => "ip",
+            Layer::AtmAal5 => "atm-aal5",
+            Layer::PppHdlc => "ppp-hdlc",
+            Layer::Ppp => "ppp",
+            Layer::Hippi => "hippi",
+        }
+    }
+
     /// Where the capacity is counted, in words.
     pub fn describe(self) -> &'static str {
         match self {
@@ -155,9 +180,33 @@ impl Layer {
     }
 }
 
+impl FromStr for Layer {
+    type Err = UnknownLayer;
+
+    fn from_str(text: &str) -> Result<Self, UnknownLayer> {
+        let name = text.trim().to_ascii_lowercase();
+        Layer::ALL.into_iter().find(|layer| layer.name() == name).ok_or_else(|| UnknownLayer(text.to_owned()))
+    }
+}
+
+impl fmt::Display for Layer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.name())
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn layers_are_called_what_json_calls_them() {
+        for layer in Layer::ALL {
+            assert_eq!(layer.to_string().parse(), Ok(layer));
+            assert_eq!(serde_json::to_value(layer).unwrap(), layer.name());
+        }
+        assert!("atm".parse::<Layer>().unwrap_err().to_string().contains("'atm' is not a layer"));
+    }
 
     #[test]
     fn a_full_segment_on_each_layer() {

@@ -4,13 +4,15 @@
 //! it, the emulator builds its link from it, a test prints its results beside it. It holds figures only, no addresses
 //! and no way to measure; it travels as JSON in reports and in the environment variable `LFN_PATH`.
 
+use std::fmt;
 use std::str::FromStr;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
 use crate::framing::Framing;
-use crate::units::{BitRate, Bytes, QuantityError, Ratio, parse_duration};
+use crate::link::{QueueLimit, packets};
+use crate::units::{BitRate, Bytes, QuantityError, Ratio, parse_duration, typed_duration};
 
 /// The figures of a path.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
@@ -66,24 +68,47 @@ impl PathProfile {
     }
 }
 
-/// Room in a queue as it is typed: in bandwidth-delay products, in bytes, or in time at the line rate.
+/// Room in a queue as it is typed: in bandwidth-delay products, in bytes, in packets, or in time at the line rate.
+///
+/// Products and times are taken at the path's capacity. Where the rate of the line varies that is its nominal rate: the
+/// room stays what it is, and the time it stands for varies, as in a device with so much memory.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum QueueSize {
     /// `1bdp`, `0.5bdp`, `bdp`.
     Bdp(f64),
     /// `9MB`, `65536`.
     Bytes(Bytes),
+    /// `100p`, `100packets`.
+    Packets(u32),
     /// `300ms`.
     Time(Duration),
 }
 
 impl QueueSize {
-    /// The same in bytes, on this path; saturates.
+    /// The same in bytes, on this path; packets are taken to be full ones. Saturates.
     pub fn on(self, path: &PathProfile) -> Bytes {
+        self.limit(path).most_bytes(Bytes(path.framing.wire_bytes_full(path.mtu)))
+    }
+
+    /// What a queue is limited to by this, on this path; saturates.
+    pub fn limit(self, path: &PathProfile) -> QueueLimit {
         match self {
-            QueueSize::Bdp(times) => Bytes((path.bdp().0 as f64 * times).round() as u64),
-            QueueSize::Bytes(bytes) => bytes,
-            QueueSize::Time(time) => path.capacity.times(time),
+            QueueSize::Bdp(times) => QueueLimit::Bytes(Bytes((path.bdp().0 as f64 * times).round() as u64)),
+            QueueSize::Bytes(bytes) => QueueLimit::Bytes(bytes),
+            QueueSize::Packets(packets) => QueueLimit::Packets(packets),
+            QueueSize::Time(time) => QueueLimit::Bytes(path.capacity.times(time)),
+        }
+    }
+}
+
+impl fmt::Display for QueueSize {
+    /// What [`from_str`](Self::from_str) reads.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match *self {
+            QueueSize::Bdp(times) => f.pad(&format!("{times}bdp")),
+            QueueSize::Bytes(bytes) => f.pad(&bytes.typed()),
+            QueueSize::Packets(packets) => f.pad(&QueueLimit::Packets(packets).typed()),
+            QueueSize::Time(time) => f.pad(&typed_duration(time)),
         }
     }
 }
@@ -95,6 +120,9 @@ impl FromStr for QueueSize {
         let lower = text.trim().to_ascii_lowercase();
         if let Some(number) = lower.strip_suffix("bdp") {
             return multiple(text, number.trim()).map(QueueSize::Bdp);
+        }
+        if let Some(packets) = packets(text) {
+            return packets.map(QueueSize::Packets);
         }
         // Only a unit of time makes it one: a bare number is bytes, as for every buffer.
         let unit = lower.trim_start_matches(|c: char| c.is_ascii_digit() || "+-.".contains(c)).trim();
@@ -114,7 +142,7 @@ fn multiple(text: &str, number: &str) -> Result<f64, QuantityError> {
         Ok(times) if times < 0.0 => Err(QuantityError::Negative { text, quantity: QUANTITY }),
         Ok(times) if times > MOST => Err(QuantityError::TooLarge { text, quantity: QUANTITY, most: "a million BDP" }),
         Ok(times) if times.is_finite() => Ok(times),
-        _ => Err(QuantityError::NotANumber { text, quantity: QUANTITY, example: "1bdp, 9MB or 300ms" }),
+        _ => Err(QuantityError::NotANumber { text, quantity: QUANTITY, example: "1bdp, 9MB, 100p or 300ms" }),
     }
 }
 
@@ -150,11 +178,30 @@ mod tests {
             ("65536", 65_536),
             ("539ms", 9_095_625),
             ("0bdp", 0),
+            ("100p", 151_400),
+            ("1 packet", 1_514),
         ];
         for (text, bytes) in ok {
-            assert_eq!(text.parse::<QueueSize>().map(|queue| queue.on(&path)), Ok(Bytes(bytes)), "{text}");
+            let queue: QueueSize = text.parse().unwrap();
+            assert_eq!(queue.on(&path), Bytes(bytes), "{text}");
+            assert_eq!(queue.to_string().parse(), Ok(queue), "{text}");
         }
-        for text in ["", "-1bdp", "xbdp", "nanbdp", "infbdp", "1e9bdp", "-5ms", "many", "9 parsecs"] {
+        assert_eq!("100packets".parse::<QueueSize>().unwrap().limit(&path), QueueLimit::Packets(100));
+        for text in [
+            "",
+            "-1bdp",
+            "xbdp",
+            "nanbdp",
+            "infbdp",
+            "1e9bdp",
+            "-5ms",
+            "many",
+            "9 parsecs",
+            "1.5p",
+            "-1p",
+            "1e12p",
+            "p",
+        ] {
             assert!(text.parse::<QueueSize>().is_err(), "{text}");
         }
     }

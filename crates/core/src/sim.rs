@@ -157,10 +157,10 @@ mod tests {
     /// Goodput over 40 round trips of the path of ACTS, after 10 of them to settle.
     fn goodput(window: Bytes) -> f64 {
         let forward = LinkConfig {
-            rate: BitRate(135_000_000),
+            rate: BitRate(135_000_000).into(),
             delay: Duration::from_micros(269_500).into(),
             // Two products: the sender has no slow start.
-            queue: Bytes(18_191_250),
+            queue: Bytes(18_191_250).into(),
             ..LinkConfig::default()
         };
         let back = LinkConfig { direction: Direction::Return, ..forward.clone() };

@@ -16,8 +16,8 @@ const US: Duration = Duration::from_micros(1);
 /// So fast that sending takes no time to speak of, in slices that leave super-packets whole.
 fn base() -> LinkConfig {
     LinkConfig {
-        rate: BitRate(10_000_000_000_000),
-        queue: Bytes(1 << 40),
+        rate: BitRate(10_000_000_000_000).into(),
+        queue: Bytes(1 << 40).into(),
         slice: Duration::from_secs(1),
         ..LinkConfig::default()
     }

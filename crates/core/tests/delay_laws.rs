@@ -17,7 +17,7 @@ const KOLMOGOROV: f64 = 1.95;
 
 /// So fast that sending takes no time to speak of.
 fn base() -> LinkConfig {
-    LinkConfig { rate: BitRate(10_000_000_000_000), queue: Bytes(1 << 40), ..LinkConfig::default() }
+    LinkConfig { rate: BitRate(10_000_000_000_000).into(), queue: Bytes(1 << 40).into(), ..LinkConfig::default() }
 }
 
 fn jitter(text: &str) -> Jitter {

@@ -34,14 +34,14 @@ const END: Instant = Instant::from_nanos(u64::MAX);
 
 /// Settings, and arrivals at about the rate of the line: so that the queue fills, overflows and runs dry.
 fn scenario() -> impl Strategy<Value = (LinkConfig, Vec<Arrival>)> {
-    let rate = prop_oneof![Just(135_000_000), Just(1_000_000_000), 10_000_u64..100_000_000_000, 1_u64..10_000_000];
+    let rates = prop_oneof![Just(135_000_000), Just(1_000_000_000), 10_000_u64..100_000_000_000, 1_u64..10_000_000];
     let loss = prop_oneof![3 => Just(0.0), 1 => 0.0..0.01, 1 => 0.0..1.0, 1 => Just(1.0)];
-    let config = (rate, 0_u64..600_000_000, 0_u64..200_000, loss, any::<u64>(), 0_u64..2_000_000).prop_map(
+    let config = (rates, 0_u64..600_000_000, 0_u64..200_000, loss, any::<u64>(), 0_u64..2_000_000).prop_map(
         |(rate, delay, queue, loss, seed, slice)| LinkConfig {
-            rate: BitRate(rate),
+            rate: BitRate(rate).into(),
             delay: Duration::from_nanos(delay).into(),
             // No more than an hour of the line: what a link refuses is tested apart.
-            queue: Bytes(queue.min(rate * 450)),
+            queue: Bytes(queue.min(rate * 450)).into(),
             loss: Ratio::new(loss).unwrap().into(),
             seed,
             slice: Duration::from_nanos(slice),
@@ -57,11 +57,21 @@ fn scenario() -> impl Strategy<Value = (LinkConfig, Vec<Arrival>)> {
             let last_wire = ((f64::from(wire) * last) as u32).max(1);
             let packet = Packet::several(id, count, wire, last_wire);
             arrivals.push(Arrival { at, packet });
-            let took = packet.bytes() as f64 * 8e9 / config.rate.as_f64();
+            let took = packet.bytes() as f64 * 8e9 / rate(&config).as_f64();
             at += Duration::from_nanos((took * load) as u64);
         }
         (config, arrivals)
     })
+}
+
+/// Of the line, which is constant here.
+fn rate(config: &LinkConfig) -> BitRate {
+    config.rate.as_constant().unwrap()
+}
+
+/// Of the queue, which is in bytes here.
+fn room(config: &LinkConfig) -> u64 {
+    config.queue.most_bytes(Bytes(0)).0
 }
 
 fn link(config: &LinkConfig) -> Link {
@@ -119,7 +129,7 @@ fn came(arrivals: &[Arrival]) -> BTreeMap<u64, Instant> {
 
 /// The link without loss, as simply as can be: one packet after the other, exact times as fractions over the rate.
 fn reference(config: &LinkConfig, arrivals: &[Arrival]) -> Vec<Fate> {
-    let rate = u128::from(config.rate.0);
+    let rate = u128::from(rate(config).0);
     // Time × rate: nanoseconds times bits per second.
     let mut free = 0_u128;
     let mut queue: VecDeque<(u128, u64)> = VecDeque::new();
@@ -128,7 +138,7 @@ fn reference(config: &LinkConfig, arrivals: &[Arrival]) -> Vec<Fate> {
         let now = u128::from(at.as_nanos()) * rate;
         queue.retain(|(finish, _)| *finish > now);
         let held: u64 = queue.iter().map(|(_, bytes)| bytes).sum();
-        if held > 0 && held + packet.bytes() > config.queue.0 {
+        if held > 0 && held + packet.bytes() > room(config) {
             fates.push(Fate::Dropped(DropCause::Queue));
             continue;
         }
@@ -191,18 +201,18 @@ proptest! {
     #[test]
     fn never_early_and_never_above_the_rate((config, arrivals) in scenario()) {
         let came = came(&arrivals);
-        let rate = i128::from(config.rate.0);
+        let rate = rate(&config).0;
         let mut bytes = 0;
         // Bits sent less bits the line can send, at its lowest so far.
         let mut lowest: Option<i128> = None;
         for event in run(&mut link(&config), arrivals.iter().copied()) {
             let Event::Forward { packet, due } = event else { continue };
-            let sending = Duration::from_nanos((packet.bytes() * 8_000_000_000).div_ceil(config.rate.0));
+            let sending = Duration::from_nanos((packet.bytes() * 8_000_000_000).div_ceil(rate));
             prop_assert!(due >= came[&packet.id] + sending + config.least_delay());
             bytes += i128::from(packet.bytes());
-            let excess = bytes * 8_000_000_000 - rate * i128::from(due.as_nanos());
+            let excess = bytes * 8_000_000_000 - i128::from(rate) * i128::from(due.as_nanos());
             // What leaves after one range and up to another fits between them; due instants are rounded up to 1 ns.
-            prop_assert!(excess - lowest.unwrap_or(excess) <= rate);
+            prop_assert!(excess - lowest.unwrap_or(excess) <= i128::from(rate));
             lowest = Some(lowest.map_or(excess, |lowest| lowest.min(excess)));
         }
     }
@@ -211,7 +221,7 @@ proptest! {
     fn a_slice_is_no_longer_than_asked_for((config, arrivals) in scenario()) {
         for event in run(&mut link(&config), arrivals.iter().copied()) {
             let Event::Forward { packet, .. } = event else { continue };
-            prop_assert!(packet.count == 1 || config.rate.time_for(Bytes(packet.bytes())) <= config.slice);
+            prop_assert!(packet.count == 1 || rate(&config).time_for(Bytes(packet.bytes())) <= config.slice);
         }
     }
 
@@ -219,8 +229,8 @@ proptest! {
     fn the_queue_stays_within_its_limit((config, arrivals) in scenario()) {
         let mut link = link(&config);
         let largest = arrivals.iter().map(|a| u64::from(a.packet.wire.max(a.packet.last_wire))).max().unwrap_or(0);
-        let limit = config.queue.0.max(largest);
-        let longest = Duration::from_nanos((limit * 8_000_000_000).div_ceil(config.rate.0));
+        let limit = room(&config).max(largest);
+        let longest = Duration::from_nanos((limit * 8_000_000_000).div_ceil(rate(&config).0));
         let came = came(&arrivals);
         for event in run(&mut link, arrivals.iter().copied()) {
             let Event::Forward { packet, due } = event else { continue };
@@ -247,7 +257,7 @@ proptest! {
     /// Where no queue overflows, an arrival stamped before the last poll is as good as one told in time.
     #[test]
     fn late_stamps_are_honoured((config, arrivals) in scenario(), late in 0_u64..3_000_000) {
-        let config = LinkConfig { queue: Bytes((60 * 64 * 9014).min(config.rate.0 * 10_000)), ..config };
+        let config = LinkConfig { queue: Bytes((60 * 64 * 9014).min(rate(&config).0 * 10_000)).into(), ..config };
         let mut punctual = link(&config);
         let expected = fates(&arrivals, &run(&mut punctual, arrivals.iter().copied()));
         if punctual.stats().dropped[DropCause::Queue].packets > 0 {
@@ -294,7 +304,8 @@ proptest! {
 #[test]
 fn an_idle_link_adds_sending_and_delay_and_no_more() {
     let delay = Duration::from_micros(269_500);
-    let mut link = link(&LinkConfig { rate: BitRate(135_000_000), delay: delay.into(), ..LinkConfig::default() });
+    let mut link =
+        link(&LinkConfig { rate: BitRate(135_000_000).into(), delay: delay.into(), ..LinkConfig::default() });
     for second in 0..100 {
         let at = Instant::from_nanos(second * 1_000_000_000);
         let packet = Packet::single(second, 1514);
@@ -307,7 +318,8 @@ fn an_idle_link_adds_sending_and_delay_and_no_more() {
 #[test]
 fn a_busy_line_does_not_drift() {
     // 1,350,000 packets of 1,250 B at 135 Mb/s are 100 s to the nanosecond, though one takes 74,074.07… ns.
-    let config = LinkConfig { rate: BitRate(135_000_000), queue: Bytes(1 << 31), ..LinkConfig::default() };
+    let config =
+        LinkConfig { rate: BitRate(135_000_000).into(), queue: Bytes(1 << 31).into(), ..LinkConfig::default() };
     let arrivals = (0..1_350_000).map(|id| Arrival { at: Instant::ZERO, packet: Packet::single(id, 1250) });
     let events = run(&mut link(&config), arrivals);
     assert_eq!(events.last().map(Event::at), Some(Instant::from_nanos(100_000_000_000)));
@@ -317,7 +329,7 @@ fn a_busy_line_does_not_drift() {
 #[test]
 fn slices_follow_the_rate() {
     let largest = |rate: u64| {
-        let config = LinkConfig { rate: BitRate(rate), queue: Bytes(1 << 20), ..LinkConfig::default() };
+        let config = LinkConfig { rate: BitRate(rate).into(), queue: Bytes(1 << 20).into(), ..LinkConfig::default() };
         let packet = Packet::several(0, 45, 1514, 1514);
         let events = run(&mut link(&config), [Arrival { at: Instant::ZERO, packet }]);
         let count = |event: &Event| match event {
@@ -333,7 +345,7 @@ fn slices_follow_the_rate() {
 /// Indices lost of `count` packets, sent `size` to a super-packet.
 fn lost(loss: f64, seed: u64, direction: Direction, count: u32, size: u32) -> Vec<u32> {
     let loss = Ratio::new(loss).unwrap().into();
-    let config = LinkConfig { rate: BitRate(1_000_000_000_000), loss, seed, direction, ..LinkConfig::default() };
+    let config = LinkConfig { rate: BitRate(1_000_000_000_000).into(), loss, seed, direction, ..LinkConfig::default() };
     let arrivals = (0..count / size).map(|id| Arrival {
         at: Instant::from_nanos(u64::from(id) * 1_000_000),
         packet: Packet::several(u64::from(id), size, 1514, 1514),
@@ -390,13 +402,13 @@ fn settings_without_meaning_are_refused_by_name() {
     let refused = |config: LinkConfig| Link::new(&config).err().map(|error| error.to_string());
     let base = LinkConfig::default;
     assert_eq!(refused(base()), None);
-    assert_eq!(Link::new(&LinkConfig { rate: BitRate(0), ..base() }).err(), Some(LinkError::ZeroRate));
+    assert_eq!(Link::new(&LinkConfig { rate: BitRate(0).into(), ..base() }).err(), Some(LinkError::ZeroRate));
     for (config, words) in [
-        (LinkConfig { rate: BitRate(u64::MAX), ..base() }, "above 10 Tb/s"),
+        (LinkConfig { rate: BitRate(u64::MAX).into(), ..base() }, "above 10 Tb/s"),
         (LinkConfig { delay: Duration::from_secs(1 << 40).into(), ..base() }, "one-way delay"),
-        (LinkConfig { queue: Bytes(u64::MAX), ..base() }, "a queue of"),
+        (LinkConfig { queue: Bytes(u64::MAX).into(), ..base() }, "a queue of"),
         (
-            LinkConfig { rate: BitRate(1), queue: Bytes(1 << 20), ..base() },
+            LinkConfig { rate: BitRate(1).into(), queue: Bytes(1 << 20).into(), ..base() },
             "1 MiB takes more than 24 h to send at 1 b/s",
         ),
         (LinkConfig { slice: Duration::from_secs(60), ..base() }, "a slice of 60 s"),
@@ -409,13 +421,18 @@ fn settings_without_meaning_are_refused_by_name() {
 #[test]
 fn the_path_of_acts_needs_its_bytes_and_little_more() {
     let config = LinkConfig {
-        rate: BitRate(135_000_000),
+        rate: BitRate(135_000_000).into(),
         delay: Duration::from_micros(269_500).into(),
-        queue: Bytes(9_095_625),
+        queue: Bytes(9_095_625).into(),
         ..LinkConfig::default()
     };
     let needed = Link::memory_needed(&config).0;
     assert!((13_643_437..13_643_437 + 300_000).contains(&needed), "{needed}");
-    let absurd = LinkConfig { rate: BitRate(u64::MAX), delay: Duration::MAX.into(), queue: Bytes(u64::MAX), ..config };
+    let absurd = LinkConfig {
+        rate: BitRate(u64::MAX).into(),
+        delay: Duration::MAX.into(),
+        queue: Bytes(u64::MAX).into(),
+        ..config
+    };
     assert_eq!(Link::memory_needed(&absurd), Bytes(u64::MAX));
 }

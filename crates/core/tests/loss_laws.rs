@@ -21,8 +21,8 @@ const NORMAL: f64 = 3.719;
 /// Faster than anything comes, so that only the loss decides.
 fn config(model: LossModel, seed: u64) -> LinkConfig {
     LinkConfig {
-        rate: BitRate(1_000_000_000_000),
-        queue: Bytes(1 << 40),
+        rate: BitRate(1_000_000_000_000).into(),
+        queue: Bytes(1 << 40).into(),
         slice: Duration::from_secs(1),
         loss: model,
         seed,
@@ -336,7 +336,8 @@ fn loss_that_changes_with_time_changes_on_time() {
 fn super_packets_in_which_nothing_falls_cost_no_more_than_others() {
     // One by one these would take minutes.
     for text in ["none", "1e-15", "gilbert:p=1e-15:r=1", "nth:9000000000000", "burst:1e-15:5", "at:1h:3", "at:1h:1s"] {
-        let config = LinkConfig { loss: text.parse().unwrap(), queue: Bytes(1 << 42), ..config(LossModel::None, 1) };
+        let config =
+            LinkConfig { loss: text.parse().unwrap(), queue: Bytes(1 << 42).into(), ..config(LossModel::None, 1) };
         let mut link = Link::new(&config).unwrap();
         for id in 0..200 {
             let packet = Packet::several(id, u32::MAX, 10, 10);

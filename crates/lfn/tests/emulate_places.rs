@@ -94,7 +94,7 @@ fn with_mtu(mtu: u32) -> EmulatedPath {
 fn three_hops() -> EmulatedPath {
     let hop = |millis| LinkConfig {
         delay: Duration::from_millis(millis).into(),
-        queue: Bytes(100_000),
+        queue: Bytes(100_000).into(),
         ..LinkConfig::default()
     };
     EmulatedPath { forward: [10, 20, 30].map(hop).into(), back: vec![hop(5)], ..path(65) }

@@ -7,21 +7,32 @@ use std::time::Duration;
 
 use super::stages::{Jitter, LossModel, Outages, PathMtu, Policer, Reorder, Shaper};
 use super::varying::{Varying, VaryingError};
+use super::{Discipline, DisciplineError, QueueLimit};
+use crate::framing::Layer;
 use crate::time::Instant;
 use crate::units::{BitRate, Bytes, Ratio, show_duration};
 
 /// Settings of one direction of a link.
 #[derive(Clone, Debug, PartialEq)]
 pub struct LinkConfig {
-    /// Line rate, counted in the bytes of the frames as `tc` counts them (Ethernet header, no checksum, no preamble).
-    pub rate: BitRate,
+    /// Line rate, counted in bytes of `layer`. It may be zero in a step of a timetable: the line stands still until the
+    /// next.
+    pub rate: Varying<BitRate>,
+    /// Where the bytes of the line are counted: what each virtual packet adds to its IP length on it. The usual one
+    /// counts frames as `tc` does (Ethernet header, no checksum, no preamble).
+    pub layer: Layer,
     /// One-way delay, added after the last bit was sent, as of then.
     pub delay: Varying<Duration>,
     /// How the delay differs from packet to packet.
     pub jitter: Jitter,
-    /// Most bytes in the queue, the packet being sent included until its last bit is sent. So nothing waits longer than
-    /// this takes to send; a packet that finds the link idle is always taken.
-    pub queue: Bytes,
+    /// Most in the queue, the packet being sent included until its last bit is sent. So nothing waits longer than this
+    /// takes to send; a packet that finds the link idle is always taken.
+    pub queue: QueueLimit,
+    /// What the queue does with what waits.
+    pub discipline: Discipline,
+    /// Whether the discipline marks packets that are ECN-capable instead of dropping them (RFC 3168). A full queue drops
+    /// all the same.
+    pub ecn: bool,
     /// Longer IP packets do not pass; without it all do.
     pub path_mtu: Option<PathMtu>,
     /// When the link is down.
@@ -41,6 +52,9 @@ pub struct LinkConfig {
     /// Probability that a bit of a virtual packet's payload is flipped and the checksum made right again, so that only the
     /// application can tell. Packets without payload are left alone, whole frames of other protocols too.
     pub corrupt_hidden: Ratio,
+    /// The longest packet that comes, with its Ethernet header: what CoDel takes for no queue yet, and what a queue limited
+    /// in packets must have the memory for.
+    pub largest_packet: Bytes,
     /// Seeds every generator; same seed and arrivals, same drops.
     pub seed: u64,
     /// Keeps the generators of the two directions apart.
@@ -50,7 +64,8 @@ pub struct LinkConfig {
     /// When timetables begin.
     pub epoch: Instant,
     /// Most line time the virtual packets of one range take together: super-packets are cut to it. Zero cuts every
-    /// super-packet into single packets.
+    /// super-packet into single packets. No more than two ranges a slice leave, on average, where super-packets come:
+    /// whoever can forward `n` ranges a second wants at least `2/n`.
     pub slice: Duration,
 }
 
@@ -67,7 +82,7 @@ pub enum Direction {
 /// Why a link cannot be made.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum LinkError {
-    /// Nothing would ever leave. Give the line rate of the path.
+    /// Nothing would ever leave, or not from the last step of a timetable on. Give the line rate of the path.
     #[error("a link rate of 0 b/s never sends a packet")]
     ZeroRate,
     /// Faster than any line; most likely a slip of the unit.
@@ -92,10 +107,13 @@ pub enum LinkError {
     #[error("a queue of {queue} takes more than {} to send at {rate}", show_duration(MOST_WAIT))]
     QueueTooLong {
         /// What was set.
-        queue: Bytes,
+        queue: QueueLimit,
         /// The rate it is sent at.
         rate: BitRate,
     },
+    /// The discipline cannot work with these parameters, or not with this queue.
+    #[error(transparent)]
+    Discipline(#[from] DisciplineError),
     /// Slices so long would hold packets back for seconds.
     #[error("a slice of {} is above {}", show_duration(*.0), show_duration(MOST_SLICE))]
     SliceTooLong(Duration),
@@ -160,10 +178,13 @@ impl Default for LinkConfig {
     /// 161 Mb/s, a whole 64 KiB super-packet from 3.6 Gb/s.
     fn default() -> Self {
         LinkConfig {
-            rate: BitRate(1_000_000_000),
+            rate: BitRate(1_000_000_000).into(),
+            layer: Layer::EthernetHeader,
             delay: Varying::constant(Duration::ZERO),
             jitter: Jitter::default(),
-            queue: Bytes(512 * 1024),
+            queue: QueueLimit::Bytes(Bytes(512 * 1024)),
+            discipline: Discipline::DropTail,
+            ecn: false,
             path_mtu: None,
             outage: Outages::None,
             loss: LossModel::None,
@@ -173,6 +194,7 @@ impl Default for LinkConfig {
             duplicate: Ratio::default(),
             corrupt: Ratio::default(),
             corrupt_hidden: Ratio::default(),
+            largest_packet: Bytes(1514),
             seed: 0,
             direction: Direction::Forward,
             hop: 0,
@@ -185,16 +207,18 @@ impl Default for LinkConfig {
 impl LinkConfig {
     /// Refuses what the chain cannot carry.
     pub(super) fn check(&self) -> Result<(), LinkError> {
-        if self.rate.0 == 0 {
+        let rate = self.highest_rate();
+        if rate.0 == 0 || self.rate.period().is_none() && self.rate.values().last() == Some(BitRate(0)) {
             return Err(LinkError::ZeroRate);
         }
-        check_rate(self.rate)?;
+        check_rate(rate)?;
         if let Some(delay) = self.delay.values().find(|delay| *delay > MOST_DELAY) {
             return Err(LinkError::DelayTooLong(delay));
         }
         self.jitter.check()?;
         self.reorder.check()?;
-        check_wait(self.queue, self.rate)?;
+        check_wait(self.queue, self.largest_packet, rate)?;
+        self.discipline.check(self.queue)?;
         if self.slice > MOST_SLICE {
             return Err(LinkError::SliceTooLong(self.slice));
         }
@@ -217,6 +241,11 @@ impl LinkConfig {
         let held = if self.reorder.share.get() > 0.0 { self.reorder.hold } else { Duration::ZERO };
         self.delay.values().max().unwrap_or_default().saturating_add(longer).saturating_add(held)
     }
+
+    /// The highest rate there ever is.
+    pub fn highest_rate(&self) -> BitRate {
+        self.rate.values().max().unwrap_or_default()
+    }
 }
 
 /// Of the line, or of a token bucket.
@@ -225,6 +254,7 @@ pub(super) fn check_rate(rate: BitRate) -> Result<(), LinkError> {
 }
 
 /// What is in a full queue has to leave before its senders give up.
-pub(super) fn check_wait(queue: Bytes, rate: BitRate) -> Result<(), LinkError> {
-    if rate.time_for(queue) > MOST_WAIT { Err(LinkError::QueueTooLong { queue, rate }) } else { Ok(()) }
+pub(super) fn check_wait(queue: QueueLimit, largest: Bytes, rate: BitRate) -> Result<(), LinkError> {
+    let wait = rate.time_for(queue.most_bytes(largest));
+    if wait > MOST_WAIT { Err(LinkError::QueueTooLong { queue, rate }) } else { Ok(()) }
 }

@@ -29,8 +29,10 @@ use serde::{Deserialize, Serialize};
 pub use config::{Direction, LinkConfig, LinkError};
 pub use setting::SettingError;
 pub use settings::EmulatedPath;
+pub(crate) use stages::packets;
 pub use stages::{
-    Distribution, Gilbert, Jitter, LossModel, Lost, Outage, Outages, PathMtu, Policer, Reorder, Scheduled, Shaper,
+    CoDel, Discipline, DisciplineError, Distribution, FqCoDel, Gilbert, Jitter, LossModel, Lost, Outage, Outages,
+    PathMtu, Policer, QueueLimit, Red, Reorder, Scheduled, Shaper,
 };
 use stages::{STAGES, stages};
 pub use varying::{Varying, VaryingError};
@@ -45,7 +47,7 @@ use crate::units::Bytes;
 /// # use lfn_core::{link::{Event, Link, LinkConfig, Packet}, time::Instant, units::BitRate};
 /// # use std::time::Duration;
 /// let delay = Duration::from_millis(1).into();
-/// let mut link = Link::new(&LinkConfig { rate: BitRate(12_000_000), delay, ..LinkConfig::default() })?;
+/// let mut link = Link::new(&LinkConfig { rate: BitRate(12_000_000).into(), delay, ..LinkConfig::default() })?;
 /// let packet = Packet::single(7, 1500);
 /// link.push(packet, Instant::ZERO);
 /// // 12,000 bits at 12 Mb/s take 1 ms, the way another.
@@ -83,7 +85,8 @@ pub struct Packet {
     pub flow: u32,
     /// Whether it may be marked instead of dropped (RFC 3168).
     pub ecn: Ecn,
-    /// How long it has waited in queues so far, its own sending not counted.
+    /// How long its first virtual packet has waited in queues so far, from the arrival to the start of its sending. The
+    /// others of the range waited longer by the sending of those before them: less than a slice.
     pub waited: Duration,
     /// Whether it has payload that can be damaged so that only the application can tell.
     pub has_payload: bool,
@@ -171,6 +174,8 @@ pub enum DropCause {
     Shaper,
     /// The queue was full.
     Queue,
+    /// The queue was not full, but its discipline dropped for being long (active queue management).
+    Aqm,
 }
 
 /// One impairment. A stage is fed in order of time and gives events in order of time.
@@ -223,10 +228,13 @@ pub struct LinkStats {
     pub marked: Count,
     /// Forwarded with bits flipped.
     pub damaged: Count,
-    /// In the queues of all hops, as of the last event.
+    /// In the queues of all hops, as of the last event, counted as their lines count.
     pub queued: Bytes,
     /// Most that the queue of any hop ever held.
     pub queue_peak: Bytes,
+    /// How long the busiest line of any hop had something to send, as of the last event: its utilisation is this over
+    /// the time that passed. Standing still with a packet on the line is busy too.
+    pub busy: Duration,
 }
 
 /// What was dropped, by cause: `drops[DropCause::Loss]`.
@@ -257,13 +265,14 @@ impl Link {
         Ok(())
     }
 
-    /// Bytes of packets a caller must be able to hold: what the line carries in the delay, the queues, and the
-    /// super-packets partly sent at either end. Small packets cost the caller more than their bytes: not counted.
+    /// Bytes of packets a caller must be able to hold: what the line carries in the delay at its highest rate, the queues,
+    /// and the super-packets partly sent at either end. Small packets cost the caller more than their bytes: not
+    /// counted.
     pub fn memory_needed(config: &LinkConfig) -> Bytes {
         const SUPER_PACKET: u64 = 65_536 + 64;
-        let in_flight = config.rate.times(config.longest_delay());
+        let in_flight = config.highest_rate().times(config.longest_delay());
         let shaped = config.shaper.map_or(0, |shaper| shaper.limit.0);
-        let queued = config.queue.0.saturating_add(shaped);
+        let queued = config.queue.most_bytes(config.largest_packet).0.saturating_add(shaped);
         Bytes(in_flight.0.saturating_add(queued).saturating_add(2 * SUPER_PACKET))
     }
 
@@ -380,13 +389,14 @@ impl Event {
 
 impl DropCause {
     /// Every cause, in the order in which a packet meets them.
-    pub const ALL: [DropCause; 6] = [
+    pub const ALL: [DropCause; 7] = [
         DropCause::TooBig,
         DropCause::Outage,
         DropCause::Loss,
         DropCause::Policer,
         DropCause::Shaper,
         DropCause::Queue,
+        DropCause::Aqm,
     ];
 
     /// A word for tables and logs.
@@ -398,6 +408,7 @@ impl DropCause {
             DropCause::Policer => "policer",
             DropCause::Shaper => "shaper",
             DropCause::Queue => "queue",
+            DropCause::Aqm => "aqm",
         }
     }
 }

@@ -68,6 +68,11 @@ impl<'a> Parts<'a> {
         Some(Parts { text, form, rest: rest.split(':').collect() })
     }
 
+    /// Everything in `text` after `name` and a colon, or nothing after `name` alone; none if it is of another form.
+    pub(super) fn after(text: &'a str, name: &str, form: &'static str) -> Option<Self> {
+        if text == name { Some(Parts { text, form, rest: Vec::new() }) } else { Parts::of(text, name, form) }
+    }
+
     /// All of `text`, of a setting without a name for its form.
     pub(super) fn all(text: &'a str, form: &'static str) -> Self {
         Parts { text, form, rest: text.split(':').collect() }

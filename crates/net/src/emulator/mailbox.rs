@@ -144,7 +144,7 @@ fn more_room(needed: u64, config: &LinkConfig) -> Result<Arena, EmulateError> {
     let usable = usable_memory()?;
     if needed > usable {
         return Err(EmulateError::Memory {
-            rate: config.rate,
+            rate: config.highest_rate(),
             rtt: config.longest_delay() * 2,
             needed: Bytes(needed),
             usable: Bytes(usable),
@@ -189,7 +189,7 @@ mod tests {
         let hops = [LinkConfig::default(), LinkConfig::default()];
         let (mailbox, letters) = mailbox(&hops).unwrap();
         let forwarder = obedient(letters);
-        let slower = LinkConfig { rate: BitRate(1_000_000), ..LinkConfig::default() };
+        let slower = LinkConfig { rate: BitRate(1_000_000).into(), ..LinkConfig::default() };
         let longer = LinkConfig { delay: Duration::from_millis(100).into(), ..LinkConfig::default() };
         mailbox.set(1, &slower).unwrap();
         mailbox.clone().set(0, &longer).unwrap();
@@ -206,9 +206,9 @@ mod tests {
         let hops = [LinkConfig::default()];
         let (mailbox, letters) = mailbox(&hops).unwrap();
         let forwarder = obedient(letters);
-        let still = LinkConfig { rate: BitRate(0), ..LinkConfig::default() };
+        let still = LinkConfig { rate: BitRate(0).into(), ..LinkConfig::default() };
         let endless = LinkConfig {
-            rate: BitRate(1_000_000_000_000),
+            rate: BitRate(1_000_000_000_000).into(),
             delay: Duration::from_secs(1000).into(),
             ..LinkConfig::default()
         };

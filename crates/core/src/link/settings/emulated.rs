@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::{HopSettings, LinkSettings, SettingsError, halves};
-use crate::link::{Direction, Link, LinkConfig};
+use crate::link::{Direction, Link, LinkConfig, QueueLimit};
 use crate::path::{PathProfile, QueueSize};
 use crate::units::{BitRate, Bytes, Ratio};
 
@@ -55,13 +55,15 @@ impl EmulatedPath {
     /// One hop, alike both ways, that is what the profile says: the round trip shared out evenly, one BDP of queue if
     /// the profile names none.
     pub fn symmetric(profile: PathProfile) -> Self {
-        let queue = profile.queue.unwrap_or_else(|| queue(QueueSize::Bdp(1.0), &profile));
+        let largest_packet = largest_packet(profile.mtu);
+        let queue = profile.queue.unwrap_or_else(|| queue(QueueSize::Bdp(1.0), &profile).most_bytes(largest_packet));
         let [there, back] = halves(profile.base_rtt);
         let hop = |delay: Duration| LinkConfig {
-            rate: profile.capacity,
+            rate: profile.capacity.into(),
             delay: delay.into(),
-            queue,
+            queue: queue.into(),
             loss: profile.loss.into(),
+            largest_packet,
             ..LinkConfig::default()
         };
         let both = LinkSettings {
@@ -96,11 +98,11 @@ impl EmulatedPath {
         if !(LEAST_MTU..=MOST_MTU).contains(&mtu) {
             return Err(SettingsError::Mtu(mtu));
         }
-        let packet = Bytes(u64::from(mtu + ETHERNET_HEADER));
+        let packet = largest_packet(mtu);
         for hops in [&self.forward, &self.back] {
             Link::chain(hops)?;
-            if let Some(hop) = hops.iter().find(|hop| hop.queue < packet) {
-                return Err(SettingsError::Queue { queue: hop.queue, packet });
+            if let Some(queue) = hops.iter().map(|hop| hop.queue.most_bytes(packet)).find(|queue| *queue < packet) {
+                return Err(SettingsError::Queue { queue, packet });
             }
         }
         Ok(())
@@ -146,8 +148,9 @@ fn config(
     let line = PathProfile { mtu, ..PathProfile::new(rate, rtt) };
     let queue = queue(said.queue.unwrap_or(QueueSize::Bdp(1.0)), &line);
     Ok(LinkConfig {
-        rate,
+        rate: rate.into(),
         queue,
+        largest_packet: largest_packet(mtu),
         delay: delay.into(),
         jitter: said.jitter.unwrap_or_default(),
         loss: said.loss.unwrap_or_default(),
@@ -163,13 +166,18 @@ fn config(
     })
 }
 
-/// Room of a queue in bytes: in BDPs of the whole path at this hop's rate; in bytes or time as typed.
-fn queue(size: QueueSize, line: &PathProfile) -> Bytes {
-    let least = LEAST_PACKETS * u64::from(line.mtu.saturating_add(ETHERNET_HEADER));
+/// Room of a queue: in BDPs of the whole path at this hop's rate; in bytes, packets or time as typed.
+fn queue(size: QueueSize, line: &PathProfile) -> QueueLimit {
+    let least = LEAST_PACKETS * largest_packet(line.mtu).0;
     match size {
-        QueueSize::Bdp(times) if times > 0.0 => size.on(line).max(Bytes(least)),
-        _ => size.on(line),
+        QueueSize::Bdp(times) if times > 0.0 => size.on(line).max(Bytes(least)).into(),
+        _ => size.limit(line),
     }
+}
+
+/// A full packet with its Ethernet header.
+fn largest_packet(mtu: u32) -> Bytes {
+    Bytes(u64::from(mtu.saturating_add(ETHERNET_HEADER)))
 }
 
 /// The figures of the whole path, as seen from near.
@@ -177,12 +185,13 @@ fn profile(forward: &[LinkConfig], rtt: Duration, mtu: u32) -> Result<PathProfil
     if rtt.is_zero() {
         return Err(SettingsError::ZeroRtt);
     }
-    let narrowest = forward.iter().min_by_key(|hop| hop.rate);
-    let capacity = narrowest.map_or(BitRate(0), |hop| hop.rate);
+    let narrowest = forward.iter().min_by_key(|hop| hop.highest_rate());
+    let capacity = narrowest.map_or(BitRate(0), LinkConfig::highest_rate);
     let survive: f64 = forward.iter().map(|hop| 1.0 - hop.loss.mean().get()).product();
     let loss = match forward {
         [only] => only.loss.mean(),
         _ => Ratio::new(1.0 - survive).unwrap_or_default(),
     };
-    Ok(PathProfile { mtu, queue: narrowest.map(|hop| hop.queue), loss, ..PathProfile::new(capacity, rtt) })
+    let queue = narrowest.map(|hop| hop.queue.most_bytes(hop.largest_packet));
+    Ok(PathProfile { mtu, queue, loss, ..PathProfile::new(capacity, rtt) })
 }

@@ -30,7 +30,7 @@ macro_rules! reads_itself {
     )*};
 }
 
-reads_itself!(to_string: Jitter, LossModel, Outages, PathMtu, Policer, Reorder, Shaper);
+reads_itself!(to_string: Jitter, LossModel, Outages, PathMtu, Policer, QueueSize, Reorder, Shaper);
 reads_itself!(typed: BitRate, Ratio);
 
 impl Value for Duration {
@@ -40,20 +40,6 @@ impl Value for Duration {
 
     fn write(&self) -> String {
         typed_duration(*self)
-    }
-}
-
-impl Value for QueueSize {
-    fn read(text: &str) -> Result<Self, String> {
-        text.parse().map_err(|error: <Self as FromStr>::Err| error.to_string())
-    }
-
-    fn write(&self) -> String {
-        match self {
-            QueueSize::Bdp(times) => format!("{times}bdp"),
-            QueueSize::Bytes(bytes) => bytes.typed(),
-            QueueSize::Time(time) => typed_duration(*time),
-        }
     }
 }
 

@@ -100,7 +100,7 @@ impl Shaper {
     /// Refuses one that nothing ever passes, or whose queue takes longer to send than anyone waits.
     pub fn check(&self) -> Result<(), LinkError> {
         check_bucket("shaper", self.rate, self.burst)?;
-        check_wait(self.limit, self.rate)
+        check_wait(self.limit.into(), self.limit, self.rate)
     }
 }
 

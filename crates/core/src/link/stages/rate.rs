@@ -1,23 +1,25 @@
-//! The bottleneck: a line of constant rate with a queue in front of it.
+//! The bottleneck: a line with a queue in front of it.
 //!
 //! Line and queue are one stage because the queue empties at the pace of the line, and a queue that decides when it
-//! hands over (CoDel) has to be asked at that moment. Time on the line is kept in nanoseconds and a remainder, so that
-//! no rounding accumulates and a super-packet takes exactly as long as its virtual packets one by one.
+//! hands over (CoDel) has to be asked at that moment. What is sent in one go is a slice: consecutive virtual packets of
+//! one super-packet that the line takes no longer for than asked. They count as sent one by one, and leave together
+//! when the last is. The arithmetic of the line is in `line`.
 
-use super::queue::{Admission, DropTail};
+use std::time::Duration;
+
+use super::line::{Line, Point};
+use super::queue::{Queue, Waiting};
 use crate::link::outbox::Outbox;
-use crate::link::{DropCause, Event, LinkConfig, LinkStats, Packet, Stage};
+use crate::link::{Event, LinkConfig, LinkStats, Packet, Stage};
 use crate::time::Instant;
-use crate::units::BitRate;
 
 /// Queue and line.
 pub(super) struct Bottleneck {
-    queue: DropTail,
-    /// Where the line is free again.
+    queue: Queue,
     line: Line,
     sending: Option<Sending>,
-    /// Bytes that make up one slice.
-    slice: u64,
+    /// Line time of all slices that were sent.
+    busy: Duration,
     /// What has happened and was not yet popped.
     out: Outbox,
 }
@@ -25,10 +27,18 @@ pub(super) struct Bottleneck {
 /// A slice on the line.
 struct Sending {
     packet: Packet,
+    /// When it came into the queue.
+    came: Instant,
+    /// When its first bit was sent.
+    began: Instant,
     /// The virtual packets whose last bit is known to be sent.
     sent: u32,
     /// When the first bit of the virtual packet after those was sent.
-    since: Line,
+    since: Point,
+    /// What it costs the line.
+    bytes: u64,
+    /// Work done of it before `since`, where the settings were changed meanwhile; it is the last then.
+    done: Option<u128>,
     /// When the last bit of the last will have been sent.
     due: Instant,
 }
@@ -36,30 +46,47 @@ struct Sending {
 impl Bottleneck {
     pub(super) fn new(config: &LinkConfig) -> Self {
         Bottleneck {
-            queue: DropTail::new(config.queue),
-            line: Line::new(config.rate),
+            queue: Queue::new(config),
+            line: Line::new(config),
             sending: None,
-            slice: slice(config),
+            busy: Duration::ZERO,
             out: Outbox::default(),
         }
     }
 
-    /// Puts the next slice on the line, where it was left.
-    fn start(&mut self) {
-        let slice = self.slice;
-        let most = |wire: u32| u32::try_from(slice / u64::from(wire.max(1))).unwrap_or(u32::MAX).max(1);
-        let Some(packet) = self.queue.slice(most) else { return };
-        let since = self.line;
-        self.line.send(packet.bytes());
-        self.sending = Some(Sending { packet, sent: 0, since, due: self.line.at() });
+    /// Moves on to `now`: what happened until then is in `out`.
+    fn advance(&mut self, now: Instant) {
+        while let Some(event) = self.finish(now) {
+            self.out.push(event);
+            self.start(now);
+        }
+        self.start(now);
     }
 
-    /// The slice on the line, if its last bit was sent by `now`; the next one follows without a gap.
+    /// The slice on the line, if its last bit was sent by `now`. The next is to be [started](Self::start).
     fn finish(&mut self, now: Instant) -> Option<Event> {
-        let Sending { packet, sent, due, .. } = self.sending.take_if(|sending| sending.due <= now)?;
-        self.queue.sent(packet.part(sent, packet.count - sent).bytes());
-        self.start();
+        let Sending { packet, sent, began, due, .. } = self.sending.take_if(|sending| sending.due <= now)?;
+        let rest = packet.part(sent, packet.count - sent);
+        self.queue.sent(rest.count, self.queue.tariff().all(&rest));
+        self.busy += due - began;
         Some(Event::Forward { packet, due })
+    }
+
+    /// Puts the next slice on the line, where it was left, unless it still stands still at `now`.
+    fn start(&mut self, now: Instant) {
+        if self.sending.is_some() || self.queue.is_empty() || self.line.stands_still(now) {
+            return;
+        }
+        self.line.idle_until_ready();
+        let since = self.line.free();
+        let Some(Waiting { mut packet, since: came }) = self.queue.take(&mut self.line) else { return };
+        let began = since.at();
+        packet.waited += began.saturating_since(came);
+        let tariff = self.queue.tariff();
+        self.line.send(tariff.all(&packet));
+        let due = self.line.free().at();
+        let bytes = tariff.one(packet.wire);
+        self.sending = Some(Sending { packet, came, began, sent: 0, since, bytes, done: None, due });
     }
 
     /// Tells the queue of the virtual packets of the present slice that have gone by `now`.
@@ -69,117 +96,90 @@ impl Bottleneck {
         if left == 1 {
             return;
         }
-        let gone = sending.since.packets_by(now, sending.packet.wire).min(left - 1);
+        let gone = self.line.packets_by(sending.since, now, sending.bytes).min(left - 1);
         if gone > 0 {
-            let bytes = u64::from(gone) * u64::from(sending.packet.wire);
-            sending.since.send(bytes);
+            let bytes = u64::from(gone) * sending.bytes;
+            self.line.pass(&mut sending.since, bytes);
             sending.sent += gone;
-            self.queue.sent(bytes);
+            self.queue.sent(gone, bytes);
         }
+    }
+
+    /// Ends the present slice with the virtual packet on the line at `now`; the others go back.
+    fn cut(&mut self, now: Instant) {
+        self.settle(now);
+        let Some(sending) = &mut self.sending else { return };
+        let (all, keep) = (sending.packet, sending.sent + 1);
+        if keep == all.count {
+            return;
+        }
+        let mut back = all.part(keep, all.count - keep);
+        back.waited = back.waited.saturating_sub(sending.began.saturating_since(sending.came));
+        self.queue.put_back(Waiting { packet: back, since: sending.came });
+        sending.packet = all.part(0, keep);
+        let mut end = sending.since;
+        self.line.pass(&mut end, sending.bytes);
+        self.line.leave_at(end);
+        sending.due = end.at();
+    }
+
+    /// Goes on with the virtual packet on the line at other rates; the rest of the slice was cut off.
+    fn resume(&mut self, config: &LinkConfig, now: Instant) {
+        let Some(sending) = &mut self.sending else { return self.line.set(config) };
+        let bytes = match sending.done {
+            Some(_) => sending.bytes,
+            None => self.queue.tariff().one(sending.packet.last_wire),
+        };
+        let done = sending.done.unwrap_or(0) + self.line.work(sending.since, now);
+        self.line.set(config);
+        sending.since = self.line.send_rest(bytes, done, now.max(sending.since.at()));
+        (sending.bytes, sending.done, sending.due) = (bytes, Some(done), self.line.free().at());
     }
 }
 
 impl Stage for Bottleneck {
     fn push(&mut self, packet: Packet, now: Instant) {
         // The queue must be as it was at the arrival, however late the caller is with polling.
-        while let Some(event) = self.finish(now) {
-            self.out.push(event);
-        }
+        self.advance(now);
         self.settle(now);
-        let Admission { head, last } = self.queue.admit(packet);
-        let refused = packet.count - head - u32::from(last);
-        if refused > 0 {
-            let packet = packet.part(head, refused);
-            self.out.drop(packet, DropCause::Queue, now);
-        }
+        self.queue.admit(packet, now, &mut self.out);
         if self.sending.is_none() {
             self.line.idle_until(now);
-            self.start();
+            self.start(now);
         }
     }
 
     fn pop(&mut self, now: Instant) -> Option<Event> {
-        if self.out.is_empty() { self.finish(now) } else { self.out.pop(now) }
+        if self.out.is_empty() {
+            self.start(now);
+            let event = self.finish(now)?;
+            self.start(now);
+            return Some(event);
+        }
+        self.out.pop(now)
     }
 
     fn next(&self) -> Option<Instant> {
-        self.out.next().or_else(|| self.sending.as_ref().map(|sending| sending.due))
+        self.out.next().or_else(|| match &self.sending {
+            Some(sending) => Some(sending.due),
+            // The line stands still, and goes on then.
+            None => (!self.queue.is_empty()).then(|| self.line.ready()),
+        })
     }
 
-    /// What is on the line is sent as it was begun; the next slice follows at the new rate.
-    fn set(&mut self, config: &LinkConfig, _now: Instant) {
-        self.queue.set_limit(config.queue);
-        self.line.set_rate(config.rate);
-        self.slice = slice(config);
+    /// The virtual packet on the line goes on at the new rate from `now` on, with the overhead it began with.
+    fn set(&mut self, config: &LinkConfig, now: Instant) {
+        self.advance(now);
+        self.cut(now);
+        self.resume(config, now);
+        let sending = self.sending.as_ref().map(|sending| sending.packet.part(sending.sent, 1));
+        self.queue.set(config, sending);
+        self.start(now);
     }
 
     fn report(&self, stats: &mut LinkStats) {
         stats.queued.0 += self.queue.bytes().0;
         stats.queue_peak = stats.queue_peak.max(self.queue.peak());
-    }
-}
-
-/// Bytes that make up one slice, rounded down: a slice is never longer than asked for.
-fn slice(config: &LinkConfig) -> u64 {
-    u64::try_from(u128::from(config.rate.0) * config.slice.as_nanos() / BYTE_NANOS).unwrap_or(u64::MAX)
-}
-
-/// Nanoseconds times bits per second that make a byte.
-const BYTE_NANOS: u128 = 8_000_000_000;
-
-/// A point of time on a line, exact: nanoseconds and `part`/`rate` of one more.
-#[derive(Clone, Copy, Debug)]
-struct Line {
-    rate: u64,
-    nanos: u64,
-    /// Less than `rate`.
-    part: u64,
-}
-
-impl Line {
-    fn new(rate: BitRate) -> Self {
-        Line { rate: rate.0.max(1), nanos: 0, part: 0 }
-    }
-
-    /// From this point on; less than a nanosecond is rounded up.
-    fn set_rate(&mut self, rate: BitRate) {
-        self.nanos = self.at().as_nanos();
-        self.part = 0;
-        self.rate = rate.0.max(1);
-    }
-
-    /// Moves on by the time so many bytes take.
-    fn send(&mut self, bytes: u64) {
-        let work = u128::from(bytes) * BYTE_NANOS + u128::from(self.part);
-        // Nearly always the narrow division, which is several times faster.
-        let (nanos, part) = match u64::try_from(work) {
-            Ok(work) => (work / self.rate, work % self.rate),
-            Err(_) => {
-                let rate = u128::from(self.rate);
-                (u64::try_from(work / rate).unwrap_or(u64::MAX), (work % rate) as u64)
-            }
-        };
-        self.nanos = self.nanos.saturating_add(nanos);
-        self.part = part;
-    }
-
-    /// The line has nothing to do before `now`.
-    fn idle_until(&mut self, now: Instant) {
-        if self.nanos < now.as_nanos() {
-            self.nanos = now.as_nanos();
-            self.part = 0;
-        }
-    }
-
-    /// The first whole nanosecond that is not before this point.
-    fn at(&self) -> Instant {
-        Instant::from_nanos(self.nanos.saturating_add(u64::from(self.part > 0)))
-    }
-
-    /// How many packets of `wire` bytes, one after the other from here on, are wholly sent by `now`.
-    fn packets_by(&self, now: Instant, wire: u32) -> u32 {
-        let elapsed = u128::from(now.as_nanos().saturating_sub(self.nanos)) * u128::from(self.rate);
-        let work = elapsed.saturating_sub(u128::from(self.part));
-        u32::try_from(work / (u128::from(wire.max(1)) * BYTE_NANOS)).unwrap_or(u32::MAX)
+        stats.busy = stats.busy.max(self.busy);
     }
 }
