@@ -5,6 +5,9 @@
 //! ITU-T I.371, GCRA), counted in nanoseconds times bits per second: every sum is exact, nothing drifts. Neither is the
 //! line: what conforms goes on at once, as fast as it came.
 
+#[cfg(test)]
+mod laws;
+
 use std::collections::VecDeque;
 use std::fmt;
 use std::str::FromStr;

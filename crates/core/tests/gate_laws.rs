@@ -1,0 +1,416 @@
+//! Laws of what stands before the queue: path MTU, outages, policer and shaper, each alone and all in a chain.
+
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use lfn_core::link::{Count, Direction, DropCause, Event, Link, LinkConfig, LinkError, Packet, PathMtu};
+use lfn_core::sim::{Arrival, run};
+use lfn_core::time::Instant;
+use lfn_core::units::{BitRate, Bytes};
+use proptest::prelude::*;
+
+const END: Instant = Instant::from_nanos(u64::MAX);
+const EPOCH: Instant = Instant::from_nanos(3_000_000_000);
+
+const fn ms(ms: u64) -> Instant {
+    Instant::from_nanos(EPOCH.as_nanos() + ms * 1_000_000)
+}
+
+/// A line that is never in the way.
+fn config() -> LinkConfig {
+    LinkConfig {
+        rate: BitRate(10_000_000_000_000).into(),
+        queue: Bytes(1 << 40).into(),
+        slice: Duration::from_secs(1),
+        epoch: EPOCH,
+        ..LinkConfig::default()
+    }
+}
+
+fn link(config: &LinkConfig) -> Link {
+    Link::new(config).unwrap()
+}
+
+fn single(id: u64, at: Instant, wire: u32) -> Arrival {
+    Arrival { at, packet: Packet::single(id, wire) }
+}
+
+fn packet_of(event: &Event) -> Packet {
+    let (Event::Forward { packet, .. } | Event::Drop { packet, .. } | Event::Duplicate { packet, .. }) = event;
+    *packet
+}
+
+/// Why each virtual packet was dropped, if it was, by super-packet and index.
+fn causes(events: &[Event]) -> BTreeMap<(u64, u32), Option<DropCause>> {
+    let mut causes = BTreeMap::new();
+    for event in events {
+        let cause = match event {
+            Event::Drop { cause, .. } => Some(*cause),
+            _ => None,
+        };
+        let packet = packet_of(event);
+        for index in packet.first..packet.first + packet.count {
+            assert_eq!(causes.insert((packet.id, index), cause), None, "{event:?}");
+        }
+    }
+    causes
+}
+
+/// Whether a packet passes that comes so many milliseconds after the epoch.
+fn up(config: &LinkConfig, at: impl IntoIterator<Item = u64>) -> Vec<bool> {
+    let arrivals: Vec<_> = at.into_iter().zip(0..).map(|(at, id)| single(id, ms(at), 100)).collect();
+    causes(&run(&mut link(config), arrivals)).into_values().map(|cause| cause.is_none()).collect()
+}
+
+mod path_mtu {
+    use super::*;
+
+    fn fates(text: &str, packet: Packet) -> Vec<(u32, u32, Option<Option<u16>>)> {
+        let config = LinkConfig { path_mtu: Some(text.parse().unwrap()), ..config() };
+        let fate = |event: Event| match event {
+            Event::Drop { packet, cause: DropCause::TooBig, reply_mtu, .. } => {
+                (packet.first, packet.count, Some(reply_mtu))
+            }
+            Event::Forward { packet, .. } => (packet.first, packet.count, None),
+            other => panic!("{other:?}"),
+        };
+        let mut fates: Vec<_> =
+            run(&mut link(&config), [Arrival { at: EPOCH, packet }]).into_iter().map(fate).collect();
+        fates.sort_unstable();
+        fates
+    }
+
+    #[test]
+    fn a_packet_passes_up_to_the_mtu_and_its_sender_is_told_or_not() {
+        // On the wire an Ethernet header is before it.
+        assert_eq!(fates("1400", Packet::single(0, 1414)), [(0, 1, None)]);
+        assert_eq!(fates("1400", Packet::single(0, 1415)), [(0, 1, Some(Some(1400)))]);
+        assert_eq!(fates("1400:black-hole", Packet::single(0, 1415)), [(0, 1, Some(None))]);
+        assert_eq!(fates("65535", Packet::single(0, 65_549)), [(0, 1, None)]);
+    }
+
+    #[test]
+    fn of_a_super_packet_the_last_may_pass() {
+        assert_eq!(fates("1400", Packet::several(0, 40, 1514, 1414)), [(0, 39, Some(Some(1400))), (39, 1, None)]);
+        assert_eq!(fates("1400", Packet::several(0, 40, 1514, 1415)), [(0, 40, Some(Some(1400)))]);
+        assert_eq!(fates("1500", Packet::several(0, 40, 1514, 60)), [(0, 40, None)]);
+    }
+
+    #[test]
+    fn the_narrowest_hop_that_is_met_says_what_fits() {
+        let hop = |mtu| LinkConfig { path_mtu: Some(PathMtu { mtu, black_hole: false }), ..config() };
+        let mut chain = Link::chain(&[hop(1500), config(), hop(1400), hop(1300)]).unwrap();
+        let arrivals = [1600, 1500, 1400, 1300].into_iter().zip(0..).map(|(wire, id)| single(id, EPOCH, wire));
+        let mtus: BTreeMap<_, _> = run(&mut chain, arrivals)
+            .iter()
+            .filter_map(|event| match event {
+                Event::Drop { packet, reply_mtu, .. } => Some((packet.id, *reply_mtu)),
+                _ => None,
+            })
+            .collect();
+        assert_eq!(mtus, BTreeMap::from([(0, Some(1500)), (1, Some(1400)), (2, Some(1300))]));
+    }
+}
+
+mod outages {
+    use super::*;
+
+    fn with(text: &str) -> LinkConfig {
+        LinkConfig { outage: text.parse().unwrap(), ..config() }
+    }
+
+    #[test]
+    fn the_link_is_down_from_the_begin_of_an_outage_to_before_its_end() {
+        let config = with("at:1s:500ms+3s:1ms");
+        let at = [0, 999, 1000, 1250, 1499, 1500, 2999, 3000, 3001, 1_000_000];
+        let expected = [true, true, false, false, false, true, true, false, true, true];
+        assert_eq!(up(&config, at), expected);
+        // Whoever begins to look late sees the same.
+        for (at, expected) in at.into_iter().zip(expected) {
+            assert_eq!(up(&config, [at]), [expected], "{at}");
+        }
+    }
+
+    #[test]
+    fn a_handover_ends_its_period() {
+        let down: Vec<_> =
+            up(&with("every:15s:200ms"), 0..60_000).into_iter().zip(0_u64..).filter(|(up, _)| !up).collect();
+        let expected: Vec<_> = (0..60_000).filter(|at| at % 15_000 >= 14_800).map(|at| (false, at)).collect();
+        assert_eq!(down, expected);
+    }
+
+    #[test]
+    fn what_is_on_its_way_arrives() {
+        let config = LinkConfig { delay: Duration::from_millis(500).into(), ..with("at:100ms:1h") };
+        let events = run(&mut link(&config), [single(0, ms(99), 100), single(1, ms(100), 100)]);
+        assert_eq!(causes(&events), BTreeMap::from([((0, 0), None), ((1, 0), Some(DropCause::Outage))]));
+    }
+
+    /// Lengths of the times up and down, in milliseconds.
+    fn times(up: &[bool]) -> [Vec<f64>; 2] {
+        let mut times = [Vec::new(), Vec::new()];
+        for same in up.chunk_by(|a, b| a == b) {
+            times[usize::from(!same[0])].push(same.len() as f64);
+        }
+        times
+    }
+
+    #[test]
+    fn flapping_is_exponential() {
+        let mean = |times: &[f64]| times.iter().sum::<f64>() / times.len() as f64;
+        for (seed, up_mean, down_mean) in [(1, 300.0, 100.0), (2, 50.0, 400.0)] {
+            let config = LinkConfig { seed, ..with(&format!("flap:up={up_mean}ms:down={down_mean}ms")) };
+            let seen = up(&config, 0..1_000_000);
+            assert!(seen[0], "up at first");
+            for (times, expected) in times(&seen).iter().zip([up_mean, down_mean]) {
+                // The standard error of the mean of an exponential is its mean over the root of how many; seen once a
+                // millisecond, the shortest times are missed.
+                let error = 4.0 / (times.len() as f64).sqrt() + 0.02;
+                assert!((mean(times) / expected - 1.0).abs() < error, "{expected}: {}", mean(times));
+                let longer = times.iter().filter(|time| **time > expected).count() as f64 / times.len() as f64;
+                assert!((longer - (-1.0_f64).exp()).abs() < 2.0 / (times.len() as f64).sqrt() + 0.02, "{longer}");
+            }
+        }
+    }
+
+    /// When a link is down is no matter of what is sent over it, or which way.
+    #[test]
+    fn flapping_does_not_follow_the_traffic_but_the_seed() {
+        let config = LinkConfig { seed: 7, ..with("flap:up=30ms:down=20ms") };
+        let often = up(&config, 0..10_000);
+        let seldom = up(&config, (0..10_000).step_by(97));
+        assert!(often.iter().step_by(97).eq(&seldom));
+        let back = LinkConfig { direction: Direction::Return, ..config.clone() };
+        assert_eq!(up(&back, 0..10_000), often);
+        let other_seed = LinkConfig { seed: 8, ..config.clone() };
+        let other_hop = LinkConfig { hop: 1, ..config.clone() };
+        for other in [other_seed, other_hop] {
+            assert_ne!(up(&other, 0..10_000), often);
+        }
+        // Settings set anew from the same epoch give the same again.
+        let mut changed = link(&LinkConfig { seed: 7, ..with("none") });
+        changed.set(0, &config, ms(5_000)).unwrap();
+        let arrivals = (5_000..10_000).map(|at| single(at, ms(at), 100));
+        let after: Vec<_> = causes(&run(&mut changed, arrivals)).into_values().map(|cause| cause.is_none()).collect();
+        assert_eq!(after, often[5_000..]);
+    }
+
+    #[test]
+    fn centuries_without_traffic_cost_nothing() {
+        let config = LinkConfig { seed: 1, ..with("flap:up=1ms:down=3ms") };
+        // 500 looks, a year apart: down three times of four.
+        let up = up(&config, (0..500).map(|year| year * 31_536_000_000));
+        let seen = up.iter().filter(|up| **up).count() as f64 / up.len() as f64;
+        assert!((seen - 0.25).abs() < 0.08, "{seen}");
+        let last = Arrival { at: END, packet: Packet::single(0, 100) };
+        assert_eq!(run(&mut link(&config), [last]).len(), 1);
+    }
+}
+
+/// Everything before the queue at once.
+fn scenario() -> impl Strategy<Value = (LinkConfig, Vec<Arrival>)> {
+    let mtu = prop_oneof![Just(None), (68_u16..9_000, any::<bool>()).prop_map(Some)];
+    let outage = prop_oneof![
+        Just("none".to_owned()),
+        (1_u64..500, 1_u64..500).prop_map(|(up, down)| format!("every:{}ms:{down}ms", up + down)),
+        (1_u64..500, 1_u64..500).prop_map(|(up, down)| format!("flap:up={up}ms:down={down}ms")),
+    ];
+    let loss = prop_oneof![Just("none"), Just("10%"), Just("gilbert:p=5%:r=30%"), Just("nth:7"), Just("at:20ms:30")];
+    let bucket = || prop::option::of((10_000_u64..1_000_000_000, 1_u64..100_000, 1_u64..1_000_000));
+    let config = (mtu, outage, loss, bucket(), bucket(), any::<u64>(), 0_u64..2_000_000).prop_map(
+        |(mtu, outage, loss, policer, shaper, seed, slice)| LinkConfig {
+            path_mtu: mtu.map(|(mtu, black_hole)| PathMtu { mtu, black_hole }),
+            outage: outage.parse().unwrap(),
+            loss: loss.parse().unwrap(),
+            policer: policer.map(|(rate, burst, _)| format!("{rate}:{burst}").parse().unwrap()),
+            shaper: shaper.map(|(rate, burst, limit)| format!("{rate}:{burst}:{limit}").parse().unwrap()),
+            seed,
+            slice: Duration::from_nanos(slice),
+            delay: Duration::from_millis(3).into(),
+            ..config()
+        },
+    );
+    let packet = (prop_oneof![Just(1_u32), 1_u32..64], 1_u32..9_014, 0.0..1.0, prop_oneof![Just(0), 0_u64..20_000_000]);
+    (config, prop::collection::vec(packet, 1..60)).prop_map(|(config, packets)| {
+        let mut at = EPOCH;
+        let mut arrivals = Vec::new();
+        for ((count, wire, last, gap), id) in packets.into_iter().zip(0..) {
+            at += Duration::from_nanos(gap);
+            let last_wire = ((f64::from(wire) * last) as u32).max(1);
+            arrivals.push(Arrival { at, packet: Packet::several(id, count, wire, last_wire) });
+        }
+        (config, arrivals)
+    })
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(1000))]
+
+    #[test]
+    fn super_packets_and_single_packets_fare_alike((config, arrivals) in scenario()) {
+        let together = causes(&run(&mut link(&config), arrivals.iter().copied()));
+        let mut apart = Vec::new();
+        for Arrival { at, packet } in &arrivals {
+            for index in 0..packet.count {
+                let wire = if index + 1 == packet.count { packet.last_wire } else { packet.wire };
+                apart.push(single(apart.len() as u64, *at, wire));
+            }
+        }
+        let alone = causes(&run(&mut link(&config), apart));
+        prop_assert!(together.values().eq(alone.values()));
+    }
+
+    #[test]
+    fn what_comes_out_is_what_went_in_in_order((config, arrivals) in scenario()) {
+        let mut link = link(&config);
+        let events = run(&mut link, arrivals.iter().copied());
+        let offered: u64 = arrivals.iter().map(|arrival| u64::from(arrival.packet.count)).sum();
+        prop_assert_eq!(causes(&events).len() as u64, offered);
+        let forwarded: Vec<_> = events.iter().filter_map(|event| match event {
+            Event::Forward { packet, due } => Some((*due, packet.id, packet.first)),
+            _ => None,
+        }).collect();
+        prop_assert!(forwarded.is_sorted());
+        let stats = link.stats();
+        let sum = |of: fn(&Count) -> u64| of(&stats.forwarded) + of(&stats.dropped.total());
+        prop_assert_eq!((stats.offered.packets, stats.offered.bytes.0), (sum(|c| c.packets), sum(|c| c.bytes.0)));
+        prop_assert_eq!(stats.queued, Bytes(0));
+    }
+
+    #[test]
+    fn a_reply_is_wanted_for_what_is_too_big_and_for_nothing_else((config, arrivals) in scenario()) {
+        let wanted = config.path_mtu.filter(|limit| !limit.black_hole).map(|limit| limit.mtu);
+        for event in run(&mut link(&config), arrivals.iter().copied()) {
+            let Event::Drop { cause, reply_mtu, .. } = event else { continue };
+            prop_assert_eq!(reply_mtu, wanted.filter(|_| cause == DropCause::TooBig));
+        }
+    }
+
+    #[test]
+    fn polling_seldom_changes_nothing((config, arrivals) in scenario(), seldom in 1_usize..10) {
+        let sorted = |mut events: Vec<Event>| {
+            events.sort_by_key(|event| (packet_of(event).id, packet_of(event).first));
+            events
+        };
+        let expected = sorted(run(&mut link(&config), arrivals.iter().copied()));
+        let mut link = link(&config);
+        let mut events = Vec::new();
+        for (index, Arrival { at, packet }) in arrivals.iter().enumerate() {
+            link.push(*packet, *at);
+            if index % seldom == 0 {
+                events.extend(std::iter::from_fn(|| link.poll(*at)));
+            }
+        }
+        events.extend(std::iter::from_fn(|| link.poll(END)));
+        prop_assert_eq!(link.next(), None);
+        prop_assert_eq!(sorted(events), expected);
+    }
+
+    /// Where no queue overflows, an arrival stamped before the last poll is as good as one told in time.
+    #[test]
+    fn late_stamps_are_honoured((config, arrivals) in scenario(), late in 0_u64..3_000_000) {
+        let mut punctual = link(&config);
+        let expected = causes(&run(&mut punctual, arrivals.iter().copied()));
+        prop_assume!(punctual.stats().dropped[DropCause::Shaper].packets == 0);
+        let mut stamped = link(&config);
+        let mut events = Vec::new();
+        for Arrival { at, packet } in &arrivals {
+            let late = *at + Duration::from_nanos(late);
+            events.extend(std::iter::from_fn(|| stamped.poll(late)));
+            stamped.push(*packet, *at);
+        }
+        events.extend(std::iter::from_fn(|| stamped.poll(END)));
+        prop_assert_eq!(causes(&events), expected);
+    }
+
+    /// Polling when told to moves on, and nothing leaves before that.
+    #[test]
+    fn next_is_when_something_leaves((config, arrivals) in scenario()) {
+        let mut link = link(&config);
+        let mut upcoming = arrivals.iter().peekable();
+        loop {
+            let next = link.next();
+            if let Some(arrival) = upcoming.next_if(|arrival| next.is_none_or(|next| arrival.at < next)) {
+                link.push(arrival.packet, arrival.at);
+                continue;
+            }
+            let Some(next) = next else { break };
+            let before = Instant::from_nanos(next.as_nanos() - 1);
+            while let Some(event) = link.poll(before) {
+                prop_assert!(matches!(event, Event::Drop { .. }), "{event:?} before {next:?}");
+            }
+            while let Some(event) = link.poll(next) {
+                prop_assert!(event.at() <= next);
+            }
+            prop_assert!(link.next().is_none_or(|after| after > next));
+        }
+    }
+}
+
+#[test]
+fn a_packet_meets_the_stages_in_their_order() {
+    // Each would be dropped by all of them.
+    let config = |keep: usize| {
+        let text = |index: usize, text: &'static str, idle: &'static str| if keep <= index { text } else { idle };
+        LinkConfig {
+            path_mtu: Some(text(0, "68", "1500").parse().unwrap()),
+            outage: text(1, "at:0:1h", "none").parse().unwrap(),
+            loss: text(2, "100%", "none").parse().unwrap(),
+            policer: Some(text(3, "1:1", "1gbit:1MB").parse().unwrap()),
+            shaper: Some(text(4, "1:1", "1gbit:1MB").parse().unwrap()),
+            ..config()
+        }
+    };
+    let fate = |keep| causes(&run(&mut link(&config(keep)), [single(0, EPOCH, 1000)]))[&(0, 0)];
+    let expected = [DropCause::TooBig, DropCause::Outage, DropCause::Loss, DropCause::Policer, DropCause::Shaper];
+    assert_eq!([0, 1, 2, 3, 4].map(fate), expected.map(Some));
+    assert_eq!(fate(5), None);
+    assert!(DropCause::ALL.is_sorted());
+}
+
+#[test]
+fn the_queue_of_the_shaper_is_counted_and_takes_memory() {
+    let shaper = Some("1mbit:1514:100KB".parse().unwrap());
+    let shaped = LinkConfig { shaper, ..config() };
+    let mut link = link(&shaped);
+    link.push(Packet::several(0, 40, 1514, 1514), EPOCH);
+    // One conforms at once, the next after 12 ms.
+    while link.poll(ms(1)).is_some() {}
+    assert_eq!((link.stats().queued, link.stats().queue_peak), (Bytes(39 * 1514), Bytes(39 * 1514)));
+    assert_eq!(Link::memory_needed(&shaped).0 - Link::memory_needed(&config()).0, 100_000);
+}
+
+#[test]
+fn settings_that_contradict_themselves_make_no_link() {
+    use lfn_core::link::{LossModel, Outages, Policer, Shaper};
+    let refused = |config: LinkConfig| Link::new(&config).err();
+    let (rate, burst) = (BitRate(1_000_000), Bytes(1));
+    let second = Duration::from_secs(1);
+    for (config, error) in [
+        (LinkConfig { path_mtu: Some(PathMtu { mtu: 67, black_hole: true }), ..config() }, LinkError::MtuTooSmall(67)),
+        (LinkConfig { loss: LossModel::Nth(0), ..config() }, LinkError::NthOfZero),
+        (
+            LinkConfig { outage: Outages::Every { period: second, down: second }, ..config() },
+            LinkError::NeverUp { period: second, down: second },
+        ),
+        (
+            LinkConfig { policer: Some(Policer { rate, burst: Bytes(0) }), ..config() },
+            LinkError::BucketBurst("policer"),
+        ),
+        (
+            LinkConfig { shaper: Some(Shaper { rate: BitRate(0), burst, limit: burst }), ..config() },
+            LinkError::BucketRate("shaper"),
+        ),
+        (
+            LinkConfig { shaper: Some(Shaper { rate, burst, limit: Bytes(1 << 40) }), ..config() },
+            LinkError::QueueTooLong { queue: Bytes(1 << 40).into(), rate },
+        ),
+    ] {
+        assert_eq!(refused(config), Some(error));
+    }
+    let mut link = link(&config());
+    let wrong = LinkConfig { loss: LossModel::Nth(0), ..config() };
+    assert_eq!(link.set(0, &wrong, EPOCH), Err(LinkError::NthOfZero));
+}
