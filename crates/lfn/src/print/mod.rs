@@ -5,6 +5,7 @@ use std::io::{self, Write};
 
 pub mod copy;
 pub mod ledger;
+pub mod live;
 pub mod plan;
 pub mod test;
 

@@ -84,7 +84,6 @@ impl<'a> Forwarder<'a> {
     }
 
     /// Has this direction watched.
-    #[allow(dead_code, reason = "the log is what this is for")]
     pub(super) fn watch(&mut self, observer: Box<dyn Observer>) {
         self.observer = Some(observer);
     }
@@ -151,7 +150,10 @@ impl<'a> Forwarder<'a> {
                 self.take_in(frame.length, &segments, arrived);
             } else {
                 self.tally.unmodelled.no_room += u64::from(segments.count);
-                self.tell_lost(segments.count, Unforeseen::NoRoom);
+                if let Some(observer) = &mut self.observer {
+                    let frame = Frame { vnet, parts: [&[], bytes] };
+                    observer.lost(&segments.packet(u64::MAX), frame, Unforeseen::NoRoom, arrived);
+                }
             }
         }
         Ok(BATCH)
@@ -204,16 +206,22 @@ impl<'a> Forwarder<'a> {
             Some((vnet, frame)) => {
                 let cut = segment::write(frame, &vnet, packet, &mut self.headers);
                 let payload = frame.get(cut.payload).unwrap_or_default();
+                let parts = [&self.headers[..], payload];
+                let head = cut.vnet.encode();
+                let sent = self.to.send(&[IoSlice::new(&head), IoSlice::new(parts[0]), IoSlice::new(parts[1])]);
                 if let Some(observer) = &mut self.observer {
-                    observer.happened(event, Frame { vnet: cut.vnet, parts: [&self.headers, payload] }, now);
+                    let frame = Frame { vnet: cut.vnet, parts };
+                    match &sent {
+                        Ok(()) => observer.happened(event, frame, now),
+                        Err(_) => observer.lost(packet, frame, Unforeseen::SendFailed, now),
+                    }
                 }
-                self.to.send(&[IoSlice::new(&cut.vnet.encode()), IoSlice::new(&self.headers), IoSlice::new(payload)])
+                sent
             }
             None => Err(io::Error::other("the frame is gone")),
         };
         if sent.is_err() {
             self.tally.unmodelled.send_failed += u64::from(packet.count);
-            self.tell_lost(packet.count, Unforeseen::SendFailed);
         }
         self.ring.release(packet.id, packet.count);
     }
@@ -233,12 +241,6 @@ impl<'a> Forwarder<'a> {
             && let Some((vnet, frame)) = self.ring.frame(packet.id).and_then(split)
         {
             observer.happened(event, Frame { vnet, parts: [&[], frame] }, now);
-        }
-    }
-
-    fn tell_lost(&mut self, packets: u32, why: Unforeseen) {
-        if let Some(observer) = &mut self.observer {
-            observer.lost(packets, why, now());
         }
     }
 

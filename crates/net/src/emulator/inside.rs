@@ -27,6 +27,7 @@ use super::forward::Forwarder;
 use super::isolation::{Newcomer, Obstacle};
 use super::ledger::{DirectionLedger, Ledger, PathLedger};
 use super::topology::{self, SideNet};
+use super::watch::Watchers;
 use super::{EmulateError, Ending, INTERRUPT_ALONE, Outcome, Report, Setup, system};
 
 /// How long CMD may take to end after SIGTERM or SIGHUP.
@@ -58,7 +59,8 @@ fn live(setup: &Setup, command: &[OsString], newcomer: Newcomer, lifeline: Borro
     settle(setup, newcomer, lifeline)?;
     let sides = topology::build(setup)?;
     let forwarders = (0..setup.paths.len()).map(|path| both_ways(setup, &sides, path));
-    let forwarders: Vec<_> = forwarders.collect::<Result<_, _>>()?;
+    let mut forwarders = forwarders.collect::<Result<Vec<_>, _>>()?;
+    let watchers = Watchers::start(&setup.watch, setup.seed, &mut forwarders)?;
     let (stop, running) = rustix::pipe::pipe_with(PipeFlags::CLOEXEC).map_err(system("make a pipe"))?;
     let (commands, accounts) = thread::scope(|scope| {
         let start = |forwarder| scope.spawn(|| forward(forwarder, stop.as_fd()));
@@ -68,6 +70,7 @@ fn live(setup: &Setup, command: &[OsString], newcomer: Newcomer, lifeline: Borro
         let accounts = threads.into_iter().map(|pair| pair.map(|thread| thread.join().unwrap_or(Err(panicked()))));
         (commands, accounts.collect::<Vec<_>>())
     });
+    let log = watchers.finish();
     let (near_ending, far_ending) = commands?;
     let mut paths = Vec::new();
     for (path, [near_to_far, far_to_near]) in setup.paths.iter().zip(accounts) {
@@ -75,7 +78,7 @@ fn live(setup: &Setup, command: &[OsString], newcomer: Newcomer, lifeline: Borro
     }
     let mut ledger = Ledger { seed: setup.seed, paths };
     add_interface_drops(&mut ledger, &sides)?;
-    Ok(Outcome { near: near_ending, far: far_ending, ledger })
+    Ok(Outcome { near: near_ending, far: far_ending, ledger, log })
 }
 
 /// What moves the packets of one path: near to far, and far to near.

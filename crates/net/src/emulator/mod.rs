@@ -20,6 +20,8 @@ mod forward;
 mod inside;
 mod isolation;
 mod ledger;
+mod live;
+mod log;
 #[allow(dead_code, reason = "the control socket, the live line and the log are what this is for")]
 mod mailbox;
 #[allow(dead_code, reason = "the control socket, the live line and the log are what this is for")]
@@ -28,6 +30,7 @@ mod ring;
 mod setup;
 mod tally;
 mod topology;
+mod watch;
 
 use std::ffi::OsString;
 use std::fmt;
@@ -46,7 +49,10 @@ use serde::{Deserialize, Serialize};
 pub use isolation::{Obstacle, namespaces_available};
 pub use ledger::{Bin, DirectionLedger, Fault, Lateness, Ledger, PathLedger, Queueing, Unmodelled};
 pub use lfn_core::link::EmulatedPath;
+pub use live::{Live, LiveDirection, LiveFigures};
+pub use log::{LogAccount, LogError, LogFile, LogFormat};
 pub use setup::{FarSide, MOST_PATHS, Setup};
+pub use watch::Watching;
 
 /// What became of a run.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -57,6 +63,9 @@ pub struct Outcome {
     pub far: Option<Ending>,
     /// The account of the link.
     pub ledger: Ledger,
+    /// What became of the log, if one was wanted.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub log: Option<LogAccount>,
 }
 
 /// How a command ended.

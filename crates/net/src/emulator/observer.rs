@@ -14,12 +14,13 @@ pub(super) trait Observer: Send {
     /// A frame came in at `at` and goes to the link as `packet`, whole.
     fn arrived(&mut self, packet: &Packet, frame: Frame<'_>, at: Instant);
 
-    /// The link did something; it is `now`. For [`Event::Forward`] `frame` is what was handed to the kernel: the range cut
-    /// out and changed. For the others it is the frame as it came, of which the packet names a range.
+    /// The link did something; it is `now`. For [`Event::Forward`] `frame` is what the kernel took: the range cut out and
+    /// changed. For the others it is the frame as it came, of which the packet names a range.
     fn happened(&mut self, event: &Event, frame: Frame<'_>, now: Instant);
 
-    /// So many virtual packets are gone that the model knows nothing of.
-    fn lost(&mut self, packets: u32, why: Unforeseen, now: Instant);
+    /// These virtual packets are gone, and the model knows nothing of it. For [`Unforeseen::NoRoom`] `frame` is what came,
+    /// and the packet's id is nobody's; for [`Unforeseen::SendFailed`] it is what the kernel did not take.
+    fn lost(&mut self, packet: &Packet, frame: Frame<'_>, why: Unforeseen, now: Instant);
 }
 
 /// A frame as it crosses the packet socket.

@@ -11,7 +11,7 @@ use lfn_core::units::Bytes;
 use lfn_sys::memory;
 
 use super::forward::ring_size;
-use super::{EmulateError, system};
+use super::{EmulateError, Watching, system};
 
 /// Most paths side by side: each costs two threads and two rings.
 pub const MOST_PATHS: usize = 64;
@@ -28,6 +28,8 @@ pub struct Setup {
     pub seed: u64,
     /// What runs on the far side.
     pub far: FarSide,
+    /// What is to be seen of the run while it goes.
+    pub watch: Watching,
 }
 
 /// What runs on the far side.
@@ -49,7 +51,7 @@ pub enum FarSide {
 impl Setup {
     /// One path.
     pub fn new(path: EmulatedPath, seed: u64, far: FarSide) -> Self {
-        Setup { paths: vec![path], seed, far }
+        Setup { paths: vec![path], seed, far, watch: Watching::default() }
     }
 
     /// Says what is wrong with these settings, before anything is made.

@@ -9,6 +9,7 @@
 
 mod alter;
 mod checksum;
+mod endpoints;
 mod headers;
 mod outline;
 mod reply;
@@ -20,6 +21,7 @@ use outline::Outline;
 
 use super::{Ecn, Packet};
 
+pub use endpoints::{Endpoint, Endpoints, Protocol, endpoints};
 pub use reply::too_big;
 
 /// `struct virtio_net_hdr` as `PACKET_VNET_HDR` puts it before a frame (linux/virtio_net.h), in the byte order of the

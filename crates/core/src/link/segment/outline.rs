@@ -95,13 +95,14 @@ impl Outline {
     /// The same for all packets between two ports; for a fragment, and where there are no ports, between two hosts.
     fn flow(&self, frame: &[u8]) -> u32 {
         let hash = absorb(u64::from(self.protocol), frame.get(self.addresses()).unwrap_or_default());
+        let ports = self.ports().and_then(|at| frame.get(at..at + 4));
+        finish(ports.map_or(hash, |ports| absorb(hash, ports)))
+    }
+
+    /// Where the two ports are, if there are any.
+    pub(super) fn ports(&self) -> Option<usize> {
         let has_ports = self.fragment == Fragment::None && WITH_PORTS.contains(&self.protocol);
-        let ports = frame.get(self.transport_at..self.transport_at + 4);
-        let hash = match ports {
-            Some(ports) if has_ports && self.transport_at + 4 <= self.end => absorb(hash, ports),
-            _ => hash,
-        };
-        finish(hash)
+        (has_ports && self.transport_at + 4 <= self.end).then_some(self.transport_at)
     }
 
     fn v4(frame: &[u8], at: usize) -> Option<Outline> {

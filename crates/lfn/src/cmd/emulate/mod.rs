@@ -4,6 +4,7 @@
 //! already. What the settings mean is core's business ([`EmulatedPath::new`]), the namespaces are `lfn-net`'s.
 
 mod flags;
+mod log;
 mod report;
 mod running;
 
@@ -13,7 +14,7 @@ use std::path::{Path, PathBuf};
 use flags::{SettingFlags, refused};
 use lfn_core::link::settings::HopSettings;
 use lfn_core::units::Bytes;
-use lfn_net::emulator::{self, EmulateError, EmulatedPath, Ending, FarSide, Outcome, Setup};
+use lfn_net::emulator::{self, EmulateError, EmulatedPath, Ending, FarSide, LogFile, Outcome, Setup};
 use report::Report;
 
 use crate::exit::{Exit, Failure};
@@ -125,6 +126,7 @@ pub fn run(mut args: Args) -> Result<Exit, Failure> {
         Ok(outcome) => outcome,
         Err(error) => {
             report.into_iter().for_each(Report::discard);
+            setup.watch.log.into_iter().for_each(LogFile::discard);
             return Err(explain(error));
         }
     };
@@ -133,6 +135,9 @@ pub fn run(mut args: Args) -> Result<Exit, Failure> {
     }
     print::talk(print::ledger::text(&outcome.ledger));
     report.map_or(Ok(()), |report| report.write(&outcome))?;
+    if let (Some(file), Some(account)) = (&setup.watch.log, &outcome.log) {
+        log::conclude(file, account)?;
+    }
     Ok(exit(&outcome))
 }
 
@@ -152,8 +157,6 @@ impl Args {
             ("--bridge", !self.bridge.is_empty()),
             ("--no-calibration", self.no_calibration),
             ("--force", self.force),
-            ("--live", self.live),
-            ("--log", self.log.is_some()),
             ("--dry-run", self.dry_run || self.size.is_some()),
             ("no CMD", self.command.is_empty()),
         ];
@@ -165,8 +168,10 @@ impl Args {
 
     fn setup(&self) -> Result<Setup, Failure> {
         let path = EmulatedPath::new(&self.hops()?, self.mtu.unwrap_or(DEFAULT_MTU)).map_err(refused)?;
-        let setup = Setup::new(path, self.seed()?, self.far_side()?);
+        let mut setup = Setup::new(path, self.seed()?, self.far_side()?);
         setup.check().map_err(explain)?;
+        setup.watch.live = print::live::wanted(self.live, !self.command.is_empty());
+        setup.watch.log = self.log.as_deref().map(log::open).transpose()?;
         Ok(setup)
     }
 

@@ -1,0 +1,34 @@
+//! The file of `--log`: opened before the run, and an account of it given after.
+
+use std::path::Path;
+
+use lfn_net::emulator::{LogAccount, LogError, LogFile};
+
+use crate::exit::Failure;
+use crate::print;
+
+/// Makes sure that it can be written.
+pub fn open(path: &Path) -> Result<LogFile, Failure> {
+    LogFile::open(path).map_err(|error| match error {
+        LogError::Suffix(_) => {
+            Failure::usage(format!("--log {error}")).hint("--log packets.jsonl or --log packets.pcapng")
+        }
+        LogError::Open { .. } => {
+            Failure::msg(format!("--log {error}")).hint("--log packets.jsonl, where you may write")
+        }
+    })
+}
+
+/// Says how much of the run is in it. A log that ends early is a failure; one with gaps is not, but is told.
+pub fn conclude(file: &LogFile, account: &LogAccount) -> Result<(), Failure> {
+    let (name, written, missed) = (file.path().display(), account.written, account.missed);
+    if let Some(error) = &account.error {
+        return Err(Failure::msg(format!("--log {name}: {error}: {missed} records are not in it"))
+            .hint("room for 300 to 400 bytes a packet"));
+    }
+    print::talk(match missed {
+        0 => format!("log: {written} records in {name}\n"),
+        _ => format!("log: {written} records in {name}; {missed} are missing, it could not be written as fast\n"),
+    });
+    Ok(())
+}

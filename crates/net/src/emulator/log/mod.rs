@@ -1,0 +1,233 @@
+//! The log of a run: what became of every packet, or every packet as it was seen on either side of the link.
+//!
+//! A tap on each direction ([`tap`]) is told of every packet on the thread that forwards, copies what the log needs and
+//! leaves it in a bounded channel; a thread of the log's own writes it in one of two formats ([`json_lines`],
+//! [`pcapng`]). Nothing that befalls the log holds up the data path: what finds no room in the channel is not logged,
+//! and counted; a disk that is full ends the log and not the run. Both are told at the end.
+
+mod json_lines;
+mod pcapng;
+mod record;
+mod tap;
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Write};
+use std::iter;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::{self, Receiver, SyncSender};
+use std::thread;
+use std::time::Duration;
+
+use lfn_core::link::Direction;
+use lfn_sys::clock;
+use serde::{Deserialize, Serialize};
+
+use super::observer::Observer;
+use super::{EmulateError, now, system};
+use json_lines::JsonLines;
+use pcapng::Capture;
+use record::{POINTS, Record, Zero};
+use tap::{Out, Tap};
+
+/// Records that may wait to be written: 6 MB, and a fifth of a second's worth of single packets at 1 Gb/s.
+const ROOM: usize = 16_384;
+/// Bytes written at a time.
+const CHUNK: usize = 256 * 1024;
+/// The writer rests so long when it has caught up, because waking it costs the data path a system call.
+const REST: Duration = Duration::from_millis(2);
+/// How long after the run the rest may take to be written.
+const GRACE: Duration = Duration::from_secs(10);
+
+/// A file to log to, open.
+#[derive(Clone, Debug)]
+pub struct LogFile {
+    format: LogFormat,
+    path: PathBuf,
+    file: Arc<File>,
+    /// Made by us, and so ours to remove.
+    is_new: bool,
+}
+
+/// What a log says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LogFormat {
+    /// What became of every packet: one JSON object a line.
+    JsonLines,
+    /// Every packet as it was seen on both sides of the link, and those dropped between them.
+    Pcapng,
+}
+
+/// Why a log cannot be written.
+#[derive(Debug, thiserror::Error)]
+pub enum LogError {
+    /// The format goes by the end of the name. Give one of the two.
+    #[error("{}: a log is a .jsonl or a .pcapng", .0.display())]
+    Suffix(PathBuf),
+    /// Give a file in a directory where you may write.
+    #[error("{}: {reason}", file.display())]
+    Open {
+        /// As it was given.
+        file: PathBuf,
+        /// The system's words.
+        reason: io::Error,
+    },
+}
+
+/// What became of a log.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LogAccount {
+    /// Records in the file.
+    pub written: u64,
+    /// Records that are not: the writer could not keep up, or the file could not be written.
+    pub missed: u64,
+    /// Why the file ends where it does, if that is not where the run ended.
+    pub error: Option<String>,
+}
+
+impl LogFile {
+    /// Opens the file, or makes it; the end of its name says the format. What it holds stays there until the run begins.
+    pub fn open(path: &Path) -> Result<Self, LogError> {
+        let format = match path.extension().and_then(|extension| extension.to_str()) {
+            Some("jsonl") => LogFormat::JsonLines,
+            Some("pcapng") => LogFormat::Pcapng,
+            _ => return Err(LogError::Suffix(path.to_owned())),
+        };
+        let (file, is_new) = match OpenOptions::new().write(true).create_new(true).open(path) {
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+                (OpenOptions::new().write(true).open(path), false)
+            }
+            made => (made, true),
+        };
+        let file = file.map_err(|reason| LogError::Open { file: path.to_owned(), reason })?;
+        Ok(LogFile { format, path: path.to_owned(), file: Arc::new(file), is_new })
+    }
+
+    /// As it was given.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// The run never began: no file is left that was not there before.
+    pub fn discard(self) {
+        if self.is_new {
+            // Of two failures the run's is the one to tell.
+            let _ = fs::remove_file(&self.path);
+        }
+    }
+
+    fn empty(&self) -> io::Result<()> {
+        // A pipe has no length to set.
+        if self.file.metadata()?.is_file() { self.file.set_len(0) } else { Ok(()) }
+    }
+}
+
+/// A log that is being written.
+pub(super) struct Log {
+    format: LogFormat,
+    records: SyncSender<Record>,
+    missed: Arc<[AtomicU64]>,
+    account: Receiver<LogAccount>,
+}
+
+/// How records become bytes.
+trait Encode: Send {
+    /// What stands before the first.
+    fn begin(&mut self, out: &mut Vec<u8>);
+
+    fn record(&mut self, record: &Record, out: &mut Vec<u8>);
+
+    /// What stands behind the last. `missed` has as many figures as there are places to see packets at.
+    fn end(&mut self, written: u64, missed: &[u64], out: &mut Vec<u8>);
+}
+
+impl Log {
+    /// Begins a log of so many paths.
+    pub(super) fn start(to: &LogFile, paths: usize, seed: u64) -> Result<Log, EmulateError> {
+        to.empty().map_err(system("empty the log"))?;
+        let zero = Zero { instant: now(), wall: clock::wall_nanos() };
+        let encoder: Box<dyn Encode> = match to.format {
+            LogFormat::JsonLines => Box::new(JsonLines::new(zero, seed)),
+            LogFormat::Pcapng => Box::new(Capture::new(zero, seed, paths)),
+        };
+        let (records, receiver) = mpsc::sync_channel(ROOM);
+        let (reporter, account) = mpsc::sync_channel(1);
+        let missed: Arc<[AtomicU64]> = (0..paths * POINTS).map(|_| AtomicU64::new(0)).collect();
+        let writer = Writer { file: to.file.clone(), encoder, out: Vec::new(), written: 0, unwritten: 0, error: None };
+        let counts = missed.clone();
+        let write = move || {
+            // Nobody reads it if the end of the log took too long.
+            let _ = reporter.send(writer.write(&receiver, &counts));
+        };
+        // Not of the scope of the run: a file that hangs must not keep it from ending.
+        thread::Builder::new().name("log".to_owned()).spawn(write).map_err(system("start the log"))?;
+        Ok(Log { format: to.format, records, missed, account })
+    }
+
+    /// What watches one direction of path number `path`, counted from 0.
+    pub(super) fn tap(&self, path: usize, direction: Direction) -> Box<dyn Observer> {
+        let out = Out { records: self.records.clone(), missed: self.missed.clone() };
+        Box::new(Tap::new(self.format, path, direction, out))
+    }
+
+    /// Waits until all is written, once the taps are gone.
+    pub(super) fn finish(self) -> LogAccount {
+        let Log { records, missed, account, .. } = self;
+        drop(records);
+        account.recv_timeout(GRACE).unwrap_or_else(|_| LogAccount {
+            missed: missed.iter().map(|count| count.load(Ordering::Relaxed)).sum(),
+            error: Some(format!("not written within {} s after the run", GRACE.as_secs())),
+            ..LogAccount::default()
+        })
+    }
+}
+
+/// Turns records into bytes of a file.
+struct Writer {
+    file: Arc<File>,
+    encoder: Box<dyn Encode>,
+    out: Vec<u8>,
+    /// Records in `out` and in the file.
+    written: u64,
+    /// Records that came after the file had failed.
+    unwritten: u64,
+    error: Option<io::Error>,
+}
+
+impl Writer {
+    /// Writes until all who know something are gone.
+    fn write(mut self, records: &Receiver<Record>, missed: &[AtomicU64]) -> LogAccount {
+        self.encoder.begin(&mut self.out);
+        while let Ok(record) = records.recv() {
+            iter::once(record).chain(records.try_iter()).for_each(|record| self.take(&record));
+            self.flush();
+            thread::sleep(REST);
+        }
+        let missed: Vec<u64> = missed.iter().map(|count| count.load(Ordering::Relaxed)).collect();
+        self.encoder.end(self.written, &missed, &mut self.out);
+        self.flush();
+        let missed = missed.iter().sum::<u64>() + self.unwritten;
+        LogAccount { written: self.written, missed, error: self.error.map(|error| error.to_string()) }
+    }
+
+    fn take(&mut self, record: &Record) {
+        if self.error.is_some() {
+            self.unwritten += 1;
+            return;
+        }
+        self.encoder.record(record, &mut self.out);
+        self.written += 1;
+        if self.out.len() >= CHUNK {
+            self.flush();
+        }
+    }
+
+    /// What a file has taken of a chunk it did not take whole is not known: records of it count as written.
+    fn flush(&mut self) {
+        if self.error.is_none() {
+            self.error = (&*self.file).write_all(&self.out).err();
+        }
+        self.out.clear();
+    }
+}
