@@ -111,7 +111,8 @@ fn look(paths: &[[Mailbox; 2]], before: &mut [[Look; 2]]) -> Result<Vec<[LiveDir
 
 fn direction(mailbox: &Mailbox, before: &mut Look) -> Result<LiveDirection, EmulateError> {
     let snapshot = mailbox.snapshot()?;
-    let rate = mailbox.hops().iter().map(|hop| hop.rate).min();
+    let now = super::now();
+    let rate = mailbox.hops().iter().map(|hop| hop.rate.at(now - hop.epoch)).min();
     let unmodelled = snapshot.tally.unmodelled;
     let lost = unmodelled.no_room + unmodelled.send_failed;
     Ok(figures(&snapshot.stats, rate, lost, before, Instant::now()))

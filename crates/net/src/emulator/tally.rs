@@ -84,7 +84,7 @@ impl Tally {
             queueing: Queueing::from(&self.waited),
             active: active.as_secs_f64(),
             throughput: stats.forwarded.bytes.per(active),
-            utilisation: Ratio::default(),
+            utilisation: self.utilisation(stats.busy),
             lateness: self.lateness(),
             cpu: 0.0,
             unmodelled: self.unmodelled,
@@ -95,6 +95,13 @@ impl Tally {
     fn lateness(&self) -> Lateness {
         let (max, rough) = (self.latest.as_secs_f64(), Lateness::from(&self.lateness));
         Lateness { max, p50: rough.p50.min(max), p99: rough.p99.min(max), ..rough }
+    }
+
+    /// A line that was still busy when the last packet had left was so for no longer than that.
+    fn utilisation(&self, busy: Duration) -> Ratio {
+        let active = self.active().as_secs_f64();
+        let share = if active > 0.0 { busy.as_secs_f64() / active } else { 0.0 };
+        Ratio::new(share.min(1.0)).unwrap_or_default()
     }
 
     fn active(&self) -> Duration {
@@ -128,9 +135,10 @@ mod tests {
         stats.forwarded.packets = 100;
         stats.forwarded.bytes.0 = 125_000;
         stats.dropped[DropCause::Queue].packets = 5;
+        stats.busy = Duration::from_millis(125);
         let ledger = tally.ledger(&stats);
         assert_eq!((ledger.in_flight, ledger.active, ledger.throughput.0), (15, 0.5, 2_000_000));
-        assert_eq!(ledger.lateness.max, 0.001);
+        assert_eq!((ledger.lateness.max, ledger.utilisation.get()), (0.001, 0.25));
         assert!((100e-6..=101e-6).contains(&ledger.lateness.p50), "{:?}", ledger.lateness);
         assert!((990e-6..=1e-3).contains(&ledger.lateness.p99), "{:?}", ledger.lateness);
         assert!((7e-3..=7.07e-3).contains(&ledger.queueing.p90), "{:?}", ledger.queueing);
