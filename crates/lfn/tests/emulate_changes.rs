@@ -1,0 +1,253 @@
+//! What a link does to packets that arrive all the same, judged by the receiving kernel and its applications: damage
+//! that a checksum tells of, damage that none does, copies, order, and packets too big for the path.
+
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on says so by panicking, its helpers too")]
+
+mod support;
+
+use std::collections::BTreeMap;
+use std::env;
+use std::fs;
+use std::io::{Read, Write};
+use std::net::{IpAddr, Ipv6Addr, Shutdown, TcpListener, TcpStream, UdpSocket};
+use std::path::Path;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use lfn_core::link::DropCause;
+use lfn_net::emulator::{DirectionLedger, Outcome};
+use support::{Needs, eventually, lfn, stderr};
+
+/// Names what this test binary does when it is run as a command on one side of a path.
+const ROLE: &str = "LFN_TEST_ROLE";
+/// Where the far side leaves what it saw.
+const SEEN: &str = "LFN_TEST_SEEN";
+const PORT: u16 = 9000;
+const DATAGRAMS: u32 = 1000;
+const DATAGRAM: usize = 600;
+/// Bytes of a stream.
+const STREAM: usize = 300_000;
+
+fn main() -> ExitCode {
+    if let Ok(role) = env::var(ROLE) {
+        act(&role);
+        return ExitCode::SUCCESS;
+    }
+    support::run(&[
+        ("the_receiving_kernel_notices_damage", Needs::Namespaces, the_receiving_kernel_notices_damage),
+        ("hidden_damage_reaches_the_application", Needs::Namespaces, hidden_damage_reaches_the_application),
+        ("copies_and_late_packets_arrive", Needs::Namespaces, copies_and_late_packets_arrive),
+        ("jitter_that_may_reorder_does", Needs::Namespaces, jitter_that_may_reorder_does),
+        ("a_sender_learns_what_is_too_big", Needs::Namespaces, a_sender_learns_what_is_too_big),
+        ("a_damaged_file_is_no_file", Needs::Namespaces, a_damaged_file_is_no_file),
+    ])
+}
+
+/// The commands that the tests run over their paths: this program in a role.
+fn act(role: &str) {
+    match role {
+        "count" => count(),
+        "send" => send(),
+        "drain" => drain(),
+        "pour" => pour(),
+        other => panic!("no role '{other}'"),
+    }
+}
+
+/// Reads datagrams until none has come for a while, then writes down what they were like.
+fn count() {
+    let socket = UdpSocket::bind(("::", PORT)).unwrap();
+    let (mut seen, mut highest) =
+        (BTreeMap::from(["datagrams", "damaged", "late", "twice"].map(|what| (what, 0_u64))), 0);
+    let mut numbers = vec![0_u32; DATAGRAMS as usize];
+    let mut buffer = [0; 2 * DATAGRAM];
+    while let Ok(length) = socket.recv(&mut buffer) {
+        socket.set_read_timeout(Some(Duration::from_secs(2))).unwrap();
+        let (number, payload) = buffer[..length].split_first_chunk().unwrap();
+        let number = u32::from_be_bytes(*number);
+        *seen.entry("datagrams").or_default() += 1;
+        *seen.entry("damaged").or_default() +=
+            u64::from(length != DATAGRAM || payload.iter().any(|byte| *byte != 0x55) || number >= DATAGRAMS);
+        *seen.entry("late").or_default() += u64::from(number < highest);
+        highest = highest.max(number.min(DATAGRAMS));
+        if let Some(times) = numbers.get_mut(number as usize) {
+            *times += 1;
+            *seen.entry("twice").or_default() += u64::from(*times == 2);
+        }
+    }
+    let counters = [
+        ("bad datagrams", kernel_count("/proc/net/snmp", "Udp:", "InErrors")),
+        ("bad checksums", kernel_count("/proc/net/snmp", "Udp:", "InCsumErrors")),
+        ("bad headers", kernel_count("/proc/net/snmp", "Ip:", "InHdrErrors")),
+        ("bad datagrams", kernel_count("/proc/net/snmp6", "Udp6InErrors", "")),
+        ("bad checksums", kernel_count("/proc/net/snmp6", "Udp6InCsumErrors", "")),
+    ];
+    counters.into_iter().for_each(|(what, count)| *seen.entry(what).or_default() += count);
+    leave(&serde_json::to_string(&seen).unwrap());
+}
+
+/// A counter of the kernel, of this namespace.
+fn kernel_count(file: &str, line: &str, name: &str) -> u64 {
+    let text = fs::read_to_string(file).unwrap_or_default();
+    let lines: Vec<Vec<&str>> = text
+        .lines()
+        .map(|line| line.split_whitespace().collect::<Vec<_>>())
+        .filter(|words| words.first() == Some(&line))
+        .collect();
+    let value = match &lines[..] {
+        [names, values] => values[names.iter().position(|word| *word == name).unwrap()],
+        [pair] => pair[1],
+        _ => "0",
+    };
+    value.parse().unwrap()
+}
+
+/// Writes a file that is whole as soon as it is there.
+fn leave(text: &str) {
+    let path = env::var(SEEN).unwrap();
+    let half = format!("{path}.half");
+    fs::write(&half, text).unwrap();
+    fs::rename(half, path).unwrap();
+}
+
+fn far() -> IpAddr {
+    env::var("LFN_TEST_FAR").or_else(|_| env::var("LFN_FAR")).unwrap().parse().unwrap()
+}
+
+fn send() {
+    let socket = UdpSocket::bind((IpAddr::from(Ipv6Addr::UNSPECIFIED), 0)).unwrap();
+    let to = match far() {
+        IpAddr::V4(v4) => v4.to_ipv6_mapped(),
+        IpAddr::V6(v6) => v6,
+    };
+    for number in 0..DATAGRAMS {
+        let mut datagram = [0x55; DATAGRAM];
+        datagram[..4].copy_from_slice(&number.to_be_bytes());
+        socket.send_to(&datagram, (to, PORT)).unwrap();
+        std::thread::sleep(Duration::from_micros(200));
+    }
+    assert!(eventually(|| Path::new(&env::var(SEEN).unwrap()).exists()), "the far side counts on");
+}
+
+/// Takes one stream and says how long it was.
+fn drain() {
+    let listener = TcpListener::bind(("::", PORT)).unwrap();
+    let (mut stream, _) = listener.accept().unwrap();
+    let mut bytes = Vec::new();
+    stream.read_to_end(&mut bytes).unwrap();
+    stream.write_all(&bytes.len().to_be_bytes()).unwrap();
+    // Until it is told to end.
+    std::thread::sleep(Duration::from_secs(600));
+}
+
+fn pour() {
+    // The far side may not listen yet.
+    let mut attempts = (0..600_u32).map(|attempt| {
+        std::thread::sleep(Duration::from_millis(100 * u64::from(attempt > 0)));
+        TcpStream::connect((far(), PORT))
+    });
+    let mut stream = attempts.find_map(Result::ok).unwrap();
+    stream.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
+    stream.write_all(&vec![0x55; STREAM]).unwrap();
+    stream.shutdown(Shutdown::Write).unwrap();
+    let mut length = [0; 8];
+    stream.read_exact(&mut length).unwrap();
+    assert_eq!(usize::from_be_bytes(length), STREAM);
+}
+
+/// A shell command that runs this binary in a role.
+fn as_role(role: &str) -> String {
+    let program = env::current_exe().unwrap();
+    format!("{ROLE}={role} exec '{}'", program.display())
+}
+
+/// Runs two roles over a link, and reads the account of the way forward and what the far side left.
+fn emulate(flags: &[&str], [far, near]: [&str; 2], address: Option<&str>) -> (DirectionLedger, BTreeMap<String, u64>) {
+    let home = tempfile::tempdir().unwrap();
+    let (report, seen) = (home.path().join("report.json"), home.path().join("seen.json"));
+    let mut command = lfn();
+    command.args(["emulate", "--rtt", "10ms", "--rate", "50mbit", "--queue", "10MB", "--seed", "7"]).args(flags);
+    command.arg("--report").arg(&report).args(["--far", &as_role(far)]);
+    command.env(SEEN, &seen).envs(address.map(|address| ("LFN_TEST_FAR", address)));
+    let output = command.args(["--", "sh", "-c", &as_role(near)]).output().unwrap();
+    // 4 instead of 0 is right on a machine too busy to be faithful.
+    assert!(matches!(output.status.code(), Some(0 | 4)), "{}", stderr(&output));
+    let outcome: Outcome = serde_json::from_str(&fs::read_to_string(report).unwrap()).unwrap();
+    let seen = fs::read_to_string(seen).map(|text| serde_json::from_str(&text).unwrap()).unwrap_or_default();
+    (outcome.ledger.paths[0].near_to_far.clone(), seen)
+}
+
+const ADDRESSES: [Option<&str>; 2] = [None, Some("fd73:4c46:4e00::2")];
+const UDP: [&str; 2] = ["count", "send"];
+
+fn the_receiving_kernel_notices_damage() {
+    for address in ADDRESSES {
+        let (ledger, seen) = emulate(&["--forward-corrupt", "30%"], UDP, address);
+        // Five standard deviations of 1,000 draws.
+        assert!((228..=372).contains(&ledger.damaged), "{}", ledger.damaged);
+        let noticed = seen["bad datagrams"] + seen["bad headers"];
+        assert!(noticed >= ledger.damaged, "{} damaged, {seen:?}", ledger.damaged);
+        assert_eq!(seen["datagrams"] + noticed, ledger.forwarded, "{seen:?}");
+        assert_eq!(seen["damaged"], 0, "{seen:?}");
+        assert!(seen["bad checksums"] > 150, "{seen:?}");
+    }
+}
+
+fn hidden_damage_reaches_the_application() {
+    for address in ADDRESSES {
+        let (ledger, seen) = emulate(&["--forward-corrupt-hidden", "30%"], UDP, address);
+        assert!((228..=372).contains(&ledger.damaged), "{}", ledger.damaged);
+        assert_eq!((seen["bad checksums"], seen["bad headers"]), (0, 0), "{seen:?}");
+        // A socket buffer may overflow where the receiver has to wait for a processor.
+        assert_eq!(seen["datagrams"] + seen["bad datagrams"], ledger.forwarded, "{seen:?}");
+        assert!(
+            seen["damaged"] <= ledger.damaged && seen["damaged"] + seen["bad datagrams"] >= ledger.damaged,
+            "{seen:?}"
+        );
+    }
+}
+
+fn copies_and_late_packets_arrive() {
+    let (ledger, seen) = emulate(&["--forward-duplicate", "20%", "--forward-reorder", "10%:3:hold=1s"], UDP, None);
+    assert!((137..=263).contains(&ledger.duplicated), "{}", ledger.duplicated);
+    assert_eq!(ledger.forwarded, u64::from(DATAGRAMS) + ledger.duplicated);
+    let missing = seen["bad datagrams"];
+    assert_eq!(seen["datagrams"] + missing, ledger.forwarded, "{seen:?}");
+    assert!(seen["twice"] <= ledger.duplicated && seen["twice"] + missing >= ledger.duplicated, "{seen:?}");
+    // A tenth, and of those a fifth twice.
+    assert!((60..=200).contains(&seen["late"]), "{seen:?}");
+}
+
+fn jitter_that_may_reorder_does() {
+    let (ledger, seen) = emulate(&["--jitter", "normal:3ms:corr=25%:reorder"], UDP, None);
+    assert_eq!(ledger.forwarded, u64::from(DATAGRAMS));
+    assert!(seen["late"] > 100, "{seen:?}");
+    let (_, seen) = emulate(&["--jitter", "normal:3ms:corr=25%"], UDP, None);
+    assert_eq!(seen["late"], 0, "{seen:?}");
+}
+
+fn a_sender_learns_what_is_too_big() {
+    for address in ADDRESSES {
+        let (ledger, _) = emulate(&["--forward-path-mtu", "1300"], ["drain", "pour"], address);
+        let dropped = ledger.dropped.get(&DropCause::TooBig).copied().unwrap_or(0);
+        // The first flight, and perhaps what was sent before the answer was read.
+        assert!((1..100).contains(&dropped), "{dropped}");
+    }
+}
+
+/// What no checksum of the network tells, the copy must.
+fn a_damaged_file_is_no_file() {
+    let home = tempfile::tempdir().unwrap();
+    let (near, far) = (home.path().join("near.bin"), home.path().join("far"));
+    fs::create_dir(&far).unwrap();
+    let bytes: Vec<u8> = (0..2_000_001_u32).map(|n| (n.wrapping_mul(2_654_435_761) >> 24) as u8).collect();
+    fs::write(&near, &bytes).unwrap();
+    for flag in [&["--clear-data"][..], &[]] {
+        let mut command = lfn();
+        command.args(["emulate", "--rtt", "10ms", "--rate", "50mbit", "--seed", "7", "--forward-corrupt-hidden", "1%"]);
+        command.arg("--far-root").arg(&far).args(["--", "lfn", "copy", "near.bin", "far:there.bin"]).args(flag);
+        let output = command.current_dir(home.path()).output().unwrap();
+        assert!(!matches!(output.status.code(), Some(0 | 4) | None), "{flag:?}: {}", stderr(&output));
+        assert!(!far.join("there.bin").exists(), "{flag:?}");
+    }
+}
