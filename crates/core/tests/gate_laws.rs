@@ -383,6 +383,33 @@ fn the_queue_of_the_shaper_is_counted_and_takes_memory() {
 }
 
 #[test]
+fn settings_that_nobody_means_are_doubted() {
+    let doubts = |mtu: &str, loss: &str, policer: &str, shaper: &str| {
+        let optional = |text: &str| Some(text.to_owned()).filter(|text| !text.is_empty());
+        let config = LinkConfig {
+            path_mtu: optional(mtu).map(|text| text.parse().unwrap()),
+            loss: loss.parse().unwrap(),
+            policer: optional(policer).map(|text| text.parse().unwrap()),
+            shaper: optional(shaper).map(|text| text.parse().unwrap()),
+            ..config()
+        };
+        config.doubts().iter().map(ToString::to_string).collect::<Vec<_>>().join("; ")
+    };
+    assert_eq!(doubts("1400", "99%", "1mbit:1414", "1mbit:1514B:1514B"), "");
+    for (said, words) in [
+        (doubts("", "1", "", ""), "a loss of 100 %"),
+        (doubts("", "nth:1", "", ""), "a loss of 100 %"),
+        (doubts("", "none", "1mbit:1513", ""), "a policer with a burst of 1,513 B passes no packet of 1,514 B"),
+        (doubts("1400", "none", "", "1mbit:1413B:1MB"), "a shaper with a burst of 1,413 B passes no packet of 1,414 B"),
+        (doubts("", "none", "", "1mbit:64KB:1kB"), "a shaper that holds 1,000 B has no room"),
+        (doubts("1500", "none", "", ""), "a path MTU of 1500 has no effect"),
+        (doubts("1279:black-hole", "none", "", ""), "1279 is below 1280"),
+    ] {
+        assert!(said.contains(words) && !said.contains(';'), "{said}");
+    }
+}
+
+#[test]
 fn settings_that_contradict_themselves_make_no_link() {
     use lfn_core::link::{LossModel, Outages, Policer, Shaper};
     let refused = |config: LinkConfig| Link::new(&config).err();

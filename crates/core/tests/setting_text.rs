@@ -166,7 +166,7 @@ fn forms_people_type() {
         ("every:15s:200ms", Outages::Every { period: from(15), down: ms(200) }),
         ("flap:down=500ms:up=10s", Outages::Flapping { up: from(10), down: ms(500) }),
         (
-            "at:10s:500ms+1min:1",
+            "at:10s:500ms+1min:1s",
             Outages::At(vec![Outage { at: from(10), lasts: ms(500) }, Outage { at: from(60), lasts: from(1) }]),
         ),
     ] {
@@ -228,6 +228,7 @@ fn what_cannot_be_meant_is_refused_by_name() {
         ("flap:up=1us:down=1s", "the mean times up and down are at least 1 ms"),
         ("at:10s:5s+12s:1s", "the entry at 12 s begins before"),
         ("at:10s:-5s", "cannot be negative"),
+        ("at:10:5s", "'10'"),
     ]);
     refused::<PathMtu>(&[
         ("", "lacks the MTU"),

@@ -12,6 +12,7 @@
 
 mod chance;
 mod config;
+mod doubt;
 mod outbox;
 mod random;
 pub mod segment;
@@ -27,6 +28,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 pub use config::{Direction, LinkConfig, LinkError};
+pub use doubt::LinkDoubt;
 pub use setting::SettingError;
 pub use settings::EmulatedPath;
 pub(crate) use stages::packets;

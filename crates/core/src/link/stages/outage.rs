@@ -15,7 +15,7 @@ use crate::link::random::generator;
 use crate::link::setting::{Parts, SettingError};
 use crate::link::{Direction, DropCause, Event, LinkConfig, LinkError, Packet, Stage};
 use crate::time::Instant;
-use crate::units::{parse_duration, typed_duration};
+use crate::units::{parse_unit_duration, typed_duration};
 
 /// When a link is down, since its epoch.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -63,14 +63,15 @@ impl FromStr for Outages {
         } else if let Some(list) = text.strip_prefix("at:") {
             Outages::At(list.split('+').map(outage).collect::<Result<_, _>>()?)
         } else if let Some(mut parts) = Parts::of(text, "every", "every:PERIOD:DOWN, such as every:15s:200ms") {
-            let period = parts.next("the period", parse_duration)?;
-            let down = parts.next("how long the link is down", parse_duration)?;
+            let period = parts.next("the period", parse_unit_duration)?;
+            let down = parts.next("how long the link is down", parse_unit_duration)?;
             parts.end()?;
             Outages::Every { period, down }
         } else if let Some(mut parts) =
             Parts::of(text, "flap", "flap:up=TIME:down=TIME, such as flap:up=10s:down=500ms")
         {
-            let (up, down) = (parts.wanted_key("up", parse_duration)?, parts.wanted_key("down", parse_duration)?);
+            let (up, down) =
+                (parts.wanted_key("up", parse_unit_duration)?, parts.wanted_key("down", parse_unit_duration)?);
             parts.end()?;
             Outages::Flapping { up, down }
         } else {
@@ -83,8 +84,8 @@ impl FromStr for Outages {
 
 fn outage(text: &str) -> Result<Outage, SettingError> {
     let mut parts = Parts::all(text, "at:TIME:DOWN, several joined with +, such as at:10s:500ms+20s:1s");
-    let at = parts.next("when it begins", parse_duration)?;
-    let lasts = parts.next("how long it lasts", parse_duration)?;
+    let at = parts.next("when it begins", parse_unit_duration)?;
+    let lasts = parts.next("how long it lasts", parse_unit_duration)?;
     parts.end()?;
     Ok(Outage { at, lasts })
 }

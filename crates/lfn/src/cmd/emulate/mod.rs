@@ -13,6 +13,7 @@ use std::path::{Path, PathBuf};
 
 use flags::{SettingFlags, refused};
 use lfn_core::link::settings::HopSettings;
+use lfn_core::link::{LinkConfig, LinkDoubt};
 use lfn_core::units::Bytes;
 use lfn_net::emulator::{self, EmulateError, EmulatedPath, Ending, FarSide, LogFile, Outcome, Setup};
 use report::Report;
@@ -122,6 +123,9 @@ pub fn run(mut args: Args) -> Result<Exit, Failure> {
     args.refuse_unwired()?;
     let setup = args.setup()?;
     let report = args.report.as_deref().map(Report::open).transpose()?;
+    for doubt in doubts(&setup) {
+        print::talk(format_args!("lfn: {doubt}\n"));
+    }
     let outcome = match emulator::run(&setup, &args.command) {
         Ok(outcome) => outcome,
         Err(error) => {
@@ -226,6 +230,18 @@ fn specified(spec: &str) -> Result<HopSettings, Failure> {
         })?;
     }
     Ok(hop)
+}
+
+/// What is odd about the hops, each thing once.
+fn doubts(setup: &Setup) -> Vec<LinkDoubt> {
+    let hops = setup.paths.iter().flat_map(|path| path.forward.iter().chain(&path.back));
+    let mut doubts = Vec::new();
+    for doubt in hops.flat_map(LinkConfig::doubts) {
+        if !doubts.contains(&doubt) {
+            doubts.push(doubt);
+        }
+    }
+    doubts
 }
 
 fn exit(outcome: &Outcome) -> Exit {

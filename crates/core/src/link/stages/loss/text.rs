@@ -7,7 +7,7 @@ use std::time::Duration;
 use super::{Gilbert, LossModel, Lost, Scheduled};
 use crate::link::setting::{Parts, SettingError, count};
 use crate::link::{LinkError, Varying};
-use crate::units::{QuantityError, Ratio, parse_duration, typed_duration};
+use crate::units::{QuantityError, Ratio, parse_unit_duration, typed_duration};
 
 const FORMS: &str = "a ratio such as 1e-4 or 0.01%, gilbert:p=1%:r=25%, gilbert:loss=1%:burst=4, nth:100, \
                      burst:1e-4:10, at:10s:3, at:10s:500ms or none";
@@ -69,7 +69,7 @@ fn gilbert(mut parts: Parts) -> Result<Gilbert, SettingError> {
 
 fn scheduled(text: &str) -> Result<Scheduled, SettingError> {
     let mut parts = Parts::all(text, SCHEDULE);
-    let at = parts.next("when it begins", parse_duration)?;
+    let at = parts.next("when it begins", parse_unit_duration)?;
     let what = parts.next("what is lost", lost)?;
     parts.end()?;
     Ok(Scheduled { at, what })
@@ -78,7 +78,7 @@ fn scheduled(text: &str) -> Result<Scheduled, SettingError> {
 /// A whole number is one of packets; a time has a unit.
 fn lost(text: &str) -> Result<Lost, QuantityError> {
     if text.ends_with(|last: char| last.is_alphabetic()) {
-        return parse_duration(text).map(Lost::Within);
+        return parse_unit_duration(text).map(Lost::Within);
     }
     text.parse().map(Lost::Packets).map_err(|_| QuantityError::NotANumber {
         text: text.to_owned(),
@@ -88,13 +88,13 @@ fn lost(text: &str) -> Result<Lost, QuantityError> {
 }
 
 fn steps(mut parts: Parts) -> Result<Varying<Ratio>, SettingError> {
-    let period = parts.key("every", parse_duration)?;
+    let period = parts.key("every", parse_unit_duration)?;
     let list = parts.word("the steps")?;
     parts.end()?;
     let step = |text: &str| {
         let (at, ratio) = text.split_once('=').unwrap_or((text, ""));
         let quantity = |source| SettingError::Quantity { text: text.to_owned(), source };
-        Ok((parse_duration(at).map_err(quantity)?, ratio.parse().map_err(quantity)?))
+        Ok((parse_unit_duration(at).map_err(quantity)?, ratio.parse().map_err(quantity)?))
     };
     let steps = list.split('+').map(step).collect::<Result<Vec<(Duration, Ratio)>, SettingError>>()?;
     Varying::new(steps, period).map_err(|error| LinkError::Timetable(error).into())
