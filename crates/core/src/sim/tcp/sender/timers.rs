@@ -1,0 +1,75 @@
+//! What the sender does when nothing comes.
+
+use std::time::Duration;
+
+use super::{Ended, Sender, State, Timers};
+use crate::time::Instant;
+
+/// Linux gives up after so many timeouts in a row (`tcp_retries2`).
+const DATA_RETRIES: u32 = 15;
+/// Linux delays an acknowledgement by at most so much (`TCP_DELACK_MAX`).
+const MOST_ACK_DELAY: Duration = Duration::from_millis(200);
+
+impl Sender {
+    pub(super) fn run_timers(&mut self, now: Instant) {
+        let due = |timer: Option<Instant>| timer.is_some_and(|at| at <= now);
+        if due(self.timers.reordering) {
+            self.timers.reordering = None;
+            let flight = self.board.flying();
+            let lost = self.detect(now);
+            if lost > 0 && matches!(self.state, State::Open) {
+                self.repair(flight, false);
+                if let State::Reducing { repair: Some(repair), .. } = &mut self.state {
+                    repair.acknowledged(0, self.board.flying(), false);
+                }
+            }
+        }
+        if due(self.timers.retransmission) {
+            self.time_out(now);
+        } else if due(self.timers.probe) {
+            self.timers.probe = None;
+            self.probe_due = true;
+        }
+    }
+
+    pub(super) fn restart_timeout(&mut self, now: Instant) {
+        let timeout = self.rtt.timeout(self.backoff);
+        self.timers.retransmission = (!self.board.is_empty()).then(|| now + timeout);
+    }
+
+    /// A tail loss probe goes out when nothing is heard for two round trips (RFC 8985 §7.2).
+    pub(super) fn arm_probe(&mut self, left: u64, now: Instant) {
+        let quiet = matches!(self.state, State::Open) && self.board.sacked() == 0 && self.probing.is_none();
+        if !quiet || self.board.is_empty() {
+            return self.timers.probe = None;
+        }
+        let Some(smoothed) = self.rtt.smoothed().filter(|_| self.timers.probe.is_none()) else { return };
+        let alone = self.board.flying() == 1 && left == 0;
+        let wait = 2 * smoothed + if alone { MOST_ACK_DELAY } else { Duration::ZERO };
+        let at = now + wait;
+        self.timers.probe = self.timers.retransmission.map(|timeout| at.min(timeout));
+    }
+
+    fn time_out(&mut self, now: Instant) {
+        self.timers = Timers::default();
+        if self.board.is_empty() {
+            return;
+        }
+        self.stats.timeouts += 1;
+        self.backoff += 1;
+        if self.backoff > DATA_RETRIES {
+            return self.end(Ended::TimedOut);
+        }
+        // What was sent within the last round trip may still be on its way.
+        let since = Duration::from_nanos(now.as_nanos()).saturating_sub(self.rtt.smoothed().unwrap_or_default());
+        self.board.time_out(Instant::ZERO + since);
+        let again = matches!(self.state, State::Lost { .. });
+        self.control.timed_out(again);
+        self.probing = None;
+        if !again {
+            self.reduced = true;
+            self.state = State::Lost { until: self.board.next() };
+        }
+        self.timers.retransmission = Some(now + self.rtt.timeout(self.backoff));
+    }
+}
