@@ -11,7 +11,7 @@
 //! | [`geometry`], [`framing`], [`links`], [`path`] | from places and link types to a [`path::PathProfile`] |
 //! | [`plan`], [`tcp_model`], [`rfc6349`] | from a path to buffers, streams and predictions |
 //! | [`link`] | the emulated link: stages, and a chain of them |
-//! | [`sim`] | virtual time: arrivals through a link |
+//! | [`sim`] | virtual time: arrivals through a link, a modelled TCP, transfers of a fixed size |
 //! | [`session`], [`wire`] | tickets, and what goes over a session |
 //! | [`transfer`] | what is sent, by whom, what is done |
 //! | [`tcp_info`], [`stats`] | what a kernel says of a connection, medians and start-up |

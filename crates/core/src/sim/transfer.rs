@@ -14,6 +14,7 @@ use super::tcp::{Ended, Receiver, Reply, Segment, Sender, SenderStats, Settings}
 use crate::link::{Link, LinkConfig, LinkError, LinkStats, Packet};
 use crate::path::PathProfile;
 use crate::stats::steady_from;
+use crate::tcp_model::{Flow, steady};
 use crate::time::Instant;
 use crate::units::{BitRate, Bytes};
 
@@ -187,14 +188,15 @@ impl Transfer {
     }
 }
 
-/// A grain that keeps a transfer of this size at about a million ranges, but no coarser than 1/256 of the BDP, so that
-/// what leaves a queue, or is held back until the last of a range has come, stays small beside a round trip.
-pub fn grain(path: &PathProfile, size: Bytes) -> u32 {
+/// A grain that keeps a transfer of this size at about a million ranges, but no coarser than 1/256 of what each stream
+/// has in flight, so that what leaves a queue at once, or is held back until the last of a range has come, stays small
+/// beside a round trip.
+pub fn grain(path: &PathProfile, flow: &Flow, size: Bytes) -> u32 {
     const RANGES: u64 = 1_000_000;
-    const OF_BDP: u64 = 256;
-    let segments = size.0 / u64::from(path.mss().max(1));
-    let in_flight = path.bdp().0 / path.framing.wire_bytes_full(path.mtu).max(1);
-    let grain = (segments / RANGES).min(in_flight / OF_BDP).max(1);
+    const OF_FLIGHT: u64 = 256;
+    let mss = u64::from(path.mss().max(1));
+    let in_flight = steady(path, flow).goodput.times(path.base_rtt).0 / mss / u64::from(flow.streams.max(1));
+    let grain = (size.0 / mss / RANGES).min(in_flight / OF_FLIGHT).max(1);
     u32::try_from(grain).unwrap_or(u32::MAX)
 }
 
