@@ -36,8 +36,13 @@ impl Path {
 
     fn transfer(&self, size: Bytes, streams: u32, settings: Settings) -> Transfer {
         let delay = (self.rtt / 2).into();
-        let forward =
-            LinkConfig { rate: self.rate, delay, queue: self.queue, loss: self.loss.clone(), ..LinkConfig::default() };
+        let forward = LinkConfig {
+            rate: self.rate.into(),
+            delay,
+            queue: self.queue.into(),
+            loss: self.loss.clone(),
+            ..LinkConfig::default()
+        };
         let back = LinkConfig { loss: LossModel::None, direction: Direction::Return, ..forward.clone() };
         Transfer::new(Load { size, streams, settings }, self.rtt, &[forward], &[back]).unwrap()
     }

@@ -3,6 +3,7 @@
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
+use std::slice::from_ref;
 use std::time::Duration;
 
 use lfn_core::link::{Direction, LinkConfig, LossModel, Reorder, Varying};
@@ -23,7 +24,7 @@ struct Scenario {
 
 impl Scenario {
     fn run(&self) -> Report {
-        let mut transfer = Transfer::new(self.load, self.rtt, &[self.forward.clone()], &[self.back.clone()]).unwrap();
+        let mut transfer = Transfer::new(self.load, self.rtt, from_ref(&self.forward), from_ref(&self.back)).unwrap();
         transfer.advance(u64::MAX);
         transfer.report()
     }
@@ -44,7 +45,14 @@ fn scenario() -> impl Strategy<Value = Scenario> {
         let (rate, rtt) = (BitRate(rate), Duration::from_micros(rtt));
         let queue = Bytes((rate.times(rtt).0 as f64 * queue) as u64 + 15_140);
         let delay = (rtt / 2).into();
-        let forward = LinkConfig { rate, delay, queue, loss: loss(lossy), seed, ..LinkConfig::default() };
+        let forward = LinkConfig {
+            rate: rate.into(),
+            delay,
+            queue: queue.into(),
+            loss: loss(lossy),
+            seed,
+            ..LinkConfig::default()
+        };
         let back = LinkConfig { direction: Direction::Return, loss: loss(lossy_back), ..forward.clone() };
         let settings = Settings { congestion, window, ack_every, grain, hystart, ..Settings::default() };
         Scenario { load: Load { size: Bytes(size), streams, settings }, rtt, forward, back }
@@ -71,7 +79,7 @@ proptest! {
         prop_assert!((1..=u64::from(scenario.load.streams) * 7).contains(&syns), "{syns}");
         // Nothing arrives faster than the line carries it.
         let wire = (segments * 66 + scenario.load.size.0) * 8;
-        let least = Duration::from_secs_f64(wire as f64 / scenario.forward.rate.as_f64() * 0.999) + scenario.rtt;
+        let least = Duration::from_secs_f64(wire as f64 / scenario.forward.rate.at(Duration::ZERO).as_f64() * 0.999) + scenario.rtt;
         prop_assert!(report.time >= least, "{:?} {:?}", report.time, least);
         // What is sent again was lost, or may have been for all the sender could know.
         if report.links[1].dropped.total().packets == 0 && report.senders.timeouts == 0 {
@@ -88,9 +96,9 @@ proptest! {
 fn acts(size: u64, congestion: Congestion) -> Scenario {
     let path = PathProfile::new(BitRate(135_000_000), Duration::from_millis(539));
     let forward = LinkConfig {
-        rate: path.capacity,
+        rate: path.capacity.into(),
         delay: (path.base_rtt / 2).into(),
-        queue: path.bdp(),
+        queue: path.bdp().into(),
         ..LinkConfig::default()
     };
     let back = LinkConfig { direction: Direction::Return, ..forward.clone() };
@@ -124,7 +132,7 @@ fn a_path_this_machine_cannot_carry_costs_a_million_ranges() {
     scenario.load =
         Load { size, streams: 8, settings: Settings { grain: grain(&path, &flow, size), ..Settings::of(&path) } };
     for link in [&mut scenario.forward, &mut scenario.back] {
-        (link.rate, link.delay, link.queue) = (path.capacity, (path.base_rtt / 2).into(), path.bdp());
+        (link.rate, link.delay, link.queue) = (path.capacity.into(), (path.base_rtt / 2).into(), path.bdp().into());
     }
     let report = scenario.run();
     assert_eq!(report.outcome, Some(Outcome::Complete));

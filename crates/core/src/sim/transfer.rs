@@ -200,12 +200,14 @@ pub fn grain(path: &PathProfile, flow: &Flow, size: Bytes) -> u32 {
     u32::try_from(grain).unwrap_or(u32::MAX)
 }
 
-/// The hop with slices long enough for a whole range.
+/// The hop with slices long enough for a whole range, and told how long its packets are.
 fn sliced(hop: &LinkConfig, settings: &Settings) -> LinkConfig {
-    let range = u64::from(settings.grain) * u64::from(settings.mss + settings.headers);
-    let longest = hop.rate.time_for(Bytes(range)) + Duration::from_nanos(1);
+    let packet = u64::from(settings.mss + settings.headers);
+    let range = Bytes(packet * u64::from(settings.grain));
+    let fastest = hop.rate.values().max().unwrap_or_default();
+    let longest = fastest.time_for(range) + Duration::from_nanos(1);
     let slice = if settings.grain > 1 { longest.min(Duration::from_secs(1)) } else { hop.slice };
-    LinkConfig { slice, ..hop.clone() }
+    LinkConfig { slice, largest_packet: Bytes(packet), ..hop.clone() }
 }
 
 /// The sending ends of all streams, and what they have to send.
