@@ -79,6 +79,16 @@ pub enum Direction {
     Return,
 }
 
+impl Direction {
+    /// The opposite way.
+    pub fn other(self) -> Direction {
+        match self {
+            Direction::Forward => Direction::Return,
+            Direction::Return => Direction::Forward,
+        }
+    }
+}
+
 /// Why a link cannot be made.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum LinkError {

@@ -14,11 +14,13 @@ mod chance;
 mod config;
 mod doubt;
 mod outbox;
+pub mod profile;
 mod random;
 pub mod segment;
 mod setting;
 pub mod settings;
 mod stages;
+pub mod trace;
 mod varying;
 
 use std::collections::VecDeque;

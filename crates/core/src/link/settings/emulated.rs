@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use super::{HopSettings, LinkSettings, SettingsError, halves};
-use crate::link::{Direction, Link, LinkConfig, QueueLimit};
+use crate::framing::Framing;
+use crate::link::{Direction, Discipline, Jitter, Link, LinkConfig, LossModel, QueueLimit, Varying};
 use crate::path::{PathProfile, QueueSize};
 use crate::units::{BitRate, Bytes, Ratio};
 
@@ -37,19 +38,28 @@ impl EmulatedPath {
         if delays.iter().all(Option::is_none) {
             return Err(SettingsError::Missing { key: "rtt", direction: None });
         }
-        let delays: Vec<[Duration; 2]> = delays.into_iter().map(Option::unwrap_or_default).collect();
-        let rtt = delays.iter().flatten().sum();
-        let hop = |index: usize, direction: Direction| {
-            let delay = delays[index][usize::from(direction == Direction::Return)];
-            config(&settings[index], direction, delay, rtt, mtu)
+        let none = || [Duration::ZERO, Duration::ZERO].map(Varying::constant);
+        let delays: Vec<[Varying<Duration>; 2]> = delays.into_iter().map(|delay| delay.unwrap_or_else(none)).collect();
+        let rtt = delays.iter().flatten().filter_map(|delay| delay.values().min()).sum();
+        if rtt == Duration::ZERO {
+            return Err(SettingsError::ZeroRtt);
+        }
+        let hops = |direction: Direction| -> Result<Vec<LinkConfig>, SettingsError> {
+            let delay = |pair: &[Varying<Duration>; 2]| pair[usize::from(direction == Direction::Return)].clone();
+            settings.iter().zip(&delays).map(|(hop, pair)| config(hop, direction, delay(pair), rtt, mtu)).collect()
         };
-        let count = settings.len();
-        let forward = (0..count).map(|index| hop(index, Direction::Forward)).collect::<Result<Vec<_>, _>>()?;
-        let back = (0..count).rev().map(|index| hop(index, Direction::Return)).collect::<Result<Vec<_>, _>>()?;
-        let profile = profile(&forward, rtt, mtu)?;
+        let forward = hops(Direction::Forward)?;
+        let mut back = hops(Direction::Return)?;
+        back.reverse();
+        let profile = profile(&forward, rtt, mtu);
         let path = EmulatedPath { profile, forward, back, settings: settings.to_vec() };
         path.check()?;
         Ok(path)
+    }
+
+    /// What the narrowest hop carries, from near to far and from far to near.
+    pub fn capacities(&self) -> [BitRate; 2] {
+        [&self.forward, &self.back].map(|hops| hops.iter().map(capacity).min().unwrap_or_default())
     }
 
     /// One hop, alike both ways, that is what the profile says: the round trip shared out evenly, one BDP of queue if
@@ -84,6 +94,9 @@ impl EmulatedPath {
     /// The same path after a change of one hop, counted from 0, or of all its hops: to hand to a running link.
     pub fn changed(&self, hop: Option<usize>, change: &HopSettings) -> Result<Self, SettingsError> {
         let mut settings = self.settings.clone();
+        if let Some(hop) = hop.filter(|hop| *hop >= settings.len()) {
+            return Err(SettingsError::NoHop { hop: hop + 1, hops: settings.len() });
+        }
         for (index, settings) in settings.iter_mut().enumerate() {
             if hop.is_none_or(|hop| hop == index) {
                 settings.overlay(change);
@@ -110,19 +123,19 @@ impl EmulatedPath {
 }
 
 /// The one-way delays of a hop, if anything is said of them.
-fn delays(hop: &HopSettings) -> Result<Option<[Duration; 2]>, SettingsError> {
-    let [there, back] = [Direction::Forward, Direction::Return].map(|direction| hop.of(direction).delay);
+fn delays(hop: &HopSettings) -> Result<Option<[Varying<Duration>; 2]>, SettingsError> {
+    let [there, back] = [Direction::Forward, Direction::Return].map(|direction| {
+        let said = hop.of(direction);
+        said.delay.map(Varying::constant).or_else(|| said.timetables()?.delay.clone())
+    });
     let missing = |direction| SettingsError::Missing { key: "delay", direction: Some(direction) };
     match (hop.both.rtt, there, back) {
-        (Some(_), Some(_), _) | (Some(_), _, Some(_)) => {
-            let named = hop.given().map(|(key, _)| key).find(|key| key.ends_with("delay"));
-            Err(SettingsError::Contradiction {
-                first: "rtt".to_owned(),
-                second: named.unwrap_or_else(|| "delay".to_owned()),
-                why: "rtt is the delay there and back",
-            })
+        (Some(rtt), None, None) => Ok(Some(halves(rtt).map(Varying::constant))),
+        (Some(_), ..) => {
+            let named = hop.given().map(|(key, _)| key).find(|key| key.ends_with("delay") || key.ends_with("trace"));
+            let second = named.unwrap_or_else(|| "delay".to_owned());
+            Err(contradiction("rtt", &second, "rtt is the delay there and back"))
         }
-        (Some(rtt), None, None) => Ok(Some(halves(rtt))),
         (None, None, None) => Ok(None),
         (None, Some(there), Some(back)) => Ok(Some([there, back])),
         (None, Some(_), None) => Err(missing(Direction::Return)),
@@ -134,26 +147,31 @@ fn delays(hop: &HopSettings) -> Result<Option<[Duration; 2]>, SettingsError> {
 fn config(
     hop: &HopSettings,
     direction: Direction,
-    delay: Duration,
+    delay: Varying<Duration>,
     rtt: Duration,
     mtu: u32,
 ) -> Result<LinkConfig, SettingsError> {
     let said = hop.of(direction);
-    let one_way = hop.of(match direction {
-        Direction::Forward => Direction::Return,
-        Direction::Return => Direction::Forward,
-    });
-    let missing_in = one_way.rate.map(|_| direction);
-    let rate = said.rate.ok_or(SettingsError::Missing { key: "rate", direction: missing_in })?;
-    let line = PathProfile { mtu, ..PathProfile::new(rate, rtt) };
-    let queue = queue(said.queue.unwrap_or(QueueSize::Bdp(1.0)), &line);
+    said.check()?;
+    let trace = said.timetables();
+    let rate = rate(&said).ok_or_else(|| {
+        let has_other = rate(&hop.of(direction.other())).is_some();
+        SettingsError::Missing { key: "rate", direction: has_other.then_some(direction) }
+    })?;
+    let layer = said.overhead.or_else(|| trace?.layer).unwrap_or_default();
+    let framing = Framing { layer, ..Framing::default() };
+    let line = PathProfile { mtu, framing, ..PathProfile::new(mean(&rate), rtt) };
+    let loss = said.loss.clone().or_else(|| trace?.loss.clone().map(LossModel::Independent));
     Ok(LinkConfig {
-        rate: rate.into(),
-        queue,
+        rate,
+        layer,
+        queue: queue(said.queue.unwrap_or(QueueSize::Bdp(1.0)), &line),
+        discipline: said.aqm.unwrap_or_default(),
+        ecn: said.ecn.unwrap_or_default(),
         largest_packet: largest_packet(mtu),
-        delay: delay.into(),
+        delay,
         jitter: said.jitter.unwrap_or_default(),
-        loss: said.loss.unwrap_or_default(),
+        loss: loss.unwrap_or_default(),
         outage: said.outage.unwrap_or_default(),
         path_mtu: said.path_mtu.flatten(),
         policer: said.policer.flatten(),
@@ -164,6 +182,58 @@ fn config(
         corrupt_hidden: said.corrupt_hidden.unwrap_or_default(),
         ..LinkConfig::default()
     })
+}
+
+impl LinkSettings {
+    /// Refuses what contradicts itself in one direction.
+    fn check(&self) -> Result<(), SettingsError> {
+        if let Some(trace) = self.timetables() {
+            if !trace.is_read() {
+                let (key, name) = ("trace".to_owned(), trace.name.clone());
+                return Err(SettingsError::Trace { key, name, reason: "nobody read the file".to_owned() });
+            }
+            let twice = [
+                ("rate", self.rate.is_some() && trace.rate.is_some()),
+                ("delay", self.delay.is_some() && trace.delay.is_some()),
+                ("loss", self.loss.is_some() && trace.loss.is_some()),
+            ];
+            if let Some((key, _)) = twice.iter().find(|(_, is_twice)| *is_twice) {
+                return Err(contradiction(key, "trace", "the trace has a timetable of it"));
+            }
+        }
+        let drops_early = self.aqm.is_some_and(|aqm| aqm != Discipline::DropTail);
+        if self.ecn == Some(true) && !drops_early {
+            return Err(SettingsError::Ecn);
+        }
+        let draws = |jitter: &Jitter| jitter.reorder || jitter.correlation.get() > 0.0;
+        if self.jitter.is_some_and(|jitter| jitter.spread.is_zero() && draws(&jitter)) {
+            return Err(SettingsError::Jitter);
+        }
+        Ok(())
+    }
+}
+
+fn contradiction(first: &str, second: &str, why: &'static str) -> SettingsError {
+    SettingsError::Contradiction { first: first.to_owned(), second: second.to_owned(), why }
+}
+
+/// The line's rate, as said or as its trace has it.
+fn rate(said: &LinkSettings) -> Option<Varying<BitRate>> {
+    said.rate.map(Varying::constant).or_else(|| said.timetables()?.rate.clone())
+}
+
+/// What a line carries in the long run: over the period of its timetable, or from its last step on.
+fn mean(rate: &Varying<BitRate>) -> BitRate {
+    let steps = rate.steps();
+    let Some(period) = rate.period() else { return rate.values().last().unwrap_or_default() };
+    let ends = steps.iter().skip(1).map(|(at, _)| *at).chain([period]);
+    let bits = |((at, rate), end): (&(Duration, BitRate), Duration)| u128::from(rate.0) * (end - *at).as_nanos();
+    let mean = steps.iter().zip(ends).map(bits).sum::<u128>() / period.as_nanos().max(1);
+    BitRate(u64::try_from(mean).unwrap_or(u64::MAX))
+}
+
+fn capacity(hop: &LinkConfig) -> BitRate {
+    mean(&hop.rate)
 }
 
 /// Room of a queue: in BDPs of the whole path at this hop's rate; in bytes, packets or time as typed.
@@ -181,17 +251,20 @@ fn largest_packet(mtu: u32) -> Bytes {
 }
 
 /// The figures of the whole path, as seen from near.
-fn profile(forward: &[LinkConfig], rtt: Duration, mtu: u32) -> Result<PathProfile, SettingsError> {
-    if rtt.is_zero() {
-        return Err(SettingsError::ZeroRtt);
-    }
-    let narrowest = forward.iter().min_by_key(|hop| hop.highest_rate());
-    let capacity = narrowest.map_or(BitRate(0), LinkConfig::highest_rate);
+fn profile(forward: &[LinkConfig], rtt: Duration, mtu: u32) -> PathProfile {
     let survive: f64 = forward.iter().map(|hop| 1.0 - hop.loss.mean().get()).product();
     let loss = match forward {
         [only] => only.loss.mean(),
         _ => Ratio::new(1.0 - survive).unwrap_or_default(),
     };
-    let queue = narrowest.map(|hop| hop.queue.most_bytes(hop.largest_packet));
-    Ok(PathProfile { mtu, queue, loss, ..PathProfile::new(capacity, rtt) })
+    let Some(narrowest) = forward.iter().min_by_key(|hop| capacity(hop)) else {
+        return PathProfile { mtu, loss, ..PathProfile::new(BitRate(0), rtt) };
+    };
+    PathProfile {
+        mtu,
+        queue: Some(narrowest.queue.most_bytes(narrowest.largest_packet)),
+        loss,
+        framing: Framing { layer: narrowest.layer, ..Framing::default() },
+        ..PathProfile::new(capacity(narrowest), rtt)
+    }
 }

@@ -4,6 +4,7 @@ use std::fmt;
 
 use super::keys::{KEYS, Key};
 use super::{HopSettings, LEAST_MTU, MOST_MTU};
+use crate::link::trace::BUILT_IN;
 use crate::link::{Direction, LinkError};
 use crate::units::Bytes;
 
@@ -21,6 +22,16 @@ pub enum SettingsError {
         /// What is wrong with the value.
         reason: String,
     },
+    /// The trace cannot be read, or is none. The reason names the line.
+    #[error("{key} {name}: {reason}")]
+    Trace {
+        /// The setting, with its direction.
+        key: String,
+        /// The file.
+        name: String,
+        /// What is wrong with it.
+        reason: String,
+    },
     /// No `=` between key and value.
     #[error("'{0}' is not KEY=VALUE")]
     NoPair(String),
@@ -36,6 +47,20 @@ pub enum SettingsError {
         second: String,
         /// Why they cannot both hold.
         why: &'static str,
+    },
+    /// A queue that only drops what does not fit has nothing to mark.
+    #[error("ecn without an aqm marks nothing: a drop-tail queue drops only what does not fit")]
+    Ecn,
+    /// A jitter that is none lets nothing overtake, and draws nothing to be correlated.
+    #[error("a jitter of zero neither reorders nor is it correlated")]
+    Jitter,
+    /// There are fewer links in the row.
+    #[error("there is no link {hop}: the path has {hops}")]
+    NoHop {
+        /// Which was meant, counted from 1.
+        hop: usize,
+        /// How many there are.
+        hops: usize,
     },
     /// What a link cannot be made without.
     #[error("{key} is missing{}", of(*.direction))]
@@ -96,10 +121,18 @@ impl SettingsError {
                 None => format!("settings are {}", KEYS.iter().map(|key| key.name).collect::<Vec<_>>().join(", ")),
             }),
             SettingsError::Value { key, .. } => example(key),
+            SettingsError::Trace { .. } => {
+                let names: Vec<_> = BUILT_IN.iter().map(|trace| trace.name).collect();
+                Hint::Say(format!("built in are {}; doc/emulate.md says what a file holds", names.join(" and ")))
+            }
             SettingsError::NoPair(_) => Hint::Say("rate=50mbit".to_owned()),
             SettingsError::NoDirection(_) => Hint::Say("give forward-delay and return-delay".to_owned()),
             SettingsError::Contradiction { first, second, .. } => Hint::Say(format!("leave out {first} or {second}")),
             SettingsError::Missing { key, direction } => example(&format!("{}{key}", prefix(*direction))),
+            SettingsError::Ecn => example("aqm"),
+            SettingsError::Jitter => example("jitter"),
+            SettingsError::NoHop { hops: 1, .. } => Hint::Say("link 1 is the only one".to_owned()),
+            SettingsError::NoHop { hops, .. } => Hint::Say(format!("links are counted from 1 to {hops}")),
             SettingsError::ZeroRtt => example("rtt"),
             SettingsError::Mtu(_) => Hint::Say("1500 is Ethernet's, 9000 a jumbo frame's".to_owned()),
             SettingsError::Queue { .. } => example("queue"),
@@ -131,10 +164,15 @@ fn example(key: &str) -> Hint {
 /// The key most like what was typed, with the same direction.
 fn nearest(typed: &str) -> Option<String> {
     let (prefix, name) = split(typed);
+    let best = nearest_word(name, KEYS.iter().map(|key| key.name))?;
+    Some(format!("{prefix}{best}"))
+}
+
+/// Which of the words was most likely meant, if any was.
+pub fn nearest_word<'a>(typed: &str, words: impl Iterator<Item = &'a str>) -> Option<&'a str> {
     // A quarter of the letters may be wrong, and one at least.
-    let near = |key: &&Key| distance(key.name, name) <= (key.name.len() / 4).max(1);
-    let best = KEYS.iter().filter(near).min_by_key(|key| distance(key.name, name))?;
-    Some(format!("{prefix}{}", best.name))
+    let near = |word: &&str| distance(word, typed) <= (word.len() / 4).max(1);
+    words.filter(near).min_by_key(|word| distance(word, typed))
 }
 
 fn split(key: &str) -> (&str, &str) {

@@ -81,7 +81,24 @@ pub const KEYS: &[Key] = &[
         "queue",
         "SIZE",
         "1bdp",
-        "Room of the queue: 0.5bdp, 9MB, or 300ms at the line rate [default: 1bdp]"
+        "Room of the queue: 0.5bdp, 9MB, 100p (packets), 300ms at the line rate [default: 1bdp]"
+    ),
+    key!(
+        Rate,
+        aqm,
+        "aqm",
+        "KIND",
+        "fq-codel",
+        "What the queue does: drop-tail, codel, fq-codel, red, each with its parameters [default: drop-tail]"
+    ),
+    key!(Rate, ecn, "ecn", "on|off", "on", "Mark what is ECN-capable where --aqm would drop it"),
+    key!(
+        Rate,
+        overhead,
+        "overhead",
+        "LAYER",
+        "ethernet",
+        "Where the line counts bytes: ethernet-header, ethernet, ip, atm-aal5, ppp-hdlc, ppp, hippi"
     ),
     key!(
         Rate,
@@ -92,6 +109,14 @@ pub const KEYS: &[Key] = &[
         "Drop what exceeds a rate and a burst, such as 10mbit:64KB"
     ),
     key!(Rate, shaper, "shaper", "RATE:BURST", "10mbit:64KB", "Hold back what exceeds a rate and a burst"),
+    key!(
+        Rate,
+        trace,
+        "trace",
+        "FILE|NAME",
+        "lte-drive",
+        "Rate, delay or loss by timetable: a mahimahi or CSV file, starlink, lte-drive"
+    ),
     Key {
         has_direction: false,
         ..key!(

@@ -12,12 +12,14 @@ mod keys;
 mod value;
 
 pub use emulated::{EmulatedPath, LEAST_MTU, MOST_MTU};
-pub use error::{Hint, SettingsError};
+pub use error::{Hint, SettingsError, nearest_word};
 pub use keys::{Group, KEYS, Key};
 use std::fmt;
 use std::time::Duration;
 
-use super::{Direction, Jitter, LossModel, Outages, PathMtu, Policer, Reorder, Shaper};
+use super::trace::Trace;
+use super::{Direction, Discipline, Jitter, LossModel, Outages, PathMtu, Policer, Reorder, Shaper};
+use crate::framing::Layer;
 use crate::path::QueueSize;
 use crate::units::{BitRate, Ratio};
 
@@ -28,10 +30,19 @@ pub struct LinkSettings {
     pub rtt: Option<Duration>,
     /// One-way delay.
     pub delay: Option<Duration>,
+    /// Timetables of rate, delay and loss; `Some(None)` for none. One that only has its name is still to be
+    /// [read](HopSettings::read_traces).
+    pub trace: Option<Option<Trace>>,
     /// Line rate.
     pub rate: Option<BitRate>,
+    /// Where the bytes of the line are counted.
+    pub overhead: Option<Layer>,
     /// Room of the queue.
     pub queue: Option<QueueSize>,
+    /// What the queue does with what waits.
+    pub aqm: Option<Discipline>,
+    /// Whether it marks what is ECN-capable instead of dropping it.
+    pub ecn: Option<bool>,
     /// How the delay differs from packet to packet.
     pub jitter: Option<Jitter>,
     /// Packets held back until others have passed them.
@@ -74,7 +85,61 @@ impl LinkSettings {
 
     /// This, with everything that `over` says instead of what was said before.
     pub fn overlay(&mut self, over: &LinkSettings) {
+        self.give_way(over);
         KEYS.iter().for_each(|key| (key.take)(self, over));
+    }
+
+    /// The timetables, if there are any.
+    pub fn timetables(&self) -> Option<&Trace> {
+        self.trace.as_ref()?.as_ref()
+    }
+
+    /// Forgets what `over` says as well. A trace and the settings of which it has timetables speak of the same things.
+    fn give_way(&mut self, over: &LinkSettings) {
+        for key in KEYS.iter().filter(|key| (key.show)(over).is_some()) {
+            (key.clear)(self);
+        }
+        if let Some(trace) = over.timetables() {
+            self.rate.take_if(|_| trace.rate.is_some());
+            self.delay.take_if(|_| trace.delay.is_some());
+            self.loss.take_if(|_| trace.loss.is_some());
+            self.overhead.take_if(|_| trace.layer.is_some());
+        }
+        if let Some(Some(trace)) = &mut self.trace
+            && trace.is_read()
+        {
+            trace.rate.take_if(|_| over.rate.is_some());
+            trace.delay.take_if(|_| over.delay.is_some() || over.rtt.is_some());
+            trace.loss.take_if(|_| over.loss.is_some());
+            trace.layer.take_if(|_| over.rate.is_some() || over.overhead.is_some());
+            if !trace.is_read() {
+                self.trace = None;
+            }
+        }
+    }
+
+    /// Whether anything is said of the one-way delay.
+    fn has_delay(&self) -> bool {
+        self.delay.is_some() || self.timetables().is_some_and(|trace| trace.delay.is_some())
+    }
+
+    fn read_trace(
+        &mut self,
+        key: &str,
+        read: &mut dyn FnMut(&str) -> Result<String, String>,
+    ) -> Result<(), SettingsError> {
+        let Some(Some(trace)) = &mut self.trace else { return Ok(()) };
+        if trace.is_read() {
+            return Ok(());
+        }
+        let refused = |reason: &str| SettingsError::Trace {
+            key: key.to_owned(),
+            name: trace.name.clone(),
+            reason: reason.to_owned(),
+        };
+        let text = read(&trace.name).map_err(|reason| refused(&reason))?;
+        *trace = Trace::parse(&trace.name, &text).map_err(|error| refused(&error.to_string()))?;
+        Ok(())
     }
 
     /// Every setting that was given, as text that [`set`](Self::set) reads, in the order of the table.
@@ -107,15 +172,19 @@ impl HopSettings {
         self.set(key.trim(), value)
     }
 
+    /// Has every trace that is a file read, by a function from its name to its text; those built in are read already.
+    /// Best done as soon as settings were typed: what a trace has timetables of decides what it is laid over.
+    pub fn read_traces(&mut self, read: &mut dyn FnMut(&str) -> Result<String, String>) -> Result<(), SettingsError> {
+        self.both.read_trace("trace", read)?;
+        self.forward.read_trace("forward-trace", read)?;
+        self.back.read_trace("return-trace", read)
+    }
+
     /// This, with everything that `over` says instead of what was said before, of both directions or of one.
     pub fn overlay(&mut self, over: &HopSettings) {
         self.make_way_for_delays(over);
-        for key in KEYS {
-            if (key.show)(&over.both).is_some() {
-                (key.clear)(&mut self.forward);
-                (key.clear)(&mut self.back);
-            }
-        }
+        self.forward.give_way(&over.both);
+        self.back.give_way(&over.both);
         self.both.overlay(&over.both);
         self.forward.overlay(&over.forward);
         self.back.overlay(&over.back);
@@ -148,14 +217,15 @@ impl HopSettings {
 
     /// `rtt` and `delay` speak of the same thing: what is said later of one replaces the other.
     fn make_way_for_delays(&mut self, over: &HopSettings) {
-        let delays = [over.both.delay.is_some(), over.forward.delay.is_some(), over.back.delay.is_some()];
-        if over.both.rtt.is_some() {
-            [self.both.delay, self.forward.delay, self.back.delay] = [None; 3];
-        } else if delays.contains(&true)
+        let delays = [&over.both, &over.forward, &over.back].map(LinkSettings::has_delay);
+        if delays.contains(&true)
             && let Some(rtt) = self.both.rtt.take()
         {
             let [there, back] = halves(rtt);
             (self.forward.delay, self.back.delay) = (Some(there), Some(back));
+        }
+        if over.both.rtt.is_some() {
+            [self.both.delay, self.forward.delay, self.back.delay] = [None; 3];
         }
     }
 }

@@ -3,7 +3,9 @@
 use std::str::FromStr;
 use std::time::Duration;
 
-use crate::link::{Jitter, LossModel, Outages, PathMtu, Policer, Reorder, Shaper};
+use crate::framing::Layer;
+use crate::link::trace::Trace;
+use crate::link::{Discipline, Jitter, LossModel, Outages, PathMtu, Policer, Reorder, Shaper};
 use crate::path::QueueSize;
 use crate::units::{BitRate, Ratio, parse_unit_duration, typed_duration};
 
@@ -30,7 +32,7 @@ macro_rules! reads_itself {
     )*};
 }
 
-reads_itself!(to_string: Jitter, LossModel, Outages, PathMtu, Policer, QueueSize, Reorder, Shaper);
+reads_itself!(to_string: Discipline, Jitter, Layer, LossModel, Outages, PathMtu, Policer, QueueSize, Reorder, Shaper);
 reads_itself!(typed: BitRate, Ratio);
 
 impl Value for Duration {
@@ -40,6 +42,34 @@ impl Value for Duration {
 
     fn write(&self) -> String {
         typed_duration(*self)
+    }
+}
+
+impl Value for Trace {
+    /// One that is built in, or the name of a file that is still to be read.
+    fn read(text: &str) -> Result<Self, String> {
+        if text.is_empty() {
+            return Err("a file or a name is missing".to_owned());
+        }
+        Ok(Trace::built_in(text).unwrap_or_else(|| Trace::named(text)))
+    }
+
+    fn write(&self) -> String {
+        self.name.clone()
+    }
+}
+
+impl Value for bool {
+    fn read(text: &str) -> Result<Self, String> {
+        match text {
+            "on" => Ok(true),
+            "off" => Ok(false),
+            _ => Err(format!("'{text}' is neither on nor off")),
+        }
+    }
+
+    fn write(&self) -> String {
+        if *self { "on" } else { "off" }.to_owned()
     }
 }
 

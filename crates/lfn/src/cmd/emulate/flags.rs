@@ -3,9 +3,12 @@
 //! They are made from the table instead of being written down, so that a setting is described in one place. Values are
 //! taken as text and read by core, so that a flag, a profile and a change to a running link fail with the same words.
 
+use std::path::Path;
+
 use clap::{Arg, ArgMatches, Command};
 use lfn_core::link::settings::{Hint, HopSettings, KEYS, Key, SettingsError};
 
+use super::link::read_traces;
 use crate::exit::Failure;
 
 /// The settings that were typed as flags, unread.
@@ -19,6 +22,7 @@ impl SettingFlags {
         for (key, value) in &self.0 {
             settings.set(key, value).map_err(refused)?;
         }
+        read_traces(&mut settings, Path::new("")).map_err(refused)?;
         Ok(settings)
     }
 
@@ -31,10 +35,14 @@ impl SettingFlags {
 /// Settings that make no link, in terms of flags.
 pub fn refused(error: SettingsError) -> Failure {
     let hint = match error.hint() {
+        Hint::Set { key, value } if matches!(error, SettingsError::Missing { .. }) => {
+            format!("--{key} {value}, or --profile acts for all there is to set: see lfn emulate --list")
+        }
         Hint::Set { key, value } => format!("--{key} {value}"),
         Hint::Say(text) => text,
     };
-    let is_flag = matches!(error, SettingsError::Value { .. } | SettingsError::Missing { .. });
+    use SettingsError::{Missing, Trace, Value};
+    let is_flag = matches!(error, Value { .. } | Trace { .. } | Missing { .. });
     let dashes = if is_flag { "--" } else { "" };
     Failure::usage(format!("{dashes}{error}")).hint(hint)
 }

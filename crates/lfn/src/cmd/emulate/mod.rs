@@ -4,6 +4,8 @@
 //! already. What the settings mean is core's business ([`EmulatedPath::new`]), the namespaces are `lfn-net`'s.
 
 mod flags;
+mod link;
+mod list;
 mod log;
 mod report;
 mod running;
@@ -12,10 +14,10 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
 use flags::{SettingFlags, refused};
-use lfn_core::link::settings::HopSettings;
 use lfn_core::link::{LinkConfig, LinkDoubt};
 use lfn_core::units::Bytes;
 use lfn_net::emulator::{self, EmulateError, EmulatedPath, Ending, FarSide, LogFile, Outcome, Setup};
+use link::{Hop, in_spec};
 use report::Report;
 
 use crate::exit::{Exit, Failure};
@@ -34,27 +36,28 @@ use crate::print;
 pub struct Args {
     #[command(subcommand)]
     action: Option<running::Action>,
-    #[command(flatten)]
-    settings: SettingFlags,
 
     /// A profile by name (see --list) or a TOML file; flags override what it says
-    #[arg(long, value_name = "NAME|FILE", help_heading = "Path")]
+    #[arg(long, value_name = "NAME|FILE", help_heading = "Which link")]
     profile: Option<String>,
     /// List the profiles, or print one as TOML
-    #[arg(long, value_name = "NAME", num_args = 0..=1, help_heading = "Path")]
+    #[arg(long, value_name = "NAME", num_args = 0..=1, help_heading = "Which link")]
     list: Option<Option<String>>,
     /// A link of its own, [PROFILE,]KEY=VALUE,…; again for further links in a row
-    #[arg(long, value_name = "SPEC", conflicts_with = "profile", help_heading = "Path")]
+    #[arg(long, value_name = "SPEC", conflicts_with = "profile", help_heading = "Which link")]
     link: Vec<String>,
     /// A further path beside it, of one link, with addresses of its own
-    #[arg(long, value_name = "SPEC", help_heading = "Path")]
+    #[arg(long, value_name = "SPEC", help_heading = "Which link")]
     parallel: Vec<String>,
     /// MTU of the interfaces, bytes [default: 1500, or the profile's]
-    #[arg(long, value_name = "BYTES", allow_hyphen_values = true, help_heading = "Path")]
+    #[arg(long, value_name = "BYTES", allow_hyphen_values = true, help_heading = "Which link")]
     mtu: Option<u32>,
     /// Seed of the random draws [default: random, and printed]
-    #[arg(long, value_name = "N", allow_hyphen_values = true, help_heading = "Path")]
+    #[arg(long, value_name = "N", allow_hyphen_values = true, help_heading = "Which link")]
     seed: Option<u64>,
+
+    #[command(flatten)]
+    settings: SettingFlags,
 
     /// Run this on the far side, by sh -c, instead of lfn serve; none: nothing
     #[arg(long, value_name = "CMD", conflicts_with = "far_root", help_heading = "Where it runs")]
@@ -120,6 +123,9 @@ pub fn run(mut args: Args) -> Result<Exit, Failure> {
     if let Some(action) = args.action.take() {
         return running::run(action);
     }
+    if let Some(name) = &args.list {
+        return list::run(name.as_deref());
+    }
     args.refuse_unwired()?;
     let setup = args.setup()?;
     let report = args.report.as_deref().map(Report::open).transpose()?;
@@ -153,9 +159,6 @@ fn unwired(what: &str) -> Failure {
 impl Args {
     fn refuse_unwired(&self) -> Result<(), Failure> {
         let unwired_flags = [
-            ("--profile", self.profile.is_some()),
-            ("--list", self.list.is_some()),
-            ("--parallel", !self.parallel.is_empty()),
             ("--attach-near", self.attach_near.is_some()),
             ("--attach-far", self.attach_far.is_some()),
             ("--bridge", !self.bridge.is_empty()),
@@ -171,24 +174,37 @@ impl Args {
     }
 
     fn setup(&self) -> Result<Setup, Failure> {
-        let path = EmulatedPath::new(&self.hops()?, self.mtu.unwrap_or(DEFAULT_MTU)).map_err(refused)?;
-        let mut setup = Setup::new(path, self.seed()?, self.far_side()?);
+        let mut setup = Setup::new(self.path()?, self.seed()?, self.far_side()?);
+        for spec in &self.parallel {
+            setup.paths.push(self.path_of("parallel", std::slice::from_ref(spec))?);
+        }
         setup.check().map_err(explain)?;
         setup.watch.live = print::live::wanted(self.live, !self.command.is_empty());
         setup.watch.log = self.log.as_deref().map(log::open).transpose()?;
         Ok(setup)
     }
 
-    /// The links in a row: each as its own --link says, or one as the flags say.
-    fn hops(&self) -> Result<Vec<HopSettings>, Failure> {
-        if self.link.is_empty() {
-            return Ok(vec![self.settings.read()?]);
-        }
-        if let Some(key) = self.settings.first() {
+    /// The first path: its links as --link says, or one as profile and flags say.
+    fn path(&self) -> Result<EmulatedPath, Failure> {
+        if let (Some(spec), Some(key)) = (self.link.first(), self.settings.first()) {
             return Err(Failure::usage(format!("--{key} beside --link: which link is meant?"))
-                .hint(format!("--link {},{key}=…", self.link[0])));
+                .hint(format!("--link {spec},{key}=…")));
         }
-        self.link.iter().map(|spec| specified(spec)).collect()
+        if !self.link.is_empty() {
+            return self.path_of("link", &self.link);
+        }
+        let mut hop = self.profile.as_deref().map(Hop::of_profile).transpose()?.unwrap_or_default();
+        hop.settings.overlay(&self.settings.read()?);
+        EmulatedPath::new(&[hop.settings], self.mtu.or(hop.mtu).unwrap_or(DEFAULT_MTU)).map_err(refused)
+    }
+
+    /// A path of links in a row, as specified after this flag.
+    fn path_of(&self, flag: &str, specs: &[String]) -> Result<EmulatedPath, Failure> {
+        let hops = specs.iter().map(|spec| Hop::of_spec(flag, spec)).collect::<Result<Vec<_>, _>>()?;
+        // The interfaces carry what every link of the row carries.
+        let mtu = self.mtu.or_else(|| hops.iter().filter_map(|hop| hop.mtu).min()).unwrap_or(DEFAULT_MTU);
+        let settings: Vec<_> = hops.into_iter().map(|hop| hop.settings).collect();
+        EmulatedPath::new(&settings, mtu).map_err(|error| in_spec(flag, &specs.join(&format!(" --{flag} ")), error))
     }
 
     fn seed(&self) -> Result<u64, Failure> {
@@ -219,17 +235,6 @@ impl Args {
         arguments.push(root.into());
         Ok(FarSide::Server { program: std::env::current_exe()?, arguments })
     }
-}
-
-/// A link as `KEY=VALUE,…`.
-fn specified(spec: &str) -> Result<HopSettings, Failure> {
-    let mut hop = HopSettings::default();
-    for pair in spec.split(',') {
-        hop.set_pair(pair).map_err(|error| {
-            Failure::usage(format!("--link {spec}: {error}")).hint(format!("--link …,{}", error.hint()))
-        })?;
-    }
-    Ok(hop)
 }
 
 /// What is odd about the hops, each thing once.
