@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 use lfn_core::link::LinkConfig;
 use lfn_core::path::PathProfile;
 use lfn_core::units::{BitRate, Bytes};
-use lfn_net::emulator::{self, EmulateError, EmulatedPath, FarSide, Ledger, Outcome, Setup, Watching};
+use lfn_net::emulator::{self, EmulateError, EmulatedPath, FarSide, Ledger, Outcome, Setup};
 use support::{Needs, stderr, stdout};
 
 /// Names what this test binary does when it is run as a command: on one side of a path, or to make one.
@@ -76,7 +76,7 @@ fn emulate(name: &str) {
         "small-mtu" => (vec![with_mtu(1279)], "resolve far"),
         other => panic!("no path '{other}'"),
     };
-    let setup = Setup { paths: path, seed: 1, far: FarSide::Shell(as_role("listen")), watch: Watching::default() };
+    let setup = Setup { paths: path, ..Setup::new(self::path(1), 1, FarSide::Shell(as_role("listen"))) };
     let command: Vec<OsString> = ["sh", "-c", &as_role(command)].map(Into::into).into();
     let outcome = emulator::run(&setup, &command).unwrap();
     println!("{}", serde_json::to_string(&outcome).unwrap());
@@ -182,7 +182,7 @@ fn a_small_mtu_leaves_ipv4_alone() {
 
 fn no_path_and_too_many_are_refused() {
     for paths in [0, emulator::MOST_PATHS + 1] {
-        let setup = Setup { paths: vec![path(1); paths], seed: 1, far: FarSide::Nothing, watch: Watching::default() };
+        let setup = Setup { paths: vec![path(1); paths], ..Setup::new(path(1), 1, FarSide::Nothing) };
         assert_eq!(setup.check(), Err(EmulateError::Paths(paths)));
     }
 }

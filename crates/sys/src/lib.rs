@@ -5,6 +5,7 @@
 //! netlink requests that furnish them. Every function names the kernel facility it stands on.
 
 pub mod clock;
+pub mod ethtool;
 pub mod memory;
 pub mod namespace;
 pub mod netlink;

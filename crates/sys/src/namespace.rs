@@ -6,7 +6,7 @@
 
 use std::fs;
 use std::io;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::path::Path;
 use std::thread;
 
@@ -39,6 +39,34 @@ impl NetNamespace {
         Ok(NetNamespace { handle })
     }
 
+    /// The network namespace that `file` stands for: `/proc/PID/ns/net`, or a name of `ip netns`. Anything else is refused
+    /// with [`io::ErrorKind::InvalidInput`].
+    pub fn open(file: &Path) -> io::Result<Self> {
+        let handle = rustix::fs::open(file, OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK, Mode::empty())?;
+        // SAFETY: NS_GET_NSTYPE takes no argument; other files do not know it.
+        let kind = unsafe { libc::ioctl(handle.as_raw_fd(), libc::NS_GET_NSTYPE) };
+        match kind == libc::CLONE_NEWNET {
+            true => Ok(NetNamespace { handle }),
+            false => Err(io::Error::new(io::ErrorKind::InvalidInput, "not a network namespace")),
+        }
+    }
+
+    /// The user namespace whose root may do everything in this one. Refused with `EPERM` if that is above the caller's.
+    pub fn owner(&self) -> io::Result<UserNamespace> {
+        // SAFETY: NS_GET_USERNS takes no argument and gives a new descriptor or -1.
+        let raw = unsafe { libc::ioctl(self.handle.as_raw_fd(), libc::NS_GET_USERNS) };
+        if raw < 0 {
+            return Err(io::Error::last_os_error());
+        }
+        // SAFETY: the descriptor was just made and nothing else owns it.
+        Ok(UserNamespace { handle: unsafe { OwnedFd::from_raw_fd(raw) } })
+    }
+
+    /// Whether both handles are of one namespace.
+    pub fn is_same_as(&self, other: &NetNamespace) -> io::Result<bool> {
+        is_same(self.as_fd(), other.as_fd())
+    }
+
     /// Runs `work` on a thread inside this namespace. Sockets opened and processes started there stay in it.
     pub fn run<T: Send>(&self, work: impl FnOnce() -> T + Send) -> io::Result<T> {
         on_thread(|| {
@@ -52,6 +80,37 @@ impl AsFd for NetNamespace {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.handle.as_fd()
     }
+}
+
+/// A user namespace.
+#[derive(Debug)]
+pub struct UserNamespace {
+    handle: OwnedFd,
+}
+
+impl UserNamespace {
+    /// Of the calling process.
+    pub fn current() -> io::Result<Self> {
+        let handle = rustix::fs::open("/proc/self/ns/user", OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())?;
+        Ok(UserNamespace { handle })
+    }
+
+    /// Whether both handles are of one namespace.
+    pub fn is_same_as(&self, other: &UserNamespace) -> io::Result<bool> {
+        is_same(self.handle.as_fd(), other.handle.as_fd())
+    }
+
+    /// Moves the calling process into it, for good: it has all rights there. Needs those rights already, as whoever made
+    /// the namespace has, and a process of one thread.
+    pub fn join(&self) -> io::Result<()> {
+        Ok(rustix::thread::move_into_link_name_space(self.handle.as_fd(), Some(LinkNameSpaceType::User))?)
+    }
+}
+
+/// A namespace is known by device and inode (`namespaces(7)`).
+fn is_same(one: BorrowedFd, other: BorrowedFd) -> io::Result<bool> {
+    let (one, other) = (rustix::fs::fstat(one)?, rustix::fs::fstat(other)?);
+    Ok((one.st_dev, one.st_ino) == (other.st_dev, other.st_ino))
 }
 
 /// Runs `work` on a thread of its own and waits for it.
@@ -71,28 +130,36 @@ pub enum Side {
     Child,
 }
 
-/// Makes a child, as `fork` does, in new PID, network, mount and IPC namespaces, and with `user` in a new user
-/// namespace, which is what makes the others available without privilege.
+/// Which namespaces a child gets of its own, besides PID, mount and IPC namespaces.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Own {
+    /// A user namespace, which is what makes the others available without privilege.
+    pub user: bool,
+    /// A network namespace.
+    pub network: bool,
+}
+
+/// Makes a child, as `fork` does, in new namespaces.
 ///
 /// The caller must have one thread only: the child has a copy of the memory, locks held by other threads included.
 /// That is checked, and refused with [`io::ErrorKind::Unsupported`].
-pub fn clone_into_namespaces(user: bool) -> io::Result<Side> {
+pub fn clone_into_namespaces(own: Own) -> io::Result<Side> {
     if thread_count()? != 1 {
         return Err(io::Error::new(io::ErrorKind::Unsupported, "a process with several threads cannot be cloned"));
     }
     // SAFETY: without CLONE_VM and with no stack given this is fork(2) with flags: the child runs on a copy of this
     // stack. The process has one thread (checked above), so no lock is held by a thread that the child lacks.
-    match unsafe { clone(user) } {
+    match unsafe { clone(own) } {
         -1 => Err(io::Error::last_os_error()),
         0 => Ok(Side::Child),
         pid => Ok(Side::Parent(pid)),
     }
 }
 
-/// Tries whether [`clone_into_namespaces`] works and gives the rights to a packet socket; from any thread.
+/// Tries whether [`clone_into_namespaces`] works, with a user namespace or without, and gives the rights to a packet socket; from any thread.
 pub fn probe(user: bool) -> io::Result<()> {
     // SAFETY: the child makes system calls only and ends, so it does not matter which locks other threads hold.
-    let pid = unsafe { clone(user) };
+    let pid = unsafe { clone(Own { user, network: true }) };
     if pid == 0 {
         // SAFETY: both calls take integers. Ubuntu lets anybody make user namespaces, but takes the rights away.
         unsafe {
@@ -114,9 +181,10 @@ pub fn probe(user: bool) -> io::Result<()> {
 ///
 /// # Safety
 /// The child has one thread and a copy of the memory: what other threads were changing, it must not touch.
-unsafe fn clone(user: bool) -> i32 {
-    let user = if user { libc::CLONE_NEWUSER } else { 0 };
-    let flags = libc::CLONE_NEWPID | libc::CLONE_NEWNET | libc::CLONE_NEWNS | libc::CLONE_NEWIPC | user;
+unsafe fn clone(own: Own) -> i32 {
+    let user = if own.user { libc::CLONE_NEWUSER } else { 0 };
+    let network = if own.network { libc::CLONE_NEWNET } else { 0 };
+    let flags = libc::CLONE_NEWPID | libc::CLONE_NEWNS | libc::CLONE_NEWIPC | user | network;
     // SAFETY: no pointer is given; what the caller has to see to is passed on to it.
     let pid = unsafe { libc::syscall(libc::SYS_clone, i64::from(flags | libc::SIGCHLD), 0_i64, 0_i64, 0_i64, 0_i64) };
     // A process id is an int; the system call's result is wider only by convention.

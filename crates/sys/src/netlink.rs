@@ -1,19 +1,19 @@
 //! The few routing-netlink requests that furnish a network namespace (`rtnetlink(7)`).
 //!
 //! Not a general client: it makes veth pairs, brings interfaces up, sets addresses and permanent neighbours, and reads
-//! an interface's counters of dropped packets. Each request is answered by the kernel at once, so the socket blocks.
+//! what interfaces and addresses there are. Each request is answered by the kernel at once, so the socket blocks.
 
 use std::io;
 use std::net::IpAddr;
 use std::os::fd::{AsFd, AsRawFd};
 
 use netlink_packet_core::{
-    NLM_F_ACK, NLM_F_CREATE, NLM_F_EXCL, NLM_F_REPLACE, NLM_F_REQUEST, NetlinkMessage, NetlinkPayload,
+    NLM_F_ACK, NLM_F_CREATE, NLM_F_DUMP, NLM_F_EXCL, NLM_F_REPLACE, NLM_F_REQUEST, NetlinkMessage, NetlinkPayload,
 };
 use netlink_packet_route::address::{AddressAttribute, AddressHeaderFlags, AddressMessage, CacheInfo};
 use netlink_packet_route::link::{
     AfSpecInet6, AfSpecUnspec, In6AddrGenMode, InfoData, InfoKind, InfoVeth, LinkAttribute, LinkFlags, LinkInfo,
-    LinkMessage,
+    LinkLayerType, LinkMessage,
 };
 use netlink_packet_route::neighbour::{NeighbourAttribute, NeighbourMessage, NeighbourState};
 use netlink_packet_route::route::RouteType;
@@ -33,6 +33,32 @@ pub struct VethEnd<'a> {
     pub name: &'a str,
     /// Its Ethernet address.
     pub mac: Mac,
+}
+
+/// An interface as it is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Interface {
+    /// Its index.
+    pub index: u32,
+    /// Whether it was brought up (`IFF_UP`).
+    pub is_up: bool,
+    /// Its MTU, bytes.
+    pub mtu: u32,
+    /// Index of the bridge or bond it belongs to (`IFLA_MASTER`).
+    pub master: Option<u32>,
+    /// Whether it has an Ethernet header (`ARPHRD_ETHER`).
+    pub is_ethernet: bool,
+}
+
+/// An address that an interface has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Assigned {
+    /// Index of the interface.
+    pub interface: u32,
+    /// The address.
+    pub address: IpAddr,
+    /// Length of the prefix of its network.
+    pub prefix: u8,
 }
 
 /// A lifetime that does not end (`INFINITY_LIFE_TIME`).
@@ -71,11 +97,53 @@ impl Netlink {
         self.link(name).map(|link| link.header.index)
     }
 
-    /// Packets given to the interface for sending that it dropped.
-    pub fn dropped_in_sending(&mut self, name: &str) -> io::Result<u64> {
+    /// The interface called `name`.
+    pub fn interface(&mut self, name: &str) -> io::Result<Interface> {
+        let link = self.link(name)?;
+        let mut interface = Interface {
+            index: link.header.index,
+            is_up: link.header.flags.contains(LinkFlags::Up),
+            mtu: 0,
+            master: None,
+            is_ethernet: link.header.link_layer_type == LinkLayerType::Ether,
+        };
+        for attribute in link.attributes {
+            match attribute {
+                LinkAttribute::Mtu(mtu) => interface.mtu = mtu,
+                LinkAttribute::Controller(master) => interface.master = Some(master),
+                _ => {}
+            }
+        }
+        Ok(interface)
+    }
+
+    /// Every address in this namespace.
+    pub fn addresses(&mut self) -> io::Result<Vec<Assigned>> {
+        let all = self.dump(RouteNetlinkMessage::GetAddress(AddressMessage::default()))?;
+        let assigned = |message| match message {
+            RouteNetlinkMessage::NewAddress(AddressMessage { header, attributes, .. }) => {
+                // Of a point-to-point address, ADDRESS is the other end's.
+                let own = |attribute: &AddressAttribute| match attribute {
+                    AddressAttribute::Local(address) => Some((true, *address)),
+                    AddressAttribute::Address(address) => Some((false, *address)),
+                    _ => None,
+                };
+                let (_, address) = attributes.iter().filter_map(own).max_by_key(|(is_local, _)| *is_local)?;
+                Some(Assigned { interface: header.index, address, prefix: header.prefix_len })
+            }
+            _ => None,
+        };
+        Ok(all.into_iter().filter_map(assigned).collect())
+    }
+
+    /// Packets that the interface had to let go: of those that came, for want of room (`rx_missed_errors`,
+    /// `rx_fifo_errors`), and of those given to it for sending.
+    pub fn dropped(&mut self, name: &str) -> io::Result<(u64, u64)> {
         let link = self.link(name)?;
         let stats = link.attributes.iter().find_map(|attribute| match attribute {
-            LinkAttribute::Stats64(stats) => Some(stats.tx_dropped + stats.tx_errors),
+            LinkAttribute::Stats64(stats) => {
+                Some((stats.rx_missed_errors + stats.rx_fifo_errors, stats.tx_dropped + stats.tx_errors))
+            }
             _ => None,
         });
         stats.ok_or_else(|| io::Error::other(format!("{name}: the kernel gave no statistics")))
@@ -165,6 +233,34 @@ impl Netlink {
 
     /// Sends one request and reads its one answer.
     fn request(&mut self, message: RouteNetlinkMessage, flags: u16) -> io::Result<Option<RouteNetlinkMessage>> {
+        self.send(message, flags)?;
+        loop {
+            match self.receive()?.into_iter().next() {
+                Some(NetlinkPayload::Error(error)) if error.code.is_some() => return Err(error.to_io()),
+                Some(NetlinkPayload::InnerMessage(inner)) => return Ok(Some(inner)),
+                Some(_) => return Ok(None),
+                None => {}
+            }
+        }
+    }
+
+    /// Sends one request and reads its answers, which take several datagrams.
+    fn dump(&mut self, message: RouteNetlinkMessage) -> io::Result<Vec<RouteNetlinkMessage>> {
+        self.send(message, NLM_F_REQUEST | NLM_F_DUMP)?;
+        let mut answers = Vec::new();
+        loop {
+            for answer in self.receive()? {
+                match answer {
+                    NetlinkPayload::Error(error) if error.code.is_some() => return Err(error.to_io()),
+                    NetlinkPayload::InnerMessage(inner) => answers.push(inner),
+                    NetlinkPayload::Done(_) => return Ok(answers),
+                    _ => {}
+                }
+            }
+        }
+    }
+
+    fn send(&mut self, message: RouteNetlinkMessage, flags: u16) -> io::Result<()> {
         self.sequence += 1;
         let mut request = NetlinkMessage::from(message);
         request.header.flags = flags;
@@ -172,19 +268,23 @@ impl Netlink {
         request.finalize();
         let mut bytes = vec![0; request.buffer_len()];
         request.serialize(&mut bytes);
-        self.socket.send(&bytes, 0)?;
-        loop {
-            let (answer, _) = self.socket.recv_from_full()?;
-            let answer = NetlinkMessage::<RouteNetlinkMessage>::deserialize(&answer).map_err(io::Error::other)?;
-            if answer.header.sequence_number != self.sequence {
-                continue;
+        self.socket.send(&bytes, 0).map(drop)
+    }
+
+    /// One datagram: its answers to the last request.
+    fn receive(&mut self) -> io::Result<Vec<NetlinkPayload<RouteNetlinkMessage>>> {
+        let (datagram, _) = self.socket.recv_from_full()?;
+        let (mut rest, mut answers) = (&datagram[..], Vec::new());
+        while !rest.is_empty() {
+            let answer = NetlinkMessage::<RouteNetlinkMessage>::deserialize(rest).map_err(io::Error::other)?;
+            // Messages lie at multiples of four bytes (NLMSG_ALIGN).
+            let length = usize::try_from(answer.header.length).map_err(io::Error::other)?.next_multiple_of(4);
+            rest = rest.get(length.max(4)..).unwrap_or_default();
+            if answer.header.sequence_number == self.sequence {
+                answers.push(answer.payload);
             }
-            return match answer.payload {
-                NetlinkPayload::Error(error) if error.code.is_some() => Err(error.to_io()),
-                NetlinkPayload::InnerMessage(inner) => Ok(Some(inner)),
-                _ => Ok(None),
-            };
         }
+        Ok(answers)
     }
 }
 

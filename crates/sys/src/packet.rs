@@ -41,12 +41,22 @@ impl PacketSocket {
         }
         // SAFETY: the descriptor was just made and nothing else owns it.
         let socket = PacketSocket { socket: unsafe { OwnedFd::from_raw_fd(raw) } };
-        socket.set(libc::SOL_PACKET, libc::PACKET_VNET_HDR, 1)?;
-        socket.set(libc::SOL_PACKET, libc::PACKET_IGNORE_OUTGOING, 1)?;
-        socket.set(libc::SOL_PACKET, libc::PACKET_QDISC_BYPASS, 1)?;
-        socket.set(libc::SOL_SOCKET, libc::SO_TIMESTAMPNS, 1)?;
+        socket.set(libc::SOL_PACKET, libc::PACKET_VNET_HDR, 1_i32)?;
+        socket.set(libc::SOL_PACKET, libc::PACKET_IGNORE_OUTGOING, 1_i32)?;
+        socket.set(libc::SOL_PACKET, libc::PACKET_QDISC_BYPASS, 1_i32)?;
+        socket.set(libc::SOL_SOCKET, libc::SO_TIMESTAMPNS, 1_i32)?;
         socket.bind(interface)?;
         Ok(socket)
+    }
+
+    /// Receives what is addressed to others as well, on the interface with this index, as long as the socket is open
+    /// (`PACKET_MR_PROMISC`).
+    pub fn receive_all(&self, interface: u32) -> io::Result<()> {
+        // SAFETY: packet_mreq is plain data, for which all zeros is a value.
+        let mut membership: libc::packet_mreq = unsafe { mem::zeroed() };
+        membership.mr_ifindex = i32::try_from(interface).map_err(io::Error::other)?;
+        membership.mr_type = libc::PACKET_MR_PROMISC as u16;
+        self.set(libc::SOL_PACKET, libc::PACKET_ADD_MEMBERSHIP, membership)
     }
 
     /// Asks for a receive buffer of `bytes`, beyond `net.core.rmem_max` where the caller may (`SO_RCVBUFFORCE`);
@@ -109,9 +119,10 @@ impl PacketSocket {
         check(unsafe { libc::bind(self.socket.as_raw_fd(), (&raw const address).cast(), length) })
     }
 
-    fn set(&self, level: i32, option: i32, value: i32) -> io::Result<()> {
-        let length = mem::size_of::<i32>() as libc::socklen_t;
-        // SAFETY: the value is a live i32 and the length is its own.
+    /// `T` must be the plain struct the kernel reads for this option.
+    fn set<T: Copy>(&self, level: i32, option: i32, value: T) -> io::Result<()> {
+        let length = mem::size_of::<T>() as libc::socklen_t;
+        // SAFETY: the value is live and the length is its own.
         check(unsafe { libc::setsockopt(self.socket.as_raw_fd(), level, option, (&raw const value).cast(), length) })
     }
 

@@ -5,6 +5,7 @@
 
 use std::io;
 use std::mem;
+use std::os::fd::{AsFd, AsRawFd};
 use std::os::unix::process::CommandExt;
 use std::process::Command;
 use std::ptr;
@@ -12,7 +13,7 @@ use std::time::Duration;
 
 /// Numbers of signals.
 pub mod signal {
-    pub use libc::{SIGCHLD, SIGHUP, SIGINT, SIGKILL, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2};
+    pub use libc::{SIGCHLD, SIGHUP, SIGINT, SIGKILL, SIGQUIT, SIGTERM, SIGTTOU, SIGUSR1, SIGUSR2};
 }
 
 /// A signal that was fetched.
@@ -203,4 +204,19 @@ pub fn thread_cpu_time() -> io::Result<Duration> {
 pub fn exit_now(status: i32) -> ! {
     // SAFETY: _exit takes an integer and does not return.
     unsafe { libc::_exit(status) }
+}
+
+/// The user at the other end of a Unix socket, in terms of this process's user namespace (`SO_PEERCRED`, `unix(7)`): who
+/// connected, or who began to listen. Its process may be in a PID namespace that cannot be seen from here.
+pub fn user_of_peer(socket: impl AsFd) -> io::Result<u32> {
+    // SAFETY: ucred is plain data, for which all zeros is a value.
+    let mut peer: libc::ucred = unsafe { mem::zeroed() };
+    let mut length = mem::size_of::<libc::ucred>() as libc::socklen_t;
+    let descriptor = socket.as_fd().as_raw_fd();
+    let (value, length) = ((&raw mut peer).cast(), &raw mut length);
+    // SAFETY: value and length are live, and the kernel writes no more than `length` bytes.
+    match unsafe { libc::getsockopt(descriptor, libc::SOL_SOCKET, libc::SO_PEERCRED, value, length) } {
+        0 => Ok(peer.uid),
+        _ => Err(io::Error::last_os_error()),
+    }
 }

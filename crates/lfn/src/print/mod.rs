@@ -8,6 +8,7 @@ pub mod ledger;
 pub mod live;
 pub mod plan;
 pub mod profiles;
+pub mod standing;
 pub mod test;
 
 /// Says something to the user, on stderr. Whoever closed it does not want to hear: that changes no exit status.

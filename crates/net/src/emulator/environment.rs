@@ -5,14 +5,15 @@ use std::process::Command;
 
 use super::Setup;
 use super::addresses::{End, SideName};
+use super::control::{self, Address};
 
 /// Where programs are found without a `PATH`: what execvp and shells take then, which a `PATH` of ours would end.
 const USUAL_PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 
 /// What both sides are told: where they are, and the figures of the path for predictions. Of several paths, all the
 /// addresses and the figures of the first.
-pub(super) fn set(command: &mut Command, setup: &Setup) {
-    command.env("LFN_EMULATED", "1");
+pub(super) fn set(command: &mut Command, setup: &Setup, control: Address) {
+    command.env("LFN_EMULATED", "1").env(control::VARIABLE, control.to_string());
     for end in setup.path_numbers().flat_map(|path| [SideName::Near, SideName::Far].map(|side| End::new(side, path))) {
         command.env(end.variable(), end.v4().to_string());
         command.env(format!("{}_IPV6", end.variable()), end.v6().to_string());

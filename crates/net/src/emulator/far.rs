@@ -16,6 +16,7 @@ use lfn_sys::process::signal::{SIGKILL, SIGTERM};
 use lfn_sys::process::{self, Signals};
 
 use super::addresses::{End, SideName};
+use super::control::Address;
 use super::environment;
 use super::{EmulateError, Ending, FarSide, Setup, system};
 
@@ -39,20 +40,20 @@ pub(super) struct Far {
 }
 
 /// Starts what the far side is to run, and waits until it can be talked to.
-pub(super) fn start(setup: &Setup, namespace: &NetNamespace) -> Result<Far, EmulateError> {
+pub(super) fn start(setup: &Setup, control: Address, namespace: &NetNamespace) -> Result<Far, EmulateError> {
     match &setup.far {
         FarSide::Nothing => Ok(Far::default()),
         FarSide::Shell(line) => {
             let mut command = Command::new("/bin/sh");
             command.arg("-c").arg(line).stdout(io::stderr());
-            let (pid, _) = spawn(command, setup, namespace)?;
+            let (pid, _) = spawn(command, setup, control, namespace)?;
             wait_for_listener(namespace)?;
             Ok(Far { pid: Some(pid), ..Far::default() })
         }
         FarSide::Server { program, arguments } => {
             let mut command = Command::new(program);
             command.args(arguments).stdout(Stdio::piped());
-            let (pid, stdout) = spawn(command, setup, namespace)?;
+            let (pid, stdout) = spawn(command, setup, control, namespace)?;
             let ticket =
                 stdout.ok_or_else(|| EmulateError::Far("it has no output".to_owned())).and_then(read_ticket)?;
             Ok(Far { pid: Some(pid), ticket: Some(ticket), ending: None })
@@ -89,10 +90,11 @@ impl Far {
 fn spawn(
     mut command: Command,
     setup: &Setup,
+    control: Address,
     namespace: &NetNamespace,
 ) -> Result<(i32, Option<ChildStdout>), EmulateError> {
     command.stdin(Stdio::null());
-    environment::set(&mut command, setup);
+    environment::set(&mut command, setup, control);
     process::in_own_session(process::with_no_signal_blocked(&mut command));
     let spawned = namespace.run(|| command.spawn()).map_err(system("enter a network namespace"))?;
     let program = command.get_program().to_string_lossy().into_owned();

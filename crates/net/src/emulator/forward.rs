@@ -78,7 +78,6 @@ impl<'a> Forwarder<'a> {
     }
 
     /// Where to leave word for this direction while it runs.
-    #[allow(dead_code, reason = "the control socket and the live line are what this is for")]
     pub(super) fn mailbox(&self) -> Mailbox {
         self.mailbox.clone()
     }
@@ -88,8 +87,13 @@ impl<'a> Forwarder<'a> {
         self.observer = Some(observer);
     }
 
-    /// Forwards until the other end of `stop` is closed.
-    pub(super) fn run(mut self, stop: BorrowedFd) -> io::Result<DirectionLedger> {
+    /// Forwards until the other end of `stop` is closed, or it cannot go on; the account is of what came before.
+    pub(super) fn run(mut self, stop: BorrowedFd) -> io::Result<(DirectionLedger, Option<io::Error>)> {
+        let failure = self.forward(stop).and_then(|()| self.finish()).err();
+        Ok((self.account()?, failure))
+    }
+
+    fn forward(&mut self, stop: BorrowedFd) -> io::Result<()> {
         process::exact_timers()?;
         // Refused to an ordinary user; the ledger tells whether it was needed.
         let _ = process::run_first();
@@ -112,7 +116,7 @@ impl<'a> Forwarder<'a> {
                 self.letters.take().into_iter().for_each(|order| self.obey(order));
             }
             if stopped {
-                return self.finish();
+                return Ok(());
             }
         }
     }
@@ -245,10 +249,10 @@ impl<'a> Forwarder<'a> {
     }
 
     /// Takes in what had arrived, so that the account is whole; what is in the link stays there.
-    fn finish(mut self) -> io::Result<DirectionLedger> {
+    fn finish(&mut self) -> io::Result<()> {
         while self.receive()? > 0 {}
         while self.send_due() > 0 {}
-        self.account()
+        Ok(())
     }
 
     fn account(mut self) -> io::Result<DirectionLedger> {

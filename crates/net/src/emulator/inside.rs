@@ -3,50 +3,59 @@
 //! It lives exactly as long as CMD. Being process 1 it inherits every process whose parent ended, and when it ends the
 //! kernel kills them all; and it is itself killed by the kernel when the caller dies. So there is no clean-up code.
 
-use std::ffi::{OsStr, OsString};
+use std::ffi::OsString;
 use std::fs::{self, File};
 use std::io::{self, Write};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::os::unix::ffi::OsStrExt;
+use std::os::unix::net::UnixListener;
 use std::panic::{self, AssertUnwindSafe};
 use std::path::Path;
-use std::process::Command;
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use lfn_sys::namespace::{self, NetNamespace};
-use lfn_sys::process::signal::{SIGCHLD, SIGHUP, SIGINT, SIGKILL, SIGQUIT, SIGTERM, SIGUSR2};
+use lfn_sys::namespace;
+use lfn_sys::process::signal::{SIGCHLD, SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR2};
 use lfn_sys::process::{self, Signals};
 use lfn_sys::{clock, process::exit_now};
 use rustix::pipe::PipeFlags;
 
 use super::addresses::{End, LEAST_MTU_V6, SideName};
-use super::environment;
-use super::far::{self, Far};
+use super::commands;
+use super::control::{self, Address, Control, Doors};
 use super::forward::Forwarder;
+use super::ground::Ground;
 use super::isolation::{Newcomer, Obstacle};
 use super::ledger::{DirectionLedger, Ledger, PathLedger};
-use super::topology::{self, SideNet};
+use super::setup::numbered;
+use super::topology::SideNet;
 use super::watch::Watchers;
-use super::{EmulateError, Ending, INTERRUPT_ALONE, Outcome, Report, Setup, system};
+use super::{EmulateError, INTERRUPT_ALONE, Outcome, Place, Report, Setup, system};
 
-/// How long CMD may take to end after SIGTERM or SIGHUP.
-const GRACE: Duration = Duration::from_secs(5);
-/// A second interrupt within this time means that the first one did not help.
-const IMPATIENCE: Duration = Duration::from_secs(5);
-/// An interrupt that CMD had from the same key press or kill as the caller.
-const SAME_INTERRUPT: Duration = Duration::from_millis(500);
 /// A thread of the data path gave up.
-const FORWARDING_FAILED: i32 = SIGUSR2;
+pub(super) const FORWARDING_FAILED: i32 = SIGUSR2;
 /// Everything the inside is told by signals.
 const SIGNALS: [i32; 7] = [SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGCHLD, INTERRUPT_ALONE, FORWARDING_FAILED];
 
+/// What it brings in from outside.
+pub(super) struct Brought {
+    /// Who it was there, if it has to be made root here.
+    pub(super) identity: Newcomer,
+    /// What to build on.
+    pub(super) ground: Ground,
+    /// Closed by the caller's end.
+    pub(super) lifeline: OwnedFd,
+    /// What the run is called by those who speak to it.
+    pub(super) address: Address,
+    /// Where they do so outside.
+    pub(super) door: Option<UnixListener>,
+}
+
 /// Does everything and ends the process.
-pub(super) fn run(setup: &Setup, command: &[OsString], newcomer: Newcomer, lifeline: &OwnedFd, reporter: File) -> ! {
+pub(super) fn run(setup: &Setup, command: &[OsString], brought: Brought, reporter: File) -> ! {
     // Before any thread is made, and to the end of the process: what is not blocked would kill it.
     let signals = Signals::block(&SIGNALS).map_err(system("block signals"));
     let report = signals.as_ref().map_err(Clone::clone).and_then(|signals| {
-        panic::catch_unwind(AssertUnwindSafe(|| live(setup, command, newcomer, lifeline.as_fd(), signals)))
+        panic::catch_unwind(AssertUnwindSafe(|| live(setup, command, brought, signals)))
             .unwrap_or_else(|_| Err(EmulateError::Lost("it panicked".to_owned())))
     });
     let mut reporter = reporter;
@@ -55,37 +64,61 @@ pub(super) fn run(setup: &Setup, command: &[OsString], newcomer: Newcomer, lifel
     exit_now(0)
 }
 
-fn live(setup: &Setup, command: &[OsString], newcomer: Newcomer, lifeline: BorrowedFd, signals: &Signals) -> Report {
-    settle(setup, newcomer, lifeline)?;
-    let sides = topology::build(setup)?;
+fn live(setup: &Setup, command: &[OsString], brought: Brought, signals: &Signals) -> Report {
+    settle(setup, brought.identity, brought.lifeline.as_fd())?;
+    let address = brought.address;
+    let sides = brought.ground.build(setup)?;
     let forwarders = (0..setup.paths.len()).map(|path| both_ways(setup, &sides, path));
     let mut forwarders = forwarders.collect::<Result<Vec<_>, _>>()?;
     let watchers = Watchers::start(&setup.watch, setup.seed, &mut forwarders)?;
+    let mailboxes = forwarders.iter().map(|pair| pair.each_ref().map(Forwarder::mailbox)).collect();
+    let control = Control::new(address.pid(), setup, mailboxes);
+    let doors = doors(address, brought.door, &sides);
     let (stop, running) = rustix::pipe::pipe_with(PipeFlags::CLOEXEC).map_err(system("make a pipe"))?;
-    let (commands, accounts) = thread::scope(|scope| {
+    let (endings, accounts) = thread::scope(|scope| {
         let start = |forwarder| scope.spawn(|| forward(forwarder, stop.as_fd()));
         let threads: Vec<_> = forwarders.into_iter().map(|pair| pair.map(start)).collect();
-        let commands = run_commands(setup, command, &sides, signals);
+        // Without it the path is what it is.
+        scope.spawn(|| control.serve(&doors, stop.as_fd()));
+        let endings = commands::run(setup, command, address, &sides, signals);
         drop(running);
         let accounts = threads.into_iter().map(|pair| pair.map(|thread| thread.join().unwrap_or(Err(panicked()))));
-        (commands, accounts.collect::<Vec<_>>())
+        (endings, accounts.collect::<Vec<_>>())
     });
     let log = watchers.finish();
-    let (near_ending, far_ending) = commands?;
-    let mut paths = Vec::new();
-    for (path, [near_to_far, far_to_near]) in setup.paths.iter().zip(accounts) {
-        paths.push(PathLedger { path: path.profile, near_to_far: near_to_far?, far_to_near: far_to_near? });
+    let (near, far) = endings?;
+    let (ledger, failure) = ledger(setup, accounts)?;
+    let broken = failure.map(|error| sides.iter().find_map(SideNet::broken).unwrap_or_else(|| error.to_string()));
+    let mut outcome = Outcome { near, far, broken, ledger, log };
+    match add_interface_drops(&mut outcome.ledger, &sides) {
+        // An interface that is gone tells nothing.
+        Err(_) if outcome.broken.is_some() => Ok(outcome),
+        counted => counted.map(|()| outcome),
     }
-    let mut ledger = Ledger { seed: setup.seed, paths };
-    add_interface_drops(&mut ledger, &sides)?;
-    Ok(Outcome { near: near_ending, far: far_ending, ledger, log })
+}
+
+/// The account of all paths, and why one of them could not go on.
+fn ledger(setup: &Setup, accounts: Vec<[Forwarded; 2]>) -> Result<(Ledger, Option<EmulateError>), EmulateError> {
+    let (mut paths, mut failures) = (Vec::new(), Vec::new());
+    for (path, [near_to_far, far_to_near]) in setup.paths.iter().zip(accounts) {
+        let ((near_to_far, one), (far_to_near, other)) = (near_to_far?, far_to_near?);
+        paths.push(PathLedger { path: path.profile, near_to_far, far_to_near });
+        failures.extend([one, other].into_iter().flatten());
+    }
+    Ok((Ledger { seed: setup.seed, paths }, failures.into_iter().next()))
 }
 
 /// What moves the packets of one path: near to far, and far to near.
 fn both_ways<'a>(setup: &Setup, sides: &'a [SideNet; 2], path: usize) -> Result<[Forwarder<'a>; 2], EmulateError> {
-    let [forth, back] = setup.hops(path);
+    let [forth, back] = numbered(&setup.paths[path], path, setup.seed);
     let [near, far] = sides.each_ref().map(|side| &side.cables[path].socket);
     Ok([Forwarder::new(&forth, near, far)?, Forwarder::new(&back, far, near)?])
+}
+
+/// Opens the doors that can be opened. A side that is the namespace outside has its door already.
+fn doors(address: Address, outside: Option<UnixListener>, [near, far]: &[SideNet; 2]) -> Doors {
+    let open = |side: &SideNet| control::open_door_in(&side.namespace, address).ok();
+    [outside, open(near), open(far)]
 }
 
 /// Makes itself at home in the new namespaces.
@@ -100,7 +133,9 @@ fn settle(setup: &Setup, newcomer: Newcomer, lifeline: BorrowedFd) -> Result<(),
         exit_now(1);
     }
     namespace::make_mounts_private().map_err(system("make mounts private"))?;
-    name_both_sides(setup);
+    if matches!(setup.place, Place::Sides { .. }) {
+        name_both_sides(setup);
+    }
     // Some containers forbid it; CMD then sees processes of the outside, and that is all.
     let _ = namespace::mount_proc();
     Ok(())
@@ -127,13 +162,17 @@ fn name_both_sides(setup: &Setup) {
     }
 }
 
+/// The account of a direction, and why it could not go on; or why there is no account.
+type Forwarded = Result<(DirectionLedger, Option<EmulateError>), EmulateError>;
+
 /// Forwards until told to stop; failing, wakes the thread that waits for the commands.
-fn forward(forwarder: Forwarder, stop: BorrowedFd) -> Result<DirectionLedger, EmulateError> {
-    forwarder.run(stop).map_err(|error| {
+fn forward(forwarder: Forwarder, stop: BorrowedFd) -> Forwarded {
+    let (ledger, failure) = forwarder.run(stop).map_err(system("account for packets"))?;
+    if failure.is_some() {
         // To itself: there is nobody else who could be told.
         let _ = process::send_signal(process::own_id(), FORWARDING_FAILED);
-        system("forward packets")(error)
-    })
+    }
+    Ok((ledger, failure.map(system("forward packets"))))
 }
 
 fn panicked() -> EmulateError {
@@ -148,127 +187,4 @@ fn add_interface_drops(ledger: &mut Ledger, [near, far]: &[SideNet; 2]) -> Resul
         account.far_to_near.unmodelled.interface = from_far + to_near;
     }
     Ok(())
-}
-
-/// Runs the far command and CMD, to the end of the latter.
-fn run_commands(
-    setup: &Setup,
-    command: &[OsString],
-    [near, far]: &[SideNet; 2],
-    signals: &Signals,
-) -> Result<(Ending, Option<Ending>), EmulateError> {
-    let mut far_side = far::start(setup, &far.namespace)?;
-    let pid = start_near(setup, command, &near.namespace, far_side.ticket.as_deref())?;
-    let ending = Watch::new(pid).wait(signals, &mut far_side)?;
-    let far_ending = far_side.ending;
-    far_side.stop(signals);
-    Ok((ending, far_ending))
-}
-
-fn start_near(
-    setup: &Setup,
-    command: &[OsString],
-    namespace: &NetNamespace,
-    ticket: Option<&str>,
-) -> Result<i32, EmulateError> {
-    let Some((program, arguments)) = command.split_first() else {
-        return Err(EmulateError::Start {
-            program: String::new(),
-            reason: "no command was given".to_owned(),
-            not_found: true,
-        });
-    };
-    let mut command = Command::new(program);
-    command.args(arguments);
-    environment::set(&mut command, setup);
-    if let Some(ticket) = ticket {
-        command.env("LFN_FAR_TICKET", ticket);
-    }
-    process::with_no_signal_blocked(&mut command);
-    start_in(namespace, &mut command)
-}
-
-/// Starts a command in a network namespace; its process id. It is waited for with every other child.
-fn start_in(namespace: &NetNamespace, command: &mut Command) -> Result<i32, EmulateError> {
-    let spawned = namespace.run(|| command.spawn()).map_err(system("enter a network namespace"))?;
-    let child = spawned.map_err(|error| cannot_start(command.get_program(), error))?;
-    i32::try_from(child.id()).map_err(|e| system("start a command")(io::Error::other(e)))
-}
-
-/// A directory on the PATH that may not be entered makes the system say "permission denied" of a program that is in none
-/// of the others either: that is not found, as a shell sees it.
-fn cannot_start(program: &OsStr, error: io::Error) -> EmulateError {
-    let denied = error.kind() == io::ErrorKind::PermissionDenied;
-    let missing = denied && !program.as_bytes().contains(&b'/') && !is_on_path(program);
-    EmulateError::Start {
-        program: program.to_string_lossy().into_owned(),
-        reason: if missing { "not found on the PATH".to_owned() } else { error.to_string() },
-        not_found: missing || error.kind() == io::ErrorKind::NotFound,
-    }
-}
-
-fn is_on_path(program: &OsStr) -> bool {
-    environment::path().is_some_and(|paths| std::env::split_paths(&paths).any(|path| path.join(program).is_file()))
-}
-
-/// Waits for CMD, and passes signals on to it.
-struct Watch {
-    pid: i32,
-    interrupted: Option<Instant>,
-    kill_at: Option<Instant>,
-}
-
-impl Watch {
-    fn new(pid: i32) -> Self {
-        Watch { pid, interrupted: None, kill_at: None }
-    }
-
-    fn wait(mut self, signals: &Signals, far: &mut Far) -> Result<Ending, EmulateError> {
-        loop {
-            while let Some((pid, ending)) = process::reap() {
-                if pid == self.pid {
-                    return Ok(ending.into());
-                }
-                far.note(pid, ending);
-            }
-            let timeout = self.kill_at.map(|at| at.saturating_duration_since(Instant::now()));
-            match signals.next(timeout).map_err(system("wait for a signal"))? {
-                Some(signal) => self.handle(signal)?,
-                None if self.kill_at.is_some_and(|at| at <= Instant::now()) => self.kill()?,
-                None => {}
-            }
-        }
-    }
-
-    fn handle(&mut self, signal: process::Signal) -> Result<(), EmulateError> {
-        let now = Instant::now();
-        let since_interrupt = self.interrupted.map(|at| now - at);
-        match signal.number {
-            // What reached this process by the terminal or its group has reached CMD as well.
-            SIGINT | INTERRUPT_ALONE if since_interrupt.is_some_and(|t| t < SAME_INTERRUPT) => {}
-            SIGINT | INTERRUPT_ALONE if since_interrupt.is_some_and(|t| t < IMPATIENCE) => self.kill()?,
-            SIGINT => self.interrupted = Some(now),
-            INTERRUPT_ALONE => {
-                self.interrupted = Some(now);
-                self.tell(SIGINT)?;
-            }
-            SIGQUIT if signal.from_kernel => {}
-            SIGTERM | SIGHUP | SIGQUIT => {
-                self.kill_at.get_or_insert(now + GRACE);
-                self.tell(signal.number)?;
-            }
-            FORWARDING_FAILED => self.kill()?,
-            _ => {}
-        }
-        Ok(())
-    }
-
-    fn kill(&mut self) -> Result<(), EmulateError> {
-        self.kill_at = None;
-        self.tell(SIGKILL)
-    }
-
-    fn tell(&self, signal: i32) -> Result<(), EmulateError> {
-        process::send_signal(self.pid, signal).map_err(system("signal the command"))
-    }
 }

@@ -7,7 +7,7 @@ use std::fs;
 use std::io;
 use std::path::Path;
 
-use lfn_sys::namespace::{self, Identity, Side};
+use lfn_sys::namespace::{self, Identity, Own, Side};
 use lfn_sys::sysctl;
 use serde::{Deserialize, Serialize};
 
@@ -57,14 +57,25 @@ pub(super) fn enter() -> Result<(Side, Newcomer), EmulateError> {
     namespaces_available()?;
     let identity = Identity::current();
     if identity.is_root() {
-        match namespace::clone_into_namespaces(false) {
+        match namespace::clone_into_namespaces(Own { user: false, network: true }) {
             Ok(side) => return Ok((side, None)),
             Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {}
             Err(error) => return Err(system("clone into namespaces")(error)),
         }
     }
-    let side = namespace::clone_into_namespaces(true).map_err(system("clone into namespaces"))?;
+    let own = Own { user: true, network: true };
+    let side = namespace::clone_into_namespaces(own).map_err(system("clone into namespaces"))?;
     Ok((side, Some(identity)))
+}
+
+/// The same with the rights this process has: in a user namespace of its own it would have none to what is outside.
+/// Gives `None` where those are not enough.
+pub(super) fn enter_with_own_rights(network: bool) -> Result<Option<Side>, EmulateError> {
+    match namespace::clone_into_namespaces(Own { user: false, network }) {
+        Ok(side) => Ok(Some(side)),
+        Err(error) if error.kind() == io::ErrorKind::PermissionDenied => Ok(None),
+        Err(error) => Err(system("clone into namespaces")(error)),
+    }
 }
 
 /// Whether a path can be emulated here. May be called from any thread; it makes namespaces and drops them again.

@@ -14,21 +14,26 @@
 //! and nothing is left. Several paths are as many cables and pairs of threads, with [`addresses`] of their own.
 
 mod addresses;
+mod attach;
+mod bridge;
+mod commands;
+pub mod control;
 mod environment;
 mod far;
 mod forward;
+mod ground;
 mod inside;
 mod isolation;
 mod ledger;
 mod live;
 mod log;
-#[allow(dead_code, reason = "the control socket, the live line and the log are what this is for")]
 mod mailbox;
 #[allow(dead_code, reason = "the control socket, the live line and the log are what this is for")]
 mod observer;
 mod ring;
 mod setup;
 mod tally;
+mod terminal;
 mod topology;
 mod watch;
 
@@ -38,6 +43,9 @@ use std::fs::File;
 use std::io::{self, Read};
 use std::time::Duration;
 
+use control::Address;
+use ground::Ground;
+use inside::Brought;
 use lfn_core::units::{BitRate, Bytes, show_duration};
 use lfn_sys::clock;
 use lfn_sys::namespace::Side;
@@ -45,22 +53,27 @@ use lfn_sys::process::signal::{SIGCHLD, SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR
 use lfn_sys::process::{self, Signals};
 use rustix::pipe::PipeFlags;
 use serde::{Deserialize, Serialize};
+use terminal::Terminal;
 
+pub use attach::Attachment;
+pub use bridge::wire_mtu;
 pub use isolation::{Obstacle, namespaces_available};
 pub use ledger::{Bin, DirectionLedger, Fault, Lateness, Ledger, PathLedger, Queueing, Unmodelled};
 pub use lfn_core::link::EmulatedPath;
 pub use live::{Live, LiveDirection, LiveFigures};
 pub use log::{LogAccount, LogError, LogFile, LogFormat};
-pub use setup::{FarSide, MOST_PATHS, Setup};
+pub use setup::{FarSide, MOST_PATHS, Place, Setup};
 pub use watch::Watching;
 
 /// What became of a run.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Outcome {
-    /// How CMD ended.
-    pub near: Ending,
+    /// How CMD ended, if there was one.
+    pub near: Option<Ending>,
     /// How the far command ended, if it did so before it was told to.
     pub far: Option<Ending>,
+    /// What made it impossible to go on, if something did.
+    pub broken: Option<String>,
     /// The account of the link.
     pub ledger: Ledger,
     /// What became of the log, if one was wanted.
@@ -111,6 +124,26 @@ pub enum EmulateError {
         /// What may be taken of the memory available.
         usable: Bytes,
     },
+    /// There is nothing to attach to, or it is not ours, or something is in the way.
+    #[error("cannot attach to {to}: {reason}")]
+    Attach {
+        /// As it was typed.
+        to: String,
+        /// What is the matter.
+        reason: String,
+        /// What to do about it.
+        cure: String,
+    },
+    /// The interface cannot be an end of a bridge.
+    #[error("interface {interface}: {reason}")]
+    Bridge {
+        /// Its name.
+        interface: String,
+        /// What is the matter.
+        reason: String,
+        /// What to do about it.
+        cure: String,
+    },
     /// No such program, or not one: exit code 127 or 126, as a shell gives.
     #[error("cannot start '{program}': {reason}")]
     Start {
@@ -145,25 +178,32 @@ const INTERRUPT_ALONE: i32 = SIGUSR1;
 /// What the inside reports at its end.
 type Report = Result<Outcome, EmulateError>;
 
-/// Emulates the path while `command` runs on its near side, and returns when that has ended.
+/// Emulates the path while `command` runs on its near side, and returns when that has ended. Without a command that is a
+/// shell; where the near side is attached or behind an interface, nothing, and it returns after SIGINT or SIGTERM.
 ///
 /// The calling process must have one thread only, because it is cloned. SIGINT from the terminal is left to CMD;
 /// SIGTERM and SIGHUP are passed on to it, and after five seconds it is killed.
 pub fn run(setup: &Setup, command: &[OsString]) -> Result<Outcome, EmulateError> {
     setup.check()?;
+    let ground = Ground::find(setup)?;
+    let address = Address::own();
+    let door = control::open_door(address).map_err(|error| control::lament(address, &error)).ok();
+    let terminal = Terminal::remember();
     let blocked = Signals::block(&SIGNALS).map_err(system("block signals"))?;
     let (reports, reporter) = rustix::pipe::pipe_with(PipeFlags::CLOEXEC).map_err(system("make a pipe"))?;
     let (lifeline, held) = rustix::pipe::pipe_with(PipeFlags::CLOEXEC).map_err(system("make a pipe"))?;
-    match isolation::enter()? {
+    match ground.enter()? {
         (Side::Parent(pid), _) => {
-            drop((reporter, lifeline));
+            drop((reporter, lifeline, door, ground));
             let ending = wait_for_inside(pid, &blocked);
             drop(held);
+            terminal.take_back();
             read_report(reports.into(), ending)
         }
         (Side::Child, identity) => {
             drop((reports, held));
-            inside::run(setup, command, identity, &lifeline, reporter.into())
+            let brought = Brought { identity, ground, lifeline, address, door };
+            inside::run(setup, command, brought, reporter.into())
         }
     }
 }

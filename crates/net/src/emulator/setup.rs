@@ -11,7 +11,7 @@ use lfn_core::units::Bytes;
 use lfn_sys::memory;
 
 use super::forward::ring_size;
-use super::{EmulateError, Watching, system};
+use super::{Attachment, EmulateError, Watching, system};
 
 /// Most paths side by side: each costs two threads and two rings.
 pub const MOST_PATHS: usize = 64;
@@ -30,6 +30,22 @@ pub struct Setup {
     pub far: FarSide,
     /// What is to be seen of the run while it goes.
     pub watch: Watching,
+    /// Where the two sides are.
+    pub place: Place,
+}
+
+/// Where the two sides are.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Place {
+    /// Each in a network namespace: one of its own, or one that exists.
+    Sides {
+        /// Where CMD runs.
+        near: Option<Attachment>,
+        /// The other one.
+        far: Option<Attachment>,
+    },
+    /// Outside, behind these two interfaces: the emulator is a box in the wire. Near is behind the first.
+    Wire([String; 2]),
 }
 
 /// What runs on the far side.
@@ -48,10 +64,16 @@ pub enum FarSide {
     },
 }
 
+impl Default for Place {
+    fn default() -> Self {
+        Place::Sides { near: None, far: None }
+    }
+}
+
 impl Setup {
-    /// One path.
+    /// One path between two network namespaces of its own.
     pub fn new(path: EmulatedPath, seed: u64, far: FarSide) -> Self {
-        Setup { paths: vec![path], seed, far, watch: Watching::default() }
+        Setup { paths: vec![path], seed, far, place: Place::default(), watch: Watching::default() }
     }
 
     /// Says what is wrong with these settings, before anything is made.
@@ -78,26 +100,23 @@ impl Setup {
     pub(super) fn path_numbers(&self) -> impl Iterator<Item = u8> {
         0..u8::try_from(self.paths.len()).unwrap_or(u8::MAX)
     }
+}
 
-    /// The hops of a path as the model takes them, near to far and far to near.
-    pub(super) fn hops(&self, path: usize) -> [Vec<LinkConfig>; 2] {
-        // Links beside each other draw as differently as links in a row.
-        const MOST_HOPS: u32 = 1 << 16;
-        let first = u32::try_from(path).unwrap_or(u32::MAX).saturating_mul(MOST_HOPS);
-        let numbered = |hops: &[LinkConfig], direction| {
-            let number = |(hop, config): (u32, &LinkConfig)| LinkConfig {
-                seed: self.seed,
-                direction,
-                hop: first.saturating_add(hop),
-                ..config.clone()
-            };
-            (0..).zip(hops).map(number).collect()
+/// The hops of path number `number` as the model takes them, near to far and far to near.
+pub(super) fn numbered(path: &EmulatedPath, number: usize, seed: u64) -> [Vec<LinkConfig>; 2] {
+    // Links beside each other draw as differently as links in a row.
+    const MOST_HOPS: u32 = 1 << 16;
+    let first = u32::try_from(number).unwrap_or(u32::MAX).saturating_mul(MOST_HOPS);
+    let numbered = |hops: &[LinkConfig], direction| {
+        let hop = |(hop, config): (u32, &LinkConfig)| LinkConfig {
+            seed,
+            direction,
+            hop: first.saturating_add(hop),
+            ..config.clone()
         };
-        match self.paths.get(path) {
-            Some(path) => [numbered(&path.forward, Direction::Forward), numbered(&path.back, Direction::Return)],
-            None => [Vec::new(), Vec::new()],
-        }
-    }
+        (0..).zip(hops).map(hop).collect()
+    };
+    [numbered(&path.forward, Direction::Forward), numbered(&path.back, Direction::Return)]
 }
 
 /// Bytes that rings may take of what the machine has left.

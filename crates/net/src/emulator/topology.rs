@@ -4,7 +4,7 @@
 //! neighbour are fixed, so that nothing but the two commands' own traffic ever crosses the link: no ARP, no IPv6
 //! neighbour discovery, no duplicate address detection, no multicast reports.
 
-use std::io;
+use std::io::{self, Write};
 
 use lfn_core::path::PathProfile;
 use lfn_core::plan::{Wishes, kernel_limit, plan};
@@ -16,6 +16,7 @@ use lfn_sys::sysctl;
 use rustix::io::Errno;
 
 use super::addresses::{End, LEAST_MTU_V6, PREFIX_V4, PREFIX_V6, SideName};
+use super::attach::Attached;
 use super::{EmulateError, Setup, system};
 
 /// What a kernel without IPv6 says, or one that has it switched off.
@@ -30,21 +31,43 @@ pub(super) struct SideNet {
     pub(super) cables: Vec<Cable>,
 }
 
-/// A veth pair from the middle to a side.
+/// A veth pair from the middle to a side, or a real interface.
 #[derive(Debug)]
 pub(super) struct Cable {
     /// The middle's end of it.
     pub(super) socket: PacketSocket,
-    end: End,
+    /// Name of the middle's end.
+    pub(super) port: String,
+    /// Name of the side's end, if it is one of ours.
+    pub(super) inside: Option<String>,
+    /// What the middle's end had dropped before there was a path: packets received, packets to be sent.
+    pub(super) before: (u64, u64),
 }
 
-/// Builds near and far around the namespace of the calling thread.
-pub(super) fn build(setup: &Setup) -> Result<[SideNet; 2], EmulateError> {
+/// Builds near and far around the namespace of the calling thread, or around what is attached.
+pub(super) fn build(setup: &Setup, attached: [Option<Attached>; 2]) -> Result<[SideNet; 2], EmulateError> {
     without_ipv6();
-    Ok([build_side(SideName::Near, setup)?, build_side(SideName::Far, setup)?])
+    let [near, far] = attached;
+    Ok([build_side(SideName::Near, setup, near)?, build_side(SideName::Far, setup, far)?])
 }
 
-fn build_side(side: SideName, setup: &Setup) -> Result<SideNet, EmulateError> {
+fn build_side(side: SideName, setup: &Setup, attached: Option<Attached>) -> Result<SideNet, EmulateError> {
+    let ends = || setup.path_numbers().map(|path| End::new(side, path));
+    let namespace = match attached {
+        None => furnished_namespace(setup)?,
+        Some(attached) => {
+            ends().try_for_each(|end| attached.check(end))?;
+            hint_at_buffers(&attached, setup);
+            attached.namespace
+        }
+    };
+    let cables = ends().zip(&setup.paths).map(|(end, path)| lay_cable(end, &namespace, path.profile.mtu));
+    let cables = cables.collect::<Result<_, _>>()?;
+    Ok(SideNet { namespace, cables })
+}
+
+/// A namespace of our own, in which a path can be filled.
+fn furnished_namespace(setup: &Setup) -> Result<NetNamespace, EmulateError> {
     let namespace = NetNamespace::new().map_err(system("make a network namespace"))?;
     let up = || {
         let mut netlink = Netlink::open()?;
@@ -52,11 +75,20 @@ fn build_side(side: SideName, setup: &Setup) -> Result<SideNet, EmulateError> {
         netlink.set_up(lo)
     };
     namespace.run(up).and_then(|result| result).map_err(system("bring a loopback interface up"))?;
-    let ends = setup.path_numbers().map(|path| End::new(side, path));
-    let cables = ends.zip(&setup.paths).map(|(end, path)| lay_cable(end, &namespace, path.profile.mtu));
-    let cables = cables.collect::<Result<_, _>>()?;
     namespace.run(|| raise_buffers(setup)).map_err(system("enter a network namespace"))??;
-    Ok(SideNet { namespace, cables })
+    Ok(namespace)
+}
+
+/// The settings of a namespace that exists are its owner's to change, but they limit what TCP can do on the path.
+fn hint_at_buffers(attached: &Attached, setup: &Setup) {
+    let Ok(Some(settings)) = attached.check_buffers(buffer_needed(setup)) else { return };
+    // Nobody may be listening, and the run goes on all the same.
+    let _ = writeln!(
+        io::stderr(),
+        "lfn: {}: TCP's buffers are too small to fill this path\nhint: {} sysctl -w {settings}",
+        attached.typed,
+        attached.enter()
+    );
 }
 
 fn lay_cable(end: End, namespace: &NetNamespace, mtu: u32) -> Result<Cable, EmulateError> {
@@ -71,7 +103,7 @@ fn lay_cable(end: End, namespace: &NetNamespace, mtu: u32) -> Result<Cable, Emul
     let socket = PacketSocket::open(index).map_err(system("open a packet socket"))?;
     let furnished = namespace.run(|| furnish(end, mtu)).and_then(|result| result);
     furnished.map_err(system("furnish a network namespace"))?;
-    Ok(Cable { socket, end })
+    Ok(Cable { socket, port: middle, inside: Some(inside), before: (0, 0) })
 }
 
 /// Inside the side's own namespace.
@@ -98,9 +130,25 @@ impl SideNet {
     /// Packets that the interfaces of this path's cable dropped: on the way from the side, and on the way to it.
     pub(super) fn dropped(&self, path: usize) -> io::Result<(u64, u64)> {
         let Some(cable) = self.cables.get(path) else { return Ok((0, 0)) };
-        let from_side = self.namespace.run(|| Netlink::open()?.dropped_in_sending(&cable.end.interface()))??;
-        let to_side = Netlink::open()?.dropped_in_sending(&cable.end.name())?;
-        Ok((from_side, to_side))
+        let (missed, to_side) = Netlink::open()?.dropped(&cable.port)?;
+        let from_side = match &cable.inside {
+            Some(inside) => self.namespace.run(|| Netlink::open()?.dropped(inside))??.1,
+            None => missed,
+        };
+        Ok((from_side.saturating_sub(cable.before.0), to_side.saturating_sub(cable.before.1)))
+    }
+
+    /// What has become of an interface without which there is no path.
+    pub(super) fn broken(&self) -> Option<String> {
+        let mut netlink = Netlink::open().ok()?;
+        self.cables.iter().find_map(|cable| {
+            let name = cable.inside.as_ref().unwrap_or(&cable.port);
+            match netlink.interface(&cable.port) {
+                Err(_) => Some(format!("interface {name} vanished")),
+                Ok(interface) if !interface.is_up => Some(format!("interface {name} went down")),
+                Ok(_) => None,
+            }
+        })
     }
 }
 

@@ -88,8 +88,11 @@ pub fn run(args: Args) -> Result<Exit, Failure> {
     // Whatever happened, the file that was copied is not left behind.
     let _ = fs::remove_dir_all(&work);
     let outcome = outcome?;
-    if outcome.near != Ending::Exited(0) {
-        return Ok(ended_early(outcome.near));
+    if let Some(broken) = &outcome.broken {
+        return Err(Failure::msg(broken));
+    }
+    if let Some(ending) = outcome.near.filter(|ending| *ending != Ending::Exited(0)) {
+        return Ok(ended_early(ending));
     }
     let measured = measured.context("nothing was measured")??;
     let rows = report::rows(&path, &plan, &measured);

@@ -16,7 +16,9 @@ use std::path::{Path, PathBuf};
 use flags::{SettingFlags, refused};
 use lfn_core::link::{LinkConfig, LinkDoubt};
 use lfn_core::units::Bytes;
-use lfn_net::emulator::{self, EmulateError, EmulatedPath, Ending, FarSide, LogFile, Outcome, Setup};
+use lfn_net::emulator::{
+    self, Attachment, EmulateError, EmulatedPath, Ending, FarSide, LogFile, Outcome, Place, Setup,
+};
 use link::{Hop, in_spec};
 use report::Report;
 
@@ -65,7 +67,7 @@ pub struct Args {
     /// Directory that the far side serves copies to and from [default: the current one]
     #[arg(long, value_name = "DIR", help_heading = "Where it runs")]
     far_root: Option<PathBuf>,
-    /// Make the near side that of a process, or of a named network namespace
+    /// Make the near side that of a process, of a named network namespace, or of a file that stands for one
     #[arg(long, value_name = "PID|NETNS", help_heading = "Where it runs")]
     attach_near: Option<String>,
     /// The same of the far side
@@ -73,7 +75,7 @@ pub struct Args {
     attach_far: Option<String>,
     /// Be a box in the wire between two interfaces; needs root
     #[arg(long, value_names = ["IF_A", "IF_B"], num_args = 2, help_heading = "Where it runs")]
-    #[arg(conflicts_with_all = ["far", "far_root", "attach_near", "attach_far", "parallel"])]
+    #[arg(conflicts_with_all = ["far", "far_root", "attach_near", "attach_far", "parallel", "mtu"])]
     bridge: Vec<String>,
     /// Do not measure at start what this machine can carry
     #[arg(long, help_heading = "Where it runs")]
@@ -114,8 +116,12 @@ const AFTER_HELP: &str = "\
 Inside, CMD sees itself as root, may do what root may to these namespaces and nothing more outside, and has no network \
 but the link.
 
+Without CMD there is a shell on the near side; with --attach-near or --bridge the link lasts until SIGINT or SIGTERM.
+
+While it runs, lfn emulate set and show reach it from the network namespace it was started in and from both sides; LFN_PATH keeps the figures it began with.
+
 Exit codes: CMD's own (128 and the signal's number if one killed it); 126 or 127 if it could not be started; 4 if CMD \
-succeeded but the emulation was not faithful; 2 usage; 1 the emulation failed.
+succeeded but the emulation was not faithful; 2 usage; 1 the emulation failed; 0 or 4 after a signal that ended it, if there was no CMD.
 
 Example: lfn emulate --rtt 539ms --rate 135mbit -- lfn test far";
 
@@ -148,7 +154,10 @@ pub fn run(mut args: Args) -> Result<Exit, Failure> {
     if let (Some(file), Some(account)) = (&setup.watch.log, &outcome.log) {
         log::conclude(file, account)?;
     }
-    Ok(exit(&outcome))
+    match &outcome.broken {
+        Some(broken) => Err(Failure::msg(broken)),
+        None => Ok(exit(&outcome)),
+    }
 }
 
 /// A flag that is documented and does nothing yet.
@@ -159,13 +168,9 @@ fn unwired(what: &str) -> Failure {
 impl Args {
     fn refuse_unwired(&self) -> Result<(), Failure> {
         let unwired_flags = [
-            ("--attach-near", self.attach_near.is_some()),
-            ("--attach-far", self.attach_far.is_some()),
-            ("--bridge", !self.bridge.is_empty()),
             ("--no-calibration", self.no_calibration),
             ("--force", self.force),
             ("--dry-run", self.dry_run || self.size.is_some()),
-            ("no CMD", self.command.is_empty()),
         ];
         match unwired_flags.iter().find(|(_, is_given)| *is_given) {
             Some((flag, _)) => Err(unwired(flag)),
@@ -174,12 +179,13 @@ impl Args {
     }
 
     fn setup(&self) -> Result<Setup, Failure> {
-        let mut setup = Setup::new(self.path()?, self.seed()?, self.far_side()?);
+        let mut setup = Setup { place: self.place(), ..Setup::new(self.path()?, self.seed()?, self.far_side()?) };
         for spec in &self.parallel {
             setup.paths.push(self.path_of("parallel", std::slice::from_ref(spec))?);
         }
         setup.check().map_err(explain)?;
-        setup.watch.live = print::live::wanted(self.live, !self.command.is_empty());
+        let has_shell = matches!(setup.place, Place::Sides { near: None, .. });
+        setup.watch.live = print::live::wanted(self.live, has_shell || !self.command.is_empty());
         setup.watch.log = self.log.as_deref().map(log::open).transpose()?;
         Ok(setup)
     }
@@ -195,16 +201,24 @@ impl Args {
         }
         let mut hop = self.profile.as_deref().map(Hop::of_profile).transpose()?.unwrap_or_default();
         hop.settings.overlay(&self.settings.read()?);
-        EmulatedPath::new(&[hop.settings], self.mtu.or(hop.mtu).unwrap_or(DEFAULT_MTU)).map_err(refused)
+        EmulatedPath::new(&[hop.settings], self.mtu()?.or(hop.mtu).unwrap_or(DEFAULT_MTU)).map_err(refused)
     }
 
     /// A path of links in a row, as specified after this flag.
     fn path_of(&self, flag: &str, specs: &[String]) -> Result<EmulatedPath, Failure> {
         let hops = specs.iter().map(|spec| Hop::of_spec(flag, spec)).collect::<Result<Vec<_>, _>>()?;
         // The interfaces carry what every link of the row carries.
-        let mtu = self.mtu.or_else(|| hops.iter().filter_map(|hop| hop.mtu).min()).unwrap_or(DEFAULT_MTU);
+        let mtu = self.mtu()?.or_else(|| hops.iter().filter_map(|hop| hop.mtu).min()).unwrap_or(DEFAULT_MTU);
         let settings: Vec<_> = hops.into_iter().map(|hop| hop.settings).collect();
         EmulatedPath::new(&settings, mtu).map_err(|error| in_spec(flag, &specs.join(&format!(" --{flag} ")), error))
+    }
+
+    /// What was typed, or what the interfaces in the wire have.
+    fn mtu(&self) -> Result<Option<u32>, Failure> {
+        match self.place() {
+            Place::Wire(interfaces) => emulator::wire_mtu(&interfaces).map(Some).map_err(explain),
+            Place::Sides { .. } => Ok(self.mtu),
+        }
     }
 
     fn seed(&self) -> Result<u64, Failure> {
@@ -215,7 +229,19 @@ impl Args {
         }
     }
 
+    fn place(&self) -> Place {
+        if let [near, far] = &self.bridge[..] {
+            return Place::Wire([near.clone(), far.clone()]);
+        }
+        let [near, far] = [&self.attach_near, &self.attach_far];
+        let attachment = |typed: &Option<String>| typed.as_deref().map(Attachment::parse);
+        Place::Sides { near: attachment(near), far: attachment(far) }
+    }
+
     fn far_side(&self) -> Result<FarSide, Failure> {
+        if self.attach_far.is_some() || !self.bridge.is_empty() {
+            return Ok(FarSide::Nothing);
+        }
         match self.far.as_deref().map(str::trim) {
             Some("") => Err(Failure::usage("--far is empty").hint("--far none runs nothing on the far side")),
             Some("none") => Ok(FarSide::Nothing),
@@ -250,7 +276,7 @@ fn doubts(setup: &Setup) -> Vec<LinkDoubt> {
 }
 
 fn exit(outcome: &Outcome) -> Exit {
-    match outcome.near {
+    match outcome.near.unwrap_or(Ending::Exited(0)) {
         Ending::Exited(0) if !outcome.ledger.is_faithful() => Exit::Untrusted,
         Ending::Exited(status) => Exit::Of(u8::try_from(status).unwrap_or(u8::MAX)),
         Ending::Killed(signal) => Exit::Of(u8::try_from(128 + signal).unwrap_or(u8::MAX)),
@@ -270,6 +296,9 @@ pub fn explain(error: EmulateError) -> Failure {
                 .hint("lfn emulate --rtt 539ms --rate 135mbit -- ping -c 3 far");
         }
         EmulateError::Far(_) => "--far none runs nothing on the far side, --far CMD another command",
+        EmulateError::Attach { cure, .. } | EmulateError::Bridge { cure, .. } => {
+            return Failure::msg(&error).hint(cure);
+        }
         EmulateError::System { .. } | EmulateError::Lost(_) => return Failure::msg(&error),
     };
     Failure::usage(&error).hint(hint).with_exit(match error {

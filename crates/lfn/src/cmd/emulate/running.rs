@@ -1,8 +1,12 @@
 //! `lfn emulate set` and `lfn emulate show`: an emulated path that runs already.
 
+use std::io::{self, Write};
+
 use lfn_core::link::settings::HopSettings;
+use lfn_net::emulator::control::{self, ControlError, Request, Standing};
 
 use crate::exit::{Exit, Failure};
+use crate::print;
 
 /// What to do with a path that runs already.
 #[derive(clap::Subcommand, Debug)]
@@ -13,7 +17,7 @@ pub enum Action {
     Show(ShowArgs),
 }
 
-/// Which of the running paths.
+/// What is meant of what runs.
 #[derive(clap::Args, Debug)]
 pub struct Which {
     /// Process id of the lfn emulate that is meant [default: the only one there is]
@@ -43,8 +47,9 @@ pub struct SetArgs {
 /// Say what a running link is set to
 #[derive(clap::Args, Debug)]
 pub struct ShowArgs {
-    #[command(flatten)]
-    which: Which,
+    /// Process id of the lfn emulate that is meant [default: the only one there is]
+    #[arg(long, value_name = "PID")]
+    run: Option<u32>,
     /// One JSON object instead of text
     #[arg(long)]
     json: bool,
@@ -53,15 +58,49 @@ pub struct ShowArgs {
 pub fn run(action: Action) -> Result<Exit, Failure> {
     match action {
         Action::Set(args) => {
-            let change = args.change()?;
+            let settings = args.change()?.given().map(|(key, value)| format!("{key}={value}")).collect();
             let Which { run, path, hop } = args.which;
-            Err(super::unwired(&format!("set {change} (run {run:?}, path {path}, hop {hop:?})")))
+            let standing = ask(run, &Request::Set { path, hop, settings })?;
+            // What it is now, as it would be typed: part of what was not named may have moved with what was.
+            let path = usize::try_from(path - 1).ok().and_then(|index| standing.paths.into_iter().nth(index));
+            let hops = path.into_iter().flat_map(|path| path.hops);
+            hops.for_each(|hop| print::talk(format_args!("{hop}\n")));
         }
-        Action::Show(args) => {
-            let Which { run, path, hop } = args.which;
-            Err(super::unwired(&format!("show (run {run:?}, path {path}, hop {hop:?}, JSON {})", args.json)))
-        }
+        Action::Show(args) => show(&ask(args.run, &Request::Show)?, args.json)?,
     }
+    Ok(Exit::Ok)
+}
+
+fn show(standing: &Standing, json: bool) -> Result<(), Failure> {
+    let mut out = io::stdout().lock();
+    if json {
+        return Ok(writeln!(out, "{}", print::standing::json(standing)?)?);
+    }
+    Ok(write!(out, "{}", print::standing::text(standing))?)
+}
+
+fn ask(run: Option<u32>, request: &Request) -> Result<Standing, Failure> {
+    control::find(run).and_then(|run| control::ask(run, request)).map_err(explain)
+}
+
+fn explain(error: ControlError) -> Failure {
+    let hint = match &error {
+        ControlError::None => "lfn emulate --rtt 539ms --rate 135mbit, in another terminal",
+        ControlError::NoSuch(_) | ControlError::Variable(_) => {
+            "without --run and LFN_CONTROL, the only one there is is meant"
+        }
+        ControlError::Several(_) => return Failure::usage(&error).hint("say which with --run PID"),
+        ControlError::TooLong(_) => return Failure::usage(&error).hint("fewer settings at a time"),
+        ControlError::Refused(refusal) => {
+            let failure = if refusal.is_usage { Failure::usage(&error) } else { Failure::msg(&error) };
+            return match &refusal.hint {
+                Some(hint) => failure.hint(hint),
+                None => failure,
+            };
+        }
+        ControlError::Silent { .. } => return Failure::msg(&error),
+    };
+    Failure::msg(&error).hint(hint)
 }
 
 impl SetArgs {
