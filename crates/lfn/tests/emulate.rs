@@ -289,10 +289,10 @@ fn a_command_that_ignores_signals_is_killed() {
 fn what_cannot_be_meant_is_refused_before_anything_is_made() {
     let cases: &[(&[&str], i32, &str)] = &[
         (&["--rtt", "-5ms"], 2, "-5ms"),
-        (&["--rtt", "0ms"], 2, "--rtt 0"),
+        (&["--rtt", "0ms"], 2, "RTT of zero"),
         (&["--rtt", "soon"], 2, "soon"),
         (&["--rtt", "3h"], 2, "one-way delay"),
-        (&["--rate", "0"], 2, "--rate 0"),
+        (&["--rate", "0"], 2, "rate of 0"),
         (&["--rate", "10MB/s"], 2, "MB/s"),
         (&["--rate", "-1mbit"], 2, "-1mbit"),
         (&["--rate", "99999gbit"], 2, "10 Tb/s"),
@@ -325,6 +325,4 @@ fn what_cannot_be_meant_is_refused_before_anything_is_made() {
         assert!(stderr(&output).contains(named), "{flags:?}: {}", stderr(&output));
         assert!(!stderr(&output).contains("panicked"), "{}", stderr(&output));
     }
-    let without_command = lfn().args(["emulate", "--rtt", "1ms", "--rate", "1mbit"]).output().unwrap();
-    assert_eq!(without_command.status.code(), Some(2));
 }
