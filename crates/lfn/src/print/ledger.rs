@@ -1,61 +1,230 @@
 //! The fidelity ledger for people: what the link was, what it did, and whether the run may be believed.
+//!
+//! One table a path, one column a direction. What did not happen has no row: a clean run is a short page, and what is
+//! on it is worth reading. At most 80 columns.
 
 use std::fmt::Write;
 use std::time::Duration;
 
 use lfn_core::link::DropCause;
-use lfn_core::units::show_duration;
+use lfn_core::units::{Ratio, show_duration};
 use lfn_net::emulator::{DirectionLedger, Ledger, PathLedger};
 
-/// A few lines of at most 80 columns.
+/// Columns of a terminal nobody has widened.
+const WIDTH: usize = 80;
+/// Columns of the labels.
+const LABEL: usize = 24;
+/// Columns of a direction.
+const COLUMN: usize = 27;
+
+/// What the link was and did, and the verdict.
 pub fn text(ledger: &Ledger) -> String {
-    let mut out = String::new();
-    for path in &ledger.paths {
-        describe(&mut out, path, ledger.seed);
+    let mut page = Page::default();
+    for (number, path) in (1..).zip(&ledger.paths) {
+        let name = if ledger.paths.len() > 1 { format!("path {number}") } else { "link".to_owned() };
+        page.link(&name, path, ledger.seed);
+        page.table(path);
     }
-    for fault in ledger.faults() {
+    page.verdict(ledger);
+    page.0
+}
+
+/// What is to be read, line by line.
+#[derive(Default)]
+struct Page(String);
+
+impl Page {
+    fn link(&mut self, name: &str, ledger: &PathLedger, seed: u64) {
+        let path = &ledger.path;
+        let queue = path.queue.map(|queue| format!(", queue {queue}")).unwrap_or_default();
+        let rtt = show_duration(path.base_rtt);
+        self.line(format_args!("{name}: {rtt}, {}{queue}, MTU {}, seed {seed}", path.capacity, path.mtu));
+        for link in ledger.links.iter().filter(|link| ledger.links.len() > 1 || says_more(link)) {
+            wrapped(link).iter().for_each(|line| self.line(format_args!("      {line}")));
+        }
+    }
+
+    fn table(&mut self, path: &PathLedger) {
+        let [(there, forth), (back, returning)] = path.directions();
+        self.row("", [there.to_owned(), back.to_owned()]);
+        let both = [forth, returning];
+        self.packets("packets offered", both.map(|d| d.offered), true);
+        self.packets("forwarded", both.map(|d| d.forwarded), true);
+        for cause in DropCause::ALL {
+            let count = |d: &DirectionLedger| d.dropped.get(&cause).copied().unwrap_or(0);
+            self.packets(&format!("dropped: {}", cause.word()), both.map(count), false);
+        }
+        self.packets("duplicated", both.map(|d| d.duplicated), false);
+        self.packets("marked (ECN)", both.map(|d| d.marked), false);
+        self.packets("damaged", both.map(|d| d.damaged), false);
+        self.packets("still in the link", both.map(|d| d.in_flight), false);
+        self.row("throughput", both.map(|d| d.throughput.to_string()));
+        self.row("utilisation", both.map(|d| per_cent(d.utilisation)));
+        if both.iter().any(|d| d.queueing.max > 0.0) {
+            self.row("queue at most", both.map(|d| d.queue_peak.to_string()));
+            let waits = |d: &DirectionLedger| times([d.queueing.p50, d.queueing.p90, d.queueing.p99, d.queueing.max]);
+            self.row("queued p50/p90/p99/max", both.map(waits));
+        }
+        self.row("late   p50/p99/max", both.map(|d| times([d.lateness.p50, d.lateness.p99, d.lateness.max])));
+    }
+
+    /// Whether the run may be believed; and what a percentile does not tell.
+    fn verdict(&mut self, ledger: &Ledger) {
+        for path in &ledger.paths {
+            for (name, direction) in path.directions() {
+                let (latest, limit) = (Duration::from_secs_f64(direction.lateness.max), path.lateness_limit());
+                if latest > limit {
+                    self.line(format_args!("note: {name}: the latest packet left {} late", show_duration(latest)));
+                }
+            }
+        }
+        for fault in ledger.faults() {
+            self.line(format_args!("not faithful: {fault}"));
+        }
+        if ledger.is_faithful() {
+            let limit =
+                ledger.paths.iter().map(PathLedger::lateness_limit).min().map(show_duration).unwrap_or_default();
+            self.line(format_args!("faithful: no drop but the link's own, p99 lateness within {limit}"));
+        }
+    }
+
+    /// Counts of packets; a row of zeros only where `always` says so.
+    fn packets(&mut self, label: &str, counts: [u64; 2], always: bool) {
+        if always || counts.iter().any(|count| *count > 0) {
+            self.row(label, counts.map(grouped));
+        }
+    }
+
+    fn row(&mut self, label: &str, [forth, back]: [String; 2]) {
+        self.line(format_args!("{label:<LABEL$}{forth:>COLUMN$}{back:>COLUMN$}"));
+    }
+
+    fn line(&mut self, line: std::fmt::Arguments<'_>) {
         // Writing to a String cannot fail.
-        let _ = writeln!(out, "not faithful: {fault}");
-    }
-    if ledger.is_faithful() {
-        let limit = ledger.paths.iter().map(PathLedger::lateness_limit).min().map(show_duration).unwrap_or_default();
-        let _ = writeln!(out, "faithful: no drop but the link's own, p99 lateness within {limit}");
-    }
-    out
-}
-
-fn describe(out: &mut String, ledger: &PathLedger, seed: u64) {
-    let path = &ledger.path;
-    let queue = path.queue.map(|queue| format!(", queue {queue}")).unwrap_or_default();
-    let loss = if path.loss.get() > 0.0 { format!(", loss {}", path.loss) } else { String::new() };
-    let _ = writeln!(
-        out,
-        "link: {}, {}{queue}{loss}, MTU {}, seed {}",
-        show_duration(path.base_rtt),
-        path.capacity,
-        path.mtu,
-        seed
-    );
-    let _ = writeln!(
-        out,
-        "{:<12}{:>10}{:>10}{:>8}{:>9}{:>10}{:>10}{:>10}",
-        "packets", "offered", "forwarded", "lost", "overflow", "late: p50", "p99", "max"
-    );
-    for (name, direction) in [("near to far", &ledger.near_to_far), ("far to near", &ledger.far_to_near)] {
-        let _ = writeln!(out, "{name:<12}{}", row(direction));
+        let _ = writeln!(self.0, "{line}");
     }
 }
 
-fn row(direction: &DirectionLedger) -> String {
-    let late = |seconds: f64| show_duration(Duration::from_nanos((seconds * 1e9) as u64));
-    format!(
-        "{:>10}{:>10}{:>8}{:>9}{:>10}{:>10}{:>10}",
-        direction.offered,
-        direction.forwarded,
-        direction.dropped.get(&DropCause::Loss).unwrap_or(&0),
-        direction.dropped.get(&DropCause::Queue).unwrap_or(&0),
-        late(direction.lateness.p50),
-        late(direction.lateness.p99),
-        late(direction.lateness.max)
-    )
+/// True if a link's settings are more than the line above them tells.
+fn says_more(link: &str) -> bool {
+    const TOLD: [&str; 3] = ["rtt", "rate", "queue"];
+    link.split(',').any(|setting| setting.split_once('=').is_some_and(|(key, _)| !TOLD.contains(&key)))
+}
+
+/// Settings in lines that fit, broken at commas.
+fn wrapped(settings: &str) -> Vec<String> {
+    const ROOM: usize = WIDTH - 6;
+    let mut lines = vec![String::new()];
+    for setting in settings.split_inclusive(',') {
+        match lines.last_mut() {
+            Some(line) if line.is_empty() || line.len() + setting.len() <= ROOM => line.push_str(setting),
+            _ => lines.push(setting.to_owned()),
+        }
+    }
+    lines
+}
+
+/// `1,234,567`.
+fn grouped(count: u64) -> String {
+    let digits = count.to_string();
+    let head = digits.len() % 3;
+    let (first, rest) = digits.split_at(head);
+    let groups = rest.as_bytes().chunks(3).map(|group| String::from_utf8_lossy(group).into_owned());
+    [first.to_owned()].into_iter().filter(|first| !first.is_empty()).chain(groups).collect::<Vec<_>>().join(",")
+}
+
+fn per_cent(share: Ratio) -> String {
+    format!("{:.1} %", share.get() * 100.0)
+}
+
+/// `0.02 / 3.1 / 12 ms`: seconds in the unit that the largest needs.
+fn times<const N: usize>(seconds: [f64; N]) -> String {
+    let (scale, unit) = match seconds.into_iter().fold(0.0, f64::max) {
+        0.0 => return "0 s".to_owned(),
+        most if most < 1e-3 => (1e6, "µs"),
+        most if most < 1.0 => (1e3, "ms"),
+        _ => (1.0, "s"),
+    };
+    let values = seconds.map(|value| two_digits(value * scale));
+    format!("{} {unit}", values.join(" / "))
+}
+
+/// Two digits or all before the point: a table is to be read, and exact figures are in the JSON.
+fn two_digits(value: f64) -> String {
+    match value {
+        0.0 => "0".to_owned(),
+        v if v >= 10.0 => format!("{v:.0}"),
+        v if v >= 1.0 => format!("{v:.1}"),
+        v => format!("{v:.2}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use lfn_core::path::PathProfile;
+    use lfn_core::units::{BitRate, Bytes};
+    use lfn_net::emulator::{Lateness, Queueing};
+
+    use super::*;
+
+    fn run(links: &[&str], direction: &DirectionLedger) -> Ledger {
+        let mut path = PathProfile::new(BitRate(135_000_000), Duration::from_millis(539));
+        path.queue = Some(Bytes(9_095_625));
+        let links = links.iter().map(|link| (*link).to_owned()).collect();
+        let (near_to_far, far_to_near) = (direction.clone(), direction.clone());
+        Ledger { seed: u64::MAX, paths: vec![PathLedger { path, links, near_to_far, far_to_near }] }
+    }
+
+    #[test]
+    fn a_clean_run_is_a_short_page() {
+        let page = text(&run(&["rtt=539ms,rate=135mbit"], &DirectionLedger::default()));
+        assert_eq!(page.lines().count(), 8, "{page}");
+        assert!(page.ends_with("faithful: no drop but the link's own, p99 lateness within 5.39 ms\n"), "{page}");
+    }
+
+    #[test]
+    fn whatever_happened_fits_the_page() {
+        const MANY: u64 = 123_456_789_012;
+        let late = Lateness { mean: 0.1, p50: 0.999, p99: 0.999, max: 59.9, ..Lateness::default() };
+        let direction = DirectionLedger {
+            offered: MANY,
+            forwarded: MANY,
+            dropped: DropCause::ALL.map(|cause| (cause, MANY)).into(),
+            marked: MANY,
+            damaged: MANY,
+            duplicated: MANY,
+            in_flight: MANY,
+            queue_peak: Bytes(MANY),
+            queueing: Queueing { p50: 0.999, p90: 0.999, p99: 0.999, max: 0.999 },
+            throughput: BitRate(MANY),
+            utilisation: Ratio::new(1.0).unwrap(),
+            lateness: late,
+            ..DirectionLedger::default()
+        };
+        let setting = "loss=gilbert:p=1%:r=25%:h=0:k=100%,jitter=pareto:5ms:corr=25%:reorder,outage=every:15s:200ms";
+        let page = text(&run(&[setting, setting], &direction));
+        assert!(page.lines().all(|line| line.chars().count() <= WIDTH && line.trim_end() == line), "{page}");
+        for wanted in ["123,456,789,012", "marked", "damaged", "duplicated", "100.0 %", "outage=every:15s:200ms"] {
+            assert!(page.contains(wanted), "{wanted} is not in {page}");
+        }
+        assert!(DropCause::ALL.iter().all(|cause| page.contains(cause.word())), "{page}");
+        assert!(page.contains("note: near to far: the latest packet left 59.9 s late\n"), "{page}");
+        assert!(page.contains("\nnot faithful: far to near: p99 lateness 999 ms is above 5.39 ms\n"), "{page}");
+    }
+
+    #[test]
+    fn figures_are_short() {
+        let grouped = [0, 7, 999, 1000, 1_234_567].map(grouped);
+        assert_eq!(grouped, ["0", "7", "999", "1,000", "1,234,567"]);
+        assert_eq!(times([0.0, 0.000_05, 0.0125]), "0 / 0.05 / 12 ms");
+        assert_eq!(times([0.0, 0.0]), "0 s");
+    }
+
+    #[test]
+    fn settings_are_told_where_there_are_more_than_rtt_rate_and_queue() {
+        let links = |links: &[&str]| text(&run(links, &DirectionLedger::default())).matches("rate=").count();
+        assert_eq!(links(&["rtt=20ms,rate=50mbit,queue=1bdp"]), 0);
+        assert_eq!(links(&["rtt=20ms,rate=50mbit,loss=1%"]), 1);
+        assert_eq!(links(&["rtt=20ms,rate=50mbit", "rtt=20ms,rate=20mbit"]), 2);
+    }
 }

@@ -102,7 +102,8 @@ fn ledger(setup: &Setup, accounts: Vec<[Forwarded; 2]>) -> Result<(Ledger, Optio
     let (mut paths, mut failures) = (Vec::new(), Vec::new());
     for (path, [near_to_far, far_to_near]) in setup.paths.iter().zip(accounts) {
         let ((near_to_far, one), (far_to_near, other)) = (near_to_far?, far_to_near?);
-        paths.push(PathLedger { path: path.profile, near_to_far, far_to_near });
+        let links = path.settings.iter().map(ToString::to_string).collect();
+        paths.push(PathLedger { path: path.profile, links, near_to_far, far_to_near });
         failures.extend([one, other].into_iter().flatten());
     }
     Ok((Ledger { seed: setup.seed, paths }, failures.into_iter().next()))

@@ -28,6 +28,9 @@ pub struct Ledger {
 pub struct PathLedger {
     /// What was emulated, the queue filled in.
     pub path: PathProfile,
+    /// The settings it was made from, hop by hop, as `--link` takes them.
+    #[serde(default)]
+    pub links: Vec<String>,
     /// From the near side to the far side.
     pub near_to_far: DirectionLedger,
     /// And back.
@@ -162,10 +165,14 @@ impl PathLedger {
         (self.path.base_rtt / 100).max(Duration::from_millis(1))
     }
 
+    /// The directions, each with its name.
+    pub fn directions(&self) -> [(&'static str, &DirectionLedger); 2] {
+        [("near to far", &self.near_to_far), ("far to near", &self.far_to_near)]
+    }
+
     /// Everything that speaks against this path.
     fn faults(&self) -> Vec<Fault> {
-        let directions = [("near to far", &self.near_to_far), ("far to near", &self.far_to_near)];
-        directions
+        self.directions()
             .into_iter()
             .flat_map(|(name, ledger)| {
                 ledger.faults(self.lateness_limit()).into_iter().map(move |what| Fault { direction: name, what })
@@ -250,6 +257,7 @@ mod tests {
     fn ledger(rtt: Duration) -> Ledger {
         let path = PathLedger {
             path: PathProfile::new(BitRate(135_000_000), rtt),
+            links: vec!["rtt=539ms,rate=135mbit".to_owned()],
             near_to_far: DirectionLedger::default(),
             far_to_near: DirectionLedger::default(),
         };

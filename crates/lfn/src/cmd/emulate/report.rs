@@ -7,8 +7,20 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use lfn_net::emulator::Outcome;
+use serde::Serialize;
 
 use crate::exit::Failure;
+
+/// What the file says of itself; `doc/emulate.md` tells the fields.
+const SCHEMA: &str = "lfn.emulate/1";
+
+/// The one object in the file.
+#[derive(Serialize)]
+struct Document<'a> {
+    schema: &'static str,
+    #[serde(flatten)]
+    outcome: &'a Outcome,
+}
 
 /// A report to be written.
 pub struct Report {
@@ -37,7 +49,8 @@ impl Report {
         if self.file.metadata().is_ok_and(|data| data.is_file()) {
             self.file.set_len(0).map_err(|error| unwritable(&self.path, error))?;
         }
-        serde_json::to_writer_pretty(&self.file, outcome).map_err(|error| unwritable(&self.path, error))
+        let document = Document { schema: SCHEMA, outcome };
+        serde_json::to_writer_pretty(&self.file, &document).map_err(|error| unwritable(&self.path, error))
     }
 
     /// There is nothing to report.
