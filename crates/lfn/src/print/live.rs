@@ -51,9 +51,9 @@ fn width() -> usize {
     if columns == 0 { WIDTH } else { columns - 1 }
 }
 
-/// As much as fits into so many columns: all of it, or the figures without the words, or the start of those.
+/// As much as fits into so many columns: all of it, or fewer words, or the start of that.
 fn line(figures: &LiveFigures, width: usize) -> String {
-    let shapes: [fn(&LiveDirection) -> String; 3] = [in_words, in_figures, rate_only];
+    let shapes: [fn(&LiveDirection) -> String; 4] = [in_words, in_short, in_figures, rate_only];
     let mut lines = shapes.into_iter().map(|shape| shaped(figures, shape));
     let fitting = lines.find(|line| line.chars().count() <= width);
     fitting.unwrap_or_else(|| shaped(figures, rate_only).chars().take(width).collect())
@@ -76,6 +76,11 @@ fn in_words(direction: &LiveDirection) -> String {
     let lately = if *newly_dropped > 0 { format!(" (+{newly_dropped})") } else { String::new() };
     let lost = if *unmodelled > 0 { format!(", NOT FAITHFUL: {unmodelled} lost") } else { String::new() };
     format!("{}, queue {}{wait}, dropped {dropped}{lately}{lost}", throughput(*rate), bytes(*queued))
+}
+
+fn in_short(direction: &LiveDirection) -> String {
+    let lost = if direction.unmodelled > 0 { format!(" LOST {}", direction.unmodelled) } else { String::new() };
+    format!("{} queue {} drops {}{lost}", throughput(direction.rate), short(direction.wait), direction.dropped)
 }
 
 fn in_figures(direction: &LiveDirection) -> String {
@@ -146,7 +151,11 @@ mod tests {
             all,
             "  12 s  -> 134 Mb/s, queue 3.21 MB (190 ms), dropped 1234 (+12)  <- 2.12 Mb/s, queue 0 B, dropped 0"
         );
-        assert_eq!(line(&figures(1), 79), "  12 s  -> 134 Mb/s q 190 ms d 1234  <- 2.12 Mb/s q 0 s d 0");
+        assert_eq!(
+            line(&figures(1), 79),
+            "  12 s  -> 134 Mb/s queue 190 ms drops 1234  <- 2.12 Mb/s queue 0 s drops 0"
+        );
+        assert_eq!(line(&figures(1), 65), "  12 s  -> 134 Mb/s q 190 ms d 1234  <- 2.12 Mb/s q 0 s d 0");
         assert_eq!(line(&figures(1), 40), "  12 s  -> 134 Mb/s  <- 2.12 Mb/s");
     }
 
@@ -155,6 +164,6 @@ mod tests {
         let mut figures = figures(1);
         figures.paths[0][1].unmodelled = 3;
         assert!(line(&figures, usize::MAX).ends_with("NOT FAITHFUL: 3 lost"));
-        assert!(line(&figures, 79).contains(" !3"));
+        assert!(line(&figures, 90).ends_with("LOST 3") && line(&figures, 70).contains(" !3"));
     }
 }
