@@ -252,10 +252,12 @@ fn largest_packet(mtu: u32) -> Bytes {
 
 /// The figures of the whole path, as seen from near.
 fn profile(forward: &[LinkConfig], rtt: Duration, mtu: u32) -> PathProfile {
-    let survive: f64 = forward.iter().map(|hop| 1.0 - hop.loss.mean().get()).product();
-    let loss = match forward {
-        [only] => only.loss.mean(),
-        _ => Ratio::new(1.0 - survive).unwrap_or_default(),
+    let losses: Vec<Ratio> = forward.iter().map(|hop| hop.loss.mean()).filter(|loss| loss.get() > 0.0).collect();
+    let loss = match losses[..] {
+        [] => Ratio::default(),
+        // As it was said, to the last digit.
+        [only] => only,
+        _ => Ratio::new(1.0 - losses.iter().map(|loss| 1.0 - loss.get()).product::<f64>()).unwrap_or_default(),
     };
     let Some(narrowest) = forward.iter().min_by_key(|hop| capacity(hop)) else {
         return PathProfile { mtu, loss, ..PathProfile::new(BitRate(0), rtt) };

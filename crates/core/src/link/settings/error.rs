@@ -192,19 +192,22 @@ fn of(direction: Option<Direction>) -> &'static str {
     }
 }
 
-/// Letters to insert, take away or change to make one word of the other (Levenshtein, 1966).
+/// Letters to insert, take away, change or swap with their neighbours to make one word of the other (optimal string
+/// alignment: Levenshtein's distance with Damerau's swaps).
 fn distance(one: &str, other: &str) -> usize {
     // What is longer than any key is near to none.
-    let other: Vec<char> = other.chars().take(64).collect();
-    let mut row: Vec<usize> = (0..=other.len()).collect();
-    for (line, letter) in one.chars().enumerate() {
-        let mut diagonal = line;
-        row[0] = line + 1;
-        for (column, another) in other.iter().enumerate() {
-            let change = diagonal + usize::from(letter != *another);
-            diagonal = row[column + 1];
-            row[column + 1] = change.min(diagonal + 1).min(row[column] + 1);
+    let [one, other]: [Vec<char>; 2] = [one, other].map(|word| word.chars().take(64).collect());
+    let mut rows = vec![vec![0; other.len() + 1]; one.len() + 1];
+    (0..=one.len()).for_each(|i| rows[i][0] = i);
+    (0..=other.len()).for_each(|j| rows[0][j] = j);
+    for i in 1..=one.len() {
+        for j in 1..=other.len() {
+            let change = rows[i - 1][j - 1] + usize::from(one[i - 1] != other[j - 1]);
+            rows[i][j] = change.min(rows[i - 1][j] + 1).min(rows[i][j - 1] + 1);
+            if i > 1 && j > 1 && one[i - 1] == other[j - 2] && one[i - 2] == other[j - 1] {
+                rows[i][j] = rows[i][j].min(rows[i - 2][j - 2] + 1);
+            }
         }
     }
-    row[other.len()]
+    rows[one.len()][other.len()]
 }

@@ -1,10 +1,12 @@
 //! `lfn emulate set` and `lfn emulate show`: an emulated path that runs already.
 
 use std::io::{self, Write};
+use std::path::Path;
 
-use lfn_core::link::settings::HopSettings;
+use lfn_core::link::settings::{Hint, HopSettings, SettingsError};
 use lfn_net::emulator::control::{self, ControlError, Request, Standing};
 
+use super::link::read_traces;
 use crate::exit::{Exit, Failure};
 use crate::print;
 
@@ -108,10 +110,18 @@ impl SetArgs {
     fn change(&self) -> Result<HopSettings, Failure> {
         let mut change = HopSettings::default();
         for pair in &self.settings {
-            change
-                .set_pair(pair)
-                .map_err(|error| Failure::usage(&error).hint(format!("lfn emulate set {}", error.hint())))?;
+            change.set_pair(pair).map_err(refused)?;
         }
+        // The path that runs may see other files, or from elsewhere.
+        read_traces(&mut change, Path::new("")).map_err(refused)?;
         Ok(change)
     }
+}
+
+/// Settings that make no link, in terms of a change.
+fn refused(error: SettingsError) -> Failure {
+    Failure::usage(&error).hint(match error.hint() {
+        hint @ Hint::Set { .. } => format!("lfn emulate set {hint}"),
+        Hint::Say(text) => text,
+    })
 }

@@ -1,0 +1,274 @@
+//! What link is meant: flags, profiles, traces and specifications, and what is refused before anything is made.
+
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on says so by panicking, its helpers too")]
+
+mod support;
+
+use std::fs;
+use std::net::{TcpListener, TcpStream};
+use std::path::Path;
+use std::process::{ExitCode, Output};
+use std::time::{Duration, Instant};
+
+use lfn_core::framing::Layer;
+use lfn_core::path::PathProfile;
+use lfn_core::units::{BitRate, Bytes, Ratio};
+use lfn_net::emulator::Outcome;
+use support::{Needs, lfn, stderr, stdout};
+
+/// Names what this test binary does when it is run as a command on one side of a path.
+const ROLE: &str = "LFN_TEST_ROLE";
+const PORT: u16 = 9000;
+
+fn main() -> ExitCode {
+    if let Ok(role) = std::env::var(ROLE) {
+        act(&role);
+        return ExitCode::SUCCESS;
+    }
+    support::run(&[
+        ("flags_override_a_profile", Needs::Namespaces, flags_override_a_profile),
+        ("a_profile_of_ones_own_brings_its_trace", Needs::Namespaces, a_profile_of_ones_own_brings_its_trace),
+        ("a_delay_that_changes_is_felt", Needs::Namespaces, a_delay_that_changes_is_felt),
+        ("links_in_a_row_are_one_path", Needs::Namespaces, links_in_a_row_are_one_path),
+        ("a_run_that_never_began_leaves_no_report", Needs::Namespaces, a_run_that_never_began_leaves_no_report),
+        ("the_list_has_every_profile_with_its_source", Needs::Nothing, the_list_has_every_profile_with_its_source),
+        ("what_is_listed_can_be_changed_and_used", Needs::Nothing, what_is_listed_can_be_changed_and_used),
+        ("the_help_fits_and_explains_the_directions", Needs::Nothing, the_help_fits_and_explains_the_directions),
+        ("what_contradicts_itself_is_refused", Needs::Nothing, what_contradicts_itself_is_refused),
+        ("files_that_are_none_are_refused_by_line", Needs::Nothing, files_that_are_none_are_refused_by_line),
+        ("changes_are_read_before_they_are_sent", Needs::Nothing, changes_are_read_before_they_are_sent),
+    ])
+}
+
+fn emulate(arguments: &[&str]) -> Output {
+    lfn().arg("emulate").args(arguments).output().unwrap()
+}
+
+/// The figures that CMD is told.
+fn told(flags: &[&str]) -> PathProfile {
+    let output = emulate(&[flags, &["--far", "none", "--", "sh", "-c", "echo $LFN_PATH"]].concat());
+    serde_json::from_str(&stdout(&output)).unwrap_or_else(|error| panic!("{error}: {}", stderr(&output)))
+}
+
+fn flags_override_a_profile() {
+    let report = tempfile::NamedTempFile::new().unwrap();
+    let path = told(&["--profile", "acts", "--loss", "1e-5", "--report", report.path().to_str().unwrap()]);
+    assert_eq!((path.base_rtt, path.loss), (Duration::from_millis(539), Ratio::new(1e-5).unwrap()));
+    assert_eq!((path.capacity, path.mtu, path.framing.layer), (BitRate(135_631_698), 9180, Layer::AtmAal5));
+    let outcome: Outcome = serde_json::from_str(&fs::read_to_string(report.path()).unwrap()).unwrap();
+    assert_eq!(outcome.ledger.paths[0].path, path);
+    let path = told(&["--profile", "dsl", "--rate", "50mbit", "--mtu", "1400", "--queue", "100p"]);
+    assert_eq!((path.capacity, path.mtu, path.queue), (BitRate(50_000_000), 1400, Some(Bytes(141_400))));
+}
+
+fn a_profile_of_ones_own_brings_its_trace() {
+    let home = tempfile::tempdir().unwrap();
+    let profile = home.path().join("ours.toml");
+    fs::write(&profile, "title = 'Ours'\nrtt = '10ms'\ntrace = 'ours.trace'\nmtu = 1400\n").unwrap();
+    fs::write(home.path().join("ours.trace"), "1\n2\n2\n5\n").unwrap();
+    let path = told(&["--profile", profile.to_str().unwrap()]);
+    // Four packets of 1,500 bytes in 5 ms.
+    assert_eq!((path.capacity, path.mtu, path.framing.layer), (BitRate(9_600_000), 1400, Layer::Ip));
+}
+
+/// The profile is made of published figures; that the delay of a trace is felt is the same for all of them.
+fn a_delay_that_changes_is_felt() {
+    let path = told(&["--profile", "starlink"]);
+    assert!((20..21).contains(&path.base_rtt.as_millis()), "{:?}", path.base_rtt);
+    let trace = tempfile::NamedTempFile::new().unwrap();
+    fs::write(trace.path(), "time,delay\n0s,10ms\n1s,150ms\n").unwrap();
+    let program = std::env::current_exe().unwrap();
+    let role = |role: &str| format!("{ROLE}={role} '{}'", program.display());
+    let script = format!("{0}; sleep 2; {0}", role("connect"));
+    let trace = trace.path().to_str().unwrap();
+    let flags = ["--rate", "50mbit", "--trace", trace, "--far", &role("listen"), "--", "sh", "-c", &script];
+    let output = emulate(&flags);
+    let said = stdout(&output);
+    let rtts: Vec<u128> = said.lines().filter_map(|line| line.strip_prefix("RTT ")?.parse().ok()).collect();
+    let [before, after] = rtts[..] else { panic!("{said} {}", stderr(&output)) };
+    // Never shorter than set; how much longer is the machine's affair.
+    assert!(before >= 20_000_000 && (300_000_000..5_000_000_000).contains(&after), "{rtts:?}");
+}
+
+/// What this binary does when it is a command on one side of a path.
+fn act(role: &str) {
+    if role == "listen" {
+        TcpListener::bind(("0.0.0.0", PORT)).unwrap().incoming().for_each(drop);
+        return;
+    }
+    let before = Instant::now();
+    drop(TcpStream::connect(("far", PORT)).unwrap());
+    println!("RTT {}", before.elapsed().as_nanos());
+}
+
+fn links_in_a_row_are_one_path() {
+    let path = told(&["--link", "rate=2gbit,rtt=10ms", "--link", "dsl,rate=1gbit,loss=0.01,return-loss=0"]);
+    assert_eq!((path.base_rtt, path.capacity), (Duration::from_millis(47), BitRate(1_000_000_000)));
+    assert_eq!((path.loss, path.mtu), (Ratio::new(0.01).unwrap(), 1492));
+}
+
+fn a_run_that_never_began_leaves_no_report() {
+    let home = tempfile::tempdir().unwrap();
+    let run = |report: &Path| {
+        let report = report.to_str().unwrap();
+        emulate(&["--rtt", "20ms", "--rate", "5mbit", "--report", report, "--", "no-such-command"])
+    };
+    let (new, old) = (home.path().join("new.json"), home.path().join("old.json"));
+    fs::write(&old, "what was there").unwrap();
+    assert_eq!(run(&new).status.code(), Some(127));
+    assert_eq!(run(&old).status.code(), Some(127));
+    assert!(!new.exists());
+    assert_eq!(fs::read_to_string(&old).unwrap(), "what was there");
+    let done = emulate(&["--rtt", "20ms", "--rate", "5mbit", "--report", old.to_str().unwrap(), "--", "true"]);
+    assert!(done.status.success() || done.status.code() == Some(4), "{}", stderr(&done));
+    serde_json::from_str::<Outcome>(&fs::read_to_string(&old).unwrap()).unwrap();
+}
+
+fn the_list_has_every_profile_with_its_source() {
+    let output = emulate(&["--list"]);
+    assert!(output.status.success() && output.stderr.is_empty(), "{}", stderr(&output));
+    let list = stdout(&output);
+    for name in [
+        "acts",
+        "vbns",
+        "sc2000",
+        "geo",
+        "starlink",
+        "leo-ka",
+        "transatlantic",
+        "transpacific",
+        "dsl",
+        "lte",
+        "lossy-wifi",
+        "lte-drive",
+    ] {
+        assert!(list.lines().any(|line| line.split(' ').next() == Some(name)), "{name} is not in {list}");
+    }
+    assert!(list.contains("539 ms, 135.6 Mb/s"), "{list}");
+    assert_eq!(list.matches("Source: ").count(), 13);
+    let widest = list.lines().map(|line| line.chars().count()).max().unwrap();
+    assert!(widest < 80, "{widest}: {list}");
+}
+
+fn what_is_listed_can_be_changed_and_used() {
+    let toml = stdout(&emulate(&["--list", "acts"]));
+    lfn_core::link::profile::Profile::parse("acts", &toml).unwrap();
+    let table = stdout(&emulate(&["--list", "lte-drive"]));
+    assert!(lfn_core::link::trace::Trace::parse("lte-drive", &table).unwrap().rate.is_some());
+    let output = emulate(&["--list", "atcs"]);
+    assert_eq!(output.status.code(), Some(2));
+    assert!(stderr(&output).contains("'atcs'") && stderr(&output).contains("\nhint: "), "{}", stderr(&output));
+}
+
+fn the_help_fits_and_explains_the_directions() {
+    for flag in ["-h", "--help"] {
+        let output = lfn().args(["emulate", flag]).env("COLUMNS", "80").output().unwrap();
+        let help = stdout(&output);
+        let widest = help.lines().map(|line| line.chars().count()).max().unwrap();
+        assert!(widest <= 80, "{widest}: {help}");
+        for key in lfn_core::link::settings::KEYS {
+            assert!(help.contains(&format!("--{} <", key.name)), "{}: {help}", key.name);
+            assert!(!help.contains(&format!("--forward-{} <", key.name)), "{}: {help}", key.name);
+        }
+    }
+    let help = stdout(&emulate(&["--help"]));
+    assert!(help.contains("--forward-KEY and --return-KEY"), "{help}");
+}
+
+/// Refused with exit code 2, one line that names it, and a hint.
+fn assert_refused(arguments: &[&str], named: &[&str]) {
+    let output = emulate(&[arguments, &["--", "true"]].concat());
+    let said = stderr(&output);
+    assert_eq!(output.status.code(), Some(2), "{arguments:?}: {said}");
+    assert!(
+        said.starts_with("lfn: ") && said.contains("\nhint: ") && said.lines().count() == 2,
+        "{arguments:?}: {said}"
+    );
+    for named in named {
+        assert!(said.contains(named), "{arguments:?}: '{named}' is not in {said}");
+    }
+}
+
+fn what_contradicts_itself_is_refused() {
+    let cases: &[(&[&str], &[&str])] = &[
+        (&[], &["--rtt is missing", "--profile acts"]),
+        (&["--rtt", "20ms"], &["--rate is missing"]),
+        (&["--rtt", "539", "--rate", "1mbit"], &["--rtt: '539' has no unit", "hint: --rtt 539ms"]),
+        (&["--rtt", "20ms", "--delay", "5ms", "--rate", "1mbit"], &["rtt and delay"]),
+        (&["--rtt", "20ms", "--forward-rate", "1mbit"], &["--rate is missing from far to near", "--return-rate"]),
+        (&["--rtt", "20ms", "--rate", "1mbit", "--ecn", "on"], &["ecn without an aqm", "--aqm"]),
+        (&["--rtt", "20ms", "--rate", "1mbit", "--ecn", "maybe"], &["--ecn: 'maybe'"]),
+        (&["--rtt", "20ms", "--rate", "1mbit", "--aqm", "pie"], &["--aqm", "pie"]),
+        (&["--rtt", "20ms", "--rate", "1mbit", "--overhead", "carrier-pigeon"], &["carrier-pigeon"]),
+        (&["--rtt", "20ms", "--rate", "1mbit", "--return-loss", "2"], &["--return-loss", "'2'"]),
+        (&["--rtt", "20ms", "--rate", "1mbit", "--jitter", "soon"], &["--jitter", "soon"]),
+        (&["--rtt", "20ms", "--rate", "1mbit", "--path-mtu", "20"], &["--path-mtu", "20"]),
+        (&["--rtt", "20ms", "--rate", "1mbit", "--trace", "lte-drive"], &["rate and trace"]),
+        (&["--rtt", "20ms", "--trace", "/no/such/file"], &["--trace /no/such/file"]),
+        (&["--forward-rtt", "20ms"], &["--forward-rtt"]),
+        (&["--profile", "atcs"], &["no profile is called 'atcs'", "did you mean acts?"]),
+        (&["--profile", "/no/such/file.toml"], &["/no/such/file.toml"]),
+        (&["--profile", "acts", "--link", "rtt=5ms"], &["--link"]),
+        (&["--loss", "1e-3", "--link", "rate=1mbit,rtt=5ms"], &["--loss beside --link"]),
+        (&["--link", "rate=1mbit"], &["--link rate=1mbit: rtt is missing"]),
+        (&["--link", "rate=1mbit,rtt=5ms,los=1"], &["'los'", "did you mean loss?"]),
+        (&["--link", "rate=1mbit,rtt=5ms,nothing"], &["'nothing' is not KEY=VALUE"]),
+        (&["--link", "atcs,rate=1mbit"], &["no profile is called 'atcs'"]),
+        (&["--link", "rate=1mbit,rtt=5"], &["'5' has no unit"]),
+        (&["--profile", "geo", "--parallel", "rate=1mbit"], &["--parallel rate=1mbit: rtt is missing"]),
+        (&["--profile", "geo", "--size", "1GB"], &["--dry-run"]),
+        (&["--rate", "1mbit", "--rate", "2mbit"], &["--rate"]),
+    ];
+    for (arguments, named) in cases {
+        assert_refused(arguments, named);
+    }
+}
+
+fn files_that_are_none_are_refused_by_line() {
+    let home = tempfile::tempdir().unwrap();
+    let path = home.path().join("file.toml");
+    let name = path.to_str().unwrap();
+    let profiles = [
+        ("title = 'x'\nspeed = '1mbit'", "no setting is called 'speed'"),
+        ("title = 'x'\nrate = ", "line 2: "),
+        ("title = 'x'\nrtt = 539", "'539' has no unit"),
+        ("title = 'x'\nrtt = '20ms'\ntrace = 'not-there.csv'", "not-there.csv"),
+        ("\u{0}\u{1}", "line 1: "),
+        ("", "title is missing"),
+    ];
+    for (text, named) in profiles {
+        fs::write(&path, text).unwrap();
+        assert_refused(&["--profile", name], &[named]);
+    }
+    let traces = [
+        ("", "an empty trace"),
+        ("1\n0\n", "line 2: its time is not later"),
+        ("-5\n", "line 1: '-5'"),
+        ("time[s],rate\n0,-1mbit\n", "line 2: rate: '-1mbit'"),
+    ];
+    for (text, named) in traces {
+        fs::write(&path, text).unwrap();
+        assert_refused(&["--rtt", "20ms", "--trace", name], &[named]);
+    }
+    // Neither text nor finite.
+    assert_refused(&["--rtt", "20ms", "--trace", "/dev/zero"], &["/dev/zero: more than 256 MiB"]);
+    assert_refused(&["--rtt", "20ms", "--trace", "/"], &["--trace /: "]);
+}
+
+fn changes_are_read_before_they_are_sent() {
+    let cases: &[(&[&str], &str)] = &[
+        (&["set"], "KEY=VALUE"),
+        (&["set", "rat=5mbit"], "did you mean rate?"),
+        (&["set", "rate"], "'rate' is not KEY=VALUE"),
+        (&["set", "rate=fast"], "rate: 'fast'"),
+        (&["set", "rate=5mbit", "return-loss=2"], "return-loss: "),
+        (&["set", "--hop", "0", "rate=5mbit"], "--hop"),
+        (&["set", "trace=/no/such/file"], "/no/such/file"),
+        (&["show", "everything"], "everything"),
+    ];
+    for (arguments, named) in cases {
+        let output = emulate(arguments);
+        assert_eq!(output.status.code(), Some(2), "{arguments:?}: {}", stderr(&output));
+        assert!(stderr(&output).contains(named), "{arguments:?}: {}", stderr(&output));
+    }
+}
