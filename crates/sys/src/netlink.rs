@@ -149,6 +149,13 @@ impl Netlink {
         stats.ok_or_else(|| io::Error::other(format!("{name}: the kernel gave no statistics")))
     }
 
+    /// Removes an interface, and the other end of a veth pair with it.
+    pub fn delete(&mut self, index: u32) -> io::Result<()> {
+        let mut link = LinkMessage::default();
+        link.header.index = index;
+        self.change(RouteNetlinkMessage::DelLink(link), 0)
+    }
+
     /// Brings an interface up.
     pub fn set_up(&mut self, index: u32) -> io::Result<()> {
         let mut link = LinkMessage::default();

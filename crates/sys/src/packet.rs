@@ -2,7 +2,8 @@
 //!
 //! A frame travels with the ten bytes of `struct virtio_net_hdr` before it, which say how the kernel would segment it
 //! and where its checksum is still to be filled in. So up to 64 KiB cross in one call, and what is sent here looks to
-//! the receiving stack as if the sending stack had handed it over. The socket never blocks.
+//! the receiving stack as if the sending stack had handed it over. The socket never blocks. The kernel takes the outer
+//! VLAN tag out of a frame before anybody sees it and tells it apart (`PACKET_AUXDATA`); here it is put back.
 
 use std::io::{self, IoSlice};
 use std::mem;
@@ -44,6 +45,7 @@ impl PacketSocket {
         socket.set(libc::SOL_PACKET, libc::PACKET_VNET_HDR, 1_i32)?;
         socket.set(libc::SOL_PACKET, libc::PACKET_IGNORE_OUTGOING, 1_i32)?;
         socket.set(libc::SOL_PACKET, libc::PACKET_QDISC_BYPASS, 1_i32)?;
+        socket.set(libc::SOL_PACKET, libc::PACKET_AUXDATA, 1_i32)?;
         socket.set(libc::SOL_SOCKET, libc::SO_TIMESTAMPNS, 1_i32)?;
         socket.bind(interface)?;
         Ok(socket)
@@ -84,7 +86,11 @@ impl PacketSocket {
         // SAFETY: message points to one live slice and one live control buffer with their own lengths.
         let got = unsafe { libc::recvmsg(self.socket.as_raw_fd(), &raw mut message, libc::MSG_TRUNC) };
         match usize::try_from(got) {
-            Ok(length) if length <= room => Ok(Some(Frame { length, stamp: stamp(&message) })),
+            Ok(length) if length <= room => {
+                let told = Told::read(&message);
+                let tag = told.tag.and_then(|tag| insert_tag(buffer, length, tag));
+                Ok(Some(Frame { length: tag.unwrap_or(length), stamp: told.stamp }))
+            }
             Ok(length) => Err(io::Error::new(io::ErrorKind::InvalidData, format!("a frame of {length} bytes"))),
             Err(_) => match io::Error::last_os_error() {
                 e if matches!(e.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted) => Ok(None),
@@ -149,26 +155,112 @@ fn check(result: i32) -> io::Result<()> {
     if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
-/// Room for one control message with a timespec, and some.
-const CONTROL: usize = 64;
+/// Room for the control messages with a timespec and a `tpacket_auxdata`, and some.
+const CONTROL: usize = 128;
 
 /// Control messages are read as structs: aligned as those are.
 #[repr(align(8))]
 struct Control([u8; CONTROL]);
 
-/// The time stamp among the control messages of a received message.
-fn stamp(message: &libc::msghdr) -> Option<u64> {
-    // SAFETY: the kernel filled in the control buffer, which is live and aligned, and set its length; CMSG_FIRSTHDR
-    // gives null or a header within it.
-    let header = unsafe { libc::CMSG_FIRSTHDR(message).as_ref() }?;
-    let length = mem::size_of::<libc::timespec>() as u32;
-    // SAFETY: CMSG_LEN computes from an integer.
-    let whole = header.cmsg_len >= unsafe { libc::CMSG_LEN(length) } as usize;
-    if header.cmsg_level != libc::SOL_SOCKET || header.cmsg_type != libc::SCM_TIMESTAMPNS || !whole {
-        return None;
+/// What the kernel tells of a frame beside its bytes.
+#[derive(Debug, Default)]
+struct Told {
+    /// When it arrived, nanoseconds of `CLOCK_REALTIME`.
+    stamp: Option<u64>,
+    /// The VLAN tag that was taken out: TPID and TCI, as they were in the frame.
+    tag: Option<[u8; 4]>,
+}
+
+impl Told {
+    /// From the control messages of a received message.
+    fn read(message: &libc::msghdr) -> Told {
+        let mut told = Told::default();
+        // SAFETY: the kernel filled in the control buffer, which is live and aligned, and set its length; CMSG_FIRSTHDR
+        // gives null or a header within it.
+        let mut next = unsafe { libc::CMSG_FIRSTHDR(message) };
+        // SAFETY: `next` is null or a header within the control buffer.
+        while let Some(header) = unsafe { next.as_ref() } {
+            match (header.cmsg_level, header.cmsg_type) {
+                (libc::SOL_SOCKET, libc::SCM_TIMESTAMPNS) => told.stamp = content(header).and_then(nanos),
+                (libc::SOL_PACKET, libc::PACKET_AUXDATA) => told.tag = content(header).and_then(tag),
+                _ => {}
+            }
+            // SAFETY: `header` is one of this message; CMSG_NXTHDR gives null or another within the buffer.
+            next = unsafe { libc::CMSG_NXTHDR(message, header) };
+        }
+        told
     }
-    // SAFETY: the message says that it holds a timespec, and is long enough for it; it may not be aligned.
-    let time = unsafe { libc::CMSG_DATA(header).cast::<libc::timespec>().read_unaligned() };
+}
+
+/// What a control message holds. `T` must be the plain struct the kernel puts into messages of this kind.
+fn content<T: Copy>(header: &libc::cmsghdr) -> Option<T> {
+    // SAFETY: CMSG_LEN computes from an integer.
+    let whole = header.cmsg_len >= unsafe { libc::CMSG_LEN(mem::size_of::<T>() as u32) } as usize;
+    // SAFETY: the message is long enough for a T by its own account; it may not be aligned.
+    whole.then(|| unsafe { libc::CMSG_DATA(header).cast::<T>().read_unaligned() })
+}
+
+fn nanos(time: libc::timespec) -> Option<u64> {
     let (seconds, nanos) = (u64::try_from(time.tv_sec).ok()?, u64::try_from(time.tv_nsec).ok()?);
     seconds.checked_mul(1_000_000_000)?.checked_add(nanos)
+}
+
+fn tag(told: libc::tpacket_auxdata) -> Option<[u8; 4]> {
+    if told.tp_status & libc::TP_STATUS_VLAN_VALID == 0 {
+        return None;
+    }
+    let protocol = match told.tp_status & libc::TP_STATUS_VLAN_TPID_VALID {
+        0 => libc::ETH_P_8021Q as u16,
+        _ => told.tp_vlan_tpid,
+    };
+    let ([a, b], [c, d]) = (protocol.to_be_bytes(), told.tp_vlan_tci.to_be_bytes());
+    Some([a, b, c, d])
+}
+
+/// Puts a VLAN tag back behind the Ethernet addresses of a frame and gives the new length; `None` if there is no room or
+/// no frame. What the virtual-net header counts from the frame's start moves with it.
+fn insert_tag(buffer: &mut [u8], length: usize, tag: [u8; 4]) -> Option<usize> {
+    /// Of two Ethernet addresses.
+    const ADDRESSES: usize = 12;
+    /// Offsets in `struct virtio_net_hdr`.
+    const HEADER_LENGTH: usize = 2;
+    const CHECKSUM_START: usize = 6;
+    let at = VNET_HEADER + ADDRESSES;
+    let longer = length + tag.len();
+    if length < at || longer > buffer.len() {
+        return None;
+    }
+    buffer.copy_within(at..length, at + tag.len());
+    buffer[at..at + tag.len()].copy_from_slice(&tag);
+    for offset in [HEADER_LENGTH, CHECKSUM_START] {
+        let field = u16::from_ne_bytes([buffer[offset], buffer[offset + 1]]);
+        // Zero where there is no such thing.
+        let moved = if field == 0 { 0 } else { field.saturating_add(tag.len() as u16) };
+        buffer[offset..offset + 2].copy_from_slice(&moved.to_ne_bytes());
+    }
+    Some(longer)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_tag_goes_behind_the_addresses_and_offsets_move() {
+        let mut buffer = [0; 64];
+        buffer[VNET_HEADER..VNET_HEADER + 12].fill(1);
+        buffer[VNET_HEADER + 12..40].fill(2);
+        buffer[2..4].copy_from_slice(&54_u16.to_ne_bytes());
+        buffer[6..8].copy_from_slice(&34_u16.to_ne_bytes());
+        assert_eq!(insert_tag(&mut buffer, 40, [0x81, 0, 0, 5]), Some(44));
+        assert_eq!(buffer[VNET_HEADER..VNET_HEADER + 12], [1; 12]);
+        assert_eq!(buffer[VNET_HEADER + 12..VNET_HEADER + 16], [0x81, 0, 0, 5]);
+        assert_eq!(buffer[VNET_HEADER + 16..44], [2; 18]);
+        assert_eq!(
+            (buffer[2..4].to_vec(), buffer[6..8].to_vec()),
+            (58_u16.to_ne_bytes().into(), 38_u16.to_ne_bytes().into())
+        );
+        assert_eq!(insert_tag(&mut buffer, 61, [0; 4]), None);
+        assert_eq!(insert_tag(&mut buffer, 21, [0; 4]), None);
+    }
 }

@@ -220,3 +220,26 @@ pub fn user_of_peer(socket: impl AsFd) -> io::Result<u32> {
         _ => Err(io::Error::last_os_error()),
     }
 }
+
+/// The process group of this process; `None` if it comes from outside this PID namespace, where it has no number.
+pub fn own_group() -> Option<i32> {
+    // SAFETY: getpgrp takes nothing and cannot fail.
+    Some(unsafe { libc::getpgrp() }).filter(|group| *group > 0)
+}
+
+/// The process group in the foreground of this terminal; `None` if it has no number here, or this is no terminal of this
+/// process (`tcgetpgrp(3)`).
+pub fn foreground_group(terminal: impl AsFd) -> Option<i32> {
+    // SAFETY: tcgetpgrp takes an integer.
+    Some(unsafe { libc::tcgetpgrp(terminal.as_fd().as_raw_fd()) }).filter(|group| *group > 0)
+}
+
+/// Puts a process group into the foreground of this terminal. Whoever is in the background himself is sent SIGTTOU, unless
+/// that is blocked (`tcsetpgrp(3)`).
+pub fn set_foreground_group(terminal: impl AsFd, group: i32) -> io::Result<()> {
+    // SAFETY: tcsetpgrp takes integers.
+    match unsafe { libc::tcsetpgrp(terminal.as_fd().as_raw_fd(), group) } {
+        0 => Ok(()),
+        _ => Err(io::Error::last_os_error()),
+    }
+}

@@ -2,6 +2,8 @@
 
 #![allow(dead_code, reason = "every test binary compiles this and none uses all of it")]
 
+pub mod sandbox;
+
 use std::fs;
 use std::path::PathBuf;
 use std::process::{Command, ExitCode, Output};

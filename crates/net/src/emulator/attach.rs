@@ -7,6 +7,8 @@ use std::fmt;
 use std::io;
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
+use std::thread;
+use std::time::{Duration, Instant};
 
 use lfn_core::units::Bytes;
 use lfn_sys::namespace::{NetNamespace, UserNamespace};
@@ -27,6 +29,8 @@ pub enum Attachment {
     File(PathBuf),
 }
 
+/// How long the interfaces of an emulator that was killed may outlive it: the kernel clears away in the background.
+const LINGERING: Duration = Duration::from_secs(1);
 /// Where `ip netns` keeps names.
 const NAMES: &str = "/run/netns";
 
@@ -139,8 +143,15 @@ pub(super) fn acquire_rights(sides: &[Option<Attached>; 2]) -> Result<(), Emulat
 impl Attached {
     /// Refuses a namespace in which the path's end would collide with something.
     pub(super) fn check(&self, end: End) -> Result<(), EmulateError> {
-        let taken = self.namespace.run(|| clash(end)).map_err(|_| self.typed.forbidden())?;
-        match taken.map_err(system("look at the addresses there"))? {
+        let deadline = Instant::now() + LINGERING;
+        let taken = loop {
+            let taken = self.namespace.run(|| clash(end)).map_err(|_| self.typed.forbidden())?;
+            match taken.map_err(system("look at the addresses there"))? {
+                Some(_) if Instant::now() < deadline => thread::sleep(LINGERING / 50),
+                taken => break taken,
+            }
+        };
+        match taken {
             None => Ok(()),
             Some(reason) => Err(self.typed.refuse(
                 reason,

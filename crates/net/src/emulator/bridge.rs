@@ -39,7 +39,11 @@ fn side(name: &str, interface: &Interface) -> Result<SideNet, EmulateError> {
     let before = Netlink::open().and_then(|mut netlink| netlink.dropped(name));
     let before = before.map_err(system("read the interfaces' counters"))?;
     let namespace = NetNamespace::current().map_err(system("open this network namespace"))?;
-    Ok(SideNet { namespace, cables: vec![Cable { socket, port: name.to_owned(), inside: None, before }] })
+    Ok(SideNet {
+        namespace,
+        existed: true,
+        cables: vec![Cable { socket, port: name.to_owned(), inside: None, before }],
+    })
 }
 
 fn find(names: &[String; 2]) -> Result<[Interface; 2], EmulateError> {

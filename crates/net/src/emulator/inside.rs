@@ -90,7 +90,9 @@ fn live(setup: &Setup, command: &[OsString], brought: Brought, signals: &Signals
     let (ledger, failure) = ledger(setup, accounts)?;
     let broken = failure.map(|error| sides.iter().find_map(SideNet::broken).unwrap_or_else(|| error.to_string()));
     let mut outcome = Outcome { near, far, broken, ledger, log };
-    match add_interface_drops(&mut outcome.ledger, &sides) {
+    let counted = add_interface_drops(&mut outcome.ledger, &sides);
+    sides.iter().filter(|side| side.existed).for_each(SideNet::unplug);
+    match counted {
         // An interface that is gone tells nothing.
         Err(_) if outcome.broken.is_some() => Ok(outcome),
         counted => counted.map(|()| outcome),

@@ -6,12 +6,13 @@
 //!                       CMD  lfn0 ══ veth ══ near ── link ──> far ══ veth ══ lfn0  far command
 //!                                                 <── link ──
 //! ```
-//! [`run`] is the caller's side: it makes the inside, passes signals on and reads what became of it. [`inside`] builds
-//! the namespaces ([`topology`]), starts both commands ([`far`]), and waits; one thread a direction ([`forward`]) moves
-//! packets from one packet socket through the model to the other, keeping them in a [`ring`]; others reach it by its
-//! [`mailbox`] and watch it as an [`observer`]. What the kernel did that the model did not is in the [`ledger`].
-//! Everything lives in the inside's namespaces: when it ends, however it ends, the kernel kills every process in there,
-//! and nothing is left. Several paths are as many cables and pairs of threads, with [`addresses`] of their own.
+//! [`run`] is the caller's side: it finds what the run stands on ([`ground`]), makes the inside, passes signals on and
+//! reads what became of it. [`inside`] builds the sides ([`topology`], [`bridge`]) and runs the [`commands`] on them; one
+//! thread a direction ([`forward`]) moves packets from one packet socket through the model to the other, keeping them in
+//! a [`ring`]; others reach it by its [`mailbox`] and watch it as an [`observer`], and [`control`] lets the user do so.
+//! What the kernel did that the model did not is in the [`ledger`]. Everything of ours lives in the inside's namespaces:
+//! when it ends, however it ends, the kernel kills every process in there, and nothing is left. Several paths are as many
+//! cables and pairs of threads, with [`addresses`] of their own; a side may also exist already ([`attach`]).
 
 mod addresses;
 mod attach;

@@ -2,22 +2,19 @@
 
 use std::io;
 
-use lfn_sys::process::Signals;
 use lfn_sys::process::signal::SIGTTOU;
-use rustix::process::{Pid, getpgrp};
-use rustix::termios::{tcgetpgrp, tcsetpgrp};
+use lfn_sys::process::{Signals, foreground_group, own_group, set_foreground_group};
 
 /// The terminal on stdin, if this process was in its foreground.
 #[derive(Debug)]
 pub(super) struct Terminal {
-    group: Option<Pid>,
+    group: Option<i32>,
 }
 
 impl Terminal {
     /// Remembers how it is.
     pub(super) fn remember() -> Self {
-        let own = getpgrp();
-        Terminal { group: tcgetpgrp(io::stdin()).ok().filter(|group| *group == own) }
+        Terminal { group: foreground_group(io::stdin()).filter(|group| Some(*group) == own_group()) }
     }
 
     /// Takes it back, or this process and its caller's next one would be stopped when they read from it.
@@ -26,6 +23,6 @@ impl Terminal {
         // Who is in the background is stopped for that, unless it does not listen.
         let _ignored = Signals::block(&[SIGTTOU]);
         // A terminal that is gone needs nobody in its foreground.
-        let _ = tcsetpgrp(io::stdin(), group);
+        let _ = set_foreground_group(io::stdin(), group);
     }
 }

@@ -27,6 +27,8 @@ const NO_IPV6: [Errno; 3] = [Errno::OPNOTSUPP, Errno::AFNOSUPPORT, Errno::ACCESS
 pub(super) struct SideNet {
     /// Where its commands run.
     pub(super) namespace: NetNamespace,
+    /// Whether it was there before, and stays.
+    pub(super) existed: bool,
     /// To the middle, one a path.
     pub(super) cables: Vec<Cable>,
 }
@@ -53,6 +55,7 @@ pub(super) fn build(setup: &Setup, attached: [Option<Attached>; 2]) -> Result<[S
 
 fn build_side(side: SideName, setup: &Setup, attached: Option<Attached>) -> Result<SideNet, EmulateError> {
     let ends = || setup.path_numbers().map(|path| End::new(side, path));
+    let existed = attached.is_some();
     let namespace = match attached {
         None => furnished_namespace(setup)?,
         Some(attached) => {
@@ -63,7 +66,7 @@ fn build_side(side: SideName, setup: &Setup, attached: Option<Attached>) -> Resu
     };
     let cables = ends().zip(&setup.paths).map(|(end, path)| lay_cable(end, &namespace, path.profile.mtu));
     let cables = cables.collect::<Result<_, _>>()?;
-    Ok(SideNet { namespace, cables })
+    Ok(SideNet { namespace, existed, cables })
 }
 
 /// A namespace of our own, in which a path can be filled.
@@ -136,6 +139,16 @@ impl SideNet {
             None => missed,
         };
         Ok((from_side.saturating_sub(cable.before.0), to_side.saturating_sub(cable.before.1)))
+    }
+
+    /// Takes the cables away now. The kernel would do so as well, a little after the emulator's end; until then nobody
+    /// else could attach to a namespace that was there before.
+    pub(super) fn unplug(&self) {
+        let Ok(mut netlink) = Netlink::open() else { return };
+        for cable in self.cables.iter().filter(|cable| cable.inside.is_some()) {
+            // What is gone already is what was wanted.
+            let _ = netlink.index(&cable.port).and_then(|index| netlink.delete(index));
+        }
     }
 
     /// What has become of an interface without which there is no path.
