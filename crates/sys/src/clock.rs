@@ -34,6 +34,15 @@ pub fn wait_readable<const N: usize>(files: [BorrowedFd<'_>; N], timeout: Option
     }
 }
 
+/// Sleeps until `CLOCK_MONOTONIC` shows `nanos`, or a signal comes (`clock_nanosleep(2)`).
+pub fn sleep_until(nanos: u64) {
+    const SECOND: u64 = 1_000_000_000;
+    let (seconds, rest) = (nanos / SECOND, (nanos % SECOND) as i64);
+    let at = Timespec { tv_sec: i64::try_from(seconds).unwrap_or(i64::MAX), tv_nsec: rest };
+    // Only a signal or a time that is none can end it early, and the caller looks at the clock anyway.
+    let _ = rustix::thread::clock_nanosleep_absolute(ClockId::Monotonic, &at);
+}
+
 /// A timeout that ends before `left` has passed even if the kernel is late by a thousandth of it. What then remains is
 /// so short that a thousandth of it does not matter.
 pub fn most_of(left: Duration) -> Duration {

@@ -173,13 +173,29 @@ pub fn with_no_signal_blocked(command: &mut Command) -> &mut Command {
     unsafe { command.pre_exec(unblock) }
 }
 
-/// Lets the calling thread run as soon as it can, before every ordinary one (`SCHED_FIFO`, lowest priority). A wish: an
-/// ordinary user is refused. Processes it starts are ordinary again.
+/// Lets the calling thread run as soon as it can: before every ordinary one (`SCHED_FIFO`, lowest priority) if that is
+/// allowed. An ordinary user asks for turns as short as there are instead (`sched_runtime` of an ordinary thread, Linux
+/// 6.12), because of those that wait the scheduler takes the one whose turn is over first. Processes it starts are
+/// ordinary again.
 pub fn run_first() -> io::Result<()> {
-    let parameters = libc::sched_param { sched_priority: 1 };
-    let policy = libc::SCHED_FIFO | libc::SCHED_RESET_ON_FORK;
-    // SAFETY: the pointer is to a live sched_param; 0 is the calling thread.
-    match unsafe { libc::sched_setscheduler(0, policy, &raw const parameters) } {
+    // SAFETY: sched_attr is plain data, for which all zeros is a value.
+    let mut wish: libc::sched_attr = unsafe { mem::zeroed() };
+    wish.size = mem::size_of::<libc::sched_attr>() as u32;
+    wish.sched_flags = libc::SCHED_FLAG_RESET_ON_FORK as u64;
+    // SAFETY: getpriority takes integers; 0 is the calling thread.
+    wish.sched_nice = unsafe { libc::getpriority(libc::PRIO_PROCESS, 0) };
+    let first = libc::sched_attr { sched_policy: libc::SCHED_FIFO as u32, sched_priority: 1, ..wish };
+    let short_turns = libc::sched_attr { sched_policy: libc::SCHED_OTHER as u32, sched_runtime: SHORTEST_TURN, ..wish };
+    set_scheduling(&first).or_else(|_| set_scheduling(&short_turns))
+}
+
+/// Nanoseconds: the least that the kernel takes (`__setparam_fair` in kernel/sched/syscalls.c).
+const SHORTEST_TURN: u64 = 100_000;
+
+/// Of the calling thread.
+fn set_scheduling(attributes: &libc::sched_attr) -> io::Result<()> {
+    // SAFETY: the pointer is to a live sched_attr that says its own size; 0 is the calling thread.
+    match unsafe { libc::syscall(libc::SYS_sched_setattr, 0, ptr::from_ref(attributes), 0) } {
         0 => Ok(()),
         _ => Err(io::Error::last_os_error()),
     }
