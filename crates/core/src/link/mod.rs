@@ -324,6 +324,11 @@ impl Link {
         earliest
     }
 
+    /// The least time that any packet spends in the link, as it is set now.
+    pub fn least(&self) -> Duration {
+        self.stages.iter().map(|stage| stage.least()).sum()
+    }
+
     /// The account so far.
     pub fn stats(&self) -> LinkStats {
         let mut stats = self.passed;

@@ -8,8 +8,8 @@ use std::io::{self, Write};
 
 use lfn_sys::namespace::NetNamespace;
 use lfn_sys::netlink::{Interface, Netlink};
-use lfn_sys::packet::PacketSocket;
 
+use super::port::Port;
 use super::topology::{Cable, SideNet};
 use super::{EmulateError, system};
 
@@ -34,7 +34,7 @@ fn side(name: &str, interface: &Interface) -> Result<SideNet, EmulateError> {
         io::ErrorKind::PermissionDenied => forbidden(name),
         _ => system("open a packet socket")(error),
     };
-    let socket = PacketSocket::open(interface.index).map_err(forbidden)?;
+    let socket = Port::open(interface.index).map_err(forbidden)?;
     socket.receive_all(interface.index).map_err(system("receive what is for others"))?;
     let before = Netlink::open().and_then(|mut netlink| netlink.dropped(name));
     let before = before.map_err(system("read the interfaces' counters"))?;

@@ -1,47 +1,52 @@
 //! The data path: one thread a direction, from a packet socket through the link model to the other packet socket.
 //!
-//! The thread receives into its ring, tells the link what came and when, and sends what the link says is due. When it
-//! arrived is the kernel's stamp, not the time of reading: a thread that was kept waiting is late with what it sends,
-//! and the ledger shows that, but the model's view of the traffic stays exact. Neither receiving nor sending may starve
-//! the other, so both go in batches.
+//! The thread takes frames out of the ring it shares with the kernel, tells the link what came and when, and sends what
+//! the link says is due. When it arrived is the kernel's stamp, not the time of reading: a thread that was kept waiting
+//! is late with what it sends, and the ledger shows that, but the model's view of the traffic stays exact. So it may also
+//! leave arrivals unread for a while, and wakes when something is to be sent ([`pace`](super::pace)). Neither receiving
+//! nor sending may starve the other: both go in batches.
 
 use std::fmt;
+use std::hint;
 use std::io::{self, IoSlice};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::time::Duration;
 
-use lfn_core::link::segment::{self, Segments, VnetHeader};
+use lfn_core::link::segment::{self, VnetHeader};
 use lfn_core::link::{Event, Link, LinkConfig, Packet};
 use lfn_core::time::Instant;
-use lfn_sys::packet::{MAX_FRAME, PacketSocket};
 use lfn_sys::{clock, process};
 
 use super::ledger::DirectionLedger;
 use super::mailbox::{Letters, Mailbox, Order, Snapshot, mailbox};
 use super::observer::{Frame, Observer, Unforeseen};
+use super::pace::{Pace, Wait};
+use super::port::{Intake, Port, Slot};
 use super::ring::PacketRing;
 use super::tally::Tally;
 use super::{EmulateError, now, system};
 
 /// Frames received, and frames sent, before the other has its turn.
-const BATCH: usize = 32;
-/// Batches without a pause after which a busy thread looks whether it was told something.
-const BATCHES: u32 = 32;
+const BATCH: usize = 16;
+/// How long a thread with traffic goes without looking whether it was told something.
+const LOOK_AROUND: Duration = Duration::from_millis(2);
+/// How long a thread sleeps that cannot be woken by a packet, for want of room to take it away.
+const NO_ROOM: Duration = Duration::from_micros(100);
 /// Room of a ring beyond what the link holds: what arrives while the thread does something else.
 const SLACK: u64 = 4 << 20;
-/// Super-packets that the kernel may hold until they are read, bytes. More than `net.core.rmem_max` if allowed.
-const RECEIVE_BUFFER: u32 = 64 << 20;
 /// A receive stamp further from now than this is no stamp of this packet's arrival.
 const BELIEVABLE: Duration = Duration::from_secs(1);
 
 /// One direction of the emulated path.
 pub(super) struct Forwarder<'a> {
-    from: &'a PacketSocket,
-    to: &'a PacketSocket,
+    from: &'a Port,
+    to: &'a Port,
     link: Link,
-    ring: PacketRing,
+    ring: PacketRing<Intake<'a>>,
+    pace: Pace,
+    /// When it was last looked for word.
+    looked: Instant,
     headers: Vec<u8>,
-    scrap: Vec<u8>,
     tally: Tally,
     mailbox: Mailbox,
     letters: Letters,
@@ -56,20 +61,20 @@ pub(super) fn ring_size(hops: &[LinkConfig]) -> u64 {
 
 impl<'a> Forwarder<'a> {
     /// Makes everything that can fail or takes time, before the first packet.
-    pub(super) fn new(hops: &[LinkConfig], from: &'a PacketSocket, to: &'a PacketSocket) -> Result<Self, EmulateError> {
+    pub(super) fn new(hops: &[LinkConfig], from: &'a Port, to: &'a Port) -> Result<Self, EmulateError> {
         let link = Link::chain(hops).map_err(|error| EmulateError::Link(error.to_string()))?;
         let size = usize::try_from(ring_size(hops)).map_err(|e| system("size a ring")(io::Error::other(e)))?;
-        let ring = PacketRing::new(size).map_err(system("allocate a ring for the packets in flight"))?;
-        from.set_receive_buffer(RECEIVE_BUFFER).map_err(system("set a receive buffer"))?;
-        let scrap = vec![0; MAX_FRAME];
+        let intake = from.intake(ring_size(hops)).map_err(system("make a receive ring"))?;
+        let ring = PacketRing::new(intake, size).map_err(system("allocate a ring for the packets in flight"))?;
         let (mailbox, letters) = mailbox(hops).map_err(system("make an event descriptor"))?;
         Ok(Forwarder {
             from,
             to,
+            pace: Pace::new(link.least(), now()),
+            looked: now(),
             link,
             ring,
             headers: Vec::new(),
-            scrap,
             tally: Tally::new()?,
             mailbox,
             letters,
@@ -95,30 +100,70 @@ impl<'a> Forwarder<'a> {
 
     fn forward(&mut self, stop: BorrowedFd) -> io::Result<()> {
         process::exact_timers()?;
-        // Refused to an ordinary user; the ledger tells whether it was needed.
+        // A wish; the ledger tells whether it was needed.
         let _ = process::run_first();
-        let mut without_a_look = 0;
         loop {
-            let received = self.receive()?;
-            let sent = self.send_due();
-            let timeout = match self.link.next() {
-                _ if received == BATCH || sent == BATCH => Some(Duration::ZERO),
-                due => due.map(|due| due.saturating_since(now())),
+            let taken = self.receive()?;
+            let sent = self.send_due(taken.up_to);
+            self.ring.tidy();
+            let now = now();
+            let wait = match self.link.next() {
+                due if taken.is_all && sent < BATCH => self.pace.wait(now, due, taken.frames > 0, sent > 0),
+                _ => Wait::Go,
             };
-            if timeout == Some(Duration::ZERO) && without_a_look < BATCHES {
-                without_a_look += 1;
-                continue;
+            let is_rest = matches!(wait, Wait::Rest(_));
+            if !is_rest {
+                self.wait(wait);
             }
-            without_a_look = 0;
-            let files = [self.from.as_fd(), self.letters.as_fd(), stop];
-            let [_, has_mail, stopped] = clock::wait_readable(files, timeout.map(clock::most_of))?;
-            if has_mail {
-                self.letters.take().into_iter().for_each(|order| self.obey(order));
-            }
-            if stopped {
+            if (is_rest || now.saturating_since(self.looked) > LOOK_AROUND) && self.look_around(wait, stop)? {
                 return Ok(());
             }
         }
+    }
+
+    fn wait(&mut self, wait: Wait) {
+        match wait {
+            Wait::Go | Wait::Rest(_) => {}
+            Wait::Spin(until) => {
+                while now() < until {
+                    hint::spin_loop();
+                }
+            }
+            Wait::Nap(until) => {
+                clock::sleep_until(until.as_nanos());
+                self.pace.woke(until, now());
+            }
+        }
+    }
+
+    /// Looks for word; if it is time to rest, waits for that and for packets. True if it is to stop.
+    fn look_around(&mut self, wait: Wait, stop: BorrowedFd) -> io::Result<bool> {
+        // A socket can be waited on only if what came last has been taken away.
+        let until = match wait {
+            Wait::Rest(until) if self.ring.empty_slots() => until,
+            Wait::Rest(_) => Some(now() + NO_ROOM),
+            _ => Some(Instant::ZERO),
+        };
+        let timeout = until.map(|until| clock::most_of(until.saturating_since(now())));
+        let [short, long] = self.ring.slots.files();
+        let files = [short, long, self.letters.as_fd(), stop];
+        let [short, long, has_mail, stopped] = clock::wait_readable(files, timeout)?;
+        self.looked = now();
+        if (short || long) && !self.ring.slots.has_some() {
+            self.ring.slots.check()?;
+        }
+        if let Some(until) = until
+            && !(short || long || has_mail)
+            && self.looked > until
+            && matches!(wait, Wait::Rest(_))
+        {
+            self.pace.woke(until, self.looked);
+        }
+        if has_mail {
+            self.letters.take().into_iter().for_each(|order| self.obey(order));
+            self.pace.set_least(self.link.least());
+        }
+        Ok(stopped)
     }
 
     fn obey(&mut self, order: Order) {
@@ -138,34 +183,29 @@ impl<'a> Forwarder<'a> {
         }
     }
 
-    /// Takes in what has arrived, a batch at most; says how many frames that were.
-    fn receive(&mut self) -> io::Result<usize> {
-        let clocks = Clocks::read();
-        for received in 0..BATCH {
-            let (buffer, has_room) = match self.ring.room() {
-                Some(room) => (room, true),
-                None => (&mut self.scrap[..], false),
-            };
-            let Some(frame) = self.from.receive(buffer)? else { return Ok(received) };
-            let arrived = clocks.arrival(frame.stamp);
-            let Some((vnet, bytes)) = split(&buffer[..frame.length]) else { continue };
-            let segments = segment::inspect(bytes, &vnet);
-            if has_room {
-                self.take_in(frame.length, &segments, arrived);
-            } else {
-                self.tally.unmodelled.no_room += u64::from(segments.count);
-                if let Some(observer) = &mut self.observer {
-                    let frame = Frame { vnet, parts: [&[], bytes] };
-                    observer.lost(&segments.packet(u64::MAX), frame, Unforeseen::NoRoom, arrived);
-                }
+    /// Takes in what has arrived, a batch at most.
+    fn receive(&mut self) -> io::Result<Taken> {
+        let mut taken = Taken { frames: 0, is_all: true, up_to: now() };
+        let mut clocks = None;
+        while let Some(arrival) = self.ring.slots.take()? {
+            let arrived = clocks.get_or_insert_with(Clocks::read).arrival(arrival.stamp);
+            self.take_in(arrival.slot, arrived);
+            taken.frames += 1;
+            if taken.frames == BATCH {
+                return Ok(Taken { is_all: false, up_to: arrived, ..taken });
             }
         }
-        Ok(BATCH)
+        Ok(taken)
     }
 
-    /// Gives the link the frame that was received last.
-    fn take_in(&mut self, length: usize, segments: &Segments, arrived: Instant) {
-        let id = self.ring.keep(length, segments.count);
+    /// Gives the link a frame that has come.
+    fn take_in(&mut self, slot: Slot, arrived: Instant) {
+        let Some((vnet, frame)) = split(self.ring.slots.bytes(slot)) else { return self.ring.slots.give_back(slot) };
+        let segments = segment::inspect(frame, &vnet);
+        if !self.ring.make_room() {
+            return self.refuse(slot, arrived);
+        }
+        let id = self.ring.keep(slot, segments.count);
         let packet = segments.packet(id);
         if let Some(observer) = &mut self.observer
             && let Some((vnet, frame)) = self.ring.frame(id).and_then(split)
@@ -176,26 +216,38 @@ impl<'a> Forwarder<'a> {
         self.link.push(packet, arrived);
     }
 
-    /// Sends what is due, a batch at most; says how many frames that were.
-    fn send_due(&mut self) -> usize {
-        let now = now();
+    /// Loses a frame that has come, for want of room.
+    fn refuse(&mut self, slot: Slot, arrived: Instant) {
+        if let Some((vnet, frame)) = split(self.ring.slots.bytes(slot)) {
+            let segments = segment::inspect(frame, &vnet);
+            self.tally.unmodelled.no_room += u64::from(segments.count);
+            if let Some(observer) = &mut self.observer {
+                let frame = Frame { vnet, parts: [&[], frame] };
+                observer.lost(&segments.packet(u64::MAX), frame, Unforeseen::NoRoom, arrived);
+            }
+        }
+        self.ring.slots.give_back(slot);
+    }
+
+    /// Sends what was due by `up_to`, a batch at most; says how many frames that were.
+    fn send_due(&mut self, up_to: Instant) -> usize {
         let mut sent = 0;
         while sent < BATCH {
-            let Some(event) = self.link.poll(now) else { break };
+            let Some(event) = self.link.poll(up_to) else { break };
             match event {
                 Event::Forward { packet, due } => {
                     self.send(&packet, due, &event);
                     sent += 1;
                 }
                 Event::Drop { packet, reply_mtu, .. } => {
-                    self.tell_happened(&packet, &event, now);
+                    self.tell_happened(&packet, &event, up_to);
                     if let Some(mtu) = reply_mtu {
                         self.answer(&packet, mtu);
                     }
                     self.ring.release(packet.id, packet.count);
                 }
                 Event::Duplicate { packet, .. } => {
-                    self.tell_happened(&packet, &event, now);
+                    self.tell_happened(&packet, &event, up_to);
                     self.ring.retain(packet.id, packet.count);
                 }
             }
@@ -250,8 +302,8 @@ impl<'a> Forwarder<'a> {
 
     /// Takes in what had arrived, so that the account is whole; what is in the link stays there.
     fn finish(&mut self) -> io::Result<()> {
-        while self.receive()? > 0 {}
-        while self.send_due() > 0 {}
+        while self.receive()?.frames > 0 {}
+        while self.send_due(now()) > 0 {}
         Ok(())
     }
 
@@ -268,6 +320,16 @@ impl fmt::Debug for Forwarder<'_> {
     }
 }
 
+/// What was received in one go.
+struct Taken {
+    frames: usize,
+    /// False if there may be more.
+    is_all: bool,
+    /// Whatever came before this was taken. The link is not moved on beyond it: what it decides is then decided by all
+    /// that had come, however late the thread is.
+    up_to: Instant,
+}
+
 /// The clock of the kernel's stamps and the clock of the model, read together.
 struct Clocks {
     wall: u64,
@@ -280,8 +342,7 @@ impl Clocks {
     }
 
     /// When a packet came that was stamped so. Packets that come while a batch is read are stamped after these clocks.
-    fn arrival(&self, stamp: Option<u64>) -> Instant {
-        let Some(stamp) = stamp else { return now() };
+    fn arrival(&self, stamp: u64) -> Instant {
         let age = i128::from(self.wall) - i128::from(stamp);
         let at = i128::from(self.monotonic.as_nanos()) - age;
         match u64::try_from(at) {

@@ -8,8 +8,8 @@
 //! ```
 //! [`run`] is the caller's side: it finds what the run stands on ([`ground`]), makes the inside, passes signals on and
 //! reads what became of it. [`inside`] builds the sides ([`topology`], [`bridge`]) and runs the [`commands`] on them; one
-//! thread a direction ([`forward`]) moves packets from one packet socket through the model to the other, keeping them in
-//! a [`ring`]; others reach it by its [`mailbox`] and watch it as an [`observer`], and [`control`] lets the user do so.
+//! thread a direction ([`forward`]) moves packets from one [`port`] through the model to the other, keeping them in a
+//! [`ring`]; others reach it by its [`mailbox`] and watch it as an [`observer`], and [`control`] lets the user do so.
 //! What the kernel did that the model did not is in the [`ledger`]. Everything of ours lives in the inside's namespaces:
 //! when it ends, however it ends, the kernel kills every process in there, and nothing is left. Several paths are as many
 //! cables and pairs of threads, with [`addresses`] of their own; a side may also exist already ([`attach`]).
@@ -31,6 +31,8 @@ mod log;
 mod mailbox;
 #[allow(dead_code, reason = "the control socket, the live line and the log are what this is for")]
 mod observer;
+mod pace;
+mod port;
 mod ring;
 mod setup;
 mod tally;

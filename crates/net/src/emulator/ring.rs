@@ -1,8 +1,10 @@
-//! Packets where they were received: one ring of bytes a direction, written and freed in order of arrival.
+//! Packets that the link has not let go of: where they came in, or in a ring of bytes of their own.
 //!
-//! Constant delay makes the link a queue, so the bytes need no allocator: a frame is received into the free space
-//! behind the newest, and the space of the oldest is free again once all its virtual packets have left or were dropped.
-//! A link that reorders would still work; a packet that is held back holds back the space behind it.
+//! A frame stays in the slot in which the kernel put it, and is sent from there: on a short path nothing is ever copied.
+//! But slots are few. So the oldest frames move on into a ring of bytes, written and freed in order of arrival, when
+//! slots become scarce; and where the path is so long that all of them have to move, they do so at once, while the
+//! cache still has them. Constant delay makes the link a queue, so neither needs an allocator. A link that reorders
+//! works as well; a packet that is held back holds back the space behind it.
 
 use std::collections::VecDeque;
 use std::io;
@@ -10,15 +12,33 @@ use std::io;
 use lfn_sys::memory::Arena;
 use lfn_sys::packet::MAX_FRAME;
 
-/// The ring of one direction.
-pub(super) struct PacketRing {
+use super::port::{Intake, Slot};
+
+/// Where frames come in.
+pub(super) trait Slots {
+    /// Virtual-net header and frame.
+    fn bytes(&self, slot: Slot) -> &[u8];
+    /// The frame is no longer needed.
+    fn give_back(&mut self, slot: Slot);
+    /// True if slots are scarce.
+    fn is_crowded(&self) -> bool;
+}
+
+/// What one direction keeps.
+pub(super) struct PacketRing<S> {
+    /// Where frames come in.
+    pub(super) slots: S,
     /// The last is written to; those before it only until their frames have left.
     lots: VecDeque<Lot>,
     kept: VecDeque<Kept>,
     /// The id of the oldest kept frame; ids count up by one.
     oldest: u64,
-    /// Where in the last lot the next frame goes if there is room.
+    /// The id of the oldest frame that is still in its slot.
+    unmoved: u64,
+    /// Where in the last lot the next frame goes.
     write: usize,
+    /// True while frames move on at once.
+    moves_at_once: bool,
 }
 
 /// Memory, and the id of the first frame in it.
@@ -29,64 +49,76 @@ struct Lot {
 
 /// One frame with its virtual-net header.
 struct Kept {
-    start: usize,
-    length: usize,
+    place: Place,
     /// Virtual packets still in the link.
     left: u32,
 }
 
+#[derive(Clone, Copy)]
+enum Place {
+    Slot(Slot),
+    /// From there, so many bytes.
+    Lot(usize, usize),
+}
+
 /// Frames start at multiples of this, a cache line, so that the header in front is read with one access.
 const ALIGNMENT: usize = 64;
+/// With fewer frames kept than this, slots will do.
+const FEW: usize = 60;
 
 /// Memory for a ring of at least `capacity` bytes, all of it resident.
 pub(super) fn arena(capacity: usize) -> io::Result<Arena> {
     Arena::new(capacity.max(4 * MAX_FRAME))
 }
 
-impl PacketRing {
-    /// A ring of at least `capacity` bytes, all of it resident.
-    pub(super) fn new(capacity: usize) -> io::Result<Self> {
-        let lots = VecDeque::from([Lot { since: 0, arena: arena(capacity)? }]);
-        Ok(PacketRing { lots, kept: VecDeque::new(), oldest: 0, write: 0 })
+impl<S: Slots> PacketRing<S> {
+    /// With at least `capacity` bytes beside the slots, all of them resident.
+    pub(super) fn new(slots: S, capacity: usize) -> io::Result<Self> {
+        Ok(PacketRing {
+            slots,
+            lots: VecDeque::from([Lot { since: 0, arena: arena(capacity)? }]),
+            kept: VecDeque::new(),
+            oldest: 0,
+            unmoved: 0,
+            write: 0,
+            moves_at_once: false,
+        })
     }
 
     /// Goes on in other memory. What was kept stays where it is.
     pub(super) fn move_on(&mut self, arena: Arena) {
-        self.lots.push_back(Lot { since: self.next_id(), arena });
+        self.lots.push_back(Lot { since: self.unmoved, arena });
         self.write = 0;
         self.leave_lots();
     }
 
-    /// Where to receive the next frame; `None` if there is no room.
-    pub(super) fn room(&mut self) -> Option<&mut [u8]> {
-        let in_others = self.in_others();
-        let arena = self.lots.back_mut()?.arena.as_mut_slice();
-        let start = match self.kept.get(in_others) {
-            // Start over where the cache is warm.
-            None => 0,
-            Some(first) if self.write > first.start && arena.len() - self.write >= MAX_FRAME => self.write,
-            Some(first) if self.write > first.start && first.start >= MAX_FRAME => 0,
-            Some(first) if self.write <= first.start && first.start - self.write >= MAX_FRAME => self.write,
-            Some(_) => return None,
-        };
-        self.write = start;
-        arena.get_mut(start..start + MAX_FRAME)
+    /// Sees to it that slots are not scarce; false if there is no room for what is in them.
+    pub(super) fn make_room(&mut self) -> bool {
+        while self.slots.is_crowded() {
+            self.moves_at_once = true;
+            if !self.move_one() {
+                return false;
+            }
+        }
+        true
     }
 
-    /// Keeps the first `length` bytes of what [`room`](Self::room) gave, until `packets` virtual packets were
-    /// released. Gives the frame's id.
-    pub(super) fn keep(&mut self, length: usize, packets: u32) -> u64 {
+    /// Keeps the frame in a slot until `packets` virtual packets were released. Gives its id.
+    pub(super) fn keep(&mut self, slot: Slot, packets: u32) -> u64 {
         let id = self.next_id();
-        self.kept.push_back(Kept { start: self.write, length, left: packets });
-        self.write += length.next_multiple_of(ALIGNMENT);
+        self.kept.push_back(Kept { place: Place::Slot(slot), left: packets });
         id
     }
 
     /// The frame called `id`, if it is still kept.
     pub(super) fn frame(&self, id: u64) -> Option<&[u8]> {
-        let kept = self.kept.get(self.index(id)?)?;
-        let lot = self.lots.iter().rev().find(|lot| lot.since <= id)?;
-        lot.arena.as_slice().get(kept.start..kept.start + kept.length)
+        match self.kept.get(self.index(id)?)?.place {
+            Place::Slot(slot) => Some(self.slots.bytes(slot)),
+            Place::Lot(start, length) => {
+                let lot = self.lots.iter().rev().find(|lot| lot.since <= id)?;
+                lot.arena.as_slice().get(start..start + length)
+            }
+        }
     }
 
     /// So many virtual packets of that frame exist once more.
@@ -98,21 +130,83 @@ impl PacketRing {
 
     /// So many virtual packets of that frame have left or were dropped.
     pub(super) fn release(&mut self, id: u64, packets: u32) {
-        if let Some(kept) = self.index(id).and_then(|index| self.kept.get_mut(index)) {
-            kept.left = kept.left.saturating_sub(packets);
+        let Some(kept) = self.index(id).and_then(|index| self.kept.get_mut(index)) else { return };
+        kept.left = kept.left.saturating_sub(packets);
+        if let Kept { place: Place::Slot(slot), left: 0 } = *kept {
+            self.slots.give_back(slot);
         }
         // A super-packet that met a full queue is the newest: its room is worth having back at once.
         while self.kept.len() > self.in_others() + 1
             && let Some(newest) = self.kept.back().filter(|kept| kept.left == 0)
         {
-            self.write = newest.start;
+            if let Place::Lot(start, _) = newest.place {
+                self.write = start;
+            }
             self.kept.pop_back();
         }
         while self.kept.front().is_some_and(|kept| kept.left == 0) {
             self.kept.pop_front();
             self.oldest += 1;
         }
+        self.unmoved = self.unmoved.clamp(self.oldest, self.next_id());
         self.leave_lots();
+    }
+
+    /// After a batch: moves frames on, if this is a time at which they all have to.
+    pub(super) fn tidy(&mut self) {
+        if self.moves_at_once {
+            self.empty_slots();
+            self.moves_at_once = self.kept.len() > FEW;
+        }
+    }
+
+    /// Moves all frames out of their slots; false if there is no room for them.
+    pub(super) fn empty_slots(&mut self) -> bool {
+        while self.unmoved < self.next_id() {
+            if !self.move_one() {
+                return false;
+            }
+        }
+        true
+    }
+
+    /// Moves the oldest frame that is in a slot; false if there is none, or no room.
+    fn move_one(&mut self) -> bool {
+        let id = self.unmoved;
+        let Some(&Kept { place: Place::Slot(slot), left }) = self.index(id).and_then(|index| self.kept.get(index))
+        else {
+            return false;
+        };
+        // What has left already takes no room, and its slot has been given back.
+        let length = if left > 0 { self.slots.bytes(slot).len() } else { 0 };
+        let Some(start) = self.room(length) else { return false };
+        if let Some(lot) = self.lots.back_mut()
+            && length > 0
+        {
+            lot.arena.as_mut_slice()[start..start + length].copy_from_slice(self.slots.bytes(slot));
+            self.slots.give_back(slot);
+        }
+        if let Some(kept) = self.index(id).and_then(|index| self.kept.get_mut(index)) {
+            kept.place = Place::Lot(start, length);
+        }
+        self.write = start + length.next_multiple_of(ALIGNMENT);
+        self.unmoved += 1;
+        true
+    }
+
+    /// Where in the last lot so many bytes find room.
+    fn room(&self, length: usize) -> Option<usize> {
+        let needed = length.next_multiple_of(ALIGNMENT);
+        let capacity = self.lots.back()?.arena.as_slice().len();
+        match self.kept.get(self.in_others()).map(|kept| kept.place) {
+            Some(Place::Lot(first, _)) if self.write > first => match capacity.checked_sub(self.write) {
+                Some(left) if left >= needed => Some(self.write),
+                _ => (first >= needed).then_some(0),
+            },
+            Some(Place::Lot(first, _)) => (first - self.write >= needed).then_some(self.write),
+            // Nothing in it: start over where the cache is warm.
+            Some(Place::Slot(_)) | None => Some(0),
+        }
     }
 
     /// Frees memory that no frame is left in.
@@ -122,7 +216,7 @@ impl PacketRing {
         }
     }
 
-    /// How many of the frames kept are not in the last lot.
+    /// How many of the frames kept lie in lots before the last.
     fn in_others(&self) -> usize {
         let since = self.lots.back().map_or(0, |lot| lot.since);
         usize::try_from(since.saturating_sub(self.oldest)).unwrap_or(usize::MAX)
@@ -137,85 +231,160 @@ impl PacketRing {
     }
 }
 
+impl Slots for Intake<'_> {
+    fn bytes(&self, slot: Slot) -> &[u8] {
+        self.bytes(slot)
+    }
+
+    fn give_back(&mut self, slot: Slot) {
+        self.give_back(slot);
+    }
+
+    fn is_crowded(&self) -> bool {
+        self.is_crowded()
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn put(ring: &mut PacketRing, byte: u8, length: usize, packets: u32) -> Option<u64> {
-        ring.room()?[..length].fill(byte);
-        Some(ring.keep(length, packets))
+    /// Slots as they are, without a kernel.
+    struct Fake {
+        frames: Vec<Option<Vec<u8>>>,
+        crowd: usize,
+    }
+
+    impl Slots for Fake {
+        fn bytes(&self, slot: Slot) -> &[u8] {
+            self.frames[slot.index].as_deref().unwrap_or_default()
+        }
+
+        fn give_back(&mut self, slot: Slot) {
+            assert!(self.frames[slot.index].take().is_some(), "given back twice");
+        }
+
+        fn is_crowded(&self) -> bool {
+            self.frames.iter().flatten().count() > self.crowd
+        }
+    }
+
+    fn ring(slots: usize) -> PacketRing<Fake> {
+        PacketRing::new(Fake { frames: vec![None; slots], crowd: slots / 2 }, 0).unwrap()
+    }
+
+    fn put(ring: &mut PacketRing<Fake>, byte: u8, length: usize, packets: u32) -> Option<u64> {
+        let index = ring.slots.frames.iter().position(Option::is_none).expect("the kernel would have found a slot");
+        ring.slots.frames[index] = Some(vec![byte; length]);
+        let slot = Slot { is_long: true, index };
+        if ring.make_room() {
+            return Some(ring.keep(slot, packets));
+        }
+        ring.slots.give_back(slot);
+        None
+    }
+
+    fn is_whole(ring: &PacketRing<Fake>, id: u64, byte: u8, length: usize) -> bool {
+        ring.frame(id).is_some_and(|frame| frame.len() == length && frame.iter().all(|b| *b == byte))
     }
 
     #[test]
     fn frames_stay_whole_while_the_ring_goes_round() {
-        let mut ring = PacketRing::new(0).unwrap();
-        let mut held = VecDeque::new();
-        let (mut full, mut round) = (0, 0);
-        for step in 0..10_000_usize {
-            let byte = (step % 251) as u8;
-            let length = 1 + step * 7919 % MAX_FRAME;
-            match put(&mut ring, byte, length, 2) {
-                Some(id) => held.push_back((id, byte, length)),
-                None => full += 1,
+        for slots in [2, 7, 30] {
+            let mut ring = ring(slots);
+            let mut held = VecDeque::new();
+            let (mut full, mut round) = (0, 0);
+            for step in 0..10_000_usize {
+                let byte = (step % 251) as u8;
+                let length = 1 + step * 7919 % MAX_FRAME;
+                match put(&mut ring, byte, length, 2) {
+                    Some(id) => held.push_back((id, byte, length)),
+                    None => full += 1,
+                }
+                if step % 3 == 0 {
+                    ring.tidy();
+                }
+                if held.len() > step % 31 {
+                    let (id, byte, length) = held.pop_front().unwrap();
+                    assert!(is_whole(&ring, id, byte, length), "step {step}");
+                    ring.release(id, 1);
+                    assert!(ring.frame(id).is_some(), "half of it is still in the link");
+                    ring.release(id, 1);
+                    round += 1;
+                }
             }
-            if held.len() > step % 5 {
-                let (id, byte, length) = held.pop_front().unwrap();
-                let frame = ring.frame(id).unwrap();
-                assert!(frame.len() == length && frame.iter().all(|b| *b == byte), "step {step}");
-                ring.release(id, 1);
-                assert!(ring.frame(id).is_some(), "half of it is still in the link");
+            assert!(full > 0 && round > 1_000, "{slots} slots: {full} times full, {round} frames");
+        }
+    }
+
+    #[test]
+    fn frames_stay_whole_when_they_leave_out_of_order() {
+        let mut ring = ring(9);
+        let mut held = Vec::new();
+        let mut round = 0;
+        for step in 0..10_000_usize {
+            let (byte, length) = ((step % 251) as u8, 1 + step * 7919 % 20_000);
+            held.extend(put(&mut ring, byte, length, 1).map(|id| (id, byte, length)));
+            if step % 7 == 0 {
+                ring.empty_slots();
+            }
+            while held.len() > 8 {
+                let (id, byte, length) = held.swap_remove(step * 31 % held.len());
+                assert!(is_whole(&ring, id, byte, length), "step {step}");
                 ring.release(id, 1);
                 round += 1;
             }
         }
-        assert!(full > 0 && round > 5_000, "{full} times full, {round} frames");
+        held.into_iter().for_each(|(id, ..)| ring.release(id, 1));
+        assert!(round > 5_000 && ring.kept.is_empty() && ring.slots.frames.iter().all(Option::is_none));
     }
 
     #[test]
     fn a_frame_that_was_dropped_at_once_costs_no_room() {
-        let mut ring = PacketRing::new(0).unwrap();
+        let mut ring = ring(4);
         let first = put(&mut ring, 1, 100, 1).unwrap();
-        for _ in 0..1000 {
+        for step in 0..1000 {
             let dropped = put(&mut ring, 2, MAX_FRAME, 45).unwrap();
+            if step % 2 == 0 {
+                assert!(ring.empty_slots());
+            }
             ring.release(dropped, 45);
         }
-        assert!(ring.frame(first).unwrap().iter().all(|b| *b == 1));
+        assert!(is_whole(&ring, first, 1, 100));
     }
 
     #[test]
-    fn a_full_ring_says_so() {
-        let mut ring = PacketRing::new(0).unwrap();
+    fn a_full_ring_says_so_and_takes_more_when_there_is_room() {
+        let mut ring = ring(4);
         while put(&mut ring, 0, MAX_FRAME, 1).is_some() {}
-        assert!(ring.room().is_none());
+        assert!(!ring.empty_slots());
         ring.release(0, 1);
         ring.release(1, 1);
-        assert!(ring.room().is_some());
+        assert!(put(&mut ring, 0, MAX_FRAME, 1).is_some());
     }
 
     #[test]
     fn frames_stay_whole_when_the_ring_moves_on() {
-        let mut ring = PacketRing::new(0).unwrap();
+        let mut ring = ring(6);
         let mut held = VecDeque::new();
         for step in 0..500_usize {
             let byte = (step % 251) as u8;
             if step % 20 == 7 {
                 ring.move_on(arena(0).unwrap());
             }
-            if let Some(id) = put(&mut ring, byte, 20_000, 1) {
-                held.push_back((id, byte));
-            }
+            held.extend(put(&mut ring, byte, 20_000, 1).map(|id| (id, byte)));
             if let Some(dropped) = put(&mut ring, 255, 100, 1) {
                 ring.release(dropped, 1);
             }
             if held.len() > 30 || step % 3 == 0 {
                 let (id, byte) = held.pop_front().unwrap();
-                assert!(ring.frame(id).unwrap().iter().all(|b| *b == byte), "step {step}");
+                assert!(is_whole(&ring, id, byte, 20_000), "step {step}");
                 ring.release(id, 1);
             }
         }
         assert!(held.len() > 5);
         while let Some((id, byte)) = held.pop_front() {
-            assert!(ring.frame(id).unwrap().iter().all(|b| *b == byte));
+            assert!(is_whole(&ring, id, byte, 20_000));
             ring.release(id, 1);
         }
         assert!(ring.lots.len() == 1 && ring.kept.is_empty());

@@ -11,12 +11,12 @@ use lfn_core::plan::{Wishes, kernel_limit, plan};
 use lfn_core::units::{Bytes, Ratio};
 use lfn_sys::namespace::NetNamespace;
 use lfn_sys::netlink::{Netlink, VethEnd};
-use lfn_sys::packet::PacketSocket;
 use lfn_sys::sysctl;
 use rustix::io::Errno;
 
 use super::addresses::{End, LEAST_MTU_V6, PREFIX_V4, PREFIX_V6, SideName};
 use super::attach::Attached;
+use super::port::Port;
 use super::{EmulateError, Setup, system};
 
 /// What a kernel without IPv6 says, or one that has it switched off.
@@ -37,7 +37,7 @@ pub(super) struct SideNet {
 #[derive(Debug)]
 pub(super) struct Cable {
     /// The middle's end of it.
-    pub(super) socket: PacketSocket,
+    pub(super) socket: Port,
     /// Name of the middle's end.
     pub(super) port: String,
     /// Name of the side's end, if it is one of ours.
@@ -103,7 +103,7 @@ fn lay_cable(end: End, namespace: &NetNamespace, mtu: u32) -> Result<Cable, Emul
     let index = netlink.index(&middle).map_err(system("find a veth interface"))?;
     // Up first, or the socket would start with ENETDOWN. Nothing is missed: the other end is still down.
     netlink.set_up(index).map_err(system("bring a veth interface up"))?;
-    let socket = PacketSocket::open(index).map_err(system("open a packet socket"))?;
+    let socket = Port::open(index).map_err(system("open a packet socket"))?;
     let furnished = namespace.run(|| furnish(end, mtu)).and_then(|result| result);
     furnished.map_err(system("furnish a network namespace"))?;
     Ok(Cable { socket, port: middle, inside: Some(inside), before: (0, 0) })

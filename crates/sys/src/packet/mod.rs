@@ -76,6 +76,14 @@ impl PacketSocket {
         }
     }
 
+    /// What went wrong with the socket since the last call, such as that its interface is gone (`SO_ERROR`).
+    pub fn take_error(&self) -> io::Result<()> {
+        match self.get::<i32>(libc::SOL_SOCKET, libc::SO_ERROR)? {
+            0 => Ok(()),
+            error => Err(io::Error::from_raw_os_error(error)),
+        }
+    }
+
     /// Frames that found no room since the last call (`PACKET_STATISTICS`).
     pub fn take_dropped(&self) -> io::Result<u64> {
         let statistics: libc::tpacket_stats = self.get(libc::SOL_PACKET, libc::PACKET_STATISTICS)?;
