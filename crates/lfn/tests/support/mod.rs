@@ -72,7 +72,7 @@ pub fn processes_with(marker: &str) -> Vec<String> {
 }
 
 /// Waits until `condition` holds, a minute at most; says whether it does.
-pub fn eventually(condition: impl Fn() -> bool) -> bool {
+pub fn eventually(mut condition: impl FnMut() -> bool) -> bool {
     let deadline = Instant::now() + Duration::from_secs(60);
     while !condition() {
         if Instant::now() > deadline {
