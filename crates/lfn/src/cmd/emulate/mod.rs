@@ -133,8 +133,15 @@ pub fn run(mut args: Args) -> Result<Exit, Failure> {
         return list::run(name.as_deref());
     }
     args.refuse_unwired()?;
-    let setup = args.setup()?;
+    let mut setup = args.setup()?;
     let report = args.report.as_deref().map(Report::open).transpose()?;
+    setup.watch.log = match args.log.as_deref().map(log::open).transpose() {
+        Ok(log) => log,
+        Err(failure) => {
+            report.into_iter().for_each(Report::discard);
+            return Err(failure);
+        }
+    };
     for doubt in doubts(&setup) {
         print::talk(format_args!("lfn: {doubt}\n"));
     }
@@ -186,7 +193,6 @@ impl Args {
         setup.check().map_err(explain)?;
         let has_shell = matches!(setup.place, Place::Sides { near: None, .. });
         setup.watch.live = print::live::wanted(self.live, has_shell || !self.command.is_empty());
-        setup.watch.log = self.log.as_deref().map(log::open).transpose()?;
         Ok(setup)
     }
 

@@ -13,6 +13,7 @@ mod tap;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
 use std::iter;
+use std::mem;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -154,7 +155,15 @@ impl Log {
         let (records, receiver) = mpsc::sync_channel(ROOM);
         let (reporter, account) = mpsc::sync_channel(1);
         let missed: Arc<[AtomicU64]> = (0..paths * POINTS).map(|_| AtomicU64::new(0)).collect();
-        let writer = Writer { file: to.file.clone(), encoder, out: Vec::new(), written: 0, unwritten: 0, error: None };
+        let writer = Writer {
+            file: to.file.clone(),
+            encoder,
+            out: Vec::new(),
+            pending: 0,
+            written: 0,
+            unwritten: 0,
+            error: None,
+        };
         let counts = missed.clone();
         let write = move || {
             // Nobody reads it if the end of the log took too long.
@@ -188,9 +197,11 @@ struct Writer {
     file: Arc<File>,
     encoder: Box<dyn Encode>,
     out: Vec<u8>,
-    /// Records in `out` and in the file.
+    /// Records in `out`.
+    pending: u64,
+    /// Records in the file.
     written: u64,
-    /// Records that came after the file had failed.
+    /// Records that the file did not take, or not for certain: of a chunk it may have the start.
     unwritten: u64,
     error: Option<io::Error>,
 }
@@ -217,17 +228,104 @@ impl Writer {
             return;
         }
         self.encoder.record(record, &mut self.out);
-        self.written += 1;
+        self.pending += 1;
         if self.out.len() >= CHUNK {
             self.flush();
         }
     }
 
-    /// What a file has taken of a chunk it did not take whole is not known: records of it count as written.
     fn flush(&mut self) {
         if self.error.is_none() {
             self.error = (&*self.file).write_all(&self.out).err();
         }
+        let counted = if self.error.is_none() { &mut self.written } else { &mut self.unwritten };
+        *counted += mem::take(&mut self.pending);
         self.out.clear();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::{PipeReader, Read};
+    use std::os::fd::OwnedFd;
+
+    use lfn_core::link::segment::VnetHeader;
+    use lfn_core::link::{DropCause, Event, Packet};
+    use lfn_core::time::Instant;
+
+    use super::*;
+    use crate::emulator::observer::{Frame, Unforeseen};
+
+    /// More than channel and pipe hold together.
+    const MANY: u64 = 20_000;
+
+    fn log_to_pipe(format: LogFormat) -> (PipeReader, Log) {
+        let (reader, writer) = io::pipe().unwrap();
+        let file = Arc::new(File::from(OwnedFd::from(writer)));
+        let file = LogFile { format, path: PathBuf::new(), file, is_new: false };
+        (reader, Log::start(&file, 1, 7).unwrap())
+    }
+
+    /// Each frame arrives and is dropped.
+    fn drop_many(log: &Log, count: u64) {
+        let frame = Frame { vnet: VnetHeader::default(), parts: [&[], &[0; 60]] };
+        let mut tap = log.tap(0, Direction::Forward);
+        for id in 0..count {
+            let (packet, at) = (Packet::single(id, 60), now());
+            tap.arrived(&packet, frame, at);
+            let event = Event::Drop { packet, cause: DropCause::Loss, at, reply_mtu: None };
+            tap.happened(&event, frame, at);
+        }
+    }
+
+    /// Were the tap to wait for room, this would never end: nobody reads until all has happened.
+    #[test]
+    fn what_cannot_be_written_in_time_is_counted_and_never_waited_for() {
+        let (mut reader, log) = log_to_pipe(LogFormat::JsonLines);
+        drop_many(&log, MANY);
+        let reading = thread::spawn(move || {
+            let mut text = String::new();
+            reader.read_to_string(&mut text).map(|_| text)
+        });
+        let account = log.finish();
+        assert!(account.missed > 0 && account.written > ROOM as u64, "{account:?}");
+        assert_eq!((account.written + account.missed, &account.error), (MANY, &None));
+        let text = reading.join().unwrap().unwrap();
+        assert_eq!(text.lines().count() as u64, account.written + 2, "with the first line and the last");
+        let last = serde_json::from_str::<serde_json::Value>(text.lines().last().unwrap()).unwrap();
+        assert_eq!(last["missed"].as_u64(), Some(account.missed));
+    }
+
+    #[test]
+    fn a_reader_that_goes_away_ends_the_log_and_is_told() {
+        let (reader, log) = log_to_pipe(LogFormat::Pcapng);
+        drop(reader);
+        drop_many(&log, 100);
+        let account = log.finish();
+        assert!(account.error.is_some_and(|error| error.contains("pipe")));
+        assert_eq!((account.written, account.missed), (0, 200));
+    }
+
+    #[test]
+    fn what_the_run_left_in_the_link_and_what_found_no_room_is_logged_too() {
+        let (mut reader, log) = log_to_pipe(LogFormat::JsonLines);
+        let frame = Frame { vnet: VnetHeader::default(), parts: [&[], &[0; 60]] };
+        let mut tap = log.tap(0, Direction::Return);
+        tap.arrived(&Packet::several(4, 10, 1514, 1514), frame, now());
+        let packet = Packet { first: 2, count: 3, ..Packet::several(4, 10, 1514, 1514) };
+        tap.happened(&Event::Forward { packet, due: Instant::ZERO }, frame, now());
+        let copy = Packet { first: 5, count: 1, ..packet };
+        tap.happened(&Event::Duplicate { packet: copy, at: now() }, frame, now());
+        tap.lost(&Packet::several(u64::MAX, 45, 1514, 100), frame, Unforeseen::NoRoom, now());
+        drop(tap);
+        log.finish();
+        let mut text = String::new();
+        reader.read_to_string(&mut text).unwrap();
+        let lines = text.lines().map(|line| serde_json::from_str::<serde_json::Value>(line).unwrap());
+        let fates =
+            lines.map(|line| (line["fate"].as_str().map(str::to_owned), line["id"].as_u64(), line["count"].as_u64()));
+        let wanted = [("forward", 0, 3), ("duplicate", 0, 1), ("lost", 1, 45), ("in_flight", 0, 8)];
+        let wanted = wanted.map(|(fate, id, count)| (Some(fate.to_owned()), Some(id), Some(count)));
+        assert_eq!(fates.collect::<Vec<_>>()[1..5], wanted);
     }
 }
