@@ -378,6 +378,11 @@ impl Packet {
         u64::from(self.count - 1) * u64::from(self.wire) + u64::from(self.last_wire)
     }
 
+    /// Bytes on the wire of the first virtual packet of this range.
+    fn first_wire(&self) -> u32 {
+        if self.count == 1 { self.last_wire } else { self.wire }
+    }
+
     /// The part that begins `skip` virtual packets into this range and is `count` long.
     fn part(&self, skip: u32, count: u32) -> Packet {
         debug_assert!(count > 0 && skip + count <= self.count);

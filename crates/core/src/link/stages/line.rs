@@ -68,6 +68,11 @@ impl Line {
         self.free
     }
 
+    /// In force where it is free.
+    pub(super) fn rate(&self) -> BitRate {
+        BitRate(self.free.rate)
+    }
+
     /// The first instant from which on it can send: `free`, or when a standstill ends then.
     pub(super) fn ready(&self) -> Instant {
         if self.free.rate > 0 { self.free.at() } else { self.rates.resume(self.free).at() }

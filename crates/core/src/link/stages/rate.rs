@@ -56,30 +56,40 @@ impl Bottleneck {
 
     /// Moves on to `now`: what happened until then is in `out`.
     fn advance(&mut self, now: Instant) {
+        // The line may have stood still until before `now`.
+        self.start(now);
         while let Some(event) = self.finish(now) {
             self.out.push(event);
             self.start(now);
         }
-        self.start(now);
     }
 
     /// The slice on the line, if its last bit was sent by `now`. The next is to be [started](Self::start).
     fn finish(&mut self, now: Instant) -> Option<Event> {
-        let Sending { packet, sent, began, due, .. } = self.sending.take_if(|sending| sending.due <= now)?;
+        if self.sending.as_ref()?.due > now {
+            return None;
+        }
+        if self.queue.follows() {
+            self.settle(now);
+        }
+        let Sending { packet, sent, began, due, .. } = self.sending.take()?;
         let rest = packet.part(sent, packet.count - sent);
-        self.queue.sent(rest.count, self.queue.tariff().all(&rest));
+        self.queue.sent(rest.count, self.queue.tariff().all(&rest), due);
         self.busy += due - began;
         Some(Event::Forward { packet, due })
     }
 
     /// Puts the next slice on the line, where it was left, unless it still stands still at `now`.
     fn start(&mut self, now: Instant) {
-        if self.sending.is_some() || self.queue.is_empty() || self.line.stands_still(now) {
+        if self.sending.is_some() || self.line.stands_still(now) {
             return;
+        }
+        if self.queue.is_empty() {
+            return self.queue.idle();
         }
         self.line.idle_until_ready();
         let since = self.line.free();
-        let Some(Waiting { mut packet, since: came }) = self.queue.take(&mut self.line) else { return };
+        let Some(Waiting { mut packet, since: came }) = self.queue.take(&mut self.line, &mut self.out) else { return };
         let began = since.at();
         packet.waited += began.saturating_since(came);
         let tariff = self.queue.tariff();
@@ -97,12 +107,29 @@ impl Bottleneck {
             return;
         }
         let gone = self.line.packets_by(sending.since, now, sending.bytes).min(left - 1);
-        if gone > 0 {
+        if gone == 0 {
+            return;
+        }
+        if self.queue.follows() {
+            for _ in 0..gone {
+                self.line.pass(&mut sending.since, sending.bytes);
+                sending.sent += 1;
+                let at = sending.since.at();
+                self.queue.sent(1, sending.bytes, at);
+                let bytes = self.queue.tariff().one(sending.packet.part(sending.sent, 1).first_wire());
+                self.queue.follow(&sending.packet, sending.came, at, bytes);
+            }
+        } else {
             let bytes = u64::from(gone) * sending.bytes;
             self.line.pass(&mut sending.since, bytes);
             sending.sent += gone;
-            self.queue.sent(gone, bytes);
+            self.queue.sent(gone, bytes, now);
         }
+    }
+
+    fn admit(&mut self, packet: Packet, now: Instant) {
+        let rate = self.line.rate();
+        self.queue.admit(packet, now, rate, &mut self.out);
     }
 
     /// Ends the present slice with the virtual packet on the line at `now`; the others go back.
@@ -125,7 +152,11 @@ impl Bottleneck {
 
     /// Goes on with the virtual packet on the line at other rates; the rest of the slice was cut off.
     fn resume(&mut self, config: &LinkConfig, now: Instant) {
-        let Some(sending) = &mut self.sending else { return self.line.set(config) };
+        let Some(sending) = &mut self.sending else {
+            // Until now it had nothing to send, or stood still.
+            self.line.idle_until(now);
+            return self.line.set(config);
+        };
         let bytes = match sending.done {
             Some(_) => sending.bytes,
             None => self.queue.tariff().one(sending.packet.last_wire),
@@ -141,22 +172,32 @@ impl Stage for Bottleneck {
     fn push(&mut self, packet: Packet, now: Instant) {
         // The queue must be as it was at the arrival, however late the caller is with polling.
         self.advance(now);
-        self.settle(now);
-        self.queue.admit(packet, now, &mut self.out);
-        if self.sending.is_none() {
-            self.line.idle_until(now);
-            self.start(now);
+        match &self.sending {
+            Some(sending) if self.queue.is_disturbed(&packet, &sending.packet) => self.cut(now),
+            Some(_) => self.settle(now),
+            None => self.line.idle_until(now),
         }
+        let mut rest = packet;
+        if self.sending.is_none() && self.queue.wants_first_sent(&packet) {
+            self.admit(packet.part(0, 1), now);
+            self.start(now);
+            rest = packet.part(1, packet.count - 1);
+        }
+        self.admit(rest, now);
+        self.start(now);
     }
 
     fn pop(&mut self, now: Instant) -> Option<Event> {
         if self.out.is_empty() {
+            // Where the line stood still.
             self.start(now);
-            let event = self.finish(now)?;
-            self.start(now);
-            return Some(event);
         }
-        self.out.pop(now)
+        if !self.out.is_empty() {
+            return self.out.pop(now);
+        }
+        let event = self.finish(now)?;
+        self.start(now);
+        Some(event)
     }
 
     fn next(&self) -> Option<Instant> {
@@ -173,7 +214,7 @@ impl Stage for Bottleneck {
         self.cut(now);
         self.resume(config, now);
         let sending = self.sending.as_ref().map(|sending| sending.packet.part(sending.sent, 1));
-        self.queue.set(config, sending);
+        self.queue.set(config, sending, now);
         self.start(now);
     }
 

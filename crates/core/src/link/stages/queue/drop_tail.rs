@@ -57,8 +57,9 @@ impl Fifo {
         Some(taken)
     }
 
-    pub(super) fn iter(&self) -> impl Iterator<Item = &Waiting> {
-        self.0.iter()
+    /// All that waits, in order.
+    pub(super) fn drain(&mut self) -> impl Iterator<Item = Waiting> + '_ {
+        self.0.drain(..)
     }
 }
 

@@ -1,0 +1,191 @@
+//! Settings and arrivals, and what became of every virtual packet.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use lfn_core::framing::Layer;
+use lfn_core::link::{
+    CoDel, Discipline, DropCause, Ecn, Event, FqCoDel, Link, LinkConfig, Packet, QueueLimit, Red, Varying,
+};
+use lfn_core::sim::Arrival;
+use lfn_core::time::Instant;
+use lfn_core::units::{BitRate, Bytes, Ratio};
+use proptest::prelude::*;
+
+pub const END: Instant = Instant::from_nanos(u64::MAX);
+
+/// What became of one virtual packet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fate {
+    Forwarded {
+        marked: bool,
+        /// When the range left of which it was one.
+        due: Instant,
+        /// Whether it was the last of that range, so that `due` is its own.
+        is_last: bool,
+        /// Of the first of the range.
+        waited: Option<Duration>,
+    },
+    Dropped {
+        cause: DropCause,
+        at: Instant,
+    },
+}
+
+impl Fate {
+    /// What is the same however packets are put together.
+    pub fn kind(self) -> Option<Result<bool, (DropCause, Instant)>> {
+        Some(match self {
+            Fate::Forwarded { marked, .. } => Ok(marked),
+            Fate::Dropped { cause, at } => Err((cause, at)),
+        })
+    }
+}
+
+pub fn link(config: &LinkConfig) -> Link {
+    Link::new(config).unwrap()
+}
+
+/// A rate that is constant, or one that varies and perhaps stands still, once or over and over.
+pub fn rates() -> impl Strategy<Value = Varying<BitRate>> {
+    let rate = || prop_oneof![Just(135_000_000), 1_000_000_u64..20_000_000_000];
+    let step = (1_u64..3_000_000, prop_oneof![4 => rate(), 1 => Just(0)]);
+    let varying = (rate(), prop::collection::vec(step, 1..8), rate(), prop::option::of(1_u64..2_000_000)).prop_map(
+        |(first, steps, last, repeat)| {
+            let mut at = 0;
+            let mut all = vec![(Duration::ZERO, BitRate(first))];
+            for (length, rate) in steps {
+                at += length;
+                all.push((Duration::from_nanos(at), BitRate(rate)));
+            }
+            all.push((Duration::from_nanos(at + 500_000), BitRate(last)));
+            let period = repeat.map(|after| Duration::from_nanos(at + 500_000 + after));
+            Varying::new(all, period).unwrap()
+        },
+    );
+    prop_oneof![rate().prop_map(|rate| BitRate(rate).into()), varying]
+}
+
+/// Any discipline, with times in the order of the sending of some packets, so that each has something to do.
+fn disciplines(packet: Duration) -> impl Strategy<Value = Discipline> {
+    let codel = (1_u32..200, 1.5..30.0).prop_map(move |(target, times)| {
+        let target = packet * target;
+        CoDel { target: target.max(Duration::from_nanos(1)), interval: target.mul_f64(times) + Duration::from_nanos(2) }
+    });
+    let fq_codel = (codel.clone(), 1_u32..20, 256_u64..4000).prop_map(|(codel, flows, quantum)| FqCoDel {
+        codel,
+        flows,
+        quantum: Bytes(quantum),
+    });
+    let red = (1_u64..20_000, 1_u64..40_000, 0.001..1.0, 0.001..1.0, any::<bool>()).prop_map(
+        |(min, more, probability, weight, in_packets)| {
+            let threshold = |bytes: u64| match in_packets {
+                true => QueueLimit::Packets((bytes / 1000) as u32),
+                false => QueueLimit::Bytes(Bytes(bytes)),
+            };
+            Red {
+                min: Some(threshold(min)),
+                max: Some(threshold(min + more + 1000)),
+                probability: Ratio::new(probability).unwrap(),
+                weight: Ratio::new(weight).unwrap(),
+            }
+        },
+    );
+    prop_oneof![
+        Just(Discipline::DropTail),
+        codel.prop_map(Discipline::CoDel),
+        fq_codel.prop_map(Discipline::FqCoDel),
+        red.prop_map(Discipline::Red),
+    ]
+}
+
+pub fn settings() -> impl Strategy<Value = LinkConfig> {
+    let limit = prop_oneof![
+        (0_u64..400_000).prop_map(|bytes| QueueLimit::Bytes(Bytes(bytes))),
+        (0_u32..300).prop_map(QueueLimit::Packets),
+    ];
+    let slice = prop_oneof![Just(0), Just(150_000), 0_u64..2_000_000];
+    let rest = (limit, any::<bool>(), prop::sample::select(&Layer::ALL[..]), slice, any::<u64>(), 0_u64..2_000_000);
+    (rates(), rest).prop_flat_map(|(rate, (queue, ecn, layer, slice, seed, epoch))| {
+        let packet = rate.values().max().unwrap().time_for(Bytes(1500));
+        disciplines(packet).prop_map(move |discipline| LinkConfig {
+            rate: rate.clone(),
+            queue,
+            discipline,
+            ecn,
+            layer,
+            seed,
+            epoch: Instant::from_nanos(epoch),
+            slice: Duration::from_nanos(slice),
+            ..LinkConfig::default()
+        })
+    })
+}
+
+/// Packets of several flows, at about the rate of the line and in bursts.
+pub fn scenario() -> impl Strategy<Value = (LinkConfig, Vec<Arrival>)> {
+    let ecn = prop_oneof![Just(Ecn::NotCapable), Just(Ecn::Capable), Just(Ecn::Congested)];
+    let load = prop_oneof![2 => Just(0.0), 4 => 0.0..1.5, 1 => 0.0..20.0];
+    let packet = (prop_oneof![Just(1_u32), 1_u32..64], 15_u32..1_515, 0.0..1.0, load, 0_u32..5, ecn);
+    (settings(), prop::collection::vec(packet, 1..80)).prop_map(|(config, packets)| {
+        let rate = config.rate.values().max().unwrap();
+        let mut at = Instant::ZERO;
+        let mut arrivals = Vec::new();
+        for ((count, wire, last, load, flow, ecn), id) in packets.into_iter().zip(0..) {
+            let last_wire = ((f64::from(wire) * last) as u32).max(15);
+            let packet = Packet { flow, ecn, ..Packet::several(id, count, wire.max(last_wire), last_wire) };
+            arrivals.push(Arrival { at, packet });
+            at += rate.time_for(Bytes(packet.bytes())).mul_f64(load);
+        }
+        (config, arrivals)
+    })
+}
+
+/// The arrivals taken apart into single packets, at the same instants.
+pub fn singles(arrivals: &[Arrival]) -> Vec<Arrival> {
+    let mut all = Vec::new();
+    for Arrival { at, packet } in arrivals {
+        for index in 0..packet.count {
+            let wire = if index + 1 == packet.count { packet.last_wire } else { packet.wire };
+            let single = Packet::single(all.len() as u64, wire);
+            all.push(Arrival { at: *at, packet: Packet { flow: packet.flow, ecn: packet.ecn, ..single } });
+        }
+    }
+    all
+}
+
+/// The fate of every virtual packet, in the order of [`singles`]; fails if one has none, or two.
+pub fn fates(arrivals: &[Arrival], events: &[Event]) -> Vec<Fate> {
+    let mut base = BTreeMap::new();
+    let mut total = 0;
+    for Arrival { packet, .. } in arrivals {
+        base.insert(packet.id, total);
+        total += packet.count as usize;
+    }
+    let mut fates = vec![None; total];
+    for event in events {
+        let (Event::Forward { packet, .. } | Event::Drop { packet, .. } | Event::Duplicate { packet, .. }) = event;
+        let first = base[&packet.id] + packet.first as usize;
+        for index in 0..packet.count {
+            let fate = match *event {
+                Event::Forward { due, .. } => Fate::Forwarded {
+                    marked: packet.changes.congestion,
+                    due,
+                    is_last: index + 1 == packet.count,
+                    waited: (index == 0).then_some(packet.waited),
+                },
+                Event::Drop { cause, at, .. } => Fate::Dropped { cause, at },
+                Event::Duplicate { .. } => panic!("nothing is duplicated here"),
+            };
+            assert_eq!(fates[first + index as usize].replace(fate), None, "{packet:?} twice");
+        }
+    }
+    fates.into_iter().map(|fate| fate.expect("every virtual packet comes out")).collect()
+}
+
+/// All that is left in a link, and then nothing is.
+pub fn rest(link: &mut Link) -> Vec<Event> {
+    let events = std::iter::from_fn(|| link.poll(END)).collect();
+    assert_eq!(link.next(), None);
+    events
+}
