@@ -245,6 +245,20 @@ impl LinkConfig {
         self.delay.values().min().unwrap_or_default().saturating_sub(shorter)
     }
 
+    /// Whether something in here goes by the time since the epoch and does not do so in `before` alike: a timetable, an
+    /// outage, a loss at a set time.
+    pub fn has_new_timetables(&self, before: &LinkConfig) -> bool {
+        let timed_loss = match &self.loss {
+            LossModel::Independent(ratio) => ratio.as_constant().is_none(),
+            LossModel::Schedule(_) => true,
+            _ => false,
+        };
+        self.rate.as_constant().is_none() && self.rate != before.rate
+            || self.delay.as_constant().is_none() && self.delay != before.delay
+            || timed_loss && self.loss != before.loss
+            || self.outage != before.outage && self.outage != Outages::None
+    }
+
     /// The longest any packet is on its way, once it is sent, if it is held back as well.
     pub fn longest_delay(&self) -> Duration {
         let (_, longer) = self.jitter.reach();

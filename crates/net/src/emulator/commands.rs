@@ -1,4 +1,4 @@
-//! What runs on the two sides, and its end: CMD near, another far, and signals on their way to CMD.
+//! What runs on the near side, and its end: CMD, and signals on their way to it.
 //!
 //! The link lasts as long as CMD. Without one it is a shell, where the near side is ours to have one; elsewhere the link
 //! lasts until somebody ends it with a signal.
@@ -16,9 +16,8 @@ use lfn_sys::process::{self, Signals};
 use super::addresses::{End, SideName};
 use super::control::Address;
 use super::environment;
-use super::far::{self, Far};
+use super::far::Far;
 use super::inside::FORWARDING_FAILED;
-use super::topology::SideNet;
 use super::{EmulateError, Ending, FarSide, INTERRUPT_ALONE, Place, Setup, system};
 
 /// How long CMD may take to end after SIGTERM or SIGHUP.
@@ -31,26 +30,25 @@ const SAME_INTERRUPT: Duration = Duration::from_millis(500);
 /// How both commands ended: CMD, if there was one, and the far command, if it ended before it was told to.
 pub(super) type Endings = (Option<Ending>, Option<Ending>);
 
-/// Runs the far command and CMD, to the end of the latter.
+/// Runs CMD on the near side, to its end, with the far side up already.
 pub(super) fn run(
     setup: &Setup,
     command: &[OsString],
     control: Address,
-    [near, far]: &[SideNet; 2],
+    near: &NetNamespace,
+    mut far: Far,
     signals: &Signals,
 ) -> Result<Endings, EmulateError> {
-    let mut far_side = far::start(setup, control, &far.namespace)?;
-    let ticket = far_side.ticket.as_deref();
     let pid = match near_command(setup, command) {
-        Some(command) => Some(start(command, setup, control, &near.namespace, ticket)?),
+        Some(command) => Some(start(command, setup, control, near, far.ticket.as_deref())?),
         None => None,
     };
     if command.is_empty() {
         introduce(setup, pid.is_some());
     }
-    let ending = Watch::new(pid).wait(signals, &mut far_side)?;
-    let far_ending = far_side.ending;
-    far_side.stop(signals);
+    let ending = Watch::new(pid).wait(signals, &mut far)?;
+    let far_ending = far.ending;
+    far.stop(signals);
     Ok((ending, far_ending))
 }
 

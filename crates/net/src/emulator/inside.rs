@@ -22,6 +22,7 @@ use rustix::pipe::PipeFlags;
 use super::addresses::{End, LEAST_MTU_V6, SideName};
 use super::commands;
 use super::control::{self, Address, Control, Doors};
+use super::far;
 use super::forward::Forwarder;
 use super::ground::Ground;
 use super::isolation::{Newcomer, Obstacle};
@@ -29,7 +30,7 @@ use super::ledger::{DirectionLedger, Ledger, PathLedger};
 use super::setup::numbered;
 use super::topology::SideNet;
 use super::watch::Watchers;
-use super::{EmulateError, INTERRUPT_ALONE, Outcome, Place, Report, Setup, system};
+use super::{EmulateError, INTERRUPT_ALONE, Outcome, Place, Report, Setup, now, system};
 
 /// A thread of the data path gave up.
 pub(super) const FORWARDING_FAILED: i32 = SIGUSR2;
@@ -71,8 +72,8 @@ fn live(setup: &Setup, command: &[OsString], brought: Brought, signals: &Signals
     let forwarders = (0..setup.paths.len()).map(|path| both_ways(setup, &sides, path));
     let mut forwarders = forwarders.collect::<Result<Vec<_>, _>>()?;
     let watchers = Watchers::start(&setup.watch, setup.seed, &mut forwarders)?;
-    let mailboxes = forwarders.iter().map(|pair| pair.each_ref().map(Forwarder::mailbox)).collect();
-    let control = Control::new(address.pid(), setup, mailboxes);
+    let mailboxes: Vec<_> = forwarders.iter().map(|pair| pair.each_ref().map(Forwarder::mailbox)).collect();
+    let control = Control::new(address.pid(), setup, mailboxes.clone());
     let doors = doors(address, brought.door, &sides);
     let (stop, running) = rustix::pipe::pipe_with(PipeFlags::CLOEXEC).map_err(system("make a pipe"))?;
     let (endings, accounts) = thread::scope(|scope| {
@@ -80,7 +81,11 @@ fn live(setup: &Setup, command: &[OsString], brought: Brought, signals: &Signals
         let threads: Vec<_> = forwarders.into_iter().map(|pair| pair.map(start)).collect();
         // Without it the path is what it is.
         scope.spawn(|| control.serve(&doors, stop.as_fd()));
-        let endings = commands::run(setup, command, address, &sides, signals);
+        let endings = far::start(setup, address, &sides[1].namespace).and_then(|far| {
+            let epoch = now();
+            mailboxes.iter().flatten().try_for_each(|mailbox| mailbox.begin(epoch))?;
+            commands::run(setup, command, address, &sides[0].namespace, far, signals)
+        });
         drop(running);
         let accounts = threads.into_iter().map(|pair| pair.map(|thread| thread.join().unwrap_or(Err(panicked()))));
         (endings, accounts.collect::<Vec<_>>())

@@ -11,6 +11,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use lfn_core::link::{Link, LinkConfig, LinkStats};
+use lfn_core::time::Instant;
 use lfn_core::units::Bytes;
 use lfn_sys::memory::Arena;
 use rustix::event::{EventfdFlags, eventfd};
@@ -102,6 +103,13 @@ impl Mailbox {
         answer.recv_timeout(PATIENCE).map_err(|_| gone())?;
         *settings = Settings { hops, room: settings.room.max(needed) };
         Ok(())
+    }
+
+    /// Has the time of everything that goes by a timetable begin at `epoch`.
+    pub(super) fn begin(&self, epoch: Instant) -> Result<(), EmulateError> {
+        let timeless = LinkConfig::default();
+        let timed = self.hops().into_iter().enumerate().filter(|(_, config)| config.has_new_timetables(&timeless));
+        timed.into_iter().try_for_each(|(hop, config)| self.set(hop, &LinkConfig { epoch, ..config }))
     }
 
     /// How the direction stands now.

@@ -102,7 +102,7 @@ impl Setup {
     }
 }
 
-/// The hops of path number `number` as the model takes them, near to far and far to near.
+/// The hops of path number `number` as the model takes them, near to far and far to near. Their time has not begun yet.
 pub(super) fn numbered(path: &EmulatedPath, number: usize, seed: u64) -> [Vec<LinkConfig>; 2] {
     // Links beside each other draw as differently as links in a row.
     const MOST_HOPS: u32 = 1 << 16;

@@ -59,7 +59,12 @@ impl Hop {
 
 /// Reads the traces that are files, relative to a directory.
 pub fn read_traces(settings: &mut HopSettings, base: &Path) -> Result<(), SettingsError> {
-    settings.read_traces(&mut |name| read_text(&base.join(name), MOST_TRACE).map_err(|error| error.to_string()))
+    settings.read_traces(&mut |name| read_trace(&base.join(name)).map_err(|error| error.to_string()))
+}
+
+/// The text of a trace.
+pub fn read_trace(file: &Path) -> std::io::Result<String> {
+    read_text(file, MOST_TRACE)
 }
 
 /// Settings that make no link, in terms of a specification.

@@ -1,12 +1,13 @@
 //! `lfn emulate set` and `lfn emulate show`: an emulated path that runs already.
 
+use std::collections::BTreeMap;
 use std::io::{self, Write};
 use std::path::Path;
 
 use lfn_core::link::settings::{Hint, HopSettings, SettingsError};
 use lfn_net::emulator::control::{self, ControlError, Request, Standing};
 
-use super::link::read_traces;
+use super::link::read_trace;
 use crate::exit::{Exit, Failure};
 use crate::print;
 
@@ -60,9 +61,10 @@ pub struct ShowArgs {
 pub fn run(action: Action) -> Result<Exit, Failure> {
     match action {
         Action::Set(args) => {
-            let settings = args.change()?.given().map(|(key, value)| format!("{key}={value}")).collect();
+            let (change, traces) = args.change()?;
+            let settings = change.given().map(|(key, value)| format!("{key}={value}")).collect();
             let Which { run, path, hop } = args.which;
-            let standing = ask(run, &Request::Set { path, hop, settings })?;
+            let standing = ask(run, &Request::Set { path, hop, settings, traces })?;
             // What it is now, as it would be typed: part of what was not named may have moved with what was.
             let path = usize::try_from(path - 1).ok().and_then(|index| standing.paths.into_iter().nth(index));
             let hops = path.into_iter().flat_map(|path| path.hops);
@@ -106,15 +108,20 @@ fn explain(error: ControlError) -> Failure {
 }
 
 impl SetArgs {
-    /// What is to change.
-    fn change(&self) -> Result<HopSettings, Failure> {
+    /// What is to change, and the text of each trace in it that is a file.
+    fn change(&self) -> Result<(HopSettings, BTreeMap<String, String>), Failure> {
         let mut change = HopSettings::default();
         for pair in &self.settings {
             change.set_pair(pair).map_err(refused)?;
         }
-        // The path that runs may see other files, or from elsewhere.
-        read_traces(&mut change, Path::new("")).map_err(refused)?;
-        Ok(change)
+        let mut traces = BTreeMap::new();
+        let mut read = |name: &str| {
+            let text = read_trace(Path::new(name)).map_err(|error| error.to_string())?;
+            traces.insert(name.to_owned(), text.clone());
+            Ok(text)
+        };
+        change.read_traces(&mut read).map_err(refused)?;
+        Ok((change, traces))
     }
 }
 

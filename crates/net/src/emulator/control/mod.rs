@@ -8,6 +8,7 @@
 mod client;
 mod server;
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::io::{self, Write};
 
@@ -23,8 +24,8 @@ use super::ledger::DirectionLedger;
 
 /// The environment variable that tells the commands on a path how to reach its emulator.
 pub const VARIABLE: &str = "LFN_CONTROL";
-/// The longest request, bytes, its line end included.
-const LONGEST_REQUEST: usize = 4096;
+/// The longest request, bytes, its line end included: settings in a few hundred, and the text of a long trace.
+const LONGEST_REQUEST: usize = 16 << 20;
 /// The longest answer: 64 paths of a few hops each.
 const LONGEST_ANSWER: usize = 4 << 20;
 
@@ -42,6 +43,8 @@ pub enum Request {
         hop: Option<u32>,
         /// Settings as `KEY=VALUE`.
         settings: Vec<String>,
+        /// The text of each trace among them that is a file: the run may see other files.
+        traces: BTreeMap<String, String>,
     },
 }
 

@@ -4,6 +4,7 @@
 //! second, and an answer that is not taken within a second is dropped. So the worst that a peer can do is to make the
 //! next one wait that long. The data path never waits for any of it.
 
+use std::collections::BTreeMap;
 use std::io::{self, Read, Write};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::linux::net::SocketAddrExt;
@@ -18,8 +19,10 @@ use lfn_sys::{clock, process};
 use super::{Address, Answer, DirectionStanding, LONGEST_REQUEST, PathStanding, Refusal, Request, Standing};
 use crate::emulator::mailbox::{Mailbox, Snapshot};
 use crate::emulator::setup::numbered;
-use crate::emulator::{EmulateError, Setup};
+use crate::emulator::{EmulateError, Setup, now};
 
+/// Bytes of a question that are read at a time.
+const PART: usize = 64 << 10;
 /// How long a question may take to come, and an answer to be taken.
 const PATIENCE: Duration = Duration::from_secs(1);
 
@@ -92,15 +95,13 @@ impl Control {
     fn answer(&mut self, request: &Request) -> Answer {
         match request {
             Request::Show => {}
-            Request::Set { path, hop, settings } => self.set(*path, *hop, settings)?,
+            Request::Set { path, hop, settings, traces } => self.set(*path, *hop, &change(settings, traces)?)?,
         }
         let paths = self.paths.iter().map(Steered::standing).collect::<Result<_, _>>()?;
         Ok(Standing { pid: self.pid, paths })
     }
 
-    fn set(&mut self, number: u32, hop: Option<u32>, settings: &[String]) -> Result<(), Refusal> {
-        let mut change = HopSettings::default();
-        settings.iter().try_for_each(|pair| change.set_pair(pair)).map_err(no_setting)?;
+    fn set(&mut self, number: u32, hop: Option<u32>, change: &HopSettings) -> Result<(), Refusal> {
         let count = self.paths.len();
         let index = index(number).filter(|index| *index < count).ok_or_else(|| none_such("path", number, count))?;
         let Steered { path, mailboxes } = &mut self.paths[index];
@@ -112,7 +113,7 @@ impl Control {
                 Some(self::index(number).filter(within).ok_or_else(|| none_such("link", number, count))?)
             }
         };
-        let changed = path.changed(hop, &change).map_err(no_setting)?;
+        let changed = path.changed(hop, change).map_err(no_setting)?;
         apply(mailboxes, &numbered(&changed, index, self.seed))?;
         *path = changed;
         Ok(())
@@ -131,15 +132,27 @@ impl Steered {
     }
 }
 
-/// Sets every hop that is to differ from what it is. If one cannot be, those before it are put back as they were.
+/// What was asked for, traces read.
+fn change(settings: &[String], traces: &BTreeMap<String, String>) -> Result<HopSettings, Refusal> {
+    let mut change = HopSettings::default();
+    settings.iter().try_for_each(|pair| change.set_pair(pair)).map_err(no_setting)?;
+    let mut read = |name: &str| traces.get(name).cloned().ok_or_else(|| "its text was not sent".to_owned());
+    change.read_traces(&mut read).map_err(no_setting)?;
+    Ok(change)
+}
+
+/// Sets every hop that is to differ from what it is. If one cannot be, those before it are put back as they were. A new
+/// timetable begins now, others go on.
 fn apply(mailboxes: &[Mailbox; 2], wanted: &[Vec<LinkConfig>; 2]) -> Result<(), Refusal> {
     let mut undo: Vec<(&Mailbox, usize, LinkConfig)> = Vec::new();
     for (mailbox, wanted) in mailboxes.iter().zip(wanted) {
         for (hop, (wanted, is)) in wanted.iter().zip(mailbox.hops()).enumerate() {
-            if *wanted == is {
+            let epoch = if wanted.has_new_timetables(&is) { now() } else { is.epoch };
+            let wanted = LinkConfig { epoch, ..wanted.clone() };
+            if wanted == is {
                 continue;
             }
-            if let Err(error) = mailbox.set(hop, wanted) {
+            if let Err(error) = mailbox.set(hop, &wanted) {
                 for (mailbox, hop, before) in undo {
                     mailbox.set(hop, &before)?;
                 }
@@ -156,25 +169,25 @@ fn read_line(mut peer: &UnixStream, stop: BorrowedFd) -> io::Result<Option<Vec<u
     peer.set_nonblocking(true)?;
     let deadline = Instant::now() + PATIENCE;
     let mut line = Vec::new();
-    let mut part = [0; LONGEST_REQUEST];
+    let mut part = vec![0; PART];
     loop {
         let left = deadline.saturating_duration_since(Instant::now());
         let [_, stopped] = clock::wait_readable([peer.as_fd(), stop], Some(left))?;
         if stopped || left.is_zero() {
             return Ok(None);
         }
-        match peer.read(&mut part) {
+        let length = match peer.read(&mut part) {
             Ok(0) => return Ok(None),
-            Ok(length) => line.extend_from_slice(&part[..length]),
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+            Ok(length) => length,
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => continue,
             Err(error) => return Err(error),
-        }
-        if let Some(end) = line.iter().position(|byte| *byte == b'\n') {
-            line.truncate(end);
-            return Ok(Some(line));
-        }
-        if line.len() >= LONGEST_REQUEST {
-            return Ok(None);
+        };
+        let end = part[..length].iter().position(|byte| *byte == b'\n');
+        line.extend_from_slice(&part[..end.unwrap_or(length)]);
+        match end {
+            Some(_) => return Ok(Some(line)),
+            None if line.len() >= LONGEST_REQUEST => return Ok(None),
+            None => {}
         }
     }
 }

@@ -1,0 +1,328 @@
+//! `lfn emulate set` and `show`: a link that runs is asked and changed, from outside and from both its sides, by its own
+//! user and nobody else.
+
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on says so by panicking, its helpers too")]
+
+mod support;
+
+use std::env;
+use std::fs;
+use std::io::{Read, Write};
+use std::net::{Ipv4Addr, TcpListener, TcpStream, UdpSocket};
+use std::os::linux::net::SocketAddrExt;
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::net::{SocketAddr, UnixStream};
+use std::os::unix::process::CommandExt;
+use std::process::{Command, ExitCode, Output};
+use std::time::Instant;
+
+use lfn_sys::namespace::Identity;
+use serde_json::Value;
+use support::sandbox::Running;
+use support::{Needs, eventually, lfn, lfn_path, stderr, stdout};
+
+/// Names what this test binary does when it is run as a command on one side of a path.
+const ROLE: &str = "LFN_TEST_ROLE";
+/// The process id of the run that a part of a test is about.
+const RUN: &str = "LFN_TEST_RUN";
+const PORT: u16 = 9000;
+
+fn main() -> ExitCode {
+    match env::var(ROLE).as_deref() {
+        Ok("listen") => TcpListener::bind((Ipv4Addr::UNSPECIFIED, PORT)).unwrap().incoming().for_each(drop),
+        Ok("connect") => connect(),
+        Ok("datagrams") => datagrams(),
+        Ok("talk") => talk(),
+        Ok(other) => panic!("no role '{other}'"),
+        Err(_) => {
+            return support::run(&[
+                ("a_link_is_shown_and_changed", Needs::Namespaces, a_link_is_shown_and_changed),
+                ("commands_on_the_path_reach_it", Needs::Namespaces, commands_on_the_path_reach_it),
+                ("links_and_paths_are_changed_alone", Needs::Namespaces, links_and_paths_are_changed_alone),
+                ("several_runs_are_told_apart", Needs::Namespaces, several_runs_are_told_apart),
+                ("what_cannot_be_changes_nothing", Needs::Namespaces, what_cannot_be_changes_nothing),
+                ("a_trace_travels_with_the_change", Needs::Namespaces, a_trace_travels_with_the_change),
+                ("timetables_begin_with_the_command", Needs::Namespaces, timetables_begin_with_the_command),
+                ("hostile_peers_are_endured", Needs::Namespaces, hostile_peers_are_endured),
+                ("other_users_are_not_heard", Needs::Namespaces, other_users_are_not_heard),
+                ("a_killed_run_is_out_of_reach", Needs::Namespaces, a_killed_run_is_out_of_reach),
+                ("without_a_run_there_is_nothing_to_ask", Needs::Nothing, without_a_run_there_is_nothing_to_ask),
+            ]);
+        }
+    }
+    ExitCode::SUCCESS
+}
+
+/// Prints how long a handshake takes: one round trip.
+fn connect() {
+    let before = Instant::now();
+    let mut stream = TcpStream::connect(("far", PORT)).unwrap();
+    println!("RTT {}", before.elapsed().as_nanos());
+    let _ = stream.read(&mut [0]);
+}
+
+fn datagrams() {
+    let socket = UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0)).unwrap();
+    for _ in 0..10 {
+        socket.send_to(&[0; 100], ("far", PORT)).unwrap();
+    }
+}
+
+/// A shell command that runs this binary in a role.
+fn as_role(role: &str) -> String {
+    let program = env::current_exe().unwrap();
+    format!("{ROLE}={role} '{}'", program.display())
+}
+
+fn emulate(flags: &[&str]) -> Command {
+    let mut command = lfn();
+    command.args(["emulate", "--rtt", "20ms", "--rate", "50mbit", "--far", "none"]).args(flags);
+    command
+}
+
+/// A run that stays, and answers.
+fn stay(flags: &[&str]) -> Running {
+    let mut command = emulate(flags);
+    let running = Running::start(command.args(["--", "sleep", "1000"]));
+    assert!(eventually(|| ask(&running, &["show"]).status.success()));
+    running
+}
+
+/// `lfn emulate set` or `show`.
+fn ask(running: &Running, words: &[&str]) -> Output {
+    let (verb, rest) = words.split_first().unwrap();
+    lfn().args(["emulate", verb, "--run", &running.pid().to_string()]).args(rest).output().unwrap()
+}
+
+fn shown(running: &Running) -> Value {
+    let output = ask(running, &["show", "--json"]);
+    serde_json::from_slice(&output.stdout).unwrap_or_else(|e| panic!("{e}: {} {}", stdout(&output), stderr(&output)))
+}
+
+/// The settings of a link, as text.
+fn link(standing: &Value, path: usize, hop: usize) -> String {
+    standing["paths"][path]["hops"][hop].as_str().unwrap().to_owned()
+}
+
+fn set(running: &Running, settings: &[&str]) {
+    let output = ask(running, &[&["set"], settings].concat());
+    assert!(output.status.success(), "{settings:?}: {}", stderr(&output));
+}
+
+fn a_link_is_shown_and_changed() {
+    let running = stay(&[]);
+    let before = shown(&running);
+    assert_eq!((&before["schema"], &before["pid"]), (&"lfn.emulate.show/1".into(), &running.pid().into()));
+    assert_eq!(link(&before, 0, 0), "rate=50mbit,rtt=20ms");
+    set(&running, &["rate=5mbit", "forward-loss=1e-3"]);
+    let after = shown(&running);
+    assert_eq!(link(&after, 0, 0), "rate=5mbit,rtt=20ms,forward-loss=0.001");
+    assert_eq!(after["paths"][0]["path"]["capacity_bits_per_second"], 5_000_000);
+    let text = ask(&running, &["show"]);
+    assert!(stdout(&text).contains("link 1: rate=5mbit,rtt=20ms,forward-loss=0.001"), "{}", stdout(&text));
+    running.signal("TERM");
+    assert_eq!(running.end().0.code(), Some(143));
+}
+
+/// What they change holds for them: a round trip is as long as they say from then on.
+fn commands_on_the_path_reach_it() {
+    let (connect, listen) = (as_role("connect"), as_role("listen"));
+    let script = format!("{connect} && lfn emulate set rtt=300ms && {connect} && lfn emulate show --json");
+    let far = format!("lfn emulate show > /dev/null && exec {}", listen.split_once(' ').map_or("", |(_, rest)| rest));
+    let far = format!("export {ROLE}=listen; {far}");
+    let mut command = lfn();
+    command.args(["emulate", "--rtt", "20ms", "--rate", "50mbit", "--far", &far, "--", "sh", "-c", &script]);
+    let output = command.output().unwrap();
+    let said = stdout(&output);
+    let times: Vec<u64> = said.lines().filter_map(|line| line.strip_prefix("RTT ")?.parse().ok()).collect();
+    assert!(matches!(times[..], [a, b] if a >= 20_000_000 && b >= 300_000_000), "{said} {}", stderr(&output));
+    let standing: Value = serde_json::from_str(said.lines().last().unwrap()).unwrap();
+    assert_eq!(standing["paths"][0]["path"]["rtt_seconds"], 0.3);
+    assert!(standing["paths"][0]["near_to_far"]["offered"].as_u64().unwrap() >= 6, "{standing}");
+}
+
+fn links_and_paths_are_changed_alone() {
+    let mut command = lfn();
+    command.args(["emulate", "--far", "none", "--link", "rate=50mbit,rtt=20ms", "--link", "rate=10mbit,rtt=2ms"]);
+    let mut running = Running::start(command.args(["--parallel", "rate=1mbit,rtt=1ms", "--", "sleep", "1000"]));
+    assert!(eventually(|| ask(&running, &["show"]).status.success()));
+    set(&running, &["--hop", "2", "rtt=4ms"]);
+    set(&running, &["--path", "2", "loss=1%"]);
+    let standing = shown(&running);
+    let links = [(0, 0), (0, 1), (1, 0)].map(|(path, hop)| link(&standing, path, hop));
+    assert_eq!(links, ["rate=50mbit,rtt=20ms", "rate=10mbit,rtt=4ms", "rate=1mbit,rtt=1ms,loss=0.01"]);
+    for (words, reason) in [
+        (["set", "--hop", "3", "rtt=4ms"], "no link 3: they are numbered 1 to 2"),
+        (["set", "--path", "3", "rtt=4ms"], "no path 3: they are numbered 1 to 2"),
+        (["set", "--path", "0", "rtt=4ms"], "--path"),
+    ] {
+        let output = ask(&running, &words);
+        assert_eq!(output.status.code(), Some(2), "{words:?}");
+        assert!(stderr(&output).contains(reason), "{}", stderr(&output));
+    }
+    running.signal("KILL");
+    running.says("");
+}
+
+fn several_runs_are_told_apart() {
+    let (one, other) = (stay(&[]), stay(&[]));
+    set(&one, &["rate=1mbit"]);
+    assert_eq!(link(&shown(&one), 0, 0), "rate=1mbit,rtt=20ms");
+    assert_eq!(link(&shown(&other), 0, 0), "rate=50mbit,rtt=20ms");
+    let output = lfn().args(["emulate", "show"]).output().unwrap();
+    let said = stderr(&output);
+    assert_eq!(output.status.code(), Some(2), "{said}");
+    let pids = [one.pid().to_string(), other.pid().to_string()];
+    assert!(said.contains(&pids[0]) && said.contains(&pids[1]) && said.contains("--run PID"), "{said}");
+}
+
+fn what_cannot_be_changes_nothing() {
+    let running = stay(&[]);
+    let before = link(&shown(&running), 0, 0);
+    let cases: &[(&[&str], i32, &str)] = &[
+        (&["rate=0"], 2, "0 b/s"),
+        (&["rate=fast"], 2, "fast"),
+        (&["speed=1mbit"], 2, "speed"),
+        (&["rate"], 2, "KEY=VALUE"),
+        (&["queue=5B"], 2, "5 B"),
+        (&["rtt=3h"], 2, "one-way delay"),
+        (&["forward-rtt=3ms"], 2, "rtt"),
+        (&["rate=100gbit", "rtt=100s"], 1, "for packets in flight"),
+        (&["rate=1mbit", "loss=2"], 2, "'2'"),
+        (&["trace=/no/such/trace.csv"], 2, "/no/such/trace.csv"),
+        (&[], 2, "KEY=VALUE"),
+    ];
+    for (settings, code, named) in cases {
+        let output = ask(&running, &[&["set"], *settings].concat());
+        let said = stderr(&output);
+        assert_eq!(output.status.code(), Some(*code), "{settings:?}: {said}");
+        assert!(said.contains(named) && said.contains("hint: ") && !said.contains("panicked"), "{settings:?}: {said}");
+        assert_eq!(link(&shown(&running), 0, 0), before, "{settings:?}");
+    }
+}
+
+/// The run need not see the file, nor have the same directory.
+fn a_trace_travels_with_the_change() {
+    let running = stay(&[]);
+    let home = tempfile::tempdir().unwrap();
+    let steps: String = (0..5000).map(|step| format!("{step}s,{}mbit\n", 1 + step % 7)).collect();
+    fs::write(home.path().join("steps.csv"), format!("time,rate\n{steps}")).unwrap();
+    let mut command = lfn();
+    command.args(["emulate", "set", "--run", &running.pid().to_string(), "trace=steps.csv"]);
+    let output = command.current_dir(home.path()).output().unwrap();
+    assert!(output.status.success(), "{}", stderr(&output));
+    assert!(link(&shown(&running), 0, 0).contains("trace=steps.csv"));
+}
+
+/// Not with the machine: one that has been up for longer would be past it.
+fn timetables_begin_with_the_command() {
+    let file = tempfile::NamedTempFile::new().unwrap();
+    let flags = ["--outage", "at:0s:100s", "--report", file.path().to_str().unwrap()];
+    let output = emulate(&flags).args(["--", "sh", "-c", &as_role("datagrams")]).output().unwrap();
+    assert!(output.status.success(), "{}", stderr(&output));
+    let report: Value = serde_json::from_slice(&fs::read(file.path()).unwrap()).unwrap();
+    let direction = &report["ledger"]["paths"][0]["near_to_far"];
+    assert_eq!((&direction["offered"], &direction["dropped"]["outage"]), (&10.into(), &10.into()), "{direction}");
+}
+
+fn name(running: &Running) -> String {
+    format!("lfn-emulate-{}-{}", rustix::process::geteuid().as_raw(), running.pid())
+}
+
+fn dial(name: &str) -> UnixStream {
+    UnixStream::connect_addr(&SocketAddr::from_abstract_name(name).unwrap()).unwrap()
+}
+
+fn hostile_peers_are_endured() {
+    let running = stay(&[]);
+    let name = name(&running);
+    let silent: Vec<_> = (0..5).map(|_| dial(&name)).collect();
+    let mut half = dial(&name);
+    half.write_all(b"{\"set\":{\"path\":1").unwrap();
+    drop(dial(&name));
+    // Longer than any request; it hangs up before it has read it all.
+    let mut endless = dial(&name);
+    let mib = vec![b'x'; 1 << 20];
+    let sent = (0..64).take_while(|_| endless.write_all(&mib).is_ok()).count();
+    assert!(sent < 64);
+    for nonsense in [
+        "\n",
+        "{}\n",
+        "\"shew\"\n",
+        "{\"set\":{\"path\":99,\"hop\":null,\"settings\":[],\"traces\":{}}}\n",
+        "\u{0}\u{7f}\n",
+    ] {
+        let mut peer = dial(&name);
+        peer.write_all(nonsense.as_bytes()).unwrap();
+        let mut answer = String::new();
+        peer.read_to_string(&mut answer).unwrap();
+        assert!(serde_json::from_str::<Value>(&answer).unwrap()["Err"]["message"].is_string(), "{nonsense}: {answer}");
+    }
+    drop(silent);
+    set(&running, &["rate=7mbit"]);
+    assert_eq!(link(&shown(&running), 0, 0), "rate=7mbit,rtt=20ms");
+}
+
+/// Only root can be somebody else.
+fn other_users_are_not_heard() {
+    const NOBODY: u32 = 65_534;
+    if !Identity::current().is_root() {
+        return;
+    }
+    let running = stay(&[]);
+    // Where nobody may look for them.
+    let home = tempfile::tempdir().unwrap();
+    fs::set_permissions(home.path(), fs::Permissions::from_mode(0o755)).unwrap();
+    let [program, test] = [(lfn_path(), "lfn"), (env::current_exe().unwrap(), "test")].map(|(from, name)| {
+        let to = home.path().join(name);
+        fs::copy(from, &to).unwrap();
+        to
+    });
+    let as_nobody = |command: &mut Command| command.uid(NOBODY).gid(NOBODY).current_dir("/").output().unwrap();
+    let output = as_nobody(Command::new(program).args(["emulate", "show", "--run", &running.pid().to_string()]));
+    assert_eq!(output.status.code(), Some(1));
+    assert!(stderr(&output).contains("no lfn emulate of this user"), "{}", stderr(&output));
+    // Nor one that does not look whom it speaks to.
+    let output = as_nobody(Command::new(test).env(ROLE, "talk").env(RUN, running.pid().to_string()));
+    assert_eq!(stdout(&output), "heard 0 bytes\n", "{}", stderr(&output));
+}
+
+/// Asks as if there were no check on this side, a run of root's.
+fn talk() {
+    let mut peer = dial(&format!("lfn-emulate-0-{}", env::var(RUN).unwrap()));
+    // It may have hung up already.
+    let _ = peer.write_all(b"\"show\"\n");
+    let mut answer = Vec::new();
+    let _ = peer.read_to_end(&mut answer);
+    println!("heard {} bytes", answer.len());
+}
+
+fn a_killed_run_is_out_of_reach() {
+    let running = stay(&[]);
+    let mark = name(&running);
+    let is_listed = || fs::read_to_string("/proc/net/unix").unwrap().contains(&mark);
+    assert!(is_listed());
+    running.signal("KILL");
+    assert!(eventually(|| !is_listed()));
+    let output = ask(&running, &["show"]);
+    assert_eq!(output.status.code(), Some(1));
+    assert!(stderr(&output).contains(&running.pid().to_string()), "{}", stderr(&output));
+}
+
+fn without_a_run_there_is_nothing_to_ask() {
+    let cases: [(&[&str], Option<&str>, &str); 3] = [
+        (&["--run", "4294967295"], None, "process id 4294967295"),
+        (&[], Some("nonsense"), "LFN_CONTROL is not the name of an lfn emulate: 'nonsense'"),
+        (&[], Some("@lfn-emulate-0-4294967295"), "process id 4294967295"),
+    ];
+    for (flags, variable, reason) in cases {
+        let mut command = lfn();
+        command.args(["emulate", "show"]).args(flags);
+        if let Some(value) = variable {
+            command.env("LFN_CONTROL", value);
+        }
+        let output = command.output().unwrap();
+        assert_eq!(output.status.code(), Some(1), "{flags:?}");
+        assert!(stderr(&output).contains(reason) && stderr(&output).contains("hint: "), "{}", stderr(&output));
+    }
+}
