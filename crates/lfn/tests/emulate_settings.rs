@@ -33,6 +33,11 @@ fn main() -> ExitCode {
         ("a_run_that_never_began_leaves_no_report", Needs::Namespaces, a_run_that_never_began_leaves_no_report),
         ("the_list_has_every_profile_with_its_source", Needs::Nothing, the_list_has_every_profile_with_its_source),
         ("what_is_listed_can_be_changed_and_used", Needs::Nothing, what_is_listed_can_be_changed_and_used),
+        (
+            "the_reference_has_every_key_profile_and_trace",
+            Needs::Nothing,
+            the_reference_has_every_key_profile_and_trace,
+        ),
         ("the_help_fits_and_explains_the_directions", Needs::Nothing, the_help_fits_and_explains_the_directions),
         ("what_contradicts_itself_is_refused", Needs::Nothing, what_contradicts_itself_is_refused),
         ("files_that_are_none_are_refused_by_line", Needs::Nothing, files_that_are_none_are_refused_by_line),
@@ -158,6 +163,15 @@ fn what_is_listed_can_be_changed_and_used() {
     let output = emulate(&["--list", "atcs"]);
     assert_eq!(output.status.code(), Some(2));
     assert!(stderr(&output).contains("'atcs'") && stderr(&output).contains("\nhint: "), "{}", stderr(&output));
+}
+
+fn the_reference_has_every_key_profile_and_trace() {
+    use lfn_core::link::{profile, settings::KEYS, trace};
+    let reference = include_str!("../../../doc/emulate.md");
+    let names = KEYS.iter().map(|key| key.name).chain(profile::BUILT_IN.iter().map(|(name, _)| *name));
+    for name in names.chain(trace::BUILT_IN.iter().map(|trace| trace.name)) {
+        assert!(reference.lines().any(|line| line.starts_with(&format!("| `{name}` |"))), "{name}");
+    }
 }
 
 fn the_help_fits_and_explains_the_directions() {

@@ -17,7 +17,7 @@ use crate::link::config::MOST_DELAY;
 use crate::link::random::generator;
 use crate::link::setting::{Parts, SettingError};
 use crate::link::{LinkConfig, LinkError};
-use crate::units::{Ratio, parse_duration, typed_duration};
+use crate::units::{Ratio, parse_unit_duration, typed_duration};
 
 /// How the delay of packets differs from the delay that is set, each virtual packet by a draw of its own.
 ///
@@ -154,7 +154,7 @@ impl FromStr for Jitter {
         let named = |kind: Distribution| Some((kind, Parts::of(text, kind.word(), FORM)?));
         let (distribution, mut parts) =
             [Uniform, Normal, Pareto].into_iter().find_map(named).unwrap_or_else(|| (Uniform, Parts::all(text, FORM)));
-        let spread = parts.next("how far delays differ", parse_duration)?;
+        let spread = parts.next("how far delays differ", parse_unit_duration)?;
         let correlation = parts.key("corr", str::parse)?.unwrap_or_default();
         let reorder = parts.flag("reorder");
         parts.end()?;

@@ -15,7 +15,7 @@ use crate::link::outbox::Outbox;
 use crate::link::setting::{Parts, SettingError, count};
 use crate::link::{Event, LinkConfig, LinkError, Packet, Stage};
 use crate::time::Instant;
-use crate::units::{Ratio, parse_duration, typed_duration};
+use crate::units::{Ratio, parse_unit_duration, typed_duration};
 
 /// Which share of the packets is held back, and how far.
 ///
@@ -66,7 +66,7 @@ impl FromStr for Reorder {
     fn from_str(text: &str) -> Result<Self, SettingError> {
         let usual = Reorder::default();
         let mut parts = Parts::all(text, "RATIO[:PACKETS][:hold=TIME], such as 1%:3 or 1%:3:hold=20ms");
-        let hold = parts.key("hold", parse_duration)?.unwrap_or(usual.hold);
+        let hold = parts.key("hold", parse_unit_duration)?.unwrap_or(usual.hold);
         let share = parts.next("which share is held back", str::parse)?;
         let distance =
             parts.next_if_any(count)?.map_or(usual.distance, |count| u32::try_from(count).unwrap_or(u32::MAX));

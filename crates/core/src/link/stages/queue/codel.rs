@@ -15,7 +15,7 @@ use crate::link::outbox::Outbox;
 use crate::link::setting::{Parts, SettingError};
 use crate::link::{DropCause, Ecn, Packet};
 use crate::time::Instant;
-use crate::units::{parse_duration, typed_duration};
+use crate::units::{parse_unit_duration, typed_duration};
 
 /// What CoDel is set to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -40,8 +40,8 @@ impl CoDel {
     pub(super) fn read(parts: &mut Parts) -> Result<Self, SettingError> {
         let default = CoDel::default();
         Ok(CoDel {
-            target: parts.key("target", parse_duration)?.unwrap_or(default.target),
-            interval: parts.key("interval", parse_duration)?.unwrap_or(default.interval),
+            target: parts.key("target", parse_unit_duration)?.unwrap_or(default.target),
+            interval: parts.key("interval", parse_unit_duration)?.unwrap_or(default.interval),
         })
     }
 
