@@ -77,7 +77,7 @@ impl Profile {
     /// ```
     /// # use lfn_core::link::profile::Profile;
     /// let profile = Profile::parse("mine", "title = 'Ours'\nrtt = '90ms'\nrate = '1gbit'\nreturn-loss = 1e-4")?;
-    /// assert_eq!(profile.settings.to_string(), "rate=1gbit,rtt=90ms,return-loss=1e-4");
+    /// assert_eq!(profile.settings.to_string(), "rate=1gbit,rtt=90ms,return-loss=0.0001");
     /// # Ok::<(), lfn_core::link::profile::ProfileError>(())
     /// ```
     pub fn parse(name: &str, text: &str) -> Result<Self, ProfileError> {

@@ -3,7 +3,7 @@
 //! A super-packet (GSO) is one Ethernet frame whose payload stands for several packets of `gso_size` bytes each. The
 //! link decides about those; this module describes them ([`inspect`]) and builds the frame for a range of them, as a
 //! network card would ([`cut`]: lengths, sequence numbers, flags and checksums) and with what the link has done to it
-//! ([`write`]: marks and damage); and the answer of a router to what is too big for the next hop ([`too_big`]). It
+//! ([`write()`]: marks and damage); and the answer of a router to what is too big for the next hop ([`too_big`]). It
 //! holds no state and reads no more than it must; whatever it does not understand is one opaque packet, which is always
 //! right, only less exact.
 

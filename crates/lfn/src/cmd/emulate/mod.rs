@@ -45,7 +45,7 @@ pub struct Args {
     /// List the profiles, or print one as TOML
     #[arg(long, value_name = "NAME", num_args = 0..=1, help_heading = "Which link")]
     list: Option<Option<String>>,
-    /// A link of its own, [PROFILE,]KEY=VALUE,…; again for further links in a row
+    #[arg(help = "A link of its own, [PROFILE,]KEY=VALUE,…; again for further links in a row")]
     #[arg(long, value_name = "SPEC", conflicts_with = "profile", help_heading = "Which link")]
     link: Vec<String>,
     /// A further path beside it, of one link, with addresses of its own
@@ -114,16 +114,21 @@ const DEFAULT_MTU: u32 = 1500;
 
 const AFTER_HELP: &str = "\
 Inside, CMD sees itself as root, may do what root may to these namespaces and nothing more outside, and has no network \
-but the link.
+but the link. Without CMD there is a shell on the near side; with --attach-near or --bridge the link lasts until SIGINT \
+or SIGTERM.
 
-Without CMD there is a shell on the near side; with --attach-near or --bridge the link lasts until SIGINT or SIGTERM.
-
-While it runs, lfn emulate set and show reach it from the network namespace it was started in and from both sides; LFN_PATH keeps the figures it began with.
+While it runs, lfn emulate set and show reach it from the network namespace it was started in and from both sides; \
+LFN_PATH keeps the figures it began with.
 
 Exit codes: CMD's own (128 and the signal's number if one killed it); 126 or 127 if it could not be started; 4 if CMD \
-succeeded but the emulation was not faithful; 2 usage; 1 the emulation failed; 0 or 4 after a signal that ended it, if there was no CMD.
+succeeded but the emulation was not faithful; 2 usage; 1 the emulation failed; 0 or 4 after a signal that ended it, if \
+there was no CMD.
 
-Example: lfn emulate --rtt 539ms --rate 135mbit -- lfn test far";
+Examples, and doc/emulate.md has every form of every value:
+  lfn emulate --rtt 539ms --rate 135mbit -- lfn test far
+  lfn emulate --profile acts --loss 1e-5 --report run.json -- lfn copy FILE far:
+  lfn emulate --rtt 40ms --rate 100mbit --return-rate 5mbit --aqm fq-codel
+  lfn emulate --link rate=10gbit,rtt=5ms --link geo,loss=1e-4 -- ping far";
 
 pub fn run(mut args: Args) -> Result<Exit, Failure> {
     if let Some(action) = args.action.take() {
