@@ -17,6 +17,9 @@ const LABEL: usize = 24;
 /// Columns of a direction.
 const COLUMN: usize = 27;
 
+/// Changes that are told one by one.
+const MOST_CHANGES: usize = 10;
+
 /// What the link was and did, and the verdict.
 pub fn text(ledger: &Ledger) -> String {
     let mut page = Page::default();
@@ -40,8 +43,30 @@ impl Page {
         let rtt = show_duration(path.base_rtt);
         self.line(format_args!("{name}: {rtt}, {}{queue}, MTU {}, seed {seed}", path.capacity, path.mtu));
         for link in ledger.links.iter().filter(|link| ledger.links.len() > 1 || says_more(link)) {
-            wrapped(link).iter().for_each(|line| self.line(format_args!("      {line}")));
+            self.wrapped("      ", link);
         }
+        let (told, rest) = ledger.changes.split_at(ledger.changes.len().min(MOST_CHANGES));
+        for change in told {
+            let which = change.link.map(|number| format!(" of link {number}")).unwrap_or_default();
+            let at = show_duration(Duration::from_secs_f64(change.at));
+            self.wrapped(&format!("      from {at}{which}: "), &change.settings);
+        }
+        if !rest.is_empty() {
+            self.line(format_args!("      and {} more changes", rest.len()));
+        }
+    }
+
+    /// Settings in lines that fit, broken at commas.
+    fn wrapped(&mut self, indent: &str, settings: &str) {
+        let mut line = indent.to_owned();
+        for setting in settings.split_inclusive(',') {
+            if line.len() > indent.len() && line.len() + setting.len() > WIDTH {
+                self.line(format_args!("{line}"));
+                line = " ".repeat(indent.len());
+            }
+            line += setting;
+        }
+        self.line(format_args!("{line}"));
     }
 
     fn table(&mut self, path: &PathLedger) {
@@ -111,19 +136,6 @@ fn says_more(link: &str) -> bool {
     link.split(',').any(|setting| setting.split_once('=').is_some_and(|(key, _)| !TOLD.contains(&key)))
 }
 
-/// Settings in lines that fit, broken at commas.
-fn wrapped(settings: &str) -> Vec<String> {
-    const ROOM: usize = WIDTH - 6;
-    let mut lines = vec![String::new()];
-    for setting in settings.split_inclusive(',') {
-        match lines.last_mut() {
-            Some(line) if line.is_empty() || line.len() + setting.len() <= ROOM => line.push_str(setting),
-            _ => lines.push(setting.to_owned()),
-        }
-    }
-    lines
-}
-
 /// `1,234,567`.
 fn grouped(count: u64) -> String {
     let digits = count.to_string();
@@ -163,7 +175,7 @@ fn two_digits(value: f64) -> String {
 mod tests {
     use lfn_core::path::PathProfile;
     use lfn_core::units::{BitRate, Bytes};
-    use lfn_net::emulator::{Lateness, Queueing};
+    use lfn_net::emulator::{Change, Lateness, Queueing};
 
     use super::*;
 
@@ -172,7 +184,21 @@ mod tests {
         path.queue = Some(Bytes(9_095_625));
         let links = links.iter().map(|link| (*link).to_owned()).collect();
         let (near_to_far, far_to_near) = (direction.clone(), direction.clone());
-        Ledger { seed: u64::MAX, paths: vec![PathLedger { path, links, near_to_far, far_to_near }] }
+        Ledger {
+            seed: u64::MAX,
+            paths: vec![PathLedger { path, links, changes: Vec::new(), near_to_far, far_to_near }],
+        }
+    }
+
+    #[test]
+    fn a_link_that_was_changed_says_so() {
+        let mut run = run(&["rtt=20ms,rate=50mbit"], &DirectionLedger::default());
+        let change = Change { at: 12.3, link: Some(1), settings: "rate=10mbit".to_owned() };
+        run.paths[0].changes = vec![change; 17];
+        let page = text(&run);
+        let told = page.lines().filter(|line| *line == "      from 12.3 s of link 1: rate=10mbit").count();
+        assert_eq!(told, MOST_CHANGES, "{page}");
+        assert!(page.contains("\n      and 7 more changes\n"), "{page}");
     }
 
     #[test]

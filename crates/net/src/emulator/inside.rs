@@ -76,11 +76,10 @@ fn live(setup: &Setup, command: &[OsString], brought: Brought, signals: &Signals
     let control = Control::new(address.pid(), setup, mailboxes.clone());
     let doors = doors(address, brought.door, &sides);
     let (stop, running) = rustix::pipe::pipe_with(PipeFlags::CLOEXEC).map_err(system("make a pipe"))?;
-    let (endings, accounts) = thread::scope(|scope| {
+    let (endings, accounts, changes) = thread::scope(|scope| {
         let start = |forwarder| scope.spawn(|| forward(forwarder, stop.as_fd()));
         let threads: Vec<_> = forwarders.into_iter().map(|pair| pair.map(start)).collect();
-        // Without it the path is what it is.
-        scope.spawn(|| control.serve(&doors, stop.as_fd()));
+        let control = scope.spawn(|| control.serve(&doors, stop.as_fd()));
         let endings = far::start(setup, address, &sides[1].namespace).and_then(|far| {
             let epoch = now();
             mailboxes.iter().flatten().try_for_each(|mailbox| mailbox.begin(epoch))?;
@@ -88,11 +87,12 @@ fn live(setup: &Setup, command: &[OsString], brought: Brought, signals: &Signals
         });
         drop(running);
         let accounts = threads.into_iter().map(|pair| pair.map(|thread| thread.join().unwrap_or(Err(panicked()))));
-        (endings, accounts.collect::<Vec<_>>())
+        (endings, accounts.collect::<Vec<_>>(), control.join().unwrap_or_default())
     });
     let log = watchers.finish();
     let (near, far) = endings?;
-    let (ledger, failure) = ledger(setup, accounts)?;
+    let (mut ledger, failure) = ledger(setup, accounts)?;
+    ledger.paths.iter_mut().zip(changes).for_each(|(path, changes)| path.changes = changes);
     let broken = failure.map(|error| sides.iter().find_map(SideNet::broken).unwrap_or_else(|| error.to_string()));
     let mut outcome = Outcome { near, far, broken, ledger, log };
     let counted = add_interface_drops(&mut outcome.ledger, &sides);
@@ -110,7 +110,7 @@ fn ledger(setup: &Setup, accounts: Vec<[Forwarded; 2]>) -> Result<(Ledger, Optio
     for (path, [near_to_far, far_to_near]) in setup.paths.iter().zip(accounts) {
         let ((near_to_far, one), (far_to_near, other)) = (near_to_far?, far_to_near?);
         let links = path.settings.iter().map(ToString::to_string).collect();
-        paths.push(PathLedger { path: path.profile, links, near_to_far, far_to_near });
+        paths.push(PathLedger { path: path.profile, links, changes: Vec::new(), near_to_far, far_to_near });
         failures.extend([one, other].into_iter().flatten());
     }
     Ok((Ledger { seed: setup.seed, paths }, failures.into_iter().next()))

@@ -26,15 +26,31 @@ pub struct Ledger {
 /// The account of one path.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct PathLedger {
-    /// What was emulated, the queue filled in.
+    /// What was emulated when it began, the queue filled in.
     pub path: PathProfile,
     /// The settings it was made from, hop by hop, as `--link` takes them.
     #[serde(default)]
     pub links: Vec<String>,
+    /// What `lfn emulate set` changed while it ran, in order.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub changes: Vec<Change>,
     /// From the near side to the far side.
     pub near_to_far: DirectionLedger,
     /// And back.
     pub far_to_near: DirectionLedger,
+}
+
+/// A change of a path that ran.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Change {
+    /// Since the link came up.
+    #[serde(rename = "at_seconds")]
+    pub at: f64,
+    /// Number of the link, from 1 at the near side; all without one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub link: Option<u32>,
+    /// What was set, as `--link` takes it.
+    pub settings: String,
 }
 
 /// The account of one direction. `offered` + `duplicated` = `forwarded` + all of `dropped` + `in_flight` +
@@ -258,6 +274,7 @@ mod tests {
         let path = PathLedger {
             path: PathProfile::new(BitRate(135_000_000), rtt),
             links: vec!["rtt=539ms,rate=135mbit".to_owned()],
+            changes: vec![Change { at: 1.5, link: None, settings: "rate=10mbit".to_owned() }],
             near_to_far: DirectionLedger::default(),
             far_to_near: DirectionLedger::default(),
         };

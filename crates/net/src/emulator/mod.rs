@@ -61,7 +61,7 @@ use terminal::Terminal;
 pub use attach::Attachment;
 pub use bridge::wire_mtu;
 pub use isolation::{Obstacle, namespaces_available};
-pub use ledger::{Bin, DirectionLedger, Fault, Lateness, Ledger, PathLedger, Queueing, Unmodelled};
+pub use ledger::{Bin, Change, DirectionLedger, Fault, Lateness, Ledger, PathLedger, Queueing, Unmodelled};
 pub use lfn_core::link::EmulatedPath;
 pub use live::{Live, LiveDirection, LiveFigures};
 pub use log::{LogAccount, LogError, LogFile, LogFormat};

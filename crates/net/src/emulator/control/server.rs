@@ -17,12 +17,15 @@ use lfn_sys::namespace::NetNamespace;
 use lfn_sys::{clock, process};
 
 use super::{Address, Answer, DirectionStanding, LONGEST_REQUEST, PathStanding, Refusal, Request, Standing};
+use crate::emulator::ledger::Change;
 use crate::emulator::mailbox::{Mailbox, Snapshot};
 use crate::emulator::setup::numbered;
 use crate::emulator::{EmulateError, Setup, now};
 
 /// Bytes of a question that are read at a time.
 const PART: usize = 64 << 10;
+/// Changes of a path that are remembered for the ledger: somebody may make one every millisecond for a day.
+const MOST_CHANGES: usize = 1000;
 /// How long a question may take to come, and an answer to be taken.
 const PATIENCE: Duration = Duration::from_secs(1);
 
@@ -33,6 +36,8 @@ pub(in crate::emulator) type Doors = [Option<UnixListener>; 3];
 pub(in crate::emulator) struct Control {
     pid: u32,
     seed: u64,
+    /// Changes are told by the time since then.
+    began: lfn_core::time::Instant,
     paths: Vec<Steered>,
 }
 
@@ -40,6 +45,8 @@ pub(in crate::emulator) struct Control {
 struct Steered {
     path: EmulatedPath,
     mailboxes: [Mailbox; 2],
+    /// What was changed, in order.
+    changes: Vec<Change>,
 }
 
 /// Listens in the network namespace of the calling thread.
@@ -58,11 +65,19 @@ impl Control {
     /// Of a run that `pid` is known by outside. The mailboxes are those of each path, forward and back.
     pub(in crate::emulator) fn new(pid: u32, setup: &Setup, mailboxes: Vec<[Mailbox; 2]>) -> Self {
         let paths = setup.paths.iter().cloned().zip(mailboxes);
-        Control { pid, seed: setup.seed, paths: paths.map(|(path, mailboxes)| Steered { path, mailboxes }).collect() }
+        let steered = |(path, mailboxes)| Steered { path, mailboxes, changes: Vec::new() };
+        Control { pid, seed: setup.seed, began: now(), paths: paths.map(steered).collect() }
     }
 
-    /// Answers until the other end of `stop` is closed.
-    pub(in crate::emulator) fn serve(mut self, doors: &Doors, stop: BorrowedFd) -> io::Result<()> {
+    /// Answers until the other end of `stop` is closed, or there is nothing to wait with; gives what was changed on each
+    /// path.
+    pub(in crate::emulator) fn serve(mut self, doors: &Doors, stop: BorrowedFd) -> Vec<Vec<Change>> {
+        // Without it the path is what it is.
+        let _ = self.answer_all(doors, stop);
+        self.paths.into_iter().map(|steered| steered.changes).collect()
+    }
+
+    fn answer_all(&mut self, doors: &Doors, stop: BorrowedFd) -> io::Result<()> {
         loop {
             // A door that is missing is replaced by one that opens only at the end.
             let at = |index: usize| doors[index].as_ref().map_or(stop, AsFd::as_fd);
@@ -101,12 +116,12 @@ impl Control {
         Ok(Standing { pid: self.pid, paths })
     }
 
-    fn set(&mut self, number: u32, hop: Option<u32>, change: &HopSettings) -> Result<(), Refusal> {
+    fn set(&mut self, number: u32, link: Option<u32>, change: &HopSettings) -> Result<(), Refusal> {
         let count = self.paths.len();
         let index = index(number).filter(|index| *index < count).ok_or_else(|| none_such("path", number, count))?;
-        let Steered { path, mailboxes } = &mut self.paths[index];
+        let Steered { path, mailboxes, changes } = &mut self.paths[index];
         let count = path.forward.len();
-        let hop = match hop {
+        let hop = match link {
             None => None,
             Some(number) => {
                 let within = |hop: &usize| *hop < count;
@@ -116,6 +131,10 @@ impl Control {
         let changed = path.changed(hop, change).map_err(no_setting)?;
         apply(mailboxes, &numbered(&changed, index, self.seed))?;
         *path = changed;
+        let at = (now() - self.began).as_secs_f64();
+        if changes.len() < MOST_CHANGES {
+            changes.push(Change { at, link, settings: change.to_string() });
+        }
         Ok(())
     }
 }
