@@ -11,7 +11,7 @@ use serde::Serialize;
 
 use crate::exit::Failure;
 
-/// What the file says of itself; `doc/emulate.md` tells the fields.
+/// What the file says of itself; `doc/emulate-output.md` tells the fields.
 const SCHEMA: &str = "lfn.emulate/1";
 
 /// The one object in the file.

@@ -1,4 +1,4 @@
-//! The log as JSON lines, schema `lfn.emulate.log/1` (`doc/emulate-log.md`): one object for each range of virtual
+//! The log as JSON lines, schema `lfn.emulate.log/1` (`doc/emulate-output.md`): one object for each range of virtual
 //! packets that met the same fate.
 //!
 //! Written by hand because nothing in it needs escaping and because times are to have nine decimals: a float since 1970

@@ -32,7 +32,7 @@ use pcapng::Capture;
 use record::{POINTS, Record, Zero};
 use tap::{Out, Tap};
 
-/// Records that may wait to be written: 6 MB, and a fifth of a second's worth of single packets at 1 Gb/s.
+/// Records that may wait to be written: 8 MB with their frames, and a fifth of a second of single packets at 1 Gb/s.
 const ROOM: usize = 16_384;
 /// Bytes written at a time.
 const CHUNK: usize = 256 * 1024;
