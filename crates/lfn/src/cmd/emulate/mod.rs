@@ -87,7 +87,7 @@ pub struct Args {
     /// Show rate, queue and drops of each direction as it goes
     #[arg(long, help_heading = "What it says")]
     live: bool,
-    /// Write what became of each packet: JSON lines, or pcapng if it is called .pcapng
+    /// Log every packet: what became of it (FILE.jsonl), or both sides of the link (FILE.pcapng)
     #[arg(long, value_name = "FILE", help_heading = "What it says")]
     log: Option<PathBuf>,
     /// Write the fidelity ledger as JSON

@@ -142,10 +142,14 @@ fn comment(direction: Direction, note: &Note) -> Option<String> {
         Direction::Forward => "near to far",
         Direction::Return => "far to near",
     };
-    let gone = note.gone.map(|gone| match gone {
-        Gone::Dropped(cause) => format!("{arrow}: dropped by the link: {}", cause.word()),
-        Gone::Lost(Unforeseen::NoRoom) => format!("{arrow}: lost by the emulator: no room"),
-        Gone::Lost(Unforeseen::SendFailed) => format!("{arrow}: lost by the emulator: could not be sent"),
+    let gone = note.gone.map(|(gone, packets)| {
+        let why = match gone {
+            Gone::Dropped(cause) => format!("dropped by the link: {}", cause.word()),
+            Gone::Lost(Unforeseen::NoRoom) => "lost by the emulator: no room".to_owned(),
+            Gone::Lost(Unforeseen::SendFailed) => "lost by the emulator: could not be sent".to_owned(),
+        };
+        let packets = if packets > 1 { format!(" ({packets} packets)") } else { String::new() };
+        format!("{arrow}: {why}{packets}")
     });
     let changes = [
         (note.is_copy, "a copy made by the link"),
@@ -209,5 +213,40 @@ impl<'a> Block<'a> {
         let length = (self.out.len() - self.start + 4) as u32;
         self.u32(length);
         self.out[self.start + 4..self.start + 8].copy_from_slice(&length.to_le_bytes());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use lfn_core::link::DropCause;
+
+    use super::*;
+
+    #[test]
+    fn what_befell_a_frame_is_said_in_words() {
+        assert_eq!(comment(Direction::Forward, &Note::default()), None);
+        let dropped = Note { gone: Some((Gone::Dropped(DropCause::Queue), 3)), is_copy: true, ..Note::default() };
+        let said = comment(Direction::Return, &dropped);
+        assert_eq!(
+            said.as_deref(),
+            Some("far to near: dropped by the link: queue (3 packets); a copy made by the link")
+        );
+        let lost = Note { gone: Some((Gone::Lost(Unforeseen::NoRoom), 1)), ..Note::default() };
+        assert_eq!(comment(Direction::Forward, &lost).as_deref(), Some("near to far: lost by the emulator: no room"));
+    }
+
+    #[test]
+    fn blocks_are_of_whole_words_whatever_is_in_them() {
+        for length in 0..9 {
+            let mut out = vec![0xff; length];
+            let mut block = Block::begin(&mut out, PACKET);
+            block.padded(&vec![1; length]);
+            block.option(COMMENT, &vec![2; length]);
+            block.end_with_options();
+            let block = &out[length..];
+            assert_eq!(block.len(), 8 + length.next_multiple_of(4) + 4 + length.next_multiple_of(4) + 4 + 4);
+            assert_eq!(block[4..8], (block.len() as u32).to_le_bytes());
+            assert_eq!(block[block.len() - 4..], block[4..8]);
+        }
     }
 }

@@ -75,8 +75,8 @@ pub(super) struct Sight {
 /// What is to be said of a frame that was seen.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Note {
-    /// Why it goes no further.
-    pub(super) gone: Option<Gone>,
+    /// Why it goes no further, and how many virtual packets it stands for.
+    pub(super) gone: Option<(Gone, u32)>,
     /// What the link did to it.
     pub(super) marked: bool,
     pub(super) damaged: bool,

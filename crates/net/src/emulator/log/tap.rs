@@ -69,7 +69,7 @@ impl Tap {
         let mut headers = std::mem::take(&mut self.headers);
         let cut = cut_headers(whole, &vnet, packet.first, packet.count, &mut headers);
         let parts = [&headers[..], whole.get(cut.payload).unwrap_or_default()];
-        let note = Note { gone: Some(gone), is_copy: packet.changes.is_copy, ..Note::default() };
+        let note = Note { gone: Some((gone, packet.count)), is_copy: packet.changes.is_copy, ..Note::default() };
         self.sight(Point::Dropped, false, arrival, parts, at, note);
         self.headers = headers;
     }
@@ -127,7 +127,7 @@ impl Observer for Tap {
         match self.format {
             LogFormat::JsonLines => self.fate(arrival, What::Lost(*packet, why, now)),
             LogFormat::Pcapng => {
-                let note = Note { gone: Some(Gone::Lost(why)), ..Note::default() };
+                let note = Note { gone: Some((Gone::Lost(why), packet.count)), ..Note::default() };
                 self.sight(Point::Dropped, false, arrival, frame.parts, now, note);
             }
         }
