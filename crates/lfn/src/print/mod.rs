@@ -4,8 +4,10 @@ use std::fmt::Display;
 use std::io::{self, Write};
 
 pub mod copy;
+pub mod dry_run;
 pub mod ledger;
 pub mod live;
+pub mod page;
 pub mod plan;
 pub mod profiles;
 pub mod standing;

@@ -1,6 +1,5 @@
 //! A plan, as text for a person and as JSON for a program.
 
-use std::fmt::Display;
 use std::io::{self, Write};
 
 use lfn_core::geometry::{Route, Via};
@@ -9,10 +8,7 @@ use lfn_core::plan::{Plan, Predicted, minimal_window_scale};
 use lfn_core::units::show_duration;
 use serde::Serialize;
 
-/// Columns of a terminal nobody has widened.
-const WIDTH: usize = 80;
-/// Columns of the labels.
-const LABEL: usize = 14;
+use super::page::Page;
 
 /// A plan and where its path came from.
 pub struct Report<'a> {
@@ -69,7 +65,7 @@ impl Report<'_> {
         page.gap();
         page.list("why", &plan.reasons);
         page.lines("on both hosts", plan.sysctl.iter().map(|line| line.command()));
-        page.0
+        page.text()
     }
 
     fn path(&self, page: &mut Page) {
@@ -125,66 +121,4 @@ fn budget(plan: &Plan) -> String {
     let each = if plan.streams > 1 { " of each stream" } else { "" };
     let between = 1.0 / plan.loss_budget.get();
     format!("{}, one segment in {between:.1e}{each}", per_cent(plan.loss_budget))
-}
-
-/// Lines of a label and a text, wrapped.
-#[derive(Default)]
-struct Page(String);
-
-impl Page {
-    fn row(&mut self, label: &str, text: impl Display) {
-        let mut label = label;
-        for line in wrap(&text.to_string(), WIDTH - LABEL) {
-            self.0 += format!("{label:<LABEL$}{line}").trim_end();
-            self.0.push('\n');
-            label = "";
-        }
-    }
-
-    fn gap(&mut self) {
-        self.0.push('\n');
-    }
-
-    fn list(&mut self, title: &str, items: &[String]) {
-        if items.is_empty() {
-            return;
-        }
-        self.0 += &format!("{title}\n");
-        for item in items {
-            for (at, line) in wrap(item, WIDTH - 4).into_iter().enumerate() {
-                self.0 += &format!("{}{line}\n", if at == 0 { "  " } else { "    " });
-            }
-        }
-        self.gap();
-    }
-
-    /// Commands to paste: never wrapped.
-    fn lines(&mut self, title: &str, lines: impl Iterator<Item = String>) {
-        self.0 += &format!("{title}\n");
-        for line in lines {
-            self.0 += &format!("  {line}\n");
-        }
-    }
-}
-
-/// Breaks at spaces so that no line passes `width` characters, save for a word that is longer.
-fn wrap(text: &str, width: usize) -> Vec<String> {
-    let mut lines = vec![String::new()];
-    let mut used = 0;
-    for word in text.split(' ') {
-        let length = word.chars().count();
-        if used > 0 && used + 1 + length > width {
-            lines.push(String::new());
-            used = 0;
-        }
-        if let Some(line) = lines.last_mut() {
-            if used > 0 {
-                line.push(' ');
-                used += 1;
-            }
-            line.push_str(word);
-            used += length;
-        }
-    }
-    lines
 }

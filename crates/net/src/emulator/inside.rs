@@ -27,7 +27,6 @@ use super::forward::Forwarder;
 use super::ground::Ground;
 use super::isolation::{Newcomer, Obstacle};
 use super::ledger::{DirectionLedger, Ledger, PathLedger};
-use super::setup::numbered;
 use super::topology::SideNet;
 use super::watch::Watchers;
 use super::{EmulateError, INTERRUPT_ALONE, Outcome, Place, Report, Setup, now, system};
@@ -118,7 +117,7 @@ fn ledger(setup: &Setup, accounts: Vec<[Forwarded; 2]>) -> Result<(Ledger, Optio
 
 /// What moves the packets of one path: near to far, and far to near.
 fn both_ways<'a>(setup: &Setup, sides: &'a [SideNet; 2], path: usize) -> Result<[Forwarder<'a>; 2], EmulateError> {
-    let [forth, back] = numbered(&setup.paths[path], path, setup.seed);
+    let [forth, back] = setup.paths[path].numbered(path, setup.seed);
     let [near, far] = sides.each_ref().map(|side| &side.cables[path].socket);
     Ok([Forwarder::new(&forth, near, far)?, Forwarder::new(&back, far, near)?])
 }

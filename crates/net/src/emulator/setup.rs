@@ -6,7 +6,7 @@
 use std::ffi::OsString;
 use std::path::PathBuf;
 
-use lfn_core::link::{Direction, EmulatedPath, LinkConfig};
+use lfn_core::link::EmulatedPath;
 use lfn_core::units::Bytes;
 use lfn_sys::memory;
 
@@ -100,23 +100,6 @@ impl Setup {
     pub(super) fn path_numbers(&self) -> impl Iterator<Item = u8> {
         0..u8::try_from(self.paths.len()).unwrap_or(u8::MAX)
     }
-}
-
-/// The hops of path number `number` as the model takes them, near to far and far to near. Their time has not begun yet.
-pub(super) fn numbered(path: &EmulatedPath, number: usize, seed: u64) -> [Vec<LinkConfig>; 2] {
-    // Links beside each other draw as differently as links in a row.
-    const MOST_HOPS: u32 = 1 << 16;
-    let first = u32::try_from(number).unwrap_or(u32::MAX).saturating_mul(MOST_HOPS);
-    let numbered = |hops: &[LinkConfig], direction| {
-        let hop = |(hop, config): (u32, &LinkConfig)| LinkConfig {
-            seed,
-            direction,
-            hop: first.saturating_add(hop),
-            ..config.clone()
-        };
-        (0..).zip(hops).map(hop).collect()
-    };
-    [numbered(&path.forward, Direction::Forward), numbered(&path.back, Direction::Return)]
 }
 
 /// Bytes that rings may take of what the machine has left.

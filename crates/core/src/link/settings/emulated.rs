@@ -105,6 +105,23 @@ impl EmulatedPath {
         EmulatedPath::new(&settings, self.profile.mtu)
     }
 
+    /// The hops near to far and far to near as the model takes them: each draws by `seed` as no other does, of this path
+    /// or of those beside it, which have other numbers. Their time has not begun yet.
+    pub fn numbered(&self, number: usize, seed: u64) -> [Vec<LinkConfig>; 2] {
+        const MOST_HOPS: u32 = 1 << 16;
+        let first = u32::try_from(number).unwrap_or(u32::MAX).saturating_mul(MOST_HOPS);
+        let numbered = |hops: &[LinkConfig], direction| {
+            let hop = |(hop, config): (u32, &LinkConfig)| LinkConfig {
+                seed,
+                direction,
+                hop: first.saturating_add(hop),
+                ..config.clone()
+            };
+            (0..).zip(hops).map(hop).collect()
+        };
+        [numbered(&self.forward, Direction::Forward), numbered(&self.back, Direction::Return)]
+    }
+
     /// Says what is wrong with it.
     pub fn check(&self) -> Result<(), SettingsError> {
         let mtu = self.profile.mtu;

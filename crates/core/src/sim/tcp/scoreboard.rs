@@ -116,6 +116,11 @@ impl Scoreboard {
         !self.lost.is_empty()
     }
 
+    /// When the first segment not acknowledged was sent last.
+    pub(super) fn head_sent(&self) -> Option<Instant> {
+        self.runs.first_key_value().map(|(_, run)| run.stamp.sent)
+    }
+
     /// `count` segments never sent before leave; gives the first.
     pub(super) fn send(&mut self, count: u64, stamp: Stamp) -> u64 {
         let (start, end) = (self.next, self.next + count);

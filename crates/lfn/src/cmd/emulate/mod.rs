@@ -3,6 +3,7 @@
 //! [`flags`] are those made from core's table of settings, [`running`] the two words that speak to a path that is up
 //! already. What the settings mean is core's business ([`EmulatedPath::new`]), the namespaces are `lfn-net`'s.
 
+mod dry_run;
 mod flags;
 mod link;
 mod list;
@@ -13,9 +14,9 @@ mod running;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
+use dry_run::DryRun;
 use flags::{SettingFlags, refused};
 use lfn_core::link::{LinkConfig, LinkDoubt};
-use lfn_core::units::Bytes;
 use lfn_net::emulator::{
     self, Attachment, EmulateError, EmulatedPath, Ending, FarSide, LogFile, Outcome, Place, Setup,
 };
@@ -93,12 +94,8 @@ pub struct Args {
     /// Write the fidelity ledger as JSON
     #[arg(long, value_name = "FILE", help_heading = "What it says")]
     report: Option<PathBuf>,
-    /// Run nothing: say from virtual time how long --size takes
-    #[arg(long, requires = "size", help_heading = "What it says")]
-    dry_run: bool,
-    /// Data to move in a dry run, such as 10GB
-    #[arg(long, value_name = "BYTES", requires = "dry_run", help_heading = "What it says")]
-    size: Option<Bytes>,
+    #[command(flatten)]
+    dry_run: DryRun,
 
     /// The command and its arguments [default: a shell]
     #[arg(last = true, value_name = "CMD")]
@@ -106,6 +103,7 @@ pub struct Args {
 }
 
 const USAGE: &str = "lfn emulate [OPTIONS] [-- CMD…]
+       lfn emulate [OPTIONS] --dry-run [--size BYTES]
        lfn emulate set KEY=VALUE…
        lfn emulate show";
 
@@ -136,6 +134,9 @@ pub fn run(mut args: Args) -> Result<Exit, Failure> {
     }
     if let Some(name) = &args.list {
         return list::run(name.as_deref());
+    }
+    if args.dry_run.is_wanted() {
+        return args.dry_run.run(&args.path()?, args.seed()?);
     }
     args.refuse_unwired()?;
     let mut setup = args.setup()?;
@@ -179,11 +180,7 @@ fn unwired(what: &str) -> Failure {
 
 impl Args {
     fn refuse_unwired(&self) -> Result<(), Failure> {
-        let unwired_flags = [
-            ("--no-calibration", self.no_calibration),
-            ("--force", self.force),
-            ("--dry-run", self.dry_run || self.size.is_some()),
-        ];
+        let unwired_flags = [("--no-calibration", self.no_calibration), ("--force", self.force)];
         match unwired_flags.iter().find(|(_, is_given)| *is_given) {
             Some((flag, _)) => Err(unwired(flag)),
             None => Ok(()),

@@ -19,7 +19,6 @@ use lfn_sys::{clock, process};
 use super::{Address, Answer, DirectionStanding, LONGEST_REQUEST, PathStanding, Refusal, Request, Standing};
 use crate::emulator::ledger::Change;
 use crate::emulator::mailbox::{Mailbox, Snapshot};
-use crate::emulator::setup::numbered;
 use crate::emulator::{EmulateError, Setup, now};
 
 /// Bytes of a question that are read at a time.
@@ -129,7 +128,7 @@ impl Control {
             }
         };
         let changed = path.changed(hop, change).map_err(no_setting)?;
-        apply(mailboxes, &numbered(&changed, index, self.seed))?;
+        apply(mailboxes, &changed.numbered(index, self.seed))?;
         *path = changed;
         let at = (now() - self.began).as_secs_f64();
         if changes.len() < MOST_CHANGES {

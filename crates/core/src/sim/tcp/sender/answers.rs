@@ -19,7 +19,7 @@ impl Sender {
         let news = self.board.acknowledge(ack.next, blocks);
         self.reordering.seen |= news.reordered;
         if ack.duplicate {
-            self.reordering.quarters = (self.reordering.quarters + 1).min(20);
+            self.reordering.was_impatient(self.board.acknowledged(), self.board.next());
         }
         let rtt = self.learn(&news, now);
         let lost = self.detect(now);
@@ -35,6 +35,11 @@ impl Sender {
         if news.in_order > 0 {
             self.backoff = 0;
             self.timers.probe = None;
+        }
+        // As long as news is of what left before the head did, the head cannot be told of yet (Linux'
+        // `tcp_clean_rtx_queue`): a queue that fills makes the round trip outgrow the timeout.
+        let head = self.board.head_sent();
+        if news.in_order > 0 || news.latest.zip(head).is_some_and(|((stamp, ..), head)| stamp.sent < head) {
             self.restart_timeout(now);
         }
     }
@@ -112,6 +117,7 @@ impl Sender {
             return;
         }
         self.stats.loss_events += 1;
+        self.reordering.repaired();
         let repair = self.control.congested().map(|target| Repair::new(target, flight));
         self.reduced = repair.is_some();
         self.state = State::Reducing { until, repair, lossy: true };

@@ -134,11 +134,40 @@ struct Timers {
     pace: Option<Instant>,
 }
 
-#[derive(Clone, Copy, Debug, Default)]
+/// How patient to be with what was overtaken (RFC 8985 §6.2, step 4).
+#[derive(Clone, Copy, Debug)]
 struct Reordering {
     seen: bool,
-    /// In quarters of the least round trip: grows with each segment sent again for nothing.
+    /// In quarters of the least round trip: grows by one in each round trip in which something was sent again for nothing.
     quarters: u32,
+    /// When this is acknowledged it may grow again.
+    round_end: u64,
+    /// Repairs for which it stays as it is.
+    stays: u32,
+}
+
+impl Reordering {
+    const STAYS: u32 = 16;
+
+    fn new() -> Self {
+        Reordering { seen: false, quarters: 1, round_end: 0, stays: Self::STAYS }
+    }
+
+    /// Something arrived that had arrived before.
+    fn was_impatient(&mut self, acknowledged: u64, next: u64) {
+        if acknowledged >= self.round_end {
+            self.quarters += 1;
+            self.round_end = next;
+            self.stays = Self::STAYS;
+        }
+    }
+
+    fn repaired(&mut self) {
+        self.stays = self.stays.saturating_sub(1);
+        if self.stays == 0 {
+            self.quarters = 1;
+        }
+    }
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -163,7 +192,7 @@ impl Sender {
             rtt: RoundTrip::default(),
             state: State::Open,
             rack: None,
-            reordering: Reordering { seen: false, quarters: 1 },
+            reordering: Reordering::new(),
             delivery: Delivery::default(),
             timers: Timers::default(),
             backoff: 0,
