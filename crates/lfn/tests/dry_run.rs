@@ -70,7 +70,7 @@ fn the_same_seed_says_the_same_and_another_does_not() {
 #[test]
 fn every_impairment_and_profile_can_be_run_dry() {
     for settings in [
-        "--loss gilbert:p=0.01:r=0.3",
+        "--forward-loss gilbert:p=0.01:r=0.3",
         "--aqm codel",
         "--aqm fq-codel --ecn on --streams 4",
         "--aqm red --ecn on",

@@ -195,7 +195,7 @@ impl DryRunReport {
     fn describe(&self, page: &mut Page) {
         let PathProfile { capacity, base_rtt, mtu, queue, loss, .. } = self.path;
         let queue = queue.map(|queue| format!(", queue {queue}")).unwrap_or_default();
-        let loss = if loss.get() > 0.0 { format!(", loss {loss}") } else { String::new() };
+        let loss = if loss.get() > 0.0 { format!(", loss {}", per_cent(loss)) } else { String::new() };
         let (rtt, seed) = (show_duration(base_rtt), self.seed);
         page.row("dry run", format!("{rtt}, {capacity}{queue}{loss}, MTU {mtu}, seed {seed}"));
         let Load { size, streams, settings } = self.load;
@@ -206,11 +206,11 @@ impl DryRunReport {
 
     fn compare(&self, page: &mut Page) {
         let Simulated { seconds, goodput_bits_per_second, utilisation, .. } = self.simulated();
-        let row = |one: String, other: String| format!("{one:<16}{other}");
+        let row = |one: String, other: String| format!("{one:<18}{other}");
         page.row("", row("simulated".to_owned(), "predicted".to_owned()));
         let shown = |seconds: f64| show_duration(Duration::from_secs_f64(seconds));
         let never = || "never".to_owned();
-        let time = if self.is_complete() { shown(seconds) } else { format!("none, at {}", shown(seconds)) };
+        let time = if self.is_complete() { shown(seconds) } else { format!("not in {}", shown(seconds)) };
         page.row("time", row(time, self.predicted_seconds().map_or_else(never, shown)));
         let predicted = self.predicted_time.map(|time| self.load.size.per(time.total()).to_string());
         page.row("goodput", row(goodput_bits_per_second.to_string(), predicted.unwrap_or_else(never)));

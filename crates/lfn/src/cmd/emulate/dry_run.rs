@@ -26,20 +26,19 @@ pub struct DryRun {
     #[arg(conflicts_with_all = ["no_calibration", "force", "live", "log", "report", "command"])]
     wanted: bool,
     /// Data to move, such as 10GB [default: what the path carries in a minute]
-    #[arg(long, value_name = "BYTES", requires = "wanted", allow_hyphen_values = true, help_heading = "Dry run")]
+    #[arg(long, value_name = "BYTES", allow_hyphen_values = true, help_heading = "Dry run")]
     size: Option<Bytes>,
-    /// Congestion control of the senders: cubic, reno or bbr
-    #[arg(long, value_name = "NAME", requires = "wanted", default_value = "cubic", help_heading = "Dry run")]
-    congestion: Congestion,
+    /// Congestion control of the senders: cubic, reno or bbr [default: cubic]
+    #[arg(long, value_name = "NAME", help_heading = "Dry run")]
+    congestion: Option<Congestion>,
     /// Receive window each stream holds [default: the largest that TCP can offer, 1.07 GB]
-    #[arg(long, value_name = "BYTES", requires = "wanted", allow_hyphen_values = true, help_heading = "Dry run")]
+    #[arg(long, value_name = "BYTES", allow_hyphen_values = true, help_heading = "Dry run")]
     window: Option<Bytes>,
-    /// TCP streams side by side
-    #[arg(long, value_name = "N", requires = "wanted", default_value_t = 1, help_heading = "Dry run")]
-    #[arg(allow_hyphen_values = true)]
-    streams: u32,
+    /// TCP streams side by side [default: 1]
+    #[arg(long, value_name = "N", allow_hyphen_values = true, help_heading = "Dry run")]
+    streams: Option<u32>,
     /// One JSON object instead of text
-    #[arg(long, requires = "wanted", help_heading = "Dry run")]
+    #[arg(long, help_heading = "Dry run")]
     json: bool,
 }
 
@@ -55,9 +54,21 @@ const STEPS: u64 = 100_000;
 const SILENCE: Duration = Duration::from_secs(2);
 
 impl DryRun {
-    /// Whether that is what is to be done.
-    pub fn is_wanted(&self) -> bool {
-        self.wanted
+    /// Whether that is what is to be done; fails if it is not and something was said about it. (Clap does not tell where
+    /// the flag that is missing would contradict another.)
+    pub fn is_wanted(&self) -> Result<bool, Failure> {
+        let said = [
+            ("--size", self.size.is_some()),
+            ("--congestion", self.congestion.is_some()),
+            ("--window", self.window.is_some()),
+            ("--streams", self.streams.is_some()),
+            ("--json", self.json),
+        ];
+        match said.iter().find(|(_, is_said)| *is_said && !self.wanted) {
+            Some((flag, _)) => Err(Failure::usage(format!("{flag} is of a --dry-run"))
+                .hint("lfn emulate --rtt 539ms --rate 135mbit --dry-run --size 10GB")),
+            None => Ok(self.wanted),
+        }
     }
 
     /// Models the transfer over `path` and prints how it went.
@@ -95,15 +106,15 @@ impl DryRun {
         if size.0 == 0 {
             return Err(Failure::usage("--size 0 B takes no time").hint("--size 10GB"));
         }
-        if !(1..=MOST_STREAMS).contains(&self.streams) {
-            return Err(Failure::usage(format!("--streams {}: 1 to {MOST_STREAMS}", self.streams)).hint("--streams 8"));
+        let flow = self.flow(self.window(profile)?);
+        if !(1..=MOST_STREAMS).contains(&flow.streams) {
+            return Err(Failure::usage(format!("--streams {}: 1 to {MOST_STREAMS}", flow.streams)).hint("--streams 8"));
         }
-        let window = self.window(profile)?;
         let settings = Settings {
-            congestion: self.congestion,
-            window,
+            congestion: flow.congestion,
+            window: flow.window.unwrap_or(MOST_WINDOW),
             ecn: path.forward.iter().any(|hop| hop.ecn),
-            grain: grain(profile, &self.flow(window), size),
+            grain: grain(profile, &flow, size),
             ..Settings::of(profile)
         };
         if settings.mss == 0 {
@@ -111,7 +122,7 @@ impl DryRun {
                 Failure::usage(format!("an MTU of {} leaves no room for payload", profile.mtu)).hint("--mtu 1500")
             );
         }
-        Ok(Load { size, streams: self.streams, settings })
+        Ok(Load { size, streams: flow.streams, settings })
     }
 
     fn window(&self, profile: &PathProfile) -> Result<Bytes, Failure> {
@@ -133,7 +144,13 @@ impl DryRun {
     }
 
     fn flow(&self, window: Bytes) -> Flow {
-        Flow { window: Some(window), streams: self.streams, congestion: self.congestion, ..Flow::default() }
+        let Flow { streams, congestion, .. } = Flow::default();
+        Flow {
+            window: Some(window),
+            streams: self.streams.unwrap_or(streams),
+            congestion: self.congestion.unwrap_or(congestion),
+            ..Flow::default()
+        }
     }
 }
 

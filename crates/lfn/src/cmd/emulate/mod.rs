@@ -135,7 +135,7 @@ pub fn run(mut args: Args) -> Result<Exit, Failure> {
     if let Some(name) = &args.list {
         return list::run(name.as_deref());
     }
-    if args.dry_run.is_wanted() {
+    if args.dry_run.is_wanted()? {
         return args.dry_run.run(&args.path()?, args.seed()?);
     }
     args.refuse_unwired()?;
