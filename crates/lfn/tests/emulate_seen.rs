@@ -178,6 +178,9 @@ fn super_packets_are_logged() {
     assert_eq!(counts(&lines, "near_to_far"), counted(&path.near_to_far));
     assert_eq!(counts(&lines, "far_to_near"), counted(&path.far_to_near));
     let forwards = || lines.iter().filter(|line| line["fate"] == "forward" && line["direction"] == "near_to_far");
+    // Every virtual packet has a number of its own, and they count up from 0.
+    let numbers: BTreeSet<u64> = forwards().flat_map(numbers).collect();
+    assert!(numbers.into_iter().eq(0..path.near_to_far.forwarded));
     let bytes: u64 = forwards().map(|line| line["bytes"].as_u64().unwrap()).sum();
     assert_eq!(bytes, path.near_to_far.forwarded_bytes.0);
     assert!(bytes > STREAM as u64);
@@ -185,6 +188,13 @@ fn super_packets_are_logged() {
         forwards().any(|line| line["count"].as_u64() > Some(1)),
         "super-packets pass whole where nothing befalls them"
     );
+}
+
+/// The virtual packets of a range, counted in their direction.
+fn numbers(line: &Value) -> std::ops::Range<u64> {
+    let of = |key: &str| line[key].as_u64().unwrap();
+    let first = of("packets_before") + of("first");
+    first..first + of("count")
 }
 
 /// By number, not only by count: the log says which.
@@ -196,8 +206,7 @@ fn the_same_seed_drops_the_same_packets() {
         assert_eq!((ledger.offered, outcome.log.unwrap().missed), (DATAGRAMS, 0));
         let lines = lines(&log);
         let drops = lines.iter().filter(|line| line["fate"] == "drop" && line["direction"] == "near_to_far");
-        let number = |line: &Value| line["packets_before"].as_u64().unwrap() + line["first"].as_u64().unwrap();
-        drops.map(number).collect()
+        drops.flat_map(numbers).collect()
     };
     let (first, again, other) = (dropped("7"), dropped("7"), dropped("8"));
     assert!(!first.is_empty());
