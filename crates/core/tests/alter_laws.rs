@@ -395,7 +395,8 @@ fn damage_without_a_place_to_hide_is_none() {
     let acknowledgement = ipv4(6, 0, &[&[0; 12][..], &[0x50, 0x10], &[0; 6]].concat());
     let echo = ipv4(1, 0, &[8, 0, 0, 0, 0, 1, 0, 1]);
     let fragment = ipv4(17, 0x2000, &[0x1c, 0x9b, 0xc0, 1, 0, 16, 0, 0, 1, 2, 3, 4, 5, 6, 7, 8]);
-    for frame in [acknowledgement, echo, fragment, vec![0xff; 60], vec![]] {
+    let longer_than_the_packet = ipv4(17, 0, &[0x1c, 0x9b, 0xc0, 1, 0, 17, 0, 0, 1, 2, 3, 4, 5, 6, 7, 8]);
+    for frame in [acknowledgement, echo, fragment, longer_than_the_packet, vec![0xff; 60], vec![]] {
         assert_eq!(hidden(&frame), (false, frame));
     }
     // Padding is no payload, and a datagram without a checksum keeps none.

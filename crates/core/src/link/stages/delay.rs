@@ -168,3 +168,63 @@ impl PartialEq for Loose {
 }
 
 impl Eq for Loose {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MS: Duration = Duration::from_millis(1);
+
+    fn config(delay: Duration, jitter: &str) -> LinkConfig {
+        LinkConfig { delay: delay.into(), jitter: jitter.parse().unwrap(), ..LinkConfig::default() }
+    }
+
+    fn at(ms: u32) -> Instant {
+        Instant::ZERO + MS * ms
+    }
+
+    /// Ids and instants of all that leaves by `now`.
+    fn leave(stage: &mut Delay, now: Instant) -> Vec<(u64, Instant)> {
+        let forwarded = |event| match event {
+            Event::Forward { packet, due } => (packet.id, due),
+            other => panic!("{other:?}"),
+        };
+        std::iter::from_fn(|| stage.pop(now)).map(forwarded).collect()
+    }
+
+    #[test]
+    fn a_shorter_delay_overtakes_only_where_packets_may() {
+        for (jitter, expected) in [("0ms", [(0, at(30)), (1, at(30))]), ("0ms:reorder", [(1, at(11)), (0, at(30))])] {
+            let mut stage = Delay::new(&config(30 * MS, jitter));
+            stage.push(Packet::single(0, 60), at(0));
+            stage.set(&config(10 * MS, jitter), at(1));
+            stage.push(Packet::single(1, 60), at(1));
+            assert_eq!(leave(&mut stage, at(99)), expected, "{jitter}");
+        }
+    }
+
+    /// A caller may tell late of an arrival: it can no longer leave when it should have.
+    #[test]
+    fn nothing_leaves_before_what_has_left() {
+        for jitter in ["0ms", "0ms:reorder"] {
+            let mut stage = Delay::new(&config(30 * MS, jitter));
+            stage.push(Packet::single(0, 60), at(0));
+            stage.set(&config(10 * MS, jitter), at(1));
+            assert_eq!(leave(&mut stage, at(40)), [(0, at(30))]);
+            stage.push(Packet::single(1, 60), at(5));
+            assert_eq!(leave(&mut stage, at(40)), [(1, at(30))], "{jitter}");
+        }
+    }
+
+    #[test]
+    fn packets_of_both_kinds_leave_in_order_of_time() {
+        let mut stage = Delay::new(&config(30 * MS, "0ms:reorder"));
+        stage.push(Packet::single(0, 60), at(0));
+        stage.set(&config(10 * MS, "0ms"), at(1));
+        stage.push(Packet::single(1, 60), at(1));
+        stage.set(&config(10 * MS, "0ms:reorder"), at(2));
+        stage.push(Packet::single(2, 60), at(2));
+        assert_eq!(leave(&mut stage, at(99)), [(2, at(12)), (0, at(30)), (1, at(30))]);
+        assert_eq!(stage.next(), None);
+    }
+}
