@@ -24,6 +24,12 @@ impl Instant {
         self.0
     }
 
+    /// `duration` before this instant, but not before the origin.
+    pub fn before(self, duration: Duration) -> Instant {
+        let nanos = u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX);
+        Instant(self.0.saturating_sub(nanos))
+    }
+
     /// Time since `earlier`; zero if `earlier` is later than `self`.
     pub fn saturating_since(self, earlier: Instant) -> Duration {
         Duration::from_nanos(self.0.saturating_sub(earlier.0))

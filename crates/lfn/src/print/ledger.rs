@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use lfn_core::link::DropCause;
 use lfn_core::units::{Ratio, show_duration};
-use lfn_net::emulator::{DirectionLedger, Ledger, PathLedger};
+use lfn_net::emulator::{Calibration, DirectionLedger, Ledger, PathLedger};
 
 /// Columns of a terminal nobody has widened.
 const WIDTH: usize = 80;
@@ -27,6 +27,9 @@ pub fn text(ledger: &Ledger) -> String {
         let name = if ledger.paths.len() > 1 { format!("path {number}") } else { "link".to_owned() };
         page.link(&name, path, ledger.seed);
         page.table(path);
+    }
+    if let Some(calibration) = &ledger.calibration {
+        page.calibration(calibration);
     }
     page.verdict(ledger);
     page.0
@@ -67,6 +70,16 @@ impl Page {
             line += setting;
         }
         self.line(format_args!("{line}"));
+    }
+
+    /// What was measured before the run.
+    fn calibration(&mut self, calibration: &Calibration) {
+        let idle = show_duration(Duration::from_secs_f64(calibration.idle));
+        let room = calibration.costs.map(|costs| {
+            let thousands = (costs.packets_per_second() / 1000.0).round() as u64;
+            format!("; room for {} in bulk, {} packets/s", costs.bulk(), grouped(thousands.saturating_mul(1000)))
+        });
+        self.line(format_args!("calibrated: {idle} off each way{}", room.unwrap_or_default()));
     }
 
     fn table(&mut self, path: &PathLedger) {
@@ -175,7 +188,7 @@ fn two_digits(value: f64) -> String {
 mod tests {
     use lfn_core::path::PathProfile;
     use lfn_core::units::{BitRate, Bytes};
-    use lfn_net::emulator::{Change, Lateness, Queueing};
+    use lfn_net::emulator::{Change, Cost, Costs, Lateness, Queueing};
 
     use super::*;
 
@@ -186,6 +199,7 @@ mod tests {
         let (near_to_far, far_to_near) = (direction.clone(), direction.clone());
         Ledger {
             seed: u64::MAX,
+            calibration: None,
             paths: vec![PathLedger { path, links, changes: Vec::new(), near_to_far, far_to_near }],
         }
     }
@@ -228,7 +242,10 @@ mod tests {
             ..DirectionLedger::default()
         };
         let setting = "loss=gilbert:p=1%:r=25%:h=0:k=100%,jitter=pareto:5ms:corr=25%:reorder,outage=every:15s:200ms";
-        let page = text(&run(&[setting, setting], &direction));
+        let (packet, gigabyte) = (Cost { thread: 1.23e-6, all: 2e-6 }, Cost { thread: 0.012_34, all: 0.5 });
+        let costs = Some(Costs { packet, gigabyte, processors: 99 });
+        let calibration = Some(Calibration { idle: 0.000_999, costs });
+        let page = text(&Ledger { calibration, ..run(&[setting, setting], &direction) });
         assert!(page.lines().all(|line| line.chars().count() <= WIDTH && line.trim_end() == line), "{page}");
         for wanted in ["123,456,789,012", "marked", "damaged", "duplicated", "100.0 %", "outage=every:15s:200ms"] {
             assert!(page.contains(wanted), "{wanted} is not in {page}");

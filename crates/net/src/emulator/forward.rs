@@ -51,6 +51,10 @@ pub(super) struct Forwarder<'a> {
     mailbox: Mailbox,
     letters: Letters,
     observer: Option<Box<dyn Observer>>,
+    /// What a packet takes from interface to interface beyond its time in the link.
+    idle: Duration,
+    /// How much earlier than they came the link is told that packets came: `idle`, as far as the delay makes up for it.
+    ahead: Duration,
 }
 
 /// What the hops hold, and a quarter for the bookkeeping of small packets.
@@ -79,6 +83,8 @@ impl<'a> Forwarder<'a> {
             mailbox,
             letters,
             observer: None,
+            idle: Duration::ZERO,
+            ahead: Duration::ZERO,
         })
     }
 
@@ -90,6 +96,12 @@ impl<'a> Forwarder<'a> {
     /// Has this direction watched.
     pub(super) fn watch(&mut self, observer: Box<dyn Observer>) {
         self.observer = Some(observer);
+    }
+
+    /// Takes what a packet takes on the way to the link and from it off the time it spends there.
+    pub(super) fn take_off(&mut self, idle: Duration) {
+        self.idle = idle;
+        self.ahead = idle.min(self.link.least());
     }
 
     /// Forwards until the other end of `stop` is closed, or it cannot go on; the account is of what came before.
@@ -162,6 +174,7 @@ impl<'a> Forwarder<'a> {
         if has_mail {
             self.letters.take().into_iter().for_each(|order| self.obey(order));
             self.pace.set_least(self.link.least());
+            self.take_off(self.idle);
         }
         Ok(stopped)
     }
@@ -178,7 +191,8 @@ impl<'a> Forwarder<'a> {
                 let _ = done.send(());
             }
             Order::Report(reply) => {
-                let _ = reply.send(Snapshot { stats: self.link.stats(), tally: self.tally.clone() });
+                let cpu = process::thread_cpu_time().unwrap_or_default();
+                let _ = reply.send(Snapshot { stats: self.link.stats(), tally: self.tally.clone(), cpu });
             }
         }
     }
@@ -192,7 +206,7 @@ impl<'a> Forwarder<'a> {
             self.take_in(arrival.slot, arrived);
             taken.frames += 1;
             if taken.frames == BATCH {
-                return Ok(Taken { is_all: false, up_to: arrived, ..taken });
+                return Ok(Taken { is_all: false, up_to: arrived.before(self.ahead), ..taken });
             }
         }
         Ok(taken)
@@ -213,7 +227,7 @@ impl<'a> Forwarder<'a> {
             observer.arrived(&packet, Frame { vnet, parts: [&[], frame] }, arrived);
         }
         self.tally.arrived(arrived);
-        self.link.push(packet, arrived);
+        self.link.push(packet, arrived.before(self.ahead));
     }
 
     /// Loses a frame that has come, for want of room.

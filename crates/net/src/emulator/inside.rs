@@ -4,6 +4,7 @@
 //! kernel kills them all; and it is itself killed by the kernel when the caller dies. So there is no clean-up code.
 
 use std::ffi::OsString;
+use std::fmt::Display;
 use std::fs::{self, File};
 use std::io::{self, Write};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -20,6 +21,7 @@ use lfn_sys::{clock, process::exit_now};
 use rustix::pipe::PipeFlags;
 
 use super::addresses::{End, LEAST_MTU_V6, SideName};
+use super::calibrate::{self, Calibration};
 use super::commands;
 use super::control::{self, Address, Control, Doors};
 use super::far;
@@ -67,9 +69,14 @@ pub(super) fn run(setup: &Setup, command: &[OsString], brought: Brought, reporte
 fn live(setup: &Setup, command: &[OsString], brought: Brought, signals: &Signals) -> Report {
     settle(setup, brought.identity, brought.lifeline.as_fd())?;
     let address = brought.address;
+    let calibration = calibrated(setup)?;
     let sides = brought.ground.build(setup)?;
     let forwarders = (0..setup.paths.len()).map(|path| both_ways(setup, &sides, path));
     let mut forwarders = forwarders.collect::<Result<Vec<_>, _>>()?;
+    if let Some(calibration) = &calibration {
+        let idle = Duration::from_secs_f64(calibration.idle);
+        forwarders.iter_mut().flatten().for_each(|forwarder| forwarder.take_off(idle));
+    }
     let watchers = Watchers::start(&setup.watch, setup.seed, &mut forwarders)?;
     let mailboxes: Vec<_> = forwarders.iter().map(|pair| pair.each_ref().map(Forwarder::mailbox)).collect();
     let control = Control::new(address.pid(), setup, mailboxes.clone());
@@ -93,6 +100,7 @@ fn live(setup: &Setup, command: &[OsString], brought: Brought, signals: &Signals
     let (mut ledger, failure) = ledger(setup, accounts)?;
     ledger.paths.iter_mut().zip(changes).for_each(|(path, changes)| path.changes = changes);
     let broken = failure.map(|error| sides.iter().find_map(SideNet::broken).unwrap_or_else(|| error.to_string()));
+    let ledger = Ledger { calibration, ..ledger };
     let mut outcome = Outcome { near, far, broken, ledger, log };
     let counted = add_interface_drops(&mut outcome.ledger, &sides);
     sides.iter().filter(|side| side.existed).for_each(SideNet::unplug);
@@ -101,6 +109,30 @@ fn live(setup: &Setup, command: &[OsString], brought: Brought, signals: &Signals
         Err(_) if outcome.broken.is_some() => Ok(outcome),
         counted => counted.map(|()| outcome),
     }
+}
+
+/// What this machine can do, and a word where that is less than is asked of it. That it cannot be measured does not keep
+/// anybody from running.
+fn calibrated(setup: &Setup) -> Result<Option<Calibration>, EmulateError> {
+    if !setup.calibrate {
+        return Ok(None);
+    }
+    // Nobody may be listening, and the run goes on all the same.
+    let say = |what: &dyn Display| drop(writeln!(io::stderr(), "lfn: {what}"));
+    let calibration = match calibrate::calibrate(setup) {
+        Ok(calibration) => calibration,
+        Err(error) => {
+            say(&format_args!("not calibrated: {error}"));
+            return Ok(None);
+        }
+    };
+    if let Some(costs) = &calibration.costs
+        && let Some(verdict) = calibrate::judge(setup, costs)?
+    {
+        say(&verdict);
+        say(&format_args!("packets will be late when it is full; --rate {} fits", verdict.fits.typed()));
+    }
+    Ok(Some(calibration))
 }
 
 /// The account of all paths, and why one of them could not go on.
@@ -112,7 +144,7 @@ fn ledger(setup: &Setup, accounts: Vec<[Forwarded; 2]>) -> Result<(Ledger, Optio
         paths.push(PathLedger { path: path.profile, links, changes: Vec::new(), near_to_far, far_to_near });
         failures.extend([one, other].into_iter().flatten());
     }
-    Ok((Ledger { seed: setup.seed, paths }, failures.into_iter().next()))
+    Ok((Ledger { seed: setup.seed, calibration: None, paths }, failures.into_iter().next()))
 }
 
 /// What moves the packets of one path: near to far, and far to near.

@@ -14,11 +14,16 @@ use lfn_core::path::PathProfile;
 use lfn_core::units::{BitRate, Bytes, Ratio, show_duration};
 use serde::{Deserialize, Serialize};
 
+use super::calibrate::Calibration;
+
 /// The account of a whole run.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Ledger {
     /// Seed of the random draws.
     pub seed: u64,
+    /// What this machine can do, if it was measured.
+    #[serde(default)]
+    pub calibration: Option<Calibration>,
     /// Of each path.
     pub paths: Vec<PathLedger>,
 }
@@ -278,7 +283,7 @@ mod tests {
             near_to_far: DirectionLedger::default(),
             far_to_near: DirectionLedger::default(),
         };
-        Ledger { seed: 1, paths: vec![path] }
+        Ledger { seed: 1, calibration: None, paths: vec![path] }
     }
 
     #[test]

@@ -66,6 +66,8 @@ pub(super) struct Snapshot {
     pub(super) stats: LinkStats,
     /// What the forwarder itself counts.
     pub(super) tally: Tally,
+    /// Processor time of its thread.
+    pub(super) cpu: Duration,
 }
 
 struct Settings {
@@ -184,7 +186,7 @@ mod tests {
                     }
                     Order::Report(reply) => {
                         let stats = LinkStats { queued: Bytes(7), ..LinkStats::default() };
-                        reply.send(Snapshot { stats, tally: Tally::new().unwrap() }).unwrap();
+                        reply.send(Snapshot { stats, tally: Tally::new().unwrap(), cpu: Duration::ZERO }).unwrap();
                     }
                 }
             }

@@ -17,6 +17,7 @@
 mod addresses;
 mod attach;
 mod bridge;
+mod calibrate;
 mod commands;
 pub mod control;
 mod environment;
@@ -60,6 +61,7 @@ use terminal::Terminal;
 
 pub use attach::Attachment;
 pub use bridge::wire_mtu;
+pub use calibrate::{Calibration, Cost, Costs};
 pub use isolation::{Obstacle, namespaces_available};
 pub use ledger::{Bin, Change, DirectionLedger, Fault, Lateness, Ledger, PathLedger, Queueing, Unmodelled};
 pub use lfn_core::link::EmulatedPath;
@@ -147,6 +149,9 @@ pub enum EmulateError {
         /// What to do about it.
         cure: String,
     },
+    /// More than this machine can carry, by far; and what would fit.
+    #[error("{0}")]
+    Beyond(String, BitRate),
     /// No such program, or not one: exit code 127 or 126, as a shell gives.
     #[error("cannot start '{program}': {reason}")]
     Start {

@@ -32,6 +32,10 @@ pub struct Setup {
     pub watch: Watching,
     /// Where the two sides are.
     pub place: Place,
+    /// Whether to measure first what this machine can do.
+    pub calibrate: bool,
+    /// Whether to run also what it cannot carry.
+    pub force: bool,
 }
 
 /// Where the two sides are.
@@ -73,7 +77,15 @@ impl Default for Place {
 impl Setup {
     /// One path between two network namespaces of its own.
     pub fn new(path: EmulatedPath, seed: u64, far: FarSide) -> Self {
-        Setup { paths: vec![path], seed, far, place: Place::default(), watch: Watching::default() }
+        Setup {
+            paths: vec![path],
+            seed,
+            far,
+            place: Place::default(),
+            watch: Watching::default(),
+            calibrate: true,
+            force: false,
+        }
     }
 
     /// Says what is wrong with these settings, before anything is made.

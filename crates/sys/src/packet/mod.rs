@@ -37,6 +37,21 @@ pub struct PacketSocket {
 impl PacketSocket {
     /// On the interface with this index in the namespace of the calling thread. Needs CAP_NET_RAW there.
     pub fn open(interface: u32, lengths: Lengths) -> io::Result<Self> {
+        let socket = Self::new()?;
+        socket.set(libc::SOL_PACKET, libc::PACKET_IGNORE_OUTGOING, 1_i32)?;
+        socket.set(libc::SOL_PACKET, libc::PACKET_QDISC_BYPASS, 1_i32)?;
+        socket.receive_from(interface, lengths)?;
+        Ok(socket)
+    }
+
+    /// The same, but it also sees what is sent from the interface, and what it sends itself is seen by others.
+    pub fn open_tap(interface: u32, lengths: Lengths) -> io::Result<Self> {
+        let socket = Self::new()?;
+        socket.receive_from(interface, lengths)?;
+        Ok(socket)
+    }
+
+    fn new() -> io::Result<Self> {
         // Protocol 0: nothing is received before bind() has said from which interface.
         // SAFETY: socket takes integers; the descriptor is checked before it is owned.
         let raw =
@@ -47,14 +62,15 @@ impl PacketSocket {
         // SAFETY: the descriptor was just made and nothing else owns it.
         let socket = PacketSocket { socket: unsafe { OwnedFd::from_raw_fd(raw) } };
         socket.set(libc::SOL_PACKET, libc::PACKET_VNET_HDR, 1_i32)?;
-        socket.set(libc::SOL_PACKET, libc::PACKET_IGNORE_OUTGOING, 1_i32)?;
-        socket.set(libc::SOL_PACKET, libc::PACKET_QDISC_BYPASS, 1_i32)?;
         // Stamps of the arrival at the interface, not of the copying into a ring.
         socket.set(libc::SOL_SOCKET, libc::SO_TIMESTAMPNS, 1_i32)?;
         socket.set(libc::SOL_PACKET, libc::PACKET_TIMESTAMP, libc::SOF_TIMESTAMPING_SOFTWARE)?;
-        socket.accept_only(lengths)?;
-        socket.bind(interface)?;
         Ok(socket)
+    }
+
+    fn receive_from(&self, interface: u32, lengths: Lengths) -> io::Result<()> {
+        self.accept_only(lengths)?;
+        self.bind(interface)
     }
 
     /// Receives what is addressed to others as well, on the interface with this index, as long as the socket is open

@@ -138,7 +138,6 @@ pub fn run(mut args: Args) -> Result<Exit, Failure> {
     if args.dry_run.is_wanted()? {
         return args.dry_run.run(&args.path()?, args.seed()?);
     }
-    args.refuse_unwired()?;
     let mut setup = args.setup()?;
     let report = args.report.as_deref().map(Report::open).transpose()?;
     setup.watch.log = match args.log.as_deref().map(log::open).transpose() {
@@ -173,22 +172,11 @@ pub fn run(mut args: Args) -> Result<Exit, Failure> {
     }
 }
 
-/// A flag that is documented and does nothing yet.
-fn unwired(what: &str) -> Failure {
-    Failure::usage(format!("{what}: not yet possible"))
-}
-
 impl Args {
-    fn refuse_unwired(&self) -> Result<(), Failure> {
-        let unwired_flags = [("--no-calibration", self.no_calibration), ("--force", self.force)];
-        match unwired_flags.iter().find(|(_, is_given)| *is_given) {
-            Some((flag, _)) => Err(unwired(flag)),
-            None => Ok(()),
-        }
-    }
-
     fn setup(&self) -> Result<Setup, Failure> {
-        let mut setup = Setup { place: self.place(), ..Setup::new(self.path()?, self.seed()?, self.far_side()?) };
+        let (calibrate, force) = (!self.no_calibration, self.force);
+        let mut setup =
+            Setup { place: self.place(), calibrate, force, ..Setup::new(self.path()?, self.seed()?, self.far_side()?) };
         for spec in &self.parallel {
             setup.paths.push(self.path_of("parallel", std::slice::from_ref(spec))?);
         }
@@ -302,6 +290,11 @@ pub fn explain(error: EmulateError) -> Failure {
             return Failure::msg(&error)
                 .with_exit(exit)
                 .hint("lfn emulate --rtt 539ms --rate 135mbit -- ping -c 3 far");
+        }
+        EmulateError::Beyond(_, fits) => {
+            let hint =
+                format!("--rate {}; or --dry-run, in virtual time; or --force, and packets are late", fits.typed());
+            return Failure::usage(&error).hint(hint);
         }
         EmulateError::Far(_) => "--far none runs nothing on the far side, --far CMD another command",
         EmulateError::Attach { cure, .. } | EmulateError::Bridge { cure, .. } => {
