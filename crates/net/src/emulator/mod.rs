@@ -6,39 +6,22 @@
 //!                       CMD  lfn0 ══ veth ══ near ── link ──> far ══ veth ══ lfn0  far command
 //!                                                 <── link ──
 //! ```
-//! [`run`] is the caller's side: it finds what the run stands on ([`ground`]), makes the inside, passes signals on and
-//! reads what became of it. [`inside`] builds the sides ([`topology`], [`bridge`]) and runs the [`commands`] on them; one
-//! thread a direction ([`forward`]) moves packets from one [`port`] through the model to the other, keeping them in a
-//! [`ring`]; others reach it by its [`mailbox`] and watch it as an [`observer`], and [`control`] lets the user do so.
-//! What the kernel did that the model did not is in the [`ledger`]. Everything of ours lives in the inside's namespaces:
-//! when it ends, however it ends, the kernel kills every process in there, and nothing is left. Several paths are as many
-//! cables and pairs of threads, with [`addresses`] of their own; a side may also exist already ([`attach`]).
+//! [`run`] is the caller's side: it finds what the run stands on, makes the inside, passes signals on and reads what
+//! became of it. What goes in is the [`setup`], what comes out the [`ledger`], and between them are rooms: [`inside`], the
+//! process that builds it all and runs the commands; [`place`], the sides and where they are; [`data_path`], one thread a
+//! direction that moves packets from one interface through the model to the other; [`watch`], the log and the live line;
+//! [`control`], by which the user changes a link that runs; [`calibrate`], what this machine can do. Everything of ours
+//! lives in the inside's namespaces: when it ends, however it ends, the kernel kills every process in there, and nothing
+//! is left. Several paths are as many cables and pairs of threads, with addresses of their own.
 
-mod addresses;
-mod attach;
-mod bridge;
 mod calibrate;
-mod commands;
 pub mod control;
-mod environment;
-mod far;
-mod forward;
-mod ground;
+mod data_path;
 mod inside;
-mod isolation;
 mod ledger;
-mod live;
-mod log;
-mod mailbox;
-#[allow(dead_code, reason = "the control socket, the live line and the log are what this is for")]
-mod observer;
-mod pace;
-mod port;
-mod ring;
+mod place;
 mod setup;
-mod tally;
 mod terminal;
-mod topology;
 mod watch;
 
 use std::ffi::OsString;
@@ -48,27 +31,23 @@ use std::io::{self, Read};
 use std::time::Duration;
 
 use control::Address;
-use ground::Ground;
 use inside::Brought;
 use lfn_core::units::{BitRate, Bytes, show_duration};
 use lfn_sys::clock;
 use lfn_sys::namespace::Side;
 use lfn_sys::process::signal::{SIGCHLD, SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1};
 use lfn_sys::process::{self, Signals};
+use place::Ground;
 use rustix::pipe::PipeFlags;
 use serde::{Deserialize, Serialize};
 use terminal::Terminal;
 
-pub use attach::Attachment;
-pub use bridge::wire_mtu;
 pub use calibrate::{Calibration, Cost, Costs};
-pub use isolation::{Obstacle, namespaces_available};
 pub use ledger::{Bin, Change, DirectionLedger, Fault, Lateness, Ledger, PathLedger, Queueing, Unmodelled};
 pub use lfn_core::link::EmulatedPath;
-pub use live::{Live, LiveDirection, LiveFigures};
-pub use log::{LogAccount, LogError, LogFile, LogFormat};
+pub use place::{Attachment, Obstacle, namespaces_available, wire_mtu};
 pub use setup::{FarSide, MOST_PATHS, Place, Setup};
-pub use watch::Watching;
+pub use watch::{Live, LiveDirection, LiveFigures, LogAccount, LogError, LogFile, LogFormat, Watching};
 
 /// What became of a run.
 #[derive(Clone, Debug, Serialize, Deserialize)]

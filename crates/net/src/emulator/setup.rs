@@ -10,7 +10,7 @@ use lfn_core::link::EmulatedPath;
 use lfn_core::units::Bytes;
 use lfn_sys::memory;
 
-use super::forward::ring_size;
+use super::data_path::ring_size;
 use super::{Attachment, EmulateError, Watching, system};
 
 /// Most paths side by side: each costs two threads and two rings.

@@ -12,8 +12,7 @@ use std::time::Duration;
 use lfn_sys::netlink::Netlink;
 use lfn_sys::packet::{Lengths, PacketSocket, ReceiveRing, Room, VNET_HEADER};
 
-use crate::emulator::addresses::{End, SideName};
-use crate::emulator::topology::SideNet;
+use crate::emulator::place::{End, SideName, SideNet};
 use crate::emulator::{EmulateError, system};
 
 /// Probes each way.

@@ -13,9 +13,8 @@ use lfn_core::units::Bytes;
 use lfn_sys::process;
 
 use super::{Cost, Costs};
-use crate::emulator::addresses::{End, SideName};
-use crate::emulator::mailbox::{Mailbox, Snapshot};
-use crate::emulator::topology::SideNet;
+use crate::emulator::data_path::{Mailbox, Snapshot};
+use crate::emulator::place::{End, SideName, SideNet};
 use crate::emulator::{EmulateError, system};
 
 /// How long is sent.

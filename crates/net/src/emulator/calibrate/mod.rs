@@ -21,9 +21,8 @@ use lfn_sys::namespace::NetNamespace;
 use rustix::pipe::PipeFlags;
 use serde::{Deserialize, Serialize};
 
-use super::forward::Forwarder;
-use super::mailbox::Mailbox;
-use super::topology::{self, SideNet};
+use super::data_path::{Forwarder, Mailbox};
+use super::place::topology::{self, SideNet};
 use super::{EmulateError, FarSide, Setup, system};
 
 pub(super) use feasible::judge;

@@ -17,8 +17,8 @@ use lfn_sys::namespace::NetNamespace;
 use lfn_sys::{clock, process};
 
 use super::{Address, Answer, DirectionStanding, LONGEST_REQUEST, PathStanding, Refusal, Request, Standing};
+use crate::emulator::data_path::{Mailbox, Snapshot};
 use crate::emulator::ledger::Change;
-use crate::emulator::mailbox::{Mailbox, Snapshot};
 use crate::emulator::{EmulateError, Setup, now};
 
 /// Bytes of a question that are read at a time.

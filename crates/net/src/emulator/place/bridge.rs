@@ -9,9 +9,9 @@ use std::io::{self, Write};
 use lfn_sys::namespace::NetNamespace;
 use lfn_sys::netlink::{Interface, Netlink};
 
-use super::port::Port;
 use super::topology::{Cable, SideNet};
-use super::{EmulateError, system};
+use crate::emulator::data_path::Port;
+use crate::emulator::{EmulateError, system};
 
 /// The MTU of a path between these interfaces, bytes: the smaller of theirs. Refuses what cannot be bridged.
 pub fn wire_mtu(names: &[String; 2]) -> Result<u32, EmulateError> {

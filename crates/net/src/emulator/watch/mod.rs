@@ -1,11 +1,21 @@
 //! What is wanted to be seen of a run while it goes: a log, a live line. Starts them, and ends them with the run.
+//!
+//! Both run on threads of their own and take from the data path only what it hands out: an observer's view of each packet
+//! ([`log`]), a mailbox's snapshot now and then ([`live`]). The account of the whole run is not made here but in the
+//! [`ledger`](super::ledger), which there is whether anybody watches or not.
+
+mod live;
+mod log;
 
 use lfn_core::link::Direction;
 
 use super::EmulateError;
-use super::forward::Forwarder;
-use super::live::{Live, LiveThread};
-use super::log::{Log, LogAccount, LogFile};
+use super::data_path::Forwarder;
+use live::LiveThread;
+use log::Log;
+
+pub use live::{Live, LiveDirection, LiveFigures};
+pub use log::{LogAccount, LogError, LogFile, LogFormat};
 
 /// What is wanted.
 #[derive(Clone, Debug, Default)]

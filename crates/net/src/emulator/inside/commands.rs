@@ -13,12 +13,12 @@ use lfn_sys::namespace::NetNamespace;
 use lfn_sys::process::signal::{SIGHUP, SIGINT, SIGKILL, SIGQUIT, SIGTERM};
 use lfn_sys::process::{self, Signals};
 
-use super::addresses::{End, SideName};
-use super::control::Address;
+use super::FORWARDING_FAILED;
 use super::environment;
 use super::far::Far;
-use super::inside::FORWARDING_FAILED;
-use super::{EmulateError, Ending, FarSide, INTERRUPT_ALONE, Place, Setup, system};
+use crate::emulator::control::Address;
+use crate::emulator::place::{End, SideName};
+use crate::emulator::{EmulateError, Ending, FarSide, INTERRUPT_ALONE, Place, Setup, system};
 
 /// How long CMD may take to end after SIGTERM or SIGHUP.
 const GRACE: Duration = Duration::from_secs(5);

@@ -15,10 +15,10 @@ use lfn_sys::namespace::NetNamespace;
 use lfn_sys::process::signal::{SIGKILL, SIGTERM};
 use lfn_sys::process::{self, Signals};
 
-use super::addresses::{End, SideName};
-use super::control::Address;
 use super::environment;
-use super::{EmulateError, Ending, FarSide, Setup, system};
+use crate::emulator::control::Address;
+use crate::emulator::place::{End, SideName};
+use crate::emulator::{EmulateError, Ending, FarSide, Setup, system};
 
 /// How long a server may take to print its ticket.
 const TICKET_WITHIN: Duration = Duration::from_secs(10);

@@ -25,8 +25,8 @@ use lfn_core::link::Direction;
 use lfn_sys::clock;
 use serde::{Deserialize, Serialize};
 
-use super::observer::Observer;
-use super::{EmulateError, now, system};
+use crate::emulator::data_path::Observer;
+use crate::emulator::{EmulateError, now, system};
 use json_lines::JsonLines;
 use pcapng::Capture;
 use record::{POINTS, Record, Zero};
@@ -254,7 +254,7 @@ mod tests {
     use lfn_core::time::Instant;
 
     use super::*;
-    use crate::emulator::observer::{Frame, Unforeseen};
+    use crate::emulator::data_path::{Frame, Unforeseen};
 
     /// More than channel and pipe hold together.
     const MANY: u64 = 20_000;

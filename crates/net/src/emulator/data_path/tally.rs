@@ -11,8 +11,8 @@ use lfn_core::link::{DropCause, LinkStats, Packet};
 use lfn_core::time::Instant;
 use lfn_core::units::Ratio;
 
-use super::ledger::{DirectionLedger, Lateness, Queueing, Unmodelled};
-use super::{EmulateError, system};
+use crate::emulator::ledger::{DirectionLedger, Lateness, Queueing, Unmodelled};
+use crate::emulator::{EmulateError, system};
 
 /// Times above a minute count as a minute, nanoseconds.
 const MOST: u64 = 60_000_000_000;
@@ -21,9 +21,9 @@ const DIGITS: u8 = 2;
 
 /// The account of one direction of one path.
 #[derive(Clone, Debug)]
-pub(super) struct Tally {
+pub(in crate::emulator) struct Tally {
     /// Lost outside the model.
-    pub(super) unmodelled: Unmodelled,
+    pub(in crate::emulator) unmodelled: Unmodelled,
     /// Nanoseconds, of every virtual packet sent.
     lateness: Histogram<u64>,
     /// The latest, exactly.

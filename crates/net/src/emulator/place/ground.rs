@@ -6,12 +6,13 @@
 use lfn_sys::namespace::Side;
 
 use super::attach::{self, Attached};
+use super::bridge;
 use super::isolation::{self, Newcomer};
 use super::topology::{self, SideNet};
-use super::{EmulateError, Place, Setup, bridge};
+use crate::emulator::{EmulateError, Place, Setup};
 
 /// Found, and not touched yet.
-pub(super) enum Ground {
+pub(in crate::emulator) enum Ground {
     /// Both sides are to be made.
     New,
     /// At least one side exists.
@@ -22,7 +23,7 @@ pub(super) enum Ground {
 
 impl Ground {
     /// Looks for what the setup names.
-    pub(super) fn find(setup: &Setup) -> Result<Ground, EmulateError> {
+    pub(in crate::emulator) fn find(setup: &Setup) -> Result<Ground, EmulateError> {
         match &setup.place {
             Place::Sides { near: None, far: None } => Ok(Ground::New),
             Place::Sides { near, far } => attach::open([near.as_ref(), far.as_ref()]).map(Ground::Attached),
@@ -31,7 +32,7 @@ impl Ground {
     }
 
     /// Clones this process into what namespaces the run needs; with who it was outside, if it has to be made root inside.
-    pub(super) fn enter(&self) -> Result<(Side, Newcomer), EmulateError> {
+    pub(in crate::emulator) fn enter(&self) -> Result<(Side, Newcomer), EmulateError> {
         let (side, forbidden) = match self {
             Ground::New => return isolation::enter(),
             Ground::Attached(sides) => {
@@ -49,7 +50,7 @@ impl Ground {
     }
 
     /// Builds both sides, inside.
-    pub(super) fn build(self, setup: &Setup) -> Result<[SideNet; 2], EmulateError> {
+    pub(in crate::emulator) fn build(self, setup: &Setup) -> Result<[SideNet; 2], EmulateError> {
         match self {
             Ground::New => topology::build(setup, [None, None]),
             Ground::Attached(sides) => topology::build(setup, sides),

@@ -17,14 +17,14 @@ use lfn_core::link::{Event, Link, LinkConfig, Packet};
 use lfn_core::time::Instant;
 use lfn_sys::{clock, process};
 
-use super::ledger::DirectionLedger;
 use super::mailbox::{Letters, Mailbox, Order, Snapshot, mailbox};
 use super::observer::{Frame, Observer, Unforeseen};
 use super::pace::{Pace, Wait};
 use super::port::{Intake, Port, Slot};
 use super::ring::PacketRing;
 use super::tally::Tally;
-use super::{EmulateError, now, system};
+use crate::emulator::ledger::DirectionLedger;
+use crate::emulator::{EmulateError, now, system};
 
 /// Frames received, and frames sent, before the other has its turn.
 const BATCH: usize = 16;
@@ -38,7 +38,7 @@ const SLACK: u64 = 4 << 20;
 const BELIEVABLE: Duration = Duration::from_secs(1);
 
 /// One direction of the emulated path.
-pub(super) struct Forwarder<'a> {
+pub(in crate::emulator) struct Forwarder<'a> {
     from: &'a Port,
     to: &'a Port,
     link: Link,
@@ -58,14 +58,14 @@ pub(super) struct Forwarder<'a> {
 }
 
 /// What the hops hold, and a quarter for the bookkeeping of small packets.
-pub(super) fn ring_size(hops: &[LinkConfig]) -> u64 {
+pub(in crate::emulator) fn ring_size(hops: &[LinkConfig]) -> u64 {
     let held = hops.iter().map(|hop| Link::memory_needed(hop).0).fold(0, u64::saturating_add);
     held.saturating_add(held / 4).saturating_add(SLACK)
 }
 
 impl<'a> Forwarder<'a> {
     /// Makes everything that can fail or takes time, before the first packet.
-    pub(super) fn new(hops: &[LinkConfig], from: &'a Port, to: &'a Port) -> Result<Self, EmulateError> {
+    pub(in crate::emulator) fn new(hops: &[LinkConfig], from: &'a Port, to: &'a Port) -> Result<Self, EmulateError> {
         let link = Link::chain(hops).map_err(|error| EmulateError::Link(error.to_string()))?;
         let size = usize::try_from(ring_size(hops)).map_err(|e| system("size a ring")(io::Error::other(e)))?;
         let intake = from.intake(ring_size(hops)).map_err(system("make a receive ring"))?;
@@ -89,23 +89,23 @@ impl<'a> Forwarder<'a> {
     }
 
     /// Where to leave word for this direction while it runs.
-    pub(super) fn mailbox(&self) -> Mailbox {
+    pub(in crate::emulator) fn mailbox(&self) -> Mailbox {
         self.mailbox.clone()
     }
 
     /// Has this direction watched.
-    pub(super) fn watch(&mut self, observer: Box<dyn Observer>) {
+    pub(in crate::emulator) fn watch(&mut self, observer: Box<dyn Observer>) {
         self.observer = Some(observer);
     }
 
     /// Takes what a packet takes on the way to the link and from it off the time it spends there.
-    pub(super) fn take_off(&mut self, idle: Duration) {
+    pub(in crate::emulator) fn take_off(&mut self, idle: Duration) {
         self.idle = idle;
         self.ahead = idle.min(self.link.least());
     }
 
     /// Forwards until the other end of `stop` is closed, or it cannot go on; the account is of what came before.
-    pub(super) fn run(mut self, stop: BorrowedFd) -> io::Result<(DirectionLedger, Option<io::Error>)> {
+    pub(in crate::emulator) fn run(mut self, stop: BorrowedFd) -> io::Result<(DirectionLedger, Option<io::Error>)> {
         let failure = self.forward(stop).and_then(|()| self.finish()).err();
         Ok((self.account()?, failure))
     }

@@ -12,7 +12,7 @@ use lfn_core::time::Instant;
 
 use super::Encode;
 use super::record::{Fate, Record, What, Zero};
-use crate::emulator::observer::Unforeseen;
+use crate::emulator::data_path::Unforeseen;
 
 /// Writes fates.
 pub(super) struct JsonLines {
@@ -204,7 +204,7 @@ mod tests {
     use lfn_core::link::{Changes, Damage};
 
     use super::*;
-    use crate::emulator::log::record::Arrival;
+    use crate::emulator::watch::log::record::Arrival;
 
     fn lines(whats: &[What]) -> Vec<serde_json::Value> {
         let zero = Zero { instant: Instant::from_nanos(5_000_000_000), wall: 1_795_000_000_123_456_789 };

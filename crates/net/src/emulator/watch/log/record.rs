@@ -6,7 +6,7 @@ use lfn_core::link::segment::Endpoints;
 use lfn_core::link::{Direction, DropCause, Event, Packet};
 use lfn_core::time::Instant;
 
-use crate::emulator::observer::Unforeseen;
+use crate::emulator::data_path::Unforeseen;
 
 /// Bytes kept of each frame in a capture: all headers there may be, and the start of what they carry.
 pub(super) const SNAP: usize = 256;

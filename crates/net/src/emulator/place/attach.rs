@@ -16,7 +16,7 @@ use lfn_sys::netlink::Netlink;
 use lfn_sys::sysctl;
 
 use super::addresses::{End, PREFIX_V4};
-use super::{EmulateError, system};
+use crate::emulator::{EmulateError, system};
 
 /// A network namespace as it is typed.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -100,7 +100,7 @@ impl fmt::Display for Attachment {
 
 /// A namespace that was found.
 #[derive(Debug)]
-pub(super) struct Attached {
+pub(in crate::emulator) struct Attached {
     /// As it was typed.
     pub(super) typed: Attachment,
     /// Itself.

@@ -18,18 +18,18 @@ use rustix::event::{EventfdFlags, eventfd};
 use rustix::io::{read, write};
 
 use super::forward::ring_size;
-use super::ledger::DirectionLedger;
 use super::ring::arena;
-use super::setup::usable_memory;
 use super::tally::Tally;
-use super::{EmulateError, system};
+use crate::emulator::ledger::DirectionLedger;
+use crate::emulator::setup::usable_memory;
+use crate::emulator::{EmulateError, system};
 
 /// How long a forwarder may take to answer. It looks at its mail after every batch.
 const PATIENCE: Duration = Duration::from_secs(5);
 
 /// Where to leave word for one direction. May be cloned and sent to other threads.
 #[derive(Clone)]
-pub(super) struct Mailbox {
+pub(in crate::emulator) struct Mailbox {
     orders: Sender<Order>,
     bell: Arc<OwnedFd>,
     /// What the direction is set to. Held while settings change, so that changes come one after the other.
@@ -61,13 +61,13 @@ pub(super) enum Order {
 
 /// How a direction stands.
 #[derive(Clone, Debug)]
-pub(super) struct Snapshot {
+pub(in crate::emulator) struct Snapshot {
     /// The account of the link, and the bytes in its queues now.
-    pub(super) stats: LinkStats,
+    pub(in crate::emulator) stats: LinkStats,
     /// What the forwarder itself counts.
-    pub(super) tally: Tally,
+    pub(in crate::emulator) tally: Tally,
     /// Processor time of its thread.
-    pub(super) cpu: Duration,
+    pub(in crate::emulator) cpu: Duration,
 }
 
 struct Settings {
@@ -86,13 +86,13 @@ pub(super) fn mailbox(hops: &[LinkConfig]) -> io::Result<(Mailbox, Letters)> {
 
 impl Mailbox {
     /// What the hops are set to now.
-    pub(super) fn hops(&self) -> Vec<LinkConfig> {
+    pub(in crate::emulator) fn hops(&self) -> Vec<LinkConfig> {
         self.settings.lock().unwrap_or_else(PoisonError::into_inner).hops.clone()
     }
 
     /// Sets hop number `hop`, counted from 0, to `config`; returns when it is so. What is in flight stays in flight. Refuses
     /// what cannot be emulated, or does not fit into memory, and then changes nothing.
-    pub(super) fn set(&self, hop: usize, config: &LinkConfig) -> Result<(), EmulateError> {
+    pub(in crate::emulator) fn set(&self, hop: usize, config: &LinkConfig) -> Result<(), EmulateError> {
         let mut settings = self.settings.lock().unwrap_or_else(PoisonError::into_inner);
         let mut hops = settings.hops.clone();
         let count = hops.len();
@@ -108,14 +108,14 @@ impl Mailbox {
     }
 
     /// Has the time of everything that goes by a timetable begin at `epoch`.
-    pub(super) fn begin(&self, epoch: Instant) -> Result<(), EmulateError> {
+    pub(in crate::emulator) fn begin(&self, epoch: Instant) -> Result<(), EmulateError> {
         let timeless = LinkConfig::default();
         let timed = self.hops().into_iter().enumerate().filter(|(_, config)| config.has_new_timetables(&timeless));
         timed.into_iter().try_for_each(|(hop, config)| self.set(hop, &LinkConfig { epoch, ..config }))
     }
 
     /// How the direction stands now.
-    pub(super) fn snapshot(&self) -> Result<Snapshot, EmulateError> {
+    pub(in crate::emulator) fn snapshot(&self) -> Result<Snapshot, EmulateError> {
         let (sender, answer) = mpsc::channel();
         self.tell(Order::Report(sender))?;
         answer.recv_timeout(PATIENCE).map_err(|_| gone())
@@ -144,7 +144,7 @@ impl AsFd for Letters {
 
 impl Snapshot {
     /// The ledger so far, but for what only the kernel can tell.
-    pub(super) fn ledger(&self) -> DirectionLedger {
+    pub(in crate::emulator) fn ledger(&self) -> DirectionLedger {
         self.tally.ledger(&self.stats)
     }
 }

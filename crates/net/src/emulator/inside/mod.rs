@@ -3,6 +3,10 @@
 //! It lives exactly as long as CMD. Being process 1 it inherits every process whose parent ended, and when it ends the
 //! kernel kills them all; and it is itself killed by the kernel when the caller dies. So there is no clean-up code.
 
+mod commands;
+mod environment;
+mod far;
+
 use std::ffi::OsString;
 use std::fmt::Display;
 use std::fs::{self, File};
@@ -20,16 +24,11 @@ use lfn_sys::process::{self, Signals};
 use lfn_sys::{clock, process::exit_now};
 use rustix::pipe::PipeFlags;
 
-use super::addresses::{End, LEAST_MTU_V6, SideName};
 use super::calibrate::{self, Calibration};
-use super::commands;
 use super::control::{self, Address, Control, Doors};
-use super::far;
-use super::forward::Forwarder;
-use super::ground::Ground;
-use super::isolation::{Newcomer, Obstacle};
+use super::data_path::Forwarder;
 use super::ledger::{DirectionLedger, Ledger, PathLedger};
-use super::topology::SideNet;
+use super::place::{End, Ground, LEAST_MTU_V6, Newcomer, Obstacle, SideName, SideNet};
 use super::watch::Watchers;
 use super::{EmulateError, INTERRUPT_ALONE, Outcome, Place, Report, Setup, now, system};
 

@@ -9,7 +9,7 @@ use lfn_core::link::Direction;
 
 use super::Encode;
 use super::record::{Gone, Note, POINTS, Place, Point, Record, SNAP, Sight, Zero};
-use crate::emulator::observer::Unforeseen;
+use crate::emulator::data_path::Unforeseen;
 
 /// Writes sights.
 pub(super) struct Capture {

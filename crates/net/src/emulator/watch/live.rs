@@ -11,8 +11,8 @@ use std::time::{Duration, Instant};
 use lfn_core::link::LinkStats;
 use lfn_core::units::{BitRate, Bytes};
 
-use super::mailbox::Mailbox;
-use super::{EmulateError, system};
+use crate::emulator::data_path::Mailbox;
+use crate::emulator::{EmulateError, now, system};
 
 /// How figures are to be shown.
 #[derive(Clone, Copy)]
@@ -111,7 +111,7 @@ fn look(paths: &[[Mailbox; 2]], before: &mut [[Look; 2]]) -> Result<Vec<[LiveDir
 
 fn direction(mailbox: &Mailbox, before: &mut Look) -> Result<LiveDirection, EmulateError> {
     let snapshot = mailbox.snapshot()?;
-    let now = super::now();
+    let now = now();
     let rate = mailbox.hops().iter().map(|hop| hop.rate.at(now - hop.epoch)).min();
     let unmodelled = snapshot.tally.unmodelled;
     let lost = unmodelled.no_room + unmodelled.send_failed;

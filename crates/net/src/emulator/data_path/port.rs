@@ -12,7 +12,7 @@ use lfn_sys::packet::{Lengths, PacketSocket, ReceiveRing, Room};
 
 /// Both sockets at one interface.
 #[derive(Debug)]
-pub(super) struct Port {
+pub(in crate::emulator) struct Port {
     short: PacketSocket,
     long: PacketSocket,
 }
@@ -53,7 +53,7 @@ const LONG_RING: [u64; 2] = [16 << 20, 40 << 20];
 impl Port {
     /// At the interface with this index in the namespace of the calling thread. Nothing is received until there is an
     /// intake.
-    pub(super) fn open(interface: u32) -> io::Result<Self> {
+    pub(in crate::emulator) fn open(interface: u32) -> io::Result<Self> {
         Ok(Port {
             short: PacketSocket::open(interface, Lengths::UpTo(SHORT))?,
             long: PacketSocket::open(interface, Lengths::Above(SHORT))?,
@@ -78,7 +78,7 @@ impl Port {
     }
 
     /// Receives what is addressed to others as well, on the interface with this index.
-    pub(super) fn receive_all(&self, interface: u32) -> io::Result<()> {
+    pub(in crate::emulator) fn receive_all(&self, interface: u32) -> io::Result<()> {
         self.long.receive_all(interface)
     }
 

@@ -14,11 +14,11 @@ pub(super) const PREFIX_V4: u8 = 30;
 /// Length of the network prefix of an IPv6 address here.
 pub(super) const PREFIX_V6: u8 = 64;
 /// Smallest MTU with which the kernel has IPv6 on an interface, bytes (RFC 8200 §5).
-pub(super) const LEAST_MTU_V6: u32 = 1280;
+pub(in crate::emulator) const LEAST_MTU_V6: u32 = 1280;
 
 /// One of the two sides.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum SideName {
+pub(in crate::emulator) enum SideName {
     /// Where CMD runs.
     Near,
     /// The other one.
@@ -27,19 +27,19 @@ pub(super) enum SideName {
 
 /// One end of one path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct End {
+pub(in crate::emulator) struct End {
     side: SideName,
     path: u8,
 }
 
 impl End {
     /// The end of path number `path` on `side`.
-    pub(super) fn new(side: SideName, path: u8) -> Self {
+    pub(in crate::emulator) fn new(side: SideName, path: u8) -> Self {
         End { side, path }
     }
 
     /// The end that this one is joined to.
-    pub(super) fn peer(self) -> Self {
+    pub(in crate::emulator) fn peer(self) -> Self {
         let side = match self.side {
             SideName::Near => SideName::Far,
             SideName::Far => SideName::Near,
@@ -48,7 +48,7 @@ impl End {
     }
 
     /// Its host name, which is also the name of the middle's interface towards it.
-    pub(super) fn name(self) -> String {
+    pub(in crate::emulator) fn name(self) -> String {
         self.numbered(match self.side {
             SideName::Near => "near",
             SideName::Far => "far",
@@ -56,12 +56,12 @@ impl End {
     }
 
     /// The side's interface.
-    pub(super) fn interface(self) -> String {
+    pub(in crate::emulator) fn interface(self) -> String {
         format!("lfn{}", self.path)
     }
 
     /// The environment variable that holds its IPv4 address; with `_IPV6` behind it the one for IPv6.
-    pub(super) fn variable(self) -> String {
+    pub(in crate::emulator) fn variable(self) -> String {
         self.numbered(match self.side {
             SideName::Near => "LFN_NEAR",
             SideName::Far => "LFN_FAR",
@@ -69,19 +69,19 @@ impl End {
     }
 
     /// In 10.73.(23 + path).0/30: private, and hardly anybody's choice.
-    pub(super) fn v4(self) -> Ipv4Addr {
+    pub(in crate::emulator) fn v4(self) -> Ipv4Addr {
         Ipv4Addr::new(10, 73, 23_u8.saturating_add(self.path), self.host())
     }
 
     /// In fd73:4c46:4e00:path::/64. It is given as a second choice, so that `far` means the IPv4 address unless asked
     /// otherwise, whichever of the two a resolver's own table puts first: servers that listen on 0.0.0.0 alone are met
     /// at once, and headers are as short as predicted.
-    pub(super) fn v6(self) -> Ipv6Addr {
+    pub(in crate::emulator) fn v6(self) -> Ipv6Addr {
         Ipv6Addr::new(0xfd73, 0x4c46, 0x4e00, u16::from(self.path), 0, 0, 0, u16::from(self.host()))
     }
 
     /// Of the side's interface.
-    pub(super) fn mac(self) -> Mac {
+    pub(in crate::emulator) fn mac(self) -> Mac {
         self.mac_in(0)
     }
 

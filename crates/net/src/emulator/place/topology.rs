@@ -16,28 +16,28 @@ use rustix::io::Errno;
 
 use super::addresses::{End, LEAST_MTU_V6, PREFIX_V4, PREFIX_V6, SideName};
 use super::attach::Attached;
-use super::port::Port;
-use super::{EmulateError, Setup, system};
+use crate::emulator::data_path::Port;
+use crate::emulator::{EmulateError, Setup, system};
 
 /// What a kernel without IPv6 says, or one that has it switched off.
 const NO_IPV6: [Errno; 3] = [Errno::OPNOTSUPP, Errno::AFNOSUPPORT, Errno::ACCESS];
 
 /// One side of all paths.
 #[derive(Debug)]
-pub(super) struct SideNet {
+pub(in crate::emulator) struct SideNet {
     /// Where its commands run.
-    pub(super) namespace: NetNamespace,
+    pub(in crate::emulator) namespace: NetNamespace,
     /// Whether it was there before, and stays.
-    pub(super) existed: bool,
+    pub(in crate::emulator) existed: bool,
     /// To the middle, one a path.
-    pub(super) cables: Vec<Cable>,
+    pub(in crate::emulator) cables: Vec<Cable>,
 }
 
 /// A veth pair from the middle to a side, or a real interface.
 #[derive(Debug)]
-pub(super) struct Cable {
+pub(in crate::emulator) struct Cable {
     /// The middle's end of it.
-    pub(super) socket: Port,
+    pub(in crate::emulator) socket: Port,
     /// Name of the middle's end.
     pub(super) port: String,
     /// Name of the side's end, if it is one of ours.
@@ -47,7 +47,7 @@ pub(super) struct Cable {
 }
 
 /// Builds near and far around the namespace of the calling thread, or around what is attached.
-pub(super) fn build(setup: &Setup, attached: [Option<Attached>; 2]) -> Result<[SideNet; 2], EmulateError> {
+pub(in crate::emulator) fn build(setup: &Setup, attached: [Option<Attached>; 2]) -> Result<[SideNet; 2], EmulateError> {
     without_ipv6();
     let [near, far] = attached;
     Ok([build_side(SideName::Near, setup, near)?, build_side(SideName::Far, setup, far)?])
@@ -131,7 +131,7 @@ fn furnish(end: End, mtu: u32) -> io::Result<()> {
 
 impl SideNet {
     /// Packets that the interfaces of this path's cable dropped: on the way from the side, and on the way to it.
-    pub(super) fn dropped(&self, path: usize) -> io::Result<(u64, u64)> {
+    pub(in crate::emulator) fn dropped(&self, path: usize) -> io::Result<(u64, u64)> {
         let Some(cable) = self.cables.get(path) else { return Ok((0, 0)) };
         let (missed, to_side) = Netlink::open()?.dropped(&cable.port)?;
         let from_side = match &cable.inside {
@@ -143,7 +143,7 @@ impl SideNet {
 
     /// Takes the cables away now. The kernel would do so as well, a little after the emulator's end; until then nobody
     /// else could attach to a namespace that was there before.
-    pub(super) fn unplug(&self) {
+    pub(in crate::emulator) fn unplug(&self) {
         let Ok(mut netlink) = Netlink::open() else { return };
         for cable in self.cables.iter().filter(|cable| cable.inside.is_some()) {
             // What is gone already is what was wanted.
@@ -152,7 +152,7 @@ impl SideNet {
     }
 
     /// What has become of an interface without which there is no path.
-    pub(super) fn broken(&self) -> Option<String> {
+    pub(in crate::emulator) fn broken(&self) -> Option<String> {
         let mut netlink = Netlink::open().ok()?;
         self.cables.iter().find_map(|cable| {
             let name = cable.inside.as_ref().unwrap_or(&cable.port);

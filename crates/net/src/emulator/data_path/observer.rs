@@ -10,7 +10,7 @@ use lfn_core::link::{Event, Packet};
 use lfn_core::time::Instant;
 
 /// Watches one direction of a path.
-pub(super) trait Observer: Send {
+pub(in crate::emulator) trait Observer: Send {
     /// A frame came in at `at` and goes to the link as `packet`, whole.
     fn arrived(&mut self, packet: &Packet, frame: Frame<'_>, at: Instant);
 
@@ -25,16 +25,16 @@ pub(super) trait Observer: Send {
 
 /// A frame as it crosses the packet socket.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Frame<'a> {
+pub(in crate::emulator) struct Frame<'a> {
     /// What stands before it.
-    pub(super) vnet: VnetHeader,
+    pub(in crate::emulator) vnet: VnetHeader,
     /// Its bytes from the Ethernet header on, in two parts, of which the first may be empty.
-    pub(super) parts: [&'a [u8]; 2],
+    pub(in crate::emulator) parts: [&'a [u8]; 2],
 }
 
 /// What befell a packet outside the model.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Unforeseen {
+pub(in crate::emulator) enum Unforeseen {
     /// The ring had no room for it.
     NoRoom,
     /// The kernel did not take it.

@@ -15,7 +15,7 @@ use lfn_core::time::Instant;
 
 use super::LogFormat;
 use super::record::{Arrival, Fate, Gone, Note, Place, Point, Record, SNAP, Sight, What};
-use crate::emulator::observer::{Frame, Observer, Unforeseen};
+use crate::emulator::data_path::{Frame, Observer, Unforeseen};
 
 /// Watches one direction for the log.
 pub(super) struct Tap {

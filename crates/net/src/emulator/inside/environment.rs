@@ -3,9 +3,9 @@
 use std::ffi::OsString;
 use std::process::Command;
 
-use super::Setup;
-use super::addresses::{End, SideName};
-use super::control::{self, Address};
+use crate::emulator::Setup;
+use crate::emulator::control::{self, Address};
+use crate::emulator::place::{End, SideName};
 
 /// Where programs are found without a `PATH`: what execvp and shells take then, which a `PATH` of ours would end.
 const USUAL_PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";

@@ -11,7 +11,7 @@ use lfn_sys::namespace::{self, Identity, Own, Side};
 use lfn_sys::sysctl;
 use serde::{Deserialize, Serialize};
 
-use super::{EmulateError, system};
+use crate::emulator::{EmulateError, system};
 
 /// Why namespaces cannot be made.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error, Serialize, Deserialize)]
@@ -50,7 +50,7 @@ impl Obstacle {
 }
 
 /// Who made the inside, if it has to be made root there first.
-pub(super) type Newcomer = Option<Identity>;
+pub(in crate::emulator) type Newcomer = Option<Identity>;
 
 /// Clones this process into new namespaces; with who it was outside if a user namespace is among them.
 pub(super) fn enter() -> Result<(Side, Newcomer), EmulateError> {
