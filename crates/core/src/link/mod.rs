@@ -383,6 +383,20 @@ impl Packet {
         if self.count == 1 { self.last_wire } else { self.wire }
     }
 
+    /// True if `next` is the rest of the same super-packet, and has fared alike.
+    fn is_followed_by(&self, next: &Packet) -> bool {
+        // Its own last is none of the super-packet's, so not a shorter one.
+        self.id == next.id
+            && self.first + self.count == next.first
+            && *self == Packet { first: self.first, count: self.count, last_wire: self.last_wire, ..*next }
+    }
+
+    /// Both as one range, if `next` follows.
+    fn append(&mut self, next: &Packet) {
+        self.count += next.count;
+        self.last_wire = next.last_wire;
+    }
+
     /// The part that begins `skip` virtual packets into this range and is `count` long.
     fn part(&self, skip: u32, count: u32) -> Packet {
         debug_assert!(count > 0 && skip + count <= self.count);

@@ -161,6 +161,19 @@ fn a_slice_on_the_line_is_not_held_for_a_line_that_became_slow() {
 }
 
 #[test]
+fn a_standstill_that_a_change_ends_ends_then() {
+    let steps = vec![(Duration::ZERO, BitRate(0)), (Duration::from_secs(10), BitRate(12_000_000))];
+    let still = LinkConfig { rate: Varying::new(steps, None).unwrap(), ..LinkConfig::default() };
+    let mut link = link(&still);
+    link.push(Packet::single(0, 1500), Instant::from_nanos(1_000_000));
+    let now = Instant::from_nanos(5_000_000);
+    link.set(0, &LinkConfig { rate: BitRate(12_000_000).into(), ..still }, now).unwrap();
+    assert_eq!(link.next(), Some(Instant::from_nanos(6_000_000)));
+    let Some(Event::Forward { packet, .. }) = link.poll(END) else { panic!("nothing came") };
+    assert_eq!(packet.waited, Duration::from_millis(4));
+}
+
+#[test]
 fn a_queue_keeps_its_packets_when_its_discipline_changes() {
     let config =
         LinkConfig { rate: BitRate(12_000_000).into(), queue: Bytes(1_000_000).into(), ..LinkConfig::default() };

@@ -132,3 +132,14 @@ fn a_flow_alone_keeps_its_super_packets() {
     };
     assert_eq!(largest((0..10).map(|id| packet(id, 1)).collect()), Some(45));
 }
+
+#[test]
+fn a_full_queue_keeps_ranges_together() {
+    let queue = Bytes(100 * 1514).into();
+    let config = LinkConfig { rate: BitRate(10_000_000_000).into(), queue, ..fair(1514) };
+    let arrivals = (0..10).map(|id| Arrival { at: Instant::ZERO, packet: Packet::several(id, 45, 1514, 1514) });
+    let events = run(&mut link(&config), arrivals);
+    let dropped = events.iter().filter(|event| matches!(event, Event::Drop { .. })).count();
+    // 450 virtual packets, of which 350 are dropped: each super-packet in two pieces or three.
+    assert!(dropped <= 20 && events.len() - dropped <= 10, "{dropped} drops, {} events", events.len());
+}

@@ -143,7 +143,7 @@ fn eight_hours_of_a_varying_rate_does_not_drift() {
 
 #[test]
 fn a_packet_far_longer_than_the_timetable_is_sent_by_whole_rounds() {
-    // A thousand-nanosecond timetable and 20 minutes of line: found in a moment, not in a billion steps.
+    // A timetable of a microsecond and 20 minutes of line: found in a moment, not in two billion steps.
     let steps = vec![(Duration::ZERO, BitRate(20)), (Duration::from_nanos(500), BitRate(0))];
     let rate = Varying::new(steps, Some(Duration::from_nanos(1000))).unwrap();
     let config = LinkConfig { rate, queue: Bytes(10_000).into(), ..LinkConfig::default() };

@@ -38,12 +38,18 @@ struct Seen {
     marked: bool,
 }
 
-/// Packets one by one, `load` times what the line carries, and what RED should have known of each.
+/// Packets evenly, `load` times what the line carries, and what RED should have known of each.
 fn overload(config: &LinkConfig, weight: f64, count: u64, load: f64, ecn: Ecn) -> Vec<Seen> {
     let gap = (1e6 / load) as u64;
-    let arrivals = (0..count)
-        .map(|id| Arrival { at: Instant::from_nanos(id * gap), packet: Packet { ecn, ..Packet::single(id, PACKET) } });
-    let mut fates = vec![(None, false, Instant::ZERO); count as usize];
+    let times: Vec<_> = (0..count).map(|id| Instant::from_nanos(id * gap)).collect();
+    observe(config, weight, &times, ecn)
+}
+
+/// Packets one by one at these times, and what RED should have known of each.
+fn observe(config: &LinkConfig, weight: f64, times: &[Instant], ecn: Ecn) -> Vec<Seen> {
+    let arrivals =
+        times.iter().zip(0..).map(|(at, id)| Arrival { at: *at, packet: Packet { ecn, ..Packet::single(id, PACKET) } });
+    let mut fates = vec![(None, false, Instant::ZERO); times.len()];
     for event in run(&mut link(config), arrivals) {
         match event {
             Event::Drop { packet, cause, at, .. } => fates[packet.id as usize] = (Some(cause), false, at),
@@ -54,8 +60,7 @@ fn overload(config: &LinkConfig, weight: f64, count: u64, load: f64, ecn: Ecn) -
     let (mut average, mut leaving) = (0.0, std::collections::VecDeque::new());
     let mut idle_since = Some(Instant::ZERO);
     let mut seen = Vec::new();
-    for (id, (cause, marked, at)) in fates.into_iter().enumerate() {
-        let now = Instant::from_nanos(id as u64 * gap);
+    for ((cause, marked, at), &now) in fates.into_iter().zip(times) {
         while let Some(&left) = leaving.front().filter(|due| **due <= now) {
             leaving.pop_front();
             idle_since = leaving.is_empty().then_some(left);
@@ -94,6 +99,23 @@ fn below_the_thresholds_nothing_is_dropped_and_above_them_everything() {
             }
         }
         assert!(load < 1.0 || between > 1000, "{between} between the thresholds");
+    }
+}
+
+#[test]
+fn an_idle_line_forgets_the_queue_it_had_though_what_comes_is_dropped() {
+    // A burst of 200 packets takes the average far above the upper threshold; when all are sent one comes every 5 ms, in
+    // which 7.5 small packets could have been: it takes some until one is let in, where one by one it would take twenty.
+    let weight = 0.02;
+    let settings = red(3_000, 9_000, 1.0, weight);
+    let mut times = vec![Instant::ZERO; 200];
+    times.extend((0..50).map(|id| Instant::from_nanos(40_000_000 + id * 5_000_000)));
+    let seen = observe(&config(settings, false, 1), weight, &times, Ecn::NotCapable);
+    let dropped = seen[200..].iter().take_while(|seen| seen.cause == Some(DropCause::Aqm)).count();
+    assert!((2..10).contains(&dropped), "{dropped}");
+    for (index, Seen { average, cause, .. }) in seen.into_iter().enumerate() {
+        assert!(average < 9_000.0 || cause.is_some(), "packet {index} at {average}");
+        assert!(average > 3_000.0 || cause.is_none(), "packet {index} at {average}");
     }
 }
 

@@ -33,14 +33,23 @@ struct Sending {
     began: Instant,
     /// The virtual packets whose last bit is known to be sent.
     sent: u32,
-    /// When the first bit of the virtual packet after those was sent.
+    /// What the others are held as, in the bytes of the line.
+    left: u64,
+    /// When the first bit of the first of them was sent.
     since: Point,
-    /// What it costs the line.
-    bytes: u64,
-    /// Work done of it before `since`, where the settings were changed meanwhile; it is the last then.
-    done: Option<u128>,
+    /// Where the settings were changed meanwhile: it is the only one left then.
+    done: Option<Done>,
     /// When the last bit of the last will have been sent.
     due: Instant,
+}
+
+/// What is done of a packet that began under other settings.
+#[derive(Clone, Copy)]
+struct Done {
+    /// Bytes of the line that it began as.
+    of: u64,
+    /// The work that was done of them before `since`.
+    work: u128,
 }
 
 impl Bottleneck {
@@ -72,9 +81,8 @@ impl Bottleneck {
         if self.queue.follows() {
             self.settle(now);
         }
-        let Sending { packet, sent, began, due, .. } = self.sending.take()?;
-        let rest = packet.part(sent, packet.count - sent);
-        self.queue.sent(rest.count, self.queue.tariff().all(&rest), due);
+        let Sending { packet, sent, left, began, due, .. } = self.sending.take()?;
+        self.queue.sent(packet.count - sent, left, due);
         self.busy += due - began;
         Some(Event::Forward { packet, due })
     }
@@ -92,11 +100,10 @@ impl Bottleneck {
         let Some(Waiting { mut packet, since: came }) = self.queue.take(&mut self.line, &mut self.out) else { return };
         let began = since.at();
         packet.waited += began.saturating_since(came);
-        let tariff = self.queue.tariff();
-        self.line.send(tariff.all(&packet));
+        let left = self.queue.tariff().all(&packet);
+        self.line.send(left);
         let due = self.line.free().at();
-        let bytes = tariff.one(packet.wire);
-        self.sending = Some(Sending { packet, came, began, sent: 0, since, bytes, done: None, due });
+        self.sending = Some(Sending { packet, came, began, sent: 0, left, since, done: None, due });
     }
 
     /// Tells the queue of the virtual packets of the present slice that have gone by `now`.
@@ -106,24 +113,28 @@ impl Bottleneck {
         if left == 1 {
             return;
         }
-        let gone = self.line.packets_by(sending.since, now, sending.bytes).min(left - 1);
+        let bytes = self.queue.tariff().one(sending.packet.wire);
+        let gone = self.line.packets_by(sending.since, now, bytes).min(left - 1);
         if gone == 0 {
             return;
         }
-        if self.queue.follows() {
-            for _ in 0..gone {
-                self.line.pass(&mut sending.since, sending.bytes);
-                sending.sent += 1;
-                let at = sending.since.at();
-                self.queue.sent(1, sending.bytes, at);
-                let bytes = self.queue.tariff().one(sending.packet.part(sending.sent, 1).first_wire());
-                self.queue.follow(&sending.packet, sending.came, at, bytes);
-            }
-        } else {
-            let bytes = u64::from(gone) * sending.bytes;
-            self.line.pass(&mut sending.since, bytes);
+        sending.left -= u64::from(gone) * bytes;
+        if !self.queue.follows() {
+            self.line.pass(&mut sending.since, u64::from(gone) * bytes);
             sending.sent += gone;
-            self.queue.sent(gone, bytes, now);
+            return self.queue.sent(gone, u64::from(gone) * bytes, now);
+        }
+        for _ in 0..gone {
+            self.line.pass(&mut sending.since, bytes);
+            sending.sent += 1;
+            let at = sending.since.at();
+            self.queue.sent(1, bytes, at);
+            let next = if sending.sent + 1 < sending.packet.count {
+                bytes
+            } else {
+                self.queue.tariff().one(sending.packet.last_wire)
+            };
+            self.queue.follow(&sending.packet, sending.came, at, next);
         }
     }
 
@@ -144,8 +155,9 @@ impl Bottleneck {
         back.waited = back.waited.saturating_sub(sending.began.saturating_since(sending.came));
         self.queue.put_back(Waiting { packet: back, since: sending.came });
         sending.packet = all.part(0, keep);
+        sending.left = self.queue.tariff().one(sending.packet.last_wire);
         let mut end = sending.since;
-        self.line.pass(&mut end, sending.bytes);
+        self.line.pass(&mut end, sending.left);
         self.line.leave_at(end);
         sending.due = end.at();
     }
@@ -157,14 +169,11 @@ impl Bottleneck {
             self.line.idle_until(now);
             return self.line.set(config);
         };
-        let bytes = match sending.done {
-            Some(_) => sending.bytes,
-            None => self.queue.tariff().one(sending.packet.last_wire),
-        };
-        let done = sending.done.unwrap_or(0) + self.line.work(sending.since, now);
+        let before = sending.done.unwrap_or(Done { of: sending.left, work: 0 });
+        let done = Done { work: before.work + self.line.work(sending.since, now), ..before };
         self.line.set(config);
-        sending.since = self.line.send_rest(bytes, done, now.max(sending.since.at()));
-        (sending.bytes, sending.done, sending.due) = (bytes, Some(done), self.line.free().at());
+        sending.since = self.line.send_rest(done.of, done.work, now.max(sending.since.at()));
+        (sending.done, sending.due) = (Some(done), self.line.free().at());
     }
 }
 
@@ -215,6 +224,10 @@ impl Stage for Bottleneck {
         self.resume(config, now);
         let sending = self.sending.as_ref().map(|sending| sending.packet.part(sending.sent, 1));
         self.queue.set(config, sending, now);
+        if let Some(sending) = &mut self.sending {
+            // Held as under the new layer from now on.
+            sending.left = self.queue.tariff().one(sending.packet.last_wire);
+        }
         self.start(now);
     }
 

@@ -106,7 +106,7 @@ pub(super) struct Head {
 impl Controlled {
     pub(super) fn push(&mut self, waiting: Waiting, tariff: Tariff) {
         self.bytes += tariff.all(&waiting.packet);
-        self.fifo.push(waiting);
+        self.fifo.push_joined(waiting);
     }
 
     /// What was [popped](Self::pop) and not begun goes back.

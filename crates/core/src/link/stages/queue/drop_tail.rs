@@ -33,6 +33,16 @@ impl Fifo {
         self.0.push_back(waiting);
     }
 
+    /// As [`push`](Self::push), but what belongs together stays one range.
+    pub(super) fn push_joined(&mut self, waiting: Waiting) {
+        match self.0.back_mut() {
+            Some(last) if last.since == waiting.since && last.packet.is_followed_by(&waiting.packet) => {
+                last.packet.append(&waiting.packet);
+            }
+            _ => self.0.push_back(waiting),
+        }
+    }
+
     /// Back where it was taken from.
     pub(super) fn push_front(&mut self, waiting: Waiting) {
         self.0.push_front(waiting);
@@ -53,7 +63,8 @@ impl Fifo {
             return self.0.pop_front();
         }
         let taken = Waiting { packet: front.packet.part(0, most), ..*front };
-        front.packet = front.packet.part(most, front.packet.count - most);
+        front.packet.first += most;
+        front.packet.count -= most;
         Some(taken)
     }
 

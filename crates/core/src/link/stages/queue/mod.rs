@@ -25,6 +25,7 @@ pub(crate) use settings::packets;
 pub use settings::{Discipline, DisciplineError, QueueLimit};
 
 use super::line::{Line, Tariff};
+use super::ranges::apart;
 use crate::link::outbox::Outbox;
 use crate::link::{DropCause, Ecn, LinkConfig, Packet};
 use crate::time::Instant;
@@ -194,11 +195,12 @@ impl Queue {
     }
 
     fn admit_what_fits(&mut self, packet: Packet, now: Instant, out: &mut Outbox) {
+        let bytes = self.rules.tariff.all(&packet);
+        if self.held.has_room(u64::from(packet.count), bytes, self.limit) {
+            return self.take_in_all(packet, bytes, now);
+        }
         let Admission { head, last } = fit(&packet, &self.held, self.limit, self.rules.tariff);
         let refused = packet.count - head - u32::from(last);
-        if refused == 0 {
-            return self.take_in(packet, now);
-        }
         if head > 0 {
             self.take_in(packet.part(0, head), now);
         }
@@ -213,85 +215,71 @@ impl Queue {
         if self.has_room(&packet) {
             return self.take_in(packet, now);
         }
+        let Order::FqCoDel(flows) = &mut self.order else { return };
+        let tariff = self.rules.tariff;
+        let mut run: Option<Packet> = None;
         for index in 0..packet.count {
             let single = packet.part(index, 1);
-            let mut owed = if self.held.packets == 0 { 0 } else { self.rules.tariff.all(&single) };
-            self.held = self.held.with(&single, self.rules.tariff);
-            self.order.push(Waiting { packet: single, since: now }, &self.rules);
-            while owed > 0 && !self.is_within() {
-                let Order::FqCoDel(flows) = &mut self.order else { return };
+            let bytes = tariff.one(single.last_wire);
+            let mut owed = if self.held.packets == 0 { 0 } else { bytes };
+            self.held.add(1, bytes);
+            flows.push(Waiting { packet: single, since: now }, &self.rules);
+            while owed > 0 && !self.held.is_within(self.limit) {
                 let Some((dropped, bytes)) = flows.drop_from_fattest(&self.rules) else { break };
                 self.held.sent(1, bytes);
                 owed = owed.saturating_sub(bytes);
-                out.drop(dropped, DropCause::Queue, now);
+                if let Some(before) = join(&mut run, dropped) {
+                    out.drop(before, DropCause::Queue, now);
+                }
             }
             self.peak = self.peak.max(self.held.bytes);
         }
+        if let Some(last) = run {
+            out.drop(last, DropCause::Queue, now);
+        }
     }
 
-    /// Each virtual packet comes in, or not, by the average that it finds; runs of a like fate stay together.
+    /// Each virtual packet comes in, or not, by the average that it finds; those of a like fate stay together.
     fn admit_by_average(&mut self, packet: Packet, now: Instant, rate: BitRate, out: &mut Outbox) {
+        let Order::Red(fifo, average) = &mut self.order else { return };
+        let (held, limit, tariff) = (&mut self.held, self.limit, self.rules.tariff);
         let may_mark = self.rules.ecn && packet.ecn != Ecn::NotCapable;
-        let mut run: Option<(Fate, u32)> = None;
-        let mut began = 0;
-        for index in 0..packet.count {
-            let single = packet.part(index, 1);
-            let Order::Red(_, average) = &mut self.order else { return };
-            let mut fate = match average.arrive(&self.held, now, rate) {
+        let decide = |left: u32| {
+            let fate = match average.arrive(held, now, rate) {
                 Arrival::Pass => Fate::In,
                 Arrival::Signal if may_mark => Fate::Marked,
-                Arrival::Signal | Arrival::Drop => Fate::Dropped(DropCause::Aqm),
+                Arrival::Signal | Arrival::Drop => return (Fate::Dropped(DropCause::Aqm), 1),
             };
-            if !matches!(fate, Fate::Dropped(_)) {
-                let Admission { head, last } = fit(&single, &self.held, self.limit, self.rules.tariff);
-                if head == 0 && !last {
-                    fate = Fate::Dropped(DropCause::Queue);
-                } else {
-                    // Counted at once: the next one finds it.
-                    self.held = self.held.with(&single, self.rules.tariff);
-                }
+            let bytes = tariff.one(if left == 1 { packet.last_wire } else { packet.wire });
+            if !held.has_room(1, bytes, limit) {
+                return (Fate::Dropped(DropCause::Queue), 1);
             }
-            match &mut run {
-                Some((before, count)) if *before == fate => *count += 1,
-                _ => {
-                    if let Some((before, count)) = run.replace((fate, 1)) {
-                        self.settle_run(packet.part(began, count), before, now, out);
-                        began = index;
-                    }
-                }
+            held.add(1, bytes);
+            (fate, 1)
+        };
+        apart(packet, decide, |fate, mut packet| {
+            match fate {
+                Fate::Dropped(cause) => return out.drop(packet, cause, now),
+                Fate::Marked => mark(&mut packet),
+                Fate::In => {}
             }
-        }
-        if let Some((fate, count)) = run {
-            self.settle_run(packet.part(began, count), fate, now, out);
-        }
-    }
-
-    fn settle_run(&mut self, mut packet: Packet, fate: Fate, now: Instant, out: &mut Outbox) {
-        match fate {
-            Fate::Dropped(cause) => return out.drop(packet, cause, now),
-            Fate::Marked => mark(&mut packet),
-            Fate::In => {}
-        }
+            fifo.push(Waiting { packet, since: now });
+        });
         self.peak = self.peak.max(self.held.bytes);
-        self.order.push(Waiting { packet, since: now }, &self.rules);
     }
 
     fn take_in(&mut self, packet: Packet, now: Instant) {
-        self.held = self.held.with(&packet, self.rules.tariff);
+        self.take_in_all(packet, self.rules.tariff.all(&packet), now);
+    }
+
+    fn take_in_all(&mut self, packet: Packet, bytes: u64, now: Instant) {
+        self.held.add(u64::from(packet.count), bytes);
         self.peak = self.peak.max(self.held.bytes);
         self.order.push(Waiting { packet, since: now }, &self.rules);
     }
 
     fn has_room(&self, packet: &Packet) -> bool {
-        let Admission { head, last } = fit(packet, &self.held, self.limit, self.rules.tariff);
-        last && head + 1 == packet.count
-    }
-
-    fn is_within(&self) -> bool {
-        match self.limit {
-            QueueLimit::Bytes(limit) => self.held.bytes <= limit.0,
-            QueueLimit::Packets(limit) => self.held.packets <= u64::from(limit),
-        }
+        self.held.has_room(u64::from(packet.count), self.rules.tariff.all(packet), self.limit)
     }
 }
 
@@ -345,14 +333,49 @@ impl Order {
 }
 
 impl Held {
-    fn with(self, packet: &Packet, tariff: Tariff) -> Held {
-        Held { packets: self.packets + u64::from(packet.count), bytes: self.bytes + tariff.all(packet) }
+    fn with(mut self, packet: &Packet, tariff: Tariff) -> Held {
+        self.add(u64::from(packet.count), tariff.all(packet));
+        self
+    }
+
+    fn add(&mut self, packets: u64, bytes: u64) {
+        self.packets += packets;
+        self.bytes += bytes;
+    }
+
+    /// True if so much fits beside what is held. An empty queue takes one packet, however small the limit.
+    fn has_room(&self, packets: u64, bytes: u64, limit: QueueLimit) -> bool {
+        if self.packets == 0 && packets == 1 {
+            return true;
+        }
+        match limit {
+            QueueLimit::Bytes(limit) => self.bytes.saturating_add(bytes) <= limit.0,
+            QueueLimit::Packets(limit) => self.packets.saturating_add(packets) <= u64::from(limit),
+        }
+    }
+
+    fn is_within(&self, limit: QueueLimit) -> bool {
+        match limit {
+            QueueLimit::Bytes(limit) => self.bytes <= limit.0,
+            QueueLimit::Packets(limit) => self.packets <= u64::from(limit),
+        }
     }
 
     fn sent(&mut self, packets: u64, bytes: u64) {
         debug_assert!(bytes <= self.bytes && packets <= self.packets);
         self.bytes = self.bytes.saturating_sub(bytes);
         self.packets = self.packets.saturating_sub(packets);
+    }
+}
+
+/// Makes one range of `run` and the virtual packet behind it, if they are of one; else gives back the run before.
+fn join(run: &mut Option<Packet>, next: Packet) -> Option<Packet> {
+    match run {
+        Some(before) if before.is_followed_by(&next) => {
+            before.append(&next);
+            None
+        }
+        _ => run.replace(next),
     }
 }
 
