@@ -265,6 +265,8 @@ impl Link {
     /// Changes the settings of hop number `hop`, counted from 0, from `now` on. Nothing in flight is lost by it.
     pub fn set(&mut self, hop: usize, config: &LinkConfig, now: Instant) -> Result<(), LinkError> {
         config.check()?;
+        // What reached a later hop before now was never told to it if nobody polled.
+        self.advance(now);
         self.stages.iter_mut().skip(hop * STAGES).take(STAGES).for_each(|stage| stage.set(config, now));
         Ok(())
     }

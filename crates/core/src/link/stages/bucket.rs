@@ -249,7 +249,8 @@ impl Stage for Police {
 /// The stage of a [`Shaper`].
 ///
 /// As long as anything waits the bucket is empty, and packets leave at its rate, like those on a line: in slices, so that
-/// super-packets stay large. A slice leaves when its last virtual packet conforms.
+/// super-packets stay large. A slice leaves when its last virtual packet conforms: the queue behind gets together what
+/// would come one by one, each up to a slice later, and may overflow at another packet than with single ones.
 pub(super) struct Shape {
     bucket: Option<Bucket>,
     queue: Queue,
