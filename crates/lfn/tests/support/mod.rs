@@ -4,6 +4,7 @@
 
 pub mod sandbox;
 
+use std::ffi::OsString;
 use std::fs;
 use std::path::PathBuf;
 use std::process::{Command, ExitCode, Output};
@@ -26,10 +27,12 @@ pub fn lfn() -> Command {
 pub enum Needs {
     Nothing,
     Namespaces,
+    /// Namespaces, and these programs on the PATH.
+    Programs(&'static [&'static str]),
 }
 
-/// Runs tests, and counts those as ignored that need namespaces where there are none, after saying so. Under `CI=true`
-/// they fail instead, because then nobody would notice.
+/// Runs tests, and counts those as ignored that need what there is not, after saying so. Under `CI=true` they fail
+/// instead, because then nobody would notice.
 pub fn run(tests: &[(&'static str, Needs, fn())]) -> ExitCode {
     let obstacle = lfn_net::emulator::namespaces_available().err();
     let strict = std::env::var_os("CI").is_some_and(|ci| ci == "true");
@@ -37,10 +40,17 @@ pub fn run(tests: &[(&'static str, Needs, fn())]) -> ExitCode {
         eprintln!("SKIPPED: tests that need namespaces: {obstacle}. Cure: {}", obstacle.cure());
     }
     let trials = tests.iter().map(|&(name, needs, test)| {
-        let missing = obstacle.as_ref().filter(|_| needs == Needs::Namespaces).map(ToString::to_string);
+        let forbidden = || obstacle.as_ref().map(|obstacle| format!("cannot make namespaces: {obstacle}"));
+        let missing = match needs {
+            Needs::Nothing => None,
+            Needs::Namespaces => forbidden(),
+            Needs::Programs(programs) => {
+                missing(programs).inspect(|what| eprintln!("SKIPPED: {name}: {what}")).or_else(forbidden)
+            }
+        };
         let ignored = missing.is_some() && !strict;
         let trial = Trial::test(name, move || match missing {
-            Some(obstacle) => Err(Failed::from(format!("cannot make namespaces: {obstacle}"))),
+            Some(what) => Err(Failed::from(what)),
             None => {
                 test();
                 Ok(())
@@ -49,6 +59,29 @@ pub fn run(tests: &[(&'static str, Needs, fn())]) -> ExitCode {
         trial.with_ignored_flag(ignored)
     });
     libtest_mimic::run(&Arguments::from_args(), trials.collect()).exit_code()
+}
+
+/// The first of these programs that is not on the PATH, and what would change that.
+fn missing(programs: &[&str]) -> Option<String> {
+    let path = path_with_servers();
+    let is_there = |program: &str| std::env::split_paths(&path).any(|directory| directory.join(program).is_file());
+    let program = programs.iter().find(|program| !is_there(program))?;
+    let package = match *program {
+        "ip" => "iproute2",
+        "ping" => "iputils-ping",
+        "ssh" | "ssh-keygen" => "openssh-client",
+        "sshd" => "openssh-server",
+        "setsid" | "unshare" => "util-linux",
+        other => other,
+    };
+    Some(format!("{program} is not on the PATH; on Debian: apt-get install {package}"))
+}
+
+/// The PATH, and where Debian keeps servers and network tools, which an ordinary user's PATH leaves out.
+pub fn path_with_servers() -> OsString {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let directories = std::env::split_paths(&path).chain(["/usr/sbin".into(), "/sbin".into()]);
+    std::env::join_paths(directories).expect("it was a PATH before")
 }
 
 /// What it said on stderr.

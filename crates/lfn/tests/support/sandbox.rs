@@ -15,8 +15,13 @@ use lfn_sys::process::{self, Ending, exit_now};
 
 /// Returns in a child that is root of new namespaces; this process waits for it and ends as it does.
 pub fn enter() {
+    let user = !Identity::current().is_root() || namespace::probe(false).is_err();
+    enter_with(user);
+}
+
+/// The same, with a user namespace of its own or without. Limits on namespaces (`/proc/sys/user`) are of that.
+pub fn enter_with(user: bool) {
     let identity = Identity::current();
-    let user = !identity.is_root() || namespace::probe(false).is_err();
     match namespace::clone_into_namespaces(Own { user, network: true }).expect("namespaces are to be had") {
         Side::Parent(pid) => exit_now(match process::wait(pid) {
             Some(Ending::Exited(status)) => status,
