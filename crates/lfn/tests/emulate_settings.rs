@@ -32,6 +32,7 @@ fn main() -> ExitCode {
         ("links_in_a_row_are_one_path", Needs::Namespaces, links_in_a_row_are_one_path),
         ("a_run_that_never_began_leaves_no_report", Needs::Namespaces, a_run_that_never_began_leaves_no_report),
         ("the_list_has_every_profile_with_its_source", Needs::Nothing, the_list_has_every_profile_with_its_source),
+        ("a_program_can_read_the_list_and_use_it", Needs::Nothing, a_program_can_read_the_list_and_use_it),
         ("what_is_listed_can_be_changed_and_used", Needs::Nothing, what_is_listed_can_be_changed_and_used),
         (
             "the_reference_has_every_key_profile_and_trace",
@@ -153,6 +154,39 @@ fn the_list_has_every_profile_with_its_source() {
     assert_eq!(list.matches("Source: ").count(), 13);
     let widest = list.lines().map(|line| line.chars().count()).max().unwrap();
     assert!(widest < 80, "{widest}: {list}");
+}
+
+fn a_program_can_read_the_list_and_use_it() {
+    let list = |arguments: &[&str]| -> serde_json::Value {
+        let output = emulate(&[&["--list"], arguments, &["--json"]].concat());
+        serde_json::from_str(&stdout(&output)).unwrap_or_else(|error| panic!("{error}: {}", stderr(&output)))
+    };
+    let all = list(&[]);
+    assert_eq!(all["schema"], "lfn.emulate.list/1");
+    let profiles = all["profiles"].as_array().unwrap();
+    assert_eq!((profiles.len(), all["traces"].as_array().unwrap().len()), (11, 2));
+    for profile in profiles {
+        let text = |key: &str| profile[key].as_str().unwrap_or_else(|| panic!("no {key} in {profile}")).to_owned();
+        assert!(["title", "source", "notes"].iter().all(|key| !text(key).is_empty()), "{profile}");
+        // The settings are a link as it is typed, and make the path that the list tells of.
+        let mtu = profile["path"]["mtu_bytes"].to_string();
+        let flags = ["--link", &text("settings"), "--mtu", &mtu, "--dry-run", "--size", "1MB", "--json"];
+        let run: serde_json::Value = serde_json::from_str(&stdout(&emulate(&flags))).unwrap();
+        assert_eq!(run["path"]["rtt_seconds"], profile["path"]["rtt_seconds"], "{profile}");
+        assert_eq!(run["path"]["mtu_bytes"], profile["path"]["mtu_bytes"], "{profile}");
+    }
+    let dsl = list(&["dsl"]);
+    assert_eq!((dsl["profiles"].as_array().unwrap().len(), dsl["traces"].as_array().unwrap().len()), (1, 0));
+    let dsl = &dsl["profiles"][0];
+    let capacity = |way: &str| dsl[way]["capacity_bits_per_second"].as_u64().unwrap();
+    assert!(capacity("near_to_far") < capacity("far_to_near"), "forward is upload: {dsl}");
+    let starlink = list(&["starlink"]);
+    assert_eq!(
+        (&starlink["profiles"][0]["name"], &starlink["traces"][0]["name"]),
+        (&"starlink".into(), &"starlink".into())
+    );
+    assert_eq!(emulate(&["--list", "atcs", "--json"]).status.code(), Some(2));
+    assert_refused(&["--profile", "acts", "--json"], &["--json"]);
 }
 
 fn what_is_listed_can_be_changed_and_used() {

@@ -1,28 +1,84 @@
-//! What `lfn emulate --list` prints: a few lines a profile, whose names come first.
+//! What `lfn emulate --list` prints: a few lines a profile, whose names come first; or one JSON object, schema
+//! `lfn.emulate.list/1` (`doc/emulate-output.md`).
 
 use std::fmt::Write;
 
 use lfn_core::link::EmulatedPath;
 use lfn_core::link::profile::Profile;
-use lfn_core::link::trace::BUILT_IN;
-use lfn_core::units::show_duration;
+use lfn_core::link::trace::BuiltIn;
+use lfn_core::path::PathProfile;
+use lfn_core::units::{BitRate, show_duration};
+use serde::Serialize;
 
 /// Columns of text; more are hard to read, and fewer terminals have.
 const WIDTH: usize = 79;
 const INDENT: usize = 14;
+const SCHEMA: &str = "lfn.emulate.list/1";
+
+#[derive(Serialize)]
+struct Document<'a> {
+    schema: &'static str,
+    profiles: Vec<ProfileEntry<'a>>,
+    traces: Vec<TraceEntry>,
+}
+
+#[derive(Serialize)]
+struct ProfileEntry<'a> {
+    name: &'a str,
+    title: &'a str,
+    source: &'a str,
+    notes: &'a str,
+    settings: String,
+    path: PathProfile,
+    near_to_far: Capacity,
+    far_to_near: Capacity,
+}
+
+#[derive(Serialize)]
+struct Capacity {
+    #[serde(rename = "capacity_bits_per_second")]
+    capacity: BitRate,
+}
+
+#[derive(Serialize)]
+struct TraceEntry {
+    name: &'static str,
+    title: &'static str,
+    source: &'static str,
+}
 
 /// Every profile with its figures, and the traces.
-pub fn list(profiles: &[(Profile, EmulatedPath)]) -> String {
+pub fn list(profiles: &[(Profile, EmulatedPath)], traces: &[&BuiltIn]) -> String {
     let mut text = String::from("Profiles, for --profile NAME; --list NAME prints one to copy and change:\n\n");
     for (profile, path) in profiles {
         entry(&mut text, &profile.name, &figures(path), &[&profile.title, &format!("Source: {}", profile.source)]);
     }
     text += "Traces, for --trace NAME or --return-trace NAME; --list NAME prints one as CSV:\n\n";
-    for trace in BUILT_IN {
+    for trace in traces {
         entry(&mut text, trace.name, "", &[trace.title, &format!("Source: {}", trace.source)]);
     }
     text.truncate(text.trim_end().len());
     text + "\n"
+}
+
+/// The same and what else a profile says, for programs.
+pub fn json(profiles: &[(Profile, EmulatedPath)], traces: &[&BuiltIn]) -> serde_json::Result<String> {
+    let profiles = profiles.iter().map(|(profile, path)| {
+        let [forward, back] = path.capacities().map(|capacity| Capacity { capacity });
+        ProfileEntry {
+            name: &profile.name,
+            title: &profile.title,
+            source: &profile.source,
+            notes: &profile.notes,
+            settings: profile.settings.to_string(),
+            path: path.profile,
+            near_to_far: forward,
+            far_to_near: back,
+        }
+    });
+    let traces = traces.iter().map(|trace| TraceEntry { name: trace.name, title: trace.title, source: trace.source });
+    let document = Document { schema: SCHEMA, profiles: profiles.collect(), traces: traces.collect() };
+    serde_json::to_string_pretty(&document)
 }
 
 /// RTT, and the rate of each way.

@@ -37,9 +37,6 @@ pub struct DryRun {
     /// TCP streams side by side [default: 1]
     #[arg(long, value_name = "N", allow_hyphen_values = true, help_heading = "Dry run")]
     streams: Option<u32>,
-    /// One JSON object instead of text
-    #[arg(long, help_heading = "Dry run")]
-    json: bool,
 }
 
 /// Most that a dry run may take, in steps of the model: minutes.
@@ -62,7 +59,6 @@ impl DryRun {
             ("--congestion", self.congestion.is_some()),
             ("--window", self.window.is_some()),
             ("--streams", self.streams.is_some()),
-            ("--json", self.json),
         ];
         match said.iter().find(|(_, is_said)| *is_said && !self.wanted) {
             Some((flag, _)) => Err(Failure::usage(format!("{flag} is of a --dry-run"))
@@ -71,8 +67,8 @@ impl DryRun {
         }
     }
 
-    /// Models the transfer over `path` and prints how it went.
-    pub fn run(&self, path: &EmulatedPath, seed: u64) -> Result<Exit, Failure> {
+    /// Models the transfer over `path` and prints how it went, as text or as JSON.
+    pub fn run(&self, path: &EmulatedPath, seed: u64, json: bool) -> Result<Exit, Failure> {
         let profile = told(path);
         let load = self.load(path, &profile)?;
         affordable(path, &profile, &load)?;
@@ -90,7 +86,7 @@ impl DryRun {
             transfer: transfer.report(),
             computed_in: began.elapsed(),
         };
-        if self.json {
+        if json {
             report.json()?
         } else {
             report.text()?

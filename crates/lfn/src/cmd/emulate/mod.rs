@@ -43,7 +43,7 @@ pub struct Args {
     /// A profile by name (see --list) or a TOML file; flags override what it says
     #[arg(long, value_name = "NAME|FILE", help_heading = "Which link")]
     profile: Option<String>,
-    /// List the profiles, or print one as TOML
+    /// List the profiles and traces, or print one to copy and change
     #[arg(long, value_name = "NAME", num_args = 0..=1, help_heading = "Which link")]
     list: Option<Option<String>>,
     #[arg(help = "A link of its own, [PROFILE,]KEY=VALUE,…; again for further links in a row")]
@@ -94,6 +94,9 @@ pub struct Args {
     /// Write the fidelity ledger as JSON
     #[arg(long, value_name = "FILE", help_heading = "What it says")]
     report: Option<PathBuf>,
+    /// One JSON object instead of text: of --list and --dry-run
+    #[arg(long, help_heading = "What it says")]
+    json: bool,
     #[command(flatten)]
     dry_run: DryRun,
 
@@ -133,10 +136,14 @@ pub fn run(mut args: Args) -> Result<Exit, Failure> {
         return running::run(action);
     }
     if let Some(name) = &args.list {
-        return list::run(name.as_deref());
+        return list::run(name.as_deref(), args.json);
     }
     if args.dry_run.is_wanted()? {
-        return args.dry_run.run(&args.path()?, args.seed()?);
+        return args.dry_run.run(&args.path()?, args.seed()?, args.json);
+    }
+    if args.json {
+        return Err(Failure::usage("--json is of --list and --dry-run: the output of a run is CMD's")
+            .hint("--report FILE writes what the link did as JSON"));
     }
     let mut setup = args.setup()?;
     let report = args.report.as_deref().map(Report::open).transpose()?;
