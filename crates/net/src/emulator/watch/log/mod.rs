@@ -288,7 +288,7 @@ mod tests {
             reader.read_to_string(&mut text).map(|_| text)
         });
         let account = log.finish();
-        assert!(account.missed > 0 && account.written > ROOM as u64, "{account:?}");
+        assert!(account.missed > 0 && account.written >= ROOM as u64, "{account:?}");
         assert_eq!((account.written + account.missed, &account.error), (MANY, &None));
         let text = reading.join().unwrap().unwrap();
         assert_eq!(text.lines().count() as u64, account.written + 2, "with the first line and the last");
