@@ -212,6 +212,7 @@ fn bad_input_is_one_line_a_hint_and_exit_code_2() {
         ("--rate 1e40 --rtt 539ms", "too large"),
         ("--rate nan --rtt 539ms", "'nan'"),
         ("--rate 135mbit --rtt 0", "RTT of zero"),
+        ("--rate 135mbit --rtt 539", "'539' has no unit: say 539ms or 539s"),
         ("--rate 135mbit --rtt -1s", "negative"),
         ("--rate 135mbit --rtt 1e30s", "too large"),
         ("--rate 135mbit --rtt soon", "'soon'"),

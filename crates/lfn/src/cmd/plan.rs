@@ -12,7 +12,7 @@ use lfn_core::geometry::{self, Constants, Metres, Place, Route, RouteError, Via}
 use lfn_core::links::{LINKS, Link};
 use lfn_core::path::{PathProfile, QueueSize};
 use lfn_core::plan::{self, PlanError, Wishes};
-use lfn_core::units::{BitRate, Bytes, parse_duration};
+use lfn_core::units::{BitRate, Bytes, parse_unit_duration};
 
 use crate::exit::{Exit, Failure};
 use crate::print;
@@ -215,7 +215,7 @@ impl Args {
                 return Err(refusal(text, "leave out one of them"));
             }
             self.refuse_geometry("--rtt")?;
-            return Ok((parse_duration(rtt).map_err(|e| unreadable("rtt", e, PATH_HINT))?, None));
+            return Ok((parse_unit_duration(rtt).map_err(|e| unreadable("rtt", e, PATH_HINT))?, None));
         }
         if given.is_none() {
             let text = "neither --rtt nor --from, --to and --via: the round-trip time is missing";
