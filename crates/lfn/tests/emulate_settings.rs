@@ -30,6 +30,7 @@ fn main() -> ExitCode {
         ("a_profile_of_ones_own_brings_its_trace", Needs::Namespaces, a_profile_of_ones_own_brings_its_trace),
         ("a_delay_that_changes_is_felt", Needs::Namespaces, a_delay_that_changes_is_felt),
         ("links_in_a_row_are_one_path", Needs::Namespaces, links_in_a_row_are_one_path),
+        ("a_path_beside_another_may_be_links_in_a_row", Needs::Namespaces, a_path_beside_another_may_be_links_in_a_row),
         ("a_run_that_never_began_leaves_no_report", Needs::Namespaces, a_run_that_never_began_leaves_no_report),
         ("the_list_has_every_profile_with_its_source", Needs::Nothing, the_list_has_every_profile_with_its_source),
         ("a_program_can_read_the_list_and_use_it", Needs::Nothing, a_program_can_read_the_list_and_use_it),
@@ -111,6 +112,21 @@ fn links_in_a_row_are_one_path() {
     let path = told(&["--link", "rate=2gbit,rtt=10ms", "--link", "dsl,rate=1gbit,loss=0.01,return-loss=0"]);
     assert_eq!((path.base_rtt, path.capacity), (Duration::from_millis(47), BitRate(1_000_000_000)));
     assert_eq!((path.loss, path.mtu), (Ratio::new(0.01).unwrap(), 1492));
+}
+
+fn a_path_beside_another_may_be_links_in_a_row() {
+    let report = tempfile::NamedTempFile::new().unwrap();
+    let paths = ["--link", "rate=1gbit,rtt=10ms", "--parallel", "rate=2gbit,rtt=5ms; dsl,rate=1gbit"];
+    let flags = ["--far", "none", "--report", report.path().to_str().unwrap(), "--", "true"];
+    let output = emulate(&[&paths[..], &flags].concat());
+    let outcome = serde_json::from_str::<Outcome>(&fs::read_to_string(report.path()).unwrap());
+    let paths = outcome.unwrap_or_else(|error| panic!("{error}: {}", stderr(&output))).ledger.paths;
+    assert_eq!(paths.iter().map(|path| path.links.len()).collect::<Vec<_>>(), [1, 2], "{paths:?}");
+    assert_eq!(paths[1].path.base_rtt, Duration::from_millis(42));
+    assert_refused(
+        &["--profile", "geo", "--parallel", "rate=2mbit;rate=1mbit"],
+        &["--parallel rate=2mbit; rate=1mbit: rtt is missing"],
+    );
 }
 
 fn a_run_that_never_began_leaves_no_report() {

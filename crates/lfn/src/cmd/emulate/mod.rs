@@ -49,7 +49,7 @@ pub struct Args {
     #[arg(help = "A link of its own, [PROFILE,]KEY=VALUE,…; again for further links in a row")]
     #[arg(long, value_name = "SPEC", conflicts_with = "profile", help_heading = "Which link")]
     link: Vec<String>,
-    /// A further path beside it, of one link, with addresses of its own
+    #[arg(help = "A further path beside it, with addresses of its own; links in a row are 'SPEC; SPEC'")]
     #[arg(long, value_name = "SPEC", help_heading = "Which link")]
     parallel: Vec<String>,
     /// MTU of the interfaces, bytes [default: 1500, or the profile's]
@@ -185,7 +185,8 @@ impl Args {
         let mut setup =
             Setup { place: self.place(), calibrate, force, ..Setup::new(self.path()?, self.seed()?, self.far_side()?) };
         for spec in &self.parallel {
-            setup.paths.push(self.path_of("parallel", std::slice::from_ref(spec))?);
+            let links: Vec<_> = spec.split(';').map(|link| link.trim().to_owned()).collect();
+            setup.paths.push(self.path_of("parallel", &links)?);
         }
         setup.check().map_err(explain)?;
         let has_shell = matches!(setup.place, Place::Sides { near: None, .. });
@@ -207,13 +208,14 @@ impl Args {
         EmulatedPath::new(&[hop.settings], self.mtu()?.or(hop.mtu).unwrap_or(DEFAULT_MTU)).map_err(refused)
     }
 
-    /// A path of links in a row, as specified after this flag.
+    /// A path of links in a row, as specified after this flag: each after one of its own, or all after one.
     fn path_of(&self, flag: &str, specs: &[String]) -> Result<EmulatedPath, Failure> {
         let hops = specs.iter().map(|spec| Hop::of_spec(flag, spec)).collect::<Result<Vec<_>, _>>()?;
         // The interfaces carry what every link of the row carries.
         let mtu = self.mtu()?.or_else(|| hops.iter().filter_map(|hop| hop.mtu).min()).unwrap_or(DEFAULT_MTU);
         let settings: Vec<_> = hops.into_iter().map(|hop| hop.settings).collect();
-        EmulatedPath::new(&settings, mtu).map_err(|error| in_spec(flag, &specs.join(&format!(" --{flag} ")), error))
+        let between = if flag == "parallel" { "; " } else { " --link " };
+        EmulatedPath::new(&settings, mtu).map_err(|error| in_spec(flag, &specs.join(between), error))
     }
 
     /// What was typed, or what the interfaces in the wire have.
