@@ -106,12 +106,12 @@ impl Page {
         self.row("late   p50/p99/max", both.map(|d| times([d.lateness.p50, d.lateness.p99, d.lateness.max])));
     }
 
-    /// Whether the run may be believed; and what a percentile does not tell.
+    /// Whether the run may be believed; and what a percentile does not tell (of few packets it is the latest).
     fn verdict(&mut self, ledger: &Ledger) {
         for path in &ledger.paths {
             for (name, direction) in path.directions() {
                 let (latest, limit) = (Duration::from_secs_f64(direction.lateness.max), path.lateness_limit());
-                if latest > limit {
+                if latest > limit && !direction.lateness.is_of_few() {
                     self.line(format_args!("note: {name}: the latest packet left {} late", show_duration(latest)));
                 }
             }
@@ -253,6 +253,17 @@ mod tests {
         assert!(DropCause::ALL.iter().all(|cause| page.contains(cause.word())), "{page}");
         assert!(page.contains("note: near to far: the latest packet left 59.9 s late\n"), "{page}");
         assert!(page.contains("\nnot faithful: far to near: p99 lateness 999 ms is above 5.39 ms\n"), "{page}");
+    }
+
+    #[test]
+    fn the_latest_of_few_packets_is_told_once() {
+        for (packets, notes) in [(20, 0), (2000, 2)] {
+            let lateness = Lateness { packets, p99: 0.1, max: 0.1, ..Lateness::default() };
+            let page = text(&run(&[""], &DirectionLedger { lateness, ..DirectionLedger::default() }));
+            assert_eq!(page.matches("note: ").count(), notes, "{page}");
+            assert_eq!(page.matches("\nnot faithful: ").count(), 2, "{page}");
+            assert!(page.lines().all(|line| line.len() <= WIDTH), "{page}");
+        }
     }
 
     #[test]

@@ -131,8 +131,14 @@ pub struct Queueing {
 }
 
 /// How much later than the model said packets left, over all packets forwarded.
+///
+/// A percentile is a value that was measured (nearest rank), never one between two of them: of fewer than 100 packets the
+/// 99th is the latest. So the verdict says the same of any number of them: no more than 1 in 100 was later.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Lateness {
+    /// How many packets the figures rest on.
+    #[serde(default)]
+    pub packets: u64,
     /// Mean.
     #[serde(rename = "mean_seconds")]
     pub mean: f64,
@@ -206,8 +212,14 @@ impl DirectionLedger {
     fn faults(&self, limit: Duration) -> Vec<String> {
         let dropped = |count: u64, by: &str| (count > 0).then(|| format!("{count} packets dropped {by}"));
         let p99 = Duration::from_secs_f64(self.lateness.p99);
-        let late =
-            (p99 > limit).then(|| format!("p99 lateness {} is above {}", show_duration(p99), show_duration(limit)));
+        let late = (p99 > limit).then(|| {
+            let few = if self.lateness.is_of_few() {
+                format!(" (latest of {})", self.lateness.packets)
+            } else {
+                String::new()
+            };
+            format!("p99 lateness {}{few} is above {}", show_duration(p99), show_duration(limit))
+        });
         [
             dropped(self.unmodelled.kernel, "by the kernel before the emulator could read them"),
             dropped(self.unmodelled.no_room, "for want of room in the ring"),
@@ -218,6 +230,13 @@ impl DirectionLedger {
         .into_iter()
         .flatten()
         .collect()
+    }
+}
+
+impl Lateness {
+    /// True of so few packets that the 99th percentile is the latest of them.
+    pub fn is_of_few(&self) -> bool {
+        (1..100).contains(&self.packets)
     }
 }
 
@@ -235,6 +254,7 @@ impl From<&Histogram<u64>> for Lateness {
         }
         let bins = nanos.iter_log(LEAST_BOUND, 2.0).filter(|bin| bin.count_since_last_iteration() > 0);
         Lateness {
+            packets: nanos.len(),
             mean: nanos.mean() / 1e9,
             p50: seconds_at(nanos, 0.5),
             p99: seconds_at(nanos, 0.99),
@@ -310,6 +330,23 @@ mod tests {
             assert!(run.is_faithful(), "{rtt_ms}");
             run.paths[0].far_to_near.lateness.p99 = limit * 1.01;
             assert!(!run.is_faithful(), "{rtt_ms}");
+        }
+    }
+
+    #[test]
+    fn one_late_packet_in_a_hundred_is_forgiven_and_one_in_fewer_is_not() {
+        for (packets, late, is_faithful) in
+            [(1, 1, false), (20, 1, false), (99, 1, false), (100, 1, true), (100, 2, false)]
+        {
+            let mut nanos = Histogram::new_with_bounds(1, 60_000_000_000, 2).unwrap();
+            nanos.record_n(10_000, packets - late).unwrap();
+            nanos.record_n(3_000_000, late).unwrap();
+            let mut run = ledger(Duration::from_millis(20));
+            run.paths[0].near_to_far.lateness = Lateness::from(&nanos);
+            assert_eq!(run.is_faithful(), is_faithful, "{late} of {packets}");
+            let said = run.faults().first().map(Fault::to_string).unwrap_or_default();
+            assert_eq!(said.contains(&format!("(latest of {packets})")), packets < 100, "{said}");
+            assert_eq!(run.paths[0].near_to_far.lateness.packets, packets);
         }
     }
 
