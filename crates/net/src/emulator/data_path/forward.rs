@@ -219,7 +219,7 @@ impl<'a> Forwarder<'a> {
         if !self.ring.make_room() {
             return self.refuse(slot, arrived);
         }
-        let id = self.ring.keep(slot, segments.count);
+        let id = self.ring.keep(slot, &segments);
         let packet = segments.packet(id);
         if let Some(observer) = &mut self.observer
             && let Some((vnet, frame)) = self.ring.frame(id).and_then(split)
@@ -258,11 +258,11 @@ impl<'a> Forwarder<'a> {
                     if let Some(mtu) = reply_mtu {
                         self.answer(&packet, mtu);
                     }
-                    self.ring.release(packet.id, packet.count);
+                    self.ring.release(&packet);
                 }
                 Event::Duplicate { packet, .. } => {
                     self.tell_happened(&packet, &event, up_to);
-                    self.ring.retain(packet.id, packet.count);
+                    self.ring.retain(&packet);
                 }
             }
         }
@@ -293,7 +293,7 @@ impl<'a> Forwarder<'a> {
         if sent.is_err() {
             self.tally.unmodelled.send_failed += u64::from(packet.count);
         }
-        self.ring.release(packet.id, packet.count);
+        self.ring.release(packet);
     }
 
     /// Tells the sender of a packet what would have passed. At once, as if the router stood at this end of the path, also

@@ -4,11 +4,14 @@
 //! But slots are few. So the oldest frames move on into a ring of bytes, written and freed in order of arrival, when
 //! slots become scarce; and where the path is so long that all of them have to move, they do so at once, while the
 //! cache still has them. Constant delay makes the link a queue, so neither needs an allocator. A link that reorders
-//! works as well; a packet that is held back holds back the space behind it.
+//! works as well; a packet that is held back holds back the space behind it. A full queue takes the first packets of a
+//! super-packet and drops the rest: that rest is not moved, or the ring would have to be twice what the queue holds.
 
 use std::collections::VecDeque;
 use std::io;
 
+use lfn_core::link::Packet;
+use lfn_core::link::segment::{Segments, VnetHeader};
 use lfn_sys::memory::Arena;
 use lfn_sys::packet::MAX_FRAME;
 
@@ -50,14 +53,25 @@ struct Lot {
 /// One frame with its virtual-net header.
 struct Kept {
     place: Place,
-    /// Virtual packets still in the link.
+    /// Virtual packets still in the link, copies too.
     left: u32,
+    extent: Extent,
+}
+
+/// How much of a frame is still wanted.
+struct Extent {
+    /// No virtual packet from this one on is in the link; `None` once there are copies.
+    end: Option<u32>,
+    /// Bytes up to the first packet's payload.
+    header: usize,
+    /// Bytes of payload of each virtual packet but the last.
+    each: usize,
 }
 
 #[derive(Clone, Copy)]
 enum Place {
     Slot(Slot),
-    /// From there, so many bytes.
+    /// From there, so many bytes; what follows [`Extent::end`] is of the frames behind it.
     Lot(usize, usize),
 }
 
@@ -103,14 +117,14 @@ impl<S: Slots> PacketRing<S> {
         true
     }
 
-    /// Keeps the frame in a slot until `packets` virtual packets were released. Gives its id.
-    pub(super) fn keep(&mut self, slot: Slot, packets: u32) -> u64 {
+    /// Keeps the frame in a slot until all its virtual packets were released. Gives its id.
+    pub(super) fn keep(&mut self, slot: Slot, segments: &Segments) -> u64 {
         let id = self.next_id();
-        self.kept.push_back(Kept { place: Place::Slot(slot), left: packets });
+        self.kept.push_back(Kept { place: Place::Slot(slot), left: segments.count, extent: Extent::of(segments) });
         id
     }
 
-    /// The frame called `id`, if it is still kept.
+    /// The frame called `id`, if it is still kept. Of its payload, only what belongs to packets in the link is good.
     pub(super) fn frame(&self, id: u64) -> Option<&[u8]> {
         match self.kept.get(self.index(id)?)?.place {
             Place::Slot(slot) => Some(self.slots.bytes(slot)),
@@ -121,18 +135,22 @@ impl<S: Slots> PacketRing<S> {
         }
     }
 
-    /// So many virtual packets of that frame exist once more.
-    pub(super) fn retain(&mut self, id: u64, packets: u32) {
-        if let Some(kept) = self.index(id).and_then(|index| self.kept.get_mut(index)) {
-            kept.left = kept.left.saturating_add(packets);
+    /// These virtual packets exist once more.
+    pub(super) fn retain(&mut self, packet: &Packet) {
+        if let Some(kept) = self.index(packet.id).and_then(|index| self.kept.get_mut(index)) {
+            kept.left = kept.left.saturating_add(packet.count);
+            kept.extent.end = None;
         }
     }
 
-    /// So many virtual packets of that frame have left or were dropped.
-    pub(super) fn release(&mut self, id: u64, packets: u32) {
-        let Some(kept) = self.index(id).and_then(|index| self.kept.get_mut(index)) else { return };
-        kept.left = kept.left.saturating_sub(packets);
-        if let Kept { place: Place::Slot(slot), left: 0 } = *kept {
+    /// These virtual packets have left or were dropped.
+    pub(super) fn release(&mut self, packet: &Packet) {
+        let Some(kept) = self.index(packet.id).and_then(|index| self.kept.get_mut(index)) else { return };
+        kept.left = kept.left.saturating_sub(packet.count);
+        if kept.extent.end == Some(packet.first + packet.count) {
+            kept.extent.end = Some(packet.first);
+        }
+        if let Kept { place: Place::Slot(slot), left: 0, .. } = *kept {
             self.slots.give_back(slot);
         }
         // A super-packet that met a full queue is the newest: its room is worth having back at once.
@@ -173,23 +191,25 @@ impl<S: Slots> PacketRing<S> {
     /// Moves the oldest frame that is in a slot; false if there is none, or no room.
     fn move_one(&mut self) -> bool {
         let id = self.unmoved;
-        let Some(&Kept { place: Place::Slot(slot), left }) = self.index(id).and_then(|index| self.kept.get(index))
+        let Some(&Kept { place: Place::Slot(slot), left, ref extent }) =
+            self.index(id).and_then(|index| self.kept.get(index))
         else {
             return false;
         };
         // What has left already takes no room, and its slot has been given back.
         let length = if left > 0 { self.slots.bytes(slot).len() } else { 0 };
+        let wanted = extent.bytes(length);
         let Some(start) = self.room(length) else { return false };
         if let Some(lot) = self.lots.back_mut()
             && length > 0
         {
-            lot.arena.as_mut_slice()[start..start + length].copy_from_slice(self.slots.bytes(slot));
+            lot.arena.as_mut_slice()[start..start + wanted].copy_from_slice(&self.slots.bytes(slot)[..wanted]);
             self.slots.give_back(slot);
         }
         if let Some(kept) = self.index(id).and_then(|index| self.kept.get_mut(index)) {
             kept.place = Place::Lot(start, length);
         }
-        self.write = start + length.next_multiple_of(ALIGNMENT);
+        self.write = start + wanted.next_multiple_of(ALIGNMENT);
         self.unmoved += 1;
         true
     }
@@ -231,6 +251,21 @@ impl<S: Slots> PacketRing<S> {
     }
 }
 
+impl Extent {
+    fn of(segments: &Segments) -> Extent {
+        Extent {
+            end: Some(segments.count),
+            header: VnetHeader::LEN + segments.header as usize,
+            each: segments.wire.saturating_sub(segments.header) as usize,
+        }
+    }
+
+    /// How many of the `length` bytes of the frame.
+    fn bytes(&self, length: usize) -> usize {
+        self.end.map_or(length, |end| (self.header + end as usize * self.each).min(length))
+    }
+}
+
 impl Slots for Intake<'_> {
     fn bytes(&self, slot: Slot) -> &[u8] {
         self.bytes(slot)
@@ -247,6 +282,8 @@ impl Slots for Intake<'_> {
 
 #[cfg(test)]
 mod tests {
+    use lfn_core::link::segment;
+
     use super::*;
 
     /// Slots as they are, without a kernel.
@@ -273,12 +310,30 @@ mod tests {
         PacketRing::new(Fake { frames: vec![None; slots], crowd: slots / 2 }, 0).unwrap()
     }
 
+    /// So many virtual packets in a frame of `length` bytes, all but 20 of them payload.
+    fn segments(length: usize, packets: u32) -> Segments {
+        let payload = length.saturating_sub(VnetHeader::LEN + 20) as u32;
+        let wire = 20 + payload.div_ceil(packets);
+        let last_wire = 20 + payload - (packets - 1) * payload.div_ceil(packets);
+        let opaque = segment::inspect(&[], &VnetHeader::default());
+        Segments { count: packets, header: 20, payload, wire, last_wire, ..opaque }
+    }
+
+    /// Virtual packets `first` and those after it.
+    fn several(id: u64, first: u32, count: u32) -> Packet {
+        Packet { first, ..Packet::several(id, count, 1514, 1514) }
+    }
+
+    fn release(ring: &mut PacketRing<Fake>, id: u64, packets: u32) {
+        ring.release(&several(id, 0, packets));
+    }
+
     fn put(ring: &mut PacketRing<Fake>, byte: u8, length: usize, packets: u32) -> Option<u64> {
         let index = ring.slots.frames.iter().position(Option::is_none).expect("the kernel would have found a slot");
         ring.slots.frames[index] = Some(vec![byte; length]);
         let slot = Slot { is_long: true, index };
         if ring.make_room() {
-            return Some(ring.keep(slot, packets));
+            return Some(ring.keep(slot, &segments(length, packets)));
         }
         ring.slots.give_back(slot);
         None
@@ -307,9 +362,9 @@ mod tests {
                 if held.len() > step % 31 {
                     let (id, byte, length) = held.pop_front().unwrap();
                     assert!(is_whole(&ring, id, byte, length), "step {step}");
-                    ring.release(id, 1);
+                    release(&mut ring, id, 1);
                     assert!(ring.frame(id).is_some(), "half of it is still in the link");
-                    ring.release(id, 1);
+                    release(&mut ring, id, 1);
                     round += 1;
                 }
             }
@@ -331,11 +386,11 @@ mod tests {
             while held.len() > 8 {
                 let (id, byte, length) = held.swap_remove(step * 31 % held.len());
                 assert!(is_whole(&ring, id, byte, length), "step {step}");
-                ring.release(id, 1);
+                release(&mut ring, id, 1);
                 round += 1;
             }
         }
-        held.into_iter().for_each(|(id, ..)| ring.release(id, 1));
+        held.into_iter().for_each(|(id, ..)| release(&mut ring, id, 1));
         assert!(round > 5_000 && ring.kept.is_empty() && ring.slots.frames.iter().all(Option::is_none));
     }
 
@@ -348,9 +403,37 @@ mod tests {
             if step % 2 == 0 {
                 assert!(ring.empty_slots());
             }
-            ring.release(dropped, 45);
+            release(&mut ring, dropped, 45);
         }
         assert!(is_whole(&ring, first, 1, 100));
+    }
+
+    #[test]
+    fn the_end_of_a_frame_that_a_full_queue_dropped_costs_no_room() {
+        let mut ring = ring(4);
+        let mut held = Vec::new();
+        for byte in 0..30 {
+            let id = put(&mut ring, byte, 60_000, 40).expect("a tenth of it fits");
+            ring.release(&several(id, 4, 36));
+            assert!(ring.empty_slots());
+            held.push((id, byte));
+        }
+        for (id, byte) in held {
+            assert!(ring.frame(id).unwrap()[..6_000].iter().all(|b| *b == byte));
+            ring.release(&several(id, 0, 4));
+        }
+        assert!(ring.kept.is_empty());
+    }
+
+    #[test]
+    fn a_copy_keeps_the_end_of_its_frame() {
+        let mut ring = ring(4);
+        let id = put(&mut ring, 7, 60_000, 40).unwrap();
+        ring.retain(&several(id, 36, 4));
+        ring.release(&several(id, 36, 4));
+        assert!(ring.empty_slots());
+        let next = put(&mut ring, 8, 60_000, 40).unwrap();
+        assert!(ring.empty_slots() && is_whole(&ring, id, 7, 60_000) && is_whole(&ring, next, 8, 60_000));
     }
 
     #[test]
@@ -358,8 +441,8 @@ mod tests {
         let mut ring = ring(4);
         while put(&mut ring, 0, MAX_FRAME, 1).is_some() {}
         assert!(!ring.empty_slots());
-        ring.release(0, 1);
-        ring.release(1, 1);
+        release(&mut ring, 0, 1);
+        release(&mut ring, 1, 1);
         assert!(put(&mut ring, 0, MAX_FRAME, 1).is_some());
     }
 
@@ -374,18 +457,18 @@ mod tests {
             }
             held.extend(put(&mut ring, byte, 20_000, 1).map(|id| (id, byte)));
             if let Some(dropped) = put(&mut ring, 255, 100, 1) {
-                ring.release(dropped, 1);
+                release(&mut ring, dropped, 1);
             }
             if held.len() > 30 || step % 3 == 0 {
                 let (id, byte) = held.pop_front().unwrap();
                 assert!(is_whole(&ring, id, byte, 20_000), "step {step}");
-                ring.release(id, 1);
+                release(&mut ring, id, 1);
             }
         }
         assert!(held.len() > 5);
         while let Some((id, byte)) = held.pop_front() {
             assert!(is_whole(&ring, id, byte, 20_000));
-            ring.release(id, 1);
+            release(&mut ring, id, 1);
         }
         assert!(ring.lots.len() == 1 && ring.kept.is_empty());
     }
