@@ -30,14 +30,14 @@ pub const BUILT_IN: &[BuiltIn] = &[
         source: "handovers every 15 s, delays 30 to 50 ms longer at each, 6.7 ms between one RTT and the next: Huston, \
                  A transport protocol's view of Starlink, APNIC 2024. Least RTT 20 ms: Michel et al., A first look at \
                  Starlink performance, IMC 2022. How it differs from satellite to satellite, and 200 ms for a \
-                 handover's delay, are estimates",
+                 handover's delay, are estimates (peaks of 140 ms: arXiv 2601.08439)",
         steps: starlink,
     },
     BuiltIn {
         name: "lte-drive",
         title: "downlink rate of an LTE phone in a car, 0 to 25 Mb/s, dead spots among it; 2 min",
         source: "Brownian motion of 200 packets/s per root second, steps of 20 ms, dead spots of 1 s on average: the model \
-                 of Winstein, Sivaraman and Balakrishnan, Stochastic forecasts achieve high throughput and low delay \
+                 and the constants of Winstein, Sivaraman and Balakrishnan, Stochastic forecasts achieve high throughput and low delay \
                  over cellular networks, NSDI 2013. The highest rate is an estimate: twice the median of Huang et al., \
                  A close examination of performance and power characteristics of 4G LTE networks, MobiSys 2012",
         steps: lte_drive,
