@@ -155,7 +155,7 @@ impl FromStr for Ratio {
         let (number, unit) = WHAT.split(text)?;
         let value = match unit {
             "" => number,
-            "%" => number / 100.0,
+            "%" => shifted(number, -2),
             _ => return Err(WHAT.unknown_unit(text, unit)),
         };
         if value > 1.0 { Err(WHAT.too_large(text)) } else { Ok(Ratio(value)) }
@@ -269,7 +269,7 @@ impl fmt::Display for BitRate {
 
 impl fmt::Display for Ratio {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(&format!("{} %", self.0 * 100.0))
+        f.pad(&format!("{} %", shifted(self.0, 2)))
     }
 }
 
@@ -420,6 +420,14 @@ impl Quantity {
     }
 }
 
+/// The number with its decimal point moved: 0.7 % is 0.007, and 0.7 / 100 is the float before that.
+fn shifted(number: f64, places: i32) -> f64 {
+    let text = format!("{number:e}");
+    let (digits, exponent) = text.split_once('e').unwrap_or((&text, "0"));
+    let exponent = exponent.parse().unwrap_or(0) + places;
+    format!("{digits}e{exponent}").parse().unwrap_or(f64::NAN)
+}
+
 /// Where the number at the start of `text` ends: sign, digits, point, and an exponent only where digits follow it.
 fn number_end(text: &str) -> usize {
     let bytes = text.as_bytes();
@@ -499,6 +507,12 @@ mod tests {
         assert!(parse_duration("-1s").is_err() && parse_duration("5 lightyears").is_err());
         assert_eq!("1e-4".parse::<Ratio>().map(Ratio::get), Ok(1e-4));
         assert_eq!("1%".parse::<Ratio>().map(Ratio::get), Ok(0.01));
+        // Where dividing by a hundred, or multiplying, misses the nearest float.
+        for (per_cent, ratio) in [("0.7%", 0.007), ("7%", 0.07), ("0.57%", 0.0057), ("1e-3%", 1e-5), ("100%", 1.0)] {
+            let read: Ratio = per_cent.parse().unwrap();
+            assert_eq!((read.get(), read.to_string().parse()), (ratio, Ok(read)), "{per_cent}");
+        }
+        assert_eq!(Ratio(0.07).to_string(), "7 %");
         assert!("2".parse::<Ratio>().is_err() && "-0.1".parse::<Ratio>().is_err());
     }
 

@@ -116,6 +116,22 @@ proptest! {
     }
 
     #[test]
+    fn a_gilbert_model_is_written_as_it_was_typed(loss in 1_u32..5000, burst in 10_u32..1000, p in 1_u32..10_000) {
+        let per_cent = f64::from(loss) / 100.0;
+        let loss = ratio(f64::from(loss) / 10_000.0).typed();
+        let burst = f64::from(burst) / 10.0;
+        if let Ok(model) = format!("gilbert:loss={per_cent}%:burst={burst}").parse::<LossModel>() {
+            // Unless p and r are as short.
+            let text = model.to_string();
+            let is_as_typed = text == format!("gilbert:loss={loss}:burst={burst}");
+            prop_assert!(is_as_typed || text.starts_with("gilbert:p=") && text.len() < 30, "{}", text);
+        }
+        let p = ratio(f64::from(p) / 10_000.0).typed();
+        let text = format!("gilbert:p={p}:r=0.3");
+        prop_assert_eq!(text.parse::<LossModel>().unwrap().to_string(), text);
+    }
+
+    #[test]
     fn no_text_is_too_strange(text in "(at|every|flap|gilbert|nth|burst|steps|none|1)?(:?[-+=.%a-z0-9µ∞]{0,6}){0,5}") {
         let errors = [
             text.parse::<LossModel>().err(),

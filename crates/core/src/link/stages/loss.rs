@@ -154,6 +154,17 @@ impl Gilbert {
         }
     }
 
+    /// What [`with_bursts`](Self::with_bursts) was given, if it makes the same of round numbers.
+    fn as_bursts(&self) -> Option<(Ratio, f64)> {
+        const MOST_DIGITS: usize = 6;
+        let (loss, burst) = (self.mean(), 1.0 / self.to_good.get());
+        (1..=MOST_DIGITS).find_map(|digits| {
+            let rounded = |value: f64| format!("{value:.*e}", digits - 1).parse::<f64>().ok();
+            let (loss, burst) = (Ratio::new(rounded(loss)?)?, rounded(burst)?);
+            (Gilbert::with_bursts(loss, burst).ok()? == *self).then_some((loss, burst))
+        })
+    }
+
     /// The share of packets lost in the long run.
     fn mean(&self) -> f64 {
         let bad = self.share_bad();

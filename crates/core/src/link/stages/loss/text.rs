@@ -128,8 +128,15 @@ impl fmt::Display for LossModel {
 }
 
 impl fmt::Display for Gilbert {
+    /// By the share and the length of bursts, where that takes fewer digits.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "gilbert:p={}:r={}", self.to_bad.typed(), self.to_good.typed())?;
+        let (p, r) = (self.to_bad.typed(), self.to_good.typed());
+        if let Some((loss, burst)) = self.as_bursts().map(|(loss, burst)| (loss.typed(), burst.to_string()))
+            && loss.len() + burst.len() < p.len() + r.len()
+        {
+            return write!(f, "gilbert:loss={loss}:burst={burst}");
+        }
+        write!(f, "gilbert:p={p}:r={r}")?;
         if self.pass_bad.get() != 0.0 {
             write!(f, ":h={}", self.pass_bad.typed())?;
         }
