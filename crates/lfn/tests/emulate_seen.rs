@@ -41,6 +41,7 @@ fn main() -> ExitCode {
         ("super_packets_are_logged_by_their_virtual_packets", Needs::Namespaces, super_packets_are_logged),
         ("the_same_seed_drops_the_same_packets", Needs::Namespaces, the_same_seed_drops_the_same_packets),
         ("the_capture_has_both_sides_of_the_link", Needs::Namespaces, the_capture_has_both_sides_of_the_link),
+        ("the_links_own_packets_are_in_both_logs", Needs::Namespaces, the_links_own_packets_are_in_both_logs),
         ("a_log_that_cannot_be_written_is_named", Needs::Namespaces, a_log_that_cannot_be_written_is_named),
         ("a_run_that_never_began_leaves_no_log", Needs::Nothing, a_run_that_never_began_leaves_no_log),
         ("the_report_tells_how_long_packets_waited", Needs::Namespaces, the_report_tells_how_long_packets_waited),
@@ -235,8 +236,50 @@ fn the_capture_has_both_sides_of_the_link() {
     tcpdump_reads(&capture, ledger.offered + ledger.forwarded + dropped);
 }
 
+/// Every datagram is too big for the path, and the link says so to whoever sent it.
+fn the_links_own_packets_are_in_both_logs() {
+    let flags = [&FAST[..], &["--forward-path-mtu", "100"]].concat();
+    let too_big = |outcome: &Outcome| outcome.ledger.paths[0].near_to_far.dropped[&DropCause::TooBig];
+    let run = |log| emulate(&flags, &as_role("hold"), &as_role("datagrams"), Some(log));
+
+    let (_, outcome, log) = run("log.jsonl");
+    let lines = lines(&log);
+    let of = |fate: &str| lines.iter().filter(|line| line["fate"] == fate).collect::<Vec<_>>();
+    let (answers, drops) = (of("answer"), of("drop"));
+    assert_eq!((answers.len() as u64, drops.len() as u64), (too_big(&outcome), too_big(&outcome)));
+    assert!(answers.iter().zip(&drops).all(|(answer, drop)| answer["id"] == drop["id"]), "each after its drop");
+    for answer in answers {
+        assert_eq!((&answer["protocol"], &answer["cause"]), (&"icmp".into(), &"too_big".into()), "{answer}");
+        assert_eq!((&answer["from"], &answer["to"]), (&"10.73.23.2".into(), &"10.73.23.1".into()), "{answer}");
+        assert_eq!(answer["reply_mtu_bytes"], 100, "{answer}");
+        // Ethernet, IP, ICMP, and the datagram of 100 bytes with its headers.
+        assert_eq!(answer["bytes"], 14 + 20 + 8 + 128, "{answer}");
+    }
+
+    let (_, outcome, capture) = run("log.pcapng");
+    let (seen, answers) = (read_capture(&capture), too_big(&outcome));
+    let comment = "sent by the link: near to far, a packet was too big, 100 bytes pass";
+    assert_eq!(seen.comments.iter().filter(|told| *told == comment).count() as u64, answers);
+    assert_eq!((seen.by_interface[0], seen.ids[0].len() as u64), (DATAGRAMS + answers, DATAGRAMS), "{seen:?}");
+    if let Some(text) = tcpdump(&capture) {
+        let told = text.lines().filter(|line| line.contains("ICMP 10.73.23.2 unreachable - need to frag (mtu 100)"));
+        assert_eq!(told.count() as u64, answers, "{text}");
+    }
+}
+
 /// Debian's tcpdump agrees.
 fn tcpdump_reads(capture: &[u8], packets: u64) {
+    let Some(text) = tcpdump(capture) else { return };
+    assert_eq!(text.lines().count() as u64, packets, "{text}");
+    for line in text.lines() {
+        assert!(line.contains(" > 10.73.23.2.9000: UDP, length 100"), "{line}");
+        let nanos = line.split_once('.').unwrap().1.split_once(' ').unwrap().0;
+        assert_eq!(nanos.len(), 9, "{line}");
+    }
+}
+
+/// What Debian's tcpdump reads in a capture, if it is there.
+fn tcpdump(capture: &[u8]) -> Option<String> {
     let file = tempfile::Builder::new().suffix(".pcapng").tempfile().unwrap();
     fs::write(file.path(), capture).unwrap();
     // Where it runs as root it would become somebody else, who may not read the file.
@@ -244,15 +287,10 @@ fn tcpdump_reads(capture: &[u8], packets: u64) {
     let Ok(output) = read else {
         assert!(env::var_os("CI").is_none(), "no tcpdump");
         eprintln!("SKIPPED: no tcpdump to read the capture back with");
-        return;
+        return None;
     };
-    let text = stdout(&output);
-    assert_eq!(text.lines().count() as u64, packets, "{}", stderr(&output));
-    for line in text.lines() {
-        assert!(line.contains(" > 10.73.23.2.9000: UDP, length 100"), "{line}");
-        let nanos = line.split_once('.').unwrap().1.split_once(' ').unwrap().0;
-        assert_eq!(nanos.len(), 9, "{line}");
-    }
+    assert!(output.status.success(), "{}", stderr(&output));
+    Some(stdout(&output))
 }
 
 /// What a capture says, read by nothing but the text of the format.
@@ -289,7 +327,7 @@ fn read_capture(mut bytes: &[u8]) -> Seen {
                 let (interface, kept) = (u32_at(body, 0) as usize, u32_at(body, 12) as usize);
                 let options = options(&body[20 + kept.next_multiple_of(4)..]);
                 seen.by_interface[interface] += 1;
-                seen.ids[interface].insert(u64_in(&options[&5]));
+                seen.ids[interface].extend(options.get(&5).map(|id| u64_in(id)));
                 seen.lengths.insert(u32_at(body, 16));
                 seen.comments.extend(options.get(&1).map(|comment| String::from_utf8(comment.clone()).unwrap()));
             }

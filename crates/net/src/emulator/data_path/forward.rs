@@ -301,8 +301,11 @@ impl<'a> Forwarder<'a> {
     fn answer(&mut self, packet: &Packet, mtu: u16) {
         let Some((vnet, frame)) = self.ring.frame(packet.id).and_then(split) else { return };
         if segment::too_big(frame, &vnet, packet, mtu, &mut self.headers) {
+            let sent = self.from.send(&[IoSlice::new(&VnetHeader::default().encode()), IoSlice::new(&self.headers)]);
             // If it gets lost: so it does on real paths, and the next packet that is too big brings another.
-            let _ = self.from.send(&[IoSlice::new(&VnetHeader::default().encode()), IoSlice::new(&self.headers)]);
+            if let (Ok(()), Some(observer)) = (sent, &mut self.observer) {
+                observer.answered(packet, mtu, &self.headers, now());
+            }
         }
     }
 

@@ -18,6 +18,10 @@ pub(in crate::emulator) trait Observer: Send {
     /// changed. For the others it is the frame as it came, of which the packet names a range.
     fn happened(&mut self, event: &Event, frame: Frame<'_>, now: Instant);
 
+    /// The emulator itself sent `frame` to the sender of `packet`, whose drop was what happened last: a router's answer
+    /// that no more than `mtu` bytes pass.
+    fn answered(&mut self, packet: &Packet, mtu: u16, frame: &[u8], now: Instant);
+
     /// These virtual packets are gone, and the model knows nothing of it. For [`Unforeseen::NoRoom`] `frame` is what came,
     /// and the packet's id is nobody's; for [`Unforeseen::SendFailed`] it is what the kernel did not take.
     fn lost(&mut self, packet: &Packet, frame: Frame<'_>, why: Unforeseen, now: Instant);

@@ -75,7 +75,11 @@ impl Encode for JsonLines {
         line.number("packets_before", arrival.packets_before);
         line.number("arrived_seconds", self.since(arrival.at));
         line.number("arrived_unix_seconds", Seconds(i128::from(self.zero.wall(arrival.at))));
-        if let Some(endpoints) = arrival.endpoints {
+        let endpoints = match what {
+            What::Answered(_, answer, _) => answer.endpoints,
+            _ => arrival.endpoints,
+        };
+        if let Some(endpoints) = endpoints {
             line.word("protocol", endpoints.protocol_name());
             line.word("from", endpoints.sender());
             line.word("to", endpoints.receiver());
@@ -86,6 +90,14 @@ impl Encode for JsonLines {
                 line.range(packet);
                 line.word("cause", reason(*why));
                 line.number("at_seconds", self.since(*now));
+            }
+            What::Answered(packet, answer, now) => {
+                line.number("first", packet.first);
+                line.number("count", packet.count);
+                line.number("bytes", answer.bytes);
+                line.word("cause", key(DropCause::TooBig));
+                line.number("at_seconds", self.since(*now));
+                line.number("reply_mtu_bytes", answer.mtu);
             }
             What::InFlight(left) => line.number("count", left),
         }
@@ -107,6 +119,7 @@ fn fate(what: &What) -> &'static str {
         What::Happened(Event::Drop { .. }, _) => "drop",
         What::Happened(Event::Duplicate { .. }, _) => "duplicate",
         What::Lost(..) => "lost",
+        What::Answered(..) => "answer",
         What::InFlight(_) => "in_flight",
     }
 }

@@ -87,7 +87,10 @@ impl Encode for Capture {
         }
         // Inbound is 1, outbound 2, in the lowest two bits.
         block.option(FLAGS, &if sight.inbound { 1_u32 } else { 2 }.to_le_bytes());
-        block.option(PACKET_ID, &packet_id(sight).to_le_bytes());
+        // The emulator's own packets are seen here and nowhere else.
+        if sight.note.answer.is_none() {
+            block.option(PACKET_ID, &packet_id(sight).to_le_bytes());
+        }
         block.end_with_options();
     }
 
@@ -157,7 +160,8 @@ fn comment(direction: Direction, note: &Note) -> Option<String> {
         (note.damaged, "damaged by the link"),
     ];
     let changes = changes.into_iter().filter(|(is_so, _)| *is_so).map(|(_, what)| what.to_owned());
-    let all: Vec<String> = gone.into_iter().chain(changes).collect();
+    let answer = note.answer.map(|mtu| format!("sent by the link: {arrow}, a packet was too big, {mtu} bytes pass"));
+    let all: Vec<String> = gone.into_iter().chain(answer).chain(changes).collect();
     (!all.is_empty()).then(|| all.join("; "))
 }
 
@@ -232,6 +236,11 @@ mod tests {
             Some("far to near: dropped by the link: queue (3 packets); a copy made by the link")
         );
         let lost = Note { gone: Some((Gone::Lost(Unforeseen::NoRoom), 1)), ..Note::default() };
+        let answer = Note { answer: Some(1300), ..Note::default() };
+        assert_eq!(
+            comment(Direction::Return, &answer).as_deref(),
+            Some("sent by the link: far to near, a packet was too big, 1300 bytes pass")
+        );
         assert_eq!(comment(Direction::Forward, &lost).as_deref(), Some("near to far: lost by the emulator: no room"));
     }
 

@@ -50,8 +50,21 @@ pub(super) enum What {
     Happened(Event, Instant),
     /// It was lost outside the model at this time.
     Lost(Packet, Unforeseen, Instant),
+    /// The emulator told the sender, with a packet of its own, that no more than this passes.
+    Answered(Packet, Answer, Instant),
     /// So many virtual packets were in the link when the run ended.
     InFlight(u32),
+}
+
+/// A packet of the emulator's own to the sender of what was too big.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Answer {
+    /// IP bytes that would pass.
+    pub(super) mtu: u16,
+    /// Its own bytes, with the Ethernet header.
+    pub(super) bytes: usize,
+    /// Its own addresses.
+    pub(super) endpoints: Option<Endpoints>,
 }
 
 /// A frame as it was seen at one point of a path.
@@ -77,6 +90,8 @@ pub(super) struct Sight {
 pub(super) struct Note {
     /// Why it goes no further, and how many virtual packets it stands for.
     pub(super) gone: Option<(Gone, u32)>,
+    /// It is the emulator's own, and says that so many bytes pass.
+    pub(super) answer: Option<u16>,
     /// What the link did to it.
     pub(super) marked: bool,
     pub(super) damaged: bool,

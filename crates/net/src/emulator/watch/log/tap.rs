@@ -14,7 +14,7 @@ use lfn_core::link::{Direction, Event, Packet};
 use lfn_core::time::Instant;
 
 use super::LogFormat;
-use super::record::{Arrival, Fate, Gone, Note, Place, Point, Record, SNAP, Sight, What};
+use super::record::{Answer, Arrival, Fate, Gone, Note, Place, Point, Record, SNAP, Sight, What};
 use crate::emulator::data_path::{Frame, Observer, Unforeseen};
 
 /// Watches one direction for the log.
@@ -26,6 +26,8 @@ pub(super) struct Tap {
     out: Out,
     /// The headers of a range that was dropped.
     headers: Vec<u8>,
+    /// Whose packets something happened to last: an answer comes right after the drop that it is of.
+    last: Option<Arrival>,
 }
 
 /// The way to the writer.
@@ -38,7 +40,7 @@ pub(super) struct Out {
 
 impl Tap {
     pub(super) fn new(format: LogFormat, path: usize, direction: Direction, out: Out) -> Self {
-        Tap { format, path, direction, arrivals: Arrivals::default(), out, headers: Vec::new() }
+        Tap { format, path, direction, arrivals: Arrivals::default(), out, headers: Vec::new(), last: None }
     }
 
     fn fate(&self, arrival: Arrival, what: What) {
@@ -95,15 +97,16 @@ impl Observer for Tap {
     }
 
     fn happened(&mut self, event: &Event, frame: Frame<'_>, now: Instant) {
-        let Some(arrival) = self.arrivals.settle(event) else { return };
+        self.last = self.arrivals.settle(event);
+        let Some(arrival) = self.last else { return };
         match (self.format, *event) {
             (LogFormat::JsonLines, event) => self.fate(arrival, What::Happened(event, now)),
             (LogFormat::Pcapng, Event::Forward { packet, .. }) => {
                 let note = Note {
-                    gone: None,
                     marked: packet.changes.congestion,
                     damaged: packet.changes.damage.is_some(),
                     is_copy: packet.changes.is_copy,
+                    ..Note::default()
                 };
                 self.sight(Point::exit(self.direction), false, arrival, frame.parts, now, note);
             }
@@ -112,6 +115,20 @@ impl Observer for Tap {
             }
             // Shows when it leaves.
             (LogFormat::Pcapng, Event::Duplicate { .. }) => {}
+        }
+    }
+
+    fn answered(&mut self, packet: &Packet, mtu: u16, frame: &[u8], now: Instant) {
+        let Some(arrival) = self.last else { return };
+        match self.format {
+            LogFormat::JsonLines => {
+                let answer = Answer { mtu, bytes: frame.len(), endpoints: endpoints(frame) };
+                self.fate(arrival, What::Answered(*packet, answer, now));
+            }
+            LogFormat::Pcapng => {
+                let note = Note { answer: Some(mtu), ..Note::default() };
+                self.sight(Point::entrance(self.direction), false, arrival, [&[], frame], now, note);
+            }
         }
     }
 
