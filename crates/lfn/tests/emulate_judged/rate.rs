@@ -1,0 +1,112 @@
+//! The rate against that of the kernel's own shaper, tbf.
+//!
+//! Two paths beside each other are offered the same datagrams at the same moments. One is limited by the emulator; the
+//! other is fast, and limited by tbf on its way in. Both are judged where they arrive, by the kernel's stamps.
+
+use std::env;
+use std::io::ErrorKind;
+use std::net::UdpSocket;
+use std::process::{Command, exit};
+use std::thread;
+use std::time::Duration;
+
+use lfn_sys::tcp::set_send_buffer;
+
+use crate::trial::{HEADERS, PORT, Seen, Tap, Trial, one_of, pace, skip};
+
+pub const TAPS: [Tap; 2] = [
+    Tap { interface: "lfn0", longest: HEADERS + PAYLOAD, frames: COUNT as usize },
+    Tap { interface: "lfn1", longest: HEADERS + PAYLOAD, frames: COUNT as usize },
+];
+const PAYLOAD: usize = 1200;
+/// Bits a second.
+const RATE: f64 = 10e6;
+/// So often that half as much again is offered as either lets pass.
+const INTERVAL: Duration = Duration::from_micros(662);
+/// 7 s.
+const COUNT: u32 = 10_500;
+/// Until both queues are full, tbf's first burst gone by, and nothing but the rate matters.
+const OMITTED: u64 = 1_500_000_000;
+/// How far the rates may be apart.
+const BOUND: f64 = 0.005;
+/// What the near side ends with, in words, where it cannot have tbf.
+const NO_TBF: &str = "no tbf";
+
+/// A queue of 300 ms in front of each, so that neither ever idles while the sender waits for a processor.
+const FLAGS: [&str; 8] =
+    ["--rtt", "10ms", "--rate", "10mbit", "--queue", "300ms", "--parallel", "rate=200mbit,rtt=10ms,queue=1MB"];
+
+pub fn the_rate_is_that_of_tbf() {
+    one_of(4, || {
+        let trial = Trial::run(&FLAGS, "rate");
+        if let Some(why) = trial.said.strip_prefix(NO_TBF) {
+            skip("the rate against that of tbf", why.trim());
+            return Ok(());
+        }
+        let [ours, tbf] = [0, 1].map(|path| rate(&trial.arrived(path).collect::<Vec<_>>()));
+        let what = format!("{ours:.0} b/s, tbf {tbf:.0} b/s");
+        println!("{what}");
+        let is_near = (ours / tbf - 1.0).abs() <= BOUND && (ours / RATE - 1.0).abs() <= BOUND;
+        if is_near && trial.lost_nothing_else() { Ok(()) } else { Err(what) }
+    });
+}
+
+/// Bits a second, counted as tbf and the emulator do, with the Ethernet header: the slope of what has arrived over time
+/// (least squares), in which single packets that are late matter little.
+fn rate(seen: &[Seen]) -> f64 {
+    let from = seen[0].at + OMITTED;
+    let seconds = |seen: &Seen| (seen.at - from) as f64 / 1e9;
+    let steady: Vec<_> = seen.iter().filter(|seen| seen.at >= from).collect();
+    let count = steady.len() as f64;
+    assert!(count > 3000.0, "{count} packets");
+    let (mut bits, mut points) = (0.0, Vec::new());
+    for seen in steady {
+        bits += seen.frame as f64 * 8.0;
+        points.push((seconds(seen), bits));
+    }
+    let mean = |of: fn(&(f64, f64)) -> f64| points.iter().map(of).sum::<f64>() / count;
+    let (x, y) = (mean(|point| point.0), mean(|point| point.1));
+    let covariance: f64 = points.iter().map(|point| (point.0 - x) * (point.1 - y)).sum();
+    covariance / points.iter().map(|point| (point.0 - x).powi(2)).sum::<f64>()
+}
+
+/// The near side.
+pub fn offer() {
+    if let Err(why) = shape("lfn1") {
+        println!("{NO_TBF} {why}");
+        exit(0);
+    }
+    // Two sockets a path: what waits in tbf counts against the send buffer, and shall be as much as its queue holds.
+    let socket = || {
+        let socket = UdpSocket::bind(("0.0.0.0", 0)).unwrap();
+        set_send_buffer(&socket, 1 << 20).unwrap();
+        socket.set_nonblocking(true).unwrap();
+        socket
+    };
+    let sockets = [socket(), socket()];
+    let hosts = ["LFN_FAR", "LFN_FAR1"].map(|name| env::var(name).unwrap());
+    let mut payload = [0; PAYLOAD];
+    pace(COUNT, INTERVAL, |number| {
+        payload[..4].copy_from_slice(&number.to_be_bytes());
+        for host in &hosts {
+            match sockets[number as usize % 2].send_to(&payload, (host.as_str(), PORT)) {
+                // As good as dropped by a full queue.
+                Err(error) if error.kind() == ErrorKind::WouldBlock => {}
+                other => assert_eq!(other.unwrap(), PAYLOAD),
+            }
+        }
+    });
+    // The last to be seen leave the queue 300 ms later.
+    thread::sleep(Duration::from_millis(500));
+}
+
+/// Has tbf limit what is sent from an interface.
+fn shape(interface: &str) -> Result<(), String> {
+    let arguments = format!("qdisc add dev {interface} root tbf rate 10mbit burst 20000 limit 375000");
+    let mut tried = ["tc", "/usr/sbin/tc"].into_iter().map(|tc| Command::new(tc).args(arguments.split(" ")).output());
+    match tried.find_map(Result::ok) {
+        None => Err("tc (iproute2) is not installed".into()),
+        Some(output) if output.status.success() => Ok(()),
+        Some(output) => Err(String::from_utf8_lossy(&output.stderr).trim().to_owned()),
+    }
+}

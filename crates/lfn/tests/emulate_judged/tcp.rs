@@ -1,0 +1,223 @@
+//! What the kernel's congestion controls make of an emulated path, against what is published of them.
+//!
+//! Goodput is what the receiver read in a span of time after start-up, by its own clock. An average over some tens of
+//! random losses strays, and what a real stack does besides (recovery, delayed acknowledgements) is in no formula. So
+//! bounds are wide: they tell a path of another RTT, or with a few times the loss, from one that is right.
+
+use std::fs;
+use std::io::{ErrorKind, Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use lfn_core::path::PathProfile;
+use lfn_core::tcp_model::{Congestion, Flow, steady};
+use lfn_core::units::{BitRate, Ratio};
+use lfn_sys::tcp::{congestion, set_congestion};
+
+use crate::support::eventually;
+use crate::trial::{PORT, Trial, home, one_of, skip};
+
+/// Flows of one congestion control over one path.
+#[derive(Clone, Copy)]
+struct Case {
+    /// Far side's host name.
+    host: &'static str,
+    rtt: Duration,
+    loss: f64,
+    congestion: Congestion,
+    streams: u32,
+}
+
+const fn case(host: &'static str, rtt: u64, loss: f64, congestion: Congestion, streams: u32) -> Case {
+    Case { host, rtt: Duration::from_millis(rtt), loss, congestion, streams }
+}
+
+/// Windows from 12 to 122 segments, which are reached in seconds. On the short paths CUBIC is to be as fast as Reno; on
+/// the last, twice as fast. That one loses at equal distances, as RFC 9438 has it (section 5.1), for at random ones CUBIC
+/// is much faster than this. Linux counts what is acknowledged and not acknowledgements, so for Reno C is 1.22.
+const CASES: [Case; 7] = [
+    case("far", 20, 1e-4, Congestion::Reno, 2),
+    case("far", 20, 1e-4, Congestion::Cubic, 2),
+    case("far1", 40, 1e-3, Congestion::Reno, 2),
+    case("far1", 40, 1e-3, Congestion::Cubic, 2),
+    case("far2", 60, 1e-2, Congestion::Reno, 2),
+    case("far2", 60, 1e-2, Congestion::Cubic, 2),
+    case("far3", 400, 2e-3, Congestion::Cubic, 1),
+];
+const FLAGS: [&str; 16] = [
+    "--rtt",
+    "20ms",
+    "--rate",
+    RATE,
+    "--queue",
+    "4MB",
+    "--forward-loss",
+    "1e-4",
+    "--parallel",
+    "rtt=40ms,rate=400mbit,queue=4MB,forward-loss=1e-3",
+    "--parallel",
+    "rtt=60ms,rate=400mbit,queue=4MB,forward-loss=1e-2",
+    "--parallel",
+    "rtt=400ms,rate=400mbit,queue=4MB,forward-loss=nth:500",
+    "--seed=1997",
+    "--no-calibration",
+];
+/// Far above what any of the flows reaches.
+const RATE: &str = "400mbit";
+/// What is measured over what is predicted.
+const AS_PREDICTED: std::ops::Range<f64> = 0.6..1.5;
+
+/// How long flows start up, and how long they are measured then.
+#[derive(Clone, Copy)]
+struct Spans {
+    omitted: Duration,
+    measured: Duration,
+}
+
+pub fn loss_limits_as_theory_says() {
+    let spans = Spans { omitted: Duration::from_secs(8), measured: Duration::from_secs(20) };
+    one_of(2, || {
+        let goodputs = goodputs(&FLAGS, &CASES, spans).expect("every Linux has reno and cubic");
+        let mut wrong = Vec::new();
+        for (case, goodput) in CASES.iter().zip(goodputs) {
+            let ratio = goodput / case.predicted(RATE.parse().unwrap());
+            let what = format!(
+                "{} at {} and {:?}: {:.2} Mb/s, {ratio:.2} of what is predicted",
+                case.congestion,
+                case.loss,
+                case.rtt,
+                goodput / 1e6
+            );
+            println!("{what}");
+            if !AS_PREDICTED.contains(&ratio) {
+                wrong.push(what);
+            }
+        }
+        if wrong.is_empty() { Ok(()) } else { Err(wrong.join("; ")) }
+    });
+}
+
+/// It stops for two round trips every ten seconds to see the base RTT, once in what is measured here; otherwise it sends
+/// as fast as the path carries. The queue has room for what its start-up leaves there, up to two BDPs: where there is
+/// less, it is busy for ten seconds with what it lost.
+pub fn bbr_fills_a_path_of_539_ms() {
+    let case = case("far", 539, 0.0, Congestion::Bbr, 1);
+    let spans = Spans { omitted: Duration::from_secs(6), measured: Duration::from_secs(14) };
+    one_of(2, || {
+        let goodputs = match goodputs(&["--rtt", "539ms", "--rate", "50mbit", "--queue", "3bdp"], &[case], spans) {
+            Ok(goodputs) => goodputs,
+            Err(why) => {
+                skip("BBR at 539 ms", &why);
+                return Ok(());
+            }
+        };
+        let ratio = goodputs[0] / case.predicted("50mbit".parse().unwrap());
+        println!("bbr at 539 ms: {ratio:.3} of what the path carries");
+        if (0.9..=1.001).contains(&ratio) { Ok(()) } else { Err(format!("{ratio:.3} of what the path carries")) }
+    });
+}
+
+impl Case {
+    /// Goodput of all its flows together, where each is alone.
+    fn predicted(&self, rate: BitRate) -> f64 {
+        let path = PathProfile { loss: Ratio::new(self.loss).unwrap(), ..PathProfile::new(rate, self.rtt) };
+        let flow = Flow { congestion: self.congestion, streams: self.streams, ..Flow::default() };
+        steady(&path, &flow).goodput.as_f64()
+    }
+}
+
+/// Bits a second that arrived of each case, all running at once; or why they could not be sent.
+fn goodputs(flags: &[&str], cases: &[Case], spans: Spans) -> Result<Vec<f64>, String> {
+    let flows = cases.iter().zip(0..).flat_map(|(case, number)| {
+        let flow = format!(" {number} {} {}", case.host, case.congestion);
+        std::iter::repeat_n(flow, case.streams as usize)
+    });
+    let count: u32 = cases.iter().map(|case| case.streams).sum();
+    let [omitted, measured] = [spans.omitted, spans.measured].map(|span| span.as_secs());
+    let pour = format!("pour{}", flows.collect::<String>());
+    let trial = Trial::run_as(flags, &pour, &format!("drink {omitted} {measured} {count}"));
+    if let Some(why) = trial.said.strip_prefix(CANNOT) {
+        return Err(why.trim().to_owned());
+    }
+    let mut goodputs = vec![0.0; cases.len()];
+    let mut ended = 0;
+    for line in trial.said.lines() {
+        let (number, goodput) = line.split_once(' ').unwrap();
+        goodputs[number.parse::<usize>().unwrap()] += goodput.parse::<f64>().unwrap();
+        ended += 1;
+    }
+    assert_eq!(ended, count, "every flow went on to the end: {}", trial.said);
+    Ok(goodputs)
+}
+
+/// What the near side begins with if it cannot send as it was told.
+const CANNOT: &str = "cannot";
+
+/// The near side: flows, each of three words, that send until the receiver has had enough. It prints what far wrote.
+pub fn pour(flows: &str) {
+    let words: Vec<_> = flows.split(' ').collect();
+    let streams: Vec<_> = words.chunks(3).map(|flow| open(flow[0].parse().unwrap(), flow[1], flow[2])).collect();
+    let streams = match streams.into_iter().collect::<Result<Vec<_>, _>>() {
+        Ok(streams) => streams,
+        Err(why) => return println!("{CANNOT} {why}"),
+    };
+    let pour = |mut stream: TcpStream| while stream.write_all(&[0; 1 << 17]).is_ok() {};
+    let threads: Vec<_> = streams.into_iter().map(|stream| thread::spawn(move || pour(stream))).collect();
+    threads.into_iter().for_each(|thread| thread.join().unwrap());
+    let goodputs = home().join("goodputs");
+    assert!(eventually(|| goodputs.exists()), "the far side says what it read");
+    print!("{}", fs::read_to_string(goodputs).unwrap());
+}
+
+/// A stream under this congestion control, which begins with the number of its case.
+fn open(number: u8, host: &str, name: &str) -> std::io::Result<TcpStream> {
+    // The far side may not listen yet.
+    let mut connected = Err(std::io::ErrorKind::NotConnected.into());
+    assert!(eventually(|| {
+        connected = TcpStream::connect((host, PORT));
+        connected.is_ok()
+    }));
+    let mut stream = connected?;
+    set_congestion(&stream, name)?;
+    assert_eq!(congestion(&stream)?, name);
+    stream.write_all(&[number])?;
+    Ok(stream)
+}
+
+/// The far side: for how long it leaves out, for how long it counts, and how many flows there are.
+pub fn drink(words: &str) {
+    let words: Vec<u64> = words.split(' ').map(|word| word.parse().unwrap()).collect();
+    let [omitted, measured, count] = words[..] else { panic!("{words:?}") };
+    let spans = Spans { omitted: Duration::from_secs(omitted), measured: Duration::from_secs(measured) };
+    let listener = TcpListener::bind(("0.0.0.0", PORT)).unwrap();
+    let streams = listener.incoming().take(count as usize).map(Result::unwrap);
+    let threads: Vec<_> = streams.map(|stream| thread::spawn(move || swallow(stream, spans))).collect();
+    let lines: String = threads.into_iter().filter_map(|thread| thread.join().unwrap()).collect();
+    let unfinished = home().join("unfinished");
+    fs::write(&unfinished, lines).unwrap();
+    fs::rename(unfinished, home().join("goodputs")).unwrap();
+    thread::sleep(Duration::from_secs(60));
+}
+
+/// Number of the case, and bits a second; nothing if the flow ended before it was told to.
+fn swallow(mut stream: TcpStream, spans: Spans) -> Option<String> {
+    let mut number = [0];
+    stream.read_exact(&mut number).ok()?;
+    stream.set_read_timeout(Some(Duration::from_millis(100))).unwrap();
+    let (start, mut counted, mut buffer) = (Instant::now(), 0, vec![0; 1 << 18]);
+    loop {
+        let read = match stream.read(&mut buffer) {
+            Ok(0) => return None,
+            Ok(read) => read,
+            Err(error) if error.kind() == ErrorKind::WouldBlock => 0,
+            Err(_) => return None,
+        };
+        match start.elapsed() {
+            early if early < spans.omitted => {}
+            late if late >= spans.omitted + spans.measured => break,
+            _ => counted += read,
+        }
+    }
+    Some(format!("{} {}\n", number[0], counted as f64 * 8.0 / spans.measured.as_secs_f64()))
+}
