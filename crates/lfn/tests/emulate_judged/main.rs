@@ -33,7 +33,7 @@ fn main() -> ExitCode {
         ("bbr_fills_a_path_of_539_ms", Needs::Namespaces, tcp::bbr_fills_a_path_of_539_ms),
         ("losses_come_as_often_and_in_such_bursts_as_set", Needs::Namespaces, loss::losses_come_as_set),
         ("super_packets_lose_what_single_packets_lose", Needs::Namespaces, loss::offloads_change_no_loss),
-        ("the_rate_is_that_of_tbf", Needs::Namespaces, rate::the_rate_is_that_of_tbf),
+        ("the_rate_is_that_of_tbf", Needs::Programs(&["tc"]), rate::the_rate_is_that_of_tbf),
         ("each_way_takes_its_delay", Needs::Namespaces, delay::each_way_takes_its_delay),
     ])
 }

@@ -12,6 +12,7 @@ use std::time::Duration;
 
 use lfn_sys::tcp::set_send_buffer;
 
+use crate::support::{path_with_servers, stderr};
 use crate::trial::{HEADERS, PORT, Seen, Tap, Trial, one_of, pace, skip};
 
 pub const TAPS: [Tap; 2] = [
@@ -103,10 +104,6 @@ pub fn offer() {
 /// Has tbf limit what is sent from an interface.
 fn shape(interface: &str) -> Result<(), String> {
     let arguments = format!("qdisc add dev {interface} root tbf rate 10mbit burst 20000 limit 375000");
-    let mut tried = ["tc", "/usr/sbin/tc"].into_iter().map(|tc| Command::new(tc).args(arguments.split(" ")).output());
-    match tried.find_map(Result::ok) {
-        None => Err("tc (iproute2) is not installed".into()),
-        Some(output) if output.status.success() => Ok(()),
-        Some(output) => Err(String::from_utf8_lossy(&output.stderr).trim().to_owned()),
-    }
+    let output = Command::new("tc").env("PATH", path_with_servers()).args(arguments.split(' ')).output().unwrap();
+    if output.status.success() { Ok(()) } else { Err(stderr(&output)) }
 }

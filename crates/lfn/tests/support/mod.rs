@@ -67,7 +67,7 @@ fn missing(programs: &[&str]) -> Option<String> {
     let is_there = |program: &str| std::env::split_paths(&path).any(|directory| directory.join(program).is_file());
     let program = programs.iter().find(|program| !is_there(program))?;
     let package = match *program {
-        "ip" => "iproute2",
+        "ip" | "tc" => "iproute2",
         "ping" => "iputils-ping",
         "ssh" | "ssh-keygen" => "openssh-client",
         "sshd" => "openssh-server",
