@@ -6,14 +6,16 @@ mod support;
 
 use std::env;
 use std::fs;
+use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, ExitCode, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use lfn_sys::namespace::NetNamespace;
+use lfn_sys::netlink::Netlink;
 use lfn_sys::process;
 use lfn_sys::sysctl;
-use support::sandbox;
+use support::sandbox::{self, Running};
 use support::{Needs, eventually, lfn, processes_with, stderr};
 
 /// Names what this test binary does when it is run as a command.
@@ -30,28 +32,31 @@ fn main() -> ExitCode {
         // To the kernel and to lfn it is an ordinary user that has nothing to say in the namespaces it is in.
         Ok("starts-of-a-user") => starts(&["unshare", "--user", "--map-user=1000", "--map-group=1000"]),
         Ok("attached-starts") => attached_starts(),
+        Ok("vanish") => vanish(),
         Ok(other) => panic!("no role '{other}'"),
-        Err(_) => {
-            return support::run(&[
-                ("however_many_runs_of_root_end_nothing_is_left", Needs::Namespaces, || play("starts-of-root")),
-                ("however_many_runs_of_a_user_end_nothing_is_left", Needs::Programs(&["unshare"]), || {
-                    play("starts-of-a-user")
-                }),
-                ("an_attached_namespace_is_free_after_any_end", Needs::Namespaces, || play("attached-starts")),
-                (
-                    "what_a_command_leaves_behind_ends_with_it",
-                    Needs::Namespaces,
-                    what_a_command_leaves_behind_ends_with_it,
-                ),
-                (
-                    "a_far_command_that_ignores_signals_is_killed",
-                    Needs::Namespaces,
-                    a_far_command_that_ignores_signals_is_killed,
-                ),
-            ]);
-        }
+        Err(_) => return tests(),
     }
     ExitCode::SUCCESS
+}
+
+fn tests() -> ExitCode {
+    support::run(&[
+        ("however_many_runs_of_root_end_nothing_is_left", Needs::Namespaces, || play("starts-of-root")),
+        ("however_many_runs_of_a_user_end_nothing_is_left", Needs::Programs(&["unshare"]), || play("starts-of-a-user")),
+        ("however_many_attached_runs_end_nothing_is_left", Needs::Namespaces, || play("attached-starts")),
+        ("an_attached_interface_that_vanishes_is_named", Needs::Namespaces, || play("vanish")),
+        ("what_a_command_leaves_behind_ends_with_it", Needs::Namespaces, what_a_command_leaves_behind_ends_with_it),
+        (
+            "a_far_command_that_ignores_signals_is_killed",
+            Needs::Namespaces,
+            a_far_command_that_ignores_signals_is_killed,
+        ),
+        ("the_second_interrupt_is_not_ignored", Needs::Namespaces, the_second_interrupt_is_not_ignored),
+        ("an_interrupt_during_the_start_is_not_lost", Needs::Namespaces, an_interrupt_during_the_start_is_not_lost),
+        ("a_run_outlives_who_started_it", Needs::Namespaces, a_run_outlives_who_started_it),
+        ("too_few_descriptors_are_named", Needs::Namespaces, too_few_descriptors_are_named),
+        ("files_without_a_trace_are_refused", Needs::Nothing, files_without_a_trace_are_refused),
+    ])
 }
 
 /// Plays a scenario in a process of its own.
@@ -70,6 +75,8 @@ fn count() -> u32 {
 enum Way {
     /// CMD ends by itself.
     Done,
+    /// There is no such CMD.
+    CannotStart,
     /// The caller is sent this, so many milliseconds after its start.
     Signal(&'static str, u64),
     /// Process 1 of its namespaces is killed.
@@ -79,8 +86,9 @@ enum Way {
 /// A mixture that comes round: ends while the path is being built, while it is up, and while it is being taken down.
 fn way(number: u32) -> Way {
     let after = u64::from(number * 7 % 120);
-    match number % 8 {
+    match number % 9 {
         0 => Way::Done,
+        8 => Way::CannotStart,
         1..=3 => Way::Signal("KILL", after),
         4 => Way::Signal("TERM", after),
         5 => Way::Signal("INT", after),
@@ -93,29 +101,42 @@ fn way(number: u32) -> Way {
 fn start_and_end(number: u32, before: &[&str], flags: &[&str], marker: &str) {
     let way = way(number);
     let stay = format!("setsid sleep {marker} & exec sleep {marker}");
-    let script = if matches!(way, Way::Done) { "true" } else { &stay };
+    let shell = |script: &str| ["sh", "-c", script].map(str::to_owned).to_vec();
+    let cmd = match way {
+        Way::Done => shell("true"),
+        Way::CannotStart => vec!["/no/such/command".to_owned()],
+        Way::Signal(..) | Way::InsideKilled(_) => shell(&stay),
+    };
     let mut command = wrapped(before);
     command.args(["emulate", "--rtt", "20ms", "--rate", "10mbit", "--far", "none"]).args(flags);
     // Most without the half second in which nothing is there but what measures.
     let calibration = if number.is_multiple_of(5) { None } else { Some("--no-calibration") };
-    command.args(calibration).args(["--", "sh", "-c", script]);
+    command.args(calibration).arg("--").args(cmd);
     let child = command.stdin(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
     match way {
-        Way::Done => {}
+        Way::Done | Way::CannotStart => {}
         Way::Signal(name, after) => {
             thread::sleep(Duration::from_millis(after));
             send(child.id(), name);
         }
         Way::InsideKilled(after) => {
             thread::sleep(Duration::from_millis(after));
-            // It may not be there yet; then it is killed as soon as it is.
-            assert!(eventually(|| inside_of(&child).is_some_and(|inside| send(inside, "KILL")) || has_ended(&child)));
+            // It may not be there yet, or only the process that tried whether it can be.
+            let kill = |inside| {
+                send(inside, "KILL");
+            };
+            assert!(eventually(|| {
+                inside_of(&child).into_iter().for_each(kill);
+                has_ended(&child)
+            }));
         }
     }
+    assert!(eventually(|| has_ended(&child)), "{number} {way:?} goes on");
     let output = child.wait_with_output().unwrap();
     assert!(!stderr(&output).contains("panicked"), "{number} {way:?}: {}", stderr(&output));
-    if matches!(way, Way::Done) {
-        assert!(matches!(output.status.code(), Some(0 | 4)), "{number}: {}", stderr(&output));
+    match (way, output.status.code()) {
+        (Way::Done, Some(0 | 4)) | (Way::CannotStart, Some(127)) | (Way::Signal(..) | Way::InsideKilled(_), _) => {}
+        (way, code) => panic!("{number} {way:?} {code:?}: {}", stderr(&output)),
     }
     // An inside whose caller was killed is left to whoever is process 1, which here is this one.
     while process::reap().is_some() {}
@@ -213,4 +234,114 @@ fn a_far_command_that_ignores_signals_is_killed() {
     command.args(["emulate", "--rtt", "20ms", "--rate", "10mbit", "--far", &far, "--", "sh", "-c", "exit 6"]);
     assert_eq!(command.output().unwrap().status.code(), Some(6));
     assert!(eventually(|| processes_with(&marker).is_empty()), "{:?}", processes_with(&marker));
+}
+
+/// Somebody else who is root in the attached namespace takes the interface away.
+fn vanish() {
+    sandbox::enter();
+    let (near, far) = (NetNamespace::new().unwrap(), NetNamespace::new().unwrap());
+    let mut residents = [&near, &far].map(|side| sandbox::spawn_in(side, Command::new("sleep").arg("1000")));
+    let [near_pid, far_pid] = residents.each_ref().map(|resident| resident.id().to_string());
+    for side in [&near, &far] {
+        let mut command = lfn();
+        command.args(["emulate", "--rtt", "20ms", "--rate", "10mbit", "--no-calibration"]);
+        let mut running = Running::start(command.args(["--attach-near", &near_pid, "--attach-far", &far_pid]));
+        running.says("an interrupt ends the link");
+        let unplug = || {
+            let mut netlink = Netlink::open()?;
+            let index = netlink.index("lfn0")?;
+            netlink.delete(index)
+        };
+        side.run(unplug).unwrap().unwrap();
+        let (status, said) = running.end();
+        assert_eq!(status.code(), Some(1), "{said}");
+        assert!(said.ends_with("lfn: interface lfn0 vanished\n") && said.contains("near to far"), "{said}");
+        assert!(eventually(|| [&near, &far].iter().all(|side| !sandbox::has_interface(side, "lfn0"))));
+    }
+    for resident in &mut residents {
+        resident.kill().unwrap();
+        resident.wait().unwrap();
+    }
+}
+
+/// The first is CMD's affair; whoever interrupts again means it.
+fn the_second_interrupt_is_not_ignored() {
+    let marker = format!("98759.{}", std::process::id());
+    let script = format!("trap '' INT; echo ready >&2; sleep {marker}; sleep {marker}");
+    let mut command = lfn();
+    command.args(["emulate", "--rtt", "20ms", "--rate", "10mbit", "--far", "none", "--", "sh", "-c", &script]);
+    let mut running = Running::start(&mut command);
+    running.says("ready").signal("INT");
+    // Sooner it could be the same press of a key, twice.
+    thread::sleep(Duration::from_millis(1000));
+    running.signal("INT");
+    let (status, said) = running.end();
+    assert_eq!(status.code(), Some(137), "{said}");
+    assert!(eventually(|| processes_with(&marker).is_empty()), "{:?}", processes_with(&marker));
+}
+
+/// Whoever sends it to the whole group, as a terminal's key does, counts on CMD having it. CMD was not there yet.
+fn an_interrupt_during_the_start_is_not_lost() {
+    let marker = format!("98757.{}", std::process::id());
+    for after in [30, 100, 200, 300, 400] {
+        let mut command = lfn();
+        command.args(["emulate", "--rtt", "20ms", "--rate", "10mbit", "--far", "none", "--", "sleep", &marker]);
+        let mut child = command.stderr(Stdio::null()).process_group(0).spawn().unwrap();
+        thread::sleep(Duration::from_millis(after));
+        let group = -i32::try_from(child.id()).unwrap();
+        process::send_signal(group, process::signal::SIGINT).unwrap();
+        assert!(eventually(|| child.try_wait().unwrap().is_some()), "after {after} ms it was lost");
+        assert!(eventually(|| processes_with(&marker).is_empty()), "{:?}", processes_with(&marker));
+    }
+}
+
+/// The shell that started it is gone before CMD ends; CMD's work is done all the same, and then nothing is left.
+fn a_run_outlives_who_started_it() {
+    let home = tempfile::tempdir().unwrap();
+    let (go, done) = (home.path().join("go"), home.path().join("done"));
+    let marker = format!("98758.{}", std::process::id());
+    let script =
+        format!("sleep {marker} & while ! test -e '{}'; do sleep 0.05; done; touch '{}'", go.display(), done.display());
+    let starter = format!(
+        "'{}' emulate --rtt 20ms --rate 10mbit --far none -- sh -c \"$1\" 2> /dev/null &",
+        support::lfn_path().display()
+    );
+    assert!(Command::new("sh").args(["-c", &starter, "sh", &script]).status().unwrap().success());
+    assert!(eventually(|| processes_with(&marker).iter().any(|line| line.starts_with("sleep "))));
+    fs::write(&go, "").unwrap();
+    assert!(eventually(|| processes_with(&marker).is_empty()), "{:?}", processes_with(&marker));
+    assert!(done.exists());
+}
+
+/// At every step of building, whatever it is that could not be opened.
+fn too_few_descriptors_are_named() {
+    let run = |most: u32| {
+        let script = format!(
+            "ulimit -n {most}; exec '{}' emulate --rtt 20ms --rate 10mbit --far none --no-calibration -- true",
+            support::lfn_path().display()
+        );
+        Command::new("sh").args(["-c", &script]).stdin(Stdio::null()).output().unwrap()
+    };
+    for (refused, most) in (4..64).enumerate() {
+        let output = run(most);
+        let said = stderr(&output);
+        match output.status.code() {
+            Some(0 | 4) => return assert!(refused > 0, "{said}"),
+            Some(1 | 126) => assert!(said.contains("lfn: ") && said.contains("Too many open files"), "{most}: {said}"),
+            other => panic!("{most}: {other:?} {said}"),
+        }
+    }
+    panic!("63 descriptors are not enough");
+}
+
+/// Nothing, a directory, no end, no text, no such file: before anything is made.
+fn files_without_a_trace_are_refused() {
+    for file in ["/dev/null", "/", "/dev/zero", "/dev/urandom", "/no/such/file"] {
+        for (flag, rest) in [("--trace", &["--rate", "10mbit", "--rtt", "20ms"][..]), ("--profile", &[])] {
+            let output = lfn().args(["emulate", flag, file]).args(rest).args(["--", "true"]).output().unwrap();
+            let said = stderr(&output);
+            assert_eq!(output.status.code(), Some(2), "{flag} {file}: {said}");
+            assert!(said.starts_with("lfn: ") && said.contains(file) && said.contains("\nhint: "), "{said}");
+        }
+    }
 }

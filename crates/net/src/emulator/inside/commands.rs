@@ -5,6 +5,8 @@
 
 use std::ffi::{OsStr, OsString};
 use std::io::{self, IsTerminal, Write};
+use std::iter;
+use std::ops::ControlFlow;
 use std::os::unix::ffi::OsStrExt;
 use std::process::Command;
 use std::time::{Duration, Instant};
@@ -39,6 +41,7 @@ pub(super) fn run(
     mut far: Far,
     signals: &Signals,
 ) -> Result<Endings, EmulateError> {
+    let early = so_far(signals)?;
     let pid = match near_command(setup, command) {
         Some(command) => Some(start(command, setup, control, near, far.ticket.as_deref())?),
         None => None,
@@ -46,10 +49,20 @@ pub(super) fn run(
     if command.is_empty() {
         introduce(setup, pid.is_some());
     }
-    let ending = Watch::new(pid).wait(signals, &mut far)?;
+    let mut watch = Watch::new(pid);
+    let ending = match watch.catch_up(&early)? {
+        ControlFlow::Continue(()) => watch.wait(signals, &mut far)?,
+        ControlFlow::Break(()) => None,
+    };
     let far_ending = far.ending;
     far.stop(signals);
     Ok((ending, far_ending))
+}
+
+/// What came while the link was being made.
+fn so_far(signals: &Signals) -> Result<Vec<process::Signal>, EmulateError> {
+    let fetch = || signals.next(Some(Duration::ZERO)).map_err(system("wait for a signal")).transpose();
+    iter::from_fn(fetch).collect()
 }
 
 /// CMD, or a shell on a near side that nobody else has.
@@ -136,6 +149,22 @@ struct Watch {
 impl Watch {
     fn new(pid: Option<i32>) -> Self {
         Watch { pid, interrupted: None, kill_at: None }
+    }
+
+    /// Tells CMD what was sent before it was there to hear it: the terminal's interrupt too. Without a CMD that may be the
+    /// link's end.
+    fn catch_up(&mut self, early: &[process::Signal]) -> Result<ControlFlow<()>, EmulateError> {
+        for &signal in early {
+            let Some(pid) = self.pid else {
+                if ends_a_link(signal.number) {
+                    return Ok(ControlFlow::Break(()));
+                }
+                continue;
+            };
+            let unheard = |number| process::Signal { number, from_kernel: false };
+            self.handle(unheard(if signal.number == SIGINT { INTERRUPT_ALONE } else { signal.number }), pid)?;
+        }
+        Ok(ControlFlow::Continue(()))
     }
 
     /// How CMD ended; `None` if there was none.

@@ -95,11 +95,16 @@ fn explain(error: io::Error) -> Obstacle {
         Obstacle::Unprivileged
     } else if is("kernel.apparmor_restrict_unprivileged_userns", "1") && !Identity::current().is_root() {
         Obstacle::AppArmor
-    } else if in_container() {
+    } else if is_forbidden(&error) && in_container() {
         Obstacle::Container
     } else {
         Obstacle::Other(error.to_string())
     }
+}
+
+/// A filter says EPERM or that there is no such call; what else goes wrong is not of its making.
+fn is_forbidden(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::PermissionDenied | io::ErrorKind::Unsupported)
 }
 
 fn in_container() -> bool {
