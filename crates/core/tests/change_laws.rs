@@ -2,6 +2,8 @@
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
+mod support;
+
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -10,6 +12,7 @@ use lfn_core::sim::{Arrival, run};
 use lfn_core::time::Instant;
 use lfn_core::units::{BitRate, Bytes, Ratio};
 use proptest::prelude::*;
+use support::{link, poll_as_told, stamp_late};
 
 const US: Duration = Duration::from_micros(1);
 
@@ -59,7 +62,7 @@ fn left(events: &[Event], size: u32) -> Vec<Left> {
 }
 
 fn pass(config: &LinkConfig, arrivals: impl IntoIterator<Item = Arrival>) -> Vec<Event> {
-    let mut link = Link::new(config).unwrap();
+    let mut link = link(config);
     let events = run(&mut link, arrivals);
     assert_eq!(link.next(), None);
     events
@@ -226,7 +229,7 @@ fn copies_are_announced_before_their_originals_leave_and_counted() {
 #[test]
 fn as_many_packets_are_damaged_as_chance_makes_them_and_leave_alone() {
     let config = LinkConfig { corrupt: ratio(0.01), corrupt_hidden: ratio(0.03), seed: 6, ..base() };
-    let mut link = Link::new(&config).unwrap();
+    let mut link = link(&config);
     let events = run(&mut link, traffic(COUNT, 40, US));
     let (mut plain, mut hidden, mut draws) = (Vec::new(), Vec::new(), Vec::new());
     for event in &events {
@@ -336,7 +339,7 @@ proptest! {
 
     #[test]
     fn every_packet_comes_out_and_events_are_in_order((config, arrivals) in scenario()) {
-        let mut link = Link::new(&config).unwrap();
+        let mut link = link(&config);
         let events = run(&mut link, arrivals.iter().copied());
         prop_assert!(leave_in_order(&events));
         let stats = link.stats();
@@ -357,15 +360,8 @@ proptest! {
     /// Polling seldom, or stamping arrivals late, loses and invents nothing, and time does not run backwards.
     #[test]
     fn late_stamps_do_no_harm((config, arrivals) in scenario(), late in 0_u64..3_000_000) {
-        let mut link = Link::new(&config).unwrap();
-        let mut events = Vec::new();
-        for Arrival { at, packet } in &arrivals {
-            let late = *at + Duration::from_nanos(late);
-            events.extend(std::iter::from_fn(|| link.poll(late)));
-            link.push(*packet, *at);
-        }
-        events.extend(std::iter::from_fn(|| link.poll(Instant::from_nanos(u64::MAX))));
-        prop_assert_eq!(link.next(), None);
+        let mut link = link(&config);
+        let events = stamp_late(&mut link, &arrivals, Duration::from_nanos(late));
         prop_assert!(leave_in_order(&events));
         let stats = link.stats();
         prop_assert_eq!(stats.offered.packets + stats.duplicated.packets, stats.forwarded.packets);
@@ -373,24 +369,7 @@ proptest! {
 
     #[test]
     fn next_is_when_something_leaves((config, arrivals) in scenario()) {
-        let mut link = Link::new(&config).unwrap();
-        let mut upcoming = arrivals.iter().peekable();
-        loop {
-            let next = link.next();
-            if let Some(arrival) = upcoming.next_if(|arrival| next.is_none_or(|next| arrival.at < next)) {
-                link.push(arrival.packet, arrival.at);
-                continue;
-            }
-            let Some(next) = next else { break };
-            if let Some(before) = next.as_nanos().checked_sub(1) {
-                prop_assert_eq!(link.poll(Instant::from_nanos(before)), None);
-            }
-            while let Some(event) = link.poll(next) {
-                prop_assert!(event.at() <= next);
-            }
-            prop_assert!(link.next().is_none_or(|after| after > next));
-        }
-        prop_assert_eq!(upcoming.next(), None);
+        poll_as_told(&mut link(&config), &arrivals)?;
     }
 }
 

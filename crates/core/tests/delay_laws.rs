@@ -2,6 +2,8 @@
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
+mod support;
+
 use std::time::Duration;
 
 use lfn_core::link::{Distribution, Event, Jitter, Link, LinkConfig, Packet, Varying};
@@ -9,6 +11,7 @@ use lfn_core::sim::{Arrival, run};
 use lfn_core::time::Instant;
 use lfn_core::units::{BitRate, Bytes, Ratio};
 use proptest::prelude::*;
+use support::{link, poll_as_told, singles};
 
 const MS: Duration = Duration::from_millis(1);
 const COUNT: u64 = 1_000_000;
@@ -46,7 +49,7 @@ fn draws(text: &str, seed: u64) -> Vec<f64> {
     // Far apart for any tail: with order kept, too, nobody waits for another.
     let gap = 200 * MS;
     let config = LinkConfig { delay: delay.into(), jitter: jitter(text), seed, ..base() };
-    let events = run(&mut Link::new(&config).unwrap(), apart(COUNT, gap));
+    let events = run(&mut link(&config), apart(COUNT, gap));
     forwarded(&events)
         .into_iter()
         .map(|(packet, due)| {
@@ -166,7 +169,7 @@ fn a_correlation_changes_the_order_of_delays_and_not_how_often_they_come() {
 fn no_delay_is_below_zero() {
     let config = LinkConfig { delay: MS.into(), jitter: jitter("10ms:reorder"), ..base() };
     let gap = 30 * MS;
-    let events = run(&mut Link::new(&config).unwrap(), apart(100_000, gap));
+    let events = run(&mut link(&config), apart(100_000, gap));
     let took = |&(packet, due): &(Packet, Instant)| due - (Instant::ZERO + gap * packet.id as u32);
     let at_once = forwarded(&events).iter().filter(|forwarded| took(forwarded) == Duration::from_nanos(1)).count();
     // 9 of the 20 ms between the least and the most lie below zero.
@@ -178,7 +181,7 @@ fn order_is_kept_unless_it_need_not_be() {
     let gap = Duration::from_micros(100);
     let ids = |text: &str| {
         let config = LinkConfig { delay: (20 * MS).into(), jitter: jitter(text), ..base() };
-        let events = run(&mut Link::new(&config).unwrap(), apart(100_000, gap));
+        let events = run(&mut link(&config), apart(100_000, gap));
         forwarded(&events).iter().map(|(packet, _)| packet.id).collect::<Vec<_>>()
     };
     for text in ["5ms", "normal:5ms", "pareto:5ms:corr=50%"] {
@@ -200,7 +203,7 @@ fn a_timetable_is_followed_to_the_instant_and_nothing_overtakes_when_the_delay_d
     let config = LinkConfig { delay: delay.clone(), epoch, ..base() };
     let run = |config: &LinkConfig| {
         let arrivals = (0..1000_u64).map(|id| Arrival { at: epoch + MS * id as u32, packet: Packet::single(id, 1) });
-        forwarded(&run(&mut Link::new(config).unwrap(), arrivals))
+        forwarded(&run(&mut link(config), arrivals))
     };
     let mut latest = Instant::ZERO;
     for (packet, due) in run(&config) {
@@ -281,7 +284,7 @@ fn config() -> impl Strategy<Value = LinkConfig> {
 
 /// When every virtual packet leaves, in the order of arrival.
 fn instants(arrivals: &[Arrival], config: &LinkConfig) -> Vec<(u64, u32, Instant)> {
-    let events = run(&mut Link::new(config).unwrap(), arrivals.iter().copied());
+    let events = run(&mut link(config), arrivals.iter().copied());
     let mut all = Vec::new();
     for (packet, due) in forwarded(&events) {
         all.extend((packet.first..packet.first + packet.count).map(|index| (packet.id, index, due)));
@@ -313,16 +316,7 @@ proptest! {
         // Whole super-packets at an instant each, with nothing of the line's in it.
         let config = LinkConfig { slice: Duration::from_secs(1), ..config };
         let together = instants(&arrivals, &config);
-        let mut singles = Vec::new();
-        for Arrival { at, packet } in &arrivals {
-            singles.extend((0..packet.count).map(|_| *at));
-        }
-        let singles: Vec<_> = singles
-            .into_iter()
-            .zip(0..)
-            .map(|(at, id)| Arrival { at, packet: Packet::single(id, 1514) })
-            .collect();
-        let alone = instants(&singles, &config);
+        let alone = instants(&singles(&arrivals), &config);
         for ((_, _, together), (_, _, alone)) in together.iter().zip(&alone) {
             // A super-packet's last bit was sent up to 64 packets of 1.2 ns after a single one's.
             let apart = together.saturating_since(*alone).max(alone.saturating_since(*together));
@@ -333,23 +327,6 @@ proptest! {
 
     #[test]
     fn next_is_when_something_leaves((config, arrivals) in (config(), arrivals())) {
-        let mut link = Link::new(&config).unwrap();
-        let mut upcoming = arrivals.iter().peekable();
-        loop {
-            let next = link.next();
-            if let Some(arrival) = upcoming.next_if(|arrival| next.is_none_or(|next| arrival.at < next)) {
-                link.push(arrival.packet, arrival.at);
-                continue;
-            }
-            let Some(next) = next else { break };
-            if let Some(before) = next.as_nanos().checked_sub(1) {
-                prop_assert_eq!(link.poll(Instant::from_nanos(before)), None);
-            }
-            while let Some(event) = link.poll(next) {
-                prop_assert!(event.at() <= next);
-            }
-            prop_assert!(link.next().is_none_or(|after| after > next));
-        }
-        prop_assert_eq!(upcoming.next(), None);
+        poll_as_told(&mut link(&config), &arrivals)?;
     }
 }

@@ -2,6 +2,8 @@
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
+mod support;
+
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -10,8 +12,8 @@ use lfn_core::sim::{Arrival, run};
 use lfn_core::time::Instant;
 use lfn_core::units::{BitRate, Bytes};
 use proptest::prelude::*;
+use support::{END, link, packet_of, poll_as_told, poll_seldom, singles, stamp_late};
 
-const END: Instant = Instant::from_nanos(u64::MAX);
 const EPOCH: Instant = Instant::from_nanos(3_000_000_000);
 
 const fn ms(ms: u64) -> Instant {
@@ -29,17 +31,8 @@ fn config() -> LinkConfig {
     }
 }
 
-fn link(config: &LinkConfig) -> Link {
-    Link::new(config).unwrap()
-}
-
 fn single(id: u64, at: Instant, wire: u32) -> Arrival {
     Arrival { at, packet: Packet::single(id, wire) }
-}
-
-fn packet_of(event: &Event) -> Packet {
-    let (Event::Forward { packet, .. } | Event::Drop { packet, .. } | Event::Duplicate { packet, .. }) = event;
-    *packet
 }
 
 /// Why each virtual packet was dropped, if it was, by super-packet and index.
@@ -251,14 +244,7 @@ proptest! {
     #[test]
     fn super_packets_and_single_packets_fare_alike((config, arrivals) in scenario()) {
         let together = causes(&run(&mut link(&config), arrivals.iter().copied()));
-        let mut apart = Vec::new();
-        for Arrival { at, packet } in &arrivals {
-            for index in 0..packet.count {
-                let wire = if index + 1 == packet.count { packet.last_wire } else { packet.wire };
-                apart.push(single(apart.len() as u64, *at, wire));
-            }
-        }
-        let alone = causes(&run(&mut link(&config), apart));
+        let alone = causes(&run(&mut link(&config), singles(&arrivals)));
         prop_assert!(together.values().eq(alone.values()));
     }
 
@@ -295,16 +281,7 @@ proptest! {
             events
         };
         let expected = sorted(run(&mut link(&config), arrivals.iter().copied()));
-        let mut link = link(&config);
-        let mut events = Vec::new();
-        for (index, Arrival { at, packet }) in arrivals.iter().enumerate() {
-            link.push(*packet, *at);
-            if index % seldom == 0 {
-                events.extend(std::iter::from_fn(|| link.poll(*at)));
-            }
-        }
-        events.extend(std::iter::from_fn(|| link.poll(END)));
-        prop_assert_eq!(link.next(), None);
+        let events = poll_seldom(&mut link(&config), &arrivals, seldom);
         prop_assert_eq!(sorted(events), expected);
     }
 
@@ -314,38 +291,14 @@ proptest! {
         let mut punctual = link(&config);
         let expected = causes(&run(&mut punctual, arrivals.iter().copied()));
         prop_assume!(punctual.stats().dropped[DropCause::Shaper].packets == 0);
-        let mut stamped = link(&config);
-        let mut events = Vec::new();
-        for Arrival { at, packet } in &arrivals {
-            let late = *at + Duration::from_nanos(late);
-            events.extend(std::iter::from_fn(|| stamped.poll(late)));
-            stamped.push(*packet, *at);
-        }
-        events.extend(std::iter::from_fn(|| stamped.poll(END)));
+        let events = stamp_late(&mut link(&config), &arrivals, Duration::from_nanos(late));
         prop_assert_eq!(causes(&events), expected);
     }
 
     /// Polling when told to moves on, and nothing leaves before that.
     #[test]
     fn next_is_when_something_leaves((config, arrivals) in scenario()) {
-        let mut link = link(&config);
-        let mut upcoming = arrivals.iter().peekable();
-        loop {
-            let next = link.next();
-            if let Some(arrival) = upcoming.next_if(|arrival| next.is_none_or(|next| arrival.at < next)) {
-                link.push(arrival.packet, arrival.at);
-                continue;
-            }
-            let Some(next) = next else { break };
-            let before = Instant::from_nanos(next.as_nanos() - 1);
-            while let Some(event) = link.poll(before) {
-                prop_assert!(matches!(event, Event::Drop { .. }), "{event:?} before {next:?}");
-            }
-            while let Some(event) = link.poll(next) {
-                prop_assert!(event.at() <= next);
-            }
-            prop_assert!(link.next().is_none_or(|after| after > next));
-        }
+        poll_as_told(&mut link(&config), &arrivals)?;
     }
 }
 

@@ -2,6 +2,8 @@
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
+mod support;
+
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
@@ -10,6 +12,7 @@ use lfn_core::sim::{Arrival, run};
 use lfn_core::time::Instant;
 use lfn_core::units::{BitRate, Bytes, Ratio};
 use proptest::prelude::*;
+use support::{link, poll_as_told, poll_seldom, singles, stamp_late};
 
 /// What became of one virtual packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -29,8 +32,6 @@ impl Fate {
         }
     }
 }
-
-const END: Instant = Instant::from_nanos(u64::MAX);
 
 /// Settings, and arrivals at about the rate of the line: so that the queue fills, overflows and runs dry.
 fn scenario() -> impl Strategy<Value = (LinkConfig, Vec<Arrival>)> {
@@ -74,53 +75,14 @@ fn room(config: &LinkConfig) -> u64 {
     config.queue.most_bytes(Bytes(0)).0
 }
 
-fn link(config: &LinkConfig) -> Link {
-    Link::new(config).unwrap()
-}
-
-/// The arrivals taken apart into single packets, at the same instants.
-fn singles(arrivals: &[Arrival]) -> Vec<Arrival> {
-    let mut all = Vec::new();
-    for Arrival { at, packet } in arrivals {
-        for index in 0..packet.count {
-            let wire = if index + 1 == packet.count { packet.last_wire } else { packet.wire };
-            all.push(Arrival { at: *at, packet: Packet::single(all.len() as u64, wire) });
-        }
-    }
-    all
-}
-
-/// The fate of every virtual packet, in the order of [`singles`]; fails if one has none, or two.
+/// The fate of every virtual packet.
 fn fates(arrivals: &[Arrival], events: &[Event]) -> Vec<Fate> {
-    let mut base = BTreeMap::new();
-    let mut total = 0;
-    for Arrival { packet, .. } in arrivals {
-        base.insert(packet.id, total);
-        total += packet.count as usize;
-    }
-    let mut fates = vec![None; total];
-    for event in events {
-        let (Event::Forward { packet, .. } | Event::Drop { packet, .. } | Event::Duplicate { packet, .. }) = event;
-        let first = base[&packet.id] + packet.first as usize;
-        let end = first + packet.count as usize;
-        for (index, slot) in fates.iter_mut().enumerate().take(end).skip(first) {
-            let fate = match *event {
-                Event::Forward { due, .. } if index + 1 == end => Fate::Due(due),
-                Event::Forward { due, .. } => Fate::Before(due),
-                Event::Drop { cause, .. } => Fate::Dropped(cause),
-                Event::Duplicate { .. } => continue,
-            };
-            assert_eq!(slot.replace(fate), None, "{packet:?} twice");
-        }
-    }
-    fates.into_iter().map(|fate| fate.expect("every virtual packet comes out")).collect()
-}
-
-/// All that is left in a link, and then nothing is.
-fn rest(link: &mut Link) -> Vec<Event> {
-    let events = std::iter::from_fn(|| link.poll(END)).collect();
-    assert_eq!(link.next(), None);
-    events
+    support::fates(arrivals, events, |event, index| match *event {
+        Event::Forward { packet, due } if index + 1 == packet.count => Fate::Due(due),
+        Event::Forward { due, .. } => Fate::Before(due),
+        Event::Drop { cause, .. } => Fate::Dropped(cause),
+        Event::Duplicate { .. } => panic!("nothing is duplicated here"),
+    })
 }
 
 fn came(arrivals: &[Arrival]) -> BTreeMap<u64, Instant> {
@@ -242,15 +204,7 @@ proptest! {
     #[test]
     fn polling_seldom_changes_nothing((config, arrivals) in scenario(), seldom in 1_usize..10) {
         let expected = fates(&arrivals, &run(&mut link(&config), arrivals.iter().copied()));
-        let mut link = link(&config);
-        let mut events = Vec::new();
-        for (index, Arrival { at, packet }) in arrivals.iter().enumerate() {
-            link.push(*packet, *at);
-            if index % seldom == 0 {
-                events.extend(std::iter::from_fn(|| link.poll(*at)));
-            }
-        }
-        events.extend(rest(&mut link));
+        let events = poll_seldom(&mut link(&config), &arrivals, seldom);
         prop_assert_eq!(fates(&arrivals, &events), expected);
     }
 
@@ -263,41 +217,14 @@ proptest! {
         if punctual.stats().dropped[DropCause::Queue].packets > 0 {
             return Ok(());
         }
-        let mut stamped = link(&config);
-        let mut events = Vec::new();
-        for Arrival { at, packet } in &arrivals {
-            let late = *at + Duration::from_nanos(late);
-            events.extend(std::iter::from_fn(|| stamped.poll(late)));
-            stamped.push(*packet, *at);
-        }
-        events.extend(rest(&mut stamped));
+        let events = stamp_late(&mut link(&config), &arrivals, Duration::from_nanos(late));
         prop_assert_eq!(fates(&arrivals, &events), expected);
     }
 
     /// Polling when told to moves on, and nothing leaves before that.
     #[test]
     fn next_is_when_something_leaves((config, arrivals) in scenario()) {
-        let mut link = link(&config);
-        let mut upcoming = arrivals.iter().peekable();
-        loop {
-            let next = link.next();
-            if let Some(arrival) = upcoming.next_if(|arrival| next.is_none_or(|next| arrival.at < next)) {
-                link.push(arrival.packet, arrival.at);
-                continue;
-            }
-            let Some(next) = next else { break };
-            if let Some(before) = next.as_nanos().checked_sub(1) {
-                while let Some(event) = link.poll(Instant::from_nanos(before)) {
-                    prop_assert!(matches!(event, Event::Drop { .. }), "{event:?} before {next:?}");
-                }
-            }
-            while let Some(event) = link.poll(next) {
-                prop_assert!(event.at() <= next);
-            }
-            prop_assert!(link.next().is_none_or(|after| after > next));
-        }
-        prop_assert_eq!(link.poll(END), None);
-        prop_assert_eq!(upcoming.next(), None);
+        poll_as_told(&mut link(&config), &arrivals)?;
     }
 }
 

@@ -6,6 +6,7 @@
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 mod statistics;
+mod support;
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -16,6 +17,7 @@ use lfn_core::time::Instant;
 use lfn_core::units::{BitRate, Bytes};
 use proptest::prelude::*;
 use statistics::*;
+use support::{link, singles};
 
 const COUNT: usize = 1_000_000;
 
@@ -33,28 +35,12 @@ fn config(model: LossModel, seed: u64) -> LinkConfig {
 
 /// Whether each virtual packet is lost, in order.
 fn lost(link: &mut Link, arrivals: &[Arrival]) -> Vec<bool> {
-    let mut total = 0;
-    let mut base = BTreeMap::new();
-    for Arrival { packet, .. } in arrivals {
-        base.insert(packet.id, total);
-        total += packet.count as usize;
-    }
-    let mut fates = vec![None; total];
-    for event in run(link, arrivals.iter().copied()) {
-        let (packet, is_lost) = match event {
-            Event::Drop { packet, cause, .. } => {
-                assert_eq!(cause, DropCause::Loss);
-                (packet, true)
-            }
-            Event::Forward { packet, .. } => (packet, false),
-            Event::Duplicate { packet, .. } => panic!("{packet:?} twice"),
-        };
-        let first = base[&packet.id] + packet.first as usize;
-        for fate in &mut fates[first..first + packet.count as usize] {
-            assert_eq!(fate.replace(is_lost), None);
-        }
-    }
-    fates.into_iter().map(Option::unwrap).collect()
+    let events = run(link, arrivals.iter().copied());
+    support::fates(arrivals, &events, |event, _| match event {
+        Event::Drop { cause, .. } => *cause == DropCause::Loss || panic!("{event:?}"),
+        Event::Forward { .. } => false,
+        Event::Duplicate { .. } => panic!("{event:?}"),
+    })
 }
 
 /// A super-packet of `size` every millisecond.
@@ -66,7 +52,7 @@ fn steady(count: usize, size: u32) -> Vec<Arrival> {
 
 fn fates(text: &str, seed: u64) -> Vec<bool> {
     let model: LossModel = text.parse().unwrap();
-    let mut link = Link::new(&config(model, seed)).unwrap();
+    let mut link = link(&config(model, seed));
     lost(&mut link, &steady(COUNT, 40))
 }
 
@@ -269,7 +255,7 @@ fn super_packets_in_which_nothing_falls_cost_no_more_than_others() {
     for text in ["none", "1e-15", "gilbert:p=1e-15:r=1", "nth:9000000000000", "burst:1e-15:5", "at:1h:3", "at:1h:1s"] {
         let config =
             LinkConfig { loss: text.parse().unwrap(), queue: Bytes(1 << 42).into(), ..config(LossModel::None, 1) };
-        let mut link = Link::new(&config).unwrap();
+        let mut link = link(&config);
         for id in 0..200 {
             let packet = Packet::several(id, u32::MAX, 10, 10);
             let at = Instant::from_nanos(id * 1_000_000_000);
@@ -307,26 +293,20 @@ fn arrivals() -> impl Strategy<Value = Vec<Arrival>> {
     })
 }
 
-fn singles(arrivals: &[Arrival]) -> Vec<Arrival> {
-    let each = |arrival: &Arrival| vec![arrival.at; arrival.packet.count as usize];
-    let instants = arrivals.iter().flat_map(each).zip(0..);
-    instants.map(|(at, id)| Arrival { at, packet: Packet::single(id, 1514) }).collect()
-}
-
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(1000))]
 
     #[test]
     fn super_packets_and_single_packets_fare_alike(model in model(), arrivals in arrivals(), seed: u64) {
         let config = config(model, seed);
-        let together = lost(&mut Link::new(&config).unwrap(), &arrivals);
-        let alone = lost(&mut Link::new(&config).unwrap(), &singles(&arrivals));
+        let together = lost(&mut link(&config), &arrivals);
+        let alone = lost(&mut link(&config), &singles(&arrivals));
         prop_assert_eq!(together, alone);
     }
 
     #[test]
     fn a_super_packet_is_cut_only_where_fates_change(model in model(), arrivals in arrivals(), seed: u64) {
-        let mut link = Link::new(&config(model, seed)).unwrap();
+        let mut link = link(&config(model, seed));
         let mut ranges: BTreeMap<_, Vec<_>> = BTreeMap::new();
         for event in run(&mut link, arrivals.iter().copied()) {
             let (Event::Forward { packet, .. } | Event::Drop { packet, .. } | Event::Duplicate { packet, .. }) = event;
@@ -341,8 +321,8 @@ proptest! {
     #[test]
     fn setting_what_is_set_changes_nothing(model in model(), arrivals in arrivals(), seed: u64, often in 1_usize..10) {
         let config = config(model, seed);
-        let expected = lost(&mut Link::new(&config).unwrap(), &arrivals);
-        let mut link = Link::new(&config).unwrap();
+        let expected = lost(&mut link(&config), &arrivals);
+        let mut link = link(&config);
         let mut actual = Vec::new();
         for (arrival, index) in arrivals.iter().zip(0..) {
             if index % often == 0 {
@@ -360,7 +340,7 @@ proptest! {
     fn another_model_begins_afresh(model in model(), arrivals in arrivals(), seed: u64, nth in 1_usize..50) {
         let set = LossModel::Nth(nth as u64);
         prop_assume!(model != set);
-        let mut link = Link::new(&config(model, seed)).unwrap();
+        let mut link = link(&config(model, seed));
         let (before, after) = arrivals.split_at(arrivals.len() / 2);
         lost(&mut link, before);
         let now = after[0].at;
@@ -372,7 +352,7 @@ proptest! {
 
 #[test]
 fn what_a_schedule_set_late_names_is_past_unless_it_lasts() {
-    let mut link = Link::new(&config(LossModel::None, 1)).unwrap();
+    let mut link = link(&config(LossModel::None, 1));
     let second =
         |second: u64, id| Arrival { at: Instant::from_nanos(second * 1_000_000_000), packet: Packet::single(id, 60) };
     assert_eq!(lost(&mut link, &[second(1, 0)]), [false]);

@@ -4,6 +4,8 @@
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
+mod support;
+
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -13,6 +15,7 @@ use lfn_core::sim::{Arrival, run};
 use lfn_core::time::Instant;
 use lfn_core::units::Bytes;
 use proptest::prelude::*;
+use support::{all_fates, poll_as_told, poll_seldom, rest, singles};
 
 /// One way out of the link. A virtual packet has one, and one more for each copy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -23,7 +26,7 @@ enum Exit {
 }
 
 /// The ways out of every virtual packet.
-type Fates = BTreeMap<usize, Vec<Exit>>;
+type Fates = Vec<Vec<Exit>>;
 
 /// Values of each setting; none is one of them for most.
 fn settings() -> impl Strategy<Value = HopSettings> {
@@ -93,44 +96,16 @@ fn arrivals() -> impl Strategy<Value = Vec<Arrival>> {
     })
 }
 
-/// The arrivals taken apart into single packets, at the same instants.
-fn singles(arrivals: &[Arrival]) -> Vec<Arrival> {
-    let mut all = Vec::new();
-    for Arrival { at, packet } in arrivals {
-        for index in 0..packet.count {
-            let wire = if index + 1 == packet.count { packet.last_wire } else { packet.wire };
-            let Packet { flow, ecn, has_payload, .. } = *packet;
-            let single = Packet { flow, ecn, has_payload, ..Packet::single(all.len() as u64, wire) };
-            all.push(Arrival { at: *at, packet: single });
-        }
-    }
-    all
-}
-
 fn fates(arrivals: &[Arrival], events: &[Event], timed: bool) -> Fates {
-    let mut first = BTreeMap::new();
-    let mut total = 0;
-    for Arrival { packet, .. } in arrivals {
-        first.insert(packet.id, total);
-        total += packet.count as usize;
-    }
-    let mut fates: Fates = (0..total).map(|index| (index, Vec::new())).collect();
-    for event in events {
-        let (packet, exit) = match *event {
-            Event::Forward { packet, due } => {
-                let damage = packet.changes.damage.map(|Damage { draw, hidden }| (draw, hidden));
-                let at = timed.then_some(due);
-                (packet, Exit::Forwarded(at, packet.changes.is_copy, packet.changes.congestion, damage))
-            }
-            Event::Drop { packet, cause, .. } => (packet, Exit::Dropped(cause)),
-            Event::Duplicate { .. } => continue,
-        };
-        let start = first[&packet.id] + packet.first as usize;
-        for index in start..start + packet.count as usize {
-            fates.get_mut(&index).unwrap().push(exit);
+    let mut fates = all_fates(arrivals, events, |event, _| match *event {
+        Event::Forward { packet, due } => {
+            let damage = packet.changes.damage.map(|Damage { draw, hidden }| (draw, hidden));
+            Some(Exit::Forwarded(timed.then_some(due), packet.changes.is_copy, packet.changes.congestion, damage))
         }
-    }
-    fates.values_mut().for_each(|exits| exits.sort_unstable());
+        Event::Drop { cause, .. } => Some(Exit::Dropped(cause)),
+        Event::Duplicate { .. } => None,
+    });
+    fates.iter_mut().for_each(|exits| exits.sort_unstable());
     fates
 }
 
@@ -156,8 +131,8 @@ proptest! {
         prop_assert_eq!(stats.offered.bytes.0 + stats.duplicated.bytes.0, out);
         prop_assert_eq!(stats.queued.0, 0);
         let fates = fates(&arrivals, &events, false);
-        prop_assert!(fates.values().all(|exits| !exits.is_empty()));
-        prop_assert_eq!(fates.values().map(|exits| exits.len() as u64 - 1).sum::<u64>(), stats.duplicated.packets);
+        prop_assert!(fates.iter().all(|exits| !exits.is_empty()));
+        prop_assert_eq!(fates.iter().map(|exits| exits.len() as u64 - 1).sum::<u64>(), stats.duplicated.packets);
     }
 
     #[test]
@@ -198,16 +173,13 @@ proptest! {
     #[test]
     fn polling_seldom_changes_nothing(hops in hops(3), arrivals in arrivals(), seldom in 1_usize..10) {
         let expected = outcome(&hops, &arrivals, true);
-        let mut link = Link::chain(&hops).unwrap();
-        let mut events = Vec::new();
-        for (index, Arrival { at, packet }) in arrivals.iter().enumerate() {
-            link.push(*packet, *at);
-            if index % seldom == 0 {
-                events.extend(std::iter::from_fn(|| link.poll(*at)));
-            }
-        }
-        events.extend(std::iter::from_fn(|| link.poll(Instant::from_nanos(u64::MAX / 2))));
+        let events = poll_seldom(&mut Link::chain(&hops).unwrap(), &arrivals, seldom);
         prop_assert_eq!(fates(&arrivals, &events, true), expected);
+    }
+
+    #[test]
+    fn next_is_when_something_leaves(hops in hops(3), arrivals in arrivals()) {
+        poll_as_told(&mut Link::chain(&hops).unwrap(), &arrivals)?;
     }
 
     /// Setting what is set already is no change.
@@ -226,7 +198,7 @@ proptest! {
             link.push(*packet, *at);
             events.extend(std::iter::from_fn(|| link.poll(*at)));
         }
-        events.extend(std::iter::from_fn(|| link.poll(Instant::from_nanos(u64::MAX / 2))));
+        events.extend(rest(&mut link));
         prop_assert_eq!(fates(&arrivals, &events, true), expected);
     }
 }

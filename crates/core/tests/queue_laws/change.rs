@@ -8,7 +8,8 @@ use lfn_core::time::Instant;
 use lfn_core::units::{BitRate, Bytes};
 use proptest::prelude::*;
 
-use crate::scenario::{END, fates, link, scenario, settings, singles};
+use crate::scenario::{fates, scenario, settings};
+use crate::support::{END, link, singles};
 
 /// Arrivals, and changes of the settings in between.
 fn changes() -> impl Strategy<Value = (LinkConfig, Vec<Arrival>, Vec<(usize, LinkConfig)>)> {

@@ -10,7 +10,8 @@ use lfn_core::units::Bytes;
 use proptest::prelude::*;
 
 use crate::reference::{Integral, cost};
-use crate::scenario::{END, Fate, fates, link, rest, scenario, singles};
+use crate::scenario::{Fate, fates, scenario};
+use crate::support::{link, poll_as_told, poll_seldom, singles};
 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(500))]
@@ -103,15 +104,7 @@ proptest! {
     #[test]
     fn polling_seldom_changes_nothing((config, arrivals) in scenario(), seldom in 1_usize..10) {
         let expected = run(&mut link(&config), arrivals.iter().copied());
-        let mut link = link(&config);
-        let mut events = Vec::new();
-        for (index, Arrival { at, packet }) in arrivals.iter().enumerate() {
-            link.push(*packet, *at);
-            if index % seldom == 0 {
-                events.extend(std::iter::from_fn(|| link.poll(*at)));
-            }
-        }
-        events.extend(rest(&mut link));
+        let events = poll_seldom(&mut link(&config), &arrivals, seldom);
         for (index, (actual, expected)) in fates(&arrivals, &events).iter().zip(fates(&arrivals, &expected)).enumerate() {
             prop_assert_eq!(*actual, expected, "virtual packet {}", index);
         }
@@ -120,28 +113,10 @@ proptest! {
     /// Polling when told to moves on, and nothing leaves before that.
     #[test]
     fn next_is_when_something_leaves((config, arrivals) in scenario()) {
-        let mut link = link(&config);
-        let mut upcoming = arrivals.iter().peekable();
-        loop {
-            let next = link.next();
-            if let Some(arrival) = upcoming.next_if(|arrival| next.is_none_or(|next| arrival.at < next)) {
-                link.push(arrival.packet, arrival.at);
-                continue;
-            }
-            let Some(next) = next else { break };
-            if let Some(before) = next.as_nanos().checked_sub(1) {
-                while let Some(event) = link.poll(Instant::from_nanos(before)) {
-                    prop_assert!(matches!(event, Event::Drop { .. }), "{event:?} before {next:?}");
-                }
-            }
-            while let Some(event) = link.poll(next) {
-                // Told in time: nothing is late by the model's own doing.
-                prop_assert_eq!(event.at(), next);
-            }
-            prop_assert!(link.next().is_none_or(|after| after > next));
+        for (told, event) in poll_as_told(&mut link(&config), &arrivals)? {
+            // Told in time: nothing is late by the model's own doing.
+            prop_assert_eq!(event.at(), told);
         }
-        prop_assert_eq!(link.poll(END), None);
-        prop_assert_eq!(upcoming.next(), None);
     }
 
     #[test]

@@ -11,7 +11,8 @@ use proptest::prelude::*;
 
 use crate::line::compare;
 use crate::reference::{FqCodel, expect};
-use crate::scenario::{fates, link, scenario};
+use crate::scenario::{fates, scenario};
+use crate::support::link;
 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(1000))]

@@ -10,7 +10,8 @@ use lfn_core::units::{BitRate, Bytes};
 use proptest::prelude::*;
 
 use crate::reference::{DropTail, Expected, Integral, cost, expect};
-use crate::scenario::{Fate, fates, link, scenario};
+use crate::scenario::{Fate, fates, scenario};
+use crate::support::link;
 
 /// What the link did against what it should have done.
 pub fn compare(actual: &[Fate], expected: &[Expected]) -> Result<(), TestCaseError> {

@@ -11,3 +11,5 @@ mod line;
 mod red;
 mod reference;
 mod scenario;
+#[path = "../support/mod.rs"]
+mod support;

@@ -5,7 +5,7 @@ use lfn_core::sim::{Arrival, run};
 use lfn_core::time::Instant;
 use lfn_core::units::{BitRate, Bytes, Ratio};
 
-use crate::scenario::link;
+use crate::support::link;
 
 const PACKET: u32 = 1500;
 /// A packet takes a millisecond.

@@ -12,7 +12,7 @@ use lfn_core::link::{CoDel, Discipline, DropCause, Ecn, LinkConfig, Packet, Queu
 use lfn_core::sim::Arrival;
 use lfn_core::time::Instant;
 
-use crate::scenario::singles;
+use crate::support::singles;
 
 const BYTE: u128 = 8_000_000_000;
 

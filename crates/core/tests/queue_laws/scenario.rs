@@ -1,18 +1,13 @@
 //! Settings and arrivals, and what became of every virtual packet.
 
-use std::collections::BTreeMap;
 use std::time::Duration;
 
 use lfn_core::framing::Layer;
-use lfn_core::link::{
-    CoDel, Discipline, DropCause, Ecn, Event, FqCoDel, Link, LinkConfig, Packet, QueueLimit, Red, Varying,
-};
+use lfn_core::link::{CoDel, Discipline, DropCause, Ecn, Event, FqCoDel, LinkConfig, Packet, QueueLimit, Red, Varying};
 use lfn_core::sim::Arrival;
 use lfn_core::time::Instant;
 use lfn_core::units::{BitRate, Bytes, Ratio};
 use proptest::prelude::*;
-
-pub const END: Instant = Instant::from_nanos(u64::MAX);
 
 /// What became of one virtual packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -40,10 +35,6 @@ impl Fate {
             Fate::Dropped { cause, at } => Err((cause, at)),
         })
     }
-}
-
-pub fn link(config: &LinkConfig) -> Link {
-    Link::new(config).unwrap()
 }
 
 /// A rate that is constant, or one that varies and perhaps stands still, once or over and over.
@@ -141,51 +132,16 @@ pub fn scenario() -> impl Strategy<Value = (LinkConfig, Vec<Arrival>)> {
     })
 }
 
-/// The arrivals taken apart into single packets, at the same instants.
-pub fn singles(arrivals: &[Arrival]) -> Vec<Arrival> {
-    let mut all = Vec::new();
-    for Arrival { at, packet } in arrivals {
-        for index in 0..packet.count {
-            let wire = if index + 1 == packet.count { packet.last_wire } else { packet.wire };
-            let single = Packet::single(all.len() as u64, wire);
-            all.push(Arrival { at: *at, packet: Packet { flow: packet.flow, ecn: packet.ecn, ..single } });
-        }
-    }
-    all
-}
-
-/// The fate of every virtual packet, in the order of [`singles`]; fails if one has none, or two.
+/// The fate of every virtual packet, in the order of [`singles`](crate::support::singles).
 pub fn fates(arrivals: &[Arrival], events: &[Event]) -> Vec<Fate> {
-    let mut base = BTreeMap::new();
-    let mut total = 0;
-    for Arrival { packet, .. } in arrivals {
-        base.insert(packet.id, total);
-        total += packet.count as usize;
-    }
-    let mut fates = vec![None; total];
-    for event in events {
-        let (Event::Forward { packet, .. } | Event::Drop { packet, .. } | Event::Duplicate { packet, .. }) = event;
-        let first = base[&packet.id] + packet.first as usize;
-        for index in 0..packet.count {
-            let fate = match *event {
-                Event::Forward { due, .. } => Fate::Forwarded {
-                    marked: packet.changes.congestion,
-                    due,
-                    is_last: index + 1 == packet.count,
-                    waited: (index == 0).then_some(packet.waited),
-                },
-                Event::Drop { cause, at, .. } => Fate::Dropped { cause, at },
-                Event::Duplicate { .. } => panic!("nothing is duplicated here"),
-            };
-            assert_eq!(fates[first + index as usize].replace(fate), None, "{packet:?} twice");
-        }
-    }
-    fates.into_iter().map(|fate| fate.expect("every virtual packet comes out")).collect()
-}
-
-/// All that is left in a link, and then nothing is.
-pub fn rest(link: &mut Link) -> Vec<Event> {
-    let events = std::iter::from_fn(|| link.poll(END)).collect();
-    assert_eq!(link.next(), None);
-    events
+    crate::support::fates(arrivals, events, |event, index| match *event {
+        Event::Forward { packet, due } => Fate::Forwarded {
+            marked: packet.changes.congestion,
+            due,
+            is_last: index + 1 == packet.count,
+            waited: (index == 0).then_some(packet.waited),
+        },
+        Event::Drop { cause, at, .. } => Fate::Dropped { cause, at },
+        Event::Duplicate { .. } => panic!("nothing is duplicated here"),
+    })
 }
