@@ -36,6 +36,7 @@ fn main() -> ExitCode {
         ("an_idle_path_carries_nothing", Needs::Namespaces, an_idle_path_carries_nothing),
         ("far_resolves_to_both_families_ipv4_first", Needs::Namespaces, far_resolves_to_both_families_ipv4_first),
         ("a_small_mtu_leaves_ipv4_alone", Needs::Namespaces, a_small_mtu_leaves_ipv4_alone),
+        ("what_forbids_namespaces_is_named_with_its_cure", Needs::Namespaces, what_forbids_namespaces),
         ("no_path_and_too_many_are_refused", Needs::Nothing, no_path_and_too_many_are_refused),
     ])
 }
@@ -178,6 +179,26 @@ fn far_resolves_to_both_families_ipv4_first() {
 fn a_small_mtu_leaves_ipv4_alone() {
     let (output, _) = run_emulator("small-mtu");
     assert_eq!(line_of(&output, "far"), "10.73.23.2");
+}
+
+/// In a user namespace of the test's own, whose limits are nobody else's; there, root without the right to make others.
+fn what_forbids_namespaces() {
+    for limit in ["max_user_namespaces", "max_net_namespaces"] {
+        let script = format!(
+            "echo 0 > /proc/sys/user/{limit} && \
+             exec setpriv --bounding-set=-sys_admin \"$0\" emulate --rtt 1ms --rate 1mbit -- true"
+        );
+        let mut command = Command::new("unshare");
+        command.args(["--user", "--map-root-user", "sh", "-c", &script]).arg(support::lfn_path());
+        let output = command.output().unwrap();
+        let said = format!(
+            "lfn: cannot make namespaces: user.{limit} allows no more of them\n\
+             hint: sudo sysctl -w user.{limit}=10000\n"
+        );
+        assert_eq!((stderr(&output), output.status.code()), (said, Some(1)), "{limit}");
+        // And not the limit of whoever runs the tests.
+        assert_ne!(std::fs::read_to_string(format!("/proc/sys/user/{limit}")).unwrap().trim(), "0");
+    }
 }
 
 fn no_path_and_too_many_are_refused() {

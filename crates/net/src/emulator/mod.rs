@@ -45,7 +45,7 @@ use terminal::Terminal;
 pub use calibrate::{Calibration, Cost, Costs};
 pub use ledger::{Bin, Change, DirectionLedger, Fault, Lateness, Ledger, PathLedger, Queueing, Unmodelled};
 pub use lfn_core::link::EmulatedPath;
-pub use place::{Attachment, Obstacle, namespaces_available, wire_mtu};
+pub use place::{Attachment, Lacking, Obstacle, namespaces_available, wire_mtu};
 pub use setup::{FarSide, MOST_PATHS, Place, Setup};
 pub use watch::{Live, LiveDirection, LiveFigures, LogAccount, LogError, LogFile, LogFormat, Watching};
 

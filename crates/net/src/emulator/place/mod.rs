@@ -17,5 +17,5 @@ pub use attach::Attachment;
 pub use bridge::wire_mtu;
 pub(super) use ground::Ground;
 pub(super) use isolation::Newcomer;
-pub use isolation::{Obstacle, namespaces_available};
+pub use isolation::{Lacking, Obstacle, namespaces_available};
 pub(super) use topology::SideNet;

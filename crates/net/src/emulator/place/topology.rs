@@ -16,6 +16,7 @@ use rustix::io::Errno;
 
 use super::addresses::{End, LEAST_MTU_V6, PREFIX_V4, PREFIX_V6, SideName};
 use super::attach::Attached;
+use super::isolation::{Lacking, Obstacle};
 use crate::emulator::data_path::Port;
 use crate::emulator::{EmulateError, Setup, system};
 
@@ -99,7 +100,10 @@ fn lay_cable(end: End, namespace: &NetNamespace, mtu: u32) -> Result<Cable, Emul
     let (middle, inside) = (end.name(), end.interface());
     let here = VethEnd { name: &middle, mac: end.middle_mac() };
     let there = VethEnd { name: &inside, mac: end.mac() };
-    netlink.add_veth(here, there, namespace, mtu).map_err(system("make a pair of veth interfaces"))?;
+    netlink.add_veth(here, there, namespace, mtu).map_err(|error| match error.raw_os_error() {
+        Some(code) if code == Errno::OPNOTSUPP.raw_os_error() => Obstacle::Kernel(Lacking::Veth).into(),
+        _ => system("make a pair of veth interfaces")(error),
+    })?;
     let index = netlink.index(&middle).map_err(system("find a veth interface"))?;
     // Up first, or the socket would start with ENETDOWN. Nothing is missed: the other end is still down.
     netlink.set_up(index).map_err(system("bring a veth interface up"))?;
