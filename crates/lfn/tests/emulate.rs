@@ -14,10 +14,8 @@ use lfn_core::link::DropCause;
 use lfn_core::path::PathProfile;
 use lfn_core::units::{BitRate, Bytes};
 use lfn_net::emulator::{DirectionLedger, Ledger, Outcome};
-use support::{Needs, eventually, lfn, processes_with, stderr, stdout};
+use support::{Needs, ROLE, as_role, eventually, lfn, processes_with, stderr, stdout};
 
-/// Names what this test binary does when it is run as a command on one side of a path.
-const ROLE: &str = "LFN_TEST_ROLE";
 const PORT: u16 = 9000;
 
 /// A harness of our own: the common one cannot count a test as skipped once it runs.
@@ -80,12 +78,6 @@ fn act(role: &str) {
 }
 
 const DATAGRAMS: u64 = 500;
-
-/// A shell command that runs this binary in a role.
-fn as_role(role: &str) -> String {
-    let program = env::current_exe().unwrap();
-    format!("{ROLE}={role} exec '{}'", program.display())
-}
 
 fn emulate(flags: &[&str]) -> Command {
     let mut command = lfn();

@@ -16,10 +16,8 @@ use lfn_sys::netlink::{Mac, Netlink, VethEnd};
 use lfn_sys::packet::{Lengths, PacketSocket, ReceiveRing, Room, VNET_HEADER};
 use lfn_sys::sysctl;
 use support::sandbox::{self, Running};
-use support::{Needs, eventually, lfn, stderr};
+use support::{Needs, ROLE, eventually, lfn, stderr};
 
-/// Names what this test binary does when it is run as a command: a scenario, or a part in one.
-const ROLE: &str = "LFN_TEST_ROLE";
 const PORT: u16 = 9000;
 /// Enough for super-packets to form.
 const POURED: usize = 3_000_000;

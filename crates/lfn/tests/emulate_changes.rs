@@ -16,10 +16,8 @@ use std::time::Duration;
 
 use lfn_core::link::DropCause;
 use lfn_net::emulator::{DirectionLedger, Outcome};
-use support::{Needs, eventually, lfn, stderr};
+use support::{Needs, ROLE, as_role, eventually, lfn, stderr};
 
-/// Names what this test binary does when it is run as a command on one side of a path.
-const ROLE: &str = "LFN_TEST_ROLE";
 /// Where the far side leaves what it saw.
 const SEEN: &str = "LFN_TEST_SEEN";
 const PORT: u16 = 9000;
@@ -153,12 +151,6 @@ fn pour() {
     let mut length = [0; 8];
     stream.read_exact(&mut length).unwrap();
     assert_eq!(usize::from_be_bytes(length), STREAM);
-}
-
-/// A shell command that runs this binary in a role.
-fn as_role(role: &str) -> String {
-    let program = env::current_exe().unwrap();
-    format!("{ROLE}={role} exec '{}'", program.display())
 }
 
 /// Runs two roles over a link, and reads the account of the way forward and what the far side left.

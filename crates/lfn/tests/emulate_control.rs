@@ -19,10 +19,8 @@ use std::time::Instant;
 use lfn_sys::namespace::Identity;
 use serde_json::Value;
 use support::sandbox::Running;
-use support::{Needs, eventually, lfn, lfn_path, stderr, stdout};
+use support::{Needs, ROLE, eventually, lfn, lfn_path, stderr, stdout};
 
-/// Names what this test binary does when it is run as a command on one side of a path.
-const ROLE: &str = "LFN_TEST_ROLE";
 /// The process id of the run that a part of a test is about.
 const RUN: &str = "LFN_TEST_RUN";
 const PORT: u16 = 9000;

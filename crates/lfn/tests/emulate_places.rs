@@ -15,10 +15,8 @@ use lfn_core::link::LinkConfig;
 use lfn_core::path::PathProfile;
 use lfn_core::units::{BitRate, Bytes};
 use lfn_net::emulator::{self, EmulateError, EmulatedPath, FarSide, Ledger, Outcome, Setup};
-use support::{Needs, stderr, stdout};
+use support::{Needs, ROLE, as_role, stderr, stdout};
 
-/// Names what this test binary does when it is run as a command: on one side of a path, or to make one.
-const ROLE: &str = "LFN_TEST_ROLE";
 const PORT: u16 = 9000;
 
 fn main() -> ExitCode {
@@ -99,12 +97,6 @@ fn three_hops() -> EmulatedPath {
         ..LinkConfig::default()
     };
     EmulatedPath { forward: [10, 20, 30].map(hop).into(), back: vec![hop(5)], ..path(65) }
-}
-
-/// A shell command that runs this binary in a role.
-fn as_role(role: &str) -> String {
-    let program = env::current_exe().unwrap();
-    format!("{ROLE}='{role}' exec '{}'", program.display())
 }
 
 /// Runs this binary as the emulator of a path: that has to be a process of one thread.

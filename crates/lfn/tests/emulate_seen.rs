@@ -19,10 +19,8 @@ use std::time::Duration;
 use lfn_core::link::DropCause;
 use lfn_net::emulator::{DirectionLedger, Outcome};
 use serde_json::Value;
-use support::{Needs, lfn, stderr, stdout};
+use support::{Needs, ROLE, as_role, lfn, stderr, stdout};
 
-/// Names what this test binary does when it is run as a command on one side of a path.
-const ROLE: &str = "LFN_TEST_ROLE";
 const PORT: u16 = 9000;
 const DATAGRAMS: u64 = 400;
 /// Bytes a stream sends; enough for super-packets.
@@ -88,12 +86,6 @@ fn act(role: &str) {
         }
         other => panic!("no role '{other}'"),
     }
-}
-
-/// A shell command that runs this binary in a role.
-fn as_role(role: &str) -> String {
-    let program = env::current_exe().unwrap();
-    format!("{ROLE}={role} exec '{}'", program.display())
 }
 
 /// Emulates, with a report, and a log if it has a name; the outcome and what was logged.

@@ -14,10 +14,8 @@ use lfn_core::framing::Layer;
 use lfn_core::path::PathProfile;
 use lfn_core::units::{BitRate, Bytes, Ratio};
 use lfn_net::emulator::Outcome;
-use support::{Needs, lfn, stderr, stdout};
+use support::{Needs, ROLE, lfn, stderr, stdout};
 
-/// Names what this test binary does when it is run as a command on one side of a path.
-const ROLE: &str = "LFN_TEST_ROLE";
 const PORT: u16 = 9000;
 
 fn main() -> ExitCode {

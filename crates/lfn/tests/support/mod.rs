@@ -22,6 +22,15 @@ pub fn lfn() -> Command {
     Command::new(lfn_path())
 }
 
+/// Names what a test binary does when it is run as a command: on one side of a path, or to make one.
+pub const ROLE: &str = "LFN_TEST_ROLE";
+
+/// A shell command that runs this test binary in a role.
+pub fn as_role(role: &str) -> String {
+    let program = std::env::current_exe().expect("a running program has a file");
+    format!("{ROLE}='{role}' exec '{}'", program.display())
+}
+
 /// What a test cannot do without.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Needs {
