@@ -75,11 +75,7 @@ impl Encode for JsonLines {
         line.number("packets_before", arrival.packets_before);
         line.number("arrived_seconds", self.since(arrival.at));
         line.number("arrived_unix_seconds", Seconds(i128::from(self.zero.wall(arrival.at))));
-        let endpoints = match what {
-            What::Answered(_, answer, _) => answer.endpoints,
-            _ => arrival.endpoints,
-        };
-        if let Some(endpoints) = endpoints {
+        if let Some(endpoints) = arrival.endpoints {
             line.word("protocol", endpoints.protocol_name());
             line.word("from", endpoints.sender());
             line.word("to", endpoints.receiver());

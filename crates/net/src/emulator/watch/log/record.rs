@@ -50,7 +50,7 @@ pub(super) enum What {
     Happened(Event, Instant),
     /// It was lost outside the model at this time.
     Lost(Packet, Unforeseen, Instant),
-    /// The emulator told the sender, with a packet of its own, that no more than this passes.
+    /// The emulator told the sender what would pass, with a packet of its own, whose endpoints are the arrival's.
     Answered(Packet, Answer, Instant),
     /// So many virtual packets were in the link when the run ended.
     InFlight(u32),
@@ -63,8 +63,6 @@ pub(super) struct Answer {
     pub(super) mtu: u16,
     /// Its own bytes, with the Ethernet header.
     pub(super) bytes: usize,
-    /// Its own addresses.
-    pub(super) endpoints: Option<Endpoints>,
 }
 
 /// A frame as it was seen at one point of a path.

@@ -122,7 +122,8 @@ impl Observer for Tap {
         let Some(arrival) = self.last else { return };
         match self.format {
             LogFormat::JsonLines => {
-                let answer = Answer { mtu, bytes: frame.len(), endpoints: endpoints(frame) };
+                let answer = Answer { mtu, bytes: frame.len() };
+                let arrival = Arrival { endpoints: endpoints(frame), ..arrival };
                 self.fate(arrival, What::Answered(*packet, answer, now));
             }
             LogFormat::Pcapng => {
