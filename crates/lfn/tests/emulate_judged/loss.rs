@@ -136,6 +136,7 @@ pub fn send_singles() {
 pub fn send_super_packets() {
     let (socket, far) = socket();
     let state = UdpSocketState::new((&socket).into()).unwrap();
+    socket.set_nonblocking(false).unwrap();
     pace(NUMBERS / TOGETHER, Duration::from_millis(8), |turn| {
         let contents = datagrams(turn);
         for destination in far {

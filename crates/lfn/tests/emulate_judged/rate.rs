@@ -22,10 +22,10 @@ pub const TAPS: [Tap; 2] = [
 const PAYLOAD: usize = 1200;
 /// Bits a second.
 const RATE: f64 = 10e6;
-/// So often that half as much again is offered as either lets pass.
-const INTERVAL: Duration = Duration::from_micros(662);
+/// So often that twice as much is offered as either lets pass.
+const INTERVAL: Duration = Duration::from_micros(500);
 /// 7 s.
-const COUNT: u32 = 10_500;
+const COUNT: u32 = 14_000;
 /// Until both queues are full, tbf's first burst gone by, and nothing but the rate matters.
 const OMITTED: u64 = 1_500_000_000;
 /// How far the rates may be apart.
@@ -33,9 +33,9 @@ const BOUND: f64 = 0.005;
 /// What the near side ends with, in words, where it cannot have tbf.
 const NO_TBF: &str = "no tbf";
 
-/// A queue of 300 ms in front of each, so that neither ever idles while the sender waits for a processor.
+/// A queue of 600 ms in front of each, so that neither ever idles while the sender waits for a processor.
 const FLAGS: [&str; 8] =
-    ["--rtt", "10ms", "--rate", "10mbit", "--queue", "300ms", "--parallel", "rate=200mbit,rtt=10ms,queue=1MB"];
+    ["--rtt", "10ms", "--rate", "10mbit", "--queue", "600ms", "--parallel", "rate=200mbit,rtt=10ms,queue=1MB"];
 
 pub fn the_rate_is_that_of_tbf() {
     one_of(4, || {
@@ -77,33 +77,34 @@ pub fn offer() {
         println!("{NO_TBF} {why}");
         exit(0);
     }
-    // Two sockets a path: what waits in tbf counts against the send buffer, and shall be as much as its queue holds.
+    // Several: what waits in tbf counts against the send buffer, and shall be as much as its queue holds.
     let socket = || {
         let socket = UdpSocket::bind(("0.0.0.0", 0)).unwrap();
         set_send_buffer(&socket, 1 << 20).unwrap();
         socket.set_nonblocking(true).unwrap();
         socket
     };
-    let sockets = [socket(), socket()];
+    let sockets = [socket(), socket(), socket(), socket()];
     let hosts = ["LFN_FAR", "LFN_FAR1"].map(|name| env::var(name).unwrap());
     let mut payload = [0; PAYLOAD];
     pace(COUNT, INTERVAL, |number| {
         payload[..4].copy_from_slice(&number.to_be_bytes());
         for host in &hosts {
-            match sockets[number as usize % 2].send_to(&payload, (host.as_str(), PORT)) {
+            match sockets[number as usize % sockets.len()].send_to(&payload, (host.as_str(), PORT)) {
                 // As good as dropped by a full queue.
                 Err(error) if error.kind() == ErrorKind::WouldBlock => {}
                 other => assert_eq!(other.unwrap(), PAYLOAD),
             }
         }
     });
-    // The last to be seen leave the queue 300 ms later.
-    thread::sleep(Duration::from_millis(500));
+    // The last to be seen leave the queue 600 ms later.
+    thread::sleep(Duration::from_millis(800));
 }
 
-/// Has tbf limit what is sent from an interface.
+/// Has tbf limit what is sent from an interface. Its bucket holds 80 ms: by so much may its timer be late without making
+/// it slower.
 fn shape(interface: &str) -> Result<(), String> {
-    let arguments = format!("qdisc add dev {interface} root tbf rate 10mbit burst 20000 limit 375000");
+    let arguments = format!("qdisc add dev {interface} root tbf rate 10mbit burst 100000 limit 750000");
     let output = Command::new("tc").env("PATH", path_with_servers()).args(arguments.split(' ')).output().unwrap();
     if output.status.success() { Ok(()) } else { Err(stderr(&output)) }
 }

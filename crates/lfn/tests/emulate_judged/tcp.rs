@@ -104,7 +104,7 @@ pub fn loss_limits_as_theory_says() {
 pub fn bbr_fills_a_path_of_539_ms() {
     let case = case("far", 539, 0.0, Congestion::Bbr, 1);
     let spans = Spans { omitted: Duration::from_secs(6), measured: Duration::from_secs(14) };
-    one_of(2, || {
+    one_of(3, || {
         let goodputs = match goodputs(&["--rtt", "539ms", "--rate", "50mbit", "--queue", "3bdp"], &[case], spans) {
             Ok(goodputs) => goodputs,
             Err(why) => {
