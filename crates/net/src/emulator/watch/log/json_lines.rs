@@ -65,7 +65,8 @@ impl Encode for JsonLines {
     }
 
     fn record(&mut self, record: &Record, out: &mut Vec<u8>) {
-        let Record::Fate(Fate { path, direction, arrival, what }) = record else { return };
+        let Record::Fate(told) = record else { return };
+        let Fate { path, direction, arrival, what } = &**told;
         let mut line = Line::begin(out);
         line.word("fate", fate(what));
         // As `lfn emulate set --path` counts.
@@ -223,7 +224,7 @@ mod tests {
             Arrival { serial: 3, packets_before: 40, at: Instant::from_nanos(4_999_999_999), endpoints: None };
         for what in whats {
             let fate = Fate { path: 0, direction: Direction::Return, arrival, what: *what };
-            encoder.record(&Record::Fate(fate), &mut out);
+            encoder.record(&Record::Fate(Box::new(fate)), &mut out);
         }
         encoder.end(whats.len() as u64, &[1, 0, 2], &mut out);
         String::from_utf8(out).unwrap().lines().map(|line| serde_json::from_str(line).unwrap()).collect()

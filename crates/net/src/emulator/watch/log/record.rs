@@ -16,7 +16,7 @@ pub(super) const POINTS: usize = 3;
 /// One thing to log.
 pub(super) enum Record {
     /// What became of virtual packets.
-    Fate(Fate),
+    Fate(Box<Fate>),
     /// A frame, seen.
     Sight(Box<Sight>),
 }

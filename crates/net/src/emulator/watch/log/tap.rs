@@ -44,8 +44,8 @@ impl Tap {
     }
 
     fn fate(&self, arrival: Arrival, what: What) {
-        let record = Record::Fate(Fate { path: self.path, direction: self.direction, arrival, what });
-        self.out.try_send(record, self.place(Point::entrance(self.direction)));
+        let fate = Fate { path: self.path, direction: self.direction, arrival, what };
+        self.out.try_send(Record::Fate(Box::new(fate)), self.place(Point::entrance(self.direction)));
     }
 
     fn sight(&self, point: Point, inbound: bool, arrival: Arrival, frame: [&[u8]; 2], at: Instant, note: Note) {
@@ -160,7 +160,7 @@ impl Drop for Tap {
             for (arrival, left) in self.arrivals.take_all() {
                 let what = What::InFlight(left);
                 let fate = Fate { path: self.path, direction: self.direction, arrival, what };
-                self.out.send_soon(Record::Fate(fate), place);
+                self.out.send_soon(Record::Fate(Box::new(fate)), place);
             }
         }
     }
