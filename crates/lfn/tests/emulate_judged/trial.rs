@@ -113,7 +113,7 @@ pub fn one_of<T>(tries: usize, mut trial: impl FnMut() -> Result<T, String>) -> 
 
 /// Says that something was not judged, for want of a part of the kernel or of a program; where CI is, it is there.
 pub fn skip(what: &str, why: &str) {
-    assert!(env::var_os("CI").is_none(), "{what}: {why}");
+    assert!(env::var_os("CI").is_none_or(|ci| ci != "true"), "{what}: {why}");
     eprintln!("SKIPPED: {what}: {why}");
 }
 
