@@ -94,6 +94,7 @@ fuzz_target!(|scenario: Scenario| {
                 if change.set_pair(&setting.text()).is_ok()
                     && let Ok(changed) = path.changed(Some(index), &change)
                 {
+                    run.polled = run.polled.max(run.at);
                     run.link.set(index, &changed.forward[index], run.at).expect("it was checked");
                     path = changed;
                 }
@@ -132,7 +133,7 @@ impl Run {
 
     fn push(&mut self, packet: Packet) {
         self.ids += 1;
-        // Nobody polls as of a time before what has come.
+        // Nobody polls as of a time before what has come, or was changed.
         self.polled = self.polled.max(self.at);
         self.inside += u64::from(packet.count);
         self.link.push(Packet { id: self.ids, ..packet }, self.at);

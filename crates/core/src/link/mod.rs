@@ -298,7 +298,7 @@ impl Link {
         self.advance(self.arrived);
     }
 
-    /// The next thing that has happened by `now`; call until `None`.
+    /// The next thing that has happened by `now`, or by the last arrival or change if that was later; call until `None`.
     pub fn poll(&mut self, now: Instant) -> Option<Event> {
         self.advance(now);
         let event = self.told.pop_front().or_else(|| self.stages.last_mut()?.pop(now))?;
