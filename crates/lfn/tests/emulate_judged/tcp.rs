@@ -34,8 +34,9 @@ const fn case(host: &'static str, rtt: u64, loss: f64, congestion: Congestion, s
 }
 
 /// Windows from 12 to 122 segments, which are reached in seconds. On the short paths CUBIC is to be as fast as Reno; on
-/// the last, twice as fast. That one loses at equal distances, as RFC 9438 has it (section 5.1), for at random ones CUBIC
-/// is much faster than this. Linux counts what is acknowledged and not acknowledgements, so for Reno C is 1.22.
+/// the last, twice as fast (RFC 9438, section 5.1). That one loses at equal distances, for which the formula is, because
+/// after a long start-up without a loss CUBIC takes 20 s to come down. Linux counts what is acknowledged and not
+/// acknowledgements, so for Reno C is 1.22.
 const CASES: [Case; 7] = [
     case("far", 20, 1e-4, Congestion::Reno, 2),
     case("far", 20, 1e-4, Congestion::Cubic, 2),
