@@ -142,8 +142,8 @@ fn start_and_end(number: u32, before: &[&str], flags: &[&str], marker: &str) {
     while process::reap().is_some() {}
 }
 
-/// The binary under test, started by other commands that become it. A script in the background hands down that interrupts
-/// are ignored, and CMD would do so too.
+/// The binary under test, started by other commands that become it. A script in the background hands down that
+/// interrupts are ignored, and CMD would do so too.
 fn wrapped(before: &[&str]) -> Command {
     let mut command = Command::new("env");
     command.arg("--default-signal=INT").args(before).arg(support::lfn_path());
@@ -193,9 +193,9 @@ fn starts(before: &[&str]) {
     }
 }
 
-/// Allows the namespaces of so many runs, beside those of the sandbox. A run finds out first whether it may make any, and
-/// the kernel has not cleared those away when the real ones are made. A user's run is in two user namespaces: the one that
-/// makes it an ordinary user, and its own.
+/// Allows the namespaces of so many runs, beside those of the sandbox. A run finds out first whether it may make any,
+/// and the kernel has not cleared those away when the real ones are made. A user's run is in two user namespaces: the
+/// one that makes it an ordinary user, and its own.
 fn limit(runs: u32) {
     for (kind, here, each) in [("net", 1, 4), ("pid", 1, 2), ("mnt", 1, 1), ("ipc", 1, 1), ("user", 0, 3)] {
         sysctl::write(&format!("user.max_{kind}_namespaces"), &(here + each * runs).to_string()).unwrap();

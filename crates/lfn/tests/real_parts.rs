@@ -249,8 +249,8 @@ fn two_paths_carry_more_than_one() {
     measured(measure, |&sum| sum > 22e6);
 }
 
-/// Fifteen seconds after CMD began the satellite changes: round trips are 40 ms longer for 200 ms, and after that they are
-/// those of another satellite. Nothing passes in the 100 ms before.
+/// Fifteen seconds after CMD began the satellite changes: round trips are 40 ms longer for 200 ms, and after that they
+/// are those of another satellite. Nothing passes in the 100 ms before.
 fn ping_sees_the_handover() {
     let home = tempfile::tempdir().unwrap();
     let measure = || {

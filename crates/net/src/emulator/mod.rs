@@ -179,7 +179,7 @@ pub fn run(setup: &Setup, command: &[OsString]) -> Result<Outcome, EmulateError>
     let blocked = Signals::block(&SIGNALS).map_err(system("block signals"))?;
     let (reports, reporter) = rustix::pipe::pipe_with(PipeFlags::CLOEXEC).map_err(system("make a pipe"))?;
     let (lifeline, held) = rustix::pipe::pipe_with(PipeFlags::CLOEXEC).map_err(system("make a pipe"))?;
-    // Process 1 does not die of what it has not blocked, but never learns of it: the inside begins with this one blocked.
+    // Process 1 does not die of what it has not blocked, but never learns of it: the inside begins with it blocked.
     let unready = Signals::block(&[INTERRUPT_ALONE]).map_err(system("block signals"))?;
     match ground.enter()? {
         (Side::Parent(pid), _) => {

@@ -151,8 +151,8 @@ impl Watch {
         Watch { pid, interrupted: None, kill_at: None }
     }
 
-    /// Tells CMD what was sent before it was there to hear it: the terminal's interrupt too. Without a CMD that may be the
-    /// link's end.
+    /// Tells CMD what was sent before it was there to hear it: the terminal's interrupt too. Without a CMD that may be
+    /// the link's end.
     fn catch_up(&mut self, early: &[process::Signal]) -> Result<ControlFlow<()>, EmulateError> {
         for &signal in early {
             let Some(pid) = self.pid else {
