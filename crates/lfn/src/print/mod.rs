@@ -4,13 +4,9 @@ use std::fmt::Display;
 use std::io::{self, Write};
 
 pub mod copy;
-pub mod dry_run;
-pub mod ledger;
-pub mod live;
+pub mod emulate;
 pub mod page;
 pub mod plan;
-pub mod profiles;
-pub mod standing;
 pub mod test;
 
 /// Says something to the user, on stderr. Whoever closed it does not want to hear: that changes no exit status.

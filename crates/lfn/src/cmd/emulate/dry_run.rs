@@ -15,7 +15,7 @@ use lfn_core::tcp_model::{self, Congestion, Flow};
 use lfn_core::units::{Bytes, show_duration};
 
 use crate::exit::{Exit, Failure};
-use crate::print::dry_run::DryRunReport;
+use crate::print::emulate::dry_run::DryRunReport;
 
 /// What is typed beside --dry-run.
 #[derive(clap::Args, Debug, Clone)]

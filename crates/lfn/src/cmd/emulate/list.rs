@@ -14,7 +14,7 @@ use crate::print;
 pub fn run(name: Option<&str>, json: bool) -> Result<Exit, Failure> {
     let text = match name {
         _ if json => as_json(name)?,
-        None => print::profiles::list(&profiles(None)?, &traces(None)),
+        None => print::emulate::profiles::list(&profiles(None)?, &traces(None)),
         Some(name) => one(name)?,
     };
     io::stdout().lock().write_all(text.as_bytes())?;
@@ -25,7 +25,7 @@ fn as_json(name: Option<&str>) -> Result<String, Failure> {
     let (profiles, traces) = (profiles(name)?, traces(name));
     match name {
         Some(name) if profiles.is_empty() && traces.is_empty() => Err(unknown(name)),
-        _ => Ok(print::profiles::json(&profiles, &traces)? + "\n"),
+        _ => Ok(print::emulate::profiles::json(&profiles, &traces)? + "\n"),
     }
 }
 

@@ -168,7 +168,7 @@ pub fn run(mut args: Args) -> Result<Exit, Failure> {
     if let Some(ending) = outcome.far.filter(|ending| *ending != Ending::Exited(0)) {
         print::talk(format_args!("lfn: the far command {ending} before CMD ended\n"));
     }
-    print::talk(print::ledger::text(&outcome.ledger));
+    print::talk(print::emulate::ledger::text(&outcome.ledger));
     report.map_or(Ok(()), |report| report.write(&outcome))?;
     if let (Some(file), Some(account)) = (&setup.watch.log, &outcome.log) {
         log::conclude(file, account)?;
@@ -190,7 +190,7 @@ impl Args {
         }
         setup.check().map_err(explain)?;
         let has_shell = matches!(setup.place, Place::Sides { near: None, .. });
-        setup.watch.live = print::live::wanted(self.live, has_shell || !self.command.is_empty());
+        setup.watch.live = print::emulate::live::wanted(self.live, has_shell || !self.command.is_empty());
         Ok(setup)
     }
 

@@ -78,9 +78,9 @@ pub fn run(action: Action) -> Result<Exit, Failure> {
 fn show(standing: &Standing, json: bool) -> Result<(), Failure> {
     let mut out = io::stdout().lock();
     if json {
-        return Ok(writeln!(out, "{}", print::standing::json(standing)?)?);
+        return Ok(writeln!(out, "{}", print::emulate::standing::json(standing)?)?);
     }
-    Ok(write!(out, "{}", print::standing::text(standing))?)
+    Ok(write!(out, "{}", print::emulate::standing::text(standing))?)
 }
 
 fn ask(run: Option<u32>, request: &Request) -> Result<Standing, Failure> {

@@ -10,7 +10,7 @@ use std::time::Duration;
 use lfn_core::units::{BitRate, Bytes, show_duration};
 use lfn_net::emulator::{Live, LiveDirection, LiveFigures};
 
-use super::talk;
+use crate::print::talk;
 
 /// How often on a terminal.
 const OFTEN: Duration = Duration::from_millis(500);

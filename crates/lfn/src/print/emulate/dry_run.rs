@@ -13,7 +13,7 @@ use lfn_core::tcp_model::{Congestion, Limit, Prediction, TransferTime};
 use lfn_core::units::{BitRate, Bytes, Ratio, show_duration};
 use serde::Serialize;
 
-use super::page::Page;
+use crate::print::page::Page;
 
 /// A modelled transfer, and what was predicted of it.
 pub struct DryRunReport {
