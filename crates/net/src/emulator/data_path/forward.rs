@@ -21,7 +21,7 @@ use super::mailbox::{Letters, Mailbox, Order, Snapshot, mailbox};
 use super::observer::{Frame, Observer, Unforeseen};
 use super::pace::{Pace, Wait};
 use super::port::{Intake, Port, Slot};
-use super::ring::PacketRing;
+use super::ring::{PacketRing, ring_size};
 use super::tally::Tally;
 use crate::emulator::ledger::DirectionLedger;
 use crate::emulator::{EmulateError, now, system};
@@ -32,8 +32,6 @@ const BATCH: usize = 16;
 const LOOK_AROUND: Duration = Duration::from_millis(2);
 /// How long a thread sleeps that cannot be woken by a packet, for want of room to take it away.
 const NO_ROOM: Duration = Duration::from_micros(100);
-/// Room of a ring beyond what the link holds: what arrives while the thread does something else.
-const SLACK: u64 = 4 << 20;
 /// A receive stamp further from now than this is no stamp of this packet's arrival.
 const BELIEVABLE: Duration = Duration::from_secs(1);
 
@@ -55,12 +53,6 @@ pub(in crate::emulator) struct Forwarder<'a> {
     idle: Duration,
     /// How much earlier than they came the link is told that packets came: `idle`, as far as the delay makes up for it.
     ahead: Duration,
-}
-
-/// What the hops hold, and a quarter for the bookkeeping of small packets.
-pub(in crate::emulator) fn ring_size(hops: &[LinkConfig]) -> u64 {
-    let held = hops.iter().map(|hop| Link::memory_needed(hop).0).fold(0, u64::saturating_add);
-    held.saturating_add(held / 4).saturating_add(SLACK)
 }
 
 impl<'a> Forwarder<'a> {

@@ -17,8 +17,7 @@ use lfn_sys::memory::Arena;
 use rustix::event::{EventfdFlags, eventfd};
 use rustix::io::{read, write};
 
-use super::forward::ring_size;
-use super::ring::arena;
+use super::ring::{arena, ring_size};
 use super::tally::Tally;
 use crate::emulator::ledger::DirectionLedger;
 use crate::emulator::setup::usable_memory;

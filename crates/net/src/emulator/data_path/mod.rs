@@ -13,7 +13,8 @@ mod port;
 mod ring;
 mod tally;
 
-pub(super) use forward::{Forwarder, ring_size};
+pub(super) use forward::Forwarder;
 pub(super) use mailbox::{Mailbox, Snapshot};
 pub(super) use observer::{Frame, Observer, Unforeseen};
 pub(super) use port::Port;
+pub(super) use ring::ring_size;

@@ -10,8 +10,8 @@
 use std::collections::VecDeque;
 use std::io;
 
-use lfn_core::link::Packet;
 use lfn_core::link::segment::{Segments, VnetHeader};
+use lfn_core::link::{Link, LinkConfig, Packet};
 use lfn_sys::memory::Arena;
 use lfn_sys::packet::MAX_FRAME;
 
@@ -77,8 +77,16 @@ enum Place {
 
 /// Frames start at multiples of this, a cache line, so that the header in front is read with one access.
 const ALIGNMENT: usize = 64;
+/// Room beyond what the link holds: what arrives while the thread does something else.
+const SLACK: u64 = 4 << 20;
 /// With fewer frames kept than this, slots will do.
 const FEW: usize = 60;
+
+/// What the hops hold, and a quarter for the bookkeeping of small packets.
+pub(in crate::emulator) fn ring_size(hops: &[LinkConfig]) -> u64 {
+    let held = hops.iter().map(|hop| Link::memory_needed(hop).0).fold(0, u64::saturating_add);
+    held.saturating_add(held / 4).saturating_add(SLACK)
+}
 
 /// Memory for a ring of at least `capacity` bytes, all of it resident.
 pub(super) fn arena(capacity: usize) -> io::Result<Arena> {
