@@ -10,7 +10,7 @@ use lfn_core::link::EmulatedPath;
 use lfn_core::units::Bytes;
 use lfn_sys::memory;
 
-use super::data_path::ring_size;
+use super::data_path;
 use super::{Attachment, EmulateError, Watching, system};
 
 /// Most paths side by side: each costs two threads and two rings.
@@ -95,7 +95,7 @@ impl Setup {
         }
         self.paths.iter().try_for_each(EmulatedPath::check).map_err(|e| EmulateError::Link(e.to_string()))?;
         let hops = self.paths.iter().flat_map(|path| [&path.forward, &path.back]);
-        let needed = hops.map(|hops| ring_size(hops)).fold(0, u64::saturating_add);
+        let needed = hops.map(|hops| data_path::memory(hops)).fold(0, u64::saturating_add);
         let usable = usable_memory()?;
         match self.paths.first() {
             Some(path) if needed > usable => Err(EmulateError::Memory {

@@ -21,7 +21,7 @@ use super::mailbox::{Letters, Mailbox, Order, Snapshot, mailbox};
 use super::observer::{Frame, Observer, Unforeseen};
 use super::pace::{Pace, Wait};
 use super::port::{Intake, Port, Slot};
-use super::ring::{PacketRing, ring_size};
+use super::ring::{PacketRing, held, ring_size};
 use super::tally::Tally;
 use crate::emulator::ledger::DirectionLedger;
 use crate::emulator::{EmulateError, now, system};
@@ -60,7 +60,7 @@ impl<'a> Forwarder<'a> {
     pub(in crate::emulator) fn new(hops: &[LinkConfig], from: &'a Port, to: &'a Port) -> Result<Self, EmulateError> {
         let link = Link::chain(hops).map_err(|error| EmulateError::Link(error.to_string()))?;
         let size = usize::try_from(ring_size(hops)).map_err(|e| system("size a ring")(io::Error::other(e)))?;
-        let intake = from.intake(ring_size(hops)).map_err(system("make a receive ring"))?;
+        let intake = from.intake(held(hops)).map_err(system("make a receive ring"))?;
         let ring = PacketRing::new(intake, size).map_err(system("allocate a ring for the packets in flight"))?;
         let (mailbox, letters) = mailbox(hops).map_err(system("make an event descriptor"))?;
         Ok(Forwarder {

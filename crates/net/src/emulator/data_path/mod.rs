@@ -17,4 +17,4 @@ pub(super) use forward::Forwarder;
 pub(super) use mailbox::{Mailbox, Snapshot};
 pub(super) use observer::{Frame, Observer, Unforeseen};
 pub(super) use port::Port;
-pub(super) use ring::ring_size;
+pub(super) use ring::memory;

@@ -47,8 +47,19 @@ pub(super) struct Arrival {
 const SHORT: u32 = 1920;
 /// Bytes of the ring for short frames: 4,096 of them, a tenth of a second at the 45,000 a second that go through here.
 pub(super) const SHORT_RING: usize = 8 << 20;
-/// Bytes of the ring for super-packets, at least and at most: 240 and 600 of them, 12 and 30 ms at 10 Gb/s.
-const LONG_RING: [u64; 2] = [16 << 20, 40 << 20];
+/// Bytes of the ring for super-packets, at least and at most: 240 and 960 of them, 12 and 50 ms at 10 Gb/s.
+const LONG_RING: [u64; 2] = [16 << 20, 64 << 20];
+
+/// Bytes of the rings at a port of a link that holds so many. That for super-packets is larger where the link holds more:
+/// what comes in a burst is bounded by what its sender may have in flight.
+pub(super) fn rings(held: u64) -> u64 {
+    SHORT_RING as u64 + long_ring(held)
+}
+
+fn long_ring(held: u64) -> u64 {
+    let [least, most] = LONG_RING;
+    (least + held / 6).min(most)
+}
 
 impl Port {
     /// At the interface with this index in the namespace of the calling thread. Nothing is received until there is an
@@ -60,11 +71,9 @@ impl Port {
         })
     }
 
-    /// Receives from now on. Rings for super-packets are larger where the link holds more: what comes in a burst is
-    /// bounded by what its sender may have in flight.
+    /// Receives from now on, for a link that holds so many bytes.
     pub(super) fn intake(&self, held: u64) -> io::Result<Intake<'_>> {
-        let [least, most] = LONG_RING;
-        let long = usize::try_from(held.clamp(least, most)).map_err(io::Error::other)?;
+        let long = usize::try_from(long_ring(held)).map_err(io::Error::other)?;
         Ok(Intake {
             port: self,
             short: ReceiveRing::new(&self.short, Room::Frames(SHORT as usize), SHORT_RING)?,

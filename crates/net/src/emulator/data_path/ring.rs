@@ -15,7 +15,7 @@ use lfn_core::link::{Link, LinkConfig, Packet};
 use lfn_sys::memory::Arena;
 use lfn_sys::packet::MAX_FRAME;
 
-use super::port::{Intake, Slot};
+use super::port::{self, Intake, Slot};
 
 /// Where frames come in.
 pub(super) trait Slots {
@@ -82,10 +82,20 @@ const SLACK: u64 = 4 << 20;
 /// With fewer frames kept than this, slots will do.
 const FEW: usize = 60;
 
-/// What the hops hold, and a quarter for the bookkeeping of small packets.
-pub(in crate::emulator) fn ring_size(hops: &[LinkConfig]) -> u64 {
-    let held = hops.iter().map(|hop| Link::memory_needed(hop).0).fold(0, u64::saturating_add);
-    held.saturating_add(held / 4).saturating_add(SLACK)
+/// What the hops hold at most, bytes of packets.
+pub(super) fn held(hops: &[LinkConfig]) -> u64 {
+    hops.iter().map(|hop| Link::memory_needed(hop).0).fold(0, u64::saturating_add)
+}
+
+/// Bytes of memory that one direction takes: this ring, and those shared with the kernel.
+pub(in crate::emulator) fn memory(hops: &[LinkConfig]) -> u64 {
+    ring_size(hops).saturating_add(port::rings(held(hops)))
+}
+
+/// What the hops hold, and an eighth for the bookkeeping of small packets.
+pub(super) fn ring_size(hops: &[LinkConfig]) -> u64 {
+    let held = held(hops);
+    held.saturating_add(held / 8).saturating_add(SLACK)
 }
 
 /// Memory for a ring of at least `capacity` bytes, all of it resident.
@@ -290,7 +300,10 @@ impl Slots for Intake<'_> {
 
 #[cfg(test)]
 mod tests {
-    use lfn_core::link::segment;
+    use std::time::Duration;
+
+    use lfn_core::link::{QueueLimit, segment};
+    use lfn_core::units::{BitRate, Bytes};
 
     use super::*;
 
@@ -349,6 +362,24 @@ mod tests {
 
     fn is_whole(ring: &PacketRing<Fake>, id: u64, byte: u8, length: usize) -> bool {
         ring.frame(id).is_some_and(|frame| frame.len() == length && frame.iter().all(|b| *b == byte))
+    }
+
+    #[test]
+    fn a_path_takes_no_more_memory_than_is_promised() {
+        let queues = [(1, 1_000), (135, 9_000_000), (1_000, 64_000_000), (10_000, 600_000_000)];
+        for (megabits, queue) in queues {
+            let hop = LinkConfig {
+                rate: BitRate(megabits * 1_000_000).into(),
+                delay: Duration::from_millis(270).into(),
+                queue: QueueLimit::Bytes(Bytes(queue)),
+                ..LinkConfig::default()
+            };
+            let promised = 1.3 * (megabits as f64 * 125e3 * 0.27 + queue as f64);
+            let hops = [hop];
+            let taken = memory(&hops);
+            // Of the 64 MiB that two directions may take beyond that, a tenth is left for the program itself.
+            assert!(taken as f64 - promised < 0.9 * f64::from(32 << 20), "{megabits} Mb/s: {taken} of {promised}");
+        }
     }
 
     #[test]

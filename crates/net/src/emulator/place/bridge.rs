@@ -5,6 +5,8 @@
 //! sockets. Interfaces that the machine itself talks through would answer beside the path: said, not forbidden.
 
 use std::io::{self, Write};
+use std::os::linux::net::SocketAddrExt;
+use std::os::unix::net::{SocketAddr, UnixDatagram};
 
 use lfn_sys::namespace::NetNamespace;
 use lfn_sys::netlink::{Interface, Netlink};
@@ -34,6 +36,7 @@ fn side(name: &str, interface: &Interface) -> Result<SideNet, EmulateError> {
         io::ErrorKind::PermissionDenied => forbidden(name),
         _ => system("open a packet socket")(error),
     };
+    let claim = claim(name, interface)?;
     let socket = Port::open(interface.index).map_err(forbidden)?;
     socket.receive_all(interface.index).map_err(system("receive what is for others"))?;
     let before = Netlink::open().and_then(|mut netlink| netlink.dropped(name));
@@ -42,7 +45,17 @@ fn side(name: &str, interface: &Interface) -> Result<SideNet, EmulateError> {
     Ok(SideNet {
         namespace,
         existed: true,
-        cables: vec![Cable { socket, port: name.to_owned(), inside: None, before }],
+        cables: vec![Cable { socket, port: name.to_owned(), inside: None, before, _claim: Some(claim) }],
+    })
+}
+
+/// Two runs at one interface would both forward every packet. A name in the network namespace that the interface is in
+/// goes when its holder does.
+fn claim(name: &str, interface: &Interface) -> Result<UnixDatagram, EmulateError> {
+    let address = SocketAddr::from_abstract_name(format!("lfn-wire-{}", interface.index));
+    address.and_then(|address| UnixDatagram::bind_addr(&address)).map_err(|error| match error.kind() {
+        io::ErrorKind::AddrInUse => refuse(name, "another emulation takes its packets already", "end that one first"),
+        _ => system("claim an interface")(error),
     })
 }
 

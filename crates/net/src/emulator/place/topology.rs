@@ -5,6 +5,7 @@
 //! neighbour discovery, no duplicate address detection, no multicast reports.
 
 use std::io::{self, Write};
+use std::os::unix::net::UnixDatagram;
 
 use lfn_core::path::PathProfile;
 use lfn_core::plan::{Wishes, kernel_limit, plan};
@@ -45,6 +46,8 @@ pub(in crate::emulator) struct Cable {
     pub(super) inside: Option<String>,
     /// What the middle's end had dropped before there was a path: packets received, packets to be sent.
     pub(super) before: (u64, u64),
+    /// That no other run may take this interface.
+    pub(super) _claim: Option<UnixDatagram>,
 }
 
 /// Builds near and far around the namespace of the calling thread, or around what is attached.
@@ -110,7 +113,7 @@ fn lay_cable(end: End, namespace: &NetNamespace, mtu: u32) -> Result<Cable, Emul
     let socket = Port::open(index).map_err(system("open a packet socket"))?;
     let furnished = namespace.run(|| furnish(end, mtu)).and_then(|result| result);
     furnished.map_err(system("furnish a network namespace"))?;
-    Ok(Cable { socket, port: middle, inside: Some(inside), before: (0, 0) })
+    Ok(Cable { socket, port: middle, inside: Some(inside), before: (0, 0), _claim: None })
 }
 
 /// Inside the side's own namespace.
