@@ -272,6 +272,9 @@ fn bridge() {
     let _listener = Resident::listener(&far);
     let mut running = Running::start(&mut emulate(&["--bridge", "wa", "wb"]));
     running.says("in the wire between wa and wb");
+    let second = emulate(&["--bridge", "wb", "wa"]).output().unwrap();
+    assert_eq!(second.status.code(), Some(1));
+    assert!(stderr(&second).contains("interface wb: another emulation takes its packets"), "{}", stderr(&second));
     // The address of the other one is asked for across the wire first.
     let took = poured_from(&near, "10.9.0.2");
     assert!(took >= Duration::from_millis(60) && took < Duration::from_secs(10), "{took:?}");

@@ -107,7 +107,7 @@ fn start_and_end(number: u32, before: &[&str], flags: &[&str], marker: &str) {
         Way::CannotStart => vec!["/no/such/command".to_owned()],
         Way::Signal(..) | Way::InsideKilled(_) => shell(&stay),
     };
-    let mut command = wrapped(before);
+    let mut command = support::lfn_after(before);
     command.args(["emulate", "--rtt", "20ms", "--rate", "10mbit", "--far", "none"]).args(flags);
     // Most without the half second in which nothing is there but what measures.
     let calibration = if number.is_multiple_of(5) { None } else { Some("--no-calibration") };
@@ -140,14 +140,6 @@ fn start_and_end(number: u32, before: &[&str], flags: &[&str], marker: &str) {
     }
     // An inside whose caller was killed is left to whoever is process 1, which here is this one.
     while process::reap().is_some() {}
-}
-
-/// The binary under test, started by other commands that become it. A script in the background hands down that
-/// interrupts are ignored, and CMD would do so too.
-fn wrapped(before: &[&str]) -> Command {
-    let mut command = Command::new("env");
-    command.arg("--default-signal=INT").args(before).arg(support::lfn_path());
-    command
 }
 
 fn send(pid: u32, name: &str) -> bool {
@@ -284,7 +276,7 @@ fn the_second_interrupt_is_not_ignored() {
 fn an_interrupt_during_the_start_is_not_lost() {
     let marker = format!("98757.{}", std::process::id());
     for after in [30, 100, 200, 300, 400] {
-        let mut command = wrapped(&[]);
+        let mut command = support::lfn_after(&[]);
         command.args(["emulate", "--rtt", "20ms", "--rate", "10mbit", "--far", "none", "--", "sleep", &marker]);
         let mut child = command.stderr(Stdio::null()).process_group(0).spawn().unwrap();
         thread::sleep(Duration::from_millis(after));

@@ -19,7 +19,15 @@ pub fn lfn_path() -> PathBuf {
 
 /// The binary under test.
 pub fn lfn() -> Command {
-    Command::new(lfn_path())
+    lfn_after(&[])
+}
+
+/// The same, started by other commands that become it. A script in the background hands down that interrupts are
+/// ignored, and lfn and CMD would do so too.
+pub fn lfn_after(before: &[&str]) -> Command {
+    let mut command = Command::new("/usr/bin/env");
+    command.arg("--default-signal=INT").args(before).arg(lfn_path());
+    command
 }
 
 /// Names what a test binary does when it is run as a command: on one side of a path, or to make one.
