@@ -28,6 +28,7 @@ use std::ffi::OsString;
 use std::fmt;
 use std::fs::File;
 use std::io::{self, Read};
+use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use control::Address;
@@ -184,10 +185,11 @@ pub fn run(setup: &Setup, command: &[OsString]) -> Result<Outcome, EmulateError>
     match ground.enter()? {
         (Side::Parent(pid), _) => {
             drop((unready, reporter, lifeline, door, ground));
+            let reading = read_on_thread(reports.into())?;
             let ending = wait_for_inside(pid, &blocked);
             drop(held);
             terminal.take_back();
-            read_report(reports.into(), ending)
+            understand(reading.join(), ending)
         }
         (Side::Child, identity) => {
             drop((reports, held));
@@ -219,9 +221,19 @@ fn wait_for_inside(pid: i32, signals: &Signals) -> Option<process::Ending> {
     }
 }
 
-fn read_report(mut reports: File, ending: Option<process::Ending>) -> Report {
-    let mut text = Vec::new();
-    reports.read_to_end(&mut text).map_err(system("read the emulator's report"))?;
+/// Reads while the inside is waited for: a report is longer than what a pipe holds, and an inside that cannot get rid of
+/// it does not end.
+fn read_on_thread(mut reports: File) -> Result<JoinHandle<io::Result<Vec<u8>>>, EmulateError> {
+    let read = move || {
+        let mut text = Vec::new();
+        reports.read_to_end(&mut text).map(|_| text)
+    };
+    thread::Builder::new().name("report".to_owned()).spawn(read).map_err(system("start a thread"))
+}
+
+fn understand(text: thread::Result<io::Result<Vec<u8>>>, ending: Option<process::Ending>) -> Report {
+    let text = text.unwrap_or_else(|_| Err(io::Error::other("the thread panicked")));
+    let text = text.map_err(system("read the emulator's report"))?;
     serde_json::from_slice(&text).unwrap_or_else(|_| {
         let how = match ending {
             Some(process::Ending::Killed(signal)) => format!("signal {signal} killed it"),
