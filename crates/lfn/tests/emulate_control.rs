@@ -13,6 +13,7 @@ use std::os::linux::net::SocketAddrExt;
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::{SocketAddr, UnixStream};
 use std::os::unix::process::CommandExt;
+use std::path::PathBuf;
 use std::process::{Command, ExitCode, Output};
 use std::time::Instant;
 
@@ -20,8 +21,9 @@ use lfn_sys::namespace::Identity;
 use serde_json::Value;
 use support::sandbox::Running;
 use support::{Needs, ROLE, eventually, lfn, lfn_path, stderr, stdout};
+use tempfile::TempDir;
 
-/// The process id of the run that a part of a test is about.
+/// The name of the run that a part of a test is about.
 const RUN: &str = "LFN_TEST_RUN";
 const PORT: u16 = 9000;
 
@@ -43,6 +45,12 @@ fn main() -> ExitCode {
                 ("timetables_begin_with_the_command", Needs::Namespaces, timetables_begin_with_the_command),
                 ("hostile_peers_are_endured", Needs::Namespaces, hostile_peers_are_endured),
                 ("other_users_are_not_heard", Needs::Namespaces, other_users_are_not_heard),
+                (
+                    "who_cannot_be_told_from_others_is_not_heard",
+                    Needs::Programs(&["unshare"]),
+                    who_cannot_be_told_from_others_is_not_heard,
+                ),
+                ("a_report_longer_than_a_pipe_is_read", Needs::Namespaces, a_report_longer_than_a_pipe_is_read),
                 ("a_killed_run_is_out_of_reach", Needs::Namespaces, a_killed_run_is_out_of_reach),
                 ("without_a_run_there_is_nothing_to_ask", Needs::Nothing, without_a_run_there_is_nothing_to_ask),
             ]);
@@ -268,26 +276,86 @@ fn other_users_are_not_heard() {
         return;
     }
     let running = stay(&[]);
-    // Where nobody may look for them.
-    let home = tempfile::tempdir().unwrap();
-    fs::set_permissions(home.path(), fs::Permissions::from_mode(0o755)).unwrap();
-    let [program, test] = [(lfn_path(), "lfn"), (env::current_exe().unwrap(), "test")].map(|(from, name)| {
-        let to = home.path().join(name);
-        fs::copy(from, &to).unwrap();
-        to
-    });
+    let home = Home::new();
     let as_nobody = |command: &mut Command| command.uid(NOBODY).gid(NOBODY).current_dir("/").output().unwrap();
-    let output = as_nobody(Command::new(program).args(["emulate", "show", "--run", &running.pid().to_string()]));
+    let output = as_nobody(Command::new(&home.lfn).args(["emulate", "show", "--run", &running.pid().to_string()]));
     assert_eq!(output.status.code(), Some(1));
     assert!(stderr(&output).contains("no lfn emulate of this user"), "{}", stderr(&output));
     // Nor one that does not look whom it speaks to.
-    let output = as_nobody(Command::new(test).env(ROLE, "talk").env(RUN, running.pid().to_string()));
+    let output = as_nobody(Command::new(&home.test).env(ROLE, "talk").env(RUN, name(&running)));
     assert_eq!(stdout(&output), "heard 0 bytes\n", "{}", stderr(&output));
 }
 
-/// Asks as if there were no check on this side, a run of root's.
+/// Both binaries, where everybody may read them.
+struct Home {
+    lfn: PathBuf,
+    test: PathBuf,
+    _directory: TempDir,
+}
+
+impl Home {
+    fn new() -> Home {
+        let directory = tempfile::tempdir().unwrap();
+        fs::set_permissions(directory.path(), fs::Permissions::from_mode(0o755)).unwrap();
+        let [lfn, test] = [(lfn_path(), "lfn"), (env::current_exe().unwrap(), "test")].map(|(from, name)| {
+            let to = directory.path().join(name);
+            fs::copy(from, &to).unwrap();
+            to
+        });
+        Home { lfn, test, _directory: directory }
+    }
+}
+
+/// In a user namespace that maps nobody all users have one id, their own run's too. Only root can be somebody else; an
+/// ordinary user sees at least that it says so.
+fn who_cannot_be_told_from_others_is_not_heard() {
+    let (home, is_root) = (Home::new(), Identity::current().is_root());
+    let [owner, stranger] = if is_root { [52_001, 52_002] } else { [rustix::process::geteuid().as_raw(); 2] };
+    let as_user = |command: Command, uid: u32| {
+        let mut command = command;
+        if is_root {
+            command.uid(uid).gid(uid);
+        }
+        command.current_dir("/");
+        command
+    };
+    let mut sleeper = Command::new("unshare");
+    sleeper.args(["--user", "--net", "sleep", "1000"]);
+    let resident = Running::start(&mut as_user(sleeper, owner));
+    let own = fs::read_link("/proc/self/ns/net").unwrap();
+    let there = format!("/proc/{}/ns/net", resident.pid());
+    assert!(eventually(|| fs::read_link(&there).is_ok_and(|net| net != own)));
+    let mut command = Command::new(&home.lfn);
+    command.args(["emulate", "--rtt", "20ms", "--rate", "10mbit", "--far", "none", "--no-calibration"]);
+    command.args(["--attach-near", &resident.pid().to_string()]);
+    let mut running = Running::start(&mut as_user(command, owner));
+    running.says("this user has no id in the user namespace attached to").says("an interrupt ends the link");
+    let name = format!("lfn-emulate-{owner}-{}", running.pid());
+    let mut talk = Command::new(&home.test);
+    talk.env(ROLE, "talk").env(RUN, &name);
+    let output = as_user(talk, stranger).output().unwrap();
+    assert_eq!(stdout(&output), "heard 0 bytes\n", "{}", stderr(&output));
+}
+
+/// What was changed may be a long text, and the report tells all of it.
+fn a_report_longer_than_a_pipe_is_read() {
+    let running = stay(&[]);
+    let outages: Vec<_> = (1000..8000).map(|second| format!("{second}s:1ms")).collect();
+    set(&running, &[&format!("outage=at:{}", outages.join("+"))]);
+    running.signal("TERM");
+    let stat = format!("/proc/{}/stat", running.pid());
+    assert!(eventually(|| fs::read_to_string(&stat).is_ok_and(|stat| stat.contains(") Z "))), "it hangs");
+    let (status, said) = running.end();
+    assert_eq!(status.code(), Some(143), "{said}");
+    assert!(said.contains("7999s:1ms") && said.contains("near to far"), "{said}");
+}
+
+/// Asks as if there were no check on this side.
 fn talk() {
-    let mut peer = dial(&format!("lfn-emulate-0-{}", env::var(RUN).unwrap()));
+    let Ok(mut peer) = UnixStream::connect_addr(&SocketAddr::from_abstract_name(env::var(RUN).unwrap()).unwrap())
+    else {
+        return println!("heard 0 bytes");
+    };
     // It may have hung up already.
     let _ = peer.write_all(b"\"show\"\n");
     let mut answer = Vec::new();

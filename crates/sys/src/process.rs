@@ -3,6 +3,7 @@
 //! Signals are blocked and fetched with [`Signals::next`] (`sigtimedwait(2)`), so no handler runs between two
 //! instructions and nothing here is global but the mask of the calling thread, which threads started later inherit.
 
+use std::fs;
 use std::io;
 use std::mem;
 use std::os::fd::{AsFd, AsRawFd};
@@ -10,6 +11,8 @@ use std::os::unix::process::CommandExt;
 use std::process::Command;
 use std::ptr;
 use std::time::Duration;
+
+use crate::sysctl;
 
 /// Numbers of signals.
 pub mod signal {
@@ -222,9 +225,31 @@ pub fn exit_now(status: i32) -> ! {
     unsafe { libc::_exit(status) }
 }
 
+/// True if the user at the other end of a Unix socket, who connected or began to listen, is that of this process and
+/// nobody else. False also where that cannot be told ([`has_own_user_id`]).
+pub fn is_peer_of_own_user(socket: impl AsFd) -> io::Result<bool> {
+    Ok(user_of_peer(socket)? == rustix::process::geteuid().as_raw() && has_own_user_id())
+}
+
+/// True if the id of this process's user is nobody else's. In a user namespace that does not map them, all users have
+/// the overflow id (`user_namespaces(7)`), this one too; where everybody is mapped, it is an id like others.
+pub fn has_own_user_id() -> bool {
+    let overflow = sysctl::read("kernel.overflowuid").ok().and_then(|id| id.parse().ok()).unwrap_or(OVERFLOW_ID);
+    rustix::process::geteuid().as_raw() != overflow
+        || fs::read_to_string("/proc/self/uid_map").is_ok_and(|map| maps_everybody(&map))
+}
+
+/// `DEFAULT_OVERFLOWUID` of the kernel.
+const OVERFLOW_ID: u32 = 65_534;
+
+/// Whether the text of a `uid_map` leaves no user out: one line, of all ids there are.
+fn maps_everybody(map: &str) -> bool {
+    map.split_whitespace().eq(["0", "0", "4294967295"])
+}
+
 /// The user at the other end of a Unix socket, in terms of this process's user namespace (`SO_PEERCRED`, `unix(7)`): who
 /// connected, or who began to listen. Its process may be in a PID namespace that cannot be seen from here.
-pub fn user_of_peer(socket: impl AsFd) -> io::Result<u32> {
+fn user_of_peer(socket: impl AsFd) -> io::Result<u32> {
     // SAFETY: ucred is plain data, for which all zeros is a value.
     let mut peer: libc::ucred = unsafe { mem::zeroed() };
     let mut length = mem::size_of::<libc::ucred>() as libc::socklen_t;
@@ -257,5 +282,18 @@ pub fn set_foreground_group(terminal: impl AsFd, group: i32) -> io::Result<()> {
     match unsafe { libc::tcsetpgrp(terminal.as_fd().as_raw_fd(), group) } {
         0 => Ok(()),
         _ => Err(io::Error::last_os_error()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_a_map_of_all_ids_leaves_nobody_out() {
+        assert!(maps_everybody("         0          0 4294967295\n"));
+        for map in ["", "0 1000 1\n", "0 0 4294967294\n", "0 100000 65536\n", "0 0 65534\n65534 65534 1\n"] {
+            assert!(!maps_everybody(map), "{map}");
+        }
     }
 }

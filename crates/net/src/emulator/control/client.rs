@@ -110,7 +110,7 @@ fn connect(address: Address) -> Option<Run> {
     let socket = rustix::net::socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None).ok()?;
     let name = SocketAddrUnix::new_abstract_name(address.name().as_bytes()).ok()?;
     rustix::net::connect(&socket, &name).ok()?;
-    if process::user_of_peer(&socket).ok()? != rustix::process::geteuid().as_raw() {
+    if !process::is_peer_of_own_user(&socket).ok()? {
         return None;
     }
     let connection = UnixStream::from(socket);

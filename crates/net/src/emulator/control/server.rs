@@ -93,7 +93,7 @@ impl Control {
     }
 
     fn attend(&mut self, mut peer: &UnixStream, stop: BorrowedFd) -> io::Result<()> {
-        if process::user_of_peer(peer)? != rustix::process::geteuid().as_raw() {
+        if !process::is_peer_of_own_user(peer)? {
             return Ok(());
         }
         let Some(line) = read_line(peer, stop)? else { return Ok(()) };

@@ -153,8 +153,14 @@ fn both_ways<'a>(setup: &Setup, sides: &'a [SideNet; 2], path: usize) -> Result<
     Ok([Forwarder::new(&forth, near, far)?, Forwarder::new(&back, far, near)?])
 }
 
-/// Opens the doors that can be opened. A side that is the namespace outside has its door already.
+/// Opens the doors that can be opened. A side that is the namespace outside has its door already. None where nobody can
+/// be told from this user: in a user namespace attached to that has no id for him.
 fn doors(address: Address, outside: Option<UnixListener>, [near, far]: &[SideNet; 2]) -> Doors {
+    if !process::has_own_user_id() {
+        let error = io::Error::other("this user has no id in the user namespace attached to");
+        control::lament(address, &error);
+        return [None, None, None];
+    }
     let open = |side: &SideNet| control::open_door_in(&side.namespace, address).ok();
     [outside, open(near), open(far)]
 }
