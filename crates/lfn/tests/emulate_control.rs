@@ -106,8 +106,8 @@ fn shown(running: &Running) -> Value {
 }
 
 /// The settings of a link, as text.
-fn link(standing: &Value, path: usize, hop: usize) -> String {
-    standing["paths"][path]["hops"][hop].as_str().unwrap().to_owned()
+fn link(standing: &Value, path: usize, number: usize) -> String {
+    standing["paths"][path]["links"][number].as_str().unwrap().to_owned()
 }
 
 fn set(running: &Running, settings: &[&str]) {
@@ -152,13 +152,13 @@ fn links_and_paths_are_changed_alone() {
     command.args(["emulate", "--far", "none", "--link", "rate=50mbit,rtt=20ms", "--link", "rate=10mbit,rtt=2ms"]);
     let mut running = Running::start(command.args(["--parallel", "rate=1mbit,rtt=1ms", "--", "sleep", "1000"]));
     assert!(eventually(|| ask(&running, &["show"]).status.success()));
-    set(&running, &["--hop", "2", "rtt=4ms"]);
+    set(&running, &["--link", "2", "rtt=4ms"]);
     set(&running, &["--path", "2", "loss=1%"]);
     let standing = shown(&running);
-    let links = [(0, 0), (0, 1), (1, 0)].map(|(path, hop)| link(&standing, path, hop));
+    let links = [(0, 0), (0, 1), (1, 0)].map(|(path, number)| link(&standing, path, number));
     assert_eq!(links, ["rate=50mbit,rtt=20ms", "rate=10mbit,rtt=4ms", "rate=1mbit,rtt=1ms,loss=0.01"]);
     for (words, reason) in [
-        (["set", "--hop", "3", "rtt=4ms"], "no link 3: they are numbered 1 to 2"),
+        (["set", "--link", "3", "rtt=4ms"], "no link 3: they are numbered 1 to 2"),
         (["set", "--path", "3", "rtt=4ms"], "no path 3: they are numbered 1 to 2"),
         (["set", "--path", "0", "rtt=4ms"], "--path"),
     ] {
@@ -255,7 +255,7 @@ fn hostile_peers_are_endured() {
         "\n",
         "{}\n",
         "\"shew\"\n",
-        "{\"set\":{\"path\":99,\"hop\":null,\"settings\":[],\"traces\":{}}}\n",
+        "{\"set\":{\"path\":99,\"link\":null,\"settings\":[],\"traces\":{}}}\n",
         "\u{0}\u{7f}\n",
     ] {
         let mut peer = dial(&name);

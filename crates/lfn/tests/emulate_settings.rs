@@ -324,7 +324,7 @@ fn changes_are_read_before_they_are_sent() {
         (&["set", "rate"], "'rate' is not KEY=VALUE"),
         (&["set", "rate=fast"], "rate: 'fast'"),
         (&["set", "rate=5mbit", "return-loss=2"], "return-loss: "),
-        (&["set", "--hop", "0", "rate=5mbit"], "--hop"),
+        (&["set", "--link", "0", "rate=5mbit"], "--link"),
         (&["set", "trace=/no/such/file"], "/no/such/file"),
         (&["show", "everything"], "everything"),
     ];

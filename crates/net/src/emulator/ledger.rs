@@ -33,7 +33,7 @@ pub struct Ledger {
 pub struct PathLedger {
     /// What was emulated when it began, the queue filled in.
     pub path: PathProfile,
-    /// The settings it was made from, hop by hop, as `--link` takes them.
+    /// The settings it was made from, link by link, as `--link` takes them.
     #[serde(default)]
     pub links: Vec<String>,
     /// What `lfn emulate set` changed while it ran, in order.

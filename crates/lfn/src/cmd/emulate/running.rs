@@ -31,7 +31,7 @@ pub struct Which {
     pub path: u32,
     /// Number of the link in the path, if there are several in a row [default: all]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
-    pub hop: Option<u32>,
+    pub link: Option<u32>,
 }
 
 /// Change a link while it runs
@@ -63,12 +63,12 @@ pub fn run(action: Action) -> Result<Exit, Failure> {
         Action::Set(args) => {
             let (change, traces) = args.change()?;
             let settings = change.given().map(|(key, value)| format!("{key}={value}")).collect();
-            let Which { run, path, hop } = args.which;
-            let standing = ask(run, &Request::Set { path, hop, settings, traces })?;
+            let Which { run, path, link } = args.which;
+            let standing = ask(run, &Request::Set { path, link, settings, traces })?;
             // What it is now, as it would be typed: part of what was not named may have moved with what was.
             let path = usize::try_from(path - 1).ok().and_then(|index| standing.paths.into_iter().nth(index));
-            let hops = path.into_iter().flat_map(|path| path.hops);
-            hops.for_each(|hop| print::talk(format_args!("{hop}\n")));
+            let links = path.into_iter().flat_map(|path| path.links);
+            links.for_each(|link| print::talk(format_args!("{link}\n")));
         }
         Action::Show(args) => show(&ask(args.run, &Request::Show)?, args.json)?,
     }

@@ -25,8 +25,8 @@ fn describe(out: &mut String, number: u32, standing: &PathStanding) {
     let path = &standing.path;
     // Writing to a String cannot fail.
     let _ = writeln!(out, "path {number}: {}, {}, MTU {}", show_duration(path.base_rtt), path.capacity, path.mtu);
-    for (number, hop) in (1..).zip(&standing.hops) {
-        let _ = writeln!(out, "  link {number}: {hop}");
+    for (number, link) in (1..).zip(&standing.links) {
+        let _ = writeln!(out, "  link {number}: {link}");
     }
     let _ = writeln!(
         out,

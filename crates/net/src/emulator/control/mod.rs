@@ -26,7 +26,7 @@ use super::ledger::DirectionLedger;
 pub const VARIABLE: &str = "LFN_CONTROL";
 /// The longest request, bytes, its line end included: settings in a few hundred, and the text of a long trace.
 const LONGEST_REQUEST: usize = 16 << 20;
-/// The longest answer: 64 paths of a few hops each.
+/// The longest answer: 64 paths of a few links each.
 const LONGEST_ANSWER: usize = 4 << 20;
 
 /// What a run can be asked.
@@ -39,8 +39,8 @@ pub enum Request {
     Set {
         /// Its number, from 1.
         path: u32,
-        /// The hop's number, from 1 at the near side; all hops without one.
-        hop: Option<u32>,
+        /// The link's number, from 1 at the near side; all links without one.
+        link: Option<u32>,
         /// Settings as `KEY=VALUE`.
         settings: Vec<String>,
         /// The text of each trace among them that is a file: the run may see other files.
@@ -62,8 +62,8 @@ pub struct Standing {
 pub struct PathStanding {
     /// Its figures as it is set now.
     pub path: PathProfile,
-    /// The settings of its hops from near to far, each as `--link` takes it.
-    pub hops: Vec<String>,
+    /// The settings of its links from near to far, each as `--link` takes it.
+    pub links: Vec<String>,
     /// From the near side to the far side.
     pub near_to_far: DirectionStanding,
     /// And back.

@@ -109,7 +109,7 @@ impl Control {
     fn answer(&mut self, request: &Request) -> Answer {
         match request {
             Request::Show => {}
-            Request::Set { path, hop, settings, traces } => self.set(*path, *hop, &change(settings, traces)?)?,
+            Request::Set { path, link, settings, traces } => self.set(*path, *link, &change(settings, traces)?)?,
         }
         let paths = self.paths.iter().map(Steered::standing).collect::<Result<_, _>>()?;
         Ok(Standing { pid: self.pid, paths })
@@ -143,7 +143,7 @@ impl Steered {
         let [near_to_far, far_to_near] = &self.mailboxes;
         Ok(PathStanding {
             path: self.path.profile,
-            hops: self.path.settings.iter().map(ToString::to_string).collect(),
+            links: self.path.settings.iter().map(ToString::to_string).collect(),
             near_to_far: near_to_far.snapshot()?.into(),
             far_to_near: far_to_near.snapshot()?.into(),
         })
