@@ -31,6 +31,7 @@ fn main() -> ExitCode {
         ("without_a_path_the_usual_one_is_searched", Needs::Namespaces, without_a_path_the_usual_one_is_searched),
         ("a_command_that_cannot_be_started_says_so", Needs::Namespaces, a_command_that_cannot_be_started_says_so),
         ("both_sides_know_the_path_and_each_other", Needs::Namespaces, both_sides_know_the_path_and_each_other),
+        ("each_side_has_its_own_interfaces_in_sys", Needs::Namespaces, each_side_has_its_own_interfaces_in_sys),
         ("the_far_side_serves_and_its_ticket_is_known", Needs::Namespaces, the_far_side_serves_and_its_ticket_is_known),
         (
             "the_round_trip_is_never_shorter_than_asked_for",
@@ -167,6 +168,23 @@ fn both_sides_know_the_path_and_each_other() {
     (wanted.queue, wanted.mtu) = (Some(Bytes(90_140)), 9000);
     // Half a BDP is 62,500 bytes, less than the ten packets that a queue in BDPs is given at least.
     assert_eq!(serde_json::from_str::<PathProfile>(path).unwrap(), wanted);
+}
+
+/// Where the system allows it; a second mount on top of the first tells whether it does.
+fn each_side_has_its_own_interfaces_in_sys() {
+    const SEE: &str = "echo SEEN $(ls /sys/class/net) $(cat /sys/class/net/lfn0/address) END >&2";
+    let near = format!("{SEE}; mount -t sysfs sysfs /sys && ls -d /sys/class/net/lfn0 >/dev/null && echo ALLOWED >&2");
+    let mut command = lfn();
+    command.args(["emulate", "--rtt", "20ms", "--rate", "50mbit", "--far", SEE, "--", "sh", "-c", &near]);
+    let said = stderr(&command.output().unwrap());
+    let seen: Vec<_> = said.lines().filter(|line| line.starts_with("SEEN ")).collect();
+    if said.contains("ALLOWED") {
+        assert!(seen.len() == 2 && seen[0] != seen[1], "two interfaces have two addresses: {said}");
+        let is_own = |line: &&str| line.starts_with("SEEN lfn0 lo ") && line.split(' ').count() == 5;
+        assert!(seen.iter().all(is_own), "{said}");
+    } else {
+        eprintln!("SKIPPED: each_side_has_its_own_interfaces_in_sys: a sysfs cannot be mounted here");
+    }
 }
 
 fn the_far_side_serves_and_its_ticket_is_known() {

@@ -4,14 +4,17 @@
 //! network namespace belongs to a thread, so work in another one is done on a thread of its own that ends with it:
 //! no caller can forget to come back.
 
+use std::ffi::CStr;
 use std::fs;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::os::unix::process::CommandExt;
 use std::path::Path;
+use std::process::Command;
 use std::thread;
 
 use rustix::fs::{Mode, OFlags};
-use rustix::mount::{MountFlags, MountPropagationFlags, UnmountFlags};
+use rustix::mount::{MountFlags, MountPropagationFlags, MoveMountFlags, OpenTreeFlags, UnmountFlags};
 use rustix::thread::{LinkNameSpaceType, UnshareFlags};
 
 use crate::process::{self, Ending};
@@ -232,6 +235,39 @@ pub fn make_mounts_private() -> io::Result<()> {
 pub fn mount_proc() -> io::Result<()> {
     let flags = MountFlags::NOSUID | MountFlags::NODEV | MountFlags::NOEXEC;
     Ok(rustix::mount::mount("proc", "/proc", "proc", flags, None)?)
+}
+
+/// Has a command see the interfaces of the network namespace it starts in under `/sys`, in a mount namespace of its own: a
+/// sysfs shows those of who mounted it. Where that is not allowed `/sys` stays as it is.
+pub fn with_interfaces_in_sys(command: &mut Command) -> &mut Command {
+    let cover = || {
+        // CMD can do without.
+        let _ = cover_interfaces();
+        Ok(())
+    };
+    // SAFETY: between fork and exec only async-signal-safe calls are allowed; it makes system calls and allocates nothing.
+    unsafe { command.pre_exec(cover) }
+}
+
+/// Covers the directories of interfaces, and nothing else: control groups and whatever else is mounted there stay.
+fn cover_interfaces() -> rustix::io::Result<()> {
+    const CLASS: &CStr = c"/sys/class/net";
+    const DEVICES: &CStr = c"/sys/devices/virtual/net";
+    // SAFETY: only CLONE_NEWNS is asked for, and not CLONE_FILES, whose effect on descriptors is why the call is unsafe.
+    unsafe { rustix::thread::unshare_unsafe(UnshareFlags::NEWNS) }?;
+    let flags = MountFlags::NOSUID | MountFlags::NODEV | MountFlags::NOEXEC;
+    let mount = |flags| rustix::mount::mount(c"sysfs", c"/sys", c"sysfs", flags, None);
+    // What may not be written outside may not be inside.
+    mount(flags).or_else(|_| mount(flags | MountFlags::RDONLY))?;
+    let take = |path| {
+        let flags = OpenTreeFlags::OPEN_TREE_CLONE | OpenTreeFlags::OPEN_TREE_CLOEXEC;
+        rustix::mount::open_tree(rustix::fs::CWD, path, flags)
+    };
+    let taken = take(CLASS).and_then(|class| Ok([(class, CLASS), (take(DEVICES)?, DEVICES)]));
+    rustix::mount::unmount(c"/sys", UnmountFlags::DETACH)?;
+    taken?.iter().try_for_each(|(tree, path)| {
+        rustix::mount::move_mount(tree, c"", rustix::fs::CWD, *path, MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH)
+    })
 }
 
 /// Makes the existing file `target` hold `contents`, in this mount namespace and nowhere else: the bytes are in a tmpfs
