@@ -41,6 +41,8 @@ fn main() -> ExitCode {
         ("the_capture_has_both_sides_of_the_link", Needs::Namespaces, the_capture_has_both_sides_of_the_link),
         ("the_links_own_packets_are_in_both_logs", Needs::Namespaces, the_links_own_packets_are_in_both_logs),
         ("a_log_that_cannot_be_written_is_named", Needs::Namespaces, a_log_that_cannot_be_written_is_named),
+        ("one_file_is_not_both_report_and_log", Needs::Nothing, one_file_is_not_both_report_and_log),
+        ("what_cannot_be_written_hides_nothing_else", Needs::Namespaces, what_cannot_be_written_hides_nothing_else),
         ("a_run_that_never_began_leaves_no_log", Needs::Nothing, a_run_that_never_began_leaves_no_log),
         ("the_report_tells_how_long_packets_waited", Needs::Namespaces, the_report_tells_how_long_packets_waited),
         ("the_live_line_is_kept_where_there_is_no_terminal", Needs::Namespaces, live_lines_are_kept),
@@ -363,6 +365,32 @@ fn a_log_that_cannot_be_written_is_named() {
     assert_eq!(output.status.code(), Some(1), "{said}");
     assert!(said.contains("full.jsonl: No space left on device") && said.contains("\nhint: "), "{said}");
     assert!(said.contains("packets offered"), "the run went on, and its ledger is told: {said}");
+}
+
+fn one_file_is_not_both_report_and_log() {
+    let home = tempfile::tempdir().unwrap();
+    let file = home.path().join("both.jsonl");
+    let mut command = lfn();
+    command.args(["emulate", "--rtt", "20ms", "--rate", "50mbit", "--report"]).arg(&file).arg("--log").arg(&file);
+    let output = command.args(["--", "true"]).output().unwrap();
+    let said = stderr(&output);
+    assert!(output.status.code() == Some(2) && said.contains("are the same file"), "{said}");
+    assert!(!file.exists());
+}
+
+/// A signal that kills, were it not ignored, and two failures; the status is CMD's all the same.
+fn what_cannot_be_written_hides_nothing_else() {
+    let home = tempfile::tempdir().unwrap();
+    let (report, log) = (home.path().join("run.json"), home.path().join("log.jsonl"));
+    std::os::unix::fs::symlink("/dev/full", &log).unwrap();
+    let mut command = Command::new("sh");
+    command.args(["-c", "ulimit -f 0; exec \"$@\"", "sh"]).arg(support::lfn_path());
+    command.args(["emulate", "--rtt", "20ms", "--rate", "50mbit", "--far", "none", "--report"]).arg(&report);
+    let output = command.arg("--log").arg(&log).args(["--", "sh", "-c", "exit 7"]).output().unwrap();
+    let said = stderr(&output);
+    assert_eq!(output.status.code(), Some(7), "{said}");
+    assert!(said.contains("--report ") && said.contains("run.json: File too large"), "{said}");
+    assert!(said.contains("log.jsonl: No space left on device"), "{said}");
 }
 
 fn a_run_that_never_began_leaves_no_log() {

@@ -16,7 +16,7 @@ use crate::sysctl;
 
 /// Numbers of signals.
 pub mod signal {
-    pub use libc::{SIGCHLD, SIGHUP, SIGINT, SIGKILL, SIGQUIT, SIGTERM, SIGTTOU, SIGUSR1, SIGUSR2};
+    pub use libc::{SIGCHLD, SIGHUP, SIGINT, SIGKILL, SIGQUIT, SIGTERM, SIGTTOU, SIGUSR1, SIGUSR2, SIGXFSZ};
 }
 
 /// A signal that was fetched.
@@ -174,6 +174,15 @@ pub fn with_no_signal_blocked(command: &mut Command) -> &mut Command {
     };
     // SAFETY: between fork and exec only async-signal-safe calls are allowed; these are, and allocate nothing.
     unsafe { command.pre_exec(unblock) }
+}
+
+/// Ignores a signal from here on; so will every command started afterwards.
+pub fn ignore_signal(number: i32) -> io::Result<()> {
+    // SAFETY: SIG_IGN runs no code of ours.
+    match unsafe { libc::signal(number, libc::SIG_IGN) } {
+        libc::SIG_ERR => Err(io::Error::last_os_error()),
+        _ => Ok(()),
+    }
 }
 
 /// Lets the calling thread run as soon as it can: before every ordinary one (`SCHED_FIFO`, lowest priority) if that is

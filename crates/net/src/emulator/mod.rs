@@ -48,7 +48,7 @@ pub use ledger::{Bin, Change, DirectionLedger, Fault, Lateness, Ledger, PathLedg
 pub use lfn_core::link::EmulatedPath;
 pub use place::{Attachment, Lacking, Obstacle, namespaces_available, wire_mtu};
 pub use setup::{FarSide, MOST_PATHS, Place, Setup};
-pub use watch::{Live, LiveDirection, LiveFigures, LogAccount, LogError, LogFile, LogFormat, Watching};
+pub use watch::{Live, LiveDirection, LiveFigures, LogAccount, LogError, LogFile, LogFormat, OutputFile, Watching};
 
 /// What became of a run.
 #[derive(Clone, Debug, Serialize, Deserialize)]

@@ -1,8 +1,10 @@
 //! The file of `--log`: opened before the run, and an account of it given after.
 
+use std::io;
 use std::path::Path;
 
 use lfn_net::emulator::{LogAccount, LogError, LogFile};
+use rustix::io::Errno;
 
 use crate::exit::Failure;
 use crate::print;
@@ -21,14 +23,23 @@ pub fn open(path: &Path) -> Result<LogFile, Failure> {
 
 /// Says how much of the run is in it. A log that ends early is a failure; one with gaps is not, but is told.
 pub fn conclude(file: &LogFile, account: &LogAccount) -> Result<(), Failure> {
-    let (name, written, missed) = (file.path().display(), account.written, account.missed);
+    let (name, written, missed) = (file.output().path().display(), account.written, account.missed);
     if let Some(error) = &account.error {
-        return Err(Failure::msg(format!("--log {name}: {error}: {missed} records are not in it"))
-            .hint("room for 300 to 400 bytes a packet"));
+        let failure = Failure::msg(format!("--log {name}: {error}: {missed} records are not in it"));
+        return Err(if is_for_want_of_room(error) {
+            failure.hint("a file system, a quota and a ulimit -f with room for 300 to 400 bytes a packet")
+        } else {
+            failure
+        });
     }
     print::talk(match missed {
         0 => format!("log: {written} records in {name}\n"),
         _ => format!("log: {written} records in {name}; {missed} are missing, it could not be written as fast\n"),
     });
     Ok(())
+}
+
+/// By the system's words, which is all that the emulator reports.
+fn is_for_want_of_room(error: &str) -> bool {
+    [Errno::NOSPC, Errno::DQUOT, Errno::FBIG].into_iter().any(|errno| io::Error::from(errno).to_string() == error)
 }

@@ -18,10 +18,9 @@ use dry_run::DryRun;
 use flags::{SettingFlags, refused};
 use lfn_core::link::{LinkConfig, LinkDoubt};
 use lfn_net::emulator::{
-    self, Attachment, EmulateError, EmulatedPath, Ending, FarSide, LogFile, Outcome, Place, Setup,
+    self, Attachment, EmulateError, EmulatedPath, Ending, FarSide, LogFile, Outcome, OutputFile, Place, Setup,
 };
 use link::{Hop, in_spec};
-use report::Report;
 
 use crate::exit::{Exit, Failure};
 use crate::print;
@@ -146,37 +145,40 @@ pub fn run(mut args: Args) -> Result<Exit, Failure> {
             .hint("--report FILE writes what the link did as JSON"));
     }
     let mut setup = args.setup()?;
-    let report = args.report.as_deref().map(Report::open).transpose()?;
-    setup.watch.log = match args.log.as_deref().map(log::open).transpose() {
-        Ok(log) => log,
-        Err(failure) => {
-            report.into_iter().for_each(Report::discard);
-            return Err(failure);
-        }
-    };
+    let (report, log) = args.files()?;
+    setup.watch.log = log;
     for doubt in doubts(&setup) {
         print::talk(format_args!("lfn: {doubt}\n"));
     }
     let outcome = match emulator::run(&setup, &args.command) {
         Ok(outcome) => outcome,
         Err(error) => {
-            report.into_iter().for_each(Report::discard);
-            setup.watch.log.into_iter().for_each(LogFile::discard);
+            report.iter().chain(setup.watch.log.as_ref().map(LogFile::output)).for_each(OutputFile::discard);
             return Err(explain(error));
         }
     };
     if let Some(ending) = outcome.far.filter(|ending| *ending != Ending::Exited(0)) {
         print::talk(format_args!("lfn: the far command {ending} before CMD ended\n"));
     }
-    print::talk(print::emulate::ledger::text(&outcome.ledger));
-    report.map_or(Ok(()), |report| report.write(&outcome))?;
-    if let (Some(file), Some(account)) = (&setup.watch.log, &outcome.log) {
-        log::conclude(file, account)?;
+    print::talk(print::emulate::ledger::text(&outcome.ledger, outcome.broken.is_some()));
+    conclude(&outcome, report.as_ref(), setup.watch.log.as_ref())
+}
+
+/// Writes what there is to write, and tells each thing that failed.
+fn conclude(outcome: &Outcome, report: Option<&OutputFile>, log: Option<&LogFile>) -> Result<Exit, Failure> {
+    let logged = log.zip(outcome.log.as_ref()).map_or(Ok(()), |(file, account)| log::conclude(file, account));
+    let reported = report.map_or(Ok(()), |file| report::write(file, outcome));
+    let broken = outcome.broken.as_ref().map(Failure::msg);
+    let mut failures: Vec<Failure> = [logged.err(), reported.err(), broken].into_iter().flatten().collect();
+    let Some(last) = failures.pop() else { return Ok(exit(outcome)) };
+    for failure in failures {
+        failure.report();
     }
-    match &outcome.broken {
-        Some(broken) => Err(Failure::msg(broken)),
-        None => Ok(exit(&outcome)),
-    }
+    Err(match exit(outcome) {
+        // CMD's own failure is what its caller asks about first, unless it was killed because the link broke.
+        own @ Exit::Of(1..) if outcome.broken.is_none() => last.with_exit(own),
+        _ => last,
+    })
 }
 
 impl Args {
@@ -192,6 +194,23 @@ impl Args {
         let has_shell = matches!(setup.place, Place::Sides { near: None, .. });
         setup.watch.live = print::emulate::live::wanted(self.live, has_shell || !self.command.is_empty());
         Ok(setup)
+    }
+
+    /// The files that the run is to write.
+    fn files(&self) -> Result<(Option<OutputFile>, Option<LogFile>), Failure> {
+        let report = self.report.as_deref().map(report::open).transpose()?;
+        let log = self.log.as_deref().map(log::open).transpose().and_then(|log| match (&report, &log) {
+            (Some(report), Some(file)) if report.is_same_as(file.output())? => {
+                let name = report.path().display();
+                Err(Failure::usage(format!("--report and --log are the same file: {name}"))
+                    .hint("--report run.json --log packets.jsonl"))
+            }
+            _ => Ok(log),
+        });
+        if log.is_err() {
+            report.iter().for_each(OutputFile::discard);
+        }
+        Ok((report, log?))
     }
 
     /// The first path: its links as --link says, or one as profile and flags say.

@@ -1,12 +1,10 @@
-//! The file of `--report`: opened before the run, because one that cannot be written is better known then, and
-//! written after it. A run that never began leaves no file behind, and one that was there as it was.
+//! The file of `--report`: opened before the run, and written after it.
 
 use std::fmt::Display;
-use std::fs::{self, File, OpenOptions};
-use std::io;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
-use lfn_net::emulator::Outcome;
+use lfn_net::emulator::{Outcome, OutputFile};
+use lfn_sys::process::{self, signal::SIGXFSZ};
 use serde::Serialize;
 
 use crate::exit::Failure;
@@ -22,44 +20,18 @@ struct Document<'a> {
     outcome: &'a Outcome,
 }
 
-/// A report to be written.
-pub struct Report {
-    path: PathBuf,
-    file: File,
-    /// Made by us, and so ours to remove.
-    is_new: bool,
+/// Makes sure that it can be written.
+pub fn open(path: &Path) -> Result<OutputFile, Failure> {
+    OutputFile::open(path).map_err(|error| unwritable(path, error))
 }
 
-impl Report {
-    /// Makes sure that it can be written.
-    pub fn open(path: &Path) -> Result<Self, Failure> {
-        let (file, is_new) = match OpenOptions::new().write(true).create_new(true).open(path) {
-            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
-                (OpenOptions::new().write(true).open(path), false)
-            }
-            made => (made, true),
-        };
-        let file = file.map_err(|error| unwritable(path, error))?;
-        Ok(Report { path: path.to_owned(), file, is_new })
-    }
-
-    /// Writes it, in place of what the file held.
-    pub fn write(self, outcome: &Outcome) -> Result<(), Failure> {
-        // A pipe or a terminal has no length to set.
-        if self.file.metadata().is_ok_and(|data| data.is_file()) {
-            self.file.set_len(0).map_err(|error| unwritable(&self.path, error))?;
-        }
-        let document = Document { schema: SCHEMA, outcome };
-        serde_json::to_writer_pretty(&self.file, &document).map_err(|error| unwritable(&self.path, error))
-    }
-
-    /// There is nothing to report.
-    pub fn discard(self) {
-        if self.is_new {
-            // Of two failures the run's is the one to tell.
-            let _ = fs::remove_file(&self.path);
-        }
-    }
+/// Writes it, in place of what the file held.
+pub fn write(file: &OutputFile, outcome: &Outcome) -> Result<(), Failure> {
+    // A file beyond `ulimit -f` is to be an error that can be told. CMD has ended, and inherits nothing of this.
+    let _ = process::ignore_signal(SIGXFSZ);
+    file.empty().map_err(|error| unwritable(file.path(), error))?;
+    let document = Document { schema: SCHEMA, outcome };
+    serde_json::to_writer_pretty(file.file(), &document).map_err(|error| unwritable(file.path(), error))
 }
 
 fn unwritable(path: &Path, error: impl Display) -> Failure {

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use lfn_core::link::DropCause;
 use lfn_core::units::{Ratio, show_duration};
-use lfn_net::emulator::{Calibration, DirectionLedger, Ledger, PathLedger};
+use lfn_net::emulator::{Calibration, Change, DirectionLedger, Ledger, PathLedger};
 
 /// Columns of a terminal nobody has widened.
 const WIDTH: usize = 80;
@@ -20,8 +20,8 @@ const COLUMN: usize = 27;
 /// Changes that are told one by one.
 const MOST_CHANGES: usize = 10;
 
-/// What the link was and did, and the verdict.
-pub fn text(ledger: &Ledger) -> String {
+/// What the link was and did, and the verdict; that of a run that could not go on is never that it was faithful.
+pub fn text(ledger: &Ledger, is_broken: bool) -> String {
     let mut page = Page::default();
     for (number, path) in (1..).zip(&ledger.paths) {
         let name = if ledger.paths.len() > 1 { format!("path {number}") } else { "link".to_owned() };
@@ -31,7 +31,7 @@ pub fn text(ledger: &Ledger) -> String {
     if let Some(calibration) = &ledger.calibration {
         page.calibration(calibration);
     }
-    page.verdict(ledger);
+    page.verdict(ledger, is_broken);
     page.0
 }
 
@@ -48,7 +48,8 @@ impl Page {
         for link in ledger.links.iter().filter(|link| ledger.links.len() > 1 || says_more(link)) {
             self.wrapped("      ", link);
         }
-        let (told, rest) = ledger.changes.split_at(ledger.changes.len().min(MOST_CHANGES));
+        let changes: Vec<&Change> = ledger.changes.iter().filter(|change| !change.settings.is_empty()).collect();
+        let (told, rest) = changes.split_at(changes.len().min(MOST_CHANGES));
         for change in told {
             let which = change.link.map(|number| format!(" of link {number}")).unwrap_or_default();
             let at = show_duration(Duration::from_secs_f64(change.at));
@@ -107,7 +108,7 @@ impl Page {
     }
 
     /// Whether the run may be believed; and what a percentile does not tell (of few packets it is the latest).
-    fn verdict(&mut self, ledger: &Ledger) {
+    fn verdict(&mut self, ledger: &Ledger, is_broken: bool) {
         for path in &ledger.paths {
             for (name, direction) in path.directions() {
                 let (latest, limit) = (Duration::from_secs_f64(direction.lateness.max), path.lateness_limit());
@@ -119,7 +120,9 @@ impl Page {
         for fault in ledger.faults() {
             self.line(format_args!("not faithful: {fault}"));
         }
-        if ledger.is_faithful() {
+        if is_broken {
+            self.line(format_args!("not faithful: the link broke off, and all of the above is of the time until then"));
+        } else if ledger.is_faithful() {
             let limit =
                 ledger.paths.iter().map(PathLedger::lateness_limit).min().map(show_duration).unwrap_or_default();
             self.line(format_args!("faithful: no drop but the link's own, p99 lateness within {limit}"));
@@ -162,16 +165,35 @@ fn per_cent(share: Ratio) -> String {
     format!("{:.1} %", share.get() * 100.0)
 }
 
-/// `0.02 / 3.1 / 12 ms`: seconds in the unit that the largest needs.
+/// `0.02 / 3.1 / 12 ms`: seconds that ascend, in the unit that the largest needs; one that would vanish in it has its own,
+/// `20 / 50 µs / 4.0 s`.
 fn times<const N: usize>(seconds: [f64; N]) -> String {
-    let (scale, unit) = match seconds.into_iter().fold(0.0, f64::max) {
-        0.0 => return "0 s".to_owned(),
-        most if most < 1e-3 => (1e6, "µs"),
-        most if most < 1.0 => (1e3, "ms"),
-        _ => (1.0, "s"),
-    };
-    let values = seconds.map(|value| two_digits(value * scale));
-    format!("{} {unit}", values.join(" / "))
+    let most = seconds.into_iter().fold(0.0, f64::max);
+    if most == 0.0 {
+        return "0 s".to_owned();
+    }
+    let (scale, unit) = unit_of(most);
+    let shown = seconds.map(|value| {
+        let vanishes = value > 0.0 && value * scale < 0.01;
+        let (scale, unit) = if vanishes { unit_of(value) } else { (scale, unit) };
+        (two_digits(value * scale), unit)
+    });
+    let mut values = Vec::with_capacity(N);
+    for (place, (value, unit)) in shown.iter().enumerate() {
+        let is_last_of_unit = shown.get(place + 1).is_none_or(|(_, next)| next != unit);
+        values.push(if is_last_of_unit && value != "0" { format!("{value} {unit}") } else { value.clone() });
+    }
+    let spaced = values.join(" / ");
+    if spaced.chars().count() < COLUMN { spaced } else { values.join("/") }
+}
+
+/// By what to multiply seconds to read them well, and what they are then.
+fn unit_of(seconds: f64) -> (f64, &'static str) {
+    match seconds {
+        s if s >= 1.0 => (1.0, "s"),
+        s if s >= 1e-3 => (1e3, "ms"),
+        _ => (1e6, "µs"),
+    }
 }
 
 /// Two digits or all before the point: a table is to be read, and exact figures are in the JSON.
@@ -208,8 +230,9 @@ mod tests {
     fn a_link_that_was_changed_says_so() {
         let mut run = run(&["rtt=20ms,rate=50mbit"], &DirectionLedger::default());
         let change = Change { at: 12.3, link: Some(1), settings: "rate=10mbit".to_owned() };
-        run.paths[0].changes = vec![change; 17];
-        let page = text(&run);
+        run.paths[0].changes = vec![change; 18];
+        run.paths[0].changes[0].settings.clear();
+        let page = text(&run, false);
         let told = page.lines().filter(|line| *line == "      from 12.3 s of link 1: rate=10mbit").count();
         assert_eq!(told, MOST_CHANGES, "{page}");
         assert!(page.contains("\n      and 7 more changes\n"), "{page}");
@@ -217,9 +240,16 @@ mod tests {
 
     #[test]
     fn a_clean_run_is_a_short_page() {
-        let page = text(&run(&["rtt=539ms,rate=135mbit"], &DirectionLedger::default()));
+        let page = text(&run(&["rtt=539ms,rate=135mbit"], &DirectionLedger::default()), false);
         assert_eq!(page.lines().count(), 8, "{page}");
         assert!(page.ends_with("faithful: no drop but the link's own, p99 lateness within 5.39 ms\n"), "{page}");
+    }
+
+    #[test]
+    fn a_run_that_broke_off_is_not_called_faithful() {
+        let page = text(&run(&[""], &DirectionLedger::default()), true);
+        assert!(!page.contains("\nfaithful: ") && page.contains("\nnot faithful: the link broke off"), "{page}");
+        assert!(page.lines().all(|line| line.len() <= WIDTH), "{page}");
     }
 
     #[test]
@@ -245,7 +275,7 @@ mod tests {
         let (packet, gigabyte) = (Cost { thread: 1.23e-6, all: 2e-6 }, Cost { thread: 0.012_34, all: 0.5 });
         let costs = Some(Costs { packet, gigabyte, processors: 99 });
         let calibration = Some(Calibration { idle: 0.000_999, costs });
-        let page = text(&Ledger { calibration, ..run(&[setting, setting], &direction) });
+        let page = text(&Ledger { calibration, ..run(&[setting, setting], &direction) }, false);
         assert!(page.lines().all(|line| line.chars().count() <= WIDTH && line.trim_end() == line), "{page}");
         for wanted in ["123,456,789,012", "marked", "damaged", "duplicated", "100.0 %", "outage=every:15s:200ms"] {
             assert!(page.contains(wanted), "{wanted} is not in {page}");
@@ -259,7 +289,7 @@ mod tests {
     fn the_latest_of_few_packets_is_told_once() {
         for (packets, notes) in [(20, 0), (2000, 2)] {
             let lateness = Lateness { packets, p99: 0.1, max: 0.1, ..Lateness::default() };
-            let page = text(&run(&[""], &DirectionLedger { lateness, ..DirectionLedger::default() }));
+            let page = text(&run(&[""], &DirectionLedger { lateness, ..DirectionLedger::default() }), false);
             assert_eq!(page.matches("note: ").count(), notes, "{page}");
             assert_eq!(page.matches("\nnot faithful: ").count(), 2, "{page}");
             assert!(page.lines().all(|line| line.len() <= WIDTH), "{page}");
@@ -272,11 +302,14 @@ mod tests {
         assert_eq!(grouped, ["0", "7", "999", "1,000", "1,234,567"]);
         assert_eq!(times([0.0, 0.000_05, 0.0125]), "0 / 0.05 / 12 ms");
         assert_eq!(times([0.0, 0.0]), "0 s");
+        assert_eq!(times([20e-6, 50e-6, 4.0]), "20 / 50 µs / 4.0 s");
+        assert_eq!(times([0.0, 20e-6, 4.0]), "0 / 20 µs / 4.0 s");
+        assert_eq!(times([100e-6, 200e-6, 0.0091, 99.0]), "100/200 µs/9.1 ms/99 s");
     }
 
     #[test]
     fn settings_are_told_where_there_are_more_than_rtt_rate_and_queue() {
-        let links = |links: &[&str]| text(&run(links, &DirectionLedger::default())).matches("rate=").count();
+        let links = |links: &[&str]| text(&run(links, &DirectionLedger::default()), false).matches("rate=").count();
         assert_eq!(links(&["rtt=20ms,rate=50mbit,queue=1bdp"]), 0);
         assert_eq!(links(&["rtt=20ms,rate=50mbit,loss=1%"]), 1);
         assert_eq!(links(&["rtt=20ms,rate=50mbit", "rtt=20ms,rate=20mbit"]), 2);

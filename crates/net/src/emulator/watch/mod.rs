@@ -6,6 +6,7 @@
 
 mod live;
 mod log;
+mod output;
 
 use lfn_core::link::Direction;
 
@@ -16,6 +17,7 @@ use log::Log;
 
 pub use live::{Live, LiveDirection, LiveFigures};
 pub use log::{LogAccount, LogError, LogFile, LogFormat};
+pub use output::OutputFile;
 
 /// What is wanted.
 #[derive(Clone, Debug, Default)]

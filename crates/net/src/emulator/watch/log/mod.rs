@@ -10,7 +10,6 @@ mod pcapng;
 mod record;
 mod tap;
 
-use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
 use std::iter;
 use std::mem;
@@ -26,6 +25,7 @@ use lfn_sys::clock;
 use serde::{Deserialize, Serialize};
 
 use crate::emulator::data_path::Observer;
+use crate::emulator::watch::output::OutputFile;
 use crate::emulator::{EmulateError, now, system};
 use json_lines::JsonLines;
 use pcapng::Capture;
@@ -45,10 +45,7 @@ const GRACE: Duration = Duration::from_secs(10);
 #[derive(Clone, Debug)]
 pub struct LogFile {
     format: LogFormat,
-    path: PathBuf,
-    file: Arc<File>,
-    /// Made by us, and so ours to remove.
-    is_new: bool,
+    output: OutputFile,
 }
 
 /// What a log says.
@@ -95,32 +92,13 @@ impl LogFile {
             Some("pcapng") => LogFormat::Pcapng,
             _ => return Err(LogError::Suffix(path.to_owned())),
         };
-        let (file, is_new) = match OpenOptions::new().write(true).create_new(true).open(path) {
-            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
-                (OpenOptions::new().write(true).open(path), false)
-            }
-            made => (made, true),
-        };
-        let file = file.map_err(|reason| LogError::Open { file: path.to_owned(), reason })?;
-        Ok(LogFile { format, path: path.to_owned(), file: Arc::new(file), is_new })
+        let output = OutputFile::open(path).map_err(|reason| LogError::Open { file: path.to_owned(), reason })?;
+        Ok(LogFile { format, output })
     }
 
-    /// As it was given.
-    pub fn path(&self) -> &Path {
-        &self.path
-    }
-
-    /// The run never began: no file is left that was not there before.
-    pub fn discard(self) {
-        if self.is_new {
-            // Of two failures the run's is the one to tell.
-            let _ = fs::remove_file(&self.path);
-        }
-    }
-
-    fn empty(&self) -> io::Result<()> {
-        // A pipe has no length to set.
-        if self.file.metadata()?.is_file() { self.file.set_len(0) } else { Ok(()) }
+    /// The file itself.
+    pub fn output(&self) -> &OutputFile {
+        &self.output
     }
 }
 
@@ -146,7 +124,7 @@ trait Encode: Send {
 impl Log {
     /// Begins a log of so many paths.
     pub(super) fn start(to: &LogFile, paths: usize, seed: u64) -> Result<Log, EmulateError> {
-        to.empty().map_err(system("empty the log"))?;
+        to.output.empty().map_err(system("empty the log"))?;
         let zero = Zero { instant: now(), wall: clock::wall_nanos() };
         let encoder: Box<dyn Encode> = match to.format {
             LogFormat::JsonLines => Box::new(JsonLines::new(zero, seed)),
@@ -156,7 +134,7 @@ impl Log {
         let (reporter, account) = mpsc::sync_channel(1);
         let missed: Arc<[AtomicU64]> = (0..paths * POINTS).map(|_| AtomicU64::new(0)).collect();
         let writer = Writer {
-            file: to.file.clone(),
+            output: to.output.clone(),
             encoder,
             out: Vec::new(),
             pending: 0,
@@ -194,7 +172,7 @@ impl Log {
 
 /// Turns records into bytes of a file.
 struct Writer {
-    file: Arc<File>,
+    output: OutputFile,
     encoder: Box<dyn Encode>,
     out: Vec<u8>,
     /// Records in `out`.
@@ -236,7 +214,7 @@ impl Writer {
 
     fn flush(&mut self) {
         if self.error.is_none() {
-            self.error = (&*self.file).write_all(&self.out).err();
+            self.error = self.output.file().write_all(&self.out).err();
         }
         let counted = if self.error.is_none() { &mut self.written } else { &mut self.unwritten };
         *counted += mem::take(&mut self.pending);
@@ -246,6 +224,7 @@ impl Writer {
 
 #[cfg(test)]
 mod tests {
+    use std::fs::File;
     use std::io::{PipeReader, Read};
     use std::os::fd::OwnedFd;
 
@@ -261,8 +240,7 @@ mod tests {
 
     fn log_to_pipe(format: LogFormat) -> (PipeReader, Log) {
         let (reader, writer) = io::pipe().unwrap();
-        let file = Arc::new(File::from(OwnedFd::from(writer)));
-        let file = LogFile { format, path: PathBuf::new(), file, is_new: false };
+        let file = LogFile { format, output: OutputFile::of(File::from(OwnedFd::from(writer))) };
         (reader, Log::start(&file, 1, 7).unwrap())
     }
 
