@@ -43,3 +43,15 @@ pub fn conclude(file: &LogFile, account: &LogAccount) -> Result<(), Failure> {
 fn is_for_want_of_room(error: &str) -> bool {
     [Errno::NOSPC, Errno::DQUOT, Errno::FBIG].into_iter().any(|errno| io::Error::from(errno).to_string() == error)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn room_is_asked_for_where_it_was_wanting() {
+        let words = |errno: Errno| io::Error::from(errno).to_string();
+        assert!([Errno::NOSPC, Errno::DQUOT, Errno::FBIG].into_iter().all(|errno| is_for_want_of_room(&words(errno))));
+        assert!([Errno::PIPE, Errno::IO].into_iter().all(|errno| !is_for_want_of_room(&words(errno))));
+    }
+}
