@@ -6,12 +6,13 @@ mod support;
 
 use std::env;
 use std::fs;
+use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, ExitCode, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use lfn_sys::namespace::NetNamespace;
+use lfn_sys::namespace::{Identity, NetNamespace};
 use lfn_sys::netlink::Netlink;
 use lfn_sys::process;
 use lfn_sys::sysctl;
@@ -55,6 +56,7 @@ fn tests() -> ExitCode {
         ("an_interrupt_during_the_start_is_not_lost", Needs::Namespaces, an_interrupt_during_the_start_is_not_lost),
         ("a_run_outlives_who_started_it", Needs::Namespaces, a_run_outlives_who_started_it),
         ("too_few_descriptors_are_named", Needs::Namespaces, too_few_descriptors_are_named),
+        ("too_few_processes_are_named", Needs::Programs(&["prlimit"]), too_few_processes_are_named),
         ("files_without_a_trace_are_refused", Needs::Nothing, files_without_a_trace_are_refused),
     ])
 }
@@ -324,6 +326,41 @@ fn too_few_descriptors_are_named() {
         }
     }
     panic!("63 descriptors are not enough");
+}
+
+/// At every step, calibrated or not. The limit is not root's, and counts what else its user runs: it is made one who
+/// runs nothing, which only root can do.
+fn too_few_processes_are_named() {
+    const SOMEBODY: u32 = 52_003;
+    if !Identity::current().is_root() {
+        return;
+    }
+    let home = tempfile::tempdir().unwrap();
+    fs::set_permissions(home.path(), fs::Permissions::from_mode(0o755)).unwrap();
+    let program = home.path().join("lfn");
+    fs::copy(support::lfn_path(), &program).unwrap();
+    for flags in [&["--rate", "10mbit", "--no-calibration"][..], &["--rate", "2gbit", "--force"]] {
+        let run = |most: u32| {
+            let mut command = Command::new("prlimit");
+            command.arg(format!("--nproc={most}")).arg(&program).args(["emulate", "--rtt", "20ms", "--far", "none"]);
+            command.args(flags).args(["--", "true"]).uid(SOMEBODY).gid(SOMEBODY).current_dir("/");
+            command.stdin(Stdio::null()).output().unwrap()
+        };
+        for (refused, most) in (1..64).enumerate() {
+            let output = run(most);
+            let said = stderr(&output);
+            assert!(!said.contains("panicked"), "{most}: {said}");
+            match output.status.code() {
+                Some(0 | 4) if !said.contains("not calibrated") => {
+                    assert!(refused > 1, "{said}");
+                    break;
+                }
+                Some(0 | 1 | 4) => assert!(said.contains("Resource temporarily unavailable"), "{most}: {said}"),
+                other => panic!("{most}: {other:?} {said}"),
+            }
+            assert!(most < 63, "63 processes are not enough: {said}");
+        }
+    }
 }
 
 /// Nothing, a directory, no end, no text, no such file: before anything is made.

@@ -88,7 +88,7 @@ fn missing(programs: &[&str]) -> Option<String> {
         "ping" => "iputils-ping",
         "ssh" | "ssh-keygen" => "openssh-client",
         "sshd" => "openssh-server",
-        "setsid" | "unshare" => "util-linux",
+        "prlimit" | "setsid" | "unshare" => "util-linux",
         other => other,
     };
     Some(format!("{program} is not on the PATH; on Debian: apt-get install {package}"))

@@ -28,7 +28,7 @@ use std::ffi::OsString;
 use std::fmt;
 use std::fs::File;
 use std::io::{self, Read};
-use std::thread::{self, JoinHandle};
+use std::thread::{self, JoinHandle, Scope, ScopedJoinHandle};
 use std::time::Duration;
 
 use control::Address;
@@ -36,7 +36,7 @@ use inside::Brought;
 use lfn_core::units::{BitRate, Bytes, show_duration};
 use lfn_sys::clock;
 use lfn_sys::namespace::Side;
-use lfn_sys::process::signal::{SIGCHLD, SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1};
+use lfn_sys::process::signal::{SIGCHLD, SIGHUP, SIGINT, SIGKILL, SIGQUIT, SIGTERM, SIGUSR1};
 use lfn_sys::process::{self, Signals};
 use place::Ground;
 use rustix::pipe::PipeFlags;
@@ -145,6 +145,12 @@ pub enum EmulateError {
     /// The far side's server did not come up.
     #[error("the far side did not come up: {0}")]
     Far(String),
+    /// The thread of a direction has ended: the interface is gone, or the run is at its end.
+    #[error("this direction of the link no longer runs")]
+    Ended,
+    /// The thread of a direction did not come to it, and was spared it: nothing has changed.
+    #[error("this direction of the link has not answered in time")]
+    Unanswered,
     /// A system call failed that should not.
     #[error("cannot {step}: {reason}")]
     System {
@@ -185,7 +191,7 @@ pub fn run(setup: &Setup, command: &[OsString]) -> Result<Outcome, EmulateError>
     match ground.enter()? {
         (Side::Parent(pid), _) => {
             drop((unready, reporter, lifeline, door, ground));
-            let reading = read_on_thread(reports.into())?;
+            let reading = read_on_thread(reports.into()).inspect_err(|_| end_inside(pid))?;
             let ending = wait_for_inside(pid, &blocked);
             drop(held);
             terminal.take_back();
@@ -228,7 +234,7 @@ fn read_on_thread(mut reports: File) -> Result<JoinHandle<io::Result<Vec<u8>>>, 
         let mut text = Vec::new();
         reports.read_to_end(&mut text).map(|_| text)
     };
-    thread::Builder::new().name("report".to_owned()).spawn(read).map_err(system("start a thread"))
+    thread::Builder::new().name("report".to_owned()).spawn(read).map_err(system(START_THREAD))
 }
 
 fn understand(text: thread::Result<io::Result<Vec<u8>>>, ending: Option<process::Ending>) -> Report {
@@ -242,6 +248,23 @@ fn understand(text: thread::Result<io::Result<Vec<u8>>>, ending: Option<process:
         };
         Err(EmulateError::Lost(how))
     })
+}
+
+/// Leaves nothing to whoever is process 1, not even to be waited for.
+fn end_inside(pid: i32) {
+    // Only an inside that is gone already cannot be killed.
+    let _ = process::send_signal(pid, SIGKILL);
+    process::wait(pid);
+}
+
+const START_THREAD: &str = "start a thread";
+
+/// Starts a thread of a scope, and says so where the system allows no more.
+fn start<'scope, T: Send + 'scope>(
+    scope: &'scope Scope<'scope, '_>,
+    work: impl FnOnce() -> T + Send + 'scope,
+) -> Result<ScopedJoinHandle<'scope, T>, EmulateError> {
+    thread::Builder::new().spawn_scoped(scope, work).map_err(system(START_THREAD))
 }
 
 /// Names the step at which a system call failed.

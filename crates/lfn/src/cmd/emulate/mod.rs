@@ -328,7 +328,9 @@ pub fn explain(error: EmulateError) -> Failure {
         EmulateError::Attach { cure, .. } | EmulateError::Bridge { cure, .. } => {
             return Failure::msg(&error).hint(cure);
         }
-        EmulateError::System { .. } | EmulateError::Lost(_) => return Failure::msg(&error),
+        EmulateError::Ended | EmulateError::Unanswered | EmulateError::System { .. } | EmulateError::Lost(_) => {
+            return Failure::msg(&error);
+        }
     };
     Failure::usage(&error).hint(hint).with_exit(match error {
         EmulateError::Far(_) | EmulateError::Memory { .. } => Exit::Failed,

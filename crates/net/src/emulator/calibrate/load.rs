@@ -5,17 +5,18 @@
 
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream, UdpSocket};
+use std::os::fd::AsFd;
 use std::thread::{self, ScopedJoinHandle};
 use std::time::{Duration, Instant};
 
 use lfn_core::link::Count;
 use lfn_core::units::Bytes;
-use lfn_sys::process;
+use lfn_sys::{clock, process};
 
 use super::{Cost, Costs};
 use crate::emulator::data_path::{Mailbox, Snapshot};
 use crate::emulator::place::{End, SideName, SideNet};
-use crate::emulator::{EmulateError, system};
+use crate::emulator::{EmulateError, start, system};
 
 /// How long is sent.
 const FLOOD: Duration = Duration::from_millis(80);
@@ -33,10 +34,10 @@ const PATIENCE: Duration = Duration::from_secs(2);
 /// Measures both.
 pub(super) fn costs(sides: &[SideNet; 2], mailboxes: &[Mailbox; 2]) -> Result<Costs, EmulateError> {
     let mut meter = Meter::new(mailboxes)?;
-    let sender = thread::scope(|scope| ended(scope.spawn(|| flood(sides))));
+    let sender = thread::scope(|scope| start(scope, || flood(sides)).map(ended))?;
     let (spent, forwarded) = meter.since(sender.map_err(system("send datagrams"))?)?;
     let packet = spent.per(forwarded.packets, FEW_PACKETS)?;
-    let ends = stream(sides).map_err(system("send over TCP"))?;
+    let ends = stream(sides)?.map_err(system("send over TCP"))?;
     let (spent, forwarded) = meter.since(ends)?;
     let gigabyte = spent.per(forwarded.bytes.0, FEW_BYTES)?;
     let gigabyte = Cost { thread: gigabyte.thread * 1e9, all: gigabyte.all * 1e9 };
@@ -98,21 +99,18 @@ fn flood([near, far]: &[SideNet; 2]) -> io::Result<Duration> {
     process::thread_cpu_time()
 }
 
-/// Gives the processor time of sender and receiver.
-fn stream([near, far]: &[SideNet; 2]) -> io::Result<Duration> {
-    let listener = far.namespace.run(|| TcpListener::bind(address()))??;
+/// Gives the processor time of sender and receiver. Neither waits for ever for the other, which may not have come up.
+fn stream([near, far]: &[SideNet; 2]) -> Result<io::Result<Duration>, EmulateError> {
+    let listener = far.namespace.run(|| TcpListener::bind(address())).map_err(system("enter a network namespace"))?;
+    let listener = listener.map_err(system("listen"))?;
     thread::scope(|scope| {
-        let receiver = scope.spawn(|| receive(&listener));
-        let sender = scope.spawn(|| {
+        let receiver = start(scope, || receive(&listener))?;
+        let sender = start(scope, || {
             let stream = near.namespace.run(|| TcpStream::connect_timeout(&address(), PATIENCE))??;
             send(stream)
-        });
-        let sent = ended(sender);
-        if sent.is_err() {
-            // Whatever it was: the receiver must not wait for a connection that will not come.
-            let _ = far.namespace.run(|| TcpStream::connect_timeout(&address(), PATIENCE));
-        }
-        Ok(sent? + ended(receiver)?)
+        })?;
+        let (sent, received) = (ended(sender), ended(receiver));
+        Ok(sent.and_then(|sent| Ok(sent + received?)))
     })
 }
 
@@ -131,6 +129,9 @@ fn send(mut stream: TcpStream) -> io::Result<Duration> {
 }
 
 fn receive(listener: &TcpListener) -> io::Result<Duration> {
+    if clock::wait_readable([listener.as_fd()], Some(PATIENCE))? == [false] {
+        return Err(ErrorKind::TimedOut.into());
+    }
     let (mut stream, _) = listener.accept()?;
     stream.set_read_timeout(Some(PATIENCE))?;
     let mut record = vec![0; RECORD];

@@ -23,7 +23,7 @@ use serde::{Deserialize, Serialize};
 
 use super::data_path::{Forwarder, Mailbox};
 use super::place::topology::{self, SideNet};
-use super::{EmulateError, FarSide, Setup, system};
+use super::{EmulateError, FarSide, Setup, start, system};
 
 pub(super) use feasible::judge;
 
@@ -103,12 +103,12 @@ fn measure(with_costs: bool) -> Result<Calibration, EmulateError> {
     let mailboxes = forwarders.each_ref().map(Forwarder::mailbox);
     let (stop, running) = rustix::pipe::pipe_with(PipeFlags::CLOEXEC).map_err(system("make a pipe"))?;
     thread::scope(|scope| {
-        let threads = forwarders.map(|forwarder| scope.spawn(|| forwarder.run(stop.as_fd())));
-        let calibration = probe_and_load(&sides, &mailboxes, with_costs);
-        drop(running);
-        // What became of the packets of this path is nobody's business.
-        threads.into_iter().for_each(|thread| drop(thread.join()));
-        calibration
+        // Closed on every way out of here, which ends the threads. What became of the packets is nobody's business.
+        let _running = running;
+        for forwarder in forwarders {
+            start(scope, || forwarder.run(stop.as_fd()))?;
+        }
+        probe_and_load(&sides, &mailboxes, with_costs)
     })
 }
 

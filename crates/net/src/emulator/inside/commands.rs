@@ -14,6 +14,7 @@ use std::time::{Duration, Instant};
 use lfn_sys::namespace::NetNamespace;
 use lfn_sys::process::signal::{SIGHUP, SIGINT, SIGKILL, SIGQUIT, SIGTERM};
 use lfn_sys::process::{self, Signals};
+use rustix::io::Errno;
 
 use super::FORWARDING_FAILED;
 use super::environment;
@@ -126,6 +127,9 @@ fn start(
 /// A directory on the PATH that may not be entered makes the system say "permission denied" of a program that is in none
 /// of the others either: that is not found, as a shell sees it.
 fn cannot_start(program: &OsStr, error: io::Error) -> EmulateError {
+    if is_want(&error) {
+        return system(&format!("start '{}'", program.to_string_lossy()))(error);
+    }
     let denied = error.kind() == io::ErrorKind::PermissionDenied;
     let missing = denied && !program.as_bytes().contains(&b'/') && !is_on_path(program);
     EmulateError::Start {
@@ -133,6 +137,12 @@ fn cannot_start(program: &OsStr, error: io::Error) -> EmulateError {
         reason: if missing { "not found on the PATH".to_owned() } else { error.to_string() },
         not_found: missing || error.kind() == io::ErrorKind::NotFound,
     }
+}
+
+/// True if the system had no more of something: the program is not to blame.
+pub(super) fn is_want(error: &io::Error) -> bool {
+    let errno = error.raw_os_error().map(Errno::from_raw_os_error);
+    errno.is_some_and(|errno| [Errno::AGAIN, Errno::MFILE, Errno::NFILE, Errno::NOMEM].contains(&errno))
 }
 
 fn is_on_path(program: &OsStr) -> bool {
@@ -222,4 +232,21 @@ fn tell(pid: i32, signal: i32) -> Result<(), EmulateError> {
 
 fn ends_a_link(signal: i32) -> bool {
     [SIGINT, INTERRUPT_ALONE, SIGTERM, SIGHUP, SIGQUIT, FORWARDING_FAILED].contains(&signal)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_program_is_not_blamed_for_what_the_system_lacks() {
+        for errno in [Errno::AGAIN, Errno::MFILE, Errno::NOMEM] {
+            let error = cannot_start(OsStr::new("/bin/true"), errno.into());
+            assert!(matches!(&error, EmulateError::System { step, .. } if step == "start '/bin/true'"), "{error}");
+        }
+        for (errno, missing) in [(Errno::NOENT, true), (Errno::ACCESS, false), (Errno::NOEXEC, false)] {
+            let error = cannot_start(OsStr::new("/bin/true"), errno.into());
+            assert!(matches!(error, EmulateError::Start { not_found, .. } if not_found == missing), "{errno:?}");
+        }
+    }
 }

@@ -15,6 +15,7 @@ use lfn_sys::namespace::NetNamespace;
 use lfn_sys::process::signal::{SIGKILL, SIGTERM};
 use lfn_sys::process::{self, Signals};
 
+use super::commands::is_want;
 use super::environment;
 use crate::emulator::control::Address;
 use crate::emulator::place::{End, SideName};
@@ -98,7 +99,10 @@ fn spawn(
     process::in_own_session(process::with_no_signal_blocked(&mut command));
     let spawned = namespace.run(|| command.spawn()).map_err(system("enter a network namespace"))?;
     let program = command.get_program().to_string_lossy().into_owned();
-    let mut child = spawned.map_err(|error| EmulateError::Far(format!("cannot start '{program}': {error}")))?;
+    let mut child = spawned.map_err(|error| match is_want(&error) {
+        true => system(&format!("start '{program}'"))(error),
+        false => EmulateError::Far(format!("cannot start '{program}': {error}")),
+    })?;
     let pid = i32::try_from(child.id()).map_err(|e| system("start the far command")(io::Error::other(e)))?;
     Ok((pid, child.stdout.take()))
 }
@@ -124,7 +128,8 @@ fn read_ticket(mut stdout: ChildStdout) -> Result<String, EmulateError> {
     }
     let ticket = as_seen_from_near(String::from_utf8_lossy(&line).trim())?;
     // Its output must go somewhere, or it would stop when the pipe is full.
-    thread::spawn(move || io::copy(&mut stdout, &mut io::stderr()));
+    let pass_on = move || io::copy(&mut stdout, &mut io::stderr());
+    thread::Builder::new().spawn(pass_on).map_err(system("start a thread"))?;
     Ok(ticket)
 }
 

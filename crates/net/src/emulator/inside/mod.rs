@@ -30,7 +30,7 @@ use super::data_path::Forwarder;
 use super::ledger::{DirectionLedger, Ledger, PathLedger};
 use super::place::{End, Ground, LEAST_MTU_V6, Newcomer, Obstacle, SideName, SideNet};
 use super::watch::Watchers;
-use super::{EmulateError, INTERRUPT_ALONE, Outcome, Place, Report, Setup, now, system};
+use super::{EmulateError, INTERRUPT_ALONE, Outcome, Place, Report, Setup, now, start, system};
 
 /// A thread of the data path gave up.
 pub(super) const FORWARDING_FAILED: i32 = SIGUSR2;
@@ -82,9 +82,12 @@ fn live(setup: &Setup, command: &[OsString], brought: Brought, signals: &Signals
     let doors = doors(address, brought.door, &sides);
     let (stop, running) = rustix::pipe::pipe_with(PipeFlags::CLOEXEC).map_err(system("make a pipe"))?;
     let (endings, accounts, changes) = thread::scope(|scope| {
-        let start = |forwarder| scope.spawn(|| forward(forwarder, stop.as_fd()));
-        let threads: Vec<_> = forwarders.into_iter().map(|pair| pair.map(start)).collect();
-        let control = scope.spawn(|| control.serve(&doors, stop.as_fd()));
+        // Closed on every way out of here: until then no thread ends, and the scope waits for them all.
+        let running = running;
+        let start_one = |forwarder| start(scope, || forward(forwarder, stop.as_fd()));
+        let start_both = |[forth, back]: [_; 2]| Ok([start_one(forth)?, start_one(back)?]);
+        let threads = forwarders.into_iter().map(start_both).collect::<Result<Vec<_>, EmulateError>>()?;
+        let control = start(scope, || control.serve(&doors, stop.as_fd()))?;
         let endings = far::start(setup, address, &sides[1].namespace).and_then(|far| {
             let epoch = now();
             mailboxes.iter().flatten().try_for_each(|mailbox| mailbox.begin(epoch))?;
@@ -92,8 +95,8 @@ fn live(setup: &Setup, command: &[OsString], brought: Brought, signals: &Signals
         });
         drop(running);
         let accounts = threads.into_iter().map(|pair| pair.map(|thread| thread.join().unwrap_or(Err(panicked()))));
-        (endings, accounts.collect::<Vec<_>>(), control.join().unwrap_or_default())
-    });
+        Ok::<_, EmulateError>((endings, accounts.collect::<Vec<_>>(), control.join().unwrap_or_default()))
+    })?;
     let log = watchers.finish();
     let (near, far) = endings?;
     let (mut ledger, failure) = ledger(setup, accounts)?;
@@ -169,7 +172,10 @@ fn doors(address: Address, outside: Option<UnixListener>, [near, far]: &[SideNet
 fn settle(setup: &Setup, newcomer: Newcomer, lifeline: BorrowedFd) -> Result<(), EmulateError> {
     if let Some(identity) = newcomer {
         // Root without its capabilities may make a user namespace but not be anybody in it.
-        identity.become_root_inside().map_err(|_| Obstacle::Container)?;
+        identity.become_root_inside().map_err(|error| match error.kind() {
+            io::ErrorKind::PermissionDenied => Obstacle::Container.into(),
+            _ => system("become root in a user namespace")(error),
+        })?;
     }
     process::die_with_parent().map_err(system("tie the emulator's life to its caller's"))?;
     // A caller that died before that took its end of the pipe with it.
@@ -211,12 +217,34 @@ type Forwarded = Result<(DirectionLedger, Option<EmulateError>), EmulateError>;
 
 /// Forwards until told to stop; failing, wakes the thread that waits for the commands.
 fn forward(forwarder: Forwarder, stop: BorrowedFd) -> Forwarded {
-    let (ledger, failure) = forwarder.run(stop).map_err(system("account for packets"))?;
-    if failure.is_some() {
-        // To itself: there is nobody else who could be told.
-        let _ = process::send_signal(process::own_id(), FORWARDING_FAILED);
+    // To itself: there is nobody else who could be told.
+    let wake = || drop(process::send_signal(process::own_id(), FORWARDING_FAILED));
+    alarmed(wake, || {
+        let (ledger, failure) = forwarder.run(stop).map_err(system("account for packets"))?;
+        Ok((ledger, failure.map(system("forward packets"))))
+    })
+}
+
+/// Rings after work that did not go well, also if it panics: CMD must not go on over a link that is none.
+fn alarmed(ring: impl Fn(), work: impl FnOnce() -> Forwarded) -> Forwarded {
+    let mut alarm = Alarm { ring, is_off: false };
+    let forwarded = work();
+    alarm.is_off = matches!(forwarded, Ok((_, None)));
+    forwarded
+}
+
+/// Rings when it is dropped, unless it was switched off.
+struct Alarm<F: Fn()> {
+    ring: F,
+    is_off: bool,
+}
+
+impl<F: Fn()> Drop for Alarm<F> {
+    fn drop(&mut self) {
+        if !self.is_off {
+            (self.ring)();
+        }
     }
-    Ok((ledger, failure.map(system("forward packets"))))
 }
 
 fn panicked() -> EmulateError {
@@ -231,4 +259,23 @@ fn add_interface_drops(ledger: &mut Ledger, [near, far]: &[SideNet; 2]) -> Resul
         account.far_to_near.unmodelled.interface = from_far + to_near;
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::cell::Cell;
+
+    #[test]
+    fn only_a_link_that_goes_on_rings_no_alarm() {
+        let fine = || Ok((DirectionLedger::default(), None));
+        let failed = || Ok((DirectionLedger::default(), Some(panicked())));
+        let works: [(bool, fn() -> Forwarded); 4] =
+            [(false, fine), (true, failed), (true, || Err(panicked())), (true, || panic!("as a test"))];
+        for (number, (is_bad, work)) in works.into_iter().enumerate() {
+            let rung = Cell::new(false);
+            let _ = panic::catch_unwind(AssertUnwindSafe(|| alarmed(|| rung.set(true), work)));
+            assert_eq!(rung.get(), is_bad, "{number}");
+        }
+    }
 }
