@@ -243,7 +243,11 @@ fn dial(name: &str) -> UnixStream {
 fn hostile_peers_are_endured() {
     let running = stay(&[]);
     let name = name(&running);
-    let silent: Vec<_> = (0..5).map(|_| dial(&name)).collect();
+    let silent: Vec<_> = (0..12).map(|_| dial(&name)).collect();
+    let before = Instant::now();
+    shown(&running);
+    // A second for each of them, were they waited for in turn.
+    assert!(before.elapsed().as_secs() < 6, "{:?}", before.elapsed());
     let mut half = dial(&name);
     half.write_all(b"{\"set\":{\"path\":1").unwrap();
     drop(dial(&name));

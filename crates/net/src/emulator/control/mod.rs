@@ -3,9 +3,11 @@
 //! Each run listens on Unix sockets with one abstract name ([`Address`]): in the network namespace it was started from,
 //! and on both of its sides, so that the commands on the path reach it too. Abstract names are in no directory and go
 //! with their sockets: a killed run leaves nothing behind. [`server`] is the run's side, [`client`] the other. One line
-//! of JSON asks, one answers. Whoever is not the same user is hung up on, by either side.
+//! of JSON asks, one answers. Whoever is not the same user is hung up on, by either side, and so is everybody where users
+//! cannot be told apart: in a user namespace that does not map this one, which such a run says when it starts.
 
 mod client;
+mod peer;
 mod server;
 
 use std::collections::BTreeMap;

@@ -1,32 +1,34 @@
-//! The answering side: a thread of the inside that takes one question at a time.
+//! The answering side: a thread of the inside that hears several at once and answers one after the other.
 //!
-//! It believes nobody: another user is hung up on, a question must be one line of bounded length and come within a
-//! second, and an answer that is not taken within a second is dropped. So the worst that a peer can do is to make the
-//! next one wait that long. The data path never waits for any of it.
+//! It believes nobody: another user, or one who cannot be told from others, is hung up on, and this user's own
+//! connections ([`peer`](super::peer)) are heard side by side. So those who say nothing are in nobody's way, but for the
+//! second that [`MOST_PEERS`] of them can keep the next from being heard. Answering takes no time but where a change
+//! needs more memory, or a direction does not come to it. The data path never waits for any of it.
 
 use std::collections::BTreeMap;
-use std::io::{self, Read, Write};
+use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::linux::net::SocketAddrExt;
-use std::os::unix::net::{SocketAddr, UnixListener, UnixStream};
-use std::time::{Duration, Instant};
+use std::os::unix::net::{SocketAddr, UnixListener};
+use std::time::Instant;
 
 use lfn_core::link::settings::{HopSettings, SettingsError};
 use lfn_core::link::{EmulatedPath, LinkConfig};
 use lfn_sys::namespace::NetNamespace;
-use lfn_sys::{clock, process};
+use lfn_sys::process;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
 
-use super::{Address, Answer, DirectionStanding, LONGEST_REQUEST, PathStanding, Refusal, Request, Standing};
+use super::peer::Peer;
+use super::{Address, Answer, DirectionStanding, PathStanding, Refusal, Request, Standing};
 use crate::emulator::data_path::{Mailbox, Snapshot};
 use crate::emulator::ledger::Change;
 use crate::emulator::{EmulateError, Setup, now};
 
-/// Bytes of a question that are read at a time.
-const PART: usize = 64 << 10;
+/// Peers that are heard at once: each may have a long question in memory.
+const MOST_PEERS: usize = 16;
 /// Changes of a path that are remembered for the ledger: somebody may make one every millisecond for a day.
 const MOST_CHANGES: usize = 1000;
-/// How long a question may take to come, and an answer to be taken.
-const PATIENCE: Duration = Duration::from_secs(1);
 
 /// Where a run can be reached: outside, near and far. A door that could not be opened is missing.
 pub(in crate::emulator) type Doors = [Option<UnixListener>; 3];
@@ -77,33 +79,31 @@ impl Control {
     }
 
     fn answer_all(&mut self, doors: &Doors, stop: BorrowedFd) -> io::Result<()> {
+        let mut peers: Vec<Peer> = Vec::new();
         loop {
-            // A door that is missing is replaced by one that opens only at the end.
-            let at = |index: usize| doors[index].as_ref().map_or(stop, AsFd::as_fd);
-            let [.., stopped] = clock::wait_readable([at(0), at(1), at(2), stop], None)?;
-            if stopped {
-                return Ok(());
-            }
+            let Some(ready) = wait(doors, &peers, stop)? else { return Ok(()) };
+            let (now, mut ready) = (Instant::now(), ready.into_iter());
+            peers.retain_mut(|peer| {
+                // Whoever fails concerns nobody else.
+                let goes_on = ready.next() != Some(true) || peer.advance(|line| self.reply(line)).unwrap_or(false);
+                goes_on && now < peer.deadline
+            });
             for door in doors.iter().flatten() {
-                // Nobody there any more, or a failure that concerns that peer alone.
-                let Ok((peer, _)) = door.accept() else { continue };
-                let _ = self.attend(&peer, stop);
+                if peers.len() < MOST_PEERS {
+                    peers.extend(accept(door).unwrap_or_default());
+                }
             }
         }
     }
 
-    fn attend(&mut self, mut peer: &UnixStream, stop: BorrowedFd) -> io::Result<()> {
-        if !process::is_peer_of_own_user(peer)? {
-            return Ok(());
-        }
-        let Some(line) = read_line(peer, stop)? else { return Ok(()) };
-        let answer = match serde_json::from_slice(&line) {
+    /// What to say to a line.
+    fn reply(&mut self, line: &[u8]) -> Vec<u8> {
+        let answer = match serde_json::from_slice(line) {
             Ok(request) => self.answer(&request),
             Err(error) => Err(Refusal { message: format!("not a request: {error}"), hint: None, is_usage: true }),
         };
-        peer.set_nonblocking(false)?;
-        peer.set_write_timeout(Some(PATIENCE))?;
-        peer.write_all(&serde_json::to_vec(&answer)?)
+        // It has no maps with keys that are no text, nor anything else that could not be written.
+        serde_json::to_vec(&answer).unwrap_or_default()
     }
 
     fn answer(&mut self, request: &Request) -> Answer {
@@ -128,9 +128,10 @@ impl Control {
             }
         };
         let changed = path.changed(hop, change).map_err(no_setting)?;
-        apply(mailboxes, &changed.numbered(index, self.seed))?;
+        let now = now();
+        apply(mailboxes, &changed.numbered(index, self.seed), now)?;
         *path = changed;
-        let at = (now() - self.began).as_secs_f64();
+        let at = (now - self.began).as_secs_f64();
         if changes.len() < MOST_CHANGES {
             changes.push(Change { at, link, settings: change.to_string() });
         }
@@ -159,13 +160,13 @@ fn change(settings: &[String], traces: &BTreeMap<String, String>) -> Result<HopS
     Ok(change)
 }
 
-/// Sets every hop that is to differ from what it is. If one cannot be, those before it are put back as they were. A new
-/// timetable begins now, others go on.
-fn apply(mailboxes: &[Mailbox; 2], wanted: &[Vec<LinkConfig>; 2]) -> Result<(), Refusal> {
+/// Sets every hop that is to differ from what it is. If one cannot be, those before it are put back as they were. New
+/// timetables begin now, the same instant in both directions; others go on.
+fn apply(mailboxes: &[Mailbox; 2], wanted: &[Vec<LinkConfig>; 2], now: lfn_core::time::Instant) -> Result<(), Refusal> {
     let mut undo: Vec<(&Mailbox, usize, LinkConfig)> = Vec::new();
     for (mailbox, wanted) in mailboxes.iter().zip(wanted) {
         for (hop, (wanted, is)) in wanted.iter().zip(mailbox.hops()).enumerate() {
-            let epoch = if wanted.has_new_timetables(&is) { now() } else { is.epoch };
+            let epoch = if wanted.has_new_timetables(&is) { now } else { is.epoch };
             let wanted = LinkConfig { epoch, ..wanted.clone() };
             if wanted == is {
                 continue;
@@ -182,31 +183,31 @@ fn apply(mailboxes: &[Mailbox; 2], wanted: &[Vec<LinkConfig>; 2]) -> Result<(), 
     Ok(())
 }
 
-/// One line, without its end; `None` if the peer sends none in time, or the run ends.
-fn read_line(mut peer: &UnixStream, stop: BorrowedFd) -> io::Result<Option<Vec<u8>>> {
-    peer.set_nonblocking(true)?;
-    let deadline = Instant::now() + PATIENCE;
-    let mut line = Vec::new();
-    let mut part = vec![0; PART];
-    loop {
-        let left = deadline.saturating_duration_since(Instant::now());
-        let [_, stopped] = clock::wait_readable([peer.as_fd(), stop], Some(left))?;
-        if stopped || left.is_zero() {
-            return Ok(None);
-        }
-        let length = match peer.read(&mut part) {
-            Ok(0) => return Ok(None),
-            Ok(length) => length,
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => continue,
-            Err(error) => return Err(error),
-        };
-        let end = part[..length].iter().position(|byte| *byte == b'\n');
-        line.extend_from_slice(&part[..end.unwrap_or(length)]);
-        match end {
-            Some(_) => return Ok(Some(line)),
-            None if line.len() >= LONGEST_REQUEST => return Ok(None),
-            None => {}
-        }
+/// Waits until somebody comes, goes on or has taken too long; which of the peers can go on. `None` when the other end of
+/// `stop` is closed.
+fn wait(doors: &Doors, peers: &[Peer], stop: BorrowedFd) -> io::Result<Option<Vec<bool>>> {
+    let mut files = vec![PollFd::from_borrowed_fd(stop, PollFlags::IN)];
+    files.extend(peers.iter().map(Peer::waits_for));
+    if peers.len() < MOST_PEERS {
+        files.extend(doors.iter().flatten().map(|door| PollFd::from_borrowed_fd(door.as_fd(), PollFlags::IN)));
+    }
+    let first = peers.iter().map(|peer| peer.deadline.saturating_duration_since(Instant::now())).min();
+    let timeout = first.map(Timespec::try_from).transpose().map_err(io::Error::other)?;
+    match poll(&mut files, timeout.as_ref()) {
+        // After an interruption, or a time out, nothing has been noted of any.
+        Ok(_) | Err(Errno::INTR) => {}
+        Err(error) => return Err(error.into()),
+    }
+    let is_ready: Vec<_> = files.iter().map(|file| !file.revents().is_empty()).collect();
+    Ok((!is_ready[0]).then(|| is_ready[1..=peers.len()].to_vec()))
+}
+
+/// Who has come to a door, if it is this user. Nobody, or a failure that concerns that peer alone, is no matter.
+fn accept(door: &UnixListener) -> io::Result<Option<Peer>> {
+    let (stream, _) = door.accept()?;
+    match process::is_peer_of_own_user(&stream)? {
+        true => Peer::new(stream, Instant::now()).map(Some),
+        false => Ok(None),
     }
 }
 
@@ -238,5 +239,28 @@ impl From<EmulateError> for Refusal {
 impl From<Snapshot> for DirectionStanding {
     fn from(snapshot: Snapshot) -> Self {
         DirectionStanding { queued: snapshot.stats.queued, so_far: snapshot.ledger() }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::emulator::data_path::obedient;
+    use lfn_core::link::Outages;
+    use std::time::Duration;
+
+    #[test]
+    fn a_new_timetable_begins_at_one_instant_in_both_directions() {
+        let hops = [LinkConfig::default()];
+        let mailboxes = [(); 2].map(|()| obedient::direction(&hops).0);
+        let outage = Outages::Every { period: Duration::from_secs(2), down: Duration::from_secs(1) };
+        let wanted = vec![LinkConfig { outage, ..LinkConfig::default() }];
+        let at = lfn_core::time::Instant::from_nanos(7);
+        apply(&mailboxes, &[wanted.clone(), wanted.clone()], at).unwrap();
+        assert_eq!(mailboxes.each_ref().map(|mailbox| mailbox.hops()[0].epoch), [at; 2]);
+        // What goes on, goes on from where it was.
+        let slower = vec![LinkConfig { rate: lfn_core::units::BitRate(1000).into(), ..wanted[0].clone() }];
+        apply(&mailboxes, &[slower.clone(), slower], lfn_core::time::Instant::from_nanos(8)).unwrap();
+        assert_eq!(mailboxes.map(|mailbox| mailbox.hops()[0].epoch), [at; 2]);
     }
 }

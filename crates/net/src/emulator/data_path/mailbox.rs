@@ -1,12 +1,14 @@
 //! Telling a running direction something from another thread: other settings, or to say how it stands.
 //!
 //! An order lies in a channel and an eventfd wakes the forwarder, which waits on that beside its socket and reads the
-//! channel only when woken: a direction nobody writes to pays nothing. Whatever takes time, such as making a larger
-//! ring resident, happens on the side of the one who asks.
+//! channel only when woken: a direction nobody writes to pays nothing. A larger ring is made, and made resident, on the
+//! side of the one who asks; the link itself is set by its own thread. An order that nobody came to is taken back, so
+//! that it is not obeyed when whoever gave it has long been told that it was not.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::sync::mpsc::{self, Receiver, Sender};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -23,22 +25,30 @@ use crate::emulator::ledger::DirectionLedger;
 use crate::emulator::setup::usable_memory;
 use crate::emulator::{EmulateError, system};
 
-/// How long a forwarder may take to answer. It looks at its mail after every batch.
+/// How long a forwarder may take to answer. With traffic it looks at its mail every 2 ms, without when the bell rings.
 const PATIENCE: Duration = Duration::from_secs(5);
 
 /// Where to leave word for one direction. May be cloned and sent to other threads.
 #[derive(Clone)]
 pub(in crate::emulator) struct Mailbox {
-    orders: Sender<Order>,
+    orders: Sender<Letter>,
     bell: Arc<OwnedFd>,
+    patience: Duration,
     /// What the direction is set to. Held while settings change, so that changes come one after the other.
     settings: Arc<Mutex<Settings>>,
 }
 
 /// What the forwarder reads.
 pub(super) struct Letters {
-    orders: Receiver<Order>,
+    orders: Receiver<Letter>,
     bell: Arc<OwnedFd>,
+}
+
+/// An order on its way.
+struct Letter {
+    order: Order,
+    /// True once somebody has it: the forwarder who is going to obey, or whoever gave it and has taken it back.
+    is_taken: Arc<AtomicBool>,
 }
 
 /// What a forwarder can be told.
@@ -80,7 +90,8 @@ pub(super) fn mailbox(hops: &[LinkConfig]) -> io::Result<(Mailbox, Letters)> {
     let (sender, receiver) = mpsc::channel();
     let bell = Arc::new(eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?);
     let settings = Arc::new(Mutex::new(Settings { hops: hops.to_vec(), room: ring_size(hops) }));
-    Ok((Mailbox { orders: sender, bell: bell.clone(), settings }, Letters { orders: receiver, bell }))
+    let mailbox = Mailbox { orders: sender, bell: bell.clone(), patience: PATIENCE, settings };
+    Ok((mailbox, Letters { orders: receiver, bell }))
 }
 
 impl Mailbox {
@@ -100,8 +111,7 @@ impl Mailbox {
         let needed = ring_size(&hops);
         let room = (needed > settings.room).then(|| more_room(needed, config)).transpose()?;
         let (done, answer) = mpsc::channel();
-        self.tell(Order::Set { hop, config: Box::new(config.clone()), room, done })?;
-        answer.recv_timeout(PATIENCE).map_err(|_| gone())?;
+        self.ask(Order::Set { hop, config: Box::new(config.clone()), room, done }, &answer)?;
         *settings = Settings { hops, room: settings.room.max(needed) };
         Ok(())
     }
@@ -116,22 +126,38 @@ impl Mailbox {
     /// How the direction stands now.
     pub(in crate::emulator) fn snapshot(&self) -> Result<Snapshot, EmulateError> {
         let (sender, answer) = mpsc::channel();
-        self.tell(Order::Report(sender))?;
-        answer.recv_timeout(PATIENCE).map_err(|_| gone())
+        self.ask(Order::Report(sender), &answer)
     }
 
-    fn tell(&self, order: Order) -> Result<(), EmulateError> {
-        self.orders.send(order).map_err(|_| gone())?;
-        write(&*self.bell, &1_u64.to_ne_bytes()).map_err(system("wake a direction of the link")).map(drop)
+    /// Gives an order and waits for its answer; without one the order is not obeyed either.
+    fn ask<T>(&self, order: Order, answer: &Receiver<T>) -> Result<T, EmulateError> {
+        let is_taken = Arc::new(AtomicBool::new(false));
+        let letter = Letter { order, is_taken: is_taken.clone() };
+        self.orders.send(letter).map_err(|_| EmulateError::Ended)?;
+        write(&*self.bell, &1_u64.to_ne_bytes()).map_err(system("wake a direction of the link"))?;
+        match answer.recv_timeout(self.patience) {
+            Ok(answer) => Ok(answer),
+            Err(RecvTimeoutError::Timeout) if !is_taken.swap(true, Ordering::AcqRel) => Err(EmulateError::Unanswered),
+            // It is being obeyed.
+            Err(RecvTimeoutError::Timeout) => answer.recv().map_err(|_| EmulateError::Ended),
+            Err(RecvTimeoutError::Disconnected) => Err(EmulateError::Ended),
+        }
     }
 }
 
 impl Letters {
-    /// What has come since the bell rang.
+    /// What has come since the bell rang, and is still wanted.
     pub(super) fn take(&self) -> Vec<Order> {
         // Silences the bell; that it had not rung is no failure.
         let _ = read(&*self.bell, &mut [0_u8; 8]);
-        self.orders.try_iter().collect()
+        self.orders.try_iter().filter_map(Letter::open).collect()
+    }
+}
+
+impl Letter {
+    /// The order, unless it was taken back. Who opens it obeys.
+    fn open(self) -> Option<Order> {
+        (!self.is_taken.swap(true, Ordering::AcqRel)).then_some(self.order)
     }
 }
 
@@ -163,27 +189,31 @@ fn more_room(needed: u64, config: &LinkConfig) -> Result<Arena, EmulateError> {
     arena(size).map_err(system("allocate a ring for the packets in flight"))
 }
 
-fn gone() -> EmulateError {
-    EmulateError::Link("this direction of the link no longer runs".to_owned())
-}
-
+/// A forwarder that only reads its mail: gives what it was told, until all mailboxes are gone.
 #[cfg(test)]
-mod tests {
+pub(in crate::emulator) mod obedient {
     use super::*;
-    use lfn_core::units::BitRate;
-    use std::thread;
+    use std::thread::{self, JoinHandle};
 
-    /// A forwarder that only reads its mail: gives what it was told, until all mailboxes are gone.
-    fn obedient(letters: Letters) -> thread::JoinHandle<Vec<(usize, LinkConfig, Option<usize>)>> {
+    /// For each order the hop, what it is to be and the room for it.
+    pub(in crate::emulator) type Told = Vec<(usize, LinkConfig, Option<usize>)>;
+
+    pub(in crate::emulator) fn direction(hops: &[LinkConfig]) -> (Mailbox, JoinHandle<Told>) {
+        let (mailbox, letters) = mailbox(hops).unwrap();
+        (mailbox, obey(letters))
+    }
+
+    pub(super) fn obey(letters: Letters) -> JoinHandle<Told> {
         thread::spawn(move || {
             let mut told = Vec::new();
-            while let Ok(order) = letters.orders.recv() {
-                match order {
-                    Order::Set { hop, config, room, done } => {
+            while let Ok(letter) = letters.orders.recv() {
+                match letter.open() {
+                    None => {}
+                    Some(Order::Set { hop, config, room, done }) => {
                         told.push((hop, *config, room.map(|room| room.as_slice().len())));
                         done.send(()).unwrap();
                     }
-                    Order::Report(reply) => {
+                    Some(Order::Report(reply)) => {
                         let stats = LinkStats { queued: Bytes(7), ..LinkStats::default() };
                         reply.send(Snapshot { stats, tally: Tally::new().unwrap(), cpu: Duration::ZERO }).unwrap();
                     }
@@ -192,12 +222,34 @@ mod tests {
             told
         })
     }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use lfn_core::units::BitRate;
+    use obedient::{direction, obey};
+
+    #[test]
+    fn an_order_nobody_came_to_is_not_obeyed_later() {
+        let hops = [LinkConfig::default()];
+        let (mut mailbox, letters) = mailbox(&hops).unwrap();
+        mailbox.patience = Duration::from_millis(10);
+        let longer = |millis| LinkConfig { delay: Duration::from_millis(millis).into(), ..LinkConfig::default() };
+        assert_eq!(mailbox.set(0, &longer(1)), Err(EmulateError::Unanswered));
+        assert_eq!(mailbox.hops(), hops);
+        mailbox.patience = PATIENCE;
+        let forwarder = obey(letters);
+        mailbox.set(0, &longer(2)).unwrap();
+        drop(mailbox);
+        let told: Vec<_> = forwarder.join().unwrap().into_iter().map(|(_, config, _)| config).collect();
+        assert_eq!(told, [longer(2)]);
+    }
 
     #[test]
     fn orders_arrive_in_order_and_bring_room_when_it_is_needed() {
         let hops = [LinkConfig::default(), LinkConfig::default()];
-        let (mailbox, letters) = mailbox(&hops).unwrap();
-        let forwarder = obedient(letters);
+        let (mailbox, forwarder) = direction(&hops);
         let slower = LinkConfig { rate: BitRate(1_000_000).into(), ..LinkConfig::default() };
         let longer = LinkConfig { delay: Duration::from_millis(100).into(), ..LinkConfig::default() };
         mailbox.set(1, &slower).unwrap();
@@ -213,8 +265,7 @@ mod tests {
     #[test]
     fn what_cannot_be_is_refused_and_changes_nothing() {
         let hops = [LinkConfig::default()];
-        let (mailbox, letters) = mailbox(&hops).unwrap();
-        let forwarder = obedient(letters);
+        let (mailbox, forwarder) = direction(&hops);
         let still = LinkConfig { rate: BitRate(0).into(), ..LinkConfig::default() };
         let endless = LinkConfig {
             rate: BitRate(1_000_000_000_000).into(),
@@ -233,6 +284,6 @@ mod tests {
     fn a_direction_that_ended_says_so() {
         let (mailbox, letters) = mailbox(&[LinkConfig::default()]).unwrap();
         drop(letters);
-        assert!(mailbox.snapshot().is_err());
+        assert!(matches!(mailbox.snapshot(), Err(EmulateError::Ended)));
     }
 }

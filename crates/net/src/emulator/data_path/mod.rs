@@ -14,6 +14,8 @@ mod ring;
 mod tally;
 
 pub(super) use forward::Forwarder;
+#[cfg(test)]
+pub(super) use mailbox::obedient;
 pub(super) use mailbox::{Mailbox, Snapshot};
 pub(super) use observer::{Frame, Observer, Unforeseen};
 pub(super) use port::Port;
