@@ -190,6 +190,17 @@ mod outages {
         assert_eq!(after, often[5_000..]);
     }
 
+    /// Also after a time without traffic in which thousands of outages came and went.
+    #[test]
+    fn flapping_is_the_same_both_ways_however_long_one_of_them_was_idle() {
+        let config = LinkConfig { seed: 7, ..with("flap:up=1ms:down=1ms") };
+        let late = 300_000..301_000;
+        let often = up(&config, (0..late.start).step_by(50).chain(late.clone()));
+        let back = up(&LinkConfig { direction: Direction::Return, ..config.clone() }, late);
+        assert_eq!(often[often.len() - 1_000..], back);
+        assert!(back.contains(&true) && back.contains(&false));
+    }
+
     #[test]
     fn centuries_without_traffic_cost_nothing() {
         let config = LinkConfig { seed: 1, ..with("flap:up=1ms:down=3ms") };

@@ -187,37 +187,59 @@ impl Stage for Down {
     }
 }
 
-/// Times up and down, drawn one after the other from the epoch on.
+/// Times up and down, drawn one after the other from the beginning of an era on. An era is as long as so many cycles are
+/// in the mean, and where in the generator's sequence its draws begin goes by its number: so whoever looks finds the same
+/// state, also who has not looked for long.
 struct Flapping {
+    /// As it is before the first draw of all.
+    origin: Pcg64,
     generator: Pcg64,
     is_down: bool,
     /// When this state ends, since the epoch; zero before the first is drawn.
     ends: Duration,
+    /// When this era ends, since the epoch; zero before the first.
+    era_ends: Duration,
 }
 
 impl Flapping {
-    /// Cycles that are drawn one by one to catch up after a time without traffic.
-    const MOST_CYCLES: u32 = 100_000;
+    /// Cycles in an era: few enough to be drawn between two packets, and so many that what is cut off at the end of an
+    /// era does not show in the statistics.
+    const CYCLES: u32 = 10_000;
+    /// From the draws of one era to those of the next: more than any needs, and odd, so that the low bits of the
+    /// generator's state differ as well (the golden ratio, as in SplitMix64).
+    const STRIDE: u128 = 0x9e37_79b9_7f4a_7c15;
 
     fn new(config: &LinkConfig) -> Self {
         let both_ways = LinkConfig { direction: Direction::Forward, ..config.clone() };
-        // The first state to end is one of no length, down: so the link begins up.
-        Flapping { generator: generator(&both_ways, "outage"), is_down: true, ends: Duration::ZERO }
+        let origin = generator(&both_ways, "outage");
+        let (ends, era_ends) = (Duration::ZERO, Duration::ZERO);
+        Flapping { generator: origin.clone(), origin, is_down: true, ends, era_ends }
     }
 
     fn is_down(&mut self, since: Duration, up: Duration, down: Duration) -> bool {
         let mean = |is_down: bool| if is_down { down } else { up };
-        if since.saturating_sub(self.ends) > (up.saturating_add(down)).saturating_mul(Self::MOST_CYCLES) {
-            // Nobody looked for so long that nothing of what was then bears on now.
-            let share = down.as_secs_f64() / (up.as_secs_f64() + down.as_secs_f64());
-            self.is_down = self.generator.random::<f64>() < share;
-            self.ends = since.saturating_add(self.draw(mean(self.is_down)));
+        if since >= self.era_ends {
+            self.begin_era(since, up, down);
         }
         while self.ends <= since {
             self.is_down = !self.is_down;
             self.ends = self.ends.saturating_add(self.draw(mean(self.is_down)));
         }
         self.is_down
+    }
+
+    /// Goes to the beginning of the era that `since` is in. These times have no memory: what is left of one is
+    /// distributed as the whole.
+    fn begin_era(&mut self, since: Duration, up: Duration, down: Duration) {
+        let length = up.saturating_add(down).saturating_mul(Self::CYCLES);
+        let number = since.as_nanos() / length.as_nanos().max(1);
+        self.generator = self.origin.clone();
+        self.generator.advance(number.wrapping_mul(Self::STRIDE));
+        self.ends = length.saturating_mul(u32::try_from(number).unwrap_or(u32::MAX));
+        self.era_ends = self.ends.saturating_add(length);
+        // The state that ends as the era begins: the other than it begins with. The link begins up.
+        let share = down.as_secs_f64() / (up.as_secs_f64() + down.as_secs_f64());
+        self.is_down = number == 0 || self.generator.random::<f64>() >= share;
     }
 
     /// From the exponential distribution, by inversion.
