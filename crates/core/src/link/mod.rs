@@ -262,9 +262,11 @@ impl Link {
         })
     }
 
-    /// Changes the settings of hop number `hop`, counted from 0, from `now` on. Nothing in flight is lost by it.
+    /// Changes the settings of hop number `hop`, counted from 0, from `now` on, or from the last arrival on if that was
+    /// later. Nothing in flight is lost by it.
     pub fn set(&mut self, hop: usize, config: &LinkConfig, now: Instant) -> Result<(), LinkError> {
         config.check()?;
+        let now = now.max(self.arrived);
         // What reached a later hop before now was never told to it if nobody polled.
         self.advance(now);
         self.stages.iter_mut().skip(hop * STAGES).take(STAGES).for_each(|stage| stage.set(config, now));

@@ -100,17 +100,22 @@ pub struct DirectionLedger {
     pub unmodelled: Unmodelled,
 }
 
-/// Packets that were dropped by something else than the model. All are zero in a faithful run.
+/// What befell packets that is not in the model: they were dropped by something else, all but the last. All are zero in a faithful
+/// run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Unmodelled {
     /// Found no room in the packet socket's receive buffer (`PACKET_STATISTICS`).
     pub kernel: u64,
-    /// Found no room in the ring.
+    /// Found no room in the ring, or were longer than any slot of it (BIG TCP), and count as one.
     pub no_room: u64,
     /// Could not be sent.
     pub send_failed: u64,
     /// Dropped by the veth interfaces on the way in or out.
     pub interface: u64,
+    /// Came when nobody knows, because the machine's clock was set meanwhile. They were not dropped; super-packets count
+    /// as one.
+    #[serde(default)]
+    pub undated: u64,
 }
 
 /// How long packets waited in queues, their own sending not counted, over all packets forwarded.
@@ -211,6 +216,9 @@ impl PathLedger {
 impl DirectionLedger {
     fn faults(&self, limit: Duration) -> Vec<String> {
         let dropped = |count: u64, by: &str| (count > 0).then(|| format!("{count} packets dropped {by}"));
+        let undated = (self.unmodelled.undated > 0).then(|| {
+            format!("{} packets came when nobody knows: the machine's clock was set", self.unmodelled.undated)
+        });
         let p99 = Duration::from_secs_f64(self.lateness.p99);
         let late = (p99 > limit).then(|| {
             let few = if self.lateness.is_of_few() {
@@ -225,6 +233,7 @@ impl DirectionLedger {
             dropped(self.unmodelled.no_room, "for want of room in the ring"),
             dropped(self.unmodelled.send_failed, "because they could not be sent"),
             dropped(self.unmodelled.interface, "by the veth interfaces"),
+            undated,
             late,
         ]
         .into_iter()
@@ -320,6 +329,8 @@ mod tests {
             assert_eq!(run.faults().len(), 1);
             assert!(run.faults()[0].to_string().starts_with("far to near: 1 packets dropped"));
         }
+        run.paths[0].near_to_far.unmodelled.undated = 2;
+        assert!(run.faults()[0].to_string().starts_with("near to far: 2 packets came when nobody knows"));
     }
 
     #[test]

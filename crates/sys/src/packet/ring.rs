@@ -45,6 +45,8 @@ pub struct Received {
     pub slot: usize,
     /// When it arrived at the interface, in nanoseconds of `CLOCK_REALTIME`.
     pub stamp: u64,
+    /// False if it was longer than the slot: only its start is there.
+    pub is_whole: bool,
 }
 
 // SAFETY: the ring owns its mapping alone; what the kernel changes in it is ordered by the status words.
@@ -121,8 +123,9 @@ impl ReceiveRing {
         }
         let (slot, header) = (self.next, self.header());
         let (length, kept, begin) = (header.tp_len as usize, header.tp_snaplen as usize, usize::from(header.tp_mac));
-        if kept < length || begin < VNET_HEADER + TAG || begin + kept > self.slot {
-            return Err(io::Error::new(io::ErrorKind::InvalidData, format!("a frame of {length} bytes")));
+        if begin < VNET_HEADER + TAG || begin + kept > self.slot {
+            let what = format!("a frame of {kept} bytes from {begin} on in a slot of {}", self.slot);
+            return Err(io::Error::new(io::ErrorKind::InvalidData, what));
         }
         let tag = (header.tp_status & libc::TP_STATUS_VLAN_VALID != 0).then(|| vlan_tag(&header));
         self.taken[slot] = match tag {
@@ -135,7 +138,7 @@ impl ReceiveRing {
             _ => ((begin - VNET_HEADER) as u32, (VNET_HEADER + kept) as u32),
         };
         self.next = (slot + 1) % self.slots();
-        Ok(Some(Received { slot, stamp: stamp(&header) }))
+        Ok(Some(Received { slot, stamp: stamp(&header), is_whole: kept >= length }))
     }
 
     /// Virtual-net header and frame in a slot that was taken; nothing if it was not.

@@ -17,10 +17,11 @@ use lfn_core::link::{Event, Link, LinkConfig, Packet};
 use lfn_core::time::Instant;
 use lfn_sys::{clock, process};
 
+use super::dates::{Date, Dates, Look};
 use super::mailbox::{Letters, Mailbox, Order, Snapshot, mailbox};
 use super::observer::{Frame, Observer, Unforeseen};
 use super::pace::{Pace, Wait};
-use super::port::{Intake, Port, Slot};
+use super::port::{Arrival, Intake, Port, Slot};
 use super::ring::{PacketRing, held, ring_size};
 use super::tally::Tally;
 use crate::emulator::ledger::DirectionLedger;
@@ -32,8 +33,10 @@ const BATCH: usize = 16;
 const LOOK_AROUND: Duration = Duration::from_millis(2);
 /// How long a thread sleeps that cannot be woken by a packet, for want of room to take it away.
 const NO_ROOM: Duration = Duration::from_micros(100);
-/// A receive stamp further from now than this is no stamp of this packet's arrival.
-const BELIEVABLE: Duration = Duration::from_secs(1);
+/// Looks at the two clocks one after the other, at most, until nothing came between.
+const LOOKS: usize = 4;
+/// Longer than it takes to read a clock twice.
+const UNDISTURBED: Duration = Duration::from_micros(20);
 
 /// One direction of the emulated path.
 pub(in crate::emulator) struct Forwarder<'a> {
@@ -44,6 +47,7 @@ pub(in crate::emulator) struct Forwarder<'a> {
     pace: Pace,
     /// When it was last looked for word.
     looked: Instant,
+    dates: Dates,
     headers: Vec<u8>,
     tally: Tally,
     mailbox: Mailbox,
@@ -68,6 +72,7 @@ impl<'a> Forwarder<'a> {
             to,
             pace: Pace::new(link.least(), now()),
             looked: now(),
+            dates: Dates::new(look_at_clocks()),
             link,
             ring,
             headers: Vec::new(),
@@ -164,21 +169,35 @@ impl<'a> Forwarder<'a> {
             self.pace.woke(until, self.looked);
         }
         if has_mail {
-            self.letters.take().into_iter().for_each(|order| self.obey(order));
+            let at = self.catch_up()?;
+            self.letters.take().into_iter().for_each(|order| self.obey(order, at));
             self.pace.set_least(self.link.least());
             self.take_off(self.idle);
         }
         Ok(stopped)
     }
 
-    fn obey(&mut self, order: Order) {
+    /// Takes in what has come so far: what is told now does not hold for it. Says since when it will.
+    fn catch_up(&mut self) -> io::Result<Instant> {
+        let told = now();
+        loop {
+            let taken = self.receive()?;
+            self.send_due(taken.up_to);
+            self.ring.tidy();
+            if taken.is_all || taken.up_to >= told {
+                return Ok(taken.up_to);
+            }
+        }
+    }
+
+    fn obey(&mut self, order: Order, at: Instant) {
         match order {
             Order::Set { hop, config, room, done } => {
                 if let Some(arena) = room {
                     self.ring.move_on(arena);
                 }
                 // The mailbox has refused what the link would.
-                let _ = self.link.set(hop, &config, now());
+                let _ = self.link.set(hop, &config, at);
                 // Whoever asked may have given up.
                 let _ = done.send(());
             }
@@ -192,20 +211,36 @@ impl<'a> Forwarder<'a> {
     /// Takes in what has arrived, a batch at most.
     fn receive(&mut self) -> io::Result<Taken> {
         let mut taken = Taken { frames: 0, is_all: true, up_to: now() };
-        let mut clocks = None;
         while let Some(arrival) = self.ring.slots.take()? {
-            let arrived = clocks.get_or_insert_with(Clocks::read).arrival(arrival.stamp);
-            self.take_in(arrival.slot, arrived);
+            if taken.frames == 0 {
+                self.dates.look(look_at_clocks());
+            }
+            let arrived = self.date(arrival.stamp);
+            self.take_in(arrival, arrived);
             taken.frames += 1;
             if taken.frames == BATCH {
                 return Ok(Taken { is_all: false, up_to: arrived.before(self.ahead), ..taken });
             }
         }
+        self.dates.caught_up();
         Ok(taken)
     }
 
+    fn date(&mut self, stamp: u64) -> Instant {
+        match self.dates.date(stamp, now()) {
+            Date::At(arrived) => arrived,
+            Date::Unknown(arrived) => {
+                self.tally.unmodelled.undated += 1;
+                arrived
+            }
+        }
+    }
+
     /// Gives the link a frame that has come.
-    fn take_in(&mut self, slot: Slot, arrived: Instant) {
+    fn take_in(&mut self, Arrival { slot, is_whole, .. }: Arrival, arrived: Instant) {
+        if !is_whole {
+            return self.refuse(slot, arrived);
+        }
         let Some((vnet, frame)) = split(self.ring.slots.bytes(slot)) else { return self.ring.slots.give_back(slot) };
         let segments = segment::inspect(frame, &vnet);
         if !self.ring.make_room() {
@@ -222,7 +257,8 @@ impl<'a> Forwarder<'a> {
         self.link.push(packet, arrived.before(self.ahead));
     }
 
-    /// Loses a frame that has come, for want of room.
+    /// Loses a frame that has come, for want of room: in the ring, or in the slot itself, which holds all that IP's own
+    /// lengths can say. Of a longer one (BIG TCP) only the start is there, and it counts as one packet.
     fn refuse(&mut self, slot: Slot, arrived: Instant) {
         if let Some((vnet, frame)) = split(self.ring.slots.bytes(slot)) {
             let segments = segment::inspect(frame, &vnet);
@@ -339,26 +375,21 @@ struct Taken {
     up_to: Instant,
 }
 
-/// The clock of the kernel's stamps and the clock of the model, read together.
-struct Clocks {
-    wall: u64,
-    monotonic: Instant,
-}
-
-impl Clocks {
-    fn read() -> Self {
-        Clocks { wall: clock::wall_nanos(), monotonic: now() }
-    }
-
-    /// When a packet came that was stamped so. Packets that come while a batch is read are stamped after these clocks.
-    fn arrival(&self, stamp: u64) -> Instant {
-        let age = i128::from(self.wall) - i128::from(stamp);
-        let at = i128::from(self.monotonic.as_nanos()) - age;
-        match u64::try_from(at) {
-            Ok(at) if age.unsigned_abs() < BELIEVABLE.as_nanos() => Instant::from_nanos(at).min(now()),
-            _ => now(),
+/// The clock of the kernel's stamps and the clock of the model, read together: with nothing in between, if that can be.
+fn look_at_clocks() -> Look {
+    let look = || {
+        let begun = now();
+        let (wall, model) = (clock::wall_nanos(), now());
+        (model - begun, Look { wall, model })
+    };
+    let mut best = look();
+    for _ in 1..LOOKS {
+        if best.0 <= UNDISTURBED {
+            break;
         }
+        best = std::cmp::min_by_key(best, look(), |(took, _)| *took);
     }
+    best.1
 }
 
 /// Header and frame, as they lie one behind the other.

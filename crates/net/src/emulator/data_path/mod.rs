@@ -5,6 +5,7 @@
 //! threads tell it something, the [`tally`], in which it counts what the model cannot know, and an [`observer`]. It knows
 //! no namespaces, commands or files: it is given two ports and a link.
 
+mod dates;
 mod forward;
 mod mailbox;
 mod observer;

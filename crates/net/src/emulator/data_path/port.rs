@@ -8,7 +8,7 @@
 use std::io::{self, IoSlice};
 use std::os::fd::{AsFd, BorrowedFd};
 
-use lfn_sys::packet::{Lengths, PacketSocket, ReceiveRing, Room};
+use lfn_sys::packet::{Lengths, PacketSocket, ReceiveRing, Received, Room};
 
 /// Both sockets at one interface.
 #[derive(Debug)]
@@ -41,6 +41,8 @@ pub(super) struct Arrival {
     pub(super) slot: Slot,
     /// When it came, in nanoseconds of `CLOCK_REALTIME`.
     pub(super) stamp: u64,
+    /// False if it was longer than a slot, and only its start is there.
+    pub(super) is_whole: bool,
 }
 
 /// Longest frame of the short ring, bytes: an Ethernet frame with what tunnels and tags add. 2,048 with its slot.
@@ -117,7 +119,11 @@ impl Intake<'_> {
             (_, long) => long.is_some(),
         };
         let received = if is_long { self.long.take()? } else { self.short.take()? };
-        Ok(received.map(|frame| Arrival { slot: Slot { is_long, index: frame.slot }, stamp: frame.stamp }))
+        Ok(received.map(|Received { slot, stamp, is_whole }| Arrival {
+            slot: Slot { is_long, index: slot },
+            stamp,
+            is_whole,
+        }))
     }
 
     /// Virtual-net header and frame.
