@@ -10,6 +10,7 @@ use std::os::unix::net::UnixDatagram;
 use lfn_core::path::PathProfile;
 use lfn_core::plan::{Wishes, kernel_limit, plan};
 use lfn_core::units::{Bytes, Ratio};
+use lfn_sys::ethtool;
 use lfn_sys::namespace::NetNamespace;
 use lfn_sys::netlink::{Netlink, VethEnd};
 use lfn_sys::sysctl;
@@ -111,6 +112,7 @@ fn lay_cable(end: End, namespace: &NetNamespace, mtu: u32) -> Result<Cable, Emul
     // Up first, or the socket would start with ENETDOWN. Nothing is missed: the other end is still down.
     netlink.set_up(index).map_err(system("bring a veth interface up"))?;
     let socket = Port::open(index).map_err(system("open a packet socket"))?;
+    cut_early(&middle).map_err(system("switch off offloads of a veth interface"))?;
     let furnished = namespace.run(|| furnish(end, mtu)).and_then(|result| result);
     furnished.map_err(system("furnish a network namespace"))?;
     Ok(Cable { socket, port: middle, inside: Some(inside), before: (0, 0), _claim: None })
@@ -121,6 +123,7 @@ fn furnish(end: End, mtu: u32) -> io::Result<()> {
     let mut netlink = Netlink::open()?;
     let index = netlink.index(&end.interface())?;
     netlink.keep_quiet(index)?;
+    cut_early(&end.interface())?;
     netlink.add_address(index, end.v4().into(), PREFIX_V4)?;
     netlink.add_neighbour(index, end.peer().v4().into(), end.peer().mac())?;
     netlink.set_up(index)?;
@@ -132,6 +135,15 @@ fn furnish(end: End, mtu: u32) -> io::Result<()> {
         .and_then(|()| netlink.add_neighbour(index, end.peer().v6().into(), end.peer().mac()));
     match ipv6 {
         Err(error) if Errno::from_io_error(&error).is_some_and(|e| NO_IPV6.contains(&e)) => Ok(()),
+        other => other,
+    }
+}
+
+/// Tunnels inside the path send super-packets that packet sockets cannot tell from one large packet, nor send on.
+fn cut_early(interface: &str) -> io::Result<()> {
+    match ethtool::cut_what_is_not_told(interface) {
+        // The path is right for all that is not such a super-packet, and the ledger tells of those.
+        Err(error) if error.raw_os_error() == Some(Errno::OPNOTSUPP.raw_os_error()) => Ok(()),
         other => other,
     }
 }
