@@ -108,7 +108,12 @@ fn hop(settings: &[Setting]) -> HopSettings {
     let mut hop = HopSettings::default();
     let usual = ["rate=10mbit", "delay=1ms"].map(str::to_owned);
     // What makes no sense alone is left out.
-    usual.into_iter().chain(settings.iter().take(12).map(Setting::text)).for_each(|text| drop(hop.set_pair(&text)));
+    for text in usual.into_iter().chain(settings.iter().take(12).map(Setting::text)) {
+        let mut one = HopSettings::default();
+        if one.set_pair(&text).is_ok() {
+            hop.overlay(&one);
+        }
+    }
     hop
 }
 

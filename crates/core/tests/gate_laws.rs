@@ -347,6 +347,40 @@ fn the_queue_of_the_shaper_is_counted_and_takes_memory() {
 }
 
 #[test]
+fn settings_without_effect_are_doubted() {
+    use lfn_core::link::settings::HopSettings;
+    let doubts = |spec: &str| {
+        let mut hop = HopSettings::default();
+        spec.split(',').for_each(|pair| hop.set_pair(pair).unwrap());
+        let path = lfn_core::link::EmulatedPath::new(&[hop], 1500).unwrap();
+        path.forward[0].doubts().iter().map(ToString::to_string).collect::<Vec<_>>().join("; ")
+    };
+    for spec in [
+        "rate=10kbit,rtt=10ms,jitter=5ms",
+        "rate=1mbit,rtt=10ms,jitter=pareto:7ms,reorder=99%:3",
+        "rate=1mbit,rtt=10ms,jitter=normal:2500us,reorder=0:3:hold=0ms",
+        "rate=1mbit,rtt=10ms,queue=90kB,aqm=red:min=10kB:max=80kB",
+        "rate=1mbit,rtt=10ms,queue=15kB,aqm=red",
+    ] {
+        assert_eq!(doubts(spec), "", "{spec}");
+    }
+    for (spec, said) in [
+        ("rate=50,rtt=10ms", "a rate of 50 b/s: is a unit missing?"),
+        ("rate=9999,rtt=10ms", "is a unit missing?"),
+        ("rate=1mbit,rtt=10ms,queue=15kB,aqm=red:min=30kB:max=90kB", "red: min 30 kB is not below the queue's 15 kB"),
+        ("rate=1mbit,rtt=10ms,queue=50kB,aqm=red:min=30kB:max=90kB", "red: max 90 kB is not below the queue's 50 kB"),
+        ("rate=1mbit,rtt=10ms,jitter=50ms", "a jitter of 50 ms on a delay of 5 ms one way"),
+        ("rate=1mbit,rtt=10ms,jitter=normal:3ms", "a jitter of 3 ms"),
+        ("rate=1mbit,rtt=10ms,jitter=pareto:8ms", "a jitter of 8 ms"),
+        ("rate=1mbit,rtt=10ms,reorder=100%:3:hold=0ms", "holds back every packet"),
+        ("rate=1mbit,rtt=10ms,reorder=1%:3:hold=0ms", "holds packets for 0 s"),
+    ] {
+        let doubts = doubts(spec);
+        assert!(doubts.contains(said) && !doubts.contains("; "), "{spec}: {doubts}");
+    }
+}
+
+#[test]
 fn settings_that_nobody_means_are_doubted() {
     let doubts = |mtu: &str, loss: &str, policer: &str, shaper: &str| {
         let optional = |text: &str| Some(text.to_owned()).filter(|text| !text.is_empty());

@@ -111,10 +111,10 @@ fn what_is_laid_over_replaces_what_speaks_of_the_same() {
         ("rate=5mbit,loss=1e-4", "trace=lte-drive", "trace=lte-drive,loss=1e-4"),
         ("rate=5mbit", "return-trace=lte-drive", "rate=5mbit,return-trace=lte-drive"),
         ("return-trace=lte-drive", "rate=5mbit", "rate=5mbit"),
-        ("trace=starlink", "rate=5mbit", "rate=5mbit,trace=starlink"),
-        ("trace=starlink", "rtt=90ms", "rtt=90ms"),
-        ("trace=starlink,rate=1mbit", "trace=none", "rate=1mbit,trace=none"),
-        ("rtt=90ms", "trace=starlink", "trace=starlink"),
+        ("trace=starlink-handovers", "rate=5mbit", "rate=5mbit,trace=starlink-handovers"),
+        ("trace=starlink-handovers", "rtt=90ms", "rtt=90ms"),
+        ("trace=starlink-handovers,rate=1mbit", "trace=none", "rate=1mbit,trace=none"),
+        ("rtt=90ms", "trace=starlink-handovers", "trace=starlink-handovers"),
         ("policer=1mbit:20kB", "policer=none", "policer=none"),
         ("path-mtu=1400:black-hole", "forward-path-mtu=none", "path-mtu=1400:black-hole,forward-path-mtu=none"),
     ];
@@ -135,7 +135,7 @@ fn a_trace_gives_what_it_has_timetables_of() {
     assert_eq!(drive.back[0].rate.period(), Some(Duration::from_secs(120)));
     let [_, back] = drive.capacities();
     assert!((12_000_000..14_000_000).contains(&back.0), "{back}");
-    let dish = path(&["trace=starlink,rate=100mbit"]).unwrap();
+    let dish = path(&["trace=starlink-handovers,rate=100mbit"]).unwrap();
     assert!((ms(20)..ms(21)).contains(&dish.profile.base_rtt), "{:?}", dish.profile.base_rtt);
     assert!(dish.forward[0].delay.as_constant().is_none());
 }
@@ -164,9 +164,13 @@ fn what_contradicts_itself_is_named() {
         ("rate=1mbit,return-delay=20ms", "delay is missing from near to far"),
         ("rate=1mbit,rtt=20ms,delay=5ms", "rtt and delay contradict each other"),
         ("rate=1mbit,rtt=20ms,return-delay=5ms", "rtt and return-delay contradict each other"),
-        ("rate=1mbit,rtt=20ms,trace=starlink", "rtt and trace contradict each other"),
+        ("rate=1mbit,rtt=20ms,trace=starlink-handovers", "rtt and trace contradict each other"),
         ("rate=1mbit,rtt=20ms,trace=lte-drive", "rate and trace contradict each other"),
-        ("rate=1mbit,delay=20ms,trace=starlink", "delay and trace contradict each other"),
+        ("rate=1mbit,delay=20ms,trace=starlink-handovers", "delay and trace contradict each other"),
+        // The trace is of the rate alone.
+        ("rtt=20ms,delay=3ms,trace=lte-drive", "rtt and delay contradict each other"),
+        ("rtt=20ms,return-delay=3ms,trace=lte-drive", "rtt and return-delay contradict each other"),
+        ("rate=1mbit,rtt=20ms,return-trace=starlink-handovers", "rtt and return-trace contradict each other"),
         ("rate=1mbit,rtt=20ms,ecn=on", "ecn without an aqm"),
         ("rate=1mbit,rtt=20ms,aqm=drop-tail,ecn=on", "ecn without an aqm"),
         ("rate=0,rtt=20ms", "0 b/s"),
@@ -181,6 +185,61 @@ fn what_contradicts_itself_is_named() {
     }
     let mtu = |mtu| EmulatedPath::new(&[hop("rate=1mbit,rtt=20ms")], mtu).map(drop);
     assert_eq!((mtu(67), mtu(65_536)), (Err(SettingsError::Mtu(67)), Err(SettingsError::Mtu(65_536))));
+}
+
+#[test]
+fn none_switches_off_what_a_profile_has() {
+    let settings = "jitter=5ms,duplicate=1%,corrupt=1%,corrupt-hidden=1%,reorder=1%:3,aqm=red,ecn=on,loss=1%,\
+                    outage=every:15s:1s,path-mtu=1400,policer=1mbit:64KB,shaper=1mbit:64KB";
+    let mut over = hop(&format!("rate=10mbit,rtt=20ms,{settings}"));
+    let none = settings.split(',').map(|pair| format!("{}=none", pair.trim().split_once('=').unwrap().0));
+    over.overlay(&hop(&none.collect::<Vec<_>>().join(",")));
+    let off = EmulatedPath::new(&[over], 1500).unwrap();
+    let plain = path(&["rate=10mbit,rtt=20ms"]).unwrap();
+    assert_eq!((off.forward, off.back), (plain.forward, plain.back));
+}
+
+#[test]
+fn a_key_given_twice_is_refused_by_name() {
+    let twice = |spec: &str| {
+        let mut hop = HopSettings::default();
+        let error = spec.split(',').try_for_each(|pair| hop.set_pair(pair)).unwrap_err();
+        (error.to_string(), error.hint().to_string())
+    };
+    let (said, hint) = twice("rate=1mbit,rtt=10ms,rate=2mbit");
+    assert_eq!((&*said, &*hint), ("rate is given twice: 1mbit and 2mbit", "leave out rate=1mbit or rate=2mbit"));
+    assert!(twice("return-loss=1%,return-loss = 1%").0.starts_with("return-loss is given twice"));
+    assert!(twice("trace=a.csv,trace=b.csv").0.contains("a.csv and b.csv"));
+    // One of both directions and one of one do not contradict each other.
+    hop("loss=1%,return-loss=2%,forward-loss=none");
+}
+
+#[test]
+fn a_value_that_is_nearly_one_gets_it_as_a_hint() {
+    let hint = |key: &str, value: &str| HopSettings::default().set(key, value).unwrap_err().hint().to_string();
+    for (key, typed, meant) in [
+        ("path-mtu", "1400:blackhole", "1400:black-hole"),
+        ("aqm", "fqcodel", "fq-codel"),
+        ("aqm", "droptail", "drop-tail"),
+        ("aqm", "cdel:target=5ms", "codel:target=5ms"),
+        ("overhead", "ethernet_header", "ethernet-header"),
+        ("jitter", "nomal:5ms", "normal:5ms"),
+        ("queue", "100pkts", "100p"),
+        ("queue", "100 pkt", "100p"),
+        ("loss", "5", "5%"),
+        ("return-duplicate", "2.5", "2.5%"),
+        ("reorder", "5:3", "5%:3"),
+    ] {
+        assert_eq!(hint(key, typed), format!("did you mean {meant}?"), "{key}={typed}");
+    }
+    // What is suggested is accepted.
+    assert_eq!((&*hint("loss", "500"), &*hint("jitter", "normal")), ("loss=1e-4", "jitter=5ms"));
+    for (key, typed, words) in
+        [("queue", "100q", &["100p", "300ms", "1bdp"][..]), ("aqm", "pie", &["drop-tail", "red"])]
+    {
+        let said = hint(key, typed);
+        assert!(words.iter().all(|word| said.contains(word)), "{key}={typed}: {said}");
+    }
 }
 
 #[test]

@@ -142,7 +142,7 @@ fn what_is_built_in_is_what_it_says_and_survives_as_text() {
 
 #[test]
 fn the_starlink_trace_changes_every_15_seconds_as_published() {
-    let delay = Trace::built_in("starlink").unwrap().delay.unwrap();
+    let delay = Trace::built_in("starlink-handovers").unwrap().delay.unwrap();
     let mean = |from: u64, to: u64| {
         let samples: Vec<f64> = (from..to).step_by(20).map(|at| delay.at(ms(at)).as_secs_f64() * 1e3).collect();
         samples.iter().sum::<f64>() / samples.len() as f64

@@ -110,6 +110,9 @@ fn links_in_a_row_are_one_path() {
     let path = told(&["--link", "rate=2gbit,rtt=10ms", "--link", "dsl,rate=1gbit,loss=0.01,return-loss=0"]);
     assert_eq!((path.base_rtt, path.capacity), (Duration::from_millis(47), BitRate(1_000_000_000)));
     assert_eq!((path.loss, path.mtu), (Ratio::new(0.01).unwrap(), 1492));
+    // A link that says nothing of its MTU has the usual one.
+    assert_eq!(told(&["--link", "acts", "--link", "geo"]).mtu, 1500);
+    assert_eq!(told(&["--link", "acts", "--link", "vbns"]).mtu, 9180);
 }
 
 fn a_path_beside_another_may_be_links_in_a_row() {
@@ -194,11 +197,14 @@ fn a_program_can_read_the_list_and_use_it() {
     let dsl = &dsl["profiles"][0];
     let capacity = |way: &str| dsl[way]["capacity_bits_per_second"].as_u64().unwrap();
     assert!(capacity("near_to_far") < capacity("far_to_near"), "forward is upload: {dsl}");
-    let starlink = list(&["starlink"]);
+    let handovers = list(&["starlink-handovers"]);
     assert_eq!(
-        (&starlink["profiles"][0]["name"], &starlink["traces"][0]["name"]),
-        (&"starlink".into(), &"starlink".into())
+        (handovers["profiles"].as_array().unwrap().len(), handovers["traces"].as_array().unwrap().len()),
+        (0, 1)
     );
+    // Either order.
+    assert_eq!(stdout(&emulate(&["--list", "--json", "dsl"])), stdout(&emulate(&["--list", "dsl", "--json"])));
+    assert_refused(&["--list", "--json", "dsl", "acts"], &["unexpected argument 'acts'"]);
     assert_eq!(emulate(&["--list", "atcs", "--json"]).status.code(), Some(2));
     assert_refused(&["--profile", "acts", "--json"], &["--json"]);
 }
@@ -206,8 +212,10 @@ fn a_program_can_read_the_list_and_use_it() {
 fn what_is_listed_can_be_changed_and_used() {
     let toml = stdout(&emulate(&["--list", "acts"]));
     lfn_core::link::profile::Profile::parse("acts", &toml).unwrap();
-    let table = stdout(&emulate(&["--list", "lte-drive"]));
-    assert!(lfn_core::link::trace::Trace::parse("lte-drive", &table).unwrap().rate.is_some());
+    for name in lfn_core::link::trace::BUILT_IN.iter().map(|trace| trace.name) {
+        let trace = lfn_core::link::trace::Trace::parse(name, &stdout(&emulate(&["--list", name]))).unwrap();
+        assert!(trace.rate.is_some() || trace.delay.is_some(), "{name}");
+    }
     let output = emulate(&["--list", "atcs"]);
     assert_eq!(output.status.code(), Some(2));
     assert!(stderr(&output).contains("'atcs'") && stderr(&output).contains("\nhint: "), "{}", stderr(&output));
@@ -280,6 +288,11 @@ fn what_contradicts_itself_is_refused() {
         (&["--profile", "geo", "--parallel", "rate=1mbit"], &["--parallel rate=1mbit: rtt is missing"]),
         (&["--profile", "geo", "--size", "1GB"], &["--dry-run"]),
         (&["--rate", "1mbit", "--rate", "2mbit"], &["--rate"]),
+        (&["--link", "rate=1mbit,rtt=10ms,rate=2mbit"], &["rate is given twice: 1mbit and 2mbit"]),
+        (&["--profile", "ACTS"], &["did you mean acts?"]),
+        (&["--rtt", "20ms", "--rate", "1mbit", "--path-mtu", "1400:blackhole"], &["did you mean 1400:black-hole?"]),
+        (&["ping", "far"], &["unexpected argument 'ping'", "-- ping"]),
+        (&["sett", "rate=1mbit"], &["did you mean lfn emulate set?"]),
     ];
     for (arguments, named) in cases {
         assert_refused(arguments, named);
@@ -323,6 +336,7 @@ fn changes_are_read_before_they_are_sent() {
         (&["set", "rat=5mbit"], "did you mean rate?"),
         (&["set", "rate"], "'rate' is not KEY=VALUE"),
         (&["set", "rate=fast"], "rate: 'fast'"),
+        (&["set", "rate=1mbit", "rate=2mbit"], "rate is given twice"),
         (&["set", "rate=5mbit", "return-loss=2"], "return-loss: "),
         (&["set", "--link", "0", "rate=5mbit"], "--link"),
         (&["set", "trace=/no/such/file"], "/no/such/file"),

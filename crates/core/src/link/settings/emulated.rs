@@ -148,16 +148,26 @@ fn delays(hop: &HopSettings) -> Result<Option<[Varying<Duration>; 2]>, SettingsE
     let missing = |direction| SettingsError::Missing { key: "delay", direction: Some(direction) };
     match (hop.both.rtt, there, back) {
         (Some(rtt), None, None) => Ok(Some(halves(rtt).map(Varying::constant))),
-        (Some(_), ..) => {
-            let named = hop.given().map(|(key, _)| key).find(|key| key.ends_with("delay") || key.ends_with("trace"));
-            let second = named.unwrap_or_else(|| "delay".to_owned());
-            Err(contradiction("rtt", &second, "rtt is the delay there and back"))
-        }
+        (Some(_), ..) => Err(contradiction("rtt", says_delay(hop), "rtt is the delay there and back")),
         (None, None, None) => Ok(None),
         (None, Some(there), Some(back)) => Ok(Some([there, back])),
         (None, Some(_), None) => Err(missing(Direction::Return)),
         (None, None, Some(_)) => Err(missing(Direction::Forward)),
     }
+}
+
+/// Which key speaks of a one-way delay. A trace may be of other things.
+fn says_delay(hop: &HopSettings) -> &'static str {
+    let keys = [
+        (&hop.both, "delay", "trace"),
+        (&hop.forward, "forward-delay", "forward-trace"),
+        (&hop.back, "return-delay", "return-trace"),
+    ];
+    let said = |(settings, delay, trace): (&LinkSettings, _, _)| match settings {
+        LinkSettings { delay: Some(_), .. } => Some(delay),
+        _ => settings.has_delay().then_some(trace),
+    };
+    keys.into_iter().find_map(said).unwrap_or("delay")
 }
 
 /// One direction of a hop.

@@ -3,7 +3,7 @@
 use std::fmt;
 
 use super::keys::{KEYS, Key};
-use super::{HopSettings, LEAST_MTU, MOST_MTU};
+use super::{HopSettings, LEAST_MTU, LinkSettings, MOST_MTU};
 use crate::link::trace::BUILT_IN;
 use crate::link::{Direction, LinkError};
 use crate::units::Bytes;
@@ -19,7 +19,9 @@ pub enum SettingsError {
     Value {
         /// The setting, with its direction.
         key: String,
-        /// What is wrong with the value.
+        /// The value.
+        typed: String,
+        /// What is wrong with it.
         reason: String,
     },
     /// The trace cannot be read, or is none. The reason names the line.
@@ -31,6 +33,14 @@ pub enum SettingsError {
         name: String,
         /// What is wrong with it.
         reason: String,
+    },
+    /// Which of the two was meant?
+    #[error("{key} is given twice: {} and {}", .values[0], .values[1])]
+    Twice {
+        /// The setting, with its direction.
+        key: String,
+        /// Both values.
+        values: [String; 2],
     },
     /// No `=` between key and value.
     #[error("'{0}' is not KEY=VALUE")]
@@ -120,10 +130,13 @@ impl SettingsError {
                 Some(name) => format!("did you mean {name}?"),
                 None => format!("settings are {}", KEYS.iter().map(|key| key.name).collect::<Vec<_>>().join(", ")),
             }),
-            SettingsError::Value { key, .. } => example(key),
+            SettingsError::Value { key, typed, .. } => value_hint(key, typed),
             SettingsError::Trace { .. } => {
                 let names: Vec<_> = BUILT_IN.iter().map(|trace| trace.name).collect();
                 Hint::Say(format!("built in are {}; doc/emulate.md says what a file holds", names.join(" and ")))
+            }
+            SettingsError::Twice { key, values: [first, second] } => {
+                Hint::Say(format!("leave out {key}={first} or {key}={second}"))
             }
             SettingsError::NoPair(_) => Hint::Say("rate=50mbit".to_owned()),
             SettingsError::NoDirection(_) => Hint::Say("give forward-delay and return-delay".to_owned()),
@@ -143,14 +156,60 @@ impl SettingsError {
     /// The same, said of a setting of one direction.
     pub(super) fn in_direction(self, direction: Direction) -> Self {
         match self {
-            SettingsError::Value { key, reason } => {
-                SettingsError::Value { key: format!("{}{key}", prefix(Some(direction))), reason }
+            SettingsError::Value { key, typed, reason } => {
+                SettingsError::Value { key: format!("{}{key}", prefix(Some(direction))), typed, reason }
             }
             SettingsError::UnknownKey(key) => SettingsError::UnknownKey(format!("{}{key}", prefix(Some(direction)))),
             other => other,
         }
     }
 }
+
+/// What was most likely meant by a value, or what would be accepted.
+fn value_hint(key: &str, typed: &str) -> Hint {
+    let (_, name) = split(key);
+    let is_accepted = |value: &String| LinkSettings::default().set(name, value).is_ok();
+    if let Some(meant) = meant(name, typed).filter(is_accepted) {
+        return Hint::Say(format!("did you mean {meant}?"));
+    }
+    match name {
+        "queue" => Hint::Say("100p is packets, 300ms a time at the line rate, 1bdp a BDP, 9MB bytes".to_owned()),
+        "aqm" => Hint::Say("drop-tail is the default; codel, fq-codel and red drop early".to_owned()),
+        _ => example(key),
+    }
+}
+
+/// What was typed, with a unit or words that it may lack.
+fn meant(name: &str, typed: &str) -> Option<String> {
+    match name {
+        "loss" | "duplicate" | "corrupt" | "corrupt-hidden" | "reorder" => {
+            let (share, rest) = typed.split_at(typed.find(':').unwrap_or(typed.len()));
+            if share.parse::<f64>().is_ok() {
+                return Some(format!("{share}%{rest}"));
+            }
+        }
+        "queue" => {
+            let digits = typed.trim_end_matches(char::is_alphabetic);
+            let unit = typed[digits.len()..].to_ascii_lowercase();
+            return unit.starts_with('p').then(|| format!("{}p", digits.trim_end()));
+        }
+        _ => {}
+    }
+    let words = WORDS.iter().find(|(key, _)| *key == name).map_or(&[][..], |(_, words)| words);
+    let part = |part: &str| nearest_word(part, words.iter().copied()).unwrap_or(part).to_owned();
+    Some(typed.split(':').map(part).collect::<Vec<_>>().join(":")).filter(|meant| meant != typed)
+}
+
+/// The words of settings that have some.
+const WORDS: &[(&str, &[&str])] = &[
+    ("aqm", &["drop-tail", "codel", "fq-codel", "red", "none"]),
+    ("ecn", &["on", "off"]),
+    ("overhead", &["ethernet-header", "ethernet", "ip", "atm-aal5", "ppp-hdlc", "ppp", "hippi"]),
+    ("jitter", &["uniform", "normal", "pareto", "reorder", "none"]),
+    ("loss", &["gilbert", "burst", "nth", "steps", "none"]),
+    ("outage", &["every", "flap", "none"]),
+    ("path-mtu", &["black-hole", "none"]),
+];
 
 /// A value that would be accepted.
 fn example(key: &str) -> Hint {
@@ -171,8 +230,9 @@ fn nearest(typed: &str) -> Option<String> {
 /// Which of the words was most likely meant, if any was.
 pub fn nearest_word<'a>(typed: &str, words: impl Iterator<Item = &'a str>) -> Option<&'a str> {
     // A quarter of the letters may be wrong, and one at least.
-    let near = |word: &&str| distance(word, typed) <= (word.len() / 4).max(1);
-    words.filter(near).min_by_key(|word| distance(word, typed))
+    let typed = typed.to_lowercase();
+    let near = |word: &&str| distance(word, &typed) <= (word.len() / 4).max(1);
+    words.filter(near).min_by_key(|word| distance(word, &typed))
 }
 
 fn split(key: &str) -> (&str, &str) {

@@ -115,7 +115,7 @@ pub const KEYS: &[Key] = &[
         "trace",
         "FILE|NAME",
         "lte-drive",
-        "Rate, delay or loss by timetable: a mahimahi or CSV file, starlink, lte-drive"
+        "Rate, delay or loss by timetable: a mahimahi or CSV file, starlink-handovers, lte-drive"
     ),
     Key {
         has_direction: false,

@@ -80,7 +80,12 @@ impl LinkSettings {
     /// Sets one setting, as text, by its key in [`KEYS`].
     pub fn set(&mut self, key: &str, value: &str) -> Result<(), SettingsError> {
         let key = Key::find(key)?;
-        (key.set)(self, value.trim()).map_err(|reason| SettingsError::Value { key: key.name.to_owned(), reason })
+        let value = value.trim();
+        (key.set)(self, value).map_err(|reason| SettingsError::Value {
+            key: key.name.to_owned(),
+            typed: value.to_owned(),
+            reason,
+        })
     }
 
     /// This, with everything that `over` says instead of what was said before.
@@ -166,10 +171,14 @@ impl HopSettings {
         self.one_way(direction).set(name, value).map_err(|error| error.in_direction(direction))
     }
 
-    /// `KEY=VALUE`.
+    /// `KEY=VALUE`. A key that was given before is refused: nobody means both.
     pub fn set_pair(&mut self, pair: &str) -> Result<(), SettingsError> {
         let (key, value) = pair.split_once('=').ok_or_else(|| SettingsError::NoPair(pair.to_owned()))?;
-        self.set(key.trim(), value)
+        let key = key.trim();
+        if let Some((_, before)) = self.given().find(|(given, _)| given == key) {
+            return Err(SettingsError::Twice { key: key.to_owned(), values: [before, value.trim().to_owned()] });
+        }
+        self.set(key, value)
     }
 
     /// Has every trace that is a file read, by a function from its name to its text; those built in are read already.

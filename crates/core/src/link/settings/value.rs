@@ -32,8 +32,29 @@ macro_rules! reads_itself {
     )*};
 }
 
-reads_itself!(to_string: Discipline, Jitter, Layer, LossModel, Outages, PathMtu, Policer, QueueSize, Reorder, Shaper);
-reads_itself!(typed: BitRate, Ratio);
+reads_itself!(to_string: Layer, LossModel, Outages, PathMtu, Policer, QueueSize, Shaper);
+reads_itself!(typed: BitRate);
+
+/// The same, and `none` for what does nothing, which is their default.
+macro_rules! reads_none {
+    ($write:ident: $($value:ty),*) => {$(
+        impl Value for $value {
+            fn read(text: &str) -> Result<Self, String> {
+                match text {
+                    "none" => Ok(Self::default()),
+                    _ => text.parse().map_err(|error: <Self as FromStr>::Err| error.to_string()),
+                }
+            }
+
+            fn write(&self) -> String {
+                self.$write()
+            }
+        }
+    )*};
+}
+
+reads_none!(to_string: Discipline, Jitter, Reorder);
+reads_none!(typed: Ratio);
 
 impl Value for Duration {
     fn read(text: &str) -> Result<Self, String> {
@@ -63,7 +84,7 @@ impl Value for bool {
     fn read(text: &str) -> Result<Self, String> {
         match text {
             "on" => Ok(true),
-            "off" => Ok(false),
+            "off" | "none" => Ok(false),
             _ => Err(format!("'{text}' is neither on nor off")),
         }
     }

@@ -25,7 +25,7 @@ pub struct BuiltIn {
 /// All of them.
 pub const BUILT_IN: &[BuiltIn] = &[
     BuiltIn {
-        name: "starlink",
+        name: "starlink-handovers",
         title: "one-way delay over a Starlink dish: eight satellites of 15 s each, handovers between them; 2 min",
         source: "handovers every 15 s, delays 30 to 50 ms longer at each, 6.7 ms between one RTT and the next: Huston, \
                  A transport protocol's view of Starlink, APNIC 2024. Least RTT 20 ms: Michel et al., A first look at \
@@ -74,7 +74,7 @@ fn starlink() -> Trace {
         steps.push(at, least + spread + handover);
         at += STEP;
     }
-    Trace { delay: steps.finish(Some(period)).ok(), ..Trace::named("starlink") }
+    Trace { delay: steps.finish(Some(period)).ok(), ..Trace::named("starlink-handovers") }
 }
 
 fn lte_drive() -> Trace {

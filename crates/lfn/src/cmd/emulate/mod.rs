@@ -13,10 +13,13 @@ mod running;
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use dry_run::DryRun;
 use flags::{SettingFlags, refused};
+use lfn_core::link::settings::nearest_word;
 use lfn_core::link::{LinkConfig, LinkDoubt};
+use lfn_core::units::{BitRate, Bytes};
 use lfn_net::emulator::{
     self, Attachment, EmulateError, EmulatedPath, Ending, FarSide, LogFile, Outcome, OutputFile, Place, Setup,
 };
@@ -99,6 +102,9 @@ pub struct Args {
     #[command(flatten)]
     dry_run: DryRun,
 
+    /// What is left of --list, where a flag stands before the name.
+    #[arg(hide = true)]
+    words: Vec<String>,
     /// The command and its arguments [default: a shell]
     #[arg(last = true, value_name = "CMD")]
     command: Vec<OsString>,
@@ -134,8 +140,14 @@ pub fn run(mut args: Args) -> Result<Exit, Failure> {
     if let Some(action) = args.action.take() {
         return running::run(action);
     }
+    let mut words = args.words.iter().map(String::as_str);
     if let Some(name) = &args.list {
-        return list::run(name.as_deref(), args.json);
+        // `--list --json NAME` as well as `--list NAME --json`.
+        let name = name.as_deref().or_else(|| words.next());
+        return words.next().map_or_else(|| list::run(name, args.json), |word| Err(misplaced(word)));
+    }
+    if let Some(word) = words.next() {
+        return Err(misplaced(word));
     }
     if args.dry_run.is_wanted()? {
         return args.dry_run.run(&args.path()?, args.seed()?, args.json);
@@ -230,8 +242,9 @@ impl Args {
     /// A path of links in a row, as specified after this flag: each after one of its own, or all after one.
     fn path_of(&self, flag: &str, specs: &[String]) -> Result<EmulatedPath, Failure> {
         let hops = specs.iter().map(|spec| Hop::of_spec(flag, spec)).collect::<Result<Vec<_>, _>>()?;
-        // The interfaces carry what every link of the row carries.
-        let mtu = self.mtu()?.or_else(|| hops.iter().filter_map(|hop| hop.mtu).min()).unwrap_or(DEFAULT_MTU);
+        // The interfaces carry what every link of the row carries, and one that says nothing has the usual MTU.
+        let least = hops.iter().map(|hop| hop.mtu.unwrap_or(DEFAULT_MTU)).min().unwrap_or(DEFAULT_MTU);
+        let mtu = self.mtu()?.unwrap_or(least);
         let settings: Vec<_> = hops.into_iter().map(|hop| hop.settings).collect();
         let between = if flag == "parallel" { "; " } else { " --link " };
         EmulatedPath::new(&settings, mtu).map_err(|error| in_spec(flag, &specs.join(between), error))
@@ -287,6 +300,16 @@ impl Args {
     }
 }
 
+/// Neither a flag nor a word that means something where it stands.
+fn misplaced(word: &str) -> Failure {
+    Failure::usage(format!("unexpected argument '{word}'")).hint(
+        match nearest_word(word, ["set", "show"].into_iter()) {
+            Some(meant) => format!("did you mean lfn emulate {meant}?"),
+            None => format!("a command stands behind two dashes: lfn emulate --profile acts -- {word}"),
+        },
+    )
+}
+
 /// What is odd about the hops, each thing once.
 fn doubts(setup: &Setup) -> Vec<LinkDoubt> {
     let hops = setup.paths.iter().flat_map(|path| path.forward.iter().chain(&path.back));
@@ -312,7 +335,10 @@ pub fn explain(error: EmulateError) -> Failure {
         EmulateError::Namespaces(obstacle) => return Failure::msg(&error).hint(obstacle.cure()),
         EmulateError::Link(_) => "check the units: --rate 135mbit --rtt 539ms",
         EmulateError::Paths(_) => "fewer --parallel",
-        EmulateError::Memory { .. } => "a lower --rate, --rtt or --queue",
+        EmulateError::Memory { rate, rtt, needed, usable } => {
+            let less = less_memory(*rate, *rtt, *needed, *usable);
+            return Failure::msg(&error).hint(format!("{less}; or --dry-run, in virtual time"));
+        }
         EmulateError::Start { not_found, .. } => {
             let exit = Exit::Of(if *not_found { 127 } else { 126 });
             return Failure::msg(&error)
@@ -333,7 +359,33 @@ pub fn explain(error: EmulateError) -> Failure {
         }
     };
     Failure::usage(&error).hint(hint).with_exit(match error {
-        EmulateError::Far(_) | EmulateError::Memory { .. } => Exit::Failed,
+        EmulateError::Far(_) => Exit::Failed,
         _ => Exit::Usage,
     })
+}
+
+/// What would fit into memory. Where it is the BDP that needs it, there and back and in the queues, so much less of it.
+fn less_memory(rate: BitRate, rtt: Duration, needed: Bytes, usable: Bytes) -> String {
+    if needed.0 == 0 || needed.0 > rate.times(rtt).0.saturating_mul(4) {
+        return "a lower --rate, --rtt or --queue".to_owned();
+    }
+    let most = rate.as_f64() * usable.0 as f64 / needed.0 as f64;
+    // Rounded down, because what is free changes.
+    let unit = 10_f64.powf((most.max(10.0).log10() - 1.0).floor());
+    let fits = BitRate(((most / unit).floor() * unit) as u64);
+    format!("--rate {} would fit, or a shorter --rtt or --queue", fits.typed())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_fits_into_memory_is_named() {
+        let (rate, rtt) = (BitRate(100_000_000_000), Duration::from_millis(500));
+        let hint = |needed| less_memory(rate, rtt, Bytes(needed), Bytes(14_290_000_000));
+        assert_eq!(hint(23_450_000_000), "--rate 60gbit would fit, or a shorter --rtt or --queue");
+        // A queue that was given in bytes does not shrink with the rate.
+        assert_eq!(hint(60_000_000_000), "a lower --rate, --rtt or --queue");
+    }
 }
