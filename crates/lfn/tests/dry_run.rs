@@ -102,6 +102,19 @@ fn every_impairment_and_profile_can_be_run_dry() {
 }
 
 #[test]
+fn bursts_of_loss_do_not_starve_a_flow() {
+    // 20 MB take 8 s without loss. Certain loss in a burst that is counted in packets took minutes, or never ended.
+    for seed in 1..=12 {
+        let run = json(&format!("--profile lossy-wifi --size 20MB --seed {seed}"));
+        assert_eq!(run["complete"], true, "seed {seed}");
+        let seconds = figure(&run, "simulated.seconds");
+        assert!((10.0..60.0).contains(&seconds), "seed {seed}: {seconds} s");
+    }
+    let calm = json("--profile lossy-wifi --jitter none --loss none --duplicate none --size 5MB --seed 1");
+    assert!(figure(&calm, "simulated.utilisation") > 0.8);
+}
+
+#[test]
 fn the_page_says_what_came_of_it_beside_what_was_predicted() {
     let output = lfn("--rtt 20ms --rate 100mbit --size 10MB --loss 1e-3 --seed 5");
     assert!(output.status.success(), "{}", stderr(&output));
