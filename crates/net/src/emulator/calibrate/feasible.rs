@@ -6,7 +6,7 @@
 
 use std::fmt;
 
-use lfn_core::link::LinkConfig;
+use lfn_core::link::{Discipline, LinkConfig};
 use lfn_core::units::BitRate;
 
 use super::{Cost, Costs};
@@ -19,6 +19,8 @@ pub(in crate::emulator) struct Verdict {
     pub(in crate::emulator) rate: BitRate,
     /// Bytes that leave together at that rate: single packets on a slow line, super-packets on a fast one.
     pub(in crate::emulator) together: u32,
+    /// Whether nearly all leave one by one.
+    pub(in crate::emulator) is_alone: bool,
     /// The most that can be carried so.
     pub(in crate::emulator) most: BitRate,
     /// A rate that can be carried faithfully.
@@ -27,6 +29,8 @@ pub(in crate::emulator) struct Verdict {
 
 /// Bytes of the packet whose cost is measured.
 const PACKET: f64 = 1514.0;
+/// Bytes of the Ethernet header.
+const ETHERNET_HEADER: u64 = 14;
 /// Bytes of the super-packets whose cost is measured.
 const SUPER_PACKET: f64 = 65_226.0;
 /// A slow machine: what takes less than half of it is carried everywhere, and nothing needs to be measured.
@@ -68,6 +72,8 @@ fn directions(setup: &Setup) -> impl Iterator<Item = &[LinkConfig]> {
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Demand {
     rate: BitRate,
+    /// Bytes of a full packet.
+    packet: f64,
     /// Bytes that leave in one go.
     together: f64,
 }
@@ -76,9 +82,13 @@ impl Demand {
     /// Of the narrowest hop; later hops may cut smaller.
     fn of(hops: &[LinkConfig]) -> Option<Demand> {
         let rate = hops.iter().map(LinkConfig::highest_rate).min()?;
-        let slices = hops.iter().map(|hop| hop.highest_rate().times(hop.slice).0 as f64);
-        let slice = slices.fold(SUPER_PACKET, f64::min);
-        Some(Demand { rate, together: (slice / PACKET).floor().max(1.0) * PACKET })
+        let packet = hops.iter().map(longest_packet).min()?.max(1) as f64;
+        let pieces = hops.iter().map(|hop| piece(hop, packet));
+        let packets = (pieces.fold(SUPER_PACKET, f64::min) / packet).floor().max(1.0);
+        // What one hop has cut stays cut.
+        let cuts: f64 = hops.iter().map(cuts).sum();
+        let together = (1.0 / (1.0 / packets + cuts)).max(1.0) * packet;
+        Some(Demand { rate, packet, together })
     }
 
     /// Of what can be carried, how much this is.
@@ -109,10 +119,35 @@ impl Demand {
         Verdict {
             rate: self.rate,
             together: self.together as u32,
+            is_alone: self.together < 2.0 * self.packet,
             most: rate(two_digits(most)),
             fits: rate(two_digits(most * FITTING)),
         }
     }
+}
+
+/// The longest packet that passes, bytes with its header.
+fn longest_packet(hop: &LinkConfig) -> u64 {
+    let path_mtu = hop.path_mtu.map(|limit| u64::from(limit.mtu) + ETHERNET_HEADER);
+    path_mtu.unwrap_or(u64::MAX).min(hop.largest_packet.0)
+}
+
+/// Bytes of the most that a hop lets leave in one go.
+fn piece(hop: &LinkConfig, packet: f64) -> f64 {
+    let slice = hop.highest_rate().times(hop.slice).0 as f64;
+    let turn = match hop.discipline {
+        Discipline::FqCoDel(fq_codel) => fq_codel.quantum.0 as f64,
+        Discipline::DropTail | Discipline::CoDel(_) | Discipline::Red(_) => slice,
+    };
+    // Every packet has a delay of its own.
+    if hop.jitter.spread.is_zero() { slice.min(turn) } else { packet }
+}
+
+/// How often a hop cuts per packet: where one is missing, on both sides of one that differs, and once more where one that
+/// was held back is let go.
+fn cuts(hop: &LinkConfig) -> f64 {
+    let differs = [hop.duplicate, hop.corrupt, hop.corrupt_hidden].map(|share| share.get()).iter().sum::<f64>();
+    hop.loss.mean().get() + 2.0 * differs + 3.0 * hop.reorder.share.get()
 }
 
 /// Rounded down, because it is an estimate.
@@ -124,9 +159,9 @@ fn two_digits(value: f64) -> f64 {
 impl fmt::Display for Verdict {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Verdict { rate, most, .. } = self;
-        match self.together {
-            ..=1514 => write!(f, "{rate} in single packets is more than this machine can carry: about {most}"),
-            _ => write!(f, "{rate} is more than this machine can carry: about {most} of bulk TCP"),
+        match self.is_alone {
+            true => write!(f, "{rate} in single packets is more than this machine can carry: about {most}"),
+            false => write!(f, "{rate} is more than this machine can carry: about {most} of bulk TCP"),
         }
     }
 }
@@ -136,6 +171,7 @@ mod tests {
     use super::*;
     use crate::emulator::FarSide;
     use lfn_core::link::EmulatedPath;
+    use lfn_core::link::settings::HopSettings;
     use lfn_core::path::PathProfile;
     use std::time::Duration;
 
@@ -184,6 +220,40 @@ mod tests {
         assert_eq!(verdict.most, BitRate(1_500_000_000));
         assert_eq!(verdict.to_string(), "2 Gb/s in single packets is more than this machine can carry: about 1.5 Gb/s");
         assert!(judge(&singles(BitRate(8 * GBIT)), &COSTS).is_err());
+    }
+
+    fn typed(mtu: u32, spec: &str) -> Setup {
+        let mut hop = HopSettings::default();
+        spec.split(',').for_each(|pair| hop.set_pair(pair).unwrap());
+        Setup::new(EmulatedPath::new(&[hop], mtu).unwrap(), 0, FarSide::Nothing)
+    }
+
+    #[test]
+    fn what_takes_super_packets_apart_costs_what_single_packets_cost() {
+        let most = |mtu: u32, setting: &str| {
+            let setup = typed(mtu, &format!("rate=4gbit,rtt=50ms{setting}"));
+            judge(&setup, &COSTS).unwrap().map(|verdict| (verdict.most, verdict.is_alone))
+        };
+        let alone = Some((BitRate(1_500_000_000), true));
+        for setting in ["", ",loss=1e-4", ",jitter=none", ",aqm=codel", ",reorder=none"] {
+            assert_eq!(most(1500, setting), None, "{setting}");
+        }
+        for setting in [",jitter=5ms", ",forward-jitter=normal:1ms", ",aqm=fq-codel", ",reorder=100%:3"] {
+            assert_eq!(most(1500, setting), alone, "{setting}");
+        }
+        // Longer packets are fewer, shorter ones more.
+        assert_eq!(most(9000, ",jitter=5ms"), None);
+        let short = |mtu, setting: &str| {
+            let setup = Setup { force: true, ..typed(mtu, &format!("rate=4gbit,rtt=50ms,jitter=5ms{setting}")) };
+            judge(&setup, &COSTS).unwrap().unwrap().most
+        };
+        assert!(short(750, "") < BitRate(GBIT) && short(750, "") == short(1500, ",path-mtu=750"));
+        // The more often a super-packet is cut, the less can be carried.
+        let carried = ["loss=1e-6", "reorder=1%:3", "reorder=5%:3"].map(|spec| {
+            let setup = Setup { force: true, ..typed(1500, &format!("rate=40gbit,rtt=5ms,{spec}")) };
+            judge(&setup, &COSTS).unwrap().unwrap().most
+        });
+        assert!(carried.is_sorted_by(|one, next| one > next), "{carried:?}");
     }
 
     #[test]
