@@ -56,6 +56,9 @@ pub struct Change {
     pub link: Option<u32>,
     /// What was set, as `--link` takes it.
     pub settings: String,
+    /// The base RTT since then.
+    #[serde(rename = "base_rtt_seconds")]
+    pub base_rtt: f64,
 }
 
 /// The account of one direction. `offered` + `duplicated` = `forwarded` + all of `dropped` + `in_flight` +
@@ -192,9 +195,12 @@ impl Ledger {
 }
 
 impl PathLedger {
-    /// The most lateness that 99 of 100 packets may have: 1 ms, or 1 % of the base RTT if that is more.
+    /// The most lateness that 99 of 100 packets may have: 1 ms, or 1 % of the base RTT if that is more; of the shortest
+    /// that the path had, if it was changed.
     pub fn lateness_limit(&self) -> Duration {
-        (self.path.base_rtt / 100).max(Duration::from_millis(1))
+        let since = self.changes.iter().filter_map(|change| Duration::try_from_secs_f64(change.base_rtt).ok());
+        let shortest = since.fold(self.path.base_rtt, Duration::min);
+        (shortest / 100).max(Duration::from_millis(1))
     }
 
     /// The directions, each with its name.
@@ -308,7 +314,12 @@ mod tests {
         let path = PathLedger {
             path: PathProfile::new(BitRate(135_000_000), rtt),
             links: vec!["rtt=539ms,rate=135mbit".to_owned()],
-            changes: vec![Change { at: 1.5, link: None, settings: "rate=10mbit".to_owned() }],
+            changes: vec![Change {
+                at: 1.5,
+                link: None,
+                settings: "rate=10mbit".to_owned(),
+                base_rtt: rtt.as_secs_f64(),
+            }],
             near_to_far: DirectionLedger::default(),
             far_to_near: DirectionLedger::default(),
         };
@@ -342,6 +353,15 @@ mod tests {
             run.paths[0].far_to_near.lateness.p99 = limit * 1.01;
             assert!(!run.is_faithful(), "{rtt_ms}");
         }
+    }
+
+    #[test]
+    fn a_path_that_was_changed_is_judged_by_the_shortest_rtt_it_had() {
+        let mut run = ledger(Duration::from_millis(600));
+        run.paths[0].far_to_near.lateness = Lateness { p99: 0.002, max: 0.002, ..Lateness::default() };
+        assert!(run.is_faithful());
+        run.paths[0].changes[0].base_rtt = 0.15;
+        assert!(!run.is_faithful());
     }
 
     #[test]

@@ -229,7 +229,7 @@ mod tests {
     #[test]
     fn a_link_that_was_changed_says_so() {
         let mut run = run(&["rtt=20ms,rate=50mbit"], &DirectionLedger::default());
-        let change = Change { at: 12.3, link: Some(1), settings: "rate=10mbit".to_owned() };
+        let change = Change { at: 12.3, link: Some(1), settings: "rate=10mbit".to_owned(), base_rtt: 0.1 };
         run.paths[0].changes = vec![change; 18];
         run.paths[0].changes[0].settings.clear();
         let page = text(&run, false);

@@ -133,7 +133,8 @@ impl Control {
         *path = changed;
         let at = (now - self.began).as_secs_f64();
         if changes.len() < MOST_CHANGES {
-            changes.push(Change { at, link, settings: change.to_string() });
+            let base_rtt = path.profile.base_rtt.as_secs_f64();
+            changes.push(Change { at, link, settings: change.to_string(), base_rtt });
         }
         Ok(())
     }
