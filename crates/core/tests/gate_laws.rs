@@ -76,6 +76,14 @@ mod path_mtu {
     }
 
     #[test]
+    fn vlan_tags_are_no_part_of_the_ip_packet() {
+        for (link_header, wire, passes) in [(14, 1514, true), (14, 1515, false), (18, 1518, true), (18, 1519, false)] {
+            let fates = fates("1500", Packet { link_header, ..Packet::single(0, wire) });
+            assert_eq!(fates[0].2.is_none(), passes, "{wire} bytes, {link_header} of them in front");
+        }
+    }
+
+    #[test]
     fn a_packet_passes_up_to_the_mtu_and_its_sender_is_told_or_not() {
         // On the wire an Ethernet header is before it.
         assert_eq!(fates("1400", Packet::single(0, 1414)), [(0, 1, None)]);

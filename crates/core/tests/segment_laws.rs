@@ -196,7 +196,18 @@ fn what_does_not_belong_together_is_not_cut() {
     assert_eq!((whole.count, whole.has_payload), (5, true));
     // What it carries may still be known, for the flow it belongs to.
     let Segments { flow, ecn, has_payload, .. } = whole;
-    let opaque = Segments { count: 1, header: size, payload: 0, wire: size, last_wire: size, flow, ecn, has_payload };
+    let link_header = inspect(&frame, &vnet).link_header;
+    let opaque = Segments {
+        count: 1,
+        header: size,
+        payload: 0,
+        wire: size,
+        last_wire: size,
+        flow,
+        ecn,
+        has_payload,
+        link_header,
+    };
     let like = |other: Segments| Segments { flow, ecn, has_payload, ..other };
     for (what, wrong) in [
         ("no offload", VnetHeader { gso_type: VnetHeader::GSO_NONE, ..vnet }),

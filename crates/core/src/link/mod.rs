@@ -84,6 +84,8 @@ pub struct Packet {
     pub wire: u32,
     /// Bytes on the wire of the last virtual packet of this range.
     pub last_wire: u32,
+    /// How many of these bytes are in front of the IP packet: the Ethernet header, with its VLAN tags.
+    pub link_header: u8,
     /// The same for packets of one transport flow, and most often not for others: a hash of addresses, protocol and
     /// ports. Fair queueing goes by it.
     pub flow: u32,
@@ -356,7 +358,8 @@ impl Link {
 }
 
 impl Packet {
-    /// A packet that stands for itself, `wire` bytes long on the wire; of flow 0, not ECN-capable, with payload, unchanged.
+    /// A packet that stands for itself, `wire` bytes long on the wire; of flow 0, without
+    /// VLAN tags, not ECN-capable, with payload, unchanged.
     pub fn single(id: u64, wire: u32) -> Packet {
         Packet::several(id, 1, wire, wire)
     }
@@ -369,6 +372,7 @@ impl Packet {
             count,
             wire,
             last_wire,
+            link_header: 14,
             flow: 0,
             ecn: Ecn::NotCapable,
             waited: Duration::ZERO,

@@ -4,8 +4,8 @@
 //! link decides about those; this module describes them ([`inspect`]) and builds the frame for a range of them, as a
 //! network card would ([`cut`]: lengths, sequence numbers, flags and checksums) and with what the link has done to it
 //! ([`write()`]: marks and damage); and the answer of a router to what is too big for the next hop ([`too_big`]). It
-//! holds no state and reads no more than it must; whatever it does not understand is one opaque packet, which is always
-//! right, only less exact.
+//! holds no state and reads no more than it must; whatever it does not understand is one opaque packet. That is right
+//! but for super-packets of a kind the header has no name for (tunnels): the emulator's interfaces get none.
 
 mod alter;
 mod checksum;
@@ -56,6 +56,8 @@ pub struct Segments {
     pub wire: u32,
     /// Bytes on the wire of the last.
     pub last_wire: u32,
+    /// Bytes of those in front of the IP packet: the Ethernet header, with its VLAN tags; without them of what is not IP.
+    pub link_header: u8,
     /// A hash of addresses, protocol and ports; of addresses and protocol where there are no ports, fragments among
     /// them; of the Ethernet header of what is not IP. The same in every run.
     pub flow: u32,
@@ -64,6 +66,9 @@ pub struct Segments {
     /// Whether there is TCP or UDP payload, the whole of it: where [`Damage`](super::Damage) can hide.
     pub has_payload: bool,
 }
+
+/// Bytes of the Ethernet header without tags.
+const ETHERNET_HEADER: u8 = 14;
 
 /// How a frame is to be written: these headers, then these bytes of the original frame.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -80,6 +85,7 @@ pub fn inspect(frame: &[u8], vnet: &VnetHeader) -> Segments {
     Segments {
         flow: outline::flow(frame, outline.as_ref()),
         ecn: outline.as_ref().map_or(Ecn::NotCapable, |outline| outline.ecn(frame)),
+        link_header: outline.as_ref().map_or(ETHERNET_HEADER, |outline| outline.network_at as u8),
         has_payload: outline.is_some_and(|outline| outline.datagram(frame).is_some()),
         ..match Headers::read(frame, vnet) {
             Some(headers) => headers.segments(frame.len()),
@@ -178,8 +184,8 @@ impl VnetHeader {
 impl Segments {
     /// All of them, as the link takes them.
     pub fn packet(&self, id: u64) -> Packet {
-        let &Segments { count, wire, last_wire, flow, ecn, has_payload, .. } = self;
-        Packet { flow, ecn, has_payload, ..Packet::several(id, count, wire, last_wire) }
+        let &Segments { count, wire, last_wire, link_header, flow, ecn, has_payload, .. } = self;
+        Packet { link_header, flow, ecn, has_payload, ..Packet::several(id, count, wire, last_wire) }
     }
 
     /// One packet of so many bytes.
@@ -191,6 +197,7 @@ impl Segments {
             payload: 0,
             wire: length,
             last_wire: length,
+            link_header: ETHERNET_HEADER,
             flow: 0,
             ecn: Ecn::NotCapable,
             has_payload: false,

@@ -24,9 +24,6 @@ pub struct PathMtu {
     pub black_hole: bool,
 }
 
-/// What an Ethernet header adds to an IP packet on the wire.
-const ETHERNET_HEADER: u32 = 14;
-
 const FORM: &str = "MTU or MTU:black-hole, such as 1400";
 
 impl FromStr for PathMtu {
@@ -80,7 +77,7 @@ impl TooBig {
 impl Stage for TooBig {
     fn push(&mut self, packet: Packet, now: Instant) {
         let Some(limit) = self.limit else { return self.out.forward(packet, now) };
-        let fits = |wire: u32| wire <= u32::from(limit.mtu) + ETHERNET_HEADER;
+        let fits = |wire: u32| wire <= u32::from(limit.mtu) + u32::from(packet.link_header);
         let reply_mtu = (!limit.black_hole).then_some(limit.mtu);
         // The last virtual packet may be shorter than the others, and pass where they do not.
         let fates = [(fits(packet.wire), packet.count - 1), (fits(packet.last_wire), 1)];
