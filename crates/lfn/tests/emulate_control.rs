@@ -126,6 +126,9 @@ fn a_link_is_shown_and_changed() {
     assert_eq!(after["paths"][0]["path"]["capacity_bits_per_second"], 5_000_000);
     let text = ask(&running, &["show"]);
     assert!(stdout(&text).contains("link 1: rate=5mbit,rtt=20ms,forward-loss=0.001"), "{}", stdout(&text));
+    // What is odd is done and told, as at the start.
+    let odd = ask(&running, &["set", "loss=1"]);
+    assert!(odd.status.success() && stderr(&odd).contains("lfn: "), "{}", stderr(&odd));
     running.signal("TERM");
     assert_eq!(running.end().0.code(), Some(143));
 }

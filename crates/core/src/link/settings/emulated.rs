@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::{HopSettings, LinkSettings, SettingsError, halves};
 use crate::framing::Framing;
-use crate::link::{Direction, Discipline, Jitter, Link, LinkConfig, LossModel, QueueLimit, Varying};
+use crate::link::{Direction, Discipline, Jitter, Link, LinkConfig, LinkDoubt, LossModel, QueueLimit, Varying};
 use crate::path::{PathProfile, QueueSize};
 use crate::units::{BitRate, Bytes, Ratio};
 
@@ -32,6 +32,17 @@ pub struct EmulatedPath {
 }
 
 impl EmulatedPath {
+    /// What is odd about the hops, each thing once.
+    pub fn doubts(&self) -> Vec<LinkDoubt> {
+        let mut doubts = Vec::new();
+        for doubt in self.forward.iter().chain(&self.back).flat_map(LinkConfig::doubts) {
+            if !doubts.contains(&doubt) {
+                doubts.push(doubt);
+            }
+        }
+        doubts
+    }
+
     /// Hops in a row, from near to far, between interfaces of this MTU in bytes.
     pub fn new(settings: &[HopSettings], mtu: u32) -> Result<Self, SettingsError> {
         let delays = settings.iter().map(delays).collect::<Result<Vec<_>, _>>()?;

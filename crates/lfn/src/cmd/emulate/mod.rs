@@ -18,7 +18,6 @@ use std::time::Duration;
 use dry_run::DryRun;
 use flags::{SettingFlags, refused};
 use lfn_core::link::settings::nearest_word;
-use lfn_core::link::{LinkConfig, LinkDoubt};
 use lfn_core::units::{BitRate, Bytes};
 use lfn_net::emulator::{
     self, Attachment, EmulateError, EmulatedPath, Ending, FarSide, LogFile, Outcome, OutputFile, Place, Setup,
@@ -159,8 +158,13 @@ pub fn run(mut args: Args) -> Result<Exit, Failure> {
     let mut setup = args.setup()?;
     let (report, log) = args.files()?;
     setup.watch.log = log;
-    for doubt in doubts(&setup) {
-        print::talk(format_args!("lfn: {doubt}\n"));
+    let mut told = Vec::new();
+    for doubt in setup.paths.iter().flat_map(EmulatedPath::doubts) {
+        // Paths are most often alike.
+        if !told.contains(&doubt) {
+            print::talk(format_args!("lfn: {doubt}\n"));
+            told.push(doubt);
+        }
     }
     let outcome = match emulator::run(&setup, &args.command) {
         Ok(outcome) => outcome,
@@ -308,18 +312,6 @@ fn misplaced(word: &str) -> Failure {
             None => format!("a command stands behind two dashes: lfn emulate --profile acts -- {word}"),
         },
     )
-}
-
-/// What is odd about the hops, each thing once.
-fn doubts(setup: &Setup) -> Vec<LinkDoubt> {
-    let hops = setup.paths.iter().flat_map(|path| path.forward.iter().chain(&path.back));
-    let mut doubts = Vec::new();
-    for doubt in hops.flat_map(LinkConfig::doubts) {
-        if !doubts.contains(&doubt) {
-            doubts.push(doubt);
-        }
-    }
-    doubts
 }
 
 fn exit(outcome: &Outcome) -> Exit {

@@ -66,9 +66,10 @@ pub fn run(action: Action) -> Result<Exit, Failure> {
             let Which { run, path, link } = args.which;
             let standing = ask(run, &Request::Set { path, link, settings, traces })?;
             // What it is now, as it would be typed: part of what was not named may have moved with what was.
-            let path = usize::try_from(path - 1).ok().and_then(|index| standing.paths.into_iter().nth(index));
-            let links = path.into_iter().flat_map(|path| path.links);
-            links.for_each(|link| print::talk(format_args!("{link}\n")));
+            if let Some(path) = usize::try_from(path - 1).ok().and_then(|index| standing.paths.get(index)) {
+                path.links.iter().for_each(|link| print::talk(format_args!("{link}\n")));
+                path.doubts.iter().for_each(|doubt| print::talk(format_args!("lfn: {doubt}\n")));
+            }
         }
         Action::Show(args) => show(&ask(args.run, &Request::Show)?, args.json)?,
     }

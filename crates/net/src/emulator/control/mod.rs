@@ -66,6 +66,8 @@ pub struct PathStanding {
     pub path: PathProfile,
     /// The settings of its links from near to far, each as `--link` takes it.
     pub links: Vec<String>,
+    /// What is odd about them, a sentence each.
+    pub doubts: Vec<String>,
     /// From the near side to the far side.
     pub near_to_far: DirectionStanding,
     /// And back.

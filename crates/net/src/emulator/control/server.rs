@@ -145,6 +145,7 @@ impl Steered {
         let [near_to_far, far_to_near] = &self.mailboxes;
         Ok(PathStanding {
             path: self.path.profile,
+            doubts: self.path.doubts().iter().map(ToString::to_string).collect(),
             links: self.path.settings.iter().map(ToString::to_string).collect(),
             near_to_far: near_to_far.snapshot()?.into(),
             far_to_near: far_to_near.snapshot()?.into(),
