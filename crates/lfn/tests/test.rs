@@ -6,77 +6,11 @@
 mod support;
 
 use std::io::{BufRead, BufReader};
-use std::process::{Child, Output, Stdio};
+use std::process::Stdio;
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
-
-/// A server on a free port, stopped when dropped.
-struct Server {
-    child: Child,
-    ticket: String,
-}
-
-impl Server {
-    fn start(flags: &[&str]) -> Server {
-        let mut command = support::lfn();
-        command.args(["serve", "--ephemeral", "--quiet", "--port", "0", "--bind", "127.0.0.1"]).args(flags);
-        let mut child = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
-        let mut ticket = String::new();
-        BufReader::new(child.stdout.take().unwrap()).read_line(&mut ticket).unwrap();
-        Server { child, ticket: ticket.trim().to_owned() }
-    }
-
-    fn test(&self, flags: &[&str]) -> Output {
-        test(&self.ticket, flags)
-    }
-
-    /// The first run of the JSON of a test that succeeds.
-    fn json(&self, flags: &[&str]) -> Value {
-        self.document(flags)["runs"][0].take()
-    }
-
-    fn document(&self, flags: &[&str]) -> Value {
-        let output = self.test(&[flags, &["--json"]].concat());
-        assert!(output.status.success(), "{}", text(&output.stderr));
-        serde_json::from_slice(&output.stdout).unwrap()
-    }
-}
-
-impl Drop for Server {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
-}
-
-fn test(host: &str, flags: &[&str]) -> Output {
-    let mut command = support::lfn();
-    // Nothing of the surroundings: no saved names, no emulated path.
-    command.env("HOME", "/nonexistent").env_remove("XDG_CONFIG_HOME");
-    for name in ["LFN_EMULATED", "LFN_PATH", "LFN_FAR", "LFN_FAR_TICKET"] {
-        command.env_remove(name);
-    }
-    command.arg("test").arg(host).args(flags).output().unwrap()
-}
-
-fn text(bytes: &[u8]) -> String {
-    String::from_utf8_lossy(bytes).into_owned()
-}
-
-fn number(value: &Value) -> u64 {
-    value.as_u64().unwrap_or_else(|| panic!("not a count: {value}"))
-}
-
-/// One line that says what, one that says what to do, the exit code.
-fn assert_refused(output: &Output, code: i32, says: &str) {
-    let stderr = text(&output.stderr);
-    assert_eq!(output.status.code(), Some(code), "{stderr}");
-    let mut lines = stderr.lines();
-    let (line, hint) = (lines.next().unwrap_or_default(), lines.next().unwrap_or_default());
-    assert!(line.starts_with("lfn: ") && line.contains(says), "{stderr}");
-    assert!(hint.starts_with("hint: ") && lines.next().is_none(), "{stderr}");
-}
+use support::server::{Server, assert_refused, number, test, text};
 
 #[test]
 fn a_counted_test_moves_every_byte_and_both_ends_say_so() {

@@ -42,7 +42,8 @@ pub(super) fn send_buffer(evidence: &Evidence) -> Option<Finding> {
         }
         Some(_) => Cure { command: format!("lfn test {} --sndbuf {}", evidence.far, needed.0), host: None },
         None => {
-            on(&evidence.sender.name, autotuning("net.ipv4.tcp_wmem", evidence.sender.kernel.tcp_wmem_bytes, needed))
+            let limits = evidence.sender.kernel.as_ref().map(|kernel| kernel.tcp_wmem_bytes).unwrap_or_default();
+            on(&evidence.sender.name, autotuning("net.ipv4.tcp_wmem", limits, needed))
         }
     };
     let mut finding = finding(evidence, Cause::SendBuffer, summary, cure, evidence.possible());
@@ -86,19 +87,19 @@ pub(super) fn kernel_cap_asked(evidence: &Evidence) -> Option<Finding> {
 /// Nothing was asked for, and autotuning came to its end below what the path needs.
 pub(super) fn kernel_cap_autotuned(evidence: &Evidence) -> Option<Finding> {
     let flow = evidence.flows.first()?;
-    let receiver = &evidence.receiver;
-    let most = receiver.kernel.tcp_rmem_bytes[2] / 2;
+    let (sender, receiver) = (&evidence.sender, &evidence.receiver);
+    let (sending, receiving) = (sender.kernel.as_ref()?, receiver.kernel.as_ref()?);
+    let most = receiving.tcp_rmem_bytes[2] / 2;
     let window = held(evidence).and(flow.snd_wnd).map_or(0, |window| window.median);
     let autotuned = flow.receiving.rcvbuf_asked_bytes.is_none() && flow.receiving.window_asked_bytes.is_none();
-    let (host, key, limits, cap) =
-        if autotuned && receiver.kernel.moderate_rcvbuf && window as f64 > AT_ITS_END * most as f64 {
-            (receiver, "net.ipv4.tcp_rmem", receiver.kernel.tcp_rmem_bytes, Bytes(window))
-        } else if flow.sending.sndbuf_asked_bytes.is_none() && stopped(evidence).is_some() {
-            let limits = evidence.sender.kernel.tcp_wmem_bytes;
-            (&evidence.sender, "net.ipv4.tcp_wmem", limits, flow.sending.sndbuf_granted_bytes)
-        } else {
-            return None;
-        };
+    let (host, key, limits, cap) = if autotuned && receiving.moderate_rcvbuf && window as f64 > AT_ITS_END * most as f64
+    {
+        (receiver, "net.ipv4.tcp_rmem", receiving.tcp_rmem_bytes, Bytes(window))
+    } else if flow.sending.sndbuf_asked_bytes.is_none() && stopped(evidence).is_some() {
+        (sender, "net.ipv4.tcp_wmem", sending.tcp_wmem_bytes, flow.sending.sndbuf_granted_bytes)
+    } else {
+        return None;
+    };
     let needed = evidence.needed().unwrap_or(Bytes(cap.0.saturating_mul(2)));
     let summary = format!("{key} on {} ends at {}: autotuning stops at {cap} in flight", host.name, limits[2]);
     let cure = on(&host.name, autotuning(key, limits, needed));
@@ -260,7 +261,7 @@ mod tests {
         evidence.flows[0].receiving.window_asked_bytes = None;
         assert_eq!(causes(&evidence), [Cause::ReceiveWindow, Cause::KernelCap]);
         // Autotuning that could have gone on is not the cause.
-        evidence.receiver.kernel.tcp_rmem_bytes[2] = 64 << 20;
+        evidence.receiver.kernel.as_mut().unwrap().tcp_rmem_bytes[2] = 64 << 20;
         assert_eq!(causes(&evidence), [Cause::ReceiveWindow]);
         let mut evidence = small_send_buffer();
         evidence.flows[0].sending.sndbuf_asked_bytes = None;

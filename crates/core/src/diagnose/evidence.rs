@@ -57,8 +57,8 @@ pub struct Steady {
 pub struct Host {
     /// As the user knows it.
     pub name: String,
-    /// Its limits.
-    pub kernel: Kernel,
+    /// Its limits; absent of a host that does not tell them.
+    pub kernel: Option<Kernel>,
 }
 
 /// One stream over the judged part of the test.
@@ -168,7 +168,8 @@ impl Spread {
 
 /// The least RTT known: of the control connection's handshake or, later, of the data itself.
 fn base_rtt(rtt: Duration, sender: &EndReport) -> Duration {
-    let streams = sender.streams.iter().filter_map(|stream| stream.tcp_info.min_rtt).filter(|rtt| !rtt.is_zero());
+    let streams =
+        sender.streams.iter().filter_map(|stream| stream.tcp_info.as_ref()?.min_rtt).filter(|rtt| !rtt.is_zero());
     streams.chain((!rtt.is_zero()).then_some(rtt)).min().unwrap_or_default()
 }
 
@@ -202,15 +203,15 @@ fn flows(sender: &EndReport, receiver: &EndReport, judged: (Duration, Duration))
 fn flow(stream: &StreamReport, sender: &EndReport, receiver: &EndReport, judged: (Duration, Duration)) -> Flow {
     let number = stream.stream;
     let sent: Vec<&TcpInfo> =
-        within(&sender.intervals, judged).filter_map(|i| sample(i, number)).map(|s| &s.tcp_info).collect();
+        within(&sender.intervals, judged).filter_map(|i| sample(i, number)?.tcp_info.as_ref()).collect();
     let time = within(&receiver.intervals, judged).map(length).sum();
     let bytes = within(&receiver.intervals, judged).filter_map(|i| sample(i, number)).map(|s| s.bytes).sum();
     // What had been counted before the judged part: the sample that ended the interval before it.
     let before = sender.intervals.iter().rfind(|i| middle(i) < judged.0).and_then(|i| sample(i, number));
     let grown = |figure: fn(&TcpInfo) -> Option<Duration>| {
-        let last = sent.last().copied().unwrap_or(&stream.tcp_info);
-        let before = before.and_then(|s| figure(&s.tcp_info));
-        figure(last).unwrap_or_default().saturating_sub(before.unwrap_or_default())
+        let last = sent.last().copied().or(stream.tcp_info.as_ref());
+        let before = before.and_then(|s| figure(s.tcp_info.as_ref()?));
+        last.and_then(figure).unwrap_or_default().saturating_sub(before.unwrap_or_default())
     };
     let middling = |figure: fn(&TcpInfo) -> f64| {
         median(&sent.iter().map(|info| figure(info)).collect::<Vec<_>>()).unwrap_or_default()
@@ -224,9 +225,14 @@ fn flow(stream: &StreamReport, sender: &EndReport, receiver: &EndReport, judged:
         busy: grown(|info| info.busy),
         rwnd_limited: grown(|info| info.rwnd_limited),
         sndbuf_limited: grown(|info| info.sndbuf_limited),
-        window_scaling: stream.tcp_info.window_scaling,
-        sending: stream.socket.clone(),
-        receiving: receiver.streams.iter().find(|s| s.stream == number).map(|s| s.socket.clone()).unwrap_or_default(),
+        window_scaling: stream.tcp_info.as_ref().is_none_or(|info| info.window_scaling),
+        sending: stream.socket.clone().unwrap_or_default(),
+        receiving: receiver
+            .streams
+            .iter()
+            .find(|s| s.stream == number)
+            .and_then(|s| s.socket.clone())
+            .unwrap_or_default(),
     }
 }
 
@@ -281,12 +287,12 @@ mod tests {
                 window_scaling: true,
                 ..TcpInfo::default()
             };
-            let sample = StreamSample { stream: 0, bytes, unread_bytes: None, tcp_info };
+            let sample = StreamSample { stream: 0, bytes, unread_bytes: None, tcp_info: Some(tcp_info) };
             Interval { start: SECOND * number, end: SECOND * (number + 1), bytes, streams: vec![sample] }
         };
         let intervals: Vec<_> = bytes.iter().enumerate().map(interval).collect();
         let stream = StreamReport {
-            tcp_info: TcpInfo { min_rtt: Some(SECOND * 2 / 5), window_scaling: true, ..TcpInfo::default() },
+            tcp_info: Some(TcpInfo { min_rtt: Some(SECOND * 2 / 5), window_scaling: true, ..TcpInfo::default() }),
             ..StreamReport::default()
         };
         EndReport {

@@ -5,6 +5,7 @@ use serde_json::json;
 use super::{Cause, Cure, Evidence, Finding, Flow, finding};
 use crate::plan;
 use crate::units::{BitRate, Bytes, show_duration};
+use crate::wire::test::Kernel;
 
 /// Goodput must come this close to window / base RTT: bursts and the edges of intervals cost a few per cent.
 const NEAR_LAW: f64 = 0.85;
@@ -50,7 +51,9 @@ pub(super) fn scale_absent(evidence: &Evidence) -> Option<Finding> {
         Bytes(UNSCALED).per(evidence.base_rtt),
         show_duration(evidence.base_rtt),
     );
-    let off = [&evidence.sender, &evidence.receiver].into_iter().find(|host| !host.kernel.window_scaling);
+    let off = [&evidence.sender, &evidence.receiver]
+        .into_iter()
+        .find(|host| host.kernel.as_ref().is_some_and(|kernel| !kernel.window_scaling));
     let cure = match off {
         Some(host) => Cure { command: "sysctl -w net.ipv4.tcp_window_scaling=1".into(), host: Some(host.name.clone()) },
         // Both offer it, and it did not arrive.
@@ -135,7 +138,7 @@ fn cure(evidence: &Evidence) -> Cure {
         return Cure { command: format!("lfn test {} {flag} {}", evidence.far, needed.0), host: None };
     }
     let host = Some(evidence.receiver.name.clone());
-    let kernel = &evidence.receiver.kernel;
+    let kernel = evidence.receiver.kernel.clone().unwrap_or(Kernel { moderate_rcvbuf: true, ..Kernel::default() });
     let command = match socket.rcvbuf_asked_bytes {
         Some(_) => format!("sysctl -w net.core.rmem_max={}", needed.0),
         None if !kernel.moderate_rcvbuf => "sysctl -w net.ipv4.tcp_moderate_rcvbuf=1".into(),
@@ -155,7 +158,7 @@ pub(crate) mod tests {
     use super::super::{Steady, diagnose};
     use super::*;
     use crate::path::PathProfile;
-    use crate::wire::test::{Kernel, SocketReport};
+    use crate::wire::test::SocketReport;
     use std::time::Duration;
 
     /// The ACTS path with half its BDP as the window, as DESIGN measured it.
@@ -170,7 +173,7 @@ pub(crate) mod tests {
             window_scaling: true,
             ..Kernel::default()
         };
-        let host = |name: &str| super::super::Host { name: name.into(), kernel: kernel.clone() };
+        let host = |name: &str| super::super::Host { name: name.into(), kernel: Some(kernel.clone()) };
         let goodput = BitRate(67_400_000);
         Evidence {
             path: Some(PathProfile::new(BitRate(135_000_000), rtt)),
@@ -222,7 +225,7 @@ pub(crate) mod tests {
         let cure = diagnose(&evidence)[0].cure.clone();
         assert_eq!(cure.host.as_deref(), Some("far.example"));
         assert!(cure.command.starts_with("sysctl -w net.ipv4.tcp_rmem='4096 131072 "), "{cure}");
-        evidence.receiver.kernel.moderate_rcvbuf = false;
+        evidence.receiver.kernel.as_mut().unwrap().moderate_rcvbuf = false;
         assert_eq!(diagnose(&evidence)[0].cure.command, "sysctl -w net.ipv4.tcp_moderate_rcvbuf=1");
     }
 
@@ -291,12 +294,12 @@ pub(crate) mod tests {
         flow.receiving = SocketReport::default();
         assert_eq!(names(&evidence), ["receive window"], "scale 0, but negotiated");
         evidence.flows[0].window_scaling = false;
-        evidence.receiver.kernel.window_scaling = false;
+        evidence.receiver.kernel.as_mut().unwrap().window_scaling = false;
         let findings = diagnose(&evidence);
         assert_eq!(findings.iter().map(|f| f.cause).collect::<Vec<_>>(), [Cause::WindowScaleAbsent]);
         assert_eq!(findings[0].cure.to_string(), "sysctl -w net.ipv4.tcp_window_scaling=1   (on far.example)");
         assert!(findings[0].summary.contains("13.11 Mb/s over 40 ms"), "{}", findings[0].summary);
-        evidence.receiver.kernel.window_scaling = true;
+        evidence.receiver.kernel.as_mut().unwrap().window_scaling = true;
         assert!(diagnose(&evidence)[0].cure.command.starts_with("tcpdump"));
     }
 }

@@ -339,14 +339,7 @@ mod tests {
 
     #[test]
     fn intervals_are_whole_round_trips_where_one_more_would_show() {
-        let request = TestRequest {
-            direction: Direction::Forward,
-            streams: 1,
-            load: Load::TimeSeconds(Duration::from_secs(10)),
-            record: Bytes(1),
-            interval: Duration::from_secs(1),
-            socket: SocketWish::default(),
-        };
+        let request = TestRequest::default();
         let mut test = Test { request, near: SocketWish::default(), path: None, whole_round_trips: true };
         let ms = Duration::from_millis;
         assert_eq!(test.interval(ms(539)), ms(1078));

@@ -154,7 +154,7 @@ impl Meter {
         let streams = self.streams.iter().zip(&self.counted).map(|(s, &bytes)| self.report(s, bytes)).collect();
         self.stop()?;
         let intervals = std::mem::take(&mut self.intervals);
-        Ok(EndReport { elapsed, bytes, cpu: self.cpu, kernel, streams, intervals })
+        Ok(EndReport { elapsed, bytes, cpu: Some(self.cpu), kernel: Some(kernel), streams, intervals })
     }
 
     /// From the start to the last byte that counts.
@@ -217,7 +217,7 @@ impl Meter {
     fn report(&self, stream: &Stream, bytes: u64) -> StreamReport {
         // Buffers under autotuning are of interest as they are at the end.
         let socket = self.options.report(&stream.socket).unwrap_or_else(|_| stream.granted.clone());
-        StreamReport { stream: stream.number, bytes, socket, tcp_info: info(stream) }
+        StreamReport { stream: stream.number, bytes, socket: Some(socket), tcp_info: info(stream) }
     }
 
     fn stop(&mut self) -> Result<(), TestError> {
@@ -260,7 +260,7 @@ fn sample(stream: &Stream, counted: &mut u64, sends: bool) -> StreamSample {
     StreamSample { stream: stream.number, bytes, unread_bytes, tcp_info: info(stream) }
 }
 
-/// What the kernel says of a stream; nothing (all zero) of one whose socket it has taken away.
-fn info(stream: &Stream) -> TcpInfo {
-    tcp::info(&stream.socket).ok().and_then(|bytes| TcpInfo::parse(&bytes).ok()).unwrap_or_default()
+/// What the kernel says of a stream; nothing of one whose socket it has taken away.
+fn info(stream: &Stream) -> Option<TcpInfo> {
+    tcp::info(&stream.socket).ok().and_then(|bytes| TcpInfo::parse(&bytes).ok())
 }

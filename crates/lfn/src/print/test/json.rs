@@ -136,7 +136,7 @@ fn slice(interval: &Interval, steady: Option<Steady>) -> Slice {
 }
 
 fn per_gigabyte(report: &EndReport) -> Option<f64> {
-    let cpu = (report.cpu.user + report.cpu.system).as_secs_f64();
+    let cpu = report.cpu.map(|cpu| (cpu.user + cpu.system).as_secs_f64())?;
     (report.bytes > 0).then(|| cpu / (report.bytes as f64 / 1e9))
 }
 

@@ -49,7 +49,7 @@ impl Run {
 
     /// The scale the sender applies to the windows it is told, if it was negotiated.
     fn window_scale(&self) -> Option<u8> {
-        let info = &self.measurement.sender().streams.first()?.tcp_info;
+        let info = self.measurement.sender().streams.first()?.tcp_info.as_ref()?;
         info.window_scaling.then_some(info.snd_wscale)
     }
 }

@@ -32,7 +32,7 @@ fn page(runs: &[Run], near: &str, far: &str) -> String {
     page += &format!("{HEAD}\n");
     let mut sum = Line::default();
     for run in runs {
-        let (receiver, cpu) = (run.measurement.receiver(), run.measurement.near.cpu);
+        let (receiver, cpu) = (run.measurement.receiver(), run.measurement.near.cpu.unwrap_or_default());
         let line = Line { real: receiver.elapsed, cpu, bytes: receiver.bytes };
         page += &row(if run.direction() == Direction::Forward { "write" } else { "read" }, &line);
         sum.real += line.real;
@@ -49,7 +49,7 @@ fn page(runs: &[Run], near: &str, far: &str) -> String {
 /// The buffers of this end and the shifts of both, as nettest prints them before it begins.
 fn settings(run: &Run) -> String {
     let Some(stream) = run.measurement.near.streams.first() else { return String::new() };
-    let (socket, info) = (&stream.socket, &stream.tcp_info);
+    let (Some(socket), Some(info)) = (&stream.socket, &stream.tcp_info) else { return String::new() };
     format!(
         "Final SO_SNDBUF={}\nFinal SO_RCVBUF={}\nFinal sendwinshift = {}, recvwinshift = {}.\n",
         socket.sndbuf_granted_bytes.0, socket.rcvbuf_granted_bytes.0, info.snd_wscale, info.rcv_wscale

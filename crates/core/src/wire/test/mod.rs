@@ -1,0 +1,48 @@
+//! Messages of a test session, and the figures both ends of a test report.
+//!
+//! One session is one direction. The client's [`TestRequest`] says all there is to say, so that data may flow before
+//! any answer; the server answers with [`Ready`], tells its intervals while the test runs and its [`EndReport`] at the
+//! end. What a client can ask is bounded by [`TestRequest::check`] before anything is done for it. The types of figures
+//! are also what `--json` prints, so their names carry units.
+
+mod report;
+mod request;
+mod socket;
+
+pub use report::{Cpu, EndReport, Interval, Kernel, StreamReport, StreamSample};
+pub use request::{
+    DEFAULT_RECORD, Direction, LARGEST_RECORD, Load, MOST_STREAMS, RequestError, SHORTEST_INTERVAL, TestRequest,
+};
+pub use socket::{LARGEST_WINDOW, SocketReport, SocketWish};
+
+use serde::{Deserialize, Serialize};
+
+/// What the server tells its client.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(tag = "message", rename_all = "snake_case")]
+pub enum ServerMessage {
+    /// The request was taken.
+    Ready(Box<Ready>),
+    /// One interval is over.
+    Interval(Interval),
+    /// The server's end is done.
+    Report(Box<EndReport>),
+}
+
+/// What the client tells the server after its request.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(tag = "message", rename_all = "snake_case")]
+pub enum ClientMessage {
+    /// Everything was received: the sender may take its last figures.
+    Received,
+}
+
+/// The answer to a request.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Ready {
+    /// Where to dial the data streams, if not the server's own port: options had to be set before they come.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub port: Option<u16>,
+    /// What the far kernel allows.
+    pub kernel: Kernel,
+}

@@ -1,0 +1,107 @@
+//! The figures one end has of a test: its intervals, its streams, its host. What an end cannot know is absent.
+
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+use super::socket::SocketReport;
+use crate::path::seconds;
+use crate::tcp_info::TcpInfo;
+
+/// A host's kernel and its limits on buffers (sysctls of its network namespace); zero where they cannot be read.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Kernel {
+    /// What the host calls itself.
+    pub host: String,
+    /// Kernel release.
+    pub release: String,
+    /// `net.core.rmem_max`: cap of `SO_RCVBUF`.
+    pub rmem_max_bytes: u64,
+    /// `net.core.wmem_max`: cap of `SO_SNDBUF`.
+    pub wmem_max_bytes: u64,
+    /// `net.ipv4.tcp_rmem`: least, first and largest receive buffer of autotuning.
+    pub tcp_rmem_bytes: [u64; 3],
+    /// `net.ipv4.tcp_wmem`: least, first and largest send buffer of autotuning.
+    pub tcp_wmem_bytes: [u64; 3],
+    /// `net.ipv4.tcp_moderate_rcvbuf`: receive buffers are autotuned.
+    pub moderate_rcvbuf: bool,
+    /// `net.ipv4.tcp_window_scaling`.
+    pub window_scaling: bool,
+}
+
+/// One slice of a test as one end saw it. Times count from the end's own start: its first payload byte.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct Interval {
+    /// When it began.
+    #[serde(rename = "start_seconds", with = "seconds")]
+    pub start: Duration,
+    /// When it ended.
+    #[serde(rename = "end_seconds", with = "seconds")]
+    pub end: Duration,
+    /// Payload bytes of all streams: written by a sender, read by a receiver.
+    pub bytes: u64,
+    /// Each stream at the end of the interval.
+    pub streams: Vec<StreamSample>,
+}
+
+/// One stream at the end of an interval.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct StreamSample {
+    /// Its number, from 0.
+    pub stream: u16,
+    /// Payload bytes in the interval.
+    pub bytes: u64,
+    /// Bytes received that the application had not read.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub unread_bytes: Option<u64>,
+    /// What the kernel says; absent where nobody could ask it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tcp_info: Option<TcpInfo>,
+}
+
+/// What one end has to say when the test is over.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct EndReport {
+    /// From the first payload byte to the last counted one.
+    #[serde(rename = "elapsed_seconds", with = "seconds")]
+    pub elapsed: Duration,
+    /// Payload bytes written or read in that time.
+    pub bytes: u64,
+    /// Processor time of the threads that moved the data; absent of an end that does not tell.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cpu: Option<Cpu>,
+    /// This end's kernel; absent of an end that does not tell.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub kernel: Option<Kernel>,
+    /// Each stream.
+    pub streams: Vec<StreamReport>,
+    /// The intervals; empty on the wire, where they were told one by one.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub intervals: Vec<Interval>,
+}
+
+/// Processor time.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
+pub struct Cpu {
+    /// In user mode.
+    #[serde(rename = "user_seconds", with = "seconds")]
+    pub user: Duration,
+    /// In the kernel.
+    #[serde(rename = "system_seconds", with = "seconds")]
+    pub system: Duration,
+}
+
+/// One stream of one end when the test is over.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct StreamReport {
+    /// Its number, from 0.
+    pub stream: u16,
+    /// Payload bytes written or read.
+    pub bytes: u64,
+    /// Socket options, asked and granted; absent of an end that does not tell.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub socket: Option<SocketReport>,
+    /// What the kernel says at the end; absent where nobody could ask it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tcp_info: Option<TcpInfo>,
+}

@@ -1,0 +1,174 @@
+//! What a client asks of the far end of a test, and the bounds on it.
+
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+use super::socket::{LARGEST_WINDOW, SocketWish};
+use crate::path::seconds;
+use crate::units::{Bytes, show_duration};
+
+/// Most data streams of a test.
+pub const MOST_STREAMS: u16 = 256;
+/// Largest record, the bytes handed to one write.
+pub const LARGEST_RECORD: Bytes = Bytes(64 << 20);
+/// Bytes handed to one write if nothing else is asked for: below it the calls begin to cost, above it the caches
+/// (measured on loopback).
+pub const DEFAULT_RECORD: Bytes = Bytes(256 << 10);
+/// Shortest interval of reports.
+pub const SHORTEST_INTERVAL: Duration = Duration::from_millis(10);
+/// What a client asks of the far end of a test.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct TestRequest {
+    /// Who sends data.
+    pub direction: Direction,
+    /// Data streams, 1 to [`MOST_STREAMS`].
+    pub streams: u16,
+    /// When the sender has sent enough.
+    pub load: Load,
+    /// Bytes handed to one write.
+    pub record: Bytes,
+    /// Length of the intervals reported.
+    #[serde(rename = "interval_seconds", with = "seconds")]
+    pub interval: Duration,
+    /// Socket options of the server's end.
+    pub socket: SocketWish,
+}
+
+/// Who sends data.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Direction {
+    /// The client, who dialled.
+    Forward,
+    /// The server.
+    Reverse,
+}
+
+/// When the sender has sent enough.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Load {
+    /// After this time; what is then still under way is not waited for.
+    #[serde(with = "seconds")]
+    TimeSeconds(Duration),
+    /// After this many records, and the test ends when the receiver has them all.
+    Records(u64),
+}
+
+/// A forward test of ten seconds over one stream, nothing asked of the kernel.
+impl Default for TestRequest {
+    fn default() -> Self {
+        TestRequest {
+            direction: Direction::Forward,
+            streams: 1,
+            load: Load::TimeSeconds(Duration::from_secs(10)),
+            record: DEFAULT_RECORD,
+            interval: Duration::from_secs(1),
+            socket: SocketWish::default(),
+        }
+    }
+}
+
+/// A request that cannot be served, whoever sends it.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum RequestError {
+    /// None, or more than a server keeps threads for.
+    #[error("{0} streams: from 1 to {MOST_STREAMS} are possible")]
+    Streams(u16),
+    /// A record of nothing would never end; a huge one is memory.
+    #[error("record of {}: from 1 B to {} are possible", .0, LARGEST_RECORD)]
+    Record(Bytes),
+    /// No records at all, or more bytes than can be counted.
+    #[error("{0} records of {1}: at least one and at most 9 EB are possible")]
+    Count(u64, Bytes),
+    /// A test that takes no time measures nothing.
+    #[error("a test of no time measures nothing")]
+    Time,
+    /// Reports more often than that would be the load.
+    #[error("interval of {}: at least {} are needed", show_duration(*.0), show_duration(SHORTEST_INTERVAL))]
+    Interval(Duration),
+    /// TCP cannot announce it.
+    #[error("receive window of {0}: from 2 KiB to {LARGEST_WINDOW} are possible")]
+    Window(Bytes),
+    /// A buffer of nothing, or beyond an int.
+    #[error("socket buffer of {0}: from 1 B to 1 GiB are possible")]
+    Buffer(Bytes),
+    /// The name would not fit the socket option.
+    #[error("'{0}' is not the name of a congestion control")]
+    Congestion(String),
+}
+
+impl TestRequest {
+    /// Whether the request can be served at all. The server asks this of every request before it does anything.
+    pub fn check(&self) -> Result<(), RequestError> {
+        if !(1..=MOST_STREAMS).contains(&self.streams) {
+            return Err(RequestError::Streams(self.streams));
+        }
+        if self.record.0 == 0 || self.record > LARGEST_RECORD {
+            return Err(RequestError::Record(self.record));
+        }
+        match self.load {
+            Load::TimeSeconds(time) if time.is_zero() => return Err(RequestError::Time),
+            Load::Records(count) if count == 0 || count.checked_mul(self.record.0).is_none_or(|b| b > 1 << 63) => {
+                return Err(RequestError::Count(count, self.record));
+            }
+            _ => {}
+        }
+        if self.interval < SHORTEST_INTERVAL {
+            return Err(RequestError::Interval(self.interval));
+        }
+        self.socket.check()
+    }
+}
+
+impl TestRequest {
+    /// Whether the server must listen anew for this test's streams: the window scale it answers a SYN with follows the
+    /// receive buffer and the clamp of the listening socket. The client then dials them only when it knows the port.
+    pub fn apart(&self) -> bool {
+        self.socket.rcvbuf.is_some() || (self.direction == Direction::Forward && self.socket.window.is_some())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::wire::CongestionWish;
+
+    fn request() -> TestRequest {
+        TestRequest::default()
+    }
+
+    #[test]
+    fn a_request_survives_the_wire() {
+        let mut request = request();
+        request.load = Load::Records(100);
+        request.socket.window = Some(Bytes(4_547_813));
+        let text = serde_json::to_string(&request).unwrap();
+        assert_eq!(serde_json::from_str::<TestRequest>(&text).unwrap(), request, "{text}");
+    }
+
+    #[test]
+    fn what_makes_no_sense_is_refused_before_it_costs_anything() {
+        assert_eq!(request().check(), Ok(()));
+        let cases: [fn(&mut TestRequest); 12] = [
+            |r| r.streams = 0,
+            |r| r.streams = 257,
+            |r| r.record = Bytes(0),
+            |r| r.record = Bytes(u64::MAX),
+            |r| r.load = Load::Records(0),
+            |r| r.load = Load::Records(u64::MAX),
+            |r| r.load = Load::TimeSeconds(Duration::ZERO),
+            |r| r.interval = Duration::from_millis(1),
+            |r| r.socket.window = Some(Bytes(1 << 30)),
+            |r| r.socket.window = Some(Bytes(0)),
+            |r| r.socket.sndbuf = Some(Bytes(0)),
+            |r| r.socket.congestion = Some(CongestionWish::Asked("a name too long for it".into())),
+        ];
+        for (number, case) in cases.iter().enumerate() {
+            let mut request = request();
+            case(&mut request);
+            assert!(request.check().is_err(), "case {number}");
+        }
+    }
+}

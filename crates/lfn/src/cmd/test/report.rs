@@ -1,0 +1,79 @@
+//! What is known of the path beforehand, and how the result is cut and printed.
+
+use std::time::Duration;
+
+use lfn_core::path::PathProfile;
+use lfn_core::units::BitRate;
+use lfn_core::wire::test::{Load, SHORTEST_INTERVAL};
+
+use super::typed::{duration, read, unreadable};
+use crate::emulated;
+use crate::exit::Failure;
+use crate::print::test::Format;
+
+#[derive(clap::Args, Debug)]
+#[command(next_help_heading = "Report")]
+pub(super) struct ReportArgs {
+    /// Capacity of the bottleneck, if known: the plan and the prediction are made from it
+    #[arg(long, value_name = "RATE", allow_hyphen_values = true)]
+    rate: Option<String>,
+    /// Length of the intervals reported [default: 1s, or a tenth of a shorter test, and whole round trips on
+    /// a long path]
+    #[arg(short, long, value_name = "DURATION", allow_hyphen_values = true)]
+    interval: Option<String>,
+    /// How much is start-up [default: found in the figures]
+    #[arg(short = 'O', long, value_name = "DURATION", allow_hyphen_values = true)]
+    omit: Option<String>,
+    /// The layout of nettest, 1995; implies --both
+    #[arg(long, conflicts_with_all = ["json", "reverse"])]
+    pub(super) nettest: bool,
+    /// One JSON object instead of text
+    #[arg(long)]
+    json: bool,
+}
+
+const DEFAULT_INTERVAL: Duration = Duration::from_secs(1);
+
+impl ReportArgs {
+    pub(super) fn interval(&self, load: Load) -> Result<Duration, Failure> {
+        Ok(match (duration("interval", &self.interval)?, load) {
+            (Some(interval), _) => interval,
+            (None, Load::TimeSeconds(time)) => (time / 10).clamp(SHORTEST_INTERVAL, DEFAULT_INTERVAL),
+            (None, Load::Records(_)) => DEFAULT_INTERVAL,
+        })
+    }
+
+    /// Whether the interval is ours to choose.
+    pub(super) fn interval_is_ours(&self) -> bool {
+        self.interval.is_none()
+    }
+
+    pub(super) fn omit(&self, load: Load) -> Result<Option<Duration>, Failure> {
+        let omit = duration("omit", &self.omit)?;
+        if matches!((omit, load), (Some(omit), Load::TimeSeconds(time)) if omit >= time) {
+            return Err(Failure::usage("--omit leaves nothing of the test").hint("give a longer --time"));
+        }
+        Ok(omit)
+    }
+
+    /// The path whose capacity is known: as typed, or that of `lfn emulate`.
+    pub(super) fn path(&self) -> Result<Option<PathProfile>, Failure> {
+        let rate: Option<BitRate> = read("rate", &self.rate, "--rate 10gbit")?;
+        if rate == Some(BitRate(0)) {
+            return Err(unreadable("rate", "a capacity of zero carries nothing", "--rate 10gbit"));
+        }
+        Ok(match (rate, emulated::path()?) {
+            (Some(capacity), Some(path)) => Some(PathProfile { capacity, ..path }),
+            (Some(capacity), None) => Some(PathProfile::new(capacity, Duration::ZERO)),
+            (None, emulated) => emulated,
+        })
+    }
+
+    pub(super) fn format(&self) -> Format {
+        match (self.json, self.nettest) {
+            (true, _) => Format::Json,
+            (_, true) => Format::Nettest,
+            _ => Format::Text,
+        }
+    }
+}

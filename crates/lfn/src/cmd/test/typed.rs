@@ -1,0 +1,46 @@
+//! Quantities as they were typed.
+//!
+//! They are taken as text and read here rather than by clap, so that all that can be wrong with them fails in one
+//! shape: a line that names the flag and the value, a hint, exit code 2.
+
+use std::fmt::Display;
+use std::str::FromStr;
+use std::time::Duration;
+
+use lfn_core::units::parse_duration;
+
+use crate::exit::Failure;
+
+/// What follows `--FLAG`, if it was given; `hint` shows how it is written.
+pub(super) fn read<T: FromStr<Err: Display>>(
+    flag: &str,
+    text: &Option<String>,
+    hint: &str,
+) -> Result<Option<T>, Failure> {
+    text.as_deref().map(str::parse).transpose().map_err(|error| unreadable(flag, error, hint))
+}
+
+/// A whole number above zero.
+pub(super) fn count(flag: &str, text: &Option<String>, hint: &str) -> Result<Option<u64>, Failure> {
+    let Some(text) = text else { return Ok(None) };
+    match text.trim().parse() {
+        Ok(0) | Err(_) => Err(unreadable(flag, format!("'{text}' is not a whole number above zero"), hint)),
+        Ok(count) => Ok(Some(count)),
+    }
+}
+
+/// A time above zero.
+pub(super) fn duration(flag: &str, text: &Option<String>) -> Result<Option<Duration>, Failure> {
+    let hint = format!("--{flag} 10s");
+    let Some(text) = text else { return Ok(None) };
+    let duration = parse_duration(text).map_err(|error| unreadable(flag, error, &hint))?;
+    if duration.is_zero() {
+        return Err(unreadable(flag, format!("'{text}': a time of zero has no meaning here"), &hint));
+    }
+    Ok(Some(duration))
+}
+
+/// The failure of a flag whose value makes no sense.
+pub(super) fn unreadable(flag: &str, error: impl Display, hint: &str) -> Failure {
+    Failure::usage(format!("--{flag}: {error}")).hint(hint)
+}

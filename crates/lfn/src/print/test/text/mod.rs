@@ -1,0 +1,10 @@
+//! A test for a person: a line an interval as it happens (`table`), then what it came to beside what was predicted, then
+//! why (`summary`). What only some tests have is a file of labelled lines of its own, called from `summary`.
+
+mod ends;
+mod layout;
+mod summary;
+mod table;
+
+pub use summary::resent;
+pub use table::Table;

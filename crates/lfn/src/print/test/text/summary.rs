@@ -1,0 +1,100 @@
+//! What a test came to, beside what was predicted, and why.
+
+use std::time::Duration;
+
+use lfn_core::diagnose::Finding;
+use lfn_core::tcp_model::Limit;
+use lfn_core::units::show_duration;
+use lfn_core::wire::test::EndReport;
+
+use super::ends::end;
+use super::layout::{round, wrapped};
+use crate::print::test::Run;
+
+pub(super) fn summary(run: &Run, sender: &str, receiver: &str) -> String {
+    let evidence = &run.evidence;
+    let mut page = String::from("\n");
+    let mut line = |name: &str, text: String| page += &wrapped(name, &text);
+    let whole = format!("{} over all {}", evidence.goodput, show_duration(evidence.elapsed));
+    line("goodput", whole + &past_start_up(run));
+    if let Some(predicted) = run.predicted {
+        let measured = evidence.judged_goodput().as_f64() / predicted.goodput.as_f64().max(1.0);
+        let limit = match predicted.limit {
+            Limit::Capacity => "capacity",
+            Limit::ReceiveWindow => "the receive window",
+            Limit::Loss => "loss",
+        };
+        line(
+            "predicted",
+            format!("{}, limited by {limit}; {:.1} % of it measured", predicted.goodput, measured * 100.0),
+        );
+    }
+    let bdp = evidence.judged_goodput().times(evidence.base_rtt);
+    line("in flight", format!("{bdp}: goodput x least RTT, {}", show_duration(evidence.base_rtt)));
+    line("sender", end(sender, run.measurement.sender(), true));
+    line("receiver", end(receiver, run.measurement.receiver(), false));
+    line("TCP", tcp(run));
+    page.push('\n');
+    page += &verdict(run);
+    page
+}
+
+fn past_start_up(run: &Run) -> String {
+    match run.evidence.steady {
+        Some(steady) if !steady.start.is_zero() => {
+            format!(", {} past start-up ({})", steady.goodput, show_duration(round(steady.start)))
+        }
+        Some(_) => String::new(),
+        None => ", no part past start-up".into(),
+    }
+}
+
+/// More than this share of what is possible is not measurement error: the capacity given was wrong.
+const TOO_GOOD: f64 = 1.05;
+
+/// `goodput A of B possible: cause. Why.` and the cure; then any further findings.
+fn verdict(run: &Run) -> String {
+    let goodput = run.evidence.judged_goodput();
+    let possible = run.evidence.possible().map(|possible| format!(" of {possible} possible")).unwrap_or_default();
+    let Some((first, more)) = run.findings.split_first() else {
+        if run.evidence.possible().is_some_and(|possible| goodput.as_f64() > TOO_GOOD * possible.as_f64()) {
+            return format!("goodput {goodput}{possible}: the path carries more than the capacity that was given\n");
+        }
+        return format!("goodput {goodput}{possible}: nothing found that holds it back\n");
+    };
+    let mut text = format!("goodput {goodput}{possible}: {}", because(first));
+    for finding in more {
+        text += &format!("also: {}", because(finding));
+    }
+    text
+}
+
+fn because(finding: &Finding) -> String {
+    format!("{}. {}\nhint: {}\n", finding.cause.name(), finding.summary, finding.cure)
+}
+
+fn tcp(run: &Run) -> String {
+    let sender = run.measurement.sender();
+    let scale = run.window_scale().map_or("none".into(), |scale| scale.to_string());
+    let sum = |figure: fn(&lfn_core::diagnose::Flow) -> Duration| -> f64 {
+        run.evidence.flows.iter().map(|flow| figure(flow).as_secs_f64()).sum()
+    };
+    let busy = sum(|flow| flow.busy).max(f64::MIN_POSITIVE);
+    let share = |time: f64| format!("{:.0} %", (time / busy * 100.0).min(100.0));
+    format!(
+        "window scale {scale}, {} segments resent; stopped by rwnd {}, by send buffer {}",
+        resent(sender),
+        share(sum(|flow| flow.rwnd_limited)),
+        share(sum(|flow| flow.sndbuf_limited)),
+    )
+}
+
+/// Segments sent again in the whole test.
+pub fn resent(sender: &EndReport) -> u64 {
+    sender
+        .streams
+        .iter()
+        .filter_map(|stream| Some(stream.tcp_info.as_ref()?.retransmitted_segments))
+        .map(u64::from)
+        .sum()
+}
