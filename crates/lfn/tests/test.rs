@@ -1,8 +1,6 @@
 //! `lfn test` from outside: the binary against a real `lfn serve` on loopback. What is counted must agree at both ends;
 //! nothing here depends on how fast this machine is.
 
-#![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
-
 mod support;
 
 use std::io::{BufRead, BufReader};
