@@ -13,6 +13,7 @@
 //! | [`link`] | the emulated link: stages, and a chain of them |
 //! | [`sim`] | virtual time: arrivals through a link, a modelled TCP, transfers of a fixed size |
 //! | [`session`], [`wire`] | tickets, and what goes over a session |
+//! | [`iperf3`] | the bytes of iperf3's protocol |
 //! | [`transfer`] | what is sent, by whom, what is done |
 //! | [`tcp_info`], [`stats`] | what a kernel says of a connection, medians and start-up |
 //! | [`diagnose`] | evidence to findings, one rule a function |
@@ -22,6 +23,7 @@
 pub mod diagnose;
 pub mod framing;
 pub mod geometry;
+pub mod iperf3;
 pub mod link;
 pub mod links;
 pub mod path;
