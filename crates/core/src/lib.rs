@@ -14,12 +14,14 @@
 //! | [`sim`] | virtual time: arrivals through a link, a modelled TCP, transfers of a fixed size |
 //! | [`session`], [`wire`] | tickets, and what goes over a session |
 //! | [`iperf3`] | the bytes of iperf3's protocol |
+//! | [`admission`] | quotas and the queue of a server |
 //! | [`transfer`] | what is sent, by whom, what is done |
 //! | [`tcp_info`], [`stats`] | what a kernel says of a connection, medians and start-up |
 //! | [`diagnose`] | evidence to findings, one rule a function |
 
 #![forbid(unsafe_code)]
 
+pub mod admission;
 pub mod diagnose;
 pub mod framing;
 pub mod geometry;

@@ -4,8 +4,11 @@
 //! worth of memory, for at most [`Limits::hello_within`]; a watchdog closes those that take longer, however slowly they talk.
 //! What a session does once it is open is not decided here: a [`Service`] is handed in ([`crate::service`]).
 
+pub mod access;
+pub mod admission;
 mod registry;
 mod session;
+pub mod throttle;
 
 pub use session::ServerSession;
 

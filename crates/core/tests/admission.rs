@@ -1,0 +1,376 @@
+//! Quotas and queue in virtual time: no limit is ever passed, nobody is starved, and who waits is told how long.
+
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on says so by panicking, its helpers too")]
+
+use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::net::{IpAddr, Ipv4Addr};
+use std::time::Duration;
+
+use lfn_core::admission::{Allowed, Ask, Client, Denied, Gate, Quotas, Share, Whose};
+use lfn_core::time::Instant;
+use lfn_core::units::{BitRate, Bytes};
+use proptest::prelude::*;
+
+const NOBODY_LIMITS: Share = Share { sessions: 1000, streams: 100_000, rate: None, bytes: None, time: None };
+
+fn client(number: u8) -> Client {
+    Client::of(IpAddr::V4(Ipv4Addr::new(192, 0, 2, number)))
+}
+
+fn at(seconds: u64) -> Instant {
+    Instant::ZERO + Duration::from_secs(seconds)
+}
+
+fn seconds(seconds: u64) -> Ask {
+    Ask { streams: 1, time: Some(Duration::from_secs(seconds)), ..Ask::default() }
+}
+
+fn quotas(all: u32, own: u32) -> Quotas {
+    Quotas {
+        all: Share { sessions: all, ..NOBODY_LIMITS },
+        client: Share { sessions: own, ..NOBODY_LIMITS },
+        clients: 1000,
+        ..Quotas::default()
+    }
+}
+
+/// Who goes in, in order.
+fn admitted(gate: &mut Gate, now: Instant) -> Vec<u64> {
+    gate.admit(now).into_iter().filter(|turn| turn.outcome.is_ok()).map(|turn| turn.id).collect()
+}
+
+#[test]
+fn an_ipv6_client_is_its_64_and_an_ipv4_client_itself_in_any_clothes() {
+    let of = |text: &str| Client::of(text.parse().unwrap());
+    assert_eq!(of("2001:db8:1:2::1"), of("2001:db8:1:2:ffff::9"));
+    assert_ne!(of("2001:db8:1:2::1"), of("2001:db8:1:3::1"));
+    assert_eq!(of("::ffff:192.0.2.1"), of("192.0.2.1"));
+    assert_ne!(of("192.0.2.1"), of("192.0.2.2"));
+    assert_eq!(of("2001:db8:1:2::1").to_string(), "2001:db8:1:2::/64");
+}
+
+#[test]
+fn clients_take_turns_and_one_clients_sessions_come_in_their_order() {
+    let mut gate = Gate::new(quotas(1, 1));
+    let mut ids = HashMap::new();
+    // Client 0 asks four times before anybody else does.
+    for (name, who) in [("a1", 0), ("a2", 0), ("a3", 0), ("a4", 0), ("b1", 1), ("c1", 2), ("b2", 1)] {
+        ids.insert(gate.ask(client(who), seconds(10), at(0)).unwrap(), name);
+    }
+    let mut order = Vec::new();
+    let mut now = 0;
+    while let [id] = admitted(&mut gate, at(now))[..] {
+        order.push(ids[&id]);
+        now += 10;
+        gate.end(id, at(now));
+    }
+    assert_eq!(order, ["a1", "b1", "c1", "a2", "b2", "a3", "a4"]);
+}
+
+#[test]
+fn who_is_held_back_by_its_own_quota_holds_nobody_up_and_a_large_session_is_not_passed_by() {
+    let mut limits = quotas(4, 1);
+    limits.all.streams = 10;
+    let mut gate = Gate::new(limits);
+    let of = |streams| Ask { streams, ..seconds(10) };
+    let first = gate.ask(client(0), of(6), at(0)).unwrap();
+    let own = gate.ask(client(0), of(1), at(0)).unwrap();
+    let large = gate.ask(client(1), of(8), at(0)).unwrap();
+    let small = gate.ask(client(2), of(1), at(0)).unwrap();
+    // The second of client 0 waits for the first; the large one for streams, and the small one for the large one.
+    assert_eq!(admitted(&mut gate, at(0)), [first]);
+    gate.end(first, at(10));
+    assert_eq!(admitted(&mut gate, at(10)), [large, small, own], "client 0 has just had its turn");
+}
+
+#[test]
+fn who_waits_is_told_how_long_and_how_many_are_before() {
+    let mut gate = Gate::new(quotas(2, 2));
+    for who in 0..2 {
+        gate.ask(client(who), seconds(10 + 20 * u64::from(who)), at(0)).unwrap();
+    }
+    assert_eq!(admitted(&mut gate, at(0)), [0, 1]);
+    for who in 2..5 {
+        gate.ask(client(who), seconds(10), at(0)).unwrap();
+    }
+    assert!(admitted(&mut gate, at(4)).is_empty());
+    let expected = gate.expected(at(4));
+    let told = |id| (expected[&id].ahead, expected[&id].wait.map(|wait| wait.as_secs()));
+    // A second is allowed around each session: free at 11, 22, 31.
+    assert_eq!([told(2), told(3), told(4)], [(0, Some(7)), (1, Some(18)), (2, Some(27))]);
+    // A copy that has said nothing and moved nothing may take for ever.
+    let mut gate = Gate::new(quotas(1, 1));
+    let copy = Ask { streams: 1, bytes: Some(Bytes(1000)), unbounded: true, ..Ask::default() };
+    let copy = gate.ask(client(0), copy, at(0)).unwrap();
+    assert_eq!(admitted(&mut gate, at(0)), [copy]);
+    let waits = gate.ask(client(1), seconds(10), at(0)).unwrap();
+    let behind = gate.ask(client(1), seconds(10), at(0)).unwrap();
+    let expected = gate.expected(at(0));
+    assert_eq!((expected[&waits].wait, expected[&waits].ahead), (None, 0));
+    assert_eq!((expected[&behind].wait, expected[&behind].ahead), (None, 1));
+    // A quarter in five seconds: fifteen more, and one around.
+    assert_eq!(gate.take(copy, Bytes(250), at(5)), Bytes(250));
+    assert_eq!(gate.expected(at(5))[&waits].wait, Some(Duration::from_secs(16)));
+}
+
+#[test]
+fn who_asks_for_more_than_there_ever_is_need_not_wait() {
+    let mut gate = Gate::new(Quotas { session_streams: 4, session_time: Duration::from_secs(60), ..quotas(1, 1) });
+    let many = Ask { streams: 5, ..seconds(1) };
+    assert_eq!(gate.ask(client(0), many, at(0)), Err(Denied::Streams { asked: 5, most: 4 }));
+    let long = gate.ask(client(0), seconds(61), at(0)).unwrap_err();
+    assert_eq!(long.to_string(), "a test of 61 s asked for, the server allows 60 s");
+    let mut gate = Gate::new(Quotas { queue: 3, client_queue: 2, ..quotas(1, 1) });
+    for who in [0, 0, 0] {
+        gate.ask(client(who), seconds(9), at(0)).unwrap_or_else(|denied| panic!("{denied}"));
+        gate.admit(at(0));
+    }
+    let full = gate.ask(client(0), seconds(9), at(0)).unwrap_err();
+    assert_eq!(full, Denied::QueueFull { whose: Whose::Client, waiting: 2, wait: Some(Duration::from_secs(20)) });
+    assert_eq!(full.hint(), "try again in 21 s");
+    gate.ask(client(1), seconds(9), at(0)).unwrap();
+    assert!(matches!(gate.ask(client(2), seconds(9), at(0)), Err(Denied::QueueFull { whose: Whose::All, .. })));
+}
+
+#[test]
+fn bytes_and_seconds_are_spent_over_the_window_and_come_back() {
+    let mut limits = quotas(4, 4);
+    limits.window = Duration::from_secs(3600);
+    (limits.client.bytes, limits.client.time) = (Some(Bytes(1000)), Some(Duration::from_secs(100)));
+    let mut gate = Gate::new(limits);
+    let id = gate.ask(client(0), seconds(60), at(0)).unwrap();
+    let allowed = gate.admit(at(0))[0].outcome.unwrap();
+    assert_eq!((allowed.bytes, allowed.time), (Some(Bytes(1000)), Some(Duration::from_secs(60))));
+    assert_eq!(gate.take(id, Bytes(900), at(1)), Bytes(900));
+    assert_eq!(gate.take(id, Bytes(900), at(2)), Bytes(100), "no more than is left");
+    gate.give_back(id, Bytes(40));
+    gate.end(id, at(60));
+    let bytes = Ask { bytes: Some(Bytes(41)), ..seconds(1) };
+    let denied = gate.ask(client(0), bytes, at(60)).unwrap_err();
+    assert!(denied.to_string().starts_with("40 B of the 1 kB in 60 min 00 s that this client may move"), "{denied}");
+    assert!(denied.to_string().ends_with("41 B asked for"), "{denied}");
+    let denied = gate.ask(client(0), seconds(41), at(60)).unwrap_err();
+    assert!(matches!(denied, Denied::Seconds { left, .. } if left == Duration::from_secs(40)), "{denied:?}");
+    gate.ask(client(1), seconds(60), at(60)).expect("another client has its own");
+    gate.ask(client(0), seconds(60), at(3600 + 121)).expect("all of it came back");
+    // Spent while one waits: refused when its turn comes, not let in for nothing.
+    let mut gate = Gate::new(Quotas { all: Share { sessions: 1, ..limits.all }, ..limits });
+    let first = gate.ask(client(0), seconds(100), at(0)).unwrap();
+    let second = gate.ask(client(0), seconds(90), at(0)).unwrap();
+    assert_eq!(admitted(&mut gate, at(0)), [first]);
+    assert!(matches!(gate.spend(first, at(100)), Err(Denied::Seconds { whose: Whose::Client, .. })));
+    gate.end(first, at(100));
+    let turns = gate.admit(at(100));
+    assert_eq!(turns.len(), 1);
+    assert!(turns[0].id == second && turns[0].outcome.is_err(), "{turns:?}");
+}
+
+#[test]
+fn the_rate_is_all_for_one_and_dealt_evenly_to_a_crowd() {
+    let mut limits = quotas(4, 4);
+    limits.all.rate = Some(BitRate(1000));
+    let mut gate = Gate::new(limits);
+    let id = gate.ask(client(0), seconds(10), at(0)).unwrap();
+    assert_eq!(gate.admit(at(0))[0].outcome.unwrap().rate, Some(BitRate(1000)));
+    for who in 1..6 {
+        gate.ask(client(who), seconds(10), at(0)).unwrap();
+    }
+    assert!(gate.admit(at(1)).is_empty(), "nothing is left of the rate, though there are places");
+    gate.end(id, at(10));
+    let rates: Vec<_> = gate.admit(at(10)).iter().map(|turn| turn.outcome.unwrap().rate.unwrap().0).collect();
+    assert_eq!(rates, [250, 250, 250, 250]);
+    // Who asks for less leaves the rest to others.
+    let mut gate = Gate::new(limits);
+    gate.ask(client(0), Ask { rate: Some(BitRate(100)), ..seconds(10) }, at(0)).unwrap();
+    gate.admit(at(0));
+    gate.ask(client(1), seconds(10), at(0)).unwrap();
+    assert_eq!(gate.admit(at(0))[0].outcome.unwrap().rate, Some(BitRate(900)));
+}
+
+#[test]
+fn a_gate_that_stops_lets_nobody_in_and_sends_home_who_waits() {
+    let mut gate = Gate::new(quotas(1, 1));
+    let inside = gate.ask(client(0), seconds(10), at(0)).unwrap();
+    gate.admit(at(0));
+    let waits = gate.ask(client(1), seconds(10), at(0)).unwrap();
+    let turns = gate.stop();
+    assert_eq!((turns.len(), turns[0].id, turns[0].outcome), (1, waits, Err(Denied::Stopping)));
+    assert_eq!(gate.ask(client(1), seconds(10), at(0)), Err(Denied::Stopping));
+    assert_eq!((gate.running(), gate.waiting()), (1, 0));
+    gate.end(inside, at(10));
+    assert_eq!(gate.running(), 0);
+}
+
+/// What happens to a gate.
+#[derive(Clone, Debug)]
+enum Step {
+    Ask { who: u8, streams: u16, time: Option<u64>, bytes: Option<u64>, rate: Option<u64> },
+    Leave(usize),
+    Move(usize, u64),
+    Spend(usize),
+    End(usize),
+    Pass(u64),
+}
+
+fn steps() -> impl Strategy<Value = Vec<Step>> {
+    let ask = (0..4u8, 1..6u16, prop::option::of(1..50u64), prop::option::of(1..400u64), prop::option::of(1..900u64))
+        .prop_map(|(who, streams, time, bytes, rate)| Step::Ask { who, streams, time, bytes, rate });
+    let step = prop_oneof![
+        4 => ask,
+        1 => any::<usize>().prop_map(Step::Leave),
+        3 => (any::<usize>(), 0..300u64).prop_map(|(at, bytes)| Step::Move(at, bytes)),
+        1 => any::<usize>().prop_map(Step::Spend),
+        3 => any::<usize>().prop_map(Step::End),
+        2 => (0..40u64).prop_map(Step::Pass),
+    ];
+    prop::collection::vec(step, 1..120)
+}
+
+/// A gate beside what is known of it from outside.
+struct Model {
+    gate: Gate,
+    quotas: Quotas,
+    now: u64,
+    waiting: VecDeque<(u64, u8)>,
+    running: BTreeMap<u64, (u8, Allowed)>,
+    /// When, who, how much.
+    moved: Vec<(u64, u8, u64)>,
+}
+
+impl Model {
+    fn step(&mut self, step: &Step) {
+        let now = at(self.now);
+        let pick = |index: usize, length: usize| (length > 0).then(|| index % length);
+        let inside: Vec<u64> = self.running.keys().copied().collect();
+        match *step {
+            Step::Ask { who, streams, time, bytes, rate } => {
+                let time = time.map(Duration::from_secs);
+                let ask = Ask { streams, time, bytes: bytes.map(Bytes), rate: rate.map(BitRate), unbounded: false };
+                if let Ok(id) = self.gate.ask(client(who), ask, now) {
+                    self.waiting.push_back((id, who));
+                }
+            }
+            Step::Leave(index) => {
+                if let Some((id, _)) = pick(index, self.waiting.len()).and_then(|at| self.waiting.remove(at)) {
+                    self.gate.leave(id);
+                }
+            }
+            Step::Move(index, bytes) => {
+                let Some(id) = pick(index, inside.len()).map(|at| inside[at]) else { return };
+                let took = self.gate.take(id, Bytes(bytes), now);
+                self.moved.push((self.now, self.running[&id].0, took.0));
+            }
+            Step::Spend(index) => {
+                if let Some(id) = pick(index, inside.len()).map(|at| inside[at]) {
+                    let _ = self.gate.spend(id, now);
+                }
+            }
+            Step::End(index) => {
+                if let Some(id) = pick(index, inside.len()).map(|at| inside[at]) {
+                    self.gate.end(id, now);
+                    self.running.remove(&id);
+                }
+            }
+            Step::Pass(seconds) => self.now += seconds,
+        }
+        self.admit();
+    }
+
+    fn admit(&mut self) {
+        for turn in self.gate.admit(at(self.now)) {
+            let place = self.waiting.iter().position(|(id, _)| *id == turn.id).expect("only who waits has a turn");
+            let (_, who) = self.waiting.remove(place).unwrap();
+            if let Ok(allowed) = turn.outcome {
+                self.running.insert(turn.id, (who, allowed));
+            }
+        }
+    }
+
+    fn check(&self) {
+        assert_eq!((self.gate.running(), self.gate.waiting()), (self.running.len(), self.waiting.len()));
+        let within = |share: &Share, whose: Option<u8>| {
+            let mine = || self.running.values().filter(|(who, _)| whose.is_none_or(|whose| whose == *who));
+            assert!(mine().count() <= share.sessions as usize);
+            assert!(mine().map(|(_, allowed)| u32::from(allowed.streams)).sum::<u32>() <= share.streams);
+            let rate: u64 = mine().map(|(_, allowed)| allowed.rate.expect("a part of the rate").0).sum();
+            assert!(rate <= share.rate.unwrap().0, "{rate}");
+            // In the window that ends now.
+            let since = self.now.saturating_sub(self.quotas.window.as_secs());
+            let counts = |(when, who, _): &&(u64, u8, u64)| *when >= since && whose.is_none_or(|whose| whose == *who);
+            let moved: u64 = self.moved.iter().filter(counts).map(|(.., bytes)| bytes).sum();
+            assert!(moved <= share.bytes.unwrap().0, "{moved}");
+        };
+        within(&self.quotas.all, None);
+        (0..4).for_each(|who| within(&self.quotas.client, Some(who)));
+        let mut clients: Vec<u8> = self.running.values().map(|(who, _)| *who).collect();
+        clients.sort_unstable();
+        clients.dedup();
+        assert!(clients.len() <= self.quotas.clients as usize);
+        let expected = self.gate.expected(at(self.now));
+        assert_eq!(expected.len(), self.waiting.len());
+        let mut ahead: Vec<usize> = expected.values().map(|expected| expected.ahead).collect();
+        ahead.sort_unstable();
+        assert!(ahead.iter().copied().eq(0..ahead.len()), "{ahead:?}");
+    }
+}
+
+proptest! {
+    #[test]
+    fn no_limit_is_ever_passed_and_everybody_gets_a_turn(steps in steps()) {
+        let all = Share {
+            sessions: 4, streams: 12, rate: Some(BitRate(1000)), bytes: Some(Bytes(2000)),
+            time: Some(Duration::from_secs(600)),
+        };
+        let own = Share {
+            sessions: 2, streams: 8, rate: Some(BitRate(600)), bytes: Some(Bytes(900)),
+            time: Some(Duration::from_secs(300)),
+        };
+        let quotas = Quotas {
+            all, client: own, clients: 3, session_streams: 5, session_time: Duration::from_secs(40),
+            window: Duration::from_secs(120), queue: 12, client_queue: 5,
+        };
+        let (waiting, running) = (VecDeque::new(), BTreeMap::new());
+        let mut model = Model { gate: Gate::new(quotas), quotas, now: 0, waiting, running, moved: Vec::new() };
+        for step in &steps {
+            model.step(step);
+            model.check();
+        }
+        // Whoever still waits has its turn when those before it have ended, whatever the order of their ends.
+        let mut rounds = 0;
+        while !model.waiting.is_empty() {
+            prop_assert!(rounds <= 12, "still waiting: {:?}", model.waiting);
+            rounds += 1;
+            while let Some(id) = model.running.keys().next().copied() {
+                model.gate.end(id, at(model.now));
+                model.running.remove(&id);
+            }
+            model.admit();
+            model.check();
+        }
+    }
+
+    /// Two greedy clients never let the third wait for more than one session of each.
+    #[test]
+    fn a_greedy_client_costs_the_others_one_turn(greedy in 1..40usize, places in 1..4u32) {
+        let mut gate = Gate::new(Quotas { client_queue: 1000, ..quotas(places, places) });
+        for who in [0, 1] {
+            for _ in 0..greedy {
+                gate.ask(client(who), seconds(10), at(0)).unwrap();
+            }
+        }
+        let mut running: VecDeque<u64> = admitted(&mut gate, at(0)).into();
+        let modest = gate.ask(client(2), seconds(10), at(0)).unwrap();
+        let mut before = 0;
+        for now in 1..100 {
+            let turns = admitted(&mut gate, at(now));
+            before += turns.iter().take_while(|id| **id != modest).count();
+            if turns.contains(&modest) {
+                break;
+            }
+            running.extend(turns);
+            let Some(id) = running.pop_front() else { break };
+            gate.end(id, at(now));
+        }
+        prop_assert!(before <= 2, "{before} went before");
+    }
+}

@@ -1,0 +1,80 @@
+//! Who may connect at all: lists of addresses and prefixes, asked before anything is read from a connection.
+
+use std::net::IpAddr;
+use std::str::FromStr;
+
+use ipnet::IpNet;
+
+/// Lists of those who may and may not connect. An address that is on both may not.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Access {
+    /// Who may; everybody if there is nobody on it.
+    pub allow: Vec<Prefix>,
+    /// Who may not, whatever the other list says.
+    pub deny: Vec<Prefix>,
+}
+
+/// An address, or a prefix such as `192.0.2.0/24`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Prefix(IpNet);
+
+/// Text that is neither an address nor a prefix.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("'{0}' is neither an address nor a prefix such as 192.0.2.0/24 or 2001:db8::/32")]
+pub struct PrefixError(String);
+
+impl Access {
+    /// Whether a connection from `address` is taken.
+    pub fn permits(&self, address: IpAddr) -> bool {
+        // A dual-stack socket shows IPv4 clients in IPv6 clothes.
+        let address = address.to_canonical();
+        let on = |list: &[Prefix]| list.iter().any(|prefix| prefix.0.contains(&address));
+        !on(&self.deny) && (self.allow.is_empty() || on(&self.allow))
+    }
+}
+
+impl FromStr for Prefix {
+    type Err = PrefixError;
+
+    fn from_str(text: &str) -> Result<Self, PrefixError> {
+        let net = match text.trim().parse::<IpAddr>() {
+            Ok(address) => Ok(IpNet::from(address.to_canonical())),
+            Err(_) => text.trim().parse::<IpNet>(),
+        };
+        net.map(|net| Prefix(net.trunc())).map_err(|_| PrefixError(text.to_owned()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn list(texts: &[&str]) -> Vec<Prefix> {
+        texts.iter().map(|text| text.parse().unwrap()).collect()
+    }
+
+    fn permits(access: &Access, address: &str) -> bool {
+        access.permits(address.parse().unwrap())
+    }
+
+    #[test]
+    fn deny_wins_and_an_empty_list_allows_everybody() {
+        assert!(permits(&Access::default(), "192.0.2.1"));
+        let access = Access { allow: list(&["192.0.2.0/24", "2001:db8::/32"]), deny: list(&["192.0.2.7"]) };
+        assert!(permits(&access, "192.0.2.1") && permits(&access, "2001:db8::1"));
+        assert!(permits(&access, "::ffff:192.0.2.1"), "IPv4 in IPv6 clothes");
+        for address in ["192.0.2.7", "::ffff:192.0.2.7", "192.0.3.1", "2001:db9::1", "::1"] {
+            assert!(!permits(&access, address), "{address}");
+        }
+        let access = Access { allow: Vec::new(), deny: list(&["::/0"]) };
+        assert!(permits(&access, "192.0.2.1") && !permits(&access, "::1"));
+    }
+
+    #[test]
+    fn a_prefix_with_bits_beyond_its_length_means_its_network_and_nonsense_is_named() {
+        assert_eq!("192.0.2.77/24".parse::<Prefix>(), "192.0.2.0/24".parse());
+        for text in ["192.0.2.0/33", "192.0.2", "", "host", "2001:db8::/129", "/8"] {
+            assert_eq!(text.parse::<Prefix>(), Err(PrefixError(text.into())));
+        }
+    }
+}
