@@ -23,6 +23,7 @@
 
 pub mod admission;
 pub mod diagnose;
+pub mod discover;
 pub mod framing;
 pub mod geometry;
 pub mod iperf3;
@@ -33,6 +34,7 @@ pub mod plan;
 pub mod rfc6349;
 pub mod session;
 pub mod sim;
+pub mod stamp;
 pub mod stats;
 pub mod tcp_info;
 pub mod tcp_model;

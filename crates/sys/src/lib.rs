@@ -7,6 +7,7 @@
 pub mod clock;
 pub mod ethtool;
 pub mod memory;
+pub mod message;
 pub mod namespace;
 pub mod netlink;
 pub mod packet;

@@ -1,0 +1,78 @@
+//! What routers add to ICMP messages: extension objects (RFC 4884), of which MPLS label stacks (RFC 4950) are read.
+//!
+//! The objects come from anybody who can send ICMP, so whatever is wrong with them ends the reading; what was read before
+//! stands.
+
+use serde::{Deserialize, Serialize};
+
+/// An MPLS label stack entry (RFC 3032 §2.1).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Label {
+    /// The label, 20 bits.
+    pub label: u32,
+    /// Traffic class, 3 bits.
+    pub traffic_class: u8,
+    /// TTL in the label.
+    pub ttl: u8,
+}
+
+/// Most entries of a stack that are read: more than any network nests.
+const MOST_LABELS: usize = 16;
+
+/// The label stack in an extension structure, which begins with its version and checksum (RFC 4884 §7); none if it has
+/// none.
+pub fn mpls(structure: &[u8]) -> Vec<Label> {
+    /// Class and type of an incoming label stack (RFC 4950 §2).
+    const INCOMING_STACK: [u8; 2] = [1, 1];
+    let mut labels = Vec::new();
+    let Some((head, mut rest)) = structure.split_first_chunk::<4>() else { return labels };
+    // Version 2.
+    if head[0] >> 4 != 2 {
+        return labels;
+    }
+    while let Some((object, _)) = rest.split_first_chunk::<4>() {
+        let length = usize::from(u16::from_be_bytes([object[0], object[1]]));
+        let Some(body) = rest.get(4..length) else { break };
+        if object[2..] == INCOMING_STACK {
+            let entries = body.chunks_exact(4).map(|entry| label([entry[0], entry[1], entry[2], entry[3]]));
+            labels.extend(entries.take(MOST_LABELS - labels.len()));
+        }
+        rest = &rest[length..];
+    }
+    labels
+}
+
+fn label(entry: [u8; 4]) -> Label {
+    let word = u32::from_be_bytes(entry);
+    Label { label: word >> 12, traffic_class: (word >> 9) as u8 & 7, ttl: word as u8 }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn a_label_stack_is_read() {
+        // Version 2; an object of 12 bytes, class 1, type 1; labels 16 (class 5, TTL 1) and 1048575 (TTL 255, bottom).
+        let bytes = [0x20, 0, 0, 0, 0, 12, 1, 1, 0x00, 0x01, 0x0a, 1, 0xff, 0xff, 0xf1, 255];
+        let expected =
+            [Label { label: 16, traffic_class: 5, ttl: 1 }, Label { label: 1_048_575, traffic_class: 0, ttl: 255 }];
+        assert_eq!(mpls(&bytes), expected);
+        assert_eq!(mpls(&bytes[..14]), [], "an object cut short");
+        let mut other = bytes;
+        other[6] = 2;
+        assert_eq!(mpls(&other), [], "another class");
+    }
+
+    proptest! {
+        #[test]
+        fn any_bytes_are_read_or_refused(bytes in proptest::collection::vec(any::<u8>(), 0..200)) {
+            let mut bytes = bytes;
+            if let Some(first) = bytes.first_mut() {
+                *first = 0x20;
+            }
+            prop_assert!(mpls(&bytes).len() <= MOST_LABELS);
+        }
+    }
+}

@@ -1,0 +1,428 @@
+//! STAMP without a network: packets against the layouts of RFC 8762 and 8972, a reflector that cannot be made to amplify,
+//! and senders that tell loss, duplication and reordering of each direction apart, over every path a generator thinks of.
+
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use lfn_core::stamp::packet::{
+    AUTHENTICATED, BASE, ErrorEstimate, Format, PacketError, ReflectorPacket, SenderPacket, Timestamp,
+};
+use lfn_core::stamp::reflector::{Arrival, Ignored, Limits, MOST_SESSIONS, REMEMBERED, Reflector};
+use lfn_core::stamp::report::{Numbers, Spread, StampReport};
+use lfn_core::stamp::sender::Sender;
+use lfn_core::stamp::{Mac, tlv};
+use lfn_core::time::Instant;
+use proptest::prelude::*;
+
+const MICRO: i64 = 1_000;
+const MILLI: i64 = 1_000 * MICRO;
+
+/// A keyed hash; which one does not matter here.
+fn hash(bytes: &[u8]) -> [u8; 16] {
+    *blake3::keyed_hash(&[7; 32], bytes).as_bytes().first_chunk().unwrap()
+}
+
+fn stamp(nanos: i64) -> Timestamp {
+    Timestamp::ntp(Duration::from_secs(1_800_000_000) + Duration::from_nanos(nanos as u64))
+}
+
+fn at(nanos: i64) -> Instant {
+    Instant::from_nanos(nanos as u64)
+}
+
+fn from() -> SocketAddr {
+    "192.0.2.1:4000".parse().unwrap()
+}
+
+fn synchronised() -> ErrorEstimate {
+    ErrorEstimate::new(Some(Duration::from_micros(50)))
+}
+
+#[test]
+fn packets_lie_as_the_rfc_draws_them() {
+    let sender = SenderPacket {
+        sequence: 0x0102_0304,
+        sent: Timestamp(0x1122_3344_5566_7788),
+        estimate: ErrorEstimate(0x8101),
+        session: 0xabcd,
+    };
+    let bytes = sender.encode(None);
+    assert_eq!(bytes.len(), BASE);
+    let head = [1, 2, 3, 4, 0x11, 0x22, 0x33, 0x44, 0x55, 0x66, 0x77, 0x88, 0x81, 1, 0xab, 0xcd];
+    assert_eq!(bytes[..16], head);
+    assert_eq!(bytes[16..], [0; 28]);
+    let hashed = sender.encode(Some(&hash));
+    assert_eq!(hashed.len(), AUTHENTICATED);
+    assert_eq!((&hashed[..4], &hashed[4..16], &hashed[16..28]), (&head[..4], &[0; 12][..], &head[4..]));
+    assert_eq!((&hashed[28..96], &hashed[96..]), (&[0; 68][..], &hash(&hashed[..96])[..]));
+
+    let reflected = ReflectorPacket {
+        sequence: 9,
+        sent: Timestamp(3),
+        estimate: ErrorEstimate(2),
+        session: 0xabcd,
+        received: Timestamp(4),
+        sender,
+        sender_ttl: 61,
+    };
+    let mut open = [0xff; BASE];
+    reflected.write(&mut open, None);
+    assert_eq!((open[3], open[11], open[13], open[23], open[40]), (9, 3, 2, 4, 61));
+    assert_eq!(
+        (&open[24..28], &open[28..38], &open[38..40], &open[41..]),
+        (&head[..4], &head[4..14], &[0; 2][..], &[0; 3][..])
+    );
+    let mut closed = [0xff; AUTHENTICATED];
+    reflected.write(&mut closed, Some(&hash));
+    assert_eq!((closed[3], closed[23], closed[25], closed[39], closed[80]), (9, 3, 2, 4, 61));
+    assert_eq!((&closed[48..52], &closed[64..74]), (&head[..4], &head[4..14]));
+    for (bytes, mac) in [(&open[..], None), (&closed[..], Some(&hash as Mac<'_>))] {
+        assert_eq!(ReflectorPacket::decode(bytes, mac), Ok(reflected));
+    }
+}
+
+#[test]
+fn time_stamps_are_those_of_ntp() {
+    assert_eq!(Timestamp::ntp(Duration::ZERO).0, 2_208_988_800 << 32);
+    assert_eq!(Timestamp::ntp(Duration::from_millis(500)).0 & 0xffff_ffff, 1 << 31);
+    // The era ends on 2036-02-07 at 06:28:16.
+    let end = Duration::from_secs((1 << 32) - 2_208_988_800);
+    assert_eq!(Timestamp::ntp(end).0, 0);
+    let (before, after) =
+        (Timestamp::ntp(end - Duration::from_millis(3)), Timestamp::ntp(end + Duration::from_millis(4)));
+    assert_eq!(after.nanos_since(before, Format::Ntp), 7 * MILLI);
+    assert_eq!(before.nanos_since(after, Format::Ntp), -7 * MILLI);
+    let ptp = |seconds: u64, nanos: u64| Timestamp(seconds << 32 | nanos);
+    assert_eq!(ptp(11, 5).nanos_since(ptp(9, 999_999_999), Format::Ptp), 1_000_000_006);
+    assert_eq!(ptp(0, 0).nanos_since(ptp(0xffff_ffff, 0), Format::Ptp), 1_000_000_000);
+}
+
+#[test]
+fn an_estimate_is_never_better_than_the_clock() {
+    for micros in [0, 1, 50, 1_000, 999_999, 16_000_000] {
+        let error = Duration::from_micros(micros);
+        let estimate = ErrorEstimate::new(Some(error));
+        assert!(estimate.is_synchronised() && estimate.format() == Format::Ntp);
+        let told = estimate.error().unwrap();
+        assert!(
+            told + Duration::from_nanos(1) >= error && told <= error.mul_f64(1.02) + Duration::from_nanos(1),
+            "{error:?} {told:?}"
+        );
+    }
+    assert!(!ErrorEstimate::new(None).is_synchronised());
+    assert_eq!(ErrorEstimate(0x8000).error(), None, "a multiplier of zero");
+    assert_eq!(ErrorEstimate(0x4001).format(), Format::Ptp);
+}
+
+/// A reflector that answers one packet at a time.
+struct Far {
+    reflector: Reflector,
+    out: Vec<u8>,
+}
+
+impl Far {
+    fn new(is_stateful: bool) -> Self {
+        Far { reflector: Reflector::new(is_stateful, Limits::default()), out: Vec::new() }
+    }
+
+    fn answer(&mut self, bytes: &[u8], peer: SocketAddr, mac: Option<Mac<'_>>, nanos: i64) -> Result<&[u8], Ignored> {
+        let arrival = Arrival { bytes, from: peer, received: stamp(nanos), ttl: Some(250) };
+        let sent = (stamp(nanos + 10 * MICRO), synchronised());
+        self.reflector.reflect(&arrival, sent, mac, at(nanos), &mut self.out)?;
+        Ok(&self.out)
+    }
+}
+
+#[test]
+fn a_wrong_hash_is_not_answered() {
+    let mut far = Far::new(true);
+    let mut sender = Sender::new(5, synchronised());
+    let packet = sender.packet(stamp(0));
+    let bytes = packet.encode(Some(&hash));
+    assert!(far.answer(&bytes, from(), Some(&hash), 0).is_ok());
+    for at in 0..AUTHENTICATED {
+        let mut wrong = bytes.clone();
+        wrong[at] ^= 1;
+        assert_eq!(
+            far.answer(&wrong, from(), Some(&hash), 0),
+            Err(Ignored::Packet(PacketError::WrongMac)),
+            "byte {at}"
+        );
+    }
+    assert_eq!(
+        far.answer(&packet.encode(None), from(), Some(&hash), 0),
+        Err(Ignored::Packet(PacketError::Short(44, 112)))
+    );
+}
+
+#[test]
+fn what_twamp_light_sends_is_answered_in_its_form() {
+    let mut far = Far::new(true);
+    for (number, length) in [(0u8, 41), (1, 42), (2, 44), (3, 100)] {
+        // Number, stamp, estimate, and padding that is no identifier and no TLV.
+        let mut bytes = vec![number ^ 0x5a; length];
+        bytes[..14].copy_from_slice(&[0, 0, 0, number + 7, 0, 0, 0, 1, 0, 0, 0, 2, 0x80, 1]);
+        let answer = far.answer(&bytes, from(), None, 0).unwrap().to_vec();
+        assert_eq!(answer.len(), length);
+        assert_eq!((answer[3], answer[27], answer[40]), (number, number + 7, 250), "one session, whatever the padding");
+        assert_eq!(answer[14..16], [0, 0]);
+    }
+    assert_eq!(far.answer(&[0; 40], from(), None, 0), Err(Ignored::TooShort(40)));
+    assert_eq!(far.answer(&[0; 13], from(), None, 0), Err(Ignored::Packet(PacketError::Short(13, 14))));
+}
+
+#[test]
+fn tlvs_are_echoed_as_the_rfc_says() {
+    let mut bytes = tlv::padding(10);
+    assert_eq!(bytes, [0x80, 1, 0, 6, 0, 0, 0, 0, 0, 0]);
+    // Class of service, which is not known here; one that runs over the end; one behind it that is left alone.
+    bytes.extend([0x00, 4, 0, 4, 1, 2, 3, 4]);
+    bytes.extend([0x80, 1, 0, 9, 0x80, 1, 0, 0]);
+    let before = bytes.clone();
+    tlv::reflect(&mut bytes);
+    let mut expected = before;
+    (expected[0], expected[10], expected[18]) = (0x00, 0x80, 0xc0);
+    assert_eq!(bytes, expected);
+    for length in 0..10 {
+        assert_eq!(tlv::padding(length).len(), length);
+    }
+}
+
+#[test]
+fn limits_bound_a_second_and_each_sender_in_it() {
+    let limits = Limits { per_second: 5, per_second_and_address: 3 };
+    let mut reflector = Reflector::new(true, limits);
+    let mut out = Vec::new();
+    let mut try_one = |peer: &str, nanos: i64| {
+        let arrival = Arrival { bytes: &[0; BASE], from: peer.parse().unwrap(), received: stamp(0), ttl: None };
+        reflector.reflect(&arrival, (stamp(0), synchronised()), None, at(nanos), &mut out).is_ok()
+    };
+    let first: Vec<bool> = (0..5).map(|port| try_one(&format!("192.0.2.1:{}", 4000 + port), 1)).collect();
+    assert_eq!(first, [true, true, true, false, false], "other ports are the same sender");
+    assert_eq!([try_one("192.0.2.2:1", 2), try_one("192.0.2.3:1", 3), try_one("192.0.2.4:1", 4)], [true, true, false]);
+    assert!(try_one("192.0.2.1:4000", 1_000 * MILLI + 1));
+    let tally = reflector.tally();
+    assert_eq!((tally.reflected, tally.too_many, tally.unreadable), (6, 3, 0));
+}
+
+#[test]
+fn sessions_are_counted_apart_and_forgotten_in_time() {
+    let mut far = Far {
+        reflector: Reflector::new(true, Limits { per_second: u32::MAX, per_second_and_address: u32::MAX }),
+        out: Vec::new(),
+    };
+    let packet =
+        |session: u16| SenderPacket { sequence: 3, sent: stamp(0), estimate: synchronised(), session }.encode(None);
+    let mut number = |session: u16, port: u16, nanos: i64| {
+        let peer = SocketAddr::new([192, 0, 2, 1].into(), port);
+        let answer = far.answer(&packet(session), peer, None, nanos).unwrap();
+        ReflectorPacket::decode(answer, None).unwrap().sequence
+    };
+    assert_eq!([number(1, 1, 0), number(1, 1, 1), number(2, 1, 2), number(1, 2, 3), number(1, 1, 4)], [0, 1, 0, 0, 2]);
+    // A sender that keeps talking is kept when others come and go by the thousand.
+    for port in 0..20_000u32 {
+        let nanos = 10 + i64::from(port);
+        number(9, (port % 60_000) as u16 + 5, nanos);
+        if port % 500 == 0 {
+            assert_eq!(number(1, 1, nanos), 3 + port / 500);
+        }
+    }
+    let later = REMEMBERED.as_nanos() as i64 * 2;
+    assert_eq!(number(1, 1, later), 0, "a new session of an old port");
+    const { assert!(MOST_SESSIONS >= 1024) }
+}
+
+/// What a path does to one packet.
+#[derive(Debug, Clone, Copy)]
+struct Fate {
+    lost_forward: bool,
+    lost_back: bool,
+    doubled_forward: bool,
+    doubled_back: bool,
+    forward: i64,
+    back: i64,
+}
+
+fn fates() -> impl Strategy<Value = Vec<Fate>> {
+    let chance = || prop::bool::weighted(0.15);
+    let delay = || prop_oneof![4 => 1i64..3, 1 => 1i64..60];
+    let fate = (chance(), chance(), chance(), chance(), delay(), delay()).prop_map(|f| Fate {
+        lost_forward: f.0,
+        lost_back: f.1,
+        doubled_forward: f.2,
+        doubled_back: f.3,
+        forward: f.4 * MILLI,
+        back: f.5 * MILLI,
+    });
+    proptest::collection::vec(fate, 1..60)
+}
+
+/// Sends a packet every 10 ms over a path, a question after them, and gives the report.
+fn run(fates: &[Fate], is_stateful: bool, offset: i64) -> StampReport {
+    let (mut far, mut sender) = (Far::new(is_stateful), Sender::new(77, synchronised()));
+    let (mut there, mut back) = (Vec::new(), Vec::new());
+    for (number, fate) in fates.iter().enumerate() {
+        let sent = number as i64 * 10 * MILLI;
+        let bytes = sender.packet(stamp(sent)).encode(None);
+        let copies = if fate.lost_forward { 0 } else { 1 + usize::from(fate.doubled_forward) };
+        (0..copies).for_each(|copy| there.push((sent + fate.forward + copy as i64, number, bytes.clone())));
+    }
+    there.sort();
+    for (at, number, bytes) in there {
+        let fate = fates[number];
+        let answer = far.answer(&bytes, from(), None, at + offset).unwrap();
+        let copies = if fate.lost_back { 0 } else { 1 + usize::from(fate.doubled_back) };
+        (0..copies).for_each(|copy| back.push((at + 10 * MICRO + fate.back + copy as i64, answer.to_vec())));
+    }
+    let end = 100_000 * MILLI;
+    let question = sender.question(stamp(end)).encode(None);
+    back.push((end + 2 * MILLI, far.answer(&question, from(), None, end + MILLI).unwrap().to_vec()));
+    back.sort();
+    for (at, bytes) in back {
+        sender.answered(&ReflectorPacket::decode(&bytes, None).unwrap(), stamp(at));
+    }
+    sender.report(from(), 44, Duration::from_millis(10), false)
+}
+
+/// Whether the order of these arrivals was changed, as `(when, number)`.
+fn overtaken(mut arrivals: Vec<((i64, i64), usize)>) -> u64 {
+    arrivals.sort();
+    let mut highest = None;
+    let mut late = 0;
+    for (_, number) in arrivals {
+        late += u64::from(Some(number) < highest);
+        highest = highest.max(Some(number));
+    }
+    late
+}
+
+proptest! {
+    /// Loss of each direction is told apart exactly, by a reflector that counts.
+    #[test]
+    fn losses_are_told_apart(fates in fates(), offset in 0i64..1_000_000_000) {
+        let report = run(&fates, true, offset);
+        let forward = fates.iter().filter(|fate| fate.lost_forward).count() as u64;
+        let back = fates.iter().filter(|fate| !fate.lost_forward && fate.lost_back).count() as u64;
+        prop_assert_eq!(report.numbers, Numbers::Counted);
+        prop_assert_eq!((report.sent, report.lost), (fates.len() as u64, forward + back));
+        // A packet that was doubled there while its answers were lost counts for another.
+        let hidden = fates.iter().any(|fate| !fate.lost_forward && fate.lost_back && fate.doubled_forward);
+        if !hidden {
+            prop_assert_eq!((report.lost_forward, report.lost_back), (Some(forward), Some(back)));
+        }
+        prop_assert_eq!(report.lost_forward.unwrap() + report.lost_back.unwrap(), report.lost);
+        prop_assert_eq!(report.nonsense, 0);
+        prop_assert_eq!(report.forward_hops, (report.answered > 0).then_some(5));
+    }
+
+    /// A reflector that copies numbers is known as such, and nothing is said that it cannot tell.
+    #[test]
+    fn a_reflector_without_state_is_known(fates in fates()) {
+        let report = run(&fates, false, 0);
+        prop_assert_eq!(report.numbers, Numbers::Copied);
+        prop_assert_eq!(report.lost_forward.is_some(), report.lost == 0);
+        prop_assert_eq!(report.reordered_back, None);
+    }
+
+    /// Duplicates and delays are what the path made of them; clocks that are apart change no round trip.
+    #[test]
+    fn delays_and_copies_are_those_of_the_path(fates in fates(), offset in 0i64..1_000_000_000) {
+        let report = run(&fates, true, offset);
+        let arrived: Vec<&Fate> = fates.iter().filter(|fate| !fate.lost_forward && !fate.lost_back).collect();
+        let copies: usize = arrived.iter()
+            .map(|fate| (1 + usize::from(fate.doubled_forward)) * (1 + usize::from(fate.doubled_back)) - 1).sum();
+        prop_assert_eq!(report.duplicates, copies as u64);
+        let near = |seconds: f64, nanos: i64| (seconds - nanos as f64 / 1e9).abs() < 3e-9;
+        prop_assert_eq!(report.rtt.is_none(), arrived.is_empty());
+        let Some(rtt) = report.rtt else { return Ok(()) };
+        let rtts = || arrived.iter().map(|fate| fate.forward + fate.back);
+        prop_assert!(near(rtt.min_seconds, rtts().min().unwrap()) && near(rtt.max_seconds, rtts().max().unwrap()), "{:?}", rtt);
+        let least = arrived.iter().map(|fate| fate.forward).min().unwrap();
+        let most = arrived.iter().map(|fate| fate.forward).max().unwrap();
+        prop_assert!(near(report.forward_variation.unwrap().max_seconds, most - least));
+        let one_way = report.one_way.unwrap();
+        prop_assert!(near(one_way.forward.min_seconds, least + offset), "{:?}", one_way);
+        prop_assert!((0.0001..0.000_102).contains(&one_way.error_seconds));
+        prop_assert!(near(report.held.unwrap().max_seconds, 10 * MICRO));
+    }
+
+    /// Reordering is assigned to the direction it happened in.
+    #[test]
+    fn reordering_is_told_apart(fates in fates()) {
+        let fates: Vec<Fate> = fates.into_iter()
+            .map(|fate| Fate { lost_forward: false, lost_back: false, doubled_forward: false, doubled_back: false, ..fate })
+            .collect();
+        let report = run(&fates, true, 0);
+        let there = |n: usize| n as i64 * 10 * MILLI + fates[n].forward;
+        let forward = overtaken((0..fates.len()).map(|n| ((there(n), 0), n)).collect());
+        let whole = overtaken((0..fates.len()).map(|n| ((there(n) + fates[n].back, there(n)), n)).collect());
+        prop_assert_eq!((report.reordered, report.reordered_forward), (whole, Some(forward)));
+    }
+
+    /// An answer is never longer than what it answers, whatever that is, and changes no byte behind the base but flags.
+    #[test]
+    fn nothing_is_amplified(bytes in proptest::collection::vec(any::<u8>(), 0..300), stateful: bool, authenticated: bool) {
+        let mut far = Far::new(stateful);
+        let mut bytes = bytes;
+        if authenticated && bytes.len() >= AUTHENTICATED {
+            let seal = hash(&bytes[..96]);
+            bytes[96..AUTHENTICATED].copy_from_slice(&seal);
+        }
+        let mac: Option<Mac<'_>> = if authenticated { Some(&hash) } else { None };
+        if let Ok(answer) = far.answer(&bytes, from(), mac, 0) {
+            prop_assert_eq!(answer.len(), bytes.len());
+            let base = if authenticated { AUTHENTICATED } else { BASE };
+            for (before, after) in bytes.iter().zip(answer).skip(base) {
+                prop_assert_eq!((before ^ after) & 0x3f, 0);
+            }
+        }
+    }
+
+    /// Answers that nobody asked for, or that lie about what they repeat, count as nonsense and move no figure.
+    #[test]
+    fn nonsense_is_counted_and_nothing_else(bytes in proptest::collection::vec(any::<u8>(), 41..100), echo: bool) {
+        let mut sender = Sender::new(1, synchronised());
+        let packet = sender.packet(stamp(0));
+        let mut bytes = bytes;
+        if echo {
+            bytes[24..28].copy_from_slice(&packet.sequence.to_be_bytes());
+        }
+        if let Ok(packet) = ReflectorPacket::decode(&bytes, None) {
+            sender.answered(&packet, stamp(MILLI));
+            let report = sender.report(from(), 44, Duration::from_secs(1), false);
+            prop_assert_eq!((report.nonsense, report.answered, report.lost), (1, 0, 1));
+        }
+    }
+}
+
+#[test]
+fn a_reflector_that_claims_to_have_held_it_longer_than_it_was_away_is_not_believed() {
+    let mut sender = Sender::new(1, synchronised());
+    let packet = sender.packet(stamp(0));
+    let mut answer = ReflectorPacket {
+        sequence: 0,
+        sent: stamp(3 * MILLI),
+        estimate: synchronised(),
+        session: 1,
+        received: stamp(MILLI),
+        sender: packet,
+        sender_ttl: 255,
+    };
+    sender.answered(&answer, stamp(MILLI));
+    (answer.sent, answer.received) = (stamp(MILLI), stamp(2 * MILLI));
+    sender.answered(&answer, stamp(10 * MILLI));
+    let report = sender.report(from(), 44, Duration::from_secs(1), false);
+    assert_eq!((report.nonsense, report.answered), (2, 0));
+    assert_eq!((report.rtt, report.one_way), (None, None));
+}
+
+#[test]
+fn percentiles_are_of_the_nearest_rank() {
+    let spread = Spread::of((1..=100).rev().map(|n| n * MILLI).collect()).unwrap();
+    assert_eq!((spread.p50_seconds, spread.p95_seconds, spread.p99_seconds), (0.05, 0.095, 0.099));
+    assert_eq!((spread.min_seconds, spread.max_seconds, spread.mean_seconds), (0.001, 0.1, 0.0505));
+    assert_eq!(Spread::of(vec![]), None);
+    assert_eq!(Spread::of(vec![i64::MAX, i64::MIN]).unwrap().p50_seconds, i64::MIN as f64 / 1e9);
+}
