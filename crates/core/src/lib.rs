@@ -17,6 +17,7 @@
 //! | [`admission`] | quotas and the queue of a server |
 //! | [`transfer`] | what is sent, by whom, what is done |
 //! | [`tcp_info`], [`stats`] | what a kernel says of a connection, medians and start-up |
+//! | [`host`] | what a host did meanwhile, and two clocks laid on each other |
 //! | [`diagnose`] | evidence to findings, one rule a function |
 
 #![forbid(unsafe_code)]
@@ -27,6 +28,7 @@ pub mod discover;
 pub mod framing;
 pub mod geometry;
 pub mod iperf3;
+pub mod host;
 pub mod link;
 pub mod links;
 pub mod path;

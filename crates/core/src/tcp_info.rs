@@ -23,6 +23,9 @@ pub struct TcpInfo {
     pub sack: bool,
     /// Time stamps were negotiated (`TCPI_OPT_TIMESTAMPS`).
     pub timestamps: bool,
+    /// Explicit congestion notification was negotiated (`TCPI_OPT_ECN`).
+    #[serde(default)]
+    pub ecn: bool,
     /// Shift of the windows the peer announces.
     pub snd_wscale: u8,
     /// Shift of the windows this end announces.
@@ -37,6 +40,9 @@ pub struct TcpInfo {
     pub lost_segments: u32,
     /// Path MTU.
     pub pmtu_bytes: u32,
+    /// Segments by which reordering is taken for no loss (`tcpi_reordering`).
+    #[serde(default)]
+    pub reordering_segments: u32,
     /// Smoothed round-trip time.
     #[serde(rename = "rtt_seconds", with = "seconds")]
     pub rtt: Duration,
@@ -52,12 +58,24 @@ pub struct TcpInfo {
     pub rcv_space_bytes: u32,
     /// Segments sent again since the start.
     pub retransmitted_segments: u32,
+    /// What the sender paces itself to; absent where it does not.
+    #[serde(rename = "pacing_rate_bits_per_second", default, skip_serializing_if = "Option::is_none")]
+    pub pacing_rate: Option<BitRate>,
     /// Bytes the peer has acknowledged.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub acked_bytes: Option<u64>,
     /// Bytes received in order.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub received_bytes: Option<u64>,
+    /// Segments sent, empty ones and those sent again included.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sent_segments: Option<u32>,
+    /// Segments received, empty ones included.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub received_segments: Option<u32>,
+    /// Segments with data sent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sent_data_segments: Option<u32>,
     /// Bytes in the send buffer that were never sent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub notsent_bytes: Option<u32>,
@@ -86,6 +104,12 @@ pub struct TcpInfo {
         with = "optional_seconds"
     )]
     pub sndbuf_limited: Option<Duration>,
+    /// Segments delivered, those delivered twice included.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub delivered_segments: Option<u32>,
+    /// Of them, those marked by a congested queue (ECN).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub delivered_marked_segments: Option<u32>,
     /// Payload bytes sent, those sent again included.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sent_bytes: Option<u64>,
@@ -107,6 +131,17 @@ pub struct TcpInfo {
     /// The receive window this end offers.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rcv_wnd_bytes: Option<u32>,
+    /// How often the retransmission timer ran out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub timeouts: Option<u16>,
+    /// Time spent in recovery from that.
+    #[serde(
+        rename = "timeout_recovery_seconds",
+        default,
+        skip_serializing_if = "Option::is_none",
+        with = "optional_seconds"
+    )]
+    pub timeout_recovery: Option<Duration>,
 }
 
 /// Fewer bytes than any kernel gives: this is no `struct tcp_info`.
@@ -141,6 +176,7 @@ impl Reader<'_> {
             timestamps: options & 1 != 0,
             sack: options & 2 != 0,
             window_scaling: options & 4 != 0,
+            ecn: options & 8 != 0,
             // Bit fields of four bits each, the first in the low bits on a little-endian machine.
             snd_wscale: if cfg!(target_endian = "little") { scales & 15 } else { scales >> 4 },
             rcv_wscale: if cfg!(target_endian = "little") { scales >> 4 } else { scales & 15 },
@@ -153,16 +189,24 @@ impl Reader<'_> {
             rttvar: micros(self.u32(72)?),
             ssthresh_segments: self.u32(76).filter(|&threshold| threshold < NO_SSTHRESH),
             cwnd_segments: self.u32(80)?,
+            reordering_segments: self.u32(88)?,
             rcv_space_bytes: self.u32(96)?,
             retransmitted_segments: self.u32(100)?,
+            // All ones where nothing is paced.
+            pacing_rate: self.u64(104).filter(|&rate| rate != u64::MAX && rate != u64::from(u32::MAX)).map(rate),
             acked_bytes: self.u64(120),
             received_bytes: self.u64(128),
+            sent_segments: self.u32(136),
+            received_segments: self.u32(140),
             notsent_bytes: self.u32(144),
             min_rtt: self.u32(148).filter(|&rtt| rtt != u32::MAX).map(micros),
-            delivery_rate: self.u64(160).map(|bytes| BitRate(Bytes(bytes).bits())),
+            sent_data_segments: self.u32(156),
+            delivery_rate: self.u64(160).map(rate),
             busy: self.u64(168).map(Duration::from_micros),
             rwnd_limited: self.u64(176).map(Duration::from_micros),
             sndbuf_limited: self.u64(184).map(Duration::from_micros),
+            delivered_segments: self.u32(192),
+            delivered_marked_segments: self.u32(196),
             sent_bytes: self.u64(200),
             retransmitted_bytes: self.u64(208),
             duplicate_segments: self.u32(216),
@@ -170,11 +214,17 @@ impl Reader<'_> {
             out_of_order_packets: self.u32(224),
             snd_wnd_bytes: self.u32(228),
             rcv_wnd_bytes: self.u32(232),
+            timeouts: self.u16(240),
+            timeout_recovery: self.u32(244).map(|millis| Duration::from_millis(millis.into())),
         })
     }
 
     fn u8(&self, at: usize) -> Option<u8> {
         self.0.get(at).copied()
+    }
+
+    fn u16(&self, at: usize) -> Option<u16> {
+        self.0.get(at..at + 2)?.try_into().ok().map(u16::from_ne_bytes)
     }
 
     fn u32(&self, at: usize) -> Option<u32> {
@@ -186,11 +236,17 @@ impl Reader<'_> {
     }
 }
 
+/// The kernel counts bytes a second.
+fn rate(bytes: u64) -> BitRate {
+    BitRate(Bytes(bytes).bits())
+}
+
 fn micros(value: u32) -> Duration {
     Duration::from_micros(value.into())
 }
 
-mod optional_seconds {
+/// `Option<Duration>` as seconds.
+pub(crate) mod optional_seconds {
     use super::{Duration, seconds};
     use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
@@ -228,6 +284,15 @@ mod tests {
         put(176, &1_500_000u64.to_ne_bytes());
         put(228, &4_547_840u32.to_ne_bytes());
         put(232, &65_536u32.to_ne_bytes());
+        put(88, &3u32.to_ne_bytes());
+        put(104, &12_500_000u64.to_ne_bytes());
+        put(136, &9000u32.to_ne_bytes());
+        put(140, &4500u32.to_ne_bytes());
+        put(156, &8990u32.to_ne_bytes());
+        put(192, &8800u32.to_ne_bytes());
+        put(196, &12u32.to_ne_bytes());
+        put(240, &2u16.to_ne_bytes());
+        put(244, &1600u32.to_ne_bytes());
         bytes.truncate(length);
         bytes
     }
@@ -244,6 +309,11 @@ mod tests {
             assert_eq!(info.delivery_rate, Some(BitRate(67_500_000)));
             assert_eq!(info.rwnd_limited, Some(Duration::from_millis(1500)));
             assert_eq!((info.snd_wnd_bytes, info.rcv_wnd_bytes), (Some(4_547_840), Some(65_536)));
+            assert_eq!((info.ecn, info.reordering_segments, info.pacing_rate), (false, 3, Some(BitRate(100_000_000))));
+            let segments = (info.sent_segments, info.received_segments, info.sent_data_segments);
+            assert_eq!(segments, (Some(9000), Some(4500), Some(8990)));
+            assert_eq!((info.delivered_segments, info.delivered_marked_segments), (Some(8800), Some(12)));
+            assert_eq!((info.timeouts, info.timeout_recovery), (Some(2), Some(Duration::from_millis(1600))));
         }
     }
 

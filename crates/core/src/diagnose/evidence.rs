@@ -287,8 +287,14 @@ mod tests {
                 window_scaling: true,
                 ..TcpInfo::default()
             };
-            let sample = StreamSample { stream: 0, bytes, unread_bytes: None, tcp_info: Some(tcp_info) };
-            Interval { start: SECOND * number, end: SECOND * (number + 1), bytes, streams: vec![sample] }
+            let sample = StreamSample { bytes, tcp_info: Some(tcp_info), ..StreamSample::default() };
+            Interval {
+                start: SECOND * number,
+                end: SECOND * (number + 1),
+                bytes,
+                streams: vec![sample],
+                ..Interval::default()
+            }
         };
         let intervals: Vec<_> = bytes.iter().enumerate().map(interval).collect();
         let stream = StreamReport {

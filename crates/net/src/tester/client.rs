@@ -6,6 +6,7 @@ use std::sync::mpsc::{Sender, channel};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use lfn_core::host::clock::Alignment;
 use lfn_core::path::PathProfile;
 use lfn_core::plan::{self, Wishes};
 use lfn_core::session::SessionId;
@@ -17,6 +18,7 @@ use lfn_core::wire::test::{Ready, TestRequest};
 use lfn_sys::tcp;
 
 use super::TestError;
+use super::clock::{self, Questions};
 use super::load::{self, Counter, Event, Shared, Stream};
 use super::meter::Meter;
 use super::options::{self, Options};
@@ -58,8 +60,10 @@ pub struct Measurement {
     pub rtt: Duration,
     /// This end.
     pub near: EndReport,
-    /// The server's end.
+    /// The server's end; its intervals lie on this end's clock too, where the two clocks were compared.
     pub far: EndReport,
+    /// How the server's clock stands to this end's.
+    pub clock: Option<Alignment>,
 }
 
 impl Measurement {
@@ -157,13 +161,24 @@ struct Conversation<'a> {
     /// When the server last said something.
     heard: Instant,
     far_intervals: Vec<Interval>,
+    questions: Questions,
     report: Option<EndReport>,
 }
 
 impl<'a> Conversation<'a> {
     fn new(request: TestRequest, control: Control, meter: Meter, watch: &'a mut dyn FnMut(Progress<'_>)) -> Self {
         let (rtt, heard) = (round_trip(control.socket()), Instant::now());
-        Conversation { request, control, meter, watch, rtt, heard, far_intervals: Vec::new(), report: None }
+        Conversation {
+            request,
+            control,
+            meter,
+            watch,
+            rtt,
+            heard,
+            far_intervals: Vec::new(),
+            questions: Questions::new(),
+            report: None,
+        }
     }
 
     fn run(mut self, target: &Target, dialler: Dialler, kernel: Kernel) -> Result<Measurement, TestError> {
@@ -181,12 +196,14 @@ impl<'a> Conversation<'a> {
         while self.report.is_none() {
             self.listen(self.meter.idle())?;
         }
-        let Conversation { request, control, meter, rtt, far_intervals, report, .. } = self;
+        let Conversation { request, control, meter, rtt, far_intervals, questions, report, .. } = self;
         // The sockets go first, so that the server's end of them is over when it sees the session end.
         drop(meter);
         control.close();
-        let far = EndReport { intervals: far_intervals, ..report.unwrap_or_default() };
-        let measurement = Measurement { request, rtt, near, far };
+        let mut far = EndReport { intervals: far_intervals, ..report.unwrap_or_default() };
+        let clock = questions.alignment();
+        clock::lay_side_by_side(&near, &mut far, clock.as_ref());
+        let measurement = Measurement { request, rtt, near, far, clock };
         check_complete(&measurement)?;
         Ok(measurement)
     }
@@ -196,6 +213,7 @@ impl<'a> Conversation<'a> {
         let sends = self.request.direction == Direction::Forward;
         let timed = matches!(self.request.load, Load::TimeSeconds(_));
         loop {
+            self.questions.ask(&mut self.control)?;
             if let Err(error) = self.meter.collect() {
                 return Err(self.reason(error));
             }
@@ -211,7 +229,7 @@ impl<'a> Conversation<'a> {
             if over {
                 return Ok(());
             }
-            self.listen(self.meter.idle())?;
+            self.listen(self.meter.idle().min(self.questions.idle()))?;
         }
     }
 
@@ -242,6 +260,10 @@ impl<'a> Conversation<'a> {
                 }
                 self.far_intervals.extend(report.intervals.iter().cloned());
                 self.report = Some(*report);
+            }
+            Some(ServerMessage::Pong { number, received_nanos, sent_nanos }) => {
+                self.heard = Instant::now();
+                self.questions.hear(number, received_nanos, sent_nanos);
             }
             Some(ServerMessage::Ready(_)) => return Err(unexpected()),
             None => {

@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 
 use lfn_core::tcp_info::TcpInfo;
 use lfn_core::wire::test::{Cpu, EndReport, Interval, Kernel, Load, StreamReport, StreamSample, TestRequest};
+use lfn_sys::clock::monotonic_nanos;
 use lfn_sys::tcp;
 use socket2::SockRef;
 
@@ -43,6 +44,8 @@ pub(super) struct Meter {
     intervals: Vec<Interval>,
     ticked: usize,
     held: Instant,
+    /// The origin on the monotonic clock.
+    origin_nanos: u64,
 }
 
 impl Meter {
@@ -54,6 +57,8 @@ impl Meter {
         events: Receiver<Event>,
     ) -> Self {
         let held = shared.origin;
+        let since_origin = u64::try_from(shared.origin.elapsed().as_nanos()).unwrap_or(u64::MAX);
+        let origin_nanos = monotonic_nanos().saturating_sub(since_origin);
         Meter {
             shared,
             options,
@@ -71,6 +76,7 @@ impl Meter {
             intervals: Vec::new(),
             ticked: 0,
             held,
+            origin_nanos,
         }
     }
 
@@ -153,8 +159,22 @@ impl Meter {
         let bytes = self.intervals.iter().map(|interval| interval.bytes).sum();
         let streams = self.streams.iter().zip(&self.counted).map(|(s, &bytes)| self.report(s, bytes)).collect();
         self.stop()?;
-        let intervals = std::mem::take(&mut self.intervals);
-        Ok(EndReport { elapsed, bytes, cpu: Some(self.cpu), kernel: Some(kernel), streams, intervals })
+        Ok(EndReport {
+            elapsed,
+            bytes,
+            cpu: Some(self.cpu),
+            kernel: Some(kernel),
+            started: self.started(),
+            streams,
+            intervals: std::mem::take(&mut self.intervals),
+            ..EndReport::default()
+        })
+    }
+
+    /// The start on the monotonic clock, nanoseconds.
+    fn started(&self) -> Option<u64> {
+        let start = u64::try_from(self.start?.as_nanos()).ok()?;
+        Some(self.origin_nanos.saturating_add(start))
     }
 
     /// From the start to the last byte that counts.
@@ -201,7 +221,7 @@ impl Meter {
             .map(|(stream, counted)| sample(stream, counted, self.sends))
             .collect();
         let bytes = streams.iter().map(|sample| sample.bytes).sum();
-        self.intervals.push(Interval { start: self.until, end: now, bytes, streams });
+        self.intervals.push(Interval { start: self.until, end: now, bytes, streams, ..Interval::default() });
         self.until = now;
     }
 
@@ -217,7 +237,13 @@ impl Meter {
     fn report(&self, stream: &Stream, bytes: u64) -> StreamReport {
         // Buffers under autotuning are of interest as they are at the end.
         let socket = self.options.report(&stream.socket).unwrap_or_else(|_| stream.granted.clone());
-        StreamReport { stream: stream.number, bytes, socket: Some(socket), tcp_info: info(stream) }
+        StreamReport {
+            stream: stream.number,
+            bytes,
+            socket: Some(socket),
+            tcp_info: info(stream),
+            ..StreamReport::default()
+        }
     }
 
     fn stop(&mut self) -> Result<(), TestError> {
@@ -257,7 +283,7 @@ fn sample(stream: &Stream, counted: &mut u64, sends: bool) -> StreamSample {
     let total = stream.counter.bytes.load(Ordering::Relaxed);
     let bytes = total - std::mem::replace(counted, total);
     let unread_bytes = if sends { None } else { tcp::unread(&stream.socket).ok() };
-    StreamSample { stream: stream.number, bytes, unread_bytes, tcp_info: info(stream) }
+    StreamSample { stream: stream.number, bytes, unread_bytes, tcp_info: info(stream), ..StreamSample::default() }
 }
 
 /// What the kernel says of a stream; nothing of one whose socket it has taken away.

@@ -6,6 +6,7 @@
 //! what was asked and what was granted. Nothing is judged here: that is `lfn_core::diagnose`.
 
 mod client;
+mod clock;
 mod load;
 mod meter;
 mod options;

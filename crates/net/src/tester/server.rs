@@ -10,6 +10,7 @@ use lfn_core::wire::test::{ClientMessage, Direction, Kernel, Load, Ready, Server
 use lfn_core::wire::{Refusal, RefusalCode};
 
 use super::TestError;
+use super::clock;
 use super::load::{self, Counter, Event, Shared, Stream};
 use super::meter::Meter;
 use super::options::{self, Options};
@@ -117,8 +118,10 @@ fn load(session: &mut ServerSession, request: &TestRequest, meter: &mut Meter) -
         if begun.elapsed() > limits.test_time + DEAD_AFTER {
             return Err(SessionError::Refused(too_long("the test takes too long", &limits)).into());
         }
-        if let Some(ClientMessage::Received) = session.control.poll(meter.idle(), "during the test")? {
-            received = true;
+        match session.control.poll(meter.idle(), "during the test")? {
+            Some(ClientMessage::Received) => received = true,
+            Some(ClientMessage::Ping { number }) => clock::answer(&mut session.control, number)?,
+            None => {}
         }
     }
 }

@@ -25,6 +25,15 @@ pub enum ServerMessage {
     Ready(Box<Ready>),
     /// One interval is over.
     Interval(Interval),
+    /// The answer to a ping.
+    Pong {
+        /// The ping's.
+        number: u32,
+        /// When it arrived, nanoseconds on the server's clock (`CLOCK_MONOTONIC`).
+        received_nanos: u64,
+        /// When this left.
+        sent_nanos: u64,
+    },
     /// The server's end is done.
     Report(Box<EndReport>),
 }
@@ -35,6 +44,11 @@ pub enum ServerMessage {
 pub enum ClientMessage {
     /// Everything was received: the sender may take its last figures.
     Received,
+    /// Compares the clocks of the two ends: to be answered at once.
+    Ping {
+        /// From 0.
+        number: u32,
+    },
 }
 
 /// The answer to a request.

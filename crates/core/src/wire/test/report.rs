@@ -5,8 +5,9 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use super::socket::SocketReport;
+use crate::host::{HostReport, HostSample, Note, ThreadTime};
 use crate::path::seconds;
-use crate::tcp_info::TcpInfo;
+use crate::tcp_info::{TcpInfo, optional_seconds};
 
 /// A host's kernel and its limits on buffers (sysctls of its network namespace); zero where they cannot be read.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -38,10 +39,24 @@ pub struct Interval {
     /// When it ended.
     #[serde(rename = "end_seconds", with = "seconds")]
     pub end: Duration,
+    /// When it began on the near end's clock: of the far end's intervals, once the two clocks were compared.
+    #[serde(
+        rename = "near_start_seconds",
+        default,
+        skip_serializing_if = "Option::is_none",
+        with = "optional_seconds"
+    )]
+    pub near_start: Option<Duration>,
+    /// When it ended there.
+    #[serde(rename = "near_end_seconds", default, skip_serializing_if = "Option::is_none", with = "optional_seconds")]
+    pub near_end: Option<Duration>,
     /// Payload bytes of all streams: written by a sender, read by a receiver.
     pub bytes: u64,
     /// Each stream at the end of the interval.
     pub streams: Vec<StreamSample>,
+    /// What the host did in it; absent where the interval is too short, or nothing could be read.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub host: Option<HostSample>,
 }
 
 /// One stream at the end of an interval.
@@ -57,6 +72,9 @@ pub struct StreamSample {
     /// What the kernel says; absent where nobody could ask it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tcp_info: Option<TcpInfo>,
+    /// What its thread did in the interval.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub thread: Option<ThreadTime>,
 }
 
 /// What one end has to say when the test is over.
@@ -73,6 +91,15 @@ pub struct EndReport {
     /// This end's kernel; absent of an end that does not tell.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub kernel: Option<Kernel>,
+    /// The start of its intervals on its own clock, nanoseconds (`CLOCK_MONOTONIC`).
+    #[serde(default, rename = "started_nanoseconds", skip_serializing_if = "Option::is_none")]
+    pub started: Option<u64>,
+    /// What the host did meanwhile; absent of an end that does not tell.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub host: Option<HostReport>,
+    /// What went wrong at this end, or could not be had there.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub notes: Vec<Note>,
     /// Each stream.
     pub streams: Vec<StreamReport>,
     /// The intervals; empty on the wire, where they were told one by one.
@@ -104,4 +131,7 @@ pub struct StreamReport {
     /// What the kernel says at the end; absent where nobody could ask it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tcp_info: Option<TcpInfo>,
+    /// What its thread did, from its start to the end of the test.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub thread: Option<ThreadTime>,
 }

@@ -1,0 +1,87 @@
+//! Comparing the two ends' clocks while a test runs: short questions on the control connection, answered at once.
+//!
+//! The first few are asked close together, before the load has filled a queue on the way; then one a second, for long
+//! tests, whose clocks drift. None is waited for, so none costs the test a round trip; what the stamps say is worked out
+//! by `lfn_core::host::clock`.
+
+use std::time::{Duration, Instant};
+
+use lfn_core::host::clock::{Alignment, Exchange, MOST_EXCHANGES};
+use lfn_core::wire::test::{ClientMessage, EndReport, ServerMessage};
+use lfn_sys::clock::monotonic_nanos;
+
+use crate::session::{Control, SessionError};
+
+/// So many questions are asked early on.
+const EARLY: u32 = 5;
+/// Between those.
+const SOON: Duration = Duration::from_millis(20);
+/// Between the later ones.
+const LATER: Duration = Duration::from_secs(1);
+
+/// The client's questions, and what came back.
+#[derive(Debug)]
+pub(super) struct Questions {
+    /// When each question left.
+    asked: Vec<u64>,
+    exchanges: Vec<Exchange>,
+    next: Instant,
+}
+
+impl Questions {
+    /// The first one is due now.
+    pub(super) fn new() -> Self {
+        Questions { asked: Vec::new(), exchanges: Vec::new(), next: Instant::now() }
+    }
+
+    /// Asks, if it is time to.
+    pub(super) fn ask(&mut self, control: &mut Control) -> Result<(), SessionError> {
+        let number = u32::try_from(self.asked.len()).unwrap_or(u32::MAX);
+        if Instant::now() < self.next || self.asked.len() >= MOST_EXCHANGES {
+            return Ok(());
+        }
+        self.next = Instant::now() + if number + 1 < EARLY { SOON } else { LATER };
+        self.asked.push(monotonic_nanos());
+        control.send(&ClientMessage::Ping { number })
+    }
+
+    /// How long until the next question is due.
+    pub(super) fn idle(&self) -> Duration {
+        self.next.saturating_duration_since(Instant::now()).max(Duration::from_millis(1))
+    }
+
+    /// Takes an answer. One to a question that was not asked says nothing.
+    pub(super) fn hear(&mut self, number: u32, received: u64, answered: u64) {
+        let heard = monotonic_nanos();
+        let asked = usize::try_from(number).ok().and_then(|number| self.asked.get(number));
+        if let Some(&asked) = asked.filter(|_| self.exchanges.len() < MOST_EXCHANGES) {
+            self.exchanges.push(Exchange { asked, received, answered, heard });
+        }
+    }
+
+    /// What the answers say.
+    pub(super) fn alignment(&self) -> Option<Alignment> {
+        Alignment::of(&self.exchanges)
+    }
+}
+
+/// The server's answer.
+pub(super) fn answer(control: &mut Control, number: u32) -> Result<(), SessionError> {
+    let received_nanos = monotonic_nanos();
+    control.send(&ServerMessage::Pong { number, received_nanos, sent_nanos: monotonic_nanos() })
+}
+
+/// Puts the far end's intervals on the near end's clock.
+pub(super) fn lay_side_by_side(near: &EndReport, far: &mut EndReport, alignment: Option<&Alignment>) {
+    let (Some(alignment), Some(near), Some(far_start)) = (alignment, near.started, far.started) else { return };
+    let place = |time: Duration| {
+        let far = far_start.saturating_add(u64::try_from(time.as_nanos()).unwrap_or(u64::MAX));
+        let since = alignment.on_near_clock(far).saturating_sub(near.cast_signed());
+        // The far end of a reverse test may have begun before this end saw a byte: its time is then zero.
+        Duration::from_nanos(u64::try_from(since).unwrap_or(0))
+    };
+    for interval in &mut far.intervals {
+        interval.near_start = Some(place(interval.start));
+        interval.near_end = Some(place(interval.end));
+    }
+}
