@@ -251,7 +251,7 @@ impl<'a> Conversation<'a> {
             Some(ServerMessage::Interval(interval)) => {
                 self.heard = Instant::now();
                 (self.watch)(Progress::Far(&interval));
-                self.far_intervals.push(interval);
+                self.far_intervals.push(*interval);
             }
             Some(ServerMessage::Report(report)) => {
                 self.heard = Instant::now();

@@ -106,7 +106,7 @@ fn load(session: &mut ServerSession, request: &TestRequest, meter: &mut Meter) -
     loop {
         meter.collect()?;
         if let Some(interval) = meter.tick() {
-            session.control.send(&ServerMessage::Interval(interval.clone()))?;
+            session.control.send(&ServerMessage::Interval(Box::new(interval.clone())))?;
         }
         let over = match request.load {
             Load::TimeSeconds(_) => meter.time_over(),

@@ -24,7 +24,7 @@ pub enum ServerMessage {
     /// The request was taken.
     Ready(Box<Ready>),
     /// One interval is over.
-    Interval(Interval),
+    Interval(Box<Interval>),
     /// The answer to a ping.
     Pong {
         /// The ping's.
