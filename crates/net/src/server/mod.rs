@@ -6,14 +6,16 @@
 
 pub mod access;
 pub mod admission;
+mod datagrams;
 mod registry;
 mod session;
 pub mod throttle;
 
+pub use datagrams::Datagrams;
 pub use session::ServerSession;
 
 use std::io::{self, Read};
-use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
+use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -119,6 +121,7 @@ pub type Service = fn(&mut ServerSession, &Request) -> Result<(), SessionError>;
 #[derive(Debug)]
 pub struct Server {
     listener: TcpListener,
+    datagrams: UdpSocket,
     shared: Arc<Shared>,
 }
 
@@ -126,6 +129,7 @@ pub struct Server {
 pub(crate) struct Shared {
     pub(crate) config: Config,
     pub(crate) registry: Registry,
+    datagrams: datagrams::Meeting,
     tls: Arc<rustls::ServerConfig>,
     service: Service,
     /// The server is being stopped.
@@ -150,17 +154,22 @@ impl Server {
         log: impl Fn(Event<'_>) + Send + Sync + 'static,
     ) -> Result<Self, ServeError> {
         let address = config.listen;
-        let listen = || -> io::Result<TcpListener> {
-            let listener = TcpListener::bind(address)?;
-            listener.set_nonblocking(true)?;
-            Ok(listener)
-        };
-        let listener = listen().map_err(|source| ServeError::Listen { address, source })?;
+        let (listener, datagrams) = listen(address).map_err(|source| ServeError::Listen { address, source })?;
         let tls = server_config(&config.identity)?;
         let registry = Registry::new(config.limits);
         let (stopping, tidying) = (AtomicBool::new(false), AtomicUsize::new(0));
-        let shared = Shared { config, registry, tls, service, stopping, tidying, log: Box::new(log) };
-        Ok(Server { listener, shared: Arc::new(shared) })
+        let datagrams_of_sessions = datagrams::Meeting::default();
+        let shared = Shared {
+            config,
+            registry,
+            datagrams: datagrams_of_sessions,
+            tls,
+            service,
+            stopping,
+            tidying,
+            log: Box::new(log),
+        };
+        Ok(Server { listener, datagrams, shared: Arc::new(shared) })
     }
 
     /// Where it listens.
@@ -177,11 +186,33 @@ impl Server {
 
     /// Serves until `stop` is set. Sessions under way then end with the process.
     pub fn run(&self, stop: &AtomicBool) {
-        accept_until(&self.listener, &self.shared, || stop.load(Ordering::Relaxed));
+        let stopped = || stop.load(Ordering::Relaxed);
+        thread::scope(|scope| {
+            scope.spawn(|| datagrams::listen(&self.datagrams, &self.shared, stopped));
+            accept_until(&self.listener, &self.shared, stopped);
+        });
         self.shared.stopping.store(true, Ordering::Relaxed);
         let deadline = Instant::now() + TIDY_WITHIN;
         while self.shared.tidying.load(Ordering::SeqCst) > 0 && Instant::now() < deadline {
             thread::sleep(TICK / 20);
+        }
+    }
+}
+
+/// The TCP listener, and the UDP socket of the same port number.
+fn listen(address: SocketAddr) -> io::Result<(TcpListener, UdpSocket)> {
+    /// A free TCP port may be taken for UDP, but hardly this often in a row.
+    const TRIES: u32 = 20;
+    let mut tries = 0;
+    loop {
+        let listener = TcpListener::bind(address)?;
+        listener.set_nonblocking(true)?;
+        match datagrams::bind(listener.local_addr()?) {
+            Ok(datagrams) => return Ok((listener, datagrams)),
+            Err(error) if address.port() == 0 && error.kind() == io::ErrorKind::AddrInUse && tries < TRIES => {
+                tries += 1
+            }
+            Err(error) => return Err(io::Error::new(error.kind(), format!("UDP: {error}"))),
         }
     }
 }

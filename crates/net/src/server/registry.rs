@@ -153,6 +153,11 @@ impl Slot {
 }
 
 impl Streams {
+    /// The session they belong to.
+    pub(crate) fn session(&self) -> SessionId {
+        self.id
+    }
+
     /// The next data stream that arrives within `within`.
     pub(crate) fn next(&self, within: Duration) -> Option<DataStream> {
         self.receiver.recv_timeout(within).ok()

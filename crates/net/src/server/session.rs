@@ -2,6 +2,7 @@
 
 use std::io;
 use std::net::{SocketAddr, TcpListener};
+use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -12,7 +13,7 @@ use lfn_core::wire::{Refusal, RefusalCode};
 use socket2::{Domain, Protocol, Socket, Type};
 
 use super::registry::Streams;
-use super::{Limits, Shared, accept_until};
+use super::{Datagrams, Limits, Shared, accept_until};
 use crate::session::{Control, DataStream, SessionError};
 
 /// The server's end of one session.
@@ -78,6 +79,12 @@ impl ServerSession {
         }
         streams.sort_by_key(DataStream::stream);
         Ok(streams)
+    }
+
+    /// Takes streams of datagrams of these numbers from now on, until what is returned is dropped. A client opens them
+    /// when it has the answer to its request, so this comes first. One stream of load takes one number, from 0.
+    pub fn expect_datagrams(&self, numbers: Range<u16>) -> Datagrams {
+        self.shared.datagrams.expect(self.streams.session(), self.peer.ip(), numbers)
     }
 
     /// Opens a listener of this session's own, for data streams whose socket options must be set before the SYN

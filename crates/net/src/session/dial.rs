@@ -12,7 +12,7 @@ use socket2::{Domain, Protocol, SockRef, Socket, Type};
 
 use super::control::is_closed;
 use super::tls::{Pinned, TlsStream};
-use super::{Control, DEAD_AFTER, DataStream, Protection, SessionError, timed_out};
+use super::{Control, DEAD_AFTER, DataStream, DatagramStream, Protection, SessionError, datagram, timed_out};
 
 /// Where to dial, and what to trust.
 #[derive(Clone, Debug)]
@@ -117,6 +117,18 @@ pub fn data(
             Ok(DataStream::tls(stream, handshake(target, socket, &hello)?))
         }
     }
+}
+
+/// Opens a stream of datagrams beside `control`, the control connection of an open session (see [`super::datagram`]).
+pub fn datagrams(
+    target: &Target,
+    control: &TcpStream,
+    session: SessionId,
+    stream: u16,
+    within: Duration,
+) -> Result<DatagramStream, SessionError> {
+    let token = target.token().unwrap_or(lfn_core::session::Token::from_bytes([0; 16]));
+    datagram::open(control, &token, session, stream, within)
 }
 
 fn connect(

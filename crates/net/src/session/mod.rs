@@ -6,6 +6,7 @@
 pub mod congestion;
 mod control;
 mod data;
+pub mod datagram;
 pub mod dial;
 pub mod identity;
 mod tls;
@@ -13,6 +14,7 @@ pub(crate) use tls::{TlsStream, server_config};
 
 pub use control::Control;
 pub use data::DataStream;
+pub use datagram::DatagramStream;
 
 use std::io;
 use std::time::Duration;
@@ -92,6 +94,14 @@ pub enum SessionError {
         /// What this side was waiting for.
         while_doing: &'static str,
     },
+    /// Nothing came back over UDP, while TCP goes through.
+    #[error("no answer over UDP from {address} within {} s", .after.as_secs_f32())]
+    NoDatagrams {
+        /// Host and port.
+        address: String,
+        /// How long hellos were sent.
+        after: Duration,
+    },
     /// The other side speaks nonsense.
     #[error("{0}")]
     Frame(#[from] FrameError),
@@ -122,6 +132,9 @@ impl SessionError {
             SessionError::Refused(refusal) => refusal.hint.clone(),
             SessionError::Closed { .. } | SessionError::Timeout { .. } => {
                 Some("see whether the server still runs and the path still carries traffic".into())
+            }
+            SessionError::NoDatagrams { .. } => {
+                Some("open the server's port for UDP too in every firewall between".into())
             }
             SessionError::Frame(_) | SessionError::Io { .. } => None,
         }
