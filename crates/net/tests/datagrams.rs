@@ -12,7 +12,9 @@ use std::time::Duration;
 use lfn_core::session::hello::ClearHello;
 use lfn_core::session::{SessionId, Ticket, Token};
 use lfn_core::wire::Request;
-use lfn_net::server::{Config, Limits, Server, ServerSession};
+use lfn_net::server::access::Access;
+use lfn_net::server::admission::Quotas;
+use lfn_net::server::{Config, Connections, Server, ServerSession};
 use lfn_net::session::dial::{self, Target};
 use lfn_net::session::identity::{Identity, new_token};
 use lfn_net::session::{Control, SessionError, datagram};
@@ -34,13 +36,16 @@ impl Served {
             token: Some(new_token().unwrap()),
             token_expires: None,
             root: None,
-            limits: Limits::default(),
+            quotas: Quotas::default(),
+            connections: Connections::default(),
+            access: Access::default(),
+            drain: Duration::ZERO,
         };
         let server = Server::bind(config, echo, |_| {}).unwrap();
         let ticket = server.ticket("127.0.0.1").unwrap();
         let stop = Arc::new(AtomicBool::new(false));
         let stopped = stop.clone();
-        Served { ticket, stop, thread: Some(thread::spawn(move || server.run(&stopped))) }
+        Served { ticket, stop, thread: Some(thread::spawn(move || server.run(&stopped, &AtomicBool::new(false)))) }
     }
 
     fn target(&self) -> Target {

@@ -11,6 +11,7 @@ use lfn_core::wire::{self, HELLO_LIMIT, Hello, Kind, Request};
 use socket2::{Domain, Protocol, SockRef, Socket, Type};
 
 use super::control::is_closed;
+use super::queue::Patience;
 use super::tls::{Pinned, TlsStream};
 use super::{Control, DEAD_AFTER, DataStream, DatagramStream, Protection, SessionError, datagram, timed_out};
 
@@ -22,6 +23,8 @@ pub struct Target {
     insecure: bool,
     /// How long a connection and its handshake may take.
     pub within: Duration,
+    /// How long a turn in the server's queue is waited for.
+    pub patience: Patience,
 }
 
 impl Target {
@@ -32,7 +35,13 @@ impl Target {
         if addresses.is_empty() {
             return Err(unknown(io::Error::new(io::ErrorKind::NotFound, "no address")));
         }
-        Ok(Target { ticket, addresses, insecure: false, within: Duration::from_secs(15) })
+        Ok(Target {
+            ticket,
+            addresses,
+            insecure: false,
+            within: Duration::from_secs(15),
+            patience: Patience::default(),
+        })
     }
 
     /// Trusts any server and shows no token. Only for a loopback or emulated path, which the caller has checked.
