@@ -19,6 +19,7 @@
 //! | [`tcp_info`], [`stats`] | what a kernel says of a connection, medians and start-up |
 //! | [`host`] | what a host did meanwhile, and two clocks laid on each other |
 //! | [`diagnose`] | evidence to findings, one rule a function |
+//! | [`report`] | the stored result of a test, its events, tables and comparison |
 
 #![forbid(unsafe_code)]
 
@@ -33,6 +34,7 @@ pub mod link;
 pub mod links;
 pub mod path;
 pub mod plan;
+pub mod report;
 pub mod rfc6349;
 pub mod session;
 pub mod sim;

@@ -8,7 +8,8 @@ use std::fmt;
 use std::str::FromStr;
 use std::time::Duration;
 
-use serde::{Deserialize, Serialize};
+use serde::de::Error;
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use crate::framing::Framing;
 use crate::link::{QueueLimit, packets};
@@ -16,6 +17,7 @@ use crate::units::{BitRate, Bytes, QuantityError, Ratio, parse_duration, typed_d
 
 /// The figures of a path.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct PathProfile {
     /// What the bottleneck can carry, counted at `framing.layer`.
     #[serde(rename = "capacity_bits_per_second")]
@@ -150,17 +152,33 @@ fn ethernet_mtu() -> u32 {
     1500
 }
 
-/// Serde form of a duration: seconds as a float, exact to the nanosecond up to 104 days, and what every other tool can read.
-pub(crate) mod seconds {
-    use super::Duration;
-    use serde::{Deserialize, Deserializer, Serializer, de::Error};
+/// Serde form of a duration: seconds as a float, exact to the nanosecond up to 104 days, and what every other tool can
+/// read. A type and not a module, so that what `with = "seconds"` names can tell its JSON Schema too.
+#[expect(non_camel_case_types, reason = "stands where serde takes the path of a module")]
+pub(crate) enum seconds {}
 
+/// The same of a duration that may be absent.
+#[expect(non_camel_case_types, reason = "stands where serde takes the path of a module")]
+pub(crate) enum optional_seconds {}
+
+impl seconds {
     pub(crate) fn serialize<S: Serializer>(value: &Duration, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.serialize_f64(value.as_secs_f64())
     }
 
     pub(crate) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Duration, D::Error> {
         Duration::try_from_secs_f64(f64::deserialize(deserializer)?).map_err(D::Error::custom)
+    }
+}
+
+impl optional_seconds {
+    pub(crate) fn serialize<S: Serializer>(value: &Option<Duration>, serializer: S) -> Result<S::Ok, S::Error> {
+        value.map(|value| value.as_secs_f64()).serialize(serializer)
+    }
+
+    pub(crate) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Duration>, D::Error> {
+        let seconds = Option::<f64>::deserialize(deserializer)?;
+        seconds.map(|seconds| Duration::try_from_secs_f64(seconds).map_err(D::Error::custom)).transpose()
     }
 }
 

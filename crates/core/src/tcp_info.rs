@@ -9,11 +9,13 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
+pub(crate) use crate::path::optional_seconds;
 use crate::path::seconds;
 use crate::units::{BitRate, Bytes};
 
 /// What the kernel says of one TCP connection, at one moment. Windows and buffers are of the end that was asked.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct TcpInfo {
     /// `tcpi_state`; 1 is established.
     pub state: u8,
@@ -243,23 +245,6 @@ fn rate(bytes: u64) -> BitRate {
 
 fn micros(value: u32) -> Duration {
     Duration::from_micros(value.into())
-}
-
-/// `Option<Duration>` as seconds.
-pub(crate) mod optional_seconds {
-    use super::{Duration, seconds};
-    use serde::{Deserialize, Deserializer, Serialize, Serializer};
-
-    #[derive(Serialize, Deserialize)]
-    struct Seconds(#[serde(with = "seconds")] Duration);
-
-    pub fn serialize<S: Serializer>(value: &Option<Duration>, serializer: S) -> Result<S::Ok, S::Error> {
-        value.map(Seconds).serialize(serializer)
-    }
-
-    pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Duration>, D::Error> {
-        Ok(Option::<Seconds>::deserialize(deserializer)?.map(|seconds| seconds.0))
-    }
 }
 
 #[cfg(test)]

@@ -45,6 +45,7 @@ pub struct Flow {
 
 /// What holds a steady flow back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "lowercase")]
 pub enum Limit {
     /// The path is full.
@@ -57,7 +58,8 @@ pub enum Limit {
 }
 
 /// Steady goodput, once past start-up.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Prediction {
     /// Payload of all streams together.
     #[serde(rename = "goodput_bits_per_second")]

@@ -80,6 +80,11 @@ impl Failure {
         self
     }
 
+    /// The line and the hint, as they will be printed.
+    pub fn words(&self) -> (String, Option<String>) {
+        (one_line(&line(&self.error)), self.hint.as_deref().map(one_line))
+    }
+
     /// Prints the failure on stderr, one line each for error and hint; a closed pipe on stdout is no failure at all.
     pub fn report(self) -> ExitCode {
         if self.is_closed_stdout() && self.exit == Exit::Failed {
@@ -87,9 +92,10 @@ impl Failure {
         }
         // Nothing is left to be done if stderr itself is gone.
         let mut stderr = io::stderr().lock();
-        let _ = writeln!(stderr, "lfn: {}", one_line(&line(&self.error)));
-        if let Some(hint) = &self.hint {
-            let _ = writeln!(stderr, "hint: {}", one_line(hint));
+        let (line, hint) = self.words();
+        let _ = writeln!(stderr, "lfn: {line}");
+        if let Some(hint) = hint {
+            let _ = writeln!(stderr, "hint: {hint}");
         }
         self.exit.into()
     }

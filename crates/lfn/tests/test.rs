@@ -40,7 +40,7 @@ fn a_counted_test_moves_every_byte_and_both_ends_say_so() {
 fn the_json_has_both_ends_and_names_its_units() {
     let server = Server::start(&[]);
     let document = server.document(&["--time", "600ms", "--interval", "100ms", "--streams", "2", "--rate", "100gbit"]);
-    assert_eq!(document["schema"], "lfn.test/1");
+    assert_eq!(document["schema"], "lfn.test/2");
     assert_eq!(document["runs"].as_array().unwrap().len(), 1);
     let json = &document["runs"][0];
     assert_eq!(json["direction"], "forward");
@@ -218,7 +218,7 @@ fn limits_of_the_server_are_told() {
     // It is under way when it prints its first interval.
     let mut lines = BufReader::new(first.stdout.take().unwrap()).lines();
     while !lines.next().unwrap().unwrap().contains("0.0-") {}
-    let second = full.test(&[&busy[..], &["--no-wait"]].concat());
+    let second = full.test(&busy);
     first.kill().unwrap();
     first.wait().unwrap();
     assert_refused(&second, 1, "the server is full");

@@ -14,4 +14,3 @@ pub mod packet;
 pub mod process;
 pub mod sysctl;
 pub mod tcp;
-pub mod udp;

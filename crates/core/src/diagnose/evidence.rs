@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use crate::path::{PathProfile, seconds};
 use crate::stats::{median, steady_from};
@@ -39,7 +39,8 @@ pub struct Evidence {
 }
 
 /// The part of a test past start-up, on the receiver's clock.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Steady {
     /// When it begins.
     #[serde(rename = "start_seconds", with = "seconds")]

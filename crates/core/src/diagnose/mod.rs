@@ -14,7 +14,7 @@ pub use evidence::{Evidence, Flow, Host, Spread, Steady};
 
 use std::collections::BTreeMap;
 
-use serde::{Serialize, Serializer};
+use serde::{Deserialize, Serialize, Serializer};
 
 use crate::units::BitRate;
 
@@ -67,7 +67,8 @@ impl Cause {
 }
 
 /// A command, and whose shell it belongs in.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Cure {
     /// To be run as it stands.
     pub command: String,

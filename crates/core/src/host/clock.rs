@@ -27,6 +27,7 @@ pub struct Exchange {
 
 /// How the far clock stands to the near one.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Alignment {
     /// Far minus near at `at`, nanoseconds.
     #[serde(rename = "offset_nanoseconds")]

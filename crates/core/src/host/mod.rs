@@ -24,6 +24,7 @@ use crate::units::BitRate;
 
 /// What one host did, over a whole test.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct HostReport {
     /// Each processor's time.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -42,6 +43,7 @@ pub struct HostReport {
 
 /// What one host did in one interval.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct HostSample {
     /// Time since the sample before it.
     #[serde(rename = "elapsed_seconds", with = "seconds")]
@@ -62,6 +64,7 @@ pub struct HostSample {
 
 /// Where the time of one processor went.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct ProcessorTime {
     /// Its number.
     pub processor: u32,
@@ -90,6 +93,7 @@ pub struct ProcessorTime {
 
 /// An interface, and what it counted.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Interface {
     /// Its name.
     pub name: String,
@@ -107,6 +111,7 @@ pub struct Interface {
 
 /// What an interface counted.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct InterfaceCounters {
     /// Bytes sent.
     pub sent_bytes: u64,
@@ -130,6 +135,7 @@ pub struct InterfaceCounters {
 
 /// A queueing discipline of an interface.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Qdisc {
     /// `fq_codel`, `tbf`.
     pub kind: String,
@@ -144,6 +150,7 @@ pub struct Qdisc {
 
 /// What a queueing discipline counted.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct QdiscCounters {
     /// Bytes sent.
     pub sent_bytes: u64,
@@ -163,6 +170,7 @@ pub struct QdiscCounters {
 
 /// A thread that moves the data of a stream.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct ThreadTime {
     /// The processor it was last on.
     pub processor: u32,
@@ -182,6 +190,7 @@ pub struct ThreadTime {
 
 /// What an end has to say beyond figures.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Note {
     /// How bad it is.
     pub level: Level,
@@ -191,6 +200,7 @@ pub struct Note {
 
 /// How bad it is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum Level {
     /// The test went on.

@@ -6,7 +6,6 @@
 
 pub mod copy;
 mod frame;
-pub mod queue;
 pub mod test;
 
 pub use frame::{Frame, FrameError, FrameReader, HELLO_LIMIT, Kind, MESSAGE_LIMIT, encode};
@@ -55,6 +54,7 @@ pub enum Request {
 
 /// Congestion control wished for a sender's sockets.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum CongestionWish {
     /// The user named it: without it there is no run.

@@ -11,6 +11,7 @@ use crate::tcp_info::{TcpInfo, optional_seconds};
 
 /// A host's kernel and its limits on buffers (sysctls of its network namespace); zero where they cannot be read.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Kernel {
     /// What the host calls itself.
     pub host: String,
@@ -32,6 +33,7 @@ pub struct Kernel {
 
 /// One slice of a test as one end saw it. Times count from the end's own start: its first payload byte.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Interval {
     /// When it began.
     #[serde(rename = "start_seconds", with = "seconds")]
@@ -61,6 +63,7 @@ pub struct Interval {
 
 /// One stream at the end of an interval.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct StreamSample {
     /// Its number, from 0.
     pub stream: u16,
@@ -79,6 +82,7 @@ pub struct StreamSample {
 
 /// What one end has to say when the test is over.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct EndReport {
     /// From the first payload byte to the last counted one.
     #[serde(rename = "elapsed_seconds", with = "seconds")]
@@ -109,6 +113,7 @@ pub struct EndReport {
 
 /// Processor time.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Cpu {
     /// In user mode.
     #[serde(rename = "user_seconds", with = "seconds")]
@@ -120,6 +125,7 @@ pub struct Cpu {
 
 /// One stream of one end when the test is over.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct StreamReport {
     /// Its number, from 0.
     pub stream: u16,

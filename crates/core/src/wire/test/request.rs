@@ -19,6 +19,7 @@ pub const DEFAULT_RECORD: Bytes = Bytes(256 << 10);
 pub const SHORTEST_INTERVAL: Duration = Duration::from_millis(10);
 /// What a client asks of the far end of a test.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct TestRequest {
     /// Who sends data.
     pub direction: Direction,
@@ -37,6 +38,7 @@ pub struct TestRequest {
 
 /// Who sends data.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum Direction {
     /// The client, who dialled.
@@ -47,6 +49,7 @@ pub enum Direction {
 
 /// When the sender has sent enough.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum Load {
     /// After this time; what is then still under way is not waited for.

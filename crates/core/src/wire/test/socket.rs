@@ -14,6 +14,7 @@ const SMALLEST_WINDOW: u64 = 2048;
 
 /// Socket options asked for at one end; `None` leaves the kernel's own choice.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct SocketWish {
     /// Send buffer (`SO_SNDBUF`).
     #[serde(default, rename = "sndbuf_bytes", skip_serializing_if = "Option::is_none")]
@@ -60,6 +61,7 @@ impl SocketWish {
 /// Socket options of one stream. A granted buffer is half of what `getsockopt` says, because Linux doubles what it is
 /// asked for; under autotuning (nothing asked) it is what the kernel had come to at the end.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct SocketReport {
     /// Send buffer asked for.
     pub sndbuf_asked_bytes: Option<Bytes>,

@@ -8,19 +8,21 @@ mod load;
 mod report;
 mod typed;
 
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use lfn_core::diagnose::Evidence;
 use lfn_core::path::PathProfile;
 use lfn_core::plan::congestion_for;
+use lfn_core::report::{Hosts, Origin, rfc3339};
 use lfn_core::wire::CongestionWish;
 use lfn_core::wire::test::{Direction, SocketWish, TestRequest};
+use lfn_net::session::dial::Target;
 use lfn_net::tester::{self, Measurement, Test, TestError};
 
 use crate::emulated;
 use crate::exit::{Exit, Failure};
 use crate::print::test::{Printer, Run};
-use crate::remote::{self, Trust, Waiting};
+use crate::remote::{self, Trust};
 
 /// Measure a path under load, and say what limits it
 ///
@@ -34,8 +36,6 @@ pub struct Args {
     host: String,
     #[command(flatten)]
     trust: Trust,
-    #[command(flatten)]
-    waiting: Waiting,
     #[command(flatten)]
     load: load::LoadArgs,
     #[command(flatten)]
@@ -56,18 +56,23 @@ Exit codes: 0 measured, whatever was found; 1 the test failed; 2 usage.";
 /// Runs the command.
 pub fn run(args: Args) -> Result<Exit, Failure> {
     let wanted = args.wanted()?;
-    let target = remote::resolve(&args.host, &args.trust, &args.waiting)?;
-    let (near, far) = (args.near_name(), args.far_name(&target.address()));
-    let mut printer = Printer::new(args.report.format(), &near, &far);
-    for &direction in &wanted.directions {
-        let test = wanted.test(direction);
-        printer.begin(&test);
-        let measurement = tester::run(&target, &test, &mut |progress| printer.progress(&progress)).map_err(failed)?;
-        let evidence = wanted.evidence(&measurement, (&near, &far), &args.typed());
-        printer.end(Run::new(measurement, evidence))?;
+    let target = remote::resolve(&args.host, &args.trust)?;
+    let hosts = Hosts { near: args.near_name(), far: args.far_name(&target.address()) };
+    let mut printer = Printer::new(args.report.format(), args.report.save()?, origin(hosts.clone()), wanted.omit);
+    let tested = args.tests(&wanted, &target, &hosts, &mut printer);
+    let printed = printer.finish(tested.as_ref().err());
+    tested.and(printed).map(|()| Exit::Ok)
+}
+
+/// Who measures, when, and as what it was typed.
+fn origin(hosts: Hosts) -> Origin {
+    let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    Origin {
+        lfn_version: env!("CARGO_PKG_VERSION").to_owned(),
+        started: rfc3339(now),
+        command: typed::without_secrets(std::env::args_os().skip(1)),
+        hosts,
     }
-    printer.finish()?;
-    Ok(Exit::Ok)
 }
 
 /// The line and the hint of a test that failed.
@@ -117,6 +122,18 @@ impl Wanted {
 }
 
 impl Args {
+    fn tests(&self, wanted: &Wanted, target: &Target, hosts: &Hosts, printer: &mut Printer) -> Result<(), Failure> {
+        for &direction in &wanted.directions {
+            let test = wanted.test(direction);
+            printer.begin(&test);
+            let measurement =
+                tester::run(target, &test, &mut |progress| printer.progress(&progress)).map_err(failed)?;
+            let evidence = wanted.evidence(&measurement, (&hosts.near, &hosts.far), &self.typed());
+            printer.end(Run::new(measurement, evidence))?;
+        }
+        Ok(())
+    }
+
     fn wanted(&self) -> Result<Wanted, Failure> {
         let load = self.load.load()?;
         let congestion = self.load.congestion.clone().map(CongestionWish::Asked);

@@ -1,5 +1,6 @@
 //! What is known of the path beforehand, and how the result is cut and printed.
 
+use std::path::PathBuf;
 use std::time::Duration;
 
 use lfn_core::path::PathProfile;
@@ -9,7 +10,7 @@ use lfn_core::wire::test::{Load, SHORTEST_INTERVAL};
 use super::typed::{duration, read, unreadable};
 use crate::emulated;
 use crate::exit::Failure;
-use crate::print::test::Format;
+use crate::print::test::{Format, SaveFile};
 
 #[derive(clap::Args, Debug)]
 #[command(next_help_heading = "Report")]
@@ -24,12 +25,21 @@ pub(super) struct ReportArgs {
     /// How much is start-up [default: found in the figures]
     #[arg(short = 'O', long, value_name = "DURATION", allow_hyphen_values = true)]
     omit: Option<String>,
-    /// The layout of nettest, 1995; implies --both
-    #[arg(long, conflicts_with_all = ["json", "reverse"])]
-    pub(super) nettest: bool,
-    /// One JSON object instead of text
-    #[arg(long)]
+    /// One JSON object at the end instead of text
+    #[arg(long, conflicts_with_all = ["ndjson", "csv", "nettest"])]
     json: bool,
+    /// A JSON object a line for everything that happens, as it happens; the last holds the whole result
+    #[arg(long, conflicts_with_all = ["csv", "nettest"])]
+    ndjson: bool,
+    /// A table at the end, with a row for each interval and stream
+    #[arg(long, conflicts_with = "nettest")]
+    csv: bool,
+    /// The layout of nettest, 1995; implies --both
+    #[arg(long, conflicts_with = "reverse")]
+    pub(super) nettest: bool,
+    /// Keep the result in this file too, as --json prints it: for `lfn show`
+    #[arg(long, value_name = "FILE")]
+    save: Option<PathBuf>,
 }
 
 const DEFAULT_INTERVAL: Duration = Duration::from_secs(1);
@@ -70,10 +80,17 @@ impl ReportArgs {
     }
 
     pub(super) fn format(&self) -> Format {
-        match (self.json, self.nettest) {
-            (true, _) => Format::Json,
-            (_, true) => Format::Nettest,
+        match self {
+            ReportArgs { json: true, .. } => Format::Json,
+            ReportArgs { ndjson: true, .. } => Format::Ndjson,
+            ReportArgs { csv: true, .. } => Format::Csv,
+            ReportArgs { nettest: true, .. } => Format::Nettest,
             _ => Format::Text,
         }
+    }
+
+    /// The file the result is kept in, made now.
+    pub(super) fn save(&self) -> Result<Option<SaveFile>, Failure> {
+        self.save.as_deref().map(SaveFile::create).transpose()
     }
 }

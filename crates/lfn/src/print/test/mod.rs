@@ -1,16 +1,28 @@
-//! The results of tests: for a person (`text`), for a program (`json`), and as nettest printed them in 1995.
+//! The results of tests: for a person (`text`), for a program (`json` at the end, `ndjson` while they run), for a
+//! spreadsheet (CSV), and as nettest printed them in 1995.
+//!
+//! Whatever is printed, the same document is made of it (`stored`), which `--save` keeps and `lfn show` reads.
 
 mod json;
+mod ndjson;
 mod nettest;
+mod save;
+mod stored;
 mod text;
 
-use std::io;
+pub use save::SaveFile;
 
-use lfn_core::diagnose::{Evidence, Finding, diagnose};
+use std::io::{self, Write};
+use std::time::Duration;
+
+use lfn_core::diagnose::{Evidence, diagnose};
+use lfn_core::report::{self, Document, DocumentSchema, Failed, Finding, Origin, Unfinished};
 use lfn_core::tcp_model::{self, Flow, Prediction};
 use lfn_core::units::Bytes;
-use lfn_core::wire::test::Direction;
+use lfn_core::wire::test::SocketWish;
 use lfn_net::tester::{Measurement, Progress, Test};
+
+use crate::exit::Failure;
 
 /// How to print.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -19,6 +31,10 @@ pub enum Format {
     Text,
     /// One object at the end.
     Json,
+    /// A line an event, as it happens.
+    Ndjson,
+    /// A row an interval and stream, at the end.
+    Csv,
     /// `write`, `read`, `r/w`.
     Nettest,
 }
@@ -38,13 +54,9 @@ pub struct Run {
 impl Run {
     /// Judges a test.
     pub fn new(measurement: Measurement, evidence: Evidence) -> Self {
-        let findings = diagnose(&evidence);
+        let findings = diagnose(&evidence).iter().map(Finding::from).collect();
         let predicted = predict(&evidence);
         Run { measurement, evidence, findings, predicted }
-    }
-
-    fn direction(&self) -> Direction {
-        self.measurement.request.direction
     }
 
     /// The scale the sender applies to the windows it is told, if it was negotiated.
@@ -69,50 +81,101 @@ fn predict(evidence: &Evidence) -> Option<Prediction> {
     Some(tcp_model::steady(&path, &flow))
 }
 
-/// Prints one test after the other.
+/// Prints one test after the other, and keeps what is stored of them.
 pub struct Printer {
     format: Format,
-    near: String,
-    far: String,
+    /// Where the result goes besides, if anywhere.
+    save: Option<SaveFile>,
+    origin: Origin,
+    omit: Option<Duration>,
     table: text::Table,
-    runs: Vec<Run>,
+    events: ndjson::Events,
+    runs: Vec<report::Run>,
+    /// What was asked of this end's sockets.
+    near_socket: SocketWish,
+    /// The test under way, as far as it has come.
+    under_way: Option<Unfinished>,
 }
 
 impl Printer {
-    /// For tests between two hosts, by the names the user has for them.
-    pub fn new(format: Format, near: &str, far: &str) -> Self {
-        Printer { format, near: near.into(), far: far.into(), table: text::Table::default(), runs: Vec::new() }
+    /// For the tests of one command; `omit` is what is to be taken for start-up.
+    pub fn new(format: Format, save: Option<SaveFile>, origin: Origin, omit: Option<Duration>) -> Self {
+        let mut events = ndjson::Events::default();
+        if format == Format::Ndjson {
+            events.start(&origin);
+        }
+        Printer {
+            format,
+            save,
+            origin,
+            omit,
+            table: text::Table::default(),
+            events,
+            runs: Vec::new(),
+            near_socket: SocketWish::default(),
+            under_way: None,
+        }
     }
 
     /// A test is to begin.
     pub fn begin(&mut self, test: &Test) {
-        if self.format == Format::Text {
-            self.table = text::Table::new(test, &self.near, &self.far, self.runs.is_empty());
+        self.near_socket = test.near.clone();
+        self.under_way = Some(Unfinished::new(test.request.clone()));
+        match self.format {
+            Format::Text => self.table = text::Table::new(test, &self.origin.hosts, self.runs.is_empty()),
+            Format::Ndjson => self.events.begin(test),
+            _ => {}
         }
     }
 
     /// Something happened in it.
     pub fn progress(&mut self, progress: &Progress<'_>) {
-        if self.format == Format::Text {
-            self.table.progress(progress);
+        if let Some(seen) = &mut self.under_way {
+            match progress {
+                Progress::Connected(rtt, _) => seen.handshake_rtt = Some(*rtt),
+                Progress::Near(interval) => seen.near_intervals.push((*interval).clone()),
+                Progress::Far(interval) => seen.far_intervals.push((*interval).clone()),
+            }
+        }
+        match self.format {
+            Format::Text => self.table.progress(progress),
+            Format::Ndjson => self.events.progress(progress),
+            _ => {}
         }
     }
 
     /// It is over.
     pub fn end(&mut self, run: Run) -> io::Result<()> {
-        if self.format == Format::Text {
-            self.table.finish(&run)?;
+        match self.format {
+            Format::Text => self.table.finish(&run)?,
+            Format::Ndjson => self.events.findings(&run.findings),
+            _ => {}
         }
-        self.runs.push(run);
+        self.under_way = None;
+        self.runs.push(stored::store(run, std::mem::take(&mut self.near_socket), self.omit));
         Ok(())
     }
 
-    /// All are over.
-    pub fn finish(self) -> io::Result<()> {
-        match self.format {
-            Format::Text => Ok(()),
-            Format::Json => json::print(&self.runs, &self.near, &self.far),
-            Format::Nettest => nettest::print(&self.runs, &self.near, &self.far),
+    /// All are over, or one of them failed: what was seen of it is then stored too.
+    pub fn finish(self, failure: Option<&Failure>) -> Result<(), Failure> {
+        let error = failure.map(|failure| {
+            let (message, hint) = failure.words();
+            Failed { message, hint }
+        });
+        let Printer { format, save, origin, events, runs, under_way, .. } = self;
+        let document = Document { schema: DocumentSchema::Two, origin, runs, unfinished: under_way, error };
+        if let Some(file) = save {
+            file.write(&document)?;
         }
+        match format {
+            Format::Text => {}
+            Format::Json => json::print(&document)?,
+            Format::Ndjson => events.finish(document)?,
+            Format::Csv => io::stdout().lock().write_all(report::csv(&document).as_bytes())?,
+            // Its layout has no word for a failure.
+            Format::Nettest if failure.is_some() => {}
+            Format::Nettest => nettest::print(&document)?,
+        }
+        Ok(())
     }
 }

@@ -5,14 +5,13 @@
 use std::io::{self, Write};
 use std::time::Duration;
 
+use lfn_core::report::{Document, Hosts, Run};
 use lfn_core::wire::test::{Cpu, Direction, Load};
-
-use super::Run;
 
 const HEAD: &str = "           Real  System            User          Kbyte   Mbit(K^2) mbit(1+E6)";
 
-pub fn print(runs: &[Run], near: &str, far: &str) -> io::Result<()> {
-    io::stdout().lock().write_all(page(runs, near, far).as_bytes())
+pub fn print(document: &Document) -> io::Result<()> {
+    io::stdout().lock().write_all(page(&document.runs, &document.origin.hosts).as_bytes())
 }
 
 /// One line's figures.
@@ -23,18 +22,18 @@ struct Line {
     bytes: u64,
 }
 
-fn page(runs: &[Run], near: &str, far: &str) -> String {
+fn page(runs: &[Run], hosts: &Hosts) -> String {
     let mut page = String::new();
     if let Some(run) = runs.first() {
         page += &settings(run);
-        page += &format!("{}\n", transfer(run, near, far));
+        page += &format!("{}\n", transfer(run, hosts));
     }
     page += &format!("{HEAD}\n");
     let mut sum = Line::default();
     for run in runs {
-        let (receiver, cpu) = (run.measurement.receiver(), run.measurement.near.cpu.unwrap_or_default());
-        let line = Line { real: receiver.elapsed, cpu, bytes: receiver.bytes };
-        page += &row(if run.direction() == Direction::Forward { "write" } else { "read" }, &line);
+        let cpu = run.near.cpu.unwrap_or_default();
+        let line = Line { real: run.elapsed, cpu, bytes: run.bytes };
+        page += &row(if run.direction == Direction::Forward { "write" } else { "read" }, &line);
         sum.real += line.real;
         sum.cpu.user += cpu.user;
         sum.cpu.system += cpu.system;
@@ -48,7 +47,7 @@ fn page(runs: &[Run], near: &str, far: &str) -> String {
 
 /// The buffers of this end and the shifts of both, as nettest prints them before it begins.
 fn settings(run: &Run) -> String {
-    let Some(stream) = run.measurement.near.streams.first() else { return String::new() };
+    let Some(stream) = run.near.streams.first() else { return String::new() };
     let (Some(socket), Some(info)) = (&stream.socket, &stream.tcp_info) else { return String::new() };
     format!(
         "Final SO_SNDBUF={}\nFinal SO_RCVBUF={}\nFinal sendwinshift = {}, recvwinshift = {}.\n",
@@ -56,13 +55,13 @@ fn settings(run: &Run) -> String {
     )
 }
 
-fn transfer(run: &Run, near: &str, far: &str) -> String {
-    let request = &run.measurement.request;
+fn transfer(run: &Run, hosts: &Hosts) -> String {
+    let request = &run.request;
     let records = match request.load {
         Load::Records(count) => count,
-        Load::TimeSeconds(_) => run.measurement.receiver().bytes / request.record.0.max(1),
+        Load::TimeSeconds(_) => run.bytes / request.record.0.max(1),
     };
-    format!("Transfer: {records}*{} bytes from {near:>9} to {far:>9}", request.record.0)
+    format!("Transfer: {records}*{} bytes from {:>9} to {:>9}", request.record.0, hosts.near, hosts.far)
 }
 
 fn row(name: &str, line: &Line) -> String {

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use lfn_core::diagnose::Finding;
+use lfn_core::report::Finding;
 use lfn_core::tcp_model::Limit;
 use lfn_core::units::show_duration;
 use lfn_core::wire::test::EndReport;
@@ -70,7 +70,7 @@ fn verdict(run: &Run) -> String {
 }
 
 fn because(finding: &Finding) -> String {
-    format!("{}. {}\nhint: {}\n", finding.cause.name(), finding.summary, finding.cure)
+    format!("{}. {}\nhint: {}\n", finding.name, finding.summary, finding.cure)
 }
 
 fn tcp(run: &Run) -> String {

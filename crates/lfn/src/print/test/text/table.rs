@@ -6,6 +6,7 @@ use std::io::{self, Write};
 use std::time::Duration;
 
 use lfn_core::path::PathProfile;
+use lfn_core::report::{Hosts, Side};
 use lfn_core::tcp_info::TcpInfo;
 use lfn_core::units::{Bytes, show_duration};
 use lfn_core::wire::test::{Direction, Interval, Kernel, Load};
@@ -31,9 +32,10 @@ pub struct Table {
 
 impl Table {
     /// For a test that is to begin; `first` of one or two.
-    pub fn new(test: &Test, near: &str, far: &str, first: bool) -> Self {
+    pub fn new(test: &Test, hosts: &Hosts, first: bool) -> Self {
         let request = &test.request;
-        let (from, to) = if request.direction == Direction::Forward { (near, far) } else { (far, near) };
+        let (sender, receiver) = Side::of(request.direction);
+        let (from, to) = (hosts.name(sender), hosts.name(receiver));
         let load = match request.load {
             Load::TimeSeconds(time) => format!("{} of records of {}", show_duration(time), request.record),
             Load::Records(count) => format!("{count} records of {}", request.record),
@@ -42,8 +44,8 @@ impl Table {
         let gap = if first { "" } else { "\n" };
         Table {
             direction: Some(request.direction),
-            near_name: near.into(),
-            far_name: far.into(),
+            near_name: hosts.near.clone(),
+            far_name: hosts.far.clone(),
             intro: format!("{gap}{}", wrapped("test", &format!("{from} to {to}: {load}, {streams}"))),
             path: test.path,
             ..Table::default()

@@ -1,0 +1,62 @@
+//! From a test that is over to what is stored of it.
+//!
+//! The measurement is taken apart without `..`: a figure that is measured and not stored does not compile.
+
+use std::time::Duration;
+
+use lfn_core::report::{self, Figure, PerEnd, Side, Slice};
+use lfn_core::units::Ratio;
+use lfn_core::wire::test::{EndReport, SocketWish};
+use lfn_net::tester::Measurement;
+
+use super::{Run, text};
+
+/// What is stored of a test that is over. `near` is what was asked of this end's sockets, `omit` what was to be taken
+/// for start-up.
+pub fn store(run: Run, near_socket: SocketWish, omit: Option<Duration>) -> report::Run {
+    let (retransmits, window_scale) = (text::resent(run.measurement.sender()), run.window_scale());
+    let Run { measurement, evidence, findings, predicted } = run;
+    let (bytes, elapsed) = (measurement.receiver().bytes, evidence.elapsed);
+    let steady = evidence.steady;
+    let intervals = measurement.receiver().intervals.iter().map(|i| Slice::new(i, steady.as_ref())).collect();
+    let Measurement { request, rtt, near, far, clock } = measurement;
+    let (sender, receiver) = Side::of(request.direction);
+    report::Run {
+        direction: request.direction,
+        sender,
+        receiver,
+        goodput: evidence.goodput,
+        steady_goodput: evidence.judged_goodput(),
+        bytes,
+        elapsed,
+        steady,
+        start_up_share: steady.and_then(|steady| share(steady.start, elapsed)),
+        omit,
+        base_rtt: evidence.base_rtt,
+        handshake_rtt: rtt,
+        bdp: evidence.path.map(|path| path.bdp()),
+        measured_bdp: evidence.judged_goodput().times(evidence.base_rtt),
+        path: evidence.path,
+        predicted,
+        possible_goodput: evidence.possible(),
+        window_scale,
+        retransmits,
+        cpu_seconds_per_gigabyte: PerEnd { near: per_gigabyte(&near), far: per_gigabyte(&far) },
+        request,
+        near_socket,
+        findings,
+        intervals,
+        near,
+        far,
+        clock,
+    }
+}
+
+fn per_gigabyte(report: &EndReport) -> Option<Figure> {
+    let cpu = report.cpu.map(|cpu| (cpu.user + cpu.system).as_secs_f64())?;
+    Figure::new(cpu / (report.bytes as f64 / 1e9))
+}
+
+fn share(part: Duration, whole: Duration) -> Option<Ratio> {
+    Ratio::new((part.as_secs_f64() / whole.as_secs_f64()).min(1.0))
+}
