@@ -19,7 +19,7 @@ pub struct Cli {
 pub enum Command {
     Plan(Box<cmd::plan::Args>),
     Emulate(Box<cmd::emulate::Args>),
-    Serve(cmd::serve::Args),
+    Serve(Box<cmd::serve::Args>),
     Test(Box<cmd::test::Args>),
     Copy(cmd::copy::Args),
     Hosts(cmd::hosts::Args),

@@ -4,13 +4,18 @@
 //! far side of `lfn emulate` ([`emulated`]).
 
 use std::collections::BTreeMap;
+use std::io::Write;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use etcetera::BaseStrategy;
 use lfn_core::session::{Fingerprint, Ticket, Token, split_host_port};
+use lfn_core::units::{parse_duration, show_duration};
+use lfn_core::wire::queue::Place;
 use lfn_net::session::SessionError;
 use lfn_net::session::dial::Target;
 use lfn_net::session::identity;
+use lfn_net::session::queue::Patience;
 use serde::{Deserialize, Serialize};
 
 use crate::emulated;
@@ -27,6 +32,34 @@ pub struct Trust {
     pub insecure_anywhere: bool,
 }
 
+/// How long to wait for a place at the server, shared by the commands that need one.
+#[derive(clap::Args, Debug, Clone)]
+pub struct Waiting {
+    /// If the server is full, wait in its queue for at most this long
+    #[arg(long, value_name = "DURATION", default_value = "10min", value_parser = parse_duration)]
+    pub wait: Duration,
+    /// If the server is full, fail at once
+    #[arg(long, conflicts_with = "wait")]
+    pub no_wait: bool,
+}
+
+impl Waiting {
+    /// The same for those who dial.
+    pub fn patience(&self) -> Patience {
+        Patience { most: if self.no_wait { Duration::ZERO } else { self.wait }, told: tell_place }
+    }
+}
+
+/// One line on stderr for each change of the place in the queue.
+fn tell_place(place: &Place) {
+    let wait = place.expected_wait_seconds.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
+    let wait = wait.map_or("nobody can say how long".into(), |wait| {
+        format!("up to {}", show_duration(Duration::from_secs(wait.as_secs() + 1)))
+    });
+    // Talk: that nobody reads it is no reason not to wait.
+    let _ = writeln!(std::io::stderr(), "lfn: the server is full, waiting: {} ahead, {wait}", place.ahead);
+}
+
 /// The tickets saved by `lfn hosts add`.
 #[derive(Debug, Default, Serialize, Deserialize)]
 #[serde(transparent)]
@@ -40,8 +73,9 @@ struct SavedHost {
 }
 
 /// Finds out where `name` is and what to trust there.
-pub fn resolve(name: &str, trust: &Trust) -> Result<Target, Failure> {
-    let target = Target::new(ticket_for(name, trust)?).map_err(session_failure)?;
+pub fn resolve(name: &str, trust: &Trust, waiting: &Waiting) -> Result<Target, Failure> {
+    let mut target = Target::new(ticket_for(name, trust)?).map_err(session_failure)?;
+    target.patience = waiting.patience();
     if !trust.insecure {
         return Ok(target);
     }

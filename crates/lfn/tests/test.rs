@@ -218,7 +218,7 @@ fn limits_of_the_server_are_told() {
     // It is under way when it prints its first interval.
     let mut lines = BufReader::new(first.stdout.take().unwrap()).lines();
     while !lines.next().unwrap().unwrap().contains("0.0-") {}
-    let second = full.test(&busy);
+    let second = full.test(&[&busy[..], &["--no-wait"]].concat());
     first.kill().unwrap();
     first.wait().unwrap();
     assert_refused(&second, 1, "the server is full");

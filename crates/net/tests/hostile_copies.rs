@@ -14,7 +14,9 @@ use lfn_core::transfer::digest::{BlockHash, Digest, hash_block};
 use lfn_core::units::Bytes;
 use lfn_core::wire::copy::{BlockHeader, CopyRequest, From, FromReceiver, FromSender, Job, Offer, Progress, To};
 use lfn_core::wire::{RefusalCode, Request};
-use lfn_net::server::{Config, Limits, Server};
+use lfn_net::server::access::Access;
+use lfn_net::server::admission::Quotas;
+use lfn_net::server::{Config, Connections, Server};
 use lfn_net::service;
 use lfn_net::session::dial::{self, Target};
 use lfn_net::session::identity::{Identity, new_token};
@@ -39,13 +41,16 @@ impl Served {
             token: Some(new_token().unwrap()),
             token_expires: None,
             root: Some(root.path().to_owned()),
-            limits: Limits::default(),
+            quotas: Quotas::default(),
+            connections: Connections::default(),
+            access: Access::default(),
+            drain: Duration::ZERO,
         };
         let server = Server::bind(config, service::serve, |_| {}).unwrap();
         let target = Target::new(server.ticket("127.0.0.1").unwrap()).unwrap();
         let stop = Arc::new(AtomicBool::new(false));
         let stopped = stop.clone();
-        let thread = Some(thread::spawn(move || server.run(&stopped)));
+        let thread = Some(thread::spawn(move || server.run(&stopped, &AtomicBool::new(false))));
         Served { target, root, stop, thread }
     }
 

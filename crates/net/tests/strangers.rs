@@ -11,7 +11,9 @@ use std::time::{Duration, SystemTime};
 
 use lfn_core::session::{Ticket, Token};
 use lfn_core::wire::{Refusal, Request};
-use lfn_net::server::{Config, Limits, Server};
+use lfn_net::server::access::Access;
+use lfn_net::server::admission::{Quotas, Share};
+use lfn_net::server::{Config, Connections, Server};
 use lfn_net::service;
 use lfn_net::session::dial::{self, Target};
 use lfn_net::session::identity::{Identity, new_token};
@@ -27,14 +29,17 @@ struct Served {
 }
 
 impl Served {
-    fn with(limits: Limits, token_expires: Option<SystemTime>) -> Self {
+    fn with(connections: Connections, quotas: Quotas, token_expires: Option<SystemTime>) -> Self {
         let config = Config {
             listen: SocketAddr::from((Ipv4Addr::LOCALHOST, 0)),
             identity: Identity::ephemeral().unwrap(),
             token: Some(new_token().unwrap()),
             token_expires,
             root: None,
-            limits,
+            quotas,
+            connections,
+            access: Access::default(),
+            drain: Duration::ZERO,
         };
         let log = Arc::new(Mutex::new(Vec::new()));
         let seen = log.clone();
@@ -43,7 +48,7 @@ impl Served {
         let ticket = server.ticket("127.0.0.1").unwrap();
         let stop = Arc::new(AtomicBool::new(false));
         let stopped = stop.clone();
-        let thread = Some(thread::spawn(move || server.run(&stopped)));
+        let thread = Some(thread::spawn(move || server.run(&stopped, &AtomicBool::new(false))));
         Served { ticket, stop, thread, log }
     }
 
@@ -87,8 +92,8 @@ fn is_closed(socket: &mut TcpStream) -> bool {
 
 #[test]
 fn who_says_nothing_or_too_little_is_closed() {
-    let limits = Limits { hello_within: Duration::from_millis(300), ..Limits::default() };
-    let server = Served::with(limits, None);
+    let connections = Connections { hello_within: Duration::from_millis(300), ..Connections::default() };
+    let server = Served::with(connections, Quotas::default(), None);
     let mut silent = server.connect();
     let mut slow = server.connect();
     // A TLS record header that announces 512 bytes, then a byte now and then: each wait is short, the whole is not.
@@ -106,8 +111,8 @@ fn who_says_nothing_or_too_little_is_closed() {
 
 #[test]
 fn a_crowd_is_turned_away_and_the_server_goes_on() {
-    let limits = Limits { connections: 2, ..Limits::default() };
-    let server = Served::with(limits, None);
+    let connections = Connections { most: 2, ..Connections::default() };
+    let server = Served::with(connections, Quotas::default(), None);
     let crowd: Vec<_> = (0..2).map(|_| server.connect()).collect();
     // The third is dropped unread, as soon as the accept loop has taken the two before it.
     assert!(is_closed(&mut server.connect()));
@@ -121,7 +126,7 @@ fn a_crowd_is_turned_away_and_the_server_goes_on() {
 
 #[test]
 fn a_wrong_token_an_old_one_and_a_wrong_key_are_told_apart() {
-    let server = Served::with(Limits::default(), None);
+    let server = Served::with(Connections::default(), Quotas::default(), None);
     let wrong_token = Ticket { token: Token::from_bytes([1; 16]), ..server.ticket.clone() };
     let refused = server.ask(wrong_token).unwrap_err();
     assert!(refused.to_string().contains("token is not this server's"), "{refused}");
@@ -132,14 +137,14 @@ fn a_wrong_token_an_old_one_and_a_wrong_key_are_told_apart() {
     let refused = server.ask(wrong_key).unwrap_err();
     assert!(matches!(refused, SessionError::WrongFingerprint { .. }), "{refused}");
 
-    let expired = Served::with(Limits::default(), Some(SystemTime::UNIX_EPOCH));
+    let expired = Served::with(Connections::default(), Quotas::default(), Some(SystemTime::UNIX_EPOCH));
     let refused = expired.ask(expired.ticket.clone()).unwrap_err();
     assert!(refused.to_string().contains("expired"), "{refused}");
 }
 
 #[test]
 fn another_protocol_is_named() {
-    let server = Served::with(Limits::default(), None);
+    let server = Served::with(Connections::default(), Quotas::default(), None);
     let mut http = server.connect();
     http.write_all(b"GET / HTTP/1.1\r\n\r\n").unwrap();
     // A TLS alert or a close; never data, never silence.
@@ -163,13 +168,15 @@ fn another_protocol_is_named() {
 
 #[test]
 fn one_server_one_session_too_many() {
-    let server = Served::with(Limits { sessions: 1, ..Limits::default() }, None);
+    let all = Share { sessions: 1, ..Quotas::default().all };
+    let server = Served::with(Connections::default(), Quotas { all, ..Quotas::default() }, None);
     let target = Target::new(server.ticket.clone()).unwrap();
     // The first session waits for a data stream that does not come.
     let mut first = dial::control(&target, dial::new_session_id().unwrap(), zeros_from_far()).unwrap();
     let _: serde_json::Value = first.recv(Duration::from_secs(20), "").unwrap();
+    // The second is told so and waits; what `ask` takes for its answer is a word of the queue.
     let refused = server.ask(server.ticket.clone()).unwrap_err();
-    assert!(refused.to_string().contains("full"), "{refused}");
+    assert!(matches!(refused, SessionError::Frame(_)), "{refused}");
     drop(first);
     let freed = (0..200).any(|_| {
         thread::sleep(Duration::from_millis(50));
@@ -214,7 +221,7 @@ fn turns(server_port: u16) -> (u16, JoinHandle<String>) {
 
 #[test]
 fn a_request_leaves_two_round_trips_after_the_dial_and_clear_data_one() {
-    let server = Served::with(Limits::default(), None);
+    let server = Served::with(Connections::default(), Quotas::default(), None);
     let (port, relay) = turns(server.ticket.port);
     let answer = server.ask(Ticket { port, ..server.ticket.clone() });
     assert!(answer.is_ok(), "{answer:?}");

@@ -14,3 +14,4 @@ pub mod packet;
 pub mod process;
 pub mod sysctl;
 pub mod tcp;
+pub mod udp;

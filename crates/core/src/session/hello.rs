@@ -3,6 +3,9 @@
 //! The MAC is keyed with a key derived from the token, so only a bearer of the ticket can open a stream, and covers
 //! the session and the stream number; a server takes each (session, stream) once, so a replayed hello opens nothing.
 //! Streams inside TLS need none of this: they send a [`crate::wire::Hello`] frame instead.
+//!
+//! The same 56 bytes open a stream of UDP datagrams and answer that; which of the three it is stands under the MAC, so
+//! that none can be taken for another.
 
 use super::{SessionId, Token};
 
@@ -29,6 +32,17 @@ pub enum HelloError {
     /// Made without the token, or damaged on the way.
     #[error("data stream with a wrong authentication code")]
     Mac,
+    /// A hello of this session, but one for another kind of stream.
+    #[error("hello of another kind of data stream")]
+    Use,
+}
+
+/// What a hello is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Use {
+    Stream = 0,
+    Datagrams = 1,
+    Answer = 2,
 }
 
 /// The opening of a data stream that is not inside TLS.
@@ -41,11 +55,26 @@ pub struct ClearHello {
 }
 
 impl ClearHello {
-    /// The bytes to send.
+    /// The bytes that open a TCP stream.
     pub fn encode(&self, token: &Token) -> [u8; LENGTH] {
+        self.encode_for(Use::Stream, token)
+    }
+
+    /// The datagram that opens a stream of datagrams; it is sent again until it is answered.
+    pub fn encode_datagram(&self, token: &Token) -> [u8; LENGTH] {
+        self.encode_for(Use::Datagrams, token)
+    }
+
+    /// The server's answer to that, no longer than what it answers.
+    pub fn encode_answer(&self, token: &Token) -> [u8; LENGTH] {
+        self.encode_for(Use::Answer, token)
+    }
+
+    fn encode_for(&self, r#use: Use, token: &Token) -> [u8; LENGTH] {
         let mut bytes = [0; LENGTH];
         bytes[..4].copy_from_slice(&MAGIC);
         bytes[4] = VERSION;
+        bytes[5] = r#use as u8;
         bytes[6..8].copy_from_slice(&self.stream.to_be_bytes());
         bytes[8..MAC_AT].copy_from_slice(&self.session.0);
         let mac = mac(token, &bytes[..MAC_AT]);
@@ -55,6 +84,15 @@ impl ClearHello {
 
     /// Reads and checks a hello; the MAC is compared in constant time.
     pub fn decode(bytes: &[u8; LENGTH], token: &Token) -> Result<Self, HelloError> {
+        Self::decode_for(Use::Stream, bytes, token)
+    }
+
+    /// The same for a datagram of any length.
+    pub fn decode_datagram(bytes: &[u8], token: &Token) -> Result<Self, HelloError> {
+        Self::decode_for(Use::Datagrams, bytes.try_into().map_err(|_| HelloError::NotLfn)?, token)
+    }
+
+    fn decode_for(r#use: Use, bytes: &[u8; LENGTH], token: &Token) -> Result<Self, HelloError> {
         if bytes[..4] != MAGIC {
             return Err(HelloError::NotLfn);
         }
@@ -66,6 +104,9 @@ impl ClearHello {
         // blake3::Hash compares in constant time.
         if mac(token, &bytes[..MAC_AT]) != blake3::Hash::from_bytes(shown) {
             return Err(HelloError::Mac);
+        }
+        if bytes[5] != r#use as u8 {
+            return Err(HelloError::Use);
         }
         let mut session = [0; 16];
         session.copy_from_slice(&bytes[8..MAC_AT]);
@@ -93,5 +134,17 @@ mod tests {
             damaged[at] ^= 1;
             assert_eq!(ClearHello::decode(&damaged, &token), Err(HelloError::Mac), "byte {at}");
         }
+    }
+    #[test]
+    fn a_hello_seen_on_tcp_opens_no_datagrams() {
+        let token = Token::from_bytes([1; 16]);
+        let hello = ClearHello { session: SessionId([2; 16]), stream: 0 };
+        let (stream, datagram, answer) =
+            (hello.encode(&token), hello.encode_datagram(&token), hello.encode_answer(&token));
+        assert_eq!(ClearHello::decode_datagram(&datagram, &token), Ok(hello));
+        assert_eq!(ClearHello::decode_datagram(&stream, &token), Err(HelloError::Use));
+        assert_eq!(ClearHello::decode_datagram(&answer, &token), Err(HelloError::Use));
+        assert_eq!(ClearHello::decode(&datagram, &token), Err(HelloError::Use));
+        assert_eq!(ClearHello::decode_datagram(&datagram[..40], &token), Err(HelloError::NotLfn));
     }
 }

@@ -18,6 +18,8 @@ pub enum Kind {
     Message,
     /// A [`super::Refusal`]: the conversation is over.
     Refusal,
+    /// A [`super::queue::FromServer`] or [`super::queue::FromClient`]: before the conversation.
+    Queue,
 }
 
 /// Why bytes could not be read as a frame.
@@ -82,12 +84,7 @@ impl FrameReader {
 
     /// The next whole frame, if there is one.
     pub fn take<T: DeserializeOwned, R: DeserializeOwned>(&mut self) -> Result<Option<Frame<T, R>>, FrameError> {
-        let Some(&kind) = self.buffer.first() else { return Ok(None) };
-        let kind = match kind {
-            b'M' => Kind::Message,
-            b'R' => Kind::Refusal,
-            other => return Err(FrameError::Kind(other)),
-        };
+        let Some(kind) = self.kind()? else { return Ok(None) };
         let Some(end) = self.announced() else { return Ok(None) };
         if end - HEADER > self.limit {
             return Err(FrameError::TooLong { length: end - HEADER, limit: self.limit });
@@ -99,9 +96,39 @@ impl FrameReader {
         let frame = match kind {
             Kind::Message => Frame::Message(serde_json::from_slice(body)?),
             Kind::Refusal => Frame::Refusal(serde_json::from_slice(body)?),
+            // Whoever waits for a turn looks at the kind first.
+            Kind::Queue => return Err(FrameError::Kind(kind_byte(kind))),
         };
         self.buffer.drain(..end);
         Ok(Some(frame))
+    }
+
+    /// The next whole frame, if there is one, as JSON of whatever kind it is; what it means is for the caller.
+    pub fn take_any<T: DeserializeOwned>(&mut self) -> Result<Option<T>, FrameError> {
+        if self.kind()?.is_none() {
+            return Ok(None);
+        }
+        let Some(end) = self.announced() else { return Ok(None) };
+        if end - HEADER > self.limit {
+            return Err(FrameError::TooLong { length: end - HEADER, limit: self.limit });
+        }
+        if self.buffer.len() < end {
+            return Ok(None);
+        }
+        let message = serde_json::from_slice(&self.buffer[HEADER..end])?;
+        self.buffer.drain(..end);
+        Ok(Some(message))
+    }
+
+    /// What the frame at the front holds, as soon as its first byte is here.
+    pub fn kind(&self) -> Result<Option<Kind>, FrameError> {
+        match self.buffer.first() {
+            None => Ok(None),
+            Some(b'M') => Ok(Some(Kind::Message)),
+            Some(b'R') => Ok(Some(Kind::Refusal)),
+            Some(b'Q') => Ok(Some(Kind::Queue)),
+            Some(&other) => Err(FrameError::Kind(other)),
+        }
     }
 
     /// Where the frame at the front ends, once its header is here.
@@ -124,6 +151,7 @@ fn kind_byte(kind: Kind) -> u8 {
     match kind {
         Kind::Message => b'M',
         Kind::Refusal => b'R',
+        Kind::Queue => b'Q',
     }
 }
 

@@ -6,6 +6,7 @@
 
 pub mod copy;
 mod frame;
+pub mod queue;
 pub mod test;
 
 pub use frame::{Frame, FrameError, FrameReader, HELLO_LIMIT, Kind, MESSAGE_LIMIT, encode};

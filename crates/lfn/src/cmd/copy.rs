@@ -19,7 +19,7 @@ use crate::emulated;
 use crate::exit::{Exit, Failure};
 use crate::forecast::Forecast;
 use crate::print::copy::{Report, progress};
-use crate::remote::{self, Trust, session_failure};
+use crate::remote::{self, Trust, Waiting, session_failure};
 
 /// Move a file over parallel streams, verified end to end
 ///
@@ -54,6 +54,8 @@ pub struct Args {
     clear_data: bool,
     #[command(flatten)]
     trust: Trust,
+    #[command(flatten)]
+    waiting: Waiting,
     /// One JSON object instead of text
     #[arg(long)]
     json: bool,
@@ -90,8 +92,12 @@ pub fn run(args: Args) -> Result<Exit, Failure> {
     let mut observer = |total: Bytes, look: &lfn_core::transfer::limit::Look| bar.show(total, look);
     let watch = Watch { observer: &mut observer, interrupted: &interrupted };
     let result = match direction {
-        Direction::Up(from, host, to) => upload(&remote::resolve(&host, &args.trust)?, &from, to, &options, watch),
-        Direction::Down(host, from, to) => download(&remote::resolve(&host, &args.trust)?, from, &to, &options, watch),
+        Direction::Up(from, host, to) => {
+            upload(&remote::resolve(&host, &args.trust, &args.waiting)?, &from, to, &options, watch)
+        }
+        Direction::Down(host, from, to) => {
+            download(&remote::resolve(&host, &args.trust, &args.waiting)?, from, &to, &options, watch)
+        }
     };
     bar.clear();
     let outcome = result.map_err(failure)?;

@@ -16,7 +16,7 @@ pub fn run(command: Command) -> Result<Exit, Failure> {
     match command {
         Command::Plan(args) => plan::run(*args),
         Command::Emulate(args) => emulate::run(*args),
-        Command::Serve(args) => serve::run(args),
+        Command::Serve(args) => serve::run(*args),
         Command::Test(args) => test::run(*args),
         Command::Copy(args) => copy::run(args),
         Command::Hosts(args) => hosts::run(args),

@@ -1,38 +1,52 @@
 //! The far end: a listener, sessions put together from their connections, and the limits that keep it honest.
 //!
 //! One thread a connection. Until a connection has shown a token it holds a thread, a socket and at most one hello's
-//! worth of memory, for at most [`Limits::hello_within`]; a watchdog closes those that take longer, however slowly they talk.
-//! What a session does once it is open is not decided here: a [`Service`] is handed in ([`crate::service`]).
+//! worth of memory, for at most [`Connections::hello_within`]; a watchdog closes those that take longer, however slowly
+//! they talk, and a crowd of them makes place for newcomers. Who has shown one asks at [`admission`] for a session's
+//! place and may have to wait. What a session does once it is open is not decided here: a [`Service`] is handed in
+//! ([`crate::service`]).
 
 pub mod access;
 pub mod admission;
+mod connection;
+mod datagrams;
+pub mod event;
+mod live;
+pub mod metrics;
 mod registry;
 mod session;
 pub mod throttle;
+mod turn;
 
-pub use session::ServerSession;
+pub use datagrams::Datagrams;
+pub use event::Event;
+pub use session::{Limits, ServerSession};
 
-use std::io::{self, Read};
-use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
+use std::io;
+use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::thread;
 use std::time::{Duration, Instant, SystemTime};
 
-use lfn_core::session::hello::{self, ClearHello};
-use lfn_core::session::{PROTOCOL, SessionId, Ticket, Token};
-use lfn_core::wire::{HELLO_LIMIT, Hello, Refusal, RefusalCode, Request};
+use lfn_core::session::{Ticket, Token};
+use lfn_core::units::show_duration;
+use lfn_core::wire::{Refusal, RefusalCode, Request};
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::time::Timespec;
 
-use crate::session::dial::set_liveness;
 use crate::session::identity::Identity;
-use crate::session::{Control, DataStream, SessionError};
-use crate::session::{TlsStream, server_config};
-use registry::{Registry, Watch};
+use crate::session::{SessionError, server_config};
+use access::Access;
+use admission::{Admission, Quotas};
+use event::Reason;
+use live::Lives;
+use metrics::{Gauges, Metrics};
+use registry::Registry;
 
-/// [`Limits::hello_within`] if nothing else is said: sixteen round trips of a 600 ms path, so with room for losses.
+/// [`Connections::hello_within`] if nothing else is said: sixteen round trips of a 600 ms path, so with room for
+/// losses.
 const HELLO_WITHIN: Duration = Duration::from_secs(10);
 
 /// How often the accept loop looks up from its wait, to stop or to close what is overdue.
@@ -40,6 +54,9 @@ const TICK: Duration = Duration::from_millis(200);
 
 /// How long a server that is stopped waits for its sessions to remove what is half-done.
 const TIDY_WITHIN: Duration = Duration::from_secs(5);
+
+/// Of a connection's thread: a TLS handshake and the loops of a session need a fraction of it.
+const STACK: usize = 512 << 10;
 
 /// What a server is told at its start.
 #[derive(Debug)]
@@ -54,34 +71,30 @@ pub struct Config {
     pub token_expires: Option<SystemTime>,
     /// The directory copies are confined to; without one only `random:`, `zero:` and `null:` can be copied.
     pub root: Option<PathBuf>,
-    /// What it may be made to do.
-    pub limits: Limits,
+    /// What sessions may use, one client's and all together.
+    pub quotas: Quotas,
+    /// What connections may hold before they are sessions.
+    pub connections: Connections,
+    /// Which addresses may connect.
+    pub access: Access,
+    /// How long sessions that run may go on when the server is told to stop.
+    pub drain: Duration,
 }
 
-/// Bounds on what clients can make a server do; each is a flag of `lfn serve`.
+/// Bounds on what connections cost, known and unknown; each is a flag of `lfn serve`.
 #[derive(Debug, Clone, Copy)]
-pub struct Limits {
-    /// Sessions at once.
-    pub sessions: usize,
-    /// Connections at once, known and unknown.
-    pub connections: usize,
-    /// Data streams of one session.
-    pub streams: u16,
-    /// How long one test may load the path.
-    pub test_time: Duration,
+pub struct Connections {
+    /// Connections at once.
+    pub most: usize,
+    /// Of those, such as have shown no token: beyond it the oldest of the address that has most makes place.
+    pub strangers: usize,
     /// How long a connection may take to show who it is.
     pub hello_within: Duration,
 }
 
-impl Default for Limits {
+impl Default for Connections {
     fn default() -> Self {
-        Limits {
-            sessions: 16,
-            connections: 1024,
-            streams: 256,
-            test_time: Duration::from_secs(3600),
-            hello_within: HELLO_WITHIN,
-        }
+        Connections { most: 4096, strangers: 1024, hello_within: HELLO_WITHIN }
     }
 }
 
@@ -101,17 +114,6 @@ pub enum ServeError {
     Identity(#[from] rustls::Error),
 }
 
-/// What a server tells whoever runs it.
-#[derive(Debug)]
-pub enum Event<'a> {
-    /// A session began.
-    Opened(SocketAddr, &'a Request),
-    /// A session ended, with the error if it failed.
-    Ended(SocketAddr, Option<&'a SessionError>),
-    /// A connection was turned away.
-    Refused(SocketAddr, &'a str),
-}
-
 /// Serves one open session to its end.
 pub type Service = fn(&mut ServerSession, &Request) -> Result<(), SessionError>;
 
@@ -119,6 +121,7 @@ pub type Service = fn(&mut ServerSession, &Request) -> Result<(), SessionError>;
 #[derive(Debug)]
 pub struct Server {
     listener: TcpListener,
+    datagrams: UdpSocket,
     shared: Arc<Shared>,
 }
 
@@ -126,13 +129,27 @@ pub struct Server {
 pub(crate) struct Shared {
     pub(crate) config: Config,
     pub(crate) registry: Registry,
+    datagrams: datagrams::Meeting,
     tls: Arc<rustls::ServerConfig>,
     service: Service,
-    /// The server is being stopped.
-    stopping: AtomicBool,
-    /// Sessions that then have something to tidy up.
-    tidying: AtomicUsize,
-    log: Box<dyn Fn(Event<'_>) + Send + Sync>,
+    admission: Admission,
+    lives: Arc<Lives>,
+    metrics: Metrics,
+    /// Sessions that run, wait, or have a last word to say.
+    alive: AtomicUsize,
+    /// Turns of the accept loop.
+    turns: AtomicU64,
+    sink: Box<dyn Fn(&Event<'_>) + Send + Sync>,
+}
+
+/// A session that the end of the server waits for.
+#[derive(Debug)]
+pub(crate) struct Alive(Arc<Shared>);
+
+impl Drop for Alive {
+    fn drop(&mut self) {
+        self.0.alive.fetch_sub(1, Ordering::SeqCst);
+    }
 }
 
 impl std::fmt::Debug for Shared {
@@ -147,20 +164,24 @@ impl Server {
     pub fn bind(
         config: Config,
         service: Service,
-        log: impl Fn(Event<'_>) + Send + Sync + 'static,
+        log: impl Fn(&Event<'_>) + Send + Sync + 'static,
     ) -> Result<Self, ServeError> {
         let address = config.listen;
-        let listen = || -> io::Result<TcpListener> {
-            let listener = TcpListener::bind(address)?;
-            listener.set_nonblocking(true)?;
-            Ok(listener)
+        let (listener, datagrams) = listen(address).map_err(|source| ServeError::Listen { address, source })?;
+        let shared = Shared {
+            tls: server_config(&config.identity)?,
+            registry: Registry::new(config.connections, &config.quotas),
+            datagrams: datagrams::Meeting::default(),
+            admission: Admission::new(config.quotas),
+            config,
+            service,
+            lives: Arc::default(),
+            metrics: Metrics::default(),
+            alive: AtomicUsize::new(0),
+            turns: AtomicU64::new(0),
+            sink: Box::new(log),
         };
-        let listener = listen().map_err(|source| ServeError::Listen { address, source })?;
-        let tls = server_config(&config.identity)?;
-        let registry = Registry::new(config.limits);
-        let (stopping, tidying) = (AtomicBool::new(false), AtomicUsize::new(0));
-        let shared = Shared { config, registry, tls, service, stopping, tidying, log: Box::new(log) };
-        Ok(Server { listener, shared: Arc::new(shared) })
+        Ok(Server { listener, datagrams, shared: Arc::new(shared) })
     }
 
     /// Where it listens.
@@ -175,13 +196,79 @@ impl Server {
         Ok(Ticket { host: host.to_owned(), port: self.local_addr()?.port(), token, fingerprint })
     }
 
-    /// Serves until `stop` is set. Sessions under way then end with the process.
-    pub fn run(&self, stop: &AtomicBool) {
-        accept_until(&self.listener, &self.shared, || stop.load(Ordering::Relaxed));
-        self.shared.stopping.store(true, Ordering::Relaxed);
+    /// The door every session goes through, also those of other protocols on other ports.
+    pub fn admission(&self) -> Admission {
+        self.shared.admission.clone()
+    }
+
+    /// Counts and logs what another protocol's server beside this one has to tell.
+    pub fn teller(&self) -> impl Fn(Event<'_>) + Clone + Send + Sync + 'static {
+        let shared = self.shared.clone();
+        move |event| shared.log(event)
+    }
+
+    /// What `/metrics` shows.
+    pub fn metrics(&self) -> impl Fn() -> String + Send + Sync + 'static {
+        let shared = self.shared.clone();
+        move || shared.metrics.page(&shared.gauges())
+    }
+
+    /// A number that grows as long as the server accepts connections: a watchdog looks at it.
+    pub fn heartbeat(&self) -> impl Fn() -> u64 + Send + Sync + 'static {
+        let shared = self.shared.clone();
+        move || shared.turns.load(Ordering::Relaxed)
+    }
+
+    /// Serves until `stop` is set. Nobody is let in then; sessions under way may go on for [`Config::drain`], or until
+    /// `now` is set, and are then ended.
+    pub fn run(&self, stop: &AtomicBool, now: &AtomicBool) {
+        let over = AtomicBool::new(false);
+        thread::scope(|scope| {
+            scope.spawn(|| datagrams::listen(&self.datagrams, &self.shared, || over.load(Ordering::Relaxed)));
+            self.run_until(stop, now);
+            over.store(true, Ordering::Relaxed);
+        });
+    }
+
+    fn run_until(&self, stop: &AtomicBool, now: &AtomicBool) {
+        let Server { listener, shared, .. } = self;
+        let set = |flag: &AtomicBool| flag.load(Ordering::Relaxed);
+        accept_until(listener, shared, || set(stop));
+        let drain = shared.config.drain;
+        shared.log(Event::Stopping { running: shared.admission.running(), drain });
+        shared.admission.stop();
+        let deadline = Instant::now() + drain;
+        // Those that run may still open data streams; newcomers are told that the server stops.
+        let over = || set(now) || shared.admission.running() == 0 || Instant::now() >= deadline;
+        accept_until(listener, shared, over);
+        let after = if set(now) { "at once".into() } else { format!("after the {} they had", show_duration(drain)) };
+        let text = format!("the server was stopped: sessions under way were ended {after}");
+        let why = Refusal::new(RefusalCode::Stopped, text).hint("try again when it runs again, or use another server");
+        let cut = shared.lives.end_all(&why);
+        if cut > 0 {
+            shared.log(Event::Cut(cut));
+        }
         let deadline = Instant::now() + TIDY_WITHIN;
-        while self.shared.tidying.load(Ordering::SeqCst) > 0 && Instant::now() < deadline {
+        while shared.alive.load(Ordering::SeqCst) > 0 && Instant::now() < deadline {
             thread::sleep(TICK / 20);
+        }
+    }
+}
+
+/// The TCP listener, and the UDP socket of the same port number.
+fn listen(address: SocketAddr) -> io::Result<(TcpListener, UdpSocket)> {
+    /// A free TCP port may be taken for UDP, but hardly this often in a row.
+    const TRIES: u32 = 20;
+    let mut tries = 0;
+    loop {
+        let listener = TcpListener::bind(address)?;
+        listener.set_nonblocking(true)?;
+        match datagrams::bind(listener.local_addr()?) {
+            Ok(datagrams) => return Ok((listener, datagrams)),
+            Err(error) if address.port() == 0 && error.kind() == io::ErrorKind::AddrInUse && tries < TRIES => {
+                tries += 1
+            }
+            Err(error) => return Err(io::Error::new(error.kind(), format!("UDP: {error}"))),
         }
     }
 }
@@ -189,126 +276,83 @@ impl Server {
 /// Accepts connections until `stop` says so, one thread each.
 fn accept_until(listener: &TcpListener, shared: &Arc<Shared>, stop: impl Fn() -> bool) {
     let tick = Timespec { tv_sec: 0, tv_nsec: TICK.subsec_nanos().into() };
+    let mut looked = Instant::now();
     while !stop() {
-        shared.registry.close_overdue();
+        shared.turns.fetch_add(1, Ordering::Relaxed);
         // An interrupted wait is as good as one that ended.
         let _ = poll(&mut [PollFd::new(listener, PollFlags::IN)], Some(&tick));
-        while let Ok((socket, peer)) = listener.accept() {
-            // A dual-stack socket shows IPv4 clients in IPv6 clothes.
-            let peer = SocketAddr::new(peer.ip().to_canonical(), peer.port());
-            let Some(watch) = shared.registry.watch(&socket) else {
-                (shared.log)(Event::Refused(peer, "as many connections as allowed"));
-                continue;
-            };
-            let shared = shared.clone();
-            let spawned = thread::Builder::new().name("connection".into()).spawn(move || {
-                if let Err(error) = connection(&shared, socket, peer, watch) {
-                    (shared.log)(Event::Refused(peer, &error.to_string()));
+        // A crowd that comes without a pause does not keep the loop from looking up.
+        while looked.elapsed() < TICK {
+            match listener.accept() {
+                Ok((socket, peer)) => take(shared, socket, peer),
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
+                Err(error) => {
+                    starved(shared, &error);
+                    break;
                 }
-            });
-            // Without a thread the socket is dropped, and the client told so by the close.
-            drop(spawned);
-        }
-    }
-}
-
-/// One connection from its first byte: a data stream goes to its session, a control connection becomes one.
-fn connection(shared: &Arc<Shared>, socket: TcpStream, peer: SocketAddr, watch: Watch) -> Result<(), SessionError> {
-    let io_error = |source| SessionError::Io { peer: "the client", source };
-    socket.set_nonblocking(false).and_then(|()| set_liveness(&socket)).map_err(io_error)?;
-    let within = shared.config.limits.hello_within;
-    socket.set_read_timeout(Some(within)).map_err(io_error)?;
-    let mut first = [0];
-    if socket.peek(&mut first).map_err(io_error)? == 1 && first[0] == hello::FIRST_BYTE {
-        let stream = clear_stream(shared, socket)?;
-        watch.known();
-        return shared.registry.deliver(stream.0, stream.1);
-    }
-    let tls = TlsStream::server(socket, shared.tls.clone())
-        .map_err(|source| SessionError::Tls { address: peer.to_string(), source })?;
-    let mut control = Control::new(tls, HELLO_LIMIT, "the client");
-    let hello: Hello = match control.recv(within, "before its hello") {
-        Ok(hello) => hello,
-        Err(error) => {
-            if let SessionError::Frame(_) = error {
-                let _ = control.refuse(&Refusal::from(&error));
             }
-            return Err(error);
         }
+        if looked.elapsed() >= TICK {
+            looked = Instant::now();
+            shared.registry.close_overdue();
+            shared.lives.check();
+        }
+    }
+}
+
+/// A connection that was accepted gets its thread, if it may have one.
+fn take(shared: &Arc<Shared>, socket: TcpStream, peer: SocketAddr) {
+    shared.metrics.connected();
+    // A dual-stack socket shows IPv4 clients in IPv6 clothes.
+    let peer = SocketAddr::new(peer.ip().to_canonical(), peer.port());
+    if !shared.config.access.permits(peer.ip()) {
+        return shared.log(Event::Refused(peer, Reason::Access, "its address may not connect"));
+    }
+    let Some(watch) = shared.registry.watch(&socket, peer.ip()) else {
+        return shared.log(Event::Refused(peer, Reason::Connections, "as many connections as allowed"));
     };
-    if let Err(refusal) = admit(shared, &hello) {
-        // The client may be gone already; the refusal is what is reported.
-        let _ = control.refuse(&refusal);
-        control.close();
-        return Err(SessionError::Refused(refusal));
-    }
-    watch.known();
-    control.known();
-    match hello {
-        Hello::Data { session, stream, .. } => {
-            shared.registry.deliver(session, DataStream::tls(stream, control.into_stream()))
+    let shared = shared.clone();
+    // Without a thread the socket is dropped, and the client told so by the close.
+    let _ = thread::Builder::new().name("connection".into()).stack_size(STACK).spawn(move || {
+        if let Err((reason, error)) = connection::serve(&shared, socket, peer, watch) {
+            shared.log(Event::Refused(peer, reason, &error.to_string()));
         }
-        Hello::Control { session, request, .. } => {
-            serve_session(shared, control, peer, session, &request);
-            Ok(())
-        }
-    }
+    });
 }
 
-fn clear_stream(shared: &Shared, mut socket: TcpStream) -> Result<(SessionId, DataStream), SessionError> {
-    let mut bytes = [0; hello::LENGTH];
-    socket.read_exact(&mut bytes).map_err(|source| SessionError::Io { peer: "the client", source })?;
-    let token = shared.config.token.unwrap_or(Token::from_bytes([0; 16]));
-    let refused = |e: hello::HelloError| SessionError::Refused(Refusal::new(RefusalCode::WrongToken, e.to_string()));
-    let hello = ClearHello::decode(&bytes, &token).map_err(refused)?;
-    if shared.expired() {
-        return Err(SessionError::Refused(shared.expired_refusal()));
+/// Files or memory are used up: strangers make place, and the loop does not spin on what it cannot accept.
+fn starved(shared: &Shared, error: &io::Error) {
+    // Whoever gave up before it was accepted is no sign of want (accept(2)).
+    if matches!(error.kind(), io::ErrorKind::ConnectionAborted | io::ErrorKind::Interrupted) {
+        return;
     }
-    Ok((hello.session, DataStream::clear(hello.stream, socket)))
-}
-
-/// Whether the hello's version and token are good.
-fn admit(shared: &Shared, hello: &Hello) -> Result<(), Refusal> {
-    let (Hello::Control { protocol, token, .. } | Hello::Data { protocol, token, .. }) = hello;
-    if *protocol != PROTOCOL {
-        return Err(Refusal::new(
-            RefusalCode::Protocol,
-            format!("the client speaks version {protocol} of the protocol, this server version {PROTOCOL}"),
-        )
-        .hint("use the same version of lfn at both ends"));
-    }
-    let Some(expected) = &shared.config.token else { return Ok(()) };
-    if !token.is_some_and(|shown| shown.matches(expected)) {
-        return Err(Refusal::new(RefusalCode::WrongToken, "the ticket's token is not this server's")
-            .hint("take the ticket that `lfn serve` prints now"));
-    }
-    if shared.expired() {
-        return Err(shared.expired_refusal());
-    }
-    Ok(())
-}
-
-fn serve_session(shared: &Arc<Shared>, mut control: Control, peer: SocketAddr, id: SessionId, request: &Request) {
-    let streams = match shared.registry.open(id) {
-        Ok(streams) => streams,
-        Err(refusal) => {
-            let _ = control.refuse(&refusal);
-            control.close();
-            return (shared.log)(Event::Refused(peer, &refusal.message));
-        }
-    };
-    (shared.log)(Event::Opened(peer, request));
-    let mut session = ServerSession::new(control, streams, shared.clone(), peer);
-    let result = (shared.service)(&mut session, request);
-    if let Err(error) = &result {
-        // The client may be gone; if it is not, it is told why.
-        let _ = session.control.refuse(&Refusal::from(error));
-    }
-    (shared.log)(Event::Ended(peer, result.as_ref().err()));
-    session.close();
+    shared.log(Event::Starved(error));
+    shared.registry.make_place();
+    thread::sleep(TICK / 4);
 }
 
 impl Shared {
+    fn log(&self, event: Event<'_>) {
+        self.metrics.count(&event);
+        (self.sink)(&event);
+    }
+
+    fn alive(self: &Arc<Self>) -> Alive {
+        self.alive.fetch_add(1, Ordering::SeqCst);
+        Alive(self.clone())
+    }
+
+    fn gauges(&self) -> Gauges {
+        let (connections, strangers) = self.registry.counts();
+        Gauges {
+            running: self.admission.running(),
+            waiting: self.admission.waiting(),
+            connections,
+            strangers,
+            moved: self.lives.moved(),
+        }
+    }
+
     fn expired(&self) -> bool {
         self.config.token_expires.is_some_and(|expires| SystemTime::now() >= expires)
     }

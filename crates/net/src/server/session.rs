@@ -2,17 +2,22 @@
 
 use std::io;
 use std::net::{SocketAddr, TcpListener};
+use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use lfn_core::admission::Allowed;
 use lfn_core::wire::{Refusal, RefusalCode};
 use socket2::{Domain, Protocol, Socket, Type};
 
+use super::admission::Quotas;
+use super::live::Listed;
 use super::registry::Streams;
-use super::{Limits, Shared, accept_until};
+use super::throttle::Throttle;
+use super::{Datagrams, Shared, accept_until};
 use crate::session::{Control, DataStream, SessionError};
 
 /// The server's end of one session.
@@ -22,33 +27,49 @@ pub struct ServerSession {
     pub control: Control,
     streams: Streams,
     shared: Arc<Shared>,
-    peer: SocketAddr,
+    listed: Listed,
     over: Arc<AtomicBool>,
 }
 
-/// A session that the server's end waits for.
-#[derive(Debug)]
-pub(crate) struct TidyUp(Arc<Shared>);
-
-impl Drop for TidyUp {
-    fn drop(&mut self) {
-        self.0.tidying.fetch_sub(1, Ordering::SeqCst);
-    }
+/// What one session may make the server do.
+#[derive(Debug, Clone, Copy)]
+pub struct Limits {
+    /// Data streams.
+    pub streams: u16,
+    /// How long a test may load the path.
+    pub test_time: Duration,
 }
 
 impl ServerSession {
-    pub(crate) fn new(control: Control, streams: Streams, shared: Arc<Shared>, peer: SocketAddr) -> Self {
-        ServerSession { control, streams, shared, peer, over: Arc::default() }
+    pub(super) fn new(control: Control, streams: Streams, shared: Arc<Shared>, listed: Listed) -> Self {
+        ServerSession { control, streams, shared, listed, over: Arc::default() }
     }
 
     /// Who dialled.
     pub fn peer(&self) -> SocketAddr {
-        self.peer
+        self.listed.live.who.client
     }
 
     /// What this session may make the server do.
     pub fn limits(&self) -> Limits {
-        self.shared.config.limits
+        let Quotas { session_streams, session_time, .. } = self.shared.config.quotas;
+        let test_time = self.allowed().time.unwrap_or(session_time);
+        Limits { streams: session_streams, test_time }
+    }
+
+    /// What it was granted.
+    pub fn allowed(&self) -> Allowed {
+        self.listed.live.grant.allowed()
+    }
+
+    /// What every loop that moves its payload passes.
+    pub fn throttle(&self) -> Arc<Throttle> {
+        self.listed.live.grant.throttle()
+    }
+
+    /// An error if the session is to end: its quotas are spent, or the server is stopping. To be asked now and then.
+    pub fn check(&self) -> Result<(), SessionError> {
+        self.listed.live.why().map_or(Ok(()), |why| Err(SessionError::Refused(why.clone())))
     }
 
     /// The directory copies are confined to, if the server has one.
@@ -80,6 +101,12 @@ impl ServerSession {
         Ok(streams)
     }
 
+    /// Takes streams of datagrams of these numbers from now on, until what is returned is dropped. A client opens them
+    /// when it has the answer to its request, so this comes first. One stream of load takes one number, from 0.
+    pub fn expect_datagrams(&self, numbers: Range<u16>) -> Datagrams {
+        self.shared.datagrams.expect(self.streams.session(), self.peer().ip(), numbers)
+    }
+
     /// Opens a listener of this session's own, for data streams whose socket options must be set before the SYN
     /// comes (the window scale follows the receive buffer of the listening socket); returns its port. It takes the
     /// same hellos as the main port and is gone with the session.
@@ -105,22 +132,16 @@ impl ServerSession {
     }
 
     /// What a service works with at the same time: the control connection, the data streams as they arrive, and the
-    /// flag that says that the server is being stopped.
+    /// flag that says that the session is to end.
     pub(crate) fn parts(&mut self) -> (&mut Control, &Streams, &AtomicBool) {
-        (&mut self.control, &self.streams, &self.shared.stopping)
-    }
-
-    /// Says that this session has something to tidy up when the server is stopped, until the guard is dropped.
-    pub(crate) fn tidies_up(&self) -> TidyUp {
-        self.shared.tidying.fetch_add(1, Ordering::SeqCst);
-        TidyUp(self.shared.clone())
+        (&mut self.control, &self.streams, &self.listed.live.ending)
     }
 
     pub(crate) fn close(self) {
-        let ServerSession { control, streams, over, .. } = self;
+        let ServerSession { control, streams, over, listed, .. } = self;
         over.store(true, Ordering::Relaxed);
         // The place is free before the last words have arrived.
-        drop(streams);
+        drop((streams, listed));
         control.linger();
     }
 }

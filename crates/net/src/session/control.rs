@@ -4,9 +4,9 @@ use std::io::{self, Read, Write};
 use std::net::{Shutdown, TcpStream};
 use std::time::{Duration, Instant};
 
-use lfn_core::wire::{self, FrameReader, Kind, MESSAGE_LIMIT, Refusal, RefusalCode};
+use lfn_core::wire::{self, FrameReader, HELLO_LIMIT, Kind, MESSAGE_LIMIT, Refusal, RefusalCode};
 use serde::Serialize;
-use serde::de::DeserializeOwned;
+use serde::de::{DeserializeOwned, IgnoredAny};
 
 use super::tls::TlsStream;
 use super::{SessionError, timed_out};
@@ -24,6 +24,17 @@ pub struct Control {
     reader: FrameReader,
     /// How errors name the other side.
     peer: &'static str,
+}
+
+/// What came while a frame of the queue was waited for.
+#[derive(Debug)]
+pub(crate) enum Heard<T> {
+    /// One.
+    Queue(T),
+    /// A message or a refusal, still to be read.
+    Other,
+    /// Nothing.
+    Nothing,
 }
 
 impl Control {
@@ -71,21 +82,70 @@ impl Control {
         while_doing: &'static str,
     ) -> Result<Option<T>, SessionError> {
         let deadline = Instant::now() + within;
-        let mut buffer = vec![0; 16 * 1024];
         loop {
             match self.reader.take::<T, Refusal>()? {
                 Some(wire::Frame::Message(message)) => return Ok(Some(message)),
                 Some(wire::Frame::Refusal(refusal)) => return Err(SessionError::Refused(refusal)),
                 None => {}
             }
+            if !self.fill(deadline, while_doing)? {
+                return Ok(None);
+            }
+        }
+    }
+
+    /// The next frame of the queue if one comes within `within`; that something else came first is an error of its
+    /// own, and leaves it to be read.
+    pub(crate) fn poll_queue<T: DeserializeOwned>(
+        &mut self,
+        within: Duration,
+        while_doing: &'static str,
+    ) -> Result<Heard<T>, SessionError> {
+        let deadline = Instant::now() + within;
+        loop {
+            match self.reader.kind()? {
+                Some(Kind::Queue) => {
+                    if let Some(said) = self.reader.take_any()? {
+                        return Ok(Heard::Queue(said));
+                    }
+                }
+                Some(Kind::Message | Kind::Refusal) => return Ok(Heard::Other),
+                None => {}
+            }
+            if !self.fill(deadline, while_doing)? {
+                return Ok(Heard::Nothing);
+            }
+        }
+    }
+
+    /// Reads past one frame, whatever is in it, if one comes within `within`.
+    pub(crate) fn skip(&mut self, within: Duration, while_doing: &'static str) -> Result<(), SessionError> {
+        let deadline = Instant::now() + within;
+        while self.reader.take_any::<IgnoredAny>()?.is_none() && self.fill(deadline, while_doing)? {}
+        Ok(())
+    }
+
+    /// Sends a frame of the queue.
+    pub(crate) fn send_queue<T: Serialize>(&mut self, message: &T) -> Result<(), SessionError> {
+        self.send_frame(Kind::Queue, message)
+    }
+
+    /// Reads what comes before `deadline`; false if nothing did.
+    fn fill(&mut self, deadline: Instant, while_doing: &'static str) -> Result<bool, SessionError> {
+        // On the stack, and no larger than a message of a running test: a session that waits holds no buffer.
+        let mut buffer = [0; 8 * 1024];
+        loop {
             let left = deadline.saturating_duration_since(Instant::now());
             if left.is_zero() {
-                return Ok(None);
+                return Ok(false);
             }
             let wanted = self.reader.wants().min(buffer.len());
             match self.read_within(&mut buffer[..wanted], left) {
                 Ok(0) => return Err(SessionError::Closed { peer: self.peer, while_doing }),
-                Ok(length) => self.reader.push(&buffer[..length]),
+                Ok(length) => {
+                    self.reader.push(&buffer[..length]);
+                    return Ok(true);
+                }
                 Err(error) if timed_out(&error) || error.kind() == io::ErrorKind::Interrupted => {}
                 Err(error) if is_closed(&error) => {
                     return Err(SessionError::Closed { peer: self.peer, while_doing });
@@ -124,6 +184,11 @@ impl Control {
 
     pub(crate) fn known(&mut self) {
         self.reader.set_limit(MESSAGE_LIMIT);
+    }
+
+    /// While it waits for its turn nothing large is to be said.
+    pub(crate) fn waits(&mut self) {
+        self.reader.set_limit(HELLO_LIMIT);
     }
 
     pub(crate) fn into_stream(self) -> TlsStream {

@@ -11,8 +11,9 @@ use lfn_core::wire::{self, HELLO_LIMIT, Hello, Kind, Request};
 use socket2::{Domain, Protocol, SockRef, Socket, Type};
 
 use super::control::is_closed;
+use super::queue::Patience;
 use super::tls::{Pinned, TlsStream};
-use super::{Control, DEAD_AFTER, DataStream, Protection, SessionError, timed_out};
+use super::{Control, DEAD_AFTER, DataStream, DatagramStream, Protection, SessionError, datagram, timed_out};
 
 /// Where to dial, and what to trust.
 #[derive(Clone, Debug)]
@@ -22,6 +23,8 @@ pub struct Target {
     insecure: bool,
     /// How long a connection and its handshake may take.
     pub within: Duration,
+    /// How long a turn in the server's queue is waited for.
+    pub patience: Patience,
 }
 
 impl Target {
@@ -32,7 +35,13 @@ impl Target {
         if addresses.is_empty() {
             return Err(unknown(io::Error::new(io::ErrorKind::NotFound, "no address")));
         }
-        Ok(Target { ticket, addresses, insecure: false, within: Duration::from_secs(15) })
+        Ok(Target {
+            ticket,
+            addresses,
+            insecure: false,
+            within: Duration::from_secs(15),
+            patience: Patience::default(),
+        })
     }
 
     /// Trusts any server and shows no token. Only for a loopback or emulated path, which the caller has checked.
@@ -117,6 +126,18 @@ pub fn data(
             Ok(DataStream::tls(stream, handshake(target, socket, &hello)?))
         }
     }
+}
+
+/// Opens a stream of datagrams beside `control`, the control connection of an open session (see [`super::datagram`]).
+pub fn datagrams(
+    target: &Target,
+    control: &TcpStream,
+    session: SessionId,
+    stream: u16,
+    within: Duration,
+) -> Result<DatagramStream, SessionError> {
+    let token = target.token().unwrap_or(lfn_core::session::Token::from_bytes([0; 16]));
+    datagram::open(control, &token, session, stream, within)
 }
 
 fn connect(

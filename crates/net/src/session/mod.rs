@@ -6,17 +6,23 @@
 pub mod congestion;
 mod control;
 mod data;
+pub mod datagram;
 pub mod dial;
 pub mod identity;
+pub mod queue;
 mod tls;
 pub(crate) use tls::{TlsStream, server_config};
 
 pub use control::Control;
+pub(crate) use control::Heard;
 pub use data::DataStream;
+pub use datagram::DatagramStream;
 
 use std::io;
 use std::time::Duration;
 
+use lfn_core::units::show_duration;
+use lfn_core::wire::queue::Place;
 use lfn_core::wire::{FrameError, Refusal, RefusalCode};
 
 /// How long a peer may be silent, unacknowledged by its kernel, before its connection counts as dead.
@@ -74,6 +80,17 @@ pub enum SessionError {
     /// The other side said no, and why.
     #[error("{0}")]
     Refused(Refusal),
+    /// All places of the server are taken, and the client does not wait.
+    #[error("the server is full{}", in_queue(.0))]
+    Full(Place),
+    /// All places of the server were taken for as long as the client waits.
+    #[error("the server was full for the {} that were waited{}", show_duration(*.after), in_queue(.place))]
+    Waited {
+        /// How long the client waited.
+        after: Duration,
+        /// Its place in the queue at the end.
+        place: Place,
+    },
     /// The other side closed the connection without a word: it was killed, or the path was cut.
     #[error("{peer} closed the connection {while_doing}")]
     Closed {
@@ -91,6 +108,14 @@ pub enum SessionError {
         after: Duration,
         /// What this side was waiting for.
         while_doing: &'static str,
+    },
+    /// Nothing came back over UDP, while TCP goes through.
+    #[error("no answer over UDP from {address} within {} s", .after.as_secs_f32())]
+    NoDatagrams {
+        /// Host and port.
+        address: String,
+        /// How long hellos were sent.
+        after: Duration,
     },
     /// The other side speaks nonsense.
     #[error("{0}")]
@@ -123,6 +148,11 @@ impl SessionError {
             SessionError::Closed { .. } | SessionError::Timeout { .. } => {
                 Some("see whether the server still runs and the path still carries traffic".into())
             }
+            SessionError::NoDatagrams { .. } => {
+                Some("open the server's port for UDP too in every firewall between".into())
+            }
+            SessionError::Full(place) => Some(format!("wait for a place with --wait {}s", patient(place))),
+            SessionError::Waited { place, .. } => Some(format!("wait longer with --wait {}s", patient(place))),
             SessionError::Frame(_) | SessionError::Io { .. } => None,
         }
     }
@@ -139,4 +169,18 @@ impl SessionError {
 /// Whether an error of a socket with a time-out set means only that the time is over.
 pub(crate) fn timed_out(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut)
+}
+
+/// What a place in a queue means, as the end of a sentence.
+fn in_queue(place: &Place) -> String {
+    let seconds = place.expected_wait_seconds.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
+    let wait = seconds.map_or("nobody can say how long".to_owned(), |wait| format!("up to {}", show_duration(wait)));
+    format!(": {} ahead in its queue, {wait}", place.ahead)
+}
+
+/// A wait in seconds that would have been long enough, as far as anybody can say.
+fn patient(place: &Place) -> u64 {
+    const LONGEST: f64 = 86_400.0;
+    let expected = place.expected_wait_seconds.filter(|seconds| seconds.is_finite());
+    expected.map_or(3600, |seconds| seconds.clamp(0.0, LONGEST) as u64 + 10)
 }

@@ -22,7 +22,9 @@ use super::clock::{self, Questions};
 use super::load::{self, Counter, Event, Shared, Stream};
 use super::meter::Meter;
 use super::options::{self, Options};
+use crate::server::throttle::Throttle;
 use crate::session::dial::{self, Line, Target};
+use crate::session::queue::{self, Entered};
 use crate::session::{Control, DEAD_AFTER, Protection, SessionError};
 
 /// A test to run: what the far end is asked, and what this end does.
@@ -82,29 +84,37 @@ impl Measurement {
 pub fn run(target: &Target, test: &Test, watch: &mut dyn FnMut(Progress<'_>)) -> Result<Measurement, TestError> {
     test.request.check()?;
     let kernel = options::kernel();
-    match test.path {
+    let (request, near, dialled, mut control) = match test.path {
         Some(path) if path.base_rtt.is_zero() => {
             let line = Line::connect(target)?;
             let path = PathProfile { base_rtt: round_trip(line.socket()), ..path };
             let (mut request, near) = planned(test, &path);
             request.interval = test.interval(path.base_rtt);
-            let (meter, dialler) = prepare(target, &request, &near, &kernel)?;
-            let control = line.control(target, dialler.session, Request::Test(request.clone()))?;
-            Conversation::new(request, control, meter, watch).run(target, dialler, kernel)
+            let dialled = prepare(target, dial::new_session_id()?, &request, &near, &kernel)?;
+            let control = line.control(target, dialled.1.session, Request::Test(request.clone()))?;
+            (request, near, dialled, control)
         }
         known => {
             let (mut request, near) = match known {
                 Some(path) => planned(test, &path),
                 None => (test.request.clone(), test.near.clone()),
             };
-            let (mut meter, dialler) = prepare(target, &request, &near, &kernel)?;
+            let mut dialled = prepare(target, dial::new_session_id()?, &request, &near, &kernel)?;
             let line = Line::connect(target)?;
             request.interval = test.interval(round_trip(line.socket()));
-            meter.set_interval(request.interval);
-            let control = line.control(target, dialler.session, Request::Test(request.clone()))?;
-            Conversation::new(request, control, meter, watch).run(target, dialler, kernel)
+            dialled.0.set_interval(request.interval);
+            let control = line.control(target, dialled.1.session, Request::Test(request.clone()))?;
+            (request, near, dialled, control)
         }
-    }
+    };
+    let mut dialled = Some(dialled);
+    let entered = queue::enter(&mut control, &target.patience, target.within, None, || drop(dialled.take()))?;
+    let (meter, dialler) = match (entered, dialled) {
+        (Entered::After(session), _) => prepare(target, session, &request, &near, &kernel)?,
+        (Entered::AtOnce, Some(dialled)) => dialled,
+        (Entered::AtOnce, None) => return Err(unexpected()),
+    };
+    Conversation::new(request, control, meter, watch).run(target, dialler, kernel)
 }
 
 impl Test {
@@ -134,14 +144,14 @@ fn planned(test: &Test, path: &PathProfile) -> (TestRequest, SocketWish) {
 /// This end's streams: dialled at once, with no wait for the control connection, unless the server must listen first.
 fn prepare(
     target: &Target,
+    session: SessionId,
     request: &TestRequest,
     near: &SocketWish,
     kernel: &Kernel,
 ) -> Result<(Meter, Dialler), TestError> {
     let sends = request.direction == Direction::Forward;
     let options = Arc::new(Options::new(near, sends, kernel)?);
-    let session = dial::new_session_id()?;
-    let shared = Shared::new(request, Instant::now());
+    let shared = Shared::new(request, Instant::now(), Throttle::none());
     let (sender, events) = channel();
     let meter = Meter::new(request, sends, shared.clone(), options.clone(), events);
     let dialler = Dialler { target: target.clone(), session, sends, shared, options, events: sender };

@@ -14,6 +14,7 @@ use lfn_core::tcp_info::TcpInfo;
 use lfn_core::wire::test::{Cpu, Load, SocketReport, TestRequest};
 use lfn_sys::tcp;
 
+use crate::server::throttle::Throttle;
 use crate::session::{DEAD_AFTER, DataStream, timed_out};
 
 /// What a receiver asks of one read: large enough that the calls cost nothing, small enough for the second-level cache.
@@ -26,6 +27,8 @@ pub(super) struct Shared {
     pub(super) origin: Instant,
     /// Set when the streams are to end, before their sockets are shut down.
     pub(super) stop: AtomicBool,
+    /// What a server holds the session to.
+    throttle: Arc<Throttle>,
     /// Records still to be dealt.
     records: AtomicU64,
     record: usize,
@@ -64,7 +67,7 @@ pub(super) struct Stream {
 }
 
 impl Shared {
-    pub(super) fn new(request: &TestRequest, origin: Instant) -> Arc<Self> {
+    pub(super) fn new(request: &TestRequest, origin: Instant, throttle: Arc<Throttle>) -> Arc<Self> {
         let records = match request.load {
             Load::Records(count) => count,
             Load::TimeSeconds(_) => 0,
@@ -72,6 +75,7 @@ impl Shared {
         Arc::new(Shared {
             origin,
             stop: AtomicBool::new(false),
+            throttle,
             records: AtomicU64::new(records),
             record: usize::try_from(request.record.0).unwrap_or(usize::MAX),
             timed: matches!(request.load, Load::TimeSeconds(_)),
@@ -84,6 +88,11 @@ impl Shared {
 
     fn now(&self) -> u64 {
         u64::try_from(self.origin.elapsed().as_nanos()).unwrap_or(u64::MAX)
+    }
+
+    /// Counts what was moved, and waits as the server's limits say.
+    fn pass(&self, bytes: usize) -> io::Result<()> {
+        self.throttle.pass(bytes as u64, &self.stop).map_err(io::Error::other)
     }
 
     /// Takes one record of those left to send.
@@ -127,10 +136,11 @@ fn send(mut stream: DataStream, shared: &Shared, counter: &Counter) -> io::Resul
     while shared.deal() {
         let mut rest = &record[..];
         while !rest.is_empty() {
-            match stream.write(rest) {
+            match stream.write(&rest[..shared.throttle.part(rest.len())]) {
                 Ok(length) => {
                     counter.bytes.fetch_add(length as u64, Ordering::Relaxed);
                     rest = &rest[length..];
+                    shared.pass(length)?;
                 }
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
                 // A full buffer on a slow path is no dead peer as long as acknowledgements come.
@@ -149,7 +159,8 @@ fn receive(mut stream: DataStream, shared: &Shared, counter: &Counter) -> io::Re
     stream.socket().set_read_timeout(Some(DEAD_AFTER))?;
     let mut buffer = vec![0; READ];
     loop {
-        let length = match stream.read(&mut buffer) {
+        let part = shared.throttle.part(buffer.len());
+        let length = match stream.read(&mut buffer[..part]) {
             Ok(0) => return Ok(()),
             Ok(length) => length,
             Err(error) if error.kind() == ErrorKind::Interrupted => continue,
@@ -158,6 +169,7 @@ fn receive(mut stream: DataStream, shared: &Shared, counter: &Counter) -> io::Re
         if counter.bytes.fetch_add(length as u64, Ordering::Relaxed) == 0 {
             counter.first.store(shared.now() + 1, Ordering::Relaxed);
         }
+        shared.pass(length)?;
         if shared.stopped() {
             return Ok(());
         }

@@ -38,10 +38,14 @@ fn test(session: &mut ServerSession, request: &TestRequest) -> Result<(), TestEr
         true => Some(session.listen_apart(|socket| options.apply(socket))?),
         false => None,
     };
-    session.control.send(&ServerMessage::Ready(Box::new(Ready { port, kernel: kernel.clone() })))?;
+    session.control.send(&ServerMessage::Ready(Box::new(Ready {
+        port,
+        kernel: kernel.clone(),
+        rate_limit: session.allowed().rate,
+    })))?;
     let streams = session.data_streams(request.streams, STREAMS_WITHIN)?;
     let origin = streams.iter().map(DataStream::opened).min().unwrap_or_else(Instant::now);
-    let shared = Shared::new(request, origin);
+    let shared = Shared::new(request, origin, session.throttle());
     let (sender, events) = channel();
     let mut meter = Meter::new(request, sends, shared.clone(), options.clone(), events);
     if !sends {
@@ -104,6 +108,7 @@ fn load(session: &mut ServerSession, request: &TestRequest, meter: &mut Meter) -
     let begun = Instant::now();
     let mut received = false;
     loop {
+        session.check()?;
         meter.collect()?;
         if let Some(interval) = meter.tick() {
             session.control.send(&ServerMessage::Interval(Box::new(interval.clone())))?;

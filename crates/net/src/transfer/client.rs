@@ -21,12 +21,14 @@ use lfn_core::wire::copy::{CopyRequest, From, FromSender, Job, Offer, To};
 use lfn_core::wire::{CongestionWish, Refusal, Request};
 
 use super::TransferError;
+use super::flow::Flow;
 use super::place::{Base, Destination, SourceFile};
 use super::receiver::Sink;
 use super::sender::{Sending, Source};
 use super::talk::Talk;
 use crate::session::congestion;
 use crate::session::dial::{self, Target};
+use crate::session::queue::{self, Entered};
 use crate::session::{Control, DEAD_AFTER, DataStream, Protection, SessionError};
 
 /// How a copy goes over the network.
@@ -108,18 +110,15 @@ pub fn upload(
     let bytes = source.bytes();
     let layout = Layout::new(bytes, options.block)?;
     let job = Job::Put { offer: Offer { name, bytes }, to };
-    let sending = Arc::new(Sending::new(source, layout));
-    let started = Instant::now();
-    let deliver = {
-        let sending = sending.clone();
-        move |stream: Result<DataStream, TransferError>| match stream {
-            Ok(stream) => sending.run(stream),
-            Err(error) => sending.flow.fail(error),
-        }
-    };
-    let mut dialled = Dialled::start(target, job, options, watch.interrupted, deliver);
+    let mut sending = Arc::new(Sending::new(source, layout, Flow::default()));
+    let mut started = Instant::now();
+    let mut dialled = Dialled::start(target, job, options, watch.interrupted, delivery(&sending));
     let mut last = Look::default();
-    let result = dialled.control().and_then(|control| {
+    let result = dialled.enter(target, || sending.flow.cut()).and_then(|(control, turn)| {
+        if let Some(session) = turn {
+            (sending, started) = (Arc::new(sending.again()), Instant::now());
+            dial_streams(target, session, options, delivery(&sending)).map_err(no_thread)?;
+        }
         let mut observer = |look: &Look| {
             last = *look;
             (watch.observer)(bytes, look);
@@ -140,17 +139,19 @@ pub fn download(
     watch: Watch<'_>,
 ) -> Result<Outcome, TransferError> {
     let destination = find_destination(&from, to)?;
-    let started = Instant::now();
-    let (sender, streams) = channel();
-    let deliver = move |stream| {
-        // Nobody waits for a stream of a copy that is over.
-        let _ = sender.send(stream);
-    };
+    let mut started = Instant::now();
+    let (deliver, mut streams) = collection();
     let mut dialled = Dialled::start(target, Job::Get { from }, options, watch.interrupted, deliver);
     let mut last = Look::default();
-    let result = dialled.control().and_then(|control| {
+    let result = dialled.enter(target, || ()).and_then(|(control, turn)| {
+        if let Some(session) = turn {
+            let (deliver, anew) = collection();
+            // Those that were dialled before are closed with the channel they are in.
+            (streams, started) = (anew, Instant::now());
+            dial_streams(target, session, options, deliver).map_err(no_thread)?;
+        }
         let bytes = await_offer(control, watch.interrupted)?;
-        let opening = Sink::open_apart(destination, Layout::new(bytes, options.block)?)?;
+        let opening = Sink::open_apart(destination, Layout::new(bytes, options.block)?, Flow::default())?;
         let mut observer = |look: &Look| {
             last = *look;
             (watch.observer)(bytes, look);
@@ -161,6 +162,32 @@ pub fn download(
     let elapsed = started.elapsed();
     let received = dialled.end(result)?;
     Ok(Outcome { bytes: received.bytes, digest: received.digest, elapsed, path: received.path, look: last })
+}
+
+/// Puts each stream to work on what is sent.
+fn delivery(sending: &Arc<Sending>) -> impl Fn(Result<DataStream, TransferError>) + Clone + Send + 'static {
+    let sending = sending.clone();
+    move |stream| match stream {
+        Ok(stream) => sending.run(stream),
+        Err(error) => sending.flow.fail(error),
+    }
+}
+
+/// Collects streams for whoever takes them.
+fn collection() -> (impl Fn(Result<DataStream, TransferError>) + Clone + Send + 'static, Receiver<Dialling>) {
+    let (sender, streams) = channel();
+    let deliver = move |stream| {
+        // Nobody waits for a stream of a copy that is over.
+        let _ = sender.send(stream);
+    };
+    (deliver, streams)
+}
+
+/// A data stream, or why there is none.
+type Dialling = Result<DataStream, TransferError>;
+
+fn no_thread(source: io::Error) -> TransferError {
+    SessionError::Io { peer: "the kernel", source }.into()
 }
 
 /// A seed for bytes that differ in every copy.
@@ -261,6 +288,22 @@ impl<'a> Dialled<'a> {
         }
     }
 
+    /// The control connection once the server has let the session in, and the id to dial the data streams under if it
+    /// had to wait; `waits` is called when it must.
+    fn enter(
+        &mut self,
+        target: &Target,
+        waits: impl FnOnce(),
+    ) -> Result<(&mut Control, Option<SessionId>), TransferError> {
+        let interrupted = self.interrupted;
+        let control = self.control()?;
+        match queue::enter(control, &target.patience, DEAD_AFTER, Some(interrupted), waits)? {
+            _ if interrupted.load(Ordering::Relaxed) => Err(TransferError::Interrupted),
+            Entered::AtOnce => Ok((control, None)),
+            Entered::After(session) => Ok((control, Some(session))),
+        }
+    }
+
     /// Tells the server how it ended, and closes.
     fn end<T>(&mut self, result: Result<T, TransferError>) -> Result<T, TransferError> {
         let Some(mut control) = self.control.take() else { return result };
@@ -293,6 +336,15 @@ fn dial_all(
         }
     };
     thread::Builder::new().name("control".into()).spawn(started)?;
+    dial_streams(target, session, options, deliver)
+}
+
+fn dial_streams(
+    target: &Target,
+    session: SessionId,
+    options: &Options,
+    deliver: impl Fn(Result<DataStream, TransferError>) + Clone + Send + 'static,
+) -> io::Result<()> {
     for stream in 0..options.streams {
         let (target, options, deliver) = (target.clone(), options.clone(), deliver.clone());
         let dial = move || deliver(dial_stream(&target, session, stream, &options));

@@ -3,7 +3,7 @@
 use std::io::{self, Read, Write};
 use std::net::{Shutdown, TcpStream};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
 use lfn_core::tcp_info::TcpInfo;
@@ -13,6 +13,7 @@ use lfn_core::wire::copy::Progress;
 use lfn_sys::tcp;
 
 use super::TransferError;
+use crate::server::throttle::Throttle;
 use crate::session::{DEAD_AFTER, DataStream, timed_out};
 
 /// One side's streams, seen together.
@@ -22,6 +23,8 @@ pub(crate) struct Flow {
     failure: Mutex<Option<TransferError>>,
     sockets: Mutex<Vec<TcpStream>>,
     bytes: AtomicU64,
+    /// What a server holds the copy to.
+    throttle: Option<Arc<Throttle>>,
     disk: AtomicU64,
     hash: AtomicU64,
     network: AtomicU64,
@@ -36,6 +39,11 @@ pub(crate) enum Activity {
 }
 
 impl Flow {
+    /// Streams that a server holds to what the session was granted.
+    pub(crate) fn held_to(throttle: Arc<Throttle>) -> Self {
+        Flow { throttle: Some(throttle), ..Flow::default() }
+    }
+
     /// Runs one stream's work on this thread; its failure ends all streams.
     pub(crate) fn run(&self, mut stream: DataStream, work: impl FnOnce(&mut DataStream) -> Result<(), TransferError>) {
         let number = stream.stream();
@@ -125,10 +133,11 @@ impl Flow {
     ) -> Result<(), TransferError> {
         let mut at = 0;
         while at < message.len() {
-            match stream.write(&message[at..]) {
+            let part = self.part(message.len() - at);
+            match stream.write(&message[at..][..part]) {
                 Ok(0) => return Err(self.broken(stream, io::ErrorKind::WriteZero.into())),
                 Ok(written) => {
-                    self.count((at + written).saturating_sub(header.max(at)));
+                    self.count((at + written).saturating_sub(header.max(at)))?;
                     at += written;
                 }
                 Err(error) => self.may_go_on(stream, error)?,
@@ -141,10 +150,11 @@ impl Flow {
     pub(crate) fn read_payload(&self, stream: &mut DataStream, buffer: &mut [u8]) -> Result<(), TransferError> {
         let mut filled = 0;
         while filled < buffer.len() {
-            match stream.read(&mut buffer[filled..]) {
+            let part = self.part(buffer.len() - filled);
+            match stream.read(&mut buffer[filled..][..part]) {
                 Ok(0) => return Err(self.broken(stream, io::ErrorKind::UnexpectedEof.into())),
                 Ok(read) => {
-                    self.count(read);
+                    self.count(read)?;
                     filled += read;
                 }
                 Err(error) => self.may_go_on(stream, error)?,
@@ -167,8 +177,15 @@ impl Flow {
         Ok(true)
     }
 
-    fn count(&self, bytes: usize) {
+    fn count(&self, bytes: usize) -> Result<(), TransferError> {
         self.bytes.fetch_add(bytes as u64, Ordering::Relaxed);
+        let Some(throttle) = &self.throttle else { return Ok(()) };
+        throttle.pass(bytes as u64, &self.stopped).map_err(|spent| spent.refusal().into())
+    }
+
+    /// How much to move at once.
+    fn part(&self, wanted: usize) -> usize {
+        self.throttle.as_ref().map_or(wanted, |throttle| throttle.part(wanted))
     }
 
     fn may_go_on(&self, stream: &DataStream, error: io::Error) -> Result<(), TransferError> {

@@ -39,25 +39,26 @@ impl Sink {
     pub(crate) fn open_apart(
         destination: Option<Destination>,
         layout: Layout,
+        flow: Flow,
     ) -> Result<JoinHandle<Result<Arc<Receiving>, TransferError>>, TransferError> {
         spawn("destination", move || {
             let sink = match destination {
                 Some(destination) => Sink::File(Partial::create(destination, layout.bytes())?),
                 None => Sink::Null,
             };
-            Ok(Arc::new(Receiving::new(sink, layout)))
+            Ok(Arc::new(Receiving::new(sink, layout, flow)))
         })
     }
 }
 
 impl Receiving {
-    fn new(sink: Sink, layout: Layout) -> Self {
+    fn new(sink: Sink, layout: Layout, flow: Flow) -> Self {
         let file = match &sink {
             Sink::File(partial) => Some((partial.file(), partial.shown().to_owned())),
             Sink::Null => None,
         };
         let intake = Mutex::new(Intake::new(layout));
-        Receiving { flow: Flow::default(), layout, intake, file, sink: Mutex::new(Some(sink)) }
+        Receiving { flow, layout, intake, file, sink: Mutex::new(Some(sink)) }
     }
 
     /// What the destination is called, if it is a file.

@@ -1,6 +1,6 @@
 //! The side that has the bytes: each stream takes the next block, reads it, hashes it and sends it.
 
-use std::sync::Mutex;
+use std::sync::{Arc, Mutex};
 
 use lfn_core::transfer::blocks::{Block, Layout};
 use lfn_core::transfer::content::fill_random;
@@ -31,7 +31,7 @@ pub(crate) enum Source {
 #[derive(Debug)]
 pub(crate) struct Sending {
     pub(crate) flow: Flow,
-    source: Source,
+    source: Arc<Source>,
     layout: Layout,
     schedule: Mutex<Schedule>,
 }
@@ -55,7 +55,13 @@ impl Source {
 }
 
 impl Sending {
-    pub(crate) fn new(source: Source, layout: Layout) -> Self {
+    pub(crate) fn new(source: Source, layout: Layout, flow: Flow) -> Self {
+        Sending { flow, source: Arc::new(source), layout, schedule: Mutex::new(Schedule::new(layout)) }
+    }
+
+    /// The same from its beginning, over other streams.
+    pub(crate) fn again(&self) -> Self {
+        let (source, layout) = (self.source.clone(), self.layout);
         Sending { flow: Flow::default(), source, layout, schedule: Mutex::new(Schedule::new(layout)) }
     }
 
@@ -83,7 +89,7 @@ impl Sending {
     /// The digest of what was read, once all of it has left, and if nobody changed the source meanwhile.
     pub(crate) fn finished(&self) -> Result<Option<Digest>, TransferError> {
         let Some(digest) = lock(&self.schedule).digest() else { return Ok(None) };
-        if let Source::File(file) = &self.source {
+        if let Source::File(file) = self.source.as_ref() {
             file.unchanged()?;
         }
         Ok(Some(digest))

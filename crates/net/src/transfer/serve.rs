@@ -10,6 +10,7 @@ use lfn_core::wire::{CongestionWish, Refusal, RefusalCode};
 
 use super::TransferError;
 use super::client::random_seed;
+use super::flow::Flow;
 use super::place::{Base, Destination, SourceFile};
 use super::receiver::Sink;
 use super::sender::{Sending, Source};
@@ -24,7 +25,6 @@ const MEMORY: Bytes = Bytes(256 << 20);
 /// The server's side.
 pub(crate) fn serve(session: &mut ServerSession, request: &CopyRequest) -> Result<(), SessionError> {
     check(session, request)?;
-    let _tidy = session.tidies_up();
     let result = match &request.job {
         Job::Put { offer, to } => receive(session, request, offer, to),
         Job::Get { from } => send(session, request, from),
@@ -58,7 +58,7 @@ fn receive(session: &mut ServerSession, request: &CopyRequest, offer: &Offer, to
             Some(Destination::find(&root(session)?, Path::new(path), name, *force)?)
         }
     };
-    let opening = Sink::open_apart(destination, layout)?;
+    let opening = Sink::open_apart(destination, layout, Flow::held_to(session.throttle()))?;
     let (control, streams, stopping) = session.parts();
     let mut arrivals = || streams.next(Duration::ZERO).map(Ok);
     Talk::new(control, Instant::now(), &mut arrivals, stopping, &mut |_| {}).receive(opening)?;
@@ -76,7 +76,8 @@ fn send(session: &mut ServerSession, request: &CopyRequest, from: &From) -> Resu
         }
     };
     let bytes = source.bytes();
-    let sending = Sending::new(source, Layout::new(bytes, request.block)?).into();
+    let flow = Flow::held_to(session.throttle());
+    let sending = Sending::new(source, Layout::new(bytes, request.block)?, flow).into();
     let (control, streams, stopping) = session.parts();
     control.send(&FromSender::Offer(Offer { name, bytes }))?;
     let mut arrivals = || {

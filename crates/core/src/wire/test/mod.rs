@@ -17,6 +17,8 @@ pub use socket::{LARGEST_WINDOW, SocketReport, SocketWish};
 
 use serde::{Deserialize, Serialize};
 
+use crate::units::BitRate;
+
 /// What the server tells its client.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(tag = "message", rename_all = "snake_case")]
@@ -59,4 +61,7 @@ pub struct Ready {
     pub port: Option<u16>,
     /// What the far kernel allows.
     pub kernel: Kernel,
+    /// What the server holds all streams of the session together to.
+    #[serde(default, rename = "rate_limit_bits_per_second", skip_serializing_if = "Option::is_none")]
+    pub rate_limit: Option<BitRate>,
 }

@@ -1,20 +1,26 @@
-//! `lfn serve`.
+//! `lfn serve`: what was typed and what is in the file, turned into a server and what watches it.
+
+mod file;
+mod limits;
+mod log;
+mod notify;
 
 use std::io::{self, Write};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::thread;
 use std::time::{Duration, SystemTime};
 
 use etcetera::BaseStrategy;
 use lfn_core::session::{DEFAULT_PORT, Token};
-use lfn_core::units::{parse_duration, show_duration};
-use lfn_core::wire::Request;
-use lfn_net::server::{Config, Event, Limits, ServeError, Server, is_loopback};
+use lfn_net::server::{Config, ServeError, Server, is_loopback, metrics};
 use lfn_net::service;
 use lfn_net::session::identity::{self, Identity};
 use serde::{Deserialize, Serialize};
+
+use notify::Manager;
 
 use crate::emulated;
 use crate::exit::{Exit, Failure};
@@ -23,6 +29,7 @@ use crate::exit::{Exit, Failure};
 ///
 /// Prints one ticket on standard output: whoever has it may test, and copy to and from --root.
 #[derive(clap::Args, Debug)]
+#[command(args_override_self = true, after_help = EXIT_CODES)]
 pub struct Args {
     /// Port to listen on, on every address; 0 takes any free one
     #[arg(long, default_value_t = DEFAULT_PORT)]
@@ -37,7 +44,7 @@ pub struct Args {
     #[arg(long, value_name = "DIR")]
     root: Option<PathBuf>,
     /// Ticket good for this long, such as 12h [default: until --new-token]
-    #[arg(long, value_name = "DURATION", value_parser = duration)]
+    #[arg(long, value_name = "DURATION", value_parser = limits::duration)]
     ticket_life: Option<Duration>,
     /// Make a new token: tickets given out before are good no more
     #[arg(long)]
@@ -51,18 +58,23 @@ pub struct Args {
     /// Allow --insecure on a real network
     #[arg(long, requires = "insecure")]
     insecure_anywhere: bool,
-    /// Sessions at once
-    #[arg(long, value_name = "N", default_value_t = 16, value_parser = clap::value_parser!(u16).range(1..))]
-    max_sessions: u16,
-    /// Data streams of one session
-    #[arg(long, value_name = "N", default_value_t = 256, value_parser = clap::value_parser!(u16).range(1..))]
-    max_streams: u16,
-    /// How long one test may load the path
-    #[arg(long, value_name = "DURATION", default_value = "1h", value_parser = duration)]
-    max_test_time: Duration,
-    /// Say nothing of sessions that come and go
-    #[arg(short, long)]
+    #[command(flatten)]
+    limits: limits::Limits,
+    /// When told to stop (SIGTERM, SIGINT), let sessions that run go on for this long; a second signal ends them
+    #[arg(long, value_name = "DURATION", default_value = "30s", value_parser = limits::duration, help_heading = "Running")]
+    drain: Duration,
+    /// Flags from a TOML file, each under its name; those typed win
+    #[arg(long, value_name = "FILE", help_heading = "Running")]
+    config: Option<PathBuf>,
+    /// How the log on standard error looks
+    #[arg(long, value_name = "FORMAT", value_enum, default_value_t = log::Format::Text, help_heading = "Running")]
+    log: log::Format,
+    /// Log nothing
+    #[arg(short, long, help_heading = "Running")]
     quiet: bool,
+    /// Serve metrics for Prometheus at http://ADDRESS:PORT/metrics, best on 127.0.0.1; there is no password
+    #[arg(long, value_name = "ADDRESS:PORT", help_heading = "Running")]
+    metrics: Option<SocketAddr>,
     /// Print the ticket, and where the server listens, as one JSON object
     #[arg(long)]
     json: bool,
@@ -77,33 +89,73 @@ struct SavedToken {
     expires: Option<u64>,
 }
 
+const EXIT_CODES: &str = "Exit codes: 0 stopped by SIGTERM, 130 by SIGINT, 1 failed, 2 usage.";
+
 /// Runs the command.
 pub fn run(args: Args) -> Result<Exit, Failure> {
-    let (stop, signal) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicUsize::new(0)));
-    for number in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
-        // The number first: whoever sees the stop then knows why.
-        signal_hook::flag::register_usize(number, signal.clone(), number as usize)?;
-        signal_hook::flag::register(number, stop.clone())?;
-    }
+    let args = match &args.config {
+        Some(path) => file::read(path)?,
+        None => args,
+    };
+    let stop = Stop::on_signals()?;
     // A file size limit then fails the copy that met it, not the server.
     signal_hook::flag::register(signal_hook::consts::SIGXFSZ, Arc::default())?;
+    limits::raise_files();
     let server = bind(&args)?;
+    let metrics =
+        args.metrics.map(|address| metrics::serve(address, server.metrics())).transpose().map_err(|error| {
+            Failure::new(error).hint("choose another address or port: lfn serve --metrics 127.0.0.1:9733")
+        })?;
     let host = match (&args.host, args.bind) {
         (Some(host), _) => host.clone(),
         (None, Some(address)) if !address.is_unspecified() => address.to_string(),
         _ => rustix::system::uname().nodename().to_string_lossy().into_owned(),
     };
-    announce(&server, &host, args.json)?;
-    server.run(&stop);
-    Ok(if signal.load(Ordering::Relaxed) == signal_hook::consts::SIGINT as usize {
-        Exit::Interrupted
-    } else {
-        Exit::Ok
-    })
+    announce(&server, &host, metrics, args.json)?;
+    let manager = Manager::from_environment();
+    manager.ready(&server.local_addr()?.to_string());
+    manager.watch(stop.asked.clone(), server.heartbeat());
+    server.run(&stop.asked, &stop.again);
+    Ok(stop.exit())
+}
+
+/// What signals ask for.
+struct Stop {
+    /// To stop.
+    asked: Arc<AtomicBool>,
+    /// To stop at once.
+    again: Arc<AtomicBool>,
+    signal: Arc<AtomicUsize>,
+}
+
+impl Stop {
+    fn on_signals() -> Result<Self, Failure> {
+        use signal_hook::consts::{SIGINT, SIGTERM};
+        let stop = Stop { asked: Arc::default(), again: Arc::default(), signal: Arc::default() };
+        let mut signals = signal_hook::iterator::Signals::new([SIGINT, SIGTERM])?;
+        let (asked, again, last) = (stop.asked.clone(), stop.again.clone(), stop.signal.clone());
+        let work = move || {
+            for signal in signals.forever() {
+                if asked.load(Ordering::Relaxed) {
+                    again.store(true, Ordering::Relaxed);
+                }
+                // The number first: whoever sees the stop then knows why.
+                last.store(signal as usize, Ordering::Relaxed);
+                asked.store(true, Ordering::Relaxed);
+            }
+        };
+        thread::Builder::new().name("signals".into()).stack_size(128 << 10).spawn(work)?;
+        Ok(stop)
+    }
+
+    fn exit(&self) -> Exit {
+        let interrupted = self.signal.load(Ordering::Relaxed) == signal_hook::consts::SIGINT as usize;
+        if interrupted { Exit::Interrupted } else { Exit::Ok }
+    }
 }
 
 /// The one line on stdout, at once: whoever started the server waits for it.
-fn announce(server: &Server, host: &str, json: bool) -> Result<(), Failure> {
+fn announce(server: &Server, host: &str, metrics: Option<SocketAddr>, json: bool) -> Result<(), Failure> {
     let ticket = server.ticket(host)?;
     let mut out = io::stdout().lock();
     if json {
@@ -111,6 +163,7 @@ fn announce(server: &Server, host: &str, json: bool) -> Result<(), Failure> {
         let listen = server.local_addr()?;
         let object = serde_json::json!({
             "schema": "lfn.serve/1", "ticket": ticket.to_string(), "listen": listen, "fingerprint": fingerprint,
+            "metrics": metrics,
         });
         writeln!(out, "{object}")?;
     } else {
@@ -125,7 +178,11 @@ fn bind(args: &Args) -> Result<Server, Failure> {
     let addresses = args.bind.map_or(wildcards.to_vec(), |address| vec![address]);
     let mut last = None;
     for address in addresses {
-        match Server::bind(config(args, SocketAddr::new(address, args.port))?, service::serve, log(args.quiet)) {
+        match Server::bind(
+            config(args, SocketAddr::new(address, args.port))?,
+            service::serve,
+            log::log(args.log, args.quiet),
+        ) {
             Ok(server) => return Ok(server),
             Err(error) => last = Some(error),
         }
@@ -155,12 +212,10 @@ fn config(args: &Args, listen: SocketAddr) -> Result<Config, Failure> {
         token: (!args.insecure).then_some(saved.token),
         token_expires: expires,
         root,
-        limits: Limits {
-            sessions: args.max_sessions.into(),
-            streams: args.max_streams,
-            test_time: args.max_test_time,
-            ..Limits::default()
-        },
+        quotas: args.limits.quotas(),
+        connections: args.limits.connections(),
+        access: args.limits.access(),
+        drain: args.drain,
     })
 }
 
@@ -213,29 +268,4 @@ fn state_directory() -> Result<PathBuf, Failure> {
 
 fn now() -> u64 {
     SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).map_or(0, |since| since.as_secs())
-}
-
-fn duration(text: &str) -> Result<Duration, String> {
-    let duration = parse_duration(text).map_err(|e| e.to_string())?;
-    if duration.is_zero() { Err(format!("'{text}': a time of zero has no meaning here")) } else { Ok(duration) }
-}
-
-/// One line on stderr for each session that comes, goes or is turned away.
-fn log(quiet: bool) -> impl Fn(Event<'_>) + Send + Sync + 'static {
-    let started = std::time::Instant::now();
-    move |event| {
-        if quiet {
-            return;
-        }
-        let line = match event {
-            Event::Opened(peer, Request::Test(_)) => format!("{peer}: test begins"),
-            Event::Opened(peer, Request::Copy(_)) => format!("{peer}: copy begins"),
-            Event::Ended(peer, None) => format!("{peer}: session done"),
-            Event::Ended(peer, Some(error)) => format!("{peer}: session failed: {error}"),
-            Event::Refused(peer, why) => format!("{peer}: turned away: {why}"),
-        };
-        let printable: String = line.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
-        // A server goes on serving when nobody reads its log.
-        let _ = writeln!(io::stderr(), "{:>8}  {printable}", show_duration(started.elapsed()));
-    }
 }

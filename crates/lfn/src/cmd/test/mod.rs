@@ -22,7 +22,7 @@ use lfn_net::tester::{self, Measurement, Test, TestError};
 use crate::emulated;
 use crate::exit::{Exit, Failure};
 use crate::print::test::{Printer, Run};
-use crate::remote::{self, Trust};
+use crate::remote::{self, Trust, Waiting};
 
 /// Measure a path under load, and say what limits it
 ///
@@ -36,6 +36,8 @@ pub struct Args {
     host: String,
     #[command(flatten)]
     trust: Trust,
+    #[command(flatten)]
+    waiting: Waiting,
     #[command(flatten)]
     load: load::LoadArgs,
     #[command(flatten)]
@@ -56,7 +58,7 @@ Exit codes: 0 measured, whatever was found; 1 the test failed; 2 usage.";
 /// Runs the command.
 pub fn run(args: Args) -> Result<Exit, Failure> {
     let wanted = args.wanted()?;
-    let target = remote::resolve(&args.host, &args.trust)?;
+    let target = remote::resolve(&args.host, &args.trust, &args.waiting)?;
     let hosts = Hosts { near: args.near_name(), far: args.far_name(&target.address()) };
     let mut printer = Printer::new(args.report.format(), args.report.save()?, origin(hosts.clone()), wanted.omit);
     let tested = args.tests(&wanted, &target, &hosts, &mut printer);

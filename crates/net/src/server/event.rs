@@ -1,0 +1,127 @@
+//! What a server tells whoever runs it: one event a line of its log.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use lfn_core::admission::{Allowed, Ask, Expected};
+use lfn_core::session::SessionId;
+use lfn_core::units::Bytes;
+use lfn_core::wire::copy::{From, Job};
+use lfn_core::wire::test::{Direction, Load};
+use lfn_core::wire::{Refusal, Request};
+
+use crate::session::SessionError;
+
+/// Whose session, and what for.
+#[derive(Clone, Debug)]
+pub struct Who {
+    /// Who dialled.
+    pub client: SocketAddr,
+    /// The session; absent where the protocol has no such id.
+    pub session: Option<SessionId>,
+    /// What for.
+    pub verb: &'static str,
+    /// What it asked for.
+    pub ask: Ask,
+    /// Whether the server is who sends.
+    pub sends: bool,
+}
+
+/// Why a connection was turned away before it was a session.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Reason {
+    /// Its address is not one that may connect.
+    Access,
+    /// As many connections as allowed.
+    Connections,
+    /// It showed no token in time, or made place for another.
+    Silent,
+    /// It spoke something else, or broke off.
+    Hello,
+    /// It showed a wrong or an expired token, or another version of the protocol.
+    Token,
+}
+
+impl Reason {
+    /// All of them.
+    pub const ALL: [Reason; 5] = [Reason::Access, Reason::Connections, Reason::Silent, Reason::Hello, Reason::Token];
+
+    /// As logs and metrics name it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Reason::Access => "access",
+            Reason::Connections => "connections",
+            Reason::Silent => "silent",
+            Reason::Hello => "hello",
+            Reason::Token => "token",
+        }
+    }
+}
+
+/// Something that happened.
+#[derive(Debug)]
+pub enum Event<'a> {
+    /// A session waits for its turn.
+    Queued(&'a Who, Expected),
+    /// It went away before its turn, after this time.
+    Left(&'a Who, Duration),
+    /// A session began, after waiting this long.
+    Opened(&'a Who, Allowed, Duration),
+    /// A session ended.
+    Ended {
+        /// Which.
+        who: &'a Who,
+        /// Payload bytes it moved.
+        bytes: Bytes,
+        /// How long it took.
+        time: Duration,
+        /// Why it failed, if it did.
+        error: Option<&'a SessionError>,
+    },
+    /// A session was not let in.
+    Denied(&'a Who, &'a Refusal),
+    /// A connection was turned away.
+    Refused(SocketAddr, Reason, &'a str),
+    /// The accept loop cannot take connections: files or memory are used up.
+    Starved(&'a std::io::Error),
+    /// The server takes no more sessions.
+    Stopping {
+        /// Sessions that run.
+        running: usize,
+        /// How long they have.
+        drain: Duration,
+    },
+    /// It cut those that still ran.
+    Cut(usize),
+}
+
+impl Who {
+    pub(super) fn new(client: SocketAddr, session: SessionId, request: &Request) -> Self {
+        let (verb, sends) = match request {
+            Request::Test(test) => ("test", test.direction == Direction::Reverse),
+            Request::Copy(copy) => ("copy", matches!(copy.job, Job::Get { .. })),
+        };
+        Who { client, session: Some(session), verb, ask: ask(request), sends }
+    }
+}
+
+/// What a request asks of the quotas.
+fn ask(request: &Request) -> Ask {
+    match request {
+        Request::Test(test) => {
+            let (time, bytes) = match test.load {
+                Load::TimeSeconds(time) => (Some(time), None),
+                Load::Records(count) => (None, Some(Bytes(count.saturating_mul(test.record.0)))),
+            };
+            Ask { streams: test.streams, time, bytes, rate: None, unbounded: false }
+        }
+        Request::Copy(copy) => {
+            let bytes = match &copy.job {
+                Job::Put { offer, .. } => Some(offer.bytes),
+                Job::Get { from: From::Random { bytes } | From::Zero { bytes } } => Some(*bytes),
+                Job::Get { from: From::File { .. } } => None,
+            };
+            Ask { streams: copy.streams, time: None, bytes, rate: None, unbounded: true }
+        }
+    }
+}

@@ -1,0 +1,93 @@
+//! The sessions that run, and what ends one from outside: a spent quota, the end of the server.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+
+use lfn_core::wire::Refusal;
+
+use super::admission::Grant;
+use super::event::Who;
+use super::metrics::Moved;
+
+/// One session that runs.
+#[derive(Debug)]
+pub(super) struct Live {
+    pub(super) who: Who,
+    pub(super) grant: Grant,
+    /// Set to end it.
+    pub(super) ending: AtomicBool,
+    why: OnceLock<Refusal>,
+}
+
+/// All of them.
+#[derive(Debug, Default)]
+pub(super) struct Lives {
+    sessions: Mutex<HashMap<u64, Arc<Live>>>,
+    next: AtomicU64,
+}
+
+/// A session among those that run, until it is dropped.
+#[derive(Debug)]
+pub(super) struct Listed {
+    pub(super) live: Arc<Live>,
+    number: u64,
+    all: Arc<Lives>,
+}
+
+impl Live {
+    /// Ends it for this reason, if it has none yet.
+    pub(super) fn end(&self, why: Refusal) {
+        let _ = self.why.set(why);
+        self.ending.store(true, Ordering::Relaxed);
+    }
+
+    /// Why it is to end, if it is.
+    pub(super) fn why(&self) -> Option<&Refusal> {
+        self.why.get()
+    }
+}
+
+impl Lives {
+    pub(super) fn list(self: &Arc<Self>, who: Who, grant: Grant) -> Listed {
+        let live = Arc::new(Live { who, grant, ending: AtomicBool::new(false), why: OnceLock::new() });
+        let number = self.next.fetch_add(1, Ordering::Relaxed);
+        self.lock().insert(number, live.clone());
+        Listed { live, number, all: self.clone() }
+    }
+
+    /// Ends those whose quotas are spent.
+    pub(super) fn check(&self) {
+        let sessions: Vec<_> = self.lock().values().cloned().collect();
+        for live in sessions {
+            if let Err(refusal) = live.grant.check() {
+                live.end(refusal);
+            }
+        }
+    }
+
+    /// Ends all, and tells how many.
+    pub(super) fn end_all(&self, why: &Refusal) -> usize {
+        let sessions = self.lock();
+        sessions.values().for_each(|live| live.end(why.clone()));
+        sessions.len()
+    }
+
+    /// What those that run have moved so far.
+    pub(super) fn moved(&self) -> Moved {
+        let sessions = self.lock();
+        let one = |live: &Arc<Live>| Moved::of(&live.who, live.grant.throttle().moved());
+        sessions.values().map(one).fold(Moved::default(), Moved::plus)
+    }
+
+    /// No thread panics while it holds the lock, and the map is whole after every statement.
+    fn lock(&self) -> MutexGuard<'_, HashMap<u64, Arc<Live>>> {
+        self.sessions.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for Listed {
+    fn drop(&mut self) {
+        self.all.lock().remove(&self.number);
+    }
+}
