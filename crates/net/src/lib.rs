@@ -6,8 +6,10 @@
 #![forbid(unsafe_code)]
 
 pub mod emulator;
+pub mod path;
 pub mod server;
 pub mod service;
 pub mod session;
+pub mod stamp;
 pub mod tester;
 pub mod transfer;

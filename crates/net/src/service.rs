@@ -4,12 +4,13 @@ use lfn_core::wire::Request;
 
 use crate::server::ServerSession;
 use crate::session::SessionError;
-use crate::{tester, transfer};
+use crate::{path, tester, transfer};
 
 /// Serves `request` to its end.
 pub fn serve(session: &mut ServerSession, request: &Request) -> Result<(), SessionError> {
     match request {
         Request::Test(request) => tester::serve(session, request),
         Request::Copy(request) => transfer::serve(session, request),
+        Request::Path(_) => path::serve(session),
     }
 }

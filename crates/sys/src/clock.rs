@@ -1,6 +1,7 @@
 //! The monotonic clock in nanoseconds, and waiting on descriptors with a timeout in as much.
 
 use std::io;
+use std::mem::MaybeUninit;
 use std::os::fd::BorrowedFd;
 use std::time::Duration;
 
@@ -16,6 +17,19 @@ pub fn monotonic_nanos() -> u64 {
 /// `CLOCK_REALTIME`, in nanoseconds since 1970: for stamps of the kernel, never for measuring.
 pub fn wall_nanos() -> u64 {
     nanos(ClockId::Realtime)
+}
+
+/// How far the clock of [`wall_nanos`] may be from UTC, if something sets it after a source outside (`adjtimex(2)`:
+/// `STA_UNSYNC`, and the maximum error that whoever sets it tells).
+pub fn wall_error() -> Option<Duration> {
+    let mut state = MaybeUninit::<libc::timex>::zeroed();
+    // SAFETY: all zeros is a valid timex that asks for nothing to be changed, and it outlives the call.
+    let state = unsafe {
+        libc::adjtimex(state.as_mut_ptr());
+        state.assume_init()
+    };
+    let is_set = state.status & libc::STA_UNSYNC == 0 && state.maxerror > 0;
+    is_set.then(|| Duration::from_micros(u64::try_from(state.maxerror).unwrap_or(u64::MAX)))
 }
 
 /// Waits until one of `files` can be read or has been closed by its peer, at most `timeout`, for ever without one

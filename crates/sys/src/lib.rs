@@ -8,6 +8,7 @@ pub mod clock;
 pub mod ethtool;
 pub mod memory;
 pub mod message;
+pub mod names;
 pub mod namespace;
 pub mod netlink;
 pub mod packet;

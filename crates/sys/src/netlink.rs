@@ -136,6 +136,24 @@ impl Netlink {
         Ok(all.into_iter().filter_map(assigned).collect())
     }
 
+    /// MTU of the interface that has this address of this host; `None` if none has it.
+    pub fn mtu_of(&mut self, address: IpAddr) -> io::Result<Option<u32>> {
+        let Some(assigned) = self.addresses()?.into_iter().find(|assigned| assigned.address == address) else {
+            return Ok(None);
+        };
+        let mut asked = LinkMessage::default();
+        asked.header.index = assigned.interface;
+        let Some(RouteNetlinkMessage::NewLink(link)) =
+            self.request(RouteNetlinkMessage::GetLink(asked), NLM_F_REQUEST)?
+        else {
+            return Ok(None);
+        };
+        Ok(link.attributes.into_iter().find_map(|attribute| match attribute {
+            LinkAttribute::Mtu(mtu) => Some(mtu),
+            _ => None,
+        }))
+    }
+
     /// Packets that the interface had to let go: of those that came, for want of room (`rx_missed_errors`,
     /// `rx_fifo_errors`), and of those given to it for sending.
     pub fn dropped(&mut self, name: &str) -> io::Result<(u64, u64)> {

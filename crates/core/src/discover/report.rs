@@ -11,6 +11,7 @@ use super::extension::Label;
 
 /// All that `lfn test --path` found.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct PathReport {
     /// Way there, hop by hop, once for each protocol.
     #[serde(default)]
@@ -25,6 +26,7 @@ pub struct PathReport {
 
 /// With what a trace asked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum Protocol {
     /// SYNs to the port that the test uses.
@@ -35,6 +37,7 @@ pub enum Protocol {
 
 /// One trace of one flow.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Trace {
     /// With what it asked.
     pub protocol: Protocol,
@@ -54,6 +57,7 @@ pub struct Trace {
 
 /// How a trace ended.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum TraceEnd {
     /// The destination answered.
@@ -71,6 +75,7 @@ pub enum TraceEnd {
 
 /// One hop: what answered probes of one TTL.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Hop {
     /// TTL or hop limit of the probes.
     pub ttl: u8,
@@ -82,6 +87,7 @@ pub struct Hop {
 
 /// An address that answered for a hop.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Node {
     /// The address.
     pub address: IpAddr,
@@ -97,6 +103,7 @@ pub struct Node {
 
 /// The largest packets. All sizes are of IP packets, headers included.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct MtuReport {
     /// MTU of the client's interface towards the server.
     pub near_interface_mtu_bytes: Option<u32>,
@@ -117,6 +124,7 @@ pub struct MtuReport {
 
 /// A path MTU found by probes.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct MtuFound {
     /// The largest packet that arrived.
     pub path_mtu_bytes: u32,
@@ -134,6 +142,7 @@ pub struct MtuFound {
 
 /// How a search ended.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum Searched {
     /// Nothing larger gets through, or the interface takes nothing larger.
@@ -145,6 +154,7 @@ pub enum Searched {
 
 /// A packet-too-big message.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct MtuTold {
     /// Which end it was told to.
     pub to: End,
@@ -156,6 +166,7 @@ pub struct MtuTold {
 
 /// One end of a path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum End {
     /// The client, who dialled.

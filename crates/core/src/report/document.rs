@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use super::Figure;
 use crate::diagnose::{self, Cure, Steady};
+use crate::discover::report::PathReport;
 use crate::host::clock::Alignment;
 use crate::path::{PathProfile, optional_seconds, seconds};
 use crate::tcp_model::Prediction;
@@ -159,6 +160,9 @@ pub struct Run {
     /// How the server's clock stood to the client's; its intervals then have their times on both.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub clock: Option<Alignment>,
+    /// What lies between the two ends, if it was looked at (`--path`).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub path_report: Option<PathReport>,
 }
 
 /// An interval by the receiver's count and clock.

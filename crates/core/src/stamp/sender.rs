@@ -80,6 +80,11 @@ impl Sender {
         self.sent.len() as u64
     }
 
+    /// How many were answered.
+    pub fn answers(&self) -> u64 {
+        self.answers.len() as u64
+    }
+
     /// Whether all were answered.
     pub fn has_all(&self) -> bool {
         self.answers.len() == self.sent.len()

@@ -6,6 +6,7 @@
 
 pub mod copy;
 mod frame;
+pub mod path;
 pub mod queue;
 pub mod test;
 
@@ -51,6 +52,8 @@ pub enum Request {
     Test(test::TestRequest),
     /// Moving a file.
     Copy(copy::CopyRequest),
+    /// Looking at the path, without load.
+    Path(path::PathRequest),
 }
 
 /// Congestion control wished for a sender's sockets.

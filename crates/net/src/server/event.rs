@@ -10,6 +10,7 @@ use lfn_core::wire::copy::{From, Job};
 use lfn_core::wire::test::{Direction, Load};
 use lfn_core::wire::{Refusal, Request};
 
+use crate::path;
 use crate::session::SessionError;
 
 /// Whose session, and what for.
@@ -100,6 +101,7 @@ impl Who {
         let (verb, sends) = match request {
             Request::Test(test) => ("test", test.direction == Direction::Reverse),
             Request::Copy(copy) => ("copy", matches!(copy.job, Job::Get { .. })),
+            Request::Path(_) => ("path", false),
         };
         Who { client, session: Some(session), verb, ask: ask(request), sends }
     }
@@ -108,6 +110,7 @@ impl Who {
 /// What a request asks of the quotas.
 fn ask(request: &Request) -> Ask {
     match request {
+        Request::Path(_) => Ask { streams: 1, time: Some(path::LONGEST), bytes: None, rate: None, unbounded: false },
         Request::Test(test) => {
             let (time, bytes) = match test.load {
                 Load::TimeSeconds(time) => (Some(time), None),

@@ -6,6 +6,7 @@ use std::sync::mpsc::{Sender, channel};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use lfn_core::discover::report::PathReport;
 use lfn_core::host::clock::Alignment;
 use lfn_core::path::PathProfile;
 use lfn_core::plan::{self, Wishes};
@@ -66,6 +67,8 @@ pub struct Measurement {
     pub far: EndReport,
     /// How the server's clock stands to this end's.
     pub clock: Option<Alignment>,
+    /// What lies between, if it was looked at.
+    pub path: Option<PathReport>,
 }
 
 impl Measurement {
@@ -213,7 +216,7 @@ impl<'a> Conversation<'a> {
         let mut far = EndReport { intervals: far_intervals, ..report.unwrap_or_default() };
         let clock = questions.alignment();
         clock::lay_side_by_side(&near, &mut far, clock.as_ref());
-        let measurement = Measurement { request, rtt, near, far, clock };
+        let measurement = Measurement { request, rtt, near, far, clock, path: None };
         check_complete(&measurement)?;
         Ok(measurement)
     }

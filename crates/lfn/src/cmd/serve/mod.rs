@@ -4,6 +4,7 @@ mod file;
 mod limits;
 mod log;
 mod notify;
+mod stamp;
 
 use std::io::{self, Write};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -60,6 +61,8 @@ pub struct Args {
     insecure_anywhere: bool,
     #[command(flatten)]
     limits: limits::Limits,
+    #[command(flatten)]
+    stamp: stamp::StampArgs,
     /// When told to stop (SIGTERM, SIGINT), let sessions that run go on for this long; a second signal ends them
     #[arg(long, value_name = "DURATION", default_value = "30s", value_parser = limits::duration, help_heading = "Running")]
     drain: Duration,
@@ -111,7 +114,8 @@ pub fn run(args: Args) -> Result<Exit, Failure> {
         (None, Some(address)) if !address.is_unspecified() => address.to_string(),
         _ => rustix::system::uname().nodename().to_string_lossy().into_owned(),
     };
-    announce(&server, &host, metrics, args.json)?;
+    let stamp = args.stamp.start(args.bind, args.limits.access(), args.quiet, stop.asked.clone())?;
+    announce(&server, &host, (metrics, stamp), args.json)?;
     let manager = Manager::from_environment();
     manager.ready(&server.local_addr()?.to_string());
     manager.watch(stop.asked.clone(), server.heartbeat());
@@ -155,7 +159,12 @@ impl Stop {
 }
 
 /// The one line on stdout, at once: whoever started the server waits for it.
-fn announce(server: &Server, host: &str, metrics: Option<SocketAddr>, json: bool) -> Result<(), Failure> {
+fn announce(
+    server: &Server,
+    host: &str,
+    (metrics, stamp): (Option<SocketAddr>, Option<SocketAddr>),
+    json: bool,
+) -> Result<(), Failure> {
     let ticket = server.ticket(host)?;
     let mut out = io::stdout().lock();
     if json {
@@ -163,7 +172,7 @@ fn announce(server: &Server, host: &str, metrics: Option<SocketAddr>, json: bool
         let listen = server.local_addr()?;
         let object = serde_json::json!({
             "schema": "lfn.serve/1", "ticket": ticket.to_string(), "listen": listen, "fingerprint": fingerprint,
-            "metrics": metrics,
+            "metrics": metrics, "stamp": stamp,
         });
         writeln!(out, "{object}")?;
     } else {

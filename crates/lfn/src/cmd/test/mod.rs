@@ -5,7 +5,9 @@
 
 mod buffers;
 mod load;
+mod path;
 mod report;
+mod stamp;
 mod typed;
 
 use std::time::{Duration, SystemTime};
@@ -32,7 +34,7 @@ use crate::remote::{self, Trust, Waiting};
 #[command(after_help = EXAMPLES)]
 pub struct Args {
     /// A ticket (lfn://…), a name saved with `lfn hosts add`, or far inside `lfn emulate`
-    #[arg(value_name = "HOST")]
+    #[arg(value_name = "HOST", required_unless_present = "stamp", default_value = "", hide_default_value = true)]
     host: String,
     #[command(flatten)]
     trust: Trust,
@@ -44,6 +46,10 @@ pub struct Args {
     buffers: buffers::BufferArgs,
     #[command(flatten)]
     report: report::ReportArgs,
+    #[command(flatten)]
+    path: path::PathArgs,
+    #[command(flatten)]
+    stamp: stamp::StampArgs,
 }
 
 const EXAMPLES: &str = "Examples:
@@ -52,11 +58,15 @@ const EXAMPLES: &str = "Examples:
   lfn test far.example --rate 10gbit --time 30s   plan and prediction for a known capacity
   lfn emulate --rtt 539ms --rate 135mbit -- lfn test far --window 4547813
   lfn test far.example --nettest --count 100 --record 3000000
+  lfn test --stamp far.example                    delay and loss each way, without load
 
 Exit codes: 0 measured, whatever was found; 1 the test failed; 2 usage.";
 
 /// Runs the command.
 pub fn run(args: Args) -> Result<Exit, Failure> {
+    if let Some(host) = &args.stamp.stamp {
+        return args.stamp.run(host, args.report.format());
+    }
     let wanted = args.wanted()?;
     let target = remote::resolve(&args.host, &args.trust, &args.waiting)?;
     let hosts = Hosts { near: args.near_name(), far: args.far_name(&target.address()) };
@@ -125,11 +135,13 @@ impl Wanted {
 
 impl Args {
     fn tests(&self, wanted: &Wanted, target: &Target, hosts: &Hosts, printer: &mut Printer) -> Result<(), Failure> {
+        let path = self.path.look(target)?;
         for &direction in &wanted.directions {
             let test = wanted.test(direction);
             printer.begin(&test);
-            let measurement =
+            let mut measurement =
                 tester::run(target, &test, &mut |progress| printer.progress(&progress)).map_err(failed)?;
+            measurement.path = path::beside(path.as_ref(), &measurement);
             let evidence = wanted.evidence(&measurement, (&hosts.near, &hosts.far), &self.typed());
             printer.end(Run::new(measurement, evidence))?;
         }

@@ -19,7 +19,7 @@ pub fn store(run: Run, near_socket: SocketWish, omit: Option<Duration>) -> repor
     let (bytes, elapsed) = (measurement.receiver().bytes, evidence.elapsed);
     let steady = evidence.steady;
     let intervals = measurement.receiver().intervals.iter().map(|i| Slice::new(i, steady.as_ref())).collect();
-    let Measurement { request, rtt, near, far, clock } = measurement;
+    let Measurement { request, rtt, near, far, clock, path: path_report } = measurement;
     let (sender, receiver) = Side::of(request.direction);
     report::Run {
         direction: request.direction,
@@ -49,6 +49,7 @@ pub fn store(run: Run, near_socket: SocketWish, omit: Option<Duration>) -> repor
         near,
         far,
         clock,
+        path_report,
     }
 }
 

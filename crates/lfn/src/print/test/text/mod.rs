@@ -3,6 +3,7 @@
 
 mod ends;
 mod layout;
+mod path;
 mod summary;
 mod table;
 

@@ -34,6 +34,9 @@ pub(super) fn summary(run: &Run, sender: &str, receiver: &str) -> String {
     line("sender", end(sender, run.measurement.sender(), true));
     line("receiver", end(receiver, run.measurement.receiver(), false));
     line("TCP", tcp(run));
+    if let Some(path) = &run.measurement.path {
+        page += &super::path::path(path);
+    }
     page.push('\n');
     page += &verdict(run);
     page

@@ -1,0 +1,76 @@
+//! `lfn serve --stamp`: a STAMP reflector beside the server.
+
+use std::io::{self, Write};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::thread;
+
+use lfn_core::stamp::reflector::Limits;
+use lfn_net::server::access::Access;
+use lfn_net::stamp::{Key, Reflecting, ReflectorConfig};
+
+use crate::exit::Failure;
+
+#[derive(clap::Args, Debug)]
+#[command(next_help_heading = "STAMP reflector (RFC 8762)")]
+pub(super) struct StampArgs {
+    /// Reflect STAMP and TWAMP Light packets at this UDP port, to whoever may connect; without a port at 862, which
+    /// takes root
+    #[arg(long, value_name = "PORT", num_args = 0..=1, require_equals = true, default_missing_value = "862")]
+    stamp: Option<u16>,
+    /// Only packets authenticated by the key in this file
+    #[arg(long, value_name = "FILE", requires = "stamp")]
+    stamp_key: Option<PathBuf>,
+    /// Do not count packets: senders then cannot tell in which direction one was lost
+    #[arg(long, requires = "stamp")]
+    stamp_stateless: bool,
+}
+
+impl StampArgs {
+    /// Starts the reflector if one is wanted; gives where it listens. It ends with `stop`.
+    pub(super) fn start(
+        &self,
+        bind: Option<IpAddr>,
+        access: Access,
+        quiet: bool,
+        stop: Arc<AtomicBool>,
+    ) -> Result<Option<SocketAddr>, Failure> {
+        let Some(port) = self.stamp else { return Ok(None) };
+        let reflecting = self.listen(bind, port, access)?;
+        let listen = reflecting.local_addr()?;
+        if !quiet {
+            // A reflector goes on when nobody reads what it says.
+            let _ = writeln!(io::stderr(), "STAMP reflector at {listen}");
+        }
+        thread::Builder::new().name("STAMP reflector".into()).spawn(move || reflecting.run(&stop))?;
+        Ok(Some(listen))
+    }
+
+    fn listen(&self, bind: Option<IpAddr>, port: u16, access: Access) -> Result<Reflecting, Failure> {
+        let key = self.stamp_key.as_deref().map(Key::read).transpose().map_err(|error| {
+            Failure::usage(error).hint("head -c 32 /dev/urandom | base64 > FILE makes one, for both ends")
+        })?;
+        // Every address, IPv6 and IPv4 alike, where the host has IPv6 at all.
+        let wildcards = [IpAddr::V6(Ipv6Addr::UNSPECIFIED), IpAddr::V4(Ipv4Addr::UNSPECIFIED)];
+        let mut last = None;
+        for address in bind.map_or(wildcards.to_vec(), |address| vec![address]) {
+            let config = ReflectorConfig {
+                listen: SocketAddr::new(address, port),
+                is_stateful: !self.stamp_stateless,
+                key: key.clone(),
+                access: access.clone(),
+                limits: Limits::default(),
+            };
+            match Reflecting::bind(config) {
+                Ok(reflecting) => return Ok(reflecting),
+                Err(error) => last = Some((address, error)),
+            }
+        }
+        let (address, error) = last.ok_or_else(|| Failure::msg("no address to reflect at"))?;
+        let listen = SocketAddr::new(address, port);
+        Err(Failure::msg(format!("cannot reflect STAMP packets at {listen}: {error}"))
+            .hint("ports below 1024 need root; another one is taken with --stamp=8620"))
+    }
+}
