@@ -55,6 +55,9 @@ const TICK: Duration = Duration::from_millis(200);
 /// How long a server that is stopped waits for its sessions to remove what is half-done.
 const TIDY_WITHIN: Duration = Duration::from_secs(5);
 
+/// Connections that may wait to be accepted; the kernel takes no more than `net.core.somaxconn`, 4096.
+const BACKLOG: i32 = 4096;
+
 /// Of a connection's thread: a TLS handshake and the loops of a session need a fraction of it.
 const STACK: usize = 512 << 10;
 
@@ -262,6 +265,9 @@ fn listen(address: SocketAddr) -> io::Result<(TcpListener, UdpSocket)> {
     let mut tries = 0;
     loop {
         let listener = TcpListener::bind(address)?;
+        // Listening again only changes the backlog (listen(2)): with the 128 of the library a crowd's SYNs are dropped,
+        // and honest ones among them wait a second for the next.
+        rustix::net::listen(&listener, BACKLOG)?;
         listener.set_nonblocking(true)?;
         match datagrams::bind(listener.local_addr()?) {
             Ok(datagrams) => return Ok((listener, datagrams)),
