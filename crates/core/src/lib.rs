@@ -18,12 +18,14 @@
 //! | [`transfer`] | what is sent, by whom, what is done |
 //! | [`tcp_info`], [`stats`] | what a kernel says of a connection, medians and start-up |
 //! | [`host`] | what a host did meanwhile, and two clocks laid on each other |
+//! | [`blocks`] | when the blocks of a test left and arrived |
 //! | [`diagnose`] | evidence to findings, one rule a function |
 //! | [`report`] | the stored result of a test, its events, tables and comparison |
 
 #![forbid(unsafe_code)]
 
 pub mod admission;
+pub mod blocks;
 pub mod diagnose;
 pub mod discover;
 pub mod framing;

@@ -558,7 +558,7 @@ fn a_client_that_never_reads_and_one_that_lies_about_lengths_cost_their_own_sess
         interval: Duration::from_millis(10),
         ..TestRequest::default()
     };
-    let deaf = hold(&target, Request::Test(request));
+    let deaf = hold(&target, Request::Test(Box::new(request)));
     // Announces a file of 4 EiB, a message of 4 GiB, and sends neither.
     let offer = Offer { name: "x".into(), bytes: Bytes(1 << 62) };
     let request =
@@ -598,7 +598,7 @@ fn idle_sessions_cost_little() {
         let empty = server.status("VmRSS:");
         let request = || {
             let load = Load::TimeSeconds(Duration::from_secs(3600));
-            Request::Test(TestRequest { load, interval: Duration::from_secs(3600), ..TestRequest::default() })
+            Request::Test(Box::new(TestRequest { load, interval: Duration::from_secs(3600), ..TestRequest::default() }))
         };
         let sessions: Vec<_> = (0..many).map(|_| hold(&target, request())).collect();
         let arrived = (0..1000).any(|_| {

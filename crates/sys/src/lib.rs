@@ -12,6 +12,7 @@ pub mod names;
 pub mod namespace;
 pub mod netlink;
 pub mod packet;
+pub mod pages;
 pub mod process;
 pub mod sysctl;
 pub mod tcp;

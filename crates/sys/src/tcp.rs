@@ -1,5 +1,5 @@
 //! TCP sockets: buffers with what was asked and what the kernel granted, the window clamp, congestion control by name,
-//! and `TCP_INFO` as the bytes the kernel gave.
+//! pace, subflows, and `TCP_INFO` as the bytes the kernel gave.
 //!
 //! Linux doubles what `SO_SNDBUF` and `SO_RCVBUF` are asked for, to make room for its own book-keeping, and reports
 //! the doubled value; everything here speaks in the units that are asked for (socket(7)).
@@ -85,6 +85,68 @@ pub fn congestion(socket: impl AsFd) -> io::Result<String> {
     Ok(sockopt::tcp_congestion(socket)?)
 }
 
+/// Bounds the rate a socket sends at, bits per second (`SO_MAX_PACING_RATE`, bytes per second in the kernel). Where no
+/// `fq` queueing discipline paces, TCP's own timer does (since 4.13).
+pub fn set_pacing(socket: impl AsFd, bits_per_second: u64) -> io::Result<()> {
+    // The kernel takes a long since 5.0; all ones would mean "no bound".
+    let value: libc::c_ulong = (bits_per_second / 8).clamp(1, i64::MAX as u64);
+    // SAFETY: the option value is a long that outlives the call, and its length is given.
+    let result = unsafe {
+        libc::setsockopt(
+            socket.as_fd().as_raw_fd(),
+            libc::SOL_SOCKET,
+            libc::SO_MAX_PACING_RATE,
+            (&raw const value).cast(),
+            mem::size_of_val(&value) as libc::socklen_t,
+        )
+    };
+    if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
+
+/// The bound in force, bits per second; `None` without one.
+pub fn pacing(socket: impl AsFd) -> io::Result<Option<u64>> {
+    let mut value: libc::c_ulong = 0;
+    let mut length = mem::size_of_val(&value) as libc::socklen_t;
+    // SAFETY: the option value is a writable long of the length given, and outlives the call.
+    let result = unsafe {
+        libc::getsockopt(
+            socket.as_fd().as_raw_fd(),
+            libc::SOL_SOCKET,
+            libc::SO_MAX_PACING_RATE,
+            (&raw mut value).cast(),
+            &raw mut length,
+        )
+    };
+    if result != 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // A kernel that answers with an int has all its ones in the lower half.
+    let unbounded = value == libc::c_ulong::MAX || (length == 4 && value as u32 == u32::MAX);
+    Ok((!unbounded).then(|| value.saturating_mul(8)))
+}
+
+/// Further subflows of a Multipath TCP connection beside the first (`MPTCP_INFO`); `None` of a connection that is plain
+/// TCP, also one that was meant to be more and fell back (RFC 8684, section 3.7).
+pub fn mptcp_subflows(socket: impl AsFd) -> Option<u8> {
+    // linux/socket.h and linux/mptcp.h; struct mptcp_info begins with the number of subflows.
+    const SOL_MPTCP: libc::c_int = 284;
+    const MPTCP_INFO: libc::c_int = 1;
+    let mut bytes = [0u8; INFO_ROOM];
+    let mut length = INFO_ROOM as libc::socklen_t;
+    // SAFETY: `bytes` is writable for `length` bytes, which the kernel never exceeds, and outlives the call.
+    let result = unsafe {
+        libc::getsockopt(socket.as_fd().as_raw_fd(), SOL_MPTCP, MPTCP_INFO, bytes.as_mut_ptr().cast(), &raw mut length)
+    };
+    (result == 0).then_some(bytes[0])
+}
+
+/// Takes bytes off the receive queue without copying them (`MSG_TRUNC`, tcp(7)); `buffer` says how many and is not
+/// written to.
+pub fn discard(socket: impl AsFd, buffer: &mut [u8]) -> io::Result<usize> {
+    let (_, length) = rustix::net::recv(socket, buffer, rustix::net::RecvFlags::TRUNC)?;
+    Ok(length)
+}
+
 /// Bytes received that the application has not read (`FIONREAD`).
 pub fn unread(socket: impl AsFd) -> io::Result<u64> {
     Ok(rustix::io::ioctl_fionread(socket)?)
@@ -157,6 +219,42 @@ mod tests {
         assert_eq!(set_congestion(&listener, "nosuch").unwrap_err().kind(), io::ErrorKind::NotFound);
         set_congestion(&listener, "reno").unwrap();
         assert_eq!(congestion(&listener).unwrap(), "reno");
+    }
+
+    fn connected() -> (TcpStream, TcpStream) {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        (client, listener.accept().unwrap().0)
+    }
+
+    #[test]
+    fn a_pace_reads_back_also_beyond_32_bits() {
+        let (client, _server) = connected();
+        assert_eq!(pacing(&client).unwrap(), None);
+        for rate in [8_000, 100_000_000_000] {
+            set_pacing(&client, rate).unwrap();
+            assert_eq!(pacing(&client).unwrap(), Some(rate));
+        }
+    }
+
+    #[test]
+    fn what_is_discarded_is_counted_and_gone() {
+        use std::io::{Read, Write};
+        let (mut client, mut server) = connected();
+        client.write_all(b"0123456789").unwrap();
+        let mut buffer = *b"unused";
+        assert_eq!(discard(&server, &mut buffer).unwrap(), 6);
+        assert_eq!(&buffer, b"unused");
+        let mut rest = [0; 4];
+        server.read_exact(&mut rest).unwrap();
+        assert_eq!(&rest, b"6789");
+        drop(client);
+        assert_eq!(discard(&server, &mut buffer).unwrap(), 0);
+    }
+
+    #[test]
+    fn a_plain_connection_is_no_multipath_one() {
+        assert_eq!(mptcp_subflows(connected().0), None);
     }
 
     #[test]

@@ -6,6 +6,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use super::Figure;
+use crate::blocks::Caught;
 use crate::diagnose::{self, Cure, Steady};
 use crate::discover::report::PathReport;
 use crate::host::clock::Alignment;
@@ -163,6 +164,9 @@ pub struct Run {
     /// What lies between the two ends, if it was looked at (`--path`).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub path_report: Option<PathReport>,
+    /// When the receiver had its blocks, where that was asked for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub blocks: Option<Caught>,
 }
 
 /// An interval by the receiver's count and clock.

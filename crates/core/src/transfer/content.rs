@@ -23,6 +23,25 @@ pub fn fill_random(seed: u64, offset: u64, buffer: &mut [u8]) {
     tail.copy_from_slice(&word_at(seed, word)[..tail.len()]);
 }
 
+/// Where `bytes` differ from those that [`fill_random`] puts at this place: how far in the first one stands, and how
+/// many there are; `None` where all are the same.
+pub fn random_differs(seed: u64, offset: u64, bytes: &[u8]) -> Option<(usize, usize)> {
+    let mut expected = [0; 4096];
+    let mut found: Option<(usize, usize)> = None;
+    for (number, part) in bytes.chunks(expected.len()).enumerate() {
+        let expected = &mut expected[..part.len()];
+        let at = number * 4096;
+        fill_random(seed, offset.wrapping_add(at as u64), expected);
+        if part != expected {
+            let wrong = part.iter().zip(expected).enumerate().filter(|(_, (a, b))| a != b).map(|(place, _)| place);
+            let (first, count) = wrong.fold((None, 0), |(first, count), place| (first.or(Some(place)), count + 1));
+            let before = found.map_or((at + first.unwrap_or(0), 0), |found| found);
+            found = Some((before.0, before.1 + count));
+        }
+    }
+    found
+}
+
 fn word_at(seed: u64, index: u64) -> [u8; 8] {
     let mut z = seed.wrapping_add(index.wrapping_add(1).wrapping_mul(GOLDEN));
     z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -48,6 +67,22 @@ mod tests {
         let mut other = [0; 100];
         fill_random(2, 3, &mut other);
         assert_ne!(other, whole);
+    }
+
+    #[test]
+    fn what_differs_is_placed_and_counted() {
+        let mut bytes = vec![0; 10_000];
+        fill_random(7, 123, &mut bytes);
+        assert_eq!(random_differs(7, 123, &bytes), None);
+        // Lost, doubled or in another place, everything behind it is wrong but for chance.
+        let (_, wrong) = random_differs(7, 124, &bytes).unwrap();
+        assert!(wrong > 9_900, "{wrong}");
+        for place in [4999, 5000, 9999] {
+            bytes[place] ^= 1;
+        }
+        assert_eq!(random_differs(7, 123, &bytes), Some((4999, 3)));
+        assert_eq!(random_differs(7, 123 + 5000, &bytes[5000..]), Some((0, 2)));
+        assert_eq!(random_differs(7, 0, &[]), None);
     }
 
     #[test]

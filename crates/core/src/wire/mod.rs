@@ -49,7 +49,7 @@ pub enum Hello {
 #[serde(tag = "verb", rename_all = "snake_case")]
 pub enum Request {
     /// A timed load.
-    Test(test::TestRequest),
+    Test(Box<test::TestRequest>),
     /// Moving a file.
     Copy(copy::CopyRequest),
     /// Looking at the path, without load.

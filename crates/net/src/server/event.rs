@@ -114,7 +114,7 @@ fn ask(request: &Request) -> Ask {
         Request::Test(test) => {
             let (time, bytes) = match test.load {
                 Load::TimeSeconds(time) => (Some(time), None),
-                Load::Records(count) => (None, Some(Bytes(count.saturating_mul(test.record.0)))),
+                Load::Records(_) | Load::Bytes(_) => (None, test.load.bytes(test.record).map(Bytes)),
             };
             Ask { streams: test.streams, time, bytes, rate: None, unbounded: false }
         }

@@ -109,12 +109,18 @@ impl ServerSession {
 
     /// Opens a listener of this session's own, for data streams whose socket options must be set before the SYN
     /// comes (the window scale follows the receive buffer of the listening socket); returns its port. It takes the
-    /// same hellos as the main port and is gone with the session.
-    pub fn listen_apart(&self, prepare: impl Fn(&Socket) -> io::Result<()>) -> Result<u16, SessionError> {
+    /// same hellos as the main port and is gone with the session. `multipath` makes it one of Multipath TCP, which takes
+    /// plain connections too.
+    pub fn listen_apart(
+        &self,
+        multipath: bool,
+        prepare: impl Fn(&Socket) -> io::Result<()>,
+    ) -> Result<u16, SessionError> {
         let failed = |source| SessionError::Io { peer: "the kernel", source };
+        let protocol = if multipath { Protocol::MPTCP } else { Protocol::TCP };
         let local = self.control.socket().local_addr().map_err(failed)?;
         let listen = || -> io::Result<TcpListener> {
-            let socket = Socket::new(Domain::for_address(local), Type::STREAM, Some(Protocol::TCP))?;
+            let socket = Socket::new(Domain::for_address(local), Type::STREAM, Some(protocol))?;
             prepare(&socket)?;
             socket.bind(&SocketAddr::new(local.ip(), 0).into())?;
             socket.listen(i32::from(self.limits().streams))?;

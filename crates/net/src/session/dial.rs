@@ -1,12 +1,13 @@
 //! The client's side of opening a session: control connection and data streams, all of which may dial at once.
 
 use std::io::{self, Write};
-use std::net::{SocketAddr, TcpStream, ToSocketAddrs};
+use std::net::{IpAddr, SocketAddr, TcpStream, ToSocketAddrs};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use lfn_core::session::hello::ClearHello;
 use lfn_core::session::{PROTOCOL, SessionId, Ticket};
+use lfn_core::wire::test::of_stream;
 use lfn_core::wire::{self, HELLO_LIMIT, Hello, Kind, Request};
 use socket2::{Domain, Protocol, SockRef, Socket, Type};
 
@@ -21,6 +22,8 @@ pub struct Target {
     ticket: Ticket,
     addresses: Vec<SocketAddr>,
     insecure: bool,
+    from: Vec<Place>,
+    multipath: bool,
     /// How long a connection and its handshake may take.
     pub within: Duration,
     /// How long a turn in the server's queue is waited for.
@@ -39,6 +42,8 @@ impl Target {
             ticket,
             addresses,
             insecure: false,
+            from: Vec::new(),
+            multipath: false,
             within: Duration::from_secs(15),
             patience: Patience::default(),
         })
@@ -47,6 +52,19 @@ impl Target {
     /// Trusts any server and shows no token. Only for a loopback or emulated path, which the caller has checked.
     pub fn insecure(mut self) -> Self {
         self.insecure = true;
+        self
+    }
+
+    /// Dials from these places: the control connection from the first, stream n from the nth, beginning again after the
+    /// last. None of them leaves it to the routes.
+    pub fn from(mut self, from: Vec<Place>) -> Self {
+        self.from = from;
+        self
+    }
+
+    /// Dials data streams by Multipath TCP.
+    pub fn multipath(mut self, multipath: bool) -> Self {
+        self.multipath = multipath;
         self
     }
 
@@ -63,6 +81,50 @@ impl Target {
     fn token(&self) -> Option<lfn_core::session::Token> {
         (!self.insecure).then_some(self.ticket.token)
     }
+}
+
+/// Where connections are dialled from.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Place {
+    /// An address of this host.
+    pub address: Option<IpAddr>,
+    /// An interface (`SO_BINDTODEVICE`, which wants no privilege since Linux 5.7).
+    pub interface: Option<String>,
+}
+
+impl Place {
+    /// `ADDRESS`, `ADDRESS%INTERFACE` or `INTERFACE`; `None` of what no interface can be called.
+    pub fn parse(text: &str) -> Option<Place> {
+        // IFNAMSIZ is 16 with the closing zero; the kernel takes no slash and no space.
+        let named = |name: &str| {
+            let fits = (1..=15).contains(&name.len()) && name.chars().all(|c| c.is_ascii_graphic() && c != '/');
+            fits.then(|| name.to_owned())
+        };
+        match (text.parse(), text.split_once('%')) {
+            (Ok(address), _) => Some(Place { address: Some(address), interface: None }),
+            (_, Some((address, name))) => {
+                Some(Place { address: Some(address.parse().ok()?), interface: Some(named(name)?) })
+            }
+            _ => Some(Place { address: None, interface: Some(named(text)?) }),
+        }
+    }
+
+    fn bind(&self, socket: &Socket) -> io::Result<()> {
+        if let Some(name) = &self.interface {
+            socket.bind_device(Some(name.as_bytes())).map_err(|error| named("interface", name, &error))?;
+        }
+        if let Some(address) = self.address {
+            socket
+                .bind(&SocketAddr::new(address, 0).into())
+                .map_err(|error| named("address", &address.to_string(), &error))?;
+        }
+        Ok(())
+    }
+}
+
+/// An error that names what was to be bound to.
+fn named(what: &str, name: &str, error: &io::Error) -> io::Error {
+    io::Error::new(error.kind(), format!("binding to {what} {name}: {error}"))
 }
 
 /// A new random session id.
@@ -86,7 +148,7 @@ pub struct Line(TcpStream);
 impl Line {
     /// Connects; one round trip.
     pub fn connect(target: &Target) -> Result<Self, SessionError> {
-        connect(target, None, |_| Ok(())).map(Line)
+        connect(target, None, (0, Protocol::TCP), |_| Ok(())).map(Line)
     }
 
     /// The socket, for `TCP_INFO`.
@@ -112,7 +174,8 @@ pub fn data(
     port: Option<u16>,
     prepare: impl Fn(&Socket) -> io::Result<()>,
 ) -> Result<DataStream, SessionError> {
-    let mut socket = connect(target, port, prepare)?;
+    let protocol = if target.multipath { Protocol::MPTCP } else { Protocol::TCP };
+    let mut socket = connect(target, port, (stream, protocol), prepare)?;
     match protection {
         Protection::Clear => {
             // An insecure server derives the key from a token of zeros.
@@ -143,15 +206,21 @@ pub fn datagrams(
 fn connect(
     target: &Target,
     port: Option<u16>,
+    (stream, protocol): (u16, Protocol),
     prepare: impl Fn(&Socket) -> io::Result<()>,
 ) -> Result<TcpStream, SessionError> {
+    let from = of_stream(&target.from, stream);
     let deadline = Instant::now() + target.within;
     let mut last = io::Error::new(io::ErrorKind::NotFound, "no address");
     for address in &target.addresses {
         let mut address = *address;
         address.set_port(port.unwrap_or(target.ticket.port));
         let left = deadline.saturating_duration_since(Instant::now());
-        match connect_one(address, left.max(Duration::from_millis(1)), &prepare) {
+        let prepare = |socket: &Socket| {
+            from.map_or(Ok(()), |from| from.bind(socket))?;
+            prepare(socket)
+        };
+        match connect_one(address, left.max(Duration::from_millis(1)), protocol, prepare) {
             Ok(socket) => return Ok(socket),
             Err(error) => last = error,
         }
@@ -162,9 +231,10 @@ fn connect(
 fn connect_one(
     address: SocketAddr,
     within: Duration,
+    protocol: Protocol,
     prepare: impl Fn(&Socket) -> io::Result<()>,
 ) -> io::Result<TcpStream> {
-    let socket = Socket::new(Domain::for_address(address), Type::STREAM, Some(Protocol::TCP))?;
+    let socket = Socket::new(Domain::for_address(address), Type::STREAM, Some(protocol))?;
     prepare(&socket)?;
     socket.connect_timeout(&address.into(), within)?;
     let socket = TcpStream::from(socket);

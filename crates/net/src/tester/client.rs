@@ -6,6 +6,7 @@ use std::sync::mpsc::{Sender, channel};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use lfn_core::blocks::{Caught, Start};
 use lfn_core::discover::report::PathReport;
 use lfn_core::host::clock::Alignment;
 use lfn_core::path::PathProfile;
@@ -69,6 +70,8 @@ pub struct Measurement {
     pub clock: Option<Alignment>,
     /// What lies between, if it was looked at.
     pub path: Option<PathReport>,
+    /// When its blocks arrived, where that was asked for.
+    pub blocks: Option<Caught>,
 }
 
 impl Measurement {
@@ -94,7 +97,7 @@ pub fn run(target: &Target, test: &Test, watch: &mut dyn FnMut(Progress<'_>)) ->
             let (mut request, near) = planned(test, &path);
             request.interval = test.interval(path.base_rtt);
             let dialled = prepare(target, dial::new_session_id()?, &request, &near, &kernel)?;
-            let control = line.control(target, dialled.1.session, Request::Test(request.clone()))?;
+            let control = line.control(target, dialled.1.session, Request::Test(Box::new(request.clone())))?;
             (request, near, dialled, control)
         }
         known => {
@@ -106,7 +109,7 @@ pub fn run(target: &Target, test: &Test, watch: &mut dyn FnMut(Progress<'_>)) ->
             let line = Line::connect(target)?;
             request.interval = test.interval(round_trip(line.socket()));
             dialled.0.set_interval(request.interval);
-            let control = line.control(target, dialled.1.session, Request::Test(request.clone()))?;
+            let control = line.control(target, dialled.1.session, Request::Test(Box::new(request.clone())))?;
             (request, near, dialled, control)
         }
     };
@@ -154,7 +157,7 @@ fn prepare(
 ) -> Result<(Meter, Dialler), TestError> {
     let sends = request.direction == Direction::Forward;
     let options = Arc::new(Options::new(near, sends, kernel)?);
-    let shared = Shared::new(request, Instant::now(), Throttle::none());
+    let shared = Shared::new(request, sends, Instant::now(), Throttle::none());
     let (sender, events) = channel();
     let meter = Meter::new(request, sends, shared.clone(), options.clone(), events);
     let dialler = Dialler { target: target.clone(), session, sends, shared, options, events: sender };
@@ -171,6 +174,8 @@ struct Conversation<'a> {
     meter: Meter,
     watch: &'a mut dyn FnMut(Progress<'_>),
     rtt: Duration,
+    /// When the server was ready.
+    ready: Instant,
     /// When the server last said something.
     heard: Instant,
     far_intervals: Vec<Interval>,
@@ -187,6 +192,7 @@ impl<'a> Conversation<'a> {
             meter,
             watch,
             rtt,
+            ready: heard,
             heard,
             far_intervals: Vec::new(),
             questions: Questions::new(),
@@ -199,6 +205,7 @@ impl<'a> Conversation<'a> {
             ServerMessage::Ready(ready) => *ready,
             _ => return Err(unexpected()),
         };
+        self.ready = Instant::now();
         (self.watch)(Progress::Connected(self.rtt, &ready.kernel));
         if self.request.apart() {
             dialler.dial(self.request.streams, Some(port(&ready)?))?;
@@ -209,6 +216,7 @@ impl<'a> Conversation<'a> {
         while self.report.is_none() {
             self.listen(self.meter.idle())?;
         }
+        let start = self.sender_start();
         let Conversation { request, control, meter, rtt, far_intervals, questions, report, .. } = self;
         // The sockets go first, so that the server's end of them is over when it sees the session end.
         drop(meter);
@@ -216,9 +224,24 @@ impl<'a> Conversation<'a> {
         let mut far = EndReport { intervals: far_intervals, ..report.unwrap_or_default() };
         let clock = questions.alignment();
         clock::lay_side_by_side(&near, &mut far, clock.as_ref());
-        let measurement = Measurement { request, rtt, near, far, clock, path: None };
+        let mut measurement = Measurement { request, rtt, near, far, clock, path: None, blocks: None };
+        let streams = measurement.receiver().streams.iter().filter_map(|stream| stream.blocks.as_ref());
+        measurement.blocks = Caught::of(streams, start);
         check_complete(&measurement)?;
         Ok(measurement)
+    }
+
+    /// When the sender started, on the clock the receiver's blocks are told by. A way is taken to be half the round trip.
+    fn sender_start(&self) -> Start {
+        if self.request.direction == Direction::Forward {
+            // The server's clock starts as the first hello arrives, behind which the data follows at once.
+            return Start::Before(self.rtt / 2);
+        }
+        // The server starts once it has said that it is ready and its first stream has come.
+        let origin = self.meter.origin();
+        let said = self.ready.checked_sub(self.rtt / 2).unwrap_or(origin);
+        let came = self.meter.opened().unwrap_or(origin) + self.rtt / 2;
+        Start::After(said.max(came).saturating_duration_since(origin))
     }
 
     /// Until this end has nothing more to do.
@@ -251,7 +274,7 @@ impl<'a> Conversation<'a> {
         if let Some(interval) = near.intervals.get(self.meter.ticked()) {
             (self.watch)(Progress::Near(interval));
         }
-        let counted = matches!(self.request.load, Load::Records(_));
+        let counted = !matches!(self.request.load, Load::TimeSeconds(_));
         if counted && self.request.direction == Direction::Reverse {
             self.control.send(&ClientMessage::Received)?;
         }
@@ -319,14 +342,16 @@ impl Dialler {
             let (target, session, sends) = (self.target.clone(), self.session, self.sends);
             let (shared, options, events) = (self.shared.clone(), self.options.clone(), self.events.clone());
             let work = move || {
-                let opened =
-                    dial::data(&target, session, number, Protection::Clear, port, |socket| options.apply(socket))
-                        .and_then(|data| {
-                            let failed = |source| SessionError::Io { peer: "the server", source };
-                            let socket = data.socket().try_clone().map_err(failed)?;
-                            let granted = options.report(&socket).map_err(failed)?;
-                            Ok((data, Stream { number, socket, counter: Arc::new(Counter::default()), granted }))
-                        });
+                let opened = dial::data(&target, session, number, Protection::Clear, port, |socket| {
+                    options.apply(socket, number)
+                })
+                .and_then(|data| {
+                    let failed = |source| SessionError::Io { peer: "the server", source };
+                    let socket = data.socket().try_clone().map_err(failed)?;
+                    let granted = options.report(&socket, number).map_err(failed)?;
+                    let (counter, opened) = (Arc::new(Counter::default()), data.opened());
+                    Ok((data, Stream { number, socket, counter, opened, granted }))
+                });
                 match opened {
                     Ok((data, stream)) => {
                         let counter = stream.counter.clone();
@@ -363,8 +388,9 @@ fn unexpected() -> TestError {
 
 /// A counted test moves what was asked, every byte.
 fn check_complete(measurement: &Measurement) -> Result<(), TestError> {
-    let Load::Records(count) = measurement.request.load else { return Ok(()) };
-    let (sent, received) = (count * measurement.request.record.0, measurement.receiver().bytes);
+    let request = &measurement.request;
+    let Some(sent) = request.load.bytes(request.record) else { return Ok(()) };
+    let received = measurement.receiver().bytes;
     if sent == received { Ok(()) } else { Err(TestError::Incomplete { sent, received }) }
 }
 

@@ -7,13 +7,13 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::time::{Duration, Instant};
 
 use lfn_core::tcp_info::TcpInfo;
-use lfn_core::wire::test::{Cpu, EndReport, Interval, Kernel, Load, StreamReport, StreamSample, TestRequest};
+use lfn_core::wire::test::{Cpu, EndReport, Interval, Kernel, Load, Part, StreamReport, StreamSample, TestRequest};
 use lfn_sys::clock::monotonic_nanos;
 use lfn_sys::tcp;
 use socket2::SockRef;
 
 use super::TestError;
-use super::load::{Event, Shared, Stream};
+use super::load::{Event, Seen, Shared, Stream};
 use super::options::{HOLD_EVERY, Options};
 
 /// How long the control thread sleeps at most, so that it notices a start and an end soon.
@@ -32,15 +32,25 @@ pub(super) struct Meter {
     expected: u16,
     load: Load,
     interval: Duration,
+    /// Into how many parts each interval is cut.
+    cut: u16,
     streams: Vec<Stream>,
     ended: u16,
+    /// Of streams that ended.
+    seen: Vec<(u16, Seen)>,
     cpu: Cpu,
+    /// The load was ended before its time.
+    stopped: bool,
     /// From the origin to the first payload byte.
     start: Option<Duration>,
     /// Of the intervals so far, counted from the start.
     until: Duration,
     /// Of each stream, until then.
     counted: Vec<u64>,
+    /// Of the interval that is going on.
+    parts: Vec<Part>,
+    /// Of all streams, until the last part.
+    counted_in_parts: u64,
     intervals: Vec<Interval>,
     ticked: usize,
     held: Instant,
@@ -67,12 +77,17 @@ impl Meter {
             expected: request.streams,
             load: request.load,
             interval: request.interval,
+            cut: request.parts.max(1),
             streams: Vec::new(),
             ended: 0,
+            seen: Vec::new(),
             cpu: Cpu::default(),
+            stopped: false,
             start: None,
             until: Duration::ZERO,
             counted: Vec::new(),
+            parts: Vec::new(),
+            counted_in_parts: 0,
             intervals: Vec::new(),
             ticked: 0,
             held,
@@ -111,10 +126,10 @@ impl Meter {
     /// How long until there is something to do.
     pub(super) fn idle(&self) -> Duration {
         let Some(now) = self.now() else { return LOOK_UP };
-        let next = self.next_boundary().saturating_sub(now);
+        let next = self.next_boundary().min(self.next_part()).saturating_sub(now);
         let left = match self.load {
             Load::TimeSeconds(time) => time.saturating_sub(now),
-            Load::Records(_) => LOOK_UP,
+            Load::Records(_) | Load::Bytes(_) => LOOK_UP,
         };
         let hold = if self.options.holds() { HOLD_EVERY } else { Duration::MAX };
         next.min(left).min(hold).max(Duration::from_millis(1))
@@ -123,6 +138,26 @@ impl Meter {
     /// Whether every stream has come to its own end.
     pub(super) fn all_ended(&self) -> bool {
         self.ended == self.expected
+    }
+
+    /// The load is over, whatever of it is left.
+    pub(super) fn end_now(&mut self) {
+        self.stopped = true;
+    }
+
+    /// Whether it was ended that way.
+    pub(super) fn stopped(&self) -> bool {
+        self.stopped
+    }
+
+    /// When each stream was opened, the first of them.
+    pub(super) fn opened(&self) -> Option<Instant> {
+        self.streams.iter().map(|stream| stream.opened).min()
+    }
+
+    /// What times count from, here and in the streams' figures.
+    pub(super) fn origin(&self) -> Instant {
+        self.shared.origin
     }
 
     /// Whether the time of a timed test is over.
@@ -138,7 +173,13 @@ impl Meter {
     /// The interval that is over by now, if one is. The last one is left to [`Meter::finish`].
     pub(super) fn tick(&mut self) -> Option<&Interval> {
         let now = self.now()?;
-        if now < self.next_boundary() || self.time_over() {
+        if self.time_over() {
+            return None;
+        }
+        if now < self.next_boundary() {
+            if now >= self.next_part() {
+                self.close_part(now);
+            }
             return None;
         }
         self.close_interval(now);
@@ -157,11 +198,17 @@ impl Meter {
         let elapsed = self.elapsed();
         self.close_last_interval(elapsed);
         let bytes = self.intervals.iter().map(|interval| interval.bytes).sum();
-        let streams = self.streams.iter().zip(&self.counted).map(|(s, &bytes)| self.report(s, bytes)).collect();
+        let mut streams: Vec<_> = self.streams.iter().zip(&self.counted).map(|(s, &b)| self.report(s, b)).collect();
         self.stop()?;
+        for stream in &mut streams {
+            let seen = self.seen.iter().find(|(number, _)| *number == stream.stream).map(|(_, seen)| *seen);
+            let seen = seen.unwrap_or_default();
+            (stream.check, stream.blocks) = (seen.check, seen.blocks);
+        }
         Ok(EndReport {
             elapsed,
             bytes,
+            mode: Some(self.shared.mode),
             cpu: Some(self.cpu),
             kernel: Some(kernel),
             started: self.started(),
@@ -180,13 +227,17 @@ impl Meter {
     /// From the start to the last byte that counts.
     fn elapsed(&self) -> Duration {
         let start = self.start.unwrap_or_default();
-        let last = match self.load {
-            Load::TimeSeconds(_) => self.shared.origin.elapsed(),
-            Load::Records(_) => {
-                Duration::from_nanos(self.streams.iter().map(|stream| stream.counter.last()).max().unwrap_or(0))
-            }
+        let last = if self.cut_short() {
+            self.shared.origin.elapsed()
+        } else {
+            Duration::from_nanos(self.streams.iter().map(|stream| stream.counter.last()).max().unwrap_or(0))
         };
         last.saturating_sub(start)
+    }
+
+    /// Whether something may still be under way at the end, as there is where the clock or the user ends the load.
+    fn cut_short(&self) -> bool {
+        self.stopped || matches!(self.load, Load::TimeSeconds(_))
     }
 
     fn take(&mut self, event: Event) -> Result<(), TestError> {
@@ -195,8 +246,9 @@ impl Meter {
                 self.counted.push(0);
                 self.streams.push(stream);
             }
-            Event::Ended { stream, cpu, result } => {
+            Event::Ended { stream, cpu, seen, result } => {
                 self.ended += 1;
+                self.seen.push((stream, seen));
                 self.cpu.user += cpu.user;
                 self.cpu.system += cpu.system;
                 result.map_err(|source| TestError::Stream { stream, source })?;
@@ -207,10 +259,25 @@ impl Meter {
     }
 
     fn next_boundary(&self) -> Duration {
-        // The multiple after the last boundary: an interval that was noticed late does not shift the later ones.
-        let passed = self.until.as_nanos() / self.interval.as_nanos().max(1);
-        let next = (passed + 1).saturating_mul(self.interval.as_nanos());
-        Duration::from_nanos(u64::try_from(next).unwrap_or(u64::MAX))
+        next_multiple(self.until, self.interval)
+    }
+
+    /// When the part that is going on is to end; never where intervals are not cut.
+    fn next_part(&self) -> Duration {
+        if self.cut == 1 {
+            return Duration::MAX;
+        }
+        next_multiple(self.parts.last().map_or(self.until, |part| part.end), self.interval / u32::from(self.cut))
+    }
+
+    fn close_part(&mut self, now: Duration) {
+        let total = self.total();
+        let bytes = total - std::mem::replace(&mut self.counted_in_parts, total);
+        self.parts.push(Part { end: now, bytes });
+    }
+
+    fn total(&self) -> u64 {
+        self.streams.iter().map(|stream| stream.counter.bytes.load(Ordering::Relaxed)).sum()
     }
 
     fn close_interval(&mut self, now: Duration) {
@@ -221,29 +288,28 @@ impl Meter {
             .map(|(stream, counted)| sample(stream, counted, self.sends))
             .collect();
         let bytes = streams.iter().map(|sample| sample.bytes).sum();
-        self.intervals.push(Interval { start: self.until, end: now, bytes, streams, ..Interval::default() });
+        let mut parts = std::mem::take(&mut self.parts);
+        if self.cut > 1 {
+            let total = self.counted.iter().sum();
+            let bytes = total - std::mem::replace(&mut self.counted_in_parts, total);
+            parts.push(Part { end: now, bytes });
+        }
+        self.intervals.push(Interval { start: self.until, end: now, bytes, streams, parts, ..Interval::default() });
         self.until = now;
     }
 
     /// What is left over becomes an interval of its own, shorter than the others.
     fn close_last_interval(&mut self, elapsed: Duration) {
-        let total: u64 = self.streams.iter().map(|stream| stream.counter.bytes.load(Ordering::Relaxed)).sum();
-        let timed = matches!(self.load, Load::TimeSeconds(_));
-        if timed || self.intervals.is_empty() || total > self.counted.iter().sum() {
+        if self.cut_short() || self.intervals.is_empty() || self.total() > self.counted.iter().sum() {
             self.close_interval(elapsed.max(self.until));
         }
     }
 
     fn report(&self, stream: &Stream, bytes: u64) -> StreamReport {
         // Buffers under autotuning are of interest as they are at the end.
-        let socket = self.options.report(&stream.socket).unwrap_or_else(|_| stream.granted.clone());
-        StreamReport {
-            stream: stream.number,
-            bytes,
-            socket: Some(socket),
-            tcp_info: info(stream),
-            ..StreamReport::default()
-        }
+        let socket = self.options.report(&stream.socket, stream.number).unwrap_or_else(|_| stream.granted.clone());
+        let tcp_info = info(stream);
+        StreamReport { stream: stream.number, bytes, socket: Some(socket), tcp_info, ..StreamReport::default() }
     }
 
     fn stop(&mut self) -> Result<(), TestError> {
@@ -270,13 +336,20 @@ impl Drop for Meter {
         // Also after an error: no thread goes on.
         self.shared.stop.store(true, Ordering::Relaxed);
         for stream in &self.streams {
-            if matches!(self.load, Load::TimeSeconds(_)) || self.ended < self.expected {
+            if self.cut_short() || self.ended < self.expected {
                 // What is still on its way is of no use: the kernel need not deliver it first.
                 let _ = SockRef::from(&stream.socket).set_linger(Some(Duration::ZERO));
             }
             let _ = stream.socket.shutdown(Shutdown::Both);
         }
     }
+}
+
+/// The multiple of `step` after `last`: a boundary that was noticed late does not shift the later ones.
+fn next_multiple(last: Duration, step: Duration) -> Duration {
+    let passed = last.as_nanos() / step.as_nanos().max(1);
+    let next = (passed + 1).saturating_mul(step.as_nanos());
+    Duration::from_nanos(u64::try_from(next).unwrap_or(u64::MAX))
 }
 
 fn sample(stream: &Stream, counted: &mut u64, sends: bool) -> StreamSample {

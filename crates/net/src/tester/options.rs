@@ -11,11 +11,11 @@ use std::os::fd::AsFd;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use lfn_core::units::Bytes;
+use lfn_core::units::{BitRate, Bytes};
 use lfn_core::wire::CongestionWish;
-use lfn_core::wire::test::{Kernel, SocketReport, SocketWish};
+use lfn_core::wire::test::{Dscp, Kernel, SocketReport, SocketWish};
 use lfn_sys::{sysctl, tcp};
-use socket2::{Domain, Socket, Type};
+use socket2::{Domain, SockRef, Socket, Type};
 
 use super::{EMULATED, TestError};
 use crate::session::congestion;
@@ -55,7 +55,7 @@ impl Options {
     /// will not grant.
     pub(super) fn new(wish: &SocketWish, sends: bool, kernel: &Kernel) -> Result<Self, TestError> {
         wish.check()?;
-        if let Some(CongestionWish::Asked(name)) = &wish.congestion {
+        for name in wish.congestion.iter().filter_map(CongestionWish::asked) {
             check_congestion(name, kernel)?;
         }
         let window = wish.window.filter(|_| !sends).map(|window| window.0);
@@ -87,8 +87,9 @@ impl Options {
         })
     }
 
-    /// Sets them on a socket that is to connect or listen, or, as far as that still helps, on one that is connected.
-    pub(super) fn apply(&self, socket: impl AsFd) -> io::Result<()> {
+    /// Sets those of a stream on a socket that is to connect or listen, or, as far as that still helps, on one that is
+    /// connected.
+    pub(crate) fn apply(&self, socket: impl AsFd, stream: u16) -> io::Result<()> {
         let socket = socket.as_fd();
         if let Some(bytes) = self.sndbuf {
             tcp::set_send_buffer(socket, bytes)?;
@@ -96,8 +97,17 @@ impl Options {
         if let Some(bytes) = self.rcvbuf {
             tcp::set_receive_buffer(socket, bytes)?;
         }
-        if let Some(wish) = &self.wish.congestion {
+        if let Some(wish) = self.wish.congestion_of(stream) {
             congestion::set(socket, wish)?;
+        }
+        if let Some(rate) = self.wish.pacing_of(stream) {
+            tcp::set_pacing(socket, rate.0)?;
+        }
+        if let Some(mss) = self.wish.mss {
+            SockRef::from(&socket).set_tcp_mss(u32::try_from(mss.0).unwrap_or(u32::MAX))?;
+        }
+        if let Some(dscp) = self.wish.dscp {
+            mark(socket, dscp)?;
         }
         self.hold(socket)
     }
@@ -113,9 +123,10 @@ impl Options {
     }
 
     /// What was asked and what there is.
-    pub(super) fn report(&self, socket: impl AsFd) -> io::Result<SocketReport> {
+    pub(crate) fn report(&self, socket: impl AsFd, stream: u16) -> io::Result<SocketReport> {
         let socket = socket.as_fd();
-        let congestion = self.wish.congestion.as_ref();
+        let congestion = self.wish.congestion_of(stream);
+        let options = SockRef::from(&socket);
         Ok(SocketReport {
             sndbuf_asked_bytes: self.sndbuf.map(Bytes),
             sndbuf_granted_bytes: Bytes(tcp::send_buffer(socket)?),
@@ -126,8 +137,36 @@ impl Options {
             congestion_asked: congestion.and_then(CongestionWish::asked).map(str::to_owned),
             congestion_planned: congestion.filter(|wish| wish.asked().is_none()).map(|wish| wish.name().to_owned()),
             congestion: tcp::congestion(socket)?,
+            pacing_asked: self.wish.pacing_of(stream),
+            pacing_granted: tcp::pacing(socket)?.map(BitRate),
+            mss_asked_bytes: self.wish.mss,
+            // Multipath TCP has none of its own.
+            mss_granted_bytes: options.tcp_mss().ok().map(|mss| Bytes(mss.into())),
+            dscp_asked: self.wish.dscp,
+            dscp_granted: marked(&options),
+            mptcp_asked: self.wish.mptcp,
+            mptcp_subflows: tcp::mptcp_subflows(socket),
+            local_address: options.local_addr().ok().and_then(|address| address.as_socket()).map(|a| a.to_string()),
         })
     }
+}
+
+/// Marks what leaves. An IPv6 socket may carry IPv4 inside, which has a byte of its own.
+fn mark(socket: impl AsFd, dscp: Dscp) -> io::Result<()> {
+    let socket = socket.as_fd();
+    let options = SockRef::from(&socket);
+    let tos = dscp.tos().into();
+    match options.domain()? {
+        Domain::IPV6 => options.set_tclass_v6(tos).and(options.set_tos_v4(tos)),
+        _ => options.set_tos_v4(tos),
+    }
+}
+
+/// The mark of what leaves, once connected.
+fn marked(options: &SockRef<'_>) -> Option<Dscp> {
+    let local = options.local_addr().ok()?.as_socket()?.ip();
+    let tos = if local.to_canonical().is_ipv4() { options.tos_v4() } else { options.tclass_v6() };
+    tos.ok().map(|tos| Dscp::of_tos(tos as u8))
 }
 
 /// Autotuning ends at half of `tcp_rmem`'s maximum as a window; an explicit buffer at `rmem_max`.
@@ -269,7 +308,7 @@ mod tests {
 
     #[test]
     fn an_unknown_congestion_control_names_those_there_are() {
-        let wish = SocketWish { congestion: Some(CongestionWish::Asked("nosuch".into())), ..SocketWish::default() };
+        let wish = SocketWish { congestion: vec![CongestionWish::Asked("nosuch".into())], ..SocketWish::default() };
         let error = Options::new(&wish, true, &kernel()).unwrap_err().to_string();
         assert!(error.contains("'nosuch' is not available on far") && error.contains("reno"), "{error}");
     }

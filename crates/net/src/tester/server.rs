@@ -35,7 +35,7 @@ fn test(session: &mut ServerSession, request: &TestRequest) -> Result<(), TestEr
     let sends = request.direction == Direction::Reverse;
     let options = Arc::new(Options::new(&request.socket, sends, &kernel)?);
     let port = match request.apart() {
-        true => Some(session.listen_apart(|socket| options.apply(socket))?),
+        true => Some(session.listen_apart(request.socket.mptcp, |socket| options.apply(socket, 0))?),
         false => None,
     };
     session.control.send(&ServerMessage::Ready(Box::new(Ready {
@@ -45,7 +45,7 @@ fn test(session: &mut ServerSession, request: &TestRequest) -> Result<(), TestEr
     })))?;
     let streams = session.data_streams(request.streams, STREAMS_WITHIN)?;
     let origin = streams.iter().map(DataStream::opened).min().unwrap_or_else(Instant::now);
-    let shared = Shared::new(request, origin, session.throttle());
+    let shared = Shared::new(request, sends, origin, session.throttle());
     let (sender, events) = channel();
     let mut meter = Meter::new(request, sends, shared.clone(), options.clone(), events);
     if !sends {
@@ -89,10 +89,10 @@ fn start(
     let failed = |source| TestError::Stream { stream: number, source };
     let socket = data.socket().try_clone().map_err(failed)?;
     // Those of a listener were inherited; the send buffer and the congestion control still take effect.
-    options.apply(&socket).map_err(failed)?;
-    let granted = options.report(&socket).map_err(failed)?;
+    options.apply(&socket, number).map_err(failed)?;
+    let granted = options.report(&socket, number).map_err(failed)?;
     let counter = Arc::new(Counter::default());
-    let stream = Stream { number, socket, counter: counter.clone(), granted };
+    let stream = Stream { number, socket, counter: counter.clone(), opened: data.opened(), granted };
     // The meter that listens lives as long as this session.
     let _ = events.send(Event::Opened(stream));
     let (shared, events) = (shared.clone(), events.clone());
@@ -115,9 +115,9 @@ fn load(session: &mut ServerSession, request: &TestRequest, meter: &mut Meter) -
         }
         let over = match request.load {
             Load::TimeSeconds(_) => meter.time_over(),
-            Load::Records(_) => meter.all_ended() && (received || !sends),
+            Load::Records(_) | Load::Bytes(_) => meter.all_ended() && (received || !sends),
         };
-        if over {
+        if over || meter.stopped() {
             return Ok(());
         }
         if begun.elapsed() > limits.test_time + DEAD_AFTER {
@@ -126,6 +126,7 @@ fn load(session: &mut ServerSession, request: &TestRequest, meter: &mut Meter) -
         match session.control.poll(meter.idle(), "during the test")? {
             Some(ClientMessage::Received) => received = true,
             Some(ClientMessage::Ping { number }) => clock::answer(&mut session.control, number)?,
+            Some(ClientMessage::Stop) => meter.end_now(),
             None => {}
         }
     }

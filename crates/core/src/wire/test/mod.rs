@@ -5,15 +5,20 @@
 //! end. What a client can ask is bounded by [`TestRequest::check`] before anything is done for it. The types of figures
 //! are also what `--json` prints, so their names carry units.
 
+mod dscp;
 mod report;
 mod request;
 mod socket;
+mod work;
 
-pub use report::{Cpu, EndReport, Interval, Kernel, StreamReport, StreamSample};
+pub use dscp::{Dscp, DscpError};
+pub use report::{Cpu, EndReport, Interval, Kernel, Part, StreamReport, StreamSample};
 pub use request::{
-    DEFAULT_RECORD, Direction, LARGEST_RECORD, Load, MOST_STREAMS, RequestError, SHORTEST_INTERVAL, TestRequest,
+    DEFAULT_READ, DEFAULT_RECORD, Direction, LARGEST_RECORD, Load, MOST_PARTS, MOST_STREAMS, RequestError,
+    SHORTEST_INTERVAL, TestRequest,
 };
-pub use socket::{LARGEST_WINDOW, SocketReport, SocketWish};
+pub use socket::{LARGEST_WINDOW, SocketReport, SocketWish, of_stream};
+pub use work::{Check, Data, Mode, Modes};
 
 use serde::{Deserialize, Serialize};
 
@@ -51,6 +56,8 @@ pub enum ClientMessage {
         /// From 0.
         number: u32,
     },
+    /// Enough: end the load now and tell the figures.
+    Stop,
 }
 
 /// The answer to a request.

@@ -5,6 +5,8 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use super::socket::SocketReport;
+use super::work::{Check, Mode};
+use crate::blocks::BlockTimes;
 use crate::host::{HostReport, HostSample, Note, ThreadTime};
 use crate::path::seconds;
 use crate::tcp_info::{TcpInfo, optional_seconds};
@@ -59,6 +61,20 @@ pub struct Interval {
     /// What the host did in it; absent where the interval is too short, or nothing could be read.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub host: Option<HostSample>,
+    /// The bytes of its parts, where they were asked for.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub parts: Vec<Part>,
+}
+
+/// A part of an interval; it begins where the one before ended.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub struct Part {
+    /// When it ended, on the clock of its interval.
+    #[serde(rename = "end_seconds", with = "seconds")]
+    pub end: Duration,
+    /// Payload bytes of all streams.
+    pub bytes: u64,
 }
 
 /// One stream at the end of an interval.
@@ -89,6 +105,9 @@ pub struct EndReport {
     pub elapsed: Duration,
     /// Payload bytes written or read in that time.
     pub bytes: u64,
+    /// How it moved them; absent of an end that does not tell.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub mode: Option<Mode>,
     /// Processor time of the threads that moved the data; absent of an end that does not tell.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cpu: Option<Cpu>,
@@ -140,4 +159,10 @@ pub struct StreamReport {
     /// What its thread did, from its start to the end of the test.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub thread: Option<ThreadTime>,
+    /// What was found of a receiver that looked at every byte.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub check: Option<Check>,
+    /// The times of its records, where they were asked for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub blocks: Option<BlockTimes>,
 }

@@ -5,8 +5,9 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use super::socket::{LARGEST_WINDOW, SocketWish};
+use super::work::{Data, Mode, Modes};
 use crate::path::seconds;
-use crate::units::{Bytes, show_duration};
+use crate::units::{BitRate, Bytes, show_duration};
 
 /// Most data streams of a test.
 pub const MOST_STREAMS: u16 = 256;
@@ -15,8 +16,14 @@ pub const LARGEST_RECORD: Bytes = Bytes(64 << 20);
 /// Bytes handed to one write if nothing else is asked for: below it the calls begin to cost, above it the caches
 /// (measured on loopback).
 pub const DEFAULT_RECORD: Bytes = Bytes(256 << 10);
+/// Bytes asked of one read if nothing else is said: large enough that the calls cost nothing, small enough for the
+/// second-level cache.
+pub const DEFAULT_READ: Bytes = Bytes(256 << 10);
+/// Most parts of an interval that are told apart.
+pub const MOST_PARTS: u16 = 100;
 /// Shortest interval of reports.
 pub const SHORTEST_INTERVAL: Duration = Duration::from_millis(10);
+
 /// What a client asks of the far end of a test.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
@@ -29,6 +36,24 @@ pub struct TestRequest {
     pub load: Load,
     /// Bytes handed to one write.
     pub record: Bytes,
+    /// Bytes asked of one read.
+    #[serde(default = "default_read")]
+    pub read: Bytes,
+    /// How each end moves payload.
+    #[serde(default)]
+    pub modes: Modes,
+    /// What payload consists of.
+    #[serde(default)]
+    pub data: Data,
+    /// The receiver looks at every byte, and each says at which place of which stream it belongs.
+    #[serde(default)]
+    pub check: bool,
+    /// Both ends keep the time of every record.
+    #[serde(default)]
+    pub blocks: bool,
+    /// Into how many parts each interval is cut, whose bytes are told apart; 0 and 1 for none.
+    #[serde(default)]
+    pub parts: u16,
     /// Length of the intervals reported.
     #[serde(rename = "interval_seconds", with = "seconds")]
     pub interval: Duration,
@@ -57,6 +82,23 @@ pub enum Load {
     TimeSeconds(Duration),
     /// After this many records, and the test ends when the receiver has them all.
     Records(u64),
+    /// After this many bytes of all streams together; otherwise like records, the last of which may be shorter.
+    Bytes(Bytes),
+}
+
+impl Load {
+    /// What is to be sent of a counted load, with records of this length; `None` of a timed one.
+    pub fn bytes(&self, record: Bytes) -> Option<u64> {
+        match self {
+            Load::TimeSeconds(_) => None,
+            Load::Records(count) => Some(count.saturating_mul(record.0)),
+            Load::Bytes(bytes) => Some(bytes.0),
+        }
+    }
+}
+
+fn default_read() -> Bytes {
+    DEFAULT_READ
 }
 
 /// A forward test of ten seconds over one stream, nothing asked of the kernel.
@@ -67,6 +109,12 @@ impl Default for TestRequest {
             streams: 1,
             load: Load::TimeSeconds(Duration::from_secs(10)),
             record: DEFAULT_RECORD,
+            read: DEFAULT_READ,
+            modes: Modes::default(),
+            data: Data::default(),
+            check: false,
+            blocks: false,
+            parts: 0,
             interval: Duration::from_secs(1),
             socket: SocketWish::default(),
         }
@@ -82,6 +130,18 @@ pub enum RequestError {
     /// A record of nothing would never end; a huge one is memory.
     #[error("record of {}: from 1 B to {} are possible", .0, LARGEST_RECORD)]
     Record(Bytes),
+    /// A read of nothing would be the end of the stream.
+    #[error("reads of {}: from 1 B to {} are possible", .0, LARGEST_RECORD)]
+    Read(Bytes),
+    /// What was never copied cannot be looked at.
+    #[error("payload cannot be checked where it is not copied")]
+    CheckWithoutCopy,
+    /// Each part wants a look of its own.
+    #[error("intervals in {} parts: at most {MOST_PARTS}, of at least {} each, are possible", .0, show_duration(SHORTEST_INTERVAL))]
+    Parts(u16),
+    /// Nothing at all, or more than can be counted.
+    #[error("a load of {0}: from 1 B to 9 EB are possible")]
+    Amount(Bytes),
     /// No records at all, or more bytes than can be counted.
     #[error("{0} records of {1}: at least one and at most 9 EB are possible")]
     Count(u64, Bytes),
@@ -97,6 +157,15 @@ pub enum RequestError {
     /// A buffer of nothing, or beyond an int.
     #[error("socket buffer of {0}: from 1 B to 1 GiB are possible")]
     Buffer(Bytes),
+    /// Below it there is no room for a header's options, beyond it no packet.
+    #[error("MSS of {0}: from 88 B to 32767 B are possible")]
+    Mss(Bytes),
+    /// More values of an option than there can be streams.
+    #[error("{0} values of one option: at most {MOST_STREAMS} are possible")]
+    Values(usize),
+    /// Nothing would ever be sent.
+    #[error("a pace of {0}: at least 8 kb/s are needed")]
+    Pace(BitRate),
     /// The name would not fit the socket option.
     #[error("'{0}' is not the name of a congestion control")]
     Congestion(String),
@@ -111,7 +180,14 @@ impl TestRequest {
         if self.record.0 == 0 || self.record > LARGEST_RECORD {
             return Err(RequestError::Record(self.record));
         }
+        if self.read.0 == 0 || self.read > LARGEST_RECORD {
+            return Err(RequestError::Read(self.read));
+        }
+        if self.check && (self.modes.near, self.modes.far) != (Mode::Copying, Mode::Copying) {
+            return Err(RequestError::CheckWithoutCopy);
+        }
         match self.load {
+            Load::Bytes(bytes) if bytes.0 == 0 || bytes.0 > 1 << 63 => return Err(RequestError::Amount(bytes)),
             Load::TimeSeconds(time) if time.is_zero() => return Err(RequestError::Time),
             Load::Records(count) if count == 0 || count.checked_mul(self.record.0).is_none_or(|b| b > 1 << 63) => {
                 return Err(RequestError::Count(count, self.record));
@@ -121,15 +197,21 @@ impl TestRequest {
         if self.interval < SHORTEST_INTERVAL {
             return Err(RequestError::Interval(self.interval));
         }
+        if self.parts > MOST_PARTS || (self.parts > 1 && self.interval / self.parts.into() < SHORTEST_INTERVAL) {
+            return Err(RequestError::Parts(self.parts));
+        }
         self.socket.check()
     }
 }
 
 impl TestRequest {
     /// Whether the server must listen anew for this test's streams: the window scale it answers a SYN with follows the
-    /// receive buffer and the clamp of the listening socket. The client then dials them only when it knows the port.
+    /// receive buffer and the clamp of the listening socket, and Multipath TCP wants a listener of its kind. The client
+    /// then dials them only when it knows the port.
     pub fn apart(&self) -> bool {
-        self.socket.rcvbuf.is_some() || (self.direction == Direction::Forward && self.socket.window.is_some())
+        self.socket.mptcp
+            || self.socket.rcvbuf.is_some()
+            || (self.direction == Direction::Forward && self.socket.window.is_some())
     }
 }
 
@@ -154,7 +236,7 @@ mod tests {
     #[test]
     fn what_makes_no_sense_is_refused_before_it_costs_anything() {
         assert_eq!(request().check(), Ok(()));
-        let cases: [fn(&mut TestRequest); 12] = [
+        let cases: &[fn(&mut TestRequest)] = &[
             |r| r.streams = 0,
             |r| r.streams = 257,
             |r| r.record = Bytes(0),
@@ -162,11 +244,21 @@ mod tests {
             |r| r.load = Load::Records(0),
             |r| r.load = Load::Records(u64::MAX),
             |r| r.load = Load::TimeSeconds(Duration::ZERO),
+            |r| r.load = Load::Bytes(Bytes(0)),
+            |r| r.load = Load::Bytes(Bytes(u64::MAX)),
+            |r| r.read = Bytes(0),
+            |r| r.read = Bytes(u64::MAX),
+            |r| r.parts = 1000,
+            |r| (r.parts, r.interval) = (20, Duration::from_millis(100)),
+            |r| (r.check, r.modes.far) = (true, Mode::NoCopy),
+            |r| r.socket.mss = Some(Bytes(87)),
+            |r| r.socket.pacing = vec![BitRate(0)],
+            |r| r.socket.pacing = vec![BitRate(1_000_000); 257],
             |r| r.interval = Duration::from_millis(1),
             |r| r.socket.window = Some(Bytes(1 << 30)),
             |r| r.socket.window = Some(Bytes(0)),
             |r| r.socket.sndbuf = Some(Bytes(0)),
-            |r| r.socket.congestion = Some(CongestionWish::Asked("a name too long for it".into())),
+            |r| r.socket.congestion = vec![CongestionWish::Asked("a name too long for it".into())],
         ];
         for (number, case) in cases.iter().enumerate() {
             let mut request = request();

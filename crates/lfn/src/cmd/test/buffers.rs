@@ -36,12 +36,12 @@ pub(super) struct BufferArgs {
 
 impl BufferArgs {
     /// Options of this end.
-    pub(super) fn near(&self, congestion: Option<CongestionWish>) -> Result<SocketWish, Failure> {
+    pub(super) fn near(&self, congestion: Vec<CongestionWish>) -> Result<SocketWish, Failure> {
         self.socket((&self.near_sndbuf, &self.near_rcvbuf, &self.near_window), "near-", congestion)
     }
 
     /// Options of the server's end.
-    pub(super) fn far(&self, congestion: Option<CongestionWish>) -> Result<SocketWish, Failure> {
+    pub(super) fn far(&self, congestion: Vec<CongestionWish>) -> Result<SocketWish, Failure> {
         self.socket((&self.far_sndbuf, &self.far_rcvbuf, &self.far_window), "far-", congestion)
     }
 
@@ -50,7 +50,7 @@ impl BufferArgs {
         &self,
         (sndbuf, rcvbuf, window): (&Option<String>, &Option<String>, &Option<String>),
         end: &str,
-        congestion: Option<CongestionWish>,
+        congestion: Vec<CongestionWish>,
     ) -> Result<SocketWish, Failure> {
         let bytes = |flag: &str, own: &Option<String>, both: &Option<String>| match own {
             Some(_) => read::<Bytes>(&format!("{end}{flag}"), own, &format!("--{end}{flag} 16MiB")),

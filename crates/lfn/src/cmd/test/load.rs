@@ -29,9 +29,10 @@ pub(super) struct LoadArgs {
     /// TCP streams side by side, 1 to 256 [default: 1]
     #[arg(short = 'P', long, value_name = "N", allow_hyphen_values = true)]
     streams: Option<String>,
-    /// Congestion control of the sending end, such as cubic or bbr [default: the kernel's]
-    #[arg(short = 'C', long, value_name = "NAME")]
-    pub(super) congestion: Option<String>,
+    /// Congestion control of the sending end, such as cubic or bbr; of several names stream n has the nth
+    /// [default: the kernel's]
+    #[arg(short = 'C', long, value_name = "NAME,…", value_delimiter = ',')]
+    pub(super) congestion: Vec<String>,
 }
 
 const DEFAULT_TIME: Duration = Duration::from_secs(10);

@@ -150,7 +150,7 @@ impl Args {
 
     fn wanted(&self) -> Result<Wanted, Failure> {
         let load = self.load.load()?;
-        let congestion = self.load.congestion.clone().map(CongestionWish::Asked);
+        let congestion: Vec<_> = self.load.congestion.iter().cloned().map(CongestionWish::Asked).collect();
         let mut request = TestRequest {
             streams: self.load.streams()?,
             load,
@@ -164,9 +164,9 @@ impl Args {
             check.map_err(|error| Failure::usage(error).hint("see lfn test --help"))?;
         }
         let path = self.report.path()?;
-        if let (None, Some(path)) = (&self.load.congestion, &path) {
-            let planned = CongestionWish::Planned(congestion_for(path, request.streams.into()).to_string());
-            (request.socket.congestion, near.congestion) = (Some(planned.clone()), Some(planned));
+        if let (true, Some(path)) = (near.congestion.is_empty(), &path) {
+            let planned = vec![CongestionWish::Planned(congestion_for(path, request.streams.into()).to_string())];
+            (request.socket.congestion, near.congestion) = (planned.clone(), planned);
         }
         Ok(Wanted {
             directions: self.load.directions(self.report.nettest),

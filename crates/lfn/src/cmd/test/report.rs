@@ -49,7 +49,7 @@ impl ReportArgs {
         Ok(match (duration("interval", &self.interval)?, load) {
             (Some(interval), _) => interval,
             (None, Load::TimeSeconds(time)) => (time / 10).clamp(SHORTEST_INTERVAL, DEFAULT_INTERVAL),
-            (None, Load::Records(_)) => DEFAULT_INTERVAL,
+            (None, Load::Records(_) | Load::Bytes(_)) => DEFAULT_INTERVAL,
         })
     }
 

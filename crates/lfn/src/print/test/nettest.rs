@@ -59,7 +59,7 @@ fn transfer(run: &Run, hosts: &Hosts) -> String {
     let request = &run.request;
     let records = match request.load {
         Load::Records(count) => count,
-        Load::TimeSeconds(_) => run.bytes / request.record.0.max(1),
+        Load::TimeSeconds(_) | Load::Bytes(_) => run.bytes / request.record.0.max(1),
     };
     format!("Transfer: {records}*{} bytes from {:>9} to {:>9}", request.record.0, hosts.near, hosts.far)
 }

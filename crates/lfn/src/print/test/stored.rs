@@ -19,7 +19,7 @@ pub fn store(run: Run, near_socket: SocketWish, omit: Option<Duration>) -> repor
     let (bytes, elapsed) = (measurement.receiver().bytes, evidence.elapsed);
     let steady = evidence.steady;
     let intervals = measurement.receiver().intervals.iter().map(|i| Slice::new(i, steady.as_ref())).collect();
-    let Measurement { request, rtt, near, far, clock, path: path_report } = measurement;
+    let Measurement { request, rtt, near, far, clock, path: path_report, blocks } = measurement;
     let (sender, receiver) = Side::of(request.direction);
     report::Run {
         direction: request.direction,
@@ -50,6 +50,7 @@ pub fn store(run: Run, near_socket: SocketWish, omit: Option<Duration>) -> repor
         far,
         clock,
         path_report,
+        blocks,
     }
 }
 

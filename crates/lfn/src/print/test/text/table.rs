@@ -39,6 +39,7 @@ impl Table {
         let load = match request.load {
             Load::TimeSeconds(time) => format!("{} of records of {}", show_duration(time), request.record),
             Load::Records(count) => format!("{count} records of {}", request.record),
+            Load::Bytes(bytes) => format!("{bytes} in records of {}", request.record),
         };
         let streams = if request.streams == 1 { "1 stream".into() } else { format!("{} streams", request.streams) };
         let gap = if first { "" } else { "\n" };
