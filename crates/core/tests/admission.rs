@@ -188,6 +188,31 @@ fn the_rate_is_all_for_one_and_dealt_evenly_to_a_crowd() {
 }
 
 #[test]
+fn what_peers_ask_for_adds_up_to_no_overflow() {
+    let mut gate = Gate::new(quotas(10, 10));
+    let most = Ask {
+        streams: u16::MAX,
+        time: None,
+        bytes: Some(Bytes(u64::MAX)),
+        rate: Some(BitRate(u64::MAX)),
+        unbounded: true,
+    };
+    assert!(matches!(gate.ask(client(0), most, at(0)), Err(Denied::Streams { .. })));
+    for who in 0..10 {
+        for rate in [BitRate(u64::MAX), BitRate(0)] {
+            gate.ask(client(who), Ask { streams: 256, rate: Some(rate), ..most }, at(0)).unwrap();
+        }
+    }
+    let inside = admitted(&mut gate, at(0));
+    assert_eq!(inside.len(), 10);
+    for id in &inside {
+        assert_eq!(gate.take(*id, Bytes(u64::MAX), at(1)), Bytes(u64::MAX));
+    }
+    assert_eq!(gate.expected(at(2)).len(), 10);
+    inside.into_iter().for_each(|id| gate.end(id, at(3)));
+}
+
+#[test]
 fn a_gate_that_stops_lets_nobody_in_and_sends_home_who_waits() {
     let mut gate = Gate::new(quotas(1, 1));
     let inside = gate.ask(client(0), seconds(10), at(0)).unwrap();

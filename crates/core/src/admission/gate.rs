@@ -15,6 +15,9 @@ use crate::units::{BitRate, Bytes};
 /// Most clients whose spending is remembered. Beyond it the one that was idle longest is forgotten.
 const REMEMBERED: usize = 65_536;
 
+/// No session needs more, and a million of them can be added up.
+const FASTEST: BitRate = BitRate(1 << 44);
+
 /// Quotas, sessions that run, sessions that wait.
 #[derive(Clone, Debug)]
 pub struct Gate {
@@ -105,6 +108,8 @@ impl Gate {
 
     /// Puts a session into the queue; [`Gate::admit`] says whether it goes in at once.
     pub fn ask(&mut self, client: Client, ask: Ask, now: Instant) -> Result<u64, Denied> {
+        // What is asked for comes from a peer, and is added up.
+        let ask = Ask { rate: ask.rate.map(|rate| rate.clamp(BitRate(1), FASTEST)), ..ask };
         self.possible(&ask)?;
         self.forget_somebody();
         let window = self.quotas.window;
@@ -212,7 +217,7 @@ impl Gate {
         for account in [Some(&mut self.all), self.accounts.get_mut(&running.client)].into_iter().flatten() {
             account.sessions -= 1;
             account.streams -= u32::from(running.allowed.streams);
-            account.rate.0 -= running.allowed.rate.unwrap_or_default().0;
+            account.rate.0 = account.rate.0.saturating_sub(running.allowed.rate.unwrap_or_default().0);
             account.seen = now;
         }
         let left = self.accounts.get(&running.client).is_some_and(|own| own.sessions == 0);
@@ -298,7 +303,7 @@ impl Gate {
         for account in [&mut self.all, own] {
             account.sessions += 1;
             account.streams += u32::from(allowed.streams);
-            account.rate.0 += allowed.rate.unwrap_or_default().0;
+            account.rate.0 = account.rate.0.saturating_add(allowed.rate.unwrap_or_default().0);
         }
         let running = Running { client, ask, allowed, since: now, moved: Bytes(0), charged: now };
         self.running.insert(id, running);

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use lfn_core::admission::{Allowed, Ask, Expected};
 use lfn_core::session::SessionId;
-use lfn_core::units::Bytes;
+use lfn_core::units::{BitRate, Bytes};
 use lfn_core::wire::copy::{From, Job};
 use lfn_core::wire::test::{Direction, Load};
 use lfn_core::wire::{Refusal, Request};
@@ -116,7 +116,10 @@ fn ask(request: &Request) -> Ask {
                 Load::TimeSeconds(time) => (Some(time), None),
                 Load::Records(_) | Load::Bytes(_) => (None, test.load.bytes(test.record).map(Bytes)),
             };
-            Ask { streams: test.streams, time, bytes, rate: None, unbounded: false }
+            // Of a server that sends the pace is known.
+            let sum = |sum: u64, stream| Some(sum.saturating_add(test.socket.pacing_of(stream)?.0));
+            let rate = (0..test.streams).try_fold(0, sum).filter(|_| test.direction == Direction::Reverse).map(BitRate);
+            Ask { streams: test.streams, time, bytes, rate, unbounded: false }
         }
         Request::Copy(copy) => {
             let bytes = match &copy.job {

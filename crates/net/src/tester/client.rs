@@ -207,6 +207,7 @@ impl<'a> Conversation<'a> {
         };
         self.ready = Instant::now();
         (self.watch)(Progress::Connected(self.rtt, &ready.kernel));
+        self.meter.limit(ready.rate_limit);
         if self.request.apart() {
             dialler.dial(self.request.streams, Some(port(&ready)?))?;
         }

@@ -7,6 +7,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::time::{Duration, Instant};
 
 use lfn_core::tcp_info::TcpInfo;
+use lfn_core::units::BitRate;
 use lfn_core::wire::test::{Cpu, EndReport, Interval, Kernel, Load, Part, StreamReport, StreamSample, TestRequest};
 use lfn_sys::clock::monotonic_nanos;
 use lfn_sys::tcp;
@@ -54,6 +55,8 @@ pub(super) struct Meter {
     intervals: Vec<Interval>,
     ticked: usize,
     held: Instant,
+    /// What each stream is paced to by the server's limit.
+    pace: Option<BitRate>,
     /// The origin on the monotonic clock.
     origin_nanos: u64,
 }
@@ -91,6 +94,7 @@ impl Meter {
             intervals: Vec::new(),
             ticked: 0,
             held,
+            pace: None,
             origin_nanos,
         }
     }
@@ -103,6 +107,22 @@ impl Meter {
     /// The data arrived with the hello: the test began then, though nobody read it yet.
     pub(super) fn start_at_origin(&mut self) {
         self.start = Some(Duration::ZERO);
+    }
+
+    /// Paces what this end sends to the server's limit on all streams together, which are those that are open and those
+    /// that will be; a slower pace that was asked for stays.
+    pub(super) fn limit(&mut self, rate: Option<BitRate>) {
+        let Some(rate) = rate.filter(|_| self.sends) else { return };
+        let even = BitRate((rate.0 / u64::from(self.expected.max(1))).max(1));
+        self.pace = Some(even);
+        self.streams.iter().for_each(|stream| self.pace(stream));
+    }
+
+    fn pace(&self, stream: &Stream) {
+        let Some(even) = self.pace else { return };
+        let pace = self.options.pacing_of(stream.number).map_or(even, |asked| asked.min(even));
+        // Only for an even flow: the server's throttle holds whatever becomes of it.
+        let _ = tcp::set_pacing(&stream.socket, pace.0);
     }
 
     /// Takes in what streams have to tell.
@@ -243,6 +263,7 @@ impl Meter {
     fn take(&mut self, event: Event) -> Result<(), TestError> {
         match event {
             Event::Opened(stream) => {
+                self.pace(&stream);
                 self.counted.push(0);
                 self.streams.push(stream);
             }

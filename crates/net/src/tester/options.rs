@@ -51,6 +51,11 @@ pub(super) struct Options {
 }
 
 impl Options {
+    /// The pace that was asked for of a stream.
+    pub(super) fn pacing_of(&self, stream: u16) -> Option<BitRate> {
+        self.wish.pacing_of(stream)
+    }
+
     /// Decides, for an end that sends or one that receives; finds out before any stream is opened what the kernel
     /// will not grant.
     pub(super) fn new(wish: &SocketWish, sends: bool, kernel: &Kernel) -> Result<Self, TestError> {

@@ -48,6 +48,7 @@ fn test(session: &mut ServerSession, request: &TestRequest) -> Result<(), TestEr
     let shared = Shared::new(request, sends, origin, session.throttle());
     let (sender, events) = channel();
     let mut meter = Meter::new(request, sends, shared.clone(), options.clone(), events);
+    meter.limit(session.allowed().rate);
     if !sends {
         meter.start_at_origin();
     }
