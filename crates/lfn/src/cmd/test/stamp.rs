@@ -96,15 +96,14 @@ impl StampArgs {
 
 /// A saved name stands for its ticket's host, whose reflector has a port of its own.
 fn address(typed: &str) -> Result<SocketAddr, Failure> {
-    let (name, _) = split_host_port(typed).map_err(Failure::usage)?;
+    let hint = "give a name or an address: --stamp 192.0.2.1:862";
+    let (name, _) = split_host_port(typed).map_err(|error| Failure::usage(error).hint(hint))?;
     let port = match typed.rsplit_once(':').and_then(|(_, port)| port.parse().ok()) {
         Some(port) if typed != name => port,
         _ => stamp::PORT,
     };
     let host = SavedHosts::load()?.get(&name)?.map_or(name, |ticket| ticket.host);
-    let unknown = |why: String| {
-        Failure::msg(format!("unknown host '{host}': {why}")).hint("give a name or an address: --stamp 192.0.2.1:862")
-    };
+    let unknown = |why: String| Failure::msg(format!("unknown host '{host}': {why}")).hint(hint);
     let mut addresses = (host.as_str(), port).to_socket_addrs().map_err(|error| unknown(error.to_string()))?;
     addresses.next().ok_or_else(|| unknown("no address".into()))
 }

@@ -1,0 +1,380 @@
+//! `lfn test --path` and `--stamp` in namespaces: a chain of routers whose addresses and MTUs are known, beside Debian's
+//! traceroute and tcpdump; black holes; reflectors over a path that delays and loses, and such as answer nonsense.
+
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on says so by panicking, its helpers too")]
+
+mod support;
+
+use std::env;
+use std::fs;
+use std::io::{BufRead, BufReader};
+use std::net::UdpSocket;
+use std::path::Path;
+use std::process::{Child, Command, ExitCode, Output, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use lfn_sys::namespace::NetNamespace;
+use serde_json::Value;
+use support::sandbox::{self, Running};
+use support::{Needs, ROLE, lfn, stderr, stdout};
+
+fn main() -> ExitCode {
+    match env::var(ROLE).as_deref() {
+        Ok("hops") => hops(),
+        Ok("mtus") => mtus(),
+        Ok("black-hole") => black_hole(),
+        Ok(other) => panic!("no role '{other}'"),
+        Err(_) => return tests(),
+    }
+    ExitCode::SUCCESS
+}
+
+fn tests() -> ExitCode {
+    let tools = Needs::Programs(&["ip", "traceroute", "tcpdump", "unshare"]);
+    support::run(&[
+        ("hops_are_those_of_traceroute_and_of_one_flow", tools, || play("hops")),
+        ("mtus_of_both_directions_are_found_and_told", Needs::Programs(&["ip"]), || play("mtus")),
+        ("a_black_hole_is_found_behind_a_silent_hop", Needs::Programs(&["ip", "unshare"]), || play("black-hole")),
+        ("stamp_tells_delay_and_loss_of_each_direction", Needs::Namespaces, stamp_tells_delay_and_loss),
+        ("a_key_is_shared_or_nothing_comes_back", Needs::Nothing, a_key_is_shared_or_nothing_comes_back),
+        ("a_reflector_that_talks_nonsense_is_not_believed", Needs::Nothing, nonsense_is_not_believed),
+        ("what_cannot_be_asked_is_refused", Needs::Nothing, what_cannot_be_asked_is_refused),
+    ])
+}
+
+/// Plays a scenario in a process of its own.
+fn play(scenario: &str) {
+    let mut command = Command::new(env::current_exe().unwrap());
+    let output = command.env(ROLE, scenario).env("PATH", support::path_with_servers()).output().unwrap();
+    assert!(output.status.success(), "{}{}", stdout(&output), stderr(&output));
+}
+
+/// Near is this namespace, then come two routers and far: 10.7.1.2, 10.7.1.1, 10.7.2.2, 10.7.3.2, and fd07:N:: alike.
+struct Chain {
+    first: NetNamespace,
+    second: NetNamespace,
+    far: NetNamespace,
+}
+
+const FAR: &str = "10.7.3.2";
+const ROUTERS: [&str; 2] = ["10.7.1.1", "10.7.2.2"];
+
+impl Chain {
+    fn new() -> Chain {
+        sandbox::enter();
+        sandbox::up("lo");
+        let new = || NetNamespace::new().unwrap();
+        let chain = Chain { first: new(), second: new(), far: new() };
+        sandbox::join("n1", &chain.first, "f1", 1);
+        chain.first.run(|| sandbox::join("f2", &chain.second, "s2", 2)).unwrap();
+        chain.second.run(|| sandbox::join("s3", &chain.far, "x3", 3)).unwrap();
+        let near = NetNamespace::current().unwrap();
+        for (place, name, net, host) in [
+            (&near, "n1", 1, 2),
+            (&chain.first, "f1", 1, 1),
+            (&chain.first, "f2", 2, 1),
+            (&chain.second, "s2", 2, 2),
+            (&chain.second, "s3", 3, 1),
+            (&chain.far, "x3", 3, 2),
+        ] {
+            ip(place, &format!("addr add 10.7.{net}.{host}/24 dev {name}"));
+            ip(place, &format!("-6 addr add fd07:{net}::{host}/64 dev {name} nodad"));
+        }
+        for (place, routes) in [
+            (&near, ["default via 10.7.1.1", "default via fd07:1::1"]),
+            (&chain.first, ["10.7.3.0/24 via 10.7.2.2", "fd07:3::/64 via fd07:2::2"]),
+            (&chain.second, ["10.7.1.0/24 via 10.7.2.1", "fd07:1::/64 via fd07:2::1"]),
+            (&chain.far, ["default via 10.7.3.1", "default via fd07:3::1"]),
+        ] {
+            routes.iter().for_each(|route| ip(place, &format!("route add {route}")));
+        }
+        for router in [&chain.first, &chain.second] {
+            sysctl(router, "ipv4/ip_forward", "1");
+            sysctl(router, "ipv6/conf/all/forwarding", "1");
+        }
+        // Three programs ask the same routers in the same second.
+        for host in [&chain.first, &chain.second, &chain.far] {
+            sysctl(host, "ipv4/icmp_ratelimit", "0");
+            sysctl(host, "ipv6/icmp/ratelimit", "0");
+        }
+        chain
+    }
+
+    /// An `lfn serve` at the far end.
+    fn serve(&self) -> Server {
+        let mut command = lfn();
+        command.args(["serve", "--ephemeral", "--insecure", "--insecure-anywhere", "--quiet"]);
+        Server::new(sandbox::spawn_in(&self.far, command.stdout(Stdio::piped()).stderr(Stdio::null())))
+    }
+}
+
+fn sysctl(place: &NetNamespace, name: &str, value: &str) {
+    let write = || fs::write(Path::new("/proc/sys/net").join(name), value);
+    place.run(write).unwrap().unwrap_or_else(|error| panic!("{name}: {error}"));
+}
+
+fn ip(place: &NetNamespace, arguments: &str) {
+    let status = sandbox::spawn_in(place, Command::new("ip").args(arguments.split(' '))).wait().unwrap();
+    assert!(status.success(), "ip {arguments}");
+}
+
+struct Server(Child);
+
+impl Server {
+    /// It listens when it has said so.
+    fn new(mut child: Child) -> Server {
+        let mut line = String::new();
+        BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
+        assert!(!line.is_empty(), "the server said nothing");
+        Server(child)
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// `lfn test HOST --path`: what it found. As an ordinary user, that is one with no rights over this network namespace,
+/// if `before` is `unshare --user`.
+fn look(before: &[&str], host: &str) -> Value {
+    let flags = ["test", host, "--insecure", "--insecure-anywhere", "--path", "--count", "1", "--json"];
+    let output = support::lfn_after(before).args(flags).output().unwrap();
+    assert!(output.status.success(), "{}", stderr(&output));
+    let document: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let report = document["runs"][0]["path_report"].clone();
+    assert_eq!(report.get("troubles"), None, "{report}");
+    report
+}
+
+/// Addresses of a trace, one a hop, `*` for none.
+fn addresses(trace: &Value) -> Vec<&str> {
+    let hops = trace["hops"].as_array().unwrap();
+    hops.iter().map(|hop| hop["nodes"][0]["address"].as_str().unwrap_or("*")).collect()
+}
+
+/// What traceroute says, in the same form.
+fn traceroute(flags: &[&str]) -> Vec<String> {
+    let output = Command::new("traceroute").args(["-n", "-q", "1"]).args(flags).output().unwrap();
+    assert!(output.status.success(), "{}", stderr(&output));
+    let said = stdout(&output);
+    said.lines().skip(1).filter_map(|line| line.split_whitespace().nth(1).map(str::to_owned)).collect()
+}
+
+fn hops() {
+    let chain = Chain::new();
+    let _server = chain.serve();
+    let filter = "udp dst port 33434 or (tcp dst port 7323 and tcp[tcpflags] == tcp-syn)";
+    let mut tcpdump = Command::new("tcpdump");
+    tcpdump.args(["-n", "-l", "-tt", "-i", "n1", filter]).stdout(Stdio::piped());
+    let mut tcpdump = Running::start(&mut tcpdump);
+    tcpdump.says("listening on");
+    let report = look(&["unshare", "--user"], FAR);
+    let [tcp, udp] = &report["traces"].as_array().unwrap()[..] else { panic!("{report}") };
+    thread::sleep(Duration::from_millis(200));
+    tcpdump.signal("INT");
+    let seen = tcpdump.stdout();
+    tcpdump.end();
+
+    for (trace, flags) in [(tcp, &["-T", "-p", "7323", FAR][..]), (udp, &[FAR][..])] {
+        assert_eq!(addresses(trace), [ROUTERS[0], ROUTERS[1], FAR], "{trace}");
+        assert_eq!(addresses(trace), traceroute(flags), "{flags:?}");
+        assert_eq!(trace["end"], "reached");
+        assert_eq!(one_flow(trace, &seen), sent(trace), "{trace}\n{seen}");
+    }
+    let of_udp = seen.lines().filter(|line| line.contains(".33434: ")).count();
+    assert_eq!(of_udp, one_flow(udp, &seen), "datagrams of another flow: {seen}");
+
+    let six = look(&[], "[fd07:3::2]");
+    for trace in six["traces"].as_array().unwrap() {
+        assert_eq!(addresses(trace), ["fd07:1::1", "fd07:2::2", "fd07:3::2"], "{trace}");
+    }
+    assert_eq!(addresses(&six["traces"][1]), traceroute(&["-6", "fd07:3::2"]));
+    assert_eq!(six["mtu"]["forward"]["path_mtu_bytes"], 1500, "{six}");
+}
+
+/// Packets seen of a trace's flow.
+fn one_flow(trace: &Value, seen: &str) -> usize {
+    let end = |which: &str| {
+        format!("{}.{}", trace[which].as_str().unwrap(), trace[format!("{which}_port")].as_u64().unwrap())
+    };
+    let flow = format!("IP {} > {}: ", end("source"), end("destination"));
+    seen.lines().filter(|line| line.contains(&flow)).count()
+}
+
+/// Probes a trace says it sent: those that went past the destination unanswered are not told.
+fn sent(trace: &Value) -> usize {
+    trace["hops"].as_array().unwrap().iter().map(|hop| hop["probes"].as_u64().unwrap() as usize).sum()
+}
+
+fn mtus() {
+    let chain = Chain::new();
+    let _server = chain.serve();
+    let wide = look(&[], FAR);
+    for way in ["forward", "reverse"] {
+        assert_eq!(wide["mtu"][way]["path_mtu_bytes"], 1500, "{wide}");
+        assert_eq!(wide["mtu"][way]["black_hole"], false);
+    }
+    assert_eq!(wide["mtu"]["told"], Value::Array(Vec::new()));
+
+    // Narrower there than back, at the first router and at the second.
+    ip(&chain.first, "route change 10.7.3.0/24 via 10.7.2.2 mtu lock 1337");
+    ip(&chain.second, "route change 10.7.1.0/24 via 10.7.2.1 mtu lock 1444");
+    let mtu = look(&[], FAR)["mtu"].take();
+    for (way, size) in [("forward", 1337), ("reverse", 1444)] {
+        assert_eq!(mtu[way]["path_mtu_bytes"], size, "{mtu}");
+        assert_eq!(mtu[way]["smallest_lost_bytes"], size + 1, "{mtu}");
+        assert_eq!((&mtu[way]["search"], &mtu[way]["black_hole"]), (&"complete".into(), &false.into()), "{mtu}");
+    }
+    let told = mtu["told"].as_array().unwrap();
+    assert!(told.iter().any(|t| t["to"] == "near" && t["mtu_bytes"] == 1337 && t["from"] == ROUTERS[0]), "{mtu}");
+    assert!(told.iter().any(|t| t["to"] == "far" && t["mtu_bytes"] == 1444), "{mtu}");
+    assert_eq!((&mtu["near_interface_mtu_bytes"], &mtu["far_interface_mtu_bytes"]), (&1500.into(), &1500.into()));
+    assert_eq!(mtu["near_tcp_pmtu_bytes"], 1337, "{mtu}");
+}
+
+fn black_hole() {
+    let chain = Chain::new();
+    let _server = chain.serve();
+    ip(&chain.first, "route change 10.7.3.0/24 via 10.7.2.2 mtu lock 1337");
+    // What the router itself would send goes nowhere; what it forwards is not touched.
+    ip(&chain.first, "route add blackhole default table 100");
+    ip(&chain.first, "rule add iif lo lookup 100 priority 5");
+    // The load itself would be lost in the hole: one record that fits.
+    let flags = ["test", FAR, "--insecure", "--insecure-anywhere", "--path", "--count", "1", "--record", "100"];
+    let begun = Instant::now();
+    let output = support::lfn_after(&["unshare", "--user"]).args(flags).arg("--json").output().unwrap();
+    assert!(output.status.success(), "{}", stderr(&output));
+    assert!(begun.elapsed() < Duration::from_secs(60));
+    let document: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let report = &document["runs"][0]["path_report"];
+    for trace in report["traces"].as_array().unwrap() {
+        assert_eq!(addresses(trace), ["*", ROUTERS[1], FAR], "{trace}");
+    }
+    let forward = &report["mtu"]["forward"];
+    assert_eq!((&forward["path_mtu_bytes"], &forward["black_hole"]), (&1337.into(), &true.into()), "{report}");
+    assert_eq!(report["mtu"]["reverse"]["path_mtu_bytes"], 1500, "{report}");
+    let text = support::lfn().args(flags).output().unwrap();
+    assert!(stdout(&text).contains("black hole there: packets over 1337 B vanish"), "{}", stdout(&text));
+}
+
+/// `lfn test --stamp` with nothing of the surroundings.
+fn stamp(flags: &[&str]) -> Output {
+    lfn()
+        .env("HOME", "/nonexistent")
+        .env_remove("XDG_CONFIG_HOME")
+        .args(["test", "--stamp"])
+        .args(flags)
+        .output()
+        .unwrap()
+}
+
+fn stamp_tells_delay_and_loss() {
+    let serve = format!(
+        "exec '{}' serve --ephemeral --insecure --quiet --stamp=8620 --port 7323",
+        support::lfn_path().display()
+    );
+    let probe = format!(
+        "exec '{}' test --stamp far:8620 --stamp-count 300 --stamp-interval 5ms --stamp-size 200 --json",
+        support::lfn_path().display()
+    );
+    let flags = ["emulate", "--rtt", "40ms", "--rate", "100mbit", "--loss", "0.1", "--far", &serve];
+    let script = format!("sleep 1; {probe}");
+    let output = lfn().args(flags).args(["--", "sh", "-c", &script]).output().unwrap();
+    assert!(matches!(output.status.code(), Some(0 | 4)), "{}", stderr(&output));
+    let said = stdout(&output);
+    let json = &said[said.find('{').unwrap()..=said.rfind('}').unwrap()];
+    let report: Value = serde_json::from_str(json).unwrap_or_else(|error| panic!("{error}: {said}"));
+    assert_eq!((&report["schema"], &report["sent"]), (&"lfn.stamp/1".into(), &300.into()));
+    let count = |name: &str| report[name].as_u64().unwrap_or_else(|| panic!("{name} in {report}"));
+    assert_eq!(count("answered") + count("lost"), 300);
+    assert_eq!(count("lost_forward") + count("lost_back"), count("lost"));
+    // 30 and 27 expected; none at all is as likely as 1 in 10¹³.
+    assert!((1..100).contains(&count("lost_forward")) && (1..100).contains(&count("lost_back")), "{report}");
+    assert_eq!((&report["numbers"], count("nonsense")), (&"counted".into(), 0), "{report}");
+    let rtt = |name: &str| report["rtt"][name].as_f64().unwrap();
+    assert!(rtt("min_seconds") >= 0.04 && rtt("p50_seconds") < 1.0, "{report}");
+    assert!(rtt("min_seconds") <= rtt("p50_seconds") && rtt("p95_seconds") <= rtt("max_seconds"), "{report}");
+}
+
+/// A reflector on loopback, and where it listens.
+fn reflector(flags: &[&str]) -> (Server, String) {
+    let mut command = lfn();
+    command.args(["serve", "--ephemeral", "--quiet", "--port", "0", "--bind", "127.0.0.1", "--stamp=0", "--json"]);
+    let mut child = command.args(flags).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+    let mut line = String::new();
+    BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
+    let said: Value = serde_json::from_str(&line).unwrap();
+    (Server(child), said["stamp"].as_str().unwrap().to_owned())
+}
+
+const FAST: [&str; 4] = ["--stamp-count", "20", "--stamp-interval", "1ms"];
+
+fn a_key_is_shared_or_nothing_comes_back() {
+    let home = tempfile::tempdir().unwrap();
+    let key = |name: &str, text: &str| {
+        let path = home.path().join(name);
+        fs::write(&path, text).unwrap();
+        path.to_str().unwrap().to_owned()
+    };
+    let (right, wrong) = (key("right", "0123456789abcdef\n"), key("wrong", "0123456789abcdeg\n"));
+    let (_server, listen) = reflector(&["--stamp-key", &right]);
+    let output = stamp(&[&[listen.as_str(), "--json", "--stamp-key", &right], &FAST[..]].concat());
+    assert!(output.status.success(), "{}", stderr(&output));
+    let report: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!((&report["answered"], &report["authenticated"]), (&20.into(), &true.into()));
+    assert_eq!((&report["packet_bytes"], &report["forward_hops"]), (&112.into(), &0.into()));
+    for flags in [&["--stamp-key", wrong.as_str()][..], &[]] {
+        let output = stamp(&[&[listen.as_str()], flags, &FAST[..]].concat());
+        assert_eq!(output.status.code(), Some(1));
+        assert!(stderr(&output).contains("no answer from") && stderr(&output).contains("the same key"));
+    }
+    let text = stamp(&[&[listen.as_str(), "--stamp-key", &right], &FAST[..]].concat());
+    assert!(stdout(&text).contains("authenticated") && stdout(&text).contains("0 of 20"), "{}", stdout(&text));
+}
+
+fn nonsense_is_not_believed() {
+    let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
+    socket.set_read_timeout(Some(Duration::from_millis(100))).unwrap();
+    let address = socket.local_addr().unwrap().to_string();
+    let over = Arc::new(AtomicBool::new(false));
+    let stop = over.clone();
+    let peer = thread::spawn(move || {
+        let mut buffer = [0; 2048];
+        while !stop.load(Ordering::Relaxed) {
+            let Ok((length, from)) = socket.recv_from(&mut buffer) else { continue };
+            // Itself again, which says that it was reflected before it was sent; zeros; too short; too long; nothing.
+            for answer in [&buffer[..length], &[0; 44], &[7; 20], &[0xff; 1400], &[]] {
+                let _ = socket.send_to(answer, from);
+            }
+        }
+    });
+    let begun = Instant::now();
+    let output = stamp(&[&[address.as_str()], &FAST[..]].concat());
+    assert_eq!(output.status.code(), Some(1), "{}", stdout(&output));
+    assert!(stderr(&output).contains("no answer from"), "{}", stderr(&output));
+    assert!(begun.elapsed() < Duration::from_secs(30));
+    over.store(true, Ordering::Relaxed);
+    peer.join().unwrap();
+}
+
+fn what_cannot_be_asked_is_refused() {
+    let closed = UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string();
+    for (flags, code, says) in [
+        (&[closed.as_str(), "--stamp-count", "30", "--stamp-interval", "1ms"][..], 1, "the port is closed"),
+        (&["127.0.0.1", "--stamp-count", "0"], 2, "--stamp-count: '0'"),
+        (&["127.0.0.1", "--stamp-count", "99999999999"], 2, "at most 10000000"),
+        (&["127.0.0.1", "--stamp-size", "43"], 2, "from 44 to 65507"),
+        (&["127.0.0.1", "--stamp-size", "70000"], 2, "from 44 to 65507"),
+        (&["127.0.0.1", "--stamp-key", "/nonexistent"], 2, "cannot read the key /nonexistent"),
+        (&["127.0.0.1", "--streams", "4"], 2, "cannot be used with"),
+        (&["127.0.0.1:x"], 2, "127.0.0.1:x"),
+    ] {
+        support::server::assert_refused(&stamp(flags), code, says);
+    }
+}
