@@ -9,7 +9,7 @@
 //! | --- | --- |
 //! | [`units`], [`time`] | quantities in types, virtual or real time |
 //! | [`geometry`], [`framing`], [`links`], [`path`] | from places and link types to a [`path::PathProfile`] |
-//! | [`plan`], [`tcp_model`], [`rfc6349`] | from a path to buffers, streams and predictions |
+//! | [`plan`], [`tcp_model`], [`prediction`], [`rfc6349`] | from a path to buffers, streams and predictions |
 //! | [`link`] | the emulated link: stages, and a chain of them |
 //! | [`sim`] | virtual time: arrivals through a link, a modelled TCP, transfers of a fixed size |
 //! | [`session`], [`wire`] | tickets, and what goes over a session |
@@ -36,6 +36,7 @@ pub mod link;
 pub mod links;
 pub mod path;
 pub mod plan;
+pub mod prediction;
 pub mod report;
 pub mod rfc6349;
 pub mod session;

@@ -1,4 +1,4 @@
-//! What `ethtool(8)` asks a network driver, as far as an emulator has to know it.
+//! What `ethtool(8)` asks a network driver, as far as an emulator or a test has to know it.
 
 use std::io;
 use std::mem;
@@ -6,7 +6,9 @@ use std::os::fd::AsRawFd;
 
 use rustix::net::{AddressFamily, SocketType, socket};
 
-/// `ETHTOOL_GFLAGS` of `linux/ethtool.h`.
+/// `ETHTOOL_GSET` of `linux/ethtool.h`.
+const GET_SETTINGS: u32 = 1;
+/// `ETHTOOL_GFLAGS`.
 const GET_FLAGS: u32 = 0x25;
 /// `ETHTOOL_GSSET_INFO`.
 const GET_SET_SIZES: u32 = 0x37;
@@ -41,6 +43,18 @@ pub fn merges_received(interface: &str) -> io::Result<bool> {
     let mut value = [GET_FLAGS, 0];
     ask(interface, &mut value)?;
     Ok(value[1] & LARGE_RECEIVE_OFFLOAD != 0)
+}
+
+/// The rate of the interface's link, Mb/s; `None` where the driver does not know one.
+pub fn megabits(interface: &str) -> io::Result<Option<u32>> {
+    // `struct ethtool_cmd`: speed is two bytes at offset 12, its high half two at offset 28.
+    let mut words = [0; 11];
+    words[0] = GET_SETTINGS;
+    ask(interface, &mut words)?;
+    let half = |word: u32| u32::from(u16::from_ne_bytes([word.to_ne_bytes()[0], word.to_ne_bytes()[1]]));
+    let speed = half(words[7]) << 16 | half(words[3]);
+    // SPEED_UNKNOWN is all ones, in as many bits as the driver had.
+    Ok(Some(speed).filter(|speed| ![0, 0xffff, u32::MAX].contains(speed)))
 }
 
 /// Has the kernel cut super-packets that a virtual-net header cannot describe before they reach the interface, which is

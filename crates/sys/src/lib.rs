@@ -16,4 +16,5 @@ pub mod pages;
 pub mod process;
 pub mod sysctl;
 pub mod tcp;
+pub mod traffic;
 pub mod udp;

@@ -257,7 +257,11 @@ impl Netlink {
     }
 
     /// Sends one request and reads its one answer.
-    fn request(&mut self, message: RouteNetlinkMessage, flags: u16) -> io::Result<Option<RouteNetlinkMessage>> {
+    pub(crate) fn request(
+        &mut self,
+        message: RouteNetlinkMessage,
+        flags: u16,
+    ) -> io::Result<Option<RouteNetlinkMessage>> {
         self.send(message, flags)?;
         loop {
             match self.receive()?.into_iter().next() {
@@ -280,6 +284,36 @@ impl Netlink {
                     NetlinkPayload::InnerMessage(inner) => answers.push(inner),
                     NetlinkPayload::Done(_) => return Ok(answers),
                     _ => {}
+                }
+            }
+        }
+    }
+
+    /// The same, for answers that are read elsewhere: each is what follows the header of one message.
+    pub(crate) fn dump_bytes(&mut self, message: RouteNetlinkMessage) -> io::Result<Vec<Vec<u8>>> {
+        /// `struct nlmsghdr`: length, kind, flags, sequence number, port.
+        const HEADER: usize = 16;
+        const DONE: u16 = 3;
+        const ERROR: u16 = 2;
+        self.send(message, NLM_F_REQUEST | NLM_F_DUMP)?;
+        let mut answers = Vec::new();
+        loop {
+            let (datagram, _) = self.socket.recv_from_full()?;
+            let mut rest = &datagram[..];
+            while let Some(head) = rest.get(..HEADER) {
+                let word = |at: usize| u32::from_ne_bytes([head[at], head[at + 1], head[at + 2], head[at + 3]]);
+                let (length, kind) = (word(0) as usize, u16::from_ne_bytes([head[4], head[5]]));
+                let body = rest.get(HEADER..length).unwrap_or_default();
+                let ours = word(8) == self.sequence;
+                rest = rest.get(length.next_multiple_of(4).max(HEADER)..).unwrap_or_default();
+                match kind {
+                    _ if !ours => {}
+                    DONE => return Ok(answers),
+                    ERROR => {
+                        let code = body.first_chunk().map_or(0, |code| i32::from_ne_bytes(*code));
+                        return Err(io::Error::from_raw_os_error(code.saturating_neg()));
+                    }
+                    _ => answers.push(body.to_vec()),
                 }
             }
         }

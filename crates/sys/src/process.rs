@@ -137,6 +137,11 @@ pub fn own_id() -> i32 {
     rustix::process::getpid().as_raw_pid()
 }
 
+/// The id of the calling thread, as its own PID namespace has it.
+pub fn thread_id() -> i32 {
+    rustix::thread::gettid().as_raw_pid()
+}
+
 /// Asks the kernel to kill this process when the thread that made it ends (`PR_SET_PDEATHSIG`). Changing credentials
 /// undoes it, so this comes after; and a parent that ended before is to be noticed by other means.
 pub fn die_with_parent() -> io::Result<()> {

@@ -195,6 +195,7 @@ mod tests {
         flow.sending.sndbuf_granted_bytes = Bytes(128 << 10);
         flow.goodput.0 = 38_860_000;
         flow.cwnd = Bytes(867_400);
+        flow.rtt = Duration::from_millis(51);
         flow.snd_wnd = Some(crate::diagnose::Spread { least: 1_876_000, median: 1_876_000, most: 1_876_000 });
         evidence.steady = evidence.steady.map(|steady| super::super::Steady { goodput: flow.goodput, ..steady });
         evidence
@@ -215,7 +216,7 @@ mod tests {
             |e| e.flows[0].cwnd = Bytes(300_000),
             |e| e.flows[0].sending.sndbuf_granted_bytes = Bytes(1 << 20),
             |e| e.flows[0].sending.congestion = "bbr".into(),
-            |e| e.base_rtt = Duration::from_micros(20),
+            |e| (e.base_rtt, e.flows[0].rtt) = (Duration::from_micros(20), Duration::from_micros(20)),
         ];
         for (number, change) in cases.iter().enumerate() {
             let mut evidence = uncounted_send_buffer();
@@ -228,7 +229,7 @@ mod tests {
     fn near_misses_are_no_send_buffer() {
         let cases: [fn(&mut Evidence); 3] = [
             |e| e.flows[0].sndbuf_limited = Duration::from_secs(5),
-            |e| e.base_rtt = Duration::from_micros(20),
+            |e| (e.base_rtt, e.flows[0].rtt) = (Duration::from_micros(20), Duration::from_micros(20)),
             |e| e.path.as_mut().unwrap().capacity.0 = 70_000_000,
         ];
         for (number, change) in cases.iter().enumerate() {

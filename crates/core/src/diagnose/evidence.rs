@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
+use crate::host::{HostSample, Interface, InterfaceCounters, ProcessorTime, QdiscCounters, ThreadTime};
 use crate::path::{PathProfile, seconds};
 use crate::stats::{median, steady_from};
 use crate::tcp_info::TcpInfo;
@@ -60,6 +61,47 @@ pub struct Host {
     pub name: String,
     /// Its limits; absent of a host that does not tell them.
     pub kernel: Option<Kernel>,
+    /// The interface the load used, with what it counted in the judged part.
+    pub interface: Option<Interface>,
+    /// The kind of its queueing discipline, and what that counted in the judged part.
+    pub qdisc: Option<(String, QdiscCounters)>,
+    /// The processor that spent the most on packets alone, and which share of its time.
+    pub softirq: Option<(u32, f64)>,
+    /// How many processors' worth of time was left over.
+    pub idle: Option<f64>,
+    /// Packets its sockets let go over the whole test.
+    pub sockets_dropped: Option<u64>,
+    /// What others sent by the interface in the direction of the data, and what it carried in all.
+    pub others: Option<(BitRate, BitRate)>,
+}
+
+/// How a thread that moves data spent the judged part.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub struct Worker {
+    /// Share of the time in which it ran.
+    pub ran: f64,
+    /// Share in which it could have run and others did; zero where the kernel does not tell.
+    pub waited: f64,
+    /// The processor it was last on.
+    pub processor: u32,
+}
+
+impl Worker {
+    /// Share of the time in which it wanted to run.
+    pub fn wanted(&self) -> f64 {
+        self.ran + self.waited
+    }
+}
+
+/// What a sender moved in the judged part.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Moved {
+    /// Payload bytes sent, those sent again included.
+    pub sent_bytes: u64,
+    /// Payload bytes sent again.
+    pub resent_bytes: u64,
+    /// Segments the peer had already.
+    pub duplicates: u64,
 }
 
 /// One stream over the judged part of the test.
@@ -81,6 +123,22 @@ pub struct Flow {
     pub sndbuf_limited: Duration,
     /// Window scaling was negotiated.
     pub window_scaling: bool,
+    /// Share of the time in which it had data to send; none where the kernel does not tell.
+    pub busy_share: Option<f64>,
+    /// Payload bytes of a full segment.
+    pub mss: u32,
+    /// Path MTU; zero where it is not known.
+    pub pmtu: u32,
+    /// What was sent, and what of it again; none where the kernel does not tell (before 4.19).
+    pub moved: Option<Moved>,
+    /// Bytes the receiver had not read, median.
+    pub unread: Option<u64>,
+    /// The window the receiver offered, bytes, median.
+    pub rcv_wnd: Option<u64>,
+    /// The sender's thread.
+    pub sending_worker: Option<Worker>,
+    /// The receiver's thread.
+    pub receiving_worker: Option<Worker>,
     /// The sender's socket options.
     pub sending: SocketReport,
     /// The receiver's socket options.
@@ -115,7 +173,7 @@ impl Evidence {
         let base_rtt = base_rtt(rtt, sender);
         let whole = whole_intervals(&receiver.intervals);
         let steady = steady(whole, omit);
-        let judged = steady.map_or((Duration::ZERO, Duration::MAX), |steady| (steady.start, steady.end));
+        let judged = judged(whole, steady);
         Evidence {
             path: path.map(|path| PathProfile { base_rtt, ..path }),
             base_rtt,
@@ -124,8 +182,8 @@ impl Evidence {
             steady,
             intervals: whole.len(),
             interval: whole.first().map(length).unwrap_or_default(),
-            sender: Host { name: sender_name.to_owned(), kernel: sender.kernel.clone() },
-            receiver: Host { name: receiver_name.to_owned(), kernel: receiver.kernel.clone() },
+            sender: host(sender_name, sender, judged, true),
+            receiver: host(receiver_name, receiver, judged, false),
             far: far.to_owned(),
             flows: flows(sender, receiver, judged),
         }
@@ -152,6 +210,24 @@ impl Evidence {
     pub fn is_full(&self) -> bool {
         const FULL: f64 = 0.97;
         self.possible().is_some_and(|possible| self.judged_goodput().as_f64() >= FULL * possible.as_f64())
+    }
+
+    /// Whether a sender's kernel told of TCP streams at all: not so of datagrams, and of ends that keep it to themselves.
+    pub fn is_tcp(&self) -> bool {
+        self.flows.iter().any(|flow| flow.busy_share.is_some())
+    }
+
+    /// The share of their busy time in which the receive window stopped the streams.
+    pub fn rwnd_share(&self) -> Option<f64> {
+        let sum = |figure: fn(&Flow) -> Duration| self.flows.iter().map(|f| figure(f).as_secs_f64()).sum::<f64>();
+        let busy = sum(|flow| flow.busy);
+        (busy > 0.0).then(|| (sum(|flow| flow.rwnd_limited) / busy).min(1.0))
+    }
+
+    /// The RTT the streams saw, median; zero where none is known.
+    pub fn rtt_under_load(&self) -> Duration {
+        let known: Vec<f64> = self.flows.iter().map(|flow| flow.rtt.as_secs_f64()).filter(|rtt| *rtt > 0.0).collect();
+        Duration::try_from_secs_f64(median(&known).unwrap_or_default()).unwrap_or_default()
     }
 
     /// The number of streams.
@@ -196,7 +272,136 @@ fn steady(intervals: &[Interval], omit: Option<Duration>) -> Option<Steady> {
     Some(Steady { start, end, goodput: Bytes(bytes).per(end.saturating_sub(start)) })
 }
 
-/// Every stream, over the intervals that lie in `judged`; the two ends' clocks start at the first byte of each.
+/// The judged part on the near end's clock, where the two clocks were compared, else on each end's own.
+fn judged(whole: &[Interval], steady: Option<Steady>) -> (Duration, Duration) {
+    let Some(steady) = steady else { return (Duration::ZERO, Duration::MAX) };
+    let begins = whole.iter().find(|interval| interval.start == steady.start).map(placed);
+    let ends = whole.iter().find(|interval| interval.end == steady.end).map(placed);
+    begins.zip(ends).map_or((steady.start, steady.end), |(begins, ends)| (begins.0, ends.1))
+}
+
+/// Start and end of an interval on the near end's clock, as far as that is known.
+fn placed(interval: &Interval) -> (Duration, Duration) {
+    (interval.near_start.unwrap_or(interval.start), interval.near_end.unwrap_or(interval.end))
+}
+
+/// What a host did in the judged part, and what its limits are.
+fn host(name: &str, end: &EndReport, judged: (Duration, Duration), sends: bool) -> Host {
+    let samples: Vec<(&Interval, &HostSample)> =
+        within(&end.intervals, judged).filter_map(|interval| Some((interval, interval.host.as_ref()?))).collect();
+    let time: Duration = samples.iter().map(|(_, sample)| sample.elapsed).sum();
+    let report = end.host.as_ref();
+    let counted = samples.iter().filter_map(|(_, sample)| sample.interface).reduce(added);
+    let interface = report
+        .and_then(|report| report.interface.as_ref())
+        .map(|interface| Interface { counters: counted.unwrap_or_default(), ..interface.clone() });
+    let queued = samples.iter().filter_map(|(_, sample)| sample.qdiscs).reduce(queued);
+    let kind = report.and_then(|report| report.qdiscs.iter().find(|qdisc| qdisc.parent == "root"));
+    let dropped = ["TcpExt.TCPRcvQDrop", "TcpExt.TCPBacklogDrop", "TcpExt.RcvPruned", "TcpExt.PFMemallocDrop"];
+    Host {
+        name: name.to_owned(),
+        kernel: end.kernel.clone(),
+        others: interface.as_ref().and_then(|interface| others(end, judged, time, interface, sends)),
+        interface,
+        qdisc: kind.zip(queued).map(|(qdisc, counters)| (qdisc.kind.clone(), counters)),
+        softirq: softirq(&samples, time),
+        idle: report.and_then(|report| idle(&report.processors, end.elapsed)),
+        sockets_dropped: report
+            .and_then(|report| dropped.iter().map(|name| report.counter(name)).sum::<Option<i64>>())
+            .and_then(|count| u64::try_from(count).ok()),
+    }
+}
+
+fn added(a: InterfaceCounters, b: InterfaceCounters) -> InterfaceCounters {
+    InterfaceCounters {
+        sent_bytes: a.sent_bytes + b.sent_bytes,
+        sent_packets: a.sent_packets + b.sent_packets,
+        sent_errors: a.sent_errors + b.sent_errors,
+        sent_dropped: a.sent_dropped + b.sent_dropped,
+        received_bytes: a.received_bytes + b.received_bytes,
+        received_packets: a.received_packets + b.received_packets,
+        received_errors: a.received_errors + b.received_errors,
+        received_dropped: a.received_dropped + b.received_dropped,
+        received_missed: a.received_missed + b.received_missed,
+    }
+}
+
+/// What waits is the most of it.
+fn queued(a: QdiscCounters, b: QdiscCounters) -> QdiscCounters {
+    QdiscCounters {
+        sent_bytes: a.sent_bytes + b.sent_bytes,
+        sent_packets: a.sent_packets + b.sent_packets,
+        dropped: a.dropped + b.dropped,
+        overlimits: a.overlimits + b.overlimits,
+        requeues: a.requeues + b.requeues,
+        backlog_bytes: a.backlog_bytes.max(b.backlog_bytes),
+        backlog_packets: a.backlog_packets.max(b.backlog_packets),
+    }
+}
+
+/// The processor with the most soft interrupts; a sample leaves out those that did nothing.
+fn softirq(samples: &[(&Interval, &HostSample)], time: Duration) -> Option<(u32, f64)> {
+    let mut sums: Vec<(u32, f64)> = Vec::new();
+    for time in samples.iter().flat_map(|(_, sample)| &sample.processors) {
+        match sums.iter_mut().find(|(processor, _)| *processor == time.processor) {
+            Some((_, sum)) => *sum += time.softirq.as_secs_f64(),
+            None => sums.push((time.processor, time.softirq.as_secs_f64())),
+        }
+    }
+    let (processor, most) = sums.into_iter().max_by(|a, b| a.1.total_cmp(&b.1))?;
+    (!time.is_zero()).then(|| (processor, most / time.as_secs_f64()))
+}
+
+fn idle(processors: &[ProcessorTime], elapsed: Duration) -> Option<f64> {
+    let idle: f64 = processors.iter().map(|processor| processor.idle.as_secs_f64()).sum();
+    (!processors.is_empty() && !elapsed.is_zero()).then(|| idle / elapsed.as_secs_f64())
+}
+
+/// Headers of a segment on the interface at most: Ethernet with a tag, IPv6, TCP with its options.
+const HEADERS: u64 = 100;
+
+/// What the interface carried beyond this test's own, in the direction of the data. Headers are taken at their largest
+/// and whatever was sent again twice, so that this test is never taken for somebody else.
+fn others(
+    end: &EndReport,
+    judged: (Duration, Duration),
+    time: Duration,
+    interface: &Interface,
+    sends: bool,
+) -> Option<(BitRate, BitRate)> {
+    if interface.loopback || time.is_zero() {
+        return None;
+    }
+    let mut own = 0;
+    for stream in &end.streams {
+        let grown = |figure: fn(&TcpInfo) -> Option<u64>| grown(&end.intervals, stream.stream, judged, figure);
+        let segments =
+            grown(|info| info.sent_segments.map(u64::from))? + grown(|i| i.received_segments.map(u64::from))?;
+        let payload = if sends { grown(|info| info.sent_bytes)? } else { grown(|info| info.received_bytes)? };
+        own += payload + grown(|info| info.retransmitted_bytes)? + segments * HEADERS;
+        if !sends {
+            // What arrived twice is not in what was received.
+            own += payload / 50;
+        }
+    }
+    let all = if sends { interface.counters.sent_bytes } else { interface.counters.received_bytes };
+    (!end.streams.is_empty()).then(|| (Bytes(all.saturating_sub(own)).per(time), Bytes(all).per(time)))
+}
+
+/// How much a figure of a stream's kernel grew in the judged part.
+fn grown(
+    intervals: &[Interval],
+    stream: u16,
+    judged: (Duration, Duration),
+    figure: fn(&TcpInfo) -> Option<u64>,
+) -> Option<u64> {
+    let told = |interval: &Interval| sample(interval, stream)?.tcp_info.as_ref().and_then(figure);
+    let last = within(intervals, judged).filter(|interval| interval.host.is_some()).filter_map(told).last()?;
+    let before = intervals.iter().rfind(|interval| middle(interval) < judged.0).and_then(told).unwrap_or(0);
+    Some(last.saturating_sub(before))
+}
+
+/// Every stream, over the intervals that lie in `judged`.
 fn flows(sender: &EndReport, receiver: &EndReport, judged: (Duration, Duration)) -> Vec<Flow> {
     sender.streams.iter().map(|stream| flow(stream, sender, receiver, judged)).collect()
 }
@@ -214,6 +419,27 @@ fn flow(stream: &StreamReport, sender: &EndReport, receiver: &EndReport, judged:
         let before = before.and_then(|s| figure(s.tcp_info.as_ref()?));
         last.and_then(figure).unwrap_or_default().saturating_sub(before.unwrap_or_default())
     };
+    let told_time: Duration = within(&sender.intervals, judged).map(length).sum();
+    let busy_share = sent.last().and_then(|info| info.busy).filter(|_| !told_time.is_zero()).map(|_| {
+        let busy = grown(|info| info.busy);
+        (busy.as_secs_f64() / told_time.as_secs_f64()).min(1.0)
+    });
+    let count = |figure: fn(&TcpInfo) -> Option<u64>| {
+        let last = sent.last().and_then(|info| figure(info))?;
+        Some(last.saturating_sub(before.and_then(|s| figure(s.tcp_info.as_ref()?)).unwrap_or(0)))
+    };
+    let moved = || {
+        Some(Moved {
+            sent_bytes: count(|info| info.sent_bytes)?,
+            resent_bytes: count(|info| info.retransmitted_bytes)?,
+            duplicates: count(|info| info.duplicate_segments.map(u64::from))?,
+        })
+    };
+    let got: Vec<&StreamSample> =
+        within(&receiver.intervals, judged).filter_map(|interval| sample(interval, number)).collect();
+    let unread: Option<Vec<f64>> = got.iter().map(|sample| sample.unread_bytes.map(|bytes| bytes as f64)).collect();
+    let offered: Option<Vec<f64>> =
+        got.iter().map(|s| s.tcp_info.as_ref().and_then(|info| info.rcv_wnd_bytes).map(f64::from)).collect();
     let middling = |figure: fn(&TcpInfo) -> f64| {
         median(&sent.iter().map(|info| figure(info)).collect::<Vec<_>>()).unwrap_or_default()
     };
@@ -227,6 +453,14 @@ fn flow(stream: &StreamReport, sender: &EndReport, receiver: &EndReport, judged:
         rwnd_limited: grown(|info| info.rwnd_limited),
         sndbuf_limited: grown(|info| info.sndbuf_limited),
         window_scaling: stream.tcp_info.as_ref().is_none_or(|info| info.window_scaling),
+        busy_share,
+        mss: sent.last().map_or(0, |info| info.snd_mss_bytes),
+        pmtu: sent.last().map_or(0, |info| info.pmtu_bytes),
+        moved: moved(),
+        unread: unread.and_then(|all| median(&all)).map(|bytes| bytes as u64),
+        rcv_wnd: offered.and_then(|all| median(&all)).map(|bytes| bytes as u64),
+        sending_worker: worker(&sender.intervals, number, judged),
+        receiving_worker: worker(&receiver.intervals, number, judged),
         sending: stream.socket.clone().unwrap_or_default(),
         receiving: receiver
             .streams
@@ -235,6 +469,21 @@ fn flow(stream: &StreamReport, sender: &EndReport, receiver: &EndReport, judged:
             .and_then(|s| s.socket.clone())
             .unwrap_or_default(),
     }
+}
+
+/// How a stream's thread spent the judged part; none where an end does not tell.
+fn worker(intervals: &[Interval], stream: u16, judged: (Duration, Duration)) -> Option<Worker> {
+    let told: Vec<(Duration, &ThreadTime)> =
+        within(intervals, judged).filter_map(|i| Some((length(i), sample(i, stream)?.thread.as_ref()?))).collect();
+    let time: f64 = told.iter().map(|(time, _)| time.as_secs_f64()).sum();
+    let share = |figure: fn(&ThreadTime) -> Duration| {
+        told.iter().map(|(_, thread)| figure(thread).as_secs_f64()).sum::<f64>() / time
+    };
+    (time > 0.0).then(|| Worker {
+        ran: share(ThreadTime::ran),
+        waited: share(|thread| thread.waited.unwrap_or_default()),
+        processor: told.last().map_or(0, |(_, thread)| thread.processor),
+    })
 }
 
 /// Intervals whose middle lies in the judged part: each end notices its boundaries a little late.
@@ -247,7 +496,8 @@ fn sample(interval: &Interval, stream: u16) -> Option<&StreamSample> {
 }
 
 fn middle(interval: &Interval) -> Duration {
-    interval.start + length(interval) / 2
+    let (start, end) = placed(interval);
+    start + end.saturating_sub(start) / 2
 }
 
 fn length(interval: &Interval) -> Duration {

@@ -2,15 +2,18 @@
 //!
 //! One rule is one function of the evidence; it names a cause only where the figures show it and prints the figures it
 //! used, the cure as a command with the host it belongs on, and the goodput it predicts. On a path that is full, or
-//! where nothing speaks clearly, there is no finding. The order is that of gain. Rules judge the steady part of a test
+//! where nothing speaks clearly, there is no finding. The order is that of gain; what only follows from another cause that was
+//! found is not named ([`Cause::brings`]). Rules judge the steady part of a test
 //! (the whole of one too short to have any), so that start-up does not pass for a limit.
 
 mod buffers;
 mod evidence;
+mod host;
+mod path;
 mod startup;
 mod window;
 
-pub use evidence::{Evidence, Flow, Host, Spread, Steady};
+pub use evidence::{Evidence, Flow, Host, Moved, Spread, Steady, Worker};
 
 use std::collections::BTreeMap;
 
@@ -49,6 +52,24 @@ pub enum Cause {
     KernelCap,
     /// No window above 65,535 bytes could be offered.
     WindowScaleAbsent,
+    /// No processor time was left at one end.
+    Processor,
+    /// The sending application had nothing to send.
+    SlowWriter,
+    /// The receiving application did not read.
+    SlowReader,
+    /// A host dropped packets itself, before they left or after they had come.
+    LocalDrops,
+    /// The path loses more than the rate can bear.
+    Loss,
+    /// Packets wait in a queue on the path.
+    Queueing,
+    /// The path takes smaller packets than either interface.
+    SmallMtu,
+    /// Another congestion control than was asked for.
+    CongestionControl,
+    /// Others use the interface of an end.
+    Competing,
     /// Much of the test was growth, not the goodput the path carries.
     StartUp,
 }
@@ -61,7 +82,30 @@ impl Cause {
             Cause::SendBuffer => "send buffer",
             Cause::KernelCap => "kernel cap",
             Cause::WindowScaleAbsent => "window scale absent",
+            Cause::Processor => "CPU-bound",
+            Cause::SlowWriter => "slow sending application",
+            Cause::SlowReader => "slow receiving application",
+            Cause::LocalDrops => "local drops",
+            Cause::Loss => "loss",
+            Cause::Queueing => "queueing",
+            Cause::SmallMtu => "small MTU",
+            Cause::CongestionControl => "congestion control",
+            Cause::Competing => "competing traffic",
             Cause::StartUp => "start-up share",
+        }
+    }
+
+    /// What only follows from this: where the cause was found, these are not named.
+    fn brings(self) -> &'static [Cause] {
+        match self {
+            // A thread without a processor neither writes nor reads, and its socket shows it.
+            Cause::Processor => &[Cause::SlowWriter, Cause::SlowReader, Cause::ReceiveWindow, Cause::Competing],
+            Cause::SlowReader => &[Cause::ReceiveWindow, Cause::KernelCap],
+            // A sender that is stopped needs no window: what it had in flight says nothing.
+            Cause::SlowWriter => &[Cause::SendBuffer, Cause::ReceiveWindow],
+            Cause::LocalDrops => &[Cause::Loss, Cause::Queueing],
+            Cause::Competing => &[Cause::Loss, Cause::Queueing],
+            _ => &[],
         }
     }
 }
@@ -89,14 +133,25 @@ impl std::fmt::Display for Cure {
 pub fn diagnose(evidence: &Evidence) -> Vec<Finding> {
     // Where gains are equal the earlier rule is the cause and the later one a consequence.
     let rules = [
+        path::congestion,
         window::scale_absent,
+        host::processor,
+        host::local_drops,
+        host::slow_writer,
+        host::slow_reader,
         buffers::kernel_cap_asked,
         window::receive_window,
         buffers::send_buffer,
         buffers::kernel_cap_autotuned,
+        path::loss,
+        host::competing,
+        path::small_mtu,
         startup::start_up,
+        path::queueing,
     ];
     let mut findings: Vec<Finding> = rules.iter().filter_map(|rule| rule(evidence)).collect();
+    let consequences: Vec<Cause> = findings.iter().flat_map(|finding| finding.cause.brings()).copied().collect();
+    findings.retain(|finding| !consequences.contains(&finding.cause));
     // A limit whose gain nobody can tell, because the capacity is not known, at least doubles what it limits.
     let unknown = evidence.judged_goodput();
     findings.sort_by_key(|finding| std::cmp::Reverse(finding.gain.unwrap_or(unknown)));

@@ -113,6 +113,7 @@ mod tests {
         // Thousands of round trips: a noisy host, not slow start.
         let mut evidence = filled_after(6, 104_000_000);
         evidence.base_rtt = Duration::from_micros(20);
+        evidence.flows[0].rtt = evidence.base_rtt;
         assert_eq!(diagnose(&evidence), []);
     }
 

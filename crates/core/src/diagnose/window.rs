@@ -173,7 +173,11 @@ pub(crate) mod tests {
             window_scaling: true,
             ..Kernel::default()
         };
-        let host = |name: &str| super::super::Host { name: name.into(), kernel: Some(kernel.clone()) };
+        let host = |name: &str| super::super::Host {
+            name: name.into(),
+            kernel: Some(kernel.clone()),
+            ..super::super::Host::default()
+        };
         let goodput = BitRate(67_400_000);
         Evidence {
             path: Some(PathProfile::new(BitRate(135_000_000), rtt)),
@@ -197,6 +201,7 @@ pub(crate) mod tests {
                 window_scaling: true,
                 sending: SocketReport::default(),
                 receiving: SocketReport { window_asked_bytes: Some(Bytes(4_547_813)), ..SocketReport::default() },
+                ..Flow::default()
             }],
         }
     }

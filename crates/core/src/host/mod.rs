@@ -8,10 +8,12 @@
 
 pub mod clock;
 mod kernel_files;
+mod remarks;
 
 pub use kernel_files::{
     CounterTable, changed, counters, migrations, processor_times, softirqs, thread_runtime, thread_times,
 };
+pub use remarks::remarks;
 
 use std::collections::BTreeMap;
 use std::time::Duration;

@@ -11,6 +11,7 @@ use crate::diagnose::{self, Cure, Steady};
 use crate::discover::report::PathReport;
 use crate::host::clock::Alignment;
 use crate::path::{PathProfile, optional_seconds, seconds};
+use crate::prediction::Expected;
 use crate::tcp_model::Prediction;
 use crate::units::{BitRate, Bytes, Ratio};
 use crate::wire::test::{Direction, EndReport, Interval, SocketWish, TestRequest};
@@ -136,6 +137,9 @@ pub struct Run {
     pub path: Option<PathProfile>,
     /// The steady goodput to expect on that path with the window asked for.
     pub predicted: Option<Prediction>,
+    /// What a measurement may be and agree with that.
+    #[serde(default)]
+    pub expected: Option<Expected>,
     /// The most goodput that path carries with the congestion control in use.
     #[serde(rename = "possible_goodput_bits_per_second")]
     pub possible_goodput: Option<BitRate>,

@@ -21,6 +21,7 @@ use lfn_sys::tcp;
 
 use super::TestError;
 use super::clock::{self, Questions};
+use super::host::HostWatch;
 use super::load::{self, Counter, Event, Shared, Stream};
 use super::meter::Meter;
 use super::options::{self, Options};
@@ -184,7 +185,8 @@ struct Conversation<'a> {
 }
 
 impl<'a> Conversation<'a> {
-    fn new(request: TestRequest, control: Control, meter: Meter, watch: &'a mut dyn FnMut(Progress<'_>)) -> Self {
+    fn new(request: TestRequest, control: Control, mut meter: Meter, watch: &'a mut dyn FnMut(Progress<'_>)) -> Self {
+        meter.watch_host(HostWatch::begin(control.socket()));
         let (rtt, heard) = (round_trip(control.socket()), Instant::now());
         Conversation {
             request,

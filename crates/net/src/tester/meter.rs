@@ -6,6 +6,7 @@ use std::sync::atomic::Ordering;
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::time::{Duration, Instant};
 
+use lfn_core::host::remarks;
 use lfn_core::tcp_info::TcpInfo;
 use lfn_core::units::BitRate;
 use lfn_core::wire::test::{Cpu, EndReport, Interval, Kernel, Load, Part, StreamReport, StreamSample, TestRequest};
@@ -14,6 +15,7 @@ use lfn_sys::tcp;
 use socket2::SockRef;
 
 use super::TestError;
+use super::host::HostWatch;
 use super::load::{Event, Seen, Shared, Stream};
 use super::options::{HOLD_EVERY, Options};
 
@@ -57,6 +59,7 @@ pub(super) struct Meter {
     held: Instant,
     /// What each stream is paced to by the server's limit.
     pace: Option<BitRate>,
+    host: Option<HostWatch>,
     /// The origin on the monotonic clock.
     origin_nanos: u64,
 }
@@ -95,6 +98,7 @@ impl Meter {
             ticked: 0,
             held,
             pace: None,
+            host: None,
             origin_nanos,
         }
     }
@@ -102,6 +106,11 @@ impl Meter {
     /// Another length of the intervals, before the first.
     pub(super) fn set_interval(&mut self, interval: Duration) {
         self.interval = interval;
+    }
+
+    /// Tells, from here on, what the host does meanwhile.
+    pub(super) fn watch_host(&mut self, watch: HostWatch) {
+        self.host = Some(watch);
     }
 
     /// The data arrived with the hello: the test began then, though nobody read it yet.
@@ -219,6 +228,11 @@ impl Meter {
         self.close_last_interval(elapsed);
         let bytes = self.intervals.iter().map(|interval| interval.bytes).sum();
         let mut streams: Vec<_> = self.streams.iter().zip(&self.counted).map(|(s, &b)| self.report(s, b)).collect();
+        let (host, mut notes) = match &mut self.host {
+            Some(watch) => watch.finish(),
+            None => Default::default(),
+        };
+        notes.extend(remarks(&streams, host.as_ref()));
         self.stop()?;
         for stream in &mut streams {
             let seen = self.seen.iter().find(|(number, _)| *number == stream.stream).map(|(_, seen)| *seen);
@@ -232,9 +246,10 @@ impl Meter {
             cpu: Some(self.cpu),
             kernel: Some(kernel),
             started: self.started(),
+            host,
+            notes,
             streams,
             intervals: std::mem::take(&mut self.intervals),
-            ..EndReport::default()
         })
     }
 
@@ -306,7 +321,7 @@ impl Meter {
             .streams
             .iter()
             .zip(&mut self.counted)
-            .map(|(stream, counted)| sample(stream, counted, self.sends))
+            .map(|(stream, counted)| sample(stream, counted, self.sends, self.host.as_mut()))
             .collect();
         let bytes = streams.iter().map(|sample| sample.bytes).sum();
         let mut parts = std::mem::take(&mut self.parts);
@@ -315,7 +330,9 @@ impl Meter {
             let bytes = total - std::mem::replace(&mut self.counted_in_parts, total);
             parts.push(Part { end: now, bytes });
         }
-        self.intervals.push(Interval { start: self.until, end: now, bytes, streams, parts, ..Interval::default() });
+        let host = self.host.as_mut().and_then(HostWatch::sample);
+        let (start, end) = (self.until, now);
+        self.intervals.push(Interval { start, end, bytes, streams, parts, host, ..Interval::default() });
         self.until = now;
     }
 
@@ -330,7 +347,8 @@ impl Meter {
         // Buffers under autotuning are of interest as they are at the end.
         let socket = self.options.report(&stream.socket, stream.number).unwrap_or_else(|_| stream.granted.clone());
         let tcp_info = info(stream);
-        StreamReport { stream: stream.number, bytes, socket: Some(socket), tcp_info, ..StreamReport::default() }
+        let thread = self.host.as_ref().and_then(|host| host.whole_thread(stream.number, stream.counter.thread()));
+        StreamReport { stream: stream.number, bytes, socket: Some(socket), tcp_info, thread, ..StreamReport::default() }
     }
 
     fn stop(&mut self) -> Result<(), TestError> {
@@ -373,11 +391,13 @@ fn next_multiple(last: Duration, step: Duration) -> Duration {
     Duration::from_nanos(u64::try_from(next).unwrap_or(u64::MAX))
 }
 
-fn sample(stream: &Stream, counted: &mut u64, sends: bool) -> StreamSample {
+fn sample(stream: &Stream, counted: &mut u64, sends: bool, host: Option<&mut HostWatch>) -> StreamSample {
     let total = stream.counter.bytes.load(Ordering::Relaxed);
     let bytes = total - std::mem::replace(counted, total);
     let unread_bytes = if sends { None } else { tcp::unread(&stream.socket).ok() };
-    StreamSample { stream: stream.number, bytes, unread_bytes, tcp_info: info(stream), ..StreamSample::default() }
+    let thread = host.and_then(|host| host.thread(stream.number, stream.counter.thread()));
+    let (stream, tcp_info) = (stream.number, info(stream));
+    StreamSample { stream, bytes, unread_bytes, tcp_info, thread }
 }
 
 /// What the kernel says of a stream; nothing of one whose socket it has taken away.

@@ -7,6 +7,7 @@
 
 mod client;
 mod clock;
+mod host;
 mod load;
 mod meter;
 mod options;

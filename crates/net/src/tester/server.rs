@@ -11,6 +11,7 @@ use lfn_core::wire::{Refusal, RefusalCode};
 
 use super::TestError;
 use super::clock;
+use super::host::HostWatch;
 use super::load::{self, Counter, Event, Shared, Stream};
 use super::meter::Meter;
 use super::options::{self, Options};
@@ -43,12 +44,14 @@ fn test(session: &mut ServerSession, request: &TestRequest) -> Result<(), TestEr
         kernel: kernel.clone(),
         rate_limit: session.allowed().rate,
     })))?;
+    let watch = HostWatch::begin(session.control.socket());
     let streams = session.data_streams(request.streams, STREAMS_WITHIN)?;
     let origin = streams.iter().map(DataStream::opened).min().unwrap_or_else(Instant::now);
     let shared = Shared::new(request, sends, origin, session.throttle());
     let (sender, events) = channel();
     let mut meter = Meter::new(request, sends, shared.clone(), options.clone(), events);
     meter.limit(session.allowed().rate);
+    meter.watch_host(watch);
     if !sends {
         meter.start_at_origin();
     }

@@ -16,6 +16,7 @@ use std::io::{self, Write};
 use std::time::Duration;
 
 use lfn_core::diagnose::{Evidence, diagnose};
+use lfn_core::prediction::{Expected, expected};
 use lfn_core::report::{self, Document, DocumentSchema, Failed, Finding, Origin, Unfinished};
 use lfn_core::tcp_model::{self, Flow, Prediction};
 use lfn_core::units::Bytes;
@@ -49,14 +50,16 @@ pub struct Run {
     pub findings: Vec<Finding>,
     /// What the path should give with the window asked for, if its capacity is known.
     pub predicted: Option<Prediction>,
+    /// What a measurement may be and agree with that.
+    pub expected: Option<Expected>,
 }
 
 impl Run {
     /// Judges a test.
     pub fn new(measurement: Measurement, evidence: Evidence) -> Self {
         let findings = diagnose(&evidence).iter().map(Finding::from).collect();
-        let predicted = predict(&evidence);
-        Run { measurement, evidence, findings, predicted }
+        let (predicted, expected) = predict(&evidence).unzip();
+        Run { measurement, evidence, findings, predicted, expected }
     }
 
     /// The scale the sender applies to the windows it is told, if it was negotiated.
@@ -68,7 +71,7 @@ impl Run {
 
 /// The steady goodput to expect, with the window that was asked for and the congestion control in use. What window a
 /// receive buffer makes is the kernel's secret (its ratio of payload to buffer moves): there it is the one offered.
-fn predict(evidence: &Evidence) -> Option<Prediction> {
+fn predict(evidence: &Evidence) -> Option<(Prediction, Expected)> {
     let (path, flow) = (evidence.path?, evidence.flows.first()?);
     let socket = &flow.receiving;
     let offered = flow.snd_wnd.map_or(socket.rcvbuf_granted_bytes, |window| Bytes(window.median));
@@ -78,7 +81,9 @@ fn predict(evidence: &Evidence) -> Option<Prediction> {
         congestion: flow.sending.congestion.parse().unwrap_or_default(),
         ..Flow::default()
     };
-    Some(tcp_model::steady(&path, &flow))
+    let time = evidence.steady.map_or(evidence.elapsed, |steady| steady.end.saturating_sub(steady.start));
+    let prediction = tcp_model::steady(&path, &flow);
+    Some((prediction, expected(&path, &flow, &prediction, time)))
 }
 
 /// Prints one test after the other, and keeps what is stored of them.

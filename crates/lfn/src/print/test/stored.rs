@@ -15,7 +15,7 @@ use super::{Run, text};
 /// for start-up.
 pub fn store(run: Run, near_socket: SocketWish, omit: Option<Duration>) -> report::Run {
     let (retransmits, window_scale) = (text::resent(run.measurement.sender()), run.window_scale());
-    let Run { measurement, evidence, findings, predicted } = run;
+    let Run { measurement, evidence, findings, predicted, expected } = run;
     let (bytes, elapsed) = (measurement.receiver().bytes, evidence.elapsed);
     let steady = evidence.steady;
     let intervals = measurement.receiver().intervals.iter().map(|i| Slice::new(i, steady.as_ref())).collect();
@@ -38,6 +38,7 @@ pub fn store(run: Run, near_socket: SocketWish, omit: Option<Duration>) -> repor
         measured_bdp: evidence.judged_goodput().times(evidence.base_rtt),
         path: evidence.path,
         predicted,
+        expected,
         possible_goodput: evidence.possible(),
         window_scale,
         retransmits,

@@ -13,14 +13,14 @@ mod no_copy;
 use std::io::{self, ErrorKind};
 use std::net::TcpStream;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, Ordering};
 use std::sync::mpsc::Sender;
 use std::time::{Duration, Instant};
 
 use lfn_core::blocks::BlockTimes;
 use lfn_core::tcp_info::TcpInfo;
 use lfn_core::wire::test::{Check, Cpu, Data, Direction, Mode, SocketReport, TestRequest};
-use lfn_sys::tcp;
+use lfn_sys::{process, tcp};
 
 use crate::server::throttle::Throttle;
 use crate::session::{DEAD_AFTER, DataStream, timed_out};
@@ -51,6 +51,8 @@ pub(crate) struct Counter {
     first: AtomicU64,
     /// Nanoseconds from the origin to the end.
     last: AtomicU64,
+    /// Who moves the data, for those who look from outside; 0 before it does.
+    thread: AtomicI32,
 }
 
 /// What the control thread is told of streams.
@@ -140,6 +142,11 @@ impl Counter {
         self.first.load(Ordering::Relaxed).checked_sub(1)
     }
 
+    /// The thread that moves the data.
+    pub(crate) fn thread(&self) -> i32 {
+        self.thread.load(Ordering::Relaxed)
+    }
+
     /// Nanoseconds from the origin to the end; 0 before.
     pub(crate) fn last(&self) -> u64 {
         self.last.load(Ordering::Relaxed)
@@ -153,6 +160,7 @@ impl Counter {
 /// Moves one stream's data in the calling thread, and tells of its end.
 pub(crate) fn run(stream: DataStream, sends: bool, shared: &Shared, counter: &Counter, events: &Sender<Event>) {
     let number = stream.stream();
+    counter.thread.store(process::thread_id(), Ordering::Relaxed);
     let before = tcp::thread_cpu();
     let mut seen = Seen::default();
     let result = match (sends, shared.mode) {

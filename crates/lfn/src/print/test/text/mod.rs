@@ -2,6 +2,7 @@
 //! why (`summary`). What only some tests have is a file of labelled lines of its own, called from `summary`.
 
 mod ends;
+mod host;
 mod layout;
 mod path;
 mod summary;

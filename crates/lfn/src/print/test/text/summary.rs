@@ -8,6 +8,7 @@ use lfn_core::units::show_duration;
 use lfn_core::wire::test::EndReport;
 
 use super::ends::end;
+use super::host::hosts;
 use super::layout::{round, wrapped};
 use crate::print::test::Run;
 
@@ -24,9 +25,10 @@ pub(super) fn summary(run: &Run, sender: &str, receiver: &str) -> String {
             Limit::ReceiveWindow => "the receive window",
             Limit::Loss => "loss",
         };
+        let between = run.expected.as_ref().map(|all| format!(" ({} to {})", all.least, all.most)).unwrap_or_default();
         line(
             "predicted",
-            format!("{}, limited by {limit}; {:.1} % of it measured", predicted.goodput, measured * 100.0),
+            format!("{}{between}, limited by {limit}; {:.1} % of it measured", predicted.goodput, measured * 100.0),
         );
     }
     let bdp = evidence.judged_goodput().times(evidence.base_rtt);
@@ -37,6 +39,7 @@ pub(super) fn summary(run: &Run, sender: &str, receiver: &str) -> String {
     if let Some(path) = &run.measurement.path {
         page += &super::path::path(path);
     }
+    page += &hosts(run);
     page.push('\n');
     page += &verdict(run);
     page

@@ -1,0 +1,510 @@
+//! Limits of the hosts themselves: no processor left, an application that does not keep up, packets dropped before they
+//! left or after they had arrived, other traffic on the same interface.
+//!
+//! These come before what they cause: a reader without a processor closes its window, packets dropped at the sender's
+//! own interface look like loss on the path.
+
+use std::collections::BTreeMap;
+
+use serde_json::json;
+
+use super::evidence::{Host, Worker};
+use super::{Cause, Cure, Evidence, Finding, finding};
+use crate::units::{BitRate, Bytes};
+
+/// A thread that ran, or could have run, for this share of the time was held by its processor.
+const BOUND: f64 = 0.9;
+/// A processor that handled packets for this share of the time did little else.
+const INTERRUPTS: f64 = 0.8;
+/// A sender with data to send for less than this share of the time had none (research: measure.md §6).
+const HAD_DATA: f64 = 0.8;
+/// A thread that works or waits for a processor for more of the time than this is no slow application.
+const AT_EASE: f64 = 0.5;
+/// A receiver whose unread data is this share of what its window may hold is behind.
+const UNREAD: f64 = 0.5;
+/// A window that falls to this share of its largest was closed by a reader, not held by a limit.
+const CLOSED: f64 = 0.25;
+/// Share of the busy time in which a closed window stopped the sender.
+const STOPPED: f64 = 0.5;
+/// Fewer drops in the judged time than this are no pattern, and less than this share of packets costs nothing.
+const DROPS: (u64, f64) = (5, 1e-4);
+/// Other traffic of less than this share of the interface's, or less than this, is noise (research: measure.md §6).
+const COMPETING: (f64, BitRate) = (0.05, BitRate(500_000));
+
+/// The sender's or the receiver's thread, or the soft interrupts of one processor, took all the time there was.
+pub(super) fn processor(evidence: &Evidence) -> Option<Finding> {
+    if evidence.is_full() || !evidence.is_tcp() {
+        return None;
+    }
+    let workers = |pick: fn(&super::Flow) -> Option<&Worker>| {
+        let all = evidence.flows.iter().enumerate().filter_map(move |(n, flow)| Some((n, pick(flow)?)));
+        all.max_by(|a, b| a.1.wanted().total_cmp(&b.1.wanted())).filter(|(_, worker)| worker.wanted() >= BOUND)
+    };
+    let sending = workers(|flow| flow.sending_worker.as_ref()).map(|found| (&evidence.sender, found));
+    let receiving = workers(|flow| flow.receiving_worker.as_ref()).map(|found| (&evidence.receiver, found));
+    let wanted = |found: &(&Host, (usize, &Worker))| found.1.1.wanted();
+    let bound = sending.into_iter().chain(receiving).max_by(|a, b| wanted(a).total_cmp(&wanted(b)));
+    match bound {
+        Some((host, (stream, worker))) => Some(busy_thread(evidence, host, stream, worker)),
+        None => [&evidence.receiver, &evidence.sender].into_iter().find_map(|host| interrupts(evidence, host)),
+    }
+}
+
+fn busy_thread(evidence: &Evidence, host: &Host, stream: usize, worker: &Worker) -> Finding {
+    let percent = |share: f64| format!("{:.0} %", (share * 100.0).min(100.0));
+    let starved = worker.waited > worker.ran;
+    let summary = if starved {
+        format!(
+            "the thread of stream {stream} on {} ran {} of the time and waited {} for processor {}, which others use",
+            host.name,
+            percent(worker.ran),
+            percent(worker.waited),
+            worker.processor
+        )
+    } else {
+        format!(
+            "the thread of stream {stream} on {} kept processor {} at work {} of the time",
+            host.name,
+            worker.processor,
+            percent(worker.wanted())
+        )
+    };
+    let idle = host.idle.unwrap_or(0.0);
+    let cure = if starved {
+        Cure { command: "ps -eo pcpu,psr,pid,comm --sort=-pcpu | head".into(), host: Some(host.name.clone()) }
+    } else if idle >= 1.0 {
+        let more = evidence.streams().saturating_add(idle as u32);
+        Cure { command: format!("lfn test {} --streams {more}", evidence.far), host: None }
+    } else {
+        let name = host.interface.as_ref().map_or("eth0", |interface| interface.name.as_str());
+        Cure { command: format!("ethtool -K {name} tso on gso on gro on"), host: Some(host.name.clone()) }
+    };
+    let mut finding = finding(evidence, Cause::Processor, summary, cure, evidence.possible());
+    finding.evidence = BTreeMap::from([
+        ("ran_share", json!(worker.ran)),
+        ("waited_share", json!(worker.waited)),
+        ("processor", json!(worker.processor)),
+        ("stream", json!(stream)),
+    ]);
+    if let Some(idle) = host.idle {
+        finding.evidence.insert("idle_processors", json!(idle));
+    }
+    finding
+}
+
+fn interrupts(evidence: &Evidence, host: &Host) -> Option<Finding> {
+    let (processor, share) = host.softirq.filter(|(_, share)| *share >= INTERRUPTS)?;
+    let interface = host.interface.as_ref()?;
+    let summary = format!(
+        "processor {processor} on {} spent {:.0} % of the time on packets alone (soft interrupts)",
+        host.name,
+        (share * 100.0).min(100.0)
+    );
+    let command = format!("echo ff > /sys/class/net/{}/queues/rx-0/rps_cpus", interface.name);
+    let cure = Cure { command, host: Some(host.name.clone()) };
+    let mut finding = finding(evidence, Cause::Processor, summary, cure, evidence.possible());
+    finding.evidence = BTreeMap::from([("softirq_share", json!(share)), ("processor", json!(processor))]);
+    Some(finding)
+}
+
+/// The sender had nothing to send for much of the time, and was not at work for it either.
+pub(super) fn slow_writer(evidence: &Evidence) -> Option<Finding> {
+    if evidence.is_full() {
+        return None;
+    }
+    let busy: Vec<f64> = evidence.flows.iter().map(|flow| flow.busy_share).collect::<Option<_>>()?;
+    let share = busy.iter().sum::<f64>() / busy.len().max(1) as f64;
+    let at_ease = evidence.flows.iter().all(|flow| flow.sending_worker.as_ref().is_some_and(|w| w.wanted() < AT_EASE));
+    if busy.is_empty() || share >= HAD_DATA || !at_ease {
+        return None;
+    }
+    let summary = format!(
+        "the sending application on {} had nothing to send for {:.0} % of the time, its threads idle",
+        evidence.sender.name,
+        (1.0 - share) * 100.0
+    );
+    let cure = Cure { command: "iostat -x 1 5; pidstat -d 1 5".into(), host: Some(evidence.sender.name.clone()) };
+    // What it sent while it had something is what it could have sent all the time, as far as the path goes.
+    let freed = BitRate((evidence.judged_goodput().as_f64() / share.max(0.01)) as u64);
+    let predicted = evidence.possible().map_or(freed, |possible| possible.min(freed));
+    let mut finding = finding(evidence, Cause::SlowWriter, summary, cure, Some(predicted));
+    finding.evidence = BTreeMap::from([("busy_share", json!(share))]);
+    Some(finding)
+}
+
+/// The window closed because nobody read, not because it was small.
+pub(super) fn slow_reader(evidence: &Evidence) -> Option<Finding> {
+    if evidence.is_full() || evidence.flows.is_empty() {
+        return None;
+    }
+    let behind: Vec<Behind> = evidence.flows.iter().map(behind).collect::<Option<_>>()?;
+    let unread: u64 = behind.iter().map(|flow| flow.unread).sum();
+    let stopped = evidence.rwnd_share()?;
+    let how = if unread > 0 {
+        format!("{} received lay unread at a time", Bytes(unread))
+    } else {
+        "the window it offered fell to almost nothing again and again".to_owned()
+    };
+    let summary = format!(
+        "the receiving application on {} does not keep up: {how}; the closed window stopped the sender {:.0} % of the time",
+        evidence.receiver.name,
+        stopped * 100.0
+    );
+    let cure = Cure { command: "iostat -x 1 5; pidstat -d 1 5".into(), host: Some(evidence.receiver.name.clone()) };
+    let mut finding = finding(evidence, Cause::SlowReader, summary, cure, evidence.possible());
+    let least = behind.iter().map(|flow| flow.least).sum::<u64>();
+    let most = behind.iter().map(|flow| flow.most).sum::<u64>();
+    finding.evidence = BTreeMap::from([
+        ("unread_bytes", json!(unread)),
+        ("least_window_bytes", json!(least)),
+        ("most_window_bytes", json!(most)),
+        ("rwnd_limited_share", json!(stopped)),
+    ]);
+    Some(finding)
+}
+
+/// How far behind the reader of a stream is.
+struct Behind {
+    unread: u64,
+    least: u64,
+    most: u64,
+}
+
+fn behind(flow: &super::Flow) -> Option<Behind> {
+    let window = flow.snd_wnd?;
+    let stopped =
+        flow.busy > std::time::Duration::ZERO && flow.rwnd_limited.as_secs_f64() >= STOPPED * flow.busy.as_secs_f64();
+    let unread = flow.unread.unwrap_or(0);
+    let held = flow.rcv_wnd.unwrap_or(0) + unread;
+    let full = unread > 0 && unread as f64 >= UNREAD * held as f64;
+    let closed = (window.least as f64) <= CLOSED * window.most as f64;
+    (stopped && (full || closed)).then_some(Behind {
+        unread: if full { unread } else { 0 },
+        least: window.least,
+        most: window.most,
+    })
+}
+
+/// The host itself dropped packets: its queueing discipline, its interface, its sockets.
+pub(super) fn local_drops(evidence: &Evidence) -> Option<Finding> {
+    if evidence.is_full() {
+        return None;
+    }
+    let found = before_it_left(&evidence.sender).or_else(|| after_it_came(&evidence.receiver))?;
+    let summary = format!(
+        "{} on {} dropped {} of {} packets ({:.2} %){}",
+        found.what,
+        found.host.name,
+        found.dropped,
+        found.packets + found.dropped,
+        found.share() * 100.0,
+        found.consequence
+    );
+    let cure = Cure { command: found.cure.clone(), host: Some(found.host.name.clone()) };
+    let mut finding = finding(evidence, Cause::LocalDrops, summary, cure, evidence.possible());
+    finding.evidence = BTreeMap::from([
+        ("dropped_packets", json!(found.dropped)),
+        ("packets", json!(found.packets)),
+        ("dropped_share", json!(found.share())),
+    ]);
+    Some(finding)
+}
+
+/// Packets that one place of a host dropped.
+struct Dropped<'a> {
+    host: &'a Host,
+    what: String,
+    dropped: u64,
+    packets: u64,
+    cure: String,
+    consequence: &'static str,
+}
+
+impl Dropped<'_> {
+    fn share(&self) -> f64 {
+        self.dropped as f64 / (self.packets + self.dropped).max(1) as f64
+    }
+
+    fn is_many(&self) -> bool {
+        self.dropped >= DROPS.0 && self.share() >= DROPS.1
+    }
+}
+
+/// TCP hears of a drop by its own kernel at once and shows no retransmission for it, only a congestion window that falls.
+fn before_it_left(host: &Host) -> Option<Dropped<'_>> {
+    let interface = host.interface.as_ref()?;
+    let name = &interface.name;
+    let qdisc = host.qdisc.as_ref().map(|(kind, counters)| Dropped {
+        host,
+        what: format!("the queueing discipline {kind} of {name}"),
+        dropped: counters.dropped,
+        packets: counters.sent_packets,
+        cure: match kind.as_str() {
+            "pfifo_fast" | "pfifo" | "bfifo" => format!("ip link set dev {name} txqueuelen 10000"),
+            _ => format!("tc qdisc replace dev {name} root fq"),
+        },
+        consequence: ", which TCP does not count as resent",
+    });
+    let counters = &interface.counters;
+    let driver = Dropped {
+        host,
+        what: format!("the interface {name}"),
+        dropped: counters.sent_dropped + counters.sent_errors,
+        packets: counters.sent_packets,
+        cure: format!("ethtool -G {name} tx 4096"),
+        consequence: " given to it for sending",
+    };
+    qdisc.into_iter().chain([driver]).find(Dropped::is_many)
+}
+
+fn after_it_came(host: &Host) -> Option<Dropped<'_>> {
+    let interface = host.interface.as_ref()?;
+    let name = &interface.name;
+    let counters = &interface.counters;
+    let ring = Dropped {
+        host,
+        what: format!("the interface {name}"),
+        dropped: counters.received_missed + counters.received_errors,
+        packets: counters.received_packets,
+        cure: format!("ethtool -G {name} rx 4096"),
+        consequence: " that had come",
+    };
+    let sockets = Dropped {
+        host,
+        what: "the receiving sockets".into(),
+        dropped: host.sockets_dropped.unwrap_or(0),
+        packets: counters.received_packets,
+        cure: "sysctl -w net.core.netdev_max_backlog=10000".into(),
+        consequence: " that had come",
+    };
+    [ring, sockets].into_iter().find(Dropped::is_many)
+}
+
+/// Others send through the sender's interface, or to the receiver's, at the same time.
+pub(super) fn competing(evidence: &Evidence) -> Option<Finding> {
+    if evidence.is_full() {
+        return None;
+    }
+    let (host, others, all, verb) =
+        [(&evidence.sender, "left by"), (&evidence.receiver, "came by")].into_iter().find_map(|(host, verb)| {
+            let (others, all) = host.others?;
+            let is_much = others.as_f64() >= COMPETING.0 * all.as_f64() && others >= COMPETING.1;
+            is_much.then_some((host, others, all, verb))
+        })?;
+    let name = host.interface.as_ref().map_or("its interface", |interface| interface.name.as_str());
+    let summary = format!(
+        "{others} of other traffic {verb} {name} on {}, {:.0} % of the {all} it carried",
+        host.name,
+        others.as_f64() / all.as_f64().max(1.0) * 100.0
+    );
+    let cure = Cure { command: "ss -tunpi".into(), host: Some(host.name.clone()) };
+    let without = BitRate(evidence.judged_goodput().0.saturating_add(others.0));
+    let predicted = evidence.possible().map_or(without, |possible| possible.min(without));
+    let mut finding = finding(evidence, Cause::Competing, summary, cure, Some(predicted));
+    finding.evidence =
+        BTreeMap::from([("other_bits_per_second", json!(others.0)), ("interface_bits_per_second", json!(all.0))]);
+    Some(finding)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{Cause, Flow, Spread, diagnose};
+    use super::*;
+    use crate::diagnose::window::tests::half_window;
+    use crate::host::{Interface, InterfaceCounters, QdiscCounters};
+    use std::time::Duration;
+
+    /// Half of the path's goodput, and nothing yet that says why.
+    fn half() -> Evidence {
+        let mut evidence = half_window();
+        let interface = Interface {
+            name: "eth0".into(),
+            mtu_bytes: 1500,
+            counters: InterfaceCounters { sent_packets: 100_000, received_packets: 100_000, ..Default::default() },
+            ..Interface::default()
+        };
+        for host in [&mut evidence.sender, &mut evidence.receiver] {
+            host.interface = Some(interface.clone());
+            host.idle = Some(3.2);
+            host.softirq = Some((1, 0.1));
+            host.others = Some((BitRate(100_000), BitRate(70_000_000)));
+        }
+        let at_ease = Worker { ran: 0.05, waited: 0.01, processor: 1 };
+        let wide = Spread { least: 9 << 20, median: 9 << 20, most: 9 << 20 };
+        evidence.flows[0] = Flow {
+            snd_wnd: Some(wide),
+            cwnd: Bytes(4_500_000),
+            busy_share: Some(1.0),
+            unread: Some(0),
+            rcv_wnd: Some(9 << 20),
+            sending_worker: Some(at_ease),
+            receiving_worker: Some(at_ease),
+            receiving: Default::default(),
+            rwnd_limited: Duration::ZERO,
+            ..evidence.flows[0].clone()
+        };
+        evidence
+    }
+
+    fn causes(evidence: &Evidence) -> Vec<Cause> {
+        diagnose(evidence).iter().map(|finding| finding.cause).collect()
+    }
+
+    fn first(change: fn(&mut Evidence)) -> super::Finding {
+        let mut evidence = half();
+        change(&mut evidence);
+        diagnose(&evidence).into_iter().next().expect("a finding")
+    }
+
+    #[test]
+    fn where_nothing_speaks_nothing_is_found() {
+        assert_eq!(causes(&half()), []);
+        // A host that tells nothing of itself, as a stock iperf3 is.
+        let mut evidence = half();
+        let flow = Flow { goodput: evidence.flows[0].goodput, ..Flow::default() };
+        evidence.flows = vec![flow];
+        (evidence.sender, evidence.receiver) = (Host::default(), Host::default());
+        assert_eq!(causes(&evidence), []);
+    }
+
+    #[test]
+    fn a_thread_at_its_processors_end_is_told_from_one_that_waits() {
+        let busy = first(|e| e.flows[0].receiving_worker = Some(Worker { ran: 0.97, waited: 0.02, processor: 0 }));
+        assert_eq!(busy.summary, "the thread of stream 0 on far.example kept processor 0 at work 99 % of the time");
+        assert_eq!(busy.cure.to_string(), "lfn test far.example --streams 4");
+        let all = first(|e| {
+            e.receiver.idle = Some(0.1);
+            e.flows[0].receiving_worker = Some(Worker { ran: 0.97, waited: 0.02, processor: 0 });
+        });
+        assert_eq!(all.cure.to_string(), "ethtool -K eth0 tso on gso on gro on   (on far.example)");
+        let starved = first(|e| e.flows[0].sending_worker = Some(Worker { ran: 0.3, waited: 0.68, processor: 2 }));
+        assert_eq!(starved.cause, Cause::Processor);
+        assert!(
+            starved.summary.contains("ran 30 % of the time and waited 68 % for processor 2"),
+            "{}",
+            starved.summary
+        );
+        assert_eq!(starved.cure.host.as_deref(), Some("near.example"));
+        let mut near_miss = half();
+        near_miss.flows[0].sending_worker = Some(Worker { ran: 0.6, waited: 0.25, processor: 2 });
+        assert_eq!(causes(&near_miss), []);
+    }
+
+    #[test]
+    fn a_processor_lost_to_packets_is_cpu_bound_too() {
+        let found = first(|e| e.receiver.softirq = Some((3, 0.93)));
+        assert_eq!(
+            found.summary,
+            "processor 3 on far.example spent 93 % of the time on packets alone (soft interrupts)"
+        );
+        assert!(found.cure.command.contains("/eth0/queues/rx-0/rps_cpus"));
+    }
+
+    #[test]
+    fn a_reader_without_a_processor_is_no_slow_reader_and_no_small_window() {
+        let mut evidence = half();
+        let flow = &mut evidence.flows[0];
+        flow.rwnd_limited = flow.busy;
+        (flow.unread, flow.rcv_wnd) = (Some(4 << 20), Some(1000));
+        assert_eq!(causes(&evidence), [Cause::SlowReader]);
+        evidence.flows[0].receiving_worker = Some(Worker { ran: 0.2, waited: 0.79, processor: 0 });
+        assert_eq!(causes(&evidence), [Cause::Processor]);
+    }
+
+    #[test]
+    fn a_slow_reader_is_told_from_a_small_window() {
+        let reader = first(|e| {
+            e.flows[0].rwnd_limited = e.flows[0].busy;
+            (e.flows[0].unread, e.flows[0].rcv_wnd) = (Some(4 << 20), Some(65_536));
+        });
+        assert!(reader.summary.contains("does not keep up: 4 MiB received lay unread"), "{}", reader.summary);
+        // Not seen unread, because it was read before anyone looked: the window shows it.
+        let closing = first(|e| {
+            e.flows[0].rwnd_limited = e.flows[0].busy;
+            e.flows[0].snd_wnd = Some(Spread { least: 0, median: 100_000, most: 6 << 20 });
+        });
+        assert_eq!(closing.cause, Cause::SlowReader);
+        // A small window stands still and everything is read: rwnd_limited is as high.
+        let mut small = half_window();
+        small.flows[0].rwnd_limited = small.flows[0].busy;
+        (small.flows[0].unread, small.flows[0].rcv_wnd) = (Some(0), Some(4_547_840));
+        assert_eq!(causes(&small)[0], Cause::ReceiveWindow);
+    }
+
+    #[test]
+    fn a_writer_with_nothing_to_send_is_slow_and_one_that_waits_is_not() {
+        let slow = first(|e| e.flows[0].busy_share = Some(0.3));
+        assert_eq!(slow.cause, Cause::SlowWriter);
+        assert!(slow.summary.contains("nothing to send for 70 % of the time"), "{}", slow.summary);
+        let cases: [fn(&mut Evidence); 4] = [
+            |e| e.flows[0].busy_share = Some(0.85),
+            |e| e.flows[0].busy_share = None,
+            |e| {
+                e.flows[0].busy_share = Some(0.3);
+                e.flows[0].sending_worker = Some(Worker { ran: 0.55, waited: 0.1, processor: 0 });
+            },
+            // A far end that does not tell of its threads.
+            |e| {
+                e.flows[0].busy_share = Some(0.3);
+                e.flows[0].sending_worker = None;
+            },
+        ];
+        for change in cases {
+            let mut evidence = half();
+            change(&mut evidence);
+            assert_eq!(causes(&evidence), []);
+        }
+    }
+
+    #[test]
+    fn drops_of_the_own_queue_are_named_and_what_they_look_like_is_not() {
+        let counters = QdiscCounters { dropped: 300, sent_packets: 9_700, ..QdiscCounters::default() };
+        let mut evidence = half();
+        evidence.sender.qdisc = Some(("tbf".into(), counters));
+        let found = &diagnose(&evidence)[0];
+        let expected = "the queueing discipline tbf of eth0 on near.example dropped 300 of 10000 packets (3.00 %), which \
+                        TCP does not count as resent";
+        assert_eq!(found.summary, expected);
+        assert_eq!(found.cure.to_string(), "tc qdisc replace dev eth0 root fq   (on near.example)");
+        evidence.flows[0].rtt = Duration::from_secs(2);
+        assert_eq!(causes(&evidence), [Cause::LocalDrops], "the queue is its own");
+        // Some drops in a long test are nothing.
+        evidence.flows[0].rtt = Duration::from_millis(540);
+        evidence.sender.qdisc = Some(("fq".into(), QdiscCounters { dropped: 4, ..counters }));
+        assert_eq!(causes(&evidence), []);
+    }
+
+    #[test]
+    fn drops_behind_the_path_are_the_receivers() {
+        let ring = first(|e| {
+            let interface = e.receiver.interface.as_mut().expect("it has one");
+            interface.counters.received_missed = 900;
+        });
+        assert!(ring.summary.starts_with("the interface eth0 on far.example dropped 900 of"), "{}", ring.summary);
+        assert_eq!(ring.cure.to_string(), "ethtool -G eth0 rx 4096   (on far.example)");
+        let sockets = first(|e| e.receiver.sockets_dropped = Some(500));
+        assert!(sockets.summary.starts_with("the receiving sockets on far.example dropped 500"), "{}", sockets.summary);
+    }
+
+    #[test]
+    fn others_on_the_interface_are_counted_from_a_twentieth_on() {
+        let found = first(|e| e.sender.others = Some((BitRate(60_000_000), BitRate(128_000_000))));
+        let expected = "60 Mb/s of other traffic left by eth0 on near.example, 47 % of the 128 Mb/s it carried";
+        assert_eq!((found.cause, found.summary.as_str()), (Cause::Competing, expected));
+        assert_eq!(found.gain, Some(BitRate(60_000_000)));
+        let mut little = half();
+        little.sender.others = Some((BitRate(3_000_000), BitRate(70_000_000)));
+        assert_eq!(causes(&little), []);
+    }
+
+    #[test]
+    fn a_full_path_has_no_findings_of_its_hosts() {
+        let mut evidence = half();
+        evidence.path = evidence.path.map(|path| crate::path::PathProfile { capacity: BitRate(70_000_000), ..path });
+        evidence.flows[0].sending_worker = Some(Worker { ran: 0.99, waited: 0.0, processor: 0 });
+        evidence.flows[0].busy_share = Some(0.5);
+        evidence.sender.others = Some((BitRate(60_000_000), BitRate(128_000_000)));
+        evidence.sender.qdisc = Some(("tbf".into(), QdiscCounters { dropped: 300, ..QdiscCounters::default() }));
+        assert_eq!(causes(&evidence), []);
+    }
+}

@@ -1,0 +1,183 @@
+//! How far from a prediction a measurement may lie and still agree with it: an interval, and why it is that wide.
+//!
+//! [`crate::tcp_model`] gives one figure; a path that is as described, a sender that has what it needs and a test of some
+//! length give figures around it. How far around is worked out here from what is known to move them: what a congestion
+//! control leaves unused while it probes or recovers, the accuracy of the loss formulas, the bursts at both ends of the
+//! time that was measured, and what of start-up is left in it. A figure outside means that the path is not as described,
+//! or that something holds the test back.
+
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+use crate::path::PathProfile;
+use crate::tcp_model::{Congestion, Flow, Limit, Prediction};
+use crate::units::BitRate;
+
+/// What a measured goodput may be and agree with its prediction.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub struct Expected {
+    /// The least.
+    #[serde(rename = "least_bits_per_second")]
+    pub least: BitRate,
+    /// The most.
+    #[serde(rename = "most_bits_per_second")]
+    pub most: BitRate,
+    /// What makes it that wide, widest first.
+    pub reasons: Vec<String>,
+}
+
+/// Headers, options and clocks: what a full path was measured to be off by at most, on emulated paths.
+const FRAMING: f64 = 0.01;
+/// A first interval at 90 % of the later ones counts as steady ([`crate::stats::steady_from`]); how much of that time
+/// may have been growth, in round trips.
+const GROWTH: f64 = 1.0;
+/// CUBIC's window after a loss (RFC 9438 §4.6).
+const CUBIC_KEEPS: f64 = 0.7;
+/// Reno's (RFC 5681 §3.1).
+const RENO_KEEPS: f64 = 0.5;
+/// Measured against the formulas: CUBIC 117 %, Reno 100 % (`bench/emulate`), and what single runs scatter.
+const LOSS_MODEL: (f64, f64) = (0.6, 1.5);
+/// BBR empties the path for 200 ms and a round trip about every ten seconds (PROBE_RTT), and then refills it.
+const PROBE: (f64, f64) = (0.2, 10.0);
+/// What BBR's cycle of probing leaves of a full path.
+const BBR_CYCLE: f64 = 0.04;
+/// A held window is rounded to its scale, and acknowledgements are delayed.
+const WINDOW: f64 = 0.06;
+
+/// Around `prediction`, for `steady` of measured time.
+pub fn expected(path: &PathProfile, flow: &Flow, prediction: &Prediction, steady: Duration) -> Expected {
+    let rtt = path.base_rtt.as_secs_f64();
+    let mut below: Vec<(f64, String)> = vec![(FRAMING, "headers and clocks".into())];
+    let mut above: Vec<(f64, String)> = vec![(FRAMING, "headers and clocks".into())];
+    if !steady.is_zero() {
+        let edge = GROWTH * rtt / steady.as_secs_f64();
+        below.push((edge.min(1.0), "round trips at the edges of the time measured".into()));
+        above.push((edge.min(1.0), "round trips at the edges of the time measured".into()));
+    }
+    match prediction.limit {
+        Limit::Capacity => below.extend(unused(path, flow)),
+        Limit::ReceiveWindow => {
+            below.push((WINDOW, "the window's rounding and delayed acknowledgements".into()));
+            above.push((WINDOW, "the window's rounding and delayed acknowledgements".into()));
+        }
+        Limit::Loss => {
+            below.push((1.0 - LOSS_MODEL.0, "the accuracy of the loss formula".into()));
+            above.push((LOSS_MODEL.1 - 1.0, "the accuracy of the loss formula".into()));
+        }
+    }
+    let goodput = prediction.goodput.as_f64();
+    let full = path.payload_capacity().as_f64() * (1.0 + FRAMING);
+    let down: f64 = below.iter().map(|(share, _)| 1.0 - share).product();
+    let up: f64 = above.iter().map(|(share, _)| 1.0 + share).product();
+    let edges = rtt / steady.as_secs_f64().max(f64::MIN_POSITIVE);
+    Expected {
+        least: BitRate((goodput * down.max(0.0)) as u64),
+        // However it is measured, no more arrives than the path carries and its queue held before.
+        most: BitRate((goodput * up).min(full.max(goodput) * (1.0 + edges.min(1.0))) as u64),
+        reasons: reasons(below.into_iter().chain(above)),
+    }
+}
+
+/// What a congestion control leaves of a path it could fill.
+fn unused(path: &PathProfile, flow: &Flow) -> Vec<(f64, String)> {
+    let rtt = path.base_rtt.as_secs_f64();
+    match flow.congestion {
+        Congestion::Bbr => {
+            let (idle, every) = PROBE;
+            let probe = ((idle + 2.0 * rtt) / (every + rtt)).min(0.5);
+            vec![(BBR_CYCLE, "BBR's probing".into()), (probe, "BBR's probe of the RTT".into())]
+        }
+        Congestion::Cubic => vec![sawtooth(path, CUBIC_KEEPS, "CUBIC")],
+        Congestion::Reno => vec![sawtooth(path, RENO_KEEPS, "Reno")],
+    }
+}
+
+/// The dip below full after a loss: none where the queue is deep enough to feed the line meanwhile. Half of the deepest
+/// dip, because the window grows back; CUBIC faster than in a straight line, which is left as margin.
+fn sawtooth(path: &PathProfile, keeps: f64, name: &str) -> (f64, String) {
+    let bdp = path.bdp().0.max(1) as f64;
+    // A queue of unknown room is taken for half a BDP.
+    let queue = path.queue.map_or(0.5 * bdp, |queue| queue.0 as f64);
+    let dip = (1.0 - keeps * (bdp + queue) / bdp).max(0.0);
+    // A loss and its recovery are seldom free: a round trip at the reduced rate each.
+    (dip / 2.0 + 0.02, format!("{name} after a loss"))
+}
+
+/// Each reason once, the widest first; what makes no difference is not said.
+fn reasons(shares: impl Iterator<Item = (f64, String)>) -> Vec<String> {
+    let mut shares: Vec<(f64, String)> = shares.filter(|(share, _)| *share >= 0.001).collect();
+    shares.sort_by(|a, b| b.0.total_cmp(&a.0));
+    let mut said: Vec<(f64, String)> = Vec::new();
+    for (share, reason) in shares {
+        if !said.iter().any(|(_, old)| *old == reason) {
+            said.push((share, reason));
+        }
+    }
+    said.into_iter().map(|(share, reason)| format!("{reason} ({:.1} %)", share * 100.0)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::tcp_model::steady;
+    use crate::units::{Bytes, Ratio};
+
+    fn acts() -> PathProfile {
+        let path = PathProfile::new(BitRate(135_000_000), Duration::from_millis(539));
+        PathProfile { queue: Some(path.bdp()), ..path }
+    }
+
+    fn around(path: &PathProfile, flow: &Flow, seconds: u64) -> (f64, f64, Expected) {
+        let prediction = steady(path, flow);
+        let expected = expected(path, flow, &prediction, Duration::from_secs(seconds));
+        let share = |rate: BitRate| rate.as_f64() / prediction.goodput.as_f64();
+        (share(expected.least), share(expected.most), expected)
+    }
+
+    #[test]
+    fn what_was_measured_on_emulated_paths_lies_within() {
+        // bench/emulate: CUBIC with a bounded window fills the ACTS path, BBR leaves a tenth of it.
+        let (least, most, _) = around(&acts(), &Flow::default(), 20);
+        assert!(least < 0.95 && (1.0..1.06).contains(&most), "{least} {most}");
+        let bbr = Flow { congestion: Congestion::Bbr, ..Flow::default() };
+        let (least, _, expected) = around(&acts(), &bbr, 60);
+        assert!((0.75..0.905).contains(&least), "{least}");
+        assert_eq!(expected.reasons[0], "BBR's probe of the RTT (12.1 %)");
+        // DESIGN: a window of 4,547,840 gave 67.4 of 67.5 Mb/s.
+        let held = Flow { window: Some(Bytes(4_547_813)), ..Flow::default() };
+        let (least, most, _) = around(&acts(), &held, 30);
+        assert!(least < 67.4 / 67.5 && most > 1.0, "{least} {most}");
+        assert!(least > 0.85, "{least}");
+    }
+
+    #[test]
+    fn an_interval_is_as_wide_as_what_is_not_known() {
+        let long = around(&acts(), &Flow::default(), 600).0;
+        let short = around(&acts(), &Flow::default(), 5).0;
+        assert!(short < long && long > 0.96, "{short} {long}");
+        // Half a BDP of queue feeds CUBIC after a loss, a tenth does not, and Reno wants a whole one.
+        let shallow = PathProfile { queue: Some(Bytes(acts().bdp().0 / 10)), ..acts() };
+        assert!(around(&shallow, &Flow::default(), 600).0 < long - 0.05);
+        let reno = Flow { congestion: Congestion::Reno, ..Flow::default() };
+        assert!(around(&shallow, &reno, 600).0 < around(&shallow, &Flow::default(), 600).0);
+        let lossy = PathProfile { loss: Ratio::new(1e-3).unwrap(), ..acts() };
+        let (least, most, expected) = around(&lossy, &Flow::default(), 600);
+        assert!(least < 0.65 && most > 1.4, "{least} {most}");
+        assert!(expected.reasons[0].starts_with("the accuracy of the loss formula"), "{:?}", expected.reasons);
+    }
+
+    #[test]
+    fn nothing_measured_and_nothing_known_divide_by_nothing() {
+        for path in [PathProfile::new(BitRate(0), Duration::ZERO), PathProfile::new(BitRate(1), Duration::ZERO)] {
+            let (_, _, expected) = around(&path, &Flow::default(), 0);
+            assert!(expected.least <= expected.most, "{expected:?}");
+        }
+        // Even a millisecond of a path of half a second says no more than the path and its queue can deliver.
+        let prediction = steady(&acts(), &Flow::default());
+        let brief = expected(&acts(), &Flow::default(), &prediction, Duration::from_millis(1));
+        assert_eq!(brief.least, BitRate(0));
+        assert!(brief.most.as_f64() <= 2.1 * prediction.goodput.as_f64());
+    }
+}
