@@ -19,6 +19,7 @@
 //! | [`tcp_info`], [`stats`] | what a kernel says of a connection, medians and start-up |
 //! | [`host`] | what a host did meanwhile, and two clocks laid on each other |
 //! | [`blocks`] | when the blocks of a test left and arrived |
+//! | [`udp`], [`latency`] | paced datagrams and their account, probes beside a load |
 //! | [`diagnose`] | evidence to findings, one rule a function |
 //! | [`report`] | the stored result of a test, its events, tables and comparison |
 
@@ -32,6 +33,7 @@ pub mod framing;
 pub mod geometry;
 pub mod host;
 pub mod iperf3;
+pub mod latency;
 pub mod link;
 pub mod links;
 pub mod path;
@@ -47,5 +49,6 @@ pub mod tcp_info;
 pub mod tcp_model;
 pub mod time;
 pub mod transfer;
+pub mod udp;
 pub mod units;
 pub mod wire;

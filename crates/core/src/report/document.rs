@@ -10,6 +10,7 @@ use crate::blocks::Caught;
 use crate::diagnose::{self, Cure, Steady};
 use crate::discover::report::PathReport;
 use crate::host::clock::Alignment;
+use crate::latency::Latency;
 use crate::path::{PathProfile, optional_seconds, seconds};
 use crate::prediction::Expected;
 use crate::tcp_model::Prediction;
@@ -171,6 +172,9 @@ pub struct Run {
     /// When the receiver had its blocks, where that was asked for.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub blocks: Option<Caught>,
+    /// What probes beside the load saw (`--latency`).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub latency: Option<Latency>,
 }
 
 /// An interval by the receiver's count and clock.

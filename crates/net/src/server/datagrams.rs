@@ -138,7 +138,7 @@ fn accept(listener: &UdpSocket, shared: &Shared, message: &Message<'_>) -> Optio
     }
     // Failing that, the client says hello again.
     let socket = connected(SocketAddr::new(to, listener.local_addr().ok()?.port()), from).ok()?;
-    Some((hello, DatagramStream::accepted(hello, &token, socket)))
+    Some((hello, DatagramStream::accepted(hello, &token, socket, from)))
 }
 
 /// A socket of a session's own at the server's port. What came to it before it was connected may be anybody's, and is

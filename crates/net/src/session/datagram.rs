@@ -27,6 +27,7 @@ pub const PATH: u16 = 1001;
 pub struct DatagramStream {
     stream: u16,
     socket: UdpSocket,
+    peer: SocketAddr,
     tag: u64,
     /// What the peer opened it with, and may say again: the server's end has the hello, the client's the answer.
     opening: [u8; hello::LENGTH],
@@ -36,15 +37,20 @@ pub struct DatagramStream {
 
 impl DatagramStream {
     /// The server's end: `socket` is connected to where the hello came from.
-    pub(crate) fn accepted(hello: ClearHello, token: &Token, socket: UdpSocket) -> Self {
+    pub(crate) fn accepted(hello: ClearHello, token: &Token, socket: UdpSocket, peer: SocketAddr) -> Self {
         let opening = hello.encode_datagram(token);
         let reply = Some(hello.encode_answer(token));
-        DatagramStream { stream: hello.stream, socket, tag: tag(&opening), opening, reply }
+        DatagramStream { stream: hello.stream, socket, peer, tag: tag(&opening), opening, reply }
     }
 
     /// Its number in its session.
     pub fn stream(&self) -> u16 {
         self.stream
+    }
+
+    /// Whom it is connected to.
+    pub fn peer(&self) -> SocketAddr {
+        self.peer
     }
 
     /// The connected socket.
@@ -108,7 +114,7 @@ pub(crate) fn open(
     let socket = connected(control.local_addr().map_err(failed)?, server).map_err(failed)?;
     let hello = ClearHello { session, stream };
     let (ask, answer) = (hello.encode_datagram(token), hello.encode_answer(token));
-    let opened = DatagramStream { stream, socket, tag: tag(&ask), opening: answer, reply: None };
+    let opened = DatagramStream { stream, socket, peer: server, tag: tag(&ask), opening: answer, reply: None };
     if answered(&opened, &ask, within).map_err(failed)? {
         return Ok(opened);
     }

@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 use lfn_core::blocks::{Caught, Start};
 use lfn_core::discover::report::PathReport;
 use lfn_core::host::clock::Alignment;
+use lfn_core::latency::Latency;
 use lfn_core::path::PathProfile;
 use lfn_core::plan::{self, Wishes};
 use lfn_core::session::SessionId;
@@ -25,6 +26,7 @@ use super::host::HostWatch;
 use super::load::{self, Counter, Event, Shared, Stream};
 use super::meter::Meter;
 use super::options::{self, Options};
+use super::probe::Probing;
 use crate::server::throttle::Throttle;
 use crate::session::dial::{self, Line, Target};
 use crate::session::queue::{self, Entered};
@@ -73,6 +75,8 @@ pub struct Measurement {
     pub path: Option<PathReport>,
     /// When its blocks arrived, where that was asked for.
     pub blocks: Option<Caught>,
+    /// What probes beside the load saw, if they were asked for.
+    pub latency: Option<Latency>,
 }
 
 impl Measurement {
@@ -90,6 +94,9 @@ impl Measurement {
 /// Runs one test to its end; `watch` is told what happens as it does.
 pub fn run(target: &Target, test: &Test, watch: &mut dyn FnMut(Progress<'_>)) -> Result<Measurement, TestError> {
     test.request.check()?;
+    if test.request.udp.is_some() {
+        return super::udp::run(target, test, watch);
+    }
     let kernel = options::kernel();
     let (request, near, dialled, mut control) = match test.path {
         Some(path) if path.base_rtt.is_zero() => {
@@ -126,7 +133,7 @@ pub fn run(target: &Target, test: &Test, watch: &mut dyn FnMut(Progress<'_>)) ->
 
 impl Test {
     /// The interval to ask for, on a path of this round-trip time.
-    fn interval(&self, rtt: Duration) -> Duration {
+    pub(super) fn interval(&self, rtt: Duration) -> Duration {
         /// With more round trips than this in an interval, one burst more or less is lost in its goodput.
         const MANY: u32 = 20;
         let asked = self.request.interval;
@@ -162,7 +169,8 @@ fn prepare(
     let (sender, events) = channel();
     let meter = Meter::new(request, sends, shared.clone(), options.clone(), events);
     let dialler = Dialler { target: target.clone(), session, sends, shared, options, events: sender };
-    if !request.apart() {
+    // Probes come first, on a path without load.
+    if !request.apart() && request.latency.is_none() {
         dialler.dial(request.streams, None)?;
     }
     Ok((meter, dialler))
@@ -181,6 +189,7 @@ struct Conversation<'a> {
     heard: Instant,
     far_intervals: Vec<Interval>,
     questions: Questions,
+    probing: Option<Probing>,
     report: Option<EndReport>,
 }
 
@@ -198,6 +207,7 @@ impl<'a> Conversation<'a> {
             heard,
             far_intervals: Vec::new(),
             questions: Questions::new(),
+            probing: None,
             report: None,
         }
     }
@@ -210,8 +220,11 @@ impl<'a> Conversation<'a> {
         self.ready = Instant::now();
         (self.watch)(Progress::Connected(self.rtt, &ready.kernel));
         self.meter.limit(ready.rate_limit);
+        self.probe(target, dialler.session)?;
         if self.request.apart() {
             dialler.dial(self.request.streams, Some(port(&ready)?))?;
+        } else if self.request.latency.is_some() {
+            dialler.dial(self.request.streams, None)?;
         }
         drop(dialler);
         self.load()?;
@@ -220,6 +233,8 @@ impl<'a> Conversation<'a> {
             self.listen(self.meter.idle())?;
         }
         let start = self.sender_start();
+        let load = near.elapsed;
+        let latency = self.probing.take().map(|probing| probing.finish(load, self.request.interval));
         let Conversation { request, control, meter, rtt, far_intervals, questions, report, .. } = self;
         // The sockets go first, so that the server's end of them is over when it sees the session end.
         drop(meter);
@@ -227,7 +242,7 @@ impl<'a> Conversation<'a> {
         let mut far = EndReport { intervals: far_intervals, ..report.unwrap_or_default() };
         let clock = questions.alignment();
         clock::lay_side_by_side(&near, &mut far, clock.as_ref());
-        let mut measurement = Measurement { request, rtt, near, far, clock, path: None, blocks: None };
+        let mut measurement = Measurement { request, rtt, near, far, clock, path: None, blocks: None, latency };
         let streams = measurement.receiver().streams.iter().filter_map(|stream| stream.blocks.as_ref());
         measurement.blocks = Caught::of(streams, start);
         check_complete(&measurement)?;
@@ -247,12 +262,25 @@ impl<'a> Conversation<'a> {
         Start::After(said.max(came).saturating_duration_since(origin))
     }
 
+    /// Probes the path before the load, if that was asked for; the server then waits for the word that it is over.
+    fn probe(&mut self, target: &Target, session: SessionId) -> Result<(), TestError> {
+        let Some(latency) = self.request.latency else { return Ok(()) };
+        let mut probing = Probing::begin(latency, target, &mut self.control, session, self.rtt)?;
+        self.control.send(&ClientMessage::Opened)?;
+        probing.load_begins();
+        self.probing = Some(probing);
+        Ok(())
+    }
+
     /// Until this end has nothing more to do.
     fn load(&mut self) -> Result<(), TestError> {
         let sends = self.request.direction == Direction::Forward;
         let timed = matches!(self.request.load, Load::TimeSeconds(_));
         loop {
             self.questions.ask(&mut self.control)?;
+            if let Some(probing) = &mut self.probing {
+                probing.ask(&mut self.control)?;
+            }
             if let Err(error) = self.meter.collect() {
                 return Err(self.reason(error));
             }
@@ -268,7 +296,8 @@ impl<'a> Conversation<'a> {
             if over {
                 return Ok(());
             }
-            self.listen(self.meter.idle().min(self.questions.idle()))?;
+            let probes = self.probing.as_ref().map_or(Duration::MAX, Probing::idle);
+            self.listen(self.meter.idle().min(self.questions.idle()).min(probes))?;
         }
     }
 
@@ -303,8 +332,13 @@ impl<'a> Conversation<'a> {
             Some(ServerMessage::Pong { number, received_nanos, sent_nanos }) => {
                 self.heard = Instant::now();
                 self.questions.hear(number, received_nanos, sent_nanos);
+                if let Some(probing) = &mut self.probing {
+                    probing.hear(number, received_nanos, sent_nanos);
+                }
             }
-            Some(ServerMessage::Ready(_)) => return Err(unexpected()),
+            Some(ServerMessage::Ready(_) | ServerMessage::Step(_) | ServerMessage::StepSent { .. }) => {
+                return Err(unexpected());
+            }
             None => {
                 let silence = DEAD_AFTER + self.request.interval;
                 if self.report.is_none() && self.heard.elapsed() > silence {
@@ -375,7 +409,7 @@ impl Dialler {
 }
 
 /// The least round trip the kernel saw on the control connection; its handshakes are the only traffic yet.
-fn round_trip(socket: &TcpStream) -> Duration {
+pub(super) fn round_trip(socket: &TcpStream) -> Duration {
     let info = tcp::info(socket).ok().and_then(|bytes| TcpInfo::parse(&bytes).ok()).unwrap_or_default();
     info.min_rtt.unwrap_or(info.rtt)
 }
@@ -384,7 +418,7 @@ fn port(ready: &Ready) -> Result<u16, TestError> {
     ready.port.filter(|&port| port != 0).ok_or_else(unexpected)
 }
 
-fn unexpected() -> TestError {
+pub(super) fn unexpected() -> TestError {
     let source = std::io::Error::new(std::io::ErrorKind::InvalidData, "a message that makes no sense here");
     SessionError::Io { peer: "the server", source }.into()
 }

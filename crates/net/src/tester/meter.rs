@@ -397,7 +397,7 @@ fn sample(stream: &Stream, counted: &mut u64, sends: bool, host: Option<&mut Hos
     let unread_bytes = if sends { None } else { tcp::unread(&stream.socket).ok() };
     let thread = host.and_then(|host| host.thread(stream.number, stream.counter.thread()));
     let (stream, tcp_info) = (stream.number, info(stream));
-    StreamSample { stream, bytes, unread_bytes, tcp_info, thread }
+    StreamSample { stream, bytes, unread_bytes, tcp_info, thread, ..StreamSample::default() }
 }
 
 /// What the kernel says of a stream; nothing of one whose socket it has taken away.

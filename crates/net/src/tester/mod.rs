@@ -11,7 +11,9 @@ mod host;
 mod load;
 mod meter;
 mod options;
+mod probe;
 mod server;
+mod udp;
 
 pub use client::{Measurement, Progress, Test, run};
 pub use options::kernel;
@@ -64,6 +66,14 @@ pub enum TestError {
         /// What it said.
         source: std::io::Error,
     },
+    /// A stream of datagrams was not opened.
+    #[error("the client opened {opened} streams of datagrams of {asked}")]
+    Streams {
+        /// So many came.
+        opened: usize,
+        /// Of so many.
+        asked: u16,
+    },
     /// One data stream failed.
     #[error("data stream {stream}: {source}")]
     Stream {
@@ -94,7 +104,7 @@ impl TestError {
             TestError::Stream { .. } | TestError::Incomplete { .. } => {
                 Some("see whether the server still runs and the path still carries traffic".into())
             }
-            TestError::Request(_) | TestError::Options { .. } => None,
+            TestError::Request(_) | TestError::Options { .. } | TestError::Streams { .. } => None,
         }
     }
 }
@@ -104,7 +114,7 @@ impl From<&TestError> for Refusal {
     fn from(error: &TestError) -> Refusal {
         let code = match error {
             TestError::Session(error) => return Refusal::from(error),
-            TestError::Request(_) => RefusalCode::BadMessage,
+            TestError::Request(_) | TestError::Streams { .. } => RefusalCode::BadMessage,
             TestError::Congestion { .. } | TestError::Window { .. } => RefusalCode::Limit,
             TestError::Options { .. } | TestError::Stream { .. } | TestError::Incomplete { .. } => RefusalCode::Io,
         };

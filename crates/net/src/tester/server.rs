@@ -15,6 +15,7 @@ use super::host::HostWatch;
 use super::load::{self, Counter, Event, Shared, Stream};
 use super::meter::Meter;
 use super::options::{self, Options};
+use super::probe::Echo;
 use crate::server::{Limits, ServerSession};
 use crate::session::{DEAD_AFTER, DataStream, SessionError};
 
@@ -32,6 +33,10 @@ pub(crate) fn serve(session: &mut ServerSession, request: &TestRequest) -> Resul
 fn test(session: &mut ServerSession, request: &TestRequest) -> Result<(), TestError> {
     request.check()?;
     within_limits(request, &session.limits()).map_err(SessionError::Refused)?;
+    if request.udp.is_some() {
+        return super::udp::serve(session, request);
+    }
+    let _echo = Echo::of(session, request)?;
     let kernel = options::kernel();
     let sends = request.direction == Direction::Reverse;
     let options = Arc::new(Options::new(&request.socket, sends, &kernel)?);
@@ -45,6 +50,9 @@ fn test(session: &mut ServerSession, request: &TestRequest) -> Result<(), TestEr
         rate_limit: session.allowed().rate,
     })))?;
     let watch = HostWatch::begin(session.control.socket());
+    if request.latency.is_some() {
+        probed(session)?;
+    }
     let streams = session.data_streams(request.streams, STREAMS_WITHIN)?;
     let origin = streams.iter().map(DataStream::opened).min().unwrap_or_else(Instant::now);
     let shared = Shared::new(request, sends, origin, session.throttle());
@@ -62,6 +70,20 @@ fn test(session: &mut ServerSession, request: &TestRequest) -> Result<(), TestEr
     finish(session, &mut meter, kernel)
 }
 
+/// Until the client has probed the path without load.
+fn probed(session: &mut ServerSession) -> Result<(), TestError> {
+    let deadline = Instant::now() + STREAMS_WITHIN;
+    while Instant::now() < deadline {
+        match session.control.poll(Duration::from_millis(100), "before the load")? {
+            Some(ClientMessage::Opened) => return Ok(()),
+            Some(ClientMessage::Ping { number }) => clock::answer(&mut session.control, number)?,
+            _ => {}
+        }
+    }
+    let (peer, while_doing) = ("the client", "to probe the path");
+    Err(SessionError::Timeout { peer, after: STREAMS_WITHIN, while_doing }.into())
+}
+
 fn within_limits(request: &TestRequest, limits: &Limits) -> Result<(), Refusal> {
     if request.streams > limits.streams {
         let text = format!("{} streams asked for, the server allows {}", request.streams, limits.streams);
@@ -75,7 +97,7 @@ fn within_limits(request: &TestRequest, limits: &Limits) -> Result<(), Refusal> 
     }
 }
 
-fn too_long(what: &str, limits: &Limits) -> Refusal {
+pub(super) fn too_long(what: &str, limits: &Limits) -> Refusal {
     let most = show_duration(limits.test_time);
     Refusal::new(RefusalCode::Limit, format!("{what}, the server allows {most}"))
         .hint(format!("use --time {} or less, or fewer records", limits.test_time.as_secs()))
@@ -131,7 +153,8 @@ fn load(session: &mut ServerSession, request: &TestRequest, meter: &mut Meter) -
             Some(ClientMessage::Received) => received = true,
             Some(ClientMessage::Ping { number }) => clock::answer(&mut session.control, number)?,
             Some(ClientMessage::Stop) => meter.end_now(),
-            None => {}
+            // Of tests whose streams are datagrams.
+            Some(_) | None => {}
         }
     }
 }

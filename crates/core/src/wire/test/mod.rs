@@ -9,6 +9,7 @@ mod dscp;
 mod report;
 mod request;
 mod socket;
+mod udp;
 mod work;
 
 pub use dscp::{Dscp, DscpError};
@@ -18,10 +19,12 @@ pub use request::{
     SHORTEST_INTERVAL, TestRequest,
 };
 pub use socket::{LARGEST_WINDOW, SocketReport, SocketWish, of_stream};
+pub use udp::UdpRequest;
 pub use work::{Check, Data, Mode, Modes};
 
 use serde::{Deserialize, Serialize};
 
+use crate::udp::ramp::StepSeen;
 use crate::units::BitRate;
 
 /// What the server tells its client.
@@ -41,6 +44,15 @@ pub enum ServerMessage {
         /// When this left.
         sent_nanos: u64,
     },
+    /// A step of a ramp was sent: what came of it is to be told when nothing more comes.
+    StepSent {
+        /// Its number.
+        step: u32,
+        /// Datagrams of it.
+        datagrams: u64,
+    },
+    /// What the server received of one step of a ramp.
+    Step(StepSeen),
     /// The server's end is done.
     Report(Box<EndReport>),
 }
@@ -51,6 +63,22 @@ pub enum ServerMessage {
 pub enum ClientMessage {
     /// Everything was received: the sender may take its last figures.
     Received,
+    /// Every stream of datagrams is open: a server that sends may begin.
+    Opened,
+    /// Every datagram was sent, so many on each stream in the order of their numbers: what has not come is late or lost.
+    Sent {
+        /// Of each stream.
+        datagrams: Vec<u64>,
+    },
+    /// A step of a ramp was sent: what came of it is to be told when nothing more comes.
+    StepSent {
+        /// Its number.
+        step: u32,
+        /// Datagrams of it.
+        datagrams: u64,
+    },
+    /// What the client received of one step of a ramp.
+    Step(StepSeen),
     /// Compares the clocks of the two ends: to be answered at once.
     Ping {
         /// From 0.

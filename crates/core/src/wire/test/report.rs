@@ -10,6 +10,7 @@ use crate::blocks::BlockTimes;
 use crate::host::{HostReport, HostSample, Note, ThreadTime};
 use crate::path::seconds;
 use crate::tcp_info::{TcpInfo, optional_seconds};
+use crate::udp::figures::{UdpFigures, UdpSample};
 
 /// A host's kernel and its limits on buffers (sysctls of its network namespace); zero where they cannot be read.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -94,6 +95,9 @@ pub struct StreamSample {
     /// What its thread did in the interval.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub thread: Option<ThreadTime>,
+    /// Of a stream of datagrams.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub udp: Option<UdpSample>,
 }
 
 /// What one end has to say when the test is over.
@@ -165,4 +169,7 @@ pub struct StreamReport {
     /// The times of its records, where they were asked for.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub blocks: Option<BlockTimes>,
+    /// Of a stream of datagrams.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub udp: Option<Box<UdpFigures>>,
 }

@@ -5,8 +5,11 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use super::socket::{LARGEST_WINDOW, SocketWish};
+use super::udp::UdpRequest;
 use super::work::{Data, Mode, Modes};
+use crate::latency::LatencyRequest;
 use crate::path::seconds;
+use crate::udp::datagram;
 use crate::units::{BitRate, Bytes, show_duration};
 
 /// Most data streams of a test.
@@ -23,6 +26,8 @@ pub const DEFAULT_READ: Bytes = Bytes(256 << 10);
 pub const MOST_PARTS: u16 = 100;
 /// Shortest interval of reports.
 pub const SHORTEST_INTERVAL: Duration = Duration::from_millis(10);
+const LEAST_PACE: Duration = Duration::from_millis(5);
+const MOST_PACE: Duration = Duration::from_secs(10);
 
 /// What a client asks of the far end of a test.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -59,6 +64,12 @@ pub struct TestRequest {
     pub interval: Duration,
     /// Socket options of the server's end.
     pub socket: SocketWish,
+    /// Datagrams instead of TCP.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub udp: Option<Box<UdpRequest>>,
+    /// Probes beside the load.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub latency: Option<LatencyRequest>,
 }
 
 /// Who sends data.
@@ -117,6 +128,8 @@ impl Default for TestRequest {
             parts: 0,
             interval: Duration::from_secs(1),
             socket: SocketWish::default(),
+            udp: None,
+            latency: None,
         }
     }
 }
@@ -166,6 +179,24 @@ pub enum RequestError {
     /// Nothing would ever be sent.
     #[error("a pace of {0}: at least 8 kb/s are needed")]
     Pace(BitRate),
+    /// Too short for its head, or longer than IP carries.
+    #[error("datagrams of {0} B: from {shortest} to {longest} B are possible", shortest = datagram::LENGTH, longest = datagram::LONGEST)]
+    Datagram(u32),
+    /// Nothing would ever leave.
+    #[error("datagrams at {0}: at least 1 kbit/s is needed")]
+    Rate(BitRate),
+    /// Steps cannot be told apart on several streams.
+    #[error("a ramp over {0} streams: it takes one")]
+    RampStreams(u16),
+    /// It would end before it began.
+    #[error("a ramp from {0} to {1}: from 1 kbit/s upwards is possible")]
+    Ramp(BitRate, BitRate),
+    /// Too short to see a queue fill, or too long to wait for.
+    #[error("ramp steps of {}: from 50 ms to 1 min are possible", show_duration(*.0))]
+    Step(Duration),
+    /// Probes so often would be the load.
+    #[error("a probe every {}: from 5 ms to 10 s are possible", show_duration(*.0))]
+    ProbePace(Duration),
     /// The name would not fit the socket option.
     #[error("'{0}' is not the name of a congestion control")]
     Congestion(String),
@@ -200,6 +231,15 @@ impl TestRequest {
         if self.parts > MOST_PARTS || (self.parts > 1 && self.interval / self.parts.into() < SHORTEST_INTERVAL) {
             return Err(RequestError::Parts(self.parts));
         }
+        if let Some(udp) = &self.udp {
+            udp.check(self.streams)?;
+        }
+        match self.latency {
+            Some(latency) if !(LEAST_PACE..=MOST_PACE).contains(&latency.pace) => {
+                return Err(RequestError::ProbePace(latency.pace));
+            }
+            _ => {}
+        }
         self.socket.check()
     }
 }
@@ -209,9 +249,10 @@ impl TestRequest {
     /// receive buffer and the clamp of the listening socket, and Multipath TCP wants a listener of its kind. The client
     /// then dials them only when it knows the port.
     pub fn apart(&self) -> bool {
-        self.socket.mptcp
-            || self.socket.rcvbuf.is_some()
-            || (self.direction == Direction::Forward && self.socket.window.is_some())
+        self.udp.is_none()
+            && (self.socket.mptcp
+                || self.socket.rcvbuf.is_some()
+                || (self.direction == Direction::Forward && self.socket.window.is_some()))
     }
 }
 

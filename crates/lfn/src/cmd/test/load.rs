@@ -68,6 +68,12 @@ impl LoadArgs {
         }
     }
 
+    /// Payload of each datagram, if it was given.
+    pub(super) fn datagram(&self) -> Result<Option<u32>, Failure> {
+        let Some(bytes) = read::<Bytes>("record", &self.record, "--record 1200")? else { return Ok(None) };
+        Ok(Some(u32::try_from(bytes.0).unwrap_or(u32::MAX)))
+    }
+
     pub(super) fn record(&self) -> Result<Bytes, Failure> {
         Ok(read("record", &self.record, "--record 256KiB")?.unwrap_or(DEFAULT_RECORD))
     }

@@ -9,6 +9,7 @@ mod path;
 mod report;
 mod stamp;
 mod typed;
+mod udp;
 
 use std::time::{Duration, SystemTime};
 
@@ -43,6 +44,8 @@ pub struct Args {
     #[command(flatten)]
     load: load::LoadArgs,
     #[command(flatten)]
+    udp: udp::UdpArgs,
+    #[command(flatten)]
     buffers: buffers::BufferArgs,
     #[command(flatten)]
     report: report::ReportArgs,
@@ -57,6 +60,8 @@ const EXAMPLES: &str = "Examples:
   lfn test far.example --both --streams 4
   lfn test far.example --rate 10gbit --time 30s   plan and prediction for a known capacity
   lfn emulate --rtt 539ms --rate 135mbit -- lfn test far --window 4547813
+  lfn test far.example --udp --pacing 50mbit --latency
+  lfn test far.example --ramp                     the rate where datagrams begin to be lost
   lfn test far.example --nettest --count 100 --record 3000000
   lfn test --stamp far.example                    delay and loss each way, without load
 
@@ -157,6 +162,8 @@ impl Args {
             record: self.load.record()?,
             interval: self.report.interval(load)?,
             socket: self.buffers.far(congestion.clone())?,
+            udp: self.udp.udp(&self.load)?.map(Box::new),
+            latency: self.udp.latency()?,
             ..TestRequest::default()
         };
         let mut near = self.buffers.near(congestion)?;
@@ -164,7 +171,8 @@ impl Args {
             check.map_err(|error| Failure::usage(error).hint("see lfn test --help"))?;
         }
         let path = self.report.path()?;
-        if let (true, Some(path)) = (near.congestion.is_empty(), &path) {
+        let planned = near.congestion.is_empty() && request.udp.is_none();
+        if let (true, Some(path)) = (planned, &path) {
             let planned = vec![CongestionWish::Planned(congestion_for(path, request.streams.into()).to_string())];
             (request.socket.congestion, near.congestion) = (planned.clone(), planned);
         }

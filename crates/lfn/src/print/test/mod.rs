@@ -57,8 +57,10 @@ pub struct Run {
 impl Run {
     /// Judges a test.
     pub fn new(measurement: Measurement, evidence: Evidence) -> Self {
-        let findings = diagnose(&evidence).iter().map(Finding::from).collect();
-        let (predicted, expected) = predict(&evidence).unzip();
+        // The rules and the formulas are TCP's.
+        let datagrams = measurement.request.udp.is_some();
+        let findings = if datagrams { Vec::new() } else { diagnose(&evidence).iter().map(Finding::from).collect() };
+        let (predicted, expected) = if datagrams { (None, None) } else { predict(&evidence).unzip() };
         Run { measurement, evidence, findings, predicted, expected }
     }
 

@@ -19,7 +19,7 @@ pub fn store(run: Run, near_socket: SocketWish, omit: Option<Duration>) -> repor
     let (bytes, elapsed) = (measurement.receiver().bytes, evidence.elapsed);
     let steady = evidence.steady;
     let intervals = measurement.receiver().intervals.iter().map(|i| Slice::new(i, steady.as_ref())).collect();
-    let Measurement { request, rtt, near, far, clock, path: path_report, blocks } = measurement;
+    let Measurement { request, rtt, near, far, clock, path: path_report, blocks, latency } = measurement;
     let (sender, receiver) = Side::of(request.direction);
     report::Run {
         direction: request.direction,
@@ -52,6 +52,7 @@ pub fn store(run: Run, near_socket: SocketWish, omit: Option<Duration>) -> repor
         clock,
         path_report,
         blocks,
+        latency,
     }
 }
 

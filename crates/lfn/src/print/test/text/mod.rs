@@ -3,10 +3,12 @@
 
 mod ends;
 mod host;
+mod latency;
 mod layout;
 mod path;
 mod summary;
 mod table;
+mod udp;
 
 pub use summary::resent;
 pub use table::Table;

@@ -13,6 +13,9 @@ use super::layout::{round, wrapped};
 use crate::print::test::Run;
 
 pub(super) fn summary(run: &Run, sender: &str, receiver: &str) -> String {
+    if run.measurement.request.udp.is_some() {
+        return super::udp::summary(run, sender, receiver);
+    }
     let evidence = &run.evidence;
     let mut page = String::from("\n");
     let mut line = |name: &str, text: String| page += &wrapped(name, &text);
@@ -40,6 +43,9 @@ pub(super) fn summary(run: &Run, sender: &str, receiver: &str) -> String {
         page += &super::path::path(path);
     }
     page += &hosts(run);
+    if let Some(latency) = &run.measurement.latency {
+        page += &super::latency::lines(latency);
+    }
     page.push('\n');
     page += &verdict(run);
     page

@@ -28,6 +28,8 @@ pub struct Table {
     far: VecDeque<Interval>,
     resent: u64,
     failed: Option<io::Error>,
+    /// Its streams are datagrams.
+    datagrams: bool,
 }
 
 impl Table {
@@ -37,6 +39,7 @@ impl Table {
         let (sender, receiver) = Side::of(request.direction);
         let (from, to) = (hosts.name(sender), hosts.name(receiver));
         let load = match request.load {
+            _ if request.udp.is_some() => super::udp::load(request),
             Load::TimeSeconds(time) => format!("{} of records of {}", show_duration(time), request.record),
             Load::Records(count) => format!("{count} records of {}", request.record),
             Load::Bytes(bytes) => format!("{bytes} in records of {}", request.record),
@@ -49,6 +52,7 @@ impl Table {
             far_name: hosts.far.clone(),
             intro: format!("{gap}{}", wrapped("test", &format!("{from} to {to}: {load}, {streams}"))),
             path: test.path,
+            datagrams: request.udp.is_some(),
             ..Table::default()
         }
     }
@@ -97,6 +101,10 @@ impl Table {
         };
         let mut out = io::stdout().lock();
         writeln!(out, "{}{}", self.intro, wrapped("path", &path))?;
+        if self.datagrams {
+            write!(out, "{}", super::udp::head())?;
+            return out.flush();
+        }
         writeln!(
             out,
             "{:>15} {:>12} {:>7} {:>10} {:>10} {:>10}",
@@ -110,7 +118,10 @@ impl Table {
         while let (Some(near), Some(far)) = (self.near.front(), self.far.front()) {
             let (sent, got) = if self.direction == Some(Direction::Forward) { (near, far) } else { (far, near) };
             let resent = kernels(sent).map(|info| u64::from(info.retransmitted_segments)).sum();
-            let line = row(sent, got, resent - self.resent.min(resent));
+            let line = match self.datagrams {
+                true => super::udp::row(sent, got),
+                false => row(sent, got, resent - self.resent.min(resent)),
+            };
             self.resent = resent;
             self.near.pop_front();
             self.far.pop_front();

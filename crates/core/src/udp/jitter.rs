@@ -1,0 +1,83 @@
+//! How unevenly datagrams arrive: the smoothed jitter of RFC 3550 §6.4.1, and the spread of what it is made of, the
+//! difference in transit time from one datagram to the next (RFC 3393's IPDV, its absolute value).
+//!
+//! The two ends' clocks need not agree: only differences are used.
+
+use std::time::Duration;
+
+use hdrhistogram::Histogram;
+
+use super::figures::Spread;
+
+/// Longer differences are counted as this.
+const MOST: u64 = 60_000_000_000;
+
+/// Jitter of a stream.
+#[derive(Debug, Clone)]
+pub struct Jitter {
+    last: Option<(u64, u64)>,
+    /// RFC 3550's estimate, nanoseconds.
+    smoothed: f64,
+    /// To two digits: 30 kB a stream.
+    spread: Option<Histogram<u64>>,
+}
+
+impl Default for Jitter {
+    fn default() -> Self {
+        Jitter { last: None, smoothed: 0.0, spread: Histogram::new_with_bounds(1, MOST, 2).ok() }
+    }
+}
+
+impl Jitter {
+    /// A datagram sent and received at these times, each in nanoseconds of its own end's clock.
+    pub fn arrived(&mut self, sent: u64, received: u64) {
+        if let Some((sent_before, received_before)) = self.last.replace((sent, received)) {
+            let gap_received = i128::from(received) - i128::from(received_before);
+            let gap_sent = i128::from(sent) - i128::from(sent_before);
+            let difference = u64::try_from((gap_received - gap_sent).unsigned_abs()).unwrap_or(MOST).min(MOST);
+            self.smoothed += (difference as f64 - self.smoothed) / 16.0;
+            if let Some(spread) = &mut self.spread {
+                // Zero is below the first value a histogram tells apart.
+                spread.saturating_record(difference.max(1));
+            }
+        }
+    }
+
+    /// RFC 3550's jitter.
+    pub fn smoothed(&self) -> Duration {
+        Duration::from_nanos(self.smoothed as u64)
+    }
+
+    /// The spread of the differences; nothing before the second datagram.
+    pub fn spread(&self) -> Option<Spread> {
+        let spread = self.spread.as_ref().filter(|spread| !spread.is_empty())?;
+        let at = |quantile| Duration::from_nanos(spread.value_at_quantile(quantile));
+        Some(Spread { p50: at(0.5), p90: at(0.9), p99: at(0.99), most: Duration::from_nanos(spread.max()) })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn even_arrivals_have_none_whatever_the_clocks_say() {
+        let mut jitter = Jitter::default();
+        for n in 0..1000 {
+            jitter.arrived(5_000_000_000 + n * 1000, n * 1000);
+        }
+        assert_eq!(jitter.smoothed(), Duration::ZERO);
+        assert_eq!(jitter.spread().unwrap().most, Duration::from_nanos(1));
+    }
+
+    #[test]
+    fn one_late_datagram_counts_a_sixteenth() {
+        let mut jitter = Jitter::default();
+        jitter.arrived(0, 0);
+        jitter.arrived(1000, 17_000);
+        assert_eq!(jitter.smoothed(), Duration::from_nanos(1000));
+        // A stamp that is nonsense moves it no further than a minute would.
+        jitter.arrived(0, u64::MAX);
+        assert!(jitter.smoothed() < Duration::from_secs(4));
+    }
+}

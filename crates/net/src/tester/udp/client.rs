@@ -1,0 +1,226 @@
+//! The client's conversation of a test of datagrams.
+
+use std::thread;
+use std::time::{Duration, Instant};
+
+use lfn_core::session::SessionId;
+use lfn_core::wire::Request;
+use lfn_core::wire::test::{ClientMessage, Direction, EndReport, Interval, ServerMessage, TestRequest};
+
+use super::end::End;
+use super::server::share;
+use super::steps::{Awaited, Climb};
+use crate::server::throttle::Throttle;
+use crate::session::dial::{self, Line, Target};
+use crate::session::queue::{self, Entered};
+use crate::session::{Control, DEAD_AFTER, DatagramStream, SessionError};
+use crate::tester::client::{round_trip, unexpected};
+use crate::tester::clock::{self, Questions};
+use crate::tester::probe::Probing;
+use crate::tester::{Measurement, Progress, Test, TestError, options};
+
+/// How long the streams may take to open, beside a few round trips.
+const OPEN_WITHIN: Duration = Duration::from_secs(5);
+
+/// Runs one test of datagrams to its end.
+pub(in crate::tester) fn run(
+    target: &Target,
+    test: &Test,
+    watch: &mut dyn FnMut(Progress<'_>),
+) -> Result<Measurement, TestError> {
+    let line = Line::connect(target)?;
+    let rtt = round_trip(line.socket());
+    let request = TestRequest { interval: test.interval(rtt), ..test.request.clone() };
+    let mut session = dial::new_session_id()?;
+    let mut control = line.control(target, session, Request::Test(Box::new(request.clone())))?;
+    if let Entered::After(other) = queue::enter(&mut control, &target.patience, target.within, None, || {})? {
+        session = other;
+    }
+    let ready = match control.recv(target.within, "before the test")? {
+        ServerMessage::Ready(ready) => *ready,
+        _ => return Err(unexpected()),
+    };
+    watch(Progress::Connected(rtt, &ready.kernel));
+    let mut probing = match request.latency {
+        Some(latency) => Some(Probing::begin(latency, target, &mut control, session, rtt)?),
+        None => None,
+    };
+    let streams = open(target, &control, session, request.streams, OPEN_WITHIN + 4 * rtt)?;
+    let sends = request.direction == Direction::Forward;
+    let mut end =
+        End::start(streams, &request, &test.near, sends, &Throttle::none(), share(ready.rate_limit, request.streams))?;
+    control.send(&ClientMessage::Opened)?;
+    if let Some(probing) = &mut probing {
+        probing.load_begins();
+    }
+    let ramp = request.udp.as_ref().and_then(|udp| udp.ramp).filter(|_| sends);
+    let climb = ramp.map(|ramp| Climb::begin(ramp, end.datagram(), &mut end));
+    let conversation = Conversation {
+        request,
+        control,
+        end,
+        climb,
+        probing,
+        rtt,
+        watch,
+        awaited: None,
+        said: false,
+        heard: Instant::now(),
+        far_intervals: Vec::new(),
+        questions: Questions::new(),
+        report: None,
+    };
+    conversation.run()
+}
+
+/// All at the same time: each takes a round trip.
+fn open(
+    target: &Target,
+    control: &Control,
+    session: SessionId,
+    count: u16,
+    within: Duration,
+) -> Result<Vec<DatagramStream>, SessionError> {
+    let control = control.socket();
+    thread::scope(|scope| {
+        let opening: Vec<_> = (0..count)
+            .map(|number| scope.spawn(move || dial::datagrams(target, control, session, number, within)))
+            .collect();
+        let lost = || SessionError::Io { peer: "the kernel", source: std::io::Error::other("a thread that ended") };
+        opening.into_iter().map(|thread| thread.join().unwrap_or_else(|_| Err(lost()))).collect()
+    })
+}
+
+struct Conversation<'a> {
+    request: TestRequest,
+    control: Control,
+    end: End,
+    climb: Option<Climb>,
+    probing: Option<Probing>,
+    rtt: Duration,
+    watch: &'a mut dyn FnMut(Progress<'_>),
+    /// A step of the server's ramp.
+    awaited: Option<Awaited>,
+    /// The server knows how much was sent.
+    said: bool,
+    /// When the server last said something.
+    heard: Instant,
+    far_intervals: Vec<Interval>,
+    questions: Questions,
+    report: Option<EndReport>,
+}
+
+impl Conversation<'_> {
+    fn run(mut self) -> Result<Measurement, TestError> {
+        let sends = self.request.direction == Direction::Forward;
+        while self.report.is_none() {
+            if let Err(error) = self.end.collect() {
+                return Err(self.reason(error));
+            }
+            if let Some(interval) = self.end.tick() {
+                (self.watch)(Progress::Near(interval));
+            }
+            self.tell(sends)?;
+            self.listen()?;
+        }
+        let load = self.end.now().unwrap_or_default();
+        let probing = self.probing.take();
+        let latency = probing.map(|probing| probing.finish(load, self.request.interval));
+        let far = self.report.take().unwrap_or_default();
+        let near = self.finish(sends, &far)?;
+        let Conversation { request, control, end, rtt, far_intervals, questions, .. } = self;
+        drop(end);
+        control.close();
+        let mut far = EndReport { intervals: far_intervals, ..far };
+        let clock = questions.alignment();
+        clock::lay_side_by_side(&near, &mut far, clock.as_ref());
+        Ok(Measurement { request, rtt, near, far, clock, path: None, blocks: None, latency })
+    }
+
+    /// Says what the server has to know by now.
+    fn tell(&mut self, sends: bool) -> Result<(), TestError> {
+        self.questions.ask(&mut self.control)?;
+        if let Some(probing) = &mut self.probing {
+            probing.ask(&mut self.control)?;
+        }
+        if let Some((step, datagrams)) = self.climb.as_mut().and_then(|climb| climb.just_sent(&mut self.end)) {
+            self.control.send(&ClientMessage::StepSent { step, datagrams })?;
+        }
+        let over = self.climb.as_ref().map_or_else(|| self.end.all_ended(), Climb::is_over);
+        if sends && over && !self.said {
+            self.said = true;
+            self.control.send(&ClientMessage::Sent { datagrams: self.end.sent() })?;
+        }
+        if let Some(seen) = self.awaited.as_ref().and_then(|awaited| awaited.seen(&self.end, self.rtt)) {
+            self.awaited = None;
+            self.control.send(&ClientMessage::Step(seen))?;
+        }
+        Ok(())
+    }
+
+    /// Takes the server's next message, if one comes in time.
+    fn listen(&mut self) -> Result<(), TestError> {
+        let probes = self.probing.as_ref().map_or(Duration::MAX, Probing::idle);
+        let within = self.end.idle().min(self.questions.idle()).min(probes);
+        let Some(message) = self.control.poll(within, "during the test")? else {
+            let silence = DEAD_AFTER + self.request.interval;
+            if self.heard.elapsed() > silence {
+                let (peer, while_doing) = ("the server", "during the test");
+                return Err(SessionError::Timeout { peer, after: silence, while_doing }.into());
+            }
+            return Ok(());
+        };
+        self.heard = Instant::now();
+        match message {
+            ServerMessage::Interval(interval) => {
+                (self.watch)(Progress::Far(&interval));
+                self.far_intervals.push(*interval);
+            }
+            ServerMessage::Report(report) => {
+                report.intervals.iter().for_each(|interval| (self.watch)(Progress::Far(interval)));
+                self.far_intervals.extend(report.intervals.iter().cloned());
+                self.report = Some(*report);
+            }
+            ServerMessage::Pong { number, received_nanos, sent_nanos } => {
+                self.questions.hear(number, received_nanos, sent_nanos);
+                if let Some(probing) = &mut self.probing {
+                    probing.hear(number, received_nanos, sent_nanos);
+                }
+            }
+            ServerMessage::StepSent { step, datagrams } => self.awaited = Some(Awaited::new(step, datagrams)),
+            ServerMessage::Step(seen) => {
+                if let Some(climb) = &mut self.climb {
+                    climb.hear(&seen, &mut self.end);
+                }
+            }
+            _ => return Err(unexpected()),
+        }
+        Ok(())
+    }
+
+    /// The figures of this end, once what is still on its way has come.
+    fn finish(&mut self, sends: bool, far: &EndReport) -> Result<EndReport, TestError> {
+        let sent: Vec<u64> =
+            far.streams.iter().filter_map(|s| s.udp.as_ref()?.sent.as_ref()).map(|s| s.datagrams).collect();
+        let since = Instant::now();
+        while !sends && !self.end.settled(&sent, since, self.rtt) {
+            thread::sleep(Duration::from_millis(2));
+        }
+        let ramp = self.climb.as_ref().map(Climb::report);
+        let near = self.end.finish((!sends).then_some(&sent), ramp, options::kernel())?;
+        near.intervals.iter().skip(self.end.ticked()).for_each(|interval| (self.watch)(Progress::Near(interval)));
+        Ok(near)
+    }
+
+    /// Why a stream failed: best what the server has to say of it, if it comes soon.
+    fn reason(&mut self, error: TestError) -> TestError {
+        let deadline = Instant::now() + Duration::from_millis(500) + 2 * self.rtt;
+        while Instant::now() < deadline {
+            let left = deadline.saturating_duration_since(Instant::now());
+            if let Err(said) = self.control.poll::<ServerMessage>(left, "during the test") {
+                return said.into();
+            }
+        }
+        error
+    }
+}

@@ -1,0 +1,163 @@
+//! The server's conversation of a test of datagrams.
+
+use std::time::{Duration, Instant};
+
+use lfn_core::units::BitRate;
+use lfn_core::wire::test::{ClientMessage, Direction, Load, Ready, ServerMessage, TestRequest};
+
+use super::end::End;
+use super::steps::{Awaited, Climb};
+use crate::server::{Datagrams, ServerSession};
+use crate::session::{DEAD_AFTER, DatagramStream, SessionError};
+use crate::tester::client::round_trip;
+use crate::tester::clock;
+use crate::tester::probe::Echo;
+use crate::tester::server::too_long;
+use crate::tester::{TestError, options};
+
+/// How long the client may take to open its streams.
+const STREAMS_WITHIN: Duration = Duration::from_secs(20);
+
+/// Serves one test of datagrams.
+pub(in crate::tester) fn serve(session: &mut ServerSession, request: &TestRequest) -> Result<(), TestError> {
+    let sends = request.direction == Direction::Reverse;
+    let datagrams = session.expect_datagrams(0..request.streams);
+    let _echo = Echo::of(session, request)?;
+    let limit = session.allowed().rate;
+    let ready = Ready { port: None, kernel: options::kernel(), rate_limit: limit };
+    session.control.send(&ServerMessage::Ready(Box::new(ready)))?;
+    let streams = opened(session, &datagrams, request.streams)?;
+    let end = End::start(streams, request, &request.socket, sends, &session.throttle(), share(limit, request.streams))?;
+    let rtt = round_trip(session.control.socket());
+    let mut far = Far { session, request, sends, end, rtt, climb: None, awaited: None, sent: None };
+    far.begin();
+    far.load()?;
+    far.finish()
+}
+
+/// What one stream gets of the session's limit.
+pub(super) fn share(limit: Option<BitRate>, streams: u16) -> Option<BitRate> {
+    limit.map(|limit| BitRate(limit.0 / u64::from(streams.max(1))))
+}
+
+/// The client's streams, once it has them all: it may take its time for probes first.
+fn opened(session: &mut ServerSession, datagrams: &Datagrams, count: u16) -> Result<Vec<DatagramStream>, TestError> {
+    let deadline = Instant::now() + STREAMS_WITHIN;
+    let mut streams = Vec::new();
+    while Instant::now() < deadline {
+        match session.control.poll(Duration::from_millis(20), "before the test")? {
+            Some(ClientMessage::Opened) => {
+                streams.extend(std::iter::from_fn(|| datagrams.next(Duration::ZERO)));
+                streams.sort_by_key(DatagramStream::stream);
+                if streams.len() == usize::from(count) {
+                    return Ok(streams);
+                }
+                return Err(TestError::Streams { opened: streams.len(), asked: count });
+            }
+            Some(ClientMessage::Ping { number }) => clock::answer(&mut session.control, number)?,
+            _ => {}
+        }
+    }
+    let (peer, while_doing) = ("the client", "to open its streams of datagrams");
+    Err(SessionError::Timeout { peer, after: STREAMS_WITHIN, while_doing }.into())
+}
+
+struct Far<'a> {
+    session: &'a mut ServerSession,
+    request: &'a TestRequest,
+    sends: bool,
+    end: End,
+    rtt: Duration,
+    climb: Option<Climb>,
+    awaited: Option<Awaited>,
+    /// How much the client sent on each stream, and when it said so.
+    sent: Option<(Vec<u64>, Instant)>,
+}
+
+impl Far<'_> {
+    fn begin(&mut self) {
+        let ramp = self.request.udp.as_ref().and_then(|udp| udp.ramp).filter(|_| self.sends);
+        let datagram = self.end.datagram();
+        self.climb = ramp.map(|ramp| Climb::begin(ramp, datagram, &mut self.end));
+    }
+
+    /// Until all was sent, or all that will come has come.
+    fn load(&mut self) -> Result<(), TestError> {
+        let limits = self.session.limits();
+        let most = match self.request.load {
+            Load::TimeSeconds(time) if self.climb.is_none() => time.min(limits.test_time),
+            _ => limits.test_time,
+        };
+        let begun = Instant::now();
+        while !self.is_over() {
+            self.session.check()?;
+            self.end.collect()?;
+            if let Some(interval) = self.end.tick() {
+                self.session.control.send(&ServerMessage::Interval(Box::new(interval.clone())))?;
+            }
+            self.tell()?;
+            if begun.elapsed() > most + DEAD_AFTER {
+                return Err(SessionError::Refused(too_long("the test takes too long", &limits)).into());
+            }
+            if let Some(message) = self.session.control.poll(self.end.idle(), "during the test")? {
+                self.hear(message)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn is_over(&self) -> bool {
+        match (&self.climb, &self.sent) {
+            (Some(climb), _) => climb.is_over(),
+            (None, _) if self.sends => self.end.all_ended(),
+            (None, Some((sent, since))) => self.end.settled(sent, *since, self.rtt),
+            (None, None) => false,
+        }
+    }
+
+    fn tell(&mut self) -> Result<(), TestError> {
+        if let Some((step, datagrams)) = self.climb.as_mut().and_then(|climb| climb.just_sent(&mut self.end)) {
+            self.session.control.send(&ServerMessage::StepSent { step, datagrams })?;
+        }
+        if let Some(seen) = self.awaited.as_ref().and_then(|awaited| awaited.seen(&self.end, self.rtt)) {
+            self.awaited = None;
+            self.session.control.send(&ServerMessage::Step(seen))?;
+        }
+        Ok(())
+    }
+
+    fn hear(&mut self, message: ClientMessage) -> Result<(), TestError> {
+        match message {
+            ClientMessage::Ping { number } => clock::answer(&mut self.session.control, number)?,
+            ClientMessage::Stop => self.end.halt(),
+            ClientMessage::Sent { datagrams } => self.sent = Some((datagrams, Instant::now())),
+            ClientMessage::StepSent { step, datagrams } => self.awaited = Some(Awaited::new(step, datagrams)),
+            ClientMessage::Step(seen) => {
+                if let Some(climb) = &mut self.climb {
+                    climb.hear(&seen, &mut self.end);
+                }
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+
+    /// Tells the figures, and waits for the client to end the session.
+    fn finish(mut self) -> Result<(), TestError> {
+        let ramp = self.climb.as_ref().map(Climb::report);
+        let sent = self.sent.as_ref().map(|(sent, _)| sent.as_slice());
+        let mut report = self.end.finish(sent, ramp, options::kernel())?;
+        // All but what was left over at the end was told already.
+        report.intervals.drain(..self.end.ticked());
+        self.session.control.send(&ServerMessage::Report(Box::new(report)))?;
+        let deadline = Instant::now() + DEAD_AFTER;
+        while Instant::now() < deadline {
+            match self.session.control.poll::<ClientMessage>(DEAD_AFTER, "after the test") {
+                Ok(_) => {}
+                Err(SessionError::Closed { .. }) => return Ok(()),
+                Err(error) => return Err(error.into()),
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,80 @@
+//! A ramp as its two ends go through it: the sender makes a step and says so, the receiver waits for the late ones and
+//! says what came, the sender judges.
+
+use std::time::{Duration, Instant};
+
+use lfn_core::udp::ramp::{Ramp, RampReport, RampRequest, StepSeen, StepSent};
+
+use super::end::{End, Step};
+
+/// A step is no shorter than it takes to send so many.
+const LEAST_DATAGRAMS: u64 = 50;
+
+/// The sender's part.
+pub(super) struct Climb {
+    ramp: Ramp,
+    request: RampRequest,
+    datagram: u64,
+    sent: Option<StepSent>,
+    over: bool,
+}
+
+impl Climb {
+    /// Has the first step made.
+    pub(super) fn begin(request: RampRequest, datagram: u64, end: &mut End) -> Self {
+        let to = end.most().map_or(request.to, |most| request.to.min(most));
+        let request = RampRequest { to, ..request };
+        let climb = Climb { ramp: Ramp::new(request), request, datagram, sent: None, over: false };
+        climb.make(end);
+        climb
+    }
+
+    /// The number of a step that has just been sent, and its datagrams.
+    pub(super) fn just_sent(&mut self, end: &mut End) -> Option<(u32, u64)> {
+        let sent = end.take_stepped()?;
+        self.sent = Some(sent);
+        Some((self.ramp.step(), sent.datagrams))
+    }
+
+    /// Takes the receiver's word for a step; one that nobody waits for is no word.
+    pub(super) fn hear(&mut self, seen: &StepSeen, end: &mut End) {
+        let Some(sent) = self.sent.take_if(|_| seen.step == self.ramp.step()) else { return };
+        match self.ramp.judge(&sent, seen) {
+            Some(_) => self.make(end),
+            None => self.over = true,
+        }
+    }
+
+    pub(super) fn is_over(&self) -> bool {
+        self.over
+    }
+
+    pub(super) fn report(&self) -> RampReport {
+        self.ramp.report_all()
+    }
+
+    fn make(&self, end: &mut End) {
+        let rate = self.ramp.rate();
+        let least = Duration::from_secs_f64((LEAST_DATAGRAMS * self.datagram * 8) as f64 / rate.as_f64().max(1.0));
+        let time = self.request.step.max(least);
+        end.step(Step { number: self.ramp.step(), rate, time });
+    }
+}
+
+/// The receiver's part: a step that was sent and may still be coming.
+pub(super) struct Awaited {
+    step: u32,
+    datagrams: u64,
+    since: Instant,
+}
+
+impl Awaited {
+    pub(super) fn new(step: u32, datagrams: u64) -> Self {
+        Awaited { step, datagrams, since: Instant::now() }
+    }
+
+    /// What came of it, once nothing more comes.
+    pub(super) fn seen(&self, end: &End, rtt: Duration) -> Option<StepSeen> {
+        end.step_settled(self.step, self.datagrams, self.since, rtt).then(|| end.seen(self.step))
+    }
+}
