@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
 use super::Code;
@@ -28,7 +29,9 @@ const DEFAULT_DATAGRAM: u64 = 1460;
 const DEFAULT_BLOCK: u64 = 128 * 1024;
 
 /// What carries the load.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[serde(rename_all = "snake_case")]
 pub enum Protocol {
     /// TCP.
     #[default]
@@ -103,8 +106,6 @@ pub struct Parameters {
     pub width: Width,
     /// A payload that repeats itself, as iperf 2 sends it.
     pub repeating: bool,
-    /// Do not fragment datagrams.
-    pub unfragmented: bool,
     /// The client wants to see what the server would print.
     pub server_output: bool,
     /// A name for the test.
@@ -137,7 +138,6 @@ impl Default for Parameters {
             skip_copy: false,
             width: Width::Narrow,
             repeating: false,
-            unfragmented: false,
             server_output: false,
             title: None,
             version: None,
@@ -218,7 +218,6 @@ impl Parameters {
             skip_copy: read.switch("skip_rx_copy"),
             width: if read.switch("udp_counters_64bit") { Width::Wide } else { Width::Narrow },
             repeating: read.switch("repeating_payload"),
-            unfragmented: read.switch("dont_fragment"),
             server_output: read.switch("get_server_output"),
             title: read.text("title"),
             version: read.text("client_version"),
@@ -259,7 +258,6 @@ impl Parameters {
             ("skip_rx_copy", self.skip_copy),
             ("udp_counters_64bit", self.width == Width::Wide),
             ("repeating_payload", self.repeating),
-            ("dont_fragment", self.unfragmented),
             ("get_server_output", self.server_output),
         ] {
             if on {
@@ -450,7 +448,6 @@ mod tests {
             skip_copy: true,
             width: Width::Wide,
             repeating: true,
-            unfragmented: true,
             server_output: true,
             title: Some("evening".into()),
             version: Some("lfn".into()),

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use super::Figure;
+use super::{Figure, Iperf3};
 use crate::blocks::Caught;
 use crate::diagnose::{self, Cure, Steady};
 use crate::discover::report::PathReport;
@@ -175,6 +175,9 @@ pub struct Run {
     /// What probes beside the load saw (`--latency`).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub latency: Option<Latency>,
+    /// What the server said, where it was one of iperf3's.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub iperf3: Option<Iperf3>,
 }
 
 /// An interval by the receiver's count and clock.

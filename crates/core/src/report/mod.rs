@@ -11,6 +11,7 @@ mod csv;
 mod document;
 mod event;
 mod figure;
+mod iperf3;
 mod moment;
 #[cfg(test)]
 mod schema;
@@ -19,4 +20,5 @@ pub use csv::csv;
 pub use document::{Document, DocumentSchema, Failed, Finding, Hosts, Origin, PerEnd, Run, Side, Slice, Unfinished};
 pub use event::{Event, EventSchema};
 pub use figure::Figure;
+pub use iperf3::{Iperf3, Iperf3Stream};
 pub use moment::rfc3339;

@@ -80,6 +80,11 @@ pub struct Measurement {
 }
 
 impl Measurement {
+    /// Of both ends' reports alone.
+    pub fn new(request: TestRequest, rtt: Duration, near: EndReport, far: EndReport) -> Self {
+        Measurement { request, rtt, near, far, clock: None, path: None, blocks: None, latency: None }
+    }
+
     /// The end that sent.
     pub fn sender(&self) -> &EndReport {
         if self.request.direction == Direction::Forward { &self.near } else { &self.far }

@@ -1,6 +1,7 @@
 //! `lfn serve`: what was typed and what is in the file, turned into a server and what watches it.
 
 mod file;
+mod iperf3;
 mod limits;
 mod log;
 mod notify;
@@ -72,6 +73,8 @@ pub struct Args {
     /// How the log on standard error looks
     #[arg(long, value_name = "FORMAT", value_enum, default_value_t = log::Format::Text, help_heading = "Running")]
     log: log::Format,
+    #[command(flatten)]
+    iperf3: iperf3::Iperf3Args,
     /// Log nothing
     #[arg(short, long, help_heading = "Running")]
     quiet: bool,
@@ -115,11 +118,20 @@ pub fn run(args: Args) -> Result<Exit, Failure> {
         _ => rustix::system::uname().nodename().to_string_lossy().into_owned(),
     };
     let stamp = args.stamp.start(args.bind, args.limits.access(), args.quiet, stop.asked.clone())?;
-    announce(&server, &host, (metrics, stamp), args.json)?;
+    let iperf3 = args.iperf3.bind(&server, args.limits.access(), args.limits.connections())?;
+    announce(&server, &host, (metrics, stamp), iperf3.as_ref(), args.json)?;
     let manager = Manager::from_environment();
     manager.ready(&server.local_addr()?.to_string());
     manager.watch(stop.asked.clone(), server.heartbeat());
-    server.run(&stop.asked, &stop.again);
+    // Those of iperf3 go through the same door: they are waited for, and told when it is over.
+    let over = AtomicBool::new(false);
+    thread::scope(|scope| {
+        if let Some(iperf3) = &iperf3 {
+            scope.spawn(|| iperf3.run(&over));
+        }
+        server.run(&stop.asked, &stop.again);
+        over.store(true, Ordering::Relaxed);
+    });
     Ok(stop.exit())
 }
 
@@ -163,6 +175,7 @@ fn announce(
     server: &Server,
     host: &str,
     (metrics, stamp): (Option<SocketAddr>, Option<SocketAddr>),
+    iperf3: Option<&lfn_net::iperf3::server::Server>,
     json: bool,
 ) -> Result<(), Failure> {
     let ticket = server.ticket(host)?;
@@ -170,10 +183,13 @@ fn announce(
     if json {
         let fingerprint = ticket.fingerprint.to_string();
         let listen = server.local_addr()?;
-        let object = serde_json::json!({
+        let mut object = serde_json::json!({
             "schema": "lfn.serve/1", "ticket": ticket.to_string(), "listen": listen, "fingerprint": fingerprint,
             "metrics": metrics, "stamp": stamp,
         });
+        if let Some(iperf3) = iperf3 {
+            object["iperf3"] = iperf3.local_addr()?.to_string().into();
+        }
         writeln!(out, "{object}")?;
     } else {
         writeln!(out, "{ticket}")?;

@@ -4,6 +4,7 @@
 //! them is told by `typed` in one shape.
 
 mod buffers;
+mod iperf3;
 mod load;
 mod path;
 mod report;
@@ -35,8 +36,8 @@ use crate::remote::{self, Trust, Waiting};
 #[command(after_help = EXAMPLES)]
 pub struct Args {
     /// A ticket (lfn://…), a name saved with `lfn hosts add`, or far inside `lfn emulate`
-    #[arg(value_name = "HOST", required_unless_present = "stamp", default_value = "", hide_default_value = true)]
-    host: String,
+    #[arg(value_name = "HOST", required_unless_present_any = ["stamp", "iperf3"])]
+    host: Option<String>,
     #[command(flatten)]
     trust: Trust,
     #[command(flatten)]
@@ -53,6 +54,8 @@ pub struct Args {
     path: path::PathArgs,
     #[command(flatten)]
     stamp: stamp::StampArgs,
+    #[command(flatten)]
+    iperf3: iperf3::Iperf3Args,
 }
 
 const EXAMPLES: &str = "Examples:
@@ -62,6 +65,7 @@ const EXAMPLES: &str = "Examples:
   lfn emulate --rtt 539ms --rate 135mbit -- lfn test far --window 4547813
   lfn test far.example --udp --pacing 50mbit --latency
   lfn test far.example --ramp                     the rate where datagrams begin to be lost
+  lfn test --iperf3 far.example:5201              with an iperf3 server there
   lfn test far.example --nettest --count 100 --record 3000000
   lfn test --stamp far.example                    delay and loss each way, without load
 
@@ -72,8 +76,11 @@ pub fn run(args: Args) -> Result<Exit, Failure> {
     if let Some(host) = &args.stamp.stamp {
         return args.stamp.run(host, args.report.format());
     }
+    if let Some(server) = &args.iperf3.iperf3 {
+        return iperf3::run(&args, server);
+    }
     let wanted = args.wanted()?;
-    let target = remote::resolve(&args.host, &args.trust, &args.waiting)?;
+    let target = remote::resolve(args.host(), &args.trust, &args.waiting)?;
     let hosts = Hosts { near: args.near_name(), far: args.far_name(&target.address()) };
     let mut printer = Printer::new(args.report.format(), args.report.save()?, origin(hosts.clone()), wanted.omit);
     let tested = args.tests(&wanted, &target, &hosts, &mut printer);
@@ -186,21 +193,26 @@ impl Args {
         })
     }
 
+    /// As typed; nothing where an iperf3 server takes its place.
+    fn host(&self) -> &str {
+        self.host.as_deref().unwrap_or_default()
+    }
+
     fn near_name(&self) -> String {
         if emulated::is_inside() { "near".into() } else { tester::kernel().host }
     }
 
     /// A ticket's host, or the name as typed.
     fn far_name(&self, address: &str) -> String {
-        if self.host.starts_with("lfn://") {
+        if self.host().starts_with("lfn://") {
             return address.rsplit_once(':').map_or(address, |(host, _)| host).to_owned();
         }
-        self.host.clone()
+        self.host().to_owned()
     }
 
     /// How to name the far end in a command; a ticket is a secret.
     fn typed(&self) -> String {
-        let host = if self.host.starts_with("lfn://") { "TICKET" } else { &self.host };
+        let host = if self.host().starts_with("lfn://") { "TICKET" } else { self.host() };
         if self.trust.insecure { format!("{host} --insecure") } else { host.to_owned() }
     }
 }

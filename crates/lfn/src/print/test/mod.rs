@@ -17,7 +17,7 @@ use std::time::Duration;
 
 use lfn_core::diagnose::{Evidence, diagnose};
 use lfn_core::prediction::{Expected, expected};
-use lfn_core::report::{self, Document, DocumentSchema, Failed, Finding, Origin, Unfinished};
+use lfn_core::report::{self, Document, DocumentSchema, Failed, Finding, Iperf3, Origin, Unfinished};
 use lfn_core::tcp_model::{self, Flow, Prediction};
 use lfn_core::units::Bytes;
 use lfn_core::wire::test::SocketWish;
@@ -52,6 +52,8 @@ pub struct Run {
     pub predicted: Option<Prediction>,
     /// What a measurement may be and agree with that.
     pub expected: Option<Expected>,
+    /// What an iperf3 server said, where it was one.
+    pub iperf3: Option<Iperf3>,
 }
 
 impl Run {
@@ -61,7 +63,7 @@ impl Run {
         let datagrams = measurement.request.udp.is_some();
         let findings = if datagrams { Vec::new() } else { diagnose(&evidence).iter().map(Finding::from).collect() };
         let (predicted, expected) = if datagrams { (None, None) } else { predict(&evidence).unzip() };
-        Run { measurement, evidence, findings, predicted, expected }
+        Run { measurement, evidence, findings, predicted, expected, iperf3: None }
     }
 
     /// The scale the sender applies to the windows it is told, if it was negotiated.

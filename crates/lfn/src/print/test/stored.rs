@@ -14,8 +14,8 @@ use super::{Run, text};
 /// What is stored of a test that is over. `near` is what was asked of this end's sockets, `omit` what was to be taken
 /// for start-up.
 pub fn store(run: Run, near_socket: SocketWish, omit: Option<Duration>) -> report::Run {
-    let (retransmits, window_scale) = (text::resent(run.measurement.sender()), run.window_scale());
-    let Run { measurement, evidence, findings, predicted, expected } = run;
+    let (retransmits, window_scale) = (text::resent(&run), run.window_scale());
+    let Run { measurement, evidence, findings, predicted, expected, iperf3 } = run;
     let (bytes, elapsed) = (measurement.receiver().bytes, evidence.elapsed);
     let steady = evidence.steady;
     let intervals = measurement.receiver().intervals.iter().map(|i| Slice::new(i, steady.as_ref())).collect();
@@ -53,6 +53,7 @@ pub fn store(run: Run, near_socket: SocketWish, omit: Option<Duration>) -> repor
         path_report,
         blocks,
         latency,
+        iperf3,
     }
 }
 

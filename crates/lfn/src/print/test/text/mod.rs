@@ -3,6 +3,7 @@
 
 mod ends;
 mod host;
+mod iperf3;
 mod latency;
 mod layout;
 mod path;

@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
+use lfn_core::iperf3::Protocol;
 use lfn_core::report::Finding;
 use lfn_core::tcp_model::Limit;
 use lfn_core::units::show_duration;
-use lfn_core::wire::test::EndReport;
 
 use super::ends::end;
 use super::host::hosts;
@@ -13,7 +13,8 @@ use super::layout::{round, wrapped};
 use crate::print::test::Run;
 
 pub(super) fn summary(run: &Run, sender: &str, receiver: &str) -> String {
-    if run.measurement.request.udp.is_some() {
+    // Of an iperf3 server's datagrams only the totals are known.
+    if run.measurement.request.udp.is_some() && run.iperf3.is_none() {
         return super::udp::summary(run, sender, receiver);
     }
     let evidence = &run.evidence;
@@ -38,7 +39,13 @@ pub(super) fn summary(run: &Run, sender: &str, receiver: &str) -> String {
     line("in flight", format!("{bdp}: goodput x least RTT, {}", show_duration(evidence.base_rtt)));
     line("sender", end(sender, run.measurement.sender(), true));
     line("receiver", end(receiver, run.measurement.receiver(), false));
-    line("TCP", tcp(run));
+    match &run.iperf3 {
+        Some(iperf3) if iperf3.protocol == Protocol::Udp => {}
+        _ => line("TCP", tcp(run)),
+    }
+    for (name, text) in run.iperf3.iter().flat_map(super::iperf3::lines) {
+        line(name, text);
+    }
     if let Some(path) = &run.measurement.path {
         page += &super::path::path(path);
     }
@@ -48,6 +55,7 @@ pub(super) fn summary(run: &Run, sender: &str, receiver: &str) -> String {
     }
     page.push('\n');
     page += &verdict(run);
+    page += &run.iperf3.as_ref().map(super::iperf3::printed).unwrap_or_default();
     page
 }
 
@@ -86,7 +94,10 @@ fn because(finding: &Finding) -> String {
 }
 
 fn tcp(run: &Run) -> String {
-    let sender = run.measurement.sender();
+    let resent = told_resent(run).map_or("unknown".into(), |resent| resent.to_string());
+    if run.measurement.sender().streams.iter().all(|stream| stream.tcp_info.is_none()) {
+        return format!("the sender's kernel is not known; {resent} segments resent");
+    }
     let scale = run.window_scale().map_or("none".into(), |scale| scale.to_string());
     let sum = |figure: fn(&lfn_core::diagnose::Flow) -> Duration| -> f64 {
         run.evidence.flows.iter().map(|flow| figure(flow).as_secs_f64()).sum()
@@ -94,19 +105,19 @@ fn tcp(run: &Run) -> String {
     let busy = sum(|flow| flow.busy).max(f64::MIN_POSITIVE);
     let share = |time: f64| format!("{:.0} %", (time / busy * 100.0).min(100.0));
     format!(
-        "window scale {scale}, {} segments resent; stopped by rwnd {}, by send buffer {}",
-        resent(sender),
+        "window scale {scale}, {resent} segments resent; stopped by rwnd {}, by send buffer {}",
         share(sum(|flow| flow.rwnd_limited)),
         share(sum(|flow| flow.sndbuf_limited)),
     )
 }
 
-/// Segments sent again in the whole test.
-pub fn resent(sender: &EndReport) -> u64 {
-    sender
-        .streams
-        .iter()
-        .filter_map(|stream| Some(stream.tcp_info.as_ref()?.retransmitted_segments))
-        .map(u64::from)
-        .sum()
+/// Segments sent again in the whole test, as far as the sender tells.
+pub fn resent(run: &Run) -> u64 {
+    told_resent(run).unwrap_or(0)
+}
+
+fn told_resent(run: &Run) -> Option<u64> {
+    let streams = &run.measurement.sender().streams;
+    let told = streams.iter().filter_map(|stream| Some(u64::from(stream.tcp_info.as_ref()?.retransmitted_segments)));
+    told.reduce(|a, b| a + b).or(run.iperf3.as_ref().and_then(|iperf3| iperf3.retransmits))
 }

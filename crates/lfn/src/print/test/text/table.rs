@@ -135,6 +135,12 @@ impl Table {
 
 fn row(sent: &Interval, got: &Interval, resent: u64) -> String {
     let time = got.end.saturating_sub(got.start);
+    if kernels(sent).next().is_none() {
+        // An end that does not tell.
+        let seconds = format!("{:.1}-{:.1}", got.start.as_secs_f64(), got.end.as_secs_f64());
+        let goodput = Bytes(got.bytes).per(time).to_string();
+        return format!("{seconds:>15} {goodput:>12} {:>7} {:>10} {:>10} {:>10}\n", "-", "-", "-", "-");
+    }
     let cwnd: u64 = kernels(sent).map(|info| info.cwnd().0).sum();
     let rwnd: Option<u64> = kernels(sent).map(|info| info.snd_wnd_bytes.map(u64::from)).sum();
     let rtts: Duration = kernels(sent).map(|info| info.rtt).sum();

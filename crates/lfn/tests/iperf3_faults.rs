@@ -1,0 +1,396 @@
+//! iperf3's protocol broken off, held up and garbled in every step, on either side: a clear error in bounded time, and
+//! a server that goes on with its places free.
+
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
+
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream, UdpSocket};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use lfn_core::iperf3::{COOKIE_LENGTH, Code, End, Parameters, Protocol, Results, StreamResult, Way, frame};
+use lfn_core::units::{BitRate, Bytes};
+use lfn_net::iperf3::Error;
+use lfn_net::iperf3::client::{self, Test};
+use lfn_net::iperf3::server::{Config, Patience, Server};
+use lfn_net::server::access::Access;
+use lfn_net::server::admission::{Admission, Quotas};
+
+/// Far more than any deadline below, far less than a hang.
+const SOON: Duration = Duration::from_secs(30);
+/// What a server waits for one step.
+const STEP: Duration = Duration::from_millis(500);
+
+/// A server with little patience, stopped when dropped.
+struct Running {
+    server: Arc<Server>,
+    admission: Admission,
+    stop: Arc<AtomicBool>,
+    thread: Option<thread::JoinHandle<()>>,
+}
+
+impl Running {
+    fn start(connections: usize) -> Running {
+        let admission = Admission::new(Quotas::default());
+        let config = Config {
+            listen: "127.0.0.1:0".parse().unwrap(),
+            access: Access::default(),
+            admission: admission.clone(),
+            users: None,
+            json_output: false,
+            connections,
+            patience: Patience { step: STEP, silence: STEP, grace: STEP, queue: STEP },
+        };
+        let server = Arc::new(Server::bind(config, |_| {}).unwrap());
+        let stop = Arc::new(AtomicBool::new(false));
+        let (running, stopped) = (server.clone(), stop.clone());
+        let thread = thread::spawn(move || running.run(&stopped));
+        Running { server, admission, stop, thread: Some(thread) }
+    }
+
+    fn address(&self) -> SocketAddr {
+        self.server.local_addr().unwrap()
+    }
+
+    fn is_free_again(&self) {
+        let deadline = Instant::now() + SOON;
+        while self.server.sessions() > 0 || self.admission.running() > 0 || self.admission.waiting() > 0 {
+            assert!(Instant::now() < deadline, "{} sessions are left", self.server.sessions());
+            thread::sleep(Duration::from_millis(10));
+        }
+    }
+
+    fn serves(&self) {
+        let parameters = Parameters { end: End::Bytes(100_000), length: Bytes(1000), ..Parameters::default() };
+        let test = Test { parameters, login: None, interval: STEP, within: SOON, queue: SOON };
+        let outcome = client::run("127.0.0.1", self.address().port(), &test, &mut |_| {}).unwrap();
+        assert_eq!(outcome.runs[0].0.far.bytes, 100_000);
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        self.stop.store(true, Ordering::Relaxed);
+        let ended = self.thread.take().unwrap().join();
+        assert!(ended.is_ok() || thread::panicking());
+    }
+}
+
+/// How far a client keeps to the protocol.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Until {
+    Connected,
+    HalfCookie,
+    Cookie,
+    HalfParameters,
+    Parameters,
+    Streams,
+    End,
+    HalfResults,
+    Results,
+}
+
+/// And what it does then.
+#[derive(Clone, Copy, Debug)]
+enum Then {
+    Closes,
+    Stalls,
+    Talks,
+}
+
+fn json_frame(value: &serde_json::Value) -> Vec<u8> {
+    frame::encode(value, frame::OUTPUT_LIMIT).unwrap()
+}
+
+/// A client's control connection, and what else it holds open, as far as `until`.
+fn conversation(
+    address: SocketAddr,
+    until: Until,
+    number: u8,
+    parameters: &Parameters,
+) -> (TcpStream, Option<TcpStream>) {
+    let cookie = [b'a' + number; COOKIE_LENGTH];
+    let mut control = TcpStream::connect(address).unwrap();
+    control.set_read_timeout(Some(SOON)).unwrap();
+    let mut stream = None;
+    let frame = json_frame(&parameters.write());
+    let state = |control: &mut TcpStream, wanted: u8| {
+        let mut byte = [0];
+        control.read_exact(&mut byte).unwrap();
+        assert_eq!(byte[0], wanted);
+    };
+    let mut at_least = |step: Until, act: &mut dyn FnMut(&mut TcpStream)| {
+        if until >= step {
+            act(&mut control);
+        }
+    };
+    at_least(Until::HalfCookie, &mut |control| control.write_all(&cookie[..10]).unwrap());
+    at_least(Until::Cookie, &mut |control| control.write_all(&cookie[10..]).unwrap());
+    at_least(Until::Cookie, &mut |control| state(control, 9));
+    at_least(Until::HalfParameters, &mut |control| control.write_all(&frame[..20]).unwrap());
+    at_least(Until::Parameters, &mut |control| control.write_all(&frame[20..]).unwrap());
+    at_least(Until::Parameters, &mut |control| state(control, 10));
+    at_least(Until::Streams, &mut |control| {
+        let mut data = TcpStream::connect(address).unwrap();
+        data.write_all(&cookie).unwrap();
+        stream = Some(data);
+        state(control, 1);
+        state(control, 2);
+    });
+    at_least(Until::End, &mut |control| {
+        control.write_all(&[4]).unwrap();
+        state(control, 13);
+    });
+    let results = Results { streams: vec![StreamResult { id: 1, ..StreamResult::default() }], ..Results::default() };
+    let results = json_frame(&results.write());
+    at_least(Until::HalfResults, &mut |control| control.write_all(&results[..30]).unwrap());
+    at_least(Until::Results, &mut |control| control.write_all(&results[30..]).unwrap());
+    (control, stream)
+}
+
+/// Until the other end closes, which it must.
+fn closes(control: &mut TcpStream, what: &str) {
+    let mut rest = Vec::new();
+    match control.read_to_end(&mut rest) {
+        Ok(_) => {}
+        Err(error) if error.kind() == std::io::ErrorKind::ConnectionReset => {}
+        Err(error) => panic!("{what}: not closed: {error}"),
+    }
+}
+
+#[test]
+fn a_client_that_breaks_off_anywhere_leaves_no_place_taken() {
+    use Until::{Connected, Cookie, End as Ended, HalfCookie, HalfParameters, HalfResults, Results, Streams};
+    let running = Running::start(1024);
+    let address = running.address();
+    let steps =
+        [Connected, HalfCookie, Cookie, HalfParameters, Until::Parameters, Streams, Ended, HalfResults, Results];
+    thread::scope(|scope| {
+        for (index, until) in steps.into_iter().enumerate() {
+            for (kind, then) in [Then::Closes, Then::Stalls, Then::Talks].into_iter().enumerate() {
+                let number = u8::try_from(3 * index + kind).unwrap();
+                scope.spawn(move || {
+                    let what = format!("{until:?} {then:?}");
+                    // Without an end of its own: the client says when.
+                    let way = if kind == 0 { Way::Forward } else { Way::Reverse };
+                    let parameters =
+                        Parameters { way, end: End::Time(Duration::from_secs(1)), ..Parameters::default() };
+                    let (mut control, stream) = conversation(address, until, number, &parameters);
+                    match then {
+                        Then::Closes => return,
+                        Then::Stalls => {}
+                        // The server may have closed already.
+                        Then::Talks => drop(control.write_all(&[b'c'; 64])),
+                    }
+                    // A reverse test ends by its time, and nobody read what came.
+                    closes(&mut control, &what);
+                    drop(stream);
+                });
+            }
+        }
+    });
+    running.is_free_again();
+    running.serves();
+}
+
+#[test]
+fn lies_about_lengths_and_nonsense_are_answered_with_an_error() {
+    let running = Running::start(1024);
+    let lies: [&[u8]; 7] = [
+        &u32::MAX.to_be_bytes(),
+        &8193u32.to_be_bytes(),
+        &0u32.to_be_bytes(),
+        b"\0\0\0\x04nope",
+        b"\0\0\0\x02[]",
+        b"\0\0\0\x11{\"parallel\": 129}",
+        b"\0\0\0\x0e{\"sctp\": true}",
+    ];
+    for lie in lies {
+        let (mut control, _) = conversation(running.address(), Until::Cookie, 0, &Parameters::default());
+        control.write_all(lie).unwrap();
+        let mut state = [0];
+        control.read_exact(&mut state).unwrap();
+        assert_eq!(state, [0xfe], "SERVER_ERROR after {lie:?}");
+        closes(&mut control, "a lie");
+    }
+    running.is_free_again();
+    running.serves();
+}
+
+#[test]
+fn datagram_streams_that_are_never_asked_for_are_not_waited_for() {
+    let running = Running::start(1024);
+    let udp = Parameters { protocol: Protocol::Udp, way: Way::Reverse, ..Parameters::default() };
+    let (mut control, _) = conversation(running.address(), Until::Parameters, 0, &udp);
+    // Words of another protocol are not answered.
+    let other = UdpSocket::bind("127.0.0.1:0").unwrap();
+    other.send_to(b"GET / HTTP/1.1", running.address()).unwrap();
+    closes(&mut control, "no streams");
+    running.is_free_again();
+    // Nor is a request when nobody waits for streams.
+    other.set_read_timeout(Some(STEP)).unwrap();
+    other.send_to(&[0x39, 0x38, 0x37, 0x36], running.address()).unwrap();
+    assert!(other.recv(&mut [0; 16]).is_err());
+    running.serves();
+}
+
+#[test]
+fn a_crowd_that_says_nothing_does_not_keep_others_out() {
+    let running = Running::start(60);
+    let crowd: Vec<_> = (0..50).map(|_| TcpStream::connect(running.address()).unwrap()).collect();
+    running.serves();
+    // And one beyond what the server holds is told so.
+    let more: Vec<_> = (0..50).map(|_| TcpStream::connect(running.address()).unwrap()).collect();
+    let mut last = TcpStream::connect(running.address()).unwrap();
+    last.set_read_timeout(Some(SOON)).unwrap();
+    closes(&mut last, "one too many");
+    drop((crowd, more));
+    running.is_free_again();
+    let deadline = Instant::now() + SOON;
+    while Instant::now() < deadline {
+        let (mut control, mut byte) = (TcpStream::connect(running.address()).unwrap(), [0]);
+        control.set_read_timeout(Some(SOON)).unwrap();
+        control.write_all(&[b'z'; COOKIE_LENGTH]).unwrap();
+        // The crowd is gone when a cookie is answered.
+        if control.read_exact(&mut byte).is_ok() && byte == [9] {
+            return running.serves();
+        }
+    }
+    panic!("the crowd's places did not come back");
+}
+
+/// How far a server keeps to the protocol.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Served {
+    Accepted,
+    Asked,
+    Streams,
+    Runs,
+    Exchange,
+    Told,
+}
+
+/// And what it does then.
+#[derive(Clone, Copy, Debug)]
+enum Instead {
+    Closes,
+    Stalls,
+    Talks,
+    Denies,
+    Errs,
+    ErrsInHalf,
+    Stops,
+}
+
+/// A server that keeps to the protocol until a step, and the address it listens on.
+fn faulty(until: Served, instead: Instead) -> SocketAddr {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    thread::spawn(move || {
+        // The client may go at any time: whatever fails here is the end of it.
+        let _ = serve_badly(&listener, until, instead);
+    });
+    address
+}
+
+fn serve_badly(listener: &TcpListener, until: Served, instead: Instead) -> std::io::Result<()> {
+    let (mut control, _) = listener.accept()?;
+    let mut streams = Vec::new();
+    control.read_exact(&mut [0; COOKIE_LENGTH])?;
+    if until >= Served::Asked {
+        control.write_all(&[9])?;
+        read_frame(&mut control)?;
+    }
+    if until >= Served::Streams {
+        control.write_all(&[10])?;
+        let (mut stream, _) = listener.accept()?;
+        stream.read_exact(&mut [0; COOKIE_LENGTH])?;
+        streams.push(stream);
+    }
+    if until >= Served::Runs {
+        control.write_all(&[1, 2])?;
+    }
+    if until >= Served::Exchange {
+        control.read_exact(&mut [0])?;
+        control.write_all(&[13])?;
+        read_frame(&mut control)?;
+    }
+    if until >= Served::Told {
+        let results =
+            Results { streams: vec![StreamResult { id: 1, ..StreamResult::default() }], ..Results::default() };
+        control.write_all(&json_frame(&results.write()))?;
+    }
+    match instead {
+        Instead::Closes => return Ok(()),
+        Instead::Stalls => {}
+        Instead::Talks => control.write_all(&[99; 16])?,
+        Instead::Denies => control.write_all(&[0xff])?,
+        Instead::Errs => control.write_all(&[0xfe, 0, 0, 0, 142, 0, 0, 0, 13])?,
+        Instead::ErrsInHalf => return control.write_all(&[0xfe, 0, 0, 0, 142]),
+        Instead::Stops => control.write_all(&[11])?,
+    }
+    thread::sleep(SOON / 2);
+    drop(streams);
+    Ok(())
+}
+
+fn read_frame(control: &mut TcpStream) -> std::io::Result<()> {
+    let mut header = [0; 4];
+    control.read_exact(&mut header)?;
+    control.read_exact(&mut vec![0; u32::from_be_bytes(header) as usize])
+}
+
+#[test]
+fn a_server_that_breaks_off_anywhere_is_an_error_in_bounded_time() {
+    use Instead::{Closes, Denies, Errs, ErrsInHalf, Stalls, Stops, Talks};
+    let steps = [Served::Accepted, Served::Asked, Served::Streams, Served::Runs, Served::Exchange, Served::Told];
+    thread::scope(|scope| {
+        for until in steps {
+            for instead in [Closes, Stalls, Talks, Denies, Errs, ErrsInHalf, Stops] {
+                scope.spawn(move || check(until, instead));
+            }
+        }
+    });
+}
+
+fn check(until: Served, instead: Instead) {
+    let address = faulty(until, instead);
+    let parameters = Parameters {
+        end: End::Time(Duration::from_millis(700)),
+        length: Bytes(1000),
+        rate: Some(BitRate(1_000_000)),
+        ..Parameters::default()
+    };
+    let test = Test { parameters, login: None, interval: STEP, within: STEP, queue: STEP };
+    let begun = Instant::now();
+    let error = client::run("127.0.0.1", address.port(), &test, &mut |_| {}).unwrap_err();
+    let what = format!("{until:?} {instead:?}: {error}");
+    assert!(begun.elapsed() < SOON / 3, "{what} after {:?}", begun.elapsed());
+    assert!(!error.hint().is_empty() && !error.to_string().contains('\n'), "{what}");
+    // Where a frame is read, a state is a length that cannot be.
+    if until == Served::Exchange {
+        return;
+    }
+    let expected = match instead {
+        Instead::Denies => matches!(error, Error::Busy),
+        Instead::Errs => matches!(error, Error::Refused { code: Code::AUTHENTICATION, errno: 13 }),
+        Instead::ErrsInHalf => {
+            matches!(error, Error::Refused { code: Code::AUTHENTICATION, .. } | Error::Stream { .. })
+        }
+        Instead::Stops => matches!(error, Error::Stopped),
+        Instead::Talks => matches!(error, Error::Unknown(_)),
+        Instead::Stalls => matches!(error, Error::Timeout { .. }),
+        Instead::Closes => matches!(error, Error::Closed { .. } | Error::Stream { .. }),
+    };
+    assert!(expected, "{what}");
+}
+
+#[test]
+fn nobody_there_is_named() {
+    let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let test = Test { parameters: Parameters::default(), login: None, interval: STEP, within: STEP, queue: STEP };
+    let error = client::run("127.0.0.1", port, &test, &mut |_| {}).unwrap_err();
+    assert!(error.to_string().starts_with(&format!("cannot reach 127.0.0.1:{port}")), "{error}");
+}
