@@ -167,7 +167,7 @@ fn a_ramp_finds_the_capacity() {
 
 fn a_datagram_too_long_is_named() {
     let mut command = support::lfn();
-    command.args(["emulate", "--rtt", "10ms", "--"]).arg(support::lfn_path());
+    command.args(["emulate", "--rtt", "10ms", "--rate", "100mbit", "--"]).arg(support::lfn_path());
     let output = command.args(["test", "far", "--udp", "--record", "2000", "--time", "1s"]).output().unwrap();
     let said = text(&output.stderr);
     assert!(said.contains("datagrams of 2000 B do not fit the path MTU of 1500 B"), "{said}");
