@@ -222,7 +222,7 @@ fn lies_about_lengths_and_nonsense_are_answered_with_an_error() {
 #[test]
 fn datagram_streams_that_are_never_asked_for_are_not_waited_for() {
     let running = Running::start(1024);
-    let udp = Parameters { protocol: Protocol::Udp, way: Way::Reverse, ..Parameters::default() };
+    let udp = Parameters { protocol: Protocol::Udp, way: Way::Reverse, length: Bytes(1000), ..Parameters::default() };
     let (mut control, _) = conversation(running.address(), Until::Parameters, 0, &udp);
     // Words of another protocol are not answered.
     let other = UdpSocket::bind("127.0.0.1:0").unwrap();
