@@ -322,6 +322,9 @@ fn stock_servers_agree_on_what_is_counted() {
         assert_eq!(run["near"]["bytes"], wanted, "{flags:?}");
         assert_eq!(run["far"]["bytes"], wanted, "{flags:?}");
         assert_eq!(bytes(&report, "sum_received"), wanted, "{flags:?}");
+        // The time the server was given to read what it had is not its time.
+        let (ours, its) = (&run["far"]["elapsed_seconds"], &report["end"]["sum_received"]["seconds"]);
+        assert!(ours.as_f64().unwrap() < its.as_f64().unwrap(), "{ours} and {its}");
     }
     let server = StockServer::start(&["-J"]);
     let run = lfn_json(server.port, &["-n", "20", "-l", "100000", "-R"]);

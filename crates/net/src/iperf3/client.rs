@@ -222,8 +222,12 @@ impl Conversation<'_> {
             }
             self.look()?;
         }
+        if self.figures.flows.iter().all(|flow| !flow.sends) {
+            return Ok(());
+        }
+        self.figures.settle();
         let deadline = Instant::now() + READ_WITHIN + self.rtt;
-        while self.figures.flows.iter().any(|flow| flow.sends) && Instant::now() < deadline {
+        while Instant::now() < deadline {
             self.look()?;
         }
         Ok(())

@@ -31,6 +31,8 @@ pub(super) struct Figures {
     /// When counting ended, from the start, and what had been received on each stream then.
     end: Option<Duration>,
     received: Option<Vec<u64>>,
+    /// When the last byte had arrived, where that is known and was waited for.
+    settled: Option<Duration>,
     cpu: CpuPercent,
     cpu_before: tcp::CpuTime,
 }
@@ -79,6 +81,7 @@ impl Figures {
             counted: vec![0; count],
             end: None,
             received: None,
+            settled: None,
             cpu: CpuPercent::default(),
             cpu_before: tcp::thread_cpu(),
         }
@@ -155,7 +158,17 @@ impl Figures {
 
     /// How long was counted.
     pub(super) fn elapsed(&self) -> Duration {
-        self.end.unwrap_or_else(|| self.now())
+        self.settled.or(self.end).unwrap_or_else(|| self.now())
+    }
+
+    /// The last byte has arrived: what is waited for from now on is no time of the test.
+    pub(super) fn settle(&mut self) {
+        self.settled = Some(self.now());
+    }
+
+    /// Whether the last byte was waited for.
+    pub(super) fn is_settled(&self) -> bool {
+        self.settled.is_some()
     }
 
     /// Ends the streams of one direction; processor time is known then.
