@@ -82,31 +82,36 @@ fn stock(port: u16, flags: &str, environment: &[(&str, &str)]) -> Output {
     command.args(flags.split_whitespace()).envs(environment.iter().copied()).output().unwrap()
 }
 
-/// A stock server for one test, which prints its report as JSON.
+/// A stock server for one test, which prints its report as JSON; stopped when dropped.
 struct StockServer {
-    child: Child,
+    child: Option<Child>,
     port: u16,
 }
 
 impl StockServer {
     fn start(flags: &[&str]) -> StockServer {
         let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
-        let mut command = Command::new("timeout");
-        command.args(["60", "iperf3", "-s", "-1", "-p", &port.to_string()]).args(flags);
+        let mut command = Command::new("iperf3");
+        command.args(["-s", "-1", "-p", &port.to_string()]).args(flags);
         let child = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+        let server = StockServer { child: Some(child), port };
         assert!(eventually(|| listens(port)), "iperf3 -s does not listen");
-        StockServer { child, port }
+        server
     }
 
     /// What it has to say, when its test is over.
-    fn report(self) -> Value {
-        let output = self.child.wait_with_output().unwrap();
+    fn report(mut self) -> Value {
+        let output = self.child.take().unwrap().wait_with_output().unwrap();
         serde_json::from_slice(&output.stdout).unwrap_or_else(|error| panic!("{error}: {}", stdout(&output)))
     }
+}
 
-    fn end(mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
+impl Drop for StockServer {
+    fn drop(&mut self) {
+        if let Some(mut child) = self.child.take() {
+            let _ = child.kill();
+            let _ = child.wait();
+        }
     }
 }
 
@@ -417,7 +422,6 @@ fn stock_servers_are_told_who_comes() {
             let text = stderr(&output);
             assert!(text.contains("did not accept user and password") && text.contains("\nhint: "), "{text}");
         }
-        server.end();
     }
 }
 
@@ -436,7 +440,7 @@ fn a_busy_stock_server_is_named() {
     let output = lfn_test(server.port, &["-t", "1s"]);
     assert_eq!(output.status.code(), Some(1));
     assert!(stderr(&output).contains("busy with another test") && stderr(&output).contains("\nhint: "));
-    server.end();
+    drop(server);
 }
 
 fn both_of_our_ends_understand_each_other() {
