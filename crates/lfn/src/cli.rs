@@ -21,6 +21,7 @@ pub enum Command {
     Emulate(Box<cmd::emulate::Args>),
     Serve(Box<cmd::serve::Args>),
     Test(Box<cmd::test::Args>),
+    Show(cmd::show::Args),
     Copy(cmd::copy::Args),
     Hosts(cmd::hosts::Args),
     Demo(cmd::demo::Args),

@@ -21,7 +21,7 @@ use crate::wire::test::{Direction, EndReport, Interval, SocketWish, TestRequest}
 ///
 /// Names carry SI units; counts are integers; what is not known is null or absent, never NaN and never 0. A reader
 /// ignores what it does not know: later versions of `lfn.test/2` only add.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Document {
     /// What this is.

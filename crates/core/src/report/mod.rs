@@ -7,18 +7,24 @@
 //! deserializes alike: printing a stored result, comparing several and whatever is made of them later start from the
 //! same figures as the command that measured them. `doc/schema` has the JSON Schemas, made from these types.
 
+mod compare;
 mod csv;
 mod document;
 mod event;
 mod figure;
+mod foreign;
 mod iperf3;
 mod moment;
+mod read;
 #[cfg(test)]
 mod schema;
 
+pub use compare::{Comparison, ComparisonSchema, Difference, Source, Summary, compare};
 pub use csv::csv;
 pub use document::{Document, DocumentSchema, Failed, Finding, Hosts, Origin, PerEnd, Run, Side, Slice, Unfinished};
 pub use event::{Event, EventSchema};
 pub use figure::Figure;
+pub use foreign::Iperf3Output;
 pub use iperf3::{Iperf3, Iperf3Stream};
 pub use moment::rfc3339;
+pub use read::{LARGEST, ReadError, Stored, read};

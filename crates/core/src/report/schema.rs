@@ -11,7 +11,7 @@ use schemars::transform::RecursiveTransform;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde_json::Value;
 
-use super::{Document, Event};
+use super::{Comparison, Document, Event};
 use crate::path::{optional_seconds, seconds};
 
 impl JsonSchema for seconds {
@@ -83,11 +83,15 @@ fn event() -> String {
     schema::<Event>("lfn.test.2.event", "A line of lfn test --ndjson, lfn.test.event/2")
 }
 
+fn comparison() -> String {
+    schema::<Comparison>("lfn.show.1", "Comparison of lfn show --json, lfn.show/1")
+}
+
 /// For `doc/schema/make`, which stores what this prints.
 #[test]
 #[ignore = "prints the schemas: run by doc/schema/make"]
 fn print() {
-    for (name, text) in [("lfn.test.2", document()), ("lfn.test.2.event", event())] {
+    for (name, text) in [("lfn.test.2", document()), ("lfn.test.2.event", event()), ("lfn.show.1", comparison())] {
         println!("== {name}.schema.json\n{text}== end");
     }
 }
@@ -97,12 +101,13 @@ fn the_schemas_kept_are_those_of_the_types() {
     let current = "a type of the report has changed: bash doc/schema/make";
     assert_eq!(include_str!("../../../../doc/schema/lfn.test.2.schema.json"), document(), "{current}");
     assert_eq!(include_str!("../../../../doc/schema/lfn.test.2.event.schema.json"), event(), "{current}");
+    assert_eq!(include_str!("../../../../doc/schema/lfn.show.1.schema.json"), comparison(), "{current}");
 }
 
 /// Every object is closed and every field told, down to the last.
 #[test]
 fn nothing_is_left_undescribed() {
-    for text in [document(), event()] {
+    for text in [document(), event(), comparison()] {
         described(&serde_json::from_str(&text).unwrap(), "");
     }
 }

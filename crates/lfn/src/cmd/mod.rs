@@ -6,6 +6,7 @@ pub mod emulate;
 pub mod hosts;
 pub mod plan;
 pub mod serve;
+pub mod show;
 pub mod test;
 
 use crate::cli::Command;
@@ -18,6 +19,7 @@ pub fn run(command: Command) -> Result<Exit, Failure> {
         Command::Emulate(args) => emulate::run(*args),
         Command::Serve(args) => serve::run(*args),
         Command::Test(args) => test::run(*args),
+        Command::Show(args) => show::run(args),
         Command::Copy(args) => copy::run(args),
         Command::Hosts(args) => hosts::run(args),
         Command::Demo(args) => demo::run(args),

@@ -66,7 +66,8 @@ pub(super) fn run(args: &Args, server: &str) -> Result<Exit, Failure> {
         queue: QUEUE,
     };
     let hosts = Hosts { near: args.near_name(), far: host.clone() };
-    let mut printer = Printer::new(args.report.format(), args.report.save()?, origin(hosts.clone()), wanted.omit);
+    let (save, watched) = (args.report.save()?, args.report.watched());
+    let mut printer = Printer::new(args.report.format(), save, origin(hosts.clone()), wanted.omit, watched);
     let tested = ways(&wanted).into_iter().enumerate().try_for_each(|(number, way)| {
         let parameters = Parameters { way, ..test.parameters.clone() };
         let test = client::Test { parameters, ..test.clone() };

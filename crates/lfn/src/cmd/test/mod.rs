@@ -82,7 +82,13 @@ pub fn run(args: Args) -> Result<Exit, Failure> {
     let wanted = args.wanted()?;
     let target = remote::resolve(args.host(), &args.trust, &args.waiting)?;
     let hosts = Hosts { near: args.near_name(), far: args.far_name(&target.address()) };
-    let mut printer = Printer::new(args.report.format(), args.report.save()?, origin(hosts.clone()), wanted.omit);
+    let mut printer = Printer::new(
+        args.report.format(),
+        args.report.save()?,
+        origin(hosts.clone()),
+        wanted.omit,
+        args.report.watched(),
+    );
     let tested = args.tests(&wanted, &target, &hosts, &mut printer);
     let printed = printer.finish(tested.as_ref().err());
     tested.and(printed).map(|()| Exit::Ok)

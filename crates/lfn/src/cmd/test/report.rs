@@ -40,6 +40,9 @@ pub(super) struct ReportArgs {
     /// Keep the result in this file too, as --json prints it: for `lfn show`
     #[arg(long, value_name = "FILE")]
     save: Option<PathBuf>,
+    /// Nothing but the table while it runs, on a terminal too
+    #[arg(long)]
+    no_live: bool,
 }
 
 const DEFAULT_INTERVAL: Duration = Duration::from_secs(1);
@@ -87,6 +90,11 @@ impl ReportArgs {
             ReportArgs { nettest: true, .. } => Format::Nettest,
             _ => Format::Text,
         }
+    }
+
+    /// Whether somebody at a terminal may be shown more than the table while it runs.
+    pub(super) fn watched(&self) -> bool {
+        !self.no_live
     }
 
     /// The file the result is kept in, made now.

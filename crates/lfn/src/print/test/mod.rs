@@ -4,6 +4,7 @@
 //! Whatever is printed, the same document is made of it (`stored`), which `--save` keeps and `lfn show` reads.
 
 mod json;
+mod live;
 mod ndjson;
 mod nettest;
 mod save;
@@ -16,11 +17,12 @@ use std::io::{self, Write};
 use std::time::Duration;
 
 use lfn_core::diagnose::{Evidence, diagnose};
+use lfn_core::path::PathProfile;
 use lfn_core::prediction::{Expected, expected};
 use lfn_core::report::{self, Document, DocumentSchema, Failed, Finding, Iperf3, Origin, Unfinished};
 use lfn_core::tcp_model::{self, Flow, Prediction};
 use lfn_core::units::Bytes;
-use lfn_core::wire::test::SocketWish;
+use lfn_core::wire::test::{Interval, Kernel, SocketWish, TestRequest};
 use lfn_net::tester::{Measurement, Progress, Test};
 
 use crate::exit::Failure;
@@ -98,6 +100,9 @@ pub struct Printer {
     origin: Origin,
     omit: Option<Duration>,
     table: text::Table,
+    /// Beneath the table, on a terminal.
+    live: Option<live::Live>,
+    watched: bool,
     events: ndjson::Events,
     runs: Vec<report::Run>,
     /// What was asked of this end's sockets.
@@ -107,8 +112,9 @@ pub struct Printer {
 }
 
 impl Printer {
-    /// For the tests of one command; `omit` is what is to be taken for start-up.
-    pub fn new(format: Format, save: Option<SaveFile>, origin: Origin, omit: Option<Duration>) -> Self {
+    /// For the tests of one command; `omit` is what is to be taken for start-up, `watched` whether somebody at a terminal
+    /// is to see more than the table while they run.
+    pub fn new(format: Format, save: Option<SaveFile>, origin: Origin, omit: Option<Duration>, watched: bool) -> Self {
         let mut events = ndjson::Events::default();
         if format == Format::Ndjson {
             events.start(&origin);
@@ -119,6 +125,8 @@ impl Printer {
             origin,
             omit,
             table: text::Table::default(),
+            live: None,
+            watched,
             events,
             runs: Vec::new(),
             near_socket: SocketWish::default(),
@@ -131,7 +139,10 @@ impl Printer {
         self.near_socket = test.near.clone();
         self.under_way = Some(Unfinished::new(test.request.clone()));
         match self.format {
-            Format::Text => self.table = text::Table::new(test, &self.origin.hosts, self.runs.is_empty()),
+            Format::Text => {
+                self.table = text::Table::new(test, &self.origin.hosts, self.runs.is_empty());
+                self.live = if self.watched { live::Live::new(test) } else { None };
+            }
             Format::Ndjson => self.events.begin(test),
             _ => {}
         }
@@ -147,14 +158,24 @@ impl Printer {
             }
         }
         match self.format {
-            Format::Text => self.table.progress(progress),
+            Format::Text => self.text(progress),
             Format::Ndjson => self.events.progress(progress),
             _ => {}
         }
     }
 
+    /// What is drawn makes room for the table's next lines.
+    fn text(&mut self, progress: &Progress<'_>) {
+        let Some(live) = &mut self.live else { return self.table.progress(progress) };
+        live.erase();
+        self.table.progress(progress);
+        live.progress(progress);
+        live.draw();
+    }
+
     /// It is over.
     pub fn end(&mut self, run: Run) -> io::Result<()> {
+        self.live.take().iter_mut().for_each(live::Live::erase);
         match self.format {
             Format::Text => self.table.finish(&run)?,
             Format::Ndjson => self.events.findings(&run.findings),
@@ -166,7 +187,8 @@ impl Printer {
     }
 
     /// All are over, or one of them failed: what was seen of it is then stored too.
-    pub fn finish(self, failure: Option<&Failure>) -> Result<(), Failure> {
+    pub fn finish(mut self, failure: Option<&Failure>) -> Result<(), Failure> {
+        self.live.take().iter_mut().for_each(live::Live::erase);
         let error = failure.map(|failure| {
             let (message, hint) = failure.words();
             Failed { message, hint }
@@ -186,5 +208,39 @@ impl Printer {
             Format::Nettest => nettest::print(&document)?,
         }
         Ok(())
+    }
+}
+
+/// Prints a stored result as it looked when it was measured.
+pub fn show(document: Document) -> io::Result<()> {
+    let Document { origin, runs, unfinished, error, .. } = document;
+    let mut first = true;
+    for stored in runs {
+        let test = test(&stored.request, &stored.near_socket, stored.path);
+        let kernel = stored.far.kernel.clone().unwrap_or_default();
+        let mut table = text::Table::new(&test, &origin.hosts, std::mem::take(&mut first));
+        table.progress(&Progress::Connected(stored.handshake_rtt, &kernel));
+        replay(&mut table, &stored.near.intervals, &stored.far.intervals);
+        table.finish(&stored::restore(stored, &origin.hosts))?;
+    }
+    if let Some(seen) = unfinished {
+        let test = test(&seen.request, &SocketWish::default(), None);
+        let mut table = text::Table::new(&test, &origin.hosts, first);
+        table.progress(&Progress::Connected(seen.handshake_rtt.unwrap_or_default(), &Kernel::default()));
+        replay(&mut table, &seen.near_intervals, &seen.far_intervals);
+        let why = error.map_or("it was cut off".into(), |error| error.message);
+        writeln!(io::stdout().lock(), "\nthe test did not come to its end: {why}")?;
+    }
+    Ok(())
+}
+
+fn test(request: &TestRequest, near: &SocketWish, path: Option<PathProfile>) -> Test {
+    Test { request: request.clone(), near: near.clone(), path, whole_round_trips: false }
+}
+
+fn replay(table: &mut text::Table, near: &[Interval], far: &[Interval]) {
+    for index in 0..near.len().max(far.len()) {
+        near.get(index).iter().for_each(|interval| table.progress(&Progress::Near(interval)));
+        far.get(index).iter().for_each(|interval| table.progress(&Progress::Far(interval)));
     }
 }

@@ -1,9 +1,10 @@
-//! From a test that is over to what is stored of it.
+//! From a test that is over to what is stored of it, and back.
 //!
 //! The measurement is taken apart without `..`: a figure that is measured and not stored does not compile.
 
 use std::time::Duration;
 
+use lfn_core::diagnose::Evidence;
 use lfn_core::report::{self, Figure, PerEnd, Side, Slice};
 use lfn_core::units::Ratio;
 use lfn_core::wire::test::{EndReport, SocketWish};
@@ -55,6 +56,25 @@ pub fn store(run: Run, near_socket: SocketWish, omit: Option<Duration>) -> repor
         latency,
         iperf3,
     }
+}
+
+/// The test again, as it was judged when it was stored.
+pub fn restore(stored: report::Run, hosts: &report::Hosts) -> Run {
+    let (sender, receiver) = (hosts.name(stored.sender).to_owned(), hosts.name(stored.receiver).to_owned());
+    let report::Run { request, handshake_rtt: rtt, near, far, clock, path_report, blocks, latency, .. } = stored;
+    let report::Run { path, omit, findings, predicted, expected, iperf3, .. } = stored;
+    let measurement = Measurement { request, rtt, near, far, clock, path: path_report, blocks, latency };
+    // Of an iperf3 server's test the figures begin where the warm-up ended.
+    let start_up = omit.map(|omit| if iperf3.is_some() { Duration::ZERO } else { omit });
+    let evidence = Evidence::new(
+        path,
+        measurement.rtt,
+        start_up,
+        (&sender, measurement.sender()),
+        (&receiver, measurement.receiver()),
+        &hosts.far,
+    );
+    Run { measurement, evidence, findings, predicted, expected, iperf3 }
 }
 
 fn per_gigabyte(report: &EndReport) -> Option<Figure> {

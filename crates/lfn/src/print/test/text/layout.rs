@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use lfn_core::units::Bytes;
 
-/// Columns of a terminal nobody has widened.
-const WIDTH: usize = 80;
+use crate::print::terminal::columns;
+
 /// Columns of the labels.
 const LABEL: usize = 12;
 
@@ -15,11 +15,15 @@ fn label(name: &str) -> String {
 
 /// A labelled line, broken between words where it would be too long.
 pub(super) fn wrapped(name: &str, text: &str) -> String {
+    wrapped_at(columns(), name, text)
+}
+
+fn wrapped_at(columns: usize, name: &str, text: &str) -> String {
     let mut page = label(name);
     let mut column = LABEL;
     for word in text.split(' ') {
         let width = word.chars().count();
-        if column + width > WIDTH && column > LABEL {
+        if column + width > columns && column > LABEL {
             page = format!("{}\n{}", page.trim_end(), label(""));
             column = LABEL;
         }

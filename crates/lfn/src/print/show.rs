@@ -1,0 +1,145 @@
+//! Several results side by side, for a person: a line a figure, a column a result, as many columns as fit.
+
+use std::time::Duration;
+
+use lfn_core::report::{Comparison, Difference, Figure, Side, Summary};
+use lfn_core::units::{BitRate, show_duration};
+use lfn_core::wire::test::Direction;
+
+use super::terminal::columns;
+
+/// Columns of the labels.
+const LABEL: usize = 14;
+/// Columns of one result.
+const CELL: usize = 16;
+
+/// The whole page, for the terminal it is printed to.
+pub fn side_by_side(comparison: &Comparison) -> String {
+    page(comparison, columns())
+}
+
+type Line = (&'static str, fn(&Summary) -> Option<String>);
+
+const LINES: &[Line] = &[
+    ("measured by", |s| Some(s.version.clone())),
+    ("began", |s| {
+        s.started.as_ref().map(|time| time.chars().take(16).map(|c| if c == 'T' { ' ' } else { c }).collect())
+    }),
+    ("direction", |s| Some(if s.direction == Direction::Forward { "forward" } else { "reverse" }.into())),
+    ("protocol", |s| Some(s.protocol.clone())),
+    ("congestion", |s| s.congestion.clone()),
+    ("streams", |s| Some(s.streams.to_string())),
+    ("full segment", |s| s.mss.map(|mss| format!("{mss} B"))),
+    ("time", |s| Some(show_duration(rounded(s.time)))),
+    ("goodput", |s| Some(s.goodput.to_string())),
+    ("  95 % +-", |s| s.interval.map(rate)),
+    ("CPU near", |s| per_gigabyte(s, Side::Near)),
+    ("CPU far", |s| per_gigabyte(s, Side::Far)),
+    ("resent", |s| s.retransmits.map(|count| count.to_string())),
+    ("least RTT", |s| s.base_rtt.map(show_duration)),
+    ("loaded RTT", |s| s.rtt.map(show_duration)),
+    ("lost", |s| s.loss_percent.map(|loss| format!("{:.3} %", loss.get()))),
+    ("jitter", |s| s.jitter.map(show_duration)),
+    ("held back by", |s| s.findings.first().cloned()),
+];
+
+fn page(comparison: &Comparison, width: usize) -> String {
+    let across = (width.saturating_sub(LABEL) / CELL).max(1);
+    let mut page = String::new();
+    for (group, results) in comparison.results.chunks(across).enumerate() {
+        if group > 0 {
+            page.push('\n');
+        }
+        page += &line("", results.iter().map(|summary| Some(heading(summary))));
+        for (label, figure) in LINES {
+            // What none of them tells is no line.
+            if comparison.results.iter().any(|summary| figure(summary).is_some()) {
+                page += &line(label, results.iter().map(figure));
+            }
+        }
+        let of = |index: usize| comparison.differences.iter().find(move |d| d.result == group * across + index);
+        if !comparison.differences.is_empty() {
+            page += &line("difference", (0..results.len()).map(|index| Some(of(index).map_or("-".into(), percent))));
+            page += &line("", (0..results.len()).map(|index| Some(of(index).map_or("", certain).into())));
+        }
+    }
+    for warning in &comparison.warnings {
+        page += &format!("warning: {warning}\n");
+    }
+    page
+}
+
+/// A label and its cells, right-aligned; one that is too long keeps its end if it is a name of a file, else its start.
+fn line(label: &str, cells: impl Iterator<Item = Option<String>>) -> String {
+    let mut text = format!("{label:<LABEL$}");
+    for cell in cells {
+        let cell = cell.unwrap_or_else(|| "-".into());
+        let fitting: String = cell.chars().take(CELL - 1).collect();
+        text += &format!("{fitting:>CELL$}");
+    }
+    format!("{}\n", text.trim_end())
+}
+
+/// The name of the file, and the run in it where there are several; its end says more than its start.
+fn heading(summary: &Summary) -> String {
+    let name = summary.file.rsplit('/').next().unwrap_or(&summary.file);
+    let name: String = name.chars().map(|c| if c.is_control() { '?' } else { c }).collect();
+    let run = if summary.run > 0 { format!("#{}", summary.run + 1) } else { String::new() };
+    let room = CELL - 1 - run.chars().count();
+    let skipped = name.chars().count().saturating_sub(room);
+    format!("{}{run}", name.chars().skip(skipped).collect::<String>())
+}
+
+fn percent(difference: &Difference) -> String {
+    difference.goodput_percent.map_or("-".into(), |percent| format!("{:+.1} %", percent.get()))
+}
+
+fn certain(difference: &Difference) -> &'static str {
+    match difference.significant {
+        Some(true) => "beyond chance",
+        Some(false) => "within chance",
+        None => "too short",
+    }
+}
+
+fn per_gigabyte(summary: &Summary, side: Side) -> Option<String> {
+    summary.cpu_seconds_per_gigabyte.get(side).map(|cpu| format!("{:.3} s/GB", cpu.get()))
+}
+
+fn rate(figure: Figure) -> String {
+    BitRate(figure.get().max(0.0) as u64).to_string()
+}
+
+fn rounded(time: Duration) -> Duration {
+    Duration::from_millis((time.as_secs_f64() * 10.0).round() as u64 * 100)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use lfn_core::report::{compare, read};
+
+    /// What iperf3 3.12 and 3.21 printed of a test at 50 Mb/s.
+    fn two() -> Comparison {
+        let files = [
+            ("old.json", include_str!("../../tests/iperf3/312-tcp.client.json")),
+            ("results/a-much-longer-name.json", include_str!("../../tests/iperf3/321-reverse.client.json")),
+            ("udp.json", include_str!("../../tests/iperf3/321-udp.server.json")),
+        ];
+        compare(&files.map(|(name, text)| (name.to_owned(), read(text.as_bytes()).unwrap())))
+    }
+
+    #[test]
+    fn columns_fit_the_terminal_and_none_is_lost() {
+        for width in [20, 40, 80, 120] {
+            let page = page(&two(), width);
+            for line in page.lines().filter(|line| !line.starts_with("warning")) {
+                assert!(line.chars().count() <= width.max(LABEL + CELL), "{width}: {line}");
+            }
+            assert_eq!(page.matches(" forward").count(), 2, "{page}");
+            assert!(page.contains("old.json") && page.contains("nger-name.json"), "{page}");
+            assert!(page.contains("warning: not the same protocol: tcp, udp"), "{page}");
+            assert!(page.contains("too short"), "{page}");
+        }
+    }
+}

@@ -1,0 +1,291 @@
+//! What `lfn test` prints for programs and keeps in files, judged by the schemas in `doc/schema`; and `lfn show`, which
+//! reads it and what iperf3 printed.
+
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
+
+mod support;
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+
+use serde_json::{Value, json};
+use support::server::{Server, assert_refused, number, text};
+use tempfile::TempDir;
+
+/// Fails unless the schema of this name finds the value right.
+fn assert_valid(name: &str, value: &Value) {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../doc/schema").join(format!("{name}.schema.json"));
+    let schema: Value = serde_json::from_slice(&fs::read(path).unwrap()).unwrap();
+    let (mut schemas, mut compiler) = (boon::Schemas::new(), boon::Compiler::new());
+    let place = format!("http://schema/{name}.json");
+    compiler.add_resource(&place, schema).unwrap();
+    let schema = compiler.compile(&place, &mut schemas).unwrap();
+    schemas.validate(value, schema).map_err(|error| format!("{error:#}")).unwrap();
+}
+
+/// So many lists in each other.
+fn brackets(deep: usize) -> String {
+    format!("{}{}}}", "[".repeat(deep), "]".repeat(deep))
+}
+
+fn show(files: &[&Path], flags: &[&str]) -> Output {
+    support::lfn().arg("show").args(files).args(flags).output().unwrap()
+}
+
+/// What iperf3 of this version printed of a test of this name.
+fn iperf3(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/iperf3").join(name)
+}
+
+fn succeeded(output: &Output) -> String {
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    text(&output.stdout)
+}
+
+#[test]
+fn every_mode_is_as_the_schema_says() {
+    let server = Server::start(&[]);
+    let modes: [&[&str]; 6] = [
+        &["--time", "300ms"],
+        &["--time", "300ms", "--reverse", "--streams", "2", "--interval", "50ms"],
+        &["--time", "200ms", "--both", "--rate", "1gbit", "--omit", "50ms"],
+        &["--count", "100", "--record", "10000", "--near-sndbuf", "50000"],
+        &["--time", "200ms", "--window", "200000", "--congestion", "reno"],
+        &["--time", "20ms", "--interval", "20ms"],
+    ];
+    for flags in modes {
+        let document = server.document(flags);
+        assert_valid("lfn.test.2", &document);
+        assert!(document["runs"][0]["goodput_bits_per_second"].is_u64());
+    }
+    let mut broken = server.document(&["--time", "50ms"]);
+    broken["runs"][0]["goodput_megabits"] = json!(1);
+    assert!(std::panic::catch_unwind(|| assert_valid("lfn.test.2", &broken)).is_err(), "the schema is strict");
+}
+
+#[test]
+fn events_are_told_one_a_line_and_the_last_holds_all() {
+    let server = Server::start(&[]);
+    let output = server.test(&["--time", "400ms", "--interval", "100ms", "--both", "--ndjson", "--rate", "1tbit"]);
+    let lines: Vec<Value> = succeeded(&output).lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    for line in &lines {
+        assert_valid("lfn.test.2.event", line);
+    }
+    let count = |event: &str, run: u64| lines.iter().filter(|l| l["event"] == event && l["run"] == run).count();
+    assert_eq!((&lines[0]["event"], &lines[0]["schema"]), (&json!("start"), &json!("lfn.test.event/2")));
+    for run in [0, 1] {
+        assert_eq!((count("run", run), count("connected", run)), (1, 1));
+    }
+    let result = &lines.last().unwrap()["result"];
+    assert_valid("lfn.test.2", result);
+    let told = |run: u64, end: &str| -> u64 {
+        let mine = lines.iter().filter(|l| l["event"] == "interval" && l["run"] == run && l["end"] == end);
+        mine.map(|line| number(&line["interval"]["bytes"])).sum()
+    };
+    for run in [0, 1] {
+        for end in ["near", "far"] {
+            assert_eq!(told(run, end), number(&result["runs"][run as usize][end]["bytes"]), "{run} {end}");
+        }
+    }
+    assert_eq!(result["origin"]["command"][0], "test");
+    assert!(!text(&output.stdout).contains("lfn://"), "a ticket is a secret");
+}
+
+#[test]
+fn the_table_has_all_bytes_in_columns_with_names() {
+    let server = Server::start(&[]);
+    let directory = TempDir::new().unwrap();
+    let file = directory.path().join("kept.json");
+    let path = file.to_str().unwrap();
+    let flags = ["--time", "400ms", "--interval", "100ms", "--streams", "2", "--csv", "--save", path];
+    let table = succeeded(&server.test(&flags));
+    let mut records = table.split_terminator("\r\n").map(|line| line.split(',').collect::<Vec<_>>());
+    let names = records.next().unwrap();
+    let column = |name: &str| names.iter().position(|other| *other == name).unwrap();
+    let rows: Vec<Vec<&str>> = records.collect();
+    assert!(rows.iter().all(|row| row.len() == names.len()), "{table}");
+    let sum = |name: &str| rows.iter().filter_map(|row| row[column(name)].parse::<u64>().ok()).sum::<u64>();
+    let kept: Value = serde_json::from_slice(&fs::read(&file).unwrap()).unwrap();
+    assert_eq!(sum("received_bytes"), number(&kept["runs"][0]["bytes"]));
+    assert_eq!(sum("sent_bytes"), number(&kept["runs"][0]["near"]["bytes"]));
+    assert_eq!(sum("retransmitted_segments"), number(&kept["runs"][0]["retransmits"]));
+    assert_eq!(succeeded(&show(&[&file], &["--intervals"])), table, "the same from what was kept");
+}
+
+#[test]
+fn what_was_kept_is_shown_as_it_was_printed() {
+    let server = Server::start(&[]);
+    let directory = TempDir::new().unwrap();
+    let file = directory.path().join("kept.json");
+    for flags in [&["--time", "500ms", "--interval", "100ms", "--both", "--rate", "10gbit"][..], &["--count", "50"]] {
+        let output = server.test(&[flags, &["--save", file.to_str().unwrap()]].concat());
+        assert_eq!(succeeded(&show(&[&file], &[])), succeeded(&output));
+        assert_eq!(fs::read_dir(directory.path()).unwrap().count(), 1, "nothing else is left");
+    }
+    let events = directory.path().join("events.ndjson");
+    fs::write(&events, server.test(&["--time", "200ms", "--ndjson"]).stdout).unwrap();
+    assert!(succeeded(&show(&[&events], &[])).contains("goodput"));
+    // Of a command that was killed: no last line, and half of one.
+    let lines = fs::read_to_string(&events).unwrap();
+    let cut: Vec<&str> = lines.lines().filter(|line| !line.contains(r#""event":"end""#)).collect();
+    fs::write(&events, cut.join("\n")).unwrap();
+    assert!(succeeded(&show(&[&events], &[])).contains("did not come to its end: it was cut off"));
+}
+
+#[test]
+fn a_file_that_cannot_be_kept_is_told_before_the_test() {
+    let directory = TempDir::new().unwrap();
+    let server = Server::start(&[]);
+    let path = |name: &str| directory.path().join(name).to_str().unwrap().to_owned();
+    let cases = [("-".to_owned(), 2), (path(""), 1), (path("no/such/place"), 1), ("/dev/null".into(), 1)];
+    for (file, code) in cases {
+        assert_refused(&server.test(&["--time", "200ms", "--save", &file]), code, "--save");
+    }
+    // A test that fails keeps what was seen of it, and why; what was there before is replaced whole.
+    let file = path("kept.json");
+    fs::write(&file, "before").unwrap();
+    let output = server.test(&["--time", "200ms", "--reverse", "--congestion", "nosuch", "--json", "--save", &file]);
+    assert_refused(&output, 1, "nosuch");
+    let kept: Value = serde_json::from_slice(&fs::read(&file).unwrap()).unwrap();
+    assert_eq!(kept, serde_json::from_slice::<Value>(&output.stdout).unwrap());
+    assert_valid("lfn.test.2", &kept);
+    assert!(kept["error"]["message"].as_str().unwrap().contains("nosuch"), "{kept}");
+    assert_eq!(fs::read_dir(directory.path()).unwrap().count(), 1);
+}
+
+#[test]
+fn results_stand_side_by_side_whoever_measured() {
+    let server = Server::start(&[]);
+    let directory = TempDir::new().unwrap();
+    let kept = directory.path().join("kept.json");
+    succeeded(&server.test(&["--time", "300ms", "--save", kept.to_str().unwrap()]));
+    let mut files = vec![kept];
+    files.extend(fs::read_dir(iperf3("")).unwrap().map(|entry| entry.unwrap().path()));
+    files.retain(|file| !file.ends_with("312-error.json"));
+    files[1..].sort();
+    assert!(files.len() > 20);
+    let paths: Vec<&Path> = files.iter().map(PathBuf::as_path).collect();
+    let comparison: Value = serde_json::from_str(&succeeded(&show(&paths, &["--json"]))).unwrap();
+    assert_valid("lfn.show.1", &comparison);
+    let of = |name: &str| -> Vec<Value> {
+        let results = comparison["results"].as_array().unwrap().iter();
+        results.filter(|result| result["file"].as_str().unwrap().ends_with(name)).cloned().collect()
+    };
+    for (name, directions, protocol) in [
+        ("312-tcp.client.json", &["forward"][..], "tcp"),
+        ("312-tcp.server.json", &["forward"], "tcp"),
+        ("321-reverse.client.json", &["reverse"], "tcp"),
+        ("321-reverse.server.json", &["reverse"], "tcp"),
+        ("312-bidir.client.json", &["forward", "reverse"], "tcp"),
+        ("321-udp.client.json", &["forward"], "udp"),
+        ("312-udp.server.json", &["forward"], "udp"),
+        ("321-stream.json", &["forward"], "tcp"),
+    ] {
+        let results = of(name);
+        let told: Vec<&str> = results.iter().map(|result| result["direction"].as_str().unwrap()).collect();
+        assert_eq!(told, directions, "{name}");
+        for result in &results {
+            assert_eq!(result["protocol"], protocol, "{name}");
+            // Asked for 50 Mb/s a stream, 100 of two.
+            let goodput = number(&result["goodput_bits_per_second"]);
+            assert!((45_000_000..110_000_000).contains(&goodput), "{name}: {goodput}");
+        }
+    }
+    let warnings = comparison["warnings"].to_string();
+    assert!(warnings.contains("protocol: tcp, udp"), "{warnings}");
+    let page = succeeded(&show(&paths[..3], &[]));
+    assert!(page.contains("kept.json") && page.contains("iperf 3.12") && page.contains("difference"), "{page}");
+    let table = succeeded(&show(&paths, &["--csv"]));
+    let results = comparison["results"].as_array().unwrap().len();
+    assert_eq!(table.split_terminator("\r\n").count(), results + 1);
+    assert_refused(&show(&[&iperf3("312-error.json")], &[]), 1, "iperf3 failed: unable to connect");
+}
+
+#[test]
+fn what_is_no_result_is_one_line_that_names_the_file_and_the_place() {
+    let directory = TempDir::new().unwrap();
+    let file = directory.path().join("bad.json");
+    let mut cases: Vec<(Vec<u8>, &str)> = vec![
+        (vec![], "the file is empty"),
+        (b"\x00\x01\x02".to_vec(), "byte 0x00"),
+        (b"lfn.test/2".to_vec(), "begins with 'l'"),
+        (br#"{"schema":"lfn.test/1","runs":[]}"#.to_vec(), "'lfn.test/1'"),
+        (br#"{"schema":"lfn.test/2","runs":NaN}"#.to_vec(), "line 1 column"),
+        (br#"{"schema":"lfn.test/2","a":1,"a":2}"#.to_vec(), "key 'a' is there twice"),
+        (br#"{"schema":"lfn.test/2"} {}"#.to_vec(), "more than one result"),
+        (b"{\"schema\":\"lfn.test/2\",\n\"runs\":7}".to_vec(), "line 2"),
+        (b"{\"schema\": \"\xff\xfe\"}".to_vec(), "line 1"),
+        (br#"{"hello":"world"}"#.to_vec(), "neither a result"),
+        (br#"{"start":{},"intervals":[{"sum":{"bytes":"many"}}],"end":{}}"#.to_vec(), "invalid type: string"),
+    ];
+    cases.push((format!("{{\"schema\":\"lfn.test/2\",\"x\":{}", brackets(100_000)).into_bytes(), "recursion limit"));
+    for (bytes, says) in cases {
+        fs::write(&file, bytes).unwrap();
+        let output = show(&[&file], &[]);
+        assert_refused(&output, 1, says);
+        assert!(text(&output.stderr).contains("bad.json"));
+    }
+    // Every prefix of a true one is an error and never a panic.
+    let whole = fs::read(iperf3("321-bidir.client.json")).unwrap();
+    for length in (0..whole.len() - 2).step_by(whole.len() / 20) {
+        fs::write(&file, &whole[..length]).unwrap();
+        assert_eq!(show(&[&file], &["--json"]).status.code(), Some(1), "{length}");
+    }
+    assert_refused(&show(&[directory.path()], &[]), 1, "directory");
+    assert_refused(&show(&[Path::new("/dev/zero")], &[]), 1, "longer than the 512 MiB");
+    // Far longer than is read, and nothing of it on the disk.
+    let sparse = fs::File::create(&file).unwrap();
+    sparse.set_len(1 << 40).unwrap();
+    assert_refused(&show(&[&file], &[]), 1, "longer than the 512 MiB");
+    let two = [iperf3("312-tcp.client.json"), iperf3("321-tcp.client.json")];
+    assert_refused(&show(&[&two[0], &two[1]], &["--intervals"]), 2, "--intervals");
+}
+
+#[test]
+fn a_server_says_where_it_is_as_its_schema_says() {
+    let mut command = support::lfn();
+    command.args(["serve", "--ephemeral", "--quiet", "--port", "0", "--bind", "127.0.0.1", "--json"]);
+    let mut child = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+    let mut line = String::new();
+    std::io::BufRead::read_line(&mut std::io::BufReader::new(child.stdout.take().unwrap()), &mut line).unwrap();
+    child.kill().unwrap();
+    child.wait().unwrap();
+    assert_valid("lfn.serve.1", &serde_json::from_str(&line).unwrap());
+}
+
+/// On a terminal of `script`, which `.ci/run` installs.
+#[test]
+fn a_terminal_shows_more_while_it_runs_and_is_left_clean() {
+    let server = Server::start(&[]);
+    let lfn = support::lfn_path();
+    let on_terminal = |flags: &str, colour: bool| -> String {
+        let typed = format!(
+            "stty cols 60 rows 20; {} test {} --time 600ms --interval 100ms {flags}",
+            lfn.display(),
+            server.ticket
+        );
+        let mut command = Command::new("script");
+        command.args(["-qec", &typed, "/dev/null"]).env("TERM", "xterm").env("LC_ALL", "C.UTF-8");
+        command.env_remove("NO_COLOR").stdin(Stdio::null());
+        if !colour {
+            command.env("NO_COLOR", "1");
+        }
+        text(&command.output().unwrap().stdout)
+    };
+    if Command::new("script").arg("--version").output().is_err() {
+        assert!(std::env::var_os("CI").is_none(), "script is missing");
+        return eprintln!("SKIPPED: script is missing");
+    }
+    let seen = on_terminal("", true);
+    assert!(seen.contains("limits") && seen.contains("left") && seen.contains("\x1b[J"), "{seen}");
+    assert!(seen.contains("\x1b[0m"), "{seen:?}");
+    let (_, after) = seen.rsplit_once("\x1b[J").unwrap();
+    assert!(!after.contains("limits  ") && after.contains("goodput"), "what was drawn is gone: {after}");
+    for line in after.lines().filter(|line| !line.starts_with("goodput") && !line.starts_with("hint")) {
+        assert!(line.trim_end().chars().count() <= 60, "{line}");
+    }
+    let plain = on_terminal("", false);
+    assert!(plain.contains("limits") && !plain.contains("\x1b[4"), "{plain:?}");
+    assert!(!on_terminal("--no-live", true).contains('\x1b'));
+}
