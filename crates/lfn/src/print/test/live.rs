@@ -376,7 +376,7 @@ mod tests {
                 "rate    .-+####= 64 Mb/s",
                 "time    95 MB after 8.6 s, 21.4 s left",
                 "limits  rwnd 75 %, cwnd 20 %, applicati",
-                "RTT     541 ms, 3 resent"
+                "RTT     541 ms (least 539 ms), 3 resent"
             ]
         );
         assert_eq!(lines(&state(), 39, 4, PLAIN).len(), 2, "two rows are the table's");
