@@ -1,7 +1,7 @@
 //! Which rates to try, to find the one where loss starts.
 //!
 //! A step at a time, each from an idle path: doubling until one fails, then halving the gap in between (geometrically)
-//! until it is within [`RampRequest::precision`]. Doubling reaches any rate in few steps and hurts other traffic with no
+//! until it is within `precision`. Doubling reaches any rate in few steps and hurts other traffic with no
 //! more than one step of twice what fits; a fixed staircase would take a hundred steps for the same answer. A step
 //! passes if no more was lost than allowed and the delay did not grow along it: a queue that fills will lose, later.
 //! A step that fails by a hair is tried once more, because one lost datagram is no onset.
