@@ -3,7 +3,7 @@
 //! These are the figures as `--json` prints them and as they are stored. What is not known is `None`, a hop that nobody
 //! answered for has no nodes.
 
-use std::net::IpAddr;
+use core::net::IpAddr;
 
 use serde::{Deserialize, Serialize};
 

@@ -5,7 +5,7 @@
 //! probe for it to be recognised is believed only while one probe alone is in flight; such routers turn the trace into
 //! one that asks one probe at a time. A hop that nobody answers for is a hop without nodes, not an error.
 
-use std::net::IpAddr;
+use core::net::IpAddr;
 use std::time::Duration;
 
 use super::extension::Label;

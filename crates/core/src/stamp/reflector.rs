@@ -6,8 +6,8 @@
 //! port and identifier; of more than [`MOST_SESSIONS`] the one that was quiet longest is forgotten. A stranger can make it
 //! send [`Limits::per_second`] packets in a second and no more, and each sender its share of them.
 
+use core::net::{IpAddr, SocketAddr};
 use std::collections::HashMap;
-use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
 use super::packet::{self, ErrorEstimate, PacketError, REFLECTED_LEAST, ReflectorPacket, SenderPacket, Timestamp};

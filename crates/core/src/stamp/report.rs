@@ -1,6 +1,6 @@
 //! What a STAMP session found, as it is printed and stored.
 
-use std::net::SocketAddr;
+use core::net::SocketAddr;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};

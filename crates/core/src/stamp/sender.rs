@@ -6,8 +6,8 @@
 //! Answers come from the network: none is believed that does not repeat the number and the stamp of a packet that was
 //! sent.
 
+use core::net::SocketAddr;
 use std::collections::{HashMap, HashSet};
-use std::net::SocketAddr;
 use std::time::Duration;
 
 use super::packet::{ErrorEstimate, Format, ReflectorPacket, SenderPacket, Timestamp};
