@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use crate::host::{HostSample, Interface, InterfaceCounters, ProcessorTime, QdiscCounters, ThreadTime};
+use crate::host::{HostSample, Interface, ProcessorTime, QdiscCounters, ThreadTime, together};
 use crate::path::{PathProfile, seconds};
 use crate::stats::{median, steady_from};
 use crate::tcp_info::TcpInfo;
@@ -61,9 +61,9 @@ pub struct Host {
     pub name: String,
     /// Its limits; absent of a host that does not tell them.
     pub kernel: Option<Kernel>,
-    /// The interface the load used, with what it counted in the judged part.
+    /// The interface the load used, with what it counted over the whole test: single drops matter.
     pub interface: Option<Interface>,
-    /// The kind of its queueing discipline, and what that counted in the judged part.
+    /// The kind of its queueing discipline, what that counted over the whole test, and the most that waited.
     pub qdisc: Option<(String, QdiscCounters)>,
     /// The processor that spent the most on packets alone, and which share of its time.
     pub softirq: Option<(u32, f64)>,
@@ -291,17 +291,20 @@ fn host(name: &str, end: &EndReport, judged: (Duration, Duration), sends: bool) 
         within(&end.intervals, judged).filter_map(|interval| Some((interval, interval.host.as_ref()?))).collect();
     let time: Duration = samples.iter().map(|(_, sample)| sample.elapsed).sum();
     let report = end.host.as_ref();
-    let counted = samples.iter().filter_map(|(_, sample)| sample.interface).reduce(added);
-    let interface = report
-        .and_then(|report| report.interface.as_ref())
-        .map(|interface| Interface { counters: counted.unwrap_or_default(), ..interface.clone() });
-    let queued = samples.iter().filter_map(|(_, sample)| sample.qdiscs).reduce(queued);
+    let carried = samples.iter().filter_map(|(_, sample)| sample.interface);
+    let carried: u64 = carried.map(|c| if sends { c.sent_bytes } else { c.received_bytes }).sum();
+    let interface = report.and_then(|report| report.interface.clone());
+    let waited = samples.iter().filter_map(|(_, sample)| sample.qdiscs).map(|c| (c.backlog_bytes, c.backlog_packets));
+    let (backlog_bytes, backlog_packets) = waited.max().unwrap_or_default();
+    let queued = report
+        .and_then(|report| together(&report.qdiscs))
+        .map(|counters| QdiscCounters { backlog_bytes, backlog_packets, ..counters });
     let kind = report.and_then(|report| report.qdiscs.iter().find(|qdisc| qdisc.parent == "root"));
     let dropped = ["TcpExt.TCPRcvQDrop", "TcpExt.TCPBacklogDrop", "TcpExt.RcvPruned", "TcpExt.PFMemallocDrop"];
     Host {
         name: name.to_owned(),
         kernel: end.kernel.clone(),
-        others: interface.as_ref().and_then(|interface| others(end, judged, time, interface, sends)),
+        others: interface.as_ref().and_then(|interface| others(end, judged, (time, carried), interface, sends)),
         interface,
         qdisc: kind.zip(queued).map(|(qdisc, counters)| (qdisc.kind.clone(), counters)),
         softirq: softirq(&samples, time),
@@ -309,33 +312,6 @@ fn host(name: &str, end: &EndReport, judged: (Duration, Duration), sends: bool) 
         sockets_dropped: report
             .and_then(|report| dropped.iter().map(|name| report.counter(name)).sum::<Option<i64>>())
             .and_then(|count| u64::try_from(count).ok()),
-    }
-}
-
-fn added(a: InterfaceCounters, b: InterfaceCounters) -> InterfaceCounters {
-    InterfaceCounters {
-        sent_bytes: a.sent_bytes + b.sent_bytes,
-        sent_packets: a.sent_packets + b.sent_packets,
-        sent_errors: a.sent_errors + b.sent_errors,
-        sent_dropped: a.sent_dropped + b.sent_dropped,
-        received_bytes: a.received_bytes + b.received_bytes,
-        received_packets: a.received_packets + b.received_packets,
-        received_errors: a.received_errors + b.received_errors,
-        received_dropped: a.received_dropped + b.received_dropped,
-        received_missed: a.received_missed + b.received_missed,
-    }
-}
-
-/// What waits is the most of it.
-fn queued(a: QdiscCounters, b: QdiscCounters) -> QdiscCounters {
-    QdiscCounters {
-        sent_bytes: a.sent_bytes + b.sent_bytes,
-        sent_packets: a.sent_packets + b.sent_packets,
-        dropped: a.dropped + b.dropped,
-        overlimits: a.overlimits + b.overlimits,
-        requeues: a.requeues + b.requeues,
-        backlog_bytes: a.backlog_bytes.max(b.backlog_bytes),
-        backlog_packets: a.backlog_packets.max(b.backlog_packets),
     }
 }
 
@@ -365,7 +341,7 @@ const HEADERS: u64 = 100;
 fn others(
     end: &EndReport,
     judged: (Duration, Duration),
-    time: Duration,
+    (time, all): (Duration, u64),
     interface: &Interface,
     sends: bool,
 ) -> Option<(BitRate, BitRate)> {
@@ -384,7 +360,6 @@ fn others(
             own += payload / 50;
         }
     }
-    let all = if sends { interface.counters.sent_bytes } else { interface.counters.received_bytes };
     (!end.streams.is_empty()).then(|| (Bytes(all.saturating_sub(own)).per(time), Bytes(all).per(time)))
 }
 

@@ -9,7 +9,8 @@ use std::collections::BTreeMap;
 use serde_json::json;
 
 use super::evidence::{Host, Worker};
-use super::{Cause, Cure, Evidence, Finding, finding};
+use super::{Cause, Cure, Evidence, Finding, finding, path};
+use crate::host::Interface;
 use crate::units::{BitRate, Bytes};
 
 /// A thread that ran, or could have run, for this share of the time was held by its processor.
@@ -26,7 +27,7 @@ const UNREAD: f64 = 0.5;
 const CLOSED: f64 = 0.25;
 /// Share of the busy time in which a closed window stopped the sender.
 const STOPPED: f64 = 0.5;
-/// Fewer drops in the judged time than this are no pattern, and less than this share of packets costs nothing.
+/// What BBR takes no notice of: fewer drops than this, or a smaller share of packets.
 const DROPS: (u64, f64) = (5, 1e-4);
 /// Other traffic of less than this share of the interface's, or less than this, is noise (research: measure.md §6).
 const COMPETING: (f64, BitRate) = (0.05, BitRate(500_000));
@@ -190,7 +191,8 @@ pub(super) fn local_drops(evidence: &Evidence) -> Option<Finding> {
     if evidence.is_full() {
         return None;
     }
-    let found = before_it_left(&evidence.sender).or_else(|| after_it_came(&evidence.receiver))?;
+    let limits = |found: &Dropped| found.limits(evidence);
+    let found = before_it_left(&evidence.sender).chain(after_it_came(&evidence.receiver)).find(limits)?;
     let summary = format!(
         "{} on {} dropped {} of {} packets ({:.2} %){}",
         found.what,
@@ -225,14 +227,21 @@ impl Dropped<'_> {
         self.dropped as f64 / (self.packets + self.dropped).max(1) as f64
     }
 
-    fn is_many(&self) -> bool {
-        self.dropped >= DROPS.0 && self.share() >= DROPS.1
+    /// Whether that many drops explain the goodput: more than the rate can bear, and about what they leave of it.
+    fn limits(&self, evidence: &Evidence) -> bool {
+        let bbr = evidence.flows.iter().any(|flow| flow.sending.congestion.starts_with("bbr"));
+        let many = if bbr { DROPS } else { (1, 0.0) };
+        let enough = self.dropped >= many.0 && self.share() >= many.1;
+        enough && (bbr || path::held_by_loss(evidence, self.share()))
     }
 }
 
 /// TCP hears of a drop by its own kernel at once and shows no retransmission for it, only a congestion window that falls.
-fn before_it_left(host: &Host) -> Option<Dropped<'_>> {
-    let interface = host.interface.as_ref()?;
+fn before_it_left(host: &Host) -> impl Iterator<Item = Dropped<'_>> {
+    host.interface.iter().flat_map(|interface| sending_places(host, interface))
+}
+
+fn sending_places<'a>(host: &'a Host, interface: &Interface) -> Vec<Dropped<'a>> {
     let name = &interface.name;
     let qdisc = host.qdisc.as_ref().map(|(kind, counters)| Dropped {
         host,
@@ -254,11 +263,14 @@ fn before_it_left(host: &Host) -> Option<Dropped<'_>> {
         cure: format!("ethtool -G {name} tx 4096"),
         consequence: " given to it for sending",
     };
-    qdisc.into_iter().chain([driver]).find(Dropped::is_many)
+    qdisc.into_iter().chain([driver]).collect()
 }
 
-fn after_it_came(host: &Host) -> Option<Dropped<'_>> {
-    let interface = host.interface.as_ref()?;
+fn after_it_came(host: &Host) -> impl Iterator<Item = Dropped<'_>> {
+    host.interface.iter().flat_map(|interface| receiving_places(host, interface))
+}
+
+fn receiving_places<'a>(host: &'a Host, interface: &Interface) -> [Dropped<'a>; 2] {
     let name = &interface.name;
     let counters = &interface.counters;
     let ring = Dropped {
@@ -277,7 +289,7 @@ fn after_it_came(host: &Host) -> Option<Dropped<'_>> {
         cure: "sysctl -w net.core.netdev_max_backlog=10000".into(),
         consequence: " that had come",
     };
-    [ring, sockets].into_iter().find(Dropped::is_many)
+    [ring, sockets]
 }
 
 /// Others send through the sender's interface, or to the receiver's, at the same time.
@@ -343,6 +355,16 @@ mod tests {
             rwnd_limited: Duration::ZERO,
             ..evidence.flows[0].clone()
         };
+        evidence
+    }
+
+    /// Down to what some per cent of loss leave.
+    fn slowed() -> Evidence {
+        let mut evidence = half();
+        let goodput = BitRate(200_000);
+        evidence.steady = evidence.steady.map(|steady| super::super::Steady { goodput, ..steady });
+        evidence.flows[0].goodput = goodput;
+        evidence.flows[0].mss = 1448;
         evidence
     }
 
@@ -459,7 +481,7 @@ mod tests {
     #[test]
     fn drops_of_the_own_queue_are_named_and_what_they_look_like_is_not() {
         let counters = QdiscCounters { dropped: 300, sent_packets: 9_700, ..QdiscCounters::default() };
-        let mut evidence = half();
+        let mut evidence = slowed();
         evidence.sender.qdisc = Some(("tbf".into(), counters));
         let found = &diagnose(&evidence)[0];
         let expected = "the queueing discipline tbf of eth0 on near.example dropped 300 of 10000 packets (3.00 %), which \
@@ -468,22 +490,33 @@ mod tests {
         assert_eq!(found.cure.to_string(), "tc qdisc replace dev eth0 root fq   (on near.example)");
         evidence.flows[0].rtt = Duration::from_secs(2);
         assert_eq!(causes(&evidence), [Cause::LocalDrops], "the queue is its own");
-        // Some drops in a long test are nothing.
+        // A single one is enough where it explains the goodput, and none where it does not.
+        let one = QdiscCounters { dropped: 1, sent_packets: 400, ..counters };
         evidence.flows[0].rtt = Duration::from_millis(540);
-        evidence.sender.qdisc = Some(("fq".into(), QdiscCounters { dropped: 4, ..counters }));
-        assert_eq!(causes(&evidence), []);
+        evidence.sender.qdisc = Some(("tbf".into(), one));
+        assert_eq!(causes(&evidence), [Cause::LocalDrops]);
+        let steady = evidence.steady;
+        evidence.steady = half().steady;
+        assert_eq!(causes(&evidence), [], "67 Mb/s with one in 400 lost");
+        evidence.steady = steady;
+        evidence.flows[0].sending.congestion = "bbr".into();
+        assert_eq!(causes(&evidence), [], "BBR takes no notice of one");
     }
 
     #[test]
     fn drops_behind_the_path_are_the_receivers() {
         let ring = first(|e| {
+            *e = slowed();
             let interface = e.receiver.interface.as_mut().expect("it has one");
             interface.counters.received_missed = 900;
         });
         assert!(ring.summary.starts_with("the interface eth0 on far.example dropped 900 of"), "{}", ring.summary);
         assert_eq!(ring.cure.to_string(), "ethtool -G eth0 rx 4096   (on far.example)");
-        let sockets = first(|e| e.receiver.sockets_dropped = Some(500));
-        assert!(sockets.summary.starts_with("the receiving sockets on far.example dropped 500"), "{}", sockets.summary);
+        let sockets = first(|e| {
+            *e = slowed();
+            e.receiver.sockets_dropped = Some(900);
+        });
+        assert!(sockets.summary.starts_with("the receiving sockets on far.example dropped 900"), "{}", sockets.summary);
     }
 
     #[test]

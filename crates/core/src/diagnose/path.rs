@@ -42,7 +42,7 @@ pub(super) fn loss(evidence: &Evidence) -> Option<Finding> {
     let bbr = congestion.starts_with("bbr");
     let held = match &lossless {
         Some(path) => evidence.judged_goodput().as_f64() < FULL * path.payload_capacity().as_f64(),
-        None => follows_formula(evidence, &lost, &congestion),
+        None => follows_formula(evidence, lost.share) && evidence.rwnd_share().unwrap_or(0.0) <= 0.3,
     };
     let risen = evidence.rtt_under_load().as_secs_f64() > RISEN * evidence.base_rtt.as_secs_f64();
     if !held || risen || lost.share <= budget || lost.segments < FEWEST || (bbr && lost.share < TOO_MUCH_FOR_BBR) {
@@ -97,15 +97,25 @@ impl Lost {
     }
 }
 
-/// Whether goodput is about what the formula makes of that loss, and nothing else stopped the sender.
-fn follows_formula(evidence: &Evidence, lost: &Lost, congestion: &str) -> bool {
-    let (Ok(congestion), Some(loss)) = (congestion.parse(), Ratio::new(lost.share)) else { return false };
+/// Whether goodput is about what the formula makes of that loss.
+fn follows_formula(evidence: &Evidence, share: f64) -> bool {
+    let goodput = evidence.judged_goodput().as_f64();
+    formula(evidence, share).is_some_and(|rate| goodput < BY_FORMULA * rate && goodput * BY_FORMULA > rate)
+}
+
+/// Whether goodput is no more than about what the formula makes of that loss; less may have further causes.
+pub(super) fn held_by_loss(evidence: &Evidence, share: f64) -> bool {
+    let goodput = evidence.judged_goodput().as_f64();
+    formula(evidence, share).is_some_and(|rate| goodput < BY_FORMULA * rate)
+}
+
+/// What the congestion control in use makes of a share of loss on a path of any capacity.
+fn formula(evidence: &Evidence, share: f64) -> Option<f64> {
+    let loss = Ratio::new(share).filter(|loss| loss.get() > 0.0)?;
+    let congestion = evidence.flows.first()?.sending.congestion.parse().unwrap_or_default();
     let endless = PathProfile { loss, ..PathProfile::new(BitRate(1 << 50), evidence.base_rtt) };
     let flow = tcp_model::Flow { streams: evidence.streams(), congestion, ..tcp_model::Flow::default() };
-    let formula = tcp_model::steady(&endless, &flow).goodput.as_f64();
-    let goodput = evidence.judged_goodput().as_f64();
-    let stopped = evidence.rwnd_share().unwrap_or(0.0) > 0.3;
-    !stopped && goodput < BY_FORMULA * formula && goodput * BY_FORMULA > formula
+    Some(tcp_model::steady(&endless, &flow).goodput.as_f64())
 }
 
 /// Packets wait: round trips under load take much longer than without.
