@@ -32,44 +32,52 @@ fn main() -> ExitCode {
 /// Nothing found at all, and measured as predicted.
 fn a_healthy_path_has_no_findings() {
     for path in [["50mbit", "20ms"], ["20mbit", "60ms"]] {
-        thrice("healthy", || emulated(&["--rate", path[0], "--rtt", path[1]], "", &["--time", "4s"]), |run| {
-            let rate = |value: &Value| value.as_u64().unwrap();
-            let measured = rate(&run["steady_goodput_bits_per_second"]);
-            let expected = &run["expected"];
-            let (least, most) = (rate(&expected["least_bits_per_second"]), rate(&expected["most_bits_per_second"]));
-            found(run).is_empty() && (least..=most).contains(&measured)
-        });
+        thrice(
+            "healthy",
+            || emulated(&["--rate", path[0], "--rtt", path[1]], "", &["--time", "4s"]),
+            |run| {
+                let rate = |value: &Value| value.as_u64().unwrap();
+                let measured = rate(&run["steady_goodput_bits_per_second"]);
+                let expected = &run["expected"];
+                let (least, most) = (rate(&expected["least_bits_per_second"]), rate(&expected["most_bits_per_second"]));
+                found(run).is_empty() && (least..=most).contains(&measured)
+            },
+        );
     }
 }
 
 /// A token bucket of less than the path on the sender's own interface, with hardly any queue.
 fn drops_by_the_own_qdisc_are_found() {
     let fault = "tc qdisc add dev lfn0 root tbf rate 15mbit burst 4000 limit 6000 || exit 1; ";
-    thrice("tbf", || emulated(PATH, fault, &["--time", "2s"]), |run| {
-        first(run, "local drops") && run["findings"][0]["cure"]["command"] == "tc qdisc replace dev lfn0 root fq"
-    });
+    thrice(
+        "tbf",
+        || emulated(PATH, fault, &["--time", "2s"]),
+        |run| first(run, "local drops") && run["findings"][0]["cure"]["command"] == "tc qdisc replace dev lfn0 root fq",
+    );
 }
 
 fn loss_on_the_path_is_found() {
     let path = [PATH, &["--loss", "0.3%"]].concat();
-    thrice("loss", || emulated(&path, "", &["--time", "4s", "--congestion", "reno"]), |run| {
-        first(run, "loss") && run["findings"][0]["evidence"]["lost_share"].as_f64().unwrap() > 0.001
-    });
+    thrice(
+        "loss",
+        || emulated(&path, "", &["--time", "4s", "--congestion", "reno"]),
+        |run| first(run, "loss") && run["findings"][0]["evidence"]["lost_share"].as_f64().unwrap() > 0.001,
+    );
 }
 
 /// Room for ten times what the path holds, and a sender that uses it.
 fn a_standing_queue_is_found() {
     let path = [PATH, &["--queue", "10bdp"]].concat();
-    thrice("queue", || emulated(&path, "", &["--time", "4s", "--congestion", "reno"]), |run| {
-        found(run).iter().any(|name| name == "queueing")
-    });
+    thrice(
+        "queue",
+        || emulated(&path, "", &["--time", "4s", "--congestion", "reno"]),
+        |run| found(run).iter().any(|name| name == "queueing"),
+    );
 }
 
 fn a_small_mtu_is_found() {
     let path = [PATH, &["--path-mtu", "1200"]].concat();
-    thrice("mtu", || emulated(&path, "", &["--time", "2s"]), |run| {
-        found(run).iter().any(|name| name == "small MTU")
-    });
+    thrice("mtu", || emulated(&path, "", &["--time", "2s"]), |run| found(run).iter().any(|name| name == "small MTU"));
 }
 
 /// The route says another one than is asked for.
@@ -82,10 +90,14 @@ fn a_route_that_overrides_is_found() {
         "ip route show dev lfn0 | while read -r net rest; do \
            ip route replace \"$net\" dev lfn0 congctl {other} || exit 1; done; "
     );
-    thrice("congctl", || emulated(PATH, &fault, &["--time", "2s", "--congestion", "reno"]), |run| {
-        let evidence = &run["findings"].as_array().unwrap().iter().find(|f| f["name"] == "congestion control");
-        evidence.is_some_and(|finding| finding["evidence"]["in_use"] == other)
-    });
+    thrice(
+        "congctl",
+        || emulated(PATH, &fault, &["--time", "2s", "--congestion", "reno"]),
+        |run| {
+            let evidence = &run["findings"].as_array().unwrap().iter().find(|f| f["name"] == "congestion control");
+            evidence.is_some_and(|finding| finding["evidence"]["in_use"] == other)
+        },
+    );
 }
 
 /// Another test over the same interface at the same time.

@@ -296,9 +296,11 @@ fn host(name: &str, end: &EndReport, judged: (Duration, Duration), sends: bool) 
     let interface = report.and_then(|report| report.interface.clone());
     let waited = samples.iter().filter_map(|(_, sample)| sample.qdiscs).map(|c| (c.backlog_bytes, c.backlog_packets));
     let (backlog_bytes, backlog_packets) = waited.max().unwrap_or_default();
-    let queued = report
-        .and_then(|report| together(&report.qdiscs))
-        .map(|counters| QdiscCounters { backlog_bytes, backlog_packets, ..counters });
+    let queued = report.and_then(|report| together(&report.qdiscs)).map(|counters| QdiscCounters {
+        backlog_bytes,
+        backlog_packets,
+        ..counters
+    });
     let kind = report.and_then(|report| report.qdiscs.iter().find(|qdisc| qdisc.parent == "root"));
     let dropped = ["TcpExt.TCPRcvQDrop", "TcpExt.TCPBacklogDrop", "TcpExt.RcvPruned", "TcpExt.PFMemallocDrop"];
     Host {

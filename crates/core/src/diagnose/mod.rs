@@ -129,7 +129,7 @@ impl std::fmt::Display for Cure {
     }
 }
 
-/// All findings, the one with the most to gain first.
+/// All findings: that the test was another one than asked for, then the one with the most to gain.
 pub fn diagnose(evidence: &Evidence) -> Vec<Finding> {
     // Where gains are equal the earlier rule is the cause and the later one a consequence.
     let rules = [
@@ -154,7 +154,9 @@ pub fn diagnose(evidence: &Evidence) -> Vec<Finding> {
     findings.retain(|finding| !consequences.contains(&finding.cause));
     // A limit whose gain nobody can tell, because the capacity is not known, at least doubles what it limits.
     let unknown = evidence.judged_goodput();
-    findings.sort_by_key(|finding| std::cmp::Reverse(finding.gain.unwrap_or(unknown)));
+    // A test that is not the one that was asked for comes before all that it found.
+    let valid = |finding: &Finding| finding.cause != Cause::CongestionControl;
+    findings.sort_by_key(|finding| (valid(finding), std::cmp::Reverse(finding.gain.unwrap_or(unknown))));
     findings
 }
 

@@ -354,6 +354,11 @@ mod tests {
         let found = &diagnose(&evidence)[0];
         assert_eq!(found.summary, "bbr was asked for and cubic is in use on near.example");
         assert!(found.cure.command.starts_with("ip route show table all | grep congctl"));
+        // It comes first: all else was found with another congestion control.
+        let moved = evidence.flows[0].moved;
+        evidence.flows[0].moved = lossy().flows[0].moved;
+        assert_eq!(causes(&evidence), [Cause::CongestionControl, Cause::Loss]);
+        evidence.flows[0].moved = moved;
         // The plan's wish is named where it would have helped, and not on a full path.
         let socket = &mut evidence.flows[0].sending;
         (socket.congestion_asked, socket.congestion_planned) = (None, Some("bbr".into()));

@@ -31,6 +31,11 @@ pub struct Target {
 }
 
 impl Target {
+    /// The address that is tried first.
+    pub(crate) fn first_address(&self) -> Option<SocketAddr> {
+        self.addresses.first().copied()
+    }
+
     /// Resolves the ticket's host.
     pub fn new(ticket: Ticket) -> Result<Self, SessionError> {
         let unknown = |source| SessionError::UnknownHost { host: ticket.host.clone(), source };

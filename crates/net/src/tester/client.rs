@@ -172,7 +172,10 @@ fn prepare(
     let options = Arc::new(Options::new(near, sends, kernel)?);
     let shared = Shared::new(request, sends, Instant::now(), Throttle::none());
     let (sender, events) = channel();
-    let meter = Meter::new(request, sends, shared.clone(), options.clone(), events);
+    let mut meter = Meter::new(request, sends, shared.clone(), options.clone(), events);
+    if let Some(address) = target.first_address() {
+        meter.watch_host(HostWatch::towards(address.ip(), None));
+    }
     let dialler = Dialler { target: target.clone(), session, sends, shared, options, events: sender };
     // Probes come first, on a path without load.
     if !request.apart() && request.latency.is_none() {
@@ -200,7 +203,7 @@ struct Conversation<'a> {
 
 impl<'a> Conversation<'a> {
     fn new(request: TestRequest, control: Control, mut meter: Meter, watch: &'a mut dyn FnMut(Progress<'_>)) -> Self {
-        meter.watch_host(HostWatch::begin(control.socket()));
+        meter.confirm_host(control.socket());
         let (rtt, heard) = (round_trip(control.socket()), Instant::now());
         Conversation {
             request,

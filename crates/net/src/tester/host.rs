@@ -56,8 +56,27 @@ struct Reading {
 impl HostWatch {
     /// Takes the first reading; the load leaves by the interface `socket` leaves by.
     pub(super) fn begin(socket: &TcpStream) -> Self {
+        match (socket.peer_addr(), socket.local_addr()) {
+            (Ok(peer), Ok(local)) => Self::towards(peer.ip(), Some(local.ip())),
+            (Err(error), _) | (_, Err(error)) => Self::by(Err(error)),
+        }
+    }
+
+    /// The same before there is a socket: what is dropped of the first packets counts too.
+    pub(super) fn towards(to: IpAddr, from: Option<IpAddr>) -> Self {
+        Self::by(watched(to, from))
+    }
+
+    /// This one, or a new one if the load leaves by another interface than was thought.
+    pub(super) fn confirmed(self, socket: &TcpStream) -> Self {
+        let anew = HostWatch::begin(socket);
+        let index = |watch: &HostWatch| watch.interface.as_ref().map(|interface| interface.index);
+        if index(&self) == index(&anew) { self } else { anew }
+    }
+
+    fn by(interface: io::Result<Watched>) -> Self {
         let mut notes = Vec::new();
-        let mut interface = watched(socket)
+        let mut interface = interface
             .inspect_err(|error| notes.push(Note::warning(format!("interface of the load not known: {error}"))))
             .ok();
         let begun = Reading::take(interface.as_mut());
@@ -166,13 +185,13 @@ impl Reading {
     }
 }
 
-/// The interface by which the peer of a connected socket is reached.
-fn watched(socket: &TcpStream) -> io::Result<Watched> {
+/// The interface by which an address is reached.
+fn watched(to: IpAddr, from: Option<IpAddr>) -> io::Result<Watched> {
     let mut netlink = Netlink::open()?;
     // An address of IPv4 on a socket of IPv6 is routed as what it is.
     let plain = |address: IpAddr| address.to_canonical();
-    let (to, from) = (plain(socket.peer_addr()?.ip()), plain(socket.local_addr()?.ip()));
-    let index = netlink.interface_towards(to, Some(from)).or_else(|_| netlink.interface_towards(to, None))?;
+    let (to, from) = (plain(to), from.map(plain));
+    let index = netlink.interface_towards(to, from).or_else(|_| netlink.interface_towards(to, None))?;
     Ok(Watched { netlink, index })
 }
 

@@ -1,6 +1,6 @@
 //! One end's clock and figures: when the test began, its intervals, and the report at its end.
 
-use std::net::Shutdown;
+use std::net::{Shutdown, TcpStream};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
@@ -106,6 +106,14 @@ impl Meter {
     /// Another length of the intervals, before the first.
     pub(super) fn set_interval(&mut self, interval: Duration) {
         self.interval = interval;
+    }
+
+    /// The connection is up: the host's watch looks at the interface that this leaves by.
+    pub(super) fn confirm_host(&mut self, socket: &TcpStream) {
+        self.host = Some(match self.host.take() {
+            Some(watch) => watch.confirmed(socket),
+            None => HostWatch::begin(socket),
+        });
     }
 
     /// Tells, from here on, what the host does meanwhile.
