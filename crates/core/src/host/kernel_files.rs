@@ -34,6 +34,25 @@ pub fn counters(text: &str) -> CounterTable {
     table
 }
 
+/// Such files without their lines of names, which are most of them and do not change while a kernel runs.
+pub fn values(text: &str) -> String {
+    text.lines().skip(1).step_by(2).flat_map(|line| [line, "\n"]).collect()
+}
+
+/// The counters of [`values`], with the names of a whole file of the same kernel.
+pub fn counters_named(values: &str, whole: &str) -> CounterTable {
+    let names = whole.lines().step_by(2);
+    let pairs: String = names.zip(values.lines()).flat_map(|(names, values)| [names, "\n", values, "\n"]).collect();
+    counters(&pairs)
+}
+
+/// One value of such files, without a table of all.
+pub fn counter(text: &str, group: &str, name: &str) -> Option<i64> {
+    let mut lines = text.lines().filter_map(|line| line.strip_prefix(group)?.strip_prefix(':'));
+    let at = lines.next()?.split_whitespace().position(|other| other == name)?;
+    lines.next()?.split_whitespace().nth(at)?.parse().ok()
+}
+
 /// Values that are no counters: settings, and how many there are at a moment.
 const NO_COUNTERS: [&str; 6] =
     ["Ip.Forwarding", "Ip.DefaultTTL", "Tcp.RtoAlgorithm", "Tcp.RtoMin", "Tcp.RtoMax", "Tcp.MaxConn"];
@@ -144,6 +163,14 @@ mod tests {
         let table = counters(SNMP);
         assert_eq!((table["Tcp.RetransSegs"], table["Tcp.MaxConn"], table["Ip.InReceives"]), (741, -1, 29_247_769));
         assert_eq!(table.len(), 9);
+        assert_eq!(
+            (counter(SNMP, "Tcp", "RetransSegs"), counter(SNMP, "Ip", "InReceives")),
+            (Some(741), Some(29_247_769))
+        );
+        assert_eq!(
+            (counter(SNMP, "Tcp", "InReceives"), counter(SNMP, "Udp", "A"), counter("Tcp: A\n", "Tcp", "A")),
+            (None, None, None)
+        );
         // A line without its pair, groups that do not match, and words that are no numbers.
         assert_eq!(counters("Tcp: A B\nUdp: 1 2\nTcp: A\n"), CounterTable::new());
         assert_eq!(counters("Tcp: A B\nTcp: x 2 3\n").into_iter().collect::<Vec<_>>(), [("Tcp.B".to_owned(), 2)]);

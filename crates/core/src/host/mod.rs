@@ -11,7 +11,8 @@ mod kernel_files;
 mod remarks;
 
 pub use kernel_files::{
-    CounterTable, changed, counters, migrations, processor_times, softirqs, thread_runtime, thread_times,
+    CounterTable, changed, counter, counters, counters_named, migrations, processor_times, softirqs, thread_runtime,
+    thread_times, values,
 };
 pub use remarks::remarks;
 

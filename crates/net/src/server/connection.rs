@@ -3,6 +3,7 @@
 use std::io::Read;
 use std::net::{SocketAddr, TcpStream};
 use std::sync::Arc;
+use std::thread;
 use std::time::{Duration, Instant};
 
 use lfn_core::session::hello::{self, ClearHello};
@@ -13,7 +14,7 @@ use super::admission::{Entry, Grant};
 use super::event::{Event, Reason, Who};
 use super::registry::{Streams, Watch};
 use super::throttle::Spent;
-use super::{ServerSession, Shared, turn};
+use super::{STACK, ServerSession, Shared, turn};
 use crate::session::dial::set_liveness;
 use crate::session::{Control, DataStream, SessionError, TlsStream};
 use crate::tester::TestError;
@@ -51,9 +52,14 @@ pub(super) fn serve(
             shared.registry.deliver(session, stream).map_err(|error| (Reason::Hello, error))
         }
         Hello::Control { session, request, .. } => {
-            let _alive = shared.alive();
-            session_of(shared, control, peer, session, &request);
-            Ok(())
+            let shared = shared.clone();
+            // On a thread of its own: the stack that a handshake has used stays in memory as long as its thread lives.
+            let work = move || {
+                let (_watch, _alive) = (watch, shared.alive());
+                session_of(&shared, control, peer, session, &request);
+            };
+            let spawned = thread::Builder::new().name("session".into()).stack_size(STACK).spawn(work);
+            spawned.map(drop).map_err(|source| (Reason::Hello, SessionError::Io { peer: "the kernel", source }))
         }
     }
 }

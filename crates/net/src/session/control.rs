@@ -132,8 +132,8 @@ impl Control {
 
     /// Reads what comes before `deadline`; false if nothing did.
     fn fill(&mut self, deadline: Instant, while_doing: &'static str) -> Result<bool, SessionError> {
-        // On the stack, and no larger than a message of a running test: a session that waits holds no buffer.
-        let mut buffer = [0; 8 * 1024];
+        // On the stack, and small: a thousand sessions that wait for something hold a thousand stacks.
+        let mut buffer = [0; 2 * 1024];
         loop {
             let left = deadline.saturating_duration_since(Instant::now());
             if left.is_zero() {

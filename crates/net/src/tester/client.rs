@@ -401,7 +401,7 @@ impl Dialler {
                     Ok((data, stream)) => {
                         let counter = stream.counter.clone();
                         // Nobody listens any more after a failure elsewhere.
-                        let _ = events.send(Event::Opened(stream));
+                        let _ = events.send(Event::Opened(Box::new(stream)));
                         load::run(data, sends, &shared, &counter, &events);
                     }
                     Err(error) => drop(events.send(Event::Failed(error))),

@@ -9,6 +9,7 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::io;
 use std::net::{IpAddr, TcpStream};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use lfn_core::host::{
@@ -50,7 +51,10 @@ struct Reading {
     processors: Vec<ProcessorTime>,
     traffic: Option<Traffic>,
     qdiscs: Option<Vec<Qdisc>>,
-    counters: Option<CounterTable>,
+    /// As the kernel wrote them, without the names: a table of them takes ten times the room, for as long as the session
+    /// lasts.
+    counters: Option<Arc<str>>,
+    retransmitted_segments: Option<i64>,
 }
 
 impl HostWatch {
@@ -105,7 +109,7 @@ impl HostWatch {
             processors,
             interface: self.last.counters_since(&before),
             qdiscs: self.last.qdiscs_since(&before).and_then(|qdiscs| host::together(&qdiscs)),
-            retransmitted_segments: self.last.counter_since(&before, "Tcp.RetransSegs"),
+            retransmitted_segments: self.last.retransmitted_since(&before),
         };
         let nothing = HostSample { elapsed: sample.elapsed, ..HostSample::default() };
         (sample != nothing).then_some(sample)
@@ -137,7 +141,7 @@ impl HostWatch {
             processors: now.processors_since(&self.begun),
             interface,
             qdiscs: now.qdiscs_since(&self.begun).unwrap_or_default(),
-            counters: now.counters.as_ref().zip(self.begun.counters.as_ref()).map(|(n, b)| host::changed(b, n)),
+            counters: self.begun.counters.as_deref().and_then(changed),
         };
         let known = (report != HostReport::default()).then_some(report);
         (known, std::mem::take(&mut self.notes))
@@ -159,12 +163,10 @@ impl Reading {
             host::softirqs(&text, &mut processors);
         }
         // The sockets' own namespace: /proc/net is that of the calling thread.
-        let counters = text("/proc/thread-self/net/snmp").ok().map(|snmp| {
-            let mut table = host::counters(&snmp);
-            table.extend(host::counters(&text("/proc/thread-self/net/netstat").unwrap_or_default()));
-            table
-        });
-        Reading { at: Instant::now(), processors, traffic, qdiscs, counters }
+        let whole = counters().ok();
+        let retransmitted_segments = whole.as_deref().and_then(|text| host::counter(text, "Tcp", "RetransSegs"));
+        let counters = whole.map(|whole| host::values(&whole).into());
+        Reading { at: Instant::now(), processors, traffic, qdiscs, counters, retransmitted_segments }
     }
 
     fn processors_since(&self, before: &Reading) -> Vec<ProcessorTime> {
@@ -179,10 +181,22 @@ impl Reading {
         Some(host::qdiscs_since(self.qdiscs.as_ref()?, before.qdiscs.as_ref()?))
     }
 
-    fn counter_since(&self, before: &Reading, name: &str) -> Option<u64> {
-        let value = |reading: &Reading| reading.counters.as_ref()?.get(name).copied();
-        u64::try_from(value(self)?.wrapping_sub(value(before)?)).ok()
+    fn retransmitted_since(&self, before: &Reading) -> Option<u64> {
+        u64::try_from(self.retransmitted_segments?.wrapping_sub(before.retransmitted_segments?)).ok()
     }
+}
+
+/// The counters of the network stack, as the kernel writes them. Those of the sockets' own namespace: /proc/net is that
+/// of the calling thread.
+fn counters() -> io::Result<String> {
+    let more = text("/proc/thread-self/net/netstat").unwrap_or_default();
+    Ok(text("/proc/thread-self/net/snmp")? + &more)
+}
+
+/// What changed since these values were read.
+fn changed(values: &str) -> Option<CounterTable> {
+    let now = counters().ok()?;
+    Some(host::changed(&host::counters_named(values, &now), &host::counters(&now)))
 }
 
 /// The interface by which an address is reached.

@@ -288,7 +288,7 @@ impl Meter {
             Event::Opened(stream) => {
                 self.pace(&stream);
                 self.counted.push(0);
-                self.streams.push(stream);
+                self.streams.push(*stream);
             }
             Event::Ended { stream, cpu, seen, result } => {
                 self.ended += 1;

@@ -120,7 +120,7 @@ fn start(
     let counter = Arc::new(Counter::default());
     let stream = Stream { number, socket, counter: counter.clone(), opened: data.opened(), granted };
     // The meter that listens lives as long as this session.
-    let _ = events.send(Event::Opened(stream));
+    let _ = events.send(Event::Opened(Box::new(stream)));
     let (shared, events) = (shared.clone(), events.clone());
     let work = move || load::run(data, sends, &shared, &counter, &events);
     thread::Builder::new().name(format!("stream {number}")).spawn(work).map_err(failed)?;

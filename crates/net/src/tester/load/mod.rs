@@ -58,8 +58,8 @@ pub(crate) struct Counter {
 /// What the control thread is told of streams.
 #[derive(Debug)]
 pub(crate) enum Event {
-    /// It is open and moves data.
-    Opened(Stream),
+    /// It is open and moves data. In a box: a channel holds room for thirty-one events of the largest kind.
+    Opened(Box<Stream>),
     /// Its thread is done.
     Ended {
         /// Its number.
