@@ -404,7 +404,7 @@ impl Dialler {
                         let _ = events.send(Event::Opened(Box::new(stream)));
                         load::run(data, sends, &shared, &counter, &events);
                     }
-                    Err(error) => drop(events.send(Event::Failed(error))),
+                    Err(error) => drop(events.send(Event::Failed(Box::new(error)))),
                 }
             };
             thread::Builder::new()

@@ -10,6 +10,7 @@ use std::fs;
 use std::io;
 use std::net::{IpAddr, TcpStream};
 use std::sync::Arc;
+use std::thread;
 use std::time::{Duration, Instant};
 
 use lfn_core::host::{
@@ -68,7 +69,9 @@ impl HostWatch {
 
     /// The same before there is a socket: what is dropped of the first packets counts too.
     pub(super) fn towards(to: IpAddr, from: Option<IpAddr>) -> Self {
-        Self::by(watched(to, from))
+        // Aside: what reads a route's messages uses much of a stack, which stays in memory as long as its thread lives.
+        let aside = thread::scope(|scope| scope.spawn(|| watched(to, from)).join());
+        Self::by(aside.unwrap_or_else(|_| Err(io::Error::other("the thread that asks for the route failed"))))
     }
 
     /// This one, or a new one if the load leaves by another interface than was thought.

@@ -292,12 +292,12 @@ impl Meter {
             }
             Event::Ended { stream, cpu, seen, result } => {
                 self.ended += 1;
-                self.seen.push((stream, seen));
+                self.seen.push((stream, *seen));
                 self.cpu.user += cpu.user;
                 self.cpu.system += cpu.system;
                 result.map_err(|source| TestError::Stream { stream, source })?;
             }
-            Event::Failed(error) => return Err(error.into()),
+            Event::Failed(error) => return Err((*error).into()),
         }
         Ok(())
     }

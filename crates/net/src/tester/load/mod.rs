@@ -58,7 +58,7 @@ pub(crate) struct Counter {
 /// What the control thread is told of streams.
 #[derive(Debug)]
 pub(crate) enum Event {
-    /// It is open and moves data. In a box: a channel holds room for thirty-one events of the largest kind.
+    /// It is open and moves data.
     Opened(Box<Stream>),
     /// Its thread is done.
     Ended {
@@ -67,12 +67,12 @@ pub(crate) enum Event {
         /// What its thread used.
         cpu: Cpu,
         /// What was seen of the bytes.
-        seen: Seen,
+        seen: Box<Seen>,
         /// Why it ended, if that is an error.
         result: io::Result<()>,
     },
     /// It could not be opened.
-    Failed(crate::session::SessionError),
+    Failed(Box<crate::session::SessionError>),
 }
 
 /// A stream as the control thread sees it.
@@ -175,7 +175,7 @@ pub(crate) fn run(stream: DataStream, sends: bool, shared: &Shared, counter: &Co
     // What a stream that was stopped had to say of its shut socket is no news.
     let result = if shared.stopped() { Ok(()) } else { result };
     // Nobody listens any more after a failure elsewhere.
-    let _ = events.send(Event::Ended { stream: number, cpu, seen, result });
+    let _ = events.send(Event::Ended { stream: number, cpu, seen: Box::new(seen), result });
 }
 
 /// Sends records until there are no more: `write` moves some of record `length` from `offset` on, at most `most` bytes.
