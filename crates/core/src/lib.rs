@@ -18,8 +18,8 @@
 //! | [`transfer`] | what is sent, by whom, what is done |
 //! | [`tcp_info`], [`stats`] | what a kernel says of a connection, medians and start-up |
 //! | [`host`] | what a host did meanwhile, and two clocks laid on each other |
-//! | [`blocks`] | when the blocks of a test left and arrived |
 //! | [`udp`], [`latency`] | paced datagrams and their account, probes beside a load |
+//! | [`blocks`], [`until`] | when blocks left and arrived, how well a steady goodput is known |
 //! | [`diagnose`] | evidence to findings, one rule a function |
 //! | [`report`] | the stored result of a test, its events, tables and comparison |
 
@@ -51,4 +51,5 @@ pub mod time;
 pub mod transfer;
 pub mod udp;
 pub mod units;
+pub mod until;
 pub mod wire;
