@@ -294,7 +294,14 @@ fn two_hundred_clients_at_a_short_queue_are_served_or_told_when() {
 
 fn counted(records: u64) -> tester::Test {
     let request = TestRequest { load: Load::Records(records), record: Bytes(1000), ..TestRequest::default() };
-    tester::Test { request, near: Default::default(), path: None, whole_round_trips: false }
+    tester::Test {
+        request,
+        near: Default::default(),
+        path: None,
+        whole_round_trips: false,
+        until: None,
+        stop: Default::default(),
+    }
 }
 
 #[test]

@@ -15,6 +15,7 @@ use crate::path::{PathProfile, optional_seconds, seconds};
 use crate::prediction::Expected;
 use crate::tcp_model::Prediction;
 use crate::units::{BitRate, Bytes, Ratio};
+use crate::until::Estimate;
 use crate::wire::test::{Direction, EndReport, Interval, SocketWish, TestRequest};
 
 /// The result of one `lfn test`: a list of runs, one or, with `--both` or `--bidir`, two.
@@ -178,6 +179,29 @@ pub struct Run {
     /// What the server said, where it was one of iperf3's.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub iperf3: Option<Iperf3>,
+    /// How well the steady goodput is known, where there were slices of time enough to tell.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub estimate: Option<Estimate>,
+    /// Why it ended.
+    #[serde(default)]
+    pub ended: Ended,
+    /// The other direction was under load at the same time (`--bidir`).
+    #[serde(default)]
+    pub at_once: bool,
+}
+
+/// Why a test ended.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[serde(rename_all = "snake_case")]
+pub enum Ended {
+    /// All of the load was done.
+    #[default]
+    Done,
+    /// Its goodput was known well enough (`--until`).
+    Narrow,
+    /// The user had seen enough; what had arrived by then is all of it.
+    Interrupted,
 }
 
 /// An interval by the receiver's count and clock.

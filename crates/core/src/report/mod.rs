@@ -21,7 +21,9 @@ mod schema;
 
 pub use compare::{Comparison, ComparisonSchema, Difference, Source, Summary, compare};
 pub use csv::csv;
-pub use document::{Document, DocumentSchema, Failed, Finding, Hosts, Origin, PerEnd, Run, Side, Slice, Unfinished};
+pub use document::{
+    Document, DocumentSchema, Ended, Failed, Finding, Hosts, Origin, PerEnd, Run, Side, Slice, Unfinished,
+};
 pub use event::{Event, EventSchema};
 pub use figure::Figure;
 pub use foreign::Iperf3Output;

@@ -9,6 +9,7 @@ use lfn_core::session::hello::ClearHello;
 use lfn_core::session::{PROTOCOL, SessionId, Ticket};
 use lfn_core::wire::test::of_stream;
 use lfn_core::wire::{self, HELLO_LIMIT, Hello, Kind, Request};
+use rustix::io::Errno;
 use socket2::{Domain, Protocol, SockRef, Socket, Type};
 
 use super::control::is_closed;
@@ -114,22 +115,24 @@ impl Place {
         }
     }
 
-    fn bind(&self, socket: &Socket) -> io::Result<()> {
+    /// Whether a connection to that address can be dialled from here at all.
+    fn reaches(&self, to: &SocketAddr) -> bool {
+        self.address.is_none_or(|from| from.is_ipv4() == to.is_ipv4())
+    }
+
+    fn bind(&self, socket: &Socket) -> Result<(), SessionError> {
+        let failed = |place: &dyn std::fmt::Display| {
+            let place = place.to_string();
+            |source| SessionError::From { place, source }
+        };
         if let Some(name) = &self.interface {
-            socket.bind_device(Some(name.as_bytes())).map_err(|error| named("interface", name, &error))?;
+            socket.bind_device(Some(name.as_bytes())).map_err(failed(name))?;
         }
         if let Some(address) = self.address {
-            socket
-                .bind(&SocketAddr::new(address, 0).into())
-                .map_err(|error| named("address", &address.to_string(), &error))?;
+            socket.bind(&SocketAddr::new(address, 0).into()).map_err(failed(&address))?;
         }
         Ok(())
     }
-}
-
-/// An error that names what was to be bound to.
-fn named(what: &str, name: &str, error: &io::Error) -> io::Error {
-    io::Error::new(error.kind(), format!("binding to {what} {name}: {error}"))
 }
 
 /// A new random session id.
@@ -221,11 +224,19 @@ fn connect(
         let mut address = *address;
         address.set_port(port.unwrap_or(target.ticket.port));
         let left = deadline.saturating_duration_since(Instant::now());
-        let prepare = |socket: &Socket| {
-            from.map_or(Ok(()), |from| from.bind(socket))?;
-            prepare(socket)
+        if from.is_some_and(|from| !from.reaches(&address)) {
+            last = io::Error::other("the address to dial from is of the other IP version");
+            continue;
+        }
+        let socket = match Socket::new(Domain::for_address(address), Type::STREAM, Some(protocol)) {
+            Ok(socket) => socket,
+            Err(error) => {
+                last = error;
+                continue;
+            }
         };
-        match connect_one(address, left.max(Duration::from_millis(1)), protocol, prepare) {
+        from.map_or(Ok(()), |from| from.bind(&socket))?;
+        match connect_one(socket, address, left.max(Duration::from_millis(1)), &prepare) {
             Ok(socket) => return Ok(socket),
             Err(error) => last = error,
         }
@@ -234,12 +245,11 @@ fn connect(
 }
 
 fn connect_one(
+    socket: Socket,
     address: SocketAddr,
     within: Duration,
-    protocol: Protocol,
     prepare: impl Fn(&Socket) -> io::Result<()>,
 ) -> io::Result<TcpStream> {
-    let socket = Socket::new(Domain::for_address(address), Type::STREAM, Some(protocol))?;
     prepare(&socket)?;
     socket.connect_timeout(&address.into(), within)?;
     let socket = TcpStream::from(socket);
@@ -253,8 +263,13 @@ pub(crate) fn set_liveness(socket: &TcpStream) -> io::Result<()> {
     socket.set_write_timeout(Some(DEAD_AFTER))?;
     let socket = SockRef::from(socket);
     let keepalive = socket2::TcpKeepalive::new().with_time(DEAD_AFTER / 3).with_interval(DEAD_AFTER / 6);
-    socket.set_tcp_keepalive(&keepalive)?;
-    socket.set_tcp_user_timeout(Some(DEAD_AFTER))
+    // Multipath TCP has not all of these: a dead peer of such a stream is noticed by who waits for it.
+    let unless_unknown = |result: io::Result<()>| match result {
+        Err(error) if error.raw_os_error() == Some(Errno::NOPROTOOPT.raw_os_error()) => Ok(()),
+        result => result,
+    };
+    unless_unknown(socket.set_tcp_keepalive(&keepalive))?;
+    unless_unknown(socket.set_tcp_user_timeout(Some(DEAD_AFTER)))
 }
 
 /// Drives the handshake by writing `hello`.

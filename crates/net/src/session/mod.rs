@@ -60,6 +60,14 @@ pub enum SessionError {
         /// What the kernel said.
         source: io::Error,
     },
+    /// The address is not this host's, or there is no such interface.
+    #[error("cannot dial from {place}: {source}")]
+    From {
+        /// As typed.
+        place: String,
+        /// What the kernel said.
+        source: io::Error,
+    },
     /// The server showed another key than the ticket's: a server of the same address with a new key, or a
     /// man in the middle.
     #[error("the server at {address} shows another key than the ticket's: its fingerprint is {shown}")]
@@ -140,6 +148,7 @@ impl SessionError {
             SessionError::Unreachable { .. } => {
                 Some("start `lfn serve` there, and open its TCP port in the firewall".into())
             }
+            SessionError::From { .. } => Some("`ip address` lists the interfaces here and their addresses".into()),
             SessionError::WrongFingerprint { .. } => Some(
                 "if the server was reinstalled, take its new ticket from `lfn serve`; otherwise do not go on".into(),
             ),

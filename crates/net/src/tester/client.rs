@@ -2,6 +2,7 @@
 
 use std::net::TcpStream;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Sender, channel};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -12,11 +13,15 @@ use lfn_core::host::clock::Alignment;
 use lfn_core::latency::Latency;
 use lfn_core::path::PathProfile;
 use lfn_core::plan::{self, Wishes};
+use lfn_core::report::Ended;
 use lfn_core::session::SessionId;
 use lfn_core::tcp_info::TcpInfo;
-use lfn_core::units::Bytes;
+use lfn_core::units::{Bytes, Ratio};
+use lfn_core::until::{self, Estimate, Slice, Until};
 use lfn_core::wire::Request;
-use lfn_core::wire::test::{ClientMessage, Direction, EndReport, Interval, Kernel, Load, ServerMessage, SocketWish};
+use lfn_core::wire::test::{
+    ClientMessage, Direction, EndReport, Interval, Kernel, Load, Part, ServerMessage, SocketWish,
+};
 use lfn_core::wire::test::{Ready, TestRequest};
 use lfn_sys::tcp;
 
@@ -45,7 +50,14 @@ pub struct Test {
     /// Lengthen the interval to whole round trips, where that is no small change to what is counted in one: a sender
     /// that its window stops sends once a round trip, and an interval with one burst more shows what never was.
     pub whole_round_trips: bool,
+    /// End the load as soon as the 95 % interval of the steady goodput is no wider than this to either side.
+    pub until: Option<Ratio>,
+    /// Set to end the load early, with its figures.
+    pub stop: Arc<AtomicBool>,
 }
+
+/// How long the client sleeps at most, so that it notices soon that it is to stop.
+const LOOK_UP: Duration = Duration::from_millis(100);
 
 /// What a running test tells.
 #[derive(Debug)]
@@ -77,12 +89,30 @@ pub struct Measurement {
     pub blocks: Option<Caught>,
     /// What probes beside the load saw, if they were asked for.
     pub latency: Option<Latency>,
+    /// How well its goodput is known, if that can be told.
+    pub estimate: Option<Estimate>,
+    /// Why it ended.
+    pub ended: Ended,
+    /// The other direction was under load at the same time.
+    pub at_once: bool,
 }
 
 impl Measurement {
     /// Of both ends' reports alone.
     pub fn new(request: TestRequest, rtt: Duration, near: EndReport, far: EndReport) -> Self {
-        Measurement { request, rtt, near, far, clock: None, path: None, blocks: None, latency: None }
+        Measurement {
+            request,
+            rtt,
+            near,
+            far,
+            clock: None,
+            path: None,
+            blocks: None,
+            latency: None,
+            estimate: None,
+            ended: Ended::Done,
+            at_once: false,
+        }
     }
 
     /// The end that sent.
@@ -133,7 +163,7 @@ pub fn run(target: &Target, test: &Test, watch: &mut dyn FnMut(Progress<'_>)) ->
         (Entered::AtOnce, Some(dialled)) => dialled,
         (Entered::AtOnce, None) => return Err(unexpected()),
     };
-    Conversation::new(request, control, meter, watch).run(target, dialler, kernel)
+    Conversation::new(test, request, control, meter, watch).run(target, dialler, kernel)
 }
 
 impl Test {
@@ -199,10 +229,23 @@ struct Conversation<'a> {
     questions: Questions,
     probing: Option<Probing>,
     report: Option<EndReport>,
+    stop: Arc<AtomicBool>,
+    until: Option<Until>,
+    /// What the receiver got, for [`Conversation::until`].
+    slices: Vec<Slice>,
+    /// How many of them were looked at.
+    looked: usize,
+    ended: Ended,
 }
 
 impl<'a> Conversation<'a> {
-    fn new(request: TestRequest, control: Control, mut meter: Meter, watch: &'a mut dyn FnMut(Progress<'_>)) -> Self {
+    fn new(
+        test: &Test,
+        request: TestRequest,
+        control: Control,
+        mut meter: Meter,
+        watch: &'a mut dyn FnMut(Progress<'_>),
+    ) -> Self {
         meter.confirm_host(control.socket());
         let (rtt, heard) = (round_trip(control.socket()), Instant::now());
         Conversation {
@@ -217,6 +260,11 @@ impl<'a> Conversation<'a> {
             questions: Questions::new(),
             probing: None,
             report: None,
+            stop: test.stop.clone(),
+            until: test.until.map(Until::new),
+            slices: Vec::new(),
+            looked: 0,
+            ended: Ended::Done,
         }
     }
 
@@ -243,16 +291,17 @@ impl<'a> Conversation<'a> {
         let start = self.sender_start();
         let load = near.elapsed;
         let latency = self.probing.take().map(|probing| probing.finish(load, self.request.interval));
-        let Conversation { request, control, meter, rtt, far_intervals, questions, report, .. } = self;
+        let Conversation { request, control, meter, rtt, far_intervals, questions, report, ended, .. } = self;
         // The sockets go first, so that the server's end of them is over when it sees the session end.
         drop(meter);
         control.close();
         let mut far = EndReport { intervals: far_intervals, ..report.unwrap_or_default() };
         let clock = questions.alignment();
         clock::lay_side_by_side(&near, &mut far, clock.as_ref());
-        let mut measurement = Measurement { request, rtt, near, far, clock, path: None, blocks: None, latency };
+        let mut measurement = Measurement { clock, latency, ended, ..Measurement::new(request, rtt, near, far) };
         let streams = measurement.receiver().streams.iter().filter_map(|stream| stream.blocks.as_ref());
         measurement.blocks = Caught::of(streams, start);
+        measurement.estimate = known(measurement.receiver());
         check_complete(&measurement)?;
         Ok(measurement)
     }
@@ -293,7 +342,15 @@ impl<'a> Conversation<'a> {
                 return Err(self.reason(error));
             }
             if let Some(interval) = self.meter.tick() {
+                if !sends {
+                    self.slices.extend(slices(interval));
+                }
                 (self.watch)(Progress::Near(interval));
+            }
+            if self.is_enough() {
+                self.meter.end_now();
+                self.control.send(&ClientMessage::Stop)?;
+                return Ok(());
             }
             let over = match (timed, sends) {
                 (true, _) => self.meter.time_over(),
@@ -305,8 +362,24 @@ impl<'a> Conversation<'a> {
                 return Ok(());
             }
             let probes = self.probing.as_ref().map_or(Duration::MAX, Probing::idle);
-            self.listen(self.meter.idle().min(self.questions.idle()).min(probes))?;
+            self.listen(self.meter.idle().min(self.questions.idle()).min(probes).min(LOOK_UP))?;
         }
+    }
+
+    /// Whether the load is to end before it is done.
+    fn is_enough(&mut self) -> bool {
+        if self.stop.load(Ordering::Relaxed) {
+            self.ended = Ended::Interrupted;
+        } else if !self.slices.is_empty() && self.until.is_some_and(|_| self.is_narrow()) {
+            self.ended = Ended::Narrow;
+        }
+        self.ended != Ended::Done
+    }
+
+    /// Looks once at what has come since the last look.
+    fn is_narrow(&mut self) -> bool {
+        let looked = std::mem::replace(&mut self.looked, self.slices.len());
+        looked != self.slices.len() && self.until.as_mut().is_some_and(|until| until.enough(&self.slices))
     }
 
     fn finish_near(&mut self, kernel: Kernel) -> Result<EndReport, TestError> {
@@ -315,7 +388,7 @@ impl<'a> Conversation<'a> {
             (self.watch)(Progress::Near(interval));
         }
         let counted = !matches!(self.request.load, Load::TimeSeconds(_));
-        if counted && self.request.direction == Direction::Reverse {
+        if counted && self.ended == Ended::Done && self.request.direction == Direction::Reverse {
             self.control.send(&ClientMessage::Received)?;
         }
         Ok(near)
@@ -327,6 +400,9 @@ impl<'a> Conversation<'a> {
             Some(ServerMessage::Interval(interval)) => {
                 self.heard = Instant::now();
                 (self.watch)(Progress::Far(&interval));
+                if self.request.direction == Direction::Forward {
+                    self.slices.extend(slices(&interval));
+                }
                 self.far_intervals.push(*interval);
             }
             Some(ServerMessage::Report(report)) => {
@@ -422,6 +498,25 @@ pub(super) fn round_trip(socket: &TcpStream) -> Duration {
     info.min_rtt.unwrap_or(info.rtt)
 }
 
+/// The slices of time an interval is told in.
+fn slices(interval: &Interval) -> impl Iterator<Item = Slice> {
+    let mut begin = interval.start;
+    let whole = [Part { end: interval.end, bytes: interval.bytes }];
+    let parts = if interval.parts.is_empty() { whole.to_vec() } else { interval.parts.clone() };
+    parts.into_iter().map(move |part| {
+        let time = part.end.saturating_sub(std::mem::replace(&mut begin, part.end));
+        Slice { time, bytes: part.bytes }
+    })
+}
+
+/// How well the goodput is known: of all whole slices; what is left over at the end is shorter.
+fn known(receiver: &EndReport) -> Option<Estimate> {
+    let slices: Vec<_> = receiver.intervals.iter().flat_map(slices).collect();
+    let usual = slices.first()?.time;
+    let whole = slices.iter().rposition(|slice| slice.time * 2 >= usual)?;
+    until::estimate(&slices[..=whole])
+}
+
 fn port(ready: &Ready) -> Result<u16, TestError> {
     ready.port.filter(|&port| port != 0).ok_or_else(unexpected)
 }
@@ -433,6 +528,9 @@ pub(super) fn unexpected() -> TestError {
 
 /// A counted test moves what was asked, every byte.
 fn check_complete(measurement: &Measurement) -> Result<(), TestError> {
+    if measurement.ended != Ended::Done {
+        return Ok(());
+    }
     let request = &measurement.request;
     let Some(sent) = request.load.bytes(request.record) else { return Ok(()) };
     let received = measurement.receiver().bytes;
@@ -446,7 +544,14 @@ mod tests {
     #[test]
     fn intervals_are_whole_round_trips_where_one_more_would_show() {
         let request = TestRequest::default();
-        let mut test = Test { request, near: SocketWish::default(), path: None, whole_round_trips: true };
+        let mut test = Test {
+            request,
+            near: SocketWish::default(),
+            path: None,
+            whole_round_trips: true,
+            until: None,
+            stop: Arc::default(),
+        };
         let ms = Duration::from_millis;
         assert_eq!(test.interval(ms(539)), ms(1078));
         assert_eq!(test.interval(ms(3000)), ms(3000));

@@ -11,12 +11,14 @@ mod host;
 mod load;
 mod meter;
 mod options;
+mod pair;
 mod probe;
 mod server;
 mod udp;
 
 pub use client::{Measurement, Progress, Test, run};
 pub use options::kernel;
+pub use pair::run_both;
 pub(crate) use server::serve;
 
 use lfn_core::wire::test::RequestError;

@@ -92,17 +92,17 @@ fn one(
     // Of datagrams it is known in the end what came of them.
     let live = test.parameters.way != Way::Both && test.parameters.protocol == Protocol::Tcp;
     let kernel = tester::kernel();
-    if live {
-        printer.begin(&shown(
-            wanted,
-            client::request(&test.parameters, test.interval, test.parameters.way == Way::Forward),
-        ));
-    }
-    let outcome = client::run(host, port, test, &mut |progress| match progress {
-        Progress::Connected(rtt) if live => printer.progress(&tester::Progress::Connected(rtt, &kernel)),
-        Progress::Interval(_, near, far) if live => {
-            printer.progress(&tester::Progress::Near(near));
-            printer.progress(&tester::Progress::Far(far));
+    let begun = live.then(|| {
+        let request = client::request(&test.parameters, test.interval, test.parameters.way == Way::Forward);
+        printer.begin(&shown(wanted, request), false)
+    });
+    let outcome = client::run(host, port, test, &mut |progress| match (begun, progress) {
+        (Some(number), Progress::Connected(rtt)) => {
+            printer.progress(number, &tester::Progress::Connected(rtt, &kernel));
+        }
+        (Some(number), Progress::Interval(_, near, far)) => {
+            printer.progress(number, &tester::Progress::Near(near));
+            printer.progress(number, &tester::Progress::Far(far));
         }
         _ => {}
     });
@@ -115,13 +115,15 @@ fn one(
         Output::Json(value) => value,
     });
     for (measurement, said) in runs {
-        if !live {
-            printer.begin(&shown(wanted, measurement.request.clone()));
-            printer.progress(&tester::Progress::Connected(measurement.rtt, &kernel));
-        }
+        let measurement = tester::Measurement { at_once: test.parameters.way == Way::Both, ..measurement };
+        let number = begun.unwrap_or_else(|| {
+            let number = printer.begin(&shown(wanted, measurement.request.clone()), measurement.at_once);
+            printer.progress(number, &tester::Progress::Connected(measurement.rtt, &kernel));
+            number
+        });
         let evidence = evidence(wanted, &measurement, &hosts.near, &hosts.far);
         let run = Run::new(measurement, evidence);
-        printer.end(Run { iperf3: Some(Iperf3 { server_output: output.take(), ..said }), ..run })?;
+        printer.end(number, Run { iperf3: Some(Iperf3 { server_output: output.take(), ..said }), ..run })?;
     }
     Ok(())
 }
@@ -144,12 +146,19 @@ fn evidence(wanted: &Wanted, measurement: &tester::Measurement, near: &str, far:
 }
 
 fn shown(wanted: &Wanted, request: TestRequest) -> Test {
-    Test { request, near: wanted.near.clone(), path: wanted.path, whole_round_trips: false }
+    Test {
+        request,
+        near: wanted.near.clone(),
+        path: wanted.path,
+        whole_round_trips: false,
+        until: None,
+        stop: Default::default(),
+    }
 }
 
 fn ways(wanted: &Wanted) -> Vec<Way> {
     let way = |direction: &Direction| if *direction == Direction::Forward { Way::Forward } else { Way::Reverse };
-    wanted.directions.iter().map(way).collect()
+    if wanted.at_once { vec![Way::Both] } else { wanted.directions.iter().map(way).collect() }
 }
 
 /// What the flags ask for, in iperf3's words. What those cannot say is refused rather than left out.
@@ -166,6 +175,12 @@ fn parameters(args: &Args, wanted: &Wanted) -> Result<Parameters, Failure> {
         Err(what) => return cannot(what, "give one --window, --sndbuf or --rcvbuf for both ends"),
     };
     let socket = &request.socket;
+    if wanted.until.is_some() || socket.mptcp || args.tcp.is_bound() {
+        return cannot(
+            "an end found in the figures, Multipath TCP or a place to dial from",
+            "leave out --until, --mptcp and --bind",
+        );
+    }
     if socket.congestion.len() > 1 || socket.pacing.len() > 1 {
         return cannot("another option for each stream", "give one value for all of them");
     }

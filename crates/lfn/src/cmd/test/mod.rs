@@ -9,6 +9,8 @@ mod load;
 mod path;
 mod report;
 mod stamp;
+mod stop;
+mod tcp;
 mod typed;
 mod udp;
 
@@ -18,15 +20,17 @@ use lfn_core::diagnose::Evidence;
 use lfn_core::path::PathProfile;
 use lfn_core::plan::congestion_for;
 use lfn_core::report::{Hosts, Origin, rfc3339};
+use lfn_core::units::Ratio;
 use lfn_core::wire::CongestionWish;
-use lfn_core::wire::test::{Direction, SocketWish, TestRequest};
+use lfn_core::wire::test::{Direction, Modes, SocketWish, TestRequest};
 use lfn_net::session::dial::Target;
-use lfn_net::tester::{self, Measurement, Test, TestError};
+use lfn_net::tester::{self, Measurement, Progress, Test, TestError};
 
 use crate::emulated;
 use crate::exit::{Exit, Failure};
 use crate::print::test::{Printer, Run};
 use crate::remote::{self, Trust, Waiting};
+use stop::Interrupt;
 
 /// Measure a path under load, and say what limits it
 ///
@@ -44,6 +48,8 @@ pub struct Args {
     waiting: Waiting,
     #[command(flatten)]
     load: load::LoadArgs,
+    #[command(flatten)]
+    tcp: tcp::TcpArgs,
     #[command(flatten)]
     udp: udp::UdpArgs,
     #[command(flatten)]
@@ -69,7 +75,8 @@ const EXAMPLES: &str = "Examples:
   lfn test far.example --nettest --count 100 --record 3000000
   lfn test --stamp far.example                    delay and loss each way, without load
 
-Exit codes: 0 measured, whatever was found; 1 the test failed; 2 usage.";
+Exit codes: 0 measured, whatever was found; 1 the test failed; 2 usage; 4 measured, but --check found wrong bytes;
+130 interrupted: the first Ctrl-C ends the load and prints what there is, the second ends the command.";
 
 /// Runs the command.
 pub fn run(args: Args) -> Result<Exit, Failure> {
@@ -80,7 +87,7 @@ pub fn run(args: Args) -> Result<Exit, Failure> {
         return iperf3::run(&args, server);
     }
     let wanted = args.wanted()?;
-    let target = remote::resolve(args.host(), &args.trust, &args.waiting)?;
+    let target = args.tcp.dialled(remote::resolve(args.host(), &args.trust, &args.waiting)?)?;
     let hosts = Hosts { near: args.near_name(), far: args.far_name(&target.address()) };
     let mut printer = Printer::new(
         args.report.format(),
@@ -91,7 +98,7 @@ pub fn run(args: Args) -> Result<Exit, Failure> {
     );
     let tested = args.tests(&wanted, &target, &hosts, &mut printer);
     let printed = printer.finish(tested.as_ref().err());
-    tested.and(printed).map(|()| Exit::Ok)
+    tested.and_then(|exit| printed.map(|()| exit))
 }
 
 /// Who measures, when, and as what it was typed.
@@ -103,6 +110,20 @@ fn origin(hosts: Hosts) -> Origin {
         command: typed::without_secrets(std::env::args_os().skip(1)),
         hosts,
     }
+}
+
+/// Passes on what a test tells. From its connection on there is a load to interrupt.
+fn tell(printer: &mut Printer, number: usize, progress: &Progress<'_>, (stop, ends_early): (&Interrupt, bool)) {
+    if let (Progress::Connected(..), true) = (progress, ends_early) {
+        stop.load_begins();
+    }
+    printer.progress(number, progress);
+}
+
+/// Whether a receiver that looked found other bytes than were sent.
+fn has_wrong_bytes(measurement: &Measurement) -> bool {
+    let mut checks = measurement.receiver().streams.iter().filter_map(|stream| stream.check);
+    checks.any(|check| check.wrong_bytes > 0)
 }
 
 /// The line and the hint of a test that failed.
@@ -127,12 +148,21 @@ struct Wanted {
     omit: Option<Duration>,
     /// The interval is ours to choose.
     whole_round_trips: bool,
+    /// Both directions at the same time.
+    at_once: bool,
+    until: Option<Ratio>,
 }
 
 impl Wanted {
-    fn test(&self, direction: Direction) -> Test {
-        let request = TestRequest { direction, ..self.request.clone() };
-        Test { request, near: self.near.clone(), path: self.path, whole_round_trips: self.whole_round_trips }
+    fn test(&self, direction: Direction, stop: &Interrupt) -> Test {
+        Test {
+            request: TestRequest { direction, ..self.request.clone() },
+            near: self.near.clone(),
+            path: self.path,
+            whole_round_trips: self.whole_round_trips,
+            until: self.until,
+            stop: stop.seen.clone(),
+        }
     }
 
     fn evidence(&self, measurement: &Measurement, (near, far): (&str, &str), typed: &str) -> Evidence {
@@ -152,18 +182,46 @@ impl Wanted {
 }
 
 impl Args {
-    fn tests(&self, wanted: &Wanted, target: &Target, hosts: &Hosts, printer: &mut Printer) -> Result<(), Failure> {
+    fn tests(&self, wanted: &Wanted, target: &Target, hosts: &Hosts, printer: &mut Printer) -> Result<Exit, Failure> {
         let path = self.path.look(target)?;
-        for &direction in &wanted.directions {
-            let test = wanted.test(direction);
-            printer.begin(&test);
-            let mut measurement =
-                tester::run(target, &test, &mut |progress| printer.progress(&progress)).map_err(failed)?;
+        let stop = Interrupt::listen()?;
+        // Datagrams are sent to their end.
+        let ends_early = wanted.request.udp.is_none();
+        let mut wrong = false;
+        let mut judge = |printer: &mut Printer, number, mut measurement: Measurement| -> Result<(), Failure> {
             measurement.path = path::beside(path.as_ref(), &measurement);
+            wrong |= has_wrong_bytes(&measurement);
             let evidence = wanted.evidence(&measurement, (&hosts.near, &hosts.far), &self.typed());
-            printer.end(Run::new(measurement, evidence))?;
+            Ok(printer.end(number, Run::new(measurement, evidence))?)
+        };
+        let tests = wanted.directions.iter().map(|&direction| wanted.test(direction, &stop));
+        match <[Test; 2]>::try_from(tests.clone().collect::<Vec<_>>()) {
+            Ok(both) if wanted.at_once => {
+                let numbers = [0, 1].map(|n| printer.begin(&both[n], true));
+                let done = tester::run_both(target, [&both[0], &both[1]], &mut |n, progress| {
+                    tell(printer, numbers[n], &progress, (&stop, ends_early));
+                });
+                for (number, measured) in numbers.into_iter().zip(done) {
+                    judge(printer, number, measured.map_err(failed)?)?;
+                }
+            }
+            _ => {
+                for test in tests {
+                    let number = printer.begin(&test, false);
+                    let mut watch = |progress: Progress<'_>| tell(printer, number, &progress, (&stop, ends_early));
+                    let measured = tester::run(target, &test, &mut watch).map_err(failed)?;
+                    judge(printer, number, measured)?;
+                    if stop.seen() {
+                        break;
+                    }
+                }
+            }
         }
-        Ok(())
+        Ok(match (stop.seen(), wrong) {
+            (true, _) => Exit::Interrupted,
+            (false, true) => Exit::Untrusted,
+            _ => Exit::Ok,
+        })
     }
 
     fn wanted(&self) -> Result<Wanted, Failure> {
@@ -180,6 +238,19 @@ impl Args {
             ..TestRequest::default()
         };
         let mut near = self.buffers.near(congestion)?;
+        request.modes = self.tcp.modes();
+        self.tcp.add_to(&mut near, &mut request.socket)?;
+        self.load.add_to(&mut request)?;
+        if request.check && request.modes != Modes::default() {
+            return Err(
+                Failure::usage("--check looks at payload, which --no-copy never touches").hint("leave out one of them")
+            );
+        }
+        if request.udp.is_some() && (request.check || request.blocks || request.parts > 0 || request.socket.mptcp) {
+            return Err(
+                Failure::usage("--check, --blocks, --until and --mptcp are of TCP streams").hint("leave out --udp")
+            );
+        }
         for check in [request.check(), near.check()] {
             check.map_err(|error| Failure::usage(error).hint("see lfn test --help"))?;
         }
@@ -196,6 +267,8 @@ impl Args {
             path,
             omit: self.report.omit(load)?,
             whole_round_trips: self.report.interval_is_ours(),
+            at_once: self.load.at_once(),
+            until: self.load.until()?,
         })
     }
 

@@ -99,16 +99,22 @@ pub struct Printer {
     save: Option<SaveFile>,
     origin: Origin,
     omit: Option<Duration>,
-    table: text::Table,
-    /// Beneath the table, on a terminal.
+    /// Beneath the table of a test that is alone, on a terminal.
     live: Option<live::Live>,
     watched: bool,
     events: ndjson::Events,
     runs: Vec<report::Run>,
+    /// The tests so far; two may be under way at once.
+    tests: Vec<Seen>,
+}
+
+/// A test as far as it has come.
+struct Seen {
+    table: text::Table,
     /// What was asked of this end's sockets.
     near_socket: SocketWish,
-    /// The test under way, as far as it has come.
-    under_way: Option<Unfinished>,
+    /// While it is under way.
+    unfinished: Option<Unfinished>,
 }
 
 impl Printer {
@@ -119,70 +125,50 @@ impl Printer {
         if format == Format::Ndjson {
             events.start(&origin);
         }
-        Printer {
-            format,
-            save,
-            origin,
-            omit,
-            table: text::Table::default(),
-            live: None,
-            watched,
-            events,
-            runs: Vec::new(),
-            near_socket: SocketWish::default(),
-            under_way: None,
-        }
+        Printer { format, save, origin, omit, live: None, watched, events, runs: Vec::new(), tests: Vec::new() }
     }
 
-    /// A test is to begin.
-    pub fn begin(&mut self, test: &Test) {
-        self.near_socket = test.near.clone();
-        self.under_way = Some(Unfinished::new(test.request.clone()));
-        match self.format {
-            Format::Text => {
-                self.table = text::Table::new(test, &self.origin.hosts, self.runs.is_empty());
-                self.live = if self.watched { live::Live::new(test) } else { None };
-            }
-            Format::Ndjson => self.events.begin(test),
-            _ => {}
+    /// A test is to begin, alone or `at_once` with another; gives its number.
+    pub fn begin(&mut self, test: &Test, at_once: bool) -> usize {
+        let table = text::Table::new(test, &self.origin.hosts, self.tests.is_empty(), at_once);
+        let unfinished = Some(Unfinished::new(test.request.clone()));
+        self.tests.push(Seen { table, near_socket: test.near.clone(), unfinished });
+        if self.format == Format::Text {
+            self.live = if self.watched && !at_once { live::Live::new(test) } else { None };
+        } else if self.format == Format::Ndjson {
+            self.events.begin(test);
         }
+        self.tests.len() - 1
     }
 
-    /// Something happened in it.
-    pub fn progress(&mut self, progress: &Progress<'_>) {
-        if let Some(seen) = &mut self.under_way {
+    /// Something happened in a test.
+    pub fn progress(&mut self, number: usize, progress: &Progress<'_>) {
+        let seen = &mut self.tests[number];
+        if let Some(unfinished) = &mut seen.unfinished {
             match progress {
-                Progress::Connected(rtt, _) => seen.handshake_rtt = Some(*rtt),
-                Progress::Near(interval) => seen.near_intervals.push((*interval).clone()),
-                Progress::Far(interval) => seen.far_intervals.push((*interval).clone()),
+                Progress::Connected(rtt, _) => unfinished.handshake_rtt = Some(*rtt),
+                Progress::Near(interval) => unfinished.near_intervals.push((*interval).clone()),
+                Progress::Far(interval) => unfinished.far_intervals.push((*interval).clone()),
             }
         }
         match self.format {
-            Format::Text => self.text(progress),
-            Format::Ndjson => self.events.progress(progress),
+            Format::Text => text(&mut self.live, &mut seen.table, progress),
+            Format::Ndjson => self.events.progress(number, progress),
             _ => {}
         }
     }
 
-    /// What is drawn makes room for the table's next lines.
-    fn text(&mut self, progress: &Progress<'_>) {
-        let Some(live) = &mut self.live else { return self.table.progress(progress) };
-        live.erase();
-        self.table.progress(progress);
-        live.progress(progress);
-        live.draw();
-    }
-
-    /// It is over.
-    pub fn end(&mut self, run: Run) -> io::Result<()> {
+    /// It is over. Tests end in the order of their numbers.
+    pub fn end(&mut self, number: usize, run: Run) -> io::Result<()> {
         self.live.take().iter_mut().for_each(live::Live::erase);
+        let seen = &mut self.tests[number];
         match self.format {
-            Format::Text => self.table.finish(&run)?,
-            Format::Ndjson => self.events.findings(&run.findings),
+            Format::Text => seen.table.finish(&run)?,
+            Format::Ndjson => self.events.findings(number, &run.findings),
             _ => {}
         }
-        self.under_way = None;
-        self.runs.push(stored::store(run, std::mem::take(&mut self.near_socket), self.omit));
+        seen.unfinished = None;
+        self.runs.push(stored::store(run, std::mem::take(&mut seen.near_socket), self.omit));
         Ok(())
     }
 
@@ -193,8 +179,10 @@ impl Printer {
             let (message, hint) = failure.words();
             Failed { message, hint }
         });
-        let Printer { format, save, origin, events, runs, under_way, .. } = self;
-        let document = Document { schema: DocumentSchema::Two, origin, runs, unfinished: under_way, error };
+        let Printer { format, save, origin, events, runs, tests, .. } = self;
+        // Of two that failed together the first tells enough.
+        let unfinished = tests.into_iter().find_map(|seen| seen.unfinished);
+        let document = Document { schema: DocumentSchema::Two, origin, runs, unfinished, error };
         if let Some(file) = save {
             file.write(&document)?;
         }
@@ -218,14 +206,14 @@ pub fn show(document: Document) -> io::Result<()> {
     for stored in runs {
         let test = test(&stored.request, &stored.near_socket, stored.path);
         let kernel = stored.far.kernel.clone().unwrap_or_default();
-        let mut table = text::Table::new(&test, &origin.hosts, std::mem::take(&mut first));
+        let mut table = text::Table::new(&test, &origin.hosts, std::mem::take(&mut first), stored.at_once);
         table.progress(&Progress::Connected(stored.handshake_rtt, &kernel));
         replay(&mut table, &stored.near.intervals, &stored.far.intervals);
         table.finish(&stored::restore(stored, &origin.hosts))?;
     }
     if let Some(seen) = unfinished {
         let test = test(&seen.request, &SocketWish::default(), None);
-        let mut table = text::Table::new(&test, &origin.hosts, first);
+        let mut table = text::Table::new(&test, &origin.hosts, first, false);
         table.progress(&Progress::Connected(seen.handshake_rtt.unwrap_or_default(), &Kernel::default()));
         replay(&mut table, &seen.near_intervals, &seen.far_intervals);
         let why = error.map_or("it was cut off".into(), |error| error.message);
@@ -235,7 +223,14 @@ pub fn show(document: Document) -> io::Result<()> {
 }
 
 fn test(request: &TestRequest, near: &SocketWish, path: Option<PathProfile>) -> Test {
-    Test { request: request.clone(), near: near.clone(), path, whole_round_trips: false }
+    Test {
+        request: request.clone(),
+        near: near.clone(),
+        path,
+        whole_round_trips: false,
+        until: None,
+        stop: Default::default(),
+    }
 }
 
 fn replay(table: &mut text::Table, near: &[Interval], far: &[Interval]) {
@@ -243,4 +238,13 @@ fn replay(table: &mut text::Table, near: &[Interval], far: &[Interval]) {
         near.get(index).iter().for_each(|interval| table.progress(&Progress::Near(interval)));
         far.get(index).iter().for_each(|interval| table.progress(&Progress::Far(interval)));
     }
+}
+
+/// What is drawn makes room for the table's next lines.
+fn text(live: &mut Option<live::Live>, table: &mut text::Table, progress: &Progress<'_>) {
+    let Some(live) = live else { return table.progress(progress) };
+    live.erase();
+    table.progress(progress);
+    live.progress(progress);
+    live.draw();
 }

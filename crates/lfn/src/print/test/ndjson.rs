@@ -10,10 +10,8 @@ use lfn_net::tester::{Progress, Test};
 /// Tells the events of one command; an error of the output waits for [`Events::finish`]: the test goes on.
 #[derive(Default)]
 pub struct Events {
-    /// The number of the test under way.
-    run: u16,
-    begun: bool,
-    direction: Option<Direction>,
+    /// Those of the tests so far.
+    directions: Vec<Direction>,
     failed: Option<io::Error>,
 }
 
@@ -23,26 +21,26 @@ impl Events {
     }
 
     pub fn begin(&mut self, test: &Test) {
-        self.run += u16::from(std::mem::replace(&mut self.begun, true));
-        self.direction = Some(test.request.direction);
-        self.tell(&Event::Run { run: self.run, request: test.request.clone(), path: test.path });
+        let run = number(self.directions.len());
+        self.directions.push(test.request.direction);
+        self.tell(&Event::Run { run, request: test.request.clone(), path: test.path });
     }
 
-    pub fn progress(&mut self, progress: &Progress<'_>) {
-        let run = self.run;
+    pub fn progress(&mut self, test: usize, progress: &Progress<'_>) {
+        let run = number(test);
         let event = match progress {
             Progress::Connected(rtt, kernel) => {
                 Event::Connected { run, handshake_rtt: *rtt, far_kernel: (*kernel).clone() }
             }
-            Progress::Near(interval) => self.interval(Side::Near, interval),
-            Progress::Far(interval) => self.interval(Side::Far, interval),
+            Progress::Near(interval) => self.interval(test, Side::Near, interval),
+            Progress::Far(interval) => self.interval(test, Side::Far, interval),
         };
         self.tell(&event);
     }
 
-    pub fn findings(&mut self, findings: &[Finding]) {
+    pub fn findings(&mut self, test: usize, findings: &[Finding]) {
         for finding in findings {
-            self.tell(&Event::Finding { run: self.run, finding: finding.clone() });
+            self.tell(&Event::Finding { run: number(test), finding: finding.clone() });
         }
     }
 
@@ -52,10 +50,10 @@ impl Events {
         self.failed.map_or(Ok(()), Err)
     }
 
-    fn interval(&self, end: Side, interval: &Interval) -> Event {
-        let sends = self.direction.is_some_and(|direction| Side::of(direction).0 == end);
+    fn interval(&self, test: usize, end: Side, interval: &Interval) -> Event {
+        let sends = self.directions.get(test).is_some_and(|&direction| Side::of(direction).0 == end);
         let rate = Bytes(interval.bytes).per(interval.end.saturating_sub(interval.start));
-        Event::Interval { run: self.run, end, sends, rate, interval: interval.clone() }
+        Event::Interval { run: number(test), end, sends, rate, interval: interval.clone() }
     }
 
     fn tell(&mut self, event: &Event) {
@@ -66,6 +64,10 @@ impl Events {
             self.failed = Some(error);
         }
     }
+}
+
+fn number(test: usize) -> u16 {
+    u16::try_from(test).unwrap_or(u16::MAX)
 }
 
 /// In one write: whoever reads along never sees half a line.

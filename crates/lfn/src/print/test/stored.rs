@@ -20,7 +20,8 @@ pub fn store(run: Run, near_socket: SocketWish, omit: Option<Duration>) -> repor
     let (bytes, elapsed) = (measurement.receiver().bytes, evidence.elapsed);
     let steady = evidence.steady;
     let intervals = measurement.receiver().intervals.iter().map(|i| Slice::new(i, steady.as_ref())).collect();
-    let Measurement { request, rtt, near, far, clock, path: path_report, blocks, latency } = measurement;
+    let Measurement { request, rtt, near, far, clock, path: path_report, blocks, latency, estimate, ended, at_once } =
+        measurement;
     let (sender, receiver) = Side::of(request.direction);
     report::Run {
         direction: request.direction,
@@ -55,6 +56,9 @@ pub fn store(run: Run, near_socket: SocketWish, omit: Option<Duration>) -> repor
         blocks,
         latency,
         iperf3,
+        estimate,
+        ended,
+        at_once,
     }
 }
 
@@ -62,8 +66,17 @@ pub fn store(run: Run, near_socket: SocketWish, omit: Option<Duration>) -> repor
 pub fn restore(stored: report::Run, hosts: &report::Hosts) -> Run {
     let (sender, receiver) = (hosts.name(stored.sender).to_owned(), hosts.name(stored.receiver).to_owned());
     let report::Run { request, handshake_rtt: rtt, near, far, clock, path_report, blocks, latency, .. } = stored;
-    let report::Run { path, omit, findings, predicted, expected, iperf3, .. } = stored;
-    let measurement = Measurement { request, rtt, near, far, clock, path: path_report, blocks, latency };
+    let report::Run { path, omit, findings, predicted, expected, iperf3, estimate, ended, at_once, .. } = stored;
+    let measurement = Measurement {
+        path: path_report,
+        clock,
+        blocks,
+        latency,
+        estimate,
+        ended,
+        at_once,
+        ..Measurement::new(request, rtt, near, far)
+    };
     // Of an iperf3 server's test the figures begin where the warm-up ended.
     let start_up = omit.map(|omit| if iperf3.is_some() { Duration::ZERO } else { omit });
     let evidence = Evidence::new(

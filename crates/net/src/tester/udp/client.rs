@@ -134,7 +134,7 @@ impl Conversation<'_> {
         let mut far = EndReport { intervals: far_intervals, ..far };
         let clock = questions.alignment();
         clock::lay_side_by_side(&near, &mut far, clock.as_ref());
-        Ok(Measurement { request, rtt, near, far, clock, path: None, blocks: None, latency })
+        Ok(Measurement { clock, latency, ..Measurement::new(request, rtt, near, far) })
     }
 
     /// Says what the server has to know by now.

@@ -43,6 +43,8 @@ pub(super) fn summary(run: &Run, sender: &str, receiver: &str) -> String {
         Some(iperf3) if iperf3.protocol == Protocol::Udp => {}
         _ => line("TCP", tcp(run)),
     }
+    page += &super::load::load(run);
+    let mut line = |name: &str, text: String| page += &wrapped(name, &text);
     for (name, text) in run.iperf3.iter().flat_map(super::iperf3::lines) {
         line(name, text);
     }

@@ -27,6 +27,8 @@ pub struct Table {
     near: VecDeque<Interval>,
     far: VecDeque<Interval>,
     resent: u64,
+    /// Behind each line of a test that is not alone.
+    mark: &'static str,
     failed: Option<io::Error>,
     /// Its streams are datagrams.
     datagrams: bool,
@@ -34,7 +36,7 @@ pub struct Table {
 
 impl Table {
     /// For a test that is to begin; `first` of one or two.
-    pub fn new(test: &Test, hosts: &Hosts, first: bool) -> Self {
+    pub fn new(test: &Test, hosts: &Hosts, first: bool, at_once: bool) -> Self {
         let request = &test.request;
         let (sender, receiver) = Side::of(request.direction);
         let (from, to) = (hosts.name(sender), hosts.name(receiver));
@@ -53,6 +55,11 @@ impl Table {
             intro: format!("{gap}{}", wrapped("test", &format!("{from} to {to}: {load}, {streams}"))),
             path: test.path,
             datagrams: request.udp.is_some(),
+            mark: match (at_once, request.direction) {
+                (false, _) => "",
+                (true, Direction::Forward) => " forward",
+                (true, Direction::Reverse) => " reverse",
+            },
             ..Table::default()
         }
     }
@@ -120,7 +127,7 @@ impl Table {
             let resent = kernels(sent).map(|info| u64::from(info.retransmitted_segments)).sum();
             let line = match self.datagrams {
                 true => super::udp::row(sent, got),
-                false => row(sent, got, resent - self.resent.min(resent)),
+                false => row(sent, got, resent - self.resent.min(resent), self.mark),
             };
             self.resent = resent;
             self.near.pop_front();
@@ -133,20 +140,20 @@ impl Table {
     }
 }
 
-fn row(sent: &Interval, got: &Interval, resent: u64) -> String {
+fn row(sent: &Interval, got: &Interval, resent: u64, mark: &str) -> String {
     let time = got.end.saturating_sub(got.start);
     if kernels(sent).next().is_none() {
         // An end that does not tell.
         let seconds = format!("{:.1}-{:.1}", got.start.as_secs_f64(), got.end.as_secs_f64());
         let goodput = Bytes(got.bytes).per(time).to_string();
-        return format!("{seconds:>15} {goodput:>12} {:>7} {:>10} {:>10} {:>10}\n", "-", "-", "-", "-");
+        return format!("{seconds:>15} {goodput:>12} {:>7} {:>10} {:>10} {:>10}{mark}\n", "-", "-", "-", "-");
     }
     let cwnd: u64 = kernels(sent).map(|info| info.cwnd().0).sum();
     let rwnd: Option<u64> = kernels(sent).map(|info| info.snd_wnd_bytes.map(u64::from)).sum();
     let rtts: Duration = kernels(sent).map(|info| info.rtt).sum();
     let rtt = rtts / u32::try_from(kernels(sent).count()).unwrap_or(1).max(1);
     format!(
-        "{:>15} {:>12} {resent:>7} {:>10} {:>10} {:>10}\n",
+        "{:>15} {:>12} {resent:>7} {:>10} {:>10} {:>10}{mark}\n",
         format!("{:.1}-{:.1}", got.start.as_secs_f64(), got.end.as_secs_f64()),
         Bytes(got.bytes).per(time).to_string(),
         decimal(cwnd),
