@@ -46,7 +46,11 @@ fn succeeded(output: &Output) -> String {
 #[test]
 fn every_mode_is_as_the_schema_says() {
     let server = Server::start(&[]);
-    let modes: [&[&str]; 6] = [
+    let modes: [&[&str]; 10] = [
+        &["--time", "300ms", "--udp", "--pacing", "20mbit", "--rate", "1gbit"],
+        &["--time", "300ms", "--latency", "--reverse"],
+        &["--bytes", "1MB", "--no-copy", "--blocks"],
+        &["--time", "300ms", "--path"],
         &["--time", "300ms"],
         &["--time", "300ms", "--reverse", "--streams", "2", "--interval", "50ms"],
         &["--time", "200ms", "--both", "--rate", "1gbit", "--omit", "50ms"],

@@ -15,8 +15,9 @@ use super::document::{Document, PerEnd, Run, Side};
 use super::read::Stored;
 use crate::path::{optional_seconds, seconds};
 use crate::stats::median;
+use crate::udp::figures::Received;
 use crate::units::{BitRate, Bytes, show_duration};
-use crate::wire::test::Direction;
+use crate::wire::test::{Data, Direction, Mode, Modes};
 
 /// Several results side by side, schema `lfn.show/1`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -85,6 +86,13 @@ pub struct Summary {
     /// Payload bytes of a full segment.
     #[serde(rename = "mss_bytes")]
     pub mss: Option<u32>,
+    /// IP MTU of the path, as the sender's kernel knew it.
+    #[serde(rename = "mtu_bytes")]
+    pub mtu: Option<u32>,
+    /// How each end moved payload; iperf3 does not tell.
+    pub modes: Option<Modes>,
+    /// What payload consisted of; iperf3 does not tell.
+    pub data: Option<Data>,
     /// Payload received over time, past start-up where that is known.
     #[serde(rename = "goodput_bits_per_second")]
     pub goodput: BitRate,
@@ -101,6 +109,12 @@ pub struct Summary {
     /// The middle smoothed RTT of the data streams: under load.
     #[serde(rename = "loaded_rtt_seconds", with = "optional_seconds")]
     pub rtt: Option<Duration>,
+    /// Round trips of probes under load, half of which were shorter.
+    #[serde(rename = "probe_p50_seconds", with = "optional_seconds")]
+    pub probe_p50: Option<Duration>,
+    /// The same of 99 in a hundred.
+    #[serde(rename = "probe_p99_seconds", with = "optional_seconds")]
+    pub probe_p99: Option<Duration>,
     /// Share of the datagrams lost, per cent.
     pub loss_percent: Option<Figure>,
     /// Of the datagrams, RFC 3550.
@@ -169,12 +183,17 @@ impl Summary {
             record: None,
             congestion: None,
             mss: None,
+            mtu: None,
+            modes: None,
+            data: None,
             goodput: BitRate::default(),
             interval,
             cpu_seconds_per_gigabyte: PerEnd::default(),
             retransmits: None,
             base_rtt: None,
             rtt: None,
+            probe_p50: None,
+            probe_p99: None,
             loss_percent: None,
             jitter: None,
             findings: Vec::new(),
@@ -190,6 +209,8 @@ fn of_lfn(file: &str, number: usize, run: &Run, document: &Document) -> Summary 
     let samples = sender.intervals.iter().flat_map(|interval| &interval.streams);
     let rtts: Vec<f64> = samples.filter_map(|s| Some(s.tcp_info.as_ref()?.rtt.as_secs_f64())).collect();
     let steady = run.intervals.iter().filter(|slice| slice.steady);
+    let probes = run.latency.as_ref().and_then(|latency| latency.loaded.rtt);
+    let datagrams = run.request.udp.is_some();
     Summary {
         run: number,
         version: format!("lfn {}", document.origin.lfn_version),
@@ -203,6 +224,14 @@ fn of_lfn(file: &str, number: usize, run: &Run, document: &Document) -> Summary 
             .map(|s| s.congestion.clone())
             .filter(|name| !name.is_empty()),
         mss: info.map(|info| info.snd_mss_bytes),
+        mtu: info.map(|info| info.pmtu_bytes).filter(|&mtu| mtu > 0),
+        modes: Some(run.request.modes).filter(|_| run.iperf3.is_none()),
+        data: Some(run.request.data).filter(|_| run.iperf3.is_none()),
+        protocol: if datagrams { "udp" } else { "tcp" }.into(),
+        loss_percent: loss(run),
+        jitter: received(run).map(|got| got.jitter).max(),
+        probe_p50: probes.map(|rtt| rtt.p50),
+        probe_p99: probes.map(|rtt| rtt.p99),
         goodput: run.steady_goodput,
         cpu_seconds_per_gigabyte: run.cpu_seconds_per_gigabyte,
         retransmits: info.map(|_| run.retransmits),
@@ -211,6 +240,17 @@ fn of_lfn(file: &str, number: usize, run: &Run, document: &Document) -> Summary 
         findings: run.findings.iter().map(|finding| finding.name.clone()).collect(),
         ..Summary::new(file, steady.map(|slice| slice.goodput.as_f64()).collect())
     }
+}
+
+/// What the receiver saw of datagrams.
+fn received(run: &Run) -> impl Iterator<Item = &Received> {
+    run.end(run.receiver).streams.iter().filter_map(|stream| stream.udp.as_ref()?.received.as_ref())
+}
+
+fn loss(run: &Run) -> Option<Figure> {
+    let lost: u64 = received(run).map(|got| got.lost).sum();
+    let sent: u64 = received(run).map(|got| got.datagrams.saturating_add(got.lost)).sum();
+    Figure::new(lost as f64 / sent as f64 * 100.0)
 }
 
 fn difference((base, result): (usize, usize), results: &[Summary]) -> Option<Difference> {
@@ -233,7 +273,10 @@ fn difference((base, result): (usize, usize), results: &[Summary]) -> Option<Dif
 /// What differs in how results of one direction were measured.
 fn warnings(results: &[Summary]) -> Vec<String> {
     type Told = fn(&Summary) -> Option<String>;
-    let settings: [(&str, Told); 6] = [
+    let settings: [(&str, Told); 9] = [
+        ("way of moving bytes", |s| Some(s.modes.map_or("not told".into(), moved))),
+        ("payload", |s| s.data.map(|data| if data == Data::Zero { "zeros" } else { "random" }.into())),
+        ("path MTU", |s| s.mtu.map(|mtu| format!("{mtu} B"))),
         ("protocol", |s| Some(s.protocol.clone())),
         ("congestion control", |s| s.congestion.clone()),
         ("full segment", |s| s.mss.map(|mss| format!("{mss} B"))),
@@ -243,13 +286,27 @@ fn warnings(results: &[Summary]) -> Vec<String> {
     ];
     let mut warnings = Vec::new();
     for (name, told) in settings {
-        let mut values: Vec<String> = results.iter().filter_map(told).collect();
-        values.dedup();
-        if values.len() > 1 {
+        let mut values: Vec<String> = Vec::new();
+        for value in results.iter().filter_map(told) {
+            if !values.contains(&value) {
+                values.push(value);
+            }
+        }
+        // What iperf3 does not tell is most likely what it does if nothing is asked.
+        let likely = ["not told".to_owned(), moved(Modes::default())];
+        if values.len() > 1 && !values.iter().all(|value| likely.contains(value)) {
             warnings.push(format!("not the same {name}: {}", values.join(", ")));
         }
     }
     warnings
+}
+
+fn moved(modes: Modes) -> String {
+    let name = |mode| if mode == Mode::NoCopy { "no copy" } else { "copying" };
+    match (name(modes.near), name(modes.far)) {
+        (near, far) if near == far => near.to_owned(),
+        (near, far) => format!("{near} near and {far} far"),
+    }
 }
 
 /// The mean of a run's steady goodput, as far as it can be told from its blocks.
@@ -414,6 +471,20 @@ mod tests {
         assert_eq!(difference((0, 1), &short).unwrap().significant, None, "five intervals tell nothing");
         let zero = [summary(vec![0.0; 20]), summary(vec![0.0; 20])];
         assert_eq!(difference((0, 1), &zero).unwrap().goodput_percent, None);
+    }
+
+    #[test]
+    fn ways_of_moving_bytes_are_never_mixed_up() {
+        let of = |modes, mtu| Summary { modes, mtu, ..summary(vec![1e9; 9]) };
+        let no_copy = Modes { near: Mode::NoCopy, far: Mode::Copying };
+        let warned = |results: &[Summary]| warnings(results).join("; ");
+        let copying = Some(Modes::default());
+        assert_eq!(warned(&[of(copying, Some(1500)), of(copying, Some(1500)), of(None, None)]), "");
+        assert_eq!(
+            warned(&[of(copying, Some(1500)), of(Some(no_copy), Some(9000)), of(None, None)]),
+            "not the same way of moving bytes: copying, no copy near and copying far, not told; \
+             not the same path MTU: 1500 B, 9000 B"
+        );
     }
 
     /// A rate that wanders is not made certain by many intervals of it.

@@ -51,6 +51,11 @@ const COLUMNS: &[Column] = &[
     ("sndbuf_limited_seconds", |row| time_grown(row, |info| info.sndbuf_limited)),
     ("notsent_bytes", |row| Some(row.tcp()?.notsent_bytes?.to_string())),
     ("unread_bytes", |row| Some(row.received?.unread_bytes?.to_string())),
+    ("received_datagrams", |row| Some(row.received?.udp.as_ref()?.datagrams.to_string())),
+    ("lost_datagrams", |row| Some(row.received?.udp.as_ref()?.lost.to_string())),
+    ("reordered_datagrams", |row| Some(row.received?.udp.as_ref()?.reordered.to_string())),
+    ("duplicate_datagrams", |row| Some(row.received?.udp.as_ref()?.duplicates.to_string())),
+    ("jitter_seconds", |row| Some(seconds(row.received?.udp.as_ref()?.jitter?))),
 ];
 
 /// The table with its heading.

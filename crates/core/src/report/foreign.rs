@@ -52,8 +52,15 @@ struct TestStart {
 #[derive(Debug, Clone, Default, PartialEq, Deserialize)]
 #[serde(default)]
 struct Slice {
+    streams: Vec<StreamSlice>,
     sum: Option<Sum>,
     sum_bidir_reverse: Option<Sum>,
+}
+
+#[derive(Debug, Clone, Default, PartialEq, Deserialize)]
+#[serde(default)]
+struct StreamSlice {
+    pmtu: Option<f64>,
 }
 
 #[derive(Debug, Clone, Default, PartialEq, Deserialize)]
@@ -200,6 +207,7 @@ impl Iperf3Output {
             record: Some(Bytes(test.blksize as u64)),
             congestion: self.end.sender_tcp_congestion.clone(),
             mss: self.start.tcp_mss_default.filter(|&mss| mss > 0.0).map(|mss| mss as u32),
+            mtu: self.intervals.iter().flat_map(|slice| &slice.streams).find_map(|stream| Some(stream.pmtu? as u32)),
             goodput: BitRate(got.bits_per_second as u64),
             retransmits: sums.sent.and_then(|sum| sum.retransmits).map(|count| count as u64),
             base_rtt: senders().filter_map(|end| micros(end.min_rtt?)).min(),

@@ -18,6 +18,11 @@ pub fn columns() -> usize {
     if io::stdout().is_terminal() { size().0.clamp(NARROWEST, WIDEST) } else { WIDTH }
 }
 
+/// The same for lines that are left whole where they do not go to a terminal.
+pub fn breaks_at() -> Option<usize> {
+    io::stdout().is_terminal().then(columns)
+}
+
 /// Columns and rows of the terminal.
 pub fn size() -> (usize, usize) {
     let size = rustix::termios::tcgetwinsize(io::stdout());

@@ -227,7 +227,8 @@ fn band(limits: &Limits, room: usize, style: Style) -> String {
     let words = format!(" {}", words.join(", "));
     let width = room.saturating_sub(words.chars().count()).min(40);
     if width < 8 {
-        return fitting(&[words.trim_start().to_owned()], room);
+        let short = words.replace("send buffer", "sndbuf").replace("application", "app").replace(',', "");
+        return fitting(&[words.trim_start().to_owned(), short.trim_start().to_owned()], room);
     }
     let mut ends = 0.0;
     let mut at = 0;
@@ -375,7 +376,7 @@ mod tests {
             [
                 "rate    .-+####= 64 Mb/s",
                 "time    95 MB after 8.6 s, 21.4 s left",
-                "limits  rwnd 75 %, cwnd 20 %, applicati",
+                "limits  rwnd 75 % cwnd 20 % app 5 %",
                 "RTT     541 ms (least 539 ms), 3 resent"
             ]
         );

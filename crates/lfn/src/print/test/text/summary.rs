@@ -9,7 +9,8 @@ use lfn_core::units::show_duration;
 
 use super::ends::end;
 use super::host::hosts;
-use super::layout::{round, wrapped};
+use super::layout::{paragraphs, round, wrapped};
+use crate::print::terminal::breaks_at;
 use crate::print::test::Run;
 
 pub(super) fn summary(run: &Run, sender: &str, receiver: &str) -> String {
@@ -56,7 +57,7 @@ pub(super) fn summary(run: &Run, sender: &str, receiver: &str) -> String {
         page += &super::latency::lines(latency);
     }
     page.push('\n');
-    page += &verdict(run);
+    page += &paragraphs(&verdict(run), breaks_at());
     page += &run.iperf3.as_ref().map(super::iperf3::printed).unwrap_or_default();
     page
 }

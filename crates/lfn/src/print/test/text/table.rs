@@ -12,8 +12,9 @@ use lfn_core::units::{Bytes, show_duration};
 use lfn_core::wire::test::{Direction, Interval, Kernel, Load};
 use lfn_net::tester::{Progress, Test};
 
-use super::layout::{decimal, wrapped};
+use super::layout::{decimal, table_line, wrapped};
 use super::summary::summary;
+use crate::print::terminal::columns;
 use crate::print::test::Run;
 
 /// The table of one test as it grows.
@@ -112,11 +113,8 @@ impl Table {
             write!(out, "{}", super::udp::head())?;
             return out.flush();
         }
-        writeln!(
-            out,
-            "{:>15} {:>12} {:>7} {:>10} {:>10} {:>10}",
-            "seconds", "goodput", "resent", "cwnd", "rwnd", "RTT"
-        )?;
+        let heads = ["seconds", "goodput", "resent", "cwnd", "rwnd", "RTT"];
+        write!(out, "{}", table_line(heads, columns()))?;
         out.flush()
     }
 
@@ -146,20 +144,26 @@ fn row(sent: &Interval, got: &Interval, resent: u64, mark: &str) -> String {
         // An end that does not tell.
         let seconds = format!("{:.1}-{:.1}", got.start.as_secs_f64(), got.end.as_secs_f64());
         let goodput = Bytes(got.bytes).per(time).to_string();
-        return format!("{seconds:>15} {goodput:>12} {:>7} {:>10} {:>10} {:>10}{mark}\n", "-", "-", "-", "-");
+        return marked(&table_line([&seconds, &goodput, "-", "-", "-", "-"], columns()), mark);
     }
     let cwnd: u64 = kernels(sent).map(|info| info.cwnd().0).sum();
     let rwnd: Option<u64> = kernels(sent).map(|info| info.snd_wnd_bytes.map(u64::from)).sum();
     let rtts: Duration = kernels(sent).map(|info| info.rtt).sum();
     let rtt = rtts / u32::try_from(kernels(sent).count()).unwrap_or(1).max(1);
-    format!(
-        "{:>15} {:>12} {resent:>7} {:>10} {:>10} {:>10}{mark}\n",
+    let cells = [
         format!("{:.1}-{:.1}", got.start.as_secs_f64(), got.end.as_secs_f64()),
         Bytes(got.bytes).per(time).to_string(),
+        resent.to_string(),
         decimal(cwnd),
         rwnd.map_or("-".into(), decimal),
         show_duration(rtt),
-    )
+    ];
+    marked(&table_line(cells.each_ref().map(String::as_str), columns()), mark)
+}
+
+/// A line of the table with what tells the directions of two tests at once apart.
+fn marked(line: &str, mark: &str) -> String {
+    format!("{}{mark}\n", line.trim_end())
 }
 
 /// What the sender's kernel said of each stream.
