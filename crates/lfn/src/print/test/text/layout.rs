@@ -90,7 +90,8 @@ mod tests {
 
     #[test]
     fn lines_keep_to_the_width_and_hints_stay_whole() {
-        let text = "goodput 1 Gb/s: a cause. It shows in this figure and in that one.\nhint: a command that is to be copied\n";
+        let text =
+            "goodput 1 Gb/s: a cause. It shows in this figure and in that one.\nhint: a command that is to be copied\n";
         assert_eq!(paragraphs(text, None), text);
         let broken = paragraphs(text, Some(24));
         assert_eq!(
