@@ -233,7 +233,7 @@ impl Args {
             record: self.load.record()?,
             interval: self.report.interval(load)?,
             socket: self.buffers.far(congestion.clone())?,
-            udp: self.udp.udp(&self.load)?.map(Box::new),
+            udp: self.udp.udp(&self.load, &self.tcp.pacing()?)?.map(Box::new),
             latency: self.udp.latency()?,
             ..TestRequest::default()
         };

@@ -10,7 +10,8 @@ use crate::exit::Failure;
 #[derive(clap::Args, Debug)]
 #[command(next_help_heading = "Connections")]
 pub(super) struct TcpArgs {
-    /// The most each stream may send (SO_MAX_PACING_RATE); of several rates stream n has the nth
+    /// The most each stream may send: of TCP (SO_MAX_PACING_RATE; of several rates stream n has the nth) or of datagrams
+    /// [default: TCP's own; 1mbit with --udp; 100gbit, the highest rate tried, with --ramp]
     #[arg(long, value_name = "RATE,…", value_delimiter = ',', allow_hyphen_values = true)]
     pacing: Vec<String>,
     /// Largest segment, in both directions (TCP_MAXSEG); time stamps take 12 bytes of it
@@ -44,13 +45,15 @@ impl TcpArgs {
         Modes { near: mode(self.no_copy || self.near_no_copy), far: mode(self.no_copy || self.far_no_copy) }
     }
 
+    /// The rates of the streams, dealt in turn.
+    pub(super) fn pacing(&self) -> Result<Vec<BitRate>, Failure> {
+        let rates = self.pacing.iter();
+        rates.map(|rate| rate.parse().map_err(|error| unreadable("pacing", error, "--pacing 500mbit"))).collect()
+    }
+
     /// Adds the options that belong to sockets to what is asked of each end.
     pub(super) fn add_to(&self, near: &mut SocketWish, far: &mut SocketWish) -> Result<(), Failure> {
-        let pacing: Vec<BitRate> = self
-            .pacing
-            .iter()
-            .map(|rate| rate.parse().map_err(|error| unreadable("pacing", error, "--pacing 500mbit")))
-            .collect::<Result<_, _>>()?;
+        let pacing = self.pacing()?;
         let dscp: Option<Dscp> = read("dscp", &self.dscp, "--dscp EF")?;
         for wish in [&mut *near, &mut *far] {
             wish.pacing = pacing.clone();

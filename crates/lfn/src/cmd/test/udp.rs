@@ -16,9 +16,6 @@ pub(super) struct UdpArgs {
     /// their number
     #[arg(short = 'u', long)]
     udp: bool,
-    /// Payload rate of each stream of datagrams [default: 1mbit; of --ramp the highest rate, 100gbit]
-    #[arg(long, value_name = "RATE", allow_hyphen_values = true)]
-    pacing: Option<String>,
     /// Find the rate where datagrams begin to be lost, or to queue; implies --udp
     #[arg(long)]
     ramp: bool,
@@ -50,12 +47,16 @@ pub(super) struct UdpArgs {
 }
 
 impl UdpArgs {
-    /// What is asked of a test of datagrams, if it is one.
-    pub(super) fn udp(&self, load: &LoadArgs) -> Result<Option<UdpRequest>, Failure> {
-        let rate: Option<BitRate> = read("pacing", &self.pacing, "--pacing 50mbit")?;
+    /// What is asked of a test of datagrams, if it is one; `pacing` is what was asked of each stream.
+    pub(super) fn udp(&self, load: &LoadArgs, pacing: &[BitRate]) -> Result<Option<UdpRequest>, Failure> {
         if !self.udp && !self.ramp {
             return self.only_with_udp();
         }
+        if pacing.len() > 1 {
+            return Err(Failure::usage("--pacing with several rates: streams of datagrams have one for all")
+                .hint("give one rate, or leave out --udp"));
+        }
+        let rate = pacing.first().copied();
         if !load.congestion.is_empty() {
             return Err(Failure::usage("--congestion with --udp: datagrams have none").hint("leave out one of them"));
         }
@@ -92,7 +93,6 @@ impl UdpArgs {
 
     fn only_with_udp(&self) -> Result<Option<UdpRequest>, Failure> {
         let given = [
-            ("pacing", self.pacing.is_some()),
             ("no-gso", self.no_gso),
             ("no-gro", self.no_gro),
             ("fragment", self.fragment),
