@@ -57,7 +57,9 @@ fn every_datagram_is_counted() {
 
 fn what_makes_no_sense_is_refused() {
     let server = Server::start(&[]);
-    assert_refused(&server.test(&["--pacing", "5mbit"]), 2, "--pacing without --udp");
+    assert_refused(&server.test(&["--no-gso"]), 2, "--no-gso without --udp");
+    let several = ["--udp", "--pacing", "5mbit,6mbit"];
+    assert_refused(&server.test(&several), 2, "--pacing with several rates");
     assert_refused(&server.test(&["--udp", "--record", "10"]), 2, "datagrams of 10 B");
     assert_refused(&server.test(&["--udp", "--congestion", "reno"]), 2, "--congestion with --udp");
     assert_refused(&server.test(&["--ramp", "--streams", "2"]), 2, "a ramp over 2 streams");
