@@ -92,11 +92,7 @@ impl UdpArgs {
     }
 
     fn only_with_udp(&self) -> Result<Option<UdpRequest>, Failure> {
-        let given = [
-            ("no-gso", self.no_gso),
-            ("no-gro", self.no_gro),
-            ("fragment", self.fragment),
-        ];
+        let given = [("no-gso", self.no_gso), ("no-gro", self.no_gro), ("fragment", self.fragment)];
         match given.iter().find(|(_, given)| *given) {
             Some((flag, _)) => {
                 Err(Failure::usage(format!("--{flag} without --udp")).hint(format!("add --udp, or leave out --{flag}")))
