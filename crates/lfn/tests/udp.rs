@@ -173,5 +173,6 @@ fn a_datagram_too_long_is_named() {
     let output = command.args(["test", "far", "--udp", "--record", "2000", "--time", "1s"]).output().unwrap();
     let said = text(&output.stderr);
     assert!(said.contains("datagrams of 2000 B do not fit the path MTU of 1500 B"), "{said}");
-    assert_ne!(output.status.code(), Some(0));
+    assert!(said.contains("hint: use --record 1472, or --fragment"), "{said}");
+    assert_eq!(output.status.code(), Some(1));
 }

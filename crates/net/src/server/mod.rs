@@ -37,7 +37,7 @@ use rustix::event::{PollFd, PollFlags, poll};
 use rustix::time::Timespec;
 
 use crate::session::identity::Identity;
-use crate::session::{SessionError, server_config};
+use crate::session::{DEAD_AFTER, SessionError, server_config};
 use access::Access;
 use admission::{Admission, Quotas};
 use event::Reason;
@@ -93,11 +93,13 @@ pub struct Connections {
     pub strangers: usize,
     /// How long a connection may take to show who it is.
     pub hello_within: Duration,
+    /// How long the client of a session may say nothing.
+    pub silence: Duration,
 }
 
 impl Default for Connections {
     fn default() -> Self {
-        Connections { most: 4096, strangers: 1024, hello_within: HELLO_WITHIN }
+        Connections { most: 4096, strangers: 1024, hello_within: HELLO_WITHIN, silence: DEAD_AFTER }
     }
 }
 

@@ -38,6 +38,8 @@ pub struct Limits {
     pub streams: u16,
     /// How long a test may load the path.
     pub test_time: Duration,
+    /// How long its client may say nothing.
+    pub silence: Duration,
 }
 
 impl ServerSession {
@@ -54,7 +56,7 @@ impl ServerSession {
     pub fn limits(&self) -> Limits {
         let Quotas { session_streams, session_time, .. } = self.shared.config.quotas;
         let test_time = self.allowed().time.unwrap_or(session_time);
-        Limits { streams: session_streams, test_time }
+        Limits { streams: session_streams, test_time, silence: self.shared.config.connections.silence }
     }
 
     /// What it was granted.

@@ -224,11 +224,12 @@ pub(crate) fn is_closed(error: &io::Error) -> bool {
 /// The refusal to send when a session ended with `error`: what the other side should know of it.
 impl From<&SessionError> for Refusal {
     fn from(error: &SessionError) -> Refusal {
-        match error {
-            SessionError::Refused(refusal) => refusal.clone(),
-            SessionError::Timeout { .. } => Refusal::new(RefusalCode::Timeout, error.to_string()),
-            SessionError::Frame(_) => Refusal::new(RefusalCode::BadMessage, error.to_string()),
-            _ => Refusal::new(RefusalCode::Io, error.to_string()),
-        }
+        let code = match error {
+            SessionError::Refused(refusal) => return refusal.clone(),
+            SessionError::Timeout { .. } => RefusalCode::Timeout,
+            SessionError::Frame(_) => RefusalCode::BadMessage,
+            _ => RefusalCode::Io,
+        };
+        Refusal { code, message: error.to_string(), hint: error.hint() }
     }
 }

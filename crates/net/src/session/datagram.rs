@@ -80,6 +80,20 @@ impl DatagramStream {
         }
     }
 
+    /// Answers hellos that are waiting: the answer to an earlier one was lost. What the stream carries is left to be read.
+    pub(crate) fn answer_again(&self) {
+        let mut datagram = [0; hello::LENGTH + 1];
+        if self.socket.set_nonblocking(true).is_err() {
+            return;
+        }
+        while matches!(self.socket.peek(&mut datagram), Ok(length) if datagram[..length] == self.opening) {
+            // Read as it was seen, and answered.
+            let taken = self.socket.recv(&mut datagram).unwrap_or(0);
+            self.is_opening(&datagram[..taken]);
+        }
+        let _ = self.socket.set_nonblocking(false);
+    }
+
     /// The next datagram that is no opening, at most `within` from now; what is longer than `buffer` is cut off.
     pub fn recv(&self, buffer: &mut [u8], within: Duration) -> io::Result<Option<usize>> {
         let deadline = Instant::now() + within;

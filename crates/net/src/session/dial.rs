@@ -27,6 +27,8 @@ pub struct Target {
     multipath: bool,
     /// How long a connection and its handshake may take.
     pub within: Duration,
+    /// How long a server that serves a session may say nothing of it.
+    pub silence: Duration,
     /// How long a turn in the server's queue is waited for.
     pub patience: Patience,
 }
@@ -51,6 +53,7 @@ impl Target {
             from: Vec::new(),
             multipath: false,
             within: Duration::from_secs(15),
+            silence: DEAD_AFTER,
             patience: Patience::default(),
         })
     }

@@ -154,6 +154,9 @@ impl SessionError {
             ),
             SessionError::Tls { .. } => Some("is it an `lfn serve` that listens on this port?".into()),
             SessionError::Refused(refusal) => refusal.hint.clone(),
+            SessionError::Closed { peer: "the client", .. } | SessionError::Timeout { peer: "the client", .. } => {
+                Some("see whether the path still carries what the client sends".into())
+            }
             SessionError::Closed { .. } | SessionError::Timeout { .. } => {
                 Some("see whether the server still runs and the path still carries traffic".into())
             }
@@ -162,7 +165,11 @@ impl SessionError {
             }
             SessionError::Full(place) => Some(format!("wait for a place with --wait {}s", patient(place))),
             SessionError::Waited { place, .. } => Some(format!("wait longer with --wait {}s", patient(place))),
-            SessionError::Frame(_) | SessionError::Io { .. } => None,
+            SessionError::Frame(_) => Some("see whether both ends run the same version of lfn: lfn --version".into()),
+            SessionError::Io { peer: "the kernel", .. } => None,
+            SessionError::Io { .. } => {
+                Some("see whether the server still runs and the path still carries traffic".into())
+            }
         }
     }
 

@@ -20,7 +20,7 @@ use lfn_core::units::{Bytes, Ratio};
 use lfn_core::until::{self, Estimate, Slice, Until};
 use lfn_core::wire::Request;
 use lfn_core::wire::test::{
-    ClientMessage, Direction, EndReport, Interval, Kernel, Load, Part, ServerMessage, SocketWish,
+    Bounded, ClientMessage, Direction, EndReport, Interval, Kernel, Load, Part, ServerMessage, SocketWish, Sum,
 };
 use lfn_core::wire::test::{Ready, TestRequest};
 use lfn_sys::tcp;
@@ -223,9 +223,12 @@ struct Conversation<'a> {
     rtt: Duration,
     /// When the server was ready.
     ready: Instant,
-    /// When the server last said something.
+    /// When the server last said something of the test.
     heard: Instant,
+    /// How long it may say nothing of it.
+    silence: Duration,
     far_intervals: Vec<Interval>,
+    far_sum: Sum,
     questions: Questions,
     probing: Option<Probing>,
     report: Option<EndReport>,
@@ -256,7 +259,9 @@ impl<'a> Conversation<'a> {
             rtt,
             ready: heard,
             heard,
+            silence: DEAD_AFTER,
             far_intervals: Vec::new(),
+            far_sum: Sum::default(),
             questions: Questions::new(),
             probing: None,
             report: None,
@@ -270,10 +275,12 @@ impl<'a> Conversation<'a> {
 
     fn run(mut self, target: &Target, dialler: Dialler, kernel: Kernel) -> Result<Measurement, TestError> {
         let ready = match self.control.recv(target.within, "before the test")? {
-            ServerMessage::Ready(ready) => *ready,
+            Bounded(ServerMessage::Ready(ready)) => *ready,
             _ => return Err(unexpected()),
         };
         self.ready = Instant::now();
+        self.heard = self.ready;
+        self.silence = target.silence;
         (self.watch)(Progress::Connected(self.rtt, &ready.kernel));
         self.meter.limit(ready.rate_limit);
         self.probe(target, dialler.session)?;
@@ -396,9 +403,10 @@ impl<'a> Conversation<'a> {
 
     /// Takes the server's next message, if one comes in time.
     fn listen(&mut self, within: Duration) -> Result<(), TestError> {
-        match self.control.poll(within, "during the test")? {
+        match self.control.poll(within, "during the test")?.map(|Bounded(message)| message) {
             Some(ServerMessage::Interval(interval)) => {
                 self.heard = Instant::now();
+                self.far_sum.add(&interval)?;
                 (self.watch)(Progress::Far(&interval));
                 if self.request.direction == Direction::Forward {
                     self.slices.extend(slices(&interval));
@@ -407,14 +415,15 @@ impl<'a> Conversation<'a> {
             }
             Some(ServerMessage::Report(report)) => {
                 self.heard = Instant::now();
+                report.intervals.iter().try_for_each(|rest| self.far_sum.add(rest))?;
                 if let Some(rest) = report.intervals.last() {
                     (self.watch)(Progress::Far(rest));
                 }
                 self.far_intervals.extend(report.intervals.iter().cloned());
                 self.report = Some(*report);
             }
+            // A sign of life, but no word of the test: a server that only answers has lost it.
             Some(ServerMessage::Pong { number, received_nanos, sent_nanos }) => {
-                self.heard = Instant::now();
                 self.questions.hear(number, received_nanos, sent_nanos);
                 if let Some(probing) = &mut self.probing {
                     probing.hear(number, received_nanos, sent_nanos);
@@ -423,13 +432,12 @@ impl<'a> Conversation<'a> {
             Some(ServerMessage::Ready(_) | ServerMessage::Step(_) | ServerMessage::StepSent { .. }) => {
                 return Err(unexpected());
             }
-            None => {
-                let silence = DEAD_AFTER + self.request.interval;
-                if self.report.is_none() && self.heard.elapsed() > silence {
-                    let (peer, while_doing) = ("the server", "during the test");
-                    return Err(SessionError::Timeout { peer, after: silence, while_doing }.into());
-                }
-            }
+            None => {}
+        }
+        let silence = self.silence + self.request.interval;
+        if self.report.is_none() && self.heard.elapsed() > silence {
+            let (peer, while_doing) = ("the server", "during the test");
+            return Err(SessionError::Timeout { peer, after: silence, while_doing }.into());
         }
         Ok(())
     }

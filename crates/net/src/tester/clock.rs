@@ -17,7 +17,7 @@ const EARLY: u32 = 5;
 /// Between those.
 const SOON: Duration = Duration::from_millis(20);
 /// Between the later ones.
-const LATER: Duration = Duration::from_secs(1);
+pub(super) const LATER: Duration = Duration::from_secs(1);
 
 /// The client's questions, and what came back.
 #[derive(Debug)]
@@ -37,11 +37,14 @@ impl Questions {
     /// Asks, if it is time to.
     pub(super) fn ask(&mut self, control: &mut Control) -> Result<(), SessionError> {
         let number = u32::try_from(self.asked.len()).unwrap_or(u32::MAX);
-        if Instant::now() < self.next || self.asked.len() >= MOST_EXCHANGES {
+        if Instant::now() < self.next {
             return Ok(());
         }
         self.next = Instant::now() + if number + 1 < EARLY { SOON } else { LATER };
-        self.asked.push(monotonic_nanos());
+        // Beyond what is kept it is a sign of life: a server ends the session of a client that says nothing.
+        if self.asked.len() < MOST_EXCHANGES {
+            self.asked.push(monotonic_nanos());
+        }
         control.send(&ClientMessage::Ping { number })
     }
 

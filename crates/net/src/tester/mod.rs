@@ -21,10 +21,11 @@ pub use options::kernel;
 pub use pair::run_both;
 pub(crate) use server::serve;
 
-use lfn_core::wire::test::RequestError;
+use lfn_core::wire::test::{RequestError, Unbounded};
 use lfn_core::wire::{Refusal, RefusalCode};
 
 use crate::session::SessionError;
+use udp::TooLong;
 
 /// Set to 1 by `lfn emulate` on both sides: the network namespace is the test's own, and its sysctls may be changed.
 pub const EMULATED: &str = "LFN_EMULATED";
@@ -84,6 +85,9 @@ pub enum TestError {
         /// What the kernel said.
         source: std::io::Error,
     },
+    /// The far end tells what cannot be.
+    #[error("the server tells of {0}")]
+    Unbounded(#[from] Unbounded),
     /// The receiver counted other bytes than were sent.
     #[error("{received} bytes arrived of {sent} sent")]
     Incomplete {
@@ -103,10 +107,16 @@ impl TestError {
             TestError::Congestion { .. } => {
                 Some("modprobe tcp_NAME loads one; net.ipv4.tcp_allowed_congestion_control allows it".into())
             }
+            TestError::Unbounded(_) => Some("see whether both ends run the same version of lfn: lfn --version".into()),
+            TestError::Stream { source, .. } if source.get_ref().is_some_and(|inner| inner.is::<TooLong>()) => {
+                source.get_ref()?.downcast_ref().map(TooLong::hint)
+            }
             TestError::Stream { .. } | TestError::Incomplete { .. } => {
                 Some("see whether the server still runs and the path still carries traffic".into())
             }
-            TestError::Request(_) | TestError::Options { .. } | TestError::Streams { .. } => None,
+            TestError::Streams { .. } => Some("see whether a firewall between lets UDP through".into()),
+            TestError::Request(_) => Some("see lfn test --help".into()),
+            TestError::Options { .. } => None,
         }
     }
 }
@@ -116,7 +126,7 @@ impl From<&TestError> for Refusal {
     fn from(error: &TestError) -> Refusal {
         let code = match error {
             TestError::Session(error) => return Refusal::from(error),
-            TestError::Request(_) | TestError::Streams { .. } => RefusalCode::BadMessage,
+            TestError::Request(_) | TestError::Streams { .. } | TestError::Unbounded(_) => RefusalCode::BadMessage,
             TestError::Congestion { .. } | TestError::Window { .. } => RefusalCode::Limit,
             TestError::Options { .. } | TestError::Stream { .. } | TestError::Incomplete { .. } => RefusalCode::Io,
         };

@@ -53,7 +53,7 @@ fn test(session: &mut ServerSession, request: &TestRequest) -> Result<(), TestEr
     if request.latency.is_some() {
         probed(session)?;
     }
-    let streams = session.data_streams(request.streams, STREAMS_WITHIN)?;
+    let streams = session.data_streams(request.streams, STREAMS_WITHIN.min(session.limits().silence))?;
     let origin = streams.iter().map(DataStream::opened).min().unwrap_or_else(Instant::now);
     let shared = Shared::new(request, sends, origin, session.throttle());
     let (sender, events) = channel();
@@ -72,7 +72,8 @@ fn test(session: &mut ServerSession, request: &TestRequest) -> Result<(), TestEr
 
 /// Until the client has probed the path without load.
 fn probed(session: &mut ServerSession) -> Result<(), TestError> {
-    let deadline = Instant::now() + STREAMS_WITHIN;
+    let within = STREAMS_WITHIN.min(session.limits().silence);
+    let deadline = Instant::now() + within;
     while Instant::now() < deadline {
         match session.control.poll(Duration::from_millis(100), "before the load")? {
             Some(ClientMessage::Opened) => return Ok(()),
@@ -81,7 +82,7 @@ fn probed(session: &mut ServerSession) -> Result<(), TestError> {
         }
     }
     let (peer, while_doing) = ("the client", "to probe the path");
-    Err(SessionError::Timeout { peer, after: STREAMS_WITHIN, while_doing }.into())
+    Err(SessionError::Timeout { peer, after: within, while_doing }.into())
 }
 
 fn within_limits(request: &TestRequest, limits: &Limits) -> Result<(), Refusal> {
@@ -132,7 +133,7 @@ fn load(session: &mut ServerSession, request: &TestRequest, meter: &mut Meter) -
     let sends = request.direction == Direction::Reverse;
     let limits = session.limits();
     let begun = Instant::now();
-    let mut received = false;
+    let (mut received, mut heard) = (false, begun);
     loop {
         session.check()?;
         meter.collect()?;
@@ -149,7 +150,10 @@ fn load(session: &mut ServerSession, request: &TestRequest, meter: &mut Meter) -
         if begun.elapsed() > limits.test_time + DEAD_AFTER {
             return Err(SessionError::Refused(too_long("the test takes too long", &limits)).into());
         }
-        match session.control.poll(meter.idle(), "during the test")? {
+        let message = session.control.poll(meter.idle(), "during the test")?;
+        heard = if message.is_some() { Instant::now() } else { heard };
+        is_silent(heard, &limits)?;
+        match message {
             Some(ClientMessage::Received) => received = true,
             Some(ClientMessage::Ping { number }) => clock::answer(&mut session.control, number)?,
             Some(ClientMessage::Stop) => meter.end_now(),
@@ -159,15 +163,25 @@ fn load(session: &mut ServerSession, request: &TestRequest, meter: &mut Meter) -
     }
 }
 
+/// An error, if the client has said nothing for too long; it asks something every second.
+pub(super) fn is_silent(heard: Instant, limits: &Limits) -> Result<(), SessionError> {
+    let (peer, while_doing) = ("the client", "during the test");
+    match heard.elapsed() > limits.silence + clock::LATER {
+        true => Err(SessionError::Timeout { peer, after: limits.silence + clock::LATER, while_doing }),
+        false => Ok(()),
+    }
+}
+
 /// Tells the figures, and waits for the client to end the session.
 fn finish(session: &mut ServerSession, meter: &mut Meter, kernel: Kernel) -> Result<(), TestError> {
     let mut report = meter.finish(kernel)?;
     // All but what was left over at the end was told already.
     report.intervals.drain(..meter.ticked());
     session.control.send(&ServerMessage::Report(Box::new(report)))?;
-    let deadline = Instant::now() + DEAD_AFTER;
+    let silence = session.limits().silence;
+    let deadline = Instant::now() + silence;
     while Instant::now() < deadline {
-        match session.control.poll::<ClientMessage>(DEAD_AFTER, "after the test") {
+        match session.control.poll::<ClientMessage>(silence, "after the test") {
             Ok(_) => {}
             Err(SessionError::Closed { .. }) => return Ok(()),
             Err(error) => return Err(error.into()),

@@ -5,6 +5,7 @@
 //! end. What a client can ask is bounded by [`TestRequest::check`] before anything is done for it. The types of figures
 //! are also what `--json` prints, so their names carry units.
 
+mod bounded;
 mod dscp;
 mod report;
 mod request;
@@ -12,6 +13,7 @@ mod socket;
 mod udp;
 mod work;
 
+pub use bounded::{Bounded, Sum, Unbounded};
 pub use dscp::{Dscp, DscpError};
 pub use report::{Cpu, EndReport, Interval, Kernel, Part, StreamReport, StreamSample};
 pub use request::{

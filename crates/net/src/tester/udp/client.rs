@@ -5,7 +5,11 @@ use std::time::{Duration, Instant};
 
 use lfn_core::session::SessionId;
 use lfn_core::wire::Request;
-use lfn_core::wire::test::{ClientMessage, Direction, EndReport, Interval, ServerMessage, TestRequest};
+use lfn_core::udp::datagram;
+use lfn_core::units::{BitRate, Bytes};
+use lfn_core::wire::test::{
+    Bounded, ClientMessage, Direction, EndReport, Interval, Load, ServerMessage, Sum, TestRequest,
+};
 
 use super::end::End;
 use super::server::share;
@@ -13,7 +17,7 @@ use super::steps::{Awaited, Climb};
 use crate::server::throttle::Throttle;
 use crate::session::dial::{self, Line, Target};
 use crate::session::queue::{self, Entered};
-use crate::session::{Control, DEAD_AFTER, DatagramStream, SessionError};
+use crate::session::{Control, DatagramStream, SessionError};
 use crate::tester::client::{round_trip, unexpected};
 use crate::tester::clock::{self, Questions};
 use crate::tester::probe::Probing;
@@ -37,7 +41,7 @@ pub(in crate::tester) fn run(
         session = other;
     }
     let ready = match control.recv(target.within, "before the test")? {
-        ServerMessage::Ready(ready) => *ready,
+        Bounded(ServerMessage::Ready(ready)) => *ready,
         _ => return Err(unexpected()),
     };
     watch(Progress::Connected(rtt, &ready.kernel));
@@ -55,6 +59,8 @@ pub(in crate::tester) fn run(
     }
     let ramp = request.udp.as_ref().and_then(|udp| udp.ramp).filter(|_| sends);
     let climb = ramp.map(|ramp| Climb::begin(ramp, end.datagram(), &mut end));
+    let limit = share(ready.rate_limit, request.streams);
+    let silence = target.silence + request.interval + longest_quiet(&request, limit);
     let conversation = Conversation {
         request,
         control,
@@ -66,11 +72,28 @@ pub(in crate::tester) fn run(
         awaited: None,
         said: false,
         heard: Instant::now(),
+        silence,
         far_intervals: Vec::new(),
+        far_sum: Sum::default(),
         questions: Questions::new(),
         report: None,
     };
     conversation.run()
+}
+
+/// How long a server may have nothing to tell where no datagram arrives: as long as they are sent.
+fn longest_quiet(request: &TestRequest, limit: Option<BitRate>) -> Duration {
+    let udp = request.udp.as_deref().copied().unwrap_or_default();
+    let datagram = udp.datagram_bytes.unwrap_or(datagram::LONGEST as u32).into();
+    let rate = limit.map_or(udp.rate, |limit| limit.min(udp.rate)).as_f64().max(1.0);
+    match (udp.ramp, request.load) {
+        (Some(ramp), _) => ramp.step.max(Climb::least(datagram, ramp.from)),
+        (None, Load::TimeSeconds(time)) => time,
+        (None, load) => {
+            let bytes = load.bytes(Bytes(datagram)).unwrap_or(0) as f64;
+            Duration::try_from_secs_f64(bytes * 8.0 / rate).unwrap_or(Duration::from_secs(u32::MAX.into()))
+        }
+    }
 }
 
 /// All at the same time: each takes a round trip.
@@ -103,9 +126,12 @@ struct Conversation<'a> {
     awaited: Option<Awaited>,
     /// The server knows how much was sent.
     said: bool,
-    /// When the server last said something.
+    /// When the server last said something of the test.
     heard: Instant,
+    /// How long it may say nothing of it.
+    silence: Duration,
     far_intervals: Vec<Interval>,
+    far_sum: Sum,
     questions: Questions,
     report: Option<EndReport>,
 }
@@ -162,21 +188,24 @@ impl Conversation<'_> {
     fn listen(&mut self) -> Result<(), TestError> {
         let probes = self.probing.as_ref().map_or(Duration::MAX, Probing::idle);
         let within = self.end.idle().min(self.questions.idle()).min(probes);
-        let Some(message) = self.control.poll(within, "during the test")? else {
-            let silence = DEAD_AFTER + self.request.interval;
-            if self.heard.elapsed() > silence {
-                let (peer, while_doing) = ("the server", "during the test");
-                return Err(SessionError::Timeout { peer, after: silence, while_doing }.into());
-            }
-            return Ok(());
-        };
-        self.heard = Instant::now();
+        let message = self.control.poll(within, "during the test")?;
+        if self.heard.elapsed() > self.silence {
+            let (peer, while_doing) = ("the server", "during the test");
+            return Err(SessionError::Timeout { peer, after: self.silence, while_doing }.into());
+        }
+        let Some(Bounded(message)) = message else { return Ok(()) };
+        // An answer to a question is a sign of life, but no word of the test.
+        if !matches!(message, ServerMessage::Pong { .. }) {
+            self.heard = Instant::now();
+        }
         match message {
             ServerMessage::Interval(interval) => {
+                self.far_sum.add(&interval)?;
                 (self.watch)(Progress::Far(&interval));
                 self.far_intervals.push(*interval);
             }
             ServerMessage::Report(report) => {
+                report.intervals.iter().try_for_each(|rest| self.far_sum.add(rest))?;
                 report.intervals.iter().for_each(|interval| (self.watch)(Progress::Far(interval)));
                 self.far_intervals.extend(report.intervals.iter().cloned());
                 self.report = Some(*report);

@@ -14,4 +14,5 @@ mod server;
 mod steps;
 
 pub(super) use client::run;
+pub(super) use sender::TooLong;
 pub(super) use server::serve;

@@ -15,7 +15,7 @@ use lfn_core::udp::ramp::StepSent;
 use lfn_core::units::{BitRate, Bytes};
 use lfn_sys::clock::{monotonic_nanos, sleep_until};
 use lfn_sys::udp::batch::{self, MOST_BYTES, MOST_SEGMENTS};
-use lfn_sys::udp::{forget_error, wake_on_time};
+use lfn_sys::udp::{forget_error, payload_within, wake_on_time};
 
 use super::lane::Lane;
 use crate::server::throttle::Throttle;
@@ -188,10 +188,26 @@ impl<'a> Sender<'a> {
         }
     }
 
-    fn too_long(&self) -> String {
+    fn too_long(&self) -> TooLong {
         let mtu = lfn_sys::udp::path_mtu(self.lane.stream.socket()).ok().or(self.lane.path_mtu);
-        let mtu = mtu.map(|mtu| format!(" of {mtu} B")).unwrap_or_default();
-        format!("datagrams of {} B do not fit the path MTU{mtu}", self.lane.datagram)
+        let peer = self.lane.stream.peer();
+        TooLong { datagram: self.lane.datagram, mtu: mtu.map(|mtu| (mtu, payload_within(mtu, &peer))) }
+    }
+}
+
+/// Datagrams that do not fit the path, and may not be fragmented.
+#[derive(Debug, thiserror::Error)]
+#[error("datagrams of {datagram} B do not fit the path MTU{}", .mtu.map(|(mtu, _)| format!(" of {mtu} B")).unwrap_or_default())]
+pub(in crate::tester) struct TooLong {
+    datagram: usize,
+    /// The path MTU, if it is known, and what fits it.
+    mtu: Option<(u32, u32)>,
+}
+
+impl TooLong {
+    pub(in crate::tester) fn hint(&self) -> String {
+        let fits = self.mtu.map_or("a smaller --record".into(), |(_, fits)| format!("--record {fits}"));
+        format!("use {fits}, or --fragment to have them fragmented")
     }
 }
 

@@ -3,16 +3,16 @@
 use std::time::{Duration, Instant};
 
 use lfn_core::units::BitRate;
-use lfn_core::wire::test::{ClientMessage, Direction, Load, Ready, ServerMessage, TestRequest};
+use lfn_core::wire::test::{Bounded, ClientMessage, Direction, Load, Ready, ServerMessage, TestRequest};
 
 use super::end::End;
 use super::steps::{Awaited, Climb};
 use crate::server::{Datagrams, ServerSession};
-use crate::session::{DEAD_AFTER, DatagramStream, SessionError};
+use crate::session::{DatagramStream, SessionError};
 use crate::tester::client::round_trip;
 use crate::tester::clock;
 use crate::tester::probe::Echo;
-use crate::tester::server::too_long;
+use crate::tester::server::{is_silent, too_long};
 use crate::tester::{TestError, options};
 
 /// How long the client may take to open its streams.
@@ -44,14 +44,17 @@ pub(super) fn share(limit: Option<BitRate>, streams: u16) -> Option<BitRate> {
 
 /// The client's streams, once it has them all: it may take its time for probes first.
 fn opened(session: &mut ServerSession, datagrams: &Datagrams, count: u16) -> Result<Vec<DatagramStream>, TestError> {
-    let deadline = Instant::now() + STREAMS_WITHIN;
+    let within = STREAMS_WITHIN.min(session.limits().silence);
+    let deadline = Instant::now() + within;
     let mut streams = Vec::new();
     while Instant::now() < deadline {
+        streams.extend(datagrams.next(Duration::ZERO));
+        streams.iter().for_each(DatagramStream::answer_again);
         match session.control.poll(Duration::from_millis(20), "before the test")? {
             Some(ClientMessage::Opened) => {
                 // The answer to a hello may be faster to the client and back than the stream is to this thread.
                 let handed_over = std::iter::from_fn(|| datagrams.next(HANDED_OVER_WITHIN));
-                streams.extend(handed_over.take(count.into()));
+                streams.extend(handed_over.take(usize::from(count) - streams.len().min(count.into())));
                 streams.sort_by_key(DatagramStream::stream);
                 if streams.len() == usize::from(count) {
                     return Ok(streams);
@@ -63,7 +66,7 @@ fn opened(session: &mut ServerSession, datagrams: &Datagrams, count: u16) -> Res
         }
     }
     let (peer, while_doing) = ("the client", "to open its streams of datagrams");
-    Err(SessionError::Timeout { peer, after: STREAMS_WITHIN, while_doing }.into())
+    Err(SessionError::Timeout { peer, after: within, while_doing }.into())
 }
 
 struct Far<'a> {
@@ -93,6 +96,7 @@ impl Far<'_> {
             _ => limits.test_time,
         };
         let begun = Instant::now();
+        let mut heard = begun;
         while !self.is_over() {
             self.session.check()?;
             self.end.collect()?;
@@ -100,12 +104,14 @@ impl Far<'_> {
                 self.session.control.send(&ServerMessage::Interval(Box::new(interval.clone())))?;
             }
             self.tell()?;
-            if begun.elapsed() > most + DEAD_AFTER {
+            if begun.elapsed() > most + limits.silence {
                 return Err(SessionError::Refused(too_long("the test takes too long", &limits)).into());
             }
-            if let Some(message) = self.session.control.poll(self.end.idle(), "during the test")? {
+            if let Some(Bounded(message)) = self.session.control.poll(self.end.idle(), "during the test")? {
+                heard = Instant::now();
                 self.hear(message)?;
             }
+            is_silent(heard, &limits)?;
         }
         Ok(())
     }
@@ -154,9 +160,10 @@ impl Far<'_> {
         // All but what was left over at the end was told already.
         report.intervals.drain(..self.end.ticked());
         self.session.control.send(&ServerMessage::Report(Box::new(report)))?;
-        let deadline = Instant::now() + DEAD_AFTER;
+        let silence = self.session.limits().silence;
+        let deadline = Instant::now() + silence;
         while Instant::now() < deadline {
-            match self.session.control.poll::<ClientMessage>(DEAD_AFTER, "after the test") {
+            match self.session.control.poll::<ClientMessage>(silence, "after the test") {
                 Ok(_) => {}
                 Err(SessionError::Closed { .. }) => return Ok(()),
                 Err(error) => return Err(error.into()),

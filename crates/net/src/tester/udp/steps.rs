@@ -4,6 +4,7 @@
 use std::time::{Duration, Instant};
 
 use lfn_core::udp::ramp::{Ramp, RampReport, RampRequest, StepSeen, StepSent};
+use lfn_core::units::BitRate;
 
 use super::end::{End, Step};
 
@@ -45,6 +46,11 @@ impl Climb {
         }
     }
 
+    /// The shortest step at this rate.
+    pub(super) fn least(datagram: u64, rate: BitRate) -> Duration {
+        Duration::from_secs_f64((LEAST_DATAGRAMS * datagram * 8) as f64 / rate.as_f64().max(1.0))
+    }
+
     pub(super) fn is_over(&self) -> bool {
         self.over
     }
@@ -55,8 +61,7 @@ impl Climb {
 
     fn make(&self, end: &mut End) {
         let rate = self.ramp.rate();
-        let least = Duration::from_secs_f64((LEAST_DATAGRAMS * self.datagram * 8) as f64 / rate.as_f64().max(1.0));
-        let time = self.request.step.max(least);
+        let time = self.request.step.max(Climb::least(self.datagram, rate));
         end.step(Step { number: self.ramp.step(), rate, time });
     }
 }
