@@ -96,14 +96,8 @@ enum Kind {
 }
 
 impl Kind {
-    const ALL: [Kind; 6] = [
-        Kind::TcpForward,
-        Kind::TcpReverse,
-        Kind::UdpForward,
-        Kind::UdpReverse,
-        Kind::RampForward,
-        Kind::RampReverse,
-    ];
+    const ALL: [Kind; 6] =
+        [Kind::TcpForward, Kind::TcpReverse, Kind::UdpForward, Kind::UdpReverse, Kind::RampForward, Kind::RampReverse];
 
     fn request(self) -> TestRequest {
         let ms = Duration::from_millis;
@@ -112,7 +106,8 @@ impl Kind {
             Kind::TcpReverse | Kind::UdpReverse | Kind::RampReverse => Direction::Reverse,
         };
         let udp = UdpRequest { rate: BitRate(2_000_000), datagram_bytes: Some(1000), ..UdpRequest::default() };
-        let ramp = RampRequest { from: BitRate(8_000_000), to: BitRate(16_000_000), step: ms(60), ..Default::default() };
+        let ramp =
+            RampRequest { from: BitRate(8_000_000), to: BitRate(16_000_000), step: ms(60), ..Default::default() };
         TestRequest {
             direction,
             streams: 1,

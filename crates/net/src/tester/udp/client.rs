@@ -4,9 +4,9 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use lfn_core::session::SessionId;
-use lfn_core::wire::Request;
 use lfn_core::udp::datagram;
 use lfn_core::units::{BitRate, Bytes};
+use lfn_core::wire::Request;
 use lfn_core::wire::test::{
     Bounded, ClientMessage, Direction, EndReport, Interval, Load, ServerMessage, Sum, TestRequest,
 };
