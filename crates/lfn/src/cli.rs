@@ -49,6 +49,11 @@ pub fn explain(error: &clap::Error) -> Result<Exit, Failure> {
         .into_iter()
         .find_map(|kind| error.get(kind));
     let failure = Failure::usage(what);
+    if let (Some(typed), "lfn test") = (error.get(ContextKind::InvalidArg), command_typed().as_str())
+        && let Some(instead) = cmd::test::spelling::instead_of(&typed.to_string())
+    {
+        return Err(failure.hint(instead));
+    }
     Err(match suggested {
         Some(other) => failure.hint(format!("did you mean {other}?")),
         None => failure.hint(format!("see `{} --help`", command_typed())),

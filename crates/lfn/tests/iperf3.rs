@@ -318,7 +318,7 @@ fn limits_of_the_server_are_told_stock_clients() {
 
 fn stock_servers_agree_on_what_is_counted() {
     for flags in
-        [&["-n", "20", "-l", "100000"][..], &["-n", "20", "-l", "100000", "-P", "3"], &["-n", "7", "-l", "1000"]]
+        [&["-k", "20", "-l", "100000"][..], &["-k", "20", "-l", "100000", "-P", "3"], &["-k", "7", "-l", "1000"]]
     {
         let server = StockServer::start(&["-J"]);
         let run = lfn_json(server.port, flags);
@@ -332,7 +332,7 @@ fn stock_servers_agree_on_what_is_counted() {
         assert!(ours.as_f64().unwrap() < its.as_f64().unwrap(), "{ours} and {its}");
     }
     let server = StockServer::start(&["-J"]);
-    let run = lfn_json(server.port, &["-n", "20", "-l", "100000", "-R"]);
+    let run = lfn_json(server.port, &["-k", "20", "-l", "100000", "-R"]);
     let report = server.report();
     // It sends until it hears that this was enough.
     assert_eq!(run["far"]["bytes"], report["end"]["sum_sent"]["bytes"]);
@@ -410,7 +410,7 @@ fn stock_servers_agree_in_every_other_mode() {
 fn stock_servers_are_told_who_comes() {
     let keys = Keys::new();
     let (users, key, public) = (keys.path("users"), keys.path("private"), keys.path("public"));
-    let flags = ["-n", "10", "--iperf3-user", "mario", "--iperf3-rsa-public-key", &public, "--iperf3-pkcs1"];
+    let flags = ["-k", "10", "--iperf3-user", "mario", "--iperf3-rsa-public-key", &public, "--iperf3-pkcs1"];
     for (password, good) in [("rossi", true), ("verdi", false)] {
         let server = StockServer::start(&["-J", "--rsa-private-key-path", &key, "--authorized-users-path", &users]);
         let mut command = support::lfn();
@@ -467,7 +467,7 @@ fn both_of_our_ends_understand_each_other() {
             }
         }
     }
-    let run = lfn_json(server.port, &["-n", "20", "-l", "100000", "-R"]);
+    let run = lfn_json(server.port, &["-k", "20", "-l", "100000", "-R"]);
     assert_eq!((&run["near"]["bytes"], &run["far"]["bytes"]), (&2_000_000.into(), &2_000_000.into()));
     for flags in [&["--udp", "--pacing", "2mbit", "-t", "1s"][..], &["--udp", "--pacing", "2mbit", "-t", "1s", "-R"]] {
         let run = lfn_json(server.port, flags);

@@ -177,6 +177,10 @@ fn what_cannot_be_meant_is_refused_before_anything_is_dialled() {
     for (flags, says) in cases {
         assert_refused(&test("lfn://nobody", flags), 2, says);
     }
+    // What iperf3 calls otherwise is told by its name here.
+    let zerocopy = test("lfn://nobody", &["-Z"]);
+    assert_refused(&zerocopy, 2, "'-Z'");
+    assert!(text(&zerocopy.stderr).contains("hint: --near-no-copy"));
 }
 
 #[test]

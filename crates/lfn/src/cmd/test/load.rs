@@ -26,10 +26,10 @@ pub(super) struct LoadArgs {
     #[arg(short, long, value_name = "DURATION", allow_hyphen_values = true)]
     time: Option<String>,
     /// Write this many records instead, and wait for the last to arrive
-    #[arg(short = 'n', long, value_name = "N", allow_hyphen_values = true)]
+    #[arg(short = 'k', long, value_name = "N", allow_hyphen_values = true)]
     count: Option<String>,
     /// Write this much instead, all streams together
-    #[arg(long, value_name = "BYTES", allow_hyphen_values = true, conflicts_with = "count")]
+    #[arg(short = 'n', long, value_name = "BYTES", allow_hyphen_values = true, conflicts_with = "count")]
     bytes: Option<String>,
     /// Write until the 95 % interval of the steady goodput reaches no further than this from its mean: 2%
     #[arg(long, value_name = "PERCENT", allow_hyphen_values = true, conflicts_with_all = ["count", "bytes"])]

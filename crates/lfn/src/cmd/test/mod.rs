@@ -8,6 +8,7 @@ mod iperf3;
 mod load;
 mod path;
 mod report;
+pub mod spelling;
 mod stamp;
 mod stop;
 mod tcp;

@@ -26,7 +26,7 @@ pub(super) struct ReportArgs {
     #[arg(short = 'O', long, value_name = "DURATION", allow_hyphen_values = true)]
     omit: Option<String>,
     /// One JSON object at the end instead of text
-    #[arg(long, conflicts_with_all = ["ndjson", "csv", "nettest"])]
+    #[arg(short = 'J', long, conflicts_with_all = ["ndjson", "csv", "nettest"])]
     json: bool,
     /// A JSON object a line for everything that happens, as it happens; the last holds the whole result
     #[arg(long, conflicts_with_all = ["csv", "nettest"])]

@@ -12,7 +12,7 @@ use crate::exit::Failure;
 pub(super) struct TcpArgs {
     /// The most each stream may send: of TCP (SO_MAX_PACING_RATE; of several rates stream n has the nth) or of datagrams
     /// [default: TCP's own; 1mbit with --udp; 100gbit, the highest rate tried, with --ramp]
-    #[arg(long, value_name = "RATE,…", value_delimiter = ',', allow_hyphen_values = true)]
+    #[arg(short = 'b', long, value_name = "RATE,…", value_delimiter = ',', allow_hyphen_values = true)]
     pacing: Vec<String>,
     /// Largest segment, in both directions (TCP_MAXSEG); time stamps take 12 bytes of it
     #[arg(short = 'M', long, value_name = "BYTES", allow_hyphen_values = true)]
@@ -21,7 +21,7 @@ pub(super) struct TcpArgs {
     #[arg(long, value_name = "NAME", allow_hyphen_values = true)]
     dscp: Option<String>,
     /// Where this end dials from: ADDRESS, INTERFACE or ADDRESS%INTERFACE; of several stream n has the nth
-    #[arg(long, value_name = "PLACE,…", value_delimiter = ',', allow_hyphen_values = true)]
+    #[arg(short = 'B', long, value_name = "PLACE,…", value_delimiter = ',', allow_hyphen_values = true)]
     bind: Vec<String>,
     /// Multipath TCP; where it falls back to plain TCP, that is told
     #[arg(long)]
