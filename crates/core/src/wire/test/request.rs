@@ -16,6 +16,8 @@ use crate::units::{BitRate, Bytes, show_duration};
 pub const MOST_STREAMS: u16 = 256;
 /// Largest record, the bytes handed to one write.
 pub const LARGEST_RECORD: Bytes = Bytes(64 << 20);
+/// Most memory the buffers of all streams of an end may take: what one client can make a server keep.
+pub const LARGEST_BUFFERS: Bytes = Bytes(256 << 20);
 /// Bytes handed to one write if nothing else is asked for: below it the calls begin to cost, above it the caches
 /// (measured on loopback).
 pub const DEFAULT_RECORD: Bytes = Bytes(256 << 10);
@@ -146,6 +148,9 @@ pub enum RequestError {
     /// A read of nothing would be the end of the stream.
     #[error("reads of {}: from 1 B to {} are possible", .0, LARGEST_RECORD)]
     Read(Bytes),
+    /// Every stream has a buffer of its own.
+    #[error("{0} streams with buffers of {1}: at most {LARGEST_BUFFERS} in all are possible")]
+    Buffers(u16, Bytes),
     /// What was never copied cannot be looked at.
     #[error("payload cannot be checked where it is not copied")]
     CheckWithoutCopy,
@@ -213,6 +218,10 @@ impl TestRequest {
         }
         if self.read.0 == 0 || self.read > LARGEST_RECORD {
             return Err(RequestError::Read(self.read));
+        }
+        let buffer = self.record.max(self.read);
+        if u64::from(self.streams) * buffer.0 > LARGEST_BUFFERS.0 {
+            return Err(RequestError::Buffers(self.streams, buffer));
         }
         if self.check && (self.modes.near, self.modes.far) != (Mode::Copying, Mode::Copying) {
             return Err(RequestError::CheckWithoutCopy);
@@ -289,6 +298,8 @@ mod tests {
             |r| r.load = Load::Bytes(Bytes(u64::MAX)),
             |r| r.read = Bytes(0),
             |r| r.read = Bytes(u64::MAX),
+            |r| (r.streams, r.record) = (256, Bytes(2 << 20)),
+            |r| (r.streams, r.read) = (5, LARGEST_RECORD),
             |r| r.parts = 1000,
             |r| (r.parts, r.interval) = (20, Duration::from_millis(100)),
             |r| (r.check, r.modes.far) = (true, Mode::NoCopy),
