@@ -9,6 +9,7 @@ use std::fs;
 use std::io::{BufRead, BufReader};
 use std::net::TcpListener;
 use std::process::{Child, Command, ExitCode, Output, Stdio};
+use std::sync::Arc;
 use std::time::Duration;
 
 use aws_lc_rs::encoding::{AsDer, Pkcs8V1Der, PublicKeyX509Der};
@@ -355,7 +356,8 @@ fn drive(parameters: Parameters, server: &[&str]) -> (Outcome, Value) {
 
 fn test(parameters: Parameters) -> Test {
     let within = Duration::from_secs(30);
-    Test { parameters, login: None, interval: Duration::from_millis(200), within, queue: within }
+    let interval = Duration::from_millis(200);
+    Test { parameters, login: None, interval, within, queue: within, from: Vec::new(), stop: Arc::default() }
 }
 
 fn stock_servers_agree_in_every_other_mode() {

@@ -300,6 +300,7 @@ fn counted(records: u64) -> tester::Test {
         path: None,
         whole_round_trips: false,
         until: None,
+        omit: None,
         stop: Default::default(),
     }
 }

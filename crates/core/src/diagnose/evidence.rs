@@ -251,7 +251,7 @@ fn base_rtt(rtt: Duration, sender: &EndReport) -> Duration {
 }
 
 /// All but a short rest at the end.
-fn whole_intervals(intervals: &[Interval]) -> &[Interval] {
+pub(crate) fn whole_intervals(intervals: &[Interval]) -> &[Interval] {
     match intervals {
         [first, .., last] if length(last).as_secs_f64() < WHOLE * length(first).as_secs_f64() => {
             &intervals[..intervals.len() - 1]
@@ -260,7 +260,8 @@ fn whole_intervals(intervals: &[Interval]) -> &[Interval] {
     }
 }
 
-fn steady(intervals: &[Interval], omit: Option<Duration>) -> Option<Steady> {
+/// The part past start-up: where everything begins that judges a steady goodput.
+pub(crate) fn steady(intervals: &[Interval], omit: Option<Duration>) -> Option<Steady> {
     let rate = |i: &Interval| Bytes(i.bytes).per(length(i)).as_f64();
     let from = match omit {
         Some(omit) => intervals.iter().position(|interval| interval.start >= omit)?,
@@ -385,14 +386,19 @@ fn flows(sender: &EndReport, receiver: &EndReport, judged: (Duration, Duration))
 
 fn flow(stream: &StreamReport, sender: &EndReport, receiver: &EndReport, judged: (Duration, Duration)) -> Flow {
     let number = stream.stream;
-    let sent: Vec<&TcpInfo> =
-        within(&sender.intervals, judged).filter_map(|i| sample(i, number)?.tcp_info.as_ref()).collect();
+    // Of Multipath TCP the kernel tells the first subflow's figures alone (`mptcp_getsockopt_first_sf_only`): whether
+    // they are of much or of little of the stream is not known, and so they are no evidence.
+    let is_whole = stream.socket.as_ref().is_none_or(|socket| socket.mptcp_subflows.is_none());
+    let sent: Vec<&TcpInfo> = within(&sender.intervals, judged)
+        .filter_map(|i| sample(i, number)?.tcp_info.as_ref())
+        .filter(|_| is_whole)
+        .collect();
     let time = within(&receiver.intervals, judged).map(length).sum();
     let bytes = within(&receiver.intervals, judged).filter_map(|i| sample(i, number)).map(|s| s.bytes).sum();
     // What had been counted before the judged part: the sample that ended the interval before it.
     let before = sender.intervals.iter().rfind(|i| middle(i) < judged.0).and_then(|i| sample(i, number));
     let grown = |figure: fn(&TcpInfo) -> Option<Duration>| {
-        let last = sent.last().copied().or(stream.tcp_info.as_ref());
+        let last = sent.last().copied().or(stream.tcp_info.as_ref().filter(|_| is_whole));
         let before = before.and_then(|s| figure(s.tcp_info.as_ref()?));
         last.and_then(figure).unwrap_or_default().saturating_sub(before.unwrap_or_default())
     };
@@ -416,7 +422,7 @@ fn flow(stream: &StreamReport, sender: &EndReport, receiver: &EndReport, judged:
         within(&receiver.intervals, judged).filter_map(|interval| sample(interval, number)).collect();
     let unread: Option<Vec<f64>> = got.iter().map(|sample| sample.unread_bytes.map(|bytes| bytes as f64)).collect();
     let offered: Option<Vec<f64>> =
-        got.iter().map(|s| s.tcp_info.as_ref().and_then(|info| info.rcv_wnd_bytes).map(f64::from)).collect();
+        got.iter().map(|s| s.tcp_info.as_ref().filter(|_| is_whole)?.rcv_wnd_bytes.map(f64::from)).collect();
     let middling = |figure: fn(&TcpInfo) -> f64| {
         median(&sent.iter().map(|info| figure(info)).collect::<Vec<_>>()).unwrap_or_default()
     };
@@ -570,6 +576,29 @@ mod tests {
         report.intervals[3].end = report.intervals[3].start + SECOND / 10;
         let evidence = Evidence::new(None, SECOND, None, ("near", &report), ("far", &report), "far");
         assert_eq!(evidence.steady.unwrap().end, SECOND * 3);
+    }
+
+    #[test]
+    fn the_first_subflow_of_multipath_tcp_is_no_evidence_of_the_whole() {
+        let mut sender = end(&[1_000_000; 6], 70_000);
+        let busy = Some(Duration::from_millis(1));
+        for interval in &mut sender.intervals {
+            interval.streams[0].tcp_info.get_or_insert_default().busy = busy;
+        }
+        sender.streams[0].tcp_info.get_or_insert_default().busy = busy;
+        let of = |sender: &EndReport| {
+            let receiver = end(&[1_000_000; 6], 70_000);
+            Evidence::new(None, Duration::from_millis(10), None, ("near", sender), ("far", &receiver), "far")
+        };
+        assert!(of(&sender).is_tcp());
+        let socket = |mptcp_subflows| SocketReport { mptcp_asked: true, mptcp_subflows, ..SocketReport::default() };
+        sender.streams[0].socket = Some(socket(Some(1)));
+        let evidence = of(&sender);
+        assert!(!evidence.is_tcp() && evidence.flows[0].busy_share.is_none() && evidence.flows[0].snd_wnd.is_none());
+        assert_eq!((evidence.flows[0].busy, evidence.rwnd_share()), (Duration::ZERO, None));
+        // What fell back to plain TCP tells all of it.
+        sender.streams[0].socket = Some(socket(None));
+        assert!(of(&sender).is_tcp());
     }
 
     #[test]

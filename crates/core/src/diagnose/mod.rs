@@ -14,6 +14,7 @@ mod startup;
 mod window;
 
 pub use evidence::{Evidence, Flow, Host, Moved, Spread, Steady, Worker};
+pub(crate) use evidence::{steady, whole_intervals};
 
 use std::collections::BTreeMap;
 

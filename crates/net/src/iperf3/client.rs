@@ -11,13 +11,17 @@ pub use report::{Outcome, request};
 
 use std::io;
 use std::net::{SocketAddr, TcpStream, ToSocketAddrs};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant, SystemTime};
 
 use lfn_core::iperf3::auth::Claim;
 use lfn_core::iperf3::{COOKIE_LENGTH, Code, Cookie, End, Parameters, Protocol, Results, State, frame, stream_id};
+use lfn_core::report::Ended;
 use lfn_core::tcp_info::TcpInfo;
 use lfn_core::wire::test::{Direction, Interval};
 use lfn_sys::tcp;
+use socket2::{Domain, Socket, Type};
 
 use super::Error;
 use super::control::Control;
@@ -25,6 +29,8 @@ use super::figures::{Figures, Slice};
 use super::flow::Load;
 use super::rsa::{Padding, PublicKey};
 use crate::server::throttle::Throttle;
+use crate::session::SessionError;
+use crate::session::dial::Place;
 
 /// What a server is asked to do, and how long it may take.
 #[derive(Debug, Clone)]
@@ -39,6 +45,11 @@ pub struct Test {
     pub within: Duration,
     /// How long the server may take before it asks for streams: one that serves many lets some wait.
     pub queue: Duration,
+    /// Where connections are dialled from: the control connection from the first place, stream n from the nth, beginning
+    /// again after the last. None of them leaves it to the routes.
+    pub from: Vec<Place>,
+    /// Set to end the load early, with its figures.
+    pub stop: Arc<AtomicBool>,
 }
 
 /// A user of the server's.
@@ -82,7 +93,7 @@ pub fn run(host: &str, port: u16, test: &Test, watch: &mut dyn FnMut(Progress<'_
     if let Some(login) = &test.login {
         parameters.token = Some(token(login)?);
     }
-    let (mut control, address) = connect(host, port, test.within)?;
+    let (mut control, address) = connect(host, port, test.within, test.from.first())?;
     let rtt = round_trip(control.socket());
     let cookie = new_cookie()?;
     control.write(cookie.wire(), "at the beginning")?;
@@ -91,23 +102,38 @@ pub fn run(host: &str, port: u16, test: &Test, watch: &mut dyn FnMut(Progress<'_
     expect(&mut control, State::CreateStreams, test.queue, "after the parameters")?;
     watch(Progress::Connected(rtt));
     let load = Load::new(&parameters, parameters.rate, Throttle::none());
-    let flows = streams::open(address, &cookie, &parameters, &load, test.within)?;
+    let flows = streams::open(address, &cookie, &parameters, &load, test)?;
     expect(&mut control, State::TestStart, test.within, "after the streams")?;
     let figures = Figures::new(load.clone(), flows, parameters.omit, test.interval);
     expect(&mut control, State::TestRunning, test.within, "before the test")?;
-    Conversation { parameters, control, load, figures, slices: Vec::new(), within: test.within, rtt, watch }.run()
+    let (within, stop) = (test.within, test.stop.clone());
+    Conversation {
+        parameters,
+        control,
+        load,
+        figures,
+        slices: Vec::new(),
+        within,
+        rtt,
+        watch,
+        stop,
+        ended: Ended::Done,
+    }
+    .run()
 }
 
 /// A test whose streams are open.
 struct Conversation<'a> {
     parameters: Parameters,
     control: Control,
-    load: std::sync::Arc<Load>,
+    load: Arc<Load>,
     figures: Figures,
     slices: Vec<Slice>,
     within: Duration,
     rtt: Duration,
     watch: &'a mut dyn FnMut(Progress<'_>),
+    stop: Arc<AtomicBool>,
+    ended: Ended,
 }
 
 impl Conversation<'_> {
@@ -121,7 +147,9 @@ impl Conversation<'_> {
         while !self.is_over()? {
             self.look()?;
         }
-        self.settle()?;
+        if self.ended == Ended::Done {
+            self.settle()?;
+        }
         if let Some(slice) = self.figures.finish() {
             self.keep(slice);
         }
@@ -137,7 +165,9 @@ impl Conversation<'_> {
         let far = Results::read(&value, &ids)?;
         expect(&mut self.control, State::DisplayResults, self.within, "after the results")?;
         self.control.send(State::IperfDone, "at the end")?;
-        Ok(report::outcome(&self.parameters, self.rtt, &self.figures, &self.slices, &near, &far))
+        let mut outcome = report::outcome(&self.parameters, self.rtt, &self.figures, &self.slices, &near, &far);
+        outcome.runs.iter_mut().for_each(|(run, _)| run.ended = self.ended);
+        Ok(outcome)
     }
 
     /// What is to be sent, where it is counted.
@@ -166,6 +196,10 @@ impl Conversation<'_> {
             if over && !flow.sends && self.parameters.protocol == Protocol::Tcp {
                 return Err(Error::Closed { peer: "the iperf3 server", doing: "on a data stream" });
             }
+        }
+        if self.stop.load(Ordering::Relaxed) {
+            self.ended = Ended::Interrupted;
+            return Ok(true);
         }
         if self.figures.omitting() {
             return Ok(false);
@@ -295,17 +329,32 @@ fn new_cookie() -> Result<Cookie, Error> {
 }
 
 /// The first of the host's addresses that answers.
-fn connect(host: &str, port: u16, within: Duration) -> Result<(Control, SocketAddr), Error> {
+fn connect(host: &str, port: u16, within: Duration, from: Option<&Place>) -> Result<(Control, SocketAddr), Error> {
     let name = if host.contains(':') { format!("[{host}]:{port}") } else { format!("{host}:{port}") };
     let failed = |source| Error::Connect { address: name.clone(), source };
     let mut last = io::Error::new(io::ErrorKind::NotFound, "the name has no address");
     for address in (host, port).to_socket_addrs().map_err(failed)? {
-        match TcpStream::connect_timeout(&address, within) {
-            Ok(socket) => return Ok((Control::new(socket, "the iperf3 server")?, address)),
+        if from.is_some_and(|from| !from.reaches(&address)) {
+            last = io::Error::other("the address to dial from is of the other IP version");
+            continue;
+        }
+        let socket = Socket::new(Domain::for_address(address), Type::STREAM, None).map_err(failed)?;
+        bind(&socket, from)?;
+        match socket.connect_timeout(&address.into(), within) {
+            Ok(()) => return Ok((Control::new(socket.into(), "the iperf3 server")?, address)),
             Err(error) => last = error,
         }
     }
     Err(failed(last))
+}
+
+/// Binds a socket to where it is to be dialled from.
+fn bind(socket: &Socket, from: Option<&Place>) -> Result<(), Error> {
+    let Some(from) = from else { return Ok(()) };
+    from.bind(socket).map_err(|error| match error {
+        SessionError::From { place, source } => Error::Option { what: format!("dialling from {place}"), source },
+        other => Error::Option { what: "dialling from there".into(), source: io::Error::other(other) },
+    })
 }
 
 /// The least round trip the kernel saw on the control connection; its handshake is the only traffic yet.

@@ -115,17 +115,18 @@ impl DatagramStream {
 }
 
 /// Opens a stream to the server that `control` is connected with, from the same address of this host: the server takes a
-/// hello only from where the control connection comes from. `token` is the ticket's, or zeros of an insecure server.
+/// hello only from where the control connection comes from. It leaves by `interface` if one is said. `token` is the
+/// ticket's, or zeros of an insecure server.
 pub(crate) fn open(
     control: &TcpStream,
     token: &Token,
     session: SessionId,
-    stream: u16,
+    (stream, interface): (u16, Option<&str>),
     within: Duration,
 ) -> Result<DatagramStream, SessionError> {
     let failed = |source| SessionError::Io { peer: "the server", source };
     let server = control.peer_addr().map_err(failed)?;
-    let socket = connected(control.local_addr().map_err(failed)?, server).map_err(failed)?;
+    let socket = connected(control.local_addr().map_err(failed)?, server, interface).map_err(failed)?;
     let hello = ClearHello { session, stream };
     let (ask, answer) = (hello.encode_datagram(token), hello.encode_answer(token));
     let opened = DatagramStream { stream, socket, peer: server, tag: tag(&ask), opening: answer, reply: None };
@@ -135,8 +136,11 @@ pub(crate) fn open(
     Err(SessionError::NoDatagrams { address: server.to_string(), after: within })
 }
 
-fn connected(local: SocketAddr, server: SocketAddr) -> io::Result<UdpSocket> {
+fn connected(local: SocketAddr, server: SocketAddr, interface: Option<&str>) -> io::Result<UdpSocket> {
     let socket = Socket::new(Domain::for_address(server), Type::DGRAM, Some(Protocol::UDP))?;
+    if let Some(name) = interface {
+        socket.bind_device(Some(name.as_bytes()))?;
+    }
     socket.bind(&SocketAddr::new(local.ip(), 0).into())?;
     socket.connect(&server.into())?;
     Ok(socket.into())

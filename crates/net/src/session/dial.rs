@@ -119,11 +119,12 @@ impl Place {
     }
 
     /// Whether a connection to that address can be dialled from here at all.
-    fn reaches(&self, to: &SocketAddr) -> bool {
+    pub(crate) fn reaches(&self, to: &SocketAddr) -> bool {
         self.address.is_none_or(|from| from.is_ipv4() == to.is_ipv4())
     }
 
-    fn bind(&self, socket: &Socket) -> Result<(), SessionError> {
+    /// Binds a socket that is to connect.
+    pub(crate) fn bind(&self, socket: &Socket) -> Result<(), SessionError> {
         let failed = |place: &dyn std::fmt::Display| {
             let place = place.to_string();
             |source| SessionError::From { place, source }
@@ -211,7 +212,9 @@ pub fn datagrams(
     within: Duration,
 ) -> Result<DatagramStream, SessionError> {
     let token = target.token().unwrap_or(lfn_core::session::Token::from_bytes([0; 16]));
-    datagram::open(control, &token, session, stream, within)
+    // The address is that of the control connection, which was bound to it; the interface has to be said again.
+    let interface = target.from.first().and_then(|place| place.interface.as_deref());
+    datagram::open(control, &token, session, (stream, interface), within)
 }
 
 fn connect(

@@ -17,10 +17,10 @@ use lfn_core::report::Ended;
 use lfn_core::session::SessionId;
 use lfn_core::tcp_info::TcpInfo;
 use lfn_core::units::{Bytes, Ratio};
-use lfn_core::until::{self, Estimate, Slice, Until};
+use lfn_core::until::{self, Estimate, Until};
 use lfn_core::wire::Request;
 use lfn_core::wire::test::{
-    Bounded, ClientMessage, Direction, EndReport, Interval, Kernel, Load, Part, ServerMessage, SocketWish, Sum,
+    Bounded, ClientMessage, Direction, EndReport, Interval, Kernel, Load, ServerMessage, SocketWish, Sum,
 };
 use lfn_core::wire::test::{Ready, TestRequest};
 use lfn_sys::tcp;
@@ -52,6 +52,8 @@ pub struct Test {
     pub whole_round_trips: bool,
     /// End the load as soon as the 95 % interval of the steady goodput is no wider than this to either side.
     pub until: Option<Ratio>,
+    /// How much is start-up, if that is not to be found in the figures.
+    pub omit: Option<Duration>,
     /// Set to end the load early, with its figures.
     pub stop: Arc<AtomicBool>,
 }
@@ -234,9 +236,10 @@ struct Conversation<'a> {
     report: Option<EndReport>,
     stop: Arc<AtomicBool>,
     until: Option<Until>,
+    omit: Option<Duration>,
     /// What the receiver got, for [`Conversation::until`].
-    slices: Vec<Slice>,
-    /// How many of them were looked at.
+    received: Vec<Interval>,
+    /// How much of that was looked at.
     looked: usize,
     ended: Ended,
 }
@@ -266,8 +269,9 @@ impl<'a> Conversation<'a> {
             probing: None,
             report: None,
             stop: test.stop.clone(),
-            until: test.until.map(Until::new),
-            slices: Vec::new(),
+            until: test.until.map(|wanted| Until::new(wanted, test.omit)),
+            omit: test.omit,
+            received: Vec::new(),
             looked: 0,
             ended: Ended::Done,
         }
@@ -298,7 +302,7 @@ impl<'a> Conversation<'a> {
         let start = self.sender_start();
         let load = near.elapsed;
         let latency = self.probing.take().map(|probing| probing.finish(load, self.request.interval));
-        let Conversation { request, control, meter, rtt, far_intervals, questions, report, ended, .. } = self;
+        let Conversation { request, control, meter, rtt, far_intervals, questions, report, ended, omit, .. } = self;
         // The sockets go first, so that the server's end of them is over when it sees the session end.
         drop(meter);
         control.close();
@@ -308,7 +312,7 @@ impl<'a> Conversation<'a> {
         let mut measurement = Measurement { clock, latency, ended, ..Measurement::new(request, rtt, near, far) };
         let streams = measurement.receiver().streams.iter().filter_map(|stream| stream.blocks.as_ref());
         measurement.blocks = Caught::of(streams, start);
-        measurement.estimate = known(measurement.receiver());
+        measurement.estimate = until::estimate(&measurement.receiver().intervals, omit);
         check_complete(&measurement)?;
         Ok(measurement)
     }
@@ -349,8 +353,8 @@ impl<'a> Conversation<'a> {
                 return Err(self.reason(error));
             }
             if let Some(interval) = self.meter.tick() {
-                if !sends {
-                    self.slices.extend(slices(interval));
+                if !sends && self.until.is_some() {
+                    self.received.push(bare(interval));
                 }
                 (self.watch)(Progress::Near(interval));
             }
@@ -377,7 +381,7 @@ impl<'a> Conversation<'a> {
     fn is_enough(&mut self) -> bool {
         if self.stop.load(Ordering::Relaxed) {
             self.ended = Ended::Interrupted;
-        } else if !self.slices.is_empty() && self.until.is_some_and(|_| self.is_narrow()) {
+        } else if self.is_narrow() {
             self.ended = Ended::Narrow;
         }
         self.ended != Ended::Done
@@ -385,8 +389,8 @@ impl<'a> Conversation<'a> {
 
     /// Looks once at what has come since the last look.
     fn is_narrow(&mut self) -> bool {
-        let looked = std::mem::replace(&mut self.looked, self.slices.len());
-        looked != self.slices.len() && self.until.as_mut().is_some_and(|until| until.enough(&self.slices))
+        let looked = std::mem::replace(&mut self.looked, self.received.len());
+        looked != self.received.len() && self.until.as_mut().is_some_and(|until| until.enough(&self.received))
     }
 
     fn finish_near(&mut self, kernel: Kernel) -> Result<EndReport, TestError> {
@@ -408,8 +412,8 @@ impl<'a> Conversation<'a> {
                 self.heard = Instant::now();
                 self.far_sum.add(&interval)?;
                 (self.watch)(Progress::Far(&interval));
-                if self.request.direction == Direction::Forward {
-                    self.slices.extend(slices(&interval));
+                if self.request.direction == Direction::Forward && self.until.is_some() {
+                    self.received.push(bare(&interval));
                 }
                 self.far_intervals.push(*interval);
             }
@@ -506,23 +510,10 @@ pub(super) fn round_trip(socket: &TcpStream) -> Duration {
     info.min_rtt.unwrap_or(info.rtt)
 }
 
-/// The slices of time an interval is told in.
-fn slices(interval: &Interval) -> impl Iterator<Item = Slice> {
-    let mut begin = interval.start;
-    let whole = [Part { end: interval.end, bytes: interval.bytes }];
-    let parts = if interval.parts.is_empty() { whole.to_vec() } else { interval.parts.clone() };
-    parts.into_iter().map(move |part| {
-        let time = part.end.saturating_sub(std::mem::replace(&mut begin, part.end));
-        Slice { time, bytes: part.bytes }
-    })
-}
-
-/// How well the goodput is known: of all whole slices; what is left over at the end is shorter.
-fn known(receiver: &EndReport) -> Option<Estimate> {
-    let slices: Vec<_> = receiver.intervals.iter().flat_map(slices).collect();
-    let usual = slices.first()?.time;
-    let whole = slices.iter().rposition(|slice| slice.time * 2 >= usual)?;
-    until::estimate(&slices[..=whole])
+/// What of an interval says how well the goodput is known.
+fn bare(interval: &Interval) -> Interval {
+    let Interval { start, end, bytes, ref parts, .. } = *interval;
+    Interval { start, end, bytes, parts: parts.clone(), ..Interval::default() }
 }
 
 fn port(ready: &Ready) -> Result<u16, TestError> {
@@ -558,6 +549,7 @@ mod tests {
             path: None,
             whole_round_trips: true,
             until: None,
+            omit: None,
             stop: Arc::default(),
         };
         let ms = Duration::from_millis;

@@ -18,6 +18,7 @@ mod udp;
 
 pub use client::{Measurement, Progress, Test, run};
 pub use options::kernel;
+pub(crate) use options::marked;
 pub use pair::run_both;
 pub(crate) use server::serve;
 

@@ -157,7 +157,7 @@ impl Options {
 }
 
 /// Marks what leaves. An IPv6 socket may carry IPv4 inside, which has a byte of its own.
-fn mark(socket: impl AsFd, dscp: Dscp) -> io::Result<()> {
+pub(super) fn mark(socket: impl AsFd, dscp: Dscp) -> io::Result<()> {
     let socket = socket.as_fd();
     let options = SockRef::from(&socket);
     let tos = dscp.tos().into();
@@ -168,7 +168,7 @@ fn mark(socket: impl AsFd, dscp: Dscp) -> io::Result<()> {
 }
 
 /// The mark of what leaves, once connected.
-fn marked(options: &SockRef<'_>) -> Option<Dscp> {
+pub(crate) fn marked(options: &SockRef<'_>) -> Option<Dscp> {
     let local = options.local_addr().ok()?.as_socket()?.ip();
     let tos = if local.to_canonical().is_ipv4() { options.tos_v4() } else { options.tclass_v6() };
     tos.ok().map(|tos| Dscp::of_tos(tos as u8))

@@ -17,6 +17,7 @@ use lfn_net::tester::{self, Test};
 use rustix::termios::{LocalModes, OptionalActions, tcgetattr, tcsetattr};
 use serde_json::Value;
 
+use super::stop::Interrupt;
 use super::{Args, Wanted, origin};
 use crate::exit::{Exit, Failure};
 use crate::print::test::{Printer, Run};
@@ -58,12 +59,15 @@ pub(super) struct Iperf3Args {
 pub(super) fn run(args: &Args, server: &str) -> Result<Exit, Failure> {
     let wanted = args.wanted()?;
     let (host, port) = host_and_port(server)?;
+    let stop = Interrupt::listen()?;
     let test = client::Test {
         parameters: parameters(args, &wanted)?,
         login: args.iperf3.login()?,
         interval: wanted.request.interval,
         within: WITHIN,
         queue: QUEUE,
+        from: args.tcp.places()?,
+        stop: stop.seen.clone(),
     };
     let hosts = Hosts { near: args.near_name(), far: host.clone() };
     let (save, watched) = (args.report.save()?, args.report.watched());
@@ -71,14 +75,17 @@ pub(super) fn run(args: &Args, server: &str) -> Result<Exit, Failure> {
     let tested = ways(&wanted).into_iter().enumerate().try_for_each(|(number, way)| {
         let parameters = Parameters { way, ..test.parameters.clone() };
         let test = client::Test { parameters, ..test.clone() };
+        if stop.seen() {
+            return Ok(());
+        }
         if number > 0 {
             // A stock server tidies up between two tests, and hears nobody meanwhile.
             std::thread::sleep(BETWEEN);
         }
-        one(&test, &wanted, (&host, port), &hosts, &mut printer)
+        one(&test, &wanted, (&host, port), &hosts, (&mut printer, &stop))
     });
     let printed = printer.finish(tested.as_ref().err());
-    tested.and(printed).map(|()| Exit::Ok)
+    tested.and(printed).map(|()| if stop.seen() { Exit::Interrupted } else { Exit::Ok })
 }
 
 /// One conversation with the server: a test in one direction, or in both at once.
@@ -87,7 +94,7 @@ fn one(
     wanted: &Wanted,
     (host, port): (&str, u16),
     hosts: &Hosts,
-    printer: &mut Printer,
+    (printer, stop): (&mut Printer, &Interrupt),
 ) -> Result<(), Failure> {
     // Of datagrams it is known in the end what came of them.
     let live = test.parameters.way != Way::Both && test.parameters.protocol == Protocol::Tcp;
@@ -96,15 +103,20 @@ fn one(
         let request = client::request(&test.parameters, test.interval, test.parameters.way == Way::Forward);
         printer.begin(&shown(wanted, request), false)
     });
-    let outcome = client::run(host, port, test, &mut |progress| match (begun, progress) {
-        (Some(number), Progress::Connected(rtt)) => {
-            printer.progress(number, &tester::Progress::Connected(rtt, &kernel));
+    let outcome = client::run(host, port, test, &mut |progress| {
+        if let Progress::Connected(_) = progress {
+            stop.load_begins();
         }
-        (Some(number), Progress::Interval(_, near, far)) => {
-            printer.progress(number, &tester::Progress::Near(near));
-            printer.progress(number, &tester::Progress::Far(far));
+        match (begun, progress) {
+            (Some(number), Progress::Connected(rtt)) => {
+                printer.progress(number, &tester::Progress::Connected(rtt, &kernel));
+            }
+            (Some(number), Progress::Interval(_, near, far)) => {
+                printer.progress(number, &tester::Progress::Near(near));
+                printer.progress(number, &tester::Progress::Far(far));
+            }
+            _ => {}
         }
-        _ => {}
     });
     let Outcome { runs, output } = outcome.map_err(|error| {
         let hint = error.hint();
@@ -152,6 +164,7 @@ fn shown(wanted: &Wanted, request: TestRequest) -> Test {
         path: wanted.path,
         whole_round_trips: false,
         until: None,
+        omit: None,
         stop: Default::default(),
     }
 }
@@ -175,11 +188,11 @@ fn parameters(args: &Args, wanted: &Wanted) -> Result<Parameters, Failure> {
         Err(what) => return cannot(what, "give one --window, --sndbuf or --rcvbuf for both ends"),
     };
     let socket = &request.socket;
-    if wanted.until.is_some() || socket.mptcp || args.tcp.is_bound() {
-        return cannot(
-            "an end found in the figures, Multipath TCP or a place to dial from",
-            "leave out --until, --mptcp and --bind",
-        );
+    if wanted.until.is_some() {
+        return cannot("an end found in the figures", "leave out --until");
+    }
+    if request.modes.near != request.modes.far {
+        return cannot("no copying at one end alone", "--no-copy, which is for both ends");
     }
     if socket.congestion.len() > 1 || socket.pacing.len() > 1 {
         return cannot("another option for each stream", "give one value for all of them");
@@ -190,7 +203,7 @@ fn parameters(args: &Args, wanted: &Wanted) -> Result<Parameters, Failure> {
     if request.latency.is_some() || request.udp.as_ref().is_some_and(|udp| udp.ramp.is_some() || udp.fragment) {
         return cannot("probes, ramps or fragments", "leave out --latency, --ramp and --fragment");
     }
-    let is_uncopied = |mode| mode == Mode::NoCopy;
+    let uncopied = request.modes.near == Mode::NoCopy;
     let length = Bytes(request.record.0.min(LARGEST_BLOCK));
     let omit = wanted.omit.unwrap_or_default();
     let end = match request.load {
@@ -213,12 +226,14 @@ fn parameters(args: &Args, wanted: &Wanted) -> Result<Parameters, Failure> {
         },
         window,
         congestion: socket.congestion.first().and_then(|wish| wish.asked()).map(str::to_owned),
-        rate: request.udp.as_ref().map(|udp| udp.rate).or(socket.pacing.first().copied()),
-        mss: socket.mss.and_then(|mss| u16::try_from(mss.0).ok()),
+        rate: request.udp.as_ref().map(|udp| udp.rate),
+        // As everywhere here TCP is paced by the kernel (`--fq-rate` there), not by the program.
+        pacing: socket.pacing.first().copied().filter(|_| request.udp.is_none()),
+        mss: wanted.near.mss.and_then(|mss| u16::try_from(mss.0).ok()),
         tos: socket.dscp.map(Dscp::tos),
         mptcp: socket.mptcp,
-        zero_copy: is_uncopied(request.modes.near) || is_uncopied(request.modes.far),
-        skip_copy: is_uncopied(request.modes.near) || is_uncopied(request.modes.far),
+        zero_copy: uncopied,
+        skip_copy: uncopied,
         server_output: args.iperf3.iperf3_server_output,
         version: Some(concat!("lfn ", env!("CARGO_PKG_VERSION")).to_owned()),
         ..Parameters::default()

@@ -114,8 +114,8 @@ fn origin(hosts: Hosts) -> Origin {
 }
 
 /// Passes on what a test tells. From its connection on there is a load to interrupt.
-fn tell(printer: &mut Printer, number: usize, progress: &Progress<'_>, (stop, ends_early): (&Interrupt, bool)) {
-    if let (Progress::Connected(..), true) = (progress, ends_early) {
+fn tell(printer: &mut Printer, number: usize, progress: &Progress<'_>, stop: &Interrupt) {
+    if let Progress::Connected(..) = progress {
         stop.load_begins();
     }
     printer.progress(number, progress);
@@ -162,6 +162,7 @@ impl Wanted {
             path: self.path,
             whole_round_trips: self.whole_round_trips,
             until: self.until,
+            omit: self.omit,
             stop: stop.seen.clone(),
         }
     }
@@ -186,8 +187,6 @@ impl Args {
     fn tests(&self, wanted: &Wanted, target: &Target, hosts: &Hosts, printer: &mut Printer) -> Result<Exit, Failure> {
         let path = self.path.look(target)?;
         let stop = Interrupt::listen()?;
-        // Datagrams are sent to their end.
-        let ends_early = wanted.request.udp.is_none();
         let mut wrong = false;
         let mut judge = |printer: &mut Printer, number, mut measurement: Measurement| -> Result<(), Failure> {
             measurement.path = path::beside(path.as_ref(), &measurement);
@@ -200,16 +199,22 @@ impl Args {
             Ok(both) if wanted.at_once => {
                 let numbers = [0, 1].map(|n| printer.begin(&both[n], true));
                 let done = tester::run_both(target, [&both[0], &both[1]], &mut |n, progress| {
-                    tell(printer, numbers[n], &progress, (&stop, ends_early));
+                    tell(printer, numbers[n], &progress, &stop);
                 });
+                // What one direction measured stands beside what made the other fail.
+                let mut failure = None;
                 for (number, measured) in numbers.into_iter().zip(done) {
-                    judge(printer, number, measured.map_err(failed)?)?;
+                    match measured {
+                        Ok(measurement) => judge(printer, number, measurement)?,
+                        Err(error) => failure = failure.or(Some(failed(error))),
+                    }
                 }
+                failure.map_or(Ok(()), Err)?;
             }
             _ => {
                 for test in tests {
                     let number = printer.begin(&test, false);
-                    let mut watch = |progress: Progress<'_>| tell(printer, number, &progress, (&stop, ends_early));
+                    let mut watch = |progress: Progress<'_>| tell(printer, number, &progress, &stop);
                     let measured = tester::run(target, &test, &mut watch).map_err(failed)?;
                     judge(printer, number, measured)?;
                     if stop.seen() {
@@ -247,10 +252,11 @@ impl Args {
                 Failure::usage("--check looks at payload, which --no-copy never touches").hint("leave out one of them")
             );
         }
-        if request.udp.is_some() && (request.check || request.blocks || request.parts > 0 || request.socket.mptcp) {
-            return Err(
-                Failure::usage("--check, --blocks, --until and --mptcp are of TCP streams").hint("leave out --udp")
-            );
+        if request.udp.is_some() {
+            self.tcp.check_datagrams()?;
+            if request.check || request.blocks || request.parts > 0 {
+                return Err(Failure::usage("--check, --blocks and --until are of TCP streams").hint("leave out --udp"));
+            }
         }
         for check in [request.check(), near.check()] {
             check.map_err(|error| Failure::usage(error).hint("see lfn test --help"))?;

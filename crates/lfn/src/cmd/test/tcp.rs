@@ -65,17 +65,33 @@ impl TcpArgs {
         Ok(())
     }
 
-    /// Whether it was said where to dial from.
-    pub(super) fn is_bound(&self) -> bool {
-        !self.bind.is_empty()
+    /// Refuses what datagrams have not.
+    pub(super) fn check_datagrams(&self) -> Result<(), Failure> {
+        let uncopied = self.no_copy || self.near_no_copy || self.far_no_copy;
+        let given = [("mptcp", self.mptcp), ("mss", self.mss.is_some()), ("no-copy", uncopied)];
+        if let Some((flag, _)) = given.iter().find(|(_, given)| *given) {
+            return Err(Failure::usage(format!("--{flag} is of TCP streams")).hint("leave out --udp"));
+        }
+        if self.bind.len() > 1 {
+            return Err(Failure::usage(
+                "--bind with several places: all datagrams leave from where the control connection does",
+            )
+            .hint("give one place, or leave out --udp"));
+        }
+        Ok(())
     }
 
     /// Dials from where, and as what, it was asked.
     pub(super) fn dialled(&self, target: Target) -> Result<Target, Failure> {
+        Ok(target.from(self.places()?).multipath(self.mptcp))
+    }
+
+    /// Where to dial from.
+    pub(super) fn places(&self) -> Result<Vec<Place>, Failure> {
         let places = self.bind.iter().map(|text| {
             let unknown = || format!("'{text}' is no address and cannot be the name of an interface");
             Place::parse(text).ok_or_else(|| unreadable("bind", unknown(), "--bind 192.0.2.1 or --bind eth1"))
         });
-        Ok(target.from(places.collect::<Result<_, _>>()?).multipath(self.mptcp))
+        places.collect()
     }
 }

@@ -229,6 +229,7 @@ fn test(request: &TestRequest, near: &SocketWish, path: Option<PathProfile>) -> 
         path,
         whole_round_trips: false,
         until: None,
+        omit: None,
         stop: Default::default(),
     }
 }

@@ -7,9 +7,11 @@ use lfn_core::iperf3::{End, Output, Parameters, Protocol, Results, StreamResult}
 use lfn_core::report::{Iperf3, Iperf3Stream};
 use lfn_core::units::{BitRate, Bytes};
 use lfn_core::wire::test::{
-    Cpu, Direction, EndReport, Interval, Load, SocketReport, StreamReport, StreamSample, TestRequest, UdpRequest,
+    Cpu, Direction, Dscp, EndReport, Interval, Load, Mode, SocketReport, StreamReport, StreamSample, TestRequest,
+    UdpRequest,
 };
 use lfn_sys::tcp;
+use socket2::SockRef;
 
 use crate::iperf3::figures::{Figures, Slice};
 use crate::iperf3::flow::{Flow, Socket};
@@ -98,9 +100,12 @@ fn near_report(parameters: &Parameters, figures: &Figures, slices: &[Slice], nea
     });
     let streams: Vec<StreamReport> = streams.collect();
     let cpu = figures.cpu_time(sends);
+    let uncopied = if sends { parameters.zero_copy } else { parameters.skip_copy };
+    let mode = if uncopied { Mode::NoCopy } else { Mode::Copying };
     EndReport {
         elapsed: figures.elapsed(),
         bytes: streams.iter().map(|stream| stream.bytes).sum(),
+        mode: (parameters.protocol == Protocol::Tcp).then_some(mode),
         cpu: Some(Cpu { user: cpu.user, system: cpu.system }),
         kernel: Some(tester::kernel()),
         streams,
@@ -207,6 +212,7 @@ fn streams<'a>(
 /// Buffers as granted; both ends were asked for the same.
 fn socket_report(parameters: &Parameters, flow: &Flow) -> Option<SocketReport> {
     let Socket::Tcp(socket) = &*flow.socket else { return None };
+    let options = SockRef::from(socket);
     Some(SocketReport {
         sndbuf_asked_bytes: parameters.window,
         sndbuf_granted_bytes: Bytes(tcp::send_buffer(socket).ok()?),
@@ -214,6 +220,15 @@ fn socket_report(parameters: &Parameters, flow: &Flow) -> Option<SocketReport> {
         rcvbuf_granted_bytes: Bytes(tcp::receive_buffer(socket).ok()?),
         congestion_asked: parameters.congestion.clone(),
         congestion: tcp::congestion(socket).ok()?,
+        pacing_asked: parameters.pacing,
+        pacing_granted: tcp::pacing(socket).ok()?.map(BitRate),
+        mss_asked_bytes: parameters.mss.map(|mss| Bytes(mss.into())),
+        mss_granted_bytes: options.tcp_mss().ok().map(|mss| Bytes(mss.into())),
+        dscp_asked: parameters.tos.map(Dscp::of_tos),
+        dscp_granted: tester::marked(&options),
+        mptcp_asked: parameters.mptcp,
+        mptcp_subflows: tcp::mptcp_subflows(socket),
+        local_address: socket.local_addr().ok().map(|address| address.to_string()),
         ..SocketReport::default()
     })
 }

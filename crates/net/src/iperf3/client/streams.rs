@@ -6,14 +6,15 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use lfn_core::iperf3::{Cookie, Parameters, Protocol, datagram};
+use lfn_core::wire::test::of_stream;
 use socket2::{Domain, Protocol as Transport, Type};
 
-use super::numbered;
+use super::{Test, bind, numbered};
 use crate::iperf3::Error;
 use crate::iperf3::control::option;
 use crate::iperf3::flow::{Flow, Load, Socket};
 use crate::iperf3::options::{self, Unknown};
-use crate::session::dial::set_liveness;
+use crate::session::dial::{Place, set_liveness};
 use crate::session::timed_out;
 
 /// Load datagrams of a reverse test may overtake the answer; more of them than this do not.
@@ -24,14 +25,15 @@ pub(super) fn open(
     cookie: &Cookie,
     parameters: &Parameters,
     load: &Arc<Load>,
-    within: Duration,
+    test: &Test,
 ) -> Result<Vec<Flow>, Error> {
     let mut flows = Vec::new();
-    for (id, sends) in numbered(parameters) {
+    for (number, (id, sends)) in (0..).zip(numbered(parameters)) {
         let failed = |source| Error::Stream { id, source };
+        let from = of_stream(&test.from, number);
         let socket = match parameters.protocol {
-            Protocol::Tcp => Socket::Tcp(tcp(address, cookie, parameters, within, failed)?),
-            Protocol::Udp => Socket::Udp(udp(address, parameters, within, failed)?),
+            Protocol::Tcp => Socket::Tcp(tcp(address, cookie, parameters, (from, test.within), failed)?),
+            Protocol::Udp => Socket::Udp(udp(address, parameters, (from, test.within), failed)?),
         };
         flows.push(Flow::new(id, sends, socket, load.clone()));
     }
@@ -42,12 +44,13 @@ fn tcp(
     address: SocketAddr,
     cookie: &Cookie,
     parameters: &Parameters,
-    within: Duration,
+    (from, within): (Option<&Place>, Duration),
     failed: impl Fn(io::Error) -> Error,
 ) -> Result<TcpStream, Error> {
     let transport = parameters.mptcp.then_some(Transport::MPTCP);
     let socket = socket2::Socket::new(Domain::for_address(address), Type::STREAM, transport);
     let socket = socket.map_err(option("a data stream"))?;
+    bind(&socket, from)?;
     options::apply(&socket, parameters, Unknown::Fails)?;
     socket.connect_timeout(&address.into(), within).map_err(&failed)?;
     let mut socket = TcpStream::from(socket);
@@ -66,12 +69,12 @@ fn tcp(
 fn udp(
     address: SocketAddr,
     parameters: &Parameters,
-    within: Duration,
+    (from, within): (Option<&Place>, Duration),
     failed: impl Fn(io::Error) -> Error,
 ) -> Result<UdpSocket, Error> {
-    let any: SocketAddr =
-        if address.is_ipv6() { (std::net::Ipv6Addr::UNSPECIFIED, 0).into() } else { ([0; 4], 0).into() };
-    let socket = UdpSocket::bind(any).map_err(&failed)?;
+    let socket = socket2::Socket::new(Domain::for_address(address), Type::DGRAM, None).map_err(&failed)?;
+    bind(&socket, from)?;
+    let socket = UdpSocket::from(socket);
     options::apply(&socket, parameters, Unknown::Fails)?;
     socket.connect(address).map_err(&failed)?;
     // Asked once: a server counts a second request as load.

@@ -1,8 +1,11 @@
 //! The client's conversation of a test of datagrams.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use lfn_core::report::Ended;
 use lfn_core::session::SessionId;
 use lfn_core::udp::datagram;
 use lfn_core::units::{BitRate, Bytes};
@@ -22,6 +25,9 @@ use crate::tester::client::{round_trip, unexpected};
 use crate::tester::clock::{self, Questions};
 use crate::tester::probe::Probing;
 use crate::tester::{Measurement, Progress, Test, TestError, options};
+
+/// How long the client sleeps at most, so that it notices soon that it is to stop.
+const LOOK_UP: Duration = Duration::from_millis(100);
 
 /// How long the streams may take to open, beside a few round trips.
 const OPEN_WITHIN: Duration = Duration::from_secs(5);
@@ -77,6 +83,8 @@ pub(in crate::tester) fn run(
         far_sum: Sum::default(),
         questions: Questions::new(),
         report: None,
+        stop: test.stop.clone(),
+        ended: Ended::Done,
     };
     conversation.run()
 }
@@ -134,6 +142,8 @@ struct Conversation<'a> {
     far_sum: Sum,
     questions: Questions,
     report: Option<EndReport>,
+    stop: Arc<AtomicBool>,
+    ended: Ended,
 }
 
 impl Conversation<'_> {
@@ -146,6 +156,7 @@ impl Conversation<'_> {
             if let Some(interval) = self.end.tick() {
                 (self.watch)(Progress::Near(interval));
             }
+            self.look_up()?;
             self.tell(sends)?;
             self.listen()?;
         }
@@ -154,13 +165,23 @@ impl Conversation<'_> {
         let latency = probing.map(|probing| probing.finish(load, self.request.interval));
         let far = self.report.take().unwrap_or_default();
         let near = self.finish(sends, &far)?;
-        let Conversation { request, control, end, rtt, far_intervals, questions, .. } = self;
+        let Conversation { request, control, end, rtt, far_intervals, questions, ended, .. } = self;
         drop(end);
         control.close();
         let mut far = EndReport { intervals: far_intervals, ..far };
         let clock = questions.alignment();
         clock::lay_side_by_side(&near, &mut far, clock.as_ref());
-        Ok(Measurement { clock, latency, ..Measurement::new(request, rtt, near, far) })
+        Ok(Measurement { clock, latency, ended, ..Measurement::new(request, rtt, near, far) })
+    }
+
+    /// Ends the sending at whichever end it is done, once that is wanted; what is on its way still counts.
+    fn look_up(&mut self) -> Result<(), TestError> {
+        if self.ended == Ended::Done && self.stop.load(Ordering::Relaxed) {
+            self.ended = Ended::Interrupted;
+            self.end.halt();
+            self.control.send(&ClientMessage::Stop)?;
+        }
+        Ok(())
     }
 
     /// Says what the server has to know by now.
@@ -172,7 +193,9 @@ impl Conversation<'_> {
         if let Some((step, datagrams)) = self.climb.as_mut().and_then(|climb| climb.just_sent(&mut self.end)) {
             self.control.send(&ClientMessage::StepSent { step, datagrams })?;
         }
-        let over = self.climb.as_ref().map_or_else(|| self.end.all_ended(), Climb::is_over);
+        // A ramp's thread waits for its next step, and would not end by itself.
+        let halted = self.ended == Ended::Interrupted;
+        let over = self.climb.as_ref().map_or_else(|| self.end.all_ended(), |climb| climb.is_over() || halted);
         if sends && over && !self.said {
             self.said = true;
             self.control.send(&ClientMessage::Sent { datagrams: self.end.sent() })?;
@@ -187,7 +210,7 @@ impl Conversation<'_> {
     /// Takes the server's next message, if one comes in time.
     fn listen(&mut self) -> Result<(), TestError> {
         let probes = self.probing.as_ref().map_or(Duration::MAX, Probing::idle);
-        let within = self.end.idle().min(self.questions.idle()).min(probes);
+        let within = self.end.idle().min(self.questions.idle()).min(probes).min(LOOK_UP);
         let message = self.control.poll(within, "during the test")?;
         if self.heard.elapsed() > self.silence {
             let (peer, while_doing) = ("the server", "during the test");

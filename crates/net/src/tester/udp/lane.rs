@@ -12,8 +12,10 @@ use lfn_core::units::{BitRate, Bytes};
 use lfn_core::wire::test::{SocketReport, SocketWish, UdpRequest};
 use lfn_sys::tcp;
 use lfn_sys::udp::{self, Fragmentation};
+use socket2::SockRef;
 
 use crate::session::DatagramStream;
+use crate::tester::options;
 
 /// Asked for if nothing else is: a few milliseconds of 10 Gb/s, and what `net.core.rmem_max` usually allows of it.
 const RECEIVE_BUFFER: u64 = 4 << 20;
@@ -75,6 +77,9 @@ impl Lane {
         let socket = stream.socket();
         let fragmentation = if request.fragment { Fragmentation::Allowed } else { Fragmentation::Forbidden };
         udp::set_fragmentation(socket, fragmentation)?;
+        if let Some(dscp) = wish.dscp {
+            options::mark(socket, dscp)?;
+        }
         let path_mtu = udp::path_mtu(socket).ok();
         let fits = path_mtu.map(|mtu| udp::payload_within(mtu, &stream.peer())).unwrap_or(1200);
         let unasked = fits.min(LONGEST_UNASKED).max(datagram::LENGTH as u32);
@@ -95,6 +100,9 @@ impl Lane {
             sndbuf_granted_bytes: Bytes(tcp::send_buffer(socket)?),
             rcvbuf_asked_bytes: (!sends).then(|| wish.rcvbuf.unwrap_or(Bytes(RECEIVE_BUFFER))),
             rcvbuf_granted_bytes: Bytes(tcp::receive_buffer(socket)?),
+            dscp_asked: wish.dscp,
+            dscp_granted: options::marked(&SockRef::from(socket)),
+            local_address: socket.local_addr().ok().map(|address| address.to_string()),
             ..SocketReport::default()
         };
         // A datagram that has to be fragmented cannot be cut by the kernel's GSO.

@@ -31,7 +31,7 @@ pub(in crate::tester) fn serve(session: &mut ServerSession, request: &TestReques
     let streams = opened(session, &datagrams, request.streams)?;
     let end = End::start(streams, request, &request.socket, sends, &session.throttle(), share(limit, request.streams))?;
     let rtt = round_trip(session.control.socket());
-    let mut far = Far { session, request, sends, end, rtt, climb: None, awaited: None, sent: None };
+    let mut far = Far { session, request, sends, end, rtt, climb: None, awaited: None, sent: None, halted: false };
     far.begin();
     far.load()?;
     far.finish()
@@ -79,6 +79,8 @@ struct Far<'a> {
     awaited: Option<Awaited>,
     /// How much the client sent on each stream, and when it said so.
     sent: Option<(Vec<u64>, Instant)>,
+    /// The client wants no more to be sent.
+    halted: bool,
 }
 
 impl Far<'_> {
@@ -118,7 +120,8 @@ impl Far<'_> {
 
     fn is_over(&self) -> bool {
         match (&self.climb, &self.sent) {
-            (Some(climb), _) => climb.is_over(),
+            // Its thread waits for the next step, and would not end by itself.
+            (Some(climb), _) => climb.is_over() || self.halted,
             (None, _) if self.sends => self.end.all_ended(),
             (None, Some((sent, since))) => self.end.settled(sent, *since, self.rtt),
             (None, None) => false,
@@ -139,7 +142,10 @@ impl Far<'_> {
     fn hear(&mut self, message: ClientMessage) -> Result<(), TestError> {
         match message {
             ClientMessage::Ping { number } => clock::answer(&mut self.session.control, number)?,
-            ClientMessage::Stop => self.end.halt(),
+            ClientMessage::Stop => {
+                self.halted = self.sends;
+                self.end.halt();
+            }
             ClientMessage::Sent { datagrams } => self.sent = Some((datagrams, Instant::now())),
             ClientMessage::StepSent { step, datagrams } => self.awaited = Some(Awaited::new(step, datagrams)),
             ClientMessage::Step(seen) => {

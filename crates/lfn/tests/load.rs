@@ -1,0 +1,463 @@
+//! The TCP load of `lfn test`, flag by flag: what was asked is what the kernel, the wire and the report of both ends
+//! say. Nothing here depends on how fast this machine is.
+
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on says so by panicking, its helpers too")]
+
+mod support;
+
+use std::collections::BTreeMap;
+use std::env;
+use std::fs;
+use std::io::{BufRead, BufReader};
+use std::path::Path;
+use std::process::{Child, Command, ExitCode, Output, Stdio};
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+use support::sandbox::{self, Running};
+use support::server::{Server, assert_refused, number, text};
+use support::{Needs, ROLE, stderr, stdout};
+
+fn main() -> ExitCode {
+    match env::var(ROLE).as_deref() {
+        Ok("wire") => wire(),
+        Ok(other) => panic!("no role '{other}'"),
+        Err(_) => return tests(),
+    }
+    ExitCode::SUCCESS
+}
+
+fn tests() -> ExitCode {
+    let wire = Needs::Programs(&["ip", "tcpdump"]);
+    support::run(&[
+        ("options_are_granted_and_told_at_both_ends", Needs::Nothing, options_are_granted_and_told),
+        ("marks_and_segments_are_those_on_the_wire", wire, || play("wire")),
+        ("streams_leave_from_where_they_are_bound", Needs::Nothing, streams_leave_from_where_they_are_bound),
+        ("what_is_counted_is_exact", Needs::Nothing, what_is_counted_is_exact),
+        ("both_directions_at_once_are_two_whole_tests", Needs::Nothing, both_directions_at_once),
+        ("until_stops_early_and_says_why", Needs::Nothing, until_stops_early_and_says_why),
+        ("a_check_is_silent_where_nothing_is_wrong", Needs::Nothing, a_check_is_silent_where_nothing_is_wrong),
+        ("a_check_sees_what_checksums_do_not", Needs::Namespaces, a_check_sees_what_checksums_do_not),
+        ("blocks_have_the_figures_of_1995", Needs::Namespaces, blocks_have_the_figures_of_1995),
+        ("uncopied_bytes_are_the_same_bytes", Needs::Nothing, uncopied_bytes_are_the_same_bytes),
+        ("multipath_tcp_is_told_from_what_it_fell_back_to", Needs::Nothing, multipath_tcp_is_told),
+        ("an_interrupt_prints_what_there_is", Needs::Nothing, an_interrupt_prints_what_there_is),
+        ("a_client_that_dies_gives_its_place_back", Needs::Nothing, a_client_that_dies_gives_its_place_back),
+        ("what_contradicts_itself_is_refused", Needs::Nothing, what_contradicts_itself_is_refused),
+    ])
+}
+
+/// Plays a scenario in a process of its own.
+fn play(scenario: &str) {
+    let mut command = Command::new(env::current_exe().unwrap());
+    let output = command.env(ROLE, scenario).env("PATH", support::path_with_servers()).output().unwrap();
+    assert!(output.status.success(), "{}{}", stdout(&output), stderr(&output));
+}
+
+fn streams<'a>(run: &'a Value, end: &str) -> &'a Vec<Value> {
+    run[end]["streams"].as_array().unwrap()
+}
+
+/// What was printed, as if lines had no end.
+fn unwrapped(output: &Output) -> String {
+    stdout(output).split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
+/// The value of a socket option in each stream of an end.
+fn sockets(run: &Value, end: &str, field: &str) -> Vec<Value> {
+    streams(run, end).iter().map(|stream| stream["socket"][field].clone()).collect()
+}
+
+fn options_are_granted_and_told() {
+    let server = Server::start(&[]);
+    let flags = ["--bytes", "3MB", "--streams", "2", "--mss", "1000", "--dscp", "AF21"];
+    for direction in [&[][..], &["--reverse"]] {
+        let flags = [&flags[..], direction, &["--congestion", "reno", "--pacing", "800mbit,400mbit"]].concat();
+        let run = server.json(&flags);
+        for end in ["near", "far"] {
+            assert_eq!(sockets(&run, end, "dscp_granted"), [18, 18], "{end}");
+            // Of 1000 bytes time stamps take twelve.
+            assert_eq!(sockets(&run, end, "mss_granted_bytes"), [988, 988], "{end}");
+            for asked_or_granted in ["asked", "granted"] {
+                let field = format!("pacing_{asked_or_granted}_bits_per_second");
+                let rates = sockets(&run, end, &field);
+                assert!(rates.contains(&json!(800_000_000)) && rates.contains(&json!(400_000_000)), "{end} {rates:?}");
+            }
+        }
+        assert_eq!(sockets(&run, run["sender"].as_str().unwrap(), "congestion"), ["reno", "reno"]);
+        let page = unwrapped(&server.test(&flags));
+        for words in ["paced at 800 Mb/s", "MSS 1000 B asked, payload of a segment 988 B", "DSCP AF21"] {
+            assert!(page.contains(words), "{words}: {page}");
+        }
+    }
+    // No pace is the kernel's own, and no line tells of it.
+    let page = text(&server.test(&["--count", "10"]).stdout);
+    assert!(!page.contains("options"), "{page}");
+}
+
+/// Packets of payload seen by tcpdump: from which port, TOS byte, length of the payload.
+fn packets(capture: &Path) -> Vec<(u16, u8, usize)> {
+    let bytes = fs::read(capture).unwrap();
+    let (mut rest, mut packets) = (&bytes[24..], Vec::new());
+    while let [_, _, _, _, _, _, _, _, a, b, c, d, _, _, _, _, ..] = rest {
+        let length = u32::from_le_bytes([*a, *b, *c, *d]) as usize;
+        let ip = &rest[16 + 14..16 + length];
+        let tcp = &ip[usize::from(ip[0] & 15) * 4..];
+        let payload = usize::from(u16::from_be_bytes([ip[2], ip[3]])) - (ip.len() - tcp.len());
+        packets.push((u16::from_be_bytes([tcp[0], tcp[1]]), ip[1], payload - usize::from(tcp[12] >> 4) * 4));
+        rest = &rest[16 + length..];
+    }
+    packets
+}
+
+fn wire() {
+    sandbox::enter();
+    sandbox::up("lo");
+    // Else segments pass in packets of many.
+    let cut = ["link", "set", "lo", "gso_max_segs", "1"];
+    assert!(Command::new("ip").args(cut).status().unwrap().success());
+    let server = Server::start(&[]);
+    let home = tempfile::tempdir().unwrap();
+    for direction in [&[][..], &["--reverse"]] {
+        let capture = home.path().join("capture");
+        let mut command = Command::new("tcpdump");
+        command.args(["-i", "lo", "-n", "-U", "-s", "96", "-Z", "root", "-B", "8192", "-w"]).arg(&capture).arg("tcp");
+        let mut tcpdump = Running::start(&mut command);
+        tcpdump.says("listening on lo");
+        let flags = ["--bytes", "200kB", "--record", "50000", "--mss", "600", "--dscp", "EF"];
+        let run = server.json(&[&flags[..], direction].concat());
+        // What was sent is written when it is read; some time passes until then.
+        let port = |end: &str| {
+            let address = run[end]["streams"][0]["socket"]["local_address"].as_str().unwrap();
+            address.rsplit_once(':').unwrap().1.parse::<u16>().unwrap()
+        };
+        let sender = if direction.is_empty() { port("near") } else { port("far") };
+        let stream = port("near");
+        let whole = || {
+            let load = packets(&capture).into_iter().filter(|(from, tos, _)| *from == sender && *tos == 0xb8);
+            load.map(|(_, _, payload)| payload).sum::<usize>() >= 200_000
+        };
+        assert!(support::eventually(|| capture.exists() && whole()), "{:?}", packets(&capture).len());
+        tcpdump.signal("INT");
+        tcpdump.end();
+        let seen = packets(&capture);
+        let longest =
+            seen.iter().filter(|(from, tos, _)| *from == sender && *tos == 0xb8).map(|(_, _, length)| *length);
+        assert_eq!(longest.max(), Some(588), "{direction:?}");
+        // Also what carries only acknowledgements; not the handshake of a server that had no request yet.
+        let marked = |from: u16| seen.iter().filter(|(port, tos, _)| *port == from && *tos == 0xb8).count();
+        assert!(marked(stream) > 0 && marked(port("far")) > 0, "both ends are marked");
+    }
+}
+
+fn streams_leave_from_where_they_are_bound() {
+    let server = Server::start(&[]);
+    let from = |places: &str| {
+        let run = server.json(&["--count", "10", "--streams", "3", "--bind", places]);
+        let mut addresses: BTreeMap<u64, String> = BTreeMap::new();
+        for stream in streams(&run, "near") {
+            let address = stream["socket"]["local_address"].as_str().unwrap();
+            addresses.insert(number(&stream["stream"]), address.rsplit_once(':').unwrap().0.to_owned());
+        }
+        addresses.into_values().collect::<Vec<_>>()
+    };
+    assert_eq!(from("127.0.0.5"), ["127.0.0.5"; 3]);
+    assert_eq!(from("127.0.0.5,127.0.0.6"), ["127.0.0.5", "127.0.0.6", "127.0.0.5"]);
+    assert_eq!(from("lo"), ["127.0.0.1"; 3]);
+    assert_eq!(from("127.0.0.7%lo"), ["127.0.0.7"; 3]);
+    assert_refused(&server.test(&["--bind", "192.0.2.77"]), 1, "192.0.2.77");
+    assert_refused(&server.test(&["--bind", "no-such-if0"]), 1, "no-such-if0");
+    assert_refused(&server.test(&["--bind", "no/interface"]), 2, "'no/interface'");
+}
+
+fn what_is_counted_is_exact() {
+    let server = Server::start(&[]);
+    let cases: [(&[&str], u64); 5] = [
+        (&["--bytes", "1"], 1),
+        (&["--bytes", "10000001", "--streams", "3"], 10_000_001),
+        (&["--bytes", "10000001", "--streams", "3", "--reverse"], 10_000_001),
+        (&["--count", "7", "--record", "99999"], 699_993),
+        (&["--count", "7", "--record", "99999", "--read", "1000", "--streams", "2", "--reverse"], 699_993),
+    ];
+    for (flags, bytes) in cases {
+        let run = server.json(flags);
+        for end in ["near", "far"] {
+            assert_eq!(number(&run[end]["bytes"]), bytes, "{flags:?}");
+            let sum = streams(&run, end).iter().map(|stream| number(&stream["bytes"])).sum::<u64>();
+            assert_eq!(sum, bytes, "{flags:?}");
+        }
+        assert_eq!(run["ended"], "done");
+    }
+}
+
+fn both_directions_at_once() {
+    let server = Server::start(&[]);
+    let document = server.document(&["--bidir", "--bytes", "30MB", "--streams", "2", "--interval", "10ms"]);
+    let runs = document["runs"].as_array().unwrap();
+    let directions: Vec<_> = runs.iter().map(|run| run["direction"].as_str().unwrap()).collect();
+    assert_eq!(directions, ["forward", "reverse"]);
+    for run in runs {
+        assert_eq!((number(&run["near"]["bytes"]), number(&run["far"]["bytes"])), (30_000_000, 30_000_000));
+        assert_eq!((&run["at_once"], streams(run, "near").len()), (&true.into(), 2));
+    }
+    // On the client's clock: each began before the other was over.
+    let document = server.document(&["--bidir", "--time", "1s"]);
+    let span = |run: &Value| {
+        let start = number(&run["near"]["started_nanoseconds"]);
+        (start, start + (run["near"]["elapsed_seconds"].as_f64().unwrap() * 1e9) as u64)
+    };
+    let [one, two] = [0, 1].map(|n| span(&document["runs"][n]));
+    assert!(one.0 < two.1 && two.0 < one.1, "{one:?} {two:?}");
+    let page = text(&server.test(&["--bidir", "--time", "300ms"]).stdout);
+    assert_eq!(page.lines().filter(|line| line.starts_with("goodput     ")).count(), 2, "{page}");
+}
+
+fn until_stops_early_and_says_why() {
+    let server = Server::start(&[]);
+    // What is paced is soon known; the machine may disturb it for a while, not for a minute.
+    let flags = ["--until", "5%", "--pacing", "80mbit", "--interval", "200ms", "--record", "8192"];
+    for direction in [&[][..], &["--reverse"]] {
+        let run = server.json(&[&flags[..], direction].concat());
+        assert_eq!(run["ended"], "narrow", "{}", run["estimate"]);
+        assert!(run["elapsed_seconds"].as_f64().unwrap() < 55.0);
+        let known = &run["estimate"];
+        assert!(known["half_width"].as_f64().unwrap() <= 0.051, "{known}");
+        assert!(number(&known["blocks"]) >= 15, "{known}");
+        let goodput = known["goodput_bits_per_second"].as_f64().unwrap();
+        assert!((40e6..88e6).contains(&goodput), "{goodput}");
+    }
+    let page = unwrapped(&server.test(&flags));
+    assert!(page.contains("the goodput was known well enough") && page.contains("% (95 %), of "), "{page}");
+    // It is no end for a test that is over before.
+    let short = server.json(&["--until", "5%", "--time", "300ms"]);
+    assert_eq!(short["ended"], "done");
+    assert_refused(&server.test(&["--until", "0.01%"]), 2, "--until");
+}
+
+/// Of the streams of the receiver: bytes looked at, and those that were wrong.
+fn checked(run: &Value) -> (u64, u64) {
+    let streams = streams(run, run["receiver"].as_str().unwrap());
+    let sum = |field: &str| streams.iter().map(|stream| number(&stream["check"][field])).sum::<u64>();
+    (sum("checked_bytes"), sum("wrong_bytes"))
+}
+
+fn a_check_is_silent_where_nothing_is_wrong() {
+    let server = Server::start(&[]);
+    let common = ["--check", "--bytes", "5000001", "--record", "30011", "--streams", "2"];
+    for flags in [&[][..], &["--reverse"], &["--data", "zero"], &["--read", "977"]] {
+        // Exit code 0, as every test whose JSON is taken.
+        let run = server.json(&[&common[..], flags].concat());
+        assert_eq!(checked(&run), (5_000_001, 0), "{flags:?}");
+    }
+    let page = unwrapped(&server.test(&common));
+    assert!(page.contains("all 5000001 bytes were what was sent"), "{page}");
+    let run = server.json(&["--bytes", "1000"]);
+    assert_eq!(run["far"]["streams"][0]["check"], Value::Null);
+    assert_refused(&server.test(&["--check", "--no-copy"]), 2, "--no-copy");
+}
+
+/// `lfn test far` over a path.
+fn emulated(path: &[&str], flags: &[&str]) -> Output {
+    let mut command = support::lfn();
+    command.arg("emulate").args(path).arg("--").arg(support::lfn_path());
+    command.args(["test", "far"]).args(flags).output().unwrap()
+}
+
+fn a_check_sees_what_checksums_do_not() {
+    let mut said = String::new();
+    // Some of the altered packets may be those of the control connection, which then ends the test.
+    for seed in ["1", "2", "3", "4"] {
+        let path = ["--rtt", "4ms", "--rate", "200mbit", "--corrupt-hidden", "1e-3", "--seed", seed];
+        let output = emulated(&path, &["--check", "--bytes", "9MB", "--mss", "1000", "--json"]);
+        let run = serde_json::from_slice(&output.stdout).ok().map(|mut document: Value| document["runs"][0].take());
+        let Some(run) = run.filter(|run| run["far"].is_object()) else {
+            said += &stderr(&output);
+            continue;
+        };
+        let (looked_at, wrong) = checked(&run);
+        assert_eq!(looked_at, 9_000_000, "TCP did not notice");
+        // A bit a packet, so a byte a packet.
+        assert!((1..100).contains(&wrong), "{wrong}");
+        let first = run["far"]["streams"][0]["check"]["first_wrong_offset"].as_u64();
+        assert!(first.is_some_and(|first| first < 9_000_000), "{first:?}");
+        // That of the emulation that was not faithful is the same.
+        assert_eq!(output.status.code(), Some(4));
+        return;
+    }
+    panic!("{said}");
+}
+
+fn blocks_have_the_figures_of_1995() {
+    // One block of 64 KiB takes 5.2 ms at 100 Mb/s, and 40 of them are no more than 13 round trips of slow start.
+    let path = ["--rtt", "60ms", "--rate", "100mbit"];
+    for direction in [&[][..], &["--reverse"]] {
+        let flags = ["--blocks", "--count", "40", "--record", "65536", "--json"];
+        let output = emulated(&path, &[&flags[..], direction].concat());
+        let mut document: Value =
+            serde_json::from_slice(&output.stdout).unwrap_or_else(|_| panic!("{}", stderr(&output)));
+        let run = document["runs"][0].take();
+        let blocks = &run["blocks"];
+        assert_eq!(blocks["blocks"], 40, "{direction:?}");
+        let delay = blocks["first_delay_seconds"].as_f64().unwrap();
+        // A way there, and more than one round trip of slow start; a busy machine is later.
+        assert!((0.08..2.0).contains(&delay), "{direction:?}: {delay}");
+        let rate = |name: &str| blocks[format!("{name}_bits_per_second")].as_f64().unwrap();
+        assert!(rate("slowest") < rate("fastest"), "{blocks}");
+        assert!(rate("with_delay") < rate("without_delay"), "{blocks}");
+        let time = run["bytes"].as_f64().unwrap() * 8.0 / rate("with_delay");
+        assert!(time > delay && time < delay + run["elapsed_seconds"].as_f64().unwrap() + 0.06, "{blocks}");
+        let rest = (run["bytes"].as_f64().unwrap() - 65536.0) * 8.0 / rate("without_delay");
+        assert!((time - delay - rest).abs() < 1e-3, "the two rates differ by the first delay alone: {blocks}");
+        // The sender's own: what was pitched.
+        let pitched = &run[run["sender"].as_str().unwrap()]["streams"][0]["blocks"];
+        assert_eq!((number(&pitched["blocks"]), number(&pitched["bytes"])), (40, 40 * 65536));
+    }
+    let page = unwrapped(&emulated(&path, &["--blocks", "--count", "10"]));
+    assert!(page.contains("10 blocks written") && page.contains("without"), "{page}");
+}
+
+fn uncopied_bytes_are_the_same_bytes() {
+    let server = Server::start(&[]);
+    let cases: [(&str, &str, &str, &str); 3] = [
+        ("--no-copy", "no_copy", "no_copy", "neither sent (sendfile) nor received (MSG_TRUNC)"),
+        ("--near-no-copy", "no_copy", "copying", "(sendfile); received with copies"),
+        ("--far-no-copy", "copying", "no_copy", "(MSG_TRUNC); sent with copies"),
+    ];
+    for (flag, near, far, says) in cases {
+        let flags = [flag, "--bytes", "7000001", "--streams", "2", "--record", "30011"];
+        for direction in [&[][..], &["--reverse"]] {
+            let run = server.json(&[&flags[..], direction].concat());
+            assert_eq!((&run["near"]["mode"], &run["far"]["mode"]), (&near.into(), &far.into()), "{flag}");
+            for end in ["near", "far"] {
+                assert_eq!(number(&run[end]["bytes"]), 7_000_001, "{flag} {direction:?}");
+            }
+            // The kernel's own count of what came: the hello of a stream, and the one of its end.
+            let receiver = run["receiver"].as_str().unwrap();
+            let came = streams(&run, receiver).iter().map(|stream| number(&stream["tcp_info"]["received_bytes"]));
+            assert!((7_000_001..=7_000_001 + 2 * 57).contains(&came.sum::<u64>()), "{flag} {direction:?}");
+        }
+        let page = unwrapped(&server.test(&flags));
+        assert!(page.contains(says), "{flag}: {page}");
+    }
+    let run = server.json(&["--bytes", "1000"]);
+    assert_eq!((&run["near"]["mode"], &run["far"]["mode"]), (&"copying".into(), &"copying".into()));
+}
+
+fn multipath_tcp_is_told() {
+    let server = Server::start(&[]);
+    let has_it = fs::read_to_string("/proc/sys/net/mptcp/enabled").is_ok_and(|text| text.trim() == "1");
+    for direction in [&[][..], &["--reverse"]] {
+        let flags = [&["--mptcp", "--bytes", "20MB", "--streams", "2"], direction].concat();
+        if !has_it {
+            let output = server.test(&flags);
+            assert!(!output.status.success() && stderr(&output).contains("hint: "), "{}", stderr(&output));
+            continue;
+        }
+        let run = server.json(&flags);
+        for end in ["near", "far"] {
+            assert_eq!(number(&run[end]["bytes"]), 20_000_000);
+            assert_eq!(sockets(&run, end, "mptcp_asked"), [true, true]);
+            assert_eq!(sockets(&run, end, "mptcp_subflows"), [0, 0], "{end}");
+        }
+        // What one subflow tells is no evidence of the whole.
+        let names = |run: &Value| run["findings"].to_string();
+        assert!(!names(&run).contains("slow sending application"), "{}", names(&run));
+        assert!(unwrapped(&server.test(&flags)).contains("Multipath TCP, 0 more subflows"));
+    }
+    assert_eq!(sockets(&server.json(&["--count", "1"]), "near", "mptcp_subflows"), [Value::Null]);
+}
+
+/// Starts a test and returns once it has printed its first interval.
+fn under_way(server: &Server, flags: &[&str]) -> Child {
+    let mut command = support::lfn();
+    command.args(["test", &server.ticket, "--ndjson", "--interval", "100ms"]).args(flags);
+    command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
+}
+
+/// Its events, once there was an interval of each direction; and the rest after what `then` does to it.
+fn interrupted(mut child: Child, directions: usize, then: impl FnOnce(u32)) -> (Option<i32>, Vec<Value>, String) {
+    let pid = child.id();
+    let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
+    let (mut events, mut then) = (Vec::new(), Some(then));
+    while let Some(Ok(line)) = lines.next() {
+        events.push(serde_json::from_str::<Value>(&line).unwrap());
+        let begun = |number: u64| events.iter().any(|e| e["event"] == "interval" && e["run"] == number);
+        if (0..directions as u64).all(begun)
+            && let Some(then) = then.take()
+        {
+            then(pid);
+        }
+    }
+    let output = child.wait_with_output().unwrap();
+    (output.status.code(), events, text(&output.stderr))
+}
+
+fn kill(signal: &str, pid: u32) {
+    assert!(Command::new("kill").args(["-s", signal, &pid.to_string()]).status().unwrap().success());
+}
+
+fn an_interrupt_prints_what_there_is() {
+    let server = Server::start(&[]);
+    let cases: [(&[&str], usize); 5] = [
+        (&["--time", "60s"], 1),
+        (&["--count", "1000000000", "--reverse"], 1),
+        (&["--time", "60s", "--until", "0.1%", "--no-copy"], 1),
+        (&["--time", "60s", "--bidir"], 2),
+        // The second of two tests is not begun.
+        (&["--time", "60s", "--both"], 1),
+    ];
+    for (flags, directions) in cases {
+        let mut stopped = None;
+        let child = under_way(&server, flags);
+        let (code, events, stderr) = interrupted(child, directions, |pid| {
+            stopped = Some(Instant::now());
+            kill("INT", pid);
+        });
+        assert!(stopped.unwrap().elapsed() < Duration::from_secs(30), "{flags:?}");
+        assert_eq!(code, Some(130), "{flags:?}: {stderr}");
+        let end = events.last().unwrap();
+        let runs = end["result"]["runs"].as_array().unwrap_or_else(|| panic!("{flags:?}: {end}"));
+        assert_eq!(runs.len(), directions, "{flags:?}");
+        for run in runs {
+            assert_eq!(run["ended"], "interrupted", "{flags:?}");
+            assert!(number(&run["bytes"]) > 0 && number(&run["goodput_bits_per_second"]) > 0, "{flags:?}");
+            assert!(run["far"]["streams"][0]["tcp_info"].is_object(), "the far end's report is there");
+        }
+    }
+    // Nothing of it stuck: the next one is served.
+    server.json(&["--count", "10"]);
+}
+
+fn a_client_that_dies_gives_its_place_back() {
+    let server = Server::start(&["--max-sessions", "1"]);
+    for flags in [&["--time", "60s"][..], &["--time", "60s", "--reverse"], &["--time", "60s", "--mptcp"]] {
+        if flags.contains(&"--mptcp") && !Path::new("/proc/sys/net/mptcp/enabled").exists() {
+            continue;
+        }
+        let child = under_way(&server, flags);
+        let (code, _, _) = interrupted(child, 1, |pid| kill("KILL", pid));
+        assert_eq!(code, None, "{flags:?}");
+        // Waits its turn, which comes when the server has noticed.
+        let begun = Instant::now();
+        let run = server.json(&["--count", "10", "--record", "1000", "--wait", "60s"]);
+        assert_eq!((number(&run["bytes"]), begun.elapsed() < Duration::from_secs(40)), (10_000, true), "{flags:?}");
+    }
+}
+
+fn what_contradicts_itself_is_refused() {
+    let cases: [(&[&str], &str); 10] = [
+        (&["--mss", "40"], "MSS of 40 B"),
+        (&["--mss", "40000"], "MSS of 40 kB"),
+        (&["--dscp", "64"], "'64'"),
+        (&["--dscp", "EE"], "'EE'"),
+        (&["--pacing", "1kbit"], "pace of 1 kb/s"),
+        (&["--bytes", "0"], "a load of 0 B"),
+        (&["--read", "0"], "reads of 0 B"),
+        (&["--until", "200%"], "--until"),
+        (&["--udp", "--mptcp"], "TCP"),
+        (&["--udp", "--no-copy"], "--no-copy"),
+    ];
+    for (flags, says) in cases {
+        assert_refused(&support::server::test("lfn://nobody", flags), 2, says);
+    }
+}
