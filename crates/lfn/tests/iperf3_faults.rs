@@ -64,7 +64,15 @@ impl Running {
 
     fn serves(&self) {
         let parameters = Parameters { end: End::Bytes(100_000), length: Bytes(1000), ..Parameters::default() };
-        let test = Test { parameters, login: None, interval: STEP, within: SOON, queue: SOON };
+        let test = Test {
+            parameters,
+            login: None,
+            interval: STEP,
+            within: SOON,
+            queue: SOON,
+            from: Vec::new(),
+            stop: Default::default(),
+        };
         let outcome = client::run("127.0.0.1", self.address().port(), &test, &mut |_| {}).unwrap();
         assert_eq!(outcome.runs[0].0.far.bytes, 100_000);
     }
@@ -363,7 +371,15 @@ fn check(until: Served, instead: Instead) {
         rate: Some(BitRate(1_000_000)),
         ..Parameters::default()
     };
-    let test = Test { parameters, login: None, interval: STEP, within: STEP, queue: STEP };
+    let test = Test {
+        parameters,
+        login: None,
+        interval: STEP,
+        within: STEP,
+        queue: STEP,
+        from: Vec::new(),
+        stop: Default::default(),
+    };
     let begun = Instant::now();
     let error = client::run("127.0.0.1", address.port(), &test, &mut |_| {}).unwrap_err();
     let what = format!("{until:?} {instead:?}: {error}");
@@ -390,7 +406,15 @@ fn check(until: Served, instead: Instead) {
 #[test]
 fn nobody_there_is_named() {
     let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
-    let test = Test { parameters: Parameters::default(), login: None, interval: STEP, within: STEP, queue: STEP };
+    let test = Test {
+        parameters: Parameters::default(),
+        login: None,
+        interval: STEP,
+        within: STEP,
+        queue: STEP,
+        from: Vec::new(),
+        stop: Default::default(),
+    };
     let error = client::run("127.0.0.1", port, &test, &mut |_| {}).unwrap_err();
     assert!(error.to_string().starts_with(&format!("cannot reach 127.0.0.1:{port}")), "{error}");
 }

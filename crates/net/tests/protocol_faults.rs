@@ -141,6 +141,7 @@ fn ask(port: u16, request: TestRequest, silence: Duration) -> Result<Measurement
         path: None,
         whole_round_trips: false,
         until: None,
+        omit: None,
         stop: Arc::default(),
     };
     tester::run(&target, &test, &mut |_| {})
