@@ -10,9 +10,10 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
+use crate::diagnose::Evidence;
 use crate::path::PathProfile;
-use crate::tcp_model::{Congestion, Flow, Limit, Prediction};
-use crate::units::BitRate;
+use crate::tcp_model::{self, Congestion, Flow, Limit, Prediction};
+use crate::units::{BitRate, Bytes};
 
 /// What a measured goodput may be and agree with its prediction.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -45,6 +46,42 @@ const PROBE: (f64, f64) = (0.2, 10.0);
 const BBR_CYCLE: f64 = 0.04;
 /// A held window is rounded to its scale, and acknowledgements are delayed.
 const WINDOW: f64 = 0.06;
+/// The kernel lets twice what it calls granted into a send buffer, its own bookkeeping among it, and wakes the sender
+/// when a third of that is free (`sk_stream_min_wspace`): between 4/3 and 2 of it are in flight.
+const IN_FLIGHT: f64 = 5.0 / 3.0;
+/// How far from that: the two ends of it, and what the bookkeeping takes of small segments.
+const SEND_BUFFER: (f64, f64) = (0.3, 0.2);
+/// Headers are paced too where `fq` does it, and not where TCP does.
+const PACE: (f64, f64) = (0.06, 0.02);
+/// Headers of IPv4 and TCP, which an MSS is given without.
+const MSS_HEADERS: u32 = 40;
+
+/// The steady goodput to expect of a test, and the interval around it, if the capacity of its path is known.
+///
+/// It is that of the path with what was asked of the streams: the least of the congestion control's own, a receive
+/// window or buffer, a send buffer, a pace and an MSS. What the plan asked for counts like what was typed.
+pub fn of_test(evidence: &Evidence) -> Option<(Prediction, Expected)> {
+    let (path, stream) = (evidence.path?, evidence.flows.first()?);
+    let (sending, receiving) = (&stream.sending, &stream.receiving);
+    // What window a receive buffer makes is the kernel's secret (its ratio of payload to buffer moves): it is the one
+    // that was offered.
+    let offered = stream.snd_wnd.map_or(receiving.rcvbuf_granted_bytes, |window| Bytes(window.median));
+    let in_flight = |granted: Bytes| Bytes((granted.0 as f64 * IN_FLIGHT) as u64);
+    let flow = Flow {
+        window: receiving.window_asked_bytes.or(receiving.rcvbuf_asked_bytes.map(|_| offered)),
+        send_buffer: sending.sndbuf_asked_bytes.map(|_| in_flight(sending.sndbuf_granted_bytes)),
+        pace: sending.pacing_asked,
+        streams: evidence.streams(),
+        congestion: sending.congestion.parse().unwrap_or_default(),
+        ..Flow::default()
+    };
+    let mss = [sending, receiving].into_iter().filter_map(|socket| u32::try_from(socket.mss_asked_bytes?.0).ok()).min();
+    let mtu = mss.map_or(path.mtu, |mss| path.mtu.min(mss.saturating_add(MSS_HEADERS)));
+    let path = PathProfile { mtu, ..path };
+    let time = evidence.steady.map_or(evidence.elapsed, |steady| steady.end.saturating_sub(steady.start));
+    let prediction = tcp_model::steady(&path, &flow);
+    Some((prediction, expected(&path, &flow, &prediction, time)))
+}
 
 /// Around `prediction`, for `steady` of measured time.
 pub fn expected(path: &PathProfile, flow: &Flow, prediction: &Prediction, steady: Duration) -> Expected {
@@ -61,6 +98,14 @@ pub fn expected(path: &PathProfile, flow: &Flow, prediction: &Prediction, steady
         Limit::ReceiveWindow => {
             below.push((WINDOW, "the window's rounding and delayed acknowledgements".into()));
             above.push((WINDOW, "the window's rounding and delayed acknowledgements".into()));
+        }
+        Limit::SendBuffer => {
+            below.push((SEND_BUFFER.0, "how full a send buffer is kept".into()));
+            above.push((SEND_BUFFER.1, "how full a send buffer is kept".into()));
+        }
+        Limit::Pacing => {
+            below.push((PACE.0, "headers under pacing".into()));
+            above.push((PACE.1, "headers under pacing".into()));
         }
         Limit::Loss => {
             below.push((1.0 - LOSS_MODEL.0, "the accuracy of the loss formula".into()));
@@ -121,8 +166,10 @@ fn reasons(shares: impl Iterator<Item = (f64, String)>) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::diagnose::half_window;
     use crate::tcp_model::steady;
-    use crate::units::{Bytes, Ratio};
+    use crate::units::Ratio;
+    use crate::wire::test::SocketReport;
 
     fn acts() -> PathProfile {
         let path = PathProfile::new(BitRate(135_000_000), Duration::from_millis(539));
@@ -150,6 +197,58 @@ mod tests {
         let (least, most, _) = around(&acts(), &held, 30);
         assert!(least < 67.4 / 67.5 && most > 1.0, "{least} {most}");
         assert!(least > 0.85, "{least}");
+    }
+
+    /// A test of the ACTS path in which this was asked of the sender's and the receiver's socket.
+    fn asked(change: fn(&mut SocketReport, &mut SocketReport)) -> (Prediction, Expected) {
+        let mut evidence = half_window();
+        let flow = &mut evidence.flows[0];
+        (flow.sending, flow.receiving) = (SocketReport::default(), SocketReport::default());
+        change(&mut flow.sending, &mut flow.receiving);
+        of_test(&evidence).unwrap()
+    }
+
+    #[test]
+    fn the_least_of_what_was_asked_of_either_end_is_predicted() {
+        let full = acts().payload_capacity();
+        let (prediction, expected) = asked(|_, _| {});
+        assert_eq!((prediction.limit, prediction.goodput), (Limit::Capacity, full));
+        assert!(expected.most.as_f64() < 1.05 * full.as_f64() && expected.least.as_f64() > 0.9 * full.as_f64());
+        // A held window.
+        let (prediction, _) = asked(|_, receiving| receiving.window_asked_bytes = Some(Bytes(2_000_000)));
+        assert_eq!((prediction.limit, prediction.goodput), (Limit::ReceiveWindow, BitRate(29_684_601)));
+        // A receive buffer: the window it made.
+        let (prediction, _) = asked(|_, receiving| receiving.rcvbuf_asked_bytes = Some(Bytes(64 << 20)));
+        assert_eq!((prediction.limit, prediction.goodput), (Limit::ReceiveWindow, BitRate(67_500_408)));
+        // A send buffer: what was granted of it, and the kernel's doubling.
+        let small = |sending: &mut SocketReport| {
+            (sending.sndbuf_asked_bytes, sending.sndbuf_granted_bytes) = (Some(Bytes(62 << 20)), Bytes(1 << 20));
+        };
+        let (prediction, expected) = asked(|sending, _| {
+            (sending.sndbuf_asked_bytes, sending.sndbuf_granted_bytes) = (Some(Bytes(62 << 20)), Bytes(1 << 20));
+        });
+        assert_eq!((prediction.limit, prediction.goodput), (Limit::SendBuffer, BitRate(25_938_790)));
+        let per_granted = Bytes(1 << 20).per(acts().base_rtt).as_f64();
+        assert!(expected.least.as_f64() < 1.3 * per_granted && expected.most.as_f64() > 1.9 * per_granted, "{expected:?}");
+        // The least of them, whichever end it is of.
+        let mut evidence = half_window();
+        small(&mut evidence.flows[0].sending);
+        evidence.flows[0].receiving.window_asked_bytes = Some(Bytes(1_000_000));
+        assert_eq!(of_test(&evidence).unwrap().0.limit, Limit::ReceiveWindow);
+        evidence.flows[0].receiving.window_asked_bytes = Some(Bytes(2_000_000));
+        assert_eq!(of_test(&evidence).unwrap().0.limit, Limit::SendBuffer);
+        evidence.path = None;
+        assert_eq!(of_test(&evidence), None, "no capacity, no prediction");
+    }
+
+    #[test]
+    fn a_pace_and_an_mss_are_predicted_too() {
+        let (prediction, expected) = asked(|sending, _| sending.pacing_asked = Some(BitRate(50_000_000)));
+        assert_eq!((prediction.limit, prediction.goodput), (Limit::Pacing, BitRate(50_000_000)));
+        // Segments of 1448 B of packets of 1514 B.
+        assert!(expected.least.as_f64() < 50e6 * 1448.0 / 1514.0 && expected.most.as_f64() < 55e6, "{expected:?}");
+        let (prediction, _) = asked(|_, receiving| receiving.mss_asked_bytes = Some(Bytes(500)));
+        assert_eq!((prediction.limit, prediction.goodput), (Limit::Capacity, BitRate(118_916_967)));
     }
 
     #[test]

@@ -32,6 +32,10 @@ pub enum Congestion {
 pub struct Flow {
     /// Receive window each stream holds; none: never in the way.
     pub window: Option<Bytes>,
+    /// What each stream's send buffer lets into flight; none: never in the way.
+    pub send_buffer: Option<Bytes>,
+    /// What each stream is paced to; none: by nothing but its congestion control.
+    pub pace: Option<BitRate>,
     /// Streams that share the path evenly; 0 counts as 1.
     pub streams: u32,
     /// Congestion control of each.
@@ -53,6 +57,11 @@ pub enum Limit {
     /// The receive window is spent before the first acknowledgement returns.
     #[serde(rename = "receive window")]
     ReceiveWindow,
+    /// The send buffer is full before the first acknowledgement returns.
+    #[serde(rename = "send buffer")]
+    SendBuffer,
+    /// The sender is paced.
+    Pacing,
     /// Loss keeps the congestion window small.
     Loss,
 }
@@ -95,7 +104,13 @@ pub fn steady(path: &PathProfile, flow: &Flow) -> Prediction {
             (rate, limit) = (candidate, by);
         }
     };
+    if let Some(pace) = flow.pace {
+        at_most(pace.as_f64() * streams, Limit::Pacing);
+    }
     if rtt > 0.0 {
+        if let Some(buffer) = flow.send_buffer {
+            at_most(buffer.0 as f64 * 8.0 * streams / rtt, Limit::SendBuffer);
+        }
         if let Some(window) = flow.window {
             at_most(window.0 as f64 * 8.0 * streams / rtt, Limit::ReceiveWindow);
         }
@@ -121,7 +136,7 @@ pub fn transfer_time(path: &PathProfile, flow: &Flow, size: Bytes) -> Option<Tra
         // The data ended within a flight, which leaves at the rate of the line.
         (false, _) => 0.0,
         // A window at a time, the last of them at the rate of the line.
-        (true, Limit::ReceiveWindow) => {
+        (true, Limit::ReceiveWindow | Limit::SendBuffer) => {
             let per_round = rate * rtt;
             let whole = (rest / per_round).ceil() - 1.0;
             whole.max(0.0) * rtt + (rest - whole.max(0.0) * per_round) / line
@@ -170,7 +185,15 @@ pub fn cubic_window(loss: Ratio, rtt: Duration) -> f64 {
 
 impl Default for Flow {
     fn default() -> Self {
-        Flow { window: None, streams: 1, congestion: Congestion::default(), initial_window: 10, delayed_ack: false }
+        Flow {
+            window: None,
+            send_buffer: None,
+            pace: None,
+            streams: 1,
+            congestion: Congestion::default(),
+            initial_window: 10,
+            delayed_ack: false,
+        }
     }
 }
 
@@ -261,6 +284,8 @@ impl fmt::Display for Limit {
         f.pad(match self {
             Limit::Capacity => "capacity",
             Limit::ReceiveWindow => "receive window",
+            Limit::SendBuffer => "send buffer",
+            Limit::Pacing => "pacing",
             Limit::Loss => "loss",
         })
     }

@@ -10,17 +10,20 @@ use serde_json::json;
 
 use super::evidence::{Host, Worker};
 use super::{Cause, Cure, Evidence, Finding, finding, path};
-use crate::host::Interface;
 use crate::units::{BitRate, Bytes};
 
 /// A thread that ran, or could have run, for this share of the time was held by its processor.
 const BOUND: f64 = 0.9;
+/// A thread that could have run for this share of the time, and others did, was held too, however little it wanted: where
+/// both ends share a processor each of them sleeps while the other has it.
+const WAITED: f64 = 0.35;
 /// A processor that handled packets for this share of the time did little else.
 const INTERRUPTS: f64 = 0.8;
 /// A sender with data to send for less than this share of the time had none (research: measure.md §6).
 const HAD_DATA: f64 = 0.8;
-/// A thread that works or waits for a processor for more of the time than this is no slow application.
-const AT_EASE: f64 = 0.5;
+/// A thread that works or waits for a processor for more of the time than the first, or waits for more of it than the
+/// second, is no slow application.
+const AT_EASE: (f64, f64) = (0.5, 0.2);
 /// A receiver whose unread data is this share of what its window may hold is behind.
 const UNREAD: f64 = 0.5;
 /// A window that falls to this share of its largest was closed by a reader, not held by a limit.
@@ -39,7 +42,8 @@ pub(super) fn processor(evidence: &Evidence) -> Option<Finding> {
     }
     let workers = |pick: fn(&super::Flow) -> Option<&Worker>| {
         let all = evidence.flows.iter().enumerate().filter_map(move |(n, flow)| Some((n, pick(flow)?)));
-        all.max_by(|a, b| a.1.wanted().total_cmp(&b.1.wanted())).filter(|(_, worker)| worker.wanted() >= BOUND)
+        all.filter(|(_, worker)| worker.wanted() >= BOUND || worker.waited >= WAITED)
+            .max_by(|a, b| a.1.wanted().total_cmp(&b.1.wanted()))
     };
     let sending = workers(|flow| flow.sending_worker.as_ref()).map(|found| (&evidence.sender, found));
     let receiving = workers(|flow| flow.receiving_worker.as_ref()).map(|found| (&evidence.receiver, found));
@@ -115,7 +119,7 @@ pub(super) fn slow_writer(evidence: &Evidence) -> Option<Finding> {
     }
     let busy: Vec<f64> = evidence.flows.iter().map(|flow| flow.busy_share).collect::<Option<_>>()?;
     let share = busy.iter().sum::<f64>() / busy.len().max(1) as f64;
-    let at_ease = evidence.flows.iter().all(|flow| flow.sending_worker.as_ref().is_some_and(|w| w.wanted() < AT_EASE));
+    let at_ease = evidence.flows.iter().all(|flow| flow.sending_worker.as_ref().is_some_and(at_ease));
     if busy.is_empty() || share >= HAD_DATA || !at_ease {
         return None;
     }
@@ -133,9 +137,16 @@ pub(super) fn slow_writer(evidence: &Evidence) -> Option<Finding> {
     Some(finding)
 }
 
+/// Whether a thread had a processor whenever it wanted one, and did not want it much.
+fn at_ease(worker: &Worker) -> bool {
+    worker.wanted() < AT_EASE.0 && worker.waited < AT_EASE.1
+}
+
 /// The window closed because nobody read, not because it was small.
 pub(super) fn slow_reader(evidence: &Evidence) -> Option<Finding> {
-    if evidence.is_full() || evidence.flows.is_empty() {
+    // A reader that runs, or would if it could, reads as fast as its processor lets it.
+    let at_ease = evidence.flows.iter().all(|flow| flow.receiving_worker.as_ref().is_none_or(at_ease));
+    if evidence.is_full() || evidence.flows.is_empty() || !at_ease {
         return None;
     }
     let behind: Vec<Behind> = evidence.flows.iter().map(behind).collect::<Option<_>>()?;
@@ -192,7 +203,7 @@ pub(super) fn local_drops(evidence: &Evidence) -> Option<Finding> {
         return None;
     }
     let limits = |found: &Dropped| found.limits(evidence);
-    let found = before_it_left(&evidence.sender).chain(after_it_came(&evidence.receiver)).find(limits)?;
+    let found = before_they_left(&evidence.sender).into_iter().chain(after_they_came(&evidence.receiver)).find(limits)?;
     let summary = format!(
         "{} on {} dropped {} of {} packets ({:.2} %){}",
         found.what,
@@ -222,7 +233,12 @@ struct Dropped<'a> {
     consequence: &'static str,
 }
 
-impl Dropped<'_> {
+impl<'a> Dropped<'a> {
+    /// None, yet.
+    fn by(host: &'a Host, what: String, consequence: &'static str) -> Self {
+        Dropped { host, what, dropped: 0, packets: 0, cure: String::new(), consequence }
+    }
+
     fn share(&self) -> f64 {
         self.dropped as f64 / (self.packets + self.dropped).max(1) as f64
     }
@@ -236,60 +252,46 @@ impl Dropped<'_> {
     }
 }
 
-/// TCP hears of a drop by its own kernel at once and shows no retransmission for it, only a congestion window that falls.
-fn before_it_left(host: &Host) -> impl Iterator<Item = Dropped<'_>> {
-    host.interface.iter().flat_map(|interface| sending_places(host, interface))
-}
-
-fn sending_places<'a>(host: &'a Host, interface: &Interface) -> Vec<Dropped<'a>> {
-    let name = &interface.name;
+/// Before they left. TCP hears of a drop by its own kernel at once and shows no retransmission for it, only a congestion
+/// window that falls.
+fn before_they_left(host: &Host) -> Vec<Dropped<'_>> {
+    let Some(interface) = &host.interface else { return Vec::new() };
+    let (name, counters) = (&interface.name, &interface.counters);
+    let driver = Dropped {
+        dropped: counters.sent_dropped + counters.sent_errors,
+        packets: counters.sent_packets,
+        cure: format!("ethtool -G {name} tx 4096"),
+        ..Dropped::by(host, format!("the interface {name}"), " given to it for sending")
+    };
     let qdisc = host.qdisc.as_ref().map(|(kind, counters)| Dropped {
-        host,
-        what: format!("the queueing discipline {kind} of {name}"),
         dropped: counters.dropped,
         packets: counters.sent_packets,
         cure: match kind.as_str() {
             "pfifo_fast" | "pfifo" | "bfifo" => format!("ip link set dev {name} txqueuelen 10000"),
             _ => format!("tc qdisc replace dev {name} root fq"),
         },
-        consequence: ", which TCP does not count as resent",
+        ..Dropped::by(host, format!("the queueing discipline {kind} of {name}"), ", which TCP does not count as resent")
     });
-    let counters = &interface.counters;
-    let driver = Dropped {
-        host,
-        what: format!("the interface {name}"),
-        dropped: counters.sent_dropped + counters.sent_errors,
-        packets: counters.sent_packets,
-        cure: format!("ethtool -G {name} tx 4096"),
-        consequence: " given to it for sending",
-    };
     qdisc.into_iter().chain([driver]).collect()
 }
 
-fn after_it_came(host: &Host) -> impl Iterator<Item = Dropped<'_>> {
-    host.interface.iter().flat_map(|interface| receiving_places(host, interface))
-}
-
-fn receiving_places<'a>(host: &'a Host, interface: &Interface) -> [Dropped<'a>; 2] {
-    let name = &interface.name;
-    let counters = &interface.counters;
+/// After they had come.
+fn after_they_came(host: &Host) -> Vec<Dropped<'_>> {
+    let Some(interface) = &host.interface else { return Vec::new() };
+    let (name, counters) = (&interface.name, &interface.counters);
     let ring = Dropped {
-        host,
-        what: format!("the interface {name}"),
         dropped: counters.received_missed + counters.received_errors,
         packets: counters.received_packets,
         cure: format!("ethtool -G {name} rx 4096"),
-        consequence: " that had come",
+        ..Dropped::by(host, format!("the interface {name}"), " that had come")
     };
     let sockets = Dropped {
-        host,
-        what: "the receiving sockets".into(),
         dropped: host.sockets_dropped.unwrap_or(0),
         packets: counters.received_packets,
         cure: "sysctl -w net.core.netdev_max_backlog=10000".into(),
-        consequence: " that had come",
+        ..Dropped::by(host, "the receiving sockets".into(), " that had come")
     };
-    [ring, sockets]
+    vec![ring, sockets]
 }
 
 /// Others send through the sender's interface, or to the receiver's, at the same time.
@@ -407,6 +409,9 @@ mod tests {
             starved.summary
         );
         assert_eq!(starved.cure.host.as_deref(), Some("near.example"));
+        // Both ends on one processor: each of them sleeps while the other runs.
+        let shared = first(|e| e.flows[0].receiving_worker = Some(Worker { ran: 0.28, waited: 0.5, processor: 0 }));
+        assert_eq!(shared.cause, Cause::Processor);
         let mut near_miss = half();
         near_miss.flows[0].sending_worker = Some(Worker { ran: 0.6, waited: 0.25, processor: 2 });
         assert_eq!(causes(&near_miss), []);
@@ -431,6 +436,11 @@ mod tests {
         assert_eq!(causes(&evidence), [Cause::SlowReader]);
         evidence.flows[0].receiving_worker = Some(Worker { ran: 0.2, waited: 0.79, processor: 0 });
         assert_eq!(causes(&evidence), [Cause::Processor]);
+        // At work, or kept from it for a while: it reads as fast as it can.
+        for (ran, waited) in [(0.6, 0.1), (0.15, 0.25)] {
+            evidence.flows[0].receiving_worker = Some(Worker { ran, waited, processor: 0 });
+            assert_eq!(causes(&evidence), [], "{ran} {waited}");
+        }
     }
 
     #[test]

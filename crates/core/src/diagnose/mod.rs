@@ -13,6 +13,9 @@ mod path;
 mod startup;
 mod window;
 
+#[cfg(test)]
+pub(crate) use window::tests::half_window;
+
 pub use evidence::{Evidence, Flow, Host, Moved, Spread, Steady, Worker};
 pub(crate) use evidence::{steady, whole_intervals};
 
@@ -100,10 +103,13 @@ impl Cause {
     fn brings(self) -> &'static [Cause] {
         match self {
             // A thread without a processor neither writes nor reads, and its socket shows it.
-            Cause::Processor => &[Cause::SlowWriter, Cause::SlowReader, Cause::ReceiveWindow, Cause::Competing],
-            Cause::SlowReader => &[Cause::ReceiveWindow, Cause::KernelCap],
+            Cause::Processor => {
+                &[Cause::SlowWriter, Cause::SlowReader, Cause::ReceiveWindow, Cause::Competing, Cause::StartUp]
+            }
+            // Nor does an end that stops now and then show where growth ended.
+            Cause::SlowReader => &[Cause::ReceiveWindow, Cause::KernelCap, Cause::StartUp],
             // A sender that is stopped needs no window: what it had in flight says nothing.
-            Cause::SlowWriter => &[Cause::SendBuffer, Cause::ReceiveWindow],
+            Cause::SlowWriter => &[Cause::SendBuffer, Cause::ReceiveWindow, Cause::StartUp],
             Cause::LocalDrops => &[Cause::Loss, Cause::Queueing],
             Cause::Competing => &[Cause::Loss, Cause::Queueing],
             _ => &[],

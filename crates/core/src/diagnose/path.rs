@@ -17,6 +17,9 @@ const FULL: f64 = 0.97;
 const BY_FORMULA: f64 = 2.0;
 /// RTT this many times the base RTT means that a queue stood; loss then is congestion.
 const RISEN: f64 = 1.5;
+/// The same where the path is nearly full, with this share of its capacity: whose loss is not of a queue does not stay
+/// there, and a short queue (1 ms of a path of 1 ms) is half empty for most of the time.
+const NEARLY_FULL: (f64, f64) = (0.75, 1.15);
 /// From here on BBR gives way to loss too (its first version, 15 to 20 %).
 const TOO_MUCH_FOR_BBR: f64 = 0.1;
 /// Fewer segments lost are chance.
@@ -41,10 +44,18 @@ pub(super) fn loss(evidence: &Evidence) -> Option<Finding> {
     let congestion = evidence.flows.first()?.sending.congestion.clone();
     let bbr = congestion.starts_with("bbr");
     let held = match &lossless {
-        Some(path) => evidence.judged_goodput().as_f64() < FULL * path.payload_capacity().as_f64(),
+        // Far more than the formula makes of it is not held by it: losses that come together are one to TCP.
+        Some(path) => {
+            evidence.judged_goodput().as_f64() < FULL * path.payload_capacity().as_f64()
+                && (bbr || held_by_loss(evidence, lost.share))
+        }
         None => follows_formula(evidence, lost.share) && evidence.rwnd_share().unwrap_or(0.0) <= 0.3,
     };
-    let risen = evidence.rtt_under_load().as_secs_f64() > RISEN * evidence.base_rtt.as_secs_f64();
+    let nearly_full = lossless.is_some_and(|path| {
+        evidence.judged_goodput().as_f64() >= NEARLY_FULL.0 * path.payload_capacity().as_f64()
+    });
+    let enough = if nearly_full { NEARLY_FULL.1 } else { RISEN };
+    let risen = evidence.rtt_under_load().as_secs_f64() > enough * evidence.base_rtt.as_secs_f64();
     if !held || risen || lost.share <= budget || lost.segments < FEWEST || (bbr && lost.share < TOO_MUCH_FOR_BBR) {
         return None;
     }
@@ -157,7 +168,9 @@ pub(super) fn queueing(evidence: &Evidence) -> Option<Finding> {
 pub(super) fn small_mtu(evidence: &Evidence) -> Option<Finding> {
     let mtu = |host: &super::Host| host.interface.as_ref().filter(|i| !i.loopback).map(|i| i.mtu_bytes);
     let (sender, receiver) = (mtu(&evidence.sender)?, mtu(&evidence.receiver)?);
-    let path = evidence.flows.iter().map(|flow| flow.pmtu).filter(|mtu| *mtu > 0).min()?;
+    let by_tcp = evidence.flows.iter().map(|flow| flow.pmtu).filter(|mtu| *mtu > 0).min();
+    // TCP learns of a small MTU from ICMP, of a black hole not at all; probes that were acknowledged tell both.
+    let path = by_tcp.into_iter().chain(evidence.probed_mtu).min()?;
     let least = sender.min(receiver);
     if path.saturating_add(SMALLER) > least {
         return None;
@@ -171,13 +184,25 @@ pub(super) fn small_mtu(evidence: &Evidence) -> Option<Finding> {
         f64::from(framing.payload(mtu)) / f64::from(framing.wire_bytes_full(mtu).max(1) as u32)
     };
     let predicted = BitRate((evidence.judged_goodput().as_f64() * (share(least) / share(path)).max(1.0)) as u64);
-    let cure = Cure { command: format!("lfn test {} --path", evidence.far), host: None };
+    let cure = match evidence.probed_mtu {
+        None => Cure { command: format!("lfn test {} --path", evidence.far), host: None },
+        Some(_) if by_tcp.is_some_and(|mtu| mtu <= path) => Cure {
+            command: format!("tracepath -n {}   # the hop after which pmtu falls", evidence.far),
+            host: None,
+        },
+        // What TCP does not know it sends too large.
+        Some(_) => {
+            Cure { command: "sysctl -w net.ipv4.tcp_mtu_probing=1".into(), host: Some(evidence.sender.name.clone()) }
+        }
+    };
     let mut finding = finding(evidence, Cause::SmallMtu, summary, cure, Some(predicted));
     finding.evidence = BTreeMap::from([
         ("path_mtu_bytes", json!(path)),
         ("sender_mtu_bytes", json!(sender)),
         ("receiver_mtu_bytes", json!(receiver)),
     ]);
+    let found = [("tcp_path_mtu_bytes", by_tcp), ("probed_path_mtu_bytes", evidence.probed_mtu)];
+    finding.evidence.extend(found.into_iter().filter_map(|(name, mtu)| Some((name, json!(mtu?)))));
     Some(finding)
 }
 
@@ -259,7 +284,7 @@ mod tests {
 
     fn lossy() -> Evidence {
         let mut evidence = quarter();
-        evidence.flows[0].moved = Some(Moved { sent_bytes: 90_000_000, resent_bytes: 90_000, duplicates: 2 });
+        evidence.flows[0].moved = Some(Moved { sent_bytes: 90_000_000, resent_bytes: 36_000, duplicates: 2 });
         evidence
     }
 
@@ -271,7 +296,7 @@ mod tests {
     fn loss_beyond_the_budget_is_named_with_both() {
         assert_eq!(causes(&quarter()), []);
         let found = &diagnose(&lossy())[0];
-        let expected = "0.097 % of what was sent was lost (60 segments), where 95.64 Mb/s over 50 ms bears 0.0003 %; RTT \
+        let expected = "0.037 % of what was sent was lost (22 segments), where 95.64 Mb/s over 50 ms bears 0.0003 %; RTT \
                         51 ms under load: no queue ran over";
         assert_eq!((found.cause, found.summary.as_str()), (Cause::Loss, expected));
         assert_eq!(found.cure.to_string(), "lfn test far.example --congestion bbr");
@@ -281,12 +306,20 @@ mod tests {
     #[test]
     fn loss_that_holds_nothing_back_is_no_finding() {
         type Change = fn(&mut Evidence);
-        let cases: [(&str, Change); 5] = [
+        let cases: [(&str, Change); 7] = [
+            ("more than that loss allows", |e| {
+                e.steady = e.steady.map(|steady| Steady { goodput: BitRate(50_000_000), ..steady });
+            }),
+            ("a short queue on a path that is nearly full", |e| {
+                e.flows[0].moved = Some(Moved { sent_bytes: 90_000_000, resent_bytes: 9_000, duplicates: 0 });
+                e.flows[0].rtt = Duration::from_millis(60);
+                e.steady = e.steady.map(|steady| Steady { goodput: BitRate(74_000_000), ..steady });
+            }),
             ("within the budget", |e| {
                 e.flows[0].moved = Some(Moved { sent_bytes: 9_000_000_000, resent_bytes: 14_480, duplicates: 0 });
             }),
             ("a queue that ran over", |e| e.flows[0].rtt = Duration::from_millis(99)),
-            ("sent again for nothing", |e| e.flows[0].moved = e.flows[0].moved.map(|m| Moved { duplicates: 61, ..m })),
+            ("sent again for nothing", |e| e.flows[0].moved = e.flows[0].moved.map(|m| Moved { duplicates: 23, ..m })),
             ("BBR does not mind", |e| e.flows[0].sending.congestion = "bbr".into()),
             ("a path that is full", |e| {
                 e.steady = e.steady.map(|steady| Steady { goodput: BitRate(95_000_000), ..steady });
@@ -303,13 +336,13 @@ mod tests {
     fn without_a_capacity_loss_is_named_where_the_formula_fits() {
         let mut evidence = lossy();
         evidence.path = None;
-        // RFC 9438: 0.1 % over 50 ms gives CUBIC about 9 Mb/s.
+        // RFC 9438: 0.037 % over 50 ms gives CUBIC about 15 Mb/s.
         let at = |evidence: &mut Evidence, goodput| {
             evidence.steady = evidence.steady.map(|steady| Steady { goodput: BitRate(goodput), ..steady });
         };
-        at(&mut evidence, 9_000_000);
+        at(&mut evidence, 12_000_000);
         assert_eq!(causes(&evidence), [Cause::Loss]);
-        at(&mut evidence, 90_000_000);
+        at(&mut evidence, 150_000_000);
         assert_eq!(causes(&evidence), [], "ten times what that loss allows: the loss is old, or not random");
     }
 
@@ -345,6 +378,24 @@ mod tests {
         assert_eq!(causes(&evidence), [], "one of the interfaces is as small");
         evidence.receiver.interface = None;
         assert_eq!(causes(&evidence), [], "a far end that does not tell");
+    }
+
+    #[test]
+    fn what_probes_found_counts_where_tcp_was_never_told() {
+        let mut evidence = quarter();
+        evidence.probed_mtu = Some(1400);
+        let found = &diagnose(&evidence)[0];
+        assert_eq!(found.cause, Cause::SmallMtu);
+        assert!(found.summary.starts_with("packets of 1400 B are the largest"), "{}", found.summary);
+        assert_eq!(found.cure.to_string(), "sysctl -w net.ipv4.tcp_mtu_probing=1   (on near.example)");
+        assert_eq!((&found.evidence["tcp_path_mtu_bytes"], &found.evidence["probed_path_mtu_bytes"]), (&json!(1500), &json!(1400)));
+        // TCP knows: what is left is to find the hop.
+        evidence.flows[0].pmtu = 1400;
+        assert!(diagnose(&evidence)[0].cure.command.starts_with("tracepath -n far.example"));
+        (evidence.probed_mtu, evidence.flows[0].pmtu) = (Some(1500), 1500);
+        assert_eq!(causes(&evidence), [], "probes of full size arrived");
+        (evidence.probed_mtu, evidence.flows[0].pmtu) = (Some(1400), 0);
+        assert_eq!(causes(&evidence), [Cause::SmallMtu], "a sender that does not tell of its TCP");
     }
 
     #[test]

@@ -185,6 +185,8 @@ pub(crate) mod tests {
             goodput,
             elapsed: Duration::from_secs(30),
             steady: Some(Steady { start: Duration::ZERO, end: Duration::from_secs(30), goodput }),
+            omitted: None,
+            probed_mtu: None,
             intervals: 30,
             interval: Duration::from_secs(1),
             sender: host("near.example"),

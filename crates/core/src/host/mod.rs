@@ -225,6 +225,25 @@ impl Note {
 }
 
 impl HostReport {
+    /// How many processors were at work, and how many of those on packets; `None` of a host that does not tell, or of a
+    /// test too short for the kernel's ticks. Each by the time the kernel counted for that processor, not by the test's:
+    /// the host is watched from before the first byte until after the last.
+    pub fn processors_at_work(&self) -> Option<(f64, f64)> {
+        let counted: Vec<(&ProcessorTime, f64)> =
+            self.processors.iter().map(|time| (time, time.counted().as_secs_f64())).filter(|(_, all)| *all > 0.0).collect();
+        let sum = |figure: fn(&ProcessorTime) -> Duration| {
+            counted.iter().map(|(time, all)| figure(time).as_secs_f64() / all).sum::<f64>()
+        };
+        (!counted.is_empty()).then(|| (sum(ProcessorTime::busy), sum(|time| time.softirq)))
+    }
+
+    /// How many processors' worth of time was left over.
+    pub fn processors_idle(&self) -> Option<f64> {
+        let shares = self.processors.iter().filter(|time| !time.counted().is_zero());
+        let shares: Vec<f64> = shares.map(|time| time.idle.as_secs_f64() / time.counted().as_secs_f64()).collect();
+        (!shares.is_empty()).then(|| shares.iter().sum())
+    }
+
     /// How much a counter of the network stack grew; `None` if the counters could not be read.
     pub fn counter(&self, name: &str) -> Option<i64> {
         self.counters.as_ref().map(|counters| counters.get(name).copied().unwrap_or(0))
@@ -250,6 +269,11 @@ impl ProcessorTime {
     /// Time it was not idle.
     pub fn busy(&self) -> Duration {
         self.user + self.system + self.softirq
+    }
+
+    /// All the time the kernel counted for it.
+    pub fn counted(&self) -> Duration {
+        self.busy() + self.idle + self.stolen
     }
 }
 
@@ -359,6 +383,20 @@ mod tests {
         assert_eq!(small.since(&big).sent_bytes, 0);
         let (now, then) = (ProcessorTime { processor: 1, ..Default::default() }, ProcessorTime::default());
         assert_eq!(processors_since(&[now], &[then]), [], "another processor");
+    }
+
+    #[test]
+    fn no_more_processors_are_at_work_than_there_are() {
+        let ms = Duration::from_millis;
+        let full = ProcessorTime { user: ms(300), system: ms(500), softirq: ms(200), ..Default::default() };
+        let half = ProcessorTime { processor: 1, system: ms(400), idle: ms(500), stolen: ms(100), ..Default::default() };
+        let new = ProcessorTime { processor: 2, ..Default::default() };
+        let report = HostReport { processors: vec![full, half, new], ..HostReport::default() };
+        let (busy, packets) = report.processors_at_work().unwrap();
+        assert!((busy - 1.4).abs() < 1e-9 && (packets - 0.2).abs() < 1e-9, "{busy} {packets}");
+        assert!((report.processors_idle().unwrap() - 0.5).abs() < 1e-9);
+        let untold = HostReport { processors: vec![new], ..HostReport::default() };
+        assert_eq!((untold.processors_at_work(), untold.processors_idle()), (None, None), "not a tick passed");
     }
 
     #[test]

@@ -67,6 +67,19 @@ pub struct Interval {
     pub parts: Vec<Part>,
 }
 
+impl Interval {
+    /// Start and end on the near end's clock, as far as that is known.
+    pub fn placed(&self) -> (Duration, Duration) {
+        (self.near_start.unwrap_or(self.start), self.near_end.unwrap_or(self.end))
+    }
+
+    /// The middle of that.
+    pub fn middle(&self) -> Duration {
+        let (start, end) = self.placed();
+        start + end.saturating_sub(start) / 2
+    }
+}
+
 /// A part of an interval; it begins where the one before ended.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]

@@ -191,7 +191,8 @@ impl Args {
         let mut judge = |printer: &mut Printer, number, mut measurement: Measurement| -> Result<(), Failure> {
             measurement.path = path::beside(path.as_ref(), &measurement);
             wrong |= has_wrong_bytes(&measurement);
-            let evidence = wanted.evidence(&measurement, (&hosts.near, &hosts.far), &self.typed());
+            let mut evidence = wanted.evidence(&measurement, (&hosts.near, &hosts.far), &self.typed());
+            evidence.probed_mtu = path::probed(measurement.path.as_ref(), measurement.request.direction);
             Ok(printer.end(number, Run::new(measurement, evidence))?)
         };
         let tests = wanted.directions.iter().map(|&direction| wanted.test(direction, &stop));

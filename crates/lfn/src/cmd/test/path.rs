@@ -1,6 +1,7 @@
 //! `lfn test --path`: what lies between, looked at before the load.
 
-use lfn_core::discover::report::PathReport;
+use lfn_core::discover::report::{PathReport, Searched};
+use lfn_core::wire::test::Direction;
 use lfn_net::path;
 use lfn_net::session::dial::Target;
 use lfn_net::tester::Measurement;
@@ -40,4 +41,11 @@ pub(super) fn beside(found: Option<&PathReport>, measurement: &Measurement) -> O
     report.mtu.near_tcp_pmtu_bytes = pmtu(&measurement.near);
     report.mtu.far_tcp_pmtu_bytes = pmtu(&measurement.far);
     Some(report)
+}
+
+/// The path MTU of the data's direction, if probes found it.
+pub(super) fn probed(found: Option<&PathReport>, direction: Direction) -> Option<u32> {
+    let mtu = &found?.mtu;
+    let found = if direction == Direction::Forward { mtu.forward } else { mtu.reverse };
+    found.filter(|found| found.search == Searched::Complete).map(|found| found.path_mtu_bytes)
 }

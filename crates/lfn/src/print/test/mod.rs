@@ -18,10 +18,9 @@ use std::time::Duration;
 
 use lfn_core::diagnose::{Evidence, diagnose};
 use lfn_core::path::PathProfile;
-use lfn_core::prediction::{Expected, expected};
+use lfn_core::prediction::{self, Expected};
 use lfn_core::report::{self, Document, DocumentSchema, Failed, Finding, Iperf3, Origin, Unfinished};
-use lfn_core::tcp_model::{self, Flow, Prediction};
-use lfn_core::units::Bytes;
+use lfn_core::tcp_model::Prediction;
 use lfn_core::wire::test::{Interval, Kernel, SocketWish, TestRequest};
 use lfn_net::tester::{Measurement, Progress, Test};
 
@@ -64,7 +63,7 @@ impl Run {
         // The rules and the formulas are TCP's.
         let datagrams = measurement.request.udp.is_some();
         let findings = if datagrams { Vec::new() } else { diagnose(&evidence).iter().map(Finding::from).collect() };
-        let (predicted, expected) = if datagrams { (None, None) } else { predict(&evidence).unzip() };
+        let (predicted, expected) = if datagrams { (None, None) } else { prediction::of_test(&evidence).unzip() };
         Run { measurement, evidence, findings, predicted, expected, iperf3: None }
     }
 
@@ -73,23 +72,6 @@ impl Run {
         let info = self.measurement.sender().streams.first()?.tcp_info.as_ref()?;
         info.window_scaling.then_some(info.snd_wscale)
     }
-}
-
-/// The steady goodput to expect, with the window that was asked for and the congestion control in use. What window a
-/// receive buffer makes is the kernel's secret (its ratio of payload to buffer moves): there it is the one offered.
-fn predict(evidence: &Evidence) -> Option<(Prediction, Expected)> {
-    let (path, flow) = (evidence.path?, evidence.flows.first()?);
-    let socket = &flow.receiving;
-    let offered = flow.snd_wnd.map_or(socket.rcvbuf_granted_bytes, |window| Bytes(window.median));
-    let flow = Flow {
-        window: socket.window_asked_bytes.or(socket.rcvbuf_asked_bytes.map(|_| offered)),
-        streams: evidence.streams(),
-        congestion: flow.sending.congestion.parse().unwrap_or_default(),
-        ..Flow::default()
-    };
-    let time = evidence.steady.map_or(evidence.elapsed, |steady| steady.end.saturating_sub(steady.start));
-    let prediction = tcp_model::steady(&path, &flow);
-    Some((prediction, expected(&path, &flow, &prediction, time)))
 }
 
 /// Prints one test after the other, and keeps what is stored of them.

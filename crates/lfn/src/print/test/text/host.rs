@@ -37,12 +37,9 @@ fn line(host: &Host, report: &EndReport) -> Option<String> {
         let rate = interface.rate.map(|rate| format!(", {rate}")).unwrap_or_default();
         parts.push(format!("{} (MTU {}{rate})", interface.name, interface.mtu_bytes));
     }
-    let busy: f64 = told.processors.iter().map(|processor| processor.busy().as_secs_f64()).sum();
-    let packets: f64 = told.processors.iter().map(|processor| processor.softirq.as_secs_f64()).sum();
-    let time = report.elapsed.as_secs_f64();
-    if time > 0.0 && !told.processors.is_empty() {
+    if let Some((busy, packets)) = told.processors_at_work() {
         let all = told.processors.len();
-        parts.push(format!("{:.1} of {all} processors busy, {:.2} on packets", busy / time, packets / time));
+        parts.push(format!("{busy:.1} of {all} processors busy, {packets:.2} on packets"));
     }
     parts.extend(waited(report));
     parts.extend(dropped(report));
@@ -61,7 +58,7 @@ fn waited(report: &EndReport) -> Option<String> {
     let waited: Duration = threads.iter().filter_map(|thread| thread.waited).sum();
     let share = waited.as_secs_f64() / (report.elapsed.as_secs_f64() * threads.len() as f64).max(f64::MIN_POSITIVE);
     (!threads.is_empty() && share >= 0.1)
-        .then(|| format!("load waited for a processor {:.0} % of the time", share * 100.0))
+        .then(|| format!("load waited for a processor {:.0} % of the time", share.min(1.0) * 100.0))
 }
 
 /// What its queueing disciplines and its interface dropped.

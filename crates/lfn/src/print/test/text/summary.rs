@@ -28,6 +28,8 @@ pub(super) fn summary(run: &Run, sender: &str, receiver: &str) -> String {
         let limit = match predicted.limit {
             Limit::Capacity => "capacity",
             Limit::ReceiveWindow => "the receive window",
+            Limit::SendBuffer => "the send buffer",
+            Limit::Pacing => "pacing",
             Limit::Loss => "loss",
         };
         let between = run.expected.as_ref().map(|all| format!(" ({} to {})", all.least, all.most)).unwrap_or_default();

@@ -1,16 +1,25 @@
 //! The record rules judge: both ends' figures of one test, reduced to its steady part.
+//!
+//! What the record holds is here, how it is made of the reports beside it: which part of a test is judged in `judged`,
+//! the figures of a stream in `flow`, those of a host in `host`. Rules see the record alone.
+
+mod flow;
+mod host;
+mod judged;
 
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use crate::host::{HostSample, Interface, ProcessorTime, QdiscCounters, ThreadTime, together};
+use crate::host::{Interface, QdiscCounters};
 use crate::path::{PathProfile, seconds};
-use crate::stats::{median, steady_from};
-use crate::tcp_info::TcpInfo;
+use crate::stats::median;
 use crate::tcp_model;
 use crate::units::{BitRate, Bytes};
-use crate::wire::test::{EndReport, Interval, Kernel, SocketReport, StreamReport, StreamSample};
+use crate::wire::test::{EndReport, Kernel, SocketReport};
+use judged::{Judged, length};
+
+pub(crate) use judged::{steady, whole_intervals};
 
 /// What is known of a test when it is over.
 #[derive(Debug, Clone, PartialEq)]
@@ -25,6 +34,8 @@ pub struct Evidence {
     pub elapsed: Duration,
     /// The part past start-up; none of a run that is too short or still grew at its end.
     pub steady: Option<Steady>,
+    /// What was to be left out as start-up, if somebody said so.
+    pub omitted: Option<Duration>,
     /// How many intervals long enough to judge by there were.
     pub intervals: usize,
     /// How long they are.
@@ -35,6 +46,8 @@ pub struct Evidence {
     pub receiver: Host,
     /// How the far host was named when the test was typed.
     pub far: String,
+    /// The path MTU of the data's direction as probes found it, if they were sent (`--path`): TCP may know of less only.
+    pub probed_mtu: Option<u32>,
     /// Each stream.
     pub flows: Vec<Flow>,
 }
@@ -156,9 +169,6 @@ pub struct Spread {
     pub most: u64,
 }
 
-/// An interval shorter than this share of the first one says little (the rest at the end of a test).
-const WHOLE: f64 = 0.5;
-
 impl Evidence {
     /// Reduces the reports of both ends. `path` has the capacity, if one is known; its RTT is replaced by what was
     /// measured, `rtt` on the control connection or less. `omit` says how much is start-up, instead of the figures.
@@ -173,19 +183,21 @@ impl Evidence {
         let base_rtt = base_rtt(rtt, sender);
         let whole = whole_intervals(&receiver.intervals);
         let steady = steady(whole, omit);
-        let judged = judged(whole, steady);
+        let judged = Judged::of(whole, steady);
         Evidence {
             path: path.map(|path| PathProfile { base_rtt, ..path }),
             base_rtt,
             goodput: Bytes(receiver.bytes).per(receiver.elapsed),
             elapsed: receiver.elapsed,
             steady,
+            omitted: omit,
             intervals: whole.len(),
             interval: whole.first().map(length).unwrap_or_default(),
-            sender: host(sender_name, sender, judged, true),
-            receiver: host(receiver_name, receiver, judged, false),
+            sender: host::host(sender_name, sender, judged, true),
+            receiver: host::host(receiver_name, receiver, judged, false),
             far: far.to_owned(),
-            flows: flows(sender, receiver, judged),
+            probed_mtu: None,
+            flows: sender.streams.iter().map(|stream| flow::flow(stream, sender, receiver, judged)).collect(),
         }
     }
 
@@ -250,247 +262,12 @@ fn base_rtt(rtt: Duration, sender: &EndReport) -> Duration {
     streams.chain((!rtt.is_zero()).then_some(rtt)).min().unwrap_or_default()
 }
 
-/// All but a short rest at the end.
-pub(crate) fn whole_intervals(intervals: &[Interval]) -> &[Interval] {
-    match intervals {
-        [first, .., last] if length(last).as_secs_f64() < WHOLE * length(first).as_secs_f64() => {
-            &intervals[..intervals.len() - 1]
-        }
-        all => all,
-    }
-}
-
-/// The part past start-up: where everything begins that judges a steady goodput.
-pub(crate) fn steady(intervals: &[Interval], omit: Option<Duration>) -> Option<Steady> {
-    let rate = |i: &Interval| Bytes(i.bytes).per(length(i)).as_f64();
-    let from = match omit {
-        Some(omit) => intervals.iter().position(|interval| interval.start >= omit)?,
-        None => steady_from(&intervals.iter().map(rate).collect::<Vec<_>>())?,
-    };
-    let part = &intervals[from..];
-    let (start, end) = (part.first()?.start, part.last()?.end);
-    let bytes = part.iter().map(|interval| interval.bytes).sum();
-    Some(Steady { start, end, goodput: Bytes(bytes).per(end.saturating_sub(start)) })
-}
-
-/// The judged part on the near end's clock, where the two clocks were compared, else on each end's own.
-fn judged(whole: &[Interval], steady: Option<Steady>) -> (Duration, Duration) {
-    let Some(steady) = steady else { return (Duration::ZERO, Duration::MAX) };
-    let begins = whole.iter().find(|interval| interval.start == steady.start).map(placed);
-    let ends = whole.iter().find(|interval| interval.end == steady.end).map(placed);
-    begins.zip(ends).map_or((steady.start, steady.end), |(begins, ends)| (begins.0, ends.1))
-}
-
-/// Start and end of an interval on the near end's clock, as far as that is known.
-fn placed(interval: &Interval) -> (Duration, Duration) {
-    (interval.near_start.unwrap_or(interval.start), interval.near_end.unwrap_or(interval.end))
-}
-
-/// What a host did in the judged part, and what its limits are.
-fn host(name: &str, end: &EndReport, judged: (Duration, Duration), sends: bool) -> Host {
-    let samples: Vec<(&Interval, &HostSample)> =
-        within(&end.intervals, judged).filter_map(|interval| Some((interval, interval.host.as_ref()?))).collect();
-    let time: Duration = samples.iter().map(|(_, sample)| sample.elapsed).sum();
-    let report = end.host.as_ref();
-    let carried = samples.iter().filter_map(|(_, sample)| sample.interface);
-    let carried: u64 = carried.map(|c| if sends { c.sent_bytes } else { c.received_bytes }).sum();
-    let interface = report.and_then(|report| report.interface.clone());
-    let waited = samples.iter().filter_map(|(_, sample)| sample.qdiscs).map(|c| (c.backlog_bytes, c.backlog_packets));
-    let (backlog_bytes, backlog_packets) = waited.max().unwrap_or_default();
-    let queued = report.and_then(|report| together(&report.qdiscs)).map(|counters| QdiscCounters {
-        backlog_bytes,
-        backlog_packets,
-        ..counters
-    });
-    let kind = report.and_then(|report| report.qdiscs.iter().find(|qdisc| qdisc.parent == "root"));
-    let dropped = ["TcpExt.TCPRcvQDrop", "TcpExt.TCPBacklogDrop", "TcpExt.RcvPruned", "TcpExt.PFMemallocDrop"];
-    Host {
-        name: name.to_owned(),
-        kernel: end.kernel.clone(),
-        others: interface.as_ref().and_then(|interface| others(end, judged, (time, carried), interface, sends)),
-        interface,
-        qdisc: kind.zip(queued).map(|(qdisc, counters)| (qdisc.kind.clone(), counters)),
-        softirq: softirq(&samples, time),
-        idle: report.and_then(|report| idle(&report.processors, end.elapsed)),
-        sockets_dropped: report
-            .and_then(|report| dropped.iter().map(|name| report.counter(name)).sum::<Option<i64>>())
-            .and_then(|count| u64::try_from(count).ok()),
-    }
-}
-
-/// The processor with the most soft interrupts; a sample leaves out those that did nothing.
-fn softirq(samples: &[(&Interval, &HostSample)], time: Duration) -> Option<(u32, f64)> {
-    let mut sums: Vec<(u32, f64)> = Vec::new();
-    for time in samples.iter().flat_map(|(_, sample)| &sample.processors) {
-        match sums.iter_mut().find(|(processor, _)| *processor == time.processor) {
-            Some((_, sum)) => *sum += time.softirq.as_secs_f64(),
-            None => sums.push((time.processor, time.softirq.as_secs_f64())),
-        }
-    }
-    let (processor, most) = sums.into_iter().max_by(|a, b| a.1.total_cmp(&b.1))?;
-    (!time.is_zero()).then(|| (processor, most / time.as_secs_f64()))
-}
-
-fn idle(processors: &[ProcessorTime], elapsed: Duration) -> Option<f64> {
-    let idle: f64 = processors.iter().map(|processor| processor.idle.as_secs_f64()).sum();
-    (!processors.is_empty() && !elapsed.is_zero()).then(|| idle / elapsed.as_secs_f64())
-}
-
-/// Headers of a segment on the interface at most: Ethernet with a tag, IPv6, TCP with its options.
-const HEADERS: u64 = 100;
-
-/// What the interface carried beyond this test's own, in the direction of the data. Headers are taken at their largest
-/// and whatever was sent again twice, so that this test is never taken for somebody else.
-fn others(
-    end: &EndReport,
-    judged: (Duration, Duration),
-    (time, all): (Duration, u64),
-    interface: &Interface,
-    sends: bool,
-) -> Option<(BitRate, BitRate)> {
-    if interface.loopback || time.is_zero() {
-        return None;
-    }
-    let mut own = 0;
-    for stream in &end.streams {
-        let grown = |figure: fn(&TcpInfo) -> Option<u64>| grown(&end.intervals, stream.stream, judged, figure);
-        let segments =
-            grown(|info| info.sent_segments.map(u64::from))? + grown(|i| i.received_segments.map(u64::from))?;
-        let payload = if sends { grown(|info| info.sent_bytes)? } else { grown(|info| info.received_bytes)? };
-        own += payload + grown(|info| info.retransmitted_bytes)? + segments * HEADERS;
-        if !sends {
-            // What arrived twice is not in what was received.
-            own += payload / 50;
-        }
-    }
-    (!end.streams.is_empty()).then(|| (Bytes(all.saturating_sub(own)).per(time), Bytes(all).per(time)))
-}
-
-/// How much a figure of a stream's kernel grew in the judged part.
-fn grown(
-    intervals: &[Interval],
-    stream: u16,
-    judged: (Duration, Duration),
-    figure: fn(&TcpInfo) -> Option<u64>,
-) -> Option<u64> {
-    let told = |interval: &Interval| sample(interval, stream)?.tcp_info.as_ref().and_then(figure);
-    let last = within(intervals, judged).filter(|interval| interval.host.is_some()).filter_map(told).last()?;
-    let before = intervals.iter().rfind(|interval| middle(interval) < judged.0).and_then(told).unwrap_or(0);
-    Some(last.saturating_sub(before))
-}
-
-/// Every stream, over the intervals that lie in `judged`.
-fn flows(sender: &EndReport, receiver: &EndReport, judged: (Duration, Duration)) -> Vec<Flow> {
-    sender.streams.iter().map(|stream| flow(stream, sender, receiver, judged)).collect()
-}
-
-fn flow(stream: &StreamReport, sender: &EndReport, receiver: &EndReport, judged: (Duration, Duration)) -> Flow {
-    let number = stream.stream;
-    // Of Multipath TCP the kernel tells the first subflow's figures alone (`mptcp_getsockopt_first_sf_only`): whether
-    // they are of much or of little of the stream is not known, and so they are no evidence.
-    let is_whole = stream.socket.as_ref().is_none_or(|socket| socket.mptcp_subflows.is_none());
-    let sent: Vec<&TcpInfo> = within(&sender.intervals, judged)
-        .filter_map(|i| sample(i, number)?.tcp_info.as_ref())
-        .filter(|_| is_whole)
-        .collect();
-    let time = within(&receiver.intervals, judged).map(length).sum();
-    let bytes = within(&receiver.intervals, judged).filter_map(|i| sample(i, number)).map(|s| s.bytes).sum();
-    // What had been counted before the judged part: the sample that ended the interval before it.
-    let before = sender.intervals.iter().rfind(|i| middle(i) < judged.0).and_then(|i| sample(i, number));
-    let grown = |figure: fn(&TcpInfo) -> Option<Duration>| {
-        let last = sent.last().copied().or(stream.tcp_info.as_ref().filter(|_| is_whole));
-        let before = before.and_then(|s| figure(s.tcp_info.as_ref()?));
-        last.and_then(figure).unwrap_or_default().saturating_sub(before.unwrap_or_default())
-    };
-    let told_time: Duration = within(&sender.intervals, judged).map(length).sum();
-    let busy_share = sent.last().and_then(|info| info.busy).filter(|_| !told_time.is_zero()).map(|_| {
-        let busy = grown(|info| info.busy);
-        (busy.as_secs_f64() / told_time.as_secs_f64()).min(1.0)
-    });
-    let count = |figure: fn(&TcpInfo) -> Option<u64>| {
-        let last = sent.last().and_then(|info| figure(info))?;
-        Some(last.saturating_sub(before.and_then(|s| figure(s.tcp_info.as_ref()?)).unwrap_or(0)))
-    };
-    let moved = || {
-        Some(Moved {
-            sent_bytes: count(|info| info.sent_bytes)?,
-            resent_bytes: count(|info| info.retransmitted_bytes)?,
-            duplicates: count(|info| info.duplicate_segments.map(u64::from))?,
-        })
-    };
-    let got: Vec<&StreamSample> =
-        within(&receiver.intervals, judged).filter_map(|interval| sample(interval, number)).collect();
-    let unread: Option<Vec<f64>> = got.iter().map(|sample| sample.unread_bytes.map(|bytes| bytes as f64)).collect();
-    let offered: Option<Vec<f64>> =
-        got.iter().map(|s| s.tcp_info.as_ref().filter(|_| is_whole)?.rcv_wnd_bytes.map(f64::from)).collect();
-    let middling = |figure: fn(&TcpInfo) -> f64| {
-        median(&sent.iter().map(|info| figure(info)).collect::<Vec<_>>()).unwrap_or_default()
-    };
-    let windows: Vec<f64> = sent.iter().filter_map(|info| info.snd_wnd_bytes).map(f64::from).collect();
-    Flow {
-        goodput: Bytes(bytes).per(time),
-        snd_wnd: Spread::of(&windows),
-        cwnd: Bytes(middling(|info| info.cwnd().0 as f64) as u64),
-        rtt: Duration::from_secs_f64(middling(|info| info.rtt.as_secs_f64())),
-        busy: grown(|info| info.busy),
-        rwnd_limited: grown(|info| info.rwnd_limited),
-        sndbuf_limited: grown(|info| info.sndbuf_limited),
-        window_scaling: stream.tcp_info.as_ref().is_none_or(|info| info.window_scaling),
-        busy_share,
-        mss: sent.last().map_or(0, |info| info.snd_mss_bytes),
-        pmtu: sent.last().map_or(0, |info| info.pmtu_bytes),
-        moved: moved(),
-        unread: unread.and_then(|all| median(&all)).map(|bytes| bytes as u64),
-        rcv_wnd: offered.and_then(|all| median(&all)).map(|bytes| bytes as u64),
-        sending_worker: worker(&sender.intervals, number, judged),
-        receiving_worker: worker(&receiver.intervals, number, judged),
-        sending: stream.socket.clone().unwrap_or_default(),
-        receiving: receiver
-            .streams
-            .iter()
-            .find(|s| s.stream == number)
-            .and_then(|s| s.socket.clone())
-            .unwrap_or_default(),
-    }
-}
-
-/// How a stream's thread spent the judged part; none where an end does not tell.
-fn worker(intervals: &[Interval], stream: u16, judged: (Duration, Duration)) -> Option<Worker> {
-    let told: Vec<(Duration, &ThreadTime)> =
-        within(intervals, judged).filter_map(|i| Some((length(i), sample(i, stream)?.thread.as_ref()?))).collect();
-    let time: f64 = told.iter().map(|(time, _)| time.as_secs_f64()).sum();
-    let share = |figure: fn(&ThreadTime) -> Duration| {
-        told.iter().map(|(_, thread)| figure(thread).as_secs_f64()).sum::<f64>() / time
-    };
-    (time > 0.0).then(|| Worker {
-        ran: share(ThreadTime::ran),
-        waited: share(|thread| thread.waited.unwrap_or_default()),
-        processor: told.last().map_or(0, |(_, thread)| thread.processor),
-    })
-}
-
-/// Intervals whose middle lies in the judged part: each end notices its boundaries a little late.
-fn within(intervals: &[Interval], judged: (Duration, Duration)) -> impl Iterator<Item = &Interval> {
-    intervals.iter().filter(move |interval| middle(interval) >= judged.0 && middle(interval) <= judged.1)
-}
-
-fn sample(interval: &Interval, stream: u16) -> Option<&StreamSample> {
-    interval.streams.iter().find(|sample| sample.stream == stream)
-}
-
-fn middle(interval: &Interval) -> Duration {
-    let (start, end) = placed(interval);
-    start + end.saturating_sub(start) / 2
-}
-
-fn length(interval: &Interval) -> Duration {
-    interval.end.saturating_sub(interval.start)
-}
-
 #[cfg(test)]
 mod tests {
     use super::super::window::tests::half_window;
     use super::*;
+    use crate::tcp_info::TcpInfo;
+    use crate::wire::test::{Interval, StreamReport, StreamSample};
     use crate::units::Ratio;
 
     const SECOND: Duration = Duration::from_secs(1);

@@ -1,0 +1,91 @@
+//! What a host did in the judged part, and what its limits are.
+
+use std::time::Duration;
+
+use super::Host;
+use super::judged::{Judged, sample};
+use crate::host::{HostSample, Interface, QdiscCounters, together};
+use crate::tcp_info::TcpInfo;
+use crate::units::{BitRate, Bytes};
+use crate::wire::test::{EndReport, Interval};
+
+/// Counters of the network stack for segments that had come and that its sockets let go (`net/ipv4/proc.c`).
+const LET_GO: [&str; 4] = ["TcpExt.TCPRcvQDrop", "TcpExt.TCPBacklogDrop", "TcpExt.RcvPruned", "TcpExt.PFMemallocDrop"];
+/// Headers of a segment on the interface at most: Ethernet with a tag, IPv6, TCP with its options.
+const HEADERS: u64 = 100;
+
+/// Of an end that sends or receives.
+pub(super) fn host(name: &str, end: &EndReport, judged: Judged, sends: bool) -> Host {
+    let samples: Vec<(&Interval, &HostSample)> =
+        judged.within(&end.intervals).filter_map(|interval| Some((interval, interval.host.as_ref()?))).collect();
+    let time: Duration = samples.iter().map(|(_, sample)| sample.elapsed).sum();
+    let report = end.host.as_ref();
+    let carried = samples.iter().filter_map(|(_, sample)| sample.interface);
+    let carried: u64 = carried.map(|c| if sends { c.sent_bytes } else { c.received_bytes }).sum();
+    let interface = report.and_then(|report| report.interface.clone());
+    let waited = samples.iter().filter_map(|(_, sample)| sample.qdiscs).map(|c| (c.backlog_bytes, c.backlog_packets));
+    let (backlog_bytes, backlog_packets) = waited.max().unwrap_or_default();
+    let queued = report.and_then(|report| together(&report.qdiscs)).map(|counters| QdiscCounters {
+        backlog_bytes,
+        backlog_packets,
+        ..counters
+    });
+    let kind = report.and_then(|report| report.qdiscs.iter().find(|qdisc| qdisc.parent == "root"));
+    let let_go = report.and_then(|report| LET_GO.iter().map(|name| report.counter(name)).sum::<Option<i64>>());
+    Host {
+        name: name.to_owned(),
+        kernel: end.kernel.clone(),
+        others: interface.as_ref().and_then(|interface| others(end, judged, (time, carried), interface, sends)),
+        interface,
+        qdisc: kind.zip(queued).map(|(qdisc, counters)| (qdisc.kind.clone(), counters)),
+        softirq: softirq(&samples, time),
+        idle: report.and_then(crate::host::HostReport::processors_idle),
+        sockets_dropped: let_go.and_then(|count| u64::try_from(count).ok()),
+    }
+}
+
+/// The processor with the most soft interrupts; a sample leaves out those that did nothing.
+fn softirq(samples: &[(&Interval, &HostSample)], time: Duration) -> Option<(u32, f64)> {
+    let mut sums: Vec<(u32, f64)> = Vec::new();
+    for time in samples.iter().flat_map(|(_, sample)| &sample.processors) {
+        match sums.iter_mut().find(|(processor, _)| *processor == time.processor) {
+            Some((_, sum)) => *sum += time.softirq.as_secs_f64(),
+            None => sums.push((time.processor, time.softirq.as_secs_f64())),
+        }
+    }
+    let (processor, most) = sums.into_iter().max_by(|a, b| a.1.total_cmp(&b.1))?;
+    (!time.is_zero()).then(|| (processor, most / time.as_secs_f64()))
+}
+
+/// What the interface carried beyond this test's own, in the direction of the data. Headers are taken at their largest
+/// and whatever was sent again twice, so that this test is never taken for somebody else.
+fn others(
+    end: &EndReport,
+    judged: Judged,
+    (time, all): (Duration, u64),
+    interface: &Interface,
+    sends: bool,
+) -> Option<(BitRate, BitRate)> {
+    if interface.loopback || time.is_zero() {
+        return None;
+    }
+    let mut own = 0;
+    for stream in &end.streams {
+        let grown = |figure: fn(&TcpInfo) -> Option<u64>| {
+            // The interface was counted where the host was looked at.
+            let looked = judged.within(&end.intervals).filter(|interval| interval.host.is_some());
+            let told = |interval: &Interval| sample(interval, stream.stream)?.tcp_info.as_ref().and_then(figure);
+            let last = looked.filter_map(told).last()?;
+            Some(judged.grown(&end.intervals, stream.stream, last, figure))
+        };
+        let segments =
+            grown(|info| info.sent_segments.map(u64::from))? + grown(|i| i.received_segments.map(u64::from))?;
+        let payload = if sends { grown(|info| info.sent_bytes)? } else { grown(|info| info.received_bytes)? };
+        own += payload + grown(|info| info.retransmitted_bytes)? + segments * HEADERS;
+        if !sends {
+            // What arrived twice is not in what was received.
+            own += payload / 50;
+        }
+    }
+    (!end.streams.is_empty()).then(|| (Bytes(all.saturating_sub(own)).per(time), Bytes(all).per(time)))
+}
