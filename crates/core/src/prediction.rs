@@ -229,7 +229,10 @@ mod tests {
         });
         assert_eq!((prediction.limit, prediction.goodput), (Limit::SendBuffer, BitRate(25_938_790)));
         let per_granted = Bytes(1 << 20).per(acts().base_rtt).as_f64();
-        assert!(expected.least.as_f64() < 1.3 * per_granted && expected.most.as_f64() > 1.9 * per_granted, "{expected:?}");
+        assert!(
+            expected.least.as_f64() < 1.3 * per_granted && expected.most.as_f64() > 1.9 * per_granted,
+            "{expected:?}"
+        );
         // The least of them, whichever end it is of.
         let mut evidence = half_window();
         small(&mut evidence.flows[0].sending);

@@ -203,7 +203,8 @@ pub(super) fn local_drops(evidence: &Evidence) -> Option<Finding> {
         return None;
     }
     let limits = |found: &Dropped| found.limits(evidence);
-    let found = before_they_left(&evidence.sender).into_iter().chain(after_they_came(&evidence.receiver)).find(limits)?;
+    let found =
+        before_they_left(&evidence.sender).into_iter().chain(after_they_came(&evidence.receiver)).find(limits)?;
     let summary = format!(
         "{} on {} dropped {} of {} packets ({:.2} %){}",
         found.what,

@@ -51,9 +51,8 @@ pub(super) fn loss(evidence: &Evidence) -> Option<Finding> {
         }
         None => follows_formula(evidence, lost.share) && evidence.rwnd_share().unwrap_or(0.0) <= 0.3,
     };
-    let nearly_full = lossless.is_some_and(|path| {
-        evidence.judged_goodput().as_f64() >= NEARLY_FULL.0 * path.payload_capacity().as_f64()
-    });
+    let nearly_full = lossless
+        .is_some_and(|path| evidence.judged_goodput().as_f64() >= NEARLY_FULL.0 * path.payload_capacity().as_f64());
     let enough = if nearly_full { NEARLY_FULL.1 } else { RISEN };
     let risen = evidence.rtt_under_load().as_secs_f64() > enough * evidence.base_rtt.as_secs_f64();
     if !held || risen || lost.share <= budget || lost.segments < FEWEST || (bbr && lost.share < TOO_MUCH_FOR_BBR) {
@@ -186,10 +185,9 @@ pub(super) fn small_mtu(evidence: &Evidence) -> Option<Finding> {
     let predicted = BitRate((evidence.judged_goodput().as_f64() * (share(least) / share(path)).max(1.0)) as u64);
     let cure = match evidence.probed_mtu {
         None => Cure { command: format!("lfn test {} --path", evidence.far), host: None },
-        Some(_) if by_tcp.is_some_and(|mtu| mtu <= path) => Cure {
-            command: format!("tracepath -n {}   # the hop after which pmtu falls", evidence.far),
-            host: None,
-        },
+        Some(_) if by_tcp.is_some_and(|mtu| mtu <= path) => {
+            Cure { command: format!("tracepath -n {}   # the hop after which pmtu falls", evidence.far), host: None }
+        }
         // What TCP does not know it sends too large.
         Some(_) => {
             Cure { command: "sysctl -w net.ipv4.tcp_mtu_probing=1".into(), host: Some(evidence.sender.name.clone()) }
@@ -388,7 +386,10 @@ mod tests {
         assert_eq!(found.cause, Cause::SmallMtu);
         assert!(found.summary.starts_with("packets of 1400 B are the largest"), "{}", found.summary);
         assert_eq!(found.cure.to_string(), "sysctl -w net.ipv4.tcp_mtu_probing=1   (on near.example)");
-        assert_eq!((&found.evidence["tcp_path_mtu_bytes"], &found.evidence["probed_path_mtu_bytes"]), (&json!(1500), &json!(1400)));
+        assert_eq!(
+            (&found.evidence["tcp_path_mtu_bytes"], &found.evidence["probed_path_mtu_bytes"]),
+            (&json!(1500), &json!(1400))
+        );
         // TCP knows: what is left is to find the hop.
         evidence.flows[0].pmtu = 1400;
         assert!(diagnose(&evidence)[0].cure.command.starts_with("tracepath -n far.example"));

@@ -229,8 +229,12 @@ impl HostReport {
     /// test too short for the kernel's ticks. Each by the time the kernel counted for that processor, not by the test's:
     /// the host is watched from before the first byte until after the last.
     pub fn processors_at_work(&self) -> Option<(f64, f64)> {
-        let counted: Vec<(&ProcessorTime, f64)> =
-            self.processors.iter().map(|time| (time, time.counted().as_secs_f64())).filter(|(_, all)| *all > 0.0).collect();
+        let counted: Vec<(&ProcessorTime, f64)> = self
+            .processors
+            .iter()
+            .map(|time| (time, time.counted().as_secs_f64()))
+            .filter(|(_, all)| *all > 0.0)
+            .collect();
         let sum = |figure: fn(&ProcessorTime) -> Duration| {
             counted.iter().map(|(time, all)| figure(time).as_secs_f64() / all).sum::<f64>()
         };
@@ -389,7 +393,8 @@ mod tests {
     fn no_more_processors_are_at_work_than_there_are() {
         let ms = Duration::from_millis;
         let full = ProcessorTime { user: ms(300), system: ms(500), softirq: ms(200), ..Default::default() };
-        let half = ProcessorTime { processor: 1, system: ms(400), idle: ms(500), stolen: ms(100), ..Default::default() };
+        let half =
+            ProcessorTime { processor: 1, system: ms(400), idle: ms(500), stolen: ms(100), ..Default::default() };
         let new = ProcessorTime { processor: 2, ..Default::default() };
         let report = HostReport { processors: vec![full, half, new], ..HostReport::default() };
         let (busy, packets) = report.processors_at_work().unwrap();

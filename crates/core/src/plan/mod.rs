@@ -356,8 +356,7 @@ fn share(path: &PathProfile, streams: u32) -> Bytes {
 
 fn predicted(path: &PathProfile, wishes: &Wishes, window: Bytes, streams: u32) -> Result<Predicted, PlanError> {
     let Wishes { congestion, initial_window, delayed_ack, size, .. } = *wishes;
-    let flow =
-        Flow { window: Some(window), streams, congestion, initial_window, delayed_ack, ..Flow::default() };
+    let flow = Flow { window: Some(window), streams, congestion, initial_window, delayed_ack, ..Flow::default() };
     let steady = tcp_model::steady(path, &flow);
     let endless = |size| PlanError::Endless { size, goodput: steady.goodput };
     let parts = match size {

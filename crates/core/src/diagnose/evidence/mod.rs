@@ -267,8 +267,8 @@ mod tests {
     use super::super::window::tests::half_window;
     use super::*;
     use crate::tcp_info::TcpInfo;
-    use crate::wire::test::{Interval, StreamReport, StreamSample};
     use crate::units::Ratio;
+    use crate::wire::test::{Interval, StreamReport, StreamSample};
 
     const SECOND: Duration = Duration::from_secs(1);
 
