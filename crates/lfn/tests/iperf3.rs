@@ -23,6 +23,7 @@ use lfn_core::wire::test::Direction;
 use lfn_net::iperf3::client::{self, Outcome, Test};
 use lfn_net::iperf3::rsa;
 use serde_json::Value;
+use support::server::{assert_refused, interrupted, kill, under_way};
 use support::{Needs, eventually, stderr, stdout};
 use tempfile::TempDir;
 
@@ -38,6 +39,8 @@ fn main() -> ExitCode {
         ("limits_of_the_server_are_told_stock_clients", iperf3, limits_of_the_server_are_told_stock_clients),
         ("stock_servers_agree_on_what_is_counted", iperf3, stock_servers_agree_on_what_is_counted),
         ("stock_servers_agree_in_every_other_mode", iperf3, stock_servers_agree_in_every_other_mode),
+        ("stock_servers_take_the_flags_of_the_load", iperf3, stock_servers_take_the_flags_of_the_load),
+        ("an_interrupt_ends_a_test_with_a_stock_server", iperf3, an_interrupt_ends_a_test_with_a_stock_server),
         ("stock_servers_are_told_who_comes", iperf3, stock_servers_are_told_who_comes),
         ("a_busy_stock_server_is_named", iperf3, a_busy_stock_server_is_named),
         ("both_of_our_ends_understand_each_other", Needs::Nothing, both_of_our_ends_understand_each_other),
@@ -409,6 +412,56 @@ fn stock_servers_agree_in_every_other_mode() {
     }
 }
 
+fn stock_servers_take_the_flags_of_the_load() {
+    let server = StockServer::start(&["-J"]);
+    let flags = "--bytes 2000001 --mss 1000 --dscp EF --bind 127.0.0.4,127.0.0.5 --no-copy --pacing 400mbit -P 3";
+    let run = lfn_json(server.port, &flags.split(' ').collect::<Vec<_>>());
+    let report = server.report();
+    assert_eq!((&run["near"]["bytes"], &run["far"]["bytes"]), (&2_000_001.into(), &2_000_001.into()));
+    assert_eq!(bytes(&report, "sum_received"), 2_000_001);
+    let told = &report["start"]["test_start"];
+    assert_eq!((&told["tos"], &told["fqrate"]), (&(46 << 2).into(), &400_000_000.into()), "{told}");
+    for (stream, place) in run["near"]["streams"].as_array().unwrap().iter().zip(["4:", "5:", "4:"]) {
+        let socket = &stream["socket"];
+        assert_eq!((&socket["mss_granted_bytes"], &socket["dscp_granted"]), (&988.into(), &46.into()));
+        assert_eq!(socket["pacing_granted_bits_per_second"], 400_000_000);
+        assert!(socket["local_address"].as_str().unwrap().starts_with(&format!("127.0.0.{place}")), "{socket}");
+    }
+    // What the server made of it is not told.
+    assert_eq!((&run["near"]["mode"], &run["far"]["mode"]), (&"no_copy".into(), &Value::Null));
+
+    let server = StockServer::start(&["-J"]);
+    let output = lfn_test(server.port, &["--json", "--bidir", "-t", "1s", "-P", "2"]);
+    let document: Value = serde_json::from_slice(&output.stdout).unwrap_or_else(|_| panic!("{}", stderr(&output)));
+    let (report, runs) = (server.report(), document["runs"].as_array().unwrap());
+    assert_eq!((&runs[0]["direction"], &runs[1]["direction"]), (&"forward".into(), &"reverse".into()));
+    assert!(runs.iter().all(|run| run["at_once"] == true && run["near"]["bytes"].as_u64() > Some(0)));
+    assert_eq!(runs[0]["far"]["bytes"], report["end"]["sum_received"]["bytes"]);
+    assert_eq!(runs[1]["far"]["bytes"], report["end"]["sum_sent_bidir_reverse"]["bytes"]);
+
+    // It listens for plain TCP alone.
+    let server = StockServer::start(&["-J"]);
+    let run = lfn_json(server.port, &["--mptcp", "--bytes", "1MB"]);
+    assert_eq!(run["far"]["bytes"], 1_000_000);
+    let socket = &run["near"]["streams"][0]["socket"];
+    assert_eq!((&socket["mptcp_asked"], &socket["mptcp_subflows"]), (&true.into(), &Value::Null));
+}
+
+fn an_interrupt_ends_a_test_with_a_stock_server() {
+    for flags in [&["-t", "60s"][..], &["--bytes", "1TB", "-R"]] {
+        let server = StockServer::start(&["-J"]);
+        let address = format!("127.0.0.1:{}", server.port);
+        let (code, events, said) =
+            interrupted(under_way(&["test", "--iperf3", &address], flags), 1, |pid| kill("INT", pid));
+        assert_eq!(code, Some(130), "{flags:?}: {said}");
+        let run = &events.last().unwrap()["result"]["runs"][0];
+        assert_eq!(run["ended"], "interrupted", "{flags:?}");
+        assert!(run["bytes"].as_u64() > Some(0), "{flags:?}");
+        // It ended as after any test.
+        assert_eq!(server.report()["error"], Value::Null, "{flags:?}");
+    }
+}
+
 fn stock_servers_are_told_who_comes() {
     let keys = Keys::new();
     let (users, key, public) = (keys.path("users"), keys.path("private"), keys.path("public"));
@@ -503,6 +556,18 @@ fn what_iperf3_cannot_carry_is_refused() {
         let text = stderr(&output);
         assert!(!output.status.success() && text.contains(says) && text.contains("hint: "), "{flags:?}: {text}");
     }
+    let cannot = [
+        (&["--near-no-copy"][..], "no copying at one end alone"),
+        (&["--until", "2%"], "an end found in the figures"),
+        (&["--check"], "payload of our own kind"),
+        (&["--blocks"], "payload of our own kind"),
+        (&["--latency"], "probes"),
+        (&["--pacing", "1mbit,2mbit"], "another option for each stream"),
+    ];
+    for (flags, says) in cannot {
+        assert_refused(&lfn_test(1, flags), 2, &format!("--iperf3: {says}"));
+    }
+    assert_refused(&lfn_test(1, &["--bind", "192.0.2.7"]), 1, "192.0.2.7");
     let mut command = support::lfn();
     let output = command.args(["serve", "--ephemeral", "--iperf3", "--iperf3-users", "/nonexistent"]).output().unwrap();
     assert!(!output.status.success() && stderr(&output).contains("iperf3-key"), "{}", stderr(&output));

@@ -8,14 +8,13 @@ mod support;
 use std::collections::BTreeMap;
 use std::env;
 use std::fs;
-use std::io::{BufRead, BufReader};
 use std::path::Path;
-use std::process::{Child, Command, ExitCode, Output, Stdio};
+use std::process::{Command, ExitCode, Output};
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 use support::sandbox::{self, Running};
-use support::server::{Server, assert_refused, number, text};
+use support::server::{Server, assert_refused, interrupted, kill, number, text, under_way};
 use support::{Needs, ROLE, stderr, stdout};
 
 fn main() -> ExitCode {
@@ -35,6 +34,7 @@ fn tests() -> ExitCode {
         ("streams_leave_from_where_they_are_bound", Needs::Nothing, streams_leave_from_where_they_are_bound),
         ("what_is_counted_is_exact", Needs::Nothing, what_is_counted_is_exact),
         ("both_directions_at_once_are_two_whole_tests", Needs::Nothing, both_directions_at_once),
+        ("a_direction_that_fails_leaves_the_other", Needs::Nothing, a_direction_that_fails_leaves_the_other),
         ("until_stops_early_and_says_why", Needs::Nothing, until_stops_early_and_says_why),
         ("a_check_is_silent_where_nothing_is_wrong", Needs::Nothing, a_check_is_silent_where_nothing_is_wrong),
         ("a_check_sees_what_checksums_do_not", Needs::Namespaces, a_check_sees_what_checksums_do_not),
@@ -212,6 +212,22 @@ fn both_directions_at_once() {
     assert_eq!(page.lines().filter(|line| line.starts_with("goodput     ")).count(), 2, "{page}");
 }
 
+fn a_direction_that_fails_leaves_the_other() {
+    // There is room for one of the two.
+    let server = Server::start(&["--max-sessions", "1"]);
+    let begun = Instant::now();
+    let output = server.test(&["--bidir", "--time", "60s", "--no-wait", "--json"]);
+    assert!(begun.elapsed() < Duration::from_secs(40), "the other does not go on alone");
+    assert_eq!(output.status.code(), Some(1), "{}", stderr(&output));
+    let document: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let error = document["error"]["message"].as_str().unwrap();
+    assert!(error.contains("the server is full"), "{error}");
+    let runs = document["runs"].as_array().unwrap();
+    assert_eq!((runs.len(), &runs[0]["ended"]), (1, &"interrupted".into()), "{document}");
+    assert_ne!(runs[0]["direction"], document["unfinished"]["request"]["direction"], "which of them failed is told");
+    assert!(runs[0]["far"]["kernel"].is_object(), "both ends of the other are told");
+}
+
 fn until_stops_early_and_says_why() {
     let server = Server::start(&[]);
     // What is paced is soon known; the machine may disturb it for a while, not for a minute.
@@ -367,38 +383,9 @@ fn multipath_tcp_is_told() {
     assert_eq!(sockets(&server.json(&["--count", "1"]), "near", "mptcp_subflows"), [Value::Null]);
 }
 
-/// Starts a test and returns once it has printed its first interval.
-fn under_way(server: &Server, flags: &[&str]) -> Child {
-    let mut command = support::lfn();
-    command.args(["test", &server.ticket, "--ndjson", "--interval", "100ms"]).args(flags);
-    command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
-}
-
-/// Its events, once there was an interval of each direction; and the rest after what `then` does to it.
-fn interrupted(mut child: Child, directions: usize, then: impl FnOnce(u32)) -> (Option<i32>, Vec<Value>, String) {
-    let pid = child.id();
-    let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
-    let (mut events, mut then) = (Vec::new(), Some(then));
-    while let Some(Ok(line)) = lines.next() {
-        events.push(serde_json::from_str::<Value>(&line).unwrap());
-        let begun = |number: u64| events.iter().any(|e| e["event"] == "interval" && e["run"] == number);
-        if (0..directions as u64).all(begun)
-            && let Some(then) = then.take()
-        {
-            then(pid);
-        }
-    }
-    let output = child.wait_with_output().unwrap();
-    (output.status.code(), events, text(&output.stderr))
-}
-
-fn kill(signal: &str, pid: u32) {
-    assert!(Command::new("kill").args(["-s", signal, &pid.to_string()]).status().unwrap().success());
-}
-
 fn an_interrupt_prints_what_there_is() {
     let server = Server::start(&[]);
-    let cases: [(&[&str], usize); 5] = [
+    let cases: [(&[&str], u64); 5] = [
         (&["--time", "60s"], 1),
         (&["--count", "1000000000", "--reverse"], 1),
         (&["--time", "60s", "--until", "0.1%", "--no-copy"], 1),
@@ -408,7 +395,7 @@ fn an_interrupt_prints_what_there_is() {
     ];
     for (flags, directions) in cases {
         let mut stopped = None;
-        let child = under_way(&server, flags);
+        let child = under_way(&["test", &server.ticket], flags);
         let (code, events, stderr) = interrupted(child, directions, |pid| {
             stopped = Some(Instant::now());
             kill("INT", pid);
@@ -417,7 +404,7 @@ fn an_interrupt_prints_what_there_is() {
         assert_eq!(code, Some(130), "{flags:?}: {stderr}");
         let end = events.last().unwrap();
         let runs = end["result"]["runs"].as_array().unwrap_or_else(|| panic!("{flags:?}: {end}"));
-        assert_eq!(runs.len(), directions, "{flags:?}");
+        assert_eq!(runs.len() as u64, directions, "{flags:?}");
         for run in runs {
             assert_eq!(run["ended"], "interrupted", "{flags:?}");
             assert!(number(&run["bytes"]) > 0 && number(&run["goodput_bits_per_second"]) > 0, "{flags:?}");
@@ -434,7 +421,7 @@ fn a_client_that_dies_gives_its_place_back() {
         if flags.contains(&"--mptcp") && !Path::new("/proc/sys/net/mptcp/enabled").exists() {
             continue;
         }
-        let child = under_way(&server, flags);
+        let child = under_way(&["test", &server.ticket], flags);
         let (code, _, _) = interrupted(child, 1, |pid| kill("KILL", pid));
         assert_eq!(code, None, "{flags:?}");
         // Waits its turn, which comes when the server has noticed.

@@ -52,6 +52,7 @@ fn tests() -> ExitCode {
         ("curl_fetches_a_file_whole", Needs::Programs(&["curl"]), curl_fetches_a_file_whole),
         ("ssh_carries_data_both_ways", ssh, ssh_carries_data_both_ways),
         ("iperf3_fills_the_line_and_not_more", Needs::Programs(&["iperf3"]), iperf3_fills_the_line_and_not_more),
+        ("nuttcp_and_lfn_agree_on_a_path", Needs::Programs(&["nuttcp"]), nuttcp_and_lfn_agree_on_a_path),
         ("tcpdump_sees_what_ping_sends", Needs::Programs(&["tcpdump", "ping"]), tcpdump_sees_what_ping_sends),
         ("a_quic_client_fetches_a_file_whole", Needs::Namespaces, a_quic_client_fetches_a_file_whole),
         ("links_in_a_row_add_up", Needs::Programs(&["ping", "iperf3"]), links_in_a_row_add_up),
@@ -187,6 +188,37 @@ fn iperf3_fills_the_line_and_not_more() {
         sum["packets"].as_u64().is_some_and(|packets| packets > 500) && sum["lost_packets"] == 0
     };
     measured(measure, all_came);
+}
+
+/// Both in one run, one after the other, over one path; by what its receiver counted each.
+fn nuttcp_and_lfn_agree_on_a_path() {
+    const RATE: f64 = 40e6;
+    let home = tempfile::tempdir().unwrap();
+    let lfn = support::lfn_path();
+    let lfn = lfn.display();
+    let far = format!("nuttcp -S --nofork & exec '{lfn}' serve --ephemeral --quiet --host far >ticket");
+    for (nuttcp, reverse) in [("-t", ""), ("-r", "--reverse")] {
+        let script = format!(
+            "until [ -s ticket ]; do sleep 0.05; done; \
+             for _ in 1 2 3 4 5; do nuttcp {nuttcp} -fparse -T3 far >nuttcp && break; sleep 0.5; done; \
+             '{lfn}' test \"$(cat ticket)\" {reverse} --time 3s --json >lfn"
+        );
+        let measure = || {
+            let _ = fs::remove_file(home.path().join("ticket"));
+            over_a_path(&["--rtt", "20ms", "--rate", "40mbit"], &far, &script, home.path());
+            let said = fs::read_to_string(home.path().join("nuttcp")).unwrap();
+            let theirs =
+                said.split_once("rate_Mbps=").and_then(|(_, rest)| rest.split(' ').next()?.parse::<f64>().ok());
+            let document: Value = serde_json::from_slice(&fs::read(home.path().join("lfn")).unwrap()).unwrap();
+            let ours = document["runs"][0]["goodput_bits_per_second"].as_f64();
+            (theirs.unwrap_or_else(|| panic!("{said}")) * 1e6, ours.unwrap())
+        };
+        // What is carried has its headers; slow start takes its time, and the machine may be busy with either.
+        let is_carried = |rate: f64| (0.6 * RATE..0.975 * RATE).contains(&rate);
+        measured(measure, |(theirs, ours)| {
+            is_carried(*theirs) && is_carried(*ours) && (theirs - ours).abs() < 0.2 * RATE
+        });
+    }
 }
 
 /// What iperf3 found.

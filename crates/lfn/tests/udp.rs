@@ -11,11 +11,13 @@ use std::process::ExitCode;
 
 use serde_json::Value;
 use support::Needs;
-use support::server::{Server, assert_refused, number, text};
+use support::server::{Server, assert_refused, interrupted, kill, number, text, under_way};
 
 fn main() -> ExitCode {
     support::run(&[
         ("every_datagram_is_counted_with_and_without_gso", Needs::Nothing, every_datagram_is_counted),
+        ("datagrams_leave_as_and_from_where_they_should", Needs::Nothing, datagrams_leave_as_they_should),
+        ("an_interrupt_ends_datagrams_too", Needs::Nothing, an_interrupt_ends_datagrams_too),
         ("what_makes_no_sense_is_refused", Needs::Nothing, what_makes_no_sense_is_refused),
         ("probes_run_beside_tcp", Needs::Nothing, probes_run_beside_tcp),
         ("lost_and_doubled_datagrams_are_those_of_the_link", Needs::Namespaces, lost_and_doubled_datagrams),
@@ -55,6 +57,51 @@ fn every_datagram_is_counted() {
     }
 }
 
+fn datagrams_leave_as_they_should() {
+    let server = Server::start(&[]);
+    let common = ["--udp", "--count", "300", "--record", "400", "--pacing", "50mbit", "--dscp", "CS1"];
+    for (place, address) in [("127.0.0.9", "127.0.0.9:"), ("lo", "127.0.0.1:"), ("127.0.0.8%lo", "127.0.0.8:")] {
+        let run = server.json(&[&common[..], &["--bind", place, "--streams", "2"]].concat());
+        for end in ["near", "far"] {
+            for stream in run[end]["streams"].as_array().unwrap() {
+                assert_eq!(
+                    (&stream["socket"]["dscp_asked"], &stream["socket"]["dscp_granted"]),
+                    (&8.into(), &8.into())
+                );
+            }
+        }
+        let from = run["near"]["streams"][0]["socket"]["local_address"].as_str().unwrap();
+        assert!(from.starts_with(address), "{place}: {from}");
+    }
+    let document = server.document(&[&common[..], &["--bidir"]].concat());
+    let runs = document["runs"].as_array().unwrap();
+    assert_eq!((&runs[0]["direction"], &runs[1]["direction"]), (&"forward".into(), &"reverse".into()));
+    for run in runs {
+        assert_eq!((number(&sent(run)["datagrams"]), &run["at_once"]), (300, &true.into()));
+        assert_eq!(number(&received(run)["datagrams"]) + number(&received(run)["lost"]), 300);
+    }
+}
+
+fn an_interrupt_ends_datagrams_too() {
+    let server = Server::start(&[]);
+    let load = ["--udp", "--time", "60s", "--pacing", "20mbit", "--record", "400"];
+    let ramp = ["--ramp", "--ramp-step", "60s"];
+    for flags in [&load[..], &[&load[..], &["--reverse"]].concat(), &ramp, &[&ramp[..], &["--reverse"]].concat()] {
+        let child = under_way(&["test", &server.ticket], flags);
+        let begun = std::time::Instant::now();
+        let (code, events, stderr) = interrupted(child, 1, |pid| kill("INT", pid));
+        assert_eq!(code, Some(130), "{flags:?}: {stderr}");
+        assert!(begun.elapsed().as_secs() < 40, "{flags:?}");
+        let run = &events.last().unwrap()["result"]["runs"][0];
+        assert_eq!(run["ended"], "interrupted", "{flags:?}: {stderr}");
+        let (sent, received) = (number(&sent(run)["datagrams"]), received(run));
+        // What was on its way is waited for.
+        assert_eq!(number(&received["datagrams"]) + number(&received["lost"]), sent, "{flags:?}");
+        assert!(sent > 0 && number(&run["bytes"]) > 0, "{flags:?}");
+    }
+    server.json(&["--udp", "--count", "10"]);
+}
+
 fn what_makes_no_sense_is_refused() {
     let server = Server::start(&[]);
     assert_refused(&server.test(&["--no-gso"]), 2, "--no-gso without --udp");
@@ -64,6 +111,9 @@ fn what_makes_no_sense_is_refused() {
     assert_refused(&server.test(&["--udp", "--congestion", "reno"]), 2, "--congestion with --udp");
     assert_refused(&server.test(&["--ramp", "--streams", "2"]), 2, "a ramp over 2 streams");
     assert_refused(&server.test(&["--latency=1ms"]), 2, "a probe every 1 ms");
+    assert_refused(&server.test(&["--udp", "--until", "2%"]), 2, "--until are of TCP");
+    assert_refused(&server.test(&["--udp", "--mss", "1000"]), 2, "--mss is of TCP");
+    assert_refused(&server.test(&["--udp", "--bind", "127.0.0.1,127.0.0.2"]), 2, "--bind with several places");
     assert_refused(&server.test(&["--udp", "--pacing", "fast"]), 2, "--pacing");
 }
 

@@ -5,11 +5,14 @@
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::channel;
 use std::sync::{Arc, Mutex};
 use std::thread::{self, JoinHandle};
-use std::time::{Duration, SystemTime};
+use std::time::{Duration, Instant, SystemTime};
 
 use lfn_core::session::{Ticket, Token};
+use lfn_core::units::{BitRate, Bytes};
+use lfn_core::wire::test::{Direction, Load, SocketWish, TestRequest};
 use lfn_core::wire::{Refusal, Request};
 use lfn_net::server::access::Access;
 use lfn_net::server::admission::{Quotas, Share};
@@ -18,6 +21,7 @@ use lfn_net::service;
 use lfn_net::session::dial::{self, Target};
 use lfn_net::session::identity::{Identity, new_token};
 use lfn_net::session::{Protection, SessionError};
+use lfn_net::tester::{self, Test};
 use serde_json::json;
 
 /// A server on loopback that ends with the test, and what it logged.
@@ -240,6 +244,72 @@ fn a_request_leaves_two_round_trips_after_the_dial_and_clear_data_one() {
     drop(server);
     // Hello and payload go in the client's first turn: nothing is waited for.
     assert!(relay.join().unwrap().starts_with('c'));
+}
+
+/// A way of one round trip to the server: what is said to its port arrives half of that later, and so do the answers.
+fn far_away(server_port: u16, round_trip: Duration) -> u16 {
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+    let port = listener.local_addr().unwrap().port();
+    // Each ends when its connection does.
+    thread::spawn(move || {
+        for client in listener.incoming().map_while(Result::ok) {
+            let server = TcpStream::connect((Ipv4Addr::LOCALHOST, server_port)).unwrap();
+            for (mut from, mut to) in [(client.try_clone().unwrap(), server.try_clone().unwrap()), (server, client)] {
+                let (late, arriving) = channel::<(Instant, Vec<u8>)>();
+                thread::spawn(move || {
+                    let mut buffer = [0; 64 * 1024];
+                    while let Ok(length @ 1..) = from.read(&mut buffer) {
+                        let _ = late.send((Instant::now() + round_trip / 2, buffer[..length].to_vec()));
+                    }
+                });
+                thread::spawn(move || {
+                    for (when, bytes) in arriving {
+                        thread::sleep(when.saturating_duration_since(Instant::now()));
+                        if to.write_all(&bytes).is_err() {
+                            break;
+                        }
+                    }
+                    let _ = to.shutdown(std::net::Shutdown::Write);
+                });
+            }
+        }
+    });
+    port
+}
+
+#[test]
+fn a_test_waits_for_no_round_trip_it_does_not_need() {
+    const ROUND_TRIP: Duration = Duration::from_millis(800);
+    let server = Served::with(Connections::default(), Quotas::default(), None);
+    let port = far_away(server.ticket.port, ROUND_TRIP);
+    let target = Target::new(Ticket { port, ..server.ticket.clone() }).unwrap();
+    // Beside TCP's handshake, which this way does not delay: TLS's; and the request with the answer that is the report. A
+    // receiver that counts says that it has all, once it has; the report answers that.
+    for (direction, load, least) in [
+        (Direction::Forward, Load::TimeSeconds(Duration::from_millis(50)), 2),
+        (Direction::Forward, Load::Records(1), 2),
+        (Direction::Reverse, Load::TimeSeconds(Duration::from_millis(50)), 2),
+        (Direction::Reverse, Load::Records(1), 3),
+    ] {
+        let request = TestRequest { direction, load, record: Bytes(1000), ..TestRequest::default() };
+        let request = TestRequest { socket: paced(), ..request };
+        let (near, stop) = (paced(), Arc::default());
+        let test = Test { request, near, path: None, whole_round_trips: false, until: None, omit: None, stop };
+        // Of three the fastest: nothing makes one faster than its round trips, a busy machine may make it slower.
+        let took = |_| {
+            let begun = Instant::now();
+            tester::run(&target, &test, &mut |_| {}).unwrap();
+            begun.elapsed()
+        };
+        let waited = (0..3).map(took).find(|took| took.as_nanos() / ROUND_TRIP.as_nanos() <= least);
+        let waited = waited.unwrap_or_else(|| panic!("{direction:?} {load:?}: more than {least} round trips"));
+        assert_eq!(waited.as_nanos() / ROUND_TRIP.as_nanos(), least, "{direction:?} {load:?}: the way is that long");
+    }
+}
+
+/// So that little is on its way.
+fn paced() -> SocketWish {
+    SocketWish { pacing: vec![BitRate(4_000_000)], ..SocketWish::default() }
 }
 
 #[test]

@@ -3,7 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
 use std::io::{BufRead, BufReader};
-use std::process::{Child, Output, Stdio};
+use std::process::{Child, Command, Output, Stdio};
 
 use serde_json::Value;
 
@@ -77,4 +77,34 @@ pub fn assert_refused(output: &Output, code: i32, says: &str) {
     let (line, hint) = (lines.next().unwrap_or_default(), lines.next().unwrap_or_default());
     assert!(line.starts_with("lfn: ") && line.contains(says), "{stderr}");
     assert!(hint.starts_with("hint: ") && lines.next().is_none(), "{stderr}");
+}
+
+/// Starts a test that tells its events, `words` saying with whom.
+pub fn under_way(words: &[&str], flags: &[&str]) -> Child {
+    let mut command = super::lfn();
+    command.args(words).args(["--ndjson", "--interval", "100ms"]).args(flags);
+    command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
+}
+
+/// How it ended, its events, and what it said, if `then` was done to it once so many directions had told an interval.
+pub fn interrupted(mut child: Child, directions: u64, then: impl FnOnce(u32)) -> (Option<i32>, Vec<Value>, String) {
+    let pid = child.id();
+    let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
+    let (mut events, mut then) = (Vec::new(), Some(then));
+    while let Some(Ok(line)) = lines.next() {
+        events.push(serde_json::from_str::<Value>(&line).unwrap());
+        let begun = |number: u64| events.iter().any(|e| e["event"] == "interval" && e["run"] == number);
+        if (0..directions).all(begun)
+            && let Some(then) = then.take()
+        {
+            then(pid);
+        }
+    }
+    let output = child.wait_with_output().unwrap();
+    (output.status.code(), events, text(&output.stderr))
+}
+
+/// Sends a signal to a process of the test's own.
+pub fn kill(signal: &str, pid: u32) {
+    assert!(Command::new("kill").args(["-s", signal, &pid.to_string()]).status().unwrap().success());
 }
