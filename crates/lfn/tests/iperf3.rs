@@ -419,8 +419,7 @@ fn stock_servers_take_the_flags_of_the_load() {
     let report = server.report();
     assert_eq!((&run["near"]["bytes"], &run["far"]["bytes"]), (&2_000_001.into(), &2_000_001.into()));
     assert_eq!(bytes(&report, "sum_received"), 2_000_001);
-    let told = &report["start"]["test_start"];
-    assert_eq!((&told["tos"], &told["fqrate"]), (&(46 << 2).into(), &400_000_000.into()), "{told}");
+    assert_eq!(report["start"]["test_start"]["tos"], 184, "EF");
     for (stream, place) in run["near"]["streams"].as_array().unwrap().iter().zip(["4:", "5:", "4:"]) {
         let socket = &stream["socket"];
         assert_eq!((&socket["mss_granted_bytes"], &socket["dscp_granted"]), (&988.into(), &46.into()));
@@ -438,6 +437,11 @@ fn stock_servers_take_the_flags_of_the_load() {
     assert!(runs.iter().all(|run| run["at_once"] == true && run["near"]["bytes"].as_u64() > Some(0)));
     assert_eq!(runs[0]["far"]["bytes"], report["end"]["sum_received"]["bytes"]);
     assert_eq!(runs[1]["far"]["bytes"], report["end"]["sum_sent_bidir_reverse"]["bytes"]);
+
+    let server = StockServer::start(&["-J"]);
+    let run = lfn_json(server.port, &["-R", "-t", "1s", "--pacing", "8mbit"]);
+    // A busy machine may have sent less; nothing makes it send twice as much.
+    assert!((1..2_500_000).contains(&run["near"]["bytes"].as_u64().unwrap()), "{}", run["near"]["bytes"]);
 
     // It listens for plain TCP alone.
     let server = StockServer::start(&["-J"]);

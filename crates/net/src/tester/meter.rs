@@ -130,6 +130,11 @@ impl Meter {
     /// that will be; a slower pace that was asked for stays.
     pub(super) fn limit(&mut self, rate: Option<BitRate>) {
         let Some(rate) = rate.filter(|_| self.sends) else { return };
+        let asked = (0..self.expected).map(|stream| Some(self.options.pacing_of(stream)?.0));
+        // Paces of different size that fit as they are stay as they are.
+        if asked.sum::<Option<u64>>().is_some_and(|all| all <= rate.0) {
+            return;
+        }
         let even = BitRate((rate.0 / u64::from(self.expected.max(1))).max(1));
         self.pace = Some(even);
         self.streams.iter().for_each(|stream| self.pace(stream));

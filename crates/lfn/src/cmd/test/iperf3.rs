@@ -226,8 +226,8 @@ fn parameters(args: &Args, wanted: &Wanted) -> Result<Parameters, Failure> {
         },
         window,
         congestion: socket.congestion.first().and_then(|wish| wish.asked()).map(str::to_owned),
-        rate: request.udp.as_ref().map(|udp| udp.rate),
-        // As everywhere here TCP is paced by the kernel (`--fq-rate` there), not by the program.
+        rate: request.udp.as_ref().map(|udp| udp.rate).or(socket.pacing.first().copied()),
+        // As everywhere here TCP is paced by the kernel (`--fq-rate` there); a 3.12 that sends knows the rate above alone.
         pacing: socket.pacing.first().copied().filter(|_| request.udp.is_none()),
         mss: wanted.near.mss.and_then(|mss| u16::try_from(mss.0).ok()),
         tos: socket.dscp.map(Dscp::tos),

@@ -223,7 +223,8 @@ fn socket_report(parameters: &Parameters, flow: &Flow) -> Option<SocketReport> {
         pacing_asked: parameters.pacing,
         pacing_granted: tcp::pacing(socket).ok()?.map(BitRate),
         mss_asked_bytes: parameters.mss.map(|mss| Bytes(mss.into())),
-        mss_granted_bytes: options.tcp_mss().ok().map(|mss| Bytes(mss.into())),
+        // `TCP_MAXSEG` of a connection that is over by now says what was asked.
+        mss_granted_bytes: flow.socket.info().map(|info| Bytes(info.snd_mss_bytes.into())),
         dscp_asked: parameters.tos.map(Dscp::of_tos),
         dscp_granted: tester::marked(&options),
         mptcp_asked: parameters.mptcp,
