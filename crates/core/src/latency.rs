@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
+use crate::figure::Figure;
 use crate::path::seconds;
 use crate::rfc6349;
 
@@ -119,13 +120,13 @@ pub struct Latency {
     pub loaded: RoundTrips,
     /// Per cent by which the mean round trip under load exceeds the shortest before it (RFC 6349 §4.3).
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub buffer_delay_percent: Option<f64>,
+    pub buffer_delay_percent: Option<Figure>,
     /// Before the load.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub idle_round_trips_per_minute: Option<f64>,
+    pub idle_round_trips_per_minute: Option<Figure>,
     /// Under load.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub loaded_round_trips_per_minute: Option<f64>,
+    pub loaded_round_trips_per_minute: Option<Figure>,
     /// Each interval under load.
     pub intervals: Vec<LatencyInterval>,
 }
@@ -138,13 +139,13 @@ impl Latency {
         let (idle, loaded) = (within(i64::MIN, 0), within(0, end));
         let per_minute = |trips: &RoundTrips| {
             let trimmed = trips.rtt?.trimmed.as_secs_f64();
-            (trimmed > 0.0).then(|| 60.0 / trimmed)
+            Figure::new(60.0 / trimmed)
         };
         Latency {
             transport,
             pace,
             kernel_stamps: false,
-            buffer_delay_percent: idle.rtt.zip(loaded.rtt).and_then(|(i, l)| rfc6349::buffer_delay(l.mean, i.least)),
+            buffer_delay_percent: idle.rtt.zip(loaded.rtt).and_then(|(i, l)| buffer_delay(&i, &l)),
             idle_round_trips_per_minute: per_minute(&idle),
             loaded_round_trips_per_minute: per_minute(&loaded),
             intervals: intervals(load, interval).map(|(start, end)| slice(start, end, &within)).collect(),
@@ -152,6 +153,10 @@ impl Latency {
             loaded,
         }
     }
+}
+
+fn buffer_delay(idle: &Rtt, loaded: &Rtt) -> Option<Figure> {
+    rfc6349::buffer_delay(loaded.mean, idle.least).and_then(Figure::new)
 }
 
 fn slice(start: Duration, end: Duration, within: &impl Fn(i64, i64) -> RoundTrips) -> LatencyInterval {
@@ -213,8 +218,8 @@ mod tests {
         assert_eq!((rtt.least, rtt.p50), (Duration::from_millis(100), Duration::from_millis(100)));
         assert_eq!((rtt.p90, rtt.most), (Duration::from_millis(120), Duration::from_millis(120)));
         // 50 of 100 ms and 40 of 120: (50 · 100 + 40 · 120) / 90 over 40 ms.
-        assert!((latency.buffer_delay_percent.unwrap() - (108.889 - 40.0) / 40.0 * 100.0).abs() < 0.01);
-        assert!((latency.idle_round_trips_per_minute.unwrap() - 1500.0).abs() < 1e-6);
+        assert!((latency.buffer_delay_percent.unwrap().get() - (108.889 - 40.0) / 40.0 * 100.0).abs() < 0.01);
+        assert!((latency.idle_round_trips_per_minute.unwrap().get() - 1500.0).abs() < 1e-6);
         assert_eq!(latency.intervals.len(), 2);
         assert_eq!(latency.intervals[1].trips.sent, 50);
     }
@@ -223,7 +228,7 @@ mod tests {
     fn the_longest_twentieth_is_left_out_of_round_trips_a_minute() {
         let probes: Vec<Probe> = (0..100).map(|n| probe(n, Some(if n < 95 { 10 } else { 1000 }))).collect();
         let latency = Latency::new(Transport::Udp, Duration::ZERO, &probes, Duration::from_secs(1), Duration::ZERO);
-        assert!((latency.loaded_round_trips_per_minute.unwrap() - 6000.0).abs() < 1e-6);
+        assert!((latency.loaded_round_trips_per_minute.unwrap().get() - 6000.0).abs() < 1e-6);
         assert_eq!(latency.loaded.rtt.unwrap().p90, Duration::from_millis(10));
         assert_eq!(latency.buffer_delay_percent, None, "no base RTT is known");
     }

@@ -80,8 +80,6 @@ pub struct BitRate(pub u64);
 
 /// A probability or share, from 0 to 1.
 #[derive(Clone, Copy, Debug, Default, PartialEq, PartialOrd, Serialize, Deserialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
-#[cfg_attr(test, schemars(extend("minimum" = 0, "maximum" = 1)))]
 #[serde(try_from = "f64", into = "f64")]
 pub struct Ratio(f64);
 

@@ -278,7 +278,7 @@ fn hops_are_named_in_order_with_their_round_trips() {
     let (hops, end, took, most) = row.trace(Settings::default());
     assert_eq!(end, TraceEnd::Reached);
     assert_eq!(addresses(&hops), [1, 2, 3, 4].map(|ttl| Some(address(ttl))));
-    assert_eq!(hops[2].nodes[0].rtt_seconds, [0.02; 3]);
+    assert_eq!(hops[2].nodes[0].rtt_seconds, [Duration::from_millis(20).into(); 3]);
     assert!(hops.iter().all(|hop| hop.probes >= 3));
     assert!(most <= 12, "{most} in flight");
     assert!(took < MS(80), "{took:?}");

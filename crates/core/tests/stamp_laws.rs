@@ -6,6 +6,7 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
+use lfn_core::figure::Figure;
 use lfn_core::stamp::packet::{
     AUTHENTICATED, BASE, ErrorEstimate, Format, PacketError, ReflectorPacket, SenderPacket, Timestamp,
 };
@@ -334,7 +335,7 @@ proptest! {
         let copies: usize = arrived.iter()
             .map(|fate| (1 + usize::from(fate.doubled_forward)) * (1 + usize::from(fate.doubled_back)) - 1).sum();
         prop_assert_eq!(report.duplicates, copies as u64);
-        let near = |seconds: f64, nanos: i64| (seconds - nanos as f64 / 1e9).abs() < 3e-9;
+        let near = |seconds: Figure, nanos: i64| (seconds.get() - nanos as f64 / 1e9).abs() < 3e-9;
         prop_assert_eq!(report.rtt.is_none(), arrived.is_empty());
         let Some(rtt) = report.rtt else { return Ok(()) };
         let rtts = || arrived.iter().map(|fate| fate.forward + fate.back);
@@ -344,7 +345,7 @@ proptest! {
         prop_assert!(near(report.forward_variation.unwrap().max_seconds, most - least));
         let one_way = report.one_way.unwrap();
         prop_assert!(near(one_way.forward.min_seconds, least + offset), "{:?}", one_way);
-        prop_assert!((0.0001..0.000_102).contains(&one_way.error_seconds));
+        prop_assert!((0.0001..0.000_102).contains(&one_way.error_seconds.get()));
         prop_assert!(near(report.held.unwrap().max_seconds, 10 * MICRO));
     }
 
@@ -421,8 +422,8 @@ fn a_reflector_that_claims_to_have_held_it_longer_than_it_was_away_is_not_believ
 #[test]
 fn percentiles_are_of_the_nearest_rank() {
     let spread = Spread::of((1..=100).rev().map(|n| n * MILLI).collect()).unwrap();
-    assert_eq!((spread.p50_seconds, spread.p95_seconds, spread.p99_seconds), (0.05, 0.095, 0.099));
-    assert_eq!((spread.min_seconds, spread.max_seconds, spread.mean_seconds), (0.001, 0.1, 0.0505));
+    assert_eq!([spread.p50_seconds, spread.p95_seconds, spread.p99_seconds].map(Figure::get), [0.05, 0.095, 0.099]);
+    assert_eq!([spread.min_seconds, spread.max_seconds, spread.mean_seconds].map(Figure::get), [0.001, 0.1, 0.0505]);
     assert_eq!(Spread::of(vec![]), None);
-    assert_eq!(Spread::of(vec![i64::MAX, i64::MIN]).unwrap().p50_seconds, i64::MIN as f64 / 1e9);
+    assert_eq!(Spread::of(vec![i64::MAX, i64::MIN]).unwrap().p50_seconds.get(), i64::MIN as f64 / 1e9);
 }

@@ -52,7 +52,7 @@ impl Waiting {
 
 /// One line on stderr for each change of the place in the queue.
 fn tell_place(place: &Place) {
-    let wait = place.expected_wait_seconds.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
+    let wait = place.expected_wait_seconds.and_then(|seconds| Duration::try_from_secs_f64(seconds.get()).ok());
     let wait = wait.map_or("nobody can say how long".into(), |wait| {
         format!("up to {}", show_duration(Duration::from_secs(wait.as_secs() + 1)))
     });

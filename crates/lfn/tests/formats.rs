@@ -6,9 +6,12 @@
 mod support;
 
 use std::fs;
+use std::io::{BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output, Stdio};
+use std::process::{Child, ChildStdout, Command, Output, Stdio};
+use std::thread;
 
+use rustix::process::Signal;
 use serde_json::{Value, json};
 use support::server::{Server, assert_refused, number, text};
 use tempfile::TempDir;
@@ -43,29 +46,198 @@ fn succeeded(output: &Output) -> String {
     text(&output.stdout)
 }
 
+/// Makes a test tell its events and keep its result: every line, the result and its table are as they are described.
+/// `lfn show` refuses a key that is there twice. Gives the result.
+fn checked(test: impl Fn(&[&str]) -> Output, flags: &[&str]) -> Value {
+    let directory = TempDir::new().unwrap();
+    let [kept, events] = ["kept.json", "events.ndjson"].map(|name| directory.path().join(name));
+    let output = test(&[flags, &["--ndjson", "--save", kept.to_str().unwrap()]].concat());
+    let told = told(&output);
+    fs::write(&events, &output.stdout).unwrap();
+    let result: Value = serde_json::from_slice(&fs::read(&kept).unwrap()).unwrap();
+    assert_eq!(told.last().unwrap()["result"], result, "{flags:?}: the last line holds what is kept");
+    assert_valid("lfn.test.2", &result);
+    let table = succeeded(&show(&[&kept], &["--intervals"]));
+    assert_eq!(succeeded(&show(&[&events], &["--intervals"])), table, "{flags:?}");
+    let widths: Vec<usize> = table.split_terminator("\r\n").map(|line| line.split(',').count()).collect();
+    assert!(widths.iter().all(|width| *width == widths[0]), "{flags:?}: {table}");
+    assert_eq!(fs::read_dir(directory.path()).unwrap().count(), 2, "nothing else is left");
+    result
+}
+
+/// The lines a test told, each as the schema says.
+fn told(output: &Output) -> Vec<Value> {
+    let page = text(&output.stdout);
+    assert!(page.ends_with('\n'), "{page}{}", text(&output.stderr));
+    let lines: Vec<Value> = page.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    lines.iter().for_each(|line| assert_valid("lfn.test.2.event", line));
+    lines
+}
+
 #[test]
 fn every_mode_is_as_the_schema_says() {
-    let server = Server::start(&[]);
-    let modes: [&[&str]; 10] = [
-        &["--time", "300ms", "--udp", "--pacing", "20mbit", "--rate", "1gbit"],
-        &["--time", "300ms", "--latency", "--reverse"],
-        &["--bytes", "1MB", "--no-copy", "--blocks"],
-        &["--time", "300ms", "--path"],
+    let server = Server::start(&["--client-sessions", "100", "--max-sessions", "100"]);
+    let modes: [&[&str]; 16] = [
         &["--time", "300ms"],
         &["--time", "300ms", "--reverse", "--streams", "2", "--interval", "50ms"],
+        &["--time", "300ms", "--bidir"],
         &["--time", "200ms", "--both", "--rate", "1gbit", "--omit", "50ms"],
+        &["--until", "50%", "--time", "2s"],
+        &["--time", "300ms", "--udp", "--pacing", "20mbit", "--rate", "1gbit"],
+        &["--time", "300ms", "--udp", "--pacing", "20mbit", "--reverse", "--streams", "2"],
+        &["--ramp", "--ramp-step", "50ms", "--pacing", "20mbit"],
+        &["--time", "300ms", "--latency", "--reverse"],
+        &["--time", "300ms", "--path"],
+        &["--bytes", "1MB", "--blocks"],
+        &["--bytes", "1MB", "--no-copy"],
+        &["--bytes", "1MB", "--check", "--mptcp"],
         &["--count", "100", "--record", "10000", "--near-sndbuf", "50000"],
         &["--time", "200ms", "--window", "200000", "--congestion", "reno"],
         &["--time", "20ms", "--interval", "20ms"],
     ];
-    for flags in modes {
-        let document = server.document(flags);
-        assert_valid("lfn.test.2", &document);
-        assert!(document["runs"][0]["goodput_bits_per_second"].is_u64());
-    }
+    // Each mostly waits.
+    thread::scope(|scope| {
+        let server = &server;
+        for part in modes.chunks(modes.len().div_ceil(4)) {
+            scope.spawn(move || {
+                for flags in part {
+                    let result = checked(|flags| server.test(flags), flags);
+                    let goodput = &result["runs"][0]["goodput_bits_per_second"];
+                    assert!(goodput.is_u64(), "{flags:?}: {result}");
+                }
+            });
+        }
+    });
     let mut broken = server.document(&["--time", "50ms"]);
     broken["runs"][0]["goodput_megabits"] = json!(1);
     assert!(std::panic::catch_unwind(|| assert_valid("lfn.test.2", &broken)).is_err(), "the schema is strict");
+}
+
+#[test]
+fn so_is_what_an_iperf3_server_makes_of_a_test() {
+    if Command::new("iperf3").arg("--version").output().is_err() {
+        assert!(std::env::var_os("CI").is_none(), "iperf3 is missing");
+        return eprintln!("SKIPPED: iperf3 is missing");
+    }
+    let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port().to_string();
+    let mut command = Command::new("iperf3");
+    command.args(["-s", "-p", &port, "--forceflush"]).stdout(Stdio::piped()).stderr(Stdio::null());
+    let mut stock = Stopped(command.spawn().unwrap());
+    let mut lines = BufReader::new(stock.0.stdout.take().unwrap()).lines();
+    assert!(lines.any(|line| line.unwrap().contains("listening")), "iperf3 -s listens");
+    // Or it would stop at a full pipe.
+    thread::spawn(move || lines.for_each(drop));
+    let host = format!("127.0.0.1:{port}");
+    for flags in [&["--time", "1s"][..], &["--time", "1s", "--reverse"], &["--time", "1s", "--udp"]] {
+        let result = checked(|flags| lfn_test(&[&["--iperf3", &host], flags].concat()), flags);
+        assert!(result["runs"][0]["iperf3"].is_object(), "{result}");
+        assert!(result["runs"][0]["far"]["kernel"].is_null(), "iperf3 does not tell");
+    }
+}
+
+#[test]
+fn so_is_a_session_of_stamp() {
+    let mut command = support::lfn();
+    command.args(["serve", "--ephemeral", "--quiet", "--port", "0", "--bind", "127.0.0.1", "--stamp=0", "--json"]);
+    let mut server = Stopped(command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap());
+    let mut line = String::new();
+    BufReader::new(server.0.stdout.take().unwrap()).read_line(&mut line).unwrap();
+    let said: Value = serde_json::from_str(&line).unwrap();
+    assert_valid("lfn.serve.1", &said);
+    let reflector = said["stamp"].as_str().unwrap();
+    let flags = ["--stamp", reflector, "--stamp-count", "10", "--stamp-interval", "10ms", "--json"];
+    let session: Value = serde_json::from_str(&succeeded(&lfn_test(&flags))).unwrap();
+    assert_valid("lfn.stamp.1", &session);
+    assert_eq!((number(&session["sent"]), session["rtt"].is_object()), (10, true), "{session}");
+}
+
+#[test]
+fn a_test_that_is_cut_off_keeps_what_was_seen() {
+    let directory = TempDir::new().unwrap();
+    let kept = directory.path().join("kept.json");
+    for flags in [&["--time", "60s"][..], &["--time", "60s", "--reverse"], &["--time", "60s", "--udp"]] {
+        let mut server = Server::start(&[]);
+        let save = ["--interval", "50ms", "--ndjson", "--save", kept.to_str().unwrap()];
+        let client = Client::with_intervals(&server.ticket, &[flags, &save].concat());
+        server.child.kill().unwrap();
+        let output = client.end();
+        assert_eq!(output.status.code(), Some(1), "{}", text(&output.stderr));
+        let result = told(&output).pop().unwrap()["result"].take();
+        assert_valid("lfn.test.2", &result);
+        assert!(result["error"]["message"].is_string() && result["runs"] == json!([]), "{result}");
+        assert!(!result["unfinished"]["near_intervals"].as_array().unwrap().is_empty(), "{result}");
+        assert_eq!(result, serde_json::from_slice::<Value>(&fs::read(&kept).unwrap()).unwrap());
+        assert!(succeeded(&show(&[&kept], &[])).contains("did not come to its end"));
+    }
+}
+
+#[test]
+fn an_interrupt_ends_the_load_and_leaves_a_whole_result_or_nothing() {
+    let server = Server::start(&[]);
+    let directory = TempDir::new().unwrap();
+    let kept = directory.path().join("kept.json");
+    let flags = ["--time", "60s", "--interval", "50ms", "--ndjson", "--save", kept.to_str().unwrap()];
+    let client = Client::with_intervals(&server.ticket, &flags);
+    client.signal(Signal::INT);
+    let output = client.end();
+    assert_eq!(output.status.code(), Some(130), "{}", text(&output.stderr));
+    let result = told(&output).pop().unwrap()["result"].take();
+    assert_valid("lfn.test.2", &result);
+    assert_eq!(result["runs"][0]["ended"], "interrupted");
+    assert_eq!(fs::read_dir(directory.path()).unwrap().count(), 1);
+    fs::remove_file(&kept).unwrap();
+    // A command that gets no chance to clean up has nothing to clean up.
+    let mut client = Client::with_intervals(&server.ticket, &flags);
+    client.child.kill().unwrap();
+    client.end();
+    assert_eq!(fs::read_dir(directory.path()).unwrap().count(), 0);
+}
+
+/// A test under way, which tells its events.
+struct Client {
+    child: Child,
+    out: BufReader<ChildStdout>,
+    seen: Vec<u8>,
+}
+
+impl Client {
+    /// Once it has told an interval of each end.
+    fn with_intervals(ticket: &str, flags: &[&str]) -> Client {
+        let mut command = support::server::test_command(ticket, flags);
+        let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        let mut client = Client { out: BufReader::new(child.stdout.take().unwrap()), child, seen: Vec::new() };
+        let mut missing = vec![r#""end":"near""#, r#""end":"far""#];
+        while !missing.is_empty() {
+            let mut line = Vec::new();
+            assert!(client.out.read_until(b'\n', &mut line).unwrap() > 0, "{}", text(&client.seen));
+            missing.retain(|part| !text(&line).contains(part));
+            client.seen.extend(line);
+        }
+        client
+    }
+
+    fn signal(&self, signal: Signal) {
+        rustix::process::kill_process(rustix::process::Pid::from_child(&self.child), signal).unwrap();
+    }
+
+    fn end(mut self) -> Output {
+        self.out.read_to_end(&mut self.seen).unwrap();
+        Output { stdout: self.seen, ..self.child.wait_with_output().unwrap() }
+    }
+}
+
+/// Another's server, ended with the test.
+struct Stopped(Child);
+
+impl Drop for Stopped {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+fn lfn_test(flags: &[&str]) -> Output {
+    support::lfn().env("HOME", "/nonexistent").env_remove("LFN_PATH").arg("test").args(flags).output().unwrap()
 }
 
 #[test]
@@ -246,42 +418,30 @@ fn what_is_no_result_is_one_line_that_names_the_file_and_the_place() {
     assert_refused(&show(&[&two[0], &two[1]], &["--intervals"]), 2, "--intervals");
 }
 
-#[test]
-fn a_server_says_where_it_is_as_its_schema_says() {
-    let mut command = support::lfn();
-    command.args(["serve", "--ephemeral", "--quiet", "--port", "0", "--bind", "127.0.0.1", "--json"]);
-    let mut child = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
-    let mut line = String::new();
-    std::io::BufRead::read_line(&mut std::io::BufReader::new(child.stdout.take().unwrap()), &mut line).unwrap();
-    child.kill().unwrap();
-    child.wait().unwrap();
-    assert_valid("lfn.serve.1", &serde_json::from_str(&line).unwrap());
+/// What a test shows on a terminal of `script`, which `.ci/run` installs, of this size; nothing where it is missing.
+fn on_terminal(server: &Server, size: (u16, u16), flags: &str, colour: bool) -> Option<String> {
+    if Command::new("script").arg("--version").output().is_err() {
+        assert!(std::env::var_os("CI").is_none(), "script is missing");
+        eprintln!("SKIPPED: script is missing");
+        return None;
+    }
+    let (columns, rows, lfn) = (size.0, size.1, support::lfn_path());
+    let typed = format!("stty cols {columns} rows {rows}; {} test {} {flags}", lfn.display(), server.ticket);
+    let mut command = Command::new("script");
+    command.args(["-qec", &typed, "/dev/null"]).env("TERM", "xterm").env("LC_ALL", "C.UTF-8");
+    command.env("HOME", "/nonexistent").env_remove("NO_COLOR").env_remove("LFN_PATH").stdin(Stdio::null());
+    if !colour {
+        command.env("NO_COLOR", "1");
+    }
+    Some(text(&command.output().unwrap().stdout))
 }
 
-/// On a terminal of `script`, which `.ci/run` installs.
 #[test]
 fn a_terminal_shows_more_while_it_runs_and_is_left_clean() {
     let server = Server::start(&[]);
-    let lfn = support::lfn_path();
-    let on_terminal = |flags: &str, colour: bool| -> String {
-        let typed = format!(
-            "stty cols 60 rows 20; {} test {} --time 600ms --interval 100ms {flags}",
-            lfn.display(),
-            server.ticket
-        );
-        let mut command = Command::new("script");
-        command.args(["-qec", &typed, "/dev/null"]).env("TERM", "xterm").env("LC_ALL", "C.UTF-8");
-        command.env_remove("NO_COLOR").stdin(Stdio::null());
-        if !colour {
-            command.env("NO_COLOR", "1");
-        }
-        text(&command.output().unwrap().stdout)
-    };
-    if Command::new("script").arg("--version").output().is_err() {
-        assert!(std::env::var_os("CI").is_none(), "script is missing");
-        return eprintln!("SKIPPED: script is missing");
-    }
-    let seen = on_terminal("", true);
+    let short =
+        |flags: &str, colour| on_terminal(&server, (60, 20), &format!("--time 600ms --interval 100ms {flags}"), colour);
+    let Some(seen) = short("", true) else { return };
     assert!(seen.contains("limits") && seen.contains("left") && seen.contains("\x1b[J"), "{seen}");
     assert!(seen.contains("\x1b[0m"), "{seen:?}");
     let (_, after) = seen.rsplit_once("\x1b[J").unwrap();
@@ -289,7 +449,19 @@ fn a_terminal_shows_more_while_it_runs_and_is_left_clean() {
     for line in after.lines().filter(|line| !line.starts_with("goodput") && !line.starts_with("hint")) {
         assert!(line.trim_end().chars().count() <= 60, "{line}");
     }
-    let plain = on_terminal("", false);
+    let plain = short("", false).unwrap();
     assert!(plain.contains("limits") && !plain.contains("\x1b[4"), "{plain:?}");
-    assert!(!on_terminal("--no-live", true).contains('\x1b'));
+    assert!(!short("--no-live", true).unwrap().contains('\x1b'));
+    let both = short("--bidir", true).unwrap();
+    assert!(both.contains("\nforward ") && both.contains("\nreverse ") && both.contains("left"), "{both}");
+    let datagrams = short("--udp", true).unwrap();
+    assert!(datagrams.contains("\nlost    ") && datagrams.contains("\nrate    "), "{datagrams}");
+}
+
+#[test]
+fn time_goes_on_between_intervals() {
+    let server = Server::start(&[]);
+    let Some(seen) = on_terminal(&server, (80, 24), "--time 2500ms --interval 2500ms", true) else { return };
+    let times = seen.lines().filter(|line| line.contains("time    ") && line.contains(" left")).count();
+    assert!(times >= 2, "{seen:?}");
 }

@@ -9,6 +9,7 @@
 mod buffers;
 mod evidence;
 mod host;
+mod limit;
 mod path;
 mod startup;
 mod window;
@@ -62,6 +63,8 @@ pub enum Cause {
     SlowWriter,
     /// The receiving application did not read.
     SlowReader,
+    /// The server holds the test to a rate.
+    ServerLimit,
     /// A host dropped packets itself, before they left or after they had come.
     LocalDrops,
     /// The path loses more than the rate can bear.
@@ -89,6 +92,7 @@ impl Cause {
             Cause::Processor => "CPU-bound",
             Cause::SlowWriter => "slow sending application",
             Cause::SlowReader => "slow receiving application",
+            Cause::ServerLimit => "limited by the server",
             Cause::LocalDrops => "local drops",
             Cause::Loss => "loss",
             Cause::Queueing => "queueing",
@@ -110,6 +114,8 @@ impl Cause {
             Cause::SlowReader => &[Cause::ReceiveWindow, Cause::KernelCap, Cause::StartUp],
             // A sender that is stopped needs no window: what it had in flight says nothing.
             Cause::SlowWriter => &[Cause::SendBuffer, Cause::ReceiveWindow, Cause::StartUp],
+            // Both ends hold the rate: the sender by waiting, the receiver by reading no faster.
+            Cause::ServerLimit => &[Cause::SlowWriter, Cause::SlowReader, Cause::ReceiveWindow, Cause::SendBuffer],
             Cause::LocalDrops => &[Cause::Loss, Cause::Queueing],
             Cause::Competing => &[Cause::Loss, Cause::Queueing],
             _ => &[],
@@ -141,6 +147,7 @@ pub fn diagnose(evidence: &Evidence) -> Vec<Finding> {
     // Where gains are equal the earlier rule is the cause and the later one a consequence.
     let rules = [
         path::congestion,
+        limit::server,
         window::scale_absent,
         host::processor,
         host::local_drops,

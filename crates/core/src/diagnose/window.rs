@@ -192,6 +192,7 @@ pub(crate) mod tests {
             sender: host("near.example"),
             receiver: host("far.example"),
             far: "far.example".into(),
+            rate_limit: None,
             flows: vec![Flow {
                 goodput,
                 snd_wnd: Some(Spread { least: 4_547_840, median: 4_547_840, most: 4_547_840 }),

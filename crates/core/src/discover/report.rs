@@ -8,6 +8,7 @@ use core::net::IpAddr;
 use serde::{Deserialize, Serialize};
 
 use super::extension::Label;
+use crate::figure::Figure;
 
 /// All that `lfn test --path` found.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
@@ -95,7 +96,7 @@ pub struct Node {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
     /// Round trips of the probes it answered, in the order of the probes.
-    pub rtt_seconds: Vec<f64>,
+    pub rtt_seconds: Vec<Figure>,
     /// MPLS labels the probe carried when it expired (RFC 4950), as the first answer tells them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub mpls: Vec<Label>,

@@ -214,7 +214,7 @@ impl Traceroute {
                 hop.nodes.push(Node { address: answer.from, name: None, rtt_seconds: Vec::new(), mpls });
                 hop.nodes.len() - 1
             });
-            hop.nodes[index].rtt_seconds.push(rtt.as_secs_f64());
+            hop.nodes[index].rtt_seconds.push((*rtt).into());
         }
         hop
     }

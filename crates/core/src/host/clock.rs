@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
+use crate::figure::Figure;
 use crate::tcp_info::optional_seconds;
 
 /// The stamps of one exchange, nanoseconds: the near end's by its clock, the far end's by the far one.
@@ -40,7 +41,7 @@ pub struct Alignment {
     pub at: u64,
     /// How much faster the far clock runs, parts per million; absent where none could be told from none.
     #[serde(default, rename = "drift_parts_per_million", skip_serializing_if = "Option::is_none")]
-    pub drift: Option<f64>,
+    pub drift: Option<Figure>,
     /// The shortest exchange.
     #[serde(
         default,
@@ -99,7 +100,7 @@ impl Alignment {
             offset: least.saturating_add(most.saturating_sub(least) / 2),
             error: nanos((most.saturating_sub(least) / 2).abs()),
             at: middle,
-            drift: drift.map(|drift| drift * 1e6),
+            drift: drift.and_then(|drift| Figure::new(drift * 1e6)),
             round_trip: Some(nanos(round_trip)),
             exchanges: sound.len(),
         })
@@ -108,13 +109,13 @@ impl Alignment {
     /// A time of the far clock on the near one, nanoseconds; it may lie before the near clock's zero.
     pub fn on_near_clock(&self, far: u64) -> i64 {
         let rough = far.cast_signed().saturating_sub(self.offset);
-        let drift = self.drift.map(|drift| drift / 1e6);
+        let drift = self.drift.map(|drift| drift.get() / 1e6);
         rough.saturating_sub(grown(drift, u64::try_from(rough).unwrap_or(0), self.at))
     }
 
     /// A time of the near clock on the far one, nanoseconds.
     pub fn on_far_clock(&self, near: u64) -> i64 {
-        let drift = self.drift.map(|drift| drift / 1e6);
+        let drift = self.drift.map(|drift| drift.get() / 1e6);
         near.cast_signed().saturating_add(self.offset).saturating_add(grown(drift, near, self.at))
     }
 }
@@ -224,7 +225,7 @@ mod tests {
                 .map(|n| exchange(2000 * SECOND, drift, at(n), (10 + (n * 7) % 31) * MS, (10 + (n * 11) % 13) * MS))
                 .collect();
             let alignment = Alignment::of(&exchanges).unwrap();
-            let told = alignment.drift.unwrap();
+            let told = alignment.drift.unwrap().get();
             assert!((told / 1e6 - drift).abs() < 10e-6, "{told} ppm of {drift}");
             for n in [0, 150, 299] {
                 let off = off(&alignment, 2000 * SECOND, drift, at(n));

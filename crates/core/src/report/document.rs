@@ -274,7 +274,12 @@ impl From<&diagnose::Finding> for Finding {
         Finding {
             name: cause.name().to_owned(),
             summary: summary.clone(),
-            evidence: evidence.iter().map(|(name, value)| ((*name).to_owned(), value.clone())).collect(),
+            // A figure that came out as no number tells nothing.
+            evidence: evidence
+                .iter()
+                .filter(|(_, value)| !value.is_null())
+                .map(|(name, value)| ((*name).to_owned(), value.clone()))
+                .collect(),
             cure: cure.clone(),
             predicted: *predicted,
             gain: *gain,

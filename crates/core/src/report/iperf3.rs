@@ -2,6 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::figure::Figure;
 use crate::iperf3::Protocol;
 
 /// What an iperf3 server said of one direction of a test.
@@ -41,5 +42,5 @@ pub struct Iperf3Stream {
     pub lost_datagrams: Option<u64>,
     /// Smoothed change of the transit time at the receiver (RFC 3550).
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub jitter_seconds: Option<f64>,
+    pub jitter_seconds: Option<Figure>,
 }

@@ -11,21 +11,22 @@ mod compare;
 mod csv;
 mod document;
 mod event;
-mod figure;
 mod foreign;
 mod iperf3;
+#[cfg(test)]
+mod laws;
 mod moment;
 mod read;
 #[cfg(test)]
 mod schema;
 
+pub use crate::figure::Figure;
 pub use compare::{Comparison, ComparisonSchema, Difference, Source, Summary, compare};
 pub use csv::csv;
 pub use document::{
     Document, DocumentSchema, Ended, Failed, Finding, Hosts, Origin, PerEnd, Run, Side, Slice, Unfinished,
 };
 pub use event::{Event, EventSchema};
-pub use figure::Figure;
 pub use foreign::Iperf3Output;
 pub use iperf3::{Iperf3, Iperf3Stream};
 pub use moment::rfc3339;

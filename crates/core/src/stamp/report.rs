@@ -5,10 +5,33 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
+use crate::figure::Figure;
 use crate::path::seconds;
+
+/// What `lfn test --stamp --json` prints, schema `lfn.stamp/1`.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub struct StampDocument {
+    /// What this is.
+    pub schema: StampSchema,
+    /// The figures.
+    #[serde(flatten)]
+    pub report: StampReport,
+}
+
+/// The name and version of the schema of a STAMP session's figures.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub enum StampSchema {
+    /// This one.
+    #[default]
+    #[serde(rename = "lfn.stamp/1")]
+    One,
+}
 
 /// The figures of one session.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct StampReport {
     /// The reflector.
     pub reflector: SocketAddr,
@@ -57,6 +80,7 @@ pub struct StampReport {
 
 /// What the reflector's sequence numbers are.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum Numbers {
     /// Its own count: losses of each direction can be told apart.
@@ -70,30 +94,32 @@ pub enum Numbers {
 
 /// One-way delays, and how far both clocks together may be wrong.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct OneWay {
     /// From the sender to the reflector.
     pub forward: Spread,
     /// From the reflector to the sender.
     pub back: Spread,
     /// Sum of both ends' error estimates. A delay below it may come out negative.
-    pub error_seconds: f64,
+    pub error_seconds: Figure,
 }
 
 /// A distribution in seconds. Percentiles are of the nearest rank.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Spread {
     /// The least.
-    pub min_seconds: f64,
+    pub min_seconds: Figure,
     /// The mean.
-    pub mean_seconds: f64,
+    pub mean_seconds: Figure,
     /// Half are no larger.
-    pub p50_seconds: f64,
+    pub p50_seconds: Figure,
     /// 95 of 100 are no larger.
-    pub p95_seconds: f64,
+    pub p95_seconds: Figure,
     /// 99 of 100 are no larger.
-    pub p99_seconds: f64,
+    pub p99_seconds: Figure,
     /// The largest.
-    pub max_seconds: f64,
+    pub max_seconds: Figure,
 }
 
 impl Spread {
@@ -103,14 +129,14 @@ impl Spread {
         let (&min, &max) = (nanos.first()?, nanos.last()?);
         let sum: i128 = nanos.iter().map(|&n| i128::from(n)).sum();
         let rank = |percent: usize| nanos[(nanos.len() * percent).div_ceil(100).max(1) - 1];
-        let seconds = |nanos: i64| nanos as f64 / 1e9;
+        let seconds = |nanos: f64| Figure::new(nanos / 1e9);
         Some(Spread {
-            min_seconds: seconds(min),
-            mean_seconds: sum as f64 / nanos.len() as f64 / 1e9,
-            p50_seconds: seconds(rank(50)),
-            p95_seconds: seconds(rank(95)),
-            p99_seconds: seconds(rank(99)),
-            max_seconds: seconds(max),
+            min_seconds: seconds(min as f64)?,
+            mean_seconds: seconds(sum as f64 / nanos.len() as f64)?,
+            p50_seconds: seconds(rank(50) as f64)?,
+            p95_seconds: seconds(rank(95) as f64)?,
+            p99_seconds: seconds(rank(99) as f64)?,
+            max_seconds: seconds(max as f64)?,
         })
     }
 }

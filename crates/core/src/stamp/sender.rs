@@ -225,7 +225,7 @@ impl Sender {
         Some(OneWay {
             forward: self.spread(|answer| answer.forward)?,
             back: self.spread(|answer| answer.back)?,
-            error_seconds: error.as_secs_f64(),
+            error_seconds: error.into(),
         })
     }
 }

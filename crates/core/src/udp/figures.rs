@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use super::ramp::RampReport;
 use super::runs::RunCount;
 use crate::path::seconds;
-use crate::units::BitRate;
+use crate::units::{BitRate, Ratio};
 
 /// A stream of datagrams in an interval, or over all of a test: one of the two, whichever this end did.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
@@ -74,7 +74,7 @@ pub struct Sent {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lateness: Option<Spread>,
     /// Share of the time in which a burst was more than a millisecond overdue.
-    pub behind_share: f64,
+    pub behind_share: Ratio,
     /// Schedule given up because it could not be caught up with.
     #[serde(rename = "given_up_seconds", with = "seconds")]
     pub given_up: Duration,

@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
+use crate::figure::Figure;
 use crate::path::seconds;
 use crate::units::{BitRate, Ratio};
 
@@ -79,7 +80,7 @@ pub struct StepReport {
     #[serde(rename = "received_bits_per_second")]
     pub received: BitRate,
     /// How much longer the last datagrams took than the first, by a straight line through all of them.
-    pub delay_growth_seconds: f64,
+    pub delay_growth_seconds: Figure,
     /// What it came to.
     pub outcome: Outcome,
 }
@@ -112,7 +113,7 @@ pub struct StepSeen {
     #[serde(rename = "time_seconds", with = "seconds")]
     pub time: Duration,
     /// How much the transit time grew from the first to the last.
-    pub delay_growth_seconds: f64,
+    pub delay_growth_seconds: Figure,
 }
 
 /// What the sender did of one step.
@@ -230,7 +231,7 @@ impl Ramp {
             datagrams: sent.datagrams,
             lost: sent.datagrams.saturating_sub(seen.datagrams),
             received: rate(seen.datagrams, seen.time),
-            delay_growth_seconds: if seen.delay_growth_seconds.is_finite() { seen.delay_growth_seconds } else { 0.0 },
+            delay_growth_seconds: seen.delay_growth_seconds,
             outcome: Outcome::Passed,
         };
         report.outcome = self.outcome(&report, sent.time);
@@ -242,7 +243,7 @@ impl Ramp {
         if report.lost as f64 > self.request.loss_allowed.get() * report.datagrams as f64 {
             return Outcome::Lost;
         }
-        if report.delay_growth_seconds > most_growth {
+        if report.delay_growth_seconds.get() > most_growth {
             return Outcome::Queued;
         }
         if report.sent.as_f64() < KEPT * report.asked.as_f64() { Outcome::SenderLimit } else { Outcome::Passed }
@@ -290,8 +291,7 @@ impl StepMeter {
         let (n, [x, y, xx, xy]) = (self.datagrams as f64, self.sums);
         let spread = n * xx - x * x;
         let slope = if spread > 0.0 { (n * xy - x * y) / spread } else { 0.0 };
-        let growth = slope * time.as_secs_f64();
-        let delay_growth_seconds = if growth.is_finite() { growth } else { 0.0 };
+        let delay_growth_seconds = Figure::new(slope * time.as_secs_f64()).unwrap_or_default();
         StepSeen { step: self.step, datagrams: self.datagrams, time, delay_growth_seconds }
     }
 }
@@ -371,7 +371,11 @@ mod tests {
     #[test]
     fn nonsense_of_a_peer_ends_the_ramp_too() {
         let mut ramp = Ramp::new(RampRequest::default());
-        let seen = StepSeen { datagrams: u64::MAX, delay_growth_seconds: f64::NAN, ..StepSeen::default() };
+        let seen = StepSeen {
+            datagrams: u64::MAX,
+            delay_growth_seconds: Figure::new(f64::MIN).unwrap(),
+            ..StepSeen::default()
+        };
         let mut steps = 0;
         while ramp.judge(&StepSent { datagrams: 1, ..StepSent::default() }, &seen).is_some() {
             steps += 1;

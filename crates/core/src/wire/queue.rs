@@ -8,6 +8,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::figure::Figure;
 use crate::session::SessionId;
 
 /// What the server says while a session waits.
@@ -30,7 +31,7 @@ pub struct Place {
     pub ahead: u32,
     /// How long it may still take, if each of them takes as long as it may; absent where that cannot be said.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub expected_wait_seconds: Option<f64>,
+    pub expected_wait_seconds: Option<Figure>,
 }
 
 /// What the client says.
@@ -48,7 +49,7 @@ mod tests {
 
     #[test]
     fn a_frame_of_the_queue_is_told_from_a_message_by_its_kind() {
-        let place = Place { ahead: 3, expected_wait_seconds: Some(40.5) };
+        let place = Place { ahead: 3, expected_wait_seconds: Figure::new(40.5) };
         let mut reader = FrameReader::new(1024);
         reader.push(&encode(Kind::Queue, &FromServer::Waiting(place)).unwrap());
         reader.push(&encode(Kind::Message, &"ready").unwrap());

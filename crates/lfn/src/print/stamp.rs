@@ -3,29 +3,20 @@
 use std::io::{self, Write};
 use std::time::Duration;
 
-use lfn_core::stamp::report::{Numbers, Spread, StampReport};
+use lfn_core::figure::Figure;
+use lfn_core::stamp::report::{Numbers, Spread, StampDocument, StampReport, StampSchema};
 use lfn_core::units::show_duration;
-use serde::Serialize;
 
 use super::page::Page;
 use super::test::Format;
 
-const SCHEMA: &str = "lfn.stamp/1";
-
-#[derive(Serialize)]
-struct Document<'a> {
-    schema: &'static str,
-    #[serde(flatten)]
-    report: &'a StampReport,
-}
-
-pub fn print(report: &StampReport, format: Format) -> io::Result<()> {
+pub fn print(report: StampReport, format: Format) -> io::Result<()> {
     let mut out = io::stdout().lock();
     if format == Format::Json {
-        serde_json::to_writer_pretty(&mut out, &Document { schema: SCHEMA, report })?;
+        serde_json::to_writer_pretty(&mut out, &StampDocument { schema: StampSchema::One, report })?;
         return writeln!(out);
     }
-    out.write_all(page(report).as_bytes())
+    out.write_all(page(&report).as_bytes())
 }
 
 fn page(report: &StampReport) -> String {
@@ -115,7 +106,8 @@ fn above(spread: &Spread) -> String {
 }
 
 /// One-way delays may come out negative, by as much as the clocks are apart.
-fn show(seconds: f64) -> String {
+fn show(seconds: Figure) -> String {
+    let seconds = seconds.get();
     let text = show_duration(Duration::try_from_secs_f64(seconds.abs()).unwrap_or_default());
     if seconds < 0.0 { format!("-{text}") } else { text }
 }
@@ -126,7 +118,7 @@ mod tests {
 
     #[test]
     fn what_is_not_known_is_not_said() {
-        let spread = Spread { min_seconds: -0.001, ..Spread::default() };
+        let spread = Spread { min_seconds: Figure::new(-0.001).unwrap(), ..Spread::default() };
         let mut report = StampReport {
             reflector: "192.0.2.1:862".parse().unwrap(),
             packet_bytes: 44,

@@ -51,13 +51,19 @@ impl Drop for Server {
 
 /// `lfn test HOST`, with nothing of the surroundings.
 pub fn test(host: &str, flags: &[&str]) -> Output {
+    test_command(host, flags).output().unwrap()
+}
+
+/// The same, not yet started.
+pub fn test_command(host: &str, flags: &[&str]) -> Command {
     let mut command = super::lfn();
     // Nothing of the surroundings: no saved names, no emulated path.
     command.env("HOME", "/nonexistent").env_remove("XDG_CONFIG_HOME");
     for name in ["LFN_EMULATED", "LFN_PATH", "LFN_FAR", "LFN_FAR_TICKET"] {
         command.env_remove(name);
     }
-    command.arg("test").arg(host).args(flags).output().unwrap()
+    command.arg("test").arg(host).args(flags);
+    command
 }
 
 pub fn text(bytes: &[u8]) -> String {

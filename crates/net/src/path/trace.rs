@@ -292,7 +292,7 @@ mod tests {
             assert_eq!((trace.end, trace.hops.len()), (TraceEnd::Reached, 1), "{protocol:?} {trace:?}");
             let node = &trace.hops[0].nodes[0];
             assert_eq!((node.address, node.rtt_seconds.len() >= 3), (to.ip(), true), "{trace:?}");
-            assert!(node.rtt_seconds.iter().all(|&rtt| (0.0..1.0).contains(&rtt)));
+            assert!(node.rtt_seconds.iter().all(|&rtt| (0.0..1.0).contains(&rtt.get())));
         }
     }
 

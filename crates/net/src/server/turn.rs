@@ -39,7 +39,7 @@ pub(super) fn wait(control: &mut Control, mut ticket: Ticket) -> Result<(Grant, 
 
 fn place(expected: &Expected) -> Place {
     let ahead = u32::try_from(expected.ahead).unwrap_or(u32::MAX);
-    Place { ahead, expected_wait_seconds: expected.wait.map(|wait| wait.as_secs_f64()) }
+    Place { ahead, expected_wait_seconds: expected.wait.map(|wait| wait.into()) }
 }
 
 /// Waits until the client should be told again, and hears it meanwhile; the turn, if it has come.

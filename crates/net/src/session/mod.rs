@@ -189,7 +189,7 @@ pub(crate) fn timed_out(error: &io::Error) -> bool {
 
 /// What a place in a queue means, as the end of a sentence.
 fn in_queue(place: &Place) -> String {
-    let seconds = place.expected_wait_seconds.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
+    let seconds = place.expected_wait_seconds.and_then(|seconds| Duration::try_from_secs_f64(seconds.get()).ok());
     let wait = seconds.map_or("nobody can say how long".to_owned(), |wait| format!("up to {}", show_duration(wait)));
     format!(": {} ahead in its queue, {wait}", place.ahead)
 }
@@ -197,6 +197,6 @@ fn in_queue(place: &Place) -> String {
 /// A wait in seconds that would have been long enough, as far as anybody can say.
 fn patient(place: &Place) -> u64 {
     const LONGEST: f64 = 86_400.0;
-    let expected = place.expected_wait_seconds.filter(|seconds| seconds.is_finite());
-    expected.map_or(3600, |seconds| seconds.clamp(0.0, LONGEST) as u64 + 10)
+    let expected = place.expected_wait_seconds;
+    expected.map_or(3600, |seconds| seconds.get().clamp(0.0, LONGEST) as u64 + 10)
 }

@@ -258,6 +258,8 @@ impl Meter {
             mode: Some(self.shared.mode),
             cpu: Some(self.cpu),
             kernel: Some(kernel),
+            lfn_version: Some(env!("CARGO_PKG_VERSION").to_owned()),
+            rate_limit: None,
             started: self.started(),
             host,
             notes,

@@ -175,6 +175,7 @@ pub(super) fn is_silent(heard: Instant, limits: &Limits) -> Result<(), SessionEr
 /// Tells the figures, and waits for the client to end the session.
 fn finish(session: &mut ServerSession, meter: &mut Meter, kernel: Kernel) -> Result<(), TestError> {
     let mut report = meter.finish(kernel)?;
+    report.rate_limit = session.allowed().rate;
     // All but what was left over at the end was told already.
     report.intervals.drain(..meter.ticked());
     session.control.send(&ServerMessage::Report(Box::new(report)))?;

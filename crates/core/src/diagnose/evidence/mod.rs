@@ -48,6 +48,8 @@ pub struct Evidence {
     pub far: String,
     /// The path MTU of the data's direction as probes found it, if they were sent (`--path`): TCP may know of less only.
     pub probed_mtu: Option<u32>,
+    /// What the server holds the streams together to.
+    pub rate_limit: Option<BitRate>,
     /// Each stream.
     pub flows: Vec<Flow>,
 }
@@ -197,6 +199,7 @@ impl Evidence {
             receiver: host::host(receiver_name, receiver, judged, false),
             far: far.to_owned(),
             probed_mtu: None,
+            rate_limit: sender.rate_limit.or(receiver.rate_limit),
             flows: sender.streams.iter().map(|stream| flow::flow(stream, sender, receiver, judged)).collect(),
         }
     }

@@ -11,6 +11,7 @@ use crate::host::{HostReport, HostSample, Note, ThreadTime};
 use crate::path::seconds;
 use crate::tcp_info::{TcpInfo, optional_seconds};
 use crate::udp::figures::{UdpFigures, UdpSample};
+use crate::units::BitRate;
 
 /// A host's kernel and its limits on buffers (sysctls of its network namespace); zero where they cannot be read.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -131,6 +132,12 @@ pub struct EndReport {
     /// This end's kernel; absent of an end that does not tell.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub kernel: Option<Kernel>,
+    /// Version of the lfn there; absent of another program.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub lfn_version: Option<String>,
+    /// What it holds all streams of the test together to, of a server with such a limit.
+    #[serde(default, rename = "rate_limit_bits_per_second", skip_serializing_if = "Option::is_none")]
+    pub rate_limit: Option<BitRate>,
     /// The start of its intervals on its own clock, nanoseconds (`CLOCK_MONOTONIC`).
     #[serde(default, rename = "started_nanoseconds", skip_serializing_if = "Option::is_none")]
     pub started: Option<u64>,

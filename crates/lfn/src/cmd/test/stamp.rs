@@ -53,7 +53,7 @@ impl StampArgs {
         let stop = Arc::new(AtomicBool::new(false));
         signal_hook::flag::register(signal_hook::consts::SIGINT, stop.clone())?;
         let report = probe(&probing, &stop, &mut |_, _| {}).map_err(failed)?;
-        print(&report, format)?;
+        print(report, format)?;
         Ok(if stop.load(Ordering::Relaxed) { Exit::Interrupted } else { Exit::Ok })
     }
 

@@ -81,9 +81,8 @@ pub struct Printer {
     save: Option<SaveFile>,
     origin: Origin,
     omit: Option<Duration>,
-    /// Beneath the table of a test that is alone, on a terminal.
+    /// Beneath the table, on a terminal.
     live: Option<live::Live>,
-    watched: bool,
     events: ndjson::Events,
     runs: Vec<report::Run>,
     /// The tests so far; two may be under way at once.
@@ -107,7 +106,8 @@ impl Printer {
         if format == Format::Ndjson {
             events.start(&origin);
         }
-        Printer { format, save, origin, omit, live: None, watched, events, runs: Vec::new(), tests: Vec::new() }
+        let live = if watched && format == Format::Text { live::Live::new() } else { None };
+        Printer { format, save, origin, omit, live, events, runs: Vec::new(), tests: Vec::new() }
     }
 
     /// A test is to begin, alone or `at_once` with another; gives its number.
@@ -115,12 +115,13 @@ impl Printer {
         let table = text::Table::new(test, &self.origin.hosts, self.tests.is_empty(), at_once);
         let unfinished = Some(Unfinished::new(test.request.clone()));
         self.tests.push(Seen { table, near_socket: test.near.clone(), unfinished });
-        if self.format == Format::Text {
-            self.live = if self.watched && !at_once { live::Live::new(test) } else { None };
+        let number = self.tests.len() - 1;
+        if let Some(live) = &mut self.live {
+            live.begin(number, test);
         } else if self.format == Format::Ndjson {
             self.events.begin(test);
         }
-        self.tests.len() - 1
+        number
     }
 
     /// Something happened in a test.
@@ -134,7 +135,11 @@ impl Printer {
             }
         }
         match self.format {
-            Format::Text => text(&mut self.live, &mut seen.table, progress),
+            Format::Text => match &mut self.live {
+                // What is drawn makes room for the table's next lines.
+                Some(live) => live.progress(number, progress, || seen.table.progress(progress)),
+                None => seen.table.progress(progress),
+            },
             Format::Ndjson => self.events.progress(number, progress),
             _ => {}
         }
@@ -142,7 +147,7 @@ impl Printer {
 
     /// It is over. Tests end in the order of their numbers.
     pub fn end(&mut self, number: usize, run: Run) -> io::Result<()> {
-        self.live.take().iter_mut().for_each(live::Live::erase);
+        self.live.iter_mut().for_each(live::Live::end);
         let seen = &mut self.tests[number];
         match self.format {
             Format::Text => seen.table.finish(&run)?,
@@ -156,7 +161,7 @@ impl Printer {
 
     /// All are over, or one of them failed: what was seen of it is then stored too.
     pub fn finish(mut self, failure: Option<&Failure>) -> Result<(), Failure> {
-        self.live.take().iter_mut().for_each(live::Live::erase);
+        self.live = None;
         let error = failure.map(|failure| {
             let (message, hint) = failure.words();
             Failed { message, hint }
@@ -221,13 +226,4 @@ fn replay(table: &mut text::Table, near: &[Interval], far: &[Interval]) {
         near.get(index).iter().for_each(|interval| table.progress(&Progress::Near(interval)));
         far.get(index).iter().for_each(|interval| table.progress(&Progress::Far(interval)));
     }
-}
-
-/// What is drawn makes room for the table's next lines.
-fn text(live: &mut Option<live::Live>, table: &mut text::Table, progress: &Progress<'_>) {
-    let Some(live) = live else { return table.progress(progress) };
-    live.erase();
-    table.progress(progress);
-    live.progress(progress);
-    live.draw();
 }

@@ -1,12 +1,18 @@
 //! The file of `--save`: made before the test begins, so that what cannot be written is known before it costs anything,
 //! and put in the place of its name when the result is whole. Until then the name holds what it held.
+//!
+//! The file has no name at all while the test runs (`O_TMPFILE`, open(2)), so that nothing is left of a command that is
+//! killed. Where the file system knows no such files it is a hidden one beside the name.
 
 use std::fmt::Display;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, BufWriter, Write};
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 use lfn_core::report::Document;
+use rustix::fs::{AtFlags, CWD, OFlags, linkat};
 
 use super::json;
 use crate::exit::Failure;
@@ -16,9 +22,11 @@ use crate::exit::Failure;
 pub struct SaveFile {
     /// Where it shall be.
     path: PathBuf,
-    /// Where it is until then; nothing of it is left if it never gets there.
+    /// Where it is for a moment before that; nothing of it is left if it never gets there.
     part: PathBuf,
     file: File,
+    /// It has no name yet.
+    nameless: bool,
 }
 
 impl SaveFile {
@@ -29,8 +37,11 @@ impl SaveFile {
         }
         let path = meant(typed).map_err(|error| unwritable(typed, error))?;
         let part = beside(&path).ok_or_else(|| unwritable(typed, "names no file"))?;
-        let file = OpenOptions::new().write(true).create_new(true).open(&part);
-        Ok(SaveFile { file: file.map_err(|error| unwritable(typed, error))?, path, part })
+        let (file, nameless) = match nameless(&path) {
+            Ok(file) => (file, true),
+            Err(_) => (named(&part).map_err(|error| unwritable(typed, error))?, false),
+        };
+        Ok(SaveFile { file, path, part, nameless })
     }
 
     /// Writes the result and gives the file its name.
@@ -40,6 +51,10 @@ impl SaveFile {
             json::write(&mut out, document)?;
             out.flush()?;
             self.file.sync_all()?;
+            if self.nameless {
+                let file = format!("/proc/self/fd/{}", self.file.as_raw_fd());
+                linkat(CWD, file, CWD, &self.part, AtFlags::SYMLINK_FOLLOW)?;
+            }
             fs::rename(&self.part, &self.path)
         };
         written().map_err(|error| unwritable(&self.path, error))
@@ -51,6 +66,19 @@ impl Drop for SaveFile {
         // There is none any more once it has its name.
         let _ = fs::remove_file(&self.part);
     }
+}
+
+fn named(part: &Path) -> io::Result<File> {
+    OpenOptions::new().write(true).create_new(true).open(part)
+}
+
+/// A file in the directory of this name. `/proc` is what it will get its own by.
+fn nameless(path: &Path) -> io::Result<File> {
+    let directory = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let flags = OFlags::TMPFILE.bits().cast_signed();
+    let file = OpenOptions::new().write(true).mode(0o666).custom_flags(flags).open(directory)?;
+    fs::metadata(format!("/proc/self/fd/{}", file.as_raw_fd()))?;
+    Ok(file)
 }
 
 /// The file a name stands for: that at the end of a symbolic link. What is no plain file is not replaced by one.

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use lfn_core::iperf3::results::CpuPercent;
 use lfn_core::iperf3::{End, Output, Parameters, Protocol, Results, StreamResult};
-use lfn_core::report::{Iperf3, Iperf3Stream};
+use lfn_core::report::{Figure, Iperf3, Iperf3Stream};
 use lfn_core::units::{BitRate, Bytes};
 use lfn_core::wire::test::{
     Cpu, Direction, Dscp, EndReport, Interval, Load, Mode, SocketReport, StreamReport, StreamSample, TestRequest,
@@ -185,7 +185,7 @@ fn remarks(parameters: &Parameters, figures: &Figures, near: &Results, far: &Res
                 received_bytes: received.bytes,
                 datagrams: udp.then(|| sent.packets.saturating_sub(sent.omitted.map_or(sent_before, |(_, sent)| sent))),
                 lost_datagrams: udp.then(|| received.errors.saturating_sub(lost_before)),
-                jitter_seconds: udp.then_some(received.jitter),
+                jitter_seconds: Figure::new(received.jitter).filter(|_| udp),
             }
         })
         .collect();

@@ -277,6 +277,7 @@ impl End {
             bytes: streams.iter().map(|stream| stream.bytes).sum(),
             cpu: Some(self.cpu),
             kernel: Some(kernel),
+            lfn_version: Some(env!("CARGO_PKG_VERSION").to_owned()),
             started: self.first(),
             streams,
             intervals: std::mem::take(&mut self.intervals),

@@ -8,7 +8,7 @@ use lfn_core::udp::figures::{Received, Sent};
 use lfn_core::udp::pace::Pace;
 use lfn_core::udp::ramp::StepMeter;
 use lfn_core::udp::receiver::Receiver;
-use lfn_core::units::{BitRate, Bytes};
+use lfn_core::units::{BitRate, Bytes, Ratio};
 use lfn_core::wire::test::{SocketReport, SocketWish, UdpRequest};
 use lfn_sys::tcp;
 use lfn_sys::udp::{self, Fragmentation};
@@ -145,7 +145,7 @@ impl Lane {
             gso: out.gso_used,
             gso_refused: out.gso_refused,
             lateness: pace.and_then(Pace::lateness),
-            behind_share: if nanos == 0 { 0.0 } else { (behind / seconds).min(1.0) },
+            behind_share: Ratio::new((behind / seconds).min(1.0)).unwrap_or_default(),
             given_up: pace.map(Pace::given_up).unwrap_or_default(),
             queue_full: out.queue_full,
             dont_fragment: self.dont_fragment,

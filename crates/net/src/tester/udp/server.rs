@@ -163,6 +163,7 @@ impl Far<'_> {
         let ramp = self.climb.as_ref().map(Climb::report);
         let sent = self.sent.as_ref().map(|(sent, _)| sent.as_slice());
         let mut report = self.end.finish(sent, ramp, options::kernel())?;
+        report.rate_limit = self.session.allowed().rate;
         // All but what was left over at the end was told already.
         report.intervals.drain(..self.end.ticked());
         self.session.control.send(&ServerMessage::Report(Box::new(report)))?;

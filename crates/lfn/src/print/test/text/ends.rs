@@ -9,6 +9,13 @@ pub(super) fn end(name: &str, report: &EndReport, sends: bool) -> String {
     format!("{name}: {buffer}; CPU {}", busy(report))
 }
 
+/// What serves, and what it holds a test to; nothing of another program.
+pub(super) fn server(far: &EndReport) -> Option<String> {
+    let version = far.lfn_version.as_ref()?;
+    let limit = far.rate_limit.map(|limit| format!(", which holds the test to {limit}")).unwrap_or_default();
+    Some(format!("lfn {version}{limit}"))
+}
+
 /// Processor time as a share of one processor.
 fn busy(report: &EndReport) -> String {
     match report.cpu {

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use lfn_core::report::{Iperf3, Iperf3Stream};
+use lfn_core::report::{Figure, Iperf3, Iperf3Stream};
 use lfn_core::units::show_duration;
 use serde_json::Value;
 
@@ -12,7 +12,8 @@ pub(super) fn lines(iperf3: &Iperf3) -> Vec<(&'static str, String)> {
     let sum = |figure: fn(&Iperf3Stream) -> Option<u64>| -> Option<u64> { iperf3.streams.iter().map(figure).sum() };
     if let (Some(sent), Some(lost)) = (sum(|stream| stream.datagrams), sum(|stream| stream.lost_datagrams)) {
         let share = if sent == 0 { 0.0 } else { 100.0 * lost as f64 / sent as f64 };
-        let jitter = iperf3.streams.iter().filter_map(|stream| stream.jitter_seconds).fold(0.0, f64::max);
+        let jitter =
+            iperf3.streams.iter().filter_map(|stream| stream.jitter_seconds.map(Figure::get)).fold(0.0, f64::max);
         let jitter = show_duration(Duration::try_from_secs_f64(jitter).unwrap_or_default());
         lines.push(("UDP", format!("{lost} of {sent} datagrams lost ({share:.2} %), jitter {jitter} at most")));
     }

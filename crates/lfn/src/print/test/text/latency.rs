@@ -15,9 +15,11 @@ pub(super) fn lines(latency: &Latency) -> String {
     };
     let mut page = wrapped("RTT idle", &format!("{}{way}", trips(&latency.idle)));
     page += &wrapped("RTT loaded", &trips(&latency.loaded));
-    let delay = latency.buffer_delay_percent.map(|delay| format!("buffer delay {delay:.0} % (RFC 6349)"));
+    let delay = latency.buffer_delay_percent.map(|delay| format!("buffer delay {:.0} % (RFC 6349)", delay.get()));
     let minute = match (latency.idle_round_trips_per_minute, latency.loaded_round_trips_per_minute) {
-        (Some(idle), Some(loaded)) => Some(format!("{loaded:.0} round trips a minute, {idle:.0} without load")),
+        (Some(idle), Some(loaded)) => {
+            Some(format!("{:.0} round trips a minute, {:.0} without load", loaded.get(), idle.get()))
+        }
         _ => None,
     };
     let known: Vec<String> = [delay, minute].into_iter().flatten().collect();

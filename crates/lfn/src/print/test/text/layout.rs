@@ -73,7 +73,7 @@ pub(super) fn table_line(cells: [&str; 6], columns: usize) -> String {
 }
 
 /// In SI alone, so that a column can be compared.
-pub(super) fn decimal(bytes: u64) -> String {
+pub(in crate::print::test) fn decimal(bytes: u64) -> String {
     // An odd number is never printed as a multiple of 1024.
     let text = Bytes(bytes | 1).to_string();
     if bytes < 1000 { format!("{bytes} B") } else { text }

@@ -13,5 +13,6 @@ mod summary;
 mod table;
 mod udp;
 
+pub(super) use layout::decimal;
 pub use summary::resent;
 pub use table::Table;

@@ -61,7 +61,7 @@ fn node(node: &Node) -> String {
     let rtts: Vec<String> = node
         .rtt_seconds
         .iter()
-        .map(|&rtt| show_duration(Duration::try_from_secs_f64(rtt).unwrap_or_default()))
+        .map(|&rtt| show_duration(Duration::try_from_secs_f64(rtt.get()).unwrap_or_default()))
         .collect();
     let labels: String = node.mpls.iter().map(|label| format!(", MPLS label {}", label.label)).collect();
     format!("{}{name}  {}{labels}", node.address, rtts.join(", "))
@@ -112,7 +112,12 @@ mod tests {
     #[test]
     fn what_is_unknown_is_said_to_be() {
         let hop = |ttl, nodes| Hop { ttl, probes: 3, nodes };
-        let router = Node { address: [10, 0, 1, 1].into(), name: None, rtt_seconds: vec![0.001, 0.002], mpls: vec![] };
+        let router = Node {
+            address: [10, 0, 1, 1].into(),
+            name: None,
+            rtt_seconds: [1, 2].map(|ms| Duration::from_millis(ms).into()).to_vec(),
+            mpls: vec![],
+        };
         let trace = Trace {
             protocol: Protocol::Udp,
             source: [10, 0, 1, 2].into(),

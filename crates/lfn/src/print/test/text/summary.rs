@@ -7,7 +7,7 @@ use lfn_core::report::Finding;
 use lfn_core::tcp_model::Limit;
 use lfn_core::units::show_duration;
 
-use super::ends::end;
+use super::ends::{end, server};
 use super::host::hosts;
 use super::layout::{paragraphs, round, wrapped};
 use crate::print::terminal::breaks_at;
@@ -42,6 +42,9 @@ pub(super) fn summary(run: &Run, sender: &str, receiver: &str) -> String {
     line("in flight", format!("{bdp}: goodput x least RTT, {}", show_duration(evidence.base_rtt)));
     line("sender", end(sender, run.measurement.sender(), true));
     line("receiver", end(receiver, run.measurement.receiver(), false));
+    if let Some(server) = server(&run.measurement.far) {
+        line("server", server);
+    }
     match &run.iperf3 {
         Some(iperf3) if iperf3.protocol == Protocol::Udp => {}
         _ => line("TCP", tcp(run)),

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use lfn_core::udp::figures::{Received, Sent, UdpSample};
 use lfn_core::udp::ramp::{Outcome, RampReport};
-use lfn_core::units::{BitRate, Bytes, show_duration};
+use lfn_core::units::{BitRate, Bytes, Ratio, show_duration};
 use lfn_core::wire::test::{EndReport, Interval, Load, StreamReport, TestRequest};
 
 use super::layout::wrapped;
@@ -68,6 +68,9 @@ pub(super) fn summary(run: &Run, sender: &str, receiver: &str) -> String {
         }
     }
     page += &wrapped("receiver", &format!("{receiver}: {}", buffer(measurement.receiver())));
+    if let Some(server) = super::ends::server(&measurement.far) {
+        page += &wrapped("server", &server);
+    }
     if let Some(latency) = &measurement.latency {
         page += &super::latency::lines(latency);
     }
@@ -146,8 +149,8 @@ fn sent_line(sent: &Sent, ramp: bool) -> String {
     } else if sent.achieved.as_f64() < KEPT * sent.asked.as_f64() && sent.datagrams > 1 {
         text += ": it could not keep the rate";
     }
-    if sent.behind_share > 0.0 {
-        text += &format!("; behind {:.1} % of the time", sent.behind_share * 100.0);
+    if sent.behind_share > Ratio::NONE {
+        text += &format!("; behind {:.1} % of the time", sent.behind_share.get() * 100.0);
     }
     if !sent.given_up.is_zero() {
         text += &format!(", {} given up", show_duration(sent.given_up));
@@ -196,7 +199,7 @@ fn ramp_lines(ramp: &RampReport) -> String {
             Outcome::Queued => "queue grew",
             Outcome::SenderLimit => "sender's limit",
         };
-        let grown = Duration::try_from_secs_f64(step.delay_growth_seconds.max(0.0)).unwrap_or_default();
+        let grown = Duration::try_from_secs_f64(step.delay_growth_seconds.get().max(0.0)).unwrap_or_default();
         page += &format!(
             "{:>4} {:>12} {:>12} {:>12} {:>10} {:>8} {:>10}  {outcome}\n",
             step.step,

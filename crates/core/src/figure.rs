@@ -1,0 +1,73 @@
+//! A number that can be printed: what was computed, if it came out finite.
+//!
+//! JSON has no NaN and no infinity. What is stored, sent or printed for programs is therefore a count, a time, a share
+//! ([`crate::units::Ratio`]) or one of these, and never a bare `f64`, of which `serde_json` would make `null`; a test
+//! beside the schemas fails where one is.
+
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+/// A finite number.
+#[derive(Clone, Copy, Debug, Default, PartialEq, PartialOrd, Serialize, Deserialize)]
+#[serde(try_from = "f64", into = "f64")]
+pub struct Figure(f64);
+
+/// A number beyond what can be printed.
+#[derive(Clone, Copy, Debug, PartialEq, thiserror::Error)]
+#[error("{0} is no finite number")]
+pub struct NotFinite(f64);
+
+impl Figure {
+    /// Nothing of NaN and of infinities.
+    pub fn new(value: f64) -> Option<Self> {
+        value.is_finite().then_some(Figure(value))
+    }
+
+    /// The number.
+    pub fn get(self) -> f64 {
+        self.0
+    }
+}
+
+impl TryFrom<f64> for Figure {
+    type Error = NotFinite;
+
+    fn try_from(value: f64) -> Result<Self, NotFinite> {
+        Figure::new(value).ok_or(NotFinite(value))
+    }
+}
+
+impl From<Figure> for f64 {
+    fn from(figure: Figure) -> f64 {
+        figure.0
+    }
+}
+
+/// In seconds; every duration is finite.
+impl From<Duration> for Figure {
+    fn from(time: Duration) -> Self {
+        Figure(time.as_secs_f64())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_json_cannot_say_is_no_figure() {
+        for value in [f64::NAN, f64::INFINITY, f64::NEG_INFINITY] {
+            assert_eq!(Figure::new(value), None);
+            assert!(Figure::try_from(value).is_err());
+        }
+        for text in ["null", "1e999", "NaN", "\"1\""] {
+            assert!(serde_json::from_str::<Figure>(text).is_err(), "{text}");
+        }
+        for value in [0.0, -0.0, f64::MIN, f64::MAX, f64::MIN_POSITIVE / 2.0, 1.0 / 3.0] {
+            let text = serde_json::to_string(&Figure(value)).unwrap();
+            assert_eq!(serde_json::from_str::<Figure>(&text).unwrap().get().to_bits(), value.to_bits(), "{text}");
+        }
+        assert!(Figure::from(Duration::MAX).get().is_finite());
+    }
+}

@@ -1,0 +1,325 @@
+//! The lines for a terminal of some size: a state in, text out.
+
+use std::time::Duration;
+
+use lfn_core::units::{BitRate, Bytes, show_duration};
+use lfn_core::wire::test::Direction;
+
+use super::state::{Datagrams, Limits, State};
+use crate::print::test::text::decimal;
+
+/// What the terminal can show.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Style {
+    pub(super) colours: bool,
+    pub(super) unicode: bool,
+}
+
+/// Columns of the labels.
+const LABEL: usize = 8;
+
+/// What is left out last where rows are few.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Worth {
+    Rate,
+    Time,
+    Limits,
+    RoundTrips,
+}
+
+/// The lines for a terminal with so many columns to use and so many rows; the less room, the fewer.
+pub(super) fn lines(states: &[&State], columns: usize, rows: usize, style: Style) -> Vec<String> {
+    let begun: Vec<&&State> = states.iter().filter(|state| state.begun || !state.rates.is_empty()).collect();
+    let alone = begun.len() < 2;
+    let mut all: Vec<(Worth, String)> = Vec::new();
+    for state in &begun {
+        let name = match (alone, state.direction) {
+            (false, Some(Direction::Forward)) => "forward",
+            (false, Some(Direction::Reverse)) => "reverse",
+            _ => "rate",
+        };
+        all.extend(of_test(state, name, columns, style));
+    }
+    // Both end together, and what is left of the later one is left of all.
+    if let Some(state) = begun.iter().max_by_key(|state| state.remaining()) {
+        let time = fitting(&[left(state), short_left(state)], columns.saturating_sub(LABEL));
+        let place = if alone { all.len().min(1) } else { all.len() };
+        all.insert(place, (Worth::Time, label("time") + &time));
+    }
+    // Two rows are the table's, one is where the cursor rests.
+    for worth in [Worth::RoundTrips, Worth::Limits, Worth::Time, Worth::Rate] {
+        if all.len() > rows.saturating_sub(3) {
+            all.retain(|(other, _)| *other != worth);
+        }
+    }
+    // Cut at the edge, where even the shortest words are too long.
+    all.into_iter().map(|(_, line)| cut(&line, columns)).collect()
+}
+
+fn label(name: &str) -> String {
+    format!("{name:<LABEL$}")
+}
+
+/// What is shown of each test.
+fn of_test(state: &State, name: &str, columns: usize, style: Style) -> Vec<(Worth, String)> {
+    let Some(rate) = state.rates.last() else { return Vec::new() };
+    let room = columns.saturating_sub(LABEL);
+    let rate = format!(" {rate}");
+    let curve = sparkline(&state.rates, room.saturating_sub(rate.chars().count()), style);
+    let mut lines = vec![(Worth::Rate, format!("{}{curve}{rate}", label(name)))];
+    if let Some(datagrams) = &state.datagrams {
+        lines.push((Worth::Limits, label("lost") + &fitting(&losses(datagrams), room)));
+    } else if !state.rtt.is_zero() {
+        lines.push((Worth::Limits, label("limits") + &band(&state.limits, room, style)));
+        lines.push((Worth::RoundTrips, label("RTT") + &fitting(&round_trips(state), room)));
+    }
+    lines
+}
+
+/// The last intervals, each as high as its goodput, over the greatest of those shown.
+fn sparkline(rates: &[BitRate], width: usize, style: Style) -> String {
+    let steps: &[char] = if style.unicode {
+        &['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█']
+    } else {
+        &['_', '.', ',', '-', '=', '+', '*', '#']
+    };
+    let shown = &rates[rates.len().saturating_sub(width.min(60))..];
+    let most = shown.iter().map(|rate| rate.0).max().unwrap_or(0).max(1);
+    let step = |rate: &BitRate| (u128::from(rate.0) * 7).div_ceil(u128::from(most)) as usize;
+    shown.iter().map(|rate| steps[step(rate).min(7)]).collect()
+}
+
+/// What the sender waited for, as parts of a line: r(eceive window), s(end buffer), c(ongestion window), a(pplication).
+fn band(limits: &Limits, room: usize, style: Style) -> String {
+    // Background colours of ECMA-48 that tell these four apart for most who see red and green alike.
+    let parts = [
+        ('r', "rwnd", limits.rwnd, 41),
+        ('s', "send buffer", limits.sndbuf, 43),
+        ('c', "cwnd", limits.cwnd, 44),
+        ('a', "application", limits.application, 46),
+    ];
+    let words: Vec<String> = parts
+        .iter()
+        .filter(|(_, _, share, _)| *share >= 0.005)
+        .map(|(_, name, share, _)| format!("{name} {:.0} %", share * 100.0))
+        .collect();
+    let words = format!(" {}", words.join(", "));
+    let width = room.saturating_sub(words.chars().count()).min(40);
+    if width < 8 {
+        let short = words.replace("send buffer", "sndbuf").replace("application", "app").replace(',', "");
+        return fitting(&[words.trim_start().to_owned(), short.trim_start().to_owned()], room);
+    }
+    let mut ends = 0.0;
+    let mut at = 0;
+    let mut bar = String::new();
+    for (letter, _, share, colour) in parts {
+        ends += share;
+        let until = ((ends * width as f64).round() as usize).clamp(at, width);
+        let cells: String = std::iter::repeat_n(letter, until - at).collect();
+        match style.colours && !cells.is_empty() {
+            true => bar += &format!("\x1b[{colour}m{cells}\x1b[0m"),
+            false => bar += &cells,
+        }
+        at = until;
+    }
+    bar + &words
+}
+
+fn left(state: &State) -> String {
+    let so_far = format!("{} after {}", state_bytes(state), seconds(state.elapsed + state.waited));
+    match left_words(state) {
+        Some(left) => format!("{so_far}, {left}"),
+        None => so_far,
+    }
+}
+
+fn short_left(state: &State) -> String {
+    let elapsed = seconds(state.elapsed + state.waited);
+    left_words(state).map_or(elapsed.clone(), |left| format!("{elapsed}, {left}"))
+}
+
+fn left_words(state: &State) -> Option<String> {
+    let most = if state.early { "at most " } else { "" };
+    Some(format!("{most}{} left", seconds(state.remaining()?)))
+}
+
+fn state_bytes(state: &State) -> String {
+    decimal(state.bytes)
+}
+
+fn seconds(time: Duration) -> String {
+    match time.as_secs() {
+        s @ 0..=99 => format!("{}.{} s", s, time.subsec_millis() / 100),
+        s if s < 6000 => format!("{} min {} s", s / 60, s % 60),
+        s => format!("{} h {} min", s / 3600, s / 60 % 60),
+    }
+}
+
+fn losses(datagrams: &Datagrams) -> [String; 3] {
+    let Datagrams { received, lost, reordered, jitter } = *datagrams;
+    let share = lost as f64 / (received + lost).max(1) as f64 * 100.0;
+    let jitter = jitter.map(|jitter| format!(", jitter {}", show_duration(jitter))).unwrap_or_default();
+    [
+        format!("{share:.2} %: {lost} of {} datagrams, {reordered} reordered{jitter}", received + lost),
+        format!("{share:.2} %, {reordered} reordered{jitter}"),
+        format!("{share:.2} %{jitter}"),
+    ]
+}
+
+fn round_trips(state: &State) -> [String; 3] {
+    let now = show_duration(state.rtt);
+    let least = state.least_rtt.map(|least| format!(" (least {})", show_duration(least))).unwrap_or_default();
+    let rwnd = state.rwnd.map(|rwnd| format!(", rwnd {}", Bytes(rwnd.0 | 1))).unwrap_or_default();
+    let cwnd = Bytes(state.cwnd.0 | 1);
+    [
+        format!("{now}{least}, cwnd {cwnd}{rwnd}, {} resent", state.resent),
+        format!("{now}{least}, {} resent", state.resent),
+        format!("{now}, {} resent", state.resent),
+    ]
+}
+
+/// The first that fits, else the last.
+fn fitting(texts: &[String], room: usize) -> String {
+    texts.iter().find(|text| text.chars().count() <= room).or(texts.last()).cloned().unwrap_or_default()
+}
+
+/// What a reader sees of a line: escape sequences have no width.
+pub(super) fn visible(line: &str) -> usize {
+    let mut width = 0;
+    let mut escaped = false;
+    for c in line.chars() {
+        match (c, escaped) {
+            ('\x1b', _) => escaped = true,
+            ('m', true) => escaped = false,
+            (_, true) => {}
+            _ => width += 1,
+        }
+    }
+    width
+}
+
+/// No more than so many columns; colours end where the line does.
+fn cut(line: &str, columns: usize) -> String {
+    if visible(line) <= columns {
+        return line.to_owned();
+    }
+    let plain: String =
+        line.split('\x1b').enumerate().map(|(i, part)| if i == 0 { part } else { after(part) }).collect();
+    plain.chars().take(columns).collect()
+}
+
+/// What follows an escape sequence.
+fn after(part: &str) -> &str {
+    part.split_once('m').map_or("", |(_, rest)| rest)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::state::Ends;
+    use super::*;
+
+    const PLAIN: Style = Style { colours: false, unicode: false };
+
+    fn state() -> State {
+        let rates = [10, 40, 80, 120, 128, 129, 129, 64].map(|rate| BitRate(rate * 1_000_000)).to_vec();
+        State {
+            begun: true,
+            rates,
+            elapsed: Duration::from_millis(8600),
+            bytes: 95_000_001,
+            ends: Some(Ends::After(Duration::from_secs(30))),
+            rtt: Duration::from_millis(541),
+            least_rtt: Some(Duration::from_millis(539)),
+            cwnd: Bytes(9_129_375),
+            rwnd: Some(Bytes(4_547_841)),
+            resent: 3,
+            limits: Limits { rwnd: 0.75, sndbuf: 0.0, cwnd: 0.2, application: 0.05 },
+            ..State::default()
+        }
+    }
+
+    #[test]
+    fn frames_are_these_to_the_letter() {
+        let frame = lines(&[&state()], 79, 24, PLAIN);
+        let wide = [
+            "rate    .-+####= 64 Mb/s",
+            "time    95 MB after 8.6 s, 21.4 s left",
+            "limits  rrrrrrrrrrrrrrrrrrrrrrrrrccccccaa rwnd 75 %, cwnd 20 %, application 5 %",
+            "RTT     541 ms (least 539 ms), cwnd 9.129 MB, rwnd 4.548 MB, 3 resent",
+        ];
+        assert_eq!(frame, wide);
+    }
+
+    #[test]
+    fn both_directions_have_lines_of_their_own() {
+        let of = |direction| State { direction: Some(direction), ..state() };
+        let (forward, mut reverse) = (of(Direction::Forward), of(Direction::Reverse));
+        reverse.elapsed += Duration::from_millis(300);
+        let begins = |rows: usize| -> Vec<String> {
+            let frame = lines(&[&forward, &reverse], 79, rows, PLAIN);
+            frame.iter().map(|line| line.split(' ').next().unwrap().to_owned()).collect()
+        };
+        assert_eq!(begins(24), ["forward", "limits", "RTT", "reverse", "limits", "RTT", "time"]);
+        assert_eq!(begins(8), ["forward", "limits", "reverse", "limits", "time"]);
+        assert_eq!(begins(6), ["forward", "reverse", "time"]);
+        let frame = lines(&[&forward, &reverse], 79, 24, PLAIN);
+        assert_eq!(frame[6], "time    95 MB after 8.6 s, 21.4 s left", "what is left of the later");
+    }
+
+    #[test]
+    fn datagrams_have_losses_and_a_test_that_may_end_early_says_so() {
+        let seen = Datagrams { received: 990, lost: 10, reordered: 2, jitter: Some(Duration::from_micros(120)) };
+        let state = State { datagrams: Some(seen), early: true, ..state() };
+        let frame = lines(&[&state], 79, 24, PLAIN);
+        assert_eq!(frame[1], "time    95 MB after 8.6 s, at most 21.4 s left");
+        assert_eq!(frame[2], "lost    1.00 %: 10 of 1000 datagrams, 2 reordered, jitter 120 us");
+        assert_eq!(frame.len(), 3);
+    }
+
+    #[test]
+    fn time_goes_on_where_intervals_are_long() {
+        let first = State { begun: true, waited: Duration::from_millis(3200), ends: state().ends, ..State::default() };
+        assert_eq!(lines(&[&first], 79, 24, PLAIN), ["time    0 B after 3.2 s, 26.8 s left"]);
+        let later = State { waited: Duration::from_secs(2), ..state() };
+        assert_eq!(lines(&[&later], 79, 24, PLAIN)[1], "time    95 MB after 10.6 s, 19.4 s left");
+        let over = State { waited: Duration::from_secs(90), ..state() };
+        assert!(lines(&[&over], 79, 24, PLAIN)[1].ends_with(" 0.0 s left"));
+    }
+
+    #[test]
+    fn a_narrow_terminal_has_shorter_words() {
+        let frame = lines(&[&state()], 39, 10, PLAIN);
+        assert_eq!(
+            frame,
+            [
+                "rate    .-+####= 64 Mb/s",
+                "time    95 MB after 8.6 s, 21.4 s left",
+                "limits  rwnd 75 % cwnd 20 % app 5 %",
+                "RTT     541 ms (least 539 ms), 3 resent"
+            ]
+        );
+        assert_eq!(lines(&[&state()], 39, 5, PLAIN).len(), 2, "two rows are the table's, one the cursor's");
+    }
+
+    #[test]
+    fn every_size_of_terminal_holds_them() {
+        for columns in 0..200 {
+            for rows in [0, 2, 3, 10, 50] {
+                for style in [PLAIN, Style { colours: true, unicode: true }] {
+                    let frame = lines(&[&state(), &state()], columns, rows, style);
+                    assert!(frame.len() + 3 <= rows.max(3), "{rows}");
+                    assert!(frame.iter().all(|line| visible(line) <= columns), "{columns}: {frame:?}");
+                }
+            }
+        }
+        assert!(lines(&[&State::default()], 80, 24, PLAIN).is_empty(), "nothing to tell yet");
+    }
+
+    #[test]
+    fn colours_are_only_where_they_are_wanted() {
+        let coloured = lines(&[&state()], 79, 24, Style { colours: true, unicode: true });
+        assert!(coloured[2].contains("\x1b[41mr") && coloured[2].contains("\x1b[0m"));
+        assert!(!lines(&[&state()], 79, 24, PLAIN).concat().contains('\x1b'));
+        assert!(coloured[0].contains('█'));
+    }
+}

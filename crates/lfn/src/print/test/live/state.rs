@@ -1,0 +1,177 @@
+//! What the lines show, taken from what a running test tells.
+
+use std::time::Duration;
+
+use lfn_core::report::Side;
+use lfn_core::tcp_info::TcpInfo;
+use lfn_core::units::{BitRate, Bytes};
+use lfn_core::wire::test::{Direction, Interval, Load, TestRequest};
+use lfn_net::tester::{Progress, Test};
+
+/// One test as far as it has come.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub(super) struct State {
+    pub(super) direction: Option<Direction>,
+    /// The server has answered.
+    pub(super) begun: bool,
+    /// Goodput of each interval so far.
+    pub(super) rates: Vec<BitRate>,
+    /// By the receiver's clock.
+    pub(super) elapsed: Duration,
+    /// What went by since something was told.
+    pub(super) waited: Duration,
+    pub(super) bytes: u64,
+    /// When it will be over, if that is known.
+    pub(super) ends: Option<Ends>,
+    /// It may end before.
+    pub(super) early: bool,
+    pub(super) rtt: Duration,
+    pub(super) least_rtt: Option<Duration>,
+    pub(super) cwnd: Bytes,
+    pub(super) rwnd: Option<Bytes>,
+    pub(super) resent: u64,
+    pub(super) limits: Limits,
+    pub(super) datagrams: Option<Datagrams>,
+    /// The sender's counters an interval before: busy, stopped by rwnd, by the send buffer, of each stream together.
+    pub(super) before: [Duration; 3],
+}
+
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) enum Ends {
+    After(Duration),
+    At(Bytes),
+}
+
+/// What the receiver saw of datagrams.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub(super) struct Datagrams {
+    pub(super) received: u64,
+    pub(super) lost: u64,
+    pub(super) reordered: u64,
+    /// Of the last interval and the worst stream.
+    pub(super) jitter: Option<Duration>,
+}
+
+/// Shares of the sender's time in the last interval: what it waited for.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub(super) struct Limits {
+    pub(super) rwnd: f64,
+    pub(super) sndbuf: f64,
+    pub(super) cwnd: f64,
+    pub(super) application: f64,
+}
+
+impl State {
+    /// Of a test that is to begin.
+    pub(super) fn new(test: &Test) -> State {
+        let request = &test.request;
+        State {
+            direction: Some(request.direction),
+            ends: ends(request),
+            early: test.until.is_some(),
+            datagrams: request.udp.is_some().then(Datagrams::default),
+            ..State::default()
+        }
+    }
+
+    /// Takes in what happened.
+    pub(super) fn take(&mut self, progress: &Progress<'_>) {
+        let (side, interval) = match progress {
+            Progress::Near(interval) => (Side::Near, interval),
+            Progress::Far(interval) => (Side::Far, interval),
+            Progress::Connected(..) => {
+                self.begun = true;
+                return;
+            }
+        };
+        let Some((sender, receiver)) = self.direction.map(Side::of) else { return };
+        if side == receiver {
+            self.received(interval);
+        }
+        if side == sender {
+            self.sent(interval);
+        }
+    }
+
+    fn received(&mut self, interval: &Interval) {
+        self.rates.push(Bytes(interval.bytes).per(interval.end.saturating_sub(interval.start)));
+        self.elapsed = interval.end;
+        self.bytes += interval.bytes;
+        let samples = || interval.streams.iter().filter_map(|stream| stream.udp.as_ref());
+        if let Some(datagrams) = &mut self.datagrams {
+            datagrams.received += samples().map(|sample| sample.datagrams).sum::<u64>();
+            datagrams.lost += samples().map(|sample| sample.lost).sum::<u64>();
+            datagrams.reordered += samples().map(|sample| sample.reordered).sum::<u64>();
+            datagrams.jitter = samples().filter_map(|sample| sample.jitter).max();
+        }
+    }
+
+    fn sent(&mut self, interval: &Interval) {
+        let infos: Vec<&TcpInfo> = interval.streams.iter().filter_map(|stream| stream.tcp_info.as_ref()).collect();
+        let Ok(count) = u32::try_from(infos.len()) else { return };
+        if count == 0 {
+            return;
+        }
+        self.rtt = infos.iter().map(|info| info.rtt).sum::<Duration>() / count;
+        self.least_rtt = infos.iter().filter_map(|info| info.min_rtt).min();
+        self.cwnd = Bytes(infos.iter().map(|info| info.cwnd().0).sum());
+        self.rwnd = infos.iter().map(|info| info.snd_wnd_bytes.map(u64::from)).sum::<Option<u64>>().map(Bytes);
+        self.resent = infos.iter().map(|info| u64::from(info.retransmitted_segments)).sum();
+        let sum = |figure: fn(&TcpInfo) -> Option<Duration>| infos.iter().filter_map(|info| figure(info)).sum();
+        let now: [Duration; 3] =
+            [sum(|info| info.busy), sum(|info| info.rwnd_limited), sum(|info| info.sndbuf_limited)];
+        let [busy, rwnd, sndbuf] =
+            [0, 1, 2].map(|i| now[i].saturating_sub(std::mem::replace(&mut self.before[i], now[i])));
+        self.limits = Limits::of(interval.end.saturating_sub(interval.start) * count, busy, rwnd, sndbuf);
+    }
+
+    /// How long is left; of a counted test at the mean rate so far.
+    pub(super) fn remaining(&self) -> Option<Duration> {
+        match self.ends? {
+            Ends::After(time) => Some(time.saturating_sub(self.elapsed + self.waited)),
+            Ends::At(bytes) => {
+                let left = bytes.0.saturating_sub(self.bytes) as f64;
+                let rate = self.bytes as f64 / self.elapsed.as_secs_f64();
+                let left = Duration::try_from_secs_f64(left / rate).ok()?;
+                Some(left.saturating_sub(self.waited))
+            }
+        }
+    }
+}
+
+impl Limits {
+    /// The congestion window stops what nothing else does; a sender with nothing to send waits for its application.
+    pub(super) fn of(whole: Duration, busy: Duration, rwnd: Duration, sndbuf: Duration) -> Limits {
+        let whole = whole.max(busy).as_secs_f64().max(f64::MIN_POSITIVE);
+        let share = |time: Duration| time.as_secs_f64() / whole;
+        let (busy, rwnd, sndbuf) = (share(busy), share(rwnd), share(sndbuf));
+        Limits { rwnd, sndbuf, cwnd: (busy - rwnd - sndbuf).max(0.0), application: (1.0 - busy).max(0.0) }
+    }
+}
+
+fn ends(request: &TestRequest) -> Option<Ends> {
+    // How many steps a ramp takes shows on the way.
+    if request.udp.as_ref().is_some_and(|udp| udp.ramp.is_some()) {
+        return None;
+    }
+    match request.load {
+        Load::TimeSeconds(time) => Some(Ends::After(time)),
+        Load::Records(count) => Some(Ends::At(Bytes(count.saturating_mul(request.record.0)))),
+        Load::Bytes(bytes) => Some(Ends::At(bytes)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn limits_are_shares_of_the_time() {
+        let seconds = Duration::from_secs;
+        let limits = Limits::of(seconds(10), seconds(8), seconds(4), seconds(1));
+        assert!((limits.rwnd - 0.4).abs() < 1e-9 && (limits.cwnd - 0.3).abs() < 1e-9);
+        assert!((limits.application - 0.2).abs() < 1e-9);
+        let none = Limits::of(Duration::ZERO, Duration::ZERO, Duration::ZERO, Duration::ZERO);
+        assert!([none.rwnd, none.cwnd, none.application].iter().all(|share| share.is_finite()));
+    }
+}

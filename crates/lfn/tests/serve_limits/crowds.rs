@@ -1,0 +1,133 @@
+//! Many connections, many sessions, and clients that mean no good.
+
+use std::io::Write;
+use std::net::TcpStream;
+use std::process::Command;
+use std::thread;
+use std::time::Duration;
+
+use lfn_core::units::Bytes;
+use lfn_core::wire::Request;
+use lfn_core::wire::copy::{CopyRequest, Job, Offer, To};
+use lfn_core::wire::test::{Load, TestRequest};
+use lfn_net::session::dial::{self, Target};
+use lfn_net::session::{Control, DataStream, Protection};
+
+use crate::served::Served;
+use crate::support;
+
+#[test]
+fn ten_thousand_connections_cost_what_a_thousand_may_and_honest_ones_are_served() {
+    let many = connections_possible().min(10_000);
+    let server = Served::start(&["--quiet", "--metrics", "127.0.0.1:0"]);
+    let open: Vec<TcpStream> = (0..many).filter_map(|_| TcpStream::connect(server.address).ok()).collect();
+    assert!(open.len() * 10 > many * 9, "{} of {many}", open.len());
+    // Some of them say a little, and again a little.
+    for mut socket in open.iter().rev().take(500) {
+        let _ = socket.write_all(&[22, 3, 1, 2, 0, 1]);
+    }
+    assert!(server.test(&["--count", "10"]).status.success());
+    let samples = server.scrape();
+    assert!(samples["lfn_connections_open"] <= 4096.0 && samples["lfn_connections_unknown"] <= 1024.0, "{samples:?}");
+    assert!(server.status("Threads:") <= 4096, "{}", server.status("Threads:"));
+    assert!(server.status("VmHWM:") < 256 * 1024, "{} KiB", server.status("VmHWM:"));
+    assert!(server.test(&["--count", "10", "--reverse"]).status.success());
+}
+
+/// As many connections as this process may have files for, once it has asked for as many as it may.
+fn connections_possible() -> usize {
+    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+    let limit = getrlimit(Resource::Nofile);
+    let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit });
+    getrlimit(Resource::Nofile).current.unwrap_or(1 << 20).saturating_sub(200) as usize
+}
+
+#[test]
+fn a_server_with_few_files_neither_spins_nor_dies() {
+    let mut command = Command::new("sh");
+    command.args(["-c", "ulimit -n 48; exec \"$0\" \"$@\""]).arg(support::lfn_path());
+    let server = Served::run(command, &["--quiet"]);
+    let crowd: Vec<TcpStream> = (0..300).filter_map(|_| TcpStream::connect(server.address).ok()).collect();
+    thread::sleep(Duration::from_millis(300));
+    let before = processor_time(server.child.id());
+    thread::sleep(Duration::from_secs(1));
+    let spent = processor_time(server.child.id()) - before;
+    assert!(spent < Duration::from_millis(500), "{spent:?} in a second of nothing to do");
+    drop(crowd);
+    assert!(server.test(&["--count", "10"]).status.success());
+}
+
+/// Of the process so far, in user and system mode.
+fn processor_time(pid: u32) -> Duration {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap();
+    let fields: Vec<&str> = stat.rsplit_once(") ").unwrap().1.split(' ').collect();
+    // utime and stime, proc_pid_stat(5), in ticks of 10 ms.
+    Duration::from_millis(10 * (fields[11].parse::<u64>().unwrap() + fields[12].parse::<u64>().unwrap()))
+}
+
+#[test]
+fn a_client_that_never_reads_and_one_that_lies_about_lengths_cost_their_own_session() {
+    let server = Served::start(&["--metrics", "127.0.0.1:0"]);
+    let target = server.target();
+    // Never reads: the server fills the buffers of a reverse test and its control connection's, and goes on.
+    let request = TestRequest {
+        direction: lfn_core::wire::test::Direction::Reverse,
+        interval: Duration::from_millis(10),
+        ..TestRequest::default()
+    };
+    let deaf = hold(&target, Request::Test(Box::new(request)));
+    // Announces a file of 4 EiB, a message of 4 GiB, and sends neither.
+    let offer = Offer { name: "x".into(), bytes: Bytes(1 << 62) };
+    let request =
+        CopyRequest { job: Job::Put { offer, to: To::Null }, streams: 1, block: Bytes(1 << 20), congestion: None };
+    let liar = hold(&target, Request::Copy(request));
+    let mut raw = TcpStream::connect(server.address).unwrap();
+    raw.write_all(&[22, 3, 3, 0xff, 0xff, 1, 0xff, 0xff, 0xff]).unwrap();
+    for _ in 0..3 {
+        assert!(server.test(&["--count", "10"]).status.success());
+    }
+    assert!(server.status("VmHWM:") < 128 * 1024, "{} KiB", server.status("VmHWM:"));
+    drop((deaf, liar, raw));
+    let freed = (0..500).any(|_| {
+        thread::sleep(Duration::from_millis(20));
+        server.scrape()["lfn_sessions_running"] == 0.0
+    });
+    assert!(freed, "their places come back");
+}
+
+/// A session with its one data stream, of which neither end hears anything more.
+fn hold(target: &Target, request: Request) -> (Control, DataStream) {
+    let session = dial::new_session_id().unwrap();
+    let control = dial::control(target, session, request).unwrap();
+    (control, dial::data(target, session, 0, Protection::Clear, None, |_| Ok(())).unwrap())
+}
+
+/// `LFN_SESSIONS` says how many; `bench/serve-idle` asks for a thousand in a release build.
+#[test]
+fn idle_sessions_cost_little() {
+    let many: usize = std::env::var("LFN_SESSIONS").map_or(200, |many| many.parse().unwrap());
+    connections_possible();
+    let limits = ["--max-sessions", "100000", "--client-sessions", "100000", "--max-clients", "100000"];
+    let more = ["--all-streams", "100000", "--client-streams", "100000", "--quiet", "--client-queue", "100000"];
+    for (kind, flags) in [("running", &limits[..]), ("queued", &["--max-sessions", "1", "--queue", "100000"])] {
+        let server = Served::start(&[flags, &more, &["--metrics", "127.0.0.1:0"]].concat());
+        let target = server.target();
+        let empty = server.status("VmRSS:");
+        let request = || {
+            let load = Load::TimeSeconds(Duration::from_secs(3600));
+            Request::Test(Box::new(TestRequest { load, interval: Duration::from_secs(3600), ..TestRequest::default() }))
+        };
+        let sessions: Vec<_> = (0..many).map(|_| hold(&target, request())).collect();
+        let arrived = (0..1000).any(|_| {
+            thread::sleep(Duration::from_millis(20));
+            let samples = server.scrape();
+            samples["lfn_sessions_running"] + samples["lfn_sessions_queued"] == many as f64
+        });
+        assert!(arrived, "{many} sessions are there");
+        thread::sleep(Duration::from_millis(500));
+        let (resident, threads) = (server.status("VmRSS:"), server.status("Threads:"));
+        println!("{many} sessions {kind}: {resident} KiB resident ({empty} before), {threads} threads");
+        assert!(resident < 64 * 1024 * (many as u64).div_ceil(1000), "{resident} KiB for {many} sessions {kind}");
+        drop(sessions);
+    }
+}

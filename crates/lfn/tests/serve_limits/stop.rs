@@ -1,0 +1,73 @@
+//! How a server stops, and what it tells systemd.
+
+use std::os::unix::net::UnixDatagram;
+use std::time::{Duration, Instant};
+
+use crate::served::{Client, PATIENCE, Served};
+use crate::support;
+use crate::support::server::{assert_refused, text};
+
+#[test]
+fn a_stop_lets_sessions_finish_and_nobody_in() {
+    let mut server = Served::start(&["--max-sessions", "1", "--drain", "50s"]);
+    let running = Client::begin(&server.ticket, &["--time", "2s"]);
+    let waiting = Client::spawn(&server.ticket, &["--time", "1s"]);
+    server.logged(&["queued"]);
+    server.signal(rustix::process::Signal::TERM);
+    server.logged(&["stopping", "running=1", "drain_seconds=50"]);
+    let stderr = text(&waiting.end().stderr);
+    assert!(stderr.contains("lfn: the server is stopping\nhint: try again when it runs again"), "{stderr}");
+    assert_refused(&server.test(&["--time", "200ms"]), 1, "the server is stopping");
+    let finished = running.end();
+    assert!(finished.status.success(), "{}", text(&finished.stderr));
+    assert_eq!(server.wait().code(), Some(0));
+}
+
+#[test]
+fn sessions_that_take_too_long_are_cut_with_a_word() {
+    let mut server = Served::start(&["--drain", "300ms"]);
+    let forward = Client::begin(&server.ticket, &["--time", "60s"]);
+    let reverse = Client::begin(&server.ticket, &["--time", "60s", "--reverse"]);
+    server.signal(rustix::process::Signal::INT);
+    for client in [forward, reverse] {
+        assert_refused(&client.end(), 1, "the server was stopped: sessions under way were ended after the 300 ms");
+    }
+    server.logged(&["cut", "sessions=2"]);
+    assert_eq!(server.wait().code(), Some(130));
+    // A second signal does not wait.
+    let mut server = Served::start(&["--drain", "50s"]);
+    let client = Client::begin(&server.ticket, &["--time", "60s"]);
+    server.signal(rustix::process::Signal::TERM);
+    server.logged(&["stopping"]);
+    let asked = Instant::now();
+    server.signal(rustix::process::Signal::TERM);
+    assert_refused(&client.end(), 1, "sessions under way were ended at once");
+    assert_eq!(server.wait().code(), Some(0));
+    assert!(asked.elapsed() < Duration::from_secs(40), "{:?}", asked.elapsed());
+}
+
+#[test]
+fn systemd_is_told_of_the_start_of_life_and_of_the_end() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("notify");
+    let socket = UnixDatagram::bind(&path).unwrap();
+    socket.set_read_timeout(Some(PATIENCE)).unwrap();
+    let mut command = support::lfn();
+    command.env("NOTIFY_SOCKET", &path).env("WATCHDOG_USEC", "400000");
+    let mut server = Served::run(command, &[]);
+    let told = || {
+        let mut buffer = [0; 512];
+        let length = socket.recv(&mut buffer).unwrap();
+        text(&buffer[..length])
+    };
+    let ready = told();
+    assert!(ready.starts_with("READY=1\nSTATUS=serving on 127.0.0.1:"), "{ready}");
+    for _ in 0..3 {
+        assert_eq!(told(), "WATCHDOG=1\n");
+    }
+    let client = Client::begin(&server.ticket, &["--time", "1500ms"]);
+    server.signal(rustix::process::Signal::TERM);
+    while !told().starts_with("STOPPING=1\n") {}
+    assert!(client.end().status.success());
+    assert_eq!(server.wait().code(), Some(0));
+}
