@@ -24,9 +24,11 @@ fn a_file_holds_any_flag_and_is_told_from_what_is_typed() {
         ("port = 0\nmax-session = 3\n", 2, "unknown key 'max-session'"),
         ("\n\nmax-rate = \"fast\"\n", 3, "max-rate: invalid value 'fast'"),
         ("max-streams = 0\n", 1, "max-streams: invalid value '0'"),
-        ("quiet = 1\n", 1, "quiet: true or false"),
+        ("quiet = 1\n", 1, "quiet: 1 is neither true nor false"),
+        ("max-rate = true\n", 1, "max-rate: true is a boolean"),
+        ("[serve]\nport = 0\n", 1, "unknown key 'serve'"),
         ("allow = [1.5]\n", 1, "allow: invalid value '1.5'"),
-        ("max-streams = 1979-05-27\n", 1, "max-streams: datetime is no value"),
+        ("max-streams = 1979-05-27\n", 1, "max-streams: 1979-05-27 is a datetime"),
         ("port = 0\nport = 1\n", 2, "duplicate key"),
         ("port = \n", 1, "line 1"),
         ("config = \"other.toml\"\n", 1, "unknown key 'config'"),
@@ -35,6 +37,8 @@ fn a_file_holds_any_flag_and_is_told_from_what_is_typed() {
         assert_refused(&output, 2, says);
         assert!(text_of(&output).contains(&format!("serve.toml, line {line}: ")), "{}", text_of(&output));
     }
+    let both = Served::start(&["--config", &write("iperf3 = true\nquiet = false\n"), "--iperf3=0", "--stamp=0"]);
+    assert!(both.iperf3.is_some(), "a flag that may stand alone is true, and what is typed wins");
     let missing = support::lfn().args(["serve", "--config", "/nonexistent.toml"]).output().unwrap();
     assert_refused(&missing, 1, "--config /nonexistent.toml");
 }

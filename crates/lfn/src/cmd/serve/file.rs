@@ -31,7 +31,7 @@ pub fn read(path: &Path) -> Result<Args, Failure> {
     })?;
     for (key, value) in table.get_ref() {
         let at = line(&text, key.span().start);
-        let added = arguments(key.get_ref(), value).map_err(|what| wrong(at, what))?;
+        let added = arguments(key.get_ref(), value, &text).map_err(|what| wrong(at, what))?;
         alone(&added).map_err(|what| wrong(at, format!("{}: {what}", key.get_ref())))?;
         flags.extend(added);
     }
@@ -49,27 +49,33 @@ pub fn read(path: &Path) -> Result<Args, Failure> {
     }
 }
 
-/// A key and its value as the command line has them.
-fn arguments(key: &str, value: &Spanned<DeValue<'_>>) -> Result<Vec<String>, String> {
+/// A key and its value as the command line has them; `text` is where they stand.
+fn arguments(key: &str, value: &Spanned<DeValue<'_>>, text: &str) -> Result<Vec<String>, String> {
     let known = Cli::command();
     let serve = known.find_subcommand("serve").ok_or("no such command")?;
     let flag = serve.get_arguments().find(|flag| flag.get_long() == Some(key));
     let flag = flag.filter(|_| !matches!(key, "config" | "help")).ok_or_else(|| format!("unknown key '{key}'"))?;
-    let takes = flag.get_num_args().is_none_or(|values| values.takes_values()) && flag.get_action().takes_values();
-    let scalar = |value: &DeValue<'_>| match value {
+    let values = flag.get_num_args();
+    let takes = values.is_none_or(|values| values.takes_values()) && flag.get_action().takes_values();
+    // It may stand without a value, as --iperf3 may.
+    let bare = !takes || values.is_some_and(|values| values.min_values() == 0);
+    let scalar = |value: &Spanned<DeValue<'_>>| match value.get_ref() {
         DeValue::String(text) => Ok(text.to_string()),
         DeValue::Integer(number) => Ok(number.to_string()),
         DeValue::Float(number) => Ok(number.to_string()),
-        other => Err(format!("{key}: {} is no value for a flag", other.type_str())),
+        other => {
+            let written = text.get(value.span()).unwrap_or_default();
+            Err(format!("{key}: {written} is a {}, which no flag takes", other.type_str()))
+        }
     };
     match (value.get_ref(), takes) {
-        (DeValue::Boolean(true), false) => Ok(vec![format!("--{key}")]),
-        (DeValue::Boolean(false), false) => Ok(Vec::new()),
-        (_, false) => Err(format!("{key}: true or false")),
+        (DeValue::Boolean(true), _) if bare => Ok(vec![format!("--{key}")]),
+        (DeValue::Boolean(false), _) if bare => Ok(Vec::new()),
+        (_, false) => Err(format!("{key}: {} is neither true nor false", text.get(value.span()).unwrap_or_default())),
         (DeValue::Array(values), true) => {
-            values.iter().map(|value| Ok(format!("--{key}={}", scalar(value.get_ref())?))).collect()
+            values.iter().map(|value| Ok(format!("--{key}={}", scalar(value)?))).collect()
         }
-        (value, true) => Ok(vec![format!("--{key}={}", scalar(value)?)]),
+        (_, true) => Ok(vec![format!("--{key}={}", scalar(value)?)]),
     }
 }
 
