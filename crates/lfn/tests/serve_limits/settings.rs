@@ -25,6 +25,7 @@ fn a_file_holds_any_flag_and_is_told_from_what_is_typed() {
         ("\n\nmax-rate = \"fast\"\n", 3, "max-rate: invalid value 'fast'"),
         ("max-streams = 0\n", 1, "max-streams: invalid value '0'"),
         ("quiet = 1\n", 1, "quiet: 1 is neither true nor false"),
+        ("port = 0\nmax-streams = [1, 2]\n", 2, "max-streams: [1, 2] is a list"),
         ("max-rate = true\n", 1, "max-rate: true is a boolean"),
         ("[serve]\nport = 0\n", 1, "unknown key 'serve'"),
         ("allow = [1.5]\n", 1, "allow: invalid value '1.5'"),

@@ -6,7 +6,7 @@
 use std::ffi::OsString;
 use std::path::Path;
 
-use clap::{CommandFactory, Parser};
+use clap::{ArgAction, CommandFactory, Parser};
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
@@ -72,6 +72,9 @@ fn arguments(key: &str, value: &Spanned<DeValue<'_>>, text: &str) -> Result<Vec<
         (DeValue::Boolean(true), _) if bare => Ok(vec![format!("--{key}")]),
         (DeValue::Boolean(false), _) if bare => Ok(Vec::new()),
         (_, false) => Err(format!("{key}: {} is neither true nor false", text.get(value.span()).unwrap_or_default())),
+        (DeValue::Array(_), true) if !matches!(flag.get_action(), ArgAction::Append) => {
+            Err(format!("{key}: {} is a list, one value is taken", text.get(value.span()).unwrap_or_default()))
+        }
         (DeValue::Array(values), true) => {
             values.iter().map(|value| Ok(format!("--{key}={}", scalar(value)?))).collect()
         }

@@ -272,7 +272,7 @@ mod tests {
         let state = State { datagrams: Some(seen), early: true, ..state() };
         let frame = lines(&[&state], 79, 24, PLAIN);
         assert_eq!(frame[1], "time    95 MB after 8.6 s, at most 21.4 s left");
-        assert_eq!(frame[2], "lost    1.00 %: 10 of 1000 datagrams, 2 reordered, jitter 120 us");
+        assert_eq!(frame[2], "lost    1.00 %: 10 of 1000 datagrams, 2 reordered, jitter 120 µs");
         assert_eq!(frame.len(), 3);
     }
 
