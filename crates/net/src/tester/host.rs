@@ -69,9 +69,10 @@ impl HostWatch {
 
     /// The same before there is a socket: what is dropped of the first packets counts too.
     pub(super) fn towards(to: IpAddr, from: Option<IpAddr>) -> Self {
-        // Aside: what reads a route's messages uses much of a stack, which stays in memory as long as its thread lives.
-        let aside = thread::scope(|scope| scope.spawn(|| watched(to, from)).join());
-        Self::by(aside.unwrap_or_else(|_| Err(io::Error::other("the thread that asks for the route failed"))))
+        // Aside: what reads a route's messages and the kernel's files uses much of a stack, and frees much into the
+        // thread's store of small blocks; both stay in memory as long as the thread lives.
+        let aside = thread::scope(|scope| scope.spawn(|| Self::by(watched(to, from))).join());
+        aside.unwrap_or_else(|_| Self::by(Err(io::Error::other("the thread that asks for the route failed"))))
     }
 
     /// This one, or a new one if the load leaves by another interface than was thought.

@@ -37,7 +37,8 @@ fn test(session: &mut ServerSession, request: &TestRequest) -> Result<(), TestEr
         return super::udp::serve(session, request);
     }
     let _echo = Echo::of(session, request)?;
-    let kernel = options::kernel();
+    // Aside, as in `HostWatch::towards`.
+    let kernel = thread::scope(|scope| scope.spawn(options::kernel).join()).unwrap_or_default();
     let sends = request.direction == Direction::Reverse;
     let options = Arc::new(Options::new(&request.socket, sends, &kernel)?);
     let port = match request.apart() {
