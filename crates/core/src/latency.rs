@@ -11,6 +11,7 @@ use serde::{Deserialize, Serialize};
 use crate::figure::Figure;
 use crate::path::seconds;
 use crate::rfc6349;
+use crate::stats::nearest_rank;
 
 /// Probes asked for beside a load.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
@@ -184,8 +185,7 @@ fn round_trips<'a>(probes: impl Iterator<Item = &'a Probe>) -> RoundTrips {
 /// Of times in their order; nothing of none.
 fn spread(sorted: &[Duration]) -> Option<Rtt> {
     let (least, most) = (*sorted.first()?, *sorted.last()?);
-    // The nearest rank: the shortest time that so many are not longer than.
-    let at = |per_cent: usize| sorted[(sorted.len() * per_cent).div_ceil(100).clamp(1, sorted.len()) - 1];
+    let at = |per_cent| nearest_rank(sorted, per_cent).unwrap_or(most);
     let mean = |times: &[Duration]| {
         let sum: u128 = times.iter().map(Duration::as_nanos).sum();
         Duration::from_nanos(u64::try_from(sum / times.len().max(1) as u128).unwrap_or(u64::MAX))

@@ -107,6 +107,7 @@ pub fn expected(path: &PathProfile, flow: &Flow, prediction: &Prediction, steady
             below.push((PACE.0, "headers under pacing".into()));
             above.push((PACE.1, "headers under pacing".into()));
         }
+        Limit::Asked => {}
         Limit::Loss => {
             below.push((1.0 - LOSS_MODEL.0, "the accuracy of the loss formula".into()));
             above.push((LOSS_MODEL.1 - 1.0, "the accuracy of the loss formula".into()));

@@ -12,6 +12,11 @@ pub fn median(values: &[f64]) -> Option<f64> {
     }
 }
 
+/// The value that so many of a hundred are no larger than (nearest rank), of values in their order; `None` of nothing.
+pub fn nearest_rank<T: Copy>(sorted: &[T], per_cent: usize) -> Option<T> {
+    sorted.get((sorted.len() * per_cent).div_ceil(100).max(1) - 1).copied()
+}
+
 /// How close to the later median a rate must come for start-up to be over.
 const STEADY_SHARE: f64 = 0.9;
 
@@ -34,6 +39,14 @@ mod tests {
         assert_eq!(median(&[3.0]), Some(3.0));
         assert_eq!(median(&[9.0, 1.0, 5.0]), Some(5.0));
         assert_eq!(median(&[4.0, 1.0, 2.0, 100.0]), Some(3.0));
+    }
+
+    #[test]
+    fn the_nearest_rank_is_a_value_that_was_there() {
+        let values: Vec<u32> = (1..=20).collect();
+        let at = |per_cent| nearest_rank(&values, per_cent);
+        assert_eq!([at(0), at(50), at(95), at(96), at(100)], [Some(1), Some(10), Some(19), Some(20), Some(20)]);
+        assert_eq!((nearest_rank(&[7], 99), nearest_rank::<u32>(&[], 50)), (Some(7), None));
     }
 
     #[test]

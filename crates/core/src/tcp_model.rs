@@ -64,6 +64,9 @@ pub enum Limit {
     Pacing,
     /// Loss keeps the congestion window small.
     Loss,
+    /// No more was asked for: of datagrams, whose rate is set.
+    #[serde(rename = "asked rate")]
+    Asked,
 }
 
 /// Steady goodput, once past start-up.
@@ -287,6 +290,7 @@ impl fmt::Display for Limit {
             Limit::SendBuffer => "send buffer",
             Limit::Pacing => "pacing",
             Limit::Loss => "loss",
+            Limit::Asked => "asked rate",
         })
     }
 }

@@ -7,8 +7,8 @@ mod support;
 
 use std::env;
 use std::fs;
-use std::io::{BufRead, BufReader};
-use std::net::UdpSocket;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{TcpStream, UdpSocket};
 use std::path::Path;
 use std::process::{Child, Command, ExitCode, Output, Stdio};
 use std::sync::Arc;
@@ -41,6 +41,9 @@ fn tests() -> ExitCode {
         ("stamp_tells_delay_and_loss_of_each_direction", Needs::Namespaces, stamp_tells_delay_and_loss),
         ("a_key_is_shared_or_nothing_comes_back", Needs::Nothing, a_key_is_shared_or_nothing_comes_back),
         ("a_reflector_that_talks_nonsense_is_not_believed", Needs::Nothing, nonsense_is_not_believed),
+        ("one_way_delays_are_those_of_an_uneven_path", Needs::Namespaces, one_way_delays_of_an_uneven_path),
+        ("a_trace_is_no_client_that_was_turned_away", Needs::Nothing, a_trace_is_no_client),
+        ("the_path_to_an_iperf3_server_is_traced_by_udp", Needs::Nothing, the_path_to_an_iperf3_server),
         ("what_cannot_be_asked_is_refused", Needs::Nothing, what_cannot_be_asked_is_refused),
     ])
 }
@@ -318,6 +321,90 @@ fn stamp_tells_delay_and_loss() {
     assert!(rtt("min_seconds") <= rtt("p50_seconds") && rtt("p95_seconds") <= rtt("max_seconds"), "{report}");
 }
 
+/// Both sides of an emulated path read one clock.
+fn one_way_delays_of_an_uneven_path() {
+    let lfn_path = support::lfn_path();
+    let serve = format!("exec '{}' serve --ephemeral --insecure --quiet --stamp=8620", lfn_path.display());
+    let probe = format!(
+        "sleep 1; exec '{}' test --stamp far:8620 --stamp-count 100 --stamp-interval 5ms --json",
+        lfn_path.display()
+    );
+    let path = ["--rate", "100mbit", "--forward-delay", "10ms", "--return-delay", "60ms", "--far", &serve];
+    let mut seen = Vec::new();
+    for _ in 0..3 {
+        let output = lfn().arg("emulate").args(path).args(["--", "sh", "-c", &probe]).output().unwrap();
+        let said = stdout(&output);
+        let Some((from, to)) = said.find('{').zip(said.rfind('}')) else { panic!("{said}{}", stderr(&output)) };
+        let report: Value = serde_json::from_str(&said[from..=to]).unwrap_or_else(|error| panic!("{error}: {said}"));
+        let delay = |way: &str, name: &str| report["one_way"][way][name].as_f64().unwrap_or(f64::NAN);
+        // No packet is faster than its path, whatever the machine does.
+        assert!(delay("forward", "min_seconds") >= 0.0099 && delay("back", "min_seconds") >= 0.0599, "{report}");
+        if delay("forward", "p50_seconds") < 0.03 && delay("back", "p50_seconds") < 0.08 {
+            return;
+        }
+        seen.push(report);
+    }
+    panic!("{seen:#?}");
+}
+
+/// A server on loopback that writes its log, and what it says of where it listens.
+fn logged(flags: &[&str]) -> (Running, Value) {
+    let mut command = lfn();
+    command.args(["serve", "--ephemeral", "--log", "json", "--port", "0", "--bind", "127.0.0.1", "--json"]);
+    command.args(flags).stdout(Stdio::piped());
+    let mut running = Running::start(&mut command);
+    let line = running.line();
+    (running, serde_json::from_str(&line).unwrap())
+}
+
+fn a_trace_is_no_client() {
+    let (server, said) = logged(&["--stamp=0", "--metrics", "127.0.0.1:0"]);
+    let ticket = said["ticket"].as_str().unwrap();
+    let output = support::server::test(ticket, &["--path", "--count", "1"]);
+    assert!(output.status.success(), "{}", stderr(&output));
+    // A health check, and packets for the reflector.
+    drop(TcpStream::connect(said["listen"].as_str().unwrap()).unwrap());
+    let output = stamp(&[&[said["stamp"].as_str().unwrap()], &FAST[..]].concat());
+    assert!(output.status.success(), "{}", stderr(&output));
+    let metrics = || {
+        let mut socket = TcpStream::connect(said["metrics"].as_str().unwrap()).unwrap();
+        socket.write_all(b"GET /metrics HTTP/1.0\r\n\r\n").unwrap();
+        let mut page = String::new();
+        socket.read_to_string(&mut page).unwrap();
+        page
+    };
+    let gone = "lfn_connections_refused_total{reason=\"gone\"} ";
+    assert!(support::eventually(|| metrics().contains("lfn_stamp_packets_total{result=\"reflected\"} 2")), "{}", metrics());
+    assert!(support::eventually(|| !metrics().contains(&format!("{gone}0\n"))), "{}", metrics());
+    assert!(metrics().contains("reason=\"hello\"} 0\n"), "{}", metrics());
+    server.signal("TERM");
+    let (_, log) = server.end();
+    let lines = log.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
+    let refused: Vec<Value> = lines.filter(|line| line["event"] == "refused").collect();
+    assert!(!refused.is_empty() && refused.iter().all(|line| line["level"] == "info"), "{refused:?}");
+}
+
+fn the_path_to_an_iperf3_server() {
+    let (_server, said) = logged(&["--iperf3=0"]);
+    let address = said["iperf3"].as_str().unwrap();
+    let mut command = lfn();
+    command.args(["test", "--iperf3", address, "--path", "--time", "1s", "--json"]);
+    let output = command.output().unwrap();
+    assert!(output.status.success(), "{}", stderr(&output));
+    let document: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let report = &document["runs"][0]["path_report"];
+    let [udp] = &report["traces"].as_array().unwrap()[..] else { panic!("{report}") };
+    assert_eq!((&udp["protocol"], &udp["end"]), (&"udp".into(), &"reached".into()), "{report}");
+    assert_eq!(addresses(udp), ["127.0.0.1"]);
+    assert_eq!((&report["mtu"]["forward"], &report["mtu"]["reverse"]), (&Value::Null, &Value::Null));
+    assert_eq!(report["mtu"]["near_interface_mtu_bytes"], 65_536);
+    assert!(report["mtu"]["near_tcp_pmtu_bytes"].as_u64().is_some_and(|mtu| mtu > 1000), "{report}");
+    assert!(report["troubles"].to_string().contains("no path MTU"), "{report}");
+    // Traces leave by the routes, whatever interface the connections are bound to.
+    let refused = support::server::test(said["ticket"].as_str().unwrap(), &["--path", "--bind", "lo"]);
+    support::server::assert_refused(&refused, 2, "--path by an interface");
+}
+
 /// A reflector on loopback, and where it listens.
 fn reflector(flags: &[&str]) -> (Server, String) {
     let mut command = lfn();
@@ -389,6 +476,11 @@ fn what_cannot_be_asked_is_refused() {
         (&["127.0.0.1", "--stamp-size", "70000"], 2, "from 44 to 65507"),
         (&["127.0.0.1", "--stamp-key", "/nonexistent"], 2, "cannot read the key /nonexistent"),
         (&["127.0.0.1", "--streams", "4"], 2, "cannot be used with"),
+        (&["127.0.0.1", "--udp"], 2, "cannot be used with"),
+        (&["127.0.0.1", "--latency"], 2, "cannot be used with"),
+        (&["127.0.0.1", "--path"], 2, "cannot be used with"),
+        (&["127.0.0.1", "--bind", "lo"], 2, "cannot be used with"),
+        (&["127.0.0.1", "--iperf3", "127.0.0.1"], 2, "cannot be used with"),
         (&["127.0.0.1:x"], 2, "127.0.0.1:x"),
     ] {
         support::server::assert_refused(&stamp(flags), code, says);

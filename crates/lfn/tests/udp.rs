@@ -22,8 +22,16 @@ fn main() -> ExitCode {
         ("probes_run_beside_tcp", Needs::Nothing, probes_run_beside_tcp),
         ("lost_and_doubled_datagrams_are_those_of_the_link", Needs::Namespaces, lost_and_doubled_datagrams),
         ("reordered_datagrams_are_not_lost", Needs::Namespaces, reordered_datagrams_are_not_lost),
+        ("every_figure_is_that_of_the_links_log", Needs::Namespaces, figures_are_those_of_the_log),
         ("a_full_queue_is_what_the_probes_wait_in", Needs::Namespaces, a_full_queue_is_what_the_probes_wait_in),
         ("a_ramp_finds_the_capacity", Needs::Namespaces, a_ramp_finds_the_capacity),
+        ("what_the_receiver_has_no_room_for_is_not_the_paths_loss", Needs::Nothing, a_receiver_overflows),
+        ("a_sender_that_cannot_keep_its_rate_says_so", Needs::Nothing, a_sender_that_cannot_keep_its_rate),
+        ("a_rate_beyond_the_servers_limit_is_shown_with_it", Needs::Nothing, a_limit_is_shown),
+        ("both_hosts_are_told_and_a_set_rate_is_predicted", Needs::Namespaces, both_hosts_are_told),
+        ("loss_of_the_path_is_found", Needs::Namespaces, loss_is_found),
+        ("a_queue_of_the_senders_own_is_found", Needs::Programs(&["tc"]), an_own_queue_is_found),
+        ("datagrams_leave_evenly_by_tcpdump", Needs::Programs(&["tcpdump"]), datagrams_leave_evenly),
         ("a_datagram_too_long_for_the_path_is_named", Needs::Namespaces, a_datagram_too_long_is_named),
     ])
 }
@@ -181,6 +189,263 @@ fn reordered_datagrams_are_not_lost() {
     let extents = received["extents"].as_array().unwrap();
     let late: u64 = extents.iter().map(|extent| number(&extent["count"])).sum();
     assert_eq!(late, number(&received["reordered"]));
+}
+
+/// Everything at once, and each figure reckoned anew from what the link says it did with each datagram.
+fn figures_are_those_of_the_log() {
+    let path = ["--rtt", "20ms", "--rate", "1gbit", "--loss", "0.25", "--duplicate", "0.05", "--reorder", "0.1"];
+    let path = [&path[..], &["--seed", "11"]].concat();
+    let flags = ["--udp", "--count", "2000", "--record", "400", "--pacing", "4mbit", "--no-gso", "--no-gro"];
+    let mut seen = Vec::new();
+    for _ in 0..3 {
+        let (run, log) = emulated(&path, &flags);
+        let received = received(&run);
+        let own = number(&received["overflows"]) + fates(&log).get("lost").copied().unwrap_or(0);
+        if own > 0 {
+            // What a busy machine lost itself is in no order that the log knows.
+            seen.push(received.clone());
+            continue;
+        }
+        let logged = Logged::of(&log, 2000);
+        assert_eq!(number(&received["datagrams"]), logged.came, "{received}");
+        assert_eq!(number(&received["lost"]), logged.bursts.iter().sum::<u64>(), "{received}");
+        assert_eq!(number(&received["duplicates"]), logged.twice, "{received}");
+        assert_eq!(counts(&received["loss_bursts"]), tallied(&logged.bursts), "{received}");
+        assert_eq!(number(&received["longest_burst"]), logged.bursts.iter().copied().max().unwrap());
+        assert!(logged.bursts.iter().any(|&burst| burst > 2) && logged.extents.len() > 50, "{received}");
+        assert_eq!(number(&received["reordered"]), logged.extents.len() as u64, "{received}");
+        assert_eq!(counts(&received["extents"]), tallied(&logged.extents), "{received}");
+        return;
+    }
+    panic!("too busy a machine: {seen:#?}");
+}
+
+/// What became of the datagrams of a stream, by the link's log.
+struct Logged {
+    came: u64,
+    twice: u64,
+    /// Lengths of runs of numbers that never came.
+    bursts: Vec<u64>,
+    /// RFC 4737 §4.2: of each that came late, how many came between the first later one and it.
+    extents: Vec<u64>,
+}
+
+impl Logged {
+    fn of(log: &[Value], sent: u64) -> Logged {
+        // The link numbers packets as they come to it, so in the order of their own numbers; it tells of them as they
+        // leave.
+        let mut ids: Vec<u64> = log.iter().map(|line| number(&line["id"])).collect();
+        ids.sort_unstable();
+        ids.dedup();
+        assert_eq!(ids.len() as u64, sent);
+        let of = |line: &Value| ids.binary_search(&number(&line["id"])).unwrap() as u64;
+        let left = log.iter().filter(|line| line["left_seconds"].is_number());
+        let mut order: Vec<(f64, u64)> = left.map(|line| (line["left_seconds"].as_f64().unwrap(), of(line))).collect();
+        order.sort_by(|a, b| a.0.total_cmp(&b.0));
+        let (mut arrivals, mut extents, mut twice) = (Vec::new(), Vec::new(), 0);
+        for &(_, number) in &order {
+            if arrivals.contains(&number) {
+                twice += 1;
+                continue;
+            }
+            if let Some(first_later) = arrivals.iter().position(|&before| before > number) {
+                extents.push((arrivals.len() - first_later) as u64);
+            }
+            arrivals.push(number);
+        }
+        let (mut bursts, mut run) = (Vec::new(), 0);
+        for number in 0..sent {
+            match arrivals.contains(&number) {
+                true => bursts.extend(Some(std::mem::take(&mut run)).filter(|&run| run > 0)),
+                false => run += 1,
+            }
+        }
+        bursts.extend(Some(run).filter(|&run| run > 0));
+        Logged { came: arrivals.len() as u64, twice, bursts, extents }
+    }
+}
+
+/// How often each length came, of those short enough to be counted one by one.
+fn tallied(lengths: &[u64]) -> BTreeMap<u64, u64> {
+    let mut counts = BTreeMap::new();
+    lengths.iter().filter(|&&length| length <= 16).for_each(|&length| *counts.entry(length).or_default() += 1);
+    counts
+}
+
+fn counts(told: &Value) -> BTreeMap<u64, u64> {
+    let exact = told.as_array().unwrap().iter().filter(|run| number(&run["to"]) <= 16);
+    exact.map(|run| (number(&run["from"]), number(&run["count"]))).collect()
+}
+
+/// What is printed, wherever lines were broken.
+fn plain(printed: &[u8]) -> String {
+    text(printed).split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
+fn findings(run: &Value) -> Vec<&str> {
+    run["findings"].as_array().unwrap().iter().map(|finding| finding["name"].as_str().unwrap()).collect()
+}
+
+fn a_receiver_overflows() {
+    let server = Server::start(&[]);
+    let flags = ["--udp", "--reverse", "--count", "20000", "--record", "1000", "--pacing", "2gbit", "--rcvbuf", "2048"];
+    // Each alone, so that one overflow is one datagram.
+    let flags = [&flags[..], &["--no-gro"]].concat();
+    let run = server.json(&flags);
+    let received = received(&run);
+    // Loopback loses nothing itself: what is missing found no room.
+    assert!(number(&received["overflows"]) > 100, "{received}");
+    assert_eq!(number(&received["lost"]), number(&received["overflows"]), "{received}");
+    assert_eq!(number(&received["lost"]) + number(&received["datagrams"]), 20_000);
+    let found = findings(&run);
+    assert!(found.contains(&"receiver overflow") && !found.contains(&"loss"), "{found:?}");
+    let cure = run["findings"].as_array().unwrap().iter().find(|f| f["name"] == "receiver overflow").unwrap();
+    assert!(cure["cure"]["command"].as_str().unwrap().contains("--rcvbuf"), "{cure}");
+    let text = plain(&server.test(&flags).stdout);
+    assert!(text.contains("in the receiver's own buffer, not on the path"), "{text}");
+}
+
+fn a_sender_that_cannot_keep_its_rate() {
+    let server = Server::start(&[]);
+    let flags = ["--udp", "--time", "600ms", "--record", "1400", "--pacing", "2tbit"];
+    let run = server.json(&flags);
+    let sent = sent(&run);
+    assert_eq!(number(&sent["asked_bits_per_second"]), 2_000_000_000_000);
+    assert!(number(&sent["achieved_bits_per_second"]) < 1_000_000_000_000, "{sent}");
+    assert!(sent["behind_share"].as_f64().unwrap() > 0.5 && sent["given_up_seconds"].as_f64().unwrap() > 0.0, "{sent}");
+    assert!(findings(&run).contains(&"slow sender"), "{}", run["findings"]);
+    let text = plain(&server.test(&flags).stdout);
+    assert!(text.contains("2 Tb/s asked") && text.contains("it could not keep the rate"), "{text}");
+}
+
+fn a_limit_is_shown() {
+    let server = Server::start(&["--client-rate", "8mbit"]);
+    for direction in [&[][..], &["--reverse"]] {
+        let flags = [&["--udp", "--time", "1s", "--record", "1000", "--pacing", "50mbit"], direction].concat();
+        let run = server.json(&flags);
+        let sent = sent(&run);
+        assert_eq!(number(&sent["asked_bits_per_second"]), 50_000_000, "{sent}");
+        assert_eq!(number(&sent["limit_bits_per_second"]), 8_000_000, "{sent}");
+        assert!(number(&sent["achieved_bits_per_second"]) < 12_000_000, "{sent}");
+        assert_eq!(findings(&run).first(), Some(&"limited by the server"), "{}", run["findings"]);
+        let text = plain(&server.test(&flags).stdout);
+        assert!(text.contains("50 Mb/s asked, 8 Mb/s allowed by the server"), "{text}");
+    }
+}
+
+fn both_hosts_are_told() {
+    let path = ["--rtt", "10ms", "--rate", "20mbit"];
+    let mut seen = Vec::new();
+    for _ in 0..3 {
+        let (run, _) = emulated(&path, &["--udp", "--pacing", "8mbit", "--time", "2s", "--record", "1000"]);
+        for end in ["near", "far"] {
+            let host = &run[end]["host"];
+            assert_eq!(host["interface"]["name"], "lfn0", "{host}");
+            assert!(host["processors"].as_array().is_some_and(|all| !all.is_empty()), "{host}");
+            let counter = if end == "near" { "Udp.OutDatagrams" } else { "Udp.InDatagrams" };
+            assert!(number(&host["counters"][counter]) > 10, "{host}");
+            assert!(run[end]["streams"][0]["thread"].is_object() && run[end]["intervals"][0]["host"].is_object());
+            let packets = if end == "near" { "sent_packets" } else { "received_packets" };
+            assert!(number(&host["interface"][packets]) > 10, "{host}");
+        }
+        let (goodput, expected) = (number(&run["goodput_bits_per_second"]), &run["expected"]);
+        let within = number(&expected["least_bits_per_second"])..=number(&expected["most_bits_per_second"]);
+        assert_eq!((&run["predicted"]["limited_by"], &run["retransmits"]), (&"asked rate".into(), &Value::Null));
+        if within.contains(&goodput) && findings(&run).is_empty() {
+            return;
+        }
+        seen.push((goodput, run["findings"].clone()));
+    }
+    panic!("{seen:#?}");
+}
+
+fn loss_is_found() {
+    let path = ["--rtt", "10ms", "--rate", "20mbit", "--loss", "0.02"];
+    let (run, _) = emulated(&path, &["--udp", "--pacing", "8mbit", "--count", "2000", "--record", "1000"]);
+    assert!(findings(&run).contains(&"loss"), "{}", run["findings"]);
+    // Half as much again as the path carries.
+    let (run, _) = emulated(&path[..4], &["--udp", "--pacing", "30mbit", "--time", "2s", "--record", "1000"]);
+    let loss = run["findings"].as_array().unwrap().iter().find(|finding| finding["name"] == "loss").unwrap();
+    // 1000 of 1042 bytes.
+    assert_eq!(number(&loss["predicted_goodput_bits_per_second"]), 20_000_000 * 1000 / 1042, "{loss}");
+    assert_eq!(run["predicted"]["limited_by"], "capacity");
+}
+
+/// The sender's own interface is slower than what is sent by it.
+fn an_own_queue_is_found() {
+    let home = tempfile::tempdir().unwrap();
+    let file = home.path().join("result.json");
+    let script = format!(
+        "tc qdisc add dev lfn0 root tbf rate 5mbit burst 4000 limit 6000 || exit 1; \
+         exec '{}' test far --udp --pacing 20mbit --time 1s --record 1000 --no-gso --json > '{}'",
+        support::lfn_path().display(),
+        file.display()
+    );
+    let mut command = support::lfn();
+    command.args(["emulate", "--rtt", "10ms", "--rate", "100mbit", "--", "sh", "-c", &script]);
+    let output = command.env("PATH", support::path_with_servers()).output().unwrap();
+    let document: Value = serde_json::from_str(&fs::read_to_string(file).unwrap())
+        .unwrap_or_else(|error| panic!("{error}: {}", support::stderr(&output)));
+    let run = &document["runs"][0];
+    // It hears of each drop, and either waits and falls behind, or the drops are counted.
+    let found = findings(run);
+    assert!(found.contains(&"slow sender") || found.contains(&"local drops"), "{found:?} {}", run["near"]);
+    assert!(!found.contains(&"loss"), "{found:?}");
+    assert!(number(&sent(run)["queue_full"]) > 0, "{}", sent(run));
+}
+
+/// What tcpdump sees leave while datagrams are sent: seconds and payload bytes of each. `None` where it cannot run: it
+/// gives up its groups before it listens, which a user namespace of an ordinary user forbids.
+fn captured(flags: &str) -> Option<(Value, Vec<(f64, u64)>)> {
+    let home = tempfile::tempdir().unwrap();
+    let (packets, result) = (home.path().join("packets"), home.path().join("result.json"));
+    let script = format!(
+        "[ \"$(cat /proc/self/setgroups)\" = deny ] && exit 7; \
+         tcpdump -n -tt -l -B 8192 -i lfn0 'udp dst port 7323 and greater 300' > '{packets}' 2>'{packets}.err' & pid=$!; \
+         until grep -q listening '{packets}.err'; do sleep 0.05; done; \
+         '{lfn}' test far --udp --json {flags} > '{result}'; status=$?; sleep 0.5; kill -INT $pid; wait $pid; exit $status",
+        packets = packets.display(),
+        lfn = support::lfn_path().display(),
+        result = result.display()
+    );
+    let mut command = support::lfn();
+    command.args(["emulate", "--rtt", "10ms", "--rate", "2gbit", "--", "sh", "-c", &script]);
+    let output = command.env("PATH", support::path_with_servers()).output().unwrap();
+    if output.status.code() == Some(7) {
+        eprintln!("SKIPPED: tcpdump, which cannot give up its groups here");
+        return None;
+    }
+    let document = fs::read_to_string(result).unwrap();
+    let mut document: Value =
+        serde_json::from_str(&document).unwrap_or_else(|error| panic!("{error}: {}", support::stderr(&output)));
+    let lines = fs::read_to_string(packets).unwrap();
+    let packet = |line: &str| {
+        let (at, length) = (line.split(' ').next()?, line.rsplit_once("length ")?.1);
+        Some((at.parse().ok()?, length.trim().parse().ok()?))
+    };
+    Some((document["runs"][0].take(), lines.lines().filter_map(packet).collect()))
+}
+
+fn datagrams_leave_evenly() {
+    // A datagram a millisecond.
+    let Some((run, seen)) = captured("--pacing 8mbit --record 1000 --count 1500 --no-gso") else { return };
+    assert_eq!((seen.len(), number(&sent(&run)["burst_datagrams"])), (1500, 1));
+    let gaps: Vec<f64> = seen.windows(2).map(|pair| pair[1].0 - pair[0].0).collect();
+    let mean = gaps.iter().sum::<f64>() / gaps.len() as f64;
+    assert!((0.0009..0.0015).contains(&mean), "a datagram every {mean} s");
+    // One that was held up catches up at twice the rate and not at once.
+    let close = gaps.iter().filter(|gap| **gap < 0.0003).count();
+    assert!(close < gaps.len() / 10, "{close} of {} right behind the one before", gaps.len());
+
+    // Bursts of 100 us, which the kernel cuts: tcpdump sees them whole.
+    let Some((run, seen)) = captured("--pacing 400mbit --record 1000 --count 20000") else { return };
+    let told = number(&sent(&run)["burst_datagrams"]);
+    assert!((2..=10).contains(&told), "{told}");
+    let longest = seen.iter().map(|(_, length)| *length).max().unwrap();
+    assert!(longest <= told * 1000, "{longest} B at once, bursts of {told} told");
+    assert_eq!(seen.iter().map(|(_, length)| length).sum::<u64>(), 20_000_000);
+    let time = seen.last().unwrap().0 - seen[0].0;
+    assert!(time > 0.35, "20000 datagrams in {time} s, 0.4 at the rate asked");
 }
 
 fn a_full_queue_is_what_the_probes_wait_in() {

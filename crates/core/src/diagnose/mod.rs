@@ -7,6 +7,7 @@
 //! (the whole of one too short to have any), so that start-up does not pass for a limit.
 
 mod buffers;
+mod datagrams;
 mod evidence;
 mod host;
 mod limit;
@@ -17,6 +18,7 @@ mod window;
 #[cfg(test)]
 pub(crate) use window::tests::half_window;
 
+pub use datagrams::diagnose_datagrams;
 pub use evidence::{Evidence, Flow, Host, Moved, Spread, Steady, Worker};
 pub(crate) use evidence::{steady, whole_intervals};
 
@@ -79,6 +81,10 @@ pub enum Cause {
     Competing,
     /// Much of the test was growth, not the goodput the path carries.
     StartUp,
+    /// Datagrams came and found the receiver's socket buffer full.
+    ReceiverOverflow,
+    /// A sender of datagrams did not keep the rate asked for.
+    SlowSender,
 }
 
 impl Cause {
@@ -100,6 +106,8 @@ impl Cause {
             Cause::CongestionControl => "congestion control",
             Cause::Competing => "competing traffic",
             Cause::StartUp => "start-up share",
+            Cause::ReceiverOverflow => "receiver overflow",
+            Cause::SlowSender => "slow sender",
         }
     }
 

@@ -6,6 +6,8 @@
 
 use std::time::Duration;
 
+use crate::udp::jitter::Smoothed;
+
 /// Largest payload of a UDP datagram over IPv4.
 pub const LARGEST: usize = 65_507;
 
@@ -106,7 +108,7 @@ pub struct Arrivals {
     pub late: u64,
     /// Smoothed change of the transit time (RFC 3550 §6.4.1), seconds.
     pub jitter: f64,
-    transit: Option<i64>,
+    smoothed: Smoothed,
 }
 
 impl Arrivals {
@@ -120,15 +122,14 @@ impl Arrivals {
             self.late = self.late.saturating_add(1);
             self.lost = self.lost.saturating_sub(1);
         }
-        let micros = |time: Duration| i64::try_from(time.as_micros()).unwrap_or(i64::MAX);
-        let transit = micros(now).saturating_sub(micros(header.sent));
-        let change = transit.abs_diff(self.transit.replace(transit).unwrap_or(transit));
-        self.jitter += (change as f64 / 1e6 - self.jitter) / 16.0;
+        let nanos = |time: Duration| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
+        self.smoothed.arrived(nanos(header.sent), nanos(now));
+        self.jitter = self.smoothed.seconds();
     }
 
     /// Forgets the jitter, when the warm-up is over.
     pub fn forget_jitter(&mut self) {
-        (self.jitter, self.transit) = (0.0, None);
+        (self.jitter, self.smoothed) = (0.0, Smoothed::default());
     }
 }
 

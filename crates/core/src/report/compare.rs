@@ -234,7 +234,7 @@ fn of_lfn(file: &str, number: usize, run: &Run, document: &Document) -> Summary 
         probe_p99: probes.map(|rtt| rtt.p99),
         goodput: run.steady_goodput,
         cpu_seconds_per_gigabyte: run.cpu_seconds_per_gigabyte,
-        retransmits: info.map(|_| run.retransmits),
+        retransmits: run.retransmits,
         base_rtt: Some(run.base_rtt).filter(|rtt| !rtt.is_zero()),
         rtt: median(&rtts).and_then(|rtt| Duration::try_from_secs_f64(rtt).ok()),
         findings: run.findings.iter().map(|finding| finding.name.clone()).collect(),

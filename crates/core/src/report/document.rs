@@ -147,8 +147,8 @@ pub struct Run {
     pub possible_goodput: Option<BitRate>,
     /// Shift applied to the windows the sender is told; null if none was negotiated.
     pub window_scale: Option<u8>,
-    /// Segments sent again.
-    pub retransmits: u64,
+    /// Segments sent again; null where the sender does not tell, and of datagrams.
+    pub retransmits: Option<u64>,
     /// Processor time of the threads that moved the data, per 10⁹ bytes; null of an end that does not tell.
     pub cpu_seconds_per_gigabyte: PerEnd<Option<Figure>>,
     /// What the server was asked, its own socket options among it.

@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::figure::Figure;
 use crate::path::seconds;
+use crate::stats::nearest_rank;
 
 /// What `lfn test --stamp --json` prints, schema `lfn.stamp/1`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -128,7 +129,7 @@ impl Spread {
         nanos.sort_unstable();
         let (&min, &max) = (nanos.first()?, nanos.last()?);
         let sum: i128 = nanos.iter().map(|&n| i128::from(n)).sum();
-        let rank = |percent: usize| nanos[(nanos.len() * percent).div_ceil(100).max(1) - 1];
+        let rank = |percent| nearest_rank(&nanos, percent).unwrap_or(max);
         let seconds = |nanos: f64| Figure::new(nanos / 1e9);
         Some(Spread {
             min_seconds: seconds(min as f64)?,

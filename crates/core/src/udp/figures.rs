@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use hdrhistogram::Histogram;
 use serde::{Deserialize, Serialize};
 
 use super::ramp::RampReport;
@@ -60,6 +61,9 @@ pub struct Sent {
     /// Asked for, payload; of a ramp, its last step.
     #[serde(rename = "asked_bits_per_second")]
     pub asked: BitRate,
+    /// What the server's limit left of that, where it is less.
+    #[serde(rename = "limit_bits_per_second", default, skip_serializing_if = "Option::is_none")]
+    pub limit: Option<BitRate>,
     /// Payload over the time from the first to the last departure.
     #[serde(rename = "achieved_bits_per_second")]
     pub achieved: BitRate,
@@ -85,6 +89,14 @@ pub struct Sent {
     /// The path MTU the sender's kernel knew.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub path_mtu_bytes: Option<u32>,
+}
+
+impl Sent {
+    /// Whether it sent this share of what it was to, at least; one datagram has no rate.
+    pub fn kept(&self, share: f64) -> bool {
+        let wanted = self.limit.map_or(self.asked, |limit| limit.min(self.asked));
+        self.datagrams < 2 || self.achieved.as_f64() >= share * wanted.as_f64()
+    }
 }
 
 /// What a receiver saw.
@@ -163,4 +175,13 @@ pub struct Spread {
     /// The longest.
     #[serde(rename = "max_seconds", with = "seconds")]
     pub most: Duration,
+}
+
+impl Spread {
+    /// Of these nanoseconds; nothing of none.
+    pub(super) fn of(counted: &Histogram<u64>) -> Option<Spread> {
+        let at = |quantile| Duration::from_nanos(counted.value_at_quantile(quantile));
+        let most = Duration::from_nanos(counted.max());
+        (!counted.is_empty()).then(|| Spread { p50: at(0.5), p90: at(0.9), p99: at(0.99), most })
+    }
 }

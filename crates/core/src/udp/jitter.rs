@@ -12,47 +12,63 @@ use super::figures::Spread;
 /// Longer differences are counted as this.
 const MOST: u64 = 60_000_000_000;
 
+/// RFC 3550's estimate.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub struct Smoothed {
+    last: Option<(u64, u64)>,
+    nanos: f64,
+}
+
+impl Smoothed {
+    /// A datagram sent and received at these times, each in nanoseconds of its own end's clock; how much longer or shorter
+    /// it was on its way than the one before.
+    pub fn arrived(&mut self, sent: u64, received: u64) -> Option<u64> {
+        let (sent_before, received_before) = self.last.replace((sent, received))?;
+        let gap_received = i128::from(received) - i128::from(received_before);
+        let gap_sent = i128::from(sent) - i128::from(sent_before);
+        let difference = u64::try_from((gap_received - gap_sent).unsigned_abs()).unwrap_or(MOST).min(MOST);
+        self.nanos += (difference as f64 - self.nanos) / 16.0;
+        Some(difference)
+    }
+
+    /// By now, seconds.
+    pub fn seconds(&self) -> f64 {
+        self.nanos / 1e9
+    }
+}
+
 /// Jitter of a stream.
 #[derive(Debug, Clone)]
 pub struct Jitter {
-    last: Option<(u64, u64)>,
-    /// RFC 3550's estimate, nanoseconds.
-    smoothed: f64,
+    smoothed: Smoothed,
     /// To two digits: 30 kB a stream.
     spread: Option<Histogram<u64>>,
 }
 
 impl Default for Jitter {
     fn default() -> Self {
-        Jitter { last: None, smoothed: 0.0, spread: Histogram::new_with_bounds(1, MOST, 2).ok() }
+        Jitter { smoothed: Smoothed::default(), spread: Histogram::new_with_bounds(1, MOST, 2).ok() }
     }
 }
 
 impl Jitter {
     /// A datagram sent and received at these times, each in nanoseconds of its own end's clock.
     pub fn arrived(&mut self, sent: u64, received: u64) {
-        if let Some((sent_before, received_before)) = self.last.replace((sent, received)) {
-            let gap_received = i128::from(received) - i128::from(received_before);
-            let gap_sent = i128::from(sent) - i128::from(sent_before);
-            let difference = u64::try_from((gap_received - gap_sent).unsigned_abs()).unwrap_or(MOST).min(MOST);
-            self.smoothed += (difference as f64 - self.smoothed) / 16.0;
-            if let Some(spread) = &mut self.spread {
-                // Zero is below the first value a histogram tells apart.
-                spread.saturating_record(difference.max(1));
-            }
+        let difference = self.smoothed.arrived(sent, received);
+        if let (Some(difference), Some(spread)) = (difference, &mut self.spread) {
+            // Zero is below the first value a histogram tells apart.
+            spread.saturating_record(difference.max(1));
         }
     }
 
     /// RFC 3550's jitter.
     pub fn smoothed(&self) -> Duration {
-        Duration::from_nanos(self.smoothed as u64)
+        Duration::from_nanos(self.smoothed.nanos as u64)
     }
 
     /// The spread of the differences; nothing before the second datagram.
     pub fn spread(&self) -> Option<Spread> {
-        let spread = self.spread.as_ref().filter(|spread| !spread.is_empty())?;
-        let at = |quantile| Duration::from_nanos(spread.value_at_quantile(quantile));
-        Some(Spread { p50: at(0.5), p90: at(0.9), p99: at(0.99), most: Duration::from_nanos(spread.max()) })
+        self.spread.as_ref().and_then(Spread::of)
     }
 }
 

@@ -104,9 +104,7 @@ impl Pace {
 
     /// How late bursts left.
     pub fn lateness(&self) -> Option<Spread> {
-        let lateness = self.lateness.as_ref().filter(|lateness| !lateness.is_empty())?;
-        let at = |quantile| Duration::from_nanos(lateness.value_at_quantile(quantile));
-        Some(Spread { p50: at(0.5), p90: at(0.9), p99: at(0.99), most: Duration::from_nanos(lateness.max()) })
+        self.lateness.as_ref().and_then(Spread::of)
     }
 
     /// Time in which a burst was overdue.

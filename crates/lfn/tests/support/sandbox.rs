@@ -123,6 +123,16 @@ impl Running {
         (status, std::mem::take(&mut self.said))
     }
 
+    /// The next line it writes to stdout, which has to be piped.
+    pub fn line(&mut self) -> String {
+        let (mut line, mut byte) = (Vec::new(), [0]);
+        let stdout = self.child.stdout.as_mut().expect("stdout is piped");
+        while stdout.read(&mut byte).expect("it writes") == 1 && byte != *b"\n" {
+            line.push(byte[0]);
+        }
+        String::from_utf8(line).expect("it writes text")
+    }
+
     /// All it wrote to stdout, which has to be piped.
     pub fn stdout(&mut self) -> String {
         let mut text = String::new();

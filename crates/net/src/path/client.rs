@@ -3,7 +3,7 @@
 //! What cannot be done is a trouble of the report and no error: a firewall that drops UDP takes the path MTU away, and the
 //! trace by TCP stands. Only a server that cannot be reached at all ends it.
 
-use std::net::{IpAddr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 use std::thread;
 use std::time::Duration;
 
@@ -56,6 +56,34 @@ pub fn discover(target: &Target, names: bool) -> Result<PathReport, SessionError
         look_up(&mut report.traces);
     }
     Ok(report)
+}
+
+/// Looks at the path to a host without its help: hops by UDP, and no path MTU. Its service is left alone, because what
+/// takes every connection for a client would lose one by a trace.
+pub fn discover_alone(to: IpAddr, names: bool) -> PathReport {
+    let from = local_address(to);
+    let mut report = PathReport::default();
+    report.mtu.near_interface_mtu_bytes = from.and_then(interface_mtu);
+    report.troubles.push("no path MTU: only an lfn serve acknowledges the probes".into());
+    report.troubles.push("no trace by TCP: an iperf3 server takes each connection for a client".into());
+    let most_hops = Settings::default().most_hops;
+    let to = SocketAddr::new(to, UDP_PORT);
+    match trace(&Tracing { protocol: Protocol::Udp, to, from, rtt: Duration::ZERO, most_hops }) {
+        Ok(trace) => report.traces.push(trace),
+        Err(error) => report.troubles.push(error.to_string()),
+    }
+    if names {
+        look_up(&mut report.traces);
+    }
+    report
+}
+
+/// This host's address on the way there, as the routes have it.
+fn local_address(to: IpAddr) -> Option<IpAddr> {
+    let any: IpAddr = if to.is_ipv4() { Ipv4Addr::UNSPECIFIED.into() } else { Ipv6Addr::UNSPECIFIED.into() };
+    let socket = UdpSocket::bind((any, 0)).ok()?;
+    socket.connect((to, UDP_PORT)).ok()?;
+    Some(socket.local_addr().ok()?.ip())
 }
 
 fn ends(line: &Line) -> Result<Ends, SessionError> {

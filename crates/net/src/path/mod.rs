@@ -9,7 +9,7 @@ mod mtu;
 mod server;
 mod trace;
 
-pub use client::discover;
+pub use client::{discover, discover_alone};
 pub(crate) use server::{LONGEST, serve};
 pub use trace::{TraceError, Tracing, trace};
 

@@ -31,9 +31,12 @@ pub(super) fn serve(
     let within = shared.config.connections.hello_within;
     socket.set_read_timeout(Some(within)).map_err(io_error)?;
     let mut first = [0];
-    let length = socket.peek(&mut first).map_err(|error| if watch.is_closed() { silent() } else { io_error(error) })?;
+    let length = socket.peek(&mut first).or_else(|error| match error.kind() {
+        std::io::ErrorKind::ConnectionReset => Ok(0),
+        _ => Err(if watch.is_closed() { silent() } else { io_error(error) }),
+    })?;
     if length == 0 {
-        return Err(if watch.is_closed() { silent() } else { (Reason::Hello, closed()) });
+        return Err(if watch.is_closed() { silent() } else { (Reason::Gone, closed()) });
     }
     watch.spoke();
     if first[0] == hello::FIRST_BYTE {

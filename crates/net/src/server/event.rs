@@ -39,13 +39,16 @@ pub enum Reason {
     Silent,
     /// It spoke something else, or broke off.
     Hello,
+    /// It went without a word, as a trace, a port scan or a health check does.
+    Gone,
     /// It showed a wrong or an expired token, or another version of the protocol.
     Token,
 }
 
 impl Reason {
     /// All of them.
-    pub const ALL: [Reason; 5] = [Reason::Access, Reason::Connections, Reason::Silent, Reason::Hello, Reason::Token];
+    pub const ALL: [Reason; 6] =
+        [Reason::Access, Reason::Connections, Reason::Silent, Reason::Hello, Reason::Gone, Reason::Token];
 
     /// As logs and metrics name it.
     pub fn name(self) -> &'static str {
@@ -54,6 +57,7 @@ impl Reason {
             Reason::Connections => "connections",
             Reason::Silent => "silent",
             Reason::Hello => "hello",
+            Reason::Gone => "gone",
             Reason::Token => "token",
         }
     }

@@ -31,6 +31,7 @@ use std::thread;
 use std::time::{Duration, Instant, SystemTime};
 
 use lfn_core::session::{Ticket, Token};
+use lfn_core::stamp::reflector::Tally;
 use lfn_core::units::show_duration;
 use lfn_core::wire::{Refusal, RefusalCode, Request};
 use rustix::event::{PollFd, PollFlags, poll};
@@ -212,10 +213,13 @@ impl Server {
         move |event| shared.log(event)
     }
 
-    /// What `/metrics` shows.
-    pub fn metrics(&self) -> impl Fn() -> String + Send + Sync + 'static {
+    /// What `/metrics` shows; `reflected` tells what a STAMP reflector beside the server has done, if there is one.
+    pub fn metrics(
+        &self,
+        reflected: impl Fn() -> Option<Tally> + Send + Sync + 'static,
+    ) -> impl Fn() -> String + Send + Sync + 'static {
         let shared = self.shared.clone();
-        move || shared.metrics.page(&shared.gauges())
+        move || shared.metrics.page(&shared.gauges(), reflected())
     }
 
     /// A number that grows as long as the server accepts connections: a watchdog looks at it.

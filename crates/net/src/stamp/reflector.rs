@@ -4,6 +4,7 @@ use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::AsFd;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use lfn_core::stamp::Mac;
@@ -35,6 +36,7 @@ pub struct ReflectorConfig {
 pub struct Reflecting {
     socket: Socket,
     config: ReflectorConfig,
+    tally: Arc<Mutex<Tally>>,
 }
 
 /// Datagrams that are answered before the reflector looks whether it is to stop.
@@ -55,12 +57,18 @@ impl Reflecting {
         message::tell_local_address(&socket)?;
         // Answers leave with as many hops to go as they may have (RFC 8762 §4.3).
         message::set_hop_limit(&socket, 255)?;
-        Ok(Reflecting { socket, config })
+        Ok(Reflecting { socket, config, tally: Arc::default() })
     }
 
     /// Where it listens.
     pub fn local_addr(&self) -> io::Result<SocketAddr> {
         self.socket.local_addr()?.as_socket().ok_or_else(|| io::ErrorKind::AddrNotAvailable.into())
+    }
+
+    /// What it has done so far, whenever that is asked.
+    pub fn tally(&self) -> impl Fn() -> Tally + Send + Sync + use<> {
+        let tally = self.tally.clone();
+        move || *tally.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Reflects until `stop` is set; says what it did.
@@ -83,6 +91,7 @@ impl Reflecting {
                     let _ = message::send(&self.socket, &out, came.from, source(&message));
                 }
             }
+            *self.tally.lock().unwrap_or_else(PoisonError::into_inner) = reflector.tally();
         }
         reflector.tally()
     }

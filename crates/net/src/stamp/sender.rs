@@ -31,6 +31,8 @@ pub struct Probing {
     pub size: usize,
     /// How long the last answers are waited for.
     pub wait: Duration,
+    /// The reflector is on this host, in another namespace: both read one clock.
+    pub one_clock: bool,
     /// Shared with the reflector, if packets are to be authenticated.
     pub key: Option<Key>,
 }
@@ -70,7 +72,10 @@ pub fn probe(probing: &Probing, stop: &AtomicBool, watch: &mut dyn FnMut(u64, u6
     let hash = |bytes: &[u8]| probing.key.as_ref().map(|key| key.hash(bytes)).unwrap_or_default();
     let mac: Option<Mac<'_>> = if probing.key.is_some() { Some(&hash) } else { None };
     let session = u16::from_be_bytes(random().map_err(failed)?);
-    let sender = Sender::new(session, estimate());
+    let mut sender = Sender::new(session, estimate());
+    if probing.one_clock {
+        sender.share_clock();
+    }
     let mut run = Run { probing, socket, mac, sender, buffer: vec![0; ROOM], refused: 0 };
     run.packets(stop, watch)?;
     run.ask(stop)?;

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant, SystemTime};
 
 use lfn_core::admission::{Allowed, Ask};
 use lfn_net::server::Event;
-use lfn_net::server::event::Who;
+use lfn_net::server::event::{Reason, Who};
 use lfn_net::session::SessionError;
 use serde_json::{Value, json};
 
@@ -114,7 +114,9 @@ fn line(event: &Event<'_>) -> Line {
         Event::Refused(client, reason, why) => {
             let fields =
                 vec![("client", json!(client.to_string())), ("reason", reason.name().into()), ("error", (*why).into())];
-            new("warn", "refused", fields)
+            // A trace or a health check: nobody was turned away.
+            let level = if *reason == Reason::Gone { "info" } else { "warn" };
+            new(level, "refused", fields)
         }
         Event::Starved(error) => new("error", "starved", vec![("error", error.to_string().into())]),
         Event::Stopping { running, drain } => {

@@ -108,16 +108,17 @@ pub fn run(args: Args) -> Result<Exit, Failure> {
     signal_hook::flag::register(signal_hook::consts::SIGXFSZ, Arc::default())?;
     limits::raise_files();
     let server = bind(&args)?;
-    let metrics =
-        args.metrics.map(|address| metrics::serve(address, server.metrics())).transpose().map_err(|error| {
-            Failure::new(error).hint("choose another address or port: lfn serve --metrics 127.0.0.1:9733")
-        })?;
+    let stamp = args.stamp.start(args.bind, args.limits.access(), args.quiet, stop.asked.clone())?;
+    let (stamp, reflected) = stamp.unzip();
+    let page = server.metrics(move || reflected.as_ref().map(|reflected| reflected()));
+    let metrics = args.metrics.map(|address| metrics::serve(address, page)).transpose().map_err(|error| {
+        Failure::new(error).hint("choose another address or port: lfn serve --metrics 127.0.0.1:9733")
+    })?;
     let host = match (&args.host, args.bind) {
         (Some(host), _) => host.clone(),
         (None, Some(address)) if !address.is_unspecified() => address.to_string(),
         _ => rustix::system::uname().nodename().to_string_lossy().into_owned(),
     };
-    let stamp = args.stamp.start(args.bind, args.limits.access(), args.quiet, stop.asked.clone())?;
     let iperf3 = args.iperf3.bind(&server, args.limits.access(), args.limits.connections())?;
     announce(&server, &host, (metrics, stamp), iperf3.as_ref(), args.json)?;
     let manager = Manager::from_environment();

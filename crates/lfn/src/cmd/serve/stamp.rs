@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::thread;
 
-use lfn_core::stamp::reflector::Limits;
+use lfn_core::stamp::reflector::{Limits, Tally};
 use lfn_net::server::access::Access;
 use lfn_net::stamp::{Key, Reflecting, ReflectorConfig};
 
@@ -29,23 +29,23 @@ pub(super) struct StampArgs {
 }
 
 impl StampArgs {
-    /// Starts the reflector if one is wanted; gives where it listens. It ends with `stop`.
+    /// Starts the reflector if one is wanted; gives where it listens, and what tells of it. It ends with `stop`.
     pub(super) fn start(
         &self,
         bind: Option<IpAddr>,
         access: Access,
         quiet: bool,
         stop: Arc<AtomicBool>,
-    ) -> Result<Option<SocketAddr>, Failure> {
+    ) -> Result<Option<(SocketAddr, impl Fn() -> Tally + Send + Sync + use<>)>, Failure> {
         let Some(port) = self.stamp else { return Ok(None) };
         let reflecting = self.listen(bind, port, access)?;
-        let listen = reflecting.local_addr()?;
+        let (listen, tally) = (reflecting.local_addr()?, reflecting.tally());
         if !quiet {
             // A reflector goes on when nobody reads what it says.
             let _ = writeln!(io::stderr(), "STAMP reflector at {listen}");
         }
         thread::Builder::new().name("STAMP reflector".into()).spawn(move || reflecting.run(&stop))?;
-        Ok(Some(listen))
+        Ok(Some((listen, tally)))
     }
 
     fn listen(&self, bind: Option<IpAddr>, port: u16, access: Access) -> Result<Reflecting, Failure> {

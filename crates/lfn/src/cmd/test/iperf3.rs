@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use lfn_core::diagnose::Evidence;
+use lfn_core::discover::report::PathReport;
 use lfn_core::iperf3::parameters::{LARGEST_BLOCK, MOST_STREAMS};
 use lfn_core::iperf3::{DEFAULT_PORT, End, Output, Parameters, Protocol, Way};
 use lfn_core::report::{Hosts, Iperf3};
@@ -72,6 +73,7 @@ pub(super) fn run(args: &Args, server: &str) -> Result<Exit, Failure> {
     let hosts = Hosts { near: args.near_name(), far: host.clone() };
     let (save, watched) = (args.report.save()?, args.report.watched());
     let mut printer = Printer::new(args.report.format(), save, origin(hosts.clone()), wanted.omit, watched);
+    let path = args.path.look_alone(&host)?;
     let tested = ways(&wanted).into_iter().enumerate().try_for_each(|(number, way)| {
         let parameters = Parameters { way, ..test.parameters.clone() };
         let test = client::Test { parameters, ..test.clone() };
@@ -82,7 +84,7 @@ pub(super) fn run(args: &Args, server: &str) -> Result<Exit, Failure> {
             // A stock server tidies up between two tests, and hears nobody meanwhile.
             std::thread::sleep(BETWEEN);
         }
-        one(&test, &wanted, (&host, port), &hosts, (&mut printer, &stop))
+        one(&test, &wanted, (&host, port), (&hosts, path.as_ref()), (&mut printer, &stop))
     });
     let printed = printer.finish(tested.as_ref().err());
     tested.and(printed).map(|()| if stop.seen() { Exit::Interrupted } else { Exit::Ok })
@@ -93,7 +95,7 @@ fn one(
     test: &client::Test,
     wanted: &Wanted,
     (host, port): (&str, u16),
-    hosts: &Hosts,
+    (hosts, path): (&Hosts, Option<&PathReport>),
     (printer, stop): (&mut Printer, &Interrupt),
 ) -> Result<(), Failure> {
     // Of datagrams it is known in the end what came of them.
@@ -127,7 +129,8 @@ fn one(
         Output::Json(value) => value,
     });
     for (measurement, said) in runs {
-        let measurement = tester::Measurement { at_once: test.parameters.way == Way::Both, ..measurement };
+        let path = super::path::beside(path, &measurement);
+        let measurement = tester::Measurement { at_once: test.parameters.way == Way::Both, path, ..measurement };
         let number = begun.unwrap_or_else(|| {
             let number = printer.begin(&shown(wanted, measurement.request.clone()), measurement.at_once);
             printer.progress(number, &tester::Progress::Connected(measurement.rtt, &kernel));

@@ -185,6 +185,10 @@ impl Wanted {
 
 impl Args {
     fn tests(&self, wanted: &Wanted, target: &Target, hosts: &Hosts, printer: &mut Printer) -> Result<Exit, Failure> {
+        if self.path.is_asked() && self.tcp.is_by_interface() {
+            return Err(Failure::usage("--path by an interface: probes of a trace leave by the routes")
+                .hint("give an address of that interface: --bind 192.0.2.1"));
+        }
         let path = self.path.look(target)?;
         let stop = Interrupt::listen()?;
         let mut wrong = false;

@@ -1,5 +1,7 @@
 //! `lfn test --path`: what lies between, looked at before the load.
 
+use std::net::ToSocketAddrs;
+
 use lfn_core::discover::report::{PathReport, Searched};
 use lfn_core::wire::test::Direction;
 use lfn_net::path;
@@ -22,9 +24,27 @@ pub(super) struct PathArgs {
 }
 
 impl PathArgs {
+    /// Whether it was asked for.
+    pub(super) fn is_asked(&self) -> bool {
+        self.path || self.path_names
+    }
+
+    /// What was found of the path to a host that does not help, if it was asked for.
+    pub(super) fn look_alone(&self, host: &str) -> Result<Option<PathReport>, Failure> {
+        if !self.is_asked() {
+            return Ok(None);
+        }
+        let unknown = |why: String| {
+            Failure::msg(format!("unknown host '{host}': {why}")).hint("give a name or an address: --iperf3 192.0.2.1")
+        };
+        let mut addresses = (host, 0).to_socket_addrs().map_err(|error| unknown(error.to_string()))?;
+        let to = addresses.next().ok_or_else(|| unknown("no address".into()))?;
+        Ok(Some(path::discover_alone(to.ip(), self.path_names)))
+    }
+
     /// What was found, if it was asked for.
     pub(super) fn look(&self, target: &Target) -> Result<Option<PathReport>, Failure> {
-        if !(self.path || self.path_names) {
+        if !self.is_asked() {
             return Ok(None);
         }
         path::discover(target, self.path_names).map(Some).map_err(session_failure)

@@ -12,6 +12,7 @@ use lfn_core::units::Bytes;
 use lfn_net::stamp::{Key, Probing, SendError, probe};
 
 use super::typed::{count, duration, read, unreadable};
+use crate::emulated;
 use crate::exit::{Exit, Failure};
 use crate::print::stamp::print;
 use crate::print::test::Format;
@@ -22,7 +23,7 @@ use crate::remote::SavedHosts;
 pub(super) struct StampArgs {
     /// Measure delay and loss of each direction to a reflector: `lfn serve --stamp`, or any of STAMP or TWAMP Light
     /// [default port: 862]
-    #[arg(long, value_name = "HOST[:PORT]", conflicts_with_all = ["host", "LoadArgs", "BufferArgs"])]
+    #[arg(long, value_name = "HOST[:PORT]", conflicts_with_all = ["host", "LoadArgs", "BufferArgs", "TcpArgs", "UdpArgs", "PathArgs", "Iperf3Args"])]
     pub(super) stamp: Option<String>,
     /// Packets to send [default: 100]
     #[arg(long, value_name = "N", requires = "stamp", allow_hyphen_values = true)]
@@ -76,6 +77,8 @@ impl StampArgs {
             interval: duration("stamp-interval", &self.stamp_interval)?.unwrap_or(INTERVAL),
             size: self.size(key.is_some())?,
             wait: WAIT,
+            // Both sides of an emulated path are this host.
+            one_clock: emulated::is_inside(),
             key,
         })
     }

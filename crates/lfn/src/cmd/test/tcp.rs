@@ -81,6 +81,11 @@ impl TcpArgs {
         Ok(())
     }
 
+    /// Whether it was said by which interface to dial.
+    pub(super) fn is_by_interface(&self) -> bool {
+        self.bind.iter().filter_map(|text| Place::parse(text)).any(|place| place.interface.is_some())
+    }
+
     /// Dials from where, and as what, it was asked.
     pub(super) fn dialled(&self, target: Target) -> Result<Target, Failure> {
         Ok(target.from(self.places()?).multipath(self.mptcp))

@@ -16,12 +16,14 @@ pub use save::SaveFile;
 use std::io::{self, Write};
 use std::time::Duration;
 
-use lfn_core::diagnose::{Evidence, diagnose};
+use lfn_core::diagnose::{Evidence, diagnose, diagnose_datagrams};
 use lfn_core::path::PathProfile;
 use lfn_core::prediction::{self, Expected};
 use lfn_core::report::{self, Document, DocumentSchema, Failed, Finding, Iperf3, Origin, Unfinished};
 use lfn_core::tcp_model::Prediction;
-use lfn_core::wire::test::{Interval, Kernel, SocketWish, TestRequest};
+use lfn_core::udp;
+use lfn_core::units::BitRate;
+use lfn_core::wire::test::{EndReport, Interval, Kernel, SocketWish, TestRequest};
 use lfn_net::tester::{Measurement, Progress, Test};
 
 use crate::exit::Failure;
@@ -60,10 +62,15 @@ pub struct Run {
 impl Run {
     /// Judges a test.
     pub fn new(measurement: Measurement, evidence: Evidence) -> Self {
-        // The rules and the formulas are TCP's.
         let datagrams = measurement.request.udp.is_some();
-        let findings = if datagrams { Vec::new() } else { diagnose(&evidence).iter().map(Finding::from).collect() };
-        let (predicted, expected) = if datagrams { (None, None) } else { prediction::of_test(&evidence).unzip() };
+        let (findings, predicted) = match datagrams {
+            true => {
+                let (sender, receiver) = (measurement.sender(), measurement.receiver());
+                (diagnose_datagrams(&evidence, sender, receiver), predict_datagrams(&evidence, sender))
+            }
+            false => (diagnose(&evidence), prediction::of_test(&evidence)),
+        };
+        let (findings, (predicted, expected)) = (findings.iter().map(Finding::from).collect(), predicted.unzip());
         Run { measurement, evidence, findings, predicted, expected, iperf3: None }
     }
 
@@ -72,6 +79,16 @@ impl Run {
         let info = self.measurement.sender().streams.first()?.tcp_info.as_ref()?;
         info.window_scaling.then_some(info.snd_wscale)
     }
+}
+
+/// What is to be expected of datagrams: of the rate that was asked, or of what a ramp finds.
+fn predict_datagrams(evidence: &Evidence, sender: &EndReport) -> Option<(Prediction, Expected)> {
+    let streams = || sender.streams.iter().filter_map(|stream| stream.udp.as_deref());
+    let sent = || streams().filter_map(|udp| udp.sent.as_ref());
+    let ramp = streams().any(|udp| udp.ramp.is_some());
+    let asked = sent().map(|sent| sent.limit.unwrap_or(sent.asked).0).fold(0, u64::saturating_add);
+    let asked = (!ramp).then_some(BitRate(asked));
+    Some(udp::predicted(&evidence.path?, sent().next()?.datagram_bytes, asked, evidence.elapsed))
 }
 
 /// Prints one test after the other, and keeps what is stored of them.

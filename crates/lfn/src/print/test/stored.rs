@@ -41,7 +41,8 @@ pub fn store(run: Run, near_socket: SocketWish, omit: Option<Duration>) -> repor
         path: evidence.path,
         predicted,
         expected,
-        possible_goodput: evidence.possible(),
+        // What TCP could do says nothing of datagrams.
+        possible_goodput: evidence.possible().filter(|_| request.udp.is_none()),
         window_scale,
         retransmits,
         cpu_seconds_per_gigabyte: PerEnd { near: per_gigabyte(&near), far: per_gigabyte(&far) },

@@ -12,6 +12,7 @@ use std::fmt::Write;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 
+use lfn_core::stamp::reflector::Tally;
 use lfn_core::units::Bytes;
 use lfn_core::wire::RefusalCode;
 
@@ -107,8 +108,8 @@ impl Metrics {
         self.connections.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// The page.
-    pub fn page(&self, gauges: &Gauges) -> String {
+    /// The page; `reflected` is what a STAMP reflector beside the server has done.
+    pub fn page(&self, gauges: &Gauges, reflected: Option<Tally>) -> String {
         let mut page = Page(String::with_capacity(4096));
         let get = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         let sessions = self.sessions();
@@ -147,6 +148,14 @@ impl Metrics {
         page.family("lfn_connections_unknown", "gauge", help, &[("", gauges.strangers as u64)]);
         let help = "Times that no connection could be accepted for want of files or memory.";
         page.family("lfn_accept_failures_total", "counter", help, &[("", get(&self.starved))]);
+        if let Some(Tally { reflected, unreadable, too_many }) = reflected {
+            let ends = [
+                ("result=\"reflected\"", reflected),
+                ("result=\"unreadable\"", unreadable),
+                ("result=\"too_many\"", too_many),
+            ];
+            page.family("lfn_stamp_packets_total", "counter", "STAMP packets, by what became of them.", &ends);
+        }
         page.process();
         page.0
     }

@@ -9,6 +9,7 @@ use std::sync::mpsc::{Receiver, Sender as Tell, channel};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
+use lfn_core::host::remarks;
 use lfn_core::udp::figures::{UdpFigures, UdpSample};
 use lfn_core::udp::ramp::{RampReport, StepSeen, StepSent};
 use lfn_core::units::BitRate;
@@ -23,6 +24,7 @@ use super::sender::{Sender, Until};
 use crate::server::throttle::Throttle;
 use crate::session::DatagramStream;
 use crate::tester::TestError;
+use crate::tester::host::HostWatch;
 
 /// How long the control thread sleeps at most.
 const LOOK_UP: Duration = Duration::from_millis(20);
@@ -61,6 +63,7 @@ pub(super) struct End {
     most: Option<BitRate>,
     interval: Duration,
     ended: usize,
+    host: Option<HostWatch>,
     cpu: Cpu,
     told: Vec<Told>,
     until: Duration,
@@ -92,6 +95,12 @@ impl End {
         let (tell, events) = channel();
         let mut end = End::empty(request, sends, events);
         end.most = most;
+        end.host = streams.first().map(|stream| {
+            let local = stream.socket().local_addr().ok().map(|address| address.ip());
+            HostWatch::towards(stream.peer().ip(), local)
+        });
+        let highest = udp.ramp.map_or(udp.rate, |ramp| ramp.to);
+        let limited = most.filter(|most| sends && *most < highest).map(|most| (highest, most));
         let left = Arc::new(AtomicU64::new(match request.load {
             Load::Records(count) => count,
             _ => 0,
@@ -99,7 +108,9 @@ impl End {
         for stream in streams {
             let number = stream.stream();
             let failed = |source| TestError::Stream { stream: number, source };
-            let lane = Arc::new(Lane::new(stream, wish, &udp, sends).map_err(failed)?);
+            let mut lane = Lane::new(stream, wish, &udp, sends).map_err(failed)?;
+            lane.limited = limited;
+            let lane = Arc::new(lane);
             if let (Load::Bytes(bytes), true) = (request.load, end.lanes.is_empty()) {
                 left.store(bytes.0.div_ceil(lane.datagram as u64), Ordering::Relaxed);
             }
@@ -133,6 +144,7 @@ impl End {
             most: None,
             interval: request.interval,
             ended: 0,
+            host: None,
             cpu: Cpu::default(),
             told: Vec::new(),
             until: Duration::ZERO,
@@ -272,7 +284,11 @@ impl End {
             self.close_interval(self.now().unwrap_or(self.until));
         }
         let streams: Vec<StreamReport> = self.lanes.iter().map(|lane| self.report(lane, ramp.clone())).collect();
+        let (host, mut notes) = self.host.as_mut().map(HostWatch::finish).unwrap_or_default();
+        notes.extend(remarks(&streams, host.as_ref()));
         Ok(EndReport {
+            host,
+            notes,
             elapsed,
             bytes: streams.iter().map(|stream| stream.bytes).sum(),
             cpu: Some(self.cpu),
@@ -315,9 +331,10 @@ impl End {
     fn close_interval(&mut self, now: Duration) {
         let sends = self.sends;
         let streams: Vec<_> =
-            self.lanes.iter().zip(&mut self.told).map(|(lane, told)| sample(lane, told, sends)).collect();
+            self.lanes.iter().zip(&mut self.told).map(|(lane, told)| sample(lane, told, sends, self.host.as_mut())).collect();
         let bytes = streams.iter().map(|sample| sample.bytes).sum();
-        self.intervals.push(Interval { start: self.until, end: now, bytes, streams, ..Interval::default() });
+        let host = self.host.as_mut().and_then(HostWatch::sample);
+        self.intervals.push(Interval { start: self.until, end: now, bytes, streams, host, ..Interval::default() });
         self.until = now;
     }
 
@@ -334,6 +351,9 @@ impl End {
         };
         StreamReport {
             stream: lane.stream.stream(),
+            thread: self.host.as_ref().and_then(|host| {
+                host.whole_thread(lane.stream.stream(), lane.thread.load(Ordering::Relaxed))
+            }),
             bytes: if self.sends { lane.outgoing().bytes } else { lane.incoming().bytes },
             socket: Some(lane.socket.clone()),
             udp: Some(Box::new(figures)),
@@ -361,6 +381,7 @@ struct Job {
 
 impl Job {
     fn run(self, sends: bool, steps: Option<Receiver<Step>>) {
+        self.lane.thread.store(lfn_sys::process::thread_id(), Ordering::Relaxed);
         let before = tcp::thread_cpu();
         let result = match (sends, steps) {
             (false, _) => receiver::run(&self.lane, &self.throttle, &self.stop),
@@ -414,7 +435,7 @@ fn now(lane: &Lane, told: &Told, sends: bool) -> Told {
     }
 }
 
-fn sample(lane: &Lane, told: &mut Told, sends: bool) -> StreamSample {
+fn sample(lane: &Lane, told: &mut Told, sends: bool, host: Option<&mut HostWatch>) -> StreamSample {
     let now = now(lane, told, sends);
     let before = std::mem::replace(told, now);
     let udp = UdpSample {
@@ -425,5 +446,7 @@ fn sample(lane: &Lane, told: &mut Told, sends: bool) -> StreamSample {
         jitter: (!sends).then(|| lane.incoming().account.jitter().smoothed()),
     };
     let bytes = now.bytes - before.bytes;
-    StreamSample { stream: lane.stream.stream(), bytes, udp: Some(udp), ..StreamSample::default() }
+    let stream = lane.stream.stream();
+    let thread = host.and_then(|host| host.thread(stream, lane.thread.load(Ordering::Relaxed)));
+    StreamSample { stream, bytes, thread, udp: Some(udp), ..StreamSample::default() }
 }

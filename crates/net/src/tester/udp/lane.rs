@@ -1,6 +1,7 @@
 //! One stream of datagrams as its thread and the control thread share it.
 
 use std::io;
+use std::sync::atomic::AtomicI32;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use lfn_core::udp::datagram;
@@ -33,6 +34,10 @@ pub(super) struct Lane {
     pub(super) dont_fragment: bool,
     pub(super) path_mtu: Option<u32>,
     pub(super) socket: SocketReport,
+    /// What was asked, and the server's limit below it.
+    pub(super) limited: Option<(BitRate, BitRate)>,
+    /// The thread that moves its datagrams, once there is one.
+    pub(super) thread: AtomicI32,
     outgoing: Mutex<Outgoing>,
     incoming: Mutex<Incoming>,
 }
@@ -98,7 +103,8 @@ impl Lane {
         let report = SocketReport {
             sndbuf_asked_bytes: wish.sndbuf.filter(|_| sends),
             sndbuf_granted_bytes: Bytes(tcp::send_buffer(socket)?),
-            rcvbuf_asked_bytes: (!sends).then(|| wish.rcvbuf.unwrap_or(Bytes(RECEIVE_BUFFER))),
+            // What we ask for where nobody did may be capped, and nobody misses it.
+            rcvbuf_asked_bytes: wish.rcvbuf.filter(|_| !sends),
             rcvbuf_granted_bytes: Bytes(tcp::receive_buffer(socket)?),
             dscp_asked: wish.dscp,
             dscp_granted: options::marked(&SockRef::from(socket)),
@@ -113,6 +119,8 @@ impl Lane {
             dont_fragment: !request.fragment,
             path_mtu,
             socket: report,
+            limited: None,
+            thread: AtomicI32::new(0),
             stream,
             outgoing: Mutex::default(),
             incoming: Mutex::default(),
@@ -138,7 +146,8 @@ impl Lane {
         Sent {
             datagrams: out.datagrams,
             datagram_bytes: self.datagram as u64,
-            asked: out.asked,
+            asked: self.limited.map_or(out.asked, |(asked, _)| asked),
+            limit: self.limited.map(|(_, limit)| limit),
             // From the first to the last departure: the time of one datagram fewer than were sent.
             achieved: BitRate(if nanos == 0 { 0 } else { (bytes as f64 * 8.0 / seconds) as u64 }),
             burst_datagrams: pace.map_or(1, Pace::burst),

@@ -31,6 +31,7 @@ pub(super) fn summary(run: &Run, sender: &str, receiver: &str) -> String {
             Limit::SendBuffer => "the send buffer",
             Limit::Pacing => "pacing",
             Limit::Loss => "loss",
+            Limit::Asked => "the rate asked",
         };
         let between = run.expected.as_ref().map(|all| format!(" ({} to {})", all.least, all.most)).unwrap_or_default();
         line(
@@ -97,12 +98,12 @@ fn verdict(run: &Run) -> String {
     text
 }
 
-fn because(finding: &Finding) -> String {
+pub(super) fn because(finding: &Finding) -> String {
     format!("{}. {}\nhint: {}\n", finding.name, finding.summary, finding.cure)
 }
 
 fn tcp(run: &Run) -> String {
-    let resent = told_resent(run).map_or("unknown".into(), |resent| resent.to_string());
+    let resent = resent(run).map_or("unknown".into(), |resent| resent.to_string());
     if run.measurement.sender().streams.iter().all(|stream| stream.tcp_info.is_none()) {
         return format!("the sender's kernel is not known; {resent} segments resent");
     }
@@ -119,12 +120,8 @@ fn tcp(run: &Run) -> String {
     )
 }
 
-/// Segments sent again in the whole test, as far as the sender tells.
-pub fn resent(run: &Run) -> u64 {
-    told_resent(run).unwrap_or(0)
-}
-
-fn told_resent(run: &Run) -> Option<u64> {
+/// Segments sent again in the whole test, if the sender tells.
+pub fn resent(run: &Run) -> Option<u64> {
     let streams = &run.measurement.sender().streams;
     let told = streams.iter().filter_map(|stream| Some(u64::from(stream.tcp_info.as_ref()?.retransmitted_segments)));
     told.reduce(|a, b| a + b).or(run.iperf3.as_ref().and_then(|iperf3| iperf3.retransmits))

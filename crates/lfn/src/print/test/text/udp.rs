@@ -2,12 +2,15 @@
 
 use std::time::Duration;
 
+use lfn_core::tcp_model::Limit;
 use lfn_core::udp::figures::{Received, Sent, UdpSample};
 use lfn_core::udp::ramp::{Outcome, RampReport};
 use lfn_core::units::{BitRate, Bytes, Ratio, show_duration};
 use lfn_core::wire::test::{EndReport, Interval, Load, StreamReport, TestRequest};
 
-use super::layout::wrapped;
+use super::layout::{paragraphs, wrapped};
+use super::summary::because;
+use crate::print::terminal::breaks_at;
 use crate::print::test::Run;
 
 /// What is sent, in a few words.
@@ -54,6 +57,7 @@ pub(super) fn summary(run: &Run, sender: &str, receiver: &str) -> String {
     let mut page = String::from("\n");
     let goodput = format!("{} over {}", run.evidence.goodput, show_duration(run.evidence.elapsed));
     page += &wrapped("goodput", &goodput);
+    page += &predicted(run);
     for stream in &measurement.receiver().streams {
         if let Some(received) = stream.udp.as_ref().and_then(|udp| udp.received.as_ref()) {
             page += &received_lines(stream, received, measurement.receiver().streams.len() > 1);
@@ -76,7 +80,32 @@ pub(super) fn summary(run: &Run, sender: &str, receiver: &str) -> String {
     }
     let ramps = measurement.sender().streams.iter().filter_map(|stream| stream.udp.as_ref()?.ramp.as_ref());
     ramps.for_each(|ramp| page += &ramp_lines(ramp));
+    if let Some(path) = &measurement.path {
+        page += &super::path::path(path);
+    }
+    page += &super::host::hosts(run);
+    let found: String = run.findings.iter().map(because).collect();
+    if !found.is_empty() {
+        page += &format!("\n{}", paragraphs(&found, breaks_at()));
+    }
     page
+}
+
+/// What the path should carry of it, where its capacity is known; of a ramp beside what passed.
+fn predicted(run: &Run) -> String {
+    let Some((predicted, expected)) = run.predicted.zip(run.expected.as_ref()) else { return String::new() };
+    let mut ramps = run.measurement.sender().streams.iter().filter_map(|stream| stream.udp.as_ref()?.ramp.as_ref());
+    let (measured, of) = match ramps.next() {
+        Some(ramp) => (ramp.highest.unwrap_or_default(), "passed"),
+        None => (run.evidence.goodput, "measured"),
+    };
+    let limit = if predicted.limit == Limit::Asked { "the rate asked" } else { "capacity" };
+    let share = measured.as_f64() / predicted.goodput.as_f64().max(1.0) * 100.0;
+    let text = format!(
+        "{} ({} to {}), limited by {limit}; {share:.1} % of it {of}",
+        predicted.goodput, expected.least, expected.most
+    );
+    wrapped("predicted", &text)
 }
 
 fn received_lines(stream: &StreamReport, received: &Received, several: bool) -> String {
@@ -140,13 +169,14 @@ fn own(received: &Received) -> String {
 fn sent_line(sent: &Sent, ramp: bool) -> String {
     /// Less than this share of what was asked is worth a word.
     const KEPT: f64 = 0.995;
+    let limit = sent.limit.map(|limit| format!(", {limit} allowed by the server")).unwrap_or_default();
     let mut text = format!(
-        "{} datagrams of {} B, {} asked, {} sent",
+        "{} datagrams of {} B, {} asked{limit}, {} sent",
         sent.datagrams, sent.datagram_bytes, sent.asked, sent.achieved
     );
     if ramp {
-        text = format!("{} datagrams of {} B", sent.datagrams, sent.datagram_bytes);
-    } else if sent.achieved.as_f64() < KEPT * sent.asked.as_f64() && sent.datagrams > 1 {
+        text = format!("{} datagrams of {} B{limit}", sent.datagrams, sent.datagram_bytes);
+    } else if !sent.kept(KEPT) {
         text += ": it could not keep the rate";
     }
     if sent.behind_share > Ratio::NONE {
