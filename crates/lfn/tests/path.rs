@@ -374,7 +374,11 @@ fn a_trace_is_no_client() {
         page
     };
     let gone = "lfn_connections_refused_total{reason=\"gone\"} ";
-    assert!(support::eventually(|| metrics().contains("lfn_stamp_packets_total{result=\"reflected\"} 2")), "{}", metrics());
+    assert!(
+        support::eventually(|| metrics().contains("lfn_stamp_packets_total{result=\"reflected\"} 2")),
+        "{}",
+        metrics()
+    );
     assert!(support::eventually(|| !metrics().contains(&format!("{gone}0\n"))), "{}", metrics());
     assert!(metrics().contains("reason=\"hello\"} 0\n"), "{}", metrics());
     server.signal("TERM");

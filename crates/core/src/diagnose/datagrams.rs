@@ -37,7 +37,8 @@ struct Datagrams<'a> {
 /// All findings of a test of datagrams, causes before what follows from them.
 pub fn diagnose_datagrams(evidence: &Evidence, sender: &EndReport, receiver: &EndReport) -> Vec<Finding> {
     let Some(test) = Datagrams::new(evidence, sender, receiver) else { return Vec::new() };
-    let rules = [Datagrams::server_limit, Datagrams::slow_sender, Datagrams::overflow, Datagrams::drops, Datagrams::loss];
+    let rules =
+        [Datagrams::server_limit, Datagrams::slow_sender, Datagrams::overflow, Datagrams::drops, Datagrams::loss];
     rules.iter().filter_map(|rule| rule(&test)).collect()
 }
 
@@ -79,12 +80,11 @@ impl<'a> Datagrams<'a> {
         let limit = limit?;
         let what = if self.ramp { "the ramp went no higher" } else { "so much was sent" };
         let summary = format!("{asked} asked, and the server allows this session {limit}: {what}");
-        let cure = Cure { command: "lfn serve --client-rate RATE --max-rate RATE".into(), host: Some("the server".into()) };
+        let cure =
+            Cure { command: "lfn serve --client-rate RATE --max-rate RATE".into(), host: Some("the server".into()) };
         let mut finding = self.finding(Cause::ServerLimit, summary, cure, None);
-        finding.evidence = BTreeMap::from([
-            ("asked_bits_per_second", json!(asked.0)),
-            ("limit_bits_per_second", json!(limit.0)),
-        ]);
+        finding.evidence =
+            BTreeMap::from([("asked_bits_per_second", json!(asked.0)), ("limit_bits_per_second", json!(limit.0))]);
         Some(finding)
     }
 
@@ -187,8 +187,11 @@ impl<'a> Datagrams<'a> {
             return None;
         }
         let longest = self.streams.iter().map(|(_, received)| received.longest_burst).max().unwrap_or(0);
-        let mut summary =
-            format!("the path lost {:.3} % of the datagrams ({lost} of {}), up to {longest} in a row", share * 100.0, self.sent);
+        let mut summary = format!(
+            "the path lost {:.3} % of the datagrams ({lost} of {}), up to {longest} in a row",
+            share * 100.0,
+            self.sent
+        );
         let sent = BitRate(self.streams.iter().map(|(sent, _)| sent.achieved.0).fold(0, u64::saturating_add));
         let most = self.carried().filter(|most| sent > *most);
         let cure = match most {
@@ -327,7 +330,8 @@ mod tests {
     #[test]
     fn a_sender_that_falls_behind_and_one_that_is_held_are_told_apart() {
         let (sent, received, socket) = healthy();
-        let slow = Sent { achieved: BitRate(30 * MBIT), behind_share: crate::units::Ratio::new(0.9).unwrap(), ..sent.clone() };
+        let slow =
+            Sent { achieved: BitRate(30 * MBIT), behind_share: crate::units::Ratio::new(0.9).unwrap(), ..sent.clone() };
         let slow = found((slow, received.clone(), socket.clone()), HostReport::default(), None);
         assert_eq!(causes(&slow), [Cause::SlowSender]);
         assert!(slow[0].summary.contains("near sent 30 Mb/s of 50 Mb/s: behind its schedule for 90 %"), "{slow:?}");

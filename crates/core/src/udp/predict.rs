@@ -27,12 +27,7 @@ pub fn carried(path: &PathProfile, datagram: u64) -> BitRate {
 }
 
 /// The goodput of streams that send at `asked` together for `time`, or what a ramp (`None`) should find.
-pub fn predicted(
-    path: &PathProfile,
-    datagram: u64,
-    asked: Option<BitRate>,
-    time: Duration,
-) -> (Prediction, Expected) {
+pub fn predicted(path: &PathProfile, datagram: u64, asked: Option<BitRate>, time: Duration) -> (Prediction, Expected) {
     let most = carried(path, datagram);
     let sent = asked.unwrap_or(most);
     let fits = sent.min(most).as_f64();

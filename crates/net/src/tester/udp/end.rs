@@ -330,8 +330,12 @@ impl End {
 
     fn close_interval(&mut self, now: Duration) {
         let sends = self.sends;
-        let streams: Vec<_> =
-            self.lanes.iter().zip(&mut self.told).map(|(lane, told)| sample(lane, told, sends, self.host.as_mut())).collect();
+        let streams: Vec<_> = self
+            .lanes
+            .iter()
+            .zip(&mut self.told)
+            .map(|(lane, told)| sample(lane, told, sends, self.host.as_mut()))
+            .collect();
         let bytes = streams.iter().map(|sample| sample.bytes).sum();
         let host = self.host.as_mut().and_then(HostWatch::sample);
         self.intervals.push(Interval { start: self.until, end: now, bytes, streams, host, ..Interval::default() });
@@ -351,9 +355,10 @@ impl End {
         };
         StreamReport {
             stream: lane.stream.stream(),
-            thread: self.host.as_ref().and_then(|host| {
-                host.whole_thread(lane.stream.stream(), lane.thread.load(Ordering::Relaxed))
-            }),
+            thread: self
+                .host
+                .as_ref()
+                .and_then(|host| host.whole_thread(lane.stream.stream(), lane.thread.load(Ordering::Relaxed))),
             bytes: if self.sends { lane.outgoing().bytes } else { lane.incoming().bytes },
             socket: Some(lane.socket.clone()),
             udp: Some(Box::new(figures)),
