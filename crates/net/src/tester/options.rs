@@ -82,7 +82,9 @@ impl Options {
             rcvbuf = planned.filter(|&planned| explicit_receive_buffer_helps(planned, kernel));
         }
         let planned_sndbuf = planned.filter(|&planned| sends && explicit_send_buffer_helps(planned, kernel));
-        let bound = window.or(wish.planned_most.filter(|_| !sends && rcvbuf.is_none()).map(|most| most.0));
+        // Multipath TCP has no clamp.
+        let bounds = !sends && rcvbuf.is_none() && !wish.mptcp;
+        let bound = window.or(wish.planned_most.filter(|_| bounds).map(|most| most.0));
         Ok(Options {
             wish: wish.clone(),
             sndbuf: wish.sndbuf.map(|bytes| bytes.0).or(planned_sndbuf),

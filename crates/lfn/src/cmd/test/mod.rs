@@ -263,6 +263,13 @@ impl Args {
                 return Err(Failure::usage("--check, --blocks and --until are of TCP streams").hint("leave out --udp"));
             }
         }
+        let windows = near.window.or(request.socket.window);
+        for (flag, given) in [("window", windows.is_some()), ("pacing", !near.pacing.is_empty())] {
+            if near.mptcp && given {
+                let text = format!("--{flag} with --mptcp: the kernel takes it for plain TCP alone");
+                return Err(Failure::usage(text).hint("leave out one of them"));
+            }
+        }
         for check in [request.check(), near.check()] {
             check.map_err(|error| Failure::usage(error).hint("see lfn test --help"))?;
         }
