@@ -451,9 +451,9 @@ fn a_terminal_shows_more_while_it_runs_and_is_left_clean() {
     // Of a narrow one the parts of the line may leave no room for colours.
     let wide = |colour| on_terminal(&server, (100, 20), "--time 600ms --interval 100ms", colour).unwrap();
     let coloured = wide(true);
-    assert!(coloured.contains("\x1b[4") && coloured.contains("\x1b[0m"), "{coloured:?}");
+    assert!(coloured.contains("\x1b[0m"), "{coloured:?}");
     let plain = wide(false);
-    assert!(plain.contains("limits") && !plain.contains("\x1b[4"), "{plain:?}");
+    assert!(plain.contains("limits") && !plain.contains("\x1b[0m"), "{plain:?}");
     assert!(!short("--no-live", true).unwrap().contains('\x1b'));
     let both = short("--bidir", true).unwrap();
     assert!(both.contains("\nforward ") && both.contains("\nreverse ") && both.contains("left"), "{both}");
