@@ -106,17 +106,18 @@ fn competing_traffic_is_found() {
     thrice("competing", || emulated(PATH, fault, &["--time", "3s"]), |run| first(run, "competing traffic"));
 }
 
-/// Stopped for most of the time, as by a disk that does not deliver.
+/// Stopped for most of the time, as by a disk that does not deliver. Buffers that grow beyond what it moves meanwhile
+/// would hide that: they are set.
 const STOPPING: &str = "( sleep 0.5; for i in 1 2 3 4 5 6 7 8 9 10; do kill -STOP $$; sleep 0.5; kill -CONT $$; \
                         sleep 0.05; done ) & ";
 
 fn a_writer_that_stops_is_found() {
-    let flags = ["--time", "5s", "--interval", "250ms"];
+    let flags = ["--time", "5s", "--interval", "250ms", "--near-sndbuf", "600000"];
     thrice("writer", || emulated(PATH, STOPPING, &flags), |run| first(run, "slow sending application"));
 }
 
 fn a_reader_that_stops_is_found() {
-    let flags = ["--time", "5s", "--interval", "250ms", "--reverse"];
+    let flags = ["--time", "5s", "--interval", "250ms", "--reverse", "--near-rcvbuf", "1200000"];
     thrice("reader", || emulated(PATH, STOPPING, &flags), |run| first(run, "slow receiving application"));
 }
 

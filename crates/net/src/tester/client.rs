@@ -230,6 +230,8 @@ struct Conversation<'a> {
     /// How long it may say nothing of it.
     silence: Duration,
     far_intervals: Vec<Interval>,
+    /// When the server's intervals began to count, on its clock.
+    far_started: Option<u64>,
     far_sum: Sum,
     questions: Questions,
     probing: Option<Probing>,
@@ -264,6 +266,7 @@ impl<'a> Conversation<'a> {
             heard,
             silence: DEAD_AFTER,
             far_intervals: Vec::new(),
+            far_started: None,
             far_sum: Sum::default(),
             questions: Questions::new(),
             probing: None,
@@ -408,8 +411,13 @@ impl<'a> Conversation<'a> {
     /// Takes the server's next message, if one comes in time.
     fn listen(&mut self, within: Duration) -> Result<(), TestError> {
         match self.control.poll(within, "during the test")?.map(|Bounded(message)| message) {
-            Some(ServerMessage::Interval(interval)) => {
+            Some(ServerMessage::Started { at_nanos }) => {
                 self.heard = Instant::now();
+                self.far_started = Some(at_nanos);
+            }
+            Some(ServerMessage::Interval(mut interval)) => {
+                self.heard = Instant::now();
+                self.place(&mut interval);
                 self.far_sum.add(&interval)?;
                 (self.watch)(Progress::Far(&interval));
                 if self.request.direction == Direction::Forward && self.until.is_some() {
@@ -417,8 +425,10 @@ impl<'a> Conversation<'a> {
                 }
                 self.far_intervals.push(*interval);
             }
-            Some(ServerMessage::Report(report)) => {
+            Some(ServerMessage::Report(mut report)) => {
                 self.heard = Instant::now();
+                self.far_started = report.started;
+                report.intervals.iter_mut().for_each(|interval| self.place(interval));
                 report.intervals.iter().try_for_each(|rest| self.far_sum.add(rest))?;
                 if let Some(rest) = report.intervals.last() {
                     (self.watch)(Progress::Far(rest));
@@ -444,6 +454,11 @@ impl<'a> Conversation<'a> {
             return Err(SessionError::Timeout { peer, after: silence, while_doing }.into());
         }
         Ok(())
+    }
+
+    /// Lays one of the server's intervals beside this end's, by what the clocks' questions have shown so far.
+    fn place(&self, interval: &mut Interval) {
+        clock::place(interval, self.meter.started(), self.far_started, self.questions.alignment().as_ref());
     }
 
     /// Why a stream failed: best what the server has to say of it, if it comes soon.

@@ -7,7 +7,7 @@
 use std::time::{Duration, Instant};
 
 use lfn_core::host::clock::{Alignment, Exchange, MOST_EXCHANGES};
-use lfn_core::wire::test::{ClientMessage, EndReport, ServerMessage};
+use lfn_core::wire::test::{ClientMessage, EndReport, Interval, ServerMessage};
 use lfn_sys::clock::monotonic_nanos;
 
 use crate::session::{Control, SessionError};
@@ -76,15 +76,20 @@ pub(super) fn answer(control: &mut Control, number: u32) -> Result<(), SessionEr
 
 /// Puts the far end's intervals on the near end's clock.
 pub(super) fn lay_side_by_side(near: &EndReport, far: &mut EndReport, alignment: Option<&Alignment>) {
-    let (Some(alignment), Some(near), Some(far_start)) = (alignment, near.started, far.started) else { return };
-    let place = |time: Duration| {
-        let far = far_start.saturating_add(u64::try_from(time.as_nanos()).unwrap_or(u64::MAX));
+    for interval in &mut far.intervals {
+        place(interval, near.started, far.started, alignment);
+    }
+}
+
+/// Puts one there, as well as it is known by now; of ends whose starts are known.
+pub(super) fn place(interval: &mut Interval, near: Option<u64>, far: Option<u64>, alignment: Option<&Alignment>) {
+    let (Some(alignment), Some(near), Some(far)) = (alignment, near, far) else { return };
+    let on_near_clock = |time: Duration| {
+        let far = far.saturating_add(u64::try_from(time.as_nanos()).unwrap_or(u64::MAX));
         let since = alignment.on_near_clock(far).saturating_sub(near.cast_signed());
         // The far end of a reverse test may have begun before this end saw a byte: its time is then zero.
         Duration::from_nanos(u64::try_from(since).unwrap_or(0))
     };
-    for interval in &mut far.intervals {
-        interval.near_start = Some(place(interval.start));
-        interval.near_end = Some(place(interval.end));
-    }
+    interval.near_start = Some(on_near_clock(interval.start));
+    interval.near_end = Some(on_near_clock(interval.end));
 }

@@ -2,8 +2,8 @@
 //! network stack's counters.
 //!
 //! It is done by the control connection's thread, at the ends of intervals and never more often than ten times a second,
-//! so that nothing is asked of the threads that move data. One reading costs some hundred microseconds. What cannot be
-//! read is left out, and said once in the end's notes.
+//! so that nothing is asked of the threads that move data. What one reading costs is bounded by a test below. What cannot
+//! be read is left out, and said once in the end's notes.
 
 use std::collections::BTreeMap;
 use std::fs;

@@ -269,7 +269,7 @@ impl Meter {
     }
 
     /// The start on the monotonic clock, nanoseconds.
-    fn started(&self) -> Option<u64> {
+    pub(super) fn started(&self) -> Option<u64> {
         let start = u64::try_from(self.start?.as_nanos()).ok()?;
         Some(self.origin_nanos.saturating_add(start))
     }

@@ -138,8 +138,11 @@ fn load(session: &mut ServerSession, request: &TestRequest, meter: &mut Meter) -
     loop {
         session.check()?;
         meter.collect()?;
-        if let Some(interval) = meter.tick() {
-            session.control.send(&ServerMessage::Interval(Box::new(interval.clone())))?;
+        if let Some(interval) = meter.tick().cloned() {
+            if let (1, Some(at_nanos)) = (meter.ticked(), meter.started()) {
+                session.control.send(&ServerMessage::Started { at_nanos })?;
+            }
+            session.control.send(&ServerMessage::Interval(Box::new(interval)))?;
         }
         let over = match request.load {
             Load::TimeSeconds(_) => meter.time_over(),

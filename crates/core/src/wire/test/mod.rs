@@ -35,6 +35,12 @@ use crate::units::BitRate;
 pub enum ServerMessage {
     /// The request was taken.
     Ready(Box<Ready>),
+    /// When the server's intervals began to count; told before the first of them, so that they can be laid beside the
+    /// client's while the test runs.
+    Started {
+        /// Nanoseconds on the server's clock (`CLOCK_MONOTONIC`).
+        at_nanos: u64,
+    },
     /// One interval is over.
     Interval(Box<Interval>),
     /// The answer to a ping.

@@ -185,13 +185,20 @@ impl Printer {
         });
         let Printer { format, save, origin, events, runs, tests, .. } = self;
         // Of two that failed together the first tells enough.
-        let unfinished = tests.into_iter().find_map(|seen| seen.unfinished);
+        let (mut table, unfinished) = match tests.into_iter().find(|seen| seen.unfinished.is_some()) {
+            Some(seen) => (Some(seen.table), seen.unfinished),
+            None => (None, None),
+        };
         let document = Document { schema: DocumentSchema::Two, origin, runs, unfinished, error };
         if let Some(file) = save {
             file.write(&document)?;
         }
         match format {
-            Format::Text => {}
+            Format::Text => {
+                if let (Some(table), Some(seen)) = (&mut table, &document.unfinished) {
+                    table.cut_off(seen)?;
+                }
+            }
             Format::Json => json::print(&document)?,
             Format::Ndjson => events.finish(document)?,
             Format::Csv => io::stdout().lock().write_all(report::csv(&document).as_bytes())?,
@@ -220,6 +227,7 @@ pub fn show(document: Document) -> io::Result<()> {
         let mut table = text::Table::new(&test, &origin.hosts, first, false);
         table.progress(&Progress::Connected(seen.handshake_rtt.unwrap_or_default(), &Kernel::default()));
         replay(&mut table, &seen.near_intervals, &seen.far_intervals);
+        table.cut_off(&seen)?;
         let why = error.map_or("it was cut off".into(), |error| error.message);
         writeln!(io::stdout().lock(), "\nthe test did not come to its end: {why}")?;
     }

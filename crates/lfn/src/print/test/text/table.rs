@@ -1,12 +1,13 @@
 //! The table of a test as it grows. A line needs both ends: goodput is the receiver's, the windows and round trips are
-//! the sender's.
+//! the sender's, at the end of its interval in which the middle of the receiver's lies, where the two clocks were
+//! compared. Where they were not, the n-th of one is beside the n-th of the other.
 
 use std::collections::VecDeque;
 use std::io::{self, Write};
 use std::time::Duration;
 
 use lfn_core::path::PathProfile;
-use lfn_core::report::{Hosts, Side};
+use lfn_core::report::{Hosts, Side, Unfinished};
 use lfn_core::tcp_info::TcpInfo;
 use lfn_core::units::{Bytes, show_duration};
 use lfn_core::wire::test::{Direction, Interval, Kernel, Load};
@@ -71,11 +72,11 @@ impl Table {
             Progress::Connected(rtt, kernel) => self.head(*rtt, kernel),
             Progress::Near(interval) => {
                 self.near.push_back((*interval).clone());
-                self.rows()
+                self.rows(false)
             }
             Progress::Far(interval) => {
                 self.far.push_back((*interval).clone());
-                self.rows()
+                self.rows(false)
             }
         };
         if let Err(error) = printed {
@@ -83,8 +84,26 @@ impl Table {
         }
     }
 
+    /// Prints what there is of a test that failed midway: the lines that waited, and what had been received by then.
+    pub fn cut_off(&mut self, seen: &Unfinished) -> io::Result<()> {
+        self.rows(true)?;
+        let received = match self.direction {
+            Some(Direction::Forward) => &seen.far_intervals,
+            _ => &seen.near_intervals,
+        };
+        let Some(last) = received.last() else { return Ok(()) };
+        let bytes = Bytes(received.iter().map(|interval| interval.bytes).sum());
+        let text = format!("{} over the {} until it broke off", bytes.per(last.end), show_duration(last.end));
+        let mut out = io::stdout().lock();
+        write!(out, "\n{}", wrapped("goodput", &text))?;
+        out.flush()
+    }
+
     /// Prints the summary and the findings.
     pub fn finish(&mut self, run: &Run) -> io::Result<()> {
+        if let Err(error) = self.rows(true) {
+            self.failed.get_or_insert(error);
+        }
         if let Some(error) = self.failed.take() {
             return Err(error);
         }
@@ -118,24 +137,44 @@ impl Table {
         out.flush()
     }
 
+    fn next_line(&mut self, over: bool) -> Option<(Interval, Interval)> {
+        match self.direction {
+            Some(Direction::Forward) => pair(&mut self.near, &mut self.far, over),
+            _ => pair(&mut self.far, &mut self.near, over),
+        }
+    }
+
     /// The lines both ends have figures for.
-    fn rows(&mut self) -> io::Result<()> {
-        while let (Some(near), Some(far)) = (self.near.front(), self.far.front()) {
-            let (sent, got) = if self.direction == Some(Direction::Forward) { (near, far) } else { (far, near) };
-            let resent = kernels(sent).map(|info| u64::from(info.retransmitted_segments)).sum();
+    fn rows(&mut self, over: bool) -> io::Result<()> {
+        while let Some((sent, got)) = self.next_line(over) {
+            let resent = kernels(&sent).map(|info| u64::from(info.retransmitted_segments)).sum();
             let line = match self.datagrams {
-                true => super::udp::row(sent, got),
-                false => row(sent, got, resent - self.resent.min(resent), self.mark),
+                true => super::udp::row(&sent, &got),
+                false => row(&sent, &got, resent - self.resent.min(resent), self.mark),
             };
             self.resent = resent;
-            self.near.pop_front();
-            self.far.pop_front();
             let mut out = io::stdout().lock();
             out.write_all(line.as_bytes())?;
             out.flush()?;
         }
         Ok(())
     }
+}
+
+/// The receiver's next interval, and the sender's that lies beside it; `over` if no more of them come.
+fn pair(sent: &mut VecDeque<Interval>, got: &mut VecDeque<Interval>, over: bool) -> Option<(Interval, Interval)> {
+    let first = got.front()?;
+    let compared = first.near_start.is_some() || sent.front()?.near_start.is_some();
+    if !compared {
+        return sent.pop_front().zip(got.pop_front());
+    }
+    let middle = first.middle();
+    while sent.get(1).is_some_and(|next| next.placed().0 <= middle) {
+        sent.pop_front();
+    }
+    // It stays: it may lie beside the next one too.
+    let beside = sent.front().filter(|beside| over || beside.placed().1 > middle)?.clone();
+    Some((beside, got.pop_front()?))
 }
 
 fn row(sent: &Interval, got: &Interval, resent: u64, mark: &str) -> String {
@@ -169,4 +208,50 @@ fn marked(line: &str, mark: &str) -> String {
 /// What the sender's kernel said of each stream.
 fn kernels(interval: &Interval) -> impl Iterator<Item = &TcpInfo> {
     interval.streams.iter().filter_map(|stream| stream.tcp_info.as_ref())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Of one second each, from zero on their own clock; on the near one later by so much.
+    fn intervals(count: u64, later: Option<Duration>) -> VecDeque<Interval> {
+        let interval = |n| {
+            let (start, end) = (Duration::from_secs(n), Duration::from_secs(n + 1));
+            let near = |time| later.map(|later| time + later);
+            Interval { start, end, near_start: near(start), near_end: near(end), bytes: n, ..Interval::default() }
+        };
+        (0..count).map(interval).collect()
+    }
+
+    /// Which of the sender's stands beside each of the receiver's.
+    fn beside(mut sent: VecDeque<Interval>, mut got: VecDeque<Interval>, over: bool) -> Vec<u64> {
+        std::iter::from_fn(|| pair(&mut sent, &mut got, over)).map(|(sent, _)| sent.bytes).collect()
+    }
+
+    #[test]
+    fn intervals_lie_beside_each_other_by_the_clock() {
+        let later = |seconds: f64| intervals(4, Some(Duration::from_secs_f64(seconds)));
+        // A way of 0.3 s leaves most of an interval beside its own.
+        assert_eq!(beside(intervals(5, None), later(0.3), false), [0, 1, 2, 3]);
+        // One of 1.7 s does not: what the receiver counted first was while the sender was two further.
+        assert_eq!(beside(intervals(6, None), later(1.7), false), [2, 3, 4, 5]);
+        // The other way round the sender's are the far ones.
+        assert_eq!(beside(later(0.3), intervals(3, None), false), [0, 1, 2]);
+        // Clocks that were not compared: by number.
+        assert_eq!(beside(intervals(3, None), intervals(4, None), false), [0, 1, 2]);
+    }
+
+    #[test]
+    fn a_line_waits_for_the_sender_and_at_the_end_for_nobody() {
+        let got = intervals(4, Some(Duration::from_millis(1700)));
+        assert_eq!(beside(intervals(4, None), got.clone(), false), [2, 3]);
+        assert_eq!(beside(intervals(4, None), got.clone(), true), [2, 3, 3, 3]);
+        assert_eq!(beside(VecDeque::new(), got, true), [] as [u64; 0], "nothing came of the sender");
+        // One that was missed makes the next one longer, and no line of the others slips.
+        let mut sent = intervals(4, None);
+        sent.remove(1);
+        sent[1].start = Duration::from_secs(1);
+        assert_eq!(beside(sent, intervals(4, Some(Duration::from_millis(100))), true), [0, 2, 2, 3]);
+    }
 }
