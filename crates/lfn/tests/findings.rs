@@ -117,7 +117,7 @@ fn a_writer_that_stops_is_found() {
 }
 
 fn a_reader_that_stops_is_found() {
-    let flags = ["--time", "5s", "--interval", "250ms", "--reverse", "--near-rcvbuf", "1200000"];
+    let flags = ["--time", "5s", "--interval", "250ms", "--reverse", "--near-rcvbuf", "600000"];
     thrice("reader", || emulated(PATH, STOPPING, &flags), |run| first(run, "slow receiving application"));
 }
 

@@ -15,6 +15,9 @@ use crate::units::{BitRate, Ratio, show_duration};
 const FULL: f64 = 0.97;
 /// Where the capacity is not known: goodput within this factor of what the loss formula gives is held by loss.
 const BY_FORMULA: f64 = 2.0;
+/// Goodput beyond this many times the formula has losses that came together, as when a burst overran a queue. Not fewer:
+/// a short test has those of its slow start among them.
+const FAR_BEYOND_FORMULA: f64 = 8.0;
 /// RTT this many times the base RTT means that a queue stood; loss then is congestion.
 const RISEN: f64 = 1.5;
 /// The same where the path is nearly full, with this share of its capacity: whose loss is not of a queue does not stay
@@ -44,18 +47,18 @@ pub(super) fn loss(evidence: &Evidence) -> Option<Finding> {
     let congestion = evidence.flows.first()?.sending.congestion.clone();
     let bbr = congestion.starts_with("bbr");
     let held = match &lossless {
-        // Far more than the formula makes of it is not held by it: losses that come together are one to TCP.
-        Some(path) => {
-            evidence.judged_goodput().as_f64() < FULL * path.payload_capacity().as_f64()
-                && (bbr || held_by_loss(evidence, lost.share))
-        }
+        Some(path) => evidence.judged_goodput().as_f64() < FULL * path.payload_capacity().as_f64(),
         None => follows_formula(evidence, lost.share) && evidence.rwnd_share().unwrap_or(0.0) <= 0.3,
     };
     let nearly_full = lossless
         .is_some_and(|path| evidence.judged_goodput().as_f64() >= NEARLY_FULL.0 * path.payload_capacity().as_f64());
     let enough = if nearly_full { NEARLY_FULL.1 } else { RISEN };
+    // Far more than the formula makes of it is not held by it: losses that come together are one to TCP.
+    let together = lossless.is_some()
+        && !bbr
+        && !below_formula(evidence, lost.share, if nearly_full { BY_FORMULA } else { FAR_BEYOND_FORMULA });
     let risen = evidence.rtt_under_load().as_secs_f64() > enough * evidence.base_rtt.as_secs_f64();
-    if !held || risen || lost.share <= budget || lost.segments < FEWEST || (bbr && lost.share < TOO_MUCH_FOR_BBR) {
+    if !held || risen || together || lost.share <= budget || lost.segments < FEWEST || (bbr && lost.share < TOO_MUCH_FOR_BBR) {
         return None;
     }
     let summary = format!(
@@ -115,8 +118,12 @@ fn follows_formula(evidence: &Evidence, share: f64) -> bool {
 
 /// Whether goodput is no more than about what the formula makes of that loss; less may have further causes.
 pub(super) fn held_by_loss(evidence: &Evidence, share: f64) -> bool {
+    below_formula(evidence, share, BY_FORMULA)
+}
+
+fn below_formula(evidence: &Evidence, share: f64, times: f64) -> bool {
     let goodput = evidence.judged_goodput().as_f64();
-    formula(evidence, share).is_some_and(|rate| goodput < BY_FORMULA * rate)
+    formula(evidence, share).is_some_and(|rate| goodput < times * rate)
 }
 
 /// What the congestion control in use makes of a share of loss on a path of any capacity.
@@ -305,7 +312,8 @@ mod tests {
     fn loss_that_holds_nothing_back_is_no_finding() {
         type Change = fn(&mut Evidence);
         let cases: [(&str, Change); 7] = [
-            ("more than that loss allows", |e| {
+            ("far more than that loss allows", |e| {
+                e.flows[0].moved = Some(Moved { sent_bytes: 90_000_000, resent_bytes: 2_000_000, duplicates: 0 });
                 e.steady = e.steady.map(|steady| Steady { goodput: BitRate(50_000_000), ..steady });
             }),
             ("a short queue on a path that is nearly full", |e| {
