@@ -15,7 +15,11 @@ use support::server::{Server, number, test, text};
 
 fn main() -> ExitCode {
     support::run(&[
-        ("a_server_that_is_killed_leaves_a_partial_result", Needs::Nothing, a_server_that_is_killed_leaves_a_partial_result),
+        (
+            "a_server_that_is_killed_leaves_a_partial_result",
+            Needs::Nothing,
+            a_server_that_is_killed_leaves_a_partial_result,
+        ),
         ("text_shows_what_had_come", Needs::Nothing, text_shows_what_had_come),
     ])
 }
@@ -48,7 +52,8 @@ fn a_server_that_is_killed_leaves_a_partial_result() {
         assert!(*took < Duration::from_secs(20), "{took:?}");
         let document = partial(output);
         let received = if number == 0 { "far_intervals" } else { "near_intervals" };
-        let bytes: u64 = document["unfinished"][received].as_array().unwrap().iter().map(|i| self::number(&i["bytes"])).sum();
+        let bytes: u64 =
+            document["unfinished"][received].as_array().unwrap().iter().map(|i| self::number(&i["bytes"])).sum();
         assert!(bytes > 0, "{received}");
     }
 }

@@ -58,7 +58,13 @@ pub(super) fn loss(evidence: &Evidence) -> Option<Finding> {
         && !bbr
         && !below_formula(evidence, lost.share, if nearly_full { BY_FORMULA } else { FAR_BEYOND_FORMULA });
     let risen = evidence.rtt_under_load().as_secs_f64() > enough * evidence.base_rtt.as_secs_f64();
-    if !held || risen || together || lost.share <= budget || lost.segments < FEWEST || (bbr && lost.share < TOO_MUCH_FOR_BBR) {
+    if !held
+        || risen
+        || together
+        || lost.share <= budget
+        || lost.segments < FEWEST
+        || (bbr && lost.share < TOO_MUCH_FOR_BBR)
+    {
         return None;
     }
     let summary = format!(
