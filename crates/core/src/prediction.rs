@@ -59,7 +59,8 @@ const MSS_HEADERS: u32 = 40;
 /// The steady goodput to expect of a test, and the interval around it, if the capacity of its path is known.
 ///
 /// It is that of the path with what was asked of the streams: the least of the congestion control's own, a receive
-/// window or buffer, a send buffer, a pace and an MSS. What the plan asked for counts like what was typed.
+/// window or buffer, a send buffer, a pace, the server's limit and an MSS. What the plan asked for counts like what was
+/// typed.
 pub fn of_test(evidence: &Evidence) -> Option<(Prediction, Expected)> {
     let (path, stream) = (evidence.path?, evidence.flows.first()?);
     let (sending, receiving) = (&stream.sending, &stream.receiving);
@@ -67,10 +68,12 @@ pub fn of_test(evidence: &Evidence) -> Option<(Prediction, Expected)> {
     // that was offered.
     let offered = stream.snd_wnd.map_or(receiving.rcvbuf_granted_bytes, |window| Bytes(window.median));
     let in_flight = |granted: Bytes| Bytes((granted.0 as f64 * IN_FLIGHT) as u64);
+    // A server's limit is of all streams together.
+    let allowed = evidence.rate_limit.map(|limit| BitRate(limit.0 / u64::from(evidence.streams().max(1))));
     let flow = Flow {
         window: receiving.window_asked_bytes.or(receiving.rcvbuf_asked_bytes.map(|_| offered)),
         send_buffer: sending.sndbuf_asked_bytes.map(|_| in_flight(sending.sndbuf_granted_bytes)),
-        pace: sending.pacing_asked,
+        pace: [sending.pacing_asked, allowed].into_iter().flatten().min(),
         streams: evidence.streams(),
         congestion: sending.congestion.parse().unwrap_or_default(),
         ..Flow::default()
@@ -251,6 +254,13 @@ mod tests {
         assert_eq!((prediction.limit, prediction.goodput), (Limit::Pacing, BitRate(50_000_000)));
         // Segments of 1448 B of packets of 1514 B.
         assert!(expected.least.as_f64() < 50e6 * 1448.0 / 1514.0 && expected.most.as_f64() < 55e6, "{expected:?}");
+        // The server's limit is a pace too, of all streams together.
+        let mut evidence = half_window();
+        evidence.flows[0].receiving = SocketReport::default();
+        evidence.flows.push(evidence.flows[0].clone());
+        evidence.rate_limit = Some(BitRate(20_000_000));
+        let (prediction, _) = of_test(&evidence).unwrap();
+        assert_eq!((prediction.limit, prediction.goodput), (Limit::Pacing, BitRate(20_000_000)));
         let (prediction, _) = asked(|_, receiving| receiving.mss_asked_bytes = Some(Bytes(500)));
         assert_eq!((prediction.limit, prediction.goodput), (Limit::Capacity, BitRate(118_916_967)));
     }

@@ -8,7 +8,7 @@ use super::window::{autotuning, held};
 use super::{Cause, Cure, Evidence, Finding, finding};
 use crate::units::{Bytes, show_duration};
 
-/// Share of the busy time stopped by the send buffer that makes it a limit (research: measure.md §6).
+/// Share of the busy time stopped by the send buffer that makes it a limit (`bench/findings`).
 const STOPPED: f64 = 0.2;
 /// Below this RTT the kernel never waits for the send buffer long enough to count it.
 const SEEN_FROM_SECONDS: f64 = 0.001;
@@ -40,7 +40,7 @@ pub(super) fn send_buffer(evidence: &Evidence) -> Option<Finding> {
         Some(asked) if asked > granted => {
             on(&evidence.sender.name, format!("sysctl -w net.core.wmem_max={}", needed.0))
         }
-        Some(_) => Cure { command: format!("lfn test {} --sndbuf {}", evidence.far, needed.0), host: None },
+        Some(_) => evidence.again(&format!("--sndbuf {}", needed.0)),
         None => {
             let limits = evidence.sender.kernel.as_ref().map(|kernel| kernel.tcp_wmem_bytes).unwrap_or_default();
             on(&evidence.sender.name, autotuning("net.ipv4.tcp_wmem", limits, needed))

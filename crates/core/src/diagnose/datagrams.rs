@@ -8,14 +8,18 @@ use std::collections::BTreeMap;
 
 use serde_json::json;
 
-use super::evidence::Host;
+use super::drops::{after_they_came, before_they_left};
+use super::limit::higher;
 use super::{Cause, Cure, Evidence, Finding};
 use crate::udp::figures::{Received, Sent};
+use crate::udp::ramp::RampReport;
 use crate::units::{BitRate, Bytes};
 use crate::wire::test::{EndReport, StreamReport};
 
 /// A sender that reached less of what it was to send could not keep its rate.
 const KEPT: f64 = 0.98;
+/// A ramp that came this close to what the server allows was ended by it.
+const NEAR: f64 = 0.95;
 /// Fewer lost datagrams, or a smaller share, may be chance: no path is without.
 const LOSS: (u64, f64) = (5, 1e-4);
 /// Rounds `SO_RCVBUF` up to what a human would ask for.
@@ -26,7 +30,7 @@ struct Datagrams<'a> {
     evidence: &'a Evidence,
     /// Each stream's sender and receiver.
     streams: Vec<(&'a Sent, &'a Received)>,
-    ramp: bool,
+    ramp: Option<&'a RampReport>,
     sent: u64,
     lost: u64,
     /// Lost in the receiver's own buffer: at least, and at most.
@@ -46,13 +50,17 @@ impl<'a> Datagrams<'a> {
     fn new(evidence: &'a Evidence, sender: &'a EndReport, receiver: &'a EndReport) -> Option<Self> {
         let figures = |stream: &'a StreamReport| stream.udp.as_deref();
         let sent = sender.streams.iter().filter_map(figures);
-        let ramp = sent.clone().any(|udp| udp.ramp.is_some());
+        let ramp = sent.clone().find_map(|udp| udp.ramp.as_ref());
         let received = receiver.streams.iter().filter_map(|stream| figures(stream)?.received.as_ref());
         let streams: Vec<_> = sent.filter_map(|udp| udp.sent.as_ref()).zip(received).collect();
         let sum = |figure: fn(&Received) -> u64| {
             streams.iter().map(|(_, received)| figure(received)).fold(0, u64::saturating_add)
         };
-        let (lost, own) = (sum(|r| r.lost), (sum(|r| r.own_loss().0), sum(|r| r.own_loss().1)));
+        // What a socket counts as dropped are datagrams with a bad checksum, too (`sk_drops` in `udp_queue_rcv_one_skb`);
+        // those are the path's.
+        let damaged = receiver.host.as_ref().and_then(|host| host.counter("Udp.InCsumErrors")).unwrap_or(0);
+        let own = |count: u64| count.saturating_sub(u64::try_from(damaged).unwrap_or(0));
+        let (lost, own) = (sum(|r| r.lost), (own(sum(|r| r.own_loss().0)), own(sum(|r| r.own_loss().1))));
         let sent = streams.iter().map(|(sent, _)| sent.datagrams).fold(0, u64::saturating_add);
         (!streams.is_empty()).then_some(Datagrams { evidence, streams, ramp, sent, lost, own, receiver })
     }
@@ -63,7 +71,7 @@ impl<'a> Datagrams<'a> {
 
     /// The command to try again with.
     fn again(&self, flags: &str) -> Cure {
-        Cure { command: format!("lfn test {} --udp {flags}", self.evidence.far), host: None }
+        self.evidence.again(&format!("--udp {flags}"))
     }
 
     /// What the senders were to send: asked, and what the server allowed of it.
@@ -74,15 +82,20 @@ impl<'a> Datagrams<'a> {
         (BitRate(asked), limited.then(|| BitRate(limits.fold(0, u64::saturating_add))))
     }
 
-    /// The server's quota held the senders below what was asked.
+    /// The server's quota held the senders below what was asked; a ramp only where it got there.
     fn server_limit(&self) -> Option<Finding> {
         let (asked, limit) = self.rates();
         let limit = limit?;
-        let what = if self.ramp { "the ramp went no higher" } else { "so much was sent" };
+        let ended_there = |ramp: &RampReport| {
+            let near = ramp.highest.is_some_and(|highest| highest.as_f64() >= NEAR * limit.as_f64());
+            near && ramp.onset.is_none()
+        };
+        if self.ramp.is_some_and(|ramp| !ended_there(ramp)) {
+            return None;
+        }
+        let what = if self.ramp.is_some() { "the ramp went no higher" } else { "so much was sent" };
         let summary = format!("{asked} asked, and the server allows this session {limit}: {what}");
-        let cure =
-            Cure { command: "lfn serve --client-rate RATE --max-rate RATE".into(), host: Some("the server".into()) };
-        let mut finding = self.finding(Cause::ServerLimit, summary, cure, None);
+        let mut finding = self.finding(Cause::ServerLimit, summary, higher(self.evidence), None);
         finding.evidence =
             BTreeMap::from([("asked_bits_per_second", json!(asked.0)), ("limit_bits_per_second", json!(limit.0))]);
         Some(finding)
@@ -90,7 +103,7 @@ impl<'a> Datagrams<'a> {
 
     /// It sent less than it was to.
     fn slow_sender(&self) -> Option<Finding> {
-        if self.ramp {
+        if self.ramp.is_some() {
             return None;
         }
         let (asked, limit) = self.rates();
@@ -110,11 +123,9 @@ impl<'a> Datagrams<'a> {
                 let command = format!("tc -s qdisc show dev {}", interface.name);
                 Cure { command, host: Some(host.name.clone()) }
             }
-            _ if !worst.gso && !worst.gso_refused => self.again(&format!("--pacing {}", rounded(wanted).typed())),
-            _ => {
-                let each = BitRate(achieved.0 / self.streams.len().max(1) as u64);
-                self.again(&format!("--pacing {}", rounded(each).typed()))
-            }
+            // With what the kernel cuts up itself it may keep the rate.
+            _ if self.evidence.no_gso => self.again(&format!("--pacing {}", self.each(wanted).typed())),
+            _ => self.again(&format!("--pacing {}", self.each(achieved).typed())),
         };
         let mut finding = self.finding(Cause::SlowSender, summary, cure, None);
         finding.evidence = BTreeMap::from([
@@ -129,7 +140,7 @@ impl<'a> Datagrams<'a> {
     /// Datagrams arrived, and there was no room for them.
     fn overflow(&self) -> Option<Finding> {
         let (least, most) = self.own;
-        if least == 0 || self.ramp {
+        if least == 0 || self.ramp.is_some() {
             return None;
         }
         let host = &self.evidence.receiver;
@@ -162,18 +173,15 @@ impl<'a> Datagrams<'a> {
     /// A host's own queue or interface dropped them.
     fn drops(&self) -> Option<Finding> {
         let unexplained = self.lost.saturating_sub(self.own.1);
-        if self.ramp || unexplained < LOSS.0 {
+        if self.ramp.is_some() || unexplained < LOSS.0 {
             return None;
         }
-        let sender = dropped_before_it_left(&self.evidence.sender).map(|found| (&self.evidence.sender, found));
-        let receiver = dropped_after_it_came(&self.evidence.receiver).map(|found| (&self.evidence.receiver, found));
+        let (sender, receiver) = (before_they_left(&self.evidence.sender), after_they_came(&self.evidence.receiver));
         // Drops of other traffic, or of a few of ours, do not explain the loss.
-        let explains = |found: &(&Host, (String, u64, String))| found.1.1 * 2 >= unexplained;
-        let (host, (what, dropped, command)) = sender.into_iter().chain(receiver).find(explains)?;
-        let summary =
-            format!("{what} on {} dropped {dropped} packets; {unexplained} datagrams did not come", host.name);
-        let mut finding =
-            self.finding(Cause::LocalDrops, summary, Cure { command, host: Some(host.name.clone()) }, None);
+        let found = sender.into_iter().chain(receiver).find(|found| found.dropped.saturating_mul(2) >= unexplained)?;
+        let (what, name, dropped) = (&found.what, &found.host.name, found.dropped);
+        let summary = format!("{what} on {name} dropped {dropped} packets; {unexplained} datagrams did not come");
+        let mut finding = self.finding(Cause::LocalDrops, summary, found.cure.clone(), None);
         finding.evidence =
             BTreeMap::from([("dropped_packets", json!(dropped)), ("lost_datagrams", json!(unexplained))]);
         Some(finding)
@@ -183,7 +191,7 @@ impl<'a> Datagrams<'a> {
     fn loss(&self) -> Option<Finding> {
         let lost = self.lost.saturating_sub(self.own.1);
         let share = lost as f64 / self.sent.max(1) as f64;
-        if self.ramp || lost < LOSS.0 || share < LOSS.1 || self.drops().is_some() {
+        if self.ramp.is_some() || lost < LOSS.0 || share < LOSS.1 || self.drops().is_some() {
             return None;
         }
         let longest = self.streams.iter().map(|(_, received)| received.longest_burst).max().unwrap_or(0);
@@ -197,10 +205,10 @@ impl<'a> Datagrams<'a> {
         let cure = match most {
             Some(most) => {
                 summary += &format!("; it carries {most} of payload in such datagrams, and {sent} were sent");
-                let each = BitRate(most.0 * 97 / 100 / self.streams.len().max(1) as u64);
-                self.again(&format!("--pacing {}", rounded(each).typed()))
+                self.again(&format!("--pacing {}", self.each(BitRate(most.0 * 97 / 100)).typed()))
             }
-            None => Cure { command: format!("lfn test {} --ramp", self.evidence.far), host: None },
+            // Of one stream.
+            None => Cure { command: format!("lfn test {} --ramp", self.evidence.again), host: None },
         };
         let mut finding = self.finding(Cause::Loss, summary, cure, most);
         finding.evidence = BTreeMap::from([
@@ -209,6 +217,11 @@ impl<'a> Datagrams<'a> {
             ("longest_burst", json!(longest)),
         ]);
         Some(finding)
+    }
+
+    /// What `--pacing` takes for all streams to send `rate` together.
+    fn each(&self, rate: BitRate) -> BitRate {
+        rounded(BitRate(rate.0 / self.streams.len().max(1) as u64))
     }
 
     /// The most payload the path carries in datagrams of this size, if its capacity is known.
@@ -222,26 +235,6 @@ impl<'a> Datagrams<'a> {
 fn rounded(rate: BitRate) -> BitRate {
     let unit = 10u64.pow(rate.0.checked_ilog10().unwrap_or(0).saturating_sub(1));
     BitRate(rate.0 / unit * unit)
-}
-
-/// What, how many, and where to look.
-fn dropped_before_it_left(host: &Host) -> Option<(String, u64, String)> {
-    let interface = host.interface.as_ref()?;
-    let name = &interface.name;
-    let show = format!("tc -s qdisc show dev {name}");
-    let queue = host.qdisc.as_ref().filter(|(_, counters)| counters.dropped > 0);
-    let driver = Some(interface.counters.sent_dropped).filter(|dropped| *dropped > 0);
-    queue
-        .map(|(kind, counters)| (format!("the queueing discipline {kind} of {name}"), counters.dropped, show))
-        .or(driver.map(|dropped| (format!("the interface {name}"), dropped, format!("ip -s -s link show dev {name}"))))
-}
-
-fn dropped_after_it_came(host: &Host) -> Option<(String, u64, String)> {
-    let interface = host.interface.as_ref()?;
-    let counters = &interface.counters;
-    let dropped = counters.received_dropped.saturating_add(counters.received_missed);
-    let command = format!("ethtool -G {} rx 4096", interface.name);
-    (dropped > 0).then(|| (format!("the interface {}", interface.name), dropped, command))
 }
 
 #[cfg(test)]
@@ -272,7 +265,16 @@ mod tests {
     }
 
     fn found(parts: (Sent, Received, SocketReport), host: HostReport, path: Option<PathProfile>) -> Vec<Finding> {
-        let (sent, received, socket) = parts;
+        judged(parts, None, host, path, false)
+    }
+
+    fn judged(
+        (sent, received, socket): (Sent, Received, SocketReport),
+        ramp: Option<RampReport>,
+        host: HostReport,
+        path: Option<PathProfile>,
+        no_gso: bool,
+    ) -> Vec<Finding> {
         let end = |figures| EndReport {
             elapsed: Duration::from_secs(8),
             bytes: received.datagrams * 1000,
@@ -284,10 +286,11 @@ mod tests {
             host: Some(host.clone()),
             ..EndReport::default()
         };
-        let sender = end(UdpFigures { sent: Some(sent), ..UdpFigures::default() });
+        let sender = end(UdpFigures { sent: Some(sent), ramp, ..UdpFigures::default() });
         let receiver = end(UdpFigures { received: Some(received.clone()), ..UdpFigures::default() });
         let rtt = Duration::from_millis(20);
-        let evidence = Evidence::new(path, rtt, None, ("near", &sender), ("far", &receiver), "far");
+        let mut evidence = Evidence::new(path, rtt, None, ("near", &sender), ("far", &receiver), "far");
+        evidence.no_gso = no_gso;
         diagnose_datagrams(&evidence, &sender, &receiver)
     }
 
@@ -357,6 +360,51 @@ mod tests {
         let host = HostReport { interface: Some(interface), qdiscs: vec![qdisc], ..HostReport::default() };
         let findings = found((sent, lost, socket), host, None);
         assert_eq!(causes(&findings), [Cause::LocalDrops]);
-        assert_eq!(findings[0].cure.command, "tc -s qdisc show dev eth0");
+        assert_eq!(findings[0].cure.to_string(), "tc qdisc replace dev eth0 root fq   (on near)");
+    }
+
+    #[test]
+    fn a_ramp_is_limited_by_the_server_only_where_it_got_there() {
+        let (sent, received, socket) = healthy();
+        let sent = Sent { asked: BitRate(100_000 * MBIT), limit: Some(BitRate(500 * MBIT)), ..sent };
+        let of = |highest: u64, onset: Option<u64>| {
+            let (highest, onset) = (Some(BitRate(highest * MBIT)), onset.map(|rate| BitRate(rate * MBIT)));
+            let ramp = RampReport { highest, onset, ..RampReport::default() };
+            let parts = (sent.clone(), received.clone(), socket.clone());
+            causes(&judged(parts, Some(ramp), HostReport::default(), None, false))
+        };
+        assert_eq!(of(500, None), [Cause::ServerLimit]);
+        assert_eq!(of(92, Some(94)), [], "the path carries less");
+        assert_eq!(of(490, Some(499)), [], "it does so below the limit, too");
+        assert_eq!(of(200, None), [], "its sender could do no more");
+    }
+
+    #[test]
+    fn bad_checksums_are_no_overflow() {
+        let (sent, received, socket) = healthy();
+        let lost = Received { lost: 500, datagrams: 49_500, overflows: Some(500), ..received };
+        let of = |damaged: i64| {
+            let counters = std::collections::BTreeMap::from([("Udp.InCsumErrors".to_owned(), damaged)]);
+            let host = HostReport { counters: Some(counters), ..HostReport::default() };
+            causes(&found((sent.clone(), lost.clone(), socket.clone()), host, None))
+        };
+        assert_eq!(of(0), [Cause::ReceiverOverflow]);
+        assert_eq!(of(500), [Cause::Loss]);
+        assert_eq!(of(100), [Cause::ReceiverOverflow, Cause::Loss]);
+    }
+
+    #[test]
+    fn a_slow_sender_is_told_to_use_gso_only_if_it_was_switched_off() {
+        let (sent, received, socket) = healthy();
+        // One datagram at a time: nothing to cut, and so no GSO.
+        let sent = Sent { achieved: BitRate(30 * MBIT), gso: false, burst_datagrams: 1, ..sent };
+        let of = |no_gso| {
+            let parts = (sent.clone(), received.clone(), socket.clone());
+            judged(parts, None, HostReport::default(), None, no_gso)[0].cure.to_string()
+        };
+        assert_eq!(
+            (of(false).as_str(), of(true).as_str()),
+            ("lfn test far --udp --pacing 30mbit", "lfn test far --udp --pacing 50mbit")
+        );
     }
 }

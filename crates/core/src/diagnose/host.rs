@@ -1,15 +1,15 @@
-//! Limits of the hosts themselves: no processor left, an application that does not keep up, packets dropped before they
-//! left or after they had arrived, other traffic on the same interface.
+//! Limits of the hosts themselves: no processor left, an application that does not keep up, other traffic on the
+//! same interface.
 //!
-//! These come before what they cause: a reader without a processor closes its window, packets dropped at the sender's
-//! own interface look like loss on the path.
+//! These come before what they cause: a reader without a processor closes its window. Packets that a host drops are in
+//! `drops`.
 
 use std::collections::BTreeMap;
 
 use serde_json::json;
 
 use super::evidence::{Host, Worker};
-use super::{Cause, Cure, Evidence, Finding, finding, path};
+use super::{Cause, Cure, Evidence, Finding, finding};
 use crate::units::{BitRate, Bytes};
 
 /// A thread that ran, or could have run, for this share of the time was held by its processor.
@@ -19,7 +19,7 @@ const BOUND: f64 = 0.9;
 const WAITED: f64 = 0.35;
 /// A processor that handled packets for this share of the time did little else.
 const INTERRUPTS: f64 = 0.8;
-/// A sender with data to send for less than this share of the time had none (research: measure.md §6).
+/// A sender with data to send for less than this share of the time had none (`bench/findings`).
 const HAD_DATA: f64 = 0.8;
 /// A thread that works or waits for a processor for more of the time than the first, or waits for more of it than the
 /// second, is no slow application.
@@ -30,9 +30,7 @@ const UNREAD: f64 = 0.5;
 const CLOSED: f64 = 0.25;
 /// Share of the busy time in which a closed window stopped the sender.
 const STOPPED: f64 = 0.5;
-/// What BBR takes no notice of: fewer drops than this, or a smaller share of packets.
-const DROPS: (u64, f64) = (5, 1e-4);
-/// Other traffic of less than this share of the interface's, or less than this, is noise (research: measure.md §6).
+/// Other traffic of less than this share of the interface's, or less than this, is noise (`bench/findings`).
 const COMPETING: (f64, BitRate) = (0.05, BitRate(500_000));
 
 /// The sender's or the receiver's thread, or the soft interrupts of one processor, took all the time there was.
@@ -79,7 +77,7 @@ fn busy_thread(evidence: &Evidence, host: &Host, stream: usize, worker: &Worker)
         Cure { command: "ps -eo pcpu,psr,pid,comm --sort=-pcpu | head".into(), host: Some(host.name.clone()) }
     } else if idle >= 1.0 {
         let more = evidence.streams().saturating_add(idle as u32);
-        Cure { command: format!("lfn test {} --streams {more}", evidence.far), host: None }
+        evidence.again(&format!("--streams {more}"))
     } else {
         let name = host.interface.as_ref().map_or("eth0", |interface| interface.name.as_str());
         Cure { command: format!("ethtool -K {name} tso on gso on gro on"), host: Some(host.name.clone()) }
@@ -197,107 +195,10 @@ fn behind(flow: &super::Flow) -> Option<Behind> {
     })
 }
 
-/// The host itself dropped packets: its queueing discipline, its interface, its sockets.
-pub(super) fn local_drops(evidence: &Evidence) -> Option<Finding> {
-    if evidence.is_full() {
-        return None;
-    }
-    let limits = |found: &Dropped| found.limits(evidence);
-    let found =
-        before_they_left(&evidence.sender).into_iter().chain(after_they_came(&evidence.receiver)).find(limits)?;
-    let summary = format!(
-        "{} on {} dropped {} of {} packets ({:.2} %){}",
-        found.what,
-        found.host.name,
-        found.dropped,
-        found.packets + found.dropped,
-        found.share() * 100.0,
-        found.consequence
-    );
-    let cure = Cure { command: found.cure.clone(), host: Some(found.host.name.clone()) };
-    let mut finding = finding(evidence, Cause::LocalDrops, summary, cure, evidence.possible());
-    finding.evidence = BTreeMap::from([
-        ("dropped_packets", json!(found.dropped)),
-        ("packets", json!(found.packets)),
-        ("dropped_share", json!(found.share())),
-    ]);
-    Some(finding)
-}
-
-/// Packets that one place of a host dropped.
-struct Dropped<'a> {
-    host: &'a Host,
-    what: String,
-    dropped: u64,
-    packets: u64,
-    cure: String,
-    consequence: &'static str,
-}
-
-impl<'a> Dropped<'a> {
-    /// None, yet.
-    fn by(host: &'a Host, what: String, consequence: &'static str) -> Self {
-        Dropped { host, what, dropped: 0, packets: 0, cure: String::new(), consequence }
-    }
-
-    fn share(&self) -> f64 {
-        self.dropped as f64 / (self.packets + self.dropped).max(1) as f64
-    }
-
-    /// Whether that many drops explain the goodput: more than the rate can bear, and about what they leave of it.
-    fn limits(&self, evidence: &Evidence) -> bool {
-        let bbr = evidence.flows.iter().any(|flow| flow.sending.congestion.starts_with("bbr"));
-        let many = if bbr { DROPS } else { (1, 0.0) };
-        let enough = self.dropped >= many.0 && self.share() >= many.1;
-        enough && (bbr || path::held_by_loss(evidence, self.share()))
-    }
-}
-
-/// Before they left. TCP hears of a drop by its own kernel at once and shows no retransmission for it, only a congestion
-/// window that falls.
-fn before_they_left(host: &Host) -> Vec<Dropped<'_>> {
-    let Some(interface) = &host.interface else { return Vec::new() };
-    let (name, counters) = (&interface.name, &interface.counters);
-    let driver = Dropped {
-        dropped: counters.sent_dropped + counters.sent_errors,
-        packets: counters.sent_packets,
-        cure: format!("ethtool -G {name} tx 4096"),
-        ..Dropped::by(host, format!("the interface {name}"), " given to it for sending")
-    };
-    let qdisc = host.qdisc.as_ref().map(|(kind, counters)| Dropped {
-        dropped: counters.dropped,
-        packets: counters.sent_packets,
-        cure: match kind.as_str() {
-            "pfifo_fast" | "pfifo" | "bfifo" => format!("ip link set dev {name} txqueuelen 10000"),
-            _ => format!("tc qdisc replace dev {name} root fq"),
-        },
-        ..Dropped::by(host, format!("the queueing discipline {kind} of {name}"), ", which TCP does not count as resent")
-    });
-    qdisc.into_iter().chain([driver]).collect()
-}
-
-/// After they had come.
-fn after_they_came(host: &Host) -> Vec<Dropped<'_>> {
-    let Some(interface) = &host.interface else { return Vec::new() };
-    let (name, counters) = (&interface.name, &interface.counters);
-    let ring = Dropped {
-        dropped: counters.received_missed + counters.received_errors,
-        packets: counters.received_packets,
-        cure: format!("ethtool -G {name} rx 4096"),
-        ..Dropped::by(host, format!("the interface {name}"), " that had come")
-    };
-    let sockets = Dropped {
-        dropped: host.sockets_dropped.unwrap_or(0),
-        packets: counters.received_packets,
-        cure: "sysctl -w net.core.netdev_max_backlog=10000".into(),
-        ..Dropped::by(host, "the receiving sockets".into(), " that had come")
-    };
-    vec![ring, sockets]
-}
-
 /// Others send through the sender's interface, or to the receiver's, at the same time.
 pub(super) fn competing(evidence: &Evidence) -> Option<Finding> {
-    if evidence.is_full() {
+    // Of two directions at once each sees the other's data or acknowledgements.
+    if evidence.is_full() || evidence.at_once {
         return None;
     }
     let (host, others, all, verb) =
@@ -322,7 +223,7 @@ pub(super) fn competing(evidence: &Evidence) -> Option<Finding> {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::super::{Cause, Flow, Spread, diagnose};
     use super::*;
     use crate::diagnose::window::tests::half_window;
@@ -330,7 +231,7 @@ mod tests {
     use std::time::Duration;
 
     /// Half of the path's goodput, and nothing yet that says why.
-    fn half() -> Evidence {
+    pub(in super::super) fn half() -> Evidence {
         let mut evidence = half_window();
         let interface = Interface {
             name: "eth0".into(),
@@ -361,21 +262,11 @@ mod tests {
         evidence
     }
 
-    /// Down to what some per cent of loss leave.
-    fn slowed() -> Evidence {
-        let mut evidence = half();
-        let goodput = BitRate(200_000);
-        evidence.steady = evidence.steady.map(|steady| super::super::Steady { goodput, ..steady });
-        evidence.flows[0].goodput = goodput;
-        evidence.flows[0].mss = 1448;
-        evidence
-    }
-
-    fn causes(evidence: &Evidence) -> Vec<Cause> {
+    pub(in super::super) fn causes(evidence: &Evidence) -> Vec<Cause> {
         diagnose(evidence).iter().map(|finding| finding.cause).collect()
     }
 
-    fn first(change: fn(&mut Evidence)) -> super::Finding {
+    pub(in super::super) fn first(change: fn(&mut Evidence)) -> super::Finding {
         let mut evidence = half();
         change(&mut evidence);
         diagnose(&evidence).into_iter().next().expect("a finding")
@@ -490,52 +381,15 @@ mod tests {
     }
 
     #[test]
-    fn drops_of_the_own_queue_are_named_and_what_they_look_like_is_not() {
-        let counters = QdiscCounters { dropped: 300, sent_packets: 9_700, ..QdiscCounters::default() };
-        let mut evidence = slowed();
-        evidence.sender.qdisc = Some(("tbf".into(), counters));
-        let found = &diagnose(&evidence)[0];
-        let expected = "the queueing discipline tbf of eth0 on near.example dropped 300 of 10000 packets (3.00 %), which \
-                        TCP does not count as resent";
-        assert_eq!(found.summary, expected);
-        assert_eq!(found.cure.to_string(), "tc qdisc replace dev eth0 root fq   (on near.example)");
-        evidence.flows[0].rtt = Duration::from_secs(2);
-        assert_eq!(causes(&evidence), [Cause::LocalDrops], "the queue is its own");
-        // A single one is enough where it explains the goodput, and none where it does not.
-        let one = QdiscCounters { dropped: 1, sent_packets: 400, ..counters };
-        evidence.flows[0].rtt = Duration::from_millis(540);
-        evidence.sender.qdisc = Some(("tbf".into(), one));
-        assert_eq!(causes(&evidence), [Cause::LocalDrops]);
-        let steady = evidence.steady;
-        evidence.steady = half().steady;
-        assert_eq!(causes(&evidence), [], "67 Mb/s with one in 400 lost");
-        evidence.steady = steady;
-        evidence.flows[0].sending.congestion = "bbr".into();
-        assert_eq!(causes(&evidence), [], "BBR takes no notice of one");
-    }
-
-    #[test]
-    fn drops_behind_the_path_are_the_receivers() {
-        let ring = first(|e| {
-            *e = slowed();
-            let interface = e.receiver.interface.as_mut().expect("it has one");
-            interface.counters.received_missed = 900;
-        });
-        assert!(ring.summary.starts_with("the interface eth0 on far.example dropped 900 of"), "{}", ring.summary);
-        assert_eq!(ring.cure.to_string(), "ethtool -G eth0 rx 4096   (on far.example)");
-        let sockets = first(|e| {
-            *e = slowed();
-            e.receiver.sockets_dropped = Some(900);
-        });
-        assert!(sockets.summary.starts_with("the receiving sockets on far.example dropped 900"), "{}", sockets.summary);
-    }
-
-    #[test]
     fn others_on_the_interface_are_counted_from_a_twentieth_on() {
         let found = first(|e| e.sender.others = Some((BitRate(60_000_000), BitRate(128_000_000))));
         let expected = "60 Mb/s of other traffic left by eth0 on near.example, 47 % of the 128 Mb/s it carried";
         assert_eq!((found.cause, found.summary.as_str()), (Cause::Competing, expected));
         assert_eq!(found.gain, Some(BitRate(60_000_000)));
+        let mut both = half();
+        both.sender.others = Some((BitRate(60_000_000), BitRate(128_000_000)));
+        both.at_once = true;
+        assert_eq!(causes(&both), [], "the other direction's");
         let mut little = half();
         little.sender.others = Some((BitRate(3_000_000), BitRate(70_000_000)));
         assert_eq!(causes(&little), []);

@@ -16,11 +16,15 @@ pub(super) fn server(evidence: &Evidence) -> Option<Finding> {
         return None;
     }
     let summary = format!("the server holds the test to {limit} (--max-rate, --client-rate), and it got {goodput}");
-    let cure = Cure { command: "lfn serve".into(), host: Some(evidence.far.clone()) };
-    let mut finding = finding(evidence, Cause::ServerLimit, summary, cure, evidence.possible());
+    let mut finding = finding(evidence, Cause::ServerLimit, summary, higher(evidence), evidence.possible());
     finding.evidence =
         BTreeMap::from([("rate_limit_bits_per_second", json!(limit.0)), ("goodput_bits_per_second", json!(goodput.0))]);
     Some(finding)
+}
+
+/// The server with higher limits, for whoever runs it.
+pub(super) fn higher(evidence: &Evidence) -> Cure {
+    Cure { command: "lfn serve --max-rate RATE --client-rate RATE".into(), host: Some(evidence.far.clone()) }
 }
 
 #[cfg(test)]
@@ -47,6 +51,7 @@ mod tests {
         let found = server(&evidence(79_000_000, Some(80_000_000))).unwrap();
         assert_eq!(found.evidence["rate_limit_bits_per_second"], 80_000_000);
         assert!(found.summary.contains("80 Mb/s"), "{}", found.summary);
+        assert_eq!(found.cure.to_string(), "lfn serve --max-rate RATE --client-rate RATE   (on far.example)");
         assert!(server(&evidence(60_000_000, Some(80_000_000))).is_none(), "the path is slower");
         assert!(server(&evidence(79_000_000, None)).is_none());
     }

@@ -8,6 +8,7 @@
 
 mod buffers;
 mod datagrams;
+mod drops;
 mod evidence;
 mod host;
 mod limit;
@@ -129,6 +130,12 @@ impl Cause {
             _ => &[],
         }
     }
+
+    /// Whether this is named where all those were found: unless it follows from one that is. No cause follows from
+    /// itself, however far around.
+    fn stays(self, found: &[Cause]) -> bool {
+        !found.iter().any(|cause| cause.brings().contains(&self) && cause.stays(found))
+    }
 }
 
 /// A command, and whose shell it belongs in.
@@ -158,7 +165,7 @@ pub fn diagnose(evidence: &Evidence) -> Vec<Finding> {
         limit::server,
         window::scale_absent,
         host::processor,
-        host::local_drops,
+        drops::local_drops,
         host::slow_writer,
         host::slow_reader,
         buffers::kernel_cap_asked,
@@ -172,8 +179,8 @@ pub fn diagnose(evidence: &Evidence) -> Vec<Finding> {
         path::queueing,
     ];
     let mut findings: Vec<Finding> = rules.iter().filter_map(|rule| rule(evidence)).collect();
-    let consequences: Vec<Cause> = findings.iter().flat_map(|finding| finding.cause.brings()).copied().collect();
-    findings.retain(|finding| !consequences.contains(&finding.cause));
+    let found: Vec<Cause> = findings.iter().map(|finding| finding.cause).collect();
+    findings.retain(|finding| finding.cause.stays(&found));
     // A limit whose gain nobody can tell, because the capacity is not known, at least doubles what it limits.
     let unknown = evidence.judged_goodput();
     // A test that is not the one that was asked for comes before all that it found.
@@ -190,4 +197,19 @@ fn name<S: Serializer>(cause: &Cause, serializer: S) -> Result<S::Ok, S::Error> 
 fn finding(evidence: &Evidence, cause: Cause, summary: String, cure: Cure, predicted: Option<BitRate>) -> Finding {
     let gain = predicted.map(|predicted| BitRate(predicted.0.saturating_sub(evidence.judged_goodput().0)));
     Finding { cause, summary, evidence: BTreeMap::new(), cure, predicted, gain }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Cause;
+
+    #[test]
+    fn what_is_not_named_itself_hides_nothing() {
+        let of = |found: &[Cause]| found.iter().copied().filter(|cause| cause.stays(found)).collect::<Vec<_>>();
+        assert_eq!(of(&[Cause::SlowReader, Cause::KernelCap]), [Cause::SlowReader]);
+        // The reader is slow for want of a processor, which makes no buffer small.
+        let all = [Cause::Processor, Cause::SlowReader, Cause::KernelCap];
+        assert_eq!(of(&all), [Cause::Processor, Cause::KernelCap]);
+        assert_eq!(of(&[Cause::Processor, Cause::Competing, Cause::Loss]), [Cause::Processor, Cause::Loss]);
+    }
 }

@@ -27,10 +27,12 @@ const NEARLY_FULL: (f64, f64) = (0.75, 1.15);
 const TOO_MUCH_FOR_BBR: f64 = 0.1;
 /// Fewer segments lost are chance.
 const FEWEST: u64 = 3;
-/// RTT under load beyond this many base RTTs is a standing queue (research: measure.md §6)…
+/// RTT under load beyond this many base RTTs is a standing queue…
 const STANDING: f64 = 2.0;
 /// …if it is also this much: half of the interval after which CoDel acts (RFC 8289 §4.2). Less disturbs nobody.
 const NOTICED: Duration = Duration::from_millis(50);
+/// The sender's own queue takes this share of the wait, at the goodput, where it is the one that stands.
+const LOCAL: f64 = 0.5;
 /// A path MTU this many bytes below both interfaces is that of the path; loopback's is one byte short.
 const SMALLER: u32 = 20;
 
@@ -76,11 +78,8 @@ pub(super) fn loss(evidence: &Evidence) -> Option<Finding> {
         budget * 100.0,
         show_duration(evidence.rtt_under_load()),
     );
-    let cure = if bbr {
-        Cure { command: format!("lfn test {} --streams {}", evidence.far, streams * 2), host: None }
-    } else {
-        Cure { command: format!("lfn test {} --congestion bbr", evidence.far), host: None }
-    };
+    let cure =
+        if bbr { evidence.again(&format!("--streams {}", streams * 2)) } else { evidence.again("--congestion bbr") };
     let flow = tcp_model::Flow { streams, congestion: Congestion::Bbr, ..tcp_model::Flow::default() };
     let predicted = evidence.path.map(|path| tcp_model::steady(&path, &flow).goodput);
     let mut finding = finding(evidence, Cause::Loss, summary, cure, predicted);
@@ -154,7 +153,11 @@ pub(super) fn queueing(evidence: &Evidence) -> Option<Finding> {
         show_duration(base),
         show_duration(waits)
     );
-    let local = evidence.sender.qdisc.as_ref().filter(|(_, counters)| counters.backlog_bytes > 0);
+    // The most that waited here at a time has to explain the wait, else the queue is further on.
+    let waits_here = |bytes: u64| {
+        bytes as f64 * 8.0 >= LOCAL * waits.as_secs_f64() * evidence.judged_goodput().as_f64() && bytes > 0
+    };
+    let local = evidence.sender.qdisc.as_ref().filter(|(_, counters)| waits_here(counters.backlog_bytes));
     let cure = match (local, &evidence.sender.interface) {
         (Some(_), Some(interface)) => Cure {
             command: format!("tc qdisc replace dev {} root fq_codel", interface.name),
@@ -163,7 +166,7 @@ pub(super) fn queueing(evidence: &Evidence) -> Option<Finding> {
         _ => {
             let each = evidence.judged_goodput().0 / u64::from(evidence.streams().max(1));
             let paced = BitRate((each as f64 * 0.95) as u64 / 1000 * 1000).typed();
-            Cure { command: format!("lfn test {} --pacing {paced}", evidence.far), host: None }
+            evidence.again(&format!("--pacing {paced}"))
         }
     };
     // It costs time, not goodput.
@@ -197,9 +200,10 @@ pub(super) fn small_mtu(evidence: &Evidence) -> Option<Finding> {
     };
     let predicted = BitRate((evidence.judged_goodput().as_f64() * (share(least) / share(path)).max(1.0)) as u64);
     let cure = match evidence.probed_mtu {
-        None => Cure { command: format!("lfn test {} --path", evidence.far), host: None },
+        None => evidence.again("--path"),
         Some(_) if by_tcp.is_some_and(|mtu| mtu <= path) => {
-            Cure { command: format!("tracepath -n {}   # the hop after which pmtu falls", evidence.far), host: None }
+            let command = format!("tracepath -n {}   # the hop after which pmtu falls", evidence.receiver.name);
+            Cure { command, host: Some(evidence.sender.name.clone()) }
         }
         // What TCP does not know it sends too large.
         Some(_) => {
@@ -367,6 +371,14 @@ mod tests {
         assert_eq!(found.summary, "RTT 250 ms under load, 50 ms without: packets wait 200 ms in a queue");
         assert_eq!(found.cure.to_string(), "lfn test far.example --pacing 90725kbit");
         assert_eq!(found.gain, Some(BitRate(0)), "it costs time, not goodput");
+        // 200 ms at 95.5 Mb/s are 2.4 MB: what waits on the sender's own interface is the queue, or next to nothing of it.
+        let mut backlog = |backlog_bytes| {
+            let counters = crate::host::QdiscCounters { backlog_bytes, ..Default::default() };
+            evidence.sender.qdisc = Some(("pfifo_fast".into(), counters));
+            diagnose(&evidence)[0].cure.to_string()
+        };
+        assert_eq!(backlog(2_000_000), "tc qdisc replace dev eth0 root fq_codel   (on near.example)");
+        assert_eq!(backlog(3_000), "lfn test far.example --pacing 90725kbit");
         evidence.flows[0].rtt = Duration::from_millis(98);
         assert_eq!(causes(&evidence), [], "less than twice");
         (evidence.base_rtt, evidence.flows[0].rtt) = (Duration::from_millis(1), Duration::from_millis(30));

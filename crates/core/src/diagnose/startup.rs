@@ -25,7 +25,7 @@ const FEWEST: usize = 3;
 pub(super) fn start_up(evidence: &Evidence) -> Option<Finding> {
     let elapsed = evidence.elapsed;
     // Who leaves out a warm-up knows of it.
-    if evidence.omitted.is_some() && evidence.steady.is_some() {
+    if evidence.omitted.is_some() {
         return None;
     }
     let Some(steady) = evidence.steady else {
@@ -79,7 +79,7 @@ fn never_ended(evidence: &Evidence) -> Finding {
 /// A test in which start-up is a tenth.
 fn longer(evidence: &Evidence, start_up: Duration) -> Cure {
     let seconds = (start_up.as_secs_f64() * 10.0).ceil().max(1.0);
-    Cure { command: format!("lfn test {} --time {seconds}", evidence.far), host: None }
+    evidence.again(&format!("--time {seconds}"))
 }
 
 #[cfg(test)]
@@ -127,6 +127,9 @@ mod tests {
         let mut evidence = filled_after(6, 104_000_000);
         evidence.omitted = Some(Duration::from_secs(6));
         assert_eq!(diagnose(&evidence), []);
+        // Nothing was left of the test.
+        (evidence.steady, evidence.elapsed) = (None, Duration::from_secs(5));
+        assert_eq!(start_up(&evidence), None);
     }
 
     #[test]

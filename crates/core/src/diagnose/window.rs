@@ -135,7 +135,7 @@ fn cure(evidence: &Evidence) -> Cure {
         _ => None,
     };
     if let Some(flag) = flag {
-        return Cure { command: format!("lfn test {} {flag} {}", evidence.far, needed.0), host: None };
+        return evidence.again(&format!("{flag} {}", needed.0));
     }
     let host = Some(evidence.receiver.name.clone());
     let kernel = evidence.receiver.kernel.clone().unwrap_or(Kernel { moderate_rcvbuf: true, ..Kernel::default() });
@@ -192,6 +192,9 @@ pub(crate) mod tests {
             sender: host("near.example"),
             receiver: host("far.example"),
             far: "far.example".into(),
+            again: "far.example".into(),
+            at_once: false,
+            no_gso: false,
             rate_limit: None,
             flows: vec![Flow {
                 goodput,

@@ -13,9 +13,7 @@ use crate::wire::test::{EndReport, Interval, StreamReport, StreamSample};
 /// One that `sender` told of.
 pub(super) fn flow(stream: &StreamReport, sender: &EndReport, receiver: &EndReport, judged: Judged) -> Flow {
     let number = stream.stream;
-    // Of Multipath TCP the kernel tells the first subflow's figures alone (`mptcp_getsockopt_first_sf_only`): whether
-    // they are of much or of little of the stream is not known, and so they are no evidence.
-    let is_whole = stream.socket.as_ref().is_none_or(|socket| socket.mptcp_subflows.is_none());
+    let is_whole = is_whole(stream);
     let sent: Vec<&TcpInfo> = judged
         .within(&sender.intervals)
         .filter_map(|i| sample(i, number)?.tcp_info.as_ref())
@@ -63,6 +61,13 @@ pub(super) fn flow(stream: &StreamReport, sender: &EndReport, receiver: &EndRepo
         sending: stream.socket.clone().unwrap_or_default(),
         receiving: receiving.and_then(|stream| stream.socket.clone()).unwrap_or_default(),
     }
+}
+
+/// Whether the kernel's figures are of all the stream. Of Multipath TCP it tells those of the first subflow alone
+/// (`mptcp_getsockopt_first_sf_only`): whether they are of much or of little of the stream is not known, and so they are
+/// no evidence.
+pub(super) fn is_whole(stream: &StreamReport) -> bool {
+    stream.socket.as_ref().is_none_or(|socket| socket.mptcp_subflows.is_none())
 }
 
 /// What was sent, where the kernel tells all of it.

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use super::Host;
+use super::flow::is_whole;
 use super::judged::{Judged, sample};
 use crate::host::{HostSample, Interface, QdiscCounters, together};
 use crate::tcp_info::TcpInfo;
@@ -66,7 +67,7 @@ fn others(
     interface: &Interface,
     sends: bool,
 ) -> Option<(BitRate, BitRate)> {
-    if interface.loopback || time.is_zero() {
+    if interface.loopback || time.is_zero() || !end.streams.iter().all(is_whole) {
         return None;
     }
     let mut own = 0;
@@ -88,4 +89,47 @@ fn others(
         }
     }
     (!end.streams.is_empty()).then(|| (Bytes(all.saturating_sub(own)).per(time), Bytes(all).per(time)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::judged::Judged;
+    use super::*;
+    use crate::host::{HostReport, InterfaceCounters};
+    use crate::wire::test::{SocketReport, StreamReport, StreamSample};
+
+    /// One second in which the kernel told of a tenth of what the interface carried.
+    fn end(mptcp_subflows: Option<u8>) -> EndReport {
+        let second = Duration::from_secs(1);
+        let tcp_info = TcpInfo {
+            sent_bytes: Some(100_000),
+            retransmitted_bytes: Some(0),
+            sent_segments: Some(70),
+            received_segments: Some(35),
+            ..TcpInfo::default()
+        };
+        let counters = InterfaceCounters { sent_bytes: 1_000_000, ..InterfaceCounters::default() };
+        let looked = HostSample { elapsed: second, interface: Some(counters), ..HostSample::default() };
+        let sample = StreamSample { tcp_info: Some(tcp_info), ..StreamSample::default() };
+        let interval = Interval { end: second, streams: vec![sample], host: Some(looked), ..Interval::default() };
+        let socket = SocketReport { mptcp_subflows, ..SocketReport::default() };
+        EndReport {
+            streams: vec![StreamReport { socket: Some(socket), ..StreamReport::default() }],
+            intervals: vec![interval],
+            host: Some(HostReport { interface: Some(Interface::default()), ..HostReport::default() }),
+            ..EndReport::default()
+        }
+    }
+
+    #[test]
+    fn other_subflows_of_the_own_streams_are_no_others() {
+        let others = |subflows| {
+            let end = end(subflows);
+            host("near", &end, Judged::of(&end.intervals, None), true).others
+        };
+        let (others_carried, all) = others(None).unwrap();
+        assert_eq!(all, BitRate(8_000_000));
+        assert!(others_carried > BitRate(7_000_000), "{others_carried}");
+        assert_eq!(others(Some(2)), None);
+    }
 }

@@ -11,6 +11,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
+use super::Cure;
 use crate::host::{Interface, QdiscCounters};
 use crate::path::{PathProfile, seconds};
 use crate::stats::median;
@@ -44,8 +45,14 @@ pub struct Evidence {
     pub sender: Host,
     /// The receiver's host.
     pub receiver: Host,
-    /// How the far host was named when the test was typed.
+    /// The far host, as the user knows it.
     pub far: String,
+    /// What to type after `lfn test` to measure there again, the same way: the far end as it was typed, and the direction.
+    pub again: String,
+    /// The other direction was measured at the same time: its data and acknowledgements use the same interfaces.
+    pub at_once: bool,
+    /// Datagrams were to be handed to the device one by one (`--no-gso`).
+    pub no_gso: bool,
     /// The path MTU of the data's direction as probes found it, if they were sent (`--path`): TCP may know of less only.
     pub probed_mtu: Option<u32>,
     /// What the server holds the streams together to.
@@ -198,6 +205,9 @@ impl Evidence {
             sender: host::host(sender_name, sender, judged, true),
             receiver: host::host(receiver_name, receiver, judged, false),
             far: far.to_owned(),
+            again: far.to_owned(),
+            at_once: false,
+            no_gso: false,
             probed_mtu: None,
             rate_limit: sender.rate_limit.or(receiver.rate_limit),
             flows: sender.streams.iter().map(|stream| flow::flow(stream, sender, receiver, judged)).collect(),
@@ -219,6 +229,16 @@ impl Evidence {
     /// What each stream needs in flight to fill the path, if its capacity is known.
     pub fn needed(&self) -> Option<Bytes> {
         self.path.map(|path| Bytes(path.bdp().0.div_ceil(u64::from(self.streams()).max(1))))
+    }
+
+    /// The test again with `flags`, over as many streams unless they say how many.
+    pub(super) fn again(&self, flags: &str) -> Cure {
+        let streams = match self.streams() {
+            0 | 1 => String::new(),
+            _ if flags.contains("--streams") => String::new(),
+            streams => format!(" --streams {streams}"),
+        };
+        Cure { command: format!("lfn test {} {flags}{streams}", self.again), host: None }
     }
 
     /// Whether the path is as good as full, so that nothing else can be the limit.
@@ -379,6 +399,16 @@ mod tests {
         // What fell back to plain TCP tells all of it.
         sender.streams[0].socket = Some(socket(None));
         assert!(of(&sender).is_tcp());
+    }
+
+    #[test]
+    fn a_cure_measures_the_same_way_over_as_many_streams() {
+        let mut evidence = half_window();
+        evidence.again = "far.example --reverse".into();
+        assert_eq!(evidence.again("--window 1").command, "lfn test far.example --reverse --window 1");
+        evidence.flows.push(evidence.flows[0].clone());
+        assert_eq!(evidence.again("--window 1").command, "lfn test far.example --reverse --window 1 --streams 2");
+        assert_eq!(evidence.again("--streams 4").command, "lfn test far.example --reverse --streams 4");
     }
 
     #[test]

@@ -5,7 +5,6 @@ use std::io::{self, BufRead, IsTerminal, Write};
 use std::path::PathBuf;
 use std::time::Duration;
 
-use lfn_core::diagnose::Evidence;
 use lfn_core::discover::report::PathReport;
 use lfn_core::iperf3::parameters::{LARGEST_BLOCK, MOST_STREAMS};
 use lfn_core::iperf3::{DEFAULT_PORT, End, Output, Parameters, Protocol, Way};
@@ -84,7 +83,7 @@ pub(super) fn run(args: &Args, server: &str) -> Result<Exit, Failure> {
             // A stock server tidies up between two tests, and hears nobody meanwhile.
             std::thread::sleep(BETWEEN);
         }
-        one(&test, &wanted, (&host, port), (&hosts, path.as_ref()), (&mut printer, &stop))
+        one(&test, &wanted, (server, &host, port), (&hosts, path.as_ref()), (&mut printer, &stop))
     });
     let printed = printer.finish(tested.as_ref().err());
     tested.and(printed).map(|()| if stop.seen() { Exit::Interrupted } else { Exit::Ok })
@@ -94,7 +93,7 @@ pub(super) fn run(args: &Args, server: &str) -> Result<Exit, Failure> {
 fn one(
     test: &client::Test,
     wanted: &Wanted,
-    (host, port): (&str, u16),
+    (server, host, port): (&str, &str, u16),
     (hosts, path): (&Hosts, Option<&PathReport>),
     (printer, stop): (&mut Printer, &Interrupt),
 ) -> Result<(), Failure> {
@@ -136,28 +135,13 @@ fn one(
             printer.progress(number, &tester::Progress::Connected(measurement.rtt, &kernel));
             number
         });
-        let evidence = evidence(wanted, &measurement, &hosts.near, &hosts.far);
+        // The warm-up is not in the figures, so nothing more is left out of them than what is found.
+        let omitted = wanted.omit.map(|_| Duration::ZERO);
+        let evidence = wanted.evidence(&measurement, hosts, omitted, &format!("--iperf3 {server}"));
         let run = Run::new(measurement, evidence);
         printer.end(number, Run { iperf3: Some(Iperf3 { server_output: output.take(), ..said }), ..run })?;
     }
     Ok(())
-}
-
-/// The warm-up is not in the figures, so nothing more is left out of them than what is found.
-fn evidence(wanted: &Wanted, measurement: &tester::Measurement, near: &str, far: &str) -> Evidence {
-    let omitted = wanted.omit.map(|_| Duration::ZERO);
-    let (sender, receiver) = match measurement.request.direction {
-        Direction::Forward => (near, far),
-        Direction::Reverse => (far, near),
-    };
-    Evidence::new(
-        wanted.path,
-        measurement.rtt,
-        omitted,
-        (sender, measurement.sender()),
-        (receiver, measurement.receiver()),
-        &format!("--iperf3 {far}"),
-    )
 }
 
 fn shown(wanted: &Wanted, request: TestRequest) -> Test {

@@ -167,19 +167,25 @@ impl Wanted {
         }
     }
 
-    fn evidence(&self, measurement: &Measurement, (near, far): (&str, &str), typed: &str) -> Evidence {
-        let (sender, receiver) = match measurement.request.direction {
+    /// What the rules judge; `omit` is what of its figures is start-up, `typed` how the far end was named.
+    fn evidence(&self, measurement: &Measurement, hosts: &Hosts, omit: Option<Duration>, typed: &str) -> Evidence {
+        let direction = measurement.request.direction;
+        let (near, far) = (hosts.near.as_str(), hosts.far.as_str());
+        let (sender, receiver) = match direction {
             Direction::Forward => (near, far),
             Direction::Reverse => (far, near),
         };
-        Evidence::new(
-            self.path,
-            measurement.rtt,
-            self.omit,
-            (sender, measurement.sender()),
-            (receiver, measurement.receiver()),
-            typed,
-        )
+        let (sent, received) = (measurement.sender(), measurement.receiver());
+        let mut evidence = Evidence::new(self.path, measurement.rtt, omit, (sender, sent), (receiver, received), far);
+        // A cure is tried on the same way.
+        evidence.again = match direction {
+            _ if measurement.at_once => format!("{typed} --bidir"),
+            Direction::Forward => typed.to_owned(),
+            Direction::Reverse => format!("{typed} --reverse"),
+        };
+        evidence.at_once = measurement.at_once;
+        evidence.no_gso = self.request.udp.as_ref().is_some_and(|udp| udp.no_gso);
+        evidence
     }
 }
 
@@ -195,7 +201,7 @@ impl Args {
         let mut judge = |printer: &mut Printer, number, mut measurement: Measurement| -> Result<(), Failure> {
             measurement.path = path::beside(path.as_ref(), &measurement);
             wrong |= has_wrong_bytes(&measurement);
-            let mut evidence = wanted.evidence(&measurement, (&hosts.near, &hosts.far), &self.typed());
+            let mut evidence = wanted.evidence(&measurement, hosts, wanted.omit, &self.typed());
             evidence.probed_mtu = path::probed(measurement.path.as_ref(), measurement.request.direction);
             Ok(printer.end(number, Run::new(measurement, evidence))?)
         };

@@ -80,7 +80,7 @@ pub fn restore(stored: report::Run, hosts: &report::Hosts) -> Run {
     };
     // Of an iperf3 server's test the figures begin where the warm-up ended.
     let start_up = omit.map(|omit| if iperf3.is_some() { Duration::ZERO } else { omit });
-    let evidence = Evidence::new(
+    let mut evidence = Evidence::new(
         path,
         measurement.rtt,
         start_up,
@@ -88,6 +88,7 @@ pub fn restore(stored: report::Run, hosts: &report::Hosts) -> Run {
         (&receiver, measurement.receiver()),
         &hosts.far,
     );
+    evidence.at_once = at_once;
     Run { measurement, evidence, findings, predicted, expected, iperf3 }
 }
 
