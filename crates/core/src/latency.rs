@@ -136,7 +136,9 @@ impl Latency {
     /// Of these probes, in the order they left; the load lasted for `load`, told in slices of `interval`.
     pub fn new(transport: Transport, pace: Duration, probes: &[Probe], load: Duration, interval: Duration) -> Self {
         let end = i64::try_from(load.as_nanos()).unwrap_or(i64::MAX);
-        let within = |from: i64, to: i64| round_trips(probes.iter().filter(move |p| p.sent >= from && p.sent < to));
+        // They are in order, so that no interval looks at those of the others.
+        let until = |time: i64| probes.partition_point(|probe| probe.sent < time);
+        let within = |from: i64, to: i64| round_trips(&probes[until(from)..until(to.max(from))]);
         let (idle, loaded) = (within(i64::MIN, 0), within(0, end));
         let per_minute = |trips: &RoundTrips| {
             let trimmed = trips.rtt?.trimmed.as_secs_f64();
@@ -172,12 +174,9 @@ fn intervals(load: Duration, interval: Duration) -> impl Iterator<Item = (Durati
     (0..count).map(move |n| (interval * n, load.min(interval * (n + 1))))
 }
 
-fn round_trips<'a>(probes: impl Iterator<Item = &'a Probe>) -> RoundTrips {
-    let (mut sent, mut rtts) = (0, Vec::new());
-    for probe in probes {
-        sent += 1;
-        rtts.extend(probe.rtt);
-    }
+fn round_trips(probes: &[Probe]) -> RoundTrips {
+    let sent = probes.len() as u64;
+    let mut rtts: Vec<Duration> = probes.iter().filter_map(|probe| probe.rtt).collect();
     rtts.sort_unstable();
     RoundTrips { sent, lost: sent - rtts.len() as u64, rtt: spread(&rtts) }
 }

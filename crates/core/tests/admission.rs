@@ -133,6 +133,23 @@ fn who_asks_for_more_than_there_ever_is_need_not_wait() {
 }
 
 #[test]
+fn where_nobody_may_wait_nobody_does() {
+    for (queue, client_queue, whose) in [(0, 9, Whose::All), (9, 0, Whose::Client), (0, 0, Whose::Client)] {
+        let mut gate = Gate::new(Quotas { queue, client_queue, ..quotas(1, 1) });
+        let first = gate.ask(client(0), seconds(10), at(0)).unwrap();
+        assert_eq!(admitted(&mut gate, at(0)), [first]);
+        for who in [0, 1] {
+            let denied = gate.ask(client(who), seconds(10), at(1)).unwrap_err();
+            assert_eq!(denied, Denied::QueueFull { whose, waiting: 0, wait: None });
+            assert_eq!(denied.to_string(), "the server is full, and nobody may wait");
+        }
+        gate.end(first, at(10));
+        let next = gate.ask(client(1), seconds(10), at(10)).unwrap();
+        assert_eq!(admitted(&mut gate, at(10)), [next]);
+    }
+}
+
+#[test]
 fn bytes_and_seconds_are_spent_over_the_window_and_come_back() {
     let mut limits = quotas(4, 4);
     limits.window = Duration::from_secs(3600);

@@ -118,7 +118,7 @@ impl Gate {
         account.seen = now;
         account.spent.forget(window, now);
         self.affordable(client, &ask, now)?;
-        self.place_to_wait(client, now)?;
+        self.place_to_wait(client, &ask, now)?;
         let id = self.next;
         self.next += 1;
         let account = self.accounts.entry(client).or_default();
@@ -254,16 +254,24 @@ impl Gate {
         self.seconds_for(client, ask.time, now).map(drop)
     }
 
-    fn place_to_wait(&self, client: Client, now: Instant) -> Result<(), Denied> {
+    fn place_to_wait(&self, client: Client, ask: &Ask, now: Instant) -> Result<(), Denied> {
         let own = self.accounts.get(&client).map_or(0, |account| account.waiting.len()) as u32;
         let all = self.waiting() as u32;
         let (whose, waiting) = match () {
             () if own > 0 && own >= self.quotas.client_queue => (Whose::Client, own),
             () if all > 0 && all >= self.quotas.queue => (Whose::All, all),
+            // Where nobody may wait, whoever does not go in at once is turned away.
+            () if self.waits(client, ask, now) && self.quotas.client_queue == 0 => (Whose::Client, own),
+            () if self.waits(client, ask, now) && self.quotas.queue == 0 => (Whose::All, all),
             () => return Ok(()),
         };
         let wait = self.expected(now).values().map(|expected| expected.wait).max().flatten();
         Err(Denied::QueueFull { whose, waiting, wait })
+    }
+
+    /// Whether a session that nobody waits before would have to wait.
+    fn waits(&self, client: Client, ask: &Ask, now: Instant) -> bool {
+        matches!(self.fit(client, ask, now), Fit::Own | Fit::Shared)
     }
 
     fn fit(&self, client: Client, ask: &Ask, now: Instant) -> Fit {

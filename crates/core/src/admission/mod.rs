@@ -193,7 +193,7 @@ pub enum Denied {
         again: Duration,
     },
     /// No place to wait.
-    #[error("the server is full, and {waiting} sessions of {whose} wait already")]
+    #[error("the server is full, and {}", already(*.waiting, *.whose))]
     QueueFull {
         /// Whose places.
         whose: Whose,
@@ -224,6 +224,13 @@ impl Denied {
             Denied::QueueFull { wait: None, .. } => "try again later".into(),
             Denied::Stopping => "try again when it runs again, or use another server".into(),
         }
+    }
+}
+
+fn already(waiting: u32, whose: Whose) -> String {
+    match waiting {
+        0 => "nobody may wait".into(),
+        waiting => format!("{waiting} sessions of {whose} wait already"),
     }
 }
 

@@ -17,7 +17,7 @@ use crate::path::{optional_seconds, seconds};
 use crate::stats::median;
 use crate::udp::figures::Received;
 use crate::units::{BitRate, Bytes, show_duration};
-use crate::wire::test::{Data, Direction, Mode, Modes};
+use crate::wire::test::{Data, Direction, Mode, Modes, StreamReport};
 
 /// Several results side by side, schema `lfn.show/1`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -218,7 +218,7 @@ fn of_lfn(file: &str, number: usize, run: &Run, document: &Document) -> Summary 
         direction: run.direction,
         time: run.elapsed,
         streams: run.request.streams.into(),
-        record: Some(run.request.record),
+        record: Some(record(run, stream)),
         congestion: stream
             .and_then(|s| s.socket.as_ref())
             .map(|s| s.congestion.clone())
@@ -240,6 +240,13 @@ fn of_lfn(file: &str, number: usize, run: &Run, document: &Document) -> Summary 
         findings: run.findings.iter().map(|finding| finding.name.clone()).collect(),
         ..Summary::new(file, steady.map(|slice| slice.goodput.as_f64()).collect())
     }
+}
+
+/// Bytes handed to one write: of datagrams, the payload of each.
+fn record(run: &Run, stream: Option<&StreamReport>) -> Bytes {
+    let sent = stream.and_then(|stream| stream.udp.as_ref()?.sent.as_ref()).map(|sent| sent.datagram_bytes);
+    let asked = run.request.udp.as_ref().and_then(|udp| udp.datagram_bytes).map(u64::from);
+    sent.or(asked).map_or(run.request.record, Bytes)
 }
 
 /// What the receiver saw of datagrams.

@@ -177,7 +177,8 @@ impl Ramp {
     pub fn judge(&mut self, sent: &StepSent, seen: &StepSeen) -> Option<BitRate> {
         let report = self.report(sent, seen);
         self.steps.push(report);
-        let by_a_hair = report.lost as f64 <= BY_A_HAIR * report.datagrams as f64;
+        // Of the few datagrams of a slow step one is more than that.
+        let by_a_hair = report.lost <= 1 || report.lost as f64 <= BY_A_HAIR * report.datagrams as f64;
         if report.outcome == Outcome::Lost && by_a_hair && !self.again {
             self.again = true;
             return Some(self.rate).filter(|_| self.steps.len() < MOST_STEPS);
@@ -366,6 +367,17 @@ mod tests {
         let seen = |datagrams| StepSeen { datagrams, time: sent.time, ..StepSeen::default() };
         assert_eq!(ramp.judge(&sent, &seen(999)), Some(BitRate(1_000_000)));
         assert_eq!(ramp.judge(&sent, &seen(1000)), Some(BitRate(2_000_000)));
+    }
+
+    #[test]
+    fn one_of_few_is_tried_again_once_and_two_are_not() {
+        let sent = StepSent { datagrams: 50, datagram_bytes: BYTES, time: Duration::from_millis(577) };
+        let seen = |datagrams| StepSeen { datagrams, time: sent.time, ..StepSeen::default() };
+        let mut ramp = Ramp::new(RampRequest::default());
+        assert_eq!(ramp.judge(&sent, &seen(49)), Some(BitRate(1_000_000)));
+        assert_eq!(ramp.judge(&sent, &seen(49)), Some(BitRate(250_000)));
+        let mut ramp = Ramp::new(RampRequest::default());
+        assert_eq!(ramp.judge(&sent, &seen(48)), Some(BitRate(250_000)));
     }
 
     #[test]

@@ -254,6 +254,36 @@ impl TestRequest {
 }
 
 impl TestRequest {
+    /// How long the sender sends, where that is known beforehand: a ramp takes as long as it takes.
+    pub fn time(&self) -> Option<Duration> {
+        match self.load {
+            Load::TimeSeconds(time) if !self.is_ramp() => Some(time),
+            _ => None,
+        }
+    }
+
+    /// Payload to be sent over all streams together, where that is known beforehand: not of a timed load or a ramp, nor
+    /// of a count of datagrams whose length follows the path MTU.
+    pub fn payload_bytes(&self) -> Option<u64> {
+        let length = self.udp.as_ref().and_then(|udp| udp.datagram_bytes).map(u64::from);
+        match (self.load, &self.udp) {
+            (load, None) => load.bytes(self.record),
+            (Load::TimeSeconds(_), _) => None,
+            _ if self.is_ramp() => None,
+            (Load::Records(count), Some(_)) => Some(count.saturating_mul(length?)),
+            // Datagrams are whole, the last one too.
+            (Load::Bytes(bytes), Some(_)) => {
+                let length = length.unwrap_or(1).max(1);
+                Some(bytes.0.div_ceil(length).saturating_mul(length))
+            }
+        }
+    }
+
+    /// Whether it looks for the rate where loss starts, whatever its load says.
+    pub fn is_ramp(&self) -> bool {
+        self.udp.as_ref().is_some_and(|udp| udp.ramp.is_some())
+    }
+
     /// Whether the server must listen anew for this test's streams: the window scale it answers a SYN with follows the
     /// receive buffer and the clamp of the listening socket, and Multipath TCP wants a listener of its kind. The client
     /// then dials them only when it knows the port.
@@ -281,6 +311,22 @@ mod tests {
         request.socket.window = Some(Bytes(4_547_813));
         let text = serde_json::to_string(&request).unwrap();
         assert_eq!(serde_json::from_str::<TestRequest>(&text).unwrap(), request, "{text}");
+    }
+
+    #[test]
+    fn payload_is_counted_in_what_is_sent() {
+        let with = |load, udp: Option<UdpRequest>| TestRequest { load, udp: udp.map(Box::new), ..request() };
+        let of = |bytes| Some(UdpRequest { datagram_bytes: bytes, ..UdpRequest::default() });
+        let ramp = Some(UdpRequest { ramp: Some(Default::default()), ..UdpRequest::default() });
+        let seconds = Load::TimeSeconds(Duration::from_secs(10));
+        assert_eq!(with(Load::Records(3), None).payload_bytes(), Some(3 << 18));
+        assert_eq!(with(Load::Records(3), of(Some(400))).payload_bytes(), Some(1200));
+        assert_eq!(with(Load::Records(3), of(None)).payload_bytes(), None);
+        assert_eq!(with(Load::Bytes(Bytes(401)), of(Some(400))).payload_bytes(), Some(800));
+        assert_eq!(with(Load::Bytes(Bytes(401)), of(None)).payload_bytes(), Some(401));
+        assert_eq!(with(seconds, of(Some(400))).payload_bytes(), None);
+        assert_eq!(with(seconds, of(None)).time(), Some(Duration::from_secs(10)));
+        assert_eq!((with(seconds, ramp).time(), with(Load::Records(3), ramp).payload_bytes()), (None, None));
     }
 
     #[test]
