@@ -248,6 +248,44 @@ fn a_conversation_that_stops_at_any_message_ends() {
 }
 
 #[test]
+fn a_record_that_never_is_whole_holds_nobody() {
+    let connections = Connections { hello_within: SILENCE, silence: SILENCE, ..Connections::default() };
+    let server = Served::start(connections);
+    // The one in between goes on when the client has gone: the server is to end its session by itself.
+    let stays = Mutex::new(Vec::new());
+    all(every(&[Fault::Trickle]), |kind, point, fault| {
+        let between = Between::start(server.port, point, fault);
+        let begun = Instant::now();
+        let ended = run(between.port, kind, SILENCE);
+        let (struck, took) = (between.struck(), begun.elapsed());
+        stays.lock().unwrap().push(between);
+        if !struck {
+            return Err(format!("the message never came: {ended:?}"));
+        }
+        is_told(ended, took)
+    });
+    server.goes_on();
+}
+
+#[test]
+fn intervals_without_end_are_refused() {
+    let server = Served::start(Connections { silence: SILENCE, ..Connections::default() });
+    let cases = [TcpForward, UdpForward].map(|kind| (kind, Point::server("\"message\":\"interval\""), Fault::Repeat));
+    all(cases.to_vec(), |kind, point, fault| {
+        let between = Between::start(server.port, point, fault);
+        let begun = Instant::now();
+        let ended = run(between.port, kind, Duration::from_secs(60));
+        match &ended {
+            Err(error) if error.to_string().starts_with("the server tells of 'intervals' of ") => {
+                is_told(ended, begun.elapsed())
+            }
+            other => Err(format!("{other:?}")),
+        }
+    });
+    server.goes_on();
+}
+
+#[test]
 fn a_message_that_comes_late_is_waited_for() {
     let server = Served::start(Connections::default());
     all(every(&[Fault::Delay]), |kind, point, fault| {

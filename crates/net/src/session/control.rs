@@ -9,7 +9,7 @@ use serde::Serialize;
 use serde::de::{DeserializeOwned, IgnoredAny};
 
 use super::tls::TlsStream;
-use super::{SessionError, timed_out};
+use super::{DEAD_AFTER, SessionError, timed_out};
 
 /// How long the end of a session waits for the peer's.
 const LINGER: Duration = Duration::from_secs(3);
@@ -22,6 +22,8 @@ const LINGER: Duration = Duration::from_secs(3);
 pub struct Control {
     stream: TlsStream,
     reader: FrameReader,
+    /// How long a message may wait for room.
+    patience: Duration,
     /// How errors name the other side.
     peer: &'static str,
 }
@@ -39,7 +41,7 @@ pub(crate) enum Heard<T> {
 
 impl Control {
     pub(crate) fn new(stream: TlsStream, limit: usize, peer: &'static str) -> Self {
-        Control { stream, reader: FrameReader::new(limit), peer }
+        Control { stream, reader: FrameReader::new(limit), patience: DEAD_AFTER, peer }
     }
 
     /// The socket, for `TCP_INFO` and addresses.
@@ -52,14 +54,20 @@ impl Control {
         self.peer
     }
 
-    /// Sends one message; waits at most [`super::DEAD_AFTER`] for room.
+    /// Sends one message; waits at most [`DEAD_AFTER`] for room, or what [`Control::waits_for_room`] said.
     pub fn send<T: Serialize>(&mut self, message: &T) -> Result<(), SessionError> {
-        self.send_frame(Kind::Message, message)
+        self.send_frame(Kind::Message, message, self.patience)
+    }
+
+    /// How long a message may wait for room from here on: what is over soon need not wait long for a peer that does not
+    /// read.
+    pub(crate) fn waits_for_room(&mut self, patience: Duration) {
+        self.patience = patience.min(DEAD_AFTER);
     }
 
     /// Ends the conversation with a reason. What was already said is still delivered.
     pub fn refuse(&mut self, refusal: &Refusal) -> Result<(), SessionError> {
-        self.send_frame(Kind::Refusal, refusal)
+        self.send_frame(Kind::Refusal, refusal, LINGER)
     }
 
     /// The next message, or an error that says what was waited for (`while_doing` completes "closed the connection
@@ -127,7 +135,7 @@ impl Control {
 
     /// Sends a frame of the queue.
     pub(crate) fn send_queue<T: Serialize>(&mut self, message: &T) -> Result<(), SessionError> {
-        self.send_frame(Kind::Queue, message)
+        self.send_frame(Kind::Queue, message, self.patience)
     }
 
     /// Reads what comes before `deadline`; false if nothing did.
@@ -135,12 +143,12 @@ impl Control {
         // On the stack, and small: a thousand sessions that wait for something hold a thousand stacks.
         let mut buffer = [0; 2 * 1024];
         loop {
-            let left = deadline.saturating_duration_since(Instant::now());
-            if left.is_zero() {
+            if Instant::now() >= deadline {
                 return Ok(false);
             }
             let wanted = self.reader.wants().min(buffer.len());
-            match self.read_within(&mut buffer[..wanted], left) {
+            self.stream.wait_until(deadline);
+            match self.stream.read(&mut buffer[..wanted]) {
                 Ok(0) => return Err(SessionError::Closed { peer: self.peer, while_doing }),
                 Ok(length) => {
                     self.reader.push(&buffer[..length]);
@@ -157,15 +165,17 @@ impl Control {
 
     /// Says goodbye properly, so that the peer can tell an end from a cut.
     pub fn close(mut self) {
+        self.stream.wait_until(Instant::now() + LINGER);
         self.stream.close_notify();
     }
 
     /// Closes after a last word that must arrive: what the peer still says is read until it closes too, for at most
     /// [`LINGER`]. Closed with its words unread, the connection would be reset, and a lost last word not sent again.
     pub(crate) fn linger(mut self) {
+        let deadline = Instant::now() + LINGER;
+        self.stream.wait_until(deadline);
         self.stream.close_notify();
         let socket = self.stream.socket();
-        let deadline = Instant::now() + LINGER;
         if socket.shutdown(Shutdown::Write).is_err() {
             return;
         }
@@ -195,23 +205,18 @@ impl Control {
         self.stream
     }
 
-    fn send_frame<T: Serialize>(&mut self, kind: Kind, message: &T) -> Result<(), SessionError> {
+    fn send_frame<T: Serialize>(&mut self, kind: Kind, message: &T, within: Duration) -> Result<(), SessionError> {
         let bytes = wire::encode(kind, message)?;
         let peer = self.peer;
+        self.stream.wait_until(Instant::now() + within);
         let write = self.stream.write_all(&bytes).and_then(|()| self.stream.flush());
         write.map_err(|source| match source {
             source if timed_out(&source) => {
-                SessionError::Timeout { peer, after: super::DEAD_AFTER, while_doing: "to take a message" }
+                SessionError::Timeout { peer, after: within, while_doing: "to take a message" }
             }
             source if is_closed(&source) => SessionError::Closed { peer, while_doing: "while being told something" },
             source => SessionError::Io { peer, source },
         })
-    }
-
-    fn read_within(&mut self, buffer: &mut [u8], within: Duration) -> io::Result<usize> {
-        // Zero would mean "for ever".
-        self.stream.socket().set_read_timeout(Some(within.max(Duration::from_millis(1))))?;
-        self.stream.read(buffer)
     }
 }
 

@@ -27,7 +27,8 @@ impl DataStream {
         DataStream { stream, transport: Transport::Clear(socket), opened: Instant::now() }
     }
 
-    pub(crate) fn tls(stream: u16, tls: TlsStream) -> Self {
+    pub(crate) fn tls(stream: u16, mut tls: TlsStream) -> Self {
+        tls.wait_each();
         DataStream { stream, transport: Transport::Tls(tls), opened: Instant::now() }
     }
 

@@ -280,12 +280,11 @@ pub(crate) fn set_liveness(socket: &TcpStream) -> io::Result<()> {
 
 /// Drives the handshake by writing `hello`.
 fn handshake(target: &Target, socket: TcpStream, hello: &Hello) -> Result<TlsStream, SessionError> {
-    let io_error = |source| SessionError::Io { peer: "the server", source };
     let tls_error = |source| SessionError::Tls { address: target.address(), source };
-    socket.set_read_timeout(Some(target.within)).map_err(io_error)?;
     let pinned = Pinned::new((!target.insecure).then_some(target.ticket.fingerprint));
     let mut tls = TlsStream::client(socket, pinned.client_config().map_err(tls_error)?).map_err(tls_error)?;
     let bytes = wire::encode(Kind::Message, hello)?;
+    tls.wait_until(Instant::now() + target.within);
     debug_assert!(bytes.len() <= HELLO_LIMIT, "a request fits in a hello");
     tls.write_all(&bytes).and_then(|()| tls.flush()).map_err(|error| explain(target, &pinned, error))?;
     Ok(tls)

@@ -3,6 +3,7 @@
 use std::io::{self, Read, Write};
 use std::net::TcpStream;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
 
 use lfn_core::session::Fingerprint;
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
@@ -13,13 +14,61 @@ use rustls::{
     SignatureScheme, StreamOwned,
 };
 
+use super::DEAD_AFTER;
 use super::identity::{Identity, fingerprint};
 
 /// One end of a TLS connection over a blocking socket.
 #[derive(Debug)]
 pub(crate) enum TlsStream {
-    Client(Box<StreamOwned<ClientConnection, TcpStream>>),
-    Server(Box<StreamOwned<ServerConnection, TcpStream>>),
+    Client(Box<StreamOwned<ClientConnection, Timed>>),
+    Server(Box<StreamOwned<ServerConnection, Timed>>),
+}
+
+/// A socket whose waits all end at the same moment. rustls reads it again and again until a record is whole, and a peer
+/// that sends a byte at a time would keep a time-out of each read from ever passing.
+#[derive(Debug)]
+pub(crate) struct Timed {
+    socket: TcpStream,
+    /// None leaves it to the socket's own time-outs.
+    deadline: Option<Instant>,
+}
+
+impl Timed {
+    fn new(socket: TcpStream) -> Self {
+        Timed { socket, deadline: None }
+    }
+
+    /// How long the next wait may take; an error when there is no time left, as of a time-out.
+    fn left(&self) -> io::Result<Option<Duration>> {
+        let Some(deadline) = self.deadline else { return Ok(None) };
+        match deadline.saturating_duration_since(Instant::now()) {
+            Duration::ZERO => Err(io::ErrorKind::WouldBlock.into()),
+            // Below it the kernel might take it for zero, which means "for ever".
+            left => Ok(Some(left.max(Duration::from_millis(1)))),
+        }
+    }
+}
+
+impl Read for Timed {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        if let left @ Some(_) = self.left()? {
+            self.socket.set_read_timeout(left)?;
+        }
+        self.socket.read(buffer)
+    }
+}
+
+impl Write for Timed {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        if let left @ Some(_) = self.left()? {
+            self.socket.set_write_timeout(left)?;
+        }
+        self.socket.write(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.socket.flush()
+    }
 }
 
 impl TlsStream {
@@ -29,19 +78,40 @@ impl TlsStream {
         // The name is not used: the pinned fingerprint is the identity.
         let name = ServerName::try_from("lfn.invalid").map_err(|_| rustls::Error::General("server name".into()))?;
         let connection = ClientConnection::new(config, name)?;
-        Ok(TlsStream::Client(Box::new(StreamOwned::new(connection, socket))))
+        Ok(TlsStream::Client(Box::new(StreamOwned::new(connection, Timed::new(socket)))))
     }
 
     pub(crate) fn server(socket: TcpStream, config: Arc<ServerConfig>) -> Result<Self, rustls::Error> {
         let connection = ServerConnection::new(config)?;
-        Ok(TlsStream::Server(Box::new(StreamOwned::new(connection, socket))))
+        Ok(TlsStream::Server(Box::new(StreamOwned::new(connection, Timed::new(socket)))))
     }
 
     pub(crate) fn socket(&self) -> &TcpStream {
         match self {
-            TlsStream::Client(stream) => &stream.sock,
-            TlsStream::Server(stream) => &stream.sock,
+            TlsStream::Client(stream) => &stream.sock.socket,
+            TlsStream::Server(stream) => &stream.sock.socket,
         }
+    }
+
+    fn timed(&mut self) -> &mut Timed {
+        match self {
+            TlsStream::Client(stream) => &mut stream.sock,
+            TlsStream::Server(stream) => &mut stream.sock,
+        }
+    }
+
+    /// Every wait ends then, whatever comes meanwhile, until another moment is given.
+    pub(crate) fn wait_until(&mut self, deadline: Instant) {
+        self.timed().deadline = Some(deadline);
+    }
+
+    /// From here on each read and each write has a time of its own, as payload wants it.
+    pub(crate) fn wait_each(&mut self) {
+        let timed = self.timed();
+        timed.deadline = None;
+        // A socket that is gone says so when it is used.
+        let _ = timed.socket.set_read_timeout(Some(DEAD_AFTER));
+        let _ = timed.socket.set_write_timeout(Some(DEAD_AFTER));
     }
 
     /// Tells the peer that nothing more will come, so that it can tell an end from a cut.

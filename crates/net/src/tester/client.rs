@@ -202,7 +202,7 @@ fn prepare(
 ) -> Result<(Meter, Dialler), TestError> {
     let sends = request.direction == Direction::Forward;
     let options = Arc::new(Options::new(near, sends, kernel)?);
-    let shared = Shared::new(request, sends, Instant::now(), Throttle::none());
+    let shared = Shared::new(request, sends, Instant::now(), Throttle::none(), None);
     let (sender, events) = channel();
     let mut meter = Meter::new(request, sends, shared.clone(), options.clone(), events);
     if let Some(address) = target.first_address() {
@@ -229,6 +229,8 @@ struct Conversation<'a> {
     heard: Instant,
     /// How long it may say nothing of it.
     silence: Duration,
+    /// When its report must be there, whatever else it says.
+    deadline: Option<Instant>,
     far_intervals: Vec<Interval>,
     /// When the server's intervals began to count, on its clock.
     far_started: Option<u64>,
@@ -257,6 +259,7 @@ impl<'a> Conversation<'a> {
         meter.confirm_host(control.socket());
         let (rtt, heard) = (round_trip(control.socket()), Instant::now());
         Conversation {
+            far_sum: Sum::of(&request),
             request,
             control,
             meter,
@@ -265,9 +268,9 @@ impl<'a> Conversation<'a> {
             ready: heard,
             heard,
             silence: DEAD_AFTER,
+            deadline: None,
             far_intervals: Vec::new(),
             far_started: None,
-            far_sum: Sum::default(),
             questions: Questions::new(),
             probing: None,
             report: None,
@@ -297,7 +300,12 @@ impl<'a> Conversation<'a> {
             dialler.dial(self.request.streams, None)?;
         }
         drop(dialler);
+        if let Load::TimeSeconds(time) = self.request.load {
+            // Its streams may take as long as a silence to begin.
+            self.report_within(time.saturating_add(self.quiet()));
+        }
         self.load()?;
+        self.report_within(Duration::ZERO);
         let near = self.finish_near(kernel)?;
         while self.report.is_none() {
             self.listen(self.meter.idle())?;
@@ -341,6 +349,21 @@ impl<'a> Conversation<'a> {
         probing.load_begins();
         self.probing = Some(probing);
         Ok(())
+    }
+
+    /// How long the server may say nothing of the test.
+    fn quiet(&self) -> Duration {
+        self.silence + self.request.interval
+    }
+
+    /// The load is over in so much time at most: then the report comes, or never.
+    fn report_within(&mut self, load: Duration) {
+        self.deadline = Instant::now().checked_add(load.saturating_add(self.quiet() + 4 * self.rtt));
+    }
+
+    /// How long the server has had for its intervals; it may have begun before its first word was here.
+    fn since(&self) -> Duration {
+        self.ready.elapsed() + 2 * self.rtt
     }
 
     /// Until this end has nothing more to do.
@@ -418,7 +441,7 @@ impl<'a> Conversation<'a> {
             Some(ServerMessage::Interval(mut interval)) => {
                 self.heard = Instant::now();
                 self.place(&mut interval);
-                self.far_sum.add(&interval)?;
+                self.far_sum.add(&interval, self.since())?;
                 (self.watch)(Progress::Far(&interval));
                 if self.request.direction == Direction::Forward && self.until.is_some() {
                     self.received.push(bare(&interval));
@@ -429,7 +452,8 @@ impl<'a> Conversation<'a> {
                 self.heard = Instant::now();
                 self.far_started = report.started;
                 report.intervals.iter_mut().for_each(|interval| self.place(interval));
-                report.intervals.iter().try_for_each(|rest| self.far_sum.add(rest))?;
+                let since = self.since();
+                report.intervals.iter().try_for_each(|rest| self.far_sum.add(rest, since))?;
                 if let Some(rest) = report.intervals.last() {
                     (self.watch)(Progress::Far(rest));
                 }
@@ -448,10 +472,11 @@ impl<'a> Conversation<'a> {
             }
             None => {}
         }
-        let silence = self.silence + self.request.interval;
-        if self.report.is_none() && self.heard.elapsed() > silence {
-            let (peer, while_doing) = ("the server", "during the test");
-            return Err(SessionError::Timeout { peer, after: silence, while_doing }.into());
+        let late = self.deadline.is_some_and(|deadline| Instant::now() > deadline);
+        if self.report.is_none() && (late || self.heard.elapsed() > self.quiet()) {
+            let (peer, after) = ("the server", self.quiet());
+            let while_doing = if late { "that ends the test" } else { "during the test" };
+            return Err(SessionError::Timeout { peer, after, while_doing }.into());
         }
         Ok(())
     }

@@ -19,6 +19,9 @@ const SOON: Duration = Duration::from_millis(20);
 /// Between the later ones.
 pub(super) const LATER: Duration = Duration::from_secs(1);
 
+/// Most answers in a second: five times what probes over TCP ask at their quickest pace.
+const MOST_ANSWERS: u32 = 1000;
+
 /// The client's questions, and what came back.
 #[derive(Debug)]
 pub(super) struct Questions {
@@ -68,10 +71,32 @@ impl Questions {
     }
 }
 
-/// The server's answer.
-pub(super) fn answer(control: &mut Control, number: u32) -> Result<(), SessionError> {
-    let received_nanos = monotonic_nanos();
-    control.send(&ServerMessage::Pong { number, received_nanos, sent_nanos: monotonic_nanos() })
+/// The server's answers: a flood of questions gets no flood of them.
+#[derive(Debug)]
+pub(super) struct Answers {
+    /// When the second began that they are counted in.
+    since: Instant,
+    given: u32,
+}
+
+impl Answers {
+    /// None so far.
+    pub(super) fn new() -> Self {
+        Answers { since: Instant::now(), given: 0 }
+    }
+
+    /// Answers, unless that would be too many in a second.
+    pub(super) fn answer(&mut self, control: &mut Control, number: u32) -> Result<(), SessionError> {
+        let received_nanos = monotonic_nanos();
+        if self.since.elapsed() >= Duration::from_secs(1) {
+            *self = Answers::new();
+        }
+        if self.given == MOST_ANSWERS {
+            return Ok(());
+        }
+        self.given += 1;
+        control.send(&ServerMessage::Pong { number, received_nanos, sent_nanos: monotonic_nanos() })
+    }
 }
 
 /// Puts the far end's intervals on the near end's clock.

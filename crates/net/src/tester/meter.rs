@@ -225,21 +225,27 @@ impl Meter {
             return None;
         }
         self.close_interval(now);
-        self.ticked = self.intervals.len();
+        self.ticked += 1;
         self.intervals.last()
     }
 
-    /// How many intervals [`Meter::tick`] gave.
+    /// The same for who tells it at once: it is not kept.
+    pub(super) fn tell(&mut self) -> Option<Interval> {
+        self.tick()?;
+        self.intervals.pop()
+    }
+
+    /// How many intervals [`Meter::tick`] and [`Meter::tell`] gave.
     pub(super) fn ticked(&self) -> usize {
         self.ticked
     }
 
-    /// Ends the streams and gives the figures; the intervals are among them. The sockets stay open until the meter is
+    /// Ends the streams and gives the figures; the intervals that were not told are among them. The sockets stay open until the meter is
     /// dropped, so that the peer sees nothing odd before it has been told.
     pub(super) fn finish(&mut self, kernel: Kernel) -> Result<EndReport, TestError> {
         let elapsed = self.elapsed();
         self.close_last_interval(elapsed);
-        let bytes = self.intervals.iter().map(|interval| interval.bytes).sum();
+        let bytes = self.counted.iter().sum();
         let mut streams: Vec<_> = self.streams.iter().zip(&self.counted).map(|(s, &b)| self.report(s, b)).collect();
         let (host, mut notes) = match &mut self.host {
             Some(watch) => watch.finish(),
@@ -353,7 +359,7 @@ impl Meter {
 
     /// What is left over becomes an interval of its own, shorter than the others.
     fn close_last_interval(&mut self, elapsed: Duration) {
-        if self.cut_short() || self.intervals.is_empty() || self.total() > self.counted.iter().sum() {
+        if self.cut_short() || self.ticked == 0 || self.total() > self.counted.iter().sum() {
             self.close_interval(elapsed.max(self.until));
         }
     }

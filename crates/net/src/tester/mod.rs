@@ -116,7 +116,7 @@ impl TestError {
                 Some("see whether the server still runs and the path still carries traffic".into())
             }
             TestError::Streams { .. } => Some("see whether a firewall between lets UDP through".into()),
-            TestError::Request(_) => Some("see lfn test --help".into()),
+            TestError::Request(error) => Some(error.hint().unwrap_or_else(|| "see lfn test --help".into())),
             TestError::Options { .. } => None,
         }
     }

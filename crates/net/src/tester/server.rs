@@ -10,17 +10,23 @@ use lfn_core::wire::test::{ClientMessage, Direction, Kernel, Load, Ready, Server
 use lfn_core::wire::{Refusal, RefusalCode};
 
 use super::TestError;
-use super::clock;
+use super::clock::{self, Answers};
 use super::host::HostWatch;
 use super::load::{self, Counter, Event, Shared, Stream};
 use super::meter::Meter;
 use super::options::{self, Options};
 use super::probe::Echo;
 use crate::server::{Limits, ServerSession};
-use crate::session::{DEAD_AFTER, DataStream, SessionError};
+use crate::session::{DataStream, SessionError};
 
 /// How long the client may take to open its data streams.
 const STREAMS_WITHIN: Duration = Duration::from_secs(20);
+
+/// How long streams may go on beyond their time if nobody ends them: more than the threads of a busy host take.
+const SLACK: Duration = Duration::from_secs(2);
+
+/// How long a message may wait for room, beside the time of a test that has one.
+const ROOM_WITHIN: Duration = Duration::from_secs(10);
 
 /// Serves one test. A failure of the test itself becomes a refusal, so that the client learns of it.
 pub(crate) fn serve(session: &mut ServerSession, request: &TestRequest) -> Result<(), SessionError> {
@@ -56,7 +62,7 @@ fn test(session: &mut ServerSession, request: &TestRequest) -> Result<(), TestEr
     }
     let streams = session.data_streams(request.streams, STREAMS_WITHIN.min(session.limits().silence))?;
     let origin = streams.iter().map(DataStream::opened).min().unwrap_or_else(Instant::now);
-    let shared = Shared::new(request, sends, origin, session.throttle());
+    let shared = Shared::new(request, sends, origin, session.throttle(), Some(longest(request, &session.limits())));
     let (sender, events) = channel();
     let mut meter = Meter::new(request, sends, shared.clone(), options.clone(), events);
     meter.limit(session.allowed().rate);
@@ -75,15 +81,25 @@ fn test(session: &mut ServerSession, request: &TestRequest) -> Result<(), TestEr
 fn probed(session: &mut ServerSession) -> Result<(), TestError> {
     let within = STREAMS_WITHIN.min(session.limits().silence);
     let deadline = Instant::now() + within;
+    let mut answers = Answers::new();
     while Instant::now() < deadline {
         match session.control.poll(Duration::from_millis(100), "before the load")? {
             Some(ClientMessage::Opened) => return Ok(()),
-            Some(ClientMessage::Ping { number }) => clock::answer(&mut session.control, number)?,
+            Some(ClientMessage::Ping { number }) => answers.answer(&mut session.control, number)?,
             _ => {}
         }
     }
     let (peer, while_doing) = ("the client", "to probe the path");
     Err(SessionError::Timeout { peer, after: within, while_doing }.into())
+}
+
+/// How long the streams may move data, whatever the client does.
+fn longest(request: &TestRequest, limits: &Limits) -> Duration {
+    let time = match request.load {
+        Load::TimeSeconds(time) => time.min(limits.test_time),
+        Load::Records(_) | Load::Bytes(_) => limits.test_time,
+    };
+    time.saturating_add(SLACK)
 }
 
 fn within_limits(request: &TestRequest, limits: &Limits) -> Result<(), Refusal> {
@@ -133,12 +149,15 @@ fn start(
 fn load(session: &mut ServerSession, request: &TestRequest, meter: &mut Meter) -> Result<(), TestError> {
     let sends = request.direction == Direction::Reverse;
     let limits = session.limits();
-    let begun = Instant::now();
-    let (mut received, mut heard) = (false, begun);
+    let (longest, begun) = (longest(request, &limits), Instant::now());
+    let (mut received, mut heard, mut answers) = (false, begun, Answers::new());
+    if let Load::TimeSeconds(time) = request.load {
+        session.control.waits_for_room(time.saturating_add(ROOM_WITHIN));
+    }
     loop {
         session.check()?;
         meter.collect()?;
-        if let Some(interval) = meter.tick().cloned() {
+        if let Some(interval) = meter.tell() {
             if let (1, Some(at_nanos)) = (meter.ticked(), meter.started()) {
                 session.control.send(&ServerMessage::Started { at_nanos })?;
             }
@@ -151,7 +170,7 @@ fn load(session: &mut ServerSession, request: &TestRequest, meter: &mut Meter) -
         if over || meter.stopped() {
             return Ok(());
         }
-        if begun.elapsed() > limits.test_time + DEAD_AFTER {
+        if begun.elapsed() > longest {
             return Err(SessionError::Refused(too_long("the test takes too long", &limits)).into());
         }
         let message = session.control.poll(meter.idle(), "during the test")?;
@@ -159,7 +178,7 @@ fn load(session: &mut ServerSession, request: &TestRequest, meter: &mut Meter) -
         is_silent(heard, &limits)?;
         match message {
             Some(ClientMessage::Received) => received = true,
-            Some(ClientMessage::Ping { number }) => clock::answer(&mut session.control, number)?,
+            Some(ClientMessage::Ping { number }) => answers.answer(&mut session.control, number)?,
             Some(ClientMessage::Stop) => meter.end_now(),
             // Of tests whose streams are datagrams.
             Some(_) | None => {}
@@ -180,8 +199,6 @@ pub(super) fn is_silent(heard: Instant, limits: &Limits) -> Result<(), SessionEr
 fn finish(session: &mut ServerSession, meter: &mut Meter, kernel: Kernel) -> Result<(), TestError> {
     let mut report = meter.finish(kernel)?;
     report.rate_limit = session.allowed().rate;
-    // All but what was left over at the end was told already.
-    report.intervals.drain(..meter.ticked());
     session.control.send(&ServerMessage::Report(Box::new(report)))?;
     let silence = session.limits().silence;
     let deadline = Instant::now() + silence;

@@ -86,6 +86,10 @@ pub enum Fault {
     Negative,
     /// Its lists are empty.
     Empty,
+    /// One that is long comes in its stead, a byte at a time, and the rest of it never.
+    Trickle,
+    /// It comes again and again.
+    Repeat,
 }
 
 /// What becomes of datagrams.
@@ -290,6 +294,17 @@ impl State {
                 return Ok(false);
             }
             Fault::Drop => return Ok(true),
+            Fault::Trickle => {
+                let long = framed(frame[0], &format!("{{\"x\":\"{}\"}}", "x".repeat(15_000)));
+                self.trickle(&to.record(&long)?, &mut to.socket)?;
+                return Ok(false);
+            }
+            Fault::Repeat => {
+                while !self.is_over() {
+                    to.write(&frame)?;
+                }
+                return Ok(false);
+            }
             Fault::Delay => thread::sleep(Duration::from_millis(400)),
             Fault::Garble => frame[5..].fill(b'x'),
             Fault::Lie => frame[1..5].fill(0xff),
@@ -305,6 +320,18 @@ impl State {
         }
         to.write(&frame)?;
         Ok(true)
+    }
+
+    /// For minutes, unless whoever reads it closes.
+    fn trickle(&self, bytes: &[u8], to: &mut TcpStream) -> io::Result<()> {
+        for byte in bytes {
+            if self.is_over() {
+                break;
+            }
+            to.write_all(&[*byte])?;
+            thread::sleep(Duration::from_millis(10));
+        }
+        Ok(())
     }
 
     /// Nothing passes any more. When the client has gone, the server's side is left to whoever looks at it.
@@ -431,6 +458,17 @@ impl Leg {
     fn write(&mut self, bytes: &[u8]) -> io::Result<()> {
         self.tls.writer().write_all(bytes)?;
         self.flush()
+    }
+
+    /// As it would be sent.
+    fn record(&mut self, bytes: &[u8]) -> io::Result<Vec<u8>> {
+        self.flush()?;
+        self.tls.writer().write_all(bytes)?;
+        let mut record = Vec::new();
+        while self.tls.wants_write() {
+            self.tls.write_tls(&mut record)?;
+        }
+        Ok(record)
     }
 
     fn flush(&mut self) -> io::Result<()> {

@@ -3,11 +3,14 @@
 //! A number that no test can come to would overflow some sum far from here. So a message is looked at as a whole, whatever
 //! its type, rather than each sum defended; what counts up over a test is bounded in its sum too.
 
+use std::time::Duration;
+
 use serde::de::{DeserializeOwned, Error};
 use serde::{Deserialize, Deserializer};
 use serde_json::Value;
 
 use super::report::Interval;
+use super::request::{MOST_PARTS, TestRequest};
 
 /// The largest count: 72 PB, 2 Tb/s for three days.
 const LARGEST: u64 = 1 << 56;
@@ -63,27 +66,56 @@ fn unbounded(name: &str, value: &serde_json::Number) -> Result<(), Unbounded> {
 }
 
 /// What a peer's intervals have told so far.
-#[derive(Debug, Clone, Copy, Default)]
-pub struct Sum(u64);
+#[derive(Debug, Clone, Copy)]
+pub struct Sum {
+    figures: u64,
+    intervals: u64,
+    streams: u16,
+    /// Length of an interval.
+    interval: Duration,
+}
 
 impl Sum {
-    /// Adds an interval; an error if that is more than a test can come to.
-    pub fn add(&mut self, interval: &Interval) -> Result<(), Unbounded> {
+    /// Nothing of this test so far.
+    pub fn of(request: &TestRequest) -> Self {
+        Sum { figures: 0, intervals: 0, streams: request.streams, interval: request.interval }
+    }
+
+    /// Adds an interval of a test that may have begun `since`; an error if that is more than a test can come to.
+    pub fn add(&mut self, interval: &Interval, since: Duration) -> Result<(), Unbounded> {
+        self.intervals += 1;
+        let parts = [
+            ("intervals", self.intervals, self.most(since)),
+            ("streams", interval.streams.len() as u64, self.streams.into()),
+            ("parts", interval.parts.len() as u64, u64::from(MOST_PARTS) + 1),
+        ];
+        if let Some((name, value, _)) = parts.into_iter().find(|(_, value, most)| value > most) {
+            return Err(Unbounded { name: name.into(), value: value.to_string() });
+        }
         let udp = interval.streams.iter().filter_map(|stream| stream.udp.as_ref());
         let udp = udp.flat_map(|udp| [udp.datagrams, udp.lost, udp.reordered, udp.duplicates]);
         let figures = interval.streams.iter().map(|stream| stream.bytes).chain(udp).chain([interval.bytes]);
-        self.0 = figures.fold(self.0, u64::saturating_add);
-        match self.0 <= LARGEST_SUM {
+        self.figures = figures.fold(self.figures, u64::saturating_add);
+        match self.figures <= LARGEST_SUM {
             true => Ok(()),
-            false => Err(Unbounded { name: "intervals".into(), value: format!("{} bytes and datagrams", self.0) }),
+            false => {
+                Err(Unbounded { name: "intervals".into(), value: format!("{} bytes and datagrams", self.figures) })
+            }
         }
+    }
+
+    /// How many intervals there can have been in this time. Clocks differ, and so do the moments both ends count from:
+    /// a quarter more and a second are left to them.
+    fn most(&self, since: Duration) -> u64 {
+        let time = since.as_nanos().saturating_mul(5) / 4 + Duration::from_secs(1).as_nanos();
+        u64::try_from(time / self.interval.as_nanos().max(1)).unwrap_or(u64::MAX).saturating_add(16)
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::wire::test::{EndReport, ServerMessage};
+    use crate::wire::test::{EndReport, ServerMessage, StreamSample};
 
     #[test]
     fn what_no_test_comes_to_is_named() {
@@ -101,8 +133,20 @@ mod tests {
     #[test]
     fn sums_are_bounded_too() {
         let interval = Interval { bytes: LARGEST, ..Interval::default() };
-        let mut sum = Sum::default();
-        assert!((0..16).all(|_| sum.add(&interval).is_ok()));
-        assert!(sum.add(&interval).is_err());
+        let (mut sum, hour) = (Sum::of(&TestRequest::default()), Duration::from_secs(3600));
+        assert!((0..16).all(|_| sum.add(&interval, hour).is_ok()));
+        assert!(sum.add(&interval, hour).is_err());
+    }
+
+    #[test]
+    fn there_are_no_more_intervals_than_time_for_them() {
+        let interval = Interval { streams: vec![StreamSample::default()], ..Interval::default() };
+        let mut sum = Sum::of(&TestRequest { interval: Duration::from_millis(100), ..TestRequest::default() });
+        let told = (1..1000).find(|_| sum.add(&interval, Duration::from_secs(8)).is_err());
+        // 8 s and a quarter, one second more, and sixteen.
+        assert_eq!(told, Some(100 + 10 + 16 + 1));
+        let two = Interval { streams: vec![StreamSample::default(); 2], ..Interval::default() };
+        let said = Sum::of(&TestRequest::default()).add(&two, Duration::ZERO).unwrap_err();
+        assert_eq!(said.to_string(), "'streams' of 2, which no test comes to");
     }
 }

@@ -28,6 +28,8 @@ pub const DEFAULT_READ: Bytes = Bytes(256 << 10);
 pub const MOST_PARTS: u16 = 100;
 /// Shortest interval of reports.
 pub const SHORTEST_INTERVAL: Duration = Duration::from_millis(10);
+/// Most samples of a timed test, one of each stream in each interval: what an end may have to keep.
+const MOST_SAMPLES: u128 = 1_000_000;
 const LEAST_PACE: Duration = Duration::from_millis(5);
 const MOST_PACE: Duration = Duration::from_secs(10);
 
@@ -169,6 +171,9 @@ pub enum RequestError {
     /// Reports more often than that would be the load.
     #[error("interval of {}: at least {} are needed", show_duration(*.0), show_duration(SHORTEST_INTERVAL))]
     Interval(Duration),
+    /// Each is kept until the test is over: streams, time, interval.
+    #[error("{0} streams over {time} in intervals of {interval}: at most {MOST_SAMPLES} samples are possible", time = show_duration(*.1), interval = show_duration(*.2))]
+    Samples(u16, Duration, Duration),
     /// TCP cannot announce it.
     #[error("receive window of {0}: from 2 KiB to {LARGEST_WINDOW} are possible")]
     Window(Bytes),
@@ -207,6 +212,19 @@ pub enum RequestError {
     Congestion(String),
 }
 
+impl RequestError {
+    /// What to ask for instead, where that can be said.
+    pub fn hint(&self) -> Option<String> {
+        match self {
+            RequestError::Samples(streams, time, _) => {
+                let least = (time.as_millis() * u128::from(*streams)).div_ceil(MOST_SAMPLES);
+                Some(format!("use --interval {least}ms or more, a shorter --time, or fewer --streams"))
+            }
+            _ => None,
+        }
+    }
+}
+
 impl TestRequest {
     /// Whether the request can be served at all. The server asks this of every request before it does anything.
     pub fn check(&self) -> Result<(), RequestError> {
@@ -236,6 +254,14 @@ impl TestRequest {
         }
         if self.interval < SHORTEST_INTERVAL {
             return Err(RequestError::Interval(self.interval));
+        }
+        match self.load {
+            Load::TimeSeconds(time)
+                if u128::from(self.streams) * (time.as_nanos() / self.interval.as_nanos()) > MOST_SAMPLES =>
+            {
+                return Err(RequestError::Samples(self.streams, time, self.interval));
+            }
+            _ => {}
         }
         if self.parts > MOST_PARTS || (self.parts > 1 && self.interval / self.parts.into() < SHORTEST_INTERVAL) {
             return Err(RequestError::Parts(self.parts));
@@ -330,6 +356,16 @@ mod tests {
     }
 
     #[test]
+    fn what_is_refused_for_its_samples_goes_as_its_hint_says() {
+        let time = Load::TimeSeconds(Duration::from_secs(86_400));
+        let request = TestRequest { streams: 16, load: time, ..request() };
+        let error = request.check().unwrap_err();
+        assert!(error.hint().unwrap().starts_with("use --interval 1383ms or more"), "{:?}", error.hint());
+        assert_eq!(TestRequest { interval: Duration::from_millis(1383), ..request.clone() }.check(), Ok(()));
+        assert_eq!(TestRequest { streams: 11, ..request }.check(), Ok(()));
+    }
+
+    #[test]
     fn what_makes_no_sense_is_refused_before_it_costs_anything() {
         assert_eq!(request().check(), Ok(()));
         let cases: &[fn(&mut TestRequest)] = &[
@@ -353,6 +389,10 @@ mod tests {
             |r| r.socket.pacing = vec![BitRate(0)],
             |r| r.socket.pacing = vec![BitRate(1_000_000); 257],
             |r| r.interval = Duration::from_millis(1),
+            |r| {
+                (r.streams, r.interval, r.load) =
+                    (128, Duration::from_millis(10), Load::TimeSeconds(Duration::from_secs(100)))
+            },
             |r| r.socket.window = Some(Bytes(1 << 30)),
             |r| r.socket.window = Some(Bytes(0)),
             |r| r.socket.sndbuf = Some(Bytes(0)),

@@ -1,8 +1,8 @@
 //! The loops that move data: one thread a stream, a blocking socket, one buffer, no lock.
 //!
 //! A thread tells its progress by atomic counters that the control thread reads when it wants to; it ends when its
-//! share is sent, the peer has finished, or [`Shared::stop`] is set and its socket shut down. How bytes are moved is
-//! `copying` or `no_copy`; `data` says which bytes, and looks at those that come.
+//! share is sent, the peer has finished, its time is over, or [`Shared::stop`] is set and its socket shut down. How
+//! bytes are moved is `copying` or `no_copy`; `data` says which bytes, and looks at those that come.
 //! What the server's limits allow is kept by waiting, a reader too, so that the window holds back a peer that would not
 //! be told.
 
@@ -34,6 +34,8 @@ pub(crate) struct Shared {
     pub(crate) stop: AtomicBool,
     /// Bytes still to be dealt, of a load that is counted.
     left: Option<AtomicU64>,
+    /// When the streams end by themselves, from the origin, whatever holds up the thread that would end them.
+    ends: Duration,
     throttle: Arc<Throttle>,
     record: usize,
     read: usize,
@@ -95,14 +97,22 @@ pub(crate) struct Seen {
 }
 
 impl Shared {
-    /// For one end of a test: that which sends, or the other.
-    pub(crate) fn new(request: &TestRequest, sends: bool, origin: Instant, throttle: Arc<Throttle>) -> Arc<Self> {
+    /// For one end of a test: that which sends, or the other. `most` is how long its streams may go on from now, if
+    /// that is not theirs to say.
+    pub(crate) fn new(
+        request: &TestRequest,
+        sends: bool,
+        origin: Instant,
+        throttle: Arc<Throttle>,
+        most: Option<Duration>,
+    ) -> Arc<Self> {
         let near = sends == (request.direction == Direction::Forward);
         let size = |bytes: u64| usize::try_from(bytes).unwrap_or(usize::MAX);
         Arc::new(Shared {
             origin,
             stop: AtomicBool::new(false),
             left: request.load.bytes(request.record).map(AtomicU64::new),
+            ends: most.map_or(Duration::MAX, |most| origin.elapsed().saturating_add(most)),
             throttle,
             record: size(request.record.0),
             read: size(request.read.0),
@@ -114,7 +124,7 @@ impl Shared {
     }
 
     fn stopped(&self) -> bool {
-        self.stop.load(Ordering::Relaxed)
+        self.stop.load(Ordering::Relaxed) || (self.ends < Duration::MAX && self.now() >= self.ends)
     }
 
     fn now(&self) -> Duration {
@@ -275,4 +285,30 @@ fn progressed(socket: &TcpStream, acked: &mut u64) -> bool {
 
 fn nanos(time: Duration) -> u64 {
     u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Read;
+    use std::net::TcpListener;
+    use std::sync::mpsc::channel;
+    use std::thread;
+
+    use super::*;
+
+    #[test]
+    fn a_stream_that_nobody_ends_ends_by_itself() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let near = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let (mut far, _) = listener.accept().unwrap();
+        let drained = thread::spawn(move || while far.read(&mut [0; 65_536]).unwrap_or(0) > 0 {});
+        let most = Some(Duration::from_millis(200));
+        let shared = Shared::new(&TestRequest::default(), true, Instant::now(), Throttle::none(), most);
+        let (events, ended) = channel();
+        let counter = Counter::default();
+        run(DataStream::clear(0, near), true, &shared, &counter, &events);
+        assert!(matches!(ended.recv().unwrap(), Event::Ended { result: Ok(()), .. }));
+        assert!(counter.last() >= 200_000_000 && counter.bytes.load(Ordering::Relaxed) > 0, "{counter:?}");
+        drained.join().unwrap();
+    }
 }

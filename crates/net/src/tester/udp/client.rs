@@ -67,7 +67,14 @@ pub(in crate::tester) fn run(
     let climb = ramp.map(|ramp| Climb::begin(ramp, end.datagram(), &mut end));
     let limit = share(ready.rate_limit, request.streams);
     let silence = target.silence + request.interval + longest_quiet(&request, limit);
-    let conversation = Conversation {
+    let time = match request.load {
+        Load::TimeSeconds(time) if request.udp.as_ref().is_some_and(|udp| udp.ramp.is_none()) => Some(time),
+        _ => None,
+    };
+    let mut conversation = Conversation {
+        far_sum: Sum::of(&request),
+        begun: Instant::now(),
+        deadline: None,
         request,
         control,
         end,
@@ -80,12 +87,14 @@ pub(in crate::tester) fn run(
         heard: Instant::now(),
         silence,
         far_intervals: Vec::new(),
-        far_sum: Sum::default(),
         questions: Questions::new(),
         report: None,
         stop: test.stop.clone(),
         ended: Ended::Done,
     };
+    if let Some(time) = time {
+        conversation.report_within(time);
+    }
     conversation.run()
 }
 
@@ -138,6 +147,9 @@ struct Conversation<'a> {
     heard: Instant,
     /// How long it may say nothing of it.
     silence: Duration,
+    begun: Instant,
+    /// When its report must be there, whatever else it says.
+    deadline: Option<Instant>,
     far_intervals: Vec<Interval>,
     far_sum: Sum,
     questions: Questions,
@@ -174,11 +186,22 @@ impl Conversation<'_> {
         Ok(Measurement { clock, latency, ended, ..Measurement::new(request, rtt, near, far) })
     }
 
+    /// The load is over in so much time at most: then the report comes, or never.
+    fn report_within(&mut self, load: Duration) {
+        self.deadline = Instant::now().checked_add(load.saturating_add(self.silence + 4 * self.rtt));
+    }
+
+    /// How long the server has had for its intervals; it may have begun before its first word was here.
+    fn since(&self) -> Duration {
+        self.begun.elapsed() + 2 * self.rtt
+    }
+
     /// Ends the sending at whichever end it is done, once that is wanted; what is on its way still counts.
     fn look_up(&mut self) -> Result<(), TestError> {
         if self.ended == Ended::Done && self.stop.load(Ordering::Relaxed) {
             self.ended = Ended::Interrupted;
             self.end.halt();
+            self.report_within(Duration::ZERO);
             self.control.send(&ClientMessage::Stop)?;
         }
         Ok(())
@@ -198,6 +221,7 @@ impl Conversation<'_> {
         let over = self.climb.as_ref().map_or_else(|| self.end.all_ended(), |climb| climb.is_over() || halted);
         if sends && over && !self.said {
             self.said = true;
+            self.report_within(Duration::ZERO);
             self.control.send(&ClientMessage::Sent { datagrams: self.end.sent() })?;
         }
         if let Some(seen) = self.awaited.as_ref().and_then(|awaited| awaited.seen(&self.end, self.rtt)) {
@@ -212,8 +236,10 @@ impl Conversation<'_> {
         let probes = self.probing.as_ref().map_or(Duration::MAX, Probing::idle);
         let within = self.end.idle().min(self.questions.idle()).min(probes).min(LOOK_UP);
         let message = self.control.poll(within, "during the test")?;
-        if self.heard.elapsed() > self.silence {
-            let (peer, while_doing) = ("the server", "during the test");
+        let late = self.deadline.is_some_and(|deadline| Instant::now() > deadline);
+        if late || self.heard.elapsed() > self.silence {
+            let peer = "the server";
+            let while_doing = if late { "that ends the test" } else { "during the test" };
             return Err(SessionError::Timeout { peer, after: self.silence, while_doing }.into());
         }
         let Some(Bounded(message)) = message else { return Ok(()) };
@@ -223,12 +249,13 @@ impl Conversation<'_> {
         }
         match message {
             ServerMessage::Interval(interval) => {
-                self.far_sum.add(&interval)?;
+                self.far_sum.add(&interval, self.since())?;
                 (self.watch)(Progress::Far(&interval));
                 self.far_intervals.push(*interval);
             }
             ServerMessage::Report(report) => {
-                report.intervals.iter().try_for_each(|rest| self.far_sum.add(rest))?;
+                let since = self.since();
+                report.intervals.iter().try_for_each(|rest| self.far_sum.add(rest, since))?;
                 report.intervals.iter().for_each(|interval| (self.watch)(Progress::Far(interval)));
                 self.far_intervals.extend(report.intervals.iter().cloned());
                 self.report = Some(*report);

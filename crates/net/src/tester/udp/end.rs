@@ -251,8 +251,14 @@ impl End {
             return None;
         }
         self.close_interval(now);
-        self.ticked = self.intervals.len();
+        self.ticked += 1;
         self.intervals.last()
+    }
+
+    /// The same for who tells it at once: it is not kept.
+    pub(super) fn tell(&mut self) -> Option<Interval> {
+        self.tick()?;
+        self.intervals.pop()
     }
 
     /// How many intervals [`End::tick`] gave.
@@ -278,7 +284,7 @@ impl End {
             lane.incoming().account.finish(sent);
         }
         let elapsed = self.elapsed();
-        if elapsed > self.until || self.intervals.is_empty() {
+        if elapsed > self.until || self.ticked == 0 {
             self.close_interval(elapsed.max(self.until));
         } else if self.is_more() {
             self.close_interval(self.now().unwrap_or(self.until));

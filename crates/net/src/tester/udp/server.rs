@@ -10,7 +10,7 @@ use super::steps::{Awaited, Climb};
 use crate::server::{Datagrams, ServerSession};
 use crate::session::{DatagramStream, SessionError};
 use crate::tester::client::round_trip;
-use crate::tester::clock;
+use crate::tester::clock::Answers;
 use crate::tester::probe::Echo;
 use crate::tester::server::{is_silent, too_long};
 use crate::tester::{TestError, options};
@@ -31,7 +31,9 @@ pub(in crate::tester) fn serve(session: &mut ServerSession, request: &TestReques
     let streams = opened(session, &datagrams, request.streams)?;
     let end = End::start(streams, request, &request.socket, sends, &session.throttle(), share(limit, request.streams))?;
     let rtt = round_trip(session.control.socket());
-    let mut far = Far { session, request, sends, end, rtt, climb: None, awaited: None, sent: None, halted: false };
+    let answers = Answers::new();
+    let mut far =
+        Far { session, request, sends, end, rtt, climb: None, awaited: None, sent: None, halted: false, answers };
     far.begin();
     far.load()?;
     far.finish()
@@ -46,7 +48,7 @@ pub(super) fn share(limit: Option<BitRate>, streams: u16) -> Option<BitRate> {
 fn opened(session: &mut ServerSession, datagrams: &Datagrams, count: u16) -> Result<Vec<DatagramStream>, TestError> {
     let within = STREAMS_WITHIN.min(session.limits().silence);
     let deadline = Instant::now() + within;
-    let mut streams = Vec::new();
+    let (mut streams, mut answers) = (Vec::new(), Answers::new());
     while Instant::now() < deadline {
         streams.extend(datagrams.next(Duration::ZERO));
         streams.iter().for_each(DatagramStream::answer_again);
@@ -61,7 +63,7 @@ fn opened(session: &mut ServerSession, datagrams: &Datagrams, count: u16) -> Res
                 }
                 return Err(TestError::Streams { opened: streams.len(), asked: count });
             }
-            Some(ClientMessage::Ping { number }) => clock::answer(&mut session.control, number)?,
+            Some(ClientMessage::Ping { number }) => answers.answer(&mut session.control, number)?,
             _ => {}
         }
     }
@@ -81,6 +83,7 @@ struct Far<'a> {
     sent: Option<(Vec<u64>, Instant)>,
     /// The client wants no more to be sent.
     halted: bool,
+    answers: Answers,
 }
 
 impl Far<'_> {
@@ -102,8 +105,8 @@ impl Far<'_> {
         while !self.is_over() {
             self.session.check()?;
             self.end.collect()?;
-            if let Some(interval) = self.end.tick() {
-                self.session.control.send(&ServerMessage::Interval(Box::new(interval.clone())))?;
+            if let Some(interval) = self.end.tell() {
+                self.session.control.send(&ServerMessage::Interval(Box::new(interval)))?;
             }
             self.tell()?;
             if begun.elapsed() > most + limits.silence {
@@ -141,7 +144,7 @@ impl Far<'_> {
 
     fn hear(&mut self, message: ClientMessage) -> Result<(), TestError> {
         match message {
-            ClientMessage::Ping { number } => clock::answer(&mut self.session.control, number)?,
+            ClientMessage::Ping { number } => self.answers.answer(&mut self.session.control, number)?,
             ClientMessage::Stop => {
                 self.halted = self.sends;
                 self.end.halt();
@@ -164,8 +167,6 @@ impl Far<'_> {
         let sent = self.sent.as_ref().map(|(sent, _)| sent.as_slice());
         let mut report = self.end.finish(sent, ramp, options::kernel())?;
         report.rate_limit = self.session.allowed().rate;
-        // All but what was left over at the end was told already.
-        report.intervals.drain(..self.end.ticked());
         self.session.control.send(&ServerMessage::Report(Box::new(report)))?;
         let silence = self.session.limits().silence;
         let deadline = Instant::now() + silence;
