@@ -125,7 +125,7 @@ struct Far {
 
 impl Far {
     fn new(is_stateful: bool) -> Self {
-        Far { reflector: Reflector::new(is_stateful, Limits::default()), out: Vec::new() }
+        Far { reflector: Reflector::new(is_stateful, 8620, Limits::default()), out: Vec::new() }
     }
 
     fn answer(&mut self, bytes: &[u8], peer: SocketAddr, mac: Option<Mac<'_>>, nanos: i64) -> Result<&[u8], Ignored> {
@@ -156,6 +156,25 @@ fn a_wrong_hash_is_not_answered() {
         far.answer(&packet.encode(None), from(), Some(&hash), 0),
         Err(Ignored::Packet(PacketError::Short(44, 112)))
     );
+}
+
+#[test]
+fn reflectors_do_not_answer_each_other() {
+    let packet = Sender::new(5, synchronised()).packet(stamp(0));
+    for mac in [None, Some(&hash as Mac<'_>)] {
+        let mut far = Far::new(true);
+        let bytes = packet.encode(mac);
+        for (port, answered) in [(0, false), (7, false), (862, false), (1023, false), (1024, true), (8620, false)] {
+            let peer = SocketAddr::new([192, 0, 2, 1].into(), port);
+            let expected = if answered { Ok(()) } else { Err(Ignored::Service(port)) };
+            assert_eq!(far.answer(&bytes, peer, mac, 0).map(|_| ()), expected);
+        }
+        // Nor where they listen at ports of their own.
+        let peer = SocketAddr::new([192, 0, 2, 1].into(), 8621);
+        let answer = far.answer(&bytes, peer, mac, 5 * MILLI).unwrap().to_vec();
+        assert_eq!(far.answer(&answer, peer, mac, 7 * MILLI), Err(Ignored::Reflected));
+        assert_eq!(far.reflector.tally().unreadable, 6);
+    }
 }
 
 #[test]
@@ -194,7 +213,7 @@ fn tlvs_are_echoed_as_the_rfc_says() {
 #[test]
 fn limits_bound_a_second_and_each_sender_in_it() {
     let limits = Limits { per_second: 5, per_second_and_address: 3 };
-    let mut reflector = Reflector::new(true, limits);
+    let mut reflector = Reflector::new(true, 8620, limits);
     let mut out = Vec::new();
     let mut try_one = |peer: &str, nanos: i64| {
         let arrival = Arrival { bytes: &[0; BASE], from: peer.parse().unwrap(), received: stamp(0), ttl: None };
@@ -202,7 +221,10 @@ fn limits_bound_a_second_and_each_sender_in_it() {
     };
     let first: Vec<bool> = (0..5).map(|port| try_one(&format!("192.0.2.1:{}", 4000 + port), 1)).collect();
     assert_eq!(first, [true, true, true, false, false], "other ports are the same sender");
-    assert_eq!([try_one("192.0.2.2:1", 2), try_one("192.0.2.3:1", 3), try_one("192.0.2.4:1", 4)], [true, true, false]);
+    assert_eq!(
+        [try_one("192.0.2.2:4000", 2), try_one("192.0.2.3:4000", 3), try_one("192.0.2.4:4000", 4)],
+        [true, true, false]
+    );
     assert!(try_one("192.0.2.1:4000", 1_000 * MILLI + 1));
     let tally = reflector.tally();
     assert_eq!((tally.reflected, tally.too_many, tally.unreadable), (6, 3, 0));
@@ -211,13 +233,13 @@ fn limits_bound_a_second_and_each_sender_in_it() {
 #[test]
 fn sessions_are_counted_apart_and_forgotten_in_time() {
     let mut far = Far {
-        reflector: Reflector::new(true, Limits { per_second: u32::MAX, per_second_and_address: u32::MAX }),
+        reflector: Reflector::new(true, 862, Limits { per_second: u32::MAX, per_second_and_address: u32::MAX }),
         out: Vec::new(),
     };
     let packet =
         |session: u16| SenderPacket { sequence: 3, sent: stamp(0), estimate: synchronised(), session }.encode(None);
     let mut number = |session: u16, port: u16, nanos: i64| {
-        let peer = SocketAddr::new([192, 0, 2, 1].into(), port);
+        let peer = SocketAddr::new([192, 0, 2, 1].into(), 4000 + port);
         let answer = far.answer(&packet(session), peer, None, nanos).unwrap();
         ReflectorPacket::decode(answer, None).unwrap().sequence
     };

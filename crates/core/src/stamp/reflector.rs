@@ -1,7 +1,9 @@
 //! The reflector: what is answered to a packet, and what is not.
 //!
-//! It never sends more than one packet for one that came, none that is longer, and none for what it cannot read. It
-//! counts what it reflected for each session, so that a sender can tell in which direction a packet was lost (RFC 8762
+//! It never sends more than one packet for one that came, none that is longer, and none for what it cannot read. Two
+//! reflectors would answer each other for ever on one packet with a forged source: so none is sent to a port of a
+//! service (below 1024, where 862 is), none to the port this one has itself, and none for what is an answer already. A
+//! forged source makes it send its owner what the forger sent, no more. It counts what it reflected for each session, so that a sender can tell in which direction a packet was lost (RFC 8762
 //! §4.3, stateful), unless it is told to say the sender's number again (stateless). A session is a sender's address,
 //! port and identifier; of more than [`MOST_SESSIONS`] the one that was quiet longest is forgotten. A stranger can make it
 //! send [`Limits::per_second`] packets in a second and no more, and each sender its share of them.
@@ -18,6 +20,11 @@ use crate::time::Instant;
 pub const MOST_SESSIONS: usize = 4096;
 /// How long a session that says nothing is remembered.
 pub const REMEMBERED: Duration = Duration::from_secs(300);
+
+/// Ports below it are those of services (RFC 6335 §6), reflectors among them.
+const SERVICES_BELOW: u16 = 1024;
+/// A reflector answers in less.
+const ANSWERED_WITHIN: Duration = Duration::from_secs(1);
 
 /// How much may be asked of a reflector.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -56,6 +63,12 @@ pub enum Ignored {
     /// The answer would be longer than what came.
     #[error("a packet of {0} bytes, which is less than its answer")]
     TooShort(usize),
+    /// It comes from where reflectors and other services are, not senders.
+    #[error("a packet from port {0}, where no sender is")]
+    Service(u16),
+    /// It is what a reflector sends.
+    #[error("a packet that was reflected already")]
+    Reflected,
     /// Too many came.
     #[error("more packets than are reflected in a second")]
     TooMany,
@@ -66,7 +79,7 @@ pub enum Ignored {
 pub struct Tally {
     /// Packets reflected.
     pub reflected: u64,
-    /// Packets that could not be read, or were too short.
+    /// Packets that could not be read, were too short, or came from no sender.
     pub unreadable: u64,
     /// Packets beyond the limits.
     pub too_many: u64,
@@ -79,6 +92,8 @@ type Key = (SocketAddr, u16);
 #[derive(Debug)]
 pub struct Reflector {
     is_stateful: bool,
+    /// Where it listens: others listen there too.
+    port: u16,
     limits: Limits,
     sessions: HashMap<Key, Session>,
     /// Packets of the second that began then, in all and by address.
@@ -94,10 +109,11 @@ struct Session {
 }
 
 impl Reflector {
-    /// With its own numbers, or with the sender's again.
-    pub fn new(is_stateful: bool, limits: Limits) -> Self {
+    /// With its own numbers, or with the sender's again; it listens at `port`.
+    pub fn new(is_stateful: bool, port: u16, limits: Limits) -> Self {
         Reflector {
             is_stateful,
+            port,
             limits,
             sessions: HashMap::new(),
             second: (Instant::ZERO, 0),
@@ -138,12 +154,19 @@ impl Reflector {
         now: Instant,
         out: &mut Vec<u8>,
     ) -> Result<(), Ignored> {
-        // Before anything is computed for it.
+        // Before anything is computed for it, and without a charge to whoever has that address.
+        let port = arrival.from.port();
+        if port < SERVICES_BELOW || port == self.port {
+            return Err(Ignored::Service(port));
+        }
         self.admit(arrival.from.ip(), now)?;
         let bytes = arrival.bytes;
         let sender = SenderPacket::decode(bytes, mac)?;
         if bytes.len() < REFLECTED_LEAST {
             return Err(Ignored::TooShort(bytes.len()));
+        }
+        if is_reflected(bytes, mac)? {
+            return Err(Ignored::Reflected);
         }
         let base = packet::base_length(mac.is_some()).min(bytes.len());
         let session = if mac.is_none() && is_twamp(bytes) { 0 } else { sender.session };
@@ -216,6 +239,13 @@ impl Reflector {
             });
         }
     }
+}
+
+/// Whether a packet says, where a sender's has zeros or padding, that it came to somebody shortly before it was sent.
+fn is_reflected(bytes: &[u8], mac: Option<Mac<'_>>) -> Result<bool, PacketError> {
+    let read = ReflectorPacket::decode(bytes, mac)?;
+    let took = read.sent.nanos_since(read.received, read.estimate.format());
+    Ok(read.received.0 != 0 && u128::from(took.unsigned_abs()) < ANSWERED_WITHIN.as_nanos())
 }
 
 /// Whether a packet is a TWAMP Light sender's: one shorter than STAMP's, or with padding where STAMP's has zeros. Where

@@ -57,6 +57,29 @@ fn a_server_with_few_files_neither_spins_nor_dies() {
     assert!(server.test(&["--count", "10"]).status.success());
 }
 
+/// Data streams of sessions that never come, of a client that has the ticket.
+#[test]
+fn parked_streams_count_as_connections_and_make_place() {
+    let server = Served::start(&["--quiet", "--max-connections", "64", "--metrics", "127.0.0.1:0"]);
+    let target = server.target();
+    let parked: Vec<DataStream> = (0..200u16)
+        .filter_map(|_| {
+            let session = dial::new_session_id().unwrap();
+            dial::data(&target, session, 0, Protection::Clear, None, |_| Ok(())).ok()
+        })
+        .collect();
+    assert!(parked.len() > 150, "{} of 200", parked.len());
+    let held = || server.scrape()["lfn_connections_open"];
+    // A quarter of all is what one client may have.
+    let settled = (0..500).any(|_| {
+        thread::sleep(Duration::from_millis(20));
+        held() <= 20.0
+    });
+    assert!(settled, "{} are held", held());
+    assert!(server.test(&["--count", "10", "--streams", "4"]).status.success());
+    assert!(server.scrape()["process_open_fds"] < 64.0);
+}
+
 /// Of the process so far, in user and system mode.
 fn processor_time(pid: u32) -> Duration {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap();

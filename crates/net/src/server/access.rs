@@ -3,7 +3,7 @@
 use std::net::IpAddr;
 use std::str::FromStr;
 
-use ipnet::IpNet;
+use ipnet::{IpNet, Ipv4Net};
 
 /// Lists of those who may and may not connect. An address that is on both may not.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -41,8 +41,17 @@ impl FromStr for Prefix {
             Ok(address) => Ok(IpNet::from(address.to_canonical())),
             Err(_) => text.trim().parse::<IpNet>(),
         };
-        net.map(|net| Prefix(net.trunc())).map_err(|_| PrefixError(text.to_owned()))
+        net.map(|net| Prefix(as_ipv4(net.trunc()))).map_err(|_| PrefixError(text.to_owned()))
     }
+}
+
+/// A prefix of IPv4 addresses in IPv6 clothes as one of IPv4 addresses: clients are looked at undressed.
+fn as_ipv4(net: IpNet) -> IpNet {
+    /// Of `::ffff:0:0/96` (RFC 4291 §2.5.5.2).
+    const CLOTHES: u8 = 96;
+    let IpNet::V6(v6) = net else { return net };
+    let undressed = v6.addr().to_ipv4_mapped().zip(v6.prefix_len().checked_sub(CLOTHES));
+    undressed.and_then(|(address, length)| Ipv4Net::new(address, length).ok()).map_or(net, IpNet::from)
 }
 
 #[cfg(test)]
@@ -72,6 +81,10 @@ mod tests {
 
     #[test]
     fn a_prefix_with_bits_beyond_its_length_means_its_network_and_nonsense_is_named() {
+        assert_eq!("::ffff:192.0.2.0/120".parse::<Prefix>(), "192.0.2.0/24".parse());
+        assert_eq!("::ffff:0:0/96".parse::<Prefix>(), "0.0.0.0/0".parse());
+        let access = Access { allow: Vec::new(), deny: list(&["::ffff:127.0.0.0/104"]) };
+        assert!(!permits(&access, "127.1.2.3") && permits(&access, "192.0.2.1") && permits(&access, "::1"));
         assert_eq!("192.0.2.77/24".parse::<Prefix>(), "192.0.2.0/24".parse());
         for text in ["192.0.2.0/33", "192.0.2", "", "host", "2001:db8::/129", "/8"] {
             assert_eq!(text.parse::<Prefix>(), Err(PrefixError(text.into())));

@@ -11,8 +11,9 @@ use lfn_core::session::{PROTOCOL, SessionId, Token};
 use lfn_core::wire::{HELLO_LIMIT, Hello, Refusal, RefusalCode, Request};
 
 use super::admission::{Entry, Grant};
+use super::doors::Watch;
 use super::event::{Event, Reason, Who};
-use super::registry::{Streams, Watch};
+use super::registry::Streams;
 use super::throttle::Spent;
 use super::{STACK, ServerSession, Shared, turn};
 use crate::session::dial::set_liveness;
@@ -41,8 +42,7 @@ pub(super) fn serve(
     watch.spoke();
     if first[0] == hello::FIRST_BYTE {
         let (session, stream) = clear_stream(shared, socket)?;
-        watch.known();
-        return shared.registry.deliver(session, stream).map_err(|error| (Reason::Hello, error));
+        return shared.registry.deliver(session, stream, watch).map_err(|error| (Reason::Hello, error));
     }
     let tls = TlsStream::server(socket, shared.tls.clone()).map_err(|source| {
         let address = peer.to_string();
@@ -52,9 +52,10 @@ pub(super) fn serve(
     match hello {
         Hello::Data { session, stream, .. } => {
             let stream = DataStream::tls(stream, control.into_stream());
-            shared.registry.deliver(session, stream).map_err(|error| (Reason::Hello, error))
+            shared.registry.deliver(session, stream, watch).map_err(|error| (Reason::Hello, error))
         }
         Hello::Control { session, request, .. } => {
+            watch.known();
             let shared = shared.clone();
             // On a thread of its own: the stack that a handshake has used stays in memory as long as its thread lives.
             let work = move || {
@@ -98,7 +99,6 @@ fn introduced(
         control.close();
         return Err((Reason::Token, SessionError::Refused(refusal)));
     }
-    watch.known();
     control.known();
     Ok((control, hello))
 }

@@ -10,6 +10,7 @@ pub mod access;
 pub mod admission;
 mod connection;
 mod datagrams;
+pub(crate) mod doors;
 pub mod event;
 mod live;
 pub mod metrics;
@@ -57,7 +58,7 @@ const TICK: Duration = Duration::from_millis(200);
 const TIDY_WITHIN: Duration = Duration::from_secs(5);
 
 /// Connections that may wait to be accepted; the kernel takes no more than `net.core.somaxconn`, 4096.
-const BACKLOG: i32 = 4096;
+pub(crate) const BACKLOG: i32 = 4096;
 
 /// Of a connection's thread: a TLS handshake and the loops of a session need a fraction of it.
 const STACK: usize = 512 << 10;
@@ -88,7 +89,7 @@ pub struct Config {
 /// Bounds on what connections cost, known and unknown; each is a flag of `lfn serve`.
 #[derive(Debug, Clone, Copy)]
 pub struct Connections {
-    /// Connections at once.
+    /// Connections at once, data streams among them.
     pub most: usize,
     /// Of those, such as have shown no token: beyond it the oldest of the address that has most makes place.
     pub strangers: usize,

@@ -1,20 +1,21 @@
 //! Sessions being put together: control connections and data streams arrive in any order and meet here.
 //!
 //! A data stream that comes before its control connection is parked for at most [`PARK_FOR`]; it was authenticated,
-//! so only a bearer of the ticket can park anything, and no more streams than the limit.
+//! so only a bearer of the ticket can park anything. Each stream keeps its connection's place ([`super::doors`]) as long
+//! as it lives, parked or at work, and those that are parked are the first to go where places or files are short.
 
 use std::collections::{HashMap, HashSet};
-use std::net::{IpAddr, Shutdown, TcpStream};
+use std::net::{IpAddr, TcpStream};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use lfn_core::admission::Client;
 use lfn_core::session::SessionId;
 use lfn_core::wire::{Refusal, RefusalCode};
 
 use super::Connections;
 use super::admission::Quotas;
+use super::doors::{Doors, Watch};
 use crate::session::{DataStream, SessionError};
 
 /// How long a data stream waits for its control connection.
@@ -23,46 +24,35 @@ const PARK_FOR: Duration = Duration::from_secs(20);
 /// All sessions of a server, and the connections that are none yet.
 #[derive(Debug)]
 pub(crate) struct Registry {
-    limits: Connections,
+    doors: Doors,
     /// Data streams of one session.
     streams: u16,
     /// Sessions that have data streams and no control connection yet.
     parked: usize,
-    state: Arc<Mutex<State>>,
+    sessions: Arc<Mutex<Sessions>>,
 }
 
-#[derive(Debug, Default)]
-struct State {
-    sessions: HashMap<SessionId, Slot>,
-    /// All that are open, with what is known of those that have shown no token.
-    connections: HashMap<u64, Option<Unknown>>,
-    strangers: usize,
-    next_connection: u64,
-}
+/// Locked before the doors: a stream that is dropped lets go of its place there.
+type Sessions = HashMap<SessionId, Slot>;
 
 /// One session, from whichever of its connections came first.
 #[derive(Debug)]
 struct Slot {
-    sender: Sender<DataStream>,
-    /// Held until the control connection comes for it.
-    parked: Option<Receiver<DataStream>>,
+    place: Place,
     seen: HashSet<u16>,
     /// When it came, or when it ended.
     since: Instant,
-    /// Over: kept only so that streams still under way are not taken for those of a session to come.
-    ended: bool,
 }
 
-/// A connection that has not shown a token.
+/// What becomes of a session's data streams.
 #[derive(Debug)]
-struct Unknown {
-    socket: TcpStream,
-    client: Client,
-    deadline: Instant,
-    /// It has said something.
-    spoke: bool,
-    /// It was told to go.
-    closed: bool,
+enum Place {
+    /// Held until the control connection comes for them, with the number of each one's connection.
+    Parked(Vec<(u64, DataStream)>),
+    /// Given to the session.
+    Open(Sender<DataStream>),
+    /// Over: kept only so that streams still under way are not taken for those of a session to come.
+    Ended,
 }
 
 /// The data streams of an open session, in the order they arrive. Dropping it ends the session's place.
@@ -70,118 +60,132 @@ struct Unknown {
 pub(crate) struct Streams {
     receiver: Receiver<DataStream>,
     id: SessionId,
-    state: Arc<Mutex<State>>,
-}
-
-/// A connection's place; dropping it frees the place.
-#[derive(Debug)]
-pub(crate) struct Watch {
-    id: u64,
-    state: Arc<Mutex<State>>,
+    sessions: Arc<Mutex<Sessions>>,
 }
 
 impl Registry {
     pub(crate) fn new(limits: Connections, quotas: &Quotas) -> Self {
         let parked = 4 * quotas.all.sessions as usize + quotas.queue as usize;
-        Registry { limits, streams: quotas.session_streams, parked, state: Arc::default() }
+        Registry { doors: Doors::new(limits), streams: quotas.session_streams, parked, sessions: Arc::default() }
     }
 
-    /// Takes a place for a new connection; `None` if all are taken. Where only those for strangers are, the one that
-    /// can best be spared makes place.
+    /// Takes a place for a new connection; `None` if all are taken. A parked stream or a stranger makes place.
     pub(crate) fn watch(&self, socket: &TcpStream, peer: IpAddr) -> Option<Watch> {
-        let socket = socket.try_clone().ok()?;
-        let mut state = lock(&self.state);
-        if state.strangers >= self.limits.strangers {
-            state.spare_one();
+        if self.doors.is_full() {
+            self.spare_parked();
         }
-        if state.connections.len() >= self.limits.most {
-            return None;
-        }
-        let id = state.next_connection;
-        state.next_connection += 1;
-        let deadline = Instant::now() + self.limits.hello_within;
-        let unknown = Unknown { socket, client: Client::of(peer), deadline, spoke: false, closed: false };
-        state.connections.insert(id, Some(unknown));
-        state.strangers += 1;
-        Some(Watch { id, state: self.state.clone() })
+        self.doors.watch(socket, peer)
     }
 
     /// Connections that are open, and those of them that have shown no token.
     pub(crate) fn counts(&self) -> (usize, usize) {
-        let state = lock(&self.state);
-        (state.connections.len(), state.strangers)
+        self.doors.counts()
     }
 
-    /// Closes some of the strangers: there are no files left for others.
+    /// Closes some of the strangers and of the parked streams: there are no files left for others.
     pub(crate) fn make_place(&self) {
-        let mut state = lock(&self.state);
-        for _ in 0..state.strangers.div_ceil(4) {
-            state.spare_one();
+        self.doors.make_place();
+        for _ in 0..self.doors.parked().div_ceil(4) {
+            self.spare_parked();
         }
     }
 
     /// Closes connections that did not show a token in time, and streams whose session never came.
     pub(crate) fn close_overdue(&self) {
+        self.doors.close_overdue();
         let now = Instant::now();
-        let mut state = lock(&self.state);
-        let overdue = |unknown: &&mut Unknown| unknown.deadline < now && !unknown.closed;
-        let closed = state.connections.values_mut().flatten().filter(overdue).map(Unknown::close).count();
-        state.strangers -= closed;
-        let stays = |slot: &Slot| slot.parked.is_none() && !slot.ended;
-        state.sessions.retain(|_, slot| stays(slot) || now < slot.since + PARK_FOR);
+        let stays = |slot: &Slot| matches!(slot.place, Place::Open(_));
+        lock(&self.sessions).retain(|_, slot| stays(slot) || now < slot.since + PARK_FOR);
     }
 
     /// Gives a session its streams, those that came already and those that will.
     pub(crate) fn open(&self, id: SessionId) -> Result<Streams, Refusal> {
-        let mut state = lock(&self.state);
-        let slot = state.sessions.entry(id).or_insert_with(Slot::new);
-        let Some(receiver) = slot.parked.take() else {
+        let mut sessions = lock(&self.sessions);
+        let slot = sessions.entry(id).or_insert_with(Slot::new);
+        let Place::Parked(streams) = &mut slot.place else {
             return Err(Refusal::new(RefusalCode::BadMessage, "this session is open already"));
         };
-        Ok(Streams { receiver, id, state: self.state.clone() })
+        let (sender, receiver) = channel();
+        for (connection, stream) in streams.drain(..) {
+            self.doors.known(connection);
+            // The other end is in this hand.
+            let _ = sender.send(stream);
+        }
+        slot.place = Place::Open(sender);
+        Ok(Streams { receiver, id, sessions: self.sessions.clone() })
     }
 
     /// Closes the streams of a session that is not let in, those that came already and those that will.
     pub(crate) fn hold(&self, id: SessionId) {
-        let mut state = lock(&self.state);
-        let slot = state.sessions.entry(id).or_insert_with(Slot::new);
+        let mut sessions = lock(&self.sessions);
+        let slot = sessions.entry(id).or_insert_with(Slot::new);
         // Another that is open under this id is none of its business.
-        if slot.parked.is_some() {
+        if let Place::Parked(_) = slot.place {
             slot.end();
         }
     }
 
-    /// Hands a data stream to its session, or parks it until the session comes.
-    pub(crate) fn deliver(&self, id: SessionId, stream: DataStream) -> Result<(), SessionError> {
+    /// Hands a data stream to its session, or parks it until the session comes. `watch` is the place of its connection.
+    pub(crate) fn deliver(&self, id: SessionId, mut stream: DataStream, watch: Watch) -> Result<(), SessionError> {
         let refused = |code, text: String| Err(SessionError::Refused(Refusal::new(code, text)));
-        let mut state = lock(&self.state);
-        let parked: usize = state.sessions.values().filter(|slot| slot.parked.is_some()).count();
-        if !state.sessions.contains_key(&id) && parked >= self.parked {
+        let mut sessions = lock(&self.sessions);
+        let parked = sessions.values().filter(|slot| matches!(slot.place, Place::Parked(_))).count();
+        if !sessions.contains_key(&id) && parked >= self.parked {
             return refused(RefusalCode::Full, "too many sessions without a control connection".into());
         }
-        let slot = state.sessions.entry(id).or_insert_with(Slot::new);
+        let slot = sessions.entry(id).or_insert_with(Slot::new);
         if slot.seen.len() >= usize::from(self.streams) {
             return refused(RefusalCode::Limit, format!("more than {} streams", self.streams));
         }
         if !slot.seen.insert(stream.stream()) {
             return refused(RefusalCode::BadMessage, format!("stream {} came twice", stream.stream()));
         }
-        // A session that ended meanwhile drops the stream, which closes it.
-        let _ = slot.sender.send(stream);
+        let connection = watch.id();
+        match &mut slot.place {
+            Place::Open(sender) => {
+                watch.known();
+                stream.keep(watch);
+                // A session that ended meanwhile drops the stream, which closes it.
+                let _ = sender.send(stream);
+            }
+            Place::Parked(streams) => {
+                if watch.parks(id) {
+                    stream.keep(watch);
+                    streams.push((connection, stream));
+                }
+            }
+            Place::Ended => {}
+        }
+        if let Some(spared) = self.doors.parked_too_many() {
+            forget(&mut sessions, spared);
+        }
         Ok(())
+    }
+
+    /// Closes the parked stream that can best be spared, if there is any.
+    fn spare_parked(&self) {
+        let mut sessions = lock(&self.sessions);
+        if let Some(spared) = self.doors.parked_to_spare() {
+            forget(&mut sessions, spared);
+        }
+    }
+}
+
+/// Closes a parked stream. Its number is not given to another: its client sees that it is gone.
+fn forget(sessions: &mut Sessions, (session, connection): (SessionId, u64)) {
+    if let Some(Slot { place: Place::Parked(streams), .. }) = sessions.get_mut(&session) {
+        streams.retain(|(id, _)| *id != connection);
     }
 }
 
 impl Slot {
     fn new() -> Self {
-        let (sender, receiver) = channel();
-        Slot { sender, parked: Some(receiver), seen: HashSet::new(), since: Instant::now(), ended: false }
+        Slot { place: Place::Parked(Vec::new()), seen: HashSet::new(), since: Instant::now() }
     }
 
     /// Closes what is parked, and what comes later.
     fn end(&mut self) {
-        self.parked = None;
-        self.ended = true;
+        self.place = Place::Ended;
         self.since = Instant::now();
     }
 }
@@ -200,71 +204,13 @@ impl Streams {
 
 impl Drop for Streams {
     fn drop(&mut self) {
-        let mut state = lock(&self.state);
-        if let Some(slot) = state.sessions.get_mut(&self.id) {
+        if let Some(slot) = lock(&self.sessions).get_mut(&self.id) {
             slot.end();
         }
     }
 }
 
-impl Unknown {
-    /// Its thread then sees the end of the stream.
-    fn close(&mut self) {
-        self.closed = true;
-        let _ = self.socket.shutdown(Shutdown::Both);
-    }
-}
-
-impl State {
-    /// Closes the stranger that can best be spared: of the client that has most of them, first one that has said
-    /// nothing, first the oldest.
-    fn spare_one(&mut self) {
-        let open = || self.connections.iter().filter_map(|(id, unknown)| Some((id, unknown.as_ref()?)));
-        let mut crowds: HashMap<Client, usize> = HashMap::new();
-        for (_, unknown) in open().filter(|(_, unknown)| !unknown.closed) {
-            *crowds.entry(unknown.client).or_default() += 1;
-        }
-        let Some(crowd) = crowds.into_iter().max_by_key(|(client, count)| (*count, *client)) else { return };
-        let of_crowd = open().filter(|(_, unknown)| unknown.client == crowd.0 && !unknown.closed);
-        let spared = of_crowd.min_by_key(|(id, unknown)| (unknown.spoke, **id)).map(|(id, _)| *id);
-        if let Some(unknown) = spared.and_then(|id| self.connections.get_mut(&id)?.as_mut()) {
-            unknown.close();
-            self.strangers -= 1;
-        }
-    }
-}
-
-impl Watch {
-    /// The connection has said something.
-    pub(crate) fn spoke(&self) {
-        if let Some(Some(unknown)) = lock(&self.state).connections.get_mut(&self.id) {
-            unknown.spoke = true;
-        }
-    }
-
-    /// The connection has shown a token: it may take its time from here on.
-    pub(crate) fn known(&self) {
-        let mut state = lock(&self.state);
-        let unknown = state.connections.get_mut(&self.id).and_then(Option::take);
-        state.strangers -= usize::from(unknown.is_some_and(|unknown| !unknown.closed));
-    }
-
-    /// Whether it was closed here: it took too long, or made place.
-    pub(crate) fn is_closed(&self) -> bool {
-        let state = lock(&self.state);
-        state.connections.get(&self.id).and_then(Option::as_ref).is_some_and(|unknown| unknown.closed)
-    }
-}
-
-impl Drop for Watch {
-    fn drop(&mut self) {
-        let mut state = lock(&self.state);
-        let unknown = state.connections.remove(&self.id).flatten();
-        state.strangers -= usize::from(unknown.is_some_and(|unknown| !unknown.closed));
-    }
-}
-
 /// No thread panics while it holds the lock, and the state is whole after every statement.
-fn lock(state: &Mutex<State>) -> MutexGuard<'_, State> {
-    state.lock().unwrap_or_else(PoisonError::into_inner)
+fn lock(sessions: &Mutex<Sessions>) -> MutexGuard<'_, Sessions> {
+    sessions.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -1,5 +1,6 @@
 //! A data stream: one TCP connection of a session, in the clear or inside TLS.
 
+use std::any::Any;
 use std::io::{self, Read, Write};
 use std::net::{Shutdown, TcpStream};
 use std::time::Instant;
@@ -14,6 +15,8 @@ pub struct DataStream {
     stream: u16,
     transport: Transport,
     opened: Instant,
+    /// Let go of with the stream.
+    kept: Option<Box<dyn Any + Send + Sync>>,
 }
 
 #[derive(Debug)]
@@ -24,12 +27,17 @@ enum Transport {
 
 impl DataStream {
     pub(crate) fn clear(stream: u16, socket: TcpStream) -> Self {
-        DataStream { stream, transport: Transport::Clear(socket), opened: Instant::now() }
+        DataStream { stream, transport: Transport::Clear(socket), opened: Instant::now(), kept: None }
     }
 
     pub(crate) fn tls(stream: u16, mut tls: TlsStream) -> Self {
         tls.wait_each();
-        DataStream { stream, transport: Transport::Tls(tls), opened: Instant::now() }
+        DataStream { stream, transport: Transport::Tls(tls), opened: Instant::now(), kept: None }
+    }
+
+    /// Drops `thing` when the stream is dropped, and no sooner.
+    pub(crate) fn keep(&mut self, thing: impl Any + Send + Sync) {
+        self.kept = Some(Box::new(thing));
     }
 
     /// The number of the stream in its session.

@@ -73,7 +73,8 @@ impl Reflecting {
 
     /// Reflects until `stop` is set; says what it did.
     pub fn run(&self, stop: &AtomicBool) -> Tally {
-        let mut reflector = Reflector::new(self.config.is_stateful, self.config.limits);
+        let port = self.local_addr().map_or(self.config.listen.port(), |local| local.port());
+        let mut reflector = Reflector::new(self.config.is_stateful, port, self.config.limits);
         let hash = |bytes: &[u8]| self.config.key.as_ref().map(|key| key.hash(bytes)).unwrap_or_default();
         let mac: Option<Mac<'_>> = if self.config.key.is_some() { Some(&hash) } else { None };
         let (mut buffer, mut out) = (vec![0; ROOM], Vec::with_capacity(ROOM));

@@ -45,6 +45,11 @@ pub(super) struct Iperf3Args {
 }
 
 impl Iperf3Args {
+    /// Whether its clients show who they are.
+    pub(super) fn has_users(&self) -> bool {
+        self.iperf3_users.is_some()
+    }
+
     /// The server for iperf3's clients, if there is to be one; it listens where ours does, and lets in by the same door.
     pub(super) fn bind(
         &self,
@@ -59,7 +64,11 @@ impl Iperf3Args {
             admission: beside.admission(),
             users: self.authentication()?,
             json_output: self.iperf3_json,
-            connections: connections.strangers,
+            // Its strangers have files beside those of ours.
+            connections: Connections {
+                strangers: connections.strangers.min(connections.most / 2).max(1),
+                ..connections
+            },
             patience: Patience::default(),
         };
         let address = config.listen;

@@ -1,7 +1,8 @@
 //! The server's log: one event a line on standard error, for people or as JSON.
 //!
 //! By hand: a dozen kinds of event with a handful of fields each need no framework. Nothing a peer sends reaches a
-//! terminal as it is, and strangers cannot fill a disk: their lines are few, and how many were left out is told.
+//! terminal as it is, and strangers cannot fill a disk: their lines are few, and how many were left out is told. A client
+//! of iperf3 that need not say who it is, is a stranger all the time.
 
 use std::io::Write;
 use std::sync::{Mutex, PoisonError};
@@ -39,15 +40,21 @@ struct Allowance {
     suppressed: u64,
 }
 
-/// Writes each event; nothing at all if `quiet`.
-pub fn log(format: Format, quiet: bool) -> impl Fn(&Event<'_>) + Send + Sync + 'static {
-    let allowance = Mutex::new(Allowance { left: STRANGERS.0, since: Instant::now(), suppressed: 0 });
+/// Writes each event; nothing at all if `quiet`. `iperf3_is_open` says that clients of iperf3 show no password.
+pub fn log(format: Format, quiet: bool, iperf3_is_open: bool) -> impl Fn(&Event<'_>) + Send + Sync + 'static {
+    let allowance = || Mutex::new(Allowance { left: STRANGERS.0, since: Instant::now(), suppressed: 0 });
+    // Apart, so that neither hides the other.
+    let (connections, iperf3) = (allowance(), allowance());
     move |event| {
         if quiet {
             return;
         }
         let mut line = line(event);
-        if matches!(event, Event::Refused(..) | Event::Starved(_)) {
+        let allowance = match event {
+            Event::Refused(..) | Event::Starved(_) => Some(&connections),
+            _ => who(event).filter(|who| iperf3_is_open && who.verb == "iperf3").map(|_| &iperf3),
+        };
+        if let Some(allowance) = allowance {
             let mut allowance = allowance.lock().unwrap_or_else(PoisonError::into_inner);
             match allowance.take(Instant::now()) {
                 None => return,
@@ -77,6 +84,15 @@ impl Allowance {
         }
         self.left -= 1;
         Some(std::mem::take(&mut self.suppressed))
+    }
+}
+
+/// Whose session an event is of.
+fn who<'a>(event: &Event<'a>) -> Option<&'a Who> {
+    match event {
+        Event::Queued(who, _) | Event::Left(who, _) | Event::Opened(who, ..) | Event::Denied(who, _) => Some(who),
+        Event::Ended { who, .. } => Some(who),
+        Event::Refused(..) | Event::Starved(_) | Event::Stopping { .. } | Event::Cut(_) => None,
     }
 }
 

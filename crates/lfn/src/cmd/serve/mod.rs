@@ -207,7 +207,7 @@ fn bind(args: &Args) -> Result<Server, Failure> {
         match Server::bind(
             config(args, SocketAddr::new(address, args.port))?,
             service::serve,
-            log::log(args.log, args.quiet),
+            log::log(args.log, args.quiet, !args.iperf3.has_users()),
         ) {
             Ok(server) => return Ok(server),
             Err(error) => last = Some(error),

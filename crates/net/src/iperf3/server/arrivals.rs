@@ -9,6 +9,16 @@ use std::time::{Duration, Instant};
 use lfn_core::iperf3::Cookie;
 
 use super::super::control::Control;
+use crate::server::doors::Watch;
+
+/// A connection that has shown a cookie.
+#[derive(Debug)]
+pub(super) struct Arrived {
+    /// Its place in the order they were accepted.
+    pub number: u64,
+    pub control: Control,
+    pub watch: Watch,
+}
 
 /// Tests that wait for streams.
 #[derive(Debug, Default)]
@@ -18,7 +28,9 @@ pub(super) struct Arrivals(Mutex<HashMap<Cookie, Waiting>>);
 struct Waiting {
     /// Only from the client's own address: a cookie is sent in the clear.
     from: IpAddr,
-    streams: Sender<(u64, TcpStream)>,
+    streams: Sender<Arrived>,
+    /// How many more it needs.
+    left: usize,
 }
 
 /// One test's place among those that wait. Dropping it leaves.
@@ -26,28 +38,32 @@ struct Waiting {
 pub(super) struct Expected<'a> {
     arrivals: &'a Arrivals,
     cookie: Cookie,
-    streams: Receiver<(u64, TcpStream)>,
-    came: Vec<(u64, TcpStream)>,
+    streams: Receiver<Arrived>,
+    came: Vec<Arrived>,
 }
 
 impl Arrivals {
-    /// Begins to wait; `None` if another test waits with the same cookie.
-    pub(super) fn expect(&self, cookie: Cookie, from: IpAddr) -> Option<Expected<'_>> {
+    /// Begins to wait for `count` streams; `None` if another test waits with the same cookie.
+    pub(super) fn expect(&self, cookie: Cookie, from: IpAddr, count: usize) -> Option<Expected<'_>> {
         let (sender, streams) = channel();
         let mut waiting = self.lock();
         if waiting.contains_key(&cookie) {
             return None;
         }
-        waiting.insert(cookie, Waiting { from, streams: sender });
+        waiting.insert(cookie, Waiting { from, streams: sender, left: count });
         Some(Expected { arrivals: self, cookie, streams, came: Vec::new() })
     }
 
     /// Gives a connection to the test that waits for it; gives it back where none does.
-    pub(super) fn deliver(&self, cookie: &Cookie, from: IpAddr, number: u64, control: Control) -> Option<Control> {
-        let waiting = self.lock();
-        let Some(test) = waiting.get(cookie).filter(|test| test.from == from) else { return Some(control) };
-        // A test that has all its streams does not listen any more: the connection is closed.
-        let _ = test.streams.send((number, control.into_socket()));
+    pub(super) fn deliver(&self, cookie: &Cookie, from: IpAddr, came: Arrived) -> Option<Arrived> {
+        let mut waiting = self.lock();
+        let Some(test) = waiting.get_mut(cookie).filter(|test| test.from == from) else { return Some(came) };
+        // One more than it needs is closed.
+        if test.left > 0 {
+            test.left -= 1;
+            came.watch.known();
+            let _ = test.streams.send(came);
+        }
         None
     }
 
@@ -70,10 +86,10 @@ impl Expected<'_> {
     }
 
     /// Those that came, in the order they were accepted, which is the order the client made them in.
-    pub(super) fn take(mut self) -> Vec<TcpStream> {
+    pub(super) fn take(mut self) -> Vec<(TcpStream, Watch)> {
         let mut came = std::mem::take(&mut self.came);
-        came.sort_by_key(|(number, _)| *number);
-        came.into_iter().map(|(_, socket)| socket).collect()
+        came.sort_by_key(|arrived| arrived.number);
+        came.into_iter().map(|arrived| (arrived.control.into_socket(), arrived.watch)).collect()
     }
 }
 

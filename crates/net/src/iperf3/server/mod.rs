@@ -24,11 +24,12 @@ use lfn_core::iperf3::{COOKIE_LENGTH, Cookie, State};
 use super::Error;
 use super::control::{Control, readable};
 use super::rsa::PrivateKey;
-use crate::server::Event;
 use crate::server::access::Access;
 use crate::server::admission::Admission;
+use crate::server::doors::{Doors, Watch};
 use crate::server::event::Reason;
-use arrivals::Arrivals;
+use crate::server::{BACKLOG, Connections, Event};
+use arrivals::{Arrivals, Arrived};
 use session::Session;
 use std::os::fd::AsFd;
 
@@ -51,8 +52,8 @@ pub struct Config {
     pub users: Option<Authentication>,
     /// Answer `--get-server-output` with JSON instead of text.
     pub json_output: bool,
-    /// Connections at once, known and unknown.
-    pub connections: usize,
+    /// Connections at once. Strangers are those that have no place yet and do not wait for one in the queue.
+    pub connections: Connections,
     /// How long things may take.
     pub patience: Patience,
 }
@@ -108,8 +109,8 @@ struct Shared {
     arrivals: Arrivals,
     udp: udp::Waiting,
     stopping: AtomicBool,
-    /// Connections that hold a thread, and sessions that run.
-    connections: AtomicUsize,
+    doors: Doors,
+    /// Sessions that run.
     sessions: AtomicUsize,
     log: Box<dyn Fn(Event<'_>) + Send + Sync>,
 }
@@ -124,14 +125,16 @@ impl Server {
     /// Binds both sockets; nothing is answered before [`Server::run`].
     pub fn bind(config: Config, log: impl Fn(Event<'_>) + Send + Sync + 'static) -> io::Result<Self> {
         let listener = TcpListener::bind(config.listen)?;
+        // As for our own port: a crowd's SYNs are not to push out honest ones.
+        rustix::net::listen(&listener, BACKLOG)?;
         listener.set_nonblocking(true)?;
         let udp = udp::Listener::bind(listener.local_addr()?)?;
         let shared = Shared {
+            doors: Doors::new(config.connections),
             config,
             arrivals: Arrivals::default(),
             udp: udp::Waiting::default(),
             stopping: AtomicBool::new(false),
-            connections: AtomicUsize::new(0),
             sessions: AtomicUsize::new(0),
             log: Box::new(log),
         };
@@ -157,9 +160,19 @@ impl Server {
                 if !readable(self.listener.as_fd(), TICK) {
                     continue;
                 }
-                while let Ok((socket, peer)) = self.listener.accept() {
-                    number += 1;
-                    Shared::accept(&self.shared, socket, peer, number);
+                // Those that keep coming do not keep it from looking whether it should stop.
+                for _ in 0..BACKLOG {
+                    match self.listener.accept() {
+                        Ok((socket, peer)) => {
+                            number += 1;
+                            Shared::accept(&self.shared, socket, peer, number);
+                        }
+                        Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
+                        Err(error) => {
+                            self.shared.starved(&error);
+                            break;
+                        }
+                    }
                 }
             }
         });
@@ -171,20 +184,19 @@ impl Server {
     }
 }
 
-/// One of a bounded number, given back when it is dropped.
-struct Slot(Arc<Shared>, fn(&Shared) -> &AtomicUsize);
+/// A session that runs, counted until it is dropped.
+struct Running<'a>(&'a AtomicUsize);
 
-impl Slot {
-    fn take(shared: &Arc<Shared>, of: fn(&Shared) -> &AtomicUsize, most: usize) -> Option<Slot> {
-        let slot = Slot(shared.clone(), of);
-        // Taken before it is looked at: dropping gives it back either way.
-        (of(shared).fetch_add(1, Ordering::SeqCst) < most).then_some(slot)
+impl<'a> Running<'a> {
+    fn new(sessions: &'a AtomicUsize) -> Self {
+        sessions.fetch_add(1, Ordering::SeqCst);
+        Running(sessions)
     }
 }
 
-impl Drop for Slot {
+impl Drop for Running<'_> {
     fn drop(&mut self) {
-        (self.1)(&self.0).fetch_sub(1, Ordering::SeqCst);
+        self.0.fetch_sub(1, Ordering::SeqCst);
     }
 }
 
@@ -196,7 +208,7 @@ impl Shared {
         if !shared.config.access.permits(peer.ip()) {
             return (shared.log)(Event::Refused(peer, Reason::Access, "not allowed from there"));
         }
-        let Some(slot) = Slot::take(shared, |shared| &shared.connections, shared.config.connections) else {
+        let Some(watch) = shared.doors.watch(&socket, peer.ip()) else {
             // One byte into an empty buffer: it does not block.
             let denied =
                 Control::new(socket, "the client").and_then(|mut c| c.send(State::AccessDenied, "at its hello"));
@@ -205,13 +217,25 @@ impl Shared {
         };
         let shared = shared.clone();
         let work = move || {
-            let _slot = slot;
-            if let Err(error) = connection(&shared, socket, peer, number) {
-                (shared.log)(Event::Refused(peer, reason(&error), &error.to_string()));
+            let closed = watch.closed();
+            if let Err(error) = connection(&shared, socket, peer, number, watch) {
+                let reason = if closed.load(Ordering::Relaxed) { Reason::Silent } else { reason(&error) };
+                (shared.log)(Event::Refused(peer, reason, &error.to_string()));
             }
         };
         // Without a thread the socket is dropped, and the client told so by the close.
         let _ = thread::Builder::new().name("iperf3".into()).spawn(work);
+    }
+
+    /// Files or memory are used up: strangers make place, and the loop does not spin on what it cannot accept.
+    fn starved(&self, error: &io::Error) {
+        // Whoever gave up before it was accepted is no sign of want (accept(2)).
+        if matches!(error.kind(), io::ErrorKind::ConnectionAborted | io::ErrorKind::Interrupted) {
+            return;
+        }
+        (self.log)(Event::Starved(error));
+        self.doors.make_place();
+        thread::sleep(TICK / 2);
     }
 }
 
@@ -224,16 +248,22 @@ fn reason(error: &Error) -> Reason {
 }
 
 /// One connection from its first byte: a stream goes to its test, anything else begins one.
-fn connection(shared: &Arc<Shared>, socket: TcpStream, peer: SocketAddr, number: u64) -> Result<(), Error> {
+fn connection(
+    shared: &Arc<Shared>,
+    socket: TcpStream,
+    peer: SocketAddr,
+    number: u64,
+    watch: Watch,
+) -> Result<(), Error> {
     let mut control = Control::new(socket, "the client")?;
     let mut cookie = [0; COOKIE_LENGTH];
     control.read(&mut cookie, shared.config.patience.step, "before its cookie")?;
+    watch.spoke();
     let cookie = Cookie::from_wire(cookie);
-    let Some(control) = shared.arrivals.deliver(&cookie, peer.ip(), number, control) else { return Ok(()) };
-    let session = Slot::take(shared, |shared| &shared.sessions, usize::MAX);
-    let result = Session::new(shared.clone(), control, peer, cookie).run();
-    drop(session);
-    result
+    let came = Arrived { number, control, watch };
+    let Some(Arrived { control, watch, .. }) = shared.arrivals.deliver(&cookie, peer.ip(), came) else { return Ok(()) };
+    let _running = Running::new(&shared.sessions);
+    Session::new(shared.clone(), control, peer, cookie, watch).run()
 }
 
 /// An address as clients of a dual-stack socket have it.

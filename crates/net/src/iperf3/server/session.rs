@@ -21,6 +21,7 @@ use super::arrivals::LOOK;
 use super::output::ServerOutput;
 use crate::server::Event;
 use crate::server::admission::{Ask, Entry, Grant};
+use crate::server::doors::Watch;
 use crate::server::event::Who;
 use crate::session::SessionError;
 
@@ -37,11 +38,14 @@ pub(super) struct Session {
     control: Control,
     peer: SocketAddr,
     cookie: Cookie,
+    watch: Watch,
+    /// Places of its TCP streams.
+    streams: Vec<Watch>,
 }
 
 impl Session {
-    pub(super) fn new(shared: Arc<Shared>, control: Control, peer: SocketAddr, cookie: Cookie) -> Self {
-        Session { shared, control, peer, cookie }
+    pub(super) fn new(shared: Arc<Shared>, control: Control, peer: SocketAddr, cookie: Cookie, watch: Watch) -> Self {
+        Session { shared, control, peer, cookie, watch, streams: Vec::new() }
     }
 
     /// Serves it to its end. An error before anything was asked for is returned; of all else the log has been told.
@@ -136,6 +140,8 @@ impl Session {
 
     /// Waits for a place.
     fn admit(&mut self, who: &Who) -> Result<Grant, Error> {
+        // From here on it is the admission's to say how many there may be.
+        self.watch.known();
         let mut ticket = match self.shared.config.admission.enter(self.peer.ip(), who.ask) {
             Entry::Granted(grant) => return Ok(grant),
             Entry::Refused(refusal) => return Err(Error::Limit(refusal)),
@@ -193,7 +199,7 @@ impl Session {
 
     fn tcp_streams(&mut self, parameters: &Parameters, count: usize) -> Result<Vec<Socket>, Error> {
         let shared = self.shared.clone();
-        let Some(mut expected) = shared.arrivals.expect(self.cookie, self.peer.ip()) else {
+        let Some(mut expected) = shared.arrivals.expect(self.cookie, self.peer.ip(), count) else {
             return Err(Error::Denied("another test has the same cookie"));
         };
         self.control.send(State::CreateStreams, "before its streams")?;
@@ -209,7 +215,8 @@ impl Session {
                 return Err(Error::Streams { came, expected: count, within });
             }
         }
-        let sockets = expected.take();
+        let (sockets, places): (Vec<_>, _) = expected.take().into_iter().unzip();
+        self.streams = places;
         for socket in &sockets {
             options::apply(socket, parameters, Unknown::KeepsDefault)?;
         }

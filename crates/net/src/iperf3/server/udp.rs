@@ -146,10 +146,11 @@ fn drain(socket: &UdpSocket, asked: &mut VecDeque<SocketAddr>) {
     }
 }
 
-/// A socket on the port that others are bound to as well.
+/// A socket on the port that others of this user are bound to as well: `SO_REUSEADDR` would let any user of the host
+/// take the datagrams away.
 fn bound(address: SocketAddr) -> io::Result<UdpSocket> {
     let socket = Socket::new(Domain::for_address(address), Type::DGRAM, None)?;
-    socket.set_reuse_address(true)?;
+    socket.set_reuse_port(true)?;
     if address.is_ipv6() {
         socket.set_only_v6(false)?;
     }

@@ -1,9 +1,10 @@
-//! As much of HTTP/1.1 as a scrape needs, and no more: `GET /metrics`, one request a connection, a few connections.
+//! As much of HTTP/1.1 as a scrape needs, and no more: `GET /metrics`, one request a connection, a few connections, of
+//! which those that ask nothing make place for others.
 
+use std::collections::BTreeMap;
 use std::io::{self, Read, Write};
-use std::net::{SocketAddr, TcpListener, TcpStream};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -38,39 +39,70 @@ pub fn serve(
 }
 
 fn accept<P: Fn() -> String + Send + Sync + 'static>(listener: &TcpListener, page: &Arc<P>) {
-    let open = Arc::new(AtomicUsize::new(0));
-    loop {
+    let open = Arc::new(Mutex::new(Open::default()));
+    for number in 0.. {
         let Ok((socket, _)) = listener.accept() else {
             // Files are used up, perhaps: what is open now will be closed.
             thread::sleep(Duration::from_millis(100));
             continue;
         };
-        if open.fetch_add(1, Ordering::Relaxed) >= CONNECTIONS {
-            open.fetch_sub(1, Ordering::Relaxed);
-            continue;
-        }
-        let (page, place) = (page.clone(), Place(open.clone()));
+        let Some(place) = Place::take(&open, number, &socket) else { continue };
+        let page = page.clone();
         // Without a thread the socket is dropped, and the scraper told so by the close.
         let _ = thread::Builder::new().name("scrape".into()).stack_size(256 << 10).spawn(move || {
-            let _place = place;
             // Whoever scrapes may be gone.
-            let _ = answer(socket, page.as_ref());
+            let _ = answer(socket, page.as_ref(), &place);
         });
     }
 }
 
-/// A scrape's place, given back however its thread ends or if it never starts.
-struct Place(Arc<AtomicUsize>);
+/// Connections that are open, in the order they came.
+#[derive(Default)]
+struct Open(BTreeMap<u64, Option<TcpStream>>);
 
-impl Drop for Place {
-    fn drop(&mut self) {
-        self.0.fetch_sub(1, Ordering::Relaxed);
+/// A scrape's place, given back however its thread ends or if it never starts.
+struct Place {
+    open: Arc<Mutex<Open>>,
+    number: u64,
+}
+
+impl Place {
+    /// `None` if all are being answered. The oldest that has not asked makes place.
+    fn take(open: &Arc<Mutex<Open>>, number: u64, socket: &TcpStream) -> Option<Place> {
+        let socket = socket.try_clone().ok()?;
+        let mut places = lock(open);
+        if places.0.len() >= CONNECTIONS {
+            let oldest = places.0.iter().find(|(_, silent)| silent.is_some()).map(|(number, _)| *number)?;
+            // Its thread then sees the end.
+            let _ = places.0.remove(&oldest).flatten()?.shutdown(Shutdown::Both);
+        }
+        places.0.insert(number, Some(socket));
+        Some(Place { open: open.clone(), number })
+    }
+
+    /// It has asked, and is answered.
+    fn asked(&self) {
+        if let Some(place) = lock(&self.open).0.get_mut(&self.number) {
+            *place = None;
+        }
     }
 }
 
-fn answer(mut socket: TcpStream, page: &dyn Fn() -> String) -> io::Result<()> {
+impl Drop for Place {
+    fn drop(&mut self) {
+        lock(&self.open).0.remove(&self.number);
+    }
+}
+
+/// No thread panics while it holds the lock.
+fn lock(open: &Mutex<Open>) -> MutexGuard<'_, Open> {
+    open.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn answer(mut socket: TcpStream, page: &dyn Fn() -> String, place: &Place) -> io::Result<()> {
     socket.set_write_timeout(Some(WITHIN))?;
     let head = head(&mut socket, Instant::now() + WITHIN)?;
+    place.asked();
     let (status, kind, body) = match head.as_deref().map(request) {
         Some(Some(("GET", "/metrics"))) => ("200 OK", "text/plain; version=0.0.4; charset=utf-8", page()),
         Some(Some(("GET", _))) => ("404 Not Found", "text/plain", "metrics are at /metrics\n".into()),

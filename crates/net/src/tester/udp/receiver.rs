@@ -35,11 +35,12 @@ pub(super) fn run(lane: &Lane, throttle: &Throttle, stop: &AtomicBool) -> io::Re
         }
         let (now, wall) = (monotonic_nanos(), wall_nanos());
         let mut incoming = lane.incoming();
-        let before = incoming.bytes;
+        // All that came costs the path, also what came twice and does not count.
+        let mut bytes = 0;
         for message in inbox.messages() {
+            bytes += message.bytes.len() as u64;
             take(lane, &mut incoming, &message, (now, wall));
         }
-        let bytes = incoming.bytes - before;
         drop(incoming);
         throttle.pass(bytes, stop).map_err(io::Error::other)?;
     }
