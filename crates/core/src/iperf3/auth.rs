@@ -38,9 +38,8 @@ pub struct Unsendable(pub &'static str);
 impl Claim {
     /// The text to encrypt.
     pub fn text(&self) -> Result<String, Unsendable> {
-        // A server reads words: whatever comes after a space would be lost.
-        for (what, word) in [("a user", &self.user), ("a password", &self.password)] {
-            if word.is_empty() || word.contains(|c: char| c.is_whitespace() || c == '\0') {
+        for (what, text) in [("a user", &self.user), ("a password", &self.password)] {
+            if !is_word(text) {
                 return Err(Unsendable(what));
             }
         }
@@ -50,7 +49,7 @@ impl Claim {
     /// What a decrypted text claims; `None` where it is no such text.
     pub fn read(text: &[u8]) -> Option<Claim> {
         let mut words = std::str::from_utf8(text).ok()?.split_ascii_whitespace();
-        let mut labelled = |label: &str| if words.next()? == label { words.next() } else { None };
+        let mut labelled = |label: &str| (words.next()? == label).then(|| words.next())?.filter(|text| is_word(text));
         let (user, password) = (labelled("user:")?, labelled("pwd:")?);
         let time = labelled("ts:")?.parse().ok()?;
         Some(Claim { user: user.to_owned(), password: password.to_owned(), time })
@@ -65,6 +64,11 @@ impl Claim {
     pub fn salted(&self) -> String {
         format!("{{{}}}{}", self.user, self.password)
     }
+}
+
+/// Whether iperf3 would read it whole: it reads words of C, which a space of any kind or a zero ends.
+fn is_word(text: &str) -> bool {
+    !text.is_empty() && !text.contains(|c: char| c.is_whitespace() || c == '\0')
 }
 
 /// Who may run tests: lines of `user,hash`, the hash being SHA-256 of `{user}password` in hexadecimal. Empty lines and
@@ -163,8 +167,14 @@ mod tests {
 
     #[test]
     fn what_is_no_claim_is_nobodys() {
-        for text in ["", "user: a", "user: a\npwd:  b\nts:   never", "pwd:  b\nuser: a\nts:   1", "user: a pwd: b ts: "]
-        {
+        for text in [
+            "",
+            "user: a",
+            "user: a\npwd:  b\nts:   never",
+            "pwd:  b\nuser: a\nts:   1",
+            "user: a pwd: b ts: ",
+            "user: a\0b pwd: c ts: 1",
+        ] {
             assert_eq!(Claim::read(text.as_bytes()), None, "{text:?}");
         }
         assert_eq!(Claim::read(&[0xff, 0xfe]), None);
