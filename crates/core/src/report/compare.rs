@@ -255,8 +255,9 @@ fn received(run: &Run) -> impl Iterator<Item = &Received> {
 }
 
 fn loss(run: &Run) -> Option<Figure> {
-    let lost: u64 = received(run).map(|got| got.lost).sum();
-    let sent: u64 = received(run).map(|got| got.datagrams.saturating_add(got.lost)).sum();
+    // A file may hold any figures.
+    let lost = received(run).fold(0u64, |sum, got| sum.saturating_add(got.lost));
+    let sent = received(run).fold(lost, |sum, got| sum.saturating_add(got.datagrams));
     Figure::new(lost as f64 / sent as f64 * 100.0)
 }
 
