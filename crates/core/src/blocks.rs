@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use crate::path::seconds;
+use crate::path::{optional_seconds, seconds};
 use crate::units::{BitRate, Bytes};
 
 /// The blocks of one stream as one end saw them; times count from its start.
@@ -67,9 +67,10 @@ impl BlockTimes {
 pub struct Caught {
     /// Whole blocks.
     pub blocks: u64,
-    /// From the sender's start to the first block whole at the receiver.
-    #[serde(rename = "first_delay_seconds", with = "seconds")]
-    pub first_delay: Duration,
+    /// From the sender's start to the first block whole at the receiver; null where the sender's start is known less well
+    /// than that.
+    #[serde(rename = "first_delay_seconds", default, with = "optional_seconds")]
+    pub first_delay: Option<Duration>,
     /// The block that took the least time since the one before it in its stream.
     #[serde(rename = "fastest_bits_per_second")]
     pub fastest: Option<BitRate>,
@@ -98,7 +99,9 @@ impl Caught {
             first_delay: start.until(first.first),
             fastest: streams.iter().filter_map(|times| times.fastest).max(),
             slowest: streams.iter().filter_map(|times| times.slowest).min(),
-            with_delay: rate(bytes, start.until(last)),
+            with_delay: start
+                .until(first.first)
+                .and_then(|delay| rate(bytes, delay + last.saturating_sub(first.first))),
             without_delay: rate(bytes - first.first_bytes, last.saturating_sub(first.first)),
         })
     }
@@ -114,10 +117,10 @@ pub enum Start {
 }
 
 impl Start {
-    fn until(self, time: Duration) -> Duration {
+    fn until(self, time: Duration) -> Option<Duration> {
         match self {
-            Start::Before(before) => time + before,
-            Start::After(after) => time.saturating_sub(after),
+            Start::Before(before) => Some(time + before),
+            Start::After(after) => time.checked_sub(after).filter(|time| !time.is_zero()),
         }
     }
 }
@@ -141,7 +144,7 @@ mod tests {
             let blocks = u32::try_from(whole / block).unwrap();
             (0..blocks).for_each(|n| times.caught(first + (end - first) * n / (blocks - 1), block));
             let caught = Caught::of([times].iter(), Start::After(Duration::ZERO)).unwrap();
-            assert_eq!((caught.blocks, caught.first_delay), (u64::from(blocks), first));
+            assert_eq!((caught.blocks, caught.first_delay), (u64::from(blocks), Some(first)));
             assert!((caught.with_delay.unwrap().as_f64() / (with * 1e6) - 1.0).abs() < 1e-5);
             // As they counted: with the first block among the bytes.
             let ours = caught.without_delay.unwrap().as_f64();
@@ -160,7 +163,7 @@ mod tests {
         [90, 100].iter().for_each(|&at| other.caught(MS * at, 1000));
         let caught = Caught::of([times, other, BlockTimes::default()].iter(), Start::Before(MS * 10)).unwrap();
         assert_eq!((caught.fastest, caught.slowest), (Some(BitRate(8_000_000)), Some(BitRate(800_000))));
-        assert_eq!(caught.first_delay, MS * 100, "of the stream that was first");
+        assert_eq!(caught.first_delay, Some(MS * 100), "of the stream that was first");
         assert_eq!(caught.with_delay, Some(Bytes(6000).per(MS * 114)));
         assert_eq!(caught.without_delay, Some(Bytes(5000).per(MS * 14)));
     }
@@ -171,12 +174,12 @@ mod tests {
         let mut times = BlockTimes::default();
         times.caught(MS * 5, 1000);
         let caught = Caught::of([times].iter(), Start::After(MS)).unwrap();
-        assert_eq!((caught.first_delay, caught.fastest, caught.without_delay), (MS * 4, None, None));
+        assert_eq!((caught.first_delay, caught.fastest, caught.without_delay), (Some(MS * 4), None, None));
         // Two at the same instant of a coarse clock.
         times.caught(MS * 5, 1000);
         assert_eq!(Caught::of([times].iter(), Start::After(MS)).unwrap().fastest, None);
         // A clock that puts the start after the arrival.
         let odd = Caught::of([times].iter(), Start::After(MS * 9)).unwrap();
-        assert_eq!((odd.first_delay, odd.with_delay), (Duration::ZERO, None));
+        assert_eq!((odd.first_delay, odd.with_delay), (None, None));
     }
 }

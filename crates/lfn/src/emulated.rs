@@ -14,6 +14,7 @@ pub const FAR: &str = "far";
 
 const EMULATED: &str = "LFN_EMULATED";
 const PATH: &str = "LFN_PATH";
+const RETURN_PATH: &str = "LFN_RETURN_PATH";
 const FAR_TICKET: &str = "LFN_FAR_TICKET";
 const FAR_ADDRESS: &str = "LFN_FAR";
 
@@ -22,12 +23,21 @@ pub fn is_inside() -> bool {
     env::var_os(EMULATED).is_some_and(|value| value == "1")
 }
 
-/// The figures of the path, if this process runs on one.
+/// The figures of the path as seen from near, if this process runs on one.
 pub fn path() -> Result<Option<PathProfile>, Failure> {
-    let Some(json) = env::var(PATH).ok().filter(|_| is_inside()) else { return Ok(None) };
+    profile(PATH)
+}
+
+/// Those of the way back, as seen from far; of a path that has none of its own, the same.
+pub fn return_path() -> Result<Option<PathProfile>, Failure> {
+    Ok(profile(RETURN_PATH)?.or(path()?))
+}
+
+fn profile(variable: &str) -> Result<Option<PathProfile>, Failure> {
+    let Some(json) = env::var(variable).ok().filter(|_| is_inside()) else { return Ok(None) };
     serde_json::from_str(&json).map(Some).map_err(|error| {
-        Failure::msg(format!("the environment variable {PATH} is not a path: {error}"))
-            .hint("it is for `lfn emulate` to set: unset LFN_PATH")
+        Failure::msg(format!("the environment variable {variable} is not a path: {error}"))
+            .hint(format!("it is for `lfn emulate` to set: unset {variable}"))
     })
 }
 

@@ -89,6 +89,9 @@ pub enum TestError {
     /// The far end tells what cannot be.
     #[error("the server tells of {0}")]
     Unbounded(#[from] Unbounded),
+    /// The server had a place for one direction only once the other was over.
+    #[error("the two directions did not run at the same time: the server had no place for both")]
+    Apart,
     /// The receiver counted other bytes than were sent.
     #[error("{received} bytes arrived of {sent} sent")]
     Incomplete {
@@ -105,6 +108,9 @@ impl TestError {
         match self {
             TestError::Session(error) => error.hint(),
             TestError::Window { asked, host, .. } => Some(format!("sysctl -w net.core.rmem_max={asked}   (on {host})")),
+            TestError::Apart => {
+                Some("--both does one after the other; lfn serve --max-sessions 2 has room for both".into())
+            }
             TestError::Congestion { .. } => {
                 Some("modprobe tcp_NAME loads one; net.ipv4.tcp_allowed_congestion_control allows it".into())
             }
@@ -128,7 +134,7 @@ impl From<&TestError> for Refusal {
         let code = match error {
             TestError::Session(error) => return Refusal::from(error),
             TestError::Request(_) | TestError::Streams { .. } | TestError::Unbounded(_) => RefusalCode::BadMessage,
-            TestError::Congestion { .. } | TestError::Window { .. } => RefusalCode::Limit,
+            TestError::Congestion { .. } | TestError::Window { .. } | TestError::Apart => RefusalCode::Limit,
             TestError::Options { .. } | TestError::Stream { .. } | TestError::Incomplete { .. } => RefusalCode::Io,
         };
         Refusal { code, message: error.to_string(), hint: error.hint() }

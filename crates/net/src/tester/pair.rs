@@ -1,6 +1,5 @@
 //! Two tests of one path at the same time, each a session of its own in a thread of its own.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Sender, channel};
 use std::thread;
@@ -26,11 +25,11 @@ pub fn run_both(
     watch: &mut dyn FnMut(usize, Progress<'_>),
 ) -> [Result<Measurement, TestError>; 2] {
     let (sender, told) = channel();
+    let connected = &[AtomicBool::new(false), AtomicBool::new(false)];
     thread::scope(|scope| {
-        let stops = [tests[0].stop.clone(), tests[1].stop.clone()];
         let [first, second] = [0, 1].map(|number| {
-            let (sender, test, other) = (sender.clone(), tests[number], stops[1 - number].clone());
-            scope.spawn(move || run(target, test, number, &sender, &other))
+            let sender = sender.clone();
+            scope.spawn(move || run(target, tests, number, &sender, connected))
         });
         drop(sender);
         for (number, told) in told {
@@ -43,16 +42,26 @@ pub fn run_both(
 
 fn run(
     target: &Target,
-    test: &Test,
+    tests: [&Test; 2],
     number: usize,
     told: &Sender<(usize, Told)>,
-    other: &Arc<AtomicBool>,
+    connected: &[AtomicBool; 2],
 ) -> Result<Measurement, TestError> {
+    let other = 1 - number;
     // Who listens does so until both are over.
-    let mut tell = |progress: Progress<'_>| drop(told.send((number, Told::of(&progress))));
-    let result = client::run(target, test, &mut tell);
+    let mut tell = |progress: Progress<'_>| {
+        if let Progress::Connected(..) = progress {
+            connected[number].store(true, Ordering::Relaxed);
+        }
+        drop(told.send((number, Told::of(&progress))));
+    };
+    let mut result = client::run(target, tests[number], &mut tell);
+    if result.is_ok() && !connected[other].load(Ordering::Relaxed) {
+        // The other still waits for its turn.
+        result = Err(TestError::Apart);
+    }
     if result.is_err() {
-        other.store(true, Ordering::Relaxed);
+        tests[other].stop.store(true, Ordering::Relaxed);
     }
     result.map(|measurement| Measurement { at_once: true, ..measurement })
 }

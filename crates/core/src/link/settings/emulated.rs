@@ -68,6 +68,11 @@ impl EmulatedPath {
         Ok(path)
     }
 
+    /// The figures of the way back, as seen from far.
+    pub fn return_profile(&self) -> PathProfile {
+        profile(&self.back, self.profile.base_rtt, self.profile.mtu)
+    }
+
     /// What the narrowest hop carries, from near to far and from far to near.
     pub fn capacities(&self) -> [BitRate; 2] {
         [&self.forward, &self.back].map(|hops| hops.iter().map(capacity).min().unwrap_or_default())
@@ -288,7 +293,7 @@ fn largest_packet(mtu: u32) -> Bytes {
     Bytes(u64::from(mtu.saturating_add(ETHERNET_HEADER)))
 }
 
-/// The figures of the whole path, as seen from near.
+/// The figures of the whole path, as seen from where these hops begin.
 fn profile(forward: &[LinkConfig], rtt: Duration, mtu: u32) -> PathProfile {
     let losses: Vec<Ratio> = forward.iter().map(|hop| hop.loss.mean()).filter(|loss| loss.get() > 0.0).collect();
     let loss = match losses[..] {

@@ -123,7 +123,8 @@ fn one(
         let hint = error.hint();
         Failure::new(error).hint(hint)
     })?;
-    let mut output = output.map(|output| match output {
+    // A stock server goes on telling once it was asked.
+    let mut output = output.filter(|_| test.parameters.server_output).map(|output| match output {
         Output::Text(text) => Value::String(text),
         Output::Json(value) => value,
     });
@@ -146,9 +147,9 @@ fn one(
 
 fn shown(wanted: &Wanted, request: TestRequest) -> Test {
     Test {
+        path: wanted.path(request.direction),
         request,
         near: wanted.near.clone(),
-        path: wanted.path,
         whole_round_trips: false,
         until: None,
         omit: None,
@@ -191,7 +192,9 @@ fn parameters(args: &Args, wanted: &Wanted) -> Result<Parameters, Failure> {
         return cannot("probes, ramps or fragments", "leave out --latency, --ramp and --fragment");
     }
     let uncopied = request.modes.near == Mode::NoCopy;
-    let length = Bytes(request.record.0.min(LARGEST_BLOCK));
+    if request.record.0 > LARGEST_BLOCK {
+        return cannot(&format!("records of {}", request.record), "--record 1MiB or less");
+    }
     let omit = wanted.omit.unwrap_or_default();
     let end = match request.load {
         Load::TimeSeconds(time) => End::Time(time - omit.min(time)),
@@ -209,7 +212,7 @@ fn parameters(args: &Args, wanted: &Wanted) -> Result<Parameters, Failure> {
         streams: request.streams,
         length: match &request.udp {
             Some(udp) => udp.datagram_bytes.map_or(DATAGRAM, |bytes| Bytes(bytes.into())),
-            None => length,
+            None => request.record,
         },
         window,
         congestion: socket.congestion.first().and_then(|wish| wish.asked()).map(str::to_owned),

@@ -145,7 +145,10 @@ struct Wanted {
     directions: Vec<Direction>,
     request: TestRequest,
     near: SocketWish,
-    path: Option<PathProfile>,
+    /// Of data that goes forward, and of data that comes back.
+    paths: [Option<PathProfile>; 2],
+    /// The congestion control is ours to choose, where the path is known.
+    congestion_is_ours: bool,
     omit: Option<Duration>,
     /// The interval is ours to choose.
     whole_round_trips: bool,
@@ -155,11 +158,22 @@ struct Wanted {
 }
 
 impl Wanted {
+    /// The path the data takes.
+    fn path(&self, direction: Direction) -> Option<PathProfile> {
+        self.paths[usize::from(direction == Direction::Reverse)]
+    }
+
     fn test(&self, direction: Direction, stop: &Interrupt) -> Test {
+        let mut request = TestRequest { direction, ..self.request.clone() };
+        let (mut near, path) = (self.near.clone(), self.path(direction));
+        if let (true, Some(path)) = (self.congestion_is_ours, &path) {
+            let planned = vec![CongestionWish::Planned(congestion_for(path, request.streams.into()).to_string())];
+            (request.socket.congestion, near.congestion) = (planned.clone(), planned);
+        }
         Test {
-            request: TestRequest { direction, ..self.request.clone() },
-            near: self.near.clone(),
-            path: self.path,
+            request,
+            near,
+            path,
             whole_round_trips: self.whole_round_trips,
             until: self.until,
             omit: self.omit,
@@ -176,7 +190,7 @@ impl Wanted {
             Direction::Reverse => (far, near),
         };
         let (sent, received) = (measurement.sender(), measurement.receiver());
-        let mut evidence = Evidence::new(self.path, measurement.rtt, omit, (sender, sent), (receiver, received), far);
+        let mut evidence = Evidence::new(self.path(direction), measurement.rtt, omit, (sender, sent), (receiver, received), far);
         // A cure is tried on the same way.
         evidence.again = match direction {
             _ if measurement.at_once => format!("{typed} --bidir"),
@@ -279,17 +293,12 @@ impl Args {
         for check in [request.check(), near.check()] {
             check.map_err(|error| Failure::usage(error).hint("see lfn test --help"))?;
         }
-        let path = self.report.path()?;
-        let planned = near.congestion.is_empty() && request.udp.is_none();
-        if let (true, Some(path)) = (planned, &path) {
-            let planned = vec![CongestionWish::Planned(congestion_for(path, request.streams.into()).to_string())];
-            (request.socket.congestion, near.congestion) = (planned.clone(), planned);
-        }
         Ok(Wanted {
             directions: self.load.directions(self.report.nettest),
+            paths: self.report.paths()?,
+            congestion_is_ours: near.congestion.is_empty() && request.udp.is_none(),
             request,
             near,
-            path,
             omit: self.report.omit(load)?,
             whole_round_trips: self.report.interval_is_ours(),
             at_once: self.load.at_once(),

@@ -70,16 +70,18 @@ impl ReportArgs {
     }
 
     /// The path whose capacity is known: as typed, or that of `lfn emulate`.
-    pub(super) fn path(&self) -> Result<Option<PathProfile>, Failure> {
+    /// Of data that goes forward, and of data that comes back.
+    pub(super) fn paths(&self) -> Result<[Option<PathProfile>; 2], Failure> {
         let rate: Option<BitRate> = read("rate", &self.rate, "--rate 10gbit")?;
         if rate == Some(BitRate(0)) {
             return Err(unreadable("rate", "a capacity of zero carries nothing", "--rate 10gbit"));
         }
-        Ok(match (rate, emulated::path()?) {
+        let known = |emulated: Option<PathProfile>| match (rate, emulated) {
             (Some(capacity), Some(path)) => Some(PathProfile { capacity, ..path }),
             (Some(capacity), None) => Some(PathProfile::new(capacity, Duration::ZERO)),
             (None, emulated) => emulated,
-        })
+        };
+        Ok([known(emulated::path()?), known(emulated::return_path()?)])
     }
 
     pub(super) fn format(&self) -> Format {

@@ -22,9 +22,11 @@ pub(super) fn set(command: &mut Command, setup: &Setup, control: Address) {
         command.env(format!("{}_IPV6", end.variable()), end.v6().to_string());
     }
     command.env_remove("LFN_FAR_TICKET");
-    let profile = setup.paths.first().and_then(|path| serde_json::to_string(&path.profile).ok());
-    if let Some(json) = profile {
-        command.env("LFN_PATH", json);
+    if let Some(path) = setup.paths.first() {
+        for (variable, profile) in [("LFN_PATH", path.profile), ("LFN_RETURN_PATH", path.return_profile())] {
+            // Figures always have a text.
+            let _ = serde_json::to_string(&profile).map(|json| command.env(variable, json));
+        }
     }
     if let Some(paths) = path() {
         command.env("PATH", paths);

@@ -13,11 +13,13 @@ pub(super) fn blocks(sender: &EndReport, caught: &Caught) -> String {
     let slowest = pitched.iter().filter_map(|times| times.slowest).min();
     let written: u64 = pitched.iter().map(|times| times.blocks).sum();
     let pitch = format!("{written} blocks written, the fastest at {}, the slowest at {}", rate(fastest), rate(slowest));
+    let first = caught
+        .first_delay
+        .map_or("at an unknown time".into(), |delay| format!("{} after the start", show_duration(delay)));
     let catch = format!(
-        "{} blocks, the first whole {} after the start; the fastest at {}, the slowest at {}; {} with that delay, {} \
+        "{} blocks, the first whole {first}; the fastest at {}, the slowest at {}; {} with that delay, {} \
          without",
         caught.blocks,
-        show_duration(caught.first_delay),
         rate(caught.fastest),
         rate(caught.slowest),
         rate(caught.with_delay),

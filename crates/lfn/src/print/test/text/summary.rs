@@ -5,7 +5,7 @@ use std::time::Duration;
 use lfn_core::iperf3::Protocol;
 use lfn_core::report::Finding;
 use lfn_core::tcp_model::Limit;
-use lfn_core::units::show_duration;
+use lfn_core::units::{BitRate, show_duration};
 
 use super::ends::{end, server};
 use super::host::hosts;
@@ -86,8 +86,13 @@ fn verdict(run: &Run) -> String {
     let goodput = run.evidence.judged_goodput();
     let possible = run.evidence.possible().map(|possible| format!(" of {possible} possible")).unwrap_or_default();
     let Some((first, more)) = run.findings.split_first() else {
-        if run.evidence.possible().is_some_and(|possible| goodput.as_f64() > TOO_GOOD * possible.as_f64()) {
+        let beyond = |most: BitRate| goodput.as_f64() > TOO_GOOD * most.as_f64();
+        let capacity = run.evidence.path.map(|path| path.payload_capacity());
+        if capacity.is_some_and(beyond) {
             return format!("goodput {goodput}{possible}: the path carries more than the capacity that was given\n");
+        }
+        if run.evidence.possible().is_some_and(beyond) {
+            return format!("goodput {goodput}{possible}: more than the formulas allow a path of this loss\n");
         }
         return format!("goodput {goodput}{possible}: nothing found that holds it back\n");
     };
