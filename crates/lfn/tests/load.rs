@@ -233,6 +233,10 @@ fn a_direction_that_fails_leaves_the_other() {
     assert_eq!((runs.len(), &runs[0]["ended"]), (1, &"interrupted".into()), "{document}");
     assert_ne!(runs[0]["direction"], document["unfinished"]["request"]["direction"], "which of them failed is told");
     assert!(runs[0]["far"]["kernel"].is_object(), "both ends of the other are told");
+    // One that waits for its turn runs after the other, which is not what was asked for.
+    let output = server.test(&["--bidir", "--time", "500ms"]);
+    assert_eq!(output.status.code(), Some(1), "{}", stderr(&output));
+    assert!(stderr(&output).contains("did not run at the same time"), "{}", stderr(&output));
 }
 
 fn until_stops_early_and_says_why() {

@@ -16,6 +16,7 @@ fn main() -> ExitCode {
         ("a_held_window_is_found", Needs::Namespaces, a_held_window_is_found),
         ("a_small_send_buffer_is_found", Needs::Namespaces, a_small_send_buffer_is_found),
         ("without_window_scale_that_is_found", Needs::Namespaces, without_window_scale_that_is_found),
+        ("the_way_back_is_predicted_by_its_own_link", Needs::Namespaces, the_way_back_is_predicted_by_its_own_link),
         ("nothing_is_found_where_nothing_is_wrong", Needs::Namespaces, nothing_is_found_where_nothing_is_wrong),
     ])
 }
@@ -38,6 +39,18 @@ fn without_window_scale_that_is_found() {
         first(run, "window scale absent")
             && *cure == serde_json::json!({ "command": "sysctl -w net.ipv4.tcp_window_scaling=1", "host": "near" })
     });
+}
+
+fn the_way_back_is_predicted_by_its_own_link() {
+    let mut command = support::lfn();
+    command
+        .args(["emulate", "--rtt", "20ms", "--rate", "30mbit", "--return-rate", "6mbit", "--"])
+        .arg(support::lfn_path());
+    let output = command.args(["test", "far", "--json", "--time", "1s", "--both"]).output().unwrap();
+    let document: Value =
+        serde_json::from_slice(&output.stdout).unwrap_or_else(|_| panic!("{}", support::stderr(&output)));
+    let capacity = |run: usize| document["runs"][run]["path"]["capacity_bits_per_second"].clone();
+    assert_eq!([capacity(0), capacity(1)], [30_000_000, 6_000_000]);
 }
 
 fn nothing_is_found_where_nothing_is_wrong() {
