@@ -25,11 +25,12 @@ pub fn run_both(
     watch: &mut dyn FnMut(usize, Progress<'_>),
 ) -> [Result<Measurement, TestError>; 2] {
     let (sender, told) = channel();
-    let connected = &[AtomicBool::new(false), AtomicBool::new(false)];
+    // Whether each has begun, or will not.
+    let settled = &[AtomicBool::new(false), AtomicBool::new(false)];
     thread::scope(|scope| {
         let [first, second] = [0, 1].map(|number| {
             let sender = sender.clone();
-            scope.spawn(move || run(target, tests, number, &sender, connected))
+            scope.spawn(move || run(target, tests, number, &sender, settled))
         });
         drop(sender);
         for (number, told) in told {
@@ -45,22 +46,23 @@ fn run(
     tests: [&Test; 2],
     number: usize,
     told: &Sender<(usize, Told)>,
-    connected: &[AtomicBool; 2],
+    settled: &[AtomicBool; 2],
 ) -> Result<Measurement, TestError> {
     let other = 1 - number;
     // Who listens does so until both are over.
     let mut tell = |progress: Progress<'_>| {
         if let Progress::Connected(..) = progress {
-            connected[number].store(true, Ordering::Relaxed);
+            settled[number].store(true, Ordering::Relaxed);
         }
         drop(told.send((number, Told::of(&progress))));
     };
     let mut result = client::run(target, tests[number], &mut tell);
-    if result.is_ok() && !connected[other].load(Ordering::Relaxed) {
+    if result.is_ok() && !settled[other].load(Ordering::Relaxed) {
         // The other still waits for its turn.
         result = Err(TestError::Apart);
     }
     if result.is_err() {
+        settled[number].store(true, Ordering::Relaxed);
         tests[other].stop.store(true, Ordering::Relaxed);
     }
     result.map(|measurement| Measurement { at_once: true, ..measurement })

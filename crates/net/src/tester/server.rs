@@ -43,17 +43,8 @@ fn test(session: &mut ServerSession, request: &TestRequest) -> Result<(), TestEr
         return super::udp::serve(session, request);
     }
     let _echo = Echo::of(session, request)?;
-    // Aside: what is done once uses much of a stack and frees much into its thread's store of small blocks, and both stay
-    // in memory as long as the thread lives.
-    let (mut meter, kernel) = thread::scope(|scope| scope.spawn(|| begin(session, request)).join())
-        .unwrap_or_else(|panic| std::panic::resume_unwind(panic))?;
-    load(session, request, &mut meter)?;
-    finish(session, &mut meter, kernel)
-}
-
-/// Up to the moment when every stream is open and has its thread.
-fn begin(session: &mut ServerSession, request: &TestRequest) -> Result<(Meter, Kernel), TestError> {
-    let kernel = options::kernel();
+    // Aside, as in `HostWatch::towards`.
+    let kernel = thread::scope(|scope| scope.spawn(options::kernel).join()).unwrap_or_default();
     let sends = request.direction == Direction::Reverse;
     let options = Arc::new(Options::new(&request.socket, sends, &kernel)?);
     let port = match request.apart() {
@@ -82,7 +73,8 @@ fn begin(session: &mut ServerSession, request: &TestRequest) -> Result<(Meter, K
     for stream in streams {
         start(stream, sends, &shared, &options, &sender)?;
     }
-    Ok((meter, kernel))
+    load(session, request, &mut meter)?;
+    finish(session, &mut meter, kernel)
 }
 
 /// Until the client has probed the path without load.
