@@ -190,7 +190,8 @@ impl Wanted {
             Direction::Reverse => (far, near),
         };
         let (sent, received) = (measurement.sender(), measurement.receiver());
-        let mut evidence = Evidence::new(self.path(direction), measurement.rtt, omit, (sender, sent), (receiver, received), far);
+        let mut evidence =
+            Evidence::new(self.path(direction), measurement.rtt, omit, (sender, sent), (receiver, received), far);
         // A cure is tried on the same way.
         evidence.again = match direction {
             _ if measurement.at_once => format!("{typed} --bidir"),
