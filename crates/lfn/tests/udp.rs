@@ -123,6 +123,14 @@ fn what_makes_no_sense_is_refused() {
     assert_refused(&server.test(&["--udp", "--mss", "1000"]), 2, "--mss is of TCP");
     assert_refused(&server.test(&["--udp", "--bind", "127.0.0.1,127.0.0.2"]), 2, "--bind with several places");
     assert_refused(&server.test(&["--udp", "--pacing", "fast"]), 2, "--pacing");
+    assert_refused(&server.test(&["--udp", "--window", "1MiB"]), 2, "--window with --udp");
+    assert_refused(&server.test(&["--udp", "--far-window", "1MiB"]), 2, "--far-window with --udp");
+    assert_refused(&server.test(&["--udp", "--read", "1MiB"]), 2, "--read with --udp");
+    assert_refused(&server.test(&["--udp", "--data", "zero"]), 2, "--data zero with --udp");
+    for flag in ["--time", "--count", "--bytes"] {
+        let value = if flag == "--time" { "5s" } else { "5000" };
+        assert_refused(&server.test(&["--ramp", flag, value]), 2, &format!("{flag} with --ramp"));
+    }
 }
 
 fn probes_run_beside_tcp() {

@@ -173,7 +173,8 @@ impl Sender {
             forward_variation: self.variation(|answer| answer.forward),
             back_variation: self.variation(|answer| answer.back),
             one_way: self.one_way(),
-            forward_hops: self.answers.iter().map(|answer| TTL - answer.ttl).min(),
+            // 255 is also what a reflector says that cannot tell (RFC 8762 §4.3).
+            forward_hops: self.answers.iter().map(|answer| TTL - answer.ttl).filter(|&hops| hops > 0).min(),
         }
     }
 

@@ -320,7 +320,10 @@ fn receive_tcp(mut socket: &TcpStream, load: &Load, counter: &Counter) -> io::Re
 fn send_udp(socket: &UdpSocket, load: &Load, counter: &Counter) -> io::Result<()> {
     let mut datagram = Payload::new(load.length, load.repeating, false)?.bytes;
     let mut pace = Pace::new(load.rate, Instant::now());
-    while load.sending() && load.deal() > 0 {
+    // What was dealt and could not be sent is still to be sent.
+    let mut dealt = false;
+    while load.sending() && (dealt || load.deal() > 0) {
+        dealt = true;
         let number = counter.blocks() + 1;
         if (number - 1).is_multiple_of(load.burst) {
             pace.wait(&load.stop_sending);
@@ -328,9 +331,11 @@ fn send_udp(socket: &UdpSocket, load: &Load, counter: &Counter) -> io::Result<()
         Header { sent: since_1970(), number }.write(&mut datagram, load.width);
         match socket.send(&datagram) {
             Ok(sent) => {
+                dealt = false;
                 counter.blocks.fetch_add(1, Ordering::Relaxed);
                 counter.count(sent, load);
                 pass(load, sent, &load.stop_sending)?;
+                pace.sent(datagram.len() as u64);
             }
             // The other end closed its socket, or a queue on this host is full: the time is over soon, or it is not.
             Err(error) if matches!(error.kind(), ErrorKind::ConnectionRefused | ErrorKind::Interrupted) => {
@@ -341,7 +346,6 @@ fn send_udp(socket: &UdpSocket, load: &Load, counter: &Counter) -> io::Result<()
             }
             Err(error) => return Err(error),
         }
-        pace.sent(datagram.len() as u64);
     }
     Ok(())
 }
@@ -378,4 +382,24 @@ fn since_1970() -> Duration {
 /// No thread panics while it holds one, and what is in it is whole after every statement.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use lfn_core::units::Bytes;
+
+    #[test]
+    fn what_is_refused_is_not_counted_as_sent() {
+        // Nobody listens there any more: every other send tells that the one before was refused.
+        let peer = UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+        let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
+        socket.connect(peer).unwrap();
+        let parameters = Parameters { protocol: Protocol::Udp, length: Bytes(100), ..Parameters::default() };
+        let load = Load::new(&parameters, None, Throttle::none());
+        load.send_only(2000);
+        let counter = Counter::default();
+        send_udp(&socket, &load, &counter).unwrap();
+        assert_eq!((counter.blocks(), counter.bytes()), (20, 2000));
+    }
 }

@@ -7,7 +7,7 @@ use lfn_core::admission::{Allowed, Ask, Expected};
 use lfn_core::session::SessionId;
 use lfn_core::units::{BitRate, Bytes};
 use lfn_core::wire::copy::{From, Job};
-use lfn_core::wire::test::{Direction, Load};
+use lfn_core::wire::test::Direction;
 use lfn_core::wire::{Refusal, Request};
 
 use crate::path;
@@ -116,10 +116,7 @@ fn ask(request: &Request) -> Ask {
     match request {
         Request::Path(_) => Ask { streams: 1, time: Some(path::LONGEST), bytes: None, rate: None, unbounded: false },
         Request::Test(test) => {
-            let (time, bytes) = match test.load {
-                Load::TimeSeconds(time) => (Some(time), None),
-                Load::Records(_) | Load::Bytes(_) => (None, test.load.bytes(test.record).map(Bytes)),
-            };
+            let (time, bytes) = (test.time(), test.payload_bytes().map(Bytes));
             // Of a server that sends the pace is known.
             let sum = |sum: u64, stream| Some(sum.saturating_add(test.socket.pacing_of(stream)?.0));
             let rate = (0..test.streams).try_fold(0, sum).filter(|_| test.direction == Direction::Reverse).map(BitRate);
@@ -133,5 +130,26 @@ fn ask(request: &Request) -> Ask {
             };
             Ask { streams: copy.streams, time: None, bytes, rate: None, unbounded: true }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use lfn_core::wire::test::{Load, TestRequest, UdpRequest};
+
+    #[test]
+    fn a_ramp_says_no_time_and_datagrams_are_as_long_as_they_are() {
+        let of = |load, udp| {
+            let request = TestRequest { load, udp: Some(Box::new(udp)), ..TestRequest::default() };
+            let asked = ask(&Request::Test(Box::new(request)));
+            (asked.time, asked.bytes)
+        };
+        let ten = Duration::from_secs(10);
+        let ramp = UdpRequest { ramp: Some(Default::default()), ..UdpRequest::default() };
+        let small = UdpRequest { datagram_bytes: Some(400), ..UdpRequest::default() };
+        assert_eq!(of(Load::TimeSeconds(ten), UdpRequest::default()), (Some(ten), None));
+        assert_eq!(of(Load::TimeSeconds(ten), ramp), (None, None));
+        assert_eq!(of(Load::Records(1000), small), (None, Some(Bytes(400_000))));
     }
 }

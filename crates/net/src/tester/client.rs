@@ -311,8 +311,7 @@ impl<'a> Conversation<'a> {
             self.listen(self.meter.idle())?;
         }
         let start = self.sender_start();
-        let load = near.elapsed;
-        let latency = self.probing.take().map(|probing| probing.finish(load, self.request.interval));
+        let latency = self.probing.take().map(|probing| probing.finish(&near, self.request.interval));
         let Conversation { request, control, meter, rtt, far_intervals, questions, report, ended, omit, .. } = self;
         // The sockets go first, so that the server's end of them is over when it sees the session end.
         drop(meter);
@@ -376,7 +375,7 @@ impl<'a> Conversation<'a> {
                 probing.ask(&mut self.control)?;
             }
             if let Err(error) = self.meter.collect() {
-                return Err(self.reason(error));
+                return Err(reason(&mut self.control, self.rtt, error));
             }
             if let Some(interval) = self.meter.tick() {
                 if !sends && self.until.is_some() {
@@ -485,18 +484,6 @@ impl<'a> Conversation<'a> {
     fn place(&self, interval: &mut Interval) {
         clock::place(interval, self.meter.started(), self.far_started, self.questions.alignment().as_ref());
     }
-
-    /// Why a stream failed: best what the server has to say of it, if it comes soon.
-    fn reason(&mut self, error: TestError) -> TestError {
-        let deadline = Instant::now() + Duration::from_secs(1) + 2 * self.rtt;
-        while Instant::now() < deadline {
-            let left = deadline.saturating_duration_since(Instant::now());
-            if let Err(said) = self.control.poll::<ServerMessage>(left, "during the test") {
-                return said.into();
-            }
-        }
-        error
-    }
 }
 
 /// Opens the data streams, each from its own thread, which then moves the data.
@@ -548,6 +535,18 @@ impl Dialler {
 pub(super) fn round_trip(socket: &TcpStream) -> Duration {
     let info = tcp::info(socket).ok().and_then(|bytes| TcpInfo::parse(&bytes).ok()).unwrap_or_default();
     info.min_rtt.unwrap_or(info.rtt)
+}
+
+/// Why a stream failed: best what the server has to say of it, if it comes soon.
+pub(super) fn reason(control: &mut Control, rtt: Duration, error: TestError) -> TestError {
+    let deadline = Instant::now() + Duration::from_secs(1) + 2 * rtt;
+    while Instant::now() < deadline {
+        let left = deadline.saturating_duration_since(Instant::now());
+        if let Err(said) = control.poll::<ServerMessage>(left, "during the test") {
+            return said.into();
+        }
+    }
+    error
 }
 
 /// What of an interval says how well the goodput is known.

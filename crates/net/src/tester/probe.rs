@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 use lfn_core::latency::{Latency, LatencyRequest, Probe, Transport};
 use lfn_core::session::SessionId;
 use lfn_core::udp::datagram::{self, Head, Kind};
-use lfn_core::wire::test::{ClientMessage, ServerMessage, TestRequest};
+use lfn_core::wire::test::{ClientMessage, EndReport, ServerMessage, TestRequest};
 use lfn_sys::clock::{monotonic_nanos, wall_nanos};
 use lfn_sys::udp;
 use lfn_sys::udp::batch::Inbox;
@@ -113,9 +113,11 @@ impl Probing {
         *rtt = Some(Duration::from_nanos(monotonic_nanos().saturating_sub(*sent).saturating_sub(held)));
     }
 
-    /// The figures of a load that lasted this long.
-    pub(super) fn finish(self, load: Duration, interval: Duration) -> Latency {
-        let origin = self.load.unwrap_or_else(monotonic_nanos);
+    /// The figures beside the load that this end reports. Probes that left after [`Probing::load_begins`] and before the
+    /// load itself, while its streams were dialled, are neither of an idle path nor of a loaded one.
+    pub(super) fn finish(self, near: &EndReport, interval: Duration) -> Latency {
+        let ready = self.load.unwrap_or_else(monotonic_nanos);
+        let origin = near.started.unwrap_or(ready);
         let (transport, stamps, probes) = match self.way {
             Way::Udp(prober) => {
                 prober.settle(LAST_WAIT + 2 * self.rtt);
@@ -125,8 +127,10 @@ impl Probing {
             Way::Tcp { probes, .. } => (Transport::Tcp, false, probes),
         };
         let since = |sent: u64| sent.cast_signed().saturating_sub(origin.cast_signed());
-        let probes: Vec<Probe> = probes.into_iter().map(|(sent, rtt)| Probe { sent: since(sent), rtt }).collect();
-        Latency { kernel_stamps: stamps, ..Latency::new(transport, self.pace, &probes, load, interval) }
+        let counts = |sent: u64| sent < ready || sent >= origin;
+        let probes = probes.into_iter().filter(|(sent, _)| counts(*sent));
+        let probes: Vec<Probe> = probes.map(|(sent, rtt)| Probe { sent: since(sent), rtt }).collect();
+        Latency { kernel_stamps: stamps, ..Latency::new(transport, self.pace, &probes, near.elapsed, interval) }
     }
 
     fn idle_phase(&mut self, control: &mut Control) -> Result<(), SessionError> {
@@ -262,18 +266,30 @@ impl Shared {
     }
 
     fn take(&self, stream: &DatagramStream, inbox: &Inbox) {
-        let now = wall_nanos();
+        let (now, wall) = (monotonic_nanos(), wall_nanos());
         for message in inbox.messages() {
             let Ok(head) = Head::read(message.bytes, stream.tag()) else { continue };
+            if head.kind != Kind::Echo {
+                continue;
+            }
             self.kernel_stamps.fetch_or(message.stamp.is_some(), Ordering::Relaxed);
             let mut probes = self.probes.lock().unwrap_or_else(PoisonError::into_inner);
             let index = usize::try_from(head.sequence).unwrap_or(usize::MAX);
-            let Some((_, rtt)) = probes.get_mut(index).filter(|(_, rtt)| rtt.is_none()) else { continue };
-            let away = message.stamp.unwrap_or(now).saturating_sub(head.sent);
-            *rtt = Some(Duration::from_nanos(away.saturating_sub(u64::from(head.extra) * 1000)));
+            let Some((sent, rtt)) = probes.get_mut(index).filter(|(_, rtt)| rtt.is_none()) else { continue };
+            let unread = wall.saturating_sub(message.stamp.unwrap_or(wall));
+            *rtt = Some(round_trip(*sent, now, unread, head.extra));
             self.answered.fetch_add(1, Ordering::Relaxed);
         }
     }
+}
+
+/// The round trip of a probe that left at `sent` and was read at `now`, after it lay here `unread` nanoseconds and at
+/// the far end `held` microseconds. Both times are this end's own, of a clock that nobody sets.
+fn round_trip(sent: u64, now: u64, unread: u64, held: u32) -> Duration {
+    let away = now.saturating_sub(sent);
+    // The kernel's stamps are of the clock that is set: one from before it was says nothing.
+    let unread = if unread < away { unread } else { 0 };
+    Duration::from_nanos((away - unread).saturating_sub(u64::from(held) * 1000))
 }
 
 /// The server's end: echoes as long as it is kept.
@@ -343,4 +359,32 @@ fn answer(stream: &DatagramStream, head: Head, stamp: Option<u64>) {
     let extra = u32::try_from(held).unwrap_or(u32::MAX);
     Head { kind: Kind::Echo, extra, ..head }.write(&mut bytes);
     let _ = stream.socket().send(&bytes);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_round_trip_is_by_our_own_clock() {
+        let trip = |unread, held| round_trip(1_000_000, 41_000_000, unread, held);
+        assert_eq!(trip(0, 0), Duration::from_millis(40));
+        assert_eq!(trip(3_000_000, 2000), Duration::from_millis(35));
+        assert_eq!(trip(u64::MAX, 0), Duration::from_millis(40), "the clock was set meanwhile");
+        assert_eq!(trip(0, u32::MAX), Duration::ZERO, "a far end that says nonsense");
+    }
+
+    #[test]
+    fn probes_while_streams_are_dialled_are_of_neither_phase() {
+        let ms = |n: u64| n * 1_000_000;
+        let rtt = Some(Duration::from_millis(5));
+        let probes: Probes = (0..10).map(|n| (ms(100 + 10 * n), rtt)).collect();
+        let way = Way::Tcp { probes, next: Instant::now() };
+        let pace = Duration::from_millis(10);
+        let probing = Probing { way, pace, rtt: Duration::ZERO, load: Some(ms(125)) };
+        let near = EndReport { started: Some(ms(145)), elapsed: Duration::from_millis(30), ..EndReport::default() };
+        let latency = probing.finish(&near, Duration::from_millis(10));
+        // Idle: 100, 110, 120; dialling: 130, 140; loaded: 150, 160, 170; over: 180, 190.
+        assert_eq!((latency.idle.sent, latency.loaded.sent, latency.intervals.len()), (3, 3, 3));
+    }
 }

@@ -107,8 +107,8 @@ fn within_limits(request: &TestRequest, limits: &Limits) -> Result<(), Refusal> 
         let text = format!("{} streams asked for, the server allows {}", request.streams, limits.streams);
         return Err(Refusal::new(RefusalCode::Limit, text).hint(format!("use --streams {} or fewer", limits.streams)));
     }
-    match request.load {
-        Load::TimeSeconds(time) if time > limits.test_time => {
+    match request.time() {
+        Some(time) if time > limits.test_time => {
             Err(too_long(&format!("a test of {} asked for", show_duration(time)), limits))
         }
         _ => Ok(()),
@@ -200,6 +200,11 @@ fn finish(session: &mut ServerSession, meter: &mut Meter, kernel: Kernel) -> Res
     let mut report = meter.finish(kernel)?;
     report.rate_limit = session.allowed().rate;
     session.control.send(&ServerMessage::Report(Box::new(report)))?;
+    until_closed(session)
+}
+
+/// Waits for the client to end the session, which it does once it has the figures.
+pub(super) fn until_closed(session: &mut ServerSession) -> Result<(), TestError> {
     let silence = session.limits().silence;
     let deadline = Instant::now() + silence;
     while Instant::now() < deadline {

@@ -45,6 +45,16 @@ impl BufferArgs {
         self.socket((&self.far_sndbuf, &self.far_rcvbuf, &self.far_window), "far-", congestion)
     }
 
+    /// Refuses what datagrams have not.
+    pub(super) fn check_datagrams(&self) -> Result<(), Failure> {
+        let given = [("window", &self.window), ("near-window", &self.near_window), ("far-window", &self.far_window)];
+        match given.iter().find(|(_, given)| given.is_some()) {
+            Some((flag, _)) => Err(Failure::usage(format!("--{flag} with --udp: datagrams have no window"))
+                .hint("give --rcvbuf, or leave out --udp")),
+            None => Ok(()),
+        }
+    }
+
     /// Options of one end: its own flags before those for both.
     fn socket(
         &self,

@@ -143,6 +143,31 @@ impl LoadArgs {
         }
     }
 
+    /// Refuses what datagrams have not.
+    pub(super) fn check_datagrams(&self) -> Result<(), Failure> {
+        let zero = matches!(self.data, DataArg::Zero);
+        let given = [
+            ("read", self.read.is_some(), "datagrams are read whole"),
+            ("data zero", zero, "datagrams carry random bytes"),
+        ];
+        match given.iter().find(|(_, given, _)| *given) {
+            Some((flag, _, why)) => {
+                Err(Failure::usage(format!("--{flag} with --udp: {why}")).hint("leave out one of them"))
+            }
+            None => Ok(()),
+        }
+    }
+
+    /// Refuses what would end a ramp, which ends by itself.
+    pub(super) fn check_ramp(&self) -> Result<(), Failure> {
+        let given = [("time", &self.time), ("count", &self.count), ("bytes", &self.bytes)];
+        match given.iter().find(|(_, given)| given.is_some()) {
+            Some((flag, _)) => Err(Failure::usage(format!("--{flag} with --ramp: it ends when it has found the rate"))
+                .hint(format!("leave out --{flag}; --ramp-step is the time of one step"))),
+            None => Ok(()),
+        }
+    }
+
     /// Payload of each datagram, if it was given.
     pub(super) fn datagram(&self) -> Result<Option<u32>, Failure> {
         let Some(bytes) = read::<Bytes>("record", &self.record, "--record 1200")? else { return Ok(None) };

@@ -280,6 +280,10 @@ impl Args {
         }
         if request.udp.is_some() {
             self.tcp.check_datagrams()?;
+            if self.iperf3.iperf3.is_none() {
+                self.buffers.check_datagrams()?;
+                self.load.check_datagrams()?;
+            }
             if request.check || request.blocks || request.parts > 0 {
                 return Err(Failure::usage("--check, --blocks and --until are of TCP streams").hint("leave out --udp"));
             }

@@ -23,7 +23,7 @@ use crate::remote::SavedHosts;
 pub(super) struct StampArgs {
     /// Measure delay and loss of each direction to a reflector: `lfn serve --stamp`, or any of STAMP or TWAMP Light
     /// [default port: 862]
-    #[arg(long, value_name = "HOST[:PORT]", conflicts_with_all = ["host", "LoadArgs", "BufferArgs", "TcpArgs", "UdpArgs", "PathArgs", "Iperf3Args"])]
+    #[arg(long, value_name = "HOST[:PORT]", conflicts_with_all = ["host", "LoadArgs", "BufferArgs", "TcpArgs", "UdpArgs", "PathArgs", "Iperf3Args", "rate", "interval", "omit", "ndjson", "csv", "nettest", "save"])]
     pub(super) stamp: Option<String>,
     /// Packets to send [default: 100]
     #[arg(long, value_name = "N", requires = "stamp", allow_hyphen_values = true)]

@@ -61,7 +61,10 @@ impl UdpArgs {
             return Err(Failure::usage("--congestion with --udp: datagrams have none").hint("leave out one of them"));
         }
         let ramp = match self.ramp {
-            true => Some(self.ramp(rate)?),
+            true => {
+                load.check_ramp()?;
+                Some(self.ramp(rate)?)
+            }
             false => None,
         };
         Ok(Some(UdpRequest {

@@ -21,7 +21,7 @@ use crate::server::throttle::Throttle;
 use crate::session::dial::{self, Line, Target};
 use crate::session::queue::{self, Entered};
 use crate::session::{Control, DatagramStream, SessionError};
-use crate::tester::client::{round_trip, unexpected};
+use crate::tester::client::{reason, round_trip, unexpected};
 use crate::tester::clock::{self, Questions};
 use crate::tester::probe::Probing;
 use crate::tester::{Measurement, Progress, Test, TestError, options};
@@ -163,7 +163,7 @@ impl Conversation<'_> {
         let sends = self.request.direction == Direction::Forward;
         while self.report.is_none() {
             if let Err(error) = self.end.collect() {
-                return Err(self.reason(error));
+                return Err(reason(&mut self.control, self.rtt, error));
             }
             if let Some(interval) = self.end.tick() {
                 (self.watch)(Progress::Near(interval));
@@ -172,11 +172,9 @@ impl Conversation<'_> {
             self.tell(sends)?;
             self.listen()?;
         }
-        let load = self.end.now().unwrap_or_default();
-        let probing = self.probing.take();
-        let latency = probing.map(|probing| probing.finish(load, self.request.interval));
         let far = self.report.take().unwrap_or_default();
         let near = self.finish(sends, &far)?;
+        let latency = self.probing.take().map(|probing| probing.finish(&near, self.request.interval));
         let Conversation { request, control, end, rtt, far_intervals, questions, ended, .. } = self;
         drop(end);
         control.close();
@@ -289,17 +287,5 @@ impl Conversation<'_> {
         let near = self.end.finish((!sends).then_some(&sent), ramp, options::kernel())?;
         near.intervals.iter().skip(self.end.ticked()).for_each(|interval| (self.watch)(Progress::Near(interval)));
         Ok(near)
-    }
-
-    /// Why a stream failed: best what the server has to say of it, if it comes soon.
-    fn reason(&mut self, error: TestError) -> TestError {
-        let deadline = Instant::now() + Duration::from_millis(500) + 2 * self.rtt;
-        while Instant::now() < deadline {
-            let left = deadline.saturating_duration_since(Instant::now());
-            if let Err(said) = self.control.poll::<ServerMessage>(left, "during the test") {
-                return said.into();
-            }
-        }
-        error
     }
 }

@@ -322,10 +322,20 @@ impl End {
         self.lanes.iter().filter_map(first).min()
     }
 
+    /// From the first datagram until the one after the last would have been due.
     fn elapsed(&self) -> Duration {
-        let last = |lane: &Arc<Lane>| if self.sends { lane.outgoing().last } else { lane.incoming().last };
-        let last = self.lanes.iter().map(last).max().unwrap_or(0);
-        Duration::from_nanos(last.saturating_sub(self.first().unwrap_or(last)))
+        let end = |lane: &Arc<Lane>| match self.sends {
+            true => {
+                let out = lane.outgoing();
+                end_of(out.first, out.last, out.datagrams)
+            }
+            false => {
+                let incoming = lane.incoming();
+                end_of(incoming.first, incoming.last, incoming.account.received())
+            }
+        };
+        let end = self.lanes.iter().map(end).max().unwrap_or(0);
+        Duration::from_nanos(end.saturating_sub(self.first().unwrap_or(end)))
     }
 
     fn next_boundary(&self) -> Duration {
@@ -424,6 +434,14 @@ impl Job {
     }
 }
 
+/// When a stream of so many datagrams was over: a mean gap after the last. From the first to the last there is a gap
+/// fewer than datagrams, and over that time alone few datagrams would make a goodput above the rate they were sent at.
+fn end_of(first: Option<u64>, last: u64, datagrams: u64) -> u64 {
+    let span = last.saturating_sub(first.unwrap_or(last));
+    let gap = span.checked_div(datagrams.saturating_sub(1)).unwrap_or(0);
+    last.saturating_add(gap)
+}
+
 /// What has been counted of a stream by now.
 fn now(lane: &Lane, told: &Told, sends: bool) -> Told {
     match sends {
@@ -460,4 +478,18 @@ fn sample(lane: &Lane, told: &mut Told, sends: bool, host: Option<&mut HostWatch
     let stream = lane.stream.stream();
     let thread = host.and_then(|host| host.thread(stream, lane.thread.load(Ordering::Relaxed)));
     StreamSample { stream, bytes, thread, udp: Some(udp), ..StreamSample::default() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn as_many_gaps_are_counted_as_datagrams() {
+        // Nine datagrams, one every 100 ms from 50 ms on: 0.9 s of them.
+        let ms = 1_000_000;
+        assert_eq!(end_of(Some(50 * ms), 850 * ms, 9), 950 * ms);
+        assert_eq!(end_of(Some(50 * ms), 50 * ms, 1), 50 * ms);
+        assert_eq!(end_of(None, 0, 0), 0);
+    }
 }

@@ -33,6 +33,12 @@ const QUEUE_FULL: Duration = Duration::from_micros(200);
 /// So long a peer may refuse datagrams (ICMP port unreachable) before that is an error: it may only just be starting.
 const REFUSED_FOR: u64 = 3_000_000_000;
 
+/// A refusal this long ago is forgotten. A host that refuses everything says so once a second (net.ipv4.icmp_ratelimit).
+const FORGIVEN_AFTER: u64 = 2_000_000_000;
+
+/// Where there is no way to the peer, this long is waited for one.
+const NO_WAY: Duration = Duration::from_millis(1);
+
 /// When a sender has sent enough.
 #[derive(Debug)]
 pub(super) enum Until<'a> {
@@ -50,7 +56,25 @@ pub(super) struct Sender<'a> {
     buffer: Vec<u8>,
     sequence: u64,
     gso: bool,
-    refused_since: Option<u64>,
+    refusals: Refusals,
+}
+
+/// Refusals of the peer's host, as it is sent to. Sends that are taken lie between them: the kernel tells of an earlier
+/// datagram what came back, and takes the next one.
+#[derive(Debug, Default)]
+struct Refusals {
+    /// The first and the last of those that are not forgotten.
+    known: Option<(u64, u64)>,
+}
+
+impl Refusals {
+    /// Notes one; whether it has been so for too long.
+    fn note(&mut self, now: u64) -> bool {
+        let recent = self.known.filter(|(_, last)| now.saturating_sub(*last) < FORGIVEN_AFTER);
+        let since = recent.map_or(now, |(since, _)| since);
+        self.known = Some((since, now));
+        now.saturating_sub(since) > REFUSED_FOR
+    }
 }
 
 impl<'a> Sender<'a> {
@@ -59,7 +83,7 @@ impl<'a> Sender<'a> {
         let mut buffer = vec![0; lane.datagram * most_in_a_call(lane.datagram) as usize];
         // Not zeros: a compressing tunnel would make a path of its own of them.
         getrandom::fill(&mut buffer)?;
-        Ok(Sender { lane, throttle, stop, buffer, sequence: 0, gso: lane.gso, refused_since: None })
+        Ok(Sender { lane, throttle, stop, buffer, sequence: 0, gso: lane.gso, refusals: Refusals::default() })
     }
 
     /// Sends at this rate until it is enough, and says what was sent.
@@ -147,7 +171,6 @@ impl<'a> Sender<'a> {
 
     fn note(&mut self, sent: u32, several: bool, now: u64) {
         self.sequence += u64::from(sent);
-        self.refused_since = None;
         let mut out = self.lane.outgoing();
         out.first.get_or_insert(now);
         out.last = now;
@@ -179,9 +202,13 @@ impl<'a> Sender<'a> {
                 Ok(())
             }
             Some(rustix::io::Errno::CONNREFUSED | rustix::io::Errno::HOSTUNREACH | rustix::io::Errno::NETUNREACH) => {
-                let now = monotonic_nanos();
-                let since = *self.refused_since.get_or_insert(now);
-                if now - since > REFUSED_FOR { Err(error) } else { Ok(()) }
+                if self.refusals.note(monotonic_nanos()) {
+                    return Err(error);
+                }
+                if code != Some(rustix::io::Errno::CONNREFUSED) {
+                    thread::sleep(NO_WAY);
+                }
+                Ok(())
             }
             Some(rustix::io::Errno::MSGSIZE) => Err(io::Error::new(io::ErrorKind::InvalidInput, self.too_long())),
             _ => Err(error),
@@ -233,6 +260,16 @@ mod tests {
     fn what_is_left_is_dealt_once() {
         let left = AtomicU64::new(10);
         assert_eq!([take(&left, 4), take(&left, 4), take(&left, 4), take(&left, 4)], [4, 4, 2, 0]);
+    }
+
+    #[test]
+    fn refusals_that_go_on_are_an_error_and_old_ones_are_forgotten() {
+        const SECOND: u64 = 1_000_000_000;
+        let mut refusals = Refusals::default();
+        let all: Vec<bool> = (0..5).map(|n| refusals.note(n * SECOND)).collect();
+        assert_eq!(all, [false, false, false, false, true]);
+        assert!(!refusals.note(7 * SECOND), "two seconds of quiet");
+        assert!(!refusals.note(8 * SECOND) && !refusals.note(10 * SECOND) && !refusals.note(11 * SECOND));
     }
 
     #[test]

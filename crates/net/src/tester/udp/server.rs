@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use lfn_core::units::BitRate;
-use lfn_core::wire::test::{Bounded, ClientMessage, Direction, Load, Ready, ServerMessage, TestRequest};
+use lfn_core::wire::test::{Bounded, ClientMessage, Direction, Ready, ServerMessage, TestRequest};
 
 use super::end::End;
 use super::steps::{Awaited, Climb};
@@ -12,7 +12,7 @@ use crate::session::{DatagramStream, SessionError};
 use crate::tester::client::round_trip;
 use crate::tester::clock::Answers;
 use crate::tester::probe::Echo;
-use crate::tester::server::{is_silent, too_long};
+use crate::tester::server::{is_silent, too_long, until_closed};
 use crate::tester::{TestError, options};
 
 /// How long the client may take to open its streams.
@@ -96,10 +96,7 @@ impl Far<'_> {
     /// Until all was sent, or all that will come has come.
     fn load(&mut self) -> Result<(), TestError> {
         let limits = self.session.limits();
-        let most = match self.request.load {
-            Load::TimeSeconds(time) if self.climb.is_none() => time.min(limits.test_time),
-            _ => limits.test_time,
-        };
+        let most = self.request.time().map_or(limits.test_time, |time| time.min(limits.test_time));
         let begun = Instant::now();
         let mut heard = begun;
         while !self.is_over() {
@@ -168,15 +165,6 @@ impl Far<'_> {
         let mut report = self.end.finish(sent, ramp, options::kernel())?;
         report.rate_limit = self.session.allowed().rate;
         self.session.control.send(&ServerMessage::Report(Box::new(report)))?;
-        let silence = self.session.limits().silence;
-        let deadline = Instant::now() + silence;
-        while Instant::now() < deadline {
-            match self.session.control.poll::<ClientMessage>(silence, "after the test") {
-                Ok(_) => {}
-                Err(SessionError::Closed { .. }) => return Ok(()),
-                Err(error) => return Err(error.into()),
-            }
-        }
-        Ok(())
+        until_closed(self.session)
     }
 }

@@ -40,6 +40,8 @@ pub(super) struct State {
 pub(super) enum Ends {
     After(Duration),
     At(Bytes),
+    /// So many of all streams.
+    Datagrams(u64),
 }
 
 /// What the receiver saw of datagrams.
@@ -129,13 +131,19 @@ impl State {
     pub(super) fn remaining(&self) -> Option<Duration> {
         match self.ends? {
             Ends::After(time) => Some(time.saturating_sub(self.elapsed + self.waited)),
-            Ends::At(bytes) => {
-                let left = bytes.0.saturating_sub(self.bytes) as f64;
-                let rate = self.bytes as f64 / self.elapsed.as_secs_f64();
-                let left = Duration::try_from_secs_f64(left / rate).ok()?;
-                Some(left.saturating_sub(self.waited))
+            Ends::At(bytes) => self.at_this_rate(self.bytes, bytes.0),
+            Ends::Datagrams(count) => {
+                // What was lost does not come any more.
+                let passed = self.datagrams.map_or(0, |datagrams| datagrams.received.saturating_add(datagrams.lost));
+                self.at_this_rate(passed, count)
             }
         }
+    }
+
+    fn at_this_rate(&self, done: u64, all: u64) -> Option<Duration> {
+        let rate = done as f64 / self.elapsed.as_secs_f64();
+        let left = Duration::try_from_secs_f64(all.saturating_sub(done) as f64 / rate).ok()?;
+        Some(left.saturating_sub(self.waited))
     }
 }
 
@@ -150,20 +158,27 @@ impl Limits {
 }
 
 fn ends(request: &TestRequest) -> Option<Ends> {
-    // How many steps a ramp takes shows on the way.
-    if request.udp.as_ref().is_some_and(|udp| udp.ramp.is_some()) {
-        return None;
-    }
     match request.load {
+        // How many steps a ramp takes shows on the way.
+        _ if request.is_ramp() => None,
         Load::TimeSeconds(time) => Some(Ends::After(time)),
-        Load::Records(count) => Some(Ends::At(Bytes(count.saturating_mul(request.record.0)))),
-        Load::Bytes(bytes) => Some(Ends::At(bytes)),
+        Load::Records(count) if request.udp.is_some() => Some(Ends::Datagrams(count)),
+        Load::Records(_) | Load::Bytes(_) => request.payload_bytes().map(Bytes).map(Ends::At),
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_is_left_of_datagrams_is_counted_in_datagrams() {
+        let request = TestRequest { load: Load::Records(100), udp: Some(Box::default()), ..TestRequest::default() };
+        let datagrams = Some(Datagrams { received: 20, lost: 5, ..Datagrams::default() });
+        let elapsed = Duration::from_secs(2);
+        let state = State { ends: ends(&request), datagrams, elapsed, ..State::default() };
+        assert_eq!(state.remaining(), Some(Duration::from_secs(6)));
+    }
 
     #[test]
     fn limits_are_shares_of_the_time() {
