@@ -16,7 +16,7 @@ use lfn_core::wire::test::{
 
 use super::end::End;
 use super::server::share;
-use super::steps::{Awaited, Climb};
+use super::steps::{Awaited, Climb, Turns};
 use crate::server::throttle::Throttle;
 use crate::session::dial::{self, Line, Target};
 use crate::session::queue::{self, Entered};
@@ -71,6 +71,7 @@ pub(in crate::tester) fn run(
         Load::TimeSeconds(time) if request.udp.as_ref().is_some_and(|udp| udp.ramp.is_none()) => Some(time),
         _ => None,
     };
+    let turns = Turns::of(&request, end.datagram(), target.silence);
     let mut conversation = Conversation {
         far_sum: Sum::of(&request),
         begun: Instant::now(),
@@ -82,6 +83,7 @@ pub(in crate::tester) fn run(
         probing,
         rtt,
         watch,
+        turns,
         awaited: None,
         said: false,
         heard: Instant::now(),
@@ -139,6 +141,7 @@ struct Conversation<'a> {
     probing: Option<Probing>,
     rtt: Duration,
     watch: &'a mut dyn FnMut(Progress<'_>),
+    turns: Turns,
     /// A step of the server's ramp.
     awaited: Option<Awaited>,
     /// The server knows how much was sent.
@@ -212,6 +215,7 @@ impl Conversation<'_> {
             probing.ask(&mut self.control)?;
         }
         if let Some((step, datagrams)) = self.climb.as_mut().and_then(|climb| climb.just_sent(&mut self.end)) {
+            self.turns.taken();
             self.control.send(&ClientMessage::StepSent { step, datagrams })?;
         }
         // A ramp's thread waits for its next step, and would not end by itself.
@@ -224,6 +228,7 @@ impl Conversation<'_> {
         }
         if let Some(seen) = self.awaited.as_ref().and_then(|awaited| awaited.seen(&self.end, self.rtt)) {
             self.awaited = None;
+            self.turns.taken();
             self.control.send(&ClientMessage::Step(seen))?;
         }
         Ok(())
@@ -239,6 +244,9 @@ impl Conversation<'_> {
             let peer = "the server";
             let while_doing = if late { "that ends the test" } else { "during the test" };
             return Err(SessionError::Timeout { peer, after: self.silence, while_doing }.into());
+        }
+        if self.deadline.is_none() {
+            self.turns.check("the server")?;
         }
         let Some(Bounded(message)) = message else { return Ok(()) };
         // An answer to a question is a sign of life, but no word of the test.
@@ -264,8 +272,12 @@ impl Conversation<'_> {
                     probing.hear(number, received_nanos, sent_nanos);
                 }
             }
-            ServerMessage::StepSent { step, datagrams } => self.awaited = Some(Awaited::new(step, datagrams)),
+            ServerMessage::StepSent { step, datagrams } => {
+                self.turns.taken();
+                self.awaited = Some(Awaited::new(step, datagrams));
+            }
             ServerMessage::Step(seen) => {
+                self.turns.taken();
                 if let Some(climb) = &mut self.climb {
                     climb.hear(&seen, &mut self.end);
                 }

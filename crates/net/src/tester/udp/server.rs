@@ -6,7 +6,7 @@ use lfn_core::units::BitRate;
 use lfn_core::wire::test::{Bounded, ClientMessage, Direction, Ready, ServerMessage, TestRequest};
 
 use super::end::End;
-use super::steps::{Awaited, Climb};
+use super::steps::{Awaited, Climb, Turns};
 use crate::server::{Datagrams, ServerSession};
 use crate::session::{DatagramStream, SessionError};
 use crate::tester::client::round_trip;
@@ -32,8 +32,20 @@ pub(in crate::tester) fn serve(session: &mut ServerSession, request: &TestReques
     let end = End::start(streams, request, &request.socket, sends, &session.throttle(), share(limit, request.streams))?;
     let rtt = round_trip(session.control.socket());
     let answers = Answers::new();
-    let mut far =
-        Far { session, request, sends, end, rtt, climb: None, awaited: None, sent: None, halted: false, answers };
+    let turns = Turns::of(request, end.datagram(), session.limits().silence);
+    let mut far = Far {
+        session,
+        request,
+        sends,
+        end,
+        rtt,
+        climb: None,
+        turns,
+        awaited: None,
+        sent: None,
+        halted: false,
+        answers,
+    };
     far.begin();
     far.load()?;
     far.finish()
@@ -78,6 +90,7 @@ struct Far<'a> {
     end: End,
     rtt: Duration,
     climb: Option<Climb>,
+    turns: Turns,
     awaited: Option<Awaited>,
     /// How much the client sent on each stream, and when it said so.
     sent: Option<(Vec<u64>, Instant)>,
@@ -114,6 +127,7 @@ impl Far<'_> {
                 self.hear(message)?;
             }
             is_silent(heard, &limits)?;
+            self.turns.check("the client")?;
         }
         Ok(())
     }
@@ -130,10 +144,12 @@ impl Far<'_> {
 
     fn tell(&mut self) -> Result<(), TestError> {
         if let Some((step, datagrams)) = self.climb.as_mut().and_then(|climb| climb.just_sent(&mut self.end)) {
+            self.turns.taken();
             self.session.control.send(&ServerMessage::StepSent { step, datagrams })?;
         }
         if let Some(seen) = self.awaited.as_ref().and_then(|awaited| awaited.seen(&self.end, self.rtt)) {
             self.awaited = None;
+            self.turns.taken();
             self.session.control.send(&ServerMessage::Step(seen))?;
         }
         Ok(())
@@ -147,8 +163,12 @@ impl Far<'_> {
                 self.end.halt();
             }
             ClientMessage::Sent { datagrams } => self.sent = Some((datagrams, Instant::now())),
-            ClientMessage::StepSent { step, datagrams } => self.awaited = Some(Awaited::new(step, datagrams)),
+            ClientMessage::StepSent { step, datagrams } => {
+                self.turns.taken();
+                self.awaited = Some(Awaited::new(step, datagrams));
+            }
             ClientMessage::Step(seen) => {
+                self.turns.taken();
                 if let Some(climb) = &mut self.climb {
                     climb.hear(&seen, &mut self.end);
                 }

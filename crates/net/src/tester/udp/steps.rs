@@ -5,8 +5,10 @@ use std::time::{Duration, Instant};
 
 use lfn_core::udp::ramp::{Ramp, RampReport, RampRequest, StepSeen, StepSent};
 use lfn_core::units::BitRate;
+use lfn_core::wire::test::TestRequest;
 
 use super::end::{End, Step};
+use crate::session::SessionError;
 
 /// A step is no shorter than it takes to send so many.
 const LEAST_DATAGRAMS: u64 = 50;
@@ -63,6 +65,37 @@ impl Climb {
         let rate = self.ramp.rate();
         let time = self.request.step.max(Climb::least(self.datagram, rate));
         end.step(Step { number: self.ramp.step(), rate, time });
+    }
+}
+
+/// That a ramp goes on. No clock of the whole ends it, and a word about a step that got lost would be waited for as long
+/// as everything else is heard.
+pub(super) struct Turns {
+    /// The longest a step and the word about it may take; `None` of a test that is no ramp.
+    most: Option<Duration>,
+    last: Instant,
+}
+
+impl Turns {
+    pub(super) fn of(request: &TestRequest, datagram: u64, silence: Duration) -> Self {
+        let ramp = request.udp.as_ref().and_then(|udp| udp.ramp);
+        let most = ramp.map(|ramp| ramp.step.max(Climb::least(datagram, ramp.from)).saturating_add(silence));
+        Turns { most, last: Instant::now() }
+    }
+
+    /// A step was made, or a word about one came or went.
+    pub(super) fn taken(&mut self) {
+        self.last = Instant::now();
+    }
+
+    /// An error, if `peer` owes its turn for too long.
+    pub(super) fn check(&self, peer: &'static str) -> Result<(), SessionError> {
+        match self.most {
+            Some(after) if self.last.elapsed() > after => {
+                Err(SessionError::Timeout { peer, after, while_doing: "to go on with the ramp" })
+            }
+            _ => Ok(()),
+        }
     }
 }
 
