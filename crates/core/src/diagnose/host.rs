@@ -10,6 +10,7 @@ use serde_json::json;
 
 use super::evidence::{Host, Worker};
 use super::{Cause, Cure, Evidence, Finding, finding};
+use crate::prediction;
 use crate::units::{BitRate, Bytes};
 
 /// A thread that ran, or could have run, for this share of the time was held by its processor.
@@ -17,6 +18,9 @@ const BOUND: f64 = 0.9;
 /// A thread that could have run for this share of the time, and others did, was held too, however little it wanted: where
 /// both ends share a processor each of them sleeps while the other has it.
 const WAITED: f64 = 0.35;
+/// The same where the queue of the path does not outlast such a wait, and less was measured than such waits explain: each
+/// of them empties the path and then overflows it (`bench/healthy`, a queue of 1 ms).
+const WAITED_BRIEFLY: f64 = 0.05;
 /// A processor that handled packets for this share of the time did little else.
 const INTERRUPTS: f64 = 0.8;
 /// A sender with data to send for less than this share of the time had none (`bench/findings`).
@@ -38,9 +42,10 @@ pub(super) fn processor(evidence: &Evidence) -> Option<Finding> {
     if evidence.is_full() || !evidence.is_tcp() {
         return None;
     }
+    let waited = if is_short_of_queue(evidence) { WAITED_BRIEFLY } else { WAITED };
     let workers = |pick: fn(&super::Flow) -> Option<&Worker>| {
         let all = evidence.flows.iter().enumerate().filter_map(move |(n, flow)| Some((n, pick(flow)?)));
-        all.filter(|(_, worker)| worker.wanted() >= BOUND || worker.waited >= WAITED)
+        all.filter(|(_, worker)| worker.wanted() >= BOUND || worker.waited >= waited)
             .max_by(|a, b| a.1.wanted().total_cmp(&b.1.wanted()))
     };
     let sending = workers(|flow| flow.sending_worker.as_ref()).map(|found| (&evidence.sender, found));
@@ -51,6 +56,12 @@ pub(super) fn processor(evidence: &Evidence) -> Option<Finding> {
         Some((host, (stream, worker))) => Some(busy_thread(evidence, host, stream, worker)),
         None => [&evidence.receiver, &evidence.sender].into_iter().find_map(|host| interrupts(evidence, host)),
     }
+}
+
+/// Whether less was measured than a path allows whose queue is shorter than a host's pauses.
+fn is_short_of_queue(evidence: &Evidence) -> bool {
+    let below = prediction::of_test(evidence).is_some_and(|(_, expected)| evidence.judged_goodput() < expected.least);
+    below && evidence.path.is_some_and(|path| prediction::lost_in_pauses(&path) > 0.0)
 }
 
 fn busy_thread(evidence: &Evidence, host: &Host, stream: usize, worker: &Worker) -> Finding {
@@ -307,6 +318,21 @@ pub(super) mod tests {
         let mut near_miss = half();
         near_miss.flows[0].sending_worker = Some(Worker { ran: 0.6, waited: 0.25, processor: 2 });
         assert_eq!(causes(&near_miss), []);
+    }
+
+    #[test]
+    fn brief_waits_count_where_the_queue_does_not_outlast_them() {
+        let mut evidence = half();
+        evidence.flows[0].sending_worker = Some(Worker { ran: 0.1, waited: 0.12, processor: 1 });
+        assert_eq!(causes(&evidence), [], "a queue of one BDP of 539 ms");
+        evidence.path = evidence.path.map(|path| crate::path::PathProfile { queue: Some(Bytes(17_000)), ..path });
+        assert_eq!(causes(&evidence), [Cause::Processor]);
+        evidence.flows[0].sending_worker = Some(Worker { ran: 0.1, waited: 0.04, processor: 1 });
+        assert_eq!(causes(&evidence), []);
+        // Within what such a path is expected to give.
+        evidence.flows[0].sending_worker = Some(Worker { ran: 0.1, waited: 0.12, processor: 1 });
+        evidence.path = evidence.path.map(|path| crate::path::PathProfile { capacity: BitRate(80_000_000), ..path });
+        assert_eq!(causes(&evidence), []);
     }
 
     #[test]
