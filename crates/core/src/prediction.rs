@@ -120,6 +120,9 @@ pub fn expected(path: &PathProfile, flow: &Flow, prediction: &Prediction, steady
         Limit::Loss => {
             below.push((1.0 - LOSS_MODEL.0, "the accuracy of the loss formula".into()));
             above.push((LOSS_MODEL.1 - 1.0, "the accuracy of the loss formula".into()));
+            let (scatter, start) = few_losses(path, flow, prediction, steady);
+            below.push((scatter.min(1.0), "losses too few to average".into()));
+            above.push((scatter + start, "losses too few to average".into()));
         }
     }
     let goodput = prediction.goodput.as_f64();
@@ -158,6 +161,25 @@ fn sawtooth(path: &PathProfile, keeps: f64, name: &str) -> (f64, String) {
     let dip = (1.0 - keeps * (bdp + queue) / bdp).max(0.0);
     // A loss and its recovery are seldom free: a round trip at the reduced rate each.
     (dip / 2.0 + 0.02, format!("{name} after a loss"))
+}
+
+/// How far the losses of so short a time are from their average, as shares of the goodput: how much their number scatters,
+/// and what was sent before there were enough of them. A sender begins far above the window that a loss leaves it in the
+/// long run: slow start goes on to the first loss, some 1/p segments on, and each of the next 1/p segments ends with a
+/// window `keeps` times as large.
+fn few_losses(path: &PathProfile, flow: &Flow, prediction: &Prediction, time: Duration) -> (f64, f64) {
+    let (loss, mss) = (path.loss.get(), f64::from(path.mss()) * 8.0);
+    let rate = prediction.goodput.as_f64() / mss;
+    let segments = rate * time.as_secs_f64();
+    if loss <= 0.0 || segments <= 0.0 {
+        return (0.0, 0.0);
+    }
+    let streams = f64::from(flow.streams.max(1));
+    let keeps = if flow.congestion == Congestion::Reno { RENO_KEEPS } else { CUBIC_KEEPS };
+    let first = (0.5 / loss).min((path.bdp().0 as f64 * 8.0 / mss) / streams);
+    let window = rate * path.base_rtt.as_secs_f64() / streams;
+    let losses = ((first / window.max(1.0)).ln() / -f64::ln(keeps)).max(0.0);
+    (1.0 / (segments * loss).sqrt(), losses * streams / loss / segments)
 }
 
 /// What pauses of the hosts may cost: while one of them pauses the queue runs empty, and what is sent after it comes in a
@@ -291,8 +313,22 @@ mod tests {
         assert!(around(&shallow, &reno, 600).0 < around(&shallow, &Flow::default(), 600).0);
         let lossy = PathProfile { loss: Ratio::new(1e-3).unwrap(), ..acts() };
         let (least, most, expected) = around(&lossy, &Flow::default(), 600);
-        assert!(least < 0.65 && most > 1.4, "{least} {most}");
+        assert!(least < 0.6 && most > 1.5, "{least} {most}");
         assert!(expected.reasons[0].starts_with("the accuracy of the loss formula"), "{:?}", expected.reasons);
+    }
+
+    #[test]
+    fn few_losses_tell_little_of_their_average() {
+        // Measured with CUBIC at 100 ms, one in 1,000 lost: 10.8 and 12.3 Mb/s in 20 s, 7.9 Mb/s in 60 s, falling from
+        // 41 to between 3 and 9 Mb/s.
+        let path = PathProfile::new(BitRate(100_000_000), Duration::from_millis(100));
+        let path = PathProfile { loss: Ratio::new(1e-3).unwrap(), ..path };
+        let most = |seconds| around(&path, &Flow::default(), seconds).2.most.as_f64() / 1e6;
+        assert!((12.4..20.0).contains(&most(20)), "{}", most(20));
+        assert!((8.0..11.5).contains(&most(60)), "{}", most(60));
+        assert!(most(6000) < 7.3, "{}", most(6000));
+        let (short, long) = (around(&path, &Flow::default(), 20).0, around(&path, &Flow::default(), 6000).0);
+        assert!(short < 0.5 && long > 0.55, "{short} {long}");
     }
 
     #[test]
