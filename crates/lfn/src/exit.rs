@@ -1,8 +1,10 @@
 //! Exit codes, and the one shape in which a command fails: a line that says what, a hint that says what to do.
 
 use std::fmt;
-use std::io::{self, Write};
+use std::io;
 use std::process::ExitCode;
+
+use crate::print::{self, plain::one_line};
 
 /// How a run ended, as the shell sees it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -82,7 +84,7 @@ impl Failure {
 
     /// The line and the hint, as they will be printed.
     pub fn words(&self) -> (String, Option<String>) {
-        (one_line(&line(&self.error)), self.hint.as_deref().map(one_line))
+        (one_line(&line(&self.error)).into_owned(), self.hint.as_deref().map(|hint| one_line(hint).into_owned()))
     }
 
     /// Prints the failure on stderr, one line each for error and hint; a closed pipe on stdout is no failure at all.
@@ -90,12 +92,10 @@ impl Failure {
         if self.is_closed_stdout() && self.exit == Exit::Failed {
             return Exit::Ok.into();
         }
-        // Nothing is left to be done if stderr itself is gone.
-        let mut stderr = io::stderr().lock();
         let (line, hint) = self.words();
-        let _ = writeln!(stderr, "lfn: {line}");
+        print::talk(format_args!("lfn: {line}\n"));
         if let Some(hint) = hint {
-            let _ = writeln!(stderr, "hint: {hint}");
+            print::talk(format_args!("hint: {hint}\n"));
         }
         self.exit.into()
     }
@@ -122,11 +122,6 @@ fn line(error: &anyhow::Error) -> String {
         before if before.ends_with(&cause) => said,
         _ => format!("{said}: {cause}"),
     })
-}
-
-/// Text from a peer may hold anything: control characters would move the reader's terminal.
-fn one_line(text: &str) -> String {
-    text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect()
 }
 
 #[cfg(test)]

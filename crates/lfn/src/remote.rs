@@ -4,7 +4,8 @@
 //! far side of `lfn emulate` ([`emulated`]).
 
 use std::collections::BTreeMap;
-use std::io::Write;
+use std::fs::File;
+use std::io::{self, Read};
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -20,6 +21,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::emulated;
 use crate::exit::Failure;
+use crate::print;
 
 /// How to reach a far end, shared by the commands that do.
 #[derive(clap::Args, Debug, Default, Clone)]
@@ -56,8 +58,7 @@ fn tell_place(place: &Place) {
     let wait = wait.map_or("nobody can say how long".into(), |wait| {
         format!("up to {}", show_duration(Duration::from_secs(wait.as_secs() + 1)))
     });
-    // Talk: that nobody reads it is no reason not to wait.
-    let _ = writeln!(std::io::stderr(), "lfn: the server is full, waiting: {} ahead, {wait}", place.ahead);
+    print::talk(format_args!("lfn: the server is full, waiting: {} ahead, {wait}\n", place.ahead));
 }
 
 /// The tickets saved by `lfn hosts add`.
@@ -96,7 +97,44 @@ pub fn session_failure(error: SessionError) -> Failure {
     }
 }
 
+/// Longer than any ticket.
+const LONGEST_TICKET: u64 = 4096;
+
+/// Whether this is a ticket or tells where one is, and so no name of a host.
+pub fn is_ticket(name: &str) -> bool {
+    name.starts_with("lfn://") || name.starts_with('@') || name == "-"
+}
+
+/// A ticket kept from an argument, which every user of the host can read: the first line of standard input (`-`) or of a
+/// file (`@FILE`).
+pub fn ticket_elsewhere(name: &str) -> Result<Option<Ticket>, Failure> {
+    let (place, mut from): (String, Box<dyn Read>) = match name.strip_prefix('@') {
+        Some(file) => {
+            let opened = File::open(file).map_err(|error| {
+                Failure::msg(format!("{name}: {error}")).hint("@FILE is a file with the line `lfn serve` prints")
+            })?;
+            (file.to_owned(), Box::new(opened))
+        }
+        None if name == "-" => ("standard input".to_owned(), Box::new(io::stdin())),
+        None => return Ok(None),
+    };
+    let mut text = Vec::new();
+    from.by_ref()
+        .take(LONGEST_TICKET)
+        .read_to_end(&mut text)
+        .map_err(|error| Failure::msg(format!("{place}: {error}")).hint("it is to hold the line `lfn serve` prints"))?;
+    let text = String::from_utf8_lossy(&text);
+    let ticket = text.lines().next().unwrap_or_default().parse::<Ticket>();
+    // The text may be another secret: it is not quoted.
+    ticket.map(Some).map_err(|_| {
+        Failure::usage(format!("{place} does not begin with a ticket")).hint("the line `lfn serve` prints, whole")
+    })
+}
+
 fn ticket_for(name: &str, trust: &Trust) -> Result<Ticket, Failure> {
+    if let Some(ticket) = ticket_elsewhere(name)? {
+        return Ok(ticket);
+    }
     if name.starts_with("lfn://") {
         return name.parse::<Ticket>().map_err(|e| Failure::usage(e).hint("paste the ticket whole, in quotes"));
     }

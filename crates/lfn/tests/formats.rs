@@ -7,6 +7,7 @@ mod support;
 
 use std::fs;
 use std::io::{BufRead, BufReader, Read};
+use std::os::unix::fs::{PermissionsExt, lchown, symlink};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdout, Command, Output, Stdio};
 use std::thread;
@@ -328,6 +329,31 @@ fn a_file_that_cannot_be_kept_is_told_before_the_test() {
     assert_valid("lfn.test.2", &kept);
     assert!(kept["error"]["message"].as_str().unwrap().contains("nosuch"), "{kept}");
     assert_eq!(fs::read_dir(directory.path()).unwrap().count(), 1);
+}
+
+#[test]
+fn what_another_user_planted_is_not_written_through() {
+    let directory = TempDir::new().unwrap();
+    let shared = directory.path().join("shared");
+    fs::create_dir(&shared).unwrap();
+    fs::set_permissions(&shared, fs::Permissions::from_mode(0o1777)).unwrap();
+    let (precious, link) = (directory.path().join("precious"), shared.join("result.json"));
+    fs::write(&precious, "precious").unwrap();
+    symlink(&precious, &link).unwrap();
+    let server = Server::start(&[]);
+    let flags = ["--time", "200ms", "--nettest", "--save", link.to_str().unwrap()];
+    // Only the super-user can give it to somebody else.
+    if lchown(&link, Some(12_345), None).is_ok() {
+        assert_refused(&server.test(&flags), 1, "another user put it into a directory where everybody may write");
+        assert_eq!(fs::read_to_string(&precious).unwrap(), "precious");
+        lchown(&link, Some(rustix::process::geteuid().as_raw()), None).unwrap();
+    }
+    succeeded(&server.test(&flags));
+    assert!(fs::read_to_string(&precious).unwrap().contains("lfn.test/2"), "one's own link is followed");
+    // What is open already is written to, whatever it is.
+    let both = succeeded(&server.test(&["--time", "200ms", "--nettest", "--save", "/dev/stdout"]));
+    assert!(both.contains("lfn.test/2") && both.contains("Transfer: "), "{both}");
+    assert!(fs::symlink_metadata("/dev/stdout").unwrap().is_symlink());
 }
 
 #[test]

@@ -396,6 +396,37 @@ fn check(until: Served, instead: Instead) {
 }
 
 #[test]
+fn an_interrupt_waits_for_no_server_that_stalls() {
+    thread::scope(|scope| {
+        for until in [Served::Runs, Served::Exchange, Served::Told] {
+            scope.spawn(move || {
+                let address = faulty(until, Instead::Stalls);
+                let parameters =
+                    Parameters { rate: Some(BitRate(1_000_000)), length: Bytes(1000), ..Parameters::default() };
+                let stop = Arc::new(AtomicBool::new(false));
+                let test = Test {
+                    parameters: Parameters { end: End::Time(Duration::from_secs(600)), ..parameters },
+                    login: None,
+                    interval: STEP,
+                    within: Duration::from_secs(120),
+                    queue: SOON,
+                    from: Vec::new(),
+                    stop: stop.clone(),
+                };
+                let mut begun = None;
+                let error = client::run("127.0.0.1", address.port(), &test, &mut |_| {
+                    begun.get_or_insert_with(Instant::now);
+                    stop.store(true, Ordering::Relaxed);
+                });
+                let (error, took) = (error.unwrap_err(), begun.unwrap().elapsed());
+                assert!(took < Duration::from_secs(15), "{until:?} {took:?}: {error}");
+                assert!(error.to_string().contains("for 5 s"), "{until:?}: {error}");
+            });
+        }
+    });
+}
+
+#[test]
 fn nobody_there_is_named() {
     let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
     let test = Test {

@@ -4,11 +4,11 @@
 mod support;
 
 use std::io::{BufRead, BufReader};
-use std::process::Stdio;
+use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
-use support::server::{Server, assert_refused, number, test, text};
+use support::server::{Server, assert_refused, number, test, test_command, text};
 
 #[test]
 fn a_counted_test_moves_every_byte_and_both_ends_say_so() {
@@ -150,6 +150,37 @@ fn nettests_layout_has_its_three_lines() {
         assert!(line.starts_with(&format!("{name:>7} ")) && line.matches("%)").count() == 2, "{line}");
     }
     assert_eq!(lines.len(), head + 4);
+}
+
+#[test]
+fn a_ticket_need_not_be_an_argument() {
+    let server = Server::start(&[]);
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("far.ticket");
+    std::fs::write(&file, format!("{}\n", server.ticket)).unwrap();
+    let at_file = format!("@{}", file.display());
+    let from_stdin = |mut command: Command| command.stdin(std::fs::File::open(&file).unwrap()).output().unwrap();
+    let flags = ["--count", "3", "--json"];
+    for output in [from_stdin(test_command("-", &flags)), test(&at_file, &flags)] {
+        assert!(output.status.success(), "{}", text(&output.stderr));
+        let document: Value = serde_json::from_slice(&output.stdout).unwrap();
+        assert_eq!(document["origin"]["hosts"]["far"], "127.0.0.1");
+    }
+    let copy = |to: &str| {
+        let mut command = support::lfn();
+        command.env("HOME", "/nonexistent").env_remove("XDG_CONFIG_HOME").args(["copy", "zero:1000", to]);
+        from_stdin(command)
+    };
+    for to in ["-:null:", &format!("{at_file}:null:")] {
+        let output = copy(to);
+        assert!(output.status.success(), "{}", text(&output.stderr));
+    }
+    // What is in a file that holds no ticket may be another secret.
+    std::fs::write(&file, "hunter2\n").unwrap();
+    let output = test(&at_file, &flags);
+    assert_refused(&output, 2, "does not begin with a ticket");
+    assert!(!text(&output.stderr).contains("hunter2"));
+    assert_refused(&test("@/no/such/file", &flags), 1, "@/no/such/file: ");
 }
 
 #[test]

@@ -9,6 +9,7 @@
 pub mod emulator;
 pub mod iperf3;
 pub mod path;
+pub mod planted;
 pub mod server;
 pub mod service;
 pub mod session;

@@ -21,12 +21,13 @@ use lfn_core::path::PathProfile;
 use lfn_core::session::{Fingerprint, Ticket, Token};
 use lfn_core::udp::ramp::RampRequest;
 use lfn_core::units::{BitRate, Bytes};
-use lfn_core::wire::test::{Direction, Load, SocketWish, TestRequest, UdpRequest};
+use lfn_core::wire::Request;
+use lfn_core::wire::test::{ClientMessage, Direction, Load, SocketWish, TestRequest, UdpRequest};
 use lfn_net::server::access::Access;
 use lfn_net::server::admission::{Admission, Quotas};
 use lfn_net::server::{Config, Connections, Server};
 use lfn_net::service;
-use lfn_net::session::dial::Target;
+use lfn_net::session::dial::{self, Target};
 use lfn_net::session::identity::Identity;
 use lfn_net::tester::{self, Measurement, Test, TestError};
 
@@ -132,6 +133,15 @@ fn run(port: u16, kind: Kind, silence: Duration) -> Result<Measurement, TestErro
 }
 
 fn ask(port: u16, request: TestRequest, silence: Duration) -> Result<Measurement, TestError> {
+    ask_until(port, request, silence, Arc::default())
+}
+
+fn ask_until(
+    port: u16,
+    request: TestRequest,
+    silence: Duration,
+    stop: Arc<AtomicBool>,
+) -> Result<Measurement, TestError> {
     let (token, fingerprint) = (Token::from_bytes([0; 16]), Fingerprint([0; 32]));
     let mut target = Target::new(Ticket { host: "127.0.0.1".into(), port, token, fingerprint }).unwrap().insecure();
     (target.within, target.silence) = (silence, silence);
@@ -142,7 +152,7 @@ fn ask(port: u16, request: TestRequest, silence: Duration) -> Result<Measurement
         whole_round_trips: false,
         until: None,
         omit: None,
-        stop: Arc::default(),
+        stop,
     };
     tester::run(&target, &test, &mut |_| {})
 }
@@ -248,6 +258,30 @@ fn a_conversation_that_stops_at_any_message_ends() {
 }
 
 #[test]
+fn an_interrupt_waits_for_no_server_that_stops_or_trickles() {
+    let server = Served::start(Connections { silence: SILENCE, ..Connections::default() });
+    let interval = Point::server("\"message\":\"interval\"");
+    let kinds = [TcpForward, TcpReverse, UdpForward, UdpReverse];
+    let cases = kinds.into_iter().flat_map(|kind| [Fault::Stall, Fault::Trickle].map(|fault| (kind, interval, fault)));
+    all(cases.collect(), |kind, point, fault| {
+        let between = Between::start(server.port, point, fault);
+        let stop = Arc::new(AtomicBool::new(false));
+        let request = TestRequest { load: Load::TimeSeconds(Duration::from_secs(600)), ..kind.request() };
+        thread::scope(|scope| {
+            let test = scope.spawn(|| ask_until(between.port, request, Duration::from_secs(60), stop.clone()));
+            while !between.struck() && !test.is_finished() {
+                thread::sleep(Duration::from_millis(5));
+            }
+            let begun = Instant::now();
+            stop.store(true, Ordering::Relaxed);
+            let ended = test.join().unwrap();
+            is_told(ended, begun.elapsed())
+        })
+    });
+    server.goes_on();
+}
+
+#[test]
 fn a_record_that_never_is_whole_holds_nobody() {
     let connections = Connections { hello_within: SILENCE, silence: SILENCE, ..Connections::default() };
     let server = Served::start(connections);
@@ -264,6 +298,32 @@ fn a_record_that_never_is_whole_holds_nobody() {
         }
         is_told(ended, took)
     });
+    server.goes_on();
+}
+
+#[test]
+fn a_client_that_never_reads_is_not_waited_for_longer_than_a_silent_one() {
+    let server = Served::start(Connections { silence: SILENCE, ..Connections::default() });
+    let (token, fingerprint) = (Token::from_bytes([0; 16]), Fingerprint([0; 32]));
+    let ticket = Ticket { host: "127.0.0.1".into(), port: server.port, token, fingerprint };
+    let target = Target::new(ticket).unwrap().insecure();
+    // So much is told of so many streams that no buffer holds it for long.
+    let (streams, load) = (32, Load::TimeSeconds(Duration::from_secs(60)));
+    let request = TestRequest { streams, load, interval: Duration::from_millis(10), ..UdpForward.request() };
+    let id = dial::new_session_id().unwrap();
+    let mut control = dial::control(&target, id, Request::Test(Box::new(request))).unwrap();
+    let _: serde_json::Value = control.recv(BOUND, "before the test").unwrap();
+    socket2::SockRef::from(control.socket()).set_recv_buffer_size(4096).unwrap();
+    let open = |number| dial::datagrams(&target, control.socket(), id, number, BOUND).unwrap();
+    let _open: Vec<_> = (0..streams).map(open).collect();
+    control.send(&ClientMessage::Opened).unwrap();
+    // It is not silent, as long as anybody listens.
+    let begun = Instant::now();
+    while server.admission.running() > 0 {
+        assert!(begun.elapsed() < 2 * BOUND, "the server still waits for it");
+        let _ = control.send(&ClientMessage::Ping { number: 1 });
+        thread::sleep(Duration::from_millis(100));
+    }
     server.goes_on();
 }
 

@@ -129,6 +129,38 @@ fn a_crowd_is_turned_away_and_the_server_goes_on() {
 }
 
 #[test]
+fn a_session_has_as_many_streams_as_it_was_granted_and_others_have_room() {
+    let server = Served::with(Connections { most: 40, ..Connections::default() }, Quotas::default(), None);
+    let target = Target::new(server.ticket.clone()).unwrap();
+    let request =
+        TestRequest { streams: 2, load: Load::TimeSeconds(Duration::from_secs(60)), ..TestRequest::default() };
+    // Enough to take all connections, were they taken.
+    let held: Vec<_> = (0..4)
+        .map(|_| {
+            let id = dial::new_session_id().unwrap();
+            let mut control = dial::control(&target, id, Request::Test(Box::new(request.clone()))).unwrap();
+            let _: serde_json::Value = control.recv(Duration::from_secs(20), "before the test").unwrap();
+            let open = |number| dial::data(&target, id, number, Protection::Clear, None, |_| Ok(())).unwrap();
+            let (own, others): (Vec<_>, Vec<_>) = ((0..2).map(open).collect(), (2..14).map(open).collect());
+            for stream in &others {
+                let mut socket = stream.socket().try_clone().unwrap();
+                socket.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+                assert!(is_closed(&mut socket));
+            }
+            (control, own, others)
+        })
+        .collect();
+    for (_, own, _) in &held {
+        for stream in own {
+            stream.socket().set_nonblocking(true).unwrap();
+            let read = stream.socket().peek(&mut [0]).unwrap_err();
+            assert_eq!(read.kind(), ErrorKind::WouldBlock, "its own stay");
+        }
+    }
+    server.ask(server.ticket.clone()).unwrap();
+}
+
+#[test]
 fn a_wrong_token_an_old_one_and_a_wrong_key_are_told_apart() {
     let server = Served::with(Connections::default(), Quotas::default(), None);
     let wrong_token = Ticket { token: Token::from_bytes([1; 16]), ..server.ticket.clone() };

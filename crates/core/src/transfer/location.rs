@@ -1,7 +1,8 @@
 //! Where a copy comes from or goes to, as it was typed.
 //!
 //! The rule is scp's: a colon before any slash makes a far end of what stands before it, and `./a:b` is a local
-//! file. `random:SIZE`, `zero:SIZE` and `null:` are memory, here or behind the name of a far end.
+//! file. Behind an `@` stands a file that holds a ticket, and a slash may be in its name. `random:SIZE`, `zero:SIZE` and
+//! `null:` are memory, here or behind the name of a far end.
 
 use std::path::PathBuf;
 
@@ -88,6 +89,9 @@ impl Place {
 
 /// Splits at the first colon outside brackets that no slash precedes; `[2001:db8::1]:path` is an address.
 fn split_host(text: &str) -> Option<(&str, &str)> {
+    if text.starts_with('@') {
+        return text.split_once(':');
+    }
     let start = if text.starts_with('[') { text.find(']')? } else { 0 };
     let at = start + text[start..].find([':', '/'])?;
     (text.as_bytes()[at] == b':').then(|| (&text[..at], &text[at + 1..]))
@@ -123,6 +127,13 @@ mod tests {
         ];
         for (text, location) in cases {
             assert_eq!(Location::parse(text), Ok(location), "{text}");
+        }
+        for (text, host, path) in [("@/run/t:a/b", "@/run/t", "a/b"), ("-:", "-", "")] {
+            let location = Location { host: Some(host.into()), place: Place::Path(path.into()) };
+            assert_eq!(Location::parse(text), Ok(location), "{text}");
+        }
+        for file in ["-", "@a", "./@a:b"] {
+            assert_eq!(Location::parse(file), Ok(local(Place::Path(file.into()))), "{file}");
         }
         assert_eq!(Location::parse("[2001:db8::1]:a").unwrap().host.as_deref(), Some("[2001:db8::1]"));
         let ticket = "lfn://AAAAAAAAAAAAAAAAAAAAAA@far:7323/d/a#AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA";

@@ -24,9 +24,10 @@ use crate::remote::{self, Trust, Waiting, session_failure};
 /// Move a file over parallel streams, verified end to end
 ///
 /// SOURCE and DESTINATION are a local path, NAME:PATH (NAME saved by `lfn hosts add`, or `far` inside `lfn emulate`)
-/// or a ticket with a path, lfn://TOKEN@HOST:PORT/PATH#FINGERPRINT; exactly one of them at a far end. In the place of
-/// a file, here or there: random:SIZE and zero:SIZE are made on the spot, null: is checked and forgotten. A local file
-/// with a colon in its name is written ./a:b.
+/// or a ticket with a path, lfn://TOKEN@HOST:PORT/PATH#FINGERPRINT; exactly one of them at a far end. An argument is seen
+/// in `ps`: -:PATH reads the ticket from standard input, @FILE:PATH from a file. In the place of a file, here or there:
+/// random:SIZE and zero:SIZE are made on the spot, null: is checked and forgotten. A local file with a colon in its name
+/// is written ./a:b.
 #[derive(clap::Args, Debug)]
 #[command(after_help = EXAMPLES)]
 pub struct Args {

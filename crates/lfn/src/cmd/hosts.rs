@@ -1,12 +1,13 @@
 //! `lfn hosts`.
 
-use std::io::{self, Write};
+use std::io::Write;
 
 use clap::Subcommand;
 use lfn_core::session::Ticket;
 
 use crate::exit::{Exit, Failure};
-use crate::remote::SavedHosts;
+use crate::print;
+use crate::remote::{SavedHosts, ticket_elsewhere};
 
 /// Save the tickets of servers under short names
 #[derive(clap::Args, Debug)]
@@ -17,11 +18,11 @@ pub struct Args {
 
 #[derive(Subcommand, Debug)]
 enum Action {
-    /// Save a ticket: lfn hosts add NAME TICKET (or - to read it from standard input, out of sight of `ps`)
+    /// Save a ticket: lfn hosts add NAME TICKET (or -, or @FILE, to read it from there, out of sight of `ps`)
     Add {
         /// Short name, used as NAME or NAME:PATH afterwards
         name: String,
-        /// The line `lfn serve` prints, or -
+        /// The line `lfn serve` prints; - is standard input, @FILE a file that holds it
         ticket: String,
     },
     /// List the names and where they lead; tokens stay hidden
@@ -54,19 +55,21 @@ pub fn run(args: Args) -> Result<Exit, Failure> {
 }
 
 fn add(saved: &mut SavedHosts, name: &str, ticket: &str) -> Result<Exit, Failure> {
-    let text = if ticket == "-" { io::read_to_string(io::stdin())? } else { ticket.to_owned() };
-    let ticket: Ticket = text
-        .parse()
-        .map_err(|e| Failure::usage(e).hint("paste the whole line `lfn serve` prints, in quotes because of the #"))?;
+    let ticket: Ticket = match ticket_elsewhere(ticket)? {
+        Some(ticket) => ticket,
+        None => ticket.parse().map_err(|e| {
+            Failure::usage(e).hint("paste the whole line `lfn serve` prints, in quotes because of the #")
+        })?,
+    };
     let new = saved.add(name, &ticket)?;
     saved.save()?;
     let done = if new { "saved" } else { "replaced" };
-    writeln!(io::stderr(), "{done} {name}: {}:{}", ticket.host, ticket.port)?;
+    print::talk(format_args!("{done} {name}: {}:{}\n", ticket.host, ticket.port));
     Ok(Exit::Ok)
 }
 
 fn list(saved: &SavedHosts, json: bool) -> Result<Exit, Failure> {
-    let mut out = io::stdout().lock();
+    let mut out = if json { print::json() } else { print::out() };
     let entries = saved.iter().map(|(name, ticket)| (name, ticket.parse::<Ticket>().ok()));
     if json {
         let address = |ticket: Option<Ticket>| ticket.map(|t| format!("{}:{}", t.host, t.port));

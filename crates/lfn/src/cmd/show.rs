@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use lfn_core::report::{self, LARGEST, ReadError, Stored, compare};
 
 use crate::exit::{Exit, Failure};
-use crate::print::{show, test};
+use crate::print::{self, show, test};
 
 /// Print stored results, or compare them
 ///
@@ -42,7 +42,11 @@ Exit codes: 0 printed; 1 a file cannot be read, or is no result; 2 usage.";
 /// Runs the command.
 pub fn run(args: Args) -> Result<Exit, Failure> {
     let mut files = args.files.iter().map(|path| Ok((name(path), read(path)?))).collect::<Result<Vec<_>, Failure>>()?;
-    let mut out = io::stdout().lock();
+    let mut out = match &args {
+        args if args.json => print::json(),
+        args if args.csv || args.intervals => print::csv(),
+        _ => print::out(),
+    };
     match files.as_mut_slice() {
         [(_, Stored::Test(document))] if args.intervals => out.write_all(report::csv(document).as_bytes())?,
         _ if args.intervals => {

@@ -2,7 +2,7 @@
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
-use std::io::{self, Write};
+use std::io::Write;
 use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
@@ -16,6 +16,7 @@ use serde::Serialize;
 
 use crate::exit::Failure;
 use crate::forecast::{Forecast, Predicted};
+use crate::print;
 
 /// How far back the rate and the limit look.
 const WINDOW: Duration = Duration::from_secs(2);
@@ -84,7 +85,7 @@ impl Report<'_> {
             receiver: look.receiver,
             sockets: look.sockets,
         };
-        let mut out = io::stdout().lock();
+        let mut out = print::json();
         serde_json::to_writer_pretty(&mut out, &json)?;
         Ok(writeln!(out)?)
     }
@@ -107,7 +108,7 @@ impl Report<'_> {
             Protection::Clear => "clear",
         };
         line += &format!("; {} streams ({}), {protection}", self.options.streams, self.streams_reason);
-        let mut out = io::stdout().lock();
+        let mut out = print::out();
         writeln!(out, "{line}")?;
         Ok(writeln!(out, "blake3 {digest}")?)
     }

@@ -9,6 +9,7 @@ use lfn_core::units::show_duration;
 use serde::Serialize;
 
 use super::page::Page;
+use crate::print;
 
 /// A plan and where its path came from.
 pub struct Report<'a> {
@@ -35,15 +36,14 @@ impl Report<'_> {
     pub fn json(&self) -> io::Result<()> {
         let (via, route) = self.way.map(|(via, route)| (via.to_string(), route)).unzip();
         let object = Json { plan: self.plan, link: self.link.as_deref(), via, route };
-        let mut out = io::stdout().lock();
+        let mut out = print::json();
         serde_json::to_writer_pretty(&mut out, &object)?;
         writeln!(out)
     }
 
     /// A page on stdout.
     pub fn text(&self) -> io::Result<()> {
-        let mut out = io::stdout().lock();
-        out.write_all(self.page().as_bytes())
+        print::out().write_all(self.page().as_bytes())
     }
 
     fn page(&self) -> String {

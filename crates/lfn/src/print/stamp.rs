@@ -11,12 +11,12 @@ use super::page::Page;
 use super::test::Format;
 
 pub fn print(report: StampReport, format: Format) -> io::Result<()> {
-    let mut out = io::stdout().lock();
     if format == Format::Json {
+        let mut out = super::json();
         serde_json::to_writer_pretty(&mut out, &StampDocument { schema: StampSchema::One, report })?;
         return writeln!(out);
     }
-    out.write_all(page(&report).as_bytes())
+    super::out().write_all(page(&report).as_bytes())
 }
 
 fn page(report: &StampReport) -> String {

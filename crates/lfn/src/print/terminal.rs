@@ -1,5 +1,7 @@
 //! What is known of the terminal results are printed to.
 
+#![expect(clippy::disallowed_methods, reason = "looks at them, and writes nothing")]
+
 use std::env;
 use std::io::{self, IsTerminal};
 
@@ -33,6 +35,17 @@ pub fn size() -> (usize, usize) {
 /// Whether lines can be drawn over: it is a terminal, and one that can move its cursor.
 pub fn can_redraw() -> bool {
     io::stdout().is_terminal() && env::var("TERM").is_ok_and(|term| !term.is_empty() && term != "dumb")
+}
+
+/// Whether what is said on stderr is read at a terminal.
+pub fn talks_to_one() -> bool {
+    io::stderr().is_terminal()
+}
+
+/// Its columns, if it tells.
+pub fn talk_columns() -> Option<usize> {
+    let size = rustix::termios::tcgetwinsize(io::stderr()).ok()?;
+    Some(usize::from(size.ws_col)).filter(|&columns| columns > 0)
 }
 
 /// Whether colours are wanted (no-color.org).

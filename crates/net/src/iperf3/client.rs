@@ -74,7 +74,7 @@ impl std::fmt::Debug for Login {
 /// What a running test tells.
 #[derive(Debug)]
 pub enum Progress<'a> {
-    /// The server takes the test: the round-trip time of the connection.
+    /// The test begins: the round-trip time of the connection.
     Connected(Duration),
     /// An interval of a direction: as this end saw it, and what is known of the server's end.
     Interval(Direction, &'a Interval, &'a Interval),
@@ -100,12 +100,13 @@ pub fn run(host: &str, port: u16, test: &Test, watch: &mut dyn FnMut(Progress<'_
     expect(&mut control, State::ParamExchange, test.within, "after the cookie")?;
     control.send_json(&parameters.write(), frame::PARAMETERS_LIMIT, "while it was told the parameters")?;
     expect(&mut control, State::CreateStreams, test.queue, "after the parameters")?;
-    watch(Progress::Connected(rtt));
     let load = Load::new(&parameters, parameters.rate, Throttle::none());
     let flows = streams::open(address, &cookie, &parameters, &load, test)?;
     expect(&mut control, State::TestStart, test.within, "after the streams")?;
     let figures = Figures::new(load.clone(), flows, parameters.omit, test.interval);
     expect(&mut control, State::TestRunning, test.within, "before the test")?;
+    watch(Progress::Connected(rtt));
+    control.stops_at(test.stop.clone());
     let (within, stop) = (test.within, test.stop.clone());
     Conversation {
         parameters,
@@ -253,6 +254,10 @@ impl Conversation<'_> {
                     after: self.within,
                     doing: "while the last bytes were sent",
                 });
+            }
+            if self.stop.load(Ordering::Relaxed) {
+                self.ended = Ended::Interrupted;
+                return Ok(());
             }
             self.look()?;
         }

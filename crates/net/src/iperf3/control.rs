@@ -4,6 +4,8 @@
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::TcpStream;
 use std::os::fd::{AsFd, BorrowedFd};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use lfn_core::iperf3::{State, frame};
@@ -13,6 +15,7 @@ use serde_json::Value;
 use super::Error;
 use crate::session::dial::set_liveness;
 use crate::session::timed_out;
+use crate::tester::AFTER_STOP;
 
 /// What is read at once of a frame: memory follows what came, not what was announced.
 const PART: usize = 64 * 1024;
@@ -23,13 +26,29 @@ pub(super) struct Control {
     socket: TcpStream,
     /// How to name the other end.
     peer: &'static str,
+    stop: Option<Stop>,
 }
+
+/// The user's word that it is enough: whatever is still to come has [`AFTER_STOP`] in all.
+#[derive(Debug)]
+struct Stop {
+    flag: Arc<AtomicBool>,
+    seen: Option<Instant>,
+}
+
+/// How often that is looked for.
+const LOOK_UP: Duration = Duration::from_millis(100);
 
 impl Control {
     pub(super) fn new(socket: TcpStream, peer: &'static str) -> Result<Self, Error> {
         let made = socket.set_nonblocking(false).and_then(|()| set_liveness(&socket));
         made.map_err(|source| Error::Io { peer, doing: "at its beginning", source })?;
-        Ok(Control { socket, peer })
+        Ok(Control { socket, peer, stop: None })
+    }
+
+    /// From when this is set on, no wait takes longer than is left of [`AFTER_STOP`].
+    pub(super) fn stops_at(&mut self, flag: Arc<AtomicBool>) {
+        self.stop = Some(Stop { flag, seen: None });
     }
 
     pub(super) fn socket(&self) -> &TcpStream {
@@ -82,15 +101,20 @@ impl Control {
         within: Duration,
         doing: &'static str,
     ) -> Result<(), Error> {
-        let (peer, late) = (self.peer, Error::Timeout { peer: self.peer, after: within, doing });
+        let peer = self.peer;
         let failed = |source| Error::Io { peer, doing, source };
         let mut read = 0;
         while read < bytes.len() {
-            let left = deadline.saturating_duration_since(Instant::now());
+            let now = Instant::now();
+            let (deadline, after) = match self.stopped(now).map(|seen| seen + AFTER_STOP) {
+                Some(end) if end < deadline => (end, AFTER_STOP),
+                _ => (deadline, within),
+            };
+            let left = deadline.saturating_duration_since(now);
             if left.is_zero() {
-                return Err(late);
+                return Err(Error::Timeout { peer, after, doing });
             }
-            self.socket.set_read_timeout(Some(left)).map_err(failed)?;
+            self.socket.set_read_timeout(Some(left.min(LOOK_UP))).map_err(failed)?;
             match self.socket.read(&mut bytes[read..]) {
                 Ok(0) => return Err(Error::Closed { peer, doing }),
                 Ok(length) => read += length,
@@ -100,6 +124,12 @@ impl Control {
             }
         }
         Ok(())
+    }
+
+    /// When the user's word that it is enough was first seen.
+    fn stopped(&mut self, now: Instant) -> Option<Instant> {
+        let stop = self.stop.as_mut().filter(|stop| stop.flag.load(Ordering::Relaxed))?;
+        Some(*stop.seen.get_or_insert(now))
     }
 
     pub(super) fn send(&mut self, state: State, doing: &'static str) -> Result<(), Error> {

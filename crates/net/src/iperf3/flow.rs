@@ -318,6 +318,8 @@ fn receive_tcp(mut socket: &TcpStream, load: &Load, counter: &Counter) -> io::Re
 }
 
 fn send_udp(socket: &UdpSocket, load: &Load, counter: &Counter) -> io::Result<()> {
+    // A queue of this host that does not drain must not keep the thread from seeing that it is to end.
+    socket.set_write_timeout(Some(LOOK_UP))?;
     let mut datagram = Payload::new(load.length, load.repeating, false)?.bytes;
     let mut pace = Pace::new(load.rate, Instant::now());
     // What was dealt and could not be sent is still to be sent.
@@ -341,6 +343,7 @@ fn send_udp(socket: &UdpSocket, load: &Load, counter: &Counter) -> io::Result<()
             Err(error) if matches!(error.kind(), ErrorKind::ConnectionRefused | ErrorKind::Interrupted) => {
                 thread::sleep(Duration::from_millis(1));
             }
+            Err(error) if crate::session::timed_out(&error) => {}
             Err(error) if error.raw_os_error() == Some(rustix::io::Errno::NOBUFS.raw_os_error()) => {
                 thread::sleep(Duration::from_micros(100));
             }

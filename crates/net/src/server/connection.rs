@@ -55,7 +55,9 @@ pub(super) fn serve(
             shared.registry.deliver(session, stream, watch).map_err(|error| (Reason::Hello, error))
         }
         Hello::Control { session, request, .. } => {
-            watch.known();
+            if !watch.known() {
+                return Err((Reason::Connections, turned_away(control)));
+            }
             let shared = shared.clone();
             // On a thread of its own: the stack that a handshake has used stays in memory as long as its thread lives.
             let work = move || {
@@ -66,6 +68,16 @@ pub(super) fn serve(
             spawned.map(drop).map_err(|source| (Reason::Hello, SessionError::Io { peer: "the kernel", source }))
         }
     }
+}
+
+/// Tells a client that there is no room for its connection.
+fn turned_away(mut control: Control) -> SessionError {
+    let refusal = Refusal::new(RefusalCode::Full, "the server has as many connections as it takes")
+        .hint("try again when others have ended");
+    // It may be gone already; the refusal is what is reported.
+    let _ = control.refuse(&refusal);
+    control.close();
+    SessionError::Refused(refusal)
 }
 
 fn silent() -> (Reason, SessionError) {
@@ -148,9 +160,9 @@ fn place(
     if let Request::Test(test) = request {
         test.check().map_err(|error| SessionError::Refused(Refusal::from(&TestError::Request(error))))?;
     }
-    let open = |id| shared.registry.open(id).map_err(SessionError::Refused);
+    let open = |id, grant: &Grant| shared.registry.open(id, grant.allowed().streams).map_err(SessionError::Refused);
     match shared.admission.enter(who.client.ip(), who.ask) {
-        Entry::Granted(grant) => Ok((open(id)?, grant)),
+        Entry::Granted(grant) => Ok((open(id, &grant)?, grant)),
         Entry::Refused(refusal) => Err(SessionError::Refused(refusal)),
         Entry::Queued(ticket) => {
             shared.registry.hold(id);
@@ -158,7 +170,7 @@ fn place(
             control.waits();
             let (grant, session) = turn::wait(control, ticket)?;
             control.known();
-            Ok((open(session)?, grant))
+            Ok((open(session, &grant)?, grant))
         }
     }
 }

@@ -2,7 +2,8 @@
 //!
 //! Whoever has not shown who it is, is a *stranger*. A data stream that was authenticated and waits for its session is
 //! *parked*: a bearer of the ticket can make any number of those, so they are the first to go. All others stay until
-//! they close. Of a crowd the client that has most gives way, so that one address cannot shut out another.
+//! they close. Of a crowd the client that has most gives way, so that one address cannot shut out another; and an eighth of
+//! all places is for strangers alone, so that there is always somebody who hears a newcomer and tells it how things are.
 
 use std::cmp::Reverse;
 use std::collections::HashMap;
@@ -32,6 +33,8 @@ struct State {
     strangers: usize,
     parked: usize,
     next: u64,
+    /// Places for those that are no strangers.
+    room: usize,
 }
 
 /// What is known of a connection.
@@ -64,7 +67,8 @@ pub(crate) struct Watch {
 
 impl Doors {
     pub(crate) fn new(limits: Connections) -> Self {
-        Doors { limits, state: Arc::default() }
+        let room = limits.most - limits.most / 8;
+        Doors { limits, state: Arc::new(Mutex::new(State { room, ..State::default() })) }
     }
 
     /// Takes a place for a new connection; `None` if all are taken. Where only those for strangers are, the one that
@@ -147,6 +151,14 @@ impl Doors {
 }
 
 impl State {
+    /// Whether a stranger may become more than that: all who are have room, and one client has three quarters of it.
+    fn has_room_for(&self, id: u64) -> bool {
+        let Some(Standing::Stranger(stranger)) = self.connections.get(&id) else { return true };
+        let held = || self.connections.values().filter_map(Standing::holder);
+        let own = held().filter(|client| *client == stranger.client).count();
+        held().count() < self.room && own < (self.room - self.room / 4).max(1)
+    }
+
     /// Closes the stranger that can best be spared: of the client that has most of them, first one that has said
     /// nothing, first the oldest. Of clients that have as many it is the one that has one the longest.
     fn spare_stranger(&mut self, now: Instant) {
@@ -214,6 +226,14 @@ fn crowd(connections: impl Iterator<Item = (Client, u64)>) -> Option<(Client, us
 }
 
 impl Standing {
+    /// Whose it is, unless it is a stranger's.
+    fn holder(&self) -> Option<Client> {
+        match self {
+            Standing::Stranger(_) => None,
+            Standing::Parked(client, _) | Standing::Known(client) => Some(*client),
+        }
+    }
+
     /// Of those that were not told to go.
     fn stranger(&self) -> Option<&Stranger> {
         match self {
@@ -255,15 +275,19 @@ impl Watch {
         }
     }
 
-    /// The connection has shown who it is: it may take its time from here on.
-    pub(crate) fn known(&self) {
-        lock(&self.state).stands(self.id, Standing::Known);
+    /// The connection has shown who it is: it may take its time from here on. False if there is no room for another, or
+    /// it was told to go.
+    #[must_use = "a connection without room is to be closed"]
+    pub(crate) fn known(&self) -> bool {
+        let mut state = lock(&self.state);
+        state.has_room_for(self.id) && state.stands(self.id, Standing::Known)
     }
 
-    /// The connection is a data stream that has shown its token, and has no session yet. Whether it may be that: not if
-    /// it was told to go.
+    /// The connection is a data stream that has shown its token, and has no session yet. Whether it may be that: not
+    /// if it was told to go, or there is no room.
     pub(crate) fn parks(&self, session: SessionId) -> bool {
-        lock(&self.state).stands(self.id, |client| Standing::Parked(client, session))
+        let mut state = lock(&self.state);
+        state.has_room_for(self.id) && state.stands(self.id, |client| Standing::Parked(client, session))
     }
 
     /// Whether it was closed here: it took too long, or made place.
@@ -326,6 +350,24 @@ mod tests {
             .collect();
         let open: Vec<bool> = all.iter_mut().map(is_open).collect();
         assert_eq!((open, doors.counts()), (vec![false, false, true, true, true], (5, 3)));
+    }
+
+    #[test]
+    fn no_crowd_takes_every_place() {
+        let doors = doors(16, 16);
+        // Two places are a stranger's, and of the others eleven may be one client's.
+        let known = |address| arrive(&doors, address).0.filter(Watch::known);
+        let of_one: Vec<_> = (0..16).filter_map(|_| known("192.0.2.1")).collect();
+        let of_others: Vec<_> = (0..16).filter_map(|_| known("192.0.2.2")).collect();
+        assert_eq!((of_one.len(), of_others.len()), (11, 3));
+        let parks = |address| arrive(&doors, address).0.filter(|watch| watch.parks(SessionId([7; 16])));
+        assert!(parks("192.0.2.3").is_none());
+        let newcomer = arrive(&doors, "192.0.2.3").0.unwrap();
+        assert!(!newcomer.known(), "it is heard, and told");
+        drop(of_others);
+        assert!(newcomer.known());
+        drop((newcomer, of_one));
+        assert_eq!(doors.counts(), (0, 0));
     }
 
     #[test]

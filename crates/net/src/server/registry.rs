@@ -40,6 +40,8 @@ type Sessions = HashMap<SessionId, Slot>;
 struct Slot {
     place: Place,
     seen: HashSet<u16>,
+    /// How many streams it may have: as many as any, until it was granted some.
+    most: usize,
     /// When it came, or when it ended.
     since: Instant,
 }
@@ -98,14 +100,16 @@ impl Registry {
         lock(&self.sessions).retain(|_, slot| stays(slot) || now < slot.since + PARK_FOR);
     }
 
-    /// Gives a session its streams, those that came already and those that will.
-    pub(crate) fn open(&self, id: SessionId) -> Result<Streams, Refusal> {
+    /// Gives a session its streams, those that came already and those that will, and no more than it was `granted`.
+    pub(crate) fn open(&self, id: SessionId, granted: u16) -> Result<Streams, Refusal> {
         let mut sessions = lock(&self.sessions);
-        let slot = sessions.entry(id).or_insert_with(Slot::new);
+        let slot = sessions.entry(id).or_insert_with(|| self.slot());
+        slot.most = slot.most.min(granted.into());
         let Place::Parked(streams) = &mut slot.place else {
             return Err(Refusal::new(RefusalCode::BadMessage, "this session is open already"));
         };
         let (sender, receiver) = channel();
+        streams.truncate(slot.most);
         for (connection, stream) in streams.drain(..) {
             self.doors.known(connection);
             // The other end is in this hand.
@@ -115,10 +119,19 @@ impl Registry {
         Ok(Streams { receiver, id, sessions: self.sessions.clone() })
     }
 
+    fn slot(&self) -> Slot {
+        Slot {
+            place: Place::Parked(Vec::new()),
+            seen: HashSet::new(),
+            most: self.streams.into(),
+            since: Instant::now(),
+        }
+    }
+
     /// Closes the streams of a session that is not let in, those that came already and those that will.
     pub(crate) fn hold(&self, id: SessionId) {
         let mut sessions = lock(&self.sessions);
-        let slot = sessions.entry(id).or_insert_with(Slot::new);
+        let slot = sessions.entry(id).or_insert_with(|| self.slot());
         // Another that is open under this id is none of its business.
         if let Place::Parked(_) = slot.place {
             slot.end();
@@ -133,9 +146,9 @@ impl Registry {
         if !sessions.contains_key(&id) && parked >= self.parked {
             return refused(RefusalCode::Full, "too many sessions without a control connection".into());
         }
-        let slot = sessions.entry(id).or_insert_with(Slot::new);
-        if slot.seen.len() >= usize::from(self.streams) {
-            return refused(RefusalCode::Limit, format!("more than {} streams", self.streams));
+        let slot = sessions.entry(id).or_insert_with(|| self.slot());
+        if slot.seen.len() >= slot.most {
+            return refused(RefusalCode::Limit, format!("more than {} streams", slot.most));
         }
         if !slot.seen.insert(stream.stream()) {
             return refused(RefusalCode::BadMessage, format!("stream {} came twice", stream.stream()));
@@ -143,7 +156,9 @@ impl Registry {
         let connection = watch.id();
         match &mut slot.place {
             Place::Open(sender) => {
-                watch.known();
+                if !watch.known() {
+                    return refused(RefusalCode::Full, "no room for another connection".into());
+                }
                 stream.keep(watch);
                 // A session that ended meanwhile drops the stream, which closes it.
                 let _ = sender.send(stream);
@@ -179,10 +194,6 @@ fn forget(sessions: &mut Sessions, (session, connection): (SessionId, u64)) {
 }
 
 impl Slot {
-    fn new() -> Self {
-        Slot { place: Place::Parked(Vec::new()), seen: HashSet::new(), since: Instant::now() }
-    }
-
     /// Closes what is parked, and what comes later.
     fn end(&mut self) {
         self.place = Place::Ended;

@@ -8,16 +8,13 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use lfn_core::blocks::{Caught, Start};
-use lfn_core::discover::report::PathReport;
-use lfn_core::host::clock::Alignment;
-use lfn_core::latency::Latency;
 use lfn_core::path::PathProfile;
 use lfn_core::plan::{self, Wishes};
 use lfn_core::report::Ended;
 use lfn_core::session::SessionId;
 use lfn_core::tcp_info::TcpInfo;
-use lfn_core::units::{Bytes, Ratio};
-use lfn_core::until::{self, Estimate, Until};
+use lfn_core::units::Bytes;
+use lfn_core::until::{self, Until};
 use lfn_core::wire::Request;
 use lfn_core::wire::test::{
     Bounded, ClientMessage, Direction, EndReport, Interval, Kernel, Load, ServerMessage, SocketWish, Sum,
@@ -27,106 +24,20 @@ use lfn_sys::tcp;
 
 use super::TestError;
 use super::clock::{self, Questions};
+use super::deadline::{AFTER_STOP, Deadline};
 use super::host::HostWatch;
 use super::load::{self, Counter, Event, Shared, Stream};
+use super::measurement::{Measurement, Progress, Test};
 use super::meter::Meter;
 use super::options::{self, Options};
 use super::probe::Probing;
 use crate::server::throttle::Throttle;
 use crate::session::dial::{self, Line, Target};
 use crate::session::queue::{self, Entered};
-use crate::session::{Control, DEAD_AFTER, Protection, SessionError};
-
-/// A test to run: what the far end is asked, and what this end does.
-#[derive(Debug, Clone)]
-pub struct Test {
-    /// What the far end is asked.
-    pub request: TestRequest,
-    /// Socket options of this end.
-    pub near: SocketWish,
-    /// The path, if its capacity is known: the plan's buffers are made from it at both ends. A base RTT of zero is not
-    /// known yet and measured before the data streams are dialled, which costs them a round trip.
-    pub path: Option<PathProfile>,
-    /// Lengthen the interval to whole round trips, where that is no small change to what is counted in one: a sender
-    /// that its window stops sends once a round trip, and an interval with one burst more shows what never was.
-    pub whole_round_trips: bool,
-    /// End the load as soon as the 95 % interval of the steady goodput is no wider than this to either side.
-    pub until: Option<Ratio>,
-    /// How much is start-up, if that is not to be found in the figures.
-    pub omit: Option<Duration>,
-    /// Set to end the load early, with its figures.
-    pub stop: Arc<AtomicBool>,
-}
+use crate::session::{Control, Protection, SessionError};
 
 /// How long the client sleeps at most, so that it notices soon that it is to stop.
 const LOOK_UP: Duration = Duration::from_millis(100);
-
-/// What a running test tells.
-#[derive(Debug)]
-pub enum Progress<'a> {
-    /// The control connection is up: the round-trip time measured on it, and what the far kernel allows.
-    Connected(Duration, &'a Kernel),
-    /// An interval of this end.
-    Near(&'a Interval),
-    /// An interval of the far end, half a round trip late.
-    Far(&'a Interval),
-}
-
-/// What a test found.
-#[derive(Debug, Clone)]
-pub struct Measurement {
-    /// The request it was.
-    pub request: TestRequest,
-    /// The least round-trip time of the control connection's handshake, before any load.
-    pub rtt: Duration,
-    /// This end.
-    pub near: EndReport,
-    /// The server's end; its intervals lie on this end's clock too, where the two clocks were compared.
-    pub far: EndReport,
-    /// How the server's clock stands to this end's.
-    pub clock: Option<Alignment>,
-    /// What lies between, if it was looked at.
-    pub path: Option<PathReport>,
-    /// When its blocks arrived, where that was asked for.
-    pub blocks: Option<Caught>,
-    /// What probes beside the load saw, if they were asked for.
-    pub latency: Option<Latency>,
-    /// How well its goodput is known, if that can be told.
-    pub estimate: Option<Estimate>,
-    /// Why it ended.
-    pub ended: Ended,
-    /// The other direction was under load at the same time.
-    pub at_once: bool,
-}
-
-impl Measurement {
-    /// Of both ends' reports alone.
-    pub fn new(request: TestRequest, rtt: Duration, near: EndReport, far: EndReport) -> Self {
-        Measurement {
-            request,
-            rtt,
-            near,
-            far,
-            clock: None,
-            path: None,
-            blocks: None,
-            latency: None,
-            estimate: None,
-            ended: Ended::Done,
-            at_once: false,
-        }
-    }
-
-    /// The end that sent.
-    pub fn sender(&self) -> &EndReport {
-        if self.request.direction == Direction::Forward { &self.near } else { &self.far }
-    }
-
-    /// The end that received, whose count and clock say what the goodput was.
-    pub fn receiver(&self) -> &EndReport {
-        if self.request.direction == Direction::Forward { &self.far } else { &self.near }
-    }
-}
 
 /// Runs one test to its end; `watch` is told what happens as it does.
 pub fn run(target: &Target, test: &Test, watch: &mut dyn FnMut(Progress<'_>)) -> Result<Measurement, TestError> {
@@ -159,27 +70,17 @@ pub fn run(target: &Target, test: &Test, watch: &mut dyn FnMut(Progress<'_>)) ->
         }
     };
     let mut dialled = Some(dialled);
-    let entered = queue::enter(&mut control, &target.patience, target.within, None, || drop(dialled.take()))?;
+    let entered =
+        queue::enter(&mut control, &target.patience, target.within, Some(&test.stop), || drop(dialled.take()))?;
+    if test.stop.load(Ordering::Relaxed) {
+        return Err(TestError::Stopped);
+    }
     let (meter, dialler) = match (entered, dialled) {
         (Entered::After(session), _) => prepare(target, session, &request, &near, &kernel)?,
         (Entered::AtOnce, Some(dialled)) => dialled,
         (Entered::AtOnce, None) => return Err(unexpected()),
     };
-    Conversation::new(test, request, control, meter, watch).run(target, dialler, kernel)
-}
-
-impl Test {
-    /// The interval to ask for, on a path of this round-trip time.
-    pub(super) fn interval(&self, rtt: Duration) -> Duration {
-        /// With more round trips than this in an interval, one burst more or less is lost in its goodput.
-        const MANY: u32 = 20;
-        let asked = self.request.interval;
-        if !self.whole_round_trips || rtt * MANY < asked {
-            return asked;
-        }
-        let round_trips = asked.as_nanos().div_ceil(rtt.as_nanos().max(1));
-        rtt * u32::try_from(round_trips).unwrap_or(1).max(1)
-    }
+    Conversation::new(test, target.silence, request, control, meter, watch).run(target, dialler, kernel)
 }
 
 /// What is asked of each end, with the plan's buffers among it.
@@ -225,12 +126,7 @@ struct Conversation<'a> {
     rtt: Duration,
     /// When the server was ready.
     ready: Instant,
-    /// When the server last said something of the test.
-    heard: Instant,
-    /// How long it may say nothing of it.
-    silence: Duration,
-    /// When its report must be there, whatever else it says.
-    deadline: Option<Instant>,
+    deadline: Deadline,
     far_intervals: Vec<Interval>,
     /// When the server's intervals began to count, on its clock.
     far_started: Option<u64>,
@@ -251,24 +147,23 @@ struct Conversation<'a> {
 impl<'a> Conversation<'a> {
     fn new(
         test: &Test,
+        silence: Duration,
         request: TestRequest,
         control: Control,
         mut meter: Meter,
         watch: &'a mut dyn FnMut(Progress<'_>),
     ) -> Self {
         meter.confirm_host(control.socket());
-        let (rtt, heard) = (round_trip(control.socket()), Instant::now());
+        let (rtt, now) = (round_trip(control.socket()), Instant::now());
         Conversation {
             far_sum: Sum::of(&request),
+            deadline: Deadline::new(silence + request.interval, rtt, now),
             request,
             control,
             meter,
             watch,
             rtt,
-            ready: heard,
-            heard,
-            silence: DEAD_AFTER,
-            deadline: None,
+            ready: now,
             far_intervals: Vec::new(),
             far_started: None,
             questions: Questions::new(),
@@ -289,8 +184,7 @@ impl<'a> Conversation<'a> {
             _ => return Err(unexpected()),
         };
         self.ready = Instant::now();
-        self.heard = self.ready;
-        self.silence = target.silence;
+        self.deadline.heard(self.ready);
         (self.watch)(Progress::Connected(self.rtt, &ready.kernel));
         self.meter.limit(ready.rate_limit);
         self.probe(target, dialler.session)?;
@@ -302,10 +196,10 @@ impl<'a> Conversation<'a> {
         drop(dialler);
         if let Load::TimeSeconds(time) = self.request.load {
             // Its streams may take as long as a silence to begin.
-            self.report_within(time.saturating_add(self.quiet()));
+            self.deadline.report_within(time.saturating_add(target.silence + self.request.interval), self.ready);
         }
         self.load()?;
-        self.report_within(Duration::ZERO);
+        self.deadline.report_within(Duration::ZERO, Instant::now());
         let near = self.finish_near(kernel)?;
         while self.report.is_none() {
             self.listen(self.meter.idle())?;
@@ -350,16 +244,6 @@ impl<'a> Conversation<'a> {
         Ok(())
     }
 
-    /// How long the server may say nothing of the test.
-    fn quiet(&self) -> Duration {
-        self.silence + self.request.interval
-    }
-
-    /// The load is over in so much time at most: then the report comes, or never.
-    fn report_within(&mut self, load: Duration) {
-        self.deadline = Instant::now().checked_add(load.saturating_add(self.quiet() + 4 * self.rtt));
-    }
-
     /// How long the server has had for its intervals; it may have begun before its first word was here.
     fn since(&self) -> Duration {
         self.ready.elapsed() + 2 * self.rtt
@@ -384,9 +268,7 @@ impl<'a> Conversation<'a> {
                 (self.watch)(Progress::Near(interval));
             }
             if self.is_enough() {
-                self.meter.end_now();
-                self.control.send(&ClientMessage::Stop)?;
-                return Ok(());
+                return self.end_early();
             }
             let over = match (timed, sends) {
                 (true, _) => self.meter.time_over(),
@@ -400,6 +282,16 @@ impl<'a> Conversation<'a> {
             let probes = self.probing.as_ref().map_or(Duration::MAX, Probing::idle);
             self.listen(self.meter.idle().min(self.questions.idle()).min(probes).min(LOOK_UP))?;
         }
+    }
+
+    /// Ends the load here, and tells the server; whoever interrupted it does not wait long.
+    fn end_early(&mut self) -> Result<(), TestError> {
+        self.meter.end_now();
+        if self.ended == Ended::Interrupted {
+            self.deadline.stopped(Instant::now());
+            self.control.waits_for_room(AFTER_STOP);
+        }
+        Ok(self.control.send(&ClientMessage::Stop)?)
     }
 
     /// Whether the load is to end before it is done.
@@ -434,11 +326,11 @@ impl<'a> Conversation<'a> {
     fn listen(&mut self, within: Duration) -> Result<(), TestError> {
         match self.control.poll(within, "during the test")?.map(|Bounded(message)| message) {
             Some(ServerMessage::Started { at_nanos }) => {
-                self.heard = Instant::now();
+                self.deadline.heard(Instant::now());
                 self.far_started = Some(at_nanos);
             }
             Some(ServerMessage::Interval(mut interval)) => {
-                self.heard = Instant::now();
+                self.deadline.heard(Instant::now());
                 self.place(&mut interval);
                 self.far_sum.add(&interval, self.since())?;
                 (self.watch)(Progress::Far(&interval));
@@ -448,7 +340,7 @@ impl<'a> Conversation<'a> {
                 self.far_intervals.push(*interval);
             }
             Some(ServerMessage::Report(mut report)) => {
-                self.heard = Instant::now();
+                self.deadline.heard(Instant::now());
                 self.far_started = report.started;
                 report.intervals.iter_mut().for_each(|interval| self.place(interval));
                 let since = self.since();
@@ -471,11 +363,8 @@ impl<'a> Conversation<'a> {
             }
             None => {}
         }
-        let late = self.deadline.is_some_and(|deadline| Instant::now() > deadline);
-        if self.report.is_none() && (late || self.heard.elapsed() > self.quiet()) {
-            let (peer, after) = ("the server", self.quiet());
-            let while_doing = if late { "that ends the test" } else { "during the test" };
-            return Err(SessionError::Timeout { peer, after, while_doing }.into());
+        if self.report.is_none() {
+            self.deadline.check(Instant::now())?;
         }
         Ok(())
     }
@@ -573,31 +462,4 @@ fn check_complete(measurement: &Measurement) -> Result<(), TestError> {
     let Some(sent) = request.load.bytes(request.record) else { return Ok(()) };
     let received = measurement.receiver().bytes;
     if sent == received { Ok(()) } else { Err(TestError::Incomplete { sent, received }) }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn intervals_are_whole_round_trips_where_one_more_would_show() {
-        let request = TestRequest::default();
-        let mut test = Test {
-            request,
-            near: SocketWish::default(),
-            path: None,
-            whole_round_trips: true,
-            until: None,
-            omit: None,
-            stop: Arc::default(),
-        };
-        let ms = Duration::from_millis;
-        assert_eq!(test.interval(ms(539)), ms(1078));
-        assert_eq!(test.interval(ms(3000)), ms(3000));
-        assert_eq!(test.interval(ms(500)), ms(1000));
-        assert_eq!(test.interval(ms(40)), ms(1000), "25 of them");
-        assert_eq!(test.interval(Duration::ZERO), ms(1000));
-        test.whole_round_trips = false;
-        assert_eq!(test.interval(ms(539)), ms(1000));
-    }
 }

@@ -3,12 +3,14 @@
 //! One session is one direction. Each data stream is a plain thread with a blocking socket (`load`); the control
 //! connection's thread samples them all (`meter`), so the loops that move data take no lock and make no call but
 //! read or write. `client` and `server` are the two conversations around that, `options` the socket options with
-//! what was asked and what was granted. Nothing is judged here: that is `lfn_core::diagnose`.
+//! what was asked and what was granted, `deadline` how long a client waits for words. Nothing is judged here: that is `lfn_core::diagnose`.
 
 mod client;
 mod clock;
+mod deadline;
 mod host;
 mod load;
+mod measurement;
 mod meter;
 mod options;
 mod pair;
@@ -16,7 +18,9 @@ mod probe;
 mod server;
 mod udp;
 
-pub use client::{Measurement, Progress, Test, run};
+pub use client::run;
+pub(crate) use deadline::AFTER_STOP;
+pub use measurement::{Measurement, Progress, Test};
 pub use options::kernel;
 pub(crate) use options::marked;
 pub use pair::run_both;
@@ -92,6 +96,9 @@ pub enum TestError {
     /// The server had a place for one direction only once the other was over.
     #[error("the two directions did not run at the same time: the server had no place for both")]
     Apart,
+    /// It was ended while it waited for its turn.
+    #[error("the test was stopped before it began")]
+    Stopped,
     /// The receiver counted other bytes than were sent.
     #[error("{received} bytes arrived of {sent} sent")]
     Incomplete {
@@ -123,7 +130,7 @@ impl TestError {
             }
             TestError::Streams { .. } => Some("see whether a firewall between lets UDP through".into()),
             TestError::Request(error) => Some(error.hint().unwrap_or_else(|| "see lfn test --help".into())),
-            TestError::Options { .. } => None,
+            TestError::Options { .. } | TestError::Stopped => None,
         }
     }
 }
@@ -134,6 +141,7 @@ impl From<&TestError> for Refusal {
         let code = match error {
             TestError::Session(error) => return Refusal::from(error),
             TestError::Request(_) | TestError::Streams { .. } | TestError::Unbounded(_) => RefusalCode::BadMessage,
+            TestError::Stopped => RefusalCode::Stopped,
             TestError::Congestion { .. } | TestError::Window { .. } | TestError::Apart => RefusalCode::Limit,
             TestError::Options { .. } | TestError::Stream { .. } | TestError::Incomplete { .. } => RefusalCode::Io,
         };

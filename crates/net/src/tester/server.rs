@@ -39,6 +39,8 @@ pub(crate) fn serve(session: &mut ServerSession, request: &TestRequest) -> Resul
 fn test(session: &mut ServerSession, request: &TestRequest) -> Result<(), TestError> {
     request.check()?;
     within_limits(request, &session.limits()).map_err(SessionError::Refused)?;
+    // A client that does not read is as good as one that says nothing.
+    session.control.waits_for_room(session.limits().silence);
     if request.udp.is_some() {
         return super::udp::serve(session, request);
     }
@@ -152,7 +154,7 @@ fn load(session: &mut ServerSession, request: &TestRequest, meter: &mut Meter) -
     let (longest, begun) = (longest(request, &limits), Instant::now());
     let (mut received, mut heard, mut answers) = (false, begun, Answers::new());
     if let Load::TimeSeconds(time) = request.load {
-        session.control.waits_for_room(time.saturating_add(ROOM_WITHIN));
+        session.control.waits_for_room(time.saturating_add(ROOM_WITHIN).min(limits.silence));
     }
     loop {
         session.check()?;

@@ -54,6 +54,7 @@ impl Point {
 }
 
 /// What is done with the message.
+#[allow(dead_code, reason = "no test does all of it")]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fault {
     /// Both connections are closed in its stead.
@@ -78,6 +79,10 @@ pub enum Fault {
     Queue,
     /// A refusal.
     Refuse,
+    /// The same, with [`ODD`] in it.
+    RefuseOddly,
+    /// Its names have [`ODD`] in them.
+    Odd,
     /// Its whole numbers are the largest there are.
     Integers,
     /// Its broken numbers are larger than anything.
@@ -91,6 +96,9 @@ pub enum Fault {
     /// It comes again and again.
     Repeat,
 }
+
+/// Characters that move a terminal: a title, the cursor, the direction of the text, lines of its own.
+pub const ODD: &str = "\u{1b}]0;x\u{7}\u{9b}2J\u{202e}gnp\u{2066}\u{7f}\t\r\nlfn: all is well";
 
 /// What becomes of datagrams.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -316,6 +324,15 @@ impl State {
                 lie(&mut message, self.fault);
                 frame = framed(frame[0], &message.to_string());
             }
+            Fault::Odd => {
+                let mut message = serde_json::from_str(&text).unwrap();
+                odden(&mut message, "");
+                frame = framed(frame[0], &message.to_string());
+            }
+            Fault::RefuseOddly => {
+                let refusal = serde_json::json!({"code": "limit", "message": ODD, "hint": ODD});
+                frame = framed(b'R', &refusal.to_string());
+            }
             Fault::Refuse => frame = framed(b'R', r#"{"code":"limit","message":"not today","hint":"tomorrow"}"#),
         }
         to.write(&frame)?;
@@ -400,6 +417,17 @@ fn lie(value: &mut Value, fault: Fault) {
             (Fault::Negative, false) => *value = (-1.0).into(),
             _ => {}
         },
+        _ => {}
+    }
+}
+
+/// Writes odd characters behind the texts that may be any.
+fn odden(value: &mut Value, name: &str) {
+    const FREE: [&str; 7] = ["host", "release", "lfn_version", "congestion", "name", "handle", "parent"];
+    match value {
+        Value::String(text) if FREE.contains(&name) => *text += ODD,
+        Value::Array(list) => list.iter_mut().for_each(|value| odden(value, name)),
+        Value::Object(map) => map.iter_mut().for_each(|(name, value)| odden(value, name)),
         _ => {}
     }
 }

@@ -1,7 +1,8 @@
 //! Figures from a peer, bounded before anything is reckoned with them.
 //!
 //! A number that no test can come to would overflow some sum far from here. So a message is looked at as a whole, whatever
-//! its type, rather than each sum defended; what counts up over a test is bounded in its sum too.
+//! its type, rather than each sum defended; what counts up over a test is bounded in its sum too. And a name is part of a
+//! line: where it has line ends, which none has, whoever prints it would print lines of the peer's.
 
 use std::time::Duration;
 
@@ -35,8 +36,9 @@ pub struct Unbounded {
 
 impl<'de, T: DeserializeOwned> Deserialize<'de> for Bounded<T> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let value = Value::deserialize(deserializer)?;
+        let mut value = Value::deserialize(deserializer)?;
         check("", &value).map_err(D::Error::custom)?;
+        join_lines(&mut value);
         T::deserialize(value).map(Bounded).map_err(D::Error::custom)
     }
 }
@@ -59,6 +61,21 @@ fn check(name: &str, value: &Value) -> Result<(), Unbounded> {
         },
         _ => Ok(()),
     }
+}
+
+/// Puts a space where a text has the end of a line.
+fn join_lines(value: &mut Value) {
+    match value {
+        Value::String(text) if text.contains(ends_line) => *text = text.replace(ends_line, " "),
+        Value::Array(values) => values.iter_mut().for_each(join_lines),
+        Value::Object(fields) => fields.values_mut().for_each(join_lines),
+        _ => {}
+    }
+}
+
+/// As Unicode has it (UAX 14: BK, CR, LF, NL).
+fn ends_line(c: char) -> bool {
+    matches!(c, '\n' | '\u{b}' | '\u{c}' | '\r' | '\u{85}' | '\u{2028}' | '\u{2029}')
 }
 
 fn unbounded(name: &str, value: &serde_json::Number) -> Result<(), Unbounded> {
@@ -128,6 +145,14 @@ mod tests {
         let long = text.replace("\"elapsed_seconds\":0.0", "\"elapsed_seconds\":1e15");
         assert_ne!(long, text);
         assert!(serde_json::from_str::<Bounded<ServerMessage>>(&long).is_err());
+    }
+
+    #[test]
+    fn a_name_is_no_lines() {
+        let report = EndReport { lfn_version: Some("1\r\n2\u{2028}3\u{1b}".into()), ..EndReport::default() };
+        let text = serde_json::to_string(&ServerMessage::Report(Box::new(report))).unwrap();
+        let Bounded(ServerMessage::Report(read)) = serde_json::from_str(&text).unwrap() else { panic!("{text}") };
+        assert_eq!(read.lfn_version.as_deref(), Some("1  2 3\u{1b}"));
     }
 
     #[test]

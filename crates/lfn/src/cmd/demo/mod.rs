@@ -98,7 +98,7 @@ pub fn run(args: Args) -> Result<Exit, Failure> {
     let rows = report::rows(&path, &plan, &measured);
     let report = Report::new(&plan, &rows, &measured, &outcome);
     if args.json {
-        writeln!(io::stdout(), "{}", serde_json::to_string(&report)?)?;
+        writeln!(print::json(), "{}", serde_json::to_string(&report)?)?;
     } else {
         print_table(&rows)?;
     }
@@ -188,7 +188,7 @@ fn print_table(rows: &[Row]) -> Result<(), Failure> {
     let lines: Vec<[String; 5]> = std::iter::once(head).chain(lines).collect();
     let width = |column: usize| lines.iter().map(|line| line[column].chars().count()).max().unwrap_or(0);
     let widths: [usize; 5] = std::array::from_fn(width);
-    let mut out = io::stdout().lock();
+    let mut out = print::out();
     writeln!(out)?;
     for (at, line) in lines.iter().enumerate() {
         let cells: Vec<String> = line.iter().zip(widths).map(|(cell, width)| format!("{cell:<width$}")).collect();

@@ -4,7 +4,7 @@
 //! into the table; its progress goes to the terminal as it happens.
 
 use std::fs;
-use std::io::{BufRead, BufReader, IsTerminal, Read};
+use std::io::{BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::thread;
@@ -130,7 +130,7 @@ fn watch(what: &str, expected: Duration, mut command: Command) -> Result<Value> 
 
 /// A bar on a terminal; elsewhere a line that says what begins.
 fn progress(what: &str, expected: Duration) -> ProgressBar {
-    if !std::io::stderr().is_terminal() {
+    if !print::terminal::talks_to_one() {
         print::talk(format_args!("{what}, about {} s\n", expected.as_secs()));
         return ProgressBar::hidden();
     }

@@ -1,6 +1,6 @@
 //! `lfn emulate --list`: the profiles and traces built in, or one of them as a file to copy and change.
 
-use std::io::{self, Write};
+use std::io::Write;
 
 use lfn_core::link::EmulatedPath;
 use lfn_core::link::profile::{BUILT_IN, Profile};
@@ -17,7 +17,7 @@ pub fn run(name: Option<&str>, json: bool) -> Result<Exit, Failure> {
         None => print::emulate::profiles::list(&profiles(None)?, &traces(None)),
         Some(name) => one(name)?,
     };
-    io::stdout().lock().write_all(text.as_bytes())?;
+    if json { print::json() } else { print::out() }.write_all(text.as_bytes())?;
     Ok(Exit::Ok)
 }
 

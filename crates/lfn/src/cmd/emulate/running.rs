@@ -1,7 +1,7 @@
 //! `lfn emulate set` and `lfn emulate show`: an emulated path that runs already.
 
 use std::collections::BTreeMap;
-use std::io::{self, Write};
+use std::io::Write;
 use std::path::Path;
 
 use lfn_core::link::settings::{Hint, HopSettings, SettingsError};
@@ -77,11 +77,10 @@ pub fn run(action: Action) -> Result<Exit, Failure> {
 }
 
 fn show(standing: &Standing, json: bool) -> Result<(), Failure> {
-    let mut out = io::stdout().lock();
     if json {
-        return Ok(writeln!(out, "{}", print::emulate::standing::json(standing)?)?);
+        return Ok(writeln!(print::json(), "{}", print::emulate::standing::json(standing)?)?);
     }
-    Ok(write!(out, "{}", print::emulate::standing::text(standing))?)
+    Ok(write!(print::out(), "{}", print::emulate::standing::text(standing))?)
 }
 
 fn ask(run: Option<u32>, request: &Request) -> Result<Standing, Failure> {

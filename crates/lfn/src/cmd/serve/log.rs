@@ -4,7 +4,6 @@
 //! terminal as it is, and strangers cannot fill a disk: their lines are few, and how many were left out is told. A client
 //! of iperf3 that need not say who it is, is a stranger all the time.
 
-use std::io::Write;
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 
@@ -13,6 +12,8 @@ use lfn_net::server::Event;
 use lfn_net::server::event::{Reason, Who};
 use lfn_net::session::SessionError;
 use serde_json::{Value, json};
+
+use crate::print;
 
 /// How a line looks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
@@ -63,8 +64,10 @@ pub fn log(format: Format, quiet: bool, iperf3_is_open: bool) -> impl Fn(&Event<
             }
         }
         let text = render(&line, format, &rfc3339(SystemTime::now()));
-        // A server goes on serving when nobody reads its log.
-        let _ = std::io::stderr().lock().write_all(text.as_bytes());
+        match format {
+            Format::Text => print::talk(text),
+            Format::Json => print::talk_json(text),
+        }
     }
 }
 

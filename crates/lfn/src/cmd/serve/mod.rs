@@ -26,6 +26,7 @@ use notify::Manager;
 
 use crate::emulated;
 use crate::exit::{Exit, Failure};
+use crate::print;
 
 /// Be the far end of tests and copies
 ///
@@ -180,7 +181,7 @@ fn announce(
     json: bool,
 ) -> Result<(), Failure> {
     let ticket = server.ticket(host)?;
-    let mut out = io::stdout().lock();
+    let mut out = if json { print::json() } else { print::out() };
     if json {
         let fingerprint = ticket.fingerprint.to_string();
         let listen = server.local_addr()?;

@@ -1,6 +1,5 @@
 //! `lfn serve --stamp`: a STAMP reflector beside the server.
 
-use std::io::{self, Write};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -12,6 +11,7 @@ use lfn_net::server::access::Access;
 use lfn_net::stamp::{Key, Reflecting, ReflectorConfig};
 
 use crate::exit::Failure;
+use crate::print;
 
 #[derive(clap::Args, Debug)]
 #[command(next_help_heading = "STAMP reflector (RFC 8762)")]
@@ -41,8 +41,7 @@ impl StampArgs {
         let reflecting = self.listen(bind, port, access)?;
         let (listen, tally) = (reflecting.local_addr()?, reflecting.tally());
         if !quiet {
-            // A reflector goes on when nobody reads what it says.
-            let _ = writeln!(io::stderr(), "STAMP reflector at {listen}");
+            print::talk(format_args!("STAMP reflector at {listen}\n"));
         }
         thread::Builder::new().name("STAMP reflector".into()).spawn(move || reflecting.run(&stop))?;
         Ok(Some((listen, tally)))

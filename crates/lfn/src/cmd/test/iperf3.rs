@@ -1,7 +1,7 @@
 //! Tests with a stock iperf3 server: the same flags and the same report, over its protocol.
 
 use std::fs;
-use std::io::{self, BufRead, IsTerminal, Write};
+use std::io::{self, BufRead, IsTerminal};
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -20,6 +20,7 @@ use serde_json::Value;
 use super::stop::Interrupt;
 use super::{Args, Wanted, origin};
 use crate::exit::{Exit, Failure};
+use crate::print;
 use crate::print::test::{Printer, Run};
 
 /// Where stock clients look for the password too.
@@ -67,7 +68,7 @@ pub(super) fn run(args: &Args, server: &str) -> Result<Exit, Failure> {
         within: WITHIN,
         queue: QUEUE,
         from: args.tcp.places()?,
-        stop: stop.seen.clone(),
+        stop: stop.stop.clone(),
     };
     let hosts = Hosts { near: args.near_name(), far: host.clone() };
     let (save, watched) = (args.report.save()?, args.report.watched());
@@ -121,7 +122,7 @@ fn one(
     });
     let Outcome { runs, output } = outcome.map_err(|error| {
         let hint = error.hint();
-        Failure::new(error).hint(hint)
+        stop.of(Failure::new(error).hint(hint))
     })?;
     // A stock server goes on telling once it was asked.
     let mut output = output.filter(|_| test.parameters.server_output).map(|output| match output {
@@ -283,7 +284,7 @@ fn password(user: &str) -> Result<String, Failure> {
     if !stdin.is_terminal() {
         return Err(Failure::usage(format!("no password for '{user}'")).hint(format!("export {PASSWORD}=…")));
     }
-    write!(io::stderr(), "password of {user}: ")?;
+    print::talk(format_args!("password of {user}: "));
     let before = tcgetattr(&stdin).map_err(io::Error::from)?;
     let mut silent = before.clone();
     silent.local_modes.remove(LocalModes::ECHO);
@@ -291,7 +292,7 @@ fn password(user: &str) -> Result<String, Failure> {
     let mut line = String::new();
     let read = stdin.lock().read_line(&mut line);
     tcsetattr(&stdin, OptionalActions::Now, &before).map_err(io::Error::from)?;
-    writeln!(io::stderr())?;
+    print::talk("\n");
     read?;
     Ok(line.trim_end_matches(['\n', '\r']).to_owned())
 }

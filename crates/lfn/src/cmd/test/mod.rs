@@ -40,7 +40,8 @@ use stop::Interrupt;
 #[derive(clap::Args, Debug)]
 #[command(after_help = EXAMPLES)]
 pub struct Args {
-    /// A ticket (lfn://…), a name saved with `lfn hosts add`, or far inside `lfn emulate`
+    /// A name saved with `lfn hosts add`, a ticket (lfn://…), or far inside `lfn emulate`; - reads the ticket from
+    /// standard input, @FILE from a file: an argument is seen in `ps`
     #[arg(value_name = "HOST", required_unless_present_any = ["stamp", "iperf3"])]
     host: Option<String>,
     #[command(flatten)]
@@ -177,7 +178,7 @@ impl Wanted {
             whole_round_trips: self.whole_round_trips,
             until: self.until,
             omit: self.omit,
-            stop: stop.seen.clone(),
+            stop: stop.stop.clone(),
         }
     }
 
@@ -232,16 +233,18 @@ impl Args {
                 for (number, measured) in numbers.into_iter().zip(done) {
                     match measured {
                         Ok(measurement) => judge(printer, number, measurement)?,
-                        Err(error) => failure = failure.or(Some(failed(error))),
+                        // That the other was stopped for it says nothing.
+                        Err(error) if matches!(failure, None | Some(TestError::Stopped)) => failure = Some(error),
+                        Err(_) => {}
                     }
                 }
-                failure.map_or(Ok(()), Err)?;
+                failure.map_or(Ok(()), |error| Err(stop.of(failed(error))))?;
             }
             _ => {
                 for test in tests {
                     let number = printer.begin(&test, false);
                     let mut watch = |progress: Progress<'_>| tell(printer, number, &progress, &stop);
-                    let measured = tester::run(target, &test, &mut watch).map_err(failed)?;
+                    let measured = tester::run(target, &test, &mut watch).map_err(|error| stop.of(failed(error)))?;
                     judge(printer, number, measured)?;
                     if stop.seen() {
                         break;
@@ -322,7 +325,7 @@ impl Args {
 
     /// A ticket's host, or the name as typed.
     fn far_name(&self, address: &str) -> String {
-        if self.host().starts_with("lfn://") {
+        if remote::is_ticket(self.host()) {
             return address.rsplit_once(':').map_or(address, |(host, _)| host).to_owned();
         }
         self.host().to_owned()
@@ -330,7 +333,7 @@ impl Args {
 
     /// How to name the far end in a command; a ticket is a secret.
     fn typed(&self) -> String {
-        let host = if self.host().starts_with("lfn://") { "TICKET" } else { self.host() };
+        let host = if remote::is_ticket(self.host()) && !self.host().starts_with('@') { "TICKET" } else { self.host() };
         if self.trust.insecure { format!("{host} --insecure") } else { host.to_owned() }
     }
 }

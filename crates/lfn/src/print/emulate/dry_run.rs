@@ -13,6 +13,7 @@ use lfn_core::tcp_model::{Congestion, Limit, Prediction, TransferTime};
 use lfn_core::units::{BitRate, Bytes, Ratio, show_duration};
 use serde::Serialize;
 
+use crate::print;
 use crate::print::page::Page;
 
 /// A modelled transfer, and what was predicted of it.
@@ -114,15 +115,14 @@ struct Delays {
 impl DryRunReport {
     /// One JSON object on stdout. Nothing in it depends on the machine or the time of day.
     pub fn json(&self) -> io::Result<()> {
-        let mut out = io::stdout().lock();
+        let mut out = print::json();
         serde_json::to_writer_pretty(&mut out, &self.document())?;
         writeln!(out)
     }
 
     /// A page on stdout.
     pub fn text(&self) -> io::Result<()> {
-        let mut out = io::stdout().lock();
-        out.write_all(self.page().as_bytes())
+        print::out().write_all(self.page().as_bytes())
     }
 
     fn document(&self) -> Document<'_> {

@@ -4,13 +4,12 @@
 //! goes over it as well, which is why the cursor is left at its start. Elsewhere it is a line every five seconds, to be
 //! kept. When the run ends a terminal is left as if it had never been there.
 
-use std::io::{self, IsTerminal};
 use std::time::Duration;
 
 use lfn_core::units::{BitRate, Bytes, show_duration};
 use lfn_net::emulator::{Live, LiveDirection, LiveFigures};
 
-use crate::print::talk;
+use crate::print::{draw_over, talk, terminal};
 
 /// How often on a terminal.
 const OFTEN: Duration = Duration::from_millis(500);
@@ -24,7 +23,7 @@ const ERASE: &str = "\r\x1b[2K";
 /// Whether there is to be a live line, and which: where it was asked for, and where a person has nothing else to look at,
 /// because no command runs here whose output it would disturb.
 pub fn wanted(asked_for: bool, has_command: bool) -> Option<Live> {
-    match io::stderr().is_terminal() {
+    match terminal::talks_to_one() {
         true if asked_for || !has_command => Some(Live { every: OFTEN, show: draw }),
         false if asked_for => Some(Live { every: SELDOM, show: write }),
         _ => None,
@@ -33,8 +32,8 @@ pub fn wanted(asked_for: bool, has_command: bool) -> Option<Live> {
 
 fn draw(figures: Option<&LiveFigures>) {
     match figures {
-        Some(figures) => talk(format_args!("{ERASE}{}\r", line(figures, width()))),
-        None => talk(ERASE),
+        Some(figures) => draw_over(format_args!("{ERASE}{}\r", line(figures, width()))),
+        None => draw_over(ERASE),
     }
 }
 
@@ -46,9 +45,7 @@ fn write(figures: Option<&LiveFigures>) {
 
 /// One column less than there are: some terminals wrap when the last one is written to.
 fn width() -> usize {
-    let size = rustix::termios::tcgetwinsize(io::stderr());
-    let columns = size.map_or(0, |size| usize::from(size.ws_col));
-    if columns == 0 { WIDTH } else { columns - 1 }
+    terminal::talk_columns().map_or(WIDTH, |columns| columns - 1)
 }
 
 /// As much as fits into so many columns: all of it, or fewer words, or the start of that.

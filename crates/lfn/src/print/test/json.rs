@@ -1,11 +1,13 @@
 //! The stored result as one JSON object: schema `lfn.test/2`, whose types and meaning are those of `core::report`.
 
-use std::io::{self, Write};
+use std::io::{self, BufWriter, Write};
 
 use lfn_core::report::Document;
 
+use crate::print;
+
 pub fn print(document: &Document) -> io::Result<()> {
-    let mut out = io::BufWriter::new(io::stdout().lock());
+    let mut out = BufWriter::new(print::json());
     write(&mut out, document)?;
     out.flush()
 }

@@ -27,6 +27,7 @@ use lfn_core::wire::test::{EndReport, Interval, Kernel, SocketWish, TestRequest}
 use lfn_net::tester::{Measurement, Progress, Test};
 
 use crate::exit::Failure;
+use crate::print;
 
 /// How to print.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -201,7 +202,7 @@ impl Printer {
             }
             Format::Json => json::print(&document)?,
             Format::Ndjson => events.finish(document)?,
-            Format::Csv => io::stdout().lock().write_all(report::csv(&document).as_bytes())?,
+            Format::Csv => print::csv().write_all(report::csv(&document).as_bytes())?,
             // Its layout has no word for a failure.
             Format::Nettest if failure.is_some() => {}
             Format::Nettest => nettest::print(&document)?,
@@ -229,7 +230,7 @@ pub fn show(document: Document) -> io::Result<()> {
         replay(&mut table, &seen.near_intervals, &seen.far_intervals);
         table.cut_off(&seen)?;
         let why = error.map_or("it was cut off".into(), |error| error.message);
-        writeln!(io::stdout().lock(), "\nthe test did not come to its end: {why}")?;
+        writeln!(print::out(), "\nthe test did not come to its end: {why}")?;
     }
     Ok(())
 }

@@ -7,6 +7,8 @@ use lfn_core::units::Bytes;
 use lfn_core::wire::test::{Direction, Interval};
 use lfn_net::tester::{Progress, Test};
 
+use crate::print;
+
 /// Tells the events of one command; an error of the output waits for [`Events::finish`]: the test goes on.
 #[derive(Default)]
 pub struct Events {
@@ -74,7 +76,7 @@ fn number(test: usize) -> u16 {
 fn line(event: &Event) -> io::Result<()> {
     let mut line = serde_json::to_vec(event)?;
     line.push(b'\n');
-    let mut out = io::stdout().lock();
+    let mut out = print::json();
     out.write_all(&line)?;
     out.flush()
 }

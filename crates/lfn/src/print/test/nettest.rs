@@ -8,10 +8,12 @@ use std::time::Duration;
 use lfn_core::report::{Document, Hosts, Run};
 use lfn_core::wire::test::{Cpu, Direction, Load};
 
+use crate::print;
+
 const HEAD: &str = "           Real  System            User          Kbyte   Mbit(K^2) mbit(1+E6)";
 
 pub fn print(document: &Document) -> io::Result<()> {
-    io::stdout().lock().write_all(page(&document.runs, &document.origin.hosts).as_bytes())
+    print::out().write_all(page(&document.runs, &document.origin.hosts).as_bytes())
 }
 
 /// One line's figures.

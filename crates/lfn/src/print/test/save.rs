@@ -1,5 +1,6 @@
 //! The file of `--save`: made before the test begins, so that what cannot be written is known before it costs anything,
-//! and put in the place of its name when the result is whole. Until then the name holds what it held.
+//! and put in the place of its name when the result is whole. Until then the name holds what it held. What this command
+//! was started with, as /dev/stdout, is open already, and gets the result behind what else is written to it.
 //!
 //! The file has no name at all while the test runs (`O_TMPFILE`, open(2)), so that nothing is left of a command that is
 //! killed. Where the file system knows no such files it is a hidden one beside the name.
@@ -12,14 +13,25 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 use lfn_core::report::Document;
+use lfn_net::planted;
 use rustix::fs::{AtFlags, CWD, OFlags, linkat};
 
 use super::json;
 use crate::exit::Failure;
+use crate::print::plain::Plain;
+
+/// Where a result goes besides.
+#[derive(Debug)]
+pub enum SaveFile {
+    /// Into a file of this name.
+    Named(NamedFile),
+    /// To what is open already.
+    Open(PathBuf, File),
+}
 
 /// A file to be.
 #[derive(Debug)]
-pub struct SaveFile {
+pub struct NamedFile {
     /// Where it shall be.
     path: PathBuf,
     /// Where it is for a moment before that; nothing of it is left if it never gets there.
@@ -35,17 +47,36 @@ impl SaveFile {
         if typed.as_os_str() == "-" {
             return Err(Failure::usage("--save -: a file is needed").hint("--json prints the result on stdout"));
         }
+        if is_open_already(typed) {
+            let file = OpenOptions::new().append(true).open(typed).map_err(|error| unwritable(typed, error))?;
+            return Ok(SaveFile::Open(typed.to_owned(), file));
+        }
+        planted::refuse(typed).map_err(|error| unwritable(typed, error))?;
         let path = meant(typed).map_err(|error| unwritable(typed, error))?;
         let part = beside(&path).ok_or_else(|| unwritable(typed, "names no file"))?;
         let (file, nameless) = match nameless(&path) {
             Ok(file) => (file, true),
             Err(_) => (named(&part).map_err(|error| unwritable(typed, error))?, false),
         };
-        Ok(SaveFile { file, path, part, nameless })
+        Ok(SaveFile::Named(NamedFile { file, path, part, nameless }))
     }
 
-    /// Writes the result and gives the file its name.
+    /// Writes the result.
     pub fn write(self, document: &Document) -> Result<(), Failure> {
+        match self {
+            SaveFile::Named(file) => file.write(document),
+            SaveFile::Open(path, file) => {
+                let mut out = Plain::json(BufWriter::new(file));
+                let written = json::write(&mut out, document).and_then(|()| out.flush());
+                written.map_err(|error| unwritable(&path, error))
+            }
+        }
+    }
+}
+
+impl NamedFile {
+    /// Writes the result and gives the file its name.
+    fn write(self, document: &Document) -> Result<(), Failure> {
         let written = || -> io::Result<()> {
             let mut out = BufWriter::new(&self.file);
             json::write(&mut out, document)?;
@@ -61,11 +92,17 @@ impl SaveFile {
     }
 }
 
-impl Drop for SaveFile {
+impl Drop for NamedFile {
     fn drop(&mut self) {
         // There is none any more once it has its name.
         let _ = fs::remove_file(&self.part);
     }
+}
+
+/// Whether a name stands for a descriptor of this process: /dev/stdout, /dev/fd/3, /proc/self/fd/3.
+fn is_open_already(typed: &Path) -> bool {
+    let link = fs::read_link(typed).unwrap_or_default();
+    [typed, &link].iter().any(|path| path.starts_with("/proc/self/fd") || path.starts_with("/dev/fd"))
 }
 
 fn named(part: &Path) -> io::Result<File> {

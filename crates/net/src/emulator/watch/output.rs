@@ -1,9 +1,8 @@
 //! A file that a run writes: opened before it, because one that cannot be written is better known then, and emptied when
 //! there is something to write. A run that never began leaves no file behind, and one that was there as it was.
 //!
-//! Symbolic links are followed, so that `/dev/stdout` works. But in a directory where everybody may put something (`/tmp`)
-//! what another user put there is refused, link or file: `fs.protected_symlinks` and its like forbid the same, where they
-//! are on.
+//! Symbolic links are followed, so that `/dev/stdout` works, but not those of another user in a directory for everybody
+//! (`crate::planted`).
 
 use std::fs::{self, File, OpenOptions};
 use std::io;
@@ -11,8 +10,7 @@ use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// Sticky, and writable by everybody.
-const FOR_EVERYBODY: u32 = 0o1002;
+use crate::planted;
 
 /// A file to write to, open.
 #[derive(Clone, Debug)]
@@ -69,21 +67,14 @@ impl OutputFile {
     }
 }
 
-/// Between the look and the opening nobody can replace what is ours: the directory is sticky.
 fn open_existing(path: &Path) -> io::Result<File> {
-    let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    let (entry, directory) = (fs::symlink_metadata(path)?, fs::metadata(parent)?);
-    let is_for_everybody = directory.mode() & FOR_EVERYBODY == FOR_EVERYBODY;
-    if is_for_everybody && ![rustix::process::geteuid().as_raw(), directory.uid()].contains(&entry.uid()) {
-        let what = "another user put it into a directory where everybody may write";
-        return Err(io::Error::new(io::ErrorKind::PermissionDenied, what));
-    }
+    planted::refuse(path)?;
     OpenOptions::new().write(true).open(path)
 }
 
 #[cfg(test)]
 mod tests {
-    use std::os::unix::fs::{PermissionsExt, chown, symlink};
+    use std::os::unix::fs::symlink;
 
     use super::*;
 
@@ -108,24 +99,5 @@ mod tests {
         assert!(file.is_same_as(&open(&link)).unwrap() && !file.is_same_as(&open(&other)).unwrap());
         let null = Path::new("/dev/null");
         assert!(!open(null).is_same_as(&open(null)).unwrap());
-    }
-
-    #[test]
-    fn what_another_user_put_into_a_directory_for_everybody_is_refused() {
-        let home = tempfile::tempdir().unwrap();
-        let [target, link] = ["target", "link"].map(|name| home.path().join(name));
-        fs::write(&target, "before").unwrap();
-        symlink(&target, &link).unwrap();
-        fs::set_permissions(home.path(), fs::Permissions::from_mode(0o1777)).unwrap();
-        OutputFile::open(&link).unwrap();
-        // Only the super-user can give things to somebody else.
-        let somebody = Some(12_345);
-        if std::os::unix::fs::lchown(&link, somebody, None).is_ok() {
-            assert_eq!(OutputFile::open(&link).unwrap_err().kind(), io::ErrorKind::PermissionDenied);
-            chown(&target, somebody, None).unwrap();
-            assert_eq!(OutputFile::open(&target).unwrap_err().kind(), io::ErrorKind::PermissionDenied);
-            fs::set_permissions(home.path(), fs::Permissions::from_mode(0o755)).unwrap();
-            OutputFile::open(&link).unwrap();
-        }
     }
 }

@@ -59,9 +59,8 @@ impl Arrivals {
         let mut waiting = self.lock();
         let Some(test) = waiting.get_mut(cookie).filter(|test| test.from == from) else { return Some(came) };
         // One more than it needs is closed.
-        if test.left > 0 {
+        if test.left > 0 && came.watch.known() {
             test.left -= 1;
-            came.watch.known();
             let _ = test.streams.send(came);
         }
         None

@@ -141,7 +141,9 @@ impl Session {
     /// Waits for a place.
     fn admit(&mut self, who: &Who) -> Result<Grant, Error> {
         // From here on it is the admission's to say how many there may be.
-        self.watch.known();
+        if !self.watch.known() {
+            return Err(Error::Busy);
+        }
         let mut ticket = match self.shared.config.admission.enter(self.peer.ip(), who.ask) {
             Entry::Granted(grant) => return Ok(grant),
             Entry::Refused(refusal) => return Err(Error::Limit(refusal)),

@@ -23,6 +23,7 @@ use crate::session::queue::{self, Entered};
 use crate::session::{Control, DatagramStream, SessionError};
 use crate::tester::client::{reason, round_trip, unexpected};
 use crate::tester::clock::{self, Questions};
+use crate::tester::deadline::{AFTER_STOP, Deadline};
 use crate::tester::probe::Probing;
 use crate::tester::{Measurement, Progress, Test, TestError, options};
 
@@ -43,8 +44,12 @@ pub(in crate::tester) fn run(
     let request = TestRequest { interval: test.interval(rtt), ..test.request.clone() };
     let mut session = dial::new_session_id()?;
     let mut control = line.control(target, session, Request::Test(Box::new(request.clone())))?;
-    if let Entered::After(other) = queue::enter(&mut control, &target.patience, target.within, None, || {})? {
+    if let Entered::After(other) = queue::enter(&mut control, &target.patience, target.within, Some(&test.stop), || {})?
+    {
         session = other;
+    }
+    if test.stop.load(Ordering::Relaxed) {
+        return Err(TestError::Stopped);
     }
     let ready = match control.recv(target.within, "before the test")? {
         Bounded(ServerMessage::Ready(ready)) => *ready,
@@ -75,7 +80,7 @@ pub(in crate::tester) fn run(
     let mut conversation = Conversation {
         far_sum: Sum::of(&request),
         begun: Instant::now(),
-        deadline: None,
+        deadline: Deadline::new(silence, rtt, Instant::now()),
         request,
         control,
         end,
@@ -86,8 +91,6 @@ pub(in crate::tester) fn run(
         turns,
         awaited: None,
         said: false,
-        heard: Instant::now(),
-        silence,
         far_intervals: Vec::new(),
         questions: Questions::new(),
         report: None,
@@ -95,7 +98,7 @@ pub(in crate::tester) fn run(
         ended: Ended::Done,
     };
     if let Some(time) = time {
-        conversation.report_within(time);
+        conversation.deadline.report_within(time, Instant::now());
     }
     conversation.run()
 }
@@ -146,13 +149,8 @@ struct Conversation<'a> {
     awaited: Option<Awaited>,
     /// The server knows how much was sent.
     said: bool,
-    /// When the server last said something of the test.
-    heard: Instant,
-    /// How long it may say nothing of it.
-    silence: Duration,
+    deadline: Deadline,
     begun: Instant,
-    /// When its report must be there, whatever else it says.
-    deadline: Option<Instant>,
     far_intervals: Vec<Interval>,
     far_sum: Sum,
     questions: Questions,
@@ -187,11 +185,6 @@ impl Conversation<'_> {
         Ok(Measurement { clock, latency, ended, ..Measurement::new(request, rtt, near, far) })
     }
 
-    /// The load is over in so much time at most: then the report comes, or never.
-    fn report_within(&mut self, load: Duration) {
-        self.deadline = Instant::now().checked_add(load.saturating_add(self.silence + 4 * self.rtt));
-    }
-
     /// How long the server has had for its intervals; it may have begun before its first word was here.
     fn since(&self) -> Duration {
         self.begun.elapsed() + 2 * self.rtt
@@ -202,7 +195,8 @@ impl Conversation<'_> {
         if self.ended == Ended::Done && self.stop.load(Ordering::Relaxed) {
             self.ended = Ended::Interrupted;
             self.end.halt();
-            self.report_within(Duration::ZERO);
+            self.deadline.stopped(Instant::now());
+            self.control.waits_for_room(AFTER_STOP);
             self.control.send(&ClientMessage::Stop)?;
         }
         Ok(())
@@ -223,7 +217,7 @@ impl Conversation<'_> {
         let over = self.climb.as_ref().map_or_else(|| self.end.all_ended(), |climb| climb.is_over() || halted);
         if sends && over && !self.said {
             self.said = true;
-            self.report_within(Duration::ZERO);
+            self.deadline.report_within(Duration::ZERO, Instant::now());
             self.control.send(&ClientMessage::Sent { datagrams: self.end.sent() })?;
         }
         if let Some(seen) = self.awaited.as_ref().and_then(|awaited| awaited.seen(&self.end, self.rtt)) {
@@ -239,19 +233,14 @@ impl Conversation<'_> {
         let probes = self.probing.as_ref().map_or(Duration::MAX, Probing::idle);
         let within = self.end.idle().min(self.questions.idle()).min(probes).min(LOOK_UP);
         let message = self.control.poll(within, "during the test")?;
-        let late = self.deadline.is_some_and(|deadline| Instant::now() > deadline);
-        if late || self.heard.elapsed() > self.silence {
-            let peer = "the server";
-            let while_doing = if late { "that ends the test" } else { "during the test" };
-            return Err(SessionError::Timeout { peer, after: self.silence, while_doing }.into());
-        }
-        if self.deadline.is_none() {
+        self.deadline.check(Instant::now())?;
+        if !self.deadline.is_set() {
             self.turns.check("the server")?;
         }
         let Some(Bounded(message)) = message else { return Ok(()) };
         // An answer to a question is a sign of life, but no word of the test.
         if !matches!(message, ServerMessage::Pong { .. }) {
-            self.heard = Instant::now();
+            self.deadline.heard(Instant::now());
         }
         match message {
             ServerMessage::Interval(interval) => {

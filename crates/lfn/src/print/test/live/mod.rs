@@ -145,6 +145,7 @@ fn put(text: &str) {
     if text.is_empty() {
         return;
     }
+    #[expect(clippy::disallowed_methods, reason = "its own escape sequences, and no text of others")]
     let mut out = io::stdout().lock();
     // A terminal that is gone shows nothing: the table's own lines tell of it.
     let _ = out.write_all(text.as_bytes()).and_then(|()| out.flush());

@@ -30,7 +30,6 @@ pub(super) fn printed(iperf3: &Iperf3) -> String {
         Some(Value::String(text)) => text.clone(),
         Some(value) => serde_json::to_string_pretty(value).unwrap_or_default(),
     };
-    // Whatever the server sends stays text.
-    let printable: String = text.chars().map(|c| if c.is_control() && c != '\n' { ' ' } else { c }).collect();
-    format!("\nserver output:\n{}\n", printable.trim_end())
+    // Servers set columns by tabs.
+    format!("\nserver output:\n{}\n", text.replace(['\t', '\r'], " ").trim_end())
 }

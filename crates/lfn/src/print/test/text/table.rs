@@ -15,6 +15,7 @@ use lfn_net::tester::{Progress, Test};
 
 use super::layout::{decimal, table_line, wrapped};
 use super::summary::summary;
+use crate::print;
 use crate::print::terminal::columns;
 use crate::print::test::Run;
 
@@ -94,7 +95,7 @@ impl Table {
         let Some(last) = received.last() else { return Ok(()) };
         let bytes = Bytes(received.iter().map(|interval| interval.bytes).sum());
         let text = format!("{} over the {} until it broke off", bytes.per(last.end), show_duration(last.end));
-        let mut out = io::stdout().lock();
+        let mut out = print::out();
         write!(out, "\n{}", wrapped("goodput", &text))?;
         out.flush()
     }
@@ -108,7 +109,7 @@ impl Table {
             return Err(error);
         }
         let (sender, receiver) = self.names();
-        io::stdout().lock().write_all(summary(run, sender, receiver).as_bytes())
+        print::out().write_all(summary(run, sender, receiver).as_bytes())
     }
 
     /// Sender and receiver.
@@ -126,7 +127,7 @@ impl Table {
             }
             None => format!("RTT {}, capacity not known (--rate tells it): BDP after the run", show_duration(rtt)),
         };
-        let mut out = io::stdout().lock();
+        let mut out = print::out();
         writeln!(out, "{}{}", self.intro, wrapped("path", &path))?;
         if self.datagrams {
             write!(out, "{}", super::udp::head())?;
@@ -153,7 +154,7 @@ impl Table {
                 false => row(&sent, &got, resent - self.resent.min(resent), self.mark),
             };
             self.resent = resent;
-            let mut out = io::stdout().lock();
+            let mut out = print::out();
             out.write_all(line.as_bytes())?;
             out.flush()?;
         }
