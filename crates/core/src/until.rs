@@ -1,12 +1,9 @@
 //! How well the steady goodput of a running test is known: its 95 % interval, from the bytes of equal slices of time.
 //!
 //! The steady part begins where the report has it begin too ([`diagnose::steady`]): one rule, of whole intervals, or
-//! `--omit`. Its slices are not independent, so a plain standard error would be far too small. Here they are laid into
-//! blocks several times as long as what is left of correlation (Geyer's initial positive sequence), whose means are close
-//! to independent; what dependence remains between neighbouring blocks widens the interval (as in Skart, Tafazzoli et al.
-//! 2008), and it is never narrower than the autocorrelations of the slices themselves make it. Nothing is said before
-//! there are [`FEWEST`] such blocks, so a test that stops as soon as the interval is narrow does not stop on a lucky
-//! handful; that it looks often costs some of the 95 % all the same (the tests here say how much).
+//! `--omit`. Its slices are not independent; how well their mean is known is [`BatchMeans`]' to say. A test stops only on
+//! [`FEWEST`] blocks that are long enough, so that one which stops as soon as the interval is narrow does not stop on a
+//! lucky handful; that it looks often costs some of the 95 % all the same (the tests here say how much).
 
 use std::time::Duration;
 
@@ -14,17 +11,14 @@ use serde::{Deserialize, Serialize};
 
 use crate::diagnose;
 use crate::path::seconds;
+use crate::stats::{self, BatchMeans};
 use crate::units::{BitRate, Bytes, Ratio};
 use crate::wire::test::{Interval, Part};
 
-/// Fewer blocks make no estimate.
+/// Fewer blocks end no test.
 pub const FEWEST: usize = 15;
-/// More blocks gain nothing; longer ones are surer to be independent.
-const MOST: usize = 30;
 /// How often in a row an interval has to be narrow.
 const LOOKS: u8 = 3;
-/// Blocks are this many times as long as the correlation.
-const CORRELATIONS: f64 = 4.0;
 
 /// What was received in one slice of time; all are about as long as each other.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -58,38 +52,46 @@ pub struct Estimate {
 /// Judges the receiver's intervals so far; `None` while there is too little past start-up to judge by. `omit` says how
 /// much is start-up, instead of the figures.
 pub fn estimate(intervals: &[Interval], omit: Option<Duration>) -> Option<Estimate> {
+    judge(intervals, omit).map(|(estimate, _)| estimate)
+}
+
+/// The same, and whether it may end a test.
+fn judge(intervals: &[Interval], omit: Option<Duration>) -> Option<(Estimate, bool)> {
     let whole = diagnose::whole_intervals(intervals);
     let begin = diagnose::steady(whole, omit)?.start;
     let steady: Vec<Slice> = whole.iter().filter(|interval| interval.start >= begin).flat_map(slices).collect();
-    let rates: Vec<f64> = steady.iter().map(|slice| rate(std::slice::from_ref(slice))).collect();
-    if rates.len() < FEWEST {
-        return None;
-    }
-    let correlation = correlation(&rates);
-    let length = ((CORRELATIONS * correlation).ceil() as usize).max(steady.len() / MOST).max(1);
-    let blocks = steady.len() / length;
-    if blocks < FEWEST {
-        return None;
-    }
-    // What does not make a whole block is taken off the front, where start-up was.
-    let judged = &steady[steady.len() - blocks * length..];
-    let means: Vec<f64> = judged.chunks_exact(length).map(rate).collect();
-    let mean = rate(judged);
-    if mean <= 0.0 {
-        return None;
-    }
-    let of_blocks = variance(&means) * dependence(&means) / blocks as f64;
-    let of_slices = variance(&rates) * correlation / rates.len() as f64;
-    let error = of_blocks.max(of_slices).sqrt();
+    let rates: Vec<stats::Slice> = steady.iter().map(Slice::rate).collect();
+    let known = BatchMeans::of(&rates).filter(|known| known.mean > 0.0)?;
+    let skipped = steady.len() - known.blocks * known.length;
     let slice = total(&steady) / u32::try_from(steady.len()).ok()?;
-    Some(Estimate {
-        start: begin + total(&steady[..steady.len() - judged.len()]),
-        goodput: BitRate(mean.round() as u64),
-        half_width: Ratio::new((student(blocks - 1) * error / mean).min(1.0))?,
-        blocks,
-        block: slice * u32::try_from(length).ok()?,
-        correlation: slice.mul_f64(correlation),
-    })
+    let estimate = Estimate {
+        start: begin.saturating_add(total(&steady[..skipped])),
+        goodput: BitRate(known.mean.round() as u64),
+        half_width: Ratio::new((known.half() / known.mean).min(1.0))?,
+        blocks: known.blocks,
+        block: slice.saturating_mul(u32::try_from(known.length).ok()?),
+        correlation: Duration::try_from_secs_f64(slice.as_secs_f64() * known.correlation).ok()?,
+    };
+    Some((estimate, known.blocks >= FEWEST && known.is_of_long_blocks()))
+}
+
+impl Estimate {
+    /// The standard error of the goodput, bits per second, and its degrees of freedom.
+    pub fn error(&self) -> (f64, f64) {
+        let freedom = self.blocks.saturating_sub(1) as f64;
+        (self.half() / stats::student(freedom), freedom)
+    }
+
+    /// Half the 95 % interval, bits per second.
+    pub fn half(&self) -> f64 {
+        self.half_width.get() * self.goodput.as_f64()
+    }
+}
+
+impl Slice {
+    fn rate(&self) -> stats::Slice {
+        stats::Slice { amount: Bytes(self.bytes).bits() as f64, seconds: self.time.as_secs_f64() }
+    }
 }
 
 /// The slices of time an interval is told in: its parts, or the whole of it.
@@ -118,59 +120,16 @@ impl Until {
     /// Whether the receiver's intervals so far are enough. They have to be at [`LOOKS`] looks in a row, so that it is not
     /// the luck of one that ends the test.
     pub fn enough(&mut self, intervals: &[Interval]) -> bool {
-        let narrow =
-            estimate(intervals, self.omit).is_some_and(|estimate| estimate.half_width.get() <= self.wanted.get());
+        let narrow = judge(intervals, self.omit)
+            .is_some_and(|(known, sure)| sure && known.half_width.get() <= self.wanted.get());
         self.looks = if narrow { self.looks + 1 } else { 0 };
         self.looks >= LOOKS
     }
 }
 
-/// The integrated autocorrelation time in slices, at least 1: sums of neighbouring pairs of autocorrelations until one
-/// is not positive (Geyer 1992), or a quarter of the series is used up.
-fn correlation(rates: &[f64]) -> f64 {
-    let mean = rates.iter().sum::<f64>() / rates.len() as f64;
-    let at = |lag: usize| -> f64 { rates.iter().zip(&rates[lag..]).map(|(a, b)| (a - mean) * (b - mean)).sum() };
-    let whole = at(0);
-    if whole <= 0.0 {
-        return 1.0;
-    }
-    let pairs = (0..rates.len() / 4).step_by(2).map(|lag| (at(lag) + at(lag + 1)) / whole);
-    (2.0 * pairs.take_while(|&pair| pair > 0.0).sum::<f64>() - 1.0).max(1.0)
-}
-
-/// By how much neighbouring means that still depend on each other understate the variance of their mean.
-fn dependence(means: &[f64]) -> f64 {
-    let mean = means.iter().sum::<f64>() / means.len() as f64;
-    let whole: f64 = means.iter().map(|value| (value - mean).powi(2)).sum();
-    let next: f64 = means.windows(2).map(|pair| (pair[0] - mean) * (pair[1] - mean)).sum();
-    if whole <= 0.0 {
-        return 1.0;
-    }
-    let r = (next / whole).clamp(0.0, 0.8);
-    (1.0 + r) / (1.0 - r)
-}
-
-fn variance(values: &[f64]) -> f64 {
-    let mean = values.iter().sum::<f64>() / values.len() as f64;
-    values.iter().map(|value| (value - mean).powi(2)).sum::<f64>() / (values.len() - 1) as f64
-}
-
-fn rate(slices: &[Slice]) -> f64 {
-    let bytes: u64 = slices.iter().map(|slice| slice.bytes).sum();
-    Bytes(bytes).bits() as f64 / total(slices).as_secs_f64().max(f64::MIN_POSITIVE)
-}
-
 fn total(slices: &[Slice]) -> Duration {
-    slices.iter().map(|slice| slice.time).sum()
-}
-
-/// The 97.5 % point of Student's distribution: expansion of Cornish and Fisher in 1/ν, within 0.1 % from ν = 9 on.
-fn student(freedom: usize) -> f64 {
-    let (z, v): (f64, f64) = (1.959_964, freedom as f64);
-    let first = (z.powi(3) + z) / 4.0;
-    let second = (5.0 * z.powi(5) + 16.0 * z.powi(3) + 3.0 * z) / 96.0;
-    let third = (3.0 * z.powi(7) + 19.0 * z.powi(5) + 17.0 * z.powi(3) - 15.0 * z) / 384.0;
-    z + first / v + second / v.powi(2) + third / v.powi(3)
+    // A file may hold any figures.
+    slices.iter().fold(Duration::ZERO, |sum, slice| sum.saturating_add(slice.time))
 }
 
 #[cfg(test)]
@@ -292,7 +251,7 @@ mod tests {
         let growing: Vec<_> = (0..200u64).map(|i| 1000 * (i + 1)).collect();
         assert_eq!(estimate(&intervals(&growing), None), None);
         let mut process = Process::new(1, 0.0, 0.1);
-        let short: Vec<_> = (0..FEWEST - 1).map(|_| process.next()).collect();
+        let short: Vec<_> = (0..stats::FEWEST_BLOCKS - 1).map(|_| process.next()).collect();
         assert_eq!(estimate(&intervals(&short), None), None);
         assert_eq!(estimate(&[], None), None);
         assert_eq!(estimate(&intervals(&[0; 100]), None), None, "nothing was received");
@@ -308,12 +267,5 @@ mod tests {
             intervals(&[12_500; 4000]).into_iter().map(|i| Interval { parts: Vec::new(), ..i }).collect();
         let found = estimate(&uncut, None).unwrap();
         assert_eq!((found.goodput, found.blocks), (BitRate(1_000_000), 30));
-    }
-
-    #[test]
-    fn the_quantiles_are_students() {
-        for (freedom, value) in [(9, 2.2622), (14, 2.1448), (29, 2.0452)] {
-            assert!((student(freedom) / value - 1.0).abs() < 1e-3, "{freedom}: {}", student(freedom));
-        }
     }
 }

@@ -1,10 +1,10 @@
 //! Several results side by side: the figures that matter of each, how each differs from the first, and what was not the
 //! same about them.
 //!
-//! Whether two goodputs differ is judged by the 95 % interval of their difference. The steady intervals of a run are
-//! put into blocks until neighbouring blocks no longer follow each other; the means of the blocks then count as
-//! independent (batch means), and Welch's interval is taken of the two. A run too short for eight such blocks has no
-//! interval, and nothing is claimed of it.
+//! Whether two goodputs differ is judged by the 95 % interval of their difference (Welch), of two means each known as
+//! well as the run itself says ([`until`]). A run too short for that has no interval, and nothing is claimed of it;
+//! nothing either of two that are not of one kind: TCP and datagrams, copying and not. Directions are compared each with
+//! its own.
 
 use std::time::Duration;
 
@@ -14,10 +14,11 @@ use super::Figure;
 use super::document::{Document, PerEnd, Run, Side};
 use super::read::Stored;
 use crate::path::{optional_seconds, seconds};
-use crate::stats::median;
+use crate::stats::{self, BatchMeans, FEWEST_BLOCKS, Slice, median};
 use crate::udp::figures::Received;
 use crate::units::{BitRate, Bytes, show_duration};
-use crate::wire::test::{Data, Direction, Mode, Modes, StreamReport};
+use crate::until::{self, Estimate};
+use crate::wire::test::{Data, Direction, Interval, Mode, Modes, StreamReport};
 
 /// Several results side by side, schema `lfn.show/1`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -122,9 +123,9 @@ pub struct Summary {
     pub jitter: Option<Duration>,
     /// What was found to hold it back.
     pub findings: Vec<String>,
-    /// The goodput of each steady interval; not told.
+    /// How well the mean is known; not told.
     #[serde(skip)]
-    pub(super) rates: Vec<f64>,
+    pub(super) mean: Option<Mean>,
 }
 
 /// How a result differs from the first of the same direction.
@@ -143,7 +144,8 @@ pub struct Difference {
     /// Half the 95 % interval of the difference; null where one of the two is too short to have one.
     #[serde(rename = "interval_bits_per_second")]
     pub interval: Option<Figure>,
-    /// The interval leaves out zero: the difference is more than chance; null without an interval.
+    /// The interval leaves out zero: the difference is more than chance; null without an interval, and where the two are
+    /// not of one kind: of another protocol, or with other ends that copy payload.
     pub significant: Option<bool>,
 }
 
@@ -167,9 +169,9 @@ fn summaries(file: &str, stored: &Stored) -> Vec<Summary> {
 }
 
 impl Summary {
-    /// Of these steady intervals; the rest is to be filled in.
-    pub(super) fn new(file: &str, rates: Vec<f64>) -> Self {
-        let interval = Mean::of(&rates).and_then(|mean| Figure::new(quantile(mean.freedom) * mean.variance.sqrt()));
+    /// Of a mean that is known that well; the rest is to be filled in.
+    pub(super) fn new(file: &str, mean: Option<Mean>) -> Self {
+        let interval = mean.and_then(|mean| Figure::new(mean.half()));
         Summary {
             file: file.to_owned(),
             run: 0,
@@ -197,8 +199,14 @@ impl Summary {
             loss_percent: None,
             jitter: None,
             findings: Vec::new(),
-            rates,
+            mean,
         }
+    }
+
+    /// Whether its goodput is of the same kind of thing. iperf3 copies, if nothing else is asked of it.
+    fn is_like(&self, other: &Summary) -> bool {
+        let modes = |summary: &Summary| summary.modes.unwrap_or_default();
+        self.direction == other.direction && self.protocol == other.protocol && modes(self) == modes(other)
     }
 }
 
@@ -208,7 +216,6 @@ fn of_lfn(file: &str, number: usize, run: &Run, document: &Document) -> Summary 
     let info = stream.and_then(|stream| stream.tcp_info.as_ref());
     let samples = sender.intervals.iter().flat_map(|interval| &interval.streams);
     let rtts: Vec<f64> = samples.filter_map(|s| Some(s.tcp_info.as_ref()?.rtt.as_secs_f64())).collect();
-    let steady = run.intervals.iter().filter(|slice| slice.steady);
     let probes = run.latency.as_ref().and_then(|latency| latency.loaded.rtt);
     let datagrams = run.request.udp.is_some();
     Summary {
@@ -238,8 +245,23 @@ fn of_lfn(file: &str, number: usize, run: &Run, document: &Document) -> Summary 
         base_rtt: Some(run.base_rtt).filter(|rtt| !rtt.is_zero()),
         rtt: median(&rtts).and_then(|rtt| Duration::try_from_secs_f64(rtt).ok()),
         findings: run.findings.iter().map(|finding| finding.name.clone()).collect(),
-        ..Summary::new(file, steady.map(|slice| slice.goodput.as_f64()).collect())
+        ..Summary::new(file, known(run))
     }
+}
+
+/// How well the run itself says that its goodput is known: the figure that was printed when it was measured; of what the
+/// receiver counted, where it says nothing.
+fn known(run: &Run) -> Option<Mean> {
+    // Of an iperf3 server's test the figures begin where the warm-up ended.
+    let omit = run.omit.map(|omit| if run.iperf3.is_some() { Duration::ZERO } else { omit });
+    told(run.estimate, &run.end(run.receiver).intervals, omit)
+}
+
+fn told(estimate: Option<Estimate>, received: &[Interval], omit: Option<Duration>) -> Option<Mean> {
+    // A file may hold any figures.
+    let known = estimate.filter(|known| known.blocks >= FEWEST_BLOCKS).or_else(|| until::estimate(received, omit))?;
+    let (error, freedom) = known.error();
+    Some(Mean { error, freedom })
 }
 
 /// Bytes handed to one write: of datagrams, the payload of each.
@@ -267,19 +289,33 @@ fn difference((base, result): (usize, usize), results: &[Summary]) -> Option<Dif
     }
     let (first, second) = (&results[base], &results[result]);
     let by = second.goodput.as_f64() - first.goodput.as_f64();
-    let interval = Mean::of(&first.rates).zip(Mean::of(&second.rates)).and_then(|(a, b)| Figure::new(a.apart(&b)));
+    let apart = |(a, b): (Mean, Mean)| Figure::new(stats::apart((a.error, a.freedom), (b.error, b.freedom)));
+    let interval = first.mean.zip(second.mean).and_then(apart);
     Some(Difference {
         result,
         base,
         goodput: Figure::new(by)?,
         goodput_percent: Figure::new(by / first.goodput.as_f64() * 100.0),
         interval,
-        significant: interval.map(|interval| by.abs() > interval.get()),
+        significant: interval.filter(|_| first.is_like(second)).map(|interval| by.abs() > interval.get()),
     })
 }
 
-/// What differs in how results of one direction were measured.
+/// What differs in how results of one direction were measured; each once.
 fn warnings(results: &[Summary]) -> Vec<String> {
+    let mut warnings = Vec::new();
+    for direction in [Direction::Forward, Direction::Reverse] {
+        let alike: Vec<&Summary> = results.iter().filter(|summary| summary.direction == direction).collect();
+        for warning in unlike(&alike) {
+            if !warnings.contains(&warning) {
+                warnings.push(warning);
+            }
+        }
+    }
+    warnings
+}
+
+fn unlike(results: &[&Summary]) -> Vec<String> {
     type Told = fn(&Summary) -> Option<String>;
     let settings: [(&str, Told); 9] = [
         ("way of moving bytes", |s| Some(s.modes.map_or("not told".into(), moved))),
@@ -295,7 +331,7 @@ fn warnings(results: &[Summary]) -> Vec<String> {
     let mut warnings = Vec::new();
     for (name, told) in settings {
         let mut values: Vec<String> = Vec::new();
-        for value in results.iter().filter_map(told) {
+        for value in results.iter().filter_map(|summary| told(summary)) {
             if !values.contains(&value) {
                 values.push(value);
             }
@@ -317,64 +353,26 @@ fn moved(modes: Modes) -> String {
     }
 }
 
-/// The mean of a run's steady goodput, as far as it can be told from its blocks.
-struct Mean {
-    /// Of the mean.
-    variance: f64,
+/// How well the mean of a run's steady goodput is known.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) struct Mean {
+    /// Its standard error, bits per second.
+    error: f64,
     /// Degrees of freedom.
     freedom: f64,
 }
 
-/// Fewer blocks tell nothing of how far apart they lie.
-const FEWEST_BLOCKS: usize = 8;
-
 impl Mean {
-    fn of(rates: &[f64]) -> Option<Mean> {
-        let mut blocks = rates.to_vec();
-        while blocks.len() >= FEWEST_BLOCKS {
-            if independent(&blocks) {
-                let count = blocks.len() as f64;
-                return Some(Mean { variance: variance(&blocks) / count, freedom: count - 1.0 });
-            }
-            blocks = blocks.chunks_exact(2).map(|pair| (pair[0] + pair[1]) / 2.0).collect();
-        }
-        None
+    /// Half its 95 % interval.
+    fn half(self) -> f64 {
+        stats::student(self.freedom) * self.error
     }
 
-    /// Half the 95 % interval of the difference of two means (Welch).
-    fn apart(&self, other: &Mean) -> f64 {
-        let (a, b) = (self.variance, other.variance);
-        let freedom = (a + b).powi(2) / (a * a / self.freedom + b * b / other.freedom);
-        // Of runs without any variance there is none, and no doubt either.
-        if freedom.is_finite() { quantile(freedom) * (a + b).sqrt() } else { 0.0 }
+    /// Of the goodput of each steady interval, about as long as each other.
+    pub(super) fn of(rates: &[f64]) -> Option<Mean> {
+        let slices: Vec<Slice> = rates.iter().map(|&amount| Slice { amount, seconds: 1.0 }).collect();
+        BatchMeans::of(&slices).map(|known| Mean { error: known.error, freedom: known.freedom() })
     }
-}
-
-fn average(values: &[f64]) -> f64 {
-    values.iter().sum::<f64>() / values.len() as f64
-}
-
-fn variance(values: &[f64]) -> f64 {
-    let mean = average(values);
-    values.iter().map(|value| (value - mean).powi(2)).sum::<f64>() / (values.len() as f64 - 1.0)
-}
-
-/// Whether neighbours follow each other no more than chance makes them: the first autocorrelation of n independent
-/// values stays below 1.64 / √n nineteen times of twenty.
-fn independent(values: &[f64]) -> bool {
-    let (mean, count) = (average(values), values.len() as f64);
-    let spread: f64 = values.iter().map(|value| (value - mean).powi(2)).sum();
-    let follow: f64 = values.windows(2).map(|pair| (pair[0] - mean) * (pair[1] - mean)).sum();
-    spread <= 0.0 || follow / spread < 1.64 / count.sqrt()
-}
-
-/// The 97.5 % quantile of Student's t (Abramowitz and Stegun 26.7.5; within 0.5 % from 4 degrees on).
-fn quantile(freedom: f64) -> f64 {
-    const Z: f64 = 1.959_964;
-    let (z3, z5, z7) = (Z.powi(3), Z.powi(5), Z.powi(7));
-    Z + (z3 + Z) / (4.0 * freedom)
-        + (5.0 * z5 + 16.0 * z3 + 3.0 * Z) / (96.0 * freedom.powi(2))
-        + (3.0 * z7 + 19.0 * z5 + 17.0 * z3 - 15.0 * Z) / (384.0 * freedom.powi(3))
 }
 
 impl Comparison {
@@ -444,13 +442,7 @@ fn cells(summary: &Summary, difference: Option<&Difference>) -> [Option<String>;
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn students_quantiles_are_those_of_the_tables() {
-        for (freedom, t) in [(4.0, 2.776), (7.0, 2.365), (9.0, 2.262), (20.0, 2.086), (1e9, 1.960)] {
-            assert!((quantile(freedom) / t - 1.0).abs() < 0.005, "{freedom}: {}", quantile(freedom));
-        }
-    }
+    use crate::units::Ratio;
 
     /// What a generator of 48 bits makes of a seed, from -0.5 to 0.5.
     fn noise(count: usize, seed: u64) -> Vec<f64> {
@@ -463,8 +455,8 @@ mod tests {
     }
 
     fn summary(rates: Vec<f64>) -> Summary {
-        let goodput = BitRate(average(&rates) as u64);
-        Summary { goodput, ..Summary::new("x", rates) }
+        let goodput = BitRate((rates.iter().sum::<f64>() / rates.len() as f64) as u64);
+        Summary { goodput, ..Summary::new("x", Mean::of(&rates)) }
     }
 
     #[test]
@@ -495,23 +487,49 @@ mod tests {
         );
     }
 
-    /// A rate that wanders is not made certain by many intervals of it.
     #[test]
-    fn what_wanders_slowly_has_a_wider_interval_than_noise() {
-        let steps = noise(64, 3);
-        let wandering: Vec<f64> = steps
-            .iter()
-            .scan(0.0, |at, step| {
-                *at += step;
-                Some(1e9 + 1e7 * *at)
-            })
-            .collect();
-        let mut shuffled = wandering.clone();
-        shuffled.sort_by_key(|value| (*value as u64).wrapping_mul(0x9e37_79b9) % 1009);
-        let width = |rates: &[f64]| Mean::of(rates).map(|mean| mean.variance);
-        match (width(&wandering), width(&shuffled)) {
-            (Some(wandering), Some(shuffled)) => assert!(wandering > 2.0 * shuffled),
-            (wandering, shuffled) => assert!(wandering.is_none() && shuffled.is_some()),
-        }
+    fn a_difference_between_kinds_is_neither_chance_nor_more() {
+        let no_copy = Some(Modes { near: Mode::NoCopy, far: Mode::NoCopy });
+        let of = |rate: f64| Summary { modes: Some(Modes::default()), ..summary(vec![rate; 10]) };
+        let significant = |other: Summary| {
+            let found = difference((0, 1), &[of(1e9), other]).unwrap();
+            assert!(found.interval.is_some());
+            found.significant
+        };
+        assert_eq!(significant(of(2e9)), Some(true));
+        assert_eq!(significant(Summary { modes: None, ..of(2e9) }), Some(true), "iperf3 copies too");
+        assert_eq!(significant(Summary { modes: no_copy, ..of(2e9) }), None);
+        assert_eq!(significant(Summary { protocol: "udp".into(), ..of(2e9) }), None);
+    }
+
+    #[test]
+    fn the_two_directions_are_no_runs_of_the_same_thing() {
+        let of = |direction, mss, streams| Summary { direction, mss: Some(mss), streams, ..summary(vec![1e9; 10]) };
+        let both = [of(Direction::Forward, 1448, 1), of(Direction::Reverse, 1428, 1)];
+        assert_eq!(warnings(&both), [] as [String; 0]);
+        let again = [of(Direction::Forward, 1448, 2), of(Direction::Reverse, 1428, 2)];
+        let warned = warnings(&[both, again].concat());
+        assert_eq!(warned, ["not the same streams: 1, 2"], "once for both directions");
+    }
+
+    /// What `show` says of a stored run is what was printed when it was measured.
+    #[test]
+    fn a_stored_run_has_the_interval_it_told_of_itself() {
+        let seconds = Duration::from_secs;
+        let interval = |(n, bytes): (u64, &u64)| Interval {
+            start: seconds(n),
+            end: seconds(n + 1),
+            bytes: *bytes,
+            ..Interval::default()
+        };
+        let bytes: Vec<u64> = noise(30, 99).iter().map(|x| (1e6 * (1.0 + 0.1 * x)) as u64).collect();
+        let intervals: Vec<Interval> = (0..).zip(&bytes).map(interval).collect();
+        let estimate = until::estimate(&intervals, None).unwrap();
+        let half = |estimate, intervals: &[Interval]| Some(told(estimate, intervals, None)?.half().round());
+        assert!(estimate.half() > 1e4);
+        assert_eq!(half(None, &intervals), Some(estimate.half().round()));
+        let other = Estimate { half_width: Ratio::new(0.5).unwrap(), ..estimate };
+        assert_eq!(half(Some(other), &intervals), Some(other.half().round()), "no second opinion");
+        assert_eq!(half(Some(Estimate { blocks: 0, ..estimate }), &[]), None, "nonsense of a file");
     }
 }

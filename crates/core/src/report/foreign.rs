@@ -7,7 +7,7 @@ use std::time::Duration;
 use serde::Deserialize;
 
 use super::Figure;
-use super::compare::{Source, Summary};
+use super::compare::{Mean, Source, Summary};
 use super::document::PerEnd;
 use crate::units::{BitRate, Bytes};
 use crate::wire::test::Direction;
@@ -190,7 +190,7 @@ impl Iperf3Output {
         let got = got.cloned().unwrap_or_default();
         let total = sums.all.or(sums.received);
         let rates = sums.intervals.iter().filter(|sum| !sum.omitted && sum.seconds > 0.0);
-        let rates = rates.map(|sum| sum.bytes * 8.0 / sum.seconds).collect();
+        let rates: Vec<f64> = rates.map(|sum| sum.bytes * 8.0 / sum.seconds).collect();
         let senders = || self.end.streams.iter().filter_map(|stream| stream.sender.as_ref()).filter(|end| end.sender);
         let micros = |value: f64| Duration::try_from_secs_f64(value / 1e6).ok().filter(|rtt| !rtt.is_zero());
         // Of both directions at once nobody can say which took the processor.
@@ -219,7 +219,7 @@ impl Iperf3Output {
                 None
             },
             cpu_seconds_per_gigabyte: cpu,
-            ..Summary::new(file, rates)
+            ..Summary::new(file, Mean::of(&rates))
         }
     }
 

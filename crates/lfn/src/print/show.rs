@@ -22,9 +22,8 @@ type Line = (&'static str, fn(&Summary) -> Option<String>);
 
 const LINES: &[Line] = &[
     ("measured by", |s| Some(s.version.clone())),
-    ("began", |s| {
-        s.started.as_ref().map(|time| time.chars().take(16).map(|c| if c == 'T' { ' ' } else { c }).collect())
-    }),
+    ("began", |s| s.started.as_ref().map(|time| time.chars().take(10).collect())),
+    ("  UTC", |s| s.started.as_ref().map(|time| time.chars().skip(11).take(8).collect())),
     ("direction", |s| Some(if s.direction == Direction::Forward { "forward" } else { "reverse" }.into())),
     ("protocol", |s| Some(s.protocol.clone())),
     ("congestion", |s| s.congestion.clone()),
@@ -101,6 +100,7 @@ fn certain(difference: &Difference) -> &'static str {
     match difference.significant {
         Some(true) => "beyond chance",
         Some(false) => "within chance",
+        None if difference.interval.is_some() => "not comparable",
         None => "too short",
     }
 }
@@ -143,6 +143,7 @@ mod tests {
             assert!(page.contains("old.json") && page.contains("nger-name.json"), "{page}");
             assert!(page.contains("warning: not the same protocol: tcp, udp"), "{page}");
             assert!(page.contains("too short"), "{page}");
+            assert!(page.contains("2026-") && page.contains("  UTC "), "{page}");
         }
     }
 }

@@ -31,7 +31,7 @@ pub(crate) fn steady(intervals: &[Interval], omit: Option<Duration>) -> Option<S
     };
     let part = &intervals[from..];
     let (start, end) = (part.first()?.start, part.last()?.end);
-    let bytes = part.iter().map(|interval| interval.bytes).sum();
+    let bytes = part.iter().fold(0u64, |sum, interval| sum.saturating_add(interval.bytes));
     Some(Steady { start, end, goodput: Bytes(bytes).per(end.saturating_sub(start)) })
 }
 
