@@ -187,6 +187,12 @@ impl Gate {
         bytes
     }
 
+    /// Which quota of bytes a session has come to the end of, if one.
+    pub fn out_of_bytes(&self, id: u64, now: Instant) -> Option<Denied> {
+        let client = self.running.get(&id)?.client;
+        self.bytes_for(client, None, now).err()
+    }
+
     /// Gives back what was taken and not moved.
     pub fn give_back(&mut self, id: u64, bytes: Bytes) {
         let Some(running) = self.running.get_mut(&id) else { return };

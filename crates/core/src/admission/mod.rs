@@ -208,10 +208,14 @@ pub enum Denied {
 }
 
 impl Denied {
-    /// What the user can do about it.
+    /// What the user can do about it; of a quota that is spent, which flag of the server sets it.
     pub fn hint(&self) -> String {
         let later = |wait: Duration| format!("try again in {}", show_duration(Duration::from_secs(wait.as_secs() + 1)));
-        match self {
+        let raised = |hint: String| match self.flag() {
+            Some(flag) => format!("{hint}; {flag} of lfn serve sets the limit"),
+            None => hint,
+        };
+        raised(match self {
             Denied::Streams { most, .. } => format!("use --streams {most} or fewer"),
             Denied::Time { most, .. } => format!("use --time {} or less, or fewer records", most.as_secs_f64()),
             Denied::Bytes { left: Bytes(0), again, .. } => later(*again),
@@ -223,7 +227,18 @@ impl Denied {
             Denied::QueueFull { wait: Some(wait), .. } => later(*wait),
             Denied::QueueFull { wait: None, .. } => "try again later".into(),
             Denied::Stopping => "try again when it runs again, or use another server".into(),
-        }
+        })
+    }
+
+    /// The flag of `lfn serve` that sets what is spent.
+    fn flag(&self) -> Option<&'static str> {
+        Some(match self {
+            Denied::Bytes { whose: Whose::Client, .. } => "--client-bytes",
+            Denied::Bytes { whose: Whose::All, .. } => "--max-bytes",
+            Denied::Seconds { whose: Whose::Client, .. } => "--client-time",
+            Denied::Seconds { whose: Whose::All, .. } => "--max-time",
+            Denied::Streams { .. } | Denied::Time { .. } | Denied::QueueFull { .. } | Denied::Stopping => return None,
+        })
     }
 }
 

@@ -34,7 +34,13 @@ fn the_rate_is_kept_both_ways_whatever_the_client_does() {
 #[test]
 fn spent_quotas_end_a_session_and_say_when_there_is_more() {
     let server = Served::start(&["--client-bytes", "10MB", "--quota-window", "1h"]);
-    assert_refused(&server.test(&["--time", "30s"]), 1, "the quota of bytes is spent");
+    let spent = server.test(&["--time", "30s"]);
+    assert_refused(
+        &spent,
+        1,
+        "the server's quota of bytes is spent: 0 B of the 10 MB in 60 min 00 s that this client may",
+    );
+    assert!(text(&spent.stderr).contains("--client-bytes of lfn serve sets the limit"), "{}", text(&spent.stderr));
     assert_refused(&server.test(&["--time", "1s"]), 1, "0 B of the 10 MB in 60 min 00 s that this client may move");
     server.logged(&["denied", "code=limit"]);
     let server = Served::start(&["--client-time", "2s"]);
@@ -67,7 +73,11 @@ fn datagrams_are_held_to_the_same_limits() {
     assert!(first.end().status.success());
     let server = Served::start(&["--client-bytes", "1MB", "--quota-window", "1h"]);
     let spent = server.test(&["--udp", "--pacing", "80mbit", "--time", "20s"]);
-    assert_refused(&spent, 1, "the quota of bytes is spent");
+    assert_refused(&spent, 1, "the server's quota of bytes is spent");
+    let all = Served::start(&["--max-bytes", "1MB"]);
+    let spent = all.test(&["--reverse", "--time", "20s"]);
+    assert_refused(&spent, 1, "that all clients together may move are left");
+    assert!(text(&spent.stderr).contains("--max-bytes of lfn serve sets the limit"), "{}", text(&spent.stderr));
     let server = Served::start(&["--client-time", "2s"]);
     let long = server.test(&["--udp", "--pacing", "1mbit", "--time", "3s"]);
     assert_refused(&long, 1, "that this client may use are left, 3 s asked for");

@@ -17,7 +17,7 @@ use lfn_core::units::Bytes;
 use lfn_core::wire::{Refusal, RefusalCode};
 use rustix::event::{EventfdFlags, PollFd, PollFlags, eventfd, poll};
 
-use super::throttle::Throttle;
+use super::throttle::{Spent, Throttle};
 
 /// How old an answer to "how long still" may be: working it out costs a look at everybody who waits.
 const FRESH: Duration = Duration::from_secs(1);
@@ -230,9 +230,22 @@ impl Grant {
         let inner = &self.place.inner;
         inner.lock().gate.spend(self.place.id, inner.now()).map_err(|denied| refusal(&denied))?;
         if self.throttle.is_spent() {
-            return Err(Refusal::new(RefusalCode::Limit, "the quota of bytes is spent"));
+            return Err(self.spent());
         }
         Ok(())
+    }
+}
+
+impl Grant {
+    /// Whose quota of bytes it was that ended the session, and which flag of the server sets it.
+    fn spent(&self) -> Refusal {
+        let Place { inner, id } = self.place.as_ref();
+        let now = inner.now();
+        match inner.lock().gate.out_of_bytes(*id, now) {
+            Some(denied) => Refusal::new(RefusalCode::Limit, format!("{Spent}: {denied}")).hint(denied.hint()),
+            // Others have given some back meanwhile.
+            None => Spent.refusal(),
+        }
     }
 }
 

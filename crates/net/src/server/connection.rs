@@ -14,7 +14,6 @@ use super::admission::{Entry, Grant};
 use super::doors::Watch;
 use super::event::{Event, Reason, Who};
 use super::registry::Streams;
-use super::throttle::Spent;
 use super::{STACK, ServerSession, Shared, turn};
 use crate::session::dial::set_liveness;
 use crate::session::{Control, DataStream, SessionError, TlsStream};
@@ -185,7 +184,9 @@ fn run(shared: &Arc<Shared>, control: Control, streams: Streams, who: Who, grant
     // What was ended from outside says so, whatever its own threads made of it.
     let result = match (live.why(), result) {
         (Some(why), Err(_)) => Err(SessionError::Refused(why.clone())),
-        (None, Err(_)) if throttle.is_spent() => Err(Spent.refusal()),
+        (None, Err(error)) if throttle.is_spent() => {
+            Err(live.grant.check().map_or_else(SessionError::Refused, |()| error))
+        }
         (_, result) => result,
     };
     if let Err(error) = &result {

@@ -10,6 +10,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use lfn_core::admission::Allowed;
+use lfn_core::units::BitRate;
 use lfn_core::wire::{Refusal, RefusalCode};
 use socket2::{Domain, Protocol, Socket, Type};
 
@@ -62,6 +63,12 @@ impl ServerSession {
     /// What it was granted.
     pub fn allowed(&self) -> Allowed {
         self.listed.live.grant.allowed()
+    }
+
+    /// The rate the server holds it to; none where that is no less than what its client asked to be held to.
+    pub fn rate_limit(&self) -> Option<BitRate> {
+        let asked = self.listed.live.who.ask.rate;
+        self.allowed().rate.filter(|allowed| asked.is_none_or(|asked| *allowed < asked))
     }
 
     /// What every loop that moves its payload passes.

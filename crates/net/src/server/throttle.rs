@@ -12,7 +12,6 @@ use lfn_core::units::{BitRate, Bytes};
 use lfn_core::wire::{Refusal, RefusalCode};
 
 use super::admission::Lender;
-use crate::session::SessionError;
 
 /// What may be moved ahead of the rate: enough for a scheduler's hiccup, too little to matter in a second.
 const BURST: Duration = Duration::from_millis(20);
@@ -25,13 +24,13 @@ const LEASE: (u64, u64) = (16 << 20, 64 << 10);
 
 /// The quota's bytes are spent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("the quota of bytes is spent")]
+#[error("the server's quota of bytes is spent")]
 pub struct Spent;
 
 impl Spent {
-    /// What the client is told.
-    pub fn refusal(self) -> SessionError {
-        SessionError::Refused(Refusal::new(RefusalCode::Limit, self.to_string()).hint("ask for fewer bytes, or later"))
+    /// What the client is told where nobody knows whose quota it was.
+    pub fn refusal(self) -> Refusal {
+        Refusal::new(RefusalCode::Limit, self.to_string()).hint("ask for fewer bytes, or later")
     }
 }
 

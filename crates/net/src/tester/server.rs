@@ -56,7 +56,7 @@ fn test(session: &mut ServerSession, request: &TestRequest) -> Result<(), TestEr
     session.control.send(&ServerMessage::Ready(Box::new(Ready {
         port,
         kernel: kernel.clone(),
-        rate_limit: session.allowed().rate,
+        rate_limit: session.rate_limit(),
     })))?;
     let watch = HostWatch::begin(session.control.socket());
     if request.latency.is_some() {
@@ -200,7 +200,7 @@ pub(super) fn is_silent(heard: Instant, limits: &Limits) -> Result<(), SessionEr
 /// Tells the figures, and waits for the client to end the session.
 fn finish(session: &mut ServerSession, meter: &mut Meter, kernel: Kernel) -> Result<(), TestError> {
     let mut report = meter.finish(kernel)?;
-    report.rate_limit = session.allowed().rate;
+    report.rate_limit = session.rate_limit();
     session.control.send(&ServerMessage::Report(Box::new(report)))?;
     until_closed(session)
 }

@@ -14,7 +14,7 @@ use lfn_sys::tcp;
 
 use super::TransferError;
 use crate::server::throttle::Throttle;
-use crate::session::{DEAD_AFTER, DataStream, timed_out};
+use crate::session::{DEAD_AFTER, DataStream, SessionError, timed_out};
 
 /// One side's streams, seen together.
 #[derive(Debug, Default)]
@@ -180,7 +180,7 @@ impl Flow {
     fn count(&self, bytes: usize) -> Result<(), TransferError> {
         self.bytes.fetch_add(bytes as u64, Ordering::Relaxed);
         let Some(throttle) = &self.throttle else { return Ok(()) };
-        throttle.pass(bytes as u64, &self.stopped).map_err(|spent| spent.refusal().into())
+        throttle.pass(bytes as u64, &self.stopped).map_err(|spent| SessionError::Refused(spent.refusal()).into())
     }
 
     /// How much to move at once.

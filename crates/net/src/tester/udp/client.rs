@@ -267,7 +267,8 @@ impl Conversation<'_> {
             }
             ServerMessage::Step(seen) => {
                 self.turns.taken();
-                if let Some(climb) = &mut self.climb {
+                // A step that was cut off says nothing of its rate.
+                if let Some(climb) = self.climb.as_mut().filter(|_| self.ended == Ended::Done) {
                     climb.hear(&seen, &mut self.end);
                 }
             }

@@ -26,7 +26,7 @@ pub(in crate::tester) fn serve(session: &mut ServerSession, request: &TestReques
     let datagrams = session.expect_datagrams(0..request.streams);
     let _echo = Echo::of(session, request)?;
     let limit = session.allowed().rate;
-    let ready = Ready { port: None, kernel: options::kernel(), rate_limit: limit };
+    let ready = Ready { port: None, kernel: options::kernel(), rate_limit: session.rate_limit() };
     session.control.send(&ServerMessage::Ready(Box::new(ready)))?;
     let streams = opened(session, &datagrams, request.streams)?;
     let end = End::start(streams, request, &request.socket, sends, &session.throttle(), share(limit, request.streams))?;
@@ -169,7 +169,8 @@ impl Far<'_> {
             }
             ClientMessage::Step(seen) => {
                 self.turns.taken();
-                if let Some(climb) = &mut self.climb {
+                // A step that was cut off says nothing of its rate.
+                if let Some(climb) = self.climb.as_mut().filter(|_| !self.halted) {
                     climb.hear(&seen, &mut self.end);
                 }
             }
@@ -183,7 +184,7 @@ impl Far<'_> {
         let ramp = self.climb.as_ref().map(Climb::report);
         let sent = self.sent.as_ref().map(|(sent, _)| sent.as_slice());
         let mut report = self.end.finish(sent, ramp, options::kernel())?;
-        report.rate_limit = self.session.allowed().rate;
+        report.rate_limit = self.session.rate_limit();
         self.session.control.send(&ServerMessage::Report(Box::new(report)))?;
         until_closed(self.session)
     }
