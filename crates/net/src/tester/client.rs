@@ -30,6 +30,7 @@ use super::load::{self, Counter, Event, Shared, Stream};
 use super::measurement::{Measurement, Progress, Test};
 use super::meter::Meter;
 use super::options::{self, Options};
+use super::pair::Narrow;
 use super::probe::Probing;
 use crate::server::throttle::Throttle;
 use crate::session::dial::{self, Line, Target};
@@ -41,6 +42,16 @@ const LOOK_UP: Duration = Duration::from_millis(100);
 
 /// Runs one test to its end; `watch` is told what happens as it does.
 pub fn run(target: &Target, test: &Test, watch: &mut dyn FnMut(Progress<'_>)) -> Result<Measurement, TestError> {
+    run_beside(target, test, watch, Narrow::alone())
+}
+
+/// The same beside another, with which it ends where both go on until their goodputs are known.
+pub(super) fn run_beside(
+    target: &Target,
+    test: &Test,
+    watch: &mut dyn FnMut(Progress<'_>),
+    narrow: Narrow,
+) -> Result<Measurement, TestError> {
     test.request.check()?;
     if test.request.udp.is_some() {
         return super::udp::run(target, test, watch);
@@ -80,7 +91,8 @@ pub fn run(target: &Target, test: &Test, watch: &mut dyn FnMut(Progress<'_>)) ->
         (Entered::AtOnce, Some(dialled)) => dialled,
         (Entered::AtOnce, None) => return Err(unexpected()),
     };
-    Conversation::new(test, target.silence, request, control, meter, watch).run(target, dialler, kernel)
+    let new = Conversation::new(test, target.silence, request, control, meter, watch);
+    Conversation { narrow, ..new }.run(target, dialler, kernel)
 }
 
 /// What is asked of each end, with the plan's buffers among it.
@@ -136,6 +148,8 @@ struct Conversation<'a> {
     report: Option<EndReport>,
     stop: Arc<AtomicBool>,
     until: Option<Until>,
+    /// How it stands with the tests that end together by that.
+    narrow: Narrow,
     omit: Option<Duration>,
     /// What the receiver got, for [`Conversation::until`].
     received: Vec<Interval>,
@@ -171,6 +185,7 @@ impl<'a> Conversation<'a> {
             report: None,
             stop: test.stop.clone(),
             until: test.until.map(|wanted| Until::new(wanted, test.omit)),
+            narrow: Narrow::alone(),
             omit: test.omit,
             received: Vec::new(),
             looked: 0,
@@ -304,10 +319,13 @@ impl<'a> Conversation<'a> {
         self.ended != Ended::Done
     }
 
-    /// Looks once at what has come since the last look.
+    /// Looks once at what has come since the last look; whether all tests that end together know enough.
     fn is_narrow(&mut self) -> bool {
-        let looked = std::mem::replace(&mut self.looked, self.received.len());
-        looked != self.received.len() && self.until.as_mut().is_some_and(|until| until.enough(&self.received))
+        let Some(until) = &mut self.until else { return false };
+        if std::mem::replace(&mut self.looked, self.received.len()) != self.received.len() {
+            self.narrow.tell(until.enough(&self.received));
+        }
+        self.narrow.all()
     }
 
     fn finish_near(&mut self, kernel: Kernel) -> Result<EndReport, TestError> {

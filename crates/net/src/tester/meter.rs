@@ -300,8 +300,10 @@ impl Meter {
         match event {
             Event::Opened(stream) => {
                 self.pace(&stream);
-                self.counted.push(0);
-                self.streams.push(*stream);
+                // In the order of their numbers, whichever was there first: every list of them is told so.
+                let place = self.streams.partition_point(|other| other.number < stream.number);
+                self.counted.insert(place, 0);
+                self.streams.insert(place, *stream);
             }
             Event::Ended { stream, cpu, seen, result } => {
                 self.ended += 1;

@@ -1,5 +1,6 @@
 //! Two tests of one path at the same time, each a session of its own in a thread of its own.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Sender, channel};
 use std::thread;
@@ -9,6 +10,44 @@ use lfn_core::wire::test::{Interval, Kernel};
 
 use super::{Measurement, Progress, Test, TestError, client};
 use crate::session::dial::Target;
+
+/// Whether the tests that end together by what is known of their goodput know it: a direction that ended by itself would
+/// leave the other a path without its load, so both go on until both do, or their time is over.
+#[derive(Debug, Clone)]
+pub(super) struct Narrow {
+    /// How it stands with each.
+    each: Arc<[AtomicBool; 2]>,
+    /// It was so of all at once; then it is over, whatever comes after.
+    over: Arc<AtomicBool>,
+    own: usize,
+}
+
+impl Narrow {
+    /// Of a test that ends by itself.
+    pub(super) fn alone() -> Narrow {
+        let each = Arc::new([AtomicBool::new(false), AtomicBool::new(true)]);
+        Narrow { each, over: Arc::default(), own: 0 }
+    }
+
+    /// Of two that end together.
+    fn pair() -> [Narrow; 2] {
+        let (each, over) = (Arc::<[AtomicBool; 2]>::default(), Arc::<AtomicBool>::default());
+        [0, 1].map(|own| Narrow { each: each.clone(), over: over.clone(), own })
+    }
+
+    /// How it stands with this one.
+    pub(super) fn tell(&self, narrow: bool) {
+        self.each[self.own].store(narrow, Ordering::SeqCst);
+        if self.each.iter().all(|one| one.load(Ordering::SeqCst)) {
+            self.over.store(true, Ordering::SeqCst);
+        }
+    }
+
+    /// Whether all are to end.
+    pub(super) fn all(&self) -> bool {
+        self.over.load(Ordering::SeqCst)
+    }
+}
 
 /// What a test told, to be kept until it is looked at.
 enum Told {
@@ -28,9 +67,9 @@ pub fn run_both(
     // Whether each has begun, or will not.
     let settled = &[AtomicBool::new(false), AtomicBool::new(false)];
     thread::scope(|scope| {
-        let [first, second] = [0, 1].map(|number| {
+        let [first, second] = Narrow::pair().map(|narrow| {
             let sender = sender.clone();
-            scope.spawn(move || run(target, tests, number, &sender, settled))
+            scope.spawn(move || run(target, tests, narrow, &sender, settled))
         });
         drop(sender);
         for (number, told) in told {
@@ -44,10 +83,11 @@ pub fn run_both(
 fn run(
     target: &Target,
     tests: [&Test; 2],
-    number: usize,
+    narrow: Narrow,
     told: &Sender<(usize, Told)>,
     settled: &[AtomicBool; 2],
 ) -> Result<Measurement, TestError> {
+    let number = narrow.own;
     let other = 1 - number;
     // Who listens does so until both are over.
     let mut tell = |progress: Progress<'_>| {
@@ -56,7 +96,7 @@ fn run(
         }
         drop(told.send((number, Told::of(&progress))));
     };
-    let mut result = client::run(target, tests[number], &mut tell);
+    let mut result = client::run_beside(target, tests[number], &mut tell, narrow);
     if result.is_ok() && !settled[other].load(Ordering::Relaxed) {
         // The other still waits for its turn.
         result = Err(TestError::Apart);
@@ -83,5 +123,33 @@ impl Told {
             Told::Near(interval) => Progress::Near(interval),
             Told::Far(interval) => Progress::Far(interval),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn two_go_on_until_both_are_narrow() {
+        let [forward, reverse] = Narrow::pair();
+        forward.tell(true);
+        assert!(!forward.all() && !reverse.all(), "the other still needs its load");
+        forward.tell(false);
+        reverse.tell(true);
+        assert!(!forward.all() && !reverse.all(), "it widened again");
+        forward.tell(true);
+        assert!(forward.all() && reverse.all());
+        reverse.tell(false);
+        assert!(forward.all() && reverse.all(), "the first has ended: the other does not go on alone");
+    }
+
+    #[test]
+    fn one_alone_waits_for_nobody() {
+        let narrow = Narrow::alone();
+        narrow.tell(false);
+        assert!(!narrow.all());
+        narrow.tell(true);
+        assert!(narrow.all());
     }
 }
