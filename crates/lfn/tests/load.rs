@@ -35,6 +35,7 @@ fn tests() -> ExitCode {
         ("what_is_counted_is_exact", Needs::Nothing, what_is_counted_is_exact),
         ("both_directions_at_once_are_two_whole_tests", Needs::Nothing, both_directions_at_once),
         ("a_direction_that_fails_leaves_the_other", Needs::Nothing, a_direction_that_fails_leaves_the_other),
+        ("streams_are_told_in_the_order_of_their_numbers", Needs::Nothing, streams_are_told_in_order),
         ("until_stops_early_and_says_why", Needs::Nothing, until_stops_early_and_says_why),
         ("a_check_is_silent_where_nothing_is_wrong", Needs::Nothing, a_check_is_silent_where_nothing_is_wrong),
         ("a_check_sees_what_checksums_do_not", Needs::Namespaces, a_check_sees_what_checksums_do_not),
@@ -86,12 +87,10 @@ fn options_are_granted_and_told() {
         }
         assert_eq!(sockets(&run, run["sender"].as_str().unwrap(), "congestion"), ["reno", "reno"]);
         let page = unwrapped(&server.test(&flags));
-        for words in ["paced at 800 Mb/s", "DSCP AF21"] {
+        // A segment size is asked for at the client's end, for both.
+        for words in ["paced at 800 Mb/s", "DSCP AF21", "MSS 1000 B asked, payload of a segment 988 B"] {
             assert!(page.contains(words), "{words}: {page}");
         }
-        // Asked for at the client's end, for both.
-        let asked = page.contains("MSS 1000 B asked, payload of a segment 988 B");
-        assert_eq!(asked, direction.is_empty(), "{page}");
     }
     // No pace is the kernel's own, and no line tells of it.
     let page = text(&server.test(&["--count", "10"]).stdout);
@@ -239,6 +238,23 @@ fn a_direction_that_fails_leaves_the_other() {
     assert!(stderr(&output).contains("did not run at the same time"), "{}", stderr(&output));
 }
 
+/// Sixteen dial at once, each in a thread: which is there first is chance.
+fn streams_are_told_in_order() {
+    let server = Server::start(&[]);
+    let numbers = |streams: &Value| -> Vec<u64> {
+        streams.as_array().unwrap().iter().map(|stream| number(&stream["stream"])).collect()
+    };
+    let all: Vec<u64> = (0..16).collect();
+    for direction in [&[][..], &["--reverse"]] {
+        let run = server.json(&[&["--streams", "16", "--time", "300ms", "--interval", "100ms"], direction].concat());
+        for end in ["near", "far"] {
+            assert_eq!(numbers(&run[end]["streams"]), all, "{end}");
+            let last = run[end]["intervals"].as_array().unwrap().last().unwrap();
+            assert_eq!(numbers(&last["streams"]), all, "{end}");
+        }
+    }
+}
+
 fn until_stops_early_and_says_why() {
     let server = Server::start(&[]);
     // What is paced is soon known; the machine may disturb it for a while, not for a minute.
@@ -255,6 +271,14 @@ fn until_stops_early_and_says_why() {
     }
     let page = unwrapped(&server.test(&flags));
     assert!(page.contains("the goodput was known well enough") && page.contains("% (95 %), of "), "{page}");
+    // Of two at once each is the other's load: they go on until both are known.
+    let document = server.document(&[&flags[..], &["--bidir"]].concat());
+    let runs = document["runs"].as_array().unwrap();
+    for run in runs {
+        assert_eq!(run["ended"], "narrow", "{}", run["estimate"]);
+    }
+    let [forward, reverse] = [0, 1].map(|n| runs[n]["elapsed_seconds"].as_f64().unwrap());
+    assert!((forward - reverse).abs() < 2.0, "{forward} {reverse}");
     // It is no end for a test that is over before.
     let short = server.json(&["--until", "5%", "--time", "300ms"]);
     assert_eq!(short["ended"], "done");
@@ -460,4 +484,11 @@ fn what_contradicts_itself_is_refused() {
     for (flags, says) in cases {
         assert_refused(&support::server::test("lfn://nobody", flags), 2, says);
     }
+    let endless = support::server::test("lfn://nobody", &["-t", "0"]);
+    assert_refused(&endless, 2, "--time: a test of no time measures nothing");
+    assert!(stderr(&endless).contains("hint: give the most it may take, such as --time 1h"), "{}", stderr(&endless));
+    // What can be said is: which flag would have to be another.
+    let many = support::server::test("lfn://nobody", &["--time", "24h", "--streams", "16"]);
+    assert_refused(&many, 2, "samples are possible");
+    assert!(stderr(&many).contains("hint: use --interval 1383ms or more"), "{}", stderr(&many));
 }

@@ -18,6 +18,7 @@ fn main() -> ExitCode {
         ("every_datagram_is_counted_with_and_without_gso", Needs::Nothing, every_datagram_is_counted),
         ("datagrams_leave_as_and_from_where_they_should", Needs::Nothing, datagrams_leave_as_they_should),
         ("an_interrupt_ends_datagrams_too", Needs::Nothing, an_interrupt_ends_datagrams_too),
+        ("an_interrupted_ramp_says_that_it_was_broken_off", Needs::Nothing, an_interrupted_ramp_says_so),
         ("what_makes_no_sense_is_refused", Needs::Nothing, what_makes_no_sense_is_refused),
         ("probes_run_beside_tcp", Needs::Nothing, probes_run_beside_tcp),
         ("lost_and_doubled_datagrams_are_those_of_the_link", Needs::Namespaces, lost_and_doubled_datagrams),
@@ -108,6 +109,22 @@ fn an_interrupt_ends_datagrams_too() {
         assert!(sent > 0 && number(&run["bytes"]) > 0, "{flags:?}");
     }
     server.json(&["--udp", "--count", "10"]);
+}
+
+/// A step takes a minute here: whatever the machine, none was done.
+fn an_interrupted_ramp_says_so() {
+    let server = Server::start(&[]);
+    let home = tempfile::tempdir().unwrap();
+    for direction in [&[][..], &["--reverse"]] {
+        let file = home.path().join("ramp.json");
+        let saved = file.to_str().unwrap();
+        let flags = [&["--ramp", "--ramp-step", "60s", "--save", saved], direction].concat();
+        let (code, ..) = interrupted(under_way(&["test", &server.ticket], &flags), 1, |pid| kill("INT", pid));
+        assert_eq!(code, Some(130));
+        let shown = plain(&support::lfn().args(["show", saved]).output().unwrap().stdout);
+        assert!(shown.contains("ramp broken off before its first step was done"), "{shown}");
+        assert!(shown.contains("ended interrupted") && !shown.contains("at every rate"), "{shown}");
+    }
 }
 
 fn what_makes_no_sense_is_refused() {
@@ -338,6 +355,17 @@ fn a_limit_is_shown() {
         assert_eq!(findings(&run).first(), Some(&"limited by the server"), "{}", run["findings"]);
         let text = plain(&server.test(&flags).stdout);
         assert!(text.contains("50 Mb/s asked, 8 Mb/s allowed by the server"), "{text}");
+        assert!(text.contains("which holds the test to 8 Mb/s"), "{text}");
+    }
+    // What the client asked for itself is no limit of the server's, whichever it has.
+    for (server, udp) in [(&server, true), (&server, false), (&Server::start(&[]), true), (&Server::start(&[]), false)]
+    {
+        let flags = ["--reverse", "--time", "400ms", "--record", "1000", "--pacing", "4mbit", "--udp"];
+        let flags = &flags[..if udp { 8 } else { 7 }];
+        let run = server.json(flags);
+        assert_eq!(run["far"]["rate_limit_bits_per_second"], Value::Null, "{flags:?}");
+        assert!(!findings(&run).contains(&"limited by the server"), "{}", run["findings"]);
+        assert!(!plain(&server.test(flags).stdout).contains("holds the test"), "{flags:?}");
     }
 }
 

@@ -8,7 +8,7 @@ use std::io;
 use std::net::IpAddr;
 
 use netlink_packet_core::NLM_F_REQUEST;
-use netlink_packet_route::link::{LinkAttribute, LinkFlags, LinkMessage};
+use netlink_packet_route::link::{LinkAttribute, LinkFlags, LinkInfo, LinkMessage};
 use netlink_packet_route::route::{RouteAddress, RouteAttribute, RouteMessage};
 use netlink_packet_route::tc::TcMessage;
 use netlink_packet_route::{AddressFamily, RouteNetlinkMessage};
@@ -24,6 +24,8 @@ pub struct Traffic {
     pub mtu: u32,
     /// What it sends comes back (`IFF_LOOPBACK`).
     pub is_loopback: bool,
+    /// `IFLA_INFO_KIND`: what the kernel made; none of a device.
+    pub kind: Option<String>,
     /// Bytes sent.
     pub sent_bytes: u64,
     /// Packets sent.
@@ -110,6 +112,12 @@ impl Netlink {
             match attribute {
                 LinkAttribute::IfName(name) => traffic.name = name,
                 LinkAttribute::Mtu(mtu) => traffic.mtu = mtu,
+                LinkAttribute::LinkInfo(infos) => {
+                    traffic.kind = infos.iter().find_map(|info| match info {
+                        LinkInfo::Kind(kind) => Some(kind.to_string()),
+                        _ => None,
+                    });
+                }
                 LinkAttribute::Stats64(stats) => {
                     counted = true;
                     (traffic.sent_bytes, traffic.sent_packets) = (stats.tx_bytes, stats.tx_packets);

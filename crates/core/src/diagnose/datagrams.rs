@@ -355,6 +355,7 @@ mod tests {
             mtu_bytes: 1500,
             rate: None,
             loopback: false,
+            kind: None,
             counters: InterfaceCounters::default(),
         };
         let host = HostReport { interface: Some(interface), qdiscs: vec![qdisc], ..HostReport::default() };

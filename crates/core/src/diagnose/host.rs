@@ -90,8 +90,7 @@ fn busy_thread(evidence: &Evidence, host: &Host, stream: usize, worker: &Worker)
         let more = evidence.streams().saturating_add(idle as u32);
         evidence.again(&format!("--streams {more}"))
     } else {
-        let name = host.interface.as_ref().map_or("eth0", |interface| interface.name.as_str());
-        Cure { command: format!("ethtool -K {name} tso on gso on gro on"), host: Some(host.name.clone()) }
+        relieved(evidence, host, worker)
     };
     let mut finding = finding(evidence, Cause::Processor, summary, cure, evidence.possible());
     finding.evidence = BTreeMap::from([
@@ -104,6 +103,18 @@ fn busy_thread(evidence: &Evidence, host: &Host, stream: usize, worker: &Worker)
         finding.evidence.insert("idle_processors", json!(idle));
     }
     finding
+}
+
+/// Less work for a processor where no other is idle: a device can take some of it over, what the kernel made cannot.
+fn relieved(evidence: &Evidence, host: &Host, worker: &Worker) -> Cure {
+    let here = |command: String| Cure { command, host: Some(host.name.clone()) };
+    match &host.interface {
+        Some(interface) if !interface.loopback && interface.kind.is_none() => {
+            here(format!("ethtool -K {} tso on gso on gro on", interface.name))
+        }
+        _ if !host.no_copy => evidence.again("--no-copy"),
+        _ => here(format!("perf top -C {}   # what takes its time", worker.processor)),
+    }
 }
 
 fn interrupts(evidence: &Evidence, host: &Host) -> Option<Finding> {
@@ -304,6 +315,17 @@ pub(super) mod tests {
             e.flows[0].receiving_worker = Some(Worker { ran: 0.97, waited: 0.02, processor: 0 });
         });
         assert_eq!(all.cure.to_string(), "ethtool -K eth0 tso on gso on gro on   (on far.example)");
+        // Nothing can be handed over to what is no device.
+        for change in [|i: &mut Interface| i.loopback = true, |i: &mut Interface| i.kind = Some("veth".into())] {
+            let mut evidence = half();
+            evidence.receiver.idle = Some(0.1);
+            evidence.receiver.interface.iter_mut().for_each(change);
+            evidence.flows[0].receiving_worker = Some(Worker { ran: 0.97, waited: 0.02, processor: 1 });
+            assert_eq!(diagnose(&evidence)[0].cure.to_string(), "lfn test far.example --no-copy");
+            evidence.receiver.no_copy = true;
+            let cure = diagnose(&evidence)[0].cure.to_string();
+            assert_eq!(cure, "perf top -C 1   # what takes its time   (on far.example)");
+        }
         let starved = first(|e| e.flows[0].sending_worker = Some(Worker { ran: 0.3, waited: 0.68, processor: 2 }));
         assert_eq!(starved.cause, Cause::Processor);
         assert!(

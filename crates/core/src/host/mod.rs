@@ -107,6 +107,9 @@ pub struct Interface {
     pub rate: Option<BitRate>,
     /// Packets come back to this host: what it counts is of both ends.
     pub loopback: bool,
+    /// What it is, of one that is no device but made by the kernel: `veth`, `bridge`, `wireguard`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub kind: Option<String>,
     /// What it counted over the test.
     #[serde(flatten)]
     pub counters: InterfaceCounters,

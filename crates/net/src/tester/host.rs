@@ -141,6 +141,7 @@ impl HostWatch {
             mtu_bytes: traffic.mtu,
             rate: rate(traffic),
             loopback: traffic.is_loopback,
+            kind: traffic.kind.clone(),
             counters: counted(traffic).since(&counted(before)),
         });
         let report = HostReport {

@@ -8,7 +8,7 @@ use super::judged::{Judged, sample};
 use crate::host::{HostSample, Interface, QdiscCounters, together};
 use crate::tcp_info::TcpInfo;
 use crate::units::{BitRate, Bytes};
-use crate::wire::test::{EndReport, Interval};
+use crate::wire::test::{EndReport, Interval, Mode};
 
 /// Counters of the network stack for segments that had come and that its sockets let go (`net/ipv4/proc.c`).
 const LET_GO: [&str; 4] = ["TcpExt.TCPRcvQDrop", "TcpExt.TCPBacklogDrop", "TcpExt.RcvPruned", "TcpExt.PFMemallocDrop"];
@@ -40,6 +40,7 @@ pub(super) fn host(name: &str, end: &EndReport, judged: Judged, sends: bool) -> 
         interface,
         qdisc: kind.zip(queued).map(|(qdisc, counters)| (qdisc.kind.clone(), counters)),
         softirq: softirq(&samples, time),
+        no_copy: end.mode == Some(Mode::NoCopy),
         idle: report.and_then(crate::host::HostReport::processors_idle),
         sockets_dropped: let_go.and_then(|count| u64::try_from(count).ok()),
     }

@@ -91,6 +91,8 @@ pub struct Host {
     pub softirq: Option<(u32, f64)>,
     /// How many processors' worth of time was left over.
     pub idle: Option<f64>,
+    /// It does without copies of payload (`--no-copy`).
+    pub no_copy: bool,
     /// Packets its sockets let go over the whole test.
     pub sockets_dropped: Option<u64>,
     /// What others sent by the interface in the direction of the data, and what it carried in all.

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use lfn_core::units::{Bytes, Ratio};
+use lfn_core::units::{Bytes, Ratio, parse_duration};
 use lfn_core::wire::test::{
     DEFAULT_READ, DEFAULT_RECORD, Data, Direction, Load, MOST_STREAMS, SHORTEST_INTERVAL, TestRequest,
 };
@@ -97,8 +97,20 @@ impl LoadArgs {
         Ok(match (count, bytes) {
             (Some(count), _) => Load::Records(count),
             (None, Some(bytes)) => Load::Bytes(bytes),
-            (None, None) => Load::TimeSeconds(duration("time", &self.time)?.unwrap_or(usual)),
+            (None, None) => Load::TimeSeconds(self.time()?.unwrap_or(usual)),
         })
+    }
+
+    fn time(&self) -> Result<Option<Duration>, Failure> {
+        match self.time.as_deref().map(parse_duration) {
+            // iperf3 takes it for a test without an end.
+            Some(Ok(Duration::ZERO)) => Err(unreadable(
+                "time",
+                "a test of no time measures nothing, and one without an end there is not",
+                "give the most it may take, such as --time 1h; Ctrl-C ends it earlier, with its figures",
+            )),
+            _ => duration("time", &self.time),
+        }
     }
 
     /// How narrow the interval of the goodput is to be, if that ends the test.

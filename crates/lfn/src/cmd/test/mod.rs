@@ -23,7 +23,7 @@ use lfn_core::plan::congestion_for;
 use lfn_core::report::{Hosts, Origin, rfc3339};
 use lfn_core::units::Ratio;
 use lfn_core::wire::CongestionWish;
-use lfn_core::wire::test::{Direction, Modes, SocketWish, TestRequest};
+use lfn_core::wire::test::{Direction, Modes, RequestError, SocketWish, TestRequest};
 use lfn_net::session::dial::Target;
 use lfn_net::tester::{self, Measurement, Progress, Test, TestError};
 
@@ -128,11 +128,17 @@ fn has_wrong_bytes(measurement: &Measurement) -> bool {
     checks.any(|check| check.wrong_bytes > 0)
 }
 
+/// A request that nobody could serve, and what to type instead.
+fn unusable(error: RequestError) -> Failure {
+    let hint = error.hint().unwrap_or_else(|| "see lfn test --help".into());
+    Failure::usage(error).hint(hint)
+}
+
 /// The line and the hint of a test that failed.
 fn failed(error: TestError) -> Failure {
     match error {
         TestError::Session(error) => remote::session_failure(error),
-        TestError::Request(error) => Failure::usage(error).hint("see lfn test --help"),
+        TestError::Request(error) => unusable(error),
         error => {
             let hint = error.hint();
             let failure = Failure::new(error);
@@ -299,7 +305,7 @@ impl Args {
             }
         }
         for check in [request.check(), near.check()] {
-            check.map_err(|error| Failure::usage(error).hint("see lfn test --help"))?;
+            check.map_err(unusable)?;
         }
         Ok(Wanted {
             directions: self.load.directions(self.report.nettest),

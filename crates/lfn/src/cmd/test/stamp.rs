@@ -23,7 +23,7 @@ use crate::remote::SavedHosts;
 pub(super) struct StampArgs {
     /// Measure delay and loss of each direction to a reflector: `lfn serve --stamp`, or any of STAMP or TWAMP Light
     /// [default port: 862]
-    #[arg(long, value_name = "HOST[:PORT]", conflicts_with_all = ["host", "LoadArgs", "BufferArgs", "TcpArgs", "UdpArgs", "PathArgs", "Iperf3Args", "rate", "interval", "omit", "ndjson", "csv", "nettest", "save"])]
+    #[arg(long, value_name = "HOST[:PORT]", conflicts_with_all = OF_A_LOAD)]
     pub(super) stamp: Option<String>,
     /// Packets to send [default: 100]
     #[arg(long, value_name = "N", requires = "stamp", allow_hyphen_values = true)]
@@ -38,6 +38,64 @@ pub(super) struct StampArgs {
     #[arg(long, value_name = "FILE", requires = "stamp")]
     stamp_key: Option<PathBuf>,
 }
+
+/// What is of a load, flag by flag: of a group of them clap would name them all, typed or not.
+const OF_A_LOAD: [&str; 54] = [
+    "host",
+    "reverse",
+    "both",
+    "bidir",
+    "time",
+    "count",
+    "bytes",
+    "until",
+    "record",
+    "read",
+    "streams",
+    "congestion",
+    "data",
+    "check",
+    "blocks",
+    "sndbuf",
+    "rcvbuf",
+    "window",
+    "near_sndbuf",
+    "near_rcvbuf",
+    "near_window",
+    "far_sndbuf",
+    "far_rcvbuf",
+    "far_window",
+    "pacing",
+    "mss",
+    "dscp",
+    "bind",
+    "mptcp",
+    "no_copy",
+    "near_no_copy",
+    "far_no_copy",
+    "udp",
+    "ramp",
+    "loss_allowed",
+    "ramp_step",
+    "no_gso",
+    "no_gro",
+    "fragment",
+    "latency",
+    "path",
+    "path_names",
+    "iperf3",
+    "iperf3_user",
+    "iperf3_rsa_public_key",
+    "iperf3_pkcs1",
+    "iperf3_server_output",
+    "rate",
+    "interval",
+    "omit",
+    "ndjson",
+    "csv",
+    "nettest",
+    "save",
+];
 
 const COUNT: u32 = 100;
 /// Each is remembered to the end.
@@ -120,4 +178,43 @@ fn failed(error: SendError) -> Failure {
         SendError::Io { .. } => return Failure::new(error),
     };
     Failure::new(error).hint(hint)
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::{Args as _, Command};
+
+    use super::super::Args;
+    use super::*;
+
+    fn command() -> Command {
+        Args::augment_args(Command::new("test"))
+    }
+
+    #[test]
+    fn no_flag_of_a_load_is_forgotten() {
+        let both = ["stamp", "json", "no_live", "help"];
+        // How a server is reached and trusted.
+        let session: Vec<String> = ["Trust", "Waiting"]
+            .into_iter()
+            .flat_map(|group| {
+                command().get_groups().find(|g| g.get_id() == group).unwrap().get_args().cloned().collect::<Vec<_>>()
+            })
+            .map(|id| id.to_string())
+            .collect();
+        for argument in command().get_arguments() {
+            let id = argument.get_id().as_str();
+            let fits = both.contains(&id) || id.starts_with("stamp_") || session.iter().any(|name| name == id);
+            assert_eq!(OF_A_LOAD.contains(&id), !fits, "{id}");
+        }
+    }
+
+    #[test]
+    fn a_conflict_names_what_was_typed_and_nothing_else() {
+        let typed = ["test", "--stamp", "192.0.2.1", "--time", "5s", "--no-gso"];
+        let said = command().try_get_matches_from(typed).unwrap_err().to_string();
+        assert!(said.contains("--stamp") && said.contains("--time") && said.contains("--no-gso"), "{said}");
+        let others = ["--bytes", "--count", "--streams", "--udp", "--iperf3", "--window"];
+        assert!(others.iter().all(|flag| !said.contains(flag)), "{said}");
+    }
 }

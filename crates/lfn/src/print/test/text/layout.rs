@@ -56,20 +56,38 @@ pub(super) fn paragraphs(text: &str, columns: Option<usize>) -> String {
     page
 }
 
-/// The columns of the table, each with how wide it is.
-const TABLE: [usize; 6] = [15, 12, 7, 10, 10, 10];
+/// A table: how wide its columns are where there is room, how wide they have to be, and which a terminal too narrow for
+/// all of them goes without, in that order.
+pub(super) struct Grid<const N: usize> {
+    pub(super) wide: [usize; N],
+    pub(super) least: [usize; N],
+    pub(super) spared: &'static [usize],
+}
 
-/// A line of the table; a terminal too narrow for all of them has first no rwnd, then no cwnd, then no count of segments.
-pub(super) fn table_line(cells: [&str; 6], columns: usize) -> String {
-    let dropped: &[usize] = match columns {
-        69.. => &[],
-        58.. => &[4],
-        47.. => &[3, 4],
-        _ => &[2, 3, 4],
-    };
-    let kept = (0..cells.len()).filter(|index| !dropped.contains(index));
-    let kept: Vec<String> = kept.map(|index| format!("{:>1$}", cells[index], TABLE[index])).collect();
-    format!("{}\n", kept.join(" "))
+impl<const N: usize> Grid<N> {
+    /// A line of it.
+    pub(super) fn line(&self, cells: [&str; N], columns: usize) -> String {
+        let (widths, kept) = self.fitting(columns);
+        let kept: Vec<String> = kept.into_iter().map(|index| format!("{:>1$}", cells[index], widths[index])).collect();
+        format!("{}\n", kept.join(" "))
+    }
+
+    fn fitting(&self, columns: usize) -> (&[usize; N], Vec<usize>) {
+        let mut kept: Vec<usize> = (0..N).collect();
+        let needs = |widths: &[usize; N], kept: &[usize]| {
+            kept.iter().map(|&index| widths[index] + 1).sum::<usize>().saturating_sub(1)
+        };
+        if needs(&self.wide, &kept) <= columns {
+            return (&self.wide, kept);
+        }
+        for spared in self.spared {
+            if needs(&self.least, &kept) <= columns {
+                break;
+            }
+            kept.retain(|index| index != spared);
+        }
+        (&self.least, kept)
+    }
 }
 
 /// In SI alone, so that a column can be compared.
@@ -101,14 +119,20 @@ mod tests {
         assert!(wrapped_at(40, "label", "some words that go on and on and on").lines().all(|line| line.len() <= 40));
     }
 
+    /// Of five letters each, and of so many columns.
+    const GRID: Grid<4> = Grid { wide: [9, 9, 9, 9], least: [5, 5, 5, 5], spared: &[2, 1] };
+
     #[test]
-    fn a_narrow_table_has_fewer_columns() {
-        let cells = ["0.0-1.0", "129 Mb/s", "3", "9.1 MB", "4.5 MB", "541 ms"];
-        for (columns, parts) in [(100, 6), (69, 6), (68, 5), (57, 4), (46, 3), (40, 3)] {
-            let line = table_line(cells, columns);
-            assert!(line.trim_end().chars().count() <= columns, "{line}");
-            assert_eq!(line.split("  ").filter(|part| !part.trim().is_empty()).count(), parts, "{line}");
-            assert!(line.contains("129 Mb/s") && line.contains("541 ms"));
+    fn a_narrow_table_is_tighter_and_then_has_fewer_columns() {
+        for (columns, shown) in
+            [(40, "abcd"), (39, "abcd"), (38, "abcd"), (23, "abcd"), (22, "abd"), (16, "ad"), (1, "ad")]
+        {
+            let line = GRID.line(["aaaaa", "bbbbb", "ccccc", "ddddd"], columns);
+            assert!(line.trim_end().chars().count() <= columns.max(11), "{columns}: {line}");
+            let mut letters: Vec<char> = line.chars().filter(|letter| letter.is_alphabetic()).collect();
+            letters.dedup();
+            assert_eq!(letters.into_iter().collect::<String>(), shown, "{columns}: {line}");
+            assert_eq!(line.starts_with(' '), columns >= 39, "{columns}: {line}");
         }
     }
 }

@@ -18,7 +18,7 @@ pub(super) fn load(run: &Run) -> String {
     line("ended", ended(measurement.ended));
     line("known", known(run));
     line("not copied", uncopied(measurement.sender(), measurement.receiver()));
-    line("options", options(measurement.sender()));
+    line("options", options(measurement.sender(), measurement.receiver()));
     line("check", check(measurement.receiver()));
     if let Some(caught) = &measurement.blocks {
         page += &super::blocks::blocks(measurement.sender(), caught);
@@ -26,7 +26,8 @@ pub(super) fn load(run: &Run) -> String {
     page
 }
 
-fn ended(ended: Ended) -> Option<String> {
+/// Why, if that is not that all was done.
+pub(super) fn ended(ended: Ended) -> Option<String> {
     match ended {
         Ended::Done => None,
         Ended::Narrow => Some("the goodput was known well enough".into()),
@@ -64,10 +65,13 @@ fn uncopied(sender: &EndReport, receiver: &EndReport) -> Option<String> {
 }
 
 /// What was asked of the sender's connections, and granted; streams of one kind together.
-fn options(sender: &EndReport) -> Option<String> {
+fn options(sender: &EndReport, receiver: &EndReport) -> Option<String> {
     let mut kinds: Vec<(Vec<u16>, String)> = Vec::new();
     for stream in &sender.streams {
-        let text = stream.socket.as_ref().map(asked).unwrap_or_default();
+        // A segment size is asked for at the client's end, whichever sends: what that announces bounds the other.
+        let other = receiver.streams.iter().find(|other| other.stream == stream.stream);
+        let mss = other.and_then(|other| other.socket.as_ref()?.mss_asked_bytes);
+        let text = stream.socket.as_ref().map(|socket| asked(socket, mss)).unwrap_or_default();
         match kinds.iter_mut().find(|(_, known)| *known == text) {
             Some((streams, _)) => streams.push(stream.stream),
             None => kinds.push((vec![stream.stream], text)),
@@ -83,7 +87,7 @@ fn options(sender: &EndReport) -> Option<String> {
     (!told.is_empty()).then(|| told.join("; "))
 }
 
-fn asked(socket: &SocketReport) -> String {
+fn asked(socket: &SocketReport, mss_of_receiver: Option<Bytes>) -> String {
     let mut parts = Vec::new();
     if let Some(pace) = socket.pacing_asked {
         parts.push(match socket.pacing_granted {
@@ -91,7 +95,7 @@ fn asked(socket: &SocketReport) -> String {
             granted => format!("pace {pace} asked, {} granted", granted.map_or("none".into(), |rate| rate.to_string())),
         });
     }
-    if let Some(mss) = socket.mss_asked_bytes {
+    if let Some(mss) = socket.mss_asked_bytes.or(mss_of_receiver) {
         let granted = socket.mss_granted_bytes.map_or("unknown".into(), |Bytes(bytes)| format!("{bytes} B"));
         parts.push(format!("MSS {} B asked, payload of a segment {granted}", mss.0));
     }

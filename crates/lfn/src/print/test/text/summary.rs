@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use lfn_core::diagnose::Evidence;
 use lfn_core::iperf3::Protocol;
 use lfn_core::report::Finding;
 use lfn_core::tcp_model::Limit;
@@ -22,7 +23,7 @@ pub(super) fn summary(run: &Run, sender: &str, receiver: &str) -> String {
     let mut page = String::from("\n");
     let mut line = |name: &str, text: String| page += &wrapped(name, &text);
     let whole = format!("{} over all {}", evidence.goodput, show_duration(evidence.elapsed));
-    line("goodput", whole + &past_start_up(run));
+    line("goodput", whole + &past_start_up(evidence));
     if let Some(predicted) = run.predicted {
         let measured = evidence.judged_goodput().as_f64() / predicted.goodput.as_f64().max(1.0);
         let limit = match predicted.limit {
@@ -68,13 +69,18 @@ pub(super) fn summary(run: &Run, sender: &str, receiver: &str) -> String {
     page
 }
 
-fn past_start_up(run: &Run) -> String {
-    match run.evidence.steady {
-        Some(steady) if !steady.start.is_zero() => {
-            format!(", {} past start-up ({})", steady.goodput, show_duration(round(steady.start)))
-        }
-        Some(_) => String::new(),
-        None => ", no part past start-up".into(),
+/// The goodput that is judged, and of which time it is: neither of start-up nor of the short rest that an interrupt or a
+/// count leaves at the end.
+fn past_start_up(evidence: &Evidence) -> String {
+    const REST: Duration = Duration::from_millis(1);
+    let Some(steady) = evidence.steady else { return ", no part past start-up".into() };
+    let (goodput, start, end) = (steady.goodput, round(steady.start), round(steady.end));
+    let (start, end) = (show_duration(start), show_duration(end));
+    match (steady.start.is_zero(), evidence.elapsed.saturating_sub(steady.end) > REST) {
+        (true, false) => String::new(),
+        (true, true) => format!(", {goodput} over the first {end}"),
+        (false, false) => format!(", {goodput} past start-up ({start})"),
+        (false, true) => format!(", {goodput} past start-up ({start}) until {end}"),
     }
 }
 
@@ -109,6 +115,8 @@ pub(super) fn because(finding: &Finding) -> String {
 
 fn tcp(run: &Run) -> String {
     let resent = resent(run).map_or("unknown".into(), |resent| resent.to_string());
+    let again =
+        resent_share(run).map(|share| format!(" ({:.3} % of what was sent)", share * 100.0)).unwrap_or_default();
     if run.measurement.sender().streams.iter().all(|stream| stream.tcp_info.is_none()) {
         return format!("the sender's kernel is not known; {resent} segments resent");
     }
@@ -119,10 +127,21 @@ fn tcp(run: &Run) -> String {
     let busy = sum(|flow| flow.busy).max(f64::MIN_POSITIVE);
     let share = |time: f64| format!("{:.0} %", (time / busy * 100.0).min(100.0));
     format!(
-        "window scale {scale}, {resent} segments resent; stopped by rwnd {}, by send buffer {}",
+        "window scale {scale}, {resent} segments resent{again}; stopped by rwnd {}, by send buffer {}",
         share(sum(|flow| flow.rwnd_limited)),
         share(sum(|flow| flow.sndbuf_limited)),
     )
+}
+
+/// Which share of the payload bytes that were sent was sent again; nothing of none, and where a kernel does not tell.
+fn resent_share(run: &Run) -> Option<f64> {
+    let (mut sent, mut again) = (0u64, 0u64);
+    for stream in &run.measurement.sender().streams {
+        let info = stream.tcp_info.as_ref()?;
+        sent = sent.saturating_add(info.sent_bytes?);
+        again = again.saturating_add(info.retransmitted_bytes?);
+    }
+    (again > 0).then(|| again as f64 / sent.max(1) as f64)
 }
 
 /// Segments sent again in the whole test, if the sender tells.
@@ -130,4 +149,37 @@ pub fn resent(run: &Run) -> Option<u64> {
     let streams = &run.measurement.sender().streams;
     let told = streams.iter().filter_map(|stream| Some(u64::from(stream.tcp_info.as_ref()?.retransmitted_segments)));
     told.reduce(|a, b| a + b).or(run.iperf3.as_ref().and_then(|iperf3| iperf3.retransmits))
+}
+
+#[cfg(test)]
+mod tests {
+    use lfn_core::wire::test::{EndReport, Interval};
+
+    use super::*;
+
+    /// Received in seconds, and in a rest of 0.4 s.
+    fn received(bytes: &[u64], rest: Option<u64>) -> Evidence {
+        let second = Duration::from_secs(1);
+        let mut intervals: Vec<Interval> = Vec::new();
+        for (&bytes, time) in bytes.iter().zip(std::iter::repeat(second)).chain(rest.iter().zip([second * 2 / 5])) {
+            let start = intervals.last().map_or(Duration::ZERO, |last| last.end);
+            intervals.push(Interval { start, end: start + time, bytes, ..Interval::default() });
+        }
+        let elapsed = intervals.last().unwrap().end;
+        let bytes = intervals.iter().map(|interval| interval.bytes).sum();
+        let report = EndReport { elapsed, bytes, intervals, ..EndReport::default() };
+        let rtt = Duration::from_millis(10);
+        Evidence::new(None, rtt, None, ("near", &EndReport::default()), ("far", &report), "far")
+    }
+
+    #[test]
+    fn of_two_goodputs_it_is_said_of_which_time_they_are() {
+        let told = |bytes: &[u64], rest| past_start_up(&received(bytes, rest));
+        assert_eq!(told(&[1_000_000; 3], None), "");
+        assert_eq!(told(&[250_000, 1_000_000, 1_000_000], None), ", 8 Mb/s past start-up (1 s)");
+        // An interrupt in the middle of an interval: the two goodputs are not of the same time.
+        assert_eq!(told(&[1_000_000; 3], Some(100_000)), ", 8 Mb/s over the first 3 s");
+        assert_eq!(told(&[250_000, 1_000_000, 1_000_000], Some(100_000)), ", 8 Mb/s past start-up (1 s) until 3 s");
+        assert_eq!(told(&[1_000_000], None), ", no part past start-up");
+    }
 }

@@ -13,11 +13,14 @@ use lfn_core::units::{Bytes, show_duration};
 use lfn_core::wire::test::{Direction, Interval, Kernel, Load};
 use lfn_net::tester::{Progress, Test};
 
-use super::layout::{decimal, table_line, wrapped};
+use super::layout::{Grid, decimal, wrapped};
 use super::summary::summary;
 use crate::print;
 use crate::print::terminal::columns;
 use crate::print::test::Run;
+
+/// Time, goodput, segments sent again, cwnd, rwnd, RTT.
+const GRID: Grid<6> = Grid { wide: [15, 12, 7, 10, 10, 10], least: [12, 10, 6, 8, 8, 8], spared: &[4, 3, 2, 5] };
 
 /// The table of one test as it grows.
 #[derive(Default)]
@@ -129,13 +132,17 @@ impl Table {
         };
         let mut out = print::out();
         writeln!(out, "{}{}", self.intro, wrapped("path", &path))?;
-        if self.datagrams {
-            write!(out, "{}", super::udp::head())?;
-            return out.flush();
-        }
-        let heads = ["seconds", "goodput", "resent", "cwnd", "rwnd", "RTT"];
-        write!(out, "{}", table_line(heads, columns()))?;
+        let head = match self.datagrams {
+            true => super::udp::head(self.columns()),
+            false => GRID.line(["seconds", "goodput", "resent", "cwnd", "rwnd", "RTT"], self.columns()),
+        };
+        write!(out, "{head}")?;
         out.flush()
+    }
+
+    /// What a line may take, beside what marks it.
+    fn columns(&self) -> usize {
+        columns().saturating_sub(self.mark.len())
     }
 
     fn next_line(&mut self, over: bool) -> Option<(Interval, Interval)> {
@@ -150,9 +157,10 @@ impl Table {
         while let Some((sent, got)) = self.next_line(over) {
             let resent = kernels(&sent).map(|info| u64::from(info.retransmitted_segments)).sum();
             let line = match self.datagrams {
-                true => super::udp::row(&sent, &got),
-                false => row(&sent, &got, resent - self.resent.min(resent), self.mark),
+                true => super::udp::row(&sent, &got, self.columns()),
+                false => row(&sent, &got, resent - self.resent.min(resent), self.columns()),
             };
+            let line = marked(&line, self.mark);
             self.resent = resent;
             let mut out = print::out();
             out.write_all(line.as_bytes())?;
@@ -178,13 +186,13 @@ fn pair(sent: &mut VecDeque<Interval>, got: &mut VecDeque<Interval>, over: bool)
     Some((beside, got.pop_front()?))
 }
 
-fn row(sent: &Interval, got: &Interval, resent: u64, mark: &str) -> String {
+fn row(sent: &Interval, got: &Interval, resent: u64, columns: usize) -> String {
     let time = got.end.saturating_sub(got.start);
     if kernels(sent).next().is_none() {
         // An end that does not tell.
         let seconds = format!("{:.1}-{:.1}", got.start.as_secs_f64(), got.end.as_secs_f64());
         let goodput = Bytes(got.bytes).per(time).to_string();
-        return marked(&table_line([&seconds, &goodput, "-", "-", "-", "-"], columns()), mark);
+        return GRID.line([&seconds, &goodput, "-", "-", "-", "-"], columns);
     }
     let cwnd: u64 = kernels(sent).map(|info| info.cwnd().0).sum();
     let rwnd: Option<u64> = kernels(sent).map(|info| info.snd_wnd_bytes.map(u64::from)).sum();
@@ -198,7 +206,7 @@ fn row(sent: &Interval, got: &Interval, resent: u64, mark: &str) -> String {
         rwnd.map_or("-".into(), decimal),
         show_duration(rtt),
     ];
-    marked(&table_line(cells.each_ref().map(String::as_str), columns()), mark)
+    GRID.line(cells.each_ref().map(String::as_str), columns)
 }
 
 /// A line of the table with what tells the directions of two tests at once apart.
@@ -213,6 +221,8 @@ fn kernels(interval: &Interval) -> impl Iterator<Item = &TcpInfo> {
 
 #[cfg(test)]
 mod tests {
+    use lfn_core::wire::test::StreamSample;
+
     use super::*;
 
     /// Of one second each, from zero on their own clock; on the near one later by so much.
@@ -241,6 +251,31 @@ mod tests {
         assert_eq!(beside(later(0.3), intervals(3, None), false), [0, 1, 2]);
         // Clocks that were not compared: by number.
         assert_eq!(beside(intervals(3, None), intervals(4, None), false), [0, 1, 2]);
+    }
+
+    #[test]
+    fn lines_fit_the_terminal_with_what_marks_them() {
+        let info =
+            TcpInfo { snd_wnd_bytes: Some(4_500_000), rtt: Duration::from_micros(541_200), ..TcpInfo::default() };
+        let streams = vec![StreamSample { tcp_info: Some(info), ..StreamSample::default() }];
+        let sent = Interval { streams, ..Interval::default() };
+        let (start, end) = (Duration::from_secs(99), Duration::from_secs(100));
+        let got = Interval { start, end, bytes: 118_662_500, ..Interval::default() };
+        for (columns, cells) in [(120, 6), (80, 6), (60, 6), (48, 5), (40, 4), (31, 2)] {
+            for mark in ["", " reverse"] {
+                let line = marked(&row(&sent, &got, 123_456, columns - mark.len()), mark);
+                assert!(line.trim_end().chars().count() <= columns, "{columns}: {line}");
+                assert!(
+                    line.contains("99.0-100.0") && line.contains("949.3 Mb/s") && line.ends_with(&format!("{mark}\n"))
+                );
+                let shown = ["99.0", "949.3", "123456", " 0 B", "4.5 MB", "541.2"].map(|cell| line.contains(cell));
+                let shown = shown.into_iter().filter(|&shown| shown).count();
+                assert!(shown == cells || !mark.is_empty() && shown < cells, "{columns}: {shown} of {line}");
+                if columns >= 40 {
+                    assert!(line.contains("541.2 ms"), "{columns}: {line}");
+                }
+            }
+        }
     }
 
     #[test]

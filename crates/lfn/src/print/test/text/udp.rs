@@ -2,16 +2,25 @@
 
 use std::time::Duration;
 
+use lfn_core::report::Ended;
 use lfn_core::tcp_model::Limit;
 use lfn_core::udp::figures::{Received, Sent, UdpSample};
 use lfn_core::udp::ramp::{Outcome, RampReport};
 use lfn_core::units::{BitRate, Bytes, Ratio, show_duration};
 use lfn_core::wire::test::{EndReport, Interval, Load, StreamReport, TestRequest};
 
-use super::layout::{paragraphs, wrapped};
+use super::layout::{Grid, paragraphs, wrapped};
 use super::summary::because;
-use crate::print::terminal::breaks_at;
+use crate::print::terminal::{breaks_at, columns};
 use crate::print::test::Run;
+
+/// Time, goodput, datagrams, lost, lost per cent, late, twice, jitter.
+const GRID: Grid<8> =
+    Grid { wide: [15, 12, 10, 8, 8, 8, 8, 8], least: [12, 10, 9, 8, 7, 7, 7, 8], spared: &[6, 5, 2, 3, 7] };
+
+/// Step, asked, sent, received, datagrams, lost, delay, outcome.
+const STEPS: Grid<8> =
+    Grid { wide: [4, 12, 12, 12, 10, 8, 10, 15], least: [4, 10, 10, 10, 9, 7, 9, 14], spared: &[4, 2, 5, 3] };
 
 /// What is sent, in a few words.
 pub(super) fn load(request: &TestRequest) -> String {
@@ -25,30 +34,27 @@ pub(super) fn load(request: &TestRequest) -> String {
     }
 }
 
-pub(super) fn head() -> String {
-    format!(
-        "{:>15} {:>12} {:>10} {:>8} {:>8} {:>8} {:>8} {:>8}\n",
-        "seconds", "goodput", "datagrams", "lost", "lost %", "late", "twice", "jitter"
-    )
+pub(super) fn head(columns: usize) -> String {
+    GRID.line(["seconds", "goodput", "datagrams", "lost", "lost %", "late", "twice", "jitter"], columns)
 }
 
 /// An interval of the receiver; a sender's says no more than what was asked.
-pub(super) fn row(_sent: &Interval, got: &Interval) -> String {
+pub(super) fn row(_sent: &Interval, got: &Interval, columns: usize) -> String {
     let samples: Vec<&UdpSample> = got.streams.iter().filter_map(|stream| stream.udp.as_ref()).collect();
     let sum = |figure: fn(&UdpSample) -> u64| samples.iter().map(|sample| figure(sample)).sum::<u64>();
     let (datagrams, lost) = (sum(|s| s.datagrams), sum(|s| s.lost));
     let jitter = samples.iter().filter_map(|sample| sample.jitter).max().unwrap_or_default();
-    format!(
-        "{:>15} {:>12} {:>10} {:>8} {:>8} {:>8} {:>8} {:>8}\n",
+    let cells = [
         format!("{:.1}-{:.1}", got.start.as_secs_f64(), got.end.as_secs_f64()),
         Bytes(got.bytes).per(got.end.saturating_sub(got.start)).to_string(),
-        datagrams,
-        lost,
+        datagrams.to_string(),
+        lost.to_string(),
         percent(lost, datagrams + lost),
-        sum(|s| s.reordered),
-        sum(|s| s.duplicates),
+        sum(|s| s.reordered).to_string(),
+        sum(|s| s.duplicates).to_string(),
         show_duration(jitter),
-    )
+    ];
+    GRID.line(cells.each_ref().map(String::as_str), columns)
 }
 
 /// What it came to.
@@ -58,6 +64,7 @@ pub(super) fn summary(run: &Run, sender: &str, receiver: &str) -> String {
     let goodput = format!("{} over {}", run.evidence.goodput, show_duration(run.evidence.elapsed));
     page += &wrapped("goodput", &goodput);
     page += &predicted(run);
+    page += &super::load::ended(measurement.ended).map(|text| wrapped("ended", &text)).unwrap_or_default();
     for stream in &measurement.receiver().streams {
         if let Some(received) = stream.udp.as_ref().and_then(|udp| udp.received.as_ref()) {
             page += &received_lines(stream, received, measurement.receiver().streams.len() > 1);
@@ -79,7 +86,7 @@ pub(super) fn summary(run: &Run, sender: &str, receiver: &str) -> String {
         page += &super::latency::lines(latency);
     }
     let ramps = measurement.sender().streams.iter().filter_map(|stream| stream.udp.as_ref()?.ramp.as_ref());
-    ramps.for_each(|ramp| page += &ramp_lines(ramp));
+    ramps.for_each(|ramp| page += &ramp_lines(ramp, measurement.ended, columns()));
     if let Some(path) = &measurement.path {
         page += &super::path::path(path);
     }
@@ -96,6 +103,7 @@ fn predicted(run: &Run) -> String {
     let Some((predicted, expected)) = run.predicted.zip(run.expected.as_ref()) else { return String::new() };
     let mut ramps = run.measurement.sender().streams.iter().filter_map(|stream| stream.udp.as_ref()?.ramp.as_ref());
     let (measured, of) = match ramps.next() {
+        Some(ramp) if run.measurement.ended != Ended::Done => (ramp.highest.unwrap_or_default(), "passed so far"),
         Some(ramp) => (ramp.highest.unwrap_or_default(), "passed"),
         None => (run.evidence.goodput, "measured"),
     };
@@ -217,11 +225,10 @@ fn buffer(report: &EndReport) -> String {
     format!("{buffer}{gro}; {}", if stamps { "times are the kernel's" } else { "times are the reading thread's" })
 }
 
-fn ramp_lines(ramp: &RampReport) -> String {
-    let mut page = format!(
-        "\n{:>4} {:>12} {:>12} {:>12} {:>10} {:>8} {:>10}  {}\n",
-        "step", "asked", "sent", "received", "datagrams", "lost", "delay", "outcome"
-    );
+/// The steps, and what they come to.
+fn ramp_lines(ramp: &RampReport, ended: Ended, columns: usize) -> String {
+    let heads = ["step", "asked", "sent", "received", "datagrams", "lost", "delay", "outcome"];
+    let mut page = format!("\n{}", STEPS.line(heads, columns));
     for step in &ramp.steps {
         let outcome = match step.outcome {
             Outcome::Passed => "passed",
@@ -230,38 +237,137 @@ fn ramp_lines(ramp: &RampReport) -> String {
             Outcome::SenderLimit => "sender's limit",
         };
         let grown = Duration::try_from_secs_f64(step.delay_growth_seconds.get().max(0.0)).unwrap_or_default();
-        page += &format!(
-            "{:>4} {:>12} {:>12} {:>12} {:>10} {:>8} {:>10}  {outcome}\n",
-            step.step,
+        let cells = [
+            step.step.to_string(),
             step.asked.to_string(),
             step.sent.to_string(),
             step.received.to_string(),
-            step.datagrams,
-            step.lost,
+            step.datagrams.to_string(),
+            step.lost.to_string(),
             format!("+{}", show_duration(grown)),
-        );
+            outcome.to_owned(),
+        ];
+        page += &STEPS.line(cells.each_ref().map(String::as_str), columns);
     }
+    page + "\n" + &wrapped("ramp", &if ended == Ended::Done { found(ramp) } else { broken_off(ramp) })
+}
+
+/// What a ramp that came to its end says.
+fn found(ramp: &RampReport) -> String {
     let rate = |rate: BitRate| format!("{rate} of payload");
-    page += "\n";
-    page += &match (ramp.highest, ramp.onset, ramp.sender_limit) {
-        (Some(highest), _, true) => {
-            wrapped("ramp", &format!("at least {}: the sender could do no more", rate(highest)))
-        }
-        (Some(highest), Some(onset), _) => wrapped("ramp", &format!("{} passes, {onset} does not", rate(highest))),
-        (Some(highest), None, _) => wrapped("ramp", &format!("{} passes, the highest rate asked for", rate(highest))),
+    match (ramp.highest, ramp.onset, ramp.sender_limit) {
+        (Some(highest), _, true) => format!("at least {}: the sender could do no more", rate(highest)),
+        (Some(highest), Some(onset), _) => format!("{} passes, {onset} does not", rate(highest)),
+        (Some(highest), None, _) => format!("{} passes, the highest rate asked for", rate(highest)),
         (None, onset, _) => {
             let least = onset.map(|onset| format!(" down to {onset}")).unwrap_or_default();
-            wrapped(
-                "ramp",
-                &format!(
-                    "datagrams were lost at every rate{least}: --loss-allowed takes loss that does not come of the rate"
-                ),
+            format!(
+                "datagrams were lost at every rate{least}: --loss-allowed takes loss that does not come of the rate"
             )
         }
+    }
+}
+
+/// What is known of one that was not let go on.
+fn broken_off(ramp: &RampReport) -> String {
+    let known = match (ramp.highest, ramp.onset) {
+        (Some(highest), Some(onset)) => {
+            format!("{highest} of payload passes, {onset} does not, and between them the ramp was not done")
+        }
+        (Some(highest), None) => format!("{highest} of payload passes, and no higher rate had been tried"),
+        (None, Some(onset)) => format!("{onset} of payload does not pass, and no lower rate had been tried"),
+        (None, None) => "nothing is known yet".into(),
     };
-    page
+    let steps = match ramp.steps.len() {
+        0 => "before its first step was done".into(),
+        1 => "after 1 step".into(),
+        steps => format!("after {steps} steps"),
+    };
+    format!("broken off {steps}: {known}")
 }
 
 fn percent(part: u64, whole: u64) -> String {
     if whole == 0 { "0".into() } else { format!("{:.3}", part as f64 / whole as f64 * 100.0) }
+}
+
+#[cfg(test)]
+mod tests {
+    use lfn_core::udp::ramp::StepReport;
+    use lfn_core::wire::test::StreamSample;
+
+    use super::*;
+
+    const WIDTHS: [usize; 4] = [40, 60, 80, 120];
+
+    fn step(asked: u64, outcome: Outcome) -> StepReport {
+        StepReport { asked: BitRate(asked), datagrams: 12_345_678, lost: 123_456, outcome, ..StepReport::default() }
+    }
+
+    #[test]
+    fn rows_fit_the_terminal_and_tell_the_loss_in_any() {
+        let udp =
+            UdpSample { datagrams: 12_345_678, lost: 345_678, reordered: 12, duplicates: 7, ..UdpSample::default() };
+        let (start, end) = (Duration::from_secs(999), Duration::from_secs(1000));
+        let streams = vec![StreamSample { udp: Some(udp), ..StreamSample::default() }];
+        let got = Interval { start, end, bytes: 118_662_500, streams, ..Interval::default() };
+        for (width, cells) in WIDTHS.into_iter().zip([4, 6, 8, 8]) {
+            let (head, row) = (head(width), row(&Interval::default(), &got, width));
+            assert!(
+                head.trim_end().chars().count() <= width && row.trim_end().chars().count() <= width,
+                "{width}: {row}"
+            );
+            assert_eq!(head.trim_end().len(), row.trim_end().len(), "columns stand under their heads");
+            // A space within "lost %" and two of figures with units.
+            assert_eq!(head.split_whitespace().count(), cells + 1, "{head}");
+            assert_eq!(row.split_whitespace().count(), cells + 2, "{row}");
+            assert!(row.contains("949.3 Mb/s") && row.contains("2.724") && head.contains("jitter"), "{row}");
+        }
+    }
+
+    #[test]
+    fn steps_fit_the_terminal_and_tell_the_outcome_in_any() {
+        let steps = vec![step(1_000_000_000, Outcome::Passed), step(2_000_000_000, Outcome::SenderLimit)];
+        let ramp = RampReport { steps, ..RampReport::default() };
+        for width in WIDTHS {
+            let page = ramp_lines(&ramp, Ended::Done, width);
+            let table: Vec<&str> = page.lines().skip(1).take(3).collect();
+            assert!(table.iter().all(|line| line.chars().count() <= width), "{width}: {page}");
+            assert!(table[2].contains("2 Gb/s") && table[2].ends_with("sender's limit"), "{width}: {page}");
+            assert_eq!(table[0].contains("datagrams"), width >= 80, "{width}: {page}");
+        }
+    }
+
+    #[test]
+    fn a_ramp_that_was_broken_off_says_so_and_no_more_than_it_knows() {
+        let (passed, failed) = (step(64_000_000, Outcome::Passed), step(128_000_000, Outcome::Lost));
+        let ramp = |highest: Option<u64>, onset: Option<u64>, steps: &[StepReport]| RampReport {
+            highest: highest.map(BitRate),
+            onset: onset.map(BitRate),
+            steps: steps.to_vec(),
+            sender_limit: false,
+        };
+        let last = |ramp: &RampReport, ended| {
+            let page = ramp_lines(ramp, ended, 80);
+            page.split("\nramp ").last().unwrap().split_whitespace().collect::<Vec<_>>().join(" ")
+        };
+        let none = ramp(None, None, &[]);
+        assert_eq!(last(&none, Ended::Interrupted), "broken off before its first step was done: nothing is known yet");
+        assert!(last(&none, Ended::Done).starts_with("datagrams were lost at every rate"));
+        let low = ramp(Some(64_000_000), None, &[passed]);
+        assert_eq!(
+            last(&low, Ended::Interrupted),
+            "broken off after 1 step: 64 Mb/s of payload passes, and no higher rate had been tried"
+        );
+        assert_eq!(last(&low, Ended::Done), "64 Mb/s of payload passes, the highest rate asked for");
+        let between = ramp(Some(64_000_000), Some(128_000_000), &[passed, failed]);
+        assert_eq!(
+            last(&between, Ended::Interrupted),
+            "broken off after 2 steps: 64 Mb/s of payload passes, 128 Mb/s does not, and between them the ramp was not done"
+        );
+        let high = ramp(None, Some(128_000_000), &[failed]);
+        assert!(
+            last(&high, Ended::Interrupted)
+                .ends_with("128 Mb/s of payload does not pass, and no lower rate had been tried")
+        );
+    }
 }
