@@ -3,10 +3,12 @@
 
 #![no_main]
 
+use std::time::Duration;
+
 use lfn_core::session::hello::{ClearHello, LENGTH};
 use lfn_core::session::{Ticket, Token};
 use lfn_core::wire::copy::{BlockHeader, FromReceiver, FromSender};
-use lfn_core::wire::test::{ClientMessage, ServerMessage};
+use lfn_core::wire::test::{Bounded, ClientMessage, ServerMessage, Sum, TestRequest};
 use lfn_core::wire::{Frame, FrameReader, HELLO_LIMIT, Hello, Kind, MESSAGE_LIMIT, Refusal, Request, encode};
 use libfuzzer_sys::fuzz_target;
 use serde::Serialize;
@@ -16,8 +18,8 @@ fuzz_target!(|bytes: &[u8]| {
     let Some((&how, bytes)) = bytes.split_first() else { return };
     match how % 8 {
         0 => frames::<Hello>(bytes, how, HELLO_LIMIT, check),
-        1 => frames::<ServerMessage>(bytes, how, MESSAGE_LIMIT, |_| ()),
-        2 => frames::<ClientMessage>(bytes, how, MESSAGE_LIMIT, |_| ()),
+        1 => frames::<ServerMessage>(bytes, how, MESSAGE_LIMIT, figures),
+        2 => frames::<ClientMessage>(bytes, how, MESSAGE_LIMIT, bounded),
         3 => frames::<FromSender>(bytes, how, MESSAGE_LIMIT, |_| ()),
         4 => frames::<FromReceiver>(bytes, how, MESSAGE_LIMIT, |_| ()),
         5 => hello(bytes),
@@ -55,6 +57,29 @@ fn check(hello: &Hello) {
     if let Hello::Control { request: Request::Test(request), .. } = hello {
         let _ = request.check().map_err(|error| error.to_string());
     }
+}
+
+/// Whose figures may be reckoned with: added up as a client does, over and over.
+fn figures(message: &ServerMessage) {
+    let Some(message) = within_bounds(message) else { return };
+    let mut sum = Sum::of(&TestRequest::default());
+    let since = Duration::from_secs(3600);
+    let intervals = match message {
+        ServerMessage::Interval(interval) => vec![*interval; 20],
+        ServerMessage::Report(report) => report.intervals,
+        _ => return,
+    };
+    let _ = intervals.iter().try_for_each(|interval| sum.add(interval, since)).map_err(|error| error.to_string());
+}
+
+fn bounded(message: &ClientMessage) {
+    let _ = within_bounds(message);
+}
+
+/// As it is read from a peer.
+fn within_bounds<T: Serialize + DeserializeOwned>(message: &T) -> Option<T> {
+    let text = serde_json::to_string(message).ok()?;
+    serde_json::from_str::<Bounded<T>>(&text).map(|Bounded(message)| message).ok()
 }
 
 /// Written and read, twice: numbers may lose digits once, and then no more.
