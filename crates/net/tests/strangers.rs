@@ -130,18 +130,18 @@ fn a_crowd_is_turned_away_and_the_server_goes_on() {
 
 #[test]
 fn a_session_has_as_many_streams_as_it_was_granted_and_others_have_room() {
-    let server = Served::with(Connections { most: 40, ..Connections::default() }, Quotas::default(), None);
+    let server = Served::with(Connections { most: 12, ..Connections::default() }, Quotas::default(), None);
     let target = Target::new(server.ticket.clone()).unwrap();
     let request =
         TestRequest { streams: 2, load: Load::TimeSeconds(Duration::from_secs(60)), ..TestRequest::default() };
     // Enough to take all connections, were they taken.
-    let held: Vec<_> = (0..4)
+    let held: Vec<_> = (0..2)
         .map(|_| {
             let id = dial::new_session_id().unwrap();
             let mut control = dial::control(&target, id, Request::Test(Box::new(request.clone()))).unwrap();
             let _: serde_json::Value = control.recv(Duration::from_secs(20), "before the test").unwrap();
             let open = |number| dial::data(&target, id, number, Protection::Clear, None, |_| Ok(())).unwrap();
-            let (own, others): (Vec<_>, Vec<_>) = ((0..2).map(open).collect(), (2..14).map(open).collect());
+            let (own, others): (Vec<_>, Vec<_>) = ((0..2).map(open).collect(), (2..10).map(open).collect());
             for stream in &others {
                 let mut socket = stream.socket().try_clone().unwrap();
                 socket.set_read_timeout(Some(Duration::from_secs(20))).unwrap();

@@ -109,7 +109,7 @@ impl Registry {
             return Err(Refusal::new(RefusalCode::BadMessage, "this session is open already"));
         };
         let (sender, receiver) = channel();
-        streams.truncate(slot.most);
+        streams.retain(|(_, stream)| usize::from(stream.stream()) < slot.most);
         for (connection, stream) in streams.drain(..) {
             self.doors.known(connection);
             // The other end is in this hand.
@@ -147,7 +147,7 @@ impl Registry {
             return refused(RefusalCode::Full, "too many sessions without a control connection".into());
         }
         let slot = sessions.entry(id).or_insert_with(|| self.slot());
-        if slot.seen.len() >= slot.most {
+        if slot.seen.len() >= slot.most || !slot.has(&stream) {
             return refused(RefusalCode::Limit, format!("more than {} streams", slot.most));
         }
         if !slot.seen.insert(stream.stream()) {
@@ -194,6 +194,11 @@ fn forget(sessions: &mut Sessions, (session, connection): (SessionId, u64)) {
 }
 
 impl Slot {
+    /// Whether a stream is one of those: they are numbered from 0. Before it is open nobody knows how many there are.
+    fn has(&self, stream: &DataStream) -> bool {
+        matches!(self.place, Place::Parked(_)) || usize::from(stream.stream()) < self.most
+    }
+
     /// Closes what is parked, and what comes later.
     fn end(&mut self) {
         self.place = Place::Ended;
