@@ -90,9 +90,8 @@ pub struct Search {
     next_send: Instant,
     sent: u32,
     arrived: u32,
-    /// The number after the last probe's; those acknowledged, as (number, size), are taken off.
+    /// Probes that were not acknowledged yet, as (number, size).
     open: Vec<(u32, u32)>,
-    out_of_time: bool,
 }
 
 impl Search {
@@ -109,7 +108,6 @@ impl Search {
             sent: 0,
             arrived: 0,
             open: Vec::new(),
-            out_of_time: false,
         };
         let usual = USUAL.into_iter().chain([LEAST, BASE, settings.most]);
         search.ask(usual.collect(), now);
@@ -118,11 +116,7 @@ impl Search {
 
     /// What to do at `now`.
     pub fn next(&mut self, now: Instant) -> Next {
-        if self.is_complete() {
-            return Next::Done;
-        }
-        if now >= self.deadline {
-            self.out_of_time = true;
+        if self.is_complete() || now >= self.deadline {
             return Next::Done;
         }
         if self.give_up(now) {
@@ -183,11 +177,6 @@ impl Search {
             probes_arrived: self.arrived,
             black_hole: false,
         })
-    }
-
-    /// Whether the time was over before the search was.
-    pub fn is_out_of_time(&self) -> bool {
-        self.out_of_time
     }
 
     fn is_complete(&self) -> bool {

@@ -175,10 +175,3 @@ pub enum End {
     /// The server.
     Far,
 }
-
-impl MtuReport {
-    /// The smaller of both interfaces' MTUs: what the path should take, if nothing on the way is narrower.
-    pub fn expected(&self) -> Option<u32> {
-        Some(self.near_interface_mtu_bytes?.min(self.far_interface_mtu_bytes?))
-    }
-}

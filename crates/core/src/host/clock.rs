@@ -112,12 +112,6 @@ impl Alignment {
         let drift = self.drift.map(|drift| drift.get() / 1e6);
         rough.saturating_sub(grown(drift, u64::try_from(rough).unwrap_or(0), self.at))
     }
-
-    /// A time of the near clock on the far one, nanoseconds.
-    pub fn on_far_clock(&self, near: u64) -> i64 {
-        let drift = self.drift.map(|drift| drift.get() / 1e6);
-        near.cast_signed().saturating_add(self.offset).saturating_add(grown(drift, near, self.at))
-    }
 }
 
 /// What drift makes of the offset between `reference` and `at`.
@@ -189,7 +183,6 @@ mod tests {
         assert_eq!((alignment.offset, alignment.error), (77 * SECOND.cast_signed(), Duration::from_millis(20)));
         assert_eq!((alignment.drift, alignment.round_trip), (None, Some(Duration::from_millis(40))));
         assert_eq!(alignment.on_near_clock(78 * SECOND), SECOND.cast_signed());
-        assert_eq!(alignment.on_far_clock(SECOND), 78 * SECOND.cast_signed());
     }
 
     #[test]
@@ -262,7 +255,6 @@ mod tests {
         let extreme = Exchange { asked: 0, received: u64::MAX, answered: u64::MAX, heard: u64::MAX };
         if let Some(alignment) = Alignment::of(&[extreme, honest]) {
             alignment.on_near_clock(u64::MAX);
-            alignment.on_far_clock(u64::MAX);
         }
     }
 }

@@ -66,11 +66,6 @@ impl Throttle {
         Arc::new(Throttle::new(None, None))
     }
 
-    /// The rate, if there is a limit.
-    pub fn rate(&self) -> Option<BitRate> {
-        self.rate
-    }
-
     /// Payload bytes passed so far.
     pub fn moved(&self) -> Bytes {
         Bytes(self.moved.load(Ordering::Relaxed))

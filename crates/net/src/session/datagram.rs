@@ -1,9 +1,9 @@
 //! A stream of UDP datagrams of a session: a connected socket at each end, opened by a hello that only a bearer of the
 //! token can make.
 //!
-//! Nothing here is reliable and nothing is encrypted. Numbers below [`FIRST_OTHER`] carry load; what runs beside it has
-//! fixed numbers above. A hello is sent again until it is answered, and an answer may be lost: both may come at any time
-//! later, and [`DatagramStream::is_opening`] tells them from what the stream carries.
+//! Nothing here is reliable and nothing is encrypted. Streams of load count from 0; what runs beside it has fixed
+//! numbers that no test has streams enough to reach. A hello is sent again until it is answered, and an answer may be
+//! lost: both may come at any time later, and [`DatagramStream::is_opening`] tells them from what the stream carries.
 
 use std::io;
 use std::net::{SocketAddr, TcpStream, UdpSocket};
@@ -15,8 +15,6 @@ use socket2::{Domain, Protocol, Socket, Type};
 
 use super::{SessionError, timed_out};
 
-/// From this number on a stream is no load.
-pub const FIRST_OTHER: u16 = 1000;
 /// The stream that echoes latency probes.
 pub const PROBES: u16 = 1000;
 /// The stream of path MTU probes.

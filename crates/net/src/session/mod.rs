@@ -23,7 +23,7 @@ use std::time::Duration;
 
 use lfn_core::units::show_duration;
 use lfn_core::wire::queue::Place;
-use lfn_core::wire::{FrameError, Refusal, RefusalCode};
+use lfn_core::wire::{FrameError, Refusal};
 
 /// How long a peer may be silent, unacknowledged by its kernel, before its connection counts as dead.
 ///
@@ -170,14 +170,6 @@ impl SessionError {
             SessionError::Io { .. } => {
                 Some("see whether the server still runs and the path still carries traffic".into())
             }
-        }
-    }
-
-    /// The refusal's code, where the other side refused.
-    pub fn refusal_code(&self) -> Option<RefusalCode> {
-        match self {
-            SessionError::Refused(refusal) => Some(refusal.code),
-            _ => None,
         }
     }
 }
