@@ -16,7 +16,7 @@ use lfn_sys::netlink::{Mac, Netlink, VethEnd};
 use lfn_sys::packet::{Lengths, PacketSocket, ReceiveRing, Room, VNET_HEADER};
 use lfn_sys::sysctl;
 use support::sandbox::{self, Running};
-use support::{Needs, ROLE, eventually, lfn, stderr};
+use support::{Needs, ROLE, eventually, lfn, play, stderr};
 
 const PORT: u16 = 9000;
 /// Enough for super-packets to form.
@@ -57,12 +57,6 @@ fn act(role: &str) {
             }
         }
     }
-}
-
-/// Plays a scenario in a process of its own.
-fn play(scenario: &str) {
-    let output = Command::new(env::current_exe().unwrap()).env(ROLE, scenario).output().unwrap();
-    assert!(output.status.success(), "{}", stderr(&output));
 }
 
 /// Swallows what comes, says how much that was, and listens again.

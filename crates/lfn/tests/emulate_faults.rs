@@ -17,10 +17,8 @@ use lfn_sys::netlink::Netlink;
 use lfn_sys::process;
 use lfn_sys::sysctl;
 use support::sandbox::{self, Running};
-use support::{Needs, eventually, lfn, processes_with, stderr};
+use support::{Needs, ROLE, eventually, lfn, play, processes_with, stderr};
 
-/// Names what this test binary does when it is run as a command.
-const ROLE: &str = "LFN_TEST_ROLE";
 /// How many starts and ends; `LFN_STARTS=1000` for a thorough look.
 const STARTS: &str = "LFN_STARTS";
 const FEW: u32 = 16;
@@ -59,13 +57,6 @@ fn tests() -> ExitCode {
         ("too_few_processes_are_named", Needs::Programs(&["prlimit"]), too_few_processes_are_named),
         ("files_without_a_trace_are_refused", Needs::Nothing, files_without_a_trace_are_refused),
     ])
-}
-
-/// Plays a scenario in a process of its own.
-fn play(scenario: &str) {
-    let output = Command::new(env::current_exe().unwrap()).env(ROLE, scenario).output().unwrap();
-    eprint!("{}", stderr(&output));
-    assert!(output.status.success(), "{}", stderr(&output));
 }
 
 fn count() -> u32 {

@@ -1,15 +1,16 @@
 //! A fault is made, and the finding that names it comes first; on healthy paths there is none, and what was measured lies
 //! in the interval that was predicted. Real kernels over emulated paths and on loopback.
 //!
-//! What else the machine does can hide a fault or look like one, so each is measured up to three times. Windows, buffers
-//! and window scale are in `test_emulated`; the rules themselves are tested on recorded evidence in `core::diagnose`.
+//! What else the machine does can hide a fault, so each is measured up to three times; on a healthy path nothing may look
+//! like one in any run that can be judged. Windows, buffers and window scale are in `test_emulated`; the rules themselves
+//! are tested on recorded evidence in `core::diagnose`.
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
 mod support;
 
 use std::io::{BufRead, BufReader};
-use std::process::{ExitCode, Stdio};
+use std::process::{ExitCode, Output, Stdio};
 
 use serde_json::Value;
 use support::{Needs, stderr};
@@ -29,20 +30,25 @@ fn main() -> ExitCode {
     ])
 }
 
-/// Nothing found at all, and measured as predicted.
+/// Nothing found at all, and measured as predicted. A finding is a false one, and fails, unless the run itself says that
+/// the machine was too busy to judge by it: an emulation that was not faithful, a processor that was the limit.
 fn a_healthy_path_has_no_findings() {
     for path in [["50mbit", "20ms"], ["20mbit", "60ms"]] {
-        thrice(
-            "healthy",
-            || emulated(&["--rate", path[0], "--rtt", path[1]], "", &["--time", "4s"]),
-            |run| {
-                let rate = |value: &Value| value.as_u64().unwrap();
-                let measured = rate(&run["steady_goodput_bits_per_second"]);
-                let expected = &run["expected"];
-                let (least, most) = (rate(&expected["least_bits_per_second"]), rate(&expected["most_bits_per_second"]));
-                found(run).is_empty() && (least..=most).contains(&measured)
-            },
-        );
+        let mut seen = Vec::new();
+        let healthy = (0..5).any(|_| {
+            let output = emulation(&["--rate", path[0], "--rtt", path[1]], "", &["--time", "4s"]);
+            let run = run_of(&output);
+            let found = found(&run);
+            let busy = output.status.code() == Some(NOT_FAITHFUL) || found.iter().any(|name| name == "CPU-bound");
+            assert!(found.is_empty() || busy, "{path:?}: {:#}", run["findings"]);
+            let rate = |value: &Value| value.as_u64().unwrap();
+            let measured = rate(&run["steady_goodput_bits_per_second"]);
+            let expected = &run["expected"];
+            let (least, most) = (rate(&expected["least_bits_per_second"]), rate(&expected["most_bits_per_second"]));
+            seen.push((measured, least, most, found.clone()));
+            found.is_empty() && (least..=most).contains(&measured)
+        });
+        assert!(healthy, "{path:?}: {seen:#?}");
     }
 }
 
@@ -146,17 +152,24 @@ fn too_little_processor_is_found() {
 /// A BDP of 300 kB.
 const PATH: &[&str] = &["--rate", "40mbit", "--rtt", "60ms"];
 
+/// Exit code of an emulation that says of itself that it was not faithful.
+const NOT_FAITHFUL: i32 = 4;
+
 /// The first run of `lfn test far` over an emulated path, after `fault` was made in a shell on its near side.
 fn emulated(path: &[&str], fault: &str, flags: &[&str]) -> Value {
+    run_of(&emulation(path, fault, flags))
+}
+
+fn emulation(path: &[&str], fault: &str, flags: &[&str]) -> Output {
     let mut command = support::lfn();
     command.arg("emulate").args(path).args(["--", "sh", "-c", &format!("{fault}exec \"$0\" \"$@\"")]);
     command.env("PATH", support::path_with_servers());
     command.arg(support::lfn_path()).args(["test", "far", "--json"]).args(flags);
-    run_of(&command.output().unwrap())
+    command.output().unwrap()
 }
 
 /// A busy machine makes an emulation that is not faithful; the report is there all the same.
-fn run_of(output: &std::process::Output) -> Value {
+fn run_of(output: &Output) -> Value {
     let document: Result<Value, _> = serde_json::from_slice(&output.stdout);
     document.unwrap_or_else(|_| panic!("{}", stderr(output)))["runs"][0].take()
 }

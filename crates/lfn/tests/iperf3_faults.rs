@@ -24,6 +24,11 @@ const SOON: Duration = Duration::from_secs(30);
 /// What a server waits for one step.
 const STEP: Duration = Duration::from_millis(500);
 
+/// A client that waits so long for each step, and for a place.
+fn test(parameters: Parameters, within: Duration) -> Test {
+    Test { parameters, login: None, interval: STEP, within, queue: within, from: Vec::new(), stop: Default::default() }
+}
+
 /// A server with little patience, stopped when dropped.
 struct Running {
     server: Arc<Server>,
@@ -65,15 +70,7 @@ impl Running {
 
     fn serves(&self) {
         let parameters = Parameters { end: End::Bytes(100_000), length: Bytes(1000), ..Parameters::default() };
-        let test = Test {
-            parameters,
-            login: None,
-            interval: STEP,
-            within: SOON,
-            queue: SOON,
-            from: Vec::new(),
-            stop: Default::default(),
-        };
+        let test = test(parameters, SOON);
         let outcome = client::run("127.0.0.1", self.address().port(), &test, &mut |_| {}).unwrap();
         assert_eq!(outcome.runs[0].0.far.bytes, 100_000);
     }
@@ -363,15 +360,7 @@ fn check(until: Served, instead: Instead) {
         rate: Some(BitRate(1_000_000)),
         ..Parameters::default()
     };
-    let test = Test {
-        parameters,
-        login: None,
-        interval: STEP,
-        within: STEP,
-        queue: STEP,
-        from: Vec::new(),
-        stop: Default::default(),
-    };
+    let test = test(parameters, STEP);
     let begun = Instant::now();
     let error = client::run("127.0.0.1", address.port(), &test, &mut |_| {}).unwrap_err();
     let what = format!("{until:?} {instead:?}: {error}");
@@ -429,15 +418,7 @@ fn an_interrupt_waits_for_no_server_that_stalls() {
 #[test]
 fn nobody_there_is_named() {
     let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
-    let test = Test {
-        parameters: Parameters::default(),
-        login: None,
-        interval: STEP,
-        within: STEP,
-        queue: STEP,
-        from: Vec::new(),
-        stop: Default::default(),
-    };
+    let test = test(Parameters::default(), STEP);
     let error = client::run("127.0.0.1", port, &test, &mut |_| {}).unwrap_err();
     assert!(error.to_string().starts_with(&format!("cannot reach 127.0.0.1:{port}")), "{error}");
 }

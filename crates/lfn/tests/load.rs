@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 use serde_json::{Value, json};
 use support::sandbox::{self, Running};
 use support::server::{Server, assert_refused, interrupted, kill, number, text, under_way};
-use support::{Needs, ROLE, stderr, stdout};
+use support::{Needs, ROLE, play, stderr, unwrapped};
 
 fn main() -> ExitCode {
     match env::var(ROLE).as_deref() {
@@ -48,20 +48,8 @@ fn tests() -> ExitCode {
     ])
 }
 
-/// Plays a scenario in a process of its own.
-fn play(scenario: &str) {
-    let mut command = Command::new(env::current_exe().unwrap());
-    let output = command.env(ROLE, scenario).env("PATH", support::path_with_servers()).output().unwrap();
-    assert!(output.status.success(), "{}{}", stdout(&output), stderr(&output));
-}
-
 fn streams<'a>(run: &'a Value, end: &str) -> &'a Vec<Value> {
     run[end]["streams"].as_array().unwrap()
-}
-
-/// What was printed, as if lines had no end.
-fn unwrapped(output: &Output) -> String {
-    stdout(output).split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
 /// The value of a socket option in each stream of an end.

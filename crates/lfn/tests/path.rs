@@ -19,7 +19,7 @@ use std::time::{Duration, Instant};
 use lfn_sys::namespace::NetNamespace;
 use serde_json::Value;
 use support::sandbox::{self, Running};
-use support::{Needs, ROLE, lfn, stderr, stdout};
+use support::{Needs, ROLE, lfn, play, stderr, stdout};
 
 fn main() -> ExitCode {
     match env::var(ROLE).as_deref() {
@@ -46,13 +46,6 @@ fn tests() -> ExitCode {
         ("the_path_to_an_iperf3_server_is_traced_by_udp", Needs::Nothing, the_path_to_an_iperf3_server),
         ("what_cannot_be_asked_is_refused", Needs::Nothing, what_cannot_be_asked_is_refused),
     ])
-}
-
-/// Plays a scenario in a process of its own.
-fn play(scenario: &str) {
-    let mut command = Command::new(env::current_exe().unwrap());
-    let output = command.env(ROLE, scenario).env("PATH", support::path_with_servers()).output().unwrap();
-    assert!(output.status.success(), "{}{}", stdout(&output), stderr(&output));
 }
 
 /// Near is this namespace, then come two routers and far: 10.7.1.2, 10.7.1.1, 10.7.2.2, 10.7.3.2, and fd07:N:: alike.

@@ -20,10 +20,8 @@ use quinn::rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use serde_json::Value;
 use socket2::{Domain, Protocol, Socket, Type};
 use support::sandbox::{self, Running};
-use support::{Needs, lfn, stderr, stdout};
+use support::{Needs, ROLE, as_role, lfn, play, stderr, stdout};
 
-/// Names what this test binary does when it is run as a command on one side of a path.
-const ROLE: &str = "LFN_TEST_ROLE";
 /// Where a test's files are, told to its parts.
 const HOME: &str = "LFN_TEST_HOME";
 const PORT: u16 = 9000;
@@ -62,19 +60,6 @@ fn tests() -> ExitCode {
         ("named_namespaces_can_be_attached_to", Needs::Programs(&["ip", "ping", "mount"]), || play("named")),
         ("an_interface_that_goes_down_is_named", Needs::Programs(&["ip"]), || play("down")),
     ])
-}
-
-/// A shell command that runs this binary in a role.
-fn as_role(role: &str) -> String {
-    let program = env::current_exe().unwrap();
-    format!("{ROLE}={role} exec '{}'", program.display())
-}
-
-/// Plays a scenario in a process of its own.
-fn play(scenario: &str) {
-    let mut command = Command::new(env::current_exe().unwrap());
-    let output = command.env(ROLE, scenario).env("PATH", support::path_with_servers()).output().unwrap();
-    assert!(output.status.success(), "{}", stderr(&output));
 }
 
 /// Runs a script over a path with a home for its files; 4 instead of 0 is right on a machine too busy to be faithful.

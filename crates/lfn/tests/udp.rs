@@ -10,8 +10,8 @@ use std::fs;
 use std::process::ExitCode;
 
 use serde_json::Value;
-use support::Needs;
 use support::server::{Server, assert_refused, interrupted, kill, number, text, under_way};
+use support::{Needs, unwrapped};
 
 fn main() -> ExitCode {
     support::run(&[
@@ -302,11 +302,6 @@ fn counts(told: &Value) -> BTreeMap<u64, u64> {
     exact.map(|run| (number(&run["from"]), number(&run["count"]))).collect()
 }
 
-/// What is printed, wherever lines were broken.
-fn plain(printed: &[u8]) -> String {
-    text(printed).split_whitespace().collect::<Vec<_>>().join(" ")
-}
-
 fn findings(run: &Value) -> Vec<&str> {
     run["findings"].as_array().unwrap().iter().map(|finding| finding["name"].as_str().unwrap()).collect()
 }
@@ -326,7 +321,7 @@ fn a_receiver_overflows() {
     assert!(found.contains(&"receiver overflow") && !found.contains(&"loss"), "{found:?}");
     let cure = run["findings"].as_array().unwrap().iter().find(|f| f["name"] == "receiver overflow").unwrap();
     assert!(cure["cure"]["command"].as_str().unwrap().contains("--rcvbuf"), "{cure}");
-    let text = plain(&server.test(&flags).stdout);
+    let text = unwrapped(&server.test(&flags));
     assert!(text.contains("in the receiver's own buffer, not on the path"), "{text}");
 }
 
@@ -339,7 +334,7 @@ fn a_sender_that_cannot_keep_its_rate() {
     assert!(number(&sent["achieved_bits_per_second"]) < 1_000_000_000_000, "{sent}");
     assert!(sent["behind_share"].as_f64().unwrap() > 0.5 && sent["given_up_seconds"].as_f64().unwrap() > 0.0, "{sent}");
     assert!(findings(&run).contains(&"slow sender"), "{}", run["findings"]);
-    let text = plain(&server.test(&flags).stdout);
+    let text = unwrapped(&server.test(&flags));
     assert!(text.contains("2 Tb/s asked") && text.contains("it could not keep the rate"), "{text}");
 }
 
@@ -353,7 +348,7 @@ fn a_limit_is_shown() {
         assert_eq!(number(&sent["limit_bits_per_second"]), 8_000_000, "{sent}");
         assert!(number(&sent["achieved_bits_per_second"]) < 12_000_000, "{sent}");
         assert_eq!(findings(&run).first(), Some(&"limited by the server"), "{}", run["findings"]);
-        let text = plain(&server.test(&flags).stdout);
+        let text = unwrapped(&server.test(&flags));
         assert!(text.contains("50 Mb/s asked, 8 Mb/s allowed by the server"), "{text}");
         assert!(text.contains("which holds the test to 8 Mb/s"), "{text}");
     }

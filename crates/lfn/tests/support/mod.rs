@@ -40,6 +40,14 @@ pub fn as_role(role: &str) -> String {
     format!("{ROLE}='{role}' exec '{}'", program.display())
 }
 
+/// Plays a scenario in a process of its own: this test binary again, in that role.
+pub fn play(scenario: &str) {
+    let mut command = Command::new(std::env::current_exe().expect("a running program has a file"));
+    let output = command.env(ROLE, scenario).env("PATH", path_with_servers()).output().expect("it starts");
+    eprint!("{}", stderr(&output));
+    assert!(output.status.success(), "{}{}", stdout(&output), stderr(&output));
+}
+
 /// What a test cannot do without.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Needs {
@@ -110,6 +118,11 @@ pub fn stderr(output: &Output) -> String {
 /// What it said on stdout.
 pub fn stdout(output: &Output) -> String {
     String::from_utf8_lossy(&output.stdout).into_owned()
+}
+
+/// That, as if lines had no end.
+pub fn unwrapped(output: &Output) -> String {
+    stdout(output).split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
 /// Command lines of all processes that have `marker` among their arguments.

@@ -1,0 +1,104 @@
+//! One side is killed, stopped, interrupted or falls silent midway: the other ends, and nothing half-done is left.
+
+use std::fs;
+use std::thread;
+use std::time::Duration;
+
+use rustix::process::{Pid, Signal, kill_process};
+
+use crate::{Pair, finish, names, text, wait_for};
+
+/// A copy so long that it is under way whenever something happens to it.
+const ENDLESS: &str = "random:1000TiB";
+
+#[test]
+fn a_server_killed_midway_ends_the_copy() {
+    for (args, moving) in
+        [(["far:big", "b"], true), ([ENDLESS, "far:null:"], false), (["far:zero:1000TiB", "null:"], false)]
+    {
+        let mut pair = Pair::new();
+        if moving {
+            // Sparse, and long to hash: the copy is still going when the partial file has been seen.
+            fs::File::create(pair.far("big")).unwrap().set_len(2 << 30).unwrap();
+        }
+        let child = pair.command(&args).spawn().unwrap();
+        if moving {
+            wait_for("the partial file", || {
+                names(&pair.home.path().join("near")).iter().any(|n| n.contains("partial"))
+            });
+        } else {
+            thread::sleep(Duration::from_millis(300));
+        }
+        pair.server.child.kill().unwrap();
+        pair.server.child.wait().unwrap();
+        let output = finish(child);
+        let errors = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(1), "{errors}");
+        assert!(errors.starts_with("lfn: ") && errors.lines().count() <= 2, "{errors}");
+        assert!(names(&pair.home.path().join("near")).is_empty(), "{args:?}");
+    }
+}
+
+#[test]
+fn a_client_killed_or_interrupted_midway_leaves_nothing_at_either_end() {
+    let pair = Pair::new();
+    fs::File::create(pair.near("big")).unwrap().set_len(2 << 30).unwrap();
+    let far_partial = || names(&pair.home.path().join("far")).iter().any(|n| n.contains("partial"));
+    for signal in [Signal::KILL, Signal::INT, Signal::TERM] {
+        let child = pair.command(&["big", "far:a"]).spawn().unwrap();
+        wait_for("the partial file", far_partial);
+        let pid = Pid::from_child(&child);
+        kill_process(pid, signal).unwrap();
+        let output = finish(child);
+        if signal != Signal::KILL {
+            assert_eq!(output.status.code(), Some(130), "{}", text(&output.stderr));
+        }
+        wait_for("the partial file to go", || !far_partial());
+        assert!(!pair.far("a").exists());
+    }
+    // The server goes on serving.
+    fs::write(pair.near("small"), "small").unwrap();
+    pair.copies(&["small", "far:a"]);
+}
+
+#[test]
+fn a_server_stopped_midway_tidies_up_and_says_so() {
+    let mut pair = Pair::new();
+    fs::File::create(pair.near("big")).unwrap().set_len(2 << 30).unwrap();
+    let child = pair.command(&["big", "far:a"]).spawn().unwrap();
+    wait_for("the partial file", || !names(&pair.home.path().join("far")).is_empty());
+    // The first lets what runs go on for a while, the second does not.
+    for signal in [Signal::TERM, Signal::INT] {
+        kill_process(Pid::from_child(&pair.server.child), signal).unwrap();
+    }
+    let output = finish(child);
+    assert_eq!(output.status.code(), Some(1));
+    assert!(text(&output.stderr).contains("the server was stopped"), "{}", text(&output.stderr));
+    pair.server.child.wait().unwrap();
+    assert!(names(&pair.home.path().join("far")).is_empty());
+}
+
+/// The kernel of a frozen server still acknowledges: only its silence tells. Takes half a minute.
+#[test]
+fn a_server_that_falls_silent_is_given_up() {
+    let pair = Pair::new();
+    let child = pair.command(&[ENDLESS, "far:null:"]).spawn().unwrap();
+    thread::sleep(Duration::from_millis(500));
+    let server = Pid::from_child(&pair.server.child);
+    kill_process(server, Signal::STOP).unwrap();
+    let output = finish(child);
+    assert_eq!(output.status.code(), Some(1));
+    assert!(text(&output.stderr).contains("no answer from the server within 30 s"), "{}", text(&output.stderr));
+}
+
+#[test]
+fn an_interrupted_download_leaves_nothing() {
+    let pair = Pair::new();
+    fs::File::create(pair.far("big")).unwrap().set_len(2 << 30).unwrap();
+    let child = pair.command(&["far:big", "a"]).spawn().unwrap();
+    wait_for("the partial file", || !names(&pair.home.path().join("near")).is_empty());
+    kill_process(Pid::from_child(&child), Signal::INT).unwrap();
+    let output = finish(child);
+    assert_eq!(output.status.code(), Some(130), "{}", text(&output.stderr));
+    assert!(names(&pair.home.path().join("near")).is_empty());
+}

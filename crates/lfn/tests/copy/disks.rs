@@ -1,0 +1,120 @@
+//! Files and disks that are not what a copy took them for: full, limited, changing, used by another, left by a crash.
+
+use std::fs;
+use std::os::unix::fs::{FileExt, symlink};
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use crate::support::lfn_path;
+use crate::{Pair, finish, is_root, names, text, wait_for, write};
+
+#[test]
+fn two_copies_into_one_destination_do_not_mix() {
+    let pair = Pair::new();
+    fs::File::create(pair.near("big")).unwrap().set_len(2 << 30).unwrap();
+    write(&pair.near("small"), 1000);
+    let child = pair.command(&["big", "far:a"]).spawn().unwrap();
+    wait_for("the partial file", || !names(&pair.home.path().join("far")).is_empty());
+    let second = pair.copy(&["small", "far:a"]);
+    assert_eq!(second.status.code(), Some(1), "{}", text(&second.stdout));
+    assert!(text(&second.stderr).contains("another copy to a is under way"), "{}", text(&second.stderr));
+    let pid = rustix::process::Pid::from_child(&child);
+    rustix::process::kill_process(pid, rustix::process::Signal::INT).unwrap();
+    finish(child);
+    pair.nothing_half_done();
+}
+
+#[test]
+fn what_a_crash_left_behind_is_taken_over_unless_it_is_a_trap() {
+    let pair = Pair::new();
+    let content = write(&pair.near("a"), 1000);
+    write(&pair.far(".a.lfn-partial"), 5000);
+    pair.copies(&["a", "far:a"]);
+    assert_eq!(fs::read(pair.far("a")).unwrap(), content);
+    assert_eq!(names(&pair.home.path().join("far")), ["a"]);
+
+    let target = pair.home.path().join("target");
+    fs::write(&target, "target").unwrap();
+    for (name, trap) in [("s", true), ("h", false)] {
+        let partial = pair.far(&format!(".{name}.lfn-partial"));
+        if trap {
+            symlink(&target, &partial).unwrap()
+        } else {
+            fs::hard_link(&target, &partial).unwrap()
+        }
+        let output = pair.copy(&["a", &format!("far:{name}")]);
+        assert_eq!(output.status.code(), Some(1), "{name}");
+        assert_eq!(fs::read_to_string(&target).unwrap(), "target");
+        assert!(!pair.far(name).exists());
+    }
+}
+
+#[test]
+fn a_source_that_changes_is_noticed() {
+    let pair = Pair::new();
+    for change in ["truncate", "write"] {
+        fs::File::create(pair.near("big")).unwrap().set_len(2 << 30).unwrap();
+        let child = pair.command(&["big", "far:a"]).spawn().unwrap();
+        wait_for("the partial file", || !names(&pair.home.path().join("far")).is_empty());
+        let file = fs::OpenOptions::new().write(true).open(pair.near("big")).unwrap();
+        match change {
+            "truncate" => file.set_len(10).unwrap(),
+            _ => file.write_all_at(b"new", (2 << 30) - 100).unwrap(),
+        }
+        let output = finish(child);
+        assert_eq!(output.status.code(), Some(1), "{change}: {}", text(&output.stdout));
+        assert!(text(&output.stderr).contains("big changed while it was copied"), "{}", text(&output.stderr));
+        pair.nothing_half_done();
+        assert!(!pair.far("a").exists());
+    }
+}
+
+#[test]
+fn a_full_disk_is_refused_before_a_byte_moves() {
+    let pair = Pair::new();
+    // No file system here has a pebibyte.
+    for args in [["random:1000TiB", "far:a"], ["far:random:1000TiB", "a"]] {
+        let started = Instant::now();
+        let errors = pair.refuses(&args, 1, "no room for a: 1000 TiB needed, ");
+        assert!(errors.contains("available") && started.elapsed() < Duration::from_secs(60), "{errors}");
+    }
+}
+
+#[test]
+fn a_disk_that_fills_up_ends_the_copy() {
+    let pair = Pair::new();
+    fs::create_dir(pair.far("small")).unwrap();
+    let mounted = is_root() && {
+        let mount =
+            Command::new("mount").args(["-t", "tmpfs", "-o", "size=1m", "none"]).arg(pair.far("small")).output();
+        mount.is_ok_and(|output| output.status.success())
+    };
+    if !mounted {
+        return eprintln!("skipped: mounting a small tmpfs needs root");
+    }
+    let output = pair.copy(&["random:3MiB", "far:small/a"]);
+    let fits = pair.copy(&["random:500KiB", "far:small/a"]);
+    let left = names(&pair.far("small"));
+    assert!(Command::new("umount").arg(pair.far("small")).status().unwrap().success());
+    assert_eq!(output.status.code(), Some(1));
+    assert!(
+        text(&output.stderr).contains("no room for small/a: 3 MiB needed, 1 MiB available"),
+        "{}",
+        text(&output.stderr)
+    );
+    assert!(fits.status.success(), "{}", text(&fits.stderr));
+    assert_eq!(left, ["a"]);
+}
+
+#[test]
+fn a_file_size_limit_is_an_error_of_writing() {
+    let pair = Pair::new();
+    let mut command = Command::new("sh");
+    // 100 blocks of 512 bytes.
+    command.args(["-c", "ulimit -f 100; exec \"$0\" copy far:random:1MB a"]).arg(lfn_path());
+    command.current_dir(pair.home.path().join("near")).env("LFN_FAR_TICKET", &pair.server.ticket);
+    let output = finish(command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap());
+    assert_eq!(output.status.code(), Some(1), "{:?}", output.status);
+    assert!(text(&output.stderr).contains("cannot write a"), "{}", text(&output.stderr));
+    assert!(names(&pair.home.path().join("near")).is_empty());
+}

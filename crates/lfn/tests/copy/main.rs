@@ -1,0 +1,263 @@
+//! `lfn copy` as a user runs it, against an `lfn serve` of its own on loopback: here the pair of both, and copies that
+//! arrive; what is refused, what is cut off midway and what disks do are each in a file beside this one.
+#![allow(clippy::unwrap_used, reason = "a test")]
+
+mod cut;
+mod disks;
+mod refused;
+#[path = "../support/mod.rs"]
+mod support;
+
+use std::fs;
+use std::io::Read;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use lfn_core::path::PathProfile;
+use lfn_core::transfer::content::fill_random;
+use lfn_core::units::BitRate;
+use serde_json::Value;
+use support::lfn;
+use support::server::{Server, text};
+
+/// Anything that takes this long hangs.
+const PATIENCE: Duration = Duration::from_secs(120);
+
+/// A server, its root, and a directory for this side.
+struct Pair {
+    server: Server,
+    home: tempfile::TempDir,
+}
+
+impl Pair {
+    fn new() -> Self {
+        Pair::serving(true)
+    }
+
+    fn serving(root: bool) -> Self {
+        let home = tempfile::tempdir().unwrap();
+        fs::create_dir(home.path().join("near")).unwrap();
+        fs::create_dir(home.path().join("far")).unwrap();
+        let far = home.path().join("far");
+        let flags: &[&str] = if root { &["--root", far.to_str().unwrap()] } else { &[] };
+        Pair { server: Server::start(flags), home }
+    }
+
+    fn near(&self, name: &str) -> PathBuf {
+        self.home.path().join("near").join(name)
+    }
+
+    fn far(&self, name: &str) -> PathBuf {
+        self.home.path().join("far").join(name)
+    }
+
+    /// `lfn copy`, `far` being this pair's server, in the near directory.
+    fn command(&self, args: &[&str]) -> Command {
+        let mut command = lfn();
+        command.arg("copy").args(args).current_dir(self.home.path().join("near"));
+        command.env("LFN_FAR_TICKET", &self.server.ticket).env("HOME", self.home.path()).env_remove("LFN_PATH");
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        command
+    }
+
+    fn copy(&self, args: &[&str]) -> Output {
+        finish(self.command(args).spawn().unwrap())
+    }
+
+    #[track_caller]
+    fn copies(&self, args: &[&str]) -> Value {
+        let output = self.copy(&[args, &["--json"]].concat());
+        assert!(output.status.success(), "{args:?}: {}", text(&output.stderr));
+        serde_json::from_slice(&output.stdout).unwrap()
+    }
+
+    /// The copy fails with that exit code, one line that says `what`, perhaps a hint, and leaves nothing half-done.
+    #[track_caller]
+    fn refuses(&self, args: &[&str], code: i32, what: &str) -> String {
+        let output = self.copy(args);
+        let errors = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(code), "{args:?}: {errors}");
+        assert!(errors.contains(what), "{args:?}: {errors}");
+        assert!(errors.starts_with("lfn: ") && errors.lines().count() <= 2, "{args:?}: {errors}");
+        assert!(output.stdout.is_empty());
+        self.nothing_half_done();
+        errors
+    }
+
+    /// The far side removes its partial when it notices, which may be a moment after the near side has ended.
+    #[track_caller]
+    fn nothing_half_done(&self) {
+        let deadline = Instant::now() + PATIENCE;
+        loop {
+            let names = ["near", "far"].map(|side| names(&self.home.path().join(side))).concat();
+            if !names.iter().any(|name| name.contains("lfn-partial")) {
+                return;
+            }
+            assert!(Instant::now() < deadline, "{names:?}");
+            thread::sleep(Duration::from_millis(20));
+        }
+    }
+}
+
+/// Waits for a command that must end by itself.
+#[track_caller]
+fn finish(mut child: Child) -> Output {
+    let deadline = Instant::now() + PATIENCE;
+    while child.try_wait().unwrap().is_none() {
+        if Instant::now() > deadline {
+            let _ = child.kill();
+            panic!("still running after {PATIENCE:?}");
+        }
+        thread::sleep(Duration::from_millis(5));
+    }
+    child.wait_with_output().unwrap()
+}
+
+fn names(directory: &Path) -> Vec<String> {
+    fs::read_dir(directory).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect()
+}
+
+fn content(length: usize) -> Vec<u8> {
+    let mut content = vec![0; length];
+    fill_random(length as u64, 0, &mut content);
+    content
+}
+
+fn write(path: &Path, length: usize) -> Vec<u8> {
+    let content = content(length);
+    fs::write(path, &content).unwrap();
+    content
+}
+
+fn is_root() -> bool {
+    rustix::process::geteuid().is_root()
+}
+
+fn wait_for(what: &str, condition: impl Fn() -> bool) {
+    let deadline = Instant::now() + PATIENCE;
+    while !condition() {
+        assert!(Instant::now() < deadline, "waited for {what}");
+        thread::sleep(Duration::from_millis(2));
+    }
+}
+
+#[test]
+fn files_of_every_odd_length_go_up_and_down_whole() {
+    let pair = Pair::new();
+    let block = 65_536;
+    for (number, length) in [0, 1, 1023, block - 1, block, block + 1, 5 * block, 7 * block + 4711].iter().enumerate() {
+        let name = format!("file{number}");
+        let content = write(&pair.near(&name), *length);
+        let protection: &[&str] = if number % 2 == 0 { &[] } else { &["--clear-data"] };
+        let up = pair.copies(&[&[&name, &format!("far:{name}"), "--block", "64KiB"], protection].concat());
+        assert_eq!(fs::read(pair.far(&name)).unwrap(), content);
+        let down =
+            pair.copies(&[&[&format!("far:{name}"), "back", "--force", "--block", "64KiB"], protection].concat());
+        assert_eq!(fs::read(pair.near("back")).unwrap(), content);
+        for report in [up, down] {
+            assert_eq!(report["schema"], "lfn.copy/1");
+            assert_eq!(report["bytes"], *length as u64);
+            assert_eq!(report["digest_blake3"], blake3::hash(&content).to_hex().as_str(), "{length}");
+        }
+    }
+    pair.nothing_half_done();
+}
+
+#[test]
+fn the_digest_is_what_b3sum_prints() {
+    let pair = Pair::new();
+    write(&pair.near("a"), 3_333_333);
+    let report = pair.copies(&["a", "far:a"]);
+    match Command::new("b3sum").arg("--no-names").arg(pair.far("a")).output() {
+        Ok(output) => assert_eq!(report["digest_blake3"], text(&output.stdout).trim()),
+        Err(error) => eprintln!("b3sum is not installed here ({error}): compared with the library alone"),
+    }
+}
+
+#[test]
+fn many_streams_and_tiny_blocks_carry_a_file() {
+    let pair = Pair::new();
+    let content = write(&pair.near("a"), 2_000_003);
+    for (streams, protection) in [("1", &["--clear-data"][..]), ("32", &["--clear-data"]), ("32", &[])] {
+        let args = ["a", "far:a", "--streams", streams, "--block", "1KiB", "--force"];
+        let report = pair.copies(&[&args, protection].concat());
+        assert_eq!(fs::read(pair.far("a")).unwrap(), content);
+        assert_eq!(report["streams"].to_string(), streams);
+    }
+}
+
+#[test]
+fn memory_stands_in_for_files_at_both_ends() {
+    let pair = Pair::new();
+    let up = pair.copies(&["random:3000000", "far:null:"]);
+    let down = pair.copies(&["far:random:3000000", "null:"]);
+    assert_ne!(up["digest_blake3"], down["digest_blake3"]);
+    let zeros = blake3::hash(&vec![0; 3_000_000]).to_hex();
+    for (from, to) in [("zero:3000000", "far:null:"), ("far:zero:3000000", "null:"), ("zero:3000000", "far:z")] {
+        assert_eq!(pair.copies(&[from, to])["digest_blake3"], zeros.as_str(), "{from} {to}");
+    }
+    assert_eq!(fs::read(pair.far("z")).unwrap(), vec![0; 3_000_000]);
+    let random = pair.copies(&["far:random:100000", "r"]);
+    let hash = blake3::hash(&fs::read(pair.near("r")).unwrap()).to_hex();
+    assert_eq!(random["digest_blake3"], hash.as_str());
+}
+
+#[test]
+fn a_directory_takes_the_file_under_its_own_name() {
+    let pair = Pair::new();
+    fs::create_dir(pair.far("in")).unwrap();
+    let content = write(&pair.near("a"), 10_000);
+    for (to, at) in [("far:", "a"), ("far:in", "in/a"), ("far:in/", "in/a"), ("far:in/b", "in/b")] {
+        pair.copies(&["a", to, "--force"]);
+        assert_eq!(fs::read(pair.far(at)).unwrap(), content, "{to}");
+    }
+    fs::remove_file(pair.near("a")).unwrap();
+    pair.copies(&["far:in/b", "."]);
+    assert_eq!(fs::read(pair.near("b")).unwrap(), content);
+    let address = pair.server.ticket.replace('#', "/in/a#");
+    pair.copies(&[&address, "./x:y"]);
+    assert_eq!(fs::read(pair.near("x:y")).unwrap(), content);
+    pair.refuses(&["zero:1", "far:in"], 1, "say which name");
+    pair.refuses(&["far:in", "c"], 1, "is a directory");
+    pair.refuses(&["in/a", "far:none/a"], 1, "in/a: no such file");
+    pair.refuses(&["b", "far:none/a"], 1, "none/a: no such file");
+    pair.refuses(&["b", "far:new/"], 1, "new/: no such file");
+}
+
+#[test]
+fn the_summary_is_two_lines_and_quiet_besides() {
+    let pair = Pair::new();
+    let output = pair.copy(&["zero:100000", "far:null:", "--rate", "1gbit"]);
+    assert!(output.status.success() && output.stderr.is_empty(), "{}", text(&output.stderr));
+    let lines = text(&output.stdout);
+    assert_eq!(lines.lines().count(), 2, "{lines}");
+    assert!(lines.contains("100 kB in ") && lines.contains("goodput"), "{lines}");
+    assert!(lines.contains(blake3::hash(&[0; 100_000]).to_hex().as_str()), "{lines}");
+    // A reader that is gone is no failure.
+    let mut child = pair.command(&["zero:10", "far:null:"]).spawn().unwrap();
+    drop(child.stdout.take());
+    let mut errors = String::new();
+    child.stderr.take().unwrap().read_to_string(&mut errors).unwrap();
+    assert_eq!(finish(child).status.code(), Some(0), "{errors}");
+}
+
+/// A path may carry less one way than the other; what a copy is held against is the way its bytes go.
+#[test]
+fn each_way_is_predicted_by_its_own_link() {
+    let pair = Pair::new();
+    let link = |mbit: u64| {
+        let path = PathProfile::new(BitRate(mbit * 1_000_000), Duration::from_millis(10));
+        serde_json::to_string(&path).unwrap()
+    };
+    for (args, capacity) in [(["zero:100000", "far:null:"], 100e6), (["far:zero:100000", "null:"], 10e6)] {
+        let mut command = pair.command(&[&args[..], &["--json"]].concat());
+        command.env("LFN_EMULATED", "1").env("LFN_PATH", link(100)).env("LFN_RETURN_PATH", link(10));
+        let output = finish(command.spawn().unwrap());
+        let report: Value =
+            serde_json::from_slice(&output.stdout).unwrap_or_else(|_| panic!("{}", text(&output.stderr)));
+        let goodput = report["predicted"]["goodput_bits_per_second"].as_f64().unwrap();
+        assert!((0.9 * capacity..capacity).contains(&goodput), "{args:?}: {goodput}");
+    }
+}

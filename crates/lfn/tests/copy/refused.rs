@@ -1,0 +1,156 @@
+//! What is not copied: outside the root, over what exists, by a stranger, or because it cannot be meant.
+
+use std::ffi::OsStr;
+use std::fs;
+use std::os::unix::fs::symlink;
+use std::process::Command;
+
+use crate::{Pair, content, is_root, names, write};
+
+#[test]
+fn a_file_that_exists_is_replaced_only_by_force() {
+    let pair = Pair::new();
+    write(&pair.near("a"), 1000);
+    let old = write(&pair.far("a"), 2000);
+    let errors = pair.refuses(&["a", "far:a"], 1, "a exists already");
+    assert!(errors.contains("--force"), "{errors}");
+    assert_eq!(fs::read(pair.far("a")).unwrap(), old);
+    pair.refuses(&["far:a", "a"], 1, "a exists already");
+    pair.copies(&["--force", "a", "far:a"]);
+    assert_eq!(fs::read(pair.far("a")).unwrap(), content(1000));
+}
+
+#[test]
+fn nothing_leads_out_of_the_served_root() {
+    let pair = Pair::new();
+    write(&pair.near("a"), 1000);
+    fs::write(pair.home.path().join("secret"), "secret").unwrap();
+    symlink(pair.home.path(), pair.far("out")).unwrap();
+    symlink("../secret", pair.far("link")).unwrap();
+    symlink("/proc/self/root", pair.far("magic")).unwrap();
+    for path in ["../secret", "out/secret", "link", "/etc/hostname", "magic/etc/hostname", "x/../../secret"] {
+        let errors = pair.refuses(&[&format!("far:{path}"), "b"], 1, path);
+        assert!(!errors.contains(&*pair.home.path().to_string_lossy()), "{errors}");
+    }
+    for path in ["../b", "out/b", "out", "link", "..", "/tmp/lfn-copy-escape", "magic/tmp/b"] {
+        pair.refuses(&["a", &format!("far:{path}"), "--force"], 1, "");
+        assert_eq!(fs::read_to_string(pair.home.path().join("secret")).unwrap(), "secret", "{path}");
+    }
+    assert_eq!(names(pair.home.path()).len(), 3, "{:?}", names(pair.home.path()));
+    // Inside the root, links are followed and .. is no crime.
+    fs::create_dir(pair.far("in")).unwrap();
+    write(&pair.far("in/c"), 10);
+    symlink("in/c", pair.far("inside")).unwrap();
+    pair.copies(&["far:inside", "c1"]);
+    pair.copies(&["far:in/../in/c", "c2"]);
+}
+
+#[test]
+fn only_regular_files_are_copied() {
+    let pair = Pair::new();
+    write(&pair.near("a"), 1000);
+    for side in [pair.near("pipe"), pair.far("pipe")] {
+        assert!(Command::new("mkfifo").arg(side).status().unwrap().success());
+    }
+    pair.refuses(&["far:pipe", "b"], 1, "pipe is a pipe");
+    pair.refuses(&["pipe", "far:b"], 1, "pipe is a pipe");
+    pair.refuses(&["a", "far:pipe", "--force"], 1, "pipe is a pipe");
+    pair.refuses(&["far:zero:1", "/dev/null", "--force"], 1, "/dev/null is a device");
+    pair.refuses(&["/dev/zero", "far:b"], 1, "/dev/zero is a device");
+}
+
+#[test]
+fn what_cannot_be_meant_is_a_usage_error() {
+    let pair = Pair::new();
+    write(&pair.near("a"), 10);
+    for (args, what) in [
+        (vec!["a", "b"], "both ends are on this host"),
+        (vec!["far:a", "far:b"], "both ends are at a far end"),
+        (vec!["null:", "far:b"], "null: can only be a destination"),
+        (vec!["a", "far:random:1"], "can only be sources"),
+        (vec!["random:-1", "far:b"], "cannot be negative"),
+        (vec!["random:1e30", "far:null:"], "too large"),
+        (vec!["far:zero:fast", "null:"], "not a byte count"),
+        (vec!["", "far:b"], "names no file"),
+        (vec!["lfn://x@127.0.0.1#y", "b"], "damaged"),
+    ] {
+        pair.refuses(&args, 2, what);
+    }
+    for option in [["--streams", "0"], ["--block", "0"], ["--rate", "fast"], ["--rate", "0"]] {
+        let output = pair.copy(&["a", "far:a", option[0], option[1]]);
+        assert!(!output.status.success(), "{option:?}");
+    }
+    pair.refuses(&["a", "far:a", "--block", "3000"], 2, "power of two");
+    pair.refuses(&["a", "far:a", "--streams", "1000"], 1, "the server allows");
+    pair.refuses(&["a", "far:a", "--streams", "256", "--block", "16MiB"], 1, "of memory");
+    pair.refuses(&["a", "far:a", "--congestion", "nosuch"], 1, "congestion control 'nosuch'");
+    pair.refuses(&["far:zero:1000", "null:", "--congestion", "nosuch"], 1, "congestion control 'nosuch'");
+    pair.refuses(&["missing", "far:a"], 1, "missing: no such file");
+    pair.refuses(&["far:missing", "b"], 1, "missing: no such file");
+    pair.refuses(&["a", "nobody-saved-this:a"], 1, "nobody-saved-this");
+}
+
+#[test]
+fn the_wrong_ticket_opens_nothing() {
+    let mut pair = Pair::new();
+    write(&pair.near("a"), 10_000_000);
+    let good = pair.server.ticket.clone();
+    let (token, rest) = good.strip_prefix("lfn://").unwrap().split_once('@').unwrap();
+    let (host, fingerprint) = rest.split_once('#').unwrap();
+    let other = Pair::new();
+    let (other_token, other_rest) = other.server.ticket.strip_prefix("lfn://").unwrap().split_once('@').unwrap();
+    let other_fingerprint = other_rest.split_once('#').unwrap().1;
+    for clear in [true, false] {
+        let mode: &[&str] = if clear { &["--clear-data"] } else { &[] };
+        pair.server.ticket = format!("lfn://{other_token}@{host}#{fingerprint}");
+        pair.refuses(&[&["a", "far:a"], mode].concat(), 1, "token is not this server's");
+        pair.refuses(&[&["far:zero:10", "null:"], mode].concat(), 1, "token is not this server's");
+        pair.server.ticket = format!("lfn://{token}@{host}#{other_fingerprint}");
+        pair.refuses(&[&["a", "far:a"], mode].concat(), 1, "another key than the ticket's");
+    }
+    assert!(names(&pair.home.path().join("far")).is_empty());
+}
+
+#[test]
+fn a_server_without_a_root_copies_memory_only() {
+    let pair = Pair::serving(false);
+    write(&pair.near("a"), 10);
+    let errors = pair.refuses(&["a", "far:a"], 1, "serves no files");
+    assert!(errors.contains("lfn serve --root DIR"), "{errors}");
+    pair.refuses(&["far:a", "b"], 1, "serves no files");
+    pair.copies(&["a", "far:null:"]);
+}
+
+#[test]
+fn a_server_that_is_gone_is_named() {
+    let mut pair = Pair::new();
+    write(&pair.near("a"), 10);
+    pair.server.child.kill().unwrap();
+    pair.server.child.wait().unwrap();
+    pair.refuses(&["a", "far:a"], 1, "cannot reach");
+    pair.refuses(&["far:a", "b"], 1, "cannot reach");
+}
+
+#[test]
+fn a_place_that_may_not_be_written_is_named() {
+    let pair = Pair::new();
+    if is_root() {
+        // Nobody may create files there, root neither.
+        pair.refuses(&["far:random:1000", "/proc/lfn"], 1, "cannot create /proc/lfn");
+        return;
+    }
+    let locked = pair.far("locked");
+    fs::create_dir(&locked).unwrap();
+    fs::set_permissions(&locked, std::os::unix::fs::PermissionsExt::from_mode(0o555)).unwrap();
+    pair.refuses(&["random:1000", "far:locked/a"], 1, "cannot create locked/a");
+}
+
+#[test]
+fn secrets_stay_out_of_reports() {
+    let pair = Pair::new();
+    let address = pair.server.ticket.replace('#', "/null:#");
+    let report = pair.copies(&["zero:10", &address]);
+    let token = pair.server.ticket.strip_prefix("lfn://").unwrap().split_once('@').unwrap().0;
+    assert!(!report.to_string().contains(token), "{report}");
+    let _: &OsStr = report["destination"].as_str().unwrap().as_ref();
+}
