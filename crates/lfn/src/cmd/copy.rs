@@ -82,7 +82,11 @@ enum Direction {
 pub fn run(args: Args) -> Result<Exit, Failure> {
     let direction = direction(&args)?;
     check(&args)?;
-    let path = emulated::path()?;
+    // A server that sends has the way back before it.
+    let path = match direction {
+        Direction::Up(..) => emulated::path()?,
+        Direction::Down(..) => emulated::return_path()?,
+    };
     let (streams, streams_reason) = streams(&args, path.as_ref());
     let protection = if args.clear_data { Protection::Clear } else { Protection::Tls };
     let (congestion, wish) = congestion(&args, path.as_ref(), streams);
