@@ -13,7 +13,8 @@
 //! | [`link`] | the emulated link: stages, and a chain of them |
 //! | [`sim`] | virtual time: arrivals through a link, a modelled TCP, transfers of a fixed size |
 //! | [`session`], [`wire`] | tickets, and what goes over a session |
-//! | [`iperf3`] | the bytes of iperf3's protocol |
+//! | [`iperf3`], [`stamp`] | the bytes of iperf3's protocol and of STAMP's, and what they mean |
+//! | [`discover`] | hops and path MTUs: what to probe next, what an answer means |
 //! | [`admission`] | quotas and the queue of a server |
 //! | [`transfer`] | what is sent, by whom, what is done |
 //! | [`tcp_info`], [`stats`] | what a kernel says of a connection, medians and start-up |

@@ -56,7 +56,8 @@ pub struct TcpInfo {
     pub ssthresh_segments: Option<u32>,
     /// Congestion window.
     pub cwnd_segments: u32,
-    /// Receive buffer space autotuning aims at (`tcpi_rcv_space`).
+    /// The most bytes that were read here in one round trip, from which autotuning sizes the receive buffer
+    /// (`tcpi_rcv_space`: `rcvq_space.space` in `tcp_rcv_space_adjust`).
     pub rcv_space_bytes: u32,
     /// Segments sent again since the start.
     pub retransmitted_segments: u32,

@@ -33,8 +33,9 @@ pub fn wall_error() -> Option<Duration> {
 }
 
 /// Waits until one of `files` can be read or has been closed by its peer, at most `timeout`, for ever without one
-/// (`ppoll(2)`). The kernel takes the liberty to end the wait late by a thousandth of `timeout`, whatever the timer slack
-/// (`select_estimate_accuracy` in fs/select.c): see [`most_of`]. Says for each whether it is ready; all false after the timeout or a signal.
+/// (`ppoll(2)`). The kernel takes the liberty to end the wait late by a thousandth of `timeout`, whatever the timer
+/// slack (`select_estimate_accuracy` in fs/select.c): see [`most_of`]. Says for each whether it is ready; all false
+/// after the timeout or a signal.
 pub fn wait_readable<const N: usize>(files: [BorrowedFd<'_>; N], timeout: Option<Duration>) -> io::Result<[bool; N]> {
     let mut polled = files.map(|file| PollFd::from_borrowed_fd(file, PollFlags::IN));
     let timeout = timeout.map(|t| Timespec {

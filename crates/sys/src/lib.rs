@@ -1,8 +1,9 @@
 //! The only unsafe and the only `cfg(target_os)` of `lfn`: plain structs over the system calls it needs.
 //!
 //! This crate knows nothing of the product: no path, no plan, no finding. It gives socket options with asked and
-//! granted apart, `TCP_INFO` read by length, packet sockets that carry super-packets, network namespaces and the
-//! netlink requests that furnish them. Every function names the kernel facility it stands on.
+//! granted apart, `TCP_INFO` read by length, datagrams with their stamps and error queues, packet sockets that carry
+//! super-packets, network namespaces, and the netlink requests that furnish and count them. Every function names the
+//! kernel facility it stands on.
 
 pub mod clock;
 pub mod ethtool;

@@ -159,7 +159,8 @@ pub fn clone_into_namespaces(own: Own) -> io::Result<Side> {
     }
 }
 
-/// Tries whether [`clone_into_namespaces`] works, with a user namespace or without, and gives the rights to a packet socket; from any thread.
+/// Tries whether [`clone_into_namespaces`] works, with a user namespace or without, and gives the rights to a packet
+/// socket; from any thread.
 pub fn probe(user: bool) -> io::Result<()> {
     // SAFETY: the child makes system calls only and ends, so it does not matter which locks other threads hold.
     let pid = unsafe { clone(Own { user, network: true }) };

@@ -3,10 +3,11 @@
 //! It never sends more than one packet for one that came, none that is longer, and none for what it cannot read. Two
 //! reflectors would answer each other for ever on one packet with a forged source: so none is sent to a port of a
 //! service (below 1024, where 862 is), none to the port this one has itself, and none for what is an answer already. A
-//! forged source makes it send its owner what the forger sent, no more. It counts what it reflected for each session, so that a sender can tell in which direction a packet was lost (RFC 8762
-//! §4.3, stateful), unless it is told to say the sender's number again (stateless). A session is a sender's address,
-//! port and identifier; of more than [`MOST_SESSIONS`] the one that was quiet longest is forgotten. A stranger can make it
-//! send [`Limits::per_second`] packets in a second and no more, and each sender its share of them.
+//! forged source makes it send its owner what the forger sent, no more. It counts what it reflected for each session,
+//! so that a sender can tell in which direction a packet was lost (RFC 8762 §4.3, stateful), unless it is told to say
+//! the sender's number again (stateless). A session is a sender's address, port and identifier; of more than
+//! [`MOST_SESSIONS`] the one that was quiet longest is forgotten. A stranger can make it send [`Limits::per_second`]
+//! packets in a second and no more, and each sender its share of them.
 
 use core::net::{IpAddr, SocketAddr};
 use std::collections::HashMap;
