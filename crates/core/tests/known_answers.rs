@@ -218,7 +218,7 @@ fn cold_case_1_the_puzzle_of_the_larger_transfer() {
     let hippi = PathProfile { mtu: 65_280, ..path(122_269_000, 539_000) };
     let window = Some(Bytes(10_000_000));
     let wishes = Wishes { window, initial_window: 1, delayed_ack: true, ..Wishes::default() };
-    // Bytes, the model's time (DESIGN, "Cold cases"), and the times published for it.
+    // Bytes, the model's time (worked by hand beforehand), and the times published for it.
     let rows =
         [(300_000_000, 25.0, 28.9, 28.9), (1_000_000_000, 71.0, 72.0, 72.0), (3_000_000_000, 203.0, 197.0, 205.0)];
     let goodputs = rows.map(|(size, model, least, most)| {

@@ -11,7 +11,7 @@ use lfn_core::stamp::packet::{
     AUTHENTICATED, BASE, ErrorEstimate, Format, PacketError, ReflectorPacket, SenderPacket, Timestamp,
 };
 use lfn_core::stamp::reflector::{Arrival, Ignored, Limits, MOST_SESSIONS, REMEMBERED, Reflector};
-use lfn_core::stamp::report::{Numbers, Spread, StampReport};
+use lfn_core::stamp::report::{Distribution, Numbers, StampReport};
 use lfn_core::stamp::sender::Sender;
 use lfn_core::stamp::{Mac, tlv};
 use lfn_core::time::Instant;
@@ -443,9 +443,9 @@ fn a_reflector_that_claims_to_have_held_it_longer_than_it_was_away_is_not_believ
 
 #[test]
 fn percentiles_are_of_the_nearest_rank() {
-    let spread = Spread::of((1..=100).rev().map(|n| n * MILLI).collect()).unwrap();
+    let spread = Distribution::of((1..=100).rev().map(|n| n * MILLI).collect()).unwrap();
     assert_eq!([spread.p50_seconds, spread.p95_seconds, spread.p99_seconds].map(Figure::get), [0.05, 0.095, 0.099]);
     assert_eq!([spread.min_seconds, spread.max_seconds, spread.mean_seconds].map(Figure::get), [0.001, 0.1, 0.0505]);
-    assert_eq!(Spread::of(vec![]), None);
-    assert_eq!(Spread::of(vec![i64::MAX, i64::MIN]).unwrap().p50_seconds.get(), i64::MIN as f64 / 1e9);
+    assert_eq!(Distribution::of(vec![]), None);
+    assert_eq!(Distribution::of(vec![i64::MAX, i64::MIN]).unwrap().p50_seconds.get(), i64::MIN as f64 / 1e9);
 }

@@ -56,19 +56,19 @@ pub struct Discipline {
     /// The class it hangs on; all ones at the root.
     pub parent: u32,
     /// Bytes sent.
-    pub bytes: u64,
+    pub sent_bytes: u64,
     /// Packets sent.
-    pub packets: u64,
-    /// Dropped.
-    pub drops: u64,
+    pub sent_packets: u64,
+    /// Packets dropped.
+    pub dropped_packets: u64,
     /// How often it held a packet back.
     pub overlimits: u64,
-    /// Not taken by the interface.
+    /// Packets not taken by the interface.
     pub requeues: u64,
     /// Bytes that wait now.
-    pub backlog: u64,
+    pub backlog_bytes: u64,
     /// Packets that wait now.
-    pub length: u64,
+    pub backlog_packets: u64,
 }
 
 impl Netlink {
@@ -173,14 +173,14 @@ fn count(discipline: &mut Discipline, kind: u16, value: &[u8]) {
     let word = |at| number(value, at).map(u64::from);
     match kind {
         BASIC => {
-            discipline.bytes = long(value, 0).unwrap_or(0);
-            discipline.packets = discipline.packets.max(word(8).unwrap_or(0));
+            discipline.sent_bytes = long(value, 0).unwrap_or(0);
+            discipline.sent_packets = discipline.sent_packets.max(word(8).unwrap_or(0));
         }
-        PACKETS => discipline.packets = long(value, 0).unwrap_or(discipline.packets),
+        PACKETS => discipline.sent_packets = long(value, 0).unwrap_or(discipline.sent_packets),
         QUEUE => {
-            let figures = [word(0), word(4), word(8), word(12), word(16)].map(Option::unwrap_or_default);
-            let [length, backlog, drops, requeues, overlimits] = figures;
-            *discipline = Discipline { length, backlog, drops, requeues, overlimits, ..std::mem::take(discipline) };
+            let word = |at| word(at).unwrap_or(0);
+            (discipline.backlog_packets, discipline.backlog_bytes) = (word(0), word(4));
+            (discipline.dropped_packets, discipline.requeues, discipline.overlimits) = (word(8), word(12), word(16));
         }
         _ => {}
     }
@@ -234,13 +234,13 @@ mod tests {
             kind: "tbf".into(),
             handle: 0x8001_0000,
             parent: u32::MAX,
-            bytes: 5_000_000_000,
-            packets: 99,
-            drops: 12,
+            sent_bytes: 5_000_000_000,
+            sent_packets: 99,
+            dropped_packets: 12,
             overlimits: 800,
             requeues: 1,
-            backlog: 4542,
-            length: 3,
+            backlog_bytes: 4542,
+            backlog_packets: 3,
         };
         assert_eq!(discipline(&message(), 7), Some(expected));
         assert_eq!(discipline(&message(), 8), None, "of another interface");

@@ -348,7 +348,7 @@ mod tests {
     fn drops_of_the_own_queue_are_no_loss_of_the_path() {
         let (sent, received, socket) = healthy();
         let lost = Received { lost: 500, datagrams: 49_500, ..received };
-        let counters = QdiscCounters { dropped: 499, sent_packets: 49_501, ..QdiscCounters::default() };
+        let counters = QdiscCounters { dropped_packets: 499, sent_packets: 49_501, ..QdiscCounters::default() };
         let qdisc = Qdisc { kind: "tbf".into(), handle: "1:".into(), parent: "root".into(), counters };
         let interface = Interface {
             name: "eth0".into(),

@@ -97,7 +97,7 @@ pub(super) fn before_they_left(host: &Host) -> Vec<Dropped<'_>> {
         };
         let what = format!("the queueing discipline {kind} of {name}");
         Dropped {
-            dropped: counters.dropped,
+            dropped: counters.dropped_packets,
             packets: counters.sent_packets,
             ..Dropped::by(host, what, command, ", which TCP does not count as resent")
         }
@@ -181,7 +181,7 @@ mod tests {
 
     #[test]
     fn drops_of_the_own_queue_are_named_and_what_they_look_like_is_not() {
-        let counters = QdiscCounters { dropped: 300, sent_packets: 9_700, ..QdiscCounters::default() };
+        let counters = QdiscCounters { dropped_packets: 300, sent_packets: 9_700, ..QdiscCounters::default() };
         let mut evidence = slowed();
         evidence.sender.qdisc = Some(("tbf".into(), counters));
         let found = &diagnose(&evidence)[0];
@@ -192,7 +192,7 @@ mod tests {
         evidence.flows[0].rtt = Duration::from_secs(2);
         assert_eq!(causes(&evidence), [Cause::LocalDrops], "the queue is its own");
         // A single one is enough where it explains the goodput, and none where it does not.
-        let one = QdiscCounters { dropped: 1, sent_packets: 400, ..counters };
+        let one = QdiscCounters { dropped_packets: 1, sent_packets: 400, ..counters };
         evidence.flows[0].rtt = Duration::from_millis(540);
         evidence.sender.qdisc = Some(("tbf".into(), one));
         assert_eq!(causes(&evidence), [Cause::LocalDrops]);

@@ -450,7 +450,8 @@ pub(super) mod tests {
         evidence.flows[0].sending_worker = Some(Worker { ran: 0.99, waited: 0.0, processor: 0 });
         evidence.flows[0].busy_share = Some(0.5);
         evidence.sender.others = Some((BitRate(60_000_000), BitRate(128_000_000)));
-        evidence.sender.qdisc = Some(("tbf".into(), QdiscCounters { dropped: 300, ..QdiscCounters::default() }));
+        evidence.sender.qdisc =
+            Some(("tbf".into(), QdiscCounters { dropped_packets: 300, ..QdiscCounters::default() }));
         assert_eq!(causes(&evidence), []);
     }
 }

@@ -14,6 +14,7 @@ pub use kernel_files::{
     CounterTable, changed, counter, counters, counters_named, migrations, processor_times, softirqs, thread_runtime,
     thread_times, values,
 };
+pub(crate) use remarks::SEGMENTS_LET_GO;
 pub use remarks::remarks;
 
 use std::collections::BTreeMap;
@@ -163,7 +164,7 @@ pub struct QdiscCounters {
     /// Packets sent.
     pub sent_packets: u64,
     /// Packets dropped.
-    pub dropped: u64,
+    pub dropped_packets: u64,
     /// How often the rate set for it held a packet back.
     pub overlimits: u64,
     /// Packets the interface would not take yet.
@@ -313,7 +314,7 @@ impl QdiscCounters {
         QdiscCounters {
             sent_bytes: self.sent_bytes.saturating_sub(before.sent_bytes),
             sent_packets: self.sent_packets.saturating_sub(before.sent_packets),
-            dropped: self.dropped.saturating_sub(before.dropped),
+            dropped_packets: self.dropped_packets.saturating_sub(before.dropped_packets),
             overlimits: self.overlimits.saturating_sub(before.overlimits),
             requeues: self.requeues.saturating_sub(before.requeues),
             ..*self
@@ -338,7 +339,7 @@ pub fn together(qdiscs: &[Qdisc]) -> Option<QdiscCounters> {
     Some(QdiscCounters {
         sent_bytes: most(|c| c.sent_bytes)?,
         sent_packets: most(|c| c.sent_packets)?,
-        dropped: most(|c| c.dropped)?,
+        dropped_packets: most(|c| c.dropped_packets)?,
         overlimits: most(|c| c.overlimits)?,
         requeues: most(|c| c.requeues)?,
         backlog_bytes: most(|c| c.backlog_bytes)?,
@@ -368,8 +369,8 @@ impl ThreadTime {
 mod tests {
     use super::*;
 
-    fn qdisc(handle: &str, dropped: u64, backlog: u64) -> Qdisc {
-        let counters = QdiscCounters { dropped, backlog_bytes: backlog, ..QdiscCounters::default() };
+    fn qdisc(handle: &str, dropped_packets: u64, backlog: u64) -> Qdisc {
+        let counters = QdiscCounters { dropped_packets, backlog_bytes: backlog, ..QdiscCounters::default() };
         Qdisc { kind: "tbf".into(), handle: handle.into(), parent: "root".into(), counters }
     }
 
@@ -378,9 +379,13 @@ mod tests {
         let before = [qdisc("1:", 10, 500), qdisc("2:", 7, 0)];
         let now = [qdisc("1:", 12, 300), qdisc("3:", 4, 0)];
         let grown = qdiscs_since(&now, &before);
-        assert_eq!((grown[0].counters.dropped, grown[0].counters.backlog_bytes), (2, 300), "what waits is no growth");
-        assert_eq!(grown[1].counters.dropped, 4, "new, so counted from nothing");
-        assert_eq!(together(&grown).map(|all| all.dropped), Some(4));
+        assert_eq!(
+            (grown[0].counters.dropped_packets, grown[0].counters.backlog_bytes),
+            (2, 300),
+            "what waits is no growth"
+        );
+        assert_eq!(grown[1].counters.dropped_packets, 4, "new, so counted from nothing");
+        assert_eq!(together(&grown).map(|all| all.dropped_packets), Some(4));
         assert_eq!(together(&[]), None, "none could be read");
     }
 

@@ -3,12 +3,15 @@
 use super::{HostReport, Note};
 use crate::wire::test::{SocketReport, StreamReport};
 
-/// Counters of data that arrived and that the receiving kernel itself let go (`net/ipv4/proc.c`), and in what words.
-const LET_GO: [(&str, &str); 7] = [
+/// Counters of segments that had come and that the kernel's sockets let go (`net/ipv4/proc.c`), and in what words.
+pub(crate) const SEGMENTS_LET_GO: [(&str, &str); 4] = [
     ("TcpExt.TCPRcvQDrop", "segments dropped: receive queue full"),
     ("TcpExt.TCPBacklogDrop", "segments dropped: socket backlog full"),
     ("TcpExt.RcvPruned", "segments dropped: receive buffer overrun"),
     ("TcpExt.PFMemallocDrop", "segments dropped: no memory"),
+];
+/// The same of connections and datagrams.
+const OTHERS_LET_GO: [(&str, &str); 3] = [
     ("TcpExt.TCPAbortOnMemory", "connections ended: no memory for TCP"),
     ("Udp.RcvbufErrors", "datagrams dropped: receive buffer full"),
     ("Udp.SndbufErrors", "datagrams not sent: send buffer full"),
@@ -26,7 +29,8 @@ pub fn remarks(streams: &[StreamReport], host: Option<&HostReport>) -> Vec<Note>
         }
     }
     let counter = |name: &str| host.and_then(|host| host.counter(name)).filter(|count| *count > 0);
-    notes.extend(LET_GO.iter().filter_map(|(name, words)| Some(Note::warning(format!("{} {words}", counter(name)?)))));
+    let let_go = SEGMENTS_LET_GO.iter().chain(&OTHERS_LET_GO);
+    notes.extend(let_go.filter_map(|(name, words)| Some(Note::warning(format!("{} {words}", counter(name)?)))));
     notes
 }
 

@@ -105,7 +105,7 @@ pub struct Arrivals {
     /// Numbers that were skipped and have not come since.
     pub lost: u64,
     /// Datagrams with a number no higher than one before: late, or twice.
-    pub late: u64,
+    pub out_of_order: u64,
     /// Smoothed change of the transit time (RFC 3550 §6.4.1), seconds.
     pub jitter: f64,
     smoothed: Smoothed,
@@ -119,7 +119,7 @@ impl Arrivals {
             self.lost = self.lost.saturating_add(header.number - self.highest - 1);
             self.highest = header.number;
         } else {
-            self.late = self.late.saturating_add(1);
+            self.out_of_order = self.out_of_order.saturating_add(1);
             self.lost = self.lost.saturating_sub(1);
         }
         let nanos = |time: Duration| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
@@ -166,7 +166,7 @@ mod tests {
     #[test]
     fn loss_is_gaps_less_what_came_late() {
         let arrivals = take(&[1, 2, 5, 3, 6]);
-        assert_eq!((arrivals.received, arrivals.highest, arrivals.lost, arrivals.late), (5, 6, 1, 1));
+        assert_eq!((arrivals.received, arrivals.highest, arrivals.lost, arrivals.out_of_order), (5, 6, 1, 1));
         assert_eq!(take(&[1, 1, 1]).lost, 0, "a duplicate never makes less than nothing of the loss");
         assert_eq!(take(&[4]).lost, 3, "those before the first count");
         assert_eq!(take(&[1, 2, 3]).jitter, 0.0, "a constant transit time");

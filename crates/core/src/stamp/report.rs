@@ -66,13 +66,13 @@ pub struct StampReport {
     /// Datagrams that were no answer to anything sent.
     pub nonsense: u64,
     /// Round trips, without the time the reflector held the packet.
-    pub rtt: Option<Spread>,
+    pub rtt: Option<Distribution>,
     /// How long the reflector held packets.
-    pub held: Option<Spread>,
+    pub held: Option<Distribution>,
     /// One-way delay above the least one, which needs no clocks that agree (RFC 5481 §4.2).
-    pub forward_variation: Option<Spread>,
+    pub forward_variation: Option<Distribution>,
     /// The same on the way back.
-    pub back_variation: Option<Spread>,
+    pub back_variation: Option<Distribution>,
     /// One-way delays, where both clocks are said to be synchronised.
     pub one_way: Option<OneWay>,
     /// Routers passed on the way there: TTL 255 as sent less that at the reflector.
@@ -98,9 +98,9 @@ pub enum Numbers {
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct OneWay {
     /// From the sender to the reflector.
-    pub forward: Spread,
+    pub forward: Distribution,
     /// From the reflector to the sender.
-    pub back: Spread,
+    pub back: Distribution,
     /// Sum of both ends' error estimates. A delay below it may come out negative.
     pub error_seconds: Figure,
 }
@@ -108,7 +108,7 @@ pub struct OneWay {
 /// A distribution in seconds. Percentiles are of the nearest rank.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
-pub struct Spread {
+pub struct Distribution {
     /// The least.
     pub min_seconds: Figure,
     /// The mean.
@@ -123,15 +123,15 @@ pub struct Spread {
     pub max_seconds: Figure,
 }
 
-impl Spread {
+impl Distribution {
     /// Of these nanoseconds; `None` of nothing.
-    pub fn of(mut nanos: Vec<i64>) -> Option<Spread> {
+    pub fn of(mut nanos: Vec<i64>) -> Option<Distribution> {
         nanos.sort_unstable();
         let (&min, &max) = (nanos.first()?, nanos.last()?);
         let sum: i128 = nanos.iter().map(|&n| i128::from(n)).sum();
         let rank = |percent| nearest_rank(&nanos, percent).unwrap_or(max);
         let seconds = |nanos: f64| Figure::new(nanos / 1e9);
-        Some(Spread {
+        Some(Distribution {
             min_seconds: seconds(min as f64)?,
             mean_seconds: seconds(sum as f64 / nanos.len() as f64)?,
             p50_seconds: seconds(rank(50) as f64)?,

@@ -11,7 +11,7 @@ use std::collections::{HashMap, HashSet};
 use std::time::Duration;
 
 use super::packet::{ErrorEstimate, Format, ReflectorPacket, SenderPacket, Timestamp};
-use super::report::{Numbers, OneWay, Spread, StampReport};
+use super::report::{Distribution, Numbers, OneWay, StampReport};
 
 /// How far ahead the question's number is. To a reflector it looks like so many packets lost.
 const AHEAD: u32 = 1 << 16;
@@ -168,8 +168,8 @@ impl Sender {
             reordered_forward: counted.then(|| self.reordered_forward()),
             reordered_back: counted.then(|| in_order(|answer| answer.reflector)),
             nonsense: self.nonsense,
-            rtt: self.spread(|answer| Some(answer.rtt)),
-            held: self.spread(|answer| Some(answer.held)),
+            rtt: self.distribution(|answer| Some(answer.rtt)),
+            held: self.distribution(|answer| Some(answer.held)),
             forward_variation: self.variation(|answer| answer.forward),
             back_variation: self.variation(|answer| answer.back),
             one_way: self.one_way(),
@@ -213,14 +213,14 @@ impl Sender {
         overtaken(by_reflector.into_iter().map(|answer| answer.sequence))
     }
 
-    fn spread(&self, figure: impl Fn(&Answer) -> Option<i64>) -> Option<Spread> {
-        Spread::of(self.answers.iter().filter_map(figure).collect())
+    fn distribution(&self, figure: impl Fn(&Answer) -> Option<i64>) -> Option<Distribution> {
+        Distribution::of(self.answers.iter().filter_map(figure).collect())
     }
 
-    fn variation(&self, figure: impl Fn(&Answer) -> Option<i64>) -> Option<Spread> {
+    fn variation(&self, figure: impl Fn(&Answer) -> Option<i64>) -> Option<Distribution> {
         let delays: Vec<i64> = self.answers.iter().filter_map(figure).collect();
         let least = *delays.iter().min()?;
-        Spread::of(delays.into_iter().map(|delay| delay.saturating_sub(least)).collect())
+        Distribution::of(delays.into_iter().map(|delay| delay.saturating_sub(least)).collect())
     }
 
     fn one_way(&self) -> Option<OneWay> {
@@ -232,8 +232,8 @@ impl Sender {
             (false, false) => return None,
         };
         Some(OneWay {
-            forward: self.spread(|answer| answer.forward)?,
-            back: self.spread(|answer| answer.back)?,
+            forward: self.distribution(|answer| answer.forward)?,
+            back: self.distribution(|answer| answer.back)?,
             error_seconds: error.into(),
         })
     }

@@ -76,7 +76,7 @@ pub struct Sent {
     pub gso_refused: bool,
     /// How late bursts left.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub lateness: Option<Spread>,
+    pub lateness: Option<Quantiles>,
     /// Share of the time in which a burst was more than a millisecond overdue.
     pub behind_share: Ratio,
     /// Schedule given up because it could not be caught up with.
@@ -131,7 +131,7 @@ pub struct Received {
     pub jitter: Duration,
     /// Spread of the difference in transit time from one datagram to the next.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub variation: Option<Spread>,
+    pub variation: Option<Quantiles>,
     /// Times the receiver's own socket buffer overflowed: this loss is not the path's. Each is a datagram, or with GRO
     /// a few that had been merged. Absent where the kernel does not tell.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -159,10 +159,10 @@ impl Received {
     }
 }
 
-/// How a time was spread.
+/// How a time was distributed.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
-pub struct Spread {
+pub struct Quantiles {
     /// Half were shorter.
     #[serde(rename = "p50_seconds", with = "seconds")]
     pub p50: Duration,
@@ -177,11 +177,11 @@ pub struct Spread {
     pub most: Duration,
 }
 
-impl Spread {
+impl Quantiles {
     /// Of these nanoseconds; nothing of none.
-    pub(super) fn of(counted: &Histogram<u64>) -> Option<Spread> {
+    pub(super) fn of(counted: &Histogram<u64>) -> Option<Quantiles> {
         let at = |quantile| Duration::from_nanos(counted.value_at_quantile(quantile));
         let most = Duration::from_nanos(counted.max());
-        (!counted.is_empty()).then(|| Spread { p50: at(0.5), p90: at(0.9), p99: at(0.99), most })
+        (!counted.is_empty()).then(|| Quantiles { p50: at(0.5), p90: at(0.9), p99: at(0.99), most })
     }
 }

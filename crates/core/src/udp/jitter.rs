@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use hdrhistogram::Histogram;
 
-use super::figures::Spread;
+use super::figures::Quantiles;
 
 /// Longer differences are counted as this.
 const MOST: u64 = 60_000_000_000;
@@ -42,12 +42,12 @@ impl Smoothed {
 pub struct Jitter {
     smoothed: Smoothed,
     /// To two digits: 30 kB a stream.
-    spread: Option<Histogram<u64>>,
+    differences: Option<Histogram<u64>>,
 }
 
 impl Default for Jitter {
     fn default() -> Self {
-        Jitter { smoothed: Smoothed::default(), spread: Histogram::new_with_bounds(1, MOST, 2).ok() }
+        Jitter { smoothed: Smoothed::default(), differences: Histogram::new_with_bounds(1, MOST, 2).ok() }
     }
 }
 
@@ -55,9 +55,9 @@ impl Jitter {
     /// A datagram sent and received at these times, each in nanoseconds of its own end's clock.
     pub fn arrived(&mut self, sent: u64, received: u64) {
         let difference = self.smoothed.arrived(sent, received);
-        if let (Some(difference), Some(spread)) = (difference, &mut self.spread) {
+        if let (Some(difference), Some(differences)) = (difference, &mut self.differences) {
             // Zero is below the first value a histogram tells apart.
-            spread.saturating_record(difference.max(1));
+            differences.saturating_record(difference.max(1));
         }
     }
 
@@ -66,9 +66,9 @@ impl Jitter {
         Duration::from_nanos(self.smoothed.nanos as u64)
     }
 
-    /// The spread of the differences; nothing before the second datagram.
-    pub fn spread(&self) -> Option<Spread> {
-        self.spread.as_ref().and_then(Spread::of)
+    /// How the differences are distributed; nothing before the second datagram.
+    pub fn variation(&self) -> Option<Quantiles> {
+        self.differences.as_ref().and_then(Quantiles::of)
     }
 }
 
@@ -83,7 +83,7 @@ mod tests {
             jitter.arrived(5_000_000_000 + n * 1000, n * 1000);
         }
         assert_eq!(jitter.smoothed(), Duration::ZERO);
-        assert_eq!(jitter.spread().unwrap().most, Duration::from_nanos(1));
+        assert_eq!(jitter.variation().unwrap().most, Duration::from_nanos(1));
     }
 
     #[test]

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use hdrhistogram::Histogram;
 
-use super::figures::Spread;
+use super::figures::Quantiles;
 use crate::time::Instant;
 use crate::units::{BitRate, Bytes};
 
@@ -103,8 +103,8 @@ impl Pace {
     }
 
     /// How late bursts left.
-    pub fn lateness(&self) -> Option<Spread> {
-        self.lateness.as_ref().and_then(Spread::of)
+    pub fn lateness(&self) -> Option<Quantiles> {
+        self.lateness.as_ref().and_then(Quantiles::of)
     }
 
     /// Time in which a burst was overdue.

@@ -1,4 +1,4 @@
-//! What a receiver makes of the datagrams of one stream: received, missing, late, twice.
+//! What a receiver makes of the datagrams of one stream: received, missing, reordered, duplicates.
 //!
 //! What is missing is kept as ranges of numbers, each with the count of arrivals at which it opened. So a late arrival
 //! is told from a duplicate exactly, its reordering extent (RFC 4737 §4.2.1) is a subtraction, and what is left at the
@@ -133,7 +133,7 @@ impl Receiver {
             most_extent: self.extents.longest(),
             extents: self.extents.counts(),
             jitter: self.jitter.smoothed(),
-            variation: self.jitter.spread(),
+            variation: self.jitter.variation(),
             ..Received::default()
         }
     }

@@ -4,7 +4,7 @@ use std::io::{self, Write};
 use std::time::Duration;
 
 use lfn_core::figure::Figure;
-use lfn_core::stamp::report::{Numbers, Spread, StampDocument, StampReport, StampSchema};
+use lfn_core::stamp::report::{Distribution, Numbers, StampDocument, StampReport, StampSchema};
 use lfn_core::units::show_duration;
 
 use super::page::Page;
@@ -33,16 +33,16 @@ fn page(report: &StampReport) -> String {
         ),
     );
     page.row("loss", loss(report));
-    page.row("copies", format!("{} duplicates, {}", report.duplicates, order(report)));
+    page.row("order", format!("{} duplicates, {}", report.duplicates, order(report)));
     if let Some(rtt) = report.rtt {
-        page.row("RTT", spread(&rtt));
+        page.row("RTT", distribution(&rtt));
     }
     for (label, variation, delay) in [
         ("there", report.forward_variation, report.one_way.map(|one_way| one_way.forward)),
         ("back", report.back_variation, report.one_way.map(|one_way| one_way.back)),
     ] {
         if let Some(delay) = delay {
-            page.row(label, format!("one-way delay {}", spread(&delay)));
+            page.row(label, format!("one-way delay {}", distribution(&delay)));
         }
         if let Some(variation) = variation {
             page.row(if delay.is_some() { "" } else { label }, format!("above its least: {}", above(&variation)));
@@ -72,7 +72,7 @@ fn order(report: &StampReport) -> String {
         (_, Some(forward), Some(back)) => format!(": {forward} there, {back} back"),
         _ => String::new(),
     };
-    format!("{} out of order{ways}", report.reordered)
+    format!("{} reordered{ways}", report.reordered)
 }
 
 fn reflector(report: &StampReport) -> String {
@@ -90,12 +90,12 @@ fn reflector(report: &StampReport) -> String {
     format!("{numbers}{held}{hops}{nonsense}")
 }
 
-fn spread(spread: &Spread) -> String {
-    format!("least {}, {}", show(spread.min_seconds), above(spread))
+fn distribution(delay: &Distribution) -> String {
+    format!("least {}, {}", show(delay.min_seconds), above(delay))
 }
 
-fn above(spread: &Spread) -> String {
-    let Spread { p50_seconds, p95_seconds, p99_seconds, max_seconds, .. } = *spread;
+fn above(delay: &Distribution) -> String {
+    let Distribution { p50_seconds, p95_seconds, p99_seconds, max_seconds, .. } = *delay;
     format!(
         "median {}, 95 % {}, 99 % {}, most {}",
         show(p50_seconds),
@@ -118,7 +118,7 @@ mod tests {
 
     #[test]
     fn what_is_not_known_is_not_said() {
-        let spread = Spread { min_seconds: Figure::new(-0.001).unwrap(), ..Spread::default() };
+        let rtt = Distribution { min_seconds: Figure::new(-0.001).unwrap(), ..Distribution::default() };
         let mut report = StampReport {
             reflector: "192.0.2.1:862".parse().unwrap(),
             packet_bytes: 44,
@@ -135,7 +135,7 @@ mod tests {
             reordered_forward: None,
             reordered_back: None,
             nonsense: 0,
-            rtt: Some(spread),
+            rtt: Some(rtt),
             held: None,
             forward_variation: None,
             back_variation: None,

@@ -243,13 +243,13 @@ fn qdisc(discipline: &Discipline) -> Qdisc {
         handle: handle(discipline.handle),
         parent: if discipline.parent == u32::MAX { "root".into() } else { handle(discipline.parent) },
         counters: QdiscCounters {
-            sent_bytes: discipline.bytes,
-            sent_packets: discipline.packets,
-            dropped: discipline.drops,
+            sent_bytes: discipline.sent_bytes,
+            sent_packets: discipline.sent_packets,
+            dropped_packets: discipline.dropped_packets,
             overlimits: discipline.overlimits,
             requeues: discipline.requeues,
-            backlog_bytes: discipline.backlog,
-            backlog_packets: discipline.length,
+            backlog_bytes: discipline.backlog_bytes,
+            backlog_packets: discipline.backlog_packets,
         },
     }
 }

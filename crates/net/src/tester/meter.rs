@@ -240,8 +240,8 @@ impl Meter {
         self.ticked
     }
 
-    /// Ends the streams and gives the figures; the intervals that were not told are among them. The sockets stay open until the meter is
-    /// dropped, so that the peer sees nothing odd before it has been told.
+    /// Ends the streams and gives the figures; the intervals that were not told are among them. The sockets stay open
+    /// until the meter is dropped, so that the peer sees nothing odd before it has been told.
     pub(super) fn finish(&mut self, kernel: Kernel) -> Result<EndReport, TestError> {
         let elapsed = self.elapsed();
         self.close_last_interval(elapsed);
@@ -408,7 +408,7 @@ impl Drop for Meter {
 }
 
 /// The multiple of `step` after `last`: a boundary that was noticed late does not shift the later ones.
-fn next_multiple(last: Duration, step: Duration) -> Duration {
+pub(super) fn next_multiple(last: Duration, step: Duration) -> Duration {
     let passed = last.as_nanos() / step.as_nanos().max(1);
     let next = (passed + 1).saturating_mul(step.as_nanos());
     Duration::from_nanos(u64::try_from(next).unwrap_or(u64::MAX))

@@ -1,9 +1,10 @@
 //! Socket options of a test's streams: what is asked of the kernel at which moment, and what it granted.
 //!
 //! Autotuning is left alone where its maximum covers the plan: it grows with the path and costs no memory before. An
-//! exact receive window is held as DESIGN describes: a clamp before connect or listen fixes the scale, the same clamp
-//! again every 50 ms holds it, and the room behind it comes from `SO_RCVBUF` or, beyond `net.core.rmem_max` and only
-//! in a namespace of our own, from `tcp_rmem` with autotuning switched off.
+//! exact receive window is held by a clamp (`TCP_WINDOW_CLAMP`). Set before connect or listen it fixes the scale; it is
+//! set again every 50 ms, because the kernel raises it whenever autotuning or its scaling ratio moves. The room behind it
+//! comes from `SO_RCVBUF` or, beyond `net.core.rmem_max` and only in a namespace of our own, from `tcp_rmem` with
+//! autotuning switched off.
 
 use std::env;
 use std::io;

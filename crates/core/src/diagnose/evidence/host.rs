@@ -5,13 +5,11 @@ use std::time::Duration;
 use super::Host;
 use super::flow::is_whole;
 use super::judged::{Judged, sample};
-use crate::host::{HostSample, Interface, QdiscCounters, together};
+use crate::host::{HostReport, HostSample, Interface, QdiscCounters, SEGMENTS_LET_GO, together};
 use crate::tcp_info::TcpInfo;
 use crate::units::{BitRate, Bytes};
 use crate::wire::test::{EndReport, Interval, Mode};
 
-/// Counters of the network stack for segments that had come and that its sockets let go (`net/ipv4/proc.c`).
-const LET_GO: [&str; 4] = ["TcpExt.TCPRcvQDrop", "TcpExt.TCPBacklogDrop", "TcpExt.RcvPruned", "TcpExt.PFMemallocDrop"];
 /// Headers of a segment on the interface at most: Ethernet with a tag, IPv6, TCP with its options.
 const HEADERS: u64 = 100;
 
@@ -32,7 +30,8 @@ pub(super) fn host(name: &str, end: &EndReport, judged: Judged, sends: bool) -> 
         ..counters
     });
     let kind = report.and_then(|report| report.qdiscs.iter().find(|qdisc| qdisc.parent == "root"));
-    let let_go = report.and_then(|report| LET_GO.iter().map(|name| report.counter(name)).sum::<Option<i64>>());
+    let let_go =
+        |report: &HostReport| SEGMENTS_LET_GO.iter().map(|(name, _)| report.counter(name)).sum::<Option<i64>>();
     Host {
         name: name.to_owned(),
         kernel: end.kernel.clone(),
@@ -41,8 +40,8 @@ pub(super) fn host(name: &str, end: &EndReport, judged: Judged, sends: bool) -> 
         qdisc: kind.zip(queued).map(|(qdisc, counters)| (qdisc.kind.clone(), counters)),
         softirq: softirq(&samples, time),
         no_copy: end.mode == Some(Mode::NoCopy),
-        idle: report.and_then(crate::host::HostReport::processors_idle),
-        sockets_dropped: let_go.and_then(|count| u64::try_from(count).ok()),
+        idle: report.and_then(HostReport::processors_idle),
+        sockets_dropped: report.and_then(let_go).and_then(|count| u64::try_from(count).ok()),
     }
 }
 
@@ -96,7 +95,7 @@ fn others(
 mod tests {
     use super::super::judged::Judged;
     use super::*;
-    use crate::host::{HostReport, InterfaceCounters};
+    use crate::host::InterfaceCounters;
     use crate::wire::test::{SocketReport, StreamReport, StreamSample};
 
     /// One second in which the kernel told of a tenth of what the interface carried.

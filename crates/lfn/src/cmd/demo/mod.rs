@@ -24,7 +24,7 @@ use crate::exit::{Exit, Failure};
 use crate::print;
 use chart::{Chart, Point};
 use measured::Measured;
-use report::{Row, Spread};
+use report::{RateSpread, Row};
 use stage::Places;
 
 /// Replay the ACTS satellite experiment of 1995 on this machine alone
@@ -67,7 +67,7 @@ struct WindowPoint {
     window_bytes: Bytes,
     published_bits_per_second: u64,
     predicted_bits_per_second: u64,
-    measured: Option<Spread>,
+    measured: Option<RateSpread>,
 }
 
 /// Runs the command.
@@ -262,7 +262,7 @@ fn chart(plan: &Plan, points: &[WindowPoint]) -> Chart<'static> {
         measured: points
             .iter()
             .filter_map(|p| {
-                let Spread { least, median, most } = p.measured?;
+                let RateSpread { least, median, most } = p.measured?;
                 let window = p.window_bytes.0 as f64;
                 Some(Point { window, least: least.as_f64(), median: median.as_f64(), most: most.as_f64() })
             })

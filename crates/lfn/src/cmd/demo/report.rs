@@ -42,7 +42,7 @@ pub struct Figure {
 
 /// What a window's runs showed, over the intervals past start-up of all of them.
 #[derive(Debug, Clone, Copy, Serialize)]
-pub struct Spread {
+pub struct RateSpread {
     /// Least.
     #[serde(rename = "least_bits_per_second")]
     pub least: BitRate,
@@ -71,11 +71,11 @@ pub fn rows(path: &PathProfile, plan: &Plan, measured: &Measured) -> Vec<Row> {
 }
 
 /// The intervals past start-up of all runs together.
-pub fn spread(reports: &[Value]) -> Option<Spread> {
+pub fn spread(reports: &[Value]) -> Option<RateSpread> {
     let mut rates: Vec<u64> = reports.iter().flat_map(steady_intervals).collect();
     rates.sort_unstable();
     let (least, most) = (*rates.first()?, *rates.last()?);
-    Some(Spread { least: BitRate(least), median: BitRate(rates[rates.len() / 2]), most: BitRate(most) })
+    Some(RateSpread { least: BitRate(least), median: BitRate(rates[rates.len() / 2]), most: BitRate(most) })
 }
 
 fn rtt_row(measured: &Measured) -> Row {
@@ -182,7 +182,7 @@ fn why_1995(path: &PathProfile, window: &Window, predicted: BitRate) -> String {
 }
 
 /// Why what was measured is not what was predicted.
-fn why_now(predicted: BitRate, spread: Option<Spread>, reports: &[Value]) -> String {
+fn why_now(predicted: BitRate, spread: Option<RateSpread>, reports: &[Value]) -> String {
     let Some(spread) = spread else { return "No run got past start-up.".into() };
     if agree(spread.median.as_f64(), predicted.as_f64()) {
         let share = spread.median.as_f64() / predicted.as_f64() * 100.0;

@@ -25,6 +25,7 @@ use crate::server::throttle::Throttle;
 use crate::session::DatagramStream;
 use crate::tester::TestError;
 use crate::tester::host::HostWatch;
+use crate::tester::meter::next_multiple;
 
 /// How long the control thread sleeps at most.
 const LOOK_UP: Duration = Duration::from_millis(20);
@@ -339,9 +340,7 @@ impl End {
     }
 
     fn next_boundary(&self) -> Duration {
-        let passed = self.until.as_nanos() / self.interval.as_nanos().max(1);
-        let next = (passed + 1).saturating_mul(self.interval.as_nanos());
-        Duration::from_nanos(u64::try_from(next).unwrap_or(u64::MAX))
+        next_multiple(self.until, self.interval)
     }
 
     fn close_interval(&mut self, now: Duration) {

@@ -64,10 +64,10 @@ fn waited(report: &EndReport) -> Option<String> {
 /// What its queueing disciplines and its interface dropped.
 fn dropped(report: &EndReport) -> Option<String> {
     let told = report.host.as_ref()?;
-    let queue = told.qdiscs.iter().max_by_key(|qdisc| qdisc.counters.dropped);
+    let queue = told.qdiscs.iter().max_by_key(|qdisc| qdisc.counters.dropped_packets);
     let mut drops = Vec::new();
-    if let Some(qdisc) = queue.filter(|qdisc| qdisc.counters.dropped > 0) {
-        drops.push(format!("{} dropped by {}", qdisc.counters.dropped, qdisc.kind));
+    if let Some(qdisc) = queue.filter(|qdisc| qdisc.counters.dropped_packets > 0) {
+        drops.push(format!("{} dropped by {}", qdisc.counters.dropped_packets, qdisc.kind));
     }
     if let Some(interface) = &told.interface {
         let counters = interface.counters;

@@ -10,7 +10,7 @@ use lfn_core::path::PathProfile;
 use lfn_core::report::{Hosts, Side, Unfinished};
 use lfn_core::tcp_info::TcpInfo;
 use lfn_core::units::{Bytes, show_duration};
-use lfn_core::wire::test::{Direction, Interval, Kernel, Load};
+use lfn_core::wire::test::{Direction, Interval, Load};
 use lfn_net::tester::{Progress, Test};
 
 use super::layout::{Grid, decimal, wrapped};
@@ -73,7 +73,7 @@ impl Table {
     /// Prints what can be printed by now. An error of the output waits for [`Table::finish`]: the test goes on.
     pub fn progress(&mut self, progress: &Progress<'_>) {
         let printed = match progress {
-            Progress::Connected(rtt, kernel) => self.head(*rtt, kernel),
+            Progress::Connected(rtt, _) => self.head(*rtt),
             Progress::Near(interval) => {
                 self.near.push_back((*interval).clone());
                 self.rows(false)
@@ -123,7 +123,7 @@ impl Table {
         }
     }
 
-    fn head(&self, rtt: Duration, _far: &Kernel) -> io::Result<()> {
+    fn head(&self, rtt: Duration) -> io::Result<()> {
         let path = match self.path.map(|path| PathProfile { base_rtt: rtt, ..path }) {
             Some(path) => {
                 format!("RTT {}, capacity {}, BDP {}", show_duration(rtt), path.capacity, path.bdp())
@@ -157,7 +157,7 @@ impl Table {
         while let Some((sent, got)) = self.next_line(over) {
             let resent = kernels(&sent).map(|info| u64::from(info.retransmitted_segments)).sum();
             let line = match self.datagrams {
-                true => super::udp::row(&sent, &got, self.columns()),
+                true => super::udp::row(&got, self.columns()),
                 false => row(&sent, &got, resent - self.resent.min(resent), self.columns()),
             };
             let line = marked(&line, self.mark);

@@ -14,9 +14,9 @@ use super::summary::because;
 use crate::print::terminal::{breaks_at, columns};
 use crate::print::test::Run;
 
-/// Time, goodput, datagrams, lost, lost per cent, late, twice, jitter.
+/// Time, goodput, datagrams, lost, lost per cent, reordered, duplicates, jitter.
 const GRID: Grid<8> =
-    Grid { wide: [15, 12, 10, 8, 8, 8, 8, 8], least: [12, 10, 9, 8, 7, 7, 7, 8], spared: &[6, 5, 2, 3, 7] };
+    Grid { wide: [15, 12, 10, 8, 8, 9, 10, 8], least: [12, 10, 9, 8, 7, 9, 10, 8], spared: &[6, 5, 2, 3, 7] };
 
 /// Step, asked, sent, received, datagrams, lost, delay, outcome.
 const STEPS: Grid<8> =
@@ -34,12 +34,13 @@ pub(super) fn load(request: &TestRequest) -> String {
     }
 }
 
+/// The names over the columns of [`row`].
 pub(super) fn head(columns: usize) -> String {
-    GRID.line(["seconds", "goodput", "datagrams", "lost", "lost %", "late", "twice", "jitter"], columns)
+    GRID.line(["seconds", "goodput", "datagrams", "lost", "lost %", "reordered", "duplicates", "jitter"], columns)
 }
 
 /// An interval of the receiver; a sender's says no more than what was asked.
-pub(super) fn row(_sent: &Interval, got: &Interval, columns: usize) -> String {
+pub(super) fn row(got: &Interval, columns: usize) -> String {
     let samples: Vec<&UdpSample> = got.streams.iter().filter_map(|stream| stream.udp.as_ref()).collect();
     let sum = |figure: fn(&UdpSample) -> u64| samples.iter().map(|sample| figure(sample)).sum::<u64>();
     let (datagrams, lost) = (sum(|s| s.datagrams), sum(|s| s.lost));
@@ -140,7 +141,7 @@ fn received_lines(stream: &StreamReport, received: &Received, several: bool) -> 
         page += &wrapped(
             "order",
             &format!(
-                "{} came late, by {} at most ({} by three or more); {} came twice; {} too late to say",
+                "{} reordered, by {} at most ({} by three or more); {} duplicates; {} too late to say",
                 received.reordered,
                 received.most_extent,
                 received.reordered_by_three,
@@ -149,7 +150,7 @@ fn received_lines(stream: &StreamReport, received: &Received, several: bool) -> 
             ),
         );
     }
-    let spread = received
+    let variation = received
         .variation
         .map(|v| {
             format!(
@@ -160,7 +161,7 @@ fn received_lines(stream: &StreamReport, received: &Received, several: bool) -> 
             )
         })
         .unwrap_or_default();
-    page += &wrapped("jitter", &format!("{} (RFC 3550){spread}", show_duration(received.jitter)));
+    page += &wrapped("jitter", &format!("{} (RFC 3550){variation}", show_duration(received.jitter)));
     page
 }
 
