@@ -121,7 +121,7 @@ fn an_interrupted_ramp_says_so() {
         let flags = [&["--ramp", "--ramp-step", "60s", "--save", saved], direction].concat();
         let (code, ..) = interrupted(under_way(&["test", &server.ticket], &flags), 1, |pid| kill("INT", pid));
         assert_eq!(code, Some(130));
-        let shown = plain(&support::lfn().args(["show", saved]).output().unwrap().stdout);
+        let shown = unwrapped(&support::lfn().args(["show", saved]).output().unwrap());
         assert!(shown.contains("ramp broken off before its first step was done"), "{shown}");
         assert!(shown.contains("ended interrupted") && !shown.contains("at every rate"), "{shown}");
     }
@@ -360,7 +360,7 @@ fn a_limit_is_shown() {
         let run = server.json(flags);
         assert_eq!(run["far"]["rate_limit_bits_per_second"], Value::Null, "{flags:?}");
         assert!(!findings(&run).contains(&"limited by the server"), "{}", run["findings"]);
-        assert!(!plain(&server.test(flags).stdout).contains("holds the test"), "{flags:?}");
+        assert!(!unwrapped(&server.test(flags)).contains("holds the test"), "{flags:?}");
     }
 }
 

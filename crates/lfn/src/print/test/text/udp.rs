@@ -312,7 +312,7 @@ mod tests {
         let streams = vec![StreamSample { udp: Some(udp), ..StreamSample::default() }];
         let got = Interval { start, end, bytes: 118_662_500, streams, ..Interval::default() };
         for (width, cells) in WIDTHS.into_iter().zip([4, 6, 8, 8]) {
-            let (head, row) = (head(width), row(&Interval::default(), &got, width));
+            let (head, row) = (head(width), row(&got, width));
             assert!(
                 head.trim_end().chars().count() <= width && row.trim_end().chars().count() <= width,
                 "{width}: {row}"
