@@ -28,6 +28,8 @@ const TOO_MUCH_FOR_BBR: f64 = 0.1;
 /// Less does not slow BBR down by itself, but what came behind a hole waits a round trip for it, and the window with it:
 /// from this share on it is what holds a goodput below that share of the capacity (measured: 1 % over 50 ms, 77 %).
 const HINDERS_BBR: (f64, f64) = (0.005, 0.9);
+/// A window of so many BDPs has room for what comes behind holes (measured: all of that path again).
+const BEHIND_HOLES: u64 = 4;
 /// Fewer segments lost are chance.
 const FEWEST: u64 = 3;
 /// RTT under load beyond this many base RTTs is a standing queue…
@@ -81,8 +83,12 @@ pub(super) fn loss(evidence: &Evidence) -> Option<Finding> {
         budget * 100.0,
         show_duration(evidence.rtt_under_load()),
     );
-    let cure =
-        if bbr { evidence.again(&format!("--streams {}", streams * 2)) } else { evidence.again("--congestion bbr") };
+    let cure = match evidence.needed().filter(|_| lost.share < TOO_MUCH_FOR_BBR) {
+        _ if !bbr => evidence.again("--congestion bbr"),
+        // Room for what comes behind a hole while that is filled.
+        Some(needed) => evidence.again(&format!("--congestion bbr --window {}", needed.0.saturating_mul(BEHIND_HOLES))),
+        None => evidence.again(&format!("--congestion bbr --streams {}", streams.saturating_mul(2))),
+    };
     let flow = tcp_model::Flow { streams, congestion: Congestion::Bbr, ..tcp_model::Flow::default() };
     let predicted = evidence.path.map(|path| tcp_model::steady(&path, &flow).goodput);
     let mut finding = finding(evidence, Cause::Loss, summary, cure, predicted);
@@ -329,7 +335,7 @@ mod tests {
         };
         let found = with(73_000_000, 900_000);
         assert_eq!(found[0].cause, Cause::Loss);
-        assert_eq!(found[0].cure.to_string(), "lfn test far.example --streams 2");
+        assert_eq!(found[0].cure.to_string(), "lfn test far.example --congestion bbr --window 2500000");
         let named = |found: Vec<super::Finding>| found.iter().any(|finding| finding.cause == Cause::Loss);
         assert!(!named(with(90_000_000, 900_000)), "the path is in use");
         assert!(!named(with(73_000_000, 90_000)), "a tenth of a per cent is nothing to it");
