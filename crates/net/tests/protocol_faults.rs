@@ -21,13 +21,12 @@ use lfn_core::path::PathProfile;
 use lfn_core::session::{Fingerprint, Ticket, Token};
 use lfn_core::udp::ramp::RampRequest;
 use lfn_core::units::{BitRate, Bytes};
-use lfn_core::wire::Request;
-use lfn_core::wire::test::{ClientMessage, Direction, Load, SocketWish, TestRequest, UdpRequest};
+use lfn_core::wire::test::{Direction, Load, SocketWish, TestRequest, UdpRequest};
 use lfn_net::server::access::Access;
 use lfn_net::server::admission::{Admission, Quotas};
 use lfn_net::server::{Config, Connections, Server};
 use lfn_net::service;
-use lfn_net::session::dial::{self, Target};
+use lfn_net::session::dial::Target;
 use lfn_net::session::identity::Identity;
 use lfn_net::tester::{self, Measurement, Test, TestError};
 
@@ -298,32 +297,6 @@ fn a_record_that_never_is_whole_holds_nobody() {
         }
         is_told(ended, took)
     });
-    server.goes_on();
-}
-
-#[test]
-fn a_client_that_never_reads_is_not_waited_for_longer_than_a_silent_one() {
-    let server = Served::start(Connections { silence: SILENCE, ..Connections::default() });
-    let (token, fingerprint) = (Token::from_bytes([0; 16]), Fingerprint([0; 32]));
-    let ticket = Ticket { host: "127.0.0.1".into(), port: server.port, token, fingerprint };
-    let target = Target::new(ticket).unwrap().insecure();
-    // So much is told of so many streams that no buffer holds it for long.
-    let (streams, load) = (32, Load::TimeSeconds(Duration::from_secs(60)));
-    let request = TestRequest { streams, load, interval: Duration::from_millis(10), ..UdpForward.request() };
-    let id = dial::new_session_id().unwrap();
-    let mut control = dial::control(&target, id, Request::Test(Box::new(request))).unwrap();
-    let _: serde_json::Value = control.recv(BOUND, "before the test").unwrap();
-    socket2::SockRef::from(control.socket()).set_recv_buffer_size(4096).unwrap();
-    let open = |number| dial::datagrams(&target, control.socket(), id, number, BOUND).unwrap();
-    let _open: Vec<_> = (0..streams).map(open).collect();
-    control.send(&ClientMessage::Opened).unwrap();
-    // It is not silent, as long as anybody listens.
-    let begun = Instant::now();
-    while server.admission.running() > 0 {
-        assert!(begun.elapsed() < 2 * BOUND, "the server still waits for it");
-        let _ = control.send(&ClientMessage::Ping { number: 1 });
-        thread::sleep(Duration::from_millis(100));
-    }
     server.goes_on();
 }
 
