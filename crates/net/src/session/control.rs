@@ -141,7 +141,7 @@ impl Control {
     /// Reads what comes before `deadline`; false if nothing did.
     fn fill(&mut self, deadline: Instant, while_doing: &'static str) -> Result<bool, SessionError> {
         // On the stack, and small: a thousand sessions that wait for something hold a thousand stacks.
-        let mut buffer = [0; 2 * 1024];
+        let mut buffer = [0; 512];
         loop {
             if Instant::now() >= deadline {
                 return Ok(false);

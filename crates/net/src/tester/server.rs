@@ -143,7 +143,8 @@ fn start(
     let _ = events.send(Event::Opened(Box::new(stream)));
     let (shared, events) = (shared.clone(), events.clone());
     let work = move || load::run(data, sends, &shared, &counter, &events);
-    thread::Builder::new().name(format!("stream {number}")).spawn(work).map_err(failed)?;
+    let thread = thread::Builder::new().name(format!("stream {number}")).stack_size(load::STACK);
+    thread.spawn(work).map_err(failed)?;
     Ok(())
 }
 
