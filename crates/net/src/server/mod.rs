@@ -60,8 +60,9 @@ const TIDY_WITHIN: Duration = Duration::from_secs(5);
 /// Connections that may wait to be accepted; the kernel takes no more than `net.core.somaxconn`, 4096.
 pub(crate) const BACKLOG: i32 = 4096;
 
-/// Of a connection's thread: a TLS handshake and the loops of a session need a fraction of it.
-const STACK: usize = 512 << 10;
+/// Of a connection's thread: a TLS handshake and the loops of a session need a fraction of it. Less than a quarter of the
+/// 2 MiB of other threads, so that none of their used stacks becomes that of a session (as in `tester::load`).
+const STACK: usize = 400 << 10;
 
 /// What a server is told at its start.
 #[derive(Debug)]

@@ -25,10 +25,9 @@ use lfn_sys::{process, tcp};
 use crate::server::throttle::Throttle;
 use crate::session::{DEAD_AFTER, DataStream, timed_out};
 
-/// Stack of a stream's thread. It touches 8 KiB of it; and as no thread of another use has one so small, it gets none back
-/// from the C library that another has used and that stays in memory (glibc hands on stacks of up to four times the
-/// size asked for).
-pub(super) const STACK: usize = 256 << 10;
+/// Stack of a stream's thread, of which it touches 8 KiB. glibc hands on stacks that others have used, with all of them
+/// that is in memory, to whoever asks for a quarter of their size or more: those of connections are larger than that.
+pub(super) const STACK: usize = 96 << 10;
 
 /// What all streams of one end have in common.
 #[derive(Debug)]
