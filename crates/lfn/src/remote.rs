@@ -105,17 +105,17 @@ pub fn is_ticket(name: &str) -> bool {
     name.starts_with("lfn://") || name.starts_with('@') || name == "-"
 }
 
-/// A ticket kept from an argument, which every user of the host can read: the first line of standard input (`-`) or of a
-/// file (`@FILE`).
+/// A ticket kept from an argument, which every user of the host can read: the first line of standard input (`-`, or `@-`
+/// where a path follows) or of a file (`@FILE`).
 pub fn ticket_elsewhere(name: &str) -> Result<Option<Ticket>, Failure> {
     let (place, mut from): (String, Box<dyn Read>) = match name.strip_prefix('@') {
+        _ if name == "-" || name == "@-" => ("standard input".to_owned(), Box::new(io::stdin())),
         Some(file) => {
             let opened = File::open(file).map_err(|error| {
                 Failure::msg(format!("{name}: {error}")).hint("@FILE is a file with the line `lfn serve` prints")
             })?;
             (file.to_owned(), Box::new(opened))
         }
-        None if name == "-" => ("standard input".to_owned(), Box::new(io::stdin())),
         None => return Ok(None),
     };
     let mut text = Vec::new();

@@ -243,6 +243,24 @@ fn datagram_streams_that_are_never_asked_for_are_not_waited_for() {
 }
 
 #[test]
+fn a_stream_that_pauses_is_not_a_broken_one() {
+    let running = Running::start(1024);
+    // A block every 400 ms, longer than any look at the clock.
+    let slow = Parameters {
+        end: End::Bytes(3000),
+        length: Bytes(1000),
+        rate: Some(BitRate(20_000)),
+        burst: Some(1),
+        ..Parameters::default()
+    };
+    for way in [Way::Forward, Way::Reverse] {
+        let test = test(Parameters { way, ..slow.clone() }, SOON);
+        let outcome = client::run("127.0.0.1", running.address().port(), &test, &mut |_| {}).unwrap();
+        assert_eq!(outcome.runs[0].0.receiver().bytes, 3000, "{way:?}");
+    }
+}
+
+#[test]
 fn a_crowd_that_says_nothing_does_not_keep_others_out() {
     let running = Running::start(60);
     let crowd: Vec<_> = (0..50).map(|_| TcpStream::connect(running.address()).unwrap()).collect();

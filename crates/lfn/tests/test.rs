@@ -171,7 +171,7 @@ fn a_ticket_need_not_be_an_argument() {
         command.env("HOME", "/nonexistent").env_remove("XDG_CONFIG_HOME").args(["copy", "zero:1000", to]);
         from_stdin(command)
     };
-    for to in ["-:null:", &format!("{at_file}:null:")] {
+    for to in ["@-:null:", &format!("{at_file}:null:")] {
         let output = copy(to);
         assert!(output.status.success(), "{}", text(&output.stderr));
     }

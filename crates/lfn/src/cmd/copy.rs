@@ -25,7 +25,7 @@ use crate::remote::{self, Trust, Waiting, session_failure};
 ///
 /// SOURCE and DESTINATION are a local path, NAME:PATH (NAME saved by `lfn hosts add`, or `far` inside `lfn emulate`)
 /// or a ticket with a path, lfn://TOKEN@HOST:PORT/PATH#FINGERPRINT; exactly one of them at a far end. An argument is seen
-/// in `ps`: -:PATH reads the ticket from standard input, @FILE:PATH from a file. In the place of a file, here or there:
+/// in `ps`: @-:PATH reads the ticket from standard input, @FILE:PATH from a file. In the place of a file, here or there:
 /// random:SIZE and zero:SIZE are made on the spot, null: is checked and forgotten. A local file with a colon in its name
 /// is written ./a:b.
 #[derive(clap::Args, Debug)]

@@ -55,7 +55,10 @@ impl Control {
         &self.socket
     }
 
+    /// The socket, as a data stream: a reader of it waits until it is shut down, however long nothing comes.
     pub(super) fn into_socket(self) -> TcpStream {
+        // A socket that is gone says so when it is read.
+        let _ = self.socket.set_read_timeout(None);
         self.socket
     }
 
