@@ -222,7 +222,7 @@ fn one_server_one_session_too_many() {
 }
 
 /// A relay to a port, and which side spoke so far, each turn once: `c` for client to server. What the server says comes so
-/// late that whatever the client says without waiting for it is one turn.
+/// late, and all at once, that whatever the client says without waiting for it is one turn.
 fn turns(server_port: u16) -> (u16, Arc<Mutex<String>>) {
     const LATE: Duration = Duration::from_millis(200);
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
@@ -235,10 +235,11 @@ fn turns(server_port: u16) -> (u16, Arc<Mutex<String>>) {
         let pass = |mut from: TcpStream, mut to: TcpStream, name: char, turns: Arc<Mutex<String>>| {
             thread::spawn(move || {
                 let mut buffer = [0; 64 * 1024];
-                while let Ok(length @ 1..) = from.read(&mut buffer) {
+                while let Ok(1..) = from.peek(&mut [0]) {
                     if name == 's' {
                         thread::sleep(LATE);
                     }
+                    let Ok(length @ 1..) = from.read(&mut buffer) else { break };
                     {
                         let mut turns = turns.lock().unwrap();
                         if !turns.ends_with(name) {
