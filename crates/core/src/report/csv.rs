@@ -97,7 +97,6 @@ fn rows(number: usize, run: &Run) -> Vec<Row<'_>> {
     for beside in beside(&run.end(run.sender).intervals, &run.end(run.receiver).intervals) {
         let Beside { received, start, end, news, sent, before } = beside;
         for stream in streams(received, sent) {
-            let given = news.iter().filter_map(|interval| sample(Some(interval), stream)).map(|sample| sample.bytes);
             rows.push(Row {
                 run: number,
                 direction: run.direction,
@@ -107,12 +106,18 @@ fn rows(number: usize, run: &Run) -> Vec<Row<'_>> {
                 steady: run.steady.is_some_and(|steady| start >= steady.start && end <= steady.end),
                 received: sample(received, stream),
                 sent: sample(sent, stream),
-                sent_bytes: sample(sent, stream).map(|_| given.fold(0, u64::saturating_add)),
+                sent_bytes: sample(sent, stream).map(|_| given(news, stream)),
                 before: sample(before, stream).and_then(|sample| sample.tcp_info.as_ref()),
             });
         }
     }
     rows
+}
+
+/// What a stream's sender gave to its kernel in these intervals.
+fn given(news: &[Interval], stream: u16) -> u64 {
+    let samples = news.iter().filter_map(|interval| sample(Some(interval), stream));
+    samples.map(|sample| sample.bytes).fold(0, u64::saturating_add)
 }
 
 /// An interval of the receiver with what the sender said beside it, or one of the sender's that came after all of
@@ -246,6 +251,18 @@ mod tests {
         assert_eq!(times(&sender, &receiver), Some((2200, 3200)));
         let receiver = intervals(2, Some(Duration::from_millis(200)));
         assert_eq!(times(&intervals(3, None), &receiver), Some((1800, 2800)));
+    }
+
+    #[test]
+    fn every_byte_given_stands_in_one_row() {
+        let mut sender = intervals(5, None);
+        for (number, interval) in sender.iter_mut().enumerate() {
+            interval.streams = vec![StreamSample { bytes: 10u64.pow(number as u32), ..StreamSample::default() }];
+        }
+        let receiver = intervals(3, Some(Duration::from_millis(1700)));
+        let told: Vec<u64> = beside(&sender, &receiver).iter().map(|row| given(row.news, 0)).collect();
+        assert_eq!(told, [111, 1000, 10_000]);
+        assert_eq!(given(&sender, 1), 0, "of another stream");
     }
 
     #[test]
