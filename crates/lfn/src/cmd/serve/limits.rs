@@ -61,7 +61,7 @@ pub struct Limits {
     /// Connections at once
     #[arg(long, value_name = "N", default_value_t = 4096, value_parser = count(), help_heading = "Queue and connections")]
     max_connections: u32,
-    /// Of those, such as have not shown the ticket yet; the oldest makes place for the next
+    /// Of those, such as have not shown the ticket yet; of the client with the most, a silent one makes place for the next
     #[arg(long, value_name = "N", default_value_t = 1024, value_parser = count(), help_heading = "Queue and connections")]
     max_unknown: u32,
     /// Take connections from this address or prefix only; may be given again [default: from everywhere]
