@@ -4,7 +4,7 @@ use std::io::Write;
 use std::net::TcpStream;
 use std::process::Command;
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use lfn_core::units::Bytes;
 use lfn_core::wire::Request;
@@ -123,6 +123,21 @@ fn hold(target: &Target, request: Request) -> (Control, DataStream) {
     let session = dial::new_session_id().unwrap();
     let control = dial::control(target, session, request).unwrap();
     (control, dial::data(target, session, 0, Protection::Clear, None, |_| Ok(())).unwrap())
+}
+
+#[test]
+fn a_client_that_floods_is_held_to_the_rate_by_its_window() {
+    let server = Served::start(&["--max-rate", "8mbit"]);
+    let request = TestRequest { load: Load::TimeSeconds(Duration::from_secs(3)), ..TestRequest::default() };
+    let (control, mut data) = hold(&server.target(), Request::Test(Box::new(request)));
+    data.socket().set_write_timeout(Some(Duration::from_millis(100))).unwrap();
+    let (began, record, mut sent) = (Instant::now(), vec![0; 1 << 18], 0);
+    while began.elapsed() < Duration::from_secs(2) {
+        sent += data.write(&record).unwrap_or(0);
+    }
+    // 1 MB a second, and what the socket buffers of both ends hold; without a limit it would be gigabytes.
+    assert!((1 << 20..100 << 20).contains(&sent), "{sent} bytes");
+    drop((control, data));
 }
 
 /// `LFN_SESSIONS` says how many; `bench/serve-idle` asks for a thousand in a release build.
