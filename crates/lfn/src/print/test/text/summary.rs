@@ -92,21 +92,40 @@ fn verdict(run: &Run) -> String {
     let goodput = run.evidence.judged_goodput();
     let possible = run.evidence.possible().map(|possible| format!(" of {possible} possible")).unwrap_or_default();
     let Some((first, more)) = run.findings.split_first() else {
-        let beyond = |most: BitRate| goodput.as_f64() > TOO_GOOD * most.as_f64();
-        let capacity = run.evidence.path.map(|path| path.payload_capacity());
-        if capacity.is_some_and(beyond) {
-            return format!("goodput {goodput}{possible}: the path carries more than the capacity that was given\n");
-        }
-        if run.evidence.possible().is_some_and(beyond) {
-            return format!("goodput {goodput}{possible}: more than the formulas allow a path of this loss\n");
-        }
-        return format!("goodput {goodput}{possible}: nothing found that holds it back\n");
+        return format!("goodput {goodput}{possible}: {}\n", without_finding(run, goodput));
     };
     let mut text = format!("goodput {goodput}{possible}: {}", because(first));
     for finding in more {
         text += &format!("also: {}", because(finding));
     }
     text
+}
+
+/// What there is to say of a goodput that no finding explains.
+fn without_finding(run: &Run, goodput: BitRate) -> String {
+    let beyond = |most: BitRate| goodput.as_f64() > TOO_GOOD * most.as_f64();
+    if run.expected.as_ref().is_some_and(|expected| goodput < expected.least) {
+        return "less than predicted, and nothing found that explains it".into();
+    }
+    let within = run.expected.as_ref().is_some_and(|expected| goodput <= expected.most);
+    if !within && run.evidence.path.is_some_and(|path| beyond(path.payload_capacity())) {
+        return "the path carries more than the capacity that was given".into();
+    }
+    if !within && run.evidence.possible().is_some_and(beyond) {
+        return "more than the formulas allow a path of this loss".into();
+    }
+    if is_paced(run, goodput) {
+        return "the pace that was asked".into();
+    }
+    "nothing found that holds it back".into()
+}
+
+/// Whether it is what the streams were paced to, or as near to it as headers and clocks leave.
+fn is_paced(run: &Run, goodput: BitRate) -> bool {
+    const NEAR: f64 = 0.9;
+    let paces = run.evidence.flows.iter().map(|flow| flow.sending.pacing_asked);
+    let pace = paces.map(|pace| pace.map(|pace| pace.as_f64())).sum::<Option<f64>>();
+    pace.is_some_and(|pace| pace > 0.0 && goodput.as_f64() >= NEAR * pace)
 }
 
 pub(super) fn because(finding: &Finding) -> String {
@@ -153,7 +172,10 @@ pub fn resent(run: &Run) -> Option<u64> {
 
 #[cfg(test)]
 mod tests {
-    use lfn_core::wire::test::{EndReport, Interval};
+    use lfn_core::diagnose::Flow;
+    use lfn_core::path::PathProfile;
+    use lfn_core::wire::test::{EndReport, Interval, SocketReport, TestRequest};
+    use lfn_net::tester::Measurement;
 
     use super::*;
 
@@ -181,5 +203,30 @@ mod tests {
         assert_eq!(told(&[1_000_000; 3], Some(100_000)), ", 8 Mb/s over the first 3 s");
         assert_eq!(told(&[250_000, 1_000_000, 1_000_000], Some(100_000)), ", 8 Mb/s past start-up (1 s) until 3 s");
         assert_eq!(told(&[1_000_000], None), ", no part past start-up");
+    }
+
+    #[test]
+    fn where_nothing_was_found_it_is_said_whether_anything_was_to_be() {
+        let told = |goodput: u64, pace: Option<u64>, capacity: Option<u64>| {
+            let mut evidence = received(&[1_000_000; 3], None);
+            (evidence.goodput, evidence.steady) = (BitRate(goodput), None);
+            evidence.path = capacity.map(|rate| PathProfile::new(BitRate(rate), Duration::from_millis(10)));
+            let sending = SocketReport { pacing_asked: pace.map(BitRate), ..SocketReport::default() };
+            evidence.flows = vec![Flow { sending, ..Flow::default() }];
+            let ends = (EndReport::default(), EndReport::default());
+            let measurement = Measurement::new(TestRequest::default(), Duration::ZERO, ends.0, ends.1);
+            let mut run = Run::new(measurement, evidence);
+            run.findings.clear();
+            verdict(&run)
+        };
+        assert_eq!(told(5_000_000, None, None), "goodput 5 Mb/s: nothing found that holds it back\n");
+        assert_eq!(told(5_000_000, Some(5_000_000), None), "goodput 5 Mb/s: the pace that was asked\n");
+        assert_eq!(told(2_000_000, Some(5_000_000), None), "goodput 2 Mb/s: nothing found that holds it back\n");
+        let paced = told(4_900_000, Some(5_000_000), Some(20_000_000));
+        assert_eq!(paced, "goodput 4.9 Mb/s of 19.13 Mb/s possible: the pace that was asked\n");
+        let less = told(9_000_000, None, Some(20_000_000));
+        assert!(less.ends_with("possible: less than predicted, and nothing found that explains it\n"), "{less}");
+        let more = told(25_000_000, None, Some(20_000_000));
+        assert!(more.ends_with("possible: the path carries more than the capacity that was given\n"), "{more}");
     }
 }
