@@ -164,8 +164,9 @@ fn at_ease(worker: &Worker) -> bool {
 
 /// The window closed because nobody read, not because it was small.
 pub(super) fn slow_reader(evidence: &Evidence) -> Option<Finding> {
-    // A reader that runs, or would if it could, reads as fast as its processor lets it.
-    let at_ease = evidence.flows.iter().all(|flow| flow.receiving_worker.as_ref().is_none_or(at_ease));
+    // A reader that runs, or would if it could, reads as fast as its processor lets it; of one that does not tell it is not
+    // known.
+    let at_ease = evidence.flows.iter().all(|flow| flow.receiving_worker.as_ref().is_some_and(at_ease));
     if evidence.is_full() || evidence.flows.is_empty() || !at_ease {
         return None;
     }
@@ -376,6 +377,8 @@ pub(super) mod tests {
         assert_eq!(causes(&evidence), [Cause::SlowReader]);
         evidence.flows[0].receiving_worker = Some(Worker { ran: 0.2, waited: 0.79, processor: 0 });
         assert_eq!(causes(&evidence), [Cause::Processor]);
+        evidence.flows[0].receiving_worker = None;
+        assert_eq!(causes(&evidence), [], "an end that does not tell of its threads");
         // At work, or kept from it for a while: it reads as fast as it can.
         for (ran, waited) in [(0.6, 0.1), (0.15, 0.25)] {
             evidence.flows[0].receiving_worker = Some(Worker { ran, waited, processor: 0 });

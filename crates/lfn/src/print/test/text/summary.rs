@@ -23,7 +23,9 @@ pub(super) fn summary(run: &Run, sender: &str, receiver: &str) -> String {
     let mut page = String::from("\n");
     let mut line = |name: &str, text: String| page += &wrapped(name, &text);
     let whole = format!("{} over all {}", evidence.goodput, show_duration(evidence.elapsed));
-    line("goodput", whole + &past_start_up(evidence));
+    // Of an iperf3 server's datagrams: they fill no window and know no start-up.
+    let datagrams = run.iperf3.as_ref().filter(|iperf3| iperf3.protocol == Protocol::Udp);
+    line("goodput", whole + &datagrams.map_or_else(|| past_start_up(evidence), |_| String::new()));
     if let Some(predicted) = run.predicted {
         let measured = evidence.judged_goodput().as_f64() / predicted.goodput.as_f64().max(1.0);
         let limit = match predicted.limit {
@@ -40,16 +42,17 @@ pub(super) fn summary(run: &Run, sender: &str, receiver: &str) -> String {
             format!("{}{between}, limited by {limit}; {:.1} % of it measured", predicted.goodput, measured * 100.0),
         );
     }
-    let bdp = evidence.judged_goodput().times(evidence.base_rtt);
-    line("in flight", format!("{bdp}: goodput x least RTT, {}", show_duration(evidence.base_rtt)));
+    if datagrams.is_none() {
+        let bdp = evidence.judged_goodput().times(evidence.base_rtt);
+        line("in flight", format!("{bdp}: goodput x least RTT, {}", show_duration(evidence.base_rtt)));
+    }
     line("sender", end(sender, run.measurement.sender(), true));
     line("receiver", end(receiver, run.measurement.receiver(), false));
     if let Some(server) = server(&run.measurement.far) {
         line("server", server);
     }
-    match &run.iperf3 {
-        Some(iperf3) if iperf3.protocol == Protocol::Udp => {}
-        _ => line("TCP", tcp(run)),
+    if datagrams.is_none() {
+        line("TCP", tcp(run));
     }
     page += &super::load::load(run);
     let mut line = |name: &str, text: String| page += &wrapped(name, &text);
@@ -64,7 +67,8 @@ pub(super) fn summary(run: &Run, sender: &str, receiver: &str) -> String {
         page += &super::latency::lines(latency);
     }
     page.push('\n');
-    page += &paragraphs(&verdict(run), breaks_at());
+    let verdict = datagrams.map_or_else(|| verdict(run), |iperf3| super::iperf3::verdict(iperf3, evidence.goodput));
+    page += &paragraphs(&verdict, breaks_at());
     page += &run.iperf3.as_ref().map(super::iperf3::printed).unwrap_or_default();
     page
 }
