@@ -357,6 +357,24 @@ fn what_another_user_planted_is_not_written_through() {
 }
 
 #[test]
+fn a_ramp_is_compared_by_the_rate_it_found() {
+    let server = Server::start(&[]);
+    let directory = TempDir::new().unwrap();
+    let [steady, ramp] = ["steady.json", "ramp.json"].map(|name| directory.path().join(name));
+    let keep =
+        |flags: &[&str], to: &Path| succeeded(&server.test(&[flags, &["--save", to.to_str().unwrap()]].concat()));
+    keep(&["--udp", "--pacing", "10mbit", "--time", "300ms"], &steady);
+    keep(&["--ramp", "--ramp-step", "50ms", "--pacing", "4mbit"], &ramp);
+    let document: Value = serde_json::from_str(&fs::read_to_string(&ramp).unwrap()).unwrap();
+    let found = &document["runs"][0]["near"]["streams"][0]["udp"]["ramp"]["highest_bits_per_second"];
+    let comparison: Value = serde_json::from_str(&succeeded(&show(&[&steady, &ramp], &["--json"]))).unwrap();
+    assert_valid("lfn.show.1", &comparison);
+    let result = &comparison["results"][1];
+    assert_eq!((&result["protocol"], &result["goodput_bits_per_second"]), (&"udp ramp".into(), found));
+    assert_eq!(comparison["differences"][0]["significant"], Value::Null);
+}
+
+#[test]
 fn results_stand_side_by_side_whoever_measured() {
     let server = Server::start(&[]);
     let directory = TempDir::new().unwrap();

@@ -72,7 +72,7 @@ pub struct Summary {
     pub started: Option<String>,
     /// Who sent, by who dialled.
     pub direction: Direction,
-    /// `tcp` or `udp`.
+    /// `tcp`, `udp`, or `udp ramp`, whose goodput is the highest rate that passed.
     pub protocol: String,
     /// How long data was received.
     #[serde(rename = "elapsed_seconds", with = "seconds")]
@@ -123,6 +123,9 @@ pub struct Summary {
     pub jitter: Option<Duration>,
     /// What was found to hold it back.
     pub findings: Vec<String>,
+    /// The other direction was under load at the same time; not told.
+    #[serde(skip)]
+    pub(super) at_once: bool,
     /// How well the mean is known; not told.
     #[serde(skip)]
     pub(super) mean: Option<Mean>,
@@ -199,6 +202,7 @@ impl Summary {
             loss_percent: None,
             jitter: None,
             findings: Vec::new(),
+            at_once: false,
             mean,
         }
     }
@@ -206,7 +210,8 @@ impl Summary {
     /// Whether its goodput is of the same kind of thing. iperf3 copies, if nothing else is asked of it.
     fn is_like(&self, other: &Summary) -> bool {
         let modes = |summary: &Summary| summary.modes.unwrap_or_default();
-        self.direction == other.direction && self.protocol == other.protocol && modes(self) == modes(other)
+        let kind = |summary: &Summary| (summary.direction, summary.protocol.clone(), summary.at_once, modes(summary));
+        kind(self) == kind(other)
     }
 }
 
@@ -218,6 +223,12 @@ fn of_lfn(file: &str, number: usize, run: &Run, document: &Document) -> Summary 
     let rtts: Vec<f64> = samples.filter_map(|s| Some(s.tcp_info.as_ref()?.rtt.as_secs_f64())).collect();
     let probes = run.latency.as_ref().and_then(|latency| latency.loaded.rtt);
     let datagrams = run.request.udp.is_some();
+    let ramp = sender.streams.iter().find_map(|stream| stream.udp.as_ref()?.ramp.as_ref());
+    // A ramp's goodput is of all its steps together, which says nothing of the path.
+    let (goodput, mean) = match ramp {
+        Some(ramp) => (ramp.highest.unwrap_or_default(), None),
+        None => (run.steady_goodput, known(run)),
+    };
     Summary {
         run: number,
         version: format!("lfn {}", document.origin.lfn_version),
@@ -234,18 +245,26 @@ fn of_lfn(file: &str, number: usize, run: &Run, document: &Document) -> Summary 
         mtu: info.map(|info| info.pmtu_bytes).filter(|&mtu| mtu > 0),
         modes: Some(run.request.modes).filter(|_| run.iperf3.is_none()),
         data: Some(run.request.data).filter(|_| run.iperf3.is_none()),
-        protocol: if datagrams { "udp" } else { "tcp" }.into(),
+        protocol: if ramp.is_some() {
+            "udp ramp"
+        } else if datagrams {
+            "udp"
+        } else {
+            "tcp"
+        }
+        .into(),
+        at_once: run.at_once,
         loss_percent: loss(run),
         jitter: received(run).map(|got| got.jitter).max(),
         probe_p50: probes.map(|rtt| rtt.p50),
         probe_p99: probes.map(|rtt| rtt.p99),
-        goodput: run.steady_goodput,
+        goodput,
         cpu_seconds_per_gigabyte: run.cpu_seconds_per_gigabyte,
         retransmits: run.retransmits,
         base_rtt: Some(run.base_rtt).filter(|rtt| !rtt.is_zero()),
         rtt: median(&rtts).and_then(|rtt| Duration::try_from_secs_f64(rtt).ok()),
         findings: run.findings.iter().map(|finding| finding.name.clone()).collect(),
-        ..Summary::new(file, known(run))
+        ..Summary::new(file, mean)
     }
 }
 
@@ -317,7 +336,8 @@ fn warnings(results: &[Summary]) -> Vec<String> {
 
 fn unlike(results: &[&Summary]) -> Vec<String> {
     type Told = fn(&Summary) -> Option<String>;
-    let settings: [(&str, Told); 9] = [
+    let settings: [(&str, Told); 10] = [
+        ("load", |s| Some(if s.at_once { "both directions at once" } else { "one direction at a time" }.into())),
         ("way of moving bytes", |s| Some(s.modes.map_or("not told".into(), moved))),
         ("payload", |s| s.data.map(|data| if data == Data::Zero { "zeros" } else { "random" }.into())),
         ("path MTU", |s| s.mtu.map(|mtu| format!("{mtu} B"))),
@@ -500,6 +520,10 @@ mod tests {
         assert_eq!(significant(Summary { modes: None, ..of(2e9) }), Some(true), "iperf3 copies too");
         assert_eq!(significant(Summary { modes: no_copy, ..of(2e9) }), None);
         assert_eq!(significant(Summary { protocol: "udp".into(), ..of(2e9) }), None);
+        let at_once = Summary { at_once: true, ..of(2e9) };
+        let warned = warnings(&[of(1e9), at_once.clone()]);
+        assert_eq!(significant(at_once), None);
+        assert_eq!(warned, ["not the same load: one direction at a time, both directions at once"]);
     }
 
     #[test]

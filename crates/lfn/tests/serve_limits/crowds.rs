@@ -165,8 +165,8 @@ fn idle_sessions_cost_little() {
         thread::sleep(Duration::from_millis(500));
         let (resident, threads) = (server.status("VmRSS:"), server.status("Threads:"));
         println!("{many} sessions {kind}: {resident} KiB resident ({empty} before), {threads} threads");
-        // 63 MiB for 1,000 of them.
-        let most = 15 * 1024 + 48 * many as u64;
+        // Just below 64 MiB for 1,000 of them; the first cost more, each in a heap of its own.
+        let most = 18 * 1024 + 46 * many as u64;
         assert!(resident < most, "{resident} KiB for {many} sessions {kind}, {most} at most");
         drop(sessions);
     }
