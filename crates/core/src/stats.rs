@@ -170,7 +170,7 @@ fn rate(slices: &[Slice]) -> f64 {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
 
     #[test]
@@ -183,7 +183,7 @@ mod tests {
     }
 
     /// What a generator of 48 bits makes of a seed, from -0.5 to 0.5.
-    fn noise(count: usize, seed: u64) -> Vec<f64> {
+    pub(crate) fn noise(count: usize, seed: u64) -> Vec<f64> {
         let mut state = seed;
         let mut next = || {
             state = state.wrapping_mul(0x5_deec_e66d).wrapping_add(11) & ((1 << 48) - 1);

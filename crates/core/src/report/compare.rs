@@ -462,17 +462,8 @@ fn cells(summary: &Summary, difference: Option<&Difference>) -> [Option<String>;
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::stats::tests::noise;
     use crate::units::Ratio;
-
-    /// What a generator of 48 bits makes of a seed, from -0.5 to 0.5.
-    fn noise(count: usize, seed: u64) -> Vec<f64> {
-        let mut state = seed;
-        let mut next = || {
-            state = state.wrapping_mul(0x5_deec_e66d).wrapping_add(11) & ((1 << 48) - 1);
-            (state >> 16) as f64 / f64::from(u32::MAX) - 0.5
-        };
-        (0..count).map(|_| next()).collect()
-    }
 
     fn summary(rates: Vec<f64>) -> Summary {
         let goodput = BitRate((rates.iter().sum::<f64>() / rates.len() as f64) as u64);
