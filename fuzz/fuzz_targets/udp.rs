@@ -3,7 +3,7 @@
 #![no_main]
 
 use lfn_core::udp::datagram::{Head, LENGTH};
-use lfn_core::udp::ramp::StepMeter;
+use lfn_core::udp::step::StepMeter;
 use lfn_core::udp::receiver::{Arrival, Receiver};
 use libfuzzer_sys::fuzz_target;
 

@@ -14,27 +14,32 @@ use support::server::{Server, assert_refused, interrupted, kill, number, text, u
 use support::{Needs, unwrapped};
 
 fn main() -> ExitCode {
-    support::run(&[
-        ("every_datagram_is_counted_with_and_without_gso", Needs::Nothing, every_datagram_is_counted),
-        ("datagrams_leave_as_and_from_where_they_should", Needs::Nothing, datagrams_leave_as_they_should),
-        ("an_interrupt_ends_datagrams_too", Needs::Nothing, an_interrupt_ends_datagrams_too),
-        ("an_interrupted_ramp_says_that_it_was_broken_off", Needs::Nothing, an_interrupted_ramp_says_so),
-        ("what_makes_no_sense_is_refused", Needs::Nothing, what_makes_no_sense_is_refused),
-        ("probes_run_beside_tcp", Needs::Nothing, probes_run_beside_tcp),
-        ("lost_and_doubled_datagrams_are_those_of_the_link", Needs::Namespaces, lost_and_doubled_datagrams),
-        ("reordered_datagrams_are_not_lost", Needs::Namespaces, reordered_datagrams_are_not_lost),
-        ("every_figure_is_that_of_the_links_log", Needs::Namespaces, figures_are_those_of_the_log),
-        ("a_full_queue_is_what_the_probes_wait_in", Needs::Namespaces, a_full_queue_is_what_the_probes_wait_in),
-        ("a_ramp_finds_the_capacity", Needs::Namespaces, a_ramp_finds_the_capacity),
-        ("what_the_receiver_has_no_room_for_is_not_the_paths_loss", Needs::Nothing, a_receiver_overflows),
-        ("a_sender_that_cannot_keep_its_rate_says_so", Needs::Nothing, a_sender_that_cannot_keep_its_rate),
-        ("a_rate_beyond_the_servers_limit_is_shown_with_it", Needs::Nothing, a_limit_is_shown),
-        ("both_hosts_are_told_and_a_set_rate_is_predicted", Needs::Namespaces, both_hosts_are_told),
-        ("loss_of_the_path_is_found", Needs::Namespaces, loss_is_found),
-        ("a_queue_of_the_senders_own_is_found", Needs::Programs(&["tc"]), an_own_queue_is_found),
-        ("datagrams_leave_evenly_by_tcpdump", Needs::Programs(&["tcpdump"]), datagrams_leave_evenly),
-        ("a_datagram_too_long_for_the_path_is_named", Needs::Namespaces, a_datagram_too_long_is_named),
-    ])
+    // Most of them wait for their path, or for the last datagrams.
+    support::run_beside(
+        4,
+        &[
+            ("every_datagram_is_counted_with_and_without_gso", Needs::Nothing, every_datagram_is_counted),
+            ("datagrams_leave_as_and_from_where_they_should", Needs::Nothing, datagrams_leave_as_they_should),
+            ("an_interrupt_ends_datagrams_too", Needs::Nothing, an_interrupt_ends_datagrams_too),
+            ("an_interrupted_ramp_says_that_it_was_broken_off", Needs::Nothing, an_interrupted_ramp_says_so),
+            ("a_ramp_that_failed_says_what_it_had_begun", Needs::Nothing, a_ramp_that_failed_says_what_it_had_begun),
+            ("what_makes_no_sense_is_refused", Needs::Nothing, what_makes_no_sense_is_refused),
+            ("probes_run_beside_tcp", Needs::Nothing, probes_run_beside_tcp),
+            ("lost_and_doubled_datagrams_are_those_of_the_link", Needs::Namespaces, lost_and_doubled_datagrams),
+            ("reordered_datagrams_are_not_lost", Needs::Namespaces, reordered_datagrams_are_not_lost),
+            ("every_figure_is_that_of_the_links_log", Needs::Namespaces, figures_are_those_of_the_log),
+            ("a_full_queue_is_what_the_probes_wait_in", Needs::Namespaces, a_full_queue_is_what_the_probes_wait_in),
+            ("a_ramp_finds_the_capacity", Needs::Namespaces, a_ramp_finds_the_capacity),
+            ("what_the_receiver_has_no_room_for_is_not_the_paths_loss", Needs::Nothing, a_receiver_overflows),
+            ("a_sender_that_cannot_keep_its_rate_says_so", Needs::Nothing, a_sender_that_cannot_keep_its_rate),
+            ("a_rate_beyond_the_servers_limit_is_shown_with_it", Needs::Nothing, a_limit_is_shown),
+            ("both_hosts_are_told_and_a_set_rate_is_predicted", Needs::Namespaces, both_hosts_are_told),
+            ("loss_of_the_path_is_found", Needs::Namespaces, loss_is_found),
+            ("a_queue_of_the_senders_own_is_found", Needs::Programs(&["tc"]), an_own_queue_is_found),
+            ("datagrams_leave_evenly_by_tcpdump", Needs::Programs(&["tcpdump"]), datagrams_leave_evenly),
+            ("a_datagram_too_long_for_the_path_is_named", Needs::Namespaces, a_datagram_too_long_is_named),
+        ],
+    )
 }
 
 fn received(run: &Value) -> &Value {
@@ -123,7 +128,34 @@ fn an_interrupted_ramp_says_so() {
         assert_eq!(code, Some(130));
         let shown = unwrapped(&support::lfn().args(["show", saved]).output().unwrap());
         assert!(shown.contains("ramp broken off before its first step was done"), "{shown}");
+        assert!(shown.contains("1 Mb/s had been begun"), "{shown}");
         assert!(shown.contains("ended interrupted") && !shown.contains("at every rate"), "{shown}");
+        let stored: Value = serde_json::from_slice(&fs::read(&file).unwrap()).unwrap();
+        let end = if direction.is_empty() { "near" } else { "far" };
+        let ramp = &stored["runs"][0][end]["streams"][0]["udp"]["ramp"];
+        assert_eq!(number(&ramp["begun_bits_per_second"]), 1_000_000, "{ramp}");
+    }
+}
+
+/// The same, because the server is no more.
+fn a_ramp_that_failed_says_what_it_had_begun() {
+    let home = tempfile::tempdir().unwrap();
+    for direction in [&[][..], &["--reverse"]] {
+        let server = Server::start(&[]);
+        let file = home.path().join("ramp.json");
+        let saved = file.to_str().unwrap();
+        let flags = [&["--ramp", "--ramp-step", "60s", "--save", saved], direction].concat();
+        let child = under_way(&["test", &server.ticket], &flags);
+        let (code, events, stderr) = interrupted(child, 1, |_| kill("KILL", server.child.id()));
+        assert_eq!(code, Some(1), "{stderr}");
+        let stored: Value = serde_json::from_slice(&fs::read(&file).unwrap()).unwrap();
+        let told = events.iter().find(|event| event["event"] == "step").unwrap();
+        for ramp in [&stored["unfinished"]["ramp"], &told["ramp"]] {
+            assert_eq!((number(&ramp["begun_bits_per_second"]), &ramp["steps"]), (1_000_000, &Value::Array(vec![])));
+        }
+        let shown = unwrapped(&support::lfn().args(["show", saved]).output().unwrap());
+        assert!(shown.contains("ramp broken off before its first step was done"), "{shown}");
+        assert!(shown.contains("1 Mb/s had been begun"), "{shown}");
     }
 }
 

@@ -1,28 +1,16 @@
-//! Limits of the hosts themselves: no processor left, an application that does not keep up, other traffic on the
-//! same interface.
+//! Limits of the hosts themselves: an application that does not keep up, other traffic on the same interface.
 //!
-//! These come before what they cause: a reader without a processor closes its window. Packets that a host drops are in
-//! `drops`.
+//! These come before what they cause: a reader that stops closes its window. Processors are in `processor`, packets that a
+//! host drops in `drops`.
 
 use std::collections::BTreeMap;
 
 use serde_json::json;
 
-use super::evidence::{Host, Worker};
+use super::evidence::Worker;
 use super::{Cause, Cure, Evidence, Finding, finding};
-use crate::prediction;
 use crate::units::{BitRate, Bytes};
 
-/// A thread that ran, or could have run, for this share of the time was held by its processor.
-const BOUND: f64 = 0.9;
-/// A thread that could have run for this share of the time, and others did, was held too, however little it wanted: where
-/// both ends share a processor each of them sleeps while the other has it.
-const WAITED: f64 = 0.35;
-/// The same where the queue of the path does not outlast such a wait, and less was measured than such waits explain: each
-/// of them empties the path and then overflows it (`bench/healthy`, a queue of 1 ms).
-const WAITED_BRIEFLY: f64 = 0.05;
-/// A processor that handled packets for this share of the time did little else.
-const INTERRUPTS: f64 = 0.8;
 /// A sender with data to send for less than this share of the time had none (`bench/findings`).
 const HAD_DATA: f64 = 0.8;
 /// A thread that works or waits for a processor for more of the time than the first, or waits for more of it than the
@@ -36,101 +24,6 @@ const CLOSED: f64 = 0.25;
 const STOPPED: f64 = 0.5;
 /// Other traffic of less than this share of the interface's, or less than this, is noise (`bench/findings`).
 const COMPETING: (f64, BitRate) = (0.05, BitRate(500_000));
-
-/// The sender's or the receiver's thread, or the soft interrupts of one processor, took all the time there was.
-pub(super) fn processor(evidence: &Evidence) -> Option<Finding> {
-    if evidence.is_full() || !evidence.is_tcp() {
-        return None;
-    }
-    let waited = if is_short_of_queue(evidence) { WAITED_BRIEFLY } else { WAITED };
-    let workers = |pick: fn(&super::Flow) -> Option<&Worker>| {
-        let all = evidence.flows.iter().enumerate().filter_map(move |(n, flow)| Some((n, pick(flow)?)));
-        all.filter(|(_, worker)| worker.wanted() >= BOUND || worker.waited >= waited)
-            .max_by(|a, b| a.1.wanted().total_cmp(&b.1.wanted()))
-    };
-    let sending = workers(|flow| flow.sending_worker.as_ref()).map(|found| (&evidence.sender, found));
-    let receiving = workers(|flow| flow.receiving_worker.as_ref()).map(|found| (&evidence.receiver, found));
-    let wanted = |found: &(&Host, (usize, &Worker))| found.1.1.wanted();
-    let bound = sending.into_iter().chain(receiving).max_by(|a, b| wanted(a).total_cmp(&wanted(b)));
-    match bound {
-        Some((host, (stream, worker))) => Some(busy_thread(evidence, host, stream, worker)),
-        None => [&evidence.receiver, &evidence.sender].into_iter().find_map(|host| interrupts(evidence, host)),
-    }
-}
-
-/// Whether less was measured than a path allows whose queue is shorter than a host's pauses.
-fn is_short_of_queue(evidence: &Evidence) -> bool {
-    let below = prediction::of_test(evidence).is_some_and(|(_, expected)| evidence.judged_goodput() < expected.least);
-    below && evidence.path.is_some_and(|path| prediction::lost_in_pauses(&path) > 0.0)
-}
-
-fn busy_thread(evidence: &Evidence, host: &Host, stream: usize, worker: &Worker) -> Finding {
-    let percent = |share: f64| format!("{:.0} %", (share * 100.0).min(100.0));
-    let starved = worker.waited > worker.ran;
-    let summary = if starved {
-        format!(
-            "the thread of stream {stream} on {} ran {} of the time and waited {} for processor {}, which others use",
-            host.name,
-            percent(worker.ran),
-            percent(worker.waited),
-            worker.processor
-        )
-    } else {
-        format!(
-            "the thread of stream {stream} on {} kept processor {} at work {} of the time",
-            host.name,
-            worker.processor,
-            percent(worker.wanted())
-        )
-    };
-    let idle = host.idle.unwrap_or(0.0);
-    let cure = if starved {
-        Cure { command: "ps -eo pcpu,psr,pid,comm --sort=-pcpu | head".into(), host: Some(host.name.clone()) }
-    } else if idle >= 1.0 {
-        let more = evidence.streams().saturating_add(idle as u32);
-        evidence.again(&format!("--streams {more}"))
-    } else {
-        relieved(evidence, host, worker)
-    };
-    let mut finding = finding(evidence, Cause::Processor, summary, cure, evidence.possible());
-    finding.evidence = BTreeMap::from([
-        ("ran_share", json!(worker.ran)),
-        ("waited_share", json!(worker.waited)),
-        ("processor", json!(worker.processor)),
-        ("stream", json!(stream)),
-    ]);
-    if let Some(idle) = host.idle {
-        finding.evidence.insert("idle_processors", json!(idle));
-    }
-    finding
-}
-
-/// Less work for a processor where no other is idle: a device can take some of it over, what the kernel made cannot.
-fn relieved(evidence: &Evidence, host: &Host, worker: &Worker) -> Cure {
-    let here = |command: String| Cure { command, host: Some(host.name.clone()) };
-    match &host.interface {
-        Some(interface) if !interface.loopback && interface.kind.is_none() => {
-            here(format!("ethtool -K {} tso on gso on gro on", interface.name))
-        }
-        _ if !host.no_copy => evidence.again("--no-copy"),
-        _ => here(format!("perf top -C {}   # what takes its time", worker.processor)),
-    }
-}
-
-fn interrupts(evidence: &Evidence, host: &Host) -> Option<Finding> {
-    let (processor, share) = host.softirq.filter(|(_, share)| *share >= INTERRUPTS)?;
-    let interface = host.interface.as_ref()?;
-    let summary = format!(
-        "processor {processor} on {} spent {:.0} % of the time on packets alone (soft interrupts)",
-        host.name,
-        (share * 100.0).min(100.0)
-    );
-    let command = format!("echo ff > /sys/class/net/{}/queues/rx-0/rps_cpus", interface.name);
-    let cure = Cure { command, host: Some(host.name.clone()) };
-    let mut finding = finding(evidence, Cause::Processor, summary, cure, evidence.possible());
-    finding.evidence = BTreeMap::from([("softirq_share", json!(share)), ("processor", json!(processor))]);
-    Some(finding)
-}
 
 /// The sender had nothing to send for much of the time, and was not at work for it either.
 pub(super) fn slow_writer(evidence: &Evidence) -> Option<Finding> {
@@ -247,7 +140,7 @@ pub(super) fn competing(evidence: &Evidence) -> Option<Finding> {
 
 #[cfg(test)]
 pub(super) mod tests {
-    use super::super::{Cause, Flow, Spread, diagnose};
+    use super::super::{Cause, Flow, Host, Spread, diagnose};
     use super::*;
     use crate::diagnose::window::tests::half_window;
     use crate::host::{Interface, InterfaceCounters, QdiscCounters};
@@ -304,68 +197,6 @@ pub(super) mod tests {
         evidence.flows = vec![flow];
         (evidence.sender, evidence.receiver) = (Host::default(), Host::default());
         assert_eq!(causes(&evidence), []);
-    }
-
-    #[test]
-    fn a_thread_at_its_processors_end_is_told_from_one_that_waits() {
-        let busy = first(|e| e.flows[0].receiving_worker = Some(Worker { ran: 0.97, waited: 0.02, processor: 0 }));
-        assert_eq!(busy.summary, "the thread of stream 0 on far.example kept processor 0 at work 99 % of the time");
-        assert_eq!(busy.cure.to_string(), "lfn test far.example --streams 4");
-        let all = first(|e| {
-            e.receiver.idle = Some(0.1);
-            e.flows[0].receiving_worker = Some(Worker { ran: 0.97, waited: 0.02, processor: 0 });
-        });
-        assert_eq!(all.cure.to_string(), "ethtool -K eth0 tso on gso on gro on   (on far.example)");
-        // Nothing can be handed over to what is no device.
-        for change in [|i: &mut Interface| i.loopback = true, |i: &mut Interface| i.kind = Some("veth".into())] {
-            let mut evidence = half();
-            evidence.receiver.idle = Some(0.1);
-            evidence.receiver.interface.iter_mut().for_each(change);
-            evidence.flows[0].receiving_worker = Some(Worker { ran: 0.97, waited: 0.02, processor: 1 });
-            assert_eq!(diagnose(&evidence)[0].cure.to_string(), "lfn test far.example --no-copy");
-            evidence.receiver.no_copy = true;
-            let cure = diagnose(&evidence)[0].cure.to_string();
-            assert_eq!(cure, "perf top -C 1   # what takes its time   (on far.example)");
-        }
-        let starved = first(|e| e.flows[0].sending_worker = Some(Worker { ran: 0.3, waited: 0.68, processor: 2 }));
-        assert_eq!(starved.cause, Cause::Processor);
-        assert!(
-            starved.summary.contains("ran 30 % of the time and waited 68 % for processor 2"),
-            "{}",
-            starved.summary
-        );
-        assert_eq!(starved.cure.host.as_deref(), Some("near.example"));
-        // Both ends on one processor: each of them sleeps while the other runs.
-        let shared = first(|e| e.flows[0].receiving_worker = Some(Worker { ran: 0.28, waited: 0.5, processor: 0 }));
-        assert_eq!(shared.cause, Cause::Processor);
-        let mut near_miss = half();
-        near_miss.flows[0].sending_worker = Some(Worker { ran: 0.6, waited: 0.25, processor: 2 });
-        assert_eq!(causes(&near_miss), []);
-    }
-
-    #[test]
-    fn brief_waits_count_where_the_queue_does_not_outlast_them() {
-        let mut evidence = half();
-        evidence.flows[0].sending_worker = Some(Worker { ran: 0.1, waited: 0.12, processor: 1 });
-        assert_eq!(causes(&evidence), [], "a queue of one BDP of 539 ms");
-        evidence.path = evidence.path.map(|path| crate::path::PathProfile { queue: Some(Bytes(17_000)), ..path });
-        assert_eq!(causes(&evidence), [Cause::Processor]);
-        evidence.flows[0].sending_worker = Some(Worker { ran: 0.1, waited: 0.04, processor: 1 });
-        assert_eq!(causes(&evidence), []);
-        // Within what such a path is expected to give.
-        evidence.flows[0].sending_worker = Some(Worker { ran: 0.1, waited: 0.12, processor: 1 });
-        evidence.path = evidence.path.map(|path| crate::path::PathProfile { capacity: BitRate(80_000_000), ..path });
-        assert_eq!(causes(&evidence), []);
-    }
-
-    #[test]
-    fn a_processor_lost_to_packets_is_cpu_bound_too() {
-        let found = first(|e| e.receiver.softirq = Some((3, 0.93)));
-        assert_eq!(
-            found.summary,
-            "processor 3 on far.example spent 93 % of the time on packets alone (soft interrupts)"
-        );
-        assert!(found.cure.command.contains("/eth0/queues/rx-0/rps_cpus"));
     }
 
     #[test]

@@ -2,9 +2,9 @@
 //!
 //! One rule is one function of the evidence; it names a cause only where the figures show it and prints the figures it
 //! used, the cure as a command with the host it belongs on, and the goodput it predicts. On a path that is full, or
-//! where nothing speaks clearly, there is no finding. The order is that of gain; what only follows from another cause that was
-//! found is not named ([`Cause::brings`]). Rules judge the steady part of a test
-//! (the whole of one too short to have any), so that start-up does not pass for a limit.
+//! where nothing speaks clearly, there is no finding. The order is that of gain; what only follows from another cause that
+//! was found is not named ([`Cause::brings`]). Rules judge the steady part of a test (the whole of one too short to have
+//! any), so that start-up does not pass for a limit. Tests of datagrams have rules of their own ([`diagnose_datagrams`]).
 
 mod buffers;
 mod datagrams;
@@ -13,6 +13,7 @@ mod evidence;
 mod host;
 mod limit;
 mod path;
+mod processor;
 mod startup;
 mod window;
 
@@ -164,7 +165,7 @@ pub fn diagnose(evidence: &Evidence) -> Vec<Finding> {
         path::congestion,
         limit::server,
         window::scale_absent,
-        host::processor,
+        processor::processor,
         drops::local_drops,
         host::slow_writer,
         host::slow_reader,

@@ -194,6 +194,7 @@ pub(crate) mod tests {
             far: "far.example".into(),
             again: "far.example".into(),
             at_once: false,
+            one_host: false,
             no_gso: false,
             rate_limit: None,
             flows: vec![Flow {

@@ -54,6 +54,13 @@ pub struct Alignment {
     pub exchanges: usize,
 }
 
+impl Alignment {
+    /// Whether the two clocks are one, as of two ends on one host: those of two hosts count from when each was booted.
+    pub fn is_one_clock(&self) -> bool {
+        u128::from(self.offset.unsigned_abs()) <= self.error.as_nanos() && self.drift.is_none()
+    }
+}
+
 /// Exchanges kept: one a second for an hour.
 pub const MOST_EXCHANGES: usize = 4096;
 /// A test shorter than this shows no drift that matters: 50 parts in a million of it are half a millisecond.

@@ -11,14 +11,15 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use super::Figure;
-use super::document::{Document, PerEnd, Run, Side};
+use super::document::{Document, Ended, PerEnd, Run, Side};
 use super::read::Stored;
-use crate::path::{optional_seconds, seconds};
+use super::unlike::{failed, warnings};
+use crate::path::{PathProfile, optional_seconds, seconds};
 use crate::stats::{self, BatchMeans, FEWEST_BLOCKS, Slice, median};
 use crate::udp::figures::Received;
-use crate::units::{BitRate, Bytes, show_duration};
+use crate::units::{BitRate, Bytes};
 use crate::until::{self, Estimate};
-use crate::wire::test::{Data, Direction, Interval, Mode, Modes, StreamReport};
+use crate::wire::test::{Data, Direction, Interval, Modes, StreamReport};
 
 /// Several results side by side, schema `lfn.show/1`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -123,6 +124,14 @@ pub struct Summary {
     pub jitter: Option<Duration>,
     /// What was found to hold it back.
     pub findings: Vec<String>,
+    /// What the path's bottleneck carries, where that was known.
+    #[serde(rename = "capacity_bits_per_second")]
+    pub capacity: Option<BitRate>,
+    /// Why it ended.
+    pub ended: Ended,
+    /// The path, where its capacity was known; not told.
+    #[serde(skip)]
+    pub(super) path: Option<PathProfile>,
     /// The other direction was under load at the same time; not told.
     #[serde(skip)]
     pub(super) at_once: bool,
@@ -158,7 +167,8 @@ pub fn compare(files: &[(String, Stored)]) -> Comparison {
     let base = |summary: &Summary| results.iter().position(|base| base.direction == summary.direction);
     let differences =
         results.iter().enumerate().filter_map(|(i, summary)| difference((base(summary)?, i), &results)).collect();
-    let warnings = warnings(&results);
+    let failed = files.iter().filter_map(|(file, stored)| failed(file, stored));
+    let warnings = warnings(&results).into_iter().chain(failed).collect();
     Comparison { schema: ComparisonSchema::One, results, differences, warnings }
 }
 
@@ -202,6 +212,9 @@ impl Summary {
             loss_percent: None,
             jitter: None,
             findings: Vec::new(),
+            capacity: None,
+            ended: Ended::Done,
+            path: None,
             at_once: false,
             mean,
         }
@@ -263,6 +276,9 @@ fn of_lfn(file: &str, number: usize, run: &Run, document: &Document) -> Summary 
         retransmits: run.retransmits,
         base_rtt: Some(run.base_rtt).filter(|rtt| !rtt.is_zero()),
         rtt: median(&rtts).and_then(|rtt| Duration::try_from_secs_f64(rtt).ok()),
+        capacity: run.path.map(|path| path.capacity),
+        ended: run.ended,
+        path: run.path,
         findings: run.findings.iter().map(|finding| finding.name.clone()).collect(),
         ..Summary::new(file, mean)
     }
@@ -318,59 +334,6 @@ fn difference((base, result): (usize, usize), results: &[Summary]) -> Option<Dif
         interval,
         significant: interval.filter(|_| first.is_like(second)).map(|interval| by.abs() > interval.get()),
     })
-}
-
-/// What differs in how results of one direction were measured; each once.
-fn warnings(results: &[Summary]) -> Vec<String> {
-    let mut warnings = Vec::new();
-    for direction in [Direction::Forward, Direction::Reverse] {
-        let alike: Vec<&Summary> = results.iter().filter(|summary| summary.direction == direction).collect();
-        for warning in unlike(&alike) {
-            if !warnings.contains(&warning) {
-                warnings.push(warning);
-            }
-        }
-    }
-    warnings
-}
-
-fn unlike(results: &[&Summary]) -> Vec<String> {
-    type Told = fn(&Summary) -> Option<String>;
-    let settings: [(&str, Told); 10] = [
-        ("load", |s| Some(if s.at_once { "both directions at once" } else { "one direction at a time" }.into())),
-        ("way of moving bytes", |s| Some(s.modes.map_or("not told".into(), moved))),
-        ("payload", |s| s.data.map(|data| if data == Data::Zero { "zeros" } else { "random" }.into())),
-        ("path MTU", |s| s.mtu.map(|mtu| format!("{mtu} B"))),
-        ("protocol", |s| Some(s.protocol.clone())),
-        ("congestion control", |s| s.congestion.clone()),
-        ("full segment", |s| s.mss.map(|mss| format!("{mss} B"))),
-        ("streams", |s| Some(s.streams.to_string())),
-        ("duration", |s| Some(show_duration(Duration::from_secs(s.time.as_secs_f64().round() as u64)))),
-        ("record", |s| s.record.map(|record| record.to_string())),
-    ];
-    let mut warnings = Vec::new();
-    for (name, told) in settings {
-        let mut values: Vec<String> = Vec::new();
-        for value in results.iter().filter_map(|summary| told(summary)) {
-            if !values.contains(&value) {
-                values.push(value);
-            }
-        }
-        // What iperf3 does not tell is most likely what it does if nothing is asked.
-        let likely = ["not told".to_owned(), moved(Modes::default())];
-        if values.len() > 1 && !values.iter().all(|value| likely.contains(value)) {
-            warnings.push(format!("not the same {name}: {}", values.join(", ")));
-        }
-    }
-    warnings
-}
-
-fn moved(modes: Modes) -> String {
-    let name = |mode| if mode == Mode::NoCopy { "no copy" } else { "copying" };
-    match (name(modes.near), name(modes.far)) {
-        (near, far) if near == far => near.to_owned(),
-        (near, far) => format!("{near} near and {far} far"),
-    }
 }
 
 /// How well the mean of a run's steady goodput is known.
@@ -460,12 +423,13 @@ fn cells(summary: &Summary, difference: Option<&Difference>) -> [Option<String>;
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::*;
     use crate::stats::tests::noise;
     use crate::units::Ratio;
+    use crate::wire::test::Mode;
 
-    fn summary(rates: Vec<f64>) -> Summary {
+    pub(in super::super) fn summary(rates: Vec<f64>) -> Summary {
         let goodput = BitRate((rates.iter().sum::<f64>() / rates.len() as f64) as u64);
         Summary { goodput, ..Summary::new("x", Mean::of(&rates)) }
     }
@@ -485,20 +449,6 @@ mod tests {
     }
 
     #[test]
-    fn ways_of_moving_bytes_are_never_mixed_up() {
-        let of = |modes, mtu| Summary { modes, mtu, ..summary(vec![1e9; 9]) };
-        let no_copy = Modes { near: Mode::NoCopy, far: Mode::Copying };
-        let warned = |results: &[Summary]| warnings(results).join("; ");
-        let copying = Some(Modes::default());
-        assert_eq!(warned(&[of(copying, Some(1500)), of(copying, Some(1500)), of(None, None)]), "");
-        assert_eq!(
-            warned(&[of(copying, Some(1500)), of(Some(no_copy), Some(9000)), of(None, None)]),
-            "not the same way of moving bytes: copying, no copy near and copying far, not told; \
-             not the same path MTU: 1500 B, 9000 B"
-        );
-    }
-
-    #[test]
     fn a_difference_between_kinds_is_neither_chance_nor_more() {
         let no_copy = Some(Modes { near: Mode::NoCopy, far: Mode::NoCopy });
         let of = |rate: f64| Summary { modes: Some(Modes::default()), ..summary(vec![rate; 10]) };
@@ -515,16 +465,6 @@ mod tests {
         let warned = warnings(&[of(1e9), at_once.clone()]);
         assert_eq!(significant(at_once), None);
         assert_eq!(warned, ["not the same load: one direction at a time, both directions at once"]);
-    }
-
-    #[test]
-    fn the_two_directions_are_no_runs_of_the_same_thing() {
-        let of = |direction, mss, streams| Summary { direction, mss: Some(mss), streams, ..summary(vec![1e9; 10]) };
-        let both = [of(Direction::Forward, 1448, 1), of(Direction::Reverse, 1428, 1)];
-        assert_eq!(warnings(&both), [] as [String; 0]);
-        let again = [of(Direction::Forward, 1448, 2), of(Direction::Reverse, 1428, 2)];
-        let warned = warnings(&[both, again].concat());
-        assert_eq!(warned, ["not the same streams: 1, 2"], "once for both directions");
     }
 
     /// What `show` says of a stored run is what was printed when it was measured.

@@ -14,6 +14,7 @@ use crate::latency::Latency;
 use crate::path::{PathProfile, optional_seconds, seconds};
 use crate::prediction::Expected;
 use crate::tcp_model::Prediction;
+use crate::udp::ramp::RampReport;
 use crate::units::{BitRate, Bytes, Ratio};
 use crate::until::Estimate;
 use crate::wire::test::{Direction, EndReport, Interval, SocketWish, TestRequest};
@@ -256,6 +257,9 @@ pub struct Unfinished {
     pub near_intervals: Vec<Interval>,
     /// The server's intervals.
     pub far_intervals: Vec<Interval>,
+    /// Of a ramp, what was known by then, and the rate of the step that had been begun.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ramp: Option<RampReport>,
 }
 
 /// Why a command failed, in the words of its last line.
@@ -343,6 +347,6 @@ impl Slice {
 impl Unfinished {
     /// A test that is to begin.
     pub fn new(request: TestRequest) -> Self {
-        Unfinished { request, handshake_rtt: None, near_intervals: Vec::new(), far_intervals: Vec::new() }
+        Unfinished { request, handshake_rtt: None, near_intervals: Vec::new(), far_intervals: Vec::new(), ramp: None }
     }
 }

@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use super::document::{Document, Finding, Origin, Side};
 use crate::path::{PathProfile, seconds};
+use crate::udp::ramp::RampReport;
 use crate::units::BitRate;
 use crate::wire::test::{Interval, Kernel, TestRequest};
 
@@ -54,6 +55,13 @@ pub enum Event {
         rate: BitRate,
         /// Its figures.
         interval: Interval,
+    },
+    /// A step of a ramp begins.
+    Step {
+        /// The test.
+        run: u16,
+        /// What is known so far, and the rate of that step.
+        ramp: RampReport,
     },
     /// The test is over; this holds it back.
     Finding {

@@ -19,6 +19,7 @@ mod moment;
 mod read;
 #[cfg(test)]
 mod schema;
+mod unlike;
 
 pub use crate::figure::Figure;
 pub use compare::{Comparison, ComparisonSchema, Difference, Source, Summary, compare};

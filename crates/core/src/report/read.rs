@@ -143,6 +143,7 @@ fn events(bytes: &[u8]) -> Result<Document, ReadError> {
                     Side::Far => seen.far_intervals.push(interval),
                 }
             }
+            Event::Step { ramp, .. } => under_way.iter_mut().for_each(|seen| seen.ramp = Some(ramp.clone())),
             Event::Finding { .. } => {}
             Event::End { result } => return Ok(*result),
         }

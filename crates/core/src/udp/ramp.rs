@@ -3,7 +3,8 @@
 //! A step at a time, each from an idle path: doubling until one fails, then halving the gap in between (geometrically)
 //! until it is within `precision`. Doubling reaches any rate in few steps and hurts other traffic with no
 //! more than one step of twice what fits; a fixed staircase would take a hundred steps for the same answer. A step
-//! passes if no more was lost than allowed and the delay did not grow along it: a queue that fills will lose, later.
+//! passes if no more was lost than allowed and it arrived as fast as it left: what takes longer to arrive fills a queue,
+//! and that will lose, later.
 //! A step that fails by a hair is tried once more, because one lost datagram is no onset; so is one that lost nothing and
 //! failed by its delay alone, because an end that stood still for a moment looks like a queue that grows.
 
@@ -49,8 +50,13 @@ const PRECISION: f64 = 1.02;
 /// A sender that reached less of what it was asked was the limit.
 const KEPT: f64 = 0.97;
 
-/// A delay that grows by more than this share of the step's time: the path carries less than is sent, and queues.
+/// Transit times that grow by more than this share of the step's time, by a straight line through them or from the first
+/// to the last arrival: the path carries less than is sent, and queues.
 const GROWTH: f64 = 0.02;
+
+/// By both, less is enough: an end that stood still for a moment bends the one or the other, a queue that fills both
+/// alike. It is a quarter of the precision, so that the rate found is not one the path cannot carry.
+const GROWTH_BY_BOTH: f64 = 0.005;
 
 /// No matter how short the step, growth below this is jitter.
 const LEAST_GROWTH: Duration = Duration::from_millis(2);
@@ -59,7 +65,7 @@ const LEAST_GROWTH: Duration = Duration::from_millis(2);
 const BY_A_HAIR: f64 = 0.01;
 
 /// Steps a ramp takes at most; doubling from a bit a second would take fewer.
-const MOST_STEPS: usize = 64;
+pub const MOST_STEPS: usize = 64;
 
 /// What came of one step.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
@@ -108,7 +114,7 @@ pub enum Outcome {
     Passed,
     /// More was lost than allowed.
     Lost,
-    /// Nothing to speak of was lost, but the delay grew all the while: loss comes when the queue is full.
+    /// No more was lost than allowed, but it arrived more slowly than it left: loss comes when the queue is full.
     Queued,
     /// The sender did not reach the rate.
     SenderLimit,
@@ -154,6 +160,10 @@ pub struct RampReport {
     pub sender_limit: bool,
     /// Each step in the order it was made.
     pub steps: Vec<StepReport>,
+    /// The rate of the step that had been begun when the ramp was broken off, which says nothing of that rate; absent of
+    /// one that came to its end.
+    #[serde(rename = "begun_bits_per_second", default, skip_serializing_if = "Option::is_none")]
+    pub begun: Option<BitRate>,
 }
 
 /// A ramp that is going on.
@@ -166,6 +176,7 @@ pub struct Ramp {
     sender_limit: bool,
     /// The rate in hand failed once, in a way that may be chance.
     again: bool,
+    over: bool,
     steps: Vec<StepReport>,
 }
 
@@ -173,7 +184,16 @@ impl Ramp {
     /// Begins at the first rate.
     pub fn new(request: RampRequest) -> Self {
         let rate = BitRate(request.from.0.clamp(1, request.to.0.max(1)));
-        Ramp { request, rate, highest: None, failed: None, sender_limit: false, again: false, steps: Vec::new() }
+        Ramp {
+            request,
+            rate,
+            highest: None,
+            failed: None,
+            sender_limit: false,
+            again: false,
+            over: false,
+            steps: Vec::new(),
+        }
     }
 
     /// The rate to send at now.
@@ -190,9 +210,16 @@ impl Ramp {
     pub fn judge(&mut self, sent: &StepSent, seen: &StepSeen) -> Option<BitRate> {
         let report = self.report(sent, seen);
         self.steps.push(report);
+        let next = self.take(&report).filter(|_| self.steps.len() < MOST_STEPS);
+        self.over = next.is_none();
+        self.rate = next.unwrap_or(self.rate);
+        next
+    }
+
+    fn take(&mut self, report: &StepReport) -> Option<BitRate> {
         if report.may_be_chance() && !self.again {
             self.again = true;
-            return Some(self.rate).filter(|_| self.steps.len() < MOST_STEPS);
+            return Some(self.rate);
         }
         self.again = false;
         match report.outcome {
@@ -203,14 +230,14 @@ impl Ramp {
                 self.highest = Some(report.sent.max(self.highest.unwrap_or_default()));
             }
         }
-        self.rate = self.next_rate().filter(|_| self.steps.len() < MOST_STEPS)?;
-        Some(self.rate)
+        self.next_rate()
     }
 
-    /// What was found.
+    /// What was found, or is known so far.
     pub fn report_all(&self) -> RampReport {
-        let (highest, onset) = (self.highest, self.failed);
-        RampReport { highest, onset, sender_limit: self.sender_limit, steps: self.steps.clone() }
+        let (highest, onset, sender_limit) = (self.highest, self.failed, self.sender_limit);
+        let begun = Some(self.rate).filter(|_| !self.over);
+        RampReport { highest, onset, sender_limit, steps: self.steps.clone(), begun }
     }
 
     fn next_rate(&self) -> Option<BitRate> {
@@ -246,71 +273,32 @@ impl Ramp {
             delay_growth_seconds: seen.delay_growth_seconds,
             outcome: Outcome::Passed,
         };
-        report.outcome = self.outcome(&report, sent.time);
+        let stretched = seen.time.as_secs_f64() - sent.time.as_secs_f64();
+        report.outcome = self.outcome(&report, stretched, sent.time);
         report
     }
 
-    fn outcome(&self, report: &StepReport, time: Duration) -> Outcome {
-        let most_growth = (GROWTH * time.as_secs_f64()).max(LEAST_GROWTH.as_secs_f64());
+    /// `stretched` is by how much longer a step took to arrive than to leave: received and sent rate differ by its share of
+    /// the step's time.
+    fn outcome(&self, report: &StepReport, stretched: f64, time: Duration) -> Outcome {
         if report.lost as f64 > self.request.loss_allowed.get() * report.datagrams as f64 {
             return Outcome::Lost;
         }
-        if report.delay_growth_seconds.get() > most_growth {
+        let beyond = |growth: f64, share: f64| growth > (share * time.as_secs_f64()).max(LEAST_GROWTH.as_secs_f64());
+        let growths = [report.delay_growth_seconds.get(), stretched];
+        if growths.iter().any(|growth| beyond(*growth, GROWTH))
+            || growths.iter().all(|growth| beyond(*growth, GROWTH_BY_BOTH))
+        {
             return Outcome::Queued;
         }
         if report.sent.as_f64() < KEPT * report.asked.as_f64() { Outcome::SenderLimit } else { Outcome::Passed }
     }
 }
 
-/// Adds up what a receiver sees of one step: a straight line through transit times, by least squares.
-#[derive(Debug, Clone, Copy, Default)]
-pub struct StepMeter {
-    step: u32,
-    datagrams: u64,
-    first: Option<(u64, u64)>,
-    last: u64,
-    /// Sums of x, y, x·x, x·y: arrival and transit in seconds since the first datagram's.
-    sums: [f64; 4],
-}
-
-impl StepMeter {
-    /// For this step.
-    pub fn new(step: u32) -> Self {
-        StepMeter { step, ..StepMeter::default() }
-    }
-
-    /// The step it is for.
-    pub fn step(&self) -> u32 {
-        self.step
-    }
-
-    /// A datagram of the step came, for the first time; nanoseconds of each end's clock.
-    pub fn arrived(&mut self, sent: u64, received: u64) {
-        let (first_sent, first_received) = *self.first.get_or_insert((sent, received));
-        self.datagrams += 1;
-        self.last = self.last.max(received);
-        let x = (i128::from(received) - i128::from(first_received)) as f64 / 1e9;
-        let y = x - (i128::from(sent) - i128::from(first_sent)) as f64 / 1e9;
-        for (sum, value) in self.sums.iter_mut().zip([x, y, x * x, x * y]) {
-            *sum += value;
-        }
-    }
-
-    /// What was seen.
-    pub fn seen(&self) -> StepSeen {
-        let (_, first) = self.first.unwrap_or_default();
-        let time = Duration::from_nanos(self.last.saturating_sub(first));
-        let (n, [x, y, xx, xy]) = (self.datagrams as f64, self.sums);
-        let spread = n * xx - x * x;
-        let slope = if spread > 0.0 { (n * xy - x * y) / spread } else { 0.0 };
-        let delay_growth_seconds = Figure::new(slope * time.as_secs_f64()).unwrap_or_default();
-        StepSeen { step: self.step, datagrams: self.datagrams, time, delay_growth_seconds }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::udp::step::StepMeter;
 
     const BYTES: u64 = 1472;
 
@@ -347,7 +335,7 @@ mod tests {
                 let found = try_path(RampRequest::default(), capacity, queue, 1e12, 0.0);
                 let highest = found.highest.unwrap().as_f64();
                 let share = highest / capacity;
-                assert!((0.95..1.05).contains(&share), "{capacity} {queue}: {share} {:#?}", found.steps);
+                assert!((0.97..1.006).contains(&share), "{capacity} {queue}: {share} {:#?}", found.steps);
                 assert!(found.onset.unwrap().as_f64() <= highest * PRECISION && !found.sender_limit);
                 assert!(found.steps.len() < 32, "{}", found.steps.len());
             }
@@ -424,6 +412,64 @@ mod tests {
         assert_eq!(ramp.judge(&sent, &seen), Some(BitRate(1_000_000)));
         assert_eq!(ramp.judge(&sent, &one_lost), Some(BitRate(250_000)));
         assert!(try_path(RampRequest::default(), 100.0, 1e6, 1e12, 0.0).steps.len() <= 8, "each twice, not for ever");
+    }
+
+    /// What a step comes to whose line through the transit times grows by `line`, and which takes `stretched` longer to
+    /// arrive than the 500 ms it takes to leave; milliseconds.
+    fn grown(line: f64, stretched: u64) -> Outcome {
+        let mut ramp = Ramp::new(RampRequest::default());
+        let time = Duration::from_millis(500);
+        let sent = StepSent { datagrams: 43, datagram_bytes: BYTES, time };
+        let delay_growth_seconds = Figure::new(line / 1e3).unwrap();
+        let time = time + Duration::from_millis(stretched);
+        ramp.judge(&sent, &StepSeen { datagrams: 43, time, delay_growth_seconds, ..StepSeen::default() });
+        ramp.report_all().steps[0].outcome
+    }
+
+    #[test]
+    fn what_arrives_more_slowly_than_it_leaves_has_not_passed() {
+        // Seen on a real path: 1.4 % less received than sent, the delay 7 ms longer at the end of the step.
+        assert_eq!(grown(7.0, 7), Outcome::Queued);
+        assert_eq!(grown(3.0, 3), Outcome::Queued);
+        assert_eq!(grown(2.0, 2), Outcome::Passed, "jitter");
+        // A moment's standstill at the end, or in the middle, is in one of the two.
+        assert_eq!((grown(1.0, 7), grown(7.0, 0)), (Outcome::Passed, Outcome::Passed));
+        assert_eq!((grown(11.0, 0), grown(1.0, 11)), (Outcome::Queued, Outcome::Queued), "too long for that");
+        assert_eq!(grown(-7.0, 0), Outcome::Passed);
+        let mut ramp = Ramp::new(RampRequest::default());
+        let sent = StepSent { datagrams: 1000, datagram_bytes: BYTES, time: Duration::from_millis(400) };
+        let early = StepSeen { datagrams: 999, time: Duration::from_millis(300), ..StepSeen::default() };
+        ramp.judge(&sent, &early);
+        assert_eq!(ramp.report_all().steps[0].outcome, Outcome::Lost, "the last was lost, and nothing took longer");
+    }
+
+    #[test]
+    fn a_queue_that_fills_by_a_hundredth_is_noticed() {
+        // 101 Mb/s into 100 Mb/s: a second of queue, so that nothing is lost.
+        let only = |rate: u64| RampRequest { from: BitRate(rate), to: BitRate(rate), ..RampRequest::default() };
+        let over = try_path(only(101_000_000), 1e8, 1.0, 1e12, 0.0);
+        assert_eq!((over.steps[0].lost, over.steps[0].outcome), (0, Outcome::Queued), "{:?}", over.steps[0]);
+        assert_eq!(over.onset, Some(BitRate(101_000_000)));
+        let just = try_path(only(100_000_000), 1e8, 1.0, 1e12, 0.0);
+        assert_eq!((just.highest, just.onset), (Some(BitRate(100_000_000)), None));
+    }
+
+    #[test]
+    fn the_rate_that_had_been_begun_is_told_until_the_ramp_is_over() {
+        let request = RampRequest { to: BitRate(2_000_000), ..RampRequest::default() };
+        let mut ramp = Ramp::new(request);
+        assert_eq!(ramp.report_all().begun, Some(BitRate(1_000_000)));
+        let time = Duration::from_millis(500);
+        let pass = |ramp: &mut Ramp| {
+            let datagrams = 1 + ramp.rate().0 / 2 / (BYTES * 8);
+            let sent = StepSent { datagrams, datagram_bytes: BYTES, time };
+            ramp.judge(&sent, &StepSeen { datagrams, time, ..StepSeen::default() })
+        };
+        assert_eq!(pass(&mut ramp), Some(BitRate(2_000_000)));
+        let so_far = ramp.report_all();
+        assert_eq!((so_far.highest, so_far.begun), (Some(BitRate(1_000_000)), Some(BitRate(2_000_000))));
+        assert_eq!(pass(&mut ramp), None);
+        assert_eq!((ramp.report_all().highest, ramp.report_all().begun), (Some(BitRate(2_000_000)), None));
     }
 
     #[test]

@@ -28,6 +28,7 @@ const LINES: &[Line] = &[
     ("protocol", |s| Some(s.protocol.clone())),
     ("congestion", |s| s.congestion.clone()),
     ("streams", |s| Some(s.streams.to_string())),
+    ("capacity", |s| s.capacity.map(|capacity| capacity.to_string())),
     ("path MTU", |s| s.mtu.map(|mtu| format!("{mtu} B"))),
     ("full segment", |s| s.mss.map(|mss| format!("{mss} B"))),
     ("time", |s| Some(show_duration(rounded(s.time)))),
@@ -66,7 +67,9 @@ fn page(comparison: &Comparison, width: usize) -> String {
         }
     }
     for warning in &comparison.warnings {
-        page += &format!("warning: {warning}\n");
+        // Names of files, and what a failed test said, may hold anything.
+        let plain: String = warning.chars().map(|c| if c.is_control() { '?' } else { c }).collect();
+        page += &format!("warning: {plain}\n");
     }
     page
 }

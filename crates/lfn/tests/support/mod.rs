@@ -60,6 +60,19 @@ pub enum Needs {
 /// Runs tests, and counts those as ignored that need what there is not, after saying so. Under `CI=true` they fail
 /// instead, because then nobody would notice.
 pub fn run(tests: &[(&'static str, Needs, fn())]) -> ExitCode {
+    run_with(Arguments::from_args(), tests)
+}
+
+/// The same of tests that mostly wait: so many beside each other, if nobody says how many, however few processors there
+/// are.
+pub fn run_beside(threads: usize, tests: &[(&'static str, Needs, fn())]) -> ExitCode {
+    let mut arguments = Arguments::from_args();
+    let said = std::env::var("RUST_TEST_THREADS").ok().and_then(|threads| threads.parse().ok());
+    arguments.test_threads = arguments.test_threads.or(said).or(Some(threads));
+    run_with(arguments, tests)
+}
+
+fn run_with(arguments: Arguments, tests: &[(&'static str, Needs, fn())]) -> ExitCode {
     let obstacle = lfn_net::emulator::namespaces_available().err();
     let strict = std::env::var_os("CI").is_some_and(|ci| ci == "true");
     if let Some(obstacle) = &obstacle {
@@ -84,7 +97,7 @@ pub fn run(tests: &[(&'static str, Needs, fn())]) -> ExitCode {
         });
         trial.with_ignored_flag(ignored)
     });
-    libtest_mimic::run(&Arguments::from_args(), trials.collect()).exit_code()
+    libtest_mimic::run(&arguments, trials.collect()).exit_code()
 }
 
 /// The first of these programs that is not on the PATH, and what would change that.

@@ -376,9 +376,12 @@ impl<'a> Conversation<'a> {
                     probing.hear(number, received_nanos, sent_nanos);
                 }
             }
-            Some(ServerMessage::Ready(_) | ServerMessage::Step(_) | ServerMessage::StepSent { .. }) => {
-                return Err(unexpected());
-            }
+            Some(
+                ServerMessage::Ready(_)
+                | ServerMessage::Step(_)
+                | ServerMessage::StepSent { .. }
+                | ServerMessage::StepBegun(_),
+            ) => return Err(unexpected()),
             None => {}
         }
         if self.report.is_none() {

@@ -11,6 +11,7 @@ use lfn_core::host::clock::Alignment;
 use lfn_core::latency::Latency;
 use lfn_core::path::PathProfile;
 use lfn_core::report::Ended;
+use lfn_core::udp::ramp::RampReport;
 use lfn_core::units::Ratio;
 use lfn_core::until::Estimate;
 use lfn_core::wire::test::{Direction, EndReport, Interval, Kernel, SocketWish, TestRequest};
@@ -59,6 +60,8 @@ pub enum Progress<'a> {
     Near(&'a Interval),
     /// An interval of the far end, half a round trip late.
     Far(&'a Interval),
+    /// A step of a ramp was begun: what is known so far, and its rate.
+    Step(&'a RampReport),
 }
 
 /// What a test found.

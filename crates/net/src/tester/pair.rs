@@ -6,6 +6,7 @@ use std::sync::mpsc::{Sender, channel};
 use std::thread;
 use std::time::Duration;
 
+use lfn_core::udp::ramp::RampReport;
 use lfn_core::wire::test::{Interval, Kernel};
 
 use super::{Measurement, Progress, Test, TestError, client};
@@ -54,6 +55,7 @@ enum Told {
     Connected(Duration, Box<Kernel>),
     Near(Box<Interval>),
     Far(Box<Interval>),
+    Step(Box<RampReport>),
 }
 
 /// Runs both at once, started together; `watch` hears which of them tells something. One that fails ends the other,
@@ -114,6 +116,7 @@ impl Told {
             Progress::Connected(rtt, kernel) => Told::Connected(*rtt, Box::new((*kernel).clone())),
             Progress::Near(interval) => Told::Near(Box::new((*interval).clone())),
             Progress::Far(interval) => Told::Far(Box::new((*interval).clone())),
+            Progress::Step(ramp) => Told::Step(Box::new((*ramp).clone())),
         }
     }
 
@@ -122,6 +125,7 @@ impl Told {
             Told::Connected(rtt, kernel) => Progress::Connected(*rtt, kernel),
             Told::Near(interval) => Progress::Near(interval),
             Told::Far(interval) => Progress::Far(interval),
+            Told::Step(ramp) => Progress::Step(ramp),
         }
     }
 }

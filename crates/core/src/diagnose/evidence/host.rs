@@ -40,7 +40,9 @@ pub(super) fn host(name: &str, end: &EndReport, judged: Judged, sends: bool) -> 
         qdisc: kind.zip(queued).map(|(qdisc, counters)| (qdisc.kind.clone(), counters)),
         softirq: softirq(&samples, time),
         no_copy: end.mode == Some(Mode::NoCopy),
+        processors: report.map(|report| report.processors.len() as u32).filter(|count| *count > 0),
         idle: report.and_then(HostReport::processors_idle),
+        at_work: report.and_then(HostReport::processors_at_work).map(|(busy, packets)| busy - packets),
         sockets_dropped: report.and_then(let_go).and_then(|count| u64::try_from(count).ok()),
     }
 }

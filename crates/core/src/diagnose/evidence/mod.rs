@@ -51,6 +51,8 @@ pub struct Evidence {
     pub again: String,
     /// The other direction was measured at the same time: its data and acknowledgements use the same interfaces.
     pub at_once: bool,
+    /// Both ends are on one host: they share its processors.
+    pub one_host: bool,
     /// Datagrams were to be handed to the device one by one (`--no-gso`).
     pub no_gso: bool,
     /// The path MTU of the data's direction as probes found it, if they were sent (`--path`): TCP may know of less only.
@@ -89,8 +91,12 @@ pub struct Host {
     pub qdisc: Option<(String, QdiscCounters)>,
     /// The processor that spent the most on packets alone, and which share of its time.
     pub softirq: Option<(u32, f64)>,
+    /// How many processors it has.
+    pub processors: Option<u32>,
     /// How many processors' worth of time was left over.
     pub idle: Option<f64>,
+    /// How many processors' worth of time was spent on programs, lfn among them: on all but packets.
+    pub at_work: Option<f64>,
     /// It does without copies of payload (`--no-copy`).
     pub no_copy: bool,
     /// Packets its sockets let go over the whole test.
@@ -209,6 +215,7 @@ impl Evidence {
             far: far.to_owned(),
             again: far.to_owned(),
             at_once: false,
+            one_host: by_loopback(sender) || by_loopback(receiver),
             no_gso: false,
             probed_mtu: None,
             rate_limit: sender.rate_limit.or(receiver.rate_limit),
@@ -241,6 +248,19 @@ impl Evidence {
             streams => format!(" --streams {streams}"),
         };
         Cure { command: format!("lfn test {} {flags}{streams}", self.again), host: None }
+    }
+
+    /// How many processors' worth of time lfn's own threads took on the host of one end.
+    pub(super) fn own_load(&self, sends: bool) -> f64 {
+        let ran = |worker: &Option<Worker>| worker.map_or(0.0, |worker| worker.ran);
+        let of = |flow: &Flow| match sends {
+            _ if self.one_host => ran(&flow.sending_worker) + ran(&flow.receiving_worker),
+            true => ran(&flow.sending_worker),
+            false => ran(&flow.receiving_worker),
+        };
+        let own: f64 = self.flows.iter().map(of).sum();
+        // The other direction has as many threads at each end; what they took is in the other result.
+        if self.at_once { 2.0 * own } else { own }
     }
 
     /// Whether the path is as good as full, so that nothing else can be the limit.
@@ -278,6 +298,11 @@ impl Spread {
         let (least, most) = (values.iter().copied().reduce(f64::min)?, values.iter().copied().reduce(f64::max)?);
         Some(Spread { least: least as u64, median: median(values)? as u64, most: most as u64 })
     }
+}
+
+/// Whether the load never left the host; of ends in namespaces of one host their clocks say it.
+fn by_loopback(end: &EndReport) -> bool {
+    end.host.as_ref().and_then(|host| host.interface.as_ref()).is_some_and(|interface| interface.loopback)
 }
 
 /// The least RTT known: of the control connection's handshake or, later, of the data itself.

@@ -26,7 +26,7 @@ pub use work::{Check, Data, Mode, Modes};
 
 use serde::{Deserialize, Serialize};
 
-use crate::udp::ramp::StepSeen;
+use crate::udp::ramp::{RampReport, StepSeen};
 use crate::units::BitRate;
 
 /// What the server tells its client.
@@ -61,6 +61,8 @@ pub enum ServerMessage {
     },
     /// What the server received of one step of a ramp.
     Step(StepSeen),
+    /// The server begins a step of its ramp: what is known so far, and the rate of that step.
+    StepBegun(Box<RampReport>),
     /// The server's end is done.
     Report(Box<EndReport>),
 }

@@ -206,6 +206,7 @@ impl Wanted {
             Direction::Reverse => format!("{typed} --reverse"),
         };
         evidence.at_once = measurement.at_once;
+        evidence.one_host |= measurement.clock.is_some_and(|clock| clock.is_one_clock());
         evidence.no_gso = self.request.udp.as_ref().is_some_and(|udp| udp.no_gso);
         evidence
     }

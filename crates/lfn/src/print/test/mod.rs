@@ -150,6 +150,7 @@ impl Printer {
                 Progress::Connected(rtt, _) => unfinished.handshake_rtt = Some(*rtt),
                 Progress::Near(interval) => unfinished.near_intervals.push((*interval).clone()),
                 Progress::Far(interval) => unfinished.far_intervals.push((*interval).clone()),
+                Progress::Step(ramp) => unfinished.ramp = Some((*ramp).clone()),
             }
         }
         match self.format {

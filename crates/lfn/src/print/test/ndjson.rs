@@ -36,6 +36,7 @@ impl Events {
             }
             Progress::Near(interval) => self.interval(test, Side::Near, interval),
             Progress::Far(interval) => self.interval(test, Side::Far, interval),
+            Progress::Step(ramp) => Event::Step { run, ramp: (*ramp).clone() },
         };
         self.tell(&event);
     }

@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 use lfn_core::report::Ended;
 use lfn_core::session::SessionId;
 use lfn_core::udp::datagram;
+use lfn_core::udp::ramp::MOST_STEPS;
 use lfn_core::units::{BitRate, Bytes};
 use lfn_core::wire::Request;
 use lfn_core::wire::test::{
@@ -90,6 +91,7 @@ pub(in crate::tester) fn run(
         watch,
         turns,
         awaited: None,
+        far_steps: 0,
         said: false,
         far_intervals: Vec::new(),
         questions: Questions::new(),
@@ -147,6 +149,8 @@ struct Conversation<'a> {
     turns: Turns,
     /// A step of the server's ramp.
     awaited: Option<Awaited>,
+    /// How many steps of its ramp the server has begun.
+    far_steps: usize,
     /// The server knows how much was sent.
     said: bool,
     deadline: Deadline,
@@ -202,8 +206,11 @@ impl Conversation<'_> {
         Ok(())
     }
 
-    /// Says what the server has to know by now.
+    /// Says what the server has to know by now, and whoever watches.
     fn tell(&mut self, sends: bool) -> Result<(), TestError> {
+        if let Some(ramp) = self.climb.as_mut().and_then(Climb::just_begun) {
+            (self.watch)(Progress::Step(&ramp));
+        }
         self.questions.ask(&mut self.control)?;
         if let Some(probing) = &mut self.probing {
             probing.ask(&mut self.control)?;
@@ -264,6 +271,11 @@ impl Conversation<'_> {
             ServerMessage::StepSent { step, datagrams } => {
                 self.turns.taken();
                 self.awaited = Some(Awaited::new(step, datagrams));
+            }
+            // Each step once: a server that tells of others would fill whatever they are kept in.
+            ServerMessage::StepBegun(ramp) if ramp.steps.len() == self.far_steps && self.far_steps < MOST_STEPS => {
+                self.far_steps += 1;
+                (self.watch)(Progress::Step(&ramp));
             }
             ServerMessage::Step(seen) => {
                 self.turns.taken();

@@ -5,8 +5,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use lfn_core::udp::datagram::{Head, Kind};
-use lfn_core::udp::ramp::StepMeter;
 use lfn_core::udp::receiver::Arrival;
+use lfn_core::udp::step::StepMeter;
 use lfn_sys::clock::{monotonic_nanos, wall_nanos};
 use lfn_sys::udp::batch::{Inbox, Message};
 

@@ -143,6 +143,9 @@ impl Far<'_> {
     }
 
     fn tell(&mut self) -> Result<(), TestError> {
+        if let Some(ramp) = self.climb.as_mut().and_then(Climb::just_begun) {
+            self.session.control.send(&ServerMessage::StepBegun(Box::new(ramp)))?;
+        }
         if let Some((step, datagrams)) = self.climb.as_mut().and_then(|climb| climb.just_sent(&mut self.end)) {
             self.turns.taken();
             self.session.control.send(&ServerMessage::StepSent { step, datagrams })?;

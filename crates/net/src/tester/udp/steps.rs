@@ -19,6 +19,8 @@ pub(super) struct Climb {
     request: RampRequest,
     datagram: u64,
     sent: Option<StepSent>,
+    /// A step was begun, and nobody told of it.
+    begun: bool,
     over: bool,
 }
 
@@ -27,9 +29,14 @@ impl Climb {
     pub(super) fn begin(request: RampRequest, datagram: u64, end: &mut End) -> Self {
         let to = end.most().map_or(request.to, |most| request.to.min(most));
         let request = RampRequest { to, ..request };
-        let climb = Climb { ramp: Ramp::new(request), request, datagram, sent: None, over: false };
+        let mut climb = Climb { ramp: Ramp::new(request), request, datagram, sent: None, begun: false, over: false };
         climb.make(end);
         climb
+    }
+
+    /// What is known, once for each step that is begun.
+    pub(super) fn just_begun(&mut self) -> Option<RampReport> {
+        std::mem::take(&mut self.begun).then(|| self.report())
     }
 
     /// The number of a step that has just been sent, and its datagrams.
@@ -61,7 +68,8 @@ impl Climb {
         self.ramp.report_all()
     }
 
-    fn make(&self, end: &mut End) {
+    fn make(&mut self, end: &mut End) {
+        self.begun = true;
         let rate = self.ramp.rate();
         let time = self.request.step.max(Climb::least(self.datagram, rate));
         end.step(Step { number: self.ramp.step(), rate, time });

@@ -85,6 +85,7 @@ impl State {
                 self.begun = true;
                 return;
             }
+            Progress::Step(_) => return,
         };
         let Some((sender, receiver)) = self.direction.map(Side::of) else { return };
         if side == receiver {

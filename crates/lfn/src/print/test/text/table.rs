@@ -82,6 +82,8 @@ impl Table {
                 self.far.push_back((*interval).clone());
                 self.rows(false)
             }
+            // All steps come together, at the end.
+            Progress::Step(_) => Ok(()),
         };
         if let Err(error) = printed {
             self.failed.get_or_insert(error);
@@ -95,11 +97,15 @@ impl Table {
             Some(Direction::Forward) => &seen.far_intervals,
             _ => &seen.near_intervals,
         };
-        let Some(last) = received.last() else { return Ok(()) };
-        let bytes = Bytes(received.iter().map(|interval| interval.bytes).sum());
-        let text = format!("{} over the {} until it broke off", bytes.per(last.end), show_duration(last.end));
         let mut out = print::out();
-        write!(out, "\n{}", wrapped("goodput", &text))?;
+        if let Some(last) = received.last() {
+            let bytes = Bytes(received.iter().map(|interval| interval.bytes).sum());
+            let text = format!("{} over the {} until it broke off", bytes.per(last.end), show_duration(last.end));
+            write!(out, "\n{}", wrapped("goodput", &text))?;
+        }
+        if let Some(ramp) = &seen.ramp {
+            write!(out, "{}", super::udp::ramp_lines(ramp, false, columns()))?;
+        }
         out.flush()
     }
 

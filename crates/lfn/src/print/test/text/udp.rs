@@ -87,7 +87,7 @@ pub(super) fn summary(run: &Run, sender: &str, receiver: &str) -> String {
         page += &super::latency::lines(latency);
     }
     let ramps = measurement.sender().streams.iter().filter_map(|stream| stream.udp.as_ref()?.ramp.as_ref());
-    ramps.for_each(|ramp| page += &ramp_lines(ramp, measurement.ended, columns()));
+    ramps.for_each(|ramp| page += &ramp_lines(ramp, measurement.ended == Ended::Done, columns()));
     if let Some(path) = &measurement.path {
         page += &super::path::path(path);
     }
@@ -226,8 +226,8 @@ fn buffer(report: &EndReport) -> String {
     format!("{buffer}{gro}; {}", if stamps { "times are the kernel's" } else { "times are the reading thread's" })
 }
 
-/// The steps, and what they come to.
-fn ramp_lines(ramp: &RampReport, ended: Ended, columns: usize) -> String {
+/// The steps, and what they come to; `whole` if nothing broke it off.
+pub(super) fn ramp_lines(ramp: &RampReport, whole: bool, columns: usize) -> String {
     let heads = ["step", "asked", "sent", "received", "datagrams", "lost", "delay", "outcome"];
     let mut page = format!("\n{}", STEPS.line(heads, columns));
     for step in &ramp.steps {
@@ -250,7 +250,7 @@ fn ramp_lines(ramp: &RampReport, ended: Ended, columns: usize) -> String {
         ];
         page += &STEPS.line(cells.each_ref().map(String::as_str), columns);
     }
-    page + "\n" + &wrapped("ramp", &if ended == Ended::Done { found(ramp) } else { broken_off(ramp) })
+    page + "\n" + &wrapped("ramp", &if whole { found(ramp) } else { broken_off(ramp) })
 }
 
 /// What a ramp that came to its end says.
@@ -275,8 +275,8 @@ fn broken_off(ramp: &RampReport) -> String {
         (Some(highest), Some(onset)) => {
             format!("{highest} of payload passes, {onset} does not, and between them the ramp was not done")
         }
-        (Some(highest), None) => format!("{highest} of payload passes, and no higher rate had been tried"),
-        (None, Some(onset)) => format!("{onset} of payload does not pass, and no lower rate had been tried"),
+        (Some(highest), None) => format!("{highest} of payload passes, and no step above it was done"),
+        (None, Some(onset)) => format!("{onset} of payload does not pass, and no step below it was done"),
         (None, None) => "nothing is known yet".into(),
     };
     let steps = match ramp.steps.len() {
@@ -284,7 +284,8 @@ fn broken_off(ramp: &RampReport) -> String {
         1 => "after 1 step".into(),
         steps => format!("after {steps} steps"),
     };
-    format!("broken off {steps}: {known}")
+    let begun = ramp.begun.map(|rate| format!("; {rate} had been begun, of which nothing is known"));
+    format!("broken off {steps}: {known}{}", begun.unwrap_or_default())
 }
 
 fn percent(part: u64, whole: u64) -> String {
@@ -330,7 +331,7 @@ mod tests {
         let steps = vec![step(1_000_000_000, Outcome::Passed), step(2_000_000_000, Outcome::SenderLimit)];
         let ramp = RampReport { steps, ..RampReport::default() };
         for width in WIDTHS {
-            let page = ramp_lines(&ramp, Ended::Done, width);
+            let page = ramp_lines(&ramp, true, width);
             let table: Vec<&str> = page.lines().skip(1).take(3).collect();
             assert!(table.iter().all(|line| line.chars().count() <= width), "{width}: {page}");
             assert!(table[2].contains("2 Gb/s") && table[2].ends_with("sender's limit"), "{width}: {page}");
@@ -345,30 +346,32 @@ mod tests {
             highest: highest.map(BitRate),
             onset: onset.map(BitRate),
             steps: steps.to_vec(),
-            sender_limit: false,
+            ..RampReport::default()
         };
-        let last = |ramp: &RampReport, ended| {
-            let page = ramp_lines(ramp, ended, 80);
+        let last = |ramp: &RampReport, whole| {
+            let page = ramp_lines(ramp, whole, 80);
             page.split("\nramp ").last().unwrap().split_whitespace().collect::<Vec<_>>().join(" ")
         };
         let none = ramp(None, None, &[]);
-        assert_eq!(last(&none, Ended::Interrupted), "broken off before its first step was done: nothing is known yet");
-        assert!(last(&none, Ended::Done).starts_with("datagrams were lost at every rate"));
+        assert_eq!(last(&none, false), "broken off before its first step was done: nothing is known yet");
+        assert!(last(&none, true).starts_with("datagrams were lost at every rate"));
         let low = ramp(Some(64_000_000), None, &[passed]);
         assert_eq!(
-            last(&low, Ended::Interrupted),
-            "broken off after 1 step: 64 Mb/s of payload passes, and no higher rate had been tried"
+            last(&low, false),
+            "broken off after 1 step: 64 Mb/s of payload passes, and no step above it was done"
         );
-        assert_eq!(last(&low, Ended::Done), "64 Mb/s of payload passes, the highest rate asked for");
+        let next = RampReport { begun: Some(BitRate(128_000_000)), ..low.clone() };
+        assert!(
+            last(&next, false)
+                .ends_with("no step above it was done; 128 Mb/s had been begun, of which nothing is known")
+        );
+        assert_eq!(last(&low, true), "64 Mb/s of payload passes, the highest rate asked for");
         let between = ramp(Some(64_000_000), Some(128_000_000), &[passed, failed]);
         assert_eq!(
-            last(&between, Ended::Interrupted),
+            last(&between, false),
             "broken off after 2 steps: 64 Mb/s of payload passes, 128 Mb/s does not, and between them the ramp was not done"
         );
         let high = ramp(None, Some(128_000_000), &[failed]);
-        assert!(
-            last(&high, Ended::Interrupted)
-                .ends_with("128 Mb/s of payload does not pass, and no lower rate had been tried")
-        );
+        assert!(last(&high, false).ends_with("128 Mb/s of payload does not pass, and no step below it was done"));
     }
 }
