@@ -9,6 +9,14 @@ use std::os::fd::AsFd;
 
 use rustix::fs::{MemfdFlags, memfd_create, sendfile};
 
+/// The most that one call sends, in bytes: as many whole pages as one packet of the kernel holds (64 KiB with its
+/// headers).
+///
+/// A longer call makes packets that begin and end within a page, and a short last one. Gb/s and CPU s/GB of both ends,
+/// one stream over veth, 2 CPUs, Linux 6.18: calls of 60 KiB 57.5 and 0.19, of 48 KiB 50 and 0.22, of 64 KiB 36 and 0.29,
+/// of 256 KiB 16 and 0.56.
+const WHOLE_PACKET: usize = 60 << 10;
+
 /// Content held in pages.
 #[derive(Debug)]
 pub struct Pages {
@@ -24,10 +32,11 @@ impl Pages {
         Ok(Pages { file, length: content.len() })
     }
 
-    /// Sends what stands from `offset` on, no more than `most` bytes; says how many the socket took.
+    /// Sends what stands from `offset` on, no more than `most` bytes and a packet's worth; says how many the socket took.
     pub fn send(&self, socket: impl AsFd, offset: usize, most: usize) -> io::Result<usize> {
         let mut at = offset as u64;
-        Ok(sendfile(socket, &self.file, Some(&mut at), self.length.saturating_sub(offset).min(most))?)
+        let length = self.length.saturating_sub(offset).min(most).min(WHOLE_PACKET);
+        Ok(sendfile(socket, &self.file, Some(&mut at), length)?)
     }
 }
 

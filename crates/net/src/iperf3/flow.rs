@@ -5,7 +5,6 @@
 
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{Shutdown, TcpStream, UdpSocket};
-use std::num::NonZeroUsize;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
@@ -17,7 +16,6 @@ use lfn_core::tcp_info::TcpInfo;
 use lfn_core::units::BitRate;
 use lfn_sys::tcp::{self, CpuTime};
 use rustix::net::RecvFlags;
-use socket2::SockRef;
 
 use super::Error;
 use super::pace::Pace;
@@ -290,8 +288,8 @@ fn send_tcp(socket: &TcpStream, load: &Load, counter: &Counter) -> io::Result<()
 }
 
 fn write(mut socket: &TcpStream, payload: &Payload, from: usize, length: usize) -> io::Result<usize> {
-    match &payload.file {
-        Some(file) => SockRef::from(socket).sendfile(file, from, NonZeroUsize::new(length)),
+    match &payload.pages {
+        Some(pages) => pages.send(socket, from, length),
         None => socket.write(&payload.bytes[from..from + length]),
     }
 }

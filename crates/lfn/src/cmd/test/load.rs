@@ -34,10 +34,10 @@ pub(super) struct LoadArgs {
     /// Write until the 95 % interval of the steady goodput reaches no further than this from its mean: 2%
     #[arg(long, value_name = "PERCENT", allow_hyphen_values = true, conflicts_with_all = ["count", "bytes"])]
     until: Option<String>,
-    /// Bytes handed to one write [default: 256KiB]
+    /// Bytes handed to one write [default: 120KiB]
     #[arg(short = 'l', long, value_name = "BYTES", allow_hyphen_values = true)]
     record: Option<String>,
-    /// Bytes asked of one read [default: 256KiB]
+    /// Bytes asked of one read [default: 128KiB]
     #[arg(long, value_name = "BYTES", allow_hyphen_values = true)]
     read: Option<String>,
     /// TCP streams side by side, 1 to 256 [default: 1]
@@ -129,7 +129,7 @@ impl LoadArgs {
 
     /// Fills in how payload is made, cut and looked at.
     pub(super) fn add_to(&self, request: &mut TestRequest) -> Result<(), Failure> {
-        request.read = read("read", &self.read, "--read 256KiB")?.unwrap_or(DEFAULT_READ);
+        request.read = read("read", &self.read, "--read 128KiB")?.unwrap_or(DEFAULT_READ);
         request.data = match self.data {
             DataArg::Random => Data::Random,
             DataArg::Zero => Data::Zero,
@@ -187,6 +187,6 @@ impl LoadArgs {
     }
 
     pub(super) fn record(&self) -> Result<Bytes, Failure> {
-        Ok(read("record", &self.record, "--record 256KiB")?.unwrap_or(DEFAULT_RECORD))
+        Ok(read("record", &self.record, "--record 120KiB")?.unwrap_or(DEFAULT_RECORD))
     }
 }

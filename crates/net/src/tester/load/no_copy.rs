@@ -3,9 +3,9 @@
 //! Out goes `sendfile` from a file in memory. On loopback and veth the pages themselves reach the receiver; `MSG_ZEROCOPY`
 //! is copied there after all (the kernel orphans such fragments where a packet is delivered on the same host), and
 //! `splice` through a pipe does the same work in two calls. Gb/s and CPU s/GB of both ends with `MSG_TRUNC` at the
-//! receiver, records of 256 KiB on loopback, 2 CPUs, Linux 6.18: sendfile 37-39 and 0.29-0.30, splice 22-26 and 0.31-0.47,
-//! MSG_ZEROCOPY 23-26 and 0.39-0.45, write 31-33 and 0.31-0.32. In comes `recv` with `MSG_TRUNC`, which drops what it
-//! counts.
+//! receiver, records of 256 KiB on loopback, 2 CPUs, Linux 6.18: sendfile 37-39 and 0.29-0.30 (51-63 and 0.17-0.22 since a
+//! call is one packet, see [`Pages`]), splice 22-26 and 0.31-0.47, MSG_ZEROCOPY 23-26 and 0.39-0.45, write 31-33 and
+//! 0.31-0.32. In comes `recv` with `MSG_TRUNC`, which drops what it counts.
 
 use std::io;
 
