@@ -109,8 +109,36 @@ fn who_waits_is_told_how_long_and_how_many_are_before() {
     assert_eq!((expected[&waits].wait, expected[&waits].ahead), (None, 0));
     assert_eq!((expected[&behind].wait, expected[&behind].ahead), (None, 1));
     // A quarter in five seconds: fifteen more, and one around.
-    assert_eq!(gate.take(copy, Bytes(250), at(5)), Bytes(250));
+    assert_eq!(gate.take(copy, Bytes(1000), at(5)), Bytes(1000));
+    assert_eq!(gate.expected(at(5))[&waits].wait, None, "what is taken beforehand is not moved");
+    gate.moved(copy, Bytes(250));
     assert_eq!(gate.expected(at(5))[&waits].wait, Some(Duration::from_secs(16)));
+}
+
+#[test]
+fn who_goes_on_beyond_its_time_may_take_what_it_is_let_and_then_nobody_knows() {
+    let mut gate = Gate::new(quotas(1, 1));
+    let late = Ask { grace: Duration::from_secs(30), ..seconds(10) };
+    gate.ask(client(0), late, at(0)).unwrap();
+    assert_eq!(admitted(&mut gate, at(0)), [0]);
+    let next = gate.ask(client(1), late, at(0)).unwrap();
+    let last = gate.ask(client(1), seconds(10), at(0)).unwrap();
+    let told = |gate: &Gate, now, id| gate.expected(at(now))[&id].wait.map(|wait| wait.as_secs());
+    assert_eq!((told(&gate, 0, next), told(&gate, 0, last)), (Some(41), Some(82)));
+    assert_eq!((told(&gate, 20, next), told(&gate, 40, next)), (Some(21), Some(1)));
+    assert_eq!((told(&gate, 41, next), told(&gate, 60, last)), (None, None));
+}
+
+#[test]
+fn it_is_told_whose_quota_makes_one_wait() {
+    let mut gate = Gate::new(quotas(2, 1));
+    for who in [0, 0, 1, 1, 2] {
+        gate.ask(client(who), seconds(10), at(0)).unwrap();
+        gate.admit(at(0));
+    }
+    let expected = gate.expected(at(0));
+    let held_by = [1, 3, 4].map(|id| expected[&id].held_by);
+    assert_eq!(held_by, [Whose::Client, Whose::Client, Whose::All]);
 }
 
 #[test]
@@ -126,7 +154,11 @@ fn who_asks_for_more_than_there_ever_is_need_not_wait() {
         gate.admit(at(0));
     }
     let full = gate.ask(client(0), seconds(9), at(0)).unwrap_err();
-    assert_eq!(full, Denied::QueueFull { whose: Whose::Client, waiting: 2, wait: Some(Duration::from_secs(20)) });
+    let (whose, held_by, wait) = (Whose::Client, Whose::Client, Some(Duration::from_secs(20)));
+    assert_eq!(full, Denied::QueueFull { held_by, whose, waiting: 2, wait });
+    let text =
+        "this client has all that the server allows one client at once, and 2 sessions of this client wait already";
+    assert_eq!(full.to_string(), text);
     assert_eq!(full.hint(), "try again in 21 s");
     gate.ask(client(1), seconds(9), at(0)).unwrap();
     assert!(matches!(gate.ask(client(2), seconds(9), at(0)), Err(Denied::QueueFull { whose: Whose::All, .. })));
@@ -138,10 +170,11 @@ fn where_nobody_may_wait_nobody_does() {
         let mut gate = Gate::new(Quotas { queue, client_queue, ..quotas(1, 1) });
         let first = gate.ask(client(0), seconds(10), at(0)).unwrap();
         assert_eq!(admitted(&mut gate, at(0)), [first]);
-        for who in [0, 1] {
+        for (who, held_by) in [(0, Whose::Client), (1, Whose::All)] {
             let denied = gate.ask(client(who), seconds(10), at(1)).unwrap_err();
-            assert_eq!(denied, Denied::QueueFull { whose, waiting: 0, wait: None });
-            assert_eq!(denied.to_string(), "the server is full, and nobody may wait");
+            assert_eq!(denied, Denied::QueueFull { held_by, whose, waiting: 0, wait: None });
+            let full = ["this client has all that the server allows one client at once", "the server is full"];
+            assert_eq!(denied.to_string(), format!("{}, and nobody may wait", full[usize::from(who)]));
         }
         gate.end(first, at(10));
         let next = gate.ask(client(1), seconds(10), at(10)).unwrap();
@@ -213,6 +246,7 @@ fn what_peers_ask_for_adds_up_to_no_overflow() {
         bytes: Some(Bytes(u64::MAX)),
         rate: Some(BitRate(u64::MAX)),
         unbounded: true,
+        grace: Duration::MAX,
     };
     assert!(matches!(gate.ask(client(0), most, at(0)), Err(Denied::Streams { .. })));
     for who in 0..10 {
@@ -287,7 +321,7 @@ impl Model {
         match *step {
             Step::Ask { who, streams, time, bytes, rate } => {
                 let time = time.map(Duration::from_secs);
-                let ask = Ask { streams, time, bytes: bytes.map(Bytes), rate: rate.map(BitRate), unbounded: false };
+                let ask = Ask { streams, time, bytes: bytes.map(Bytes), rate: rate.map(BitRate), ..Ask::default() };
                 if let Ok(id) = self.gate.ask(client(who), ask, now) {
                     self.waiting.push_back((id, who));
                 }

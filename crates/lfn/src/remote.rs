@@ -58,7 +58,7 @@ fn tell_place(place: &Place) {
     let wait = wait.map_or("nobody can say how long".into(), |wait| {
         format!("up to {}", show_duration(Duration::from_secs(wait.as_secs() + 1)))
     });
-    print::talk(format_args!("lfn: the server is full, waiting: {} ahead, {wait}\n", place.ahead));
+    print::talk(format_args!("lfn: {}, waiting: {} ahead, {wait}\n", place.why(), place.ahead));
 }
 
 /// The tickets saved by `lfn hosts add`.

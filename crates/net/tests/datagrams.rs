@@ -3,78 +3,44 @@
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on says so by panicking, its helpers too")]
 
-use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
+mod support;
+
+use std::net::{Ipv4Addr, UdpSocket};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::thread::{self, JoinHandle};
+use std::thread;
 use std::time::Duration;
 
 use lfn_core::session::hello::ClearHello;
-use lfn_core::session::{SessionId, Ticket, Token};
+use lfn_core::session::{SessionId, Token};
 use lfn_core::wire::Request;
-use lfn_net::server::access::Access;
-use lfn_net::server::admission::Quotas;
-use lfn_net::server::{Config, Connections, Server, ServerSession};
-use lfn_net::session::dial::{self, Target};
-use lfn_net::session::identity::{Identity, new_token};
+use lfn_net::server::ServerSession;
+use lfn_net::session::dial;
 use lfn_net::session::{Control, SessionError, datagram};
 use serde_json::{Value, json};
+use support::Served;
 
 const SOON: Duration = Duration::from_secs(10);
 
-struct Served {
-    ticket: Ticket,
-    stop: Arc<AtomicBool>,
-    thread: Option<JoinHandle<()>>,
+fn served() -> Served {
+    Served::start(support::config(), echo)
 }
 
-impl Served {
-    fn start() -> Self {
-        let config = Config {
-            listen: SocketAddr::from((Ipv4Addr::LOCALHOST, 0)),
-            identity: Identity::ephemeral().unwrap(),
-            token: Some(new_token().unwrap()),
-            token_expires: None,
-            root: None,
-            quotas: Quotas::default(),
-            connections: Connections::default(),
-            access: Access::default(),
-            drain: Duration::ZERO,
-        };
-        let server = Server::bind(config, echo, |_| {}).unwrap();
-        let ticket = server.ticket("127.0.0.1").unwrap();
-        let stop = Arc::new(AtomicBool::new(false));
-        let stopped = stop.clone();
-        Served { ticket, stop, thread: Some(thread::spawn(move || server.run(&stopped, &AtomicBool::new(false)))) }
-    }
-
-    fn target(&self) -> Target {
-        Target::new(self.ticket.clone()).unwrap()
-    }
-
-    /// An open session that waits for datagrams.
-    fn session(&self) -> (Control, SessionId) {
-        let id = dial::new_session_id().unwrap();
-        let mut control = dial::control(&self.target(), id, request()).unwrap();
-        let ready: Value = control.recv(SOON, "before it is ready").unwrap();
-        assert_eq!(ready, json!("ready"));
-        (control, id)
-    }
-
-    /// A socket that talks to the server's UDP port.
-    fn stranger(&self) -> UdpSocket {
-        let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
-        socket.connect((Ipv4Addr::LOCALHOST, self.ticket.port)).unwrap();
-        socket.set_read_timeout(Some(Duration::from_millis(200))).unwrap();
-        socket
-    }
+/// An open session that waits for datagrams.
+fn session(server: &Served) -> (Control, SessionId) {
+    let id = dial::new_session_id().unwrap();
+    let mut control = dial::control(&server.target(), id, request()).unwrap();
+    let ready: Value = control.recv(SOON, "before it is ready").unwrap();
+    assert_eq!(ready, json!("ready"));
+    (control, id)
 }
 
-impl Drop for Served {
-    fn drop(&mut self) {
-        self.stop.store(true, Ordering::Relaxed);
-        self.thread.take().map(JoinHandle::join);
-    }
+/// A socket that talks to the server's UDP port.
+fn stranger(server: &Served) -> UdpSocket {
+    let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
+    socket.connect((Ipv4Addr::LOCALHOST, server.ticket.port)).unwrap();
+    socket.set_read_timeout(Some(Duration::from_millis(200))).unwrap();
+    socket
 }
 
 fn request() -> Request {
@@ -116,8 +82,8 @@ fn answers(socket: &UdpSocket, datagram: &[u8]) -> Option<usize> {
 
 #[test]
 fn a_stream_carries_datagrams_both_ways_and_ends_with_its_session() {
-    let server = Served::start();
-    let (control, id) = server.session();
+    let server = served();
+    let (control, id) = session(&server);
     let streams: Vec<_> =
         (0..2).map(|n| dial::datagrams(&server.target(), control.socket(), id, n, SOON).unwrap()).collect();
     for stream in &streams {
@@ -142,9 +108,9 @@ fn a_stream_carries_datagrams_both_ways_and_ends_with_its_session() {
 
 #[test]
 fn the_port_is_silent_to_whoever_has_not_the_token() {
-    let server = Served::start();
-    let (control, id) = server.session();
-    let stranger = server.stranger();
+    let server = served();
+    let (control, id) = session(&server);
+    let stranger = stranger(&server);
     let wrong = ClearHello { session: id, stream: 0 }.encode_datagram(&Token::from_bytes([9; 16]));
     let mut damaged = ClearHello { session: id, stream: 0 }.encode_datagram(&server.ticket.token);
     damaged[30] ^= 1;
@@ -164,27 +130,27 @@ fn the_port_is_silent_to_whoever_has_not_the_token() {
 
 #[test]
 fn a_hello_opens_one_stream_and_only_from_where_its_session_comes() {
-    let server = Served::start();
-    let (control, id) = server.session();
+    let server = served();
+    let (control, id) = session(&server);
     let hello = ClearHello { session: id, stream: 0 }.encode_datagram(&server.ticket.token);
     // Another address of this host.
     let elsewhere = UdpSocket::bind("127.0.0.9:0").unwrap();
     elsewhere.connect((Ipv4Addr::LOCALHOST, server.ticket.port)).unwrap();
     elsewhere.set_read_timeout(Some(Duration::from_millis(200))).unwrap();
     assert_eq!(answers(&elsewhere, &hello), None);
-    let first = server.stranger();
+    let first = stranger(&server);
     assert_eq!(answers(&first, &hello), Some(hello.len()), "as many bytes as it had");
     assert_eq!(answers(&first, &hello), Some(hello.len()), "the answer may have been lost");
     // Replayed from another port it opens nothing, and the first one goes on.
-    assert_eq!(answers(&server.stranger(), &hello), None);
+    assert_eq!(answers(&stranger(&server), &hello), None);
     assert_eq!(answers(&first, b"hello"), Some(5));
     drop(control);
 }
 
 #[test]
 fn without_an_answer_udp_is_named() {
-    let server = Served::start();
-    let (control, id) = server.session();
+    let server = served();
+    let (control, id) = session(&server);
     let error = dial::datagrams(&server.target(), control.socket(), id, datagram::PATH, Duration::from_millis(300));
     let error = error.unwrap_err();
     assert!(error.to_string().contains("no answer over UDP from 127.0.0.1:"), "{error}");

@@ -1,12 +1,11 @@
 //! A client that holds the ticket and means no good: whatever it sends, the server refuses and goes on serving.
 #![allow(clippy::unwrap_used, reason = "a test")]
 
+mod support;
+
 use std::fs;
 use std::io::Write;
-use std::net::Ipv4Addr;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::thread::{self, JoinHandle};
+use std::thread;
 use std::time::{Duration, Instant};
 
 use lfn_core::transfer::blocks::Layout;
@@ -14,44 +13,28 @@ use lfn_core::transfer::digest::{BlockHash, Digest, hash_block};
 use lfn_core::units::Bytes;
 use lfn_core::wire::copy::{BlockHeader, CopyRequest, From, FromReceiver, FromSender, Job, Offer, Progress, To};
 use lfn_core::wire::{RefusalCode, Request};
-use lfn_net::server::access::Access;
-use lfn_net::server::admission::Quotas;
-use lfn_net::server::{Config, Connections, Server};
+use lfn_net::server::Config;
 use lfn_net::service;
 use lfn_net::session::dial::{self, Target};
-use lfn_net::session::identity::{Identity, new_token};
 use lfn_net::session::{Control, DataStream, Protection, SessionError};
+use support::Served;
 
 const BLOCK: u64 = 1024;
 const PATIENCE: Duration = Duration::from_secs(60);
 
-struct Served {
+/// A server that copies go to, and where they go.
+struct Copies {
     target: Target,
     root: tempfile::TempDir,
-    stop: Arc<AtomicBool>,
-    thread: Option<JoinHandle<()>>,
+    _served: Served,
 }
 
-impl Served {
+impl Copies {
     fn new() -> Self {
         let root = tempfile::tempdir().unwrap();
-        let config = Config {
-            listen: (Ipv4Addr::LOCALHOST, 0).into(),
-            identity: Identity::ephemeral().unwrap(),
-            token: Some(new_token().unwrap()),
-            token_expires: None,
-            root: Some(root.path().to_owned()),
-            quotas: Quotas::default(),
-            connections: Connections::default(),
-            access: Access::default(),
-            drain: Duration::ZERO,
-        };
-        let server = Server::bind(config, service::serve, |_| {}).unwrap();
-        let target = Target::new(server.ticket("127.0.0.1").unwrap()).unwrap();
-        let stop = Arc::new(AtomicBool::new(false));
-        let stopped = stop.clone();
-        let thread = Some(thread::spawn(move || server.run(&stopped, &AtomicBool::new(false))));
-        Served { target, root, stop, thread }
+        let config = Config { root: Some(root.path().to_owned()), ..support::config() };
+        let served = Served::start(config, service::serve);
+        Copies { target: served.target(), root, _served: served }
     }
 
     fn ask(&self, job: Job, streams: u16, block: u64) -> (Control, Vec<DataStream>) {
@@ -90,13 +73,6 @@ impl Served {
     }
 }
 
-impl Drop for Served {
-    fn drop(&mut self) {
-        self.stop.store(true, Ordering::Relaxed);
-        let _ = self.thread.take().map(JoinHandle::join);
-    }
-}
-
 fn block(data: &[u8], index: u64) -> (BlockHeader, Vec<u8>) {
     let layout = Layout::new(Bytes(data.len() as u64), Bytes(BLOCK)).unwrap();
     let block = layout.block(index).unwrap();
@@ -125,7 +101,7 @@ fn refusal(control: &mut Control) -> RefusalCode {
 
 #[test]
 fn headers_that_lie_are_refused() {
-    let served = Served::new();
+    let served = Copies::new();
     let data = vec![7; 3000];
     let (good, payload) = block(&data, 0);
     let lies: Vec<(&str, Vec<u8>, RefusalCode)> = vec![
@@ -156,7 +132,7 @@ fn headers_that_lie_are_refused() {
 
 #[test]
 fn requests_that_cannot_be_meant_are_refused() {
-    let served = Served::new();
+    let served = Copies::new();
     let put = |bytes, path: &str, name: &str| Job::Put {
         offer: Offer { name: name.into(), bytes: Bytes(bytes) },
         to: To::File { path: path.into(), force: true },
@@ -190,7 +166,7 @@ fn requests_that_cannot_be_meant_are_refused() {
 
 #[test]
 fn a_digest_that_lies_publishes_nothing() {
-    let served = Served::new();
+    let served = Copies::new();
     let data = vec![7; 3000];
     let (mut control, mut streams) = served.put(3000);
     for index in 0..3 {
@@ -205,7 +181,7 @@ fn a_digest_that_lies_publishes_nothing() {
 
 #[test]
 fn a_receiver_that_lies_is_refused() {
-    let served = Served::new();
+    let served = Copies::new();
     let get = || Job::Get { from: From::Zero { bytes: Bytes(1 << 40) } };
     let (mut control, _streams) = served.ask(get(), 2, BLOCK);
     control.send(&FromReceiver::Done { digest: Digest([0; 32]), progress: Progress::default() }).unwrap();
@@ -222,7 +198,7 @@ fn a_receiver_that_lies_is_refused() {
 
 #[test]
 fn streams_of_refused_sessions_take_no_places() {
-    let served = Served::new();
+    let served = Copies::new();
     // More than a server parks (Limits::sessions × 4), their streams after the refusal.
     for _ in 0..80 {
         let session = dial::new_session_id().unwrap();

@@ -7,11 +7,12 @@
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on says so by panicking, its helpers too")]
 
 mod between;
+mod support;
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, PoisonError};
-use std::thread::{self, JoinHandle};
+use std::thread;
 use std::time::{Duration, Instant};
 
 use between::{Between, Datagrams, Fault, Point, Side};
@@ -22,65 +23,30 @@ use lfn_core::session::{Fingerprint, Ticket, Token};
 use lfn_core::udp::ramp::RampRequest;
 use lfn_core::units::{BitRate, Bytes};
 use lfn_core::wire::test::{Direction, Load, SocketWish, TestRequest, UdpRequest};
-use lfn_net::server::access::Access;
-use lfn_net::server::admission::{Admission, Quotas};
-use lfn_net::server::{Config, Connections, Server};
+use lfn_net::server::{Config, Connections};
 use lfn_net::service;
 use lfn_net::session::dial::Target;
-use lfn_net::session::identity::Identity;
 use lfn_net::tester::{self, Measurement, Test, TestError};
+use support::Served;
 
 /// Longer than any error may take, shorter than the waits that have not been made short.
 const BOUND: Duration = Duration::from_secs(12);
 /// What the waits for a silent peer are made.
 const SILENCE: Duration = Duration::from_secs(2);
 
-struct Served {
-    port: u16,
-    admission: Admission,
-    stop: Arc<AtomicBool>,
-    thread: Option<JoinHandle<()>>,
+fn served(connections: Connections) -> Served {
+    Served::start(Config { token: None, connections, ..support::config() }, service::serve)
 }
 
-impl Served {
-    fn start(connections: Connections) -> Self {
-        let config = Config {
-            listen: "127.0.0.1:0".parse().unwrap(),
-            identity: Identity::ephemeral().unwrap(),
-            token: None,
-            token_expires: None,
-            root: None,
-            quotas: Quotas::default(),
-            connections,
-            access: Access::default(),
-            drain: Duration::ZERO,
-        };
-        let server = Server::bind(config, service::serve, |_| {}).unwrap();
-        let (port, admission) = (server.local_addr().unwrap().port(), server.admission());
-        let stop = Arc::new(AtomicBool::new(false));
-        let stopped = stop.clone();
-        let thread = Some(thread::spawn(move || server.run(&stopped, &AtomicBool::new(false))));
-        Served { port, admission, stop, thread }
+/// Every place is free again, and an honest client is served.
+fn goes_on(server: &Served) {
+    let deadline = Instant::now() + BOUND;
+    while server.admission.running() + server.admission.waiting() > 0 {
+        assert!(Instant::now() < deadline, "{} sessions are left", server.admission.running());
+        thread::sleep(Duration::from_millis(10));
     }
-
-    /// Every place is free again, and an honest client is served.
-    fn goes_on(&self) {
-        let deadline = Instant::now() + BOUND;
-        while self.admission.running() + self.admission.waiting() > 0 {
-            assert!(Instant::now() < deadline, "{} sessions are left", self.admission.running());
-            thread::sleep(Duration::from_millis(10));
-        }
-        for kind in Kind::ALL {
-            run(self.port, kind, Duration::from_secs(30)).unwrap();
-        }
-    }
-}
-
-impl Drop for Served {
-    fn drop(&mut self) {
-        self.stop.store(true, Ordering::Relaxed);
-        let ended = self.thread.take().map(JoinHandle::join);
-        assert!(thread::panicking() || ended.is_some_and(|ended| ended.is_ok()));
+    for kind in Kind::ALL {
+        run(server.ticket.port, kind, Duration::from_secs(30)).unwrap();
     }
 }
 
@@ -218,10 +184,10 @@ fn is_told(ended: Result<Measurement, TestError>, took: Duration) -> Result<(), 
 
 #[test]
 fn a_conversation_cut_or_garbled_at_any_message_is_an_error() {
-    let server = Served::start(Connections::default());
+    let server = served(Connections::default());
     let faults = [Fault::Close, Fault::Half, Fault::Garble, Fault::Lie, Fault::Kind, Fault::Other, Fault::Queue];
     all(every(&faults), |kind, point, fault| {
-        let between = Between::start(server.port, point, fault);
+        let between = Between::start(server.ticket.port, point, fault);
         let begun = Instant::now();
         let ended = run(between.port, kind, Duration::from_secs(60));
         if !between.struck() {
@@ -229,15 +195,15 @@ fn a_conversation_cut_or_garbled_at_any_message_is_an_error() {
         }
         is_told(ended, begun.elapsed())
     });
-    server.goes_on();
+    goes_on(&server);
 }
 
 #[test]
 fn a_conversation_that_stops_at_any_message_ends() {
     let connections = Connections { hello_within: SILENCE, silence: SILENCE, ..Connections::default() };
-    let server = Served::start(connections);
+    let server = served(connections);
     all(every(&[Fault::Stall, Fault::Drop]), |kind, point, fault| {
-        let between = Between::start(server.port, point, fault);
+        let between = Between::start(server.ticket.port, point, fault);
         let begun = Instant::now();
         let ended = run(between.port, kind, SILENCE);
         let took = begun.elapsed();
@@ -253,17 +219,17 @@ fn a_conversation_that_stops_at_any_message_ends() {
         // The server's side was left open.
         between.server_closes(BOUND)
     });
-    server.goes_on();
+    goes_on(&server);
 }
 
 #[test]
 fn an_interrupt_waits_for_no_server_that_stops_or_trickles() {
-    let server = Served::start(Connections { silence: SILENCE, ..Connections::default() });
+    let server = served(Connections { silence: SILENCE, ..Connections::default() });
     let interval = Point::server("\"message\":\"interval\"");
     let kinds = [TcpForward, TcpReverse, UdpForward, UdpReverse];
     let cases = kinds.into_iter().flat_map(|kind| [Fault::Stall, Fault::Trickle].map(|fault| (kind, interval, fault)));
     all(cases.collect(), |kind, point, fault| {
-        let between = Between::start(server.port, point, fault);
+        let between = Between::start(server.ticket.port, point, fault);
         let stop = Arc::new(AtomicBool::new(false));
         let request = TestRequest { load: Load::TimeSeconds(Duration::from_secs(600)), ..kind.request() };
         thread::scope(|scope| {
@@ -277,17 +243,17 @@ fn an_interrupt_waits_for_no_server_that_stops_or_trickles() {
             is_told(ended, begun.elapsed())
         })
     });
-    server.goes_on();
+    goes_on(&server);
 }
 
 #[test]
 fn a_record_that_never_is_whole_holds_nobody() {
     let connections = Connections { hello_within: SILENCE, silence: SILENCE, ..Connections::default() };
-    let server = Served::start(connections);
+    let server = served(connections);
     // The one in between goes on when the client has gone: the server is to end its session by itself.
     let stays = Mutex::new(Vec::new());
     all(every(&[Fault::Trickle]), |kind, point, fault| {
-        let between = Between::start(server.port, point, fault);
+        let between = Between::start(server.ticket.port, point, fault);
         let begun = Instant::now();
         let ended = run(between.port, kind, SILENCE);
         let (struck, took) = (between.struck(), begun.elapsed());
@@ -297,15 +263,15 @@ fn a_record_that_never_is_whole_holds_nobody() {
         }
         is_told(ended, took)
     });
-    server.goes_on();
+    goes_on(&server);
 }
 
 #[test]
 fn intervals_without_end_are_refused() {
-    let server = Served::start(Connections { silence: SILENCE, ..Connections::default() });
+    let server = served(Connections { silence: SILENCE, ..Connections::default() });
     let cases = [TcpForward, UdpForward].map(|kind| (kind, Point::server("\"message\":\"interval\""), Fault::Repeat));
     all(cases.to_vec(), |kind, point, fault| {
-        let between = Between::start(server.port, point, fault);
+        let between = Between::start(server.ticket.port, point, fault);
         let begun = Instant::now();
         let ended = run(between.port, kind, Duration::from_secs(60));
         match &ended {
@@ -315,48 +281,48 @@ fn intervals_without_end_are_refused() {
             other => Err(format!("{other:?}")),
         }
     });
-    server.goes_on();
+    goes_on(&server);
 }
 
 #[test]
 fn a_message_that_comes_late_is_waited_for() {
-    let server = Served::start(Connections::default());
+    let server = served(Connections::default());
     all(every(&[Fault::Delay]), |kind, point, fault| {
-        let between = Between::start(server.port, point, fault);
+        let between = Between::start(server.ticket.port, point, fault);
         let ended = run(between.port, kind, Duration::from_secs(60));
         if !between.struck() {
             return Err(format!("the message never came: {ended:?}"));
         }
         ended.map(|_| ()).map_err(|error| error.to_string())
     });
-    server.goes_on();
+    goes_on(&server);
 }
 
 #[test]
 fn a_server_that_says_no_in_the_middle_is_quoted() {
-    let server = Served::start(Connections::default());
+    let server = served(Connections::default());
     let cases = every(&[Fault::Refuse]).into_iter().filter(|(_, point, _)| point.side == Side::Server).collect();
     all(cases, |kind, point, fault| {
-        let between = Between::start(server.port, point, fault);
+        let between = Between::start(server.ticket.port, point, fault);
         match run(between.port, kind, Duration::from_secs(60)) {
             Err(error) if error.to_string() == "not today" => Ok(()),
             other => Err(format!("{other:?}")),
         }
     });
-    server.goes_on();
+    goes_on(&server);
 }
 
 #[test]
 fn data_streams_that_break_are_an_error() {
     // A stream that never opens is waited for as long as a client may be silent.
-    let server = Served::start(Connections { silence: SILENCE, ..Connections::default() });
+    let server = served(Connections { silence: SILENCE, ..Connections::default() });
     let cases = [TcpForward, TcpReverse].into_iter().flat_map(|kind| {
         // In the hello, right behind it, and in the payload.
         let cuts = [30, 56, 100_000].map(|bytes| (kind, Point::data(bytes), Fault::Close));
         cuts.into_iter().chain([(kind, Point::data(30), Fault::Garble)])
     });
     all(cases.collect(), |kind, point, fault| {
-        let between = Between::start(server.port, point, fault);
+        let between = Between::start(server.ticket.port, point, fault);
         let begun = Instant::now();
         let ended = run(between.port, kind, Duration::from_secs(60));
         if !between.struck() {
@@ -364,7 +330,7 @@ fn data_streams_that_break_are_an_error() {
         }
         is_told(ended, begun.elapsed())
     });
-    server.goes_on();
+    goes_on(&server);
 }
 
 #[test]
@@ -375,9 +341,9 @@ fn figures_that_cannot_be_break_nothing() {
         PANICS.fetch_add(1, Ordering::SeqCst);
         usual(info);
     }));
-    let server = Served::start(Connections { silence: SILENCE, ..Connections::default() });
+    let server = served(Connections { silence: SILENCE, ..Connections::default() });
     all(every(&[Fault::Integers, Fault::Floats, Fault::Negative, Fault::Empty]), |kind, point, fault| {
-        let between = Between::start(server.port, point, fault);
+        let between = Between::start(server.ticket.port, point, fault);
         let begun = Instant::now();
         let ended = run(between.port, kind, SILENCE);
         if begun.elapsed() > BOUND {
@@ -396,7 +362,7 @@ fn figures_that_cannot_be_break_nothing() {
         }
         Ok(())
     });
-    server.goes_on();
+    goes_on(&server);
     assert_eq!(PANICS.load(Ordering::SeqCst), 0);
 }
 
@@ -407,31 +373,31 @@ fn with_probes(udp: bool) -> TestRequest {
 
 #[test]
 fn lost_hellos_and_answers_are_said_again() {
-    let server = Served::start(Connections::default());
+    let server = served(Connections::default());
     for way in [Datagrams::LoseHellos(2), Datagrams::LoseAnswers(2)] {
-        let between = Between::beside(server.port, way);
+        let between = Between::beside(server.ticket.port, way);
         let measured = ask(between.port, with_probes(true), Duration::from_secs(30)).unwrap();
         let latency = measured.latency.unwrap();
         assert_eq!(latency.transport, Transport::Udp, "{way:?}");
         assert!(measured.far.bytes > 0 && latency.idle.rtt.is_some(), "{way:?}: {latency:?}");
     }
-    server.goes_on();
+    goes_on(&server);
 }
 
 #[test]
 fn where_no_datagram_passes_probes_go_over_tcp_and_a_test_of_datagrams_says_so() {
-    let server = Served::start(Connections::default());
+    let server = served(Connections::default());
     thread::scope(|scope| {
         for way in [Datagrams::Filtered, Datagrams::Closed] {
             let server = &server;
             scope.spawn(move || {
-                let between = Between::beside(server.port, way);
+                let between = Between::beside(server.ticket.port, way);
                 let latency = ask(between.port, with_probes(false), Duration::from_secs(30)).unwrap().latency.unwrap();
                 assert_eq!(latency.transport, Transport::Tcp, "{way:?}");
                 assert!(latency.idle.rtt.is_some() && latency.loaded.rtt.is_some(), "{way:?}: {latency:?}");
             });
             scope.spawn(move || {
-                let between = Between::beside(server.port, way);
+                let between = Between::beside(server.ticket.port, way);
                 let begun = Instant::now();
                 let error = run(between.port, UdpForward, Duration::from_secs(30)).unwrap_err();
                 assert!(error.to_string().starts_with("no answer over UDP from 127.0.0.1:"), "{way:?}: {error}");
@@ -440,5 +406,5 @@ fn where_no_datagram_passes_probes_go_over_tcp_and_a_test_of_datagrams_says_so()
             });
         }
     });
-    server.goes_on();
+    goes_on(&server);
 }

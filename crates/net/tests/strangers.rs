@@ -2,79 +2,43 @@
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on says so by panicking, its helpers too")]
 
+mod support;
+
 use std::io::{ErrorKind, Read, Write};
-use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::net::{Ipv4Addr, TcpListener, TcpStream};
 use std::sync::mpsc::channel;
 use std::sync::{Arc, Mutex};
-use std::thread::{self, JoinHandle};
+use std::thread;
 use std::time::{Duration, Instant, SystemTime};
 
 use lfn_core::session::{Ticket, Token};
 use lfn_core::units::{BitRate, Bytes};
 use lfn_core::wire::test::{Direction, Load, SocketWish, TestRequest};
 use lfn_core::wire::{Refusal, Request};
-use lfn_net::server::access::Access;
 use lfn_net::server::admission::{Quotas, Share};
-use lfn_net::server::{Config, Connections, Server};
+use lfn_net::server::{Config, Connections};
 use lfn_net::service;
 use lfn_net::session::dial::{self, Target};
-use lfn_net::session::identity::{Identity, new_token};
 use lfn_net::session::{Protection, SessionError};
 use lfn_net::tester::{self, Test};
 use serde_json::json;
+use support::Served;
 
-/// A server on loopback that ends with the test, and what it logged.
-struct Served {
-    ticket: Ticket,
-    stop: Arc<AtomicBool>,
-    thread: Option<JoinHandle<()>>,
-    log: Arc<Mutex<Vec<String>>>,
+fn served(connections: Connections, quotas: Quotas, token_expires: Option<SystemTime>) -> Served {
+    Served::start(Config { connections, quotas, token_expires, ..support::config() }, service::serve)
 }
 
-impl Served {
-    fn with(connections: Connections, quotas: Quotas, token_expires: Option<SystemTime>) -> Self {
-        let config = Config {
-            listen: SocketAddr::from((Ipv4Addr::LOCALHOST, 0)),
-            identity: Identity::ephemeral().unwrap(),
-            token: Some(new_token().unwrap()),
-            token_expires,
-            root: None,
-            quotas,
-            connections,
-            access: Access::default(),
-            drain: Duration::ZERO,
-        };
-        let log = Arc::new(Mutex::new(Vec::new()));
-        let seen = log.clone();
-        let server =
-            Server::bind(config, service::serve, move |event| seen.lock().unwrap().push(format!("{event:?}"))).unwrap();
-        let ticket = server.ticket("127.0.0.1").unwrap();
-        let stop = Arc::new(AtomicBool::new(false));
-        let stopped = stop.clone();
-        let thread = Some(thread::spawn(move || server.run(&stopped, &AtomicBool::new(false))));
-        Served { ticket, stop, thread, log }
-    }
-
-    fn connect(&self) -> TcpStream {
-        let socket = TcpStream::connect((Ipv4Addr::LOCALHOST, self.ticket.port)).unwrap();
-        socket.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
-        socket
-    }
-
-    /// What a client with this ticket hears in answer to a copy of zeros into nothing.
-    fn ask(&self, ticket: Ticket) -> Result<serde_json::Value, SessionError> {
-        let target = Target::new(ticket)?;
-        let mut control = dial::control(&target, dial::new_session_id()?, zeros_from_far())?;
-        control.recv(Duration::from_secs(20), "before its answer")
-    }
+fn connect(server: &Served) -> TcpStream {
+    let socket = TcpStream::connect((Ipv4Addr::LOCALHOST, server.ticket.port)).unwrap();
+    socket.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+    socket
 }
 
-impl Drop for Served {
-    fn drop(&mut self) {
-        self.stop.store(true, Ordering::Relaxed);
-        self.thread.take().map(JoinHandle::join);
-    }
+/// What a client with this ticket hears in answer to a copy of zeros into nothing.
+fn ask(ticket: &Ticket) -> Result<serde_json::Value, SessionError> {
+    let target = Target::new(ticket.clone())?;
+    let mut control = dial::control(&target, dial::new_session_id()?, zeros_from_far())?;
+    control.recv(Duration::from_secs(20), "before its answer")
 }
 
 fn zeros_from_far() -> Request {
@@ -97,9 +61,9 @@ fn is_closed(socket: &mut TcpStream) -> bool {
 #[test]
 fn who_says_nothing_or_too_little_is_closed() {
     let connections = Connections { hello_within: Duration::from_millis(300), ..Connections::default() };
-    let server = Served::with(connections, Quotas::default(), None);
-    let mut silent = server.connect();
-    let mut slow = server.connect();
+    let server = served(connections, Quotas::default(), None);
+    let mut silent = connect(&server);
+    let mut slow = connect(&server);
     // A TLS record header that announces 512 bytes, then a byte now and then: each wait is short, the whole is not.
     slow.write_all(&[22, 3, 1, 2, 0]).unwrap();
     let mut dripping = slow.try_clone().unwrap();
@@ -116,22 +80,22 @@ fn who_says_nothing_or_too_little_is_closed() {
 #[test]
 fn a_crowd_is_turned_away_and_the_server_goes_on() {
     let connections = Connections { most: 2, ..Connections::default() };
-    let server = Served::with(connections, Quotas::default(), None);
-    let crowd: Vec<_> = (0..2).map(|_| server.connect()).collect();
+    let server = served(connections, Quotas::default(), None);
+    let crowd: Vec<_> = (0..2).map(|_| connect(&server)).collect();
     // The third is dropped unread, as soon as the accept loop has taken the two before it.
-    assert!(is_closed(&mut server.connect()));
+    assert!(is_closed(&mut connect(&server)));
     drop(crowd);
     let answered = (0..100).any(|_| {
         thread::sleep(Duration::from_millis(50));
-        server.ask(server.ticket.clone()).is_ok()
+        ask(&server.ticket).is_ok()
     });
     assert!(answered, "{:?}", server.log.lock().unwrap());
 }
 
 #[test]
 fn a_session_has_as_many_streams_as_it_was_granted_and_others_have_room() {
-    let server = Served::with(Connections { most: 12, ..Connections::default() }, Quotas::default(), None);
-    let target = Target::new(server.ticket.clone()).unwrap();
+    let server = served(Connections { most: 12, ..Connections::default() }, Quotas::default(), None);
+    let target = server.target();
     let request =
         TestRequest { streams: 2, load: Load::TimeSeconds(Duration::from_secs(60)), ..TestRequest::default() };
     // Enough to take all connections, were they taken.
@@ -157,31 +121,31 @@ fn a_session_has_as_many_streams_as_it_was_granted_and_others_have_room() {
             assert_eq!(read.kind(), ErrorKind::WouldBlock, "its own stay");
         }
     }
-    server.ask(server.ticket.clone()).unwrap();
+    ask(&server.ticket).unwrap();
 }
 
 #[test]
 fn a_wrong_token_an_old_one_and_a_wrong_key_are_told_apart() {
-    let server = Served::with(Connections::default(), Quotas::default(), None);
+    let server = served(Connections::default(), Quotas::default(), None);
     let wrong_token = Ticket { token: Token::from_bytes([1; 16]), ..server.ticket.clone() };
-    let refused = server.ask(wrong_token).unwrap_err();
+    let refused = ask(&wrong_token).unwrap_err();
     assert!(refused.to_string().contains("token is not this server's"), "{refused}");
     assert!(refused.hint().is_some());
 
     let mut wrong_key = server.ticket.clone();
     wrong_key.fingerprint.0[0] ^= 1;
-    let refused = server.ask(wrong_key).unwrap_err();
+    let refused = ask(&wrong_key).unwrap_err();
     assert!(matches!(refused, SessionError::WrongFingerprint { .. }), "{refused}");
 
-    let expired = Served::with(Connections::default(), Quotas::default(), Some(SystemTime::UNIX_EPOCH));
-    let refused = expired.ask(expired.ticket.clone()).unwrap_err();
+    let expired = served(Connections::default(), Quotas::default(), Some(SystemTime::UNIX_EPOCH));
+    let refused = ask(&expired.ticket).unwrap_err();
     assert!(refused.to_string().contains("expired"), "{refused}");
 }
 
 #[test]
 fn another_protocol_is_named() {
-    let server = Served::with(Connections::default(), Quotas::default(), None);
-    let mut http = server.connect();
+    let server = served(Connections::default(), Quotas::default(), None);
+    let mut http = connect(&server);
     http.write_all(b"GET / HTTP/1.1\r\n\r\n").unwrap();
     // A TLS alert or a close; never data, never silence.
     let mut answer = Vec::new();
@@ -205,18 +169,18 @@ fn another_protocol_is_named() {
 #[test]
 fn one_server_one_session_too_many() {
     let all = Share { sessions: 1, ..Quotas::default().all };
-    let server = Served::with(Connections::default(), Quotas { all, ..Quotas::default() }, None);
-    let target = Target::new(server.ticket.clone()).unwrap();
+    let server = served(Connections::default(), Quotas { all, ..Quotas::default() }, None);
+    let target = server.target();
     // The first session waits for a data stream that does not come.
     let mut first = dial::control(&target, dial::new_session_id().unwrap(), zeros_from_far()).unwrap();
     let _: serde_json::Value = first.recv(Duration::from_secs(20), "").unwrap();
     // The second is told so and waits; what `ask` takes for its answer is a word of the queue.
-    let refused = server.ask(server.ticket.clone()).unwrap_err();
+    let refused = ask(&server.ticket).unwrap_err();
     assert!(matches!(refused, SessionError::Frame(_)), "{refused}");
     drop(first);
     let freed = (0..200).any(|_| {
         thread::sleep(Duration::from_millis(50));
-        server.ask(server.ticket.clone()).is_ok()
+        ask(&server.ticket).is_ok()
     });
     assert!(freed, "the place of a session that ended is free again");
 }
@@ -261,7 +225,7 @@ fn turns(server_port: u16) -> (u16, Arc<Mutex<String>>) {
 
 #[test]
 fn a_request_leaves_two_round_trips_after_the_dial_and_clear_data_one() {
-    let server = Served::with(Connections::default(), Quotas::default(), None);
+    let server = served(Connections::default(), Quotas::default(), None);
     let (port, spoke) = turns(server.ticket.port);
     let target = Target::new(Ticket { port, ..server.ticket.clone() }).unwrap();
     let mut control = dial::control(&target, dial::new_session_id().unwrap(), zeros_from_far()).unwrap();
@@ -319,7 +283,7 @@ fn far_away(server_port: u16, round_trip: Duration) -> u16 {
 #[test]
 fn a_test_waits_for_no_round_trip_it_does_not_need() {
     const ROUND_TRIP: Duration = Duration::from_millis(800);
-    let server = Served::with(Connections::default(), Quotas::default(), None);
+    let server = served(Connections::default(), Quotas::default(), None);
     let port = far_away(server.ticket.port, ROUND_TRIP);
     let target = Target::new(Ticket { port, ..server.ticket.clone() }).unwrap();
     // Beside TCP's handshake, which this way does not delay: TLS's; and the request with the answer that is the report. A

@@ -58,6 +58,9 @@ pub(super) struct Running {
     pub(super) ask: Ask,
     pub(super) allowed: Allowed,
     pub(super) since: Instant,
+    /// Taken of the quotas.
+    taken: Bytes,
+    /// Moved of that.
     pub(super) moved: Bytes,
     charged: Instant,
 }
@@ -182,9 +185,17 @@ impl Gate {
             account.spent.add(bytes, Duration::ZERO, window, now);
         }
         if let Some(running) = self.running.get_mut(&id) {
-            running.moved.0 = running.moved.0.saturating_add(bytes.0);
+            running.taken.0 = running.taken.0.saturating_add(bytes.0);
         }
         bytes
+    }
+
+    /// What the session has moved so far, by which it is judged how long it still takes: bytes are taken in large parts,
+    /// and before they are moved.
+    pub fn moved(&mut self, id: u64, bytes: Bytes) {
+        if let Some(running) = self.running.get_mut(&id) {
+            running.moved = bytes;
+        }
     }
 
     /// Which quota of bytes a session has come to the end of, if one.
@@ -196,8 +207,8 @@ impl Gate {
     /// Gives back what was taken and not moved.
     pub fn give_back(&mut self, id: u64, bytes: Bytes) {
         let Some(running) = self.running.get_mut(&id) else { return };
-        let bytes = bytes.min(running.moved);
-        running.moved.0 -= bytes.0;
+        let bytes = bytes.min(running.taken);
+        running.taken.0 -= bytes.0;
         for account in [Some(&mut self.all), self.accounts.get_mut(&running.client)].into_iter().flatten() {
             account.spent.give_back(bytes);
         }
@@ -272,12 +283,17 @@ impl Gate {
             () => return Ok(()),
         };
         let wait = self.expected(now).values().map(|expected| expected.wait).max().flatten();
-        Err(Denied::QueueFull { whose, waiting, wait })
+        Err(Denied::QueueFull { held_by: self.held_by(client, ask, now), whose, waiting, wait })
     }
 
     /// Whether a session that nobody waits before would have to wait.
     fn waits(&self, client: Client, ask: &Ask, now: Instant) -> bool {
         matches!(self.fit(client, ask, now), Fit::Own | Fit::Shared)
+    }
+
+    /// Whose quota makes a session wait.
+    pub(super) fn held_by(&self, client: Client, ask: &Ask, now: Instant) -> Whose {
+        if matches!(self.fit(client, ask, now), Fit::Own) { Whose::Client } else { Whose::All }
     }
 
     fn fit(&self, client: Client, ask: &Ask, now: Instant) -> Fit {
@@ -319,7 +335,7 @@ impl Gate {
             account.streams += u32::from(allowed.streams);
             account.rate.0 = account.rate.0.saturating_add(allowed.rate.unwrap_or_default().0);
         }
-        let running = Running { client, ask, allowed, since: now, moved: Bytes(0), charged: now };
+        let running = Running { client, ask, allowed, since: now, taken: Bytes(0), moved: Bytes(0), charged: now };
         self.running.insert(id, running);
     }
 

@@ -92,6 +92,12 @@ impl Default for Quotas {
     }
 }
 
+/// What is said to who must wait because all together have what there is.
+pub const FULL: &str = "the server is full";
+
+/// What is said to who must wait because its own client has what one client may have.
+pub const FULL_FOR_CLIENT: &str = "this client has all that the server allows one client at once";
+
 /// What a session asks for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Ask {
@@ -105,6 +111,8 @@ pub struct Ask {
     pub rate: Option<BitRate>,
     /// It ends only when all is moved, however long that takes: a copy. The limit on one test's time is not for it.
     pub unbounded: bool,
+    /// How long after its time it is still let go on, where its client ends it.
+    pub grace: Duration,
 }
 
 /// What a session that goes in is allowed; `None` is as much as it likes.
@@ -193,8 +201,10 @@ pub enum Denied {
         again: Duration,
     },
     /// No place to wait.
-    #[error("the server is full, and {}", already(*.waiting, *.whose))]
+    #[error("{}, and {}", full(*.held_by), already(*.waiting, *.whose))]
     QueueFull {
+        /// Whose quota makes it wait.
+        held_by: Whose,
         /// Whose places.
         whose: Whose,
         /// How many wait.
@@ -239,6 +249,13 @@ impl Denied {
             Denied::Seconds { whose: Whose::All, .. } => "--max-time",
             Denied::Streams { .. } | Denied::Time { .. } | Denied::QueueFull { .. } | Denied::Stopping => return None,
         })
+    }
+}
+
+fn full(held_by: Whose) -> &'static str {
+    match held_by {
+        Whose::Client => FULL_FOR_CLIENT,
+        Whose::All => FULL,
     }
 }
 

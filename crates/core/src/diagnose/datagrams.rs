@@ -112,11 +112,13 @@ impl<'a> Datagrams<'a> {
         let worst = slow.iter().min_by(|a, b| a.achieved.cmp(&b.achieved))?;
         let achieved = BitRate(self.streams.iter().map(|(sent, _)| sent.achieved.0).fold(0, u64::saturating_add));
         let host = &self.evidence.sender;
-        let why = match worst.queue_full {
-            0 => format!("behind its schedule for {:.0} % of the time", worst.behind_share.get() * 100.0),
-            full => format!("its own queue was full {full} times"),
+        let why = match (worst.queue_full, worst.behind_share.get() * 100.0) {
+            // An end that does not tell.
+            (0, 0.0) => String::new(),
+            (0, behind) => format!(": behind its schedule for {behind:.0} % of the time"),
+            (full, _) => format!(": its own queue was full {full} times"),
         };
-        let summary = format!("{} sent {achieved} of {wanted}: {why}", host.name);
+        let summary = format!("{} sent {achieved} of {wanted}{why}", host.name);
         let qdisc = host.qdisc.as_ref().zip(host.interface.as_ref()).filter(|_| worst.queue_full > 0);
         let cure = match qdisc {
             Some(((kind, _), interface)) if kind != "fq" => {
@@ -195,11 +197,19 @@ impl<'a> Datagrams<'a> {
             return None;
         }
         let longest = self.streams.iter().map(|(_, received)| received.longest_burst).max().unwrap_or(0);
-        let mut summary = format!(
-            "the path lost {:.3} % of the datagrams ({lost} of {}), up to {longest} in a row",
-            share * 100.0,
-            self.sent
-        );
+        // An iperf3 server tells neither.
+        let told = self.streams.iter().all(|(_, received)| received.overflows.is_some());
+        let (percent, sent) = (share * 100.0, self.sent);
+        let mut summary = match told {
+            true => format!("the path lost {percent:.3} % of the datagrams ({lost} of {sent})"),
+            false => format!(
+                "{percent:.3} % of the datagrams ({lost} of {sent}) did not arrive, or found no room in the receiver's \
+                 buffer: which of the two is not told"
+            ),
+        };
+        if longest > 0 {
+            summary += &format!(", up to {longest} in a row");
+        }
         let sent = BitRate(self.streams.iter().map(|(sent, _)| sent.achieved.0).fold(0, u64::saturating_add));
         let most = self.carried().filter(|most| sent > *most);
         let cure = match most {
@@ -207,15 +217,16 @@ impl<'a> Datagrams<'a> {
                 summary += &format!("; it carries {most} of payload in such datagrams, and {sent} were sent");
                 self.again(&format!("--pacing {}", self.each(BitRate(most.0 * 97 / 100)).typed()))
             }
+            // What arrived may arrive again.
+            None if !told => self.again(&format!("--pacing {}", self.each(arrived(sent, share)).typed())),
             // Of one stream.
             None => Cure { command: format!("lfn test {} --ramp", self.evidence.again), host: None },
         };
         let mut finding = self.finding(Cause::Loss, summary, cure, most);
-        finding.evidence = BTreeMap::from([
-            ("lost_datagrams", json!(lost)),
-            ("lost_share", json!(share)),
-            ("longest_burst", json!(longest)),
-        ]);
+        finding.evidence = BTreeMap::from([("lost_datagrams", json!(lost)), ("lost_share", json!(share))]);
+        if longest > 0 {
+            finding.evidence.insert("longest_burst", json!(longest));
+        }
         Some(finding)
     }
 
@@ -229,6 +240,11 @@ impl<'a> Datagrams<'a> {
         let bytes = self.streams.first().map(|(sent, _)| sent.datagram_bytes)?;
         Some(crate::udp::carried(&self.evidence.path?, bytes))
     }
+}
+
+/// What is left of a rate of which a share is lost.
+fn arrived(sent: BitRate, share: f64) -> BitRate {
+    BitRate((sent.as_f64() * (1.0 - share)) as u64)
 }
 
 /// To two digits, downwards: what is to be typed.
@@ -342,6 +358,20 @@ mod tests {
         let held = Sent { achieved: BitRate(30 * MBIT), limit: Some(BitRate(30 * MBIT)), ..sent };
         let held = found((held, received, socket), HostReport::default(), None);
         assert_eq!(causes(&held), [Cause::ServerLimit]);
+    }
+
+    #[test]
+    fn of_an_end_that_tells_little_no_more_is_said() {
+        let (sent, received, socket) = healthy();
+        let lost = Received { lost: 25_000, datagrams: 25_000, overflows: None, merged: 0, ..received.clone() };
+        let loss = found((sent.clone(), lost, socket.clone()), HostReport::default(), None);
+        assert_eq!(causes(&loss), [Cause::Loss]);
+        assert!(loss[0].summary.ends_with("buffer: which of the two is not told"), "{loss:?}");
+        assert_eq!(loss[0].cure.command, "lfn test far --udp --pacing 24mbit", "it knows no ramp");
+        assert!(!loss[0].evidence.contains_key("longest_burst"), "{loss:?}");
+        let slow = Sent { achieved: BitRate(30 * MBIT), ..sent };
+        let slow = found((slow, received, socket), HostReport::default(), None);
+        assert_eq!(slow[0].summary, "near sent 30 Mb/s of 50 Mb/s");
     }
 
     #[test]

@@ -4,6 +4,9 @@ use serde::{Deserialize, Serialize};
 
 use crate::figure::Figure;
 use crate::iperf3::Protocol;
+use crate::udp::figures::{Received, Sent, UdpFigures};
+use crate::units::Bytes;
+use crate::wire::test::{EndReport, StreamReport, TestRequest};
 
 /// What an iperf3 server said of one direction of a test.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
@@ -22,6 +25,46 @@ pub struct Iperf3 {
     /// What the server prints, where it was asked for: its text, or its object.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub server_output: Option<serde_json::Value>,
+}
+
+impl Iperf3 {
+    /// Sender and receiver of a test of datagrams, as the rules of our own ([`crate::diagnose::diagnose_datagrams`]) look
+    /// at them; nothing of TCP. To be judged and not to be stored: what iperf3 does not tell is zero here.
+    pub fn judged(
+        &self,
+        request: &TestRequest,
+        sender: &EndReport,
+        receiver: &EndReport,
+    ) -> Option<(EndReport, EndReport)> {
+        let udp = request.udp.as_deref()?;
+        let bytes = udp.datagram_bytes.map_or(0, u64::from);
+        let sent = |stream: &Iperf3Stream| UdpFigures {
+            sent: Some(Sent {
+                datagrams: stream.datagrams.unwrap_or(0),
+                datagram_bytes: bytes,
+                asked: udp.rate,
+                achieved: Bytes(stream.sent_bytes).per(sender.elapsed),
+                ..Sent::default()
+            }),
+            ..UdpFigures::default()
+        };
+        let received = |stream: &Iperf3Stream| UdpFigures {
+            received: Some(Received {
+                datagrams: stream.received_bytes / bytes.max(1),
+                lost: stream.lost_datagrams.unwrap_or(0),
+                ..Received::default()
+            }),
+            ..UdpFigures::default()
+        };
+        Some((self.with(sender, sent), self.with(receiver, received)))
+    }
+
+    fn with(&self, end: &EndReport, figures: impl Fn(&Iperf3Stream) -> UdpFigures) -> EndReport {
+        let streams = end.streams.iter().zip(&self.streams);
+        let streams =
+            streams.map(|(stream, told)| StreamReport { udp: Some(Box::new(figures(told))), ..stream.clone() });
+        EndReport { streams: streams.collect(), ..end.clone() }
+    }
 }
 
 /// One stream by both ends' results.

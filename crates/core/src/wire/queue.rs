@@ -8,6 +8,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::admission::{FULL, FULL_FOR_CLIENT};
 use crate::figure::Figure;
 use crate::session::SessionId;
 
@@ -32,6 +33,16 @@ pub struct Place {
     /// How long it may still take, if each of them takes as long as it may; absent where that cannot be said.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub expected_wait_seconds: Option<Figure>,
+    /// It waits for what one client may have at once, not for what all may.
+    #[serde(default)]
+    pub own_limit: bool,
+}
+
+impl Place {
+    /// Why one waits there.
+    pub fn why(&self) -> &'static str {
+        if self.own_limit { FULL_FOR_CLIENT } else { FULL }
+    }
 }
 
 /// What the client says.
@@ -49,7 +60,7 @@ mod tests {
 
     #[test]
     fn a_frame_of_the_queue_is_told_from_a_message_by_its_kind() {
-        let place = Place { ahead: 3, expected_wait_seconds: Figure::new(40.5) };
+        let place = Place { ahead: 3, expected_wait_seconds: Figure::new(40.5), own_limit: true };
         let mut reader = FrameReader::new(1024);
         reader.push(&encode(Kind::Queue, &FromServer::Waiting(place)).unwrap());
         reader.push(&encode(Kind::Message, &"ready").unwrap());

@@ -1,15 +1,20 @@
 //! Who finds no place: is told, waits for a turn and is served.
 
 use std::process::{Command, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::channel;
 use std::thread;
 use std::time::Duration;
 
+use lfn_core::iperf3::{End, Parameters};
 use lfn_core::units::Bytes;
 use lfn_core::wire::test::{Load, TestRequest};
+use lfn_net::iperf3::client as iperf3;
 use lfn_net::tester;
 use serde_json::Value;
 
-use crate::served::{Client, Served};
+use crate::served::{Client, PATIENCE, Served};
 use crate::support;
 use crate::support::server::{assert_refused, text};
 
@@ -24,7 +29,10 @@ fn who_finds_the_server_full_is_told_waits_and_is_served() {
     let impatient = server.test(&["--time", "200ms", "--wait", "100ms"]);
     let stderr = text(&impatient.stderr);
     assert_eq!(impatient.status.code(), Some(1), "{stderr}");
-    assert!(stderr.contains("lfn: the server was full for the 100 ms that were waited: 0 ahead"), "{stderr}");
+    assert!(
+        stderr.contains("lfn: the server is full, and was so for the 100 ms that were waited: 0 ahead"),
+        "{stderr}"
+    );
     // One that is killed while it waits leaves the queue.
     let mut gone = Client::spawn(&server.ticket, &["--time", "200ms"]);
     server.logged(&["queued", "asked_seconds=0.2"]);
@@ -46,6 +54,68 @@ fn who_finds_the_server_full_is_told_waits_and_is_served() {
         assert_eq!(json["runs"][0]["bytes"], 1_000_000);
     }
     assert!(first.end().status.success());
+}
+
+/// Of two directions neither has anything to show, and one says why.
+#[test]
+fn two_directions_that_find_no_place_have_no_figures() {
+    let server = Served::start(&["--max-sessions", "1"]);
+    let first = Client::begin(&server.ticket, &["--time", "2s"]);
+    let output = server.test(&["--bidir", "--time", "200ms", "--no-wait", "--json"]);
+    assert_refused(&output, 1, "the server is full: ");
+    let document: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(document["runs"], Value::Array(Vec::new()));
+    assert!(document["error"]["message"].as_str().unwrap().starts_with("the server is full: "), "{document}");
+    assert_eq!(document["unfinished"]["request"]["direction"], "forward", "the first of them: {document}");
+    assert!(first.end().status.success());
+}
+
+#[test]
+fn who_waits_for_its_own_clients_sessions_is_told_so() {
+    let server = Served::start(&["--client-sessions", "1"]);
+    let first = Client::begin(&server.ticket, &["--time", "2s"]);
+    let own = "this client has all that the server allows one client at once";
+    let refused = server.test(&["--time", "200ms", "--no-wait"]);
+    assert_refused(&refused, 1, &format!("{own}: 0 ahead in its queue, up to "));
+    let waited = server.test(&["--time", "200ms"]);
+    assert!(waited.status.success());
+    assert!(
+        text(&waited.stderr).contains(&format!("lfn: {own}, waiting: 0 ahead, up to ")),
+        "{}",
+        text(&waited.stderr)
+    );
+    assert!(first.end().status.success());
+}
+
+/// Its client ends it, and may take its time.
+#[test]
+fn a_test_of_iperf3_counts_in_the_wait_with_all_it_may_take() {
+    let server = Served::start(&["--max-sessions", "1", "--iperf3=0"]);
+    let port = server.iperf3.unwrap().port();
+    let parameters = Parameters { end: End::Time(Duration::from_secs(20)), ..Parameters::default() };
+    let (stop, (begun, begins)) = (Arc::<AtomicBool>::default(), channel());
+    let test = iperf3::Test {
+        parameters,
+        login: None,
+        interval: Duration::from_secs(1),
+        within: PATIENCE,
+        queue: PATIENCE,
+        from: Vec::new(),
+        stop: stop.clone(),
+    };
+    let client = thread::spawn(move || {
+        iperf3::run("127.0.0.1", port, &test, &mut |_| {
+            let _ = begun.send(());
+        })
+    });
+    begins.recv_timeout(PATIENCE).unwrap();
+    let stderr = text(&server.test(&["--time", "200ms", "--no-wait"]).stderr);
+    let told =
+        stderr.split_once("the server is full: 0 ahead in its queue, up to ").unwrap_or_else(|| panic!("{stderr}"));
+    let seconds: f64 = told.1.split(' ').next().unwrap().parse().unwrap();
+    assert!((25.0..=51.0).contains(&seconds), "20 s, and 30 to end it: {stderr}");
+    stop.store(true, Ordering::Relaxed);
+    client.join().unwrap().unwrap();
 }
 
 #[test]

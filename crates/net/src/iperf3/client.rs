@@ -159,7 +159,7 @@ impl Conversation<'_> {
         expect(&mut self.control, State::ExchangeResults, self.within, "after the test")?;
         self.figures.stop(true);
         self.figures.stop(false);
-        let near = self.figures.results(None);
+        let near = self.figures.results();
         self.control.send_json(&near.write(), frame::OUTPUT_LIMIT, "while it was told the results")?;
         let value = self.control.json(frame::OUTPUT_LIMIT, self.within, "before its results")?;
         let ids: Vec<u32> = self.figures.flows.iter().map(|flow| flow.id).collect();

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use lfn_core::iperf3::datagram::Arrivals;
 use lfn_core::iperf3::results::CpuPercent;
-use lfn_core::iperf3::{Output, Results, StreamResult};
+use lfn_core::iperf3::{Results, StreamResult};
 use lfn_core::tcp_info::TcpInfo;
 use lfn_sys::tcp;
 
@@ -23,6 +23,7 @@ pub(super) struct Figures {
     interval: Duration,
     /// When the next interval ends, from the start.
     next: Duration,
+    /// When the last interval ended, from the start.
     until: Duration,
     /// Of each stream, when counting began.
     marks: Vec<Mark>,
@@ -34,6 +35,7 @@ pub(super) struct Figures {
     /// When the last byte had arrived, where that is known and was waited for.
     settled: Option<Duration>,
     cpu: CpuPercent,
+    /// Of the thread that counts, when counting began.
     cpu_before: tcp::CpuTime,
 }
 
@@ -62,7 +64,7 @@ pub(super) struct Slice {
 }
 
 impl Figures {
-    /// Counting begins now; `cpu` is what threads that already ended, or serve others, have used.
+    /// Counting begins now.
     pub(super) fn new(load: Arc<Load>, flows: Vec<Flow>, omit: Duration, interval: Duration) -> Self {
         let start = load.now();
         let count = flows.len();
@@ -140,10 +142,15 @@ impl Figures {
 
     /// What came after [`Figures::finish`], until the last of it: counting ended then.
     pub(super) fn extend(&mut self) {
-        let last = self.flows.iter().filter(|flow| !flow.sends).map(|flow| flow.counter().last()).max();
-        let last = last.unwrap_or_default().saturating_sub(self.start);
+        let last = self.last(false);
         self.end = self.end.map(|end| end.max(last));
         self.received = None;
+    }
+
+    /// When the last byte of a direction was moved, from the start.
+    pub(super) fn last(&self, sends: bool) -> Duration {
+        let last = self.flows.iter().filter(|flow| flow.sends == sends).map(|flow| flow.counter().last()).max();
+        last.unwrap_or_default().saturating_sub(self.start)
     }
 
     /// What a stream's receiver had acknowledged when counting began.
@@ -182,7 +189,7 @@ impl Figures {
         self.cpu = self.measure_cpu();
     }
 
-    /// Processor time of all threads of this test: of those that have ended, and of this one.
+    /// Processor time of the threads of one direction since counting began, as far as they have ended.
     pub(super) fn cpu_time(&self, sends: bool) -> tcp::CpuTime {
         let mut sum = tcp::CpuTime::default();
         for flow in self.flows.iter().filter(|flow| flow.sends == sends) {
@@ -192,25 +199,26 @@ impl Figures {
         sum
     }
 
+    /// Of those and of this thread, as a share of the time counted.
     fn measure_cpu(&self) -> CpuPercent {
         let own = tcp::thread_cpu();
         let (one, other) = (self.cpu_time(true), self.cpu_time(false));
         let user = own.user.saturating_sub(self.cpu_before.user) + one.user + other.user;
         let system = own.system.saturating_sub(self.cpu_before.system) + one.system + other.system;
-        let time = self.load.now().as_secs_f64().max(1e-3);
+        let time = self.now().as_secs_f64().max(1e-3);
         let percent = |used: Duration| 100.0 * used.as_secs_f64() / time;
         CpuPercent { total: percent(user + system), user: percent(user), system: percent(system) }
     }
 
     /// What is told the other end.
-    pub(super) fn results(&self, output: Option<Output>) -> Results {
+    pub(super) fn results(&self) -> Results {
         let is_tcp = self.flows.iter().any(|flow| matches!(*flow.socket, Socket::Tcp(_)));
         let sends = self.flows.iter().any(|flow| flow.sends);
         Results {
             cpu: self.cpu,
             has_retransmits: sends.then_some(is_tcp),
             congestion: self.congestion(),
-            output,
+            output: None,
             streams: (0..self.flows.len()).map(|at| self.stream(at)).collect(),
         }
     }
@@ -257,6 +265,8 @@ impl Figures {
     fn begin_anew(&mut self) {
         self.omit = None;
         self.start = self.load.now();
+        self.load.begin_anew();
+        self.cpu_before = tcp::thread_cpu();
         (self.until, self.next) = (Duration::ZERO, self.interval);
         for (flow, mark) in self.flows.iter().zip(&mut self.marks) {
             flow.counter().forget_jitter();
@@ -277,5 +287,60 @@ impl Flow {
     /// Segments sent again, as far as the kernel tells.
     fn retransmits(&self) -> Option<u64> {
         self.socket.info().map(|info| info.retransmitted_segments.into())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write;
+    use std::net::{TcpListener, TcpStream};
+    use std::thread;
+
+    use lfn_core::iperf3::Parameters;
+
+    use super::*;
+    use crate::server::throttle::Throttle;
+
+    /// A stream that receives, and its sender's socket.
+    fn receiver(load: &Arc<Load>) -> (Flow, TcpStream) {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let far = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let mut flow = Flow::new(1, false, Socket::Tcp(listener.accept().unwrap().0), load.clone());
+        flow.start().unwrap();
+        (flow, far)
+    }
+
+    fn send(far: &mut TcpStream, bytes: u64, figures: &Figures) {
+        let wanted = figures.flows[0].counter().bytes() + bytes;
+        let (block, mut left) = (vec![0; 1 << 20], bytes);
+        while left > 0 {
+            let part = left.min(1 << 20);
+            far.write_all(&block[..part as usize]).unwrap();
+            left -= part;
+        }
+        while figures.flows[0].counter().bytes() < wanted {
+            thread::sleep(Duration::from_millis(1));
+        }
+    }
+
+    #[test]
+    fn processor_time_of_the_warm_up_does_not_count() {
+        let used = |warm_up: bool, after: u64| {
+            let load = Load::new(&Parameters::default(), None, Throttle::none());
+            let (flow, mut far) = receiver(&load);
+            let omit = if warm_up { Duration::from_millis(1) } else { Duration::ZERO };
+            let mut figures = Figures::new(load, vec![flow], omit, Duration::from_secs(3600));
+            send(&mut far, 1 << 30, &figures);
+            assert_eq!(figures.tick().is_some(), warm_up);
+            if after > 0 {
+                send(&mut far, after, &figures);
+            }
+            figures.stop(false);
+            let cpu = figures.cpu_time(false);
+            cpu.user + cpu.system
+        };
+        // A GiB and a byte, the byte alone, and nothing at all: the last two are next to nothing.
+        let (all, byte, none) = (used(false, 1), used(true, 1), used(true, 0));
+        assert!(byte < all / 10 && none < all / 10, "{all:?} {byte:?} {none:?}");
     }
 }

@@ -6,7 +6,7 @@
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{Shutdown, TcpStream, UdpSocket};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant, SystemTime};
 
@@ -44,6 +44,8 @@ pub(super) struct Load {
     throttle: Arc<Throttle>,
     stop_sending: AtomicBool,
     stop_receiving: AtomicBool,
+    /// The warm-up is over.
+    anew: AtomicBool,
     origin: Instant,
 }
 
@@ -56,7 +58,9 @@ pub(super) struct Counter {
     last: AtomicU64,
     arrivals: Mutex<Arrivals>,
     ended: AtomicBool,
-    /// What went wrong, and the processor time it took.
+    /// The thread's processor time when it first moved something past the warm-up.
+    warm: OnceLock<CpuTime>,
+    /// What went wrong, and the processor time it took past the warm-up.
     end: Mutex<(Option<io::Error>, CpuTime)>,
 }
 
@@ -94,6 +98,7 @@ impl Load {
             throttle,
             stop_sending: AtomicBool::new(false),
             stop_receiving: AtomicBool::new(false),
+            anew: AtomicBool::new(false),
             origin: Instant::now(),
         })
     }
@@ -109,6 +114,11 @@ impl Load {
 
     pub(super) fn stop_receiving(&self) {
         self.stop_receiving.store(true, Ordering::Relaxed);
+    }
+
+    /// The warm-up is over: no thread's processor time until now counts.
+    pub(super) fn begin_anew(&self) {
+        self.anew.store(true, Ordering::Relaxed);
     }
 
     /// From the origin to now.
@@ -169,7 +179,11 @@ impl Counter {
         lock(&self.end).1
     }
 
+    /// Of its thread alone: nobody else can read that thread's processor time as exactly.
     fn count(&self, bytes: usize, load: &Load) {
+        if load.anew.load(Ordering::Relaxed) {
+            self.warm.get_or_init(tcp::thread_cpu);
+        }
         self.bytes.fetch_add(bytes as u64, Ordering::Relaxed);
         self.last.store(u64::try_from(load.now().as_nanos()).unwrap_or(u64::MAX), Ordering::Relaxed);
     }
@@ -202,12 +216,14 @@ impl Flow {
                 (Socket::Udp(socket), false) => receive_udp(socket, &load, &counter),
             };
             let after = tcp::thread_cpu();
+            // One that moved nothing past the warm-up used nothing past it.
+            let since = if load.anew.load(Ordering::Relaxed) { *counter.warm.get_or_init(|| after) } else { before };
             let told = if sends { load.sending() } else { load.receiving() };
             // What a stream that was stopped had to say of its shut socket is no news.
             let error = result.err().filter(|_| told);
             let cpu = CpuTime {
-                user: after.user.saturating_sub(before.user),
-                system: after.system.saturating_sub(before.system),
+                user: after.user.saturating_sub(since.user),
+                system: after.system.saturating_sub(since.system),
             };
             *lock(&counter.end) = (error, cpu);
             counter.ended.store(true, Ordering::Release);

@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use lfn_core::admission::{Allowed, Client, Denied, Gate, Turn};
-pub use lfn_core::admission::{Ask, Expected, Quotas, Share};
+pub use lfn_core::admission::{Ask, Expected, Quotas, Share, Whose};
 use lfn_core::time;
 use lfn_core::units::Bytes;
 use lfn_core::wire::{Refusal, RefusalCode};
@@ -156,7 +156,7 @@ impl Ticket {
             }
         };
         let known = state.expected.as_ref().and_then(|(_, known)| known.get(&self.id)).copied();
-        let expected = known.unwrap_or(Expected { wait: Some(Duration::ZERO), ahead: 0 });
+        let expected = known.unwrap_or(Expected { wait: Some(Duration::ZERO), ahead: 0, held_by: Whose::All });
         Expected { wait: expected.wait.map(|wait| wait.saturating_sub(at.elapsed())), ..expected }
     }
 
@@ -225,18 +225,20 @@ impl Grant {
         self.check()
     }
 
-    /// Counts the time until now. To be called now and then while the session runs; a refusal is the end of it.
+    /// Counts the time until now, and what was moved in it. To be called now and then while the session runs; a refusal
+    /// is the end of it.
     pub fn check(&self) -> Result<(), Refusal> {
-        let inner = &self.place.inner;
-        inner.lock().gate.spend(self.place.id, inner.now()).map_err(|denied| refusal(&denied))?;
+        let Place { inner, id } = self.place.as_ref();
+        let mut state = inner.lock();
+        state.gate.moved(*id, self.throttle.moved());
+        state.gate.spend(*id, inner.now()).map_err(|denied| refusal(&denied))?;
+        drop(state);
         if self.throttle.is_spent() {
             return Err(self.spent());
         }
         Ok(())
     }
-}
 
-impl Grant {
     /// Whose quota of bytes it was that ended the session, and which flag of the server sets it.
     fn spent(&self) -> Refusal {
         let Place { inner, id } = self.place.as_ref();
@@ -349,6 +351,19 @@ mod tests {
         assert_eq!((admission.running(), admission.waiting()), (1, 0));
         drop(second);
         assert_eq!(admission.running(), 0);
+    }
+
+    #[test]
+    fn what_is_leased_is_not_taken_for_moved() {
+        let admission = one_place();
+        let ask = Ask { streams: 1, bytes: Some(Bytes(20 << 20)), ..Ask::default() };
+        let Entry::Granted(first) = admission.enter(Ipv4Addr::LOCALHOST.into(), ask) else { panic!("it goes in") };
+        // Most of it is leased with the first byte.
+        first.used(Bytes(1)).unwrap();
+        thread::sleep(Duration::from_millis(1));
+        first.check().unwrap();
+        let waits = queued(enter(&admission)).expected();
+        assert!(waits.wait.is_none_or(|wait| wait > Duration::from_secs(10)), "{waits:?}");
     }
 
     #[test]

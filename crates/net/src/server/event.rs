@@ -114,13 +114,13 @@ impl Who {
 /// What a request asks of the quotas.
 fn ask(request: &Request) -> Ask {
     match request {
-        Request::Path(_) => Ask { streams: 1, time: Some(path::LONGEST), bytes: None, rate: None, unbounded: false },
+        Request::Path(_) => Ask { streams: 1, time: Some(path::LONGEST), ..Ask::default() },
         Request::Test(test) => {
             let (time, bytes) = (test.time(), test.payload_bytes().map(Bytes));
             // Of a server that sends the pace is known.
             let sum = |sum: u64, stream| Some(sum.saturating_add(test.socket.pacing_of(stream)?.0));
             let rate = (0..test.streams).try_fold(0, sum).filter(|_| test.direction == Direction::Reverse).map(BitRate);
-            Ask { streams: test.streams, time, bytes, rate, unbounded: false }
+            Ask { streams: test.streams, time, bytes, rate, ..Ask::default() }
         }
         Request::Copy(copy) => {
             let bytes = match &copy.job {
@@ -128,7 +128,7 @@ fn ask(request: &Request) -> Ask {
                 Job::Get { from: From::Random { bytes } | From::Zero { bytes } } => Some(*bytes),
                 Job::Get { from: From::File { .. } } => None,
             };
-            Ask { streams: copy.streams, time: None, bytes, rate: None, unbounded: true }
+            Ask { streams: copy.streams, bytes, unbounded: true, ..Ask::default() }
         }
     }
 }

@@ -10,7 +10,7 @@ use lfn_core::wire::{Refusal, RefusalCode};
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::time::Timespec;
 
-use super::admission::{Expected, Grant, Ticket};
+use super::admission::{Expected, Grant, Ticket, Whose};
 use crate::session::{Control, Heard, SessionError};
 
 /// How often who waits is told where it stands; also a sign of life.
@@ -39,7 +39,8 @@ pub(super) fn wait(control: &mut Control, mut ticket: Ticket) -> Result<(Grant, 
 
 fn place(expected: &Expected) -> Place {
     let ahead = u32::try_from(expected.ahead).unwrap_or(u32::MAX);
-    Place { ahead, expected_wait_seconds: expected.wait.map(|wait| wait.into()) }
+    let own_limit = expected.held_by == Whose::Client;
+    Place { ahead, expected_wait_seconds: expected.wait.map(|wait| wait.into()), own_limit }
 }
 
 /// Waits until the client should be told again, and hears it meanwhile; the turn, if it has come.

@@ -88,11 +88,11 @@ pub enum SessionError {
     /// The other side said no, and why.
     #[error("{0}")]
     Refused(Refusal),
-    /// All places of the server are taken, and the client does not wait.
-    #[error("the server is full{}", in_queue(.0))]
+    /// All places of the server, or all that one client may have, are taken, and the client does not wait.
+    #[error("{}{}", .0.why(), in_queue(.0))]
     Full(Place),
-    /// All places of the server were taken for as long as the client waits.
-    #[error("the server was full for the {} that were waited{}", show_duration(*.after), in_queue(.place))]
+    /// They were taken for as long as the client waits.
+    #[error("{}, and was so for the {} that were waited{}", .place.why(), show_duration(*.after), in_queue(.place))]
     Waited {
         /// How long the client waited.
         after: Duration,

@@ -140,8 +140,8 @@ fn one(
         // The warm-up is not in the figures, so nothing more is left out of them than what is found.
         let omitted = wanted.omit.map(|_| Duration::ZERO);
         let evidence = wanted.evidence(&measurement, hosts, omitted, &format!("--iperf3 {server}"));
-        let run = Run::new(measurement, evidence);
-        printer.end(number, Run { iperf3: Some(Iperf3 { server_output: output.take(), ..said }), ..run })?;
+        let said = Iperf3 { server_output: output.take(), ..said };
+        printer.end(number, Run::of_iperf3(measurement, evidence, said))?;
     }
     Ok(())
 }

@@ -63,16 +63,27 @@ pub struct Run {
 impl Run {
     /// Judges a test.
     pub fn new(measurement: Measurement, evidence: Evidence) -> Self {
-        let datagrams = measurement.request.udp.is_some();
-        let (findings, predicted) = match datagrams {
-            true => {
-                let (sender, receiver) = (measurement.sender(), measurement.receiver());
-                (diagnose_datagrams(&evidence, sender, receiver), predict_datagrams(&evidence, sender))
-            }
-            false => (diagnose(&evidence), prediction::of_test(&evidence)),
+        Run::judged(measurement, evidence, None)
+    }
+
+    /// Judges a test with an iperf3 server, which said this.
+    pub fn of_iperf3(measurement: Measurement, evidence: Evidence, said: Iperf3) -> Self {
+        Run::judged(measurement, evidence, Some(said))
+    }
+
+    fn judged(measurement: Measurement, evidence: Evidence, iperf3: Option<Iperf3>) -> Self {
+        let (sender, receiver) = (measurement.sender(), measurement.receiver());
+        let of_datagrams = |sender: &EndReport, receiver: &EndReport| {
+            (diagnose_datagrams(&evidence, sender, receiver), predict_datagrams(&evidence, sender))
+        };
+        let told = iperf3.as_ref().and_then(|said| said.judged(&measurement.request, sender, receiver));
+        let (findings, predicted) = match told {
+            Some((sender, receiver)) => of_datagrams(&sender, &receiver),
+            None if measurement.request.udp.is_some() => of_datagrams(sender, receiver),
+            None => (diagnose(&evidence), prediction::of_test(&evidence)),
         };
         let (findings, (predicted, expected)) = (findings.iter().map(Finding::from).collect(), predicted.unzip());
-        Run { measurement, evidence, findings, predicted, expected, iperf3: None }
+        Run { measurement, evidence, findings, predicted, expected, iperf3 }
     }
 
     /// The scale the sender applies to the windows it is told, if it was negotiated.

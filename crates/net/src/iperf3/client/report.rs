@@ -103,7 +103,7 @@ fn near_report(parameters: &Parameters, figures: &Figures, slices: &[Slice], nea
     let uncopied = if sends { parameters.zero_copy } else { parameters.skip_copy };
     let mode = if uncopied { Mode::NoCopy } else { Mode::Copying };
     EndReport {
-        elapsed: figures.elapsed(),
+        elapsed: departed(parameters, figures, sends).unwrap_or(figures.elapsed()),
         bytes: streams.iter().map(|stream| stream.bytes).sum(),
         mode: (parameters.protocol == Protocol::Tcp).then_some(mode),
         cpu: Some(Cpu { user: cpu.user, system: cpu.system }),
@@ -112,6 +112,16 @@ fn near_report(parameters: &Parameters, figures: &Figures, slices: &[Slice], nea
         intervals: slices.iter().filter_map(|slice| interval(figures, slice, sends)).collect(),
         ..EndReport::default()
     }
+}
+
+/// How long this end sent datagrams: each takes its part of the time at its rate, the last one too. Nothing of TCP, and
+/// of those that the server sends.
+fn departed(parameters: &Parameters, figures: &Figures, sends: bool) -> Option<Duration> {
+    if parameters.protocol == Protocol::Tcp || !sends {
+        return None;
+    }
+    let last = parameters.rate.map(|rate| rate.time_for(parameters.length)).unwrap_or_default();
+    Some((figures.last(sends) + last).min(figures.elapsed())).filter(|time| !time.is_zero())
 }
 
 fn far_report(parameters: &Parameters, figures: &Figures, slices: &[Slice], far: &Results, sends: bool) -> EndReport {
@@ -125,11 +135,12 @@ fn far_report(parameters: &Parameters, figures: &Figures, slices: &[Slice], far:
     // A server that received all there was counts on until it is told so.
     let counts_on = sends && figures.is_settled();
     let told = time.filter(|time| !time.is_zero() && !counts_on);
-    let elapsed = told.unwrap_or(figures.elapsed());
+    // Datagrams wait for nobody: they arrive as they leave, and the rest of a receiver's time is the conversation's.
+    let elapsed = departed(parameters, figures, sends).or(told).unwrap_or(figures.elapsed());
     EndReport {
         elapsed,
         bytes: streams.iter().map(|stream| stream.bytes).sum(),
-        cpu: Some(cpu(&far.cpu, elapsed)).filter(|_| parameters.server_streams() != (0, 0)),
+        cpu: Some(cpu(&far.cpu, elapsed)),
         streams,
         intervals: if sends { acknowledged(figures, slices) } else { Vec::new() },
         ..EndReport::default()

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::net::{IpAddr, TcpStream};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use lfn_core::iperf3::Cookie;
 
@@ -97,6 +97,3 @@ impl Drop for Expected<'_> {
         self.arrivals.lock().remove(&self.cookie);
     }
 }
-
-/// How long one look at the streams takes at most, before the control connection is looked at.
-pub(super) const LOOK: Duration = Duration::from_millis(50);

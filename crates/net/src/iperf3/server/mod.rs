@@ -3,8 +3,8 @@
 //! A stock server runs one test at a time and turns the others away. This one takes every connection on its port, reads
 //! the cookie each begins with, and gives it to the test that waits for it; a cookie nobody waits for begins a test.
 //! Who may run one, and how fast, is [`Admission`]'s to say, as for our own sessions. A client that is not let in at
-//! once waits before its streams are asked for, which stock clients do without complaint, and is then told the server
-//! is busy. iperf3 has no encryption, and no authentication unless users are given.
+//! once waits before its streams are asked for, which stock clients do without complaint; after [`Patience::queue`] it
+//! is told that the server is busy. iperf3 has no encryption, and no authentication unless users are given.
 
 mod arrivals;
 mod output;
@@ -110,7 +110,7 @@ struct Shared {
     udp: udp::Waiting,
     stopping: AtomicBool,
     doors: Doors,
-    /// Sessions that run.
+    /// Those of [`Server::sessions`].
     sessions: AtomicUsize,
     log: Box<dyn Fn(Event<'_>) + Send + Sync>,
 }
@@ -146,7 +146,7 @@ impl Server {
         self.listener.local_addr()
     }
 
-    /// Tests that run or wait for their streams now.
+    /// Clients that ask for a test, wait for their turn, or run one.
     pub fn sessions(&self) -> usize {
         self.shared.sessions.load(Ordering::SeqCst)
     }
@@ -184,7 +184,7 @@ impl Server {
     }
 }
 
-/// A session that runs, counted until it is dropped.
+/// A session, counted until it is dropped.
 struct Running<'a>(&'a AtomicUsize);
 
 impl<'a> Running<'a> {

@@ -17,7 +17,6 @@ use super::super::flow::{Flow, Load, Socket};
 use super::super::options::{self, Unknown};
 use super::super::rsa::{self, ANSWER_AFTER};
 use super::Shared;
-use super::arrivals::LOOK;
 use super::output::ServerOutput;
 use crate::server::Event;
 use crate::server::admission::{Ask, Entry, Grant};
@@ -27,6 +26,9 @@ use crate::session::SessionError;
 
 /// How often a running test is looked at: its limits, its silence.
 const LOOK_UP: Duration = Duration::from_millis(100);
+
+/// How long its streams are waited for at once, before the control connection is looked at.
+const LOOK: Duration = Duration::from_millis(50);
 
 /// What is still on its way when the client has ended its test is waited for, as long as it keeps coming.
 const QUIET: Duration = Duration::from_millis(500);
@@ -93,9 +95,11 @@ impl Session {
             time: parameters.time(),
             bytes: match parameters.end {
                 End::Bytes(bytes) => Some(Bytes(bytes)),
-                _ => None,
+                End::Blocks(blocks) => Some(Bytes(blocks.saturating_mul(parameters.length.0))),
+                End::Time(_) | End::Open => None,
             },
             rate: asked.map(|rate| BitRate(rate.0.saturating_mul(streams.into()))),
+            grace: self.shared.config.patience.grace,
             ..Ask::default()
         };
         Who { client: self.peer, session: None, verb: "iperf3", ask, sends: sends > 0 }
@@ -310,7 +314,7 @@ impl Session {
             drain(figures, &theirs);
         }
         figures.stop(false);
-        let mut results = figures.results(None);
+        let mut results = figures.results();
         results.output = output.finish(&results, &theirs);
         let value = results.write();
         let sent = self.control.send_json(&value, frame::OUTPUT_LIMIT, "while it was told the results");

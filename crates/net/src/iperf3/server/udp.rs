@@ -157,3 +157,26 @@ fn bound(address: SocketAddr) -> io::Result<UdpSocket> {
     socket.bind(&address.into())?;
     Ok(socket.into())
 }
+
+#[cfg(test)]
+mod tests {
+    use std::net::Ipv4Addr;
+    use std::time::Duration;
+
+    use super::*;
+
+    #[test]
+    fn one_test_of_an_address_at_a_time_and_the_next_waits_no_longer_than_it_may() {
+        let (waiting, parameters) = (Waiting::default(), Parameters::default());
+        let [one, other] = [1, 2].map(|last| IpAddr::V4(Ipv4Addr::new(127, 0, 0, last)));
+        let turn = |address, within| waiting.turn(address, &parameters, Instant::now() + within);
+        let first = turn(one, Duration::ZERO).expect("nobody is before it");
+        assert!(turn(other, Duration::ZERO).is_some(), "another address has its own");
+        assert!(turn(one, Duration::from_millis(50)).is_none());
+        std::thread::scope(|scope| {
+            let next = scope.spawn(|| turn(one, Duration::from_secs(60)).is_some());
+            drop(first);
+            assert!(next.join().unwrap());
+        });
+    }
+}

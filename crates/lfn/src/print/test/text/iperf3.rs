@@ -2,9 +2,11 @@
 
 use std::time::Duration;
 
-use lfn_core::report::{Figure, Iperf3, Iperf3Stream};
+use lfn_core::report::{Figure, Finding, Iperf3, Iperf3Stream};
 use lfn_core::units::{BitRate, show_duration};
 use serde_json::Value;
+
+use super::summary::all_of;
 
 /// Labelled lines.
 pub(super) fn lines(iperf3: &Iperf3) -> Vec<(&'static str, String)> {
@@ -29,16 +31,14 @@ fn lost(iperf3: &Iperf3) -> Option<(u64, u64, f64)> {
     Some((lost, sent, share))
 }
 
-/// What there is to say of a test of datagrams: where they were lost the far end does not tell.
-pub(super) fn verdict(iperf3: &Iperf3, goodput: BitRate) -> String {
-    match lost(iperf3) {
-        None => format!("goodput {goodput}: what was lost is not known\n"),
-        Some((0, ..)) => format!("goodput {goodput}: nothing was lost\n"),
-        Some((lost, sent, share)) => format!(
-            "goodput {goodput}: loss. {lost} of {sent} datagrams ({share:.2} %) did not arrive, or found no room in the \
-             receiver's buffer: iperf3 does not tell these apart\nhint: a lower --pacing\n"
-        ),
-    }
+/// What there is to say of a test of datagrams.
+pub(super) fn verdict(iperf3: &Iperf3, findings: &[Finding], goodput: BitRate) -> String {
+    let why = all_of(findings).unwrap_or_else(|| match lost(iperf3) {
+        None => "what was lost is not known\n".into(),
+        Some((0, ..)) => "nothing was lost\n".into(),
+        Some((lost, sent, _)) => format!("{lost} of {sent} datagrams were lost, which may be chance\n"),
+    });
+    format!("goodput {goodput}: {why}")
 }
 
 /// What the server printed, apart from our own report.
@@ -54,20 +54,33 @@ pub(super) fn printed(iperf3: &Iperf3) -> String {
 
 #[cfg(test)]
 mod tests {
+    use lfn_core::diagnose::Evidence;
     use lfn_core::iperf3::Protocol;
+    use lfn_core::wire::test::{EndReport, StreamReport, TestRequest, UdpRequest};
+    use lfn_net::tester::Measurement;
 
     use super::*;
+    use crate::print::test::Run;
 
     #[test]
     fn datagrams_that_did_not_arrive_are_the_verdict() {
         let told = |datagrams, lost_datagrams| {
-            let stream = Iperf3Stream { datagrams, lost_datagrams, ..Iperf3Stream::default() };
-            let (protocol, streams) = (Protocol::Udp, vec![stream.clone(), stream]);
-            let iperf3 = Iperf3 { protocol, far_congestion: None, retransmits: None, streams, server_output: None };
-            verdict(&iperf3, BitRate(1_000_000))
+            let stream = Iperf3Stream { sent_bytes: 125_000, datagrams, lost_datagrams, ..Iperf3Stream::default() };
+            let said = Iperf3 { protocol: Protocol::Udp, streams: vec![stream.clone(), stream], ..Iperf3::default() };
+            let udp = UdpRequest { datagram_bytes: Some(1000), ..UdpRequest::default() };
+            let request = TestRequest { streams: 2, udp: Some(Box::new(udp)), ..TestRequest::default() };
+            let streams = vec![StreamReport::default(); 2];
+            let end = EndReport { elapsed: Duration::from_secs(1), streams, ..EndReport::default() };
+            let evidence = Evidence::new(None, Duration::ZERO, None, ("near", &end), ("far", &end), "--iperf3 far");
+            let run = Run::of_iperf3(Measurement::new(request, Duration::ZERO, end.clone(), end), evidence, said);
+            let causes: Vec<String> = run.findings.iter().map(|finding| finding.name.clone()).collect();
+            (causes.join(" "), verdict(run.iperf3.as_ref().unwrap(), &run.findings, BitRate(1_000_000)))
         };
-        assert_eq!(told(Some(100), Some(0)), "goodput 1 Mb/s: nothing was lost\n");
-        assert!(told(Some(100), Some(5)).starts_with("goodput 1 Mb/s: loss. 10 of 200 datagrams (5.00 %) did not"));
-        assert_eq!(told(Some(100), None), "goodput 1 Mb/s: what was lost is not known\n");
+        assert_eq!(told(Some(100), Some(0)).1, "goodput 1 Mb/s: nothing was lost\n");
+        let (causes, text) = told(Some(100), Some(5));
+        assert!(text.contains("loss. 5.000 % of the datagrams (10 of 200) did not arrive, or found no room"), "{text}");
+        assert!(causes == "loss" && !text.contains("--ramp"), "{causes}: {text}");
+        assert!(told(Some(100), Some(2)).1.ends_with("4 of 200 datagrams were lost, which may be chance\n"));
+        assert_eq!(told(Some(100), None).1, "goodput 1 Mb/s: what was lost is not known\n");
     }
 }

@@ -55,13 +55,17 @@ fn known(run: &Run) -> Option<String> {
 }
 
 fn uncopied(sender: &EndReport, receiver: &EndReport) -> Option<String> {
-    let not = |end: &EndReport| end.mode == Some(Mode::NoCopy);
-    Some(match (not(sender), not(receiver)) {
-        (false, false) => return None,
-        (true, true) => "neither sent (sendfile) nor received (MSG_TRUNC)".into(),
-        (true, false) => "sent (sendfile); received with copies".into(),
-        (false, true) => "received (MSG_TRUNC); sent with copies".into(),
-    })
+    use Mode::{Copying, NoCopy};
+    let text = match (sender.mode, receiver.mode) {
+        (Some(NoCopy), Some(NoCopy)) => "neither sent (sendfile) nor received (MSG_TRUNC)",
+        (Some(NoCopy), Some(Copying)) => "sent (sendfile); received with copies",
+        (Some(Copying), Some(NoCopy)) => "received (MSG_TRUNC); sent with copies",
+        // An iperf3 server is asked and does not tell.
+        (Some(NoCopy), None) => "sent (sendfile); whether the receiver copied is not known",
+        (None, Some(NoCopy)) => "received (MSG_TRUNC); whether the sender copied is not known",
+        _ => return None,
+    };
+    Some(text.into())
 }
 
 /// What was asked of the sender's connections, and granted; streams of one kind together.
@@ -128,5 +132,21 @@ fn check(receiver: &EndReport) -> Option<String> {
              something on the way altered them, and TCP's checksum did not tell",
             check.first_wrong_offset.unwrap_or_default()
         )),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn of_an_end_that_does_not_tell_it_is_not_said_how_it_moved_bytes() {
+        let end = |mode| EndReport { mode, ..EndReport::default() };
+        let told = |sender, receiver| uncopied(&end(sender), &end(receiver)).unwrap_or_default();
+        let (copying, not) = (Some(Mode::Copying), Some(Mode::NoCopy));
+        assert_eq!(told(not, copying), "sent (sendfile); received with copies");
+        assert_eq!(told(not, None), "sent (sendfile); whether the receiver copied is not known");
+        assert_eq!(told(None, not), "received (MSG_TRUNC); whether the sender copied is not known");
+        assert_eq!((told(copying, None), told(copying, copying), told(None, None)), Default::default());
     }
 }

@@ -67,7 +67,10 @@ pub(super) fn summary(run: &Run, sender: &str, receiver: &str) -> String {
         page += &super::latency::lines(latency);
     }
     page.push('\n');
-    let verdict = datagrams.map_or_else(|| verdict(run), |iperf3| super::iperf3::verdict(iperf3, evidence.goodput));
+    let verdict = match datagrams {
+        Some(iperf3) => super::iperf3::verdict(iperf3, &run.findings, evidence.goodput),
+        None => verdict(run),
+    };
     page += &paragraphs(&verdict, breaks_at());
     page += &run.iperf3.as_ref().map(super::iperf3::printed).unwrap_or_default();
     page
@@ -95,14 +98,17 @@ const TOO_GOOD: f64 = 1.05;
 fn verdict(run: &Run) -> String {
     let goodput = run.evidence.judged_goodput();
     let possible = run.evidence.possible().map(|possible| format!(" of {possible} possible")).unwrap_or_default();
-    let Some((first, more)) = run.findings.split_first() else {
-        return format!("goodput {goodput}{possible}: {}\n", without_finding(run, goodput));
-    };
-    let mut text = format!("goodput {goodput}{possible}: {}", because(first));
-    for finding in more {
-        text += &format!("also: {}", because(finding));
+    match all_of(&run.findings) {
+        Some(found) => format!("goodput {goodput}{possible}: {found}"),
+        None => format!("goodput {goodput}{possible}: {}\n", without_finding(run, goodput)),
     }
-    text
+}
+
+/// What was found, the most to gain first; nothing of nothing.
+pub(super) fn all_of(findings: &[Finding]) -> Option<String> {
+    let (first, more) = findings.split_first()?;
+    let more: String = more.iter().map(|finding| format!("also: {}", because(finding))).collect();
+    Some(because(first) + &more)
 }
 
 /// What there is to say of a goodput that no finding explains.

@@ -1,0 +1,65 @@
+//! A server on loopback that ends with its test.
+
+#![allow(dead_code, reason = "every test binary compiles this and none uses all of it")]
+
+use std::net::{Ipv4Addr, SocketAddr};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+use std::thread::{self, JoinHandle};
+
+use lfn_core::session::Ticket;
+use lfn_net::server::access::Access;
+use lfn_net::server::admission::{Admission, Quotas};
+use lfn_net::server::{Config, Connections, Server, Service};
+use lfn_net::session::dial::Target;
+use lfn_net::session::identity::{Identity, new_token};
+
+/// What it is reached by, what it holds, and what it logged.
+pub struct Served {
+    pub ticket: Ticket,
+    pub admission: Admission,
+    pub log: Arc<Mutex<Vec<String>>>,
+    stop: Arc<AtomicBool>,
+    thread: Option<JoinHandle<()>>,
+}
+
+/// Of a server that asks for its token and limits as any does; nothing is waited for at its end.
+pub fn config() -> Config {
+    Config {
+        listen: SocketAddr::from((Ipv4Addr::LOCALHOST, 0)),
+        identity: Identity::ephemeral().unwrap(),
+        token: Some(new_token().unwrap()),
+        token_expires: None,
+        root: None,
+        quotas: Quotas::default(),
+        connections: Connections::default(),
+        access: Access::default(),
+        drain: std::time::Duration::ZERO,
+    }
+}
+
+impl Served {
+    pub fn start(config: Config, service: Service) -> Self {
+        let log = Arc::new(Mutex::new(Vec::new()));
+        let seen = log.clone();
+        let server = Server::bind(config, service, move |event| seen.lock().unwrap().push(format!("{event:?}")));
+        let server = server.unwrap();
+        let (ticket, admission) = (server.ticket("127.0.0.1").unwrap(), server.admission());
+        let stop = Arc::new(AtomicBool::new(false));
+        let stopped = stop.clone();
+        let thread = Some(thread::spawn(move || server.run(&stopped, &AtomicBool::new(false))));
+        Served { ticket, admission, log, stop, thread }
+    }
+
+    pub fn target(&self) -> Target {
+        Target::new(self.ticket.clone()).unwrap()
+    }
+}
+
+impl Drop for Served {
+    fn drop(&mut self) {
+        self.stop.store(true, Ordering::Relaxed);
+        let ended = self.thread.take().map(JoinHandle::join);
+        assert!(thread::panicking() || ended.is_some_and(|ended| ended.is_ok()), "the server's thread panicked");
+    }
+}
