@@ -200,8 +200,8 @@ pub fn show_duration(duration: Duration) -> String {
     match seconds {
         0.0 => "0 s".to_owned(),
         s if s < 1e-6 => format!("{} ns", duration.as_nanos()),
-        s if s < 1e-3 => format!("{} µs", significant(s * 1e6)),
-        s if s < 1.0 => format!("{} ms", significant(s * 1e3)),
+        s if s < ROUNDS_UP * 1e-6 => format!("{} µs", significant(s * 1e6)),
+        s if s < ROUNDS_UP * 1e-3 => format!("{} ms", significant(s * 1e3)),
         s if s < 600.0 => format!("{} s", significant(s)),
         s if s < 36_000.0 => format!("{:.0} min {:02.0} s", (s / 60.0).floor(), s % 60.0),
         s => format!("{} h", significant(s / 3600.0)),
@@ -227,6 +227,35 @@ fn typed(value: u64, units: &[(&str, u64)]) -> String {
     format!("{}{name}", value / size)
 }
 
+/// From here on four significant digits are those of 1000, which the next unit says in one.
+const ROUNDS_UP: f64 = 999.95;
+
+/// SI multiples of a byte, a thousand times the one before each.
+const BYTES: [&str; 5] = ["B", "kB", "MB", "GB", "TB"];
+/// The same of a bit per second.
+const BITS: [&str; 5] = ["b/s", "kb/s", "Mb/s", "Gb/s", "Tb/s"];
+
+/// Which multiple reads best.
+fn multiple_of(value: u64) -> usize {
+    (0..BYTES.len() - 1).find(|&n| (value as f64) < ROUNDS_UP * 1000_f64.powi(n as i32)).unwrap_or(BYTES.len() - 1)
+}
+
+/// A value in a multiple of its unit.
+fn multiple(value: u64, n: usize, units: [&str; 5]) -> String {
+    let number = if n == 0 { value.to_string() } else { significant(value as f64 / 1000_f64.powi(n as i32)) };
+    format!("{number} {}", units[n])
+}
+
+/// Values that are compared, all in the multiple of the largest; one that would lose digits there has its own.
+fn alike<const N: usize>(values: [u64; N], units: [&str; 5]) -> [String; N] {
+    const LEAST: f64 = 0.1;
+    let largest = values.into_iter().map(multiple_of).max().unwrap_or(0);
+    values.map(|value| {
+        let keeps_digits = value == 0 || value as f64 >= LEAST * 1000_f64.powi(largest as i32);
+        multiple(value, if keeps_digits { largest } else { multiple_of(value) }, units)
+    })
+}
+
 /// Four significant digits, trailing zeros after the point removed.
 fn significant(value: f64) -> String {
     let decimals = match value {
@@ -241,31 +270,13 @@ fn significant(value: f64) -> String {
 
 impl fmt::Display for Bytes {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let value = self.0;
-        for (shift, unit) in [(40, "TiB"), (30, "GiB"), (20, "MiB"), (10, "KiB")] {
-            if value != 0 && value.trailing_zeros() >= shift && value >> shift < 10_000 {
-                return f.pad(&format!("{} {unit}", value >> shift));
-            }
-        }
-        f.pad(&match value as f64 {
-            v if v < 1e3 => format!("{value} B"),
-            v if v < 1e6 => format!("{} kB", significant(v / 1e3)),
-            v if v < 1e9 => format!("{} MB", significant(v / 1e6)),
-            v if v < 1e12 => format!("{} GB", significant(v / 1e9)),
-            v => format!("{} TB", significant(v / 1e12)),
-        })
+        f.pad(&self.binary().unwrap_or_else(|| self.decimal()))
     }
 }
 
 impl fmt::Display for BitRate {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(&match self.0 as f64 {
-            v if v < 1e3 => format!("{} b/s", self.0),
-            v if v < 1e6 => format!("{} kb/s", significant(v / 1e3)),
-            v if v < 1e9 => format!("{} Mb/s", significant(v / 1e6)),
-            v if v < 1e12 => format!("{} Gb/s", significant(v / 1e9)),
-            v => format!("{} Tb/s", significant(v / 1e12)),
-        })
+        f.pad(&multiple(self.0, multiple_of(self.0), BITS))
     }
 }
 
@@ -276,6 +287,27 @@ impl fmt::Display for Ratio {
 }
 
 impl Bytes {
+    /// In SI multiples alone: for what was measured, and stands beside other such figures.
+    pub fn decimal(self) -> String {
+        multiple(self.0, multiple_of(self.0), BYTES)
+    }
+
+    /// In binary multiples, of a number that is exactly a few of them.
+    fn binary(self) -> Option<String> {
+        let fits = |shift: u32| self.0 != 0 && self.0.trailing_zeros() >= shift && self.0 >> shift < 10_000;
+        let units = [(40, "TiB"), (30, "GiB"), (20, "MiB"), (10, "KiB")];
+        let (shift, unit) = units.into_iter().find(|(shift, _)| fits(*shift))?;
+        Some(format!("{} {unit}", self.0 >> shift))
+    }
+
+    /// Figures that are compared: all in binary multiples if each is one, and otherwise all in SI of one size.
+    pub fn alike<const N: usize>(all: [Bytes; N]) -> [String; N] {
+        match all.iter().all(|bytes| bytes.binary().is_some()) {
+            true => all.map(|bytes| bytes.to_string()),
+            false => alike(all.map(|bytes| bytes.0), BYTES),
+        }
+    }
+
     /// As one types it: exact and without a space, `64KiB`, `9095625B`. Parsing gives the same again.
     pub fn typed(self) -> String {
         typed(self.0, &[("TiB", 1 << 40), ("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10), ("B", 1)])
@@ -309,6 +341,11 @@ impl Bytes {
 }
 
 impl BitRate {
+    /// Rates that are compared, in multiples of one size.
+    pub fn alike<const N: usize>(all: [BitRate; N]) -> [String; N] {
+        alike(all.map(|rate| rate.0), BITS)
+    }
+
     /// As one types it: exact and without a space, `135mbit`. Parsing gives the same again.
     pub fn typed(self) -> String {
         const UNITS: [(&str, u64); 5] =
@@ -474,6 +511,29 @@ mod tests {
         for text in ["", "MB", "-1", "1e30", "10 parsecs", "nan", "inf", "1e400", "1..2", "0x10"] {
             assert!(text.parse::<Bytes>().is_err(), "{text}");
         }
+    }
+
+    #[test]
+    fn what_is_compared_is_printed_alike() {
+        assert_eq!(BitRate::alike([BitRate(1_000_000), BitRate(998_000)]), ["1 Mb/s", "0.998 Mb/s"]);
+        assert_eq!(BitRate::alike([BitRate(2_000_000_000), BitRate(1_230_000)]), ["2 Gb/s", "1.23 Mb/s"]);
+        assert_eq!(BitRate::alike([BitRate(5_000_000), BitRate(0)]), ["5 Mb/s", "0 Mb/s"]);
+        assert_eq!(Bytes::alike([Bytes(4 << 20), Bytes(208 << 10)]), ["4 MiB", "208 KiB"]);
+        assert_eq!(Bytes::alike([Bytes(4 << 20), Bytes(3_000_001)]), ["4.194 MB", "3 MB"]);
+        assert_eq!(Bytes::alike([Bytes(4_000_000), Bytes(212_992)]), ["4 MB", "0.213 MB"]);
+        assert_eq!((Bytes(6 << 20).to_string(), Bytes(6 << 20).decimal()), ("6 MiB".into(), "6.291 MB".into()));
+    }
+
+    #[test]
+    fn no_figure_is_a_thousand_of_its_unit() {
+        assert_eq!(
+            [999, 1000, 999_949, 999_950].map(|rate| BitRate(rate).to_string()),
+            ["999 b/s", "1 kb/s", "999.9 kb/s", "1 Mb/s"]
+        );
+        assert_eq!(Bytes(999_999_999).to_string(), "1 GB");
+        assert_eq!(BitRate(2_000_000_000_000_000).to_string(), "2000 Tb/s", "there is no larger unit");
+        assert_eq!([999_940, 999_960].map(|nanos| show_duration(Duration::from_nanos(nanos))), ["999.9 µs", "1 ms"]);
+        assert_eq!(show_duration(Duration::from_micros(999_960)), "1 s");
     }
 
     #[test]

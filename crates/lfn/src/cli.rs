@@ -54,6 +54,11 @@ pub fn explain(error: &clap::Error) -> Result<Exit, Failure> {
     {
         return Err(failure.hint(instead));
     }
+    if command_typed() == "lfn copy"
+        && let Some(place) = std::env::args().find_map(|word| word.strip_prefix("-:").map(str::to_owned))
+    {
+        return Err(failure.hint(format!("@-:{place}, where the ticket is on standard input")));
+    }
     Err(match suggested {
         Some(other) => failure.hint(format!("did you mean {other}?")),
         None => failure.hint(format!("see `{} --help`", command_typed())),

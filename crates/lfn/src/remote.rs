@@ -105,8 +105,8 @@ pub fn is_ticket(name: &str) -> bool {
     name.starts_with("lfn://") || name.starts_with('@') || name == "-"
 }
 
-/// A ticket kept from an argument, which every user of the host can read: the first line of standard input (`-`, or `@-`
-/// where a path follows) or of a file (`@FILE`).
+/// A ticket kept from an argument, which every user of the host can read: the first line that is not blank of standard
+/// input (`-`, or `@-` where a path follows) or of a file (`@FILE`).
 pub fn ticket_elsewhere(name: &str) -> Result<Option<Ticket>, Failure> {
     let (place, mut from): (String, Box<dyn Read>) = match name.strip_prefix('@') {
         _ if name == "-" || name == "@-" => ("standard input".to_owned(), Box::new(io::stdin())),
@@ -124,12 +124,16 @@ pub fn ticket_elsewhere(name: &str) -> Result<Option<Ticket>, Failure> {
         .read_to_end(&mut text)
         .map_err(|error| Failure::msg(format!("{place}: {error}")).hint("it is to hold the line `lfn serve` prints"))?;
     let text = String::from_utf8_lossy(&text);
-    let ticket = text.lines().next().unwrap_or_default().parse::<Ticket>();
+    let Some((number, line)) = (1..).zip(text.lines()).find(|(_, line)| !line.trim().is_empty()) else {
+        return Err(Failure::usage(format!("{place} holds no ticket: nothing but blank lines")).hint(WHOLE));
+    };
     // The text may be another secret: it is not quoted.
-    ticket.map(Some).map_err(|_| {
-        Failure::usage(format!("{place} does not begin with a ticket")).hint("the line `lfn serve` prints, whole")
-    })
+    let ticket = line.trim().parse::<Ticket>();
+    ticket.map(Some).map_err(|_| Failure::usage(format!("{place}, line {number}: not a ticket")).hint(WHOLE))
 }
+
+/// What belongs there.
+const WHOLE: &str = "the line `lfn serve` prints, whole, before any other";
 
 fn ticket_for(name: &str, trust: &Trust) -> Result<Ticket, Failure> {
     if let Some(ticket) = ticket_elsewhere(name)? {

@@ -203,7 +203,18 @@ fn both_directions_at_once() {
     let [one, two] = [0, 1].map(|n| span(&document["runs"][n]));
     assert!(one.0 < two.1 && two.0 < one.1, "{one:?} {two:?}");
     let page = text(&server.test(&["--bidir", "--time", "300ms"]).stdout);
-    assert_eq!(page.lines().filter(|line| line.starts_with("goodput     ")).count(), 2, "{page}");
+    let places = |begins: &str| -> Vec<usize> {
+        page.lines().enumerate().filter(|(_, line)| line.starts_with(begins)).map(|(place, _)| place).collect()
+    };
+    // One head for the lines of both, and over what each came to which of them it is.
+    assert_eq!(places("test ").len(), 1, "{page}");
+    assert_eq!(page.lines().filter(|line| line.contains("goodput") && line.contains("resent")).count(), 1, "{page}");
+    let words = page.split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(words.contains(" at once: 300 ms of records of 120 KiB, 1 stream each way"), "{page}");
+    let (forward, reverse, goodput) = (places("forward: "), places("reverse: "), places("goodput     "));
+    assert_eq!((forward.len(), reverse.len(), goodput.len(), places("path ").len()), (1, 1, 2, 2), "{page}");
+    assert!(forward[0] < goodput[0] && goodput[0] < reverse[0] && reverse[0] < goodput[1], "{page}");
+    assert!(page.contains("\nreverse: 127.0.0.1 to "), "{page}");
 }
 
 fn a_direction_that_fails_leaves_the_other() {

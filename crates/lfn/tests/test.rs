@@ -175,10 +175,15 @@ fn a_ticket_need_not_be_an_argument() {
         let output = copy(to);
         assert!(output.status.success(), "{}", text(&output.stderr));
     }
-    // What is in a file that holds no ticket may be another secret.
-    std::fs::write(&file, "hunter2\n").unwrap();
+    std::fs::write(&file, format!("\n \r\n  {}\r\nhunter2\n", server.ticket)).unwrap();
     let output = test(&at_file, &flags);
-    assert_refused(&output, 2, "does not begin with a ticket");
+    assert!(output.status.success(), "blank lines: {}", text(&output.stderr));
+    std::fs::write(&file, "\n\n").unwrap();
+    assert_refused(&test(&at_file, &flags), 2, "far.ticket holds no ticket");
+    // What is in a file that holds no ticket may be another secret.
+    std::fs::write(&file, "\nhunter2\n").unwrap();
+    let output = test(&at_file, &flags);
+    assert_refused(&output, 2, "far.ticket, line 2: not a ticket");
     assert!(!text(&output.stderr).contains("hunter2"));
     assert_refused(&test("@/no/such/file", &flags), 1, "@/no/such/file: ");
 }

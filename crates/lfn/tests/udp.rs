@@ -168,7 +168,10 @@ fn what_makes_no_sense_is_refused() {
     assert_refused(&server.test(&["--udp", "--congestion", "reno"]), 2, "--congestion with --udp");
     assert_refused(&server.test(&["--ramp", "--streams", "2"]), 2, "a ramp over 2 streams");
     assert_refused(&server.test(&["--latency=1ms"]), 2, "a probe every 1 ms");
-    assert_refused(&server.test(&["--udp", "--until", "2%"]), 2, "--until are of TCP");
+    assert_refused(&server.test(&["--udp", "--until", "2%"]), 2, "--until with --udp: it is of TCP");
+    let blocks = server.test(&["--ramp", "--blocks"]);
+    assert_refused(&blocks, 2, "--blocks with --ramp");
+    assert!(support::stderr(&blocks).contains("hint: leave out --blocks, or --ramp"), "{}", support::stderr(&blocks));
     assert_refused(&server.test(&["--udp", "--mss", "1000"]), 2, "--mss is of TCP");
     assert_refused(&server.test(&["--udp", "--bind", "127.0.0.1,127.0.0.2"]), 2, "--bind with several places");
     assert_refused(&server.test(&["--udp", "--pacing", "fast"]), 2, "--pacing");
@@ -176,9 +179,10 @@ fn what_makes_no_sense_is_refused() {
     assert_refused(&server.test(&["--udp", "--far-window", "1MiB"]), 2, "--far-window with --udp");
     assert_refused(&server.test(&["--udp", "--read", "1MiB"]), 2, "--read with --udp");
     assert_refused(&server.test(&["--udp", "--data", "zero"]), 2, "--data zero with --udp");
-    for flag in ["--time", "--count", "--bytes"] {
-        let value = if flag == "--time" { "5s" } else { "5000" };
-        assert_refused(&server.test(&["--ramp", flag, value]), 2, &format!("{flag} with --ramp"));
+    for (flag, value) in [("--time", "5s"), ("--count", "5000"), ("--bytes", "5000"), ("--until", "2%")] {
+        let output = server.test(&["--ramp", flag, value]);
+        assert_refused(&output, 2, &format!("{flag} with --ramp"));
+        assert!(support::stderr(&output).contains(&format!("hint: leave out {flag};")), "{}", support::stderr(&output));
     }
 }
 

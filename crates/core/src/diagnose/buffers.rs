@@ -31,6 +31,7 @@ pub(super) fn send_buffer(evidence: &Evidence) -> Option<Finding> {
             format!("was full for {:.0} % of the time it had data to send, over {rtt} RTT", share * 100.0)
         }
         Stopped::Unfilled { in_flight, room } => {
+            let [in_flight, room] = Bytes::alike([in_flight, room]);
             format!("lets {in_flight} into flight per {rtt} RTT, where cwnd and receive window left room for {room}")
         }
     };
@@ -72,8 +73,9 @@ pub(super) fn kernel_cap_asked(evidence: &Evidence) -> Option<Finding> {
     let (asked, granted, host, which, sysctl) = sides.into_iter().find(cut)?;
     let asked = asked?;
     let binds = !evidence.is_full() && (stopped(evidence).is_some() || held(evidence).is_some());
+    let [shown, wanted] = Bytes::alike([granted, asked]);
     let summary = format!(
-        "{which} buffer capped at {granted} on {}, {asked} asked for: net.core.{sysctl} is {}",
+        "{which} buffer capped at {shown} on {}, {wanted} asked for: net.core.{sysctl} is {}",
         host.name, granted.0
     );
     let cure = on(&host.name, format!("sysctl -w net.core.{sysctl}={}", asked.0));

@@ -143,7 +143,7 @@ impl Bar<'_> {
         }
         if self.bar.length().is_none() {
             self.bar.set_length(total.0);
-            // The message is cut at the terminal's width: what matters most stands first in it. A template that does not parse would be ours; the default one does as well.
+            // The message is cut at the terminal's width: what matters most stands first in it.
             if let Ok(style) = ProgressStyle::with_template("{bar:16} {percent:>3} % {wide_msg}") {
                 self.bar.set_style(style);
             }
@@ -186,6 +186,7 @@ impl Bar<'_> {
         if limit != Limit::Unknown {
             message += &format!("  {limit}");
         }
-        message + &format!("  {} of {total}", look.bytes)
+        let [done, all] = Bytes::alike([look.bytes, total]);
+        message + &format!("  {done} of {all}")
     }
 }

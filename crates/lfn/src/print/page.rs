@@ -1,9 +1,9 @@
-//! A page of text for people: labels on the left, what they stand for on the right, within 80 columns.
+//! A page of text for people: labels on the left, what they stand for on the right, as wide as lines may be.
 
 use std::fmt::Display;
 
-/// Columns of a terminal nobody has widened.
-const WIDTH: usize = 80;
+use super::terminal::columns;
+
 /// Columns of the labels.
 const LABEL: usize = 14;
 
@@ -20,7 +20,7 @@ impl Page {
     /// A line, and further ones under it where it is too long.
     pub fn row(&mut self, label: &str, text: impl Display) {
         let mut label = label;
-        for line in wrap(&text.to_string(), WIDTH - LABEL) {
+        for line in wrap(&text.to_string(), columns() - LABEL) {
             self.0 += format!("{label:<LABEL$}{line}").trim_end();
             self.0.push('\n');
             label = "";
@@ -39,7 +39,7 @@ impl Page {
         }
         self.0 += &format!("{title}\n");
         for item in items {
-            for (at, line) in wrap(item, WIDTH - 4).into_iter().enumerate() {
+            for (at, line) in wrap(item, columns() - 4).into_iter().enumerate() {
                 self.0 += &format!("{}{line}\n", if at == 0 { "  " } else { "    " });
             }
         }

@@ -14,15 +14,30 @@ const NARROWEST: usize = 20;
 /// Longer lines are hard to follow.
 const WIDEST: usize = 100;
 
-/// How wide lines of text may be: those of the terminal within reason; 80 where it is none, so that a file does not
-/// depend on where it was made.
+/// How wide lines of text may be: as the terminal is, within reason; where it is none, as COLUMNS asks, or 80, so that a
+/// file does not depend on where it was made.
 pub fn columns() -> usize {
-    if io::stdout().is_terminal() { size().0.clamp(NARROWEST, WIDEST) } else { WIDTH }
+    breaks_at().unwrap_or(WIDTH)
 }
 
-/// The same for lines that are left whole where they do not go to a terminal.
+/// The same for lines that are left whole where nobody said how wide they may be.
 pub fn breaks_at() -> Option<usize> {
-    io::stdout().is_terminal().then(columns)
+    if io::stdout().is_terminal() { Some(within_reason(size().0)) } else { asked_for() }
+}
+
+/// The same for lines that are said on stderr.
+pub fn talk_breaks_at() -> usize {
+    let told = if talks_to_one() { talk_columns().map(within_reason) } else { asked_for() };
+    told.unwrap_or(WIDTH)
+}
+
+/// What COLUMNS says (POSIX XBD 8.3), for whoever reads elsewhere than at a terminal of ours.
+fn asked_for() -> Option<usize> {
+    env::var("COLUMNS").ok()?.trim().parse().ok().filter(|&columns| columns > 0).map(within_reason)
+}
+
+fn within_reason(columns: usize) -> usize {
+    columns.clamp(NARROWEST, WIDEST)
 }
 
 /// Columns and rows of the terminal.

@@ -76,6 +76,10 @@ fn what_cannot_be_meant_is_a_usage_error() {
     ] {
         pair.refuses(&args, 2, what);
     }
+    for args in [["-:a", "."], ["a", "-:a"]] {
+        let said = pair.refuses(&args, 2, "'-:'");
+        assert!(said.contains("\nhint: @-:a, where the ticket is on standard input"), "{said}");
+    }
     for option in [["--streams", "0"], ["--block", "0"], ["--rate", "fast"], ["--rate", "0"]] {
         let output = pair.copy(&["a", "far:a", option[0], option[1]]);
         assert!(!output.status.success(), "{option:?}");

@@ -28,6 +28,8 @@ pub fn lfn() -> Command {
 pub fn lfn_after(before: &[&str]) -> Command {
     let mut command = Command::new("/usr/bin/env");
     command.arg("--default-signal=INT").args(before).arg(lfn_path());
+    // How wide this command's lines are is none of its.
+    command.env_remove("COLUMNS");
     command
 }
 

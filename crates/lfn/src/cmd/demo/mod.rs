@@ -102,7 +102,7 @@ pub fn run(args: Args) -> Result<Exit, Failure> {
     } else {
         print_table(&rows)?;
     }
-    print::talk(format_args!("\n{}", print::emulate::ledger::text(&outcome.ledger, outcome.broken.is_some())));
+    print::talk(format_args!("\n{}", print::emulate::ledger::shown(&outcome.ledger, outcome.broken.is_some())));
     write_files(&args.out, &plan, &report)?;
     Ok(if outcome.ledger.is_faithful() { Exit::Ok } else { Exit::Untrusted })
 }

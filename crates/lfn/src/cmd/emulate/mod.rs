@@ -176,7 +176,7 @@ pub fn run(mut args: Args) -> Result<Exit, Failure> {
     if let Some(ending) = outcome.far.filter(|ending| *ending != Ending::Exited(0)) {
         print::talk(format_args!("lfn: the far command {ending} before CMD ended\n"));
     }
-    print::talk(print::emulate::ledger::text(&outcome.ledger, outcome.broken.is_some()));
+    print::talk(print::emulate::ledger::shown(&outcome.ledger, outcome.broken.is_some()));
     conclude(&outcome, report.as_ref(), setup.watch.log.as_ref())
 }
 

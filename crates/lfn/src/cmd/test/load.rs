@@ -172,7 +172,7 @@ impl LoadArgs {
 
     /// Refuses what would end a ramp, which ends by itself.
     pub(super) fn check_ramp(&self) -> Result<(), Failure> {
-        let given = [("time", &self.time), ("count", &self.count), ("bytes", &self.bytes)];
+        let given = [("time", &self.time), ("count", &self.count), ("bytes", &self.bytes), ("until", &self.until)];
         match given.iter().find(|(_, given)| given.is_some()) {
             Some((flag, _)) => Err(Failure::usage(format!("--{flag} with --ramp: it ends when it has found the rate"))
                 .hint(format!("leave out --{flag}; --ramp-step is the time of one step"))),

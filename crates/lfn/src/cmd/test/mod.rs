@@ -294,8 +294,11 @@ impl Args {
                 self.buffers.check_datagrams()?;
                 self.load.check_datagrams()?;
             }
-            if request.check || request.blocks || request.parts > 0 {
-                return Err(Failure::usage("--check, --blocks and --until are of TCP streams").hint("leave out --udp"));
+            let given = [("check", request.check), ("blocks", request.blocks), ("until", request.parts > 0)];
+            if let Some((flag, _)) = given.iter().find(|(_, given)| *given) {
+                let udp = self.udp.flag();
+                return Err(Failure::usage(format!("--{flag} with {udp}: it is of TCP streams"))
+                    .hint(format!("leave out --{flag}, or {udp}")));
             }
         }
         let windows = near.window.or(request.socket.window);

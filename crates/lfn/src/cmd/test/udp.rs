@@ -54,11 +54,12 @@ impl UdpArgs {
         }
         if pacing.len() > 1 {
             return Err(Failure::usage("--pacing with several rates: streams of datagrams have one for all")
-                .hint("give one rate, or leave out --udp"));
+                .hint(format!("give one rate, or leave out {}", self.flag())));
         }
         let rate = pacing.first().copied();
         if !load.congestion.is_empty() {
-            return Err(Failure::usage("--congestion with --udp: datagrams have none").hint("leave out one of them"));
+            let text = format!("--congestion with {}: datagrams have none", self.flag());
+            return Err(Failure::usage(text).hint("leave out one of them"));
         }
         let ramp = match self.ramp {
             true => {
@@ -75,6 +76,11 @@ impl UdpArgs {
             fragment: self.fragment,
             ramp,
         }))
+    }
+
+    /// The flag that made it a test of datagrams.
+    pub(super) fn flag(&self) -> &'static str {
+        if self.ramp { "--ramp" } else { "--udp" }
     }
 
     /// Probes, if they are asked for.

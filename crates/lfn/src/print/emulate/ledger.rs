@@ -1,17 +1,16 @@
 //! The fidelity ledger for people: what the link was, what it did, and whether the run may be believed.
 //!
-//! One table a path, one column a direction. What did not happen has no row: a clean run is a short page, and what is
-//! on it is worth reading. At most 80 columns.
+//! One table a path, one column a direction; where that is too wide, one direction under the other. What did not happen
+//! has no row: a clean run is a short page, and what is on it is worth reading.
 
-use std::fmt::Write;
 use std::time::Duration;
 
 use lfn_core::link::DropCause;
 use lfn_core::units::{Ratio, show_duration};
 use lfn_net::emulator::{Calibration, Change, DirectionLedger, Ledger, PathLedger};
 
-/// Columns of a terminal nobody has widened.
-const WIDTH: usize = 80;
+use crate::print::terminal;
+
 /// Columns of the labels.
 const LABEL: usize = 24;
 /// Columns of a direction.
@@ -20,9 +19,14 @@ const COLUMN: usize = 27;
 /// Changes that are told one by one.
 const MOST_CHANGES: usize = 10;
 
-/// What the link was and did, and the verdict; that of a run that could not go on is never that it was faithful.
-pub fn text(ledger: &Ledger, is_broken: bool) -> String {
-    let mut page = Page::default();
+/// What the link was and did, and the verdict, as wide as what is said may be; that of a run that could not go on is never
+/// that it was faithful.
+pub fn shown(ledger: &Ledger, is_broken: bool) -> String {
+    text(ledger, is_broken, terminal::talk_breaks_at())
+}
+
+fn text(ledger: &Ledger, is_broken: bool, columns: usize) -> String {
+    let mut page = Page { columns, text: String::new() };
     for (number, path) in (1..).zip(&ledger.paths) {
         let name = if ledger.paths.len() > 1 { format!("path {number}") } else { "link".to_owned() };
         page.link(&name, path, ledger.seed);
@@ -32,12 +36,17 @@ pub fn text(ledger: &Ledger, is_broken: bool) -> String {
         page.calibration(calibration);
     }
     page.verdict(ledger, is_broken);
-    page.0
+    page.text
 }
 
 /// What is to be read, line by line.
-#[derive(Default)]
-struct Page(String);
+struct Page {
+    columns: usize,
+    text: String,
+}
+
+/// A row of the table: its label, and what stands there for each direction.
+type Row = (String, [String; 2]);
 
 impl Page {
     fn link(&mut self, name: &str, ledger: &PathLedger, seed: u64) {
@@ -64,13 +73,13 @@ impl Page {
     fn wrapped(&mut self, indent: &str, settings: &str) {
         let mut line = indent.to_owned();
         for setting in settings.split_inclusive(',') {
-            if line.len() > indent.len() && line.len() + setting.len() > WIDTH {
-                self.line(format_args!("{line}"));
+            if line.len() > indent.len() && line.len() + setting.len() > self.columns {
+                self.whole(&line);
                 line = " ".repeat(indent.len());
             }
             line += setting;
         }
-        self.line(format_args!("{line}"));
+        self.whole(&line);
     }
 
     /// What was measured before the run.
@@ -85,26 +94,55 @@ impl Page {
 
     fn table(&mut self, path: &PathLedger) {
         let [(there, forth), (back, returning)] = path.directions();
-        self.row("", [there.to_owned(), back.to_owned()]);
         let both = [forth, returning];
-        self.packets("packets offered", both.map(|d| d.offered), true);
-        self.packets("forwarded", both.map(|d| d.forwarded), true);
+        let mut rows = Rows::default();
+        rows.packets("packets offered", both.map(|d| d.offered), true);
+        rows.packets("forwarded", both.map(|d| d.forwarded), true);
         for cause in DropCause::ALL {
             let count = |d: &DirectionLedger| d.dropped.get(&cause).copied().unwrap_or(0);
-            self.packets(&format!("dropped: {}", cause.word()), both.map(count), false);
+            rows.packets(&format!("dropped: {}", cause.word()), both.map(count), false);
         }
-        self.packets("duplicated", both.map(|d| d.duplicated), false);
-        self.packets("marked (ECN)", both.map(|d| d.marked), false);
-        self.packets("damaged", both.map(|d| d.damaged), false);
-        self.packets("still in the link", both.map(|d| d.in_flight), false);
-        self.row("throughput", both.map(|d| d.throughput.to_string()));
-        self.row("utilisation", both.map(|d| per_cent(d.utilisation)));
+        rows.packets("duplicated", both.map(|d| d.duplicated), false);
+        rows.packets("marked (ECN)", both.map(|d| d.marked), false);
+        rows.packets("damaged", both.map(|d| d.damaged), false);
+        rows.packets("still in the link", both.map(|d| d.in_flight), false);
+        rows.row("throughput", both.map(|d| d.throughput.to_string()));
+        rows.row("utilisation", both.map(|d| per_cent(d.utilisation)));
         if both.iter().any(|d| d.queueing.max > 0.0) {
-            self.row("queue at most", both.map(|d| d.queue_peak.to_string()));
+            rows.row("queue at most", both.map(|d| d.queue_peak.to_string()));
             let waits = |d: &DirectionLedger| times([d.queueing.p50, d.queueing.p90, d.queueing.p99, d.queueing.max]);
-            self.row("queued p50/p90/p99/max", both.map(waits));
+            rows.row("queued p50/p90/p99/max", both.map(waits));
         }
-        self.row("late   p50/p99/max", both.map(|d| times([d.lateness.p50, d.lateness.p99, d.lateness.max])));
+        rows.row("late   p50/p99/max", both.map(|d| times([d.lateness.p50, d.lateness.p99, d.lateness.max])));
+        if self.columns >= LABEL + 2 * COLUMN {
+            self.beside([there, back], rows.0);
+        } else {
+            self.under([there, back], rows.0);
+        }
+    }
+
+    /// A column for each direction.
+    fn beside(&mut self, names: [&str; 2], rows: Vec<Row>) {
+        for (label, [forth, back]) in [(String::new(), names.map(str::to_owned))].into_iter().chain(rows) {
+            self.whole(&format!("{label:<LABEL$}{forth:>COLUMN$}{back:>COLUMN$}"));
+        }
+    }
+
+    /// One direction under the other; what has no room beside its label stands below that.
+    fn under(&mut self, names: [&str; 2], rows: Vec<Row>) {
+        for (which, name) in names.into_iter().enumerate() {
+            self.whole(&format!("{name}:"));
+            for (label, values) in &rows {
+                let value = &values[which];
+                let room = self.columns.saturating_sub(label.chars().count());
+                if value.chars().count() < room {
+                    self.whole(&format!("{label}{value:>room$}"));
+                } else {
+                    self.whole(label);
+                    self.whole(&format!("{value:>0$}", self.columns));
+                }
+            }
+        }
     }
 
     /// Whether the run may be believed; and what a percentile does not tell (of few packets it is the latest).
@@ -129,6 +167,34 @@ impl Page {
         }
     }
 
+    /// Words, in lines that fit.
+    fn line(&mut self, words: std::fmt::Arguments<'_>) {
+        let words = words.to_string();
+        let text = words.trim_start();
+        let indent = " ".repeat(words.len() - text.len());
+        let mut line = indent.clone() + text.split(' ').next().unwrap_or_default();
+        for word in text.split(' ').skip(1) {
+            if line.chars().count() + 1 + word.chars().count() > self.columns {
+                self.whole(&line);
+                line = format!("{indent}  {word}");
+            } else {
+                line = format!("{line} {word}");
+            }
+        }
+        self.whole(&line);
+    }
+
+    fn whole(&mut self, line: &str) {
+        self.text += line.trim_end();
+        self.text.push('\n');
+    }
+}
+
+/// The rows of a path's table.
+#[derive(Default)]
+struct Rows(Vec<Row>);
+
+impl Rows {
     /// Counts of packets; a row of zeros only where `always` says so.
     fn packets(&mut self, label: &str, counts: [u64; 2], always: bool) {
         if always || counts.iter().any(|count| *count > 0) {
@@ -136,13 +202,8 @@ impl Page {
         }
     }
 
-    fn row(&mut self, label: &str, [forth, back]: [String; 2]) {
-        self.line(format_args!("{label:<LABEL$}{forth:>COLUMN$}{back:>COLUMN$}"));
-    }
-
-    fn line(&mut self, line: std::fmt::Arguments<'_>) {
-        // Writing to a String cannot fail.
-        let _ = writeln!(self.0, "{line}");
+    fn row(&mut self, label: &str, both: [String; 2]) {
+        self.0.push((label.to_owned(), both));
     }
 }
 
@@ -214,6 +275,8 @@ mod tests {
 
     use super::*;
 
+    const WIDTH: usize = 80;
+
     fn run(links: &[&str], direction: &DirectionLedger) -> Ledger {
         let mut path = PathProfile::new(BitRate(135_000_000), Duration::from_millis(539));
         path.queue = Some(Bytes(9_095_625));
@@ -232,7 +295,7 @@ mod tests {
         let change = Change { at: 12.3, link: Some(1), settings: "rate=10mbit".to_owned(), base_rtt: 0.1 };
         run.paths[0].changes = vec![change; 18];
         run.paths[0].changes[0].settings.clear();
-        let page = text(&run, false);
+        let page = text(&run, false, WIDTH);
         let told = page.lines().filter(|line| *line == "      from 12.3 s of link 1: rate=10mbit").count();
         assert_eq!(told, MOST_CHANGES, "{page}");
         assert!(page.contains("\n      and 7 more changes\n"), "{page}");
@@ -240,14 +303,14 @@ mod tests {
 
     #[test]
     fn a_clean_run_is_a_short_page() {
-        let page = text(&run(&["rtt=539ms,rate=135mbit"], &DirectionLedger::default()), false);
+        let page = text(&run(&["rtt=539ms,rate=135mbit"], &DirectionLedger::default()), false, WIDTH);
         assert_eq!(page.lines().count(), 8, "{page}");
         assert!(page.ends_with("faithful: no drop but the link's own, p99 lateness within 5.39 ms\n"), "{page}");
     }
 
     #[test]
     fn a_run_that_broke_off_is_not_called_faithful() {
-        let page = text(&run(&[""], &DirectionLedger::default()), true);
+        let page = text(&run(&[""], &DirectionLedger::default()), true, WIDTH);
         assert!(!page.contains("\nfaithful: ") && page.contains("\nnot faithful: the link broke off"), "{page}");
         assert!(page.lines().all(|line| line.len() <= WIDTH), "{page}");
     }
@@ -275,7 +338,8 @@ mod tests {
         let (packet, gigabyte) = (Cost { thread: 1.23e-6, all: 2e-6 }, Cost { thread: 0.012_34, all: 0.5 });
         let costs = Some(Costs { packet, gigabyte, processors: 99 });
         let calibration = Some(Calibration { idle: 0.000_999, costs });
-        let page = text(&Ledger { calibration, ..run(&[setting, setting], &direction) }, false);
+        let ledger = Ledger { calibration, ..run(&[setting, setting], &direction) };
+        let page = text(&ledger, false, WIDTH);
         assert!(page.lines().all(|line| line.chars().count() <= WIDTH && line.trim_end() == line), "{page}");
         for wanted in ["123,456,789,012", "marked", "damaged", "duplicated", "100.0 %", "outage=every:15s:200ms"] {
             assert!(page.contains(wanted), "{wanted} is not in {page}");
@@ -283,13 +347,28 @@ mod tests {
         assert!(DropCause::ALL.iter().all(|cause| page.contains(cause.word())), "{page}");
         assert!(page.contains("note: near to far: the latest packet left 59.9 s late\n"), "{page}");
         assert!(page.contains("\nnot faithful: far to near: p99 lateness 999 ms is above 5.39 ms\n"), "{page}");
+        narrow(&ledger, &page);
+    }
+
+    /// The same where there is less room: every figure is there still.
+    fn narrow(ledger: &Ledger, wide: &str) {
+        for columns in [40, 60, 77] {
+            let page = text(ledger, false, columns);
+            for line in page.lines() {
+                // A setting is one word.
+                assert!(line.chars().count() <= columns || line.contains("loss=gilbert"), "{columns}: {line}");
+            }
+            assert_eq!(page.lines().filter(|line| line.trim() == "far to near:").count(), 1, "{page}");
+            let figures = |page: &str| page.split_whitespace().filter(|word| *word == "123,456,789,012").count();
+            assert_eq!(figures(&page), figures(wide), "{columns}: {page}");
+        }
     }
 
     #[test]
     fn the_latest_of_few_packets_is_told_once() {
         for (packets, notes) in [(20, 0), (2000, 2)] {
             let lateness = Lateness { packets, p99: 0.1, max: 0.1, ..Lateness::default() };
-            let page = text(&run(&[""], &DirectionLedger { lateness, ..DirectionLedger::default() }), false);
+            let page = text(&run(&[""], &DirectionLedger { lateness, ..DirectionLedger::default() }), false, WIDTH);
             assert_eq!(page.matches("note: ").count(), notes, "{page}");
             assert_eq!(page.matches("\nnot faithful: ").count(), 2, "{page}");
             assert!(page.lines().all(|line| line.len() <= WIDTH), "{page}");
@@ -309,7 +388,8 @@ mod tests {
 
     #[test]
     fn settings_are_told_where_there_are_more_than_rtt_rate_and_queue() {
-        let links = |links: &[&str]| text(&run(links, &DirectionLedger::default()), false).matches("rate=").count();
+        let links =
+            |links: &[&str]| text(&run(links, &DirectionLedger::default()), false, WIDTH).matches("rate=").count();
         assert_eq!(links(&["rtt=20ms,rate=50mbit,queue=1bdp"]), 0);
         assert_eq!(links(&["rtt=20ms,rate=50mbit,loss=1%"]), 1);
         assert_eq!(links(&["rtt=20ms,rate=50mbit", "rtt=20ms,rate=20mbit"]), 2);

@@ -141,7 +141,13 @@ impl Printer {
 
     /// A test is to begin, alone or `at_once` with another; gives its number.
     pub fn begin(&mut self, test: &Test, at_once: bool) -> usize {
-        let table = text::Table::new(test, &self.origin.hosts, self.tests.is_empty(), at_once);
+        let place = match (self.tests.last(), at_once) {
+            (None, _) => text::Place::First,
+            // One head stands over the lines of both.
+            (Some(other), true) if other.unfinished.is_some() => text::Place::Beside,
+            _ => text::Place::Later,
+        };
+        let table = text::Table::new(test, &self.origin.hosts, place, at_once);
         let unfinished = Some(Unfinished::new(test.request.clone()));
         self.tests.push(Seen { table, near_socket: test.near.clone(), unfinished });
         let number = self.tests.len() - 1;
@@ -226,18 +232,19 @@ impl Printer {
 /// Prints a stored result as it looked when it was measured.
 pub fn show(document: Document) -> io::Result<()> {
     let Document { origin, runs, unfinished, error, .. } = document;
-    let mut first = true;
+    let mut place = text::Place::First;
     for stored in runs {
         let test = test(&stored.request, &stored.near_socket, stored.path);
         let kernel = stored.far.kernel.clone().unwrap_or_default();
-        let mut table = text::Table::new(&test, &origin.hosts, std::mem::take(&mut first), stored.at_once);
+        let mut table = text::Table::new(&test, &origin.hosts, place, stored.at_once);
+        place = text::Place::Later;
         table.progress(&Progress::Connected(stored.handshake_rtt, &kernel));
         replay(&mut table, &stored.near.intervals, &stored.far.intervals);
         table.finish(&stored::restore(stored, &origin.hosts))?;
     }
     if let Some(seen) = unfinished {
         let test = test(&seen.request, &SocketWish::default(), None);
-        let mut table = text::Table::new(&test, &origin.hosts, first, false);
+        let mut table = text::Table::new(&test, &origin.hosts, place, false);
         table.progress(&Progress::Connected(seen.handshake_rtt.unwrap_or_default(), &Kernel::default()));
         replay(&mut table, &seen.near_intervals, &seen.far_intervals);
         table.cut_off(&seen)?;

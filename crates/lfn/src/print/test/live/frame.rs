@@ -2,11 +2,10 @@
 
 use std::time::Duration;
 
-use lfn_core::units::{BitRate, Bytes, show_duration};
+use lfn_core::units::{BitRate, show_duration};
 use lfn_core::wire::test::Direction;
 
 use super::state::{Datagrams, Limits, State};
-use crate::print::test::text::decimal;
 
 /// What the terminal can show.
 #[derive(Debug, Clone, Copy)]
@@ -40,11 +39,9 @@ pub(super) fn lines(states: &[&State], columns: usize, rows: usize, style: Style
         };
         all.extend(of_test(state, name, columns, style));
     }
-    // Both end together, and what is left of the later one is left of all.
-    if let Some(state) = begun.iter().max_by_key(|state| state.remaining()) {
-        let time = fitting(&[left(state), short_left(state)], columns.saturating_sub(LABEL));
+    if !begun.is_empty() {
         let place = if alone { all.len().min(1) } else { all.len() };
-        all.insert(place, (Worth::Time, label("time") + &time));
+        all.insert(place, (Worth::Time, label("time") + &fitting(&time(&begun), columns.saturating_sub(LABEL))));
     }
     // Two rows are the table's, one is where the cursor rests.
     for worth in [Worth::RoundTrips, Worth::Limits, Worth::Time, Worth::Rate] {
@@ -125,26 +122,24 @@ fn band(limits: &Limits, room: usize, style: Style) -> String {
     bar + &words
 }
 
-fn left(state: &State) -> String {
-    let so_far = format!("{} after {}", state_bytes(state), seconds(state.elapsed + state.waited));
-    match left_words(state) {
-        Some(left) => format!("{so_far}, {left}"),
-        None => so_far,
-    }
+/// How far all of it is, with the bytes and without. Two directions end together: one time is that of both, and what is
+/// left of the later one is left of all.
+fn time(states: &[&&State]) -> [String; 2] {
+    let clock = seconds(states.iter().map(|state| state.clock).max().unwrap_or_default());
+    let remaining = states.iter().filter_map(|state| state.remaining()).max();
+    let most = if states.iter().any(|state| state.early) { "at most " } else { "" };
+    let left = remaining.map(|left| format!(", {most}{} left", seconds(left))).unwrap_or_default();
+    let ways: Vec<String> = states.iter().map(|state| bytes(state, states.len() > 1)).collect();
+    [format!("{} after {clock}{left}", ways.join(", ")), format!("{clock}{left}")]
 }
 
-fn short_left(state: &State) -> String {
-    let elapsed = seconds(state.elapsed + state.waited);
-    left_words(state).map_or(elapsed.clone(), |left| format!("{elapsed}, {left}"))
-}
-
-fn left_words(state: &State) -> Option<String> {
-    let most = if state.early { "at most " } else { "" };
-    Some(format!("{most}{} left", seconds(state.remaining()?)))
-}
-
-fn state_bytes(state: &State) -> String {
-    decimal(state.bytes)
+fn bytes(state: &State, both: bool) -> String {
+    let way = match state.direction {
+        Some(Direction::Forward) if both => " there",
+        Some(Direction::Reverse) if both => " back",
+        _ => "",
+    };
+    format!("{}{way}", state.bytes.decimal())
 }
 
 fn seconds(time: Duration) -> String {
@@ -169,8 +164,8 @@ fn losses(datagrams: &Datagrams) -> [String; 3] {
 fn round_trips(state: &State) -> [String; 3] {
     let now = show_duration(state.rtt);
     let least = state.least_rtt.map(|least| format!(" (least {})", show_duration(least))).unwrap_or_default();
-    let rwnd = state.rwnd.map(|rwnd| format!(", rwnd {}", Bytes(rwnd.0 | 1))).unwrap_or_default();
-    let cwnd = Bytes(state.cwnd.0 | 1);
+    let rwnd = state.rwnd.map(|rwnd| format!(", rwnd {}", rwnd.decimal())).unwrap_or_default();
+    let cwnd = state.cwnd.decimal();
     [
         format!("{now}{least}, cwnd {cwnd}{rwnd}, {} resent", state.resent),
         format!("{now}{least}, {} resent", state.resent),
@@ -215,6 +210,8 @@ fn after(part: &str) -> &str {
 
 #[cfg(test)]
 mod tests {
+    use lfn_core::units::Bytes;
+
     use super::super::state::Ends;
     use super::*;
 
@@ -226,7 +223,9 @@ mod tests {
             begun: true,
             rates,
             elapsed: Duration::from_millis(8600),
-            bytes: 95_000_001,
+            clock: Duration::from_millis(8600),
+            told: Duration::from_millis(8600),
+            bytes: Bytes(95_000_001),
             ends: Some(Ends::After(Duration::from_secs(30))),
             rtt: Duration::from_millis(541),
             least_rtt: Some(Duration::from_millis(539)),
@@ -254,7 +253,8 @@ mod tests {
     fn both_directions_have_lines_of_their_own() {
         let of = |direction| State { direction: Some(direction), ..state() };
         let (forward, mut reverse) = (of(Direction::Forward), of(Direction::Reverse));
-        reverse.elapsed += Duration::from_millis(300);
+        reverse.clock += Duration::from_millis(300);
+        reverse.bytes = Bytes(98_765_432);
         let begins = |rows: usize| -> Vec<String> {
             let frame = lines(&[&forward, &reverse], 79, rows, PLAIN);
             frame.iter().map(|line| line.split(' ').next().unwrap().to_owned()).collect()
@@ -263,7 +263,10 @@ mod tests {
         assert_eq!(begins(8), ["forward", "limits", "reverse", "limits", "time"]);
         assert_eq!(begins(6), ["forward", "reverse", "time"]);
         let frame = lines(&[&forward, &reverse], 79, 24, PLAIN);
-        assert_eq!(frame[6], "time    95 MB after 8.6 s, 21.4 s left", "what is left of the later");
+        assert_eq!(frame[6], "time    95 MB there, 98.77 MB back after 8.9 s, 21.4 s left", "one clock for both");
+        // Whichever told something last.
+        let frame = lines(&[&reverse, &forward], 39, 24, PLAIN);
+        assert_eq!(frame[6], "time    8.9 s, 21.4 s left");
     }
 
     #[test]
@@ -278,11 +281,12 @@ mod tests {
 
     #[test]
     fn time_goes_on_where_intervals_are_long() {
-        let first = State { begun: true, waited: Duration::from_millis(3200), ends: state().ends, ..State::default() };
+        let clock = Duration::from_millis(3200);
+        let first = State { begun: true, clock, ends: state().ends, ..State::default() };
         assert_eq!(lines(&[&first], 79, 24, PLAIN), ["time    0 B after 3.2 s, 26.8 s left"]);
-        let later = State { waited: Duration::from_secs(2), ..state() };
+        let later = State { clock: Duration::from_millis(10_600), ..state() };
         assert_eq!(lines(&[&later], 79, 24, PLAIN)[1], "time    95 MB after 10.6 s, 19.4 s left");
-        let over = State { waited: Duration::from_secs(90), ..state() };
+        let over = State { clock: Duration::from_secs(99), ..state() };
         assert!(lines(&[&over], 79, 24, PLAIN)[1].ends_with(" 0.0 s left"));
     }
 

@@ -42,7 +42,9 @@ struct Screen {
     style: Style,
     /// How wide each line on the screen is.
     drawn: Vec<usize>,
-    /// When something was last told.
+    /// When the lines began to be there.
+    began: Instant,
+    /// When they were last drawn for what was told.
     told: Instant,
     over: bool,
 }
@@ -54,7 +56,14 @@ impl Live {
             return None;
         }
         let style = Style { colours: terminal::colours(), unicode: terminal::unicode() };
-        let screen = Screen { states: Vec::new(), style, drawn: Vec::new(), told: Instant::now(), over: false };
+        let screen = Screen {
+            states: Vec::new(),
+            style,
+            drawn: Vec::new(),
+            began: Instant::now(),
+            told: Instant::now(),
+            over: false,
+        };
         let shared = Arc::new(Shared { screen: Mutex::new(screen), ends: Condvar::new() });
         let seen = shared.clone();
         // Without it the lines are drawn at intervals only.
@@ -73,12 +82,8 @@ impl Live {
         screen.erase();
         print();
         screen.told = Instant::now();
-        for (other, state) in &mut screen.states {
-            state.waited = Duration::ZERO;
-            if *other == number {
-                state.take(progress);
-            }
-        }
+        let now = screen.began.elapsed();
+        screen.states.iter_mut().filter(|(other, _)| *other == number).for_each(|(_, state)| state.take(progress, now));
         screen.draw();
     }
 
@@ -109,9 +114,7 @@ impl Shared {
         let mut screen = self.lock();
         while !screen.over {
             screen = self.ends.wait_timeout(screen, REDRAWN).unwrap_or_else(PoisonError::into_inner).0;
-            let waited = screen.told.elapsed();
-            if !screen.over && waited >= REDRAWN && !screen.states.is_empty() {
-                screen.states.iter_mut().for_each(|(_, state)| state.waited = waited);
+            if !screen.over && screen.told.elapsed() >= REDRAWN && !screen.states.is_empty() {
                 screen.erase();
                 screen.draw();
             }
@@ -133,7 +136,8 @@ impl Screen {
 
     /// Draws them anew, where there is room.
     fn draw(&mut self) {
-        let (columns, rows) = terminal::size();
+        let ((columns, rows), now) = (terminal::size(), self.began.elapsed());
+        self.states.iter_mut().for_each(|(_, state)| state.tick(now));
         let states: Vec<&State> = self.states.iter().map(|(_, state)| state).collect();
         let lines = frame::lines(&states, columns.saturating_sub(1), rows, self.style);
         self.drawn = lines.iter().map(|line| frame::visible(line)).collect();

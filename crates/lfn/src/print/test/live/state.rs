@@ -16,11 +16,15 @@ pub(super) struct State {
     pub(super) begun: bool,
     /// Goodput of each interval so far.
     pub(super) rates: Vec<BitRate>,
-    /// By the receiver's clock.
+    /// By the receiver's clock, as far as was told.
     pub(super) elapsed: Duration,
-    /// What went by since something was told.
-    pub(super) waited: Duration,
-    pub(super) bytes: u64,
+    /// The same as it goes on while nothing is told; never backwards.
+    pub(super) clock: Duration,
+    /// What that was when something was told last.
+    pub(super) told: Duration,
+    /// When the receiver's clock stood at zero: by the near one, since the lines are there.
+    pub(super) zero: Option<Duration>,
+    pub(super) bytes: Bytes,
     /// When it will be over, if that is known.
     pub(super) ends: Option<Ends>,
     /// It may end before.
@@ -76,30 +80,43 @@ impl State {
         }
     }
 
-    /// Takes in what happened.
-    pub(super) fn take(&mut self, progress: &Progress<'_>) {
+    /// Takes in what happened by `now`.
+    pub(super) fn take(&mut self, progress: &Progress<'_>, now: Duration) {
         let (side, interval) = match progress {
             Progress::Near(interval) => (Side::Near, interval),
             Progress::Far(interval) => (Side::Far, interval),
             Progress::Connected(..) => {
                 self.begun = true;
+                self.zero = Some(now);
                 return;
             }
             Progress::Step(_) => return,
         };
         let Some((sender, receiver)) = self.direction.map(Side::of) else { return };
         if side == receiver {
+            // Of the first, which is not behind others on its way: the clock is not set back and forth by the rest.
+            if self.rates.is_empty() {
+                self.zero = Some(now.saturating_sub(interval.end));
+            }
             self.received(interval);
+            self.tick(now);
+            self.told = self.clock;
         }
         if side == sender {
             self.sent(interval);
         }
     }
 
+    /// Time goes on.
+    pub(super) fn tick(&mut self, now: Duration) {
+        let since = self.zero.map(|zero| now.saturating_sub(zero)).unwrap_or_default();
+        self.clock = self.clock.max(since);
+    }
+
     fn received(&mut self, interval: &Interval) {
         self.rates.push(Bytes(interval.bytes).per(interval.end.saturating_sub(interval.start)));
         self.elapsed = interval.end;
-        self.bytes += interval.bytes;
+        self.bytes.0 += interval.bytes;
         let samples = || interval.streams.iter().filter_map(|stream| stream.udp.as_ref());
         if let Some(datagrams) = &mut self.datagrams {
             datagrams.received += samples().map(|sample| sample.datagrams).sum::<u64>();
@@ -131,8 +148,8 @@ impl State {
     /// How long is left; of a counted test at the mean rate so far.
     pub(super) fn remaining(&self) -> Option<Duration> {
         match self.ends? {
-            Ends::After(time) => Some(time.saturating_sub(self.elapsed + self.waited)),
-            Ends::At(bytes) => self.at_this_rate(self.bytes, bytes.0),
+            Ends::After(time) => Some(time.saturating_sub(self.clock)),
+            Ends::At(bytes) => self.at_this_rate(self.bytes.0, bytes.0),
             Ends::Datagrams(count) => {
                 // What was lost does not come any more.
                 let passed = self.datagrams.map_or(0, |datagrams| datagrams.received.saturating_add(datagrams.lost));
@@ -144,7 +161,7 @@ impl State {
     fn at_this_rate(&self, done: u64, all: u64) -> Option<Duration> {
         let rate = done as f64 / self.elapsed.as_secs_f64();
         let left = Duration::try_from_secs_f64(all.saturating_sub(done) as f64 / rate).ok()?;
-        Some(left.saturating_sub(self.waited))
+        Some(left.saturating_sub(self.clock.saturating_sub(self.told)))
     }
 }
 
@@ -170,6 +187,8 @@ fn ends(request: &TestRequest) -> Option<Ends> {
 
 #[cfg(test)]
 mod tests {
+    use lfn_core::wire::test::Kernel;
+
     use super::*;
 
     #[test]
@@ -177,8 +196,42 @@ mod tests {
         let request = TestRequest { load: Load::Records(100), udp: Some(Box::default()), ..TestRequest::default() };
         let datagrams = Some(Datagrams { received: 20, lost: 5, ..Datagrams::default() });
         let elapsed = Duration::from_secs(2);
-        let state = State { ends: ends(&request), datagrams, elapsed, ..State::default() };
+        let state =
+            State { ends: ends(&request), datagrams, elapsed, clock: elapsed, told: elapsed, ..State::default() };
         assert_eq!(state.remaining(), Some(Duration::from_secs(6)));
+    }
+
+    #[test]
+    fn the_clock_of_two_directions_goes_on_and_never_back() {
+        let millis = Duration::from_millis;
+        let time = TestRequest { load: Load::TimeSeconds(millis(10_000)), ..TestRequest::default() };
+        let state = |direction| State { direction: Some(direction), ends: ends(&time), ..State::default() };
+        let mut both = [state(Direction::Forward), state(Direction::Reverse)];
+        let connected = |state: &mut State, now| state.take(&Progress::Connected(millis(500), &Kernel::default()), now);
+        both.iter_mut().for_each(|state| connected(state, millis(600)));
+        let mut before = [Duration::ZERO; 2];
+        // What comes back is told half a round trip earlier than what is received there.
+        for now in (700..9_000).step_by(100).map(millis) {
+            for (state, late) in both.iter_mut().zip([millis(900), millis(650)]) {
+                let end = now.saturating_sub(late);
+                if end >= millis(1000) && end.as_millis() % 1000 < 100 {
+                    let interval = Interval { start: end - millis(1000), end, bytes: 1_000_000, ..Interval::default() };
+                    match state.direction {
+                        Some(Direction::Forward) => state.take(&Progress::Far(&interval), now),
+                        _ => state.take(&Progress::Near(&interval), now),
+                    }
+                }
+                state.tick(now);
+            }
+            let clocks = both.each_ref().map(|state| state.clock);
+            assert!(clocks.iter().zip(before).all(|(clock, before)| *clock >= before), "{clocks:?} after {before:?}");
+            assert!(
+                clocks.iter().all(|clock| clock.abs_diff(now.saturating_sub(millis(800))) <= millis(300)),
+                "{now:?} {clocks:?}"
+            );
+            before = clocks;
+        }
+        assert!(both.iter().all(|state| state.remaining() < Some(millis(2500))));
     }
 
     #[test]

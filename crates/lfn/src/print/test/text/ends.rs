@@ -1,5 +1,6 @@
 //! The lines of the two ends: processor time and buffers.
 
+use lfn_core::units::Bytes;
 use lfn_core::wire::test::{EndReport, Kernel, SocketReport};
 
 /// One end: processor time, and the buffers with what was asked and granted.
@@ -44,18 +45,22 @@ fn buffer(socket: &SocketReport, kernel: Option<&Kernel>, sends: bool) -> String
         )
     };
     let buffer = match asked {
-        None => format!("{which} buffer autotuned to {granted}"),
+        None => format!("{which} buffer autotuned to {}", granted.decimal()),
         Some(asked) if granted < asked => {
-            let cap = cap.map(|cap| format!(" (net.core.{sysctl} is {cap})")).unwrap_or_default();
+            let [asked, granted, limit] = Bytes::alike([asked, granted, cap.unwrap_or(granted)]);
+            let cap = cap.map(|_| format!(" (net.core.{sysctl} is {limit})")).unwrap_or_default();
             format!("{which} buffer {asked} asked, {granted} granted{cap}")
         }
         // No socket has less than the kernel's own minimum.
-        Some(asked) if granted > asked => format!("{which} buffer {asked} asked, {granted} granted"),
+        Some(asked) if granted > asked => {
+            let [asked, granted] = Bytes::alike([asked, granted]);
+            format!("{which} buffer {asked} asked, {granted} granted")
+        }
         Some(asked) => format!("{which} buffer {asked} asked and granted"),
     };
     let window = match (socket.window_asked_bytes, socket.window_bound_bytes) {
         (Some(window), _) if !sends => format!("window held at {} B, ", window.0),
-        (None, Some(bound)) if !sends => format!("window bounded at {bound} by the plan, "),
+        (None, Some(bound)) if !sends => format!("window bounded at {} by the plan, ", bound.decimal()),
         _ => String::new(),
     };
     let congestion = match &socket.congestion_asked {

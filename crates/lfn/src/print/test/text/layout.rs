@@ -2,8 +2,6 @@
 
 use std::time::Duration;
 
-use lfn_core::units::Bytes;
-
 use crate::print::terminal::columns;
 
 /// Columns of the labels.
@@ -88,13 +86,6 @@ impl<const N: usize> Grid<N> {
         }
         (&self.least, kept)
     }
-}
-
-/// In SI alone, so that a column can be compared.
-pub(in crate::print::test) fn decimal(bytes: u64) -> String {
-    // An odd number is never printed as a multiple of 1024.
-    let text = Bytes(bytes | 1).to_string();
-    if bytes < 1000 { format!("{bytes} B") } else { text }
 }
 
 /// To a tenth of a second, or as it is below one.

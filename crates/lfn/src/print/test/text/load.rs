@@ -1,7 +1,7 @@
 //! How payload was moved and what was asked of the connections: lines only of tests that asked for something.
 
 use lfn_core::report::Ended;
-use lfn_core::units::{Bytes, show_duration};
+use lfn_core::units::{BitRate, Bytes, show_duration};
 use lfn_core::wire::test::{Check, EndReport, Mode, SocketReport};
 
 use super::layout::wrapped;
@@ -96,7 +96,11 @@ fn asked(socket: &SocketReport, mss_of_receiver: Option<Bytes>) -> String {
     if let Some(pace) = socket.pacing_asked {
         parts.push(match socket.pacing_granted {
             Some(granted) if granted == pace => format!("paced at {pace}"),
-            granted => format!("pace {pace} asked, {} granted", granted.map_or("none".into(), |rate| rate.to_string())),
+            Some(granted) => {
+                let [pace, granted] = BitRate::alike([pace, granted]);
+                format!("pace {pace} asked, {granted} granted")
+            }
+            None => format!("pace {pace} asked, none granted"),
         });
     }
     if let Some(mss) = socket.mss_asked_bytes.or(mss_of_receiver) {

@@ -2,6 +2,7 @@
 //! why (`summary`). What only some tests have is a file of labelled lines of its own, called from `summary`.
 
 mod blocks;
+mod datagrams;
 mod ends;
 mod host;
 mod iperf3;
@@ -13,6 +14,5 @@ mod summary;
 mod table;
 mod udp;
 
-pub(super) use layout::decimal;
 pub use summary::resent;
-pub use table::Table;
+pub use table::{Place, Table};

@@ -20,7 +20,7 @@ pub(super) fn summary(run: &Run, sender: &str, receiver: &str) -> String {
         return super::udp::summary(run, sender, receiver);
     }
     let evidence = &run.evidence;
-    let mut page = String::from("\n");
+    let mut page = String::new();
     let mut line = |name: &str, text: String| page += &wrapped(name, &text);
     let whole = format!("{} over all {}", evidence.goodput, show_duration(evidence.elapsed));
     // Of an iperf3 server's datagrams: they fill no window and know no start-up.
@@ -44,7 +44,7 @@ pub(super) fn summary(run: &Run, sender: &str, receiver: &str) -> String {
     }
     if datagrams.is_none() {
         let bdp = evidence.judged_goodput().times(evidence.base_rtt);
-        line("in flight", format!("{bdp}: goodput x least RTT, {}", show_duration(evidence.base_rtt)));
+        line("in flight", format!("{}: goodput x least RTT, {}", bdp.decimal(), show_duration(evidence.base_rtt)));
     }
     line("sender", end(sender, run.measurement.sender(), true));
     line("receiver", end(receiver, run.measurement.receiver(), false));

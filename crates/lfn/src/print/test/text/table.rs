@@ -13,7 +13,7 @@ use lfn_core::units::{Bytes, show_duration};
 use lfn_core::wire::test::{Direction, Interval, Load};
 use lfn_net::tester::{Progress, Test};
 
-use super::layout::{Grid, decimal, wrapped};
+use super::layout::{Grid, wrapped};
 use super::summary::summary;
 use crate::print;
 use crate::print::terminal::columns;
@@ -22,14 +22,29 @@ use crate::print::test::Run;
 /// Time, goodput, segments sent again, cwnd, rwnd, RTT.
 const GRID: Grid<6> = Grid { wide: [15, 12, 7, 10, 10, 10], least: [12, 10, 6, 8, 8, 8], spared: &[4, 3, 2, 5] };
 
+/// Where a table stands among those of a command.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Place {
+    /// Nothing is above it.
+    #[default]
+    First,
+    /// Under the summary of another.
+    Later,
+    /// Its lines are between those of another, under the head of that.
+    Beside,
+}
+
 /// The table of one test as it grows.
 #[derive(Default)]
 pub struct Table {
     direction: Option<Direction>,
     near_name: String,
     far_name: String,
+    place: Place,
     intro: String,
     path: Option<PathProfile>,
+    /// Over the summary of one of two at once, for the lines above it are of both.
+    heading: String,
     near: VecDeque<Interval>,
     far: VecDeque<Interval>,
     resent: u64,
@@ -41,8 +56,8 @@ pub struct Table {
 }
 
 impl Table {
-    /// For a test that is to begin; `first` of one or two.
-    pub fn new(test: &Test, hosts: &Hosts, first: bool, at_once: bool) -> Self {
+    /// For a test that is to begin.
+    pub fn new(test: &Test, hosts: &Hosts, place: Place, at_once: bool) -> Self {
         let request = &test.request;
         let (sender, receiver) = Side::of(request.direction);
         let (from, to) = (hosts.name(sender), hosts.name(receiver));
@@ -53,19 +68,25 @@ impl Table {
             Load::Bytes(bytes) => format!("{bytes} in records of {}", request.record),
         };
         let streams = if request.streams == 1 { "1 stream".into() } else { format!("{} streams", request.streams) };
-        let gap = if first { "" } else { "\n" };
+        let (ways, each) = match at_once {
+            true => (format!("{from} to {to} and {to} to {from} at once"), " each way"),
+            false => (format!("{from} to {to}"), ""),
+        };
+        let mark = match (at_once, request.direction) {
+            (false, _) => "",
+            (true, Direction::Forward) => " forward",
+            (true, Direction::Reverse) => " reverse",
+        };
         Table {
             direction: Some(request.direction),
             near_name: hosts.near.clone(),
             far_name: hosts.far.clone(),
-            intro: format!("{gap}{}", wrapped("test", &format!("{from} to {to}: {load}, {streams}"))),
+            place,
+            intro: wrapped("test", &format!("{ways}: {load}, {streams}{each}")),
             path: test.path,
+            heading: if at_once { format!("{}: {from} to {to}\n", mark.trim_start()) } else { String::new() },
             datagrams: request.udp.is_some(),
-            mark: match (at_once, request.direction) {
-                (false, _) => "",
-                (true, Direction::Forward) => " forward",
-                (true, Direction::Reverse) => " reverse",
-            },
+            mark,
             ..Table::default()
         }
     }
@@ -101,7 +122,7 @@ impl Table {
         if let Some(last) = received.last() {
             let bytes = Bytes(received.iter().map(|interval| interval.bytes).sum());
             let text = format!("{} over the {} until it broke off", bytes.per(last.end), show_duration(last.end));
-            write!(out, "\n{}", wrapped("goodput", &text))?;
+            write!(out, "\n{}{}", self.heading, wrapped("goodput", &text))?;
         }
         if let Some(ramp) = &seen.ramp {
             write!(out, "{}", super::udp::ramp_lines(ramp, false, columns()))?;
@@ -118,7 +139,7 @@ impl Table {
             return Err(error);
         }
         let (sender, receiver) = self.names();
-        print::out().write_all(summary(run, sender, receiver).as_bytes())
+        write!(print::out(), "\n{}{}", self.heading, summary(run, sender, receiver))
     }
 
     /// Sender and receiver.
@@ -129,15 +150,24 @@ impl Table {
         }
     }
 
-    fn head(&self, rtt: Duration) -> io::Result<()> {
+    fn head(&mut self, rtt: Duration) -> io::Result<()> {
         let path = match self.path.map(|path| PathProfile { base_rtt: rtt, ..path }) {
             Some(path) => {
-                format!("RTT {}, capacity {}, BDP {}", show_duration(rtt), path.capacity, path.bdp())
+                format!("RTT {}, capacity {}, BDP {}", show_duration(rtt), path.capacity, path.bdp().decimal())
             }
             None => format!("RTT {}, capacity not known (--rate tells it): BDP after the run", show_duration(rtt)),
         };
+        let mut path = wrapped("path", &path);
+        if !self.heading.is_empty() {
+            // The two directions need not have the same capacity.
+            self.heading += &std::mem::take(&mut path);
+        }
+        if self.place == Place::Beside {
+            return Ok(());
+        }
+        let gap = if self.place == Place::Later { "\n" } else { "" };
         let mut out = print::out();
-        writeln!(out, "{}{}", self.intro, wrapped("path", &path))?;
+        writeln!(out, "{gap}{}{path}", self.intro)?;
         let head = match self.datagrams {
             true => super::udp::head(self.columns()),
             false => GRID.line(["seconds", "goodput", "resent", "cwnd", "rwnd", "RTT"], self.columns()),
@@ -208,8 +238,8 @@ fn row(sent: &Interval, got: &Interval, resent: u64, columns: usize) -> String {
         format!("{:.1}-{:.1}", got.start.as_secs_f64(), got.end.as_secs_f64()),
         Bytes(got.bytes).per(time).to_string(),
         resent.to_string(),
-        decimal(cwnd),
-        rwnd.map_or("-".into(), decimal),
+        Bytes(cwnd).decimal(),
+        rwnd.map_or("-".into(), |rwnd| Bytes(rwnd).decimal()),
         show_duration(rtt),
     ];
     GRID.line(cells.each_ref().map(String::as_str), columns)

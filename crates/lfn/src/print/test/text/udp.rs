@@ -4,11 +4,12 @@ use std::time::Duration;
 
 use lfn_core::report::Ended;
 use lfn_core::tcp_model::Limit;
-use lfn_core::udp::figures::{Received, Sent, UdpSample};
+use lfn_core::udp::figures::UdpSample;
 use lfn_core::udp::ramp::{Outcome, RampReport};
-use lfn_core::units::{BitRate, Bytes, Ratio, show_duration};
-use lfn_core::wire::test::{EndReport, Interval, Load, StreamReport, TestRequest};
+use lfn_core::units::{BitRate, Bytes, show_duration};
+use lfn_core::wire::test::{EndReport, Interval, Load, TestRequest};
 
+use super::datagrams::{self, percent};
 use super::layout::{Grid, paragraphs, wrapped};
 use super::summary::because;
 use crate::print::terminal::{breaks_at, columns};
@@ -61,23 +62,14 @@ pub(super) fn row(got: &Interval, columns: usize) -> String {
 /// What it came to.
 pub(super) fn summary(run: &Run, sender: &str, receiver: &str) -> String {
     let measurement = &run.measurement;
-    let mut page = String::from("\n");
+    let mut page = String::new();
     let goodput = format!("{} over {}", run.evidence.goodput, show_duration(run.evidence.elapsed));
     page += &wrapped("goodput", &goodput);
     page += &predicted(run);
     page += &super::load::ended(measurement.ended).map(|text| wrapped("ended", &text)).unwrap_or_default();
-    for stream in &measurement.receiver().streams {
-        if let Some(received) = stream.udp.as_ref().and_then(|udp| udp.received.as_ref()) {
-            page += &received_lines(stream, received, measurement.receiver().streams.len() > 1);
-        }
-    }
-    for stream in &measurement.sender().streams {
-        if let Some(sent) = stream.udp.as_ref().and_then(|udp| udp.sent.as_ref()) {
-            page += &wrapped(
-                "sender",
-                &format!("{sender}: {}", sent_line(sent, stream.udp.as_ref().is_some_and(|udp| udp.ramp.is_some()))),
-            );
-        }
+    page += &datagrams::received(measurement.receiver());
+    if let Some(sent) = datagrams::sent(measurement.sender()) {
+        page += &wrapped("sender", &format!("{sender}: {sent}"));
     }
     page += &wrapped("receiver", &format!("{receiver}: {}", buffer(measurement.receiver())));
     if let Some(server) = super::ends::server(&measurement.far) {
@@ -92,6 +84,7 @@ pub(super) fn summary(run: &Run, sender: &str, receiver: &str) -> String {
         page += &super::path::path(path);
     }
     page += &super::host::hosts(run);
+    page += &datagrams::streams(measurement.sender(), measurement.receiver(), columns());
     let found: String = run.findings.iter().map(because).collect();
     if !found.is_empty() {
         page += &format!("\n{}", paragraphs(&found, breaks_at()));
@@ -117,113 +110,21 @@ fn predicted(run: &Run) -> String {
     wrapped("predicted", &text)
 }
 
-fn received_lines(stream: &StreamReport, received: &Received, several: bool) -> String {
-    let which = if several { format!("stream {}: ", stream.stream) } else { String::new() };
-    let share = percent(received.lost, received.datagrams + received.lost);
-    let mut page =
-        wrapped("received", &format!("{which}{} datagrams, {} lost ({share} %)", received.datagrams, received.lost));
-    if received.lost > 0 {
-        let runs: Vec<String> = received
-            .loss_bursts
-            .iter()
-            .take(6)
-            .map(|run| {
-                let length = if run.from == run.to { run.from.to_string() } else { format!("{}-{}", run.from, run.to) };
-                format!("{} of {length}", run.count)
-            })
-            .collect();
-        page += &wrapped(
-            "loss",
-            &format!("in bursts: {}; the longest {}{}", runs.join(", "), received.longest_burst, own(received)),
-        );
-    }
-    if received.reordered + received.duplicates + received.too_late > 0 {
-        page += &wrapped(
-            "order",
-            &format!(
-                "{} reordered, by {} at most ({} by three or more); {} duplicates; {} too late to say",
-                received.reordered,
-                received.most_extent,
-                received.reordered_by_three,
-                received.duplicates,
-                received.too_late
-            ),
-        );
-    }
-    let variation = received
-        .variation
-        .map(|v| {
-            format!(
-                "; from one to the next {} median, {} p99, {} most",
-                show_duration(v.p50),
-                show_duration(v.p99),
-                show_duration(v.most)
-            )
-        })
-        .unwrap_or_default();
-    page += &wrapped("jitter", &format!("{} (RFC 3550){variation}", show_duration(received.jitter)));
-    page
-}
-
-/// What of the loss is the receiver's own doing.
-fn own(received: &Received) -> String {
-    match (received.overflows, received.own_loss()) {
-        (None, _) => "; whether the receiver's buffer overflowed is not known".into(),
-        (Some(0), _) => "; none of it in the receiver's buffer".into(),
-        (_, (least, most)) if least == most => format!("; {least} of it in the receiver's own buffer, not on the path"),
-        (_, (least, most)) => format!("; {least} to {most} of it in the receiver's own buffer, not on the path"),
-    }
-}
-
-fn sent_line(sent: &Sent, ramp: bool) -> String {
-    /// Less than this share of what was asked is worth a word.
-    const KEPT: f64 = 0.995;
-    let limit = sent.limit.map(|limit| format!(", {limit} allowed by the server")).unwrap_or_default();
-    let mut text = format!(
-        "{} datagrams of {} B, {} asked{limit}, {} sent",
-        sent.datagrams, sent.datagram_bytes, sent.asked, sent.achieved
-    );
-    if ramp {
-        text = format!("{} datagrams of {} B{limit}", sent.datagrams, sent.datagram_bytes);
-    } else if !sent.kept(KEPT) {
-        text += ": it could not keep the rate";
-    }
-    if sent.behind_share > Ratio::NONE {
-        text += &format!("; behind {:.1} % of the time", sent.behind_share.get() * 100.0);
-    }
-    if !sent.given_up.is_zero() {
-        text += &format!(", {} given up", show_duration(sent.given_up));
-    }
-    let how = if sent.gso { " cut by the kernel (GSO)" } else { "" };
-    text += &match sent.burst_datagrams {
-        1 => "; one at a time".to_owned(),
-        burst => format!("; bursts of {burst}{how}"),
-    };
-    if let Some(late) = sent.lateness {
-        text += &format!(", late by {} median, {} p99", show_duration(late.p50), show_duration(late.p99));
-    }
-    if sent.queue_full > 0 {
-        text += &format!("; {} times this host's own queue was full", sent.queue_full);
-    }
-    if sent.gso_refused {
-        text += "; GSO refused by the device";
-    }
-    text + if sent.dont_fragment { "; DF set" } else { "; may be fragmented" }
-}
-
 fn buffer(report: &EndReport) -> String {
     let socket = report.streams.first().and_then(|stream| stream.socket.as_ref());
-    let received = report.streams.first().and_then(|stream| stream.udp.as_ref()?.received.as_ref());
+    let received = || report.streams.iter().filter_map(|stream| stream.udp.as_ref()?.received.as_ref());
     let buffer = socket.map_or("buffer not known".into(), |socket| match socket.rcvbuf_asked_bytes {
         Some(asked) if asked > socket.rcvbuf_granted_bytes => {
-            format!("receive buffer {asked} asked, {} granted", socket.rcvbuf_granted_bytes)
+            let [asked, granted] = Bytes::alike([asked, socket.rcvbuf_granted_bytes]);
+            format!("receive buffer {asked} asked, {granted} granted")
         }
-        _ => format!("receive buffer {}", socket.rcvbuf_granted_bytes),
+        _ => format!("receive buffer {}", socket.rcvbuf_granted_bytes.decimal()),
     });
-    let merged = received.map(|received| received.merged).unwrap_or_default();
+    let each = if report.streams.len() > 1 { " each" } else { "" };
+    let merged = received().map(|received| received.merged).max().unwrap_or_default();
     let gro = if merged > 1 { format!("; up to {merged} datagrams merged (GRO)") } else { String::new() };
-    let stamps = received.is_some_and(|received| received.kernel_stamps);
-    format!("{buffer}{gro}; {}", if stamps { "times are the kernel's" } else { "times are the reading thread's" })
+    let stamps = received().next().is_some() && received().all(|received| received.kernel_stamps);
+    format!("{buffer}{each}{gro}; {}", if stamps { "times are the kernel's" } else { "times are the reading thread's" })
 }
 
 /// The steps, and what they come to; `whole` if nothing broke it off.
@@ -286,10 +187,6 @@ fn broken_off(ramp: &RampReport) -> String {
     };
     let begun = ramp.begun.map(|rate| format!("; {rate} had been begun, of which nothing is known"));
     format!("broken off {steps}: {known}{}", begun.unwrap_or_default())
-}
-
-fn percent(part: u64, whole: u64) -> String {
-    if whole == 0 { "0".into() } else { format!("{:.3}", part as f64 / whole as f64 * 100.0) }
 }
 
 #[cfg(test)]
