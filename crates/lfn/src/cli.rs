@@ -54,6 +54,12 @@ pub fn explain(error: &clap::Error) -> Result<Exit, Failure> {
     {
         return Err(failure.hint(instead));
     }
+    if command_typed() == "lfn test" && std::env::args().len() == 2 {
+        let emulated = "lfn emulate --rtt 539ms --rate 135mbit -- lfn test far";
+        return Err(
+            failure.hint(format!("lfn test TICKET, of an `lfn serve` there; without a second host: {emulated}"))
+        );
+    }
     if command_typed() == "lfn copy"
         && let Some(place) = std::env::args().find_map(|word| word.strip_prefix("-:").map(str::to_owned))
     {

@@ -84,7 +84,12 @@ impl Failure {
 
     /// The line and the hint, as they will be printed.
     pub fn words(&self) -> (String, Option<String>) {
-        (one_line(&line(&self.error)).into_owned(), self.hint.as_deref().map(|hint| one_line(hint).into_owned()))
+        let text = line(&self.error);
+        if self.of_stdout() == Some(io::ErrorKind::StorageFull) {
+            let hint = "send it where there is room: > FILE on another disk";
+            return (format!("standard output: {}", one_line(&text)), Some(hint.to_owned()));
+        }
+        (one_line(&text).into_owned(), self.hint.as_deref().map(|hint| one_line(hint).into_owned()))
     }
 
     /// Prints the failure on stderr, one line each for error and hint; a closed pipe on stdout is no failure at all.
@@ -103,9 +108,13 @@ impl Failure {
     /// Printing fails with the bare error. One that has a cause to tell is of something else: a connection that breaks
     /// ends in the same kind, and is a failure.
     fn is_closed_stdout(&self) -> bool {
+        self.of_stdout() == Some(io::ErrorKind::BrokenPipe)
+    }
+
+    fn of_stdout(&self) -> Option<io::ErrorKind> {
         let plain = self.error.downcast_ref::<io::Error>().map(io::Error::kind);
         let json = self.error.downcast_ref::<serde_json::Error>().and_then(serde_json::Error::io_error_kind);
-        plain.or(json) == Some(io::ErrorKind::BrokenPipe)
+        plain.or(json)
     }
 }
 
@@ -145,6 +154,10 @@ mod tests {
         assert!(Failure::new(broken()).is_closed_stdout());
         assert!(Failure::new(serde_json::Error::io(broken())).is_closed_stdout());
         assert!(!Failure::new(SessionError::Io { peer: "the server", source: broken() }).is_closed_stdout());
-        assert!(!Failure::new(io::Error::from(io::ErrorKind::StorageFull)).is_closed_stdout());
+        let full = Failure::new(io::Error::from(io::ErrorKind::StorageFull));
+        assert!(!full.is_closed_stdout());
+        let (line, hint) = full.words();
+        assert!(line.starts_with("standard output: ") && hint.is_some(), "{line}");
+        assert!(!Failure::msg("no space").words().0.contains("standard output"));
     }
 }

@@ -213,6 +213,9 @@ fn what_cannot_be_meant_is_refused_before_anything_is_dialled() {
     for (flags, says) in cases {
         assert_refused(&test("lfn://nobody", flags), 2, says);
     }
+    let alone = support::lfn().arg("test").output().unwrap();
+    assert_refused(&alone, 2, "<HOST>");
+    assert!(text(&alone.stderr).contains("hint: lfn test TICKET, "), "{}", text(&alone.stderr));
     // What iperf3 calls otherwise is told by its name here.
     let zerocopy = test("lfn://nobody", &["-Z"]);
     assert_refused(&zerocopy, 2, "'-Z'");

@@ -141,12 +141,8 @@ impl Printer {
 
     /// A test is to begin, alone or `at_once` with another; gives its number.
     pub fn begin(&mut self, test: &Test, at_once: bool) -> usize {
-        let place = match (self.tests.last(), at_once) {
-            (None, _) => text::Place::First,
-            // One head stands over the lines of both.
-            (Some(other), true) if other.unfinished.is_some() => text::Place::Beside,
-            _ => text::Place::Later,
-        };
+        let is_later = self.tests.iter().any(|seen| seen.unfinished.is_none());
+        let place = if is_later { text::Place::Later } else { text::Place::First };
         let table = text::Table::new(test, &self.origin.hosts, place, at_once);
         let unfinished = Some(Unfinished::new(test.request.clone()));
         self.tests.push(Seen { table, near_socket: test.near.clone(), unfinished });
@@ -161,7 +157,13 @@ impl Printer {
 
     /// Something happened in a test.
     pub fn progress(&mut self, number: usize, progress: &Progress<'_>) {
+        let has_head = |seen: &Seen| seen.unfinished.as_ref().is_some_and(|test| test.handshake_rtt.is_some());
+        let beside = self.tests.iter().any(has_head);
         let seen = &mut self.tests[number];
+        if let (Progress::Connected(..), true) = (progress, beside) {
+            // One head stands over the lines of both: that of whichever was answered first.
+            seen.table.stand_beside();
+        }
         if let Some(unfinished) = &mut seen.unfinished {
             match progress {
                 Progress::Connected(rtt, _) => unfinished.handshake_rtt = Some(*rtt),

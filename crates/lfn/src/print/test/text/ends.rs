@@ -47,8 +47,8 @@ fn buffer(socket: &SocketReport, kernel: Option<&Kernel>, sends: bool) -> String
     let buffer = match asked {
         None => format!("{which} buffer autotuned to {}", granted.decimal()),
         Some(asked) if granted < asked => {
-            let [asked, granted, limit] = Bytes::alike([asked, granted, cap.unwrap_or(granted)]);
-            let cap = cap.map(|_| format!(" (net.core.{sysctl} is {limit})")).unwrap_or_default();
+            let [asked, granted] = Bytes::alike([asked, granted]);
+            let cap = cap.map(|cap| format!(" (net.core.{sysctl} is {cap})")).unwrap_or_default();
             format!("{which} buffer {asked} asked, {granted} granted{cap}")
         }
         // No socket has less than the kernel's own minimum.

@@ -44,7 +44,7 @@ fn line(host: &Host, report: &EndReport) -> Option<String> {
     parts.extend(waited(report));
     parts.extend(dropped(report));
     if let Some(segments) = told.counter("Tcp.RetransSegs").filter(|segments| *segments > 0) {
-        parts.push(format!("{segments} segments resent by the whole host"));
+        parts.push(format!("{} resent by the whole host", super::summary::segments(segments.unsigned_abs())));
     }
     if let Some((others, _)) = host.others.filter(|(others, all)| others.as_f64() > 0.05 * all.as_f64()) {
         parts.push(format!("{others} of other traffic"));

@@ -143,11 +143,11 @@ pub(super) fn because(finding: &Finding) -> String {
 }
 
 fn tcp(run: &Run) -> String {
-    let resent = resent(run).map_or("unknown".into(), |resent| resent.to_string());
+    let resent = resent(run).map_or("an unknown number of segments".into(), segments);
     let again =
         resent_share(run).map(|share| format!(" ({:.3} % of what was sent)", share * 100.0)).unwrap_or_default();
     if run.measurement.sender().streams.iter().all(|stream| stream.tcp_info.is_none()) {
-        return format!("the sender's kernel is not known; {resent} segments resent");
+        return format!("the sender's kernel is not known; {resent} resent");
     }
     let scale = run.window_scale().map_or("none".into(), |scale| scale.to_string());
     let sum = |figure: fn(&lfn_core::diagnose::Flow) -> Duration| -> f64 {
@@ -156,10 +156,14 @@ fn tcp(run: &Run) -> String {
     let busy = sum(|flow| flow.busy).max(f64::MIN_POSITIVE);
     let share = |time: f64| format!("{:.0} %", (time / busy * 100.0).min(100.0));
     format!(
-        "window scale {scale}, {resent} segments resent{again}; stopped by rwnd {}, by send buffer {}",
+        "window scale {scale}, {resent} resent{again}; stopped by rwnd {}, by send buffer {}",
         share(sum(|flow| flow.rwnd_limited)),
         share(sum(|flow| flow.sndbuf_limited)),
     )
+}
+
+pub(super) fn segments(count: u64) -> String {
+    if count == 1 { "1 segment".into() } else { format!("{count} segments") }
 }
 
 /// Which share of the payload bytes that were sent was sent again; nothing of none, and where a kernel does not tell.

@@ -91,6 +91,11 @@ impl Table {
         }
     }
 
+    /// Another's head stands above, and its lines will be among these.
+    pub fn stand_beside(&mut self) {
+        self.place = Place::Beside;
+    }
+
     /// Prints what can be printed by now. An error of the output waits for [`Table::finish`]: the test goes on.
     pub fn progress(&mut self, progress: &Progress<'_>) {
         let printed = match progress {

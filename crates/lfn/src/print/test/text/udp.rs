@@ -139,11 +139,12 @@ pub(super) fn ramp_lines(ramp: &RampReport, whole: bool, columns: usize) -> Stri
             Outcome::SenderLimit => "sender's limit",
         };
         let grown = Duration::try_from_secs_f64(step.delay_growth_seconds.get().max(0.0)).unwrap_or_default();
+        let [asked, sent, received] = BitRate::alike([step.asked, step.sent, step.received]);
         let cells = [
             step.step.to_string(),
-            step.asked.to_string(),
-            step.sent.to_string(),
-            step.received.to_string(),
+            asked,
+            sent,
+            received,
             step.datagrams.to_string(),
             step.lost.to_string(),
             format!("+{}", show_duration(grown)),
