@@ -36,7 +36,9 @@ fn main() -> ExitCode {
 }
 
 /// Nothing found at all, and measured as predicted. A finding is a false one, and fails, unless the run itself says that
-/// the machine was too busy to judge by it: an emulation that was not faithful, a processor that was the limit.
+/// the machine was too busy to judge by it: an emulation that was not faithful, a processor that was the limit. Seen to
+/// fail where a rule names what is not there (competing traffic, queueing, small MTU, start-up share, a slow application, a
+/// processor), and where the prediction is off by half, by double or by a tenth.
 fn a_healthy_path_has_no_findings() {
     healthy("50mbit", "20ms");
 }
