@@ -125,6 +125,25 @@ fn a_session_has_as_many_streams_as_it_was_granted_and_others_have_room() {
 }
 
 #[test]
+fn who_leaves_before_its_streams_are_open_gives_its_place_back() {
+    let all = Share { sessions: 1, ..Quotas::default().all };
+    let quotas = Quotas { all, ..Quotas::default() };
+    let server = served(Connections { silence: Duration::from_secs(600), ..Connections::default() }, quotas, None);
+    let request = TestRequest { streams: 2, ..TestRequest::default() };
+    let id = dial::new_session_id().unwrap();
+    let mut control = dial::control(&server.target(), id, Request::Test(Box::new(request))).unwrap();
+    let _: serde_json::Value = control.recv(Duration::from_secs(20), "before the test").unwrap();
+    assert_eq!(server.admission.running(), 1);
+    drop(control);
+    let left = Instant::now();
+    while server.admission.running() > 0 {
+        // Half of what a client has to open them.
+        assert!(left.elapsed() < Duration::from_secs(10), "the place is kept");
+        thread::sleep(Duration::from_millis(20));
+    }
+}
+
+#[test]
 fn a_wrong_token_an_old_one_and_a_wrong_key_are_told_apart() {
     let server = served(Connections::default(), Quotas::default(), None);
     let wrong_token = Ticket { token: Token::from_bytes([1; 16]), ..server.ticket.clone() };

@@ -32,6 +32,11 @@ pub struct ServerSession {
     over: Arc<AtomicBool>,
 }
 
+/// How often a wait for data streams looks up to see whether the client is still there.
+const LOOK_UP: Duration = Duration::from_millis(100);
+
+const OPENING: &str = "while its data streams were waited for";
+
 /// What one session may make the server do.
 #[derive(Debug, Clone, Copy)]
 pub struct Limits {
@@ -86,7 +91,8 @@ impl ServerSession {
         self.shared.root().map(|root| root.as_path())
     }
 
-    /// Waits for `count` data streams, and gives them in the order of their numbers.
+    /// Waits for `count` data streams, and gives them in the order of their numbers. A client that hangs up meanwhile is
+    /// not waited for.
     pub fn data_streams(&self, count: u16, within: Duration) -> Result<Vec<DataStream>, SessionError> {
         let most = self.limits().streams;
         if count > most {
@@ -99,12 +105,16 @@ impl ServerSession {
         let mut streams = Vec::with_capacity(count.into());
         while streams.len() < usize::from(count) {
             let left = deadline.saturating_duration_since(Instant::now());
-            let stream = self.streams.next(left).ok_or(SessionError::Timeout {
-                peer: "the client",
-                after: within,
-                while_doing: "to open its data streams",
-            })?;
-            streams.push(stream);
+            match self.streams.next(left.min(LOOK_UP)) {
+                Some(stream) => streams.push(stream),
+                None if left.is_zero() => {
+                    return Err(SessionError::Timeout { peer: "the client", after: within, while_doing: OPENING });
+                }
+                None if self.control.hung_up() => {
+                    return Err(SessionError::Closed { peer: "the client", while_doing: OPENING });
+                }
+                None => self.check()?,
+            }
         }
         streams.sort_by_key(DataStream::stream);
         Ok(streams)

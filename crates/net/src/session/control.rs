@@ -5,6 +5,7 @@ use std::net::{Shutdown, TcpStream};
 use std::time::{Duration, Instant};
 
 use lfn_core::wire::{self, FrameReader, HELLO_LIMIT, Kind, MESSAGE_LIMIT, Refusal, RefusalCode};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use serde::Serialize;
 use serde::de::{DeserializeOwned, IgnoredAny};
 
@@ -52,6 +53,12 @@ impl Control {
     /// How errors name the other side: "the server" or "the client".
     pub fn peer(&self) -> &'static str {
         self.peer
+    }
+
+    /// Whether the other side has closed its half: it will say no more than what has come already.
+    pub(crate) fn hung_up(&self) -> bool {
+        let mut sockets = [PollFd::new(self.socket(), PollFlags::RDHUP)];
+        poll(&mut sockets, Some(&Timespec::default())).is_ok_and(|ready| ready > 0)
     }
 
     /// Sends one message; waits at most [`DEAD_AFTER`] for room, or what [`Control::waits_for_room`] said.
