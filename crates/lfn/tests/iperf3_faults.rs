@@ -439,4 +439,6 @@ fn nobody_there_is_named() {
     let test = test(Parameters::default(), STEP);
     let error = client::run("127.0.0.1", port, &test, &mut |_| {}).unwrap_err();
     assert!(error.to_string().starts_with(&format!("cannot reach 127.0.0.1:{port}")), "{error}");
+    let error = client::run("a..b", port, &test, &mut |_| {}).unwrap_err();
+    assert!(error.to_string().starts_with("unknown host 'a..b': "), "{error}");
 }

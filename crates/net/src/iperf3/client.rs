@@ -337,8 +337,9 @@ fn new_cookie() -> Result<Cookie, Error> {
 fn connect(host: &str, port: u16, within: Duration, from: Option<&Place>) -> Result<(Control, SocketAddr), Error> {
     let name = if host.contains(':') { format!("[{host}]:{port}") } else { format!("{host}:{port}") };
     let failed = |source| Error::Connect { address: name.clone(), source };
+    let unknown = |source| Error::UnknownHost { host: host.to_owned(), source };
     let mut last = io::Error::new(io::ErrorKind::NotFound, "the name has no address");
-    for address in (host, port).to_socket_addrs().map_err(failed)? {
+    for address in (host, port).to_socket_addrs().map_err(unknown)? {
         if from.is_some_and(|from| !from.reaches(&address)) {
             last = io::Error::other("the address to dial from is of the other IP version");
             continue;

@@ -16,6 +16,14 @@ use super::rsa::KeyError;
 /// What went wrong between the two ends.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
+    /// The name has no address.
+    #[error("unknown host '{host}': {source}")]
+    UnknownHost {
+        /// As typed.
+        host: String,
+        /// What the resolver said.
+        source: io::Error,
+    },
     /// Nobody listens there, or nobody answers.
     #[error("cannot reach {address}: {source}")]
     Connect {
@@ -164,6 +172,7 @@ impl Error {
     /// What the user of a client can do about it.
     pub fn hint(&self) -> String {
         match self {
+            Error::UnknownHost { .. } => "give the server's name or address, with a port as HOST:PORT".into(),
             Error::Connect { .. } => {
                 "see whether `iperf3 -s` or `lfn serve --iperf3` runs there, and on which port".into()
             }
