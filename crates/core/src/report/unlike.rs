@@ -8,7 +8,7 @@ use super::compare::Summary;
 use super::document::Ended;
 use super::read::Stored;
 use crate::units::show_duration;
-use crate::wire::test::{Data, Direction, Mode, Modes};
+use crate::wire::test::{Data, Direction, Modes};
 
 /// What a file holds of a test that failed.
 pub(super) fn failed(file: &str, stored: &Stored) -> Option<String> {
@@ -56,7 +56,7 @@ fn unlike(results: &[&Summary]) -> Vec<String> {
         ("queue of the path", |s| s.path?.queue.map(|queue| queue.to_string())),
         ("loss of the path", |s| s.path.map(|path| format!("{} %", path.loss.get() * 100.0))),
         ("load", |s| Some(if s.at_once { "both directions at once" } else { "one direction at a time" }.into())),
-        ("way of moving bytes", |s| Some(s.modes.map_or("not told".into(), moved))),
+        ("way of moving bytes", |s| Some(s.modes.map_or("not told".into(), |modes| modes.to_string()))),
         ("payload", |s| s.data.map(|data| if data == Data::Zero { "zeros" } else { "random" }.into())),
         ("path MTU", |s| s.mtu.map(|mtu| format!("{mtu} B"))),
         ("protocol", |s| Some(s.protocol.clone())),
@@ -75,20 +75,12 @@ fn unlike(results: &[&Summary]) -> Vec<String> {
             }
         }
         // What iperf3 does not tell is most likely what it does if nothing is asked.
-        let likely = ["not told".to_owned(), moved(Modes::default())];
+        let likely = ["not told".to_owned(), Modes::default().to_string()];
         if values.len() > 1 && !values.iter().all(|value| likely.contains(value)) {
             warnings.push(format!("not the same {name}: {}", values.join(", ")));
         }
     }
     warnings
-}
-
-fn moved(modes: Modes) -> String {
-    let name = |mode| if mode == Mode::NoCopy { "no copy" } else { "copying" };
-    match (name(modes.near), name(modes.far)) {
-        (near, far) if near == far => near.to_owned(),
-        (near, far) => format!("{near} near and {far} far"),
-    }
 }
 
 #[cfg(test)]
@@ -99,6 +91,7 @@ mod tests {
     use crate::path::PathProfile;
     use crate::report::{Document, Failed, Unfinished};
     use crate::units::{BitRate, Bytes, Ratio};
+    use crate::wire::test::Mode;
 
     #[test]
     fn ways_of_moving_bytes_are_never_mixed_up() {

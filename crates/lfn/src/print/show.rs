@@ -27,6 +27,7 @@ const LINES: &[Line] = &[
     ("direction", |s| Some(if s.direction == Direction::Forward { "forward" } else { "reverse" }.into())),
     ("protocol", |s| Some(s.protocol.clone())),
     ("congestion", |s| s.congestion.clone()),
+    ("moved by", |s| s.modes.map(|modes| modes.to_string())),
     ("streams", |s| Some(s.streams.to_string())),
     ("capacity", |s| s.capacity.map(|capacity| capacity.to_string())),
     ("path MTU", |s| s.mtu.map(|mtu| format!("{mtu} B"))),

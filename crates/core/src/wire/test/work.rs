@@ -1,5 +1,7 @@
 //! How the bytes of a test are made, moved and looked at: what the loops at both ends are to do with them.
 
+use std::fmt;
+
 use serde::{Deserialize, Serialize};
 
 /// How an end moves payload. Figures of different modes are of different work: no comparison mixes them.
@@ -22,6 +24,16 @@ pub struct Modes {
     pub near: Mode,
     /// The server.
     pub far: Mode,
+}
+
+impl fmt::Display for Modes {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let name = |mode| if mode == Mode::NoCopy { "no copy" } else { "copying" };
+        match (name(self.near), name(self.far)) {
+            (near, far) if near == far => f.write_str(near),
+            (near, far) => write!(f, "{near} near and {far} far"),
+        }
+    }
 }
 
 /// What payload consists of.
