@@ -39,6 +39,7 @@ fn main() -> ExitCode {
         ("limits_of_the_server_are_told_stock_clients", iperf3, limits_of_the_server_are_told_stock_clients),
         ("stock_servers_agree_on_what_is_counted", iperf3, stock_servers_agree_on_what_is_counted),
         ("stock_servers_agree_in_every_other_mode", iperf3, stock_servers_agree_in_every_other_mode),
+        ("stock_servers_are_shown_interval_by_interval", iperf3, stock_servers_are_shown_interval_by_interval),
         ("stock_servers_take_the_flags_of_the_load", iperf3, stock_servers_take_the_flags_of_the_load),
         ("an_interrupt_ends_a_test_with_a_stock_server", iperf3, an_interrupt_ends_a_test_with_a_stock_server),
         ("stock_servers_are_told_who_comes", iperf3, stock_servers_are_told_who_comes),
@@ -409,6 +410,31 @@ fn stock_servers_agree_in_every_other_mode() {
             assert_eq!(remarks.retransmits, None);
             assert!(run.sender().bytes >= run.receiver().bytes);
         }
+    }
+}
+
+/// Lines of both directions, and of datagrams that this end receives; of others it is said that there are none.
+fn stock_servers_are_shown_interval_by_interval() {
+    let untold = "does not tell what arrived in which interval";
+    for (flags, forward, reverse) in [
+        (&["--bidir", "-b", "20mbit"][..], true, true),
+        (&["-u", "-b", "10mbit", "-R"], false, true),
+        (&["-u", "-b", "10mbit"], false, false),
+        (&["-u", "-b", "10mbit", "--bidir"], false, true),
+    ] {
+        let server = StockServer::start(&[]);
+        let output = lfn_test(server.port, &[flags, &["-t", "1", "--interval", "250ms"]].concat());
+        assert!(output.status.success(), "{flags:?}: {}", stderr(&output));
+        let text = String::from_utf8(output.stdout).unwrap();
+        assert_eq!(text.matches("seconds ").count(), 1, "one head: {text}");
+        let at_once = flags.contains(&"--bidir");
+        let lines = |direction: &str| {
+            let of = |line: &&str| line.trim_start().starts_with("0.") && (!at_once || line.ends_with(direction));
+            text.lines().filter(of).count()
+        };
+        assert!((lines("forward") >= 3) == (forward || (!at_once && reverse)), "{flags:?}: {text}");
+        assert!((lines("reverse") >= 3) == reverse, "{flags:?}: {text}");
+        assert_eq!(text.contains(untold), flags.contains(&"-u") && (at_once || !reverse), "{flags:?}: {text}");
     }
 }
 

@@ -76,8 +76,8 @@ impl std::fmt::Debug for Login {
 pub enum Progress<'a> {
     /// The test begins: the round-trip time of the connection.
     Connected(Duration),
-    /// An interval of a direction: as this end saw it, and what is known of the server's end.
-    Interval(Direction, &'a Interval, &'a Interval),
+    /// An interval of a direction: as this end saw it, and what is known of the server's end, if anything is.
+    Interval(Direction, &'a Interval, Option<&'a Interval>),
 }
 
 /// How often a running test is looked at.
@@ -281,7 +281,7 @@ impl Conversation<'_> {
             if let Some(near) = report::interval(&self.figures, &slice, sends) {
                 let far = report::far_interval(&self.figures, self.slices.last(), &slice, sends);
                 let direction = if sends { Direction::Forward } else { Direction::Reverse };
-                (self.watch)(Progress::Interval(direction, &near, &far.unwrap_or_default()));
+                (self.watch)(Progress::Interval(direction, &near, far.as_ref()));
             }
         }
         self.slices.push(slice);

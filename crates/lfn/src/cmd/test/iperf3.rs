@@ -98,26 +98,30 @@ fn one(
     (hosts, path): (&Hosts, Option<&PathReport>),
     (printer, stop): (&mut Printer, &Interrupt),
 ) -> Result<(), Failure> {
-    // Of datagrams it is known in the end what came of them.
-    let live = test.parameters.way != Way::Both && test.parameters.protocol == Protocol::Tcp;
+    let at_once = test.parameters.way == Way::Both;
     let kernel = tester::kernel();
-    let begun = live.then(|| {
-        let request = client::request(&test.parameters, test.interval, test.parameters.way == Way::Forward);
-        printer.begin(&shown(wanted, request), false)
-    });
-    let outcome = client::run(host, port, test, &mut |progress| {
-        if let Progress::Connected(_) = progress {
+    let begun: Vec<(Direction, usize)> = directions(test.parameters.way)
+        .iter()
+        .map(|direction| {
+            let request = client::request(&test.parameters, test.interval, *direction == Direction::Forward);
+            (*direction, printer.begin(&shown(wanted, request), at_once))
+        })
+        .collect();
+    let number =
+        |wanted: Direction| begun.iter().find(|(direction, _)| *direction == wanted).map(|(_, number)| *number);
+    let outcome = client::run(host, port, test, &mut |progress| match progress {
+        Progress::Connected(rtt) => {
             stop.load_begins();
-        }
-        match (begun, progress) {
-            (Some(number), Progress::Connected(rtt)) => {
-                printer.progress(number, &tester::Progress::Connected(rtt, &kernel));
+            for (_, number) in &begun {
+                printer.progress(*number, &tester::Progress::Connected(rtt, &kernel));
             }
-            (Some(number), Progress::Interval(_, near, far)) => {
-                printer.progress(number, &tester::Progress::Near(near));
+        }
+        Progress::Interval(direction, near, far) => {
+            let Some(number) = number(direction) else { return };
+            printer.progress(number, &tester::Progress::Near(near));
+            if let Some(far) = far {
                 printer.progress(number, &tester::Progress::Far(far));
             }
-            _ => {}
         }
     });
     let Outcome { runs, output } = outcome.map_err(|error| {
@@ -131,12 +135,8 @@ fn one(
     });
     for (measurement, said) in runs {
         let path = super::path::beside(path, &measurement);
-        let measurement = tester::Measurement { at_once: test.parameters.way == Way::Both, path, ..measurement };
-        let number = begun.unwrap_or_else(|| {
-            let number = printer.begin(&shown(wanted, measurement.request.clone()), measurement.at_once);
-            printer.progress(number, &tester::Progress::Connected(measurement.rtt, &kernel));
-            number
-        });
+        let measurement = tester::Measurement { at_once, path, ..measurement };
+        let Some(number) = number(measurement.request.direction) else { continue };
         // The warm-up is not in the figures, so nothing more is left out of them than what is found.
         let omitted = wanted.omit.map(|_| Duration::ZERO);
         let evidence = wanted.evidence(&measurement, hosts, omitted, &format!("--iperf3 {server}"));
@@ -144,6 +144,15 @@ fn one(
         printer.end(number, Run::of_iperf3(measurement, evidence, said))?;
     }
     Ok(())
+}
+
+/// The directions of one conversation, in the order of its results.
+fn directions(way: Way) -> &'static [Direction] {
+    match way {
+        Way::Forward => &[Direction::Forward],
+        Way::Reverse => &[Direction::Reverse],
+        Way::Both => &[Direction::Forward, Direction::Reverse],
+    }
 }
 
 fn shown(wanted: &Wanted, request: TestRequest) -> Test {

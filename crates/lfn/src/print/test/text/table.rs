@@ -48,6 +48,8 @@ pub struct Table {
     near: VecDeque<Interval>,
     far: VecDeque<Interval>,
     resent: u64,
+    /// Lines were printed.
+    lines: bool,
     /// Behind each line of a test that is not alone.
     mark: &'static str,
     failed: Option<io::Error>,
@@ -144,6 +146,10 @@ impl Table {
             return Err(error);
         }
         let (sender, receiver) = self.names();
+        if !self.lines && run.iperf3.is_some() {
+            // That is so of one that receives datagrams.
+            writeln!(print::out(), "{receiver} does not tell what arrived in which interval")?;
+        }
         write!(print::out(), "\n{}{}", self.heading, summary(run, sender, receiver))
     }
 
@@ -203,6 +209,7 @@ impl Table {
             };
             let line = marked(&line, self.mark);
             self.resent = resent;
+            self.lines = true;
             let mut out = print::out();
             out.write_all(line.as_bytes())?;
             out.flush()?;

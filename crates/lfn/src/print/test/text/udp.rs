@@ -46,7 +46,7 @@ pub(super) fn row(got: &Interval, columns: usize) -> String {
     let sum = |figure: fn(&UdpSample) -> u64| samples.iter().map(|sample| figure(sample)).sum::<u64>();
     let (datagrams, lost) = (sum(|s| s.datagrams), sum(|s| s.lost));
     let jitter = samples.iter().filter_map(|sample| sample.jitter).max().unwrap_or_default();
-    let cells = [
+    let mut cells = [
         format!("{:.1}-{:.1}", got.start.as_secs_f64(), got.end.as_secs_f64()),
         Bytes(got.bytes).per(got.end.saturating_sub(got.start)).to_string(),
         datagrams.to_string(),
@@ -56,6 +56,10 @@ pub(super) fn row(got: &Interval, columns: usize) -> String {
         sum(|s| s.duplicates).to_string(),
         show_duration(jitter),
     ];
+    if samples.is_empty() {
+        // What iperf3's datagrams came to is known at the end alone.
+        cells[2..].fill("-".to_owned());
+    }
     GRID.line(cells.each_ref().map(String::as_str), columns)
 }
 
