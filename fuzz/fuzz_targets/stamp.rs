@@ -21,7 +21,7 @@ fuzz_target!(|data: &[u8]| {
     let mac: Option<Mac<'_>> = if kind & 1 == 1 { Some(&hash) } else { None };
     let estimate = ErrorEstimate::new(None);
 
-    let mut reflector = Reflector::new(kind & 2 == 2, Limits::default());
+    let mut reflector = Reflector::new(kind & 2 == 2, 862, Limits::default());
     let arrival = Arrival {
         bytes,
         from: ([192, 0, 2, 1], 4000).into(),

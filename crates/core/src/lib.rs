@@ -7,7 +7,7 @@
 //!
 //! | module | what it is |
 //! | --- | --- |
-//! | [`units`], [`figure`], [`time`] | quantities in types, finite numbers, virtual or real time |
+//! | [`units`], [`figure`], [`time`], [`date`] | quantities in types, finite numbers, virtual or real time |
 //! | [`geometry`], [`framing`], [`links`], [`path`] | from places and link types to a [`path::PathProfile`] |
 //! | [`plan`], [`tcp_model`], [`prediction`], [`rfc6349`] | from a path to buffers, streams and predictions |
 //! | [`link`] | the emulated link: stages, and a chain of them |
@@ -28,6 +28,7 @@
 
 pub mod admission;
 pub mod blocks;
+pub mod date;
 pub mod diagnose;
 pub mod discover;
 pub mod figure;

@@ -22,8 +22,10 @@ pub enum Command {
     Serve(Box<cmd::serve::Args>),
     Test(Box<cmd::test::Args>),
     Show(cmd::show::Args),
-    Copy(cmd::copy::Args),
+    Copy(Box<cmd::copy::Args>),
+    Verify(cmd::verify::Args),
     Hosts(cmd::hosts::Args),
+    Token(cmd::token::Args),
     Demo(cmd::demo::Args),
 }
 

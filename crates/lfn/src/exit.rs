@@ -4,6 +4,8 @@ use std::fmt;
 use std::io;
 use std::process::ExitCode;
 
+use lfn_net::session::identity::IdentityError;
+
 use crate::print::{self, plain::one_line};
 
 /// How a run ended, as the shell sees it.
@@ -57,7 +59,9 @@ pub struct Failure {
 impl Failure {
     /// A failure at run time (exit code 1).
     pub fn new(error: impl Into<anyhow::Error>) -> Self {
-        Failure { exit: Exit::Failed, error: error.into(), hint: None }
+        let error = error.into();
+        let hint = error.downcast_ref::<IdentityError>().and_then(IdentityError::hint);
+        Failure { exit: Exit::Failed, error, hint }
     }
 
     /// A failure at run time, from text.

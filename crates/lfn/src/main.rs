@@ -11,13 +11,17 @@ mod exit;
 mod forecast;
 mod print;
 mod remote;
+mod ssh;
 
 use std::process::ExitCode;
 
 use clap::Parser;
 
 fn main() -> ExitCode {
-    let done = match cli::Cli::try_parse() {
+    let parsed = cli::Cli::try_parse();
+    // Where it cannot be done, `lfn hosts add` and @FILE keep a ticket from `ps` all the same.
+    let _ = lfn_sys::arguments::hide(remote::token_in);
+    let done = match parsed {
         Ok(cli) => cmd::run(cli.command),
         Err(error) => cli::explain(&error),
     };

@@ -6,6 +6,7 @@
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{self, Read};
+use std::ops::Range;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -97,6 +98,14 @@ pub fn session_failure(error: SessionError) -> Failure {
     }
 }
 
+/// Where in an argument the token of a ticket stands.
+pub fn token_in(argument: &[u8]) -> Option<Range<usize>> {
+    const BEGINS: &[u8] = b"lfn://";
+    let start = argument.windows(BEGINS.len()).position(|part| part == BEGINS)? + BEGINS.len();
+    let length = argument[start..].iter().position(|byte| *byte == b'@')?;
+    Some(start..start + length)
+}
+
 /// Longer than any ticket.
 const LONGEST_TICKET: u64 = 4096;
 
@@ -139,25 +148,34 @@ fn ticket_for(name: &str, trust: &Trust) -> Result<Ticket, Failure> {
     if let Some(ticket) = ticket_elsewhere(name)? {
         return Ok(ticket);
     }
+    if let Some(ticket) = known(name, trust)? {
+        return Ok(ticket);
+    }
+    let (host, _) = split_host_port(name).map_err(Failure::usage)?;
+    Err(Failure::msg(format!("unknown host '{name}': no ticket is saved under that name"))
+        .hint(format!("run `lfn serve` there and save the ticket it prints: lfn hosts add {host} TICKET")))
+}
+
+/// The ticket of whom this side knows by that name, if it knows anybody; it is read from nowhere else.
+pub fn known(name: &str, trust: &Trust) -> Result<Option<Ticket>, Failure> {
     if name.starts_with("lfn://") {
-        return name.parse::<Ticket>().map_err(|e| Failure::usage(e).hint("paste the ticket whole, in quotes"));
+        return name.parse().map(Some).map_err(|e| Failure::usage(e).hint("paste the ticket whole, in quotes"));
     }
     if let Some(ticket) = emulated::far_ticket(name)? {
-        return Ok(ticket);
+        return Ok(Some(ticket));
     }
     if let Some(ticket) = SavedHosts::load()?.get(name)? {
-        return Ok(ticket);
+        return Ok(Some(ticket));
     }
     if name == emulated::FAR {
         return Err(no_far_side());
     }
-    let (host, port) = split_host_port(name).map_err(Failure::usage)?;
     if trust.insecure {
+        let (host, port) = split_host_port(name).map_err(Failure::usage)?;
         let (token, fingerprint) = (Token::from_bytes([0; 16]), Fingerprint([0; 32]));
-        return Ok(Ticket { host, port, token, fingerprint });
+        return Ok(Some(Ticket { host, port, token, fingerprint }));
     }
-    Err(Failure::msg(format!("unknown host '{name}': no ticket is saved under that name"))
-        .hint(format!("run `lfn serve` there and save the ticket it prints: lfn hosts add {host} TICKET")))
+    Ok(None)
 }
 
 fn no_far_side() -> Failure {
@@ -174,7 +192,7 @@ impl SavedHosts {
     /// Reads the file; none saved if there is no file.
     pub fn load() -> Result<Self, Failure> {
         let path = Self::path()?;
-        let Some(text) = identity::read(&path)? else { return Ok(SavedHosts::default()) };
+        let Some(text) = identity::read_secret(&path)? else { return Ok(SavedHosts::default()) };
         toml::from_str(&text).map_err(|e| {
             Failure::msg(format!("{}: {}", path.display(), e.message()))
                 .hint("mend or remove the file; `lfn hosts add` writes it anew")

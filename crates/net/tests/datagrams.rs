@@ -45,7 +45,7 @@ fn stranger(server: &Served) -> UdpSocket {
 
 fn request() -> Request {
     let request = json!({
-        "verb": "copy", "direction": "get", "from": { "from": "zero", "bytes": 10 }, "streams": 1,
+        "verb": "copy", "direction": "get", "from": [{ "from": "zero", "bytes": 10 }], "streams": 1,
         "block_bytes": 1 << 20
     });
     serde_json::from_value(request).unwrap()

@@ -43,7 +43,7 @@ fn ask(ticket: &Ticket) -> Result<serde_json::Value, SessionError> {
 
 fn zeros_from_far() -> Request {
     let request = json!({
-        "verb": "copy", "direction": "get", "from": { "from": "zero", "bytes": 10 }, "streams": 1,
+        "verb": "copy", "direction": "get", "from": [{ "from": "zero", "bytes": 10 }], "streams": 1,
         "block_bytes": 1 << 20
     });
     serde_json::from_value(request).unwrap()

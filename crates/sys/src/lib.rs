@@ -2,9 +2,11 @@
 //!
 //! This crate knows nothing of the product: no path, no plan, no finding. It gives socket options with asked and
 //! granted apart, `TCP_INFO` read by length, datagrams with their stamps and error queues, packet sockets that carry
-//! super-packets, network namespaces, and the netlink requests that furnish and count them. Every function names the
+//! super-packets, network namespaces, the netlink requests that furnish and count them, and the names of users. Every function names the
 //! kernel facility it stands on.
 
+pub mod accounts;
+pub mod arguments;
 pub mod clock;
 pub mod ethtool;
 pub mod memory;

@@ -199,7 +199,7 @@ impl Iperf3Output {
             run,
             source: Source::Iperf3,
             version: self.start.version.clone(),
-            started: Duration::try_from_secs_f64(self.start.timestamp.timesecs).ok().map(super::rfc3339),
+            started: Duration::try_from_secs_f64(self.start.timestamp.timesecs).ok().map(crate::date::rfc3339),
             direction,
             protocol: if udp { "udp" } else { "tcp" }.into(),
             time: Duration::try_from_secs_f64(got.seconds).unwrap_or_default(),

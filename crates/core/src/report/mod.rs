@@ -15,7 +15,6 @@ mod foreign;
 mod iperf3;
 #[cfg(test)]
 mod laws;
-mod moment;
 mod read;
 #[cfg(test)]
 mod schema;
@@ -30,5 +29,4 @@ pub use document::{
 pub use event::{Event, EventSchema};
 pub use foreign::Iperf3Output;
 pub use iperf3::{Iperf3, Iperf3Stream};
-pub use moment::rfc3339;
 pub use read::{LARGEST, ReadError, Stored, read};

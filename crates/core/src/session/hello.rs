@@ -1,13 +1,13 @@
 //! How a data stream in the clear shows that it belongs to a session: a fixed 56-byte hello with a MAC.
 //!
-//! The MAC is keyed with a key derived from the token, so only a bearer of the ticket can open a stream, and covers
+//! The MAC is keyed with a key derived from the token's hash, which a server keeps, so only a bearer of the ticket can open a stream, and covers
 //! the session and the stream number; a server takes each (session, stream) once, so a replayed hello opens nothing.
 //! Streams inside TLS need none of this: they send a [`crate::wire::Hello`] frame instead.
 //!
 //! The same 56 bytes open a stream of UDP datagrams and answer that; which of the three it is stands under the MAC, so
 //! that none can be taken for another.
 
-use super::{SessionId, Token};
+use super::{SessionId, TokenHash};
 
 /// The first byte of every clear hello; TLS records never start with it (a handshake record starts with 22).
 pub const FIRST_BYTE: u8 = MAGIC[0];
@@ -17,7 +17,7 @@ pub const LENGTH: usize = 56;
 
 const MAGIC: [u8; 4] = *b"lfnD";
 const VERSION: u8 = 1;
-const KEY_CONTEXT: &str = "lfn 2026-11-21 clear data stream hello v1";
+const KEY_CONTEXT: &str = "lfn 2026-11-22 clear data stream hello v2";
 const MAC_AT: usize = 24;
 
 /// Why a hello was not taken.
@@ -56,43 +56,43 @@ pub struct ClearHello {
 
 impl ClearHello {
     /// The bytes that open a TCP stream.
-    pub fn encode(&self, token: &Token) -> [u8; LENGTH] {
+    pub fn encode(&self, token: impl Into<TokenHash>) -> [u8; LENGTH] {
         self.encode_for(Use::Stream, token)
     }
 
     /// The datagram that opens a stream of datagrams; it is sent again until it is answered.
-    pub fn encode_datagram(&self, token: &Token) -> [u8; LENGTH] {
+    pub fn encode_datagram(&self, token: impl Into<TokenHash>) -> [u8; LENGTH] {
         self.encode_for(Use::Datagrams, token)
     }
 
     /// The server's answer to that, no longer than what it answers.
-    pub fn encode_answer(&self, token: &Token) -> [u8; LENGTH] {
+    pub fn encode_answer(&self, token: impl Into<TokenHash>) -> [u8; LENGTH] {
         self.encode_for(Use::Answer, token)
     }
 
-    fn encode_for(&self, r#use: Use, token: &Token) -> [u8; LENGTH] {
+    fn encode_for(&self, r#use: Use, token: impl Into<TokenHash>) -> [u8; LENGTH] {
         let mut bytes = [0; LENGTH];
         bytes[..4].copy_from_slice(&MAGIC);
         bytes[4] = VERSION;
         bytes[5] = r#use as u8;
         bytes[6..8].copy_from_slice(&self.stream.to_be_bytes());
         bytes[8..MAC_AT].copy_from_slice(&self.session.0);
-        let mac = mac(token, &bytes[..MAC_AT]);
+        let mac = mac(&token.into(), &bytes[..MAC_AT]);
         bytes[MAC_AT..].copy_from_slice(mac.as_bytes());
         bytes
     }
 
     /// Reads and checks a hello; the MAC is compared in constant time.
-    pub fn decode(bytes: &[u8; LENGTH], token: &Token) -> Result<Self, HelloError> {
+    pub fn decode(bytes: &[u8; LENGTH], token: impl Into<TokenHash>) -> Result<Self, HelloError> {
         Self::decode_for(Use::Stream, bytes, token)
     }
 
     /// The same for a datagram of any length.
-    pub fn decode_datagram(bytes: &[u8], token: &Token) -> Result<Self, HelloError> {
+    pub fn decode_datagram(bytes: &[u8], token: impl Into<TokenHash>) -> Result<Self, HelloError> {
         Self::decode_for(Use::Datagrams, bytes.try_into().map_err(|_| HelloError::NotLfn)?, token)
     }
 
-    fn decode_for(r#use: Use, bytes: &[u8; LENGTH], token: &Token) -> Result<Self, HelloError> {
+    fn decode_for(r#use: Use, bytes: &[u8; LENGTH], token: impl Into<TokenHash>) -> Result<Self, HelloError> {
         if bytes[..4] != MAGIC {
             return Err(HelloError::NotLfn);
         }
@@ -102,7 +102,7 @@ impl ClearHello {
         let mut shown = [0; 32];
         shown.copy_from_slice(&bytes[MAC_AT..]);
         // blake3::Hash compares in constant time.
-        if mac(token, &bytes[..MAC_AT]) != blake3::Hash::from_bytes(shown) {
+        if mac(&token.into(), &bytes[..MAC_AT]) != blake3::Hash::from_bytes(shown) {
             return Err(HelloError::Mac);
         }
         if bytes[5] != r#use as u8 {
@@ -114,12 +114,13 @@ impl ClearHello {
     }
 }
 
-fn mac(token: &Token, covered: &[u8]) -> blake3::Hash {
-    blake3::keyed_hash(&blake3::derive_key(KEY_CONTEXT, token.as_bytes()), covered)
+fn mac(token: &TokenHash, covered: &[u8]) -> blake3::Hash {
+    blake3::keyed_hash(&blake3::derive_key(KEY_CONTEXT, &token.0), covered)
 }
 
 #[cfg(test)]
 mod tests {
+    use super::super::Token;
     use super::*;
 
     #[test]

@@ -6,9 +6,11 @@
 //! the clear open with a [`hello::ClearHello`]. The bytes are described in `doc/protocol.md`.
 
 pub mod hello;
+mod rights;
 mod ticket;
 
-pub use ticket::{Fingerprint, SessionId, Ticket, TicketError, Token, split_host_port};
+pub use rights::{Rights, RightsError, Writing};
+pub use ticket::{Fingerprint, SessionId, Ticket, TicketError, Token, TokenHash, split_host_port};
 
 /// The port `lfn serve` listens on if none is given.
 pub const DEFAULT_PORT: u16 = 7323;

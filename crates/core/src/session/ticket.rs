@@ -8,6 +8,8 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use super::DEFAULT_PORT;
 
+const HASH_CONTEXT: &str = "lfn 2026-11-22 token as a server keeps it v1";
+
 /// Why a ticket could not be read.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum TicketError {
@@ -38,6 +40,13 @@ pub enum TicketError {
 /// A secret of 128 bits that lets its bearer in. Its text never appears in `Debug` output.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Token([u8; 16]);
+
+/// What a server keeps of a token: by it the token is known again, and not to be had from it.
+///
+/// Of 128 random bits a plain hash is enough: there is nothing to guess. Clear streams prove with it that they were opened by
+/// a bearer of the token; it opens no session, which takes the token itself.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct TokenHash(pub [u8; 32]);
 
 /// SHA-256 of the server's certificate (DER), by which a client knows the server.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -71,10 +80,42 @@ impl Token {
         &self.0
     }
 
+    /// What is kept of it.
+    pub fn hash(&self) -> TokenHash {
+        TokenHash(blake3::derive_key(HASH_CONTEXT, &self.0))
+    }
+
     /// Compares in constant time, so that an answer's delay tells nothing.
     pub fn matches(&self, other: &Token) -> bool {
         let difference = self.0.iter().zip(other.0).fold(0u8, |acc, (a, b)| acc | (a ^ b));
         std::hint::black_box(difference) == 0
+    }
+}
+
+impl TokenHash {
+    /// Whether it is that of `token`; in constant time.
+    pub fn is_of(&self, token: &Token) -> bool {
+        // blake3::Hash compares in constant time.
+        blake3::Hash::from_bytes(self.0) == blake3::Hash::from_bytes(token.hash().0)
+    }
+
+    /// The name of a session among those of all tokens: whoever has another token and the session's own name has not this.
+    pub fn scope(&self, session: SessionId) -> SessionId {
+        let mut id = [0; 16];
+        id.copy_from_slice(&blake3::keyed_hash(&self.0, &session.0).as_bytes()[..16]);
+        SessionId(id)
+    }
+}
+
+impl From<&Token> for TokenHash {
+    fn from(token: &Token) -> Self {
+        token.hash()
+    }
+}
+
+impl From<&TokenHash> for TokenHash {
+    fn from(hash: &TokenHash) -> Self {
+        *hash
     }
 }
 
@@ -87,6 +128,12 @@ impl fmt::Debug for Token {
 impl fmt::Display for Token {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&BASE64URL_NOPAD.encode(&self.0))
+    }
+}
+
+impl fmt::Display for TokenHash {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&HEXLOWER.encode(&self.0))
     }
 }
 
@@ -222,7 +269,17 @@ impl FromStr for SessionId {
     }
 }
 
+impl FromStr for TokenHash {
+    type Err = ();
+
+    fn from_str(text: &str) -> Result<Self, ()> {
+        HEXLOWER.decode(text.as_bytes()).ok().and_then(|bytes| bytes.try_into().ok()).map(TokenHash).ok_or(())
+    }
+}
+
 serde_as_text!(Token, "token");
+serde_as_text!(TokenHash, "hash of a token");
+serde_as_text!(Fingerprint, "fingerprint");
 serde_as_text!(SessionId, "session id");
 
 #[cfg(test)]

@@ -25,6 +25,42 @@ pub struct Shares {
     pub network: f64,
 }
 
+/// What one side's streams are at just now: how many at each.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Doing {
+    /// Reading the source or writing the destination.
+    pub disk: u32,
+    /// Hashing.
+    pub hash: u32,
+    /// Writing to or reading from the network.
+    pub network: u32,
+}
+
+/// What a copy waits for in which nothing moves though both sides are there.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Standstill {
+    /// The sender reads, and does not get it.
+    SourceDisk,
+    /// The receiver writes, and cannot.
+    DestinationDisk,
+    /// The sender sends, and nothing arrives.
+    Network,
+    /// Neither side is at anything: one of them waits for a word that does not come.
+    Nobody,
+}
+
+/// Names what nothing moves for, by what both sides are at.
+pub fn standstill(sender: &Doing, receiver: &Doing) -> Standstill {
+    // A receiver whose disk hangs fills the network up, and a sender whose disk hangs leaves it empty.
+    match (sender, receiver) {
+        (_, Doing { disk: 1.., .. }) => Standstill::DestinationDisk,
+        (Doing { disk: 1.., network: 0, .. }, _) => Standstill::SourceDisk,
+        (Doing { network: 1.., .. }, _) => Standstill::Network,
+        _ => Standstill::Nobody,
+    }
+}
+
 /// What the kernel says of the sender's data streams, summed over them.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 pub struct SocketEvidence {
@@ -147,6 +183,17 @@ fn network_limit(before: &SocketEvidence, now: &SocketEvidence, thread_time: f64
     }
     let busy = part(now.busy_seconds, before.busy_seconds);
     Some(if busy > 0.5 { Limit::CongestionWindow } else { Limit::Cpu })
+}
+
+impl Limit {
+    /// In words, as one end sees it: "near disk" is this host's.
+    pub fn seen(&self, near_sends: bool) -> String {
+        match (self, near_sends) {
+            (Limit::SourceDisk, true) | (Limit::DestinationDisk, false) => "near disk".to_owned(),
+            (Limit::SourceDisk, false) | (Limit::DestinationDisk, true) => "far disk".to_owned(),
+            _ => self.to_string(),
+        }
+    }
 }
 
 impl fmt::Display for Limit {

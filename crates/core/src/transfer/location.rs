@@ -4,8 +4,11 @@
 //! file. Behind an `@` stands a file that holds a ticket, and a slash may be in its name. `random:SIZE`, `zero:SIZE` and
 //! `null:` are memory, here or behind the name of a far end.
 
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 
+use super::raw::Raw;
 use crate::session::{Ticket, TicketError};
 use crate::units::{Bytes, QuantityError};
 
@@ -43,12 +46,37 @@ pub enum LocationError {
     /// The size behind `random:` or `zero:`.
     #[error("{0}")]
     Size(#[from] QuantityError),
+    /// Only paths may be any bytes.
+    #[error("'{0}': what stands before the path is not UTF-8")]
+    Bytes(Raw),
     /// The ticket is damaged.
     #[error("{0}")]
     Ticket(#[from] TicketError),
 }
 
 impl Location {
+    /// Reads what was typed; a path may be any bytes, what names a far end may not.
+    pub fn parse_bytes(typed: &[u8]) -> Result<Self, LocationError> {
+        if let Ok(text) = std::str::from_utf8(typed) {
+            return Location::parse(text);
+        }
+        let path = |bytes: &[u8]| Place::Path(PathBuf::from(OsStr::from_bytes(bytes)));
+        let start = if typed.starts_with(b"[") { typed.iter().position(|byte| *byte == b']').unwrap_or(0) } else { 0 };
+        let ends = |byte: &u8| *byte == b':' || (*byte == b'/' && !typed.starts_with(b"@"));
+        match typed[start..].iter().position(ends).map(|at| typed.split_at(start + at)) {
+            Some((host, [b':', rest @ ..])) => {
+                // A ticket has its path inside, and is text.
+                let text = std::str::from_utf8(host).ok().filter(|host| *host != "lfn");
+                let host = text.ok_or_else(|| LocationError::Bytes(Raw::from(typed)))?;
+                match host {
+                    "" => Err(LocationError::Empty(Raw::from(typed).to_string())),
+                    host => Ok(Location { host: Some(host.to_owned()), place: path(rest) }),
+                }
+            }
+            _ => Ok(Location { host: None, place: path(typed) }),
+        }
+    }
+
     /// Reads what was typed.
     pub fn parse(text: &str) -> Result<Self, LocationError> {
         if text.starts_with("lfn://") {
@@ -85,6 +113,13 @@ impl Place {
             None => Ok(None),
         }
     }
+}
+
+/// The name that a path gives to what it leads to; none where only what is in a directory is meant, by a slash behind it
+/// or because its last part is `.` or `..` (rsync's rule).
+pub fn own_name(path: &[u8]) -> Option<&[u8]> {
+    let last = path.rsplit(|byte| *byte == b'/').next().unwrap_or_default();
+    (!matches!(last, b"" | b"." | b"..")).then_some(last)
 }
 
 /// Splits at the first colon outside brackets that no slash precedes; `[2001:db8::1]:path` is an address.
@@ -149,7 +184,42 @@ mod tests {
         }
     }
 
+    #[test]
+    fn a_slash_behind_a_directory_means_what_is_in_it() {
+        for path in ["", "/", ".", "..", "a/", "a//", "a/.", "a/..", "/a/./"] {
+            assert_eq!(own_name(path.as_bytes()), None, "{path}");
+        }
+        for path in ["a", "b/a", "/a", "./a", "../a", "b//a"] {
+            assert_eq!(own_name(path.as_bytes()), Some(&b"a"[..]), "{path}");
+        }
+        assert_eq!(own_name(b"..."), Some(&b"..."[..]));
+    }
+
+    #[test]
+    fn a_path_may_be_any_bytes() {
+        let path = |bytes: &[u8]| Place::Path(PathBuf::from(OsStr::from_bytes(bytes)));
+        for (typed, host, rest) in [
+            (&b"a\xff"[..], None, &b"a\xff"[..]),
+            (b"./a:\xff", None, b"./a:\xff"),
+            (b"far:a:\xff", Some("far"), b"a:\xff"),
+            (b"@/run/t:\xff", Some("@/run/t"), b"\xff"),
+            (b"[2001:db8::1]:\xff", Some("[2001:db8::1]"), b"\xff"),
+        ] {
+            let location = Location { host: host.map(str::to_owned), place: path(rest) };
+            assert_eq!(Location::parse_bytes(typed), Ok(location));
+        }
+        assert_eq!(Location::parse_bytes(b"far:zero:1"), Ok(far(Place::Zero(Bytes(1)))));
+        for typed in [&b"f\xff:a"[..], b"lfn://t@h:1/\xff", b":\xff"] {
+            assert!(Location::parse_bytes(typed).is_err());
+        }
+    }
+
     proptest! {
+        #[test]
+        fn no_bytes_make_it_panic(typed: Vec<u8>) {
+            let _ = Location::parse_bytes(&typed);
+        }
+
         #[test]
         fn no_text_makes_it_panic(text in "\\PC{0,40}") {
             let _ = Location::parse(&text);

@@ -4,11 +4,31 @@
 //! free; the receiver's [`intake`] checks every header against what was announced and takes each block once. Both
 //! keep a [`digest::HashTree`], whose root is the BLAKE3 digest of the file in whatever order its blocks came.
 //! [`location`] reads what was typed, [`content`] makes `random:` and `zero:`, [`limit`] says what holds a copy back.
+//!
+//! A tree is a list of things ([`entry`]), sent in batches ([`batch`]), their names as [`raw`] bytes; [`filter`] and
+//! [`glob`] say what of it is meant, [`keep`] what is kept of that, [`linked`] which names may be one file, [`verdict`] decides about what is there already. A [`blockset`] says what is there of a file, a
+//! [`journal`] keeps that over a stop, and a [`manifest`] lists what came. The [`manner`] of a copy says how all of
+//! it is checked and kept.
 
+pub mod batch;
 pub mod blocks;
+pub mod blockset;
 pub mod content;
 pub mod digest;
+pub mod entry;
+pub mod filter;
+pub mod glob;
 pub mod intake;
+pub mod journal;
+pub mod keep;
 pub mod limit;
+pub mod linked;
 pub mod location;
+pub mod manifest;
+pub mod manner;
+pub mod raw;
 pub mod schedule;
+pub mod shortfall;
+pub mod streams;
+pub mod verdict;
+mod wildcard;

@@ -8,6 +8,7 @@ pub mod copy;
 mod frame;
 pub mod path;
 pub mod queue;
+pub mod seal;
 pub mod test;
 
 pub use frame::{Frame, FrameError, FrameReader, HELLO_LIMIT, Kind, MESSAGE_LIMIT, encode};

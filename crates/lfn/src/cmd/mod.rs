@@ -8,6 +8,8 @@ pub mod plan;
 pub mod serve;
 pub mod show;
 pub mod test;
+pub mod token;
+pub mod verify;
 
 use crate::cli::Command;
 use crate::exit::{Exit, Failure};
@@ -20,8 +22,10 @@ pub fn run(command: Command) -> Result<Exit, Failure> {
         Command::Serve(args) => serve::run(*args),
         Command::Test(args) => test::run(*args),
         Command::Show(args) => show::run(args),
-        Command::Copy(args) => copy::run(args),
+        Command::Copy(args) => copy::run(*args),
+        Command::Verify(args) => verify::run(args),
         Command::Hosts(args) => hosts::run(args),
+        Command::Token(args) => token::run(args),
         Command::Demo(args) => demo::run(args),
     }
 }

@@ -1,4 +1,5 @@
-//! One side is killed, stopped, interrupted or falls silent midway: the other ends, and nothing half-done is left.
+//! One side is killed, stopped, interrupted or falls silent midway: the other ends, nothing half-done has the final name,
+//! and the same command goes on from there.
 
 use std::fs;
 use std::thread;
@@ -21,7 +22,7 @@ fn a_server_killed_midway_ends_the_copy() {
             // Sparse, and long to hash: the copy is still going when the partial file has been seen.
             fs::File::create(pair.far("big")).unwrap().set_len(2 << 30).unwrap();
         }
-        let child = pair.command(&args).spawn().unwrap();
+        let child = pair.command(&[&args[..], &["--patience", "0s"]].concat()).spawn().unwrap();
         if moving {
             wait_for("the partial file", || {
                 names(&pair.home.path().join("near")).iter().any(|n| n.contains("partial"))
@@ -33,66 +34,76 @@ fn a_server_killed_midway_ends_the_copy() {
         pair.server.child.wait().unwrap();
         let output = finish(child);
         let errors = text(&output.stderr);
-        assert_eq!(output.status.code(), Some(1), "{errors}");
-        assert!(errors.starts_with("lfn: ") && errors.lines().count() <= 2, "{errors}");
-        assert!(names(&pair.home.path().join("near")).is_empty(), "{args:?}");
+        assert_eq!(output.status.code(), Some(3), "{errors}");
+        assert!(errors.starts_with("lfn: the connection was lost: ") && errors.lines().count() <= 2, "{errors}");
+        assert!(!pair.near("b").exists(), "{args:?}");
     }
 }
 
 #[test]
-fn a_client_killed_or_interrupted_midway_leaves_nothing_at_either_end() {
+fn a_client_killed_or_interrupted_midway_is_gone_on_from() {
     let pair = Pair::new();
     fs::File::create(pair.near("big")).unwrap().set_len(2 << 30).unwrap();
     let far_partial = || names(&pair.home.path().join("far")).iter().any(|n| n.contains("partial"));
+    let far_journal = || fs::metadata(pair.far(".a.lfn-journal")).map_or(0, |journal| journal.len());
+    let mut journalled = 0;
     for signal in [Signal::KILL, Signal::INT, Signal::TERM] {
         let child = pair.command(&["big", "far:a"]).spawn().unwrap();
-        wait_for("the partial file", far_partial);
+        wait_for("the partial file to grow", || far_partial() && far_journal() > journalled + 1000);
         let pid = Pid::from_child(&child);
         kill_process(pid, signal).unwrap();
         let output = finish(child);
         if signal != Signal::KILL {
             assert_eq!(output.status.code(), Some(130), "{}", text(&output.stderr));
         }
-        wait_for("the partial file to go", || !far_partial());
-        assert!(!pair.far("a").exists());
+        assert!(far_partial() && !pair.far("a").exists());
+        journalled = far_journal();
+        // The server lets go of the partial file when it has noticed.
+        let free = || {
+            let file = fs::File::open(pair.far(".a.lfn-partial")).unwrap();
+            rustix::fs::flock(&file, rustix::fs::FlockOperation::NonBlockingLockShared).is_ok()
+        };
+        wait_for("the server to let go", free);
     }
-    // The server goes on serving.
-    fs::write(pair.near("small"), "small").unwrap();
-    pair.copies(&["small", "far:a"]);
+    let report = pair.copies(&["big", "far:a"]);
+    let kept = report["tally"]["kept"].as_u64().unwrap();
+    assert!(kept > 0 && kept < 2 << 30, "{report}");
+    assert_eq!(fs::metadata(pair.far("a")).unwrap().len(), 2 << 30);
+    assert_eq!(names(&pair.home.path().join("far")), ["a"]);
 }
 
 #[test]
-fn a_server_stopped_midway_tidies_up_and_says_so() {
+fn a_server_stopped_midway_says_so() {
     let mut pair = Pair::new();
     fs::File::create(pair.near("big")).unwrap().set_len(2 << 30).unwrap();
-    let child = pair.command(&["big", "far:a"]).spawn().unwrap();
+    let child = pair.command(&["big", "far:a", "--patience", "0s"]).spawn().unwrap();
     wait_for("the partial file", || !names(&pair.home.path().join("far")).is_empty());
     // The first lets what runs go on for a while, the second does not.
     for signal in [Signal::TERM, Signal::INT] {
         kill_process(Pid::from_child(&pair.server.child), signal).unwrap();
     }
     let output = finish(child);
-    assert_eq!(output.status.code(), Some(1));
+    assert_eq!(output.status.code(), Some(3));
     assert!(text(&output.stderr).contains("the server was stopped"), "{}", text(&output.stderr));
     pair.server.child.wait().unwrap();
-    assert!(names(&pair.home.path().join("far")).is_empty());
+    assert!(!pair.far("a").exists());
 }
 
 /// The kernel of a frozen server still acknowledges: only its silence tells. Takes half a minute.
 #[test]
 fn a_server_that_falls_silent_is_given_up() {
     let pair = Pair::new();
-    let child = pair.command(&[ENDLESS, "far:null:"]).spawn().unwrap();
+    let child = pair.command(&[ENDLESS, "far:null:", "--patience", "0s"]).spawn().unwrap();
     thread::sleep(Duration::from_millis(500));
     let server = Pid::from_child(&pair.server.child);
     kill_process(server, Signal::STOP).unwrap();
     let output = finish(child);
-    assert_eq!(output.status.code(), Some(1));
+    assert_eq!(output.status.code(), Some(3));
     assert!(text(&output.stderr).contains("no answer from the server within 30 s"), "{}", text(&output.stderr));
 }
 
 #[test]
-fn an_interrupted_download_leaves_nothing() {
+fn an_interrupted_download_has_no_final_name() {
     let pair = Pair::new();
     fs::File::create(pair.far("big")).unwrap().set_len(2 << 30).unwrap();
     let child = pair.command(&["far:big", "a"]).spawn().unwrap();
@@ -100,5 +111,5 @@ fn an_interrupted_download_leaves_nothing() {
     kill_process(Pid::from_child(&child), Signal::INT).unwrap();
     let output = finish(child);
     assert_eq!(output.status.code(), Some(130), "{}", text(&output.stderr));
-    assert!(names(&pair.home.path().join("near")).is_empty());
+    assert!(!pair.near("a").exists());
 }

@@ -2,11 +2,17 @@
 //! arrive; what is refused, what is cut off midway and what disks do are each in a file beside this one.
 #![allow(clippy::unwrap_used, reason = "a test")]
 
+mod archive;
 mod cut;
+mod delete;
 mod disks;
+mod filters;
 mod refused;
+mod ssh;
 #[path = "../support/mod.rs"]
 mod support;
+mod trees;
+mod whole;
 
 use std::fs;
 use std::io::Read;
@@ -73,7 +79,8 @@ impl Pair {
         serde_json::from_slice(&output.stdout).unwrap()
     }
 
-    /// The copy fails with that exit code, one line that says `what`, perhaps a hint, and leaves nothing half-done.
+    /// The copy fails with that exit code, one line that says `what`, perhaps a hint, and leaves nothing half-done: no
+    /// block had come.
     #[track_caller]
     fn refuses(&self, args: &[&str], code: i32, what: &str) -> String {
         let output = self.copy(args);
@@ -219,8 +226,9 @@ fn a_directory_takes_the_file_under_its_own_name() {
     let address = pair.server.ticket.replace('#', "/in/a#");
     pair.copies(&[&address, "./x:y"]);
     assert_eq!(fs::read(pair.near("x:y")).unwrap(), content);
-    pair.refuses(&["zero:1", "far:in"], 1, "say which name");
-    pair.refuses(&["far:in", "c"], 1, "is a directory");
+    // What has no name of its own is called by what it is.
+    pair.copies(&["zero:1", "far:in"]);
+    assert_eq!(fs::read(pair.far("in/zero")).unwrap(), [0]);
     pair.refuses(&["in/a", "far:none/a"], 1, "in/a: no such file");
     pair.refuses(&["b", "far:none/a"], 1, "none/a: no such file");
     pair.refuses(&["b", "far:new/"], 1, "new/: no such file");

@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 use lfn_core::admission::{Allowed, Client, Denied, Gate, Turn};
 pub use lfn_core::admission::{Ask, Expected, Quotas, Share, Whose};
 use lfn_core::time;
-use lfn_core::units::Bytes;
+use lfn_core::units::{BitRate, Bytes};
 use lfn_core::wire::{Refusal, RefusalCode};
 use rustix::event::{EventfdFlags, PollFd, PollFlags, eventfd, poll};
 
@@ -206,6 +206,14 @@ impl Grant {
         let place = Arc::new(Place { inner, id });
         let throttle = Arc::new(Throttle::new(allowed.rate, Some(place.clone())));
         Grant { place, allowed, throttle }
+    }
+
+    /// Holds it to a rate that it shares with other sessions.
+    pub(super) fn sharing(mut self, rate: BitRate, shared: Arc<Throttle>) -> Self {
+        self.allowed.rate = Some(self.allowed.rate.map_or(rate, |granted| granted.min(rate)));
+        let throttle = Throttle::new(self.allowed.rate, Some(self.place.clone()));
+        self.throttle = Arc::new(throttle.sharing(Some(shared)));
+        self
     }
 
     /// What it is allowed.

@@ -2,18 +2,20 @@
 
 use std::io::Read;
 use std::net::{SocketAddr, TcpStream};
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError};
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
-use lfn_core::session::hello::{self, ClearHello};
-use lfn_core::session::{PROTOCOL, SessionId, Token};
+use lfn_core::session::hello;
+use lfn_core::session::{PROTOCOL, Rights, SessionId, Writing};
+use lfn_core::wire::copy::{From, Job, To};
 use lfn_core::wire::{HELLO_LIMIT, Hello, Refusal, RefusalCode, Request};
 
 use super::admission::{Entry, Grant};
 use super::doors::Watch;
 use super::event::{Event, Reason, Who};
 use super::registry::Streams;
+use super::tokens::Bearer;
 use super::{STACK, ServerSession, Shared, turn};
 use crate::session::dial::set_liveness;
 use crate::session::{Control, DataStream, SessionError, TlsStream};
@@ -47,11 +49,11 @@ pub(super) fn serve(
         let address = peer.to_string();
         (Reason::Hello, SessionError::Tls { address, source })
     })?;
-    let (control, hello) = introduced(shared, Control::new(tls, HELLO_LIMIT, "the client"), within, &watch)?;
+    let (control, hello, bearer) = introduced(shared, Control::new(tls, HELLO_LIMIT, "the client"), within, &watch)?;
     match hello {
         Hello::Data { session, stream, .. } => {
             let stream = DataStream::tls(stream, control.into_stream());
-            shared.registry.deliver(session, stream, watch).map_err(|error| (Reason::Hello, error))
+            shared.registry.deliver(bearer.hash.scope(session), stream, watch).map_err(|error| (Reason::Hello, error))
         }
         Hello::Control { session, request, .. } => {
             if !watch.known() {
@@ -61,7 +63,7 @@ pub(super) fn serve(
             // On a thread of its own: the stack that a handshake has used stays in memory as long as its thread lives.
             let work = move || {
                 let (_watch, _alive) = (watch, shared.alive());
-                session_of(&shared, control, peer, session, &request);
+                session_of(&shared, control, (peer, bearer), session, &request);
             };
             let spawned = thread::Builder::new().name("session".into()).stack_size(STACK).spawn(work);
             spawned.map(drop).map_err(|source| (Reason::Hello, SessionError::Io { peer: "the kernel", source }))
@@ -93,7 +95,7 @@ fn introduced(
     mut control: Control,
     within: Duration,
     watch: &Watch,
-) -> Result<(Control, Hello), (Reason, SessionError)> {
+) -> Result<(Control, Hello, Arc<Bearer>), (Reason, SessionError)> {
     let hello: Hello = match control.recv(within, "before its hello") {
         Ok(hello) => hello,
         Err(error) => {
@@ -104,41 +106,48 @@ fn introduced(
             return Err((reason, error));
         }
     };
-    if let Err(refusal) = shared.trusts(&hello) {
-        // The client may be gone already; the refusal is what is reported.
-        let _ = control.refuse(&refusal);
-        control.close();
-        return Err((Reason::Token, SessionError::Refused(refusal)));
+    match shared.trusts(&hello) {
+        Ok(bearer) => {
+            control.known();
+            Ok((control, hello, bearer))
+        }
+        Err(refusal) => {
+            // The client may be gone already; the refusal is what is reported.
+            let _ = control.refuse(&refusal);
+            control.close();
+            Err((Reason::Token, SessionError::Refused(refusal)))
+        }
     }
-    control.known();
-    Ok((control, hello))
 }
 
 fn clear_stream(shared: &Shared, mut socket: TcpStream) -> Result<(SessionId, DataStream), (Reason, SessionError)> {
     let mut bytes = [0; hello::LENGTH];
     let broke = |source| (Reason::Hello, SessionError::Io { peer: "the client", source });
     socket.read_exact(&mut bytes).map_err(broke)?;
-    let token = shared.config.token.unwrap_or(Token::from_bytes([0; 16]));
+    shared.look_at_tokens();
     let refused = |refusal| (Reason::Token, SessionError::Refused(refusal));
-    let hello = ClearHello::decode(&bytes, &token)
-        .map_err(|error| refused(Refusal::new(RefusalCode::WrongToken, error.to_string())))?;
-    if shared.expired() {
-        return Err(refused(shared.expired_refusal()));
-    }
-    Ok((hello.session, DataStream::clear(hello.stream, socket)))
+    let (hello, bearer) = shared.tokens.clear_hello(&bytes).map_err(refused)?;
+    Ok((bearer.hash.scope(hello.session), DataStream::clear(hello.stream, socket)))
 }
 
 /// A session: asks for its place, waits for it if it must, and is served.
-fn session_of(shared: &Arc<Shared>, mut control: Control, peer: SocketAddr, id: SessionId, request: &Request) {
-    let who = Who::new(peer, id, request);
+fn session_of(
+    shared: &Arc<Shared>,
+    mut control: Control,
+    (peer, bearer): (SocketAddr, Arc<Bearer>),
+    id: SessionId,
+    request: &Request,
+) {
+    let who = Who::new(peer, id, request, bearer.name.clone());
     let asked = Instant::now();
-    match place(shared, &mut control, id, request, &who) {
-        Ok((streams, grant)) => {
-            shared.log(Event::Opened(&who, grant.allowed(), asked.elapsed()));
-            run(shared, control, streams, who, grant, request);
-        }
+    let opened = place(shared, &mut control, id, request, &who, &bearer).and_then(|(streams, grant)| {
+        let opened = shared.account(Event::Opened(&who, grant.allowed(), asked.elapsed()));
+        opened.map(|()| (streams, grant)).map_err(SessionError::Refused)
+    });
+    match opened {
+        Ok((streams, grant)) => run(shared, control, streams, (who, bearer), grant, request),
         Err(SessionError::Refused(refusal)) => {
-            shared.registry.hold(id);
+            shared.registry.hold(bearer.hash.scope(id));
             shared.log(Event::Denied(&who, &refusal));
             let _ = control.refuse(&refusal);
             control.linger();
@@ -154,30 +163,84 @@ fn place(
     id: SessionId,
     request: &Request,
     who: &Who,
+    bearer: &Arc<Bearer>,
 ) -> Result<(Streams, Grant), SessionError> {
+    permits(bearer, request).map_err(SessionError::Refused)?;
     // What makes no sense need not wait.
     if let Request::Test(test) = request {
         test.check().map_err(|error| SessionError::Refused(Refusal::from(&TestError::Request(error))))?;
     }
-    let open = |id, grant: &Grant| shared.registry.open(id, grant.allowed().streams).map_err(SessionError::Refused);
+    let renews = matches!(request, Request::Copy(_));
+    let open = |id, grant: Grant| {
+        let streams = shared.registry.open(bearer.hash.scope(id), grant.allowed().streams, renews)?;
+        let grant = match (bearer.rate, &bearer.throttle) {
+            (Some(rate), Some(throttle)) => grant.sharing(rate, throttle.clone()),
+            _ => grant,
+        };
+        Ok((streams, grant))
+    };
+    if let Some(copy) = copy_of(bearer, request) {
+        // Its place is free for the new one, and what it has half-done too.
+        shared.lives.supersede(copy);
+    }
     match shared.admission.enter(who.client.ip(), who.ask) {
-        Entry::Granted(grant) => Ok((open(id, &grant)?, grant)),
+        Entry::Granted(grant) => open(id, grant).map_err(SessionError::Refused),
         Entry::Refused(refusal) => Err(SessionError::Refused(refusal)),
         Entry::Queued(ticket) => {
-            shared.registry.hold(id);
+            shared.registry.hold(bearer.hash.scope(id));
             shared.log(Event::Queued(who, ticket.expected()));
             control.waits();
             let (grant, session) = turn::wait(control, ticket)?;
             control.known();
-            Ok((open(session, &grant)?, grant))
+            // Its token may have gone meanwhile.
+            let stands = shared.tokens.stands(bearer, SystemTime::now());
+            stands.and_then(|()| open(session, grant)).map_err(SessionError::Refused)
         }
     }
 }
 
-fn run(shared: &Arc<Shared>, control: Control, streams: Streams, who: Who, grant: Grant, request: &Request) {
+/// Whether the bearer may have what is asked for, as far as that can be told before it begins. What is there or not there is
+/// not looked at.
+fn permits(bearer: &Bearer, request: &Request) -> Result<(), Refusal> {
+    let Rights { test, read, write } = bearer.rights;
+    let (may, what) = match request {
+        Request::Path(_) => (true, ""),
+        Request::Test(_) => (test, "tests"),
+        Request::Copy(copy) => match &copy.job {
+            Job::Put { to: To::Null } => (test || write > Writing::No, "uploads"),
+            Job::Put { to: To::File { .. } } => (write > Writing::No, "uploads"),
+            Job::Get { from, .. } if from.iter().any(|from| matches!(from, From::File { .. })) => (read, "downloads"),
+            Job::Get { .. } => (test || read, "downloads"),
+        },
+    };
+    if may {
+        return Ok(());
+    }
+    let whose = if bearer.name.is_some() { "this ticket" } else { "this server" };
+    Err(Refusal::new(RefusalCode::Forbidden, format!("{whose} is not for {what}, only for: {}", bearer.rights))
+        .hint("ask whoever runs the server for a ticket that is: lfn token add NAME --rights …"))
+}
+
+/// Which copy a session is of, if its client says so: of two tokens never the same.
+fn copy_of(bearer: &Bearer, request: &Request) -> Option<SessionId> {
+    match request {
+        Request::Copy(request) => request.copy.as_ref().map(|copy| bearer.hash.scope(copy.id)),
+        _ => None,
+    }
+}
+
+fn run(
+    shared: &Arc<Shared>,
+    control: Control,
+    streams: Streams,
+    (who, bearer): (Who, Arc<Bearer>),
+    grant: Grant,
+    request: &Request,
+) {
     let began = Instant::now();
     let throttle = grant.throttle();
-    let listed = shared.lives.list(who.clone(), grant);
+    let copy = copy_of(&bearer, request);
+    let listed = shared.lives.list(who.clone(), grant, (bearer, copy));
     let live = listed.live.clone();
     let mut session = ServerSession::new(control, streams, shared.clone(), listed);
     let result = (shared.service)(&mut session, request);
@@ -194,14 +257,16 @@ fn run(shared: &Arc<Shared>, control: Control, streams: Streams, who: Who, grant
         let _ = session.control.refuse(&Refusal::from(error));
     }
     let (bytes, time) = (throttle.moved(), began.elapsed());
-    shared.log(Event::Ended { who: &who, bytes, time, error: result.as_ref().err() });
+    let copied = live.copied.lock().unwrap_or_else(PoisonError::into_inner).take();
+    let error = result.as_ref().err();
+    shared.log(Event::Ended { who: &who, bytes, time, error, copied: copied.as_ref() });
     drop(live);
     session.close();
 }
 
 impl Shared {
-    /// Whether the hello's version and token are good.
-    fn trusts(&self, hello: &Hello) -> Result<(), Refusal> {
+    /// Whose the hello is, if its version and token are good.
+    fn trusts(&self, hello: &Hello) -> Result<Arc<Bearer>, Refusal> {
         let (Hello::Control { protocol, token, .. } | Hello::Data { protocol, token, .. }) = hello;
         if *protocol != PROTOCOL {
             return Err(Refusal::new(
@@ -210,14 +275,7 @@ impl Shared {
             )
             .hint("use the same version of lfn at both ends"));
         }
-        let Some(expected) = &self.config.token else { return Ok(()) };
-        if !token.is_some_and(|shown| shown.matches(expected)) {
-            return Err(Refusal::new(RefusalCode::WrongToken, "the ticket's token is not this server's")
-                .hint("take the ticket that `lfn serve` prints now"));
-        }
-        if self.expired() {
-            return Err(self.expired_refusal());
-        }
-        Ok(())
+        self.look_at_tokens();
+        self.tokens.known(token.as_ref())
     }
 }

@@ -15,8 +15,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::Duration;
 
-use lfn_core::session::hello::{self, ClearHello};
-use lfn_core::session::{SessionId, Token};
+use lfn_core::session::SessionId;
+use lfn_core::session::hello;
 use lfn_sys::udp;
 use lfn_sys::udp::batch::{Inbox, Message};
 
@@ -54,10 +54,10 @@ impl Meeting {
     }
 
     /// Whether somebody waits for this stream from there.
-    fn is_expected(&self, hello: &ClearHello, peer: IpAddr) -> bool {
+    fn is_expected(&self, session: SessionId, stream: u16, peer: IpAddr) -> bool {
         let places = lock(&self.0);
-        let place = places.get(&hello.session).and_then(|places| places.iter().find(|p| p.waits_for(hello.stream)));
-        place.is_some_and(|place| place.peer == peer && !place.seen.contains(&hello.stream))
+        let place = places.get(&session).and_then(|places| places.iter().find(|p| p.waits_for(stream)));
+        place.is_some_and(|place| place.peer == peer && !place.seen.contains(&stream))
     }
 
     fn deliver(&self, session: SessionId, stream: DatagramStream) {
@@ -118,8 +118,8 @@ pub(super) fn listen(socket: &UdpSocket, shared: &Shared, stop: impl Fn() -> boo
             }
         }
         for message in inbox.messages().filter(|message| is_hello(message)) {
-            if let Some((hello, stream)) = accept(socket, shared, &message) {
-                shared.datagrams.deliver(hello.session, stream);
+            if let Some((session, stream)) = accept(socket, shared, &message) {
+                shared.datagrams.deliver(session, stream);
             }
         }
     }
@@ -129,16 +129,16 @@ fn is_hello(message: &Message<'_>) -> bool {
     message.bytes.len() == hello::LENGTH && message.bytes[0] == hello::FIRST_BYTE
 }
 
-fn accept(listener: &UdpSocket, shared: &Shared, message: &Message<'_>) -> Option<(ClearHello, DatagramStream)> {
-    let token = shared.config.token.unwrap_or(Token::from_bytes([0; 16]));
-    let hello = ClearHello::decode_datagram(message.bytes, &token).ok()?;
+fn accept(listener: &UdpSocket, shared: &Shared, message: &Message<'_>) -> Option<(SessionId, DatagramStream)> {
+    let (hello, bearer) = shared.tokens.datagram_hello(message.bytes).ok()?;
+    let session = bearer.hash.scope(hello.session);
     let (from, to) = (message.from?, message.to?);
-    if shared.expired() || !shared.datagrams.is_expected(&hello, from.ip()) {
+    if !shared.datagrams.is_expected(session, hello.stream, from.ip()) {
         return None;
     }
     // Failing that, the client says hello again.
     let socket = connected(SocketAddr::new(to, listener.local_addr().ok()?.port()), from).ok()?;
-    Some((hello, DatagramStream::accepted(hello, &token, socket, from)))
+    Some((session, DatagramStream::accepted(hello, &bearer.hash, socket, from)))
 }
 
 /// A socket of a session's own at the server's port. What came to it before it was connected may be anybody's, and is

@@ -1,12 +1,15 @@
 //! What a server tells whoever runs it: one event a line of its log.
 
 use std::net::SocketAddr;
+use std::sync::Arc;
 use std::time::Duration;
 
 use lfn_core::admission::{Allowed, Ask, Expected};
 use lfn_core::session::SessionId;
+use lfn_core::transfer::digest::Digest;
+use lfn_core::transfer::raw::Raw;
 use lfn_core::units::{BitRate, Bytes};
-use lfn_core::wire::copy::{From, Job};
+use lfn_core::wire::copy::{From, Job, Tally, To};
 use lfn_core::wire::test::Direction;
 use lfn_core::wire::{Refusal, Request};
 
@@ -20,8 +23,12 @@ pub struct Who {
     pub client: SocketAddr,
     /// The session; absent where the protocol has no such id.
     pub session: Option<SessionId>,
+    /// The name of the token it showed; none for the server's own ticket.
+    pub token: Option<Arc<str>>,
     /// What for.
     pub verb: &'static str,
+    /// The places it asks to copy from or to, the first of them.
+    pub places: Arc<[String]>,
     /// What it asked for.
     pub ask: Ask,
     /// Whether the server is who sends.
@@ -82,6 +89,8 @@ pub enum Event<'a> {
         time: Duration,
         /// Why it failed, if it did.
         error: Option<&'a SessionError>,
+        /// What became of a copy's entries, as far as it came.
+        copied: Option<&'a Copied>,
     },
     /// A session was not let in.
     Denied(&'a Who, &'a Refusal),
@@ -98,16 +107,54 @@ pub enum Event<'a> {
     },
     /// It cut those that still ran.
     Cut(usize),
+    /// What cannot be relied on any more, or again: the file of tokens, the audit log.
+    Trouble(&'a str),
+    /// What the kernel holds the server to.
+    Confined(&'a str),
+}
+
+/// What became of a copy, for those who keep account of it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Copied {
+    /// Of the entries.
+    pub tally: Tally,
+    /// Of the file, if it was one.
+    pub digest: Option<Digest>,
+    /// Where it went below the root, if that is not what was asked for.
+    pub into: Option<String>,
+}
+
+/// Most places of one request that are kept; the others are counted.
+const MOST_PLACES: usize = 16;
+
+/// The places that a request names, each cut to a length that a log can bear.
+fn places(request: &Request) -> Arc<[String]> {
+    const LONGEST: usize = 4096;
+    let cut = |path: &Raw| path.to_string().chars().take(LONGEST).collect::<String>();
+    let Request::Copy(copy) = request else { return Arc::default() };
+    match &copy.job {
+        Job::Put { to: To::File { path, .. } } => Arc::new([cut(path)]),
+        Job::Put { to: To::Null } => Arc::new(["null:".to_owned()]),
+        Job::Get { from, .. } => {
+            let named = from.iter().take(MOST_PLACES).map(|from| match from {
+                From::File { path } => cut(path),
+                From::Random { bytes } => format!("random:{}", bytes.0),
+                From::Zero { bytes } => format!("zero:{}", bytes.0),
+            });
+            let rest = from.len().checked_sub(MOST_PLACES + 1).map(|rest| format!("and {} more", rest + 1));
+            named.chain(rest).collect()
+        }
+    }
 }
 
 impl Who {
-    pub(super) fn new(client: SocketAddr, session: SessionId, request: &Request) -> Self {
+    pub(super) fn new(client: SocketAddr, session: SessionId, request: &Request, token: Option<Arc<str>>) -> Self {
         let (verb, sends) = match request {
             Request::Test(test) => ("test", test.direction == Direction::Reverse),
             Request::Copy(copy) => ("copy", matches!(copy.job, Job::Get { .. })),
             Request::Path(_) => ("path", false),
         };
-        Who { client, session: Some(session), verb, ask: ask(request), sends }
+        Who { client, session: Some(session), token, verb, places: places(request), ask: ask(request), sends }
     }
 }
 
@@ -123,10 +170,14 @@ fn ask(request: &Request) -> Ask {
             Ask { streams: test.streams, time, bytes, rate, ..Ask::default() }
         }
         Request::Copy(copy) => {
+            let made = |from: &From| match from {
+                From::Random { bytes } | From::Zero { bytes } => Some(*bytes),
+                From::File { .. } => None,
+            };
+            let sum = |sum: Bytes, from| Some(Bytes(sum.0.saturating_add(made(from)?.0)));
             let bytes = match &copy.job {
-                Job::Put { offer, .. } => Some(offer.bytes),
-                Job::Get { from: From::Random { bytes } | From::Zero { bytes } } => Some(*bytes),
-                Job::Get { from: From::File { .. } } => None,
+                Job::Put { .. } => None,
+                Job::Get { from, .. } => from.iter().try_fold(Bytes(0), sum),
             };
             Ask { streams: copy.streams, bytes, unbounded: true, ..Ask::default() }
         }

@@ -3,21 +3,37 @@
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::thread;
+use std::time::{Duration, Instant, SystemTime};
 
-use lfn_core::wire::Refusal;
+use lfn_core::session::SessionId;
+use lfn_core::wire::{Refusal, RefusalCode};
 
 use super::admission::Grant;
-use super::event::Who;
+use super::event::{Copied, Who};
 use super::metrics::Moved;
+use super::tokens::{Bearer, Tokens};
+
+/// How long a session may take to let go of its files.
+const SUPERSEDED_WITHIN: Duration = Duration::from_secs(15);
+
+/// How often a wait for that looks up.
+const LOOK_UP: Duration = Duration::from_millis(5);
 
 /// One session that runs.
 #[derive(Debug)]
 pub(super) struct Live {
     pub(super) who: Who,
     pub(super) grant: Grant,
+    /// Whose token opened it.
+    pub(super) bearer: Arc<Bearer>,
     /// Set to end it.
     pub(super) ending: AtomicBool,
     why: OnceLock<Refusal>,
+    /// What became of a copy.
+    pub(super) copied: Mutex<Option<Copied>>,
+    /// The copy it is a session of.
+    copy: Option<SessionId>,
 }
 
 /// All of them.
@@ -49,18 +65,48 @@ impl Live {
 }
 
 impl Lives {
-    pub(super) fn list(self: &Arc<Self>, who: Who, grant: Grant) -> Listed {
-        let live = Arc::new(Live { who, grant, ending: AtomicBool::new(false), why: OnceLock::new() });
+    pub(super) fn list(
+        self: &Arc<Self>,
+        who: Who,
+        grant: Grant,
+        (bearer, copy): (Arc<Bearer>, Option<SessionId>),
+    ) -> Listed {
+        let live = Arc::new(Live {
+            who,
+            grant,
+            bearer,
+            ending: AtomicBool::new(false),
+            why: OnceLock::new(),
+            copied: Mutex::default(),
+            copy,
+        });
         let number = self.next.fetch_add(1, Ordering::Relaxed);
         self.lock().insert(number, live.clone());
         Listed { live, number, all: self.clone() }
     }
 
-    /// Ends those whose quotas are spent.
-    pub(super) fn check(&self) {
+    /// Ends the sessions of a copy, for another one of it that is to come, and waits until they have let go of what they
+    /// hold. Only its client knows the random name of a copy.
+    pub(super) fn supersede(&self, copy: SessionId) {
+        let deadline = Instant::now() + SUPERSEDED_WITHIN;
+        loop {
+            let older: Vec<_> = self.lock().values().filter(|live| live.copy == Some(copy)).cloned().collect();
+            if older.is_empty() || Instant::now() >= deadline {
+                return;
+            }
+            for live in older {
+                live.end(Refusal::new(RefusalCode::Stopped, "another session goes on with this copy"));
+            }
+            thread::sleep(LOOK_UP);
+        }
+    }
+
+    /// Ends those whose quotas are spent, and those whose tokens are good no more.
+    pub(super) fn check(&self, tokens: &Tokens) {
         let sessions: Vec<_> = self.lock().values().cloned().collect();
+        let now = SystemTime::now();
         for live in sessions {
-            if let Err(refusal) = live.grant.check() {
+            if let Err(refusal) = live.grant.check().and_then(|()| tokens.stands(&live.bearer, now)) {
                 live.end(refusal);
             }
         }

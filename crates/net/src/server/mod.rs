@@ -8,6 +8,8 @@
 
 pub mod access;
 pub mod admission;
+pub mod audit;
+pub mod confine;
 mod connection;
 mod datagrams;
 pub(crate) mod doors;
@@ -17,6 +19,7 @@ pub mod metrics;
 mod registry;
 mod session;
 pub mod throttle;
+pub mod tokens;
 mod turn;
 
 pub use datagrams::Datagrams;
@@ -31,21 +34,23 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::thread;
 use std::time::{Duration, Instant, SystemTime};
 
-use lfn_core::session::{Ticket, Token};
+use lfn_core::session::{Rights, Ticket, Token};
 use lfn_core::stamp::reflector::Tally;
 use lfn_core::units::show_duration;
 use lfn_core::wire::{Refusal, RefusalCode, Request};
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::time::Timespec;
 
-use crate::session::identity::Identity;
+use crate::session::identity::{Identity, IdentityError};
 use crate::session::{DEAD_AFTER, SessionError, server_config};
 use access::Access;
 use admission::{Admission, Quotas};
+use audit::{Audit, Unwritten};
 use event::Reason;
 use live::Lives;
 use metrics::{Gauges, Metrics};
 use registry::Registry;
+use tokens::Tokens;
 
 /// [`Connections::hello_within`] if nothing else is said: sixteen round trips of a 600 ms path, so with room for
 /// losses.
@@ -75,8 +80,16 @@ pub struct Config {
     pub token: Option<Token>,
     /// When the token ceases to be good.
     pub token_expires: Option<SystemTime>,
+    /// The file of tokens that were given out besides, if there is to be one.
+    pub tokens: Option<PathBuf>,
+    /// What anybody may do here.
+    pub rights: Rights,
+    /// Where account is kept of every session, if it is.
+    pub audit: Option<Audit>,
     /// The directory copies are confined to; without one only `random:`, `zero:` and `null:` can be copied.
     pub root: Option<PathBuf>,
+    /// Copies go wherever this process may, relative paths from its directory: its client is its own user, come by ssh.
+    pub everywhere: bool,
     /// What sessions may use, one client's and all together.
     pub quotas: Quotas,
     /// What connections may hold before they are sessions.
@@ -120,6 +133,9 @@ pub enum ServeError {
     /// The identity does not work.
     #[error("the server's certificate cannot be used: {0}")]
     Identity(#[from] rustls::Error),
+    /// The file of tokens cannot be read.
+    #[error(transparent)]
+    Tokens(#[from] IdentityError),
 }
 
 /// Serves one open session to its end.
@@ -142,6 +158,7 @@ pub(crate) struct Shared {
     service: Service,
     admission: Admission,
     lives: Arc<Lives>,
+    tokens: Tokens,
     metrics: Metrics,
     /// Sessions that run, wait, or have a last word to say.
     alive: AtomicUsize,
@@ -181,6 +198,7 @@ impl Server {
             registry: Registry::new(config.connections, &config.quotas),
             datagrams: datagrams::Meeting::default(),
             admission: Admission::new(config.quotas),
+            tokens: Tokens::new(&config)?,
             config,
             service,
             lives: Arc::default(),
@@ -309,7 +327,8 @@ fn accept_until(listener: &TcpListener, shared: &Arc<Shared>, stop: impl Fn() ->
         if looked.elapsed() >= TICK {
             looked = Instant::now();
             shared.registry.close_overdue();
-            shared.lives.check();
+            shared.look_at_tokens();
+            shared.lives.check(&shared.tokens);
         }
     }
 }
@@ -347,8 +366,19 @@ fn starved(shared: &Shared, error: &io::Error) {
 
 impl Shared {
     fn log(&self, event: Event<'_>) {
-        self.metrics.count(&event);
-        (self.sink)(&event);
+        // What must not happen without account asks for it.
+        let _ = self.account(event);
+    }
+
+    /// The same; a refusal if account is to be kept of it and cannot be.
+    fn account(&self, event: Event<'_>) -> Result<(), Refusal> {
+        let noted = self.config.audit.as_ref().map_or(Ok(()), |audit| audit.note(&event));
+        let trouble = noted.as_ref().err().and_then(|Unwritten(trouble)| trouble.as_deref());
+        for event in [Some(event), trouble.map(Event::Trouble)].into_iter().flatten() {
+            self.metrics.count(&event);
+            (self.sink)(&event);
+        }
+        noted.map_err(|_| Unwritten::refusal())
     }
 
     fn alive(self: &Arc<Self>) -> Alive {
@@ -367,17 +397,11 @@ impl Shared {
         }
     }
 
-    fn expired(&self) -> bool {
-        self.config.token_expires.is_some_and(|expires| SystemTime::now() >= expires)
-    }
-
-    fn expired_refusal(&self) -> Refusal {
-        Refusal::new(RefusalCode::ExpiredToken, "the ticket has expired").hint("ask for the server's new ticket")
-    }
-
-    /// Whether copies may be served from or to a directory.
-    pub(crate) fn root(&self) -> Option<&PathBuf> {
-        self.config.root.as_ref()
+    /// Tokens that were given out or revoked meanwhile are good or bad from now on.
+    fn look_at_tokens(&self) {
+        if let Some(trouble) = self.tokens.look(&self.config) {
+            self.log(Event::Trouble(&format!("no token but the server's own is taken: {trouble}")));
+        }
     }
 }
 

@@ -6,6 +6,7 @@
 
 use std::collections::{HashMap, HashSet};
 use std::net::{IpAddr, TcpStream};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -40,6 +41,8 @@ type Sessions = HashMap<SessionId, Slot>;
 struct Slot {
     place: Place,
     seen: HashSet<u16>,
+    /// Those that live, where one that is gone may be followed by another of a new number.
+    renewed: Option<Arc<AtomicUsize>>,
     /// How many streams it may have: as many as any, until it was granted some.
     most: usize,
     /// When it came, or when it ended.
@@ -101,17 +104,25 @@ impl Registry {
     }
 
     /// Gives a session its streams, those that came already and those that will, and no more than it was `granted`.
-    pub(crate) fn open(&self, id: SessionId, granted: u16) -> Result<Streams, Refusal> {
+    /// `renews`: it is those open at once that count, and one that broke may be followed by another.
+    pub(crate) fn open(&self, id: SessionId, granted: u16, renews: bool) -> Result<Streams, Refusal> {
         let mut sessions = lock(&self.sessions);
         let slot = sessions.entry(id).or_insert_with(|| self.slot());
         slot.most = slot.most.min(granted.into());
+        slot.renewed = renews.then(Arc::default);
         let Place::Parked(streams) = &mut slot.place else {
             return Err(Refusal::new(RefusalCode::BadMessage, "this session is open already"));
         };
         let (sender, receiver) = channel();
-        streams.retain(|(_, stream)| usize::from(stream.stream()) < slot.most);
-        for (connection, stream) in streams.drain(..) {
+        match renews {
+            true => streams.truncate(slot.most),
+            false => streams.retain(|(_, stream)| usize::from(stream.stream()) < slot.most),
+        }
+        for (connection, mut stream) in streams.drain(..) {
             self.doors.known(connection);
+            if let Some(live) = &slot.renewed {
+                stream.keep_also(Lives::count(live));
+            }
             // The other end is in this hand.
             let _ = sender.send(stream);
         }
@@ -123,6 +134,7 @@ impl Registry {
         Slot {
             place: Place::Parked(Vec::new()),
             seen: HashSet::new(),
+            renewed: None,
             most: self.streams.into(),
             since: Instant::now(),
         }
@@ -147,7 +159,7 @@ impl Registry {
             return refused(RefusalCode::Full, "too many sessions without a control connection".into());
         }
         let slot = sessions.entry(id).or_insert_with(|| self.slot());
-        if slot.seen.len() >= slot.most || !slot.has(&stream) {
+        if slot.is_full() || !slot.has(&stream) {
             return refused(RefusalCode::Limit, format!("more than {} streams", slot.most));
         }
         if !slot.seen.insert(stream.stream()) {
@@ -160,6 +172,9 @@ impl Registry {
                     return refused(RefusalCode::Full, "no room for another connection".into());
                 }
                 stream.keep(watch);
+                if let Some(live) = &slot.renewed {
+                    stream.keep_also(Lives::count(live));
+                }
                 // A session that ended meanwhile drops the stream, which closes it.
                 let _ = sender.send(stream);
             }
@@ -196,13 +211,40 @@ fn forget(sessions: &mut Sessions, (session, connection): (SessionId, u64)) {
 impl Slot {
     /// Whether a stream is one of those: they are numbered from 0. Before it is open nobody knows how many there are.
     fn has(&self, stream: &DataStream) -> bool {
-        matches!(self.place, Place::Parked(_)) || usize::from(stream.stream()) < self.most
+        let numbered = usize::from(stream.stream()) < self.most || self.renewed.is_some();
+        matches!(self.place, Place::Parked(_)) || numbered
+    }
+
+    /// Whether no other stream may come now.
+    fn is_full(&self) -> bool {
+        let live = |live: &Arc<AtomicUsize>| live.load(Ordering::SeqCst);
+        match &self.renewed {
+            // One that is gone at the client may still seem to live here when another comes for it.
+            Some(renewed) => live(renewed) > self.most + self.most / 4,
+            None => self.seen.len() >= self.most,
+        }
     }
 
     /// Closes what is parked, and what comes later.
     fn end(&mut self) {
         self.place = Place::Ended;
         self.since = Instant::now();
+    }
+}
+
+/// A stream that lives.
+struct Lives(Arc<AtomicUsize>);
+
+impl Lives {
+    fn count(live: &Arc<AtomicUsize>) -> Self {
+        live.fetch_add(1, Ordering::SeqCst);
+        Lives(live.clone())
+    }
+}
+
+impl Drop for Lives {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::SeqCst);
     }
 }
 

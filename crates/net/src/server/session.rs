@@ -4,17 +4,19 @@ use std::io;
 use std::net::{SocketAddr, TcpListener};
 use std::ops::Range;
 use std::path::Path;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use lfn_core::admission::Allowed;
+use lfn_core::session::{Rights, SessionId, TokenHash};
 use lfn_core::units::BitRate;
 use lfn_core::wire::{Refusal, RefusalCode};
 use socket2::{Domain, Protocol, Socket, Type};
 
 use super::admission::Quotas;
+use super::event::Copied;
 use super::live::Listed;
 use super::registry::Streams;
 use super::throttle::Throttle;
@@ -86,9 +88,35 @@ impl ServerSession {
         self.listed.live.why().map_or(Ok(()), |why| Err(SessionError::Refused(why.clone())))
     }
 
-    /// The directory copies are confined to, if the server has one.
+    /// Whether copies may go wherever the server's own user may.
+    pub fn is_everywhere(&self) -> bool {
+        self.shared.config.everywhere
+    }
+
+    /// The directory copies are confined to, if there is one.
     pub fn root(&self) -> Option<&Path> {
-        self.shared.root().map(|root| root.as_path())
+        self.listed.live.bearer.root.as_deref()
+    }
+
+    /// What its client may do.
+    pub fn rights(&self) -> Rights {
+        self.listed.live.bearer.rights
+    }
+
+    /// The token it showed, for names that others do not know.
+    pub(crate) fn token(&self) -> (Option<&str>, &TokenHash) {
+        let bearer = &self.listed.live.bearer;
+        (bearer.name.as_deref(), &bearer.hash)
+    }
+
+    /// The session's name among those of all tokens.
+    pub(crate) fn scope(&self) -> SessionId {
+        self.streams.session()
+    }
+
+    /// Notes what became of a copy, for the log.
+    pub(crate) fn copied(&self, change: impl FnOnce(&mut Copied)) {
+        change(self.listed.live.copied.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert_default());
     }
 
     /// Waits for `count` data streams, and gives them in the order of their numbers. A client that hangs up meanwhile is

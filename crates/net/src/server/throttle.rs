@@ -46,6 +46,8 @@ pub struct Throttle {
     moved: AtomicU64,
     spent: AtomicBool,
     lender: Option<Arc<dyn Lender>>,
+    /// What several sessions share.
+    shared: Option<Arc<Throttle>>,
 }
 
 impl Throttle {
@@ -58,7 +60,13 @@ impl Throttle {
             moved: AtomicU64::new(0),
             spent: AtomicBool::new(false),
             lender,
+            shared: None,
         }
+    }
+
+    /// Holds it to what several sessions share, too.
+    pub(super) fn sharing(self, shared: Option<Arc<Throttle>>) -> Self {
+        Throttle { shared, ..self }
     }
 
     /// Holds nothing back: for the end that decides itself.
@@ -78,6 +86,7 @@ impl Throttle {
 
     /// How much a loop should move at once, at most `wanted`: a slow session in small parts, so that it moves evenly.
     pub fn part(&self, wanted: usize) -> usize {
+        let wanted = self.shared.as_ref().map_or(wanted, |shared| shared.part(wanted));
         let Some(rate) = self.rate else { return wanted };
         let part = usize::try_from(rate.times(BURST).0).unwrap_or(usize::MAX);
         wanted.min(part.max(1400))
@@ -88,6 +97,9 @@ impl Throttle {
         self.moved.fetch_add(bytes, Ordering::Relaxed);
         if let Some(lender) = &self.lender {
             self.pay(lender.as_ref(), bytes)?;
+        }
+        if let Some(shared) = &self.shared {
+            shared.pass(bytes, stopped)?;
         }
         let Some(rate) = self.rate else { return Ok(()) };
         let cost = nanos(rate.time_for(Bytes(bytes)));
@@ -166,6 +178,23 @@ mod tests {
         assert!(started.elapsed() >= Duration::from_millis(380), "{:?}", started.elapsed());
         assert_eq!(throttle.moved(), Bytes(4_000_000));
         assert_eq!(throttle.part(1 << 20), 200_000);
+    }
+
+    #[test]
+    fn sessions_that_share_a_rate_keep_it_together() {
+        let shared = Arc::new(Throttle::new(Some(BitRate(80_000_000)), None));
+        let stopped = AtomicBool::new(false);
+        let started = Instant::now();
+        // 4 MB at 10 MB/s, less the 20 ms that may be ahead.
+        thread::scope(|scope| {
+            for _ in 0..2 {
+                let session = Throttle::new(None, None).sharing(Some(shared.clone()));
+                let stopped = &stopped;
+                assert_eq!(session.part(1 << 20), 200_000);
+                scope.spawn(move || (0..200).for_each(|_| session.pass(10_000, stopped).unwrap()));
+            }
+        });
+        assert!(started.elapsed() >= Duration::from_millis(380), "{:?}", started.elapsed());
     }
 
     #[test]

@@ -133,6 +133,11 @@ impl Control {
         }
     }
 
+    /// Whether what came last and was not read yet is a refusal.
+    pub(crate) fn is_refused(&self) -> Result<bool, SessionError> {
+        Ok(self.reader.kind()? == Some(Kind::Refusal))
+    }
+
     /// Reads past one frame, whatever is in it, if one comes within `within`.
     pub(crate) fn skip(&mut self, within: Duration, while_doing: &'static str) -> Result<(), SessionError> {
         let deadline = Instant::now() + within;

@@ -5,6 +5,8 @@ use std::io::{self, Read, Write};
 use std::net::{Shutdown, TcpStream};
 use std::time::Instant;
 
+use lfn_core::wire::seal::Seal;
+
 use super::Protection;
 use super::tls::TlsStream;
 
@@ -15,8 +17,10 @@ pub struct DataStream {
     stream: u16,
     transport: Transport,
     opened: Instant,
+    /// Of the block headers of a copy in the clear.
+    seal: Option<Seal>,
     /// Let go of with the stream.
-    kept: Option<Box<dyn Any + Send + Sync>>,
+    kept: Vec<Box<dyn Any + Send + Sync>>,
 }
 
 #[derive(Debug)]
@@ -27,17 +31,34 @@ enum Transport {
 
 impl DataStream {
     pub(crate) fn clear(stream: u16, socket: TcpStream) -> Self {
-        DataStream { stream, transport: Transport::Clear(socket), opened: Instant::now(), kept: None }
+        let opened = Instant::now();
+        DataStream { stream, transport: Transport::Clear(socket), opened, seal: None, kept: Vec::new() }
     }
 
     pub(crate) fn tls(stream: u16, mut tls: TlsStream) -> Self {
         tls.wait_each();
-        DataStream { stream, transport: Transport::Tls(tls), opened: Instant::now(), kept: None }
+        let opened = Instant::now();
+        DataStream { stream, transport: Transport::Tls(tls), opened, seal: None, kept: Vec::new() }
     }
 
     /// Drops `thing` when the stream is dropped, and no sooner.
     pub(crate) fn keep(&mut self, thing: impl Any + Send + Sync) {
-        self.kept = Some(Box::new(thing));
+        self.kept = vec![Box::new(thing)];
+    }
+
+    /// The same, beside what it keeps already.
+    pub(crate) fn keep_also(&mut self, thing: impl Any + Send + Sync) {
+        self.kept.push(Box::new(thing));
+    }
+
+    /// Its block headers are sealed from now on.
+    pub(crate) fn seal(&mut self, seal: Seal) {
+        self.seal = Some(seal);
+    }
+
+    /// What its block headers are sealed with, if they are.
+    pub(crate) fn sealing(&mut self) -> Option<&mut Seal> {
+        self.seal.as_mut()
     }
 
     /// The number of the stream in its session.

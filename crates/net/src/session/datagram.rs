@@ -10,7 +10,7 @@ use std::net::{SocketAddr, TcpStream, UdpSocket};
 use std::time::{Duration, Instant};
 
 use lfn_core::session::hello::{self, ClearHello};
-use lfn_core::session::{SessionId, Token};
+use lfn_core::session::{SessionId, Token, TokenHash};
 use socket2::{Domain, Protocol, Socket, Type};
 
 use super::{SessionError, timed_out};
@@ -35,7 +35,7 @@ pub struct DatagramStream {
 
 impl DatagramStream {
     /// The server's end: `socket` is connected to where the hello came from.
-    pub(crate) fn accepted(hello: ClearHello, token: &Token, socket: UdpSocket, peer: SocketAddr) -> Self {
+    pub(crate) fn accepted(hello: ClearHello, token: &TokenHash, socket: UdpSocket, peer: SocketAddr) -> Self {
         let opening = hello.encode_datagram(token);
         let reply = Some(hello.encode_answer(token));
         DatagramStream { stream: hello.stream, socket, peer, tag: tag(&opening), opening, reply }

@@ -1,5 +1,6 @@
 //! The client's side of opening a session: control connection and data streams, all of which may dial at once.
 
+use std::fmt;
 use std::io::{self, Write};
 use std::net::{IpAddr, SocketAddr, TcpStream, ToSocketAddrs};
 use std::sync::Arc;
@@ -7,6 +8,7 @@ use std::time::{Duration, Instant};
 
 use lfn_core::session::hello::ClearHello;
 use lfn_core::session::{PROTOCOL, SessionId, Ticket};
+use lfn_core::wire::seal::StreamSecret;
 use lfn_core::wire::test::of_stream;
 use lfn_core::wire::{self, HELLO_LIMIT, Hello, Kind, Request};
 use rustix::io::Errno;
@@ -25,12 +27,27 @@ pub struct Target {
     insecure: bool,
     from: Vec<Place>,
     multipath: bool,
+    /// Of this client alone, told to the server with a request.
+    secret: StreamSecret,
+    anew: Anew,
     /// How long a connection and its handshake may take.
     pub within: Duration,
     /// How long a server that serves a session may say nothing of it.
     pub silence: Duration,
     /// How long a turn in the server's queue is waited for.
     pub patience: Patience,
+}
+
+/// How a far end is found again that may be elsewhere by now, or gone and to be started again.
+#[derive(Clone, Default)]
+struct Anew(Option<Arc<Finder>>);
+
+type Finder = dyn Fn() -> Result<Target, SessionError> + Send + Sync;
+
+impl fmt::Debug for Anew {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(if self.0.is_some() { "by its own way" } else { "by its name" })
+    }
 }
 
 impl Target {
@@ -52,10 +69,27 @@ impl Target {
             insecure: false,
             from: Vec::new(),
             multipath: false,
+            secret: StreamSecret::from_bytes(random()?),
+            anew: Anew::default(),
             within: Duration::from_secs(15),
             silence: DEAD_AFTER,
             patience: Patience::default(),
         })
+    }
+
+    /// Found again by `find` instead of by its name; that may take a while, and give another server of another ticket.
+    pub fn found_by(mut self, find: impl Fn() -> Result<Target, SessionError> + Send + Sync + 'static) -> Self {
+        self.anew = Anew(Some(Arc::new(find)));
+        self
+    }
+
+    /// The same far end, looked for anew: it may have another address by now, or another ticket.
+    pub fn resolve_again(&self) -> Result<Self, SessionError> {
+        let Target { ticket, addresses, .. } = match &self.anew.0 {
+            Some(find) => find()?,
+            None => Target::new(self.ticket.clone())?,
+        };
+        Ok(Target { ticket, addresses, ..self.clone() })
     }
 
     /// Trusts any server and shows no token. Only for a loopback or emulated path, which the caller has checked.
@@ -85,6 +119,18 @@ impl Target {
     /// Host and port as they were given.
     pub fn address(&self) -> String {
         format!("{}:{}", self.ticket.host, self.ticket.port)
+    }
+
+    /// What the block headers of this client's copies are sealed with.
+    pub(crate) fn stream_secret(&self) -> StreamSecret {
+        self.secret
+    }
+
+    /// The name of a session there among those of all tokens.
+    pub(crate) fn scope(&self, session: SessionId) -> SessionId {
+        // An insecure server knows everybody by a token of zeros.
+        let token = self.token().unwrap_or(lfn_core::session::Token::from_bytes([0; 16]));
+        token.hash().scope(session)
     }
 
     fn token(&self) -> Option<lfn_core::session::Token> {
@@ -141,9 +187,13 @@ impl Place {
 
 /// A new random session id.
 pub fn new_session_id() -> Result<SessionId, SessionError> {
-    let mut bytes = [0; 16];
+    random().map(SessionId)
+}
+
+fn random<const N: usize>() -> Result<[u8; N], SessionError> {
+    let mut bytes = [0; N];
     getrandom::fill(&mut bytes).map_err(|e| SessionError::Io { peer: "the kernel", source: e.into() })?;
-    Ok(SessionId(bytes))
+    Ok(bytes)
 }
 
 /// Opens the control connection with the request in its first flight; the answer is the next message.
@@ -304,5 +354,32 @@ fn explain(target: &Target, pinned: &Arc<Pinned>, error: io::Error) -> SessionEr
     match error.downcast::<rustls::Error>() {
         Ok(source) => SessionError::Tls { address: target.address(), source },
         Err(source) => SessionError::Io { peer: "the server", source },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicU16, Ordering};
+
+    use lfn_core::session::{Fingerprint, Token};
+
+    use super::*;
+
+    fn ticket(port: u16) -> Ticket {
+        let (token, fingerprint) = (Token::from_bytes([7; 16]), Fingerprint([9; 32]));
+        Ticket { host: "127.0.0.1".into(), port, token, fingerprint }
+    }
+
+    #[test]
+    fn a_far_end_is_found_again_by_its_name_or_its_own_way() {
+        let mut named = Target::new(ticket(7)).unwrap();
+        named.within = Duration::from_secs(3);
+        assert_eq!(named.resolve_again().unwrap().address(), "127.0.0.1:7");
+        let next = AtomicU16::new(8);
+        let moving = named.found_by(move || Target::new(ticket(next.fetch_add(1, Ordering::Relaxed))));
+        let found = moving.resolve_again().unwrap();
+        // What was set stays, and so does the way.
+        assert_eq!((found.address().as_str(), found.within), ("127.0.0.1:8", Duration::from_secs(3)));
+        assert_eq!(found.resolve_again().unwrap().address(), "127.0.0.1:9");
     }
 }

@@ -1,8 +1,8 @@
 //! What a server is known by: a self-signed certificate made on first start and kept in a directory of mode 0700.
 
 use std::fs;
-use std::io::{self, Write};
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::io::{self, Read, Write};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 use lfn_core::session::{Fingerprint, Token};
@@ -28,12 +28,32 @@ pub enum IdentityError {
         /// What the kernel said.
         source: io::Error,
     },
+    /// It holds a secret, and others than its owner can read it.
+    #[error("{} can be read by others: its mode is {mode:04o}", .path.display())]
+    Exposed {
+        /// The file.
+        path: PathBuf,
+        /// Its permission bits.
+        mode: u32,
+    },
     /// No key could be made.
     #[error("no certificate could be made: {0}")]
     Generate(#[from] rcgen::Error),
     /// The kernel gave no random bytes.
     #[error("no random bytes: {0}")]
     Random(#[from] getrandom::Error),
+}
+
+impl IdentityError {
+    /// What the user can do about it, if there is something.
+    pub fn hint(&self) -> Option<String> {
+        match self {
+            IdentityError::Exposed { path, .. } => {
+                Some(format!("chmod 600 {}; if others may have read it, have a new one made", path.display()))
+            }
+            _ => None,
+        }
+    }
 }
 
 /// A server's certificate and key.
@@ -53,13 +73,13 @@ impl Identity {
     /// The identity kept in `directory`, made on first use.
     pub fn load_or_create(directory: &Path) -> Result<Self, IdentityError> {
         let (certificate_path, key_path) = (directory.join("server.crt"), directory.join("server.key"));
-        if read(&key_path)?.is_none() {
+        if read_secret(&key_path)?.is_none() {
             let (certificate, key) = generate()?;
             write_secret(&certificate_path, &certificate)?;
             write_secret(&key_path, &key)?;
         }
         let certificate = read(&certificate_path)?.unwrap_or_default();
-        let key = read(&key_path)?.unwrap_or_default();
+        let key = read_secret(&key_path)?.unwrap_or_default();
         Self::from_pem(&certificate_path, &certificate, &key_path, &key)
     }
 
@@ -110,6 +130,23 @@ pub fn read(path: &Path) -> Result<Option<String>, IdentityError> {
     }
 }
 
+/// The same of a file that holds a secret: an error if others than its owner can read or write it, as with ssh's keys.
+pub fn read_secret(path: &Path) -> Result<Option<String>, IdentityError> {
+    let failed = |source| IdentityError::Io { path: path.to_owned(), source };
+    let mut file = match fs::File::open(path) {
+        Ok(file) => file,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        Err(source) => return Err(failed(source)),
+    };
+    let mode = file.metadata().map_err(failed)?.permissions().mode() & 0o7777;
+    if mode & 0o077 != 0 {
+        return Err(IdentityError::Exposed { path: path.to_owned(), mode });
+    }
+    let mut text = String::new();
+    file.read_to_string(&mut text).map_err(failed)?;
+    Ok(Some(text))
+}
+
 /// Writes a file only its owner may read, whole or not at all, making its directory (mode 0700) if need be.
 pub fn write_secret(path: &Path, text: &str) -> Result<(), IdentityError> {
     let write = || -> io::Result<()> {
@@ -135,7 +172,6 @@ fn generate() -> Result<(String, String), IdentityError> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::os::unix::fs::PermissionsExt;
 
     #[test]
     fn an_identity_is_made_once_and_kept_from_others() {
@@ -147,6 +183,10 @@ mod tests {
         assert_ne!(first.fingerprint(), Identity::ephemeral().unwrap().fingerprint());
         let mode = |name: &str| fs::metadata(state.join(name)).unwrap().permissions().mode() & 0o777;
         assert_eq!(mode("server.key"), 0o600);
+        let exposed = fs::Permissions::from_mode(0o644);
+        fs::set_permissions(state.join("server.key"), exposed).unwrap();
+        assert!(matches!(Identity::load_or_create(&state), Err(IdentityError::Exposed { mode: 0o644, .. })));
+        fs::set_permissions(state.join("server.key"), fs::Permissions::from_mode(0o600)).unwrap();
         fs::write(state.join("server.key"), "nonsense").unwrap();
         assert!(matches!(Identity::load_or_create(&state), Err(IdentityError::Damaged { what: "private key", .. })));
     }

@@ -1,11 +1,11 @@
 //! The client's end of a copy: dials everything at once, with the request in the first flight.
 //!
 //! Data streams that send begin as soon as their own handshake is over; if the server refuses, its reason comes over
-//! the control connection and they are cut. Threads that still dial when the copy ends are left to their time-outs.
+//! the control connection and they are cut. Threads that still dial when the copy ends are left to their time-outs. Here
+//! is one session; what is done when it is lost stands in [`super::course`].
 
-use std::ffi::OsStr;
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
@@ -13,47 +13,85 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use lfn_core::session::SessionId;
-use lfn_core::transfer::blocks::{DEFAULT_BLOCK, Layout};
+use lfn_core::transfer::blocks::DEFAULT_BLOCK;
 use lfn_core::transfer::digest::Digest;
+use lfn_core::transfer::glob::is_pattern;
+use lfn_core::transfer::keep::{Keep, LeftOut};
 use lfn_core::transfer::limit::Look;
-use lfn_core::units::Bytes;
-use lfn_core::wire::copy::{CopyRequest, From, FromSender, Job, Offer, To};
-use lfn_core::wire::{CongestionWish, Refusal, Request};
+use lfn_core::transfer::location::own_name;
+use lfn_core::transfer::manner::Manner;
+use lfn_core::transfer::streams::{Change, FEW};
+use lfn_core::transfer::verdict::Allowed;
+use lfn_core::units::{BitRate, Bytes};
+use lfn_core::wire::copy::{CopyId, CopyRequest, Failure, From, Job, Pick, Tally, To};
+use lfn_core::wire::{CongestionWish, HELLO_LIMIT, Refusal, Request};
 
 use super::TransferError;
+use super::course::{Course, LOOK_UP};
 use super::flow::Flow;
-use super::place::{Base, Destination, SourceFile};
-use super::receiver::Sink;
-use super::sender::{Sending, Source};
-use super::talk::Talk;
-use crate::session::congestion;
+use super::place::Base;
+use super::side::{Ended, Extent, Side};
+use super::sink::{Aim, Receiving};
+use super::source::{Listing, Sending, Source};
+use super::supply::Supply;
+use super::talk::{Arrivals, Talk};
+use super::teller::Teller;
 use crate::session::dial::{self, Target};
 use crate::session::queue::{self, Entered};
 use crate::session::{Control, DEAD_AFTER, DataStream, Protection, SessionError};
 
+/// How long to wait for a connection that was lost, if nothing else is said.
+pub const PATIENCE: Duration = Duration::from_secs(600);
+
 /// How a copy goes over the network.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// Data streams, from 1.
+    /// Data streams at first, from 1.
     pub streams: u16,
+    /// Most of them at once, if more are worth it.
+    pub most_streams: u16,
     /// Size of a block; a power of two.
     pub block: Bytes,
     /// Of the data streams; the control connection is always inside TLS.
     pub protection: Protection,
     /// Congestion control of the sending sockets; the kernel's own if `None`.
     pub congestion: Option<CongestionWish>,
+    /// What each sending stream is paced to; nothing if `None`.
+    pub pace: Option<BitRate>,
+    /// What the path is expected to carry: where it does, no streams are added.
+    pub predicted: Option<BitRate>,
+    /// What of the sources is listed, and what is kept of it.
+    pub pick: Pick,
+    /// How long a copy that was under way tries to get a connection again, from when anything moved last.
+    pub patience: Duration,
+    /// How it is checked, kept and told.
+    pub manner: Manner,
+    /// Is told what the manner wants told.
+    pub teller: Teller,
 }
 
 impl Default for Options {
     fn default() -> Self {
-        Options { streams: 4, block: DEFAULT_BLOCK, protection: Protection::Tls, congestion: None }
+        Options {
+            streams: FEW,
+            most_streams: FEW,
+            block: DEFAULT_BLOCK,
+            protection: Protection::Tls,
+            congestion: None,
+            pace: None,
+            predicted: None,
+            pick: Pick::default(),
+            patience: Duration::ZERO,
+            manner: Manner::default(),
+            teller: Teller::default(),
+        }
     }
 }
 
 /// Where an upload comes from.
 #[derive(Clone, Debug)]
 pub enum LocalSource {
-    /// A regular file.
+    /// A regular file, or a directory; a slash behind it means what is in it.
     File(PathBuf),
     /// Bytes that do not compress, made on the spot.
     Random(Bytes),
@@ -64,117 +102,233 @@ pub enum LocalSource {
 /// Where a download goes.
 #[derive(Clone, Debug)]
 pub enum LocalDestination {
-    /// A file, or a directory for it.
+    /// A file, or a directory for what comes.
     File {
         /// As typed.
         path: PathBuf,
-        /// Replace a file that is there.
-        force: bool,
+        /// What may happen to what is there.
+        allowed: Allowed,
     },
     /// Checked and forgotten.
     Null,
 }
 
+/// What becomes of the connection to the far end.
+#[derive(Debug)]
+pub enum Connection<'a> {
+    /// It was lost.
+    Lost {
+        /// By what.
+        why: &'a TransferError,
+        /// How long another one is sought, from when anything moved last.
+        patience: Duration,
+    },
+    /// There is none; said several times a second.
+    Trying {
+        /// Since anything moved.
+        without: Duration,
+        /// As above.
+        patience: Duration,
+    },
+    /// There is one again.
+    Back {
+        /// Since anything had moved.
+        after: Duration,
+    },
+}
+
 /// How the caller follows a copy, and ends it.
 pub struct Watch<'a> {
-    /// Told several times a second how long the file is and how far the copy.
-    pub observer: &'a mut dyn FnMut(Bytes, &Look),
+    /// Told several times a second how much there is, as far as it is listed, and how far the copy is.
+    pub observer: &'a mut dyn FnMut(&Extent, &Look),
+    /// Told of streams that are added, and why.
+    pub change: &'a mut dyn FnMut(&Change),
+    /// Told when the connection is lost, while it is, and when it is back.
+    pub connection: &'a mut dyn FnMut(&Connection<'_>),
     /// Ends the copy when set.
     pub interrupted: &'a AtomicBool,
 }
 
-/// A copy that ended with the file whole at its destination.
+/// A copy that ended with everything that did not fail whole at its destination.
 #[derive(Clone, Debug)]
 pub struct Outcome {
-    /// Length of the file.
+    /// Length of all files.
     pub bytes: Bytes,
-    /// As `b3sum` prints it.
-    pub digest: Digest,
-    /// From the first dial to the receiver's word that the file is there.
+    /// As `b3sum` prints it, if it was one file.
+    pub digest: Option<Digest>,
+    /// From the first dial to the receiver's word that all is there.
     pub elapsed: Duration,
-    /// Where the file is, if it is one.
+    /// Where it is.
     pub path: Option<String>,
-    /// Both sides at the end.
+    /// What became of the entries.
+    pub tally: Tally,
+    /// What of the sources was not listed.
+    pub left_out: LeftOut,
+    /// What failed, up to [`MOST_FAILURES`](lfn_core::wire::copy::MOST_FAILURES) of them.
+    pub failures: Vec<Failure>,
+    /// Both sides at the end, over all sessions.
     pub look: Look,
+    /// How often the connection was lost and found again.
+    pub reconnects: u32,
+    /// How long there was none, from when anything had moved.
+    pub without: Duration,
+    /// Data streams that broke and were replaced.
+    pub replaced: u32,
+    /// How the number of streams was changed on the way.
+    pub changes: Vec<Change>,
 }
 
 /// Sends to the far end.
 pub fn upload(
     target: &Target,
-    from: &LocalSource,
+    from: &[LocalSource],
     to: To,
     options: &Options,
     watch: Watch<'_>,
 ) -> Result<Outcome, TransferError> {
-    let (source, name) = open_source(from)?;
-    let bytes = source.bytes();
-    let layout = Layout::new(bytes, options.block)?;
-    let job = Job::Put { offer: Offer { name, bytes }, to };
-    let mut sending = Arc::new(Sending::new(source, layout, Flow::default()));
-    let mut started = Instant::now();
-    let mut dialled = Dialled::start(target, job, options, watch.interrupted, delivery(&sending));
-    let mut last = Look::default();
-    let result = dialled.enter(target, || sending.flow.cut()).and_then(|(control, turn)| {
-        if let Some(session) = turn {
-            (sending, started) = (Arc::new(sending.again()), Instant::now());
-            dial_streams(target, session, options, delivery(&sending)).map_err(no_thread)?;
+    check_sources(&options.pick, from.len())?;
+    let job = Job::Put { to };
+    Course::new(target, options, watch)?.run(|course| {
+        let mut sent = None;
+        let result = upload_once(course, from, &job, &mut sent);
+        if let Some(sending) = sent {
+            sending.flow().cut();
+            course.copy.since = course.copy.since.or(sending.since());
+            course.digest = sending.digest().or(course.digest);
+            course.replaced += sending.flow().broke();
         }
-        let mut observer = |look: &Look| {
-            last = *look;
-            (watch.observer)(bytes, look);
-        };
-        Talk::new(control, started, &mut || None, watch.interrupted, &mut observer).send(&sending)
+        result
+    })
+}
+
+fn upload_once(
+    course: &mut Course<'_>,
+    from: &[LocalSource],
+    job: &Job,
+    sent: &mut Option<Arc<Sending>>,
+) -> Result<Ended, TransferError> {
+    let (options, copy) = (&course.options.clone(), course.copy);
+    let begin = || -> Result<Arc<Sending>, TransferError> {
+        let sources = from.iter().map(|from| open_source(from, &options.pick, &copy)).collect();
+        let listing = Listing::of(&options.pick).made(Some(copy.began)).in_manner(&options.manner);
+        let sending = Sending::start(sources, listing, options.block, Flow::default())?;
+        sending.tell(options.teller.clone());
+        Ok(sending)
+    };
+    let mut sending = begin()?;
+    let session = dial::new_session_id()?;
+    let mut dialled = Dialled::start(course, session, job.clone());
+    let wanted = course.wanted.clone();
+    let mut supply = Supply::start(&course.target, session, options, &wanted, delivery(&sending))?;
+    let result = dialled.enter(course, || sending.flow().cut()).and_then(|(control, turn)| {
+        if let Some(session) = turn {
+            sending = begin()?;
+            supply = Supply::start(&course.target, session, options, &wanted, delivery(&sending))?;
+        }
+        *sent = Some(sending.clone());
+        let mut arrivals = || tended(&mut supply, sending.as_ref()).err().map(Err);
+        hold(course, control, &mut arrivals, &sending)
     });
-    sending.flow.cut();
-    let sent = dialled.end(result)?;
-    Ok(Outcome { bytes, digest: sent.digest, elapsed: started.elapsed(), path: sent.path, look: last })
+    sending.flow().cut();
+    dialled.end(result)
 }
 
 /// Fetches from the far end.
 pub fn download(
     target: &Target,
-    from: From,
+    from: Vec<From>,
     to: &LocalDestination,
     options: &Options,
     watch: Watch<'_>,
 ) -> Result<Outcome, TransferError> {
-    let destination = find_destination(&from, to)?;
-    let mut started = Instant::now();
+    check_sources(&options.pick, from.len())?;
+    check_length(&from, &options.pick)?;
+    let single = options.pick.names.is_none() && matches!(from.as_slice(), [only] if is_one(only));
+    let job = Job::Get { from, pick: options.pick.clone() };
+    Course::new(target, options, watch)?.run(|course| {
+        let mut received = None;
+        let result = download_once(course, &job, || aim(to, single, options.pick.keep), &mut received);
+        if let Some(receiving) = received {
+            course.copy.since = course.copy.since.or(Some(receiving.since()));
+            course.digest = receiving.digest().or(course.digest);
+            course.replaced += receiving.flow().broke();
+        }
+        result
+    })
+}
+
+fn download_once(
+    course: &mut Course<'_>,
+    job: &Job,
+    aim: impl Fn() -> Aim,
+    received: &mut Option<Arc<Receiving>>,
+) -> Result<Ended, TransferError> {
+    let (options, since) = (&course.options.clone(), course.copy.since);
     let (deliver, mut streams) = collection();
-    let mut dialled = Dialled::start(target, Job::Get { from }, options, watch.interrupted, deliver);
-    let mut last = Look::default();
-    let result = dialled.enter(target, || ()).and_then(|(control, turn)| {
+    let session = dial::new_session_id()?;
+    let mut dialled = Dialled::start(course, session, job.clone());
+    let wanted = course.wanted.clone();
+    let mut supply = Supply::start(&course.target, session, options, &wanted, deliver.clone())?;
+    let result = dialled.enter(course, || ()).and_then(|(control, turn)| {
         if let Some(session) = turn {
             let (deliver, anew) = collection();
             // Those that were dialled before are closed with the channel they are in.
-            (streams, started) = (anew, Instant::now());
-            dial_streams(target, session, options, deliver).map_err(no_thread)?;
+            streams = anew;
+            supply = Supply::start(&course.target, session, options, &wanted, deliver)?;
         }
-        let bytes = await_offer(control, watch.interrupted)?;
-        let opening = Sink::open_apart(destination, Layout::new(bytes, options.block)?, Flow::default())?;
-        let mut observer = |look: &Look| {
-            last = *look;
-            (watch.observer)(bytes, look);
+        let receiving = Receiving::start(
+            aim(),
+            options.manner.clone(),
+            options.teller.clone(),
+            since,
+            options.block,
+            Flow::default(),
+        )?;
+        *received = Some(receiving.clone());
+        let mut arrivals = || match tended(&mut supply, receiving.as_ref()) {
+            Ok(()) => streams.try_recv().ok().map(Ok),
+            Err(error) => Some(Err(error)),
         };
-        let mut arrivals = || streams.try_recv().ok();
-        Talk::new(control, started, &mut arrivals, watch.interrupted, &mut observer).receive(opening)
+        let held = hold(course, control, &mut arrivals, &receiving);
+        receiving.close();
+        held
     });
-    let elapsed = started.elapsed();
-    let received = dialled.end(result)?;
-    Ok(Outcome { bytes: received.bytes, digest: received.digest, elapsed, path: received.path, look: last })
+    dialled.end(result)
+}
+
+/// Sees to it that there are as many streams as wanted, as long as there is work for them.
+fn tended<S: Side, D: Fn(DataStream) + Clone + Send + 'static>(
+    supply: &mut Supply<D>,
+    side: &S,
+) -> Result<(), TransferError> {
+    if side.wants_streams() { supply.tend(side.flow(), Instant::now()) } else { Ok(()) }
+}
+
+/// Holds the conversation of one session.
+fn hold<S: Side + 'static>(
+    course: &mut Course<'_>,
+    control: &mut Control,
+    arrivals: Arrivals<'_>,
+    side: &Arc<S>,
+) -> Result<Ended, TransferError> {
+    let (interrupted, started, listed) = (course.interrupted, course.started, side.clone());
+    let mut observer = |look: &Look| course.observe(listed.listed(), look);
+    let (held, moved) = {
+        let mut talk = Talk::new(control, started, arrivals, interrupted, &mut observer);
+        (talk.hold(side), talk.moved())
+    };
+    course.moved = moved;
+    held
 }
 
 /// Puts each stream to work on what is sent.
-fn delivery(sending: &Arc<Sending>) -> impl Fn(Result<DataStream, TransferError>) + Clone + Send + 'static {
+fn delivery(sending: &Arc<Sending>) -> impl Fn(DataStream) + Clone + Send + 'static {
     let sending = sending.clone();
-    move |stream| match stream {
-        Ok(stream) => sending.run(stream),
-        Err(error) => sending.flow.fail(error),
-    }
+    move |stream| sending.run(stream)
 }
 
 /// Collects streams for whoever takes them.
-fn collection() -> (impl Fn(Result<DataStream, TransferError>) + Clone + Send + 'static, Receiver<Dialling>) {
+fn collection() -> (impl Fn(DataStream) + Clone + Send + 'static, Receiver<DataStream>) {
     let (sender, streams) = channel();
     let deliver = move |stream| {
         // Nobody waits for a stream of a copy that is over.
@@ -183,106 +337,94 @@ fn collection() -> (impl Fn(Result<DataStream, TransferError>) + Clone + Send + 
     (deliver, streams)
 }
 
-/// A data stream, or why there is none.
-type Dialling = Result<DataStream, TransferError>;
-
-fn no_thread(source: io::Error) -> TransferError {
-    SessionError::Io { peer: "the kernel", source }.into()
-}
-
 /// A seed for bytes that differ in every copy.
 pub(crate) fn random_seed() -> Result<u64, TransferError> {
     let seed = getrandom::u64();
     seed.map_err(|e| SessionError::Io { peer: "the kernel", source: io::Error::other(e) }.into())
 }
 
-fn open_source(from: &LocalSource) -> Result<(Source, String), TransferError> {
-    Ok(match from {
-        LocalSource::Random(bytes) => (Source::Random { seed: random_seed()?, bytes: *bytes }, String::new()),
-        LocalSource::Zero(bytes) => (Source::Zero { bytes: *bytes }, String::new()),
-        LocalSource::File(path) => {
-            let source = Source::File(SourceFile::open(&Base::Here, path)?);
-            let name = path.file_name().unwrap_or_default().to_str().ok_or_else(|| TransferError::Forbidden {
-                path: path.display().to_string(),
-                why: "the name is not UTF-8, which the protocol does not carry yet",
-            })?;
-            (source, name.to_owned())
-        }
-    })
+fn open_source(from: &LocalSource, pick: &Pick, copy: &CopyId) -> Source {
+    match (from, &pick.names) {
+        (LocalSource::File(path), names) => Source::of(Arc::new(Base::Here), path.clone(), names.as_ref()),
+        (LocalSource::Random(bytes), _) => Source::Random { seed: copy.seed(), bytes: *bytes },
+        (LocalSource::Zero(bytes), _) => Source::Zero { bytes: *bytes },
+    }
 }
 
-fn find_destination(from: &From, to: &LocalDestination) -> Result<Option<Destination>, TransferError> {
-    let LocalDestination::File { path, force } = to else { return Ok(None) };
-    let name: Option<&OsStr> = match from {
-        From::File { path } => Path::new(path).file_name(),
-        From::Random { .. } | From::Zero { .. } => None,
-    };
-    Destination::find(&Base::Here, path, name, *force).map(Some)
+/// Whether it is one thing by its name: neither what is in a directory, nor what a pattern may stand for.
+fn is_one(from: &From) -> bool {
+    match from {
+        From::File { path } => own_name(path.as_bytes()).is_some() && !is_pattern(path.as_bytes()),
+        From::Random { .. } | From::Zero { .. } => true,
+    }
 }
 
-fn await_offer(control: &mut Control, interrupted: &AtomicBool) -> Result<Bytes, TransferError> {
-    let deadline = Instant::now() + DEAD_AFTER;
-    while Instant::now() < deadline {
-        if interrupted.load(Ordering::Relaxed) {
-            return Err(TransferError::Interrupted);
-        }
-        if let Some(FromSender::Offer(offer)) = control.poll(LOOK_UP, "before it said what it would send")? {
-            return Ok(offer.bytes);
+/// Patterns and names ride in the first message, whose length is bounded before a server knows who sends it.
+fn check_length(from: &[From], pick: &Pick) -> Result<(), TransferError> {
+    const MOST: usize = HELLO_LIMIT - 4096;
+    let bytes = serde_json::to_vec(&(from, pick)).map_or(usize::MAX, |json| json.len());
+    if bytes > MOST { Err(TransferError::Request { bytes, most: MOST }) } else { Ok(()) }
+}
+
+/// Names are below one directory.
+pub(super) fn check_sources(pick: &Pick, sources: usize) -> Result<(), TransferError> {
+    if pick.names.is_some() && sources != 1 { Err(TransferError::Sources { sources }) } else { Ok(()) }
+}
+
+fn aim(to: &LocalDestination, single: bool, keep: Keep) -> Aim {
+    match to {
+        LocalDestination::Null => Aim::Null,
+        LocalDestination::File { path, allowed } => {
+            Aim::Path { base: Base::Here, path: path.clone(), allowed: *allowed, single, keep }
         }
     }
-    let peer = control.peer();
-    Err(SessionError::Timeout { peer, after: DEAD_AFTER, while_doing: "before it said what it would send" }.into())
 }
 
-/// How often a wait looks up to see whether it was interrupted.
-const LOOK_UP: Duration = Duration::from_millis(50);
-
-/// The connections of a session that is being opened, and the control connection once it is there.
-struct Dialled<'a> {
+/// The control connection of a session, once it is there.
+struct Dialled {
     dialling: Receiver<Result<Control, SessionError>>,
-    interrupted: &'a AtomicBool,
     control: Option<Control>,
 }
 
-impl<'a> Dialled<'a> {
-    /// Dials all connections at once; data streams go to `deliver`, each on its own thread.
-    fn start(
-        target: &Target,
-        job: Job,
-        options: &Options,
-        interrupted: &'a AtomicBool,
-        deliver: impl Fn(Result<DataStream, TransferError>) + Clone + Send + 'static,
-    ) -> Self {
+impl Dialled {
+    /// Dials it.
+    fn start(course: &Course<'_>, session: SessionId, job: Job) -> Self {
         let (sender, dialling) = channel();
-        let dialled = Dialled { dialling, interrupted, control: None };
-        let failed = |error| {
-            // The channel is open: its other end is in `dialled`.
-            let _ = sender.send(Err(error));
-        };
-        let session = match dial::new_session_id() {
-            Ok(session) => session,
-            Err(error) => {
-                failed(error);
-                return dialled;
-            }
-        };
-        let request =
-            CopyRequest { job, streams: options.streams, block: options.block, congestion: options.congestion.clone() };
-        let spawned = dial_all(target, session, request, options, sender.clone(), deliver);
-        if let Err(source) = spawned {
-            failed(SessionError::Io { peer: "the kernel", source });
+        let Options { most_streams: streams, block, congestion, pace, .. } = course.options.clone();
+        let clear = course.options.protection == Protection::Clear;
+        let stream_secret = clear.then(|| course.target.stream_secret());
+        let mut manner = course.options.manner.clone();
+        if matches!(job, Job::Get { .. }) {
+            // They are asked here.
+            manner.protect = Box::default();
         }
-        dialled
+        let copy = Some(Box::new(course.copy));
+        let request =
+            CopyRequest { job, streams, block, congestion, pace, stream_secret, copy, manner: Box::new(manner) };
+        let (target, failed) = (course.target.clone(), sender.clone());
+        let dial = move || {
+            // Nobody waits for it if the copy was interrupted.
+            let _ = sender.send(dial::control(&target, session, Request::Copy(request)));
+        };
+        if let Err(source) = thread::Builder::new().name("control".into()).spawn(dial) {
+            // The channel is open: its other end is in this hand.
+            let _ = failed.send(Err(SessionError::Io { peer: "the kernel", source }));
+        }
+        Dialled { dialling, control: None }
     }
 
-    fn control(&mut self) -> Result<&mut Control, TransferError> {
+    fn control(&mut self, course: &mut Course<'_>) -> Result<&mut Control, TransferError> {
         loop {
-            if self.interrupted.load(Ordering::Relaxed) {
+            if course.interrupted.load(Ordering::Relaxed) {
                 return Err(TransferError::Interrupted);
             }
             match self.dialling.recv_timeout(LOOK_UP) {
-                Ok(control) => return Ok(self.control.insert(control?)),
-                Err(RecvTimeoutError::Timeout) => {}
+                Ok(control) => {
+                    let control = self.control.insert(control?);
+                    course.reached = true;
+                    return Ok(control);
+                }
+                Err(RecvTimeoutError::Timeout) => course.tick(),
                 Err(RecvTimeoutError::Disconnected) => return Err(TransferError::Interrupted),
             }
         }
@@ -292,16 +434,26 @@ impl<'a> Dialled<'a> {
     /// had to wait; `waits` is called when it must.
     fn enter(
         &mut self,
-        target: &Target,
+        course: &mut Course<'_>,
         waits: impl FnOnce(),
     ) -> Result<(&mut Control, Option<SessionId>), TransferError> {
-        let interrupted = self.interrupted;
-        let control = self.control()?;
-        match queue::enter(control, &target.patience, DEAD_AFTER, Some(interrupted), waits)? {
-            _ if interrupted.load(Ordering::Relaxed) => Err(TransferError::Interrupted),
-            Entered::AtOnce => Ok((control, None)),
-            Entered::After(session) => Ok((control, Some(session))),
+        let control = self.control(course)?;
+        let interrupted = course.interrupted;
+        let entered = queue::enter(control, &course.target.patience, DEAD_AFTER, Some(interrupted), waits)?;
+        if interrupted.load(Ordering::Relaxed) {
+            return Err(TransferError::Interrupted);
         }
+        let turn = match entered {
+            Entered::AtOnce => None,
+            Entered::After(session) => Some(session),
+        };
+        if turn.is_some() && course.is_first() {
+            course.started = Instant::now();
+        }
+        if !control.is_refused()? {
+            course.enter();
+        }
+        Ok((control, turn))
     }
 
     /// Tells the server how it ended, and closes.
@@ -319,56 +471,4 @@ impl<'a> Dialled<'a> {
         control.close();
         result
     }
-}
-
-fn dial_all(
-    target: &Target,
-    session: SessionId,
-    request: CopyRequest,
-    options: &Options,
-    control: std::sync::mpsc::Sender<Result<Control, SessionError>>,
-    deliver: impl Fn(Result<DataStream, TransferError>) + Clone + Send + 'static,
-) -> io::Result<()> {
-    let started = {
-        let target = target.clone();
-        move || {
-            let _ = control.send(dial::control(&target, session, Request::Copy(request)));
-        }
-    };
-    thread::Builder::new().name("control".into()).spawn(started)?;
-    dial_streams(target, session, options, deliver)
-}
-
-fn dial_streams(
-    target: &Target,
-    session: SessionId,
-    options: &Options,
-    deliver: impl Fn(Result<DataStream, TransferError>) + Clone + Send + 'static,
-) -> io::Result<()> {
-    for stream in 0..options.streams {
-        let (target, options, deliver) = (target.clone(), options.clone(), deliver.clone());
-        let dial = move || deliver(dial_stream(&target, session, stream, &options));
-        thread::Builder::new().name("data stream".into()).spawn(dial)?;
-    }
-    Ok(())
-}
-
-fn dial_stream(
-    target: &Target,
-    session: SessionId,
-    stream: u16,
-    options: &Options,
-) -> Result<DataStream, TransferError> {
-    let wish = options.congestion.as_ref();
-    let refused = AtomicBool::new(false);
-    let prepare = |socket: &socket2::Socket| {
-        let Some(wish) = wish else { return Ok(()) };
-        congestion::set(socket, wish).inspect_err(|_| refused.store(true, Ordering::Relaxed))
-    };
-    dial::data(target, session, stream, options.protection, None, prepare).map_err(|error| match (error, wish) {
-        (SessionError::Unreachable { source, .. }, Some(wish)) if refused.load(Ordering::Relaxed) => {
-            TransferError::Congestion { name: wish.name().to_owned(), source }
-        }
-        (error, _) => error.into(),
-    })
 }

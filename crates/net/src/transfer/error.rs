@@ -5,7 +5,10 @@ use std::time::Duration;
 
 use lfn_core::transfer::blocks::LayoutError;
 use lfn_core::transfer::digest::Digest;
+use lfn_core::transfer::entry::EntryError;
 use lfn_core::transfer::intake::IntakeError;
+use lfn_core::transfer::schedule::DeckError;
+use lfn_core::transfer::verdict::Obstacle;
 use lfn_core::units::{Bytes, show_duration};
 use lfn_core::wire::copy::HeaderError;
 use lfn_core::wire::{Refusal, RefusalCode};
@@ -24,6 +27,34 @@ pub enum TransferError {
         /// As typed.
         path: String,
     },
+    /// A pattern that stands for nothing.
+    #[error("nothing matches {pattern}")]
+    NoMatch {
+        /// As typed.
+        pattern: String,
+    },
+    /// A pattern that stands for too much.
+    #[error("{pattern} matches more than {most} names")]
+    Matches {
+        /// As typed.
+        pattern: String,
+        /// As allowed.
+        most: usize,
+    },
+    /// More patterns and names than a request holds.
+    #[error("patterns and names of {bytes} B are more than the {most} B that can be asked of a far end")]
+    Request {
+        /// As they would be sent.
+        bytes: usize,
+        /// What there is room for.
+        most: usize,
+    },
+    /// Names are below one directory.
+    #[error("names from a list are below one directory, {sources} sources are given")]
+    Sources {
+        /// How many.
+        sources: usize,
+    },
     /// Outside the served root, or a name that is none.
     #[error("{path}: {why}")]
     Forbidden {
@@ -35,6 +66,12 @@ pub enum TransferError {
     /// The server was started without `--root`.
     #[error("this server serves no files")]
     NoRoot,
+    /// What the ticket or the server is not for.
+    #[error("this ticket is not for {0}")]
+    NotAllowed(&'static str),
+    /// A data stream in the clear without what would authenticate its block headers.
+    #[error("the copy has data streams in the clear, and no secret to seal their block headers with")]
+    Unsealed,
     /// A directory, a device, a pipe …: only regular files are copied.
     #[error("{path} is a {kind}, not a regular file")]
     NotRegular {
@@ -42,12 +79,6 @@ pub enum TransferError {
         path: String,
         /// What it is.
         kind: &'static str,
-    },
-    /// Copying bytes without a name into a directory.
-    #[error("{path} is a directory: say which name the bytes shall have in it")]
-    Nameless {
-        /// As typed.
-        path: String,
     },
     /// The destination is there already.
     #[error("{path} exists already")]
@@ -106,9 +137,34 @@ pub enum TransferError {
     /// The peer sends what is no block header.
     #[error(transparent)]
     Header(#[from] HeaderError),
+    /// The sender does not keep to the order of the conversation.
+    #[error("the sender {0}")]
+    Sender(&'static str),
+    /// Nor does the receiver.
+    #[error("the receiver {0}")]
+    Receiver(&'static str),
+    /// What stands at the destination is not to be replaced.
+    #[error("{path}: {obstacle}")]
+    InTheWay {
+        /// As the destination is called.
+        path: String,
+        /// What it is.
+        obstacle: Obstacle,
+    },
     /// The peer sends a block that was not announced, twice, or corrupt.
     #[error(transparent)]
     Intake(#[from] IntakeError),
+    /// The receiver speaks of what was not listed.
+    #[error(transparent)]
+    Deck(#[from] DeckError),
+    /// No list can hold it.
+    #[error("{path}: {error}")]
+    Unlisted {
+        /// As typed.
+        path: String,
+        /// What is wrong with it.
+        error: EntryError,
+    },
     /// A file or block size that cannot be.
     #[error(transparent)]
     Layout(#[from] LayoutError),
@@ -141,12 +197,49 @@ pub enum TransferError {
         /// The receiver's.
         received: Digest,
     },
-    /// The connections live, but nothing moves.
-    #[error("the copy stalled: no byte moved for {}", show_duration(*.0))]
-    Stalled(Duration),
+    /// Both sides are there, but nothing moves.
+    #[error("the copy stalled: nothing moved for {}, {what}", show_duration(*.after))]
+    Stalled {
+        /// For how long.
+        after: Duration,
+        /// Who waits for what.
+        what: &'static str,
+    },
+    /// Every new data stream breaks too.
+    #[error("{times} data streams in a row broke before anything arrived; the last one: {source}")]
+    Fruitless {
+        /// How many.
+        times: u32,
+        /// What became of the last one.
+        source: Box<TransferError>,
+    },
+    /// A data stream broke at the other end, which says why.
+    #[error("{0}")]
+    FarStream(String),
+    /// A data stream carried bytes that nobody took.
+    #[error("data stream {stream}: nothing of it was taken for {}", show_duration(*.after))]
+    StreamStalled {
+        /// Its number.
+        stream: u16,
+        /// For how long.
+        after: Duration,
+    },
+    /// The session was lost, and there was no other within the time that the caller waits.
+    #[error("the connection was lost{}: {source}", sought(*.after))]
+    Lost {
+        /// Since anything moved; zero if no other was sought.
+        after: Duration,
+        /// Why the last attempt failed.
+        source: Box<TransferError>,
+    },
     /// SIGINT, or the server was stopped.
     #[error("interrupted")]
     Interrupted,
+}
+
+/// For how long there was no other connection.
+fn sought(after: Duration) -> String {
+    if after.is_zero() { String::new() } else { format!(", and there was no other for {}", show_duration(after)) }
 }
 
 impl TransferError {
@@ -154,11 +247,12 @@ impl TransferError {
     pub fn code(&self) -> RefusalCode {
         match self {
             TransferError::Session(error) => Refusal::from(error).code,
-            TransferError::NotFound { .. } => RefusalCode::NotFound,
-            TransferError::Forbidden { .. } | TransferError::NoRoot | TransferError::NotRegular { .. } => {
-                RefusalCode::Forbidden
-            }
-            TransferError::Exists { .. } | TransferError::Busy { .. } | TransferError::Nameless { .. } => {
+            TransferError::NotFound { .. } | TransferError::NoMatch { .. } => RefusalCode::NotFound,
+            TransferError::Forbidden { .. }
+            | TransferError::NoRoot
+            | TransferError::NotAllowed(_)
+            | TransferError::NotRegular { .. } => RefusalCode::Forbidden,
+            TransferError::Exists { .. } | TransferError::InTheWay { .. } | TransferError::Busy { .. } => {
                 RefusalCode::Exists
             }
             TransferError::NoSpace { .. } => RefusalCode::NoSpace,
@@ -166,13 +260,92 @@ impl TransferError {
                 RefusalCode::Io
             }
             TransferError::Intake(IntakeError::Corrupt(_)) | TransferError::Digest { .. } => RefusalCode::Corrupt,
-            TransferError::Header(_) | TransferError::Intake(_) | TransferError::Incomplete => RefusalCode::BadMessage,
+            TransferError::Header(HeaderError::Seal(_)) => RefusalCode::Corrupt,
+            TransferError::Header(_)
+            | TransferError::Unsealed
+            | TransferError::Intake(_)
+            | TransferError::Sender(_)
+            | TransferError::Receiver(_)
+            | TransferError::Deck(_)
+            | TransferError::Incomplete => RefusalCode::BadMessage,
             TransferError::Layout(_)
+            | TransferError::Unlisted { .. }
             | TransferError::Streams { .. }
             | TransferError::Memory { .. }
+            | TransferError::Matches { .. }
+            | TransferError::Request { .. }
+            | TransferError::Sources { .. }
             | TransferError::Congestion { .. } => RefusalCode::Limit,
-            TransferError::Stalled(_) => RefusalCode::Timeout,
+            TransferError::Stalled { .. } => RefusalCode::Timeout,
+            TransferError::StreamStalled { .. } | TransferError::FarStream(_) => RefusalCode::Io,
+            TransferError::Fruitless { source, .. } | TransferError::Lost { source, .. } => source.code(),
             TransferError::Interrupted => RefusalCode::Stopped,
+        }
+    }
+
+    /// Whether it is of one data stream, which others can stand in for: it broke, or what it carried was changed on the way.
+    /// Whatever else comes inside TLS, or sealed, nobody but the peer can have written.
+    pub(crate) fn is_of_stream(&self) -> bool {
+        matches!(
+            self,
+            TransferError::Stream { .. }
+                | TransferError::StreamStalled { .. }
+                | TransferError::Header(HeaderError::Seal(_))
+        )
+    }
+
+    /// Whether only this connection, or this run of the server, came to its end: another session of the same copy may go on
+    /// from there.
+    pub(crate) fn may_be_tried_again(&self) -> bool {
+        let TransferError::Session(error) = self else { return matches!(self, TransferError::Stream { .. }) };
+        match error {
+            SessionError::UnknownHost { .. }
+            | SessionError::Unreachable { .. }
+            | SessionError::From { .. }
+            | SessionError::Tls { .. }
+            | SessionError::Closed { .. }
+            | SessionError::Timeout { .. }
+            | SessionError::Full(_)
+            | SessionError::Waited { .. } => true,
+            SessionError::Io { peer, .. } => *peer != "the kernel",
+            SessionError::Refused(refusal) => {
+                matches!(refusal.code, RefusalCode::Stopped | RefusalCode::Full | RefusalCode::Timeout)
+            }
+            SessionError::WrongFingerprint { .. } | SessionError::NoDatagrams { .. } | SessionError::Frame(_) => false,
+        }
+    }
+
+    /// Whether the copy can go on from where it is by the same command.
+    pub fn is_resumable(&self) -> bool {
+        matches!(self, TransferError::Lost { .. } | TransferError::Stalled { .. } | TransferError::Fruitless { .. })
+    }
+
+    /// What happened, to stand behind the name of the entry it happened to.
+    pub(crate) fn of_entry(&self) -> String {
+        match self {
+            TransferError::NotFound { .. } => "no such file or directory".into(),
+            TransferError::Forbidden { why, .. } => (*why).into(),
+            TransferError::NotRegular { kind, .. } => format!("is a {kind}, not a regular file"),
+            TransferError::Exists { .. } => "exists already".into(),
+            TransferError::InTheWay { obstacle, .. } => obstacle.to_string(),
+            TransferError::Busy { .. } => "another copy to it is under way".into(),
+            TransferError::NoSpace { needed, available, .. } => {
+                format!("no room for it: {needed} needed, {available} available")
+            }
+            TransferError::File { doing, source, .. } => format!("cannot {doing} it: {source}"),
+            TransferError::SourceChanged { .. } => "changed while it was copied".into(),
+            other => other.to_string(),
+        }
+    }
+
+    /// Whether the destination is full, so that it is no use to try other files.
+    pub fn is_full(&self) -> bool {
+        match self {
+            TransferError::NoSpace { .. } => true,
+            TransferError::File { source, .. } => {
+                matches!(source.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
+            }
+            _ => false,
         }
     }
 
@@ -181,7 +354,10 @@ impl TransferError {
         let hint = match self {
             TransferError::Session(error) => return error.hint(),
             TransferError::NotFound { .. } => "see how it is spelt; directories on the way to a file are not made",
-            TransferError::Nameless { .. } => "name the file: DIRECTORY/NAME",
+            TransferError::NoMatch { .. } => "a directory matches by itself: `lfn copy NAME: .` copies everything",
+            TransferError::Matches { .. } => "copy the directory, with --include and --exclude",
+            TransferError::Request { .. } => "copy what is above them, or in several parts",
+            TransferError::Sources { .. } => "give the one directory that the names are below",
             TransferError::File { source, .. } => match source.kind() {
                 io::ErrorKind::PermissionDenied => "see who may read and write there, or give another path",
                 io::ErrorKind::ReadOnlyFilesystem => "give a path on a file system that is not read-only",
@@ -190,7 +366,17 @@ impl TransferError {
                 }
                 _ => "see that the file system there is well, and give a path on it",
             },
-            TransferError::Stream { .. } => "see whether the server still runs and the path still carries traffic",
+            TransferError::Stalled { .. } => "see to that, and run the same command again: it goes on from there",
+            TransferError::Lost { .. } | TransferError::Fruitless { .. } => {
+                "see whether the server runs and the path carries traffic; the same command then goes on from there"
+            }
+            TransferError::Stream { .. } | TransferError::StreamStalled { .. } => {
+                "see whether the server still runs and the path still carries traffic"
+            }
+            TransferError::NotAllowed(_) => "ask whoever runs the server for a ticket that is",
+            TransferError::Header(HeaderError::Seal(_)) => {
+                "copy it again, without --clear-data if somebody meddles with the path"
+            }
             TransferError::NoRoot => "start it with a directory to serve: lfn serve --root DIR",
             TransferError::NotRegular { kind: "directory", .. } => "name one file in it",
             TransferError::NotRegular { .. } => "for memory at either end use random:SIZE, zero:SIZE and null:",

@@ -1,33 +1,78 @@
 //! What all streams of one side share: whether to go on, the first failure, and what has been done so far.
+//!
+//! A stream that breaks is no failure of the copy: it is over, and its side tells the other. Only if streams break again and
+//! again, and nothing arrives between, is the copy given up.
 
+use std::collections::{BTreeMap, HashSet};
+use std::fs::File;
 use std::io::{self, Read, Write};
-use std::net::{Shutdown, TcpStream};
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
 use lfn_core::tcp_info::TcpInfo;
-use lfn_core::transfer::limit::{Shares, SocketEvidence};
+use lfn_core::transfer::limit::{Doing, Shares, SocketEvidence};
 use lfn_core::units::Bytes;
 use lfn_core::wire::copy::Progress;
+use lfn_sys::pages::WHOLE_PACKET;
 use lfn_sys::tcp;
+use rustix::fs::sendfile;
 
 use super::TransferError;
+use super::line::{Line, Over};
 use crate::server::throttle::Throttle;
 use crate::session::{DEAD_AFTER, DataStream, SessionError, timed_out};
+
+/// How many streams may break in a row and nothing arrive between: so many for each that was open at once, and so many
+/// besides.
+const FRUITLESS: (u32, u32) = (3, 5);
+
+/// How many more a server bears: it is the client that dials, and says why no more.
+const SERVER_BEARS: u32 = 8;
 
 /// One side's streams, seen together.
 #[derive(Debug, Default)]
 pub(crate) struct Flow {
     stopped: AtomicBool,
     failure: Mutex<Option<TransferError>>,
-    sockets: Mutex<Vec<TcpStream>>,
+    lines: Mutex<Lines>,
     bytes: AtomicU64,
+    /// Blocks that arrived.
+    arrived: AtomicU64,
     /// What a server holds the copy to.
     throttle: Option<Arc<Throttle>>,
-    disk: AtomicU64,
-    hash: AtomicU64,
-    network: AtomicU64,
+    /// Threads that wait for that.
+    held: AtomicUsize,
+    disk: Spent,
+    hash: Spent,
+    network: Spent,
+}
+
+/// The streams themselves.
+#[derive(Debug, Default)]
+struct Lines {
+    live: BTreeMap<u16, Arc<Line>>,
+    over: Vec<Over>,
+    /// Numbers of which nothing is taken, should a stream still come.
+    dead: HashSet<u16>,
+    /// The most there were at once.
+    most: u32,
+    /// What the kernel said of those that are over.
+    past: Option<SocketEvidence>,
+    /// Streams that broke: all, and those since anything arrived.
+    broke: u32,
+    fruitless: u32,
+    /// What had arrived when the last one broke.
+    arrived: u64,
+    /// What the other side says of it.
+    far: Option<String>,
+}
+
+/// Time spent on something, and by how many just now.
+#[derive(Debug, Default)]
+struct Spent {
+    nanoseconds: AtomicU64,
+    now: AtomicUsize,
 }
 
 /// What a stream spends its time on.
@@ -44,28 +89,118 @@ impl Flow {
         Flow { throttle: Some(throttle), ..Flow::default() }
     }
 
-    /// Runs one stream's work on this thread; its failure ends all streams.
-    pub(crate) fn run(&self, mut stream: DataStream, work: impl FnOnce(&mut DataStream) -> Result<(), TransferError>) {
+    /// Runs one stream's work on this thread. If it breaks, the others go on; any other failure ends them all.
+    pub(crate) fn run(
+        &self,
+        mut stream: DataStream,
+        work: impl FnOnce(&mut DataStream, &Line) -> Result<(), TransferError>,
+    ) {
         let number = stream.stream();
-        let failed = |source| TransferError::Stream { stream: number, source };
-        let result = self.register(stream.socket()).map_err(failed).and_then(|()| work(&mut stream));
-        if let Err(error) = result {
-            self.fail(error);
+        let line = match self.register(&stream) {
+            Ok(Some(line)) => line,
+            Ok(None) => return,
+            Err(source) => return self.fail(TransferError::Stream { stream: number, source }),
+        };
+        let result = work(&mut stream, &line);
+        let broken = result.as_ref().is_err_and(|error| line.is_cut() || error.is_of_stream());
+        self.retire(&line, broken);
+        match result {
+            Err(error) if !broken => self.fail(error),
+            result => lock(&self.lines).over.push(Over { line, why: result.err() }),
         }
     }
 
-    /// Keeps a socket in reach, to be cut when the copy ends early.
-    fn register(&self, socket: &TcpStream) -> io::Result<()> {
+    /// Keeps a stream in reach, to be cut; none if nobody wants it any more.
+    fn register(&self, stream: &DataStream) -> io::Result<Option<Arc<Line>>> {
+        let socket = stream.socket();
         // A wait that long only makes the thread look whether to go on; who is dead is judged elsewhere.
         socket.set_read_timeout(Some(DEAD_AFTER))?;
         socket.set_write_timeout(Some(DEAD_AFTER))?;
-        let clone = socket.try_clone()?;
-        let mut sockets = lock(&self.sockets);
-        if self.is_stopped() {
-            clone.shutdown(Shutdown::Both)?;
+        let line = Arc::new(Line::new(stream, socket.try_clone()?));
+        let mut lines = lock(&self.lines);
+        let number = line.number();
+        if self.is_stopped() || lines.dead.contains(&number) || lines.live.contains_key(&number) {
+            return Ok(None);
         }
-        sockets.push(clone);
-        Ok(())
+        lines.live.insert(number, line.clone());
+        lines.most = lines.most.max(lines.live.len() as u32);
+        Ok(Some(line))
+    }
+
+    /// Takes a stream from those at work, and keeps what the kernel says of it.
+    fn retire(&self, line: &Line, broken: bool) {
+        let mut evidence = look_at(line);
+        if let Some(evidence) = evidence.as_mut().filter(|_| broken) {
+            (evidence.receive_window, evidence.congestion_window, evidence.in_slow_start) = Default::default();
+        }
+        let mut lines = lock(&self.lines);
+        lines.past = [lines.past, evidence].into_iter().flatten().reduce(add);
+        lines.dead.insert(line.number());
+        lines.live.remove(&line.number());
+    }
+
+    /// The streams that are at work.
+    pub(crate) fn live(&self) -> Vec<Arc<Line>> {
+        lock(&self.lines).live.values().cloned().collect()
+    }
+
+    /// One of them.
+    pub(crate) fn line(&self, number: u16) -> Option<Arc<Line>> {
+        lock(&self.lines).live.get(&number).cloned()
+    }
+
+    /// The streams that came to their end since this was asked last.
+    pub(crate) fn take_over(&self) -> Vec<Over> {
+        std::mem::take(&mut lock(&self.lines).over)
+    }
+
+    /// Ends a stream, also if it is still to come.
+    pub(crate) fn bury(&self, number: u16) {
+        let mut lines = lock(&self.lines);
+        lines.dead.insert(number);
+        if let Some(line) = lines.live.get(&number) {
+            line.cut();
+        }
+    }
+
+    /// Blocks arrived.
+    pub(crate) fn arrive(&self, blocks: u64) {
+        self.arrived.fetch_add(blocks, Ordering::SeqCst);
+    }
+
+    /// A stream broke, or could not be had: the last of too many in a row ends the copy.
+    pub(crate) fn lose(&self, why: TransferError) {
+        let arrived = self.arrived.load(Ordering::SeqCst);
+        let mut lines = lock(&self.lines);
+        if std::mem::replace(&mut lines.arrived, arrived) != arrived {
+            lines.fruitless = 0;
+        }
+        lines.broke += 1;
+        lines.fruitless += 1;
+        let (times, far) = (lines.fruitless, lines.far.clone());
+        let more = if self.throttle.is_some() { SERVER_BEARS } else { 0 };
+        if times <= FRUITLESS.0 * lines.most + FRUITLESS.1 + more {
+            return;
+        }
+        drop(lines);
+        let source = Box::new(far.map_or(why, TransferError::FarStream));
+        self.fail(TransferError::Fruitless { times, source });
+    }
+
+    /// The other side says why a stream broke, which it may know better.
+    pub(crate) fn far_says(&self, why: &str) {
+        lock(&self.lines).far = Some(why.to_owned());
+    }
+
+    /// How many streams broke.
+    pub(crate) fn broke(&self) -> u32 {
+        lock(&self.lines).broke
+    }
+
+    /// How many of them did so since anything arrived.
+    pub(crate) fn fruitless(&self) -> u32 {
+        let lines = lock(&self.lines);
+        if lines.arrived == self.arrived.load(Ordering::SeqCst) { lines.fruitless } else { 0 }
     }
 
     /// Ends all streams for `error`, if nothing ended them before.
@@ -81,10 +216,7 @@ impl Flow {
     /// Ends all streams now.
     pub(crate) fn cut(&self) {
         self.stopped.store(true, Ordering::SeqCst);
-        for socket in lock(&self.sockets).iter() {
-            // Closed by the peer already, perhaps.
-            let _ = socket.shutdown(Shutdown::Both);
-        }
+        lock(&self.lines).live.values().for_each(|line| line.cut());
     }
 
     pub(crate) fn is_stopped(&self) -> bool {
@@ -96,38 +228,46 @@ impl Flow {
         lock(&self.failure).take()
     }
 
-    /// Does something and adds its time to the shares.
-    pub(crate) fn spend<T>(&self, on: Activity, work: impl FnOnce() -> T) -> T {
-        let started = Instant::now();
-        let result = work();
-        let counter = match on {
+    fn spent(&self, on: Activity) -> &Spent {
+        match on {
             Activity::Disk => &self.disk,
             Activity::Hash => &self.hash,
             Activity::Network => &self.network,
-        };
-        counter.fetch_add(started.elapsed().as_nanos() as u64, Ordering::Relaxed);
+        }
+    }
+
+    /// Does something and adds its time to the shares.
+    pub(crate) fn spend<T>(&self, on: Activity, work: impl FnOnce() -> T) -> T {
+        let (started, spent) = (Instant::now(), self.spent(on));
+        spent.now.fetch_add(1, Ordering::Relaxed);
+        let result = work();
+        spent.now.fetch_sub(1, Ordering::Relaxed);
+        spent.nanoseconds.fetch_add(started.elapsed().as_nanos() as u64, Ordering::Relaxed);
         result
     }
 
     /// How far this side is.
     pub(crate) fn progress(&self) -> Progress {
-        let seconds = |counter: &AtomicU64| counter.load(Ordering::Relaxed) as f64 / 1e9;
-        let shares = Shares { disk: seconds(&self.disk), hash: seconds(&self.hash), network: seconds(&self.network) };
-        Progress { bytes: Bytes(self.bytes.load(Ordering::Relaxed)), shares, sockets: None }
+        let seconds = |spent: &Spent| spent.nanoseconds.load(Ordering::Relaxed) as f64 / 1e9;
+        let now = |spent: &Spent| spent.now.load(Ordering::Relaxed) as u32;
+        let (disk, hash, network) = (&self.disk, &self.hash, &self.network);
+        let shares = Shares { disk: seconds(disk), hash: seconds(hash), network: seconds(network) };
+        let doing = Doing { disk: now(disk), hash: now(hash), network: now(network) };
+        Progress { bytes: Bytes(self.bytes.load(Ordering::Relaxed)), shares, doing, sockets: None }
     }
 
     /// What the kernel says of this side's sockets, summed; none before the first is there.
     pub(crate) fn sockets(&self) -> Option<SocketEvidence> {
-        let sockets = lock(&self.sockets);
-        let infos = sockets.iter().filter_map(|socket| TcpInfo::parse(&tcp::info(socket).ok()?).ok());
-        infos.map(|info| evidence(&info)).reduce(add)
+        let lines = lock(&self.lines);
+        let live = lines.live.values().filter_map(|line| look_at(line));
+        live.chain(lines.past).reduce(add)
     }
 
     /// Writes all of `message`, however long the network takes; what stands behind the first `header` bytes of it is
     /// counted as payload.
     pub(crate) fn write_all(
         &self,
-        stream: &mut DataStream,
+        (stream, line): (&mut DataStream, &Line),
         message: &[u8],
         header: usize,
     ) -> Result<(), TransferError> {
@@ -135,52 +275,95 @@ impl Flow {
         while at < message.len() {
             let part = self.part(message.len() - at);
             match stream.write(&message[at..][..part]) {
-                Ok(0) => return Err(self.broken(stream, io::ErrorKind::WriteZero.into())),
+                Ok(0) => return Err(self.broken(line, io::ErrorKind::WriteZero.into())),
                 Ok(written) => {
+                    line.count(written);
                     self.count((at + written).saturating_sub(header.max(at)))?;
                     at += written;
                 }
-                Err(error) => self.may_go_on(stream, error)?,
+                Err(error) => self.may_go_on(line, error)?,
             }
         }
         Ok(())
     }
 
-    /// Fills `buffer` with payload.
-    pub(crate) fn read_payload(&self, stream: &mut DataStream, buffer: &mut [u8]) -> Result<(), TransferError> {
-        let mut filled = 0;
-        while filled < buffer.len() {
-            let part = self.part(buffer.len() - filled);
-            match stream.read(&mut buffer[filled..][..part]) {
-                Ok(0) => return Err(self.broken(stream, io::ErrorKind::UnexpectedEof.into())),
-                Ok(read) => {
-                    self.count(read)?;
-                    filled += read;
+    /// Sends so much of a file from its own pages, over a stream in the clear; less if it ends before. Tells how much.
+    pub(crate) fn send_pages(
+        &self,
+        (stream, line): (&DataStream, &Line),
+        file: &File,
+        offset: u64,
+        length: u64,
+    ) -> Result<u64, TransferError> {
+        let (mut at, end) = (offset, offset + length);
+        while at < end {
+            let part = self.part((end - at) as usize).min(WHOLE_PACKET);
+            match sendfile(stream.socket(), file, Some(&mut at), part) {
+                Ok(0) => break,
+                Ok(sent) => {
+                    line.count(sent);
+                    self.count(sent)?;
                 }
-                Err(error) => self.may_go_on(stream, error)?,
+                Err(error) => self.may_go_on(line, error.into())?,
             }
         }
-        Ok(())
+        Ok(at - offset)
     }
 
-    /// Fills `header`; false if the stream ended properly before its first byte.
-    pub(crate) fn read_header(&self, stream: &mut DataStream, header: &mut [u8]) -> Result<bool, TransferError> {
-        let mut filled = 0;
-        while filled < header.len() {
-            match stream.read(&mut header[filled..]) {
-                Ok(0) if filled == 0 => return Ok(false),
-                Ok(0) => return Err(self.broken(stream, io::ErrorKind::UnexpectedEof.into())),
-                Ok(read) => filled += read,
-                Err(error) => self.may_go_on(stream, error)?,
+    /// Reads what is there, at least a byte unless the stream ended; the caller counts what of it is payload.
+    pub(crate) fn read_some(
+        &self,
+        (stream, line): (&mut DataStream, &Line),
+        buffer: &mut [u8],
+    ) -> Result<usize, TransferError> {
+        let part = self.part(buffer.len());
+        loop {
+            match stream.read(&mut buffer[..part]) {
+                Ok(read) => {
+                    line.count(read);
+                    return Ok(read);
+                }
+                Err(error) => self.may_go_on(line, error)?,
             }
         }
-        Ok(true)
     }
 
-    fn count(&self, bytes: usize) -> Result<(), TransferError> {
+    /// Drops what is there, at least a byte unless the stream ended, over a stream in the clear; `buffer` says how much at most.
+    pub(crate) fn drop_some(
+        &self,
+        (stream, line): (&DataStream, &Line),
+        buffer: &mut [u8],
+    ) -> Result<usize, TransferError> {
+        let part = self.part(buffer.len());
+        loop {
+            match tcp::discard(stream.socket(), &mut buffer[..part]) {
+                Ok(dropped) => {
+                    line.count(dropped);
+                    return Ok(dropped);
+                }
+                Err(error) => self.may_go_on(line, error)?,
+            }
+        }
+    }
+
+    /// Counts payload, and waits where a server holds the copy to less.
+    pub(crate) fn count(&self, bytes: usize) -> Result<(), TransferError> {
         self.bytes.fetch_add(bytes as u64, Ordering::Relaxed);
         let Some(throttle) = &self.throttle else { return Ok(()) };
-        throttle.pass(bytes as u64, &self.stopped).map_err(|spent| SessionError::Refused(spent.refusal()).into())
+        self.held.fetch_add(1, Ordering::Relaxed);
+        let passed = throttle.pass(bytes as u64, &self.stopped);
+        self.held.fetch_sub(1, Ordering::Relaxed);
+        passed.map_err(|spent| SessionError::Refused(spent.refusal()).into())
+    }
+
+    /// Whether this side itself keeps streams waiting: for its disk, or for what a server holds them to.
+    pub(crate) fn holds(&self) -> bool {
+        self.held.load(Ordering::Relaxed) > 0 || self.disk.now.load(Ordering::Relaxed) > 0
+    }
+
+    /// Counts payload that need not be moved: a hole.
+    pub(crate) fn pass_over(&self, bytes: u64) {
+        self.bytes.fetch_add(bytes, Ordering::Relaxed);
     }
 
     /// How much to move at once.
@@ -188,14 +371,19 @@ impl Flow {
         self.throttle.as_ref().map_or(wanted, |throttle| throttle.part(wanted))
     }
 
-    fn may_go_on(&self, stream: &DataStream, error: io::Error) -> Result<(), TransferError> {
+    fn may_go_on(&self, line: &Line, error: io::Error) -> Result<(), TransferError> {
         let passing = timed_out(&error) || error.kind() == io::ErrorKind::Interrupted;
-        if passing && !self.is_stopped() { Ok(()) } else { Err(self.broken(stream, error)) }
+        if passing && !self.is_stopped() && !line.is_cut() { Ok(()) } else { Err(self.broken(line, error)) }
     }
 
-    fn broken(&self, stream: &DataStream, source: io::Error) -> TransferError {
-        TransferError::Stream { stream: stream.stream(), source }
+    /// The error of a stream that broke.
+    pub(crate) fn broken(&self, line: &Line, source: io::Error) -> TransferError {
+        TransferError::Stream { stream: line.number(), source }
     }
+}
+
+fn look_at(line: &Line) -> Option<SocketEvidence> {
+    tcp::info(&line.socket).ok().and_then(|bytes| TcpInfo::parse(&bytes).ok()).map(|info| evidence(&info))
 }
 
 fn evidence(info: &TcpInfo) -> SocketEvidence {

@@ -5,15 +5,25 @@
 //! copy ends. What is sent by whom, and what may come, is decided in [`lfn_core::transfer`]; here are the
 //! threads, the sockets and the files.
 
+mod accounts;
 mod client;
+mod course;
 mod error;
 mod flow;
+mod guest;
+mod line;
+mod pacing;
 mod place;
-mod receiver;
-mod sender;
 mod serve;
+mod side;
+mod sink;
+mod source;
+mod supply;
 mod talk;
+mod teller;
 
-pub use client::{LocalDestination, LocalSource, Options, Outcome, Watch, download, upload};
+pub use client::{Connection, LocalDestination, LocalSource, Options, Outcome, PATIENCE, Watch, download, upload};
 pub use error::TransferError;
 pub(crate) use serve::serve;
+pub use side::Extent;
+pub use teller::Teller;

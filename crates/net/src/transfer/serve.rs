@@ -1,33 +1,44 @@
 //! The server's end of a copy: checks what is asked, and is then a sender or a receiver like any other.
 
-use std::path::Path;
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use lfn_core::transfer::blocks::Layout;
+use lfn_core::session::{Rights, SessionId, Writing};
+use lfn_core::transfer::manner::Manner;
 use lfn_core::units::Bytes;
-use lfn_core::wire::copy::{CopyRequest, From, FromSender, Job, Offer, To};
-use lfn_core::wire::{CongestionWish, Refusal, RefusalCode};
+use lfn_core::wire::copy::{CopyId, CopyRequest, From, Job, Pick, To};
+use lfn_core::wire::seal::{Seal, StreamSecret};
+use lfn_core::wire::{Refusal, RefusalCode};
 
 use super::TransferError;
-use super::client::random_seed;
+use super::client::{check_sources, random_seed};
 use super::flow::Flow;
-use super::place::{Base, Destination, SourceFile};
-use super::receiver::Sink;
-use super::sender::{Sending, Source};
+use super::guest::{DropBox, Guest};
+use super::pacing;
+use super::place::Base;
+use super::sink::{Aim, Receiving};
+use super::source::{Listing, Sending, Source, expand};
 use super::talk::Talk;
+use super::teller::Teller;
 use crate::server::ServerSession;
 use crate::session::congestion;
-use crate::session::{DataStream, SessionError};
+use crate::session::{DataStream, Protection, SessionError};
 
 /// What one session's block buffers may hold; 256 streams of 1 MiB.
 const MEMORY: Bytes = Bytes(256 << 20);
+
+/// Most sources of one session, those that patterns stand for among them.
+const MOST_SOURCES: usize = 65_536;
 
 /// The server's side.
 pub(crate) fn serve(session: &mut ServerSession, request: &CopyRequest) -> Result<(), SessionError> {
     check(session, request)?;
     let result = match &request.job {
-        Job::Put { offer, to } => receive(session, request, offer, to),
-        Job::Get { from } => send(session, request, from),
+        Job::Put { to } => receive(session, request, to),
+        Job::Get { from, pick } => send(session, request, from, pick),
     };
     match result {
         Err(TransferError::Interrupted) => {
@@ -49,51 +60,135 @@ fn check(session: &ServerSession, request: &CopyRequest) -> Result<(), TransferE
     Ok(())
 }
 
-fn receive(session: &mut ServerSession, request: &CopyRequest, offer: &Offer, to: &To) -> Result<(), TransferError> {
-    let layout = Layout::new(offer.bytes, request.block)?;
-    let destination = match to {
-        To::Null => None,
-        To::File { path, force } => {
-            let name = (!offer.name.is_empty()).then(|| offer.name.as_ref());
-            Some(Destination::find(&root(session)?, Path::new(path), name, *force)?)
+fn receive(session: &mut ServerSession, request: &CopyRequest, to: &To) -> Result<(), TransferError> {
+    let mut dropped = None;
+    let blind = !session.rights().read;
+    if blind && asks_what_is_there(&request.manner) {
+        return Err(TransferError::NotAllowed("--dry-run, --delete and --manifest"));
+    }
+    let aim = match to {
+        To::Null => Aim::Null,
+        To::File { path, allowed, single, keep } => {
+            let base = match session.rights() {
+                Rights { write: Writing::No, .. } => return Err(TransferError::NotAllowed("uploads")),
+                Rights { write: Writing::Drop, .. } => {
+                    let made = dropped.insert(drop_box(session)?);
+                    session.copied(|copied| copied.into = Some(made.name().to_owned()));
+                    made.base(session.token().1)?
+                }
+                Rights { read: false, .. } if allowed.delete => return Err(TransferError::NotAllowed("--delete")),
+                Rights { read: false, .. } => {
+                    let guest = Guest::of(session.token().1);
+                    root(session)?.kept_from(guest).ok_or(TransferError::NoRoot)?
+                }
+                Rights { .. } => root(session)?,
+            };
+            let path = PathBuf::from(OsStr::from_bytes(path.as_bytes()));
+            Aim::Path { base, path, allowed: *allowed, single: *single, keep: *keep }
         }
     };
-    let opening = Sink::open_apart(destination, layout, Flow::held_to(session.throttle()))?;
+    let secret = request.stream_secret;
+    let scope = session.scope();
+    let since = request.copy.as_ref().and_then(|copy| copy.since);
+    let flow = Flow::held_to(session.throttle());
+    let receiving = Receiving::start(aim, (*request.manner).clone(), Teller::default(), since, request.block, flow)?;
     let (control, streams, stopping) = session.parts();
-    let mut arrivals = || streams.next(Duration::ZERO).map(Ok);
-    Talk::new(control, Instant::now(), &mut arrivals, stopping, &mut |_| {}).receive(opening)?;
-    Ok(())
+    let mut arrivals = || streams.next(Duration::ZERO).map(|stream| sealed(stream, secret.as_ref(), scope));
+    let held = Talk::new(control, Instant::now(), &mut arrivals, stopping, &mut |_| {}).hold(&receiving);
+    receiving.close();
+    session.copied(|copied| {
+        copied.tally = receiving.tally();
+        copied.digest = held.as_ref().ok().and_then(|ended| ended.digest);
+    });
+    drop(dropped);
+    held.map(drop)
 }
 
-fn send(session: &mut ServerSession, request: &CopyRequest, from: &From) -> Result<(), TransferError> {
-    let (source, name) = match from {
-        From::Random { bytes } => (Source::Random { seed: random_seed()?, bytes: *bytes }, String::new()),
-        From::Zero { bytes } => (Source::Zero { bytes: *bytes }, String::new()),
-        From::File { path } => {
-            let path = Path::new(path);
-            let name = path.file_name().map(|name| name.to_string_lossy().into_owned());
-            (Source::File(SourceFile::open(&root(session)?, path)?), name.unwrap_or_default())
+/// Whether the receiver would tell, or do, what depends on what is there already.
+fn asks_what_is_there(manner: &Manner) -> bool {
+    manner.dry_run || manner.delete || manner.tell || manner.digests
+}
+
+fn send(session: &mut ServerSession, request: &CopyRequest, from: &[From], pick: &Pick) -> Result<(), TransferError> {
+    let files = from.iter().any(|from| matches!(from, From::File { .. }));
+    if files && !session.rights().read {
+        return Err(TransferError::NotAllowed("downloads"));
+    }
+    check_sources(pick, from.len())?;
+    let secret = request.stream_secret;
+    let scope = session.scope();
+    let mut sources = Vec::new();
+    for from in from {
+        sources.extend(sources_of(session, from, pick, request.copy.as_deref())?);
+        if sources.len() > MOST_SOURCES {
+            let pattern = "what is asked for".to_owned();
+            return Err(TransferError::Matches { pattern, most: MOST_SOURCES });
         }
-    };
-    let bytes = source.bytes();
+    }
     let flow = Flow::held_to(session.throttle());
-    let sending = Sending::new(source, Layout::new(bytes, request.block)?, flow).into();
+    let listing = Listing::of(pick).made(request.copy.as_ref().map(|copy| copy.began)).in_manner(&request.manner);
+    let sending = Sending::start(sources, listing, request.block, flow)?;
     let (control, streams, stopping) = session.parts();
-    control.send(&FromSender::Offer(Offer { name, bytes }))?;
     let mut arrivals = || {
         let stream = streams.next(Duration::ZERO)?;
-        Some(set_congestion(&stream, request.congestion.as_ref()).map(|()| stream))
+        Some(sealed(stream, secret.as_ref(), scope).and_then(|stream| prepare(&stream, request).map(|()| stream)))
     };
-    Talk::new(control, Instant::now(), &mut arrivals, stopping, &mut |_| {}).send(&sending)?;
-    Ok(())
+    Talk::new(control, Instant::now(), &mut arrivals, stopping, &mut |_| {}).hold(&sending).map(|ended| {
+        session.copied(|copied| (copied.tally, copied.digest) = (ended.tally, ended.digest));
+    })
+}
+
+/// What one source stands for: several, where it is a pattern.
+fn sources_of(
+    session: &ServerSession,
+    from: &From,
+    pick: &Pick,
+    copy: Option<&CopyId>,
+) -> Result<Vec<Source>, TransferError> {
+    let path = match from {
+        From::Random { bytes } => {
+            let seed = copy.map_or_else(random_seed, |copy| Ok(copy.seed()))?;
+            return Ok(vec![Source::Random { seed, bytes: *bytes }]);
+        }
+        From::Zero { bytes } => return Ok(vec![Source::Zero { bytes: *bytes }]),
+        From::File { path } => path.as_bytes(),
+    };
+    let base = Arc::new(root(session)?);
+    let paths = if pick.names.is_some() { vec![OsStr::from_bytes(path).into()] } else { expand(&base, path)? };
+    Ok(paths.into_iter().map(|path| Source::of(base.clone(), path, pick.names.as_ref())).collect())
+}
+
+/// A stream in the clear has to be sealed: what its headers say is the client's word, or ours.
+fn sealed(
+    mut stream: DataStream,
+    secret: Option<&StreamSecret>,
+    scope: SessionId,
+) -> Result<DataStream, TransferError> {
+    if stream.protection() == Protection::Clear {
+        let secret = secret.ok_or(TransferError::Unsealed)?;
+        stream.seal(Seal::new(secret, scope, stream.stream()));
+    }
+    Ok(stream)
+}
+
+fn drop_box(session: &ServerSession) -> Result<DropBox, TransferError> {
+    let path = session.root().ok_or(TransferError::NoRoot)?;
+    let Base::Root(root) = Base::root(path)? else { return Err(TransferError::NoRoot) };
+    DropBox::make(root, session.token().0)
 }
 
 fn root(session: &ServerSession) -> Result<Base, TransferError> {
+    if session.is_everywhere() {
+        return Ok(Base::Here);
+    }
     Base::root(session.root().ok_or(TransferError::NoRoot)?)
 }
 
-fn set_congestion(stream: &DataStream, wish: Option<&CongestionWish>) -> Result<(), TransferError> {
-    let Some(wish) = wish else { return Ok(()) };
+/// Sets what was asked of a stream that sends.
+fn prepare(stream: &DataStream, request: &CopyRequest) -> Result<(), TransferError> {
+    let paced = pacing::set(stream.socket(), request.pace);
+    paced.map_err(|source| TransferError::Stream { stream: stream.stream(), source })?;
+    let Some(wish) = &request.congestion else { return Ok(()) };
     let failed = |source| TransferError::Congestion { name: wish.name().to_owned(), source };
     congestion::set(stream.socket(), wish).map_err(failed)
 }

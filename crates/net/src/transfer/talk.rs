@@ -1,30 +1,31 @@
-//! The conversation of a copy over its control connection, the same for whoever dialled: one loop for the side that
-//! sends, one for the side that receives.
+//! The conversation of a copy over its control connection: one loop for either [`Side`], whoever dialled.
 //!
-//! The loop is the copy's only judge. Streams move bytes and report; the loop hears the peer, says every second that
-//! it is there, notices who is silent for [`DEAD_AFTER`] and what does not move for [`STALLED_AFTER`], and ends the
-//! copy once: whole, or with the one error that says why.
+//! The loop is the copy's only judge. Streams move bytes and report; the loop passes on what the two sides have to say to each
+//! other, says every second that this one is there, notices who is silent for [`DEAD_AFTER`] and what does not move for
+//! [`STALLED_AFTER`], and ends the copy once: whole, or with the one error that says why.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::thread::{self, JoinHandle};
+use std::thread;
 use std::time::{Duration, Instant};
 
-use lfn_core::transfer::digest::Digest;
-use lfn_core::transfer::limit::Look;
+use lfn_core::transfer::limit::{Look, Standstill, standstill};
 use lfn_core::units::Bytes;
-use lfn_core::wire::copy::{ALIVE_EVERY, FromReceiver, FromSender, Progress};
+use lfn_core::wire::copy::{ALIVE_EVERY, Progress};
 
 use serde::de::IgnoredAny;
 
 use super::TransferError;
-use super::flow::Flow;
-use super::receiver::Receiving;
-use super::sender::Sending;
+use super::side::{Ended, Side};
 use crate::session::{Control, DEAD_AFTER, DataStream, SessionError};
 
-/// How long nothing may move though both sides are there.
+/// How long nothing may move though both sides are there. A server waits a little longer: it is the client that knows how to
+/// say which end is far.
 pub(crate) const STALLED_AFTER: Duration = Duration::from_secs(60);
+const SERVER_WAITS: Duration = Duration::from_secs(15);
+
+/// How long a receiver may sync, or make room, with nothing moving meanwhile.
+const SYNCED_WITHIN: Duration = Duration::from_secs(15 * 60);
 
 /// How long the loop listens before it looks around.
 const TICK: Duration = Duration::from_millis(4);
@@ -37,21 +38,13 @@ pub(crate) type Arrivals<'a> = &'a mut dyn FnMut() -> Option<Result<DataStream, 
 
 /// One side's end of the conversation.
 pub(crate) struct Talk<'a> {
-    pub(crate) control: &'a mut Control,
-    pub(crate) arrivals: Arrivals<'a>,
+    control: &'a mut Control,
+    arrivals: Arrivals<'a>,
     /// Set from outside to end the copy.
-    pub(crate) interrupted: &'a AtomicBool,
+    interrupted: &'a AtomicBool,
     /// Told how far the copy is, several times a second.
-    pub(crate) observer: &'a mut dyn FnMut(&Look),
-    role: Role,
+    observer: &'a mut dyn FnMut(&Look),
     pulse: Pulse,
-}
-
-/// Which side of the copy this is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Role {
-    Sender,
-    Receiver,
 }
 
 /// Who was heard when, and what moved when.
@@ -62,30 +55,9 @@ struct Pulse {
     observed: Instant,
     /// What had moved on both sides together, and when that changed.
     moved: (Bytes, Instant),
+    /// When a receiver had no reason to wait last.
+    at_work: Instant,
     theirs: Progress,
-}
-
-/// How the receiving side's work stands.
-enum Stage {
-    Opening(JoinHandle<Result<Arc<Receiving>, TransferError>>),
-    Receiving(Arc<Receiving>),
-    Publishing(Arc<Receiving>, Digest, JoinHandle<Result<(), TransferError>>),
-}
-
-/// What the sending side knows at the end.
-#[derive(Debug)]
-pub(crate) struct Sent {
-    pub(crate) digest: Digest,
-    /// Where the receiver put it, as far as it said.
-    pub(crate) path: Option<String>,
-}
-
-/// What the receiving side knows at the end.
-#[derive(Debug)]
-pub(crate) struct Received {
-    pub(crate) digest: Digest,
-    pub(crate) path: Option<String>,
-    pub(crate) bytes: Bytes,
 }
 
 impl<'a> Talk<'a> {
@@ -103,182 +75,114 @@ impl<'a> Talk<'a> {
             spoke: now,
             observed: now,
             moved: (Bytes(0), now),
+            at_work: now,
             theirs: Progress::default(),
         };
-        Talk { control, arrivals, interrupted, observer, role: Role::Sender, pulse }
+        Talk { control, arrivals, interrupted, observer, pulse }
     }
 
-    /// Sends until the receiver has the file under its name.
-    pub(crate) fn send(mut self, sending: &Arc<Sending>) -> Result<Sent, TransferError> {
-        let result = self.send_loop(sending);
-        self.end(&sending.flow, result)
+    /// Talks until this side is through, or something ends the copy before; then no stream is at work any more.
+    pub(crate) fn hold<S: Side + 'static>(&mut self, side: &Arc<S>) -> Result<Ended, TransferError> {
+        let result = self.go_on(side);
+        let look = self.look(side.as_ref());
+        (self.observer)(&look);
+        let Err(error) = result else { return result };
+        side.flow().cut();
+        let broke = matches!(
+            error,
+            TransferError::Stream { .. }
+                | TransferError::Header(_)
+                | TransferError::Session(
+                    SessionError::Closed { .. } | SessionError::Io { .. } | SessionError::Timeout { .. }
+                )
+        );
+        Err(if broke { last_words(self.control, error) } else { error })
     }
 
-    /// Receives until the file stands under its name.
-    pub(crate) fn receive(
-        mut self,
-        opening: JoinHandle<Result<Arc<Receiving>, TransferError>>,
-    ) -> Result<Received, TransferError> {
-        self.role = Role::Receiver;
-        let mut stage = Some(Stage::Opening(opening));
-        let result = self.receive_loop(&mut stage);
-        let receiving = match stage {
-            // Joined, so that the partial file is gone before the error is told.
-            Some(Stage::Opening(opening)) => opening.join().ok().and_then(Result::ok),
-            Some(Stage::Receiving(receiving)) => Some(receiving),
-            Some(Stage::Publishing(receiving, _, publishing)) => {
-                receiving.flow.cut();
-                let _ = publishing.join();
-                Some(receiving)
-            }
-            None => None,
-        };
-        let Some(receiving) = receiving else { return self.end(&Flow::default(), result) };
-        let result = self.end(&receiving.flow, result);
-        receiving.discard();
-        result
+    /// When something moved last, or was said that is more than a sign of life.
+    pub(crate) fn moved(&self) -> Instant {
+        self.pulse.moved.1
     }
 
-    fn send_loop(&mut self, sending: &Arc<Sending>) -> Result<Sent, TransferError> {
-        let (mut sent, mut path, mut ready) = (None, None, false);
+    fn go_on<S: Side + 'static>(&mut self, side: &Arc<S>) -> Result<Ended, TransferError> {
         loop {
             while let Some(stream) = (self.arrivals)() {
-                let (sending, stream) = (sending.clone(), stream?);
-                start(move || sending.run(stream))?;
+                let (side, stream) = (side.clone(), stream?);
+                start(move || side.run(stream))?;
             }
-            // The receiver takes its time before, to make room, and after, until all is on its disk.
-            let moving = ready && self.pulse.theirs.bytes < sending.bytes();
-            self.look_around(&sending.flow, moving)?;
-            if sent.is_none() {
-                sent = sending.finished()?;
-                if let Some(digest) = sent {
-                    let progress = Progress { sockets: sending.flow.sockets(), ..sending.flow.progress() };
-                    self.control.send(&FromSender::Sent { digest, progress })?;
-                }
+            for message in side.words() {
+                self.control.send(&message)?;
             }
-            let Some(message) = self.control.poll(TICK, "before the copy was done")? else { continue };
-            self.pulse.heard = Instant::now();
-            match message {
-                FromReceiver::Ready { path: at } => (path, ready) = (at, true),
-                FromReceiver::Alive(progress) => self.pulse.theirs = progress,
-                FromReceiver::Done { digest, progress } => {
-                    self.pulse.theirs = progress;
-                    let Some(sent) = sent else { return Err(TransferError::Incomplete) };
-                    if sent != digest {
-                        return Err(TransferError::Digest { sent, received: digest });
-                    }
-                    return Ok(Sent { digest, path });
-                }
+            if let Some(ended) = side.ended() {
+                return Ok(ended);
             }
-        }
-    }
-
-    fn receive_loop(&mut self, stage: &mut Option<Stage>) -> Result<Received, TransferError> {
-        let mut announced = None;
-        loop {
-            let idle = Flow::default();
-            match stage.take() {
-                Some(Stage::Opening(opening)) if opening.is_finished() => {
-                    let receiving = joined(opening)?;
-                    *stage = Some(Stage::Receiving(receiving.clone()));
-                    self.control.send(&FromReceiver::Ready { path: receiving.shown() })?;
+            self.look_around(side.as_ref())?;
+            // What is there is heard before anything is said: a list comes in many frames.
+            let mut wait = TICK;
+            while let Some(message) = self.control.poll(wait, "before the copy was done")? {
+                self.pulse.heard = Instant::now();
+                match S::progress_in(&message) {
+                    Some(progress) => self.pulse.theirs = progress,
+                    // A list, or what becomes of it, is progress too.
+                    None if S::advances(&message) => self.pulse.moved.1 = self.pulse.heard,
+                    None => {}
                 }
-                Some(Stage::Receiving(receiving)) => {
-                    // Kept for the end, should this fail.
-                    *stage = Some(Stage::Receiving(receiving.clone()));
-                    *stage = Some(self.take_blocks(receiving, announced)?);
+                side.heard(message)?;
+                // Whoever said the last word may have hung up.
+                if side.ended().is_some() {
+                    break;
                 }
-                Some(Stage::Publishing(receiving, digest, publishing)) if publishing.is_finished() => {
-                    *stage = Some(Stage::Receiving(receiving.clone()));
-                    joined(publishing)?;
-                    let progress = receiving.flow.progress();
-                    self.control.send(&FromReceiver::Done { digest, progress })?;
-                    return Ok(Received { digest, path: receiving.shown(), bytes: progress.bytes });
-                }
-                other => *stage = other,
-            }
-            let (flow, moving) = match stage {
-                Some(Stage::Receiving(receiving)) => (&receiving.flow, true),
-                Some(Stage::Publishing(receiving, ..)) => (&receiving.flow, false),
-                _ => (&idle, false),
-            };
-            self.look_around(flow, moving)?;
-            let Some(message) = self.control.poll(TICK, "before the copy was done")? else { continue };
-            self.pulse.heard = Instant::now();
-            match message {
-                FromSender::Alive(progress) => self.pulse.theirs = progress,
-                FromSender::Sent { digest, progress } => {
-                    self.pulse.theirs = progress;
-                    announced = Some(digest);
-                }
-                FromSender::Offer(_) => {}
+                wait = Duration::ZERO;
             }
         }
     }
 
-    /// Starts the streams that came, and sees whether the file is whole.
-    fn take_blocks(&mut self, receiving: Arc<Receiving>, announced: Option<Digest>) -> Result<Stage, TransferError> {
-        while let Some(stream) = (self.arrivals)() {
-            let (receiving, stream) = (receiving.clone(), stream?);
-            start(move || receiving.run(stream))?;
-        }
-        let Some(sent) = announced else { return Ok(Stage::Receiving(receiving)) };
-        match receiving.digest() {
-            Some(received) if received == sent => {
-                let publishing = receiving.publish_apart()?;
-                Ok(Stage::Publishing(receiving, sent, publishing))
-            }
-            Some(received) => Err(TransferError::Digest { sent, received }),
-            None => Ok(Stage::Receiving(receiving)),
-        }
-    }
-
-    /// What every turn of either loop does: failures, silence, stalls, a sign of life, the observer.
-    fn look_around(&mut self, flow: &Flow, moving: bool) -> Result<(), TransferError> {
+    /// What every turn of the loop does: failures, silence, stalls, a sign of life, the observer.
+    fn look_around<S: Side>(&mut self, side: &S) -> Result<(), TransferError> {
         if self.interrupted.load(Ordering::Relaxed) {
             return Err(TransferError::Interrupted);
         }
-        if let Some(error) = flow.take_failure() {
+        if let Some(error) = side.flow().take_failure() {
             return Err(error);
         }
         let now = Instant::now();
-        let mut progress = flow.progress();
+        let progress = side.flow().progress();
         let moved = Bytes(progress.bytes.0.saturating_add(self.pulse.theirs.bytes.0));
-        if moved != self.pulse.moved.0 || !moving {
+        let moving = side.moving();
+        if moved != self.pulse.moved.0 || moving {
+            self.pulse.at_work = now;
+        }
+        if moved != self.pulse.moved.0 || (!moving && now < self.pulse.at_work + SYNCED_WITHIN) {
             self.pulse.moved = (moved, now);
         }
         if now > self.pulse.heard + DEAD_AFTER {
             let peer = self.control.peer();
             return Err(SessionError::Timeout { peer, after: DEAD_AFTER, while_doing: "while copying" }.into());
         }
-        if now > self.pulse.moved.1 + STALLED_AFTER {
-            return Err(TransferError::Stalled(STALLED_AFTER));
-        }
-        let observe = now >= self.pulse.observed + Duration::from_millis(200);
-        if self.role == Role::Sender && (observe || now >= self.pulse.spoke + ALIVE_EVERY) {
-            progress.sockets = flow.sockets();
+        let client = self.control.peer() == "the server";
+        let allowed = if client { STALLED_AFTER } else { STALLED_AFTER + SERVER_WAITS };
+        if now > self.pulse.moved.1 + allowed {
+            let (sender, receiver) =
+                if S::SENDS { (progress, self.pulse.theirs) } else { (self.pulse.theirs, progress) };
+            let what = stall(standstill(&sender.doing, &receiver.doing), S::SENDS == client);
+            return Err(TransferError::Stalled { after: allowed, what });
         }
         if now >= self.pulse.spoke + ALIVE_EVERY {
             self.pulse.spoke = now;
-            match self.role {
-                Role::Sender => self.control.send(&FromSender::Alive(progress))?,
-                Role::Receiver => self.control.send(&FromReceiver::Alive(progress))?,
-            }
+            self.control.send(&S::alive(progress_of(side)))?;
         }
-        if observe {
+        if now >= self.pulse.observed + Duration::from_millis(200) {
             self.pulse.observed = now;
-            let look = self.look(progress);
+            let look = self.look(side);
             (self.observer)(&look);
         }
         Ok(())
     }
 
     /// Both sides as they stand.
-    fn look(&self, ours: Progress) -> Look {
-        let (sender, receiver) = match self.role {
-            Role::Sender => (ours, self.pulse.theirs),
-            Role::Receiver => (self.pulse.theirs, ours),
-        };
+    fn look<S: Side>(&self, side: &S) -> Look {
+        let ours = progress_of(side);
+        let (sender, receiver) = if S::SENDS { (ours, self.pulse.theirs) } else { (self.pulse.theirs, ours) };
         Look {
             at: self.pulse.started.elapsed(),
             bytes: ours.bytes,
@@ -287,26 +191,23 @@ impl<'a> Talk<'a> {
             sockets: sender.sockets,
         }
     }
+}
 
-    /// Ends the streams of a copy that failed, and looks for the peer's own reason behind a connection that broke.
-    fn end<T>(&mut self, flow: &Flow, result: Result<T, TransferError>) -> Result<T, TransferError> {
-        let mut progress = flow.progress();
-        if self.role == Role::Sender {
-            progress.sockets = flow.sockets();
-        }
-        let look = self.look(progress);
-        (self.observer)(&look);
-        let Err(error) = result else { return result };
-        flow.cut();
-        let broke = matches!(
-            error,
-            TransferError::Stream { .. }
-                | TransferError::Session(
-                    SessionError::Closed { .. } | SessionError::Io { .. } | SessionError::Timeout { .. }
-                )
-        );
-        Err(if broke { last_words(self.control, error) } else { error })
+/// What a copy stalls for, as the client sees it: `up` is its own sending.
+fn stall(at: Standstill, up: bool) -> &'static str {
+    match (at, up) {
+        (Standstill::SourceDisk, true) | (Standstill::DestinationDisk, false) => "the near disk does not answer",
+        (Standstill::SourceDisk, false) | (Standstill::DestinationDisk, true) => "the far disk does not answer",
+        (Standstill::Network, _) => "the network does not carry what is sent, though both ends hear each other",
+        (Standstill::Nobody, true) => "both ends wait for each other, the far one for blocks that are not sent",
+        (Standstill::Nobody, false) => "both ends wait for each other, this one for blocks that are not sent",
     }
+}
+
+/// How far this side is; only a sender's sockets say what holds it back.
+fn progress_of<S: Side>(side: &S) -> Progress {
+    let flow = side.flow();
+    Progress { sockets: S::SENDS.then(|| flow.sockets()).flatten(), ..flow.progress() }
 }
 
 /// What the peer says about it, if it says something within [`LAST_WORDS`]; otherwise `error`.
@@ -327,9 +228,4 @@ pub(crate) fn last_words(control: &mut Control, error: TransferError) -> Transfe
 fn start(work: impl FnOnce() + Send + 'static) -> Result<(), TransferError> {
     let spawned = thread::Builder::new().name("data stream".into()).spawn(work);
     spawned.map(drop).map_err(|source| SessionError::Io { peer: "the kernel", source }.into())
-}
-
-/// The result of a thread that is done; one that panicked did nothing.
-fn joined<T>(handle: JoinHandle<Result<T, TransferError>>) -> Result<T, TransferError> {
-    handle.join().unwrap_or(Err(TransferError::Interrupted))
 }

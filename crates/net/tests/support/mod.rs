@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread::{self, JoinHandle};
 
-use lfn_core::session::Ticket;
+use lfn_core::session::{Rights, Ticket};
 use lfn_net::server::access::Access;
 use lfn_net::server::admission::{Admission, Quotas};
 use lfn_net::server::{Config, Connections, Server, Service};
@@ -30,7 +30,11 @@ pub fn config() -> Config {
         identity: Identity::ephemeral().unwrap(),
         token: Some(new_token().unwrap()),
         token_expires: None,
+        tokens: None,
+        rights: Rights::ALL,
+        audit: None,
         root: None,
+        everywhere: false,
         quotas: Quotas::default(),
         connections: Connections::default(),
         access: Access::default(),

@@ -5,7 +5,9 @@ mod iperf3;
 mod limits;
 mod log;
 mod notify;
+mod safe;
 mod stamp;
+mod stdio;
 
 use std::io::{self, Write};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -17,9 +19,9 @@ use std::time::{Duration, SystemTime};
 
 use etcetera::BaseStrategy;
 use lfn_core::session::{DEFAULT_PORT, Token};
-use lfn_net::server::{Config, ServeError, Server, is_loopback, metrics};
+use lfn_net::server::{Config, Event, ServeError, Server, is_loopback, metrics, tokens};
 use lfn_net::service;
-use lfn_net::session::identity::{self, Identity};
+use lfn_net::session::identity::{self, Identity, IdentityError};
 use serde::{Deserialize, Serialize};
 
 use notify::Manager;
@@ -61,6 +63,10 @@ pub struct Args {
     /// Allow --insecure on a real network
     #[arg(long, requires = "insecure")]
     insecure_anywhere: bool,
+    #[command(flatten)]
+    safety: safe::Safety,
+    #[command(flatten)]
+    stdio: stdio::Stdio,
     #[command(flatten)]
     limits: limits::Limits,
     #[command(flatten)]
@@ -104,23 +110,31 @@ pub fn run(args: Args) -> Result<Exit, Failure> {
         Some(path) => file::read(path)?,
         None => args,
     };
+    if args.stdio.is_wanted() {
+        return stdio::run(args);
+    }
     let stop = Stop::on_signals()?;
     // A file size limit then fails the copy that met it, not the server.
     signal_hook::flag::register(signal_hook::consts::SIGXFSZ, Arc::default())?;
     limits::raise_files();
     let server = bind(&args)?;
+    let iperf3 = args.iperf3.bind(&server, args.limits.access(), args.limits.connections())?;
     let stamp = args.stamp.start(args.bind, args.limits.access(), args.quiet, stop.asked.clone())?;
     let (stamp, reflected) = stamp.unzip();
     let page = server.metrics(move || reflected.as_ref().map(|reflected| reflected()));
-    let metrics = args.metrics.map(|address| metrics::serve(address, page)).transpose().map_err(|error| {
-        Failure::new(error).hint("choose another address or port: lfn serve --metrics 127.0.0.1:9733")
-    })?;
     let host = match (&args.host, args.bind) {
         (Some(host), _) => host.clone(),
         (None, Some(address)) if !address.is_unspecified() => address.to_string(),
         _ => rustix::system::uname().nodename().to_string_lossy().into_owned(),
     };
-    let iperf3 = args.iperf3.bind(&server, args.limits.access(), args.limits.connections())?;
+    // Every file is open that only the start needs.
+    let root = args.root.as_deref().map(root_directory).transpose()?;
+    let tokens = if args.ephemeral { None } else { Some(token_file()?) };
+    let held = safe::hold(root.as_deref(), tokens.as_deref())?;
+    let metrics = args.metrics.map(|address| metrics::serve(address, page)).transpose().map_err(|error| {
+        Failure::new(error).hint("choose another address or port: lfn serve --metrics 127.0.0.1:9733")
+    })?;
+    server.teller()(Event::Confined(held.text()));
     announce(&server, &host, (metrics, stamp), iperf3.as_ref(), args.json)?;
     let manager = Manager::from_environment();
     manager.ready(&server.local_addr()?.to_string());
@@ -221,6 +235,10 @@ fn bind(args: &Args) -> Result<Server, Failure> {
         }
         ServeError::Listen { .. } => "see `ip address` for this host's addresses; ports below 1024 need root",
         ServeError::Identity(_) => "remove server.key and server.crt to have new ones made",
+        ServeError::Tokens(IdentityError::Exposed { .. }) => {
+            "chmod 600 that file; if others may have read it, revoke its tokens"
+        }
+        ServeError::Tokens(_) => "mend the file, or remove it with all its tokens",
     };
     Err(Failure::new(error).hint(hint))
 }
@@ -238,7 +256,11 @@ fn config(args: &Args, listen: SocketAddr) -> Result<Config, Failure> {
         identity,
         token: (!args.insecure).then_some(saved.token),
         token_expires: expires,
+        tokens: if args.ephemeral { None } else { Some(token_file()?) },
+        rights: args.safety.rights(),
+        audit: args.safety.audit()?,
         root,
+        everywhere: args.stdio.is_wanted(),
         quotas: args.limits.quotas(),
         connections: args.limits.connections(),
         access: args.limits.access(),
@@ -246,7 +268,8 @@ fn config(args: &Args, listen: SocketAddr) -> Result<Config, Failure> {
     })
 }
 
-fn root_directory(root: &Path) -> Result<PathBuf, Failure> {
+/// A directory to serve, whatever leads to it.
+pub fn root_directory(root: &Path) -> Result<PathBuf, Failure> {
     let wrong = |e: io::Error| {
         Failure::msg(format!("--root {}: {e}", root.display())).hint("give a directory this user may read")
     };
@@ -263,7 +286,7 @@ fn identity_and_token(args: &Args) -> Result<(Identity, SavedToken), Failure> {
     }
     let state = state_directory()?;
     let path = state.join("token.toml");
-    let kept: Option<SavedToken> = match identity::read(&path)? {
+    let kept: Option<SavedToken> = match identity::read_secret(&path)? {
         Some(text) => Some(toml::from_str(&text).map_err(|_| {
             Failure::msg(format!("{} is not a usable token", path.display()))
                 .hint("remove it to have a new one made; tickets given out before are then good no more")
@@ -286,7 +309,13 @@ fn identity_and_token(args: &Args) -> Result<(Identity, SavedToken), Failure> {
     Ok((Identity::load_or_create(&state)?, token))
 }
 
-fn state_directory() -> Result<PathBuf, Failure> {
+/// Where the tokens that were given out are kept.
+pub fn token_file() -> Result<PathBuf, Failure> {
+    Ok(state_directory()?.join(tokens::file::NAME))
+}
+
+/// Where key and tokens of this user's server are kept.
+pub fn state_directory() -> Result<PathBuf, Failure> {
     let strategy = etcetera::choose_base_strategy().map_err(|_| {
         Failure::msg("no home directory to keep the server's key in").hint("set HOME, or use --ephemeral")
     })?;

@@ -17,10 +17,11 @@ mod udp;
 
 use std::time::{Duration, SystemTime};
 
+use lfn_core::date::rfc3339;
 use lfn_core::diagnose::Evidence;
 use lfn_core::path::PathProfile;
 use lfn_core::plan::congestion_for;
-use lfn_core::report::{Hosts, Origin, rfc3339};
+use lfn_core::report::{Hosts, Origin};
 use lfn_core::units::Ratio;
 use lfn_core::wire::CongestionWish;
 use lfn_core::wire::test::{Direction, Modes, RequestError, SocketWish, TestRequest};

@@ -82,7 +82,7 @@ impl Session {
         drop(grant);
         let error = result.err().map(|error| SessionError::Refused(Refusal::new(RefusalCode::Io, error.to_string())));
         let (bytes, time) = (throttle.moved(), begun.elapsed());
-        (self.shared.log)(Event::Ended { who: &who, bytes, time, error: error.as_ref() });
+        (self.shared.log)(Event::Ended { who: &who, bytes, time, error: error.as_ref(), copied: None });
         Ok(())
     }
 
@@ -102,7 +102,8 @@ impl Session {
             grace: self.shared.config.patience.grace,
             ..Ask::default()
         };
-        Who { client: self.peer, session: None, verb: "iperf3", ask, sends: sends > 0 }
+        let (token, places) = Default::default();
+        Who { client: self.peer, session: None, token, verb: "iperf3", places, ask, sends: sends > 0 }
     }
 
     /// Says what went wrong, where the client may still be listening; it may be gone.

@@ -10,7 +10,7 @@ pub use http::{MetricsError, serve};
 use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use lfn_core::stamp::reflector::Tally;
 use lfn_core::units::Bytes;
@@ -26,6 +26,7 @@ pub struct Metrics {
     left: AtomicU64,
     refused: [AtomicU64; Reason::ALL.len()],
     starved: AtomicU64,
+    trouble: AtomicU64,
     sessions: Mutex<Sessions>,
 }
 
@@ -59,6 +60,8 @@ struct Sessions {
     ended: BTreeMap<(&'static str, &'static str), u64>,
     /// By code of the refusal.
     denied: BTreeMap<&'static str, u64>,
+    /// Of tokens that were given out: sessions that ended, and what they moved.
+    tokens: BTreeMap<Arc<str>, (u64, Bytes)>,
     moved: Moved,
     nanos: u64,
 }
@@ -91,15 +94,21 @@ impl Metrics {
             Event::Starved(_) => one(&self.starved),
             Event::Refused(_, reason, _) => one(&self.refused[*reason as usize]),
             Event::Denied(_, refusal) => *self.sessions().denied.entry(code(refusal.code)).or_default() += 1,
-            Event::Ended { who, bytes, time, error } => {
+            Event::Ended { who, bytes, time, error, .. } => {
                 let result = if error.is_some() { "failed" } else { "ok" };
                 let mut sessions = self.sessions();
                 *sessions.ended.entry((who.verb, result)).or_default() += 1;
+                if let Some(token) = &who.token {
+                    let (count, moved) = sessions.tokens.entry(token.clone()).or_default();
+                    *count += 1;
+                    moved.0 = moved.0.saturating_add(bytes.0);
+                }
                 sessions.moved = sessions.moved.plus(Moved::of(who, *bytes));
                 let nanos = u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
                 sessions.nanos = sessions.nanos.saturating_add(nanos);
             }
-            Event::Opened(..) | Event::Stopping { .. } | Event::Cut(_) => {}
+            Event::Trouble(_) => one(&self.trouble),
+            Event::Opened(..) | Event::Stopping { .. } | Event::Cut(_) | Event::Confined(_) => {}
         }
     }
 
@@ -135,7 +144,16 @@ impl Metrics {
         let directions = [("direction=\"received\"", moved.received.0), ("direction=\"sent\"", moved.sent.0)];
         page.family("lfn_payload_bytes_total", "counter", "Payload bytes moved, as the server sees it.", &directions);
         page.seconds("lfn_session_seconds_total", "Time of the sessions that ended.", sessions.nanos);
+        let of_tokens = |figure: fn(&(u64, Bytes)) -> u64| -> Vec<_> {
+            sessions.tokens.iter().map(|(name, ended)| (format!("token=\"{name}\""), figure(ended))).collect()
+        };
+        let help = "Sessions that ended, of tokens that `lfn token` gave out.";
+        page.labelled("lfn_token_sessions_total", help, &of_tokens(|ended| ended.0));
+        let help = "Payload bytes moved by them.";
+        page.labelled("lfn_token_payload_bytes_total", help, &of_tokens(|ended| ended.1.0));
         drop(sessions);
+        let help = "Times that the file of tokens or the audit log could not be relied on.";
+        page.family("lfn_troubles_total", "counter", help, &[("", get(&self.trouble))]);
         page.family("lfn_connections_total", "counter", "Connections accepted.", &[("", get(&self.connections))]);
         let refused: Vec<_> = Reason::ALL
             .iter()

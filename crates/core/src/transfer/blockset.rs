@@ -1,0 +1,238 @@
+//! Which blocks of a file, or which entries of a list: a set of numbers kept as ranges.
+//!
+//! Blocks come nearly in order, so a few ranges hold millions of them. In JSON the ranges are `[[first,last],…]`, sorted
+//! and apart from each other; a message holds at most [`MAX_RANGES`], and a set with more of them is cut
+//! ([`BlockSet::at_most`]): to say less than one has costs sending again, and nothing else.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Deserializer, Serialize, Serializer, de, ser};
+
+/// Most ranges in one message: at 43 bytes each, a third of a frame.
+pub const MAX_RANGES: usize = 32_768;
+
+/// A set of numbers as ranges.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct BlockSet {
+    /// First of a range to its last; no two touch.
+    ranges: BTreeMap<u64, u64>,
+    length: u64,
+}
+
+/// Why ranges are no set.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum BlockSetError {
+    /// More than fits a message.
+    #[error("block set of {0} ranges, at most {MAX_RANGES} allowed")]
+    Ranges(usize),
+    /// The end stands before the beginning.
+    #[error("block range [{0},{1}] ends before it begins")]
+    Backwards(u64, u64),
+    /// Not sorted, overlapping, or touching.
+    #[error("block range [{first},{last}] does not lie behind {before} and apart from it")]
+    Order {
+        /// Where it begins.
+        first: u64,
+        /// Where it ends.
+        last: u64,
+        /// Where the one before it ends.
+        before: u64,
+    },
+    /// The one number whose count would not fit.
+    #[error("block number {} is out of range", u64::MAX)]
+    Number,
+}
+
+impl BlockSet {
+    /// The numbers from `first` to `last`, both included; none if `last` is smaller.
+    pub fn from_range(first: u64, last: u64) -> Self {
+        let mut set = BlockSet::default();
+        set.insert_range(first, last);
+        set
+    }
+
+    /// Takes a number; false if it was in already.
+    pub fn insert(&mut self, index: u64) -> bool {
+        let new = !self.contains(index);
+        self.insert_range(index, index);
+        new
+    }
+
+    /// Takes a range, both ends included; what is in already stays. `u64::MAX` is no number of a block and is left out.
+    pub fn insert_range(&mut self, first: u64, last: u64) {
+        let last = last.min(u64::MAX - 1);
+        if first > last {
+            return;
+        }
+        let (mut start, mut end) = (first, last);
+        // Every range that overlaps or touches, from behind; those before the first that does not are out of reach.
+        while let Some((&f, &l)) = self.ranges.range(..=end + 1).next_back() {
+            if l + 1 < start {
+                break;
+            }
+            self.ranges.remove(&f);
+            self.length -= l - f + 1;
+            (start, end) = (start.min(f), end.max(l));
+        }
+        self.ranges.insert(start, end);
+        self.length += end - start + 1;
+    }
+
+    /// Takes all of another set.
+    pub fn union(&mut self, other: &BlockSet) {
+        other.ranges().for_each(|(first, last)| self.insert_range(first, last));
+    }
+
+    /// Whether the number is in.
+    pub fn contains(&self, index: u64) -> bool {
+        self.ranges.range(..=index).next_back().is_some_and(|(_, &last)| index <= last)
+    }
+
+    /// How many numbers are in.
+    pub fn len(&self) -> u64 {
+        self.length
+    }
+
+    /// Whether none is in.
+    pub fn is_empty(&self) -> bool {
+        self.length == 0
+    }
+
+    /// Its ranges in order, both ends included.
+    pub fn ranges(&self) -> impl Iterator<Item = (u64, u64)> + '_ {
+        self.ranges.iter().map(|(&first, &last)| (first, last))
+    }
+
+    /// The ranges below `count` that are not in, in order, both ends included.
+    pub fn gaps(&self, count: u64) -> impl Iterator<Item = (u64, u64)> + '_ {
+        let mut next = 0;
+        let ends = self.ranges().map(|(first, last)| (first, last + 1)).chain([(count, count)]);
+        ends.filter_map(move |(first, behind)| {
+            let (from, to) = (next, first.min(count));
+            next = next.max(behind);
+            (from < to).then(|| (from, to - 1))
+        })
+    }
+
+    /// Its first `ranges` ranges.
+    pub fn at_most(&self, ranges: usize) -> BlockSet {
+        let mut cut = BlockSet::default();
+        self.ranges().take(ranges).for_each(|(first, last)| cut.insert_range(first, last));
+        cut
+    }
+
+    fn from_ranges(ranges: &[(u64, u64)]) -> Result<Self, BlockSetError> {
+        if ranges.len() > MAX_RANGES {
+            return Err(BlockSetError::Ranges(ranges.len()));
+        }
+        let mut set = BlockSet::default();
+        let mut before: Option<u64> = None;
+        for &(first, last) in ranges {
+            if first > last {
+                return Err(BlockSetError::Backwards(first, last));
+            }
+            if last == u64::MAX {
+                return Err(BlockSetError::Number);
+            }
+            if let Some(before) = before.filter(|before| first <= before + 1) {
+                return Err(BlockSetError::Order { first, last, before });
+            }
+            set.ranges.insert(first, last);
+            set.length += last - first + 1;
+            before = Some(last);
+        }
+        Ok(set)
+    }
+}
+
+impl FromIterator<u64> for BlockSet {
+    fn from_iter<I: IntoIterator<Item = u64>>(numbers: I) -> Self {
+        let mut set = BlockSet::default();
+        numbers.into_iter().for_each(|number| set.insert_range(number, number));
+        set
+    }
+}
+
+impl Serialize for BlockSet {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        if self.ranges.len() > MAX_RANGES {
+            return Err(ser::Error::custom(BlockSetError::Ranges(self.ranges.len())));
+        }
+        serializer.collect_seq(self.ranges())
+    }
+}
+
+impl<'de> Deserialize<'de> for BlockSet {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        // The frame it stands in bounds the list.
+        let ranges = Vec::<(u64, u64)>::deserialize(deserializer)?;
+        BlockSet::from_ranges(&ranges).map_err(de::Error::custom)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use std::collections::BTreeSet;
+
+    proptest! {
+        #[test]
+        fn it_is_a_set(
+            ranges in proptest::collection::vec((0u64..120, 0u64..12), 0..40),
+            others in proptest::collection::vec(0u64..140, 0..40),
+            count in 0u64..150,
+        ) {
+            let (mut set, mut model) = (BlockSet::default(), BTreeSet::new());
+            for (first, width) in ranges {
+                set.insert_range(first, first + width);
+                model.extend(first..=first + width);
+            }
+            for &number in &others[..others.len() / 2] {
+                prop_assert_eq!(set.insert(number), model.insert(number));
+            }
+            let other: BlockSet = others.iter().copied().collect();
+            set.union(&other);
+            model.extend(others);
+            prop_assert_eq!(set.len(), model.len() as u64);
+            prop_assert_eq!(set.is_empty(), model.is_empty());
+            prop_assert!((0..160).all(|n| set.contains(n) == model.contains(&n)));
+            let apart: Vec<_> = set.ranges().collect();
+            prop_assert!(apart.windows(2).all(|pair| pair[0].1 + 1 < pair[1].0), "{:?}", apart);
+            let gaps: Vec<u64> = set.gaps(count).flat_map(|(first, last)| first..=last).collect();
+            let missing: Vec<u64> = (0..count).filter(|n| !model.contains(n)).collect();
+            prop_assert_eq!(gaps, missing);
+            let json = serde_json::to_string(&set).unwrap();
+            prop_assert_eq!(serde_json::from_str::<BlockSet>(&json).unwrap(), set);
+        }
+    }
+
+    #[test]
+    fn ranges_are_read_strictly() {
+        let read = |text: &str| serde_json::from_str::<BlockSet>(text).map_err(|error| error.to_string());
+        assert_eq!(read("[[0,2],[4,4]]").unwrap().len(), 4);
+        assert_eq!(serde_json::to_string(&read("[[0,2],[4,4]]").unwrap()).unwrap(), "[[0,2],[4,4]]");
+        for (text, said) in [
+            ("[[2,1]]", "[2,1] ends before"),
+            ("[[0,2],[3,4]]", "[3,4] does not lie behind 2"),
+            ("[[5,6],[1,2]]", "[1,2] does not lie behind 6"),
+            ("[[0,18446744073709551615]]", "18446744073709551615 is out of range"),
+        ] {
+            assert!(read(text).unwrap_err().contains(said), "{text}: {:?}", read(text));
+        }
+        assert!(read("[[-1,2]]").is_err() && read("[[1]]").is_err() && read("{}").is_err());
+    }
+
+    #[test]
+    fn a_message_holds_so_many_ranges_and_no_more() {
+        let set: BlockSet = (0..=MAX_RANGES as u64).map(|n| n * 2).collect();
+        assert!(serde_json::to_string(&set).unwrap_err().to_string().contains("32769 ranges"));
+        let cut = set.at_most(MAX_RANGES);
+        assert_eq!((cut.len(), cut.contains(65_534), cut.contains(65_536)), (32_768, true, false));
+        assert!(serde_json::to_string(&cut).is_ok());
+        let far: BlockSet = (0..MAX_RANGES as u64).map(|n| u64::MAX - 2 - n * 2).collect();
+        assert!(serde_json::to_string(&far).unwrap().len() < crate::wire::MESSAGE_LIMIT / 2);
+        let whole = BlockSet::from_range(0, u64::MAX);
+        assert_eq!((whole.len(), whole.contains(u64::MAX)), (u64::MAX, false));
+    }
+}

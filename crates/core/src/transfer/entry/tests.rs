@@ -1,0 +1,105 @@
+//! Names that lead out, bounds, and the form on the wire.
+
+use super::*;
+use proptest::prelude::*;
+
+fn entry(kind: Kind) -> Entry {
+    Entry::new(Name::new("a/b").unwrap(), kind, 0o644, Modified::new(-1, 999_999_999).unwrap()).unwrap()
+}
+
+#[test]
+fn names_stay_below_the_root() {
+    let long = "a".repeat(256);
+    let deep = "ab/".repeat(1366);
+    for bad in ["", "/", "/a", "a/", "a//b", "..", "a/../b", "a/..", "./a", "a/.", "a\0b", &long, &deep[..4097]] {
+        let bad = bad.replace("\\0", "\0");
+        let said = Name::new(bad.as_bytes()).unwrap_err().to_string();
+        assert!(said.len() < 160 && said.starts_with("name '"), "{said}");
+        assert!(serde_json::from_str::<Name>(&serde_json::to_string(&bad).unwrap()).is_err(), "{bad}");
+    }
+    for good in ["a", "a/b", "...", "..a", "a/.b", " ", "-", "é\n", &long[..255], &deep[..4094]] {
+        assert!(Name::new(good).is_ok(), "{good}");
+    }
+    assert!(Name::new(".").unwrap().is_root());
+    assert_eq!(
+        serde_json::from_str::<Name>(r#"{"base64":"Li4="}"#).unwrap_err().to_string(),
+        "name '..': has a component '..'"
+    );
+    assert_eq!(Name::new("a/b").unwrap().components().collect::<Vec<_>>(), [b"a", b"b"]);
+}
+
+#[test]
+fn the_form_is_short_and_readable() {
+    let mut file = entry(Kind::File { length: Bytes(5) });
+    let text = r#"{"name":"a/b","kind":{"file":{"length":5}},"mode":420,"modified":[-1,999999999]}"#;
+    assert_eq!(serde_json::to_string(&file).unwrap(), text);
+    file.owner = Some(Owner { uid: 1, gid: 2, user: Some("u".into()), group: None });
+    file.xattrs.push(Xattr { name: "user.a".into(), value: Raw(vec![0]) });
+    let rest = r#","owner":{"uid":1,"gid":2,"user":"u"},"xattrs":[{"name":"user.a","value":{"base64":"AA=="}}]}"#;
+    assert_eq!(serde_json::to_string(&file).unwrap(), text.replace("99]}", &format!("99]{rest}")));
+    assert_eq!(serde_json::from_str::<Entry>(&text.replace("420", "420,\"new\":1")).unwrap().mode, 420);
+}
+
+#[test]
+fn bounds_are_checked_where_it_is_read() {
+    let good = serde_json::to_value(entry(Kind::File { length: Bytes(5) })).unwrap();
+    let xattr = |name: &str, length: usize| serde_json::json!({"name": name, "value": "v".repeat(length)});
+    let cases = [
+        ("mode", serde_json::json!(0o10000), "mode 0o10000"),
+        ("modified", serde_json::json!([0, 1_000_000_000]), "1000000000 nanoseconds"),
+        ("kind", serde_json::json!({"file": {"length": u64::MAX}}), "18446744073709551615 B"),
+        ("kind", serde_json::json!({"symlink": {"target": ""}}), "0 bytes"),
+        ("kind", serde_json::json!({"symlink": {"target": "a".repeat(4096)}}), "4096 bytes"),
+        ("kind", serde_json::json!({"symlink": {"target": "a\u{0}"}}), "2 bytes"),
+        ("kind", serde_json::json!("fifo"), "fifo"),
+        ("owner", serde_json::json!({"uid": 0, "gid": 0, "group": "g".repeat(257)}), "257 bytes"),
+        ("xattrs", serde_json::json!([xattr("", 1)]), "attribute ''"),
+        ("xattrs", serde_json::json!([xattr("user.a", 65_537)]), "attribute 'user.a'"),
+        ("xattrs", serde_json::json!(vec![xattr("user.a", 65_536); 16]), "16 extended attributes of 1048672 B"),
+        ("xattrs", serde_json::json!(vec![xattr("user.a", 1); 1025]), "1025 extended attributes"),
+        ("name", serde_json::json!("."), "only a directory"),
+    ];
+    for (field, value, said) in cases {
+        let mut bad = good.clone();
+        bad[field] = value;
+        let error = serde_json::from_value::<Entry>(bad).unwrap_err().to_string();
+        assert!(error.contains(said), "{field}: {error}");
+    }
+}
+
+proptest! {
+    #[test]
+    fn entries_survive_within_the_bound(
+        names in proptest::collection::vec(proptest::collection::vec(any::<u8>(), 1..80), 3),
+        value: Vec<u8>, numbers: (u32, u32, i64, u64), which in 0..4,
+    ) {
+        let Ok(name) = Name::new(names[0].clone()) else { return Ok(()) };
+        let kind = match which {
+            0 => Kind::Directory,
+            1 => Kind::File { length: Bytes(numbers.3 >> 1) },
+            2 => Kind::Symlink { target: Raw(names[1].iter().map(|b| b | 1).collect()) },
+            _ => Kind::HardLink { to: numbers.0 },
+        };
+        let modified = Modified::new(numbers.2, numbers.1 % 1_000_000_000).unwrap();
+        let Ok(mut entry) = Entry::new(name, kind, numbers.0 & 0o7777, modified) else { return Ok(()) };
+        let owner = Some(Raw(names[2].clone()));
+        entry.owner = Some(Owner { uid: numbers.0, gid: numbers.1, user: owner.clone(), group: owner });
+        entry.xattrs.push(Xattr { name: Raw(names[1].iter().map(|b| b | 1).collect()), value: Raw(value) });
+        let text = serde_json::to_string(&entry).unwrap();
+        prop_assert!(text.len() <= entry.json_bound(), "{} of {}: {text}", text.len(), entry.json_bound());
+        prop_assert_eq!(serde_json::from_str::<Entry>(&text).unwrap(), entry);
+    }
+}
+
+#[test]
+fn times_as_file_systems_keep_them() {
+    let at = |nanoseconds| Modified::new(5, nanoseconds).unwrap();
+    let given = at(123_456_789);
+    for kept in [123_456_789, 123_456_700, 123_456_000, 123_000_000, 0] {
+        assert!(at(kept).keeps(given), "{kept}");
+    }
+    for other in [123_456_788, 123_456_800, 123_457_000, 100_000_001, 900_000_000] {
+        assert!(!at(other).keeps(given), "{other}");
+    }
+    assert!(!at(5).keeps(at(0)) && !Modified::new(6, 0).unwrap().keeps(at(0)));
+}

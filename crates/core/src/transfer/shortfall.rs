@@ -1,0 +1,165 @@
+//! Why a copy was slower than predicted, in one sentence with its numbers, and what to do about it.
+//!
+//! The copy's own evidence is where its threads spent their time and what the sender's kernel said of its sockets, which is
+//! enough to name the thing and not always its cause: `lfn test` looks deeper ([`crate::diagnose`]).
+
+use std::time::Duration;
+
+use serde::Serialize;
+
+use super::limit::{Limit, Look, SocketEvidence};
+use crate::units::{BitRate, Bytes, show_duration};
+
+/// Of the predicted goodput: what comes this close has nothing to be explained.
+const AS_PREDICTED: f64 = 0.9;
+
+/// A copy that is over so soon shows what hosts take to begin and to end, and nothing of the path.
+const TOO_SHORT: Duration = Duration::from_secs(1);
+
+/// A copy that was slower than it should have been.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Shortfall {
+    /// What held it back, with the numbers that show it.
+    pub finding: String,
+    /// What to change.
+    pub cure: String,
+}
+
+/// What a finished copy is judged by.
+#[derive(Debug, Clone, Copy)]
+pub struct Finished<'a> {
+    /// Size over time.
+    pub goodput: BitRate,
+    /// The same as predicted.
+    pub predicted: BitRate,
+    /// What held it back over all.
+    pub limit: Limit,
+    /// Both sides at its end.
+    pub look: &'a Look,
+    /// How many streams it had.
+    pub streams: u16,
+    /// This host was the sender.
+    pub near_sends: bool,
+}
+
+/// Explains the difference, if there is one.
+pub fn shortfall(finished: &Finished<'_>) -> Option<Shortfall> {
+    let Finished { goodput, predicted, limit, look, streams, near_sends } = *finished;
+    if predicted.0 == 0 || look.at < TOO_SHORT || goodput.as_f64() >= AS_PREDICTED * predicted.as_f64() {
+        return None;
+    }
+    let sockets = look.sockets.unwrap_or_default();
+    let thread_time = look.at.as_secs_f64() * f64::from(streams.max(1));
+    let share = |seconds: f64| if thread_time > 0.0 { 100.0 * seconds / thread_time } else { 0.0 };
+    let (source, destination) = if near_sends { ("near", "far") } else { ("far", "near") };
+    let (why, cure) = match limit {
+        Limit::SourceDisk => (
+            format!("the {source} disk: reading took {:.0} % of the sending threads' time", share(look.sender.disk)),
+            "copy random:1GiB instead of the files to see what the path carries without it".to_owned(),
+        ),
+        Limit::DestinationDisk => (
+            format!(
+                "the {destination} disk: writing took {:.0} % of the receiving threads' time",
+                share(look.receiver.disk)
+            ),
+            "copy to null: instead to see what the path carries without it".to_owned(),
+        ),
+        Limit::Cpu => (
+            format!(
+                "the processors: hashing took {} of the {source} host and {} of the {destination} one, the network had none to wait for",
+                seconds(look.sender.hash),
+                seconds(look.receiver.hash)
+            ),
+            "--verify xxh3 costs less; --clear-data too, on a private circuit".to_owned(),
+        ),
+        Limit::ReceiveWindow => (
+            format!(
+                "the receive window: {} in all, where the path holds {}",
+                sockets.receive_window,
+                held(predicted, &sockets)
+            ),
+            format!("raise net.ipv4.tcp_rmem on the {destination} host to what `lfn plan` says, or use more --streams"),
+        ),
+        Limit::SendBuffer => (
+            format!("the send buffer: streams waited {} for it", seconds(sockets.sndbuf_limited_seconds)),
+            format!("raise net.ipv4.tcp_wmem on the {source} host to what `lfn plan` says, or use more --streams"),
+        ),
+        Limit::CongestionWindow => (
+            format!(
+                "the congestion window: {} in all, where the path holds {}; {} segments were sent again",
+                sockets.congestion_window,
+                held(predicted, &sockets),
+                sockets.retransmits
+            ),
+            "--congestion bbr where the path loses, more --streams where it does not".to_owned(),
+        ),
+        Limit::StartUp => (
+            format!("start-up: {} of {streams} streams were still in it at the end", sockets.in_slow_start),
+            "more --streams start up faster together".to_owned(),
+        ),
+        Limit::LinkFull { .. } | Limit::Unknown => {
+            ("nothing that these numbers show".to_owned(), "`lfn test` to the same host looks deeper".to_owned())
+        }
+    };
+    let percent = 100.0 * goodput.as_f64() / predicted.as_f64();
+    Some(Shortfall { finding: format!("{percent:.0} % of the predicted {predicted}; it was held back by {why}"), cure })
+}
+
+fn seconds(seconds: f64) -> String {
+    show_duration(Duration::try_from_secs_f64(seconds).unwrap_or_default())
+}
+
+/// The bandwidth-delay product.
+fn held(rate: BitRate, sockets: &SocketEvidence) -> Bytes {
+    Bytes((rate.as_f64() / 8.0 * sockets.min_rtt_seconds) as u64)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::transfer::limit::Shares;
+
+    fn finished(look: &Look, limit: Limit, goodput: u64) -> Option<Shortfall> {
+        let (goodput, predicted) = (BitRate(goodput), BitRate(100_000_000));
+        shortfall(&Finished { goodput, predicted, limit, look, streams: 4, near_sends: true })
+    }
+
+    #[test]
+    fn what_comes_close_needs_no_words() {
+        let look = Look { at: Duration::from_secs(5), ..Look::default() };
+        assert_eq!(finished(&Look::default(), Limit::Unknown, 10_000_000), None, "too short");
+        assert_eq!(finished(&look, Limit::SourceDisk, 95_000_000), None);
+        assert_eq!(finished(&look, Limit::Unknown, 200_000_000), None);
+        assert!(finished(&look, Limit::Unknown, 10_000_000).is_some());
+    }
+
+    #[test]
+    fn each_limit_has_its_numbers_and_its_cure() {
+        let sockets = SocketEvidence {
+            receive_window: Bytes(1_000_000),
+            congestion_window: Bytes(2_000_000),
+            retransmits: 77,
+            min_rtt_seconds: 0.5,
+            sndbuf_limited_seconds: 3.0,
+            in_slow_start: 3,
+            ..SocketEvidence::default()
+        };
+        let shares = |disk, hash| Shares { disk, hash, network: 0.0 };
+        let (sender, receiver) = (shares(20.0, 1.0), shares(30.0, 2.0));
+        let look = Look { at: Duration::from_secs(10), bytes: Bytes(1), sender, receiver, sockets: Some(sockets) };
+        for (limit, number, cure) in [
+            (Limit::SourceDisk, "near disk: reading took 50 %", "random:"),
+            (Limit::DestinationDisk, "far disk: writing took 75 %", "null:"),
+            (Limit::Cpu, "hashing took 1 s of the near host and 2 s", "xxh3"),
+            (Limit::ReceiveWindow, "1 MB in all, where the path holds 6.25 MB", "tcp_rmem on the far host"),
+            (Limit::SendBuffer, "waited 3 s", "tcp_wmem on the near host"),
+            (Limit::CongestionWindow, "77 segments", "bbr"),
+            (Limit::StartUp, "3 of 4", "--streams"),
+            (Limit::Unknown, "nothing", "lfn test"),
+        ] {
+            let Shortfall { finding, cure: said } = finished(&look, limit, 10_000_000).unwrap();
+            assert!(finding.starts_with("10 % of the predicted 100 Mb/s; ") && finding.contains(number), "{finding}");
+            assert!(said.contains(cure), "{said}");
+        }
+    }
+}

@@ -1,0 +1,79 @@
+//! The manifest of a copy while it is written: beside its place under a name of its own until the copy has ended, so
+//! that there is a whole one or none.
+
+use std::fs::{self, File};
+use std::io::{self, BufWriter, Write};
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
+
+use lfn_core::transfer::manifest::Line;
+use lfn_core::transfer::raw::Raw;
+use lfn_core::wire::copy::Told;
+
+use crate::exit::Failure;
+
+/// A manifest that is being written.
+pub(super) struct Manifest {
+    path: PathBuf,
+    part: PathBuf,
+    inner: Mutex<Inner>,
+}
+
+struct Inner {
+    file: BufWriter<File>,
+    lines: u64,
+    /// The first error, told at the end.
+    failed: Option<io::Error>,
+}
+
+impl Manifest {
+    /// Begins one; that it cannot be written is known before anything is copied.
+    pub(super) fn create(path: &Path) -> Result<Self, Failure> {
+        let mut name = path.file_name().map(|name| [b".", name.as_bytes(), b".lfn-new"].concat()).unwrap_or_default();
+        let failed = |source: io::Error| error(path, &source);
+        if name.is_empty() || path.is_dir() {
+            return Err(failed(io::ErrorKind::IsADirectory.into()));
+        }
+        name.truncate(255);
+        let part = path.with_file_name(std::ffi::OsStr::from_bytes(&name));
+        // What a killed copy left is nobody's.
+        let _ = fs::remove_file(&part);
+        let file = File::create_new(&part).map_err(failed)?;
+        let inner = Inner { file: BufWriter::new(file), lines: 0, failed: None };
+        Ok(Manifest { path: path.into(), part, inner: Mutex::new(inner) })
+    }
+
+    /// Takes a file that is whole at the destination.
+    pub(super) fn take(&self, told: &Told) {
+        let Some(digest) = told.digest else { return };
+        let line = Line { digest, name: Raw::from(told.name.as_bytes()) }.encode();
+        let mut inner = self.inner.lock().unwrap_or_else(PoisonError::into_inner);
+        if inner.failed.is_none() {
+            inner.lines += 1;
+            inner.failed = inner.file.write_all(&line).err();
+        }
+    }
+
+    /// Gives it its name, and tells how many files are in it.
+    pub(super) fn finish(&self) -> Result<u64, Failure> {
+        let mut inner = self.inner.lock().unwrap_or_else(PoisonError::into_inner);
+        let written = match inner.failed.take() {
+            Some(error) => Err(error),
+            None => inner.file.flush().and_then(|()| inner.file.get_ref().sync_all()),
+        };
+        written.and_then(|()| fs::rename(&self.part, &self.path)).map_err(|source| error(&self.path, &source))?;
+        Ok(inner.lines)
+    }
+}
+
+impl Drop for Manifest {
+    fn drop(&mut self) {
+        // Gone, once it has its name.
+        let _ = fs::remove_file(&self.part);
+    }
+}
+
+fn error(path: &Path, source: &io::Error) -> Failure {
+    Failure::msg(format_args!("cannot write the manifest {}: {source}", path.display())).hint("give another --manifest")
+}

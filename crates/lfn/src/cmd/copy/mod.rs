@@ -1,0 +1,251 @@
+//! `lfn copy`: what was typed, turned into one upload or download, and a forecast to hold it against.
+
+mod flags;
+mod manifest;
+mod places;
+
+use std::ffi::OsString;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+use lfn_core::transfer::keep::{LeftOut, Unkept};
+use lfn_core::transfer::limit::Look;
+use lfn_core::transfer::streams::{Change, Choice};
+use lfn_core::units::Bytes;
+use lfn_core::wire::copy::Told;
+use lfn_net::transfer::{Connection, Extent, Options, Outcome, Teller, TransferError, Watch, download, upload};
+
+use crate::emulated;
+use crate::exit::{Exit, Failure};
+use crate::forecast::Forecast;
+use crate::print::{
+    self,
+    copy::{Live, Report, tell},
+};
+use crate::remote::{Trust, Waiting, session_failure};
+use flags::reach::ReachFlags;
+use flags::streams::StreamFlags;
+use flags::there::ThereFlags;
+use flags::tree::TreeFlags;
+use flags::whole::WholeFlags;
+use manifest::Manifest;
+use places::{Direction, direction, without_secrets};
+
+/// Move files and trees over parallel streams, verified end to end
+///
+/// SOURCE and DESTINATION are a local path, NAME:PATH (NAME saved by `lfn hosts add`, or `far` inside `lfn emulate`),
+/// USER@HOST:PATH or HOST:PATH (ssh starts the far end there for this copy; nothing but the binary has to be installed)
+/// or a ticket with a path, lfn://TOKEN@HOST:PORT/PATH#FINGERPRINT; either the destination or all sources at one far end. An
+/// argument is seen in `ps`: @-:PATH reads the ticket from standard input, @FILE:PATH from a file. In the place of a file,
+/// here or there: random:SIZE and zero:SIZE are made on the spot, null: is checked and forgotten. A local file with a colon
+/// in its name is written ./a:b.
+///
+/// A directory is copied with all that is in it, into a directory of its name at the destination; with a slash behind it
+/// (dir/) what is in it goes there, as with rsync. What is there already, of the same length and time, is not sent again, and
+/// a copy that was cut goes on where it was.
+#[derive(clap::Args, Debug)]
+#[command(after_help = EXAMPLES)]
+pub struct Args {
+    /// What to copy, and where to: the last one is the destination. A directory takes files under their own names
+    #[arg(required = true, num_args = 2.., value_names = ["SOURCE", "DESTINATION"])]
+    places: Vec<OsString>,
+    #[command(flatten)]
+    there: ThereFlags,
+    #[command(flatten)]
+    whole: WholeFlags,
+    #[command(flatten)]
+    tree: TreeFlags,
+    #[command(flatten)]
+    streams: StreamFlags,
+    #[command(flatten)]
+    reach: ReachFlags,
+    #[command(flatten)]
+    trust: Trust,
+    #[command(flatten)]
+    waiting: Waiting,
+    /// One JSON object instead of text
+    #[arg(long, conflicts_with = "ndjson")]
+    json: bool,
+    /// One JSON object a line: how far it is every second, what changes, and at the end what --json gives
+    #[arg(long)]
+    ndjson: bool,
+}
+
+const EXAMPLES: &str = "Examples:
+  lfn copy field.nc far:field.nc
+  lfn copy far:runs/field.nc .
+  lfn copy field.nc me@there:data/        over ssh, into data in the home directory there
+  lfn copy runs far:archive               the directory runs, as archive/runs
+  lfn copy far:runs/ .                    what is in it
+  lfn copy -a runs far:archive            with owners, links, attributes, holes
+  lfn copy 'far:runs/*.nc' .              what matches at the far end
+  lfn copy random:1GiB far:null:          what the path carries, without a disk
+  lfn copy --streams 16 --congestion bbr field.nc far:
+
+The digest printed is what `b3sum FILE` prints. Exit codes: 0 done, 1 failed
+or not all of it done, 2 usage, 3 incomplete: the same command goes on from there, 130 interrupted.";
+
+/// Runs the command.
+pub fn run(args: Args) -> Result<Exit, Failure> {
+    let pick = args.tree.pick()?;
+    let mut direction = direction(&args.places, args.there.allowed(), &pick)?;
+    if args.reach.is_over_ssh(direction.host(), &args.trust)? {
+        direction.start_at_home()?;
+    }
+    args.streams.check()?;
+    let manner = args.whole.manner(&args.there, &pick)?;
+    // A server that sends has the way back before it.
+    let path = match direction {
+        Direction::Up(..) => emulated::path()?,
+        Direction::Down(..) => emulated::return_path()?,
+    };
+    let choice = args.streams.choose(path.as_ref(), direction.size());
+    let protection = args.streams.protection();
+    let congestion = choice.congestion.unwrap_or_default();
+    let forecast =
+        Forecast { path, rate: args.streams.rate, congestion, streams: choice.streams, protection: Some(protection) };
+    let told = told(&args)?;
+    let options = Options {
+        streams: choice.streams,
+        most_streams: args.streams.most(&choice, path.as_ref()),
+        block: choice.block,
+        protection,
+        congestion: args.streams.wish(&choice),
+        pace: choice.pace,
+        predicted: forecast.predict(Bytes(0), None).map(|predicted| predicted.goodput),
+        pick,
+        manner,
+        teller: told.0,
+        patience: args.streams.patience,
+    };
+    let interrupted = stop_flag()?;
+    let far = args.reach.reach(direction.host(), &args.trust, &args.waiting, &interrupted)?;
+    let near_sends = matches!(direction, Direction::Up(..));
+    let live = Live::new(&forecast, near_sends, args.ndjson);
+    let mut observer = |extent: &Extent, look: &Look| live.show(extent, look);
+    let mut change = |change: &Change| live.change(change);
+    let mut connection = |connection: &Connection<'_>| live.tell(connection);
+    let watch =
+        Watch { observer: &mut observer, change: &mut change, connection: &mut connection, interrupted: &interrupted };
+    let result = match direction {
+        Direction::Up(from, _, to) => upload(&far.target, &from, to, &options, watch),
+        Direction::Down(_, from, to) => download(&far.target, from, &to, &options, watch),
+    };
+    live.clear();
+    let outcome = result.map_err(failure)?;
+    let listed = told.1.map(|manifest| manifest.finish()).transpose()?;
+    if let ([failure], 1) = (outcome.failures.as_slice(), outcome.tally.entries()) {
+        let exit = if failure.full { Exit::Incomplete } else { Exit::Failed };
+        return Err(Failure::msg(format_args!("{}: {}", failure.name, failure.what)).with_exit(exit));
+    }
+    report(&args, &options, &forecast, &choice, near_sends, &outcome, listed)?;
+    list_failures(&outcome);
+    tell_what_is_missing(&outcome);
+    // 3 where the disk is full: more of the same would fail too.
+    Ok(match outcome.failures.as_slice() {
+        [] if outcome.tally.failed == 0 => Exit::Ok,
+        failures if failures.iter().any(|failure| failure.full) => Exit::Incomplete,
+        _ => Exit::Failed,
+    })
+}
+
+/// What takes what the copy tells, and the manifest it may write.
+fn told(args: &Args) -> Result<(Teller, Option<Arc<Manifest>>), Failure> {
+    let manifest = args.whole.manifest.as_deref().map(Manifest::create).transpose()?.map(Arc::new);
+    let (file, json, digests) = (manifest.clone(), args.json, manifest.is_some());
+    let tells = args.there.dry_run || args.there.verbose;
+    if !tells && !digests {
+        return Ok((Teller::default(), None));
+    }
+    let teller = Teller::new(move |told: &Told| {
+        if let Some(manifest) = &file {
+            manifest.take(told);
+        }
+        // With its digest it is for the manifest.
+        if tells && told.digest.is_none() {
+            tell(told, json);
+        }
+    });
+    Ok((teller, manifest))
+}
+
+/// What could not be copied, one line each.
+fn list_failures(outcome: &Outcome) {
+    for failure in &outcome.failures {
+        print::talk(format_args!("lfn: {}: {}\n", failure.name, failure.what));
+    }
+    if outcome.tally.not_deleted {
+        print::talk("lfn: nothing was deleted: what the source has could not be told whole\n");
+    }
+    let untold = outcome.tally.failed.saturating_sub(outcome.failures.len() as u64);
+    if untold > 0 {
+        print::talk(format_args!("lfn: {untold} more failed\n"));
+    }
+}
+
+/// What was left out, and what could not be kept: one line for each kind.
+fn tell_what_is_missing(outcome: &Outcome) {
+    let LeftOut { links, special } = outcome.left_out;
+    let Unkept { owners, xattrs, acls } = outcome.tally.unkept;
+    let or_none = "not permitted there, or its file system has none";
+    let lines = [
+        (links, "symbolic links left out: --links copies them".to_owned()),
+        (special, "devices, FIFOs or sockets left out: they are never copied".to_owned()),
+        (owners, "entries without their owner or group: only root gives files away".to_owned()),
+        (xattrs, format!("entries without some of their extended attributes: {or_none}")),
+        (acls, format!("entries without their access control list: {or_none}")),
+    ];
+    for (count, what) in lines.iter().filter(|(count, _)| *count > 0) {
+        print::talk(format_args!("lfn: {count} {what}\n"));
+    }
+}
+
+fn report(
+    args: &Args,
+    options: &Options,
+    forecast: &Forecast,
+    choice: &Choice,
+    near_sends: bool,
+    outcome: &Outcome,
+    listed: Option<u64>,
+) -> Result<(), Failure> {
+    let report = Report {
+        sources: args.places[..args.places.len() - 1].iter().map(|place| without_secrets(place)).collect(),
+        destination: args.places.last().map(|place| without_secrets(place)).unwrap_or_default(),
+        outcome,
+        options,
+        choice,
+        near_sends,
+        manifest: listed,
+        predicted: forecast.predict(outcome.bytes, outcome.look.sockets.map(|s| s.min_rtt_seconds)),
+    };
+    if args.json || args.ndjson { report.json(args.ndjson) } else { report.text() }
+}
+
+/// Set by the first SIGINT or SIGTERM; the second ends the process at once.
+fn stop_flag() -> Result<Arc<AtomicBool>, Failure> {
+    let flag = Arc::new(AtomicBool::new(false));
+    for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
+        let code = i32::from(Exit::Interrupted.code());
+        signal_hook::flag::register_conditional_shutdown(signal, code, flag.clone())?;
+        signal_hook::flag::register(signal, flag.clone())?;
+    }
+    // A file size limit is then an error of write like any other.
+    signal_hook::flag::register(signal_hook::consts::SIGXFSZ, Arc::default())?;
+    Ok(flag)
+}
+
+fn failure(error: TransferError) -> Failure {
+    match error {
+        TransferError::Session(error) => session_failure(error),
+        TransferError::Interrupted => Failure::new(error).with_exit(Exit::Interrupted),
+        error => {
+            let (hint, exit) = (error.hint(), if error.is_resumable() { Exit::Incomplete } else { Exit::Failed });
+            let failure = Failure::new(error).with_exit(exit);
+            match hint {
+                Some(hint) => failure.hint(hint),
+                None => failure,
+            }
+        }
+    }
+}

@@ -1,0 +1,259 @@
+//! `--archive` beside rsync: the same tree copied by both has the same modes, owners, times, attributes, names and holes.
+
+use std::collections::BTreeMap;
+use std::ffi::OsStr;
+use std::fs::{self, File, Permissions};
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt, chown, lchown, symlink};
+use std::path::Path;
+use std::process::Command;
+use std::time::{Duration, SystemTime};
+
+use rustix::fs::{AtFlags, CWD, Timespec, Timestamps, XattrFlags, lgetxattr, llistxattr, setxattr, utimensat};
+use serde_json::json;
+
+use crate::{Pair, is_root, text, write};
+
+/// The mode of a set-user-ID file in the tree, and what it is without that.
+const SET_ID: (&str, &str) = ("104775 ", "100775 ");
+
+/// One of everything that is kept.
+fn plant(root: &Path) {
+    let at = |name: &str| root.join(name);
+    for name in ["", "plain", "passes on", "closed", "plain/deep"] {
+        fs::create_dir_all(at(name)).unwrap();
+    }
+    for (name, length) in
+        [("empty", 0), ("small", 1000), ("plain/large", 3_000_001), ("plain/read only", 5), ("closed/x", 70_000)]
+    {
+        write(&at(name), length);
+    }
+    write(&root.join(OsStr::from_bytes(b"odd \xff\n\\")), 10);
+    for (target, link) in [("small", "link"), ("/nowhere", "plain/dangling"), ("..", "plain/up")] {
+        symlink(target, at(link)).unwrap();
+    }
+    for (file, name) in
+        [("plain/large", "again"), ("small", "plain/deep/again"), ("small", "closed/again"), ("empty", "nothing")]
+    {
+        fs::hard_link(at(file), at(name)).unwrap();
+    }
+    let holes = File::create(at("holes")).unwrap();
+    holes.set_len(9_000_000).unwrap();
+    for offset in [0, 4_000_000, 8_000_001] {
+        holes.write_all_at(b"data", offset).unwrap();
+    }
+    File::create(at("plain/only a hole")).unwrap().set_len(50_000).unwrap();
+    for (name, value) in [("small", "red"), ("plain", "green"), ("plain/read only", "blue"), ("empty", "")] {
+        set(&at(name), "user.color", value);
+    }
+    if is_root() {
+        set(&at("small"), "trusted.lfn", "of root");
+        chown(at("small"), Some(12_345), Some(54_321)).unwrap();
+        chown(at("plain/deep"), Some(1), Some(1)).unwrap();
+        lchown(at("link"), Some(2), Some(2)).unwrap();
+    }
+    for (entry, acl) in [("plain/large", "u:1:rwx"), ("passes on", "g:1:r-x"), ("passes on", "d:u:2:rwx")] {
+        match Command::new("setfacl").args(["-m", acl]).arg(at(entry)).status() {
+            Ok(status) => assert!(status.success()),
+            Err(error) => eprintln!("without access control lists: setfacl: {error}"),
+        }
+    }
+    for (name, mode) in
+        [("small", 0o666), ("plain/read only", 0o444), ("closed", 0o2555), ("plain/large", 0o4775), ("plain", 0o1777)]
+    {
+        fs::set_permissions(at(name), Permissions::from_mode(mode)).unwrap();
+    }
+    let mut seconds = 1_000_000_000;
+    for name in [
+        "link",
+        "plain/dangling",
+        "plain/up",
+        "small",
+        "plain/large",
+        "holes",
+        "plain/deep",
+        "plain",
+        "closed",
+        "passes on",
+        "",
+    ] {
+        seconds += 1000;
+        let time = Timespec { tv_sec: seconds, tv_nsec: 123_456_789 };
+        let times = Timestamps { last_access: time, last_modification: time };
+        utimensat(CWD, at(name), &times, AtFlags::SYMLINK_NOFOLLOW).unwrap();
+    }
+}
+
+fn set(path: &Path, name: &str, value: &str) {
+    setxattr(path, name, value.as_bytes(), XattrFlags::empty()).unwrap();
+}
+
+/// What is to be the same of every entry, by its path.
+fn facts(root: &Path) -> BTreeMap<String, String> {
+    let (mut facts, mut first_names) = (BTreeMap::new(), BTreeMap::new());
+    look(root, root, &mut facts, &mut first_names);
+    facts
+}
+
+fn look(root: &Path, path: &Path, facts: &mut BTreeMap<String, String>, first: &mut BTreeMap<u64, String>) {
+    let meta = fs::symlink_metadata(path).unwrap();
+    let name = format!("{:?}", path.strip_prefix(root).unwrap());
+    let mut fact = format!("{:o} {}:{} {}.{}", meta.mode(), meta.uid(), meta.gid(), meta.mtime(), meta.mtime_nsec());
+    if meta.is_file() {
+        let first = first.entry(meta.ino()).or_insert_with(|| name.clone());
+        fact += &format!(" {} B, is {first}, blake3 {}", meta.len(), blake3::hash(&fs::read(path).unwrap()));
+    }
+    if meta.is_symlink() {
+        fact += &format!(" to {:?}", fs::read_link(path).unwrap());
+    }
+    let (mut list, mut value) = (vec![0; 65_536], vec![0; 65_536]);
+    let length = llistxattr(path, &mut list[..]).unwrap();
+    let mut names: Vec<_> = list[..length].split(|byte| *byte == 0).filter(|name| !name.is_empty()).collect();
+    names.sort();
+    for name in names {
+        let length = lgetxattr(path, name, &mut value[..]).unwrap();
+        fact += &format!(" {}={:?}", String::from_utf8_lossy(name), &value[..length]);
+    }
+    facts.insert(name, fact);
+    if meta.is_dir() {
+        let mut entries: Vec<_> = fs::read_dir(path).unwrap().map(|entry| entry.unwrap().path()).collect();
+        entries.sort();
+        entries.iter().for_each(|entry| look(root, entry, facts, first));
+    }
+}
+
+#[track_caller]
+fn same(ours: &Path, theirs: &Path, lost: &[(&str, &str)]) {
+    let (ours, mut theirs) = (facts(ours), facts(theirs));
+    for fact in theirs.values_mut() {
+        if let Some((mode, without)) = lost.iter().find(|(mode, _)| fact.starts_with(mode)) {
+            *fact = fact.replacen(mode, without, 1);
+        }
+    }
+    assert_eq!(ours.keys().collect::<Vec<_>>(), theirs.keys().collect::<Vec<_>>());
+    for (name, fact) in ours {
+        assert_eq!(fact, theirs[&name], "{name}");
+    }
+}
+
+/// What takes no room with rsync takes none here, but for a page at each end of what is written.
+#[track_caller]
+fn as_small(ours: &Path, theirs: &Path) {
+    for name in ["holes", "plain/only a hole"] {
+        let [ours, theirs] = [ours, theirs].map(|root| fs::metadata(root.join(name)).unwrap().blocks());
+        assert!(ours <= theirs + 64, "{name}: {ours} blocks of 512 B, rsync's has {theirs}");
+    }
+}
+
+fn rsync(args: &[&str], from: &Path, to: &Path) -> bool {
+    let from = format!("{}/", from.display());
+    match Command::new("rsync").args(args).arg(from).arg(to).output() {
+        Ok(output) => assert!(output.status.success(), "{}", text(&output.stderr)),
+        Err(error) => eprintln!("skipped: rsync: {error}"),
+    }
+    to.exists()
+}
+
+/// Read-only directories keep an ordinary user's temporary directory from being removed.
+fn open_up(root: &Path) {
+    for name in ["closed", "tree/closed"] {
+        if root.join(name).exists() {
+            fs::set_permissions(root.join(name), Permissions::from_mode(0o755)).unwrap();
+        }
+    }
+}
+
+#[test]
+fn an_archive_is_what_rsync_makes_of_it() {
+    let pair = Pair::new();
+    plant(&pair.near("tree"));
+    let oracle = pair.home.path().join("oracle");
+    if !rsync(&["-aHAXS"], &pair.near("tree"), &oracle) {
+        return;
+    }
+    let up = pair.copies(&["-a", "tree", "far:", "--block", "64KiB"]);
+    // Nothing that a peer sends to a server gets the power of its owner, and root's own attributes are no peer's to set.
+    let unkept = if is_root() {
+        json!({"owners": 0, "xattrs": 1, "acls": 0})
+    } else {
+        json!({"owners": 0, "xattrs": 0, "acls": 0})
+    };
+    assert_eq!(up["tally"]["unkept"], unkept, "{up}");
+    if is_root() {
+        setxattr(pair.far("tree/small"), "trusted.lfn", b"of root", XattrFlags::empty()).unwrap();
+    }
+    same(&pair.far("tree"), &oracle, &[SET_ID, ("42555 ", "40555 ")]);
+    as_small(&pair.far("tree"), &oracle);
+    for (name, mode) in [("plain/large", 0o4775), ("closed", 0o2555)] {
+        fs::set_permissions(pair.far("tree").join(name), Permissions::from_mode(mode)).unwrap();
+    }
+    // To one's own host they come, but for the set-user-ID bit, which is root's to keep.
+    let lost: &[_] = if is_root() { &[] } else { &[SET_ID] };
+    let down = pair.copies(&["-a", "far:tree/", "back", "--block", "64KiB"]);
+    assert_eq!(down["tally"]["unkept"], json!({"owners": 0, "xattrs": 0, "acls": 0}));
+    same(&pair.near("back"), &oracle, lost);
+    as_small(&pair.near("back"), &oracle);
+    // What was changed of a file that is there already is set right, without sending it.
+    fs::set_permissions(pair.near("back/small"), Permissions::from_mode(0o600)).unwrap();
+    fs::set_permissions(pair.near("back/plain"), Permissions::from_mode(0o700)).unwrap();
+    set(&pair.near("back/empty"), "user.color", "another");
+    let again = pair.copies(&["-a", "far:tree/", "back"]);
+    assert_eq!(again["tally"]["files"], 0);
+    same(&pair.near("back"), &oracle, lost);
+    ["near/tree", "near/back", "far", "oracle"].iter().for_each(|root| open_up(&pair.home.path().join(root)));
+}
+
+/// One by one: nothing is kept that was not asked for.
+#[test]
+fn each_part_is_kept_by_itself() {
+    let pair = Pair::new();
+    let tree = pair.near("tree");
+    fs::create_dir_all(tree.join("d")).unwrap();
+    for name in ["a", "d/own"] {
+        write(&tree.join(name), 100_000);
+        fs::set_permissions(tree.join(name), Permissions::from_mode(0o666)).unwrap();
+        set(&tree.join(name), "user.color", "red");
+    }
+    fs::hard_link(tree.join("a"), tree.join("b")).unwrap();
+    symlink("a", tree.join("l")).unwrap();
+    File::create(tree.join("h")).unwrap().set_len(3_000_000).unwrap();
+    if is_root() {
+        chown(tree.join("a"), Some(12_345), Some(12_345)).unwrap();
+    }
+    let old = SystemTime::UNIX_EPOCH + Duration::from_secs(1_000_000_000);
+    File::open(tree.join("d")).unwrap().set_modified(old).unwrap();
+    for flags in [&[][..], &["-l"], &["-H"], &["-p"], &["-o"], &["-X"], &["-A"], &["-S"]] {
+        let to = format!("to{}", flags.concat());
+        let output = pair.copy(&[&["tree/", &format!("far:{to}")], flags].concat());
+        assert!(output.status.success(), "{flags:?}: {}", text(&output.stderr));
+        let meta = |name: &str| fs::symlink_metadata(pair.far(&to).join(name));
+        let has = |flag: &str| flags.contains(&flag);
+        assert_eq!(meta("l").is_ok(), has("-l"), "{flags:?}");
+        assert_eq!(text(&output.stderr).contains("1 symbolic links left out"), !has("-l"), "{flags:?}");
+        assert_eq!(meta("a").unwrap().ino() == meta("b").unwrap().ino(), has("-H"), "{flags:?}");
+        assert_eq!(meta("a").unwrap().mode() & 0o777 == 0o666, has("-p"), "{flags:?}");
+        assert_eq!(meta("a").unwrap().uid() == 12_345, has("-o") && is_root(), "{flags:?}");
+        let color = lgetxattr(pair.far(&to).join("a"), "user.color", &mut [0; 10][..]);
+        assert_eq!(color.is_ok(), has("-X"), "{flags:?}");
+        assert_eq!(meta("h").unwrap().blocks() < 100, has("-S"), "{flags:?}");
+        assert_eq!((meta("h").unwrap().len(), meta("d").unwrap().mtime()), (3_000_000, 1_000_000_000));
+    }
+}
+
+#[test]
+fn what_is_no_file_is_left_out_and_told() {
+    let pair = Pair::new();
+    fs::create_dir(pair.near("tree")).unwrap();
+    write(&pair.near("tree/a"), 10);
+    for name in ["one", "two"] {
+        assert!(Command::new("mkfifo").arg(pair.near("tree").join(name)).status().unwrap().success());
+    }
+    let output = pair.copy(&["-a", "tree", "far:"]);
+    assert_eq!(output.status.code(), Some(0));
+    assert_eq!(text(&output.stderr), "lfn: 2 devices, FIFOs or sockets left out: they are never copied\n");
+    // And by the far end too.
+    assert!(Command::new("mkfifo").arg(pair.far("tree/p")).status().unwrap().success());
+    let down = pair.copies(&["far:tree/", "missing"]);
+    assert_eq!(down["left_out"], json!({"links": 0, "special": 1}));
+    assert!(pair.near("missing/a").is_file());
+}

@@ -1,0 +1,81 @@
+//! What may happen to a copy.
+
+use std::fmt;
+
+/// One kind of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fault {
+    ClientKilled,
+    ServerKilled,
+    ServerRestarted,
+    Outage,
+    Reset,
+    Corruption,
+    DiskFull,
+    SourceTruncated,
+    SourceGrown,
+    SourceReplaced,
+    SourceRewritten,
+    ClockJump,
+    JournalTorn,
+    JournalForged,
+    TwoCopies,
+}
+
+impl Fault {
+    pub const ALL: [Fault; 15] = [
+        Fault::ClientKilled,
+        Fault::ServerKilled,
+        Fault::ServerRestarted,
+        Fault::Outage,
+        Fault::Reset,
+        Fault::Corruption,
+        Fault::DiskFull,
+        Fault::SourceTruncated,
+        Fault::SourceGrown,
+        Fault::SourceReplaced,
+        Fault::SourceRewritten,
+        Fault::ClockJump,
+        Fault::JournalTorn,
+        Fault::JournalForged,
+        Fault::TwoCopies,
+    ];
+
+    /// Whether the source is another one afterwards.
+    pub fn changes_source(self) -> bool {
+        use Fault::{SourceGrown, SourceReplaced, SourceRewritten, SourceTruncated};
+        matches!(self, SourceTruncated | SourceGrown | SourceReplaced | SourceRewritten)
+    }
+
+    /// Whether something is done to what the ended copy left.
+    pub fn touches_what_is_left(self) -> bool {
+        matches!(self, Fault::ClockJump | Fault::JournalTorn | Fault::JournalForged)
+    }
+
+    /// Whether the client dies of it.
+    pub fn kills_client(self) -> bool {
+        self == Fault::ClientKilled || self.touches_what_is_left()
+    }
+}
+
+impl fmt::Display for Fault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Fault::ClientKilled => "kill -9 of the client",
+            Fault::ServerKilled => "kill -9 of the server, which comes back",
+            Fault::ServerRestarted => "server stopped and started again",
+            Fault::Outage => "nothing passes for a while",
+            Fault::Reset => "every connection reset",
+            Fault::Corruption => "bits flipped, checksums right",
+            Fault::DiskFull => "destination full, then not",
+            Fault::SourceTruncated => "source truncated",
+            Fault::SourceGrown => "source grown",
+            Fault::SourceReplaced => "source replaced",
+            Fault::SourceRewritten => "source rewritten at the same length",
+            Fault::ClockJump => "times of what is left jump by years",
+            Fault::JournalTorn => "kill -9 and a torn journal",
+            Fault::JournalForged => "kill -9 and a journal with wrong bytes",
+            Fault::TwoCopies => "two copies into one destination",
+        })
+    }
+}

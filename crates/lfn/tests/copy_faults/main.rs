@@ -1,0 +1,73 @@
+//! Whatever happens to a copy and whenever, nothing wrong or short has a final name, and the same command makes it whole.
+//!
+//! A trial is made of its seed: what is copied, which way and how, what happens to it and when. `LFN_TRIALS=1000` runs as
+//! many (`bench/faults` does), `LFN_SEED=17` that one alone; the suite runs a sample of each kind. A seed draws the same things
+//! each time, while the machine's own timing differs: one that failed is worth several replays (`LFN_TRIALS` with
+//! `LFN_SEED` repeats it).
+#![allow(clippy::unwrap_used, reason = "a test")]
+
+mod fault;
+mod proxy;
+#[path = "../support/mod.rs"]
+mod support;
+mod trial;
+
+use std::collections::BTreeMap;
+use std::process::ExitCode;
+use std::time::Instant;
+
+use fault::Fault;
+use trial::Trial;
+
+/// In the suite: each kind of fault each way, clear and encrypted.
+const SAMPLE: u64 = 4 * Fault::ALL.len() as u64;
+
+fn number(name: &str) -> Option<u64> {
+    std::env::var(name).ok().map(|value| value.parse().unwrap())
+}
+
+fn main() -> ExitCode {
+    if let Some(status) = trial::as_limited_server() {
+        return status;
+    }
+    support::run(&[("nothing_wrong_or_short_has_a_final_name", support::Needs::Nothing, trials)])
+}
+
+fn trials() {
+    let many = number("LFN_TRIALS").unwrap_or(SAMPLE);
+    let seeds = move |n| number("LFN_SEED").unwrap_or(n);
+    let (began, mut kinds, mut failed) = (Instant::now(), BTreeMap::<String, Count>::new(), Vec::new());
+    for n in 0..many {
+        let seed = seeds(n);
+        let trial = Trial::new(seed);
+        let kind = trial.fault.to_string();
+        let count = kinds.entry(kind.clone()).or_default();
+        count.trials += 1;
+        match trial.run() {
+            Ok(seen) => {
+                count.struck += u64::from(seen.struck);
+                count.resumable += u64::from(seen.resumable);
+                count.resumed += u64::from(seen.resumed);
+            }
+            Err(what) => {
+                eprintln!("seed {seed}, {kind}: {what}");
+                failed.push(format!("{seed} ({kind}: {what})"));
+            }
+        }
+    }
+    println!("\n| fault | trials | copy was under way | had blocks to go on from | went on from them |");
+    println!("| --- | --- | --- | --- | --- |");
+    for (kind, Count { trials, struck, resumable, resumed }) in &kinds {
+        println!("| {kind} | {trials} | {struck} | {resumable} | {resumed} |");
+    }
+    println!("{many} trials in {:.0} s, {} failed", began.elapsed().as_secs_f64(), failed.len());
+    assert!(failed.is_empty(), "seeds that failed: {}", failed.join("; "));
+}
+
+#[derive(Default)]
+struct Count {
+    trials: u64,
+    struck: u64,
+    resumable: u64,
+    resumed: u64,
+}

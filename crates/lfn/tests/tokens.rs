@@ -1,0 +1,358 @@
+//! Tokens given out and revoked, what each of them opens, and what can be seen of a ticket from outside.
+
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
+
+mod support;
+
+use std::fs;
+use std::io::{BufRead, BufReader};
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+use support::server::{assert_refused, text};
+
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// A home of its own, and a server in it.
+struct Home {
+    directory: tempfile::TempDir,
+    server: Option<Child>,
+    port: u16,
+}
+
+impl Home {
+    fn new() -> Home {
+        Home { directory: tempfile::tempdir().unwrap(), server: None, port: 0 }
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.directory.path().join(name)
+    }
+
+    fn command(&self, words: &[&str]) -> Command {
+        let mut command = support::lfn();
+        command.env("HOME", self.directory.path()).current_dir(self.directory.path());
+        for name in ["XDG_STATE_HOME", "XDG_CONFIG_HOME", "LFN_EMULATED", "LFN_PATH", "LFN_FAR", "LFN_FAR_TICKET"] {
+            command.env_remove(name);
+        }
+        command.args(words);
+        command
+    }
+
+    fn run(&self, words: &[&str]) -> Output {
+        self.command(words).output().unwrap()
+    }
+
+    #[track_caller]
+    fn ok(&self, words: &[&str]) -> String {
+        let output = self.run(words);
+        assert!(output.status.success(), "{words:?}: {}", text(&output.stderr));
+        text(&output.stdout)
+    }
+
+    /// Starts the server over the directory `root`.
+    fn serve(mut self, flags: &[&str]) -> Home {
+        fs::create_dir_all(self.path("root")).unwrap();
+        let words = ["serve", "--port", "0", "--bind", "127.0.0.1", "--root", "root", "--json"];
+        let mut command = self.command(&[&words, flags].concat());
+        command.stderr(fs::File::create(self.path("log")).unwrap());
+        let mut server = command.stdout(Stdio::piped()).spawn().unwrap();
+        let mut line = String::new();
+        BufReader::new(server.stdout.take().unwrap()).read_line(&mut line).unwrap();
+        let announced: Value = serde_json::from_str(&line).unwrap_or_else(|_| panic!("{}", self.log()));
+        let listen = announced["listen"].as_str().unwrap();
+        self.port = listen.rsplit_once(':').unwrap().1.parse().unwrap();
+        fs::write(self.path("own"), announced["ticket"].as_str().unwrap()).unwrap();
+        self.server = Some(server);
+        self
+    }
+
+    /// The ticket of a new token, in a file of that name.
+    fn add(&self, name: &str, flags: &[&str]) {
+        let port = self.port.to_string();
+        let words = ["token", "add", name, "--host", "127.0.0.1", "--port", &port];
+        let ticket = self.ok(&[&words, flags].concat());
+        fs::write(self.path(name), ticket).unwrap();
+    }
+
+    fn log(&self) -> String {
+        fs::read_to_string(self.path("log")).unwrap()
+    }
+}
+
+impl Drop for Home {
+    fn drop(&mut self) {
+        if let Some(server) = &mut self.server {
+            let _ = server.kill();
+            let _ = server.wait();
+        }
+    }
+}
+
+fn mode(path: &Path) -> u32 {
+    fs::metadata(path).unwrap().permissions().mode() & 0o777
+}
+
+#[test]
+fn tokens_are_listed_without_what_opens_the_door() {
+    let home = Home::new();
+    let root = home.path("data");
+    fs::create_dir(&root).unwrap();
+    let ticket = home.ok(&[
+        "token",
+        "add",
+        "field",
+        "--rights",
+        "read",
+        "--root",
+        "data",
+        "--rate",
+        "10mbit",
+        "--expires",
+        "2099-12-31",
+    ]);
+    let token = ticket.strip_prefix("lfn://").unwrap().split('@').next().unwrap();
+    let list: Value = serde_json::from_str(&home.ok(&["token", "list", "--json"])).unwrap();
+    let one = &list["tokens"][0];
+    assert_eq!(
+        (&one["name"], &one["rights"], &one["expires"]),
+        (&"field".into(), &"read".into(), &"2099-12-31T00:00:00Z".into())
+    );
+    assert_eq!(one["root"], root.canonicalize().unwrap().to_str().unwrap());
+    let plain = home.ok(&["token", "list"]);
+    assert!(plain.contains("field") && plain.contains("10 Mb/s"), "{plain}");
+    let state = home.path(".local/state/lfn");
+    for file in ["tokens.toml", "server.key"] {
+        let kept = fs::read_to_string(state.join(file)).unwrap();
+        assert!(!kept.contains(token) && !plain.contains(token), "{file}");
+        assert_eq!(mode(&state.join(file)), 0o600, "{file}");
+    }
+    assert_refused(&home.run(&["token", "add", "field"]), 1, "already");
+    assert_refused(&home.run(&["token", "add", "../x"]), 2, "not a name");
+    assert_refused(&home.run(&["token", "add", "x", "--rights", "drop,read"]), 2, "drop does not go with");
+    assert_refused(&home.run(&["token", "add", "x", "--expires", "2001-01-01"]), 2, "past");
+    assert_refused(&home.run(&["token", "add", "x", "--expires", "soon"]), 2, "'soon' is neither");
+    assert_refused(&home.run(&["token", "revoke", "other"]), 1, "no token 'other'");
+    home.ok(&["token", "revoke", "field"]);
+    assert_eq!(home.ok(&["token", "list"]), "");
+}
+
+#[test]
+fn each_token_opens_what_it_is_for_from_the_moment_it_is_given_out() {
+    let home = Home::new().serve(&["--log", "json"]);
+    fs::create_dir(home.path("other")).unwrap();
+    fs::write(home.path("root/a"), "root").unwrap();
+    fs::write(home.path("mine"), "mine").unwrap();
+    home.add("reads", &["--rights", "read"]);
+    home.ok(&["copy", "@reads:a", "got"]);
+    assert_eq!(fs::read_to_string(home.path("got")).unwrap(), "root");
+    assert_refused(&home.run(&["copy", "mine", "@reads:b"]), 1, "not for uploads");
+    assert_refused(&home.run(&["copy", "mine", "@reads:null:"]), 1, "not for uploads");
+    assert_refused(&home.run(&["test", "@reads", "-t", "1s"]), 1, "not for tests");
+    home.add("writes", &["--rights", "write"]);
+    home.ok(&["copy", "mine", "@writes:b"]);
+    assert_eq!(fs::read_to_string(home.path("root/b")).unwrap(), "mine");
+    assert_refused(&home.run(&["copy", "@writes:a", "again"]), 1, "not for downloads");
+    // What is not there is refused in the same words.
+    assert_refused(&home.run(&["copy", "@writes:none", "again"]), 1, "not for downloads");
+    home.add("tests", &["--rights", "test"]);
+    home.ok(&["copy", "zero:1MiB", "@tests:null:"]);
+    assert_refused(&home.run(&["copy", "@tests:a", "again"]), 1, "not for downloads");
+    home.add("drops", &["--rights", "drop"]);
+    for _ in 0..2 {
+        home.ok(&["copy", "mine", "@drops:a"]);
+    }
+    assert_refused(&home.run(&["copy", "@drops:a", "again"]), 1, "not for downloads");
+    let boxes = fs::read_dir(home.path("root")).unwrap().map(|entry| entry.unwrap().path());
+    let boxes: Vec<_> = boxes.filter(|path| path.to_string_lossy().contains("Z-drops-")).collect();
+    assert_eq!(boxes.len(), 2, "{boxes:?}");
+    assert!(boxes.iter().all(|path| fs::read_to_string(path.join("a")).unwrap() == "mine"));
+    assert_eq!(fs::read_to_string(home.path("root/a")).unwrap(), "root");
+    // The server's own ticket is as it was.
+    home.ok(&["copy", "@own:a", "own-got"]);
+    let log = home.log();
+    assert!(log.contains("\"token\":\"writes\"") && log.contains("\"by\":"), "{log}");
+}
+
+#[test]
+fn a_token_has_a_root_of_its_own_that_was_there_when_the_server_began() {
+    let home = Home::new();
+    fs::create_dir(home.path("other")).unwrap();
+    fs::write(home.path("other/o"), "other").unwrap();
+    let ticket = home.ok(&["token", "add", "o", "--rights", "read", "--root", "other", "--host", "127.0.0.1"]);
+    let home = home.serve(&[]);
+    fs::write(home.path("root/r"), "root").unwrap();
+    fs::write(home.path("o"), ticket.replace(":7323#", &format!(":{}#", home.port))).unwrap();
+    home.ok(&["copy", "@o:o", "got"]);
+    assert_eq!(fs::read_to_string(home.path("got")).unwrap(), "other");
+    assert_refused(&home.run(&["copy", "@o:r", "again"]), 1, "no such file");
+    assert_refused(&home.run(&["copy", "@o:../root/r", "again"]), 1, "");
+}
+
+/// Starts a copy that takes long, and waits until it is under way.
+fn long_copy(home: &Home, name: &str) -> Child {
+    let to = format!("@{name}:null:");
+    let mut command = home.command(&["copy", "zero:1TiB", &to]);
+    let copy = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
+    let deadline = Instant::now() + PATIENCE;
+    while !home.log().lines().any(|line| line.contains("opened") && line.contains(&format!("token={name} "))) {
+        assert!(Instant::now() < deadline, "{}", home.log());
+        thread::sleep(Duration::from_millis(20));
+    }
+    copy
+}
+
+#[test]
+fn a_token_that_is_revoked_or_over_ends_its_sessions_and_no_others() {
+    let home = Home::new().serve(&[]);
+    home.add("gone", &["--rate", "50mbit"]);
+    home.add("stays", &["--rate", "50mbit"]);
+    let (gone, mut stays) = (long_copy(&home, "gone"), long_copy(&home, "stays"));
+    let revoked = Instant::now();
+    home.ok(&["token", "revoke", "gone"]);
+    let ended = gone.wait_with_output().unwrap();
+    assert!(revoked.elapsed() < Duration::from_secs(20), "{:?}", revoked.elapsed());
+    assert_refused(&ended, 1, "the token 'gone' was revoked");
+    assert_refused(&home.run(&["copy", "zero:1", "@gone:null:"]), 1, "not this server's");
+    home.add("short", &["--rate", "50mbit", "--expires", "3s"]);
+    let short = long_copy(&home, "short").wait_with_output().unwrap();
+    assert_refused(&short, 1, "expired");
+    assert_refused(&home.run(&["copy", "zero:1", "@short:null:"]), 1, "expired");
+    assert!(stays.try_wait().unwrap().is_none(), "it ended too: {}", home.log());
+    stays.kill().unwrap();
+    stays.wait().unwrap();
+}
+
+#[test]
+fn files_that_others_can_read_are_refused_with_what_to_do() {
+    let home = Home::new();
+    home.ok(&["token", "add", "a"]);
+    let state = home.path(".local/state/lfn");
+    let serve = ["serve", "--port", "0", "--bind", "127.0.0.1"];
+    let ticket = home.ok(&["token", "add", "b"]);
+    home.ok(&["hosts", "add", "b", ticket.trim()]);
+    for (file, words) in [
+        (state.join("tokens.toml"), &serve[..]),
+        (state.join("server.key"), &serve[..]),
+        (state.join("tokens.toml"), &["token", "list"][..]),
+        (home.path(".config/lfn/hosts.toml"), &["hosts", "list"][..]),
+    ] {
+        fs::set_permissions(&file, fs::Permissions::from_mode(0o644)).unwrap();
+        let output = home.run(words);
+        assert_refused(&output, 1, "can be read by others: its mode is 0644");
+        assert!(text(&output.stderr).contains("chmod 600 "), "{}", text(&output.stderr));
+        fs::set_permissions(&file, fs::Permissions::from_mode(0o600)).unwrap();
+    }
+}
+
+#[test]
+fn a_server_whose_tokens_become_readable_lets_none_of_them_in() {
+    let home = Home::new().serve(&[]);
+    home.add("a", &[]);
+    home.ok(&["copy", "zero:1", "@a:null:"]);
+    let file = home.path(".local/state/lfn/tokens.toml");
+    fs::set_permissions(&file, fs::Permissions::from_mode(0o644)).unwrap();
+    assert_refused(&home.run(&["copy", "zero:1", "@a:null:"]), 1, "not this server's");
+    home.ok(&["copy", "zero:1", "@own:null:"]);
+    assert!(home.log().contains("can be read by others"), "{}", home.log());
+    fs::set_permissions(&file, fs::Permissions::from_mode(0o600)).unwrap();
+    home.ok(&["copy", "zero:1", "@a:null:"]);
+}
+
+#[test]
+fn a_ticket_that_was_typed_is_not_seen_in_ps() {
+    let home = Home::new().serve(&[]);
+    home.add("a", &["--rate", "50mbit"]);
+    let ticket = fs::read_to_string(home.path("a")).unwrap();
+    let ticket = ticket.trim();
+    let token = ticket.strip_prefix("lfn://").unwrap().split('@').next().unwrap().to_owned();
+    let place = ticket.replace('#', "/null:#");
+    for words in [&["test", ticket, "-t", "60s"][..], &["copy", "zero:1TiB", &place][..]] {
+        let mut command = home.command(words);
+        let mut child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+        let seen = || fs::read_to_string(format!("/proc/{}/cmdline", child.id())).unwrap();
+        let deadline = Instant::now() + PATIENCE;
+        while !seen().contains("lfn://xxxxxxxxxxxxxxxxxxxxxx@127.0.0.1") {
+            assert!(Instant::now() < deadline, "it stays in sight: {}", seen());
+            thread::sleep(Duration::from_millis(5));
+        }
+        assert!(!seen().contains(&token), "{}", seen());
+        let _ = child.kill();
+        let _ = child.wait();
+    }
+}
+
+#[test]
+fn the_audit_log_has_who_copied_what_and_nobody_is_served_without_it() {
+    let home = Home::new().serve(&["--audit", "audit"]);
+    fs::write(home.path("mine"), "mine").unwrap();
+    home.add("w", &["--rights", "write"]);
+    home.ok(&["copy", "mine", "@w:b"]);
+    assert_refused(&home.run(&["copy", "@w:b", "again"]), 1, "not for downloads");
+    let deadline = Instant::now() + PATIENCE;
+    let lines = loop {
+        let text = fs::read_to_string(home.path("audit")).unwrap();
+        let lines: Vec<Value> = text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+        if lines.len() >= 4 {
+            break lines;
+        }
+        assert!(Instant::now() < deadline, "{text}");
+        thread::sleep(Duration::from_millis(20));
+    };
+    let events: Vec<_> = lines.iter().map(|line| line["event"].as_str().unwrap()).collect();
+    assert_eq!(events, ["started", "opened", "ended", "denied"]);
+    let ended = &lines[2];
+    assert_eq!(
+        (&ended["token"], &ended["direction"], &ended["outcome"]),
+        (&"w".into(), &"received".into(), &"ok".into())
+    );
+    assert_eq!((&ended["places"], &ended["files"], &ended["bytes"]), (&serde_json::json!(["b"]), &1.into(), &4.into()));
+    assert_eq!(ended["blake3"], blake3::hash(b"mine").to_hex().as_str());
+    assert_eq!((&lines[3]["code"], &lines[3]["token"]), (&"forbidden".into(), &"w".into()));
+    assert_eq!(mode(&home.path("audit")), 0o600);
+    // Over ssh the user copies wherever it may: that can be read-only, and there is no root to keep anybody from.
+    assert_refused(&home.run(&["serve", "--stdio", "--write-only"]), 2, "--stdio");
+    let full = Home::new();
+    let wrong = full.run(&["serve", "--ephemeral", "--port", "0", "--bind", "127.0.0.1", "--audit", "/dev/full"]);
+    assert_refused(&wrong, 1, "--audit /dev/full: No space");
+}
+
+#[test]
+fn a_rate_is_that_of_all_sessions_of_a_token_together() {
+    let home = Home::new().serve(&[]);
+    home.add("slow", &["--rate", "40mbit"]);
+    let started = Instant::now();
+    thread::scope(|scope| {
+        for _ in 0..2 {
+            scope.spawn(|| home.ok(&["copy", "zero:5MB", "@slow:null:"]));
+        }
+    });
+    // 10 MB at 5 MB/s, less what may be ahead; each by itself would take half of that.
+    assert!(started.elapsed() > Duration::from_millis(1700), "{:?}", started.elapsed());
+}
+
+#[test]
+fn a_session_that_no_account_can_be_kept_of_does_not_begin() {
+    let home = Home::new();
+    let audit = home.path("audit");
+    assert!(Command::new("mkfifo").arg(&audit).status().unwrap().success());
+    let reader = thread::spawn(move || {
+        let mut line = String::new();
+        BufReader::new(fs::File::open(audit).unwrap()).read_line(&mut line).unwrap();
+        line
+    });
+    let home = home.serve(&["--audit", "audit"]);
+    // Whoever read it is gone: what is written to a pipe then fails, as on a full disk.
+    assert!(reader.join().unwrap().contains("started"));
+    fs::write(home.path("mine"), "mine").unwrap();
+    for words in [&["copy", "mine", "@own:a"][..], &["test", "@own", "-t", "1s"][..]] {
+        assert_refused(&home.run(words), 1, "cannot write its audit log");
+    }
+    assert!(!home.path("root/a").exists());
+    let log = home.log();
+    assert_eq!(log.matches("trouble ").count(), 1, "{log}");
+}

@@ -1,0 +1,116 @@
+//! `lfn verify` on manifests of its own kind and of b3sum's.
+#![allow(clippy::unwrap_used, reason = "a test")]
+
+mod support;
+
+use std::fs;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+use std::process::{Command, Output};
+
+use serde_json::Value;
+use support::lfn;
+
+fn verify(directory: &Path, args: &[&str]) -> (Option<i32>, Vec<String>, String) {
+    let Output { status, stdout, stderr } = lfn().arg("verify").args(args).current_dir(directory).output().unwrap();
+    let mut lines: Vec<String> = String::from_utf8(stdout).unwrap().lines().map(str::to_owned).collect();
+    let last = lines.len().saturating_sub(1);
+    lines[..last].sort();
+    (status.code(), lines, String::from_utf8(stderr).unwrap())
+}
+
+/// A directory of files, and what b3sum says of it.
+fn plant() -> tempfile::TempDir {
+    let home = tempfile::tempdir().unwrap();
+    let data = home.path().join("data");
+    fs::create_dir_all(data.join("d/e")).unwrap();
+    let names = ["small", "empty", "d/large", "d/e/odd\nname\\", "d/é", "d/e/x", "d/e/y"];
+    for (number, name) in names.into_iter().enumerate() {
+        let length = [1000, 0, 5_000_001, 7, 9, 1 << 20, (1 << 20) + 1][number];
+        fs::write(data.join(name), vec![number as u8; length]).unwrap();
+    }
+    let output = Command::new("b3sum").args(names).current_dir(&data).output();
+    let output = output.expect("b3sum is needed for this test: apt-get install b3sum");
+    assert!(output.status.success());
+    fs::write(home.path().join("manifest"), output.stdout).unwrap();
+    home
+}
+
+#[test]
+fn what_is_as_listed_is_whole() {
+    let home = plant();
+    let (code, lines, errors) = verify(home.path(), &["manifest", "data"]);
+    assert_eq!((code, lines.len(), errors.as_str()), (Some(0), 1, ""), "{lines:?}");
+    assert!(lines[0].starts_with("7 files whole"), "{lines:?}");
+    // From where the files are, the manifest among them.
+    fs::rename(home.path().join("manifest"), home.path().join("data/manifest")).unwrap();
+    let (code, lines, _) = verify(&home.path().join("data"), &["--extra", "--json", "manifest"]);
+    assert_eq!((code, lines.len()), (Some(0), 1), "{lines:?}");
+    let sums: Value = serde_json::from_str(&lines[0]).unwrap();
+    assert_eq!((&sums["schema"], &sums["whole"], &sums["unlisted"]), (&"lfn.verify/1".into(), &7.into(), &0.into()));
+}
+
+#[test]
+fn each_thing_that_is_wrong_is_named() {
+    let home = plant();
+    let data = home.path().join("data");
+    // One byte in the last block, one file longer, one that became a directory, one gone, one that nobody listed.
+    let mut large = fs::read(data.join("d/large")).unwrap();
+    *large.last_mut().unwrap() ^= 1;
+    fs::write(data.join("d/large"), large).unwrap();
+    fs::write(data.join("empty"), "not").unwrap();
+    fs::remove_file(data.join("d/e/x")).unwrap();
+    fs::create_dir(data.join("d/e/x")).unwrap();
+    fs::remove_file(data.join("d/é")).unwrap();
+    fs::write(data.join("d/e/more"), "").unwrap();
+    let bytes = data.join(std::ffi::OsStr::from_bytes(b"d/\xff"));
+    fs::write(&bytes, "bytes").unwrap();
+    let mut manifest = fs::read(home.path().join("manifest")).unwrap();
+    manifest.extend(format!("\\{}  d/\\xff\nnonsense\n", blake3::hash(b"bytes")).into_bytes());
+    manifest.extend(vec![b'a'; 100_000]);
+    manifest.extend(b"\n");
+    fs::write(home.path().join("manifest"), manifest).unwrap();
+    let (code, lines, errors) = verify(home.path(), &["--extra", "manifest", "data"]);
+    let expected = [
+        "changed     d/large",
+        "changed     empty",
+        "missing     d/é",
+        "unlisted    d/e/more",
+        "unreadable  d/e/x (not a regular file)",
+        "4 files whole (1 MiB), 2 changed, 1 missing, 1 unreadable, 1 unlisted, 2 lines not understood",
+    ];
+    assert_eq!(code, Some(1));
+    assert_eq!(lines[..5], expected[..5]);
+    assert!(lines[5].starts_with("4 files whole") && lines[5].ends_with(&expected[5][23..]), "{lines:?}");
+    assert!(errors.contains("line 9: 'nonsense'") && errors.contains("line 10: longer than"), "{errors}");
+    assert_eq!(errors.lines().count(), 2, "{errors}");
+    // b3sum finds the same of those lines that it understands.
+    let b3sum = Command::new("b3sum").args(["--check", "../manifest"]).current_dir(&data).output().unwrap();
+    assert!(!b3sum.status.success());
+    let (_, lines, _) = verify(home.path(), &["--json", "manifest", "data"]);
+    let first: Value = serde_json::from_str(&lines[0]).unwrap();
+    assert_eq!((&first["name"], &first["fault"]), (&"d/e/x".into(), &"unreadable".into()), "{lines:?}");
+}
+
+#[test]
+fn what_cannot_be_read_is_named() {
+    let home = plant();
+    for (args, what) in [
+        (&["none"][..], "cannot read none: No such file"),
+        (&["data"], "cannot read data: is a directory"),
+        (&["manifest", "nowhere"], "cannot read nowhere: No such file"),
+        (&["manifest", "manifest"], "manifest is no directory"),
+        (&["/dev/null"], "/dev/null lists no files"),
+    ] {
+        let (code, lines, errors) = verify(home.path(), args);
+        assert_eq!((code, lines.len()), (Some(1), 0), "{errors}");
+        assert!(errors.starts_with("lfn: ") && errors.contains(what), "{errors}");
+    }
+    if !rustix::process::geteuid().is_root() {
+        let small = home.path().join("data/small");
+        fs::set_permissions(&small, fs::Permissions::from_mode(0o000)).unwrap();
+        let (code, lines, _) = verify(home.path(), &["manifest", "data"]);
+        assert_eq!((code, lines[0].starts_with("unreadable  small (Permission denied")), (Some(1), true), "{lines:?}");
+    }
+}

@@ -1,0 +1,175 @@
+//! One data stream of a copy, as those know it who do not work on it: how far it is, what it carries, whether it is cut.
+//!
+//! A sender keeps books: what it wrote and the receiver has not taken off the stream yet. That is what is lost if the stream
+//! breaks, and if nothing of it is taken for long though the other side lives and could, the stream is stalled.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::net::{Shutdown, TcpStream};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use lfn_core::tcp_info::TcpInfo;
+use lfn_core::transfer::blockset::BlockSet;
+use lfn_core::units::Bytes;
+use lfn_core::wire::copy::{Part, Taken};
+use lfn_sys::tcp;
+
+use super::TransferError;
+use super::flow::lock;
+use crate::session::DataStream;
+
+/// How many round trips nothing may be taken off a stream, where that is more than its least time.
+const STALLED_ROUND_TRIPS: u32 = 20;
+
+/// A data stream that is at work.
+#[derive(Debug)]
+pub(crate) struct Line {
+    number: u16,
+    pub(super) socket: TcpStream,
+    cut: AtomicBool,
+    /// Written, or read.
+    bytes: AtomicU64,
+    blocks: AtomicU64,
+    books: Mutex<Books>,
+}
+
+/// A data stream that is over.
+#[derive(Debug)]
+pub(crate) struct Over {
+    pub(crate) line: Arc<Line>,
+    /// Nothing if it ended in order.
+    pub(crate) why: Option<TransferError>,
+}
+
+#[derive(Debug)]
+struct Books {
+    /// Blocks that were sent and not taken: file and index, in order.
+    carried: VecDeque<(u32, u64)>,
+    taken: Taken,
+    /// When something of it was taken last, or began to wait for that.
+    moved: Instant,
+    /// What was told of it last.
+    told: Taken,
+}
+
+impl Line {
+    pub(super) fn new(stream: &DataStream, socket: TcpStream) -> Self {
+        let number = stream.stream();
+        let taken = Taken { stream: number, blocks: 0, bytes: Bytes(0) };
+        let books = Books { carried: VecDeque::new(), taken, moved: Instant::now(), told: taken };
+        Line {
+            number,
+            socket,
+            cut: AtomicBool::new(false),
+            bytes: AtomicU64::new(0),
+            blocks: AtomicU64::new(0),
+            books: Mutex::new(books),
+        }
+    }
+
+    /// Its number.
+    pub(crate) fn number(&self) -> u16 {
+        self.number
+    }
+
+    /// Ends it now; its thread finds out by an error.
+    pub(crate) fn cut(&self) {
+        self.cut.store(true, Ordering::SeqCst);
+        // Closed by the peer already, perhaps.
+        let _ = self.socket.shutdown(Shutdown::Both);
+    }
+
+    /// Whether somebody ended it.
+    pub(crate) fn is_cut(&self) -> bool {
+        self.cut.load(Ordering::SeqCst)
+    }
+
+    /// Counts bytes that were written or read.
+    pub(super) fn count(&self, bytes: usize) {
+        self.bytes.fetch_add(bytes as u64, Ordering::Relaxed);
+    }
+
+    /// Counts a block that was taken off it.
+    pub(crate) fn took(&self) {
+        self.blocks.fetch_add(1, Ordering::SeqCst);
+    }
+
+    /// Blocks that were taken off it.
+    pub(crate) fn blocks(&self) -> u64 {
+        self.blocks.load(Ordering::SeqCst)
+    }
+
+    /// What was taken off it, if that is more than was told last.
+    pub(crate) fn news(&self) -> Option<Taken> {
+        let bytes = Bytes(self.bytes.load(Ordering::Relaxed));
+        let taken = Taken { stream: self.number, blocks: self.blocks(), bytes };
+        let mut books = lock(&self.books);
+        let new = taken != books.told;
+        books.told = taken;
+        new.then_some(taken)
+    }
+
+    /// Blocks that were taken off it and not told.
+    pub(crate) fn untold(&self) -> u64 {
+        self.blocks().saturating_sub(lock(&self.books).told.blocks)
+    }
+
+    /// Enters blocks that are about to be sent.
+    pub(crate) fn carry(&self, blocks: impl Iterator<Item = (u32, u64)>) {
+        let mut books = lock(&self.books);
+        if books.taken.bytes.0 >= self.bytes.load(Ordering::Relaxed) {
+            books.moved = Instant::now();
+        }
+        books.carried.extend(blocks);
+    }
+
+    /// Crosses out what the receiver has taken; tells how many blocks that is.
+    pub(crate) fn taken(&self, taken: Taken) -> u64 {
+        let mut books = lock(&self.books);
+        if taken.bytes > books.taken.bytes {
+            books.moved = Instant::now();
+        }
+        // Blocks that were never sent are none of its own.
+        let new = taken.blocks.saturating_sub(books.taken.blocks).min(books.carried.len() as u64);
+        books.carried.drain(..new as usize);
+        books.taken.blocks += new;
+        books.taken.bytes = books.taken.bytes.max(taken.bytes);
+        new
+    }
+
+    /// For how long nothing of what it carries was taken, counted from `since` at the earliest, if that is too long: more
+    /// than `least`, and more than some round trips.
+    pub(crate) fn stalled(&self, since: Instant, least: Duration, now: Instant) -> Option<Duration> {
+        let books = lock(&self.books);
+        let pending = self.bytes.load(Ordering::Relaxed) > books.taken.bytes.0;
+        let still = now.saturating_duration_since(books.moved.max(since));
+        drop(books);
+        (pending && still > least && still > STALLED_ROUND_TRIPS * self.round_trip()).then_some(still)
+    }
+
+    fn round_trip(&self) -> Duration {
+        let info = tcp::info(&self.socket).ok().and_then(|bytes| TcpInfo::parse(&bytes).ok());
+        info.and_then(|info| info.min_rtt).unwrap_or_default()
+    }
+
+    /// What was sent over it and is not known to have come, in parts of at most `most` ranges together.
+    pub(crate) fn unaccounted(&self, most: usize) -> Vec<Vec<Part>> {
+        let mut files: BTreeMap<u32, BlockSet> = BTreeMap::new();
+        for &(file, index) in &lock(&self.books).carried {
+            files.entry(file).or_default().insert(index);
+        }
+        let (mut messages, mut ranges) = (vec![Vec::new()], 0);
+        for (file, blocks) in files {
+            ranges += blocks.ranges().count();
+            if ranges > most {
+                messages.push(Vec::new());
+                ranges = blocks.ranges().count();
+            }
+            if let Some(last) = messages.last_mut() {
+                last.push(Part { file, blocks });
+            }
+        }
+        messages
+    }
+}

@@ -1,0 +1,109 @@
+//! Digests of what is at the destination already: to compare it with the source, or to list it in a manifest.
+//!
+//! One thread reads and hashes, beside the streams and at the same time as the sender hashes its own.
+
+use std::collections::VecDeque;
+use std::fs::File;
+use std::os::unix::fs::FileExt;
+use std::sync::{Condvar, Mutex, PoisonError};
+use std::time::Duration;
+
+use lfn_core::transfer::blocks::Layout;
+use lfn_core::transfer::digest::{Digest, HashTree};
+use lfn_core::transfer::entry::{Entry, Kind};
+use lfn_core::wire::copy::{Fate, Thing, Told};
+use rustix::fs::{Mode, OFlags, openat};
+
+use super::super::TransferError;
+use super::super::flow::{Activity, lock};
+use super::Receiving;
+use super::table::Done;
+use super::tree::Place;
+
+/// Files that are to be read.
+#[derive(Debug, Default)]
+pub(super) struct Compare {
+    queue: Mutex<VecDeque<Job>>,
+    changed: Condvar,
+}
+
+/// One of them.
+#[derive(Debug)]
+pub(super) struct Job {
+    pub(super) number: u32,
+    pub(super) place: Place,
+    pub(super) layout: Layout,
+    /// What is there is what was listed: only its digest is missing.
+    pub(super) there: Option<Entry>,
+}
+
+impl Compare {
+    /// Takes a file to be read.
+    pub(super) fn push(&self, job: Job) {
+        lock(&self.queue).push_back(job);
+        self.changed.notify_all();
+    }
+
+    fn take(&self, over: impl Fn() -> bool) -> Option<Job> {
+        let mut queue = lock(&self.queue);
+        while !over() {
+            if let Some(job) = queue.pop_front() {
+                return Some(job);
+            }
+            let waited = self.changed.wait_timeout(queue, Duration::from_millis(50));
+            queue = waited.unwrap_or_else(PoisonError::into_inner).0;
+        }
+        None
+    }
+}
+
+impl Receiving {
+    /// Reads what is there, until the copy is over.
+    pub(super) fn hash_there(&self) {
+        let over = || self.stopped() || lock(&self.ended).is_some();
+        while let Some(job) = self.compare.take(over) {
+            let digest = self.while_busy(|| self.digest_of(&job));
+            let Some(entry) = &job.there else {
+                // What cannot be read is not the same.
+                self.table.ours(job.number, digest.ok());
+                continue;
+            };
+            match digest {
+                Ok(digest) => self.tell_there(entry, Fate::There, Some(digest)),
+                Err(error) => self.table.complain(&entry.name, &error),
+            }
+            self.table.settle(job.number, &entry.name, Done::Skipped);
+        }
+    }
+
+    /// Tells of a file that is whole there, with its digest.
+    pub(super) fn tell_there(&self, entry: &Entry, fate: Fate, digest: Option<Digest>) {
+        let bytes = match entry.kind {
+            Kind::File { length } => Some(length),
+            _ => None,
+        };
+        self.tell(Told { name: self.name_of(&entry.name), kind: Thing::File, fate, bytes, digest });
+    }
+
+    fn digest_of(&self, job: &Job) -> Result<Digest, TransferError> {
+        let Job { place, layout, .. } = job;
+        let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+        let opened = openat(&place.directory, &place.name, flags, Mode::empty());
+        let file: File = opened.map_err(|e| place.error("read", e))?.into();
+        let failed = |source| TransferError::File { doing: "read", path: place.shown.clone(), source };
+        let mut buffer = vec![0; layout.block_size().min(layout.bytes()).0 as usize];
+        let mut tree = HashTree::new(*layout);
+        for block in (0..layout.blocks()).filter_map(|index| layout.block(index)) {
+            if self.stopped() {
+                return Err(TransferError::Interrupted);
+            }
+            let bytes = &mut buffer[..block.length as usize];
+            self.flow.spend(Activity::Disk, || file.read_exact_at(bytes, block.offset)).map_err(failed)?;
+            let hash = self.flow.spend(Activity::Hash, || self.manner.verify.hash(layout, block, bytes));
+            tree.insert(block.index, hash);
+        }
+        // Longer than it was when it was looked at.
+        let longer = file.metadata().map_err(failed)?.len() != layout.bytes().0;
+        tree.digest().filter(|_| !longer).ok_or_else(|| TransferError::SourceChanged { path: place.shown.clone() })
+    }
+}

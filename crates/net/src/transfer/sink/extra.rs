@@ -1,0 +1,286 @@
+//! What is at the destination and not in the source: found while the list goes by, removed after everything was copied.
+//!
+//! The list names a directory before what is in it, and everything in it before what stands behind it. So the names
+//! of the directories on the way to the present entry are all that is held, eight bytes for each; when the list leaves a
+//! directory, what stands in it at the destination and was not named goes to a list of its own, which is on disk where it
+//! grows long. A name is known by a hash: should two be alike, the wrong one stays.
+//!
+//! Nothing is removed if anything of the source could not be listed or sent, as with rsync's `--delete-after`: what is
+//! missing from such a list may be there still. Partial files and journals are other copies' and stay.
+
+use std::collections::HashSet;
+use std::ffi::{CStr, OsStr};
+use std::fs::File;
+use std::io::{BufRead, BufReader, Seek, Write};
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
+
+use lfn_core::transfer::entry::{Entry, Kind, Name};
+use lfn_core::transfer::filter::Decision;
+use lfn_core::wire::copy::{Fate, Thing, Told};
+use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags, openat, statat, unlinkat};
+use rustix::io::Errno;
+
+use super::super::TransferError;
+use super::Receiving;
+use super::tree::{Tree, is_beside};
+
+/// What is held of the list of what goes before it is written to disk.
+const HELD: usize = 1 << 20;
+
+/// What a name is known by.
+pub(super) type Fingerprint = u64;
+
+/// The fingerprint of a name; that nobody can make two alike protects only what would be removed.
+pub(super) fn fingerprint(name: &[u8]) -> Fingerprint {
+    let mut first = [0; 8];
+    first.copy_from_slice(&blake3::hash(name).as_bytes()[..8]);
+    u64::from_le_bytes(first)
+}
+
+/// What is to be removed.
+#[derive(Debug, Default)]
+pub(super) struct Extras {
+    levels: Vec<Level>,
+    /// Directories that the list has left.
+    left: HashSet<Fingerprint>,
+    /// A directory that stood in the list twice, where what is in it was not there at once.
+    twice: Option<Name>,
+    found: Spool,
+}
+
+/// A directory whose names are still coming.
+#[derive(Debug)]
+struct Level {
+    name: Name,
+    names: Vec<Fingerprint>,
+}
+
+impl Extras {
+    /// Takes the next entry of the list; what it leaves is looked through.
+    pub(super) fn pass(&mut self, receiving: &Receiving, tree: &Tree, entry: &Entry) {
+        let name = entry.name.as_bytes();
+        while let Some(level) = self.levels.pop_if(|level| !holds(&level.name, name)) {
+            self.leave(receiving, tree, level);
+        }
+        let (parent, last) = split(name);
+        if let Some(level) = self.levels.last_mut().filter(|level| stands_for(&level.name) == parent) {
+            level.names.push(fingerprint(last));
+        }
+        if entry.kind != Kind::Directory || (entry.name.is_root() && !self.levels.is_empty()) {
+            return;
+        }
+        if self.left.contains(&fingerprint(stands_for(&entry.name))) {
+            self.twice.get_or_insert_with(|| entry.name.clone());
+        }
+        self.levels.push(Level { name: entry.name.clone(), names: Vec::new() });
+    }
+
+    /// The list is complete, and all of it is settled: removes what was found, or says why not.
+    pub(super) fn end(mut self, receiving: &Receiving, tree: &Tree) {
+        while let Some(level) = self.levels.pop() {
+            self.leave(receiving, tree, level);
+        }
+        if let Some(name) = &self.twice {
+            let why = "comes from several sources: nothing is deleted";
+            let error = TransferError::Forbidden { path: tree.show(name), why };
+            receiving.table.complain(name, &error);
+            receiving.table.not_deleted();
+        } else if receiving.table.source_failed() {
+            receiving.table.not_deleted();
+        } else if !receiving.stopped() {
+            let removed = receiving.while_busy(|| self.found.each(|path| receiving.remove(tree, path)));
+            if let Err(source) = removed {
+                receiving.flow.fail(TransferError::File {
+                    doing: "read what to delete in",
+                    path: tree.shown().into(),
+                    source,
+                });
+            }
+        }
+    }
+
+    /// Looks through a directory that nothing more is listed of.
+    fn leave(&mut self, receiving: &Receiving, tree: &Tree, mut level: Level) {
+        self.left.insert(fingerprint(stands_for(&level.name)));
+        level.names.sort_unstable();
+        let found = receiving.while_busy(|| self.look_through(receiving, tree, &level));
+        if let Err(error) = found {
+            receiving.table.complain(&level.name, &error);
+        }
+    }
+
+    fn look_through(&mut self, receiving: &Receiving, tree: &Tree, level: &Level) -> Result<(), TransferError> {
+        let failed = |error| super::super::place::file_error("list", &tree.show(&level.name), error);
+        let directory = match tree.inside(&level.name) {
+            Ok(directory) => directory,
+            // It could not be made, or would be.
+            Err(_) => return Ok(()),
+        };
+        for entry in Dir::read_from(readable(&directory).map_err(failed)?).map_err(failed)? {
+            let entry = entry.map_err(failed)?;
+            let name = entry.file_name().to_bytes();
+            if matches!(name, b"." | b"..") || is_beside(OsStr::from_bytes(name)) {
+                continue;
+            }
+            if level.names.binary_search(&fingerprint(name)).is_ok() {
+                continue;
+            }
+            let path = join(stands_for(&level.name), name);
+            if !receiving.table.is_left_out(&path) && !receiving.protects(&directory, entry.file_name(), &path) {
+                self.found.push(tree, &path).map_err(|e| failed(Errno::from_io_error(&e).unwrap_or(Errno::IO)))?;
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Receiving {
+    /// Whether the rules of the copy exclude it, so that it stays.
+    fn protects(&self, directory: impl AsFd, name: &CStr, path: &[u8]) -> bool {
+        if self.manner.protect.is_empty() {
+            return false;
+        }
+        let is_directory = statat(directory, name, AtFlags::SYMLINK_NOFOLLOW)
+            .is_ok_and(|stat| FileType::from_raw_mode(stat.st_mode) == FileType::Directory);
+        self.manner.protect.decide(path, is_directory) == Decision::Exclude
+    }
+
+    /// Removes something with all it holds; what cannot be removed is said, and the rest goes on.
+    fn remove(&self, tree: &Tree, path: &[u8]) {
+        // What the kernel calls it can be named.
+        let Ok(name) = Name::new(path) else { return };
+        let (parent, last) = split(path);
+        let removed = tree.beneath(parent).and_then(|directory| {
+            let last = std::ffi::CString::new(last).map_err(|_| Errno::INVAL)?;
+            self.remove_in(&directory, &last, path.to_vec(), 0)
+        });
+        if let Err(error) = removed.map(drop) {
+            let path = tree.show(&name);
+            self.table.complain(&name, &TransferError::File { doing: "delete", path, source: error.into() });
+        }
+    }
+
+    /// Removes `name` from its directory; false if something in it stays.
+    fn remove_in(&self, directory: impl AsFd, name: &CStr, path: Vec<u8>, depth: usize) -> Result<bool, Errno> {
+        let stat = match statat(&directory, name, AtFlags::SYMLINK_NOFOLLOW) {
+            Err(Errno::NOENT) => return Ok(true),
+            result => result?,
+        };
+        let kind = match FileType::from_raw_mode(stat.st_mode) {
+            FileType::RegularFile => Thing::File,
+            FileType::Directory => Thing::Directory,
+            FileType::Symlink => Thing::Link,
+            _ => Thing::Other,
+        };
+        if kind == Thing::Directory && !self.empty(&directory, name, &path, depth)? {
+            return Ok(false);
+        }
+        if !self.manner.dry_run {
+            let flags = if kind == Thing::Directory { AtFlags::REMOVEDIR } else { AtFlags::empty() };
+            unlinkat(&directory, name, flags)?;
+        }
+        self.table.count_deleted(1);
+        if let Ok(name) = Name::new(path) {
+            self.tell(Told { name, kind, fate: Fate::Delete, bytes: None, digest: None });
+        }
+        Ok(true)
+    }
+
+    /// Removes what is in a directory; false if something stays.
+    fn empty(&self, directory: impl AsFd, name: &CStr, path: &[u8], depth: usize) -> Result<bool, Errno> {
+        // Each level holds a directory open.
+        if depth == DEEPEST {
+            return Err(Errno::MFILE);
+        }
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let inside = openat(&directory, name, flags, Mode::empty())?;
+        let mut entries = Dir::read_from(&inside)?;
+        let mut empty = true;
+        while let Some(entry) = entries.read() {
+            let entry = entry?;
+            if self.stopped() {
+                return Ok(false);
+            }
+            match entry.file_name().to_bytes() {
+                b"." | b".." => {}
+                beside if is_beside(OsStr::from_bytes(beside)) => empty = false,
+                inner if self.protects(&inside, entry.file_name(), &join(path, inner)) => empty = false,
+                inner => empty &= self.remove_in(&inside, entry.file_name(), join(path, inner), depth + 1)?,
+            }
+        }
+        Ok(empty)
+    }
+}
+
+/// How deep a directory may be below one that is removed.
+const DEEPEST: usize = 256;
+
+/// Paths with a NUL behind each, on disk where they are many: a file without a name at the destination.
+#[derive(Debug, Default)]
+struct Spool {
+    held: Vec<u8>,
+    written: Option<File>,
+}
+
+impl Spool {
+    fn push(&mut self, tree: &Tree, path: &[u8]) -> std::io::Result<()> {
+        self.held.extend_from_slice(path);
+        self.held.push(0);
+        if self.held.len() < HELD {
+            return Ok(());
+        }
+        if self.written.is_none() {
+            let flags = OFlags::TMPFILE | OFlags::RDWR | OFlags::CLOEXEC;
+            let opened = tree.readable().and_then(|top| openat(&top, ".", flags, Mode::from_raw_mode(0o600)));
+            // A file system without nameless files keeps all of it in memory.
+            let Ok(file) = opened else { return Ok(()) };
+            self.written = Some(file.into());
+        }
+        if let Some(file) = &mut self.written {
+            file.write_all(&self.held)?;
+            self.held.clear();
+        }
+        Ok(())
+    }
+
+    fn each(self, mut take: impl FnMut(&[u8])) -> std::io::Result<()> {
+        if let Some(mut file) = self.written {
+            file.rewind()?;
+            let mut bytes = BufReader::new(file);
+            let mut path = Vec::new();
+            while bytes.read_until(0, &mut path)? > 0 {
+                take(path.strip_suffix(b"\0").unwrap_or(&path));
+                path.clear();
+            }
+        }
+        self.held.split(|byte| *byte == 0).filter(|path| !path.is_empty()).for_each(take);
+        Ok(())
+    }
+}
+
+fn readable(directory: &OwnedFd) -> Result<OwnedFd, Errno> {
+    openat(directory, ".", OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())
+}
+
+/// The path of a directory below the destination; empty for the destination itself.
+fn stands_for(name: &Name) -> &[u8] {
+    if name.is_root() { b"" } else { name.as_bytes() }
+}
+
+/// Whether `name` stands somewhere in the directory.
+fn holds(directory: &Name, name: &[u8]) -> bool {
+    directory.is_root() || name.strip_prefix(directory.as_bytes()).is_some_and(|rest| rest.starts_with(b"/"))
+}
+
+/// The directory something stands in, and its name there.
+fn split(path: &[u8]) -> (&[u8], &[u8]) {
+    match path.iter().rposition(|byte| *byte == b'/') {
+        Some(at) => (&path[..at], &path[at + 1..]),
+        None => (b"", path),
+    }
+}
+
+fn join(directory: &[u8], name: &[u8]) -> Vec<u8> {
+    if directory.is_empty() { name.to_vec() } else { [directory, b"/", name].concat() }
+}

@@ -1,0 +1,196 @@
+//! Names for files that are whole: in groups, each after one sync of what is in it.
+//!
+//! With [`Sync::File`] nothing has its final name before its bytes are on disk. To wait for the disk once for each of many
+//! small files would make it the slowest part of the copy, so that they are collected for some milliseconds, their file
+//! system is synced once, and then they get their names. That the names are on disk is made sure once, at the end.
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io;
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use rustix::fs::{fstat, fsync, syncfs};
+
+use super::super::TransferError;
+use super::super::flow::lock;
+use super::partial::Partial;
+use super::small::Small;
+use super::table::Item;
+use super::{Receiving, Sync};
+
+/// How many files get their names together; each holds a descriptor open.
+const MOST: usize = 128;
+
+/// How long a file waits for others.
+const PATIENCE: Duration = Duration::from_millis(20);
+
+/// A file that is whole.
+#[derive(Debug)]
+pub(super) enum Whole {
+    Small(Small),
+    Large(Arc<Partial>),
+}
+
+/// Files that wait for their names.
+#[derive(Debug, Default)]
+pub(super) struct Group {
+    waiting: Mutex<Waiting>,
+    changed: Condvar,
+}
+
+#[derive(Debug, Default)]
+struct Waiting {
+    files: Vec<(Arc<Item>, Whole)>,
+    since: Option<Instant>,
+}
+
+/// The file systems that were written to, each by a file on it that was open before anything was written: so its
+/// `syncfs` tells of every error since (syncfs(2)).
+#[derive(Debug, Default)]
+pub(super) struct Devices(Mutex<BTreeMap<u64, Arc<File>>>);
+
+impl Group {
+    /// Takes a file that is whole; where too many are waiting, waits as long as `may_wait` says so.
+    pub(super) fn push(&self, item: Arc<Item>, whole: Whole, may_wait: impl Fn() -> bool) {
+        let mut waiting = lock(&self.waiting);
+        while waiting.files.len() >= 2 * MOST && may_wait() {
+            waiting = self.wait(waiting, PATIENCE);
+        }
+        waiting.since.get_or_insert_with(Instant::now);
+        waiting.files.push((item, whole));
+        if waiting.files.len() == 1 || waiting.files.len() >= MOST {
+            self.changed.notify_all();
+        }
+    }
+
+    /// The next group, once it is large or old enough; none once `stopped`.
+    pub(super) fn take(&self, stopped: impl Fn() -> bool) -> Option<Vec<(Arc<Item>, Whole)>> {
+        let mut waiting = lock(&self.waiting);
+        loop {
+            if stopped() {
+                return None;
+            }
+            let left =
+                waiting.since.map_or(Duration::from_millis(100), |since| PATIENCE.saturating_sub(since.elapsed()));
+            let ripe = waiting.files.len() >= MOST || (left.is_zero() && !waiting.files.is_empty());
+            if ripe {
+                waiting.since = None;
+                self.changed.notify_all();
+                return Some(std::mem::take(&mut waiting.files));
+            }
+            waiting = self.wait(waiting, left);
+        }
+    }
+
+    /// Lets go of what waits.
+    pub(super) fn clear(&self) {
+        let files = std::mem::take(&mut lock(&self.waiting).files);
+        drop(files);
+    }
+
+    fn wait<'a>(
+        &self,
+        waiting: std::sync::MutexGuard<'a, Waiting>,
+        time: Duration,
+    ) -> std::sync::MutexGuard<'a, Waiting> {
+        self.changed.wait_timeout(waiting, time).unwrap_or_else(PoisonError::into_inner).0
+    }
+}
+
+/// Makes sure that the files' bytes are on disk, where `sync` asks for that before they have their names.
+fn settle_bytes(group: &[(Arc<Item>, Whole)], sync: Sync, devices: &Devices) -> Vec<io::Result<()>> {
+    let none = || group.iter().map(|_| Ok(())).collect();
+    match (sync, group) {
+        (Sync::None, _) => none(),
+        (Sync::End, group) => {
+            group.iter().for_each(|(_, whole)| devices.note(whole.file()));
+            none()
+        }
+        // One file alone does not make the whole file system wait.
+        (Sync::File, [(_, whole)]) => {
+            devices.note(whole.file());
+            vec![fsync(whole.file()).map_err(Into::into)]
+        }
+        (Sync::File, group) => {
+            let mut done: BTreeMap<u64, Result<(), rustix::io::Errno>> = BTreeMap::new();
+            let mut result = |whole: &Whole| {
+                devices.note(whole.file());
+                let device = fstat(whole.file())?.st_dev;
+                (*done.entry(device).or_insert_with(|| syncfs(whole.file()))).map_err(io::Error::from)
+            };
+            group.iter().map(|(_, whole)| result(whole)).collect()
+        }
+    }
+}
+
+impl Receiving {
+    /// Gives names to files that are whole, until the copy is over.
+    pub(super) fn give_names(&self) {
+        let over = || self.stopped() || lock(&self.ended).is_some();
+        while let Some(group) = self.group.take(over) {
+            lock(&self.graves).clear();
+            self.while_busy(|| self.name_all(group));
+        }
+        self.group.clear();
+    }
+
+    fn name_all(&self, group: Vec<(Arc<Item>, Whole)>) {
+        let mut dressed = Vec::with_capacity(group.len());
+        for (item, whole) in group {
+            let result = match &whole {
+                Whole::Small(_) => Ok(()),
+                Whole::Large(partial) => partial.dress(&item.entry, &self.dressing),
+            };
+            match result {
+                Ok(()) => dressed.push((item, whole)),
+                Err(error) => self.settle(&item, Err(error)),
+            }
+        }
+        let synced = settle_bytes(&dressed, self.manner.fsync, &self.devices);
+        for ((item, whole), synced) in dressed.into_iter().zip(synced) {
+            let path = item.entry.name.to_string();
+            let synced = synced.map_err(|source| TransferError::File { doing: "write", path, source });
+            // Whoever ended the copy meanwhile wants no more names.
+            let wanted = if self.stopped() { Err(TransferError::Interrupted) } else { synced };
+            let named = wanted.and_then(|()| whole.name(item.replace));
+            self.settle(&item, named);
+        }
+    }
+}
+
+impl Whole {
+    fn file(&self) -> &File {
+        match self {
+            Whole::Small(small) => small.file(),
+            Whole::Large(partial) => partial.file(),
+        }
+    }
+
+    /// Gives the file its name.
+    pub(super) fn name(self, replace: bool) -> Result<(), TransferError> {
+        match self {
+            Whole::Small(small) => small.name(replace),
+            Whole::Large(partial) => partial.publish(replace),
+        }
+    }
+}
+
+impl Devices {
+    /// Notes that something is written to the file system of `file`.
+    pub(super) fn note(&self, file: &File) {
+        let Ok(stat) = fstat(file) else { return };
+        let mut devices = lock(&self.0);
+        if !devices.contains_key(&stat.st_dev)
+            && let Ok(file) = file.try_clone()
+        {
+            devices.insert(stat.st_dev, Arc::new(file));
+        }
+    }
+
+    /// Waits until everything written to them is on disk.
+    pub(super) fn sync(&self) -> io::Result<()> {
+        let devices: Vec<_> = lock(&self.0).values().cloned().collect();
+        devices.iter().try_for_each(|file| Ok(syncfs(&**file)?))
+    }
+}

@@ -1,0 +1,143 @@
+//! The journal of a partial file on disk; what its bytes mean is decided in [`lfn_core::transfer::journal`].
+//!
+//! It is written under the lock of the partial file, one record a block, each by one write behind the last good one. It
+//! is not synced with every block: what a crash takes of it costs sending again, and what it leaves is verified.
+
+use std::collections::HashMap;
+use std::ffi::OsStr;
+use std::fs::File;
+use std::io::{self, Read};
+use std::os::unix::fs::FileExt;
+
+use lfn_core::transfer::digest::BlockHash;
+use lfn_core::transfer::journal::{Ending, Header, MAX_HEADER, Reader, Record, Writer};
+use lfn_core::transfer::raw::Raw;
+use rustix::fs::{Mode, OFlags, openat};
+
+use super::super::TransferError;
+use super::partial::only_one;
+use super::tree::Place;
+
+/// An open journal.
+#[derive(Debug)]
+pub(super) struct Journal {
+    file: File,
+    line: Vec<u8>,
+    writer: Writer,
+    /// Where the next record goes.
+    end: u64,
+    blocks: u64,
+}
+
+/// What an earlier copy left.
+#[derive(Debug)]
+pub(super) enum Left {
+    /// Nothing of use.
+    Nothing,
+    /// Blocks that were on disk when it ended.
+    Synced(HashMap<u64, BlockHash>),
+    /// Blocks that were written, and may not have reached the disk.
+    Written(HashMap<u64, BlockHash>),
+}
+
+impl Journal {
+    /// Opens the journal; it is begun anew if it is not about `facts`, or if its partial file is not there (`believed`).
+    pub(super) fn open(
+        place: &Place,
+        name: &OsStr,
+        facts: &Header,
+        believed: bool,
+    ) -> Result<(Self, Left), TransferError> {
+        let flags = OFlags::RDWR | OFlags::CREATE | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+        let opened = openat(&place.directory, name, flags, Mode::from_raw_mode(0o600));
+        let file = opened.map_err(|e| place.error("create the journal of", e))?;
+        only_one(&file, place)?;
+        let failed = |source| TransferError::File { doing: "write the journal of", path: place.shown.clone(), source };
+        let (line, writer) = facts.encode().map_err(|error| failed(io::Error::other(error)))?;
+        let mut journal = Journal { file: file.into(), line, writer, end: 0, blocks: 0 };
+        let left = if believed { journal.read(facts).map_err(failed)? } else { None };
+        let Some((blocks, ending)) = left else {
+            journal.renew(&[]).map_err(failed)?;
+            return Ok((journal, Left::Nothing));
+        };
+        journal.file.set_len(ending.sound).map_err(failed)?;
+        (journal.end, journal.blocks) = (ending.sound, blocks.len() as u64);
+        let left = if ending.clean { Left::Synced(blocks) } else { Left::Written(blocks) };
+        Ok((journal, left))
+    }
+
+    /// What the journal that is there says of its source, if it is one.
+    pub(super) fn source(place: &Place, name: &OsStr) -> Option<Raw> {
+        let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+        let file = openat(&place.directory, name, flags, Mode::empty()).ok()?;
+        only_one(&file, place).ok()?;
+        let mut line = Vec::new();
+        File::from(file).take(MAX_HEADER as u64).read_to_end(&mut line).ok()?;
+        let mut reader = Reader::default();
+        // Of the records only the first few were read: that is no matter here.
+        let _ = reader.feed(&line, |_| ());
+        reader.opened().map(|header| header.source.clone())
+    }
+
+    /// How many blocks it has.
+    pub(super) fn blocks(&self) -> u64 {
+        self.blocks
+    }
+
+    /// Notes that a block is written.
+    pub(super) fn note(&mut self, index: u64, hash: BlockHash) -> io::Result<()> {
+        let record = self.writer.record(Record { index, hash });
+        self.append(&record)?;
+        self.blocks += 1;
+        Ok(())
+    }
+
+    /// Notes that everything in it is on disk.
+    pub(super) fn close(&mut self) -> io::Result<()> {
+        let clean = self.writer.clean();
+        self.append(&clean)?;
+        self.file.sync_data()
+    }
+
+    /// Begins anew, with these blocks.
+    pub(super) fn renew(&mut self, blocks: &[(u64, BlockHash)]) -> io::Result<()> {
+        self.file.set_len(0)?;
+        let mut bytes = self.line.clone();
+        for &(index, hash) in blocks {
+            bytes.extend_from_slice(&self.writer.record(Record { index, hash }));
+        }
+        self.end = 0;
+        self.append(&bytes)?;
+        self.blocks = blocks.len() as u64;
+        Ok(())
+    }
+
+    fn append(&mut self, bytes: &[u8]) -> io::Result<()> {
+        self.file.write_all_at(bytes, self.end)?;
+        self.end += bytes.len() as u64;
+        Ok(())
+    }
+
+    /// What stands in it, if it is about `facts`.
+    fn read(&mut self, facts: &Header) -> io::Result<Option<(HashMap<u64, BlockHash>, Ending)>> {
+        let mut reader = Reader::default();
+        let mut blocks = HashMap::new();
+        let mut buffer = vec![0; 64 << 10];
+        loop {
+            let read = self.file.read(&mut buffer)?;
+            let take = |record: Record| {
+                blocks.insert(record.index, record.hash);
+            };
+            match reader.feed(&buffer[..read], take) {
+                Ok(more) if more && read > 0 => {}
+                Ok(_) => break,
+                Err(_) => return Ok(None),
+            }
+            if reader.opened().is_some_and(|header| header != facts) {
+                return Ok(None);
+            }
+        }
+        let ending = reader.finish().ok().filter(|ending| ending.header == *facts);
+        Ok(ending.map(|ending| (blocks, ending)))
+    }
+}

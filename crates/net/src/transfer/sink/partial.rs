@@ -1,0 +1,296 @@
+//! A file of several blocks while it is incomplete: `.NAME.lfn-partial`, and beside it the journal of what is in.
+//!
+//! The partial file is locked while a copy writes it. Each block is noted in the journal after it was written; a copy that
+//! ends in order syncs the file and says so there, so that the next one believes the journal. Otherwise the next one
+//! reads the noted blocks again and keeps those whose hash is right. A journal about another source, or without its
+//! partial file, is of no use and is begun anew.
+
+use std::collections::HashMap;
+use std::ffi::{OsStr, OsString};
+use std::fs::File;
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::fs::FileExt;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU8, Ordering};
+
+use lfn_core::transfer::blocks::{Block, Layout};
+use lfn_core::transfer::digest::BlockHash;
+use lfn_core::transfer::entry::{Entry, Modified};
+use lfn_core::transfer::journal;
+use lfn_core::transfer::manner::Verify;
+use lfn_core::transfer::raw::Raw;
+use lfn_core::units::Bytes;
+use rustix::fs::{
+    AtFlags, FallocateFlags, FlockOperation, Mode, OFlags, Timespec, Timestamps, UTIME_OMIT, fallocate, flock, fstat,
+    fstatvfs, fsync, ftruncate, futimens, openat, statat, unlinkat,
+};
+use rustix::io::Errno;
+
+use super::super::TransferError;
+use super::super::flow::lock;
+use super::super::place::only_regular;
+use super::attributes::{Body, Dressing};
+use super::journal::{Journal, Left};
+use super::sparse::write_sparse;
+use super::tree::{Place, is_newer, journal_name, partial_name};
+
+/// The file while it is incomplete.
+#[derive(Debug)]
+pub(super) struct Partial {
+    place: Place,
+    name: OsString,
+    file: File,
+    /// Zeros become holes.
+    sparse: bool,
+    journal: Mutex<Journal>,
+    fate: AtomicU8,
+}
+
+/// To be gone on with; what every partial file is until something else is said.
+const KEPT: u8 = 0;
+/// Of no use to anyone.
+const USELESS: u8 = 1;
+/// Has its final name.
+const PUBLISHED: u8 = 2;
+
+/// A partial file, and the blocks that an earlier copy left in it.
+pub(super) type Opened = (Partial, Vec<(u64, BlockHash)>);
+
+impl Partial {
+    /// Whether an earlier copy left one there.
+    pub(super) fn is_there(place: &Place) -> Result<bool, TransferError> {
+        let beside = Place { name: partial_name(&place.name), ..place.clone() };
+        Ok(beside.stat()?.is_some())
+    }
+
+    /// Opens and locks the partial file, with room for the whole; blocks that an earlier copy left are verified unless it
+    /// ended in order. `stopped` ends that early.
+    pub(super) fn open(
+        place: Place,
+        entry: &Entry,
+        layout: Layout,
+        (verify, sparse): (Verify, bool),
+        stopped: impl Fn() -> bool,
+    ) -> Result<Opened, TransferError> {
+        let name = partial_name(&place.name);
+        // Its owner must be able to go on with it.
+        let file: File = lock_partial(&place, &name, entry.mode & 0o777 | 0o600)?.into();
+        let source = place.guest.map_or_else(|| Raw::from(entry.name.as_bytes()), |guest| guest.source(entry));
+        let facts = journal::Header { layout, modified: entry.modified, source, verify };
+        let length = fstat(&file).map_err(|e| place.error("read", e))?.st_size as u64;
+        if let Some(guest) = place.guest
+            && length > 0
+            && !Journal::source(&place, &journal_name(&place.name)).is_some_and(|source| guest.owns(&source))
+        {
+            // Another's: it is neither gone on with nor begun anew.
+            return Err(TransferError::Busy { path: place.shown });
+        }
+        let opened = Journal::open(&place, &journal_name(&place.name), &facts, length == layout.bytes().0);
+        let (journal, left) = opened.inspect_err(|_| {
+            if length == 0 {
+                // Nobody can go on with it.
+                let _ = unlinkat(&place.directory, &name, AtFlags::empty());
+            }
+        })?;
+        let fate = if place.guest.is_some_and(|guest| !guest.resumes) { USELESS } else { KEPT };
+        let partial = Partial { place, name, file, sparse, journal: Mutex::new(journal), fate: AtomicU8::new(fate) };
+        let kept = match left {
+            Left::Nothing => partial.make_room(layout.bytes()).map(|()| Vec::new()),
+            Left::Synced(blocks) => Ok(sorted(blocks)),
+            // Whether it reached the disk, nothing can tell.
+            Left::Written(_) if !verify.tells_apart() => partial.renew(&[]).map(|()| Vec::new()),
+            Left::Written(blocks) => partial.verify(&layout, verify, blocks, stopped),
+        };
+        kept.map(|kept| (partial, kept))
+    }
+
+    /// The file.
+    pub(super) fn file(&self) -> &File {
+        &self.file
+    }
+
+    /// Whether it was begun at `since` or after it.
+    pub(super) fn is_newer(&self, since: Modified) -> bool {
+        is_newer(&self.file, OsStr::new(""), AtFlags::EMPTY_PATH, since)
+    }
+
+    /// Writes a block, and notes that it is there.
+    pub(super) fn write(&self, block: Block, hash: BlockHash, bytes: &[u8]) -> Result<(), TransferError> {
+        let failed = |source| TransferError::File { doing: "write", path: self.place.shown.clone(), source };
+        let written = match self.sparse {
+            true => write_sparse(&self.file, block.offset, bytes),
+            false => self.file.write_all_at(bytes, block.offset),
+        };
+        written.map_err(failed)?;
+        let noted = lock(&self.journal).note(block.index, hash);
+        noted.map_err(|source| TransferError::File {
+            doing: "write the journal of",
+            path: self.place.shown.clone(),
+            source,
+        })
+    }
+
+    /// Sets what is kept of the source, before the file is synced.
+    pub(super) fn dress(&self, entry: &Entry, dressing: &Dressing) -> Result<(), TransferError> {
+        dressing.dress(Body::File(&self.file), entry).map_err(|(doing, e)| self.place.error(doing, e))
+    }
+
+    /// Gives the file its name; the journal has done its work.
+    pub(super) fn publish(&self, replace: bool) -> Result<(), TransferError> {
+        if let Err(error) = self.place.rename(&self.name, replace) {
+            if matches!(error, TransferError::Exists { .. }) {
+                // Another copy was first, and left nothing to go on with.
+                self.condemn();
+            }
+            return Err(error);
+        }
+        self.fate.store(PUBLISHED, Ordering::SeqCst);
+        self.remove(&journal_name(&self.place.name));
+        Ok(())
+    }
+
+    /// Says that nobody can go on with it.
+    pub(super) fn condemn(&self) {
+        self.fate.store(USELESS, Ordering::SeqCst);
+    }
+
+    /// Reads the noted blocks again; the journal is begun anew if one of them is not what it says.
+    fn verify(
+        &self,
+        layout: &Layout,
+        verify: Verify,
+        noted: HashMap<u64, BlockHash>,
+        stopped: impl Fn() -> bool,
+    ) -> Result<Vec<(u64, BlockHash)>, TransferError> {
+        let many = noted.len();
+        let mut buffer = vec![0; layout.block_size().min(layout.bytes()).0 as usize];
+        let mut kept = Vec::new();
+        for (index, hash) in sorted(noted) {
+            if stopped() {
+                return Err(TransferError::Interrupted);
+            }
+            let Some(block) = layout.block(index) else { continue };
+            let bytes = &mut buffer[..block.length as usize];
+            // One that cannot be read is one that was not left.
+            if self.file.read_exact_at(bytes, block.offset).is_ok() && verify.hash(layout, block, bytes) == hash {
+                kept.push((index, hash));
+            }
+        }
+        if kept.len() != many {
+            self.renew(&kept)?;
+        }
+        Ok(kept)
+    }
+
+    /// Begins the journal anew, with these blocks.
+    fn renew(&self, kept: &[(u64, BlockHash)]) -> Result<(), TransferError> {
+        let renewed = lock(&self.journal).renew(kept);
+        let path = || self.place.shown.clone();
+        renewed.map_err(|source| TransferError::File { doing: "write the journal of", path: path(), source })
+    }
+
+    /// Empties the file and reserves its length, so that a full disk fails before a byte has moved.
+    fn make_room(&self, bytes: Bytes) -> Result<(), TransferError> {
+        let failed = |e| self.place.error("write", e);
+        ftruncate(&self.file, 0).map_err(failed)?;
+        if self.sparse {
+            return ftruncate(&self.file, bytes.0).map_err(failed);
+        }
+        let no_space = |available| TransferError::NoSpace { path: self.place.shown.clone(), needed: bytes, available };
+        // Asked first: a tmpfs would fill itself up before it refuses.
+        let available = available(&self.file);
+        if available.is_some_and(|available| available < bytes) {
+            return Err(no_space(available.unwrap_or_default()));
+        }
+        match fallocate(&self.file, FallocateFlags::empty(), 0, bytes.0) {
+            Ok(()) => Ok(()),
+            // By its length a later copy knows that the file is the journal's.
+            Err(Errno::OPNOTSUPP | Errno::NOSYS) => ftruncate(&self.file, bytes.0).map_err(failed),
+            Err(Errno::NOSPC | Errno::DQUOT) => Err(no_space(available.unwrap_or_default())),
+            Err(error) => Err(failed(error)),
+        }
+    }
+
+    fn remove(&self, name: &OsStr) {
+        let _ = unlinkat(&self.place.directory, name, AtFlags::empty());
+    }
+}
+
+impl Drop for Partial {
+    /// Whoever wrote to it is through: nothing is noted that is not written.
+    fn drop(&mut self) {
+        let mut journal = lock(&self.journal);
+        match self.fate.load(Ordering::SeqCst) {
+            PUBLISHED => {}
+            KEPT if journal.blocks() > 0 => {
+                // If that fails, the next copy verifies what it finds.
+                if fsync(&self.file).is_ok() {
+                    let _ = journal.close();
+                }
+            }
+            _ => {
+                // Still locked: they are this copy's own.
+                self.remove(&self.name);
+                self.remove(&journal_name(&self.place.name));
+            }
+        }
+    }
+}
+
+fn sorted(blocks: HashMap<u64, BlockHash>) -> Vec<(u64, BlockHash)> {
+    let mut blocks: Vec<_> = blocks.into_iter().collect();
+    blocks.sort_unstable_by_key(|(index, _)| *index);
+    blocks
+}
+
+/// Sets the time of change, and leaves that of the last reading.
+pub(super) fn keep_time(file: impl AsFd, entry: &Entry) -> Result<(), Errno> {
+    futimens(file, &times(entry))
+}
+
+/// The times of an entry, for the kernel.
+pub(super) fn times(entry: &Entry) -> Timestamps {
+    let modified = Timespec { tv_sec: entry.modified.seconds(), tv_nsec: i64::from(entry.modified.nanoseconds()) };
+    Timestamps { last_access: Timespec { tv_sec: 0, tv_nsec: UTIME_OMIT }, last_modification: modified }
+}
+
+/// Opens a file beside the destination and locks it; what an earlier copy left there is taken over.
+pub(super) fn lock_partial(place: &Place, name: &OsStr, mode: u32) -> Result<OwnedFd, TransferError> {
+    let flags = OFlags::RDWR | OFlags::CREATE | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+    let mode = Mode::from_raw_mode(mode & 0o777);
+    // Between open and lock another copy may publish or remove the file: then it is no longer the one of that name.
+    for _ in 0..16 {
+        let file = openat(&place.directory, name, flags, mode).map_err(|e| place.error("create", e))?;
+        match flock(&file, FlockOperation::NonBlockingLockExclusive) {
+            Ok(()) => {}
+            Err(Errno::WOULDBLOCK) => return Err(TransferError::Busy { path: place.shown.clone() }),
+            Err(error) => return Err(place.error("lock the partial file of", error)),
+        }
+        let ours = fstat(&file).map_err(|e| place.error("create", e))?;
+        match statat(&place.directory, name, AtFlags::SYMLINK_NOFOLLOW) {
+            Ok(named) if (named.st_dev, named.st_ino) == (ours.st_dev, ours.st_ino) => {
+                only_one(&file, place)?;
+                return Ok(file);
+            }
+            _ => continue,
+        }
+    }
+    Err(TransferError::Busy { path: place.shown.clone() })
+}
+
+/// A file that is written to in the dark must have no other name.
+pub(super) fn only_one(file: &OwnedFd, place: &Place) -> Result<(), TransferError> {
+    let stat = fstat(file).map_err(|e| place.error("create", e))?;
+    only_regular(&stat, &format!("the partial file of {}", place.shown))?;
+    if stat.st_nlink == 1 {
+        return Ok(());
+    }
+    let why = "its partial file has another name too: remove one of them";
+    Err(TransferError::Forbidden { path: place.shown.clone(), why })
+}
+
+/// What an ordinary user may still write; `None` where the file system does not say.
+fn available(file: impl AsFd) -> Option<Bytes> {
+    let stat = fstatvfs(file).ok()?;
+    (stat.f_blocks > 0).then(|| Bytes(stat.f_bavail.saturating_mul(stat.f_frsize)))
+}

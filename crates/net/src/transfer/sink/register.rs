@@ -1,0 +1,377 @@
+//! The register of a copy: looks at each listed entry, and at what stands in its place, and decides what is to happen.
+//!
+//! It goes through the list in order, so that a directory is there before what is in it. Directories get their times and
+//! modes last, when nothing is written in them any more.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use lfn_core::transfer::blocks::Layout;
+use lfn_core::transfer::digest::Digest;
+use lfn_core::transfer::entry::{Entry, Kind};
+use lfn_core::transfer::verdict::{Allowed, Skipped, There, Verdict, decide, decide_blind};
+use lfn_core::units::Bytes;
+use lfn_core::wire::copy::{Fate, FromReceiver, Tally};
+use rustix::fs::{
+    AtFlags, Mode, OFlags, fstat, fsync, linkat, mkdirat, openat, readlinkat, symlinkat, unlinkat, utimensat,
+};
+
+use super::super::TransferError;
+use super::super::flow::lock;
+use super::super::place::{file_error, only_regular};
+use super::super::side::Ended;
+use super::attributes::Body;
+use super::compare::Job;
+use super::directories::{Directories, Directory};
+use super::dry::Made;
+use super::extra::Extras;
+use super::partial::{Partial, times};
+use super::small::Small;
+use super::table::{Compared, Done, Item, Leads, Next};
+use super::tree::{Place, Tree, there};
+use super::{Aim, Receiving, Sync};
+
+/// What the register knows while the list goes by.
+struct Pass {
+    allowed: Allowed,
+    directories: Directories,
+    made: Made,
+}
+
+impl Receiving {
+    /// What the register thread does.
+    pub(super) fn register(&self, aim: Aim) {
+        if let Err(error) = self.look_at_all(aim) {
+            self.flow.fail(error);
+        }
+    }
+
+    fn look_at_all(&self, aim: Aim) -> Result<(), TransferError> {
+        let dry_run = self.manner.dry_run;
+        let (mut tree, allowed) = match aim {
+            Aim::Null => (None, Allowed::default()),
+            Aim::Path { base, path, allowed, single, .. } => {
+                (Some(Tree::open(&base, &path, single, dry_run)?), allowed)
+            }
+        };
+        let asks = tree.as_ref().is_some_and(|tree| dry_run || !tree.is_fresh());
+        self.asks.store(asks, Ordering::SeqCst);
+        let path = tree.as_ref().map(|tree| tree.shown().to_owned());
+        // Whoever may not look learns nothing of ages.
+        let since = tree.as_ref().is_none_or(|tree| tree.guest().is_none()).then_some(self.since);
+        self.table.say(FromReceiver::Ready { path, asks, since });
+        if tree.as_ref().is_some_and(Tree::is_alone) && !self.table.is_one_file(|| self.stopped()) && !self.stopped() {
+            tree = tree.map(|tree| tree.for_directory(dry_run)).transpose()?;
+        }
+        // This thread alone sets it.
+        let _ = self.tree.set(tree);
+        let mut pass = Pass { allowed, directories: Directories::default(), made: Made::default() };
+        let mut extras = Extras::default();
+        while let Some(next) = self.table.next(|| self.stopped()) {
+            // Hard links and what was compared come back.
+            if next.is_first() {
+                pass.directories.reach(next.number, &next.entry.name);
+                if let Some(tree) = self.tree().filter(|_| self.manner.delete) {
+                    extras.pass(self, tree, &next.entry);
+                }
+            }
+            self.look_at(next, &mut pass);
+            // What is deleted at the end changes the times of directories.
+            if !self.manner.delete {
+                self.dress_all(self.table.unsettled(|unsettled| pass.directories.through(unsettled)));
+            }
+            lock(&self.graves).clear();
+        }
+        // Nobody is told that the copy has ended before the next one may have its partial files.
+        self.while_busy(|| lock(&self.graves).clear());
+        if self.stopped() { Ok(()) } else { self.finish(pass.directories, extras) }
+    }
+
+    fn look_at(&self, next: Next, pass: &mut Pass) {
+        let (number, name) = (next.number, next.entry.name.clone());
+        let result = match self.tree() {
+            Some(tree) if self.manner.dry_run => self.would(tree, next, pass.allowed, &mut pass.made),
+            Some(tree) => self.find_room(tree, next, pass),
+            None => self.forget(number, next.entry),
+        };
+        match result {
+            Ok(Some(done)) => self.table.settle(number, &name, done),
+            Ok(None) => {}
+            Err(error) => self.table.settle(number, &name, Done::Failed(error)),
+        }
+    }
+
+    /// `null:` wants every file and nothing else.
+    fn forget(&self, number: u32, entry: Entry) -> Result<Option<Done>, TransferError> {
+        match entry.kind {
+            Kind::File { length } => self.want(None, number, entry, length, false),
+            Kind::Directory => Ok(Some(Done::Directory)),
+            Kind::Symlink { .. } | Kind::HardLink { .. } => Ok(Some(Done::Link)),
+        }
+    }
+
+    fn find_room(&self, tree: &Tree, next: Next, pass: &mut Pass) -> Result<Option<Done>, TransferError> {
+        let Next { number, entry, compared, .. } = next;
+        if entry.name.is_root() {
+            let made = tree.is_made();
+            if !tree.is_served_root() && (made || tree.guest().is_none()) {
+                pass.directories.enter(Directory { number, entry, made });
+            }
+            return Ok(Some(if made { Done::Directory } else { Done::Skipped }));
+        }
+        let place = tree.place(&entry.name)?;
+        let (entry, file) = match entry.kind {
+            Kind::HardLink { to } => match self.table.linked(number, to, entry) {
+                Leads::There(name, entry) => (entry, Some(tree.place(&name)?)),
+                Leads::Later => return Ok(None),
+                Leads::Gone => {
+                    let why = "the file it is another name of is not there";
+                    return Err(TransferError::Forbidden { path: place.shown, why });
+                }
+            },
+            _ => (entry, None),
+        };
+        let stat = place.stat()?;
+        let there = there(stat.as_ref());
+        let equal = compared.map(|compared| compared.equal).or_else(|| is_equal(&entry, &place, file.as_ref()));
+        let verdict = match tree.guest() {
+            Some(_) => decide_blind(&entry, there, pass.allowed),
+            None => decide(&entry, there, equal, pass.allowed),
+        };
+        let replace = match verdict {
+            Verdict::Take => false,
+            Verdict::Skip(_) if tree.guest().is_some() => return Ok(Some(Done::Skipped)),
+            Verdict::Skip(why) => return self.skip(number, entry, place, (why, compared), pass),
+            Verdict::Refuse(obstacle) => return Err(TransferError::InTheWay { path: place.shown, obstacle }),
+            Verdict::Replace if there == There::Directory => return Err(directory_in_the_way(place.shown)),
+            Verdict::CompareDigests if self.manner.verify.tells_apart() => {
+                return self.ask_digest(number, entry, place);
+            }
+            Verdict::Replace | Verdict::CompareDigests => true,
+        };
+        if compared.is_some() && replace {
+            self.table.differs(number);
+        }
+        self.make(number, entry, place, file, replace, &mut pass.directories)
+    }
+
+    /// What stands there stays. A file of the same content takes the time too, so that the next copy need not compare.
+    fn skip(
+        &self,
+        number: u32,
+        entry: Entry,
+        place: Place,
+        (why, compared): (Skipped, Option<Compared>),
+        pass: &mut Pass,
+    ) -> Result<Option<Done>, TransferError> {
+        let ours = self.is_ours(&place);
+        let Kind::File { length } = entry.kind else {
+            let is_directory = entry.kind == Kind::Directory;
+            if is_directory {
+                pass.directories.enter(Directory { number, entry, made: ours });
+            }
+            return Ok(Some(match (ours, is_directory) {
+                (false, _) => Done::Skipped,
+                (true, true) => Done::Directory,
+                (true, false) => Done::Link,
+            }));
+        };
+        if self.dressing.is_more() {
+            self.dress_again(&place, &entry)?;
+        } else if compared.is_some() && why == Skipped::Same {
+            let set = utimensat(&place.directory, &place.name, &times(&entry), AtFlags::SYMLINK_NOFOLLOW);
+            set.map_err(|e| place.error("set the times of", e))?;
+        }
+        match compared.and_then(|compared| compared.digest) {
+            _ if !self.manner.digests || why == Skipped::Newer => {}
+            Some(digest) => self.tell_there(&entry, Fate::There, Some(digest)),
+            None => {
+                let layout = Layout::new(length, self.block)?;
+                self.compare.push(Job { number, place, layout, there: Some(entry) });
+                return Ok(None);
+            }
+        }
+        Ok(Some(if ours { Done::Earlier } else { Done::Skipped }))
+    }
+
+    /// Has the digest of a file computed at both ends.
+    pub(super) fn ask_digest(&self, number: u32, entry: Entry, place: Place) -> Result<Option<Done>, TransferError> {
+        let Kind::File { length } = entry.kind else { return Ok(Some(Done::Skipped)) };
+        let layout = Layout::new(length, self.block)?;
+        self.table.compare(number, entry);
+        if layout.blocks() == 0 {
+            self.table.theirs(number, Digest(*blake3::hash(&[]).as_bytes()));
+        }
+        self.compare.push(Job { number, place, layout, there: None });
+        Ok(None)
+    }
+
+    /// Makes a directory or a link, and asks for a file; `file` is what a hard link leads to.
+    fn make(
+        &self,
+        number: u32,
+        entry: Entry,
+        place: Place,
+        file: Option<Place>,
+        replace: bool,
+        directories: &mut Directories,
+    ) -> Result<Option<Done>, TransferError> {
+        match &entry.kind {
+            Kind::Directory => make_directory(&place, &entry, replace).map(|()| {
+                directories.enter(Directory { number, entry, made: true });
+                Some(Done::Directory)
+            }),
+            Kind::Symlink { target } => {
+                let link = |name: &std::ffi::OsStr| symlinkat(target.as_bytes(), &place.directory, name);
+                place.make(replace, link)?;
+                self.dressing.dress_link(&place, &entry);
+                Ok(Some(Done::Link))
+            }
+            Kind::HardLink { .. } => {
+                let Some(file) = file else { return Err(TransferError::Incomplete) };
+                let link = |name: &std::ffi::OsStr| {
+                    linkat(&file.directory, &file.name, &place.directory, name, AtFlags::empty())
+                };
+                place.make(replace, link).map(|()| Some(Done::Link))
+            }
+            &Kind::File { length } => self.want(Some(place), number, entry, length, replace),
+        }
+    }
+
+    /// Asks for a file, less what an earlier copy left of it; an empty one is made at once.
+    fn want(
+        &self,
+        place: Option<Place>,
+        number: u32,
+        entry: Entry,
+        length: Bytes,
+        replace: bool,
+    ) -> Result<Option<Done>, TransferError> {
+        let layout = Layout::new(length, self.block)?;
+        let item = Arc::new(Item::new(number, entry, layout, replace));
+        match place {
+            Some(place) if layout.blocks() == 0 => {
+                self.whole_small(&item, Small::write(place, &item.entry, &[], &self.dressing)?);
+            }
+            None if layout.blocks() == 0 => self.settle(&item, Ok(())),
+            Some(place) if layout.blocks() > 1 && Partial::is_there(&place)? => {
+                let mut words = Vec::new();
+                if let Some(tree) = self.tree() {
+                    // Those before it are wanted already, so that they come to their ends.
+                    self.wait_for_partials(Duration::MAX);
+                    let mut state = lock(&item.state);
+                    let blocks = self.open_partial(tree, &item, &mut state)?;
+                    if !blocks.is_empty() {
+                        words.push(FromReceiver::Have { file: number, blocks });
+                    }
+                }
+                self.table.want(item.clone(), words);
+                self.try_complete(&item, true);
+            }
+            _ => self.table.want(item, Vec::new()),
+        }
+        Ok(None)
+    }
+
+    /// Everything is settled: directories get their attributes, and what has to be on disk is waited for.
+    fn finish(&self, directories: Directories, extras: Extras) -> Result<(), TransferError> {
+        // Whoever comes next may take up what is half-done.
+        self.while_busy(|| lock(&self.graves).clear());
+        if let Some(tree) = self.tree().filter(|_| self.manner.delete) {
+            extras.end(self, tree);
+        }
+        if let Some(tree) = self.tree().filter(|_| !self.manner.dry_run) {
+            self.dress_all(directories.into_rest());
+            if self.table.tally().changed() {
+                self.while_busy(|| self.make_durable(tree))?;
+            }
+        }
+        if self.stopped() {
+            return Ok(());
+        }
+        let path = self.tree().map(|tree| match self.table.name() {
+            Some(name) => tree.show(&name),
+            None => tree.shown().to_owned(),
+        });
+        let tally = Tally { unkept: self.dressing.unkept(), ..self.table.tally() };
+        let digest = self.digest();
+        let failures = self.table.failures();
+        let (bytes, left_out) = (self.table.bytes(), self.table.left_out());
+        *lock(&self.ended) = Some(Ended { tally, digest, path, bytes, failures, left_out });
+        self.table.say(FromReceiver::Done { progress: self.flow.progress(), tally });
+        Ok(())
+    }
+
+    /// Gives directories their attributes, from within, lest one that may not be entered stands in the way.
+    fn dress_all(&self, directories: impl IntoIterator<Item = Directory>) {
+        let Some(tree) = self.tree() else { return };
+        for Directory { entry, made, .. } in directories {
+            let dressed = tree.inside(&entry.name).and_then(|inside| {
+                let dressed = self.dressing.dress(Body::Directory(&inside, made), &entry);
+                dressed.map_err(|(doing, error)| file_error(doing, &tree.show(&entry.name), error))
+            });
+            if let Err(error) = dressed {
+                self.table.complain(&entry.name, &error);
+            }
+        }
+    }
+
+    /// Sets what is kept of a file that is there already, as rsync does.
+    fn dress_again(&self, place: &Place, entry: &Entry) -> Result<(), TransferError> {
+        let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let opened = openat(&place.directory, &place.name, flags, Mode::empty());
+        let there = opened.map_err(|e| place.error("open", e))?;
+        only_regular(&fstat(&there).map_err(|e| place.error("open", e))?, &place.shown)?;
+        self.dressing.dress(Body::There(&there), entry).map_err(|(doing, e)| place.error(doing, e))
+    }
+
+    /// Waits until names, and what has no sync of its own, are on disk.
+    fn make_durable(&self, tree: &Tree) -> Result<(), TransferError> {
+        let failed = |source| TransferError::File { doing: "write", path: tree.shown().to_owned(), source };
+        match self.manner.fsync {
+            Sync::None => Ok(()),
+            // The name of a file alone is on disk when its directory is; one that may not be read is left to the kernel.
+            Sync::File if self.table.listed() <= 1 => match tree.readable() {
+                Ok(directory) => fsync(&directory).map_err(|e| failed(e.into())),
+                Err(_) => Ok(()),
+            },
+            Sync::File | Sync::End => {
+                if let Ok(directory) = tree.readable() {
+                    self.devices.note(&directory.into());
+                }
+                self.devices.sync().map_err(failed)
+            }
+        }
+    }
+}
+
+/// That a directory stands in the place of something else.
+pub(super) fn directory_in_the_way(path: String) -> TransferError {
+    TransferError::Forbidden { path, why: "a directory is there, and directories are not replaced" }
+}
+
+/// Whether what stands there is the same, where that can be told without reading files.
+pub(super) fn is_equal(entry: &Entry, place: &Place, file: Option<&Place>) -> Option<bool> {
+    match &entry.kind {
+        Kind::Symlink { target } => {
+            let there = readlinkat(&place.directory, &place.name, Vec::new()).ok()?;
+            Some(there.to_bytes() == target.as_bytes())
+        }
+        Kind::HardLink { .. } => {
+            let (there, file) = (place.stat().ok()??, file?.stat().ok()??);
+            Some((there.st_dev, there.st_ino) == (file.st_dev, file.st_ino))
+        }
+        Kind::File { .. } | Kind::Directory => None,
+    }
+}
+
+fn make_directory(place: &Place, entry: &Entry, replace: bool) -> Result<(), TransferError> {
+    if replace {
+        let removed = unlinkat(&place.directory, &place.name, AtFlags::empty());
+        removed.map_err(|e| place.error("replace", e))?;
+    }
+    // Its owner writes into it before it gets its own mode.
+    let mode = Mode::from_raw_mode(entry.mode & 0o777 | 0o700);
+    mkdirat(&place.directory, &place.name, mode).map_err(|e| place.error("create", e))
+}

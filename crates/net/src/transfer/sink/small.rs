@@ -1,0 +1,128 @@
+//! A file of at most one block: written whole, then named.
+//!
+//! It has no name at all until then (`O_TMPFILE`), so that whatever ends this process leaves nothing of it; where the file
+//! system knows no such files it stands under a partial name, which is removed again unless the process is killed.
+
+use std::ffi::{OsStr, OsString};
+use std::fs::File;
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::unix::fs::FileExt;
+use std::thread;
+use std::time::Duration;
+
+use lfn_core::transfer::entry::Entry;
+use rustix::fs::{AtFlags, CWD, Mode, OFlags, linkat, openat, unlinkat};
+use rustix::io::Errno;
+
+use super::super::TransferError;
+use super::attributes::{Body, Dressing};
+use super::partial::{keep_time, lock_partial};
+use super::sparse::write_sparse;
+use super::tree::{Place, partial_name};
+
+/// How often, 5 ms apart, a partial name is tried that another copy holds.
+const TRIES: usize = 40;
+
+/// A small file that may have no name yet.
+#[derive(Debug)]
+pub(super) struct Small {
+    place: Place,
+    file: File,
+    /// What it is called meanwhile, if it cannot be without a name.
+    beside: Option<OsString>,
+}
+
+impl Small {
+    /// Writes the file.
+    pub(super) fn write(place: Place, entry: &Entry, bytes: &[u8], dressing: &Dressing) -> Result<Self, TransferError> {
+        // The kernel takes the umask from it.
+        let mode = Mode::from_raw_mode(dressing.first_mode(entry));
+        let flags = OFlags::TMPFILE | OFlags::WRONLY | OFlags::CLOEXEC;
+        let small = match openat(&place.directory, ".", flags, mode) {
+            Ok(file) => Small { file: file.into(), place, beside: None },
+            // EISDIR: a kernel, EOPNOTSUPP: a file system that does not know it (open(2)).
+            Err(Errno::OPNOTSUPP | Errno::ISDIR | Errno::INVAL) => Small::beside(place, mode.as_raw_mode())?,
+            Err(error) => return Err(place.error("create", error)),
+        };
+        let written = if dressing.is_sparse() {
+            small.file.set_len(bytes.len() as u64).and_then(|()| write_sparse(&small.file, 0, bytes))
+        } else {
+            small.file.write_all_at(bytes, 0)
+        };
+        let failed = |source| TransferError::File { doing: "write", path: small.place.shown.clone(), source };
+        written.map_err(failed)?;
+        if dressing.is_more() {
+            let dressed = dressing.dress(Body::File(&small.file), entry);
+            dressed.map_err(|(doing, e)| small.place.error(doing, e))?;
+        } else {
+            keep_time(&small.file, entry).map_err(|e| small.place.error("set the times of", e))?;
+        }
+        Ok(small)
+    }
+
+    /// One with a partial name.
+    pub(super) fn beside(place: Place, mode: u32) -> Result<Self, TransferError> {
+        let name = partial_name(&place.name);
+        // What an earlier copy left there is not this one's.
+        let stale = lock_partial(&place, &name, mode)?;
+        unlinkat(&place.directory, &name, AtFlags::empty()).map_err(|e| place.error("create", e))?;
+        drop(stale);
+        let file = lock_partial(&place, &name, mode)?;
+        Ok(Small { file: file.into(), place, beside: Some(name) })
+    }
+
+    /// The file.
+    pub(super) fn file(&self) -> &File {
+        &self.file
+    }
+
+    /// Gives it its name.
+    pub(super) fn name(mut self, replace: bool) -> Result<(), TransferError> {
+        if let Some(beside) = &self.beside {
+            self.place.rename(beside, replace)?;
+            self.beside = None;
+            return Ok(());
+        }
+        let Place { directory, name, .. } = &self.place;
+        if !replace || self.place.stat()?.is_none() {
+            return self.place.make(false, |name| self.link(name));
+        }
+        // Held while it is used, lest two copies take each other's.
+        let beside = partial_name(name);
+        let stale = lock_briefly(&self.place, &beside)?;
+        unlinkat(directory, &beside, AtFlags::empty()).map_err(|e| self.place.error("create", e))?;
+        let made = self.place.make(true, |name| self.link(name));
+        drop(stale);
+        made
+    }
+
+    fn link(&self, name: &OsStr) -> Result<(), Errno> {
+        let directory = &self.place.directory;
+        let path = format!("/proc/self/fd/{}", self.file.as_raw_fd());
+        match linkat(CWD, path, directory, name, AtFlags::SYMLINK_FOLLOW) {
+            // Without /proc only some may link a file by itself (linkat(2)).
+            Err(Errno::NOENT) => linkat(&self.file, "", directory, name, AtFlags::EMPTY_PATH),
+            result => result,
+        }
+    }
+}
+
+/// Another copy of a small file holds the partial name for a moment only.
+fn lock_briefly(place: &Place, beside: &OsStr) -> Result<OwnedFd, TransferError> {
+    for _ in 0..TRIES {
+        match lock_partial(place, beside, 0o600) {
+            Err(TransferError::Busy { .. }) => thread::sleep(Duration::from_millis(5)),
+            result => return result,
+        }
+    }
+    lock_partial(place, beside, 0o600)
+}
+
+impl Drop for Small {
+    fn drop(&mut self) {
+        if let Some(beside) = &self.beside {
+            // Still locked: it is this copy's own.
+            let _ = unlinkat(&self.place.directory, beside, AtFlags::empty());
+        }
+    }
+}

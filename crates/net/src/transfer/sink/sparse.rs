@@ -1,0 +1,61 @@
+//! Zeros that take no room: what of a block is not zeros is written, the rest is a hole.
+//!
+//! A hole is punched even where there should be one: an earlier copy may have been cut while it wrote there.
+
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::FileExt;
+
+use rustix::fs::{FallocateFlags, fallocate};
+
+/// The least hole: file systems give room by pages of this size, mostly.
+const PAGE: usize = 4096;
+
+/// Writes `bytes` at `offset` into a file that is at least as long.
+pub(super) fn write_sparse(file: &File, offset: u64, bytes: &[u8]) -> io::Result<()> {
+    let mut at = 0;
+    while at < bytes.len() {
+        let zeros = is_zeros(page(bytes, at));
+        let mut end = at;
+        while end < bytes.len() && is_zeros(page(bytes, end)) == zeros {
+            end += page(bytes, end).len();
+        }
+        let start = offset + at as u64;
+        let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+        if !zeros || fallocate(file, flags, start, (end - at) as u64).is_err() {
+            file.write_all_at(&bytes[at..end], start)?;
+        }
+        at = end;
+    }
+    Ok(())
+}
+
+fn page(bytes: &[u8], at: usize) -> &[u8] {
+    &bytes[at..bytes.len().min(at + PAGE)]
+}
+
+fn is_zeros(page: &[u8]) -> bool {
+    page.iter().fold(0, |all, byte| all | byte) == 0
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_written_is_what_is_read() {
+        let file = tempfile::tempfile().unwrap();
+        let mut whole = vec![7u8; 1 << 20];
+        file.write_all_at(&whole, 0).unwrap();
+        let mut bytes = vec![0; 300_001];
+        for (from, to) in [(0, 1), (5_000, 5_001), (100_000, 170_000), (300_000, 300_001)] {
+            bytes[from..to].fill(9);
+        }
+        write_sparse(&file, 4_096, &bytes).unwrap();
+        whole[4_096..][..bytes.len()].copy_from_slice(&bytes);
+        let mut read = vec![0; whole.len()];
+        file.read_exact_at(&mut read, 0).unwrap();
+        assert!(read == whole);
+        write_sparse(&file, 0, &[]).unwrap();
+    }
+}

@@ -1,0 +1,162 @@
+//! What an earlier copy left, in order or not, and what the next one makes of it.
+
+use super::*;
+
+/// A directory as a copy of `bytes` left it that was stopped after `blocks`, in order or not.
+fn left(bytes: &[u8], blocks: &[u64], clean: bool) -> TempDir {
+    left_by(Verify::Blake3, bytes, blocks, clean)
+}
+
+fn left_by(verify: Verify, bytes: &[u8], blocks: &[u64], clean: bool) -> TempDir {
+    let place = TempDir::new().unwrap();
+    let mut copy = Copy::checked_by(verify, place.path());
+    copy.list(vec![file("a", bytes)]);
+    let mut stream = copy.stream();
+    blocks.iter().for_each(|index| stream.write_all(&block_by(verify, 0, bytes, *index)).unwrap());
+    let journal = place.path().join(".a.lfn-journal");
+    let wanted = blocks.len() * lfn_core::transfer::journal::RECORD;
+    let deadline = Instant::now() + Duration::from_secs(30);
+    let full = || {
+        fs::read(&journal).is_ok_and(|journal| {
+            journal.iter().position(|byte| *byte == b'\n').is_some_and(|line| journal.len() - line > wanted)
+        })
+    };
+    while !full() {
+        assert!(Instant::now() < deadline);
+        thread::sleep(Duration::from_millis(1));
+    }
+    let noted = fs::read(&journal).unwrap();
+    copy.receiving.close();
+    assert_eq!(names(place.path()), [".a.lfn-journal", ".a.lfn-partial"]);
+    assert!(fs::read(&journal).unwrap().len() > noted.len());
+    if !clean {
+        fs::write(&journal, noted).unwrap();
+    }
+    place
+}
+
+/// Goes on with what was left: which blocks are kept.
+fn resume(place: &Path, bytes: &[u8], entry: Entry) -> (Vec<u64>, Tally) {
+    let mut copy = Copy::into(place);
+    copy.list(vec![entry]);
+    // Without blocks nothing is said of them.
+    copy.until("wants", |word| matches!(word, FromReceiver::Wants { up_to: 1 }).then_some(()));
+    let have = copy.words.iter().any(|word| matches!(word, FromReceiver::Have { .. }));
+    let kept = if have { copy.have(0) } else { Vec::new() };
+    let mut stream = copy.stream();
+    // One that is there may come all the same: it had left before.
+    for index in (0..bytes.len().div_ceil(1024) as u64).filter(|index| *index == 0 || !kept.contains(index)) {
+        stream.write_all(&block(0, bytes, index, false)).unwrap();
+    }
+    copy.sent(0, bytes);
+    let ended = copy.end();
+    assert_eq!(names(place), ["a"], "{:?}", ended.failures);
+    assert_eq!(fs::read(place.join("a")).unwrap(), bytes);
+    (kept, ended.tally)
+}
+
+#[test]
+fn a_copy_goes_on_from_a_journal_cut_anywhere() {
+    const RECORD: usize = lfn_core::transfer::journal::RECORD;
+    let bytes = data(1, 6_500);
+    let order = [2, 0, 5, 6];
+    let source = left(&bytes, &order, false);
+    let journal = fs::read(source.path().join(".a.lfn-journal")).unwrap();
+    let line = journal.iter().position(|byte| *byte == b'\n').unwrap() + 1;
+    for records in 0..=order.len() {
+        for torn in [0, 1, RECORD - 1] {
+            let cut = line + records * RECORD + torn;
+            if cut > journal.len() {
+                continue;
+            }
+            let place = TempDir::new().unwrap();
+            fs::copy(source.path().join(".a.lfn-partial"), place.path().join(".a.lfn-partial")).unwrap();
+            fs::write(place.path().join(".a.lfn-journal"), &journal[..cut]).unwrap();
+            let (kept, tally) = resume(place.path(), &bytes, file("a", &bytes));
+            let mut wanted = order[..records].to_vec();
+            wanted.sort_unstable();
+            assert_eq!(kept, wanted, "{records} records and {torn} bytes");
+            let length = |index: &u64| if *index == 6 { 6_500 - 6 * 1024 } else { 1024 };
+            assert_eq!(tally.kept, Bytes(wanted.iter().map(length).sum()));
+        }
+    }
+    // A line that is torn itself is of no use.
+    let place = TempDir::new().unwrap();
+    fs::copy(source.path().join(".a.lfn-partial"), place.path().join(".a.lfn-partial")).unwrap();
+    fs::write(place.path().join(".a.lfn-journal"), &journal[..line - 1]).unwrap();
+    assert_eq!(resume(place.path(), &bytes, file("a", &bytes)).0, [0u64; 0]);
+}
+
+#[test]
+fn what_is_left_is_verified_unless_the_copy_ended_in_order() {
+    let bytes = data(1, 4_096);
+    let spoil = |place: &TempDir| {
+        let path = place.path().join(".a.lfn-partial");
+        let mut partial = fs::read(&path).unwrap();
+        partial[1024] ^= 1;
+        fs::write(&path, partial).unwrap();
+    };
+    let place = left(&bytes, &[0, 1, 3], false);
+    spoil(&place);
+    assert_eq!(resume(place.path(), &bytes, file("a", &bytes)).0, [0, 3]);
+    let place = left(&bytes, &[0, 1, 3], true);
+    assert_eq!(resume(place.path(), &bytes, file("a", &bytes)).0, [0, 1, 3]);
+    // Believed without a look: what was spoilt after an end in order is not seen.
+    let place = left(&bytes, &[0, 1, 3], true);
+    spoil(&place);
+    let mut copy = Copy::into(place.path());
+    copy.list(vec![file("a", &bytes)]);
+    assert_eq!(copy.have(0), [0, 1, 3]);
+    copy.receiving.close();
+    // A source of another time, and a partial file that is not the journal's.
+    let place = left(&bytes, &[0, 1, 3], true);
+    let newer = Entry { modified: Modified::new(1_000_000_001, 0).unwrap(), ..file("a", &bytes) };
+    assert_eq!(resume(place.path(), &bytes, newer).0, [0u64; 0]);
+    let place = left(&bytes, &[0, 1, 3], true);
+    fs::write(place.path().join(".a.lfn-partial"), b"").unwrap();
+    assert_eq!(resume(place.path(), &bytes, file("a", &bytes)).0, [0u64; 0]);
+}
+
+#[test]
+fn blocks_kept_under_another_hash_are_not_trusted() {
+    let bytes = data(1, 4_000);
+    let kinds = [Verify::Blake3, Verify::Xxh3, Verify::Off];
+    for (before, now) in kinds.into_iter().flat_map(|before| kinds.map(|now| (before, now))) {
+        for clean in [true, false] {
+            let place = left_by(before, &bytes, &[0, 2], clean);
+            if !clean {
+                // What a crash may leave.
+                let partial = fs::File::options().write(true).open(place.path().join(".a.lfn-partial")).unwrap();
+                std::os::unix::fs::FileExt::write_all_at(&partial, &[0; 1024], 2048).unwrap();
+            }
+            let mut copy = Copy::checked_by(now, place.path());
+            copy.list(vec![file("a", &bytes)]);
+            copy.until("wants", |word| matches!(word, FromReceiver::Wants { up_to: 1 }).then_some(()));
+            let have = copy.words.iter().any(|word| matches!(word, FromReceiver::Have { .. }));
+            let kept = if have { copy.have(0) } else { Vec::new() };
+            let expected: &[u64] = match (before == now, clean) {
+                (true, true) => &[0, 2],
+                (true, false) if now != Verify::Off => &[0],
+                _ => &[],
+            };
+            assert_eq!(kept, expected, "{before} {now} {clean}");
+            let mut stream = copy.stream();
+            for index in (0..4).filter(|index| !kept.contains(index)) {
+                stream.write_all(&block_by(now, 0, &bytes, index)).unwrap();
+            }
+            // Joined of the same blocks in the same way.
+            let mut tree = lfn_core::transfer::digest::HashTree::new(Layout::new(Bytes(4000), BLOCK).unwrap());
+            for index in 0..4 {
+                let block = block_by(now, 0, &bytes, index);
+                let mut hash = [0; 32];
+                hash.copy_from_slice(&block[20..52]);
+                tree.insert(index, BlockHash(hash));
+            }
+            copy.receiving.heard(FromSender::Sent { file: 0, digest: tree.digest().unwrap() }).unwrap();
+            let ended = copy.end();
+            assert_eq!((names(place.path()), ended.tally.failed), (vec!["a".to_owned()], 0), "{:?}", ended.failures);
+            assert_eq!(fs::read(place.path().join("a")).unwrap(), bytes);
+            assert_eq!(ended.digest.is_some(), now == Verify::Blake3);
+        }
+    }
+}

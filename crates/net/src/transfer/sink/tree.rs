@@ -1,0 +1,385 @@
+//! The directory that a copy writes below, and the one place in it that an entry's name stands for.
+//!
+//! Names come from a peer, and what stands on the way to them may change while the copy runs. So a directory is looked up
+//! by the kernel below the one the copy began with (`openat2`, `RESOLVE_BENEATH` and `RESOLVE_NO_SYMLINKS`): no symbolic
+//! link is followed there, neither one that was there nor one that came with the copy. Everything else happens by the
+//! last component of a name inside a directory held open. A few directories are kept open, since entries of one
+//! directory come together.
+
+use std::collections::VecDeque;
+use std::ffi::{OsStr, OsString};
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::path::Path;
+use std::sync::{Arc, Mutex};
+
+use lfn_core::transfer::entry::{Modified, Name};
+use lfn_core::transfer::verdict::There;
+use lfn_core::units::Bytes;
+use rustix::fs::{
+    AtFlags, FileType, Mode, OFlags, RenameFlags, ResolveFlags, Stat, StatxFlags, linkat, mkdirat, openat, openat2,
+    renameat, renameat_with, statat, statx, unlinkat,
+};
+use rustix::io::Errno;
+
+use super::super::TransferError;
+use super::super::flow::lock;
+use super::super::guest::Guest;
+use super::super::place::{Base, file_error, open_error, or_here, plain_name, show};
+
+/// How many directories are kept open.
+const RECENT: usize = 32;
+
+const PARTIAL: &str = ".lfn-partial";
+const JOURNAL: &str = ".lfn-journal";
+
+/// What a copy writes below.
+#[derive(Debug)]
+pub(super) struct Tree {
+    top: Arc<OwnedFd>,
+    /// The name that the one file of the copy takes instead of its own.
+    alone: Option<OsString>,
+    /// The directory is this copy's own.
+    made: bool,
+    /// For whom it is, if that is somebody who may not look.
+    guest: Option<Guest>,
+    /// It is what a server serves, and not a peer's to change.
+    served: bool,
+    /// The directory is not there, and nothing is to be made.
+    missing: bool,
+    shown: String,
+    recent: Mutex<VecDeque<(Vec<u8>, Arc<OwnedFd>)>>,
+}
+
+/// A name in a directory.
+#[derive(Clone, Debug)]
+pub(super) struct Place {
+    pub(super) directory: Arc<OwnedFd>,
+    pub(super) name: OsString,
+    pub(super) shown: String,
+    /// Who may write there and not look, if it is such a one.
+    pub(super) guest: Option<Guest>,
+}
+
+impl Tree {
+    /// Opens what `path` means: a directory that is there; else, for one file (`single`), that name itself; else a
+    /// directory that is made, except in a dry run.
+    pub(super) fn open(base: &Base, path: &Path, single: bool, dry_run: bool) -> Result<Self, TransferError> {
+        let (shown, guest) = (show(path), base.guest());
+        let directory = OFlags::PATH | OFlags::DIRECTORY;
+        let path = or_here(path);
+        let tree = |top: OwnedFd| Tree {
+            top: Arc::new(top),
+            alone: None,
+            made: false,
+            guest,
+            served: false,
+            missing: false,
+            shown: shown.clone(),
+            recent: Mutex::default(),
+        };
+        match base.open(path, directory) {
+            Ok(top) => Ok(Tree { served: !matches!(base, Base::Here) && path == Path::new("."), ..tree(top) }),
+            Err(Errno::NOENT | Errno::NOTDIR) if single && !path.as_os_str().as_bytes().ends_with(b"/") => {
+                let name = path.file_name().ok_or_else(|| open_error("open", &shown, Errno::NOENT))?;
+                let top = parent(base, path, &shown)?;
+                let alone = Some(plain_name(name, &shown)?);
+                Ok(Tree { alone, ..tree(top) })
+            }
+            Err(Errno::NOENT) if !single => {
+                let name = path.file_name().ok_or_else(|| open_error("open", &shown, Errno::NOENT))?;
+                let (above, name) = (parent(base, path, &shown)?, plain_name(name, &shown)?);
+                if dry_run {
+                    return Ok(Tree { missing: true, ..tree(above) });
+                }
+                Ok(Tree { made: true, ..tree(make(&above, &name, &shown)?) })
+            }
+            Err(error) => Err(open_error("open", &shown, error)),
+        }
+    }
+
+    /// The same for a source that turns out to be more than a file: a directory is made, where a file would have taken
+    /// the name.
+    pub(super) fn for_directory(self, dry_run: bool) -> Result<Self, TransferError> {
+        let Some(name) = &self.alone else { return Ok(self) };
+        if dry_run {
+            return Ok(Tree { alone: None, missing: true, ..self });
+        }
+        let top = Arc::new(make(&self.top, name, &self.shown)?);
+        Ok(Tree { top, alone: None, made: true, recent: Mutex::default(), ..self })
+    }
+
+    /// Whether it would be made, if this were no dry run.
+    pub(super) fn is_missing(&self) -> bool {
+        self.missing
+    }
+
+    /// What the one file of the copy is called there, if not by its own name.
+    pub(super) fn alone(&self) -> Option<&OsStr> {
+        self.alone.as_deref()
+    }
+
+    /// A directory below it, opened anew.
+    pub(super) fn beneath(&self, path: &[u8]) -> Result<OwnedFd, Errno> {
+        beneath(&self.top, if path.is_empty() { b"." } else { path })
+    }
+
+    /// Whether the directory was made for this copy.
+    pub(super) fn is_made(&self) -> bool {
+        self.made
+    }
+
+    /// Whether it is the directory that a server serves.
+    pub(super) fn is_served_root(&self) -> bool {
+        self.served
+    }
+
+    /// Whoever writes there and may not look, if it is such a one.
+    pub(super) fn guest(&self) -> Option<Guest> {
+        self.guest
+    }
+
+    /// What the destination is called.
+    pub(super) fn shown(&self) -> &str {
+        &self.shown
+    }
+
+    /// Whether the one file of the copy takes the name of the destination.
+    pub(super) fn is_alone(&self) -> bool {
+        self.alone.is_some()
+    }
+
+    /// Whether nothing can stand in the way: what has to be looked at is said to the sender before it sends.
+    pub(super) fn is_fresh(&self) -> bool {
+        // Whether it is tells what is there; in a directory of their own it is.
+        if self.guest.is_some_and(|guest| guest.resumes) {
+            return false;
+        }
+        match &self.alone {
+            Some(name) => [name.clone(), partial_name(name)]
+                .iter()
+                .all(|name| statat(&self.top, name, AtFlags::SYMLINK_NOFOLLOW).err() == Some(Errno::NOENT)),
+            None => self.is_empty().unwrap_or(false),
+        }
+    }
+
+    fn is_empty(&self) -> Result<bool, Errno> {
+        let directory = self.readable()?;
+        let mut entries = rustix::fs::Dir::read_from(directory)?;
+        Ok(!entries.any(|entry| entry.is_ok_and(|entry| !matches!(entry.file_name().to_bytes(), b"." | b".."))))
+    }
+
+    /// The top, open in a way that can be read and synced.
+    pub(super) fn readable(&self) -> Result<OwnedFd, Errno> {
+        openat(&self.top, ".", OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())
+    }
+
+    /// The place of an entry.
+    pub(super) fn place(&self, name: &Name) -> Result<Place, TransferError> {
+        if let Some(alone) = &self.alone {
+            let (directory, name) = (self.top.clone(), alone.clone());
+            self.is_free(&name, &self.shown)?;
+            return Ok(Place { directory, name, shown: self.shown.clone(), guest: self.guest });
+        }
+        let shown = self.show(name);
+        let (parent, last) = match name.as_bytes().iter().rposition(|byte| *byte == b'/') {
+            Some(at) => (&name.as_bytes()[..at], &name.as_bytes()[at + 1..]),
+            None => (&b""[..], name.as_bytes()),
+        };
+        let directory = self.directory(parent).map_err(|error| way_error(&shown, error))?;
+        let name = plain_name(OsStr::from_bytes(last), &shown)?;
+        self.is_free(&name, &shown)?;
+        Ok(Place { directory, name, shown, guest: self.guest })
+    }
+
+    /// Names of partial files and journals are not for guests to give: a later copy believes what stands in them.
+    fn is_free(&self, name: &OsStr, shown: &str) -> Result<(), TransferError> {
+        let kept = |suffix: &str| name.as_bytes().starts_with(b".") && name.as_bytes().ends_with(suffix.as_bytes());
+        if self.guest.is_none() || !(kept(PARTIAL) || kept(JOURNAL)) {
+            return Ok(());
+        }
+        Err(TransferError::Forbidden { path: shown.to_owned(), why: "the name is kept for incomplete files" })
+    }
+
+    /// The directory that an entry is, once it is there.
+    pub(super) fn inside(&self, name: &Name) -> Result<Arc<OwnedFd>, TransferError> {
+        let path = if name.is_root() { &b""[..] } else { name.as_bytes() };
+        self.directory(path).map_err(|error| way_error(&self.show(name), error))
+    }
+
+    /// What an entry is called in messages.
+    pub(super) fn show(&self, name: &Name) -> String {
+        match self.shown.as_str() {
+            _ if name.is_root() || self.alone.is_some() => self.shown.clone(),
+            "." | "the served root" => name.to_string(),
+            top => format!("{}/{name}", top.trim_end_matches('/')),
+        }
+    }
+
+    fn directory(&self, path: &[u8]) -> Result<Arc<OwnedFd>, Errno> {
+        if path.is_empty() {
+            return Ok(self.top.clone());
+        }
+        if let Some((_, directory)) = lock(&self.recent).iter().find(|(known, _)| known == path) {
+            return Ok(directory.clone());
+        }
+        let directory = Arc::new(beneath(&self.top, path)?);
+        let mut recent = lock(&self.recent);
+        recent.truncate(RECENT - 1);
+        recent.push_front((path.to_vec(), directory.clone()));
+        Ok(directory)
+    }
+}
+
+fn parent(base: &Base, path: &Path, shown: &str) -> Result<OwnedFd, TransferError> {
+    let parent = or_here(path.parent().unwrap_or(Path::new("")));
+    base.open(parent, OFlags::PATH | OFlags::DIRECTORY).map_err(|e| open_error("create", shown, e))
+}
+
+/// Makes a directory, as rsync does for a tree; those on the way to it must be there.
+fn make(parent: &OwnedFd, name: &OsStr, shown: &str) -> Result<OwnedFd, TransferError> {
+    match mkdirat(parent, name, Mode::from_raw_mode(0o777)) {
+        Ok(()) | Err(Errno::EXIST) => {}
+        Err(error) => return Err(file_error("create", shown, error)),
+    }
+    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    openat(parent, name, flags, Mode::empty()).map_err(|e| open_error("open", shown, e))
+}
+
+fn beneath(top: &OwnedFd, path: &[u8]) -> Result<OwnedFd, Errno> {
+    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS;
+    // EAGAIN: something was renamed meanwhile, and the kernel could not be sure (openat2(2)).
+    for _ in 0..16 {
+        match openat2(top, path, flags, Mode::empty(), resolve) {
+            Err(Errno::AGAIN) => {}
+            result => return result,
+        }
+    }
+    Err(Errno::AGAIN)
+}
+
+/// An error on the way to an entry.
+fn way_error(shown: &str, error: Errno) -> TransferError {
+    let path = shown.to_owned();
+    match error {
+        Errno::LOOP => TransferError::Forbidden { path, why: "a symbolic link stands on the way to it" },
+        Errno::NOTDIR => {
+            TransferError::Forbidden { path, why: "something that is no directory stands on the way to it" }
+        }
+        other => open_error("open the directory of", shown, other),
+    }
+}
+
+impl Place {
+    /// What stands there; no link is followed.
+    pub(super) fn stat(&self) -> Result<Option<Stat>, TransferError> {
+        match statat(&self.directory, &self.name, AtFlags::SYMLINK_NOFOLLOW) {
+            Ok(stat) => Ok(Some(stat)),
+            Err(Errno::NOENT) => Ok(None),
+            Err(error) => Err(self.error("create", error)),
+        }
+    }
+
+    /// Whether what stands there came to be at `since` or after it. A directory whose file system does not tell its birth
+    /// passes for older: it changes with all that is made in it.
+    pub(super) fn is_newer(&self, since: Modified) -> bool {
+        is_newer(&self.directory, &self.name, AtFlags::SYMLINK_NOFOLLOW, since)
+    }
+
+    /// Gives what stands beside it under `from` this name, all at once.
+    pub(super) fn rename(&self, from: &OsStr, replace: bool) -> Result<(), TransferError> {
+        let Place { directory, name, .. } = self;
+        let renamed = match renameat_with(directory, from, directory, name, flags(replace)) {
+            // File systems without RENAME_NOREPLACE: a hard link is as atomic.
+            Err(Errno::INVAL | Errno::NOSYS) if !replace => linkat(directory, from, directory, name, AtFlags::empty())
+                .and_then(|()| unlinkat(directory, from, AtFlags::empty())),
+            Err(Errno::NOSYS) => renameat(directory, from, directory, name),
+            result => result,
+        };
+        renamed.map_err(|error| self.taken("rename the partial file to", error))
+    }
+
+    /// Makes something that has a name from the start: under this one if it is free, else beside it and renamed.
+    pub(super) fn make(&self, replace: bool, make: impl Fn(&OsStr) -> Result<(), Errno>) -> Result<(), TransferError> {
+        if !replace {
+            return make(&self.name).map_err(|error| self.taken("create", error));
+        }
+        let beside = partial_name(&self.name);
+        make(&beside).map_err(|error| self.taken("create", error))?;
+        let renamed = self.rename(&beside, true);
+        // Two names of one file stay as they are (rename(2)).
+        let _ = unlinkat(&self.directory, &beside, AtFlags::empty());
+        renamed
+    }
+
+    /// An error of something done there.
+    pub(super) fn error(&self, doing: &'static str, error: Errno) -> TransferError {
+        file_error(doing, &self.shown, error)
+    }
+
+    fn taken(&self, doing: &'static str, error: Errno) -> TransferError {
+        match error {
+            Errno::EXIST => TransferError::Exists { path: self.shown.clone() },
+            other => self.error(doing, other),
+        }
+    }
+}
+
+/// Whether a file came to be at `since` or after it.
+pub(super) fn is_newer(directory: impl AsFd, name: &OsStr, flags: AtFlags, since: Modified) -> bool {
+    let wanted = StatxFlags::BTIME | StatxFlags::CTIME | StatxFlags::TYPE;
+    let Ok(stat) = statx(directory, name, flags, wanted) else { return false };
+    let born = stat.stx_mask & StatxFlags::BTIME.bits() != 0;
+    if !born && FileType::from_raw_mode(stat.stx_mode.into()) == FileType::Directory {
+        return false;
+    }
+    let time = if born { stat.stx_btime } else { stat.stx_ctime };
+    Modified::new(time.tv_sec, time.tv_nsec).is_ok_and(|time| time >= since)
+}
+
+fn flags(replace: bool) -> RenameFlags {
+    if replace { RenameFlags::empty() } else { RenameFlags::NOREPLACE }
+}
+
+/// A file's facts as the verdict wants them.
+pub(super) fn there(stat: Option<&Stat>) -> There {
+    let Some(stat) = stat else { return There::Nothing };
+    match FileType::from_raw_mode(stat.st_mode) {
+        // Lengths and nanoseconds of the kernel are in range.
+        FileType::RegularFile => There::File {
+            length: Bytes(stat.st_size as u64),
+            modified: Modified::new(stat.st_mtime, stat.st_mtime_nsec as u32).unwrap_or_default(),
+        },
+        FileType::Directory => There::Directory,
+        FileType::Symlink => There::Symlink,
+        _ => There::Other,
+    }
+}
+
+/// `.NAME.lfn-partial`.
+pub(super) fn partial_name(name: &OsStr) -> OsString {
+    beside(name, PARTIAL)
+}
+
+/// `.NAME.lfn-journal`.
+pub(super) fn journal_name(name: &OsStr) -> OsString {
+    beside(name, JOURNAL)
+}
+
+/// Whether it is the name of a partial file or a journal.
+pub(super) fn is_beside(name: &OsStr) -> bool {
+    let name = name.as_bytes();
+    name.starts_with(b".") && (name.ends_with(b".lfn-partial") || name.ends_with(b".lfn-journal"))
+}
+
+/// A hash in the place of a name that would grow too long (255 bytes on most file systems).
+fn beside(name: &OsStr, suffix: &str) -> OsString {
+    let mut beside = vec![b'.'];
+    match name.len() {
+        ..=240 => beside.extend(name.as_bytes()),
+        _ => beside.extend(&blake3::hash(name.as_bytes()).to_hex().as_bytes()[..32]),
+    }
+    beside.extend(suffix.as_bytes());
+    OsString::from_vec(beside)
+}

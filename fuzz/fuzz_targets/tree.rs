@@ -1,0 +1,111 @@
+//! Any bytes as what a copy of a tree reads: a journal in pieces, a batch of entries, a set of blocks, a line of a manifest,
+//! and patterns beside a path.
+
+#![no_main]
+
+use lfn_core::transfer::batch::Batch;
+use lfn_core::transfer::blocks::Layout;
+use lfn_core::transfer::blockset::BlockSet;
+use lfn_core::transfer::entry::Modified;
+use lfn_core::transfer::filter::{Decision, Rules};
+use lfn_core::transfer::journal::{Header, Reader, Record};
+use lfn_core::transfer::manifest::Line;
+use lfn_core::units::Bytes;
+use libfuzzer_sys::fuzz_target;
+
+fuzz_target!(|bytes: &[u8]| {
+    let Some((&how, bytes)) = bytes.split_first() else { return };
+    match how % 6 {
+        0 => journal(bytes, how),
+        1 => records(bytes, how),
+        2 => batch(bytes),
+        3 => blocks(bytes),
+        4 => manifest(bytes),
+        _ => filter(bytes),
+    }
+});
+
+fn read(bytes: &[u8], piece: usize) -> Option<(Vec<Record>, u64)> {
+    let (mut reader, mut records) = (Reader::default(), Vec::new());
+    for piece in bytes.chunks(piece) {
+        match reader.feed(piece, |record| records.push(record)) {
+            Ok(true) => {}
+            Ok(false) => break,
+            Err(error) => {
+                drop(error.to_string());
+                return None;
+            }
+        }
+    }
+    let ending = reader.finish().ok()?;
+    assert!(ending.sound <= bytes.len() as u64);
+    assert!(records.iter().all(|record| record.index < ending.header.layout.blocks()));
+    // It is written as it was read.
+    let written: Vec<u8> = records.iter().flat_map(|record| ending.writer.record(*record)).collect();
+    assert!(written.len() as u64 <= ending.sound);
+    Some((records, ending.sound))
+}
+
+/// Read alike however it is cut.
+fn journal(bytes: &[u8], how: u8) {
+    assert_eq!(read(bytes, usize::from(how) + 1), read(bytes, bytes.len().max(1)));
+}
+
+/// Behind a sound header, so that records are reached: none of these bytes is one.
+fn records(bytes: &[u8], how: u8) {
+    let layout = Layout::new(Bytes(51_200), Bytes(1024)).unwrap();
+    let header = Header { layout, modified: Modified::default(), source: "a".into(), verify: Default::default() };
+    let (mut whole, _) = header.encode().unwrap();
+    let start = whole.len() as u64;
+    whole.extend(bytes);
+    assert_eq!(read(&whole, usize::from(how) + 1), Some((Vec::new(), start)));
+}
+
+fn batch(bytes: &[u8]) {
+    let batch: Batch = match serde_json::from_slice(bytes) {
+        Ok(batch) => batch,
+        Err(error) => return drop(error.to_string()),
+    };
+    for entry in batch.entries() {
+        assert!(!entry.name.as_bytes().starts_with(b"/"));
+        assert!(entry.name.components().all(|component| component != b".." && !component.is_empty()));
+        assert!(serde_json::to_vec(entry).unwrap().len() <= entry.json_bound());
+    }
+    let text = serde_json::to_vec(&batch).unwrap();
+    assert_eq!(serde_json::from_slice::<Batch>(&text).unwrap(), batch);
+}
+
+fn blocks(bytes: &[u8]) {
+    let set: BlockSet = match serde_json::from_slice(bytes) {
+        Ok(set) => set,
+        Err(error) => return drop(error.to_string()),
+    };
+    let text = serde_json::to_vec(&set).unwrap();
+    assert_eq!(serde_json::from_slice::<BlockSet>(&text).unwrap(), set);
+    let last = set.ranges().last().map_or(0, |(_, last)| last + 1);
+    let missing: u64 = set.gaps(last).map(|(first, last)| last - first + 1).sum();
+    assert_eq!(missing + set.len(), last);
+}
+
+fn manifest(bytes: &[u8]) {
+    match Line::decode(bytes) {
+        Ok(line) => assert_eq!(Line::decode(&line.encode()), Ok(line)),
+        Err(fault) => drop(fault.to_string()),
+    }
+}
+
+/// Lines: the path, then patterns.
+fn filter(bytes: &[u8]) {
+    let mut lines = bytes.split(|byte| *byte == b'\n');
+    let path = lines.next().unwrap_or_default();
+    let mut rules = Rules::default();
+    for (number, pattern) in lines.enumerate() {
+        let decision = if number % 2 == 0 { Decision::Exclude } else { Decision::Include };
+        let _ = rules.push(decision, pattern).map_err(|error| error.to_string());
+    }
+    let text = serde_json::to_vec(&rules).unwrap();
+    let again: Rules = serde_json::from_slice(&text).unwrap();
+    for is_directory in [false, true] {
+        assert_eq!(rules.decide(path, is_directory), again.decide(path, is_directory));
+    }
+}
