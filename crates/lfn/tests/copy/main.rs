@@ -269,3 +269,13 @@ fn each_way_is_predicted_by_its_own_link() {
         assert!((0.9 * capacity..capacity).contains(&goodput), "{args:?}: {goodput}");
     }
 }
+
+/// A capacity that is typed and a round trip that is measured are a path like any other.
+#[test]
+fn streams_are_chosen_by_a_rate_that_is_given() {
+    let pair = Pair::new();
+    for (rate, reason) in [(&["--rate", "1gbit"][..], "the plan of the path"), (&[], "default")] {
+        let report = pair.copies(&[&["zero:100000", "far:null:"], rate].concat());
+        assert!(report["streams_reason"].as_str().unwrap().starts_with(reason), "{rate:?}: {report}");
+    }
+}

@@ -10,7 +10,7 @@ mod streams;
 pub use report::{Outcome, request};
 
 use std::io;
-use std::net::{SocketAddr, TcpStream, ToSocketAddrs};
+use std::net::{SocketAddr, ToSocketAddrs};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant, SystemTime};
@@ -20,7 +20,6 @@ use lfn_core::iperf3::{COOKIE_LENGTH, Code, Cookie, End, Parameters, Protocol, R
 use lfn_core::report::Ended;
 use lfn_core::tcp_info::TcpInfo;
 use lfn_core::wire::test::{Direction, Interval};
-use lfn_sys::tcp;
 use socket2::{Domain, Socket, Type};
 
 use super::Error;
@@ -29,8 +28,8 @@ use super::figures::{Figures, Slice};
 use super::flow::Load;
 use super::rsa::{Padding, PublicKey};
 use crate::server::throttle::Throttle;
-use crate::session::SessionError;
 use crate::session::dial::Place;
+use crate::session::{SessionError, round_trip};
 
 /// What a server is asked to do, and how long it may take.
 #[derive(Debug, Clone)]
@@ -361,12 +360,6 @@ fn bind(socket: &Socket, from: Option<&Place>) -> Result<(), Error> {
         SessionError::From { place, source } => Error::Option { what: format!("dialling from {place}"), source },
         other => Error::Option { what: "dialling from there".into(), source: io::Error::other(other) },
     })
-}
-
-/// The least round trip the kernel saw on the control connection; its handshake is the only traffic yet.
-fn round_trip(socket: &TcpStream) -> Duration {
-    let info = tcp::info(socket).ok().and_then(|bytes| TcpInfo::parse(&bytes).ok()).unwrap_or_default();
-    info.min_rtt.unwrap_or(info.rtt)
 }
 
 /// Streams of the test, by identifier, and whether this end sends on them.

@@ -213,6 +213,11 @@ impl Line {
         connect(target, None, (0, Protocol::TCP), |_| Ok(())).map(Line)
     }
 
+    /// What connecting took, without a SYN that was lost.
+    pub fn round_trip(&self) -> Duration {
+        super::round_trip(&self.0)
+    }
+
     /// The socket, for `TCP_INFO`.
     pub fn socket(&self) -> &TcpStream {
         &self.0

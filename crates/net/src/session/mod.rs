@@ -19,17 +19,27 @@ pub use data::DataStream;
 pub use datagram::DatagramStream;
 
 use std::io;
+use std::net::TcpStream;
 use std::time::Duration;
 
+use lfn_core::tcp_info::TcpInfo;
 use lfn_core::units::show_duration;
 use lfn_core::wire::queue::Place;
 use lfn_core::wire::{FrameError, Refusal};
+use lfn_sys::tcp;
 
 /// How long a peer may be silent, unacknowledged by its kernel, before its connection counts as dead.
 ///
 /// Long enough for a 600 ms path that loses a few retransmissions in a row, short enough that a dead peer does not
 /// hold a server's slot.
 pub const DEAD_AFTER: Duration = Duration::from_secs(30);
+
+/// The round trip of a connection as its kernel knows it, the least it has seen (`tcpi_min_rtt`, else `tcpi_rtt`); zero
+/// where the kernel does not say.
+pub(crate) fn round_trip(socket: &TcpStream) -> Duration {
+    let info = tcp::info(socket).ok().and_then(|bytes| TcpInfo::parse(&bytes).ok()).unwrap_or_default();
+    info.min_rtt.unwrap_or(info.rtt)
+}
 
 /// Whether what a data stream carries is encrypted. Both kinds are authenticated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]

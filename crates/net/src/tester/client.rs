@@ -1,6 +1,5 @@
 //! The client's conversation: dials everything at once, runs its end, listens to the far one.
 
-use std::net::TcpStream;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Sender, channel};
@@ -12,7 +11,6 @@ use lfn_core::path::PathProfile;
 use lfn_core::plan::{self, Wishes};
 use lfn_core::report::Ended;
 use lfn_core::session::SessionId;
-use lfn_core::tcp_info::TcpInfo;
 use lfn_core::units::Bytes;
 use lfn_core::until::{self, Until};
 use lfn_core::wire::Request;
@@ -20,7 +18,6 @@ use lfn_core::wire::test::{
     Bounded, ClientMessage, Direction, EndReport, Interval, Kernel, Load, ServerMessage, SocketWish, Sum,
 };
 use lfn_core::wire::test::{Ready, TestRequest};
-use lfn_sys::tcp;
 
 use super::TestError;
 use super::clock::{self, Questions};
@@ -35,7 +32,7 @@ use super::probe::Probing;
 use crate::server::throttle::Throttle;
 use crate::session::dial::{self, Line, Target};
 use crate::session::queue::{self, Entered};
-use crate::session::{Control, Protection, SessionError};
+use crate::session::{Control, Protection, SessionError, round_trip};
 
 /// How long the client sleeps at most, so that it notices soon that it is to stop.
 const LOOK_UP: Duration = Duration::from_millis(100);
@@ -60,7 +57,7 @@ pub(super) fn run_beside(
     let (request, near, dialled, mut control) = match test.path {
         Some(path) if path.base_rtt.is_zero() => {
             let line = Line::connect(target)?;
-            let path = PathProfile { base_rtt: round_trip(line.socket()), ..path };
+            let path = PathProfile { base_rtt: line.round_trip(), ..path };
             let (mut request, near) = planned(test, &path);
             request.interval = test.interval(path.base_rtt);
             let dialled = prepare(target, dial::new_session_id()?, &request, &near, &kernel)?;
@@ -74,7 +71,7 @@ pub(super) fn run_beside(
             };
             let mut dialled = prepare(target, dial::new_session_id()?, &request, &near, &kernel)?;
             let line = Line::connect(target)?;
-            request.interval = test.interval(round_trip(line.socket()));
+            request.interval = test.interval(line.round_trip());
             dialled.0.set_interval(request.interval);
             let control = line.control(target, dialled.1.session, Request::Test(Box::new(request.clone())))?;
             (request, near, dialled, control)
@@ -439,12 +436,6 @@ impl Dialler {
         }
         Ok(())
     }
-}
-
-/// The least round trip the kernel saw on the control connection; its handshakes are the only traffic yet.
-pub(super) fn round_trip(socket: &TcpStream) -> Duration {
-    let info = tcp::info(socket).ok().and_then(|bytes| TcpInfo::parse(&bytes).ok()).unwrap_or_default();
-    info.min_rtt.unwrap_or(info.rtt)
 }
 
 /// Why a stream failed: best what the server has to say of it, if it comes soon.

@@ -9,15 +9,13 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use lfn_core::tcp_info::TcpInfo;
 use lfn_core::transfer::blockset::BlockSet;
 use lfn_core::units::Bytes;
 use lfn_core::wire::copy::{Part, Taken};
-use lfn_sys::tcp;
 
 use super::TransferError;
 use super::flow::lock;
-use crate::session::DataStream;
+use crate::session::{DataStream, round_trip};
 
 /// How many round trips nothing may be taken off a stream, where that is more than its least time.
 const STALLED_ROUND_TRIPS: u32 = 20;
@@ -145,12 +143,7 @@ impl Line {
         let pending = self.bytes.load(Ordering::Relaxed) > books.taken.bytes.0;
         let still = now.saturating_duration_since(books.moved.max(since));
         drop(books);
-        (pending && still > least && still > STALLED_ROUND_TRIPS * self.round_trip()).then_some(still)
-    }
-
-    fn round_trip(&self) -> Duration {
-        let info = tcp::info(&self.socket).ok().and_then(|bytes| TcpInfo::parse(&bytes).ok());
-        info.and_then(|info| info.min_rtt).unwrap_or_default()
+        (pending && still > least && still > STALLED_ROUND_TRIPS * round_trip(&self.socket)).then_some(still)
     }
 
     /// What was sent over it and is not known to have come, in parts of at most `most` ranges together.

@@ -8,11 +8,13 @@ use std::ffi::OsString;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
+use lfn_core::path::PathProfile;
 use lfn_core::transfer::keep::{LeftOut, Unkept};
 use lfn_core::transfer::limit::Look;
 use lfn_core::transfer::streams::{Change, Choice};
-use lfn_core::units::Bytes;
+use lfn_core::units::{BitRate, Bytes};
 use lfn_core::wire::copy::Told;
+use lfn_net::session::dial::{Line, Target};
 use lfn_net::transfer::{Connection, Extent, Options, Outcome, Teller, TransferError, Watch, download, upload};
 
 use crate::emulated;
@@ -94,11 +96,9 @@ pub fn run(args: Args) -> Result<Exit, Failure> {
     }
     args.streams.check()?;
     let manner = args.whole.manner(&args.there, &pick)?;
-    // A server that sends has the way back before it.
-    let path = match direction {
-        Direction::Up(..) => emulated::path()?,
-        Direction::Down(..) => emulated::return_path()?,
-    };
+    let interrupted = stop_flag()?;
+    let far = args.reach.reach(direction.host(), &args.trust, &args.waiting, &interrupted)?;
+    let path = path(&direction, args.streams.rate, &far.target)?;
     let choice = args.streams.choose(path.as_ref(), direction.size());
     let protection = args.streams.protection();
     let congestion = choice.congestion.unwrap_or_default();
@@ -118,8 +118,6 @@ pub fn run(args: Args) -> Result<Exit, Failure> {
         teller: told.0,
         patience: args.streams.patience,
     };
-    let interrupted = stop_flag()?;
-    let far = args.reach.reach(direction.host(), &args.trust, &args.waiting, &interrupted)?;
     let near_sends = matches!(direction, Direction::Up(..));
     let live = Live::new(&forecast, near_sends, args.ndjson);
     let mut observer = |extent: &Extent, look: &Look| live.show(extent, look);
@@ -147,6 +145,22 @@ pub fn run(args: Args) -> Result<Exit, Failure> {
         failures if failures.iter().any(|failure| failure.full) => Exit::Incomplete,
         _ => Exit::Failed,
     })
+}
+
+/// The path before anything is sent on it, as far as it can be known: the emulator's, or the capacity of `--rate` and the
+/// round trip of a connection that is made for nothing else.
+fn path(direction: &Direction, rate: Option<BitRate>, target: &Target) -> Result<Option<PathProfile>, Failure> {
+    // A server that sends has the way back before it.
+    let known = match direction {
+        Direction::Up(..) => emulated::path()?,
+        Direction::Down(..) => emulated::return_path()?,
+    };
+    let Some(capacity) = rate else { return Ok(known) };
+    if let Some(path) = known {
+        return Ok(Some(PathProfile { capacity, ..path }));
+    }
+    // Whoever cannot be reached at once is dialled again by the copy itself, which also says why.
+    Ok(Line::connect(target).ok().map(|line| PathProfile::new(capacity, line.round_trip())))
 }
 
 /// What takes what the copy tells, and the manifest it may write.

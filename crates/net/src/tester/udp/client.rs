@@ -22,7 +22,7 @@ use crate::server::throttle::Throttle;
 use crate::session::dial::{self, Line, Target};
 use crate::session::queue::{self, Entered};
 use crate::session::{Control, DatagramStream, SessionError};
-use crate::tester::client::{reason, round_trip, unexpected};
+use crate::tester::client::{reason, unexpected};
 use crate::tester::clock::{self, Questions};
 use crate::tester::deadline::{AFTER_STOP, Deadline};
 use crate::tester::probe::Probing;
@@ -41,7 +41,7 @@ pub(in crate::tester) fn run(
     watch: &mut dyn FnMut(Progress<'_>),
 ) -> Result<Measurement, TestError> {
     let line = Line::connect(target)?;
-    let rtt = round_trip(line.socket());
+    let rtt = line.round_trip();
     let request = TestRequest { interval: test.interval(rtt), ..test.request.clone() };
     let mut session = dial::new_session_id()?;
     let mut control = line.control(target, session, Request::Test(Box::new(request.clone())))?;

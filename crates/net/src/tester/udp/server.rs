@@ -8,8 +8,8 @@ use lfn_core::wire::test::{Bounded, ClientMessage, Direction, Ready, ServerMessa
 use super::end::End;
 use super::steps::{Awaited, Climb, Turns};
 use crate::server::{Datagrams, ServerSession};
+use crate::session::round_trip;
 use crate::session::{DatagramStream, SessionError};
-use crate::tester::client::round_trip;
 use crate::tester::clock::Answers;
 use crate::tester::probe::Echo;
 use crate::tester::server::{is_silent, too_long, until_closed};

@@ -27,7 +27,8 @@ pub struct StreamFlags {
     /// Congestion control of the sending streams, such as bbr [default: what a known path needs, else the host's]
     #[arg(long, value_name = "NAME")]
     congestion: Option<String>,
-    /// Capacity of the path, for the prediction [default: that of the emulated path]
+    /// Capacity of the path: streams are chosen, and the time is predicted, by it and the round trip, which one connection
+    /// more finds out [default: that of the emulated path, else unknown]
     #[arg(long, value_name = "RATE")]
     pub rate: Option<BitRate>,
     /// If the connection is lost, try to get another one for this long, counted from when anything moved last; 0s: never
