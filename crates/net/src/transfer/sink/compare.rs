@@ -17,7 +17,7 @@ use rustix::fs::{Mode, OFlags, openat};
 use super::super::TransferError;
 use super::super::flow::{Activity, lock};
 use super::Receiving;
-use super::table::Done;
+use super::item::Done;
 use super::tree::Place;
 
 /// Files that are to be read.

@@ -9,8 +9,8 @@ use lfn_core::wire::copy::{Fate, Thing, Told};
 
 use super::super::TransferError;
 use super::Receiving;
+use super::item::{Done, Leads, Next};
 use super::register::is_equal;
-use super::table::{Done, Leads, Next};
 use super::tree::{Tree, there};
 
 /// What a dry run remembers from entry to entry.

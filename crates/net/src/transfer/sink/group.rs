@@ -14,9 +14,9 @@ use rustix::fs::{fstat, fsync, syncfs};
 
 use super::super::TransferError;
 use super::super::flow::lock;
+use super::item::Item;
 use super::partial::Partial;
 use super::small::Small;
-use super::table::Item;
 use super::{Receiving, Sync};
 
 /// How many files get their names together; each holds a descriptor open.

@@ -5,12 +5,15 @@
 //! their names when they are whole and, if asked, on disk. What a file could not be is said of that file, and the rest
 //! goes on; only what breaks the order of the conversation, or the destination itself, ends the copy.
 
+mod arrive;
 mod attributes;
 mod compare;
 mod directories;
 mod dry;
 mod extra;
+mod finish;
 mod group;
+mod item;
 mod journal;
 mod lost;
 mod partial;
@@ -30,44 +33,30 @@ use std::sync::{Arc, Mutex, OnceLock};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use lfn_core::transfer::blocks::{Block, Layout};
-use lfn_core::transfer::blockset::{BlockSet, MAX_RANGES};
-use lfn_core::transfer::digest::{BlockHash, Digest};
+use lfn_core::transfer::blocks::Layout;
+use lfn_core::transfer::digest::Digest;
 use lfn_core::transfer::entry::{Modified, Name};
-use lfn_core::transfer::intake::{Checked, Claim};
 use lfn_core::transfer::keep::Keep;
 use lfn_core::transfer::manner::{Manner, Sync, Verify};
 use lfn_core::transfer::verdict::Allowed;
 use lfn_core::units::Bytes;
-use lfn_core::wire::copy::{BlockHeader, Fate, FromReceiver, FromSender, Progress, Tally, Told};
+use lfn_core::wire::copy::{FromReceiver, FromSender, Progress, Tally, Told};
 
 use super::TransferError;
-use super::flow::{Activity, Flow, lock};
+use super::flow::{Flow, lock};
 use super::place::{Base, now};
 use super::side::{Ended, Extent, Side};
 use super::teller::Teller;
-use crate::session::{DEAD_AFTER, DataStream, SessionError};
+use crate::session::{DataStream, SessionError};
 use attributes::Dressing;
 use compare::Compare;
-use group::{Devices, Group, Whole};
+use group::{Devices, Group};
+use item::Done;
 use lost::Losses;
 use partial::Partial;
-use small::Small;
 use stream::Blocks;
-use table::{Done, Item, State, Table};
+use table::Table;
 use tree::{Place, Tree};
-
-/// How many files of several blocks may be under way at once; each holds two descriptors open. The sender begins no more
-/// than [`MOST_BEGUN`]; the others are what the register finds half-done.
-///
-/// [`MOST_BEGUN`]: lfn_core::transfer::schedule::MOST_BEGUN
-const MOST_PARTIALS: usize = 128;
-
-/// How long a stream waits for one of them to end. Whoever lets it wait longer began more than it may.
-const PARTIALS_WAIT: Duration = DEAD_AFTER;
-
-/// How long all files together wait for another copy to let go of them.
-const OTHERS_WAIT: Duration = Duration::from_secs(5);
 
 /// Where a copy goes.
 #[derive(Debug)]
@@ -265,242 +254,6 @@ impl Receiving {
         let alone = self.tree().and_then(Tree::alone).and_then(|alone| Name::new(alone.as_bytes()).ok());
         alone.unwrap_or_else(|| name.clone())
     }
-
-    fn receive(&self, blocks: &mut Blocks<'_>, header: BlockHeader) -> Result<(), TransferError> {
-        if header.verify != self.manner.verify {
-            return Err(TransferError::Sender("hashes its blocks in another way than agreed"));
-        }
-        let line = blocks.line();
-        let found = self.table.find(header.file, || self.stopped() || line.is_cut())?;
-        let claimed = match &found {
-            Some(item) => claim(item, &header)?,
-            None => None,
-        };
-        let payload = match header.hole {
-            true => blocks.zeros(header.length),
-            false if self.forgets => blocks.skip(header.length).map(|()| &[][..]),
-            false => blocks.payload(header.length),
-        };
-        let (Some(item), Some(block)) = (found, claimed) else { return payload.map(drop) };
-        let payload = payload.inspect_err(|_| lock(&item.state).intake.release(block))?;
-        let hash = self.flow.spend(Activity::Hash, || self.manner.verify.hash(&item.layout, block, payload));
-        let checked = lock(&item.state).intake.check(block, header.hash, hash);
-        match checked {
-            Ok(Checked::Whole) => self.take(&item, block, hash, payload),
-            Ok(Checked::Again) => {
-                self.table.say(FromReceiver::Again { file: item.number, index: block.index });
-                Ok(())
-            }
-            Err(error) => {
-                self.fail(&item, error.into());
-                Ok(())
-            }
-        }
-    }
-
-    /// Writes a block that is whole, and ends its file with the last one.
-    fn take(&self, item: &Arc<Item>, block: Block, hash: BlockHash, payload: &[u8]) -> Result<(), TransferError> {
-        let written = self.flow.spend(Activity::Disk, || self.write(item, block, hash, payload));
-        let small = match written {
-            Ok(small) => small,
-            Err(error) => {
-                self.fail(item, error);
-                return Ok(());
-            }
-        };
-        lock(&item.state).intake.take(block, hash)?;
-        self.flow.arrive(1);
-        match small {
-            Some(small) => self.flow.spend(Activity::Disk, || self.whole_small(item, small)),
-            None => self.try_complete(item, true),
-        }
-        Ok(())
-    }
-
-    fn write(
-        &self,
-        item: &Item,
-        block: Block,
-        hash: BlockHash,
-        payload: &[u8],
-    ) -> Result<Option<Small>, TransferError> {
-        let Some(tree) = self.tree() else { return Ok(None) };
-        if item.layout.blocks() == 1 {
-            return Small::write(tree.place(&item.entry.name)?, &item.entry, payload, &self.dressing).map(Some);
-        }
-        let Some(partial) = self.partial(tree, item)? else { return Ok(None) };
-        partial.write(block, hash, payload)?;
-        Ok(None)
-    }
-
-    /// The partial file of `item`, opened if need be; none if the file failed meanwhile.
-    fn partial(&self, tree: &Tree, item: &Item) -> Result<Option<Arc<Partial>>, TransferError> {
-        let mut state = lock(&item.state);
-        if !state.over && state.partial.is_none() && self.are_too_many() {
-            drop(state);
-            self.wait_for_partials(PARTIALS_WAIT);
-            state = lock(&item.state);
-        }
-        if state.over || state.partial.is_some() {
-            return Ok(state.partial.clone());
-        }
-        let have = self.open_partial(tree, item, &mut state)?;
-        let partial = state.partial.clone();
-        drop(state);
-        // One that came to be after the register looked.
-        if !have.is_empty() {
-            self.table.say(FromReceiver::Have { file: item.number, blocks: have });
-        }
-        Ok(partial)
-    }
-
-    /// Opens the partial file; the blocks that an earlier copy left are what the sender may know of.
-    fn open_partial(&self, tree: &Tree, item: &Item, state: &mut State) -> Result<BlockSet, TransferError> {
-        // Streams that waited together may be some too many together.
-        if self.partials.fetch_add(1, Ordering::SeqCst) >= 2 * MOST_PARTIALS {
-            self.partials.fetch_sub(1, Ordering::SeqCst);
-            let path = item.entry.name.to_string();
-            return Err(TransferError::Forbidden { path, why: "too many large files are under way at once" });
-        }
-        let opened = tree.place(&item.entry.name).and_then(|place| self.while_busy(|| self.open_at(place, item)));
-        let (partial, kept) = opened.inspect_err(|_| {
-            self.partials.fetch_sub(1, Ordering::SeqCst);
-        })?;
-        let partial_is_ours = partial.is_newer(self.since);
-        state.partial = Some(Arc::new(partial));
-        state.ours = self.earlier && partial_is_ours;
-        let new = kept.into_iter().filter(|(index, hash)| state.intake.keep(*index, *hash));
-        Ok(new.map(|(index, _)| index).collect::<BlockSet>().at_most(MAX_RANGES))
-    }
-
-    fn are_too_many(&self) -> bool {
-        self.partials.load(Ordering::SeqCst) >= MOST_PARTIALS
-    }
-
-    /// Waits until one more file of several blocks may be under way; not for ever, since those that are may need what stands
-    /// behind this one.
-    fn wait_for_partials(&self, most: Duration) {
-        let started = Instant::now();
-        while self.are_too_many() && !self.stopped() && started.elapsed() < most {
-            thread::sleep(Duration::from_millis(2));
-        }
-    }
-
-    /// Opens a partial file. One that another copy has is waited for a little: that may have been cut, and its server not
-    /// have noticed yet.
-    fn open_at(&self, place: Place, item: &Item) -> Result<partial::Opened, TransferError> {
-        let how = (self.manner.verify, self.dressing.is_sparse());
-        let may_wait = || {
-            let since = self.others.get_or_init(Instant::now);
-            place.guest.is_none() && !self.stopped() && since.elapsed() < OTHERS_WAIT
-        };
-        loop {
-            match Partial::open(place.clone(), &item.entry, item.layout, how, || self.stopped()) {
-                Err(TransferError::Busy { .. }) if may_wait() => thread::sleep(Duration::from_millis(20)),
-                opened => return opened,
-            }
-        }
-    }
-
-    /// Takes the partial file from a file that is over.
-    fn take_partial(&self, state: &mut State) -> Option<Arc<Partial>> {
-        let partial = state.partial.take();
-        if partial.is_some() {
-            self.partials.fetch_sub(1, Ordering::SeqCst);
-        }
-        partial
-    }
-
-    fn whole_small(&self, item: &Arc<Item>, small: Small) {
-        lock(&item.state).over = true;
-        match self.manner.fsync {
-            Sync::File => self.group.push(item.clone(), Whole::Small(small), || !self.stopped()),
-            Sync::End | Sync::None => {
-                if self.manner.fsync == Sync::End {
-                    self.devices.note(small.file());
-                }
-                let named = small.name(item.replace);
-                self.settle(item, named);
-            }
-        }
-    }
-
-    /// Ends a file that has no more to come: a large one once the sender has said its digest.
-    fn try_complete(&self, item: &Arc<Item>, may_wait: bool) {
-        let mut state = lock(&item.state);
-        let Some(digest) = state.intake.digest().filter(|_| !state.over) else { return };
-        match state.sent {
-            Some(sent) if sent != digest => {
-                if let Some(partial) = &state.partial {
-                    partial.condemn();
-                }
-                drop(state);
-                self.fail(item, TransferError::Digest { sent, received: digest });
-            }
-            None if item.layout.blocks() > 1 => {}
-            _ => {
-                state.over = true;
-                let partial = self.take_partial(&mut state);
-                drop(state);
-                match partial {
-                    None => self.settle(item, Ok(())),
-                    Some(partial) => {
-                        self.group.push(item.clone(), Whole::Large(partial), || may_wait && !self.stopped());
-                    }
-                }
-            }
-        }
-    }
-
-    /// A file that cannot be had; the rest goes on.
-    fn fail(&self, item: &Item, error: TransferError) {
-        let mut state = lock(&item.state);
-        if state.over {
-            return;
-        }
-        state.over = true;
-        let partial = self.take_partial(&mut state);
-        drop(state);
-        drop(partial);
-        self.table.settle(item.number, &item.entry.name, Done::Failed(error));
-    }
-
-    /// What became of a file that was whole.
-    fn settle(&self, item: &Item, named: Result<(), TransferError>) {
-        let state = lock(&item.state);
-        let block = |index| item.layout.block(index).map_or(0, |block| u64::from(block.length));
-        let kept: u64 = state.intake.kept().ranges().flat_map(|(first, last)| first..=last).map(block).sum();
-        let digest = state.intake.digest();
-        let ours = state.ours;
-        drop(state);
-        let kept = if ours { 0 } else { kept };
-        let done = match (named, digest) {
-            (Ok(()), Some(digest)) => {
-                if self.manner.digests {
-                    let fate = if item.replace { Fate::Replace } else { Fate::New };
-                    self.tell_there(&item.entry, fate, Some(digest));
-                }
-                Done::File { digest, kept: Bytes(kept), bytes: item.layout.bytes() }
-            }
-            (Ok(()), None) => Done::Failed(TransferError::Incomplete),
-            (Err(error), _) => Done::Failed(error),
-        };
-        self.table.settle(item.number, &item.entry.name, done);
-    }
-
-    /// Gives up a file that its sender cannot send; tells its name if nothing had become of it.
-    fn unsent(&self, number: u32) -> Option<Name> {
-        let item = self.table.get(number)?;
-        let mut state = lock(&item.state);
-        if state.over {
-            return None;
-        }
-        state.over = true;
-        let partial = self.take_partial(&mut state);
-        drop(state);
-        lock(&self.graves).extend(partial);
-        Some(item.entry.name.clone())
-    }
 }
 
 /// A file system's clock lags behind the host's by some milliseconds.
@@ -511,18 +264,6 @@ fn a_moment_before(now: Modified) -> Modified {
         None => Modified::new(now.seconds() - 1, now.nanoseconds() + 1_000_000_000 - MOMENT),
     }
     .unwrap_or(now)
-}
-
-/// Keeps the block that the header names for this stream, if it is wanted.
-fn claim(item: &Item, header: &BlockHeader) -> Result<Option<Block>, TransferError> {
-    let mut state = lock(&item.state);
-    if state.over {
-        return Ok(None);
-    }
-    match state.intake.claim(header.offset, header.length)? {
-        Claim::Wanted(block) => Ok(Some(block)),
-        Claim::There(_) => Ok(None),
-    }
 }
 
 impl Side for Receiving {

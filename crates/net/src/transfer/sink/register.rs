@@ -26,9 +26,9 @@ use super::compare::Job;
 use super::directories::{Directories, Directory};
 use super::dry::Made;
 use super::extra::Extras;
+use super::item::{Compared, Done, Item, Leads, Next};
 use super::partial::{Partial, times};
 use super::small::Small;
-use super::table::{Compared, Done, Item, Leads, Next};
 use super::tree::{Place, Tree, there};
 use super::{Aim, Receiving, Sync};
 
@@ -70,7 +70,7 @@ impl Receiving {
         let mut extras = Extras::default();
         while let Some(next) = self.table.next(|| self.stopped()) {
             // Hard links and what was compared come back.
-            if next.is_first() {
+            if next.first {
                 pass.directories.reach(next.number, &next.entry.name);
                 if let Some(tree) = self.tree().filter(|_| self.manner.delete) {
                     extras.pass(self, tree, &next.entry);

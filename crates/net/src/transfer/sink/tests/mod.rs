@@ -9,13 +9,14 @@ use std::sync::atomic::AtomicU16;
 use std::thread;
 
 use lfn_core::transfer::content::fill_random;
-use lfn_core::transfer::digest::Digest;
+use lfn_core::transfer::digest::{BlockHash, Digest};
 use lfn_core::transfer::entry::{Entry, Kind, Modified};
 use lfn_core::transfer::keep::LeftOut;
 use lfn_core::transfer::manner::Verify;
-use lfn_core::wire::copy::{Failure, MOST_UNSETTLED, Tally};
+use lfn_core::wire::copy::{BlockHeader, Failure, MOST_UNSETTLED, Tally};
 use tempfile::TempDir;
 
+use super::small::Small;
 use super::*;
 
 mod resume;

@@ -1,0 +1,240 @@
+//! Quantities as they are typed.
+//!
+//! What users of `tc`, `iperf3` and `dd` type is accepted, and what could be meant in two ways refused: a time that is
+//! only a number, a rate in bytes.
+
+use std::str::FromStr;
+use std::time::Duration;
+
+use super::{BitRate, Bytes, Ratio, shifted};
+
+/// Why a quantity could not be read; the message names the text as it was typed.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum QuantityError {
+    /// Not a number at the start, or nothing at all.
+    #[error("'{text}' is not a {quantity}: expected a number and a unit, such as {example}")]
+    NotANumber {
+        /// What was typed.
+        text: String,
+        /// What was wanted: "byte count", "bit rate" …
+        quantity: &'static str,
+        /// A value that would be accepted.
+        example: &'static str,
+    },
+    /// A unit nobody knows, or one that belongs to another quantity.
+    #[error("'{text}': unknown unit '{unit}' for a {quantity}: use one of {allowed}")]
+    UnknownUnit {
+        /// What was typed.
+        text: String,
+        /// The part that was not understood.
+        unit: String,
+        /// What was wanted.
+        quantity: &'static str,
+        /// The units that would be accepted.
+        allowed: &'static str,
+    },
+    /// A time that is only a number.
+    #[error("'{0}' has no unit: say {0}ms or {0}s")]
+    NoUnit(String),
+    /// Below zero.
+    #[error("'{text}': a {quantity} cannot be negative")]
+    Negative {
+        /// What was typed.
+        text: String,
+        /// What was wanted.
+        quantity: &'static str,
+    },
+    /// Zero where something is needed.
+    #[error("'{text}': a {quantity} of zero has no meaning here")]
+    Zero {
+        /// What was typed.
+        text: String,
+        /// What was wanted.
+        quantity: &'static str,
+    },
+    /// More than can be represented.
+    #[error("'{text}': too large for a {quantity}: the most is {most}")]
+    TooLarge {
+        /// What was typed.
+        text: String,
+        /// What was wanted.
+        quantity: &'static str,
+        /// The largest value, as text.
+        most: &'static str,
+    },
+}
+
+const KIB: f64 = 1024.0;
+
+impl FromStr for Bytes {
+    type Err = QuantityError;
+
+    /// `4547813`, `64KiB`, `10MB`, `1.5GiB`; a bare `K`, `M`, `G`, `T` is binary, as in iperf3, dd and nettest.
+    fn from_str(text: &str) -> Result<Self, QuantityError> {
+        const WHAT: Quantity = Quantity {
+            name: "byte count",
+            example: "10000000, 64KiB or 10MB",
+            units: "B, kB, MB, GB, TB, KiB, MiB, GiB, TiB (K, M, G, T are binary)",
+            most: "16 EiB",
+        };
+        let (number, unit) = WHAT.split(text)?;
+        let factor = match unit.trim_end_matches(['b', 'B']) {
+            "" => 1.0,
+            "k" | "K" if unit.len() == 2 => 1e3,
+            "M" | "m" if unit.len() == 2 => 1e6,
+            "G" | "g" if unit.len() == 2 => 1e9,
+            "T" | "t" if unit.len() == 2 => 1e12,
+            "k" | "K" | "Ki" | "ki" => KIB,
+            "M" | "m" | "Mi" | "mi" => KIB.powi(2),
+            "G" | "g" | "Gi" | "gi" => KIB.powi(3),
+            "T" | "t" | "Ti" | "ti" => KIB.powi(4),
+            _ => return Err(WHAT.unknown_unit(text, unit)),
+        };
+        WHAT.scale(text, number, factor).map(Bytes)
+    }
+}
+
+impl FromStr for BitRate {
+    type Err = QuantityError;
+
+    /// `135mbit`, `135Mb/s`, `2.5Gbps`, `10G`, `155520000`: bits per second, SI multiples, as `tc` and iperf3 print.
+    fn from_str(text: &str) -> Result<Self, QuantityError> {
+        const WHAT: Quantity = Quantity {
+            name: "bit rate",
+            example: "135mbit, 2.5Gb/s or 155520000",
+            units: "bit, kbit, mbit, gbit, tbit, Mb/s, Gbit/s, Mbps (bits, never bytes, per second)",
+            most: "18 Eb/s",
+        };
+        let (number, unit) = WHAT.split(text)?;
+        // `MB/s` against `Mb/s` is the oldest misunderstanding of the field: a capital B is refused, not guessed.
+        if unit.contains('B') {
+            return Err(WHAT.unknown_unit(text, unit));
+        }
+        let lower = unit.to_ascii_lowercase();
+        let lower = lower.strip_suffix("/s").unwrap_or(&lower);
+        let stem = ["bits", "bit", "bps", "b"].iter().find_map(|tail| lower.strip_suffix(tail)).unwrap_or(lower);
+        let factor = match stem {
+            "" => 1.0,
+            "k" => 1e3,
+            "m" => 1e6,
+            "g" => 1e9,
+            "t" => 1e12,
+            _ => return Err(WHAT.unknown_unit(text, unit)),
+        };
+        WHAT.scale(text, number, factor).map(BitRate)
+    }
+}
+
+impl FromStr for Ratio {
+    type Err = QuantityError;
+
+    /// `1e-4`, `0.01`, `1%`: at most 1 (100 %).
+    fn from_str(text: &str) -> Result<Self, QuantityError> {
+        const WHAT: Quantity =
+            Quantity { name: "ratio", example: "1e-4 or 0.01%", units: "%, or none", most: "1 (100 %)" };
+        let (number, unit) = WHAT.split(text)?;
+        let value = match unit {
+            "" => number,
+            "%" => shifted(number, -2),
+            _ => return Err(WHAT.unknown_unit(text, unit)),
+        };
+        if value > 1.0 { Err(WHAT.too_large(text)) } else { Ok(Ratio(value)) }
+    }
+}
+
+/// Reads `539ms`, `1.5s`, `60`, `250us`, `2min`, `1h`; a bare number is seconds.
+pub fn parse_duration(text: &str) -> Result<Duration, QuantityError> {
+    const WHAT: Quantity = Quantity {
+        name: "duration",
+        example: "539ms, 1.5s or 10min",
+        units: "ns, us, ms, s, min, h, d",
+        most: "584 years",
+    };
+    let (number, unit) = WHAT.split(text)?;
+    let nanos_per_unit = match unit {
+        "ns" => 1.0,
+        "us" | "µs" => 1e3,
+        "ms" => 1e6,
+        "" | "s" | "sec" => 1e9,
+        "min" | "m" => 60e9,
+        "h" => 3600e9,
+        "d" => 86_400e9,
+        _ => return Err(WHAT.unknown_unit(text, unit)),
+    };
+    WHAT.scale(text, number, nanos_per_unit).map(Duration::from_nanos)
+}
+
+/// The same where a number alone could be meant in two ways (`ping` takes it for ms, `tc` for µs): it wants a unit.
+/// Zero needs none.
+pub fn parse_unit_duration(text: &str) -> Result<Duration, QuantityError> {
+    let duration = parse_duration(text)?;
+    let has_unit = text.trim().ends_with(|last: char| last.is_alphabetic());
+    if has_unit || duration.is_zero() { Ok(duration) } else { Err(QuantityError::NoUnit(text.trim().to_owned())) }
+}
+
+/// What a parser says of the quantity it reads.
+struct Quantity {
+    name: &'static str,
+    example: &'static str,
+    units: &'static str,
+    most: &'static str,
+}
+
+impl Quantity {
+    /// Splits `text` into a finite, non-negative number and the unit after it.
+    fn split<'a>(&self, text: &'a str) -> Result<(f64, &'a str), QuantityError> {
+        let trimmed = text.trim();
+        let end = number_end(trimmed);
+        let (number, unit) = trimmed.split_at(end);
+        let number: f64 = number.parse().map_err(|_| QuantityError::NotANumber {
+            text: text.to_owned(),
+            quantity: self.name,
+            example: self.example,
+        })?;
+        if number < 0.0 {
+            return Err(QuantityError::Negative { text: text.to_owned(), quantity: self.name });
+        }
+        if !number.is_finite() {
+            return Err(self.too_large(text));
+        }
+        Ok((number, unit.trim_start()))
+    }
+
+    fn scale(&self, text: &str, number: f64, factor: f64) -> Result<u64, QuantityError> {
+        let value = (number * factor).round();
+        if value >= u64::MAX as f64 { Err(self.too_large(text)) } else { Ok(value as u64) }
+    }
+
+    fn too_large(&self, text: &str) -> QuantityError {
+        QuantityError::TooLarge { text: text.to_owned(), quantity: self.name, most: self.most }
+    }
+
+    fn unknown_unit(&self, text: &str, unit: &str) -> QuantityError {
+        QuantityError::UnknownUnit {
+            text: text.to_owned(),
+            unit: unit.to_owned(),
+            quantity: self.name,
+            allowed: self.units,
+        }
+    }
+}
+
+/// Where the number at the start of `text` ends: sign, digits, point, and an exponent only where digits follow it.
+fn number_end(text: &str) -> usize {
+    let bytes = text.as_bytes();
+    let digits = |mut at: usize| {
+        while bytes.get(at).is_some_and(|b| b.is_ascii_digit() || *b == b'.') {
+            at += 1;
+        }
+        at
+    };
+    let start = usize::from(matches!(bytes.first(), Some(b'-' | b'+')));
+    let end = digits(start);
+    if matches!(bytes.get(end), Some(b'e' | b'E')) {
+        let sign = end + 1 + usize::from(matches!(bytes.get(end + 1), Some(b'-' | b'+')));
+        if bytes.get(sign).is_some_and(u8::is_ascii_digit) {
+            return digits(sign);
+        }
+    }
+    end
+}

@@ -1,0 +1,139 @@
+//! What stands before each block on a data stream.
+//!
+//! Binary and of one length, unlike the messages of the control connection: there is one for each block, and of small
+//! files that is one for each file.
+
+use crate::transfer::digest::BlockHash;
+use crate::transfer::manner::Verify;
+
+/// What stands before each block on a data stream.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct BlockHeader {
+    /// Which file: the number of its entry.
+    pub file: u32,
+    /// Where the block starts, bytes from the start of the file.
+    pub offset: u64,
+    /// Bytes of payload that follow.
+    pub length: u32,
+    /// Hash of the payload; zeros if there is none.
+    pub hash: BlockHash,
+    /// The payload is all zeros, and is not sent: the next header follows.
+    pub hole: bool,
+    /// What made the hash.
+    pub verify: Verify,
+}
+
+/// Flag of a header whose payload is not sent.
+const HOLE: u8 = 0b10;
+
+/// Why bytes are no block header.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum HeaderError {
+    /// The stream is out of step, or something else than a block stands here.
+    #[error("block header of unknown kind {0:#04x}")]
+    Kind(u8),
+    /// Of a newer version.
+    #[error("block header with unknown flags {0:#04x}")]
+    Flags(u8),
+    /// Bytes kept for later are not zero.
+    #[error("block header with reserved bytes in use")]
+    Reserved,
+    /// On a stream in the clear: changed on the way, left out, sent again, or of another stream.
+    #[error("block header {0} of a stream in the clear was changed on the way: its authentication code is wrong")]
+    Seal(u64),
+}
+
+impl BlockHeader {
+    /// Bytes of a header: kind `B`, flags, two reserved; file, offset, length, hash; integers big-endian. The flags tell
+    /// what made the hash: 0 BLAKE3, 4 XXH3 (16 bytes, the rest zero), 8 nothing; 2 is that of a hole, 1 that of a seal.
+    pub const LENGTH: usize = 52;
+
+    /// The bytes to send.
+    pub fn encode(&self) -> [u8; Self::LENGTH] {
+        let mut bytes = [0; Self::LENGTH];
+        bytes[0] = b'B';
+        bytes[1] = flags(self.verify) | if self.hole { HOLE } else { 0 };
+        bytes[4..8].copy_from_slice(&self.file.to_be_bytes());
+        bytes[8..16].copy_from_slice(&self.offset.to_be_bytes());
+        bytes[16..20].copy_from_slice(&self.length.to_be_bytes());
+        bytes[20..].copy_from_slice(&self.hash.0);
+        bytes
+    }
+
+    /// Reads a header; whether its range makes sense is for [`crate::transfer::intake::Intake`] to say.
+    pub fn decode(bytes: &[u8; Self::LENGTH]) -> Result<Self, HeaderError> {
+        let [kind, flags, reserved @ ..] = bytes;
+        if *kind != b'B' {
+            return Err(HeaderError::Kind(*kind));
+        }
+        let made_by = |verify: &Verify| self::flags(*verify) == *flags & !HOLE;
+        let verify = [Verify::Blake3, Verify::Xxh3, Verify::Off].into_iter().find(made_by);
+        let verify = verify.ok_or(HeaderError::Flags(*flags))?;
+        if reserved[..2] != [0, 0] {
+            return Err(HeaderError::Reserved);
+        }
+        Ok(BlockHeader {
+            file: u32::from_be_bytes(field(bytes, 4)),
+            offset: u64::from_be_bytes(field(bytes, 8)),
+            length: u32::from_be_bytes(field(bytes, 16)),
+            hash: BlockHash(field(bytes, 20)),
+            hole: *flags & HOLE != 0,
+            verify,
+        })
+    }
+}
+
+/// Bit 0 is that of a header with a seal, bit 1 that of a hole.
+fn flags(verify: Verify) -> u8 {
+    match verify {
+        Verify::Blake3 => 0,
+        Verify::Xxh3 => 4,
+        Verify::Off => 8,
+    }
+}
+
+fn field<const N: usize>(bytes: &[u8; BlockHeader::LENGTH], at: usize) -> [u8; N] {
+    let mut field = [0; N];
+    field.copy_from_slice(&bytes[at..at + N]);
+    field
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn no_bytes_make_a_header_panic(bytes in proptest::array::uniform::<_, { BlockHeader::LENGTH }>(any::<u8>())) {
+            let mut bytes = bytes;
+            let _ = BlockHeader::decode(&bytes);
+            bytes[..4].copy_from_slice(b"B\0\0\0");
+            prop_assert_eq!(BlockHeader::decode(&bytes).unwrap().encode(), bytes);
+        }
+
+        #[test]
+        fn headers_survive(file: u32, offset: u64, length: u32, hash: [u8; 32], hole: bool, kind in 0usize..3) {
+            let verify = [Verify::Blake3, Verify::Xxh3, Verify::Off][kind];
+            let header = BlockHeader { file, offset, length, hash: BlockHash(hash), hole, verify };
+            prop_assert_eq!(BlockHeader::decode(&header.encode()), Ok(header));
+        }
+    }
+
+    #[test]
+    fn what_is_kept_for_later_is_refused_now() {
+        let hash = BlockHash([0; 32]);
+        let verify = Verify::Blake3;
+        let good = BlockHeader { file: 0, offset: 0, length: 1, hash, hole: false, verify }.encode();
+        let with = |at: usize, value: u8| {
+            let mut bytes = good;
+            bytes[at] = value;
+            BlockHeader::decode(&bytes)
+        };
+        assert_eq!(with(0, b'E'), Err(HeaderError::Kind(b'E')));
+        for flags in [1, 3, 5, 12, 16] {
+            assert_eq!(with(1, flags), Err(HeaderError::Flags(flags)));
+        }
+        assert_eq!(with(3, 1), Err(HeaderError::Reserved));
+    }
+}

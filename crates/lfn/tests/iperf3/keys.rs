@@ -1,0 +1,43 @@
+//! A server's keys and users, as files that both programs read.
+
+use std::fs;
+
+use aws_lc_rs::encoding::{AsDer, Pkcs8V1Der, PublicKeyX509Der};
+use aws_lc_rs::rsa::{KeySize, PrivateDecryptingKey};
+use data_encoding::BASE64;
+use lfn_core::iperf3::auth::{Claim, Users};
+use lfn_net::iperf3::rsa;
+use tempfile::TempDir;
+
+/// A server's keys and the users that may come, as files.
+pub struct Keys {
+    directory: TempDir,
+}
+
+impl Keys {
+    pub fn new() -> Keys {
+        let directory = TempDir::new().unwrap();
+        let key = PrivateDecryptingKey::generate(KeySize::Rsa2048).unwrap();
+        let private = AsDer::<Pkcs8V1Der<'_>>::as_der(&key).unwrap();
+        let public = AsDer::<PublicKeyX509Der<'_>>::as_der(&key.public_key()).unwrap();
+        let pem = |label: &str, der: &[u8]| {
+            let text = BASE64.encode(der);
+            let lines: Vec<&str> = text.as_bytes().chunks(64).map(|line| std::str::from_utf8(line).unwrap()).collect();
+            format!("-----BEGIN {label}-----\n{}\n-----END {label}-----\n", lines.join("\n"))
+        };
+        let claim = Claim { user: "mario".into(), password: "rossi".into(), time: 0 };
+        let users = Users::line("mario", &rsa::hash(&claim));
+        for (name, text) in [
+            ("private", pem("PRIVATE KEY", private.as_ref())),
+            ("public", pem("PUBLIC KEY", public.as_ref())),
+            ("users", users),
+        ] {
+            fs::write(directory.path().join(name), text).unwrap();
+        }
+        Keys { directory }
+    }
+
+    pub fn path(&self, name: &str) -> String {
+        self.directory.path().join(name).to_str().unwrap().to_owned()
+    }
+}

@@ -1,0 +1,195 @@
+//! iperf3's protocol against Debian's iperf3, in both roles and every mode. What is counted must agree to the byte
+//! wherever the protocol lets it; nothing here depends on how fast this machine is. Here are our two ends with each other;
+//! stock clients and stock servers are each in a file beside this one, with the recorded results that other tests read.
+
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on says so by panicking, its helpers too")]
+
+mod clients;
+mod keys;
+mod servers;
+#[path = "../support/mod.rs"]
+mod support;
+
+use std::io::{BufRead, BufReader};
+use std::process::{Child, ExitCode, Output, Stdio};
+use std::sync::Arc;
+use std::time::Duration;
+
+use clients::*;
+use lfn_core::iperf3::{End, Output as ServerOutput, Parameters, Protocol, Way};
+use lfn_core::units::{BitRate, Bytes};
+use lfn_net::iperf3::client::{self, Test};
+use serde_json::Value;
+use servers::*;
+use support::server::assert_refused;
+use support::{Needs, stderr, stdout};
+
+fn main() -> ExitCode {
+    let iperf3 = Needs::Programs(&["iperf3", "timeout"]);
+    support::run(&[
+        ("stock_clients_agree_on_what_is_counted", iperf3, stock_clients_agree_on_what_is_counted),
+        ("stock_clients_agree_on_what_is_timed", iperf3, stock_clients_agree_on_what_is_timed),
+        ("stock_clients_send_and_take_datagrams", iperf3, stock_clients_send_and_take_datagrams),
+        ("stock_clients_see_the_servers_output", iperf3, stock_clients_see_the_servers_output),
+        ("stock_clients_show_who_they_are", iperf3, stock_clients_show_who_they_are),
+        ("many_stock_clients_at_once_and_more_than_fit", iperf3, many_stock_clients_at_once_and_more_than_fit),
+        ("limits_of_the_server_are_told_stock_clients", iperf3, limits_of_the_server_are_told_stock_clients),
+        ("stock_servers_agree_on_what_is_counted", iperf3, stock_servers_agree_on_what_is_counted),
+        ("stock_servers_agree_in_every_other_mode", iperf3, stock_servers_agree_in_every_other_mode),
+        ("stock_servers_are_shown_interval_by_interval", iperf3, stock_servers_are_shown_interval_by_interval),
+        ("stock_servers_take_the_flags_of_the_load", iperf3, stock_servers_take_the_flags_of_the_load),
+        ("an_interrupt_ends_a_test_with_a_stock_server", iperf3, an_interrupt_ends_a_test_with_a_stock_server),
+        ("stock_servers_are_told_who_comes", iperf3, stock_servers_are_told_who_comes),
+        ("a_busy_stock_server_is_named", iperf3, a_busy_stock_server_is_named),
+        ("both_of_our_ends_understand_each_other", Needs::Nothing, both_of_our_ends_understand_each_other),
+        ("what_iperf3_cannot_carry_is_refused", Needs::Nothing, what_iperf3_cannot_carry_is_refused),
+    ])
+}
+
+/// `lfn serve --iperf3` on free ports, stopped when dropped.
+struct Server {
+    child: Child,
+    port: u16,
+}
+
+impl Server {
+    fn start(flags: &[&str]) -> Server {
+        let mut command = support::lfn();
+        command.args(["serve", "--ephemeral", "--quiet", "--port", "0", "--bind", "127.0.0.1", "--iperf3=0", "--json"]);
+        let mut child = command.args(flags).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+        let mut line = String::new();
+        BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
+        let object: Value = serde_json::from_str(&line).unwrap();
+        let address = object["iperf3"].as_str().unwrap();
+        Server { child, port: address.rsplit_once(':').unwrap().1.parse().unwrap() }
+    }
+
+    /// A stock client's report, as JSON.
+    fn stock(&self, flags: &str) -> Value {
+        let output = stock(self.port, flags, &[]);
+        serde_json::from_slice(&output.stdout).unwrap_or_else(|error| panic!("{flags}: {error}: {}", stdout(&output)))
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// `lfn test --iperf3` with nothing of the surroundings.
+fn lfn_test(port: u16, flags: &[&str]) -> Output {
+    let mut command = support::lfn();
+    command.env("HOME", "/nonexistent").env_remove("XDG_CONFIG_HOME").env_remove("LFN_PATH").env_remove("LFN_EMULATED");
+    command.args(["test", "--iperf3", &format!("127.0.0.1:{port}")]).args(flags).output().unwrap()
+}
+
+fn lfn_json(port: u16, flags: &[&str]) -> Value {
+    let output = lfn_test(port, &[flags, &["--json"]].concat());
+    assert!(output.status.success(), "{flags:?}: {}", stderr(&output));
+    let mut document: Value = serde_json::from_slice(&output.stdout).unwrap();
+    document["runs"][0].take()
+}
+
+fn bytes(report: &Value, sum: &str) -> u64 {
+    report["end"][sum]["bytes"].as_u64().unwrap_or_else(|| panic!("no bytes in {sum}: {}", report["end"]))
+}
+
+fn without_error(report: &Value, flags: &str) {
+    assert_eq!(report["error"], Value::Null, "{flags}");
+}
+
+fn test(parameters: Parameters) -> Test {
+    let within = Duration::from_secs(30);
+    let interval = Duration::from_millis(200);
+    Test { parameters, login: None, interval, within, queue: within, from: Vec::new(), stop: Arc::default() }
+}
+
+fn both_of_our_ends_understand_each_other() {
+    let server = Server::start(&[]);
+    for way in [Way::Forward, Way::Reverse, Way::Both] {
+        for protocol in [Protocol::Tcp, Protocol::Udp] {
+            let parameters = Parameters {
+                way,
+                protocol,
+                end: End::Blocks(50),
+                length: Bytes(1000),
+                streams: 2,
+                rate: (protocol == Protocol::Udp).then_some(BitRate(4_000_000)),
+                server_output: true,
+                ..Parameters::default()
+            };
+            let outcome = client::run("127.0.0.1", server.port, &test(parameters), &mut |_| {}).unwrap();
+            assert!(matches!(outcome.output, Some(ServerOutput::Text(_))));
+            for (run, _) in outcome.runs {
+                assert!(run.receiver().bytes <= run.sender().bytes, "{way:?} {protocol:?}");
+                if way == Way::Forward && protocol == Protocol::Tcp {
+                    assert_eq!((run.near.bytes, run.far.bytes), (50_000, 50_000));
+                }
+            }
+        }
+    }
+    let run = lfn_json(server.port, &["-k", "20", "-l", "100000", "-R"]);
+    assert_eq!((&run["near"]["bytes"], &run["far"]["bytes"]), (&2_000_000.into(), &2_000_000.into()));
+    for flags in [&["--udp", "--pacing", "2mbit", "-t", "1s"][..], &["--udp", "--pacing", "2mbit", "-t", "1s", "-R"]] {
+        let run = lfn_json(server.port, flags);
+        let stream = &run["iperf3"]["streams"][0];
+        assert!(stream["datagrams"].as_u64().unwrap() > 0 && stream["lost_datagrams"].is_u64(), "{stream}");
+        assert_eq!(run["iperf3"]["protocol"], "udp");
+        // Of a path that nobody told the rate of nothing is predicted, and of a busy host something may be found.
+        assert_eq!(run["predicted"], Value::Null);
+        let page = lfn_test(server.port, flags);
+        assert!(stdout(&page).contains("datagrams lost"), "{}", stdout(&page));
+    }
+    let run = lfn_json(server.port, &["--udp", "--pacing", "2mbit", "-t", "1s", "--rate", "1gbit"]);
+    assert_eq!(
+        (&run["predicted"]["limited_by"], &run["predicted"]["goodput_bits_per_second"]),
+        (&"asked rate".into(), &2_000_000.into())
+    );
+    // Datagrams go as they are sent; what the conversation takes afterwards is no time of theirs.
+    assert_eq!(run["far"]["elapsed_seconds"], run["near"]["elapsed_seconds"]);
+    // Far more than any machine sends.
+    let run = lfn_json(server.port, &["--udp", "--pacing", "100gbit", "-P", "4", "-t", "1s"]);
+    let causes: Vec<_> =
+        run["findings"].as_array().unwrap().iter().map(|found| found["name"].as_str().unwrap()).collect();
+    assert!(causes.contains(&"slow sender"), "{causes:?}");
+    let output = lfn_test(server.port, &["-t", "1s", "--interval", "200ms", "--iperf3-server-output"]);
+    let page = stdout(&output);
+    assert!(output.status.success(), "{}", stderr(&output));
+    for words in ["goodput", "buffers unknown", "iperf3 does not tell", "server output:", "Accepted connection"] {
+        assert!(page.contains(words), "{words}: {page}");
+    }
+}
+
+fn what_iperf3_cannot_carry_is_refused() {
+    let cases: [(&[&str], &str); 7] = [
+        (&["--streams", "200"], "200 streams"),
+        (&["--near-sndbuf", "50000"], "buffers of one end alone"),
+        (&["--sndbuf", "50000", "--rcvbuf", "60000"], "several sizes"),
+        (&["--time", "1500ms"], "no whole seconds"),
+        (&["--iperf3-user", "mario"], "--iperf3-rsa-public-key"),
+        (&["--iperf3-user", "mario", "--iperf3-rsa-public-key", "/nonexistent"], "/nonexistent"),
+        (&["far"], "cannot be used with"),
+    ];
+    for (flags, says) in cases {
+        let output = lfn_test(1, flags);
+        let text = stderr(&output);
+        assert!(!output.status.success() && text.contains(says) && text.contains("hint: "), "{flags:?}: {text}");
+    }
+    let cannot = [
+        (&["--near-no-copy"][..], "no copying at one end alone"),
+        (&["--until", "2%"], "an end found in the figures"),
+        (&["--check"], "payload of our own kind"),
+        (&["--blocks"], "payload of our own kind"),
+        (&["--latency"], "probes"),
+        (&["--pacing", "1mbit,2mbit"], "another option for each stream"),
+    ];
+    for (flags, says) in cannot {
+        assert_refused(&lfn_test(1, flags), 2, &format!("--iperf3: {says}"));
+    }
+    assert_refused(&lfn_test(1, &["--bind", "192.0.2.7"]), 1, "192.0.2.7");
+    let mut command = support::lfn();
+    let output = command.args(["serve", "--ephemeral", "--iperf3", "--iperf3-users", "/nonexistent"]).output().unwrap();
+    assert!(!output.status.success() && stderr(&output).contains("iperf3-key"), "{}", stderr(&output));
+}

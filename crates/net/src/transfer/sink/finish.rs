@@ -1,0 +1,122 @@
+//! How a file that is wanted ends: whole, failed, or given up by its sender.
+//!
+//! Whoever finds that a file has no more to come ends it, and nobody does so twice: that is what `over` says. One that is
+//! whole goes to the group that is put on disk and named together, or is named at once; what became of it is said then.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use lfn_core::transfer::entry::Name;
+use lfn_core::transfer::manner::Sync;
+use lfn_core::units::Bytes;
+use lfn_core::wire::copy::Fate;
+
+use super::super::TransferError;
+use super::super::flow::lock;
+use super::Receiving;
+use super::group::Whole;
+use super::item::{Done, Item, State};
+use super::partial::Partial;
+use super::small::Small;
+
+impl Receiving {
+    /// Ends a file that has no more to come: a large one once the sender has said its digest.
+    pub(super) fn try_complete(&self, item: &Arc<Item>, may_wait: bool) {
+        let mut state = lock(&item.state);
+        let Some(digest) = state.intake.digest().filter(|_| !state.over) else { return };
+        match state.sent {
+            Some(sent) if sent != digest => {
+                if let Some(partial) = &state.partial {
+                    partial.condemn();
+                }
+                drop(state);
+                self.fail(item, TransferError::Digest { sent, received: digest });
+            }
+            None if item.layout.blocks() > 1 => {}
+            _ => {
+                state.over = true;
+                let partial = self.take_partial(&mut state);
+                drop(state);
+                match partial {
+                    None => self.settle(item, Ok(())),
+                    Some(partial) => {
+                        self.group.push(item.clone(), Whole::Large(partial), || may_wait && !self.stopped());
+                    }
+                }
+            }
+        }
+    }
+
+    pub(super) fn whole_small(&self, item: &Arc<Item>, small: Small) {
+        lock(&item.state).over = true;
+        match self.manner.fsync {
+            Sync::File => self.group.push(item.clone(), Whole::Small(small), || !self.stopped()),
+            Sync::End | Sync::None => {
+                if self.manner.fsync == Sync::End {
+                    self.devices.note(small.file());
+                }
+                let named = small.name(item.replace);
+                self.settle(item, named);
+            }
+        }
+    }
+
+    /// What became of a file that was whole.
+    pub(super) fn settle(&self, item: &Item, named: Result<(), TransferError>) {
+        let state = lock(&item.state);
+        let block = |index| item.layout.block(index).map_or(0, |block| u64::from(block.length));
+        let kept: u64 = state.intake.kept().ranges().flat_map(|(first, last)| first..=last).map(block).sum();
+        let digest = state.intake.digest();
+        let ours = state.ours;
+        drop(state);
+        let kept = if ours { 0 } else { kept };
+        let done = match (named, digest) {
+            (Ok(()), Some(digest)) => {
+                if self.manner.digests {
+                    let fate = if item.replace { Fate::Replace } else { Fate::New };
+                    self.tell_there(&item.entry, fate, Some(digest));
+                }
+                Done::File { digest, kept: Bytes(kept), bytes: item.layout.bytes() }
+            }
+            (Ok(()), None) => Done::Failed(TransferError::Incomplete),
+            (Err(error), _) => Done::Failed(error),
+        };
+        self.table.settle(item.number, &item.entry.name, done);
+    }
+
+    /// A file that cannot be had; the rest goes on.
+    pub(super) fn fail(&self, item: &Item, error: TransferError) {
+        let mut state = lock(&item.state);
+        if state.over {
+            return;
+        }
+        state.over = true;
+        let partial = self.take_partial(&mut state);
+        drop(state);
+        drop(partial);
+        self.table.settle(item.number, &item.entry.name, Done::Failed(error));
+    }
+
+    /// Gives up a file that its sender cannot send; tells its name if nothing had become of it.
+    pub(super) fn unsent(&self, number: u32) -> Option<Name> {
+        let item = self.table.get(number)?;
+        let mut state = lock(&item.state);
+        if state.over {
+            return None;
+        }
+        state.over = true;
+        let partial = self.take_partial(&mut state);
+        drop(state);
+        lock(&self.graves).extend(partial);
+        Some(item.entry.name.clone())
+    }
+
+    /// Takes the partial file from a file that is over.
+    fn take_partial(&self, state: &mut State) -> Option<Arc<Partial>> {
+        let partial = state.partial.take();
+        if partial.is_some() {
+            self.partials.fetch_sub(1, Ordering::SeqCst);
+        }
+        partial
+    }
+}

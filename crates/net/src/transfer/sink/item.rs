@@ -1,0 +1,109 @@
+//! An entry in the receiver's hands, from the list to its end: listed, looked at, compared, wanted, done.
+
+use std::sync::{Arc, Mutex};
+
+use lfn_core::transfer::blocks::Layout;
+use lfn_core::transfer::digest::Digest;
+use lfn_core::transfer::entry::{Entry, Name};
+use lfn_core::transfer::intake::Intake;
+use lfn_core::units::Bytes;
+use lfn_core::wire::copy::Failure;
+
+use super::super::TransferError;
+use super::partial::Partial;
+
+/// What the table holds of an entry.
+#[derive(Debug)]
+pub(super) enum Slot {
+    /// Not looked at.
+    Listed(Box<Entry>),
+    /// Somebody looks at it.
+    Looking,
+    /// Its digest is computed, and the sender's is waited for.
+    Comparing {
+        entry: Box<Entry>,
+        ours: Option<Option<Digest>>,
+        theirs: Option<Digest>,
+    },
+    Wanted(Arc<Item>),
+}
+
+/// A file that is wanted.
+#[derive(Debug)]
+pub(super) struct Item {
+    pub(super) number: u32,
+    pub(super) entry: Entry,
+    pub(super) layout: Layout,
+    /// What is there gives way.
+    pub(super) replace: bool,
+    pub(super) state: Mutex<State>,
+}
+
+/// How far a wanted file is.
+#[derive(Debug)]
+pub(super) struct State {
+    pub(super) intake: Intake,
+    /// Of a file of several blocks, once one of them is there.
+    pub(super) partial: Option<Arc<Partial>>,
+    /// The sender's digest of a file of several blocks.
+    pub(super) sent: Option<Digest>,
+    /// The partial file was begun by an earlier session of this copy.
+    pub(super) ours: bool,
+    /// Nothing more is done to it: it waits for its name, or failed.
+    pub(super) over: bool,
+}
+
+impl Item {
+    pub(super) fn new(number: u32, entry: Entry, layout: Layout, replace: bool) -> Self {
+        let state = State { intake: Intake::new(layout), partial: None, sent: None, ours: false, over: false };
+        Item { number, entry, layout, replace, state: Mutex::new(state) }
+    }
+}
+
+/// An entry to be looked at.
+#[derive(Debug)]
+pub(super) struct Next {
+    pub(super) number: u32,
+    pub(super) entry: Entry,
+    /// Of a file that was compared with what stands in its place.
+    pub(super) compared: Option<Compared>,
+    /// It is looked at for the first time.
+    pub(super) first: bool,
+}
+
+/// What a comparison of digests came to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Compared {
+    pub(super) equal: bool,
+    /// Of the file here.
+    pub(super) digest: Option<Digest>,
+}
+
+/// What became of an entry.
+#[derive(Debug)]
+pub(super) enum Done {
+    File {
+        digest: Digest,
+        kept: Bytes,
+        bytes: Bytes,
+    },
+    /// A file that would be written.
+    Planned(Bytes),
+    Directory,
+    Link,
+    Skipped,
+    /// A file that an earlier session of this copy wrote.
+    Earlier,
+    /// Here.
+    Failed(TransferError),
+    /// At the sender, who knows.
+    Unsent(Failure),
+}
+
+/// What a hard link leads to.
+#[derive(Debug)]
+pub(super) enum Leads {
+    There(Name, Entry),
+    Later,
+    Gone,
+}
