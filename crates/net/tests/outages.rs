@@ -19,16 +19,17 @@ use std::time::{Duration, Instant};
 
 use lfn_core::session::Ticket;
 use lfn_core::transfer::content::fill_random;
+use lfn_core::transfer::digest::Digest;
 use lfn_core::transfer::raw::Raw;
 use lfn_core::transfer::verdict::Allowed;
 use lfn_core::units::Bytes;
-use lfn_core::wire::copy::{From, To};
+use lfn_core::wire::copy::{From, To, Told};
 use lfn_net::server::Config;
 use lfn_net::service;
 use lfn_net::session::Protection;
 use lfn_net::session::dial::Target;
 use lfn_net::transfer::{
-    Connection, LocalDestination, LocalSource, Options, Outcome, TransferError, Watch, download, upload,
+    Connection, LocalDestination, LocalSource, Options, Outcome, Teller, TransferError, Watch, download, upload,
 };
 use socket2::SockRef;
 use support::Served;
@@ -271,10 +272,23 @@ fn each_way(fault: Fault, at: u64, times: usize, outage_at: u64, check: impl Fn(
             let path = Way::new(copies.served.ticket.port, fault, at, times);
             path.state.outage_at.store(outage_at, Ordering::SeqCst);
             path.state.slow.store(outage_at < u64::MAX, Ordering::SeqCst);
-            let options = Copies::options(protection);
+            let mut options = Copies::options(protection);
+            options.manner.digests = true;
+            let digests: Arc<Mutex<Vec<(String, Digest)>>> = Arc::default();
+            let (heard, void) = (digests.clone(), digests.clone());
+            let take = move |told: &Told| {
+                heard.lock().unwrap().extend(told.digest.map(|digest| (told.name.to_string(), digest)));
+            };
+            options.teller = Teller::new(take, move || void.lock().unwrap().clear());
             let outcome = if up { copies.up(&path, &options) } else { copies.down(&path, &options) };
             let outcome = outcome.unwrap_or_else(|error| panic!("{protection:?}, up {up}: {error}"));
             is_whole(to.path(), &files, &outcome);
+            // Each file's digest once, however many sessions it took.
+            let mut digests = digests.lock().unwrap().clone();
+            digests.sort_by(|(a, _), (b, _)| a.cmp(b));
+            let digest = |bytes: &[u8]| Digest(*blake3::hash(bytes).as_bytes());
+            let wanted: Vec<_> = files.iter().map(|(name, bytes)| (format!("tree/{name}"), digest(bytes))).collect();
+            assert!(digests == wanted, "{protection:?}, up {up}: {} digests of {}", digests.len(), wanted.len());
             check(&path, &outcome);
         }
     }
@@ -312,11 +326,14 @@ fn a_stream_that_freezes_is_replaced() {
 
 #[test]
 fn a_session_that_is_cut_is_followed_by_another() {
-    each_way(Fault::Nothing, 0, 0, 3 << 20, |_, outcome| {
-        assert_eq!(outcome.reconnects, 1);
-        assert_eq!((outcome.tally.skipped, outcome.tally.directories), (0, 2), "{:?}", outcome.tally);
-        assert!(outcome.without > Duration::ZERO);
-    });
+    // Early, and when many files have their names.
+    for outage_at in [3 << 20, 7_000_000] {
+        each_way(Fault::Nothing, 0, 0, outage_at, |_, outcome| {
+            assert_eq!(outcome.reconnects, 1);
+            assert_eq!((outcome.tally.skipped, outcome.tally.directories), (0, 2), "{:?}", outcome.tally);
+            assert!(outcome.without > Duration::ZERO);
+        });
+    }
 }
 
 #[test]

@@ -98,7 +98,10 @@ impl<'a> Course<'a> {
         loop {
             match session(&mut self) {
                 Ok(ended) => return Ok(self.outcome(ended)),
-                Err(error) => self.wait_after(error)?,
+                Err(error) => {
+                    self.wait_after(error)?;
+                    self.options.teller.anew();
+                }
             }
         }
     }

@@ -2,7 +2,7 @@
 //! that there is a whole one or none.
 
 use std::fs::{self, File};
-use std::io::{self, BufWriter, Write};
+use std::io::{self, BufWriter, Seek, Write};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
@@ -52,6 +52,17 @@ impl Manifest {
         if inner.failed.is_none() {
             inner.lines += 1;
             inner.failed = inner.file.write_all(&line).err();
+        }
+    }
+
+    /// Empties it: what was told comes again.
+    pub(super) fn restart(&self) {
+        let mut inner = self.inner.lock().unwrap_or_else(PoisonError::into_inner);
+        let Inner { file, lines, failed } = &mut *inner;
+        if failed.is_none() {
+            *lines = 0;
+            let emptied = file.flush().and_then(|()| file.rewind()).and_then(|()| file.get_ref().set_len(0));
+            *failed = emptied.err();
         }
     }
 

@@ -171,7 +171,8 @@ fn told(args: &Args) -> Result<(Teller, Option<Arc<Manifest>>), Failure> {
     if !tells && !digests {
         return Ok((Teller::default(), None));
     }
-    let teller = Teller::new(move |told: &Told| {
+    let begun = file.clone();
+    let take = move |told: &Told| {
         if let Some(manifest) = &file {
             manifest.take(told);
         }
@@ -179,7 +180,8 @@ fn told(args: &Args) -> Result<(Teller, Option<Arc<Manifest>>), Failure> {
         if tells && told.digest.is_none() {
             tell(told, json);
         }
-    });
+    };
+    let teller = Teller::new(take, move || begun.iter().for_each(|manifest| manifest.restart()));
     Ok((teller, manifest))
 }
 
