@@ -33,8 +33,8 @@ pub(super) struct Job {
     pub(super) number: u32,
     pub(super) place: Place,
     pub(super) layout: Layout,
-    /// What is there is what was listed: only its digest is missing.
-    pub(super) there: Option<Entry>,
+    /// What is there is what was listed, and this became of it: only its digest is missing.
+    pub(super) there: Option<(Entry, Done)>,
 }
 
 impl Compare {
@@ -61,18 +61,18 @@ impl Receiving {
     /// Reads what is there, until the copy is over.
     pub(super) fn hash_there(&self) {
         let over = || self.stopped() || lock(&self.ended).is_some();
-        while let Some(job) = self.compare.take(over) {
+        while let Some(mut job) = self.compare.take(over) {
             let digest = self.while_busy(|| self.digest_of(&job));
-            let Some(entry) = &job.there else {
+            let Some((entry, done)) = job.there.take() else {
                 // What cannot be read is not the same.
                 self.table.ours(job.number, digest.ok());
                 continue;
             };
             match digest {
-                Ok(digest) => self.tell_there(entry, Fate::There, Some(digest)),
+                Ok(digest) => self.tell_there(&entry, Fate::There, Some(digest)),
                 Err(error) => self.table.complain(&entry.name, &error),
             }
-            self.table.settle(job.number, &entry.name, Done::Skipped);
+            self.table.settle(job.number, &entry.name, done);
         }
     }
 

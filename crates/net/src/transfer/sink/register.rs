@@ -183,16 +183,17 @@ impl Receiving {
             let set = utimensat(&place.directory, &place.name, &times(&entry), AtFlags::SYMLINK_NOFOLLOW);
             set.map_err(|e| place.error("set the times of", e))?;
         }
+        let done = if ours { Done::Earlier } else { Done::Skipped };
         match compared.and_then(|compared| compared.digest) {
             _ if !self.manner.digests || why == Skipped::Newer => {}
             Some(digest) => self.tell_there(&entry, Fate::There, Some(digest)),
             None => {
                 let layout = Layout::new(length, self.block)?;
-                self.compare.push(Job { number, place, layout, there: Some(entry) });
+                self.compare.push(Job { number, place, layout, there: Some((entry, done)) });
                 return Ok(None);
             }
         }
-        Ok(Some(if ours { Done::Earlier } else { Done::Skipped }))
+        Ok(Some(done))
     }
 
     /// Has the digest of a file computed at both ends.
