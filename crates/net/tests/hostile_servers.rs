@@ -89,6 +89,16 @@ fn evil(session: &mut ServerSession, request: &Request) -> Result<(), SessionErr
                 session.control.send(&said)?;
             }
         }
+        "rich" => {
+            // Nothing of them ever comes: all stay unsettled.
+            let value = "x".repeat(60_000);
+            for n in 0..64 {
+                let mut entry = file(&format!("{n}"), 5);
+                let xattr = |x| json!({ "name": format!("user.{x}"), "value": value });
+                entry["xattrs"] = (0..16).map(xattr).collect::<Vec<_>>().into();
+                session.control.send(&json!({ "sender": "list", "first": n, "entries": [entry] }))?;
+            }
+        }
         "failures" => loop {
             let failure = json!({ "sender": "failed", "name": "x", "what": "w".repeat(1000) });
             session.control.send(&failure)?;
@@ -226,6 +236,8 @@ fn bytes_and_digests_that_are_not_what_was_listed_get_no_name() {
 fn lists_and_failures_without_end_are_bounded() {
     let (outcome, _) = fetch("flood");
     assert!(outcome.unwrap_err().to_string().contains("lists more entries than may wait"));
+    let (outcome, _) = fetch("rich");
+    assert!(outcome.unwrap_err().to_string().contains("more attributes than may wait"));
     let before = resident();
     let place = tempfile::tempdir().unwrap();
     let served = Served::start(support::config(), evil);

@@ -6,7 +6,7 @@
 //! [`location`] reads what was typed, [`content`] makes `random:` and `zero:`, [`limit`] says what holds a copy back.
 //!
 //! A tree is a list of things ([`entry`]), sent in batches ([`batch`]), their names as [`raw`] bytes; [`filter`] and
-//! [`glob`] say what of it is meant, [`keep`] what is kept of that, [`linked`] which names may be one file, [`verdict`] decides about what is there already. A [`blockset`] says what is there of a file, a
+//! [`glob`] say what of it is meant, [`keep`] what is kept of that, [`linked`] which names may be one file, [`unsettled`] how far ahead it may be, [`verdict`] decides about what is there already. A [`blockset`] says what is there of a file, a
 //! [`journal`] keeps that over a stop, and a [`manifest`] lists what came. The [`manner`] of a copy says how all of
 //! it is checked and kept.
 
@@ -30,5 +30,6 @@ pub mod raw;
 pub mod schedule;
 pub mod shortfall;
 pub mod streams;
+pub mod unsettled;
 pub mod verdict;
 mod wildcard;

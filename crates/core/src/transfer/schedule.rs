@@ -12,8 +12,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::blocks::{Block, Layout, LayoutError};
 use super::blockset::BlockSet;
 use super::digest::{BlockHash, Digest, HashTree};
+use super::unsettled::Unsettled;
 use crate::units::Bytes;
-use crate::wire::copy::{BlockHeader, MOST_UNSETTLED};
+use crate::wire::copy::BlockHeader;
 
 /// Most blocks in one pack: to read more small files before the first byte leaves would keep the network waiting.
 pub const MOST_PACKED: usize = 256;
@@ -35,6 +36,7 @@ pub struct Deck<T> {
     /// Files from this number on wait for the receiver's word.
     wanted: u32,
     unsettled: BTreeMap<u32, Option<Work<T>>>,
+    account: Unsettled,
     to_send: BTreeSet<u32>,
     to_hash: BTreeSet<u32>,
     /// How many files of several blocks are begun.
@@ -109,6 +111,7 @@ impl<T: Clone> Deck<T> {
             complete: false,
             wanted: u32::MAX,
             unsettled: BTreeMap::new(),
+            account: Unsettled::default(),
             to_send: BTreeSet::new(),
             to_hash: BTreeSet::new(),
             begun: 0,
@@ -116,9 +119,9 @@ impl<T: Clone> Deck<T> {
         }
     }
 
-    /// How many entries may be listed now.
-    pub fn room(&self) -> usize {
-        (MOST_UNSETTLED as usize).saturating_sub(self.unsettled.len())
+    /// Whether an entry of that [`weight`](super::entry::Entry::weight) may be listed now.
+    pub fn has_room(&self, weight: usize) -> bool {
+        self.account.room(1, weight).is_ok()
     }
 
     /// How many entries are listed and not settled.
@@ -131,8 +134,8 @@ impl<T: Clone> Deck<T> {
         self.listed
     }
 
-    /// Adds an entry, a file with what it is read by, and tells its number.
-    pub fn list(&mut self, file: Option<(Bytes, T)>) -> Result<u32, LayoutError> {
+    /// Adds an entry of that weight, a file with what it is read by, and tells its number.
+    pub fn list(&mut self, weight: usize, file: Option<(Bytes, T)>) -> Result<u32, LayoutError> {
         let work = match file {
             Some((bytes, of)) => Some(Work::new(Layout::new(bytes, self.block)?, of)),
             None => None,
@@ -142,6 +145,7 @@ impl<T: Clone> Deck<T> {
             self.to_send.insert(number);
         }
         self.unsettled.insert(number, work);
+        self.account.list(number, weight);
         self.listed += 1;
         Ok(number)
     }
@@ -363,6 +367,7 @@ impl<T: Clone> Deck<T> {
     }
 
     fn forget(&mut self, entry: u32) {
+        self.account.settle(entry);
         if let Some(Some(work)) = self.unsettled.remove(&entry) {
             self.ranges -= work.ranges;
             self.begun -= usize::from(work.begun);

@@ -7,7 +7,8 @@
 //! **A list and numbers.** The sender lists what it has, entry by entry, and goes on listing while it sends; a block names its
 //! file by the number of its entry. Small files cost no message of their own in either direction: their blocks stand
 //! behind each other in one write, and the receiver settles whole ranges of numbers. No more than [`MOST_UNSETTLED`]
-//! entries are listed and not settled, which bounds the memory of both ends however many files there are.
+//! entries, and [`MOST_UNSETTLED_BYTES`] of names and attributes, are listed and not settled ([`crate::transfer::unsettled`]),
+//! which bounds the memory of both ends however many files there are and whatever they carry.
 //!
 //! **Asked or not.** Where the receiver has nothing that could stand in the way, blocks follow the list at once. Otherwise it
 //! says so ([`FromReceiver::Ready`]), and the sender waits for its word on each entry; many entries are under way, so
@@ -38,6 +39,9 @@ pub use told::{Failure, Fate, Tally, Thing, Told};
 
 /// Most entries listed and not settled.
 pub const MOST_UNSETTLED: u32 = 16_384;
+
+/// Most that entries listed and not settled may weigh together ([`Entry::weight`]).
+pub const MOST_UNSETTLED_BYTES: usize = 32 << 20;
 
 /// Most blocks that one message may call lost or missing.
 pub const MOST_LOST: u64 = 1 << 20;

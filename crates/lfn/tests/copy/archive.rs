@@ -257,3 +257,24 @@ fn what_is_no_file_is_left_out_and_told() {
     assert_eq!(down["left_out"], json!({"links": 0, "special": 1}));
     assert!(pair.near("missing/a").is_file());
 }
+
+/// More of attributes than both ends hold at a time.
+#[test]
+fn a_tree_that_is_rich_in_attributes_goes_through() {
+    const FILES: usize = 9_500;
+    let pair = Pair::new();
+    let (rich, value) = (pair.near("rich"), "x".repeat(3_700));
+    fs::create_dir(&rich).unwrap();
+    for n in 0..FILES {
+        let path = rich.join(n.to_string());
+        fs::write(&path, "1").unwrap();
+        set(&path, "user.color", &format!("{n} {value}"));
+    }
+    let report = pair.copies(&["--archive", "rich", "far:"]);
+    assert_eq!((&report["tally"]["files"], &report["tally"]["failed"]), (&FILES.into(), &0.into()));
+    let mut color = [0; 10_000];
+    for n in [0, 7, FILES / 2, FILES - 1] {
+        let length = lgetxattr(pair.far("rich").join(n.to_string()), "user.color", &mut color[..]).unwrap();
+        assert_eq!(text(&color[..length]), format!("{n} {value}"));
+    }
+}

@@ -41,6 +41,14 @@ pub enum TransferError {
         /// As allowed.
         most: usize,
     },
+    /// A pattern that takes too much to expand.
+    #[error("{pattern}: {why}")]
+    Unexpanded {
+        /// As typed.
+        pattern: String,
+        /// Too much of what.
+        why: &'static str,
+    },
     /// More patterns and names than a request holds.
     #[error("patterns and names of {bytes} B are more than the {most} B that can be asked of a far end")]
     Request {
@@ -273,6 +281,7 @@ impl TransferError {
             | TransferError::Streams { .. }
             | TransferError::Memory { .. }
             | TransferError::Matches { .. }
+            | TransferError::Unexpanded { .. }
             | TransferError::Request { .. }
             | TransferError::Sources { .. }
             | TransferError::Congestion { .. } => RefusalCode::Limit,
@@ -355,7 +364,9 @@ impl TransferError {
             TransferError::Session(error) => return error.hint(),
             TransferError::NotFound { .. } => "see how it is spelt; directories on the way to a file are not made",
             TransferError::NoMatch { .. } => "a directory matches by itself: `lfn copy NAME: .` copies everything",
-            TransferError::Matches { .. } => "copy the directory, with --include and --exclude",
+            TransferError::Matches { .. } | TransferError::Unexpanded { .. } => {
+                "copy the directory, with --include and --exclude"
+            }
             TransferError::Request { .. } => "copy what is above them, or in several parts",
             TransferError::Sources { .. } => "give the one directory that the names are below",
             TransferError::File { source, .. } => match source.kind() {

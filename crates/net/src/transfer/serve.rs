@@ -20,7 +20,7 @@ use super::guest::{DropBox, Guest};
 use super::pacing;
 use super::place::Base;
 use super::sink::{Aim, Receiving};
-use super::source::{Listing, Sending, Source, expand};
+use super::source::{Budget, Listing, Sending, Source, expand};
 use super::talk::Talk;
 use super::teller::Teller;
 use crate::server::ServerSession;
@@ -118,8 +118,10 @@ fn send(session: &mut ServerSession, request: &CopyRequest, from: &[From], pick:
     let secret = request.stream_secret;
     let scope = session.scope();
     let mut sources = Vec::new();
+    let check = || session.check();
+    let mut budget = Budget::new(&check);
     for from in from {
-        sources.extend(sources_of(session, from, pick, request.copy.as_deref())?);
+        sources.extend(sources_of(session, from, pick, request.copy.as_deref(), &mut budget)?);
         if sources.len() > MOST_SOURCES {
             let pattern = "what is asked for".to_owned();
             return Err(TransferError::Matches { pattern, most: MOST_SOURCES });
@@ -144,6 +146,7 @@ fn sources_of(
     from: &From,
     pick: &Pick,
     copy: Option<&CopyId>,
+    budget: &mut Budget<'_>,
 ) -> Result<Vec<Source>, TransferError> {
     let path = match from {
         From::Random { bytes } => {
@@ -154,7 +157,7 @@ fn sources_of(
         From::File { path } => path.as_bytes(),
     };
     let base = Arc::new(root(session)?);
-    let paths = if pick.names.is_some() { vec![OsStr::from_bytes(path).into()] } else { expand(&base, path)? };
+    let paths = if pick.names.is_some() { vec![OsStr::from_bytes(path).into()] } else { expand(&base, path, budget)? };
     Ok(paths.into_iter().map(|path| Source::of(base.clone(), path, pick.names.as_ref())).collect())
 }
 

@@ -86,7 +86,7 @@ impl Trial {
         let listed = model.lengths.len() as u32;
         match act {
             Act::List(length) => {
-                let number = deck.list(length.map(|length| (Bytes(length), listed * 3))).unwrap();
+                let number = deck.list(100, length.map(|length| (Bytes(length), listed * 3))).unwrap();
                 prop_assert_eq!(number, listed);
                 model.lengths.push(length);
                 model.to_send.extend((0..length.unwrap_or(0).div_ceil(BLOCK)).map(|index| (number, index)));
@@ -157,7 +157,8 @@ impl Trial {
             Act::Deal(..) | Act::Hash => {}
         }
         let unsettled = model.lengths.len() - model.settled.len();
-        prop_assert_eq!(deck.room(), MOST_UNSETTLED as usize - unsettled);
+        prop_assert_eq!(deck.unsettled(), unsettled);
+        prop_assert_eq!((deck.account.entries(), deck.account.bytes()), (unsettled, 100 * unsettled));
         Ok(())
     }
 }
@@ -224,7 +225,7 @@ proptest! {
 fn small_files_are_packed_and_large_ones_go_alone() {
     let mut deck = Deck::new(Bytes(BLOCK));
     for length in [100, 0, 100, 3000, 100, 100] {
-        deck.list(Some((Bytes(length), ()))).unwrap();
+        deck.list(0, Some((Bytes(length), ()))).unwrap();
     }
     let mut dealt =
         || -> Vec<(u32, u64)> { deck.deal(1024).iter().map(|piece| (piece.file, piece.block.index)).collect() };
@@ -237,7 +238,7 @@ fn small_files_are_packed_and_large_ones_go_alone() {
 #[test]
 fn what_is_remembered_is_bounded() {
     let mut deck = Deck::new(Bytes(BLOCK));
-    deck.list(Some((Bytes(BLOCK << 21), ()))).unwrap();
+    deck.list(0, Some((Bytes(BLOCK << 21), ()))).unwrap();
     let every_second = |first: u64| (0..1 << 15).map(|n| first + 2 * n).collect::<BlockSet>();
     for part in 0..16 {
         deck.have(0, &every_second(part << 16)).unwrap();
@@ -245,7 +246,7 @@ fn what_is_remembered_is_bounded() {
     assert_eq!(deck.ranges, MOST_RANGES);
     deck.fail(0).unwrap();
     assert_eq!(deck.ranges, 0);
-    assert_eq!(deck.list(Some((Bytes(u64::MAX), ()))), Err(LayoutError::File(Bytes(u64::MAX))));
+    assert_eq!(deck.list(0, Some((Bytes(u64::MAX), ()))), Err(LayoutError::File(Bytes(u64::MAX))));
 }
 
 #[test]
@@ -253,7 +254,7 @@ fn a_file_is_compared_before_it_is_sent() {
     let mut deck = Deck::new(Bytes(BLOCK));
     deck.asks(true);
     for (number, length) in [3 * BLOCK, 10, 20].into_iter().enumerate() {
-        deck.list(Some((Bytes(length), number as u32))).unwrap();
+        deck.list(0, Some((Bytes(length), number as u32))).unwrap();
     }
     deck.complete();
     deck.digests_first(&BlockSet::from_range(0, 1)).unwrap();

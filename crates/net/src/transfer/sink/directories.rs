@@ -2,9 +2,11 @@
 //!
 //! The list goes through a tree from above, so that what is in a directory has the numbers from its own to that of the first
 //! entry that is not below it. When the list has left it, and none of these is unsettled, it is through. So no more
-//! of them are held than are open or hold something unsettled, however large the tree.
+//! of them are held than are open or hold something unsettled, however large the tree. Their extended attributes are bounded
+//! besides: they are settled as entries, and so no part of what the list may hold.
 
 use lfn_core::transfer::entry::{Entry, Name};
+use lfn_core::wire::copy::MOST_UNSETTLED_BYTES;
 
 /// A directory that waits.
 #[derive(Debug)]
@@ -22,12 +24,17 @@ pub(super) struct Directories {
     open: Vec<Directory>,
     /// Those it has left, and the number behind their last entry.
     left: Vec<(Directory, u32)>,
+    /// What the extended attributes of all of them weigh.
+    weight: usize,
     /// How many may wait before it is looked whether some are through.
     patience: usize,
 }
 
 /// How many wait at least.
 const FEW: usize = 64;
+
+/// Most that the extended attributes of those that wait may weigh: as much as those of entries.
+const MOST_WEIGHT: usize = MOST_UNSETTLED_BYTES;
 
 impl Directories {
     /// The list has come to an entry; leaves the directories that it is not below.
@@ -39,21 +46,31 @@ impl Directories {
 
     /// The entry it has come to is a directory.
     pub(super) fn enter(&mut self, directory: Directory) {
+        self.weight += directory.entry.xattrs_weight();
         self.open.push(directory);
+    }
+
+    /// Whether one more of them may wait.
+    pub(super) fn have_room_for(&self, entry: &Entry) -> bool {
+        let weight = entry.xattrs_weight();
+        weight == 0 || self.weight + weight <= MOST_WEIGHT
     }
 
     /// Those that are through, where it is time to look; `unsettled` tells whether anything from a number up to another is
     /// not settled. The top waits for the end: another source may have something to write in it.
     pub(super) fn through(&mut self, unsettled: impl Fn(u32, u32) -> bool) -> Vec<Directory> {
-        if self.left.len() < self.patience.max(FEW) {
-            return Vec::new();
-        }
+        if self.left.len() < self.patience.max(FEW) { Vec::new() } else { self.through_now(unsettled) }
+    }
+
+    /// The same, whether it is time or not.
+    pub(super) fn through_now(&mut self, unsettled: impl Fn(u32, u32) -> bool) -> Vec<Directory> {
         let through = |(directory, end): &mut (Directory, u32)| {
             !directory.entry.name.is_root() && !unsettled(directory.number, *end)
         };
         // In order: one that waits keeps those around it waiting, since what it waits for is in them too.
-        let done = self.left.extract_if(.., through).map(|(directory, _)| directory).collect();
+        let done: Vec<Directory> = self.left.extract_if(.., through).map(|(directory, _)| directory).collect();
         self.patience = 2 * self.left.len();
+        self.weight -= done.iter().map(|directory| directory.entry.xattrs_weight()).sum::<usize>();
         done
     }
 
@@ -72,10 +89,37 @@ fn is_below(name: &Name, directory: &Name) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use lfn_core::transfer::entry::{Kind, Modified};
+    use lfn_core::transfer::entry::{Kind, Modified, Xattr};
+    use lfn_core::transfer::raw::Raw;
 
     fn names(directories: impl IntoIterator<Item = Directory>) -> Vec<String> {
         directories.into_iter().map(|directory| directory.entry.name.to_string()).collect()
+    }
+
+    #[test]
+    fn their_attributes_are_bounded_and_those_that_are_through_make_room() {
+        let rich = |name: &str| {
+            let mut entry = Entry::new(Name::new(name).unwrap(), Kind::Directory, 0o755, Modified::default()).unwrap();
+            let value = Raw(vec![0; 65_000]);
+            entry.xattrs =
+                (0..16).map(|n| Xattr { name: format!("user.{n}").as_str().into(), value: value.clone() }).collect();
+            entry
+        };
+        let mut directories = Directories::default();
+        let mut number = 0;
+        while directories.have_room_for(&rich("next")) {
+            let entry = rich(&format!("d{number}"));
+            directories.reach(number, &entry.name);
+            directories.enter(Directory { number, entry, made: true });
+            number += 1;
+        }
+        assert!((20..=32).contains(&number), "{number} mebibytes");
+        let plain = Entry::new(Name::new("p").unwrap(), Kind::Directory, 0o755, Modified::default()).unwrap();
+        assert!(directories.have_room_for(&plain));
+        directories.reach(number, &plain.name);
+        assert!(directories.through(|_, _| false).is_empty(), "it is not time to look");
+        assert_eq!(directories.through_now(|from, _| from > 0).len(), 1);
+        assert!(directories.have_room_for(&rich("next")));
     }
 
     #[test]

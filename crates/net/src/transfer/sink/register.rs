@@ -5,7 +5,8 @@
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::Duration;
+use std::thread;
+use std::time::{Duration, Instant};
 
 use lfn_core::transfer::blocks::Layout;
 use lfn_core::transfer::digest::Digest;
@@ -31,6 +32,9 @@ use super::partial::{Partial, times};
 use super::small::Small;
 use super::tree::{Place, Tree, there};
 use super::{Aim, Receiving, Sync};
+
+/// How long it waits for directories to be finished. That is longer than any of them takes, unless they stand within each other.
+const DIRECTORIES_WAIT: Duration = Duration::from_secs(20);
 
 /// What the register knows while the list goes by.
 struct Pass {
@@ -113,6 +117,9 @@ impl Receiving {
 
     fn find_room(&self, tree: &Tree, next: Next, pass: &mut Pass) -> Result<Option<Done>, TransferError> {
         let Next { number, entry, compared, .. } = next;
+        if entry.kind == Kind::Directory {
+            self.wait_for_directories(tree, &entry, &mut pass.directories)?;
+        }
         if entry.name.is_root() {
             let made = tree.is_made();
             if !tree.is_served_root() && (made || tree.guest().is_none()) {
@@ -154,6 +161,30 @@ impl Receiving {
             self.table.differs(number);
         }
         self.make(number, entry, place, file, replace, &mut pass.directories)
+    }
+
+    /// Waits until the attributes of one more directory may be held; those before it are through when what is in them has come.
+    fn wait_for_directories(
+        &self,
+        tree: &Tree,
+        entry: &Entry,
+        directories: &mut Directories,
+    ) -> Result<(), TransferError> {
+        let deadline = Instant::now() + DIRECTORIES_WAIT;
+        while !directories.have_room_for(entry) && !self.stopped() {
+            // With deletions all of them wait for the end.
+            let may_end = !self.manner.delete && Instant::now() < deadline;
+            if !may_end {
+                let why = "the extended attributes of directories that are not finished take more than 32 MiB";
+                return Err(TransferError::Forbidden { path: tree.show(&entry.name), why });
+            }
+            let through = self.table.unsettled(|unsettled| directories.through_now(unsettled));
+            if through.is_empty() {
+                self.while_busy(|| thread::sleep(Duration::from_millis(10)));
+            }
+            self.dress_all(through);
+        }
+        Ok(())
     }
 
     /// What stands there stays. A file of the same content takes the time too, so that the next copy need not compare.

@@ -1,7 +1,7 @@
 //! The entries that are listed and not settled, and what there is to say about them.
 //!
 //! An entry comes with the list, is looked at once, and then is either settled at once or wanted; blocks wait until theirs
-//! was looked at. What is settled is forgotten: no more than [`MOST_UNSETTLED`] entries are held, however many there are.
+//! was looked at. What is settled is forgotten: no more entries are held than [`Unsettled`] lets be, however many there are.
 //! Everything said about an entry is said in the order in which it was found out, because all is kept under one lock. Here
 //! are the entries and who waits for what; `digests` compares, `account` says and counts.
 
@@ -18,6 +18,7 @@ use lfn_core::transfer::entry::{Entry, Kind, Name};
 use lfn_core::transfer::intake::IntakeError;
 use lfn_core::transfer::keep::LeftOut;
 use lfn_core::transfer::linked::Linked;
+use lfn_core::transfer::unsettled::{Full, Unsettled};
 use lfn_core::units::Bytes;
 use lfn_core::wire::copy::{Failure, FromReceiver, MOST_UNSETTLED, Tally, Told};
 
@@ -40,6 +41,7 @@ pub(super) struct Table {
 #[derive(Debug, Default)]
 struct Inner {
     slots: BTreeMap<u32, Slot>,
+    account: Unsettled,
     /// How many were listed, and the length of their files.
     listed: u32,
     bytes: Bytes,
@@ -87,14 +89,16 @@ impl Table {
     /// Takes the next part of the list.
     pub(super) fn list(&self, first: u32, entries: Vec<Entry>) -> Result<(), TransferError> {
         let mut inner = lock(&self.inner);
-        let room = (MOST_UNSETTLED as usize).saturating_sub(inner.slots.len());
         let end = u32::try_from(entries.len()).ok().and_then(|count| first.checked_add(count));
         let wrong = match end {
             _ if inner.complete => Some("goes on with a list that it said was complete"),
             _ if first != inner.listed => Some("leaves out entries of its list"),
             None => Some("lists more entries than can be numbered"),
-            Some(_) if entries.len() > room => Some("lists more entries than may wait"),
-            Some(_) => None,
+            Some(_) => match inner.account.room(entries.len(), entries.iter().map(Entry::weight).sum()) {
+                Err(Full::Entries) => Some("lists more entries than may wait"),
+                Err(Full::Bytes) => Some("lists longer names and more attributes than may wait"),
+                Ok(()) => None,
+            },
         };
         if let Some(what) = wrong {
             return Err(TransferError::Sender(what));
@@ -105,6 +109,7 @@ impl Table {
                 inner.bytes = Bytes(inner.bytes.0.saturating_add(length.0));
             }
             let number = inner.listed;
+            inner.account.list(number, entry.weight());
             inner.slots.insert(number, Slot::Listed(Box::new(entry)));
             inner.listed += 1;
         }
@@ -266,6 +271,7 @@ impl Table {
         if inner.slots.remove(&number).is_none() {
             return;
         }
+        inner.account.settle(number);
         inner.sent.remove(&number);
         inner.compared.remove(&number);
         let there = matches!(done, Done::File { .. } | Done::Planned(_) | Done::Skipped | Done::Earlier);

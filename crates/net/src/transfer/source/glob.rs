@@ -1,21 +1,67 @@
 //! Far paths with wildcards, expanded under the served root; what they mean is decided in [`lfn_core::transfer::glob`].
+//!
+//! A pattern is cheap to send and may be dear to expand: all of a request together have a [`Budget`] of bytes and of time.
 
-use std::ffi::OsStr;
-use std::os::unix::ffi::OsStrExt;
+use std::ffi::{OsStr, OsString};
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
 use lfn_core::transfer::glob::{Component, Part, is_pattern, parts};
 use rustix::fs::{Dir, OFlags};
 
+use crate::session::SessionError;
 use crate::transfer::TransferError;
 use crate::transfer::place::{Base, or_here};
 
-/// Most paths that one pattern may stand for.
+/// Most paths that one pattern may stand for, and most bytes of all paths of a request, those on the way to them included.
 const MOST: usize = 65_536;
+const MOST_BYTES: usize = 8 << 20;
+
+/// How long all patterns of a request may take: whoever asked hears nothing meanwhile, and takes silence for an outage.
+const WITHIN: Duration = Duration::from_secs(10);
+
+/// What the patterns of one request may take, all together.
+pub(crate) struct Budget<'a> {
+    bytes: usize,
+    until: Instant,
+    /// An error if the session is to end.
+    check: &'a dyn Fn() -> Result<(), SessionError>,
+}
+
+impl<'a> Budget<'a> {
+    /// For a request that came just now; `check` is asked now and then.
+    pub(crate) fn new(check: &'a dyn Fn() -> Result<(), SessionError>) -> Self {
+        Budget { bytes: MOST_BYTES, until: Instant::now() + WITHIN, check }
+    }
+
+    /// Keeps a path of that many bytes.
+    fn keep(&mut self, typed: &Path, bytes: usize) -> Result<(), TransferError> {
+        let left = self.bytes.checked_sub(bytes);
+        self.bytes =
+            left.ok_or_else(|| unexpanded(typed, "what it stands for has names of more than 8 MiB together"))?;
+        Ok(())
+    }
+
+    /// Asked before whatever may wait for a disk.
+    fn go_on(&self, typed: &Path) -> Result<(), TransferError> {
+        (self.check)()?;
+        if Instant::now() < self.until {
+            Ok(())
+        } else {
+            Err(unexpanded(typed, "looking for what it stands for took too long"))
+        }
+    }
+}
+
+fn unexpanded(typed: &Path, why: &'static str) -> TransferError {
+    TransferError::Unexpanded { pattern: typed.display().to_string(), why }
+}
 
 /// The paths that `path` stands for, in order: itself, if something of that very name is there.
-pub(crate) fn expand(base: &Base, path: &[u8]) -> Result<Vec<PathBuf>, TransferError> {
+pub(crate) fn expand(base: &Base, path: &[u8], budget: &mut Budget<'_>) -> Result<Vec<PathBuf>, TransferError> {
     let typed = Path::new(OsStr::from_bytes(path));
+    budget.go_on(typed)?;
     if !is_pattern(path) || is_there(base, typed) {
         return Ok(vec![typed.to_owned()]);
     }
@@ -24,11 +70,13 @@ pub(crate) fn expand(base: &Base, path: &[u8]) -> Result<Vec<PathBuf>, TransferE
         let slash: &[u8] = if depth == 0 { b"" } else { b"/" };
         let mut next = Vec::new();
         for path in found {
-            match &part {
-                Part::Name(name) => next.push([&path, slash, name].concat()),
-                Part::Pattern(pattern) => in_directory(base, &path, pattern, |name| {
-                    next.push([&path, slash, name].concat());
-                }),
+            let names = match &part {
+                Part::Name(name) => vec![name.to_vec()],
+                Part::Pattern(pattern) => in_directory(base, &path, pattern, || budget.go_on(typed))?,
+            };
+            for name in names {
+                budget.keep(typed, path.len() + slash.len() + name.len())?;
+                next.push([&path, slash, &name].concat());
             }
             if next.len() > MOST {
                 return Err(TransferError::Matches { pattern: typed.display().to_string(), most: MOST });
@@ -36,12 +84,18 @@ pub(crate) fn expand(base: &Base, path: &[u8]) -> Result<Vec<PathBuf>, TransferE
         }
         found = next;
     }
-    let found = found.into_iter().map(|path| PathBuf::from(OsStr::from_bytes(&path)));
-    let found: Vec<_> = found.filter(|path| is_there(base, path)).collect();
-    if found.is_empty() {
+    let mut there = Vec::new();
+    for path in found {
+        budget.go_on(typed)?;
+        let path = PathBuf::from(OsString::from_vec(path));
+        if is_there(base, &path) {
+            there.push(path);
+        }
+    }
+    if there.is_empty() {
         return Err(TransferError::NoMatch { pattern: typed.display().to_string() });
     }
-    Ok(found)
+    Ok(there)
 }
 
 /// Whether something is there that the path may lead to; a link counts by itself.
@@ -49,18 +103,83 @@ fn is_there(base: &Base, path: &Path) -> bool {
     base.open(path, OFlags::PATH | OFlags::NOFOLLOW).is_ok()
 }
 
-/// The names in a directory that match, in order; none of one that cannot be read, as in a shell.
-fn in_directory(base: &Base, path: &[u8], pattern: &Component, mut take: impl FnMut(&[u8])) {
+/// The names in a directory that match, in order, at most one more than [`MOST`]; none of one that cannot be read, as in a
+/// shell.
+fn in_directory(
+    base: &Base,
+    path: &[u8],
+    pattern: &Component,
+    go_on: impl Fn() -> Result<(), TransferError>,
+) -> Result<Vec<Vec<u8>>, TransferError> {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NONBLOCK;
+    go_on()?;
     let opened = base.open(or_here(Path::new(OsStr::from_bytes(path))), flags);
-    let Ok(mut dir) = opened.and_then(Dir::new) else { return };
-    let mut names = Vec::new();
+    let Ok(mut dir) = opened.and_then(Dir::new) else { return Ok(Vec::new()) };
+    let (mut names, mut bytes) = (Vec::new(), 0);
     while let Some(Ok(entry)) = dir.read() {
+        go_on()?;
         let name = entry.file_name().to_bytes();
-        if !matches!(name, b"." | b"..") && pattern.matches(name) && names.len() <= MOST {
+        // One beyond either bound is enough to be refused for.
+        let room = names.len() <= MOST && bytes <= MOST_BYTES;
+        if room && !matches!(name, b"." | b"..") && pattern.matches(name) {
+            bytes += name.len();
             names.push(name.to_vec());
         }
     }
     names.sort_unstable();
-    names.iter().for_each(|name| take(name));
+    Ok(names)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::cell::Cell;
+    use std::fs;
+
+    /// Directories with files, so deep that every path is long; tells how deep.
+    fn plant(directories: &[&str], files: usize) -> (tempfile::TempDir, String) {
+        let (home, deep) = (tempfile::tempdir().unwrap(), vec!["n".repeat(250); 12].join("/"));
+        for directory in directories {
+            let directory = home.path().join(&deep).join(directory);
+            fs::create_dir_all(&directory).unwrap();
+            (0..files).for_each(|n| fs::write(directory.join(format!("{n:04}")), []).unwrap());
+        }
+        (home, deep)
+    }
+
+    fn said(found: Result<Vec<PathBuf>, TransferError>) -> String {
+        found.map_or_else(|error| error.to_string(), |found| format!("{} paths", found.len()))
+    }
+
+    #[test]
+    fn long_names_are_bounded_by_their_bytes_over_all_patterns() {
+        // 2 MB a directory.
+        let (home, deep) = plant(&["a", "b", "c", "d", "e"], 700);
+        let base = Base::root(home.path()).unwrap();
+        let in_all = |last: &str| format!("{deep}/{last}").into_bytes();
+        let mut budget = Budget::new(&|| Ok(()));
+        assert_eq!(said(expand(&base, &in_all("a/*"), &mut budget)), "700 paths");
+        let error = said(expand(&base, &in_all("*/*"), &mut budget));
+        assert!(error.ends_with("of more than 8 MiB together"), "{error}");
+        assert_eq!(said(expand(&base, &in_all("[a-d]/06*"), &mut Budget::new(&|| Ok(())))), "400 paths");
+    }
+
+    #[test]
+    fn time_is_bounded_and_a_session_that_ends_is_not_kept() {
+        let (home, deep) = plant(&["a"], 100);
+        let base = Base::root(&home.path().join(deep)).unwrap();
+        let over = Budget { until: Instant::now(), ..Budget::new(&|| Ok(())) };
+        for pattern in ["a/*", "a/0001"] {
+            let error = said(expand(&base, pattern.as_bytes(), &mut Budget { ..over }));
+            assert!(error.contains("took too long"), "{pattern}: {error}");
+        }
+        let asked = Cell::new(0);
+        let ends = || {
+            asked.set(asked.get() + 1);
+            let silent = SessionError::Closed { peer: "the client", while_doing: "in a test" };
+            if asked.get() > 20 { Err(silent) } else { Ok(()) }
+        };
+        assert!(expand(&base, b"a/*", &mut Budget::new(&ends)).is_err());
+        assert_eq!(asked.get(), 21, "while the directory was read");
+    }
 }

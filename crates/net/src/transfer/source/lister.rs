@@ -31,13 +31,14 @@ const OUTBOX: usize = 1024;
 impl Shared {
     /// Lists everything, or as much as there is before the copy is cut.
     pub(super) fn list(&self, walks: impl Iterator<Item = Walk>) {
-        let (mut steps, mut since) = (Vec::new(), Instant::now());
+        let (mut steps, mut since, mut weight) = (Vec::new(), Instant::now(), 0);
         for step in walks.flatten() {
             if steps.is_empty() {
-                since = Instant::now();
+                (since, weight) = (Instant::now(), 0);
             }
+            weight += step.weight();
             steps.push(step);
-            if steps.len() < TOGETHER && since.elapsed() < TOGETHER_WITHIN {
+            if steps.len() < TOGETHER && weight < MESSAGE && since.elapsed() < TOGETHER_WITHIN {
                 continue;
             }
             if !self.take(&mut steps) {
@@ -54,7 +55,8 @@ impl Shared {
     fn take(&self, steps: &mut Vec<Step>) -> bool {
         let mut state = lock(&self.state);
         for step in steps.drain(..) {
-            while state.deck.room() == 0 || state.outbox.len() >= OUTBOX {
+            let weight = step.weight();
+            while !state.deck.has_room(weight) || state.outbox.len() >= OUTBOX {
                 self.work.notify_all();
                 if self.flow.is_stopped() {
                     return false;
@@ -66,6 +68,16 @@ impl Shared {
         drop(state);
         self.work.notify_all();
         !self.flow.is_stopped()
+    }
+}
+
+impl Step {
+    /// What the receiver has to hold of it.
+    fn weight(&self) -> usize {
+        match self {
+            Step::Entry(entry, _) => entry.weight(),
+            _ => 0,
+        }
     }
 }
 
@@ -109,7 +121,7 @@ impl State {
             Kind::File { length } => length,
             _ => Bytes(0),
         };
-        let number = match self.deck.list(item.map(|item| (length, item))) {
+        let number = match self.deck.list(entry.weight(), item.map(|item| (length, item))) {
             Ok(number) => number,
             Err(error) => {
                 let what = error.to_string();

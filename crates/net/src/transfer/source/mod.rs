@@ -1,11 +1,11 @@
 //! The side that has the bytes: lists its sources while it sends what is listed.
 //!
-//! One thread walks the trees and fills the list ([`lister`], [`walk`]), at most [`MOST_UNSETTLED`] entries ahead of what the
-//! receiver has settled; each stream takes what the [`Deck`] deals next, reads and hashes it and sends it
+//! One thread walks the trees and fills the list ([`lister`], [`walk`]), no further ahead of what the receiver has
+//! settled than [`unsettled`] lets it; each stream takes what the [`Deck`] deals next, reads and hashes it and sends it
 //! ([`stream`]). They meet in [`State`], under one lock that nobody holds while a file or a socket is touched.
 //! What cannot be read fails by itself, and everything else goes on.
 //!
-//! [`MOST_UNSETTLED`]: lfn_core::wire::copy::MOST_UNSETTLED
+//! [`unsettled`]: lfn_core::transfer::unsettled
 
 mod attributes;
 mod glob;
@@ -35,7 +35,7 @@ use lfn_core::units::Bytes;
 use lfn_core::wire::copy::{Failure, FromReceiver, FromSender, MOST_FAILURES, MOST_LOST, Part, Pick, Progress, Tally};
 
 pub(crate) use self::attributes::{ACCESS, DEFAULT};
-pub(crate) use self::glob::expand;
+pub(crate) use self::glob::{Budget, expand};
 use self::names::Names;
 use self::origin::{Item, Opened};
 use self::patrol::Patrol;

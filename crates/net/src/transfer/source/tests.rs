@@ -10,7 +10,7 @@ use std::time::Instant;
 use lfn_core::transfer::blockset::BlockSet;
 use lfn_core::transfer::digest::hash_block;
 use lfn_core::transfer::entry::{Entry, Kind};
-use lfn_core::wire::copy::{BlockHeader, MOST_UNSETTLED};
+use lfn_core::wire::copy::{BlockHeader, MOST_UNSETTLED, MOST_UNSETTLED_BYTES};
 use tempfile::TempDir;
 
 use super::*;
@@ -278,6 +278,28 @@ fn the_list_is_never_further_ahead_than_allowed() {
     let many = u64::from(MOST_UNSETTLED) + 10;
     assert_eq!(far.sending.listed(), Extent { bytes: Bytes(0), entries: many, settled: 101, complete: true });
     far.end();
+}
+
+#[test]
+fn the_list_is_never_heavier_than_allowed() {
+    let home = TempDir::new().unwrap();
+    let deep = home.path().join("t").join(vec!["n".repeat(250); 14].join("/"));
+    fs::create_dir_all(&deep).unwrap();
+    let many = MOST_UNSETTLED_BYTES / 3514;
+    (0..many + 500).for_each(|n| fs::write(deep.join(format!("{n:06}")), []).unwrap());
+    let mut far = Far::of(&home.path().join("t"), false);
+    let weight = |far: &Far| far.entries.iter().map(Entry::weight).sum::<usize>();
+    far.until(|far| weight(far) + 4096 > MOST_UNSETTLED_BYTES);
+    thread::sleep(Duration::from_millis(30));
+    assert_eq!(far.sending.words(), []);
+    let before = far.entries.len();
+    assert!(weight(&far) <= MOST_UNSETTLED_BYTES && before < many + 15, "{before}");
+    // What one file gives free is enough for one file.
+    far.say(FromReceiver::Settled { files: BlockSet::from_range(20, 20) });
+    far.until(|far| far.entries.len() == before + 1);
+    far.say(FromReceiver::Settled { files: BlockSet::from_range(0, before as u64) });
+    far.until(|far| far.listed);
+    assert_eq!(far.entries.len(), many + 500 + 15);
 }
 
 #[test]

@@ -10,9 +10,10 @@ use std::thread;
 
 use lfn_core::transfer::content::fill_random;
 use lfn_core::transfer::digest::{BlockHash, Digest};
-use lfn_core::transfer::entry::{Entry, Kind, Modified};
+use lfn_core::transfer::entry::{Entry, Kind, Modified, Xattr};
 use lfn_core::transfer::keep::LeftOut;
 use lfn_core::transfer::manner::Verify;
+use lfn_core::transfer::raw::Raw;
 use lfn_core::wire::copy::{BlockHeader, Failure, MOST_UNSETTLED, Tally};
 use tempfile::TempDir;
 
@@ -556,6 +557,17 @@ fn a_sender_that_does_not_keep_to_the_order_is_refused() {
     };
     assert!(said(list(1, 1)).contains("leaves out"));
     assert!(said(list(0, MOST_UNSETTLED + 1)).contains("may wait"));
+    let rich = Copy::into(place.path());
+    rich.receiving.flow.cut();
+    let mut entry = file("rich", b"x");
+    entry.xattrs = vec![Xattr { name: "user.a".into(), value: Raw(vec![b'x'; 60_000]) }; 17];
+    // The register has stopped: nothing is settled.
+    let error = (0..40).find_map(|number| {
+        let listed = rich.receiving.heard(FromSender::List { first: number, entries: vec![entry.clone()] });
+        listed.err().map(|error| (number, error.to_string()))
+    });
+    let (number, error) = error.unwrap();
+    assert!((25..=32).contains(&number) && error.contains("attributes than may wait"), "{number}: {error}");
     assert!(
         said(FromSender::Listed { entries: 1, bytes: Bytes(0), left_out: LeftOut::default() }).contains("complete")
     );

@@ -281,7 +281,7 @@ fn patterns_stand_for_what_is_there() {
     fs::write(d.join(".hidden"), "").unwrap();
     let base = Base::root(&d).unwrap();
     let found = |pattern: &str| -> Vec<String> {
-        let found = super::super::expand(&base, pattern.as_bytes());
+        let found = super::super::expand(&base, pattern.as_bytes(), &mut super::super::Budget::new(&|| Ok(())));
         found.map_or_else(
             |error| vec![error.to_string()],
             |found| found.iter().map(|p| p.display().to_string()).collect(),
