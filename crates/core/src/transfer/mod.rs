@@ -6,8 +6,10 @@
 //! [`location`] reads what was typed, [`content`] makes `random:` and `zero:`, [`limit`] says what holds a copy back.
 //!
 //! A tree is a list of things ([`entry`]), sent in batches ([`batch`]), their names as [`raw`] bytes; [`filter`] and
-//! [`glob`] say what of it is meant, [`keep`] what is kept of that, [`linked`] which names may be one file, [`unsettled`] how far ahead it may be, [`verdict`] decides about what is there already. A [`blockset`] says what is there of a file, a
-//! [`journal`] keeps that over a stop, and a [`manifest`] lists what came. The [`manner`] of a copy says how all of
+//! [`glob`] say what of it is meant, [`keep`] what is kept of that, [`linked`] which names may be one file, [`unsettled`]
+//! how far ahead it may be, [`verdict`] decides about what is there already. A [`blockset`] says what is there of a file, a
+//! [`journal`] keeps that over a stop, [`leftover`] knows it again when nobody went on with it, and a [`manifest`] lists
+//! what came. The [`manner`] of a copy says how all of
 //! it is checked and kept.
 
 pub mod batch;
@@ -21,6 +23,7 @@ pub mod glob;
 pub mod intake;
 pub mod journal;
 pub mod keep;
+pub mod leftover;
 pub mod limit;
 pub mod linked;
 pub mod location;

@@ -4,6 +4,7 @@
 //! message is rare and small, is readable in a trace, and lets a newer peer add fields an older one ignores; data
 //! blocks have a binary form of their own ([`copy::BlockHeader`]). Lengths are bounded before anything is allocated.
 
+pub mod clean;
 pub mod copy;
 mod frame;
 pub mod path;
@@ -53,6 +54,8 @@ pub enum Request {
     Test(Box<test::TestRequest>),
     /// Moving a file.
     Copy(copy::CopyRequest),
+    /// Looking for what cut copies left.
+    Clean(clean::CleanRequest),
     /// Looking at the path, without load.
     Path(path::PathRequest),
 }

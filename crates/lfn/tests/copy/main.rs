@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "a test")]
 
 mod archive;
+mod clean;
 mod cut;
 mod delete;
 mod disks;

@@ -206,6 +206,8 @@ fn permits(bearer: &Bearer, request: &Request) -> Result<(), Refusal> {
     let (may, what) = match request {
         Request::Path(_) => (true, ""),
         Request::Test(_) => (test, "tests"),
+        Request::Clean(clean) if !clean.rule.remove || !read => (read, "reading, which copy --clean is"),
+        Request::Clean(_) => (write == Writing::Yes, "writing, which copy --clean --force is"),
         Request::Copy(copy) => match &copy.job {
             Job::Put { to: To::Null } => (test || write > Writing::No, "uploads"),
             Job::Put { to: To::File { .. } } => (write > Writing::No, "uploads"),

@@ -131,6 +131,9 @@ const MOST_PLACES: usize = 16;
 fn places(request: &Request) -> Arc<[String]> {
     const LONGEST: usize = 4096;
     let cut = |path: &Raw| path.to_string().chars().take(LONGEST).collect::<String>();
+    if let Request::Clean(clean) = request {
+        return clean.places.iter().take(MOST_PLACES).map(cut).collect();
+    }
     let Request::Copy(copy) = request else { return Arc::default() };
     match &copy.job {
         Job::Put { to: To::File { path, .. } } => Arc::new([cut(path)]),
@@ -152,6 +155,7 @@ impl Who {
         let (verb, sends) = match request {
             Request::Test(test) => ("test", test.direction == Direction::Reverse),
             Request::Copy(copy) => ("copy", matches!(copy.job, Job::Get { .. })),
+            Request::Clean(_) => ("clean", false),
             Request::Path(_) => ("path", false),
         };
         Who { client, session: Some(session), token, verb, places: places(request), ask: ask(request), sends }
@@ -162,6 +166,7 @@ impl Who {
 fn ask(request: &Request) -> Ask {
     match request {
         Request::Path(_) => Ask { streams: 1, time: Some(path::LONGEST), ..Ask::default() },
+        Request::Clean(_) => Ask { streams: 1, unbounded: true, ..Ask::default() },
         Request::Test(test) => {
             let (time, bytes) = (test.time(), test.payload_bytes().map(Bytes));
             // Of a server that sends the pace is known.

@@ -50,6 +50,12 @@ impl Guest {
     }
 }
 
+/// Whether a journal's source is what [`Guest::source`] makes of it, of whichever guest.
+pub(super) fn is_tag(source: &Raw) -> bool {
+    let hex = |part: &[u8], digits: usize| part.len() == digits && part.iter().all(u8::is_ascii_hexdigit);
+    matches!(source.as_bytes().split_at_checked(16), Some((tag, [b'/', name @ ..])) if hex(tag, 16) && hex(name, 64))
+}
+
 /// The directory of one session in a drop box.
 #[derive(Debug)]
 pub(crate) struct DropBox {

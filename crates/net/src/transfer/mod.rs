@@ -6,6 +6,7 @@
 //! threads, the sockets and the files.
 
 mod accounts;
+pub(crate) mod clean;
 mod client;
 mod course;
 mod error;
@@ -22,6 +23,7 @@ mod supply;
 mod talk;
 mod teller;
 
+pub use clean::{Seen, clean_here, clean_there};
 pub use client::{Connection, LocalDestination, LocalSource, Options, Outcome, PATIENCE, Watch, download, upload};
 pub use error::TransferError;
 pub(crate) use serve::serve;

@@ -180,7 +180,7 @@ fn drop_box(session: &ServerSession) -> Result<DropBox, TransferError> {
     DropBox::make(root, session.token().0)
 }
 
-fn root(session: &ServerSession) -> Result<Base, TransferError> {
+pub(super) fn root(session: &ServerSession) -> Result<Base, TransferError> {
     if session.is_everywhere() {
         return Ok(Base::Here);
     }

@@ -1,5 +1,6 @@
 //! `lfn copy`: what was typed, turned into one upload or download, and a forecast to hold it against.
 
+mod clean;
 mod flags;
 mod manifest;
 mod places;
@@ -25,6 +26,7 @@ use crate::print::{
     copy::{Live, Report, tell},
 };
 use crate::remote::{Trust, Waiting, session_failure};
+use flags::clean::CleanFlags;
 use flags::reach::ReachFlags;
 use flags::streams::StreamFlags;
 use flags::there::ThereFlags;
@@ -49,8 +51,10 @@ use places::{Direction, direction, without_secrets};
 #[command(after_help = EXAMPLES)]
 pub struct Args {
     /// What to copy, and where to: the last one is the destination. A directory takes files under their own names
-    #[arg(required = true, num_args = 2.., value_names = ["SOURCE", "DESTINATION"])]
+    #[arg(required_unless_present = "clean", num_args = 1.., value_names = ["SOURCE", "DESTINATION"])]
     places: Vec<OsString>,
+    #[command(flatten)]
+    clean: CleanFlags,
     #[command(flatten)]
     there: ThereFlags,
     #[command(flatten)]
@@ -83,12 +87,20 @@ const EXAMPLES: &str = "Examples:
   lfn copy 'far:runs/*.nc' .              what matches at the far end
   lfn copy random:1GiB far:null:          what the path carries, without a disk
   lfn copy --streams 16 --congestion bbr field.nc far:
+  lfn copy --clean far:archive            what copies that were cut left there
 
 The digest printed is what `b3sum FILE` prints. Exit codes: 0 done, 1 failed
 or not all of it done, 2 usage, 3 incomplete: the same command goes on from there, 130 interrupted.";
 
 /// Runs the command.
 pub fn run(args: Args) -> Result<Exit, Failure> {
+    if args.clean.clean {
+        return clean::run(&args);
+    }
+    if let [only] = args.places.as_slice() {
+        let only = without_secrets(only);
+        return Err(Failure::usage(format!("{only}: a copy wants a SOURCE and a DESTINATION")).hint(places::PLACES));
+    }
     let pick = args.tree.pick()?;
     let mut direction = direction(&args.places, args.there.allowed(), &pick)?;
     if args.reach.is_over_ssh(direction.host(), &args.trust)? {

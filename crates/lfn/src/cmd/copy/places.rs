@@ -58,7 +58,7 @@ impl Direction {
 }
 
 /// `~/a` is `a`, `~` the directory itself; only a shell knows the homes of others.
-fn without_tilde(path: &Raw) -> Result<Raw, Failure> {
+pub(super) fn without_tilde(path: &Raw) -> Result<Raw, Failure> {
     match path.as_bytes() {
         b"~" => Ok(Raw::default()),
         [b'~', b'/', rest @ ..] => {
@@ -116,7 +116,7 @@ fn one_far_end(sources: Vec<Location>) -> Result<(String, Vec<Place>), Failure> 
     }
 }
 
-const PLACES: &str = "lfn copy FILE NAME:PATH, or lfn copy NAME:PATH FILE; `lfn hosts list` shows the names";
+pub(super) const PLACES: &str = "lfn copy FILE NAME:PATH, or lfn copy NAME:PATH FILE; `lfn hosts list` shows the names";
 
 fn local_source(place: Place) -> Result<LocalSource, Failure> {
     match place {

@@ -1,5 +1,6 @@
 //! What `lfn copy` shows: how it goes ([`Live`]), some lines or one JSON object at its end.
 
+pub mod clean;
 mod live;
 
 use std::io::Write;

@@ -58,6 +58,8 @@ use stream::Blocks;
 use table::Table;
 use tree::{Place, Tree};
 
+pub(super) use tree::partial_name;
+
 /// Where a copy goes.
 #[derive(Debug)]
 pub(crate) enum Aim {

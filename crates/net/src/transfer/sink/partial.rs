@@ -229,9 +229,9 @@ impl Drop for Partial {
                 }
             }
             _ => {
-                // Still locked: they are this copy's own.
-                self.remove(&self.name);
+                // Still locked: they are this copy's own, the journal as long as the partial file has its name.
                 self.remove(&journal_name(&self.place.name));
+                self.remove(&self.name);
             }
         }
     }

@@ -14,6 +14,7 @@ use std::path::Path;
 use std::sync::{Arc, Mutex};
 
 use lfn_core::transfer::entry::{Modified, Name};
+use lfn_core::transfer::leftover::{JOURNAL, PARTIAL};
 use lfn_core::transfer::verdict::There;
 use lfn_core::units::Bytes;
 use rustix::fs::{
@@ -29,9 +30,6 @@ use super::super::place::{Base, file_error, open_error, or_here, plain_name, sho
 
 /// How many directories are kept open.
 const RECENT: usize = 32;
-
-const PARTIAL: &str = ".lfn-partial";
-const JOURNAL: &str = ".lfn-journal";
 
 /// What a copy writes below.
 #[derive(Debug)]
@@ -358,7 +356,7 @@ pub(super) fn there(stat: Option<&Stat>) -> There {
 }
 
 /// `.NAME.lfn-partial`.
-pub(super) fn partial_name(name: &OsStr) -> OsString {
+pub(in super::super) fn partial_name(name: &OsStr) -> OsString {
     beside(name, PARTIAL)
 }
 
@@ -370,7 +368,7 @@ pub(super) fn journal_name(name: &OsStr) -> OsString {
 /// Whether it is the name of a partial file or a journal.
 pub(super) fn is_beside(name: &OsStr) -> bool {
     let name = name.as_bytes();
-    name.starts_with(b".") && (name.ends_with(b".lfn-partial") || name.ends_with(b".lfn-journal"))
+    name.starts_with(b".") && [PARTIAL, JOURNAL].iter().any(|suffix| name.ends_with(suffix.as_bytes()))
 }
 
 /// A hash in the place of a name that would grow too long (255 bytes on most file systems).

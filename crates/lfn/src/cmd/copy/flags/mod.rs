@@ -1,5 +1,6 @@
 //! The flags of a copy, in groups: each makes of its text what both ends understand.
 
+pub mod clean;
 mod lists;
 pub mod reach;
 mod rules;

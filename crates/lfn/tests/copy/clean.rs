@@ -1,0 +1,147 @@
+//! `--clean`: what copies that were cut left, here and at a far end, and what of it goes.
+
+use std::fs::{self, File};
+use std::path::Path;
+use std::process::Output;
+use std::time::{Duration, SystemTime};
+
+use lfn_core::transfer::blocks::Layout;
+use lfn_core::transfer::entry::Modified;
+use lfn_core::transfer::journal::Header;
+use lfn_core::transfer::manner::Verify;
+use lfn_core::units::Bytes;
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::Value;
+
+use crate::support::server::{Server, text};
+use crate::{Pair, finish, names, wait_for};
+
+/// What a copy of 5000 bytes leaves that was cut three days ago, before a block had come.
+fn left(directory: &Path, name: &str) {
+    fs::create_dir_all(directory).unwrap();
+    let layout = Layout::new(Bytes(5000), Bytes(1 << 20)).unwrap();
+    let header = Header { layout, modified: Modified::default(), source: name.into(), verify: Verify::default() };
+    for (end, bytes) in [("partial", vec![0; 5000]), ("journal", header.encode().unwrap().0)] {
+        let path = directory.join(format!(".{name}.lfn-{end}"));
+        fs::write(&path, bytes).unwrap();
+        File::open(&path).unwrap().set_modified(SystemTime::now() - Duration::from_secs(3 * 86_400)).unwrap();
+    }
+}
+
+/// The lines of what was found, and the last one.
+#[track_caller]
+fn json(output: &Output) -> (Vec<Value>, Value) {
+    let lines = text(&output.stdout);
+    let mut lines: Vec<Value> = lines.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let last = lines.pop().unwrap_or_else(|| panic!("{}", text(&output.stderr)));
+    assert_eq!(last["schema"], "lfn.clean/1");
+    (lines, last)
+}
+
+#[test]
+fn what_is_stale_is_listed_and_goes_when_forced_here_and_there() {
+    let pair = Pair::new();
+    for (side, place) in [(pair.near("in/deep"), "in"), (pair.far("in/deep"), "far:in")] {
+        // More than one message holds.
+        (0..150).for_each(|n| left(&side, &format!("f{n}")));
+        fs::write(side.join(".diary.lfn-journal"), "dear diary").unwrap();
+        let listed = pair.copy(&["--clean", place]);
+        let lines = text(&listed.stdout);
+        assert_eq!(listed.status.code(), Some(0), "{}", text(&listed.stderr));
+        assert_eq!(lines.lines().count(), 152, "{lines}");
+        assert!(lines.contains("stale   in/deep/.f7.lfn-partial: 0 B of 5 kB of f7, written 3 days ago\n"), "{lines}");
+        assert!(lines.contains("foreign in/deep/.diary.lfn-journal: ") && lines.contains("not a journal"), "{lines}");
+        assert!(lines.ends_with(" on disk), 1 foreign\n") && lines.contains("\n150 stale ("), "{lines}");
+        assert_eq!(text(&listed.stderr), "hint: the same with --force removes what is stale\n");
+        // To try it is to list it.
+        assert_eq!(json(&pair.copy(&["--clean", place, "--force", "-n", "--json"])).1["counts"]["stale"], 150);
+        let (_, younger) = json(&pair.copy(&["--clean", place, "--force", "--older", "4d", "--json"]));
+        assert_eq!(younger["counts"]["fresh"], 150, "{younger}");
+        assert_eq!(fs::read_dir(&side).unwrap().count(), 301);
+        let (gone, counts) = json(&pair.copy(&["--clean", place, "--force", "--json"]));
+        assert_eq!((gone.len(), &counts["counts"]["removed"]), (151, &Value::from(150)), "{counts}");
+        assert_eq!(names(&side), [".diary.lfn-journal"]);
+    }
+    fs::remove_file(pair.near("in/deep/.diary.lfn-journal")).unwrap();
+    assert_eq!(text(&pair.copy(&["--clean"]).stdout), "nothing is left of copies that were cut\n");
+}
+
+#[test]
+fn a_copy_that_runs_keeps_what_is_its_own() {
+    let pair = Pair::new();
+    File::create(pair.near("big")).unwrap().set_len(1 << 30).unwrap();
+    let all = ["--clean", "far:", "--older", "0s", "--force", "--json"];
+    let child = pair.command(&["big", "far:a"]).spawn().unwrap();
+    wait_for("a block", || fs::metadata(pair.far(".a.lfn-journal")).is_ok_and(|journal| journal.len() > 500));
+    let pid = Pid::from_child(&child);
+    // So that it is not done before it was looked at.
+    kill_process(pid, Signal::STOP).unwrap();
+    let (seen, _) = json(&pair.copy(&all));
+    assert_eq!((seen.len(), &seen[0]["state"], &seen[0]["source"]), (1, &"busy".into(), &"big".into()), "{seen:?}");
+    kill_process(pid, Signal::CONT).unwrap();
+    assert_eq!(finish(child).status.code(), Some(0));
+    assert_eq!(fs::metadata(pair.far("a")).unwrap().len(), 1 << 30);
+    // One that was cut, once the server has noticed, is as fresh as that.
+    let child = pair.command(&["big", "far:b"]).spawn().unwrap();
+    wait_for("a block", || fs::metadata(pair.far(".b.lfn-journal")).is_ok_and(|journal| journal.len() > 500));
+    kill_process(Pid::from_child(&child), Signal::KILL).unwrap();
+    finish(child);
+    let state = || json(&pair.copy(&["--clean", "far:b", "--force", "--json"])).0[0]["state"].clone();
+    wait_for("the server to let go", || state() == "fresh");
+    let (seen, last) = json(&pair.copy(&all));
+    assert_eq!((&seen[0]["state"], seen[0]["kept_bytes"].as_u64() > Some(0)), (&"removed".into(), true), "{seen:?}");
+    assert!(last["counts"]["removed_disk_bytes"].as_u64() > Some(0), "{last}");
+    assert_eq!(names(&pair.home.path().join("far")), ["a"]);
+}
+
+#[test]
+fn whoever_may_not_look_is_told_nothing_and_whoever_may_not_write_removes_nothing() {
+    let mut pair = Pair::serving(false);
+    left(&pair.far(""), "a");
+    for (rights, list, force) in [
+        ("--read-only", None, Some("writing")),
+        ("--write-only", Some("reading"), Some("reading")),
+        ("--drop-box", Some("reading"), Some("reading")),
+        ("--quiet", None, None),
+    ] {
+        let root = pair.far("");
+        let flags = [rights, "--root", root.to_str().unwrap()];
+        pair.server = Server::start(if rights == "--quiet" { &flags[1..] } else { &flags });
+        for (flags, refused) in [(&[][..], list), (&["--force"], force)] {
+            let output = pair.copy(&[&["--clean", "far:"], flags].concat());
+            let errors = text(&output.stderr);
+            match refused {
+                Some(what) => {
+                    assert_eq!(output.status.code(), Some(1), "{rights} {flags:?}: {errors}");
+                    assert!(errors.contains(what) && errors.contains("--clean"), "{rights} {flags:?}: {errors}");
+                    assert!(output.stdout.is_empty(), "{rights}");
+                }
+                None => assert_eq!(output.status.code(), Some(0), "{rights} {flags:?}: {errors}"),
+            }
+        }
+        assert_eq!(pair.far(".a.lfn-partial").exists(), rights != "--quiet");
+    }
+}
+
+#[test]
+fn what_makes_no_sense_is_refused() {
+    let pair = Pair::new();
+    for (args, code, what) in [
+        (&["--clean", "null:"][..], 2, "null:: only below a directory"),
+        (&["--clean", "none"], 1, "none: no such file"),
+        (&["--clean", "far:none"], 1, "none: no such file"),
+        (&["--clean", "far:../near"], 1, "leads out of the served directory"),
+    ] {
+        pair.refuses(args, code, what);
+    }
+    for args in [
+        &["--clean", "--delete", "."][..],
+        &["--older", "1d", "a", "b"],
+        &["--clean", "--older", "1", "."],
+        &[],
+        &["a"],
+    ] {
+        let output = pair.copy(args);
+        assert_eq!(output.status.code(), Some(2), "{args:?}: {}", text(&output.stderr));
+    }
+}
