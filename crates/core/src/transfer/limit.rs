@@ -78,6 +78,15 @@ pub struct SocketEvidence {
     pub sndbuf_limited_seconds: f64,
     /// Segments sent again (`tcpi_total_retrans`).
     pub retransmits: u64,
+    /// Segments sent, those sent again included (`tcpi_segs_out`); 0 where the kernel does not tell.
+    #[serde(default)]
+    pub segments_sent: u64,
+    /// The longest smoothed RTT of the streams at present (`tcpi_rtt`), seconds.
+    #[serde(default)]
+    pub rtt_seconds: f64,
+    /// The sender has changed their congestion control to BBR while the copy ran.
+    #[serde(default)]
+    pub switched: bool,
     /// The least RTT of the streams (`tcpi_min_rtt`), seconds.
     pub min_rtt_seconds: f64,
     /// Streams still in slow start (`tcpi_snd_cwnd` < `tcpi_snd_ssthresh`).

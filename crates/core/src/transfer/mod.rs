@@ -3,7 +3,8 @@
 //! A file is cut into [`blocks`] of a power-of-two size. The sender's [`schedule`] deals them to whichever stream is
 //! free; the receiver's [`intake`] checks every header against what was announced and takes each block once. Both
 //! keep a [`digest::HashTree`], whose root is the BLAKE3 digest of the file in whatever order its blocks came.
-//! [`location`] reads what was typed, [`content`] makes `random:` and `zero:`, [`limit`] says what holds a copy back.
+//! [`location`] reads what was typed, [`content`] makes `random:` and `zero:`, [`limit`] says what holds a copy back,
+//! [`random_loss`] whether its losses do without reason.
 //!
 //! A tree is a list of things ([`entry`]), sent in batches ([`batch`]), their names as [`raw`] bytes; [`filter`] and
 //! [`glob`] say what of it is meant, [`keep`] what is kept of that, [`linked`] which names may be one file, [`unsettled`]
@@ -29,6 +30,7 @@ pub mod linked;
 pub mod location;
 pub mod manifest;
 pub mod manner;
+pub mod random_loss;
 pub mod raw;
 pub mod schedule;
 pub mod shortfall;

@@ -11,6 +11,7 @@ use serde::Serialize;
 
 use super::blocks::DEFAULT_BLOCK;
 use super::limit::{Limit, Look, classify};
+use super::random_loss;
 use crate::path::PathProfile;
 use crate::plan::congestion_for;
 use crate::tcp_model::{Congestion, Flow, transfer_time};
@@ -148,8 +149,18 @@ pub struct Change {
     pub at: Duration,
     /// How many streams it is to have now.
     pub streams: u16,
+    /// The congestion control the sender has now, where it is that which changes.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub congestion: Option<String>,
     /// Why.
     pub reason: String,
+}
+
+impl Change {
+    /// The sender has changed to BBR, as this look at it says.
+    pub fn to_bbr(look: &Look, streams: u16) -> Change {
+        Change { at: look.at, streams, congestion: Some("bbr".to_owned()), reason: random_loss::reason(look) }
+    }
 }
 
 fn seconds<S: serde::Serializer>(time: &Duration, serializer: S) -> Result<S::Ok, S::Error> {
@@ -172,6 +183,12 @@ pub struct Adapter {
 /// An interval is at least this long, and at least this many round trips: new streams need some to start up.
 const INTERVAL: (Duration, u32) = (Duration::from_secs(2), 12);
 
+/// How long a sender is looked at before it is judged, on a path of that RTT in seconds.
+pub(super) fn interval(rtt: f64) -> Duration {
+    let round_trips = Duration::try_from_secs_f64(rtt * f64::from(INTERVAL.1)).unwrap_or_default();
+    INTERVAL.0.max(round_trips)
+}
+
 /// What more streams must gain to try still more.
 const GAIN: f64 = 1.1;
 
@@ -186,8 +203,7 @@ impl Adapter {
     pub fn look(&mut self, look: &Look) -> Option<Change> {
         let elapsed = look.at.saturating_sub(self.since.at);
         let rtt = look.sockets.map_or(0.0, |sockets| sockets.min_rtt_seconds);
-        let round_trips = Duration::try_from_secs_f64(rtt * f64::from(INTERVAL.1)).unwrap_or_default();
-        if self.settled || elapsed < INTERVAL.0.max(round_trips) {
+        if self.settled || elapsed < interval(rtt) {
             return None;
         }
         let goodput = Bytes(look.bytes.0.saturating_sub(self.since.bytes.0)).per(elapsed);
@@ -199,7 +215,7 @@ impl Adapter {
             self.settled = true;
             let streams = self.streams;
             let reason = format!("{streams} streams carry {goodput}, {fewer} carried {before}: no more are tried");
-            return Some(Change { at: look.at, streams, reason });
+            return Some(Change { at: look.at, streams, congestion: None, reason });
         }
         // Disks and processors are not helped by more streams, and what is starting up or full needs none.
         if !matches!(limit, Limit::CongestionWindow | Limit::ReceiveWindow | Limit::SendBuffer) || goodput.0 == 0 {
@@ -211,7 +227,7 @@ impl Adapter {
         self.streams = self.streams.saturating_mul(2).min(self.most);
         self.settled = self.streams == fewer;
         let reason = format!("{limit}: {fewer} streams carry {goodput}");
-        (!self.settled).then_some(Change { at: look.at, streams: self.streams, reason })
+        (!self.settled).then_some(Change { at: look.at, streams: self.streams, congestion: None, reason })
     }
 }
 

@@ -270,7 +270,7 @@ fn a_tree_that_is_rich_in_attributes_goes_through() {
         fs::write(&path, "1").unwrap();
         set(&path, "user.color", &format!("{n} {value}"));
     }
-    let report = pair.copies(&["--archive", "rich", "far:"]);
+    let report = pair.copies(&["--archive", "--fsync", "none", "rich", "far:"]);
     assert_eq!((&report["tally"]["files"], &report["tally"]["failed"]), (&FILES.into(), &0.into()));
     let mut color = [0; 10_000];
     for n in [0, 7, FILES / 2, FILES - 1] {

@@ -210,8 +210,9 @@ fn upload_once(
     let (options, copy) = (&course.options.clone(), course.copy);
     let begin = || -> Result<Arc<Sending>, TransferError> {
         let sources = from.iter().map(|from| open_source(from, &options.pick, &copy)).collect();
+        let flow = Flow::default().controlled_by(options.congestion.as_ref());
         let listing = Listing::of(&options.pick).made(Some(copy.began)).in_manner(&options.manner);
-        let sending = Sending::start(sources, listing, options.block, Flow::default())?;
+        let sending = Sending::start(sources, listing, options.block, flow)?;
         sending.tell(options.teller.clone());
         Ok(sending)
     };

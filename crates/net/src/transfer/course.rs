@@ -13,6 +13,7 @@ use lfn_core::transfer::digest::Digest;
 use lfn_core::transfer::limit::{Look, Shares};
 use lfn_core::transfer::streams::{Adapter, Change};
 use lfn_core::units::Bytes;
+use lfn_core::wire::CongestionWish;
 use lfn_core::wire::copy::CopyId;
 
 use super::TransferError;
@@ -27,6 +28,9 @@ const WAITS: (Duration, Duration) = (Duration::from_millis(500), Duration::from_
 
 /// How long a connection of a new attempt may take: on a path that is down, the next SYN comes sooner than the kernel's.
 const DIALLED_WITHIN: Duration = Duration::from_secs(5);
+
+/// What a sender may change to.
+const BBR: &str = "bbr";
 
 /// How often a wait looks up to see whether it was interrupted.
 pub(super) const LOOK_UP: Duration = Duration::from_millis(50);
@@ -132,9 +136,19 @@ impl<'a> Course<'a> {
         (self.watch.observer)(&self.total, &self.last);
         if let Some(change) = self.adapter.look(&self.last) {
             self.wanted.set(change.streams);
-            (self.watch.change)(&change);
-            self.changes.push(change);
+            self.tell(change);
         }
+        // It is the sender who decides that, here or there. Another session begins with it.
+        let planned = self.options.congestion.as_ref().is_some_and(|wish| wish.name() == BBR);
+        if look.sockets.is_some_and(|sockets| sockets.switched) && !planned {
+            self.options.congestion = Some(CongestionWish::Planned(BBR.to_owned()));
+            self.tell(Change::to_bbr(&self.last, self.wanted.get()));
+        }
+    }
+
+    fn tell(&mut self, change: Change) {
+        (self.watch.change)(&change);
+        self.changes.push(change);
     }
 
     /// Tells that there is no connection, if there is none; from time to time.

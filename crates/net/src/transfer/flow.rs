@@ -11,8 +11,10 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
 use lfn_core::tcp_info::TcpInfo;
-use lfn_core::transfer::limit::{Doing, Shares, SocketEvidence};
+use lfn_core::transfer::limit::{Doing, Look, Shares, SocketEvidence};
+use lfn_core::transfer::random_loss::Judge;
 use lfn_core::units::Bytes;
+use lfn_core::wire::CongestionWish;
 use lfn_core::wire::copy::Progress;
 use lfn_sys::pages::WHOLE_PACKET;
 use lfn_sys::tcp;
@@ -30,6 +32,9 @@ const FRUITLESS: (u32, u32) = (3, 5);
 /// How many more a server bears: it is the client that dials, and says why no more.
 const SERVER_BEARS: u32 = 8;
 
+/// What does not slow down for losses that are none of a queue's, as `TCP_CONGESTION` takes it.
+const BBR: &str = "bbr";
+
 /// One side's streams, seen together.
 #[derive(Debug, Default)]
 pub(crate) struct Flow {
@@ -46,6 +51,10 @@ pub(crate) struct Flow {
     disk: Spent,
     hash: Spent,
     network: Spent,
+    /// Judges whether the streams of a sender should go on under BBR, as long as that may be.
+    judge: Mutex<Option<Judge>>,
+    /// They do.
+    switched: AtomicBool,
 }
 
 /// The streams themselves.
@@ -89,6 +98,31 @@ impl Flow {
         Flow { throttle: Some(throttle), ..Flow::default() }
     }
 
+    /// Streams whose congestion control may be changed while they run: the user named none.
+    pub(crate) fn controlled_by(self, wish: Option<&CongestionWish>) -> Self {
+        let free = wish.is_none_or(|wish| wish.asked().is_none());
+        Flow { judge: Mutex::new(free.then(Judge::default)), ..self }
+    }
+
+    /// Looks whether a sender's streams should go on under BBR, and changes them where they should and may.
+    pub(crate) fn reconsider(&self, look: &Look) {
+        let mut judge = lock(&self.judge);
+        let live = self.live();
+        let streams = u16::try_from(live.len()).unwrap_or(u16::MAX);
+        if !judge.as_mut().is_some_and(|judge| judge.look(look, streams)) {
+            return;
+        }
+        // Whatever comes of it, it is tried once.
+        *judge = None;
+        let has_it = |line: &Arc<Line>| tcp::congestion(&line.socket).is_ok_and(|name| name.starts_with(BBR));
+        if live.iter().any(has_it) {
+            return;
+        }
+        // A kernel that has none, or not for this user, says so of the first.
+        let set = live.iter().take_while(|line| tcp::set_congestion(&line.socket, BBR).is_ok()).count();
+        self.switched.store(set > 0, Ordering::SeqCst);
+    }
+
     /// Runs one stream's work on this thread. If it breaks, the others go on; any other failure ends them all.
     pub(crate) fn run(
         &self,
@@ -122,6 +156,10 @@ impl Flow {
         if self.is_stopped() || lines.dead.contains(&number) || lines.live.contains_key(&number) {
             return Ok(None);
         }
+        if self.switched.load(Ordering::SeqCst) {
+            // It was to be had for the others; without it this one is slow and no worse.
+            let _ = tcp::set_congestion(&line.socket, BBR);
+        }
         lines.live.insert(number, line.clone());
         lines.most = lines.most.max(lines.live.len() as u32);
         Ok(Some(line))
@@ -132,6 +170,7 @@ impl Flow {
         let mut evidence = look_at(line);
         if let Some(evidence) = evidence.as_mut().filter(|_| broken) {
             (evidence.receive_window, evidence.congestion_window, evidence.in_slow_start) = Default::default();
+            evidence.rtt_seconds = 0.0;
         }
         let mut lines = lock(&self.lines);
         lines.past = [lines.past, evidence].into_iter().flatten().reduce(add);
@@ -260,7 +299,8 @@ impl Flow {
     pub(crate) fn sockets(&self) -> Option<SocketEvidence> {
         let lines = lock(&self.lines);
         let live = lines.live.values().filter_map(|line| look_at(line));
-        live.chain(lines.past).reduce(add)
+        let all = live.chain(lines.past).reduce(add);
+        all.map(|all| SocketEvidence { switched: self.switched.load(Ordering::SeqCst), ..all })
     }
 
     /// Writes all of `message`, however long the network takes; what stands behind the first `header` bytes of it is
@@ -395,6 +435,9 @@ fn evidence(info: &TcpInfo) -> SocketEvidence {
         rwnd_limited_seconds: seconds(info.rwnd_limited),
         sndbuf_limited_seconds: seconds(info.sndbuf_limited),
         retransmits: info.retransmitted_segments.into(),
+        segments_sent: info.sent_segments.unwrap_or(0).into(),
+        rtt_seconds: info.rtt.as_secs_f64(),
+        switched: false,
         min_rtt_seconds: seconds(info.min_rtt),
         in_slow_start: u16::from(info.ssthresh_segments.is_none_or(|ssthresh| info.cwnd_segments < ssthresh)),
     }
@@ -408,6 +451,9 @@ fn add(a: SocketEvidence, b: SocketEvidence) -> SocketEvidence {
         rwnd_limited_seconds: a.rwnd_limited_seconds + b.rwnd_limited_seconds,
         sndbuf_limited_seconds: a.sndbuf_limited_seconds + b.sndbuf_limited_seconds,
         retransmits: a.retransmits + b.retransmits,
+        segments_sent: a.segments_sent + b.segments_sent,
+        rtt_seconds: a.rtt_seconds.max(b.rtt_seconds),
+        switched: a.switched || b.switched,
         min_rtt_seconds: a.min_rtt_seconds.min(b.min_rtt_seconds),
         in_slow_start: a.in_slow_start + b.in_slow_start,
     }

@@ -127,7 +127,7 @@ fn send(session: &mut ServerSession, request: &CopyRequest, from: &[From], pick:
             return Err(TransferError::Matches { pattern, most: MOST_SOURCES });
         }
     }
-    let flow = Flow::held_to(session.throttle());
+    let flow = Flow::held_to(session.throttle()).controlled_by(request.congestion.as_ref());
     let listing = Listing::of(pick).made(request.copy.as_ref().map(|copy| copy.began)).in_manner(&request.manner);
     let sending = Sending::start(sources, listing, request.block, flow)?;
     let (control, streams, stopping) = session.parts();

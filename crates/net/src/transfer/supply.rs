@@ -66,7 +66,8 @@ impl Wanted {
         self.0.store(streams, Ordering::Relaxed);
     }
 
-    fn get(&self) -> u16 {
+    /// How many that is.
+    pub(crate) fn get(&self) -> u16 {
         self.0.load(Ordering::Relaxed)
     }
 }

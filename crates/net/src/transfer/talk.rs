@@ -174,6 +174,9 @@ impl<'a> Talk<'a> {
         if now >= self.pulse.observed + Duration::from_millis(200) {
             self.pulse.observed = now;
             let look = self.look(side);
+            if S::SENDS {
+                side.flow().reconsider(&look);
+            }
             (self.observer)(&look);
         }
         Ok(())

@@ -106,6 +106,7 @@ impl Report<'_> {
             replaced,
             changes,
         } = self.outcome;
+        let (congestion, congestion_reason) = self.switched().unzip();
         let json = Json {
             schema: "lfn.copy/1",
             sources: &self.sources,
@@ -134,8 +135,8 @@ impl Report<'_> {
             block_bytes: self.options.block,
             block_reason: &self.choice.block_reason,
             protection: self.options.protection,
-            congestion: self.options.congestion.as_ref().map(CongestionWish::name),
-            congestion_reason: &self.choice.congestion_reason,
+            congestion: congestion.or(self.options.congestion.as_ref().map(CongestionWish::name)),
+            congestion_reason: congestion_reason.unwrap_or(&self.choice.congestion_reason),
             pace: self.options.pace,
             sender: look.sender,
             receiver: look.receiver,
@@ -186,6 +187,9 @@ impl Report<'_> {
         if tally.kept.0 > 0 {
             writeln!(out, "{} of it had been there from an earlier copy", tally.kept)?;
         }
+        if let Some((congestion, reason)) = self.switched() {
+            writeln!(out, "changed to {congestion}: {reason}")?;
+        }
         if let Some(line) = self.troubles() {
             writeln!(out, "{line}")?;
         }
@@ -217,10 +221,16 @@ impl Report<'_> {
 
     /// Why so many, the last change first.
     fn streams_reason(&self) -> String {
-        match self.outcome.changes.as_slice() {
-            [] => self.choice.streams_reason.clone(),
-            [.., last] => format!("{} at first; {}", self.options.streams, last.reason),
+        match self.outcome.changes.iter().rfind(|change| change.congestion.is_none()) {
+            None => self.choice.streams_reason.clone(),
+            Some(last) => format!("{} at first; {}", self.options.streams, last.reason),
         }
+    }
+
+    /// The change of congestion control, if there was one.
+    fn switched(&self) -> Option<(&str, &str)> {
+        let mut changes = self.outcome.changes.iter().rev();
+        changes.find_map(|change| Some((change.congestion.as_deref()?, change.reason.as_str())))
     }
 
     /// Where it fell behind what was predicted.
