@@ -69,15 +69,7 @@ impl<'a> Talk<'a> {
         observer: &'a mut dyn FnMut(&Look),
     ) -> Self {
         let now = Instant::now();
-        let pulse = Pulse {
-            started,
-            heard: now,
-            spoke: now,
-            observed: now,
-            moved: (Bytes(0), now),
-            at_work: now,
-            theirs: Progress::default(),
-        };
+        let pulse = Pulse::new(started, now);
         Talk { control, arrivals, interrupted, observer, pulse }
     }
 
@@ -148,20 +140,14 @@ impl<'a> Talk<'a> {
         let now = Instant::now();
         let progress = side.flow().progress();
         let moved = Bytes(progress.bytes.0.saturating_add(self.pulse.theirs.bytes.0));
-        let moving = side.moving();
-        if moved != self.pulse.moved.0 || moving {
-            self.pulse.at_work = now;
-        }
-        if moved != self.pulse.moved.0 || (!moving && now < self.pulse.at_work + SYNCED_WITHIN) {
-            self.pulse.moved = (moved, now);
-        }
+        let still = self.pulse.beat(moved, side.moving(), now);
         if now > self.pulse.heard + DEAD_AFTER {
             let peer = self.control.peer();
             return Err(SessionError::Timeout { peer, after: DEAD_AFTER, while_doing: "while copying" }.into());
         }
         let client = self.control.peer() == "the server";
         let allowed = if client { STALLED_AFTER } else { STALLED_AFTER + SERVER_WAITS };
-        if now > self.pulse.moved.1 + allowed {
+        if still > allowed {
             let (sender, receiver) =
                 if S::SENDS { (progress, self.pulse.theirs) } else { (self.pulse.theirs, progress) };
             let what = stall(standstill(&sender.doing, &receiver.doing), S::SENDS == client);
@@ -193,6 +179,32 @@ impl<'a> Talk<'a> {
             receiver: receiver.shares,
             sockets: sender.sockets,
         }
+    }
+}
+
+impl Pulse {
+    fn new(started: Instant, now: Instant) -> Self {
+        Pulse {
+            started,
+            heard: now,
+            spoke: now,
+            observed: now,
+            moved: (Bytes(0), now),
+            at_work: now,
+            theirs: Progress::default(),
+        }
+    }
+
+    /// Notes what both sides have moved by now, and whether something should be moving; tells for how long it should have and
+    /// did not.
+    fn beat(&mut self, moved: Bytes, moving: bool, now: Instant) -> Duration {
+        if moved != self.moved.0 || moving {
+            self.at_work = now;
+        }
+        if moved != self.moved.0 || (!moving && now < self.at_work + SYNCED_WITHIN) {
+            self.moved = (moved, now);
+        }
+        now.saturating_duration_since(self.moved.1)
     }
 }
 
@@ -231,4 +243,28 @@ pub(crate) fn last_words(control: &mut Control, error: TransferError) -> Transfe
 fn start(work: impl FnOnce() + Send + 'static) -> Result<(), TransferError> {
     let spawned = thread::Builder::new().name("data stream".into()).spawn(work);
     spawned.map(drop).map_err(|source| SessionError::Io { peer: "the kernel", source }.into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// After how many seconds a copy is stalled that moved for ten, and of which something should be moving when `moving` says
+    /// so.
+    fn stalled(moving: impl Fn(u64) -> bool) -> Option<u64> {
+        let begun = Instant::now();
+        let mut pulse = Pulse::new(begun, begun);
+        (0..3600).find(|second| {
+            let now = begun + Duration::from_secs(*second);
+            pulse.beat(Bytes(1000 * second.min(&10)), moving(*second), now) > STALLED_AFTER
+        })
+    }
+
+    #[test]
+    fn a_disk_that_syncs_for_minutes_is_no_stall_and_one_that_never_ends_is() {
+        assert_eq!(stalled(|_| true), Some(71));
+        // Nothing more is to come, and the receiver syncs: a quarter of an hour is allowed for that.
+        assert_eq!(stalled(|second| second < 12), Some(12 + 15 * 60 + 60 - 1));
+        assert_eq!(stalled(|second| second < 12 || second > 600), Some(600 + 60 + 1));
+    }
 }

@@ -605,3 +605,17 @@ fn a_sender_that_does_not_keep_to_the_order_is_refused() {
     };
     assert!(broken(&bytes, long.encode().to_vec()).contains("no block"));
 }
+
+#[test]
+fn while_a_disk_syncs_nothing_has_to_move() {
+    let place = TempDir::new().unwrap();
+    let copy = Copy::into(place.path());
+    let receiving = &copy.receiving;
+    let deadline = Instant::now() + Duration::from_secs(30);
+    while !receiving.moving() {
+        assert!(Instant::now() < deadline, "with a list to come it waits for that");
+    }
+    assert!(!receiving.while_busy(|| receiving.moving() || receiving.moving()));
+    assert!(receiving.moving());
+    receiving.close();
+}
