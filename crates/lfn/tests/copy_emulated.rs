@@ -44,7 +44,7 @@ fn a_sender_that_loses_at_random() {
 }
 
 fn what_was_asked_for_stays() {
-    let copy = copied(&LOSSY, &["zero:6MB", "far:null:", "--rate", "50mbit", "--streams", "8", "--congestion", "reno"]);
+    let copy = copied(&LOSSY, &["zero:9MB", "far:null:", "--rate", "50mbit", "--streams", "8", "--congestion", "reno"]);
     assert!(copy["seconds"].as_f64().unwrap() > 6.0, "long enough to be judged: {copy}");
     assert_eq!((&copy["congestion"], changes(&copy).count()), (&"reno".into(), 0), "{copy}");
 }
