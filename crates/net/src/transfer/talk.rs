@@ -265,6 +265,6 @@ mod tests {
         assert_eq!(stalled(|_| true), Some(71));
         // Nothing more is to come, and the receiver syncs: a quarter of an hour is allowed for that.
         assert_eq!(stalled(|second| second < 12), Some(12 + 15 * 60 + 60 - 1));
-        assert_eq!(stalled(|second| second < 12 || second > 600), Some(600 + 60 + 1));
+        assert_eq!(stalled(|second| !(12..=600).contains(&second)), Some(600 + 60 + 1));
     }
 }
