@@ -194,8 +194,13 @@ struct Copies {
 
 impl Copies {
     fn new() -> Self {
+        Copies::serving("read,write")
+    }
+
+    fn serving(rights: &str) -> Self {
         let (near, far) = (TempDir::new().unwrap(), TempDir::new().unwrap());
-        let config = Config { root: Some(far.path().to_owned()), ..support::config() };
+        let rights = rights.parse().unwrap();
+        let config = Config { root: Some(far.path().to_owned()), rights, ..support::config() };
         Copies { served: Served::start(config, service::serve), near, far }
     }
 
@@ -333,6 +338,35 @@ fn a_session_that_is_cut_is_followed_by_another() {
             assert_eq!((outcome.tally.skipped, outcome.tally.directories), (0, 2), "{:?}", outcome.tally);
             assert!(outcome.without > Duration::ZERO);
         });
+    }
+}
+
+/// Who may not look goes on all the same: with what the copy wrote itself, in the one directory it has in a drop box.
+#[test]
+fn a_guests_session_that_is_cut_is_followed_by_another() {
+    for rights in ["write", "drop"] {
+        for protection in [Protection::Tls, Protection::Clear] {
+            let copies = Copies::serving(rights);
+            let files = plant(copies.near.path());
+            std::os::unix::fs::symlink("big", copies.near.path().join("tree/link")).unwrap();
+            let path = Way::new(copies.served.ticket.port, Fault::Nothing, 0, 0);
+            path.state.outage_at.store(3 << 20, Ordering::SeqCst);
+            path.state.slow.store(true, Ordering::SeqCst);
+            let mut options = Copies::options(protection);
+            options.pick.keep.links = true;
+            let outcome = copies.up(&path, &options).unwrap_or_else(|error| panic!("{rights} {protection:?}: {error}"));
+            let tally = outcome.tally;
+            assert_eq!((outcome.reconnects, tally.failed), (1, 0), "{rights}: {tally:?}, {:?}", outcome.failures);
+            assert_eq!((tally.files, tally.links), (files.len() as u64, 1), "{rights}: {tally:?}");
+            let tops: Vec<_> = fs::read_dir(copies.far.path()).unwrap().map(|entry| entry.unwrap().path()).collect();
+            assert_eq!(tops.len(), 1, "{rights}: {tops:?}");
+            let root = if rights == "drop" { &tops[0] } else { copies.far.path() };
+            for (name, bytes) in &files {
+                assert!(fs::read(root.join("tree").join(name)).unwrap() == *bytes, "{rights}: {name}");
+            }
+            let all = fs::read_dir(root.join("tree")).unwrap().chain(fs::read_dir(root.join("tree/in")).unwrap());
+            assert_eq!(all.count(), files.len() + 2, "something half-done is left");
+        }
     }
 }
 

@@ -278,3 +278,49 @@ fn a_tree_that_is_rich_in_attributes_goes_through() {
         assert_eq!(text(&color[..length]), format!("{n} {value}"));
     }
 }
+
+/// What is there already loses what the source does not have; without the option it loses nothing.
+#[test]
+fn surplus_attributes_go_as_with_rsync() {
+    for up in [true, false] {
+        let pair = Pair::new();
+        let (source, there) =
+            if up { (pair.near("src"), pair.far("dst")) } else { (pair.far("src"), pair.near("dst")) };
+        let rival = pair.near("rival");
+        fs::create_dir_all(source.join("d")).unwrap();
+        for name in ["a", "newer"] {
+            write(&source.join(name), 10);
+        }
+        set(&source.join("a"), "user.kept", "1");
+        for copy in [&there, &rival] {
+            assert!(Command::new("cp").arg("-a").arg(&source).arg(copy).status().unwrap().success());
+            set(&copy.join("a"), "user.kept", "2");
+            for name in ["a", "d", "newer"] {
+                set(&copy.join(name), "user.surplus", "x");
+            }
+            // A server's root is not its clients'.
+            if is_root() && !up {
+                set(&copy.join("a"), "trusted.surplus", "x");
+            }
+            write(&copy.join("newer"), 11);
+            let later = SystemTime::now() + Duration::from_secs(3600);
+            File::open(copy.join("newer")).unwrap().set_modified(later).unwrap();
+        }
+        let [from, to] = if up { ["src/", "far:dst"] } else { ["far:src/", "dst"] };
+        let before = facts(&there);
+        pair.copies(&["-u", "-p", from, to]);
+        assert!(facts(&there)["\"a\""].contains("user.surplus") && before.len() == 4);
+        pair.copies(&["-u", "-p", "-X", from, to]);
+        if rsync(&["-u", "-rltpX"], &source, &rival) {
+            let attributes = |root: &Path| {
+                let facts = facts(root).into_iter();
+                facts.map(|(name, fact)| (name, fact.split(" user.").skip(1).map(str::to_owned).collect())).collect()
+            };
+            let [ours, theirs]: [BTreeMap<String, Vec<String>>; 2] = [attributes(&there), attributes(&rival)];
+            assert_eq!(ours, theirs);
+        }
+        let facts = facts(&there);
+        assert!(facts["\"a\""].contains("user.kept=[49]") && !facts["\"a\""].contains("surplus"), "{facts:?}");
+        assert!(!facts["\"d\""].contains("surplus") && facts["\"newer\""].contains("surplus"), "{facts:?}");
+    }
+}

@@ -226,3 +226,71 @@ fn nothing_is_deleted_that_the_source_may_still_have() {
     fs::write(&list, "a\n").unwrap();
     pair.refuses(&["--delete", "--files-from", "list", "src/", "far:src"], 2, "--delete with --files-from");
 }
+
+/// Things that are no directories, where directories stand: full ones, empty ones, one that an exclude keeps.
+fn plant_in_the_way(source: &Path, there: &Path) {
+    for name in ["full", "empty", "kept", "plain"] {
+        dated(&source.join(name), 10, 1000);
+    }
+    symlink("plain", source.join("link")).unwrap();
+    for name in ["full/a", "full/d/e/b", "link/a", "kept/stays", "kept/goes", "plain"] {
+        dated(&there.join(name), 10, 1000);
+    }
+    fs::create_dir_all(there.join("empty")).unwrap();
+    fs::create_dir_all(there.join("full/d/hollow")).unwrap();
+    symlink("/etc", there.join("full/etc")).unwrap();
+}
+
+#[test]
+fn a_directory_gives_way_where_it_does_for_rsync() {
+    for up in [true, false] {
+        for (flags, done) in [
+            (&["--delete"][..], true),
+            (&["--delete", "--exclude", "stays"], false),
+            (&["--delete", "--exclude", "stays", "--exclude", "/kept"], true),
+            (&[], false),
+            (&["--exclude", "/full", "--exclude", "/kept", "--exclude", "/link"], true),
+        ] {
+            let pair = Pair::new();
+            let (source, there) = ends(&pair, up);
+            plant_in_the_way(Path::new(&source), &there);
+            let rival = pair.near("rival");
+            assert!(Command::new("cp").arg("-a").arg(&there).arg(&rival).status().unwrap().success());
+            let before = everything(&there);
+            let [from, to] = if up { ["src/", "far:dst"] } else { ["far:src/", "dst"] };
+            let tried = pair.copy(&[flags, &["--links", "-n", from, to]].concat());
+            assert_eq!(tried.status.code(), Some(i32::from(!done)), "{flags:?}: {}", text(&tried.stderr));
+            assert_eq!(everything(&there), before, "{flags:?}");
+            if done {
+                // Where something gives way, rsync says that it is new.
+                let word = |word: String| if word == "new" { "replace".to_owned() } else { word };
+                let theirs = rsync(&[flags, &["-n"]].concat(), &source, &rival).into_iter();
+                let expected: Plan = theirs.map(|(said, path)| (word(said), path)).collect();
+                assert_eq!(plan(&text(&tried.stdout)), expected, "{flags:?}");
+            }
+            let output = pair.copy(&[flags, &["--links", from, to]].concat());
+            assert_eq!(output.status.code(), Some(i32::from(!done)), "{flags:?}: {}", text(&output.stderr));
+            let theirs = Command::new("rsync").arg("-rltp").args(flags).arg(&source).arg(&rival).output().unwrap();
+            assert_eq!(theirs.status.code(), Some(if done { 0 } else { 23 }), "{flags:?}: {}", text(&theirs.stderr));
+            assert_eq!(everything(&there), everything(&rival), "{flags:?}");
+            assert!(Path::new("/etc/passwd").exists());
+        }
+    }
+}
+
+#[test]
+fn more_patterns_than_a_request_holds_are_told_before_anything_moves() {
+    let pair = Pair::new();
+    dated(&pair.near("src/a"), 5, 1000);
+    dated(&pair.far("dst/extra"), 5, 1000);
+    let rules = |many| (0..many).map(|n| format!("a pattern of some length {n}\n")).collect::<String>();
+    fs::write(pair.near("many"), rules(5000)).unwrap();
+    pair.refuses(&["--delete", "--exclude-from", "many", "src/", "far:dst"], 2, "patterns of more than 65536 bytes");
+    fs::write(pair.near("rules"), rules(2000)).unwrap();
+    let told = pair.refuses(&["--delete", "--exclude-from", "rules", "src/", "far:dst"], 1, "patterns and names of ");
+    assert!(told.contains("more than the 61440 B") && told.contains("hint: "), "{told}");
+    assert!(!pair.far("dst/a").exists() && pair.far("dst/extra").exists());
+    // Asked at this end alone they are as many as they like.
+    pair.copies(&["--exclude-from", "rules", "src/", "far:dst"]);
+    assert!(pair.far("dst/a").exists());
+}

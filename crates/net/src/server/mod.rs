@@ -21,6 +21,7 @@ mod session;
 pub mod throttle;
 pub mod tokens;
 mod turn;
+pub(crate) mod written;
 
 pub use datagrams::Datagrams;
 pub use event::Event;
@@ -158,6 +159,7 @@ pub(crate) struct Shared {
     service: Service,
     admission: Admission,
     lives: Arc<Lives>,
+    written: written::AllWritten,
     tokens: Tokens,
     metrics: Metrics,
     /// Sessions that run, wait, or have a last word to say.
@@ -202,6 +204,7 @@ impl Server {
             config,
             service,
             lives: Arc::default(),
+            written: written::AllWritten::default(),
             metrics: Metrics::default(),
             alive: AtomicUsize::new(0),
             turns: AtomicU64::new(0),

@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 use lfn_core::admission::Allowed;
 use lfn_core::session::{Rights, SessionId, TokenHash};
 use lfn_core::units::BitRate;
+use lfn_core::wire::copy::CopyId;
 use lfn_core::wire::{Refusal, RefusalCode};
 use socket2::{Domain, Protocol, Socket, Type};
 
@@ -20,6 +21,7 @@ use super::event::Copied;
 use super::live::Listed;
 use super::registry::Streams;
 use super::throttle::Throttle;
+use super::written::Written;
 use super::{Datagrams, Shared, accept_until};
 use crate::session::{Control, DataStream, SessionError};
 
@@ -107,6 +109,11 @@ impl ServerSession {
     pub(crate) fn token(&self) -> (Option<&str>, &TokenHash) {
         let bearer = &self.listed.live.bearer;
         (bearer.name.as_deref(), &bearer.hash)
+    }
+
+    /// What the copy has written so far, in this session and those before it: of two tokens never the same.
+    pub(crate) fn written(&self, copy: &CopyId) -> Arc<Written> {
+        self.shared.written.of(self.listed.live.bearer.hash.scope(copy.id))
     }
 
     /// The session's name among those of all tokens.

@@ -187,6 +187,7 @@ pub fn upload(
     watch: Watch<'_>,
 ) -> Result<Outcome, TransferError> {
     check_sources(&options.pick, from.len())?;
+    check_length(&options.manner.protect)?;
     let job = Job::Put { to };
     Course::new(target, options, watch)?.run(|course| {
         let mut sent = None;
@@ -243,7 +244,7 @@ pub fn download(
     watch: Watch<'_>,
 ) -> Result<Outcome, TransferError> {
     check_sources(&options.pick, from.len())?;
-    check_length(&from, &options.pick)?;
+    check_length(&(&from, &options.pick))?;
     let single = options.pick.names.is_none() && matches!(from.as_slice(), [only] if is_one(only));
     let job = Job::Get { from, pick: options.pick.clone() };
     Course::new(target, options, watch)?.run(|course| {
@@ -361,9 +362,9 @@ fn is_one(from: &From) -> bool {
 }
 
 /// Patterns and names ride in the first message, whose length is bounded before a server knows who sends it.
-fn check_length(from: &[From], pick: &Pick) -> Result<(), TransferError> {
+fn check_length(asked: &impl serde::Serialize) -> Result<(), TransferError> {
     const MOST: usize = HELLO_LIMIT - 4096;
-    let bytes = serde_json::to_vec(&(from, pick)).map_or(usize::MAX, |json| json.len());
+    let bytes = serde_json::to_vec(asked).map_or(usize::MAX, |json| json.len());
     if bytes > MOST { Err(TransferError::Request { bytes, most: MOST }) } else { Ok(()) }
 }
 

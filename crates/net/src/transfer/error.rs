@@ -367,7 +367,7 @@ impl TransferError {
             TransferError::Matches { .. } | TransferError::Unexpanded { .. } => {
                 "copy the directory, with --include and --exclude"
             }
-            TransferError::Request { .. } => "copy what is above them, or in several parts",
+            TransferError::Request { .. } => "use fewer or shorter ones, or copy in several parts",
             TransferError::Sources { .. } => "give the one directory that the names are below",
             TransferError::File { source, .. } => match source.kind() {
                 io::ErrorKind::PermissionDenied => "see who may read and write there, or give another path",

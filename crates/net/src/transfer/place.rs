@@ -8,6 +8,7 @@ use std::ffi::{OsStr, OsString};
 use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Component, Path};
+use std::sync::Arc;
 use std::time::SystemTime;
 
 use lfn_core::transfer::entry::Modified;
@@ -16,6 +17,7 @@ use rustix::io::Errno;
 
 use super::TransferError;
 use super::guest::Guest;
+use crate::server::written::Written;
 
 /// Where paths start: this process's directory, or a served root that nothing leads out of.
 #[derive(Debug)]
@@ -23,7 +25,7 @@ pub(crate) enum Base {
     Here,
     Root(OwnedFd),
     /// One for somebody who may write there and not look.
-    Guest(OwnedFd, Guest),
+    Guest(OwnedFd, Guest, Option<Arc<Written>>),
 }
 
 impl Base {
@@ -35,9 +37,9 @@ impl Base {
     }
 
     /// The same for somebody who may not look; there is no such thing without a root.
-    pub(crate) fn kept_from(self, guest: Guest) -> Option<Self> {
+    pub(crate) fn kept_from(self, guest: Guest, written: Option<Arc<Written>>) -> Option<Self> {
         match self {
-            Base::Root(root) => Some(Base::Guest(root, guest)),
+            Base::Root(root) => Some(Base::Guest(root, guest, written)),
             Base::Here | Base::Guest(..) => None,
         }
     }
@@ -45,7 +47,15 @@ impl Base {
     /// Whoever may write there and not look.
     pub(crate) fn guest(&self) -> Option<Guest> {
         match self {
-            Base::Guest(_, guest) => Some(*guest),
+            Base::Guest(_, guest, _) => Some(*guest),
+            Base::Here | Base::Root(_) => None,
+        }
+    }
+
+    /// What such a one has written there, if that is remembered.
+    pub(crate) fn written(&self) -> Option<Arc<Written>> {
+        match self {
+            Base::Guest(.., written) => written.clone(),
             Base::Here | Base::Root(_) => None,
         }
     }
@@ -53,7 +63,7 @@ impl Base {
     /// Opens what is there; from a root, nothing that a link or `..` leads out to.
     pub(crate) fn open(&self, path: &Path, flags: OFlags) -> Result<OwnedFd, Errno> {
         let flags = flags | OFlags::CLOEXEC;
-        let (Base::Root(root) | Base::Guest(root, _)) = self else {
+        let (Base::Root(root) | Base::Guest(root, ..)) = self else {
             return openat(CWD, path, flags, Mode::empty());
         };
         let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS;

@@ -72,14 +72,15 @@ fn receive(session: &mut ServerSession, request: &CopyRequest, to: &To) -> Resul
             let base = match session.rights() {
                 Rights { write: Writing::No, .. } => return Err(TransferError::NotAllowed("uploads")),
                 Rights { write: Writing::Drop, .. } => {
-                    let made = dropped.insert(drop_box(session)?);
+                    let made = dropped.insert(drop_box(session, request.copy.as_deref())?);
                     session.copied(|copied| copied.into = Some(made.name().to_owned()));
                     made.base(session.token().1)?
                 }
                 Rights { read: false, .. } if allowed.delete => return Err(TransferError::NotAllowed("--delete")),
                 Rights { read: false, .. } => {
                     let guest = Guest::of(session.token().1);
-                    root(session)?.kept_from(guest).ok_or(TransferError::NoRoot)?
+                    let written = request.copy.as_ref().map(|copy| session.written(copy));
+                    root(session)?.kept_from(guest, written).ok_or(TransferError::NoRoot)?
                 }
                 Rights { .. } => root(session)?,
             };
@@ -174,10 +175,10 @@ fn sealed(
     Ok(stream)
 }
 
-fn drop_box(session: &ServerSession) -> Result<DropBox, TransferError> {
+fn drop_box(session: &ServerSession, copy: Option<&CopyId>) -> Result<DropBox, TransferError> {
     let path = session.root().ok_or(TransferError::NoRoot)?;
     let Base::Root(root) = Base::root(path)? else { return Err(TransferError::NoRoot) };
-    DropBox::make(root, session.token().0)
+    DropBox::make(root, session.token(), copy)
 }
 
 pub(super) fn root(session: &ServerSession) -> Result<Base, TransferError> {

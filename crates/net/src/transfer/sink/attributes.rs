@@ -14,15 +14,15 @@ use std::sync::Mutex;
 use lfn_core::transfer::entry::{Entry, Owner, Xattr};
 use lfn_core::transfer::keep::{Keep, Unkept};
 use rustix::fs::{
-    AtFlags, CWD, Gid, Mode, Stat, Uid, XattrFlags, chmodat, chownat, fchmod, fchown, fsetxattr, fstat, removexattr,
-    setxattr, utimensat,
+    AtFlags, CWD, Gid, Mode, Stat, Uid, XattrFlags, chmodat, chownat, fchmod, fchown, fsetxattr, fstat, listxattr,
+    removexattr, setxattr, utimensat,
 };
 use rustix::io::Errno;
 use rustix::process::geteuid;
 
 use super::super::accounts::Accounts;
 use super::super::flow::lock;
-use super::super::source::{ACCESS, DEFAULT};
+use super::super::source::{ACCESS, DEFAULT, LONGEST};
 use super::partial::{keep_time, times};
 use super::tree::Place;
 
@@ -140,8 +140,35 @@ impl Dressing {
             let set = if allowed { body.set_xattr(name.as_bytes(), value.as_bytes()) } else { Err(Errno::PERM) };
             unkept |= u64::from(!was_set(set)?);
         }
+        if self.keep.xattrs && !body.is_new() {
+            unkept |= u64::from(!self.remove_surplus(body, entry)?);
+        }
         lock(&self.unkept).xattrs += unkept;
         Ok(())
+    }
+
+    /// Removes what the source does not have, as rsync does, of the namespaces that are set; tells whether all of it went.
+    fn remove_surplus(&self, body: Body<'_>, entry: &Entry) -> Result<bool, Errno> {
+        let mut list = vec![0; LONGEST];
+        let length = match listxattr(body.path(), &mut list[..]) {
+            Ok(length) => length,
+            Err(Errno::OPNOTSUPP) => return Ok(true),
+            Err(error) => return Err(error),
+        };
+        let kept = |name: &[u8]| match self.own && self.root {
+            true => !name.starts_with(b"system."),
+            false => name.starts_with(b"user."),
+        };
+        let has = |name: &[u8]| entry.xattrs.iter().any(|x| x.name.as_bytes() == name);
+        let mut all = true;
+        for name in list[..length].split(|byte| *byte == 0).filter(|name| !name.is_empty() && kept(name) && !has(name))
+        {
+            match removexattr(body.path(), name) {
+                Err(Errno::NODATA) => {}
+                removed => all &= was_set(removed)?,
+            }
+        }
+        Ok(all)
     }
 
     fn set_acls(&self, body: Body<'_>, entry: &Entry) -> Result<(), Errno> {

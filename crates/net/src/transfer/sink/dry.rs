@@ -4,7 +4,7 @@
 //! finds out (a full disk, a directory that may not be written) is not known here, nor is what a source's files hold.
 
 use lfn_core::transfer::entry::{Entry, Kind, Name};
-use lfn_core::transfer::verdict::{Allowed, Skipped, There, Verdict, decide};
+use lfn_core::transfer::verdict::{Allowed, Obstacle, Skipped, There, Verdict, decide};
 use lfn_core::wire::copy::{Fate, Thing, Told};
 
 use super::super::TransferError;
@@ -66,10 +66,12 @@ impl Receiving {
             Verdict::CompareDigests if self.manner.verify.tells_apart() => {
                 return self.ask_digest(number, entry, place);
             }
+            Verdict::Refuse(Obstacle::Directory) if self.make_way(&place, &entry.name, false)? => Fate::Replace,
             Verdict::Refuse(obstacle) => {
                 self.tell_of(&entry, Fate::Refuse);
                 return Err(TransferError::InTheWay { path: place.shown, obstacle });
             }
+            Verdict::Replace if there == There::Directory && self.make_way(&place, &entry.name, true)? => Fate::Replace,
             Verdict::Replace if there == There::Directory => {
                 self.tell_of(&entry, Fate::Refuse);
                 return Err(super::register::directory_in_the_way(place.shown));

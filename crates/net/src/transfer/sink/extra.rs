@@ -23,7 +23,7 @@ use rustix::io::Errno;
 
 use super::super::TransferError;
 use super::Receiving;
-use super::tree::{Tree, is_beside};
+use super::tree::{Place, Tree, is_beside};
 
 /// What is held of the list of what goes before it is written to disk.
 const HELD: usize = 1 << 20;
@@ -161,6 +161,27 @@ impl Receiving {
         }
     }
 
+    /// Makes room where a directory stands and something else is to: with `all` whatever is in it goes, as with rsync's
+    /// `--delete`, else only an empty one does. False if something in it stays.
+    pub(super) fn make_way(&self, place: &Place, name: &Name, all: bool) -> Result<bool, TransferError> {
+        let failed = |error| place.error("delete", error);
+        let last = std::ffi::CString::new(place.name.as_bytes()).map_err(|_| failed(Errno::INVAL))?;
+        let empty = match (all, self.manner.dry_run) {
+            (true, _) => self.while_busy(|| self.empty(&place.directory, &last, name.as_bytes(), 0)).map_err(failed)?,
+            // Whether it is, rmdir tells.
+            (false, false) => true,
+            (false, true) => is_empty(&place.directory, &last),
+        };
+        if !empty || self.manner.dry_run {
+            return Ok(empty);
+        }
+        match unlinkat(&place.directory, &last, AtFlags::REMOVEDIR) {
+            Ok(()) | Err(Errno::NOENT) => Ok(true),
+            Err(Errno::NOTEMPTY | Errno::EXIST) => Ok(false),
+            Err(error) => Err(failed(error)),
+        }
+    }
+
     /// Removes `name` from its directory; false if something in it stays.
     fn remove_in(&self, directory: impl AsFd, name: &CStr, path: Vec<u8>, depth: usize) -> Result<bool, Errno> {
         let stat = match statat(&directory, name, AtFlags::SYMLINK_NOFOLLOW) {
@@ -211,6 +232,14 @@ impl Receiving {
         }
         Ok(empty)
     }
+}
+
+fn is_empty(directory: &OwnedFd, name: &CStr) -> bool {
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let entries = openat(directory, name, flags, Mode::empty()).and_then(Dir::read_from);
+    entries.is_ok_and(|mut entries| {
+        entries.all(|entry| entry.is_ok_and(|entry| matches!(entry.file_name().to_bytes(), b"." | b"..")))
+    })
 }
 
 /// How deep a directory may be below one that is removed.

@@ -10,6 +10,7 @@ use lfn_core::transfer::entry::Name;
 use lfn_core::transfer::manner::Sync;
 use lfn_core::units::Bytes;
 use lfn_core::wire::copy::Fate;
+use rustix::fs::Stat;
 
 use super::super::TransferError;
 use super::super::flow::lock;
@@ -18,6 +19,7 @@ use super::group::Whole;
 use super::item::{Done, Item, State};
 use super::partial::Partial;
 use super::small::Small;
+use super::tree::Tree;
 
 impl Receiving {
     /// Ends a file that has no more to come: a large one once the sender has said its digest.
@@ -76,12 +78,27 @@ impl Receiving {
                     let fate = if item.replace { Fate::Replace } else { Fate::New };
                     self.tell_there(&item.entry, fate, Some(digest));
                 }
+                self.note_written(&item.entry.name);
                 Done::File { digest, kept: Bytes(kept), bytes: item.layout.bytes() }
             }
             (Ok(()), None) => Done::Failed(TransferError::Incomplete),
             (Err(error), _) => Done::Failed(error),
         };
         self.table.settle(item.number, &item.entry.name, done);
+    }
+
+    /// Remembers what a guest has written, so that a later session of the same copy knows it again.
+    pub(super) fn note_written(&self, name: &Name) {
+        let (Some(written), Some(tree)) = (self.written.get(), self.tree()) else { return };
+        if let Ok(Some(stat)) = tree.place(name).and_then(|place| place.stat()) {
+            written.note(&stat);
+        }
+    }
+
+    /// Whether what stands there was written by this copy of a guest: in a drop box there is nothing else.
+    pub(super) fn is_guests_own(&self, tree: &Tree, stat: Option<&Stat>) -> bool {
+        let (Some(guest), Some(stat)) = (tree.guest(), stat) else { return false };
+        !guest.resumes || self.written.get().is_some_and(|written| written.has(stat))
     }
 
     /// A file that cannot be had; the rest goes on.

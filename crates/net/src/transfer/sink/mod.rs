@@ -47,6 +47,7 @@ use super::flow::{Flow, lock};
 use super::place::{Base, now};
 use super::side::{Ended, Extent, Side};
 use super::teller::Teller;
+use crate::server::written::Written;
 use crate::session::{DataStream, SessionError};
 use attributes::Dressing;
 use compare::Compare;
@@ -93,6 +94,8 @@ pub(crate) struct Receiving {
     /// When this copy began, by the clock of this host, and whether that was in an earlier session.
     since: Modified,
     earlier: bool,
+    /// What a guest's copy has written, this session and those before it.
+    written: OnceLock<Arc<Written>>,
     /// Where it goes, once the first entry was looked at; nowhere, for `null:`.
     tree: OnceLock<Option<Tree>>,
     group: Group,
@@ -144,6 +147,7 @@ impl Receiving {
             dressing,
             earlier: since.is_some(),
             since: since.unwrap_or_else(|| a_moment_before(now())),
+            written: OnceLock::new(),
             tree: OnceLock::new(),
             group: Group::default(),
             compare: Compare::default(),

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use lfn_core::transfer::blocks::Layout;
 use lfn_core::transfer::digest::Digest;
 use lfn_core::transfer::entry::{Entry, Kind};
-use lfn_core::transfer::verdict::{Allowed, Skipped, There, Verdict, decide, decide_blind};
+use lfn_core::transfer::verdict::{Allowed, Obstacle, Skipped, There, Verdict, decide, decide_blind};
 use lfn_core::units::Bytes;
 use lfn_core::wire::copy::{Fate, FromReceiver, Tally};
 use rustix::fs::{
@@ -56,6 +56,10 @@ impl Receiving {
         let (mut tree, allowed) = match aim {
             Aim::Null => (None, Allowed::default()),
             Aim::Path { base, path, allowed, single, .. } => {
+                if let Some(written) = base.written() {
+                    // This thread alone sets it.
+                    let _ = self.written.set(written);
+                }
                 (Some(Tree::open(&base, &path, single, dry_run)?), allowed)
             }
         };
@@ -142,16 +146,26 @@ impl Receiving {
         let stat = place.stat()?;
         let there = there(stat.as_ref());
         let equal = compared.map(|compared| compared.equal).or_else(|| is_equal(&entry, &place, file.as_ref()));
+        let own = self.is_guests_own(tree, stat.as_ref());
         let verdict = match tree.guest() {
+            // Of their own even a guest may know; no digest is computed for it.
+            Some(_) if own => decide(&entry, there, equal, Allowed { checksum: false, ..pass.allowed }),
             Some(_) => decide_blind(&entry, there, pass.allowed),
             None => decide(&entry, there, equal, pass.allowed),
         };
         let replace = match verdict {
             Verdict::Take => false,
-            Verdict::Skip(_) if tree.guest().is_some() => return Ok(Some(Done::Skipped)),
+            Verdict::Skip(_) if tree.guest().is_some() => return Ok(Some(there_of_guest(&entry, own))),
             Verdict::Skip(why) => return self.skip(number, entry, place, (why, compared), pass),
+            // An empty one holds nothing that could be lost.
+            Verdict::Refuse(Obstacle::Directory) if self.make_way(&place, &entry.name, false)? => false,
             Verdict::Refuse(obstacle) => return Err(TransferError::InTheWay { path: place.shown, obstacle }),
-            Verdict::Replace if there == There::Directory => return Err(directory_in_the_way(place.shown)),
+            Verdict::Replace if there == There::Directory => {
+                if !self.make_way(&place, &entry.name, true)? {
+                    return Err(directory_in_the_way(place.shown));
+                }
+                false
+            }
             Verdict::CompareDigests if self.manner.verify.tells_apart() => {
                 return self.ask_digest(number, entry, place);
             }
@@ -208,9 +222,11 @@ impl Receiving {
                 (true, false) => Done::Link,
             }));
         };
-        if self.dressing.is_more() {
+        if why == Skipped::Newer {
+            // As with rsync it stays as it is.
+        } else if self.dressing.is_more() {
             self.dress_again(&place, &entry)?;
-        } else if compared.is_some() && why == Skipped::Same {
+        } else if compared.is_some() {
             let set = utimensat(&place.directory, &place.name, &times(&entry), AtFlags::SYMLINK_NOFOLLOW);
             set.map_err(|e| place.error("set the times of", e))?;
         }
@@ -258,6 +274,7 @@ impl Receiving {
                 let link = |name: &std::ffi::OsStr| symlinkat(target.as_bytes(), &place.directory, name);
                 place.make(replace, link)?;
                 self.dressing.dress_link(&place, &entry);
+                self.note_written(&entry.name);
                 Ok(Some(Done::Link))
             }
             Kind::HardLink { .. } => {
@@ -265,7 +282,10 @@ impl Receiving {
                 let link = |name: &std::ffi::OsStr| {
                     linkat(&file.directory, &file.name, &place.directory, name, AtFlags::empty())
                 };
-                place.make(replace, link).map(|()| Some(Done::Link))
+                place.make(replace, link)?;
+                // Its time of change is a new one.
+                self.note_written(&entry.name);
+                Ok(Some(Done::Link))
             }
             &Kind::File { length } => self.want(Some(place), number, entry, length, replace),
         }
@@ -380,7 +400,20 @@ impl Receiving {
 
 /// That a directory stands in the place of something else.
 pub(super) fn directory_in_the_way(path: String) -> TransferError {
-    TransferError::Forbidden { path, why: "a directory is there, and directories are not replaced" }
+    TransferError::Forbidden {
+        path,
+        why: "a directory is there, and something in it stays: excluded, or another copy's",
+    }
+}
+
+/// What becomes of something that is there and a guest may know of.
+fn there_of_guest(entry: &Entry, own: bool) -> Done {
+    match entry.kind {
+        Kind::Directory => Done::Skipped,
+        Kind::File { .. } if own => Done::Earlier,
+        Kind::Symlink { .. } | Kind::HardLink { .. } if own => Done::Link,
+        _ => Done::Skipped,
+    }
 }
 
 /// Whether what stands there is the same, where that can be told without reading files.

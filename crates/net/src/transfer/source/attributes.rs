@@ -17,7 +17,7 @@ use super::origin::Unsent;
 use crate::transfer::accounts::Accounts;
 
 /// Longest list of names, and longest value: XATTR_LIST_MAX and XATTR_SIZE_MAX of `linux/limits.h`.
-const LONGEST: usize = 65_536;
+pub(crate) const LONGEST: usize = 65_536;
 
 /// The attributes that are access control lists.
 pub(crate) const ACCESS: &str = "system.posix_acl_access";

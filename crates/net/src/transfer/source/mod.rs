@@ -34,7 +34,7 @@ use lfn_core::transfer::schedule::Deck;
 use lfn_core::units::Bytes;
 use lfn_core::wire::copy::{Failure, FromReceiver, FromSender, MOST_FAILURES, MOST_LOST, Part, Pick, Progress, Tally};
 
-pub(crate) use self::attributes::{ACCESS, DEFAULT};
+pub(crate) use self::attributes::{ACCESS, DEFAULT, LONGEST};
 pub(crate) use self::glob::{Budget, expand};
 use self::names::Names;
 use self::origin::{Item, Opened};
