@@ -16,8 +16,8 @@ use lfn_core::transfer::digest::{Digest, hash_block};
 use lfn_core::transfer::manner::Verify;
 use lfn_core::transfer::verdict::Allowed;
 use lfn_core::units::Bytes;
-use lfn_core::wire::copy::{BlockHeader, CopyRequest, From, FromReceiver, FromSender, Job, To};
-use lfn_core::wire::{RefusalCode, Request};
+use lfn_core::wire::RefusalCode;
+use lfn_core::wire::copy::{BlockHeader, From, FromReceiver, FromSender, Job, To};
 use lfn_net::server::Config;
 use lfn_net::server::tokens::file::{Kept, TokenFile};
 use lfn_net::service;
@@ -91,17 +91,8 @@ impl Root {
 
     fn ask(&self, bits: Option<u8>, job: Job) -> (Control, DataStream) {
         let (target, session) = (self.target(bits), dial::new_session_id().unwrap());
-        let request = CopyRequest {
-            job,
-            streams: 1,
-            block: Bytes(BLOCK),
-            congestion: None,
-            pace: None,
-            stream_secret: None,
-            copy: None,
-            manner: Default::default(),
-        };
-        let control = dial::control(&target, session, Request::Copy(request)).unwrap();
+        let request = support::copy_request(job, 1, BLOCK);
+        let control = dial::control(&target, session, request).unwrap();
         (control, dial::data(&target, session, 0, Protection::Tls, None, |_| Ok(())).unwrap())
     }
 

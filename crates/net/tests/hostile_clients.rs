@@ -6,7 +6,6 @@ mod support;
 
 use std::fs;
 use std::io::Write;
-use std::sync::atomic::AtomicBool;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -14,12 +13,11 @@ use std::time::{Duration, Instant};
 use lfn_core::transfer::digest::BlockHash;
 use lfn_core::transfer::manner::Verify;
 use lfn_core::units::Bytes;
-use lfn_core::wire::Request;
-use lfn_core::wire::copy::{BlockHeader, CopyRequest, From, FromReceiver, FromSender, Job, To};
+use lfn_core::wire::copy::{BlockHeader, From, FromReceiver, FromSender, Job, To};
 use lfn_net::service;
 use lfn_net::session::dial::{self, Target};
 use lfn_net::session::{Control, DataStream, Protection};
-use lfn_net::transfer::{LocalSource, Options, Watch, upload};
+use lfn_net::transfer::{LocalSource, Options, upload};
 use serde_json::{Value, json};
 use support::Served;
 
@@ -34,17 +32,8 @@ fn alone() -> MutexGuard<'static, ()> {
 
 fn ask(target: &Target, job: Job) -> (Control, DataStream) {
     let session = dial::new_session_id().unwrap();
-    let request = CopyRequest {
-        job,
-        streams: 1,
-        block: Bytes(1 << 20),
-        congestion: None,
-        pace: None,
-        stream_secret: None,
-        copy: None,
-        manner: Default::default(),
-    };
-    let control = dial::control(target, session, Request::Copy(request)).unwrap();
+    let request = support::copy_request(job, 1, 1 << 20);
+    let control = dial::control(target, session, request).unwrap();
     (control, dial::data(target, session, 0, Protection::Tls, None, |_| Ok(())).unwrap())
 }
 
@@ -59,14 +48,9 @@ fn file(name: &str, length: u64) -> Value {
 /// A copy that means well.
 #[track_caller]
 fn honest(served: &Served) {
-    let watch = Watch {
-        observer: &mut |_, _| (),
-        change: &mut |_| (),
-        connection: &mut |_| (),
-        interrupted: &AtomicBool::new(false),
-    };
     let options = Options { streams: 2, ..Options::default() };
-    let outcome = upload(&served.target(), &[LocalSource::Random(Bytes(5 << 20))], To::Null, &options, watch);
+    let outcome =
+        upload(&served.target(), &[LocalSource::Random(Bytes(5 << 20))], To::Null, &options, support::watch());
     assert_eq!(outcome.unwrap().bytes, Bytes(5 << 20));
 }
 

@@ -16,10 +16,8 @@ use lfn_core::transfer::keep::{Keep, LeftOut};
 use lfn_core::transfer::manner::Verify;
 use lfn_core::transfer::verdict::Allowed;
 use lfn_core::units::Bytes;
-use lfn_core::wire::copy::{
-    BlockHeader, CopyRequest, Failure, From, FromReceiver, FromSender, Job, Part, Pick, Tally, To,
-};
-use lfn_core::wire::{RefusalCode, Request};
+use lfn_core::wire::RefusalCode;
+use lfn_core::wire::copy::{BlockHeader, Failure, From, FromReceiver, FromSender, Job, Part, Pick, Tally, To};
 use lfn_net::server::Config;
 use lfn_net::service;
 use lfn_net::session::dial::{self, Target};
@@ -57,17 +55,8 @@ impl Copies {
 
     fn ask_only(&self, job: Job, streams: u16, block: u64) -> (SessionId, Control) {
         let session = dial::new_session_id().unwrap();
-        let request = CopyRequest {
-            job,
-            streams,
-            block: Bytes(block),
-            congestion: None,
-            pace: None,
-            stream_secret: None,
-            copy: None,
-            manner: Default::default(),
-        };
-        (session, dial::control(&self.target, session, Request::Copy(request)).unwrap())
+        let request = support::copy_request(job, streams, block);
+        (session, dial::control(&self.target, session, request).unwrap())
     }
 
     /// Asks for a place for one file of that length, and lists it.
@@ -371,17 +360,8 @@ fn streams_of_refused_sessions_take_no_places() {
     for _ in 0..80 {
         let session = dial::new_session_id().unwrap();
         let job = Job::Get { from: vec![From::File { path: "missing".into() }], pick: Pick::default() };
-        let request = CopyRequest {
-            job,
-            streams: 1,
-            block: Bytes(BLOCK),
-            congestion: None,
-            pace: None,
-            stream_secret: None,
-            copy: None,
-            manner: Default::default(),
-        };
-        let mut control = dial::control(&served.target, session, Request::Copy(request)).unwrap();
+        let request = support::copy_request(job, 1, BLOCK);
+        let mut control = dial::control(&served.target, session, request).unwrap();
         assert_eq!(refusal(&mut control), RefusalCode::NotFound);
         drop(dial::data(&served.target, session, 0, Protection::Tls, None, |_| Ok(())));
     }

@@ -19,7 +19,7 @@ use lfn_core::wire::Request;
 use lfn_core::wire::copy::{BlockHeader, CopyRequest, From, FromReceiver, FromSender, Job, MOST_UNSETTLED};
 use lfn_net::server::ServerSession;
 use lfn_net::session::{DataStream, SessionError};
-use lfn_net::transfer::{LocalDestination, Options, Outcome, TransferError, Watch, download};
+use lfn_net::transfer::{LocalDestination, Options, Outcome, TransferError, download};
 use serde_json::{Value, json};
 use support::Served;
 
@@ -158,14 +158,8 @@ fn fetch(what: &str) -> (Result<Outcome, TransferError>, Vec<String>) {
         ..Options::default()
     };
     let destination = LocalDestination::File { path: to.clone(), allowed: Allowed::default() };
-    let watch = Watch {
-        observer: &mut |_, _| (),
-        change: &mut |_| (),
-        connection: &mut |_| (),
-        interrupted: &AtomicBool::new(false),
-    };
     let started = Instant::now();
-    let outcome = download(&served.target(), from, &destination, &options, watch);
+    let outcome = download(&served.target(), from, &destination, &options, support::watch());
     assert!(started.elapsed() < PATIENCE * 2, "{what}: {:?}", started.elapsed());
     assert_eq!(names(&outside), [""; 0], "{what}");
     assert_eq!(names(place.path()), ["outside", "to"], "{what}");
@@ -207,15 +201,9 @@ fn no_file_becomes_set_id() {
     let served = Served::start(support::config(), evil);
     let destination = LocalDestination::File { path: place.path().to_owned(), allowed: Allowed::default() };
     let options = Options { streams: 1, ..Options::default() };
-    let watch = Watch {
-        observer: &mut |_, _| (),
-        change: &mut |_| (),
-        connection: &mut |_| (),
-        interrupted: &AtomicBool::new(false),
-    };
     let from = vec![From::File { path: "set-id".into() }];
     // It may be refused, too; it must not be there with those bits.
-    let _ = download(&served.target(), from, &destination, &options, watch);
+    let _ = download(&served.target(), from, &destination, &options, support::watch());
     for name in names(place.path()) {
         let mode = fs::metadata(place.path().join(&name)).unwrap().permissions().mode();
         assert_eq!(mode & 0o7000, 0, "{name}");
@@ -249,8 +237,7 @@ fn lists_and_failures_without_end_are_bounded() {
             std::thread::sleep(Duration::from_secs(2));
             interrupted.store(true, std::sync::atomic::Ordering::Relaxed);
         });
-        let watch =
-            Watch { observer: &mut |_, _| (), change: &mut |_| (), connection: &mut |_| (), interrupted: &interrupted };
+        let watch = support::until(&interrupted);
         let from = vec![From::File { path: "failures".into() }];
         download(&served.target(), from, &destination, &options, watch).unwrap_err();
     });

@@ -14,14 +14,14 @@ use lfn_core::session::{Ticket, Token};
 use lfn_core::transfer::verdict::Allowed;
 use lfn_core::units::Bytes;
 use lfn_core::wire::Request;
-use lfn_core::wire::copy::{CopyRequest, FromReceiver, FromSender, Job, To};
+use lfn_core::wire::copy::{FromReceiver, FromSender, Job, To};
 use lfn_core::wire::seal::SEALED;
 use lfn_net::server::Config;
 use lfn_net::server::tokens::file::{Kept, TokenFile};
 use lfn_net::service;
 use lfn_net::session::Protection;
 use lfn_net::session::dial::{self, Target};
-use lfn_net::transfer::{LocalSource, Options, TransferError, Watch, upload};
+use lfn_net::transfer::{LocalSource, Options, TransferError, upload};
 use support::Served;
 
 const BLOCK: usize = 1 << 20;
@@ -74,13 +74,7 @@ fn copied_past(meddle: fn(&mut Vec<u8>)) -> (Result<u64, TransferError>, Option<
     let options =
         Options { streams: 1, block: Bytes(BLOCK as u64), protection: Protection::Clear, ..Options::default() };
     let to = To::File { path: "x".into(), allowed: Allowed::default(), single: true, keep: Default::default() };
-    let watch = Watch {
-        observer: &mut |_, _| (),
-        change: &mut |_| (),
-        connection: &mut |_| (),
-        interrupted: &AtomicBool::new(false),
-    };
-    let outcome = upload(&target, &[LocalSource::File(source)], to, &options, watch);
+    let outcome = upload(&target, &[LocalSource::File(source)], to, &options, support::watch());
     (outcome.map(|outcome| outcome.tally.again), fs::read(root.path().join("x")).ok())
 }
 
@@ -142,16 +136,7 @@ fn a_block_that_was_sent_again_by_somebody_else_is_not_taken() {
 /// A copy to nowhere: one entry is listed, and nothing sent.
 fn request() -> Request {
     let job = Job::Put { to: To::Null };
-    Request::Copy(CopyRequest {
-        job,
-        streams: 1,
-        block: Bytes(1024),
-        congestion: None,
-        pace: None,
-        stream_secret: None,
-        copy: None,
-        manner: Default::default(),
-    })
+    support::copy_request(job, 1, 1024)
 }
 
 #[test]

@@ -15,7 +15,7 @@ use lfn_core::transfer::verdict::Allowed;
 use lfn_core::wire::copy::{From, To};
 use lfn_net::server::Config;
 use lfn_net::service;
-use lfn_net::transfer::{LocalDestination, LocalSource, Options, Watch, download, upload};
+use lfn_net::transfer::{LocalDestination, LocalSource, Options, download, upload};
 use rustix::fs::{CWD, RenameFlags, renameat_with};
 use support::Served;
 
@@ -87,14 +87,8 @@ fn no_upload_gets_out_through_a_link_that_was_a_directory() {
             let from = if single { from } else { format!("{}/", from.display()).into() };
             let allowed = Allowed { force: single, ..Allowed::default() };
             let to = To::File { path: path.into(), allowed, single, keep: Default::default() };
-            let watch = Watch {
-                observer: &mut |_, _| (),
-                change: &mut |_| (),
-                connection: &mut |_| (),
-                interrupted: &AtomicBool::new(false),
-            };
             let options = Options { streams: 1, ..Options::default() };
-            if upload(&served.target(), &[LocalSource::File(from)], to, &options, watch)
+            if upload(&served.target(), &[LocalSource::File(from)], to, &options, support::watch())
                 .is_ok_and(|o| o.tally.files > 0)
             {
                 stored.store(true, Ordering::Relaxed);
@@ -122,12 +116,6 @@ fn no_download_comes_in_through_a_link_that_was_a_directory() {
             let to = place.join("got");
             fs::create_dir_all(&to).unwrap();
             let from = vec![From::File { path: path.into() }];
-            let watch = Watch {
-                observer: &mut |_, _| (),
-                change: &mut |_| (),
-                connection: &mut |_| (),
-                interrupted: &AtomicBool::new(false),
-            };
             let options = Options {
                 streams: 1,
                 pick: lfn_core::wire::copy::Pick {
@@ -137,7 +125,7 @@ fn no_download_comes_in_through_a_link_that_was_a_directory() {
                 ..Options::default()
             };
             let destination = LocalDestination::File { path: to.clone(), allowed: Allowed::default() };
-            let _ = download(&served.target(), from, &destination, &options, watch);
+            let _ = download(&served.target(), from, &destination, &options, support::watch());
             for name in ["x", "d/x", "in/d/x", "in/l/x", "l/x"] {
                 // A link that was copied as one leads to nowhere here, or out of it: only files count.
                 let path = to.join(name);

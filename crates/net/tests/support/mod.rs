@@ -8,11 +8,15 @@ use std::sync::{Arc, Mutex};
 use std::thread::{self, JoinHandle};
 
 use lfn_core::session::{Rights, Ticket};
+use lfn_core::units::Bytes;
+use lfn_core::wire::Request;
+use lfn_core::wire::copy::{CopyRequest, Job};
 use lfn_net::server::access::Access;
 use lfn_net::server::admission::{Admission, Quotas};
 use lfn_net::server::{Config, Connections, Server, Service};
 use lfn_net::session::dial::Target;
 use lfn_net::session::identity::{Identity, new_token};
+use lfn_net::transfer::Watch;
 
 /// What it is reached by, what it holds, and what it logged.
 pub struct Served {
@@ -41,6 +45,37 @@ pub fn config() -> Config {
         drain: std::time::Duration::ZERO,
     }
 }
+
+/// What a client asks in a copy of which nothing else matters.
+pub fn copy_request(job: Job, streams: u16, block: u64) -> Request {
+    Request::Copy(CopyRequest {
+        job,
+        streams,
+        block: Bytes(block),
+        congestion: None,
+        pace: None,
+        stream_secret: None,
+        copy: None,
+        manner: Default::default(),
+    })
+}
+
+/// Looks at nothing, and ends nothing before its time.
+pub fn watch() -> Watch<'static> {
+    until(&NEVER)
+}
+
+/// The same, until it is interrupted.
+pub fn until(interrupted: &AtomicBool) -> Watch<'_> {
+    Watch {
+        observer: Box::leak(Box::new(|_: &_, _: &_| {})),
+        change: Box::leak(Box::new(|_: &_| {})),
+        connection: Box::leak(Box::new(|_: &_| {})),
+        interrupted,
+    }
+}
+
+static NEVER: AtomicBool = AtomicBool::new(false);
 
 impl Served {
     pub fn start(config: Config, service: Service) -> Self {
