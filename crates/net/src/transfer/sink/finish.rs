@@ -53,18 +53,29 @@ impl Receiving {
         lock(&item.state).over = true;
         match self.manner.fsync {
             Sync::File => self.group.push(item.clone(), Whole::Small(small), || !self.stopped()),
-            Sync::End | Sync::None => {
-                if self.manner.fsync == Sync::End {
-                    self.devices.note(small.file());
-                }
-                let named = small.name(item.replace);
-                self.settle(item, named);
+            Sync::None => self.settle(item, small.name(item.replace)),
+            Sync::End => {
+                let failed = |source| TransferError::File { doing: "write", path: item.entry.name.to_string(), source };
+                let noted = self.devices.note(small.file()).map_err(failed);
+                self.settle(item, noted.and_then(|_| small.name(item.replace)));
             }
         }
     }
 
     /// What became of a file that was whole.
     pub(super) fn settle(&self, item: &Item, named: Result<(), TransferError>) {
+        let done = self.done(item, named);
+        self.table.settle(item.number, &item.entry.name, done);
+    }
+
+    /// The same of many.
+    pub(super) fn settle_all(&self, all: Vec<(Arc<Item>, Result<(), TransferError>)>) {
+        let (items, named): (Vec<_>, Vec<_>) = all.into_iter().unzip();
+        let done: Vec<_> = items.iter().zip(named).map(|(item, named)| self.done(item, named)).collect();
+        self.table.settle_all(items.iter().zip(done).map(|(item, done)| (item.number, &item.entry.name, done)));
+    }
+
+    fn done(&self, item: &Item, named: Result<(), TransferError>) -> Done {
         let state = lock(&item.state);
         let block = |index| item.layout.block(index).map_or(0, |block| u64::from(block.length));
         let kept: u64 = state.intake.kept().ranges().flat_map(|(first, last)| first..=last).map(block).sum();
@@ -72,7 +83,7 @@ impl Receiving {
         let ours = state.ours;
         drop(state);
         let kept = if ours { 0 } else { kept };
-        let done = match (named, digest) {
+        match (named, digest) {
             (Ok(()), Some(digest)) => {
                 if self.manner.digests {
                     let fate = if item.replace { Fate::Replace } else { Fate::New };
@@ -83,8 +94,7 @@ impl Receiving {
             }
             (Ok(()), None) => Done::Failed(TransferError::Incomplete),
             (Err(error), _) => Done::Failed(error),
-        };
-        self.table.settle(item.number, &item.entry.name, done);
+        }
     }
 
     /// Remembers what a guest has written, so that a later session of the same copy knows it again.

@@ -5,6 +5,7 @@
 //! system is synced once, and then they get their names. That the names are on disk is made sure once, at the end.
 
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 use std::fs::File;
 use std::io;
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
@@ -59,7 +60,7 @@ impl Group {
         }
         waiting.since.get_or_insert_with(Instant::now);
         waiting.files.push((item, whole));
-        if waiting.files.len() == 1 || waiting.files.len() >= MOST {
+        if matches!(waiting.files.len(), 1 | MOST) {
             self.changed.notify_all();
         }
     }
@@ -103,20 +104,15 @@ fn settle_bytes(group: &[(Arc<Item>, Whole)], sync: Sync, devices: &Devices) -> 
     let none = || group.iter().map(|_| Ok(())).collect();
     match (sync, group) {
         (Sync::None, _) => none(),
-        (Sync::End, group) => {
-            group.iter().for_each(|(_, whole)| devices.note(whole.file()));
-            none()
-        }
+        (Sync::End, group) => group.iter().map(|(_, whole)| devices.note(whole.file()).map(drop)).collect(),
         // One file alone does not make the whole file system wait.
         (Sync::File, [(_, whole)]) => {
-            devices.note(whole.file());
-            vec![fsync(whole.file()).map_err(Into::into)]
+            vec![devices.note(whole.file()).and_then(|_| Ok(fsync(whole.file())?))]
         }
         (Sync::File, group) => {
             let mut done: BTreeMap<u64, Result<(), rustix::io::Errno>> = BTreeMap::new();
             let mut result = |whole: &Whole| {
-                devices.note(whole.file());
-                let device = fstat(whole.file())?.st_dev;
+                let device = devices.note(whole.file())?;
                 (*done.entry(device).or_insert_with(|| syncfs(whole.file()))).map_err(io::Error::from)
             };
             group.iter().map(|(_, whole)| result(whole)).collect()
@@ -148,14 +144,16 @@ impl Receiving {
             }
         }
         let synced = settle_bytes(&dressed, self.manner.fsync, &self.devices);
+        let mut named = Vec::with_capacity(dressed.len());
         for ((item, whole), synced) in dressed.into_iter().zip(synced) {
             let path = item.entry.name.to_string();
             let synced = synced.map_err(|source| TransferError::File { doing: "write", path, source });
             // Whoever ended the copy meanwhile wants no more names.
             let wanted = if self.stopped() { Err(TransferError::Interrupted) } else { synced };
-            let named = wanted.and_then(|()| whole.name(item.replace));
-            self.settle(&item, named);
+            let result = wanted.and_then(|()| whole.name(item.replace));
+            named.push((item, result));
         }
+        self.settle_all(named);
     }
 }
 
@@ -177,15 +175,13 @@ impl Whole {
 }
 
 impl Devices {
-    /// Notes that something is written to the file system of `file`.
-    pub(super) fn note(&self, file: &File) {
-        let Ok(stat) = fstat(file) else { return };
-        let mut devices = lock(&self.0);
-        if !devices.contains_key(&stat.st_dev)
-            && let Ok(file) = file.try_clone()
-        {
-            devices.insert(stat.st_dev, Arc::new(file));
+    /// Notes that something is written to the file system of `file`, and says which that is.
+    pub(super) fn note(&self, file: &File) -> io::Result<u64> {
+        let device = fstat(file)?.st_dev;
+        if let Entry::Vacant(unknown) = lock(&self.0).entry(device) {
+            unknown.insert(Arc::new(file.try_clone()?));
         }
+        Ok(device)
     }
 
     /// Waits until everything written to them is on disk.

@@ -390,7 +390,7 @@ impl Receiving {
             },
             Sync::File | Sync::End => {
                 if let Ok(directory) = tree.readable() {
-                    self.devices.note(&directory.into());
+                    self.devices.note(&directory.into()).map_err(failed)?;
                 }
                 self.devices.sync().map_err(failed)
             }

@@ -62,6 +62,9 @@ struct Inner {
     names: HashMap<u32, Name>,
     /// The name of the first file, if it is there.
     first: Option<Name>,
+    /// Numbers that streams wait for, with blocks of them in hand: to wake all of them for every entry of a large tree costs
+    /// more than the entries do.
+    sought: Vec<u32>,
     /// Digests of files that were not looked at yet.
     sent: HashMap<u32, Digest>,
     settled: BlockSet,
@@ -177,11 +180,14 @@ impl Table {
         if let Some(digest) = inner.sent.remove(&item.number) {
             lock(&item.state).sent = Some(digest);
         }
-        if let Some(slot) = inner.slots.get_mut(&item.number) {
+        let number = item.number;
+        if let Some(slot) = inner.slots.get_mut(&number) {
             *slot = Slot::Wanted(item);
             inner.words.extend(words);
+            if inner.sought.contains(&number) {
+                self.changed.notify_all();
+            }
         }
-        self.changed.notify_all();
     }
 
     /// The name of the file that a hard link leads to. If it is not there yet, the link is looked at again when it is.
@@ -220,7 +226,11 @@ impl Table {
             if stopped() {
                 return Err(TransferError::Interrupted);
             }
+            inner.sought.push(number);
             inner = self.wait(inner);
+            if let Some(at) = inner.sought.iter().position(|sought| *sought == number) {
+                inner.sought.swap_remove(at);
+            }
         }
     }
 
@@ -267,23 +277,18 @@ impl Table {
 
     /// Forgets an entry: `done` is what became of it. The second of two words about one entry is not heard.
     pub(super) fn settle(&self, number: u32, name: &Name, done: Done) {
+        if lock(&self.inner).settle(number, name, done) {
+            self.changed.notify_all();
+        }
+    }
+
+    /// The same of many, waking whoever waits for them once.
+    pub(super) fn settle_all<'a>(&self, all: impl IntoIterator<Item = (u32, &'a Name, Done)>) {
         let mut inner = lock(&self.inner);
-        if inner.slots.remove(&number).is_none() {
-            return;
+        // Every one of them is to be settled, so none is passed over.
+        if all.into_iter().fold(false, |matters, (number, name, done)| inner.settle(number, name, done) || matters) {
+            self.changed.notify_all();
         }
-        inner.account.settle(number);
-        inner.sent.remove(&number);
-        inner.compared.remove(&number);
-        let there = matches!(done, Done::File { .. } | Done::Planned(_) | Done::Skipped | Done::Earlier);
-        inner.count(number, name, done);
-        if there {
-            inner.remember(number, name);
-        }
-        for link in inner.awaited.remove(&number).unwrap_or_default() {
-            inner.resolved.insert(link, there.then(|| name.clone()));
-            inner.again.push_back(link);
-        }
-        self.changed.notify_all();
     }
 
     /// Calls `look` with a way to tell whether any entry from a number up to another is not settled.
@@ -304,6 +309,27 @@ impl Table {
 }
 
 impl Inner {
+    /// Forgets an entry; says whether somebody may be waiting for that.
+    fn settle(&mut self, number: u32, name: &Name, done: Done) -> bool {
+        if self.slots.remove(&number).is_none() {
+            return false;
+        }
+        self.account.settle(number);
+        self.sent.remove(&number);
+        self.compared.remove(&number);
+        let there = matches!(done, Done::File { .. } | Done::Planned(_) | Done::Skipped | Done::Earlier);
+        self.count(number, name, done);
+        if there {
+            self.remember(number, name);
+        }
+        let links = self.awaited.remove(&number).unwrap_or_default();
+        for &link in &links {
+            self.resolved.insert(link, there.then(|| name.clone()));
+            self.again.push_back(link);
+        }
+        !links.is_empty() || self.sought.contains(&number) || (self.complete && self.slots.is_empty())
+    }
+
     /// A file that hard links may follow.
     fn expect_links(&mut self, number: u32, name: &Name) {
         for old in self.linked.push(number, name.as_bytes().len()) {

@@ -42,12 +42,14 @@ impl Table {
         if !inner.settled.is_empty() {
             words.push(FromReceiver::Settled { files: std::mem::take(&mut inner.settled) });
         }
-        // The last of those looked at may not be through; links come back.
-        let looking = inner.slots.iter().find(|(_, slot)| matches!(slot, Slot::Looking)).map(|(number, _)| *number);
-        let up_to = looking.unwrap_or(inner.looked).min(inner.looked);
-        if asks && up_to > inner.wanted {
-            inner.wanted = up_to;
-            words.push(FromReceiver::Wants { up_to });
+        if asks {
+            // The last of those looked at may not be through; links come back.
+            let looking = inner.slots.iter().find(|(_, slot)| matches!(slot, Slot::Looking)).map(|(number, _)| *number);
+            let up_to = looking.unwrap_or(inner.looked).min(inner.looked);
+            if up_to > inner.wanted {
+                inner.wanted = up_to;
+                words.push(FromReceiver::Wants { up_to });
+            }
         }
         words.extend(done);
         words
