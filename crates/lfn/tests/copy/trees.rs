@@ -77,7 +77,8 @@ fn what_fails_is_listed_and_the_rest_goes_on() {
     let pair = Pair::new();
     plant(&pair.near("tree"));
     assert!(Command::new("mkfifo").arg(pair.near("tree/pipe")).status().unwrap().success());
-    fs::create_dir_all(pair.far("tree/one")).unwrap();
+    // An empty one would give way, as with rsync.
+    fs::create_dir_all(pair.far("tree/one/in")).unwrap();
     fs::create_dir_all(pair.far("tree/a")).unwrap();
     fs::write(pair.far("tree/a/small"), "other").unwrap();
     if !is_root() {
