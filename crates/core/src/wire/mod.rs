@@ -11,6 +11,7 @@ pub mod path;
 pub mod queue;
 pub mod seal;
 pub mod test;
+pub mod third;
 
 pub use frame::{Frame, FrameError, FrameReader, HELLO_LIMIT, Kind, MESSAGE_LIMIT, encode};
 
@@ -56,6 +57,8 @@ pub enum Request {
     Copy(copy::CopyRequest),
     /// Looking for what cut copies left.
     Clean(clean::CleanRequest),
+    /// A token for somebody else's upload.
+    Lend(Box<third::LendRequest>),
     /// Looking at the path, without load.
     Path(path::PathRequest),
 }

@@ -202,15 +202,17 @@ fn place(
 /// Whether the bearer may have what is asked for, as far as that can be told before it begins. What is there or not there is
 /// not looked at.
 fn permits(bearer: &Bearer, request: &Request) -> Result<(), Refusal> {
+    bearer.lent_for(request)?;
     let Rights { test, read, write } = bearer.rights;
+    let puts = |to: &To| write > Writing::No || (test && matches!(to, To::Null));
     let (may, what) = match request {
         Request::Path(_) => (true, ""),
         Request::Test(_) => (test, "tests"),
         Request::Clean(clean) if !clean.rule.remove || !read => (read, "reading, which copy --clean is"),
         Request::Clean(_) => (write == Writing::Yes, "writing, which copy --clean --force is"),
+        Request::Lend(lend) => (puts(&lend.to), "uploads"),
         Request::Copy(copy) => match &copy.job {
-            Job::Put { to: To::Null } => (test || write > Writing::No, "uploads"),
-            Job::Put { to: To::File { .. } } => (write > Writing::No, "uploads"),
+            Job::Put { to } => (puts(to), "uploads"),
             Job::Get { from, .. } if from.iter().any(|from| matches!(from, From::File { .. })) => (read, "downloads"),
             Job::Get { .. } => (test || read, "downloads"),
         },
@@ -226,7 +228,7 @@ fn permits(bearer: &Bearer, request: &Request) -> Result<(), Refusal> {
 /// Which copy a session is of, if its client says so: of two tokens never the same.
 fn copy_of(bearer: &Bearer, request: &Request) -> Option<SessionId> {
     match request {
-        Request::Copy(request) => request.copy.as_ref().map(|copy| bearer.hash.scope(copy.id)),
+        Request::Copy(request) => request.copy.as_ref().map(|copy| bearer.principal().hash.scope(copy.id)),
         _ => None,
     }
 }

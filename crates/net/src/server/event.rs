@@ -134,10 +134,16 @@ fn places(request: &Request) -> Arc<[String]> {
     if let Request::Clean(clean) = request {
         return clean.places.iter().take(MOST_PLACES).map(cut).collect();
     }
+    let into = |to: &To| match to {
+        To::File { path, .. } => cut(path),
+        To::Null => "null:".to_owned(),
+    };
+    if let Request::Lend(lend) = request {
+        return Arc::new([into(&lend.to)]);
+    }
     let Request::Copy(copy) = request else { return Arc::default() };
     match &copy.job {
-        Job::Put { to: To::File { path, .. } } => Arc::new([cut(path)]),
-        Job::Put { to: To::Null } => Arc::new(["null:".to_owned()]),
+        Job::Put { to } => Arc::new([into(to)]),
         Job::Get { from, .. } => {
             let named = from.iter().take(MOST_PLACES).map(|from| match from {
                 From::File { path } => cut(path),
@@ -156,6 +162,7 @@ impl Who {
             Request::Test(test) => ("test", test.direction == Direction::Reverse),
             Request::Copy(copy) => ("copy", matches!(copy.job, Job::Get { .. })),
             Request::Clean(_) => ("clean", false),
+            Request::Lend(_) => ("lend", false),
             Request::Path(_) => ("path", false),
         };
         Who { client, session: Some(session), token, verb, places: places(request), ask: ask(request), sends }
@@ -166,7 +173,7 @@ impl Who {
 fn ask(request: &Request) -> Ask {
     match request {
         Request::Path(_) => Ask { streams: 1, time: Some(path::LONGEST), ..Ask::default() },
-        Request::Clean(_) => Ask { streams: 1, unbounded: true, ..Ask::default() },
+        Request::Clean(_) | Request::Lend(_) => Ask { streams: 1, unbounded: true, ..Ask::default() },
         Request::Test(test) => {
             let (time, bytes) = (test.time(), test.payload_bytes().map(Bytes));
             // Of a server that sends the pace is known.

@@ -10,9 +10,10 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use lfn_core::admission::Allowed;
-use lfn_core::session::{Rights, SessionId, TokenHash};
+use lfn_core::session::{Fingerprint, Rights, SessionId, TokenHash};
 use lfn_core::units::BitRate;
 use lfn_core::wire::copy::CopyId;
+use lfn_core::wire::third::LendRequest;
 use lfn_core::wire::{Refusal, RefusalCode};
 use socket2::{Domain, Protocol, Socket, Type};
 
@@ -21,6 +22,7 @@ use super::event::Copied;
 use super::live::Listed;
 use super::registry::Streams;
 use super::throttle::Throttle;
+use super::tokens::lent::Loan;
 use super::written::Written;
 use super::{Datagrams, Shared, accept_until};
 use crate::session::{Control, DataStream, SessionError};
@@ -107,13 +109,23 @@ impl ServerSession {
 
     /// The token it showed, for names that others do not know.
     pub(crate) fn token(&self) -> (Option<&str>, &TokenHash) {
-        let bearer = &self.listed.live.bearer;
+        let bearer = self.listed.live.bearer.principal();
         (bearer.name.as_deref(), &bearer.hash)
     }
 
     /// What the copy has written so far, in this session and those before it: of two tokens never the same.
     pub(crate) fn written(&self, copy: &CopyId) -> Arc<Written> {
-        self.shared.written.of(self.listed.live.bearer.hash.scope(copy.id))
+        self.shared.written.of(self.listed.live.bearer.principal().hash.scope(copy.id))
+    }
+
+    /// Lends a token for somebody else's upload, in the name of this session's client.
+    pub(crate) fn lend(&self, request: &LendRequest) -> Result<Loan, SessionError> {
+        self.shared.tokens.lend(&self.listed.live.bearer, request).map_err(SessionError::Refused)
+    }
+
+    /// By which clients know this server.
+    pub(crate) fn fingerprint(&self) -> Fingerprint {
+        self.shared.config.identity.fingerprint()
     }
 
     /// The session's name among those of all tokens.

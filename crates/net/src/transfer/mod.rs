@@ -22,6 +22,7 @@ mod source;
 mod supply;
 mod talk;
 mod teller;
+pub(crate) mod third;
 
 pub use clean::{Seen, clean_here, clean_there};
 pub use client::{Connection, LocalDestination, LocalSource, Options, Outcome, PATIENCE, Watch, download, upload};

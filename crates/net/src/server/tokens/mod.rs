@@ -5,6 +5,7 @@
 //! can read lets nobody in but the bearers of the server's own ticket.
 
 pub mod file;
+pub(crate) mod lent;
 
 use std::fs;
 use std::os::unix::fs::MetadataExt;
@@ -15,12 +16,14 @@ use std::time::SystemTime;
 use lfn_core::session::hello::{self, ClearHello, HelloError};
 use lfn_core::session::{Rights, Token, TokenHash};
 use lfn_core::units::BitRate;
-use lfn_core::wire::{Refusal, RefusalCode};
+use lfn_core::wire::third::LendRequest;
+use lfn_core::wire::{Refusal, RefusalCode, Request};
 
 use super::Config;
 use super::throttle::Throttle;
 use crate::session::identity::IdentityError;
 use file::TokenFile;
+use lent::{Lent, Loan, Loans};
 
 /// Whoever shows one token.
 #[derive(Debug)]
@@ -36,6 +39,7 @@ pub struct Bearer {
     pub(super) hash: TokenHash,
     pub(super) throttle: Option<Arc<Throttle>>,
     expires: Option<SystemTime>,
+    lent: Option<Lent>,
 }
 
 /// Everybody who may come.
@@ -46,6 +50,7 @@ pub(super) struct Tokens {
     open: bool,
     path: Option<PathBuf>,
     read: Mutex<Read>,
+    lent: Arc<Loans>,
 }
 
 /// The file as it was read last.
@@ -71,9 +76,10 @@ impl Tokens {
             hash: token.hash(),
             throttle: None,
             expires: config.token_expires,
+            lent: None,
         });
         let path = config.tokens.clone();
-        let tokens = Tokens { own, open: config.token.is_none(), path, read: Mutex::default() };
+        let tokens = Tokens { own, open: config.token.is_none(), path, read: Mutex::default(), lent: Arc::default() };
         if let Some(path) = &tokens.path {
             TokenFile::read(path)?;
             tokens.look(config);
@@ -107,10 +113,10 @@ impl Tokens {
 
     /// Whose token it is.
     pub(super) fn known(&self, shown: Option<&Token>) -> Result<Arc<Bearer>, Refusal> {
-        if self.open {
+        let bearer = shown.and_then(|token| self.find(|bearer| bearer.hash.is_of(token)));
+        if self.open && bearer.as_ref().is_none_or(|bearer| bearer.lent.is_none()) {
             return Ok(self.own.clone());
         }
-        let bearer = shown.and_then(|token| self.find(|bearer| bearer.hash.is_of(token)));
         let Some(bearer) = bearer else {
             return Err(Refusal::new(RefusalCode::WrongToken, "the ticket's token is not this server's")
                 .hint("take the ticket that `lfn serve` prints now, or one of `lfn token add` there"));
@@ -144,16 +150,27 @@ impl Tokens {
         bearer.still_good(SystemTime::now()).map(|()| (hello, bearer))
     }
 
+    /// Lends a token with which `by` lets somebody else do `request`.
+    pub(super) fn lend(&self, by: &Arc<Bearer>, request: &LendRequest) -> Result<Loan, Refusal> {
+        self.lent.lend(by, request)
+    }
+
     fn find(&self, is: impl Fn(&Bearer) -> bool) -> Option<Arc<Bearer>> {
         if is(&self.own) {
             return Some(self.own.clone());
         }
-        let read = self.read.lock().unwrap_or_else(PoisonError::into_inner);
-        read.given.iter().find(|bearer| is(bearer)).cloned()
+        let given = {
+            let read = self.read.lock().unwrap_or_else(PoisonError::into_inner);
+            read.given.iter().find(|bearer| is(bearer)).cloned()
+        };
+        given.or_else(|| self.lent.find(is))
     }
 
     /// Whether a session of theirs may go on. The server's own ticket is good for as long as its sessions take.
     pub(super) fn stands(&self, bearer: &Arc<Bearer>, now: SystemTime) -> Result<(), Refusal> {
+        if let Some(lent) = &bearer.lent {
+            return self.lent.has(bearer).and_then(|()| self.stands(&lent.by, now));
+        }
         let Some(name) = &bearer.name else { return Ok(()) };
         let read = self.read.lock().unwrap_or_else(PoisonError::into_inner);
         if !read.given.iter().any(|given| Arc::ptr_eq(given, bearer)) {
@@ -177,7 +194,18 @@ impl Bearer {
             hash: kept.hash,
             throttle: kept.rate.map(|rate| Arc::new(Throttle::new(Some(rate), None))),
             expires: kept.expires(),
+            lent: None,
         }
+    }
+
+    /// Whoever is answerable: who lent the token, if it was lent.
+    pub(super) fn principal(&self) -> &Bearer {
+        self.lent.as_ref().map_or(self, |lent| &lent.by)
+    }
+
+    /// Whether a token that was lent is good for this; of others nothing is said.
+    pub(super) fn lent_for(&self, request: &Request) -> Result<(), Refusal> {
+        self.lent.as_ref().map_or(Ok(()), |lent| lent.permits(request))
     }
 
     /// Whether nothing about it has changed.

@@ -1,0 +1,179 @@
+//! A token lent for one upload: what it is good for, what it is not, and when it is over.
+#![allow(clippy::unwrap_used, reason = "a test")]
+
+mod support;
+
+use std::fs;
+use std::path::Path;
+use std::sync::atomic::AtomicBool;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use lfn_core::session::{SessionId, Ticket, Token};
+use lfn_core::transfer::entry::Modified;
+use lfn_core::transfer::keep::Keep;
+use lfn_core::transfer::manner::Manner;
+use lfn_core::transfer::verdict::Allowed;
+use lfn_core::units::{BitRate, Bytes};
+use lfn_core::wire::copy::{CopyId, CopyRequest, From, FromReceiver, Job, Pick, To};
+use lfn_core::wire::path::PathRequest;
+use lfn_core::wire::third::{FromBorrower, FromLender, LendRequest};
+use lfn_core::wire::{RefusalCode, Request};
+use lfn_net::server::Config;
+use lfn_net::service;
+use lfn_net::session::dial::{self, Target};
+use lfn_net::session::{Control, SessionError};
+use lfn_net::transfer::{LocalSource, Options, TransferError, Watch, upload};
+use serde_json::Value;
+use support::Served;
+
+const PATIENCE: Duration = Duration::from_secs(60);
+
+fn served(root: &Path, rights: &str) -> Served {
+    let (root, rights) = (Some(root.to_owned()), rights.parse().unwrap());
+    Served::start(Config { root, rights, ..support::config() }, service::serve)
+}
+
+fn to(path: &str) -> To {
+    To::File { path: path.into(), allowed: Allowed::default(), single: true, keep: Keep::default() }
+}
+
+fn request(to: To) -> CopyRequest {
+    let began = Modified::new(1_790_000_000, 0).unwrap();
+    CopyRequest {
+        job: Job::Put { to },
+        streams: 1,
+        block: Bytes(1024),
+        congestion: None,
+        pace: None,
+        stream_secret: None,
+        copy: Some(Box::new(CopyId { id: SessionId([7; 16]), began, since: None })),
+        manner: Box::default(),
+    }
+}
+
+/// The session that lends, and where the token leads.
+fn lend(served: &Served, to: To) -> Result<(Control, Target), SessionError> {
+    let lend = Request::Lend(Box::new(LendRequest { to, manner: Box::default() }));
+    let mut control = dial::control(&served.target(), dial::new_session_id()?, lend)?;
+    let FromLender::Lent { token, port, fingerprint } = control.recv(PATIENCE, "before the token")?;
+    assert_eq!((port, fingerprint), (served.ticket.port, served.ticket.fingerprint));
+    assert!(!token.matches(&served.ticket.token));
+    let target = Target::new(Ticket { host: "127.0.0.1".into(), port, token, fingerprint })?;
+    Ok((control, target))
+}
+
+/// What the server says to this at first, or the code with which it refuses.
+fn asked(target: &Target, request: Request) -> Result<Value, RefusalCode> {
+    let mut control = dial::control(target, dial::new_session_id().unwrap(), request).unwrap();
+    match control.recv::<Value>(PATIENCE, "before an answer") {
+        Ok(answer) => Ok(answer),
+        Err(SessionError::Refused(refusal)) => Err(refusal.code),
+        Err(error) => panic!("{error}"),
+    }
+}
+
+fn put(target: &Target, request: CopyRequest) -> Result<Value, RefusalCode> {
+    asked(target, Request::Copy(request))
+}
+
+fn send(target: &Target, from: &Path, to: To, options: &Options) -> Result<u64, TransferError> {
+    let watch = Watch {
+        observer: &mut |_, _| {},
+        change: &mut |_| {},
+        connection: &mut |_| {},
+        interrupted: &AtomicBool::new(false),
+    };
+    upload(target, &[LocalSource::File(from.to_owned())], to, options, watch).map(|outcome| outcome.bytes.0)
+}
+
+#[test]
+fn a_whole_copy_comes_with_a_lent_token() {
+    let place = tempfile::tempdir().unwrap();
+    fs::create_dir(place.path().join("root")).unwrap();
+    let source = place.path().join("source");
+    let bytes: Vec<u8> = (0..3_000_000_u32).flat_map(u32::to_le_bytes).collect();
+    fs::write(&source, &bytes).unwrap();
+    let served = served(&place.path().join("root"), "read,write");
+    let (_control, target) = lend(&served, to("there")).unwrap();
+    assert_eq!(send(&target, &source, to("there"), &Options::default()).unwrap(), 12_000_000);
+    assert!(fs::read(place.path().join("root/there")).unwrap() == bytes);
+}
+
+#[test]
+fn a_lent_token_is_good_for_one_copy_to_one_place() {
+    let place = tempfile::tempdir().unwrap();
+    fs::write(place.path().join("secret"), "secret").unwrap();
+    let served = served(place.path(), "test,read,write");
+    let (_control, target) = lend(&served, to("there")).unwrap();
+    let refused = Err(RefusalCode::Forbidden);
+    assert_eq!(put(&target, request(to("elsewhere"))), refused);
+    assert_eq!(put(&target, request(To::Null)), refused);
+    let allowed = Allowed { force: true, ..Allowed::default() };
+    let over = To::File { path: "there".into(), allowed, single: true, keep: Keep::default() };
+    assert_eq!(put(&target, request(over)), refused);
+    let manner = Box::new(Manner { dry_run: true, ..Manner::default() });
+    assert_eq!(put(&target, CopyRequest { manner, ..request(to("there")) }), refused);
+    assert_eq!(put(&target, CopyRequest { copy: None, ..request(to("there")) }), refused);
+    let get = Job::Get { from: vec![From::File { path: "secret".into() }], pick: Pick::default() };
+    assert_eq!(put(&target, CopyRequest { job: get, ..request(to("there")) }), refused);
+    assert_eq!(asked(&target, Request::Path(PathRequest::default())), refused);
+    let again = Request::Lend(Box::new(LendRequest { to: to("there"), manner: Box::default() }));
+    assert_eq!(asked(&target, again), refused);
+    // None of that has used it up; the first copy that is the right one does.
+    assert!(put(&target, request(to("there"))).is_ok());
+    assert!(put(&target, request(to("there"))).is_ok(), "another session of the same copy");
+    let mut other = request(to("there"));
+    other.copy.as_mut().unwrap().id = SessionId([8; 16]);
+    assert_eq!(put(&target, other), refused);
+}
+
+#[test]
+fn who_may_not_write_lends_nothing() {
+    let place = tempfile::tempdir().unwrap();
+    let served = served(place.path(), "read,test");
+    let Err(SessionError::Refused(refusal)) = lend(&served, to("there")) else { panic!("lent") };
+    assert_eq!(refusal.code, RefusalCode::Forbidden);
+    let stranger = Target::new(Ticket { token: Token::from_bytes([3; 16]), ..served.ticket.clone() }).unwrap();
+    let wish = Request::Lend(Box::new(LendRequest { to: To::Null, manner: Box::default() }));
+    assert_eq!(asked(&stranger, wish), Err(RefusalCode::WrongToken));
+}
+
+#[test]
+fn a_copy_ends_with_the_session_that_lent_its_token() {
+    let place = tempfile::tempdir().unwrap();
+    fs::create_dir(place.path().join("root")).unwrap();
+    let source = place.path().join("source");
+    fs::File::create(&source).unwrap().set_len(1 << 30).unwrap();
+    let served = served(&place.path().join("root"), "write,read");
+    let (control, target) = lend(&served, to("there")).unwrap();
+    // An hour, if nobody ends it.
+    let options = Options { pace: Some(BitRate(2_000_000)), patience: PATIENCE, ..Options::default() };
+    let sending = thread::spawn({
+        let target = target.clone();
+        move || send(&target, &source, to("there"), &options)
+    });
+    let opened =
+        || served.log.lock().unwrap().iter().any(|line| line.starts_with("Opened") && line.contains("\"copy\""));
+    let until = Instant::now() + PATIENCE;
+    while !opened() {
+        assert!(Instant::now() < until, "no copy began");
+        thread::sleep(Duration::from_millis(10));
+    }
+    drop(control);
+    let ended = sending.join().unwrap().unwrap_err();
+    assert!(ended.to_string().contains("whoever asked for this copy"), "{ended}");
+    assert_eq!(put(&target, request(to("there"))), Err(RefusalCode::WrongToken));
+}
+
+#[test]
+fn who_says_nothing_is_lent_nothing_any_more() {
+    let place = tempfile::tempdir().unwrap();
+    let mut config = Config { root: Some(place.path().to_owned()), ..support::config() };
+    config.connections.silence = Duration::from_millis(10);
+    let served = Served::start(config, service::serve);
+    let (mut control, _) = lend(&served, To::Null).unwrap();
+    control.send(&FromBorrower::Alive).unwrap();
+    let ended = control.recv::<FromReceiver>(PATIENCE, "before the end").unwrap_err();
+    assert!(matches!(&ended, SessionError::Refused(refusal) if refusal.code == RefusalCode::Timeout), "{ended}");
+}
