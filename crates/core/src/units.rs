@@ -4,6 +4,7 @@
 //! read is in `read`, how they are printed in `show`.
 
 mod read;
+pub mod seconds;
 mod show;
 
 use std::time::Duration;

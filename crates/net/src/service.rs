@@ -12,7 +12,8 @@ pub fn serve(session: &mut ServerSession, request: &Request) -> Result<(), Sessi
         Request::Test(request) => tester::serve(session, request),
         Request::Copy(request) => transfer::serve(session, request),
         Request::Clean(request) => transfer::clean::serve(session, request),
-        Request::Lend(request) => transfer::third::serve(session, request),
+        Request::Lend(request) => transfer::third::lend(session, request),
+        Request::Send(request) => transfer::third::carry(session, request),
         Request::Path(_) => path::serve(session),
     }
 }

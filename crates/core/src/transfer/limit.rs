@@ -93,10 +93,24 @@ pub struct SocketEvidence {
     pub in_slow_start: u16,
 }
 
+/// How much there is to copy, as far as it is listed.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Extent {
+    /// Length of all files.
+    pub bytes: Bytes,
+    /// Files, directories and links.
+    pub entries: u64,
+    /// Of those, such as are through: copied, there already, or failed.
+    pub settled: u64,
+    /// Nothing more is to be listed.
+    pub complete: bool,
+}
+
 /// One look at a copy, from both sides, cumulative since it began.
-#[derive(Debug, Clone, Copy, Default, PartialEq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 pub struct Look {
     /// When, since the copy began.
+    #[serde(rename = "seconds", with = "crate::units::seconds")]
     pub at: Duration,
     /// Payload moved, as this side counts.
     pub bytes: Bytes,

@@ -7,7 +7,7 @@
 
 use std::time::Duration;
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use super::blocks::DEFAULT_BLOCK;
 use super::limit::{Limit, Look, classify};
@@ -142,15 +142,15 @@ fn block_for(share: BitRate) -> (Bytes, String) {
 }
 
 /// A change to a copy that runs.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Change {
     /// When, since the copy began.
-    #[serde(rename = "seconds", serialize_with = "seconds")]
+    #[serde(rename = "seconds", with = "crate::units::seconds")]
     pub at: Duration,
     /// How many streams it is to have now.
     pub streams: u16,
     /// The congestion control the sender has now, where it is that which changes.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub congestion: Option<String>,
     /// Why.
     pub reason: String,
@@ -161,10 +161,6 @@ impl Change {
     pub fn to_bbr(look: &Look, streams: u16) -> Change {
         Change { at: look.at, streams, congestion: Some("bbr".to_owned()), reason: random_loss::reason(look) }
     }
-}
-
-fn seconds<S: serde::Serializer>(time: &Duration, serializer: S) -> Result<S::Ok, S::Error> {
-    serializer.serialize_f64(time.as_secs_f64())
 }
 
 /// Decides while a copy runs whether more streams are worth a trial.

@@ -59,6 +59,8 @@ pub enum Request {
     Clean(clean::CleanRequest),
     /// A token for somebody else's upload.
     Lend(Box<third::LendRequest>),
+    /// An upload of the server's own, to whom such a token was lent.
+    Send(Box<third::SendRequest>),
     /// Looking at the path, without load.
     Path(path::PathRequest),
 }

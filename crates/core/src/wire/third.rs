@@ -1,14 +1,24 @@
-//! Messages of a session that lends a token: the receiving half of a copy between two far ends.
+//! Messages of a copy between two far ends: of the session that lends a token, and of the one that sends by it.
 //!
 //! The client of both ends asks the receiver for a token that is good for one upload and nothing else, so that it need not
 //! hand its own to the sender. The token lives as long as the session that lent it; its client says every
-//! [`ALIVE_EVERY`](super::copy::ALIVE_EVERY) that it is there, and closes the connection when the copy is over.
+//! [`ALIVE_EVERY`](super::copy::ALIVE_EVERY) that it is there, and closes the connection when the copy is over. What it then asks of the sender is an upload to that receiver; the sender
+//! tells it of the copy what it would see of one of its own.
+
+use std::net::SocketAddr;
+use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use super::copy::{CopyRequest, Job, To};
+use super::CongestionWish;
+use super::copy::{CopyRequest, Failure, From, Job, Pick, Tally, To, Told};
 use crate::session::{Fingerprint, Token};
+use crate::transfer::digest::Digest;
+use crate::transfer::keep::LeftOut;
+use crate::transfer::limit::{Extent, Look};
 use crate::transfer::manner::Manner;
+use crate::transfer::streams::Change;
+use crate::units::{BitRate, Bytes};
 
 /// What the token is to be good for.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -42,7 +52,150 @@ pub enum FromLender {
     },
 }
 
-/// What the client says.
+/// What is to be sent, where to, and how; as [`CopyRequest`] where it says the same.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct SendRequest {
+    /// What is sent.
+    pub from: Vec<From>,
+    /// What of it is listed, and as what.
+    #[serde(default)]
+    pub pick: Pick,
+    /// Who receives it.
+    pub receiver: Receiver,
+    /// Where it goes there.
+    pub to: To,
+    /// Data streams at first.
+    pub streams: u16,
+    /// Most of them at once.
+    pub most_streams: u16,
+    /// Size of a block; a power of two.
+    #[serde(rename = "block_bytes")]
+    pub block: Bytes,
+    /// Data streams without encryption, authenticated still.
+    #[serde(default)]
+    pub clear: bool,
+    /// Congestion control of the data streams; the kernel's own if absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub congestion: Option<CongestionWish>,
+    /// What each data stream is paced to; nothing if absent.
+    #[serde(default, rename = "pace_bits_per_second", skip_serializing_if = "Option::is_none")]
+    pub pace: Option<BitRate>,
+    /// What the path is expected to carry.
+    #[serde(default, rename = "predicted_bits_per_second", skip_serializing_if = "Option::is_none")]
+    pub predicted: Option<BitRate>,
+    /// How long the sender tries to get a connection to the receiver again.
+    #[serde(rename = "patience_seconds", with = "crate::units::seconds")]
+    pub patience: Duration,
+    /// How it is checked, kept and told.
+    #[serde(default)]
+    pub manner: Box<Manner>,
+}
+
+/// The receiver, as its client knows it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Receiver {
+    /// What it is called, for messages.
+    pub host: String,
+    /// Where its client reached it: the sender may have no way to look up names.
+    pub addresses: Vec<SocketAddr>,
+    /// The token that was lent.
+    pub token: Token,
+    /// By which it is known.
+    pub fingerprint: Fingerprint,
+}
+
+/// Most addresses of a receiver that are dialled.
+pub const MOST_ADDRESSES: usize = 16;
+
+/// Most failures, and most entries told, in one message.
+pub const TOLD_AT_ONCE: usize = 64;
+
+/// What the sender says of the copy.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "carrier", rename_all = "snake_case")]
+pub enum FromCarrier {
+    /// How far it is; several times a second.
+    Seen {
+        /// How much there is, as far as it is listed.
+        extent: Extent,
+        /// How far it is.
+        look: Look,
+    },
+    /// The streams are changed.
+    Changed(Change),
+    /// The receiver was lost.
+    Lost {
+        /// By what.
+        why: String,
+    },
+    /// There is no connection to it.
+    Trying {
+        /// For how long.
+        #[serde(with = "crate::units::seconds")]
+        seconds: Duration,
+    },
+    /// There is one again.
+    Back {
+        /// After how long.
+        #[serde(with = "crate::units::seconds")]
+        seconds: Duration,
+    },
+    /// What became of entries, where that is wanted.
+    Told {
+        /// No more than [`TOLD_AT_ONCE`].
+        entries: Vec<Told>,
+    },
+    /// All that was told comes again.
+    Void,
+    /// What failed; before the last word.
+    Failures {
+        /// No more than [`TOLD_AT_ONCE`].
+        failures: Vec<Failure>,
+    },
+    /// The last word: everything that did not fail is whole there.
+    Done(Box<Carried>),
+    /// The last word: the copy failed.
+    Failed {
+        /// Why.
+        what: String,
+        /// What may be done about it.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        hint: Option<String>,
+        /// The same command goes on where it stopped.
+        resumable: bool,
+    },
+}
+
+/// How a copy ended.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Carried {
+    /// Length of all files.
+    pub bytes: Bytes,
+    /// Of the file, if it was one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub digest: Option<Digest>,
+    /// How long it took.
+    #[serde(rename = "seconds", with = "crate::units::seconds")]
+    pub elapsed: Duration,
+    /// Where it is.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub path: Option<String>,
+    /// What became of the entries.
+    pub tally: Tally,
+    /// What of the sources was not listed.
+    pub left_out: LeftOut,
+    /// Both sides at the end.
+    pub look: Look,
+    /// How often the receiver was lost and found again.
+    pub reconnects: u32,
+    /// For how long it was not there.
+    #[serde(rename = "without_seconds", with = "crate::units::seconds")]
+    pub without: Duration,
+    /// Data streams that were replaced.
+    pub replaced: u32,
+}
+
+/// What the client says, to either.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "borrower", rename_all = "snake_case")]
 pub enum FromBorrower {

@@ -2,6 +2,7 @@
 //! arrive; what is refused, what is cut off midway and what disks do are each in a file beside this one.
 #![allow(clippy::unwrap_used, reason = "a test")]
 
+mod across;
 mod archive;
 mod clean;
 mod cut;

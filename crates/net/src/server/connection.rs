@@ -205,6 +205,7 @@ fn permits(bearer: &Bearer, request: &Request) -> Result<(), Refusal> {
     bearer.lent_for(request)?;
     let Rights { test, read, write } = bearer.rights;
     let puts = |to: &To| write > Writing::No || (test && matches!(to, To::Null));
+    let gets = |from: &[From]| read || (test && !from.iter().any(|from| matches!(from, From::File { .. })));
     let (may, what) = match request {
         Request::Path(_) => (true, ""),
         Request::Test(_) => (test, "tests"),
@@ -213,9 +214,9 @@ fn permits(bearer: &Bearer, request: &Request) -> Result<(), Refusal> {
         Request::Lend(lend) => (puts(&lend.to), "uploads"),
         Request::Copy(copy) => match &copy.job {
             Job::Put { to } => (puts(to), "uploads"),
-            Job::Get { from, .. } if from.iter().any(|from| matches!(from, From::File { .. })) => (read, "downloads"),
-            Job::Get { .. } => (test || read, "downloads"),
+            Job::Get { from, .. } => (gets(from), "downloads"),
         },
+        Request::Send(send) => (gets(&send.from), "downloads"),
     };
     if may {
         return Ok(());

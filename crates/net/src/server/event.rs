@@ -9,7 +9,7 @@ use lfn_core::session::SessionId;
 use lfn_core::transfer::digest::Digest;
 use lfn_core::transfer::raw::Raw;
 use lfn_core::units::{BitRate, Bytes};
-use lfn_core::wire::copy::{From, Job, Tally, To};
+use lfn_core::wire::copy::{CopyRequest, From, Job, Tally, To};
 use lfn_core::wire::test::Direction;
 use lfn_core::wire::{Refusal, Request};
 
@@ -141,18 +141,23 @@ fn places(request: &Request) -> Arc<[String]> {
     if let Request::Lend(lend) = request {
         return Arc::new([into(&lend.to)]);
     }
-    let Request::Copy(copy) = request else { return Arc::default() };
-    match &copy.job {
-        Job::Put { to } => Arc::new([into(to)]),
-        Job::Get { from, .. } => {
-            let named = from.iter().take(MOST_PLACES).map(|from| match from {
-                From::File { path } => cut(path),
-                From::Random { bytes } => format!("random:{}", bytes.0),
-                From::Zero { bytes } => format!("zero:{}", bytes.0),
-            });
-            let rest = from.len().checked_sub(MOST_PLACES + 1).map(|rest| format!("and {} more", rest + 1));
-            named.chain(rest).collect()
+    let all = |from: &[From]| -> Vec<String> {
+        let named = from.iter().take(MOST_PLACES).map(|from| match from {
+            From::File { path } => cut(path),
+            From::Random { bytes } => format!("random:{}", bytes.0),
+            From::Zero { bytes } => format!("zero:{}", bytes.0),
+        });
+        let rest = from.len().checked_sub(MOST_PLACES + 1).map(|rest| format!("and {} more", rest + 1));
+        named.chain(rest).collect()
+    };
+    match request {
+        Request::Copy(CopyRequest { job: Job::Put { to }, .. }) => Arc::new([into(to)]),
+        Request::Copy(CopyRequest { job: Job::Get { from, .. }, .. }) => all(from).into(),
+        Request::Send(send) => {
+            let peer = format!("to {}", send.receiver.host.chars().take(LONGEST).collect::<String>());
+            all(&send.from).into_iter().chain([peer]).collect()
         }
+        _ => Arc::default(),
     }
 }
 
@@ -163,6 +168,7 @@ impl Who {
             Request::Copy(copy) => ("copy", matches!(copy.job, Job::Get { .. })),
             Request::Clean(_) => ("clean", false),
             Request::Lend(_) => ("lend", false),
+            Request::Send(_) => ("send", true),
             Request::Path(_) => ("path", false),
         };
         Who { client, session: Some(session), token, verb, places: places(request), ask: ask(request), sends }
@@ -181,6 +187,7 @@ fn ask(request: &Request) -> Ask {
             let rate = (0..test.streams).try_fold(0, sum).filter(|_| test.direction == Direction::Reverse).map(BitRate);
             Ask { streams: test.streams, time, bytes, rate, ..Ask::default() }
         }
+        Request::Send(send) => Ask { streams: send.most_streams, unbounded: true, ..Ask::default() },
         Request::Copy(copy) => {
             let made = |from: &From| match from {
                 From::Random { bytes } | From::Zero { bytes } => Some(*bytes),

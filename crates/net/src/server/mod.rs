@@ -91,6 +91,8 @@ pub struct Config {
     pub root: Option<PathBuf>,
     /// Copies go wherever this process may, relative paths from its directory: its client is its own user, come by ssh.
     pub everywhere: bool,
+    /// It dials other servers where a client asks it to send there.
+    pub third_party: bool,
     /// What sessions may use, one client's and all together.
     pub quotas: Quotas,
     /// What connections may hold before they are sessions.

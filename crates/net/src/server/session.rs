@@ -123,6 +123,11 @@ impl ServerSession {
         self.shared.tokens.lend(&self.listed.live.bearer, request).map_err(SessionError::Refused)
     }
 
+    /// Whether it dials out where a client asks it to.
+    pub(crate) fn is_sent_out(&self) -> bool {
+        self.shared.config.third_party
+    }
+
     /// By which clients know this server.
     pub(crate) fn fingerprint(&self) -> Fingerprint {
         self.shared.config.identity.fingerprint()

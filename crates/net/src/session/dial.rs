@@ -63,6 +63,10 @@ impl Target {
         if addresses.is_empty() {
             return Err(unknown(io::Error::new(io::ErrorKind::NotFound, "no address")));
         }
+        Target::made(ticket, addresses)
+    }
+
+    fn made(ticket: Ticket, addresses: Vec<SocketAddr>) -> Result<Self, SessionError> {
         Ok(Target {
             ticket,
             addresses,
@@ -75,6 +79,14 @@ impl Target {
             silence: DEAD_AFTER,
             patience: Patience::default(),
         })
+    }
+
+    /// At these addresses, whatever the ticket's host is called; looked for nowhere else.
+    pub(crate) fn at(ticket: Ticket, addresses: Vec<SocketAddr>) -> Result<Self, SessionError> {
+        let there = addresses.clone();
+        let known = ticket.clone();
+        let find = move || Target::made(known.clone(), there.clone());
+        Ok(Target::made(ticket, addresses)?.found_by(find))
     }
 
     /// Found again by `find` instead of by its name; that may take a while, and give another server of another ticket.
@@ -109,6 +121,16 @@ impl Target {
     pub fn multipath(mut self, multipath: bool) -> Self {
         self.multipath = multipath;
         self
+    }
+
+    /// All that are tried.
+    pub(crate) fn addresses(&self) -> &[SocketAddr] {
+        &self.addresses
+    }
+
+    /// What it is called.
+    pub(crate) fn host(&self) -> &str {
+        &self.ticket.host
     }
 
     /// Whether every address is a loopback address.

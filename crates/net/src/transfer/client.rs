@@ -36,6 +36,7 @@ use super::source::{Listing, Sending, Source};
 use super::supply::Supply;
 use super::talk::{Arrivals, Talk};
 use super::teller::Teller;
+use crate::server::throttle::Throttle;
 use crate::session::dial::{self, Target};
 use crate::session::queue::{self, Entered};
 use crate::session::{Control, DEAD_AFTER, DataStream, Protection, SessionError};
@@ -187,11 +188,27 @@ pub fn upload(
     watch: Watch<'_>,
 ) -> Result<Outcome, TransferError> {
     check_sources(&options.pick, from.len())?;
+    let open = |copy: &CopyId| Ok(from.iter().map(|from| open_source(from, &options.pick, copy)).collect());
+    upload_of(target, &open, None, to, options, watch)
+}
+
+/// What the sources are, found out for each session.
+pub(super) type Open<'a> = &'a dyn Fn(&CopyId) -> Result<Vec<Source>, TransferError>;
+
+/// The same of sources that are opened in another way, held to what somebody was granted.
+pub(super) fn upload_of(
+    target: &Target,
+    open: Open<'_>,
+    throttle: Option<Arc<Throttle>>,
+    to: To,
+    options: &Options,
+    watch: Watch<'_>,
+) -> Result<Outcome, TransferError> {
     check_length(&options.manner.protect)?;
     let job = Job::Put { to };
     Course::new(target, options, watch)?.run(|course| {
         let mut sent = None;
-        let result = upload_once(course, from, &job, &mut sent);
+        let result = upload_once(course, (open, throttle.as_ref()), &job, &mut sent);
         if let Some(sending) = sent {
             sending.flow().cut();
             course.copy.since = course.copy.since.or(sending.since());
@@ -204,14 +221,15 @@ pub fn upload(
 
 fn upload_once(
     course: &mut Course<'_>,
-    from: &[LocalSource],
+    (open, throttle): (Open<'_>, Option<&Arc<Throttle>>),
     job: &Job,
     sent: &mut Option<Arc<Sending>>,
 ) -> Result<Ended, TransferError> {
     let (options, copy) = (&course.options.clone(), course.copy);
     let begin = || -> Result<Arc<Sending>, TransferError> {
-        let sources = from.iter().map(|from| open_source(from, &options.pick, &copy)).collect();
-        let flow = Flow::default().controlled_by(options.congestion.as_ref());
+        let sources = open(&copy)?;
+        let flow =
+            throttle.cloned().map_or_else(Flow::default, Flow::held_to).controlled_by(options.congestion.as_ref());
         let listing = Listing::of(&options.pick).made(Some(copy.began)).in_manner(&options.manner);
         let sending = Sending::start(sources, listing, options.block, flow)?;
         sending.tell(options.teller.clone());
@@ -362,7 +380,7 @@ fn is_one(from: &From) -> bool {
 }
 
 /// Patterns and names ride in the first message, whose length is bounded before a server knows who sends it.
-fn check_length(asked: &impl serde::Serialize) -> Result<(), TransferError> {
+pub(super) fn check_length(asked: &impl serde::Serialize) -> Result<(), TransferError> {
     const MOST: usize = HELLO_LIMIT - 4096;
     let bytes = serde_json::to_vec(asked).map_or(usize::MAX, |json| json.len());
     if bytes > MOST { Err(TransferError::Request { bytes, most: MOST }) } else { Ok(()) }

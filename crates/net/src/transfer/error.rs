@@ -74,6 +74,24 @@ pub enum TransferError {
     /// The server was started without `--root`.
     #[error("this server serves no files")]
     NoRoot,
+    /// Something at one end of a copy between two others.
+    #[error("{end}: {source}")]
+    End {
+        /// Which one.
+        end: &'static str,
+        /// What it was.
+        source: Box<TransferError>,
+    },
+    /// What the sender of a copy between two others says of it.
+    #[error("the source says: {what}")]
+    Relayed {
+        /// In its words.
+        what: String,
+        /// What may be done about it.
+        hint: Option<String>,
+        /// The same command goes on where it stopped.
+        resumable: bool,
+    },
     /// What the ticket or the server is not for.
     #[error("this ticket is not for {0}")]
     NotAllowed(&'static str),
@@ -255,6 +273,8 @@ impl TransferError {
     pub fn code(&self) -> RefusalCode {
         match self {
             TransferError::Session(error) => Refusal::from(error).code,
+            TransferError::End { source, .. } => source.code(),
+            TransferError::Relayed { .. } => RefusalCode::Other,
             TransferError::NotFound { .. } | TransferError::NoMatch { .. } => RefusalCode::NotFound,
             TransferError::Forbidden { .. }
             | TransferError::NoRoot
@@ -326,7 +346,16 @@ impl TransferError {
 
     /// Whether the copy can go on from where it is by the same command.
     pub fn is_resumable(&self) -> bool {
-        matches!(self, TransferError::Lost { .. } | TransferError::Stalled { .. } | TransferError::Fruitless { .. })
+        match self {
+            TransferError::Lost { .. } | TransferError::Stalled { .. } | TransferError::Fruitless { .. } => true,
+            TransferError::Relayed { resumable, .. } => *resumable,
+            // A connection that was there: both ends keep what came.
+            TransferError::End { source, .. } => {
+                let TransferError::Session(error) = source.as_ref() else { return source.is_resumable() };
+                matches!(error, SessionError::Closed { .. } | SessionError::Timeout { .. } | SessionError::Io { .. })
+            }
+            _ => false,
+        }
     }
 
     /// What happened, to stand behind the name of the entry it happened to.
@@ -362,6 +391,8 @@ impl TransferError {
     pub fn hint(&self) -> Option<String> {
         let hint = match self {
             TransferError::Session(error) => return error.hint(),
+            TransferError::End { source, .. } => return source.hint(),
+            TransferError::Relayed { hint, .. } => return hint.clone(),
             TransferError::NotFound { .. } => "see how it is spelt; directories on the way to a file are not made",
             TransferError::NoMatch { .. } => "a directory matches by itself: `lfn copy NAME: .` copies everything",
             TransferError::Matches { .. } | TransferError::Unexpanded { .. } => {

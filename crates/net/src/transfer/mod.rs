@@ -30,3 +30,4 @@ pub use error::TransferError;
 pub(crate) use serve::serve;
 pub use side::Extent;
 pub use teller::Teller;
+pub use third::across;

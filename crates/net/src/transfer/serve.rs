@@ -35,7 +35,7 @@ const MOST_SOURCES: usize = 65_536;
 
 /// The server's side.
 pub(crate) fn serve(session: &mut ServerSession, request: &CopyRequest) -> Result<(), SessionError> {
-    check(session, request)?;
+    check_streams(session, request.streams, request.block)?;
     let result = match &request.job {
         Job::Put { to } => receive(session, request, to),
         Job::Get { from, pick } => send(session, request, from, pick),
@@ -48,8 +48,8 @@ pub(crate) fn serve(session: &mut ServerSession, request: &CopyRequest) -> Resul
     }
 }
 
-fn check(session: &ServerSession, request: &CopyRequest) -> Result<(), TransferError> {
-    let CopyRequest { streams, block, .. } = *request;
+/// Whether so many streams are granted, and their memory.
+pub(super) fn check_streams(session: &ServerSession, streams: u16, block: Bytes) -> Result<(), TransferError> {
     let most = session.limits().streams;
     if streams == 0 || streams > most {
         return Err(TransferError::Streams { streams, most });
@@ -115,19 +115,9 @@ fn send(session: &mut ServerSession, request: &CopyRequest, from: &[From], pick:
     if files && !session.rights().read {
         return Err(TransferError::NotAllowed("downloads"));
     }
-    check_sources(pick, from.len())?;
     let secret = request.stream_secret;
     let scope = session.scope();
-    let mut sources = Vec::new();
-    let check = || session.check();
-    let mut budget = Budget::new(&check);
-    for from in from {
-        sources.extend(sources_of(session, from, pick, request.copy.as_deref(), &mut budget)?);
-        if sources.len() > MOST_SOURCES {
-            let pattern = "what is asked for".to_owned();
-            return Err(TransferError::Matches { pattern, most: MOST_SOURCES });
-        }
-    }
+    let sources = Sources::of(session, from, pick)?.open(request.copy.as_deref(), &|| session.check())?;
     let flow = Flow::held_to(session.throttle()).controlled_by(request.congestion.as_ref());
     let listing = Listing::of(pick).made(request.copy.as_ref().map(|copy| copy.began)).in_manner(&request.manner);
     let sending = Sending::start(sources, listing, request.block, flow)?;
@@ -141,25 +131,60 @@ fn send(session: &mut ServerSession, request: &CopyRequest, from: &[From], pick:
     })
 }
 
-/// What one source stands for: several, where it is a pattern.
-fn sources_of(
-    session: &ServerSession,
-    from: &From,
-    pick: &Pick,
-    copy: Option<&CopyId>,
-    budget: &mut Budget<'_>,
-) -> Result<Vec<Source>, TransferError> {
-    let path = match from {
-        From::Random { bytes } => {
-            let seed = copy.map_or_else(random_seed, |copy| Ok(copy.seed()))?;
-            return Ok(vec![Source::Random { seed, bytes: *bytes }]);
+/// What is asked for, below the root of the session that asks.
+pub(super) struct Sources<'a> {
+    from: &'a [From],
+    pick: &'a Pick,
+    /// None where nothing of it is a file.
+    base: Option<Arc<Base>>,
+}
+
+impl<'a> Sources<'a> {
+    /// What `from` and `pick` mean in that session.
+    pub(super) fn of(session: &ServerSession, from: &'a [From], pick: &'a Pick) -> Result<Self, TransferError> {
+        check_sources(pick, from.len())?;
+        let files = from.iter().any(|from| matches!(from, From::File { .. }));
+        let base = files.then(|| root(session)).transpose()?.map(Arc::new);
+        Ok(Sources { from, pick, base })
+    }
+
+    /// Opens them; `check` says when that is to end early.
+    pub(super) fn open(
+        &self,
+        copy: Option<&CopyId>,
+        check: &dyn Fn() -> Result<(), SessionError>,
+    ) -> Result<Vec<Source>, TransferError> {
+        let mut sources = Vec::new();
+        let mut budget = Budget::new(check);
+        for from in self.from {
+            sources.extend(self.open_one(from, copy, &mut budget)?);
+            if sources.len() > MOST_SOURCES {
+                let pattern = "what is asked for".to_owned();
+                return Err(TransferError::Matches { pattern, most: MOST_SOURCES });
+            }
         }
-        From::Zero { bytes } => return Ok(vec![Source::Zero { bytes: *bytes }]),
-        From::File { path } => path.as_bytes(),
-    };
-    let base = Arc::new(root(session)?);
-    let paths = if pick.names.is_some() { vec![OsStr::from_bytes(path).into()] } else { expand(&base, path, budget)? };
-    Ok(paths.into_iter().map(|path| Source::of(base.clone(), path, pick.names.as_ref())).collect())
+        Ok(sources)
+    }
+
+    /// What one of them stands for: several, where it is a pattern.
+    fn open_one(
+        &self,
+        from: &From,
+        copy: Option<&CopyId>,
+        budget: &mut Budget<'_>,
+    ) -> Result<Vec<Source>, TransferError> {
+        let path = match from {
+            From::Random { bytes } => {
+                let seed = copy.map_or_else(random_seed, |copy| Ok(copy.seed()))?;
+                return Ok(vec![Source::Random { seed, bytes: *bytes }]);
+            }
+            From::Zero { bytes } => return Ok(vec![Source::Zero { bytes: *bytes }]),
+            From::File { path } => path.as_bytes(),
+        };
+        let (base, names) = (self.base.clone().ok_or(TransferError::NoRoot)?, self.pick.names.as_ref());
+        let paths = if names.is_some() { vec![OsStr::from_bytes(path).into()] } else { expand(&base, path, budget)? };
+        Ok(paths.into_iter().map(|path| Source::of(base.clone(), path, names)).collect())
+    }
 }
 
 /// A stream in the clear has to be sealed: what its headers say is the client's word, or ours.

@@ -3,6 +3,7 @@
 
 use lfn_core::transfer::digest::Digest;
 use lfn_core::transfer::keep::LeftOut;
+pub use lfn_core::transfer::limit::Extent;
 use lfn_core::units::Bytes;
 use lfn_core::wire::copy::{Failure, Progress, Tally};
 use serde::Serialize;
@@ -53,19 +54,6 @@ pub(crate) trait Side: Send + Sync {
 
     /// How it ended, once it has: everything is settled and both sides know it.
     fn ended(&self) -> Option<Ended>;
-}
-
-/// How much there is to copy, as far as it is listed.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Extent {
-    /// Length of all files.
-    pub bytes: Bytes,
-    /// Files, directories and links.
-    pub entries: u64,
-    /// Of those, such as are through: copied, there already, or failed.
-    pub settled: u64,
-    /// Nothing more is to be listed.
-    pub complete: bool,
 }
 
 /// What is known of a copy at its end.

@@ -39,6 +39,7 @@ pub fn config() -> Config {
         audit: None,
         root: None,
         everywhere: false,
+        third_party: false,
         quotas: Quotas::default(),
         connections: Connections::default(),
         access: Access::default(),

@@ -16,7 +16,7 @@ use lfn_core::transfer::streams::{Change, Choice};
 use lfn_core::units::{BitRate, Bytes};
 use lfn_core::wire::copy::Told;
 use lfn_net::session::dial::{Line, Target};
-use lfn_net::transfer::{Connection, Extent, Options, Outcome, Teller, TransferError, Watch, download, upload};
+use lfn_net::transfer::{Connection, Extent, Options, Outcome, Teller, TransferError, Watch, across, download, upload};
 
 use crate::emulated;
 use crate::exit::{Exit, Failure};
@@ -39,7 +39,7 @@ use places::{Direction, direction, without_secrets};
 ///
 /// SOURCE and DESTINATION are a local path, NAME:PATH (NAME saved by `lfn hosts add`, or `far` inside `lfn emulate`),
 /// USER@HOST:PATH or HOST:PATH (ssh starts the far end there for this copy; nothing but the binary has to be installed)
-/// or a ticket with a path, lfn://TOKEN@HOST:PORT/PATH#FINGERPRINT; either the destination or all sources at one far end. An
+/// or a ticket with a path, lfn://TOKEN@HOST:PORT/PATH#FINGERPRINT; the destination or all sources at one far end, or each at one. An
 /// argument is seen in `ps`: @-:PATH reads the ticket from standard input, @FILE:PATH from a file. In the place of a file,
 /// here or there: random:SIZE and zero:SIZE are made on the spot, null: is checked and forgotten. A local file with a colon
 /// in its name is written ./a:b.
@@ -87,6 +87,7 @@ const EXAMPLES: &str = "Examples:
   lfn copy 'far:runs/*.nc' .              what matches at the far end
   lfn copy random:1GiB far:null:          what the path carries, without a disk
   lfn copy --streams 16 --congestion bbr field.nc far:
+  lfn copy far:runs other:archive         from one far end to another, not by way of here
   lfn copy --clean far:archive            what copies that were cut left there
 
 The digest printed is what `b3sum FILE` prints. Exit codes: 0 done, 1 failed
@@ -103,13 +104,13 @@ pub fn run(args: Args) -> Result<Exit, Failure> {
     }
     let pick = args.tree.pick()?;
     let mut direction = direction(&args.places, args.there.allowed(), &pick)?;
-    if args.reach.is_over_ssh(direction.host(), &args.trust)? {
-        direction.start_at_home()?;
-    }
+    direction.start_at_home(|host| args.reach.is_over_ssh(host, &args.trust))?;
     args.streams.check()?;
     let manner = args.whole.manner(&args.there, &pick)?;
     let interrupted = stop_flag()?;
-    let far = args.reach.reach(direction.host(), &args.trust, &args.waiting, &interrupted)?;
+    let reach = |host: &str| args.reach.reach(host, &args.trust, &args.waiting, &interrupted);
+    let far = reach(direction.host())?;
+    let other = direction.other_host().map(reach).transpose()?;
     let path = path(&direction, args.streams.rate, &far.target)?;
     let choice = args.streams.choose(path.as_ref(), direction.size());
     let protection = args.streams.protection();
@@ -130,7 +131,7 @@ pub fn run(args: Args) -> Result<Exit, Failure> {
         teller: told.0,
         patience: args.streams.patience,
     };
-    let near_sends = matches!(direction, Direction::Up(..));
+    let near_sends = direction.near_sends();
     let live = Live::new(&forecast, near_sends, args.ndjson);
     let mut observer = |extent: &Extent, look: &Look| live.show(extent, look);
     let mut change = |change: &Change| live.change(change);
@@ -140,6 +141,10 @@ pub fn run(args: Args) -> Result<Exit, Failure> {
     let result = match direction {
         Direction::Up(from, _, to) => upload(&far.target, &from, to, &options, watch),
         Direction::Down(_, from, to) => download(&far.target, from, &to, &options, watch),
+        Direction::Across { from, to, .. } => {
+            let receiver = other.as_ref().map_or(&far.target, |other| &other.target);
+            across((&far.target, from), (receiver, to), &options, watch)
+        }
     };
     live.clear();
     let outcome = result.map_err(failure)?;
@@ -166,6 +171,8 @@ fn path(direction: &Direction, rate: Option<BitRate>, target: &Target) -> Result
     let known = match direction {
         Direction::Up(..) => emulated::path()?,
         Direction::Down(..) => emulated::return_path()?,
+        // Between others: nothing is known of it here, and no round trip of ours is theirs.
+        Direction::Across { .. } => return Ok(None),
     };
     let Some(capacity) = rate else { return Ok(known) };
     if let Some(path) = known {

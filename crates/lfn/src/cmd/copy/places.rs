@@ -14,10 +14,11 @@ use lfn_net::transfer::{LocalDestination, LocalSource};
 
 use crate::exit::Failure;
 
-/// One of the two ways.
+/// Which way it goes, as seen from here; from one far end to another it does not come here at all.
 pub(super) enum Direction {
     Up(Vec<LocalSource>, String, To),
     Down(String, Vec<From>, LocalDestination),
+    Across { sender: String, from: Vec<From>, receiver: String, to: To },
 }
 
 impl Direction {
@@ -34,22 +35,37 @@ impl Direction {
         sizes.sum::<Option<u64>>().map(Bytes)
     }
 
-    /// The far end, as it was typed.
+    /// The far end, as it was typed; of two the one that sends.
     pub(super) fn host(&self) -> &str {
-        let (Direction::Up(_, host, _) | Direction::Down(host, ..)) = self;
+        let (Direction::Up(_, host, _) | Direction::Down(host, ..) | Direction::Across { sender: host, .. }) = self;
         host
     }
 
+    /// The other far end, if there are two.
+    pub(super) fn other_host(&self) -> Option<&str> {
+        let Direction::Across { receiver, .. } = self else { return None };
+        Some(receiver)
+    }
+
+    /// Whether what is called near in messages is what sends: here, or the source of two far ends.
+    pub(super) fn near_sends(&self) -> bool {
+        !matches!(self, Direction::Down(..))
+    }
+
     /// Paths at a host reached by ssh start at the home directory there, which is also what `~` stands for.
-    pub(super) fn start_at_home(&mut self) -> Result<(), Failure> {
-        match self {
-            Direction::Up(_, _, To::File { path, .. }) => *path = without_tilde(path)?,
-            Direction::Up(..) => {}
-            Direction::Down(_, sources, _) => {
-                for source in sources {
-                    if let From::File { path } = source {
-                        *path = without_tilde(path)?;
-                    }
+    pub(super) fn start_at_home(&mut self, is_over_ssh: impl Fn(&str) -> Result<bool, Failure>) -> Result<(), Failure> {
+        if let Direction::Up(_, host, to) | Direction::Across { receiver: host, to, .. } = self
+            && let To::File { path, .. } = to
+            && is_over_ssh(host)?
+        {
+            *path = without_tilde(path)?;
+        }
+        if let Direction::Down(host, from, _) | Direction::Across { sender: host, from, .. } = self
+            && is_over_ssh(host)?
+        {
+            for source in from {
+                if let From::File { path } = source {
+                    *path = without_tilde(path)?;
                 }
             }
         }
@@ -84,8 +100,14 @@ pub(super) fn direction(places: &[OsString], allowed: Allowed, pick: &Pick) -> R
     let named = |place: &Place| !matches!(place, Place::Path(path) if own_name(path.as_os_str().as_bytes()).is_none());
     let single = pick.names.is_none() && matches!(places.as_slice(), [only] if named(&only.place));
     match host {
+        Some(receiver) if places.iter().any(|source| source.host.is_some()) => {
+            let (sender, places) = one_far_end(places)?;
+            let from = places.into_iter().map(far_source).collect::<Result<_, _>>()?;
+            let to = far_destination(place, allowed, single, pick.keep)?;
+            Ok(Direction::Across { sender, from, receiver, to })
+        }
         Some(host) => {
-            let from = places.into_iter().map(|source| local_source(here(source)?)).collect::<Result<_, _>>()?;
+            let from = places.into_iter().map(|source| local_source(source.place)).collect::<Result<_, _>>()?;
             Ok(Direction::Up(from, host, far_destination(place, allowed, single, pick.keep)?))
         }
         None => {
@@ -93,15 +115,6 @@ pub(super) fn direction(places: &[OsString], allowed: Allowed, pick: &Pick) -> R
             let from = places.into_iter().map(far_source).collect::<Result<_, _>>()?;
             Ok(Direction::Down(host, from, local_destination(place, allowed)?))
         }
-    }
-}
-
-/// A source on this host.
-fn here(source: Location) -> Result<Place, Failure> {
-    match source.host {
-        None => Ok(source.place),
-        Some(_) => Err(Failure::usage("both ends are at a far end: one must be on this host")
-            .hint("copy it here first, then on from here")),
     }
 }
 

@@ -22,12 +22,21 @@ pub(super) struct Safety {
     /// Copies to --root only, each into a new directory of its own: nothing that is there can be replaced or learnt of
     #[arg(long, conflicts_with = "stdio")]
     drop_box: bool,
+    /// Dial other servers where a client asks this one to send there (`lfn copy THIS:PATH OTHER:PATH`); whoever may read
+    /// here can then have connections made from this host
+    #[arg(long)]
+    third_party: bool,
     /// Keep account of every session in this file, one JSON object a line; if it cannot be written nobody is served
     #[arg(long, value_name = "FILE")]
     audit: Option<PathBuf>,
 }
 
 impl Safety {
+    /// Whether it sends to others.
+    pub fn third_party(&self) -> bool {
+        self.third_party
+    }
+
     /// What anybody may do here.
     pub fn rights(&self) -> Rights {
         let (read, write) = match (self.read_only, self.write_only, self.drop_box) {

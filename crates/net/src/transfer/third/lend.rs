@@ -15,7 +15,7 @@ use crate::session::SessionError;
 const LOOK_UP: Duration = Duration::from_millis(100);
 
 /// Lends the token and waits for the client to hang up; that its client may write was asked before.
-pub(crate) fn serve(session: &mut ServerSession, request: &LendRequest) -> Result<(), SessionError> {
+pub(crate) fn lend(session: &mut ServerSession, request: &LendRequest) -> Result<(), SessionError> {
     const WAITING: &str = "while a token was lent to it";
     // Whatever ends the session takes the token along.
     let lent = session.lend(request)?;

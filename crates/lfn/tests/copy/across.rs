@@ -1,0 +1,119 @@
+//! Copies from one far end to another: what arrives, what is refused, and what becomes of them when the client is gone.
+
+use std::fs;
+use std::path::PathBuf;
+use std::process::Command;
+
+use crate::support::server::Server;
+use crate::{Pair, content, names, text, wait_for};
+
+/// Two servers, each with a root of its own, and a client of both: `far` sends.
+struct Three {
+    pair: Pair,
+    other: Server,
+}
+
+impl Three {
+    fn new(sender: &[&str], receiver: &[&str]) -> Self {
+        let home = tempfile::tempdir().unwrap();
+        for name in ["near", "far", "other"] {
+            fs::create_dir(home.path().join(name)).unwrap();
+        }
+        let start = |name: &str, flags: &[&str]| {
+            let root = home.path().join(name);
+            Server::start(&[&["--root", root.to_str().unwrap()], flags].concat())
+        };
+        let (server, other) = (start("far", sender), start("other", receiver));
+        Three { pair: Pair { server, home }, other }
+    }
+
+    fn there(&self, name: &str) -> PathBuf {
+        self.pair.home.path().join("other").join(name)
+    }
+
+    /// A place at the receiver, as typed.
+    fn place(&self, path: &str) -> String {
+        self.other.ticket.replace('#', &format!("/{path}#"))
+    }
+}
+
+const SENDS: &[&str] = &["--third-party"];
+
+#[test]
+fn a_tree_goes_from_one_far_end_to_the_other() {
+    let three = Three::new(SENDS, &[]);
+    let wanted: Vec<_> = (0..40).map(|n| (format!("tree/in/{n}"), content(n * 7919))).collect();
+    fs::create_dir_all(three.pair.far("tree/in")).unwrap();
+    for (name, bytes) in &wanted {
+        fs::write(three.pair.far(name), bytes).unwrap();
+    }
+    for flags in [&["--clear-data"][..], &["--manifest", "manifest"]] {
+        let report = three.pair.copies(&[&["far:tree", three.place("").as_str()], flags].concat());
+        assert_eq!((&report["tally"]["files"], &report["tally"]["failed"]), (&40.into(), &0.into()), "{report}");
+        for (name, bytes) in &wanted {
+            assert!(fs::read(three.there(name)).unwrap() == *bytes, "{name}");
+        }
+        fs::rename(three.there("tree"), three.there(&format!("tree-{}", flags.len()))).unwrap();
+    }
+    // Nothing of it came by here.
+    assert_eq!(names(&three.pair.near("")), ["manifest"]);
+    let check = |manifest: &PathBuf| {
+        let there = three.there("");
+        fs::rename(three.there("tree-2"), three.there("tree")).unwrap();
+        Command::new("b3sum").arg("--check").arg(manifest).current_dir(there).output()
+    };
+    if let Ok(output) = check(&three.pair.near("manifest")) {
+        assert!(output.status.success(), "{}", text(&output.stderr));
+        assert_eq!(text(&output.stdout).lines().count(), 40);
+    } else {
+        assert!(std::env::var_os("CI").is_none_or(|ci| ci != "true"), "b3sum is not installed");
+    }
+    // A second time, everything is there; a dry run says so, and what it would do.
+    let report = three.pair.copies(&["far:tree", &three.place("")]);
+    assert_eq!((&report["tally"]["files"], &report["tally"]["skipped"]), (&0.into(), &42.into()), "{report}");
+    fs::write(three.there("tree/more"), b"more").unwrap();
+    let output = three.pair.copy(&["--dry-run", "--delete", "far:tree", &three.place("")]);
+    assert!(text(&output.stdout).contains("tree/more"), "{}", text(&output.stdout));
+    assert!(three.there("tree/more").exists());
+}
+
+#[test]
+fn what_either_end_refuses_is_said_with_its_place() {
+    let three = Three::new(&[], &[]);
+    fs::write(three.pair.far("a"), b"a").unwrap();
+    let errors = three.pair.refuses(&["far:a", &three.place("a")], 1, "does not dial others");
+    assert!(errors.contains("--third-party"), "{errors}");
+
+    let three = Three::new(SENDS, &["--read-only"]);
+    fs::write(three.pair.far("a"), b"a").unwrap();
+    three.pair.refuses(&["far:a", &three.place("a")], 1, "the destination: ");
+    assert!(!three.there("a").exists());
+
+    let three = Three::new(&["--third-party", "--write-only"], &[]);
+    fs::write(three.pair.far("a"), b"a").unwrap();
+    three.pair.refuses(&["far:a", &three.place("a")], 1, "the source: ");
+    assert!(!three.there("a").exists());
+
+    let mut three = Three::new(SENDS, &[]);
+    three.pair.refuses(&["far:none", &three.place("a")], 1, "none: no such file");
+    three.other.child.kill().unwrap();
+    three.other.child.wait().unwrap();
+    three.pair.refuses(&["far:none", &three.place("a")], 1, "the destination: ");
+}
+
+/// Neither end goes on with it, and the same command does.
+#[test]
+fn a_client_that_is_gone_takes_the_copy_along() {
+    let three = Three::new(SENDS, &[]);
+    fs::File::create(three.pair.far("big")).unwrap().set_len(2 << 30).unwrap();
+    let journal = || fs::metadata(three.there(".a.lfn-journal")).map_or(0, |journal| journal.len());
+    let mut child = three.pair.command(&["far:big", &three.place("a")]).spawn().unwrap();
+    wait_for("the partial file to grow", || journal() > 1000);
+    child.kill().unwrap();
+    child.wait().unwrap();
+    // A copy waits some seconds for files that another one holds; that is long enough for both ends to notice.
+    let report = three.pair.copies(&["far:big", &three.place("a")]);
+    assert!(report["tally"]["kept"].as_u64().unwrap() > 0, "{report}");
+    assert_eq!(fs::metadata(three.there("a")).unwrap().len(), 2 << 30);
+    assert!(!three.there(".a.lfn-partial").exists());
+}
