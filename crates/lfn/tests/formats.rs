@@ -39,7 +39,7 @@ fn show(files: &[&Path], flags: &[&str]) -> Output {
 
 /// What iperf3 of this version printed of a test of this name.
 fn iperf3(name: &str) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/iperf3").join(name)
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/iperf3/results").join(name)
 }
 
 fn succeeded(output: &Output) -> String {

@@ -97,7 +97,7 @@ fn what_a_file_holds_moves_no_terminal() {
     let measured = test(&host, &["--insecure", "--time", "300ms", "--save", ours.to_str().unwrap()]);
     assert!(measured.status.success(), "{}", text(&measured.stderr));
     let theirs = directory.path().join("theirs.json");
-    fs::write(&theirs, include_str!("iperf3/312-tcp.client.json")).unwrap();
+    fs::write(&theirs, include_str!("iperf3/results/312-tcp.client.json")).unwrap();
     for file in [&ours, &theirs] {
         let mut value: Value = serde_json::from_slice(&fs::read(file).unwrap()).unwrap();
         odden(&mut value, "");

@@ -129,9 +129,9 @@ mod tests {
     /// What iperf3 3.12 and 3.21 printed of a test at 50 Mb/s.
     fn two() -> Comparison {
         let files = [
-            ("old.json", include_str!("../../tests/iperf3/312-tcp.client.json")),
-            ("results/a-much-longer-name.json", include_str!("../../tests/iperf3/321-reverse.client.json")),
-            ("udp.json", include_str!("../../tests/iperf3/321-udp.server.json")),
+            ("old.json", include_str!("../../tests/iperf3/results/312-tcp.client.json")),
+            ("results/a-much-longer-name.json", include_str!("../../tests/iperf3/results/321-reverse.client.json")),
+            ("udp.json", include_str!("../../tests/iperf3/results/321-udp.server.json")),
         ];
         compare(&files.map(|(name, text)| (name.to_owned(), read(text.as_bytes()).unwrap())))
     }

@@ -58,6 +58,7 @@ pub struct Ssh {
     /// What starts lfn there.
     remote: String,
     ports: Option<Ports>,
+    sends_on: bool,
 }
 
 /// A far end, and ssh that keeps it alive; dropped, both end.
@@ -86,7 +87,12 @@ impl Ssh {
             Failure::usage(format!("--ssh '{command}': no command, or a quote is not closed"))
                 .hint("--ssh 'ssh -p 2222'")
         })?;
-        Ok(Ssh { words, remote: remote.to_owned(), ports })
+        Ok(Ssh { words, remote: remote.to_owned(), ports, sends_on: false })
+    }
+
+    /// Far ends that send to another far end, if `sends_on`; a command that a key is bound to may not let them.
+    pub fn sending_on(self, sends_on: bool) -> Self {
+        Ssh { sends_on, ..self }
     }
 
     /// Starts a far end at `host`, which may have a user before an `@`.
@@ -131,7 +137,8 @@ impl Ssh {
             command.args((!config.has_timeout).then_some("-oConnectTimeout=30"));
         }
         let ports = self.ports.map(|ports| format!(" --ports {ports}")).unwrap_or_default();
-        command.arg(host).arg(format!("{} serve --stdio{ports}", self.remote));
+        let sends_on = if self.sends_on { " --third-party" } else { "" };
+        command.arg(host).arg(format!("{} serve --stdio{sends_on}{ports}", self.remote));
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let child = command.spawn().map_err(|error| {
             Failure::msg(format!("{host}: cannot start {}: {error}", self.words[0]))

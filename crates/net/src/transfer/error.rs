@@ -82,6 +82,12 @@ pub enum TransferError {
         /// What it was.
         source: Box<TransferError>,
     },
+    /// The receiver of a copy between two others is at an address of this host alone.
+    #[error("the destination is reached at {address}, which leads there from this host and not from the source")]
+    NotFromThere {
+        /// Of loopback: an address of this host's own, or a tunnel.
+        address: std::net::SocketAddr,
+    },
     /// What the sender of a copy between two others says of it.
     #[error("the source says: {what}")]
     Relayed {
@@ -274,7 +280,7 @@ impl TransferError {
         match self {
             TransferError::Session(error) => Refusal::from(error).code,
             TransferError::End { source, .. } => source.code(),
-            TransferError::Relayed { .. } => RefusalCode::Other,
+            TransferError::Relayed { .. } | TransferError::NotFromThere { .. } => RefusalCode::Other,
             TransferError::NotFound { .. } | TransferError::NoMatch { .. } => RefusalCode::NotFound,
             TransferError::Forbidden { .. }
             | TransferError::NoRoot
@@ -392,6 +398,9 @@ impl TransferError {
         let hint = match self {
             TransferError::Session(error) => return error.hint(),
             TransferError::End { source, .. } => return source.hint(),
+            TransferError::NotFromThere { .. } => {
+                "copy by way of this host, or open a port of the destination to the source (--ssh-ports, over ssh)"
+            }
             TransferError::Relayed { hint, .. } => return hint.clone(),
             TransferError::NotFound { .. } => "see how it is spelt; directories on the way to a file are not made",
             TransferError::NoMatch { .. } => "a directory matches by itself: `lfn copy NAME: .` copies everything",

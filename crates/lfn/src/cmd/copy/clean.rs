@@ -41,7 +41,7 @@ pub(super) fn run(args: &Args) -> Result<Exit, Failure> {
                     if over_ssh { without_tilde(&path) } else { Ok(path) }
                 };
                 let places = paths.into_iter().map(raw).collect::<Result<_, _>>()?;
-                let far = args.reach.reach(&host, &args.trust, &args.waiting, &interrupted)?;
+                let far = args.reach.reach((&host, false), &args.trust, &args.waiting, &interrupted)?;
                 clean_there(&far.target, CleanRequest { places, rule }, &interrupted, &mut seen)
             }
         };

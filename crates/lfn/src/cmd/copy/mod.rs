@@ -108,9 +108,9 @@ pub fn run(args: Args) -> Result<Exit, Failure> {
     args.streams.check()?;
     let manner = args.whole.manner(&args.there, &pick)?;
     let interrupted = stop_flag()?;
-    let reach = |host: &str| args.reach.reach(host, &args.trust, &args.waiting, &interrupted);
-    let far = reach(direction.host())?;
-    let other = direction.other_host().map(reach).transpose()?;
+    let reach = |end| args.reach.reach(end, &args.trust, &args.waiting, &interrupted);
+    let far = reach((direction.host(), direction.other_host().is_some()))?;
+    let other = direction.other_host().map(|host| reach((host, false))).transpose()?;
     let path = path(&direction, args.streams.rate, &far.target)?;
     let choice = args.streams.choose(path.as_ref(), direction.size());
     let protection = args.streams.protection();

@@ -261,8 +261,7 @@ fn config(args: &Args, listen: SocketAddr) -> Result<Config, Failure> {
         audit: args.safety.audit()?,
         root,
         everywhere: args.stdio.is_wanted(),
-        // Whom ssh let in may dial from there anyway.
-        third_party: args.safety.third_party() || args.stdio.is_wanted(),
+        third_party: args.safety.third_party(),
         quotas: args.limits.quotas(),
         connections: args.limits.connections(),
         access: args.limits.access(),

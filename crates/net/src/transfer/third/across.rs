@@ -35,6 +35,10 @@ pub fn across(
     let lend = LendRequest { to: to.clone(), manner: manner.clone() };
     let mut lender = open(receiver, Request::Lend(Box::new(lend)), watch.interrupted).map_err(at(End::Receiver))?;
     let lent = lent(&mut lender, receiver, watch.interrupted).map_err(at(End::Receiver))?;
+    if let Some(address) = lent.addresses.first().filter(|address| address.ip().is_loopback() && !sender.is_loopback())
+    {
+        return Err(TransferError::NotFromThere { address: *address });
+    }
     let Options { streams, most_streams, block, pace, predicted, patience, .. } = *options;
     let request = SendRequest {
         from,

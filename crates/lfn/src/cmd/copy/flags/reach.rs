@@ -41,9 +41,10 @@ impl ReachFlags {
     }
 
     /// Finds the far end, or starts it.
+    /// One that is started may send to another far end if `sends_on`.
     pub fn reach(
         &self,
-        name: &str,
+        (name, sends_on): (&str, bool),
         trust: &Trust,
         waiting: &Waiting,
         interrupted: &Arc<AtomicBool>,
@@ -52,7 +53,7 @@ impl ReachFlags {
             return Ok(Reached { target: remote::resolve(name, trust, waiting)?, _link: None });
         }
         let command = self.ssh.clone().or_else(|| std::env::var("LFN_SSH").ok().filter(|command| !command.is_empty()));
-        let ssh = Ssh::new(command.as_deref().unwrap_or("ssh"), &self.remote_lfn, self.ssh_ports)?;
+        let ssh = Ssh::new(command.as_deref().unwrap_or("ssh"), &self.remote_lfn, self.ssh_ports)?.sending_on(sends_on);
         let link = ssh.start(name, interrupted)?;
         let mut target = link.target.clone();
         target.patience = waiting.patience();
