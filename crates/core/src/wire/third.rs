@@ -5,7 +5,7 @@
 //! [`ALIVE_EVERY`](super::copy::ALIVE_EVERY) that it is there, and closes the connection when the copy is over. What it then asks of the sender is an upload to that receiver; the sender
 //! tells it of the copy what it would see of one of its own.
 
-use std::net::SocketAddr;
+use core::net::SocketAddr;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
