@@ -114,6 +114,8 @@ pub const TOLD_AT_ONCE: usize = 64;
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "carrier", rename_all = "snake_case")]
 pub enum FromCarrier {
+    /// Still there; where nothing else was said for [`ALIVE_EVERY`](super::copy::ALIVE_EVERY).
+    Alive,
     /// How far it is; several times a second.
     Seen {
         /// How much there is, as far as it is listed.

@@ -144,6 +144,7 @@ impl Pair {
             };
             self.heard = Instant::now();
             match said {
+                FromCarrier::Alive => {}
                 FromCarrier::Seen { extent, look } => (watch.observer)(&extent, &look),
                 FromCarrier::Changed(change) => {
                     (watch.change)(&change);

@@ -88,12 +88,19 @@ fn relay(
     is_through: impl Fn() -> bool,
 ) -> Result<(), SessionError> {
     let silence = session.limits().silence.max(2 * ALIVE_EVERY);
-    let mut heard = Instant::now();
+    let (mut heard, mut spoke) = (Instant::now(), Instant::now());
     loop {
         session.check()?;
         let through = is_through();
+        if spoke.elapsed() >= ALIVE_EVERY {
+            spoke = Instant::now();
+            session.control.send(&FromCarrier::Alive)?;
+        }
         match unsaid.recv_timeout(LOOK_UP) {
-            Ok(word) => say_all(&mut session.control, word, unsaid)?,
+            Ok(word) => {
+                spoke = Instant::now();
+                say_all(&mut session.control, word, unsaid)?;
+            }
             // What it said last was in the queue before it was through.
             Err(RecvTimeoutError::Timeout) if through => return Ok(()),
             Err(RecvTimeoutError::Timeout) => {}
