@@ -4,8 +4,9 @@ use std::fs;
 use std::path::PathBuf;
 use std::process::Command;
 
+use crate::support::lfn_path;
 use crate::support::server::Server;
-use crate::{Pair, content, names, text, wait_for};
+use crate::{Pair, content, is_root, names, text, wait_for};
 
 /// Two servers, each with a root of its own, and a client of both: `far` sends.
 struct Three {
@@ -116,4 +117,44 @@ fn a_client_that_is_gone_takes_the_copy_along() {
     assert!(report["tally"]["kept"].as_u64().unwrap() > 0, "{report}");
     assert_eq!(fs::metadata(three.there("a")).unwrap().len(), 2 << 30);
     assert!(!three.there(".a.lfn-partial").exists());
+}
+
+/// A network that counts what crosses it has it once: not to the client, and on from there.
+#[test]
+fn the_data_do_not_come_by_the_client() {
+    let home = tempfile::tempdir().unwrap();
+    let sizes = [32 << 20, 1 << 20];
+    for (directory, size) in ["far", "other"].iter().zip(sizes) {
+        fs::create_dir(home.path().join(directory)).unwrap();
+        fs::File::create(home.path().join("far").join(size.to_string())).unwrap().set_len(size).unwrap();
+    }
+    let script = r#"
+        serve() { "$LFN" serve --ephemeral --quiet --bind 127.0.0.1 --port 0 --host 127.0.0.1 --root "$@"; }
+        crossed() { sed -n 's/^ *lo: *\([0-9]*\) .*/\1/p' /proc/net/dev; }
+        ip link set lo up
+        serve far --third-party >far.ticket & far=$!
+        serve other >other.ticket & other=$!
+        until [ -s far.ticket ] && [ -s other.ticket ]; do sleep 0.05; done
+        to=$(grep -o 'lfn://[^ ]*' other.ticket | sed 's:#:/got#:')
+        LFN_FAR_TICKET=$(grep -o 'lfn://[^ ]*' far.ticket)
+        export LFN_FAR_TICKET
+        before=$(crossed)
+        "$LFN" copy "far:$1" "$to"; ended=$?
+        echo $(($(crossed) - before))
+        kill $far $other
+        exit $ended
+    "#;
+    let unshare: &[&str] = if is_root() { &["--net"] } else { &["--user", "--map-root-user", "--net"] };
+    let mut crossed = sizes.map(|size| {
+        let mut command = Command::new("unshare");
+        command.args(unshare).args(["sh", "-c", script, "sh", &size.to_string()]).current_dir(home.path());
+        let output = command.env("LFN", lfn_path()).env("HOME", home.path()).output().unwrap();
+        assert!(output.status.success(), "{}", text(&output.stderr));
+        assert_eq!(fs::metadata(home.path().join("other/got")).unwrap().len(), size);
+        fs::remove_file(home.path().join("other/got")).unwrap();
+        text(&output.stdout).trim().parse::<u64>().unwrap()
+    });
+    crossed.iter_mut().zip(sizes).for_each(|(crossed, size)| *crossed -= size);
+    // Beside the data there are headers of packets, acknowledgements and a session's words.
+    assert!(crossed[0] < 8 << 20 && crossed[1] < 1 << 20, "{crossed:?}");
 }

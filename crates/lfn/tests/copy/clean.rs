@@ -17,7 +17,7 @@ use crate::support::server::{Server, text};
 use crate::{Pair, finish, names, wait_for};
 
 /// What a copy of 5000 bytes leaves that was cut three days ago, before a block had come.
-fn left(directory: &Path, name: &str) {
+pub fn left(directory: &Path, name: &str) {
     fs::create_dir_all(directory).unwrap();
     let layout = Layout::new(Bytes(5000), Bytes(1 << 20)).unwrap();
     let header = Header { layout, modified: Modified::default(), source: name.into(), verify: Verify::default() };

@@ -186,6 +186,19 @@ fn the_digest_is_what_b3sum_prints() {
 }
 
 #[test]
+fn every_field_of_the_report_is_described() {
+    let pair = Pair::new();
+    write(&pair.near("a"), 5);
+    let report = pair.copies(&["a", "far:a", "--manifest", "m"]);
+    let description = include_str!("../../../../doc/copy.md");
+    let fields: Vec<_> = report.as_object().unwrap().keys().filter(|field| *field != "schema").collect();
+    assert!(fields.len() > 25, "{fields:?}");
+    for field in fields {
+        assert!(description.contains(&format!("`{field}`")), "{field} is not in doc/copy.md");
+    }
+}
+
+#[test]
 fn many_streams_and_tiny_blocks_carry_a_file() {
     let pair = Pair::new();
     let content = write(&pair.near("a"), 2_000_003);

@@ -9,6 +9,7 @@ use std::process::{Child, Command, Output, Stdio};
 
 use serde_json::Value;
 
+use crate::clean::left;
 use crate::support::server::{kill, text};
 use crate::support::{eventually, lfn, lfn_path, path_with_servers, processes_with};
 use crate::{finish, is_root, wait_for, write};
@@ -74,7 +75,7 @@ impl Host {
         fs::write(self.path("known"), format!("[127.0.0.1]:{} {key}there {key}", self.port)).unwrap();
     }
 
-    /// `there` is the host, `walled` a name of it that only ssh can come to.
+    /// `there` and `other` are the host, `walled` a name of it that only ssh can come to.
     fn configure(&self) {
         let home = self.home.path().display();
         let user = text(&Command::new("id").arg("-un").output().unwrap().stdout);
@@ -82,7 +83,7 @@ impl Host {
         let proxy = format!("bash -c 'exec 3<>/dev/tcp/127.0.0.1/{port}; cat <&3 & exec cat >&3'");
         let config = format!(
             "Host walled\n HostName walled.invalid\n HostKeyAlias there\n ProxyCommand {proxy}\n\
-             Host there\n HostName 127.0.0.1\n\
+             Host there other\n HostName 127.0.0.1\n\
              Host *\n Port {port}\n User {user}\n IdentityFile {home}/user\n IdentitiesOnly yes\n BatchMode yes\n \
              StrictHostKeyChecking yes\n UserKnownHostsFile {home}/known\n GlobalKnownHostsFile none\n"
         );
@@ -218,7 +219,34 @@ fn a_tree_goes_there_and_back() {
     let same = Command::new("diff").arg("-r").arg(host.path("near/tree")).arg(host.path("near/back")).output().unwrap();
     assert!(same.status.success(), "{}", text(&same.stdout));
     let again = host.copies(&["tree", "there:"]);
-    assert_eq!(again["bytes_moved"].as_u64().unwrap_or(0), 0);
+    assert_eq!((&again["tally"]["files"], &again["tally"]["bytes"]), (&0.into(), &0.into()), "{again}");
+    host.leaves_nothing();
+}
+
+#[test]
+fn a_tree_goes_from_one_host_to_another() {
+    let Some(host) = Host::new() else { return };
+    let content = write(&host.path("far/tree"), 3_000_003);
+    fs::rename(host.path("far/tree"), host.path("far/file")).unwrap();
+    fs::create_dir(host.path("far/tree")).unwrap();
+    fs::rename(host.path("far/file"), host.path("far/tree/file")).unwrap();
+    let report = host.copies(&["there:tree", "other:into"]);
+    assert_eq!((&report["tally"]["files"], &report["tally"]["bytes"]), (&1.into(), &content.len().into()), "{report}");
+    assert_eq!(fs::read(host.path("far/into/tree/file")).unwrap(), content);
+    host.refuses(&["there:none", "other:into"], 1, "none: no such file", "");
+    host.leaves_nothing();
+}
+
+#[test]
+fn what_cut_copies_left_is_cleaned_over_ssh() {
+    let Some(host) = Host::new() else { return };
+    left(&host.path("far/in"), "a");
+    let output = host.copy(&["--clean", "there:in"]);
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    assert!(text(&output.stdout).contains("in/.a.lfn-partial: 0 B of 5 kB of a, written 3 days ago"));
+    let output = host.copy(&["--clean", "there:~/in", "--force"]);
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    assert_eq!(fs::read_dir(host.path("far/in")).unwrap().count(), 0);
     host.leaves_nothing();
 }
 

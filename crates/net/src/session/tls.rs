@@ -1,6 +1,6 @@
 //! TLS 1.3 with a pinned certificate: no authorities, no names, one fingerprint.
 
-use std::io::{self, Read, Write};
+use std::io::{self, IoSlice, Read, Write};
 use std::net::TcpStream;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -60,10 +60,15 @@ impl Read for Timed {
 
 impl Write for Timed {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.write_vectored(&[IoSlice::new(bytes)])
+    }
+
+    /// rustls hands over several records at once, which leave in one call.
+    fn write_vectored(&mut self, records: &[IoSlice<'_>]) -> io::Result<usize> {
         if let left @ Some(_) = self.left()? {
             self.socket.set_write_timeout(left)?;
         }
-        self.socket.write(bytes)
+        self.socket.write_vectored(records)
     }
 
     fn flush(&mut self) -> io::Result<()> {

@@ -158,7 +158,7 @@ pub fn run(args: Args) -> Result<Exit, Failure> {
     tell_what_is_missing(&outcome);
     // 3 where the disk is full: more of the same would fail too.
     Ok(match outcome.failures.as_slice() {
-        [] if outcome.tally.failed == 0 => Exit::Ok,
+        [] if outcome.tally.failed == 0 && !outcome.tally.not_deleted => Exit::Ok,
         failures if failures.iter().any(|failure| failure.full) => Exit::Incomplete,
         _ => Exit::Failed,
     })

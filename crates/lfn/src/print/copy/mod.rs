@@ -199,9 +199,9 @@ impl Report<'_> {
         Ok(())
     }
 
-    /// What had to be dialled anew, if anything.
+    /// What had to be dialled or sent anew, if anything.
     fn troubles(&self) -> Option<String> {
-        let Outcome { reconnects, without, replaced, .. } = self.outcome;
+        let Outcome { reconnects, without, replaced, tally, .. } = self.outcome;
         let mut told = Vec::new();
         if *reconnects > 0 {
             let times = if *reconnects == 1 { "once".into() } else { format!("{reconnects} times") };
@@ -210,6 +210,10 @@ impl Report<'_> {
         if *replaced > 0 {
             let streams = if *replaced == 1 { "data stream" } else { "data streams" };
             told.push(format!("{replaced} {streams} broke and were replaced"));
+        }
+        if tally.again > 0 {
+            let blocks = if tally.again == 1 { "block was" } else { "blocks were" };
+            told.push(format!("{} damaged {blocks} sent again", tally.again));
         }
         (!told.is_empty()).then(|| told.join("; "))
     }

@@ -86,7 +86,7 @@ impl Extras {
             let error = TransferError::Forbidden { path: tree.show(name), why };
             receiving.table.complain(name, &error);
             receiving.table.not_deleted();
-        } else if receiving.table.source_failed() {
+        } else if receiving.table.source_is_unknown() {
             receiving.table.not_deleted();
         } else if !receiving.stopped() {
             let removed = receiving.while_busy(|| self.found.each(|path| receiving.remove(tree, path)));

@@ -20,6 +20,9 @@ use crate::transfer::sink::item::{Done, Slot};
 const MOST_UNTOLD: usize = 4096;
 const TOLD_AT_ONCE: usize = 64;
 
+/// Most names that are left out and remembered, in 19 MiB; one more, and it is not known what the source does not have.
+const MOST_UNLISTED: usize = 1_800_000;
+
 impl Table {
     /// What there is to say now, with what may be sent if the sender waits for that.
     pub(in crate::transfer::sink) fn words(&self, asks: bool) -> Vec<FromReceiver> {
@@ -100,13 +103,17 @@ impl Table {
 
     /// What the source has and the list does not.
     pub(in crate::transfer::sink) fn leave_out(&self, names: &[Name]) {
-        lock(&self.inner).unlisted.extend(names.iter().map(|name| fingerprint(name.as_bytes())));
+        let mut inner = lock(&self.inner);
+        if inner.unlisted.len() < MOST_UNLISTED {
+            inner.unlisted.extend(names.iter().map(|name| fingerprint(name.as_bytes())));
+        }
     }
 
-    /// Whether the source has something of that name though it is not listed.
+    /// Whether the source has something of that name though it is not listed, or may have.
     pub(in crate::transfer::sink) fn is_left_out(&self, name: &[u8]) -> bool {
         let inner = lock(&self.inner);
-        !inner.unlisted.is_empty() && inner.unlisted.contains(&fingerprint(name))
+        inner.unlisted.len() >= MOST_UNLISTED
+            || !inner.unlisted.is_empty() && inner.unlisted.contains(&fingerprint(name))
     }
 
     /// What the sender did not list.
@@ -114,9 +121,10 @@ impl Table {
         lock(&self.inner).left_out
     }
 
-    /// Whether something at the source could not be listed or sent.
-    pub(in crate::transfer::sink) fn source_failed(&self) -> bool {
-        lock(&self.inner).source_failed
+    /// Whether something at the source could not be listed or sent, or more was left out than is remembered.
+    pub(in crate::transfer::sink) fn source_is_unknown(&self) -> bool {
+        let inner = lock(&self.inner);
+        inner.source_failed || inner.unlisted.len() >= MOST_UNLISTED
     }
 
     /// Grows with everything that becomes of entries.

@@ -22,6 +22,7 @@ use super::*;
 
 mod order;
 mod resume;
+mod unknown;
 
 const BLOCK: Bytes = Bytes(1024);
 
