@@ -129,7 +129,7 @@ fn the_data_do_not_come_by_the_client() {
         fs::File::create(home.path().join("far").join(size.to_string())).unwrap().set_len(size).unwrap();
     }
     let script = r#"
-        serve() { "$LFN" serve --ephemeral --quiet --bind 127.0.0.1 --port 0 --host 127.0.0.1 --root "$@"; }
+        serve() { exec "$LFN" serve --ephemeral --quiet --bind 127.0.0.1 --port 0 --host 127.0.0.1 --root "$@"; }
         crossed() { sed -n 's/^ *lo: *\([0-9]*\) .*/\1/p' /proc/net/dev; }
         ip link set lo up
         serve far --third-party >far.ticket & far=$!
@@ -139,7 +139,7 @@ fn the_data_do_not_come_by_the_client() {
         LFN_FAR_TICKET=$(grep -o 'lfn://[^ ]*' far.ticket)
         export LFN_FAR_TICKET
         before=$(crossed)
-        "$LFN" copy "far:$1" "$to"; ended=$?
+        "$LFN" copy "far:$1" "$to" >&2; ended=$?
         echo $(($(crossed) - before))
         kill $far $other
         exit $ended
