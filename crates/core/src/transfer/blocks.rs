@@ -87,6 +87,23 @@ impl Layout {
         let block = self.block(offset / self.block)?;
         (block.offset == offset && block.length == length).then_some(block)
     }
+
+    /// The blocks that blocks of the same file cut otherwise make up whole; `of` are their numbers, ascending.
+    pub fn within(&self, other: &Layout, of: impl IntoIterator<Item = u64>) -> impl Iterator<Item = Block> {
+        let mut runs: Vec<(u64, u64)> = Vec::new();
+        for Block { offset, length, .. } in of.into_iter().filter_map(|index| other.block(index)) {
+            let end = offset + u64::from(length);
+            match runs.last_mut() {
+                Some(last) if last.1 == offset => last.1 = end,
+                _ => runs.push((offset, end)),
+            }
+        }
+        let layout = *self;
+        runs.into_iter().flat_map(move |(start, end)| {
+            let blocks = (start.div_ceil(layout.block)..).map_while(move |index| layout.block(index));
+            blocks.take_while(move |block| block.offset + u64::from(block.length) <= end)
+        })
+    }
 }
 
 #[cfg(test)]
@@ -107,6 +124,18 @@ mod tests {
             }
             prop_assert_eq!(next, bytes);
             prop_assert_eq!(layout.block(layout.blocks()), None);
+        }
+
+        #[test]
+        fn what_other_blocks_make_up_is_what_they_cover(
+            bytes in 1u64..100_000, (ours, theirs) in (10u32..14, 10u32..14), there: u64
+        ) {
+            let [ours, theirs] = [ours, theirs].map(|shift| Layout::new(Bytes(bytes), Bytes(1 << shift)).unwrap());
+            let there: Vec<u64> = (0..theirs.blocks()).filter(|index| there >> (index % 64) & 1 == 1).collect();
+            let has = |byte: u64| there.binary_search(&(byte / theirs.block_size().0)).is_ok();
+            let whole = |block: &Block| (block.offset..block.offset + u64::from(block.length)).all(has);
+            let wanted: Vec<Block> = (0..ours.blocks()).filter_map(|index| ours.block(index)).filter(whole).collect();
+            prop_assert_eq!(ours.within(&theirs, there.iter().copied()).collect::<Vec<_>>(), wanted);
         }
 
         #[test]

@@ -9,6 +9,7 @@ use std::fs::File;
 use std::io::{self, Read};
 use std::os::unix::fs::FileExt;
 
+use lfn_core::transfer::blocks::Layout;
 use lfn_core::transfer::digest::BlockHash;
 use lfn_core::transfer::journal::{Ending, Header, MAX_HEADER, Reader, Record, Writer};
 use lfn_core::transfer::raw::Raw;
@@ -38,6 +39,15 @@ pub(super) enum Left {
     Synced(HashMap<u64, BlockHash>),
     /// Blocks that were written, and may not have reached the disk.
     Written(HashMap<u64, BlockHash>),
+    /// The same, of a copy that cut the file into blocks of another size; the journal is to be [renewed](Journal::renew).
+    Recut {
+        /// As it cut the file.
+        earlier: Layout,
+        /// What it noted.
+        blocks: HashMap<u64, BlockHash>,
+        /// They were on disk when it ended.
+        synced: bool,
+    },
 }
 
 impl Journal {
@@ -60,6 +70,9 @@ impl Journal {
             journal.renew(&[]).map_err(failed)?;
             return Ok((journal, Left::Nothing));
         };
+        if ending.header.layout != facts.layout {
+            return Ok((journal, Left::Recut { earlier: ending.header.layout, blocks, synced: ending.clean }));
+        }
         journal.file.set_len(ending.sound).map_err(failed)?;
         (journal.end, journal.blocks) = (ending.sound, blocks.len() as u64);
         let left = if ending.clean { Left::Synced(blocks) } else { Left::Written(blocks) };
@@ -118,11 +131,15 @@ impl Journal {
         Ok(())
     }
 
-    /// What stands in it, if it is about `facts`.
+    /// What stands in it, if it is about `facts`, however that cuts the file.
     fn read(&mut self, facts: &Header) -> io::Result<Option<(HashMap<u64, BlockHash>, Ending)>> {
         let mut reader = Reader::default();
         let mut blocks = HashMap::new();
         let mut buffer = vec![0; 64 << 10];
+        let same = |header: &Header| {
+            let recut = Header { layout: facts.layout, ..header.clone() };
+            recut == *facts && header.layout.bytes() == facts.layout.bytes()
+        };
         loop {
             let read = self.file.read(&mut buffer)?;
             let take = |record: Record| {
@@ -133,11 +150,11 @@ impl Journal {
                 Ok(_) => break,
                 Err(_) => return Ok(None),
             }
-            if reader.opened().is_some_and(|header| header != facts) {
+            if reader.opened().is_some_and(|header| !same(header)) {
                 return Ok(None);
             }
         }
-        let ending = reader.finish().ok().filter(|ending| ending.header == *facts);
+        let ending = reader.finish().ok().filter(|ending| same(&ending.header));
         Ok(ending.map(|ending| (blocks, ending)))
     }
 }

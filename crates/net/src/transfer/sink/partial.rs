@@ -98,8 +98,11 @@ impl Partial {
             Left::Nothing => partial.make_room(layout.bytes()).map(|()| Vec::new()),
             Left::Synced(blocks) => Ok(sorted(blocks)),
             // Whether it reached the disk, nothing can tell.
-            Left::Written(_) if !verify.tells_apart() => partial.renew(&[]).map(|()| Vec::new()),
+            Left::Written(_) | Left::Recut { synced: false, .. } if !verify.tells_apart() => {
+                partial.renew(&[]).map(|()| Vec::new())
+            }
             Left::Written(blocks) => partial.verify(&layout, verify, blocks, stopped),
+            Left::Recut { earlier, blocks, .. } => partial.recut((&earlier, &layout), verify, blocks, stopped),
         };
         kept.map(|kept| (partial, kept))
     }
@@ -163,23 +166,53 @@ impl Partial {
         stopped: impl Fn() -> bool,
     ) -> Result<Vec<(u64, BlockHash)>, TransferError> {
         let many = noted.len();
-        let mut buffer = vec![0; layout.block_size().min(layout.bytes()).0 as usize];
-        let mut kept = Vec::new();
-        for (index, hash) in sorted(noted) {
-            if stopped() {
-                return Err(TransferError::Interrupted);
-            }
-            let Some(block) = layout.block(index) else { continue };
-            let bytes = &mut buffer[..block.length as usize];
-            // One that cannot be read is one that was not left.
-            if self.file.read_exact_at(bytes, block.offset).is_ok() && verify.hash(layout, block, bytes) == hash {
-                kept.push((index, hash));
-            }
-        }
+        let mut kept = sorted(noted);
+        self.keep_sound(layout, verify, &mut kept, stopped)?;
         if kept.len() != many {
             self.renew(&kept)?;
         }
         Ok(kept)
+    }
+
+    /// The blocks that are there whole of a file that an earlier copy cut otherwise; the journal is begun anew with them.
+    fn recut(
+        &self,
+        (earlier, layout): (&Layout, &Layout),
+        verify: Verify,
+        noted: HashMap<u64, BlockHash>,
+        stopped: impl Fn() -> bool,
+    ) -> Result<Vec<(u64, BlockHash)>, TransferError> {
+        let mut sound = sorted(noted);
+        self.keep_sound(earlier, verify, &mut sound, &stopped)?;
+        let (mut kept, mut buffer) = (Vec::new(), Vec::new());
+        for block in layout.within(earlier, sound.iter().map(|(index, _)| *index)) {
+            if stopped() {
+                return Err(TransferError::Interrupted);
+            }
+            buffer.resize(block.length as usize, 0);
+            if self.file.read_exact_at(&mut buffer, block.offset).is_ok() {
+                kept.push((block.index, verify.hash(layout, block, &buffer)));
+            }
+        }
+        self.renew(&kept)?;
+        Ok(kept)
+    }
+
+    /// Leaves those of the noted blocks that are what they were; one that cannot be read is one that was not left.
+    fn keep_sound(
+        &self,
+        layout: &Layout,
+        verify: Verify,
+        noted: &mut Vec<(u64, BlockHash)>,
+        stopped: impl Fn() -> bool,
+    ) -> Result<(), TransferError> {
+        let mut buffer = vec![0; layout.block_size().min(layout.bytes()).0 as usize];
+        noted.retain(|(index, hash)| {
+            let Some(block) = layout.block(*index).filter(|_| !stopped()) else { return false };
+            let bytes = &mut buffer[..block.length as usize];
+            self.file.read_exact_at(bytes, block.offset).is_ok() && verify.hash(layout, block, bytes) == *hash
+        });
+        if stopped() { Err(TransferError::Interrupted) } else { Ok(()) }
     }
 
     /// Begins the journal anew, with these blocks.

@@ -44,7 +44,11 @@ impl Copy {
     }
 
     fn in_manner(aim: Aim, manner: Manner) -> Self {
-        let receiving = Receiving::start(aim, manner, Teller::default(), None, BLOCK, Flow::default()).unwrap();
+        Copy::in_blocks(aim, manner, BLOCK)
+    }
+
+    fn in_blocks(aim: Aim, manner: Manner, block: Bytes) -> Self {
+        let receiving = Receiving::start(aim, manner, Teller::default(), None, block, Flow::default()).unwrap();
         Copy { receiving, words: Vec::new(), listed: 0, streams: AtomicU16::new(0) }
     }
 

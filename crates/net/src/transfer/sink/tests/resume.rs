@@ -118,6 +118,39 @@ fn what_is_left_is_verified_unless_the_copy_ended_in_order() {
 }
 
 #[test]
+fn blocks_of_another_size_are_kept_where_they_are_there_whole() {
+    let bytes = data(1, 6_500);
+    for verify in [Verify::Blake3, Verify::Xxh3, Verify::Off] {
+        for clean in [true, false] {
+            let place = left_by(verify, &bytes, &[0, 1, 2, 5, 6], clean);
+            let have = |block: u64, blocks: &[u64]| {
+                let manner = Manner { verify, ..Manner::default() };
+                let mut copy = Copy::in_blocks(aim(place.path(), Allowed::default()), manner, Bytes(block));
+                copy.list(vec![file("a", &bytes)]);
+                copy.until("wants", |word| matches!(word, FromReceiver::Wants { up_to: 1 }).then_some(()));
+                let said = copy.words.iter().any(|word| matches!(word, FromReceiver::Have { .. }));
+                assert_eq!(said.then(|| copy.have(0)).unwrap_or_default(), blocks, "{verify} {clean} {block}");
+                copy.receiving.close();
+            };
+            if !clean && verify == Verify::Off {
+                have(2048, &[]);
+                continue;
+            }
+            have(2048, &[0, 3]);
+            have(1024, &[0, 1, 6]);
+        }
+    }
+    // Nor is one kept that is not what it was.
+    let place = left(&bytes, &[0, 1, 2, 3], true);
+    let partial = fs::File::options().write(true).open(place.path().join(".a.lfn-partial")).unwrap();
+    std::os::unix::fs::FileExt::write_all_at(&partial, b"spoilt", 3000).unwrap();
+    let mut copy = Copy::in_blocks(aim(place.path(), Allowed::default()), Manner::default(), Bytes(2048));
+    copy.list(vec![file("a", &bytes)]);
+    assert_eq!(copy.have(0), [0]);
+    copy.receiving.close();
+}
+
+#[test]
 fn blocks_kept_under_another_hash_are_not_trusted() {
     let bytes = data(1, 4_000);
     let kinds = [Verify::Blake3, Verify::Xxh3, Verify::Off];
