@@ -82,6 +82,12 @@ impl Layout {
         Some(Block { index, offset, length })
     }
 
+    /// Length of the blocks from `first` to `last`, of which the file has both.
+    pub fn length(&self, first: u64, last: u64) -> u64 {
+        let end = last.saturating_add(1).saturating_mul(self.block).min(self.bytes);
+        end.saturating_sub(first.saturating_mul(self.block))
+    }
+
     /// The block that is exactly this range, if there is one.
     pub fn block_at(&self, offset: u64, length: u32) -> Option<Block> {
         let block = self.block(offset / self.block)?;

@@ -98,6 +98,9 @@ pub struct SocketEvidence {
 pub struct Extent {
     /// Length of all files.
     pub bytes: Bytes,
+    /// Of it, what need not be moved: there already, kept of an earlier copy, a hole, or of a file that failed.
+    #[serde(default)]
+    pub passed: Bytes,
     /// Files, directories and links.
     pub entries: u64,
     /// Of those, such as are through: copied, there already, or failed.
@@ -112,7 +115,7 @@ pub struct Look {
     /// When, since the copy began.
     #[serde(rename = "seconds", with = "crate::units::seconds")]
     pub at: Duration,
-    /// Payload moved, as this side counts.
+    /// Payload moved, as this side counts: what was sent again twice, holes not at all.
     pub bytes: Bytes,
     /// The sender's time.
     pub sender: Shares,
@@ -148,11 +151,14 @@ pub enum Limit {
     Unknown,
 }
 
+/// So much within so short a time is over before anything could hold it back but dials, disks and the far end's answer.
+const TOO_LITTLE: (Bytes, Duration) = (Bytes(1 << 20), Duration::from_secs(1));
+
 /// Names what held the copy back between two looks.
 pub fn classify(earlier: &Look, later: &Look, streams: u16, predicted: Option<BitRate>) -> Limit {
     let elapsed = later.at.saturating_sub(earlier.at);
     let moved = Bytes(later.bytes.0.saturating_sub(earlier.bytes.0));
-    if elapsed.is_zero() || moved.0 == 0 {
+    if elapsed.is_zero() || moved.0 == 0 || (moved < TOO_LITTLE.0 && elapsed < TOO_LITTLE.1) {
         return Limit::Unknown;
     }
     let goodput = moved.per(elapsed);

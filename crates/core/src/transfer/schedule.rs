@@ -43,6 +43,8 @@ pub struct Deck<T> {
     begun: usize,
     /// How many ranges [`Deck::have`] has made.
     ranges: usize,
+    /// Length of all that was listed and turned out not to be wanted.
+    passed: u64,
 }
 
 /// What is left of one file.
@@ -116,6 +118,7 @@ impl<T: Clone> Deck<T> {
             to_hash: BTreeSet::new(),
             begun: 0,
             ranges: 0,
+            passed: 0,
         }
     }
 
@@ -127,6 +130,11 @@ impl<T: Clone> Deck<T> {
     /// How many entries are listed and not settled.
     pub fn unsettled(&self) -> usize {
         self.unsettled.len()
+    }
+
+    /// Length of all that was listed and need not be sent: the receiver has it, or can make nothing of it.
+    pub fn passed(&self) -> Bytes {
+        Bytes(self.passed)
     }
 
     /// How many entries are listed.
@@ -184,6 +192,7 @@ impl<T: Clone> Deck<T> {
                 work.hash.insert(first, last);
                 work.ranges += 1;
                 self.ranges += 1;
+                self.passed += work.layout.length(first, last);
             }
         }
         self.file_away(file);
@@ -371,6 +380,7 @@ impl<T: Clone> Deck<T> {
         if let Some(Some(work)) = self.unsettled.remove(&entry) {
             self.ranges -= work.ranges;
             self.begun -= usize::from(work.begun);
+            self.passed += work.unsent();
             self.to_send.remove(&entry);
             self.to_hash.remove(&entry);
         }
@@ -395,6 +405,14 @@ fn work_of<T>(
 }
 
 impl<T> Work<T> {
+    /// Length of what never left.
+    fn unsent(&self) -> u64 {
+        if self.compared {
+            return self.layout.bytes().0;
+        }
+        self.send.0.iter().map(|(first, last)| self.layout.length(*first, *last)).sum()
+    }
+
     fn new(layout: Layout, of: T) -> Self {
         let mut send = Ranges::default();
         if let Some(last) = layout.blocks().checked_sub(1) {

@@ -7,7 +7,9 @@ use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process};
 
-use crate::{Pair, finish, names, text, wait_for};
+use serde_json::Value;
+
+use crate::{Pair, finish, names, text, wait_for, write};
 
 /// A copy so long that it is under way whenever something happens to it.
 const ENDLESS: &str = "random:1000TiB";
@@ -41,6 +43,33 @@ fn a_server_killed_midway_ends_the_copy() {
 }
 
 #[test]
+fn goodput_is_of_what_crossed_the_path() {
+    let pair = Pair::new();
+    fs::create_dir(pair.near("tree")).unwrap();
+    write(&pair.near("tree/a"), 5_000_001);
+    for way in [["tree", "far:"], ["far:tree", "back"]] {
+        pair.copies(&way);
+        let report = pair.copies(&way);
+        let moved = [&report["moved_bytes"], &report["goodput_bits_per_second"], &report["tally"]["bytes"]];
+        assert!(moved.iter().all(|figure| **figure == 0) && report["tally"]["skipped_bytes"] == 5_000_001, "{report}");
+        let said = text(&pair.copy(&way).stdout);
+        assert!(said.starts_with("nothing of 5 MB had to be moved, in "), "{said}");
+        assert!(!said.contains("goodput") && !said.contains("limit"), "{said}");
+    }
+    write(&pair.near("tree/b"), 3_000_000);
+    let said = pair.copy(&["tree", "far:", "--ndjson"]);
+    let lines: Vec<Value> = text(&said.stdout).lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let last = lines.last().unwrap();
+    assert_eq!((&last["moved_bytes"], &last["bytes"]), (&3_000_000.into(), &8_000_001.into()), "{last}");
+    // Nor is a hole of it.
+    fs::File::create(pair.near("hole")).unwrap().set_len(64 << 20).unwrap();
+    for way in [["hole", "far:"], ["far:hole", "hole2"]] {
+        let report = pair.copies(&[&way[..], &["-S"]].concat());
+        assert_eq!((&report["moved_bytes"], &report["bytes"]), (&0.into(), &(64 << 20).into()), "{report}");
+    }
+}
+
+#[test]
 fn a_client_killed_or_interrupted_midway_is_gone_on_from() {
     let pair = Pair::new();
     fs::File::create(pair.near("big")).unwrap().set_len(2 << 30).unwrap();
@@ -68,6 +97,8 @@ fn a_client_killed_or_interrupted_midway_is_gone_on_from() {
     let report = pair.copies(&["big", "far:a"]);
     let kept = report["tally"]["kept"].as_u64().unwrap();
     assert!(kept > 0 && kept < 2 << 30, "{report}");
+    // What was there already did not cross the path.
+    assert_eq!(report["moved_bytes"], (2 << 30) - kept, "{report}");
     assert_eq!(fs::metadata(pair.far("a")).unwrap().len(), 2 << 30);
     assert_eq!(names(&pair.home.path().join("far")), ["a"]);
 }

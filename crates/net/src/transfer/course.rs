@@ -63,6 +63,8 @@ pub(super) struct Course<'a> {
     /// Of the sessions before this one, and of all.
     before: Look,
     last: Look,
+    /// How far the sessions before this one came: moved, or not to be moved.
+    done: u64,
     total: Extent,
 }
 
@@ -90,6 +92,7 @@ impl<'a> Course<'a> {
             without: Duration::ZERO,
             before: Look::default(),
             last: Look::default(),
+            done: 0,
             total: Extent::default(),
         })
     }
@@ -126,6 +129,8 @@ impl<'a> Course<'a> {
 
     /// Looks at the session that runs; `total` is what it has listed.
     pub(super) fn observe(&mut self, total: Extent, look: &Look) {
+        // What an earlier session has moved is there already for this one.
+        let done = (look.bytes.0.saturating_add(total.passed.0)).max(self.done);
         self.last = Look { bytes: Bytes(self.before.bytes.0 + look.bytes.0), ..*look };
         (self.last.sender, self.last.receiver) =
             (plus(self.before.sender, look.sender), plus(self.before.receiver, look.receiver));
@@ -133,6 +138,7 @@ impl<'a> Course<'a> {
         if total.complete || total.bytes >= self.total.bytes {
             self.total = total;
         }
+        self.total.passed = Bytes(done.saturating_sub(self.last.bytes.0));
         (self.watch.observer)(&self.total, &self.last);
         if let Some(change) = self.adapter.look(&self.last) {
             self.wanted.set(change.streams);
@@ -167,6 +173,7 @@ impl<'a> Course<'a> {
         let patience = self.options.patience;
         if self.outage.is_none() {
             (self.before, self.wait) = (self.last, WAITS.0);
+            self.done = self.last.bytes.0.saturating_add(self.total.passed.0);
             self.outage = Some(self.moved);
             if !patience.is_zero() {
                 (self.watch.connection)(&Connection::Lost { why: &error, patience });

@@ -42,6 +42,7 @@ pub(crate) struct Flow {
     failure: Mutex<Option<TransferError>>,
     lines: Mutex<Lines>,
     bytes: AtomicU64,
+    passed: AtomicU64,
     /// Blocks that arrived.
     arrived: AtomicU64,
     /// What a server holds the copy to.
@@ -401,9 +402,14 @@ impl Flow {
         self.held.load(Ordering::Relaxed) > 0 || self.disk.now.load(Ordering::Relaxed) > 0
     }
 
-    /// Counts payload that need not be moved: a hole.
+    /// Counts payload that need not be moved: a hole, or what an earlier copy left.
     pub(crate) fn pass_over(&self, bytes: u64) {
-        self.bytes.fetch_add(bytes, Ordering::Relaxed);
+        self.passed.fetch_add(bytes, Ordering::Relaxed);
+    }
+
+    /// How much that is.
+    pub(crate) fn passed(&self) -> Bytes {
+        Bytes(self.passed.load(Ordering::Relaxed))
     }
 
     /// How much to move at once.

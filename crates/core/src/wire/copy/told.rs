@@ -99,6 +99,8 @@ pub struct Tally {
     pub links: u64,
     /// Entries that were there already.
     pub skipped: u64,
+    /// Length of the files among them.
+    pub skipped_bytes: Bytes,
     /// Entries that failed at either end.
     pub failed: u64,
     /// Length of the files written.

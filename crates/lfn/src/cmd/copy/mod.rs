@@ -252,7 +252,10 @@ fn report(
         choice,
         near_sends,
         manifest: listed,
-        predicted: forecast.predict(outcome.bytes, outcome.look.sockets.map(|s| s.min_rtt_seconds)),
+        predicted: match outcome.moved() {
+            Bytes(0) => None,
+            moved => forecast.predict(moved, outcome.look.sockets.map(|s| s.min_rtt_seconds)),
+        },
     };
     if args.json || args.ndjson { report.json(args.ndjson) } else { report.text() }
 }

@@ -49,7 +49,9 @@ enum Event<'a> {
 #[derive(Serialize)]
 struct Now {
     seconds: f64,
+    /// Moved, or not to be moved.
     bytes: Bytes,
+    moved_bytes: Bytes,
     /// As far as it is listed.
     total_bytes: Bytes,
     /// Files, directories and links that are through.
@@ -144,7 +146,7 @@ impl<'a> Live<'a> {
 
     /// Until everything that is listed has moved, at the rate there is or, before there is one, at the predicted.
     fn left(&self, extent: &Extent, look: &Look, goodput: BitRate) -> Option<Duration> {
-        let bytes = Bytes(extent.bytes.0.saturating_sub(look.bytes.0));
+        let bytes = Bytes(extent.bytes.0.saturating_sub(done(extent, look).0));
         let predicted = self.predicted.get();
         match predicted {
             // In start-up the rate says little of what is to come.
@@ -157,7 +159,8 @@ impl<'a> Live<'a> {
     fn now(&self, extent: &Extent, look: &Look, goodput: BitRate, limit: Limit) -> Now {
         Now {
             seconds: look.at.as_secs_f64(),
-            bytes: look.bytes,
+            bytes: done(extent, look),
+            moved_bytes: look.bytes,
             total_bytes: extent.bytes,
             entries: extent.settled,
             total_entries: extent.entries,
@@ -179,7 +182,7 @@ impl<'a> Live<'a> {
                 self.bar.set_style(style);
             }
         }
-        self.bar.set_position(look.bytes.0);
+        self.bar.set_position(done(extent, look).0);
         self.bar.set_message(self.message(extent, look, goodput, limit));
     }
 
@@ -191,7 +194,7 @@ impl<'a> Live<'a> {
         if limit != Limit::Unknown {
             message += &format!("  {}", limit.seen(self.near_sends));
         }
-        let [done, all] = Bytes::alike([look.bytes, extent.bytes]);
+        let [done, all] = Bytes::alike([done(extent, look), extent.bytes]);
         let more = if extent.complete { "" } else { "+" };
         message += &format!("  {done} of {all}{more}");
         if extent.entries > 1 {
@@ -199,6 +202,12 @@ impl<'a> Live<'a> {
         }
         message
     }
+}
+
+/// What is through: moved, or there already.
+fn done(extent: &Extent, look: &Look) -> Bytes {
+    // What had to be sent again counts once.
+    Bytes(look.bytes.0.saturating_add(extent.passed.0).min(extent.bytes.0))
 }
 
 /// A reader that closed the pipe has read enough.

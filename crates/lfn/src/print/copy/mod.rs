@@ -52,6 +52,8 @@ struct Json<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     path: Option<&'a str>,
     bytes: Bytes,
+    /// Of it, what crossed the path.
+    moved_bytes: Bytes,
     seconds: f64,
     goodput_bits_per_second: BitRate,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -113,8 +115,9 @@ impl Report<'_> {
             destination: &self.destination,
             path: path.as_deref(),
             bytes: *bytes,
+            moved_bytes: self.outcome.moved(),
             seconds: elapsed.as_secs_f64(),
-            goodput_bits_per_second: bytes.per(*elapsed),
+            goodput_bits_per_second: self.outcome.moved().per(*elapsed),
             digest_blake3: *digest,
             dry_run: self.options.manner.dry_run,
             verify: self.options.manner.verify,
@@ -159,8 +162,13 @@ impl Report<'_> {
             writeln!(out, "dry run, nothing was written: {} of {} in files to copy", tally.bytes, bytes)?;
             return Ok(writeln!(out, "{}", counted(tally))?);
         }
-        let mut line = format!("{bytes} in {}, goodput {}", show_duration(*elapsed), bytes.per(*elapsed));
-        if let Some(predicted) = &self.predicted {
+        let (moved, took) = (self.outcome.moved(), show_duration(*elapsed));
+        let mut line = match moved {
+            Bytes(0) => format!("nothing of {bytes} had to be moved, in {took}"),
+            moved if moved < *bytes => format!("{moved} of {bytes} moved in {took}, goodput {}", moved.per(*elapsed)),
+            _ => format!("{bytes} in {took}, goodput {}", moved.per(*elapsed)),
+        };
+        if let Some(predicted) = self.predicted.as_ref().filter(|_| moved.0 > 0) {
             let (time, rate) = (show_duration(predicted.time), predicted.average_goodput);
             line +=
                 &format!(" of {rate} predicted ({time}, of which start-up {})", show_duration(predicted.slow_start));
@@ -186,6 +194,9 @@ impl Report<'_> {
         }
         if tally.kept.0 > 0 {
             writeln!(out, "{} of it had been there from an earlier copy", tally.kept)?;
+        }
+        if tally.skipped_bytes.0 > 0 && tally.files > 0 {
+            writeln!(out, "{} of it were in files that were there already", tally.skipped_bytes)?;
         }
         if let Some((congestion, reason)) = self.switched() {
             writeln!(out, "changed to {congestion}: {reason}")?;
@@ -239,9 +250,9 @@ impl Report<'_> {
 
     /// Where it fell behind what was predicted.
     fn shortfall(&self) -> Option<Shortfall> {
-        let Outcome { bytes, elapsed, look, .. } = self.outcome;
+        let Outcome { elapsed, look, .. } = self.outcome;
         shortfall(&Finished {
-            goodput: bytes.per(*elapsed),
+            goodput: self.outcome.moved().per(*elapsed),
             predicted: self.predicted?.average_goodput,
             limit: self.limit(),
             look: &Look { at: *elapsed, ..*look },
@@ -253,7 +264,7 @@ impl Report<'_> {
     /// Over the whole copy.
     fn limit(&self) -> Limit {
         let predicted = self.predicted.map(|predicted| predicted.average_goodput);
-        let whole = Look { at: self.outcome.elapsed, ..self.outcome.look };
+        let whole = Look { at: self.outcome.elapsed, bytes: self.outcome.moved(), ..self.outcome.look };
         classify(&Look::default(), &whole, self.streams(), predicted)
     }
 }

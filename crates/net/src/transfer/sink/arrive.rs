@@ -49,7 +49,10 @@ impl Receiving {
             None => None,
         };
         let payload = match header.hole {
-            true => blocks.zeros(header.length),
+            true => {
+                self.flow.pass_over(header.length.into());
+                blocks.zeros(header.length)
+            }
             false if self.forgets => blocks.skip(header.length).map(|()| &[][..]),
             false => blocks.payload(header.length),
         };
@@ -142,7 +145,9 @@ impl Receiving {
         state.partial = Some(Arc::new(partial));
         state.ours = self.earlier && partial_is_ours;
         let new = kept.into_iter().filter(|(index, hash)| state.intake.keep(*index, *hash));
-        Ok(new.map(|(index, _)| index).collect::<BlockSet>().at_most(MAX_RANGES))
+        let have = new.map(|(index, _)| index).collect::<BlockSet>().at_most(MAX_RANGES);
+        self.flow.pass_over(have.ranges().map(|(first, last)| item.layout.length(first, last)).sum());
+        Ok(have)
     }
 
     fn are_too_many(&self) -> bool {

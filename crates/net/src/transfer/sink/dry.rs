@@ -10,7 +10,7 @@ use lfn_core::wire::copy::{Fate, Thing, Told};
 use super::super::TransferError;
 use super::Receiving;
 use super::item::{Done, Leads, Next};
-use super::register::is_equal;
+use super::register::{is_equal, skipped};
 use super::tree::{Tree, there};
 
 /// What a dry run remembers from entry to entry.
@@ -43,7 +43,7 @@ impl Receiving {
             return Ok(Some(planned(&entry)));
         }
         if entry.name.is_root() {
-            return Ok(Some(Done::Skipped));
+            return Ok(Some(skipped(&entry)));
         }
         let place = tree.place(&entry.name)?;
         let (entry, file) = match entry.kind {
@@ -58,10 +58,10 @@ impl Receiving {
         let equal = compared.map(|compared| compared.equal).or_else(|| is_equal(&entry, &place, file.as_ref()));
         let fate = match decide(&entry, there, equal, allowed) {
             Verdict::Take => Fate::New,
-            Verdict::Skip(Skipped::Same) => return Ok(Some(Done::Skipped)),
+            Verdict::Skip(Skipped::Same) => return Ok(Some(skipped(&entry))),
             Verdict::Skip(Skipped::Newer) => {
                 self.tell_of(&entry, Fate::Newer);
-                return Ok(Some(Done::Skipped));
+                return Ok(Some(skipped(&entry)));
             }
             Verdict::CompareDigests if self.manner.verify.tells_apart() => {
                 return self.ask_digest(number, entry, place);

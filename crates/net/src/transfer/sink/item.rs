@@ -91,9 +91,10 @@ pub(super) enum Done {
     Planned(Bytes),
     Directory,
     Link,
-    Skipped,
-    /// A file that an earlier session of this copy wrote.
-    Earlier,
+    /// Length of the file, if it is one.
+    Skipped(Bytes),
+    /// A file of that length that an earlier session of this copy wrote.
+    Earlier(Bytes),
     /// Here.
     Failed(TransferError),
     /// At the sender, who knows.

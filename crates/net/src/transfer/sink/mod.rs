@@ -297,7 +297,8 @@ impl Side for Receiving {
     }
 
     fn listed(&self) -> Extent {
-        self.table.extent()
+        let extent = self.table.extent();
+        Extent { passed: Bytes(extent.passed.0.saturating_add(self.flow.passed().0)), ..extent }
     }
 
     fn words(&self) -> Vec<FromReceiver> {

@@ -129,7 +129,7 @@ impl Receiving {
             if !tree.is_served_root() && (made || tree.guest().is_none()) {
                 pass.directories.enter(Directory { number, entry, made });
             }
-            return Ok(Some(if made { Done::Directory } else { Done::Skipped }));
+            return Ok(Some(if made { Done::Directory } else { Done::Skipped(Bytes(0)) }));
         }
         let place = tree.place(&entry.name)?;
         let (entry, file) = match entry.kind {
@@ -217,7 +217,7 @@ impl Receiving {
                 pass.directories.enter(Directory { number, entry, made: ours });
             }
             return Ok(Some(match (ours, is_directory) {
-                (false, _) => Done::Skipped,
+                (false, _) => Done::Skipped(Bytes(0)),
                 (true, true) => Done::Directory,
                 (true, false) => Done::Link,
             }));
@@ -230,7 +230,7 @@ impl Receiving {
             let set = utimensat(&place.directory, &place.name, &times(&entry), AtFlags::SYMLINK_NOFOLLOW);
             set.map_err(|e| place.error("set the times of", e))?;
         }
-        let done = if ours { Done::Earlier } else { Done::Skipped };
+        let done = if ours { Done::Earlier(length) } else { Done::Skipped(length) };
         match compared.and_then(|compared| compared.digest) {
             _ if !self.manner.digests || why == Skipped::Newer => {}
             Some(digest) => self.tell_there(&entry, Fate::There, Some(digest)),
@@ -245,7 +245,7 @@ impl Receiving {
 
     /// Has the digest of a file computed at both ends.
     pub(super) fn ask_digest(&self, number: u32, entry: Entry, place: Place) -> Result<Option<Done>, TransferError> {
-        let Kind::File { length } = entry.kind else { return Ok(Some(Done::Skipped)) };
+        let Kind::File { length } = entry.kind else { return Ok(Some(skipped(&entry))) };
         let layout = Layout::new(length, self.block)?;
         self.table.compare(number, entry);
         if layout.blocks() == 0 {
@@ -409,10 +409,17 @@ pub(super) fn directory_in_the_way(path: String) -> TransferError {
 /// What becomes of something that is there and a guest may know of.
 fn there_of_guest(entry: &Entry, own: bool) -> Done {
     match entry.kind {
-        Kind::Directory => Done::Skipped,
-        Kind::File { .. } if own => Done::Earlier,
+        Kind::File { length } if own => Done::Earlier(length),
         Kind::Symlink { .. } | Kind::HardLink { .. } if own => Done::Link,
-        _ => Done::Skipped,
+        _ => skipped(entry),
+    }
+}
+
+/// Something is there and stays.
+pub(super) fn skipped(entry: &Entry) -> Done {
+    match entry.kind {
+        Kind::File { length } => Done::Skipped(length),
+        _ => Done::Skipped(Bytes(0)),
     }
 }
 

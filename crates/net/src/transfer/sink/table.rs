@@ -84,6 +84,8 @@ struct Inner {
     /// Numbers that the sender was told it may send.
     wanted: u32,
     failures: Vec<Failure>,
+    /// Length of the files that an earlier session of this copy wrote.
+    earlier: Bytes,
     tally: Tally,
     digest: Option<Digest>,
 }
@@ -317,7 +319,7 @@ impl Inner {
         self.account.settle(number);
         self.sent.remove(&number);
         self.compared.remove(&number);
-        let there = matches!(done, Done::File { .. } | Done::Planned(_) | Done::Skipped | Done::Earlier);
+        let there = matches!(done, Done::File { .. } | Done::Planned(_) | Done::Skipped(_) | Done::Earlier(_));
         self.count(number, name, done);
         if there {
             self.remember(number, name);

@@ -269,7 +269,8 @@ impl Side for Sending {
         let state = lock(&self.shared.state);
         let Count { entries, bytes, complete, .. } = state.count;
         let settled = u64::from(entries).saturating_sub(state.deck.unsettled() as u64);
-        Extent { bytes, entries: entries.into(), settled, complete }
+        let passed = Bytes(state.deck.passed().0.saturating_add(self.shared.flow.passed().0));
+        Extent { bytes, passed, entries: entries.into(), settled, complete }
     }
 
     fn words(&self) -> Vec<FromSender> {

@@ -141,7 +141,8 @@ impl Table {
     pub(in crate::transfer::sink) fn extent(&self) -> Extent {
         let inner = lock(&self.inner);
         let (entries, settled) = (inner.listed.into(), inner.tally.entries());
-        Extent { bytes: inner.bytes, entries, settled, complete: inner.complete }
+        let passed = plus(inner.tally.skipped_bytes, inner.earlier);
+        Extent { bytes: inner.bytes, passed, entries, settled, complete: inner.complete }
     }
 
     /// What became of the entries.
@@ -178,18 +179,25 @@ impl Inner {
         match done {
             Done::File { digest, kept, bytes } => {
                 self.tally.files += 1;
-                self.tally.bytes = Bytes(self.tally.bytes.0.saturating_add(bytes.0));
-                self.tally.kept = Bytes(self.tally.kept.0.saturating_add(kept.0));
+                self.tally.bytes = plus(self.tally.bytes, bytes);
+                self.tally.kept = plus(self.tally.kept, kept);
                 self.digest = Some(digest);
             }
             Done::Planned(bytes) => {
                 self.tally.files += 1;
-                self.tally.bytes = Bytes(self.tally.bytes.0.saturating_add(bytes.0));
+                self.tally.bytes = plus(self.tally.bytes, bytes);
             }
             Done::Directory => self.tally.directories += 1,
             Done::Link => self.tally.links += 1,
-            Done::Skipped => self.tally.skipped += 1,
-            Done::Earlier => self.tally.files += 1,
+            Done::Skipped(bytes) => {
+                self.tally.skipped += 1;
+                self.tally.skipped_bytes = plus(self.tally.skipped_bytes, bytes);
+            }
+            Done::Earlier(bytes) => {
+                self.tally.files += 1;
+                self.tally.bytes = plus(self.tally.bytes, bytes);
+                self.earlier = plus(self.earlier, bytes);
+            }
             Done::Failed(error) => {
                 self.tally.failed += 1;
                 self.tell(failure(Some(number), name, &error));
@@ -215,6 +223,10 @@ impl Inner {
             self.words.push(FromReceiver::Failed(failure));
         }
     }
+}
+
+fn plus(a: Bytes, b: Bytes) -> Bytes {
+    Bytes(a.0.saturating_add(b.0))
 }
 
 fn failure(file: Option<u32>, name: &Name, error: &TransferError) -> Failure {
