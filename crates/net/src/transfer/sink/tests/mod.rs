@@ -434,7 +434,8 @@ fn what_is_there_already_is_skipped_refused_or_replaced() {
         let refused = if allowed == Allowed::default() { 3 } else { 0 };
         let skipped = 2 + if allowed == update { 1 } else { 0 };
         let bytes = ended.tally.bytes;
-        let tally = Tally { files: replaced, skipped, failed: refused + 1, bytes, ..Tally::default() };
+        let skipped_bytes = Bytes((skipped - 1) * new.len() as u64);
+        let tally = Tally { files: replaced, skipped, skipped_bytes, failed: refused + 1, bytes, ..Tally::default() };
         assert_eq!(ended.tally, tally, "{allowed:?}: {:?}", ended.failures);
         let is_old = |name: &&str| fs::read(path(name)).unwrap() == old;
         assert_eq!(["older", "newer", "link"].iter().copied().filter(is_old).count(), kept, "{allowed:?}");
