@@ -13,6 +13,7 @@ mod words;
 
 use std::io::{self, BufRead, BufReader, Read};
 use std::net::{TcpStream, ToSocketAddrs};
+use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Child, ChildStdout, Command, ExitStatus, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -146,6 +147,20 @@ impl Ssh {
         })?;
         Ok(Running { child, said: Arc::default(), hears: None })
     }
+}
+
+/// Starts a far end on this host, for a copy that does not leave it: without ssh, and heard by loopback alone.
+pub fn here(interrupted: &AtomicBool) -> Result<Link, Failure> {
+    // This very program, whatever has taken its name since.
+    let mut command = Command::new("/proc/self/exe");
+    command.arg0("lfn").args(["serve", "--stdio", "--read-only", "--bind", "127.0.0.1"]);
+    // An interrupt from the terminal is for the near side, which ends both in order.
+    command.process_group(0).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let child = command.spawn().map_err(|error| Failure::msg(format!("cannot start lfn serve: {error}")))?;
+    let mut running = Running { child, said: Arc::default(), hears: None };
+    let announced = running.announced("this host", "lfn", interrupted)?;
+    let target = Target::new(announced.ticket("127.0.0.1".to_owned())).map_err(session_failure)?;
+    Ok(Link { target, running, _control: Control::default() })
 }
 
 impl Link {

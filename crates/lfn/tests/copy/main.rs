@@ -9,6 +9,7 @@ mod cut;
 mod delete;
 mod disks;
 mod filters;
+mod local;
 mod refused;
 mod ssh;
 #[path = "../support/mod.rs"]

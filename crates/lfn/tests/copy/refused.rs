@@ -64,7 +64,6 @@ fn what_cannot_be_meant_is_a_usage_error() {
     let pair = Pair::new();
     write(&pair.near("a"), 10);
     for (args, what) in [
-        (vec!["a", "b"], "both ends are on this host"),
         (vec!["null:", "far:b"], "null: can only be a destination"),
         (vec!["a", "far:random:1"], "can only be sources"),
         (vec!["random:-1", "far:b"], "cannot be negative"),

@@ -15,6 +15,7 @@ use lfn_core::transfer::limit::Look;
 use lfn_core::transfer::streams::{Change, Choice};
 use lfn_core::units::{BitRate, Bytes};
 use lfn_core::wire::copy::Told;
+use lfn_net::session::Protection;
 use lfn_net::session::dial::{Line, Target};
 use lfn_net::transfer::{Connection, Extent, Options, Outcome, Teller, TransferError, Watch, across, download, upload};
 
@@ -39,7 +40,7 @@ use places::{Direction, direction, without_secrets};
 ///
 /// SOURCE and DESTINATION are a local path, NAME:PATH (NAME saved by `lfn hosts add`, or `far` inside `lfn emulate`),
 /// USER@HOST:PATH or HOST:PATH (ssh starts the far end there for this copy; nothing but the binary has to be installed)
-/// or a ticket with a path, lfn://TOKEN@HOST:PORT/PATH#FINGERPRINT; the destination or all sources at one far end, or each at one. An
+/// or a ticket with a path, lfn://TOKEN@HOST:PORT/PATH#FINGERPRINT; the destination or all sources at one far end, each at one, or all here. An
 /// argument is seen in `ps`: @-:PATH reads the ticket from standard input, @FILE:PATH from a file. In the place of a file,
 /// here or there: random:SIZE and zero:SIZE are made on the spot, null: is checked and forgotten. A local file with a colon
 /// in its name is written ./a:b.
@@ -87,6 +88,7 @@ const EXAMPLES: &str = "Examples:
   lfn copy 'far:runs/*.nc' .              what matches at the far end
   lfn copy random:1GiB far:null:          what the path carries, without a disk
   lfn copy --streams 16 --congestion bbr field.nc far:
+  lfn copy -a runs /mnt/disk              on this host
   lfn copy far:runs other:archive         from one far end to another, not by way of here
   lfn copy --clean far:archive            what copies that were cut left there
 
@@ -111,9 +113,10 @@ pub fn run(args: Args) -> Result<Exit, Failure> {
     let reach = |end| args.reach.reach(end, &args.trust, &args.waiting, &interrupted);
     let far = reach((direction.host(), direction.other_host().is_some()))?;
     let other = direction.other_host().map(|host| reach((host, false))).transpose()?;
-    let path = path(&direction, args.streams.rate, &far.target)?;
+    let path = if direction.is_here() { None } else { path(&direction, args.streams.rate, &far.target)? };
     let choice = args.streams.choose(path.as_ref(), direction.size());
-    let protection = args.streams.protection();
+    // What does not leave this host is seen by nobody who could not read the files.
+    let protection = if direction.is_here() { Protection::Clear } else { args.streams.protection() };
     let congestion = choice.congestion.unwrap_or_default();
     let forecast =
         Forecast { path, rate: args.streams.rate, congestion, streams: choice.streams, protection: Some(protection) };

@@ -1,8 +1,10 @@
 //! Sources and destination as typed, turned into the two ends of a copy: what is here, and what is asked of the far one.
 
 use std::ffi::{OsStr, OsString};
+use std::fs;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
-use std::path::PathBuf;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
 
 use lfn_core::transfer::keep::Keep;
 use lfn_core::transfer::location::{Location, Place, own_name};
@@ -13,6 +15,9 @@ use lfn_core::wire::copy::{From, Pick, To};
 use lfn_net::transfer::{LocalDestination, LocalSource};
 
 use crate::exit::Failure;
+
+/// The far end of a copy that does not leave this host; nobody can type it.
+pub(super) const HERE: &str = "";
 
 /// Which way it goes, as seen from here; from one far end to another it does not come here at all.
 pub(super) enum Direction {
@@ -39,6 +44,11 @@ impl Direction {
     pub(super) fn host(&self) -> &str {
         let (Direction::Up(_, host, _) | Direction::Down(host, ..) | Direction::Across { sender: host, .. }) = self;
         host
+    }
+
+    /// Whether it does not leave this host.
+    pub(super) fn is_here(&self) -> bool {
+        self.host() == HERE
     }
 
     /// The other far end, if there are two.
@@ -112,10 +122,33 @@ pub(super) fn direction(places: &[OsString], allowed: Allowed, pick: &Pick) -> R
         }
         None => {
             let (host, places) = one_far_end(places)?;
+            if host == HERE && pick.names.is_none() {
+                not_into_itself(&places, &place)?;
+            }
             let from = places.into_iter().map(far_source).collect::<Result<_, _>>()?;
             Ok(Direction::Down(host, from, local_destination(place, allowed)?))
         }
     }
+}
+
+/// What is copied into itself has no end.
+fn not_into_itself(sources: &[Place], destination: &Place) -> Result<(), Failure> {
+    let Place::Path(to) = destination else { return Ok(()) };
+    let known = |path: &Path| fs::metadata(path).ok().map(|facts| (facts.dev(), facts.ino()));
+    // What is not there yet will be made below the first that is.
+    let there = to.ancestors().find_map(|path| {
+        let path = if path.as_os_str().is_empty() { Path::new(".") } else { path };
+        fs::canonicalize(path).ok()
+    });
+    let above: Vec<_> = there.iter().flat_map(|there| there.ancestors()).filter_map(known).collect();
+    for source in sources {
+        let Place::Path(from) = source else { continue };
+        if from.is_dir() && known(from).is_some_and(|source| above.contains(&source)) {
+            let what = format!("{}: cannot be copied into itself, {}", from.display(), to.display());
+            return Err(Failure::usage(what).hint("--files-from names what of it to copy"));
+        }
+    }
+    Ok(())
 }
 
 /// The far end at which all sources are.
@@ -124,7 +157,7 @@ fn one_far_end(sources: Vec<Location>) -> Result<(String, Vec<Place>), Failure> 
     hosts.dedup();
     match hosts.as_slice() {
         [Some(host)] => Ok((host.clone(), sources.into_iter().map(|source| source.place).collect())),
-        [None] => Err(Failure::usage("both ends are on this host: one must be at a far end").hint(PLACES)),
+        [None] => Ok((HERE.to_owned(), sources.into_iter().map(|source| source.place).collect())),
         _ => Err(Failure::usage("the sources are at several places").hint("one `lfn copy` for each of them")),
     }
 }

@@ -300,13 +300,14 @@ fn kept(fsync: Sync) -> &'static str {
 /// What became of the entries of a tree.
 fn counted(tally: &Tally) -> String {
     let some = [
-        (tally.files, "files"),
-        (tally.directories, "directories"),
-        (tally.links, "links"),
-        (tally.skipped, "there already"),
-        (tally.deleted, "deleted"),
-        (tally.failed, "failed"),
+        (tally.files, ["file", "files"]),
+        (tally.directories, ["directory", "directories"]),
+        (tally.links, ["link", "links"]),
+        (tally.skipped, ["there already"; 2]),
+        (tally.deleted, ["deleted"; 2]),
+        (tally.failed, ["failed"; 2]),
     ];
-    let told: Vec<_> = some.iter().filter(|(n, _)| *n > 0).map(|(n, what)| format!("{n} {what}")).collect();
+    let said = |(n, [one, more]): &(u64, [&str; 2])| format!("{n} {}", if *n == 1 { one } else { more });
+    let told: Vec<_> = some.iter().filter(|(n, _)| *n > 0).map(said).collect();
     if told.is_empty() { "nothing to copy".to_owned() } else { told.join(", ") }
 }

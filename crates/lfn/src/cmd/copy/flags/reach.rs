@@ -7,9 +7,10 @@ use std::sync::{Arc, Mutex, PoisonError};
 use lfn_net::session::SessionError;
 use lfn_net::session::dial::Target;
 
+use super::super::places::HERE;
 use crate::exit::Failure;
 use crate::remote::{self, Trust, Waiting};
-use crate::ssh::{Link, Ports, Ssh};
+use crate::ssh::{self, Link, Ports, Ssh};
 
 const HEADING: &str = "Over ssh";
 
@@ -37,7 +38,7 @@ pub struct Reached {
 impl ReachFlags {
     /// Whether nobody but ssh can know who is meant.
     pub fn is_over_ssh(&self, name: &str, trust: &Trust) -> Result<bool, Failure> {
-        Ok(!remote::is_ticket(name) && remote::known(name, trust)?.is_none())
+        Ok(name != HERE && !remote::is_ticket(name) && remote::known(name, trust)?.is_none())
     }
 
     /// Finds the far end, or starts it.
@@ -49,12 +50,16 @@ impl ReachFlags {
         waiting: &Waiting,
         interrupted: &Arc<AtomicBool>,
     ) -> Result<Reached, Failure> {
-        if !self.is_over_ssh(name, trust)? {
+        if name != HERE && !self.is_over_ssh(name, trust)? {
             return Ok(Reached { target: remote::resolve(name, trust, waiting)?, _link: None });
         }
         let command = self.ssh.clone().or_else(|| std::env::var("LFN_SSH").ok().filter(|command| !command.is_empty()));
         let ssh = Ssh::new(command.as_deref().unwrap_or("ssh"), &self.remote_lfn, self.ssh_ports)?.sending_on(sends_on);
-        let link = ssh.start(name, interrupted)?;
+        let start = move |name: &str, interrupted: &AtomicBool| match name {
+            HERE => ssh::here(interrupted),
+            name => ssh.start(name, interrupted),
+        };
+        let link = start(name, interrupted)?;
         let mut target = link.target.clone();
         target.patience = waiting.patience();
         let link = Arc::new(Mutex::new(Some(link)));
@@ -70,7 +75,7 @@ impl ReachFlags {
             }
             // The old one first: it may have to let go of what the new one wants.
             drop(held.take());
-            let link = ssh.start(&name, &interrupted).map_err(|failure| lost(failure.words().0))?;
+            let link = start(&name, &interrupted).map_err(|failure| lost(failure.words().0))?;
             Ok(held.insert(link).target.clone())
         });
         Ok(Reached { target, _link: Some(link) })
