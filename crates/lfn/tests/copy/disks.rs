@@ -111,6 +111,44 @@ fn a_disk_that_fills_up_ends_the_copy() {
 }
 
 #[test]
+fn a_read_error_and_a_quota_are_of_one_file_and_the_rest_goes_on() {
+    // Debian's strace has the kernel's call on that one path end as it would on such a disk.
+    if !Command::new("strace").args(["-qq", "-o", "/dev/null", "true"]).status().is_ok_and(|status| status.success()) {
+        eprintln!(
+            "SKIPPED: read errors and quotas: strace is missing or may not trace; on Debian: apt-get install strace"
+        );
+        assert!(std::env::var_os("CI").is_none_or(|ci| ci != "true"), "strace is missing or may not trace");
+        return;
+    }
+    let pair = Pair::new();
+    for side in [pair.near("up"), pair.far("down")] {
+        fs::create_dir(&side).unwrap();
+        ["a", "b", "c"].iter().for_each(|name| drop(write(&side.join(name), 300_000)));
+    }
+    let (source, partial) = (pair.near("up/b"), pair.near("down/.b.lfn-partial"));
+    for (path, fault, places, code, says) in [
+        (source, "pread64,read:error=EIO", ["up", "far:"], 1, "up/b: cannot read: Input/output error"),
+        (partial, "pwrite64,write:error=EDQUOT", ["far:down", "."], 3, "down/b: cannot write it: Disk quota exceeded"),
+    ] {
+        let mut command = Command::new("strace");
+        command.args(["-f", "-qq", "-o", "/dev/null", "-P"]).arg(path).args(["-e", &format!("inject={fault}")]);
+        command.arg(lfn_path()).arg("copy").args(places).args(["--block", "64KiB"]);
+        command.current_dir(pair.home.path().join("near")).env("LFN_FAR_TICKET", &pair.server.ticket);
+        command.env("HOME", pair.home.path()).env_remove("LFN_PATH").stdin(Stdio::null());
+        let output = finish(command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap());
+        let errors = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(code), "{errors}");
+        assert!(errors.contains(says) && errors.matches("cannot").count() == 1, "{errors}");
+    }
+    for there in [pair.far("up"), pair.near("down")] {
+        let whole =
+            ["a", "b", "c"].map(|name| fs::read(there.join(name)).is_ok_and(|bytes| bytes == crate::content(300_000)));
+        assert_eq!(whole, [true, false, true], "{}", there.display());
+        assert!(!there.join("b").exists());
+    }
+}
+
+#[test]
 fn a_file_size_limit_is_an_error_of_writing() {
     let pair = Pair::new();
     let mut command = Command::new("sh");

@@ -115,6 +115,8 @@ fn a_list_of_names_selects_what_it_selects_with_rsync() {
     plant(&pair.near("tree"));
     plant(&pair.far("tree"));
     fs::write(pair.near("list"), "src/lib/x.c\n# no\n/a.o\n./doc\nsrc/lib\nsrc//bin/core\nempty\n").unwrap();
+    // Of src nothing is left, nor of its directories on the way.
+    fs::write(pair.near("deep"), "src/main.c\nsrc/lib/x.c\ndoc/#1\n").unwrap();
     fs::write(pair.near("list0"), "doc/#1\0doc/star*\0target\0").unwrap();
     fs::write(pair.near("nothing"), "\n").unwrap();
     for (number, words) in [
@@ -122,6 +124,7 @@ fn a_list_of_names_selects_what_it_selects_with_rsync() {
         &["--files-from", "list0", "--from0"],
         &["--files-from=list", "--exclude=lib"],
         &["--files-from=list", "--exclude=*.c"],
+        &["--files-from=deep", "--exclude=*.c"],
     ]
     .iter()
     .enumerate()

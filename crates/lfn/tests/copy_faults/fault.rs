@@ -17,13 +17,14 @@ pub enum Fault {
     SourceReplaced,
     SourceRewritten,
     ClockJump,
+    TimesJump,
     JournalTorn,
     JournalForged,
     TwoCopies,
 }
 
 impl Fault {
-    pub const ALL: [Fault; 15] = [
+    pub const ALL: [Fault; 16] = [
         Fault::ClientKilled,
         Fault::ServerKilled,
         Fault::ServerRestarted,
@@ -36,6 +37,7 @@ impl Fault {
         Fault::SourceReplaced,
         Fault::SourceRewritten,
         Fault::ClockJump,
+        Fault::TimesJump,
         Fault::JournalTorn,
         Fault::JournalForged,
         Fault::TwoCopies,
@@ -49,7 +51,7 @@ impl Fault {
 
     /// Whether something is done to what the ended copy left.
     pub fn touches_what_is_left(self) -> bool {
-        matches!(self, Fault::ClockJump | Fault::JournalTorn | Fault::JournalForged)
+        matches!(self, Fault::TimesJump | Fault::JournalTorn | Fault::JournalForged)
     }
 
     /// Whether the client dies of it.
@@ -72,7 +74,8 @@ impl fmt::Display for Fault {
             Fault::SourceGrown => "source grown",
             Fault::SourceReplaced => "source replaced",
             Fault::SourceRewritten => "source rewritten at the same length",
-            Fault::ClockJump => "times of what is left jump by years",
+            Fault::ClockJump => "wall clock jumps by days or years",
+            Fault::TimesJump => "times of what is left jump by years",
             Fault::JournalTorn => "kill -9 and a torn journal",
             Fault::JournalForged => "kill -9 and a journal with wrong bytes",
             Fault::TwoCopies => "two copies into one destination",

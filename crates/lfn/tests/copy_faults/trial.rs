@@ -15,6 +15,7 @@ use lfn_core::transfer::content::fill_random;
 use rustix::process::{Pid, Resource, Rlimit, Signal, kill_process, setrlimit};
 use serde_json::Value;
 
+use crate::clock::{self, Clock};
 use crate::fault::Fault;
 use crate::proxy::Proxy;
 use crate::support::{lfn, lfn_path};
@@ -61,6 +62,8 @@ pub struct Trial {
     up: bool,
     clear: bool,
     streams: u64,
+    /// Where it jumps, that of the client, of the server or of both.
+    clocks: [Option<Clock>; 2],
     draw: Draw,
     home: tempfile::TempDir,
     /// What the source held: before the fault, and after it where that changed it.
@@ -77,6 +80,7 @@ impl Drop for Server {
     fn drop(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();
+        clock::sweep(self.child.id());
     }
 }
 
@@ -88,6 +92,26 @@ pub fn as_limited_server() -> Option<ExitCode> {
     panic!("{error}");
 }
 
+/// A server whose clock is moved while it runs dates its account by that, and goes on serving a client whose own clock is right.
+pub fn clock_moves() {
+    let mut trial = Trial::new(0);
+    trial.up = true;
+    trial.plant();
+    trial.clocks[1] = Some(Clock::new(trial.home.path().join("far/clock")));
+    let server = trial.serve(None, None);
+    for offset in ["+0", "+3650d", "-3650d"] {
+        trial.clocks[1].iter().for_each(|clock| clock.set(offset));
+        let done = finish(trial.command(&server.ticket, &[]).spawn().unwrap()).unwrap();
+        assert!(done.status.success(), "{offset}: {}", text(&done.stderr));
+    }
+    trial.all_is_there(false).unwrap();
+    let account = fs::read_to_string(trial.account()).unwrap();
+    let lines = account.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
+    let opened = lines.filter(|line| line["event"] == "opened");
+    let years: Vec<i32> = opened.map(|line| line["time"].as_str().unwrap()[..4].parse().unwrap()).collect();
+    assert!(matches!(years[..], [now, ahead, back] if ahead - now >= 9 && now - back >= 9), "{years:?}");
+}
+
 impl Trial {
     pub fn new(seed: u64) -> Trial {
         let mut draw = Draw(seed);
@@ -96,8 +120,9 @@ impl Trial {
         // What fills up is the server's disk.
         let up = variant.is_multiple_of(2) || fault == Fault::DiskFull;
         let home = tempfile::tempdir().unwrap();
-        let trial = Trial {
+        let mut trial = Trial {
             fault,
+            clocks: [None, None],
             up,
             clear: (variant / 2).is_multiple_of(2),
             streams: 1 + draw.below(6),
@@ -107,6 +132,12 @@ impl Trial {
         };
         for side in ["near", "far", "state"] {
             fs::create_dir(trial.home.path().join(side)).unwrap();
+        }
+        if fault == Fault::ClockJump {
+            // Below the root: a server that landlock confines reads nothing else.
+            let sides = 1 + trial.draw.below(3);
+            let clock = |side: u64| Clock::new(trial.home.path().join(format!("far/clock{side}")));
+            trial.clocks = [0, 1].map(|side| (sides & 1 << side != 0).then(|| clock(side)));
         }
         trial
     }
@@ -184,6 +215,11 @@ impl Trial {
         self.home.path().join(if self.up { "far/data" } else { "near/data" })
     }
 
+    /// What a server whose clock may be moved keeps account in.
+    fn account(&self) -> PathBuf {
+        self.home.path().join("state/audit")
+    }
+
     /// A server with the same key and token each time.
     fn serve(&self, port: Option<u16>, limit: Option<u64>) -> Server {
         let mut command = match limit {
@@ -198,6 +234,10 @@ impl Trial {
         command.args(["serve", "--quiet", "--bind", "127.0.0.1", "--host", "127.0.0.1", "--port", &port, "--root"]);
         command.arg(self.home.path().join("far")).env("HOME", self.home.path().join("state"));
         command.env_remove("XDG_STATE_HOME").env_remove("XDG_CONFIG_HOME");
+        if let [_, Some(clock)] = &self.clocks {
+            clock.rules(&mut command);
+            command.arg("--audit").arg(self.account());
+        }
         let deadline = Instant::now() + PATIENCE;
         loop {
             let mut child = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
@@ -221,6 +261,9 @@ impl Trial {
         command.args(["--streams", &self.streams.to_string()]);
         if self.clear {
             command.arg("--clear-data");
+        }
+        if let [Some(clock), _] = &self.clocks {
+            clock.rules(&mut command);
         }
         command.current_dir(self.home.path().join("near")).env("HOME", self.home.path());
         command.env("LFN_FAR_TICKET", ticket).env_remove("LFN_PATH").env_remove("LFN_EMULATED");
@@ -262,12 +305,24 @@ impl Trial {
                 thread::sleep(pause);
                 *server = self.serve(Some(server.address.port()), None);
             }
+            Fault::ClockJump => self.jump(client, pause),
             Fault::Outage => proxy.hold(pause),
             Fault::Reset => proxy.reset(),
             fault if fault.changes_source() => self.change_source(),
             _ => {}
         }
         under_way
+    }
+
+    /// Moves the clocks some times while the copy runs, if it does for so long: far ahead, back, and back to the truth.
+    fn jump(&mut self, client: &mut Child, pause: Duration) {
+        for _ in 0..1 + self.draw.below(3) {
+            let offset = ["+3650d", "-2d", "-3650d", "+3h", "+0"][self.draw.below(5) as usize];
+            self.clocks.iter().flatten().for_each(|clock| clock.set(offset));
+            if client.try_wait().unwrap().is_none() {
+                thread::sleep(pause / 20);
+            }
+        }
     }
 
     fn change_source(&mut self) {
@@ -304,7 +359,7 @@ impl Trial {
             ["journal", "partial"].map(|kind| self.destination().join(format!(".large.lfn-{kind}")));
         let Ok(mut bytes) = fs::read(&journal) else { return false };
         match self.fault {
-            Fault::ClockJump => {
+            Fault::TimesJump => {
                 let years = Duration::from_secs(10 * 365 * 86_400);
                 let now = SystemTime::now();
                 let time = if self.draw.below(2) == 0 { now + years } else { now - years };
@@ -392,7 +447,9 @@ fn finish(mut child: Child) -> Result<Output, String> {
         }
         thread::sleep(Duration::from_millis(2));
     }
+    let pid = child.id();
     let output = child.wait_with_output().unwrap();
+    clock::sweep(pid);
     let panicked = text(&output.stderr).contains("panicked");
     if panicked { Err(text(&output.stderr)) } else { Ok(output) }
 }

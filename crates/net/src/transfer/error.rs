@@ -463,3 +463,46 @@ impl From<TransferError> for SessionError {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use rustix::io::Errno;
+
+    use super::*;
+
+    fn of(errno: Errno) -> TransferError {
+        TransferError::File { doing: "write", path: "a".into(), source: errno.into() }
+    }
+
+    #[test]
+    fn a_quota_is_a_full_disk_and_what_one_file_meets_is_not() {
+        for errno in [Errno::NOSPC, Errno::DQUOT] {
+            assert!(of(errno).is_full(), "{errno}");
+            assert!(of(errno).hint().is_some_and(|hint| hint.starts_with("make room there")), "{errno}");
+        }
+        // Other files may be spared: they are tried.
+        let of_one_file = [
+            (Errno::IO, "well"),
+            (Errno::NAMETOOLONG, "well"),
+            (Errno::FBIG, "well"),
+            (Errno::ROFS, "not read-only"),
+            (Errno::ACCESS, "who may read and write"),
+            (Errno::PERM, "who may read and write"),
+        ];
+        for (errno, cure) in of_one_file {
+            let error = of(errno);
+            assert!(!error.is_full(), "{errno}");
+            assert!(error.hint().is_some_and(|hint| hint.contains(cure)), "{errno}: {:?}", error.hint());
+        }
+        for errno in [Errno::NOSPC, Errno::DQUOT, Errno::IO, Errno::NAMETOOLONG, Errno::FBIG, Errno::ROFS] {
+            let (error, said) = (of(errno), io::Error::from(errno).to_string());
+            assert_eq!(error.of_entry(), format!("cannot write it: {said}"));
+            // The other end is told, and neither gives it up as lost nor goes on as if it were the path's fault.
+            assert_eq!(
+                (error.code(), error.is_resumable(), error.may_be_tried_again()),
+                (RefusalCode::Io, false, false)
+            );
+            assert!(!error.is_of_stream());
+        }
+    }
+}

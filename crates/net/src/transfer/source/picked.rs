@@ -2,7 +2,8 @@
 //!
 //! The names are sorted, so that a directory is listed once, before what is in it. A name of a directory stands for all
 //! that is in it, and what else is named in there is in that. Rules are asked about the names, and about what is in
-//! directories that are named, not about directories on the way (as rsync does).
+//! directories that are named, not about directories on the way (as rsync does). A directory on the way is listed once a name
+//! in it is: where rules leave them all out, or none is there, it is not made.
 
 use std::ffi::{CString, OsStr};
 use std::os::fd::AsFd;
@@ -22,10 +23,18 @@ use super::walk::{Step, told};
 #[derive(Debug)]
 pub(super) struct Picked {
     names: vec::IntoIter<Name>,
-    /// The directory below which they are, and those on the way to the last one that were listed, with their paths.
-    way: Vec<Inside>,
+    /// The directory below which they are, and those on the way to the last one.
+    way: Vec<OnTheWay>,
     /// A directory that was named.
     whole: Option<Vec<u8>>,
+}
+
+/// A directory that names lead through.
+#[derive(Debug)]
+struct OnTheWay {
+    inside: Inside,
+    /// Its entry, until a name in it is listed.
+    unlisted: Option<Step>,
 }
 
 /// A directory, and where it stands in the list.
@@ -41,7 +50,8 @@ impl Picked {
         if let Some(root) = names.iter().find(|name| name.is_root()) {
             names = vec![root.clone()];
         }
-        Picked { names: names.into_iter(), way: vec![(top, Vec::new())], whole: None }
+        let way = vec![OnTheWay { inside: (top, Vec::new()), unlisted: None }];
+        Picked { names: names.into_iter(), way, whole: None }
     }
 
     /// What the next name is.
@@ -52,7 +62,7 @@ impl Picked {
                 continue;
             }
             if name.is_root() {
-                return Some((Vec::new(), self.way.first().cloned()));
+                return Some((Vec::new(), self.way.first().map(|top| top.inside.clone())));
             }
             let mut steps = Vec::new();
             let enter = self.find(&name, how, &mut steps).unwrap_or_else(|why| {
@@ -67,11 +77,11 @@ impl Picked {
     /// Goes to a name, from the last directory on the way that is on its way too.
     fn find(&mut self, name: &Name, how: &Listing, steps: &mut Vec<Step>) -> Result<Option<Inside>, Unsent> {
         let path = name.as_bytes();
-        while self.way.len() > 1 && self.way.last().is_some_and(|(_, way)| !is_below(path, way)) {
+        while self.way.len() > 1 && self.way.last().is_some_and(|way| !is_below(path, &way.inside.1)) {
             self.way.pop();
         }
         loop {
-            let (folder, at) = self.way.last().cloned().ok_or(Unsent::NotFound)?;
+            let (folder, at) = self.way.last().map(|way| way.inside.clone()).ok_or(Unsent::NotFound)?;
             let start = if at.is_empty() { 0 } else { at.len() + 1 };
             let end = path[start..].iter().position(|byte| *byte == b'/').map_or(path.len(), |slash| start + slash);
             let (last, own) = (&path[start..end], OsStr::from_bytes(&path[start..end]).to_owned());
@@ -81,11 +91,14 @@ impl Picked {
             if end == path.len() {
                 let step = how.look(folder, dir.as_fd(), &c_name, path).map_err(vanished)?;
                 let enters = matches!(&step, Some(Step::Entry(Entry { kind: Kind::Directory, .. }, _)));
+                if matches!(step, Some(Step::Entry(..))) {
+                    steps.extend(self.way.iter_mut().filter_map(|way| way.unlisted.take()));
+                }
                 steps.extend(step);
                 return Ok(enters.then(|| (inside, path.to_vec())));
             }
-            steps.push(how.on_the_way(dir.as_fd(), &c_name, &path[..end]).map_err(vanished)?);
-            self.way.push((inside, path[..end].to_vec()));
+            let unlisted = Some(how.on_the_way(dir.as_fd(), &c_name, &path[..end]).map_err(vanished)?);
+            self.way.push(OnTheWay { inside: (inside, path[..end].to_vec()), unlisted });
         }
     }
 }

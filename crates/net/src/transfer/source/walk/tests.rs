@@ -254,18 +254,22 @@ fn names_from_a_list_come_with_the_directories_on_the_way() {
     );
     let gone = "no such file or directory";
     assert_eq!(
-        pick(&["d/gone", "d/z/y", "gone/x", "d/out/passwd", "d/a"], keep()),
+        pick(&["d/gone", "d/z/y", "gone/x", "d/out/passwd", "d/z"], keep()),
         [
-            "d/",
-            "d/a 0",
             &format!("! d/gone: {gone}"),
             &format!("! d/out/passwd: {gone}"),
+            "d/",
+            "d/z 3",
             &format!("! d/z/y: {gone}"),
             &format!("! gone/x: {gone}")
         ]
     );
     let rules = with_rules(&[(Decision::Exclude, "b"), (Decision::Exclude, "z")]);
     assert_eq!(pick(&["d/b/x", "d/z"], rules), ["d/", "d/b/", "d/b/x 10"]);
+    // A directory in which no name is taken is not on the way to any.
+    let rules = || with_rules(&[(Decision::Exclude, "x"), (Decision::Exclude, "z")]);
+    assert_eq!(pick(&["d/b/x", "d/z"], rules()), [""; 0]);
+    assert_eq!(pick(&["d/b/x", "d/b.c"], rules()), ["d/", "d/b.c 1"]);
     assert_eq!(pick(&["."], keep()).len(), 12);
     assert!(pick(&[], keep()).is_empty());
     let names = vec![Name::new("x").unwrap()];
