@@ -1,5 +1,5 @@
 //! Any bytes as what a copy of a tree reads: a journal in pieces, a batch of entries, a set of blocks, a line of a manifest,
-//! and patterns beside a path.
+//! patterns beside a path, and a path with wildcards beside a name.
 
 #![no_main]
 
@@ -8,6 +8,7 @@ use lfn_core::transfer::blocks::Layout;
 use lfn_core::transfer::blockset::BlockSet;
 use lfn_core::transfer::entry::Modified;
 use lfn_core::transfer::filter::{Decision, Rules};
+use lfn_core::transfer::glob::{Part, is_pattern, parts};
 use lfn_core::transfer::journal::{Header, Reader, Record};
 use lfn_core::transfer::manifest::Line;
 use lfn_core::units::Bytes;
@@ -15,13 +16,14 @@ use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|bytes: &[u8]| {
     let Some((&how, bytes)) = bytes.split_first() else { return };
-    match how % 6 {
+    match how % 7 {
         0 => journal(bytes, how),
         1 => records(bytes, how),
         2 => batch(bytes),
         3 => blocks(bytes),
         4 => manifest(bytes),
-        _ => filter(bytes),
+        5 => filter(bytes),
+        _ => glob(bytes),
     }
 });
 
@@ -108,4 +110,52 @@ fn filter(bytes: &[u8]) {
     for is_directory in [false, true] {
         assert_eq!(rules.decide(path, is_directory), again.decide(path, is_directory));
     }
+}
+
+/// Lines: a name, then what a client asks to have expanded.
+fn glob(bytes: &[u8]) {
+    let mut lines = bytes.splitn(2, |byte| *byte == b'\n');
+    let name: Vec<u8> = lines.next().unwrap_or_default().iter().copied().filter(|byte| *byte != b'/').collect();
+    let path = lines.next().unwrap_or_default();
+    let components: Vec<&[u8]> = path.split(|byte| *byte == b'/').collect();
+    let read: Vec<Part> = parts(path).collect();
+    assert_eq!(read.len(), components.len());
+    for (part, component) in read.iter().zip(components) {
+        match part {
+            Part::Name(_) => {}
+            Part::Pattern(pattern) => {
+                assert!(is_pattern(component));
+                let shown = component.starts_with(b".") || !name.starts_with(b".");
+                assert!(shown || !pattern.matches(&name));
+                if shown && !component.iter().any(|byte| b"[\\".contains(byte)) {
+                    assert_eq!(pattern.matches(&name), matches_slowly(component, &name));
+                }
+            }
+        }
+    }
+    // Every name can be asked for by itself.
+    let quoted: Vec<u8> =
+        name.iter().flat_map(|byte| if b"*?[\\".contains(byte) { vec![b'\\', *byte] } else { vec![*byte] }).collect();
+    if is_pattern(&name) {
+        assert!(matches!(&parts(&quoted).collect::<Vec<_>>()[..], [Part::Name(plain)] if *plain == name));
+    }
+}
+
+/// What `*` and `?` mean inside a component, by a table of what is matched of either.
+fn matches_slowly(pattern: &[u8], name: &[u8]) -> bool {
+    let mut reached = vec![false; name.len() + 1];
+    reached[0] = true;
+    for token in pattern {
+        if *token == b'*' {
+            for at in 0..name.len() {
+                reached[at + 1] |= reached[at];
+            }
+        } else {
+            for at in (0..name.len()).rev() {
+                reached[at + 1] = reached[at] && (*token == b'?' || *token == name[at]);
+            }
+            reached[0] = false;
+        }
+    }
+    reached[name.len()]
 }
