@@ -20,6 +20,7 @@ use lfn_core::wire::path::PathRequest;
 use lfn_core::wire::third::{FromBorrower, FromLender, LendRequest};
 use lfn_core::wire::{RefusalCode, Request};
 use lfn_net::server::Config;
+use lfn_net::server::admission::{Quotas, Share};
 use lfn_net::service;
 use lfn_net::session::dial::{self, Target};
 use lfn_net::session::{Control, SessionError};
@@ -176,4 +177,16 @@ fn who_says_nothing_is_lent_nothing_any_more() {
     control.send(&FromBorrower::Alive).unwrap();
     let ended = control.recv::<FromReceiver>(PATIENCE, "before the end").unwrap_err();
     assert!(matches!(&ended, SessionError::Refused(refusal) if refusal.code == RefusalCode::Timeout), "{ended}");
+}
+
+/// Otherwise the copy would wait for the session that lends for it, and that for the copy.
+#[test]
+fn what_lends_takes_no_quota_from_the_copy() {
+    let root = tempfile::tempdir().unwrap();
+    let all = Share { sessions: 1, rate: Some(BitRate(8_000_000)), ..Quotas::default().all };
+    let quotas = Quotas { all, client: all, clients: 1, ..Quotas::default() };
+    let config = Config { root: Some(root.path().to_owned()), quotas, ..support::config() };
+    let served = Served::start(config, service::serve);
+    let (_control, target) = lend(&served, to("a")).unwrap();
+    assert!(put(&target, request(to("a"))).is_ok());
 }

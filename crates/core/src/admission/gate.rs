@@ -216,7 +216,7 @@ impl Gate {
 
     /// Counts the session's time until `now`. An error is the end of it: the seconds are spent.
     pub fn spend(&mut self, id: u64, now: Instant) -> Result<(), Denied> {
-        let Some(running) = self.running.get_mut(&id) else { return Ok(()) };
+        let Some(running) = self.running.get_mut(&id).filter(|running| !running.ask.uncounted) else { return Ok(()) };
         let (client, time) = (running.client, now.saturating_since(running.charged));
         running.charged = now;
         let window = self.quotas.window;
@@ -230,7 +230,7 @@ impl Gate {
     pub fn end(&mut self, id: u64, now: Instant) {
         // That the seconds are spent is of no matter any more.
         let _ = self.spend(id, now);
-        let Some(running) = self.running.remove(&id) else { return };
+        let Some(running) = self.running.remove(&id).filter(|running| !running.ask.uncounted) else { return };
         for account in [Some(&mut self.all), self.accounts.get_mut(&running.client)].into_iter().flatten() {
             account.sessions -= 1;
             account.streams -= u32::from(running.allowed.streams);
@@ -297,6 +297,9 @@ impl Gate {
     }
 
     fn fit(&self, client: Client, ask: &Ask, now: Instant) -> Fit {
+        if ask.uncounted {
+            return Fit::Now(Allowed { streams: ask.streams, ..Allowed::default() });
+        }
         let own = self.accounts.get(&client);
         let (sessions, streams) = own.map_or((0, 0), |own| (own.sessions, own.streams));
         let asked = u32::from(ask.streams);
@@ -328,12 +331,14 @@ impl Gate {
     }
 
     fn start(&mut self, Waiting { id, ask }: Waiting, client: Client, allowed: Allowed, now: Instant) {
-        let own = self.accounts.entry(client).or_default();
-        self.clients += u32::from(own.sessions == 0);
-        for account in [&mut self.all, own] {
-            account.sessions += 1;
-            account.streams += u32::from(allowed.streams);
-            account.rate.0 = account.rate.0.saturating_add(allowed.rate.unwrap_or_default().0);
+        if !ask.uncounted {
+            let own = self.accounts.entry(client).or_default();
+            self.clients += u32::from(own.sessions == 0);
+            for account in [&mut self.all, own] {
+                account.sessions += 1;
+                account.streams += u32::from(allowed.streams);
+                account.rate.0 = account.rate.0.saturating_add(allowed.rate.unwrap_or_default().0);
+            }
         }
         let running = Running { client, ask, allowed, since: now, taken: Bytes(0), moved: Bytes(0), charged: now };
         self.running.insert(id, running);

@@ -113,6 +113,8 @@ pub struct Ask {
     pub unbounded: bool,
     /// How long after its time it is still let go on, where its client ends it.
     pub grace: Duration,
+    /// It moves nothing, and another session that would have to wait for it is what it is there for: no quota counts it.
+    pub uncounted: bool,
 }
 
 /// What a session that goes in is allowed; `None` is as much as it likes.

@@ -23,6 +23,9 @@ pub struct Shares {
     /// Writing to or reading from the network, waiting included.
     #[serde(rename = "network_seconds")]
     pub network: f64,
+    /// Of it, waiting because this side is a server and grants no more.
+    #[serde(rename = "held_seconds", default)]
+    pub held: f64,
 }
 
 /// What one side's streams are at just now: how many at each.
@@ -139,6 +142,8 @@ pub enum Limit {
     SourceDisk,
     /// Waiting for the destination's disk.
     DestinationDisk,
+    /// The rate that a server grants.
+    Granted,
     /// Hashing, encrypting and copying.
     Cpu,
     /// The receiver's windows are smaller than the path.
@@ -171,6 +176,9 @@ pub fn classify(earlier: &Look, later: &Look, streams: u16, predicted: Option<Bi
     }
     let thread_time = elapsed.as_secs_f64() * f64::from(streams.max(1));
     let part = |later: f64, earlier: f64| (later - earlier).max(0.0) / thread_time;
+    if part(later.receiver.held, earlier.receiver.held) + part(later.sender.held, earlier.sender.held) > 0.5 {
+        return Limit::Granted;
+    }
     // More than half of all stream time on one thing: the network then waits for it, not it for the network.
     if part(later.receiver.disk, earlier.receiver.disk) > 0.5 {
         return Limit::DestinationDisk;
@@ -232,6 +240,7 @@ impl fmt::Display for Limit {
             Limit::LinkFull { share } => write!(f, "link full: {:.0} % of predicted", share * 100.0),
             Limit::SourceDisk => f.write_str("source disk"),
             Limit::DestinationDisk => f.write_str("destination disk"),
+            Limit::Granted => f.write_str("the server's limit"),
             Limit::Cpu => f.write_str("CPU"),
             Limit::ReceiveWindow => f.write_str("receive window"),
             Limit::SendBuffer => f.write_str("send buffer"),

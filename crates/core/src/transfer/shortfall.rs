@@ -40,11 +40,13 @@ pub struct Finished<'a> {
     pub streams: u16,
     /// This host was the sender.
     pub near_sends: bool,
+    /// How long there was no connection.
+    pub without: Duration,
 }
 
 /// Explains the difference, if there is one.
 pub fn shortfall(finished: &Finished<'_>) -> Option<Shortfall> {
-    let Finished { goodput, predicted, limit, look, streams, near_sends } = *finished;
+    let Finished { goodput, predicted, limit, look, streams, near_sends, without } = *finished;
     if predicted.0 == 0 || look.at < TOO_SHORT || goodput.as_f64() >= AS_PREDICTED * predicted.as_f64() {
         return None;
     }
@@ -52,7 +54,12 @@ pub fn shortfall(finished: &Finished<'_>) -> Option<Shortfall> {
     let thread_time = look.at.as_secs_f64() * f64::from(streams.max(1));
     let share = |seconds: f64| if thread_time > 0.0 { 100.0 * seconds / thread_time } else { 0.0 };
     let (source, destination) = if near_sends { ("near", "far") } else { ("far", "near") };
+    let connected = look.at.saturating_sub(without).as_secs_f64() / look.at.as_secs_f64();
     let (why, cure) = match limit {
+        _ if goodput.as_f64() >= AS_PREDICTED * predicted.as_f64() * connected => (
+            format!("the connection, which was lost for {}", show_duration(without)),
+            "see what cut it: as long as it was there, the copy was as fast as predicted".to_owned(),
+        ),
         Limit::SourceDisk => (
             format!("the {source} disk: reading took {:.0} % of the sending threads' time", share(look.sender.disk)),
             "copy random:1GiB instead of the files to see what the path carries without it".to_owned(),
@@ -71,6 +78,10 @@ pub fn shortfall(finished: &Finished<'_>) -> Option<Shortfall> {
                 seconds(look.receiver.hash)
             ),
             "--verify xxh3 costs less; --clear-data too, on a private circuit".to_owned(),
+        ),
+        Limit::Granted => (
+            format!("the server, which keeps its clients to a rate: streams waited {} for it", held_for(look)),
+            "whoever runs it may grant more: --max-rate, --client-rate, or the token's --rate".to_owned(),
         ),
         Limit::ReceiveWindow => (
             format!(
@@ -105,6 +116,10 @@ pub fn shortfall(finished: &Finished<'_>) -> Option<Shortfall> {
     Some(Shortfall { finding: format!("{percent:.0} % of the predicted {predicted}; it was held back by {why}"), cure })
 }
 
+fn held_for(look: &Look) -> String {
+    seconds(look.sender.held + look.receiver.held)
+}
+
 fn seconds(seconds: f64) -> String {
     show_duration(Duration::try_from_secs_f64(seconds).unwrap_or_default())
 }
@@ -121,7 +136,7 @@ mod tests {
 
     fn finished(look: &Look, limit: Limit, goodput: u64) -> Option<Shortfall> {
         let (goodput, predicted) = (BitRate(goodput), BitRate(100_000_000));
-        shortfall(&Finished { goodput, predicted, limit, look, streams: 4, near_sends: true })
+        shortfall(&Finished { goodput, predicted, limit, look, streams: 4, near_sends: true, without: Duration::ZERO })
     }
 
     #[test]
@@ -131,6 +146,17 @@ mod tests {
         assert_eq!(finished(&look, Limit::SourceDisk, 95_000_000), None);
         assert_eq!(finished(&look, Limit::Unknown, 200_000_000), None);
         assert!(finished(&look, Limit::Unknown, 10_000_000).is_some());
+        let cut = |seconds| Finished {
+            goodput: BitRate(50_000_000),
+            predicted: BitRate(100_000_000),
+            limit: Limit::StartUp,
+            look: &look,
+            streams: 4,
+            near_sends: true,
+            without: Duration::from_secs(seconds),
+        };
+        let lost = |seconds| shortfall(&cut(seconds)).unwrap().finding.contains("the connection, which was lost for");
+        assert_eq!([4, 5].map(lost), [false, true]);
     }
 
     #[test]
@@ -144,13 +170,14 @@ mod tests {
             in_slow_start: 3,
             ..SocketEvidence::default()
         };
-        let shares = |disk, hash| Shares { disk, hash, network: 0.0 };
+        let shares = |disk, hash| Shares { disk, hash, network: 0.0, held: 2.0 };
         let (sender, receiver) = (shares(20.0, 1.0), shares(30.0, 2.0));
         let look = Look { at: Duration::from_secs(10), bytes: Bytes(1), sender, receiver, sockets: Some(sockets) };
         for (limit, number, cure) in [
             (Limit::SourceDisk, "near disk: reading took 50 %", "random:"),
             (Limit::DestinationDisk, "far disk: writing took 75 %", "null:"),
             (Limit::Cpu, "hashing took 1 s of the near host and 2 s", "xxh3"),
+            (Limit::Granted, "streams waited 4 s for it", "--max-rate"),
             (Limit::ReceiveWindow, "1 MB in all, where the path holds 6.25 MB", "tcp_rmem on the far host"),
             (Limit::SendBuffer, "waited 3 s", "tcp_wmem on the near host"),
             (Limit::CongestionWindow, "77 segments", "bbr"),

@@ -134,7 +134,7 @@ fn the_data_do_not_come_by_the_client() {
         ip link set lo up
         serve far --third-party >far.ticket & far=$!
         serve other >other.ticket & other=$!
-        until [ -s far.ticket ] && [ -s other.ticket ]; do sleep 0.05; done
+        until grep -q "lfn:" far.ticket && grep -q "lfn:" other.ticket; do sleep 0.05; done
         to=$(grep -o 'lfn://[^ ]*' other.ticket | sed 's:#:/got#:')
         LFN_FAR_TICKET=$(grep -o 'lfn://[^ ]*' far.ticket)
         export LFN_FAR_TICKET

@@ -9,6 +9,7 @@ use rustix::process::{Pid, Signal, kill_process};
 
 use serde_json::Value;
 
+use crate::support::server::Server;
 use crate::{Pair, finish, names, text, wait_for, write};
 
 /// A copy so long that it is under way whenever something happens to it.
@@ -66,6 +67,19 @@ fn goodput_is_of_what_crossed_the_path() {
     for way in [["hole", "far:"], ["far:hole", "hole2"]] {
         let report = pair.copies(&[&way[..], &["-S"]].concat());
         assert_eq!((&report["moved_bytes"], &report["bytes"]), (&0.into(), &(64 << 20).into()), "{report}");
+    }
+}
+
+#[test]
+fn a_rate_that_a_server_grants_is_named() {
+    let pair = Pair::new();
+    let slow = Server::start(&["--max-rate", "24mbit"]);
+    for way in [["random:4MB", "null:"], ["null:", "random:4MB"]] {
+        let place = |place: &str| slow.ticket.replace('#', &format!("/{place}#"));
+        let way =
+            if way[0] == "null:" { [place(way[1]), way[0].to_owned()] } else { [way[0].to_owned(), place(way[1])] };
+        let report = pair.copies(&[&way[0], &way[1]]);
+        assert_eq!(report["limit"], "the server's limit", "{report}");
     }
 }
 

@@ -247,7 +247,12 @@ fn a_directory_takes_the_file_under_its_own_name() {
     assert_eq!(fs::read(pair.far("in/zero")).unwrap(), [0]);
     pair.refuses(&["in/a", "far:none/a"], 1, "in/a: no such file");
     pair.refuses(&["b", "far:none/a"], 1, "none/a: no such file");
-    pair.refuses(&["b", "far:new/"], 1, "new/: no such file");
+    // A slash behind it makes it one, as with rsync; not more than one, though.
+    for (way, at) in [(["b", "far:new/"], pair.far("new/b")), (["far:in/b", "new/"], pair.near("new/b"))] {
+        pair.copies(&way);
+        assert_eq!(fs::read(at).unwrap(), content);
+    }
+    pair.refuses(&["b", "far:none/new/"], 1, "none/new/: no such file");
 }
 
 #[test]

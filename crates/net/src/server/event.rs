@@ -179,7 +179,9 @@ impl Who {
 fn ask(request: &Request) -> Ask {
     match request {
         Request::Path(_) => Ask { streams: 1, time: Some(path::LONGEST), ..Ask::default() },
-        Request::Clean(_) | Request::Lend(_) => Ask { streams: 1, unbounded: true, ..Ask::default() },
+        Request::Clean(_) => Ask { streams: 1, unbounded: true, ..Ask::default() },
+        // The copy that it lends for is counted.
+        Request::Lend(_) => Ask { streams: 1, unbounded: true, uncounted: true, ..Ask::default() },
         Request::Test(test) => {
             let (time, bytes) = (test.time(), test.payload_bytes().map(Bytes));
             // Of a server that sends the pace is known.

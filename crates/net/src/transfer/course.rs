@@ -223,5 +223,5 @@ impl<'a> Course<'a> {
 }
 
 fn plus(a: Shares, b: Shares) -> Shares {
-    Shares { disk: a.disk + b.disk, hash: a.hash + b.hash, network: a.network + b.network }
+    Shares { disk: a.disk + b.disk, hash: a.hash + b.hash, network: a.network + b.network, held: a.held + b.held }
 }

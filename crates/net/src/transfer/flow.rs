@@ -48,7 +48,7 @@ pub(crate) struct Flow {
     /// What a server holds the copy to.
     throttle: Option<Arc<Throttle>>,
     /// Threads that wait for that.
-    held: AtomicUsize,
+    held: Spent,
     disk: Spent,
     hash: Spent,
     network: Spent,
@@ -91,6 +91,8 @@ pub(crate) enum Activity {
     Disk,
     Hash,
     Network,
+    /// Waiting, because a server grants no more.
+    Held,
 }
 
 impl Flow {
@@ -273,6 +275,7 @@ impl Flow {
             Activity::Disk => &self.disk,
             Activity::Hash => &self.hash,
             Activity::Network => &self.network,
+            Activity::Held => &self.held,
         }
     }
 
@@ -291,7 +294,8 @@ impl Flow {
         let seconds = |spent: &Spent| spent.nanoseconds.load(Ordering::Relaxed) as f64 / 1e9;
         let now = |spent: &Spent| spent.now.load(Ordering::Relaxed) as u32;
         let (disk, hash, network) = (&self.disk, &self.hash, &self.network);
-        let shares = Shares { disk: seconds(disk), hash: seconds(hash), network: seconds(network) };
+        let (held, [disk_time, hash_time, network_time]) = (seconds(&self.held), [disk, hash, network].map(seconds));
+        let shares = Shares { disk: disk_time, hash: hash_time, network: network_time, held };
         let doing = Doing { disk: now(disk), hash: now(hash), network: now(network) };
         Progress { bytes: Bytes(self.bytes.load(Ordering::Relaxed)), shares, doing, sockets: None }
     }
@@ -391,15 +395,13 @@ impl Flow {
     pub(crate) fn count(&self, bytes: usize) -> Result<(), TransferError> {
         self.bytes.fetch_add(bytes as u64, Ordering::Relaxed);
         let Some(throttle) = &self.throttle else { return Ok(()) };
-        self.held.fetch_add(1, Ordering::Relaxed);
-        let passed = throttle.pass(bytes as u64, &self.stopped);
-        self.held.fetch_sub(1, Ordering::Relaxed);
+        let passed = self.spend(Activity::Held, || throttle.pass(bytes as u64, &self.stopped));
         passed.map_err(|spent| SessionError::Refused(spent.refusal()).into())
     }
 
     /// Whether this side itself keeps streams waiting: for its disk, or for what a server holds them to.
     pub(crate) fn holds(&self) -> bool {
-        self.held.load(Ordering::Relaxed) > 0 || self.disk.now.load(Ordering::Relaxed) > 0
+        self.held.now.load(Ordering::Relaxed) > 0 || self.disk.now.load(Ordering::Relaxed) > 0
     }
 
     /// Counts payload that need not be moved: a hole, or what an earlier copy left.

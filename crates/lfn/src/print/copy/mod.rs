@@ -250,7 +250,7 @@ impl Report<'_> {
 
     /// Where it fell behind what was predicted.
     fn shortfall(&self) -> Option<Shortfall> {
-        let Outcome { elapsed, look, .. } = self.outcome;
+        let Outcome { elapsed, look, without, .. } = self.outcome;
         shortfall(&Finished {
             goodput: self.outcome.moved().per(*elapsed),
             predicted: self.predicted?.average_goodput,
@@ -258,6 +258,7 @@ impl Report<'_> {
             look: &Look { at: *elapsed, ..*look },
             streams: self.streams(),
             near_sends: self.near_sends,
+            without: *without,
         })
     }
 

@@ -14,8 +14,8 @@ use std::sync::Mutex;
 use lfn_core::transfer::entry::{Entry, Owner, Xattr};
 use lfn_core::transfer::keep::{Keep, Unkept};
 use rustix::fs::{
-    AtFlags, CWD, Gid, Mode, Stat, Uid, XattrFlags, chmodat, chownat, fchmod, fchown, fsetxattr, fstat, listxattr,
-    removexattr, setxattr, utimensat,
+    AtFlags, CWD, Gid, Mode, Stat, Uid, XattrFlags, chmodat, chownat, fchmod, fchown, fsetxattr, fstat, getxattr,
+    listxattr, removexattr, setxattr, utimensat,
 };
 use rustix::io::Errno;
 use rustix::process::geteuid;
@@ -179,16 +179,16 @@ impl Dressing {
         let names = if matches!(body, Body::Directory(..)) { &[ACCESS, DEFAULT][..] } else { &[ACCESS] };
         for name in names {
             let acl = entry.xattrs.iter().find(|x| x.name.as_bytes() == name.as_bytes());
-            match acl {
-                Some(acl) => {
-                    unkept |= u64::from(!was_set(body.set_xattr(name.as_bytes(), acl.value.as_bytes()))?);
-                }
-                // One that it took over from its directory.
-                None => match removexattr(body.path(), *name) {
-                    Ok(()) | Err(Errno::NODATA | Errno::OPNOTSUPP) => {}
-                    Err(error) => return Err(error),
-                },
+            // Of another user's even what changes nothing is not permitted.
+            if body.xattr(name)?.as_deref() == acl.map(|acl| acl.value.as_bytes()) {
+                continue;
             }
+            let set = match acl {
+                Some(acl) => body.set_xattr(name.as_bytes(), acl.value.as_bytes()),
+                // One that it took over from its directory.
+                None => removexattr(body.path(), *name),
+            };
+            unkept |= u64::from(!was_set(set)?);
         }
         lock(&self.unkept).acls += unkept;
         Ok(())
@@ -254,6 +254,18 @@ impl Body<'_> {
             Body::File(file) => fchmod(file, mode),
             Body::Directory(path, _) => chmodat(path, ".", mode, AtFlags::empty()),
             Body::There(_) => chmodat(CWD, self.path(), mode, AtFlags::empty()),
+        }
+    }
+
+    /// Nothing where it has none of that name.
+    fn xattr(self, name: &str) -> Result<Option<Vec<u8>>, Errno> {
+        let mut value = [0; 4096];
+        match getxattr(self.path(), name, &mut value[..]) {
+            Ok(length) => Ok(Some(value[..length].to_vec())),
+            // As long as no list is that comes from the other end.
+            Err(Errno::RANGE) => Ok(Some(Vec::new())),
+            Err(Errno::NODATA | Errno::OPNOTSUPP) => Ok(None),
+            Err(error) => Err(error),
         }
     }
 

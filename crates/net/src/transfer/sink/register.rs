@@ -17,6 +17,7 @@ use lfn_core::wire::copy::{Fate, FromReceiver, Tally};
 use rustix::fs::{
     AtFlags, Mode, OFlags, fstat, fsync, linkat, mkdirat, openat, readlinkat, symlinkat, unlinkat, utimensat,
 };
+use rustix::io::Errno;
 
 use super::super::TransferError;
 use super::super::flow::lock;
@@ -228,7 +229,16 @@ impl Receiving {
             self.dress_again(&place, &entry)?;
         } else if compared.is_some() {
             let set = utimensat(&place.directory, &place.name, &times(&entry), AtFlags::SYMLINK_NOFOLLOW);
-            set.map_err(|e| place.error("set the times of", e))?;
+            // Another user's, whose time is right already.
+            let right = || {
+                Ok::<_, TransferError>(
+                    there(place.stat()?.as_ref()) == There::File { length, modified: entry.modified },
+                )
+            };
+            match set {
+                Err(Errno::PERM | Errno::ACCESS) if right()? => {}
+                set => set.map_err(|e| place.error("set the times of", e))?,
+            }
         }
         let done = if ours { Done::Earlier(length) } else { Done::Skipped(length) };
         match compared.and_then(|compared| compared.digest) {

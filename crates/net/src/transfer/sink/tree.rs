@@ -60,12 +60,13 @@ pub(super) struct Place {
 }
 
 impl Tree {
-    /// Opens what `path` means: a directory that is there; else, for one file (`single`), that name itself; else a
-    /// directory that is made, except in a dry run.
+    /// Opens what `path` means: a directory that is there; else, for one file (`single`), that name itself, unless a slash
+    /// behind it says otherwise; else a directory that is made, except in a dry run.
     pub(super) fn open(base: &Base, path: &Path, single: bool, dry_run: bool) -> Result<Self, TransferError> {
         let (shown, guest) = (show(path), base.guest());
         let directory = OFlags::PATH | OFlags::DIRECTORY;
         let path = or_here(path);
+        let single = single && !path.as_os_str().as_bytes().ends_with(b"/");
         let tree = |top: OwnedFd| Tree {
             top: Arc::new(top),
             alone: None,
@@ -78,7 +79,7 @@ impl Tree {
         };
         match base.open(path, directory) {
             Ok(top) => Ok(Tree { served: !matches!(base, Base::Here) && path == Path::new("."), ..tree(top) }),
-            Err(Errno::NOENT | Errno::NOTDIR) if single && !path.as_os_str().as_bytes().ends_with(b"/") => {
+            Err(Errno::NOENT | Errno::NOTDIR) if single => {
                 let name = path.file_name().ok_or_else(|| open_error("open", &shown, Errno::NOENT))?;
                 let top = parent(base, path, &shown)?;
                 let alone = Some(plain_name(name, &shown)?);
