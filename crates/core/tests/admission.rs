@@ -247,6 +247,7 @@ fn what_peers_ask_for_adds_up_to_no_overflow() {
         rate: Some(BitRate(u64::MAX)),
         unbounded: true,
         grace: Duration::MAX,
+        uncounted: false,
     };
     assert!(matches!(gate.ask(client(0), most, at(0)), Err(Denied::Streams { .. })));
     for who in 0..10 {

@@ -156,7 +156,7 @@ mod tests {
             without: Duration::from_secs(seconds),
         };
         let lost = |seconds| shortfall(&cut(seconds)).unwrap().finding.contains("the connection, which was lost for");
-        assert_eq!([4, 5].map(lost), [false, true]);
+        assert_eq!([2, 3].map(lost), [false, true]);
     }
 
     #[test]
