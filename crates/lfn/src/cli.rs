@@ -73,8 +73,14 @@ pub fn explain(error: &clap::Error) -> Result<Exit, Failure> {
     })
 }
 
-/// `lfn VERB`, if a verb was typed.
+/// `lfn VERB`, and the verb below it, as far as such were typed.
 fn command_typed() -> String {
-    let verb = std::env::args().nth(1).filter(|verb| Cli::command().find_subcommand(verb).is_some());
-    verb.map_or("lfn".to_owned(), |verb| format!("lfn {verb}"))
+    let mut command = Cli::command();
+    std::env::args()
+        .skip(1)
+        .map_while(|verb| {
+            command = command.find_subcommand(&verb)?.clone();
+            Some(verb)
+        })
+        .fold("lfn".to_owned(), |typed, verb| format!("{typed} {verb}"))
 }

@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use etcetera::BaseStrategy;
 use lfn_core::session::{Fingerprint, Ticket, Token, split_host_port};
-use lfn_core::units::{parse_duration, show_duration};
+use lfn_core::units::{parse_unit_duration, show_duration};
 use lfn_core::wire::queue::Place;
 use lfn_net::session::SessionError;
 use lfn_net::session::dial::Target;
@@ -39,7 +39,7 @@ pub struct Trust {
 #[derive(clap::Args, Debug, Clone)]
 pub struct Waiting {
     /// If the server is full, wait in its queue for at most this long
-    #[arg(long, value_name = "DURATION", default_value = "10min", value_parser = parse_duration)]
+    #[arg(long, value_name = "DURATION", default_value = "10min", value_parser = parse_unit_duration)]
     pub wait: Duration,
     /// If the server is full, fail at once
     #[arg(long, conflicts_with = "wait")]
@@ -204,6 +204,11 @@ impl SavedHosts {
         let Some(saved) = self.hosts.get(name) else { return Ok(None) };
         let wrong = |e| Failure::msg(format!("the ticket saved as '{name}': {e}"));
         saved.ticket.parse().map(Some).map_err(wrong)
+    }
+
+    /// Whether there is such a name, whatever its ticket is good for.
+    pub fn has(&self, name: &str) -> bool {
+        self.hosts.contains_key(name)
     }
 
     /// Names and tickets, in the order of the names.

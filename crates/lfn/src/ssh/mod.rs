@@ -54,6 +54,8 @@ const MOST_SAID: u64 = 64 << 10;
 /// How far ends are reached over ssh.
 #[derive(Debug, Clone)]
 pub struct Ssh {
+    /// As typed, for hints.
+    typed: String,
     /// The program, and its first arguments.
     words: Vec<String>,
     /// What starts lfn there.
@@ -88,7 +90,7 @@ impl Ssh {
             Failure::usage(format!("--ssh '{command}': no command, or a quote is not closed"))
                 .hint("--ssh 'ssh -p 2222'")
         })?;
-        Ok(Ssh { words, remote: remote.to_owned(), ports, sends_on: false })
+        Ok(Ssh { typed: command.trim().to_owned(), words, remote: remote.to_owned(), ports, sends_on: false })
     }
 
     /// Far ends that send to another far end, if `sends_on`; a command that a key is bound to may not let them.
@@ -102,7 +104,7 @@ impl Ssh {
         let config = if self.is_openssh() { SshConfig::of(&self.words, &name) } else { SshConfig::default() };
         let control = if self.is_openssh() { Control::new(config.control_path.clone()) } else { Control::default() };
         let mut running = self.run(&name, &config, &control)?;
-        let announced = running.announced(host, &self.remote, interrupted)?;
+        let announced = running.announced(host, (&self.typed, &self.remote), interrupted)?;
         let typed = name.rsplit('@').next().unwrap_or(&name);
         let mut hosts = vec![config.host.unwrap_or_else(|| typed.to_owned())];
         hosts.extend(announced.addresses.iter().map(ToString::to_string));
@@ -158,7 +160,7 @@ pub fn here(interrupted: &AtomicBool) -> Result<Link, Failure> {
     command.process_group(0).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let child = command.spawn().map_err(|error| Failure::msg(format!("cannot start lfn serve: {error}")))?;
     let mut running = Running { child, said: Arc::default(), hears: None };
-    let announced = running.announced("this host", "lfn", interrupted)?;
+    let announced = running.announced("this host", ("ssh", "lfn"), interrupted)?;
     let target = Target::new(announced.ticket("127.0.0.1".to_owned())).map_err(session_failure)?;
     Ok(Link { target, running, _control: Control::default() })
 }
@@ -172,7 +174,12 @@ impl Link {
 
 impl Running {
     /// Waits for the far end's line.
-    fn announced(&mut self, host: &str, remote: &str, interrupted: &AtomicBool) -> Result<Announcement, Failure> {
+    fn announced(
+        &mut self,
+        host: &str,
+        (ssh, remote): (&str, &str),
+        interrupted: &AtomicBool,
+    ) -> Result<Announcement, Failure> {
         let lines = self.listen()?;
         let deadline = Instant::now() + STARTS_WITHIN;
         loop {
@@ -184,7 +191,7 @@ impl Running {
                 Err(RecvTimeoutError::Disconnected) => break,
                 Err(RecvTimeoutError::Timeout) if Instant::now() >= deadline => {
                     return Err(Failure::msg(format!("{host}: no word over ssh within {STARTS_WITHIN:?}"))
-                        .hint(format!("see what `ssh {host} true` does")));
+                        .hint(format!("see what `{ssh} {host} true` does")));
                 }
                 Err(RecvTimeoutError::Timeout) => {}
             }
@@ -192,7 +199,7 @@ impl Running {
         let status = self.ended();
         self.heard_all();
         let said = (*self.said.lock().unwrap_or_else(PoisonError::into_inner)).clone();
-        Err(trouble::explain(host, remote, status.and_then(|status| status.code()), &said))
+        Err(trouble::explain(host, (ssh, remote), status.and_then(|status| status.code()), &said))
     }
 
     /// Reads both its outputs as long as it runs, so that it never waits for us.

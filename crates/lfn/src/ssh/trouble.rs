@@ -20,8 +20,9 @@ pub(super) fn note(said: &mut String, line: &[u8]) {
     }
 }
 
-/// What happened, from the exit code and what came on standard error; `remote` is the command that was run there.
-pub(super) fn explain(host: &str, remote: &str, code: Option<i32>, said: &str) -> Failure {
+/// What happened, from the exit code and what came on standard error; `ssh` is how ssh was called, `remote` the command
+/// that was run there.
+pub(super) fn explain(host: &str, (ssh, remote): (&str, &str), code: Option<i32>, said: &str) -> Failure {
     if let Some(failure) = of_lfn(host, said) {
         return failure;
     }
@@ -42,10 +43,10 @@ pub(super) fn explain(host: &str, remote: &str, code: Option<i32>, said: &str) -
     }
     let hint = match last {
         last if last.contains("Host key verification failed") => {
-            format!("see what `ssh {host} true` says of that key, and do not go on if it is not the host's")
+            format!("see what `{ssh} {host} true` says of that key, and do not go on if it is not the host's")
         }
-        last if last.contains("Permission denied") => format!("see that `ssh {host} true` lets you in"),
-        _ => format!("see what `ssh {host} {remote} --version` says"),
+        last if last.contains("Permission denied") => format!("see that `{ssh} {host} true` lets you in"),
+        _ => format!("see what `{ssh} {host} {remote} --version` says"),
     };
     let what = match (code, last) {
         (Some(OWN), "") => "ssh failed and does not say why".to_owned(),
@@ -76,7 +77,7 @@ mod tests {
 
     #[track_caller]
     fn says(code: i32, said: &str, line: &str, hint: &str) {
-        let (text, hinted) = explain("far", "lfn", Some(code), said).words();
+        let (text, hinted) = explain("far", ("ssh -p 2222", "lfn"), Some(code), said).words();
         assert!(text.contains(line), "{text}");
         assert!(hinted.as_deref().unwrap_or_default().contains(hint), "{hinted:?}");
     }
@@ -86,14 +87,19 @@ mod tests {
         says(127, "bash: line 1: lfn: command not found\n", "'lfn' is not installed there", "--remote-lfn");
         says(1, "lfn: Command not found.\n", "Command not found", "");
         says(126, "bash: /x: Permission denied\n", "cannot be run there", "--remote-lfn");
-        says(255, "@@@\nHost key verification failed.\n", "far: ssh: Host key verification failed.", "ssh far true");
+        says(
+            255,
+            "@@@\nHost key verification failed.\n",
+            "far: ssh: Host key verification failed.",
+            "`ssh -p 2222 far true`",
+        );
         says(255, "me@far: Permission denied (publickey).\n", "Permission denied (publickey)", "lets you in");
         says(255, "ssh: Could not resolve hostname far: x\n", "unknown host 'far'", "lfn hosts add far");
-        says(255, "ssh: connect to host far port 22: Connection refused\n", "far: ssh: connect to", "ssh far");
-        says(255, "", "does not say why", "ssh far");
+        says(255, "ssh: connect to host far port 22: Connection refused\n", "far: ssh: connect to", "ssh -p 2222 far");
+        says(255, "", "does not say why", "ssh -p 2222 far");
         says(2, "lfn: unexpected argument '--stdio' found\nhint: x\n", "--stdio", "same version");
         says(1, "banner\nlfn: cannot listen on x\nhint: do y\n", "far: cannot listen on x", "do y");
-        says(0, "", "ended there without saying", "ssh far lfn --version");
+        says(0, "", "ended there without saying", "ssh -p 2222 far lfn --version");
     }
 
     #[test]

@@ -250,7 +250,7 @@ fn what_is_no_file_is_left_out_and_told() {
     }
     let output = pair.copy(&["-a", "tree", "far:"]);
     assert_eq!(output.status.code(), Some(0));
-    assert_eq!(text(&output.stderr), "lfn: 2 devices, FIFOs or sockets left out: they are never copied\n");
+    assert_eq!(text(&output.stderr), "lfn: 2 devices, FIFOs or sockets left out: such are never copied\n");
     // And by the far end too.
     assert!(Command::new("mkfifo").arg(pair.far("tree/p")).status().unwrap().success());
     let down = pair.copies(&["far:tree/", "missing"]);

@@ -221,9 +221,13 @@ fn permits(bearer: &Bearer, request: &Request) -> Result<(), Refusal> {
     if may {
         return Ok(());
     }
-    let whose = if bearer.name.is_some() { "this ticket" } else { "this server" };
-    Err(Refusal::new(RefusalCode::Forbidden, format!("{whose} is not for {what}, only for: {}", bearer.rights))
-        .hint("ask whoever runs the server for a ticket that is: lfn token add NAME --rights …"))
+    // The server's own ticket has every right that the server gives: no other could have more.
+    let (whose, hint) = match bearer.name.is_some() {
+        true => ("this ticket", "ask whoever runs the server for a ticket that is: lfn token add NAME --rights …"),
+        false => ("this server", "no ticket changes that: it was started so (--read-only, --write-only or --drop-box)"),
+    };
+    let text = format!("{whose} is not for {what}, only for: {}", bearer.rights);
+    Err(Refusal::new(RefusalCode::Forbidden, text).hint(hint))
 }
 
 /// Which copy a session is of, if its client says so: of two tokens never the same.

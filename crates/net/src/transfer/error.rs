@@ -415,6 +415,10 @@ impl TransferError {
                 io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
                     "make room there, or give another destination"
                 }
+                io::ErrorKind::NotADirectory => "a part of that path is a file, and no directory: give another path",
+                io::ErrorKind::InvalidFilename => {
+                    "a name there is longer than its file system takes (255 bytes on most): give a shorter one"
+                }
                 _ => "see that the file system there is well, and give a path on it",
             },
             TransferError::Stalled { .. } => "see to that, and run the same command again: it goes on from there",
@@ -483,7 +487,8 @@ mod tests {
         // Other files may be spared: they are tried.
         let of_one_file = [
             (Errno::IO, "well"),
-            (Errno::NAMETOOLONG, "well"),
+            (Errno::NAMETOOLONG, "shorter"),
+            (Errno::NOTDIR, "no directory"),
             (Errno::FBIG, "well"),
             (Errno::ROFS, "not read-only"),
             (Errno::ACCESS, "who may read and write"),

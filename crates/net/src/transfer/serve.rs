@@ -63,8 +63,8 @@ pub(super) fn check_streams(session: &ServerSession, streams: u16, block: Bytes)
 fn receive(session: &mut ServerSession, request: &CopyRequest, to: &To) -> Result<(), TransferError> {
     let mut dropped = None;
     let blind = !session.rights().read;
-    if blind && asks_what_is_there(&request.manner) {
-        return Err(TransferError::NotAllowed("--dry-run, --delete and --manifest"));
+    if let Some(asked) = what_is_there(&request.manner).filter(|_| blind) {
+        return Err(TransferError::NotAllowed(asked));
     }
     let aim = match to {
         To::Null => Aim::Null,
@@ -105,9 +105,15 @@ fn receive(session: &mut ServerSession, request: &CopyRequest, to: &To) -> Resul
     held.map(drop)
 }
 
-/// Whether the receiver would tell, or do, what depends on what is there already.
-fn asks_what_is_there(manner: &Manner) -> bool {
-    manner.dry_run || manner.delete || manner.tell || manner.digests
+/// The option by which the receiver would tell, or do, what depends on what is there already.
+fn what_is_there(manner: &Manner) -> Option<&'static str> {
+    let asked = [
+        (manner.dry_run, "--dry-run"),
+        (manner.delete, "--delete"),
+        (manner.digests, "--manifest"),
+        (manner.tell, "telling what is there"),
+    ];
+    asked.into_iter().find_map(|(asked, option)| asked.then_some(option))
 }
 
 fn send(session: &mut ServerSession, request: &CopyRequest, from: &[From], pick: &Pick) -> Result<(), TransferError> {

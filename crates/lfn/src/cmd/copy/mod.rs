@@ -14,7 +14,7 @@ use lfn_core::transfer::keep::{LeftOut, Unkept};
 use lfn_core::transfer::limit::Look;
 use lfn_core::transfer::streams::{Change, Choice};
 use lfn_core::units::{BitRate, Bytes};
-use lfn_core::wire::copy::Told;
+use lfn_core::wire::copy::{MOST_FAILURES, Told};
 use lfn_net::session::Protection;
 use lfn_net::session::dial::{Line, Target};
 use lfn_net::transfer::{Connection, Extent, Options, Outcome, Teller, TransferError, Watch, across, download, upload};
@@ -26,7 +26,7 @@ use crate::print::{
     self,
     copy::{Live, Report, tell},
 };
-use crate::remote::{Trust, Waiting, session_failure};
+use crate::remote::{SavedHosts, Trust, Waiting, session_failure};
 use flags::clean::CleanFlags;
 use flags::reach::ReachFlags;
 use flags::streams::StreamFlags;
@@ -49,7 +49,7 @@ use places::{Direction, direction, without_secrets};
 /// (dir/) what is in it goes there, as with rsync. What is there already, of the same length and time, is not sent again, and
 /// a copy that was cut goes on where it was.
 #[derive(clap::Args, Debug)]
-#[command(after_help = EXAMPLES)]
+#[command(after_help = EXAMPLES, override_usage = USAGE)]
 pub struct Args {
     /// What to copy, and where to: the last one is the destination. A directory takes files under their own names
     #[arg(required_unless_present = "clean", num_args = 1.., value_names = ["SOURCE", "DESTINATION"])]
@@ -78,19 +78,22 @@ pub struct Args {
     ndjson: bool,
 }
 
+const USAGE: &str = "lfn copy [OPTIONS] SOURCE... DESTINATION
+       lfn copy --clean [OPTIONS] [PLACE...]";
+
 const EXAMPLES: &str = "Examples:
-  lfn copy field.nc far:field.nc
-  lfn copy far:runs/field.nc .
+  lfn copy field.nc far1:field.nc         far1 is a saved name: lfn hosts add far1 TICKET
+  lfn copy far1:runs/field.nc .
   lfn copy field.nc me@there:data/        over ssh, into data in the home directory there
-  lfn copy runs far:archive               the directory runs, as archive/runs
-  lfn copy far:runs/ .                    what is in it
-  lfn copy -a runs far:archive            with owners, links, attributes, holes
-  lfn copy 'far:runs/*.nc' .              what matches at the far end
-  lfn copy random:1GiB far:null:          what the path carries, without a disk
-  lfn copy --streams 16 --congestion bbr field.nc far:
+  lfn copy runs far1:archive              the directory runs, as archive/runs
+  lfn copy far1:runs/ .                   what is in it
+  lfn copy -a runs far1:archive           with owners, links, attributes, holes
+  lfn copy 'far1:runs/*.nc' .             what matches at the far end
+  lfn copy random:1GiB far1:null:         what the path carries, without a disk
+  lfn copy --streams 16 --congestion bbr field.nc far1:
   lfn copy -a runs /mnt/disk              on this host
-  lfn copy far:runs other:archive         from one far end to another, not by way of here
-  lfn copy --clean far:archive            what copies that were cut left there
+  lfn copy far1:runs far2:archive         from one far end to another, not by way of here
+  lfn copy --clean far1:archive           what copies that were cut left there
 
 The digest printed is what `b3sum FILE` prints. Exit codes: 0 done, 1 failed
 or not all of it done, 2 usage, 3 incomplete: the same command goes on from there, 130 interrupted.";
@@ -105,6 +108,7 @@ pub fn run(args: Args) -> Result<Exit, Failure> {
         return Err(Failure::usage(format!("{only}: a copy wants a SOURCE and a DESTINATION")).hint(places::PLACES));
     }
     let pick = args.tree.pick()?;
+    names_without_colon(&args.places)?;
     let mut direction = direction(&args.places, args.there.allowed(), &pick)?;
     direction.start_at_home(|host| args.reach.is_over_ssh(host, &args.trust))?;
     args.streams.check()?;
@@ -150,7 +154,11 @@ pub fn run(args: Args) -> Result<Exit, Failure> {
         }
     };
     live.clear();
-    let outcome = result.map_err(failure)?;
+    let outcome = result.map_err(|error| {
+        let interrupted = matches!(error, TransferError::Interrupted) && !args.there.dry_run;
+        let failure = failure(error);
+        if interrupted { failure.hint("the same command goes on from what was kept") } else { failure }
+    })?;
     let listed = told.1.map(|manifest| manifest.finish()).transpose()?;
     if let ([failure], 1) = (outcome.failures.as_slice(), outcome.tally.entries()) {
         let exit = if failure.full { Exit::Incomplete } else { Exit::Failed };
@@ -165,6 +173,17 @@ pub fn run(args: Args) -> Result<Exit, Failure> {
         failures if failures.iter().any(|failure| failure.full) => Exit::Incomplete,
         _ => Exit::Failed,
     })
+}
+
+/// A saved name as destination of which only the colon was forgotten would become a file of that name.
+fn names_without_colon(places: &[OsString]) -> Result<(), Failure> {
+    let Some(name) = places.last().and_then(|place| place.to_str()) else { return Ok(()) };
+    let is_saved = || Ok::<_, Failure>(emulated::far_ticket(name)?.is_some() || SavedHosts::load()?.has(name));
+    if std::path::Path::new(name).symlink_metadata().is_ok() || !is_saved()? {
+        return Ok(());
+    }
+    Err(Failure::usage(format!("{name}: a saved name, and no file or directory here"))
+        .hint(format!("did you mean {name}:? A new file of that name is ./{name}")))
 }
 
 /// The path before anything is sent on it, as far as it can be known: the emulator's, or the capacity of `--rate` and the
@@ -217,7 +236,9 @@ fn list_failures(outcome: &Outcome) {
     }
     let untold = outcome.tally.failed.saturating_sub(outcome.failures.len() as u64);
     if untold > 0 {
-        print::talk(format_args!("lfn: {untold} more failed\n"));
+        // Those in a directory that failed are not told one by one.
+        let below = if outcome.failures.len() < MOST_FAILURES { " below" } else { "" };
+        print::talk(format_args!("lfn: {untold} more failed{below}\n"));
     }
 }
 
@@ -226,15 +247,20 @@ fn tell_what_is_missing(outcome: &Outcome) {
     let LeftOut { links, special } = outcome.left_out;
     let Unkept { owners, xattrs, acls } = outcome.tally.unkept;
     let or_none = "not permitted there, or its file system has none";
+    let entry = ["entry without its", "entries without their"];
     let lines = [
-        (links, "symbolic links left out: --links copies them".to_owned()),
-        (special, "devices, FIFOs or sockets left out: they are never copied".to_owned()),
-        (owners, "entries without their owner or group: only root gives files away".to_owned()),
-        (xattrs, format!("entries without some of their extended attributes: {or_none}")),
-        (acls, format!("entries without their access control list: {or_none}")),
+        (links, ["symbolic link", "symbolic links"], "left out: --links copies what they are".to_owned()),
+        (
+            special,
+            ["device, FIFO or socket", "devices, FIFOs or sockets"],
+            "left out: such are never copied".to_owned(),
+        ),
+        (owners, entry, "owner or group: only root gives files away".to_owned()),
+        (xattrs, ["entry", "entries"], format!("without some extended attributes: {or_none}")),
+        (acls, entry, format!("access control list: {or_none}")),
     ];
-    for (count, what) in lines.iter().filter(|(count, _)| *count > 0) {
-        print::talk(format_args!("lfn: {count} {what}\n"));
+    for (count, [one, more], what) in lines.iter().filter(|(count, ..)| *count > 0) {
+        print::talk(format_args!("lfn: {count} {} {what}\n", if *count == 1 { one } else { more }));
     }
 }
 

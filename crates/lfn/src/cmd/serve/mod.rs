@@ -113,6 +113,8 @@ pub fn run(args: Args) -> Result<Exit, Failure> {
     if args.stdio.is_wanted() {
         return stdio::run(args);
     }
+    let tokens = if args.ephemeral { None } else { Some(token_file()?) };
+    args.safety.check(args.root.as_deref(), tokens.as_deref())?;
     let stop = Stop::on_signals()?;
     // A file size limit then fails the copy that met it, not the server.
     signal_hook::flag::register(signal_hook::consts::SIGXFSZ, Arc::default())?;
@@ -129,7 +131,6 @@ pub fn run(args: Args) -> Result<Exit, Failure> {
     };
     // Every file is open that only the start needs.
     let root = args.root.as_deref().map(root_directory).transpose()?;
-    let tokens = if args.ephemeral { None } else { Some(token_file()?) };
     let held = safe::hold(root.as_deref(), tokens.as_deref())?;
     let metrics = args.metrics.map(|address| metrics::serve(address, page)).transpose().map_err(|error| {
         Failure::new(error).hint("choose another address or port: lfn serve --metrics 127.0.0.1:9733")

@@ -48,6 +48,21 @@ impl Safety {
         Rights { test: true, read, write }
     }
 
+    /// Whether there is anywhere that clients could write to, where they are to do nothing else.
+    pub fn check(&self, root: Option<&Path>, tokens: Option<&Path>) -> Result<(), Failure> {
+        let flag = match (self.write_only, self.drop_box) {
+            (true, _) => "--write-only",
+            (_, true) => "--drop-box",
+            _ => return Ok(()),
+        };
+        let given = tokens.and_then(|path| TokenFile::read(path).ok()).unwrap_or_default();
+        if root.is_some() || given.tokens.values().any(|kept| kept.root.is_some()) {
+            return Ok(());
+        }
+        Err(Failure::usage(format!("{flag} without --root: there is nowhere to write to"))
+            .hint(format!("lfn serve {flag} --root DIR")))
+    }
+
     /// The audit log, opened.
     pub fn audit(&self) -> Result<Option<Audit>, Failure> {
         let Some(path) = &self.audit else { return Ok(None) };

@@ -181,7 +181,14 @@ impl Report<'_> {
             Protection::Tls => "TLS",
             Protection::Clear => "clear",
         };
-        line += &format!("; {} streams ({}), {protection}", self.streams(), self.streams_reason());
+        let streams = self.streams();
+        line += &format!("; {streams} {}", if streams == 1 { "stream" } else { "streams" });
+        // That nothing is known of the path is no news.
+        let reason = self.streams_reason();
+        if !reason.starts_with("default") {
+            line += &format!(" ({reason})");
+        }
+        line += &format!(", {protection}");
         line += &format!(", {}, {}", checked(self.options.manner.verify), kept(self.options.manner.fsync));
         let mut out = print::out();
         writeln!(out, "{line}")?;
@@ -190,7 +197,7 @@ impl Report<'_> {
             None => writeln!(out, "{}", counted(tally))?,
         }
         if let Some(files) = self.manifest {
-            writeln!(out, "{files} files in the manifest")?;
+            writeln!(out, "{files} {} in the manifest", if files == 1 { "file" } else { "files" })?;
         }
         if tally.kept.0 > 0 {
             writeln!(out, "{} of it had been there from an earlier copy", tally.kept)?;

@@ -118,6 +118,13 @@ impl Tokens {
             return Ok(self.own.clone());
         }
         let Some(bearer) = bearer else {
+            if shown.is_none() {
+                return Err(Refusal::new(
+                    RefusalCode::WrongToken,
+                    "this server wants a ticket's token, and none was shown",
+                )
+                .hint("leave out --insecure, and take the ticket that `lfn serve` prints there"));
+            }
             return Err(Refusal::new(RefusalCode::WrongToken, "the ticket's token is not this server's")
                 .hint("take the ticket that `lfn serve` prints now, or one of `lfn token add` there"));
         };

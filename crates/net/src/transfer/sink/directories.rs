@@ -81,7 +81,8 @@ impl Directories {
     }
 }
 
-fn is_below(name: &Name, directory: &Name) -> bool {
+/// Whether the one is in the other, however deep.
+pub(super) fn is_below(name: &Name, directory: &Name) -> bool {
     let below = |rest: &[u8]| rest.starts_with(b"/");
     (directory.is_root() && !name.is_root()) || name.as_bytes().strip_prefix(directory.as_bytes()).is_some_and(below)
 }

@@ -97,6 +97,8 @@ pub(super) enum Done {
     Earlier(Bytes),
     /// Here.
     Failed(TransferError),
+    /// It would have been in a directory that failed, which was told.
+    Below,
     /// At the sender, who knows.
     Unsent(Failure),
 }

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use lfn_core::transfer::blocks::Layout;
 use lfn_core::transfer::digest::Digest;
-use lfn_core::transfer::entry::{Entry, Kind};
+use lfn_core::transfer::entry::{Entry, Kind, Name};
 use lfn_core::transfer::verdict::{Allowed, Obstacle, Skipped, There, Verdict, decide, decide_blind};
 use lfn_core::units::Bytes;
 use lfn_core::wire::copy::{Fate, FromReceiver, Tally};
@@ -25,7 +25,7 @@ use super::super::place::{file_error, only_regular};
 use super::super::side::Ended;
 use super::attributes::Body;
 use super::compare::Job;
-use super::directories::{Directories, Directory};
+use super::directories::{Directories, Directory, is_below};
 use super::dry::Made;
 use super::extra::Extras;
 use super::item::{Compared, Done, Item, Leads, Next};
@@ -42,6 +42,8 @@ struct Pass {
     allowed: Allowed,
     directories: Directories,
     made: Made,
+    /// The directory that failed last: while the list is below it, no entry has a place.
+    failed: Option<Name>,
 }
 
 impl Receiving {
@@ -75,7 +77,7 @@ impl Receiving {
         }
         // This thread alone sets it.
         let _ = self.tree.set(tree);
-        let mut pass = Pass { allowed, directories: Directories::default(), made: Made::default() };
+        let mut pass = Pass { allowed, directories: Directories::default(), made: Made::default(), failed: None };
         let mut extras = Extras::default();
         while let Some(next) = self.table.next(|| self.stopped()) {
             // Hard links and what was compared come back.
@@ -99,6 +101,10 @@ impl Receiving {
 
     fn look_at(&self, next: Next, pass: &mut Pass) {
         let (number, name) = (next.number, next.entry.name.clone());
+        let (first, is_directory) = (next.first, next.entry.kind == Kind::Directory);
+        if first && pass.failed.as_ref().is_some_and(|failed| is_below(&name, failed)) {
+            return self.table.settle(number, &name, Done::Below);
+        }
         let result = match self.tree() {
             Some(tree) if self.manner.dry_run => self.would(tree, next, pass.allowed, &mut pass.made),
             Some(tree) => self.find_room(tree, next, pass),
@@ -107,7 +113,12 @@ impl Receiving {
         match result {
             Ok(Some(done)) => self.table.settle(number, &name, done),
             Ok(None) => {}
-            Err(error) => self.table.settle(number, &name, Done::Failed(error)),
+            Err(error) => {
+                if is_directory && !name.is_root() {
+                    pass.failed = Some(name.clone());
+                }
+                self.table.settle(number, &name, Done::Failed(error));
+            }
         }
     }
 

@@ -6,7 +6,7 @@ use std::time::Duration;
 use lfn_core::path::PathProfile;
 use lfn_core::transfer::blocks::Layout;
 use lfn_core::transfer::streams::{Asked, Choice, FEW, choose};
-use lfn_core::units::{BitRate, Bytes, parse_duration};
+use lfn_core::units::{BitRate, Bytes, parse_unit_duration};
 use lfn_core::wire::CongestionWish;
 use lfn_net::session::Protection;
 
@@ -32,7 +32,7 @@ pub struct StreamFlags {
     #[arg(long, value_name = "RATE")]
     pub rate: Option<BitRate>,
     /// If the connection is lost, try to get another one for this long, counted from when anything moved last; 0s: never
-    #[arg(long, value_name = "DURATION", default_value = "10min", value_parser = parse_duration)]
+    #[arg(long, value_name = "DURATION", default_value = "10min", value_parser = parse_unit_duration)]
     pub patience: Duration,
     /// Data streams without encryption, authenticated still; for private circuits
     #[arg(long)]

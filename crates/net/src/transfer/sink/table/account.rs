@@ -202,6 +202,7 @@ impl Inner {
                 self.tally.failed += 1;
                 self.tell(failure(Some(number), name, &error));
             }
+            Done::Below => self.tally.failed += 1,
             Done::Unsent(failure) => self.unsent(failure),
         }
         self.settled.insert(number.into());
