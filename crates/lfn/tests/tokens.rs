@@ -340,6 +340,9 @@ fn the_audit_log_has_who_copied_what_and_nobody_is_served_without_it() {
     assert_eq!(mode(&home.path("audit")), 0o600);
     // Over ssh the user copies wherever it may: that can be read-only, and there is no root to keep anybody from.
     assert_refused(&home.run(&["serve", "--stdio", "--write-only"]), 2, "--stdio");
+    for flag in ["--write-only", "--drop-box"] {
+        assert_refused(&home.run(&["serve", "--ephemeral", flag]), 2, "without --root");
+    }
     let full = Home::new();
     let wrong = full.run(&["serve", "--ephemeral", "--port", "0", "--bind", "127.0.0.1", "--audit", "/dev/full"]);
     assert_refused(&wrong, 1, "--audit /dev/full: No space");

@@ -158,6 +158,9 @@ pub enum FromCarrier {
     Done(Box<Carried>),
     /// The last word: the copy failed.
     Failed {
+        /// Whose words they are.
+        #[serde(default)]
+        end: CarriedEnd,
         /// Why.
         what: String,
         /// What may be done about it.
@@ -166,6 +169,26 @@ pub enum FromCarrier {
         /// The same command goes on where it stopped.
         resumable: bool,
     },
+}
+
+/// One of the two ends between which data are carried.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum CarriedEnd {
+    /// That reads.
+    #[default]
+    Sender,
+    /// That writes.
+    Receiver,
+}
+
+impl std::fmt::Display for CarriedEnd {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            CarriedEnd::Sender => "the source",
+            CarriedEnd::Receiver => "the destination",
+        })
+    }
 }
 
 /// How a copy ended.

@@ -96,7 +96,10 @@ fn what_either_end_refuses_is_said_with_its_place() {
     assert!(!three.there("a").exists());
 
     let mut three = Three::new(SENDS, &[]);
-    three.pair.refuses(&["far:none", &three.place("a")], 1, "none: no such file");
+    three.pair.refuses(&["far:none", &three.place("a")], 1, "the source says: far:none: no such file");
+    fs::write(three.pair.far("a"), b"a").unwrap();
+    let said = three.pair.refuses(&["far:a", &three.place("none/b/c")], 1, "the destination says: lfn://");
+    assert!(said.contains("/none/b/c: no such file"), "{said}");
     three.other.child.kill().unwrap();
     three.other.child.wait().unwrap();
     three.pair.refuses(&["far:none", &three.place("a")], 1, "the destination: ");
@@ -132,6 +135,7 @@ fn the_data_do_not_come_by_the_client() {
         serve() { exec "$LFN" serve --ephemeral --quiet --bind 127.0.0.1 --port 0 --host 127.0.0.1 --root "$@"; }
         crossed() { sed -n 's/^ *lo: *\([0-9]*\) .*/\1/p' /proc/net/dev; }
         ip link set lo up
+        rm -f far.ticket other.ticket
         serve far --third-party >far.ticket & far=$!
         serve other >other.ticket & other=$!
         until grep -q "lfn:" far.ticket && grep -q "lfn:" other.ticket; do sleep 0.05; done

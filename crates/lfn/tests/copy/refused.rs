@@ -5,6 +5,7 @@ use std::fs;
 use std::os::unix::fs::symlink;
 use std::process::Command;
 
+use crate::support::server::text;
 use crate::{Pair, content, is_root, names, write};
 
 #[test]
@@ -88,7 +89,19 @@ fn what_cannot_be_meant_is_a_usage_error() {
     pair.refuses(&["a", "far:a", "--congestion", "nosuch"], 1, "congestion control 'nosuch'");
     pair.refuses(&["far:zero:1000", "null:", "--congestion", "nosuch"], 1, "congestion control 'nosuch'");
     pair.refuses(&["missing", "far:a"], 1, "missing: no such file");
-    pair.refuses(&["far:missing", "b"], 1, "missing: no such file");
+    pair.refuses(&["far:missing", "b"], 1, "lfn: far:missing: no such file");
+    let here = pair.refuses(&["missing", "far:missing"], 1, "lfn: missing: no such file");
+    assert!(!here.contains("far:"), "{here}");
+    let long = format!("far:{}", "x".repeat(300));
+    let said = pair.refuses(&["a", &long], 1, "File name too long");
+    assert!(said.contains("give a shorter one"), "{said}");
+    // Of a saved name the colon was forgotten.
+    let said = pair.refuses(&["a", "far"], 2, "far: a saved name");
+    assert!(said.contains("did you mean far:?"), "{said}");
+    pair.copies(&["a", "./far"]);
+    for option in ["--patience", "--wait"] {
+        pair.refuses(&["a", "far:a", option, "10"], 2, "has no unit");
+    }
     pair.refuses(&["a", "nobody-saved-this:a"], 1, "nobody-saved-this");
 }
 
@@ -155,4 +168,23 @@ fn secrets_stay_out_of_reports() {
     let token = pair.server.ticket.strip_prefix("lfn://").unwrap().split_once('@').unwrap().0;
     assert!(!report.to_string().contains(token), "{report}");
     let _: &OsStr = report["destination"].as_str().unwrap().as_ref();
+}
+
+/// What would be in it has no place, which is no news of its own.
+#[test]
+fn a_directory_that_cannot_be_made_is_told_once() {
+    let pair = Pair::new();
+    fs::create_dir_all(pair.near("tree/many/more")).unwrap();
+    for n in 0..50 {
+        fs::write(pair.near(&format!("tree/many/more/{n}")), b"x").unwrap();
+    }
+    fs::write(pair.near("tree/other"), b"x").unwrap();
+    fs::create_dir(pair.far("tree")).unwrap();
+    fs::write(pair.far("tree/many"), b"in the way").unwrap();
+    let output = pair.copy(&["tree", "far:"]);
+    let said = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{said}");
+    assert_eq!(said.lines().count(), 2, "{said}");
+    assert!(said.starts_with("lfn: tree/many: ") && said.ends_with("lfn: 51 more failed below\n"), "{said}");
+    assert_eq!(fs::read(pair.far("tree/other")).unwrap(), b"x");
 }

@@ -267,7 +267,7 @@ fn where_ssh_comes_to_nothing_one_line_says_why() {
     let port = taken.local_addr().unwrap().port().to_string();
     host.refuses(&["a", "there:b", "--ssh-ports", &port], 1, "cannot listen on", "--ssh-ports");
     host.knows("other");
-    host.refuses(&["a", "there:b"], 1, "Host key verification failed", "ssh there true");
+    host.refuses(&["a", "there:b"], 1, "Host key verification failed", " there true`");
     host.knows("host");
     fs::write(host.path("authorized"), "").unwrap();
     host.refuses(&["a", "there:b"], 1, "Permission denied", "lets you in");

@@ -11,6 +11,7 @@ use lfn_core::transfer::schedule::DeckError;
 use lfn_core::transfer::verdict::Obstacle;
 use lfn_core::units::{Bytes, show_duration};
 use lfn_core::wire::copy::HeaderError;
+use lfn_core::wire::third::CarriedEnd;
 use lfn_core::wire::{Refusal, RefusalCode};
 
 use crate::session::SessionError;
@@ -88,9 +89,11 @@ pub enum TransferError {
         /// Of loopback: an address of this host's own, or a tunnel.
         address: std::net::SocketAddr,
     },
-    /// What the sender of a copy between two others says of it.
-    #[error("the source says: {what}")]
+    /// What one end of a copy between two others says of it.
+    #[error("{end} says: {what}")]
     Relayed {
+        /// Which one.
+        end: CarriedEnd,
         /// In its words.
         what: String,
         /// What may be done about it.

@@ -27,6 +27,7 @@ pub(crate) mod third;
 pub use clean::{Seen, clean_here, clean_there};
 pub use client::{Connection, LocalDestination, LocalSource, Options, Outcome, PATIENCE, Watch, download, upload};
 pub use error::TransferError;
+pub use lfn_core::wire::third::CarriedEnd;
 pub(crate) use serve::serve;
 pub use side::Extent;
 pub use teller::Teller;

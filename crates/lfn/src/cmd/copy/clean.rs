@@ -45,7 +45,7 @@ pub(super) fn run(args: &Args) -> Result<Exit, Failure> {
                 clean_there(&far.target, CleanRequest { places, rule }, &interrupted, &mut seen)
             }
         };
-        result.map_err(failure)?;
+        result.map_err(|error| failure(error, &args.places))?;
     }
     report.end()
 }

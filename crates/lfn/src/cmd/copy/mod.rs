@@ -1,6 +1,7 @@
 //! `lfn copy`: what was typed, turned into one upload or download, and a forecast to hold it against.
 
 mod clean;
+mod ends;
 mod flags;
 mod manifest;
 mod places;
@@ -15,8 +16,8 @@ use lfn_core::transfer::limit::Look;
 use lfn_core::transfer::streams::{Change, Choice};
 use lfn_core::units::{BitRate, Bytes};
 use lfn_core::wire::copy::{MOST_FAILURES, Told};
-use lfn_net::session::Protection;
 use lfn_net::session::dial::{Line, Target};
+use lfn_net::session::{Protection, SessionError};
 use lfn_net::transfer::{Connection, Extent, Options, Outcome, Teller, TransferError, Watch, across, download, upload};
 
 use crate::emulated;
@@ -156,7 +157,7 @@ pub fn run(args: Args) -> Result<Exit, Failure> {
     live.clear();
     let outcome = result.map_err(|error| {
         let interrupted = matches!(error, TransferError::Interrupted) && !args.there.dry_run;
-        let failure = failure(error);
+        let failure = failure(error, &args.places);
         if interrupted { failure.hint("the same command goes on from what was kept") } else { failure }
     })?;
     let listed = told.1.map(|manifest| manifest.finish()).transpose()?;
@@ -302,13 +303,18 @@ fn stop_flag() -> Result<Arc<AtomicBool>, Failure> {
     Ok(flag)
 }
 
-fn failure(error: TransferError) -> Failure {
+fn failure(error: TransferError, places: &[OsString]) -> Failure {
+    let said = ends::line(&error, places);
     match error {
+        TransferError::Session(SessionError::Refused(refusal)) => match refusal.hint {
+            Some(hint) => Failure::msg(said).hint(hint),
+            None => Failure::msg(said),
+        },
         TransferError::Session(error) => session_failure(error),
         TransferError::Interrupted => Failure::new(error).with_exit(Exit::Interrupted),
         error => {
             let (hint, exit) = (error.hint(), if error.is_resumable() { Exit::Incomplete } else { Exit::Failed });
-            let failure = Failure::new(error).with_exit(exit);
+            let failure = Failure::msg(said).with_exit(exit);
             match hint {
                 Some(hint) => failure.hint(hint),
                 None => failure,

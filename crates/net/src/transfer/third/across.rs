@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use lfn_core::wire::Request;
 use lfn_core::wire::copy::{ALIVE_EVERY, Failure, From, To};
 use lfn_core::wire::third::{
-    Carried, FromBorrower, FromCarrier, FromLender, LendRequest, MOST_ADDRESSES, Receiver, SendRequest,
+    Carried, CarriedEnd, FromBorrower, FromCarrier, FromLender, LendRequest, MOST_ADDRESSES, Receiver, SendRequest,
 };
 
 use crate::session::dial::{self, Target};
@@ -151,7 +151,8 @@ impl Pair {
                     changes.push(change);
                 }
                 FromCarrier::Lost { why } => {
-                    let why = &TransferError::Relayed { what: why, hint: None, resumable: true };
+                    let why =
+                        &TransferError::Relayed { end: CarriedEnd::Sender, what: why, hint: None, resumable: true };
                     (watch.connection)(&Connection::Lost { why, patience });
                 }
                 FromCarrier::Trying { seconds } => {
@@ -161,8 +162,8 @@ impl Pair {
                 FromCarrier::Told { entries } => entries.iter().for_each(|told| teller.tell(told)),
                 FromCarrier::Void => teller.anew(),
                 FromCarrier::Failures { failures: more } => failures.extend(more),
-                FromCarrier::Failed { what, hint, resumable } => {
-                    return Err(TransferError::Relayed { what, hint, resumable });
+                FromCarrier::Failed { end, what, hint, resumable } => {
+                    return Err(TransferError::Relayed { end, what, hint, resumable });
                 }
                 FromCarrier::Done(carried) => {
                     let Carried { bytes, digest, elapsed, path, tally, left_out, look, .. } = *carried;

@@ -13,7 +13,9 @@ use lfn_core::session::Ticket;
 use lfn_core::transfer::limit::Look;
 use lfn_core::transfer::streams::Change;
 use lfn_core::wire::copy::{ALIVE_EVERY, CopyId, From, Told};
-use lfn_core::wire::third::{Carried, FromBorrower, FromCarrier, MOST_ADDRESSES, SendRequest, TOLD_AT_ONCE};
+use lfn_core::wire::third::{
+    Carried, CarriedEnd, FromBorrower, FromCarrier, MOST_ADDRESSES, SendRequest, TOLD_AT_ONCE,
+};
 use lfn_core::wire::{Refusal, RefusalCode};
 
 use crate::server::ServerSession;
@@ -187,7 +189,10 @@ fn last_words(say: &SyncSender<FromCarrier>, result: &Result<Outcome, TransferEr
         }
         Err(error) => {
             let (what, hint, resumable) = (error.to_string(), error.hint(), error.is_resumable());
-            FromCarrier::Failed { what, hint, resumable }
+            // What comes with a session is the receiver's.
+            let refused = matches!(error, TransferError::Session(SessionError::Refused(_)));
+            let end = if refused { CarriedEnd::Receiver } else { CarriedEnd::Sender };
+            FromCarrier::Failed { end, what, hint, resumable }
         }
     };
     let _ = say.send(last);

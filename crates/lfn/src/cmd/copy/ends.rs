@@ -1,0 +1,89 @@
+//! Which end an error is of: a path that the far end refused is said as it was typed, with its host before it; one of this
+//! host stands alone.
+
+use std::ffi::OsString;
+
+use lfn_core::transfer::location::{Location, Place};
+use lfn_net::session::SessionError;
+use lfn_net::transfer::{CarriedEnd, TransferError};
+
+use super::places::without_secrets;
+
+/// The line of an error, with the path in it as it was typed, where it is one of a far end.
+pub(super) fn line(error: &TransferError, places: &[OsString]) -> String {
+    let text = error.to_string();
+    let Some((destination, sources)) = places.split_last() else { return text };
+    let typed: Vec<&OsString> = match error {
+        TransferError::Session(SessionError::Refused(_)) => places.iter().collect(),
+        TransferError::Relayed { end: CarriedEnd::Sender, .. } => sources.iter().collect(),
+        TransferError::Relayed { end: CarriedEnd::Receiver, .. } => vec![destination],
+        _ => return text,
+    };
+    typed.into_iter().filter_map(far_path).find_map(|(path, typed)| named(&text, &path, &typed)).unwrap_or(text)
+}
+
+/// A path at a far end as that end calls it, and as it was typed, less what is secret in it.
+fn far_path(typed: &OsString) -> Option<(String, String)> {
+    let Ok(Location { host: Some(_), place: Place::Path(path) }) = Location::parse_bytes(typed.as_encoded_bytes())
+    else {
+        return None;
+    };
+    let path = path.to_string_lossy();
+    // Over ssh that is where it starts anyway.
+    let path = path.strip_prefix("~/").unwrap_or(&path);
+    (!path.is_empty()).then(|| (path.to_owned(), without_secrets(typed)))
+}
+
+/// The text with the first mention of that path, or of something in it, as it was typed.
+fn named(text: &str, path: &str, typed: &str) -> Option<String> {
+    let whole = |at: usize| {
+        let behind = text[at + path.len()..].chars().next();
+        (at == 0 || text[..at].ends_with(' '))
+            && behind.is_none_or(|c| matches!(c, '/' | ':' | ' ') || path.ends_with('/'))
+    };
+    let at = text.match_indices(path).map(|(at, _)| at).find(|at| whole(*at))?;
+    Some(format!("{}{typed}{}", &text[..at], &text[at + path.len()..]))
+}
+
+#[cfg(test)]
+mod tests {
+    use lfn_core::wire::{Refusal, RefusalCode};
+
+    use super::*;
+
+    fn says(error: &TransferError, places: &[&str], line_: &str) {
+        let places: Vec<_> = places.iter().map(OsString::from).collect();
+        assert_eq!(line(error, &places), line_);
+    }
+
+    #[test]
+    fn what_a_far_end_refused_is_said_with_its_host() {
+        let refused =
+            |text: &str| TransferError::Session(SessionError::Refused(Refusal::new(RefusalCode::NotFound, text)));
+        let missing = "same/x: no such file or directory";
+        says(&refused(missing), &["far1:same/x", "same/x"], "far1:same/x: no such file or directory");
+        says(&refused(missing), &["same/x", "far1:same/x"], "far1:same/x: no such file or directory");
+        says(&TransferError::NotFound { path: "same/x".into() }, &["same/x", "far1:same/x"], missing);
+        says(&refused("cannot open a: no"), &["me@there:~/a", "b"], "cannot open me@there:~/a: no");
+        says(&refused("a/b: no"), &["x", "far1:a"], "far1:a/b: no");
+        says(&refused("this is not for a"), &["x", "far1:is"], "this far1:is not for a");
+        says(&refused("ab: no"), &["x", "far1:a"], "ab: no");
+        let ticket = lfn_core::session::Ticket {
+            host: "h".into(),
+            port: 7,
+            token: lfn_core::session::Token::from_bytes([1; 16]),
+            fingerprint: lfn_core::session::Fingerprint([2; 32]),
+        };
+        let typed = ticket.to_string().replace('#', "/a#");
+        says(&refused("a: no"), &[&typed, "b"], "lfn://h:7/a: no");
+    }
+
+    #[test]
+    fn of_two_far_ends_the_right_one_is_named() {
+        let relayed =
+            |end| TransferError::Relayed { end, what: "x/y: no such file".into(), hint: None, resumable: false };
+        let places = ["far1:x/y", "far2:x/y"];
+        says(&relayed(CarriedEnd::Sender), &places, "the source says: far1:x/y: no such file");
+        says(&relayed(CarriedEnd::Receiver), &places, "the destination says: far2:x/y: no such file");
+    }
+}
