@@ -62,6 +62,13 @@ fn goodput_is_of_what_crossed_the_path() {
     let lines: Vec<Value> = text(&said.stdout).lines().map(|line| serde_json::from_str(line).unwrap()).collect();
     let last = lines.last().unwrap();
     assert_eq!((&last["moved_bytes"], &last["bytes"]), (&3_000_000.into(), &8_000_001.into()), "{last}");
+    // Nor what the receiver can make nothing of.
+    fs::create_dir_all(pair.far("tree/c/d")).unwrap();
+    write(&pair.near("tree/c"), 700_000);
+    let output = pair.copy(&["tree", "far:"]);
+    let said = text(&output.stdout);
+    assert_eq!(output.status.code(), Some(1), "{said}");
+    assert!(said.starts_with("nothing of 8.7 MB was copied, in ") && !said.contains("on disk"), "{said}");
     // Nor is a hole of it.
     fs::File::create(pair.near("hole")).unwrap().set_len(64 << 20).unwrap();
     for way in [["hole", "far:"], ["far:hole", "hole2"]] {

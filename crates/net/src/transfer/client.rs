@@ -181,11 +181,10 @@ pub struct Outcome {
 
 impl Outcome {
     /// Payload that crossed the path and was of use: what had to be sent again counts once, and what left before the
-    /// receiver could say that it has it not at all.
+    /// receiver could say that it has it, or makes nothing of it, not at all.
     pub fn moved(&self) -> Bytes {
-        let Tally { skipped_bytes, kept, .. } = self.tally;
-        let wanted = self.bytes.0.saturating_sub(skipped_bytes.0).saturating_sub(kept.0);
-        self.look.bytes.min(Bytes(wanted))
+        let Tally { bytes, kept, .. } = self.tally;
+        self.look.bytes.min(Bytes(bytes.0.saturating_sub(kept.0)))
     }
 }
 

@@ -164,6 +164,7 @@ impl Report<'_> {
         }
         let (moved, took) = (self.outcome.moved(), show_duration(*elapsed));
         let mut line = match moved {
+            Bytes(0) if tally.failed > 0 => format!("nothing of {bytes} was copied, in {took}"),
             Bytes(0) => format!("nothing of {bytes} had to be moved, in {took}"),
             moved if moved < *bytes => format!("{moved} of {bytes} moved in {took}, goodput {}", moved.per(*elapsed)),
             _ => format!("{bytes} in {took}, goodput {}", moved.per(*elapsed)),
@@ -181,15 +182,17 @@ impl Report<'_> {
             Protection::Tls => "TLS",
             Protection::Clear => "clear",
         };
-        let streams = self.streams();
-        line += &format!("; {streams} {}", if streams == 1 { "stream" } else { "streams" });
-        // That nothing is known of the path is no news.
-        let reason = self.streams_reason();
-        if !reason.starts_with("default") {
-            line += &format!(" ({reason})");
+        if moved.0 > 0 || tally.changed() {
+            let streams = self.streams();
+            line += &format!("; {streams} {}", if streams == 1 { "stream" } else { "streams" });
+            // That nothing is known of the path is no news.
+            let reason = self.streams_reason();
+            if !reason.starts_with("default") {
+                line += &format!(" ({reason})");
+            }
+            line += &format!(", {protection}");
+            line += &format!(", {}, {}", checked(self.options.manner.verify), kept(self.options.manner.fsync));
         }
-        line += &format!(", {protection}");
-        line += &format!(", {}, {}", checked(self.options.manner.verify), kept(self.options.manner.fsync));
         let mut out = print::out();
         writeln!(out, "{line}")?;
         match digest {
