@@ -272,6 +272,9 @@ pub enum TransferError {
     Interrupted,
 }
 
+/// Names were given of what is in a source that is a file.
+pub(crate) const NO_DIRECTORY: &str = "is no directory that names could be below";
+
 /// For how long there was no other connection.
 fn sought(after: Duration) -> String {
     if after.is_zero() { String::new() } else { format!(", and there was no other for {}", show_duration(after)) }
@@ -448,6 +451,7 @@ impl TransferError {
             TransferError::Intake(IntakeError::Corrupt(_)) | TransferError::Digest { .. } => {
                 "copy it again; if it happens again, suspect the memory of a host"
             }
+            TransferError::Forbidden { why: NO_DIRECTORY, .. } => "give the one directory that the names are below",
             TransferError::Forbidden { .. } => "give a path relative to the served directory, without ..",
             _ => return None,
         };

@@ -22,6 +22,7 @@ use rustix::fs::{Mode, OFlags, SeekFrom, Stat, fstat, openat, seek};
 use rustix::io::Errno;
 
 use crate::transfer::TransferError;
+use crate::transfer::error::NO_DIRECTORY;
 use crate::transfer::flow::lock;
 use crate::transfer::place::Base;
 
@@ -151,7 +152,7 @@ impl Unsent {
             Unsent::Changed | Unsent::Vanished => TransferError::SourceChanged { path },
             Unsent::NotFound => TransferError::NotFound { path },
             Unsent::Kind(kind) => TransferError::NotRegular { path, kind },
-            Unsent::NoDirectory => TransferError::Forbidden { path, why: "is no directory that names could be below" },
+            Unsent::NoDirectory => TransferError::Forbidden { path, why: NO_DIRECTORY },
             Unsent::Outside => TransferError::Forbidden { path, why: "leads out of the served directory" },
             Unsent::File { doing, source } => TransferError::File { doing, path, source },
             Unsent::Layout(error) => error.into(),
