@@ -170,8 +170,8 @@ fn far_wildcards_are_expanded_there() {
     }
     let slash = pair.copies(&["far:tree/d*/", "contents"]);
     assert_eq!((slash["tally"]["files"].as_u64(), pair.near("contents/#1").is_file()), (Some(3), true));
-    pair.refuses(&["far:tree/*.nc", "x"], 1, "nothing matches tree/*.nc");
-    pair.refuses(&["far:../*", "x"], 1, "nothing matches ../*");
+    pair.refuses(&["far:tree/*.nc", "x"], 1, "nothing matches far:tree/*.nc");
+    pair.refuses(&["far:../*", "x"], 1, "nothing matches far:../*");
 }
 
 #[test]
