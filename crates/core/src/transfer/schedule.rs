@@ -26,6 +26,9 @@ pub const MOST_BEGUN: usize = 96;
 /// sent to it again, which costs time and not memory.
 pub const MOST_RANGES: usize = 1 << 18;
 
+/// How often a receiver may want blocks again in one session: what it misses is remembered.
+const MOST_AGAIN: u64 = 1 << 20;
+
 /// Entries that are listed and not settled, and which of their blocks are still to be dealt. `T` is whatever a file is
 /// read by.
 #[derive(Debug)]
@@ -45,6 +48,8 @@ pub struct Deck<T> {
     ranges: usize,
     /// Length of all that was listed and turned out not to be wanted.
     passed: u64,
+    /// How often [`Deck::again`] was called.
+    again: u64,
 }
 
 /// What is left of one file.
@@ -92,6 +97,9 @@ pub enum DeckError {
     /// Though entries are still being listed.
     #[error("the receiver says it is done before the list is complete")]
     Early,
+    /// Blocks again and again.
+    #[error("the receiver wants blocks again more than {MOST_AGAIN} times")]
+    Again,
     /// Of a block that the file does not have.
     #[error("the receiver speaks of block {index} of entry {file}, which has {blocks}")]
     Block {
@@ -119,6 +127,7 @@ impl<T: Clone> Deck<T> {
             begun: 0,
             ranges: 0,
             passed: 0,
+            again: 0,
         }
     }
 
@@ -235,16 +244,20 @@ impl<T: Clone> Deck<T> {
         Ok(())
     }
 
-    /// A block came damaged: it is sent again.
-    pub fn again(&mut self, file: u32, index: u64) -> Result<(), DeckError> {
+    /// Blocks from `first` to `last` came damaged, or not at all: they are sent again.
+    pub fn again(&mut self, file: u32, (first, last): (u64, u64)) -> Result<(), DeckError> {
         let Some(work) = work_of(&mut self.unsettled, self.listed, file)? else { return Ok(()) };
         let blocks = work.layout.blocks();
-        if index >= blocks {
-            return Err(DeckError::Block { file, index, blocks });
+        if last >= blocks {
+            return Err(DeckError::Block { file, index: last, blocks });
         }
-        work.hash.cut(index, index);
-        work.send.cut(index, index);
-        work.send.insert(index, index);
+        self.again += 1;
+        if self.again > MOST_AGAIN {
+            return Err(DeckError::Again);
+        }
+        work.hash.cut(first, last);
+        work.send.cut(first, last);
+        work.send.insert(first, last);
         self.file_away(file);
         Ok(())
     }

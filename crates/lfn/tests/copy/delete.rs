@@ -8,7 +8,7 @@ use std::process::Command;
 use std::time::{Duration, UNIX_EPOCH};
 
 use super::support::server::text;
-use super::{Pair, write};
+use super::{Pair, names, write};
 
 /// A line of what would be done: a word and a path.
 type Plan = BTreeSet<(String, String)>;
@@ -293,4 +293,22 @@ fn more_patterns_than_a_request_holds_are_told_before_anything_moves() {
     // Asked at this end alone they are as many as they like.
     pair.copies(&["--exclude-from", "rules", "src/", "far:dst"]);
     assert!(pair.far("dst/a").exists());
+}
+
+/// The directory that `b/` stands for comes in the list behind what else goes there.
+#[test]
+fn what_other_sources_bring_is_not_deleted() {
+    let pair = Pair::new();
+    for name in ["near/a/x", "near/b/y", "near/f", "far/dst/old"] {
+        let path = pair.home.path().join(name);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, name).unwrap();
+    }
+    for sources in [["a", "f", "b/"], ["b/", "f", "a"]] {
+        fs::write(pair.far("dst/old"), b"old").unwrap();
+        pair.copies(&[&["--delete"], &sources[..], &["far:dst"]].concat());
+        let there: BTreeSet<_> = names(&pair.far("dst")).into_iter().collect();
+        assert_eq!(there, ["a", "f", "y"].map(String::from).into(), "{sources:?}");
+        assert!(pair.far("dst/a/x").exists());
+    }
 }

@@ -189,7 +189,7 @@ fn ask(request: &Request) -> Ask {
             let rate = (0..test.streams).try_fold(0, sum).filter(|_| test.direction == Direction::Reverse).map(BitRate);
             Ask { streams: test.streams, time, bytes, rate, ..Ask::default() }
         }
-        Request::Send(send) => Ask { streams: send.most_streams, unbounded: true, ..Ask::default() },
+        Request::Send(send) => Ask { streams: send.most_streams.max(1), unbounded: true, ..Ask::default() },
         Request::Copy(copy) => {
             let made = |from: &From| match from {
                 From::Random { bytes } | From::Zero { bytes } => Some(*bytes),

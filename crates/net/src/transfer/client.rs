@@ -346,7 +346,7 @@ fn hold<S: Side + 'static>(
         let mut talk = Talk::new(control, started, arrivals, interrupted, &mut observer);
         (talk.hold(side), talk.moved())
     };
-    course.moved = moved;
+    course.moved = moved.map_or(course.moved, |moved| moved.max(course.moved));
     held
 }
 

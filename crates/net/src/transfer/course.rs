@@ -65,6 +65,8 @@ pub(super) struct Course<'a> {
     last: Look,
     /// How far the sessions before this one came: moved, or not to be moved.
     done: u64,
+    /// The most entries that were through in one session.
+    settled: u64,
     total: Extent,
 }
 
@@ -93,6 +95,7 @@ impl<'a> Course<'a> {
             before: Look::default(),
             last: Look::default(),
             done: 0,
+            settled: 0,
             total: Extent::default(),
         })
     }
@@ -139,6 +142,9 @@ impl<'a> Course<'a> {
             self.total = total;
         }
         self.total.passed = Bytes(done.saturating_sub(self.last.bytes.0));
+        if total.settled > self.settled {
+            (self.settled, self.moved) = (total.settled, Instant::now());
+        }
         (self.watch.observer)(&self.total, &self.last);
         if let Some(change) = self.adapter.look(&self.last) {
             self.wanted.set(change.streams);

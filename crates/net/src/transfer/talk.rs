@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use lfn_core::transfer::limit::{Look, Standstill, standstill};
+use lfn_core::transfer::limit::{Look, Shares, Standstill, standstill};
 use lfn_core::units::Bytes;
 use lfn_core::wire::copy::{ALIVE_EVERY, Progress};
 
@@ -53,8 +53,11 @@ struct Pulse {
     heard: Instant,
     spoke: Instant,
     observed: Instant,
-    /// What had moved on both sides together, and when that changed.
-    moved: (Bytes, Instant),
+    began: Instant,
+    /// What was done on both sides together, and when that changed.
+    moved: (u64, Instant),
+    /// Payload that arrived in this session, and when some did last.
+    received: (Bytes, Option<Instant>),
     /// When a receiver had no reason to wait last.
     at_work: Instant,
     theirs: Progress,
@@ -91,9 +94,11 @@ impl<'a> Talk<'a> {
         Err(if broke { last_words(self.control, error) } else { error })
     }
 
-    /// When something moved last, or was said that is more than a sign of life.
-    pub(crate) fn moved(&self) -> Instant {
-        self.pulse.moved.1
+    /// When payload arrived last; of a session that has lasted, when anything was done. One that is cut again and again before
+    /// anything arrives gets nowhere, however much it begins.
+    pub(crate) fn moved(&self) -> Option<Instant> {
+        let lasted = self.pulse.began.elapsed() > STALLED_AFTER;
+        self.pulse.received.1.or_else(|| lasted.then_some(self.pulse.moved.1))
     }
 
     fn go_on<S: Side + 'static>(&mut self, side: &Arc<S>) -> Result<Ended, TransferError> {
@@ -139,7 +144,12 @@ impl<'a> Talk<'a> {
         }
         let now = Instant::now();
         let progress = side.flow().progress();
-        let moved = Bytes(progress.bytes.0.saturating_add(self.pulse.theirs.bytes.0));
+        let theirs = &self.pulse.theirs;
+        let moved = work_of(&progress).wrapping_add(work_of(theirs));
+        let received = if S::SENDS { theirs.bytes } else { progress.bytes };
+        if received != self.pulse.received.0 {
+            self.pulse.received = (received, Some(now));
+        }
         let still = self.pulse.beat(moved, side.moving(), now);
         if now > self.pulse.heard + DEAD_AFTER {
             let peer = self.control.peer();
@@ -189,7 +199,9 @@ impl Pulse {
             heard: now,
             spoke: now,
             observed: now,
-            moved: (Bytes(0), now),
+            began: now,
+            received: (Bytes(0), None),
+            moved: (0, now),
             at_work: now,
             theirs: Progress::default(),
         }
@@ -197,7 +209,7 @@ impl Pulse {
 
     /// Notes what both sides have moved by now, and whether something should be moving; tells for how long it should have and
     /// did not.
-    fn beat(&mut self, moved: Bytes, moving: bool, now: Instant) -> Duration {
+    fn beat(&mut self, moved: u64, moving: bool, now: Instant) -> Duration {
         if moved != self.moved.0 || moving {
             self.at_work = now;
         }
@@ -217,6 +229,12 @@ fn stall(at: Standstill, up: bool) -> &'static str {
         (Standstill::Nobody, true) => "both ends wait for each other, the far one for blocks that are not sent",
         (Standstill::Nobody, false) => "both ends wait for each other, this one for blocks that are not sent",
     }
+}
+
+/// A number that changes with everything that a side moves, reads, writes or hashes: time is added when something is done.
+fn work_of(progress: &Progress) -> u64 {
+    let Shares { disk, hash, .. } = progress.shares;
+    progress.bytes.0.wrapping_add(((disk + hash) * 1e9) as u64)
 }
 
 /// How far this side is; only a sender's sockets say what holds it back.
@@ -256,7 +274,7 @@ mod tests {
         let mut pulse = Pulse::new(begun, begun);
         (0..3600).find(|second| {
             let now = begun + Duration::from_secs(*second);
-            pulse.beat(Bytes(1000 * second.min(&10)), moving(*second), now) > STALLED_AFTER
+            pulse.beat(1000 * second.min(&10), moving(*second), now) > STALLED_AFTER
         })
     }
 

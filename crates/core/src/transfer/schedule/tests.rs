@@ -129,7 +129,7 @@ impl Trial {
                 }
             }
             Act::Again(file, index) => {
-                let result = deck.again(file, index);
+                let result = deck.again(file, (index, index));
                 prop_assert_eq!(result.is_ok(), speaks_sense(model, file, index));
                 if result.is_ok() && !model.settled.contains(&file) {
                     model.to_hash.remove(&(file, index));

@@ -42,6 +42,9 @@ impl Receiving {
         if header.verify != self.manner.verify {
             return Err(TransferError::Sender("hashes its blocks in another way than agreed"));
         }
+        if header.hole && !self.forgets && !self.dressing.is_sparse() {
+            return Err(TransferError::Sender("leaves out holes though nobody asked for that"));
+        }
         let line = blocks.line();
         let found = self.table.find(header.file, || self.stopped() || line.is_cut())?;
         let claimed = match &found {

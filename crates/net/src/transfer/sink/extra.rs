@@ -42,6 +42,8 @@ pub(super) fn fingerprint(name: &[u8]) -> Fingerprint {
 #[derive(Debug, Default)]
 pub(super) struct Extras {
     levels: Vec<Level>,
+    /// Names of sources that stood in the list before the directory they go to.
+    before: Vec<Fingerprint>,
     /// Directories that the list has left.
     left: HashSet<Fingerprint>,
     /// A directory that stood in the list twice, where what is in it was not there at once.
@@ -66,6 +68,8 @@ impl Extras {
         let (parent, last) = split(name);
         if let Some(level) = self.levels.last_mut().filter(|level| stands_for(&level.name) == parent) {
             level.names.push(fingerprint(last));
+        } else if parent.is_empty() && !entry.name.is_root() {
+            self.before.push(fingerprint(last));
         }
         if entry.kind != Kind::Directory || (entry.name.is_root() && !self.levels.is_empty()) {
             return;
@@ -73,7 +77,8 @@ impl Extras {
         if self.left.contains(&fingerprint(stands_for(&entry.name))) {
             self.twice.get_or_insert_with(|| entry.name.clone());
         }
-        self.levels.push(Level { name: entry.name.clone(), names: Vec::new() });
+        let names = if entry.name.is_root() { std::mem::take(&mut self.before) } else { Vec::new() };
+        self.levels.push(Level { name: entry.name.clone(), names });
     }
 
     /// The list is complete, and all of it is settled: removes what was found, or says why not.

@@ -147,6 +147,10 @@ impl Receiving {
         let mut named = Vec::with_capacity(dressed.len());
         for ((item, whole), synced) in dressed.into_iter().zip(synced) {
             let path = item.entry.name.to_string();
+            if let (Err(_), Whole::Large(partial)) = (&synced, &whole) {
+                // What is missing on disk, nobody can tell any more: what is read is what the kernel still holds.
+                partial.condemn();
+            }
             let synced = synced.map_err(|source| TransferError::File { doing: "write", path, source });
             // Whoever ended the copy meanwhile wants no more names.
             let wanted = if self.stopped() { Err(TransferError::Interrupted) } else { synced };

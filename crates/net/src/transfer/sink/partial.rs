@@ -52,6 +52,8 @@ const KEPT: u8 = 0;
 const USELESS: u8 = 1;
 /// Has its final name.
 const PUBLISHED: u8 = 2;
+/// As an earlier copy left it, and not looked through to the end: it stays as it is, with what its journal says of it.
+const UNKNOWN: u8 = 3;
 
 /// A partial file, and the blocks that an earlier copy left in it.
 pub(super) type Opened = (Partial, Vec<(u64, BlockHash)>);
@@ -93,7 +95,8 @@ impl Partial {
             }
         })?;
         let fate = if place.guest.is_some_and(|guest| !guest.resumes) { USELESS } else { KEPT };
-        let partial = Partial { place, name, file, sparse, journal: Mutex::new(journal), fate: AtomicU8::new(fate) };
+        let first = if matches!(left, Left::Nothing) { fate } else { UNKNOWN };
+        let partial = Partial { place, name, file, sparse, journal: Mutex::new(journal), fate: AtomicU8::new(first) };
         let kept = match left {
             Left::Nothing => partial.make_room(layout.bytes()).map(|()| Vec::new()),
             Left::Synced(blocks) => Ok(sorted(blocks)),
@@ -104,7 +107,9 @@ impl Partial {
             Left::Written(blocks) => partial.verify(&layout, verify, blocks, stopped),
             Left::Recut { earlier, blocks, .. } => partial.recut((&earlier, &layout), verify, blocks, stopped),
         };
-        kept.map(|kept| (partial, kept))
+        let kept = kept?;
+        partial.fate.store(fate, Ordering::SeqCst);
+        Ok((partial, kept))
     }
 
     /// The file.
@@ -254,12 +259,12 @@ impl Drop for Partial {
     fn drop(&mut self) {
         let mut journal = lock(&self.journal);
         match self.fate.load(Ordering::SeqCst) {
-            PUBLISHED => {}
-            KEPT if journal.blocks() > 0 => {
+            PUBLISHED | UNKNOWN => {}
+            // The kernel tells once that something did not reach the disk, and shows it whole all the same: who lets that go
+            // by believes it for ever.
+            KEPT if journal.blocks() > 0 && fsync(&self.file).is_ok() => {
                 // If that fails, the next copy verifies what it finds.
-                if fsync(&self.file).is_ok() {
-                    let _ = journal.close();
-                }
+                let _ = journal.close();
             }
             _ => {
                 // Still locked: they are this copy's own, the journal as long as the partial file has its name.

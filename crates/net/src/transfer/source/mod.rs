@@ -355,7 +355,7 @@ impl State {
             }
             FromReceiver::Wants { up_to } => self.deck.wants(up_to)?,
             FromReceiver::Have { file, blocks } => self.deck.have(file, &blocks)?,
-            FromReceiver::Again { file, index } => self.deck.again(file, index)?,
+            FromReceiver::Again { file, index } => self.deck.again(file, (index, index))?,
             FromReceiver::Settled { files } => self.deck.settle(&files)?,
             FromReceiver::Digests { files } => self.deck.digests_first(&files)?,
             FromReceiver::Send { files } => self.deck.send(&files)?,
@@ -384,8 +384,8 @@ impl State {
             return Err(TransferError::Receiver("misses more blocks than were on their way"));
         }
         for part in parts {
-            for index in part.blocks.ranges().flat_map(|(first, last)| first..=last) {
-                self.deck.again(part.file, index)?;
+            for (first, last) in part.blocks.ranges() {
+                self.deck.again(part.file, (first, last))?;
             }
         }
         Ok(())

@@ -41,7 +41,7 @@ pub(crate) fn carry(session: &mut ServerSession, request: &SendRequest) -> Resul
         let hint = "start it with `lfn serve --third-party`, or copy by way of this host";
         return Err(SessionError::Refused(Refusal::new(RefusalCode::Forbidden, text).hint(hint)));
     }
-    check_streams(session, request.most_streams, request.block)?;
+    check_streams(session, request.most_streams.max(request.streams), request.block)?;
     let files = request.from.iter().any(|from| matches!(from, From::File { .. }));
     if files && !session.rights().read {
         return Err(TransferError::NotAllowed("downloads").into());
@@ -212,8 +212,9 @@ fn target(request: &SendRequest) -> Result<Target, SessionError> {
 
 fn options(request: &SendRequest) -> Options {
     Options {
-        streams: request.streams,
-        most_streams: request.most_streams.max(request.streams),
+        // What was granted is the most.
+        streams: request.streams.min(request.most_streams),
+        most_streams: request.most_streams,
         block: request.block,
         protection: if request.clear { Protection::Clear } else { Protection::Tls },
         congestion: request.congestion.clone(),

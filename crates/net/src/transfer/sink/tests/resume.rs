@@ -151,6 +151,26 @@ fn blocks_of_another_size_are_kept_where_they_are_there_whole() {
     copy.receiving.close();
 }
 
+/// Otherwise what nobody has looked at would be believed by the next copy.
+#[test]
+fn a_look_through_that_is_broken_off_changes_nothing() {
+    let bytes = data(1, 4_096);
+    let place = left(&bytes, &[0, 1, 3], false);
+    let partial = fs::File::options().write(true).open(place.path().join(".a.lfn-partial")).unwrap();
+    std::os::unix::fs::FileExt::write_all_at(&partial, b"spoilt", 1024).unwrap();
+    let journal = || fs::read(place.path().join(".a.lfn-journal")).unwrap();
+    let noted = journal();
+    for block in [1024, 2048] {
+        let tree = super::super::tree::Tree::open(&Base::Here, place.path(), false, false).unwrap();
+        let at = tree.place(&Name::new("a").unwrap()).unwrap();
+        let layout = Layout::new(Bytes(4_096), Bytes(block)).unwrap();
+        let opened = partial::Partial::open(at, &file("a", &bytes), layout, (Verify::Blake3, false), || true);
+        assert!(matches!(opened, Err(TransferError::Interrupted)));
+        assert_eq!((journal(), names(place.path()).len()), (noted.clone(), 2), "{block}");
+    }
+    assert_eq!(resume(place.path(), &bytes, file("a", &bytes)).0, [0, 3]);
+}
+
 #[test]
 fn blocks_kept_under_another_hash_are_not_trusted() {
     let bytes = data(1, 4_000);
