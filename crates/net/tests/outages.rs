@@ -400,6 +400,22 @@ fn a_path_that_stays_down_ends_the_copy_when_patience_is_over() {
     assert_eq!((outcome.tally.failed, outcome.tally.entries()), (0, 304), "{:?}", outcome.tally);
 }
 
+/// Each session is let in and cut before anything comes of it.
+#[test]
+fn sessions_that_get_nowhere_use_up_the_patience() {
+    let copies = Copies::new();
+    for number in 0..300 {
+        fs::create_dir_all(copies.near.path().join("tree").join(format!("{number:0200}"))).unwrap();
+    }
+    let path = Way::new(copies.served.ticket.port, Fault::Reset, 8_000, usize::MAX);
+    let patience = Duration::from_secs(3);
+    let options = Options { patience, ..Copies::options(Protection::Tls) };
+    let started = Instant::now();
+    let error = copies.up(&path, &options).unwrap_err();
+    assert!(matches!(error, TransferError::Lost { after, .. } if after >= patience), "{error}");
+    assert!(started.elapsed() < Duration::from_secs(60) && path.state.struck.load(Ordering::SeqCst) > 2);
+}
+
 #[test]
 fn streams_that_always_break_end_the_copy_with_the_reason() {
     let copies = Copies::new();

@@ -279,6 +279,15 @@ mod tests {
     }
 
     #[test]
+    fn what_is_hashed_or_read_is_work_and_what_waits_is_none() {
+        let done = |shares| work_of(&Progress { shares, ..Progress::default() });
+        let nothing = done(Shares::default());
+        assert!(done(Shares { hash: 0.001, ..Shares::default() }) != nothing);
+        assert!(done(Shares { disk: 0.001, ..Shares::default() }) != nothing);
+        assert_eq!(done(Shares { network: 60.0, held: 60.0, ..Shares::default() }), nothing);
+    }
+
+    #[test]
     fn a_disk_that_syncs_for_minutes_is_no_stall_and_one_that_never_ends_is() {
         assert_eq!(stalled(|_| true), Some(71));
         // Nothing more is to come, and the receiver syncs: a quarter of an hour is allowed for that.

@@ -28,6 +28,7 @@ use rustix::io::Errno;
 
 use super::super::TransferError;
 use super::super::flow::lock;
+use super::super::guest::Guest;
 use super::super::place::only_regular;
 use super::attributes::{Body, Dressing};
 use super::journal::{Journal, Left};
@@ -80,11 +81,8 @@ impl Partial {
         let source = place.guest.map_or_else(|| Raw::from(entry.name.as_bytes()), |guest| guest.source(entry));
         let facts = journal::Header { layout, modified: entry.modified, source, verify };
         let length = fstat(&file).map_err(|e| place.error("read", e))?.st_size as u64;
-        if let Some(guest) = place.guest
-            && length > 0
-            && !Journal::source(&place, &journal_name(&place.name)).is_some_and(|source| guest.owns(&source))
-        {
-            // Another's: it is neither gone on with nor begun anew.
+        if length > 0 && is_another_guests(&place) {
+            // It is neither gone on with nor begun anew.
             return Err(TransferError::Busy { path: place.shown });
         }
         let opened = Journal::open(&place, &journal_name(&place.name), &facts, length == layout.bytes().0);
@@ -273,6 +271,25 @@ impl Drop for Partial {
             }
         }
     }
+}
+
+/// Whether a partial file there is none of this guest's, if whoever copies is one.
+fn is_another_guests(place: &Place) -> bool {
+    let owns =
+        |guest: &Guest| Journal::source(place, &journal_name(&place.name)).is_some_and(|source| guest.owns(&source));
+    place.guest.as_ref().is_some_and(|guest| !owns(guest))
+}
+
+/// Locks the partial name for a small file, which uses it for a moment; what an earlier copy left there goes.
+pub(super) fn take_partial_name(place: &Place, mode: u32) -> Result<OwnedFd, TransferError> {
+    let name = partial_name(&place.name);
+    let stale = lock_partial(place, &name, mode)?;
+    let length = fstat(&stale).map_err(|e| place.error("read", e))?.st_size;
+    if length > 0 && is_another_guests(place) {
+        return Err(TransferError::Busy { path: place.shown.clone() });
+    }
+    unlinkat(&place.directory, &name, AtFlags::empty()).map_err(|e| place.error("create", e))?;
+    Ok(stale)
 }
 
 fn sorted(blocks: HashMap<u64, BlockHash>) -> Vec<(u64, BlockHash)> {

@@ -16,7 +16,7 @@ use rustix::io::Errno;
 
 use super::super::TransferError;
 use super::attributes::{Body, Dressing};
-use super::partial::{keep_time, lock_partial};
+use super::partial::{keep_time, lock_partial, take_partial_name};
 use super::sparse::write_sparse;
 use super::tree::{Place, partial_name};
 
@@ -64,9 +64,7 @@ impl Small {
     pub(super) fn beside(place: Place, mode: u32) -> Result<Self, TransferError> {
         let name = partial_name(&place.name);
         // What an earlier copy left there is not this one's.
-        let stale = lock_partial(&place, &name, mode)?;
-        unlinkat(&place.directory, &name, AtFlags::empty()).map_err(|e| place.error("create", e))?;
-        drop(stale);
+        drop(take_partial_name(&place, mode)?);
         let file = lock_partial(&place, &name, mode)?;
         Ok(Small { file: file.into(), place, beside: Some(name) })
     }
@@ -83,14 +81,11 @@ impl Small {
             self.beside = None;
             return Ok(());
         }
-        let Place { directory, name, .. } = &self.place;
         if !replace || self.place.stat()?.is_none() {
             return self.place.make(false, |name| self.link(name));
         }
         // Held while it is used, lest two copies take each other's.
-        let beside = partial_name(name);
-        let stale = lock_briefly(&self.place, &beside)?;
-        unlinkat(directory, &beside, AtFlags::empty()).map_err(|e| self.place.error("create", e))?;
+        let stale = take_briefly(&self.place)?;
         let made = self.place.make(true, |name| self.link(name));
         drop(stale);
         made
@@ -108,14 +103,14 @@ impl Small {
 }
 
 /// Another copy of a small file holds the partial name for a moment only.
-fn lock_briefly(place: &Place, beside: &OsStr) -> Result<OwnedFd, TransferError> {
+fn take_briefly(place: &Place) -> Result<OwnedFd, TransferError> {
     for _ in 0..TRIES {
-        match lock_partial(place, beside, 0o600) {
+        match take_partial_name(place, 0o600) {
             Err(TransferError::Busy { .. }) => thread::sleep(Duration::from_millis(5)),
             result => return result,
         }
     }
-    lock_partial(place, beside, 0o600)
+    take_partial_name(place, 0o600)
 }
 
 impl Drop for Small {
