@@ -2,7 +2,6 @@
 
 use std::io::Read;
 use std::net::TcpStream;
-use std::thread;
 use std::time::{Duration, Instant};
 
 use lfn_core::udp::datagram::Head;
@@ -101,9 +100,8 @@ fn datagrams_beyond_the_rate_are_not_read() {
     while began.elapsed() < Duration::from_secs(1) {
         let mut datagram = [0; 1000];
         Head { tag: stream.tag(), sequence: sent, ..Head::default() }.write(&mut datagram);
+        // As fast as this host can: on a busy one a pace might be what the server's buffer holds.
         sent += u64::from(stream.socket().send(&datagram).is_ok());
-        // About ten times the rate.
-        thread::sleep(Duration::from_millis(u64::from(sent.is_multiple_of(10))));
     }
     control.send(&ClientMessage::Sent { datagrams: vec![sent] }).unwrap();
     let report = loop {
