@@ -167,6 +167,32 @@ fn headers_that_lie_are_refused() {
     served.is_unharmed();
 }
 
+/// Hashes of blocks without neighbours are remembered until those come: a sender that leaves all of them out could have a server
+/// remember as much as it likes, for a header each where the blocks are holes.
+#[test]
+fn blocks_that_leave_gaps_everywhere_are_not_all_remembered() {
+    let served = Copies::new();
+    let keep = Keep { sparse: true, ..Keep::default() };
+    let to = To::File { path: "a".into(), allowed: Allowed::default(), single: true, keep };
+    let (mut control, mut streams) = served.ask(Job::Put { to }, 1, BLOCK);
+    let layout = Layout::new(Bytes(1 << 30), Bytes(BLOCK)).unwrap();
+    list(&mut control, &[file("x", 1 << 30)]);
+    let zeros = [0; BLOCK as usize];
+    for blocks in (0..layout.blocks()).step_by(2).take((1 << 18) + 1).collect::<Vec<_>>().chunks(512) {
+        let headers = blocks.iter().flat_map(|index| {
+            let block = layout.block(*index).unwrap();
+            let (offset, length, hash) = (block.offset, block.length, hash_block(&layout, block, &zeros));
+            BlockHeader { file: 0, offset, length, hash, hole: true, verify: Verify::Blake3 }.encode()
+        });
+        // The server may have enough of it.
+        let _ = streams[0].write_all(&headers.collect::<Vec<_>>());
+    }
+    let (tally, failures) = last_word(&mut control).unwrap();
+    assert_eq!((tally.files, tally.failed), (0, 1));
+    assert!(failures[0].what.contains("scattered"), "{failures:?}");
+    served.is_unharmed();
+}
+
 /// The number of the stream that the server says is over.
 #[track_caller]
 fn broken(control: &mut Control) -> u16 {

@@ -69,6 +69,11 @@ impl HashTree {
         true
     }
 
+    /// How many hashes wait for their neighbours.
+    pub fn held(&self) -> usize {
+        self.nodes.len()
+    }
+
     /// Whether every block is in.
     pub fn is_complete(&self) -> bool {
         self.blocks_in == self.layout.blocks()
@@ -155,7 +160,7 @@ mod tests {
             assert!(!tree.contains(index));
             assert!(tree.insert(index, hash_block(&layout, block, bytes)));
             assert!(tree.contains(index) && !tree.insert(index, BlockHash([0; 32])));
-            most = most.max(tree.nodes.len());
+            most = most.max(tree.held());
         }
         assert!(!tree.insert(layout.blocks(), BlockHash([0; 32])));
         (tree.digest(), most)

@@ -84,14 +84,7 @@ impl FrameReader {
 
     /// The next whole frame, if there is one.
     pub fn take<T: DeserializeOwned, R: DeserializeOwned>(&mut self) -> Result<Option<Frame<T, R>>, FrameError> {
-        let Some(kind) = self.kind()? else { return Ok(None) };
-        let Some(end) = self.announced() else { return Ok(None) };
-        if end - HEADER > self.limit {
-            return Err(FrameError::TooLong { length: end - HEADER, limit: self.limit });
-        }
-        if self.buffer.len() < end {
-            return Ok(None);
-        }
+        let (Some(kind), Some(end)) = (self.kind()?, self.whole()?) else { return Ok(None) };
         let body = &self.buffer[HEADER..end];
         let frame = match kind {
             Kind::Message => Frame::Message(serde_json::from_slice(body)?),
@@ -105,19 +98,16 @@ impl FrameReader {
 
     /// The next whole frame, if there is one, as JSON of whatever kind it is; what it means is for the caller.
     pub fn take_any<T: DeserializeOwned>(&mut self) -> Result<Option<T>, FrameError> {
-        if self.kind()?.is_none() {
-            return Ok(None);
-        }
-        let Some(end) = self.announced() else { return Ok(None) };
-        if end - HEADER > self.limit {
-            return Err(FrameError::TooLong { length: end - HEADER, limit: self.limit });
-        }
-        if self.buffer.len() < end {
-            return Ok(None);
-        }
+        let Some(end) = self.whole()? else { return Ok(None) };
         let message = serde_json::from_slice(&self.buffer[HEADER..end])?;
         self.buffer.drain(..end);
         Ok(Some(message))
+    }
+
+    /// What the next whole frame says, as far as `T` asks for it; the frame stays to be taken.
+    pub fn look<T: DeserializeOwned>(&self) -> Result<Option<T>, FrameError> {
+        let Some(end) = self.whole()? else { return Ok(None) };
+        Ok(Some(serde_json::from_slice(&self.buffer[HEADER..end])?))
     }
 
     /// What the frame at the front holds, as soon as its first byte is here.
@@ -129,6 +119,16 @@ impl FrameReader {
             Some(b'Q') => Ok(Some(Kind::Queue)),
             Some(&other) => Err(FrameError::Kind(other)),
         }
+    }
+
+    /// Where the frame at the front ends, once all of it is here.
+    fn whole(&self) -> Result<Option<usize>, FrameError> {
+        self.kind()?;
+        let Some(end) = self.announced() else { return Ok(None) };
+        if end - HEADER > self.limit {
+            return Err(FrameError::TooLong { length: end - HEADER, limit: self.limit });
+        }
+        Ok((self.buffer.len() >= end).then_some(end))
     }
 
     /// Where the frame at the front ends, once its header is here.
@@ -158,7 +158,7 @@ fn kind_byte(kind: Kind) -> u8 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::wire::Refusal;
+    use crate::wire::{Introduction, Refusal};
 
     #[test]
     fn frames_survive_any_cutting() {
@@ -185,11 +185,30 @@ mod tests {
         assert!(matches!(reader.take::<String, Refusal>(), Err(FrameError::TooLong { limit: 16, .. })));
     }
 
+    /// Patterns of a copy's request become automata, tens of times as large: a stranger has none of that made.
+    #[test]
+    fn who_says_it_is_known_before_the_rest_is_read() {
+        let token = crate::session::Token::from_bytes([7; 16]);
+        let request = serde_json::json!({ "verb": "copy", "direction": "get", "pick": "nothing of the kind" });
+        let hello = serde_json::json!({ "connection": "control", "protocol": 3, "token": token, "request": request });
+        let bytes = encode(Kind::Message, &hello).unwrap();
+        let mut reader = FrameReader::new(1024);
+        for byte in &bytes[..bytes.len() - 1] {
+            reader.push(&[*byte]);
+            assert!(reader.look::<Introduction>().unwrap().is_none());
+        }
+        reader.push(&bytes[bytes.len() - 1..]);
+        let said = Introduction { protocol: 3, token: Some(token) };
+        assert_eq!(reader.look().unwrap(), Some(said));
+        assert!(matches!(reader.take::<crate::wire::Hello, Refusal>(), Err(FrameError::Json(_))));
+    }
+
     proptest::proptest! {
         #[test]
         fn no_bytes_make_it_panic(bytes in proptest::collection::vec(proptest::num::u8::ANY, 0..64)) {
             let mut reader = FrameReader::new(32);
             reader.push(&bytes);
+            let _ = reader.look::<Introduction>();
             let _ = reader.take::<crate::wire::Hello, Refusal>();
             proptest::prop_assert!(reader.wants() >= 1);
         }

@@ -47,6 +47,17 @@ pub enum Hello {
     },
 }
 
+/// What of a [`Hello`] says who it comes from. It is looked at before the rest is read: a request may weigh a hundred times what
+/// it is long (patterns become automata), which is not for strangers to ask for.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+pub struct Introduction {
+    /// [`crate::session::PROTOCOL`] of the client.
+    pub protocol: u32,
+    /// Absent only where the server runs `--insecure`.
+    #[serde(default)]
+    pub token: Option<Token>,
+}
+
 /// What a session is for.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(tag = "verb", rename_all = "snake_case")]

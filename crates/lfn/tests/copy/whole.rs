@@ -149,3 +149,22 @@ fn b3sum_checks_the_manifest_where_the_files_are() {
     pair.refuses(&["--manifest", "m", "missing", "far:b"], 1, "no such file");
     assert!(!pair.near(".m.lfn-new").exists());
 }
+
+/// Other names of a file are files to whoever checks: none of them is unlisted, whether they come now or came before.
+#[test]
+fn a_manifest_has_every_name_of_a_file() {
+    let pair = Pair::new();
+    fs::create_dir(pair.near("src")).unwrap();
+    for (name, other, length) in [("a", "b", 1000), ("c", "d", 3_000_000), ("e", "f", 0)] {
+        write(&pair.near("src").join(name), length);
+        fs::hard_link(pair.near("src").join(name), pair.near("src").join(other)).unwrap();
+    }
+    for what in ["first", "again"] {
+        pair.copies(&["-H", "--manifest", "manifest", "src", "far:"]);
+        let listed = lines(&pair.near("manifest"));
+        assert_eq!(listed.len(), 6, "{what}");
+        let root = pair.far("");
+        let output = Command::new("b3sum").arg("--check").arg(pair.near("manifest")).current_dir(root).output();
+        assert!(output.unwrap().status.success(), "{what}");
+    }
+}

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant, SystemTime};
 use lfn_core::session::hello;
 use lfn_core::session::{PROTOCOL, Rights, SessionId, Writing};
 use lfn_core::wire::copy::{From, Job, To};
-use lfn_core::wire::{HELLO_LIMIT, Hello, Refusal, RefusalCode, Request};
+use lfn_core::wire::{HELLO_LIMIT, Hello, Introduction, Refusal, RefusalCode, Request};
 
 use super::admission::{Entry, Grant};
 use super::doors::Watch;
@@ -96,28 +96,26 @@ fn introduced(
     within: Duration,
     watch: &Watch,
 ) -> Result<(Control, Hello, Arc<Bearer>), (Reason, SessionError)> {
-    let hello: Hello = match control.recv(within, "before its hello") {
-        Ok(hello) => hello,
-        Err(error) => {
-            if let SessionError::Frame(_) = error {
-                let _ = control.refuse(&Refusal::from(&error));
-            }
-            let reason = if watch.is_closed() { Reason::Silent } else { Reason::Hello };
-            return Err((reason, error));
+    let not_understood = |control: &mut Control, error: SessionError| {
+        if let SessionError::Frame(_) = error {
+            let _ = control.refuse(&Refusal::from(&error));
         }
+        (if watch.is_closed() { Reason::Silent } else { Reason::Hello }, error)
     };
-    match shared.trusts(&hello) {
-        Ok(bearer) => {
-            control.known();
-            Ok((control, hello, bearer))
-        }
+    let said = control.look::<Introduction>(within, "before its hello");
+    let said = said.map_err(|error| not_understood(&mut control, error))?;
+    let bearer = match shared.trusts(&said) {
+        Ok(bearer) => bearer,
         Err(refusal) => {
             // The client may be gone already; the refusal is what is reported.
             let _ = control.refuse(&refusal);
             control.close();
-            Err((Reason::Token, SessionError::Refused(refusal)))
+            return Err((Reason::Token, SessionError::Refused(refusal)));
         }
-    }
+    };
+    let hello = control.recv(within, "before its hello").map_err(|error| not_understood(&mut control, error))?;
+    control.known();
+    Ok((control, hello, bearer))
 }
 
 fn clear_stream(shared: &Shared, mut socket: TcpStream) -> Result<(SessionId, DataStream), (Reason, SessionError)> {
@@ -274,9 +272,8 @@ fn run(
 }
 
 impl Shared {
-    /// Whose the hello is, if its version and token are good.
-    fn trusts(&self, hello: &Hello) -> Result<Arc<Bearer>, Refusal> {
-        let (Hello::Control { protocol, token, .. } | Hello::Data { protocol, token, .. }) = hello;
+    /// Whose a hello is, if its version and token are good.
+    fn trusts(&self, Introduction { protocol, token }: &Introduction) -> Result<Arc<Bearer>, Refusal> {
         if *protocol != PROTOCOL {
             return Err(Refusal::new(
                 RefusalCode::Protocol,

@@ -109,6 +109,23 @@ impl Control {
         }
     }
 
+    /// What the next message says, as far as `T` asks for it; the message itself stays to be received.
+    pub(crate) fn look<T: DeserializeOwned>(
+        &mut self,
+        within: Duration,
+        while_doing: &'static str,
+    ) -> Result<T, SessionError> {
+        let deadline = Instant::now() + within;
+        loop {
+            if let Some(said) = self.reader.look()? {
+                return Ok(said);
+            }
+            if !self.fill(deadline, while_doing)? {
+                return Err(SessionError::Timeout { peer: self.peer, after: within, while_doing });
+            }
+        }
+    }
+
     /// The next frame of the queue if one comes within `within`; that something else came first is an error of its
     /// own, and leaves it to be read.
     pub(crate) fn poll_queue<T: DeserializeOwned>(

@@ -232,6 +232,9 @@ pub enum TransferError {
         /// The receiver's.
         received: Digest,
     },
+    /// The sender leaves more gaps between its blocks than streams do.
+    #[error("its blocks come too scattered: more is to be remembered of them than fits")]
+    Scattered,
     /// Both sides are there, but nothing moves.
     #[error("the copy stalled: nothing moved for {}, {what}", show_duration(*.after))]
     Stalled {
@@ -307,6 +310,7 @@ impl TransferError {
             | TransferError::Sender(_)
             | TransferError::Receiver(_)
             | TransferError::Deck(_)
+            | TransferError::Scattered
             | TransferError::Incomplete => RefusalCode::BadMessage,
             TransferError::Layout(_)
             | TransferError::Unlisted { .. }

@@ -62,7 +62,10 @@ impl Receiving {
         let (Some(item), Some(block)) = (found, claimed) else { return payload.map(drop) };
         let payload = payload.inspect_err(|_| lock(&item.state).intake.release(block))?;
         let hash = self.flow.spend(Activity::Hash, || self.manner.verify.hash(&item.layout, block, payload));
-        let checked = lock(&item.state).intake.check(block, header.hash, hash);
+        let mut state = lock(&item.state);
+        let checked = state.intake.check(block, header.hash, hash).map_err(TransferError::from);
+        let checked = checked.and_then(|checked| state.account().map(|()| checked));
+        drop(state);
         match checked {
             Ok(Checked::Whole) => self.take(&item, block, hash, payload),
             Ok(Checked::Again) => {
@@ -70,7 +73,7 @@ impl Receiving {
                 Ok(())
             }
             Err(error) => {
-                self.fail(&item, error.into());
+                self.fail(&item, error);
                 Ok(())
             }
         }
@@ -86,8 +89,15 @@ impl Receiving {
                 return Ok(());
             }
         };
-        lock(&item.state).intake.take(block, hash)?;
+        let mut state = lock(&item.state);
+        state.intake.take(block, hash)?;
+        let accounted = state.account();
+        drop(state);
         self.flow.arrive(1);
+        if let Err(error) = accounted {
+            self.fail(item, error);
+            return Ok(());
+        }
         match small {
             Some(small) => self.flow.spend(Activity::Disk, || self.whole_small(item, small)),
             None => self.try_complete(item, true),
@@ -145,10 +155,13 @@ impl Receiving {
             self.partials.fetch_sub(1, Ordering::SeqCst);
         })?;
         let partial_is_ours = partial.is_newer(self.since);
-        state.partial = Some(Arc::new(partial));
-        state.ours = self.earlier && partial_is_ours;
         let new = kept.into_iter().filter(|(index, hash)| state.intake.keep(*index, *hash));
         let have = new.map(|(index, _)| index).collect::<BlockSet>().at_most(MAX_RANGES);
+        state.account().inspect_err(|_| {
+            self.partials.fetch_sub(1, Ordering::SeqCst);
+        })?;
+        state.partial = Some(Arc::new(partial));
+        state.ours = self.earlier && partial_is_ours;
         self.flow.pass_over(have.ranges().map(|(first, last)| item.layout.length(first, last)).sum());
         Ok(have)
     }

@@ -11,6 +11,7 @@ use std::time::Duration;
 use lfn_core::transfer::blocks::Layout;
 use lfn_core::transfer::digest::{Digest, HashTree};
 use lfn_core::transfer::entry::{Entry, Kind};
+use lfn_core::units::Bytes;
 use lfn_core::wire::copy::{Fate, Thing, Told};
 use rustix::fs::{Mode, OFlags, openat};
 
@@ -69,20 +70,44 @@ impl Receiving {
                 continue;
             };
             match digest {
-                Ok(digest) => self.tell_there(&entry, Fate::There, Some(digest)),
+                Ok(digest) => self.tell_there(job.number, &entry, Fate::There, digest),
                 Err(error) => self.table.complain(&entry.name, &error),
             }
             self.table.settle(job.number, &entry.name, done);
         }
     }
 
-    /// Tells of a file that is whole there, with its digest.
-    pub(super) fn tell_there(&self, entry: &Entry, fate: Fate, digest: Option<Digest>) {
-        let bytes = match entry.kind {
-            Kind::File { length } => Some(length),
-            _ => None,
+    /// Tells of a file that is whole there, or of another name of it, with its digest.
+    pub(super) fn tell_there(&self, number: u32, entry: &Entry, fate: Fate, digest: Digest) {
+        let (kind, bytes) = match entry.kind {
+            Kind::File { length } => (Thing::File, Some(length)),
+            _ => (Thing::Link, None),
         };
-        self.tell(Told { name: self.name_of(&entry.name), kind: Thing::File, fate, bytes, digest });
+        self.table.note_digest(number, digest);
+        self.tell(Told { name: self.name_of(&entry.name), kind, fate, bytes, digest: Some(digest) });
+    }
+
+    /// Tells of a hard link that is there with the digest of its file, where digests are told. If that is not remembered,
+    /// the file is read.
+    pub(super) fn link_is_there(
+        &self,
+        number: u32,
+        entry: Entry,
+        place: Place,
+        (fate, done): (Fate, Done),
+    ) -> Result<Option<Done>, TransferError> {
+        let Kind::HardLink { to } = entry.kind else { return Ok(Some(done)) };
+        if !self.manner.digests {
+            return Ok(Some(done));
+        }
+        if let Some(digest) = self.table.noted_digest(to) {
+            self.tell_there(number, &entry, fate, digest);
+            return Ok(Some(done));
+        }
+        let length = place.stat()?.map_or(0, |stat| stat.st_size.unsigned_abs());
+        let layout = Layout::new(Bytes(length), self.block)?;
+        self.compare.push(Job { number, place, layout, there: Some((entry, done)) });
+        Ok(None)
     }
 
     fn digest_of(&self, job: &Job) -> Result<Digest, TransferError> {

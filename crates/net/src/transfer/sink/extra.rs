@@ -28,6 +28,10 @@ use super::tree::{Place, Tree, is_beside};
 /// What is held of the list of what goes before it is written to disk.
 const HELD: usize = 1 << 20;
 
+/// Most names that are held, eight bytes each: those in directories that are still being listed, and those of the
+/// destination's own directories. Where there are more, nothing is deleted.
+const MOST_NAMES: usize = 16 << 20;
+
 /// What a name is known by.
 pub(super) type Fingerprint = u64;
 
@@ -39,15 +43,18 @@ pub(super) fn fingerprint(name: &[u8]) -> Fingerprint {
 }
 
 /// What is to be removed.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Extras {
     levels: Vec<Level>,
     /// Names of sources that stood in the list before the directory they go to.
     before: Vec<Fingerprint>,
-    /// Directories that the list has left.
+    /// How many names are held in all, and how many may be.
+    held: usize,
+    most: usize,
+    /// The destination's own directories that the list has left: only those may come again, from another source.
     left: HashSet<Fingerprint>,
-    /// A directory that stood in the list twice, where what is in it was not there at once.
-    twice: Option<Name>,
+    /// Why nothing may be deleted, and because of which directory.
+    spoilt: Option<(Name, &'static str)>,
     found: Spool,
 }
 
@@ -58,6 +65,20 @@ struct Level {
     names: Vec<Fingerprint>,
 }
 
+impl Default for Extras {
+    fn default() -> Self {
+        Extras {
+            levels: Vec::new(),
+            before: Vec::new(),
+            held: 0,
+            most: MOST_NAMES,
+            left: HashSet::new(),
+            spoilt: None,
+            found: Spool::default(),
+        }
+    }
+}
+
 impl Extras {
     /// Takes the next entry of the list; what it leaves is looked through.
     pub(super) fn pass(&mut self, receiving: &Receiving, tree: &Tree, entry: &Entry) {
@@ -65,20 +86,42 @@ impl Extras {
         while let Some(level) = self.levels.pop_if(|level| !holds(&level.name, name)) {
             self.leave(receiving, tree, level);
         }
-        let (parent, last) = split(name);
-        if let Some(level) = self.levels.last_mut().filter(|level| stands_for(&level.name) == parent) {
-            level.names.push(fingerprint(last));
-        } else if parent.is_empty() && !entry.name.is_root() {
-            self.before.push(fingerprint(last));
-        }
+        self.note(entry);
         if entry.kind != Kind::Directory || (entry.name.is_root() && !self.levels.is_empty()) {
             return;
         }
         if self.left.contains(&fingerprint(stands_for(&entry.name))) {
-            self.twice.get_or_insert_with(|| entry.name.clone());
+            self.spoil(&entry.name, "comes from several sources: nothing is deleted");
         }
         let names = if entry.name.is_root() { std::mem::take(&mut self.before) } else { Vec::new() };
         self.levels.push(Level { name: entry.name.clone(), names });
+    }
+
+    /// Holds the name of an entry with the directory it stands in.
+    fn note(&mut self, entry: &Entry) {
+        if !self.has_room(&entry.name) {
+            return;
+        }
+        let (parent, last) = split(entry.name.as_bytes());
+        let names = match self.levels.last_mut() {
+            Some(level) if stands_for(&level.name) == parent => &mut level.names,
+            _ if parent.is_empty() && !entry.name.is_root() => &mut self.before,
+            _ => return,
+        };
+        names.push(fingerprint(last));
+        self.held += 1;
+    }
+
+    /// Whether one more name may be held; without it nobody could tell what the source has.
+    fn has_room(&mut self, name: &Name) -> bool {
+        if self.held >= self.most {
+            self.spoil(name, "is one name more than are remembered: nothing is deleted");
+        }
+        self.held < self.most
+    }
+
+    fn spoil(&mut self, name: &Name, why: &'static str) {
+        self.spoilt.get_or_insert_with(|| (name.clone(), why));
     }
 
     /// The list is complete, and all of it is settled: removes what was found, or says why not.
@@ -86,8 +129,7 @@ impl Extras {
         while let Some(level) = self.levels.pop() {
             self.leave(receiving, tree, level);
         }
-        if let Some(name) = &self.twice {
-            let why = "comes from several sources: nothing is deleted";
+        if let Some((name, why)) = &self.spoilt {
             let error = TransferError::Forbidden { path: tree.show(name), why };
             receiving.table.complain(name, &error);
             receiving.table.not_deleted();
@@ -107,7 +149,11 @@ impl Extras {
 
     /// Looks through a directory that nothing more is listed of.
     fn leave(&mut self, receiving: &Receiving, tree: &Tree, mut level: Level) {
-        self.left.insert(fingerprint(stands_for(&level.name)));
+        let stood = stands_for(&level.name);
+        self.held -= level.names.len();
+        if !stood.contains(&b'/') && self.has_room(&level.name) {
+            self.held += usize::from(self.left.insert(fingerprint(stood)));
+        }
         level.names.sort_unstable();
         let found = receiving.while_busy(|| self.look_through(receiving, tree, &level));
         if let Err(error) = found {
@@ -317,4 +363,26 @@ fn split(path: &[u8]) -> (&[u8], &[u8]) {
 
 fn join(directory: &[u8], name: &[u8]) -> Vec<u8> {
     if directory.is_empty() { name.to_vec() } else { [directory, b"/", name].concat() }
+}
+
+#[cfg(test)]
+mod tests {
+    use lfn_core::transfer::entry::Modified;
+    use lfn_core::units::Bytes;
+
+    use super::*;
+
+    #[test]
+    fn names_that_cannot_all_be_held_are_no_ground_to_delete() {
+        let modified = Modified::new(0, 0).unwrap();
+        let kind = || Kind::File { length: Bytes(1) };
+        let file = |name: &str| Entry::new(Name::new(name).unwrap(), kind(), 0o644, modified).unwrap();
+        let mut extras = Extras { most: 3, ..Extras::default() };
+        for name in ["a", "b", "c"] {
+            extras.note(&file(name));
+        }
+        assert!(extras.spoilt.is_none() && extras.before.len() == 3);
+        extras.note(&file("d"));
+        assert_eq!((extras.spoilt.unwrap().0.to_string(), extras.before.len()), ("d".to_owned(), 3));
+    }
 }

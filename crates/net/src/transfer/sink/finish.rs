@@ -87,7 +87,7 @@ impl Receiving {
             (Ok(()), Some(digest)) => {
                 if self.manner.digests {
                     let fate = if item.replace { Fate::Replace } else { Fate::New };
-                    self.tell_there(&item.entry, fate, Some(digest));
+                    self.tell_there(item.number, &item.entry, fate, digest);
                 }
                 self.note_written(&item.entry.name);
                 Done::File { digest, kept: Bytes(kept), bytes: item.layout.bytes() }

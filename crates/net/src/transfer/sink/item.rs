@@ -1,5 +1,6 @@
 //! An entry in the receiver's hands, from the list to its end: listed, looked at, compared, wanted, done.
 
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
 use lfn_core::transfer::blocks::Layout;
@@ -11,6 +12,13 @@ use lfn_core::wire::copy::Failure;
 
 use super::super::TransferError;
 use super::partial::Partial;
+
+/// Most that may be remembered of single blocks in all files that are under way ([`Intake::held`]): 25 MiB. Streams leave gaps
+/// between their blocks as wide as what is under way on them, which are some thousands.
+const MOST_HELD: usize = 1 << 18;
+
+/// How much is remembered of single blocks in all files.
+pub(super) type Held = Arc<AtomicUsize>;
 
 /// What the table holds of an entry.
 #[derive(Debug)]
@@ -51,11 +59,32 @@ pub(super) struct State {
     pub(super) ours: bool,
     /// Nothing more is done to it: it waits for its name, or failed.
     pub(super) over: bool,
+    /// Its part of what is remembered of all files.
+    held: usize,
+    all: Held,
+}
+
+impl State {
+    /// Adds what is remembered of this file to what is of all; an error if that is too much.
+    pub(super) fn account(&mut self) -> Result<(), TransferError> {
+        let held = self.intake.held();
+        let before = std::mem::replace(&mut self.held, held);
+        let all = self.all.fetch_add(held, Ordering::Relaxed) + held - before;
+        self.all.fetch_sub(before, Ordering::Relaxed);
+        if all > MOST_HELD && held > before { Err(TransferError::Scattered) } else { Ok(()) }
+    }
+}
+
+impl Drop for State {
+    fn drop(&mut self) {
+        self.all.fetch_sub(self.held, Ordering::Relaxed);
+    }
 }
 
 impl Item {
-    pub(super) fn new(number: u32, entry: Entry, layout: Layout, replace: bool) -> Self {
-        let state = State { intake: Intake::new(layout), partial: None, sent: None, ours: false, over: false };
+    pub(super) fn new(number: u32, entry: Entry, layout: Layout, replace: bool, all: Held) -> Self {
+        let intake = Intake::new(layout);
+        let state = State { intake, partial: None, sent: None, ours: false, over: false, held: 0, all };
         Item { number, entry, layout, replace, state: Mutex::new(state) }
     }
 }

@@ -52,7 +52,7 @@ use crate::session::{DataStream, SessionError};
 use attributes::Dressing;
 use compare::Compare;
 use group::{Devices, Group};
-use item::Done;
+use item::{Done, Held};
 use lost::Losses;
 use partial::Partial;
 use stream::Blocks;
@@ -106,6 +106,8 @@ pub(crate) struct Receiving {
     /// Partial files that nobody writes to any more, to be closed by a thread that may wait for a disk.
     graves: Mutex<Vec<Arc<Partial>>>,
     partials: AtomicUsize,
+    /// How much is remembered of single blocks in all of them.
+    held: Held,
     /// Threads that wait for a disk where nothing can move meanwhile.
     busy: AtomicUsize,
     /// Threads of this copy, its streams among them.
@@ -155,6 +157,7 @@ impl Receiving {
             others: OnceLock::new(),
             graves: Mutex::default(),
             partials: AtomicUsize::new(0),
+            held: Held::default(),
             busy: AtomicUsize::new(0),
             threads: AtomicUsize::new(0),
             losses: Losses::default(),

@@ -224,15 +224,12 @@ impl Receiving {
     ) -> Result<Option<Done>, TransferError> {
         let ours = self.is_ours(&place);
         let Kind::File { length } = entry.kind else {
-            let is_directory = entry.kind == Kind::Directory;
-            if is_directory {
+            let done = |made| if ours { made } else { Done::Skipped(Bytes(0)) };
+            if entry.kind == Kind::Directory {
                 pass.directories.enter(Directory { number, entry, made: ours });
+                return Ok(Some(done(Done::Directory)));
             }
-            return Ok(Some(match (ours, is_directory) {
-                (false, _) => Done::Skipped(Bytes(0)),
-                (true, true) => Done::Directory,
-                (true, false) => Done::Link,
-            }));
+            return self.link_is_there(number, entry, place, (Fate::There, done(Done::Link)));
         };
         if why == Skipped::Newer {
             // As with rsync it stays as it is.
@@ -254,7 +251,7 @@ impl Receiving {
         let done = if ours { Done::Earlier(length) } else { Done::Skipped(length) };
         match compared.and_then(|compared| compared.digest) {
             _ if !self.manner.digests || why == Skipped::Newer => {}
-            Some(digest) => self.tell_there(&entry, Fate::There, Some(digest)),
+            Some(digest) => self.tell_there(number, &entry, Fate::There, digest),
             None => {
                 let layout = Layout::new(length, self.block)?;
                 self.compare.push(Job { number, place, layout, there: Some((entry, done)) });
@@ -306,7 +303,8 @@ impl Receiving {
                 place.make(replace, link)?;
                 // Its time of change is a new one.
                 self.note_written(&entry.name);
-                Ok(Some(Done::Link))
+                let fate = if replace { Fate::Replace } else { Fate::New };
+                self.link_is_there(number, entry, place, (fate, Done::Link))
             }
             &Kind::File { length } => self.want(Some(place), number, entry, length, replace),
         }
@@ -322,7 +320,7 @@ impl Receiving {
         replace: bool,
     ) -> Result<Option<Done>, TransferError> {
         let layout = Layout::new(length, self.block)?;
-        let item = Arc::new(Item::new(number, entry, layout, replace));
+        let item = Arc::new(Item::new(number, entry, layout, replace, self.held.clone()));
         match place {
             Some(place) if layout.blocks() == 0 => {
                 self.whole_small(&item, Small::write(place, &item.entry, &[], &self.dressing)?);

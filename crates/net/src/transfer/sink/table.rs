@@ -60,6 +60,8 @@ struct Inner {
     /// Files that a later hard link may name, and the names of those of them that are there.
     linked: Linked,
     names: HashMap<u32, Name>,
+    /// Digests of those, where they are told: other names of a file have its own.
+    link_digests: HashMap<u32, Digest>,
     /// The name of the first file, if it is there.
     first: Option<Name>,
     /// Numbers that streams wait for, with blocks of them in hand: to wake all of them for every entry of a large tree costs
@@ -211,6 +213,19 @@ impl Table {
         Leads::Later
     }
 
+    /// Remembers the digest of a file that hard links may follow.
+    pub(super) fn note_digest(&self, number: u32, digest: Digest) {
+        let mut inner = lock(&self.inner);
+        if inner.linked.has(number) {
+            inner.link_digests.insert(number, digest);
+        }
+    }
+
+    /// The digest of the file that a hard link leads to, if it was told and is remembered.
+    pub(super) fn noted_digest(&self, number: u32) -> Option<Digest> {
+        lock(&self.inner).link_digests.get(&number).copied()
+    }
+
     /// The file that a block belongs to, once it was looked at; none if nothing of it is wanted any more.
     pub(super) fn find(&self, number: u32, stopped: impl Fn() -> bool) -> Result<Option<Arc<Item>>, TransferError> {
         let deadline = Instant::now() + DEAD_AFTER;
@@ -336,6 +351,7 @@ impl Inner {
     fn expect_links(&mut self, number: u32, name: &Name) {
         for old in self.linked.push(number, name.as_bytes().len()) {
             self.names.remove(&old);
+            self.link_digests.remove(&old);
         }
     }
 
