@@ -216,6 +216,29 @@ fn bytes_and_seconds_are_spent_over_the_window_and_come_back() {
 }
 
 #[test]
+fn what_a_session_can_pay_for_is_told_before_it_is_moved() {
+    let mut limits = quotas(4, 4);
+    limits.window = Duration::from_secs(3600);
+    limits.client.bytes = Some(Bytes(1000));
+    let mut gate = Gate::new(limits);
+    assert!(gate.counts_bytes() && !Gate::new(quotas(4, 4)).counts_bytes());
+    let [one, other] = [0, 0].map(|who| gate.ask(client(who), seconds(60), at(0)).unwrap());
+    gate.admit(at(0));
+    assert_eq!(gate.affords(one, Bytes(1000), Bytes(1000), at(0)), Ok(()));
+    // What it has taken is its own still, and not the other's.
+    gate.take(one, Bytes(600), at(1));
+    assert_eq!(gate.affords(one, Bytes(1000), Bytes(100), at(1)), Ok(()));
+    let denied = gate.affords(one, Bytes(1001), Bytes(301), at(1)).unwrap_err();
+    assert!(denied.to_string().starts_with("300 B of the 1 kB in 60 min 00 s that this client may move"), "{denied}");
+    assert!(denied.to_string().ends_with("301 B asked for"), "{denied}");
+    assert_eq!(gate.affords(other, Bytes(400), Bytes(400), at(1)), Ok(()));
+    let denied = gate.affords(other, Bytes(u64::MAX), Bytes(u64::MAX), at(1)).unwrap_err();
+    assert!(matches!(denied, Denied::Bytes { left: Bytes(400), .. }), "{denied:?}");
+    // All of it is back, though the session has had its part.
+    assert_eq!(gate.affords(one, Bytes(1600), Bytes(1), at(3600 + 121)), Ok(()));
+}
+
+#[test]
 fn the_rate_is_all_for_one_and_dealt_evenly_to_a_crowd() {
     let mut limits = quotas(4, 4);
     limits.all.rate = Some(BitRate(1000));

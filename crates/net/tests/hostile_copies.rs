@@ -5,6 +5,7 @@ mod support;
 
 use std::fs;
 use std::io::Write;
+use std::os::unix::fs::MetadataExt;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -19,6 +20,7 @@ use lfn_core::units::Bytes;
 use lfn_core::wire::RefusalCode;
 use lfn_core::wire::copy::{BlockHeader, Failure, From, FromReceiver, FromSender, Job, Part, Pick, Tally, To};
 use lfn_net::server::Config;
+use lfn_net::server::admission::{Quotas, Share};
 use lfn_net::service;
 use lfn_net::session::dial::{self, Target};
 use lfn_net::session::{Control, DataStream, Protection, SessionError};
@@ -32,15 +34,35 @@ const PATIENCE: Duration = Duration::from_secs(60);
 struct Copies {
     target: Target,
     root: tempfile::TempDir,
-    _served: Served,
+    served: Served,
 }
 
 impl Copies {
     fn new() -> Self {
-        let root = tempfile::tempdir().unwrap();
-        let config = Config { root: Some(root.path().to_owned()), ..support::config() };
+        Copies::over(tempfile::tempdir().unwrap(), None)
+    }
+
+    /// One that lets a client move so many bytes.
+    fn over(root: tempfile::TempDir, bytes: Option<u64>) -> Self {
+        let client = Share { bytes: bytes.map(Bytes), ..Quotas::default().client };
+        let quotas = Quotas { client, ..Quotas::default() };
+        let config = Config { root: Some(root.path().to_owned()), quotas, ..support::config() };
         let served = Served::start(config, service::serve);
-        Copies { target: served.target(), root, _served: served }
+        Copies { target: served.target(), root, served }
+    }
+
+    /// The same files at a server that lets a client move so many bytes.
+    fn served_anew(self, bytes: Option<u64>) -> Self {
+        let Copies { root, served, .. } = self;
+        drop(served);
+        Copies::over(root, bytes)
+    }
+
+    fn names(&self) -> Vec<String> {
+        let names = fs::read_dir(self.root.path()).unwrap().map(|entry| entry.unwrap().file_name());
+        let mut names: Vec<_> = names.map(|name| name.into_string().unwrap()).collect();
+        names.sort();
+        names
     }
 
     fn ask(&self, job: Job, streams: u16, block: u64) -> (Control, Vec<DataStream>) {
@@ -392,4 +414,138 @@ fn streams_of_refused_sessions_take_no_places() {
         drop(dial::data(&served.target, session, 0, Protection::Tls, None, |_| Ok(())));
     }
     served.is_unharmed();
+}
+
+fn into(sparse: bool) -> Job {
+    let keep = Keep { sparse, ..Keep::default() };
+    Job::Put { to: To::File { path: "".into(), allowed: Allowed::default(), single: false, keep } }
+}
+
+/// A block of the file of that number; one that is a hole without its payload.
+fn send(stream: &mut DataStream, number: u32, data: &[u8], (index, hole): (u64, bool)) {
+    let (header, payload) = block(data, index);
+    stream.write_all(&BlockHeader { file: number, hole, ..header }.encode()).unwrap();
+    if !hole {
+        stream.write_all(&payload).unwrap();
+    }
+}
+
+/// All of it, to the receiver's last word.
+fn send_all(control: &mut Control, stream: &mut DataStream, data: &[u8], hole: bool) -> (Tally, Vec<Failure>) {
+    (0..(data.len() as u64).div_ceil(BLOCK)).for_each(|index| send(stream, 0, data, (index, hole)));
+    control.send(&FromSender::Sent { file: 0, digest: Digest(*blake3::hash(data).as_bytes()) }).unwrap();
+    last_word(control).unwrap()
+}
+
+#[track_caller]
+fn until(what: impl Fn() -> bool) {
+    let deadline = Instant::now() + PATIENCE;
+    while !what() {
+        assert!(Instant::now() < deadline);
+        thread::sleep(Duration::from_millis(5));
+    }
+}
+
+#[test]
+fn no_file_grows_longer_than_a_quota_could_pay_for() {
+    for sparse in [false, true] {
+        let served = Copies::over(tempfile::tempdir().unwrap(), Some(4000));
+        let (mut control, mut streams) = served.ask(into(sparse), 1, BLOCK);
+        let fits = vec![7; 3000];
+        list(&mut control, &[file("fits", 3000), file("huge", 1 << 40), file("more", 1001), file("small", 1000)]);
+        let mut failed = Vec::new();
+        while failed.len() < 2 {
+            if let FromReceiver::Failed(failure) = control.recv(PATIENCE, "in a test").unwrap() {
+                failed.push((failure.name.to_string(), failure.what, failure.full));
+            }
+        }
+        let says = |asked: &str| format!("1 kB of the 4 kB in 24 h that this client may move are left, {asked}");
+        let huge = ("huge".to_owned(), says("1 TiB asked for"), true);
+        assert_eq!(failed, [huge, ("more".to_owned(), says("1.001 kB asked for"), true)]);
+        assert_eq!(served.names(), [""; 0]);
+        // A block of it is dropped.
+        send(&mut streams[0], 3, &[7; 1000], (0, false));
+        let (tally, _) = send_all(&mut control, &mut streams[0], &fits, false);
+        assert_eq!((tally.files, tally.failed, served.names()), (2, 2, vec!["fits".to_owned(), "small".to_owned()]));
+        assert_eq!(fs::read(served.root.path().join("fits")).unwrap(), fits);
+    }
+}
+
+#[test]
+fn what_is_left_after_its_first_block_takes_the_room_of_that_alone() {
+    let served = Copies::over(tempfile::tempdir().unwrap(), Some(100 << 20));
+    let (mut control, mut streams) = served.ask(into(false), 1, BLOCK);
+    list(&mut control, &[file("x", 64 << 20)]);
+    send(&mut streams[0], 0, &vec![7; 64 << 20], (5, false));
+    let partial = || fs::metadata(served.root.path().join(".x.lfn-partial"));
+    until(|| partial().is_ok_and(|partial| partial.len() == 64 << 20 && partial.blocks() > 0));
+    assert!(partial().unwrap().blocks() * 512 < 1 << 20, "{:?}", partial());
+}
+
+#[test]
+fn a_hole_is_paid_for_as_if_it_were_sent() {
+    let served = Copies::over(tempfile::tempdir().unwrap(), Some(4096));
+    for (name, blocks, fits) in [("x", 3, true), ("y", 2, false), ("z", 1, true), ("w", 1, false)] {
+        let (session, mut control) = served.ask_only(into(true), 1, BLOCK);
+        let zeros = vec![0; blocks * BLOCK as usize];
+        // With nothing left it is not let in.
+        list(&mut control, &[file(name, zeros.len() as u64)]);
+        if name == "w" {
+            assert_eq!(refusal(&mut control), RefusalCode::Quota);
+            break;
+        }
+        let mut stream = served.stream(session, 0, Protection::Tls);
+        let (tally, failures) =
+            if fits { send_all(&mut control, &mut stream, &zeros, true) } else { last_word(&mut control).unwrap() };
+        assert_eq!((tally.files, failures.len()), (u64::from(fits), usize::from(!fits)), "{name}: {failures:?}");
+        drop((control, stream));
+        until(|| served.served.admission.running() == 0);
+    }
+    assert_eq!(served.names(), ["x", "z"]);
+}
+
+#[test]
+fn a_quota_that_is_spent_midway_leaves_what_the_same_copy_goes_on_from() {
+    let served = Copies::over(tempfile::tempdir().unwrap(), Some(4000));
+    let data = vec![7; 3000];
+    let (mut control, mut streams) = served.ask(into(false), 1, BLOCK);
+    list(&mut control, &[file("x", 3000)]);
+    // What comes damaged is paid for too.
+    send(&mut streams[0], 0, &data, (0, false));
+    let (header, payload) = block(&data, 1);
+    for _ in 0..2 {
+        streams[0].write_all(&BlockHeader { hash: BlockHash([1; 32]), ..header }.encode()).unwrap();
+        streams[0].write_all(&payload).unwrap();
+    }
+    send(&mut streams[0], 0, &data, (2, false));
+    assert_eq!(refusal(&mut control), RefusalCode::Quota);
+    drop((control, streams));
+    until(|| served.served.admission.running() == 0);
+    assert_eq!(served.names(), [".x.lfn-journal", ".x.lfn-partial"]);
+    // What is there already needs none. Where less is left than the rest, it stays as it is.
+    let mut served = served;
+    for (left, goes_on) in [(1900, false), (2000, true)] {
+        served = served.served_anew(Some(left));
+        let (mut control, mut streams) = served.ask(into(false), 1, BLOCK);
+        list(&mut control, &[file("x", 3000)]);
+        if !goes_on {
+            let (tally, failures) = last_word(&mut control).unwrap();
+            assert_eq!((tally.failed, failures[0].full), (1, true), "{failures:?}");
+            assert!(failures[0].what.ends_with("are left, 1.976 kB asked for"), "{failures:?}");
+            assert_eq!(served.names(), [".x.lfn-journal", ".x.lfn-partial"]);
+            continue;
+        }
+        let have = loop {
+            match control.recv(PATIENCE, "in a test").unwrap() {
+                FromReceiver::Have { blocks, .. } => break blocks,
+                FromReceiver::Failed(failure) => panic!("{failure:?}"),
+                _ => {}
+            }
+        };
+        assert_eq!(have, BlockSet::from_range(0, 0));
+        [1, 2].iter().for_each(|index| send(&mut streams[0], 0, &data, (*index, false)));
+        control.send(&FromSender::Sent { file: 0, digest: Digest(*blake3::hash(&data).as_bytes()) }).unwrap();
+        assert_eq!(last_word(&mut control).unwrap().0.files, 1);
+    }
+    assert_eq!(fs::read(served.root.path().join("x")).unwrap(), data);
 }

@@ -198,6 +198,24 @@ impl Gate {
         }
     }
 
+    /// Whether bytes are counted, so that they may come to an end.
+    pub fn counts_bytes(&self) -> bool {
+        self.quotas.all.bytes.or(self.quotas.client.bytes).is_some()
+    }
+
+    /// Whether a session may move `all` bytes from its beginning to its end, `asked` of which nobody has spoken of before.
+    /// Nothing is taken: others may spend the same.
+    pub fn affords(&self, id: u64, all: Bytes, asked: Bytes, now: Instant) -> Result<(), Denied> {
+        let Some(&Running { client, taken, .. }) = self.running.get(&id) else { return Ok(()) };
+        let Some((whose, left)) = self.bytes_left(client, now) else { return Ok(()) };
+        let allowance = taken.0.saturating_add(left.0);
+        if all.0 <= allowance {
+            return Ok(());
+        }
+        let spoken_of = all.0.saturating_sub(asked.0);
+        Err(self.too_few(whose, client, Some(asked), Bytes(allowance.saturating_sub(spoken_of)), now))
+    }
+
     /// Which quota of bytes a session has come to the end of, if one.
     pub fn out_of_bytes(&self, id: u64, now: Instant) -> Option<Denied> {
         let client = self.running.get(&id)?.client;
@@ -369,11 +387,15 @@ impl Gate {
         if left.0 > 0 && asked.is_none_or(|asked| asked <= left) {
             return Ok(Some(left));
         }
+        Err(self.too_few(whose, client, asked, left, now))
+    }
+
+    fn too_few(&self, whose: Whose, client: Client, asked: Option<Bytes>, left: Bytes, now: Instant) -> Denied {
         let (share, spent) = self.quota(whose, client, now);
         let (limit, window) = (share.bytes.unwrap_or_default(), self.quotas.window);
         let most = Bytes(limit.0.saturating_sub(asked.map_or(1, |asked| asked.0)));
         let again = spent.again(most, Duration::MAX, window, now);
-        Err(Denied::Bytes { whose, asked, left, limit, window, again })
+        Denied::Bytes { whose, asked, left, limit, window, again }
     }
 
     /// What is left of the seconds, if it is as much as asked for and not nothing.

@@ -129,8 +129,10 @@ pub enum RefusalCode {
     Full,
     /// The client speaks another version of the protocol.
     Protocol,
-    /// Asked for more than the server's limits allow.
+    /// Asked for more than the server's limits ever allow.
     Limit,
+    /// What is left of a quota is not enough; later there is more.
+    Quota,
     /// The path lies outside the served root, is not a regular file, or nothing is served.
     Forbidden,
     /// No such file.

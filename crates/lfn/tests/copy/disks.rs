@@ -6,6 +6,7 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use crate::support::lfn_path;
+use crate::support::server::Server;
 use crate::{Pair, finish, is_root, names, text, wait_for, write};
 
 #[test]
@@ -85,6 +86,40 @@ fn a_full_disk_is_refused_before_a_byte_moves() {
         let errors = pair.refuses(&args, 3, "no room for it: 1000 TiB needed, ");
         assert!(errors.contains("available") && started.elapsed() < Duration::from_secs(60), "{errors}");
     }
+}
+
+#[test]
+fn what_a_quota_of_bytes_leaves_out_comes_when_there_is_more() {
+    let pair = Pair::new();
+    let far = pair.far("");
+    let limited = || Server::start(&["--root", far.to_str().unwrap(), "--client-bytes", "5MB"]);
+    let of = |server: &Server, place: &str| server.ticket.replace('#', &format!("/{place}#"));
+    fs::create_dir(pair.near("tree")).unwrap();
+    for (name, length) in [("a", 3_000_000), ("b", 6_000_000), ("c", 900_000)] {
+        write(&pair.near("tree").join(name), length);
+    }
+    let server = limited();
+    for _ in 0..2 {
+        let output = pair.copy(&["tree", &of(&server, "")]);
+        let errors = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(3), "{errors}");
+        assert!(errors.contains("lfn: tree/b: ") && errors.contains(" of the 5 MB in 24 h"), "{errors}");
+        assert_eq!(names(&pair.far("tree")).iter().filter(|name| ["a", "c"].contains(&name.as_str())).count(), 2);
+        pair.nothing_half_done();
+    }
+    assert_eq!(pair.copies(&["tree", "far:"])["tally"]["files"], 1);
+    // One that sends does not know beforehand what is wanted of it.
+    let content = write(&pair.far("big"), 9_000_000);
+    let server = limited();
+    for says in ["the server's quota of bytes is spent: 0 B of the 5 MB", "0 B of the 5 MB"] {
+        let output = pair.copy(&[&of(&server, "big"), "big", "--streams", "1"]);
+        let errors = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(3), "{errors}");
+        assert!(errors.contains(says) && errors.contains("hint: try again in "), "{errors}");
+    }
+    let report = pair.copies(&["far:big", "big"]);
+    assert!(report["tally"]["kept"].as_u64().unwrap() >= 1 << 20, "{report}");
+    assert_eq!(fs::read(pair.near("big")).unwrap(), content);
 }
 
 #[test]

@@ -41,7 +41,7 @@ fn spent_quotas_end_a_session_and_say_when_there_is_more() {
     );
     assert!(text(&spent.stderr).contains("--client-bytes of lfn serve sets the limit"), "{}", text(&spent.stderr));
     assert_refused(&server.test(&["--time", "1s"]), 1, "0 B of the 10 MB in 60 min 00 s that this client may move");
-    server.logged(&["denied", "code=limit"]);
+    server.logged(&["denied", "code=quota"]);
     let server = Served::start(&["--client-time", "2s"]);
     assert_refused(&server.test(&["--time", "3s"]), 1, "that this client may use are left, 3 s asked for");
     assert!(server.test(&["--time", "1500ms"]).status.success());

@@ -62,6 +62,12 @@ pub struct Ticket {
 pub(super) trait Lender: std::fmt::Debug + Send + Sync {
     /// Up to `wanted`; nothing when the quota is spent.
     fn lend(&self, wanted: Bytes) -> Bytes;
+
+    /// Whether there is an end of them.
+    fn is_limited(&self) -> bool;
+
+    /// Whether there are `all` bytes for the session from its beginning to its end, `asked` of them newly asked for.
+    fn affords(&self, all: Bytes, asked: Bytes) -> Result<(), Denied>;
 }
 
 /// What a grant holds at the gate.
@@ -252,7 +258,7 @@ impl Grant {
         let Place { inner, id } = self.place.as_ref();
         let now = inner.now();
         match inner.lock().gate.out_of_bytes(*id, now) {
-            Some(denied) => Refusal::new(RefusalCode::Limit, format!("{Spent}: {denied}")).hint(denied.hint()),
+            Some(denied) => Refusal::new(RefusalCode::Quota, format!("{Spent}: {denied}")).hint(denied.hint()),
             // Others have given some back meanwhile.
             None => Spent.refusal(),
         }
@@ -274,6 +280,14 @@ impl Drop for Grant {
 impl Lender for Place {
     fn lend(&self, wanted: Bytes) -> Bytes {
         self.inner.lock().gate.take(self.id, wanted, self.inner.now())
+    }
+
+    fn is_limited(&self) -> bool {
+        self.inner.lock().gate.counts_bytes()
+    }
+
+    fn affords(&self, all: Bytes, asked: Bytes) -> Result<(), Denied> {
+        self.inner.lock().gate.affords(self.id, all, asked, self.inner.now())
     }
 }
 
@@ -312,7 +326,8 @@ fn refusal(denied: &Denied) -> Refusal {
     let code = match denied {
         Denied::QueueFull { .. } => RefusalCode::Full,
         Denied::Stopping => RefusalCode::Stopped,
-        _ => RefusalCode::Limit,
+        Denied::Bytes { .. } | Denied::Seconds { .. } => RefusalCode::Quota,
+        Denied::Streams { .. } | Denied::Time { .. } => RefusalCode::Limit,
     };
     Refusal::new(code, denied.to_string()).hint(denied.hint())
 }
@@ -405,7 +420,7 @@ mod tests {
         let Entry::Granted(second) = enter(&admission) else { panic!("700 are left") };
         assert_eq!(second.allowed().bytes, Some(Bytes(700)));
         second.used(Bytes(700)).unwrap();
-        assert_eq!(second.used(Bytes(1)).unwrap_err().code, RefusalCode::Limit);
+        assert_eq!(second.used(Bytes(1)).unwrap_err().code, RefusalCode::Quota);
         drop(second);
         let Entry::Refused(refusal) = enter(&admission) else { panic!("nothing is left") };
         assert!(refusal.message.contains("0 B of the 1 kB"), "{}", refusal.message);

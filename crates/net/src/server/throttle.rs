@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use lfn_core::admission::Denied;
 use lfn_core::units::{BitRate, Bytes};
 use lfn_core::wire::{Refusal, RefusalCode};
 
@@ -30,7 +31,7 @@ pub struct Spent;
 impl Spent {
     /// What the client is told where nobody knows whose quota it was.
     pub fn refusal(self) -> Refusal {
-        Refusal::new(RefusalCode::Limit, self.to_string()).hint("ask for fewer bytes, or later")
+        Refusal::new(RefusalCode::Quota, self.to_string()).hint("ask for fewer bytes, or later")
     }
 }
 
@@ -90,6 +91,21 @@ impl Throttle {
         let Some(rate) = self.rate else { return wanted };
         let part = usize::try_from(rate.times(BURST).0).unwrap_or(usize::MAX);
         wanted.min(part.max(1400))
+    }
+
+    /// Whether the quota's bytes have an end.
+    pub(crate) fn is_limited(&self) -> bool {
+        self.lender.as_ref().is_some_and(|lender| lender.is_limited())
+    }
+
+    /// Whether the quota has `all` bytes for the session from its beginning to its end, `asked` of them newly asked for.
+    pub(crate) fn affords(&self, all: Bytes, asked: Bytes) -> Result<(), Denied> {
+        self.lender.as_ref().map_or(Ok(()), |lender| lender.affords(all, asked))
+    }
+
+    /// Takes from the quota for `bytes` that need not be moved.
+    pub(crate) fn charge(&self, bytes: u64) -> Result<(), Spent> {
+        self.lender.as_ref().map_or(Ok(()), |lender| self.pay(lender.as_ref(), bytes))
     }
 
     /// Counts `bytes` just moved, and sleeps until that many may have been. Returns early once `stopped` is set.
@@ -162,6 +178,14 @@ mod tests {
             *left -= lent;
             Bytes(lent)
         }
+
+        fn is_limited(&self) -> bool {
+            true
+        }
+
+        fn affords(&self, _: Bytes, _: Bytes) -> Result<(), Denied> {
+            Ok(())
+        }
     }
 
     #[test]
@@ -217,5 +241,9 @@ mod tests {
         let throttle = Throttle::new(None, Some(Arc::new(Purse(Mutex::new(500)))));
         throttle.pass(100, &stopped).unwrap();
         assert_eq!(throttle.unmoved(), Bytes(400));
+        // What need not be moved is paid for all the same.
+        let throttle = Throttle::new(Some(BitRate(8)), Some(Arc::new(Purse(Mutex::new(500)))));
+        throttle.charge(500).unwrap();
+        assert_eq!((throttle.charge(1), throttle.moved()), (Err(Spent), Bytes(0)));
     }
 }

@@ -3,6 +3,7 @@
 use std::io;
 use std::time::Duration;
 
+use lfn_core::admission::Denied;
 use lfn_core::transfer::blocks::LayoutError;
 use lfn_core::transfer::digest::Digest;
 use lfn_core::transfer::entry::EntryError;
@@ -137,7 +138,15 @@ pub enum TransferError {
         /// What an ordinary user may still use there.
         available: Bytes,
     },
-    /// Any other error of a file system: permission, quota, a read error …
+    /// The server's quota of bytes leaves less than the file needs.
+    #[error("{path}: {denied}")]
+    Quota {
+        /// As typed.
+        path: String,
+        /// Whose quota, and what it leaves.
+        denied: Denied,
+    },
+    /// Any other error of a file system: permission, a quota of the file system, a read error …
     #[error("cannot {doing} {path}: {source}")]
     File {
         /// "open", "read", "write" …
@@ -299,6 +308,7 @@ impl TransferError {
                 RefusalCode::Exists
             }
             TransferError::NoSpace { .. } => RefusalCode::NoSpace,
+            TransferError::Quota { .. } => RefusalCode::Quota,
             TransferError::File { .. } | TransferError::Stream { .. } | TransferError::SourceChanged { .. } => {
                 RefusalCode::Io
             }
@@ -365,10 +375,13 @@ impl TransferError {
         match self {
             TransferError::Lost { .. } | TransferError::Stalled { .. } | TransferError::Fruitless { .. } => true,
             TransferError::Relayed { resumable, .. } => *resumable,
+            // What came is kept, and later there is more of it.
+            TransferError::Session(SessionError::Refused(refusal)) => refusal.code == RefusalCode::Quota,
             // A connection that was there: both ends keep what came.
             TransferError::End { source, .. } => {
                 let TransferError::Session(error) = source.as_ref() else { return source.is_resumable() };
                 matches!(error, SessionError::Closed { .. } | SessionError::Timeout { .. } | SessionError::Io { .. })
+                    || source.is_resumable()
             }
             _ => false,
         }
@@ -386,16 +399,17 @@ impl TransferError {
             TransferError::NoSpace { needed, available, .. } => {
                 format!("no room for it: {needed} needed, {available} available")
             }
+            TransferError::Quota { denied, .. } => denied.to_string(),
             TransferError::File { doing, source, .. } => format!("cannot {doing} it: {source}"),
             TransferError::SourceChanged { .. } => "changed while it was copied".into(),
             other => other.to_string(),
         }
     }
 
-    /// Whether the destination is full, so that it is no use to try other files.
+    /// Whether the destination has no more room for the file, by its disk or by a quota: later it may.
     pub fn is_full(&self) -> bool {
         match self {
-            TransferError::NoSpace { .. } => true,
+            TransferError::NoSpace { .. } | TransferError::Quota { .. } => true,
             TransferError::File { source, .. } => {
                 matches!(source.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
             }
@@ -408,6 +422,7 @@ impl TransferError {
         let hint = match self {
             TransferError::Session(error) => return error.hint(),
             TransferError::End { source, .. } => return source.hint(),
+            TransferError::Quota { denied, .. } => return Some(denied.hint()),
             TransferError::NotFromThere { .. } => {
                 "copy by way of this host, or open a port of the destination to the source (--ssh-ports, over ssh)"
             }

@@ -10,6 +10,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
+use lfn_core::admission::Denied;
 use lfn_core::tcp_info::TcpInfo;
 use lfn_core::transfer::limit::{Doing, Look, Shares, SocketEvidence};
 use lfn_core::transfer::random_loss::Judge;
@@ -397,6 +398,22 @@ impl Flow {
         let Some(throttle) = &self.throttle else { return Ok(()) };
         let passed = self.spend(Activity::Held, || throttle.pass(bytes as u64, &self.stopped));
         passed.map_err(|spent| SessionError::Refused(spent.refusal()).into())
+    }
+
+    /// Whether a server counts the bytes of this copy, so that they may come to an end.
+    pub(crate) fn counts_bytes(&self) -> bool {
+        self.throttle.as_ref().is_some_and(|throttle| throttle.is_limited())
+    }
+
+    /// Whether the quota has `all` bytes for the session from its beginning to its end, `asked` of them newly asked for.
+    pub(crate) fn affords(&self, all: Bytes, asked: Bytes) -> Result<(), Denied> {
+        self.throttle.as_ref().map_or(Ok(()), |throttle| throttle.affords(all, asked))
+    }
+
+    /// Takes a hole from the quota: a file grows by it as by bytes that are moved.
+    pub(crate) fn charge(&self, bytes: u64) -> Result<(), TransferError> {
+        let charged = self.throttle.as_ref().map_or(Ok(()), |throttle| throttle.charge(bytes));
+        charged.map_err(|spent| SessionError::Refused(spent.refusal()).into())
     }
 
     /// Whether this side itself keeps streams waiting: for its disk, or for what a server holds them to.

@@ -168,7 +168,7 @@ pub fn run(args: Args) -> Result<Exit, Failure> {
     report(&args, &options, &forecast, &choice, near_sends, &outcome, listed)?;
     list_failures(&outcome);
     tell_what_is_missing(&outcome);
-    // 3 where the disk is full: more of the same would fail too.
+    // 3 where the disk is full or a quota spent: with more room the same command goes on.
     Ok(match outcome.failures.as_slice() {
         [] if outcome.tally.failed == 0 && !outcome.tally.not_deleted => Exit::Ok,
         failures if failures.iter().any(|failure| failure.full) => Exit::Incomplete,
@@ -305,15 +305,19 @@ fn stop_flag() -> Result<Arc<AtomicBool>, Failure> {
 
 fn failure(error: TransferError, places: &[OsString]) -> Failure {
     let said = ends::line(&error, places);
+    let exit = if error.is_resumable() { Exit::Incomplete } else { Exit::Failed };
     match error {
-        TransferError::Session(SessionError::Refused(refusal)) => match refusal.hint {
-            Some(hint) => Failure::msg(said).hint(hint),
-            None => Failure::msg(said),
-        },
+        TransferError::Session(SessionError::Refused(refusal)) => {
+            let failure = Failure::msg(said).with_exit(exit);
+            match refusal.hint {
+                Some(hint) => failure.hint(hint),
+                None => failure,
+            }
+        }
         TransferError::Session(error) => session_failure(error),
         TransferError::Interrupted => Failure::new(error).with_exit(Exit::Interrupted),
         error => {
-            let (hint, exit) = (error.hint(), if error.is_resumable() { Exit::Incomplete } else { Exit::Failed });
+            let hint = error.hint();
             let failure = Failure::msg(said).with_exit(exit);
             match hint {
                 Some(hint) => failure.hint(hint),

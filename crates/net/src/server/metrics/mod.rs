@@ -247,6 +247,7 @@ fn code(code: RefusalCode) -> &'static str {
     match code {
         RefusalCode::Full => "full",
         RefusalCode::Limit => "limit",
+        RefusalCode::Quota => "quota",
         RefusalCode::Stopped => "stopped",
         RefusalCode::BadMessage => "bad_message",
         RefusalCode::Timeout => "timeout",

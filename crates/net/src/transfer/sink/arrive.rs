@@ -19,7 +19,7 @@ use super::super::TransferError;
 use super::super::flow::{Activity, lock};
 use super::Receiving;
 use super::item::{Item, State};
-use super::partial::{self, Partial};
+use super::partial::{self, How, Partial};
 use super::small::Small;
 use super::stream::Blocks;
 use super::tree::{Place, Tree};
@@ -53,8 +53,8 @@ impl Receiving {
         };
         let payload = match header.hole {
             true => {
-                self.flow.pass_over(header.length.into());
-                blocks.zeros(header.length)
+                let paid = if claimed.is_some() { self.flow.charge(header.length.into()) } else { Ok(()) };
+                paid.map(|()| blocks.zeros(header.length))
             }
             false if self.forgets => blocks.skip(header.length).map(|()| &[][..]),
             false => blocks.payload(header.length),
@@ -67,7 +67,12 @@ impl Receiving {
         let checked = checked.and_then(|checked| state.account().map(|()| checked));
         drop(state);
         match checked {
-            Ok(Checked::Whole) => self.take(&item, block, hash, payload),
+            Ok(Checked::Whole) => {
+                if header.hole {
+                    self.flow.pass_over(header.length.into());
+                }
+                self.take(&item, block, hash, payload)
+            }
             Ok(Checked::Again) => {
                 self.table.say(FromReceiver::Again { file: item.number, index: block.index });
                 Ok(())
@@ -93,6 +98,7 @@ impl Receiving {
         state.intake.take(block, hash)?;
         let accounted = state.account();
         drop(state);
+        self.has_come(item, block);
         self.flow.arrive(1);
         if let Err(error) = accounted {
             self.fail(item, error);
@@ -182,13 +188,15 @@ impl Receiving {
     /// Opens a partial file. One that another copy has is waited for a little: that may have been cut, and its server not
     /// have noticed yet.
     fn open_at(&self, place: Place, item: &Item) -> Result<partial::Opened, TransferError> {
-        let how = (self.manner.verify, self.dressing.is_sparse());
+        let (verify, sparse) = (self.manner.verify, self.dressing.is_sparse());
+        let how = How { verify, sparse, reserve: !self.set_aside.counts() };
+        let afford = |lacking| self.set_aside(item, lacking);
         let may_wait = || {
             let since = self.others.get_or_init(Instant::now);
             place.guest.is_none() && !self.stopped() && since.elapsed() < OTHERS_WAIT
         };
         loop {
-            match Partial::open(place.clone(), &item.entry, item.layout, how, || self.stopped()) {
+            match Partial::open(place.clone(), &item.entry, item.layout, (how, &afford), || self.stopped()) {
                 Err(TransferError::Busy { .. }) if may_wait() => thread::sleep(Duration::from_millis(20)),
                 opened => return opened,
             }

@@ -121,6 +121,7 @@ impl Receiving {
         let partial = self.take_partial(&mut state);
         drop(state);
         drop(partial);
+        self.give_up(item);
         self.table.settle(item.number, &item.entry.name, Done::Failed(error));
     }
 
@@ -134,6 +135,7 @@ impl Receiving {
         state.over = true;
         let partial = self.take_partial(&mut state);
         drop(state);
+        self.give_up(&item);
         lock(&self.graves).extend(partial);
         Some(item.entry.name.clone())
     }

@@ -12,6 +12,7 @@ use lfn_core::wire::copy::Failure;
 
 use super::super::TransferError;
 use super::partial::Partial;
+use super::quota::Own;
 
 /// Most that may be remembered of single blocks in all files that are under way ([`Intake::held`]): 25 MiB. Streams leave gaps
 /// between their blocks as wide as what is under way on them, which are some thousands.
@@ -44,6 +45,8 @@ pub(super) struct Item {
     pub(super) layout: Layout,
     /// What is there gives way.
     pub(super) replace: bool,
+    /// Of the server's quota of bytes.
+    pub(super) set_aside: Own,
     pub(super) state: Mutex<State>,
 }
 
@@ -85,7 +88,7 @@ impl Item {
     pub(super) fn new(number: u32, entry: Entry, layout: Layout, replace: bool, all: Held) -> Self {
         let intake = Intake::new(layout);
         let state = State { intake, partial: None, sent: None, ours: false, over: false, held: 0, all };
-        Item { number, entry, layout, replace, state: Mutex::new(state) }
+        Item { number, entry, layout, replace, set_aside: Own::default(), state: Mutex::new(state) }
     }
 }
 

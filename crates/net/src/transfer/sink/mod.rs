@@ -17,6 +17,7 @@ mod item;
 mod journal;
 mod lost;
 mod partial;
+mod quota;
 mod register;
 mod small;
 mod sparse;
@@ -26,6 +27,7 @@ mod table;
 mod tests;
 mod tree;
 
+use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
@@ -55,6 +57,7 @@ use group::{Devices, Group};
 use item::{Done, Held};
 use lost::Losses;
 use partial::Partial;
+use quota::SetAside;
 use stream::Blocks;
 use table::Table;
 use tree::{Place, Tree};
@@ -108,6 +111,7 @@ pub(crate) struct Receiving {
     partials: AtomicUsize,
     /// How much is remembered of single blocks in all of them.
     held: Held,
+    set_aside: SetAside,
     /// Threads that wait for a disk where nothing can move meanwhile.
     busy: AtomicUsize,
     /// Threads of this copy, its streams among them.
@@ -141,6 +145,7 @@ impl Receiving {
         let forgets = matches!(aim, Aim::Null) && manner.verify == Verify::Off;
         let receiving = Arc::new(Receiving {
             forgets,
+            set_aside: SetAside::new(flow.counts_bytes()),
             flow,
             table: Table::default(),
             block,
@@ -342,6 +347,10 @@ impl Side for Receiving {
         self.flow.run(stream, |stream, line| {
             let mut blocks = Blocks::new(&self.flow, (stream, line), self.block, self.forgets);
             while let Some(header) = blocks.header()? {
+                // Of holes one read brings thousands, each of them a block to hash.
+                if self.stopped() || line.is_cut() {
+                    return Err(self.flow.broken(line, io::ErrorKind::ConnectionAborted.into()));
+                }
                 self.receive(&mut blocks, header)?;
                 line.took();
             }

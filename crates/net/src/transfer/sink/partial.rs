@@ -41,10 +41,19 @@ pub(super) struct Partial {
     place: Place,
     name: OsString,
     file: File,
-    /// Zeros become holes.
-    sparse: bool,
+    how: How,
     journal: Mutex<Journal>,
     fate: AtomicU8,
+}
+
+/// How it is written.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct How {
+    pub(super) verify: Verify,
+    /// Zeros become holes.
+    pub(super) sparse: bool,
+    /// Room is made for the whole before anything comes.
+    pub(super) reserve: bool,
 }
 
 /// To be gone on with; what every partial file is until something else is said.
@@ -67,15 +76,15 @@ impl Partial {
     }
 
     /// Opens and locks the partial file, with room for the whole; blocks that an earlier copy left are verified unless it
-    /// ended in order. `stopped` ends that early.
+    /// ended in order. `stopped` ends that early. `afford` is asked whether the file may have what it lacks, before it grows.
     pub(super) fn open(
         place: Place,
         entry: &Entry,
         layout: Layout,
-        (verify, sparse): (Verify, bool),
+        (how, afford): (How, &dyn Fn(Bytes) -> Result<(), TransferError>),
         stopped: impl Fn() -> bool,
     ) -> Result<Opened, TransferError> {
-        let name = partial_name(&place.name);
+        let (name, verify) = (partial_name(&place.name), how.verify);
         // Its owner must be able to go on with it.
         let file: File = lock_partial(&place, &name, entry.mode & 0o777 | 0o600)?.into();
         let source = place.guest.map_or_else(|| Raw::from(entry.name.as_bytes()), |guest| guest.source(entry));
@@ -94,9 +103,11 @@ impl Partial {
         })?;
         let fate = if place.guest.is_some_and(|guest| !guest.resumes) { USELESS } else { KEPT };
         let first = if matches!(left, Left::Nothing) { fate } else { UNKNOWN };
-        let partial = Partial { place, name, file, sparse, journal: Mutex::new(journal), fate: AtomicU8::new(first) };
+        let partial = Partial { place, name, file, how, journal: Mutex::new(journal), fate: AtomicU8::new(first) };
         let kept = match left {
-            Left::Nothing => partial.make_room(layout.bytes()).map(|()| Vec::new()),
+            Left::Nothing => {
+                afford(layout.bytes()).and_then(|()| partial.make_room(layout.bytes())).map(|()| Vec::new())
+            }
             Left::Synced(blocks) => Ok(sorted(blocks)),
             // Whether it reached the disk, nothing can tell.
             Left::Written(_) | Left::Recut { synced: false, .. } if !verify.tells_apart() => {
@@ -107,6 +118,8 @@ impl Partial {
         };
         let kept = kept?;
         partial.fate.store(fate, Ordering::SeqCst);
+        let there: u64 = kept.iter().filter_map(|(index, _)| layout.block(*index)).map(|b| u64::from(b.length)).sum();
+        afford(Bytes(layout.bytes().0.saturating_sub(there)))?;
         Ok((partial, kept))
     }
 
@@ -123,7 +136,7 @@ impl Partial {
     /// Writes a block, and notes that it is there.
     pub(super) fn write(&self, block: Block, hash: BlockHash, bytes: &[u8]) -> Result<(), TransferError> {
         let failed = |source| TransferError::File { doing: "write", path: self.place.shown.clone(), source };
-        let written = match self.sparse {
+        let written = match self.how.sparse {
             true => write_sparse(&self.file, block.offset, bytes),
             false => self.file.write_all_at(bytes, block.offset),
         };
@@ -225,11 +238,11 @@ impl Partial {
         renewed.map_err(|source| TransferError::File { doing: "write the journal of", path: path(), source })
     }
 
-    /// Empties the file and reserves its length, so that a full disk fails before a byte has moved.
+    /// Empties the file and gives it its length; that is reserved too, so that a full disk fails before a byte has moved.
     fn make_room(&self, bytes: Bytes) -> Result<(), TransferError> {
         let failed = |e| self.place.error("write", e);
         ftruncate(&self.file, 0).map_err(failed)?;
-        if self.sparse {
+        if self.how.sparse {
             return ftruncate(&self.file, bytes.0).map_err(failed);
         }
         let no_space = |available| TransferError::NoSpace { path: self.place.shown.clone(), needed: bytes, available };
@@ -237,6 +250,9 @@ impl Partial {
         let available = available(&self.file);
         if available.is_some_and(|available| available < bytes) {
             return Err(no_space(available.unwrap_or_default()));
+        }
+        if !self.how.reserve {
+            return ftruncate(&self.file, bytes.0).map_err(failed);
         }
         match fallocate(&self.file, FallocateFlags::empty(), 0, bytes.0) {
             Ok(()) => Ok(()),

@@ -66,7 +66,8 @@ impl Receiving {
                 (Some(Tree::open(&base, &path, single, dry_run)?), allowed)
             }
         };
-        let asks = tree.as_ref().is_some_and(|tree| dry_run || !tree.is_fresh());
+        // Blocks of a file that a quota does not let in are not to be paid for.
+        let asks = self.set_aside.counts() || tree.as_ref().is_some_and(|tree| dry_run || !tree.is_fresh());
         self.asks.store(asks, Ordering::SeqCst);
         let path = tree.as_ref().map(|tree| tree.shown().to_owned());
         // Whoever may not look learns nothing of ages.
@@ -332,7 +333,7 @@ impl Receiving {
                     // Those before it are wanted already, so that they come to their ends.
                     self.wait_for_partials(Duration::MAX);
                     let mut state = lock(&item.state);
-                    let blocks = self.open_partial(tree, &item, &mut state)?;
+                    let blocks = self.open_partial(tree, &item, &mut state).inspect_err(|_| self.give_up(&item))?;
                     if !blocks.is_empty() {
                         words.push(FromReceiver::Have { file: number, blocks });
                     }
@@ -340,7 +341,10 @@ impl Receiving {
                 self.table.want(item.clone(), words);
                 self.try_complete(&item, true);
             }
-            _ => self.table.want(item, Vec::new()),
+            _ => {
+                self.set_aside(&item, length)?;
+                self.table.want(item, Vec::new());
+            }
         }
         Ok(None)
     }

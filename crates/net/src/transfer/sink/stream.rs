@@ -100,10 +100,9 @@ impl<'a> Blocks<'a> {
     }
 
     /// What stands for the payload of a hole.
-    pub(super) fn zeros(&mut self, length: u32) -> Result<&[u8], TransferError> {
-        self.flow.pass_over(length.into());
+    pub(super) fn zeros(&mut self, length: u32) -> &[u8] {
         self.zeros.resize(self.largest.0 as usize, 0);
-        Ok(&self.zeros[..length as usize])
+        &self.zeros[..length as usize]
     }
 
     /// Reads until so many bytes are there; false if the stream ended before the first of them. What comes of a payload

@@ -75,3 +75,61 @@ fn while_a_disk_syncs_nothing_has_to_move() {
     assert!(receiving.moving());
     receiving.close();
 }
+
+/// A header of zeros that are not sent, in a file of so many blocks.
+fn hole(bytes: u64, block: Bytes, index: u64) -> [u8; BlockHeader::LENGTH] {
+    let layout = Layout::new(Bytes(bytes), block).unwrap();
+    let block = layout.block(index).unwrap();
+    let hash = Verify::Blake3.hash(&layout, block, &vec![0; block.length as usize]);
+    let (offset, length) = (block.offset, block.length);
+    BlockHeader { file: 0, offset, length, hash, hole: true, verify: Verify::Blake3 }.encode()
+}
+
+fn sparse(directory: &Path) -> Aim {
+    let (base, keep) = (Base::Here, Keep { sparse: true, ..Keep::default() });
+    Aim::Path { base, path: directory.into(), allowed: Allowed::default(), single: false, keep }
+}
+
+#[test]
+fn a_hole_is_passed_over_once() {
+    let place = TempDir::new().unwrap();
+    let mut copy = Copy::start(sparse(place.path()));
+    copy.list(vec![file("a", &[0; 3_000])]);
+    copy.listed();
+    let mut stream = copy.stream();
+    let receiving = copy.receiving.clone();
+    (0..2).for_each(|index| stream.write_all(&hole(3_000, BLOCK, index)).unwrap());
+    let bytes = [0; 3_000];
+    stream.write_all(&block(0, &bytes, 2, false)).unwrap();
+    copy.sent(0, &bytes);
+    assert_eq!(copy.ended().tally.files, 1);
+    assert_eq!((receiving.listed().passed, receiving.flow.progress().bytes), (Bytes(2_048), Bytes(952)));
+}
+
+/// One read brings thousands, which take long to write.
+#[test]
+fn holes_that_came_are_not_worked_off_when_the_copy_is_over() {
+    const MANY: u64 = 15_000;
+    let (place, block) = (TempDir::new().unwrap(), Bytes(1 << 20));
+    let mut copy = Copy::in_blocks(sparse(place.path()), Manner { verify: Verify::Off, ..Manner::default() }, block);
+    copy.list(vec![entry("a", Kind::File { length: Bytes(MANY << 20) })]);
+    let mut stream = copy.stream();
+    let header = |index: u64| {
+        let (hash, length) = (BlockHash([0; 32]), 1 << 20);
+        BlockHeader { file: 0, offset: index << 20, length, hash, hole: true, verify: Verify::Off }.encode()
+    };
+    stream.write_all(&(0..MANY).flat_map(header).collect::<Vec<_>>()).unwrap();
+    let noted = || {
+        let journal = fs::read(place.path().join(".a.lfn-journal")).unwrap_or_default();
+        let line = journal.iter().position(|byte| *byte == b'\n').unwrap_or(journal.len());
+        (journal.len() - line) / lfn_core::transfer::journal::RECORD
+    };
+    let deadline = Instant::now() + Duration::from_secs(30);
+    while noted() == 0 {
+        assert!(Instant::now() < deadline);
+        thread::sleep(Duration::from_millis(1));
+    }
+    copy.receiving.close();
+    let threads = copy.receiving.threads.load(Ordering::SeqCst);
+    assert!(threads == 0 && noted() < MANY as usize, "{threads} threads, {} blocks", noted());
+}

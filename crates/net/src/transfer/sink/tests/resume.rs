@@ -164,7 +164,8 @@ fn a_look_through_that_is_broken_off_changes_nothing() {
         let tree = super::super::tree::Tree::open(&Base::Here, place.path(), false, false).unwrap();
         let at = tree.place(&Name::new("a").unwrap()).unwrap();
         let layout = Layout::new(Bytes(4_096), Bytes(block)).unwrap();
-        let opened = partial::Partial::open(at, &file("a", &bytes), layout, (Verify::Blake3, false), || true);
+        let how = partial::How { verify: Verify::Blake3, sparse: false, reserve: true };
+        let opened = partial::Partial::open(at, &file("a", &bytes), layout, (how, &|_| Ok(())), || true);
         assert!(matches!(opened, Err(TransferError::Interrupted)));
         assert_eq!((journal(), names(place.path()).len()), (noted.clone(), 2), "{block}");
     }
