@@ -52,9 +52,20 @@ impl Root {
             };
             TokenFile::change(&tokens, |file| file.tokens.insert(name.into(), kept)).unwrap();
         }
-        let root = Some(place.path().join("root"));
-        let config = Config { root, rights: rights.parse().unwrap(), tokens: Some(tokens), ..support::config() };
-        Root { served: Served::start(config, service::serve), place }
+        Root { served: Root::serve(&place, rights), place }
+    }
+
+    fn serve(place: &tempfile::TempDir, rights: &str) -> Served {
+        let (root, tokens) = (Some(place.path().join("root")), Some(place.path().join("tokens.toml")));
+        let config = Config { root, rights: rights.parse().unwrap(), tokens, ..support::config() };
+        Served::start(config, service::serve)
+    }
+
+    /// The same, after another start of the server.
+    fn started_again(self, rights: &str) -> Self {
+        let Root { place, served } = self;
+        drop(served);
+        Root { served: Root::serve(&place, rights), place }
     }
 
     fn path(&self, name: &str) -> PathBuf {
@@ -271,7 +282,8 @@ fn a_partial_file_goes_on_with_the_token_that_left_it_and_no_other() {
         assert!(matches!(heard.last(), Some(FromReceiver::Done { tally, .. }) if tally.failed == 1), "{heard:?}");
     }
     assert_eq!((first().unwrap(), fs::read(root.path(".big.lfn-journal")).unwrap()), (data[..2048].to_vec(), journal));
-    // Its own: two blocks need not come again.
+    // Its own: two blocks need not come again, whatever became of the server meanwhile.
+    let root = root.started_again("write");
     let (mut control, mut stream) = root.ask(Some(1), job());
     list(&mut control, &[file("big", 3000, 5)]);
     let have = loop {
@@ -362,4 +374,31 @@ fn nothing_changes_at_a_root_that_may_only_be_read() {
     assert!(matches!(control.recv(PATIENCE, "in a test").unwrap(), FromSender::List { .. }));
     assert_eq!((root.all(), fs::metadata(root.path("")).unwrap().modified().unwrap()), before);
     assert!(Path::new(&root.path("x")).exists());
+}
+
+/// As after a loss of power: the journal says nothing, so it is nobody's.
+#[test]
+fn what_a_crash_left_without_a_journal_stands_in_no_guests_way() {
+    let root = Root::new("write");
+    let data = vec![7; 3000];
+    for (name, journal) in [("a", Some("")), ("b", Some("{\"torn")), ("c", None)] {
+        let left = |suffix: &str| root.path(&format!(".{name}.lfn-{suffix}"));
+        fs::write(left("partial"), [0; 3000]).unwrap();
+        journal.iter().for_each(|journal| fs::write(left("journal"), journal).unwrap());
+        let (mut control, mut stream) = root.ask(Some(1), to("", Allowed::default()));
+        list(&mut control, &[file(name, 3000, 5)]);
+        send(&mut control, &mut stream, &data, 3);
+        let heard = hear(&mut control).unwrap();
+        assert!(
+            matches!(heard.last(), Some(FromReceiver::Done { tally, .. }) if tally.files == 1),
+            "{name}: {heard:?}"
+        );
+        assert_eq!(fs::read(root.path(name)).unwrap(), data);
+    }
+    // A journal that cannot be looked at may be somebody's.
+    fs::write(root.path(".d.lfn-partial"), [0; 3000]).unwrap();
+    symlink("elsewhere", root.path(".d.lfn-journal")).unwrap();
+    let heard = root.hear(to("", Allowed::default()), &[file("d", 3000, 5)]).unwrap();
+    assert!(matches!(heard.last(), Some(FromReceiver::Done { tally, .. }) if tally.failed == 1), "{heard:?}");
+    assert_eq!(fs::read(root.path(".d.lfn-partial")).unwrap(), [0; 3000]);
 }

@@ -19,7 +19,7 @@ use super::super::TransferError;
 use super::super::flow::{Activity, lock};
 use super::Receiving;
 use super::item::{Item, State};
-use super::partial::{self, How, Partial};
+use super::partial::{self, How, Partial, is_another_guests};
 use super::small::Small;
 use super::stream::Blocks;
 use super::tree::{Place, Tree};
@@ -193,7 +193,7 @@ impl Receiving {
         let afford = |lacking| self.set_aside(item, lacking);
         let may_wait = || {
             let since = self.others.get_or_init(Instant::now);
-            place.guest.is_none() && !self.stopped() && since.elapsed() < OTHERS_WAIT
+            !is_another_guests(&place) && !self.stopped() && since.elapsed() < OTHERS_WAIT
         };
         loop {
             match Partial::open(place.clone(), &item.entry, item.layout, (how, &afford), || self.stopped()) {

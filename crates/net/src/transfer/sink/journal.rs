@@ -14,6 +14,7 @@ use lfn_core::transfer::digest::BlockHash;
 use lfn_core::transfer::journal::{Ending, Header, MAX_HEADER, Reader, Record, Writer};
 use lfn_core::transfer::raw::Raw;
 use rustix::fs::{Mode, OFlags, openat};
+use rustix::io::Errno;
 
 use super::super::TransferError;
 use super::partial::only_one;
@@ -79,17 +80,22 @@ impl Journal {
         Ok((journal, left))
     }
 
-    /// What the journal that is there says of its source, if it is one.
-    pub(super) fn source(place: &Place, name: &OsStr) -> Option<Raw> {
+    /// What the journal that is there says of its source; nothing, if there is none or its first line is torn.
+    pub(super) fn source(place: &Place, name: &OsStr) -> Result<Option<Raw>, TransferError> {
+        let failed = |error| place.error("read the journal of", error);
         let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
-        let file = openat(&place.directory, name, flags, Mode::empty()).ok()?;
-        only_one(&file, place).ok()?;
+        let file = match openat(&place.directory, name, flags, Mode::empty()) {
+            Err(Errno::NOENT) => return Ok(None),
+            opened => opened.map_err(failed)?,
+        };
+        only_one(&file, place)?;
         let mut line = Vec::new();
-        File::from(file).take(MAX_HEADER as u64).read_to_end(&mut line).ok()?;
+        let read = File::from(file).take(MAX_HEADER as u64).read_to_end(&mut line);
+        read.map_err(|error| failed(Errno::from_io_error(&error).unwrap_or(Errno::IO)))?;
         let mut reader = Reader::default();
         // Of the records only the first few were read: that is no matter here.
         let _ = reader.feed(&line, |_| ());
-        reader.opened().map(|header| header.source.clone())
+        Ok(reader.opened().map(|header| header.source.clone()))
     }
 
     /// How many blocks it has.

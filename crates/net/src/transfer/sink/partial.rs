@@ -289,10 +289,13 @@ impl Drop for Partial {
     }
 }
 
-/// Whether a partial file there is none of this guest's, if whoever copies is one.
-fn is_another_guests(place: &Place) -> bool {
-    let owns =
-        |guest: &Guest| Journal::source(place, &journal_name(&place.name)).is_some_and(|source| guest.owns(&source));
+/// Whether a partial file there is none of this guest's, if whoever copies is one. What a crash left without a journal that
+/// says whose it is, nobody can go on with: it is as good as nothing.
+pub(super) fn is_another_guests(place: &Place) -> bool {
+    let owns = |guest: &Guest| match Journal::source(place, &journal_name(&place.name)) {
+        Ok(source) => source.is_none_or(|source| guest.owns(&source)),
+        Err(_) => false,
+    };
     place.guest.as_ref().is_some_and(|guest| !owns(guest))
 }
 
