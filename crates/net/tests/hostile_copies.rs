@@ -549,3 +549,24 @@ fn a_quota_that_is_spent_midway_leaves_what_the_same_copy_goes_on_from() {
     }
     assert_eq!(fs::read(served.root.path().join("x")).unwrap(), data);
 }
+
+/// `-p` gives the bits as they are, whatever the umask, and no file its owner's power.
+#[test]
+fn no_peer_makes_a_file_that_runs_as_another() {
+    for (modes, file_bits, directory_bits) in [(true, 0o1777, 0o1777), (false, 0, 0)] {
+        let served = Copies::new();
+        let keep = Keep { modes, ..Keep::default() };
+        let to = To::File { path: "".into(), allowed: Allowed::default(), single: false, keep };
+        let (mut control, _streams) = served.ask(Job::Put { to }, 1, BLOCK);
+        let mut entries = [file("f", 0), file("d", 0)];
+        entries[1]["kind"] = json!("directory");
+        entries.iter_mut().for_each(|entry| entry["mode"] = json!(0o7777));
+        list(&mut control, &entries);
+        assert_eq!(last_word(&mut control).unwrap().0.failed, 0);
+        for (name, bits) in [("f", file_bits), ("d", directory_bits)] {
+            let mode = fs::metadata(served.root.path().join(name)).unwrap().mode() & 0o7777;
+            // Without it a umask may have taken of the lower bits.
+            assert!(if modes { mode == bits } else { mode & 0o7000 == 0 }, "{name} {modes}: {mode:o}");
+        }
+    }
+}
