@@ -33,6 +33,10 @@ pub struct Manner {
     pub tell: bool,
     /// The receiver tells the digest of every file that is whole there.
     pub digests: bool,
+    /// Both ends are on one host: the receiver says which directory it writes below, and the sender waits for that before it
+    /// lists, lest a directory be copied into itself.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub here: bool,
 }
 
 /// What a block is checked by at the other end.

@@ -31,6 +31,7 @@ use crate::transfer::digest::Digest;
 use crate::transfer::entry::{Entry, Modified, Name};
 use crate::transfer::keep::LeftOut;
 use crate::transfer::limit::{Doing, Shares, SocketEvidence};
+use crate::transfer::raw::Raw;
 use crate::units::Bytes;
 
 pub use header::{BlockHeader, HeaderError};
@@ -115,6 +116,20 @@ pub struct Part {
     pub blocks: BlockSet,
 }
 
+/// The directory that a copy writes below, as the kernel of both ends knows it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Ground {
+    /// Device and inode.
+    pub directory: (u64, u64),
+    /// The name in it that the one file of the copy takes, or that a directory is made under once the list says that it is
+    /// one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub alone: Option<Raw>,
+    /// Device and inode of the regular file that has this name already.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub file: Option<(u64, u64)>,
+}
+
 /// What a receiver has taken off a data stream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Taken {
@@ -141,6 +156,9 @@ pub enum FromReceiver {
         /// When it began to write, by the clock of its file system.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         since: Option<Modified>,
+        /// What it writes below, where both ends are on one host and it is there.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        ground: Option<Ground>,
     },
     /// Of the entries up to this number, all that were not settled meanwhile are wanted.
     Wants {
@@ -245,7 +263,6 @@ mod tests {
     use crate::transfer::filter::{Decision, Rules};
     use crate::transfer::keep::Keep;
     use crate::transfer::manner::{Manner, Verify};
-    use crate::transfer::raw::Raw;
     use crate::transfer::verdict::Allowed;
 
     #[test]
@@ -274,10 +291,13 @@ mod tests {
             assert_eq!(read, request, "{text}");
         }
         let blocks = BlockSet::from_range(3, 7);
+        let ground =
+            Ground { directory: (u64::MAX, 2), alone: Some(Raw(b"b\xff".to_vec())), file: Some((1, u64::MAX)) };
         let name = Name::new(b"a/\xff".to_vec()).unwrap();
         let told =
             Told { name, kind: Thing::File, fate: Fate::New, bytes: Some(Bytes(3)), digest: Some(Digest([1; 32])) };
         for message in [
+            FromReceiver::Ready { path: None, asks: true, since: None, ground: Some(ground) },
             FromReceiver::Have { file: 1, blocks: blocks.clone() },
             FromReceiver::Settled { files: blocks.clone() },
             FromReceiver::Missing { blocks: vec![Part { file: 3, blocks: blocks.clone() }] },

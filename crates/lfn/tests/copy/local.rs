@@ -48,6 +48,183 @@ fn nothing_is_copied_into_itself() {
     pair.refuses(&["runs/none", "b"], 1, "runs/none: no such file");
 }
 
+/// The copy ends with exit code 1 and a line of each of these, and goes on with the rest.
+#[track_caller]
+fn goes_on_without(pair: &Pair, args: &[&str], lines: &[&str]) {
+    let output = pair.copy(args);
+    let errors = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{args:?}: {errors}");
+    assert!(
+        lines.iter().all(|line| errors.lines().any(|error| error.starts_with(&format!("lfn: {line}")))),
+        "{errors}"
+    );
+}
+
+/// All that is below a directory, and what is in its files.
+fn tree(top: &Path) -> Vec<(String, Option<Vec<u8>>)> {
+    let mut all = Vec::new();
+    let mut directories = vec![top.to_owned()];
+    while let Some(directory) = directories.pop() {
+        for entry in fs::read_dir(&directory).unwrap().map(|entry| entry.unwrap().path()) {
+            let name = entry.strip_prefix(top).unwrap().to_str().unwrap().to_owned();
+            let is_directory = entry.symlink_metadata().unwrap().is_dir();
+            all.push((name, (!is_directory).then(|| fs::read(&entry).unwrap_or_default())));
+            directories.extend(is_directory.then_some(entry));
+        }
+    }
+    all.sort();
+    all
+}
+
+#[test]
+fn a_directory_is_not_entered_where_the_copy_goes() {
+    const ITSELF: &str = "is the destination, which is not copied into itself";
+    let pair = Pair::new();
+    fs::create_dir_all(pair.near("runs/deep/er")).unwrap();
+    write(&pair.near("runs/a"), 10);
+    write(&pair.near("runs/deep/er/b"), 20);
+    std::os::unix::fs::symlink("runs/deep", pair.near("way")).unwrap();
+    fs::write(pair.near("list"), "runs\n").unwrap();
+    fs::write(pair.near("inside"), "runs/deep/er\nruns/a\n").unwrap();
+    let deep = format!("runs/deep: {ITSELF}");
+    // Again and again: what is there is not copied once more, and nothing grows.
+    for to in ["runs/deep", "way", "runs/deep"] {
+        goes_on_without(&pair, &["run*", to], &[&deep]);
+        goes_on_without(&pair, &["runs", "list", to], &[&deep]);
+        goes_on_without(&pair, &["--files-from", "list", ".", to], &[&deep]);
+        // What is in it is not to be had by its name either.
+        goes_on_without(&pair, &["--files-from", "inside", ".", to], &["runs/deep/er: is the destination"]);
+        let names: Vec<_> = tree(&pair.near("runs")).into_iter().map(|(name, _)| name).collect();
+        let copied = ["deep/er", "deep/er/b", "deep/list", "deep/runs", "deep/runs/a"];
+        assert_eq!(names, [&["a", "deep"], &copied[..]].concat());
+    }
+    // One that is made for the copy, of several sources and of one.
+    goes_on_without(&pair, &["run*", "list", "runs/new"], &[&format!("runs/new: {ITSELF}")]);
+    assert!(pair.near("runs/new/runs/deep/er/b").exists() && !pair.near("runs/new/runs/new").exists());
+    goes_on_without(&pair, &["*", "runs/new"], &[&format!("runs/new: {ITSELF}")]);
+    fs::remove_dir_all(pair.near("runs/new")).unwrap();
+    fs::create_dir(pair.near("new")).unwrap();
+    pair.refuses(&["new*", "new"], 1, "source and destination are the same");
+    goes_on_without(&pair, &["new", "runs", "new"], &[&format!("new: {ITSELF}")]);
+    // Left out, it is no trouble.
+    pair.copies(&["-a", "--exclude", "/new", "--exclude", "/way", "./", "new"]);
+    pair.copies(&["-a", "--delete", "--exclude", "/new", "--exclude", "/way", "./", "new"]);
+    assert!(pair.near("new/runs/deep/er/b").exists() && !pair.near("new/new").exists());
+    // A dry run makes nothing, and finds the same.
+    goes_on_without(&pair, &["--dry-run", "run*", "runs/deep"], &[&deep]);
+}
+
+#[test]
+fn what_is_copied_to_where_it_is_stays_as_it_is_and_is_told() {
+    use std::os::unix::fs::symlink;
+    const SAME: &str = "source and destination are the same";
+    let pair = Pair::new();
+    fs::create_dir_all(pair.near("runs/deep")).unwrap();
+    write(&pair.near("runs/a"), 3_000_000);
+    write(&pair.near("runs/deep/b"), 20);
+    fs::hard_link(pair.near("runs/a"), pair.near("runs/hard")).unwrap();
+    symlink("a", pair.near("runs/soft")).unwrap();
+    symlink("runs", pair.near("way")).unwrap();
+    let before = tree(&pair.home.path().join("near"));
+    let ways: [&[&str]; 12] = [
+        &["runs/a", "runs/a"],
+        &["runs/a", "runs"],
+        &["runs/a", "runs/hard"],
+        &["runs/hard", "runs/a"],
+        &["runs/a", "way"],
+        &["way/a", "runs/a"],
+        &["runs/soft", "runs/a"],
+        &["runs/soft", "way/"],
+        &["way/", "./runs/deep/.."],
+        &["ru*/", "way"],
+        &["runs", "."],
+        &["--delete", "runs/deep", "way"],
+    ];
+    for way in ways {
+        for more in [&[][..], &["--force"], &["--update", "-a"], &["--checksum"]] {
+            let (code, what) = if way == ["way/", "./runs/deep/.."] { (2, "into itself") } else { (1, SAME) };
+            // A link is no name of what it leads to where links are kept.
+            if more.contains(&"-a") && way == ["runs/soft", "runs/a"] {
+                continue;
+            }
+            let errors = pair.refuses(&[way, more].concat(), code, what);
+            assert!(errors.contains("\nhint: "), "{errors}");
+            assert!(tree(&pair.home.path().join("near")) == before, "{way:?} {more:?}");
+        }
+    }
+    // A symbolic link in the way is one, whatever it leads to; in a tree a file that is there is there.
+    pair.refuses(&["runs/a", "runs/soft"], 1, "symbolic link");
+    pair.refuses(&["--files-from", "/dev/null", "runs", "way"], 1, SAME);
+    fs::create_dir(pair.near("other")).unwrap();
+    fs::hard_link(pair.near("runs/a"), pair.near("other/a")).unwrap();
+    let report = pair.copies(&["-a", "runs/", "other"]);
+    assert_eq!((&report["tally"]["skipped"], &report["moved_bytes"]), (&2.into(), &20.into()), "{report}");
+    // Of several, the others are copied.
+    goes_on_without(&pair, &["other/a", "runs/deep/b", "runs/deep"], &[&format!("b: {SAME} (runs/deep/b)")]);
+    assert_eq!(fs::metadata(pair.near("runs/deep/a")).unwrap().len(), 3_000_000);
+}
+
+#[test]
+fn a_source_is_not_deleted_for_its_own_copy() {
+    use std::os::unix::fs::symlink;
+    let pair = Pair::new();
+    fs::create_dir_all(pair.near("runs/deep/er/deep")).unwrap();
+    fs::create_dir_all(pair.near("other/deep")).unwrap();
+    for name in ["runs/a", "runs/deep/b", "runs/deep/er/c", "other/d", "file"] {
+        write(&pair.near(name), 10);
+    }
+    symlink("runs/deep", pair.near("way")).unwrap();
+    symlink("runs", pair.near("top")).unwrap();
+    symlink("runs/deep/er", pair.near("er")).unwrap();
+    write(&pair.near("other/runs"), 10);
+    let before = tree(&pair.home.path().join("near"));
+    let below = "is below the destination, where --delete would delete it";
+    let ways: [&[&str]; 12] = [
+        &["runs/deep/", "runs"],
+        &["way/", "runs"],
+        &["runs/deep/", "top"],
+        &["way/er/", "top/"],
+        &["run*/deep/", "runs"],
+        &["runs/d*/", "runs"],
+        // Into runs/deep, in which it is itself.
+        &["runs/deep/er/deep", "runs"],
+        &["er/deep", "top"],
+        // For another source everything else goes from there, or gives way at once.
+        &["other/", "runs/deep/er", "runs"],
+        &["other/deep", "runs/deep/er", "runs"],
+        &["other/runs", "runs/deep/", "."],
+        &["--dry-run", "runs/deep/", "runs"],
+    ];
+    for way in ways {
+        let errors = pair.refuses(&[&["--delete"], way].concat(), 1, below);
+        assert!(errors.contains("\nhint: copy without --delete"), "{errors}");
+        assert!(tree(&pair.home.path().join("near")) == before, "{way:?}");
+    }
+    // What a pattern hides is in the source: nothing is deleted.
+    goes_on_without(
+        &pair,
+        &["--delete", "run*", "runs/deep"],
+        &["runs/deep: is the destination", "nothing was deleted"],
+    );
+    assert!(pair.near("runs/deep/b").exists() && pair.near("runs/deep/er/c").exists());
+    // Where nothing but its own copy is looked into, it stays, as without --delete.
+    let report = pair.copies(&["--delete", "runs/deep/er", "."]);
+    assert_eq!((&report["tally"]["files"], &report["tally"]["deleted"]), (&1.into(), &0.into()), "{report}");
+    let report = pair.copies(&["runs/deep/", "runs"]);
+    assert!(report["tally"]["files"].as_u64() > Some(1), "{report}");
+    assert!(pair.near("runs/deep/b").exists() && pair.near("runs/b").exists());
+}
+
+/// The sender waits for the receiver's first word, and the receiver for the sender's to begin.
+#[test]
+fn neither_end_waits_for_a_sign_of_life() {
+    let pair = Pair::new();
+    write(&pair.near("a"), 10);
+    let seconds = |_| pair.copies(&["a", "b", "--force"])["seconds"].as_f64().unwrap();
+    let least = (0..5).map(seconds).fold(f64::MAX, f64::min);
+    assert!(least < 0.9, "{least}");
+}
+
 /// The process that one has started.
 fn child_of(parent: u32) -> Option<u32> {
     let numbers = fs::read_dir("/proc").unwrap().flatten().filter_map(|entry| entry.file_name().to_str()?.parse().ok());

@@ -122,6 +122,18 @@ pub enum TransferError {
         /// As typed.
         path: String,
     },
+    /// One place is source and destination.
+    #[error("{path}: source and destination are the same")]
+    Same {
+        /// As typed.
+        path: String,
+    },
+    /// A source is in a directory that the copy would clear of what other sources do not have.
+    #[error("{path} is below the destination, where --delete would delete it")]
+    WouldDelete {
+        /// As typed.
+        path: String,
+    },
     /// Another copy holds the partial file.
     #[error("another copy to {path} is under way")]
     Busy {
@@ -303,6 +315,8 @@ impl TransferError {
             TransferError::Forbidden { .. }
             | TransferError::NoRoot
             | TransferError::NotAllowed(_)
+            | TransferError::Same { .. }
+            | TransferError::WouldDelete { .. }
             | TransferError::NotRegular { .. } => RefusalCode::Forbidden,
             TransferError::Exists { .. } | TransferError::InTheWay { .. } | TransferError::Busy { .. } => {
                 RefusalCode::Exists
@@ -461,6 +475,10 @@ impl TransferError {
             TransferError::NotRegular { kind: "directory", .. } => "name one file in it",
             TransferError::NotRegular { .. } => "for memory at either end use random:SIZE, zero:SIZE and null:",
             TransferError::Exists { .. } => "replace it with --force, or give another name",
+            TransferError::Same { .. } => "give another destination",
+            TransferError::WouldDelete { .. } => {
+                "copy without --delete, or to a directory that does not hold the source"
+            }
             TransferError::Busy { .. } => "wait for it, or give another name",
             TransferError::NoSpace { .. } => "make room there, or give another destination",
             TransferError::SourceChanged { .. } => "copy it again when nobody writes to it",

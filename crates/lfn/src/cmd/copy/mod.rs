@@ -13,6 +13,7 @@ use std::sync::atomic::AtomicBool;
 use lfn_core::path::PathProfile;
 use lfn_core::transfer::keep::{LeftOut, Unkept};
 use lfn_core::transfer::limit::Look;
+use lfn_core::transfer::manner::Manner;
 use lfn_core::transfer::streams::{Change, Choice};
 use lfn_core::units::{BitRate, Bytes};
 use lfn_core::wire::copy::{MOST_FAILURES, Told};
@@ -113,7 +114,7 @@ pub fn run(args: Args) -> Result<Exit, Failure> {
     let mut direction = direction(&args.places, args.there.allowed(), &pick)?;
     direction.start_at_home(|host| args.reach.is_over_ssh(host, &args.trust))?;
     args.streams.check()?;
-    let manner = args.whole.manner(&args.there, &pick)?;
+    let manner = Manner { here: direction.is_here(), ..args.whole.manner(&args.there, &pick)? };
     let interrupted = stop_flag()?;
     let reach = |end| args.reach.reach(end, &args.trust, &args.waiting, &interrupted);
     let far = reach((direction.host(), direction.other_host().is_some()))?;

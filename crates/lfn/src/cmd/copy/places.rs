@@ -122,7 +122,7 @@ pub(super) fn direction(places: &[OsString], allowed: Allowed, pick: &Pick) -> R
         }
         None => {
             let (host, places) = one_far_end(places)?;
-            if host == HERE && pick.names.is_none() {
+            if host == HERE && pick.names.is_none() && pick.rules.is_empty() {
                 not_into_itself(&places, &place)?;
             }
             let from = places.into_iter().map(far_source).collect::<Result<_, _>>()?;
@@ -131,9 +131,10 @@ pub(super) fn direction(places: &[OsString], allowed: Allowed, pick: &Pick) -> R
     }
 }
 
-/// What is copied into itself has no end.
+/// That nothing is meant but a directory into itself is said before anything is made. Where more is meant, or it hides behind a
+/// pattern, whoever lists leaves that directory out.
 fn not_into_itself(sources: &[Place], destination: &Place) -> Result<(), Failure> {
-    let Place::Path(to) = destination else { return Ok(()) };
+    let ([Place::Path(from)], Place::Path(to)) = (sources, destination) else { return Ok(()) };
     let known = |path: &Path| fs::metadata(path).ok().map(|facts| (facts.dev(), facts.ino()));
     // What is not there yet will be made below the first that is.
     let there = to.ancestors().find_map(|path| {
@@ -141,12 +142,9 @@ fn not_into_itself(sources: &[Place], destination: &Place) -> Result<(), Failure
         fs::canonicalize(path).ok()
     });
     let above: Vec<_> = there.iter().flat_map(|there| there.ancestors()).filter_map(known).collect();
-    for source in sources {
-        let Place::Path(from) = source else { continue };
-        if from.is_dir() && known(from).is_some_and(|source| above.contains(&source)) {
-            let what = format!("{}: cannot be copied into itself, {}", from.display(), to.display());
-            return Err(Failure::usage(what).hint("--files-from names what of it to copy"));
-        }
+    if from.is_dir() && known(from).is_some_and(|source| above.contains(&source)) {
+        let what = format!("{}: cannot be copied into itself, {}", from.display(), to.display());
+        return Err(Failure::usage(what).hint("--exclude leaves out of it where the copy goes"));
     }
     Ok(())
 }

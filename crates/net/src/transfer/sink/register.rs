@@ -72,7 +72,8 @@ impl Receiving {
         let path = tree.as_ref().map(|tree| tree.shown().to_owned());
         // Whoever may not look learns nothing of ages.
         let since = tree.as_ref().is_none_or(|tree| tree.guest().is_none()).then_some(self.since);
-        self.table.say(FromReceiver::Ready { path, asks, since });
+        let ground = tree.as_ref().filter(|_| self.manner.here).and_then(Tree::ground);
+        self.table.say(FromReceiver::Ready { path, asks, since, ground });
         if tree.as_ref().is_some_and(Tree::is_alone) && !self.table.is_one_file(|| self.stopped()) && !self.stopped() {
             tree = tree.map(|tree| tree.for_directory(dry_run)).transpose()?;
         }

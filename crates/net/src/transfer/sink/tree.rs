@@ -15,11 +15,13 @@ use std::sync::{Arc, Mutex};
 
 use lfn_core::transfer::entry::{Modified, Name};
 use lfn_core::transfer::leftover::{JOURNAL, PARTIAL};
+use lfn_core::transfer::raw::Raw;
 use lfn_core::transfer::verdict::There;
 use lfn_core::units::Bytes;
+use lfn_core::wire::copy::Ground;
 use rustix::fs::{
-    AtFlags, FileType, Mode, OFlags, RenameFlags, ResolveFlags, Stat, StatxFlags, linkat, mkdirat, openat, openat2,
-    renameat, renameat_with, statat, statx, unlinkat,
+    AtFlags, FileType, Mode, OFlags, RenameFlags, ResolveFlags, Stat, StatxFlags, fstat, linkat, mkdirat, openat,
+    openat2, renameat, renameat_with, statat, statx, unlinkat,
 };
 use rustix::io::Errno;
 
@@ -111,6 +113,21 @@ impl Tree {
     /// Whether it would be made, if this were no dry run.
     pub(super) fn is_missing(&self) -> bool {
         self.missing
+    }
+
+    /// What it is to a sender on this host; nothing, where it is not there.
+    pub(super) fn ground(&self) -> Option<Ground> {
+        if self.missing {
+            return None;
+        }
+        let stat = fstat(&self.top).ok()?;
+        let there = self.alone.as_ref().and_then(|name| statat(&self.top, name, AtFlags::SYMLINK_NOFOLLOW).ok());
+        let file = there.filter(|stat| FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile);
+        Some(Ground {
+            directory: (stat.st_dev, stat.st_ino),
+            alone: self.alone.as_ref().map(|name| Raw::from(name.as_bytes())),
+            file: file.map(|stat| (stat.st_dev, stat.st_ino)),
+        })
     }
 
     /// What the one file of the copy is called there, if not by its own name.

@@ -9,6 +9,7 @@
 
 mod attributes;
 mod glob;
+mod itself;
 mod lister;
 mod names;
 mod origin;
@@ -36,6 +37,7 @@ use lfn_core::wire::copy::{Failure, FromReceiver, FromSender, MOST_FAILURES, MOS
 
 pub(crate) use self::attributes::{ACCESS, DEFAULT, LONGEST};
 pub(crate) use self::glob::{Budget, expand};
+use self::itself::{Destination, Typed};
 use self::names::Names;
 use self::origin::{Item, Opened};
 use self::patrol::Patrol;
@@ -89,6 +91,10 @@ pub(crate) struct Listing {
     pub(crate) verify: Verify,
     /// What else is at the destination goes: it is to know what is left out.
     pub(crate) delete: bool,
+    /// Both ends are on one host: nothing is listed before the receiver has said where it writes.
+    here: bool,
+    /// Where that is.
+    destination: Destination,
     accounts: Arc<Accounts>,
     /// The time of what is made on the spot; now, if none is given.
     made: Option<Modified>,
@@ -107,7 +113,8 @@ impl Listing {
 
     /// The same in that manner.
     pub(crate) fn in_manner(self, manner: &Manner) -> Self {
-        Listing { wait: manner.wait || manner.dry_run, verify: manner.verify, delete: manner.delete, ..self }
+        let Manner { verify, delete, here, .. } = *manner;
+        Listing { wait: manner.wait || manner.dry_run, verify, delete, here, ..self }
     }
 }
 
@@ -135,6 +142,7 @@ struct Shared {
     /// Blocks of zeros are not sent.
     sparse: bool,
     verify: Verify,
+    destination: Destination,
     opened: Opened,
     /// Is told what the receiver tells.
     teller: OnceLock<Teller>,
@@ -180,6 +188,7 @@ impl Sending {
         flow: Flow,
     ) -> Result<Arc<Sending>, TransferError> {
         Layout::new(Bytes(0), block)?;
+        let typed: Vec<_> = sources.iter().filter(|_| how.here).map(|source| Typed::of(source, &how)).collect();
         let walks: Box<dyn Iterator<Item = Walk> + Send> = match <[Source; 1]>::try_from(sources) {
             Ok([only]) => {
                 let shown = only.shown();
@@ -192,7 +201,11 @@ impl Sending {
         };
         let shared = Arc::new(Shared::new(block, &how, flow));
         let lister = shared.clone();
-        spawn("list", move || lister.list(walks))?;
+        spawn("list", move || {
+            if let Some(walks) = lister.less_destination(walks, &typed, &how) {
+                lister.list(walks);
+            }
+        })?;
         Ok(Arc::new(Sending { shared }))
     }
 
@@ -220,7 +233,8 @@ impl Shared {
         deck.asks(how.wait);
         let state = State {
             deck,
-            outbox: VecDeque::new(),
+            // A client begins when it has heard that it is let in, and here that is waited for.
+            outbox: how.here.then(|| FromSender::Alive(Progress::default())).into_iter().collect(),
             listed_bytes: 0,
             count: Count::default(),
             names: Names::new(how.keep.hard_links),
@@ -236,8 +250,8 @@ impl Shared {
         };
         let (work, room) = Default::default();
         let (sparse, opened, teller) = (how.keep.sparse, Opened::default(), OnceLock::new());
-        let verify = how.verify;
-        Shared { flow, block, sparse, verify, opened, teller, state: Mutex::new(state), work, room }
+        let (verify, destination) = (how.verify, how.destination.clone());
+        Shared { flow, block, sparse, verify, destination, opened, teller, state: Mutex::new(state), work, room }
     }
 }
 
@@ -295,6 +309,9 @@ impl Side for Sending {
             }
             (message, _) => message,
         };
+        if let FromReceiver::Ready { ground, .. } = &message {
+            self.shared.destination.tell(ground.clone());
+        }
         let mut state = lock(&self.shared.state);
         state.patrol.heard(Instant::now());
         self.hear_of_streams(&mut state, &message)?;
@@ -348,7 +365,7 @@ impl Drop for Sending {
 impl State {
     fn hear(&mut self, message: FromReceiver) -> Result<(), TransferError> {
         match message {
-            FromReceiver::Ready { path, asks, since } => {
+            FromReceiver::Ready { path, asks, since, .. } => {
                 self.path = path;
                 self.since = since;
                 self.deck.asks(asks);

@@ -50,6 +50,12 @@ pub(crate) enum Unsent {
     /// Where some of what is in it is asked for.
     #[error("is no directory")]
     NoDirectory,
+    /// A directory, where both ends are on one host.
+    #[error("is the destination, which is not copied into itself")]
+    Destination,
+    /// What is copied is what the copy would make.
+    #[error("source and destination are the same")]
+    Same,
     /// Of a server.
     #[error("leads out of the served directory")]
     Outside,
@@ -153,6 +159,7 @@ impl Unsent {
             Unsent::NotFound => TransferError::NotFound { path },
             Unsent::Kind(kind) => TransferError::NotRegular { path, kind },
             Unsent::NoDirectory => TransferError::Forbidden { path, why: NO_DIRECTORY },
+            Unsent::Destination | Unsent::Same => TransferError::Same { path },
             Unsent::Outside => TransferError::Forbidden { path, why: "leads out of the served directory" },
             Unsent::File { doing, source } => TransferError::File { doing, path, source },
             Unsent::Layout(error) => error.into(),

@@ -166,7 +166,7 @@ fn a_tree_goes_out_whole_and_once() {
     let home = plant();
     let mut far = Far::of(&home.path().join("d"), false);
     far.until(|far| far.listed && far.sent.len() == 2);
-    far.say(FromReceiver::Ready { path: Some("there".into()), asks: false, since: None });
+    far.say(FromReceiver::Ready { path: Some("there".into()), asks: false, since: None, ground: None });
     assert_eq!(far.sent[&far.number("d/large")], digest(&bytes(1_000_001)));
     assert_eq!(far.failed, []);
     // Small ones are not said; they are known by their blocks.
@@ -187,7 +187,7 @@ fn what_the_receiver_has_or_skips_is_not_sent_and_what_it_misses_is_sent_again()
     let home = plant();
     let mut far = Far::of(&home.path().join("d"), true);
     far.until(|far| far.listed);
-    far.say(FromReceiver::Ready { path: None, asks: true, since: None });
+    far.say(FromReceiver::Ready { path: None, asks: true, since: None, ground: None });
     let (large, other, small) = (far.number("d/large"), far.number("d/other"), far.number("d/small/7"));
     far.say(FromReceiver::Have { file: large, blocks: [0, 1, 2, 40].into_iter().collect() });
     far.say(FromReceiver::Settled { files: BlockSet::from_range(other.into(), other.into()) });
@@ -230,7 +230,7 @@ fn a_source_that_changes_fails_and_the_others_go_on() {
     // The same file behind a link to where it went: not followed, wherever it leads.
     fs::rename(at("swapped"), home.path().join("away")).unwrap();
     symlink(home.path().join("away"), at("swapped")).unwrap();
-    far.say(FromReceiver::Ready { path: None, asks: false, since: None });
+    far.say(FromReceiver::Ready { path: None, asks: false, since: None, ground: None });
     far.until(|far| far.failed.len() == 5 && !far.sending.moving());
     let mut failed: Vec<_> = far.failed.iter().map(|f| (f.name.to_string(), f.what.as_str())).collect();
     failed.sort();

@@ -78,13 +78,16 @@ impl Walk {
             Source::File { path, .. } | Source::Some { path, .. } => path.clone(),
             Source::Random { .. } | Source::Zero { .. } => PathBuf::new(),
         };
-        Walk::try_new(source, how.clone()).unwrap_or_else(|why| {
-            let name = own_name(typed.as_os_str().as_bytes()).unwrap_or_default();
-            let place =
-                if name == typed.as_os_str().as_bytes() { String::new() } else { format!(" ({})", typed.display()) };
-            let missed = Step::Missed { name: name_near(name), what: format!("{why}{place}") };
-            Walk { first: [missed].into(), ..Walk::of(how) }
-        })
+        Walk::try_new(source, how.clone()).unwrap_or_else(|why| Walk::missed(&typed, &why, how))
+    }
+
+    /// One that comes to nothing, and why.
+    pub(super) fn missed(typed: &Path, why: &Unsent, how: Listing) -> Self {
+        let name = own_name(typed.as_os_str().as_bytes()).unwrap_or_default();
+        let place =
+            if name == typed.as_os_str().as_bytes() { String::new() } else { format!(" ({})", typed.display()) };
+        let missed = Step::Missed { name: name_near(name), what: format!("{why}{place}") };
+        Walk { first: [missed].into(), ..Walk::of(how) }
     }
 
     /// A source that can be had.
@@ -312,6 +315,7 @@ impl Listing {
                 let name = OsStr::from_bytes(name.to_bytes()).to_owned();
                 self.file(path, &stat, Origin::Found { folder, name, facts: Facts::of(&stat) }, || open(OFlags::PATH))?
             }
+            FileType::Directory if self.destination.is(dir, name, &stat) => return Err(Unsent::Destination),
             FileType::Directory => Step::Entry(self.entry(path, Kind::Directory, &stat, || open(OFlags::PATH))?, None),
             FileType::Symlink if !self.keep.links => Step::LinkLeftOut(path.to_vec()),
             FileType::Symlink => {
@@ -328,6 +332,9 @@ impl Listing {
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let there = openat(dir, name, flags, Mode::empty()).map_err(|error| Unsent::of("open", error))?;
         let stat = fstat(&there).map_err(|error| Unsent::of("look at it", error))?;
+        if self.destination.is(dir, name, &stat) {
+            return Err(Unsent::Destination);
+        }
         Ok(Step::Entry(self.entry(path, Kind::Directory, &stat, || Ok(there))?, None))
     }
 

@@ -51,6 +51,7 @@ impl WholeFlags {
             delete: there.delete,
             tell: there.dry_run || (there.verbose && there.delete),
             digests: self.manifest.is_some(),
+            ..Manner::default()
         })
     }
 }
