@@ -264,6 +264,7 @@ mod tests {
     use crate::transfer::keep::Keep;
     use crate::transfer::manner::{Manner, Verify};
     use crate::transfer::verdict::Allowed;
+    use crate::wire::third::CarriedEnd;
 
     #[test]
     fn messages_survive_json() {
@@ -312,7 +313,7 @@ mod tests {
             assert_eq!(serde_json::from_str::<FromReceiver>(&text).unwrap(), message, "{text}");
         }
         let name = Name::new(b"a/\xff".to_vec()).unwrap();
-        let failure = Failure { file: None, name, what: "vanished".into(), full: false };
+        let failure = Failure { file: None, name, what: "vanished".into(), full: false, end: CarriedEnd::Receiver };
         let lost = FromSender::Lost { stream: 1, blocks: Vec::new(), more: true };
         for message in [FromSender::Sent { file: 2, digest: Digest([1; 32]) }, lost, FromSender::Failed(failure)] {
             let text = serde_json::to_string(&message).unwrap();

@@ -197,6 +197,18 @@ fn every_field_of_the_report_is_described() {
     for field in fields {
         assert!(description.contains(&format!("`{field}`")), "{field} is not in doc/copy.md");
     }
+    fs::create_dir_all(pair.far("tree/a")).unwrap();
+    fs::create_dir(pair.near("tree")).unwrap();
+    write(&pair.near("tree/a"), 5);
+    write(&pair.far("tree/a/b"), 5);
+    let report = pair.copy(&["tree", "far:", "--json"]).stdout;
+    let report: Value = serde_json::from_slice(&report).unwrap();
+    let failure = report["failures"][0].as_object().unwrap();
+    assert!(failure.len() > 3, "{report}");
+    let line = description.lines().find(|line| line.starts_with("| `failures`")).unwrap();
+    for field in failure.keys() {
+        assert!(line.contains(&format!("`{field}`")), "{field} is not in doc/copy.md");
+    }
 }
 
 #[test]

@@ -188,3 +188,40 @@ fn a_directory_that_cannot_be_made_is_told_once() {
     assert!(said.starts_with("lfn: tree/many: ") && said.ends_with("lfn: 51 more failed below\n"), "{said}");
     assert_eq!(fs::read(pair.far("tree/other")).unwrap(), b"x");
 }
+
+/// An entry has the same path at both ends: which of them failed stands behind it.
+#[test]
+fn what_failed_is_told_with_its_end() {
+    for (from, to, at) in [
+        (".", "far:", ["here", "at far"]),
+        ("far:.", ".", ["at far", "here"]),
+        (".", "copies", ["at the source", "at the destination"]),
+    ] {
+        let pair = Pair::new();
+        let (source, destination) = match (from, to) {
+            (".", "far:") => (pair.near(""), pair.far("")),
+            (".", _) => (pair.near(""), pair.near("copies")),
+            _ => (pair.far(""), pair.near("")),
+        };
+        fs::create_dir_all(source.join("tree")).unwrap();
+        write(&source.join("tree/y"), 10);
+        // Of the source one is missing, and at the destination something is in the way.
+        fs::create_dir_all(destination.join("tree/y/z")).unwrap();
+        fs::write(pair.near("list"), "tree/gone\ntree/y\n").unwrap();
+        let args = ["--files-from", "list", from, to];
+        let output = pair.copy(&args);
+        let said = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(1), "{said}");
+        for (name, at) in ["tree/gone", "tree/y"].iter().zip(at) {
+            let told = |line: &str| line.starts_with(&format!("lfn: {name}: ")) && line.ends_with(&format!(" ({at})"));
+            assert!(said.lines().any(told), "{said}");
+        }
+        let report = pair.copy(&[&args[..], &["--json"]].concat()).stdout;
+        let report: serde_json::Value = serde_json::from_slice(&report).unwrap();
+        let end = |name: &str| {
+            let failures = report["failures"].as_array().unwrap();
+            failures.iter().find(|failure| failure["name"] == name).map(|failure| failure["end"].clone())
+        };
+        assert_eq!((end("tree/gone"), end("tree/y")), (Some("sender".into()), Some("receiver".into())), "{report}");
+    }
+}

@@ -8,6 +8,7 @@ use crate::transfer::digest::Digest;
 use crate::transfer::entry::Name;
 use crate::transfer::keep::Unkept;
 use crate::units::Bytes;
+use crate::wire::third::CarriedEnd;
 
 /// One entry that could not be copied.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -22,6 +23,9 @@ pub struct Failure {
     /// The destination is full: it is no use to try others.
     #[serde(default)]
     pub full: bool,
+    /// Where it happened; of what a peer says, the peer's.
+    #[serde(default)]
+    pub end: CarriedEnd,
 }
 
 /// What became of one entry, or of something at the destination that is no entry.

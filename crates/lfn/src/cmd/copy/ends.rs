@@ -1,13 +1,43 @@
-//! Which end an error is of: a path that the far end refused is said as it was typed, with its host before it; one of this
-//! host stands alone.
+//! Which end an error is of. Of a whole copy, a path that the far end refused is said as it was typed, with its host before it;
+//! one of this host stands alone. Of an entry, whose path is the same at both ends, the end stands behind it.
 
 use std::ffi::OsString;
 
 use lfn_core::transfer::location::{Location, Place};
+use lfn_core::wire::copy::Failure;
 use lfn_net::session::SessionError;
 use lfn_net::transfer::{CarriedEnd, TransferError};
 
-use super::places::without_secrets;
+use super::places::{Direction, without_secrets};
+
+/// What the two ends are called where it is told what failed at which.
+pub(super) struct Ends {
+    sender: String,
+    receiver: String,
+}
+
+impl Ends {
+    /// As typed; where that is the same of both, by what they are for.
+    pub(super) fn of(direction: &Direction) -> Self {
+        let at = |host: &str| format!("at {}", without_secrets(host.as_ref()));
+        let (sender, receiver) = match direction {
+            Direction::Up(_, host, _) => ("here".to_owned(), at(host)),
+            Direction::Down(host, ..) if !direction.is_here() => (at(host), "here".to_owned()),
+            Direction::Across { sender, receiver, .. } if sender != receiver => (at(sender), at(receiver)),
+            _ => (format!("at {}", CarriedEnd::Sender), format!("at {}", CarriedEnd::Receiver)),
+        };
+        Ends { sender, receiver }
+    }
+
+    /// What could not be copied, why, and at which end.
+    pub(super) fn tell(&self, Failure { name, what, end, .. }: &Failure) -> String {
+        let end = match end {
+            CarriedEnd::Sender => &self.sender,
+            CarriedEnd::Receiver => &self.receiver,
+        };
+        format!("{name}: {what} ({end})")
+    }
+}
 
 /// The line of an error, with the path in it as it was typed, where it is one of a far end.
 pub(super) fn line(error: &TransferError, places: &[OsString]) -> String {
@@ -47,10 +77,22 @@ fn named(text: &str, path: &str, typed: &str) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test")]
+
+    use lfn_core::session::{Fingerprint, Ticket, Token};
+    use lfn_core::transfer::entry::Name;
+    use lfn_core::transfer::verdict::Allowed;
+    use lfn_core::wire::copy::Pick;
     use lfn_core::wire::{Refusal, RefusalCode};
 
+    use super::super::places::direction;
     use super::*;
 
+    fn ticket() -> Ticket {
+        Ticket { host: "h".into(), port: 7, token: Token::from_bytes([1; 16]), fingerprint: Fingerprint([2; 32]) }
+    }
+
+    #[track_caller]
     fn says(error: &TransferError, places: &[&str], line_: &str) {
         let places: Vec<_> = places.iter().map(OsString::from).collect();
         assert_eq!(line(error, &places), line_);
@@ -68,14 +110,31 @@ mod tests {
         says(&refused("a/b: no"), &["x", "far1:a"], "far1:a/b: no");
         says(&refused("this is not for a"), &["x", "far1:is"], "this far1:is not for a");
         says(&refused("ab: no"), &["x", "far1:a"], "ab: no");
-        let ticket = lfn_core::session::Ticket {
-            host: "h".into(),
-            port: 7,
-            token: lfn_core::session::Token::from_bytes([1; 16]),
-            fingerprint: lfn_core::session::Fingerprint([2; 32]),
-        };
-        let typed = ticket.to_string().replace('#', "/a#");
+        let typed = ticket().to_string().replace('#', "/a#");
         says(&refused("a: no"), &[&typed, "b"], "lfn://h:7/a: no");
+    }
+
+    #[test]
+    fn the_ends_of_an_entry_are_called_as_typed() {
+        let failed = |places: &[&str], end| {
+            let places: Vec<_> = places.iter().map(OsString::from).collect();
+            let direction = direction(&places, Allowed::default(), &Pick::default()).unwrap();
+            let failure = Failure { file: None, name: Name::new("a").unwrap(), what: "no".into(), full: false, end };
+            Ends::of(&direction).tell(&failure)
+        };
+        for (places, at) in [
+            (["x", "far1:x"], ["here", "at far1"]),
+            (["far1:x", "y"], ["at far1", "here"]),
+            (["me@there:x", "far2:y"], ["at me@there", "at far2"]),
+            (["far1:x", "far1:y"], ["at the source", "at the destination"]),
+            (["x", "y"], ["at the source", "at the destination"]),
+        ] {
+            for (end, at) in [CarriedEnd::Sender, CarriedEnd::Receiver].into_iter().zip(at) {
+                assert_eq!(failed(&places, end), format!("a: no ({at})"));
+            }
+        }
+        let ticket = ticket().to_string().replace('#', "/a#");
+        assert_eq!(failed(&["x", &ticket], CarriedEnd::Receiver), "a: no (at lfn://h:7)");
     }
 
     #[test]

@@ -29,6 +29,7 @@ use crate::print::{
     copy::{Live, Report, tell},
 };
 use crate::remote::{SavedHosts, Trust, Waiting, session_failure};
+use ends::Ends;
 use flags::clean::CleanFlags;
 use flags::reach::ReachFlags;
 use flags::streams::StreamFlags;
@@ -141,6 +142,7 @@ pub fn run(args: Args) -> Result<Exit, Failure> {
         patience: args.streams.patience,
     };
     let near_sends = direction.near_sends();
+    let ends = Ends::of(&direction);
     let live = Live::new(&forecast, near_sends, args.ndjson);
     let mut observer = |extent: &Extent, look: &Look| live.show(extent, look);
     let mut change = |change: &Change| live.change(change);
@@ -164,10 +166,10 @@ pub fn run(args: Args) -> Result<Exit, Failure> {
     let listed = told.1.map(|manifest| manifest.finish()).transpose()?;
     if let ([failure], 1) = (outcome.failures.as_slice(), outcome.tally.entries()) {
         let exit = if failure.full { Exit::Incomplete } else { Exit::Failed };
-        return Err(Failure::msg(format_args!("{}: {}", failure.name, failure.what)).with_exit(exit));
+        return Err(Failure::msg(ends.tell(failure)).with_exit(exit));
     }
     report(&args, &options, &forecast, &choice, near_sends, &outcome, listed)?;
-    list_failures(&outcome);
+    list_failures(&outcome, &ends);
     tell_what_is_missing(&outcome);
     // 3 where the disk is full or a quota spent: with more room the same command goes on.
     Ok(match outcome.failures.as_slice() {
@@ -229,9 +231,9 @@ fn told(args: &Args) -> Result<(Teller, Option<Arc<Manifest>>), Failure> {
 }
 
 /// What could not be copied, one line each.
-fn list_failures(outcome: &Outcome) {
+fn list_failures(outcome: &Outcome, ends: &Ends) {
     for failure in &outcome.failures {
-        print::talk(format_args!("lfn: {}: {}\n", failure.name, failure.what));
+        print::talk(format_args!("lfn: {}\n", ends.tell(failure)));
     }
     if outcome.tally.not_deleted {
         print::talk("lfn: nothing was deleted: what the source has could not be told whole\n");

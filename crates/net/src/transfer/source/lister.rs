@@ -10,6 +10,7 @@ use lfn_core::transfer::digest::Digest;
 use lfn_core::transfer::entry::{Entry, Kind, Name};
 use lfn_core::units::Bytes;
 use lfn_core::wire::copy::{Failure, FromSender};
+use lfn_core::wire::third::CarriedEnd;
 
 use super::origin::Item;
 use super::walk::{Step, Walk};
@@ -92,7 +93,9 @@ impl State {
                 self.count.left_out.special += 1;
                 self.leave_out(&path);
             }
-            Step::Missed { name, what } => self.fail(Failure { file: None, name, what, full: false }),
+            Step::Missed { name, what } => {
+                self.fail(Failure { file: None, name, what, full: false, end: CarriedEnd::Sender })
+            }
             Step::Entry(entry, item) => self.list(entry, item),
         }
     }
@@ -125,7 +128,7 @@ impl State {
             Ok(number) => number,
             Err(error) => {
                 let what = error.to_string();
-                return self.fail(Failure { file: None, name: entry.name, what, full: false });
+                return self.fail(Failure { file: None, name: entry.name, what, full: false, end: CarriedEnd::Sender });
             }
         };
         if let (Some(inode), true) = (inode, entry.linked) {

@@ -34,6 +34,7 @@ use lfn_core::transfer::manner::{Manner, Verify};
 use lfn_core::transfer::schedule::Deck;
 use lfn_core::units::Bytes;
 use lfn_core::wire::copy::{Failure, FromReceiver, FromSender, MOST_FAILURES, MOST_LOST, Part, Pick, Progress, Tally};
+use lfn_core::wire::third::CarriedEnd;
 
 pub(crate) use self::attributes::{ACCESS, DEFAULT, LONGEST};
 pub(crate) use self::glob::{Budget, expand};
@@ -381,7 +382,7 @@ impl State {
                     self.names.forget(file);
                     self.deck.fail(file)?;
                 }
-                self.note(failure);
+                self.note(Failure { end: CarriedEnd::Receiver, ..failure });
             }
             FromReceiver::Missing { blocks } => self.again(&blocks)?,
             FromReceiver::Taken { .. }

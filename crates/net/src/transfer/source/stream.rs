@@ -9,6 +9,7 @@ use lfn_core::transfer::manner::Verify;
 use lfn_core::transfer::schedule::Piece;
 use lfn_core::wire::copy::{BlockHeader, Failure, FromSender};
 use lfn_core::wire::seal::{SEALED, Seal};
+use lfn_core::wire::third::CarriedEnd;
 use socket2::SockRef;
 
 use super::origin::{Item, Unsent};
@@ -237,7 +238,7 @@ impl Shared {
         if state.deck.fail(piece.file) == Ok(true) {
             state.names.forget(piece.file);
             let (name, what) = (piece.of.name().clone(), why.to_string());
-            state.fail(Failure { file: Some(piece.file), name, what, full: false });
+            state.fail(Failure { file: Some(piece.file), name, what, full: false, end: CarriedEnd::Sender });
         }
         drop(state);
         self.work.notify_all();

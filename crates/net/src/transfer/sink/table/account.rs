@@ -8,6 +8,7 @@ use lfn_core::transfer::entry::Name;
 use lfn_core::transfer::keep::LeftOut;
 use lfn_core::units::Bytes;
 use lfn_core::wire::copy::{Failure, FromReceiver, MOST_FAILURES, Tally, Told};
+use lfn_core::wire::third::CarriedEnd;
 
 use super::{Inner, Table};
 use crate::transfer::TransferError;
@@ -213,7 +214,7 @@ impl Inner {
         self.source_failed = true;
         self.tally.failed += 1;
         if self.failures.len() < MOST_FAILURES {
-            self.failures.push(failure);
+            self.failures.push(Failure { end: CarriedEnd::Sender, ..failure });
         }
     }
 
@@ -231,5 +232,6 @@ fn plus(a: Bytes, b: Bytes) -> Bytes {
 }
 
 fn failure(file: Option<u32>, name: &Name, error: &TransferError) -> Failure {
-    Failure { file, name: name.clone(), what: error.of_entry(), full: error.is_full() }
+    let end = CarriedEnd::Receiver;
+    Failure { file, name: name.clone(), what: error.of_entry(), full: error.is_full(), end }
 }

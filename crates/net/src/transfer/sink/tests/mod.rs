@@ -15,6 +15,7 @@ use lfn_core::transfer::keep::LeftOut;
 use lfn_core::transfer::manner::Verify;
 use lfn_core::transfer::raw::Raw;
 use lfn_core::wire::copy::{BlockHeader, Failure, MOST_UNSETTLED, Tally};
+use lfn_core::wire::third::CarriedEnd;
 use tempfile::TempDir;
 
 use super::small::Small;
@@ -519,7 +520,8 @@ fn what_cannot_be_made_fails_by_itself() {
     }
     stream.write_all(&block(1, &large, 1, false)).unwrap();
     copy.sent(1, &large);
-    let gone = Failure { file: Some(8), name: Name::new("gone").unwrap(), what: "changed".into(), full: false };
+    let end = CarriedEnd::Sender;
+    let gone = Failure { file: Some(8), name: Name::new("gone").unwrap(), what: "changed".into(), full: false, end };
     copy.receiving.heard(FromSender::Failed(gone.clone())).unwrap();
     let ended = copy.end();
     assert_eq!(
