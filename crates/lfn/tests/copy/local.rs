@@ -225,6 +225,24 @@ fn neither_end_waits_for_a_sign_of_life() {
     assert!(least < 0.9, "{least}");
 }
 
+#[test]
+fn where_loopback_is_down_that_is_said() {
+    let pair = Pair::new();
+    write(&pair.near("a"), 10);
+    let mut command = Command::new("unshare");
+    command.args(["--user", "--map-root-user", "--net"]).arg(env!("CARGO_BIN_EXE_lfn")).args(["copy", "a", "b"]);
+    let output = command.current_dir(pair.near("")).output().unwrap();
+    let errors = text(&output.stderr);
+    if errors.starts_with("unshare: ") {
+        eprintln!("SKIPPED: {errors}");
+        return assert!(std::env::var_os("CI").is_none_or(|ci| ci != "true"), "{errors}");
+    }
+    assert_eq!(output.status.code(), Some(1), "{errors}");
+    assert!(errors.starts_with("lfn: this host does not reach itself at 127.0.0.1:"), "{errors}");
+    assert!(errors.ends_with("\nhint: bring its loopback interface up: ip link set lo up\n"), "{errors}");
+    assert!(!pair.near("b").exists());
+}
+
 /// The process that one has started.
 fn child_of(parent: u32) -> Option<u32> {
     let numbers = fs::read_dir("/proc").unwrap().flatten().filter_map(|entry| entry.file_name().to_str()?.parse().ok());

@@ -160,7 +160,13 @@ pub fn run(args: Args) -> Result<Exit, Failure> {
     live.clear();
     let outcome = result.map_err(|error| {
         let interrupted = matches!(error, TransferError::Interrupted) && !args.there.dry_run;
-        let failure = failure(error, &args.places);
+        let failure = match error {
+            TransferError::Session(SessionError::Unreachable { address, source }) if options.manner.here => {
+                Failure::msg(format_args!("this host does not reach itself at {address}: {source}"))
+                    .hint("bring its loopback interface up: ip link set lo up")
+            }
+            error => failure(error, &args.places),
+        };
         if interrupted { failure.hint("the same command goes on from what was kept") } else { failure }
     })?;
     let listed = told.1.map(|manifest| manifest.finish()).transpose()?;
