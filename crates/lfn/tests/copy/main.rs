@@ -10,6 +10,7 @@ mod delete;
 mod disks;
 mod filters;
 mod local;
+mod many;
 mod refused;
 mod ssh;
 #[path = "../support/mod.rs"]

@@ -1,0 +1,61 @@
+//! Trees of more entries than memory would hold, were they held.
+
+use std::fs;
+use std::thread;
+use std::time::Duration;
+
+use super::{Pair, finish};
+
+/// What a process has held at most, in KiB; 0 once it is gone.
+fn most_memory(process: u32) -> u64 {
+    let status = fs::read_to_string(format!("/proc/{process}/status")).unwrap_or_default();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap_or("0 kB");
+    line.trim().trim_end_matches(" kB").parse().unwrap()
+}
+
+/// Each name of a file is an entry of its own: a large tree that takes no room.
+fn make_tree(pair: &Pair, name: &str, entries: usize) {
+    for directory in 0..entries / 1000 {
+        let inside = pair.near(name).join(directory.to_string());
+        fs::create_dir_all(&inside).unwrap();
+        fs::write(inside.join("0"), "one of many").unwrap();
+        for file in 1..1000 {
+            fs::hard_link(inside.join("0"), inside.join(format!("the file of number {file}"))).unwrap();
+        }
+    }
+}
+
+/// Copies a tree to a server of its own; what the client and the server held at most, in KiB.
+fn memory_for(entries: usize) -> [u64; 2] {
+    let pair = Pair::new();
+    make_tree(&pair, "tree", entries);
+    let client = pair.command(&["tree", "far:null:", "--json"]).spawn().unwrap();
+    let id = client.id();
+    let watch = thread::spawn(move || {
+        let mut most = 0;
+        loop {
+            let now = most_memory(id);
+            if now == 0 {
+                return most;
+            }
+            most = now;
+            thread::sleep(Duration::from_millis(5));
+        }
+    });
+    let output = finish(client);
+    let report: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(report["tally"]["files"], entries);
+    [watch.join().unwrap(), most_memory(pair.server.child.id())]
+}
+
+/// Both ends hold no more than what is listed and not settled, however many entries follow: here twice and six times that.
+#[test]
+fn memory_does_not_grow_with_the_number_of_files() {
+    let (few, many) = (memory_for(32_000), memory_for(96_000));
+    for (end, (few, many)) in ["client", "server"].iter().zip(few.into_iter().zip(many)) {
+        assert!(few > 1024, "{end}: {few} KiB is no measurement");
+        // Ten bytes an entry would show.
+        assert!(many < few + 8 * 1024, "{end}: {few} KiB for 32,000 entries, {many} KiB for 96,000");
+        assert!(many < 64 * 1024, "{end}: {many} KiB");
+    }
+}
