@@ -78,6 +78,23 @@ fn a_tree_goes_from_one_far_end_to_the_other() {
     assert!(three.there("tree/more").exists());
 }
 
+/// Source and destination at one server may be one directory, or one in the other, as here.
+#[test]
+fn a_server_that_copies_to_itself_loses_nothing() {
+    let three = Three::new(SENDS, &[]);
+    fs::create_dir_all(three.pair.far("runs/deep")).unwrap();
+    fs::write(three.pair.far("runs/deep/a"), "a").unwrap();
+    let below = "is below the destination, where --delete would delete it";
+    three.pair.refuses(&["--delete", "far:runs/deep/", "far:runs"], 1, below);
+    let output = three.pair.copy(&["far:run*", "far:runs/deep"]);
+    assert_eq!(output.status.code(), Some(1));
+    assert!(text(&output.stderr).contains("runs/deep: is the destination"), "{}", text(&output.stderr));
+    assert_eq!(fs::read(three.pair.far("runs/deep/a")).unwrap(), b"a");
+    assert!(!three.pair.far("runs/deep/runs/deep").exists());
+    three.pair.copies(&["far:runs/deep/a", "far:b"]);
+    assert_eq!(fs::read(three.pair.far("b")).unwrap(), b"a");
+}
+
 #[test]
 fn what_either_end_refuses_is_said_with_its_place() {
     let three = Three::new(&[], &[]);

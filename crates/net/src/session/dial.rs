@@ -81,6 +81,11 @@ impl Target {
         })
     }
 
+    /// Whether the other is the same server, wherever it is reached: it has the same key.
+    pub fn is_same_server(&self, other: &Target) -> bool {
+        self.ticket.fingerprint == other.ticket.fingerprint && !self.insecure && !other.insecure
+    }
+
     /// At these addresses, whatever the ticket's host is called; looked for nowhere else.
     pub(crate) fn at(ticket: Ticket, addresses: Vec<SocketAddr>) -> Result<Self, SessionError> {
         let there = addresses.clone();

@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::time::SystemTime;
 
 use lfn_core::transfer::entry::Modified;
-use rustix::fs::{CWD, FileType, Mode, OFlags, ResolveFlags, Stat, open, openat, openat2};
+use rustix::fs::{CWD, FileType, Mode, OFlags, ResolveFlags, Stat, fstat, open, openat, openat2};
 use rustix::io::Errno;
 
 use super::TransferError;
@@ -41,6 +41,14 @@ impl Base {
         match self {
             Base::Root(root) => Some(Base::Guest(root, guest, written)),
             Base::Here | Base::Guest(..) => None,
+        }
+    }
+
+    /// Device and inode of the directory that nothing leads out of.
+    pub(crate) fn top(&self) -> Option<(u64, u64)> {
+        match self {
+            Base::Root(root) | Base::Guest(root, ..) => fstat(root).ok().map(|stat| (stat.st_dev, stat.st_ino)),
+            Base::Here => None,
         }
     }
 

@@ -13,7 +13,6 @@ use std::sync::atomic::AtomicBool;
 use lfn_core::path::PathProfile;
 use lfn_core::transfer::keep::{LeftOut, Unkept};
 use lfn_core::transfer::limit::Look;
-use lfn_core::transfer::manner::Manner;
 use lfn_core::transfer::streams::{Change, Choice};
 use lfn_core::units::{BitRate, Bytes};
 use lfn_core::wire::copy::{MOST_FAILURES, Told};
@@ -115,15 +114,18 @@ pub fn run(args: Args) -> Result<Exit, Failure> {
     let mut direction = direction(&args.places, args.there.allowed(), &pick)?;
     direction.start_at_home(|host| args.reach.is_over_ssh(host, &args.trust))?;
     args.streams.check()?;
-    let manner = Manner { here: direction.is_here(), ..args.whole.manner(&args.there, &pick)? };
+    let mut manner = args.whole.manner(&args.there, &pick)?;
     let interrupted = stop_flag()?;
     let reach = |end| args.reach.reach(end, &args.trust, &args.waiting, &interrupted);
+    let is_here = direction.is_here();
     let far = reach((direction.host(), direction.other_host().is_some()))?;
     let other = direction.other_host().map(|host| reach((host, false))).transpose()?;
-    let path = if direction.is_here() { None } else { path(&direction, args.streams.rate, &far.target)? };
+    let is_one_server = other.as_ref().is_some_and(|other| other.target.is_same_server(&far.target));
+    manner.here = is_here || direction.is_on_one_host() || is_one_server;
+    let path = if is_here { None } else { path(&direction, args.streams.rate, &far.target)? };
     let choice = args.streams.choose(path.as_ref(), direction.size());
     // What does not leave this host is seen by nobody who could not read the files.
-    let protection = if direction.is_here() { Protection::Clear } else { args.streams.protection() };
+    let protection = if is_here { Protection::Clear } else { args.streams.protection() };
     let congestion = choice.congestion.unwrap_or_default();
     let forecast =
         Forecast { path, rate: args.streams.rate, congestion, streams: choice.streams, protection: Some(protection) };
@@ -161,7 +163,7 @@ pub fn run(args: Args) -> Result<Exit, Failure> {
     let outcome = result.map_err(|error| {
         let interrupted = matches!(error, TransferError::Interrupted) && !args.there.dry_run;
         let failure = match error {
-            TransferError::Session(SessionError::Unreachable { address, source }) if options.manner.here => {
+            TransferError::Session(SessionError::Unreachable { address, source }) if is_here => {
                 Failure::msg(format_args!("this host does not reach itself at {address}: {source}"))
                     .hint("bring its loopback interface up: ip link set lo up")
             }

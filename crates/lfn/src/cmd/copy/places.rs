@@ -51,6 +51,11 @@ impl Direction {
         self.host() == HERE
     }
 
+    /// Whether two far ends are one and the same as they were typed.
+    pub(super) fn is_on_one_host(&self) -> bool {
+        self.other_host() == Some(self.host())
+    }
+
     /// The other far end, if there are two.
     pub(super) fn other_host(&self) -> Option<&str> {
         let Direction::Across { receiver, .. } = self else { return None };

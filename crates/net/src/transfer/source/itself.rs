@@ -175,10 +175,7 @@ impl Below<'_> {
     /// Nothing of what cannot be found: who lists it will say so.
     fn find(&mut self, typed: &Typed) -> Option<Found> {
         let (base, path) = typed.at.as_ref()?;
-        // What leads out of a served directory is not for its clients to learn.
-        if !matches!(**base, Base::Here) {
-            return None;
-        }
+        let top = base.top();
         let path = or_here(path);
         let (stat, way) = real(base, path, typed.follow).ok()?;
         let name = typed.name.as_deref().map(|name| Path::new(std::ffi::OsStr::from_bytes(name)));
@@ -187,7 +184,7 @@ impl Below<'_> {
         let is_file = rustix::fs::FileType::from_raw_mode(stat.st_mode) != rustix::fs::FileType::Directory;
         let target = alone.into_iter().chain(name.filter(|_| alone.is_none() || !is_file)).collect();
         let named = name.and_then(|name| Some(self.parent(base, path)?.join(name)));
-        Some(Found { inode: inode(&stat), below: self.of(&way), named, target })
+        Some(Found { inode: inode(&stat), below: self.of(&way, top), named, target })
     }
 
     /// Where the directory is that the name was typed in.
@@ -196,20 +193,25 @@ impl Below<'_> {
         if let Some(known) = self.parents.get(&parent) {
             return known.clone();
         }
-        let below = real(base, &parent, OFlags::empty()).ok().and_then(|(_, way)| self.of(&way));
+        let below = real(base, &parent, OFlags::empty()).ok().and_then(|(_, way)| self.of(&way, base.top()));
         self.parents.insert(parent, below.clone());
         below
     }
 
-    /// A path of the kernel's, seen from the destination.
-    fn of(&mut self, way: &Path) -> Option<PathBuf> {
+    /// A path of the kernel's, seen from the destination. What a served directory is in is not for its clients to learn: `top`
+    /// is the last one that is looked at.
+    fn of(&mut self, way: &Path, top: Option<(u64, u64)>) -> Option<PathBuf> {
         if let Some(known) = self.known.get(way) {
             return known.clone();
         }
-        let below = if stat(way).is_ok_and(|stat| inode(&stat) == self.ground.directory) {
+        let there = stat(way).ok().map(|stat| inode(&stat));
+        let below = if there == Some(self.ground.directory) {
             Some(PathBuf::new())
+        } else if there.is_some() && there == top {
+            None
         } else {
-            way.parent().and_then(|parent| self.of(parent)).zip(way.file_name()).map(|(above, name)| above.join(name))
+            let above = way.parent().and_then(|parent| self.of(parent, top));
+            above.zip(way.file_name()).map(|(above, name)| above.join(name))
         };
         self.known.insert(way.to_owned(), below.clone());
         below
