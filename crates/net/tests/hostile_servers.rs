@@ -149,14 +149,7 @@ fn fetch(what: &str) -> (Result<Outcome, TransferError>, Vec<String>) {
     fs::create_dir(&outside).unwrap();
     let served = Served::start(support::config(), evil);
     let from = vec![From::File { path: what.into() }];
-    let options = Options {
-        streams: 1,
-        pick: lfn_core::wire::copy::Pick {
-            keep: lfn_core::transfer::keep::Keep { links: true, ..Default::default() },
-            ..Default::default()
-        },
-        ..Options::default()
-    };
+    let options = support::one_stream_with_links();
     let destination = LocalDestination::File { path: to.clone(), allowed: Allowed::default() };
     let started = Instant::now();
     let outcome = download(&served.target(), from, &destination, &options, support::watch());

@@ -116,14 +116,7 @@ fn no_download_comes_in_through_a_link_that_was_a_directory() {
             let to = place.join("got");
             fs::create_dir_all(&to).unwrap();
             let from = vec![From::File { path: path.into() }];
-            let options = Options {
-                streams: 1,
-                pick: lfn_core::wire::copy::Pick {
-                    keep: lfn_core::transfer::keep::Keep { links: true, ..Default::default() },
-                    ..Default::default()
-                },
-                ..Options::default()
-            };
+            let options = support::one_stream_with_links();
             let destination = LocalDestination::File { path: to.clone(), allowed: Allowed::default() };
             let _ = download(&served.target(), from, &destination, &options, support::watch());
             for name in ["x", "d/x", "in/d/x", "in/l/x", "l/x"] {

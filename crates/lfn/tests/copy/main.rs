@@ -78,9 +78,7 @@ impl Pair {
 
     #[track_caller]
     fn copies(&self, args: &[&str]) -> Value {
-        let output = self.copy(&[args, &["--json"]].concat());
-        assert!(output.status.success(), "{args:?}: {}", text(&output.stderr));
-        serde_json::from_slice(&output.stdout).unwrap()
+        report_of(args, &self.copy(&[args, &["--json"]].concat()))
     }
 
     /// The copy fails with that exit code, one line that says `what`, perhaps a hint, and leaves nothing half-done: no
@@ -124,6 +122,13 @@ fn finish(mut child: Child) -> Output {
         thread::sleep(Duration::from_millis(5));
     }
     child.wait_with_output().unwrap()
+}
+
+/// What a copy that ended well reported as JSON.
+#[track_caller]
+fn report_of(args: &[&str], output: &Output) -> Value {
+    assert!(output.status.success(), "{args:?}: {}", text(&output.stderr));
+    serde_json::from_slice(&output.stdout).unwrap()
 }
 
 fn names(directory: &Path) -> Vec<String> {

@@ -12,7 +12,7 @@ use serde_json::Value;
 use crate::clean::left;
 use crate::support::server::{kill, text};
 use crate::support::{eventually, lfn, lfn_path, path_with_servers, processes_with};
-use crate::{finish, is_root, wait_for, write};
+use crate::{finish, is_root, report_of, wait_for, write};
 
 /// An sshd and both sides' directories.
 struct Host {
@@ -112,9 +112,7 @@ impl Host {
 
     #[track_caller]
     fn copies(&self, args: &[&str]) -> Value {
-        let output = self.copy(&[args, &["--json"]].concat());
-        assert!(output.status.success(), "{args:?}: {}", text(&output.stderr));
-        serde_json::from_slice(&output.stdout).unwrap()
+        report_of(args, &self.copy(&[args, &["--json"]].concat()))
     }
 
     #[track_caller]

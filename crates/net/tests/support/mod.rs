@@ -8,15 +8,16 @@ use std::sync::{Arc, Mutex};
 use std::thread::{self, JoinHandle};
 
 use lfn_core::session::{Rights, Ticket};
+use lfn_core::transfer::keep::Keep;
 use lfn_core::units::Bytes;
 use lfn_core::wire::Request;
-use lfn_core::wire::copy::{CopyRequest, Job};
+use lfn_core::wire::copy::{CopyRequest, Job, Pick};
 use lfn_net::server::access::Access;
 use lfn_net::server::admission::{Admission, Quotas};
 use lfn_net::server::{Config, Connections, Server, Service};
 use lfn_net::session::dial::Target;
 use lfn_net::session::identity::{Identity, new_token};
-use lfn_net::transfer::Watch;
+use lfn_net::transfer::{Options, Watch};
 
 /// What it is reached by, what it holds, and what it logged.
 pub struct Served {
@@ -59,6 +60,12 @@ pub fn copy_request(job: Job, streams: u16, block: u64) -> Request {
         copy: None,
         manner: Default::default(),
     })
+}
+
+/// A copy by one stream, symbolic links as what they are.
+pub fn one_stream_with_links() -> Options {
+    let keep = Keep { links: true, ..Keep::default() };
+    Options { streams: 1, pick: Pick { keep, ..Pick::default() }, ..Options::default() }
 }
 
 /// Looks at nothing, and ends nothing before its time.
