@@ -16,8 +16,8 @@ use lfn_core::transfer::digest::{Digest, hash_block};
 use lfn_core::transfer::manner::Verify;
 use lfn_core::transfer::verdict::Allowed;
 use lfn_core::units::Bytes;
-use lfn_core::wire::RefusalCode;
 use lfn_core::wire::copy::{BlockHeader, From, FromReceiver, FromSender, Job, To};
+use lfn_core::wire::{RefusalCode, Request};
 use lfn_net::server::Config;
 use lfn_net::server::tokens::file::{Kept, TokenFile};
 use lfn_net::service;
@@ -246,6 +246,26 @@ fn of_a_write_only_root_one_learns_that_a_name_is_taken_and_no_more() {
     let heard = root.hear(to("", force), &[file("x", 0, 0), file("new", 0, 0)]).unwrap();
     assert!(matches!(heard.last(), Some(FromReceiver::Done { tally, .. }) if tally.files == 2), "{heard:?}");
     assert_eq!(fs::read(root.path("x")).unwrap(), b"");
+}
+
+/// Only the two ends of one host need to know which directory it is that is written to, and whether the name is taken.
+#[test]
+fn of_a_write_only_root_nobody_is_told_which_directory_it_is() {
+    let root = Root::new("write");
+    fs::write(root.path("taken"), "x").unwrap();
+    for name in ["taken", "free"] {
+        let (path, allowed, keep) = (name.into(), Allowed::default(), Default::default());
+        let job = Job::Put { to: To::File { path, allowed, single: true, keep } };
+        let Request::Copy(mut request) = support::copy_request(job, 1, BLOCK) else { panic!() };
+        request.manner.here = true;
+        let (target, session) = (root.target(None), dial::new_session_id().unwrap());
+        let mut control = dial::control(&target, session, Request::Copy(request)).unwrap();
+        list(&mut control, &[file(name, 1, 0)]);
+        match control.recv(PATIENCE, "in a test").unwrap() {
+            FromReceiver::Ready { ground, .. } => assert_eq!(ground, None, "{name}"),
+            other => panic!("{other:?}"),
+        }
+    }
 }
 
 #[test]

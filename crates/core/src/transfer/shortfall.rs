@@ -95,6 +95,15 @@ pub fn shortfall(finished: &Finished<'_>) -> Option<Shortfall> {
             format!("the send buffer: streams waited {} for it", seconds(sockets.sndbuf_limited_seconds)),
             format!("raise net.ipv4.tcp_wmem on the {source} host to what `lfn plan` says, or use more --streams"),
         ),
+        Limit::CongestionWindow if sockets.congestion_window >= held(predicted, &sockets) => (
+            format!(
+                "loss: {} segments were sent again, while the congestion window, {} in all, was more than the {} that the path holds",
+                sockets.retransmits,
+                sockets.congestion_window,
+                held(predicted, &sockets)
+            ),
+            "`lfn test` to the same host tells a path that loses from streams that overfill its queue".to_owned(),
+        ),
         Limit::CongestionWindow => (
             format!(
                 "the congestion window: {} in all, where the path holds {}; {} segments were sent again",
@@ -157,6 +166,21 @@ mod tests {
         };
         let lost = |seconds| shortfall(&cut(seconds)).unwrap().finding.contains("the connection, which was lost for");
         assert_eq!([2, 3].map(lost), [false, true]);
+    }
+
+    /// A window of more than the path holds did not hold back: what was lost did.
+    #[test]
+    fn a_wide_congestion_window_is_no_limit() {
+        let sockets = SocketEvidence {
+            congestion_window: Bytes(7_000_000),
+            retransmits: 77,
+            min_rtt_seconds: 0.5,
+            ..SocketEvidence::default()
+        };
+        let look = Look { at: Duration::from_secs(10), bytes: Bytes(1), sockets: Some(sockets), ..Look::default() };
+        let Shortfall { finding, cure } = finished(&look, Limit::CongestionWindow, 10_000_000).unwrap();
+        assert!(finding.contains("loss: 77 segments") && finding.contains("more than the 6.25 MB"), "{finding}");
+        assert!(cure.contains("lfn test"), "{cure}");
     }
 
     #[test]

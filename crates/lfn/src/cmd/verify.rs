@@ -38,7 +38,7 @@ pub struct Args {
     /// Where the names begin
     #[arg(default_value = ".")]
     directory: PathBuf,
-    /// Name files of the directory that the manifest does not list
+    /// Name files of the directory that the manifest does not list; symbolic links are none
     #[arg(long)]
     extra: bool,
     /// One JSON object a line: each file that is not as listed, then the sums
@@ -294,8 +294,13 @@ fn look_for_more(directory: &Path, own: Option<(u64, u64)>, listed: &Listed, rep
                 }
             };
             let path = inside.join(entry.file_name());
-            if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
+            let kind = entry.file_type();
+            if kind.as_ref().is_ok_and(fs::FileType::is_dir) {
                 left.push(path);
+                continue;
+            }
+            // Nothing is in it that a manifest could say.
+            if kind.is_ok_and(|kind| kind.is_symlink()) {
                 continue;
             }
             let is_manifest = entry.metadata().is_ok_and(|about| Some((about.dev(), about.ino())) == own);

@@ -312,3 +312,37 @@ fn what_other_sources_bring_is_not_deleted() {
         assert!(pair.far("dst/a/x").exists());
     }
 }
+
+/// Sources that bring one name as different things: what the first has brought stays, and the other is told.
+#[test]
+fn what_one_source_brings_is_not_replaced_by_another() {
+    for flags in [&["--delete"][..], &["--update"], &["--force"], &["--delete", "--links", "--manifest", "m"]] {
+        for (first, second) in [("a", "b"), ("b", "a"), ("a", "c"), ("b", "c")] {
+            let pair = Pair::new();
+            // Between them enough that the first is there when the other comes.
+            for n in 0..1000 {
+                fs::create_dir_all(pair.near("big")).unwrap();
+                write(&pair.near("big").join(n.to_string()), 10);
+            }
+            for side in ["a", "b", "c"] {
+                fs::create_dir_all(pair.near(side)).unwrap();
+            }
+            fs::create_dir(pair.near("a/x")).unwrap();
+            let kept = write(&pair.near("a/x/keep"), 100);
+            let own = write(&pair.near("b/x"), 200);
+            fs::write(pair.near("c/x"), "another").unwrap();
+            let (first, second) = (format!("{first}/x"), format!("{second}/x"));
+            let output = pair.copy(&[flags, &[&first, "big", &second, "far:"]].concat());
+            let what = format!("{flags:?} {first} {second}: {}{}", text(&output.stdout), text(&output.stderr));
+            assert_eq!(output.status.code(), Some(1), "{what}");
+            assert!(text(&output.stderr).lines().any(|line| line.starts_with("lfn: x: ")), "{what}");
+            // A directory is there as soon as it is listed; of files it may be the second that comes first.
+            if first == "a/x" {
+                assert!(fs::read(pair.far("x/keep")).is_ok_and(|there| there == kept), "{what}");
+            } else if pair.far("x").is_file() {
+                let there = fs::read(pair.far("x")).unwrap();
+                assert!(there == own || there == b"another", "{what}");
+            }
+        }
+    }
+}

@@ -57,7 +57,7 @@ fn what_a_crash_left_behind_is_taken_over_unless_it_is_a_trap() {
 #[test]
 fn a_source_that_changes_is_noticed() {
     let pair = Pair::new();
-    for change in ["truncate", "write"] {
+    for change in ["truncate", "write", "replace", "remove"] {
         // What the copy before left to go on from.
         for name in names(&pair.home.path().join("far")) {
             fs::remove_file(pair.far(&name)).unwrap();
@@ -68,6 +68,11 @@ fn a_source_that_changes_is_noticed() {
         let file = fs::OpenOptions::new().write(true).open(pair.near("big")).unwrap();
         match change {
             "truncate" => file.set_len(10).unwrap(),
+            "replace" => {
+                fs::write(pair.near("new"), "another").unwrap();
+                fs::rename(pair.near("new"), pair.near("big")).unwrap();
+            }
+            "remove" => fs::remove_file(pair.near("big")).unwrap(),
             _ => file.write_all_at(b"new", (2 << 30) - 100).unwrap(),
         }
         let output = finish(child);
@@ -98,24 +103,25 @@ fn what_a_quota_of_bytes_leaves_out_comes_when_there_is_more() {
     for (name, length) in [("a", 3_000_000), ("b", 6_000_000), ("c", 900_000)] {
         write(&pair.near("tree").join(name), length);
     }
-    let server = limited();
-    for _ in 0..2 {
-        let output = pair.copy(&["tree", &of(&server, "")]);
+    // What leaves before the server has said that it wants to be asked may cost what the others need: then they come next time.
+    wait_for("what the quota has room for", || {
+        let output = pair.copy(&["tree", &of(&limited(), "")]);
         let errors = text(&output.stderr);
         assert_eq!(output.status.code(), Some(3), "{errors}");
-        assert!(errors.contains("lfn: tree/b: ") && errors.contains(" of the 5 MB in 24 h"), "{errors}");
-        assert_eq!(names(&pair.far("tree")).iter().filter(|name| ["a", "c"].contains(&name.as_str())).count(), 2);
-        pair.nothing_half_done();
-    }
+        assert!(errors.contains(" of the 5 MB in 24 h"), "{errors}");
+        let all = names(&pair.far("tree"));
+        errors.contains("lfn: tree/b: ") && ["a", "c"].iter().all(|name| all.iter().any(|there| there == name))
+    });
     assert_eq!(pair.copies(&["tree", "far:"])["tally"]["files"], 1);
     // One that sends does not know beforehand what is wanted of it.
     let content = write(&pair.far("big"), 9_000_000);
     let server = limited();
-    for says in ["the server's quota of bytes is spent: 0 B of the 5 MB", "0 B of the 5 MB"] {
+    // Midway, and at once.
+    for _ in 0..2 {
         let output = pair.copy(&[&of(&server, "big"), "big", "--streams", "1"]);
         let errors = text(&output.stderr);
         assert_eq!(output.status.code(), Some(3), "{errors}");
-        assert!(errors.contains(says) && errors.contains("hint: try again in "), "{errors}");
+        assert!(errors.contains("0 B of the 5 MB") && errors.contains("hint: try again in "), "{errors}");
     }
     let report = pair.copies(&["far:big", "big"]);
     assert!(report["tally"]["kept"].as_u64().unwrap() >= 1 << 20, "{report}");

@@ -151,7 +151,7 @@ fn is_root() -> bool {
     rustix::process::geteuid().is_root()
 }
 
-fn wait_for(what: &str, condition: impl Fn() -> bool) {
+fn wait_for(what: &str, mut condition: impl FnMut() -> bool) {
     let deadline = Instant::now() + PATIENCE;
     while !condition() {
         assert!(Instant::now() < deadline, "waited for {what}");

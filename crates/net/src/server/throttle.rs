@@ -3,8 +3,8 @@
 //! The rate is kept by virtual scheduling (GCRA, ITU-T I.371): one atomic instant for all streams of a session, no
 //! lock. The bytes of a quota are taken from the gate in leases, so that its lock is seldom met.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -44,6 +44,8 @@ pub struct Throttle {
     due: AtomicU64,
     /// Bytes of the last lease that are not yet moved; below zero between passing and the next lease.
     credit: AtomicI64,
+    /// Held by the stream that takes the next one.
+    leasing: Mutex<()>,
     moved: AtomicU64,
     spent: AtomicBool,
     lender: Option<Arc<dyn Lender>>,
@@ -58,6 +60,7 @@ impl Throttle {
             origin: Instant::now(),
             due: AtomicU64::new(0),
             credit: AtomicI64::new(0),
+            leasing: Mutex::default(),
             moved: AtomicU64::new(0),
             spent: AtomicBool::new(false),
             lender,
@@ -139,6 +142,11 @@ impl Throttle {
         if self.credit.fetch_sub(bytes, Ordering::Relaxed) >= bytes {
             return Ok(());
         }
+        let _leasing = self.leasing.lock().unwrap_or_else(PoisonError::into_inner);
+        // Another stream took a lease meanwhile, and there may be nothing left behind it.
+        if self.credit.load(Ordering::Relaxed) >= 0 {
+            return Ok(());
+        }
         let (most, least) = LEASE;
         // A tenth of a second of a rate that is limited.
         let usual = self.rate.map_or(most, |rate| rate.times(BURST * 5).0.clamp(least, most));
@@ -164,8 +172,6 @@ fn nanos(duration: Duration) -> u64 {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Mutex;
-
     use super::*;
 
     #[derive(Debug)]
@@ -186,6 +192,39 @@ mod tests {
         fn affords(&self, _: Bytes, _: Bytes) -> Result<(), Denied> {
             Ok(())
         }
+    }
+
+    /// Lends all it has at once, and takes its time.
+    #[derive(Debug)]
+    struct Slow(Purse);
+
+    impl Lender for Slow {
+        fn lend(&self, wanted: Bytes) -> Bytes {
+            let lent = self.0.lend(wanted);
+            thread::sleep(Duration::from_millis(100));
+            lent
+        }
+
+        fn is_limited(&self) -> bool {
+            true
+        }
+
+        fn affords(&self, _: Bytes, _: Bytes) -> Result<(), Denied> {
+            Ok(())
+        }
+    }
+
+    /// While one of them takes all that is left for both, the other does not find that nothing is.
+    #[test]
+    fn streams_that_pay_together_share_the_last_lease() {
+        let throttle = Throttle::new(None, Some(Arc::new(Slow(Purse(Mutex::new(5_000_000))))));
+        let stopped = AtomicBool::new(false);
+        thread::scope(|scope| {
+            for _ in 0..4 {
+                scope.spawn(|| throttle.pass(1_000, &stopped).unwrap());
+            }
+        });
+        assert_eq!((throttle.unmoved(), throttle.is_spent()), (Bytes(5_000_000 - 4_000), false));
     }
 
     #[test]

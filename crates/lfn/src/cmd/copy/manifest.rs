@@ -32,6 +32,12 @@ impl Manifest {
     pub(super) fn create(path: &Path) -> Result<Self, Failure> {
         let mut name = path.file_name().map(|name| [b".", name.as_bytes(), b".lfn-new"].concat()).unwrap_or_default();
         let failed = |source: io::Error| error(path, &source);
+        if path.as_os_str() == "-" {
+            return Err(Failure::usage(
+                "--manifest -: it gets its name when the copy has ended, which standard output cannot",
+            )
+            .hint("give a file; ./- for one of that name"));
+        }
         if name.is_empty() || path.is_dir() {
             return Err(failed(io::ErrorKind::IsADirectory.into()));
         }

@@ -11,7 +11,7 @@ use super::super::TransferError;
 use super::Receiving;
 use super::item::{Done, Leads, Next};
 use super::register::{is_equal, skipped};
-use super::tree::{Tree, there};
+use super::tree::{Tree, inode, there};
 
 /// What a dry run remembers from entry to entry.
 #[derive(Debug, Default)]
@@ -35,7 +35,7 @@ impl Receiving {
         tree: &Tree,
         next: Next,
         allowed: Allowed,
-        made: &mut Made,
+        (made, sources_meet): (&mut Made, bool),
     ) -> Result<Option<Done>, TransferError> {
         let Next { number, entry, compared, .. } = next;
         if tree.is_missing() || made.holds(&entry.name) {
@@ -48,14 +48,15 @@ impl Receiving {
         let place = tree.place(&entry.name)?;
         let (entry, file) = match entry.kind {
             Kind::HardLink { to } => match self.table.linked(number, to, entry) {
-                Leads::There(name, entry) => (entry, tree.place(&name).ok()),
+                Leads::There(name, entry) => (entry, tree.place(&name).and_then(|place| place.stat()).ok().flatten()),
                 Leads::Later => return Ok(None),
                 Leads::Gone => return Ok(Some(Done::Link)),
             },
             _ => (entry, None),
         };
         let there = there(place.stat()?.as_ref());
-        let equal = compared.map(|compared| compared.equal).or_else(|| is_equal(&entry, &place, file.as_ref()));
+        let equal =
+            compared.map(|compared| compared.equal).or_else(|| is_equal(&entry, &place, file.as_ref().map(inode)));
         let fate = match decide(&entry, there, equal, allowed) {
             Verdict::Take => Fate::New,
             Verdict::Skip(Skipped::Same) => return Ok(Some(skipped(&entry))),
@@ -71,7 +72,9 @@ impl Receiving {
                 self.tell_of(&entry, Fate::Refuse);
                 return Err(TransferError::InTheWay { path: place.shown, obstacle });
             }
-            Verdict::Replace if there == There::Directory && self.make_way(&place, &entry.name, true)? => Fate::Replace,
+            Verdict::Replace if there == There::Directory && self.make_way(&place, &entry.name, !sources_meet)? => {
+                Fate::Replace
+            }
             Verdict::Replace if there == There::Directory => {
                 self.tell_of(&entry, Fate::Refuse);
                 return Err(super::register::directory_in_the_way(place.shown));

@@ -3,6 +3,7 @@
 //! Whoever finds that a file has no more to come ends it, and nobody does so twice: that is what `over` says. One that is
 //! whole goes to the group that is put on disk and named together, or is named at once; what became of it is said then.
 
+use std::fs::File;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -19,7 +20,7 @@ use super::group::Whole;
 use super::item::{Done, Item, State};
 use super::partial::Partial;
 use super::small::Small;
-use super::tree::Tree;
+use super::tree::{Tree, inode_of};
 
 impl Receiving {
     /// Ends a file that has no more to come: a large one once the sender has said its digest.
@@ -39,6 +40,9 @@ impl Receiving {
                 state.over = true;
                 let partial = self.take_partial(&mut state);
                 drop(state);
+                if let Some(partial) = &partial {
+                    self.note_file(item, partial.file());
+                }
                 match partial {
                     None => self.settle(item, Ok(())),
                     Some(partial) => {
@@ -51,6 +55,7 @@ impl Receiving {
 
     pub(super) fn whole_small(&self, item: &Arc<Item>, small: Small) {
         lock(&item.state).over = true;
+        self.note_file(item, small.file());
         match self.manner.fsync {
             Sync::File => self.group.push(item.clone(), Whole::Small(small), || !self.stopped()),
             Sync::None => self.settle(item, small.name(item.replace)),
@@ -59,6 +64,13 @@ impl Receiving {
                 let noted = self.devices.note(small.file()).map_err(failed);
                 self.settle(item, noted.and_then(|_| small.name(item.replace)));
             }
+        }
+    }
+
+    /// Remembers which file it is, whatever will stand under its name, if it has other names.
+    fn note_file(&self, item: &Item, file: &File) {
+        if let Some(inode) = inode_of(file).filter(|_| item.entry.linked) {
+            self.table.note_inode(item.number, inode);
         }
     }
 

@@ -20,6 +20,7 @@ mod partial;
 mod quota;
 mod register;
 mod small;
+mod sources;
 mod sparse;
 mod stream;
 mod table;
@@ -32,7 +33,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
-use std::thread;
+use std::thread::{self, ThreadId};
 use std::time::{Duration, Instant};
 
 use lfn_core::transfer::blocks::Layout;
@@ -111,6 +112,8 @@ pub(crate) struct Receiving {
     partials: AtomicUsize,
     /// How much is remembered of single blocks in all of them.
     held: Held,
+    /// The thread of the conversation.
+    says: OnceLock<ThreadId>,
     set_aside: SetAside,
     /// Threads that wait for a disk where nothing can move meanwhile.
     busy: AtomicUsize,
@@ -163,6 +166,7 @@ impl Receiving {
             graves: Mutex::default(),
             partials: AtomicUsize::new(0),
             held: Held::default(),
+            says: OnceLock::new(),
             busy: AtomicUsize::new(0),
             threads: AtomicUsize::new(0),
             losses: Losses::default(),
@@ -258,7 +262,11 @@ impl Receiving {
     fn tell(&self, told: Told) {
         match self.teller.listens() {
             true => self.teller.tell(&told),
-            false if self.manner.tell || told.digest.is_some() => self.table.tell(told, || self.stopped()),
+            false if self.manner.tell || told.digest.is_some() => {
+                // Whoever says what was told waits for nobody to do so.
+                let says = self.says.get() == Some(&thread::current().id());
+                self.table.tell(told, || says || self.stopped());
+            }
             false => {}
         }
     }
@@ -311,6 +319,7 @@ impl Side for Receiving {
 
     fn words(&self) -> Vec<FromReceiver> {
         self.look_after_streams();
+        self.says.get_or_init(|| thread::current().id());
         let words = self.table.words(self.asks.load(Ordering::SeqCst));
         if matches!(words.last(), Some(FromReceiver::Done { .. })) {
             self.told.store(true, Ordering::SeqCst);

@@ -63,6 +63,7 @@ impl Receiving {
     /// No more of it will come.
     pub(super) fn give_up(&self, item: &Item) {
         let Some(all) = &self.set_aside.0 else { return };
-        *lock(all) -= item.set_aside.0.swap(0, Ordering::SeqCst);
+        let mut all = lock(all);
+        *all = all.saturating_sub(item.set_aside.0.swap(0, Ordering::SeqCst));
     }
 }

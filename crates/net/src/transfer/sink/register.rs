@@ -3,6 +3,7 @@
 //! It goes through the list in order, so that a directory is there before what is in it. Directories get their times and
 //! modes last, when nothing is written in them any more.
 
+use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::thread;
@@ -14,9 +15,7 @@ use lfn_core::transfer::entry::{Entry, Kind, Name};
 use lfn_core::transfer::verdict::{Allowed, Obstacle, Skipped, There, Verdict, decide, decide_blind};
 use lfn_core::units::Bytes;
 use lfn_core::wire::copy::{Fate, FromReceiver, Tally};
-use rustix::fs::{
-    AtFlags, Mode, OFlags, fstat, fsync, linkat, mkdirat, openat, readlinkat, symlinkat, unlinkat, utimensat,
-};
+use rustix::fs::{AtFlags, Mode, OFlags, fstat, fsync, mkdirat, openat, readlinkat, symlinkat, unlinkat, utimensat};
 use rustix::io::Errno;
 
 use super::super::TransferError;
@@ -31,7 +30,8 @@ use super::extra::Extras;
 use super::item::{Compared, Done, Item, Leads, Next};
 use super::partial::{Partial, times};
 use super::small::Small;
-use super::tree::{Place, Tree, there};
+use super::sources::Sources;
+use super::tree::{Inode, Place, Tree, inode, inode_of, link_open, there};
 use super::{Aim, Receiving, Sync};
 
 /// How long it waits for directories to be finished. That is longer than any of them takes, unless they stand within each other.
@@ -42,6 +42,7 @@ struct Pass {
     allowed: Allowed,
     directories: Directories,
     made: Made,
+    sources: Sources,
     /// The directory that failed last: while the list is below it, no entry has a place.
     failed: Option<Name>,
 }
@@ -72,19 +73,21 @@ impl Receiving {
         let path = tree.as_ref().map(|tree| tree.shown().to_owned());
         // Whoever may not look learns nothing of ages.
         let since = tree.as_ref().is_none_or(|tree| tree.guest().is_none()).then_some(self.since);
-        let ground = tree.as_ref().filter(|_| self.manner.here).and_then(Tree::ground);
+        let ground = tree.as_ref().filter(|tree| self.manner.here && tree.guest().is_none()).and_then(Tree::ground);
         self.table.say(FromReceiver::Ready { path, asks, since, ground });
         if tree.as_ref().is_some_and(Tree::is_alone) && !self.table.is_one_file(|| self.stopped()) && !self.stopped() {
             tree = tree.map(|tree| tree.for_directory(dry_run)).transpose()?;
         }
         // This thread alone sets it.
         let _ = self.tree.set(tree);
-        let mut pass = Pass { allowed, directories: Directories::default(), made: Made::default(), failed: None };
+        let (directories, made, sources) = Default::default();
+        let mut pass = Pass { allowed, directories, made, sources, failed: None };
         let mut extras = Extras::default();
         while let Some(next) = self.table.next(|| self.stopped()) {
             // Hard links and what was compared come back.
             if next.first {
                 pass.directories.reach(next.number, &next.entry.name);
+                pass.sources.pass(&next.entry.name);
                 if let Some(tree) = self.tree().filter(|_| self.manner.delete) {
                     extras.pass(self, tree, &next.entry);
                 }
@@ -108,7 +111,9 @@ impl Receiving {
             return self.table.settle(number, &name, Done::Below);
         }
         let result = match self.tree() {
-            Some(tree) if self.manner.dry_run => self.would(tree, next, pass.allowed, &mut pass.made),
+            Some(tree) if self.manner.dry_run => {
+                self.would(tree, next, pass.allowed, (&mut pass.made, pass.sources.meet()))
+            }
             Some(tree) => self.find_room(tree, next, pass),
             None => self.forget(number, next.entry),
         };
@@ -148,7 +153,7 @@ impl Receiving {
         let place = tree.place(&entry.name)?;
         let (entry, file) = match entry.kind {
             Kind::HardLink { to } => match self.table.linked(number, to, entry) {
-                Leads::There(name, entry) => (entry, Some(tree.place(&name)?)),
+                Leads::There(name, entry) => (entry, Some(self.hold(to, tree.place(&name)?)?)),
                 Leads::Later => return Ok(None),
                 Leads::Gone => {
                     let why = "the file it is another name of is not there";
@@ -159,7 +164,9 @@ impl Receiving {
         };
         let stat = place.stat()?;
         let there = there(stat.as_ref());
-        let equal = compared.map(|compared| compared.equal).or_else(|| is_equal(&entry, &place, file.as_ref()));
+        let equal = compared
+            .map(|compared| compared.equal)
+            .or_else(|| is_equal(&entry, &place, file.as_ref().and_then(inode_of)));
         let own = self.is_guests_own(tree, stat.as_ref());
         let verdict = match tree.guest() {
             // Of their own even a guest may know; no digest is computed for it.
@@ -167,6 +174,16 @@ impl Receiving {
             Some(_) => decide_blind(&entry, there, pass.allowed),
             None => decide(&entry, there, equal, pass.allowed),
         };
+        let gives_way = matches!(verdict, Verdict::Replace | Verdict::Refuse(Obstacle::Directory));
+        if gives_way && pass.sources.meet() && place.is_newer(self.since) {
+            return Err(TransferError::Forbidden {
+                path: place.shown,
+                why: "another source of this copy has brought it",
+            });
+        }
+        if let (Verdict::Skip(_), true, Some(stat)) = (verdict, entry.linked, &stat) {
+            self.table.note_inode(number, inode(stat));
+        }
         let replace = match verdict {
             Verdict::Take => false,
             Verdict::Skip(_) if tree.guest().is_some() => return Ok(Some(there_of_guest(&entry, own))),
@@ -175,7 +192,7 @@ impl Receiving {
             Verdict::Refuse(Obstacle::Directory) if self.make_way(&place, &entry.name, false)? => false,
             Verdict::Refuse(obstacle) => return Err(TransferError::InTheWay { path: place.shown, obstacle }),
             Verdict::Replace if there == There::Directory => {
-                if !self.make_way(&place, &entry.name, true)? {
+                if !self.make_way(&place, &entry.name, !pass.sources.meet())? {
                     return Err(directory_in_the_way(place.shown));
                 }
                 false
@@ -189,6 +206,18 @@ impl Receiving {
             self.table.differs(number);
         }
         self.make(number, entry, place, file, replace, &mut pass.directories)
+    }
+
+    /// Holds the file that a hard link leads to, if it is still what this copy left under its name.
+    fn hold(&self, number: u32, place: Place) -> Result<OwnedFd, TransferError> {
+        let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let opened = openat(&place.directory, &place.name, flags, Mode::empty());
+        let file = opened.map_err(|e| place.error("open", e))?;
+        if inode_of(&file).is_none_or(|there| self.table.noted_inode(number) != Some(there)) {
+            let why = "something else stands there by now: other names of it cannot be made";
+            return Err(TransferError::Forbidden { path: place.shown, why });
+        }
+        Ok(file)
     }
 
     /// Waits until the attributes of one more directory may be held; those before it are through when what is in them has come.
@@ -281,7 +310,7 @@ impl Receiving {
         number: u32,
         entry: Entry,
         place: Place,
-        file: Option<Place>,
+        file: Option<OwnedFd>,
         replace: bool,
         directories: &mut Directories,
     ) -> Result<Option<Done>, TransferError> {
@@ -299,10 +328,7 @@ impl Receiving {
             }
             Kind::HardLink { .. } => {
                 let Some(file) = file else { return Err(TransferError::Incomplete) };
-                let link = |name: &std::ffi::OsStr| {
-                    linkat(&file.directory, &file.name, &place.directory, name, AtFlags::empty())
-                };
-                place.make(replace, link)?;
+                place.make(replace, |name| link_open(&file, &place.directory, name))?;
                 // Its time of change is a new one.
                 self.note_written(&entry.name);
                 let fate = if replace { Fate::Replace } else { Fate::New };
@@ -448,15 +474,15 @@ pub(super) fn skipped(entry: &Entry) -> Done {
 }
 
 /// Whether what stands there is the same, where that can be told without reading files.
-pub(super) fn is_equal(entry: &Entry, place: &Place, file: Option<&Place>) -> Option<bool> {
+pub(super) fn is_equal(entry: &Entry, place: &Place, file: Option<Inode>) -> Option<bool> {
     match &entry.kind {
         Kind::Symlink { target } => {
             let there = readlinkat(&place.directory, &place.name, Vec::new()).ok()?;
             Some(there.to_bytes() == target.as_bytes())
         }
         Kind::HardLink { .. } => {
-            let (there, file) = (place.stat().ok()??, file?.stat().ok()??);
-            Some((there.st_dev, there.st_ino) == (file.st_dev, file.st_ino))
+            let there = place.stat().ok()??;
+            Some(inode(&there) == file?)
         }
         Kind::File { .. } | Kind::Directory => None,
     }

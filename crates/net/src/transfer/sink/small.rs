@@ -5,20 +5,20 @@
 
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::fd::OwnedFd;
 use std::os::unix::fs::FileExt;
 use std::thread;
 use std::time::Duration;
 
 use lfn_core::transfer::entry::Entry;
-use rustix::fs::{AtFlags, CWD, Mode, OFlags, linkat, openat, unlinkat};
+use rustix::fs::{AtFlags, Mode, OFlags, openat, unlinkat};
 use rustix::io::Errno;
 
 use super::super::TransferError;
 use super::attributes::{Body, Dressing};
 use super::partial::{keep_time, lock_partial, take_partial_name};
 use super::sparse::write_sparse;
-use super::tree::{Place, partial_name};
+use super::tree::{Place, link_open, partial_name};
 
 /// How often, 5 ms apart, a partial name is tried that another copy holds.
 const TRIES: usize = 40;
@@ -92,13 +92,7 @@ impl Small {
     }
 
     fn link(&self, name: &OsStr) -> Result<(), Errno> {
-        let directory = &self.place.directory;
-        let path = format!("/proc/self/fd/{}", self.file.as_raw_fd());
-        match linkat(CWD, path, directory, name, AtFlags::SYMLINK_FOLLOW) {
-            // Without /proc only some may link a file by itself (linkat(2)).
-            Err(Errno::NOENT) => linkat(&self.file, "", directory, name, AtFlags::EMPTY_PATH),
-            result => result,
-        }
+        link_open(&self.file, &self.place.directory, name)
     }
 }
 

@@ -26,6 +26,7 @@ use super::super::TransferError;
 use super::super::flow::lock;
 use super::extra::Fingerprint;
 use super::item::{Compared, Done, Item, Leads, Next, Slot};
+use super::tree::Inode;
 use crate::session::DEAD_AFTER;
 
 /// How often a wait looks up to see whether the copy is over.
@@ -60,7 +61,8 @@ struct Inner {
     /// Files that a later hard link may name, and the names of those of them that are there.
     linked: Linked,
     names: HashMap<u32, Name>,
-    /// Digests of those, where they are told: other names of a file have its own.
+    /// Which files those are, and what is in them, where that is told: other names of a file are made of what is there still.
+    link_inodes: HashMap<u32, Inode>,
     link_digests: HashMap<u32, Digest>,
     /// The name of the first file, if it is there.
     first: Option<Name>,
@@ -213,6 +215,19 @@ impl Table {
         Leads::Later
     }
 
+    /// Remembers which file it is that hard links may follow.
+    pub(super) fn note_inode(&self, number: u32, inode: Inode) {
+        let mut inner = lock(&self.inner);
+        if inner.linked.has(number) {
+            inner.link_inodes.insert(number, inode);
+        }
+    }
+
+    /// Which file it was that a hard link leads to, if that is remembered.
+    pub(super) fn noted_inode(&self, number: u32) -> Option<Inode> {
+        lock(&self.inner).link_inodes.get(&number).copied()
+    }
+
     /// Remembers the digest of a file that hard links may follow.
     pub(super) fn note_digest(&self, number: u32, digest: Digest) {
         let mut inner = lock(&self.inner);
@@ -351,6 +366,7 @@ impl Inner {
     fn expect_links(&mut self, number: u32, name: &Name) {
         for old in self.linked.push(number, name.as_bytes().len()) {
             self.names.remove(&old);
+            self.link_inodes.remove(&old);
             self.link_digests.remove(&old);
         }
     }

@@ -8,7 +8,7 @@
 
 use std::collections::VecDeque;
 use std::ffi::{OsStr, OsString};
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::Path;
 use std::sync::{Arc, Mutex};
@@ -20,7 +20,7 @@ use lfn_core::transfer::verdict::There;
 use lfn_core::units::Bytes;
 use lfn_core::wire::copy::Ground;
 use rustix::fs::{
-    AtFlags, FileType, Mode, OFlags, RenameFlags, ResolveFlags, Stat, StatxFlags, fstat, linkat, mkdirat, openat,
+    AtFlags, CWD, FileType, Mode, OFlags, RenameFlags, ResolveFlags, Stat, StatxFlags, fstat, linkat, mkdirat, openat,
     openat2, renameat, renameat_with, statat, statx, unlinkat,
 };
 use rustix::io::Errno;
@@ -356,6 +356,29 @@ pub(super) fn is_newer(directory: impl AsFd, name: &OsStr, flags: AtFlags, since
 
 fn flags(replace: bool) -> RenameFlags {
     if replace { RenameFlags::empty() } else { RenameFlags::NOREPLACE }
+}
+
+/// Device and inode.
+pub(super) type Inode = (u64, u64);
+
+/// Which file it is.
+pub(super) fn inode(stat: &Stat) -> Inode {
+    (stat.st_dev, stat.st_ino)
+}
+
+/// Which file an open one is.
+pub(super) fn inode_of(file: impl AsFd) -> Option<Inode> {
+    fstat(file).ok().as_ref().map(inode)
+}
+
+/// Gives an open file a name, whatever it is called by now.
+pub(super) fn link_open(file: impl AsFd, directory: impl AsFd, name: &OsStr) -> Result<(), Errno> {
+    let path = format!("/proc/self/fd/{}", file.as_fd().as_raw_fd());
+    match linkat(CWD, path, &directory, name, AtFlags::SYMLINK_FOLLOW) {
+        // Without /proc only some may link a file by itself (linkat(2)).
+        Err(Errno::NOENT) => linkat(file, "", directory, name, AtFlags::EMPTY_PATH),
+        result => result,
+    }
 }
 
 /// A file's facts as the verdict wants them.

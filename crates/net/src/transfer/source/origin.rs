@@ -271,7 +271,8 @@ impl Opened {
         let (Origin::Found { facts, .. } | Origin::Typed { facts, .. }) = &piece.of.origin else { return Ok(()) };
         let file = self.file(piece, facts)?;
         lock(&self.files).retain(|(number, _)| *number != piece.file);
-        facts.check(&file).map(drop)
+        // Without a name it was replaced or removed: what was sent is not what stands there.
+        if facts.check(&file)?.st_nlink == 0 { Err(Unsent::Changed) } else { Ok(()) }
     }
 
     fn file(&self, piece: &Piece<Arc<Item>>, facts: &Facts) -> Result<Arc<File>, Unsent> {
