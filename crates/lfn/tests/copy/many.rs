@@ -48,14 +48,14 @@ fn memory_for(entries: usize) -> [u64; 2] {
     [watch.join().unwrap(), most_memory(pair.server.child.id())]
 }
 
-/// Both ends hold no more than what is listed and not settled, however many entries follow: here twice and six times that.
+/// Both ends hold no more than what is listed and not settled, 16,384 entries at most, however many follow.
 #[test]
 fn memory_does_not_grow_with_the_number_of_files() {
-    let (few, many) = (memory_for(32_000), memory_for(96_000));
+    let (few, many) = (memory_for(32_000), memory_for(160_000));
     for (end, (few, many)) in ["client", "server"].iter().zip(few.into_iter().zip(many)) {
         assert!(few > 1024, "{end}: {few} KiB is no measurement");
-        // Ten bytes an entry would show.
-        assert!(many < few + 8 * 1024, "{end}: {few} KiB for 32,000 entries, {many} KiB for 96,000");
+        // How much of what may wait does wait is a matter of timing; a name kept for each entry would show.
+        assert!(many < few + 16 * 1024, "{end}: {few} KiB for 32,000 entries, {many} KiB for 160,000");
         assert!(many < 64 * 1024, "{end}: {many} KiB");
     }
 }
