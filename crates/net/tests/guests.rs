@@ -7,8 +7,7 @@ use std::fs;
 use std::io::Write;
 use std::os::unix::fs::{FileExt, symlink};
 use std::path::{Path, PathBuf};
-use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use lfn_core::session::{Ticket, Token};
 use lfn_core::transfer::blocks::Layout;
@@ -180,15 +179,6 @@ fn send(control: &mut Control, stream: &mut DataStream, data: &[u8], blocks: u64
     }
 }
 
-#[track_caller]
-fn until(what: impl Fn() -> bool) {
-    let deadline = Instant::now() + PATIENCE;
-    while !what() {
-        assert!(Instant::now() < deadline);
-        thread::sleep(Duration::from_millis(5));
-    }
-}
-
 #[test]
 fn of_a_write_only_root_one_learns_that_a_name_is_taken_and_no_more() {
     let root = Root::new("write,test");
@@ -283,9 +273,9 @@ fn a_partial_file_goes_on_with_the_token_that_left_it_and_no_other() {
             file.read_exact_at(&mut there, 0).map(|()| there)
         })
     };
-    until(|| first().is_ok_and(|there| there == data[..2048]));
+    support::wait_until(|| first().is_ok_and(|there| there == data[..2048]));
     drop((control, stream));
-    until(|| root.served.admission.running() == 0);
+    support::wait_until(|| root.served.admission.running() == 0);
     let journal = fs::read(root.path(".big.lfn-journal")).unwrap();
     // Another token, the same facts: neither told what is there nor able to spoil it.
     for modified in [5, 6] {
@@ -345,7 +335,7 @@ fn a_drop_box_says_the_same_whatever_is_in_it_and_loses_nothing() {
             (empty.hear(to(path, everything), &[file("y", 0, 0)]), full.hear(to(path, everything), &[file("y", 0, 0)]));
         assert_eq!(format!("{one:?}"), format!("{other:?}"), "{path}");
     }
-    until(|| full.served.admission.running() == 0);
+    support::wait_until(|| full.served.admission.running() == 0);
     let after = full.all();
     assert!(before.iter().all(|entry| after.contains(entry)), "{after:?}");
     // What was left is in directories of their own, four of them; of what failed nothing is left.
@@ -362,10 +352,10 @@ fn what_was_not_finished_in_a_drop_box_is_gone_and_cannot_be_fetched() {
     let (mut control, mut stream) = root.ask(Some(1), to("", Allowed::default()));
     list(&mut control, &[file("big", 3000, 5)]);
     send(&mut control, &mut stream, &[7; 3000], 2);
-    until(|| root.all().iter().any(|(path, _)| path.ends_with(".big.lfn-journal")));
+    support::wait_until(|| root.all().iter().any(|(path, _)| path.ends_with(".big.lfn-journal")));
     assert!(root.all().iter().any(|(path, _)| path.to_string_lossy().contains("Z-a-")), "{:?}", root.all());
     drop((control, stream));
-    until(|| root.all().is_empty());
+    support::wait_until(|| root.all().is_empty());
     let (mut control, _stream) = root.ask(
         Some(1),
         Job::Get {

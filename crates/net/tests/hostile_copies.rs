@@ -437,15 +437,6 @@ fn send_all(control: &mut Control, stream: &mut DataStream, data: &[u8], hole: b
     last_word(control).unwrap()
 }
 
-#[track_caller]
-fn until(what: impl Fn() -> bool) {
-    let deadline = Instant::now() + PATIENCE;
-    while !what() {
-        assert!(Instant::now() < deadline);
-        thread::sleep(Duration::from_millis(5));
-    }
-}
-
 #[test]
 fn no_file_grows_longer_than_a_quota_could_pay_for() {
     for sparse in [false, true] {
@@ -478,7 +469,7 @@ fn what_is_left_after_its_first_block_takes_the_room_of_that_alone() {
     list(&mut control, &[file("x", 64 << 20)]);
     send(&mut streams[0], 0, &vec![7; 64 << 20], (5, false));
     let partial = || fs::metadata(served.root.path().join(".x.lfn-partial"));
-    until(|| partial().is_ok_and(|partial| partial.len() == 64 << 20 && partial.blocks() > 0));
+    support::wait_until(|| partial().is_ok_and(|partial| partial.len() == 64 << 20 && partial.blocks() > 0));
     assert!(partial().unwrap().blocks() * 512 < 1 << 20, "{:?}", partial());
 }
 
@@ -499,7 +490,7 @@ fn a_hole_is_paid_for_as_if_it_were_sent() {
             if fits { send_all(&mut control, &mut stream, &zeros, true) } else { last_word(&mut control).unwrap() };
         assert_eq!((tally.files, failures.len()), (u64::from(fits), usize::from(!fits)), "{name}: {failures:?}");
         drop((control, stream));
-        until(|| served.served.admission.running() == 0);
+        support::wait_until(|| served.served.admission.running() == 0);
     }
     assert_eq!(served.names(), ["x", "z"]);
 }
@@ -520,7 +511,7 @@ fn a_quota_that_is_spent_midway_leaves_what_the_same_copy_goes_on_from() {
     send(&mut streams[0], 0, &data, (2, false));
     assert_eq!(refusal(&mut control), RefusalCode::Quota);
     drop((control, streams));
-    until(|| served.served.admission.running() == 0);
+    support::wait_until(|| served.served.admission.running() == 0);
     assert_eq!(served.names(), [".x.lfn-journal", ".x.lfn-partial"]);
     // What is there already needs none. Where less is left than the rest, it stays as it is.
     let mut served = served;

@@ -5,7 +5,7 @@
 //! written stands in [`super::sink`].
 
 use std::ffi::{OsStr, OsString};
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Component, Path};
 use std::sync::Arc;
@@ -28,6 +28,19 @@ pub(crate) enum Base {
     Guest(OwnedFd, Guest, Option<Arc<Written>>),
 }
 
+/// Device and inode.
+pub(crate) type Inode = (u64, u64);
+
+/// Which file it is.
+pub(crate) fn inode(stat: &Stat) -> Inode {
+    (stat.st_dev, stat.st_ino)
+}
+
+/// Which file an open one is.
+pub(crate) fn inode_of(file: impl AsFd) -> Option<Inode> {
+    fstat(file).ok().as_ref().map(inode)
+}
+
 impl Base {
     /// The directory a server serves.
     pub(crate) fn root(path: &Path) -> Result<Self, TransferError> {
@@ -45,9 +58,9 @@ impl Base {
     }
 
     /// Device and inode of the directory that nothing leads out of.
-    pub(crate) fn top(&self) -> Option<(u64, u64)> {
+    pub(crate) fn top(&self) -> Option<Inode> {
         match self {
-            Base::Root(root) | Base::Guest(root, ..) => fstat(root).ok().map(|stat| (stat.st_dev, stat.st_ino)),
+            Base::Root(root) | Base::Guest(root, ..) => inode_of(root),
             Base::Here => None,
         }
     }

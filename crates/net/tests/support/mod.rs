@@ -6,6 +6,7 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
 
 use lfn_core::session::{Rights, Ticket};
 use lfn_core::transfer::keep::Keep;
@@ -44,7 +45,7 @@ pub fn config() -> Config {
         quotas: Quotas::default(),
         connections: Connections::default(),
         access: Access::default(),
-        drain: std::time::Duration::ZERO,
+        drain: Duration::ZERO,
     }
 }
 
@@ -60,6 +61,16 @@ pub fn copy_request(job: Job, streams: u16, block: u64) -> Request {
         copy: None,
         manner: Default::default(),
     })
+}
+
+/// Waits for something that must become so.
+#[track_caller]
+pub fn wait_until(what: impl Fn() -> bool) {
+    let deadline = Instant::now() + Duration::from_secs(60);
+    while !what() {
+        assert!(Instant::now() < deadline);
+        thread::sleep(Duration::from_millis(5));
+    }
 }
 
 /// A copy by one stream, symbolic links as what they are.

@@ -83,7 +83,7 @@ impl Receiving {
             Kind::File { length } => (Thing::File, Some(length)),
             _ => (Thing::Link, None),
         };
-        self.table.note_digest(number, digest);
+        self.table.note(number, |note| note.digest = Some(digest));
         self.tell(Told { name: self.name_of(&entry.name), kind, fate, bytes, digest: Some(digest) });
     }
 
@@ -100,7 +100,7 @@ impl Receiving {
         if !self.manner.digests {
             return Ok(Some(done));
         }
-        if let Some(digest) = self.table.noted_digest(to) {
+        if let Some(digest) = self.table.noted(to).digest {
             self.tell_there(number, &entry, fate, digest);
             return Ok(Some(done));
         }

@@ -8,10 +8,11 @@ use lfn_core::transfer::verdict::{Allowed, Obstacle, Skipped, There, Verdict, de
 use lfn_core::wire::copy::{Fate, Thing, Told};
 
 use super::super::TransferError;
+use super::super::place::inode;
 use super::Receiving;
 use super::item::{Done, Leads, Next};
 use super::register::{is_equal, skipped};
-use super::tree::{Tree, inode, there};
+use super::tree::{Tree, there};
 
 /// What a dry run remembers from entry to entry.
 #[derive(Debug, Default)]

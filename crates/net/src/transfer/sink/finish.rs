@@ -15,12 +15,13 @@ use rustix::fs::Stat;
 
 use super::super::TransferError;
 use super::super::flow::lock;
+use super::super::place::inode_of;
 use super::Receiving;
 use super::group::Whole;
 use super::item::{Done, Item, State};
 use super::partial::Partial;
 use super::small::Small;
-use super::tree::{Tree, inode_of};
+use super::tree::Tree;
 
 impl Receiving {
     /// Ends a file that has no more to come: a large one once the sender has said its digest.
@@ -70,7 +71,7 @@ impl Receiving {
     /// Remembers which file it is, whatever will stand under its name, if it has other names.
     fn note_file(&self, item: &Item, file: &File) {
         if let Some(inode) = inode_of(file).filter(|_| item.entry.linked) {
-            self.table.note_inode(item.number, inode);
+            self.table.note(item.number, |note| note.inode = Some(inode));
         }
     }
 

@@ -20,7 +20,7 @@ use rustix::io::Errno;
 
 use super::super::TransferError;
 use super::super::flow::lock;
-use super::super::place::{file_error, only_regular};
+use super::super::place::{Inode, file_error, inode, inode_of, only_regular};
 use super::super::side::Ended;
 use super::attributes::Body;
 use super::compare::Job;
@@ -31,7 +31,7 @@ use super::item::{Compared, Done, Item, Leads, Next};
 use super::partial::{Partial, times};
 use super::small::Small;
 use super::sources::Sources;
-use super::tree::{Inode, Place, Tree, inode, inode_of, link_open, there};
+use super::tree::{Place, Tree, link_open, there};
 use super::{Aim, Receiving, Sync};
 
 /// How long it waits for directories to be finished. That is longer than any of them takes, unless they stand within each other.
@@ -182,7 +182,7 @@ impl Receiving {
             });
         }
         if let (Verdict::Skip(_), true, Some(stat)) = (verdict, entry.linked, &stat) {
-            self.table.note_inode(number, inode(stat));
+            self.table.note(number, |note| note.inode = Some(inode(stat)));
         }
         let replace = match verdict {
             Verdict::Take => false,
@@ -213,7 +213,7 @@ impl Receiving {
         let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let opened = openat(&place.directory, &place.name, flags, Mode::empty());
         let file = opened.map_err(|e| place.error("open", e))?;
-        if inode_of(&file).is_none_or(|there| self.table.noted_inode(number) != Some(there)) {
+        if inode_of(&file).is_none_or(|there| self.table.noted(number).inode != Some(there)) {
             let why = "something else stands there by now: other names of it cannot be made";
             return Err(TransferError::Forbidden { path: place.shown, why });
         }

@@ -24,13 +24,22 @@ use lfn_core::wire::copy::{Failure, FromReceiver, MOST_UNSETTLED, Tally, Told};
 
 use super::super::TransferError;
 use super::super::flow::lock;
+use super::super::place::Inode;
 use super::extra::Fingerprint;
 use super::item::{Compared, Done, Item, Leads, Next, Slot};
-use super::tree::Inode;
 use crate::session::DEAD_AFTER;
 
 /// How often a wait looks up to see whether the copy is over.
 const LOOK_UP: Duration = Duration::from_millis(50);
+
+/// What is remembered of a file that hard links may follow.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Note {
+    /// Which file it is.
+    pub(super) inode: Option<Inode>,
+    /// What is in it, where that is told.
+    pub(super) digest: Option<Digest>,
+}
 
 /// The entries.
 #[derive(Debug, Default)]
@@ -62,8 +71,7 @@ struct Inner {
     linked: Linked,
     names: HashMap<u32, Name>,
     /// Which files those are, and what is in them, where that is told: other names of a file are made of what is there still.
-    link_inodes: HashMap<u32, Inode>,
-    link_digests: HashMap<u32, Digest>,
+    notes: HashMap<u32, Note>,
     /// The name of the first file, if it is there.
     first: Option<Name>,
     /// Numbers that streams wait for, with blocks of them in hand: to wake all of them for every entry of a large tree costs
@@ -215,30 +223,17 @@ impl Table {
         Leads::Later
     }
 
-    /// Remembers which file it is that hard links may follow.
-    pub(super) fn note_inode(&self, number: u32, inode: Inode) {
+    /// Remembers something of a file that hard links may follow.
+    pub(super) fn note(&self, number: u32, note: impl FnOnce(&mut Note)) {
         let mut inner = lock(&self.inner);
         if inner.linked.has(number) {
-            inner.link_inodes.insert(number, inode);
+            note(inner.notes.entry(number).or_default());
         }
     }
 
-    /// Which file it was that a hard link leads to, if that is remembered.
-    pub(super) fn noted_inode(&self, number: u32) -> Option<Inode> {
-        lock(&self.inner).link_inodes.get(&number).copied()
-    }
-
-    /// Remembers the digest of a file that hard links may follow.
-    pub(super) fn note_digest(&self, number: u32, digest: Digest) {
-        let mut inner = lock(&self.inner);
-        if inner.linked.has(number) {
-            inner.link_digests.insert(number, digest);
-        }
-    }
-
-    /// The digest of the file that a hard link leads to, if it was told and is remembered.
-    pub(super) fn noted_digest(&self, number: u32) -> Option<Digest> {
-        lock(&self.inner).link_digests.get(&number).copied()
+    /// What is remembered of the file that a hard link leads to.
+    pub(super) fn noted(&self, number: u32) -> Note {
+        lock(&self.inner).notes.get(&number).copied().unwrap_or_default()
     }
 
     /// The file that a block belongs to, once it was looked at; none if nothing of it is wanted any more.
@@ -366,8 +361,7 @@ impl Inner {
     fn expect_links(&mut self, number: u32, name: &Name) {
         for old in self.linked.push(number, name.as_bytes().len()) {
             self.names.remove(&old);
-            self.link_inodes.remove(&old);
-            self.link_digests.remove(&old);
+            self.notes.remove(&old);
         }
     }
 

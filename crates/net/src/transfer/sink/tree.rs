@@ -28,7 +28,7 @@ use rustix::io::Errno;
 use super::super::TransferError;
 use super::super::flow::lock;
 use super::super::guest::Guest;
-use super::super::place::{Base, file_error, open_error, or_here, plain_name, show};
+use super::super::place::{Base, file_error, inode, open_error, or_here, plain_name, show};
 
 /// How many directories are kept open.
 const RECENT: usize = 32;
@@ -124,9 +124,9 @@ impl Tree {
         let there = self.alone.as_ref().and_then(|name| statat(&self.top, name, AtFlags::SYMLINK_NOFOLLOW).ok());
         let file = there.filter(|stat| FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile);
         Some(Ground {
-            directory: (stat.st_dev, stat.st_ino),
+            directory: inode(&stat),
             alone: self.alone.as_ref().map(|name| Raw::from(name.as_bytes())),
-            file: file.map(|stat| (stat.st_dev, stat.st_ino)),
+            file: file.as_ref().map(inode),
         })
     }
 
@@ -356,19 +356,6 @@ pub(super) fn is_newer(directory: impl AsFd, name: &OsStr, flags: AtFlags, since
 
 fn flags(replace: bool) -> RenameFlags {
     if replace { RenameFlags::empty() } else { RenameFlags::NOREPLACE }
-}
-
-/// Device and inode.
-pub(super) type Inode = (u64, u64);
-
-/// Which file it is.
-pub(super) fn inode(stat: &Stat) -> Inode {
-    (stat.st_dev, stat.st_ino)
-}
-
-/// Which file an open one is.
-pub(super) fn inode_of(file: impl AsFd) -> Option<Inode> {
-    fstat(file).ok().as_ref().map(inode)
 }
 
 /// Gives an open file a name, whatever it is called by now.

@@ -23,7 +23,7 @@ use super::walk::Walk;
 use super::{Listing, Shared, Source, wait};
 use crate::transfer::TransferError;
 use crate::transfer::flow::lock;
-use crate::transfer::place::{Base, or_here, show};
+use crate::transfer::place::{Base, Inode, inode, or_here, show};
 
 /// What the receiver writes below, once it has said so; of another host nothing.
 #[derive(Debug, Clone, Default)]
@@ -43,7 +43,7 @@ pub(super) struct Typed {
 /// A source as the kernel knows it.
 struct Found {
     /// Device and inode.
-    inode: (u64, u64),
+    inode: Inode,
     /// Seen from the destination, if it is below that.
     below: Option<PathBuf>,
     /// The same of the name that was typed, which may be a link's.
@@ -200,7 +200,7 @@ impl Below<'_> {
 
     /// A path of the kernel's, seen from the destination. What a served directory is in is not for its clients to learn: `top`
     /// is the last one that is looked at.
-    fn of(&mut self, way: &Path, top: Option<(u64, u64)>) -> Option<PathBuf> {
+    fn of(&mut self, way: &Path, top: Option<Inode>) -> Option<PathBuf> {
         if let Some(known) = self.known.get(way) {
             return known.clone();
         }
@@ -223,8 +223,4 @@ fn real(base: &Base, path: &Path, follow: OFlags) -> io::Result<(Stat, PathBuf)>
     let there = base.open(path, OFlags::PATH | follow)?;
     let way = fs::read_link(format!("/proc/self/fd/{}", there.as_raw_fd()))?;
     Ok((fstat(&there)?, way))
-}
-
-fn inode(stat: &Stat) -> (u64, u64) {
-    (stat.st_dev, stat.st_ino)
 }

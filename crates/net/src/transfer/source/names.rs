@@ -7,8 +7,7 @@ use std::collections::HashMap;
 
 use lfn_core::transfer::linked::Linked;
 
-/// Device and inode.
-type Inode = (u64, u64);
+use crate::transfer::place::Inode;
 
 /// What was listed of them.
 #[derive(Debug)]

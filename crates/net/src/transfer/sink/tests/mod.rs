@@ -21,6 +21,7 @@ use tempfile::TempDir;
 use super::small::Small;
 use super::*;
 
+mod later;
 mod order;
 mod resume;
 mod unknown;
@@ -309,77 +310,6 @@ fn what_is_more_than_a_file_makes_a_directory_of_the_name() {
     });
     assert_eq!(copy.end().tally, Tally::default());
     assert_eq!(names(place.path()), ["files", "tree"]);
-}
-
-/// A hard link is made of the file that came, not of whatever stands under its name when the link is listed.
-#[test]
-fn other_names_are_of_the_file_that_came() {
-    let place = TempDir::new().unwrap();
-    let mut copy = Copy::into(place.path());
-    let mut stream = copy.stream();
-    let first = Entry { linked: true, ..file("a", b"one") };
-    let large = data(3, 3_000);
-    let second = Entry { linked: true, ..file("b", &large) };
-    copy.list(vec![directory("."), first, second]);
-    stream.write_all(&block(1, b"one", 0, false)).unwrap();
-    for index in 0..3 {
-        stream.write_all(&block(2, &large, index, false)).unwrap();
-    }
-    copy.sent(2, &large);
-    for name in ["a", "b"] {
-        copy.until("settled", |_| place.path().join(name).exists().then_some(()));
-    }
-    copy.list(vec![entry("a2", Kind::HardLink { to: 1 }), entry("b2", Kind::HardLink { to: 2 })]);
-    for name in ["a", "b"] {
-        copy.until("the other name", |_| place.path().join(format!("{name}2")).exists().then_some(()));
-        fs::write(place.path().join("new"), "another").unwrap();
-        fs::rename(place.path().join("new"), place.path().join(name)).unwrap();
-    }
-    copy.list(vec![entry("a3", Kind::HardLink { to: 1 }), entry("b3", Kind::HardLink { to: 2 })]);
-    let ended = copy.end();
-    assert_eq!((ended.tally.files, ended.tally.links, ended.tally.failed), (2, 2, 2), "{:?}", ended.failures);
-    assert!(ended.failures.iter().all(|failure| failure.what.contains("something else stands there")));
-    assert_eq!(names(place.path()), ["a", "a2", "b", "b2"]);
-    assert_eq!(fs::read(place.path().join("a2")).unwrap(), b"one");
-    assert_eq!(fs::read(place.path().join("b2")).unwrap(), large);
-}
-
-/// Whoever drains what is told would wait for itself for ever.
-#[test]
-fn the_conversation_does_not_wait_until_it_has_told() {
-    let manner = Manner { digests: true, ..Manner::default() };
-    let mut copy = Copy::in_manner(Aim::Null, manner);
-    let mut stream = copy.stream();
-    copy.until("ready", |word| matches!(word, FromReceiver::Ready { .. }).then_some(()));
-    let large = data(3, 3_000);
-    copy.list(vec![file("large", &large)]);
-    copy.list((0..5_000).map(|n| file(&n.to_string(), b"x")).collect());
-    let blocks: Vec<_> = (0..3).flat_map(|index| block(0, &large, index, false)).collect();
-    stream.write_all(&blocks).unwrap();
-    let small: Vec<_> = (1..=5_000).flat_map(|file| block(file, b"x", 0, false)).collect();
-    let writer = thread::spawn(move || stream.write_all(&small).map(|()| stream));
-    let started = Instant::now();
-    // Nobody hears what is told meanwhile, until no more fits.
-    while copy.receiving.table.tally().files < 4_096 {
-        assert!(started.elapsed() < Duration::from_secs(30), "{:?}", copy.receiving.table.tally());
-        thread::sleep(Duration::from_millis(1));
-    }
-    let (receiving, over) = (copy.receiving.clone(), Arc::new(AtomicBool::new(false)));
-    let ended = over.clone();
-    let watch = thread::spawn(move || {
-        while !ended.load(Ordering::SeqCst) && started.elapsed() < Duration::from_secs(60) {
-            thread::sleep(Duration::from_millis(10));
-        }
-        if !ended.load(Ordering::SeqCst) {
-            receiving.flow.cut();
-        }
-    });
-    copy.sent(0, &large);
-    over.store(true, Ordering::SeqCst);
-    watch.join().unwrap();
-    let ended = copy.end();
-    assert_eq!((ended.tally.files, ended.tally.failed), (5_001, 0));
-    drop(writer.join().unwrap());
 }
 
 #[test]
