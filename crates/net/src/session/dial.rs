@@ -308,10 +308,11 @@ fn connect(
     let from = of_stream(&target.from, stream);
     let deadline = Instant::now() + target.within;
     let mut last = io::Error::new(io::ErrorKind::NotFound, "no address");
-    for address in &target.addresses {
+    for (address, others) in target.addresses.iter().zip((0..target.addresses.len() as u32).rev()) {
         let mut address = *address;
         address.set_port(port.unwrap_or(target.ticket.port));
-        let left = deadline.saturating_duration_since(Instant::now());
+        // One that swallows all that is sent to it leaves the others their time.
+        let left = deadline.saturating_duration_since(Instant::now()) / (others + 1);
         if from.is_some_and(|from| !from.reaches(&address)) {
             last = io::Error::other("the address to dial from is of the other IP version");
             continue;
@@ -391,6 +392,7 @@ fn explain(target: &Target, pinned: &Arc<Pinned>, error: io::Error) -> SessionEr
 
 #[cfg(test)]
 mod tests {
+    use std::net::TcpListener;
     use std::sync::atomic::{AtomicU16, Ordering};
 
     use lfn_core::session::{Fingerprint, Token};
@@ -400,6 +402,25 @@ mod tests {
     fn ticket(port: u16) -> Ticket {
         let (token, fingerprint) = (Token::from_bytes([7; 16]), Fingerprint([9; 32]));
         Ticket { host: "127.0.0.1".into(), port, token, fingerprint }
+    }
+
+    /// An IPv6 address that leads nowhere is the commonest of such.
+    #[test]
+    fn an_address_that_swallows_everything_leaves_the_next_its_time() {
+        let good = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = good.local_addr().unwrap();
+        let swallows = Socket::new(Domain::IPV4, Type::STREAM, None).unwrap();
+        let nowhere = SocketAddr::new([127, 0, 0, 2].into(), address.port());
+        swallows.bind(&nowhere.into()).unwrap();
+        swallows.listen(0).unwrap();
+        // One fits into its queue; of those behind it the kernel answers none.
+        let within = Duration::from_millis(300);
+        let queued: Vec<_> = (0..3).map(|_| TcpStream::connect_timeout(&nowhere, within)).collect();
+        assert!(queued.last().unwrap().is_err());
+        let mut target = Target::at(ticket(address.port()), vec![nowhere, address]).unwrap();
+        target.within = Duration::from_secs(2);
+        let reached = Line::connect(&target).unwrap();
+        assert_eq!(reached.socket().peer_addr().unwrap(), address);
     }
 
     #[test]

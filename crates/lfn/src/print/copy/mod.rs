@@ -156,7 +156,7 @@ impl Report<'_> {
 
     /// Two lines on stdout.
     pub fn text(&self) -> Result<(), Failure> {
-        let Outcome { bytes, digest, elapsed, tally, .. } = self.outcome;
+        let Outcome { bytes, digest, elapsed, path, tally, .. } = self.outcome;
         if self.options.manner.dry_run {
             let mut out = print::out();
             writeln!(out, "dry run, nothing was written: {} of {} in files to copy", tally.bytes, bytes)?;
@@ -191,7 +191,11 @@ impl Report<'_> {
                 line += &format!(" ({reason})");
             }
             line += &format!(", {protection}");
-            line += &format!(", {}, {}", checked(self.options.manner.verify), kept(self.options.manner.fsync));
+            line += &format!(", {}", checked(self.options.manner.verify));
+            // Nothing is kept at null:.
+            if path.is_some() {
+                line += &format!(", {}", kept(self.options.manner.fsync));
+            }
         }
         let mut out = print::out();
         writeln!(out, "{line}")?;
