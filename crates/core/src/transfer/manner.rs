@@ -37,6 +37,9 @@ pub struct Manner {
     /// lists, lest a directory be copied into itself.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub here: bool,
+    /// There may be more than one source, and then two of them that bring the same name.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub several: bool,
 }
 
 /// What a block is checked by at the other end.

@@ -157,10 +157,12 @@ impl Allowed {
     /// Newer files are out before this is asked, so `--update` is as good as the others; as with rsync, another kind of
     /// thing is no matter of dates.
     fn replaces_or(&self, obstacle: Obstacle) -> Verdict {
-        if self.force || self.update || self.checksum || self.delete {
-            return Verdict::Replace;
-        }
-        Verdict::Refuse(obstacle)
+        if self.replaces() { Verdict::Replace } else { Verdict::Refuse(obstacle) }
+    }
+
+    /// Whether anything may give way.
+    pub fn replaces(self) -> bool {
+        self.force || self.update || self.checksum || self.delete
     }
 }
 

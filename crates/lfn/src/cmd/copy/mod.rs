@@ -122,6 +122,7 @@ pub fn run(args: Args) -> Result<Exit, Failure> {
     let other = direction.other_host().map(|host| reach((host, false))).transpose()?;
     let is_one_server = other.as_ref().is_some_and(|other| other.target.is_same_server(&far.target));
     manner.here = is_here || direction.is_on_one_host() || is_one_server;
+    manner.several = direction.is_several();
     let path = if is_here { None } else { path(&direction, args.streams.rate, &far.target)? };
     let choice = args.streams.choose(path.as_ref(), direction.size());
     // What does not leave this host is seen by nobody who could not read the files.

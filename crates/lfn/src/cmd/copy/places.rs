@@ -6,6 +6,7 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
+use lfn_core::transfer::glob::is_pattern;
 use lfn_core::transfer::keep::Keep;
 use lfn_core::transfer::location::{Location, Place, own_name};
 use lfn_core::transfer::raw::Raw;
@@ -60,6 +61,15 @@ impl Direction {
     pub(super) fn other_host(&self) -> Option<&str> {
         let Direction::Across { receiver, .. } = self else { return None };
         Some(receiver)
+    }
+
+    /// Whether there is more than one source, or may be: nobody knows what a pattern stands for at a far end.
+    pub(super) fn is_several(&self) -> bool {
+        let several = |from: &From| matches!(from, From::File { path } if is_pattern(path.as_bytes()));
+        match self {
+            Direction::Up(sources, ..) => sources.len() > 1,
+            Direction::Down(_, from, _) | Direction::Across { from, .. } => from.len() > 1 || from.iter().any(several),
+        }
     }
 
     /// Whether what is called near in messages is what sends: here, or the source of two far ends.

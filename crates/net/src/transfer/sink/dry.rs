@@ -39,6 +39,7 @@ impl Receiving {
         (made, sources_meet): (&mut Made, bool),
     ) -> Result<Option<Done>, TransferError> {
         let Next { number, entry, compared, .. } = next;
+        tree.may_be_given(&entry.name)?;
         if tree.is_missing() || made.holds(&entry.name) {
             self.tell_of(&entry, Fate::New);
             return Ok(Some(planned(&entry)));
@@ -89,7 +90,7 @@ impl Receiving {
         Ok(Some(planned(&entry)))
     }
 
-    fn tell_of(&self, entry: &Entry, fate: Fate) {
+    pub(super) fn tell_of(&self, entry: &Entry, fate: Fate) {
         if !self.manner.tell {
             return;
         }

@@ -23,7 +23,7 @@ use rustix::io::Errno;
 
 use super::super::TransferError;
 use super::Receiving;
-use super::tree::{Place, Tree, is_beside};
+use super::tree::{Place, Tree, is_beside, split};
 
 /// What is held of the list of what goes before it is written to disk.
 const HELD: usize = 1 << 20;
@@ -351,14 +351,6 @@ fn stands_for(name: &Name) -> &[u8] {
 /// Whether `name` stands somewhere in the directory.
 fn holds(directory: &Name, name: &[u8]) -> bool {
     directory.is_root() || name.strip_prefix(directory.as_bytes()).is_some_and(|rest| rest.starts_with(b"/"))
-}
-
-/// The directory something stands in, and its name there.
-fn split(path: &[u8]) -> (&[u8], &[u8]) {
-    match path.iter().rposition(|byte| *byte == b'/') {
-        Some(at) => (&path[..at], &path[at + 1..]),
-        None => (b"", path),
-    }
 }
 
 fn join(directory: &[u8], name: &[u8]) -> Vec<u8> {

@@ -113,6 +113,11 @@ fn settle_bytes(group: &[(Arc<Item>, Whole)], sync: Sync, devices: &Devices) -> 
             let mut done: BTreeMap<u64, Result<(), rustix::io::Errno>> = BTreeMap::new();
             let mut result = |whole: &Whole| {
                 let device = devices.note(whole.file())?;
+                // The kernel tells a descriptor of errors since it was opened: one opened late does not answer for a file that
+                // was long under way.
+                if let Whole::Large(partial) = whole {
+                    return Ok(fsync(partial.file())?);
+                }
                 (*done.entry(device).or_insert_with(|| syncfs(whole.file()))).map_err(io::Error::from)
             };
             group.iter().map(|(_, whole)| result(whole)).collect()

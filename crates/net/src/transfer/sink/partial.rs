@@ -29,7 +29,7 @@ use rustix::io::Errno;
 use super::super::TransferError;
 use super::super::flow::lock;
 use super::super::guest::Guest;
-use super::super::place::only_regular;
+use super::super::place::{inode, inode_of, only_regular};
 use super::attributes::{Body, Dressing};
 use super::journal::{Journal, Left};
 use super::sparse::write_sparse;
@@ -156,6 +156,13 @@ impl Partial {
 
     /// Gives the file its name; the journal has done its work.
     pub(super) fn publish(&self, replace: bool) -> Result<(), TransferError> {
+        let beside = Place { name: self.name.clone(), ..self.place.clone() };
+        if beside.stat()?.as_ref().map(inode) != inode_of(&self.file) {
+            // Whatever stands there is not this copy's to remove.
+            self.fate.store(UNKNOWN, Ordering::SeqCst);
+            let why = "something else stands in the place of its partial file";
+            return Err(TransferError::Forbidden { path: self.place.shown.clone(), why });
+        }
         if let Err(error) = self.place.rename(&self.name, replace) {
             if matches!(error, TransferError::Exists { .. }) {
                 // Another copy was first, and left nothing to go on with.
@@ -308,6 +315,7 @@ pub(super) fn take_partial_name(place: &Place, mode: u32) -> Result<OwnedFd, Tra
         return Err(TransferError::Busy { path: place.shown.clone() });
     }
     unlinkat(&place.directory, &name, AtFlags::empty()).map_err(|e| place.error("create", e))?;
+    let _ = unlinkat(&place.directory, &journal_name(&place.name), AtFlags::empty());
     Ok(stale)
 }
 
@@ -342,7 +350,7 @@ pub(super) fn lock_partial(place: &Place, name: &OsStr, mode: u32) -> Result<Own
         }
         let ours = fstat(&file).map_err(|e| place.error("create", e))?;
         match statat(&place.directory, name, AtFlags::SYMLINK_NOFOLLOW) {
-            Ok(named) if (named.st_dev, named.st_ino) == (ours.st_dev, ours.st_ino) => {
+            Ok(named) if inode(&named) == inode(&ours) => {
                 only_one(&file, place)?;
                 return Ok(file);
             }

@@ -3,6 +3,7 @@
 //! It goes through the list in order, so that a directory is there before what is in it. Directories get their times and
 //! modes last, when nothing is written in them any more.
 
+use std::ffi::OsStr;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -29,8 +30,8 @@ use super::dry::Made;
 use super::extra::Extras;
 use super::item::{Compared, Done, Item, Leads, Next};
 use super::partial::{Partial, times};
-use super::small::Small;
-use super::sources::Sources;
+use super::small::{Small, take_briefly};
+use super::sources::{Before, Sources};
 use super::tree::{Place, Tree, link_open, there};
 use super::{Aim, Receiving, Sync};
 
@@ -80,14 +81,13 @@ impl Receiving {
         }
         // This thread alone sets it.
         let _ = self.tree.set(tree);
-        let (directories, made, sources) = Default::default();
+        let (directories, made, sources) = (Directories::default(), Made::default(), Sources::of(self.manner.several));
         let mut pass = Pass { allowed, directories, made, sources, failed: None };
         let mut extras = Extras::default();
         while let Some(next) = self.table.next(|| self.stopped()) {
             // Hard links and what was compared come back.
             if next.first {
                 pass.directories.reach(next.number, &next.entry.name);
-                pass.sources.pass(&next.entry.name);
                 if let Some(tree) = self.tree().filter(|_| self.manner.delete) {
                     extras.pass(self, tree, &next.entry);
                 }
@@ -110,12 +110,20 @@ impl Receiving {
         if first && pass.failed.as_ref().is_some_and(|failed| is_below(&name, failed)) {
             return self.table.settle(number, &name, Done::Below);
         }
-        let result = match self.tree() {
-            Some(tree) if self.manner.dry_run => {
+        let before = if first { pass.sources.pass(number, &next.entry) } else { Before::Nothing };
+        let result = match (self.tree(), before.objection(pass.allowed)) {
+            (Some(tree), Some(why)) => {
+                if self.manner.dry_run {
+                    self.tell_of(&next.entry, Fate::Refuse);
+                }
+                Err(TransferError::Forbidden { path: tree.show(&name), why })
+            }
+            (Some(_), None) if before == Before::Same => Ok(Some(skipped(&next.entry))),
+            (Some(tree), None) if self.manner.dry_run => {
                 self.would(tree, next, pass.allowed, (&mut pass.made, pass.sources.meet()))
             }
-            Some(tree) => self.find_room(tree, next, pass),
-            None => self.forget(number, next.entry),
+            (Some(tree), None) => self.find_room(tree, next, pass),
+            (None, _) => self.forget(number, next.entry),
         };
         match result {
             Ok(Some(done)) => self.table.settle(number, &name, done),
@@ -320,15 +328,15 @@ impl Receiving {
                 Some(Done::Directory)
             }),
             Kind::Symlink { target } => {
-                let link = |name: &std::ffi::OsStr| symlinkat(target.as_bytes(), &place.directory, name);
-                place.make(replace, link)?;
+                let link = |name: &OsStr| symlinkat(target.as_bytes(), &place.directory, name);
+                make_link(&place, replace, link)?;
                 self.dressing.dress_link(&place, &entry);
                 self.note_written(&entry.name);
                 Ok(Some(Done::Link))
             }
             Kind::HardLink { .. } => {
                 let Some(file) = file else { return Err(TransferError::Incomplete) };
-                place.make(replace, |name| link_open(&file, &place.directory, name))?;
+                make_link(&place, replace, |name| link_open(&file, &place.directory, name))?;
                 // Its time of change is a new one.
                 self.note_written(&entry.name);
                 let fate = if replace { Fate::Replace } else { Fate::New };
@@ -486,6 +494,14 @@ pub(super) fn is_equal(entry: &Entry, place: &Place, file: Option<Inode>) -> Opt
         }
         Kind::File { .. } | Kind::Directory => None,
     }
+}
+
+/// Makes a link; what a cut copy of a file left beside it goes.
+fn make_link(place: &Place, replace: bool, link: impl Fn(&OsStr) -> Result<(), Errno>) -> Result<(), TransferError> {
+    let stale = replace.then(|| take_briefly(place)).transpose()?;
+    let made = place.make(replace, link);
+    drop(stale);
+    made
 }
 
 fn make_directory(place: &Place, entry: &Entry, replace: bool) -> Result<(), TransferError> {

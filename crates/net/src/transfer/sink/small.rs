@@ -11,7 +11,7 @@ use std::thread;
 use std::time::Duration;
 
 use lfn_core::transfer::entry::Entry;
-use rustix::fs::{AtFlags, Mode, OFlags, openat, unlinkat};
+use rustix::fs::{AtFlags, FlockOperation, Mode, OFlags, flock, openat, unlinkat};
 use rustix::io::Errno;
 
 use super::super::TransferError;
@@ -84,11 +84,18 @@ impl Small {
         if !replace || self.place.stat()?.is_none() {
             return self.place.make(false, |name| self.link(name));
         }
-        // Held while it is used, lest two copies take each other's.
+        // Both are held, lest another copy takes the one or the other for its own partial file: what was there, and this file
+        // while that is its name.
         let stale = take_briefly(&self.place)?;
+        self.hold()?;
         let made = self.place.make(true, |name| self.link(name));
         drop(stale);
         made
+    }
+
+    fn hold(&self) -> Result<(), TransferError> {
+        let locked = flock(&self.file, FlockOperation::NonBlockingLockExclusive);
+        locked.map_err(|e| self.place.error("lock the partial file of", e))
     }
 
     fn link(&self, name: &OsStr) -> Result<(), Errno> {
@@ -97,7 +104,7 @@ impl Small {
 }
 
 /// Another copy of a small file holds the partial name for a moment only.
-fn take_briefly(place: &Place) -> Result<OwnedFd, TransferError> {
+pub(super) fn take_briefly(place: &Place) -> Result<OwnedFd, TransferError> {
     for _ in 0..TRIES {
         match take_partial_name(place, 0o600) {
             Err(TransferError::Busy { .. }) => thread::sleep(Duration::from_millis(5)),
@@ -113,5 +120,33 @@ impl Drop for Small {
             // Still locked: it is this copy's own.
             let _ = unlinkat(&self.place.directory, beside, AtFlags::empty());
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use lfn_core::transfer::entry::{Kind, Modified, Name};
+    use lfn_core::transfer::keep::Keep;
+    use lfn_core::units::Bytes;
+    use rustix::fs::CWD;
+    use std::sync::Arc;
+
+    use super::*;
+
+    /// While it replaces another, its name is for a moment that of a partial file.
+    #[test]
+    fn nobody_takes_it_for_a_partial_file() {
+        let home = tempfile::TempDir::new().unwrap();
+        let directory = openat(CWD, home.path(), OFlags::PATH | OFlags::DIRECTORY, Mode::empty()).unwrap();
+        let place = Place { directory: Arc::new(directory), name: "x".into(), shown: "x".into(), guest: None };
+        let (name, kind) = (Name::new("x").unwrap(), Kind::File { length: Bytes(1) });
+        let entry = Entry::new(name, kind, 0o644, Modified::new(1, 0).unwrap()).unwrap();
+        let small = Small::write(place.clone(), &entry, b"x", &Dressing::new(Keep::default(), true)).unwrap();
+        small.hold().unwrap();
+        let beside = partial_name(&place.name);
+        small.link(&beside).unwrap();
+        assert!(matches!(lock_partial(&place, &beside, 0o600), Err(TransferError::Busy { .. })));
+        drop(small);
+        assert!(lock_partial(&place, &beside, 0o600).is_ok());
     }
 }

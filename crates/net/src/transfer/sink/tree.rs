@@ -192,29 +192,26 @@ impl Tree {
 
     /// The place of an entry.
     pub(super) fn place(&self, name: &Name) -> Result<Place, TransferError> {
+        self.may_be_given(name)?;
         if let Some(alone) = &self.alone {
             let (directory, name) = (self.top.clone(), alone.clone());
-            self.is_free(&name, &self.shown)?;
             return Ok(Place { directory, name, shown: self.shown.clone(), guest: self.guest });
         }
         let shown = self.show(name);
-        let (parent, last) = match name.as_bytes().iter().rposition(|byte| *byte == b'/') {
-            Some(at) => (&name.as_bytes()[..at], &name.as_bytes()[at + 1..]),
-            None => (&b""[..], name.as_bytes()),
-        };
+        let (parent, last) = split(name.as_bytes());
         let directory = self.directory(parent).map_err(|error| way_error(&shown, error))?;
         let name = plain_name(OsStr::from_bytes(last), &shown)?;
-        self.is_free(&name, &shown)?;
         Ok(Place { directory, name, shown, guest: self.guest })
     }
 
-    /// Names of partial files and journals are not for guests to give: a later copy believes what stands in them.
-    fn is_free(&self, name: &OsStr, shown: &str) -> Result<(), TransferError> {
-        let kept = |suffix: &str| name.as_bytes().starts_with(b".") && name.as_bytes().ends_with(suffix.as_bytes());
-        if self.guest.is_none() || !(kept(PARTIAL) || kept(JOURNAL)) {
+    /// Names of partial files and journals are not to be given: this copy writes to them, and a later one believes what
+    /// stands in them.
+    pub(super) fn may_be_given(&self, name: &Name) -> Result<(), TransferError> {
+        let last = self.alone.as_deref().unwrap_or_else(|| OsStr::from_bytes(split(name.as_bytes()).1));
+        if !is_beside(last) {
             return Ok(());
         }
-        Err(TransferError::Forbidden { path: shown.to_owned(), why: "the name is kept for incomplete files" })
+        Err(TransferError::Forbidden { path: self.show(name), why: "the name is kept for incomplete files" })
     }
 
     /// The directory that an entry is, once it is there.
@@ -324,8 +321,11 @@ impl Place {
         let beside = partial_name(&self.name);
         make(&beside).map_err(|error| self.taken("create", error))?;
         let renamed = self.rename(&beside, true);
-        // Two names of one file stay as they are (rename(2)).
-        let _ = unlinkat(&self.directory, &beside, AtFlags::empty());
+        // Two names of one file stay as they are (rename(2)); what else is there by now is another copy's.
+        let inode_of = |name| statat(&self.directory, name, AtFlags::SYMLINK_NOFOLLOW).map(|stat| inode(&stat));
+        if renamed.is_err() || inode_of(&beside).is_ok_and(|there| inode_of(&self.name) == Ok(there)) {
+            let _ = unlinkat(&self.directory, &beside, AtFlags::empty());
+        }
         renamed
     }
 
@@ -383,6 +383,14 @@ pub(super) fn there(stat: Option<&Stat>) -> There {
     }
 }
 
+/// The directory something stands in, and its name there.
+pub(super) fn split(path: &[u8]) -> (&[u8], &[u8]) {
+    match path.iter().rposition(|byte| *byte == b'/') {
+        Some(at) => (&path[..at], &path[at + 1..]),
+        None => (b"", path),
+    }
+}
+
 /// `.NAME.lfn-partial`.
 pub(in super::super) fn partial_name(name: &OsStr) -> OsString {
     beside(name, PARTIAL)
@@ -393,10 +401,14 @@ pub(super) fn journal_name(name: &OsStr) -> OsString {
     beside(name, JOURNAL)
 }
 
-/// Whether it is the name of a partial file or a journal.
+/// Whether it is the name of a partial file or a journal, also where upper and lower case are the same.
 pub(super) fn is_beside(name: &OsStr) -> bool {
     let name = name.as_bytes();
-    name.starts_with(b".") && [PARTIAL, JOURNAL].iter().any(|suffix| name.ends_with(suffix.as_bytes()))
+    let ends = |suffix: &str| {
+        let end = name.len().checked_sub(suffix.len()).and_then(|at| name.get(at..));
+        end.is_some_and(|end| end.eq_ignore_ascii_case(suffix.as_bytes()))
+    };
+    name.starts_with(b".") && (ends(PARTIAL) || ends(JOURNAL))
 }
 
 /// A hash in the place of a name that would grow too long (255 bytes on most file systems).

@@ -72,3 +72,93 @@ fn the_conversation_does_not_wait_until_it_has_told() {
     assert_eq!((ended.tally.files, ended.tally.failed), (5_001, 0));
     drop(writer.join().unwrap());
 }
+
+/// While what the first source brings is under way, what it replaces still stands there.
+#[test]
+fn of_two_sources_of_one_name_the_first_stays() {
+    let force = Allowed { force: true, ..Allowed::default() };
+    for dry_run in [false, true] {
+        let place = TempDir::new().unwrap();
+        fs::write(place.path().join("x"), "old").unwrap();
+        let manner = Manner { several: true, dry_run, ..Manner::default() };
+        let mut copy = Copy::in_manner(aim(place.path(), force), manner);
+        let mut stream = copy.stream();
+        let large = data(3, 3_000);
+        // The third is the first, named once more.
+        copy.list(vec![file("x", &large), file("x", b"another"), file("x", &large), file("y", b"y")]);
+        if !dry_run {
+            for index in 0..3 {
+                stream.write_all(&block(0, &large, index, false)).unwrap();
+            }
+            stream.write_all(&block(3, b"y", 0, false)).unwrap();
+            copy.sent(0, &large);
+        }
+        let ended = copy.end();
+        assert_eq!((ended.tally.failed, ended.tally.skipped), (1, 1), "{:?}", ended.tally);
+        assert!(failure(&ended).what.contains("another source"), "{:?}", ended.failures);
+        let there = fs::read(place.path().join("x")).unwrap();
+        assert_eq!(there, if dry_run { b"old".to_vec() } else { large });
+    }
+}
+
+/// A source that holds what a cut copy left in it.
+#[test]
+fn no_entry_takes_the_name_of_a_partial_file() {
+    let place = TempDir::new().unwrap();
+    fs::write(place.path().join("old"), "old").unwrap();
+    let mut copy = Copy::start(aim(place.path(), Allowed { force: true, ..Allowed::default() }));
+    let mut stream = copy.stream();
+    let large = data(3, 3_000);
+    copy.list(vec![file(".x.lfn-partial", b"half"), file("x", &large), directory(".y.LFN-JOURNAL")]);
+    stream.write_all(&block(0, b"half", 0, false)).unwrap();
+    for index in 0..3 {
+        stream.write_all(&block(1, &large, index, false)).unwrap();
+    }
+    copy.sent(1, &large);
+    let ended = copy.end();
+    assert_eq!((ended.tally.files, ended.tally.failed), (1, 2), "{:?}", ended.tally);
+    assert!(ended.failures.iter().all(|failure| failure.what.contains("kept for incomplete files")));
+    assert_eq!(
+        (names(place.path()), fs::read(place.path().join("x")).unwrap()),
+        (vec!["old".into(), "x".into()], large)
+    );
+}
+
+/// Whatever took the name of the partial file meanwhile is neither published nor removed.
+#[test]
+fn only_the_file_that_came_is_named() {
+    let place = TempDir::new().unwrap();
+    let mut copy = Copy::into(place.path());
+    let mut stream = copy.stream();
+    let large = data(3, 3_000);
+    copy.list(vec![file("x", &large)]);
+    stream.write_all(&block(0, &large, 0, false)).unwrap();
+    let partial = place.path().join(".x.lfn-partial");
+    copy.until("the partial file", |_| partial.exists().then_some(()));
+    fs::write(place.path().join("new"), "another").unwrap();
+    fs::rename(place.path().join("new"), &partial).unwrap();
+    for index in 1..3 {
+        stream.write_all(&block(0, &large, index, false)).unwrap();
+    }
+    copy.sent(0, &large);
+    let ended = copy.end();
+    assert!(failure(&ended).what.contains("in the place of its partial file"), "{:?}", ended.failures);
+    assert!(!place.path().join("x").exists());
+    assert_eq!(fs::read(partial).unwrap(), b"another");
+}
+
+/// What a cut copy of a file left is in the way of no link.
+#[test]
+fn a_link_replaces_a_file_that_was_half_there() {
+    let place = TempDir::new().unwrap();
+    for name in ["x", ".x.lfn-partial", ".x.lfn-journal"] {
+        fs::write(place.path().join(name), "old").unwrap();
+    }
+    let mut copy = Copy::start(aim(place.path(), Allowed { force: true, ..Allowed::default() }));
+    copy.list(vec![link("x", "target")]);
+    assert_eq!(copy.end().tally.links, 1);
+    assert_eq!(
+        (names(place.path()), fs::read_link(place.path().join("x")).unwrap()),
+        (vec!["x".into()], "target".into())
+    );
+}
