@@ -315,7 +315,7 @@ pub(super) fn take_partial_name(place: &Place, mode: u32) -> Result<OwnedFd, Tra
         return Err(TransferError::Busy { path: place.shown.clone() });
     }
     unlinkat(&place.directory, &name, AtFlags::empty()).map_err(|e| place.error("create", e))?;
-    let _ = unlinkat(&place.directory, &journal_name(&place.name), AtFlags::empty());
+    let _ = unlinkat(&place.directory, journal_name(&place.name), AtFlags::empty());
     Ok(stale)
 }
 
