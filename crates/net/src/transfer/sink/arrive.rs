@@ -35,7 +35,7 @@ const MOST_PARTIALS: usize = 128;
 const PARTIALS_WAIT: Duration = DEAD_AFTER;
 
 /// How long all files together wait for another copy to let go of them.
-const OTHERS_WAIT: Duration = Duration::from_secs(5);
+pub(super) const OTHERS_WAIT: Duration = Duration::from_secs(5);
 
 impl Receiving {
     pub(super) fn receive(&self, blocks: &mut Blocks<'_>, header: BlockHeader) -> Result<(), TransferError> {
@@ -193,14 +193,16 @@ impl Receiving {
     }
 
     /// Opens a partial file. One that another copy has is waited for a little: that may have been cut, and its server not
-    /// have noticed yet.
+    /// have noticed yet. Where it has, as long as the disk takes.
     fn open_at(&self, place: Place, item: &Item) -> Result<partial::Opened, TransferError> {
         let (verify, sparse) = (self.manner.verify, self.dressing.is_sparse());
         let how = How { verify, sparse, reserve: !self.set_aside.counts() };
         let afford = |lacking| self.set_aside(item, lacking);
         let may_wait = || {
             let since = self.others.get_or_init(Instant::now);
-            !is_another_guests(&place) && !self.stopped() && since.elapsed() < OTHERS_WAIT
+            !is_another_guests(&place)
+                && !self.stopped()
+                && (since.elapsed() < OTHERS_WAIT || partial::is_let_go(&place))
         };
         loop {
             match Partial::open(place.clone(), &item.entry, item.layout, (how, &afford), || self.stopped()) {

@@ -13,7 +13,7 @@ use lfn_core::transfer::blocks::Layout;
 use lfn_core::transfer::digest::BlockHash;
 use lfn_core::transfer::journal::{Ending, Header, MAX_HEADER, Reader, Record, Writer};
 use lfn_core::transfer::raw::Raw;
-use rustix::fs::{Mode, OFlags, openat};
+use rustix::fs::{FlockOperation, Mode, OFlags, flock, openat};
 use rustix::io::Errno;
 
 use super::super::TransferError;
@@ -78,6 +78,24 @@ impl Journal {
         (journal.end, journal.blocks) = (ending.sound, blocks.len() as u64);
         let left = if ending.clean { Left::Synced(blocks) } else { Left::Written(blocks) };
         Ok((journal, left))
+    }
+
+    /// Says that the copy that writes it goes on. Who holds the partial file without this is about to let it go.
+    pub(super) fn hold(&self) {
+        // Whoever asks holds it for a moment; that the answer is wrong then costs a longer wait.
+        let _ = flock(&self.file, FlockOperation::NonBlockingLockExclusive);
+    }
+
+    /// Says that nothing more is written.
+    pub(super) fn let_go(&self) {
+        let _ = flock(&self.file, FlockOperation::Unlock);
+    }
+
+    /// Whether there is one that nobody holds.
+    pub(super) fn is_let_go(place: &Place, name: &OsStr) -> bool {
+        let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+        let file = openat(&place.directory, name, flags, Mode::empty());
+        file.is_ok_and(|file| flock(&file, FlockOperation::NonBlockingLockShared).is_ok())
     }
 
     /// What the journal that is there says of its source; nothing, if there is none or its first line is torn.

@@ -101,6 +101,7 @@ impl Partial {
                 let _ = unlinkat(&place.directory, &name, AtFlags::empty());
             }
         })?;
+        journal.hold();
         let fate = if place.guest.is_some_and(|guest| !guest.resumes) { USELESS } else { KEPT };
         let first = if matches!(left, Left::Nothing) { fate } else { UNKNOWN };
         let partial = Partial { place, name, file, how, journal: Mutex::new(journal), fate: AtomicU8::new(first) };
@@ -279,6 +280,7 @@ impl Drop for Partial {
     /// Whoever wrote to it is through: nothing is noted that is not written.
     fn drop(&mut self) {
         let mut journal = lock(&self.journal);
+        journal.let_go();
         match self.fate.load(Ordering::SeqCst) {
             PUBLISHED | UNKNOWN => {}
             // The kernel tells once that something did not reach the disk, and shows it whole all the same: who lets that go
@@ -294,6 +296,11 @@ impl Drop for Partial {
             }
         }
     }
+}
+
+/// Whether a partial file there is held only until it is on disk: the copy that wrote it is over.
+pub(super) fn is_let_go(place: &Place) -> bool {
+    Journal::is_let_go(place, &journal_name(&place.name))
 }
 
 /// Whether a partial file there is none of this guest's, if whoever copies is one. What a crash left without a journal that

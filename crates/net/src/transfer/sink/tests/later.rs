@@ -162,3 +162,24 @@ fn a_link_replaces_a_file_that_was_half_there() {
         (vec!["x".into()], "target".into())
     );
 }
+
+/// The copy that wrote it is over, and its disk slow: that is no other copy under way.
+#[test]
+fn a_partial_file_that_is_only_put_on_disk_is_waited_for() {
+    let place = TempDir::new().unwrap();
+    let held = fs::File::create(place.path().join(".x.lfn-partial")).unwrap();
+    held.lock().unwrap();
+    fs::write(place.path().join(".x.lfn-journal"), "").unwrap();
+    let mut copy = Copy::into(place.path());
+    let large = data(3, 3_000);
+    copy.list(vec![file("x", &large)]);
+    thread::sleep(arrive::OTHERS_WAIT + Duration::from_millis(500));
+    drop(held);
+    let mut stream = copy.stream();
+    for index in 0..3 {
+        stream.write_all(&block(0, &large, index, false)).unwrap();
+    }
+    copy.sent(0, &large);
+    let ended = copy.end();
+    assert_eq!((ended.tally.files, ended.failures), (1, Vec::new()));
+}
