@@ -156,14 +156,7 @@ impl Receiving {
             let path = item.entry.name.to_string();
             return Err(TransferError::Forbidden { path, why: "too many large files are under way at once" });
         }
-        let opened = tree.place(&item.entry.name).and_then(|place| {
-            let shown = place.shown.clone();
-            let opened = self.while_busy(|| self.open_at(place, item))?;
-            // From before anything is written to it.
-            let noted = self.devices.note(opened.0.file());
-            noted.map_err(|source| TransferError::File { doing: "read", path: shown, source })?;
-            Ok(opened)
-        });
+        let opened = tree.place(&item.entry.name).and_then(|place| self.while_busy(|| self.open_at(place, item)));
         let (partial, kept) = opened.inspect_err(|_| {
             self.partials.fetch_sub(1, Ordering::SeqCst);
         })?;

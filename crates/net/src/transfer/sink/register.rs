@@ -79,6 +79,10 @@ impl Receiving {
         if tree.as_ref().is_some_and(Tree::is_alone) && !self.table.is_one_file(|| self.stopped()) && !self.stopped() {
             tree = tree.map(|tree| tree.for_directory(dry_run)).transpose()?;
         }
+        // From before anything is written.
+        if let Some(top) = tree.as_ref().filter(|_| !dry_run).and_then(|tree| tree.readable().ok()) {
+            let _ = self.devices.note(&top.into());
+        }
         // This thread alone sets it.
         let _ = self.tree.set(tree);
         let (directories, made, sources) = (Directories::default(), Made::default(), Sources::of(self.manner.several));
