@@ -112,10 +112,15 @@ pub fn decide(entry: &Entry, there: There, equal: Option<bool>, allowed: Allowed
         (Kind::File { length }, There::File { length: old, modified }) => {
             file(entry.modified, *length, (old, modified), equal, allowed)
         }
-        (Kind::HardLink { .. }, There::File { .. }) | (Kind::Symlink { .. }, There::Symlink) => match equal {
-            Some(true) => Verdict::Skip(Skipped::Same),
-            _ => allowed.replaces_or(Obstacle::Content),
-        },
+        (Kind::HardLink { .. }, There::File { .. }) | (Kind::Symlink { .. }, There::Symlink) if equal == Some(true) => {
+            Verdict::Skip(Skipped::Same)
+        }
+        (Kind::HardLink { .. }, There::File { modified, .. }) if allowed.leaves(modified, entry.modified) => {
+            Verdict::Skip(Skipped::Newer)
+        }
+        (Kind::HardLink { .. }, There::File { .. }) | (Kind::Symlink { .. }, There::Symlink) => {
+            allowed.replaces_or(Obstacle::Content)
+        }
         (_, There::File { .. }) => allowed.replaces_or(Obstacle::Kind("file")),
         (_, There::Symlink) => allowed.replaces_or(Obstacle::Kind("symbolic link")),
     }
@@ -134,8 +139,7 @@ pub fn decide_blind(entry: &Entry, there: There, allowed: Allowed) -> Verdict {
 }
 
 fn file(new: Modified, length: Bytes, old: (Bytes, Modified), equal: Option<bool>, allowed: Allowed) -> Verdict {
-    let same_time = old.1.keeps(new);
-    if allowed.update && old.1 > new && !same_time {
+    if allowed.leaves(old.1, new) {
         return Verdict::Skip(Skipped::Newer);
     }
     let same = match (allowed.checksum, length == old.0) {
@@ -144,7 +148,7 @@ fn file(new: Modified, length: Bytes, old: (Bytes, Modified), equal: Option<bool
             None => return Verdict::CompareDigests,
             Some(equal) => equal,
         },
-        (false, true) => same_time,
+        (false, true) => old.1.keeps(new),
     };
     match same {
         true => Verdict::Skip(Skipped::Same),
@@ -154,6 +158,11 @@ fn file(new: Modified, length: Bytes, old: (Bytes, Modified), equal: Option<bool
 }
 
 impl Allowed {
+    /// Whether a file stays because it is newer than the one that would come.
+    fn leaves(&self, old: Modified, new: Modified) -> bool {
+        self.update && old > new && !old.keeps(new)
+    }
+
     /// Newer files are out before this is asked, so `--update` is as good as the others; as with rsync, another kind of
     /// thing is no matter of dates.
     fn replaces_or(&self, obstacle: Obstacle) -> Verdict {
@@ -228,6 +237,25 @@ mod tests {
         ];
         for (there, equal, allowed, verdict) in cases {
             assert_eq!(decide(&entry, there, equal, allowed), verdict, "{there:?} {equal:?} {allowed:?}");
+        }
+    }
+
+    #[test]
+    fn another_name_of_a_file_is_as_old_as_the_file() {
+        let hard = entry(Kind::HardLink { to: 0 });
+        let (older, newer, coarse) = (there(5, 99, 0), there(5, 100, 500_000_002), there(5, 100, 0));
+        let both = Allowed { force: true, ..UPDATE };
+        for (there, equal, allowed, verdict) in [
+            (newer, Some(false), UPDATE, Skip(Skipped::Newer)),
+            (newer, None, both, Skip(Skipped::Newer)),
+            (newer, Some(true), UPDATE, Skip(Skipped::Same)),
+            (older, Some(false), UPDATE, Replace),
+            (coarse, Some(false), UPDATE, Replace),
+            (newer, Some(false), FORCE, Replace),
+            (newer, Some(false), NONE, Refuse(Obstacle::Content)),
+            (There::Symlink, Some(false), UPDATE, Replace),
+        ] {
+            assert_eq!(decide(&hard, there, equal, allowed), verdict, "{there:?} {equal:?} {allowed:?}");
         }
     }
 

@@ -324,3 +324,107 @@ fn surplus_attributes_go_as_with_rsync() {
         assert!(!facts["\"d\""].contains("surplus") && facts["\"newer\""].contains("surplus"), "{facts:?}");
     }
 }
+
+/// A directory that its owner may not search gets all the same what it is to have.
+#[test]
+fn directories_closed_to_their_owner_come_whole() {
+    let pair = Pair::new();
+    let modes = [("a", 0o400), ("b", 0o600), ("c", 0o200)];
+    let old = SystemTime::UNIX_EPOCH + Duration::from_secs(1_000_000_000);
+    for (name, _) in modes {
+        let path = pair.near("src").join(name);
+        fs::create_dir_all(&path).unwrap();
+        File::open(&path).unwrap().set_modified(old).unwrap();
+    }
+    let close = |root: &Path, open: bool| {
+        for (name, mode) in modes {
+            fs::set_permissions(root.join(name), Permissions::from_mode(if open { 0o700 } else { mode })).unwrap();
+        }
+    };
+    close(&pair.near("src"), false);
+    // As an ordinary user the one that may not be read is told, and nothing else.
+    let told = if is_root() { 0 } else { 1 };
+    for (flags, round) in [(&["-p"][..], 1), (&["-p"], 2), (&[], 3)] {
+        let output = pair.copy(&[flags, &["src/", "dst"]].concat());
+        let errors = text(&output.stderr);
+        assert_eq!((output.status.code(), errors.lines().count()), (Some(told), told as usize), "{round}: {errors}");
+        for (name, mode) in modes {
+            let facts = fs::metadata(pair.near("dst").join(name)).unwrap();
+            assert_eq!((facts.mtime(), facts.mode() & 0o7777), (1_000_000_000, mode), "{round} {name}");
+        }
+    }
+    [pair.near("src"), pair.near("dst")].iter().for_each(|root| close(root, true));
+}
+
+#[test]
+fn files_that_are_found_equal_take_the_time_whatever_else_is_kept() {
+    for flags in [&[][..], &["-p"], &["-X"], &["-o"], &["-A"], &["-a"]] {
+        let pair = Pair::new();
+        let old = SystemTime::UNIX_EPOCH + Duration::from_secs(1_000_000_000);
+        for root in ["src", "dst"] {
+            fs::create_dir(pair.near(root)).unwrap();
+            write(&pair.near(root).join("a"), 10);
+        }
+        File::options().write(true).open(pair.near("src/a")).unwrap().set_modified(old).unwrap();
+        let report = pair.copies(&[flags, &["--checksum", "src/", "dst"]].concat());
+        assert_eq!(report["tally"]["files"], 0, "{report}");
+        assert_eq!(fs::metadata(pair.near("dst/a")).unwrap().mtime(), 1_000_000_000, "{flags:?}");
+    }
+}
+
+/// A file of several names at the source, some of which are newer files at the destination: they stay, as with rsync.
+#[test]
+fn no_newer_file_gives_way_to_another_name() {
+    const OLD: u64 = 1_000_000_000;
+    let dated = |path: &Path, content: &str, seconds: u64| {
+        fs::write(path, content).unwrap();
+        let time = SystemTime::UNIX_EPOCH + Duration::from_secs(seconds);
+        File::options().write(true).open(path).unwrap().set_modified(time).unwrap();
+    };
+    // What is there, and whether all of the rest can be made: of what rsync sends a second time nothing is sent here.
+    for (there, whole) in [
+        (&[("y", "newer", OLD + 1)][..], true),
+        (&[("z", "newer", OLD + 1)], true),
+        (&[("y", "newer", OLD + 1), ("z", "older", OLD - 1)], true),
+        (&[("x", "older", OLD - 1), ("y", "newer one", OLD + 1)], true),
+        (&[("x", "newer", OLD + 1), ("y", "source", OLD), ("z", "source", OLD)], true),
+        (&[("x", "newer", OLD + 1), ("y", "newer", OLD + 2), ("z", "another", OLD + 1)], true),
+        (&[("x", "newer", OLD + 1)], false),
+        (&[("x", "newer", OLD + 1), ("y", "older", OLD - 1), ("z", "newer", OLD + 1)], false),
+    ] {
+        let pair = Pair::new();
+        for root in ["src", "dst", "rival"] {
+            fs::create_dir(pair.near(root)).unwrap();
+        }
+        dated(&pair.near("src/x"), "source", OLD);
+        fs::hard_link(pair.near("src/x"), pair.near("src/y")).unwrap();
+        fs::hard_link(pair.near("src/x"), pair.near("src/z")).unwrap();
+        for (name, content, seconds) in there {
+            dated(&pair.near("dst").join(name), content, *seconds);
+            dated(&pair.near("rival").join(name), content, *seconds);
+        }
+        for flags in [&["-n"][..], &["--manifest", "m"]] {
+            let output = pair.copy(&[flags, &["-a", "-u", "src/", "dst"]].concat());
+            let errors = text(&output.stderr);
+            assert_eq!(output.status.code(), Some(if whole { 0 } else { 1 }), "{there:?}: {errors}");
+            assert!(whole || errors.contains("a newer file stays in the place of the one it is another name of"));
+        }
+        let all = |root: &str| ["x", "y", "z"].map(|name| fs::read_to_string(pair.near(root).join(name)).ok());
+        for (name, content, seconds) in there {
+            let stays = *seconds > OLD || !whole;
+            assert!(!stays || fs::read_to_string(pair.near("dst").join(name)).unwrap() == *content, "{there:?} {name}");
+        }
+        if whole {
+            let manifest = fs::read_to_string(pair.near("m")).unwrap();
+            for line in manifest.lines() {
+                let (digest, name) = line.split_once("  ").unwrap();
+                let bytes = fs::read(pair.near("dst").join(name)).unwrap();
+                assert_eq!(digest, blake3::hash(&bytes).to_hex().as_str(), "{there:?} {manifest}");
+            }
+            // There rsync lets the newer one go: what it replaced the first name by takes the others too.
+            if rsync(&["-aHu"], &pair.near("src"), &pair.near("rival")) && there[0] != ("x", "older", OLD - 1) {
+                assert_eq!(all("dst"), all("rival"), "{there:?}");
+            }
+        }
+    }
+}

@@ -175,6 +175,25 @@ fn a_dry_run_makes_no_destination() {
 }
 
 #[test]
+fn a_dry_run_sees_what_stands_where_the_destination_is_to_be_made() {
+    let pair = Pair::new();
+    dated(&pair.near("src/a"), 5, 1000);
+    dated(&pair.near("b"), 5, 1000);
+    for there in [pair.far("file"), pair.near("file")] {
+        dated(&there, 5, 1000);
+    }
+    symlink("nowhere", pair.far("dangling")).unwrap();
+    symlink("nowhere", pair.near("dangling")).unwrap();
+    for sources in [&["src"][..], &["src/"], &["src/a", "b"]] {
+        for to in ["far:file", "file", "far:dangling", "dangling"] {
+            let args = [sources, &[to]].concat();
+            let codes = [&["-n"][..], &[]].map(|flags| pair.copy(&[flags, &args].concat()).status.code());
+            assert_eq!(codes, [Some(1); 2], "{args:?}");
+        }
+    }
+}
+
+#[test]
 fn after_delete_the_trees_are_as_rsync_leaves_them() {
     for up in [true, false] {
         let (pair, [from, to]) = pair(up);

@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::os::unix::fs::{FileExt, symlink};
+use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -151,14 +152,71 @@ fn a_disk_that_fills_up_ends_the_copy() {
     assert_eq!(left, ["a"]);
 }
 
+/// Whether Debian's strace is there and may trace.
+fn can_trace(what: &str) -> bool {
+    let can = Command::new("strace").args(["-qq", "-o", "/dev/null", "true"]).status().is_ok_and(|s| s.success());
+    if !can {
+        eprintln!("SKIPPED: {what}: strace is missing or may not trace; on Debian: apt-get install strace");
+        assert!(std::env::var_os("CI").is_none_or(|ci| ci != "true"), "strace is missing or may not trace");
+    }
+    can
+}
+
+/// A copy, and what strace makes of it.
+fn traced(pair: &Pair, flags: &[&str], args: &[&str]) -> std::process::Output {
+    let mut command = Command::new("strace");
+    command.args(["-f", "-qq"]).args(flags).arg(lfn_path()).arg("copy").args(args);
+    command.current_dir(pair.near("")).env("LFN_FAR_TICKET", &pair.server.ticket);
+    command.env("HOME", pair.home.path()).env_remove("LFN_PATH").stdin(Stdio::null());
+    finish(command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap())
+}
+
+/// What was there already may be what a copy left that was ended while it waited for the disk.
+#[test]
+fn what_is_there_is_put_on_disk_as_what_comes() {
+    if !can_trace("what is put on disk") {
+        return;
+    }
+    let pair = Pair::new();
+    fs::create_dir(pair.near("tree")).unwrap();
+    for name in ["tree/a", "tree/b", "one"] {
+        write(&pair.near(name), 1000);
+    }
+    // Each call, with what it is of below the near directory.
+    let syncs = |args: &[&str]| {
+        let log = pair.home.path().join("log");
+        let output = traced(&pair, &["-y", "-o", log.to_str().unwrap(), "-e", "trace=fsync,syncfs"], args);
+        assert!(output.status.success(), "{args:?}: {}", text(&output.stderr));
+        let near = fs::canonicalize(pair.near("")).unwrap();
+        let call = |line: &str| {
+            let (call, rest) = line.split_once(' ')?.1.trim_start().split_once('(')?;
+            let path = rest.split_once('<')?.1.split_once('>')?.0;
+            Some(format!("{call} {}", Path::new(path).strip_prefix(&near).ok()?.display()))
+        };
+        fs::read_to_string(&log).unwrap().lines().filter_map(call).collect::<Vec<_>>()
+    };
+    let whole = |calls: &[String]| calls.iter().filter(|call| call.starts_with("syncfs")).count();
+    assert!(whole(&syncs(&["--fsync", "none", "tree", "dst"])) == 0);
+    for sync in ["end", "file"] {
+        assert_eq!(whole(&syncs(&["--fsync", sync, "tree", "dst"])), 1, "{sync}");
+        assert!(syncs(&["-n", "--fsync", sync, "tree", "dst"]).is_empty());
+    }
+    assert!(syncs(&["--fsync", "none", "tree", "dst"]).is_empty() && syncs(&["tree", "null:"]).is_empty());
+    // What is gone is to be gone; the directory alone is not all of that.
+    fs::remove_file(pair.near("tree/a")).unwrap();
+    fs::remove_file(pair.near("tree/b")).unwrap();
+    assert_eq!(whole(&syncs(&["--delete", "tree/", "dst/tree"])), 1);
+    // One file alone makes nothing else wait.
+    assert_eq!(syncs(&["--fsync", "none", "one", "copy"]), [""; 0]);
+    assert_eq!(syncs(&["one", "copy"]), ["fsync copy", "fsync "]);
+    let calls = syncs(&["one", "new/"]);
+    assert_eq!((whole(&calls), &calls[1..]), (0, &["fsync new".to_owned(), "fsync ".to_owned()][..]), "{calls:?}");
+}
+
 #[test]
 fn a_read_error_and_a_quota_are_of_one_file_and_the_rest_goes_on() {
     // Debian's strace has the kernel's call on that one path end as it would on such a disk.
-    if !Command::new("strace").args(["-qq", "-o", "/dev/null", "true"]).status().is_ok_and(|status| status.success()) {
-        eprintln!(
-            "SKIPPED: read errors and quotas: strace is missing or may not trace; on Debian: apt-get install strace"
-        );
-        assert!(std::env::var_os("CI").is_none_or(|ci| ci != "true"), "strace is missing or may not trace");
+    if !can_trace("read errors and quotas") {
         return;
     }
     let pair = Pair::new();
@@ -171,12 +229,12 @@ fn a_read_error_and_a_quota_are_of_one_file_and_the_rest_goes_on() {
         (source, "pread64,read:error=EIO", ["up", "far:"], 1, "up/b: cannot read: Input/output error"),
         (partial, "pwrite64,write:error=EDQUOT", ["far:down", "."], 3, "down/b: cannot write it: Disk quota exceeded"),
     ] {
-        let mut command = Command::new("strace");
-        command.args(["-f", "-qq", "-o", "/dev/null", "-P"]).arg(path).args(["-e", &format!("inject={fault}")]);
-        command.arg(lfn_path()).arg("copy").args(places).args(["--block", "64KiB"]);
-        command.current_dir(pair.home.path().join("near")).env("LFN_FAR_TICKET", &pair.server.ticket);
-        command.env("HOME", pair.home.path()).env_remove("LFN_PATH").stdin(Stdio::null());
-        let output = finish(command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap());
+        let (path, fault) = (path.to_str().unwrap(), format!("inject={fault}"));
+        let output = traced(
+            &pair,
+            &["-o", "/dev/null", "-P", path, "-e", &fault],
+            &[&places[..], &["--block", "64KiB"]].concat(),
+        );
         let errors = text(&output.stderr);
         assert_eq!(output.status.code(), Some(code), "{errors}");
         assert!(errors.contains(says) && errors.matches("cannot").count() == 1, "{errors}");

@@ -107,6 +107,8 @@ pub struct Tally {
     pub skipped_bytes: Bytes,
     /// Entries that failed at either end.
     pub failed: u64,
+    /// For some of them the destination had no room, by its disk or a quota: with more, the same copy goes on.
+    pub full: bool,
     /// Length of the files written.
     pub bytes: Bytes,
     /// Things removed that the source does not have, those in removed directories among them.
@@ -125,6 +127,12 @@ impl Tally {
     /// Whether the destination has something it had not before.
     pub fn changed(&self) -> bool {
         self.files + self.directories + self.links > 0
+    }
+
+    /// Whether there is something to be on disk: what came, what was there already, and that something is gone.
+    pub fn has_touched(&self) -> bool {
+        let Tally { files, directories, links, skipped, deleted, .. } = *self;
+        [files, directories, links, skipped, deleted].iter().any(|count| *count > 0)
     }
 
     /// All entries that were dealt with.

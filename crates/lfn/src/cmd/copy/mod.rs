@@ -181,10 +181,10 @@ pub fn run(args: Args) -> Result<Exit, Failure> {
     list_failures(&outcome, &ends);
     tell_what_is_missing(&outcome);
     // 3 where the disk is full or a quota spent: with more room the same command goes on.
-    Ok(match outcome.failures.as_slice() {
-        [] if outcome.tally.failed == 0 && !outcome.tally.not_deleted => Exit::Ok,
-        failures if failures.iter().any(|failure| failure.full) => Exit::Incomplete,
-        _ => Exit::Failed,
+    Ok(match &outcome.tally {
+        tally if tally.full || outcome.failures.iter().any(|failure| failure.full) => Exit::Incomplete,
+        tally if tally.failed > 0 || tally.not_deleted || !outcome.failures.is_empty() => Exit::Failed,
+        _ => Exit::Ok,
     })
 }
 

@@ -242,6 +242,11 @@ impl Body<'_> {
         format!("/proc/self/fd/{descriptor}")
     }
 
+    /// Does it by its descriptor's path where `.` is denied: a directory that may not be searched has none for its owner.
+    fn by_itself(self, done: Result<(), Errno>, again: impl FnOnce(String) -> Result<(), Errno>) -> Result<(), Errno> {
+        if done == Err(Errno::ACCESS) { again(self.path()) } else { done }
+    }
+
     fn chown(self, uid: Option<Uid>, gid: Option<Gid>) -> Result<(), Errno> {
         match self {
             Body::File(file) => fchown(file, uid, gid),
@@ -252,7 +257,9 @@ impl Body<'_> {
     fn chmod(self, mode: Mode) -> Result<(), Errno> {
         match self {
             Body::File(file) => fchmod(file, mode),
-            Body::Directory(path, _) => chmodat(path, ".", mode, AtFlags::empty()),
+            Body::Directory(path, _) => self.by_itself(chmodat(path, ".", mode, AtFlags::empty()), |path| {
+                chmodat(CWD, path, mode, AtFlags::empty())
+            }),
             Body::There(_) => chmodat(CWD, self.path(), mode, AtFlags::empty()),
         }
     }
@@ -279,11 +286,15 @@ impl Body<'_> {
     fn set_times(self, entry: &Entry) -> Result<(), Errno> {
         match self {
             Body::File(file) => keep_time(file, entry),
-            Body::Directory(path, made) => match utimensat(path, ".", &times(entry), AtFlags::empty()) {
-                // Somebody else's, as /tmp is.
-                Err(Errno::PERM | Errno::ACCESS) if !made => Ok(()),
-                result => result,
-            },
+            Body::Directory(path, made) => {
+                let (times, flags) = (times(entry), AtFlags::empty());
+                let set = utimensat(path, ".", &times, flags);
+                match self.by_itself(set, |path| utimensat(CWD, path, &times, flags)) {
+                    // Somebody else's, as /tmp is.
+                    Err(Errno::PERM | Errno::ACCESS) if !made => Ok(()),
+                    result => result,
+                }
+            }
             // It is there because its time is right.
             Body::There(_) => Ok(()),
         }

@@ -11,7 +11,7 @@ use super::super::TransferError;
 use super::super::place::inode;
 use super::Receiving;
 use super::item::{Done, Leads, Next};
-use super::register::{is_equal, skipped};
+use super::register::{decide_apart, is_equal, skipped};
 use super::tree::{Tree, there};
 
 /// What a dry run remembers from entry to entry.
@@ -48,21 +48,29 @@ impl Receiving {
             return Ok(Some(skipped(&entry)));
         }
         let place = tree.place(&entry.name)?;
-        let (entry, file) = match entry.kind {
-            Kind::HardLink { to } => match self.table.linked(number, to, entry) {
-                Leads::There(name, entry) => (entry, tree.place(&name).and_then(|place| place.stat()).ok().flatten()),
+        let (entry, file, apart) = match entry.kind {
+            Kind::HardLink { to } => match self.leads(number, to, entry) {
+                Leads::There(name, entry) => {
+                    (entry, tree.place(&name).and_then(|place| place.stat()).ok().flatten(), false)
+                }
+                Leads::Left(entry) => (entry, None, true),
                 Leads::Later => return Ok(None),
                 Leads::Gone => return Ok(Some(Done::Link)),
             },
-            _ => (entry, None),
+            _ => (entry, None, false),
         };
         let there = there(place.stat()?.as_ref());
         let equal =
             compared.map(|compared| compared.equal).or_else(|| is_equal(&entry, &place, file.as_ref().map(inode)));
-        let fate = match decide(&entry, there, equal, allowed) {
+        let decided = match apart {
+            true => decide_apart(&entry, &place, there, allowed).inspect_err(|_| self.tell_of(&entry, Fate::Refuse))?,
+            false => decide(&entry, there, equal, allowed),
+        };
+        let fate = match decided {
             Verdict::Take => Fate::New,
             Verdict::Skip(Skipped::Same) => return Ok(Some(skipped(&entry))),
             Verdict::Skip(Skipped::Newer) => {
+                self.note_left(number, &entry);
                 self.tell_of(&entry, Fate::Newer);
                 return Ok(Some(skipped(&entry)));
             }

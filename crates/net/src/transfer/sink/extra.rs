@@ -6,7 +6,7 @@
 //! grows long. A name is known by a hash: should two be alike, the wrong one stays.
 //!
 //! Nothing is removed if anything of the source could not be listed or sent, as with rsync's `--delete-after`: what is
-//! missing from such a list may be there still. Partial files and journals are other copies' and stay.
+//! missing from such a list may be there still. Nor is anything if the list of what goes could not be kept whole. Partial files and journals are other copies' and stay.
 
 use std::collections::HashSet;
 use std::ffi::{CStr, OsStr};
@@ -18,7 +18,7 @@ use std::os::unix::ffi::OsStrExt;
 use lfn_core::transfer::entry::{Entry, Kind, Name};
 use lfn_core::transfer::filter::Decision;
 use lfn_core::wire::copy::{Fate, Thing, Told};
-use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags, openat, statat, unlinkat};
+use rustix::fs::{AtFlags, CWD, Dir, FileType, Mode, OFlags, openat, statat, unlinkat};
 use rustix::io::Errno;
 
 use super::super::TransferError;
@@ -54,7 +54,7 @@ pub(super) struct Extras {
     /// The destination's own directories that the list has left: only those may come again, from another source.
     left: HashSet<Fingerprint>,
     /// Why nothing may be deleted, and because of which directory.
-    spoilt: Option<(Name, &'static str)>,
+    spoilt: Option<(Name, TransferError)>,
     found: Spool,
 }
 
@@ -91,7 +91,7 @@ impl Extras {
             return;
         }
         if self.left.contains(&fingerprint(stands_for(&entry.name))) {
-            self.spoil(&entry.name, "comes from several sources: nothing is deleted");
+            self.forbid(&entry.name, "comes from several sources: nothing is deleted");
         }
         let names = if entry.name.is_root() { std::mem::take(&mut self.before) } else { Vec::new() };
         self.levels.push(Level { name: entry.name.clone(), names });
@@ -115,13 +115,28 @@ impl Extras {
     /// Whether one more name may be held; without it nobody could tell what the source has.
     fn has_room(&mut self, name: &Name) -> bool {
         if self.held >= self.most {
-            self.spoil(name, "is one name more than are remembered: nothing is deleted");
+            self.forbid(name, "is one name more than are remembered: nothing is deleted");
         }
         self.held < self.most
     }
 
-    fn spoil(&mut self, name: &Name, why: &'static str) {
-        self.spoilt.get_or_insert_with(|| (name.clone(), why));
+    fn forbid(&mut self, name: &Name, why: &'static str) {
+        self.spoil(name, TransferError::Forbidden { path: name.to_string(), why });
+    }
+
+    fn spoil(&mut self, name: &Name, error: TransferError) {
+        self.spoilt.get_or_insert_with(|| (name.clone(), error));
+    }
+
+    /// Keeps the path of something to be removed, which stands in `directory`.
+    fn keep(&mut self, directory: &Name, path: &[u8], open: impl FnOnce() -> Option<File>) {
+        if self.spoilt.is_some() {
+            return;
+        }
+        if let Err(source) = self.found.push(path, open) {
+            let (doing, path) = ("note what to delete in", directory.to_string());
+            self.spoil(directory, TransferError::File { doing, path, source });
+        }
     }
 
     /// The list is complete, and all of it is settled: removes what was found, or says why not.
@@ -129,9 +144,8 @@ impl Extras {
         while let Some(level) = self.levels.pop() {
             self.leave(receiving, tree, level);
         }
-        if let Some((name, why)) = &self.spoilt {
-            let error = TransferError::Forbidden { path: tree.show(name), why };
-            receiving.table.complain(name, &error);
+        if let Some((name, error)) = &self.spoilt {
+            receiving.table.complain(name, error);
             receiving.table.not_deleted();
         } else if receiving.table.source_is_unknown() {
             receiving.table.not_deleted();
@@ -179,7 +193,7 @@ impl Extras {
             }
             let path = join(stands_for(&level.name), name);
             if !receiving.table.is_left_out(&path) && !receiving.protects(&directory, entry.file_name(), &path) {
-                self.found.push(tree, &path).map_err(|e| failed(Errno::from_io_error(&e).unwrap_or(Errno::IO)))?;
+                self.keep(&level.name, &path, || nameless(receiving, tree));
             }
         }
         Ok(())
@@ -235,7 +249,7 @@ impl Receiving {
 
     /// Removes `name` from its directory; false if something in it stays.
     fn remove_in(&self, directory: impl AsFd, name: &CStr, path: Vec<u8>, depth: usize) -> Result<bool, Errno> {
-        let stat = match statat(&directory, name, AtFlags::SYMLINK_NOFOLLOW) {
+        let stat = match self.on_disk(|| statat(&directory, name, AtFlags::SYMLINK_NOFOLLOW)) {
             Err(Errno::NOENT) => return Ok(true),
             result => result?,
         };
@@ -250,7 +264,7 @@ impl Receiving {
         }
         if !self.manner.dry_run {
             let flags = if kind == Thing::Directory { AtFlags::REMOVEDIR } else { AtFlags::empty() };
-            unlinkat(&directory, name, flags)?;
+            self.on_disk(|| unlinkat(&directory, name, flags))?;
         }
         self.table.count_deleted(1);
         if let Ok(name) = Name::new(path) {
@@ -296,7 +310,7 @@ fn is_empty(directory: &OwnedFd, name: &CStr) -> bool {
 /// How deep a directory may be below one that is removed.
 const DEEPEST: usize = 256;
 
-/// Paths with a NUL behind each, on disk where they are many: a file without a name at the destination.
+/// Paths with a NUL behind each, on disk where they are many.
 #[derive(Debug, Default)]
 struct Spool {
     held: Vec<u8>,
@@ -304,18 +318,15 @@ struct Spool {
 }
 
 impl Spool {
-    fn push(&mut self, tree: &Tree, path: &[u8]) -> std::io::Result<()> {
+    /// After an error what is held is not whole.
+    fn push(&mut self, path: &[u8], open: impl FnOnce() -> Option<File>) -> std::io::Result<()> {
         self.held.extend_from_slice(path);
         self.held.push(0);
         if self.held.len() < HELD {
             return Ok(());
         }
         if self.written.is_none() {
-            let flags = OFlags::TMPFILE | OFlags::RDWR | OFlags::CLOEXEC;
-            let opened = tree.readable().and_then(|top| openat(&top, ".", flags, Mode::from_raw_mode(0o600)));
-            // A file system without nameless files keeps all of it in memory.
-            let Ok(file) = opened else { return Ok(()) };
-            self.written = Some(file.into());
+            self.written = open();
         }
         if let Some(file) = &mut self.written {
             file.write_all(&self.held)?;
@@ -324,19 +335,32 @@ impl Spool {
         Ok(())
     }
 
+    /// A path that lost its end may be that of something else: it is none.
     fn each(self, mut take: impl FnMut(&[u8])) -> std::io::Result<()> {
         if let Some(mut file) = self.written {
             file.rewind()?;
             let mut bytes = BufReader::new(file);
             let mut path = Vec::new();
             while bytes.read_until(0, &mut path)? > 0 {
-                take(path.strip_suffix(b"\0").unwrap_or(&path));
+                path.strip_suffix(b"\0").into_iter().for_each(&mut take);
                 path.clear();
             }
         }
-        self.held.split(|byte| *byte == 0).filter(|path| !path.is_empty()).for_each(take);
+        self.held.split_inclusive(|byte| *byte == 0).filter_map(|path| path.strip_suffix(b"\0")).for_each(take);
         Ok(())
     }
+}
+
+/// A file without a name at the destination, or where nothing may be written there, among this host's temporary ones; a file
+/// system that knows no such files keeps all of it in memory.
+fn nameless(receiving: &Receiving, tree: &Tree) -> Option<File> {
+    let flags = OFlags::TMPFILE | OFlags::RDWR | OFlags::CLOEXEC;
+    let mode = Mode::from_raw_mode(0o600);
+    let opened = match receiving.manner.dry_run {
+        true => openat(CWD, std::env::temp_dir(), flags, mode),
+        false => tree.readable().and_then(|top| openat(&top, ".", flags, mode)),
+    };
+    opened.ok().map(File::from)
 }
 
 fn readable(directory: &OwnedFd) -> Result<OwnedFd, Errno> {
@@ -359,9 +383,15 @@ fn join(directory: &[u8], name: &[u8]) -> Vec<u8> {
 
 #[cfg(test)]
 mod tests {
+    use std::os::fd::AsRawFd;
+
     use lfn_core::transfer::entry::Modified;
+    use lfn_core::transfer::manner::Manner;
     use lfn_core::units::Bytes;
 
+    use super::super::super::flow::Flow;
+    use super::super::super::place::Base;
+    use super::super::super::teller::Teller;
     use super::*;
 
     #[test]
@@ -376,5 +406,59 @@ mod tests {
         assert!(extras.spoilt.is_none() && extras.before.len() == 3);
         extras.note(&file("d"));
         assert_eq!((extras.spoilt.unwrap().0.to_string(), extras.before.len()), ("d".to_owned(), 3));
+    }
+
+    #[test]
+    fn a_list_that_a_full_disk_keeps_in_part_is_no_ground_to_delete() {
+        let mut extras = Extras::default();
+        let full = || Some(File::options().read(true).write(true).open("/dev/full").unwrap());
+        let directory = Name::new("d").unwrap();
+        for _ in 0..=HELD / 201 {
+            assert!(extras.spoilt.is_none());
+            extras.keep(&directory, &[b'k'; 200], full);
+        }
+        let (name, error) = extras.spoilt.unwrap();
+        assert!(name == directory && error.is_full(), "{error}");
+    }
+
+    #[test]
+    fn a_dry_run_writes_nothing_where_it_would_delete() {
+        let place = tempfile::tempdir().unwrap();
+        let tree = Tree::open(&Base::Here, place.path(), false, true).unwrap();
+        for dry_run in [false, true] {
+            let manner = Manner { dry_run, ..Manner::default() };
+            let aim = super::super::Aim::Null;
+            let receiving =
+                Receiving::start(aim, manner, Teller::default(), None, Bytes(1024), Flow::default()).unwrap();
+            let file = nameless(&receiving, &tree).unwrap();
+            let stands = std::fs::read_link(format!("/proc/self/fd/{}", file.as_raw_fd())).unwrap();
+            assert_eq!(stands.starts_with(place.path()), !dry_run, "{}", stands.display());
+            receiving.close();
+        }
+    }
+
+    #[test]
+    fn what_lost_its_end_is_no_path() {
+        let mut written = tempfile::tempfile().unwrap();
+        written.write_all(b"d/a\0d/b\0d/to").unwrap();
+        let spool = Spool { held: b"e\0f/to".to_vec(), written: Some(written) };
+        let mut paths = Vec::new();
+        spool.each(|path| paths.push(path.to_vec())).unwrap();
+        assert_eq!(paths, [&b"d/a"[..], b"d/b", b"e"]);
+    }
+
+    #[test]
+    fn a_long_list_comes_back_whole() {
+        let mut spool = Spool::default();
+        let path = |n: usize| format!("{n:0>200}").into_bytes();
+        (0..15_000).for_each(|n| spool.push(&path(n), || tempfile::tempfile().ok()).unwrap());
+        assert!(spool.written.is_some());
+        let mut next = 0;
+        let take = |read: &[u8]| {
+            assert_eq!(read, path(next));
+            next += 1;
+        };
+        spool.each(take).unwrap();
+        assert_eq!(next, 15_000);
     }
 }

@@ -8,10 +8,12 @@ use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 use std::fs::File;
 use std::io;
+use std::os::fd::OwnedFd;
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use rustix::fs::{fstat, fsync, syncfs};
+use rustix::io::Errno;
 
 use super::super::TransferError;
 use super::super::flow::lock;
@@ -110,7 +112,7 @@ fn settle_bytes(group: &[(Arc<Item>, Whole)], sync: Sync, devices: &Devices) -> 
             vec![devices.note(whole.file()).and_then(|_| Ok(fsync(whole.file())?))]
         }
         (Sync::File, group) => {
-            let mut done: BTreeMap<u64, Result<(), rustix::io::Errno>> = BTreeMap::new();
+            let mut done: BTreeMap<u64, Result<(), Errno>> = BTreeMap::new();
             let mut result = |whole: &Whole| {
                 let device = devices.note(whole.file())?;
                 // The kernel tells a descriptor of errors since it was opened: one opened late does not answer for a file that
@@ -191,6 +193,16 @@ impl Devices {
             unknown.insert(Arc::new(file.try_clone()?));
         }
         Ok(device)
+    }
+
+    /// Notes a file system by what is there already; a directory that may not be read is left to the kernel.
+    pub(super) fn note_there(&self, device: u64, open: impl FnOnce() -> Result<OwnedFd, Errno>) {
+        if lock(&self.0).contains_key(&device) {
+            return;
+        }
+        if let Ok(directory) = open() {
+            let _ = self.note(&directory.into());
+        }
     }
 
     /// Waits until everything written to them is on disk.

@@ -139,6 +139,8 @@ pub(super) enum Done {
 #[derive(Debug)]
 pub(super) enum Leads {
     There(Name, Entry),
+    /// The file by itself: a newer one stays where its first name is.
+    Left(Entry),
     Later,
     Gone,
 }

@@ -46,7 +46,7 @@ use lfn_core::units::Bytes;
 use lfn_core::wire::copy::{FromReceiver, FromSender, Progress, Tally, Told};
 
 use super::TransferError;
-use super::flow::{Flow, lock};
+use super::flow::{Activity, Flow, lock};
 use super::place::{Base, now};
 use super::side::{Ended, Extent, Side};
 use super::teller::Teller;
@@ -251,6 +251,11 @@ impl Receiving {
         let result = work();
         self.busy.fetch_sub(1, Ordering::SeqCst);
         result
+    }
+
+    /// The same, as work of this side's disk: both ends see that it goes on, however long all of it takes.
+    fn on_disk<T>(&self, work: impl FnOnce() -> T) -> T {
+        self.while_busy(|| self.flow.spend(Activity::Disk, work))
     }
 
     /// Where it goes, if it goes anywhere.

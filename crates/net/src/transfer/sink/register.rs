@@ -16,7 +16,9 @@ use lfn_core::transfer::entry::{Entry, Kind, Name};
 use lfn_core::transfer::verdict::{Allowed, Obstacle, Skipped, There, Verdict, decide, decide_blind};
 use lfn_core::units::Bytes;
 use lfn_core::wire::copy::{Fate, FromReceiver, Tally};
-use rustix::fs::{AtFlags, Mode, OFlags, fstat, fsync, mkdirat, openat, readlinkat, symlinkat, unlinkat, utimensat};
+use rustix::fs::{
+    AtFlags, Mode, OFlags, Stat, fstat, fsync, mkdirat, openat, readlinkat, symlinkat, unlinkat, utimensat,
+};
 use rustix::io::Errno;
 
 use super::super::TransferError;
@@ -32,7 +34,7 @@ use super::item::{Compared, Done, Item, Leads, Next};
 use super::partial::{Partial, times};
 use super::small::{Small, take_briefly};
 use super::sources::{Before, Sources};
-use super::tree::{Place, Tree, link_open, there};
+use super::tree::{Place, Tree, link_open, partial_name, there};
 use super::{Aim, Receiving, Sync};
 
 /// How long it waits for directories to be finished. That is longer than any of them takes, unless they stand within each other.
@@ -163,16 +165,17 @@ impl Receiving {
             return Ok(Some(if made { Done::Directory } else { Done::Skipped(Bytes(0)) }));
         }
         let place = tree.place(&entry.name)?;
-        let (entry, file) = match entry.kind {
-            Kind::HardLink { to } => match self.table.linked(number, to, entry) {
-                Leads::There(name, entry) => (entry, Some(self.hold(to, tree.place(&name)?)?)),
+        let (entry, file, apart) = match entry.kind {
+            Kind::HardLink { to } => match self.leads(number, to, entry) {
+                Leads::There(name, entry) => (entry, Some(self.hold(to, tree.place(&name)?)?), false),
+                Leads::Left(entry) => (entry, None, true),
                 Leads::Later => return Ok(None),
                 Leads::Gone => {
                     let why = "the file it is another name of is not there";
                     return Err(TransferError::Forbidden { path: place.shown, why });
                 }
             },
-            _ => (entry, None),
+            _ => (entry, None, false),
         };
         let stat = place.stat()?;
         let there = there(stat.as_ref());
@@ -184,6 +187,7 @@ impl Receiving {
             // Of their own even a guest may know; no digest is computed for it.
             Some(_) if own => decide(&entry, there, equal, Allowed { checksum: false, ..pass.allowed }),
             Some(_) => decide_blind(&entry, there, pass.allowed),
+            None if apart => decide_apart(&entry, &place, there, pass.allowed)?,
             None => decide(&entry, there, equal, pass.allowed),
         };
         let gives_way = matches!(verdict, Verdict::Replace | Verdict::Refuse(Obstacle::Directory));
@@ -193,8 +197,11 @@ impl Receiving {
                 why: "another source of this copy has brought it",
             });
         }
-        if let (Verdict::Skip(_), true, Some(stat)) = (verdict, entry.linked, &stat) {
-            self.table.note(number, |note| note.inode = Some(inode(stat)));
+        if let (Verdict::Skip(_), Some(stat)) = (verdict, &stat) {
+            self.note_there(number, &entry, &place, stat);
+        }
+        if verdict == Verdict::Skip(Skipped::Newer) && tree.guest().is_none() {
+            self.note_left(number, &entry);
         }
         let replace = match verdict {
             Verdict::Take => false,
@@ -230,6 +237,31 @@ impl Receiving {
             return Err(TransferError::Forbidden { path: place.shown, why });
         }
         Ok(file)
+    }
+
+    /// What a hard link leads to: where a newer file stays in the place of its own, it is no name of that one.
+    pub(super) fn leads(&self, number: u32, to: u32, entry: Entry) -> Leads {
+        match (self.table.linked(number, to, entry), self.table.noted(to).left) {
+            (Leads::There(_, entry), Some(length)) => Leads::Left(Entry { kind: Kind::File { length }, ..entry }),
+            (leads, _) => leads,
+        }
+    }
+
+    /// Remembers of a file that a newer one stays in its place, if it has other names.
+    pub(super) fn note_left(&self, number: u32, entry: &Entry) {
+        if let (Kind::File { length }, true) = (&entry.kind, entry.linked) {
+            self.table.note(number, |note| note.left = Some(*length));
+        }
+    }
+
+    /// Remembers which file is there already, if it has other names, and that its file system holds what is to be on disk.
+    fn note_there(&self, number: u32, entry: &Entry, place: &Place, stat: &Stat) {
+        if entry.linked {
+            self.table.note(number, |note| note.inode = Some(inode(stat)));
+        }
+        if entry.kind != Kind::Directory && self.manner.fsync != Sync::None {
+            self.devices.note_there(stat.st_dev, || place.readable());
+        }
     }
 
     /// Waits until the attributes of one more directory may be held; those before it are through when what is in them has come.
@@ -272,13 +304,16 @@ impl Receiving {
                 pass.directories.enter(Directory { number, entry, made: ours });
                 return Ok(Some(done(Done::Directory)));
             }
+            if why == Skipped::Newer {
+                return Ok(Some(skipped(&entry)));
+            }
             return self.link_is_there(number, entry, place, (Fate::There, done(Done::Link)));
         };
-        if why == Skipped::Newer {
-            // As with rsync it stays as it is.
-        } else if self.dressing.is_more() {
+        // As with rsync a newer one stays as it is.
+        if why == Skipped::Same && self.dressing.is_more() {
             self.dress_again(&place, &entry)?;
-        } else if compared.is_some() {
+        }
+        if why == Skipped::Same && compared.is_some() {
             let set = utimensat(&place.directory, &place.name, &times(&entry), AtFlags::SYMLINK_NOFOLLOW);
             // Another user's, whose time is right already.
             let right = || {
@@ -397,9 +432,7 @@ impl Receiving {
         }
         if let Some(tree) = self.tree().filter(|_| !self.manner.dry_run) {
             self.dress_all(directories.into_rest());
-            if self.table.tally().changed() {
-                self.while_busy(|| self.make_durable(tree))?;
-            }
+            self.while_busy(|| self.make_durable(tree))?;
         }
         if self.stopped() {
             return Ok(());
@@ -421,11 +454,12 @@ impl Receiving {
     fn dress_all(&self, directories: impl IntoIterator<Item = Directory>) {
         let Some(tree) = self.tree() else { return };
         for Directory { entry, made, .. } in directories {
-            let dressed = tree.inside(&entry.name).and_then(|inside| {
+            let dress = || {
+                let inside = tree.inside(&entry.name)?;
                 let dressed = self.dressing.dress(Body::Directory(&inside, made), &entry);
                 dressed.map_err(|(doing, error)| file_error(doing, &tree.show(&entry.name), error))
-            });
-            if let Err(error) = dressed {
+            };
+            if let Err(error) = self.on_disk(dress) {
                 self.table.complain(&entry.name, &error);
             }
         }
@@ -440,16 +474,16 @@ impl Receiving {
         self.dressing.dress(Body::There(&there), entry).map_err(|(doing, e)| place.error(doing, e))
     }
 
-    /// Waits until names, and what has no sync of its own, are on disk.
+    /// Waits until names, what has no sync of its own, and what was there already are on disk: an earlier copy may have been
+    /// ended while it waited for that.
     fn make_durable(&self, tree: &Tree) -> Result<(), TransferError> {
         let failed = |source| TransferError::File { doing: "write", path: tree.shown().to_owned(), source };
+        let tally = self.table.tally();
+        let alone = self.table.listed() <= 1 && tally.deleted == 0;
         match self.manner.fsync {
             Sync::None => Ok(()),
-            // The name of a file alone is on disk when its directory is; one that may not be read is left to the kernel.
-            Sync::File if self.table.listed() <= 1 => match tree.readable() {
-                Ok(directory) => fsync(&directory).map_err(|e| failed(e.into())),
-                Err(_) => Ok(()),
-            },
+            _ if !tally.has_touched() => Ok(()),
+            Sync::File if alone && self.sync_one(tree).map_err(|e| failed(e.into()))? => Ok(()),
             Sync::File | Sync::End => {
                 if let Ok(directory) = tree.readable() {
                     self.devices.note(&directory.into()).map_err(failed)?;
@@ -457,6 +491,21 @@ impl Receiving {
                 self.devices.sync().map_err(failed)
             }
         }
+    }
+
+    /// The same of one entry, without the rest of its file system; false if that cannot be. Its name is on disk when its
+    /// directory is; one that may not be read is left to the kernel.
+    fn sync_one(&self, tree: &Tree) -> Result<bool, Errno> {
+        let there = self.table.name().filter(|_| self.table.tally().skipped > 0);
+        if let Some(place) = there.and_then(|name| tree.place(&name).ok()) {
+            let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+            match openat(&place.directory, &place.name, flags, Mode::empty()) {
+                Ok(file) => fsync(&file)?,
+                Err(_) => return Ok(false),
+            }
+        }
+        [tree.readable().ok(), tree.readable_above()].into_iter().flatten().try_for_each(fsync)?;
+        Ok(true)
     }
 }
 
@@ -508,12 +557,40 @@ fn make_link(place: &Place, replace: bool, link: impl Fn(&OsStr) -> Result<(), E
     made
 }
 
-fn make_directory(place: &Place, entry: &Entry, replace: bool) -> Result<(), TransferError> {
-    if replace {
-        let removed = unlinkat(&place.directory, &place.name, AtFlags::empty());
-        removed.map_err(|e| place.error("replace", e))?;
+/// Decides about another name of a file in whose place a newer one stays: it is no name of that one, and what the source has
+/// comes once only. One that is there of itself is as good.
+pub(super) fn decide_apart(
+    entry: &Entry,
+    place: &Place,
+    there: There,
+    allowed: Allowed,
+) -> Result<Verdict, TransferError> {
+    match decide(entry, there, None, Allowed { checksum: false, ..allowed }) {
+        skip @ Verdict::Skip(_) => Ok(skip),
+        _ => Err(TransferError::Forbidden {
+            path: place.shown.clone(),
+            why: "a newer file stays in the place of the one it is another name of: without --hard-links it is copied",
+        }),
     }
+}
+
+fn make_directory(place: &Place, entry: &Entry, replace: bool) -> Result<(), TransferError> {
     // Its owner writes into it before it gets its own mode.
     let mode = Mode::from_raw_mode(entry.mode & 0o777 | 0o700);
-    mkdirat(&place.directory, &place.name, mode).map_err(|e| place.error("create", e))
+    let make = |name: &OsStr| mkdirat(&place.directory, name, mode);
+    if !replace {
+        return make(&place.name).map_err(|e| place.error("create", e));
+    }
+    // What is there goes when a directory is there to take its place.
+    let beside = partial_name(&place.name);
+    let remove = || unlinkat(&place.directory, &beside, AtFlags::REMOVEDIR);
+    // What an earlier copy left there is not this one's; what is there is held while its name is used.
+    let _ = remove();
+    let stale = take_briefly(place)?;
+    make(&beside).map_err(|e| place.error("create", e))?;
+    let made = place.change_places(&beside).inspect_err(|_| {
+        let _ = remove();
+    });
+    drop(stale);
+    made
 }

@@ -39,6 +39,8 @@ pub(super) struct Note {
     pub(super) inode: Option<Inode>,
     /// What is in it, where that is told.
     pub(super) digest: Option<Digest>,
+    /// How long the source's is, if a newer one is there and stays.
+    pub(super) left: Option<Bytes>,
 }
 
 /// The entries.

@@ -91,6 +91,7 @@ impl Tree {
                 let name = path.file_name().ok_or_else(|| open_error("open", &shown, Errno::NOENT))?;
                 let (above, name) = (parent(base, path, &shown)?, plain_name(name, &shown)?);
                 if dry_run {
+                    may_be_made(&above, &name, &shown)?;
                     return Ok(Tree { missing: true, ..tree(above) });
                 }
                 Ok(Tree { made: true, ..tree(make(&above, &name, &shown)?) })
@@ -104,6 +105,7 @@ impl Tree {
     pub(super) fn for_directory(self, dry_run: bool) -> Result<Self, TransferError> {
         let Some(name) = &self.alone else { return Ok(self) };
         if dry_run {
+            may_be_made(&self.top, name, &self.shown)?;
             return Ok(Tree { alone: None, missing: true, ..self });
         }
         let top = Arc::new(make(&self.top, name, &self.shown)?);
@@ -190,6 +192,12 @@ impl Tree {
         openat(&self.top, ".", OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())
     }
 
+    /// The directory that the top stands in, if the top was made for this copy; none if it may not be read.
+    pub(super) fn readable_above(&self) -> Option<OwnedFd> {
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        self.made.then(|| openat(&self.top, "..", flags, Mode::empty()).ok()).flatten()
+    }
+
     /// The place of an entry.
     pub(super) fn place(&self, name: &Name) -> Result<Place, TransferError> {
         self.may_be_given(name)?;
@@ -255,8 +263,20 @@ fn make(parent: &OwnedFd, name: &OsStr, shown: &str) -> Result<OwnedFd, Transfer
         Ok(()) | Err(Errno::EXIST) => {}
         Err(error) => return Err(file_error("create", shown, error)),
     }
+    open_made(parent, name).map_err(|e| open_error("open", shown, e))
+}
+
+/// Whether it would be, as far as that can be seen: what is no directory stands in the way.
+fn may_be_made(parent: &OwnedFd, name: &OsStr, shown: &str) -> Result<(), TransferError> {
+    match open_made(parent, name) {
+        Ok(_) | Err(Errno::NOENT) => Ok(()),
+        Err(error) => Err(open_error("open", shown, error)),
+    }
+}
+
+fn open_made(parent: &OwnedFd, name: &OsStr) -> Result<OwnedFd, Errno> {
     let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    openat(parent, name, flags, Mode::empty()).map_err(|e| open_error("open", shown, e))
+    openat(parent, name, flags, Mode::empty())
 }
 
 fn beneath(top: &OwnedFd, path: &[u8]) -> Result<OwnedFd, Errno> {
@@ -313,6 +333,19 @@ impl Place {
         renamed.map_err(|error| self.taken("rename the partial file to", error))
     }
 
+    /// Puts a directory that stands beside a file under `from` in its place, and removes the file.
+    pub(super) fn change_places(&self, from: &OsStr) -> Result<(), TransferError> {
+        let Place { directory, name, .. } = self;
+        let changed = match renameat_with(directory, from, directory, name, RenameFlags::EXCHANGE) {
+            Ok(()) => unlinkat(directory, from, AtFlags::empty()),
+            // File systems without RENAME_EXCHANGE: a directory takes the place of nothing else.
+            Err(Errno::INVAL | Errno::NOSYS) => unlinkat(directory, name, AtFlags::empty())
+                .and_then(|()| renameat_with(directory, from, directory, name, RenameFlags::NOREPLACE)),
+            Err(error) => Err(error),
+        };
+        changed.map_err(|error| self.error("replace", error))
+    }
+
     /// Makes something that has a name from the start: under this one if it is free, else beside it and renamed.
     pub(super) fn make(&self, replace: bool, make: impl Fn(&OsStr) -> Result<(), Errno>) -> Result<(), TransferError> {
         if !replace {
@@ -327,6 +360,11 @@ impl Place {
             let _ = unlinkat(&self.directory, &beside, AtFlags::empty());
         }
         renamed
+    }
+
+    /// Its directory, open in a way that can be synced.
+    pub(super) fn readable(&self) -> Result<OwnedFd, Errno> {
+        openat(&self.directory, ".", OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())
     }
 
     /// An error of something done there.

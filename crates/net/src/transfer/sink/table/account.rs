@@ -81,8 +81,7 @@ impl Table {
     pub(in crate::transfer::sink) fn complain(&self, name: &Name, error: &TransferError) {
         let failure = failure(None, name, error);
         let mut inner = lock(&self.inner);
-        inner.tally.failed += 1;
-        inner.tell(failure);
+        inner.fail(failure);
     }
 
     /// A failure at the sender of something that has no number.
@@ -199,10 +198,7 @@ impl Inner {
                 self.tally.bytes = plus(self.tally.bytes, bytes);
                 self.earlier = plus(self.earlier, bytes);
             }
-            Done::Failed(error) => {
-                self.tally.failed += 1;
-                self.tell(failure(Some(number), name, &error));
-            }
+            Done::Failed(error) => self.fail(failure(Some(number), name, &error)),
             Done::Below => self.tally.failed += 1,
             Done::Unsent(failure) => self.unsent(failure),
         }
@@ -213,13 +209,16 @@ impl Inner {
     fn unsent(&mut self, failure: Failure) {
         self.source_failed = true;
         self.tally.failed += 1;
+        self.tally.full |= failure.full;
         if self.failures.len() < MOST_FAILURES {
             self.failures.push(Failure { end: CarriedEnd::Sender, ..failure });
         }
     }
 
-    /// Only the first failures are told one by one.
-    fn tell(&mut self, failure: Failure) {
+    /// A failure here; only the first are told one by one.
+    fn fail(&mut self, failure: Failure) {
+        self.tally.failed += 1;
+        self.tally.full |= failure.full;
         if self.failures.len() < MOST_FAILURES {
             self.failures.push(failure.clone());
             self.words.push(FromReceiver::Failed(failure));
@@ -234,4 +233,22 @@ fn plus(a: Bytes, b: Bytes) -> Bytes {
 fn failure(file: Option<u32>, name: &Name, error: &TransferError) -> Failure {
     let end = CarriedEnd::Receiver;
     Failure { file, name: name.clone(), what: error.of_entry(), full: error.is_full(), end }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_disk_that_is_full_behind_many_other_failures_is_known() {
+        let (table, name) = (Table::default(), Name::new("a").unwrap());
+        let path = || "a".to_owned();
+        for _ in 0..=MOST_FAILURES {
+            table.complain(&name, &TransferError::NotFound { path: path() });
+        }
+        assert!(!table.tally().full);
+        let (needed, available) = (Bytes(2), Bytes(1));
+        table.complain(&name, &TransferError::NoSpace { path: path(), needed, available });
+        assert!(table.tally().full && table.failures().iter().all(|failure| !failure.full));
+    }
 }

@@ -21,6 +21,7 @@ use tempfile::TempDir;
 use super::small::Small;
 use super::*;
 
+mod ground;
 mod later;
 mod order;
 mod resume;
