@@ -3,7 +3,8 @@
 //! Every field of a header comes from a peer. A block is claimed before its payload is written, so that two streams
 //! never write one range, and a header that names no block of the file is an error before a byte is taken. A block that
 //! an earlier copy left may still come, because it left the sender before it heard of that: it is dropped. A damaged
-//! block may come again, but not for ever.
+//! block may come again, but not for ever; and twice, where the stream breaks that it came damaged over, and it is missed
+//! with that stream though it was asked for already.
 
 use std::collections::{HashMap, HashSet};
 
@@ -30,7 +31,7 @@ pub enum IntakeError {
         /// As announced.
         bytes: u64,
     },
-    /// The peer sends a block a second time, or on two streams at once.
+    /// The peer sends a block a second time, or on two streams at once, and was not asked to.
     #[error("block at offset {0} came twice")]
     Twice(u64),
     /// The payload is not what the sender hashed, time after time: damaged in memory, by a network device, or on purpose.
@@ -43,7 +44,7 @@ pub enum IntakeError {
 pub enum Claim {
     /// A block that is wanted: kept for the stream it came on.
     Wanted(Block),
-    /// One that an earlier copy left: to be read and dropped.
+    /// One that is there, or comes over another stream: to be read and dropped.
     There(Block),
 }
 
@@ -66,13 +67,16 @@ pub struct Intake {
     kept: BlockSet,
     /// How often which block came damaged.
     damaged: HashMap<u64, u8>,
+    /// How often any was asked for again and has come no second time for it.
+    asked: u64,
 }
 
 impl Intake {
     /// A file of which nothing is in.
     pub fn new(layout: Layout) -> Self {
         let received = HashTree::new(layout);
-        Intake { layout, received, claimed: HashSet::new(), kept: BlockSet::default(), damaged: HashMap::new() }
+        let (claimed, kept, damaged) = Default::default();
+        Intake { layout, received, claimed, kept, damaged, asked: 0 }
     }
 
     /// How the file is cut.
@@ -97,10 +101,11 @@ impl Intake {
         if self.kept.contains(block.index) {
             return Ok(Claim::There(block));
         }
-        if self.received.contains(block.index) || !self.claimed.insert(block.index) {
-            return Err(IntakeError::Twice(offset));
+        if !self.received.contains(block.index) && self.claimed.insert(block.index) {
+            return Ok(Claim::Wanted(block));
         }
-        Ok(Claim::Wanted(block))
+        self.asked = self.asked.checked_sub(1).ok_or(IntakeError::Twice(offset))?;
+        Ok(Claim::There(block))
     }
 
     /// Compares a claimed block's payload, hashed here, with the header's hash. A damaged one can be claimed again.
@@ -111,7 +116,11 @@ impl Intake {
         self.claimed.remove(&block.index);
         let times = self.damaged.entry(block.index).or_default();
         *times += 1;
-        if *times < MOST_TRIES { Ok(Checked::Again) } else { Err(IntakeError::Corrupt(block.offset)) }
+        if *times >= MOST_TRIES {
+            return Err(IntakeError::Corrupt(block.offset));
+        }
+        self.asked += 1;
+        Ok(Checked::Again)
     }
 
     /// Gives up a claim: the stream broke before the block was whole.
@@ -204,6 +213,28 @@ mod tests {
             prop_assert_eq!(intake.digest().is_some(), intake.is_complete());
             if intake.is_complete() {
                 prop_assert_eq!(intake.digest(), Some(Digest(*blake3::hash(&data).as_bytes())));
+            }
+        }
+    }
+
+    #[test]
+    fn a_block_may_come_once_more_for_each_time_it_was_asked_for_again() {
+        let layout = Layout::new(Bytes(3000), Bytes(1024)).unwrap();
+        let block = layout.block(1).unwrap();
+        for taken_before in [true, false] {
+            let mut intake = Intake::new(layout);
+            intake.claim(1024, 1024).unwrap();
+            assert_eq!(intake.check(block, RIGHT, WRONG), Ok(Checked::Again));
+            // The stream it came over breaks, and it is missed with that: two will come, perhaps at once.
+            assert!(intake.lacks(1));
+            assert_eq!(intake.claim(1024, 1024), Ok(Claim::Wanted(block)));
+            if taken_before {
+                intake.take(block, RIGHT).unwrap();
+            }
+            assert_eq!(intake.claim(1024, 1024), Ok(Claim::There(block)));
+            assert_eq!(intake.claim(1024, 1024), Err(IntakeError::Twice(1024)));
+            if !taken_before {
+                intake.take(block, RIGHT).unwrap();
             }
         }
     }

@@ -86,8 +86,7 @@ impl Receiving {
 
     /// Writes a block that is whole, and ends its file with the last one.
     fn take(&self, item: &Arc<Item>, block: Block, hash: BlockHash, payload: &[u8]) -> Result<(), TransferError> {
-        let written = self.flow.spend(Activity::Disk, || self.write(item, block, hash, payload));
-        let small = match written {
+        let small = match self.write(item, block, hash, payload) {
             Ok(small) => small,
             Err(error) => {
                 self.fail(item, error);
@@ -120,10 +119,13 @@ impl Receiving {
     ) -> Result<Option<Small>, TransferError> {
         let Some(tree) = self.tree() else { return Ok(None) };
         if item.layout.blocks() == 1 {
-            return Small::write(tree.place(&item.entry.name)?, &item.entry, payload, &self.dressing).map(Some);
+            let place = tree.place(&item.entry.name)?;
+            return self
+                .flow
+                .spend(Activity::Disk, || Small::write(place, &item.entry, payload, &self.dressing).map(Some));
         }
         let Some(partial) = self.partial(tree, item)? else { return Ok(None) };
-        partial.write(block, hash, payload)?;
+        self.flow.spend(Activity::Disk, || partial.write(block, hash, payload))?;
         Ok(None)
     }
 
@@ -197,9 +199,10 @@ impl Receiving {
                 && !self.stopped()
                 && (since.elapsed() < OTHERS_WAIT || partial::is_let_go(&place))
         };
+        let wait = || thread::sleep(Duration::from_millis(20));
         loop {
-            match Partial::open(place.clone(), &item.entry, item.layout, (how, &afford), || self.stopped()) {
-                Err(TransferError::Busy { .. }) if may_wait() => thread::sleep(Duration::from_millis(20)),
+            match Partial::open(place.clone(), &item.entry, item.layout, (how, &afford), &self.flow) {
+                Err(TransferError::Busy { .. }) if may_wait() => self.flow.spend(Activity::Disk, wait),
                 opened => return opened,
             }
         }

@@ -27,7 +27,7 @@ use rustix::fs::{
 use rustix::io::Errno;
 
 use super::super::TransferError;
-use super::super::flow::lock;
+use super::super::flow::{Activity, Flow, lock};
 use super::super::guest::Guest;
 use super::super::place::{inode, inode_of, only_regular};
 use super::attributes::{Body, Dressing};
@@ -76,13 +76,14 @@ impl Partial {
     }
 
     /// Opens and locks the partial file, with room for the whole; blocks that an earlier copy left are verified unless it
-    /// ended in order. `stopped` ends that early. `afford` is asked whether the file may have what it lacks, before it grows.
+    /// ended in order. That is work of `flow`, and ends with it. `afford` is asked whether the file may have what it lacks,
+    /// before it grows.
     pub(super) fn open(
         place: Place,
         entry: &Entry,
         layout: Layout,
         (how, afford): (How, &dyn Fn(Bytes) -> Result<(), TransferError>),
-        stopped: impl Fn() -> bool,
+        flow: &Flow,
     ) -> Result<Opened, TransferError> {
         let (name, verify) = (partial_name(&place.name), how.verify);
         // Its owner must be able to go on with it.
@@ -107,15 +108,16 @@ impl Partial {
         let partial = Partial { place, name, file, how, journal: Mutex::new(journal), fate: AtomicU8::new(first) };
         let kept = match left {
             Left::Nothing => {
-                afford(layout.bytes()).and_then(|()| partial.make_room(layout.bytes())).map(|()| Vec::new())
+                let make_room = || flow.spend(Activity::Disk, || partial.make_room(layout.bytes()));
+                afford(layout.bytes()).and_then(|()| make_room()).map(|()| Vec::new())
             }
             Left::Synced(blocks) => Ok(sorted(blocks)),
             // Whether it reached the disk, nothing can tell.
             Left::Written(_) | Left::Recut { synced: false, .. } if !verify.tells_apart() => {
                 partial.renew(&[]).map(|()| Vec::new())
             }
-            Left::Written(blocks) => partial.verify(&layout, verify, blocks, stopped),
-            Left::Recut { earlier, blocks, .. } => partial.recut((&earlier, &layout), verify, blocks, stopped),
+            Left::Written(blocks) => partial.verify(&layout, verify, blocks, flow),
+            Left::Recut { earlier, blocks, .. } => partial.recut((&earlier, &layout), verify, blocks, flow),
         };
         let kept = kept?;
         partial.fate.store(fate, Ordering::SeqCst);
@@ -187,11 +189,11 @@ impl Partial {
         layout: &Layout,
         verify: Verify,
         noted: HashMap<u64, BlockHash>,
-        stopped: impl Fn() -> bool,
+        flow: &Flow,
     ) -> Result<Vec<(u64, BlockHash)>, TransferError> {
         let many = noted.len();
         let mut kept = sorted(noted);
-        self.keep_sound(layout, verify, &mut kept, stopped)?;
+        self.keep_sound(layout, verify, &mut kept, flow)?;
         if kept.len() != many {
             self.renew(&kept)?;
         }
@@ -204,19 +206,17 @@ impl Partial {
         (earlier, layout): (&Layout, &Layout),
         verify: Verify,
         noted: HashMap<u64, BlockHash>,
-        stopped: impl Fn() -> bool,
+        flow: &Flow,
     ) -> Result<Vec<(u64, BlockHash)>, TransferError> {
         let mut sound = sorted(noted);
-        self.keep_sound(earlier, verify, &mut sound, &stopped)?;
+        self.keep_sound(earlier, verify, &mut sound, flow)?;
         let (mut kept, mut buffer) = (Vec::new(), Vec::new());
         for block in layout.within(earlier, sound.iter().map(|(index, _)| *index)) {
-            if stopped() {
+            if flow.is_stopped() {
                 return Err(TransferError::Interrupted);
             }
             buffer.resize(block.length as usize, 0);
-            if self.file.read_exact_at(&mut buffer, block.offset).is_ok() {
-                kept.push((block.index, verify.hash(layout, block, &buffer)));
-            }
+            kept.extend(self.hash(flow, (layout, block), verify, &mut buffer).map(|hash| (block.index, hash)));
         }
         self.renew(&kept)?;
         Ok(kept)
@@ -228,15 +228,27 @@ impl Partial {
         layout: &Layout,
         verify: Verify,
         noted: &mut Vec<(u64, BlockHash)>,
-        stopped: impl Fn() -> bool,
+        flow: &Flow,
     ) -> Result<(), TransferError> {
         let mut buffer = vec![0; layout.block_size().min(layout.bytes()).0 as usize];
         noted.retain(|(index, hash)| {
-            let Some(block) = layout.block(*index).filter(|_| !stopped()) else { return false };
-            let bytes = &mut buffer[..block.length as usize];
-            self.file.read_exact_at(bytes, block.offset).is_ok() && verify.hash(layout, block, bytes) == *hash
+            let Some(block) = layout.block(*index).filter(|_| !flow.is_stopped()) else { return false };
+            self.hash(flow, (layout, block), verify, &mut buffer[..block.length as usize]) == Some(*hash)
         });
-        if stopped() { Err(TransferError::Interrupted) } else { Ok(()) }
+        if flow.is_stopped() { Err(TransferError::Interrupted) } else { Ok(()) }
+    }
+
+    /// Reads a block that is there and hashes it; nothing if it cannot be read. Of a large file there are hours of that: block
+    /// by block it is work that is seen.
+    fn hash(
+        &self,
+        flow: &Flow,
+        (layout, block): (&Layout, Block),
+        verify: Verify,
+        buffer: &mut [u8],
+    ) -> Option<BlockHash> {
+        flow.spend(Activity::Disk, || self.file.read_exact_at(buffer, block.offset)).ok()?;
+        Some(flow.spend(Activity::Hash, || verify.hash(layout, block, buffer)))
     }
 
     /// Begins the journal anew, with these blocks.

@@ -15,7 +15,7 @@ use lfn_core::wire::third::CarriedEnd;
 use super::origin::Item;
 use super::walk::{Step, Walk};
 use super::{Shared, State, wait};
-use crate::transfer::flow::lock;
+use crate::transfer::flow::{Activity, lock};
 
 /// Entries that are handed over together, and how long the first of them may wait for the others.
 const TOGETHER: usize = 128;
@@ -33,7 +33,9 @@ impl Shared {
     /// Lists everything, or as much as there is before the copy is cut.
     pub(super) fn list(&self, walks: impl Iterator<Item = Walk>) {
         let (mut steps, mut since, mut weight) = (Vec::new(), Instant::now(), 0);
-        for step in walks.flatten() {
+        let mut walks = walks.flatten();
+        // Of what is left out nobody hears: that it is looked at is seen as work of the disk.
+        while let Some(step) = self.flow.spend(Activity::Disk, || walks.next()) {
             if steps.is_empty() {
                 (since, weight) = (Instant::now(), 0);
             }
@@ -97,6 +99,7 @@ impl State {
                 self.fail(Failure { file: None, name, what, full: false, end: CarriedEnd::Sender })
             }
             Step::Entry(entry, item) => self.list(entry, item),
+            Step::Excluded => {}
         }
     }
 

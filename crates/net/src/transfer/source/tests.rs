@@ -339,6 +339,14 @@ fn what_the_receiver_cannot_mean_ends_the_copy() {
 }
 
 #[test]
+fn to_list_is_work_of_the_disk() {
+    let home = plant();
+    let mut far = Far::of(&home.path().join("d"), true);
+    far.until(|far| far.listed);
+    assert!(far.sending.flow().progress().shares.disk > 0.0);
+}
+
+#[test]
 fn what_cannot_be_had_is_an_error_alone_and_a_failure_among_others() {
     let gone = || Source::File { base: Arc::new(Base::Here), path: "/no/such/file".into() };
     let start = |sources, block| Sending::start(sources, Listing::default(), block, Flow::default()).map(drop);

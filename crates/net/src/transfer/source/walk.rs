@@ -43,6 +43,8 @@ pub(crate) enum Step {
     LinkLeftOut(Vec<u8>),
     /// A device, a FIFO or a socket in a tree.
     SpecialLeftOut(Vec<u8>),
+    /// Something that is not wanted. Nobody is told, but to look at it was work.
+    Excluded,
 }
 
 /// A source being listed.
@@ -191,7 +193,7 @@ impl Iterator for Walk {
                         if let Some(Step::Entry(Entry { kind: Kind::Directory, .. }, _)) = &step {
                             self.enter = Some((level.folder_of(&name), path));
                         }
-                        self.first.extend(step);
+                        self.first.push_back(step.unwrap_or(Step::Excluded));
                     }
                     None => {
                         let level = self.levels.pop()?;
@@ -202,6 +204,9 @@ impl Iterator for Walk {
                 None => {
                     let (steps, enter) = self.picked.as_mut()?.next(&self.how)?;
                     self.first.extend(steps);
+                    if self.first.is_empty() {
+                        self.first.push_back(Step::Excluded);
+                    }
                     self.enter = enter;
                 }
             }

@@ -165,11 +165,28 @@ fn a_look_through_that_is_broken_off_changes_nothing() {
         let at = tree.place(&Name::new("a").unwrap()).unwrap();
         let layout = Layout::new(Bytes(4_096), Bytes(block)).unwrap();
         let how = partial::How { verify: Verify::Blake3, sparse: false, reserve: true };
-        let opened = partial::Partial::open(at, &file("a", &bytes), layout, (how, &|_| Ok(())), || true);
+        let flow = Flow::default();
+        flow.cut();
+        let opened = partial::Partial::open(at, &file("a", &bytes), layout, (how, &|_| Ok(())), &flow);
         assert!(matches!(opened, Err(TransferError::Interrupted)));
         assert_eq!((journal(), names(place.path()).len()), (noted.clone(), 2), "{block}");
     }
     assert_eq!(resume(place.path(), &bytes, file("a", &bytes)).0, [0, 3]);
+}
+
+/// Otherwise a copy of which more is to be read than a quarter of an hour takes would be given up as stalled, every time.
+#[test]
+fn to_look_through_what_was_left_is_work_that_is_seen() {
+    let bytes = data(1, 4_096);
+    for block in [1024, 2048] {
+        let place = left(&bytes, &[0, 1, 3], false);
+        let mut copy = Copy::in_blocks(aim(place.path(), Allowed::default()), Manner::default(), Bytes(block));
+        copy.list(vec![file("a", &bytes)]);
+        copy.have(0);
+        let shares = copy.receiving.flow.progress().shares;
+        assert!(shares.disk > 0.0 && shares.hash > 0.0, "{shares:?}");
+        copy.receiving.close();
+    }
 }
 
 #[test]

@@ -18,21 +18,24 @@ fn here(path: impl Into<PathBuf>) -> Source {
 
 /// Each step in a line: directories end in a slash, files tell their length, links where they lead, `!` what is missed.
 fn steps(walk: Walk) -> Vec<String> {
-    let line = |step| match step {
-        Step::Entry(Entry { name, kind, .. }, item) => {
-            assert_eq!(item.is_some(), matches!(kind, Kind::File { .. }));
-            match kind {
-                Kind::Directory => format!("{name}/"),
-                Kind::File { length } => format!("{name} {}", length.0),
-                Kind::Symlink { target } => format!("{name} -> {target}"),
-                Kind::HardLink { to } => format!("{name} = {to}"),
+    let line = |step| {
+        Some(match step {
+            Step::Entry(Entry { name, kind, .. }, item) => {
+                assert_eq!(item.is_some(), matches!(kind, Kind::File { .. }));
+                match kind {
+                    Kind::Directory => format!("{name}/"),
+                    Kind::File { length } => format!("{name} {}", length.0),
+                    Kind::Symlink { target } => format!("{name} -> {target}"),
+                    Kind::HardLink { to } => format!("{name} = {to}"),
+                }
             }
-        }
-        Step::Missed { name, what } => format!("! {name}: {what}"),
-        Step::LinkLeftOut(_) => "a link".to_owned(),
-        Step::SpecialLeftOut(_) => "a pipe".to_owned(),
+            Step::Missed { name, what } => format!("! {name}: {what}"),
+            Step::LinkLeftOut(_) => "a link".to_owned(),
+            Step::SpecialLeftOut(_) => "a pipe".to_owned(),
+            Step::Excluded => return None,
+        })
     };
-    walk.map(line).collect()
+    walk.filter_map(line).collect()
 }
 
 fn list(path: impl Into<PathBuf>, how: Listing) -> Vec<String> {
@@ -184,7 +187,7 @@ fn a_deep_tree_holds_few_directories_open_and_a_long_name_is_missed_alone() {
                 assert!(what.contains("longer than 4096 bytes"), "{what}");
                 missed += 1;
             }
-            Step::LinkLeftOut(_) | Step::SpecialLeftOut(_) => panic!(),
+            Step::LinkLeftOut(_) | Step::SpecialLeftOut(_) | Step::Excluded => panic!(),
         }
     }
     // 40 times 101 bytes fit; what is below is not entered.
@@ -303,4 +306,17 @@ fn patterns_stand_for_what_is_there() {
     assert_eq!(found("*.nc"), ["nothing matches *.nc"]);
     assert_eq!(found("out/p*"), ["nothing matches out/p*"]);
     assert_eq!(found("../*"), ["nothing matches ../*"]);
+}
+
+/// A copy is not given up as stalled while it looks at a great many things that are left out.
+#[test]
+fn whatever_is_looked_at_is_a_step() {
+    let home = TempDir::new().unwrap();
+    (0..300).for_each(|n| fs::write(home.path().join(n.to_string()), "").unwrap());
+    let how = with_rules(&[(Decision::Exclude, "*")]);
+    let excluded = |walk: Walk| walk.filter(|step| matches!(step, Step::Excluded)).count();
+    assert_eq!(excluded(Walk::new(here(format!("{}/", home.path().display())), how.clone())), 300);
+    let names = (0..300).map(|n| Name::new(n.to_string()).unwrap()).collect();
+    let some = Source::Some { base: Arc::new(Base::Here), path: home.path().into(), names };
+    assert_eq!(excluded(Walk::new(some, how)), 300);
 }
