@@ -9,7 +9,7 @@ use lfn_core::session::hello::{ClearHello, LENGTH};
 use lfn_core::session::{Ticket, Token};
 use lfn_core::wire::copy::{BlockHeader, FromReceiver, FromSender};
 use lfn_core::wire::test::{Bounded, ClientMessage, ServerMessage, Sum, TestRequest};
-use lfn_core::wire::{Frame, FrameReader, HELLO_LIMIT, Hello, Kind, MESSAGE_LIMIT, Refusal, Request, encode};
+use lfn_core::wire::{Frame, FrameReader, HELLO_LIMIT, Hello, Introduction, Kind, MESSAGE_LIMIT, Refusal, Request, encode};
 use libfuzzer_sys::fuzz_target;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -39,6 +39,7 @@ fn frames<T: Serialize + DeserializeOwned>(bytes: &[u8], how: u8, limit: usize, 
         reader.push(piece);
         rest = later;
         loop {
+            let _ = reader.look::<Introduction>().map_err(|error| error.to_string());
             match reader.take::<T, Refusal>() {
                 Ok(Some(Frame::Message(message))) => {
                     check(&message);

@@ -20,6 +20,10 @@ use crate::session::{DataStream, round_trip};
 /// How many round trips nothing may be taken off a stream, where that is more than its least time.
 const STALLED_ROUND_TRIPS: u32 = 20;
 
+/// Most blocks that are sent over a stream before the receiver has taken one of them: four of the largest receive buffers that
+/// Linux gives unasked, full of headers of holes.
+const MOST_CARRIED: usize = 1 << 18;
+
 /// A data stream that is at work.
 #[derive(Debug)]
 pub(crate) struct Line {
@@ -122,6 +126,11 @@ impl Line {
         books.carried.extend(blocks);
     }
 
+    /// Whether it carries as much as it may: nothing more is sent over it before something is taken off it.
+    pub(crate) fn is_full(&self) -> bool {
+        lock(&self.books).carried.len() >= MOST_CARRIED
+    }
+
     /// Crosses out what the receiver has taken; tells how many blocks that is.
     pub(crate) fn taken(&self, taken: Taken) -> u64 {
         let mut books = lock(&self.books);
@@ -164,5 +173,25 @@ impl Line {
             }
         }
         messages
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Whatever a receiver says of bytes.
+    #[test]
+    fn a_stream_of_which_no_block_is_taken_is_full_at_last() {
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let near = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let line = Line::new(&DataStream::clear(0, near.try_clone().unwrap()), near);
+        line.carry((1..MOST_CARRIED as u64).map(|index| (0, index)));
+        assert!(!line.is_full());
+        line.carry([(1, 0)].into_iter());
+        line.taken(Taken { stream: 0, blocks: 0, bytes: Bytes(1 << 40) });
+        assert!(line.is_full());
+        line.taken(Taken { stream: 0, blocks: 1, bytes: Bytes(1 << 40) });
+        assert!(!line.is_full());
     }
 }

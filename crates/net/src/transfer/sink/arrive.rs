@@ -54,7 +54,7 @@ impl Receiving {
         let payload = match header.hole {
             true => {
                 let paid = if claimed.is_some() { self.flow.charge(header.length.into()) } else { Ok(()) };
-                paid.map(|()| blocks.zeros(header.length))
+                paid.map(|()| self.zeros(header.length))
             }
             false if self.forgets => blocks.skip(header.length).map(|()| &[][..]),
             false => blocks.payload(header.length),
@@ -82,6 +82,11 @@ impl Receiving {
                 Ok(())
             }
         }
+    }
+
+    /// No block is longer than the copy's.
+    fn zeros(&self, length: u32) -> &[u8] {
+        &self.zeros.get_or_init(|| vec![0; self.block.0 as usize])[..length as usize]
     }
 
     /// Writes a block that is whole, and ends its file with the last one.
@@ -199,10 +204,9 @@ impl Receiving {
                 && !self.stopped()
                 && (since.elapsed() < OTHERS_WAIT || partial::is_let_go(&place))
         };
-        let wait = || thread::sleep(Duration::from_millis(20));
         loop {
             match Partial::open(place.clone(), &item.entry, item.layout, (how, &afford), &self.flow) {
-                Err(TransferError::Busy { .. }) if may_wait() => self.flow.spend(Activity::Disk, wait),
+                Err(TransferError::Busy { .. }) if may_wait() => thread::sleep(Duration::from_millis(20)),
                 opened => return opened,
             }
         }

@@ -26,6 +26,9 @@ const TOLD_EVERY: Duration = Duration::from_millis(500);
 /// Most broken streams that wait for their threads to notice.
 const MOST_WAITING: usize = 1024;
 
+/// Most runs of blocks that may be named of all of them; each file, even without one, is one more.
+const MOST_RUNS: usize = 1 << 19;
+
 /// Streams that are over, as this side has to deal with them.
 #[derive(Debug, Default)]
 pub(super) struct Losses(Mutex<Inner>);
@@ -84,7 +87,9 @@ impl Receiving {
         }
         let number = |part: &Part| part.blocks.len();
         let many = blocks.iter().map(number).fold(0, u64::saturating_add);
-        if many > MOST_LOST || inner.waiting.len() >= MOST_WAITING {
+        let runs = |parts: &Vec<Part>| parts.iter().map(|part| 1 + part.blocks.ranges().count()).sum::<usize>();
+        let all = inner.waiting.iter().map(|(_, parts, _)| runs(parts)).sum::<usize>() + runs(&blocks);
+        if many > MOST_LOST || all > MOST_RUNS || inner.waiting.len() >= MOST_WAITING {
             return Err(TransferError::Sender("says that more was lost than can have been on its way"));
         }
         match inner.waiting.iter_mut().find(|(waiting, _, more)| *waiting == stream && *more) {

@@ -109,6 +109,8 @@ pub(crate) struct Receiving {
     others: OnceLock<Instant>,
     /// Partial files that nobody writes to any more, to be closed by a thread that may wait for a disk.
     graves: Mutex<Vec<Arc<Partial>>>,
+    /// What stands for the payload of a hole, for all streams: zeros that nobody touches take no memory.
+    zeros: OnceLock<Vec<u8>>,
     partials: AtomicUsize,
     /// How much is remembered of single blocks in all of them.
     held: Held,
@@ -164,6 +166,7 @@ impl Receiving {
             devices: Devices::default(),
             others: OnceLock::new(),
             graves: Mutex::default(),
+            zeros: OnceLock::new(),
             partials: AtomicUsize::new(0),
             held: Held::default(),
             says: OnceLock::new(),

@@ -5,7 +5,6 @@
 //! reads the noted blocks again and keeps those whose hash is right. A journal about another source, or without its
 //! partial file, is of no use and is begun anew.
 
-use std::collections::HashMap;
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
 use std::os::fd::{AsFd, OwnedFd};
@@ -31,7 +30,7 @@ use super::super::flow::{Activity, Flow, lock};
 use super::super::guest::Guest;
 use super::super::place::{inode, inode_of, only_regular};
 use super::attributes::{Body, Dressing};
-use super::journal::{Journal, Left};
+use super::journal::{Journal, Left, Noted};
 use super::sparse::write_sparse;
 use super::tree::{Place, is_newer, journal_name, partial_name};
 
@@ -66,7 +65,7 @@ const PUBLISHED: u8 = 2;
 const UNKNOWN: u8 = 3;
 
 /// A partial file, and the blocks that an earlier copy left in it.
-pub(super) type Opened = (Partial, Vec<(u64, BlockHash)>);
+pub(super) type Opened = (Partial, Noted);
 
 impl Partial {
     /// Whether an earlier copy left one there.
@@ -111,7 +110,7 @@ impl Partial {
                 let make_room = || flow.spend(Activity::Disk, || partial.make_room(layout.bytes()));
                 afford(layout.bytes()).and_then(|()| make_room()).map(|()| Vec::new())
             }
-            Left::Synced(blocks) => Ok(sorted(blocks)),
+            Left::Synced(blocks) => Ok(blocks),
             // Whether it reached the disk, nothing can tell.
             Left::Written(_) | Left::Recut { synced: false, .. } if !verify.tells_apart() => {
                 partial.renew(&[]).map(|()| Vec::new())
@@ -184,15 +183,9 @@ impl Partial {
     }
 
     /// Reads the noted blocks again; the journal is begun anew if one of them is not what it says.
-    fn verify(
-        &self,
-        layout: &Layout,
-        verify: Verify,
-        noted: HashMap<u64, BlockHash>,
-        flow: &Flow,
-    ) -> Result<Vec<(u64, BlockHash)>, TransferError> {
+    fn verify(&self, layout: &Layout, verify: Verify, noted: Noted, flow: &Flow) -> Result<Noted, TransferError> {
         let many = noted.len();
-        let mut kept = sorted(noted);
+        let mut kept = noted;
         self.keep_sound(layout, verify, &mut kept, flow)?;
         if kept.len() != many {
             self.renew(&kept)?;
@@ -205,10 +198,10 @@ impl Partial {
         &self,
         (earlier, layout): (&Layout, &Layout),
         verify: Verify,
-        noted: HashMap<u64, BlockHash>,
+        noted: Noted,
         flow: &Flow,
-    ) -> Result<Vec<(u64, BlockHash)>, TransferError> {
-        let mut sound = sorted(noted);
+    ) -> Result<Noted, TransferError> {
+        let mut sound = noted;
         self.keep_sound(earlier, verify, &mut sound, flow)?;
         let (mut kept, mut buffer) = (Vec::new(), Vec::new());
         for block in layout.within(earlier, sound.iter().map(|(index, _)| *index)) {
@@ -223,13 +216,7 @@ impl Partial {
     }
 
     /// Leaves those of the noted blocks that are what they were; one that cannot be read is one that was not left.
-    fn keep_sound(
-        &self,
-        layout: &Layout,
-        verify: Verify,
-        noted: &mut Vec<(u64, BlockHash)>,
-        flow: &Flow,
-    ) -> Result<(), TransferError> {
+    fn keep_sound(&self, layout: &Layout, verify: Verify, noted: &mut Noted, flow: &Flow) -> Result<(), TransferError> {
         let mut buffer = vec![0; layout.block_size().min(layout.bytes()).0 as usize];
         noted.retain(|(index, hash)| {
             let Some(block) = layout.block(*index).filter(|_| !flow.is_stopped()) else { return false };
@@ -336,12 +323,6 @@ pub(super) fn take_partial_name(place: &Place, mode: u32) -> Result<OwnedFd, Tra
     unlinkat(&place.directory, &name, AtFlags::empty()).map_err(|e| place.error("create", e))?;
     let _ = unlinkat(&place.directory, journal_name(&place.name), AtFlags::empty());
     Ok(stale)
-}
-
-fn sorted(blocks: HashMap<u64, BlockHash>) -> Vec<(u64, BlockHash)> {
-    let mut blocks: Vec<_> = blocks.into_iter().collect();
-    blocks.sort_unstable_by_key(|(index, _)| *index);
-    blocks
 }
 
 /// Sets the time of change, and leaves that of the last reading.

@@ -26,8 +26,6 @@ pub(super) struct Blocks<'a> {
     largest: Bytes,
     /// Nobody wants what is in them.
     skips: bool,
-    /// Made when the first hole comes.
-    zeros: Vec<u8>,
 }
 
 impl<'a> Blocks<'a> {
@@ -39,7 +37,7 @@ impl<'a> Blocks<'a> {
         skips: bool,
     ) -> Self {
         let buffer = vec![0; SEALED + (largest.0 as usize).max(LEAST)];
-        Blocks { flow, stream, line, buffer, start: 0, end: 0, largest, skips, zeros: Vec::new() }
+        Blocks { flow, stream, line, buffer, start: 0, end: 0, largest, skips }
     }
 
     /// The stream they come over.
@@ -97,12 +95,6 @@ impl<'a> Blocks<'a> {
             left -= dropped;
         }
         Ok(())
-    }
-
-    /// What stands for the payload of a hole.
-    pub(super) fn zeros(&mut self, length: u32) -> &[u8] {
-        self.zeros.resize(self.largest.0 as usize, 0);
-        &self.zeros[..length as usize]
     }
 
     /// Reads until so many bytes are there; false if the stream ended before the first of them. What comes of a payload

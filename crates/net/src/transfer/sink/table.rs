@@ -340,10 +340,9 @@ impl Table {
 impl Inner {
     /// Forgets an entry; says whether somebody may be waiting for that.
     fn settle(&mut self, number: u32, name: &Name, done: Done) -> bool {
-        if self.slots.remove(&number).is_none() {
-            return false;
-        }
+        let Some(slot) = self.slots.remove(&number) else { return false };
         self.account.settle(number);
+        self.wait_no_more(number, &slot);
         self.sent.remove(&number);
         self.compared.remove(&number);
         let there = matches!(done, Done::File { .. } | Done::Planned(_) | Done::Skipped(_) | Done::Earlier(_));
@@ -357,6 +356,16 @@ impl Inner {
             self.again.push_back(link);
         }
         !links.is_empty() || self.sought.contains(&number) || (self.complete && self.slots.is_empty())
+    }
+
+    /// Forgets that an entry waits for a file: the sender may give up a link whose file is still to come.
+    fn wait_no_more(&mut self, number: u32, slot: &Slot) {
+        self.resolved.remove(&number);
+        let Slot::Listed(entry) = slot else { return };
+        let Kind::HardLink { to } = entry.kind else { return };
+        if let Some(links) = self.awaited.get_mut(&to) {
+            links.retain(|link| *link != number);
+        }
     }
 
     /// A file that hard links may follow.
@@ -374,5 +383,31 @@ impl Inner {
         if self.linked.has(number) {
             self.names.insert(number, name.clone());
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use lfn_core::transfer::entry::Modified;
+
+    #[test]
+    fn a_link_that_is_given_up_waits_for_nothing() {
+        let (table, name) = (Table::default(), Name::new("x").unwrap());
+        let entry = |kind| Entry::new(name.clone(), kind, 0o600, Modified::new(0, 0).unwrap()).unwrap();
+        let file = Entry { linked: true, ..entry(Kind::File { length: Bytes(5_000) }) };
+        let link = || entry(Kind::HardLink { to: 0 });
+        table.list(0, vec![file, link(), link()]).unwrap();
+        let looked: Vec<Next> = (0..3).filter_map(|_| table.next(|| false)).collect();
+        for Next { number, entry, .. } in looked.into_iter().skip(1) {
+            assert!(matches!(table.linked(number, 0, entry), Leads::Later));
+        }
+        table.settle(1, &name, Done::Below);
+        assert_eq!(lock(&table.inner).awaited[&0], [2]);
+        table.settle(0, &name, Done::Skipped(Bytes(5_000)));
+        assert_eq!(lock(&table.inner).resolved.len(), 1);
+        table.settle(2, &name, Done::Below);
+        let inner = lock(&table.inner);
+        assert!(inner.awaited.is_empty() && inner.resolved.is_empty());
     }
 }

@@ -88,7 +88,7 @@ impl Shared {
             if line.is_cut() {
                 return Err(self.flow.broken(line, io::ErrorKind::ConnectionAborted.into()));
             }
-            let mut pieces = state.deck.deal(room);
+            let mut pieces = if line.is_full() { Vec::new() } else { state.deck.deal(room) };
             if pieces.is_empty() {
                 pieces.extend(state.deck.deal_hashing());
             }

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use lfn_core::wire::Request;
-use lfn_core::wire::copy::{ALIVE_EVERY, Failure, From, To};
+use lfn_core::wire::copy::{ALIVE_EVERY, Failure, From, MOST_FAILURES, To};
 use lfn_core::wire::third::{
     Carried, CarriedEnd, FromBorrower, FromCarrier, FromLender, LendRequest, MOST_ADDRESSES, Receiver, SendRequest,
 };
@@ -18,6 +18,9 @@ use crate::transfer::client::{Connection, Options, Outcome, Watch, check_length,
 
 /// How often a wait looks up to see whether it was interrupted.
 const LOOK_UP: Duration = Duration::from_millis(50);
+
+/// Most changes to its streams that are kept for the report; each is told when it comes.
+const MOST_CHANGES: usize = 1000;
 
 const WATCHING: &str = "while it watched the copy";
 
@@ -148,7 +151,9 @@ impl Pair {
                 FromCarrier::Seen { extent, look } => (watch.observer)(&extent, &look),
                 FromCarrier::Changed(change) => {
                     (watch.change)(&change);
-                    changes.push(change);
+                    if changes.len() < MOST_CHANGES {
+                        changes.push(change);
+                    }
                 }
                 FromCarrier::Lost { why } => {
                     let why =
@@ -161,7 +166,10 @@ impl Pair {
                 FromCarrier::Back { seconds } => (watch.connection)(&Connection::Back { after: seconds }),
                 FromCarrier::Told { entries } => entries.iter().for_each(|told| teller.tell(told)),
                 FromCarrier::Void => teller.anew(),
-                FromCarrier::Failures { failures: more } => failures.extend(more),
+                FromCarrier::Failures { failures: more } => {
+                    failures.extend(more);
+                    failures.truncate(MOST_FAILURES);
+                }
                 FromCarrier::Failed { end, what, hint, resumable } => {
                     return Err(TransferError::Relayed { end, what, hint, resumable });
                 }

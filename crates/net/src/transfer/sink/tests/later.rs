@@ -174,8 +174,6 @@ fn a_partial_file_that_is_only_put_on_disk_is_waited_for() {
     let large = data(3, 3_000);
     copy.list(vec![file("x", &large)]);
     thread::sleep(arrive::OTHERS_WAIT + Duration::from_millis(500));
-    // The sender sees that a disk is waited for: it does not take that for a stall.
-    assert!(copy.receiving.flow.progress().shares.disk > 1.0);
     drop(held);
     let mut stream = copy.stream();
     for index in 0..3 {

@@ -1,5 +1,8 @@
 //! What a sender may not do, and when a receiver need not move.
 
+use lfn_core::transfer::blockset::BlockSet;
+use lfn_core::wire::copy::Part;
+
 use super::*;
 
 #[test]
@@ -60,6 +63,17 @@ fn a_sender_that_does_not_keep_to_the_order_is_refused() {
         verify: Verify::Blake3,
     };
     assert!(broken(&bytes, long.encode().to_vec()).contains("no block"));
+}
+
+/// Each file takes room, though no block of it is named.
+#[test]
+fn what_may_be_lost_is_bounded() {
+    let copy = Copy::start(Aim::Null);
+    let none = || vec![Part { file: 0, blocks: BlockSet::default() }; 16_384];
+    let lost = || FromSender::Lost { stream: 7, blocks: none(), more: true };
+    let refused = (0..64).find_map(|_| copy.receiving.heard(lost()).err());
+    assert!(refused.unwrap().to_string().contains("more was lost"));
+    copy.receiving.close();
 }
 
 #[test]

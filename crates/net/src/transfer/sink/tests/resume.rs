@@ -174,6 +174,15 @@ fn a_look_through_that_is_broken_off_changes_nothing() {
     assert_eq!(resume(place.path(), &bytes, file("a", &bytes)).0, [0, 3]);
 }
 
+#[test]
+fn no_more_blocks_are_gone_on_with_than_a_bound() {
+    // In a test it is a thousand.
+    let bytes = data(1, 1_100 * 1024);
+    let place = left(&bytes, &(0..1_100).collect::<Vec<_>>()[..1_099], true);
+    let (kept, tally) = resume(place.path(), &bytes, file("a", &bytes));
+    assert_eq!((kept.len(), tally.kept), (1_000, Bytes(1_000 * 1024)));
+}
+
 /// Otherwise a copy of which more is to be read than a quarter of an hour takes would be given up as stalled, every time.
 #[test]
 fn to_look_through_what_was_left_is_work_that_is_seen() {
