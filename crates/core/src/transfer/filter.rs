@@ -8,6 +8,8 @@
 //! A pattern is run as an automaton over the path, all its states at once (`wildcard`), so that the work is at
 //! most the product of both lengths, whoever wrote the pattern.
 
+use std::iter;
+
 use serde::{Deserialize, Serialize};
 
 use super::raw::Raw;
@@ -73,6 +75,19 @@ impl Rules {
         }
         self.rules.push(Rule { decision, text: pattern.into(), pattern: Pattern::new(pattern)? });
         self.bytes = bytes;
+        Ok(())
+    }
+
+    /// Excludes that one path, whatever its bytes and the other rules.
+    pub fn exclude_first(&mut self, path: &[u8]) -> Result<(), FilterError> {
+        let wild = path.iter().any(|byte| b"*[?".contains(byte));
+        let escaped = path.iter().flat_map(|byte| {
+            let escape = wild && b"*[?\\".contains(byte);
+            escape.then_some(b'\\').into_iter().chain([*byte])
+        });
+        let pattern: Vec<u8> = iter::once(b'/').chain(escaped).collect();
+        self.push(Decision::Exclude, &pattern)?;
+        self.rules.rotate_right(1);
         Ok(())
     }
 

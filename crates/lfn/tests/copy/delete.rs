@@ -363,3 +363,28 @@ fn what_one_source_brings_is_not_replaced_by_another() {
         }
     }
 }
+
+#[test]
+fn a_manifest_at_the_destination_is_not_deleted() {
+    for (source, to, manifest) in [
+        ("far:src/", "dst", "dst/M*[x]"),
+        ("src/", "dst", "dst/d/M"),
+        ("far:src", ".", "src/M"),
+        ("src/", "dst/d", "M"),
+    ] {
+        let pair = Pair::new();
+        for root in [pair.near("src"), pair.far("src")] {
+            dated(&root.join("a"), 5, 1000);
+            dated(&root.join("d/b"), 5, 1000);
+        }
+        dated(&pair.near("dst/d/old"), 5, 1000);
+        dated(&pair.near("dst/d/Mx"), 5, 1000);
+        let manifest_at = pair.near(manifest);
+        for _ in 0..2 {
+            pair.copies(&["--delete", "--manifest", manifest, source, to]);
+            assert_eq!(fs::read_to_string(&manifest_at).unwrap().lines().count(), 2, "{manifest}");
+        }
+        let gone = to.starts_with("dst");
+        assert!([pair.near("dst/d/old"), pair.near("dst/d/Mx")].iter().all(|path| path.exists() != gone), "{manifest}");
+    }
+}

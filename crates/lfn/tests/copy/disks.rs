@@ -259,3 +259,29 @@ fn a_file_size_limit_is_an_error_of_writing() {
     assert!(text(&output.stderr).contains("cannot write it: File too large"), "{}", text(&output.stderr));
     assert!(names(&pair.home.path().join("near")).is_empty());
 }
+
+#[test]
+fn what_a_pattern_may_stand_for_and_cannot_be_read_is_told() {
+    if !can_trace("directories that cannot be read") {
+        return;
+    }
+    for (pattern, fault, says) in [
+        ("runs/*/x", "openat:error=EACCES", "cannot read runs/b/x: Permission denied"),
+        ("runs/*/*", "openat:error=EACCES", "b: cannot read: Permission denied (os error 13) (runs/b)"),
+        ("runs/*/*", "getdents64:error=EIO", "b: cannot read: Input/output error (os error 5) (runs/b)"),
+        ("runs/b/*", "openat:error=EACCES", "cannot read runs/b: Permission denied"),
+    ] {
+        let pair = Pair::new();
+        for name in ["runs/a/y", "runs/b/x", "dst/extra"] {
+            fs::create_dir_all(pair.near(name).parent().unwrap()).unwrap();
+            write(&pair.near(name), 10);
+        }
+        let at = if pattern.ends_with('x') { "runs/b/x" } else { "runs/b" };
+        let fault = format!("inject={fault}");
+        let output = traced(&pair, &["-o", "/dev/null", "-P", at, "-e", &fault], &["--delete", pattern, "dst"]);
+        let errors = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(1), "{pattern}: {errors}");
+        assert!(errors.contains(says) && !pair.near("dst/x").exists(), "{pattern}: {errors}");
+        assert_eq!(pair.near("dst/y").exists(), pattern == "runs/*/*", "{errors}");
+    }
+}

@@ -20,7 +20,7 @@ use super::guest::{DropBox, Guest};
 use super::pacing;
 use super::place::Base;
 use super::sink::{Aim, Receiving};
-use super::source::{Budget, Listing, Sending, Source, expand};
+use super::source::{Budget, Expanded, Listing, Sending, Source, expand};
 use super::talk::Talk;
 use super::teller::Teller;
 use crate::server::ServerSession;
@@ -188,8 +188,12 @@ impl<'a> Sources<'a> {
             From::File { path } => path.as_bytes(),
         };
         let (base, names) = (self.base.clone().ok_or(TransferError::NoRoot)?, self.pick.names.as_ref());
-        let paths = if names.is_some() { vec![OsStr::from_bytes(path).into()] } else { expand(&base, path, budget)? };
-        Ok(paths.into_iter().map(|path| Source::of(base.clone(), path, names)).collect())
+        if names.is_some() {
+            return Ok(vec![Source::of(base, OsStr::from_bytes(path).into(), names)]);
+        }
+        let Expanded { paths, unread } = expand(&base, path, budget)?;
+        let there = paths.into_iter().map(|path| Source::of(base.clone(), path, None));
+        Ok(there.chain(unread.into_iter().map(|(path, error)| Source::Unread { path, error })).collect())
     }
 }
 

@@ -164,3 +164,16 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn one_path_is_left_out_as_it_stands() {
+    for path in [&b"a/b"[..], b"a/*", b"a[b]\\?", b"a\\b", b"**/\xff***", b"- x", b"!"] {
+        let mut rules = Rules::default();
+        rules.push(Decision::Include, b"*").unwrap();
+        rules.exclude_first(path).unwrap();
+        assert_eq!(rules.decide(path, false), Decision::Exclude, "{}", path.escape_ascii());
+        for other in [&b"a/bc"[..], b"b", b"a/b/c", b"x/a/b", b"ab", b"x"] {
+            assert_eq!(rules.decide(other, false), Decision::Include, "{}", path.escape_ascii());
+        }
+    }
+}

@@ -1,6 +1,7 @@
 //! The manifest of a copy while it is written: beside its place under a name of its own until the copy has ended, so
 //! that there is a whole one or none.
 
+use std::ffi::OsStr;
 use std::fs::{self, File};
 use std::io::{self, BufWriter, Seek, Write};
 use std::os::unix::ffi::OsStrExt;
@@ -30,7 +31,7 @@ struct Inner {
 impl Manifest {
     /// Begins one; that it cannot be written is known before anything is copied.
     pub(super) fn create(path: &Path) -> Result<Self, Failure> {
-        let mut name = path.file_name().map(|name| [b".", name.as_bytes(), b".lfn-new"].concat()).unwrap_or_default();
+        let part = part(path);
         let failed = |source: io::Error| error(path, &source);
         if path.as_os_str() == "-" {
             return Err(Failure::usage(
@@ -38,11 +39,9 @@ impl Manifest {
             )
             .hint("give a file; ./- for one of that name"));
         }
-        if name.is_empty() || path.is_dir() {
+        let Some(part) = part.filter(|_| !path.is_dir()) else {
             return Err(failed(io::ErrorKind::IsADirectory.into()));
-        }
-        name.truncate(255);
-        let part = path.with_file_name(std::ffi::OsStr::from_bytes(&name));
+        };
         // What a killed copy left is nobody's.
         let _ = fs::remove_file(&part);
         let file = File::create_new(&part).map_err(failed)?;
@@ -82,6 +81,22 @@ impl Manifest {
         written.and_then(|()| fs::rename(&self.part, &self.path)).map_err(|source| error(&self.path, &source))?;
         Ok(inner.lines)
     }
+}
+
+/// What it is called while it is written.
+fn part(path: &Path) -> Option<PathBuf> {
+    let mut name = [b".", path.file_name()?.as_bytes(), b".lfn-new"].concat();
+    name.truncate(255);
+    Some(path.with_file_name(OsStr::from_bytes(&name)))
+}
+
+/// Where a manifest at `path` stands below a directory, while it is written and at the end.
+pub(super) fn paths_below(path: &Path, directory: &Path) -> Vec<PathBuf> {
+    let above = path.parent().filter(|above| *above != Path::new("")).unwrap_or(Path::new("."));
+    let (Ok(above), Ok(top)) = (above.canonicalize(), directory.canonicalize()) else { return Vec::new() };
+    let Ok(below) = above.strip_prefix(&top) else { return Vec::new() };
+    let names = [part(path), Some(path.to_owned())].into_iter().flatten();
+    names.filter_map(|path| Some(below.join(path.file_name()?))).collect()
 }
 
 impl Drop for Manifest {

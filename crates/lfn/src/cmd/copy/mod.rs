@@ -7,18 +7,22 @@ mod manifest;
 mod places;
 
 use std::ffi::OsString;
+use std::os::unix::ffi::OsStrExt;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use lfn_core::path::PathProfile;
 use lfn_core::transfer::keep::{LeftOut, Unkept};
 use lfn_core::transfer::limit::Look;
+use lfn_core::transfer::manner::Manner;
 use lfn_core::transfer::streams::{Change, Choice};
 use lfn_core::units::{BitRate, Bytes};
 use lfn_core::wire::copy::{MOST_FAILURES, Told};
 use lfn_net::session::dial::{Line, Target};
 use lfn_net::session::{Protection, SessionError};
-use lfn_net::transfer::{Connection, Extent, Options, Outcome, Teller, TransferError, Watch, across, download, upload};
+use lfn_net::transfer::{
+    Connection, Extent, LocalDestination, Options, Outcome, Teller, TransferError, Watch, across, download, upload,
+};
 
 use crate::emulated;
 use crate::exit::{Exit, Failure};
@@ -117,6 +121,7 @@ pub fn run(args: Args) -> Result<Exit, Failure> {
     let mut manner = args.whole.manner(&args.there, &pick)?;
     let interrupted = stop_flag()?;
     let reach = |end| args.reach.reach(end, &args.trust, &args.waiting, &interrupted);
+    protect_manifest(&args, &direction, &mut manner)?;
     let is_here = direction.is_here();
     let far = reach((direction.host(), direction.other_host().is_some()))?;
     let other = direction.other_host().map(|host| reach((host, false))).transpose()?;
@@ -215,6 +220,16 @@ fn path(direction: &Direction, rate: Option<BitRate>, target: &Target) -> Result
     }
     // Whoever cannot be reached at once is dialled again by the copy itself, which also says why.
     Ok(Line::connect(target).ok().map(|line| PathProfile::new(capacity, line.round_trip())))
+}
+
+/// What is to be deleted is no manifest that this copy writes.
+fn protect_manifest(args: &Args, direction: &Direction, manner: &mut Manner) -> Result<(), Failure> {
+    let Direction::Down(_, _, LocalDestination::File { path: destination, .. }) = direction else { return Ok(()) };
+    let Some(manifest) = args.whole.manifest.as_deref().filter(|_| manner.delete) else { return Ok(()) };
+    for path in manifest::paths_below(manifest, destination) {
+        manner.protect.exclude_first(path.as_os_str().as_bytes()).map_err(Failure::usage)?;
+    }
+    Ok(())
 }
 
 /// What takes what the copy tells, and the manifest it may write.

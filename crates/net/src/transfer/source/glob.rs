@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 
 use lfn_core::transfer::glob::{Component, Part, is_pattern, parts};
 use rustix::fs::{Dir, OFlags};
+use rustix::io::Errno;
 
 use crate::session::SessionError;
 use crate::transfer::TransferError;
@@ -58,12 +59,23 @@ fn unexpanded(typed: &Path, why: &'static str) -> TransferError {
     TransferError::Unexpanded { pattern: typed.display().to_string(), why }
 }
 
-/// The paths that `path` stands for, in order: itself, if something of that very name is there.
-pub(crate) fn expand(base: &Base, path: &[u8], budget: &mut Budget<'_>) -> Result<Vec<PathBuf>, TransferError> {
+/// What a path stands for.
+#[derive(Debug, Default)]
+pub(crate) struct Expanded {
+    /// In order.
+    pub(crate) paths: Vec<PathBuf>,
+    /// Directories on the way that could not be read, or not to their end: what else there is, nobody knows.
+    pub(crate) unread: Vec<(PathBuf, Errno)>,
+}
+
+/// The paths that `path` stands for: itself, if something of that very name is there.
+pub(crate) fn expand(base: &Base, path: &[u8], budget: &mut Budget<'_>) -> Result<Expanded, TransferError> {
     let typed = Path::new(OsStr::from_bytes(path));
     budget.go_on(typed)?;
-    if !is_pattern(path) || is_there(base, typed) {
-        return Ok(vec![typed.to_owned()]);
+    let mut expanded = Expanded::default();
+    if !is_pattern(path) || look(base, typed).is_ok() {
+        expanded.paths.push(typed.to_owned());
+        return Ok(expanded);
     }
     let mut found = vec![Vec::new()];
     for (depth, part) in parts(path).enumerate() {
@@ -72,7 +84,12 @@ pub(crate) fn expand(base: &Base, path: &[u8], budget: &mut Budget<'_>) -> Resul
         for path in found {
             let names = match &part {
                 Part::Name(name) => vec![name.to_vec()],
-                Part::Pattern(pattern) => in_directory(base, &path, pattern, || budget.go_on(typed))?,
+                Part::Pattern(pattern) => {
+                    let (names, trouble) = in_directory(base, &path, pattern, || budget.go_on(typed))?;
+                    let unread = trouble.map(|error| (PathBuf::from(OsStr::from_bytes(&path)), error));
+                    expanded.unread.extend(unread);
+                    names
+                }
             };
             for name in names {
                 budget.keep(typed, path.len() + slash.len() + name.len())?;
@@ -84,40 +101,60 @@ pub(crate) fn expand(base: &Base, path: &[u8], budget: &mut Budget<'_>) -> Resul
         }
         found = next;
     }
-    let mut there = Vec::new();
     for path in found {
         budget.go_on(typed)?;
         let path = PathBuf::from(OsString::from_vec(path));
-        if is_there(base, &path) {
-            there.push(path);
+        match look(base, &path) {
+            Ok(()) => expanded.paths.push(path),
+            Err(error) if is_nothing(error) => {}
+            Err(error) => expanded.unread.push((path, error)),
         }
     }
-    if there.is_empty() {
+    if expanded.paths.is_empty() && expanded.unread.is_empty() {
         return Err(TransferError::NoMatch { pattern: typed.display().to_string() });
     }
-    Ok(there)
+    Ok(expanded)
 }
 
-/// Whether something is there that the path may lead to; a link counts by itself.
-fn is_there(base: &Base, path: &Path) -> bool {
-    base.open(path, OFlags::PATH | OFlags::NOFOLLOW).is_ok()
+/// Looks whether something is there that the path may lead to; a link counts by itself.
+fn look(base: &Base, path: &Path) -> Result<(), Errno> {
+    base.open(path, OFlags::PATH | OFlags::NOFOLLOW).map(drop)
 }
 
-/// The names in a directory that match, in order, at most one more than [`MOST`]; none of one that cannot be read, as in a
-/// shell.
+/// Whether it says that nothing is there, or nothing that names are in, or that it is out of the root.
+fn is_nothing(error: Errno) -> bool {
+    matches!(
+        error,
+        Errno::NOENT | Errno::NOTDIR | Errno::LOOP | Errno::XDEV | Errno::NXIO | Errno::NAMETOOLONG | Errno::INVAL
+    )
+}
+
+/// The names in a directory that match, in order, at most one more than [`MOST`], and why it was not read
+/// to its end.
 fn in_directory(
     base: &Base,
     path: &[u8],
     pattern: &Component,
     go_on: impl Fn() -> Result<(), TransferError>,
-) -> Result<Vec<Vec<u8>>, TransferError> {
+) -> Result<(Vec<Vec<u8>>, Option<Errno>), TransferError> {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NONBLOCK;
     go_on()?;
     let opened = base.open(or_here(Path::new(OsStr::from_bytes(path))), flags);
-    let Ok(mut dir) = opened.and_then(Dir::new) else { return Ok(Vec::new()) };
-    let (mut names, mut bytes) = (Vec::new(), 0);
-    while let Some(Ok(entry)) = dir.read() {
+    let mut dir = match opened.and_then(Dir::new) {
+        Ok(dir) => dir,
+        Err(error) if is_nothing(error) => return Ok((Vec::new(), None)),
+        Err(error) => return Ok((Vec::new(), Some(error))),
+    };
+    let (mut names, mut bytes, mut trouble) = (Vec::new(), 0, None);
+    while let Some(entry) = dir.read() {
         go_on()?;
+        let entry = match entry {
+            Ok(entry) => entry,
+            Err(error) => {
+                trouble = Some(error);
+                break;
+            }
+        };
         let name = entry.file_name().to_bytes();
         // One beyond either bound is enough to be refused for.
         let room = names.len() <= MOST && bytes <= MOST_BYTES;
@@ -127,7 +164,7 @@ fn in_directory(
         }
     }
     names.sort_unstable();
-    Ok(names)
+    Ok((names, trouble))
 }
 
 #[cfg(test)]
@@ -147,8 +184,8 @@ mod tests {
         (home, deep)
     }
 
-    fn said(found: Result<Vec<PathBuf>, TransferError>) -> String {
-        found.map_or_else(|error| error.to_string(), |found| format!("{} paths", found.len()))
+    fn said(found: Result<Expanded, TransferError>) -> String {
+        found.map_or_else(|error| error.to_string(), |found| format!("{} paths", found.paths.len()))
     }
 
     #[test]

@@ -149,7 +149,7 @@ impl Typed {
             Source::File { base, path } => (Some((base, path)), own_name(path.as_os_str().as_bytes())),
             // What is picked goes where it stands in the directory.
             Source::Some { base, path, .. } => (Some((base, path)), None),
-            Source::Random { .. } | Source::Zero { .. } => (None, None),
+            Source::Unread { .. } | Source::Random { .. } | Source::Zero { .. } => (None, None),
         };
         let follow = if name.is_some() && how.keep.links { OFlags::NOFOLLOW } else { OFlags::empty() };
         let at = at.map(|(base, path)| (base.clone(), path.clone()));

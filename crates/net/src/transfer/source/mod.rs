@@ -35,9 +35,10 @@ use lfn_core::transfer::schedule::Deck;
 use lfn_core::units::Bytes;
 use lfn_core::wire::copy::{Failure, FromReceiver, FromSender, MOST_FAILURES, MOST_LOST, Part, Pick, Progress, Tally};
 use lfn_core::wire::third::CarriedEnd;
+use rustix::io::Errno;
 
 pub(crate) use self::attributes::{ACCESS, DEFAULT, LONGEST};
-pub(crate) use self::glob::{Budget, expand};
+pub(crate) use self::glob::{Budget, Expanded, expand};
 use self::itself::{Destination, Typed};
 use self::names::Names;
 use self::origin::{Item, Opened};
@@ -70,6 +71,11 @@ pub(crate) enum Source {
         base: Arc<Base>,
         path: PathBuf,
         names: Vec<Name>,
+    },
+    /// What a pattern may stand for, and cannot be read.
+    Unread {
+        path: PathBuf,
+        error: Errno,
     },
     /// Bytes that do not compress.
     Random {
@@ -433,7 +439,7 @@ impl Source {
 
     fn shown(&self) -> String {
         match self {
-            Source::File { path, .. } | Source::Some { path, .. } => show(path),
+            Source::File { path, .. } | Source::Some { path, .. } | Source::Unread { path, .. } => show(path),
             Source::Random { bytes, .. } => format!("random:{}", bytes.0),
             Source::Zero { bytes } => format!("zero:{}", bytes.0),
         }

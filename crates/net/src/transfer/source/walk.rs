@@ -77,7 +77,7 @@ impl Walk {
     /// A source, or that it cannot be had.
     pub(crate) fn new(source: Source, how: Listing) -> Self {
         let typed = match &source {
-            Source::File { path, .. } | Source::Some { path, .. } => path.clone(),
+            Source::File { path, .. } | Source::Some { path, .. } | Source::Unread { path, .. } => path.clone(),
             Source::Random { .. } | Source::Zero { .. } => PathBuf::new(),
         };
         Walk::try_new(source, how.clone()).unwrap_or_else(|why| Walk::missed(&typed, &why, how))
@@ -98,6 +98,7 @@ impl Walk {
         match source {
             Source::File { base, path } => walk.typed(base, &path)?,
             Source::Some { base, path, names } => walk.pick(base, &path, names)?,
+            Source::Unread { error, .. } => return Err(Unsent::File { doing: "read", source: error.into() }),
             Source::Random { seed, bytes } => walk.made("random", bytes, Origin::Random { seed })?,
             Source::Zero { bytes } => walk.made("zero", bytes, Origin::Zero)?,
         }

@@ -291,7 +291,7 @@ fn patterns_stand_for_what_is_there() {
         let found = super::super::expand(&base, pattern.as_bytes(), &mut super::super::Budget::new(&|| Ok(())));
         found.map_or_else(
             |error| vec![error.to_string()],
-            |found| found.iter().map(|p| p.display().to_string()).collect(),
+            |found| found.paths.iter().map(|p| p.display().to_string()).collect(),
         )
     };
     assert_eq!(found("*.c"), ["b.c"]);
