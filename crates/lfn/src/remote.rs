@@ -5,9 +5,10 @@
 
 use std::collections::BTreeMap;
 use std::fs::File;
-use std::io::{self, Read};
+use std::io::{self, BufRead, BufReader, IsTerminal, Read};
 use std::ops::Range;
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use etcetera::BaseStrategy;
@@ -18,10 +19,12 @@ use lfn_net::session::SessionError;
 use lfn_net::session::dial::Target;
 use lfn_net::session::identity;
 use lfn_net::session::queue::Patience;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
 
 use crate::emulated;
-use crate::exit::Failure;
+use crate::exit::{Exit, Failure};
 use crate::print;
 
 /// How to reach a far end, shared by the commands that do.
@@ -117,20 +120,18 @@ pub fn is_ticket(name: &str) -> bool {
 /// A ticket kept from an argument, which every user of the host can read: the first line that is not blank of standard
 /// input (`-`, or `@-` where a path follows) or of a file (`@FILE`).
 pub fn ticket_elsewhere(name: &str) -> Result<Option<Ticket>, Failure> {
-    let (place, mut from): (String, Box<dyn Read>) = match name.strip_prefix('@') {
-        _ if name == "-" || name == "@-" => ("standard input".to_owned(), Box::new(io::stdin())),
+    let (place, mut from): (String, Box<dyn BufRead>) = match name.strip_prefix('@') {
+        _ if is_typed(name) => ("standard input".to_owned(), Box::new(io::stdin().lock())),
         Some(file) => {
             let opened = File::open(file).map_err(|error| {
                 Failure::msg(format!("{name}: {error}")).hint("@FILE is a file with the line `lfn serve` prints")
             })?;
-            (file.to_owned(), Box::new(opened))
+            (file.to_owned(), Box::new(BufReader::new(opened)))
         }
         None => return Ok(None),
     };
     let mut text = Vec::new();
-    from.by_ref()
-        .take(LONGEST_TICKET)
-        .read_to_end(&mut text)
+    read_to_first(&mut from.by_ref().take(LONGEST_TICKET), &mut text)
         .map_err(|error| Failure::msg(format!("{place}: {error}")).hint("it is to hold the line `lfn serve` prints"))?;
     let text = String::from_utf8_lossy(&text);
     let Some((number, line)) = (1..).zip(text.lines()).find(|(_, line)| !line.trim().is_empty()) else {
@@ -139,6 +140,36 @@ pub fn ticket_elsewhere(name: &str) -> Result<Option<Ticket>, Failure> {
     // The text may be another secret: it is not quoted.
     let ticket = line.trim().parse::<Ticket>();
     ticket.map(Some).map_err(|_| Failure::usage(format!("{place}, line {number}: not a ticket")).hint(WHOLE))
+}
+
+/// Reads up to the first line that is not blank: behind it nobody has to say that there is no more.
+fn read_to_first(from: &mut impl BufRead, text: &mut Vec<u8>) -> io::Result<()> {
+    while text.trim_ascii().is_empty() && from.read_until(b'\n', text)? > 0 {}
+    Ok(())
+}
+
+fn is_typed(name: &str) -> bool {
+    matches!(name, "-" | "@-")
+}
+
+/// Waits until there is something on standard input, if that is where the ticket is; a person is told what is waited for.
+pub fn wait_for_ticket(name: &str, interrupted: &AtomicBool) -> Result<(), Failure> {
+    if !is_typed(name) {
+        return Ok(());
+    }
+    let stdin = io::stdin();
+    if stdin.is_terminal() {
+        print::talk("ticket: ");
+    }
+    let look_up = Timespec { tv_sec: 0, tv_nsec: 100_000_000 };
+    while !interrupted.load(Ordering::Relaxed) {
+        match poll(&mut [PollFd::new(&stdin, PollFlags::IN)], Some(&look_up)) {
+            Ok(0) | Err(Errno::INTR) => {}
+            Ok(_) => return Ok(()),
+            Err(error) => return Err(Failure::msg(format_args!("standard input: {error}"))),
+        }
+    }
+    Err(Failure::msg("interrupted").with_exit(Exit::Interrupted))
 }
 
 /// What belongs there.

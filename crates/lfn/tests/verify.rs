@@ -114,3 +114,18 @@ fn what_cannot_be_read_is_named() {
         assert_eq!((code, lines[0].starts_with("unreadable  small (Permission denied")), (Some(1), true), "{lines:?}");
     }
 }
+
+#[test]
+fn what_is_no_manifest_is_said_once() {
+    let home = plant();
+    fs::write(home.path().join("noise"), "noise\n".repeat(100_000)).unwrap();
+    let (code, lines, errors) = verify(home.path(), &["noise", "data"]);
+    assert_eq!((code, lines.len()), (Some(1), 0), "{lines:?}");
+    assert!(errors.contains("noise is no manifest") && errors.lines().count() < 15, "{errors}");
+    // One that is damaged is told in part, and counted.
+    let manifest = fs::read(home.path().join("manifest")).unwrap();
+    fs::write(home.path().join("noise"), [manifest, "noise\n".repeat(100).into()].concat()).unwrap();
+    let (code, lines, errors) = verify(home.path(), &["noise", "data"]);
+    assert!(code == Some(1) && lines[0].contains("100 lines not understood"), "{lines:?}");
+    assert!(errors.lines().count() < 15, "{errors}");
+}

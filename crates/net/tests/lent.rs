@@ -19,12 +19,12 @@ use lfn_core::wire::copy::{CopyId, CopyRequest, From, FromReceiver, Job, Pick, T
 use lfn_core::wire::path::PathRequest;
 use lfn_core::wire::third::{FromBorrower, FromLender, LendRequest};
 use lfn_core::wire::{RefusalCode, Request};
-use lfn_net::server::Config;
 use lfn_net::server::admission::{Quotas, Share};
+use lfn_net::server::{Config, Connections};
 use lfn_net::service;
 use lfn_net::session::dial::{self, Target};
 use lfn_net::session::{Control, SessionError};
-use lfn_net::transfer::{LocalSource, Options, TransferError, Watch, upload};
+use lfn_net::transfer::{LocalSource, Options, TransferError, Watch, across, upload};
 use serde_json::Value;
 use support::Served;
 
@@ -189,4 +189,21 @@ fn what_lends_takes_no_quota_from_the_copy() {
     let served = Served::start(config, service::serve);
     let (_control, target) = lend(&served, to("a")).unwrap();
     assert!(put(&target, request(to("a"))).is_ok());
+}
+
+/// Each of the three says all the time that it is there, and hears it of the others.
+#[test]
+fn a_copy_between_two_others_may_last_longer_than_any_silence() {
+    let connections = || Connections { silence: Duration::from_secs(1), ..Connections::default() };
+    let sender = Config { third_party: true, connections: connections(), ..support::config() };
+    let sender = Served::start(sender, service::serve);
+    let client = Share { rate: Some(BitRate(16_000_000)), ..Quotas::default().client };
+    let quotas = Quotas { client, ..Quotas::default() };
+    let receiver = Config { quotas, connections: connections(), ..support::config() };
+    let receiver = Served::start(receiver, service::serve);
+    let bytes = Bytes(10_000_000);
+    let (from, to) = ((&sender.target(), vec![From::Zero { bytes }]), (&receiver.target(), To::Null));
+    let outcome = across(from, to, &Options::default(), support::watch()).unwrap();
+    assert_eq!((outcome.bytes, outcome.tally.failed), (bytes, 0));
+    assert!(outcome.elapsed > Duration::from_secs(4), "{:?}", outcome.elapsed);
 }

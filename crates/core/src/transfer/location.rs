@@ -44,8 +44,13 @@ pub enum LocationError {
     #[error("'{0}': null: takes nothing behind it")]
     Null(String),
     /// The size behind `random:` or `zero:`.
-    #[error("{0}")]
-    Size(#[from] QuantityError),
+    #[error("{typed}: {source}")]
+    Size {
+        /// As typed.
+        typed: String,
+        /// What is wrong with it.
+        source: QuantityError,
+    },
     /// Only paths may be any bytes.
     #[error("'{0}': what stands before the path is not UTF-8")]
     Bytes(Raw),
@@ -101,11 +106,12 @@ impl Place {
     }
 
     fn memory(text: &str) -> Result<Option<Self>, LocationError> {
+        let bytes = |size: &str| size.parse().map_err(|source| LocationError::Size { typed: text.to_owned(), source });
         if let Some(size) = text.strip_prefix("random:") {
-            return Ok(Some(Place::Random(size.parse()?)));
+            return Ok(Some(Place::Random(bytes(size)?)));
         }
         if let Some(size) = text.strip_prefix("zero:") {
-            return Ok(Some(Place::Zero(size.parse()?)));
+            return Ok(Some(Place::Zero(bytes(size)?)));
         }
         match text.strip_prefix("null:") {
             Some("") => Ok(Some(Place::Null)),
@@ -182,6 +188,7 @@ mod tests {
         for text in ["", ":a", "null:x", "random:", "random:-1", "zero:1e99", "far:zero:x", "lfn://x@y", "lfn://"] {
             assert!(Location::parse(text).is_err(), "{text}");
         }
+        assert!(Location::parse("far:zero:x").unwrap_err().to_string().starts_with("zero:x: "));
     }
 
     #[test]

@@ -13,6 +13,9 @@ use crate::units::{BitRate, Bytes, show_duration};
 /// Of the predicted goodput: what comes this close has nothing to be explained.
 const AS_PREDICTED: f64 = 0.9;
 
+/// Of a copy's time: a standstill of so much explains more than what is lost when it begins and ends.
+const MUCH_OF_IT: f64 = 0.2;
+
 /// A copy that is over so soon shows what hosts take to begin and to end, and nothing of the path.
 const TOO_SHORT: Duration = Duration::from_secs(1);
 
@@ -42,11 +45,13 @@ pub struct Finished<'a> {
     pub near_sends: bool,
     /// How long there was no connection.
     pub without: Duration,
+    /// How long nothing came though there was one.
+    pub still: Duration,
 }
 
 /// Explains the difference, if there is one.
 pub fn shortfall(finished: &Finished<'_>) -> Option<Shortfall> {
-    let Finished { goodput, predicted, limit, look, streams, near_sends, without } = *finished;
+    let Finished { goodput, predicted, limit, look, streams, near_sends, without, still } = *finished;
     if predicted.0 == 0 || look.at < TOO_SHORT || goodput.as_f64() >= AS_PREDICTED * predicted.as_f64() {
         return None;
     }
@@ -60,6 +65,14 @@ pub fn shortfall(finished: &Finished<'_>) -> Option<Shortfall> {
             format!("the connection, which was lost for {}", show_duration(without)),
             "see what cut it: as long as it was there, the copy was as fast as predicted".to_owned(),
         ),
+        Limit::CongestionWindow | Limit::StartUp | Limit::LinkFull { .. } | Limit::Unknown
+            if still.as_secs_f64() >= MUCH_OF_IT * look.at.as_secs_f64() =>
+        {
+            (
+                format!("a standstill: nothing came for {} of {}", show_duration(still), show_duration(look.at)),
+                "see what cut the path then: the connection outlived it".to_owned(),
+            )
+        }
         Limit::SourceDisk => (
             format!("the {source} disk: reading took {:.0} % of the sending threads' time", share(look.sender.disk)),
             "copy random:1GiB instead of the files to see what the path carries without it".to_owned(),
@@ -145,7 +158,16 @@ mod tests {
 
     fn finished(look: &Look, limit: Limit, goodput: u64) -> Option<Shortfall> {
         let (goodput, predicted) = (BitRate(goodput), BitRate(100_000_000));
-        shortfall(&Finished { goodput, predicted, limit, look, streams: 4, near_sends: true, without: Duration::ZERO })
+        shortfall(&Finished {
+            goodput,
+            predicted,
+            limit,
+            look,
+            streams: 4,
+            near_sends: true,
+            without: Duration::ZERO,
+            still: Duration::ZERO,
+        })
     }
 
     #[test]
@@ -163,9 +185,16 @@ mod tests {
             streams: 4,
             near_sends: true,
             without: Duration::from_secs(seconds),
+            still: Duration::ZERO,
         };
         let lost = |seconds| shortfall(&cut(seconds)).unwrap().finding.contains("the connection, which was lost for");
         assert_eq!([2, 3].map(lost), [false, true]);
+        // An outage that no connection breaks at looks like loss.
+        let stood = |limit| {
+            let finished = Finished { limit, still: Duration::from_secs(2), ..cut(0) };
+            shortfall(&finished).unwrap().finding.contains("nothing came for 2 s of 5 s")
+        };
+        assert!(stood(Limit::CongestionWindow) && stood(Limit::Unknown) && !stood(Limit::SourceDisk));
     }
 
     /// A window of more than the path holds did not hold back: what was lost did.

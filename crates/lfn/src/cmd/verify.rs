@@ -141,6 +141,9 @@ fn read_error(path: &Path, error: &io::Error) -> Failure {
     Failure::msg(format_args!("cannot read {}: {error}", path.display())).hint("lfn verify MANIFEST [DIRECTORY]")
 }
 
+/// Most lines that are told one by one as no lines of a manifest; those after them are counted.
+const MOST_BAD_LINES: u64 = 10;
+
 /// Reads the manifest and deals its lines out.
 fn read(
     input: &mut dyn BufRead,
@@ -151,7 +154,7 @@ fn read(
 ) -> Result<(), Failure> {
     let mut parser = Lines::default();
     let mut bytes = Vec::new();
-    let mut some = false;
+    let (mut some, mut good) = (false, false);
     loop {
         bytes.clear();
         // Of a line that is too long no more is held than shows that it is.
@@ -166,14 +169,20 @@ fn read(
         some = true;
         match parser.next(&bytes) {
             Ok(line) => {
+                good = true;
                 listed.add(line.name.as_bytes());
                 if lines.send(line).is_err() {
                     break;
                 }
             }
             Err(error) => {
-                print::talk(format_args!("lfn: {}: {error}\n", path.display()));
-                report.bad_line();
+                let bad = report.bad_line();
+                if bad <= MOST_BAD_LINES {
+                    print::talk(format_args!("lfn: {}: {error}\n", path.display()));
+                } else if !good {
+                    return Err(Failure::msg(format_args!("{} is no manifest", path.display()))
+                        .hint("one has lines as b3sum prints them: lfn copy --manifest writes such"));
+                }
             }
         }
     }
@@ -334,8 +343,11 @@ impl Report {
         }
     }
 
-    fn bad_line(&self) {
-        self.sums.lock().unwrap_or_else(PoisonError::into_inner).bad_lines += 1;
+    /// Counts a line that is none of a manifest, and says how many there were.
+    fn bad_line(&self) -> u64 {
+        let mut sums = self.sums.lock().unwrap_or_else(PoisonError::into_inner);
+        sums.bad_lines += 1;
+        sums.bad_lines
     }
 
     fn wrong(&self, wrong: Wrong) {

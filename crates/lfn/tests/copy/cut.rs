@@ -2,6 +2,7 @@
 //! and the same command goes on from there.
 
 use std::fs;
+use std::process::Stdio;
 use std::thread;
 use std::time::Duration;
 
@@ -9,7 +10,7 @@ use rustix::process::{Pid, Signal, kill_process};
 
 use serde_json::Value;
 
-use crate::support::server::Server;
+use crate::support::server::{Server, kill};
 use crate::{Pair, finish, names, text, wait_for, write};
 
 /// A copy so long that it is under way whenever something happens to it.
@@ -164,4 +165,22 @@ fn an_interrupted_download_has_no_final_name() {
     let output = finish(child);
     assert_eq!(output.status.code(), Some(130), "{}", text(&output.stderr));
     assert!(!pair.near("a").exists());
+}
+
+/// Nobody has to type a ticket to be rid of it.
+#[test]
+fn an_interrupt_ends_the_wait_for_a_ticket() {
+    let pair = Pair::new();
+    let mut command = pair.command(&["@-:a", "b"]);
+    let mut child = command.stdin(Stdio::piped()).spawn().unwrap();
+    let _open = child.stdin.take();
+    let status = format!("/proc/{}/status", child.id());
+    let catches = || {
+        let status = fs::read_to_string(&status).unwrap();
+        let caught = status.lines().find_map(|line| line.strip_prefix("SigCgt:")).unwrap();
+        u64::from_str_radix(caught.trim(), 16).unwrap() & 2 != 0
+    };
+    wait_for("its handler", catches);
+    kill("INT", child.id());
+    assert_eq!(finish(child).status.code(), Some(130));
 }

@@ -5,6 +5,8 @@ use std::fs;
 use std::os::unix::fs::symlink;
 use std::process::Command;
 
+use serde_json::Value;
+
 use crate::support::server::text;
 use crate::{Pair, content, is_root, names, write};
 
@@ -16,6 +18,14 @@ fn a_file_that_exists_is_replaced_only_by_force() {
     let errors = pair.refuses(&["a", "far:a"], 1, "a: a file of 2 kB is there");
     assert!(errors.contains("--force"), "{errors}");
     assert_eq!(fs::read(pair.far("a")).unwrap(), old);
+    // A program hears it too.
+    for format in ["--json", "--ndjson"] {
+        let output = pair.copy(&["a", "far:a", format]);
+        let report: Value = serde_json::from_str(text(&output.stdout).lines().last().unwrap_or_default())
+            .or_else(|_| serde_json::from_str(&text(&output.stdout)))
+            .unwrap();
+        assert_eq!((output.status.code(), &report["failures"][0]["name"]), (Some(1), &"a".into()), "{report}");
+    }
     pair.refuses(&["far:a", "a"], 1, "a: a file of 1 kB is there");
     pair.copies(&["--force", "a", "far:a"]);
     assert_eq!(fs::read(pair.far("a")).unwrap(), content(1000));
@@ -119,6 +129,8 @@ fn the_wrong_ticket_opens_nothing() {
         let mode: &[&str] = if clear { &["--clear-data"] } else { &[] };
         pair.server.ticket = format!("lfn://{other_token}@{host}#{fingerprint}");
         pair.refuses(&[&["a", "far:a"], mode].concat(), 1, "token is not this server's");
+        pair.refuses(&[&["a", "far:a", "--manifest", "m"], mode].concat(), 1, "token is not this server's");
+        assert_eq!(names(&pair.near("")), ["a"]);
         pair.refuses(&[&["far:zero:10", "null:"], mode].concat(), 1, "token is not this server's");
         pair.server.ticket = format!("lfn://{token}@{host}#{other_fingerprint}");
         pair.refuses(&[&["a", "far:a"], mode].concat(), 1, "another key than the ticket's");

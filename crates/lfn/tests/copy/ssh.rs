@@ -349,6 +349,13 @@ fn a_far_end_that_never_speaks_can_be_interrupted() {
     host.leaves_nothing();
 }
 
+/// Processor time that a process has used, in hundredths of a second.
+fn ticks(pid: u32) -> u64 {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap();
+    let fields: Vec<_> = stat[stat.rfind(')').unwrap()..].split(' ').collect();
+    [12, 13].map(|field| fields[field].parse::<u64>().unwrap()).iter().sum()
+}
+
 #[test]
 fn a_far_side_that_is_gone_ends_the_copy() {
     let Some(host) = Host::new() else { return };
@@ -362,6 +369,8 @@ fn a_far_side_that_is_gone_ends_the_copy() {
     let numbers = fs::read_dir("/proc").unwrap().flatten().filter_map(|entry| entry.file_name().to_str()?.parse().ok());
     let far: Vec<u32> = numbers.filter(is_far).collect();
     assert_eq!(far.len(), 1);
+    // Connections may be there before a server has said a word on them: it is under way when that has worked for a while.
+    wait_for("its work", || ticks(far[0]) >= 50);
     kill("KILL", far[0]);
     let output = finish(child);
     let errors = text(&output.stderr);

@@ -90,13 +90,14 @@ impl Control {
         }
     }
 
-    /// The next message if one comes within `within`; a refusal or a close is an error.
+    /// The next message if one comes within `within`, which is a millisecond at least: whoever has no time hears what is there.
+    /// A refusal or a close is an error.
     pub fn poll<T: DeserializeOwned>(
         &mut self,
         within: Duration,
         while_doing: &'static str,
     ) -> Result<Option<T>, SessionError> {
-        let deadline = Instant::now() + within;
+        let deadline = Instant::now() + within.max(Duration::from_millis(1));
         loop {
             match self.reader.take::<T, Refusal>()? {
                 Some(wire::Frame::Message(message)) => return Ok(Some(message)),

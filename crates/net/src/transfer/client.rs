@@ -173,6 +173,8 @@ pub struct Outcome {
     pub reconnects: u32,
     /// How long there was none, from when anything had moved.
     pub without: Duration,
+    /// How long nothing came though there was one, by three seconds and more at a time; of a copy between two others not known.
+    pub still: Duration,
     /// Data streams that broke and were replaced.
     pub replaced: u32,
     /// How the number of streams was changed on the way.

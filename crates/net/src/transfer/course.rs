@@ -29,6 +29,9 @@ const WAITS: (Duration, Duration) = (Duration::from_millis(500), Duration::from_
 /// How long a connection of a new attempt may take: on a path that is down, the next SYN comes sooner than the kernel's.
 const DIALLED_WITHIN: Duration = Duration::from_secs(5);
 
+/// What is longer than a pause of a path or a disk that works.
+const STILL: Duration = Duration::from_secs(3);
+
 /// What a sender may change to.
 const BBR: &str = "bbr";
 
@@ -60,6 +63,9 @@ pub(super) struct Course<'a> {
     wait: Duration,
     reconnects: u32,
     without: Duration,
+    /// How far it was when anything came last, and when that was; how long nothing had come before, in all.
+    came: (u64, Instant),
+    still: Duration,
     /// Of the sessions before this one, and of all.
     before: Look,
     last: Look,
@@ -92,6 +98,8 @@ impl<'a> Course<'a> {
             wait: WAITS.0,
             reconnects: 0,
             without: Duration::ZERO,
+            came: (0, begun),
+            still: Duration::ZERO,
             before: Look::default(),
             last: Look::default(),
             done: 0,
@@ -128,6 +136,7 @@ impl<'a> Course<'a> {
             self.reconnects += 1;
             (self.watch.connection)(&Connection::Back { after: since.elapsed() });
         }
+        self.came.1 = Instant::now();
     }
 
     /// Looks at the session that runs; `total` is what it has listed.
@@ -144,6 +153,11 @@ impl<'a> Course<'a> {
         self.total.passed = Bytes(done.saturating_sub(self.last.bytes.0));
         if total.settled > self.settled {
             (self.settled, self.moved) = (total.settled, Instant::now());
+        }
+        let came = self.last.bytes.0.saturating_add(total.settled);
+        if came != self.came.0 {
+            self.still += Some(self.came.1.elapsed()).filter(|time| *time >= STILL).unwrap_or_default();
+            self.came = (came, Instant::now());
         }
         (self.watch.observer)(&self.total, &self.last);
         if let Some(change) = self.adapter.look(&self.last) {
@@ -222,6 +236,7 @@ impl<'a> Course<'a> {
             look: self.last,
             reconnects: self.reconnects,
             without: self.without,
+            still: self.still,
             replaced: self.replaced,
             changes: self.changes,
         }

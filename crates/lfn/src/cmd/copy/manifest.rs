@@ -71,6 +71,11 @@ impl Manifest {
         }
     }
 
+    /// Removes what is written, unless it has its name.
+    pub(super) fn abandon(&self) {
+        let _ = fs::remove_file(&self.part);
+    }
+
     /// Gives it its name, and tells how many files are in it.
     pub(super) fn finish(&self) -> Result<u64, Failure> {
         let mut inner = self.inner.lock().unwrap_or_else(PoisonError::into_inner);
@@ -101,8 +106,7 @@ pub(super) fn paths_below(path: &Path, directory: &Path) -> Vec<PathBuf> {
 
 impl Drop for Manifest {
     fn drop(&mut self) {
-        // Gone, once it has its name.
-        let _ = fs::remove_file(&self.part);
+        self.abandon();
     }
 }
 

@@ -167,6 +167,8 @@ pub fn run(args: Args) -> Result<Exit, Failure> {
     };
     live.clear();
     let outcome = result.map_err(|error| {
+        // Threads that still dial hold it too, and nobody waits for them.
+        told.1.iter().for_each(|manifest| manifest.abandon());
         let interrupted = matches!(error, TransferError::Interrupted) && !args.there.dry_run;
         let failure = match error {
             TransferError::Session(SessionError::Unreachable { address, source }) if is_here => {
@@ -178,11 +180,15 @@ pub fn run(args: Args) -> Result<Exit, Failure> {
         if interrupted { failure.hint("the same command goes on from what was kept") } else { failure }
     })?;
     let listed = told.1.map(|manifest| manifest.finish()).transpose()?;
-    if let ([failure], 1) = (outcome.failures.as_slice(), outcome.tally.entries()) {
+    // To a person the line of a file that failed by itself says all.
+    let alone = outcome.failures.first().filter(|_| outcome.tally.entries() == 1);
+    if alone.is_none() || args.json || args.ndjson {
+        report(&args, &options, &forecast, &choice, near_sends, &outcome, listed)?;
+    }
+    if let Some(failure) = alone {
         let exit = if failure.full { Exit::Incomplete } else { Exit::Failed };
         return Err(Failure::msg(ends.tell(failure)).with_exit(exit));
     }
-    report(&args, &options, &forecast, &choice, near_sends, &outcome, listed)?;
     list_failures(&outcome, &ends);
     tell_what_is_missing(&outcome);
     // 3 where the disk is full or a quota spent: with more room the same command goes on.

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 use lfn_core::transfer::glob::is_pattern;
 use lfn_core::transfer::keep::Keep;
-use lfn_core::transfer::location::{Location, Place, own_name};
+use lfn_core::transfer::location::{Location, LocationError, Place, own_name};
 use lfn_core::transfer::raw::Raw;
 use lfn_core::transfer::verdict::Allowed;
 use lfn_core::units::Bytes;
@@ -116,7 +116,16 @@ pub(super) fn without_tilde(path: &Raw) -> Result<Raw, Failure> {
 
 /// Reads what was typed; the last place is the destination.
 pub(super) fn direction(places: &[OsString], allowed: Allowed, pick: &Pick) -> Result<Direction, Failure> {
-    let read = |text: &OsString| Location::parse_bytes(text.as_bytes()).map_err(|e| Failure::usage(e).hint(PLACES));
+    let read = |text: &OsString| {
+        Location::parse_bytes(text.as_bytes()).map_err(|error| {
+            let hint = match &error {
+                LocationError::Ticket(_) => TICKETS,
+                LocationError::Size { .. } => "a size is 4096, 500MB or 1GiB",
+                _ => PLACES,
+            };
+            Failure::usage(error).hint(hint)
+        })
+    };
     let mut places = places.iter().map(read).collect::<Result<Vec<_>, _>>()?;
     let Some(Location { host, place }) = places.pop() else {
         return Err(Failure::usage("nothing to copy").hint(PLACES));
@@ -174,6 +183,9 @@ fn one_far_end(sources: Vec<Location>) -> Result<(String, Vec<Place>), Failure> 
         _ => Err(Failure::usage("the sources are at several places").hint("one `lfn copy` for each of them")),
     }
 }
+
+const TICKETS: &str =
+    "paste the ticket whole, in quotes; a path stands before the #: lfn://TOKEN@HOST:PORT/PATH#FINGERPRINT";
 
 pub(super) const PLACES: &str = "lfn copy FILE NAME:PATH, or lfn copy NAME:PATH FILE; `lfn hosts list` shows the names";
 

@@ -70,6 +70,8 @@ struct Json<'a> {
     /// How often the connection was lost and found again, and how long there was none.
     reconnects: u32,
     seconds_without_connection: f64,
+    /// How long nothing came though there was one.
+    seconds_still: f64,
     /// Data streams that broke.
     streams_replaced: u32,
     predicted: Option<Predicted>,
@@ -105,6 +107,7 @@ impl Report<'_> {
             look,
             reconnects,
             without,
+            still,
             replaced,
             changes,
         } = self.outcome;
@@ -128,6 +131,7 @@ impl Report<'_> {
             failures,
             reconnects: *reconnects,
             seconds_without_connection: without.as_secs_f64(),
+            seconds_still: still.as_secs_f64(),
             streams_replaced: *replaced,
             predicted: self.predicted,
             limit: self.limit().seen(self.near_sends),
@@ -264,7 +268,7 @@ impl Report<'_> {
 
     /// Where it fell behind what was predicted.
     fn shortfall(&self) -> Option<Shortfall> {
-        let Outcome { elapsed, look, without, .. } = self.outcome;
+        let Outcome { elapsed, look, without, still, .. } = self.outcome;
         shortfall(&Finished {
             goodput: self.outcome.moved().per(*elapsed),
             predicted: self.predicted?.average_goodput,
@@ -273,6 +277,7 @@ impl Report<'_> {
             streams: self.streams(),
             near_sends: self.near_sends,
             without: *without,
+            still: *still,
         })
     }
 

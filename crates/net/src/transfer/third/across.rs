@@ -187,6 +187,7 @@ impl Pair {
                         look,
                         reconnects,
                         without,
+                        still: Duration::ZERO,
                         replaced,
                         changes,
                     });

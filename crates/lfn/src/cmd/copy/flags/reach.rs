@@ -51,6 +51,7 @@ impl ReachFlags {
         interrupted: &Arc<AtomicBool>,
     ) -> Result<Reached, Failure> {
         if name != HERE && !self.is_over_ssh(name, trust)? {
+            remote::wait_for_ticket(name, interrupted)?;
             return Ok(Reached { target: remote::resolve(name, trust, waiting)?, _link: None });
         }
         let command = self.ssh.clone().or_else(|| std::env::var("LFN_SSH").ok().filter(|command| !command.is_empty()));
