@@ -113,7 +113,7 @@ pub struct Ask {
     pub unbounded: bool,
     /// How long after its time it is still let go on, where its client ends it.
     pub grace: Duration,
-    /// It moves nothing, and another session that would have to wait for it is what it is there for: no quota counts it.
+    /// Another session that would have to wait for it is what it is there for: no quota but that of bytes counts it.
     pub uncounted: bool,
 }
 

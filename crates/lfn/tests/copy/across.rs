@@ -6,7 +6,7 @@ use std::process::Command;
 
 use crate::support::lfn_path;
 use crate::support::server::Server;
-use crate::{Pair, content, is_root, names, text, wait_for};
+use crate::{Pair, content, is_root, names, text, wait_for, write};
 
 /// Two servers, each with a root of its own, and a client of both: `far` sends.
 struct Three {
@@ -93,6 +93,17 @@ fn a_server_that_copies_to_itself_loses_nothing() {
     assert!(!three.pair.far("runs/deep/runs/deep").exists());
     three.pair.copies(&["far:runs/deep/a", "far:b"]);
     assert_eq!(fs::read(three.pair.far("b")).unwrap(), b"a");
+}
+
+/// The session that sends is there for the one that takes, and does not stand in its way.
+#[test]
+fn a_server_that_copies_to_itself_does_not_wait_for_itself() {
+    for limit in [["--max-sessions", "1"], ["--client-rate", "100mbit"]] {
+        let three = Three::new(&[SENDS, &limit].concat(), &[]);
+        write(&three.pair.far("a"), 100_000);
+        three.pair.copies(&["far:a", "far:b"]);
+        assert_eq!(fs::read(three.pair.far("b")).unwrap(), content(100_000), "{limit:?}");
+    }
 }
 
 #[test]

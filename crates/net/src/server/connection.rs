@@ -136,7 +136,8 @@ fn session_of(
     id: SessionId,
     request: &Request,
 ) {
-    let who = Who::new(peer, id, request, bearer.name.clone());
+    let own = shared.config.identity.fingerprint();
+    let who = Who::new(peer, id, request, bearer.name.clone(), own);
     let asked = Instant::now();
     let opened = place(shared, &mut control, id, request, &who, &bearer).and_then(|(streams, grant)| {
         let opened = shared.account(Event::Opened(&who, grant.allowed(), asked.elapsed()));

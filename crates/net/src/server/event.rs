@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use lfn_core::admission::{Allowed, Ask, Expected};
-use lfn_core::session::SessionId;
+use lfn_core::session::{Fingerprint, SessionId};
 use lfn_core::transfer::digest::Digest;
 use lfn_core::transfer::raw::Raw;
 use lfn_core::units::{BitRate, Bytes};
@@ -162,7 +162,14 @@ fn places(request: &Request) -> Arc<[String]> {
 }
 
 impl Who {
-    pub(super) fn new(client: SocketAddr, session: SessionId, request: &Request, token: Option<Arc<str>>) -> Self {
+    /// `own` is this server's key.
+    pub(super) fn new(
+        client: SocketAddr,
+        session: SessionId,
+        request: &Request,
+        token: Option<Arc<str>>,
+        own: Fingerprint,
+    ) -> Self {
         let (verb, sends) = match request {
             Request::Test(test) => ("test", test.direction == Direction::Reverse),
             Request::Copy(copy) => ("copy", matches!(copy.job, Job::Get { .. })),
@@ -171,12 +178,12 @@ impl Who {
             Request::Send(_) => ("send", true),
             Request::Path(_) => ("path", false),
         };
-        Who { client, session: Some(session), token, verb, places: places(request), ask: ask(request), sends }
+        Who { client, session: Some(session), token, verb, places: places(request), ask: ask(request, own), sends }
     }
 }
 
 /// What a request asks of the quotas.
-fn ask(request: &Request) -> Ask {
+fn ask(request: &Request, own: Fingerprint) -> Ask {
     match request {
         Request::Path(_) => Ask { streams: 1, time: Some(path::LONGEST), ..Ask::default() },
         Request::Clean(_) => Ask { streams: 1, unbounded: true, ..Ask::default() },
@@ -189,7 +196,11 @@ fn ask(request: &Request) -> Ask {
             let rate = (0..test.streams).try_fold(0, sum).filter(|_| test.direction == Direction::Reverse).map(BitRate);
             Ask { streams: test.streams, time, bytes, rate, ..Ask::default() }
         }
-        Request::Send(send) => Ask { streams: send.most_streams.max(1), unbounded: true, ..Ask::default() },
+        // To itself, which is known by its key wherever that is: the session that takes it is counted.
+        Request::Send(send) => {
+            let uncounted = send.receiver.fingerprint == own;
+            Ask { streams: send.most_streams.max(1), unbounded: true, uncounted, ..Ask::default() }
+        }
         Request::Copy(copy) => {
             let made = |from: &From| match from {
                 From::Random { bytes } | From::Zero { bytes } => Some(*bytes),
@@ -214,7 +225,7 @@ mod tests {
     fn a_ramp_says_no_time_and_datagrams_are_as_long_as_they_are() {
         let of = |load, udp| {
             let request = TestRequest { load, udp: Some(Box::new(udp)), ..TestRequest::default() };
-            let asked = ask(&Request::Test(Box::new(request)));
+            let asked = ask(&Request::Test(Box::new(request)), Fingerprint([0; 32]));
             (asked.time, asked.bytes)
         };
         let ten = Duration::from_secs(10);
