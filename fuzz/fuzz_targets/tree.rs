@@ -53,14 +53,16 @@ fn journal(bytes: &[u8], how: u8) {
     assert_eq!(read(bytes, usize::from(how) + 1), read(bytes, bytes.len().max(1)));
 }
 
-/// Behind a sound header, so that records are reached: none of these bytes is one.
+/// Behind a sound header, so that records are reached. The check over one has no key: whoever sees it compared finds it.
 fn records(bytes: &[u8], how: u8) {
     let layout = Layout::new(Bytes(51_200), Bytes(1024)).unwrap();
     let header = Header { layout, modified: Modified::default(), source: "a".into(), verify: Default::default() };
     let (mut whole, _) = header.encode().unwrap();
     let start = whole.len() as u64;
     whole.extend(bytes);
-    assert_eq!(read(&whole, usize::from(how) + 1), Some((Vec::new(), start)));
+    let (_, sound) = read(&whole, whole.len()).unwrap();
+    assert!(sound >= start);
+    assert_eq!(read(&whole, usize::from(how) + 1), read(&whole, whole.len()));
 }
 
 fn batch(bytes: &[u8]) {

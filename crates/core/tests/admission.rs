@@ -287,6 +287,20 @@ fn what_peers_ask_for_adds_up_to_no_overflow() {
     inside.into_iter().for_each(|id| gate.end(id, at(3)));
 }
 
+/// They wait for nobody, and cost threads and memory all the same.
+#[test]
+fn of_those_that_no_quota_counts_there_are_not_any_number() {
+    let mut gate = Gate::new(quotas(1, 1));
+    let ask = Ask { uncounted: true, ..seconds(10) };
+    let inside: Vec<u64> = (0..64).map(|_| gate.ask(client(0), ask, at(0)).unwrap()).collect();
+    assert_eq!(admitted(&mut gate, at(0)), inside);
+    assert!(matches!(gate.ask(client(1), ask, at(0)), Err(Denied::QueueFull { waiting: 0, .. })));
+    gate.ask(client(0), seconds(10), at(0)).unwrap();
+    gate.end(inside[0], at(0));
+    gate.ask(client(1), ask, at(0)).unwrap();
+    assert_eq!(admitted(&mut gate, at(0)).len(), 2);
+}
+
 #[test]
 fn a_gate_that_stops_lets_nobody_in_and_sends_home_who_waits() {
     let mut gate = Gate::new(quotas(1, 1));

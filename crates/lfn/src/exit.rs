@@ -96,16 +96,21 @@ impl Failure {
         (one_line(&text).into_owned(), self.hint.as_deref().map(|hint| one_line(hint).into_owned()))
     }
 
-    /// Prints the failure on stderr, one line each for error and hint; a closed pipe on stdout is no failure at all.
-    pub fn report(self) -> ExitCode {
-        if self.is_closed_stdout() && self.exit == Exit::Failed {
-            return Exit::Ok.into();
-        }
+    /// Prints the failure on stderr, one line each for error and hint.
+    pub fn tell(&self) {
         let (line, hint) = self.words();
         print::talk(format_args!("lfn: {line}\n"));
         if let Some(hint) = hint {
             print::talk(format_args!("hint: {hint}\n"));
         }
+    }
+
+    /// Ends the program with it; a closed pipe on stdout is no failure at all.
+    pub fn report(self) -> ExitCode {
+        if self.is_closed_stdout() && self.exit == Exit::Failed {
+            return Exit::Ok.into();
+        }
+        self.tell();
         self.exit.into()
     }
 

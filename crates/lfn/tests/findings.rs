@@ -75,12 +75,13 @@ fn drops_by_the_own_qdisc_are_found() {
     );
 }
 
+/// Some twenty segments are lost in that time: with a longer path or less loss it can be one, which is no finding.
 fn loss_on_the_path_is_found() {
-    let path = [PATH, &["--loss", "0.3%"]].concat();
+    let path = ["--rate", "40mbit", "--rtt", "20ms", "--loss", "1%"];
     thrice(
         "loss",
         || emulated(&path, "", &["--time", "3s", "--interval", "500ms", "--congestion", "reno"]),
-        |run| first(run, "loss") && run["findings"][0]["evidence"]["lost_share"].as_f64().unwrap() > 0.001,
+        |run| first(run, "loss") && run["findings"][0]["evidence"]["lost_share"].as_f64().unwrap() > 0.003,
     );
 }
 

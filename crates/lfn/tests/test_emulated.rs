@@ -4,6 +4,7 @@
 
 mod support;
 
+use std::fs;
 use std::process::ExitCode;
 
 use serde_json::Value;
@@ -14,6 +15,7 @@ const LIMITS: [&str; 4] = ["receive window", "send buffer", "kernel cap", "windo
 fn main() -> ExitCode {
     support::run(&[
         ("a_held_window_is_found", Needs::Namespaces, a_held_window_is_found),
+        ("a_window_above_the_kernels_cap_is_held", Needs::Namespaces, a_window_above_the_kernels_cap_is_held),
         ("a_small_send_buffer_is_found", Needs::Namespaces, a_small_send_buffer_is_found),
         ("without_window_scale_that_is_found", Needs::Namespaces, without_window_scale_that_is_found),
         ("the_way_back_is_predicted_by_its_own_link", Needs::Namespaces, the_way_back_is_predicted_by_its_own_link),
@@ -25,6 +27,16 @@ fn main() -> ExitCode {
 fn a_held_window_is_found() {
     for flags in [&["--window", "150000"][..], &["--window", "150000", "--reverse"]] {
         thrice(flags, |run| first(run, "receive window") && run["window_scale"] == 2);
+    }
+}
+
+/// Above net.core.rmem_max the server changes sysctls of its own namespace, confined as it is.
+fn a_window_above_the_kernels_cap_is_held() {
+    let cap: u64 = fs::read_to_string("/proc/sys/net/core/rmem_max").unwrap().trim().parse().unwrap();
+    let window = (cap + cap / 8).to_string();
+    for flags in [&["--window", &window][..], &["--window", &window, "--reverse"]] {
+        let run = emulated(flags);
+        assert!(run["steady_goodput_bits_per_second"].as_f64().is_some_and(|rate| rate > 0.0), "{run}");
     }
 }
 

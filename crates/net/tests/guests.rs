@@ -138,7 +138,8 @@ fn hear(control: &mut Control) -> Result<Vec<FromReceiver>, SessionError> {
 }
 
 fn to(path: &str, allowed: Allowed) -> Job {
-    Job::Put { to: To::File { path: path.into(), allowed, single: false, keep: Default::default() } }
+    let keep = lfn_core::transfer::keep::Keep { links: true, ..Default::default() };
+    Job::Put { to: To::File { path: path.into(), allowed, single: false, keep } }
 }
 
 fn entry(name: &str, kind: Value, modified: i64) -> Value {

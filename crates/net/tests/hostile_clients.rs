@@ -13,7 +13,9 @@ use std::time::{Duration, Instant};
 use lfn_core::transfer::digest::BlockHash;
 use lfn_core::transfer::manner::Verify;
 use lfn_core::units::Bytes;
-use lfn_core::wire::copy::{BlockHeader, From, FromReceiver, FromSender, Job, To};
+use lfn_core::wire::copy::{BlockHeader, From, FromReceiver, Job, To};
+use lfn_net::server::Config;
+use lfn_net::server::admission::{Quotas, Share};
 use lfn_net::service;
 use lfn_net::session::dial::{self, Target};
 use lfn_net::session::{Control, DataStream, Protection};
@@ -60,58 +62,85 @@ fn resident() -> u64 {
     pages.split_whitespace().nth(1).unwrap().parse::<u64>().unwrap() * 4096
 }
 
-#[test]
-fn failures_without_end_are_counted_and_not_kept() {
+/// Has `hostile` at a server that has served before; fails where that made it hold more than `most` bytes, or where nobody
+/// else is served beside it.
+#[track_caller]
+fn holds_at_most<T>(most: u64, hostile: impl FnOnce(&Served) -> T) {
     let _alone = alone();
     let served = Served::start(support::config(), service::serve);
     honest(&served);
     let before = resident();
-    let (mut control, _stream) = ask(&served.target(), put());
-    let started = Instant::now();
-    let what = "w".repeat(4000);
-    let mut said = 0_u64;
-    while started.elapsed() < Duration::from_secs(2) {
-        control.send(&json!({ "sender": "failed", "name": format!("{said}"), "what": what })).unwrap();
-        // Of numbers that were never listed, too.
-        control.send(&json!({ "sender": "failed", "file": said as u32, "name": "x", "what": what })).unwrap();
-        said += 1;
-    }
+    let _connected = hostile(&served);
     honest(&served);
     let grown = resident().saturating_sub(before);
-    assert!(said > 2000 && grown < 64 << 20, "{said} failures, {grown} bytes more");
+    assert!(grown < most, "{grown} bytes more");
+}
+
+#[test]
+fn failures_without_end_are_counted_and_not_kept() {
+    // 160 MB of them.
+    holds_at_most(64 << 20, |served| {
+        let (mut control, stream) = ask(&served.target(), put());
+        let what = "w".repeat(4000);
+        for said in 0..20_000_u32 {
+            control.send(&json!({ "sender": "failed", "name": format!("{said}"), "what": what })).unwrap();
+            // Of numbers that were never listed, too.
+            control.send(&json!({ "sender": "failed", "file": said, "name": "x", "what": what })).unwrap();
+        }
+        (control, stream)
+    });
+}
+
+/// A message may be 4 MiB long.
+#[test]
+fn failures_of_many_words_are_cut_short() {
+    holds_at_most(64 << 20, |served| {
+        let from = vec![From::Zero { bytes: Bytes(1 << 40) }];
+        let (mut control, stream) = ask(&served.target(), Job::Get { from, pick: Default::default() });
+        let what = "w".repeat(1 << 20);
+        for _ in 0..200 {
+            control.send(&json!({ "receiver": "failed", "name": "x", "what": what })).unwrap();
+        }
+        (control, stream)
+    });
+}
+
+/// Its quota of time, as its token's end, is looked at between its words.
+#[test]
+fn who_never_stops_talking_is_ended_all_the_same() {
+    let _alone = alone();
+    let client = Share { time: Some(Duration::from_secs(1)), ..Quotas::default().client };
+    let quotas = Quotas { client, ..Quotas::default() };
+    let served = Served::start(Config { quotas, ..support::config() }, service::serve);
+    let from = vec![From::Zero { bytes: Bytes(1 << 40) }];
+    let (mut control, _stream) = ask(&served.target(), Job::Get { from, pick: Default::default() });
+    let words = vec![json!({ "receiver": "taken", "streams": [] }); 100];
+    let started = Instant::now();
+    while words.iter().all(|word| control.send(word).is_ok()) {
+        assert!(started.elapsed() < PATIENCE, "it is still heard");
+    }
 }
 
 #[test]
 fn long_names_of_files_that_are_there_are_not_kept_without_end() {
     const ENTRIES: usize = 30_000;
-    let _alone = alone();
-    let served = Served::start(support::config(), service::serve);
-    honest(&served);
-    let before = resident();
-    let (mut control, _stream) = ask(&served.target(), put());
     // 4,000 bytes each, 120 MB of them.
     let name = |number: usize| format!("{}{number:010}", "directory/".repeat(399));
-    for first in (0..ENTRIES).step_by(500) {
-        let entries: Vec<Value> = (first..first + 500).map(|n| file(&name(n), 0)).collect();
-        control.send(&json!({ "sender": "list", "first": first, "entries": entries })).unwrap();
-        // What is settled is heard, so that no more wait than may.
-        let mut settled = 0;
-        while settled < 500 {
-            if let FromReceiver::Settled { files } = control.recv(PATIENCE, "in a test").unwrap() {
-                settled += files.ranges().map(|(first, last)| last - first + 1).sum::<u64>();
+    holds_at_most(80 << 20, |served| {
+        let (mut control, stream) = ask(&served.target(), put());
+        for first in (0..ENTRIES).step_by(500) {
+            let entries: Vec<Value> = (first..first + 500).map(|n| file(&name(n), 0)).collect();
+            control.send(&json!({ "sender": "list", "first": first, "entries": entries })).unwrap();
+            // What is settled is heard, so that no more wait than may.
+            let mut settled = 0;
+            while settled < 500 {
+                if let FromReceiver::Settled { files } = control.recv(PATIENCE, "in a test").unwrap() {
+                    settled += files.ranges().map(|(first, last)| last - first + 1).sum::<u64>();
+                }
             }
         }
-    }
-    let grown = resident().saturating_sub(before);
-    assert!(grown < 80 << 20, "{grown} bytes more");
-    control
-        .send(&FromSender::Listed { entries: ENTRIES as u32, bytes: Bytes(0), left_out: Default::default() })
-        .unwrap();
-    loop {
-        if let FromReceiver::Done { tally, .. } = control.recv(PATIENCE, "in a test").unwrap() {
-            break assert_eq!(tally.files, ENTRIES as u64);
-        }
-    }
+        (control, stream)
+    });
 }
 
 #[test]

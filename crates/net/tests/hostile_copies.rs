@@ -189,8 +189,8 @@ fn headers_that_lie_are_refused() {
     served.is_unharmed();
 }
 
-/// Hashes of blocks without neighbours are remembered until those come: a sender that leaves all of them out could have a server
-/// remember as much as it likes, for a header each where the blocks are holes.
+/// Hashes of blocks without neighbours are remembered until those come: a sender that leaves all of them out could have
+/// a server remember as much as it likes, for a header each where the blocks are holes.
 #[test]
 fn blocks_that_leave_gaps_everywhere_are_not_all_remembered() {
     let served = Copies::new();

@@ -1,5 +1,5 @@
 //! A server that means its client no good: whatever it lists or sends, nothing is written outside the destination, nothing
-//! wrong gets a name there, and the client comes to an end.
+//! wrong and nothing that was not asked for gets a name there, and the client comes to an end.
 #![allow(clippy::unwrap_used, reason = "a test")]
 
 mod support;
@@ -12,11 +12,14 @@ use std::time::{Duration, Instant};
 
 use lfn_core::transfer::blocks::Layout;
 use lfn_core::transfer::digest::{BlockHash, Digest, hash_block};
-use lfn_core::transfer::manner::Verify;
+use lfn_core::transfer::entry::Name;
+use lfn_core::transfer::filter::{Decision, Rules};
+use lfn_core::transfer::keep::Keep;
+use lfn_core::transfer::manner::{Manner, Verify};
 use lfn_core::transfer::verdict::Allowed;
 use lfn_core::units::Bytes;
 use lfn_core::wire::Request;
-use lfn_core::wire::copy::{BlockHeader, CopyRequest, From, FromReceiver, FromSender, Job, MOST_UNSETTLED};
+use lfn_core::wire::copy::{BlockHeader, CopyRequest, From, FromReceiver, FromSender, Job, MOST_UNSETTLED, Pick};
 use lfn_net::server::ServerSession;
 use lfn_net::session::{DataStream, SessionError};
 use lfn_net::transfer::{LocalDestination, Options, Outcome, TransferError, download};
@@ -32,7 +35,26 @@ fn evil(session: &mut ServerSession, request: &Request) -> Result<(), SessionErr
     let [From::File { path }] = from.as_slice() else { panic!("{from:?}") };
     let mut streams = session.data_streams(1, PATIENCE)?;
     let stream = &mut streams[0];
-    match path.to_string().as_str() {
+    // With a slash behind it any name may be listed.
+    match path.to_string().trim_end_matches('/') {
+        "field.nc" => {
+            list(session, &[file(".bash_profile", 5)])?;
+            send(stream, 0, 5, b"12345");
+        }
+        "runs" => list(session, &[directory(".")])?,
+        "tree" => {
+            list(session, &[directory("tree"), directory("tree/lib"), file("tree/lib/x.o", 5)])?;
+            send(stream, 2, 5, b"12345");
+        }
+        "link" => list(session, &[link("link")])?,
+        "names" => {
+            let hard =
+                json!({ "name": "d/b", "kind": { "hard_link": { "to": 1 } }, "mode": 0o644, "modified": [0, 0] });
+            let mut first = file("d/a", 5);
+            first["linked"] = true.into();
+            list(session, &[directory("d"), first, hard])?;
+            send(stream, 1, 5, b"12345");
+        }
         "dots" => list(session, &[file("../escaped", 5)])?,
         "absolute" => list(session, &[file("/tmp/lfn-escaped", 5)])?,
         "middle" => list(session, &[file("a/../../escaped", 5)])?,
@@ -46,8 +68,7 @@ fn evil(session: &mut ServerSession, request: &Request) -> Result<(), SessionErr
             send(stream, 0, 5, b"12345");
         }
         "through" => {
-            let link = json!({ "name": "l", "kind": { "symlink": { "target": "../outside" } }, "mode": 0o777, "modified": [0, 0] });
-            list(session, &[link, file("l/escaped", 5)])?;
+            list(session, &[link("l"), file("l/escaped", 5)])?;
             send(stream, 1, 5, b"12345");
         }
         "linked" => {
@@ -119,6 +140,14 @@ fn file(name: &str, length: u64) -> Value {
     json!({ "name": name, "kind": { "file": { "length": length } }, "mode": 0o644, "modified": [0, 0] })
 }
 
+fn directory(name: &str) -> Value {
+    json!({ "name": name, "kind": "directory", "mode": 0o755, "modified": [0, 0] })
+}
+
+fn link(name: &str) -> Value {
+    json!({ "name": name, "kind": { "symlink": { "target": "../outside" } }, "mode": 0o777, "modified": [0, 0] })
+}
+
 fn list(session: &mut ServerSession, entries: &[Value]) -> Result<(), SessionError> {
     session.control.send(&json!({ "sender": "list", "first": 0, "entries": entries }))?;
     session.control.send(&FromSender::Listed {
@@ -148,8 +177,10 @@ fn fetch(what: &str) -> (Result<Outcome, TransferError>, Vec<String>) {
     fs::create_dir(&to).unwrap();
     fs::create_dir(&outside).unwrap();
     let served = Served::start(support::config(), evil);
-    let from = vec![From::File { path: what.into() }];
-    let options = support::one_stream_with_links();
+    let from = vec![From::File { path: format!("{what}/").as_str().into() }];
+    let keep = Keep { links: true, hard_links: true, ..Keep::default() };
+    let pick = Pick { keep, ..Pick::default() };
+    let options = Options { streams: 1, pick, ..Options::default() };
     let destination = LocalDestination::File { path: to.clone(), allowed: Allowed::default() };
     let started = Instant::now();
     let outcome = download(&served.target(), from, &destination, &options, support::watch());
@@ -176,6 +207,38 @@ fn names_that_lead_out_end_the_copy() {
     }
 }
 
+/// What is there is neither replaced nor deleted, and nothing is added to it, whatever the client lets be done.
+#[test]
+fn names_that_were_not_asked_for_end_the_copy() {
+    let mut rules = Rules::default();
+    rules.push(Decision::Exclude, b"*.o").unwrap();
+    let (none, without_objects) = (Pick::default(), Pick { rules, ..Pick::default() });
+    let named = Pick { names: Some(vec![Name::new("d/c").unwrap()]), ..Pick::default() };
+    let linked = Pick { names: Some(vec![Name::new("d").unwrap()]), ..Pick::default() };
+    let cases = [
+        ("field.nc", &none, ".bash_profile"),
+        ("runs", &none, "."),
+        ("tree", &without_objects, "tree/lib/x.o"),
+        ("link", &none, "link as a symbolic link"),
+        ("names", &named, "d/a"),
+        ("names", &linked, "d/b as another name of a file"),
+    ];
+    for (asked, pick, listed) in cases {
+        let place = tempfile::tempdir().unwrap();
+        fs::write(place.path().join(".bash_profile"), "mine").unwrap();
+        let served = Served::start(support::config(), evil);
+        let from = vec![From::File { path: asked.into() }];
+        let allowed = Allowed { force: true, delete: true, ..Allowed::default() };
+        let manner = Manner { delete: true, ..Manner::default() };
+        let options = Options { streams: 1, pick: pick.clone(), manner, ..Options::default() };
+        let destination = LocalDestination::File { path: place.path().to_owned(), allowed };
+        let error = download(&served.target(), from, &destination, &options, support::watch()).unwrap_err();
+        assert_eq!(error.to_string(), format!("the sender lists {listed}, which was not asked for"));
+        assert_eq!(names(place.path()), [".bash_profile"], "{listed}");
+        assert_eq!(fs::read(place.path().join(".bash_profile")).unwrap(), b"mine");
+    }
+}
+
 #[test]
 fn a_file_does_not_go_through_a_link_that_came_before_it() {
     let (outcome, there) = fetch("through");
@@ -194,7 +257,7 @@ fn no_file_becomes_set_id() {
     let served = Served::start(support::config(), evil);
     let destination = LocalDestination::File { path: place.path().to_owned(), allowed: Allowed::default() };
     let options = Options { streams: 1, ..Options::default() };
-    let from = vec![From::File { path: "set-id".into() }];
+    let from = vec![From::File { path: "set-id/".into() }];
     // It may be refused, too; it must not be there with those bits.
     let _ = download(&served.target(), from, &destination, &options, support::watch());
     for name in names(place.path()) {

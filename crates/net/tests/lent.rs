@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 
 use lfn_core::session::{SessionId, Ticket, Token};
 use lfn_core::transfer::entry::Modified;
+use lfn_core::transfer::filter::{Decision, Rules};
 use lfn_core::transfer::keep::Keep;
 use lfn_core::transfer::manner::Manner;
 use lfn_core::transfer::verdict::Allowed;
@@ -19,7 +20,7 @@ use lfn_core::wire::copy::{CopyId, CopyRequest, From, FromReceiver, Job, Pick, T
 use lfn_core::wire::path::PathRequest;
 use lfn_core::wire::third::{FromBorrower, FromLender, LendRequest};
 use lfn_core::wire::{RefusalCode, Request};
-use lfn_net::server::admission::{Quotas, Share};
+use lfn_net::server::admission::{Ask, Entry, Quotas, Share};
 use lfn_net::server::{Config, Connections};
 use lfn_net::service;
 use lfn_net::session::dial::{self, Target};
@@ -53,15 +54,25 @@ fn request(to: To) -> CopyRequest {
     }
 }
 
+/// For whatever the sender has.
+fn any(to: To) -> LendRequest {
+    LendRequest { to, manner: Box::default(), from: Vec::new(), pick: Pick::default(), since: None }
+}
+
 /// The session that lends, and where the token leads.
 fn lend(served: &Served, to: To) -> Result<(Control, Target), SessionError> {
-    let lend = Request::Lend(Box::new(LendRequest { to, manner: Box::default() }));
+    lend_for(served, any(to)).map(|(control, target, _)| (control, target))
+}
+
+/// The same, and since when.
+fn lend_for(served: &Served, request: LendRequest) -> Result<(Control, Target, Modified), SessionError> {
+    let lend = Request::Lend(Box::new(request));
     let mut control = dial::control(&served.target(), dial::new_session_id()?, lend)?;
-    let FromLender::Lent { token, port, fingerprint } = control.recv(PATIENCE, "before the token")?;
+    let FromLender::Lent { token, port, fingerprint, since } = control.recv(PATIENCE, "before the token")?;
     assert_eq!((port, fingerprint), (served.ticket.port, served.ticket.fingerprint));
     assert!(!token.matches(&served.ticket.token));
     let target = Target::new(Ticket { host: "127.0.0.1".into(), port, token, fingerprint })?;
-    Ok((control, target))
+    Ok((control, target, since))
 }
 
 /// What the server says to this at first, or the code with which it refuses.
@@ -119,7 +130,7 @@ fn a_lent_token_is_good_for_one_copy_to_one_place() {
     let get = Job::Get { from: vec![From::File { path: "secret".into() }], pick: Pick::default() };
     assert_eq!(put(&target, CopyRequest { job: get, ..request(to("there")) }), refused);
     assert_eq!(asked(&target, Request::Path(PathRequest::default())), refused);
-    let again = Request::Lend(Box::new(LendRequest { to: to("there"), manner: Box::default() }));
+    let again = Request::Lend(Box::new(any(to("there"))));
     assert_eq!(asked(&target, again), refused);
     // None of that has used it up; the first copy that is the right one does.
     assert!(put(&target, request(to("there"))).is_ok());
@@ -130,13 +141,69 @@ fn a_lent_token_is_good_for_one_copy_to_one_place() {
 }
 
 #[test]
+fn a_sender_brings_what_it_was_asked_for_and_nothing_else() {
+    let place = tempfile::tempdir().unwrap();
+    let (root, source) = (place.path().join("root"), place.path().join("source"));
+    fs::create_dir_all(root.join("d")).unwrap();
+    fs::create_dir(&source).unwrap();
+    for name in ["field.nc", ".profile", "x.o"] {
+        fs::write(source.join(name), "new").unwrap();
+    }
+    fs::write(root.join("d/.profile"), "mine").unwrap();
+    let served = served(&root, "read,write");
+    let allowed = Allowed { force: true, ..Allowed::default() };
+    let to = To::File { path: "d".into(), allowed, single: false, keep: Keep::default() };
+    let mut rules = Rules::default();
+    rules.push(Decision::Exclude, b"*.o").unwrap();
+    let pick = Pick { rules, ..Pick::default() };
+    let lent = || {
+        let from = vec![From::File { path: "runs/*.[nco]*".into() }];
+        let request = LendRequest { from, pick: pick.clone(), ..any(to.clone()) };
+        lend_for(&served, request).unwrap()
+    };
+    for name in [".profile", "x.o"] {
+        let (_control, target, _) = lent();
+        let error = send(&target, &source.join(name), to.clone(), &Options::default()).unwrap_err();
+        assert!(error.to_string().contains(&format!("lists {name}, which was not asked for")), "{error}");
+    }
+    let (_control, target, _) = lent();
+    send(&target, &source.join("field.nc"), to, &Options::default()).unwrap();
+    let mut there: Vec<_> = fs::read_dir(root.join("d")).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+    there.sort();
+    assert_eq!(there, [".profile", "field.nc"]);
+    assert_eq!(fs::read(root.join("d/.profile")).unwrap(), b"mine");
+}
+
+/// What is newer is taken for this copy's own, and goes without --force.
+#[test]
+fn a_sender_does_not_choose_since_when_a_copy_is_under_way() {
+    let place = tempfile::tempdir().unwrap();
+    let served = served(place.path(), "read,write");
+    let said = |target: &Target, since: Option<Modified>| {
+        let mut request = request(to("there"));
+        request.copy.as_mut().unwrap().since = since;
+        serde_json::from_value::<Modified>(put(target, request).unwrap()["since"].clone()).unwrap()
+    };
+    let long_ago = Modified::new(1_000_000_000, 0).unwrap();
+    let (_control, target, since) = lend_for(&served, any(to("there"))).unwrap();
+    assert_eq!(said(&target, Some(long_ago)), since);
+    let later = Modified::new(since.seconds() + 1, 0).unwrap();
+    assert_eq!(said(&target, Some(later)), later);
+    assert!(said(&target, None) >= since);
+    // Whoever borrows again says when the first token was lent.
+    let again = LendRequest { since: Some(long_ago), ..any(to("there")) };
+    let (_control, target, since) = lend_for(&served, again).unwrap();
+    assert_eq!((since, said(&target, Some(long_ago))), (long_ago, long_ago));
+}
+
+#[test]
 fn who_may_not_write_lends_nothing() {
     let place = tempfile::tempdir().unwrap();
     let served = served(place.path(), "read,test");
     let Err(SessionError::Refused(refusal)) = lend(&served, to("there")) else { panic!("lent") };
     assert_eq!(refusal.code, RefusalCode::Forbidden);
     let stranger = Target::new(Ticket { token: Token::from_bytes([3; 16]), ..served.ticket.clone() }).unwrap();
-    let wish = Request::Lend(Box::new(LendRequest { to: To::Null, manner: Box::default() }));
+    let wish = Request::Lend(Box::new(any(To::Null)));
     assert_eq!(asked(&stranger, wish), Err(RefusalCode::WrongToken));
 }
 
@@ -206,4 +273,27 @@ fn a_copy_between_two_others_may_last_longer_than_any_silence() {
     let outcome = across(from, to, &Options::default(), support::watch()).unwrap();
     assert_eq!((outcome.bytes, outcome.tally.failed), (bytes, 0));
     assert!(outcome.elapsed > Duration::from_secs(4), "{:?}", outcome.elapsed);
+}
+
+/// Otherwise the receiver would take its token back before the copy begins.
+#[test]
+fn what_is_lent_stays_so_while_the_sender_has_the_copy_wait_for_its_turn() {
+    let all = Share { sessions: 1, ..Quotas::default().all };
+    let quotas = Quotas { all, ..Quotas::default() };
+    let sender = Config { third_party: true, quotas, ..support::config() };
+    let sender = Served::start(sender, service::serve);
+    let connections = Connections { silence: Duration::from_secs(1), ..Connections::default() };
+    let receiver = Served::start(Config { connections, ..support::config() }, service::serve);
+    let taken = sender.admission.enter([127, 0, 0, 2].into(), Ask { streams: 1, ..Ask::default() });
+    assert!(matches!(taken, Entry::Granted(_)));
+    let bytes = Bytes(1000);
+    let outcome = thread::scope(|scope| {
+        scope.spawn(move || {
+            thread::sleep(Duration::from_secs(4));
+            drop(taken);
+        });
+        let (from, to) = ((&sender.target(), vec![From::Zero { bytes }]), (&receiver.target(), To::Null));
+        across(from, to, &Options::default(), support::watch())
+    });
+    assert_eq!(outcome.unwrap().bytes, bytes);
 }

@@ -17,19 +17,22 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use lfn_core::session::Ticket;
+use lfn_core::session::{Ticket, Token};
 use lfn_core::transfer::content::fill_random;
 use lfn_core::transfer::digest::Digest;
+use lfn_core::transfer::limit::{Extent, Look};
 use lfn_core::transfer::raw::Raw;
 use lfn_core::transfer::verdict::Allowed;
-use lfn_core::units::Bytes;
+use lfn_core::units::{BitRate, Bytes};
 use lfn_core::wire::copy::{From, To, Told};
 use lfn_net::server::Config;
+use lfn_net::server::admission::{Quotas, Share};
 use lfn_net::service;
 use lfn_net::session::Protection;
 use lfn_net::session::dial::Target;
+use lfn_net::session::identity::{Identity, new_token};
 use lfn_net::transfer::{
-    Connection, LocalDestination, LocalSource, Options, Outcome, Teller, TransferError, Watch, download, upload,
+    Connection, LocalDestination, LocalSource, Options, Outcome, Teller, TransferError, Watch, across, download, upload,
 };
 use socket2::SockRef;
 use support::Served;
@@ -215,12 +218,8 @@ impl Copies {
     }
 
     fn up(&self, path: &Way, options: &Options) -> Result<Outcome, TransferError> {
-        let to = To::File {
-            path: Raw::from(&b""[..]),
-            allowed: Allowed::default(),
-            single: false,
-            keep: Default::default(),
-        };
+        let to =
+            To::File { path: Raw::from(&b""[..]), allowed: Allowed::default(), single: false, keep: options.pick.keep };
         let from = [LocalSource::File(self.near.path().join("tree"))];
         upload(&path.target(&self.served.ticket), &from, to, options, watch(&AtomicBool::new(false)))
     }
@@ -370,6 +369,66 @@ fn a_guests_session_that_is_cut_is_followed_by_another() {
     }
 }
 
+/// The other end of a path, which may start anew: as itself, at another port.
+struct Restartable {
+    path: Way,
+    keys: TempDir,
+    token: Token,
+    root: TempDir,
+    served: Option<Served>,
+}
+
+impl Restartable {
+    fn new() -> Self {
+        let (keys, root) = (TempDir::new().unwrap(), TempDir::new().unwrap());
+        let path = Way::new(0, Fault::Nothing, 0, 0);
+        let mut end = Restartable { path, keys, token: new_token().unwrap(), root, served: None };
+        end.start();
+        end
+    }
+
+    fn start(&mut self) {
+        drop(self.served.take());
+        let (identity, token) = (Identity::load_or_create(self.keys.path()).unwrap(), Some(self.token));
+        let root = Some(self.root.path().to_owned());
+        // So that something is left to be moved when it is struck.
+        let client = Share { rate: Some(BitRate(40_000_000)), ..Quotas::default().client };
+        let quotas = Quotas { client, ..Quotas::default() };
+        let config = Config { identity, token, root, third_party: true, quotas, ..support::config() };
+        let served = Served::start(config, service::serve);
+        *self.path.state.server.lock().unwrap() = ([127, 0, 0, 1], served.ticket.port).into();
+        self.served = Some(served);
+    }
+
+    fn target(&self) -> Target {
+        self.path.target(&self.served.as_ref().unwrap().ticket)
+    }
+}
+
+/// The client asks both ends again, whichever was lost to it, and they go on with what there is.
+#[test]
+fn a_copy_between_two_others_goes_on_when_either_is_lost() {
+    for (struck, restarts) in [(0, false), (0, true), (1, false), (1, true)] {
+        let mut ends = [Restartable::new(), Restartable::new()];
+        let files = plant(ends[0].root.path());
+        let targets = [ends[0].target(), ends[1].target()];
+        let mut once = true;
+        let mut observer = |_: &Extent, look: &Look| {
+            if look.bytes > Bytes(1 << 20) && std::mem::take(&mut once) {
+                if restarts { ends[struck].start() } else { ends[struck].path.state.cut_all() }
+            }
+        };
+        let interrupted = AtomicBool::new(false);
+        let watch = Watch { observer: &mut observer, ..watch(&interrupted) };
+        let to = To::File { path: "".into(), allowed: Allowed::default(), single: false, keep: Default::default() };
+        let from = vec![From::File { path: "tree".into() }];
+        let outcome = across((&targets[0], from), (&targets[1], to), &Copies::options(Protection::Tls), watch);
+        let outcome = outcome.unwrap_or_else(|error| panic!("{struck} {restarts}: {error}"));
+        assert!(!once && outcome.reconnects > 0, "{struck} {restarts}: {outcome:?}");
+        is_whole(ends[1].root.path(), &files, &outcome);
+    }
+}
+
 #[test]
 fn a_path_that_stays_down_ends_the_copy_when_patience_is_over() {
     let copies = Copies::new();
@@ -427,4 +486,25 @@ fn streams_that_always_break_end_the_copy_with_the_reason() {
     let error = copies.up(&path, &options).unwrap_err();
     assert!(matches!(error, TransferError::Fruitless { .. }), "{error}");
     assert!(error.to_string().contains("in a row") && started.elapsed() < Duration::from_secs(90), "{error}");
+}
+
+/// What the kernels at both ends hold has not come, and is not told.
+#[test]
+fn how_far_an_upload_is_is_what_arrived() {
+    let client = Share { rate: Some(BitRate(16_000_000)), ..Quotas::default().client };
+    let config = Config { quotas: Quotas { client, ..Quotas::default() }, ..support::config() };
+    let served = Served::start(config, service::serve);
+    let (mut looks, mut ahead) = (0, Bytes(0));
+    let mut observer = |_: &Extent, look: &Look| {
+        // Of 2 MB/s, and what may pass at once.
+        let granted = 2_000_000 * look.at.as_millis() as u64 / 1000 + 1_000_000;
+        looks += 1;
+        ahead = ahead.max(Bytes(look.bytes.0.saturating_sub(granted)));
+    };
+    let interrupted = AtomicBool::new(false);
+    let watch = Watch { observer: &mut observer, ..watch(&interrupted) };
+    let from = [LocalSource::Zero(Bytes(6_000_000))];
+    let outcome = upload(&served.target(), &from, To::Null, &Copies::options(Protection::Clear), watch).unwrap();
+    assert_eq!(outcome.look.bytes, Bytes(6_000_000));
+    assert!(looks > 5 && ahead == Bytes(0), "{looks}, {ahead}");
 }

@@ -19,6 +19,11 @@ pub fn wall_nanos() -> u64 {
     nanos(ClockId::Realtime)
 }
 
+/// How long the host has run, suspended times included (`CLOCK_BOOTTIME`).
+pub fn since_boot() -> Duration {
+    Duration::from_nanos(nanos(ClockId::Boottime))
+}
+
 /// How far the clock of [`wall_nanos`] may be from UTC, if something sets it after a source outside (`adjtimex(2)`:
 /// `STA_UNSYNC`, and the maximum error that whoever sets it tells).
 pub fn wall_error() -> Option<Duration> {

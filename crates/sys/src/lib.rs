@@ -2,8 +2,8 @@
 //!
 //! This crate knows nothing of the product: no path, no plan, no finding. It gives socket options with asked and
 //! granted apart, `TCP_INFO` read by length, datagrams with their stamps and error queues, packet sockets that carry
-//! super-packets, network namespaces, the netlink requests that furnish and count them, and the names of users. Every function names the
-//! kernel facility it stands on.
+//! super-packets, network namespaces, the netlink requests that furnish and count them, and the names of users. Every
+//! function names the kernel facility it stands on.
 
 pub mod accounts;
 pub mod arguments;

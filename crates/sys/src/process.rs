@@ -19,6 +19,15 @@ pub mod signal {
     pub use libc::{SIGCHLD, SIGHUP, SIGINT, SIGKILL, SIGQUIT, SIGTERM, SIGTTOU, SIGUSR1, SIGUSR2, SIGXFSZ};
 }
 
+/// Whether this process was started with the signal ignored, as nohup does it, or ignores it itself.
+pub fn is_ignored(number: i32) -> bool {
+    // SAFETY: sigaction is plain data, and a null pointer in the place of a new action changes none.
+    unsafe {
+        let mut action: libc::sigaction = mem::zeroed();
+        libc::sigaction(number, ptr::null(), &raw mut action) == 0 && action.sa_sigaction == libc::SIG_IGN
+    }
+}
+
 /// A signal that was fetched.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Signal {
@@ -302,6 +311,12 @@ pub fn set_foreground_group(terminal: impl AsFd, group: i32) -> io::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_is_ignored_is_known() {
+        // The runtime of Rust ignores that one from the start.
+        assert!(is_ignored(libc::SIGPIPE) && !is_ignored(libc::SIGTERM));
+    }
 
     #[test]
     fn only_a_map_of_all_ids_leaves_nobody_out() {

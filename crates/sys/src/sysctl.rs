@@ -16,7 +16,7 @@ pub fn write(name: &str, value: &str) -> io::Result<()> {
     fs::write(file(name), value)
 }
 
-/// A dot separates directories; an interface name with a dot in it is not provided for.
-fn file(name: &str) -> PathBuf {
+/// The file that holds `name`: a dot separates directories; an interface name with a dot in it is not provided for.
+pub fn file(name: &str) -> PathBuf {
     PathBuf::from("/proc/sys").join(name.replace('.', "/"))
 }

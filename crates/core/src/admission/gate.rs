@@ -15,6 +15,9 @@ use crate::units::{BitRate, Bytes};
 /// Most clients whose spending is remembered. Beyond it the one that was idle longest is forgotten.
 const REMEMBERED: usize = 65_536;
 
+/// Most sessions at once that no quota counts: each is threads, and a list that it has read ahead.
+const UNCOUNTED: usize = 64;
+
 /// No session needs more, and a million of them can be added up.
 const FASTEST: BitRate = BitRate(1 << 44);
 
@@ -276,6 +279,10 @@ impl Gate {
         let most = all.streams.min(client.streams).min(u32::from(*session_streams));
         if u32::from(ask.streams) > most {
             return Err(Denied::Streams { asked: ask.streams, most });
+        }
+        // To wait among those that are counted would be to wait for the one that it is there for.
+        if ask.uncounted && self.running.values().filter(|running| running.ask.uncounted).count() >= UNCOUNTED {
+            return Err(Denied::QueueFull { held_by: Whose::All, whose: Whose::All, waiting: 0, wait: None });
         }
         match ask.time {
             Some(asked) if asked > *session_time => Err(Denied::Time { asked, most: *session_time }),

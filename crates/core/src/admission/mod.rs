@@ -113,7 +113,8 @@ pub struct Ask {
     pub unbounded: bool,
     /// How long after its time it is still let go on, where its client ends it.
     pub grace: Duration,
-    /// Another session that would have to wait for it is what it is there for: no quota but that of bytes counts it.
+    /// Another session that would have to wait for it is what it is there for: no quota but that of bytes counts it. Of such
+    /// there are 64 at once.
     pub uncounted: bool,
 }
 

@@ -1,8 +1,9 @@
 //! How a data stream in the clear shows that it belongs to a session: a fixed 56-byte hello with a MAC.
 //!
-//! The MAC is keyed with a key derived from the token's hash, which a server keeps, so only a bearer of the ticket can open a stream, and covers
-//! the session and the stream number; a server takes each (session, stream) once, so a replayed hello opens nothing.
-//! Streams inside TLS need none of this: they send a [`crate::wire::Hello`] frame instead.
+//! The MAC is keyed with a key derived from the token's hash, which a server keeps, so only a bearer of the ticket can
+//! open a stream, and covers the session and the stream number; a server takes each (session, stream) once, so a
+//! replayed hello opens nothing. Streams inside TLS need none of this: they send a [`crate::wire::Hello`] frame
+//! instead.
 //!
 //! The same 56 bytes open a stream of UDP datagrams and answer that; which of the three it is stands under the MAC, so
 //! that none can be taken for another.

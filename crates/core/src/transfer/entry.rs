@@ -216,7 +216,8 @@ pub struct Xattr {
     pub value: Raw,
 }
 
-/// One thing of a tree. A field set after [`Entry::new`] is held to its bounds by [`super::batch::Batch::push`] and by every reader.
+/// One thing of a tree. A field set after [`Entry::new`] is held to its bounds by [`super::batch::Batch::push`] and by
+/// every reader.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Entry {
     /// Where it stands below the root of the transfer.

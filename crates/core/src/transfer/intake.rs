@@ -145,8 +145,8 @@ impl Intake {
             && !self.kept.contains(index)
     }
 
-    /// How much is remembered of single blocks: hashes that wait for their neighbours, and which blocks came damaged. It grows
-    /// with the gaps that the sender leaves, some dozens of bytes for each.
+    /// How much is remembered of single blocks: hashes that wait for their neighbours, and which blocks came damaged.
+    /// It grows with the gaps that the sender leaves, some dozens of bytes for each.
     pub fn held(&self) -> usize {
         self.received.held() + self.damaged.len()
     }

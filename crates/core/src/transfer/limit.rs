@@ -176,7 +176,14 @@ pub fn classify(earlier: &Look, later: &Look, streams: u16, predicted: Option<Bi
     }
     let thread_time = elapsed.as_secs_f64() * f64::from(streams.max(1));
     let part = |later: f64, earlier: f64| (later - earlier).max(0.0) / thread_time;
-    if part(later.receiver.held, earlier.receiver.held) + part(later.sender.held, earlier.sender.held) > 0.5 {
+    // Streams wait for what is granted one behind the other: it is their time in the network that tells, if they have been
+    // there at all.
+    let is_held = |later: &Shares, earlier: &Shares| {
+        let (held, network) = (later.held - earlier.held, later.network - earlier.network);
+        held > 0.5 * network && network > 0.25 * thread_time
+    };
+    let held = part(later.receiver.held, earlier.receiver.held) + part(later.sender.held, earlier.sender.held);
+    if held > 0.5 || is_held(&later.receiver, &earlier.receiver) || is_held(&later.sender, &earlier.sender) {
         return Limit::Granted;
     }
     // More than half of all stream time on one thing: the network then waits for it, not it for the network.
@@ -186,11 +193,14 @@ pub fn classify(earlier: &Look, later: &Look, streams: u16, predicted: Option<Bi
     if part(later.sender.disk, earlier.sender.disk) > 0.5 {
         return Limit::SourceDisk;
     }
-    match (earlier.sockets, later.sockets) {
-        (before, Some(now)) => network_limit(&before.unwrap_or_default(), &now, thread_time, goodput),
-        _ => None,
+    let Some(now) = later.sockets else { return Limit::Unknown };
+    let hashing = part(later.receiver.hash, earlier.receiver.hash).max(part(later.sender.hash, earlier.sender.hash));
+    match network_limit(&earlier.sockets.unwrap_or_default(), &now, thread_time, goodput) {
+        Some(limit) => limit,
+        // The network had nothing to do, and something else had.
+        None if hashing > 0.25 => Limit::Cpu,
+        None => Limit::Unknown,
     }
-    .unwrap_or(Limit::Unknown)
 }
 
 /// What the sockets say; on a path without RTT the processors are what is left.
@@ -219,7 +229,7 @@ fn network_limit(before: &SocketEvidence, now: &SocketEvidence, thread_time: f64
         return Some(Limit::StartUp);
     }
     let busy = part(now.busy_seconds, before.busy_seconds);
-    Some(if busy > 0.5 { Limit::CongestionWindow } else { Limit::Cpu })
+    (busy > 0.5).then_some(Limit::CongestionWindow)
 }
 
 impl Limit {
@@ -283,6 +293,17 @@ mod tests {
         assert_eq!(limit(sockets(|s| s.rwnd_limited_seconds = 0.9), None), Limit::ReceiveWindow);
         assert_eq!(limit(sockets(|s| s.sndbuf_limited_seconds = 0.9), None), Limit::SendBuffer);
         assert_eq!(limit(sockets(|s| s.min_rtt_seconds = 2e-5), None), Limit::Cpu);
+        // Nothing in flight most of the time: for the hash, or for a reason that these numbers do not have.
+        let idle = sockets(|s| s.busy_seconds = 0.1);
+        assert_eq!(limit(idle, None), Limit::Unknown);
+        let hashes = |look: &mut Look| {
+            idle(look);
+            look.sender.hash = 0.4;
+        };
+        assert_eq!(limit(hashes, None), Limit::Cpu);
+        // One of four streams at a time is let through.
+        let granted = |look: &mut Look| (look.receiver.network, look.receiver.held) = (0.4, 0.39);
+        assert_eq!(limit(granted, None), Limit::Granted);
         // 8 Mb/s × 539 ms is 539 kB: a window of that size is what stops it, whatever rwnd_limited says.
         let held = sockets(|s| s.receive_window = Bytes(539_000));
         assert_eq!(limit(held, None), Limit::ReceiveWindow);

@@ -51,6 +51,9 @@ pub enum LocationError {
         /// What is wrong with it.
         source: QuantityError,
     },
+    /// A ticket is text; it holds a token, and is not repeated.
+    #[error("lfn://...: a ticket is text; a path of other bytes stands behind a saved name, or @FILE:PATH")]
+    TicketBytes,
     /// Only paths may be any bytes.
     #[error("'{0}': what stands before the path is not UTF-8")]
     Bytes(Raw),
@@ -65,15 +68,15 @@ impl Location {
         if let Ok(text) = std::str::from_utf8(typed) {
             return Location::parse(text);
         }
+        if typed.starts_with(b"lfn://") {
+            return Err(LocationError::TicketBytes);
+        }
         let path = |bytes: &[u8]| Place::Path(PathBuf::from(OsStr::from_bytes(bytes)));
         let start = if typed.starts_with(b"[") { typed.iter().position(|byte| *byte == b']').unwrap_or(0) } else { 0 };
         let ends = |byte: &u8| *byte == b':' || (*byte == b'/' && !typed.starts_with(b"@"));
         match typed[start..].iter().position(ends).map(|at| typed.split_at(start + at)) {
             Some((host, [b':', rest @ ..])) => {
-                // A ticket has its path inside, and is text.
-                let text = std::str::from_utf8(host).ok().filter(|host| *host != "lfn");
-                let host = text.ok_or_else(|| LocationError::Bytes(Raw::from(typed)))?;
-                match host {
+                match std::str::from_utf8(host).map_err(|_| LocationError::Bytes(Raw::from(typed)))? {
                     "" => Err(LocationError::Empty(Raw::from(typed).to_string())),
                     host => Ok(Location { host: Some(host.to_owned()), place: path(rest) }),
                 }
@@ -219,6 +222,8 @@ mod tests {
         for typed in [&b"f\xff:a"[..], b"lfn://t@h:1/\xff", b":\xff"] {
             assert!(Location::parse_bytes(typed).is_err());
         }
+        let error = Location::parse_bytes(b"lfn://token@h:1/\xff").unwrap_err().to_string();
+        assert!(!error.contains("token"), "{error}");
     }
 
     proptest! {

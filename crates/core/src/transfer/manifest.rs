@@ -4,10 +4,10 @@
 //! and the line begins with a backslash (b3sum's `what_does_check_do.md`; b3sum before 1.5.5 knows no `\r`). Read are also
 //! lines ending in CRLF and the form of `b3sum --tag`.
 //!
-//! b3sum can check no name that is not UTF-8: it writes U+FFFD for what it cannot, refuses every name that holds one, and
-//! gives up a whole manifest that is not UTF-8. So that a name of any bytes can be checked by `lfn verify`, such bytes
-//! (and U+FFFD itself) are written here as `\x` and two digits each, in a line with a backslash before it: b3sum says that it does not understand
-//! that line, as it would have to in any case, and checks the others.
+//! b3sum can check no name that is not UTF-8: it writes U+FFFD for what it cannot, refuses every name that holds one,
+//! and gives up a whole manifest that is not UTF-8. So that a name of any bytes can be checked by `lfn verify`, such
+//! bytes (and U+FFFD itself) are written here as `\x` and two digits each, in a line with a backslash before it: b3sum
+//! says that it does not understand that line, as it would have to in any case, and checks the others.
 
 use super::digest::Digest;
 use super::raw::Raw;

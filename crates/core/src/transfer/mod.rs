@@ -7,12 +7,12 @@
 //! [`random_loss`] whether its losses do without reason.
 //!
 //! A tree is a list of things ([`entry`]), sent in batches ([`batch`]), their names as [`raw`] bytes; [`filter`] and
-//! [`glob`] say what of it is meant, [`keep`] what is kept of that, [`linked`] which names may be one file, [`unsettled`]
-//! how far ahead it may be, [`verdict`] decides about what is there already. A [`blockset`] says what is there of a file, a
-//! [`journal`] keeps that over a stop, [`leftover`] knows it again when nobody went on with it, and a [`manifest`] lists
-//! what came. The [`manner`] of a copy says how all of
-//! it is checked and kept.
+//! [`glob`] say what of it is meant, [`asked`] what a list may hold, [`keep`] what is kept of it, [`linked`] which names
+//! may be one file, [`unsettled`] how far ahead it may be, [`verdict`] decides about what is there already. A [`blockset`]
+//! says what is there of a file, a [`journal`] keeps that over a stop, [`leftover`] knows it again when nobody went on
+//! with it, and a [`manifest`] lists what came. The [`manner`] of a copy says how all of it is checked and kept.
 
+pub mod asked;
 pub mod batch;
 pub mod blocks;
 pub mod blockset;

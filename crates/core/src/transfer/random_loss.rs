@@ -14,8 +14,8 @@ const LOSSES: (f64, u64) = (0.001, 8);
 /// Below this round trip a loss is made good before it matters, and jitter of the hosts looks like a queue.
 const LEAST_RTT: f64 = 0.01;
 
-/// How much longer than its least a round trip may be without a queue: some of it, and what a delayed acknowledgement makes of
-/// it. A queue worth a quarter of the path is where CUBIC keeps a link busy.
+/// How much longer than its least a round trip may be without a queue: some of it, and what a delayed acknowledgement
+/// makes of it. A queue worth a quarter of the path is where CUBIC keeps a link busy.
 const NO_QUEUE: (f64, f64) = (1.25, 0.005);
 
 /// So many intervals in a row: the first may have lost what a start-up sent too much of.
@@ -67,8 +67,8 @@ mod tests {
     use crate::units::Bytes;
     use std::time::Duration;
 
-    /// When a sender is told to change that has sent a thousand segments a second for two minutes, four of them lost; looked at
-    /// five times a second.
+    /// When a sender is told to change that has sent a thousand segments a second for two minutes, four of them lost;
+    /// looked at five times a second.
     fn told(change: impl Fn(f64, &mut SocketEvidence)) -> Option<f64> {
         let mut judge = Judge::default();
         (1..600).find_map(|fifth| {

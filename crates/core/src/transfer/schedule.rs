@@ -41,6 +41,8 @@ pub struct Deck<T> {
     unsettled: BTreeMap<u32, Option<Work<T>>>,
     account: Unsettled,
     to_send: BTreeSet<u32>,
+    /// Of them, those of several blocks that are begun.
+    started: BTreeSet<u32>,
     to_hash: BTreeSet<u32>,
     /// How many files of several blocks are begun.
     begun: usize,
@@ -123,6 +125,7 @@ impl<T: Clone> Deck<T> {
             unsettled: BTreeMap::new(),
             account: Unsettled::default(),
             to_send: BTreeSet::new(),
+            started: BTreeSet::new(),
             to_hash: BTreeSet::new(),
             begun: 0,
             ranges: 0,
@@ -294,7 +297,7 @@ impl<T: Clone> Deck<T> {
     /// whole files as fit; nothing if there is nothing at present. A single block is dealt whatever the room.
     pub fn deal(&mut self, room: usize) -> Vec<Piece<T>> {
         let (mut pieces, mut left) = (Vec::new(), room);
-        while let Some(&file) = self.to_send.first().filter(|file| **file < self.wanted) {
+        while let Some(file) = self.next_to_send() {
             let Some(Some(work)) = self.unsettled.get_mut(&file) else { break };
             let packs = work.layout.blocks() == 1;
             let Some(block) = work.send.first().and_then(|index| work.layout.block(index)) else { break };
@@ -303,10 +306,6 @@ impl<T: Clone> Deck<T> {
                 break;
             }
             if !packs && !work.begun {
-                // Until one of those before it is settled.
-                if self.begun == MOST_BEGUN {
-                    break;
-                }
                 work.begun = true;
                 self.begun += 1;
             }
@@ -357,7 +356,14 @@ impl<T: Clone> Deck<T> {
 
     /// Whether something could be dealt to be sent.
     pub fn has_more(&self) -> bool {
-        self.to_send.first().is_some_and(|file| *file < self.wanted && self.may_begin(*file))
+        self.next_to_send().is_some()
+    }
+
+    /// The first of the files that may be sent of. Where as many are begun as may be, one behind the first may be begun and
+    /// have blocks to be sent again: it is settled by nothing else.
+    fn next_to_send(&self) -> Option<u32> {
+        let first = self.to_send.first().copied().filter(|file| self.may_begin(*file));
+        first.or(self.started.first().copied()).filter(|file| *file < self.wanted)
     }
 
     /// Whether a file is begun, or may be.
@@ -386,6 +392,11 @@ impl<T: Clone> Deck<T> {
                 files.insert(file);
             }
         }
+        if work.begun && !work.send.is_empty() {
+            self.started.insert(file);
+        } else {
+            self.started.remove(&file);
+        }
     }
 
     fn forget(&mut self, entry: u32) {
@@ -395,6 +406,7 @@ impl<T: Clone> Deck<T> {
             self.begun -= usize::from(work.begun);
             self.passed += work.unsent();
             self.to_send.remove(&entry);
+            self.started.remove(&entry);
             self.to_hash.remove(&entry);
         }
     }

@@ -8,6 +8,7 @@ use std::time::Duration;
 use serde::Serialize;
 
 use super::limit::{Limit, Look, SocketEvidence};
+use super::streams::MANY;
 use crate::units::{BitRate, Bytes, show_duration};
 
 /// Of the predicted goodput: what comes this close has nothing to be explained.
@@ -15,6 +16,9 @@ const AS_PREDICTED: f64 = 0.9;
 
 /// Of a copy's time: a standstill of so much explains more than what is lost when it begins and ends.
 const MUCH_OF_IT: f64 = 0.2;
+
+/// Of what is missing: an outage that explains so much of it is what is told.
+const MUCH_OF_WHAT_IS_MISSING: f64 = 0.5;
 
 /// A copy that is over so soon shows what hosts take to begin and to end, and nothing of the path.
 const TOO_SHORT: Duration = Duration::from_secs(1);
@@ -60,19 +64,26 @@ pub fn shortfall(finished: &Finished<'_>) -> Option<Shortfall> {
     let share = |seconds: f64| if thread_time > 0.0 { 100.0 * seconds / thread_time } else { 0.0 };
     let (source, destination) = if near_sends { ("near", "far") } else { ("far", "near") };
     let connected = look.at.saturating_sub(without).as_secs_f64() / look.at.as_secs_f64();
+    let missing = 1.0 - goodput.as_f64() / predicted.as_f64();
+    let of_the_path =
+        matches!(limit, Limit::CongestionWindow | Limit::StartUp | Limit::LinkFull { .. } | Limit::Unknown);
+    let was_fast_otherwise = goodput.as_f64() >= AS_PREDICTED * predicted.as_f64() * connected;
     let (why, cure) = match limit {
-        _ if goodput.as_f64() >= AS_PREDICTED * predicted.as_f64() * connected => (
-            format!("the connection, which was lost for {}", show_duration(without)),
-            "see what cut it: as long as it was there, the copy was as fast as predicted".to_owned(),
-        ),
-        Limit::CongestionWindow | Limit::StartUp | Limit::LinkFull { .. } | Limit::Unknown
-            if still.as_secs_f64() >= MUCH_OF_IT * look.at.as_secs_f64() =>
+        _ if was_fast_otherwise
+            || (of_the_path || limit == Limit::Cpu) && 1.0 - connected >= MUCH_OF_WHAT_IS_MISSING * missing =>
         {
             (
-                format!("a standstill: nothing came for {} of {}", show_duration(still), show_duration(look.at)),
-                "see what cut the path then: the connection outlived it".to_owned(),
+                format!("the connection, which was lost for {} of {}", show_duration(without), show_duration(look.at)),
+                match was_fast_otherwise {
+                    true => "see what cut it: as long as it was there, the copy was as fast as predicted".to_owned(),
+                    false => "see what cut it: each time it is back, streams start up anew".to_owned(),
+                },
             )
         }
+        _ if of_the_path && still.as_secs_f64() >= MUCH_OF_IT * look.at.as_secs_f64() => (
+            format!("a standstill: nothing came for {} of {}", show_duration(still), show_duration(look.at)),
+            "see what cut the path then: the connection outlived it".to_owned(),
+        ),
         Limit::SourceDisk => (
             format!("the {source} disk: reading took {:.0} % of the sending threads' time", share(look.sender.disk)),
             "copy random:1GiB instead of the files to see what the path carries without it".to_owned(),
@@ -128,7 +139,10 @@ pub fn shortfall(finished: &Finished<'_>) -> Option<Shortfall> {
         ),
         Limit::StartUp => (
             format!("start-up: {} of {streams} streams were still in it at the end", sockets.in_slow_start),
-            "more --streams start up faster together".to_owned(),
+            match streams {
+                ..MANY => "more --streams start up faster together".to_owned(),
+                _ => "it takes that once: the more is copied at a time, the less it matters".to_owned(),
+            },
         ),
         Limit::LinkFull { .. } | Limit::Unknown => {
             ("nothing that these numbers show".to_owned(), "`lfn test` to the same host looks deeper".to_owned())
@@ -188,7 +202,8 @@ mod tests {
             still: Duration::ZERO,
         };
         let lost = |seconds| shortfall(&cut(seconds)).unwrap().finding.contains("the connection, which was lost for");
-        assert_eq!([2, 3].map(lost), [false, true]);
+        // More than half of what is missing.
+        assert_eq!([1, 2, 3].map(lost), [false, true, true]);
         // An outage that no connection breaks at looks like loss.
         let stood = |limit| {
             let finished = Finished { limit, still: Duration::from_secs(2), ..cut(0) };

@@ -16,6 +16,7 @@ use crate::path::PathProfile;
 use crate::plan::congestion_for;
 use crate::tcp_model::{Congestion, Flow, transfer_time};
 use crate::units::{BitRate, Bytes, show_duration};
+use crate::wire::bounded;
 
 /// Streams of a path of which nothing is known, and the least of any: as fast as more between near hosts, and a loss
 /// slows one of four.
@@ -54,8 +55,8 @@ pub struct Choice {
     pub streams: u16,
     /// Size of a block.
     pub block: Bytes,
-    /// What each stream is paced to, where the path's capacity is known and streams are many: together they fill it, and a burst of
-    /// all of them does not overflow its queue.
+    /// What each stream is paced to, where the path's capacity is known and streams are many: together they fill it,
+    /// and a burst of all of them does not overflow its queue.
     pub pace: Option<BitRate>,
     /// Congestion control; the host's own if nothing is known.
     pub congestion: Option<Congestion>,
@@ -153,6 +154,7 @@ pub struct Change {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub congestion: Option<String>,
     /// Why.
+    #[serde(deserialize_with = "bounded::words")]
     pub reason: String,
 }
 

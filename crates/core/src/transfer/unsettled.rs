@@ -1,8 +1,8 @@
 //! What is listed and not settled: the account that both ends keep of it, by number and by bytes.
 //!
-//! Entries differ: most are a name, some carry a mebibyte of extended attributes, and a receiver holds them all until they are
-//! settled. So the sender lists no further than either bound lets it, and the receiver refuses one that does. The sender hears of
-//! what was settled after the receiver knows it, so that what it counts is never less.
+//! Entries differ: most are a name, some carry a mebibyte of extended attributes, and a receiver holds them all until
+//! they are settled. So the sender lists no further than either bound lets it, and the receiver refuses one that does.
+//! The sender hears of what was settled after the receiver knows it, so that what it counts is never less.
 
 use std::collections::HashMap;
 
@@ -61,8 +61,8 @@ impl Unsettled {
 const EACH_XATTR: usize = 64;
 
 impl Entry {
-    /// What it takes to hold this entry, beyond what every entry takes: the bytes of its name, of a link's target, of its owner's
-    /// names, and of its extended attributes with 64 for each.
+    /// What it takes to hold this entry, beyond what every entry takes: the bytes of its name, of a link's target, of
+    /// its owner's names, and of its extended attributes with 64 for each.
     pub fn weight(&self) -> usize {
         let target = match &self.kind {
             super::entry::Kind::Symlink { target } => target.0.len(),

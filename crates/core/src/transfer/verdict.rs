@@ -126,8 +126,8 @@ pub fn decide(entry: &Entry, there: There, equal: Option<bool>, allowed: Allowed
     }
 }
 
-/// The same for somebody who may write and not look: nothing depends on what a file that is there holds, how long it is or how
-/// old, so that no answer tells.
+/// The same for somebody who may write and not look: nothing depends on what a file that is there holds, how long it is
+/// or how old, so that no answer tells.
 pub fn decide_blind(entry: &Entry, there: There, allowed: Allowed) -> Verdict {
     match (&entry.kind, there) {
         (_, There::Nothing) => Verdict::Take,

@@ -7,8 +7,9 @@
 //! **A list and numbers.** The sender lists what it has, entry by entry, and goes on listing while it sends; a block names its
 //! file by the number of its entry. Small files cost no message of their own in either direction: their blocks stand
 //! behind each other in one write, and the receiver settles whole ranges of numbers. No more than [`MOST_UNSETTLED`]
-//! entries, and [`MOST_UNSETTLED_BYTES`] of names and attributes, are listed and not settled ([`crate::transfer::unsettled`]),
-//! which bounds the memory of both ends however many files there are and whatever they carry.
+//! entries, and [`MOST_UNSETTLED_BYTES`] of names and attributes, are listed and not settled
+//! ([`crate::transfer::unsettled`]), which bounds the memory of both ends however many files there are and whatever
+//! they carry.
 //!
 //! **Asked or not.** Where the receiver has nothing that could stand in the way, blocks follow the list at once. Otherwise it
 //! says so ([`FromReceiver::Ready`]), and the sender waits for its word on each entry; many entries are under way, so
@@ -100,7 +101,8 @@ pub enum FromSender {
         /// Of the whole file.
         digest: Digest,
     },
-    /// What the source has and the list does not: with [`Manner::delete`](crate::transfer::manner::Manner::delete) it stays at the destination.
+    /// What the source has and the list does not: with [`Manner::delete`](crate::transfer::manner::Manner::delete) it
+    /// stays at the destination.
     LeftOut {
         /// Their names.
         names: Vec<Name>,
@@ -114,6 +116,27 @@ pub struct Part {
     pub file: u32,
     /// Which.
     pub blocks: BlockSet,
+}
+
+/// Parts in messages of at most `most` ranges each, however they have to be cut for it.
+pub fn in_messages(parts: impl IntoIterator<Item = Part>, most: usize) -> Vec<Vec<Part>> {
+    let (mut messages, mut room) = (Vec::<Vec<Part>>::new(), 0);
+    for Part { file, blocks } in parts {
+        let mut ranges = blocks.ranges().peekable();
+        while ranges.peek().is_some() {
+            if room == 0 {
+                messages.push(Vec::new());
+                room = most.max(1);
+            }
+            let mut blocks = BlockSet::default();
+            for (first, last) in ranges.by_ref().take(room) {
+                blocks.insert_range(first, last);
+                room -= 1;
+            }
+            messages.last_mut().into_iter().for_each(|message| message.push(Part { file, blocks: blocks.clone() }));
+        }
+    }
+    messages
 }
 
 /// The directory that a copy writes below, as the kernel of both ends knows it.

@@ -4,6 +4,7 @@
 //! message is rare and small, is readable in a trace, and lets a newer peer add fields an older one ignores; data
 //! blocks have a binary form of their own ([`copy::BlockHeader`]). Lengths are bounded before anything is allocated.
 
+pub(crate) mod bounded;
 pub mod clean;
 pub mod copy;
 mod frame;
@@ -47,8 +48,8 @@ pub enum Hello {
     },
 }
 
-/// What of a [`Hello`] says who it comes from. It is looked at before the rest is read: a request may weigh a hundred times what
-/// it is long (patterns become automata), which is not for strangers to ask for.
+/// What of a [`Hello`] says who it comes from. It is looked at before the rest is read: a request may weigh a hundred
+/// times what it is long (patterns become automata), which is not for strangers to ask for.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 pub struct Introduction {
     /// [`crate::session::PROTOCOL`] of the client.

@@ -11,9 +11,11 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use super::CongestionWish;
-use super::copy::{CopyRequest, Failure, From, Job, Pick, Tally, To, Told};
+use super::copy::{CopyId, CopyRequest, Failure, From, Job, Pick, Tally, To, Told};
 use crate::session::{Fingerprint, Token};
+use crate::transfer::asked::Asked;
 use crate::transfer::digest::Digest;
+use crate::transfer::entry::Modified;
 use crate::transfer::keep::LeftOut;
 use crate::transfer::limit::{Extent, Look};
 use crate::transfer::manner::Manner;
@@ -28,9 +30,23 @@ pub struct LendRequest {
     /// How it is checked, kept and told: a copy that only looks does not become one that writes.
     #[serde(default)]
     pub manner: Box<Manner>,
+    /// What the sender will be asked for, as in [`SendRequest`]: nothing else may be listed. Whatever comes, if it is empty.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub from: Vec<From>,
+    /// What of it.
+    #[serde(default)]
+    pub pick: Pick,
+    /// When an earlier token was lent for the same copy, as [`FromLender::Lent`] said it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub since: Option<Modified>,
 }
 
 impl LendRequest {
+    /// What the copy may bring, if that was said.
+    pub fn asked(&self) -> Option<Asked> {
+        (!self.from.is_empty()).then(|| Asked::of(&self.from, &self.pick))
+    }
+
     /// Whether a copy is the one it was asked for.
     pub fn is_for(&self, copy: &CopyRequest) -> bool {
         matches!(&copy.job, Job::Put { to } if *to == self.to) && copy.manner == self.manner
@@ -49,6 +65,8 @@ pub enum FromLender {
         port: u16,
         /// By which the sender knows the server.
         fingerprint: Fingerprint,
+        /// When it was lent, by the server's clock, or as the request has it: what is newer there was written by this copy.
+        since: Modified,
     },
 }
 
@@ -83,6 +101,8 @@ pub struct SendRequest {
     /// What the path is expected to carry.
     #[serde(default, rename = "predicted_bits_per_second", skip_serializing_if = "Option::is_none")]
     pub predicted: Option<BitRate>,
+    /// Which copy it is, after a session of it that was lost as before.
+    pub copy: CopyId,
     /// How long the sender tries to get a connection to the receiver again.
     #[serde(rename = "patience_seconds", with = "crate::units::seconds")]
     pub patience: Duration,
@@ -168,6 +188,9 @@ pub enum FromCarrier {
         hint: Option<String>,
         /// The same command goes on where it stopped.
         resumable: bool,
+        /// The receiver knows the token no longer: another that it lends may be good.
+        #[serde(default)]
+        forgotten: bool,
     },
 }
 
@@ -199,9 +222,6 @@ pub struct Carried {
     /// Of the file, if it was one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub digest: Option<Digest>,
-    /// How long it took.
-    #[serde(rename = "seconds", with = "crate::units::seconds")]
-    pub elapsed: Duration,
     /// Where it is.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub path: Option<String>,
@@ -211,11 +231,6 @@ pub struct Carried {
     pub left_out: LeftOut,
     /// Both sides at the end.
     pub look: Look,
-    /// How often the receiver was lost and found again.
-    pub reconnects: u32,
-    /// For how long it was not there.
-    #[serde(rename = "without_seconds", with = "crate::units::seconds")]
-    pub without: Duration,
     /// Data streams that were replaced.
     pub replaced: u32,
 }
@@ -235,11 +250,18 @@ mod tests {
 
     #[test]
     fn messages_read_as_the_protocol_says() {
-        let lend = LendRequest { to: To::Null, manner: Box::default() };
+        let lend =
+            LendRequest { to: To::Null, manner: Box::default(), from: Vec::new(), pick: Pick::default(), since: None };
         let json = r#"{"verb":"lend","to":{"to":"null"}}"#;
         assert!(matches!(serde_json::from_str(json), Ok(Request::Lend(read)) if *read == lend));
-        let lent =
-            FromLender::Lent { token: Token::from_bytes([1; 16]), port: 4096, fingerprint: Fingerprint([2; 32]) };
+        let json = r#"{"verb":"lend","to":{"to":"null"},"from":[{"from":"zero","bytes":1}],"since":[5,0]}"#;
+        let (from, since) = (vec![From::Zero { bytes: Bytes(1) }], Modified::new(5, 0).ok());
+        let bound = LendRequest { from, since, ..lend.clone() };
+        assert!(matches!(serde_json::from_str(json), Ok(Request::Lend(read)) if *read == bound));
+        assert!(lend.asked().is_none() && bound.asked().is_some());
+        let (token, fingerprint) = (Token::from_bytes([1; 16]), Fingerprint([2; 32]));
+        let since = Modified::new(1_790_000_000, 0).unwrap();
+        let lent = FromLender::Lent { token, port: 4096, fingerprint, since };
         let text = serde_json::to_string(&lent).unwrap();
         assert!(text.starts_with(r#"{"lender":"lent","token":""#), "{text}");
         assert_eq!(serde_json::from_str::<FromLender>(&text).unwrap(), lent);

@@ -18,8 +18,8 @@ use crate::print;
 
 /// Give others tickets of their own: rights, root, rate and an end each
 ///
-/// They are for the `lfn serve` of this user on this host, which need not run, and takes note at once if it does. Its own ticket
-/// goes on working.
+/// They are for the `lfn serve` of this user on this host, which need not run, and takes note at once if it does. Its
+/// own ticket goes on working.
 #[derive(clap::Args, Debug)]
 pub struct Args {
     #[command(subcommand)]

@@ -11,6 +11,8 @@ pub(super) struct SshConfig {
     pub control_path: Option<String>,
     /// Whether the user has said how long a connection may take.
     pub has_timeout: bool,
+    /// Whether ssh looks whether its connection is alive.
+    pub looks: bool,
 }
 
 impl SshConfig {
@@ -32,6 +34,7 @@ impl SshConfig {
             host: value("hostname"),
             control_path: value("controlpath").filter(|_| shared),
             has_timeout: value("connecttimeout").is_some(),
+            looks: value("serveraliveinterval").is_some_and(|seconds| seconds != "0"),
         }
     }
 }
@@ -46,7 +49,10 @@ mod tests {
         assert_eq!(read, SshConfig { host: Some("far.example".into()), ..SshConfig::default() });
         let read = SshConfig::parse("hostname h\ncontrolmaster auto\ncontrolpath /run/c\nconnecttimeout 5\n");
         let path = Some("/run/c".to_owned());
-        assert_eq!(read, SshConfig { host: Some("h".into()), control_path: path, has_timeout: true });
+        assert_eq!(read, SshConfig { host: Some("h".into()), control_path: path, has_timeout: true, looks: false });
+        assert!(
+            SshConfig::parse("serveraliveinterval 60\n").looks && !SshConfig::parse("serveraliveinterval 0\n").looks
+        );
         assert_eq!(SshConfig::parse("controlpath /run/c\ncontrolmaster no"), SshConfig::default());
     }
 }

@@ -22,12 +22,13 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use lfn_net::session::dial::Target;
+use lfn_net::session::SessionError;
+use lfn_net::session::dial::{Line, Target};
 use lfn_net::transfer::TransferError;
 
 pub use announcement::{Announcement, Ports};
 use config::SshConfig;
-use tunnel::Control;
+use tunnel::{Control, Forward};
 
 use crate::exit::{Exit, Failure};
 use crate::print;
@@ -38,6 +39,9 @@ const STARTS_WITHIN: Duration = Duration::from_secs(120);
 
 /// How long a connection to the far end's port may take before another way is tried.
 const REACHES_WITHIN: Duration = Duration::from_secs(5);
+
+/// How long is waited to hear that nobody listens there.
+const REFUSES_WITHIN: Duration = Duration::from_secs(2);
 
 /// How long ssh may take to end, once its standard input is closed.
 const ENDS_WITHIN: Duration = Duration::from_secs(3);
@@ -69,6 +73,7 @@ pub struct Ssh {
 pub struct Link {
     /// Where its server is.
     pub target: Target,
+    _forward: Option<Forward>,
     running: Running,
     _control: Control,
 }
@@ -108,22 +113,24 @@ impl Ssh {
         let typed = name.rsplit('@').next().unwrap_or(&name);
         let mut hosts = vec![config.host.unwrap_or_else(|| typed.to_owned())];
         hosts.extend(announced.addresses.iter().map(ToString::to_string));
+        let mut forward = None;
         let target = match reachable(&hosts, announced.port) {
             Ok(host) => Target::new(announced.ticket(host)),
             Err(error) => {
                 let closed = closed(host, announced.port, &error);
-                let port = control.forward(&self.words, &name, announced.port).map_err(|_| closed)?;
+                let forwarded = control.forward(&self.words, &name, announced.port).map_err(|_| closed)?;
                 print::talk(format_args!(
                     "lfn: port {} of {host} cannot be reached ({error}): the data go through ssh, which is slower\n",
                     announced.port
                 ));
                 let mut ticket = announced.ticket("127.0.0.1".to_owned());
-                ticket.port = port;
+                ticket.port = forwarded.port;
+                forward = Some(forwarded);
                 Target::new(ticket)
             }
         };
         let target = target.map_err(session_failure)?;
-        Ok(Link { target, running, _control: control })
+        Ok(Link { target, _forward: forward, running, _control: control })
     }
 
     /// Whether it takes OpenSSH's options. Another program is given no more than a host and a command.
@@ -138,6 +145,11 @@ impl Ssh {
             command.arg("-T").args(control.options());
             // Without one the kernel gives up after two minutes.
             command.args((!config.has_timeout).then_some("-oConnectTimeout=30"));
+            if !config.looks {
+                // Without that it may hold a connection that is dead for a quarter of an hour, and what goes through it with
+                // it. Shorter outages than five minutes are outlived: starting anew may ask for a password.
+                command.args(["-oServerAliveInterval=30", "-oServerAliveCountMax=10"]);
+            }
         }
         let ports = self.ports.map(|ports| format!(" --ports {ports}")).unwrap_or_default();
         let sends_on = if self.sends_on { " --third-party" } else { "" };
@@ -162,13 +174,21 @@ pub fn here(interrupted: &AtomicBool) -> Result<Link, Failure> {
     let mut running = Running { child, said: Arc::default(), hears: None };
     let announced = running.announced("this host", ("ssh", "lfn"), interrupted)?;
     let target = Target::new(announced.ticket("127.0.0.1".to_owned())).map_err(session_failure)?;
-    Ok(Link { target, running, _control: Control::default() })
+    Ok(Link { target, _forward: None, running, _control: Control::default() })
 }
 
 impl Link {
-    /// Whether ssh still runs; the far end ends with it.
+    /// Whether the far end may still be there: it ends with ssh. ssh itself may not know for hours that its connection
+    /// is gone, as where the host was started anew; then the port is refused there.
     pub fn is_alive(&mut self) -> bool {
-        matches!(self.running.child.try_wait(), Ok(None))
+        matches!(self.running.child.try_wait(), Ok(None)) && !self.is_refused()
+    }
+
+    fn is_refused(&self) -> bool {
+        let mut target = self.target.clone();
+        target.within = REFUSES_WITHIN;
+        let refused = |error: &io::Error| error.kind() == io::ErrorKind::ConnectionRefused;
+        matches!(Line::connect(&target), Err(SessionError::Unreachable { source, .. }) if refused(&source))
     }
 }
 

@@ -22,6 +22,21 @@ pub(super) struct Control {
     shared: bool,
 }
 
+/// A port of this host that ssh forwards, until it is asked to stop: a connection of the user's own outlives us.
+#[derive(Debug)]
+pub(super) struct Forward {
+    /// On this host's loopback interface.
+    pub port: u16,
+    cancel: Command,
+}
+
+impl Drop for Forward {
+    fn drop(&mut self) {
+        // A connection that is gone forwards nothing.
+        let _ = self.cancel.output();
+    }
+}
+
 /// A control socket of ours.
 #[derive(Debug)]
 struct Socket {
@@ -45,8 +60,8 @@ impl Control {
         vec!["-oControlMaster=yes".into(), "-oControlPersist=no".into(), format!("-oControlPath={}", path.display())]
     }
 
-    /// Has ssh forward a port of this host to that one there; returns it.
-    pub fn forward(&self, words: &[String], host: &str, there: u16) -> io::Result<u16> {
+    /// Has ssh forward a port of this host to that one there.
+    pub fn forward(&self, words: &[String], host: &str, there: u16) -> io::Result<Forward> {
         let path = self.path();
         if path.is_none() && !self.shared {
             return Err(io::Error::other("ssh takes no orders"));
@@ -54,13 +69,15 @@ impl Control {
         for _ in 0..3 {
             // ssh takes no port of the kernel's choice: one that is free now will hardly be taken in a moment.
             let port = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()?.port();
-            let mut command = Command::new(&words[0]);
-            command.args(&words[1..]).args(["-O", "forward"]);
-            command.args(path.as_ref().map(|path| format!("-oControlPath={}", path.display())));
-            command.arg(format!("-L127.0.0.1:{port}:127.0.0.1:{there}")).arg(host);
-            let output = command.stdin(Stdio::null()).output()?;
-            if output.status.success() {
-                return Ok(port);
+            let order = |what: &str| {
+                let mut command = Command::new(&words[0]);
+                command.args(&words[1..]).args(["-O", what]);
+                command.args(path.as_ref().map(|path| format!("-oControlPath={}", path.display())));
+                command.arg(format!("-L127.0.0.1:{port}:127.0.0.1:{there}")).arg(host).stdin(Stdio::null());
+                command
+            };
+            if order("forward").output()?.status.success() {
+                return Ok(Forward { port, cancel: order("cancel") });
             }
         }
         Err(io::Error::other("ssh refuses to forward a port"))

@@ -238,6 +238,10 @@ fn each_part_is_kept_by_itself() {
         assert_eq!(meta("h").unwrap().blocks() < 100, has("-S"), "{flags:?}");
         assert_eq!((meta("h").unwrap().len(), meta("d").unwrap().mtime()), (3_000_000, 1_000_000_000));
     }
+    // Where nothing is kept, holes need not be asked for.
+    for null in ["far:null:", "null:"] {
+        assert_eq!(pair.copies(&["-S", "tree/h", null])["tally"]["files"], 1);
+    }
 }
 
 #[test]
@@ -354,6 +358,66 @@ fn directories_closed_to_their_owner_come_whole() {
         }
     }
     [pair.near("src"), pair.near("dst")].iter().for_each(|root| close(root, true));
+}
+
+/// A dataset that nobody is to write to any more, and that grows and shrinks all the same: as with rsync the next copy opens
+/// what the one before closed, and closes it again.
+#[test]
+fn what_a_copy_has_closed_the_next_one_opens() {
+    let close = |root: &Path, mode| {
+        let many = (0..80).map(|n| format!("sub/n{n}"));
+        for path in ["", "sub", "extra"].map(str::to_owned).into_iter().chain(many).map(|name| root.join(name)) {
+            if path.exists() {
+                fs::set_permissions(path, Permissions::from_mode(mode)).unwrap();
+            }
+        }
+    };
+    let mode = |path: &Path| fs::metadata(path).unwrap().mode() & 0o7777;
+    for (flags, to) in [(&["-a"][..], "far:p"), (&[], "far:q"), (&["-a"], "here"), (&[], "there")] {
+        let pair = Pair::new();
+        let (tree, there) = (pair.near("tree"), to.strip_prefix("far:").map_or(pair.near(to), |far| pair.far(far)));
+        let copy = |more: &[&str]| {
+            close(&tree, 0o555);
+            let output = pair.copy(&[flags, more, &["tree/", to]].concat());
+            close(&tree, 0o755);
+            assert!(output.status.success() && output.stderr.is_empty(), "{to}: {}", text(&output.stderr));
+            assert_eq!((mode(&there), mode(&there.join("sub"))), (0o555, 0o555), "{to}");
+        };
+        fs::create_dir_all(tree.join("sub")).unwrap();
+        write(&tree.join("sub/a"), 10);
+        let many: Vec<_> = (0..80).map(|n| format!("sub/n{n}")).collect();
+        for name in &many {
+            fs::create_dir(tree.join(name)).unwrap();
+            write(&tree.join(name).join("gone"), 10);
+        }
+        fs::create_dir(tree.join("extra")).unwrap();
+        write(&tree.join("extra/e"), 10);
+        set(&tree.join("sub/a"), "user.color", "red");
+        fs::set_permissions(tree.join("sub/a"), Permissions::from_mode(0o444)).unwrap();
+        copy(&[]);
+        write(&tree.join("b"), 10);
+        write(&tree.join("sub/b"), 3_000_000);
+        fs::remove_dir_all(tree.join("extra")).unwrap();
+        let old = SystemTime::UNIX_EPOCH + Duration::from_secs(1_000_000_000);
+        for name in &many {
+            fs::remove_file(tree.join(name).join("gone")).unwrap();
+            File::open(tree.join(name)).unwrap().set_modified(old).unwrap();
+        }
+        copy(&["--delete"]);
+        for path in many.iter().map(|name| there.join(name)) {
+            let facts = fs::metadata(&path).unwrap();
+            let seen = (facts.mtime(), mode(&path), fs::read_dir(&path).unwrap().count());
+            assert_eq!(seen, (1_000_000_000, 0o555, 0), "{to}: {}", path.display());
+        }
+        assert!(there.join("b").is_file() && there.join("sub/b").is_file() && !there.join("extra").exists(), "{to}");
+        // One that its source may write in was closed by somebody else.
+        write(&tree.join("sub/c"), 10);
+        close(&there, 0o555);
+        let output = pair.copy(&["tree/", to]);
+        assert_eq!(output.status.code(), Some(if is_root() { 0 } else { 1 }), "{to}: {}", text(&output.stderr));
+        assert_eq!((mode(&there.join("sub")), there.join("sub/c").exists()), (0o555, is_root()), "{to}");
+        close(&there, 0o755);
+    }
 }
 
 #[test]

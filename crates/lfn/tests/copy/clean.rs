@@ -49,8 +49,13 @@ fn what_is_stale_is_listed_and_goes_when_forced_here_and_there() {
         let lines = text(&listed.stdout);
         assert_eq!(listed.status.code(), Some(0), "{}", text(&listed.stderr));
         assert_eq!(lines.lines().count(), 152, "{lines}");
-        assert!(lines.contains("stale   in/deep/.f7.lfn-partial: 0 B of 5 kB of f7, written 3 days ago\n"), "{lines}");
-        assert!(lines.contains("foreign in/deep/.diary.lfn-journal: ") && lines.contains("not a journal"), "{lines}");
+        let host = place.strip_suffix("in").unwrap();
+        let stale = format!("stale   {host}in/deep/.f7.lfn-partial: 0 B of 5 kB of f7, written 3 days ago\n");
+        assert!(lines.contains(&stale), "{lines}");
+        assert!(
+            lines.contains(&format!("foreign {host}in/deep/.diary.lfn-journal: ")) && lines.contains("not a journal"),
+            "{lines}"
+        );
         assert!(lines.ends_with(" on disk), 1 foreign\n") && lines.contains("\n150 stale ("), "{lines}");
         assert_eq!(text(&listed.stderr), "hint: the same with --force removes what is stale\n");
         // To try it is to list it.
@@ -121,6 +126,28 @@ fn whoever_may_not_look_is_told_nothing_and_whoever_may_not_write_removes_nothin
         }
         assert_eq!(pair.far(".a.lfn-partial").exists(), rights != "--quiet");
     }
+}
+
+/// One place that cannot be looked at says nothing of the others.
+#[test]
+fn what_is_wrong_at_one_place_is_told_and_the_others_are_looked_at() {
+    let pair = Pair::new();
+    left(&pair.near("in"), "a");
+    left(&pair.far("in"), "b");
+    let (found, last) = json(&pair.copy(&["--clean", "none", "in", "far:none", "far:in", "nobody:x", "--json"]));
+    let stale: Vec<_> = found.iter().map(|line| (line["host"].as_str(), line["path"].as_str().unwrap())).collect();
+    assert_eq!(stale, [(None, "in/.a.lfn-partial"), (Some("far"), "in/.b.lfn-partial")], "{found:?}");
+    assert_eq!((&last["counts"]["stale"], &last["troubles"]), (&2.into(), &3.into()), "{last}");
+}
+
+/// A disk that was full left no more of it.
+#[test]
+fn a_journal_without_a_word_is_removed() {
+    let pair = Pair::new();
+    let journal = pair.near(".a.lfn-journal");
+    File::create(&journal).unwrap();
+    let (_, last) = json(&pair.copy(&["--clean", "--force", "--older", "0s", ".", "--json"]));
+    assert_eq!((&last["counts"]["removed"], journal.exists()), (&1.into(), false), "{last}");
 }
 
 #[test]

@@ -384,6 +384,10 @@ fn a_manifest_at_the_destination_is_not_deleted() {
             pair.copies(&["--delete", "--manifest", manifest, source, to]);
             assert_eq!(fs::read_to_string(&manifest_at).unwrap().lines().count(), 2, "{manifest}");
         }
+        // By a link from elsewhere too: what it leads to is the manifest.
+        std::os::unix::fs::symlink(&manifest_at, pair.near("by-link")).unwrap();
+        pair.copies(&["--delete", "--exclude", "by-link", "--manifest", "by-link", source, to]);
+        assert_eq!(fs::read_to_string(&manifest_at).unwrap().lines().count(), 2, "{manifest}");
         let gone = to.starts_with("dst");
         assert!([pair.near("dst/d/old"), pair.near("dst/d/Mx")].iter().all(|path| path.exists() != gone), "{manifest}");
     }

@@ -104,7 +104,8 @@ fn what_a_quota_of_bytes_leaves_out_comes_when_there_is_more() {
     for (name, length) in [("a", 3_000_000), ("b", 6_000_000), ("c", 900_000)] {
         write(&pair.near("tree").join(name), length);
     }
-    // What leaves before the server has said that it wants to be asked may cost what the others need: then they come next time.
+    // What leaves before the server has said that it wants to be asked may cost what the others need: then they come
+    // next time.
     wait_for("what the quota has room for", || {
         let output = pair.copy(&["tree", &of(&limited(), "")]);
         let errors = text(&output.stderr);
@@ -213,6 +214,48 @@ fn what_is_there_is_put_on_disk_as_what_comes() {
     assert_eq!((whole(&calls), &calls[1..]), (0, &["fsync new".to_owned(), "fsync ".to_owned()][..]), "{calls:?}");
 }
 
+/// `syncfs` does not reach a file system in user space: there each file is put on disk by itself.
+#[test]
+fn what_stands_in_user_space_is_put_on_disk_file_by_file() {
+    if !can_trace("file systems in user space") {
+        return;
+    }
+    let pair = Pair::new();
+    fs::create_dir(pair.near("tree")).unwrap();
+    (0..50).for_each(|n| drop(write(&pair.near(&format!("tree/{n}")), 1000)));
+    for (sync, fuse, least) in [("file", true, 50), ("end", true, 50), ("end", false, 0)] {
+        let (log, to) = (pair.home.path().join("log"), format!("{sync}{fuse}"));
+        let mut flags = vec!["-o", log.to_str().unwrap(), "-e", "trace=fsync,fstatfs"];
+        // FUSE_SUPER_MAGIC where the kernel says what file system it is.
+        flags.extend(fuse.then_some(["-e", "inject=fstatfs:poke_exit=@arg2=4655736500000000"]).into_iter().flatten());
+        let output = traced(&pair, &flags, &["--fsync", sync, "tree", &to]);
+        assert!(output.status.success(), "{}", text(&output.stderr));
+        let calls = fs::read_to_string(&log).unwrap();
+        let synced = calls.lines().filter(|line| line.contains("fsync(") && line.ends_with("= 0")).count();
+        assert!(synced >= least && (synced == 0) == (least == 0), "{sync}: {synced}, {calls}");
+    }
+}
+
+/// NFS knows none of the flags of `renameat2`.
+#[test]
+fn a_directory_takes_the_place_of_a_file_where_two_names_cannot_change_places() {
+    if !can_trace("file systems without RENAME_EXCHANGE") {
+        return;
+    }
+    let pair = Pair::new();
+    fs::create_dir_all(pair.near("from/x")).unwrap();
+    fs::create_dir(pair.near("to")).unwrap();
+    write(&pair.near("from/x/y"), 1000);
+    write(&pair.near("to/x"), 1000);
+    let args = ["--force", "from/", "to/"];
+    let refused = traced(&pair, &["-o", "/dev/null", "-e", "inject=renameat2,rename,renameat:error=EINVAL"], &args);
+    assert_eq!((refused.status.code(), names(&pair.near("to"))), (Some(1), vec!["x".to_owned()]));
+    assert!(pair.near("to/x").is_file(), "{}", text(&refused.stderr));
+    let output = traced(&pair, &["-o", "/dev/null", "-e", "inject=renameat2:error=EINVAL"], &args);
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    assert_eq!((names(&pair.near("to")), names(&pair.near("to/x"))), (vec!["x".into()], vec!["y".into()]));
+}
+
 #[test]
 fn a_read_error_and_a_quota_are_of_one_file_and_the_rest_goes_on() {
     // Debian's strace has the kernel's call on that one path end as it would on such a disk.
@@ -245,6 +288,32 @@ fn a_read_error_and_a_quota_are_of_one_file_and_the_rest_goes_on() {
         assert_eq!(whole, [true, false, true], "{}", there.display());
         assert!(!there.join("b").exists());
     }
+}
+
+/// It has its mode before it has its name: it is gone on with, and can be removed, though its owner may not write to it.
+#[test]
+fn a_read_only_file_that_was_cut_while_it_was_put_on_disk_is_gone_on_with() {
+    if !can_trace("copies killed while they wait for the disk") {
+        return;
+    }
+    let pair = Pair::new();
+    fs::create_dir_all(pair.near("to")).unwrap();
+    write(&pair.near("a"), 3_000_000);
+    fs::set_permissions(pair.near("a"), std::os::unix::fs::PermissionsExt::from_mode(0o444)).unwrap();
+    let partial = fs::canonicalize(pair.near("to")).unwrap().join(".a.lfn-partial");
+    let cut = || {
+        let flags = ["-o", "/dev/null", "-P", partial.to_str().unwrap(), "-e", "inject=fsync:signal=KILL"];
+        traced(&pair, &flags, &["a", "to"]);
+        assert!(fs::metadata(&partial).unwrap().permissions().readonly());
+    };
+    cut();
+    let report = pair.copies(&["a", "to"]);
+    assert_eq!((&report["tally"]["kept"], &report["moved_bytes"]), (&3_000_000.into(), &0.into()), "{report}");
+    assert!(fs::metadata(pair.near("to/a")).unwrap().permissions().readonly());
+    fs::remove_file(pair.near("to/a")).unwrap();
+    cut();
+    let cleaned = pair.copy(&["--clean", "--force", "--older", "0s", "to"]);
+    assert!(cleaned.status.success() && names(&pair.near("to")).is_empty(), "{}", text(&cleaned.stdout));
 }
 
 #[test]

@@ -2,12 +2,14 @@
 
 use std::ffi::OsStr;
 use std::fs;
-use std::os::unix::fs::symlink;
+use std::io::{BufRead, BufReader};
+use std::os::unix::fs::{FileTypeExt, symlink};
+use std::path::Path;
 use std::process::Command;
 
 use serde_json::Value;
 
-use crate::support::server::text;
+use crate::support::server::{Server, text};
 use crate::{Pair, content, is_root, names, write};
 
 #[test]
@@ -235,5 +237,54 @@ fn what_failed_is_told_with_its_end() {
             failures.iter().find(|failure| failure["name"] == name).map(|failure| failure["end"].clone())
         };
         assert_eq!((end("tree/gone"), end("tree/y")), (Some("sender".into()), Some("receiver".into())), "{report}");
+    }
+}
+
+/// The manifest replaces a file, and what a link leads to; a device would be gone.
+#[test]
+fn a_manifest_replaces_nothing_but_a_file() {
+    let pair = Pair::new();
+    write(&pair.near("a"), 10);
+    let mkfifo = |path: &Path| Command::new("mkfifo").arg(path).status().unwrap().success();
+    assert!(mkfifo(&pair.near("pipe")));
+    symlink("pipe", pair.near("to-pipe")).unwrap();
+    for manifest in ["pipe", "to-pipe", "/dev/full"] {
+        let output = pair.copy(&["a", "far:a", "--manifest", manifest]);
+        assert_eq!(output.status.code(), Some(1), "{manifest}");
+        assert!(text(&output.stderr).contains("not a regular file"), "{}", text(&output.stderr));
+        assert!(!pair.far("a").exists());
+    }
+    assert_eq!(names(&pair.near("")).len(), 3, "a, pipe and to-pipe");
+    assert!(fs::metadata(pair.near("to-pipe")).unwrap().file_type().is_fifo());
+    fs::create_dir(pair.near("kept")).unwrap();
+    fs::write(pair.near("kept/m"), "old").unwrap();
+    symlink("kept/m", pair.near("m")).unwrap();
+    pair.copies(&["a", "far:a", "--manifest", "m"]);
+    assert!(fs::read_to_string(pair.near("kept/m")).unwrap().ends_with("  a\n"));
+    assert!(fs::symlink_metadata(pair.near("m")).unwrap().is_symlink());
+}
+
+/// Who does not want to wait for a place, or may not, is told at once.
+#[test]
+fn a_server_that_is_full_is_waited_for_as_long_as_was_said() {
+    for queue in [&[][..], &["--queue", "0"]] {
+        let pair = Pair::new();
+        let full = Server::start(&[&["--max-sessions", "1", "--third-party"], queue].concat());
+        let there = |place: &str| full.ticket.replace('#', &format!("/{place}#"));
+        let mut child = pair.command(&["random:1000TiB", &there("null:"), "--ndjson"]).spawn().unwrap();
+        // It is under way when it says how far it is.
+        let mut said = String::new();
+        BufReader::new(child.stdout.take().unwrap()).read_line(&mut said).unwrap();
+        assert!(said.contains("progress"), "{said}");
+        for wait in [&["--no-wait"][..], &["--wait", "1s"]] {
+            for way in [["zero:1B", &there("null:")], [&there("zero:1B"), "null:"], [&there("zero:1B"), "far:a"]] {
+                let output = pair.copy(&[wait, &way].concat());
+                let said = text(&output.stderr);
+                assert_eq!(output.status.code(), Some(1), "{way:?}: {said}");
+                assert!(said.contains("full") && !said.contains("lost"), "{way:?}: {said}");
+            }
+        }
+        child.kill().unwrap();
+        child.wait().unwrap();
     }
 }

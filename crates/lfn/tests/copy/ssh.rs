@@ -132,6 +132,17 @@ impl Host {
         processes_with(&marker).into_iter().filter(|line| line.starts_with(&marker)).collect()
     }
 
+    /// Their numbers.
+    fn far_processes(&self) -> Vec<u32> {
+        let marker = format!("{} serve", self.path("bin/lfn").display());
+        let is_far = |pid: &u32| {
+            let line = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+            String::from_utf8_lossy(&line).replace('\0', " ").starts_with(&marker)
+        };
+        let entries = fs::read_dir("/proc").unwrap().flatten();
+        entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).filter(is_far).collect()
+    }
+
     /// Neither processes nor sockets are left.
     #[track_caller]
     fn leaves_nothing(&self) {
@@ -348,6 +359,28 @@ fn a_far_end_that_never_speaks_can_be_interrupted() {
     host.leaves_nothing();
 }
 
+/// As where the host there was started anew, and the connection of ssh died without a word.
+#[test]
+fn a_far_end_that_is_gone_is_started_again_though_ssh_has_not_noticed() {
+    let Some(host) = Host::new() else { return };
+    let script = host.noted("noted", "");
+    let outlived = format!("{}cat > /dev/null\n", fs::read_to_string(&script).unwrap());
+    fs::write(&script, outlived).unwrap();
+    let child = host.command(&["zero:1TB", "there:null:", "--remote-lfn", &script]).spawn().unwrap();
+    let mut gone = None;
+    for _ in 0..2 {
+        wait_for("a far end", || host.far_processes().iter().any(|pid| Some(*pid) != gone));
+        let far = host.far_processes()[0];
+        wait_for("its work", || ticks(far) >= 50);
+        kill("KILL", far);
+        gone = Some(far);
+    }
+    kill("INT", child.id());
+    let output = finish(child);
+    assert_eq!(output.status.code(), Some(130), "{}", text(&output.stderr));
+    host.leaves_nothing();
+}
+
 /// Processor time that a process has used, in hundredths of a second.
 fn ticks(pid: u32) -> u64 {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap();
@@ -360,13 +393,7 @@ fn a_far_side_that_is_gone_ends_the_copy() {
     let Some(host) = Host::new() else { return };
     // Otherwise it is started again.
     let child = under_way(&host, &["zero:1TB", "there:null:", "--patience", "0s"]);
-    let marker = format!("{} serve", host.path("bin/lfn").display());
-    let is_far = |pid: &u32| {
-        let line = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
-        String::from_utf8_lossy(&line).replace('\0', " ").starts_with(&marker)
-    };
-    let numbers = fs::read_dir("/proc").unwrap().flatten().filter_map(|entry| entry.file_name().to_str()?.parse().ok());
-    let far: Vec<u32> = numbers.filter(is_far).collect();
+    let far = host.far_processes();
     assert_eq!(far.len(), 1);
     // Connections may be there before a server has said a word on them: it is under way when that has worked for a while.
     wait_for("its work", || ticks(far[0]) >= 50);
@@ -392,6 +419,38 @@ fn a_wall_between_is_passed_inside_ssh() {
     assert!(output.status.success() && output.stderr.is_empty(), "{}", text(&output.stderr));
     assert_eq!(fs::read(host.path("near/b")).unwrap(), content);
     host.leaves_nothing();
+}
+
+/// It outlives the copy, and is left as it was; whether the configuration says that it is shared, or an argument.
+#[test]
+fn a_connection_of_the_users_own_is_passed_through_and_left() {
+    let Some(host) = Host::new() else { return };
+    let content = write(&host.path("near/a"), 100_000);
+    let shared = format!("-F '{}' -S '{}'", host.path("config").display(), host.path("run/master").display());
+    let ssh = |words: &str| Command::new("sh").args(["-c", &format!("exec ssh {shared} {words}")]).output().unwrap();
+    assert!(ssh("-M -N -f walled > /dev/null 2>&1").status.success());
+    // "Master running (pid=N)"
+    let said = text(&ssh("-O check walled").stderr);
+    let master = said.split_once("pid=").unwrap().1.split_once(')').unwrap().0.parse().unwrap();
+    let unknown = format!("env -u SSH_CONNECTION {}", host.path("bin/lfn").display());
+    for (more, name) in [("", "a"), (" -o ControlMaster=auto", "b")] {
+        let place = format!("walled:{name}");
+        let output = host.copy(&["a", &place, "--ssh", &format!("ssh {shared}{more}"), "--remote-lfn", &unknown]);
+        assert!(text(&output.stderr).contains("the data go through ssh"), "{}", text(&output.stderr));
+        assert_eq!(fs::read(host.path("far").join(name)).unwrap(), content);
+        assert_eq!(listening(master), 0);
+    }
+    assert!(ssh("-O exit walled").status.success());
+}
+
+/// On how many ports a process listens.
+fn listening(pid: u32) -> usize {
+    let open = fs::read_dir(format!("/proc/{pid}/fd")).unwrap().flatten().flat_map(|fd| fs::read_link(fd.path()));
+    let open: Vec<_> = open.map(|file| file.display().to_string()).collect();
+    let tables = ["/proc/net/tcp", "/proc/net/tcp6"].map(|table| fs::read_to_string(table).unwrap_or_default());
+    let lines = tables.iter().flat_map(|table| table.lines()).map(|line| line.split_whitespace().collect::<Vec<_>>());
+    // State 0A (TCP_LISTEN), and the socket's inode.
+    lines.filter(|line| line[3] == "0A" && open.contains(&format!("socket:[{}]", line[9]))).count()
 }
 
 #[test]

@@ -1,9 +1,9 @@
 //! Whatever happens to a copy and whenever, nothing wrong or short has a final name, and the same command makes it whole.
 //!
-//! A trial is made of its seed: what is copied, which way and how, what happens to it and when. `LFN_TRIALS=1000` runs as
-//! many (`bench/faults` does), `LFN_SEED=17` that one alone; the suite runs a sample of each kind. A seed draws the same things
-//! each time, while the machine's own timing differs: one that failed is worth several replays (`LFN_TRIALS` with
-//! `LFN_SEED` repeats it).
+//! A trial is made of its seed: what is copied, which way and how, what happens to it and when. `LFN_TRIALS=1000` runs
+//! as many (`bench/faults` does), `LFN_SEED=17` that one alone; the suite runs a sample of each kind. A seed draws the
+//! same things each time, while the machine's own timing differs: one that failed is worth several replays
+//! (`LFN_TRIALS` with `LFN_SEED` repeats it).
 #![allow(clippy::unwrap_used, reason = "a test")]
 
 mod clock;

@@ -92,7 +92,8 @@ pub fn as_limited_server() -> Option<ExitCode> {
     panic!("{error}");
 }
 
-/// A server whose clock is moved while it runs dates its account by that, and goes on serving a client whose own clock is right.
+/// A server whose clock is moved while it runs dates its account by that, and goes on serving a client whose own clock
+/// is right.
 pub fn clock_moves() {
     let mut trial = Trial::new(0);
     trial.up = true;
@@ -352,8 +353,8 @@ impl Trial {
         self.versions.push(version);
     }
 
-    /// Whether there is a journal of at least one block beside the large file's place; something is done to it, if that is the
-    /// fault.
+    /// Whether there is a journal of at least one block beside the large file's place; something is done to it, if that
+    /// is the fault.
     fn what_is_left(&mut self) -> bool {
         let [journal, partial] =
             ["journal", "partial"].map(|kind| self.destination().join(format!(".large.lfn-{kind}")));

@@ -103,8 +103,8 @@ pub struct DirectionLedger {
     pub unmodelled: Unmodelled,
 }
 
-/// What befell packets that is not in the model: they were dropped by something else, all but the last. All are zero in a faithful
-/// run.
+/// What befell packets that is not in the model: they were dropped by something else, all but the last. All are zero in
+/// a faithful run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Unmodelled {
     /// Found no room in the packet socket's receive buffer (`PACKET_STATISTICS`).

@@ -1,10 +1,10 @@
 //! What the kernel holds a server to beside `openat2`: with landlock (Linux 5.13) this process can open nothing but what it
 //! serves and what it needs to read, whatever is wrong with the code that follows.
 //!
-//! As much of it is asked for as the kernel knows. No right is given, anywhere, to make a device, a pipe or a socket. It holds
-//! for the calling thread and those it starts, so it comes before any thread that touches files.
+//! As much of it is asked for as the kernel knows. No right is given, anywhere, to make a device, a pipe or a socket.
+//! It holds for the calling thread and those it starts, so it comes before any thread that touches files.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use landlock::{
     ABI, Access, AccessFs, BitFlags, PathBeneath, PathFd, RestrictionStatus, Ruleset, RulesetAttr, RulesetCreatedAttr,
@@ -36,8 +36,8 @@ impl Confinement {
 /// Figures of the kernel, which the server reads.
 const FIGURES: [&str; 2] = ["/proc", "/sys"];
 
-/// Confines this thread, and those it starts, to `roots`, and to reading `others`.
-pub fn confine(roots: &[&Path], others: &[&Path]) -> Result<Confinement, RulesetError> {
+/// Confines this thread, and those it starts, to `roots`, to reading `others`, and to writing the existing files `tuned`.
+pub fn confine(roots: &[&Path], others: &[&Path], tuned: &[PathBuf]) -> Result<Confinement, RulesetError> {
     // The rights of the newest landlock that is understood here; an older kernel takes those it knows.
     let abi = ABI::V5;
     let all = AccessFs::from_all(abi);
@@ -46,7 +46,9 @@ pub fn confine(roots: &[&Path], others: &[&Path]) -> Result<Confinement, Ruleset
     let figures = FIGURES.iter().map(Path::new);
     let readable = figures.chain(others.iter().copied()).map(|path| (path, read));
     let served = roots.iter().map(|root| (*root, all & !unmade()));
-    for (path, rights) in served.chain(readable) {
+    let write = AccessFs::ReadFile | AccessFs::WriteFile | AccessFs::Truncate;
+    let writable = tuned.iter().map(|path| (path.as_path(), write));
+    for (path, rights) in served.chain(readable).chain(writable) {
         // What is not there needs no right.
         if let Ok(opened) = PathFd::new(path) {
             ruleset = ruleset.add_rule(PathBeneath::new(opened, rights))?;
@@ -87,14 +89,17 @@ mod tests {
         fs::create_dir_all(&inside).unwrap();
         fs::create_dir_all(&outside).unwrap();
         fs::write(outside.join("a"), "secret").unwrap();
+        fs::write(outside.join("t"), "1").unwrap();
         // It holds for that thread alone.
         let confined = thread::spawn(move || {
-            let held = confine(&[&inside], &[]).unwrap();
+            let held = confine(&[&inside], &[], &[outside.join("t")]).unwrap();
             if held == Confinement::None {
                 return held;
             }
             assert_eq!(File::open(outside.join("a")).unwrap_err().kind(), ErrorKind::PermissionDenied);
             assert_eq!(fs::read_dir(&outside).unwrap_err().kind(), ErrorKind::PermissionDenied);
+            fs::write(outside.join("t"), "2").unwrap();
+            assert_eq!(fs::remove_file(outside.join("t")).unwrap_err().kind(), ErrorKind::PermissionDenied);
             fs::write(inside.join("b"), "b").unwrap();
             fs::rename(inside.join("b"), inside.join("c")).unwrap();
             let nameless = open(&inside, OFlags::TMPFILE | OFlags::WRONLY, Mode::from_raw_mode(0o600)).unwrap();

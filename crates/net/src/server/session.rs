@@ -123,6 +123,11 @@ impl ServerSession {
         self.shared.tokens.lend(&self.listed.live.bearer, request).map_err(SessionError::Refused)
     }
 
+    /// What the token it showed was lent for, if it was.
+    pub(crate) fn loan(&self) -> Option<&LendRequest> {
+        self.listed.live.bearer.loan()
+    }
+
     /// Whether it dials out where a client asks it to.
     pub(crate) fn is_sent_out(&self) -> bool {
         self.shared.config.third_party

@@ -1,4 +1,5 @@
-//! What each copy of a guest has written, for the session that follows a lost one: it is theirs to know of, and nothing else is.
+//! What each copy of a guest has written, for the session that follows a lost one: it is theirs to know of, and nothing
+//! else is.
 //!
 //! Of others a server asks the client since when it writes, and looks at times. A guest could so learn of other people's
 //! files; so the server itself remembers what it wrote for a copy, by inode and time of change, as long as it runs and in

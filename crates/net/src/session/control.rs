@@ -90,8 +90,8 @@ impl Control {
         }
     }
 
-    /// The next message if one comes within `within`, which is a millisecond at least: whoever has no time hears what is there.
-    /// A refusal or a close is an error.
+    /// The next message if one comes within `within`, which is a millisecond at least: whoever has no time hears what
+    /// is there. A refusal or a close is an error.
     pub fn poll<T: DeserializeOwned>(
         &mut self,
         within: Duration,

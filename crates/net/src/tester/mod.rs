@@ -1,9 +1,10 @@
 //! Timed loads: both ends of a test, which differ only in who dials and who sends.
 //!
 //! One session is one direction. Each data stream is a plain thread with a blocking socket (`load`); the control
-//! connection's thread samples them all (`meter`), so the loops that move data take no lock and make no call but
-//! read or write. `client` and `server` are the two conversations around that, `options` the socket options with
-//! what was asked and what was granted, `deadline` how long a client waits for words. Nothing is judged here: that is `lfn_core::diagnose`.
+//! connection's thread samples them all (`meter`), so the loops that move data take no lock and make no call but read
+//! or write. `client` and `server` are the two conversations around that, `options` the socket options with what was
+//! asked and what was granted, `deadline` how long a client waits for words. Nothing is judged here: that is
+//! `lfn_core::diagnose`.
 
 mod client;
 mod clock;
@@ -21,8 +22,8 @@ mod udp;
 pub use client::run;
 pub(crate) use deadline::AFTER_STOP;
 pub use measurement::{Measurement, Progress, Test};
-pub use options::kernel;
 pub(crate) use options::marked;
+pub use options::{kernel, tuned_on_an_emulated_path};
 pub use pair::run_both;
 pub(crate) use server::serve;
 

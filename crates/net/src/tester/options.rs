@@ -9,6 +9,7 @@
 use std::env;
 use std::io;
 use std::os::fd::AsFd;
+use std::path::PathBuf;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -207,6 +208,12 @@ fn check_congestion(name: &str, kernel: &Kernel) -> Result<(), TestError> {
 
 const TCP_RMEM: &str = "net.ipv4.tcp_rmem";
 const MODERATE: &str = "net.ipv4.tcp_moderate_rcvbuf";
+
+/// Files that a test may write in a network namespace that is the test's own ([`EMULATED`]): whoever confines its process
+/// leaves them writable.
+pub fn tuned_on_an_emulated_path() -> Vec<PathBuf> {
+    [TCP_RMEM, MODERATE].map(sysctl::file).into()
+}
 
 /// Receive buffers of a fixed large size instead of autotuning, in this network namespace, for as long as any test
 /// of this process wants them.

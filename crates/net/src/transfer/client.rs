@@ -13,6 +13,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use lfn_core::session::SessionId;
+use lfn_core::transfer::asked::Asked;
 use lfn_core::transfer::blocks::DEFAULT_BLOCK;
 use lfn_core::transfer::digest::Digest;
 use lfn_core::transfer::glob::is_pattern;
@@ -173,7 +174,7 @@ pub struct Outcome {
     pub reconnects: u32,
     /// How long there was none, from when anything had moved.
     pub without: Duration,
-    /// How long nothing came though there was one, by three seconds and more at a time; of a copy between two others not known.
+    /// How long nothing came though there was one, by three seconds and more at a time.
     pub still: Duration,
     /// Data streams that broke and were replaced.
     pub replaced: u32,
@@ -200,24 +201,26 @@ pub fn upload(
 ) -> Result<Outcome, TransferError> {
     check_sources(&options.pick, from.len())?;
     let open = |copy: &CopyId| Ok(from.iter().map(|from| open_source(from, &options.pick, copy)).collect());
-    upload_of(target, &open, None, to, options, watch)
+    upload_of(target, (&open, None), (None, to), options, watch)
 }
 
 /// What the sources are, found out for each session.
 pub(super) type Open<'a> = &'a dyn Fn(&CopyId) -> Result<Vec<Source>, TransferError>;
 
-/// The same of sources that are opened in another way, held to what somebody was granted.
+/// The same of sources that are opened in another way, held to what somebody was granted; for another it is known as the
+/// copy that is given.
 pub(super) fn upload_of(
     target: &Target,
-    open: Open<'_>,
-    throttle: Option<Arc<Throttle>>,
-    to: To,
+    (open, throttle): (Open<'_>, Option<Arc<Throttle>>),
+    (copy, to): (Option<CopyId>, To),
     options: &Options,
     watch: Watch<'_>,
 ) -> Result<Outcome, TransferError> {
     check_length(&options.manner.protect)?;
     let job = Job::Put { to };
-    Course::new(target, options, watch)?.run(|course| {
+    let mut course = Course::new(target, options, watch)?;
+    course.copy = copy.unwrap_or(course.copy);
+    course.run(|course| {
         let mut sent = None;
         let result = upload_once(course, (open, throttle.as_ref()), &job, &mut sent);
         if let Some(sending) = sent {
@@ -315,6 +318,9 @@ fn download_once(
             options.block,
             Flow::default(),
         )?;
+        if let Job::Get { from, pick } = job {
+            receiving.take_only(Asked::of(from, pick));
+        }
         *received = Some(receiving.clone());
         let mut arrivals = || match tended(&mut supply, receiving.as_ref()) {
             Ok(()) => streams.try_recv().ok().map(Ok),
@@ -469,7 +475,7 @@ impl Dialled {
         waits: impl FnOnce(),
     ) -> Result<(&mut Control, Option<SessionId>), TransferError> {
         let control = self.control(course)?;
-        let interrupted = course.interrupted;
+        let (interrupted, asked) = (course.interrupted, Instant::now());
         let entered = queue::enter(control, &course.target.patience, DEAD_AFTER, Some(interrupted), waits)?;
         if interrupted.load(Ordering::Relaxed) {
             return Err(TransferError::Interrupted);
@@ -478,8 +484,8 @@ impl Dialled {
             Entered::AtOnce => None,
             Entered::After(session) => Some(session),
         };
-        if turn.is_some() && course.is_first() {
-            course.started = Instant::now();
+        if turn.is_some() {
+            course.has_its_turn(asked.elapsed());
         }
         if !control.is_refused()? {
             course.enter();

@@ -32,6 +32,9 @@ const DIALLED_WITHIN: Duration = Duration::from_secs(5);
 /// What is longer than a pause of a path or a disk that works.
 const STILL: Duration = Duration::from_secs(3);
 
+/// Most changes to its streams that are kept for the report; each is told when it comes.
+const MOST_CHANGES: usize = 1000;
+
 /// What a sender may change to.
 const BBR: &str = "bbr";
 
@@ -57,7 +60,8 @@ pub(super) struct Course<'a> {
     pub(super) replaced: u32,
     /// How many streams there are to be.
     pub(super) wanted: Wanted,
-    adapter: Adapter,
+    /// `None` where another decides how many.
+    adapter: Option<Adapter>,
     changes: Vec<Change>,
     outage: Option<Instant>,
     wait: Duration,
@@ -92,7 +96,7 @@ impl<'a> Course<'a> {
             digest: None,
             replaced: 0,
             wanted: Wanted::new(options.streams),
-            adapter: Adapter::new(options.streams, options.most_streams, options.predicted),
+            adapter: Some(Adapter::new(options.streams, options.most_streams, options.predicted)),
             changes: Vec::new(),
             outage: None,
             wait: WAITS.0,
@@ -106,6 +110,11 @@ impl<'a> Course<'a> {
             settled: 0,
             total: Extent::default(),
         })
+    }
+
+    /// Of a copy that others hold: here it is watched.
+    pub(super) fn of_others(self) -> Self {
+        Course { adapter: None, ..self }
     }
 
     /// Holds one session after the other until one of them ends well, or no other could mend what ended it.
@@ -129,12 +138,19 @@ impl<'a> Course<'a> {
         self.outage.is_none() && self.reconnects == 0
     }
 
+    /// Its turn has come after others, for which it waited so long.
+    pub(super) fn has_its_turn(&mut self, waited: Duration) {
+        // In a queue nothing can move.
+        self.moved += waited;
+        if self.is_first() {
+            self.started = Instant::now();
+        }
+    }
+
     /// The server lets the copy in.
     pub(super) fn enter(&mut self) {
         if let Some(since) = self.outage.take() {
-            self.without += since.elapsed();
-            self.reconnects += 1;
-            (self.watch.connection)(&Connection::Back { after: since.elapsed() });
+            self.connection(&Connection::Back { after: since.elapsed() });
         }
         self.came.1 = Instant::now();
     }
@@ -143,7 +159,7 @@ impl<'a> Course<'a> {
     pub(super) fn observe(&mut self, total: Extent, look: &Look) {
         // What an earlier session has moved is there already for this one.
         let done = (look.bytes.0.saturating_add(total.passed.0)).max(self.done);
-        self.last = Look { bytes: Bytes(self.before.bytes.0 + look.bytes.0), ..*look };
+        self.last = Look { bytes: Bytes(self.before.bytes.0.saturating_add(look.bytes.0)), ..*look };
         (self.last.sender, self.last.receiver) =
             (plus(self.before.sender, look.sender), plus(self.before.receiver, look.receiver));
         // A later session lists it again.
@@ -160,21 +176,35 @@ impl<'a> Course<'a> {
             self.came = (came, Instant::now());
         }
         (self.watch.observer)(&self.total, &self.last);
-        if let Some(change) = self.adapter.look(&self.last) {
+        let Some(adapter) = &mut self.adapter else { return };
+        if let Some(change) = adapter.look(&self.last) {
             self.wanted.set(change.streams);
-            self.tell(change);
+            self.changed(change);
         }
         // It is the sender who decides that, here or there. Another session begins with it.
         let planned = self.options.congestion.as_ref().is_some_and(|wish| wish.name() == BBR);
         if look.sockets.is_some_and(|sockets| sockets.switched) && !planned {
             self.options.congestion = Some(CongestionWish::Planned(BBR.to_owned()));
-            self.tell(Change::to_bbr(&self.last, self.wanted.get()));
+            self.changed(Change::to_bbr(&self.last, self.wanted.get()));
         }
     }
 
-    fn tell(&mut self, change: Change) {
+    /// The streams are changed.
+    pub(super) fn changed(&mut self, change: Change) {
         (self.watch.change)(&change);
-        self.changes.push(change);
+        if self.changes.len() < MOST_CHANGES {
+            self.changes.push(change);
+        }
+    }
+
+    /// What becomes of the connection between the others.
+    pub(super) fn connection(&mut self, connection: &Connection<'_>) {
+        (self.watch.connection)(connection);
+        if let Connection::Back { after } = connection {
+            // Of another's connection it is what that one says.
+            self.without = self.without.saturating_add(*after);
+            self.reconnects += 1;
+        }
     }
 
     /// Tells that there is no connection, if there is none; from time to time.
@@ -187,14 +217,24 @@ impl<'a> Course<'a> {
 
     /// After a session that ended with `error`: returns when it is time for the next one.
     fn wait_after(&mut self, error: TransferError) -> Result<(), TransferError> {
-        if !self.reached || !error.may_be_tried_again() || self.interrupted.load(Ordering::Relaxed) {
+        // How long to wait for a place is the queue's to say, unless the copy had one already.
+        let turned_away = self.is_first() && error.is_of_a_queue();
+        if turned_away || !error.may_be_tried_again() {
+            return Err(error);
+        }
+        // Whoever has interrupted it no longer cares what was lost.
+        if self.interrupted.load(Ordering::Relaxed) {
+            return Err(TransferError::Interrupted);
+        }
+        if !self.reached {
             return Err(error);
         }
         let patience = self.options.patience;
         if self.outage.is_none() {
             (self.before, self.wait) = (self.last, WAITS.0);
             self.done = self.last.bytes.0.saturating_add(self.total.passed.0);
-            self.outage = Some(self.moved);
+            // Not before there was a connection again, should nothing have moved by it.
+            self.outage = Some(self.moved.max(self.came.1));
             if !patience.is_zero() {
                 (self.watch.connection)(&Connection::Lost { why: &error, patience });
             }
@@ -215,11 +255,7 @@ impl<'a> Course<'a> {
             }
             thread::sleep(LOOK_UP);
         }
-        // Its name may lead elsewhere by now; if it leads nowhere, where it was is tried again.
-        if let Ok(target) = self.target.resolve_again() {
-            self.target = target;
-        }
-        self.target.within = self.target.within.min(DIALLED_WITHIN);
+        self.target = again(&self.target);
         Ok(())
     }
 
@@ -243,6 +279,47 @@ impl<'a> Course<'a> {
     }
 }
 
+/// The target of a new attempt: its name may lead elsewhere by now; if it leads nowhere, where it was is tried again.
+pub(super) fn again(target: &Target) -> Target {
+    let mut target = target.resolve_again().unwrap_or_else(|_| target.clone());
+    target.within = target.within.min(DIALLED_WITHIN);
+    target
+}
+
 fn plus(a: Shares, b: Shares) -> Shares {
     Shares { disk: a.disk + b.disk, hash: a.hash + b.hash, network: a.network + b.network, held: a.held + b.held }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test")]
+
+    use lfn_core::session::{Fingerprint, Ticket, Token};
+
+    use super::*;
+    use crate::session::SessionError;
+
+    /// What ends a copy whose connection is lost in the moment it is interrupted, where a server was `reached` or not.
+    fn lost_and_interrupted(reached: bool) -> TransferError {
+        let (token, fingerprint) = (Token::from_bytes([0; 16]), Fingerprint([0; 32]));
+        let target = Target::new(Ticket { host: "127.0.0.1".into(), port: 9, token, fingerprint }).unwrap();
+        let interrupted = AtomicBool::new(false);
+        let options = Options { patience: Duration::from_secs(600), ..Options::default() };
+        let watch =
+            Watch { observer: &mut |_, _| {}, change: &mut |_| {}, connection: &mut |_| {}, interrupted: &interrupted };
+        let ended = Course::new(&target, &options, watch).unwrap().run(|course| {
+            course.reached = reached;
+            interrupted.store(true, Ordering::Relaxed);
+            Err(SessionError::Closed { peer: "the server", while_doing: "before the copy was done" }.into())
+        });
+        ended.unwrap_err()
+    }
+
+    #[test]
+    fn an_interrupt_ends_it_whatever_is_lost_with_it() {
+        for reached in [true, false] {
+            let error = lost_and_interrupted(reached);
+            assert!(matches!(error, TransferError::Interrupted), "{error}");
+        }
+    }
 }

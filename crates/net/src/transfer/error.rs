@@ -196,6 +196,14 @@ pub enum TransferError {
     /// The sender does not keep to the order of the conversation.
     #[error("the sender {0}")]
     Sender(&'static str),
+    /// The sender lists what nobody asked it for.
+    #[error("the sender lists {name}{what}, which was not asked for")]
+    Unasked {
+        /// As it is listed.
+        name: String,
+        /// As what, if that is the matter.
+        what: &'static str,
+    },
     /// Nor does the receiver.
     #[error("the receiver {0}")]
     Receiver(&'static str),
@@ -332,6 +340,7 @@ impl TransferError {
             | TransferError::Unsealed
             | TransferError::Intake(_)
             | TransferError::Sender(_)
+            | TransferError::Unasked { .. }
             | TransferError::Receiver(_)
             | TransferError::Deck(_)
             | TransferError::Scattered
@@ -363,10 +372,24 @@ impl TransferError {
         )
     }
 
+    /// Whether the server has no place now, and nobody waits for one any more.
+    pub(crate) fn is_of_a_queue(&self) -> bool {
+        match self {
+            TransferError::Session(SessionError::Full(_) | SessionError::Waited { .. }) => true,
+            TransferError::Session(SessionError::Refused(refusal)) => refusal.code == RefusalCode::Full,
+            TransferError::End { source, .. } => source.is_of_a_queue(),
+            _ => false,
+        }
+    }
+
     /// Whether only this connection, or this run of the server, came to its end: another session of the same copy may go on
     /// from there.
     pub(crate) fn may_be_tried_again(&self) -> bool {
-        let TransferError::Session(error) = self else { return matches!(self, TransferError::Stream { .. }) };
+        let error = match self {
+            TransferError::Session(error) => error,
+            TransferError::End { source, .. } => return source.may_be_tried_again(),
+            _ => return matches!(self, TransferError::Stream { .. }),
+        };
         match error {
             SessionError::UnknownHost { .. }
             | SessionError::Unreachable { .. }
@@ -478,6 +501,9 @@ impl TransferError {
             TransferError::Same { .. } => "give another destination",
             TransferError::WouldDelete { .. } => {
                 "copy without --delete, or to a directory that does not hold the source"
+            }
+            TransferError::Unasked { .. } => {
+                "see who runs the sender, and that it is no other version: nothing of that name was taken"
             }
             TransferError::Busy { .. } => "wait for it, or give another name",
             TransferError::NoSpace { .. } => "make room there, or give another destination",

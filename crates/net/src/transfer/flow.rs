@@ -187,6 +187,11 @@ impl Flow {
         lock(&self.lines).live.values().cloned().collect()
     }
 
+    /// How many there are.
+    pub(crate) fn streams(&self) -> usize {
+        lock(&self.lines).live.len()
+    }
+
     /// One of them.
     pub(crate) fn line(&self, number: u16) -> Option<Arc<Line>> {
         lock(&self.lines).live.get(&number).cloned()
@@ -374,7 +379,8 @@ impl Flow {
         }
     }
 
-    /// Drops what is there, at least a byte unless the stream ended, over a stream in the clear; `buffer` says how much at most.
+    /// Drops what is there, at least a byte unless the stream ended, over a stream in the clear; `buffer` says how much
+    /// at most.
     pub(crate) fn drop_some(
         &self,
         (stream, line): (&DataStream, &Line),

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use lfn_core::transfer::blockset::BlockSet;
 use lfn_core::units::Bytes;
-use lfn_core::wire::copy::{Part, Taken};
+use lfn_core::wire::copy::{Part, Taken, in_messages};
 
 use super::TransferError;
 use super::flow::lock;
@@ -20,8 +20,11 @@ use crate::session::{DataStream, round_trip};
 /// How many round trips nothing may be taken off a stream, where that is more than its least time.
 const STALLED_ROUND_TRIPS: u32 = 20;
 
-/// Most blocks that are sent over a stream before the receiver has taken one of them: four of the largest receive buffers that
-/// Linux gives unasked, full of headers of holes.
+/// Ranges of blocks in one message: at most 43 bytes each.
+pub(super) const RANGES: usize = 16_384;
+
+/// Most blocks that are sent over all streams before the receiver has taken one of them: four of the largest receive buffers
+/// that Linux gives unasked, full of headers of holes. Half of what a receiver believes to be lost at once.
 const MOST_CARRIED: usize = 1 << 18;
 
 /// A data stream that is at work.
@@ -126,9 +129,10 @@ impl Line {
         books.carried.extend(blocks);
     }
 
-    /// Whether it carries as much as it may: nothing more is sent over it before something is taken off it.
-    pub(crate) fn is_full(&self) -> bool {
-        lock(&self.books).carried.len() >= MOST_CARRIED
+    /// Whether it carries as much as each of so many streams may: nothing more is sent over it before something is taken off
+    /// it.
+    pub(crate) fn is_full(&self, streams: usize) -> bool {
+        lock(&self.books).carried.len() >= MOST_CARRIED / streams.max(1)
     }
 
     /// Crosses out what the receiver has taken; tells how many blocks that is.
@@ -161,16 +165,10 @@ impl Line {
         for &(file, index) in &lock(&self.books).carried {
             files.entry(file).or_default().insert(index);
         }
-        let (mut messages, mut ranges) = (vec![Vec::new()], 0);
-        for (file, blocks) in files {
-            ranges += blocks.ranges().count();
-            if ranges > most {
-                messages.push(Vec::new());
-                ranges = blocks.ranges().count();
-            }
-            if let Some(last) = messages.last_mut() {
-                last.push(Part { file, blocks });
-            }
+        let mut messages = in_messages(files.into_iter().map(|(file, blocks)| Part { file, blocks }), most);
+        if messages.is_empty() {
+            // Of one that carried nothing that is told too.
+            messages.push(Vec::new());
         }
         messages
     }
@@ -186,12 +184,18 @@ mod tests {
         let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         let near = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
         let line = Line::new(&DataStream::clear(0, near.try_clone().unwrap()), near);
-        line.carry((1..MOST_CARRIED as u64).map(|index| (0, index)));
-        assert!(!line.is_full());
+        line.carry((1..MOST_CARRIED as u64).map(|index| (0, 2 * index)));
+        assert!(!line.is_full(1));
         line.carry([(1, 0)].into_iter());
         line.taken(Taken { stream: 0, blocks: 0, bytes: Bytes(1 << 40) });
-        assert!(line.is_full());
+        assert!(line.is_full(1));
+        // Every second block of a file is a range by itself, and a message holds so many.
+        let messages = line.unaccounted(1 << 10);
+        assert!(messages.iter().flatten().all(|part| part.blocks.ranges().count() <= 1 << 10));
+        assert_eq!(messages.iter().flatten().map(|part| part.blocks.len()).sum::<u64>(), MOST_CARRIED as u64);
+        assert!(messages.len() > MOST_CARRIED >> 11, "{}", messages.len());
+        assert!(line.is_full(256));
         line.taken(Taken { stream: 0, blocks: 1, bytes: Bytes(1 << 40) });
-        assert!(!line.is_full());
+        assert!(!line.is_full(1));
     }
 }

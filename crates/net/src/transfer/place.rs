@@ -12,6 +12,7 @@ use std::sync::Arc;
 use std::time::SystemTime;
 
 use lfn_core::transfer::entry::Modified;
+use lfn_sys::clock;
 use rustix::fs::{CWD, FileType, Mode, OFlags, ResolveFlags, Stat, fstat, open, openat, openat2};
 use rustix::io::Errno;
 
@@ -158,4 +159,11 @@ pub(super) fn file_error(doing: &'static str, shown: &str, error: Errno) -> Tran
 pub(crate) fn now() -> Modified {
     let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
     Modified::new(now.as_secs() as i64, now.subsec_nanos()).unwrap_or_default()
+}
+
+/// Whether the host was started anew since then.
+pub(crate) fn was_started_since(then: Modified) -> bool {
+    let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    let started = now.saturating_sub(clock::since_boot());
+    Modified::new(started.as_secs() as i64, started.subsec_nanos()).is_ok_and(|started| started > then)
 }

@@ -11,6 +11,7 @@ use lfn_core::transfer::manner::Manner;
 use lfn_core::units::Bytes;
 use lfn_core::wire::copy::{CopyId, CopyRequest, From, Job, Pick, To};
 use lfn_core::wire::seal::{Seal, StreamSecret};
+use lfn_core::wire::third::LendRequest;
 use lfn_core::wire::{Refusal, RefusalCode};
 
 use super::TransferError;
@@ -90,9 +91,15 @@ fn receive(session: &mut ServerSession, request: &CopyRequest, to: &To) -> Resul
     };
     let secret = request.stream_secret;
     let scope = session.scope();
+    let loan = session.loan();
     let since = request.copy.as_ref().and_then(|copy| copy.since);
+    // Whoever sends by a lent token takes nothing for its own that was there before that.
+    let since = since.map(|since| since.max(loan.and_then(|loan| loan.since).unwrap_or(since)));
     let flow = Flow::held_to(session.throttle());
     let receiving = Receiving::start(aim, (*request.manner).clone(), Teller::default(), since, request.block, flow)?;
+    if let Some(asked) = loan.and_then(LendRequest::asked) {
+        receiving.take_only(asked);
+    }
     let (control, streams, stopping) = session.parts();
     let mut arrivals = || streams.next(Duration::ZERO).map(|stream| sealed(stream, secret.as_ref(), scope));
     let held = Talk::new(control, Instant::now(), &mut arrivals, stopping, &mut |_| {}).hold(&receiving);

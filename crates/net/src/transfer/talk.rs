@@ -1,7 +1,8 @@
 //! The conversation of a copy over its control connection: one loop for either [`Side`], whoever dialled.
 //!
-//! The loop is the copy's only judge. Streams move bytes and report; the loop passes on what the two sides have to say to each
-//! other, says every second that this one is there, notices who is silent for [`DEAD_AFTER`] and what does not move for
+//! The loop is the copy's only judge. Streams move bytes and report; the loop passes on what the two sides have to say
+//! to each other, says every second at least that this one is there, notices who is silent for [`DEAD_AFTER`] and what
+//! does not move for
 //! [`STALLED_AFTER`], and ends the copy once: whole, or with the one error that says why.
 
 use std::sync::Arc;
@@ -30,6 +31,13 @@ const SYNCED_WITHIN: Duration = Duration::from_secs(15 * 60);
 /// How long the loop listens before it looks around.
 const TICK: Duration = Duration::from_millis(4);
 
+/// How long it hears what comes without a pause before it looks around again: longer than what is there already takes,
+/// however long the peer goes on.
+const HEARD_AT_ONCE: Duration = Duration::from_millis(100);
+
+/// How often a receiver says how much has come, if more has: the sender tells that, not what it handed to its kernel.
+const TELLS_EVERY: Duration = Duration::from_millis(200);
+
 /// How long a peer has to say why it broke a stream.
 const LAST_WORDS: Duration = Duration::from_secs(1);
 
@@ -52,6 +60,8 @@ struct Pulse {
     started: Instant,
     heard: Instant,
     spoke: Instant,
+    /// Payload that the peer was told of.
+    told: Bytes,
     observed: Instant,
     began: Instant,
     /// What was done on both sides together, and when that changed.
@@ -79,7 +89,11 @@ impl<'a> Talk<'a> {
     /// Talks until this side is through, or something ends the copy before; then no stream is at work any more.
     pub(crate) fn hold<S: Side + 'static>(&mut self, side: &Arc<S>) -> Result<Ended, TransferError> {
         let result = self.go_on(side);
-        let look = self.look(side.as_ref());
+        let mut look = self.look(side.as_ref());
+        if result.is_ok() {
+            // All that was sent is there, whatever the receiver said last.
+            look.bytes = side.flow().progress().bytes;
+        }
         (self.observer)(&look);
         let Err(error) = result else { return result };
         side.flow().cut();
@@ -94,11 +108,10 @@ impl<'a> Talk<'a> {
         Err(if broke { last_words(self.control, error) } else { error })
     }
 
-    /// When payload arrived last; of a session that has lasted, when anything was done. One that is cut again and again before
-    /// anything arrives gets nowhere, however much it begins.
+    /// When payload arrived last; of a session that has lasted, when anything was done, if that was later. One that is
+    /// cut again and again before anything arrives gets nowhere, however much it begins.
     pub(crate) fn moved(&self) -> Option<Instant> {
-        let lasted = self.pulse.began.elapsed() > STALLED_AFTER;
-        self.pulse.received.1.or_else(|| lasted.then_some(self.pulse.moved.1))
+        self.pulse.last_moved(Instant::now())
     }
 
     fn go_on<S: Side + 'static>(&mut self, side: &Arc<S>) -> Result<Ended, TransferError> {
@@ -115,7 +128,7 @@ impl<'a> Talk<'a> {
             }
             self.look_around(side.as_ref())?;
             // What is there is heard before anything is said: a list comes in many frames.
-            let mut wait = TICK;
+            let (mut wait, until) = (TICK, Instant::now() + TICK + HEARD_AT_ONCE);
             while let Some(message) = self.control.poll(wait, "before the copy was done")? {
                 self.pulse.heard = Instant::now();
                 match S::progress_in(&message) {
@@ -126,7 +139,7 @@ impl<'a> Talk<'a> {
                 }
                 side.heard(message)?;
                 // Whoever said the last word may have hung up.
-                if side.ended().is_some() {
+                if side.ended().is_some() || self.pulse.heard >= until {
                     break;
                 }
                 wait = Duration::ZERO;
@@ -163,8 +176,9 @@ impl<'a> Talk<'a> {
             let what = stall(standstill(&sender.doing, &receiver.doing), S::SENDS == client);
             return Err(TransferError::Stalled { after: allowed, what });
         }
-        if now >= self.pulse.spoke + ALIVE_EVERY {
-            self.pulse.spoke = now;
+        let tells = !S::SENDS && progress.bytes != self.pulse.told && now >= self.pulse.spoke + TELLS_EVERY;
+        if tells || now >= self.pulse.spoke + ALIVE_EVERY {
+            (self.pulse.spoke, self.pulse.told) = (now, progress.bytes);
             self.control.send(&S::alive(progress_of(side)))?;
         }
         if now >= self.pulse.observed + Duration::from_millis(200) {
@@ -184,7 +198,7 @@ impl<'a> Talk<'a> {
         let (sender, receiver) = if S::SENDS { (ours, self.pulse.theirs) } else { (self.pulse.theirs, ours) };
         Look {
             at: self.pulse.started.elapsed(),
-            bytes: ours.bytes,
+            bytes: if S::SENDS { self.pulse.theirs.bytes.min(ours.bytes) } else { ours.bytes },
             sender: sender.shares,
             receiver: receiver.shares,
             sockets: sender.sockets,
@@ -198,6 +212,7 @@ impl Pulse {
             started,
             heard: now,
             spoke: now,
+            told: Bytes(0),
             observed: now,
             began: now,
             received: (Bytes(0), None),
@@ -205,6 +220,12 @@ impl Pulse {
             at_work: now,
             theirs: Progress::default(),
         }
+    }
+
+    /// As [`Talk::moved`].
+    fn last_moved(&self, now: Instant) -> Option<Instant> {
+        let lasted = now.saturating_duration_since(self.began) > STALLED_AFTER;
+        self.received.1.max(lasted.then_some(self.moved.1))
     }
 
     /// Notes what both sides have moved by now, and whether something should be moving; tells for how long it should have and
@@ -249,7 +270,7 @@ pub(crate) fn last_words(control: &mut Control, error: TransferError) -> Transfe
     loop {
         let left = deadline.saturating_duration_since(Instant::now());
         match control.poll::<IgnoredAny>(left, "before the copy was done") {
-            Ok(Some(_)) => {}
+            Ok(Some(_)) if !left.is_zero() => {}
             Err(refused @ SessionError::Refused(_)) => return refused.into(),
             // That the peer is gone says more than that a stream broke.
             Err(closed @ SessionError::Closed { .. }) => return closed.into(),
@@ -267,8 +288,8 @@ fn start(work: impl FnOnce() + Send + 'static) -> Result<(), TransferError> {
 mod tests {
     use super::*;
 
-    /// After how many seconds a copy is stalled that moved for ten, and of which something should be moving when `moving` says
-    /// so.
+    /// After how many seconds a copy is stalled that moved for ten, and of which something should be moving when
+    /// `moving` says so.
     fn stalled(moving: impl Fn(u64) -> bool) -> Option<u64> {
         let begun = Instant::now();
         let mut pulse = Pulse::new(begun, begun);
@@ -285,6 +306,20 @@ mod tests {
         assert!(done(Shares { hash: 0.001, ..Shares::default() }) != nothing);
         assert!(done(Shares { disk: 0.001, ..Shares::default() }) != nothing);
         assert_eq!(done(Shares { network: 60.0, held: 60.0, ..Shares::default() }), nothing);
+    }
+
+    #[test]
+    fn what_is_hashed_after_the_last_payload_uses_up_no_patience() {
+        let begun = Instant::now();
+        let after = |seconds| begun + Duration::from_secs(seconds);
+        let mut pulse = Pulse::new(begun, begun);
+        pulse.received = (Bytes(1), Some(after(1)));
+        pulse.beat(1, true, after(50));
+        assert_eq!(pulse.last_moved(after(50)), Some(after(1)));
+        pulse.beat(2, true, after(1200));
+        assert_eq!(pulse.last_moved(after(1200)), Some(after(1200)));
+        // One that is cut soon has got nowhere.
+        assert_eq!(Pulse::new(begun, begun).last_moved(after(50)), None);
     }
 
     #[test]

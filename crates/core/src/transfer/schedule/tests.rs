@@ -235,6 +235,34 @@ fn small_files_are_packed_and_large_ones_go_alone() {
     assert_eq!(dealt(), []);
 }
 
+/// The first file waits for one of those that are begun to be settled, and they wait for what was lost.
+#[test]
+fn what_was_lost_is_sent_though_a_file_before_it_may_not_begin() {
+    let mut deck = Deck::new(Bytes(BLOCK));
+    deck.asks(true);
+    for number in 0..=MOST_BEGUN as u32 {
+        deck.list(0, Some((Bytes(2 * BLOCK), number))).unwrap();
+    }
+    deck.complete();
+    deck.digests_first(&BlockSet::from_range(0, 0)).unwrap();
+    deck.wants(MOST_BEGUN as u32 + 1).unwrap();
+    while !deck.deal(BLOCK as usize).is_empty() {}
+    (1..=MOST_BEGUN as u32).for_each(|file| deck.again(file, (1, 1)).unwrap());
+    deck.send(&BlockSet::from_range(0, 0)).unwrap();
+    let mut dealt = Vec::new();
+    while deck.has_more() {
+        let piece = &deck.deal(BLOCK as usize)[0];
+        dealt.push(piece.file);
+        if piece.file > 0 {
+            deck.settle(&BlockSet::from_range(piece.file.into(), piece.file.into())).unwrap();
+        }
+    }
+    let mut all = dealt.clone();
+    all.sort_unstable();
+    // A place is free as soon as one is settled, and the first takes it.
+    assert_eq!(all, [vec![0, 0], (1..=MOST_BEGUN as u32).collect()].concat(), "{dealt:?}");
+}
+
 #[test]
 fn what_is_remembered_is_bounded() {
     let mut deck = Deck::new(Bytes(BLOCK));

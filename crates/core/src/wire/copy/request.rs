@@ -52,8 +52,8 @@ pub struct CopyId {
     pub id: SessionId,
     /// When the copy began, by the client's clock: the time of what is made on the spot.
     pub began: Modified,
-    /// When its first session began to write, by the receiver's clock, as [`FromReceiver::Ready`](super::FromReceiver::Ready) said it: what is newer there
-    /// was written by this copy.
+    /// When its first session began to write, by the receiver's clock, as
+    /// [`FromReceiver::Ready`](super::FromReceiver::Ready) said it: what is newer there was written by this copy.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub since: Option<Modified>,
 }

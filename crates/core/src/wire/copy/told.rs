@@ -8,6 +8,7 @@ use crate::transfer::digest::Digest;
 use crate::transfer::entry::Name;
 use crate::transfer::keep::Unkept;
 use crate::units::Bytes;
+use crate::wire::bounded;
 use crate::wire::third::CarriedEnd;
 
 /// One entry that could not be copied.
@@ -19,6 +20,7 @@ pub struct Failure {
     /// Its path.
     pub name: Name,
     /// What happened, in words.
+    #[serde(deserialize_with = "bounded::words")]
     pub what: String,
     /// The destination is full: it is no use to try others.
     #[serde(default)]

@@ -3,15 +3,17 @@
 use std::ffi::OsString;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use lfn_core::transfer::leftover::Rule;
 use lfn_core::transfer::location::{Location, Place};
 use lfn_core::transfer::raw::Raw;
 use lfn_core::wire::clean::CleanRequest;
-use lfn_net::transfer::{Seen, clean_here, clean_there};
+use lfn_net::transfer::{clean_here, clean_there};
 
 use super::places::{without_secrets, without_tilde};
-use super::{Args, failure, stop_flag};
+use super::{Args, failure, stop_flag, unless_interrupted};
 use crate::exit::{Exit, Failure};
 use crate::print::copy::clean::Report;
 
@@ -30,24 +32,43 @@ pub(super) fn run(args: &Args) -> Result<Exit, Failure> {
     let rule = Rule { older: args.clean.older, remove: args.there.allowed().force && !args.there.dry_run };
     let interrupted = stop_flag()?;
     let mut report = Report::new(rule, args.json || args.ndjson, typed.iter().map(|place| without_secrets(place)));
-    for Group { host, paths } in groups {
-        let mut seen = |seen: Seen| report.see(seen);
-        let result = match host {
-            None => clean_here(&paths, rule, &interrupted, &mut seen),
-            Some(host) => {
-                let over_ssh = args.reach.is_over_ssh(&host, &args.trust)?;
-                let raw = |path: PathBuf| {
-                    let path = Raw(path.into_os_string().into_vec());
-                    if over_ssh { without_tilde(&path) } else { Ok(path) }
-                };
-                let places = paths.into_iter().map(raw).collect::<Result<_, _>>()?;
-                let far = args.reach.reach((&host, false), &args.trust, &args.waiting, &interrupted)?;
-                clean_there(&far.target, CleanRequest { places, rule }, &interrupted, &mut seen)
+    let alone = groups.len() == 1;
+    for group in groups {
+        // What is wrong at one host says nothing of the others.
+        if let Err(failure) = look(args, group, rule, &interrupted, &mut report) {
+            if alone || interrupted.load(Ordering::Relaxed) {
+                return Err(unless_interrupted(failure, &interrupted));
             }
-        };
-        result.map_err(|error| failure(error, &args.places))?;
+            report.fail(&failure);
+        }
     }
     report.end()
+}
+
+/// Looks below the places of one group.
+fn look(
+    args: &Args,
+    Group { host, paths }: Group,
+    rule: Rule,
+    interrupted: &Arc<AtomicBool>,
+    report: &mut Report,
+) -> Result<(), Failure> {
+    let result = match host {
+        None => clean_here(&paths, rule, interrupted, &mut |seen| report.see(None, seen)),
+        Some(host) => {
+            let over_ssh = args.reach.is_over_ssh(&host, &args.trust)?;
+            let raw = |path: PathBuf| {
+                let path = Raw(path.into_os_string().into_vec());
+                if over_ssh { without_tilde(&path) } else { Ok(path) }
+            };
+            let places = paths.into_iter().map(raw).collect::<Result<_, _>>()?;
+            let far = args.reach.reach((&host, false), &args.trust, &args.waiting, interrupted)?;
+            let shown = without_secrets(host.as_ref());
+            let mut seen = |seen| report.see(Some(&shown), seen);
+            clean_there(&far.target, CleanRequest { places, rule }, interrupted, &mut seen)
+        }
+    };
+    result.map_err(|error| failure(error, &args.places))
 }
 
 /// The places in the order in which they were typed, those beside each other at one host together.

@@ -1,5 +1,6 @@
-//! Which end an error is of. Of a whole copy, a path that the far end refused is said as it was typed, with its host before it;
-//! one of this host stands alone. Of an entry, whose path is the same at both ends, the end stands behind it.
+//! Which end an error is of. Of a whole copy, a path that the far end refused is said as it was typed, with its host
+//! before it; one of this host stands alone. Of an entry, whose path is the same at both ends, the end stands behind
+//! it.
 
 use std::ffi::OsString;
 

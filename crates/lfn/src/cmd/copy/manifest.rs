@@ -2,7 +2,7 @@
 //! that there is a whole one or none.
 
 use std::ffi::OsStr;
-use std::fs::{self, File};
+use std::fs::{self, File, Metadata};
 use std::io::{self, BufWriter, Seek, Write};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
@@ -31,7 +31,6 @@ struct Inner {
 impl Manifest {
     /// Begins one; that it cannot be written is known before anything is copied.
     pub(super) fn create(path: &Path) -> Result<Self, Failure> {
-        let part = part(path);
         let failed = |source: io::Error| error(path, &source);
         if path.as_os_str() == "-" {
             return Err(Failure::usage(
@@ -39,9 +38,15 @@ impl Manifest {
             )
             .hint("give a file; ./- for one of that name"));
         }
-        let Some(part) = part.filter(|_| !path.is_dir()) else {
+        // A link stays, and what it leads to is replaced; a device or a pipe would be by a file.
+        let path = &place(path);
+        let there = fs::symlink_metadata(path).ok();
+        let Some(part) = part(path).filter(|_| !there.as_ref().is_some_and(Metadata::is_dir)) else {
             return Err(failed(io::ErrorKind::IsADirectory.into()));
         };
+        if there.is_some_and(|there| !there.is_file()) {
+            return Err(failed(io::Error::other("it is not a regular file, which alone can be replaced by one")));
+        }
         // What a killed copy left is nobody's.
         let _ = fs::remove_file(&part);
         let file = File::create_new(&part).map_err(failed)?;
@@ -95,8 +100,17 @@ fn part(path: &Path) -> Option<PathBuf> {
     Some(path.with_file_name(OsStr::from_bytes(&name)))
 }
 
-/// Where a manifest at `path` stands below a directory, while it is written and at the end.
+/// Where it is written: what a link leads to.
+fn place(path: &Path) -> PathBuf {
+    fs::canonicalize(path).unwrap_or_else(|_| path.to_owned())
+}
+
+/// Where a manifest at `path` stands below a directory, while it is written and at the end, and the link to it.
 pub(super) fn paths_below(path: &Path, directory: &Path) -> Vec<PathBuf> {
+    [path.to_owned(), place(path)].iter().flat_map(|path| stands_below(path, directory)).collect()
+}
+
+fn stands_below(path: &Path, directory: &Path) -> Vec<PathBuf> {
     let above = path.parent().filter(|above| *above != Path::new("")).unwrap_or(Path::new("."));
     let (Ok(above), Ok(top)) = (above.canonicalize(), directory.canonicalize()) else { return Vec::new() };
     let Ok(below) = above.strip_prefix(&top) else { return Vec::new() };

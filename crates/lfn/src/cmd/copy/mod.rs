@@ -9,7 +9,7 @@ mod places;
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStrExt;
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use lfn_core::path::PathProfile;
 use lfn_core::transfer::keep::{LeftOut, Unkept};
@@ -23,6 +23,9 @@ use lfn_net::session::{Protection, SessionError};
 use lfn_net::transfer::{
     Connection, Extent, LocalDestination, Options, Outcome, Teller, TransferError, Watch, across, download, upload,
 };
+use lfn_sys::process::is_ignored;
+use lfn_sys::process::signal::SIGHUP;
+use signal_hook::consts::{SIGINT, SIGTERM};
 
 use crate::emulated;
 use crate::exit::{Exit, Failure};
@@ -46,10 +49,10 @@ use places::{Direction, direction, without_secrets};
 ///
 /// SOURCE and DESTINATION are a local path, NAME:PATH (NAME saved by `lfn hosts add`, or `far` inside `lfn emulate`),
 /// USER@HOST:PATH or HOST:PATH (ssh starts the far end there for this copy; nothing but the binary has to be installed)
-/// or a ticket with a path, lfn://TOKEN@HOST:PORT/PATH#FINGERPRINT; the destination or all sources at one far end, each at one, or all here. An
-/// argument is seen in `ps`: @-:PATH reads the ticket from standard input, @FILE:PATH from a file. In the place of a file,
-/// here or there: random:SIZE and zero:SIZE are made on the spot, null: is checked and forgotten. A local file with a colon
-/// in its name is written ./a:b.
+/// or a ticket with a path, lfn://TOKEN@HOST:PORT/PATH#FINGERPRINT; the destination or all sources at one far end, each
+/// at one, or all here. An argument is seen in `ps`: @-:PATH reads the ticket from standard input, @FILE:PATH from a
+/// file. In the place of a file, here or there: random:SIZE and zero:SIZE are made on the spot, null: is checked and
+/// forgotten. A local file with a colon in its name is written ./a:b.
 ///
 /// A directory is copied with all that is in it, into a directory of its name at the destination; with a slash behind it
 /// (dir/) what is in it goes there, as with rsync. What is there already, of the same length and time, is not sent again, and
@@ -120,7 +123,10 @@ pub fn run(args: Args) -> Result<Exit, Failure> {
     args.streams.check()?;
     let mut manner = args.whole.manner(&args.there, &pick)?;
     let interrupted = stop_flag()?;
-    let reach = |end| args.reach.reach(end, &args.trust, &args.waiting, &interrupted);
+    let reach = |end| {
+        let reached = args.reach.reach(end, &args.trust, &args.waiting, &interrupted);
+        reached.map_err(|failure| unless_interrupted(failure, &interrupted))
+    };
     protect_manifest(&args, &direction, &mut manner)?;
     let is_here = direction.is_here();
     let far = reach((direction.host(), direction.other_host().is_some()))?;
@@ -179,7 +185,10 @@ pub fn run(args: Args) -> Result<Exit, Failure> {
         };
         if interrupted { failure.hint("the same command goes on from what was kept") } else { failure }
     })?;
-    let listed = told.1.map(|manifest| manifest.finish()).transpose()?;
+    let (listed, unlisted) = match told.1.map(|manifest| manifest.finish()) {
+        Some(Err(failure)) => (None, Some(failure)),
+        listed => (listed.and_then(Result::ok), None),
+    };
     // To a person the line of a file that failed by itself says all.
     let alone = outcome.failures.first().filter(|_| outcome.tally.entries() == 1);
     if alone.is_none() || args.json || args.ndjson {
@@ -191,6 +200,9 @@ pub fn run(args: Args) -> Result<Exit, Failure> {
     }
     list_failures(&outcome, &ends);
     tell_what_is_missing(&outcome);
+    if let Some(failure) = unlisted {
+        return Err(failure);
+    }
     // 3 where the disk is full or a quota spent: with more room the same command goes on.
     Ok(match &outcome.tally {
         tally if tally.full || outcome.failures.iter().any(|failure| failure.full) => Exit::Incomplete,
@@ -323,10 +335,12 @@ fn report(
     if args.json || args.ndjson { report.json(args.ndjson) } else { report.text() }
 }
 
-/// Set by the first SIGINT or SIGTERM; the second ends the process at once.
+/// Set by the first SIGINT, SIGTERM or SIGHUP; the second ends the process at once. A hang-up that nohup has told it to
+/// ignore stays ignored.
 fn stop_flag() -> Result<Arc<AtomicBool>, Failure> {
     let flag = Arc::new(AtomicBool::new(false));
-    for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
+    let hangup = Some(SIGHUP).filter(|&signal| !is_ignored(signal));
+    for signal in [SIGINT, SIGTERM].into_iter().chain(hangup) {
         let code = i32::from(Exit::Interrupted.code());
         signal_hook::flag::register_conditional_shutdown(signal, code, flag.clone())?;
         signal_hook::flag::register(signal, flag.clone())?;
@@ -336,9 +350,22 @@ fn stop_flag() -> Result<Arc<AtomicBool>, Failure> {
     Ok(flag)
 }
 
+/// What fails once the copy is interrupted is no cause: the terminal interrupts ssh too, and a server that ends at the
+/// same time.
+fn unless_interrupted(failure: Failure, interrupted: &AtomicBool) -> Failure {
+    match interrupted.load(Ordering::Relaxed) {
+        true => Failure::msg("interrupted").with_exit(Exit::Interrupted),
+        false => failure,
+    }
+}
+
 fn failure(error: TransferError, places: &[OsString]) -> Failure {
     let said = ends::line(&error, places);
-    let exit = if error.is_resumable() { Exit::Incomplete } else { Exit::Failed };
+    let exit = match &error {
+        TransferError::Sources { .. } => Exit::Usage,
+        error if error.is_resumable() => Exit::Incomplete,
+        _ => Exit::Failed,
+    };
     match error {
         TransferError::Session(SessionError::Refused(refusal)) => {
             let failure = Failure::msg(said).with_exit(exit);

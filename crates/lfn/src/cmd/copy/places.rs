@@ -155,8 +155,8 @@ pub(super) fn direction(places: &[OsString], allowed: Allowed, pick: &Pick) -> R
     }
 }
 
-/// That nothing is meant but a directory into itself is said before anything is made. Where more is meant, or it hides behind a
-/// pattern, whoever lists leaves that directory out.
+/// That nothing is meant but a directory into itself is said before anything is made. Where more is meant, or it hides
+/// behind a pattern, whoever lists leaves that directory out.
 fn not_into_itself(sources: &[Place], destination: &Place) -> Result<(), Failure> {
     let ([Place::Path(from)], Place::Path(to)) = (sources, destination) else { return Ok(()) };
     let known = |path: &Path| fs::metadata(path).ok().map(|facts| (facts.dev(), facts.ino()));

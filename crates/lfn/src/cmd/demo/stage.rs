@@ -92,15 +92,15 @@ fn watch(what: &str, expected: Duration, mut command: Command) -> Result<Value> 
     let started = Instant::now();
     let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().context("cannot start lfn")?;
     let (stdout, stderr) = (child.stdout.take(), child.stderr.take());
-    // What the command says as it goes stands beside the bar; its last line is kept for an error.
+    // What the command says as it goes stands beside the bar; what it complained of last is kept for an error.
     let live = bar.clone();
     let talk = thread::spawn(move || {
-        let mut last = String::new();
+        let mut complaint = String::new();
         for line in stderr.into_iter().flat_map(|pipe| BufReader::new(pipe).lines().map_while(Result::ok)) {
             live.set_message(line.trim().to_owned());
-            last = line;
+            take(&mut complaint, &line);
         }
-        last
+        complaint
     });
     let result = thread::spawn(move || {
         let mut text = String::new();
@@ -117,15 +117,25 @@ fn watch(what: &str, expected: Duration, mut command: Command) -> Result<Value> 
         bar.set_position(started.elapsed().as_millis().min(expected.as_millis()) as u64);
         thread::sleep(Duration::from_millis(200));
     };
-    let (Ok(last), Ok(text)) = (talk.join(), result.join()) else { bail!("cannot read what lfn printed") };
+    let (Ok(complaint), Ok(text)) = (talk.join(), result.join()) else { bail!("cannot read what lfn printed") };
     if !status.success() {
         bar.abandon();
-        bail!("{what} failed: {}", last.trim_start_matches("lfn: "));
+        bail!("{what} failed: {complaint}");
     }
     let report: Value = serde_json::from_str(&text).context("lfn printed no JSON")?;
     bar.finish_and_clear();
     print::talk(format_args!("{what}: {}\n", headline(&report)));
     Ok(report)
+}
+
+/// Keeps the line if it is the command's error, or the hint to it.
+fn take(complaint: &mut String, line: &str) {
+    if let Some(error) = line.strip_prefix("lfn: ") {
+        error.clone_into(complaint);
+    } else if line.starts_with("hint: ") {
+        complaint.push_str("; ");
+        complaint.push_str(line);
+    }
 }
 
 /// A bar on a terminal; elsewhere a line that says what begins.
@@ -159,5 +169,14 @@ mod tests {
     #[test]
     fn the_template_is_one() {
         assert!(ProgressStyle::with_template(TEMPLATE).is_ok());
+    }
+
+    #[test]
+    fn a_complaint_is_the_error_with_its_hint() {
+        let mut complaint = String::new();
+        for line in ["warming up", "lfn: no route", "hint: ip route", "the path was faithful"] {
+            take(&mut complaint, line);
+        }
+        assert_eq!(complaint, "no route; hint: ip route");
     }
 }

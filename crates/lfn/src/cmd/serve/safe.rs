@@ -6,7 +6,9 @@ use lfn_core::session::{Rights, Writing};
 use lfn_net::server::audit::Audit;
 use lfn_net::server::confine::{Confinement, confine};
 use lfn_net::server::tokens::file::TokenFile;
+use lfn_net::tester::tuned_on_an_emulated_path;
 
+use crate::emulated;
 use crate::exit::Failure;
 
 /// Flags that bound what is done at --root.
@@ -82,5 +84,6 @@ pub(super) fn hold(root: Option<&Path>, tokens: Option<&Path>) -> Result<Confine
         root.into_iter().chain(given.tokens.values().filter_map(|kept| kept.root.as_deref())).collect();
     // It is replaced by another file: what can be read is its directory.
     let state: Vec<&Path> = tokens.and_then(Path::parent).into_iter().collect();
-    confine(&roots, &state).map_err(|error| Failure::msg(format!("landlock: {error}")))
+    let tuned = if emulated::is_inside() { tuned_on_an_emulated_path() } else { Vec::new() };
+    confine(&roots, &state, &tuned).map_err(|error| Failure::msg(format!("landlock: {error}")))
 }

@@ -22,6 +22,15 @@ pub struct Report {
     failed: Option<io::Error>,
 }
 
+/// Something that was found, as JSON.
+#[derive(Serialize)]
+struct Line<'a> {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    host: Option<&'a str>,
+    #[serde(flatten)]
+    left: &'a Leftover,
+}
+
 /// The last line as JSON.
 #[derive(Serialize)]
 struct Json<'a> {
@@ -40,29 +49,35 @@ impl Report {
         Report { rule, json, places, counts, troubles: 0, failed: None }
     }
 
-    /// Prints what was found.
-    pub fn see(&mut self, seen: Seen) {
+    /// Prints what was found, at a host if it is not this one.
+    pub fn see(&mut self, host: Option<&str>, seen: Seen) {
         match seen {
             Seen::Left(left) => {
                 self.counts.add(&left);
-                if let Err(error) = self.tell(&left) {
+                if let Err(error) = self.tell(host, &left) {
                     self.failed.get_or_insert(error);
                 }
             }
             Seen::Trouble { path, what } => {
                 self.troubles += 1;
-                print::talk(format_args!("lfn: {path}: {what}\n"));
+                print::talk(format_args!("lfn: {}{path}: {what}\n", before(host)));
             }
         }
     }
 
-    fn tell(&self, left: &Leftover) -> io::Result<()> {
+    /// Prints why one host could not be looked at.
+    pub fn fail(&mut self, failure: &Failure) {
+        self.troubles += 1;
+        failure.tell();
+    }
+
+    fn tell(&self, host: Option<&str>, left: &Leftover) -> io::Result<()> {
         if self.json {
             let mut out = print::json();
-            serde_json::to_writer(&mut out, left)?;
+            serde_json::to_writer(&mut out, &Line { host, left })?;
             return writeln!(out);
         }
-        writeln!(print::out(), "{:<8}{}: {}", left.state.word(), left.path, what(left))
+        writeln!(print::out(), "{:<8}{}{}: {}", left.state.word(), before(host), left.path, what(left))
     }
 
     /// Prints how many there were; 1 if something could not be looked at or removed.
@@ -77,13 +92,21 @@ impl Report {
             serde_json::to_writer(&mut out, &json)?;
             writeln!(out)?;
         } else {
-            writeln!(print::out(), "{}", counted(counts))?;
+            // Where something could not be looked at, nobody knows that nothing is left.
+            if *troubles == 0 || *counts != Counts::default() {
+                writeln!(print::out(), "{}", counted(counts))?;
+            }
             if counts.stale > 0 {
                 print::talk("hint: the same with --force removes what is stale\n");
             }
         }
         Ok(if counts.failed + troubles > 0 { Exit::Failed } else { Exit::Ok })
     }
+}
+
+/// What stands before a path.
+fn before(host: Option<&str>) -> String {
+    host.map(|host| format!("{host}:")).unwrap_or_default()
 }
 
 fn what(left: &Leftover) -> String {

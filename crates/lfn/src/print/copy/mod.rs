@@ -284,7 +284,9 @@ impl Report<'_> {
     /// Over the whole copy.
     fn limit(&self) -> Limit {
         let predicted = self.predicted.map(|predicted| predicted.average_goodput);
-        let whole = Look { at: self.outcome.elapsed, bytes: self.outcome.moved(), ..self.outcome.look };
+        // While there was no connection, nothing else held it.
+        let at = self.outcome.elapsed.saturating_sub(self.outcome.without);
+        let whole = Look { at, bytes: self.outcome.moved(), ..self.outcome.look };
         classify(&Look::default(), &whole, self.streams(), predicted)
     }
 }

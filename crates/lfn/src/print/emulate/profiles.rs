@@ -89,7 +89,8 @@ fn figures(path: &EmulatedPath) -> String {
 }
 
 fn entry(text: &mut String, name: &str, figures: &str, paragraphs: &[&str]) {
-    let mut head = format!("{name:<INDENT$}");
+    // A name that leaves no room is followed by a space all the same.
+    let mut head = format!("{name:<width$} ", width = INDENT - 1);
     let paragraphs = [figures].into_iter().chain(paragraphs.iter().copied()).filter(|text| !text.is_empty());
     for line in paragraphs.flat_map(wrapped) {
         // Writing to a string does not fail.

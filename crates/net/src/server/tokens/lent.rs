@@ -35,6 +35,11 @@ pub(crate) struct Loan {
 }
 
 impl Lent {
+    /// What for.
+    pub(super) fn request(&self) -> &LendRequest {
+        &self.request
+    }
+
     /// Whether this is the one thing that the token is good for.
     pub(super) fn permits(&self, request: &Request) -> Result<(), Refusal> {
         let forbidden = |text| Err(Refusal::new(RefusalCode::Forbidden, text));

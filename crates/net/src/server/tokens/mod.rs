@@ -215,6 +215,11 @@ impl Bearer {
         self.lent.as_ref().map_or(Ok(()), |lent| lent.permits(request))
     }
 
+    /// What it was lent for, if it was.
+    pub(super) fn loan(&self) -> Option<&LendRequest> {
+        self.lent.as_ref().map(Lent::request)
+    }
+
     /// Whether nothing about it has changed.
     fn is_as(&self, other: &Bearer) -> bool {
         let facts = |bearer: &Bearer| {

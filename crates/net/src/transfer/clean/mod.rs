@@ -61,7 +61,19 @@ pub fn clean_here(
         said.into_iter().for_each(&mut *seen);
         if interrupted.load(Ordering::Relaxed) { Err(TransferError::Interrupted) } else { Ok(()) }
     };
-    places.iter().try_for_each(|place| walk::walk(&Base::Here, place, rule, &mut say))
+    places.iter().try_for_each(|place| below(&Base::Here, place, rule, &mut say))
+}
+
+/// Looks below one place; what is wrong with it says nothing of the others.
+fn below(base: &Base, place: &Path, rule: Rule, say: Say<'_>) -> Result<(), TransferError> {
+    match walk::walk(base, place, rule, say) {
+        Err(error @ (TransferError::Interrupted | TransferError::Session(_))) => Err(error),
+        Err(error) => {
+            let path = Raw::from(place.as_os_str().as_bytes());
+            say(Some(Seen::Trouble { path, what: error.of_entry() }))
+        }
+        walked => walked,
+    }
 }
 
 /// Has a server look below places of its own.
@@ -127,7 +139,7 @@ pub(crate) fn serve(session: &mut ServerSession, request: &CleanRequest) -> Resu
     };
     let walked = request.places.iter().try_for_each(|place| {
         let place = Path::new(OsStr::from_bytes(place.as_bytes()));
-        walk::walk(&base, place, request.rule, &mut say)
+        below(&base, place, request.rule, &mut say)
     });
     match walked {
         Err(TransferError::Interrupted) => {

@@ -139,7 +139,13 @@ impl Pair<'_> {
         // A journal by itself has no lock until there is a partial file, which a copy would make too.
         let made = !self.has_partial();
         let new = if made { OFlags::CREATE | OFlags::EXCL } else { OFlags::empty() };
-        let lock = match self.lock(OFlags::RDWR | new, FlockOperation::NonBlockingLockExclusive) {
+        let lock = |access| self.lock(access | new, FlockOperation::NonBlockingLockExclusive);
+        // One that has its source's mode already may not be written; over NFS only what may be is locked so.
+        let lock = match lock(OFlags::RDWR) {
+            Err(Errno::ACCESS) => lock(OFlags::RDONLY),
+            locked => locked,
+        };
+        let lock = match lock {
             Ok(Lock::Taken(lock)) => lock,
             Ok(Lock::Busy) => return Ok(Ok(State::Busy)),
             Err(error) => return Ok(Err(error)),
@@ -197,6 +203,8 @@ impl Pair<'_> {
                 (facts.header, facts.kept) = (Some(header), Some(kept));
                 known.err()
             }
+            // Of a copy that was cut before it wrote a word: nothing is in it that could be another's.
+            Err(_) if facts.is_empty() => None,
             Err(foreign) => Some(foreign),
         };
         Ok(Ok(facts))
@@ -243,6 +251,11 @@ impl Facts {
         let times = [&self.partial, &self.journal].into_iter().flatten().map(|stat| stat.st_mtime);
         let written = times.max().and_then(|seconds| u64::try_from(seconds).ok()).unwrap_or_default();
         Duration::from_secs(now.as_secs().saturating_sub(written))
+    }
+
+    /// Whether there is a journal, and neither it nor the partial file has anything in it.
+    fn is_empty(&self) -> bool {
+        self.journal.is_some() && [&self.partial, &self.journal].into_iter().flatten().all(|stat| stat.st_size == 0)
     }
 
     fn leftover(&self) -> Leftover {

@@ -93,7 +93,9 @@ fn what_merely_has_such_a_name_stays() {
     let old = 30 * DAY;
     aged(&at(".none.lfn-partial"), b"", old);
     aged(&at(".text.lfn-journal"), b"my diary\n", old);
+    // Beside something that is not known to be a copy's.
     aged(&at(".empty.lfn-journal"), b"", old);
+    aged(&at(".empty.lfn-partial"), b"x", old);
     left(home.path(), "length", 1, old);
     aged(&at(".length.lfn-partial"), &[1; 4999], old);
     // One letter of the description was changed: the check over it tells.
@@ -128,7 +130,9 @@ fn torn_records_and_missing_halves_are_still_a_copys_own() {
     aged(&home.path().join(".alone.lfn-journal"), &journal(b"alone", 5000, 1), 2 * DAY);
     left(home.path(), "begun", 0, 2 * DAY);
     aged(&home.path().join(".begun.lfn-partial"), b"", 2 * DAY);
-    let all = [".alone.lfn-journal", ".begun.lfn-partial", ".torn.lfn-partial"];
+    // Cut before its first word.
+    aged(&home.path().join(".void.lfn-journal"), b"", 2 * DAY);
+    let all = [".alone.lfn-journal", ".begun.lfn-partial", ".torn.lfn-partial", ".void.lfn-journal"];
     assert_eq!(states(home.path(), DAY, true), all.map(|name| (name.to_owned(), State::Removed)));
     assert_eq!(fs::read_dir(home.path()).unwrap().count(), 0);
 }

@@ -5,17 +5,18 @@
 //! counted and told once at the end, as rsync does with owners; what fails otherwise fails the entry.
 //!
 //! Nothing that a peer sends to a server becomes more than a file: set-id bits, and attributes outside the namespace
-//! `user`, are for copies that this user started, and those that give a program its owner's power are for root who keeps owners.
+//! `user`, are for copies that this user started, and those that give a program its owner's power are for root who
+//! keeps owners.
 
 use std::fs::File;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::sync::Mutex;
 
-use lfn_core::transfer::entry::{Entry, Owner, Xattr};
+use lfn_core::transfer::entry::{Entry, Modified, Owner, Xattr};
 use lfn_core::transfer::keep::{Keep, Unkept};
 use rustix::fs::{
-    AtFlags, CWD, Gid, Mode, Stat, Uid, XattrFlags, chmodat, chownat, fchmod, fchown, fsetxattr, fstat, getxattr,
-    listxattr, removexattr, setxattr, utimensat,
+    AtFlags, CWD, Gid, Mode, Stat, Timestamps, Uid, XattrFlags, chmodat, chownat, fchmod, fchown, fsetxattr, fstat,
+    futimens, getxattr, listxattr, removexattr, setxattr, utimensat,
 };
 use rustix::io::Errno;
 use rustix::process::geteuid;
@@ -23,8 +24,11 @@ use rustix::process::geteuid;
 use super::super::accounts::Accounts;
 use super::super::flow::lock;
 use super::super::source::{ACCESS, DEFAULT, LONGEST};
-use super::partial::{keep_time, times};
+use super::partial::{modified_at, times};
 use super::tree::Place;
+
+/// What of a directory's mode lets its owner write in it.
+const OWNERS: u32 = 0o700;
 
 /// What of the entries' attributes is set, and how much of that could not be.
 #[derive(Debug)]
@@ -91,6 +95,47 @@ impl Dressing {
         body.set_times(entry).map_err(|error| ("set the times of", error))
     }
 
+    /// Opens a directory that is there to its owner, where a copy gave it a mode that forbids to write in it, as rsync does;
+    /// gives the mode that it had, if no other will be set. One that its source may write in was closed by somebody else, and
+    /// stays so.
+    pub(super) fn open_up(&self, directory: &OwnedFd, entry: &Entry) -> Option<Mode> {
+        if !self.keep.modes && entry.mode & OWNERS == OWNERS {
+            return None;
+        }
+        self.open_closed(directory).filter(|_| !self.keep.modes)
+    }
+
+    /// Opens a directory to its owner; gives the mode that it had, if that did not do. What another owns stays as it is.
+    pub(super) fn open_closed(&self, directory: &OwnedFd) -> Option<Mode> {
+        let mode = fstat(directory).ok()?.st_mode & 0o7777;
+        // Modes forbid root nothing.
+        if self.root || mode & OWNERS == OWNERS {
+            return None;
+        }
+        let opened = Body::Directory(directory, false).chmod(Mode::from_raw_mode(mode | OWNERS));
+        opened.is_ok().then_some(Mode::from_raw_mode(mode))
+    }
+
+    /// Closes it again.
+    pub(super) fn close_again(&self, directory: &OwnedFd, mode: Mode) -> Result<(), Undressed> {
+        Body::Directory(directory, false).chmod(mode).map_err(|error| ("set the mode of", error))
+    }
+
+    /// Does something in a directory that has its attributes, and leaves it with the mode and the times that it had.
+    pub(super) fn unchanged<T>(&self, directory: &OwnedFd, work: impl FnOnce() -> T) -> T {
+        let (before, closed) = (fstat(directory), self.open_closed(directory));
+        let result = work();
+        // Where this user may not do either, nobody has done it before.
+        if let Some(mode) = closed {
+            let _ = self.close_again(directory, mode);
+        }
+        let modified = before.ok().and_then(|stat| Modified::new(stat.st_mtime, stat.st_mtime_nsec as u32).ok());
+        if let Some(modified) = modified {
+            let _ = Body::Directory(directory, false).touch(&modified_at(modified));
+        }
+        result
+    }
+
     /// Sets what a symbolic link can have.
     pub(super) fn dress_link(&self, place: &Place, entry: &Entry) {
         let Place { directory, name, .. } = place;
@@ -137,6 +182,10 @@ impl Dressing {
                 b"security.capability" => self.own && self.root && given,
                 _ => self.own && self.root,
             };
+            // Of a file that may not be written even what changes nothing is not permitted.
+            if !body.is_new() && body.has_xattr(name.as_bytes(), Some(value.as_bytes()))? {
+                continue;
+            }
             let set = if allowed { body.set_xattr(name.as_bytes(), value.as_bytes()) } else { Err(Errno::PERM) };
             unkept |= u64::from(!was_set(set)?);
         }
@@ -180,7 +229,7 @@ impl Dressing {
         for name in names {
             let acl = entry.xattrs.iter().find(|x| x.name.as_bytes() == name.as_bytes());
             // Of another user's even what changes nothing is not permitted.
-            if body.xattr(name)?.as_deref() == acl.map(|acl| acl.value.as_bytes()) {
+            if body.has_xattr(name.as_bytes(), acl.map(|acl| acl.value.as_bytes()))? {
                 continue;
             }
             let set = match acl {
@@ -264,14 +313,14 @@ impl Body<'_> {
         }
     }
 
-    /// Nothing where it has none of that name.
-    fn xattr(self, name: &str) -> Result<Option<Vec<u8>>, Errno> {
-        let mut value = [0; 4096];
-        match getxattr(self.path(), name, &mut value[..]) {
-            Ok(length) => Ok(Some(value[..length].to_vec())),
-            // As long as no list is that comes from the other end.
-            Err(Errno::RANGE) => Ok(Some(Vec::new())),
-            Err(Errno::NODATA | Errno::OPNOTSUPP) => Ok(None),
+    /// Whether it has this and nothing else under that name; or, with no value, nothing.
+    fn has_xattr(self, name: &[u8], value: Option<&[u8]>) -> Result<bool, Errno> {
+        let mut there = vec![0; value.map_or(0, <[u8]>::len) + 1];
+        match getxattr(self.path(), name, &mut there[..]) {
+            Ok(length) => Ok(value == Some(&there[..length])),
+            Err(Errno::NODATA | Errno::OPNOTSUPP) => Ok(value.is_none()),
+            // A longer one, or one that this user may not read.
+            Err(Errno::RANGE | Errno::PERM | Errno::ACCESS) => Ok(false),
             Err(error) => Err(error),
         }
     }
@@ -283,20 +332,22 @@ impl Body<'_> {
         }
     }
 
-    fn set_times(self, entry: &Entry) -> Result<(), Errno> {
+    /// Sets its times; of a file that is there they are right.
+    fn touch(self, times: &Timestamps) -> Result<(), Errno> {
         match self {
-            Body::File(file) => keep_time(file, entry),
-            Body::Directory(path, made) => {
-                let (times, flags) = (times(entry), AtFlags::empty());
-                let set = utimensat(path, ".", &times, flags);
-                match self.by_itself(set, |path| utimensat(CWD, path, &times, flags)) {
-                    // Somebody else's, as /tmp is.
-                    Err(Errno::PERM | Errno::ACCESS) if !made => Ok(()),
-                    result => result,
-                }
-            }
-            // It is there because its time is right.
+            Body::File(file) => futimens(file, times),
+            Body::Directory(path, _) => self.by_itself(utimensat(path, ".", times, AtFlags::empty()), |path| {
+                utimensat(CWD, path, times, AtFlags::empty())
+            }),
             Body::There(_) => Ok(()),
+        }
+    }
+
+    fn set_times(self, entry: &Entry) -> Result<(), Errno> {
+        match (self, self.touch(&times(entry))) {
+            // Somebody else's, as /tmp is.
+            (Body::Directory(_, false), Err(Errno::PERM | Errno::ACCESS)) => Ok(()),
+            (_, set) => set,
         }
     }
 }

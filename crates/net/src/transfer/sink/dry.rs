@@ -4,14 +4,14 @@
 //! finds out (a full disk, a directory that may not be written) is not known here, nor is what a source's files hold.
 
 use lfn_core::transfer::entry::{Entry, Kind, Name};
-use lfn_core::transfer::verdict::{Allowed, Obstacle, Skipped, There, Verdict, decide};
+use lfn_core::transfer::verdict::{Obstacle, Skipped, There, Verdict, decide};
 use lfn_core::wire::copy::{Fate, Thing, Told};
 
 use super::super::TransferError;
 use super::super::place::inode;
 use super::Receiving;
 use super::item::{Done, Leads, Next};
-use super::register::{decide_apart, is_equal, skipped};
+use super::register::{Pass, decide_apart, is_equal, skipped};
 use super::tree::{Tree, there};
 
 /// What a dry run remembers from entry to entry.
@@ -31,16 +31,10 @@ impl Made {
 
 impl Receiving {
     /// Tells what would become of an entry.
-    pub(super) fn would(
-        &self,
-        tree: &Tree,
-        next: Next,
-        allowed: Allowed,
-        (made, sources_meet): (&mut Made, bool),
-    ) -> Result<Option<Done>, TransferError> {
+    pub(super) fn would(&self, tree: &Tree, next: Next, pass: &mut Pass) -> Result<Option<Done>, TransferError> {
         let Next { number, entry, compared, .. } = next;
         tree.may_be_given(&entry.name)?;
-        if tree.is_missing() || made.holds(&entry.name) {
+        if tree.is_missing() || pass.made.holds(&entry.name) {
             self.tell_of(&entry, Fate::New);
             return Ok(Some(planned(&entry)));
         }
@@ -59,12 +53,16 @@ impl Receiving {
             },
             _ => (entry, None, false),
         };
-        let there = there(place.stat()?.as_ref());
+        let stat = place.stat()?;
+        self.keep_what_stands(&entry.name, stat.as_ref(), pass);
+        let there = there(stat.as_ref());
         let equal =
             compared.map(|compared| compared.equal).or_else(|| is_equal(&entry, &place, file.as_ref().map(inode)));
         let decided = match apart {
-            true => decide_apart(&entry, &place, there, allowed).inspect_err(|_| self.tell_of(&entry, Fate::Refuse))?,
-            false => decide(&entry, there, equal, allowed),
+            true => {
+                decide_apart(&entry, &place, there, pass.allowed).inspect_err(|_| self.tell_of(&entry, Fate::Refuse))?
+            }
+            false => decide(&entry, there, equal, pass.allowed),
         };
         let fate = match decided {
             Verdict::Take => Fate::New,
@@ -82,7 +80,9 @@ impl Receiving {
                 self.tell_of(&entry, Fate::Refuse);
                 return Err(TransferError::InTheWay { path: place.shown, obstacle });
             }
-            Verdict::Replace if there == There::Directory && self.make_way(&place, &entry.name, !sources_meet)? => {
+            Verdict::Replace
+                if there == There::Directory && self.make_way(&place, &entry.name, !pass.sources.meet())? =>
+            {
                 Fate::Replace
             }
             Verdict::Replace if there == There::Directory => {
@@ -93,7 +93,7 @@ impl Receiving {
         };
         self.tell_of(&entry, fate);
         if entry.kind == Kind::Directory {
-            made.top = Some(entry.name.clone());
+            pass.made.top = Some(entry.name.clone());
         }
         Ok(Some(planned(&entry)))
     }

@@ -6,7 +6,8 @@
 //! grows long. A name is known by a hash: should two be alike, the wrong one stays.
 //!
 //! Nothing is removed if anything of the source could not be listed or sent, as with rsync's `--delete-after`: what is
-//! missing from such a list may be there still. Nor is anything if the list of what goes could not be kept whole. Partial files and journals are other copies' and stay.
+//! missing from such a list may be there still. Nor is anything if the list of what goes could not be kept whole.
+//! Partial files and journals are other copies' and stay.
 
 use std::collections::HashSet;
 use std::ffi::{CStr, OsStr};
@@ -18,11 +19,13 @@ use std::os::unix::ffi::OsStrExt;
 use lfn_core::transfer::entry::{Entry, Kind, Name};
 use lfn_core::transfer::filter::Decision;
 use lfn_core::wire::copy::{Fate, Thing, Told};
-use rustix::fs::{AtFlags, CWD, Dir, FileType, Mode, OFlags, openat, statat, unlinkat};
+use rustix::fs::{AtFlags, CWD, Dir, FileType, Mode, OFlags, Stat, openat, statat, unlinkat};
 use rustix::io::Errno;
 
 use super::super::TransferError;
+use super::super::place::inode;
 use super::Receiving;
+use super::folded::{Alike, folded, has_another_spelling};
 use super::tree::{Place, Tree, is_beside, split};
 
 /// What is held of the list of what goes before it is written to disk.
@@ -40,6 +43,12 @@ pub(super) fn fingerprint(name: &[u8]) -> Fingerprint {
     let mut first = [0; 8];
     first.copy_from_slice(&blake3::hash(name).as_bytes()[..8]);
     u64::from_le_bytes(first)
+}
+
+/// The same of what stands somewhere.
+fn fingerprint_of(stat: &Stat) -> Fingerprint {
+    let (device, number) = inode(stat);
+    fingerprint(&[device.to_ne_bytes(), number.to_ne_bytes()].concat())
 }
 
 /// What is to be removed.
@@ -63,6 +72,28 @@ pub(super) struct Extras {
 struct Level {
     name: Name,
     names: Vec<Fingerprint>,
+    /// The same of names as a file system that folds them may have them, where that is another.
+    folded: Vec<Fingerprint>,
+    /// What stood there already under the names of the list. A file system that changes names has it under others.
+    known: Vec<Fingerprint>,
+}
+
+impl Level {
+    /// Whether it is what a name of the list stands for, under another name. Of several names of a file each is for itself.
+    fn knows(&self, directory: &OwnedFd, name: &CStr) -> bool {
+        let Ok(stat) = statat(directory, name, AtFlags::SYMLINK_NOFOLLOW) else { return false };
+        let is_single = stat.st_nlink == 1 || FileType::from_raw_mode(stat.st_mode) == FileType::Directory;
+        is_single && self.known.binary_search(&fingerprint_of(&stat)).is_ok()
+    }
+
+    /// Whether it is another spelling of a name of the list, and the file system takes the one for the other.
+    fn spells(&self, directory: &OwnedFd, name: &[u8], alike: &mut Option<Alike>) -> bool {
+        let folded = fingerprint(&folded(name));
+        let is_listed = [&self.names, &self.folded].iter().any(|all| all.binary_search(&folded).is_ok());
+        is_listed
+            && has_another_spelling(directory, name)
+            && !alike.get_or_insert_with(|| Alike::within(directory)).has(folded)
+    }
 }
 
 impl Default for Extras {
@@ -94,7 +125,7 @@ impl Extras {
             self.forbid(&entry.name, "comes from several sources: nothing is deleted");
         }
         let names = if entry.name.is_root() { std::mem::take(&mut self.before) } else { Vec::new() };
-        self.levels.push(Level { name: entry.name.clone(), names });
+        self.levels.push(Level { name: entry.name.clone(), names, folded: Vec::new(), known: Vec::new() });
     }
 
     /// Holds the name of an entry with the directory it stands in.
@@ -104,12 +135,29 @@ impl Extras {
         }
         let (parent, last) = split(entry.name.as_bytes());
         let names = match self.levels.last_mut() {
-            Some(level) if stands_for(&level.name) == parent => &mut level.names,
+            Some(level) if stands_for(&level.name) == parent => {
+                let folded = folded(last);
+                if folded != last {
+                    level.folded.push(fingerprint(&folded));
+                    self.held += 1;
+                }
+                &mut level.names
+            }
             _ if parent.is_empty() && !entry.name.is_root() => &mut self.before,
             _ => return,
         };
         names.push(fingerprint(last));
         self.held += 1;
+    }
+
+    /// What stands under the name of an entry stays, whatever it is called there.
+    pub(super) fn stands(&mut self, name: &Name, stat: &Stat) {
+        let (parent, _) = split(name.as_bytes());
+        let Some(at) = self.levels.iter().rposition(|level| stands_for(&level.name) == parent) else { return };
+        if self.has_room(name) {
+            self.levels[at].known.push(fingerprint_of(stat));
+            self.held += 1;
+        }
     }
 
     /// Whether one more name may be held; without it nobody could tell what the source has.
@@ -164,11 +212,13 @@ impl Extras {
     /// Looks through a directory that nothing more is listed of.
     fn leave(&mut self, receiving: &Receiving, tree: &Tree, mut level: Level) {
         let stood = stands_for(&level.name);
-        self.held -= level.names.len();
+        self.held -= level.names.len() + level.folded.len() + level.known.len();
         if !stood.contains(&b'/') && self.has_room(&level.name) {
             self.held += usize::from(self.left.insert(fingerprint(stood)));
         }
         level.names.sort_unstable();
+        level.folded.sort_unstable();
+        level.known.sort_unstable();
         let found = receiving.while_busy(|| self.look_through(receiving, tree, &level));
         if let Err(error) = found {
             receiving.table.complain(&level.name, &error);
@@ -182,13 +232,17 @@ impl Extras {
             // It could not be made, or would be.
             Err(_) => return Ok(()),
         };
+        let mut alike = None;
         for entry in Dir::read_from(readable(&directory).map_err(failed)?).map_err(failed)? {
             let entry = entry.map_err(failed)?;
             let name = entry.file_name().to_bytes();
             if matches!(name, b"." | b"..") || is_beside(OsStr::from_bytes(name)) {
                 continue;
             }
-            if level.names.binary_search(&fingerprint(name)).is_ok() {
+            if level.names.binary_search(&fingerprint(name)).is_ok()
+                || level.knows(&directory, entry.file_name())
+                || level.spells(&directory, name, &mut alike)
+            {
                 continue;
             }
             let path = join(stands_for(&level.name), name);
@@ -218,7 +272,13 @@ impl Receiving {
         let (parent, last) = split(path);
         let removed = tree.beneath(parent).and_then(|directory| {
             let last = std::ffi::CString::new(last).map_err(|_| Errno::INVAL)?;
-            self.remove_in(&directory, &last, path.to_vec(), 0)
+            let removed = || self.remove_in(&directory, &last, path.to_vec(), 0);
+            // The top gets its attributes afterwards.
+            if self.manner.dry_run || parent.is_empty() {
+                removed()
+            } else {
+                self.dressing.unchanged(&directory, removed)
+            }
         });
         if let Err(error) = removed.map(drop) {
             let path = tree.show(&name);
@@ -281,7 +341,16 @@ impl Receiving {
         }
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let inside = openat(&directory, name, flags, Mode::empty())?;
-        let mut entries = Dir::read_from(&inside)?;
+        let closed = if self.manner.dry_run { None } else { self.dressing.open_closed(&inside) };
+        let removed = self.remove_all_in(&inside, path, depth);
+        if let (false, Some(mode)) = (removed == Ok(true), closed) {
+            let _ = self.dressing.close_again(&inside, mode);
+        }
+        removed
+    }
+
+    fn remove_all_in(&self, inside: &OwnedFd, path: &[u8], depth: usize) -> Result<bool, Errno> {
+        let mut entries = Dir::read_from(inside)?;
         let mut empty = true;
         while let Some(entry) = entries.read() {
             let entry = entry?;
@@ -291,8 +360,8 @@ impl Receiving {
             match entry.file_name().to_bytes() {
                 b"." | b".." => {}
                 beside if is_beside(OsStr::from_bytes(beside)) => empty = false,
-                inner if self.protects(&inside, entry.file_name(), &join(path, inner)) => empty = false,
-                inner => empty &= self.remove_in(&inside, entry.file_name(), join(path, inner), depth + 1)?,
+                inner if self.protects(inside, entry.file_name(), &join(path, inner)) => empty = false,
+                inner => empty &= self.remove_in(inside, entry.file_name(), join(path, inner), depth + 1)?,
             }
         }
         Ok(empty)
@@ -363,7 +432,7 @@ fn nameless(receiving: &Receiving, tree: &Tree) -> Option<File> {
     opened.ok().map(File::from)
 }
 
-fn readable(directory: &OwnedFd) -> Result<OwnedFd, Errno> {
+pub(super) fn readable(directory: &OwnedFd) -> Result<OwnedFd, Errno> {
     openat(directory, ".", OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())
 }
 

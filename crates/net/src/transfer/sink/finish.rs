@@ -4,8 +4,8 @@
 //! whole goes to the group that is put on disk and named together, or is named at once; what became of it is said then.
 
 use std::fs::File;
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex};
 
 use lfn_core::transfer::entry::Name;
 use lfn_core::transfer::manner::Sync;
@@ -22,6 +22,30 @@ use super::item::{Done, Item, State};
 use super::partial::Partial;
 use super::small::Small;
 use super::tree::Tree;
+
+/// Partial files that nobody writes to any more, to be closed by a thread that may wait for a disk.
+#[derive(Debug, Default)]
+pub(super) struct Graves {
+    waiting: Mutex<Vec<Arc<Partial>>>,
+    /// Held while some are closed.
+    pub(super) closing: Mutex<()>,
+}
+
+impl Graves {
+    /// Adds one; waits for nobody who closes others.
+    fn add(&self, partial: Option<Arc<Partial>>) {
+        lock(&self.waiting).extend(partial);
+    }
+
+    /// Closes all of them; those that another thread is closing are closed then too.
+    pub(super) fn close(&self, receiving: &Receiving) {
+        let _closing = lock(&self.closing);
+        let waiting = std::mem::take(&mut *lock(&self.waiting));
+        if !waiting.is_empty() {
+            receiving.on_disk(|| drop(waiting));
+        }
+    }
+}
 
 impl Receiving {
     /// Ends a file that has no more to come: a large one once the sender has said its digest.
@@ -58,12 +82,13 @@ impl Receiving {
         lock(&item.state).over = true;
         self.note_file(item, small.file());
         match self.manner.fsync {
-            Sync::File => self.group.push(item.clone(), Whole::Small(small), || !self.stopped()),
             Sync::None => self.settle(item, small.name(item.replace)),
-            Sync::End => {
-                let failed = |source| TransferError::File { doing: "write", path: item.entry.name.to_string(), source };
-                let noted = self.devices.note(small.file()).map_err(failed);
-                self.settle(item, noted.and_then(|_| small.name(item.replace)));
+            // Its file system is put on disk as a whole at the end.
+            Sync::End if self.devices.note(small.file()).is_ok_and(|(_, device)| device.syncs) => {
+                self.settle(item, small.name(item.replace));
+            }
+            Sync::File | Sync::End => {
+                self.group.push(item.clone(), Whole::Small(small), || !self.stopped());
             }
         }
     }
@@ -133,7 +158,8 @@ impl Receiving {
         state.over = true;
         let partial = self.take_partial(&mut state);
         drop(state);
-        drop(partial);
+        // What came of it is put on disk.
+        self.on_disk(|| drop(partial));
         self.give_up(item);
         self.table.settle(item.number, &item.entry.name, Done::Failed(error));
     }
@@ -149,7 +175,7 @@ impl Receiving {
         let partial = self.take_partial(&mut state);
         drop(state);
         self.give_up(&item);
-        lock(&self.graves).extend(partial);
+        self.graves.add(partial);
         Some(item.entry.name.clone())
     }
 

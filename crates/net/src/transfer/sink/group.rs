@@ -12,7 +12,7 @@ use std::os::fd::OwnedFd;
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use rustix::fs::{fstat, fsync, syncfs};
+use rustix::fs::{fstat, fstatfs, fsync, syncfs};
 use rustix::io::Errno;
 
 use super::super::TransferError;
@@ -48,10 +48,22 @@ struct Waiting {
     since: Option<Instant>,
 }
 
-/// The file systems that were written to, each by a file on it that was open before anything was written: so its
-/// `syncfs` tells of every error since (syncfs(2)).
+/// The file systems that were written to.
 #[derive(Debug, Default)]
-pub(super) struct Devices(Mutex<BTreeMap<u64, Arc<File>>>);
+pub(super) struct Devices(Mutex<BTreeMap<u64, Device>>);
+
+/// A file system, by a file on it that was open before anything was written: so its `syncfs` tells of every error since
+/// (syncfs(2)).
+#[derive(Debug, Clone)]
+pub(super) struct Device {
+    file: Arc<File>,
+    /// Its `syncfs` puts on disk what was written to it. One in user space is not even asked (`fuse_sync_fs`): it hears of
+    /// `fsync` alone, and may keep until then that it could not write.
+    pub(super) syncs: bool,
+}
+
+/// `FUSE_SUPER_MAGIC`.
+const FUSE: u64 = 0x6573_5546;
 
 impl Group {
     /// Takes a file that is whole; where too many are waiting, waits as long as `may_wait` says so.
@@ -106,7 +118,13 @@ fn settle_bytes(group: &[(Arc<Item>, Whole)], sync: Sync, devices: &Devices) -> 
     let none = || group.iter().map(|_| Ok(())).collect();
     match (sync, group) {
         (Sync::None, _) => none(),
-        (Sync::End, group) => group.iter().map(|(_, whole)| devices.note(whole.file()).map(drop)).collect(),
+        (Sync::End, group) => {
+            let unless_later = |whole: &Whole| match devices.note(whole.file())?.1.syncs {
+                true => Ok(()),
+                false => Ok(fsync(whole.file())?),
+            };
+            group.iter().map(|(_, whole)| unless_later(whole)).collect()
+        }
         // One file alone does not make the whole file system wait.
         (Sync::File, [(_, whole)]) => {
             vec![devices.note(whole.file()).and_then(|_| Ok(fsync(whole.file())?))]
@@ -114,11 +132,11 @@ fn settle_bytes(group: &[(Arc<Item>, Whole)], sync: Sync, devices: &Devices) -> 
         (Sync::File, group) => {
             let mut done: BTreeMap<u64, Result<(), Errno>> = BTreeMap::new();
             let mut result = |whole: &Whole| {
-                let device = devices.note(whole.file())?;
-                // The kernel tells a descriptor of errors since it was opened: one opened late does not answer for a file that
-                // was long under way.
-                if let Whole::Large(partial) = whole {
-                    return Ok(fsync(partial.file())?);
+                let (device, Device { syncs, .. }) = devices.note(whole.file())?;
+                // The kernel tells a descriptor of errors since it was opened: one opened late does not answer for a
+                // file that was long under way.
+                if matches!(whole, Whole::Large(_)) || !syncs {
+                    return Ok(fsync(whole.file())?);
                 }
                 (*done.entry(device).or_insert_with(|| syncfs(whole.file()))).map_err(io::Error::from)
             };
@@ -132,7 +150,7 @@ impl Receiving {
     pub(super) fn give_names(&self) {
         let over = || self.stopped() || lock(&self.ended).is_some();
         while let Some(group) = self.group.take(over) {
-            lock(&self.graves).clear();
+            self.graves.close(self);
             self.while_busy(|| self.name_all(group));
         }
         self.group.clear();
@@ -187,12 +205,16 @@ impl Whole {
 
 impl Devices {
     /// Notes that something is written to the file system of `file`, and says which that is.
-    pub(super) fn note(&self, file: &File) -> io::Result<u64> {
-        let device = fstat(file)?.st_dev;
-        if let Entry::Vacant(unknown) = lock(&self.0).entry(device) {
-            unknown.insert(Arc::new(file.try_clone()?));
-        }
-        Ok(device)
+    pub(super) fn note(&self, file: &File) -> io::Result<(u64, Device)> {
+        let number = fstat(file)?.st_dev;
+        let device = match lock(&self.0).entry(number) {
+            Entry::Occupied(known) => known.get().clone(),
+            Entry::Vacant(unknown) => {
+                let syncs = fstatfs(file)?.f_type as u64 != FUSE;
+                unknown.insert(Device { file: Arc::new(file.try_clone()?), syncs }).clone()
+            }
+        };
+        Ok((number, device))
     }
 
     /// Notes a file system by what is there already; a directory that may not be read is left to the kernel.
@@ -208,6 +230,6 @@ impl Devices {
     /// Waits until everything written to them is on disk.
     pub(super) fn sync(&self) -> io::Result<()> {
         let devices: Vec<_> = lock(&self.0).values().cloned().collect();
-        devices.iter().try_for_each(|file| Ok(syncfs(&**file)?))
+        devices.iter().try_for_each(|device| Ok(syncfs(&*device.file)?))
     }
 }

@@ -14,8 +14,8 @@ use super::super::TransferError;
 use super::partial::Partial;
 use super::quota::Own;
 
-/// Most that may be remembered of single blocks in all files that are under way ([`Intake::held`]): 25 MiB. Streams leave gaps
-/// between their blocks as wide as what is under way on them, which are some thousands.
+/// Most that may be remembered of single blocks in all files that are under way ([`Intake::held`]): 25 MiB. Streams
+/// leave gaps between their blocks as wide as what is under way on them, which are some thousands.
 const MOST_HELD: usize = 1 << 18;
 
 /// How much is remembered of single blocks in all files.

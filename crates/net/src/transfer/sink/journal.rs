@@ -12,7 +12,7 @@ use lfn_core::transfer::blocks::Layout;
 use lfn_core::transfer::digest::BlockHash;
 use lfn_core::transfer::journal::{Ending, Header, MAX_HEADER, RECORD, Reader, Record, Writer};
 use lfn_core::transfer::raw::Raw;
-use rustix::fs::{FlockOperation, Mode, OFlags, flock, openat};
+use rustix::fs::{AtFlags, FlockOperation, Mode, OFlags, flock, openat, unlinkat};
 use rustix::io::Errno;
 
 use super::super::TransferError;
@@ -77,7 +77,10 @@ impl Journal {
         let mut journal = Journal { file: file.into(), line, writer, end: 0, blocks: 0 };
         let left = if believed { journal.read(facts).map_err(failed)? } else { None };
         let Some((blocks, ending)) = left else {
-            journal.renew(&[]).map_err(failed)?;
+            journal.renew(&[]).map_err(failed).inspect_err(|_| {
+                // One without its first line is good for nothing, and no more has room.
+                let _ = unlinkat(&place.directory, name, AtFlags::empty());
+            })?;
             return Ok((journal, Left::Nothing));
         };
         if ending.header.layout != facts.layout {

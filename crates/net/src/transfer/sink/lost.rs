@@ -1,4 +1,5 @@
-//! What a receiver does about streams: tells how much it took off them, says when one is over, and asks for what was lost with it.
+//! What a receiver does about streams: tells how much it took off them, says when one is over, and asks for what was
+//! lost with it.
 //!
 //! The sender names the blocks that a broken stream carried. They are compared with what is here when nobody works on
 //! that stream any more, so that no block is asked for that still comes and none is forgotten that does not.
@@ -8,13 +9,13 @@ use std::io;
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
-use lfn_core::wire::copy::{FromReceiver, MOST_LOST, Part};
+use lfn_core::wire::copy::{FromReceiver, MOST_LOST, Part, in_messages};
 
 use super::Receiving;
 use crate::session::DEAD_AFTER;
 use crate::transfer::TransferError;
 use crate::transfer::flow::lock;
-use crate::transfer::line::Over;
+use crate::transfer::line::{Over, RANGES};
 
 /// How long the sender may leave every stream closed in good order before it is said to have sent too little, and how long
 /// if one broke and another may come.
@@ -116,8 +117,8 @@ impl Receiving {
                 Err(error) => return self.flow.fail(error),
             }
         }
-        if !missing.is_empty() {
-            self.table.say(FromReceiver::Missing { blocks: missing });
+        for blocks in in_messages(missing, RANGES) {
+            self.table.say(FromReceiver::Missing { blocks });
         }
     }
 

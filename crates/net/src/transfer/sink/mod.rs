@@ -6,12 +6,14 @@
 //! goes on; only what breaks the order of the conversation, or the destination itself, ends the copy.
 
 mod arrive;
+mod asked;
 mod attributes;
 mod compare;
 mod directories;
 mod dry;
 mod extra;
 mod finish;
+mod folded;
 mod group;
 mod item;
 mod journal;
@@ -36,6 +38,7 @@ use std::sync::{Arc, Mutex, OnceLock};
 use std::thread::{self, ThreadId};
 use std::time::{Duration, Instant};
 
+use lfn_core::transfer::asked::Asked;
 use lfn_core::transfer::blocks::Layout;
 use lfn_core::transfer::digest::Digest;
 use lfn_core::transfer::entry::{Modified, Name};
@@ -54,10 +57,10 @@ use crate::server::written::Written;
 use crate::session::{DataStream, SessionError};
 use attributes::Dressing;
 use compare::Compare;
+use finish::Graves;
 use group::{Devices, Group};
 use item::{Done, Held};
 use lost::Losses;
-use partial::Partial;
 use quota::SetAside;
 use stream::Blocks;
 use table::Table;
@@ -95,6 +98,10 @@ pub(crate) struct Receiving {
     /// Nobody looks at what comes: it is neither hashed nor written.
     forgets: bool,
     dressing: Dressing,
+    /// What is kept of what comes; unknown for `null:`, which makes nothing of it.
+    keep: Option<Keep>,
+    /// What may be listed, where that is known.
+    asked: Mutex<Option<Asked>>,
     /// When this copy began, by the clock of this host, and whether that was in an earlier session.
     since: Modified,
     earlier: bool,
@@ -107,8 +114,7 @@ pub(crate) struct Receiving {
     devices: Devices,
     /// Since when another copy's files were waited for.
     others: OnceLock<Instant>,
-    /// Partial files that nobody writes to any more, to be closed by a thread that may wait for a disk.
-    graves: Mutex<Vec<Arc<Partial>>>,
+    graves: Graves,
     /// What stands for the payload of a hole, for all streams: zeros that nobody touches take no memory.
     zeros: OnceLock<Vec<u8>>,
     partials: AtomicUsize,
@@ -144,8 +150,13 @@ impl Receiving {
         // The size of a block is the peer's: every later layout has it.
         Layout::new(Bytes(0), block)?;
         let dressing = match &aim {
-            Aim::Null => Dressing::new(Keep::default(), false),
+            // A hole is as good as the zeros that nobody writes.
+            Aim::Null => Dressing::new(Keep { sparse: true, ..Keep::default() }, false),
             Aim::Path { base, keep, .. } => Dressing::new(*keep, matches!(base, Base::Here)),
+        };
+        let keep = match &aim {
+            Aim::Null => None,
+            Aim::Path { keep, .. } => Some(*keep),
         };
         let forgets = matches!(aim, Aim::Null) && manner.verify == Verify::Off;
         let receiving = Arc::new(Receiving {
@@ -157,6 +168,8 @@ impl Receiving {
             manner,
             teller,
             dressing,
+            keep,
+            asked: Mutex::default(),
             earlier: since.is_some(),
             since: since.unwrap_or_else(|| a_moment_before(now())),
             written: OnceLock::new(),
@@ -165,7 +178,7 @@ impl Receiving {
             compare: Compare::default(),
             devices: Devices::default(),
             others: OnceLock::new(),
-            graves: Mutex::default(),
+            graves: Graves::default(),
             zeros: OnceLock::new(),
             partials: AtomicUsize::new(0),
             held: Held::default(),
@@ -218,7 +231,7 @@ impl Receiving {
         }
         self.group.clear();
         drop(self.table.take_all());
-        lock(&self.graves).clear();
+        self.graves.close(self);
     }
 
     fn spawn(
@@ -287,7 +300,7 @@ impl Receiving {
 }
 
 /// A file system's clock lags behind the host's by some milliseconds.
-fn a_moment_before(now: Modified) -> Modified {
+pub(super) fn a_moment_before(now: Modified) -> Modified {
     const MOMENT: u32 = 50_000_000;
     match now.nanoseconds().checked_sub(MOMENT) {
         Some(nanoseconds) => Modified::new(now.seconds(), nanoseconds),
@@ -337,7 +350,10 @@ impl Side for Receiving {
 
     fn heard(&self, message: FromSender) -> Result<(), TransferError> {
         match message {
-            FromSender::List { first, entries } => self.table.list(first, entries)?,
+            FromSender::List { first, entries } => {
+                self.check_asked(&entries)?;
+                self.table.list(first, entries)?;
+            }
             FromSender::Listed { entries, left_out, .. } => self.table.complete(entries, left_out)?,
             FromSender::Alive(_) => {}
             FromSender::Lost { stream, blocks, more } => self.lost(stream, blocks, more)?,

@@ -20,8 +20,8 @@ use lfn_core::transfer::manner::Verify;
 use lfn_core::transfer::raw::Raw;
 use lfn_core::units::Bytes;
 use rustix::fs::{
-    AtFlags, FallocateFlags, FlockOperation, Mode, OFlags, Timespec, Timestamps, UTIME_OMIT, fallocate, flock, fstat,
-    fstatvfs, fsync, ftruncate, futimens, openat, statat, unlinkat,
+    AtFlags, FallocateFlags, FlockOperation, Mode, OFlags, Timespec, Timestamps, UTIME_OMIT, fallocate, fchmod, flock,
+    fstat, fstatvfs, fsync, ftruncate, futimens, openat, statat, unlinkat,
 };
 use rustix::io::Errno;
 
@@ -225,8 +225,8 @@ impl Partial {
         if flow.is_stopped() { Err(TransferError::Interrupted) } else { Ok(()) }
     }
 
-    /// Reads a block that is there and hashes it; nothing if it cannot be read. Of a large file there are hours of that: block
-    /// by block it is work that is seen.
+    /// Reads a block that is there and hashes it; nothing if it cannot be read. Of a large file there are hours of
+    /// that: block by block it is work that is seen.
     fn hash(
         &self,
         flow: &Flow,
@@ -332,7 +332,12 @@ pub(super) fn keep_time(file: impl AsFd, entry: &Entry) -> Result<(), Errno> {
 
 /// The times of an entry, for the kernel.
 pub(super) fn times(entry: &Entry) -> Timestamps {
-    let modified = Timespec { tv_sec: entry.modified.seconds(), tv_nsec: i64::from(entry.modified.nanoseconds()) };
+    modified_at(entry.modified)
+}
+
+/// The time of change, for the kernel; that of the last reading is left.
+pub(super) fn modified_at(modified: Modified) -> Timestamps {
+    let modified = Timespec { tv_sec: modified.seconds(), tv_nsec: i64::from(modified.nanoseconds()) };
     Timestamps { last_access: Timespec { tv_sec: 0, tv_nsec: UTIME_OMIT }, last_modification: modified }
 }
 
@@ -342,12 +347,11 @@ pub(super) fn lock_partial(place: &Place, name: &OsStr, mode: u32) -> Result<Own
     let mode = Mode::from_raw_mode(mode & 0o777);
     // Between open and lock another copy may publish or remove the file: then it is no longer the one of that name.
     for _ in 0..16 {
-        let file = openat(&place.directory, name, flags, mode).map_err(|e| place.error("create", e))?;
-        match flock(&file, FlockOperation::NonBlockingLockExclusive) {
-            Ok(()) => {}
-            Err(Errno::WOULDBLOCK) => return Err(TransferError::Busy { path: place.shown.clone() }),
-            Err(error) => return Err(place.error("lock the partial file of", error)),
-        }
+        let file = match openat(&place.directory, name, flags, mode) {
+            Err(Errno::ACCESS) if reopen(place, name)? => continue,
+            opened => opened.map_err(|e| place.error("create", e))?,
+        };
+        lock_open(&file, place)?;
         let ours = fstat(&file).map_err(|e| place.error("create", e))?;
         match statat(&place.directory, name, AtFlags::SYMLINK_NOFOLLOW) {
             Ok(named) if inode(&named) == inode(&ours) => {
@@ -358,6 +362,27 @@ pub(super) fn lock_partial(place: &Place, name: &OsStr, mode: u32) -> Result<Own
         }
     }
     Err(TransferError::Busy { path: place.shown.clone() })
+}
+
+fn lock_open(file: &OwnedFd, place: &Place) -> Result<(), TransferError> {
+    match flock(file, FlockOperation::NonBlockingLockExclusive) {
+        Ok(()) => Ok(()),
+        Err(Errno::WOULDBLOCK) => Err(TransferError::Busy { path: place.shown.clone() }),
+        Err(error) => Err(place.error("lock the partial file of", error)),
+    }
+}
+
+/// Lets its owner write again to a partial file that has the mode of its source already: the copy was ended while it
+/// put it on disk. False if it is not that which forbids it.
+fn reopen(place: &Place, name: &OsStr) -> Result<bool, TransferError> {
+    const OWNERS: u32 = 0o600;
+    let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+    let Ok(file) = openat(&place.directory, name, flags, Mode::empty()) else { return Ok(false) };
+    // A copy that is about to name it holds it.
+    lock_open(&file, place)?;
+    only_one(&file, place)?;
+    let mode = fstat(&file).map_err(|e| place.error("create", e))?.st_mode & 0o777;
+    Ok(mode & OWNERS != OWNERS && fchmod(&file, Mode::from_raw_mode(mode | OWNERS)).is_ok())
 }
 
 /// A file that is written to in the dark must have no other name.

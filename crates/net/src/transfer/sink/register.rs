@@ -23,7 +23,7 @@ use rustix::io::Errno;
 
 use super::super::TransferError;
 use super::super::flow::lock;
-use super::super::place::{Inode, file_error, inode, inode_of, only_regular};
+use super::super::place::{Inode, inode, inode_of, only_regular, was_started_since};
 use super::super::side::Ended;
 use super::attributes::Body;
 use super::compare::Job;
@@ -37,15 +37,17 @@ use super::sources::{Before, Sources};
 use super::tree::{Place, Tree, link_open, partial_name, there};
 use super::{Aim, Receiving, Sync};
 
-/// How long it waits for directories to be finished. That is longer than any of them takes, unless they stand within each other.
+/// How long it waits for directories to be finished while nothing comes: those that stand within each other wait for it.
 const DIRECTORIES_WAIT: Duration = Duration::from_secs(20);
 
 /// What the register knows while the list goes by.
-struct Pass {
-    allowed: Allowed,
+pub(super) struct Pass {
+    pub(super) allowed: Allowed,
     directories: Directories,
-    made: Made,
-    sources: Sources,
+    pub(super) made: Made,
+    pub(super) sources: Sources,
+    /// What is to go, with `--delete`.
+    extras: Extras,
     /// The directory that failed last: while the list is below it, no entry has a place.
     failed: Option<Name>,
 }
@@ -88,26 +90,24 @@ impl Receiving {
         // This thread alone sets it.
         let _ = self.tree.set(tree);
         let (directories, made, sources) = (Directories::default(), Made::default(), Sources::of(self.manner.several));
-        let mut pass = Pass { allowed, directories, made, sources, failed: None };
-        let mut extras = Extras::default();
+        let mut pass = Pass { allowed, directories, made, sources, extras: Extras::default(), failed: None };
         while let Some(next) = self.table.next(|| self.stopped()) {
             // Hard links and what was compared come back.
             if next.first {
                 pass.directories.reach(next.number, &next.entry.name);
                 if let Some(tree) = self.tree().filter(|_| self.manner.delete) {
-                    extras.pass(self, tree, &next.entry);
+                    pass.extras.pass(self, tree, &next.entry);
                 }
             }
             self.look_at(next, &mut pass);
-            // What is deleted at the end changes the times of directories.
-            if !self.manner.delete {
-                self.dress_all(self.table.unsettled(|unsettled| pass.directories.through(unsettled)));
-            }
-            lock(&self.graves).clear();
+            let through = self.table.unsettled(|unsettled| pass.directories.through(unsettled));
+            // What is removed from a directory is removed before it may be closed.
+            self.graves.close(self);
+            self.dress_all(through);
         }
         // Nobody is told that the copy has ended before the next one may have its partial files.
-        self.while_busy(|| lock(&self.graves).clear());
-        if self.stopped() { Ok(()) } else { self.finish(pass.directories, extras) }
+        self.graves.close(self);
+        if self.stopped() { Ok(()) } else { self.finish(pass.directories, pass.extras) }
     }
 
     fn look_at(&self, next: Next, pass: &mut Pass) {
@@ -125,9 +125,7 @@ impl Receiving {
                 Err(TransferError::Forbidden { path: tree.show(&name), why })
             }
             (Some(_), None) if before == Before::Same => Ok(Some(skipped(&next.entry))),
-            (Some(tree), None) if self.manner.dry_run => {
-                self.would(tree, next, pass.allowed, (&mut pass.made, pass.sources.meet()))
-            }
+            (Some(tree), None) if self.manner.dry_run => self.would(tree, next, pass),
             (Some(tree), None) => self.find_room(tree, next, pass),
             (None, _) => self.forget(number, next.entry),
         };
@@ -160,7 +158,8 @@ impl Receiving {
         if entry.name.is_root() {
             let made = tree.is_made();
             if !tree.is_served_root() && (made || tree.guest().is_none()) {
-                pass.directories.enter(Directory { number, entry, made });
+                let was = self.open_up(tree, &entry);
+                pass.directories.enter(Directory { number, entry, made, was });
             }
             return Ok(Some(if made { Done::Directory } else { Done::Skipped(Bytes(0)) }));
         }
@@ -179,6 +178,7 @@ impl Receiving {
         };
         let stat = place.stat()?;
         let there = there(stat.as_ref());
+        self.keep_what_stands(&entry.name, stat.as_ref(), pass);
         let equal = compared
             .map(|compared| compared.equal)
             .or_else(|| is_equal(&entry, &place, file.as_ref().and_then(inode_of)));
@@ -197,6 +197,7 @@ impl Receiving {
                 why: "another source of this copy has brought it",
             });
         }
+        let verdict = if self.may_be_hollow(&place, verdict) { Verdict::Replace } else { verdict };
         if let (Verdict::Skip(_), Some(stat)) = (verdict, &stat) {
             self.note_there(number, &entry, &place, stat);
         }
@@ -221,10 +222,30 @@ impl Receiving {
             }
             Verdict::Replace | Verdict::CompareDigests => true,
         };
-        if compared.is_some() && replace {
+        if compared.is_some() {
+            // Its sender waits to hear that, though what it was compared with may be gone by now.
             self.table.differs(number);
         }
-        self.make(number, entry, place, file, replace, &mut pass.directories)
+        let directory = Some((entry.name.clone(), place.clone())).filter(|_| entry.kind == Kind::Directory);
+        let done = self.make(number, entry, place, file, replace, &mut pass.directories)?;
+        if let Some((name, place)) = directory {
+            self.keep_what_stands(&name, place.stat()?.as_ref(), pass);
+        }
+        Ok(done)
+    }
+
+    /// What stands where an entry belongs is not deleted, whatever the file system calls it.
+    pub(super) fn keep_what_stands(&self, name: &Name, stat: Option<&Stat>, pass: &mut Pass) {
+        if let Some(stat) = stat.filter(|_| self.manner.delete) {
+            pass.extras.stands(name, stat);
+        }
+    }
+
+    /// Whether a file that is as it should be by its length and time may hold zeros: this copy named it before it was on
+    /// disk, and the host was started anew since.
+    fn may_be_hollow(&self, place: &Place, verdict: Verdict) -> bool {
+        let same = verdict == Verdict::Skip(Skipped::Same) && self.manner.fsync != Sync::File;
+        same && self.is_ours(place) && was_started_since(self.since)
     }
 
     /// Holds the file that a hard link leads to, if it is still what this copy left under its name.
@@ -264,25 +285,28 @@ impl Receiving {
         }
     }
 
-    /// Waits until the attributes of one more directory may be held; those before it are through when what is in them has come.
+    /// Waits until one more directory may be held; those before it are through when what is in them has come.
     fn wait_for_directories(
         &self,
         tree: &Tree,
         entry: &Entry,
         directories: &mut Directories,
     ) -> Result<(), TransferError> {
-        let deadline = Instant::now() + DIRECTORIES_WAIT;
+        let came = || self.flow.progress().bytes;
+        let (mut bytes, mut deadline) = (came(), Instant::now() + DIRECTORIES_WAIT);
         while !directories.have_room_for(entry) && !self.stopped() {
-            // With deletions all of them wait for the end.
-            let may_end = !self.manner.delete && Instant::now() < deadline;
-            if !may_end {
-                let why = "the extended attributes of directories that are not finished take more than 32 MiB";
+            if came() != bytes {
+                (bytes, deadline) = (came(), Instant::now() + DIRECTORIES_WAIT);
+            }
+            if Instant::now() >= deadline {
+                let why = "the names and attributes of directories that are not finished take more than 32 MiB";
                 return Err(TransferError::Forbidden { path: tree.show(&entry.name), why });
             }
             let through = self.table.unsettled(|unsettled| directories.through_now(unsettled));
             if through.is_empty() {
                 self.while_busy(|| thread::sleep(Duration::from_millis(10)));
             }
+            self.graves.close(self);
             self.dress_all(through);
         }
         Ok(())
@@ -301,7 +325,8 @@ impl Receiving {
         let Kind::File { length } = entry.kind else {
             let done = |made| if ours { made } else { Done::Skipped(Bytes(0)) };
             if entry.kind == Kind::Directory {
-                pass.directories.enter(Directory { number, entry, made: ours });
+                let was = self.tree().and_then(|tree| self.open_up(tree, &entry));
+                pass.directories.enter(Directory { number, entry, made: ours, was });
                 return Ok(Some(done(Done::Directory)));
             }
             if why == Skipped::Newer {
@@ -363,7 +388,7 @@ impl Receiving {
     ) -> Result<Option<Done>, TransferError> {
         match &entry.kind {
             Kind::Directory => make_directory(&place, &entry, replace).map(|()| {
-                directories.enter(Directory { number, entry, made: true });
+                directories.enter(Directory { number, entry, made: true, was: None });
                 Some(Done::Directory)
             }),
             Kind::Symlink { target } => {
@@ -426,7 +451,7 @@ impl Receiving {
     /// Everything is settled: directories get their attributes, and what has to be on disk is waited for.
     fn finish(&self, directories: Directories, extras: Extras) -> Result<(), TransferError> {
         // Whoever comes next may take up what is half-done.
-        self.while_busy(|| lock(&self.graves).clear());
+        self.graves.close(self);
         if let Some(tree) = self.tree().filter(|_| self.manner.delete) {
             extras.end(self, tree);
         }
@@ -448,21 +473,6 @@ impl Receiving {
         *lock(&self.ended) = Some(Ended { tally, digest, path, bytes, failures, left_out });
         self.table.say(FromReceiver::Done { progress: self.flow.progress(), tally });
         Ok(())
-    }
-
-    /// Gives directories their attributes, from within, lest one that may not be entered stands in the way.
-    fn dress_all(&self, directories: impl IntoIterator<Item = Directory>) {
-        let Some(tree) = self.tree() else { return };
-        for Directory { entry, made, .. } in directories {
-            let dress = || {
-                let inside = tree.inside(&entry.name)?;
-                let dressed = self.dressing.dress(Body::Directory(&inside, made), &entry);
-                dressed.map_err(|(doing, error)| file_error(doing, &tree.show(&entry.name), error))
-            };
-            if let Err(error) = self.on_disk(dress) {
-                self.table.complain(&entry.name, &error);
-            }
-        }
     }
 
     /// Sets what is kept of a file that is there already, as rsync does.

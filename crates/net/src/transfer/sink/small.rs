@@ -65,8 +65,10 @@ impl Small {
         let name = partial_name(&place.name);
         // What an earlier copy left there is not this one's.
         drop(take_partial_name(&place, mode)?);
-        let file = lock_partial(&place, &name, mode)?;
-        Ok(Small { file: file.into(), place, beside: Some(name) })
+        let file = File::from(lock_partial(&place, &name, mode)?);
+        // Another copy may have come and gone in between.
+        file.set_len(0).map_err(|source| TransferError::File { doing: "write", path: place.shown.clone(), source })?;
+        Ok(Small { file, place, beside: Some(name) })
     }
 
     /// The file.

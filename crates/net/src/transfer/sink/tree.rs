@@ -324,26 +324,53 @@ impl Place {
     pub(super) fn rename(&self, from: &OsStr, replace: bool) -> Result<(), TransferError> {
         let Place { directory, name, .. } = self;
         let renamed = match renameat_with(directory, from, directory, name, flags(replace)) {
-            // File systems without RENAME_NOREPLACE: a hard link is as atomic.
-            Err(Errno::INVAL | Errno::NOSYS) if !replace => linkat(directory, from, directory, name, AtFlags::empty())
-                .and_then(|()| unlinkat(directory, from, AtFlags::empty())),
+            // File systems without RENAME_NOREPLACE.
+            Err(Errno::INVAL | Errno::NOSYS) if !replace => self.rename_if_free(from),
             Err(Errno::NOSYS) => renameat(directory, from, directory, name),
             result => result,
         };
         renamed.map_err(|error| self.taken("rename the partial file to", error))
     }
 
+    /// The same where nothing stands under this name, on a file system that cannot ask for that.
+    fn rename_if_free(&self, from: &OsStr) -> Result<(), Errno> {
+        let Place { directory, name, .. } = self;
+        match linkat(directory, from, directory, name, AtFlags::empty()) {
+            // A hard link is as atomic.
+            Ok(()) => unlinkat(directory, from, AtFlags::empty()),
+            // Without those (exFAT in user space) it is looked at before.
+            Err(Errno::PERM | Errno::NOSYS | Errno::OPNOTSUPP) => {
+                match statat(directory, name, AtFlags::SYMLINK_NOFOLLOW) {
+                    Ok(_) => Err(Errno::EXIST),
+                    Err(Errno::NOENT) => renameat(directory, from, directory, name),
+                    Err(error) => Err(error),
+                }
+            }
+            Err(error) => Err(error),
+        }
+    }
+
     /// Puts a directory that stands beside a file under `from` in its place, and removes the file.
     pub(super) fn change_places(&self, from: &OsStr) -> Result<(), TransferError> {
+        self.exchange(from).map_err(|error| self.error("replace", error))
+    }
+
+    fn exchange(&self, from: &OsStr) -> Result<(), Errno> {
         let Place { directory, name, .. } = self;
-        let changed = match renameat_with(directory, from, directory, name, RenameFlags::EXCHANGE) {
+        match renameat_with(directory, from, directory, name, RenameFlags::EXCHANGE) {
             Ok(()) => unlinkat(directory, from, AtFlags::empty()),
-            // File systems without RENAME_EXCHANGE: a directory takes the place of nothing else.
-            Err(Errno::INVAL | Errno::NOSYS) => unlinkat(directory, name, AtFlags::empty())
-                .and_then(|()| renameat_with(directory, from, directory, name, RenameFlags::NOREPLACE)),
+            // File systems without RENAME_EXCHANGE, which may know no other way to rename but the plain one: a directory takes
+            // the place of nothing else, so that what is there stands beside it meanwhile.
+            Err(Errno::INVAL | Errno::NOSYS) => {
+                let aside = journal_name(name);
+                renameat(directory, name, directory, &aside)?;
+                match renameat(directory, from, directory, name) {
+                    Ok(()) => unlinkat(directory, &aside, AtFlags::empty()),
+                    Err(error) => renameat(directory, &aside, directory, name).and(Err(error)),
+                }
+            }
             Err(error) => Err(error),
-        };
-        changed.map_err(|error| self.error("replace", error))
+        }
     }
 
     /// Makes something that has a name from the start: under this one if it is free, else beside it and renamed.

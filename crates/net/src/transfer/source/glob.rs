@@ -7,6 +7,7 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
+use lfn_core::transfer::entry::MAX_NAME;
 use lfn_core::transfer::glob::{Component, Part, is_pattern, parts};
 use rustix::fs::{Dir, OFlags};
 use rustix::io::Errno;
@@ -106,7 +107,7 @@ pub(crate) fn expand(base: &Base, path: &[u8], budget: &mut Budget<'_>) -> Resul
         let path = PathBuf::from(OsString::from_vec(path));
         match look(base, &path) {
             Ok(()) => expanded.paths.push(path),
-            Err(error) if is_nothing(error) => {}
+            Err(error) if is_nothing(&path, error) => {}
             Err(error) => expanded.unread.push((path, error)),
         }
     }
@@ -122,11 +123,13 @@ fn look(base: &Base, path: &Path) -> Result<(), Errno> {
 }
 
 /// Whether it says that nothing is there, or nothing that names are in, or that it is out of the root.
-fn is_nothing(error: Errno) -> bool {
-    matches!(
-        error,
-        Errno::NOENT | Errno::NOTDIR | Errno::LOOP | Errno::XDEV | Errno::NXIO | Errno::NAMETOOLONG | Errno::INVAL
-    )
+fn is_nothing(path: &Path, error: Errno) -> bool {
+    match error {
+        Errno::NOENT | Errno::NOTDIR | Errno::LOOP | Errno::XDEV | Errno::NXIO | Errno::INVAL => true,
+        // Of a shorter path it is one name that is too long for anything to have it.
+        Errno::NAMETOOLONG => path.as_os_str().len() < MAX_NAME,
+        _ => false,
+    }
 }
 
 /// The names in a directory that match, in order, at most one more than [`MOST`], and why it was not read
@@ -139,10 +142,11 @@ fn in_directory(
 ) -> Result<(Vec<Vec<u8>>, Option<Errno>), TransferError> {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NONBLOCK;
     go_on()?;
-    let opened = base.open(or_here(Path::new(OsStr::from_bytes(path))), flags);
+    let path = or_here(Path::new(OsStr::from_bytes(path)));
+    let opened = base.open(path, flags);
     let mut dir = match opened.and_then(Dir::new) {
         Ok(dir) => dir,
-        Err(error) if is_nothing(error) => return Ok((Vec::new(), None)),
+        Err(error) if is_nothing(path, error) => return Ok((Vec::new(), None)),
         Err(error) => return Ok((Vec::new(), Some(error))),
     };
     let (mut names, mut bytes, mut trouble) = (Vec::new(), 0, None);
@@ -172,6 +176,7 @@ mod tests {
     use super::*;
     use std::cell::Cell;
     use std::fs;
+    use std::os::fd::AsRawFd;
 
     /// Directories with files, so deep that every path is long; tells how deep.
     fn plant(directories: &[&str], files: usize) -> (tempfile::TempDir, String) {
@@ -199,6 +204,24 @@ mod tests {
         let error = said(expand(&base, &in_all("*/*"), &mut budget));
         assert!(error.ends_with("of more than 8 MiB together"), "{error}");
         assert_eq!(said(expand(&base, &in_all("[a-d]/06*"), &mut Budget::new(&|| Ok(())))), "400 paths");
+    }
+
+    #[test]
+    fn what_is_too_deep_to_be_opened_is_told() {
+        let (home, deep) = plant(&["a"], 1);
+        let (base, name) = (Base::root(home.path()).unwrap(), "n".repeat(250));
+        // By its whole path it could not be made.
+        let bottom = fs::File::open(home.path().join(&deep)).unwrap();
+        let inside = format!("/proc/self/fd/{}", bottom.as_raw_fd());
+        fs::create_dir_all(Path::new(&inside).join([name.as_str(); 5].join("/"))).unwrap();
+        let tried = |pattern: String| expand(&base, pattern.as_bytes(), &mut Budget::new(&|| Ok(()))).unwrap();
+        let levels = |levels: usize| vec!["n*"; levels].join("/");
+        assert_eq!(tried(levels(16)).paths.len(), 1);
+        let too_deep = tried(levels(17));
+        assert_eq!((too_deep.paths.len(), too_deep.unread.len()), (0, 1));
+        assert_eq!(too_deep.unread[0].1, Errno::NAMETOOLONG);
+        let nothing = expand(&base, format!("*/{}", "m".repeat(300)).as_bytes(), &mut Budget::new(&|| Ok(())));
+        assert!(matches!(nothing, Err(TransferError::NoMatch { .. })), "no name is so long");
     }
 
     #[test]

@@ -1,9 +1,9 @@
 //! Copies from one place of a host to another: what is not copied because the copy goes there.
 //!
-//! The receiver says which directory it writes below, by device and inode, before anything is listed. A tree is not entered
-//! there, whatever led to it. A source is the same as its destination if the kernel's path of it, seen from that directory, is
-//! the path it would be copied to; if it is longer, the source is in what `--delete` clears. Paths as they were typed tell
-//! none of that: links, patterns and lists of names hide it.
+//! The receiver says which directory it writes below, by device and inode, before anything is listed. A tree is not
+//! entered there, whatever led to it. A source is the same as its destination if the kernel's path of it, seen from
+//! that directory, is the path it would be copied to; if it is longer, the source is in what `--delete` clears. Paths
+//! as they were typed tell none of that: links, patterns and lists of names hide it.
 
 use std::collections::HashMap;
 use std::fs;
@@ -198,8 +198,8 @@ impl Below<'_> {
         below
     }
 
-    /// A path of the kernel's, seen from the destination. What a served directory is in is not for its clients to learn: `top`
-    /// is the last one that is looked at.
+    /// A path of the kernel's, seen from the destination. What a served directory is in is not for its clients to
+    /// learn: `top` is the last one that is looked at.
     fn of(&mut self, way: &Path, top: Option<Inode>) -> Option<PathBuf> {
         if let Some(known) = self.known.get(way) {
             return known.clone();

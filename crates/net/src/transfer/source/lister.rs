@@ -113,8 +113,8 @@ impl State {
     }
 
     fn list(&mut self, mut entry: Entry, item: Option<Arc<Item>>) {
-        let inode = item.as_ref().and_then(|item| item.inode()).filter(|_| self.names.are_kept());
-        let earlier = inode.and_then(|inode| self.names.earlier(inode));
+        let identity = item.as_ref().and_then(|item| item.identity()).filter(|_| self.names.are_kept());
+        let earlier = identity.and_then(|identity| self.names.earlier(identity));
         let item = match earlier {
             Some(to) => {
                 entry.kind = Kind::HardLink { to };
@@ -122,7 +122,7 @@ impl State {
             }
             None => item,
         };
-        entry.linked = inode.is_some() && earlier.is_none();
+        entry.linked = identity.is_some() && earlier.is_none();
         let length = match entry.kind {
             Kind::File { length } => length,
             _ => Bytes(0),
@@ -134,8 +134,8 @@ impl State {
                 return self.fail(Failure { file: None, name: entry.name, what, full: false, end: CarriedEnd::Sender });
             }
         };
-        if let (Some(inode), true) = (inode, entry.linked) {
-            self.names.note(number, entry.name.as_bytes().len(), inode);
+        if let (Some(identity), true) = (identity, entry.linked) {
+            self.names.note(number, entry.name.as_bytes().len(), identity);
         }
         if number == 0 && entry.kind == (Kind::File { length: Bytes(0) }) {
             // Nobody reads it.

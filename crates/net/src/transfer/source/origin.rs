@@ -1,9 +1,10 @@
 //! Where an entry's bytes are, and how they are read so that nothing else is taken for them.
 //!
 //! A file is named by the directory it was found in and its name there. Every directory on the way is opened by itself
-//! and without following a symbolic link, so that whoever renames or swaps one while the copy runs leads it nowhere. What
-//! is opened must be as it was listed (length, modification time) before it is read and after, and whoever opens it again
-//! must find the same inode: no half of one version is joined to half of another. Few files are held open, however many are listed.
+//! and without following a symbolic link, so that whoever renames or swaps one while the copy runs leads it nowhere.
+//! What is opened must be as it was listed (length, modification time) before it is read and after, and whoever opens
+//! it again must find the same inode: no half of one version is joined to half of another. Few files are held open,
+//! however many are listed.
 
 use std::collections::VecDeque;
 use std::ffi::OsString;
@@ -21,10 +22,11 @@ use lfn_core::transfer::schedule::Piece;
 use rustix::fs::{Mode, OFlags, SeekFrom, Stat, fstat, openat, seek};
 use rustix::io::Errno;
 
+use super::names::Identity;
 use crate::transfer::TransferError;
 use crate::transfer::error::NO_DIRECTORY;
 use crate::transfer::flow::lock;
-use crate::transfer::place::Base;
+use crate::transfer::place::{Base, inode};
 
 /// How many directories, and how many files, are kept open for whoever reads on in them.
 const KEPT_OPEN: usize = 16;
@@ -78,8 +80,8 @@ pub(crate) struct Item {
     /// Device and inode, as it was first opened. Not those it was listed with: some file systems number anew what nobody
     /// has open (FUSE).
     inode: OnceLock<(u64, u64)>,
-    /// Device and inode as it was listed, of a file that has other names too.
-    linked: Option<(u64, u64)>,
+    /// What it was listed as, of a file that has other names too.
+    linked: Option<Identity>,
 }
 
 /// Where bytes come from.
@@ -118,7 +120,7 @@ pub(crate) enum Folder {
 }
 
 /// By which a file is known to have the content it was listed with.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) struct Facts {
     length: i64,
     modified: (i64, i64),
@@ -175,12 +177,13 @@ impl Item {
 
     /// One that may have other names.
     pub(super) fn linked(name: Name, origin: Origin, stat: &Stat) -> Arc<Self> {
-        let linked = (stat.st_nlink > 1).then_some((stat.st_dev, stat.st_ino));
+        let linked =
+            (stat.st_nlink > 1).then(|| (inode(stat), Facts::of(stat), (stat.st_ctime, stat.st_ctime_nsec as i64)));
         Arc::new(Item { name, origin, inode: OnceLock::new(), linked })
     }
 
     /// By what its other names are known.
-    pub(super) fn inode(&self) -> Option<(u64, u64)> {
+    pub(super) fn identity(&self) -> Option<Identity> {
         self.linked
     }
 

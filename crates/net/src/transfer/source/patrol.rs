@@ -11,7 +11,7 @@ use lfn_core::wire::copy::{FromReceiver, FromSender};
 use super::{Sending, State};
 use crate::transfer::TransferError;
 use crate::transfer::flow::lock;
-use crate::transfer::line::Over;
+use crate::transfer::line::{Over, RANGES};
 
 /// For how long nothing may be taken off a stream; on a very long path more ([`crate::transfer::line`]).
 pub(super) const STREAM_STALLED: Duration = Duration::from_secs(10);
@@ -21,9 +21,6 @@ const SILENT: Duration = Duration::from_secs(3);
 
 /// How often it looks.
 const EVERY: Duration = Duration::from_millis(500);
-
-/// Ranges of blocks in one message: at most 43 bytes each.
-const RANGES: usize = 16_384;
 
 /// When what was seen of the receiver.
 #[derive(Debug)]

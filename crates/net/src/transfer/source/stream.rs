@@ -51,7 +51,8 @@ impl Shared {
         });
     }
 
-    /// Whether what could not be sent was not wanted: a receiver that has everything settled may hang up before its last word is heard.
+    /// Whether what could not be sent was not wanted: a receiver that has everything settled may hang up before its
+    /// last word is heard.
     fn is_needless(&self) -> bool {
         let deadline = Instant::now() + LAST_WORDS;
         let mut state = lock(&self.state);
@@ -88,7 +89,7 @@ impl Shared {
             if line.is_cut() {
                 return Err(self.flow.broken(line, io::ErrorKind::ConnectionAborted.into()));
             }
-            let mut pieces = if line.is_full() { Vec::new() } else { state.deck.deal(room) };
+            let mut pieces = if line.is_full(self.flow.streams()) { Vec::new() } else { state.deck.deal(room) };
             if pieces.is_empty() {
                 pieces.extend(state.deck.deal_hashing());
             }
@@ -133,8 +134,8 @@ impl Shared {
         plain && piece.send && piece.layout.blocks() > 1 && piece.of.is_file()
     }
 
-    /// Sends a block that was hashed, if it was to be, from the pages of its file. Whoever writes to it meanwhile makes a block
-    /// that is not what its header says, or at least another time of change, which is seen when the file ends.
+    /// Sends a block that was hashed, if it was to be, from the pages of its file. Whoever writes to it meanwhile makes
+    /// a block that is not what its header says, or at least another time of change, which is seen when the file ends.
     fn send_pages(
         &self,
         (stream, line): (&mut DataStream, &Line),

@@ -338,6 +338,33 @@ fn what_the_receiver_cannot_mean_ends_the_copy() {
     assert!(far.sending.heard(early).is_err());
 }
 
+/// An inode is used again once its file is gone: what has it then is another file, whatever that had.
+#[test]
+fn what_has_the_inode_of_an_earlier_file_is_no_name_of_it() {
+    let home = TempDir::new().unwrap();
+    let at = |name: &str| home.path().join(name);
+    fs::write(at("a"), "old").unwrap();
+    let modified = fs::metadata(at("a")).unwrap().modified().unwrap();
+    ["b", "c", "d"].iter().for_each(|name| fs::hard_link(at("a"), at(name)).unwrap());
+    let how = Listing { keep: Keep { hard_links: true, ..Keep::default() }, ..Listing::default() };
+    let shared = Shared::new(BLOCK, &how, Flow::default());
+    let walks = ["a", "b", "c", "d"].into_iter().map(|name| {
+        if name == "c" {
+            // Longer than the tick of a file system's clock.
+            thread::sleep(Duration::from_millis(20));
+            fs::write(at("a"), "new").unwrap();
+            fs::File::options().write(true).open(at("a")).unwrap().set_modified(modified).unwrap();
+        }
+        Walk::new(Source::File { base: Arc::new(Base::Here), path: at(name) }, how.clone())
+    });
+    shared.list(walks);
+    let state = lock(&shared.state);
+    let Some(FromSender::List { entries, .. }) = state.outbox.front() else { panic!() };
+    let kinds: Vec<_> = entries.iter().map(|entry| entry.kind.clone()).collect();
+    let (file, link) = (|length| Kind::File { length: Bytes(length) }, |to| Kind::HardLink { to });
+    assert_eq!(kinds, [file(3), link(0), file(3), link(2)]);
+}
+
 #[test]
 fn to_list_is_work_of_the_disk() {
     let home = plant();

@@ -2,29 +2,38 @@
 
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
 use std::time::{Duration, Instant};
 
+use lfn_core::transfer::entry::Modified;
+use lfn_core::transfer::limit::Look;
+use lfn_core::transfer::streams::Change;
+use lfn_core::units::Bytes;
 use lfn_core::wire::Request;
 use lfn_core::wire::copy::{ALIVE_EVERY, Failure, From, MOST_FAILURES, To};
 use lfn_core::wire::third::{
     Carried, CarriedEnd, FromBorrower, FromCarrier, FromLender, LendRequest, MOST_ADDRESSES, Receiver, SendRequest,
 };
+use serde::de::IgnoredAny;
 
 use crate::session::dial::{self, Target};
 use crate::session::queue::{self, Entered};
 use crate::session::{Control, DEAD_AFTER, Protection, SessionError};
 use crate::transfer::TransferError;
 use crate::transfer::client::{Connection, Options, Outcome, Watch, check_length, check_sources};
+use crate::transfer::course::{Course, again};
+use crate::transfer::side::{Ended, Extent};
+use crate::transfer::talk::STALLED_AFTER;
 
 /// How often a wait looks up to see whether it was interrupted.
 const LOOK_UP: Duration = Duration::from_millis(50);
 
-/// Most changes to its streams that are kept for the report; each is told when it comes.
-const MOST_CHANGES: usize = 1000;
+/// `TCP_CA_NAME_MAX`: no congestion control has a longer name.
+const LONGEST_NAME: usize = 16;
 
 const WATCHING: &str = "while it watched the copy";
 
-/// Has the far end `sender` send to the far end `receiver`.
+/// Has the far end `sender` send to the far end `receiver`; where one of them is lost, it is asked again.
 pub fn across(
     (sender, from): (&Target, Vec<From>),
     (receiver, to): (&Target, To),
@@ -34,33 +43,63 @@ pub fn across(
     check_sources(&options.pick, from.len())?;
     check_length(&(&from, &options.pick))?;
     check_length(&options.manner.protect)?;
+    let mut receiver = receiver.clone();
+    Course::new(sender, options, watch)?.of_others().run(|course| {
+        if !course.is_first() {
+            receiver = again(&receiver);
+        }
+        once(course, &from, (&receiver, &to))
+    })
+}
+
+fn once(course: &mut Course<'_>, from: &[From], (receiver, to): (&Target, &To)) -> Result<Ended, TransferError> {
+    let (interrupted, sender) = (course.interrupted, course.target.clone());
+    let options = course.options.clone();
     let manner = Box::new(options.manner.clone());
-    let lend = LendRequest { to: to.clone(), manner: manner.clone() };
-    let mut lender = open(receiver, Request::Lend(Box::new(lend)), watch.interrupted).map_err(at(End::Receiver))?;
-    let lent = lent(&mut lender, receiver, watch.interrupted).map_err(at(End::Receiver))?;
+    let (since, pick) = (course.copy.since, options.pick.clone());
+    let lend = LendRequest { to: to.clone(), manner: manner.clone(), from: from.to_vec(), pick, since };
+    let lend = open(receiver, Request::Lend(Box::new(lend)), interrupted);
+    let (mut lender, _) = lend.map_err(at(End::Receiver))?;
+    let (lent, since) = lent(&mut lender, receiver, interrupted).map_err(at(End::Receiver))?;
     if let Some(address) = lent.addresses.first().filter(|address| address.ip().is_loopback() && !sender.is_loopback())
     {
         return Err(TransferError::NotFromThere { address: *address });
     }
-    let Options { streams, most_streams, block, pace, predicted, patience, .. } = *options;
+    let Options { streams, most_streams, block, pace, predicted, patience, .. } = options;
     let request = SendRequest {
-        from,
-        pick: options.pick.clone(),
+        from: from.to_vec(),
+        pick: options.pick,
         receiver: lent,
-        to,
+        to: to.clone(),
         streams,
         most_streams,
         block,
         clear: options.protection == Protection::Clear,
-        congestion: options.congestion.clone(),
+        congestion: options.congestion,
         pace,
         predicted,
+        copy: course.copy,
         patience,
         manner,
     };
-    let carrier = open(sender, Request::Send(Box::new(request)), watch.interrupted).map_err(at(End::Sender))?;
+    let request = Request::Send(Box::new(request));
+    // The sender may have it wait for its turn.
+    let asked = Instant::now();
+    let send = staying(&mut lender, || open(&sender, request, interrupted));
+    let (carrier, waited) = send.map_err(at(End::Sender))?;
+    if waited {
+        course.has_its_turn(asked.elapsed());
+    }
+    let begun = Instant::now();
+    course.reached = true;
+    course.copy.since.get_or_insert(since);
+    course.enter();
     let mut pair = Pair { carrier, lender, spoke: Instant::now(), heard: Instant::now() };
-    let result = pair.hold(options, watch);
+    let result = pair.hold(course);
+    if begun.elapsed() > STALLED_AFTER {
+        // One in which nothing is done for so long is ended by the sender itself.
+        course.moved = course.moved.max(pair.heard);
+    }
     // The sender first: it ends the copy in order, while its token is still good.
     let Pair { carrier, lender, .. } = pair;
     carrier.close();
@@ -89,30 +128,53 @@ fn at(end: End) -> impl Fn(TransferError) -> TransferError {
     }
 }
 
-/// Opens a session and waits until it is let in.
-fn open(target: &Target, request: Request, interrupted: &AtomicBool) -> Result<Control, TransferError> {
+/// Opens a session and waits until it is let in; tells whether there was a queue.
+fn open(target: &Target, request: Request, interrupted: &AtomicBool) -> Result<(Control, bool), TransferError> {
     let mut control = dial::control(target, dial::new_session_id()?, request)?;
     // There are no data streams whose session it could matter for.
-    let (Entered::AtOnce | Entered::After(_)) =
-        queue::enter(&mut control, &target.patience, DEAD_AFTER, Some(interrupted), || ())?;
-    Ok(control)
+    let entered = queue::enter(&mut control, &target.patience, DEAD_AFTER, Some(interrupted), || ())?;
+    if control.is_refused()? {
+        // It is read here, and is the error.
+        control.poll::<IgnoredAny>(LOOK_UP, "before it let the copy in")?;
+    }
+    Ok((control, matches!(entered, Entered::After(_))))
 }
 
-/// The receiver as the sender is to know it.
-fn lent(control: &mut Control, target: &Target, interrupted: &AtomicBool) -> Result<Receiver, TransferError> {
+/// Does what may take long, and says meanwhile to a far end that somebody is there.
+fn staying<T>(there: &mut Control, work: impl FnOnce() -> T) -> T {
+    let over = AtomicBool::new(false);
+    thread::scope(|scope| {
+        let stays = scope.spawn(|| {
+            // Why it is gone, if it is, is heard when it is listened to.
+            while !over.load(Ordering::Relaxed) && there.send(&FromBorrower::Alive).is_ok() {
+                thread::park_timeout(ALIVE_EVERY);
+            }
+        });
+        let done = work();
+        over.store(true, Ordering::Relaxed);
+        stays.thread().unpark();
+        done
+    })
+}
+
+/// The receiver as the sender is to know it, and since when by its own clock.
+fn lent(
+    control: &mut Control,
+    target: &Target,
+    interrupted: &AtomicBool,
+) -> Result<(Receiver, Modified), TransferError> {
     let deadline = Instant::now() + DEAD_AFTER;
     while Instant::now() < deadline {
         if interrupted.load(Ordering::Relaxed) {
             return Err(TransferError::Interrupted);
         }
-        let Some(FromLender::Lent { token, fingerprint, .. }) = control.poll(LOOK_UP, "before it lent a token")? else {
-            continue;
-        };
+        let said = control.poll(LOOK_UP, "before it lent a token")?;
+        let Some(FromLender::Lent { token, fingerprint, since, .. }) = said else { continue };
         // Where it was reached from here; a server behind a translated address knows another port as its own.
         let reached: Vec<SocketAddr> = control.socket().peer_addr().into_iter().collect();
         let others = target.addresses().iter().filter(|address| !reached.contains(address)).copied();
         let addresses = reached.iter().copied().chain(others).take(MOST_ADDRESSES).collect();
-        return Ok(Receiver { host: target.host().to_owned(), addresses, token, fingerprint });
+        return Ok((Receiver { host: target.host().to_owned(), addresses, token, fingerprint }, since));
     }
     let (peer, after) = (control.peer(), DEAD_AFTER);
     Err(SessionError::Timeout { peer, after, while_doing: "before it lent a token" }.into())
@@ -127,12 +189,12 @@ struct Pair {
 }
 
 impl Pair {
-    fn hold(&mut self, options: &Options, watch: Watch<'_>) -> Result<Outcome, TransferError> {
-        let (mut failures, mut changes) = (Vec::<Failure>::new(), Vec::new());
-        let mut teller = options.teller.clone();
-        let patience = options.patience;
+    fn hold(&mut self, course: &mut Course<'_>) -> Result<Ended, TransferError> {
+        let (mut failures, mut moved, mut listed) = (Vec::<Failure>::new(), Bytes(0), Extent::default());
+        let mut teller = course.options.teller.clone();
+        let patience = course.options.patience;
         loop {
-            if watch.interrupted.load(Ordering::Relaxed) {
+            if course.interrupted.load(Ordering::Relaxed) {
                 return Err(TransferError::Interrupted);
             }
             self.stay_alive()?;
@@ -148,49 +210,45 @@ impl Pair {
             self.heard = Instant::now();
             match said {
                 FromCarrier::Alive => {}
-                FromCarrier::Seen { extent, look } => (watch.observer)(&extent, &look),
-                FromCarrier::Changed(change) => {
-                    (watch.change)(&change);
-                    if changes.len() < MOST_CHANGES {
-                        changes.push(change);
+                FromCarrier::Seen { extent, look } => {
+                    if look.bytes > moved {
+                        (moved, course.moved) = (look.bytes, Instant::now());
                     }
+                    listed = extent;
+                    course.observe(extent, &Look { at: course.started.elapsed(), ..look });
+                }
+                FromCarrier::Changed(change) => {
+                    let congestion = change.congestion.filter(|name| name.len() <= LONGEST_NAME);
+                    course.changed(Change { congestion, ..change });
                 }
                 FromCarrier::Lost { why } => {
                     let why =
                         &TransferError::Relayed { end: CarriedEnd::Sender, what: why, hint: None, resumable: true };
-                    (watch.connection)(&Connection::Lost { why, patience });
+                    course.connection(&Connection::Lost { why, patience });
                 }
                 FromCarrier::Trying { seconds } => {
-                    (watch.connection)(&Connection::Trying { without: seconds, patience });
+                    course.connection(&Connection::Trying { without: seconds, patience });
                 }
-                FromCarrier::Back { seconds } => (watch.connection)(&Connection::Back { after: seconds }),
+                FromCarrier::Back { seconds } => course.connection(&Connection::Back { after: seconds }),
                 FromCarrier::Told { entries } => entries.iter().for_each(|told| teller.tell(told)),
                 FromCarrier::Void => teller.anew(),
                 FromCarrier::Failures { failures: more } => {
                     failures.extend(more);
                     failures.truncate(MOST_FAILURES);
                 }
-                FromCarrier::Failed { end, what, hint, resumable } => {
+                // It was restarted, or has lost this client: it is asked for another.
+                FromCarrier::Failed { forgotten: true, .. } => {
+                    let error = SessionError::Closed { peer: self.lender.peer(), while_doing: WATCHING };
+                    return Err(at(End::Receiver)(error.into()));
+                }
+                FromCarrier::Failed { end, what, hint, resumable, .. } => {
                     return Err(TransferError::Relayed { end, what, hint, resumable });
                 }
                 FromCarrier::Done(carried) => {
-                    let Carried { bytes, digest, elapsed, path, tally, left_out, look, .. } = *carried;
-                    let Carried { reconnects, without, replaced, .. } = *carried;
-                    return Ok(Outcome {
-                        bytes,
-                        digest,
-                        elapsed,
-                        path,
-                        tally,
-                        left_out,
-                        failures,
-                        look,
-                        reconnects,
-                        without,
-                        still: Duration::ZERO,
-                        replaced,
-                        changes,
-                    });
+                    let Carried { bytes, digest, path, tally, left_out, look, replaced, .. } = *carried;
+                    course.observe(listed, &Look { at: course.started.elapsed(), ..look });
+                    course.replaced += replaced;
+                    return Ok(Ended { tally, digest, path, bytes, failures, left_out });
                 }
             }
         }

@@ -21,7 +21,7 @@ use lfn_core::wire::{Refusal, RefusalCode};
 use crate::server::ServerSession;
 use crate::session::dial::Target;
 use crate::session::{Control, Protection, SessionError};
-use crate::transfer::client::{Connection, Options, Outcome, Watch, upload_of};
+use crate::transfer::client::{Connection, Open, Options, Outcome, Watch, upload_of};
 use crate::transfer::serve::{Sources, check_streams};
 use crate::transfer::side::Extent;
 use crate::transfer::{Teller, TransferError};
@@ -58,7 +58,8 @@ pub(crate) fn carry(session: &mut ServerSession, request: &SendRequest) -> Resul
             let options = Options { teller: teller(&say), ..options };
             let open = |copy: &CopyId| sources.open(Some(copy), &|| ended(stop));
             let to = request.to.clone();
-            let result = watched(&say, stop, |watch| upload_of(target, &open, Some(throttle), to, &options, watch));
+            let (how, copy) = ((&open as Open<'_>, Some(throttle)), Some(request.copy));
+            let result = watched(&say, stop, |watch| upload_of(target, how, (copy, to), &options, watch));
             last_words(&say, &result);
             result.ok()
         };
@@ -177,22 +178,23 @@ fn last_words(say: &SyncSender<FromCarrier>, result: &Result<Outcome, TransferEr
             FromCarrier::Done(Box::new(Carried {
                 bytes: outcome.bytes,
                 digest: outcome.digest,
-                elapsed: outcome.elapsed,
                 path: outcome.path.clone(),
                 tally: outcome.tally,
                 left_out: outcome.left_out,
                 look: outcome.look,
-                reconnects: outcome.reconnects,
-                without: outcome.without,
                 replaced: outcome.replaced,
             }))
         }
         Err(error) => {
             let (what, hint, resumable) = (error.to_string(), error.hint(), error.is_resumable());
             // What comes with a session is the receiver's.
-            let refused = matches!(error, TransferError::Session(SessionError::Refused(_)));
-            let end = if refused { CarriedEnd::Receiver } else { CarriedEnd::Sender };
-            FromCarrier::Failed { end, what, hint, resumable }
+            let refusal = match error {
+                TransferError::Session(SessionError::Refused(refusal)) => Some(refusal.code),
+                _ => None,
+            };
+            let end = if refusal.is_some() { CarriedEnd::Receiver } else { CarriedEnd::Sender };
+            let forgotten = refusal == Some(RefusalCode::WrongToken);
+            FromCarrier::Failed { end, what, hint, resumable, forgotten }
         }
     };
     let _ = say.send(last);

@@ -10,6 +10,8 @@ use lfn_core::wire::third::{FromBorrower, FromLender, LendRequest};
 
 use crate::server::ServerSession;
 use crate::session::SessionError;
+use crate::transfer::place::now;
+use crate::transfer::sink::a_moment_before;
 
 /// How often a wait looks up to see whether the session is to end.
 const LOOK_UP: Duration = Duration::from_millis(100);
@@ -17,11 +19,13 @@ const LOOK_UP: Duration = Duration::from_millis(100);
 /// Lends the token and waits for the client to hang up; that its client may write was asked before.
 pub(crate) fn lend(session: &mut ServerSession, request: &LendRequest) -> Result<(), SessionError> {
     const WAITING: &str = "while a token was lent to it";
+    // One that is lent for a copy which has begun does not begin it anew.
+    let since = request.since.unwrap_or_else(|| a_moment_before(now()));
     // Whatever ends the session takes the token along.
-    let lent = session.lend(request)?;
+    let lent = session.lend(&LendRequest { since: Some(since), ..request.clone() })?;
     let port = session.control.socket().local_addr();
     let port = port.map_err(|source| SessionError::Io { peer: "the kernel", source })?.port();
-    session.control.send(&FromLender::Lent { token: lent.token, port, fingerprint: session.fingerprint() })?;
+    session.control.send(&FromLender::Lent { token: lent.token, port, fingerprint: session.fingerprint(), since })?;
     let silence = session.limits().silence.max(2 * ALIVE_EVERY);
     let mut heard = Instant::now();
     loop {

@@ -124,17 +124,25 @@ fn no_entry_takes_the_name_of_a_partial_file() {
     );
 }
 
-/// Whatever took the name of the partial file meanwhile is neither published nor removed.
-#[test]
-fn only_the_file_that_came_is_named() {
-    let place = TempDir::new().unwrap();
-    let mut copy = Copy::into(place.path());
+/// A copy of one file, `x`, of whose three blocks the first has come.
+fn begun(place: &Path) -> (Copy, TcpStream, Vec<u8>) {
+    let mut copy = Copy::into(place);
     let mut stream = copy.stream();
     let large = data(3, 3_000);
     copy.list(vec![file("x", &large)]);
     stream.write_all(&block(0, &large, 0, false)).unwrap();
+    while !place.join(".x.lfn-journal").exists() {
+        thread::sleep(Duration::from_millis(1));
+    }
+    (copy, stream, large)
+}
+
+/// Whatever took the name of the partial file meanwhile is neither published nor removed.
+#[test]
+fn only_the_file_that_came_is_named() {
+    let place = TempDir::new().unwrap();
+    let (copy, mut stream, large) = begun(place.path());
     let partial = place.path().join(".x.lfn-partial");
-    copy.until("the partial file", |_| partial.exists().then_some(()));
     fs::write(place.path().join("new"), "another").unwrap();
     fs::rename(place.path().join("new"), &partial).unwrap();
     for index in 1..3 {
@@ -182,4 +190,59 @@ fn a_partial_file_that_is_only_put_on_disk_is_waited_for() {
     copy.sent(0, &large);
     let ended = copy.end();
     assert_eq!((ended.tally.files, ended.failures), (1, Vec::new()));
+}
+
+/// What a file has left when its sender gives it up is put on disk, for as long as that takes: the conversation goes on.
+#[test]
+fn nobody_who_hears_that_files_failed_waits_for_a_disk() {
+    let place = TempDir::new().unwrap();
+    let (mut copy, _stream, _) = begun(place.path());
+    let receiving = copy.receiving.clone();
+    let closing = lock(&receiving.graves.closing);
+    let (name, end) = (Name::new("x").unwrap(), CarriedEnd::Sender);
+    let gone = Failure { file: Some(0), name, what: "changed".into(), full: false, end };
+    copy.receiving.heard(FromSender::Failed(gone)).unwrap();
+    copy.listed();
+    copy.until("settled", |word| matches!(word, FromReceiver::Settled { .. }).then_some(()));
+    // And nobody hears that it is over before the next copy may have what is left.
+    thread::sleep(Duration::from_millis(100));
+    assert!(copy.receiving.ended().is_none());
+    drop(closing);
+    assert_eq!(copy.ended().tally.failed, 1);
+}
+
+#[test]
+fn a_hole_is_as_good_as_its_zeros_where_nothing_is_kept() {
+    let mut copy = Copy::start(Aim::Null);
+    let zeros = vec![0; 1500];
+    copy.list(vec![file("holes", &zeros)]);
+    let mut stream = copy.stream();
+    let layout = Layout::new(Bytes(1500), BLOCK).unwrap();
+    for index in 0..2 {
+        let block = layout.block(index).unwrap();
+        let verify = Verify::Blake3;
+        let hash = verify.hash(&layout, block, &zeros[..block.length as usize]);
+        let header = BlockHeader { file: 0, offset: block.offset, length: block.length, hash, hole: true, verify };
+        stream.write_all(&header.encode()).unwrap();
+    }
+    copy.sent(0, &zeros);
+    assert_eq!(copy.end().tally.files, 1);
+}
+
+/// Its sender has it wait until the receiver has told whether it differs.
+#[test]
+fn a_file_that_is_gone_when_it_was_compared_is_sent_all_the_same() {
+    let place = TempDir::new().unwrap();
+    let bytes = data(1, 600);
+    fs::write(place.path().join("a"), data(2, 600)).unwrap();
+    let mut copy = Copy::start(aim(place.path(), Allowed { checksum: true, ..Allowed::default() }));
+    copy.list(vec![file("a", &bytes)]);
+    copy.until("the question", |word| matches!(word, FromReceiver::Digests { .. }).then_some(()));
+    fs::remove_file(place.path().join("a")).unwrap();
+    let digest = Digest(*blake3::hash(&bytes).as_bytes());
+    copy.receiving.heard(FromSender::Digest { file: 0, digest }).unwrap();
+    copy.until("that it is wanted", |word| matches!(word, FromReceiver::Send { .. }).then_some(()));
+    copy.stream().write_all(&block(0, &bytes, 0, false)).unwrap();
+    assert_eq!(copy.end().tally.failed, 0);
+    assert_eq!(fs::read(place.path().join("a")).unwrap(), bytes);
 }

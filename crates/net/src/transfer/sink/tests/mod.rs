@@ -29,6 +29,10 @@ mod unknown;
 
 const BLOCK: Bytes = Bytes(1024);
 
+/// Otherwise none may be listed.
+const LINKS: Keep =
+    Keep { links: true, hard_links: true, modes: false, owners: false, xattrs: false, acls: false, sparse: false };
+
 /// A copy under way, from the sender's side.
 struct Copy {
     receiving: Arc<Receiving>,
@@ -135,7 +139,7 @@ impl Copy {
 }
 
 fn aim(path: &Path, allowed: Allowed) -> Aim {
-    Aim::Path { base: Base::Here, path: path.into(), allowed, single: false, keep: Keep::default() }
+    Aim::Path { base: Base::Here, path: path.into(), allowed, single: false, keep: LINKS }
 }
 
 fn entry(name: &str, kind: Kind) -> Entry {
@@ -152,6 +156,13 @@ fn directory(name: &str) -> Entry {
 
 fn link(name: &str, target: &str) -> Entry {
     entry(name, Kind::Symlink { target: target.into() })
+}
+
+/// A file as it is there once its entry has been copied, or seems to have been.
+fn plant(directory: &Path, entry: &Entry, bytes: &[u8]) {
+    let path = directory.join(entry.name.to_string());
+    fs::write(&path, bytes).unwrap();
+    super::partial::keep_time(fs::File::options().write(true).open(path).unwrap(), entry).unwrap();
 }
 
 fn data(seed: u64, length: usize) -> Vec<u8> {
@@ -456,13 +467,8 @@ fn no_link_leads_out() {
     let small = data(1, 100);
     let large = data(2, 2_000);
     let force = Allowed { force: true, ..Allowed::default() };
-    let mut copy = Copy::start(Aim::Path {
-        base: root(),
-        path: "in".into(),
-        allowed: force,
-        single: false,
-        keep: Keep::default(),
-    });
+    let mut copy =
+        Copy::start(Aim::Path { base: root(), path: "in".into(), allowed: force, single: false, keep: LINKS });
     let target = outside.path().to_str().unwrap();
     // One that was there, one that comes with the copy, and one that takes a directory's place meanwhile.
     copy.list(vec![file("there/a", &small), link("new", target), file("new/a", &small), file("new/b", &large)]);

@@ -241,3 +241,30 @@ fn blocks_kept_under_another_hash_are_not_trusted() {
         }
     }
 }
+
+/// Names given before their bytes were on disk may stand for zeros once the host has been started anew.
+#[test]
+fn what_an_earlier_session_named_unsynced_comes_again_after_a_power_loss() {
+    for (fsync, since, again) in [
+        (Sync::End, Modified::new(1, 0).unwrap(), true),
+        (Sync::None, Modified::new(1, 0).unwrap(), true),
+        (Sync::File, Modified::new(1, 0).unwrap(), false),
+        (Sync::End, a_moment_before(now()), false),
+    ] {
+        let place = TempDir::new().unwrap();
+        let bytes = data(1, 600);
+        let entry = file("a", &bytes);
+        plant(place.path(), &entry, &[0; 600]);
+        let (aim, manner) = (aim(place.path(), Allowed::default()), Manner { fsync, ..Manner::default() });
+        let flow = Flow::default();
+        let receiving = Receiving::start(aim, manner, Teller::default(), Some(since), BLOCK, flow).unwrap();
+        let mut copy = Copy { receiving, words: Vec::new(), listed: 0, streams: AtomicU16::new(0) };
+        copy.list(vec![entry]);
+        if again {
+            copy.until("wants", |word| matches!(word, FromReceiver::Wants { up_to: 1 }).then_some(()));
+            copy.stream().write_all(&block(0, &bytes, 0, false)).unwrap();
+        }
+        assert_eq!(copy.end().tally.failed, 0);
+        assert_eq!(fs::read(place.path().join("a")).unwrap() == bytes, again, "{fsync:?}");
+    }
+}

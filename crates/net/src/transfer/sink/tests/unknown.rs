@@ -20,3 +20,34 @@ fn where_more_is_left_out_than_is_remembered_nothing_is_removed() {
         assert_eq!((extra.exists(), ended.tally.not_deleted, ended.tally.failed), (stays, stays, 0), "{left_out}");
     }
 }
+
+/// A file system that folds case has what is copied under the names that were there.
+#[test]
+fn what_the_list_names_stays_whatever_it_is_called() {
+    for dry_run in [false, true] {
+        let home = tempfile::tempdir().unwrap();
+        let at = |name: &str| home.path().join(name);
+        fs::create_dir(at("data")).unwrap();
+        let entry = file("file", b"12");
+        plant(home.path(), &entry, b"12");
+        fs::write(at("extra"), b"").unwrap();
+        let manner = Manner { delete: true, dry_run, ..Manner::default() };
+        let mut copy = Copy::in_manner(aim(home.path(), Allowed::default()), manner);
+        let listed = vec![directory("."), directory("data"), directory("new"), entry];
+        copy.list(if dry_run { [&listed[..2], &listed[3..]].concat() } else { listed });
+        let last = copy.listed - 1;
+        copy.until("all of it", |word| match word {
+            FromReceiver::Settled { files } => files.contains(last.into()).then_some(()),
+            _ => None,
+        });
+        for (name, folded) in [("data", "Data"), ("new", "New"), ("file", "File")] {
+            if name != "new" || !dry_run {
+                fs::rename(at(name), at(folded)).unwrap();
+            }
+        }
+        let ended = copy.end();
+        assert_eq!((ended.tally.deleted, ended.tally.failed), (1, 0), "{:?}", ended.failures);
+        let stay = if dry_run { vec!["Data", "File", "extra"] } else { vec!["Data", "File", "New"] };
+        assert_eq!(names(home.path()), stay);
+    }
+}
