@@ -55,6 +55,8 @@ pub struct Choice {
     pub streams: u16,
     /// Size of a block.
     pub block: Bytes,
+    /// What each stream's buffers have to hold, where the path is known. None is set: a buffer that is set grows no more.
+    pub buffer: Option<Bytes>,
     /// What each stream is paced to, where the path's capacity is known and streams are many: together they fill it,
     /// and a burst of all of them does not overflow its queue.
     pub pace: Option<BitRate>,
@@ -64,6 +66,8 @@ pub struct Choice {
     pub streams_reason: String,
     /// Why such blocks.
     pub block_reason: String,
+    /// Where such buffers come from.
+    pub buffer_reason: String,
     /// Why that congestion control.
     pub congestion_reason: String,
 }
@@ -85,7 +89,18 @@ pub fn choose(path: Option<&PathProfile>, size: Option<Bytes>, asked: &Asked) ->
         None => block_for(share),
     };
     let pace = (streams > FEW && !path.base_rtt.is_zero()).then(|| BitRate(path.capacity.0 / u64::from(streams)));
-    Choice { streams, block, pace, congestion: Some(congestion), streams_reason, block_reason, congestion_reason }
+    let buffer = Bytes(path.bdp().0.div_ceil(u64::from(streams.max(1))));
+    Choice {
+        streams,
+        block,
+        buffer: Some(buffer),
+        pace,
+        congestion: Some(congestion),
+        streams_reason,
+        block_reason,
+        buffer_reason: buffers_for(path, buffer, asked),
+        congestion_reason,
+    }
 }
 
 fn unknown(asked: &Asked) -> Choice {
@@ -93,6 +108,7 @@ fn unknown(asked: &Asked) -> Choice {
     Choice {
         streams: asked.streams.unwrap_or(FEW),
         block: asked.block.unwrap_or(DEFAULT_BLOCK),
+        buffer: None,
         pace: None,
         congestion: asked.congestion,
         streams_reason: said(
@@ -100,6 +116,7 @@ fn unknown(asked: &Asked) -> Choice {
             "default: as fast as more between near hosts, and a loss slows one of four",
         ),
         block_reason: said(asked.block.is_some(), "default"),
+        buffer_reason: "the kernel grows them with the windows".to_owned(),
         congestion_reason: said(asked.congestion.is_some(), "the host's own: nothing is known of the path"),
     }
 }
@@ -140,6 +157,17 @@ fn block_for(share: BitRate) -> (Bytes, String) {
     let block = sizes.into_iter().find(fits).unwrap_or(SMALL_BLOCK);
     let took = show_duration(share.time_for(block));
     (block, format!("a stream's share, {share}, carries one in {took}"))
+}
+
+/// Whether autotuning comes to what a stream needs. Setting a buffer would end it (socket(7)), and is capped lower.
+fn buffers_for(path: &PathProfile, needed: Bytes, asked: &Asked) -> String {
+    let share = format!("a stream's share of the path's BDP, {}", path.bdp());
+    match asked.send_buffer {
+        Some(most) if most < needed => {
+            format!("{share}; the sender's grow to {most} alone: raise net.ipv4.tcp_wmem, or more --streams")
+        }
+        _ => format!("{share}; the kernel grows them that far"),
+    }
 }
 
 /// A change to a copy that runs.
@@ -283,6 +311,20 @@ mod tests {
             choose(Some(&satellite()), Some(Bytes(100_000_000_000)), &asked).streams
         };
         assert!(with(256 << 10) >= 32 && with(64 << 20) <= 8, "{} {}", with(256 << 10), with(64 << 20));
+    }
+
+    #[test]
+    fn what_buffers_have_to_hold_is_told_and_whether_they_will() {
+        let with = |send_buffer| {
+            let asked = Asked { streams: Some(2), send_buffer, ..Asked::default() };
+            choose(Some(&satellite()), None, &asked)
+        };
+        let (large, small) = (with(None), with(Some(Bytes(1 << 20))));
+        // Half of 9,095,625 bytes, the BDP of the ACTS path.
+        assert_eq!((large.buffer, small.buffer), (Some(Bytes(4_547_813)), Some(Bytes(4_547_813))));
+        assert!(large.buffer_reason.ends_with("the kernel grows them that far"), "{large:?}");
+        assert!(small.buffer_reason.contains("grow to 1 MiB alone"), "{small:?}");
+        assert_eq!(choose(None, None, &Asked::default()).buffer, None);
     }
 
     /// A path whose goodput is `per_stream` for each stream up to `all`, looked at every second.

@@ -11,6 +11,7 @@ mod attributes;
 mod compare;
 mod directories;
 mod dry;
+mod end;
 mod extra;
 mod finish;
 mod folded;

@@ -15,16 +15,13 @@ use lfn_core::transfer::digest::Digest;
 use lfn_core::transfer::entry::{Entry, Kind, Name};
 use lfn_core::transfer::verdict::{Allowed, Obstacle, Skipped, There, Verdict, decide, decide_blind};
 use lfn_core::units::Bytes;
-use lfn_core::wire::copy::{Fate, FromReceiver, Tally};
-use rustix::fs::{
-    AtFlags, Mode, OFlags, Stat, fstat, fsync, mkdirat, openat, readlinkat, symlinkat, unlinkat, utimensat,
-};
+use lfn_core::wire::copy::{Fate, FromReceiver};
+use rustix::fs::{AtFlags, Mode, OFlags, Stat, fstat, mkdirat, openat, readlinkat, symlinkat, unlinkat, utimensat};
 use rustix::io::Errno;
 
 use super::super::TransferError;
 use super::super::flow::lock;
 use super::super::place::{Inode, inode, inode_of, only_regular, was_started_since};
-use super::super::side::Ended;
 use super::attributes::Body;
 use super::compare::Job;
 use super::directories::{Directories, Directory, is_below};
@@ -164,18 +161,7 @@ impl Receiving {
             return Ok(Some(if made { Done::Directory } else { Done::Skipped(Bytes(0)) }));
         }
         let place = tree.place(&entry.name)?;
-        let (entry, file, apart) = match entry.kind {
-            Kind::HardLink { to } => match self.leads(number, to, entry) {
-                Leads::There(name, entry) => (entry, Some(self.hold(to, tree.place(&name)?)?), false),
-                Leads::Left(entry) => (entry, None, true),
-                Leads::Later => return Ok(None),
-                Leads::Gone => {
-                    let why = "the file it is another name of is not there";
-                    return Err(TransferError::Forbidden { path: place.shown, why });
-                }
-            },
-            _ => (entry, None, false),
-        };
+        let Some((entry, file, apart)) = self.resolve(number, entry, tree, &place)? else { return Ok(None) };
         let stat = place.stat()?;
         let there = there(stat.as_ref());
         self.keep_what_stands(&entry.name, stat.as_ref(), pass);
@@ -232,6 +218,27 @@ impl Receiving {
             self.keep_what_stands(&name, place.stat()?.as_ref(), pass);
         }
         Ok(done)
+    }
+
+    /// What an entry is a name of, if that is known by now: itself; with another name the file, held; or, where a newer one
+    /// stays in the place of that, a file apart.
+    fn resolve(
+        &self,
+        number: u32,
+        entry: Entry,
+        tree: &Tree,
+        place: &Place,
+    ) -> Result<Option<(Entry, Option<OwnedFd>, bool)>, TransferError> {
+        let Kind::HardLink { to } = entry.kind else { return Ok(Some((entry, None, false))) };
+        match self.leads(number, to, entry) {
+            Leads::There(name, entry) => Ok(Some((entry, Some(self.hold(to, tree.place(&name)?)?), false))),
+            Leads::Left(entry) => Ok(Some((entry, None, true))),
+            Leads::Later => Ok(None),
+            Leads::Gone => Err(TransferError::Forbidden {
+                path: place.shown.clone(),
+                why: "the file it is another name of is not there",
+            }),
+        }
     }
 
     /// What stands where an entry belongs is not deleted, whatever the file system calls it.
@@ -448,33 +455,6 @@ impl Receiving {
         Ok(None)
     }
 
-    /// Everything is settled: directories get their attributes, and what has to be on disk is waited for.
-    fn finish(&self, directories: Directories, extras: Extras) -> Result<(), TransferError> {
-        // Whoever comes next may take up what is half-done.
-        self.graves.close(self);
-        if let Some(tree) = self.tree().filter(|_| self.manner.delete) {
-            extras.end(self, tree);
-        }
-        if let Some(tree) = self.tree().filter(|_| !self.manner.dry_run) {
-            self.dress_all(directories.into_rest());
-            self.while_busy(|| self.make_durable(tree))?;
-        }
-        if self.stopped() {
-            return Ok(());
-        }
-        let path = self.tree().map(|tree| match self.table.name() {
-            Some(name) => tree.show(&name),
-            None => tree.shown().to_owned(),
-        });
-        let tally = Tally { unkept: self.dressing.unkept(), ..self.table.tally() };
-        let digest = self.digest();
-        let failures = self.table.failures();
-        let (bytes, left_out) = (self.table.bytes(), self.table.left_out());
-        *lock(&self.ended) = Some(Ended { tally, digest, path, bytes, failures, left_out });
-        self.table.say(FromReceiver::Done { progress: self.flow.progress(), tally });
-        Ok(())
-    }
-
     /// Sets what is kept of a file that is there already, as rsync does.
     fn dress_again(&self, place: &Place, entry: &Entry) -> Result<(), TransferError> {
         let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
@@ -482,40 +462,6 @@ impl Receiving {
         let there = opened.map_err(|e| place.error("open", e))?;
         only_regular(&fstat(&there).map_err(|e| place.error("open", e))?, &place.shown)?;
         self.dressing.dress(Body::There(&there), entry).map_err(|(doing, e)| place.error(doing, e))
-    }
-
-    /// Waits until names, what has no sync of its own, and what was there already are on disk: an earlier copy may have been
-    /// ended while it waited for that.
-    fn make_durable(&self, tree: &Tree) -> Result<(), TransferError> {
-        let failed = |source| TransferError::File { doing: "write", path: tree.shown().to_owned(), source };
-        let tally = self.table.tally();
-        let alone = self.table.listed() <= 1 && tally.deleted == 0;
-        match self.manner.fsync {
-            Sync::None => Ok(()),
-            _ if !tally.has_touched() => Ok(()),
-            Sync::File if alone && self.sync_one(tree).map_err(|e| failed(e.into()))? => Ok(()),
-            Sync::File | Sync::End => {
-                if let Ok(directory) = tree.readable() {
-                    self.devices.note(&directory.into()).map_err(failed)?;
-                }
-                self.devices.sync().map_err(failed)
-            }
-        }
-    }
-
-    /// The same of one entry, without the rest of its file system; false if that cannot be. Its name is on disk when its
-    /// directory is; one that may not be read is left to the kernel.
-    fn sync_one(&self, tree: &Tree) -> Result<bool, Errno> {
-        let there = self.table.name().filter(|_| self.table.tally().skipped > 0);
-        if let Some(place) = there.and_then(|name| tree.place(&name).ok()) {
-            let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
-            match openat(&place.directory, &place.name, flags, Mode::empty()) {
-                Ok(file) => fsync(&file)?,
-                Err(_) => return Ok(false),
-            }
-        }
-        [tree.readable().ok(), tree.readable_above()].into_iter().flatten().try_for_each(fsync)?;
-        Ok(true)
     }
 }
 
