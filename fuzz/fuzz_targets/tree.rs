@@ -1,29 +1,32 @@
 //! Any bytes as what a copy of a tree reads: a journal in pieces, a batch of entries, a set of blocks, a line of a manifest,
-//! patterns beside a path, and a path with wildcards beside a name.
+//! patterns beside a path, a path with wildcards beside a name, and a list beside what was asked for.
 
 #![no_main]
 
+use lfn_core::transfer::asked::Asked;
 use lfn_core::transfer::batch::Batch;
 use lfn_core::transfer::blocks::Layout;
 use lfn_core::transfer::blockset::BlockSet;
-use lfn_core::transfer::entry::Modified;
+use lfn_core::transfer::entry::{Entry, Kind, Modified, Name};
 use lfn_core::transfer::filter::{Decision, Rules};
 use lfn_core::transfer::glob::{Part, is_pattern, parts};
 use lfn_core::transfer::journal::{Header, Reader, Record};
 use lfn_core::transfer::manifest::Line;
 use lfn_core::units::Bytes;
+use lfn_core::wire::copy::{From, Pick};
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|bytes: &[u8]| {
     let Some((&how, bytes)) = bytes.split_first() else { return };
-    match how % 7 {
+    match how % 8 {
         0 => journal(bytes, how),
         1 => records(bytes, how),
         2 => batch(bytes),
         3 => blocks(bytes),
         4 => manifest(bytes),
         5 => filter(bytes),
-        _ => glob(bytes),
+        6 => glob(bytes),
+        _ => asked(bytes, how),
     }
 });
 
@@ -140,6 +143,33 @@ fn glob(bytes: &[u8]) {
         name.iter().flat_map(|byte| if b"*?[\\".contains(byte) { vec![b'\\', *byte] } else { vec![*byte] }).collect();
     if is_pattern(&name) {
         assert!(matches!(&parts(&quoted).collect::<Vec<_>>()[..], [Part::Name(plain)] if *plain == name));
+    }
+}
+
+/// Lines: a source, a pattern that leaves out, names if there are some, then a list, directories with a slash behind them. What
+/// was listed before an entry makes no difference to it.
+fn asked(bytes: &[u8], how: u8) {
+    let mut lines = bytes.split(|byte| *byte == b'\n');
+    let from = [From::File { path: lines.next().unwrap_or_default().into() }];
+    let mut pick = Pick::default();
+    let _ = pick.rules.push(Decision::Exclude, lines.next().unwrap_or_default()).map_err(|error| error.to_string());
+    if how >= 128 {
+        let names = lines.next().unwrap_or_default().split(|byte| *byte == b',');
+        pick.names = Some(names.filter_map(|name| Name::new(name).ok()).collect());
+    }
+    let mut all = Asked::of(&from, &pick);
+    for line in lines.take(32) {
+        let (name, kind) = match line.strip_suffix(b"/") {
+            Some(name) => (name, Kind::Directory),
+            None => (line, Kind::File { length: Bytes(1) }),
+        };
+        let Ok(name) = Name::new(name) else { continue };
+        // Of deeper ones too much would have to be asked again.
+        if name.components().count() > 60 {
+            continue;
+        }
+        let Ok(entry) = Entry::new(name, kind, 0o644, Modified::default()) else { continue };
+        assert_eq!(all.has(&entry), Asked::of(&from, &pick).has(&entry));
     }
 }
 

@@ -6,8 +6,6 @@ use std::process::Stdio;
 use std::thread;
 use std::time::Duration;
 
-use lfn_sys::process::is_ignored;
-use lfn_sys::process::signal::SIGHUP;
 use rustix::process::{Pid, Signal, kill_process};
 
 use serde_json::Value;
@@ -100,9 +98,7 @@ fn a_client_killed_or_interrupted_midway_is_gone_on_from() {
     let far_partial = || names(&pair.home.path().join("far")).iter().any(|n| n.contains("partial"));
     let far_journal = || fs::metadata(pair.far(".a.lfn-journal")).map_or(0, |journal| journal.len());
     let mut journalled = 0;
-    // A hang-up that these tests were started to ignore is ignored by what they start.
-    let hangup = Some(Signal::HUP).filter(|_| !is_ignored(SIGHUP));
-    for signal in [Signal::KILL, Signal::INT, Signal::TERM].into_iter().chain(hangup) {
+    for signal in [Signal::KILL, Signal::INT, Signal::TERM, Signal::HUP] {
         let child = pair.command(&["big", "far:a"]).spawn().unwrap();
         wait_for("the partial file to grow", || far_partial() && far_journal() > journalled + 1000);
         let pid = Pid::from_child(&child);

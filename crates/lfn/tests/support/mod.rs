@@ -24,10 +24,10 @@ pub fn lfn() -> Command {
 }
 
 /// The same, started by other commands that become it. A script in the background hands down that interrupts are
-/// ignored, and lfn and CMD would do so too.
+/// ignored, `nohup` that hang-ups are, and lfn and CMD would do so too.
 pub fn lfn_after(before: &[&str]) -> Command {
     let mut command = Command::new("/usr/bin/env");
-    command.arg("--default-signal=INT").args(before).arg(lfn_path());
+    command.arg("--default-signal=INT,HUP").args(before).arg(lfn_path());
     // How wide this command's lines are is none of its.
     command.env_remove("COLUMNS");
     command
