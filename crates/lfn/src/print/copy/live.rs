@@ -1,5 +1,5 @@
-//! How a copy goes while it goes: a bar on a terminal, lines of JSON where asked for, and nothing else but what a person has
-//! to know.
+//! How a copy goes while it goes: on a terminal a line that is drawn over ([`Line`] lays it out), lines of JSON where
+//! asked for, and nothing else but what a person has to know.
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
@@ -13,11 +13,15 @@ use lfn_core::units::{BitRate, Bytes, show_duration};
 use lfn_net::transfer::{Connection, Extent};
 use serde::Serialize;
 
+use super::line::{Line, State};
 use crate::forecast::{Forecast, Predicted};
-use crate::print;
+use crate::print::{self, terminal};
 
 /// How far back the rate and the limit look.
 const WINDOW: Duration = Duration::from_secs(2);
+
+/// Columns of a terminal that does not tell.
+const UNTOLD: usize = 80;
 
 /// How often a line of JSON tells how far it is.
 const EVERY: Duration = Duration::from_secs(1);
@@ -25,6 +29,8 @@ const EVERY: Duration = Duration::from_secs(1);
 /// What is shown while a copy goes.
 pub struct Live<'a> {
     bar: ProgressBar,
+    /// As it was drawn last.
+    line: RefCell<Option<Line>>,
     /// Lines of JSON on stdout.
     ndjson: bool,
     near_sends: bool,
@@ -70,8 +76,12 @@ impl<'a> Live<'a> {
     /// Of a copy that is about to start; the bar is invisible unless stderr is a terminal.
     pub fn new(forecast: &'a Forecast, near_sends: bool, ndjson: bool) -> Self {
         let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr());
-        let (looks, predicted, told) = Default::default();
-        Live { bar, ndjson, near_sends, forecast, looks, predicted, streams: Cell::new(forecast.streams()), told }
+        // Before anything is drawn, which its own style would be.
+        if let Ok(style) = ProgressStyle::with_template("{wide_msg}") {
+            bar.set_style(style);
+        }
+        let (line, looks, predicted, told) = Default::default();
+        Live { bar, line, ndjson, near_sends, forecast, looks, predicted, streams: Cell::new(forecast.streams()), told }
     }
 
     /// Shows how far the copy is.
@@ -87,7 +97,9 @@ impl<'a> Live<'a> {
         let elapsed = look.at.saturating_sub(earlier.at);
         let goodput = Bytes(look.bytes.0.saturating_sub(earlier.bytes.0)).per(elapsed);
         if !self.bar.is_hidden() {
-            self.draw(extent, look, goodput, limit);
+            let left = self.left(extent, look, goodput);
+            let limit = (limit != Limit::Unknown).then(|| limit.seen(self.near_sends));
+            self.draw(line(extent, look, State::Moving { goodput, left, limit }));
         }
         let due = self.told.get().is_none_or(|told| look.at >= told + EVERY);
         if self.ndjson && due {
@@ -117,9 +129,12 @@ impl<'a> Live<'a> {
                 print::talk(format_args!("lfn: the connection was lost: {why}; trying again for up to {patience}\n"));
             }
             Connection::Trying { without, patience } if seen => {
-                let without = show_duration(Duration::from_secs(without.as_secs()));
-                let patience = show_duration(*patience);
-                self.bar.set_message(format!("no connection for {without}: trying again (until {patience})"));
+                let state = State::Lost { without: *without, patience: *patience };
+                let last = self.line.borrow().clone();
+                self.draw(match last {
+                    Some(last) => Line { state, ..last },
+                    None => line(&Extent::default(), &Look::default(), state),
+                });
             }
             Connection::Back { after } if !seen => {
                 print::talk(format_args!("lfn: the copy goes on, after {}\n", show_duration(*after)));
@@ -172,36 +187,15 @@ impl<'a> Live<'a> {
         }
     }
 
-    fn draw(&self, extent: &Extent, look: &Look, goodput: BitRate, limit: Limit) {
-        let begun = self.bar.length().is_some();
-        // It grows while the source is listed.
-        self.bar.set_length(extent.bytes.0);
-        if !begun {
-            // The message is cut at the terminal's width: what matters most stands first in it.
-            if let Ok(style) = ProgressStyle::with_template("{bar:16} {percent:>3} % {wide_msg}") {
-                self.bar.set_style(style);
-            }
-        }
-        self.bar.set_position(done(extent, look).0);
-        self.bar.set_message(self.message(extent, look, goodput, limit));
+    fn draw(&self, line: Line) {
+        self.bar.set_message(line.fit(terminal::talk_columns().unwrap_or(UNTOLD)));
+        self.line.replace(Some(line));
     }
+}
 
-    fn message(&self, extent: &Extent, look: &Look, goodput: BitRate, limit: Limit) -> String {
-        let mut message = goodput.to_string();
-        if let Some(left) = self.left(extent, look, goodput) {
-            message += &format!("  {} left", show_duration(Duration::from_secs(left.as_secs_f64().ceil() as u64)));
-        }
-        if limit != Limit::Unknown {
-            message += &format!("  {}", limit.seen(self.near_sends));
-        }
-        let [done, all] = Bytes::alike([done(extent, look), extent.bytes]);
-        let more = if extent.complete { "" } else { "+" };
-        message += &format!("  {done} of {all}{more}");
-        if extent.entries > 1 {
-            message += &format!("  {} of {}{more} files", extent.settled, extent.entries);
-        }
-        message
-    }
+fn line(extent: &Extent, look: &Look, state: State) -> Line {
+    let Extent { bytes: all, settled, entries, complete, .. } = *extent;
+    Line { done: done(extent, look), all, settled, entries, complete, state }
 }
 
 /// What is through: moved, or there already.

@@ -1,6 +1,7 @@
 //! What `lfn copy` shows: how it goes ([`Live`]), some lines or one JSON object at its end.
 
 pub mod clean;
+mod line;
 mod live;
 
 use std::io::Write;
