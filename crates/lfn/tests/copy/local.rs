@@ -34,6 +34,19 @@ fn a_tree_goes_from_one_directory_to_another() {
 }
 
 #[test]
+fn what_is_named_and_has_nothing_to_copy_is_told_by_what_it_is() {
+    let pair = Pair::new();
+    std::os::unix::fs::symlink("gone", pair.near("link")).unwrap();
+    std::os::unix::fs::symlink("gone", pair.far("link")).unwrap();
+    let said = pair.refuses(&["link", "copy"], 1, "lfn: link is a symbolic link that leads nowhere");
+    assert!(said.contains("hint: with --links (-l)"), "{said}");
+    pair.refuses(&["far:link", "copy"], 1, "lfn: far:link is a symbolic link that leads nowhere");
+    pair.copies(&["-l", "link", "copy"]);
+    assert_eq!(fs::read_link(pair.near("copy")).unwrap(), Path::new("gone"));
+    pair.refuses(&["gone", "copy"], 1, "gone: no such file or directory");
+}
+
+#[test]
 fn nothing_is_copied_into_itself() {
     let pair = Pair::new();
     fs::create_dir_all(pair.near("runs/deep")).unwrap();

@@ -29,6 +29,12 @@ pub enum TransferError {
         /// As typed.
         path: String,
     },
+    /// A symbolic link that was named, and what it leads to is not there.
+    #[error("{path} is a symbolic link that leads nowhere")]
+    LeadsNowhere {
+        /// As typed.
+        path: String,
+    },
     /// A pattern that stands for nothing.
     #[error("nothing matches {pattern}")]
     NoMatch {
@@ -319,7 +325,9 @@ impl TransferError {
             TransferError::Session(error) => Refusal::from(error).code,
             TransferError::End { source, .. } => source.code(),
             TransferError::Relayed { .. } | TransferError::NotFromThere { .. } => RefusalCode::Other,
-            TransferError::NotFound { .. } | TransferError::NoMatch { .. } => RefusalCode::NotFound,
+            TransferError::NotFound { .. } | TransferError::LeadsNowhere { .. } | TransferError::NoMatch { .. } => {
+                RefusalCode::NotFound
+            }
             TransferError::Forbidden { .. }
             | TransferError::NoRoot
             | TransferError::NotAllowed(_)
@@ -428,6 +436,7 @@ impl TransferError {
     pub(crate) fn of_entry(&self) -> String {
         match self {
             TransferError::NotFound { .. } => "no such file or directory".into(),
+            TransferError::LeadsNowhere { .. } => "is a symbolic link that leads nowhere".into(),
             TransferError::Forbidden { why, .. } => (*why).into(),
             TransferError::NotRegular { kind, .. } => format!("is a {kind}, not a regular file"),
             TransferError::Exists { .. } => "exists already".into(),
@@ -465,6 +474,7 @@ impl TransferError {
             }
             TransferError::Relayed { hint, .. } => return hint.clone(),
             TransferError::NotFound { .. } => "see how it is spelt; directories on the way to a file are not made",
+            TransferError::LeadsNowhere { .. } => "with --links (-l) it is copied as a link",
             TransferError::NoMatch { .. } => "a directory matches by itself: `lfn copy NAME: .` copies everything",
             TransferError::Matches { .. } | TransferError::Unexpanded { .. } => {
                 "copy the directory, with --include and --exclude"

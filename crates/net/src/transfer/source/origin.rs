@@ -46,6 +46,9 @@ pub(crate) enum Unsent {
     /// As typed.
     #[error("no such file or directory")]
     NotFound,
+    /// As typed, where links are not copied as what they are.
+    #[error("is a symbolic link that leads nowhere")]
+    LeadsNowhere,
     /// A directory where none is wanted, a device, a pipe …
     #[error("is a {0}, not a regular file")]
     Kind(&'static str),
@@ -159,6 +162,7 @@ impl Unsent {
         match self {
             Unsent::Changed | Unsent::Vanished => TransferError::SourceChanged { path },
             Unsent::NotFound => TransferError::NotFound { path },
+            Unsent::LeadsNowhere => TransferError::LeadsNowhere { path },
             Unsent::Kind(kind) => TransferError::NotRegular { path, kind },
             Unsent::NoDirectory => TransferError::Forbidden { path, why: NO_DIRECTORY },
             Unsent::Destination | Unsent::Same => TransferError::Same { path },

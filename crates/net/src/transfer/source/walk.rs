@@ -120,7 +120,7 @@ impl Walk {
     /// Names below a directory; a name of a directory stands for all that is in it.
     fn pick(&mut self, base: Arc<Base>, path: &Path, names: Vec<Name>) -> Result<(), Unsent> {
         let path = or_here(path).to_owned();
-        let there = base.open(&path, OFlags::PATH).map_err(Unsent::typed)?;
+        let there = open_typed(&base, &path, OFlags::PATH)?;
         if FileType::from_raw_mode(fstat(&there).map_err(Unsent::typed)?.st_mode) != FileType::Directory {
             return Err(Unsent::NoDirectory);
         }
@@ -134,7 +134,7 @@ impl Walk {
         // A link that was typed stands for what it leads to, unless links are what is copied.
         let keep = name.is_some() && self.how.keep.links;
         let follow = if keep { OFlags::NOFOLLOW } else { OFlags::empty() };
-        let there = base.open(&path, OFlags::PATH | follow).map_err(Unsent::typed)?;
+        let there = open_typed(&base, &path, OFlags::PATH | follow)?;
         let stat = fstat(&there).map_err(Unsent::typed)?;
         let file_type = FileType::from_raw_mode(stat.st_mode);
         if name.is_some_and(|name| self.how.leaves_out(name, file_type)) {
@@ -379,6 +379,16 @@ impl Listing {
         }
         Ok(entry)
     }
+}
+
+/// Opens what was typed; a link that leads nowhere is told from what is not there.
+fn open_typed(base: &Base, path: &Path, flags: OFlags) -> Result<OwnedFd, Unsent> {
+    base.open(path, flags).map_err(|error| {
+        let link = || base.open(path, OFlags::PATH | OFlags::NOFOLLOW).and_then(fstat).ok();
+        let leads_nowhere = error == Errno::NOENT
+            && link().is_some_and(|stat| FileType::from_raw_mode(stat.st_mode) == FileType::Symlink);
+        if leads_nowhere { Unsent::LeadsNowhere } else { Unsent::typed(error) }
+    })
 }
 
 fn plain(path: &[u8], kind: Kind, stat: &Stat) -> Result<Entry, Unsent> {

@@ -15,7 +15,7 @@ pub struct TreeFlags {
     /// Keep everything of a tree: -l -H -p -o -X -A -S
     #[arg(short, long)]
     archive: bool,
-    /// Copy symbolic links as links, instead of leaving them out
+    /// Copy symbolic links as links, instead of leaving them out, or following one that is itself a SOURCE
     #[arg(short, long)]
     links: bool,
     /// Keep that several names are one file

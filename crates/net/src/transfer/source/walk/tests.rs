@@ -320,3 +320,25 @@ fn whatever_is_looked_at_is_a_step() {
     let some = Source::Some { base: Arc::new(Base::Here), path: home.path().into(), names };
     assert_eq!(excluded(Walk::new(some, how)), 300);
 }
+
+#[test]
+fn a_link_that_was_named_and_leads_nowhere_is_told_from_what_is_not_there() {
+    let home = TempDir::new().unwrap();
+    let (root, link) = (home.path(), home.path().join("link"));
+    symlink("gone", &link).unwrap();
+    let error = |source, how| Walk::try_new(source, how).unwrap_err().to_string();
+    let leads_nowhere = "is a symbolic link that leads nowhere";
+    assert_eq!(error(here(&link), Listing::default()), leads_nowhere);
+    assert_eq!(list(&link, Listing::default()), [format!("! link: {leads_nowhere} ({})", link.display())]);
+    assert_eq!(list(&link, keep()), ["link -> gone"]);
+    assert_eq!(error(here(root.join("gone")), Listing::default()), "no such file or directory");
+    let base = || Arc::new(Base::root(root).unwrap());
+    let served = |path: &str| Source::File { base: base(), path: path.into() };
+    assert_eq!(error(served("link"), Listing::default()), leads_nowhere);
+    assert_eq!(error(served("link/x"), keep()), "no such file or directory");
+    let some = Source::Some { base: base(), path: "link".into(), names: Vec::new() };
+    assert_eq!(error(some, Listing::default()), leads_nowhere);
+    // What a link out of the root leads to is nobody's to know, also that it is nothing.
+    symlink("/no/such/file", root.join("out")).unwrap();
+    assert_eq!(error(served("out"), Listing::default()), "leads out of the served directory");
+}
