@@ -205,6 +205,11 @@ fn a_server_says_what_confines_it_and_landlock_keeps_it_from_a_root_named_later(
     let anywhere = home.path("root");
     let held = thread::spawn(move || confine(&[&anywhere], &[], &[]).unwrap()).join().unwrap();
     assert!(home.log().contains(&format!("confined by=\"{}\"", held.text())), "{}", home.log());
+    fs::create_dir(home.path("root/below")).unwrap();
+    fs::write(home.path("root/below/b"), "below").unwrap();
+    home.add("below", &["--rights", "read", "--root", "root/below"]);
+    home.ok(&["copy", "@below:b", "b"]);
+    assert_eq!(fs::read_to_string(home.path("b")).unwrap(), "below");
     home.add("late", &["--rights", "read", "--root", "other"]);
     let output = home.run(&["copy", "@late:o", "got"]);
     if held == Confinement::None {

@@ -1,7 +1,7 @@
 //! `lfn token`: gives out, lists and revokes tokens of this host's `lfn serve`, running or not.
 
 use std::io::Write;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
 use clap::Subcommand;
@@ -116,11 +116,11 @@ impl Add {
             created: now.as_secs(),
             expires: expires.map(|at| at.as_secs()),
         };
-        let moved = kept.root.is_some();
+        let root = kept.root.clone();
         self.keep(kept)?;
         let host =
             self.host.clone().unwrap_or_else(|| rustix::system::uname().nodename().to_string_lossy().into_owned());
-        self.announce(&Ticket { host, port: self.port, token, fingerprint }, moved)
+        self.announce(&Ticket { host, port: self.port, token, fingerprint }, root.as_deref())
     }
 
     fn keep(&self, kept: Kept) -> Result<(), Failure> {
@@ -138,7 +138,7 @@ impl Add {
         })?
     }
 
-    fn announce(&self, ticket: &Ticket, moved: bool) -> Result<Exit, Failure> {
+    fn announce(&self, ticket: &Ticket, root: Option<&Path>) -> Result<Exit, Failure> {
         let mut out = if self.json { print::json() } else { print::out() };
         if self.json {
             let object = json!({ "schema": "lfn.token/1", "name": self.name, "ticket": ticket.to_string() });
@@ -147,9 +147,11 @@ impl Add {
             writeln!(out, "{ticket}")?;
         }
         out.flush()?;
-        if moved {
-            let text = "a server that runs already is confined to the roots it began with: restart it for another one";
-            print::talk(format_args!("lfn: {text}\n"));
+        if let Some(root) = root {
+            // Which roots those are only the server knows, and whether its kernel holds it to them.
+            let root = root.display();
+            let text = "restart a server that runs already, unless it began with that root or one above it";
+            print::talk(format_args!("lfn: --root {root}: {text}\n"));
         }
         Ok(Exit::Ok)
     }
