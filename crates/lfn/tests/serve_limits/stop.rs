@@ -18,6 +18,12 @@ fn a_stop_lets_sessions_finish_and_nobody_in() {
     let stderr = text(&waiting.end().stderr);
     assert!(stderr.contains("lfn: the server is stopping\nhint: try again when it runs again"), "{stderr}");
     assert_refused(&server.test(&["--time", "200ms"]), 1, "the server is stopping");
+    // A copy that was never let in has nothing to go on with, however patient it is.
+    let place = server.ticket.replace('#', "/null:#");
+    for flags in [&[][..], &["--dry-run"]] {
+        let output = support::lfn().args(["copy", "zero:1B", &place]).args(flags).output().unwrap();
+        assert_refused(&output, 1, "the server is stopping");
+    }
     let finished = running.end();
     assert!(finished.status.success(), "{}", text(&finished.stderr));
     assert_eq!(server.wait().code(), Some(0));

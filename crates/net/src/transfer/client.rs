@@ -476,7 +476,12 @@ impl Dialled {
     ) -> Result<(&mut Control, Option<SessionId>), TransferError> {
         let control = self.control(course)?;
         let (interrupted, asked) = (course.interrupted, Instant::now());
-        let entered = queue::enter(control, &course.target.patience, DEAD_AFTER, Some(interrupted), waits)?;
+        let (patience, welcome) = (course.target.patience, &mut course.welcome);
+        let waits = || {
+            *welcome = true;
+            waits();
+        };
+        let entered = queue::enter(control, &patience, DEAD_AFTER, Some(interrupted), waits)?;
         if interrupted.load(Ordering::Relaxed) {
             return Err(TransferError::Interrupted);
         }

@@ -52,6 +52,8 @@ pub(super) struct Course<'a> {
     pub(super) started: Instant,
     /// A server that is the right one was reached: whatever breaks from here on may be mended by another session.
     pub(super) reached: bool,
+    /// A server let it in, or let it wait for its turn.
+    pub(super) welcome: bool,
     /// When anything moved last.
     pub(super) moved: Instant,
     /// Of the one file, as far as an earlier session found it out.
@@ -92,6 +94,7 @@ impl<'a> Course<'a> {
             watch,
             started: begun,
             reached: false,
+            welcome: false,
             moved: begun,
             digest: None,
             replaced: 0,
@@ -149,6 +152,7 @@ impl<'a> Course<'a> {
 
     /// The server lets the copy in.
     pub(super) fn enter(&mut self) {
+        self.welcome = true;
         if let Some(since) = self.outage.take() {
             self.connection(&Connection::Back { after: since.elapsed() });
         }
@@ -217,8 +221,9 @@ impl<'a> Course<'a> {
 
     /// After a session that ended with `error`: returns when it is time for the next one.
     fn wait_after(&mut self, error: TransferError) -> Result<(), TransferError> {
-        // How long to wait for a place is the queue's to say, unless the copy had one already.
-        let turned_away = self.is_first() && error.is_of_a_queue();
+        // How long to wait for a place is the queue's to say, unless the copy had one already. Whom a server that stops
+        // does not even let wait has nothing to go on with.
+        let turned_away = self.is_first() && (error.is_of_a_queue() || (!self.welcome && error.is_of_a_stop()));
         if turned_away || !error.may_be_tried_again() {
             return Err(error);
         }
@@ -295,31 +300,57 @@ mod tests {
     #![allow(clippy::unwrap_used, reason = "a test")]
 
     use lfn_core::session::{Fingerprint, Ticket, Token};
+    use lfn_core::wire::{Refusal, RefusalCode};
 
     use super::*;
     use crate::session::SessionError;
 
-    /// What ends a copy whose connection is lost in the moment it is interrupted, where a server was `reached` or not.
-    fn lost_and_interrupted(reached: bool) -> TransferError {
+    /// What ends a copy that holds such sessions, which can be interrupted.
+    fn ends_with(mut session: impl FnMut(&mut Course<'_>, &AtomicBool) -> SessionError) -> TransferError {
         let (token, fingerprint) = (Token::from_bytes([0; 16]), Fingerprint([0; 32]));
         let target = Target::new(Ticket { host: "127.0.0.1".into(), port: 9, token, fingerprint }).unwrap();
         let interrupted = AtomicBool::new(false);
         let options = Options { patience: Duration::from_secs(600), ..Options::default() };
         let watch =
             Watch { observer: &mut |_, _| {}, change: &mut |_| {}, connection: &mut |_| {}, interrupted: &interrupted };
-        let ended = Course::new(&target, &options, watch).unwrap().run(|course| {
-            course.reached = reached;
-            interrupted.store(true, Ordering::Relaxed);
-            Err(SessionError::Closed { peer: "the server", while_doing: "before the copy was done" }.into())
-        });
-        ended.unwrap_err()
+        let course = Course::new(&target, &options, watch).unwrap();
+        course.run(|course| Err(session(course, &interrupted).into())).unwrap_err()
     }
 
     #[test]
     fn an_interrupt_ends_it_whatever_is_lost_with_it() {
         for reached in [true, false] {
-            let error = lost_and_interrupted(reached);
+            let error = ends_with(|course, interrupted| {
+                course.reached = reached;
+                interrupted.store(true, Ordering::Relaxed);
+                SessionError::Closed { peer: "the server", while_doing: "before the copy was done" }
+            });
             assert!(matches!(error, TransferError::Interrupted), "{error}");
+        }
+    }
+
+    #[test]
+    fn a_server_that_stops_ends_what_it_never_let_in_and_nothing_else() {
+        let stopping = || SessionError::Refused(Refusal::new(RefusalCode::Stopped, "the server is stopping"));
+        let mut sessions = 0;
+        let refused = ends_with(|course, _| {
+            (sessions, course.reached) = (sessions + 1, true);
+            stopping()
+        });
+        assert_eq!((sessions, refused.is_resumable()), (1, false));
+        assert_eq!(refused.to_string(), "the server is stopping");
+        for waits in [true, false] {
+            let mut sessions = 0;
+            ends_with(|course, interrupted| {
+                (sessions, course.reached) = (sessions + 1, true);
+                match (sessions, waits) {
+                    (1, true) => course.welcome = true,
+                    (1, false) => course.enter(),
+                    _ => interrupted.store(true, Ordering::Relaxed),
+                }
+                stopping()
+            });
+            assert_eq!(sessions, 2, "{waits}");
         }
     }
 }

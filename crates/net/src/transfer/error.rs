@@ -390,6 +390,15 @@ impl TransferError {
         }
     }
 
+    /// Whether the server lets nobody in any more.
+    pub(crate) fn is_of_a_stop(&self) -> bool {
+        match self {
+            TransferError::Session(SessionError::Refused(refusal)) => refusal.code == RefusalCode::Stopped,
+            TransferError::End { source, .. } => source.is_of_a_stop(),
+            _ => false,
+        }
+    }
+
     /// Whether only this connection, or this run of the server, came to its end: another session of the same copy may go on
     /// from there.
     pub(crate) fn may_be_tried_again(&self) -> bool {
