@@ -102,7 +102,8 @@ fn patterns_select_what_they_select_with_rsync() {
     for (words, what) in [
         (&["--exclude", "- a"][..], "rules with a prefix"),
         (&["--exclude", ""], "empty pattern"),
-        (&["--exclude-from", "gone"], "gone: No such file"),
+        (&["--exclude-from", "gone"], "lfn: --exclude-from gone: No such file"),
+        (&["--files-from", "gone"], "hint: see how it is spelt"),
         (&["--files-from", "patterns", "tree/doc"], "below one directory, 2 sources"),
     ] {
         pair.refuses(&[words, &["tree", "far:x"]].concat(), 2, what);

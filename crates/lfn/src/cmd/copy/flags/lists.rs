@@ -12,18 +12,24 @@ use crate::exit::Failure;
 /// Longest file; what is in it is held and sorted in memory.
 const LONGEST: u64 = 64 << 20;
 
-/// What is in a file; `-` is standard input.
-pub fn read(file: &OsStr) -> Result<Vec<u8>, Failure> {
+/// What is in a file of names or patterns that a flag gave; `-` is standard input.
+pub fn read(flag: &str, file: &OsStr) -> Result<Vec<u8>, Failure> {
     let mut content = Vec::new();
     let mut take = |from: &mut dyn Read| from.take(LONGEST + 1).read_to_end(&mut content);
     let read = match file == "-" {
         true => take(&mut io::stdin()),
         false => File::open(Path::new(file)).and_then(|mut file| take(&mut file)),
     };
-    read.map_err(|error| Failure::usage(format!("{}: {error}", file.display())).hint("- is standard input"))?;
+    read.map_err(|error| {
+        let hint = match error.kind() {
+            io::ErrorKind::PermissionDenied => "see who may read it, or give the list on standard input: -",
+            _ => "see how it is spelt: a file on this host, with one name or pattern a line; - is standard input",
+        };
+        Failure::usage(format!("--{flag} {}: {error}", file.display())).hint(hint)
+    })?;
     if content.len() as u64 > LONGEST {
         let hint = "give the directory, with --include and --exclude, or several lists";
-        return Err(Failure::usage(format!("{}: longer than 64 MiB", file.display())).hint(hint));
+        return Err(Failure::usage(format!("--{flag} {}: longer than 64 MiB", file.display())).hint(hint));
     }
     Ok(content)
 }
@@ -43,7 +49,7 @@ pub fn lines(content: &[u8], nul: bool) -> impl Iterator<Item = (usize, &[u8])> 
 
 /// The names in it, below the one source.
 pub fn names(file: &OsStr, nul: bool) -> Result<Vec<Name>, Failure> {
-    let content = read(file)?;
+    let content = read("files-from", file)?;
     let hint = "names are relative to the source, and stay below it";
     let name = |(number, line): (usize, &[u8])| {
         Name::new(plain(line)).map_err(|e| Failure::usage(format!("{}:{number}: {e}", file.display())).hint(hint))

@@ -15,6 +15,7 @@ pub struct RuleFlags(Vec<Typed>);
 
 #[derive(Clone, Debug)]
 struct Typed {
+    flag: &'static str,
     decision: Decision,
     /// A file of patterns.
     file: bool,
@@ -33,7 +34,7 @@ impl RuleFlags {
     pub fn rules(&self, nul: bool) -> Result<Rules, Failure> {
         let mut rules = Rules::default();
         let hint = "patterns mean what they mean to rsync; its rules in long form are not read";
-        for Typed { decision, file, text } in &self.0 {
+        for Typed { flag, decision, file, text } in &self.0 {
             let mut push = |pattern: &[u8], place: &str| {
                 rules.push(*decision, pattern).map_err(|e| Failure::usage(format!("{place}{e}")).hint(hint))
             };
@@ -41,7 +42,7 @@ impl RuleFlags {
                 push(text.as_bytes(), "")?;
                 continue;
             }
-            let content = read(text)?;
+            let content = read(flag, text)?;
             for (number, line) in lines(&content, nul) {
                 push(line, &format!("{}:{number}: ", text.display()))?;
             }
@@ -57,7 +58,7 @@ impl clap::FromArgMatches for RuleFlags {
             let (Some(indices), Some(texts)) = (matches.indices_of(flag), matches.get_many::<OsString>(flag)) else {
                 continue;
             };
-            let texts = texts.map(|text| Typed { decision, file, text: text.clone() });
+            let texts = texts.map(|text| Typed { flag, decision, file, text: text.clone() });
             typed.extend(indices.zip(texts));
         }
         typed.sort_by_key(|(index, _)| *index);
