@@ -44,6 +44,16 @@ fn what_is_named_and_has_nothing_to_copy_is_told_by_what_it_is() {
     pair.copies(&["-l", "link", "copy"]);
     assert_eq!(fs::read_link(pair.near("copy")).unwrap(), Path::new("gone"));
     pair.refuses(&["gone", "copy"], 1, "gone: no such file or directory");
+    pair.refuses(&["/proc/version", "version"], 1, "/proc/version is listed as empty, and is not");
+    write(&pair.near("a"), 10);
+    let output = pair.copy(&["/proc/version", "a", "both"]);
+    let errors = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{errors}");
+    assert!(
+        errors.contains("lfn: version: is listed as empty, and is not (/proc/version) (at the source)"),
+        "{errors}"
+    );
+    assert!(pair.near("both/a").exists() && !pair.near("both/version").exists());
 }
 
 #[test]

@@ -180,6 +180,12 @@ pub enum TransferError {
         /// As typed.
         path: String,
     },
+    /// A source whose bytes are made while it is read: how many are to come is not known.
+    #[error("{path} is listed as empty, and is not")]
+    Lengthless {
+        /// As typed.
+        path: String,
+    },
     /// A data stream broke, or could not be set up.
     #[error("data stream {stream}: {source}")]
     Stream {
@@ -339,9 +345,10 @@ impl TransferError {
             }
             TransferError::NoSpace { .. } => RefusalCode::NoSpace,
             TransferError::Quota { .. } => RefusalCode::Quota,
-            TransferError::File { .. } | TransferError::Stream { .. } | TransferError::SourceChanged { .. } => {
-                RefusalCode::Io
-            }
+            TransferError::File { .. }
+            | TransferError::Stream { .. }
+            | TransferError::SourceChanged { .. }
+            | TransferError::Lengthless { .. } => RefusalCode::Io,
             TransferError::Intake(IntakeError::Corrupt(_)) | TransferError::Digest { .. } => RefusalCode::Corrupt,
             TransferError::Header(HeaderError::Seal(_)) => RefusalCode::Corrupt,
             TransferError::Header(_)
@@ -446,6 +453,7 @@ impl TransferError {
         match self {
             TransferError::NotFound { .. } => "no such file or directory".into(),
             TransferError::LeadsNowhere { .. } => "is a symbolic link that leads nowhere".into(),
+            TransferError::Lengthless { .. } => "is listed as empty, and is not".into(),
             TransferError::Forbidden { why, .. } => (*why).into(),
             TransferError::NotRegular { kind, .. } => format!("is a {kind}, not a regular file"),
             TransferError::Exists { .. } => "exists already".into(),
@@ -484,6 +492,9 @@ impl TransferError {
             TransferError::Relayed { hint, .. } => return hint.clone(),
             TransferError::NotFound { .. } => "see how it is spelt; directories on the way to a file are not made",
             TransferError::LeadsNowhere { .. } => "with --links (-l) it is copied as a link",
+            TransferError::Lengthless { .. } => {
+                "its bytes are made while it is read, as in /proc: cat FILE > COPY, and copy that"
+            }
             TransferError::NoMatch { .. } => "a directory matches by itself: `lfn copy NAME: .` copies everything",
             TransferError::Matches { .. } | TransferError::Unexpanded { .. } => {
                 "copy the directory, with --include and --exclude"

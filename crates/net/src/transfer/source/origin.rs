@@ -49,6 +49,9 @@ pub(crate) enum Unsent {
     /// As typed, where links are not copied as what they are.
     #[error("is a symbolic link that leads nowhere")]
     LeadsNowhere,
+    /// Its bytes are made while it is read, as in /proc: how many are to come is not known.
+    #[error("is listed as empty, and is not")]
+    Lengthless,
     /// A directory where none is wanted, a device, a pipe …
     #[error("is a {0}, not a regular file")]
     Kind(&'static str),
@@ -163,6 +166,7 @@ impl Unsent {
             Unsent::Changed | Unsent::Vanished => TransferError::SourceChanged { path },
             Unsent::NotFound => TransferError::NotFound { path },
             Unsent::LeadsNowhere => TransferError::LeadsNowhere { path },
+            Unsent::Lengthless => TransferError::Lengthless { path },
             Unsent::Kind(kind) => TransferError::NotRegular { path, kind },
             Unsent::NoDirectory => TransferError::Forbidden { path, why: NO_DIRECTORY },
             Unsent::Destination | Unsent::Same => TransferError::Same { path },

@@ -18,7 +18,7 @@ use lfn_core::transfer::location::own_name;
 use lfn_core::transfer::raw::Raw;
 use lfn_core::units::Bytes;
 use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags, Stat, fstat, openat, readlinkat, statat};
-use rustix::io::Errno;
+use rustix::io::{Errno, read};
 
 use super::attributes::{add_owner, add_xattrs};
 use super::origin::{Facts, Folder, Item, Origin, READ, Unsent};
@@ -150,7 +150,7 @@ impl Walk {
             (_, None) => return Err(Unsent::NotFound),
             (FileType::RegularFile, Some(name)) => {
                 if stat.st_size == 0 {
-                    base.open(&path, READ).map_err(Unsent::typed)?;
+                    is_empty(base.open(&path, READ).map_err(Unsent::typed)?)?;
                 }
                 let origin = Origin::Typed { base, path, facts: Facts::of(&stat) };
                 self.first.push_back(self.how.file(name, &stat, origin, || Ok(there))?);
@@ -316,7 +316,7 @@ impl Listing {
             FileType::RegularFile => {
                 // Nobody will open it to send it; whether it may be read is to be known all the same.
                 if stat.st_size == 0 {
-                    open(READ)?;
+                    is_empty(open(READ)?)?;
                 }
                 let name = OsStr::from_bytes(name.to_bytes()).to_owned();
                 self.file(path, &stat, Origin::Found { folder, name, facts: Facts::of(&stat) }, || open(OFlags::PATH))?
@@ -389,6 +389,19 @@ fn open_typed(base: &Base, path: &Path, flags: OFlags) -> Result<OwnedFd, Unsent
             && link().is_some_and(|stat| FileType::from_raw_mode(stat.st_mode) == FileType::Symlink);
         if leads_nowhere { Unsent::LeadsNowhere } else { Unsent::typed(error) }
     })
+}
+
+/// Whether a file that is listed as empty is: those of /proc are not, and would come as empty ones without a word.
+fn is_empty(file: OwnedFd) -> Result<(), Unsent> {
+    match read(&file, &mut [0; 1]) {
+        // Of one that would have to be waited for, nothing is there.
+        Ok(0) | Err(Errno::AGAIN) => Ok(()),
+        Err(error) => Err(Unsent::of("read", error)),
+        Ok(_) => {
+            let length = fstat(&file).map_err(|error| Unsent::of("read", error))?.st_size;
+            Err(if length == 0 { Unsent::Lengthless } else { Unsent::Changed })
+        }
+    }
 }
 
 fn plain(path: &[u8], kind: Kind, stat: &Stat) -> Result<Entry, Unsent> {

@@ -342,3 +342,16 @@ fn a_link_that_was_named_and_leads_nowhere_is_told_from_what_is_not_there() {
     symlink("/no/such/file", root.join("out")).unwrap();
     assert_eq!(error(served("out"), Listing::default()), "leads out of the served directory");
 }
+
+/// Files of /proc have no length, and bytes all the same.
+#[test]
+fn a_file_that_is_not_as_empty_as_it_is_listed_is_missed() {
+    let error = Walk::try_new(here("/proc/self/status"), Listing::default()).unwrap_err();
+    assert!(matches!(error, Unsent::Lengthless), "{error}");
+    let names = vec![Name::new("status").unwrap()];
+    let some = Source::Some { base: Arc::new(Base::Here), path: "/proc/self".into(), names };
+    assert_eq!(steps(Walk::new(some, Listing::default())), ["! status: is listed as empty, and is not"]);
+    let home = TempDir::new().unwrap();
+    fs::write(home.path().join("empty"), "").unwrap();
+    assert_eq!(list(home.path().join("empty"), Listing::default()), ["empty 0"]);
+}
