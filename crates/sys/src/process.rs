@@ -12,6 +12,8 @@ use std::process::Command;
 use std::ptr;
 use std::time::Duration;
 
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+
 use crate::sysctl;
 
 /// Numbers of signals.
@@ -196,6 +198,17 @@ pub fn ignore_signal(number: i32) -> io::Result<()> {
     match unsafe { libc::signal(number, libc::SIG_IGN) } {
         libc::SIG_ERR => Err(io::Error::last_os_error()),
         _ => Ok(()),
+    }
+}
+
+/// Lets this process have as many files open as it may (`RLIMIT_NOFILE`), 65,536 at most: the soft limit of most systems is
+/// a thousand. Where that fails it has fewer.
+pub fn raise_files() {
+    const MOST: u64 = 1 << 16;
+    let limit = getrlimit(Resource::Nofile);
+    let wanted = limit.maximum.map_or(MOST, |most| most.min(MOST));
+    if limit.current.is_some_and(|current| current < wanted) {
+        let _ = setrlimit(Resource::Nofile, Rlimit { current: Some(wanted), ..limit });
     }
 }
 

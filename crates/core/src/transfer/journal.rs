@@ -4,7 +4,9 @@
 //! Whatever a crash left of the file is read: every record carries a check bound to the very line before it, so that
 //! zeros, another file's records and torn ones are none, and what stands behind the first that is none is cut off. A
 //! record tells what was received, not that it reached the disk: after an unclean stop its block is read and hashed
-//! again. A clean one is told by a last record. No file is opened here; the reader is fed, and holds one record at most.
+//! again. A clean one is told by a last record, with the time at which the partial file was changed last: where that is
+//! another by then, somebody else has written to it. No file is opened here; the reader is fed, and holds one record at
+//! most.
 
 use serde::{Deserialize, Serialize};
 
@@ -148,9 +150,13 @@ impl Writer {
         self.seal(record.index, record.hash.0)
     }
 
-    /// The bytes that say that all before was synced; the last ones of a journal, or nothing.
-    pub fn clean(&self) -> [u8; RECORD] {
-        self.seal(CLEAN, [0; 32])
+    /// The bytes that say that all before was synced; the last ones of a journal, or nothing. `changed` is when anything
+    /// about the partial file was changed last (`st_ctime`).
+    pub fn clean(&self, changed: Modified) -> [u8; RECORD] {
+        let mut when = [0; 32];
+        when[..8].copy_from_slice(&changed.seconds().to_be_bytes());
+        when[8..12].copy_from_slice(&changed.nanoseconds().to_be_bytes());
+        self.seal(CLEAN, when)
     }
 
     fn seal(&self, index: u64, hash: [u8; 32]) -> [u8; RECORD] {
@@ -176,7 +182,7 @@ pub struct Reader {
     held: Vec<u8>,
     opened: Option<(Header, Writer)>,
     sound: u64,
-    clean: bool,
+    clean: Option<Modified>,
     over: bool,
 }
 
@@ -189,8 +195,8 @@ pub struct Ending {
     pub writer: Writer,
     /// Bytes from the start that are good.
     pub sound: u64,
-    /// Stopped in order: every block in it was on disk.
-    pub clean: bool,
+    /// Stopped in order: every block in it was on disk, and the partial file was last changed at this time.
+    pub clean: Option<Modified>,
     /// Something stood behind the good part.
     pub torn: bool,
 }
@@ -218,7 +224,7 @@ impl Reader {
     pub fn finish(self) -> Result<Ending, JournalError> {
         let (header, writer) = self.opened.ok_or(JournalError::Magic)?;
         let torn = self.over || !self.held.is_empty();
-        Ok(Ending { header, writer, sound: self.sound, clean: self.clean && !torn, torn })
+        Ok(Ending { header, writer, sound: self.sound, clean: self.clean.filter(|_| !torn), torn })
     }
 
     fn header<'a>(&mut self, bytes: &'a [u8]) -> Result<&'a [u8], JournalError> {
@@ -249,9 +255,9 @@ impl Reader {
                 self.over = true;
                 return rest;
             }
-            Some((CLEAN, _)) => self.clean = true,
+            Some((CLEAN, when)) => self.clean = clean_at(&when),
             Some((index, hash)) => {
-                self.clean = false;
+                self.clean = None;
                 take(Record { index, hash: BlockHash(hash) });
             }
         }
@@ -259,6 +265,12 @@ impl Reader {
         self.sound += RECORD as u64;
         rest
     }
+}
+
+/// What a clean record tells.
+fn clean_at(when: &[u8; 32]) -> Option<Modified> {
+    let (seconds, nanoseconds) = (i64::from_be_bytes(first_bytes(when)), u32::from_be_bytes(first_bytes(&when[8..])));
+    Modified::new(seconds, nanoseconds).ok()
 }
 
 #[cfg(test)]

@@ -18,20 +18,25 @@ pub const PARTIAL: &str = ".lfn-partial";
 /// The end of a journal's name.
 pub const JOURNAL: &str = ".lfn-journal";
 
-/// Which of the two a name is of.
+/// The end of the name of a file in whose place a directory is being put, where a file system cannot exchange the two at once.
+pub const REPLACED: &str = ".lfn-replaced";
+
+/// Which of these a name is of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Beside {
     /// The file while it is incomplete.
     Partial,
     /// The list of the blocks that are in it.
     Journal,
+    /// What stood where a directory is to be.
+    Replaced,
 }
 
 impl Beside {
-    /// What `.NAME.lfn-partial` and `.NAME.lfn-journal` are, and NAME.
+    /// What `.NAME.lfn-partial` and the like are, and NAME.
     pub fn of(name: &[u8]) -> Option<(Beside, &[u8])> {
         let rest = name.strip_prefix(b".")?;
-        let ends = [(Beside::Partial, PARTIAL), (Beside::Journal, JOURNAL)];
+        let ends = [(Beside::Partial, PARTIAL), (Beside::Journal, JOURNAL), (Beside::Replaced, REPLACED)];
         let found = ends.into_iter().find_map(|(which, end)| Some((which, rest.strip_suffix(end.as_bytes())?)));
         found.filter(|(_, stem)| !stem.is_empty())
     }
@@ -57,6 +62,9 @@ pub enum Foreign {
     /// A link, a directory, a pipe …
     #[error("a {0}, not a file")]
     Kind(&'static str),
+    /// A copy was killed while it put a directory in its place.
+    #[error("a directory was to take its place: give it its name back, or remove it")]
+    Replaced,
     /// Copies never give theirs a second one.
     #[error("it has another name too")]
     Linked,
@@ -226,6 +234,7 @@ mod tests {
     fn names_are_taken_apart() {
         assert_eq!(Beside::of(b".a.lfn-partial"), Some((Beside::Partial, &b"a"[..])));
         assert_eq!(Beside::of(b"..b.lfn-journal"), Some((Beside::Journal, &b".b"[..])));
+        assert_eq!(Beside::of(b".c.lfn-replaced"), Some((Beside::Replaced, &b"c"[..])));
         for other in ["a.lfn-partial", ".lfn-partial", ".a.lfn-partial2", ".a.lfn-new", ".", ""] {
             assert_eq!(Beside::of(other.as_bytes()), None, "{other}");
         }

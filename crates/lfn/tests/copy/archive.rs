@@ -492,3 +492,48 @@ fn no_newer_file_gives_way_to_another_name() {
         }
     }
 }
+
+#[test]
+fn a_link_that_is_there_gets_what_is_kept_of_it() {
+    let pair = Pair::new();
+    for (place, seconds) in [(pair.near("t"), 1000), (pair.far("t"), 2000)] {
+        fs::create_dir(&place).unwrap();
+        symlink("nowhere", place.join("l")).unwrap();
+        let time = Timespec { tv_sec: seconds, tv_nsec: 0 };
+        let times = Timestamps { last_access: time, last_modification: time };
+        utimensat(CWD, place.join("l"), &times, AtFlags::SYMLINK_NOFOLLOW).unwrap();
+    }
+    if is_root() {
+        lchown(pair.near("t/l"), Some(2), Some(2)).unwrap();
+    }
+    let report = pair.copies(&["-a", "t/", "far:t"]);
+    assert_eq!(report["tally"]["skipped"], 1, "{report}");
+    let facts = |path| fs::symlink_metadata(path).map(|stat| (stat.mtime(), stat.uid(), stat.gid())).unwrap();
+    assert_eq!(facts(pair.far("t/l")), facts(pair.near("t/l")));
+}
+
+/// A list that names a user whom this user namespace does not have cannot be set, which is no reason to lose the file.
+#[test]
+fn a_list_of_strangers_is_counted_and_the_file_copied() {
+    let pair = Pair::new();
+    fs::create_dir(pair.near("t")).unwrap();
+    let content = write(&pair.near("t/a"), 10);
+    let set = Command::new("setfacl").args(["-m", "u:1:rwx"]).arg(pair.near("t/a")).status();
+    if !set.is_ok_and(|status| status.success()) {
+        return eprintln!("without access control lists: no setfacl, or none are kept here");
+    }
+    let script = "ip link set lo up && exec \"$0\" copy --json -A t u";
+    let mut command = Command::new("unshare");
+    command.args(["--user", "--map-root-user", "--net", "sh", "-c", script]).arg(crate::support::lfn_path());
+    command.env("PATH", crate::support::path_with_servers());
+    let output = command.current_dir(pair.near("")).output().unwrap();
+    let errors = text(&output.stderr);
+    if errors.starts_with("unshare: ") {
+        eprintln!("SKIPPED: {errors}");
+        return assert!(std::env::var_os("CI").is_none_or(|ci| ci != "true"), "{errors}");
+    }
+    assert!(output.status.success(), "{errors}");
+    let report: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(report["tally"]["unkept"]["acls"], 1, "{report}");
+    assert_eq!(fs::read(pair.near("u/t/a")).or_else(|_| fs::read(pair.near("u/a"))).unwrap(), content);
+}

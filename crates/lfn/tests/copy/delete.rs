@@ -392,3 +392,15 @@ fn a_manifest_at_the_destination_is_not_deleted() {
         assert!([pair.near("dst/d/old"), pair.near("dst/d/Mx")].iter().all(|path| path.exists() != gone), "{manifest}");
     }
 }
+
+/// Of two names of a file one is replaced: by then the other is the only one.
+#[test]
+fn another_name_of_a_file_that_is_replaced_goes_too() {
+    let pair = Pair::new();
+    fs::create_dir(pair.near("s")).unwrap();
+    dated(&pair.near("s/x"), 20, 2000);
+    dated(&pair.far("x"), 10, 1000);
+    fs::hard_link(pair.far("x"), pair.far("y")).unwrap();
+    let report = pair.copies(&["s/", "far:", "--delete"]);
+    assert_eq!((names(&pair.far("")), &report["tally"]["deleted"]), (vec!["x".to_owned()], &1.into()), "{report}");
+}

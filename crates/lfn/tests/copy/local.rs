@@ -253,7 +253,7 @@ fn where_loopback_is_down_that_is_said() {
     let pair = Pair::new();
     write(&pair.near("a"), 10);
     let mut command = Command::new("unshare");
-    command.args(["--user", "--map-root-user", "--net"]).arg(env!("CARGO_BIN_EXE_lfn")).args(["copy", "a", "b"]);
+    command.args(["--user", "--map-root-user", "--net"]).arg(crate::support::lfn_path()).args(["copy", "a", "b"]);
     let output = command.current_dir(pair.near("")).output().unwrap();
     let errors = text(&output.stderr);
     if errors.starts_with("unshare: ") {

@@ -59,3 +59,24 @@ fn memory_does_not_grow_with_the_number_of_files() {
         assert!(many < 64 * 1024, "{end}: {many} KiB");
     }
 }
+
+/// Each file that waits for the disk or for its digest holds something open, its directory above all.
+#[test]
+fn few_descriptors_are_enough_for_many_directories() {
+    const DIRECTORIES: usize = 400;
+    let pair = Pair::new();
+    for number in 0..DIRECTORIES {
+        let directory = pair.far(&format!("t/{number}"));
+        fs::create_dir_all(&directory).unwrap();
+        fs::write(directory.join("a"), [number as u8; 3000]).unwrap();
+    }
+    for flags in [&[][..], &["--checksum"], &["--manifest", "m"]] {
+        let mut command = crate::support::lfn_after(&["prlimit", "--nofile=128:128"]);
+        command.args(["copy", "far:t", "."]).args(flags).current_dir(pair.near(""));
+        command.env("LFN_FAR_TICKET", &pair.server.ticket).env("HOME", pair.home.path()).env_remove("LFN_PATH");
+        let output = command.output().unwrap();
+        assert!(output.status.success(), "{flags:?}: {}", crate::text(&output.stderr));
+    }
+    let manifest = fs::read_to_string(pair.near("m")).unwrap();
+    assert_eq!(manifest.lines().count(), DIRECTORIES);
+}

@@ -273,6 +273,9 @@ pub enum TransferError {
         /// The receiver's.
         received: Digest,
     },
+    /// Every block was right by itself, and those of an earlier copy were of another source, which nothing told.
+    #[error("not what an earlier copy had begun, though as long and as old; what that left of it is gone")]
+    KeptOfAnother,
     /// The sender leaves more gaps between its blocks than streams do.
     #[error("its blocks come too scattered: more is to be remembered of them than fits")]
     Scattered,
@@ -349,7 +352,9 @@ impl TransferError {
             | TransferError::Stream { .. }
             | TransferError::SourceChanged { .. }
             | TransferError::Lengthless { .. } => RefusalCode::Io,
-            TransferError::Intake(IntakeError::Corrupt(_)) | TransferError::Digest { .. } => RefusalCode::Corrupt,
+            TransferError::Intake(IntakeError::Corrupt(_))
+            | TransferError::Digest { .. }
+            | TransferError::KeptOfAnother => RefusalCode::Corrupt,
             TransferError::Header(HeaderError::Seal(_)) => RefusalCode::Corrupt,
             TransferError::Header(_)
             | TransferError::Unsealed
@@ -538,6 +543,7 @@ impl TransferError {
             TransferError::Busy { .. } => "wait for it, or give another name",
             TransferError::NoSpace { .. } => "make room there, or give another destination",
             TransferError::SourceChanged { .. } => "copy it again when nobody writes to it",
+            TransferError::KeptOfAnother => "the same command copies it from its start",
             TransferError::Congestion { .. } => "see sysctl net.ipv4.tcp_allowed_congestion_control on that host",
             TransferError::Streams { .. } => "use fewer --streams",
             TransferError::Memory { .. } => "use fewer --streams or a smaller --block",

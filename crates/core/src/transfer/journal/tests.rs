@@ -16,9 +16,14 @@ fn journal(header: &Header, numbers: &[u64], clean: bool) -> Vec<u8> {
     let (mut bytes, writer) = header.encode().unwrap();
     numbers.iter().for_each(|number| bytes.extend(writer.record(record(*number))));
     if clean {
-        bytes.extend(writer.clean());
+        bytes.extend(writer.clean(closed()));
     }
     bytes
+}
+
+/// When the partial file was changed last.
+fn closed() -> Modified {
+    Modified::new(-5, 999_999_999).unwrap()
 }
 
 fn read(bytes: &[u8], piece: usize) -> Result<(Vec<Record>, Ending), JournalError> {
@@ -43,7 +48,7 @@ proptest! {
         let (records, ending) = read(&bytes, piece).unwrap();
         prop_assert_eq!(records, numbers.into_iter().map(record).collect::<Vec<_>>());
         prop_assert_eq!(&ending.header, &header);
-        prop_assert_eq!((ending.sound, ending.clean, ending.torn), (bytes.len() as u64, clean, false));
+        prop_assert_eq!((ending.sound, ending.clean, ending.torn), (bytes.len() as u64, clean.then(closed), false));
     }
 
     #[test]
@@ -71,7 +76,7 @@ proptest! {
             let written: Vec<_> = numbers.iter().take(sound).map(|number| record(*number)).collect();
             prop_assert_eq!(records, written);
             prop_assert_eq!(ending.sound as usize, start + sound * RECORD);
-            prop_assert!(!ending.clean);
+            prop_assert_eq!(ending.clean, None);
             prop_assert_eq!(ending.torn, bytes.len() as u64 > ending.sound);
         }
     }
@@ -94,9 +99,9 @@ fn records_of_another_journal_are_none() {
         let (_, writer) = other.encode().unwrap();
         let length = bytes.len();
         bytes.extend(writer.record(record(1)));
-        bytes.extend(writer.clean());
+        bytes.extend(writer.clean(closed()));
         let (records, ending) = read(&bytes, 48).unwrap();
-        assert_eq!((records, ending.sound, ending.clean, ending.torn), (vec![], length as u64, false, true));
+        assert_eq!((records, ending.sound, ending.clean, ending.torn), (vec![], length as u64, None, true));
         bytes.truncate(length);
     }
 }
@@ -113,17 +118,17 @@ fn it_goes_on_behind_the_sound_part() {
     let whole = header("a", 50);
     let mut bytes = journal(&whole, &[1, 2], true);
     let ending = read(&bytes, 48).unwrap().1;
-    assert!(ending.clean);
+    assert_eq!(ending.clean, Some(closed()));
     bytes.extend(ending.writer.record(record(3)));
     let (records, ending) = read(&bytes, 48).unwrap();
-    assert_eq!((records.len(), ending.clean, ending.torn), (3, false, false));
+    assert_eq!((records.len(), ending.clean, ending.torn), (3, None, false));
     bytes.extend([9; 47]);
     let ending = read(&bytes, 48).unwrap().1;
     bytes.truncate(ending.sound as usize);
     bytes.extend(ending.writer.record(record(1)));
-    bytes.extend(ending.writer.clean());
+    bytes.extend(ending.writer.clean(Modified::default()));
     let (records, ending) = read(&bytes, 48).unwrap();
-    assert_eq!((records, ending.clean), ([1, 2, 3, 1].map(record).to_vec(), true));
+    assert_eq!((records, ending.clean), ([1, 2, 3, 1].map(record).to_vec(), Some(Modified::default())));
 }
 
 #[test]

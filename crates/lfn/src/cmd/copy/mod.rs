@@ -23,8 +23,8 @@ use lfn_net::session::{Protection, SessionError};
 use lfn_net::transfer::{
     Connection, Extent, LocalDestination, Options, Outcome, Teller, TransferError, Watch, across, download, upload,
 };
-use lfn_sys::process::is_ignored;
 use lfn_sys::process::signal::SIGHUP;
+use lfn_sys::process::{is_ignored, raise_files};
 use signal_hook::consts::{SIGINT, SIGTERM};
 
 use crate::emulated;
@@ -121,6 +121,8 @@ pub fn run(args: Args) -> Result<Exit, Failure> {
     let mut direction = direction(&args.places, args.there.allowed(), &pick)?;
     direction.start_at_home(|host| args.reach.is_over_ssh(host, &args.trust))?;
     args.streams.check()?;
+    // Streams, files under way and their directories: a thousand is soon not enough.
+    raise_files();
     let mut manner = args.whole.manner(&args.there, &pick)?;
     let interrupted = stop_flag()?;
     let reach = |end| {

@@ -113,17 +113,6 @@ impl Limits {
     }
 }
 
-/// Lets this process have as many files as it may: the soft limit of most systems is a thousand.
-pub fn raise_files() {
-    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
-    let limit = getrlimit(Resource::Nofile);
-    // More would do nothing for the connections allowed; where it fails they are fewer.
-    let wanted = limit.maximum.map_or(1 << 16, |most| most.min(1 << 16));
-    if limit.current.is_some_and(|current| current < wanted) {
-        let _ = setrlimit(Resource::Nofile, Rlimit { current: Some(wanted), ..limit });
-    }
-}
-
 fn count() -> clap::builder::RangedI64ValueParser<u32> {
     clap::value_parser!(u32).range(1..)
 }

@@ -22,6 +22,7 @@ use lfn_core::session::{DEFAULT_PORT, Token};
 use lfn_net::server::{Config, Event, ServeError, Server, is_loopback, metrics, tokens};
 use lfn_net::service;
 use lfn_net::session::identity::{self, Identity, IdentityError};
+use lfn_sys::process::raise_files;
 use serde::{Deserialize, Serialize};
 
 use notify::Manager;
@@ -118,7 +119,7 @@ pub fn run(args: Args) -> Result<Exit, Failure> {
     let stop = Stop::on_signals()?;
     // A file size limit then fails the copy that met it, not the server.
     signal_hook::flag::register(signal_hook::consts::SIGXFSZ, Arc::default())?;
-    limits::raise_files();
+    raise_files();
     let server = bind(&args)?;
     let iperf3 = args.iperf3.bind(&server, args.limits.access(), args.limits.connections())?;
     let stamp = args.stamp.start(args.bind, args.limits.access(), args.quiet, stop.asked.clone())?;

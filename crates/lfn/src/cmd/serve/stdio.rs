@@ -15,8 +15,9 @@ use std::time::{Duration, Instant};
 
 use lfn_net::server::{ServeError, Server};
 use lfn_net::service;
+use lfn_sys::process::raise_files;
 
-use super::{Args, Stop, config, limits, log};
+use super::{Args, Stop, config, log};
 use crate::exit::{Exit, Failure};
 use crate::print;
 use crate::ssh::{Announcement, Ports};
@@ -53,7 +54,7 @@ pub(super) fn run(mut args: Args) -> Result<Exit, Failure> {
     args.drain = DRAIN;
     let stop = Stop::on_signals()?;
     signal_hook::flag::register(signal_hook::consts::SIGXFSZ, Arc::default())?;
-    limits::raise_files();
+    raise_files();
     let server = listen(&mut args)?;
     announce(&server)?;
     let (asked, admission) = (stop.asked.clone(), server.admission());

@@ -9,10 +9,10 @@ use std::os::fd::OwnedFd;
 use std::time::{Duration, SystemTime};
 
 use lfn_core::transfer::journal::{Header, Reader};
-use lfn_core::transfer::leftover::{Foreign, JOURNAL, Leftover, PARTIAL, Rule, State, recognise};
+use lfn_core::transfer::leftover::{Foreign, JOURNAL, Leftover, PARTIAL, REPLACED, Rule, State, recognise};
 use lfn_core::transfer::raw::Raw;
 use lfn_core::units::Bytes;
-use rustix::fs::{AtFlags, FlockOperation, Mode, OFlags, Stat, flock, fstat, openat, statat, unlinkat};
+use rustix::fs::{AtFlags, Dir, FlockOperation, Mode, OFlags, Stat, flock, fstat, openat, statat, unlinkat};
 use rustix::io::Errno;
 
 use super::super::TransferError;
@@ -78,6 +78,14 @@ impl Pair<'_> {
         self.stat(PARTIAL).is_ok_and(|stat| stat.is_some())
     }
 
+    /// What a directory was to take the place of, if that stands aside.
+    pub(super) fn replaced(&self) -> Option<Found> {
+        let stat = self.stat(REPLACED).ok()??;
+        let foreign = Some(Foreign::Replaced);
+        let left = Facts { partial: Some(stat), foreign, ..Facts::default() }.leftover();
+        Some(Found { name: self.name(REPLACED), left: Leftover { why: Some(Foreign::Replaced.to_string()), ..left } })
+    }
+
     /// Says what it is, and removes it if that is asked for and it may go; nothing if both are gone.
     pub(super) fn look(&self, rule: Rule, tick: Tick<'_>) -> Result<Option<Found>, TransferError> {
         let (facts, error) = match self.facts(tick)? {
@@ -136,6 +144,13 @@ impl Pair<'_> {
 
     /// Removes both, if they are still what they were once the lock is held.
     fn remove(&self, rule: Rule, tick: Tick<'_>) -> Result<Result<State, Errno>, TransferError> {
+        if self.is_empty_directory() {
+            return Ok(match unlinkat(self.directory, self.name(PARTIAL), AtFlags::REMOVEDIR) {
+                Ok(()) => Ok(State::Removed),
+                Err(Errno::NOTEMPTY | Errno::EXIST) => Ok(State::Foreign),
+                Err(error) => Err(error),
+            });
+        }
         // A journal by itself has no lock until there is a partial file, which a copy would make too.
         let made = !self.has_partial();
         let new = if made { OFlags::CREATE | OFlags::EXCL } else { OFlags::empty() };
@@ -180,6 +195,10 @@ impl Pair<'_> {
             Err(error) => return Ok(Err(error)),
         };
         let mut facts = Facts { partial, journal, ..Facts::default() };
+        if facts.journal.is_none() && self.is_empty_directory() {
+            // A copy was killed before it could put it in the place of a file.
+            return Ok(Ok(facts));
+        }
         let odd = [&facts.partial, &facts.journal].into_iter().flatten().find_map(|stat| match kind_of(stat) {
             Some(kind) => Some(Foreign::Kind(kind)),
             None => (stat.st_nlink > 1).then_some(Foreign::Linked),
@@ -208,6 +227,15 @@ impl Pair<'_> {
             Err(foreign) => Some(foreign),
         };
         Ok(Ok(facts))
+    }
+
+    /// Whether a directory that holds nothing has the name of the partial file.
+    pub(super) fn is_empty_directory(&self) -> bool {
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let entries = openat(self.directory, self.name(PARTIAL), flags, Mode::empty()).and_then(Dir::read_from);
+        entries.is_ok_and(|mut entries| {
+            entries.all(|entry| entry.is_ok_and(|entry| matches!(entry.file_name().to_bytes(), b"." | b"..")))
+        })
     }
 
     /// What the journal is about, and how much of that is in; what stands behind its good part does not matter here.

@@ -111,7 +111,7 @@ fn what_merely_has_such_a_name_stays() {
     fs::hard_link(at(".linked.lfn-partial"), at("other name")).unwrap();
     aged(&at("elsewhere"), b"x", old);
     std::os::unix::fs::symlink("elsewhere", at(".link.lfn-partial")).unwrap();
-    fs::create_dir(at(".directory.lfn-partial")).unwrap();
+    fs::create_dir_all(at(".directory.lfn-partial/x")).unwrap();
     let before = fs::read_dir(home.path()).unwrap().count();
     let seen = look(&Base::root(home.path()).unwrap(), Path::new(""), Duration::ZERO, true);
     assert!(seen.iter().all(|(_, state, why)| *state == State::Foreign && why.is_some()), "{seen:?}");
@@ -171,4 +171,25 @@ fn no_link_leads_below_a_place_or_out_of_the_root() {
     left(&root, "b", 1, 9 * DAY);
     let seen = look(&base, Path::new("b"), Duration::ZERO, false);
     assert_eq!(seen, [(".b.lfn-partial".to_owned(), State::Stale, None)]);
+}
+
+/// What a copy leaves that is killed while a directory takes the place of a file.
+#[test]
+fn halves_of_a_replacement_are_told_and_only_what_holds_nothing_goes() {
+    let home = tempfile::tempdir().unwrap();
+    fs::create_dir(home.path().join(".empty.lfn-partial")).unwrap();
+    // A directory of somebody's, in which one may be.
+    fs::create_dir_all(home.path().join(".full.lfn-partial/.deep.lfn-partial")).unwrap();
+    fs::write(home.path().join(".full.lfn-partial/x"), b"").unwrap();
+    aged(&home.path().join(".file.lfn-replaced"), b"what was there", 9 * DAY);
+    let all = |first| {
+        let deep = ".full.lfn-partial/.deep.lfn-partial";
+        [(".empty.lfn-partial", first), (".file.lfn-replaced", State::Foreign), (deep, first)]
+            .map(|(name, state)| (name.to_owned(), state))
+    };
+    assert_eq!(states(home.path(), DAY, true), all(State::Fresh));
+    assert_eq!(states(home.path(), Duration::ZERO, false), all(State::Stale));
+    assert_eq!(states(home.path(), Duration::ZERO, true), all(State::Removed));
+    assert_eq!(states(home.path(), Duration::ZERO, true), all(State::Removed)[1..2]);
+    assert_eq!(fs::read(home.path().join(".file.lfn-replaced")).unwrap(), b"what was there");
 }

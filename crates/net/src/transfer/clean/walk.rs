@@ -71,26 +71,38 @@ pub(super) fn walk(base: &Base, place: &Path, rule: Rule, say: Say<'_>) -> Resul
             }
         };
         let name = entry.file_name();
-        match entry.file_type() {
-            _ if matches!(name.to_bytes(), b"." | b"..") => {}
-            FileType::Directory => enter(&mut levels, name, say)?,
+        let is_directory = match entry.file_type() {
+            _ if matches!(name.to_bytes(), b"." | b"..") => continue,
+            FileType::Directory => true,
             // File systems that do not say it with the name.
-            FileType::Unknown if is_directory(&level.directory, name) => enter(&mut levels, name, say)?,
-            _ => {
-                if let Some((which, stem)) = Beside::of(name.to_bytes()) {
-                    let pair = Pair { directory: &level.directory, stem };
-                    // Where both are there it is told with the partial file.
-                    if which == Beside::Partial || !pair.has_partial() {
-                        let left = pair.look(rule, &mut || say(None))?;
-                        if let Some(left) = left.map(|left| left.below(|name| level.join(name))) {
-                            say(Some(Seen::Left(left)))?;
-                        }
-                    }
-                }
+            FileType::Unknown => is_directory(&level.directory, name),
+            _ => false,
+        };
+        match Beside::of(name.to_bytes()).map(|(which, stem)| (which, Pair { directory: &level.directory, stem })) {
+            // One that holds something is nobody's partial file.
+            Some((Beside::Partial, pair)) if is_directory && !pair.is_empty_directory() => {
+                enter(&mut levels, name, say)?
             }
+            Some((which, pair)) if !is_directory || which == Beside::Partial => look(level, which, &pair, rule, say)?,
+            _ if is_directory => enter(&mut levels, name, say)?,
+            _ => {}
         }
     }
     Ok(())
+}
+
+/// Looks at what has such a name.
+fn look(level: &Level, which: Beside, pair: &Pair<'_>, rule: Rule, say: Say<'_>) -> Result<(), TransferError> {
+    let left = match which {
+        Beside::Replaced => pair.replaced(),
+        // Where both are there it is told with the partial file.
+        Beside::Journal if pair.has_partial() => None,
+        _ => pair.look(rule, &mut || say(None))?,
+    };
+    match left.map(|left| left.below(|name| level.join(name))) {
+        Some(left) => say(Some(Seen::Left(left))),
+        None => Ok(()),
+    }
 }
 
 fn is_directory(directory: &OwnedFd, name: &CStr) -> bool {

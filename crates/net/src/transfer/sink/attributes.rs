@@ -261,11 +261,12 @@ impl Dressing {
     }
 }
 
-/// Whether it was set; what this user may not set, and what the file system does not know, is no error.
+/// Whether it was set; what this user may not set, and what the file system does not know, is no error. EINVAL: a number in a
+/// list that this user namespace does not have (acl(5), user_namespaces(7)), or a value that this kernel knows otherwise.
 fn was_set(result: Result<(), Errno>) -> Result<bool, Errno> {
     match result {
         Ok(()) => Ok(true),
-        Err(Errno::PERM | Errno::ACCESS | Errno::OPNOTSUPP) => Ok(false),
+        Err(Errno::PERM | Errno::ACCESS | Errno::OPNOTSUPP | Errno::INVAL) => Ok(false),
         Err(error) => Err(error),
     }
 }

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use lfn_core::transfer::blocks::Layout;
 use lfn_core::transfer::digest::{Digest, HashTree};
-use lfn_core::transfer::entry::{Entry, Kind};
+use lfn_core::transfer::entry::{Entry, Kind, Name};
 use lfn_core::units::Bytes;
 use lfn_core::wire::copy::{Fate, Thing, Told};
 use rustix::fs::{Mode, OFlags, openat};
@@ -32,7 +32,8 @@ pub(super) struct Compare {
 #[derive(Debug)]
 pub(super) struct Job {
     pub(super) number: u32,
-    pub(super) place: Place,
+    /// Its place is looked up when it is read: a directory held open for each that waits would be thousands.
+    pub(super) name: Name,
     pub(super) layout: Layout,
     /// What is there is what was listed, and this became of it: only its digest is missing.
     pub(super) there: Option<(Entry, Done)>,
@@ -106,12 +107,13 @@ impl Receiving {
         }
         let length = place.stat()?.map_or(0, |stat| stat.st_size.unsigned_abs());
         let layout = Layout::new(Bytes(length), self.block)?;
-        self.compare.push(Job { number, place, layout, there: Some((entry, done)) });
+        self.compare.push(Job { number, name: entry.name.clone(), layout, there: Some((entry, done)) });
         Ok(None)
     }
 
     fn digest_of(&self, job: &Job) -> Result<Digest, TransferError> {
-        let Job { place, layout, .. } = job;
+        let Job { name, layout, .. } = job;
+        let place = self.tree().ok_or(TransferError::Incomplete)?.place(name)?;
         let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
         let opened = openat(&place.directory, &place.name, flags, Mode::empty());
         let file: File = opened.map_err(|e| place.error("read", e))?.into();

@@ -73,7 +73,7 @@ impl Receiving {
                 return Ok(Some(skipped(&entry)));
             }
             Verdict::CompareDigests if self.manner.verify.tells_apart() => {
-                return self.ask_digest(number, entry, place);
+                return self.ask_digest(number, entry);
             }
             Verdict::Refuse(Obstacle::Directory) if self.make_way(&place, &entry.name, false)? => Fate::Replace,
             Verdict::Refuse(obstacle) => {

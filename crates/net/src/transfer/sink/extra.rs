@@ -51,6 +51,11 @@ fn fingerprint_of(stat: &Stat) -> Fingerprint {
     fingerprint(&[device.to_ne_bytes(), number.to_ne_bytes()].concat())
 }
 
+/// Whether it has one name; of several each is for itself.
+fn is_single(stat: &Stat) -> bool {
+    stat.st_nlink == 1 || FileType::from_raw_mode(stat.st_mode) == FileType::Directory
+}
+
 /// What is to be removed.
 #[derive(Debug)]
 pub(super) struct Extras {
@@ -79,11 +84,10 @@ struct Level {
 }
 
 impl Level {
-    /// Whether it is what a name of the list stands for, under another name. Of several names of a file each is for itself.
+    /// Whether it is what a name of the list stands for, under another name.
     fn knows(&self, directory: &OwnedFd, name: &CStr) -> bool {
-        let Ok(stat) = statat(directory, name, AtFlags::SYMLINK_NOFOLLOW) else { return false };
-        let is_single = stat.st_nlink == 1 || FileType::from_raw_mode(stat.st_mode) == FileType::Directory;
-        is_single && self.known.binary_search(&fingerprint_of(&stat)).is_ok()
+        let stat = statat(directory, name, AtFlags::SYMLINK_NOFOLLOW);
+        stat.is_ok_and(|stat| is_single(&stat) && self.known.binary_search(&fingerprint_of(&stat)).is_ok())
     }
 
     /// Whether it is another spelling of a name of the list, and the file system takes the one for the other.
@@ -154,7 +158,8 @@ impl Extras {
     pub(super) fn stands(&mut self, name: &Name, stat: &Stat) {
         let (parent, _) = split(name.as_bytes());
         let Some(at) = self.levels.iter().rposition(|level| stands_for(&level.name) == parent) else { return };
-        if self.has_room(name) {
+        // Before it is replaced: then one of its other names may be the only one.
+        if is_single(stat) && self.has_room(name) {
             self.levels[at].known.push(fingerprint_of(stat));
             self.held += 1;
         }

@@ -57,8 +57,13 @@ impl Receiving {
                 if let Some(partial) = &state.partial {
                     partial.condemn();
                 }
+                // The sender's digest is of all that it has, and each block that came was what it said of it.
+                let error = match state.intake.kept().is_empty() {
+                    true => TransferError::Digest { sent, received: digest },
+                    false => TransferError::KeptOfAnother,
+                };
                 drop(state);
-                self.fail(item, TransferError::Digest { sent, received: digest });
+                self.fail(item, error);
             }
             None if item.layout.blocks() > 1 => {}
             _ => {

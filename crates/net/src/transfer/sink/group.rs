@@ -14,6 +14,7 @@ use std::time::{Duration, Instant};
 
 use rustix::fs::{fstat, fstatfs, fsync, syncfs};
 use rustix::io::Errno;
+use rustix::process::{Resource, getrlimit};
 
 use super::super::TransferError;
 use super::super::flow::lock;
@@ -22,8 +23,15 @@ use super::partial::Partial;
 use super::small::Small;
 use super::{Receiving, Sync};
 
-/// How many files get their names together; each holds a descriptor open.
+/// How many files get their names together, or more.
 const MOST: usize = 128;
+
+/// Most descriptors that are held by files that wait for their names or are given them: each is open, and so is the
+/// directory that it goes to. Less where this process may have few.
+const MOST_HELD: usize = 512;
+
+/// The part of what this process may have open that files in the group may take.
+const SHARE: u64 = 4;
 
 /// How long a file waits for others.
 const PATIENCE: Duration = Duration::from_millis(20);
@@ -36,16 +44,20 @@ pub(super) enum Whole {
 }
 
 /// Files that wait for their names.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Group {
     waiting: Mutex<Waiting>,
     changed: Condvar,
+    most_held: usize,
 }
 
 #[derive(Debug, Default)]
 struct Waiting {
     files: Vec<(Arc<Item>, Whole)>,
     since: Option<Instant>,
+    /// Descriptors of these files, and of those that were taken last.
+    held: usize,
+    taken: usize,
 }
 
 /// The file systems that were written to.
@@ -65,14 +77,25 @@ pub(super) struct Device {
 /// `FUSE_SUPER_MAGIC`.
 const FUSE: u64 = 0x6573_5546;
 
+impl Default for Group {
+    fn default() -> Self {
+        let may = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX) / SHARE;
+        let most_held = MOST_HELD.min(usize::try_from(may).unwrap_or(MOST_HELD));
+        Group { waiting: Mutex::default(), changed: Condvar::new(), most_held }
+    }
+}
+
 impl Group {
     /// Takes a file that is whole; where too many are waiting, waits as long as `may_wait` says so.
     pub(super) fn push(&self, item: Arc<Item>, whole: Whole, may_wait: impl Fn() -> bool) {
         let mut waiting = lock(&self.waiting);
-        while waiting.files.len() >= 2 * MOST && may_wait() {
+        while waiting.held >= self.most_held && may_wait() {
+            // Nobody is to wait for more of them.
+            self.changed.notify_all();
             waiting = self.wait(waiting, PATIENCE);
         }
         waiting.since.get_or_insert_with(Instant::now);
+        waiting.held += whole.descriptors(waiting.files.last().map(|(_, before)| before));
         waiting.files.push((item, whole));
         if matches!(waiting.files.len(), 1 | MOST) {
             self.changed.notify_all();
@@ -82,16 +105,20 @@ impl Group {
     /// The next group, once it is large or old enough; none once `stopped`.
     pub(super) fn take(&self, stopped: impl Fn() -> bool) -> Option<Vec<(Arc<Item>, Whole)>> {
         let mut waiting = lock(&self.waiting);
+        // Those that were taken before have their names.
+        waiting.held -= std::mem::take(&mut waiting.taken);
+        self.changed.notify_all();
         loop {
             if stopped() {
                 return None;
             }
             let left =
                 waiting.since.map_or(Duration::from_millis(100), |since| PATIENCE.saturating_sub(since.elapsed()));
-            let ripe = waiting.files.len() >= MOST || (left.is_zero() && !waiting.files.is_empty());
+            let many = waiting.files.len() >= MOST || waiting.held >= self.most_held;
+            let ripe = !waiting.files.is_empty() && (many || left.is_zero());
             if ripe {
                 waiting.since = None;
-                self.changed.notify_all();
+                waiting.taken = waiting.held;
                 return Some(std::mem::take(&mut waiting.files));
             }
             waiting = self.wait(waiting, left);
@@ -187,6 +214,23 @@ impl Receiving {
 }
 
 impl Whole {
+    /// How many are open for it: the file, a journal, and its directory, if that is not the one of the file before it.
+    fn descriptors(&self, before: Option<&Whole>) -> usize {
+        let own = match self {
+            Whole::Small(_) => 1,
+            Whole::Large(_) => 2,
+        };
+        let shared = before.is_some_and(|before| Arc::ptr_eq(before.directory(), self.directory()));
+        own + usize::from(!shared)
+    }
+
+    fn directory(&self) -> &Arc<OwnedFd> {
+        match self {
+            Whole::Small(small) => small.directory(),
+            Whole::Large(partial) => partial.directory(),
+        }
+    }
+
     fn file(&self) -> &File {
         match self {
             Whole::Small(small) => small.file(),

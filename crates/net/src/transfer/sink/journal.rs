@@ -10,6 +10,7 @@ use std::os::unix::fs::FileExt;
 
 use lfn_core::transfer::blocks::Layout;
 use lfn_core::transfer::digest::BlockHash;
+use lfn_core::transfer::entry::Modified;
 use lfn_core::transfer::journal::{Ending, Header, MAX_HEADER, RECORD, Reader, Record, Writer};
 use lfn_core::transfer::raw::Raw;
 use rustix::fs::{AtFlags, FlockOperation, Mode, OFlags, flock, openat, unlinkat};
@@ -45,9 +46,9 @@ pub(super) struct Journal {
 pub(super) enum Left {
     /// Nothing of use.
     Nothing,
-    /// Blocks that were on disk when it ended.
+    /// Blocks that were on disk when it ended, and that nobody has changed since.
     Synced(Noted),
-    /// Blocks that were written, and may not have reached the disk.
+    /// Blocks that were written, and may not have reached the disk or not be what they were.
     Written(Noted),
     /// The same, of a copy that cut the file into blocks of another size; the journal is to be [renewed](Journal::renew).
     Recut {
@@ -55,18 +56,19 @@ pub(super) enum Left {
         earlier: Layout,
         /// What it noted.
         blocks: Noted,
-        /// They were on disk when it ended.
+        /// They were on disk when it ended, and nobody has changed them since.
         synced: bool,
     },
 }
 
 impl Journal {
-    /// Opens the journal; it is begun anew if it is not about `facts`, or if its partial file is not there (`believed`).
+    /// Opens the journal; it is begun anew if it is not about `facts`, or if its partial file is not there. Otherwise `changed`
+    /// is when that was changed last: at another time than the copy says that ended in order, and nobody knows what is in it.
     pub(super) fn open(
         place: &Place,
         name: &OsStr,
         facts: &Header,
-        believed: bool,
+        changed: Option<Modified>,
     ) -> Result<(Self, Left), TransferError> {
         let flags = OFlags::RDWR | OFlags::CREATE | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
         let opened = openat(&place.directory, name, flags, Mode::from_raw_mode(0o600));
@@ -75,7 +77,7 @@ impl Journal {
         let failed = |source| TransferError::File { doing: "write the journal of", path: place.shown.clone(), source };
         let (line, writer) = facts.encode().map_err(|error| failed(io::Error::other(error)))?;
         let mut journal = Journal { file: file.into(), line, writer, end: 0, blocks: 0 };
-        let left = if believed { journal.read(facts).map_err(failed)? } else { None };
+        let left = if changed.is_some() { journal.read(facts).map_err(failed)? } else { None };
         let Some((blocks, ending)) = left else {
             journal.renew(&[]).map_err(failed).inspect_err(|_| {
                 // One without its first line is good for nothing, and no more has room.
@@ -83,12 +85,13 @@ impl Journal {
             })?;
             return Ok((journal, Left::Nothing));
         };
+        let synced = ending.clean.is_some() && ending.clean == changed;
         if ending.header.layout != facts.layout {
-            return Ok((journal, Left::Recut { earlier: ending.header.layout, blocks, synced: ending.clean }));
+            return Ok((journal, Left::Recut { earlier: ending.header.layout, blocks, synced }));
         }
         journal.file.set_len(ending.sound).map_err(failed)?;
         (journal.end, journal.blocks) = (ending.sound, blocks.len() as u64);
-        let left = if ending.clean { Left::Synced(blocks) } else { Left::Written(blocks) };
+        let left = if synced { Left::Synced(blocks) } else { Left::Written(blocks) };
         Ok((journal, left))
     }
 
@@ -141,9 +144,9 @@ impl Journal {
         Ok(())
     }
 
-    /// Notes that everything in it is on disk.
-    pub(super) fn close(&mut self) -> io::Result<()> {
-        let clean = self.writer.clean();
+    /// Notes that everything in it is on disk, and when the partial file was changed last.
+    pub(super) fn close(&mut self, changed: Modified) -> io::Result<()> {
+        let clean = self.writer.clean(changed);
         self.append(&clean)?;
         self.file.sync_data()
     }

@@ -1,16 +1,16 @@
 //! A file of several blocks while it is incomplete: `.NAME.lfn-partial`, and beside it the journal of what is in.
 //!
 //! The partial file is locked while a copy writes it. Each block is noted in the journal after it was written; a copy that
-//! ends in order syncs the file and says so there, so that the next one believes the journal. Otherwise the next one
-//! reads the noted blocks again and keeps those whose hash is right. A journal about another source, or without its
+//! ends in order syncs the file and says so there, so that the next one believes the journal. Otherwise, or if the file
+//! was changed since, the next one reads the noted blocks again and keeps those whose hash is right. A journal about another source, or without its
 //! partial file, is of no use and is begun anew.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::FileExt;
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::{Arc, Mutex};
 
 use lfn_core::transfer::blocks::{Block, Layout};
 use lfn_core::transfer::digest::BlockHash;
@@ -20,8 +20,8 @@ use lfn_core::transfer::manner::Verify;
 use lfn_core::transfer::raw::Raw;
 use lfn_core::units::Bytes;
 use rustix::fs::{
-    AtFlags, FallocateFlags, FlockOperation, Mode, OFlags, Timespec, Timestamps, UTIME_OMIT, fallocate, fchmod, flock,
-    fstat, fstatvfs, fsync, ftruncate, futimens, openat, statat, unlinkat,
+    AtFlags, FallocateFlags, FlockOperation, Mode, OFlags, Stat, Timespec, Timestamps, UTIME_OMIT, fallocate, fchmod,
+    flock, fstat, fstatvfs, fsync, ftruncate, futimens, openat, statat, unlinkat,
 };
 use rustix::io::Errno;
 
@@ -89,12 +89,14 @@ impl Partial {
         let file: File = lock_partial(&place, &name, entry.mode & 0o777 | 0o600)?.into();
         let source = place.guest.map_or_else(|| Raw::from(entry.name.as_bytes()), |guest| guest.source(entry));
         let facts = journal::Header { layout, modified: entry.modified, source, verify };
-        let length = fstat(&file).map_err(|e| place.error("read", e))?.st_size as u64;
+        let stat = fstat(&file).map_err(|e| place.error("read", e))?;
+        let length = stat.st_size as u64;
         if length > 0 && is_another_guests(&place) {
             // It is neither gone on with nor begun anew.
             return Err(TransferError::Busy { path: place.shown });
         }
-        let opened = Journal::open(&place, &journal_name(&place.name), &facts, length == layout.bytes().0);
+        let changed = changed_at(&stat).filter(|_| length == layout.bytes().0);
+        let opened = Journal::open(&place, &journal_name(&place.name), &facts, changed);
         let (journal, left) = opened.inspect_err(|_| {
             if length == 0 {
                 // Nobody can go on with it.
@@ -128,6 +130,11 @@ impl Partial {
     /// The file.
     pub(super) fn file(&self) -> &File {
         &self.file
+    }
+
+    /// The directory it stands in.
+    pub(super) fn directory(&self) -> &Arc<OwnedFd> {
+        &self.place.directory
     }
 
     /// Whether it was begun at `since` or after it.
@@ -286,7 +293,9 @@ impl Drop for Partial {
             // by believes it for ever.
             KEPT if journal.blocks() > 0 && fsync(&self.file).is_ok() => {
                 // If that fails, the next copy verifies what it finds.
-                let _ = journal.close();
+                if let Some(changed) = fstat(&self.file).ok().as_ref().and_then(changed_at) {
+                    let _ = journal.close(changed);
+                }
             }
             _ => {
                 // Still locked: they are this copy's own, the journal as long as the partial file has its name.
@@ -341,6 +350,11 @@ pub(super) fn modified_at(modified: Modified) -> Timestamps {
     Timestamps { last_access: Timespec { tv_sec: 0, tv_nsec: UTIME_OMIT }, last_modification: modified }
 }
 
+/// When anything about a file was changed last.
+fn changed_at(stat: &Stat) -> Option<Modified> {
+    Modified::new(stat.st_ctime, u32::try_from(stat.st_ctime_nsec).ok()?).ok()
+}
+
 /// Opens a file beside the destination and locks it; what an earlier copy left there is taken over.
 pub(super) fn lock_partial(place: &Place, name: &OsStr, mode: u32) -> Result<OwnedFd, TransferError> {
     let flags = OFlags::RDWR | OFlags::CREATE | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
@@ -349,6 +363,8 @@ pub(super) fn lock_partial(place: &Place, name: &OsStr, mode: u32) -> Result<Own
     for _ in 0..16 {
         let file = match openat(&place.directory, name, flags, mode) {
             Err(Errno::ACCESS) if reopen(place, name)? => continue,
+            // One that a copy was killed before it could put it in the place of a file; what holds something is not that.
+            Err(Errno::ISDIR) if unlinkat(&place.directory, name, AtFlags::REMOVEDIR).is_ok() => continue,
             opened => opened.map_err(|e| place.error("create", e))?,
         };
         lock_open(&file, place)?;

@@ -204,7 +204,7 @@ impl Receiving {
                 false
             }
             Verdict::CompareDigests if self.manner.verify.tells_apart() => {
-                return self.ask_digest(number, entry, place);
+                return self.ask_digest(number, entry);
             }
             Verdict::Replace | Verdict::CompareDigests => true,
         };
@@ -339,6 +339,9 @@ impl Receiving {
             if why == Skipped::Newer {
                 return Ok(Some(skipped(&entry)));
             }
+            if matches!(entry.kind, Kind::Symlink { .. }) {
+                self.dressing.dress_link(&place, &entry);
+            }
             return self.link_is_there(number, entry, place, (Fate::There, done(Done::Link)));
         };
         // As with rsync a newer one stays as it is.
@@ -364,7 +367,7 @@ impl Receiving {
             Some(digest) => self.tell_there(number, &entry, Fate::There, digest),
             None => {
                 let layout = Layout::new(length, self.block)?;
-                self.compare.push(Job { number, place, layout, there: Some((entry, done)) });
+                self.compare.push(Job { number, name: entry.name.clone(), layout, there: Some((entry, done)) });
                 return Ok(None);
             }
         }
@@ -372,14 +375,14 @@ impl Receiving {
     }
 
     /// Has the digest of a file computed at both ends.
-    pub(super) fn ask_digest(&self, number: u32, entry: Entry, place: Place) -> Result<Option<Done>, TransferError> {
+    pub(super) fn ask_digest(&self, number: u32, entry: Entry) -> Result<Option<Done>, TransferError> {
         let Kind::File { length } = entry.kind else { return Ok(Some(skipped(&entry))) };
-        let layout = Layout::new(length, self.block)?;
+        let (layout, name) = (Layout::new(length, self.block)?, entry.name.clone());
         self.table.compare(number, entry);
         if layout.blocks() == 0 {
             self.table.theirs(number, Digest(*blake3::hash(&[]).as_bytes()));
         }
-        self.compare.push(Job { number, place, layout, there: None });
+        self.compare.push(Job { number, name, layout, there: None });
         Ok(None)
     }
 

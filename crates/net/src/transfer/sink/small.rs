@@ -7,6 +7,7 @@ use std::ffi::{OsStr, OsString};
 use std::fs::File;
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::FileExt;
+use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
@@ -76,6 +77,11 @@ impl Small {
         &self.file
     }
 
+    /// The directory it goes to.
+    pub(super) fn directory(&self) -> &Arc<OwnedFd> {
+        &self.place.directory
+    }
+
     /// Gives it its name.
     pub(super) fn name(mut self, replace: bool) -> Result<(), TransferError> {
         if let Some(beside) = &self.beside {
@@ -131,7 +137,6 @@ mod tests {
     use lfn_core::transfer::keep::Keep;
     use lfn_core::units::Bytes;
     use rustix::fs::CWD;
-    use std::sync::Arc;
 
     use super::*;
 

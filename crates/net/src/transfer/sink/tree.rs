@@ -14,7 +14,7 @@ use std::path::Path;
 use std::sync::{Arc, Mutex};
 
 use lfn_core::transfer::entry::{Modified, Name};
-use lfn_core::transfer::leftover::{JOURNAL, PARTIAL};
+use lfn_core::transfer::leftover::{JOURNAL, PARTIAL, REPLACED};
 use lfn_core::transfer::raw::Raw;
 use lfn_core::transfer::verdict::There;
 use lfn_core::units::Bytes;
@@ -362,7 +362,11 @@ impl Place {
             // File systems without RENAME_EXCHANGE, which may know no other way to rename but the plain one: a directory takes
             // the place of nothing else, so that what is there stands beside it meanwhile.
             Err(Errno::INVAL | Errno::NOSYS) => {
-                let aside = journal_name(name);
+                let aside = beside(name, REPLACED);
+                if statat(directory, &aside, AtFlags::SYMLINK_NOFOLLOW).is_ok() {
+                    // A copy that was killed in the middle of this left it, and nobody has looked at it since.
+                    return Err(Errno::EXIST);
+                }
                 renameat(directory, name, directory, &aside)?;
                 match renameat(directory, from, directory, name) {
                     Ok(()) => unlinkat(directory, &aside, AtFlags::empty()),
@@ -466,14 +470,14 @@ pub(super) fn journal_name(name: &OsStr) -> OsString {
     beside(name, JOURNAL)
 }
 
-/// Whether it is the name of a partial file or a journal, also where upper and lower case are the same.
+/// Whether it is a name of what stands beside a file while it is incomplete, also where upper and lower case are the same.
 pub(super) fn is_beside(name: &OsStr) -> bool {
     let name = name.as_bytes();
     let ends = |suffix: &str| {
         let end = name.len().checked_sub(suffix.len()).and_then(|at| name.get(at..));
         end.is_some_and(|end| end.eq_ignore_ascii_case(suffix.as_bytes()))
     };
-    name.starts_with(b".") && (ends(PARTIAL) || ends(JOURNAL))
+    name.starts_with(b".") && [PARTIAL, JOURNAL, REPLACED].into_iter().any(ends)
 }
 
 /// A hash in the place of a name that would grow too long (255 bytes on most file systems).

@@ -41,8 +41,6 @@ pub fn across(
     watch: Watch<'_>,
 ) -> Result<Outcome, TransferError> {
     check_sources(&options.pick, from.len())?;
-    check_length(&(&from, &options.pick))?;
-    check_length(&options.manner.protect)?;
     let mut receiver = receiver.clone();
     Course::new(sender, options, watch)?.of_others().run(|course| {
         if !course.is_first() {
@@ -58,6 +56,7 @@ fn once(course: &mut Course<'_>, from: &[From], (receiver, to): (&Target, &To)) 
     let manner = Box::new(options.manner.clone());
     let (since, pick) = (course.copy.since, options.pick.clone());
     let lend = LendRequest { to: to.clone(), manner: manner.clone(), from: from.to_vec(), pick, since };
+    check_length(&lend)?;
     let lend = open(receiver, Request::Lend(Box::new(lend)), interrupted);
     let (mut lender, _) = lend.map_err(at(End::Receiver))?;
     let (lent, since) = lent(&mut lender, receiver, interrupted).map_err(at(End::Receiver))?;
@@ -82,6 +81,7 @@ fn once(course: &mut Course<'_>, from: &[From], (receiver, to): (&Target, &To)) 
         patience,
         manner,
     };
+    check_length(&request)?;
     let request = Request::Send(Box::new(request));
     // The sender may have it wait for its turn.
     let asked = Instant::now();
