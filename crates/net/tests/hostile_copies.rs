@@ -241,7 +241,7 @@ fn a_block_cut_short_is_asked_for_again() {
     streams[0].finish().unwrap();
     assert_eq!(broken(&mut control), 0);
     let all = Part { file: 0, blocks: BlockSet::from_range(0, 2) };
-    control.send(&FromSender::Lost { stream: 0, blocks: vec![all], more: false }).unwrap();
+    control.send(&FromSender::Lost { stream: 0, blocks: vec![all], more: false, stalled: false }).unwrap();
     let missing = loop {
         if let FromReceiver::Missing { blocks } = control.recv(PATIENCE, "in a test").unwrap() {
             break blocks;
@@ -266,7 +266,7 @@ fn what_cannot_have_been_lost_is_refused() {
     let served = Copies::new();
     let lost = |file, last| {
         let part = Part { file, blocks: BlockSet::from_range(0, last) };
-        FromSender::Lost { stream: 1, blocks: vec![part], more: false }
+        FromSender::Lost { stream: 1, blocks: vec![part], more: false, stalled: false }
     };
     for message in [lost(5, 0), lost(0, u64::MAX - 2)] {
         let (mut control, _streams) = served.put(3000);

@@ -328,6 +328,29 @@ fn a_stream_that_freezes_is_replaced() {
     assert_eq!((outcome.reconnects, outcome.replaced), (0, 1));
 }
 
+/// Takes a minute, as long as nothing may come though the far end is there.
+#[test]
+fn streams_that_freeze_one_after_the_other_are_a_stall_and_said_to_be_one() {
+    let stall = |up: bool| {
+        let copies = Copies::new();
+        let from = if up { &copies.near } else { &copies.far };
+        fs::create_dir(from.path().join("tree")).unwrap();
+        fs::write(from.path().join("tree/big"), vec![7; 6 << 20]).unwrap();
+        // Less than a block, and more than is said beside it.
+        let path = Way::new(copies.served.ticket.port, Fault::Freeze, 60_000, usize::MAX);
+        let (options, begun) = (Copies::options(Protection::Clear), Instant::now());
+        let error = if up { copies.up(&path, &options) } else { copies.down(&path, &options) }.unwrap_err();
+        assert!(begun.elapsed() < Duration::from_secs(100), "up {up}: {:?}", begun.elapsed());
+        assert!(matches!(error, TransferError::Stalled { .. }) && error.is_resumable(), "up {up}: {error}");
+        assert!(error.to_string().contains("the network does not carry what is sent"), "up {up}: {error}");
+    };
+    thread::scope(|scope| {
+        for up in [true, false] {
+            scope.spawn(move || stall(up));
+        }
+    });
+}
+
 #[test]
 fn a_session_that_is_cut_is_followed_by_another() {
     // Early, and when many files have their names.

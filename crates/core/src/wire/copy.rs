@@ -91,6 +91,9 @@ pub enum FromSender {
         /// Another message about this stream follows.
         #[serde(default)]
         more: bool,
+        /// It was ended because nothing of it was taken for too long.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        stalled: bool,
     },
     /// Could not be sent.
     Failed(Failure),
@@ -337,7 +340,7 @@ mod tests {
         }
         let name = Name::new(b"a/\xff".to_vec()).unwrap();
         let failure = Failure { file: None, name, what: "vanished".into(), full: false, end: CarriedEnd::Receiver };
-        let lost = FromSender::Lost { stream: 1, blocks: Vec::new(), more: true };
+        let lost = FromSender::Lost { stream: 1, blocks: Vec::new(), more: true, stalled: false };
         for message in [FromSender::Sent { file: 2, digest: Digest([1; 32]) }, lost, FromSender::Failed(failure)] {
             let text = serde_json::to_string(&message).unwrap();
             assert_eq!(serde_json::from_str::<FromSender>(&text).unwrap(), message, "{text}");

@@ -318,3 +318,32 @@ fn streams_are_chosen_by_a_rate_that_is_given() {
         assert!(report["streams_reason"].as_str().unwrap().starts_with(reason), "{rate:?}: {report}");
     }
 }
+
+/// A rate that is typed is also how much of the path the copy may take.
+#[test]
+fn a_copy_sends_no_faster_than_it_was_told() {
+    let pair = Pair::new();
+    write(&pair.near("a"), 3_000_000);
+    for args in [["a", "far:a"], ["far:random:3MB", "b"], ["a", "c"]] {
+        let report = pair.copies(&[&args[..], &["--rate", "20mbit", "--streams", "2"]].concat());
+        assert_eq!(report["pace_bits_per_second"], 10_000_000, "{report}");
+        // 1.2 s, less what leaves before anything is known of the path.
+        assert!(report["seconds"].as_f64() > Some(0.6), "{args:?}: {report}");
+    }
+    let errors = pair.refuses(&["a", "far:a", "--rate", "5"], 2, "--rate: 5 b/s is less than 8 kb/s");
+    assert!(errors.ends_with("hint: --rate 10gbit\n"), "{errors}");
+}
+
+#[test]
+fn a_directory_that_was_made_for_nothing_is_gone_again() {
+    let pair = Pair::new();
+    for (args, made) in [
+        (["far:*.nc", "new"], pair.near("new")),
+        (["*.nc", "far:new"], pair.far("new")),
+        (["x", "new/"], pair.near("new")),
+    ] {
+        let output = pair.copy(&args);
+        assert_eq!(output.status.code(), Some(1), "{args:?}: {}", text(&output.stderr));
+        wait_for("the directory to go", || !made.exists());
+    }
+}

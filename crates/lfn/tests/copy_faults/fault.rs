@@ -20,11 +20,12 @@ pub enum Fault {
     TimesJump,
     JournalTorn,
     JournalForged,
+    PartialMeddled,
     TwoCopies,
 }
 
 impl Fault {
-    pub const ALL: [Fault; 16] = [
+    pub const ALL: [Fault; 17] = [
         Fault::ClientKilled,
         Fault::ServerKilled,
         Fault::ServerRestarted,
@@ -40,6 +41,7 @@ impl Fault {
         Fault::TimesJump,
         Fault::JournalTorn,
         Fault::JournalForged,
+        Fault::PartialMeddled,
         Fault::TwoCopies,
     ];
 
@@ -51,7 +53,7 @@ impl Fault {
 
     /// Whether something is done to what the ended copy left.
     pub fn touches_what_is_left(self) -> bool {
-        matches!(self, Fault::TimesJump | Fault::JournalTorn | Fault::JournalForged)
+        matches!(self, Fault::TimesJump | Fault::JournalTorn | Fault::JournalForged | Fault::PartialMeddled)
     }
 
     /// Whether the client dies of it.
@@ -78,6 +80,7 @@ impl fmt::Display for Fault {
             Fault::TimesJump => "times of what is left jump by years",
             Fault::JournalTorn => "kill -9 and a torn journal",
             Fault::JournalForged => "kill -9 and a journal with wrong bytes",
+            Fault::PartialMeddled => "kill -9 and somebody writes to what is left",
             Fault::TwoCopies => "two copies into one destination",
         })
     }

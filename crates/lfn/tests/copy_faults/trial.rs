@@ -12,6 +12,7 @@ use std::thread;
 use std::time::{Duration, Instant, SystemTime};
 
 use lfn_core::transfer::content::fill_random;
+use rustix::fs::{FlockOperation, flock};
 use rustix::process::{Pid, Resource, Rlimit, Signal, kill_process, setrlimit};
 use serde_json::Value;
 
@@ -178,7 +179,7 @@ impl Trial {
         }
         self.all_is_there(attempts > 0)?;
         let resumable = attempts > 0 && left && !self.fault.changes_source() && self.fault != Fault::JournalTorn;
-        let resumable = resumable && self.fault != Fault::JournalForged;
+        let resumable = resumable && !matches!(self.fault, Fault::JournalForged | Fault::PartialMeddled);
         if resumable && !resumed {
             return Err("blocks were left, and it did not go on from them".to_owned());
         }
@@ -379,6 +380,22 @@ impl Trial {
                     bytes[at] ^= 1 << self.draw.below(8);
                 }
                 fs::write(&journal, &bytes).unwrap();
+            }
+            Fault::PartialMeddled => {
+                let Ok(file) = File::options().read(true).write(true).open(&partial) else { return false };
+                // As long as a copy has it, what others write to it is its own bad luck.
+                while flock(&file, FlockOperation::NonBlockingLockExclusive).is_err() {
+                    thread::sleep(Duration::from_millis(1));
+                }
+                if !partial.exists() {
+                    return false;
+                }
+                for _ in 0..1 + self.draw.below(4) {
+                    let (at, mut byte) = (self.draw.below(file.metadata().unwrap().len().max(1)), [0]);
+                    if file.read_at(&mut byte, at).unwrap() == 1 {
+                        file.write_all_at(&[byte[0] ^ 1], at).unwrap();
+                    }
+                }
             }
             _ => {}
         }

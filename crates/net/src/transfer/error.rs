@@ -298,14 +298,6 @@ pub enum TransferError {
     /// A data stream broke at the other end, which says why.
     #[error("{0}")]
     FarStream(String),
-    /// A data stream carried bytes that nobody took.
-    #[error("data stream {stream}: nothing of it was taken for {}", show_duration(*.after))]
-    StreamStalled {
-        /// Its number.
-        stream: u16,
-        /// For how long.
-        after: Duration,
-    },
     /// The session was lost, and there was no other within the time that the caller waits.
     #[error("the connection was lost{}: {source}", sought(*.after))]
     Lost {
@@ -375,7 +367,7 @@ impl TransferError {
             | TransferError::Sources { .. }
             | TransferError::Congestion { .. } => RefusalCode::Limit,
             TransferError::Stalled { .. } => RefusalCode::Timeout,
-            TransferError::StreamStalled { .. } | TransferError::FarStream(_) => RefusalCode::Io,
+            TransferError::FarStream(_) => RefusalCode::Io,
             TransferError::Fruitless { source, .. } | TransferError::Lost { source, .. } => source.code(),
             TransferError::Interrupted => RefusalCode::Stopped,
         }
@@ -384,12 +376,7 @@ impl TransferError {
     /// Whether it is of one data stream, which others can stand in for: it broke, or what it carried was changed on the way.
     /// Whatever else comes inside TLS, or sealed, nobody but the peer can have written.
     pub(crate) fn is_of_stream(&self) -> bool {
-        matches!(
-            self,
-            TransferError::Stream { .. }
-                | TransferError::StreamStalled { .. }
-                | TransferError::Header(HeaderError::Seal(_))
-        )
+        matches!(self, TransferError::Stream { .. } | TransferError::Header(HeaderError::Seal(_)))
     }
 
     /// Whether the server has no place now, and nobody waits for one any more.
@@ -522,9 +509,7 @@ impl TransferError {
             TransferError::Lost { .. } | TransferError::Fruitless { .. } => {
                 "see whether the server runs and the path carries traffic; the same command then goes on from there"
             }
-            TransferError::Stream { .. } | TransferError::StreamStalled { .. } => {
-                "see whether the server still runs and the path still carries traffic"
-            }
+            TransferError::Stream { .. } => "see whether the server still runs and the path still carries traffic",
             TransferError::NotAllowed(_) => "ask whoever runs the server for a ticket that is",
             TransferError::Header(HeaderError::Seal(_)) => {
                 "copy it again, without --clear-data if somebody meddles with the path"

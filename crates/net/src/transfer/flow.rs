@@ -12,7 +12,7 @@ use std::time::Instant;
 
 use lfn_core::admission::Denied;
 use lfn_core::tcp_info::TcpInfo;
-use lfn_core::transfer::limit::{Doing, Look, Shares, SocketEvidence};
+use lfn_core::transfer::limit::{Doing, Look, Shares, SocketEvidence, Standstill};
 use lfn_core::transfer::random_loss::Judge;
 use lfn_core::units::Bytes;
 use lfn_core::wire::CongestionWish;
@@ -22,7 +22,8 @@ use lfn_sys::tcp;
 use rustix::fs::sendfile;
 
 use super::TransferError;
-use super::line::{Line, Over};
+use super::line::{Line, Over, STREAM_STALLED};
+use super::talk::{SERVER_WAITS, STALLED_AFTER, stall};
 use crate::server::throttle::Throttle;
 use crate::session::{DEAD_AFTER, DataStream, SessionError, timed_out};
 
@@ -75,8 +76,19 @@ struct Lines {
     fruitless: u32,
     /// What had arrived when the last one broke.
     arrived: u64,
+    /// When one of those was found stalled first.
+    stalled: Option<Instant>,
     /// What the other side says of it.
     far: Option<String>,
+}
+
+impl Lines {
+    /// Of what broke before anything arrived the next does not make one more.
+    fn see(&mut self, arrived: u64) {
+        if std::mem::replace(&mut self.arrived, arrived) != arrived {
+            (self.fruitless, self.stalled) = (0, None);
+        }
+    }
 }
 
 /// Time spent on something, and by how many just now.
@@ -216,21 +228,37 @@ impl Flow {
         self.arrived.fetch_add(blocks, Ordering::SeqCst);
     }
 
-    /// A stream broke, or could not be had: the last of too many in a row ends the copy.
-    pub(crate) fn lose(&self, why: TransferError) {
+    /// A stream is over because nothing of it was taken, here or at the other end.
+    pub(crate) fn stalls(&self, now: Instant) {
         let arrived = self.arrived.load(Ordering::SeqCst);
         let mut lines = lock(&self.lines);
-        if std::mem::replace(&mut lines.arrived, arrived) != arrived {
-            lines.fruitless = 0;
-        }
+        lines.see(arrived);
+        lines.stalled.get_or_insert(now);
+    }
+
+    /// A stream broke, or could not be had: the last of too many in a row ends the copy.
+    pub(crate) fn lose(&self, why: TransferError) {
+        self.lose_at(why, Instant::now());
+    }
+
+    fn lose_at(&self, why: TransferError, now: Instant) {
+        let arrived = self.arrived.load(Ordering::SeqCst);
+        let mut lines = lock(&self.lines);
+        lines.see(arrived);
         lines.broke += 1;
         lines.fruitless += 1;
-        let (times, far) = (lines.fruitless, lines.far.clone());
-        let more = if self.throttle.is_some() { SERVER_BEARS } else { 0 };
-        if times <= FRUITLESS.0 * lines.most + FRUITLESS.1 + more {
+        let (times, far, stalled) = (lines.fruitless, lines.far.clone(), lines.stalled);
+        let (more, longer) = if self.throttle.is_some() { (SERVER_BEARS, SERVER_WAITS) } else { Default::default() };
+        let many = times > FRUITLESS.0 * lines.most + FRUITLESS.1 + more;
+        drop(lines);
+        // Before the first was found to be stalled, nothing of it was taken for some time.
+        let after = stalled.map(|since| now.saturating_duration_since(since) + STREAM_STALLED);
+        if let Some(after) = after.filter(|after| many || *after >= STALLED_AFTER + longer) {
+            return self.fail(TransferError::Stalled { after, what: stall(Standstill::Network, true) });
+        }
+        if !many {
             return;
         }
-        drop(lines);
         let source = Box::new(far.map_or(why, TransferError::FarStream));
         self.fail(TransferError::Fruitless { times, source });
     }
@@ -493,4 +521,46 @@ fn add(a: SocketEvidence, b: SocketEvidence) -> SocketEvidence {
 /// No thread panics while it holds the lock, and what it guards is whole after every statement.
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What ends a copy over one stream of which nothing is taken, nor of any that takes its place, and after how many.
+    fn ended(flow: &Flow, stalls: bool, arrives_at: Option<u64>) -> (u64, TransferError) {
+        let begun = Instant::now();
+        for round in 1.. {
+            let now = begun + round * STREAM_STALLED;
+            if arrives_at == Some(round.into()) {
+                flow.arrive(1);
+            }
+            if stalls {
+                flow.stalls(now);
+            }
+            flow.lose_at(TransferError::Stream { stream: 0, source: io::ErrorKind::BrokenPipe.into() }, now);
+            if let Some(error) = flow.take_failure() {
+                return (round.into(), error);
+            }
+        }
+        unreachable!("it never ends")
+    }
+
+    #[test]
+    fn streams_that_stall_one_after_the_other_are_a_stall_after_a_minute() {
+        let (rounds, error) = ended(&Flow::default(), true, None);
+        assert!(matches!(error, TransferError::Stalled { after, .. } if after == STALLED_AFTER), "{error}");
+        assert_eq!(rounds, 6);
+        // It is the client that says so first; and what arrives between begins a new minute.
+        let served = Flow { throttle: Some(Throttle::none()), ..Flow::default() };
+        assert_eq!(ended(&served, true, None).0, 8);
+        assert_eq!(ended(&Flow::default(), true, Some(5)).0, 10);
+    }
+
+    #[test]
+    fn streams_that_break_are_not_said_to_stall() {
+        let (rounds, error) = ended(&Flow::default(), false, None);
+        assert!(matches!(error, TransferError::Fruitless { times: 6, .. }), "{error}");
+        assert_eq!(rounds, 6);
+    }
 }

@@ -17,6 +17,9 @@ use super::TransferError;
 use super::flow::lock;
 use crate::session::{DataStream, round_trip};
 
+/// For how long nothing may be taken off a stream.
+pub(super) const STREAM_STALLED: Duration = Duration::from_secs(10);
+
 /// How many round trips nothing may be taken off a stream, where that is more than its least time.
 const STALLED_ROUND_TRIPS: u32 = 20;
 
@@ -33,6 +36,7 @@ pub(crate) struct Line {
     number: u16,
     pub(super) socket: TcpStream,
     cut: AtomicBool,
+    stalled: AtomicBool,
     /// Written, or read.
     bytes: AtomicU64,
     blocks: AtomicU64,
@@ -67,6 +71,7 @@ impl Line {
             number,
             socket,
             cut: AtomicBool::new(false),
+            stalled: AtomicBool::new(false),
             bytes: AtomicU64::new(0),
             blocks: AtomicU64::new(0),
             books: Mutex::new(books),
@@ -83,6 +88,17 @@ impl Line {
         self.cut.store(true, Ordering::SeqCst);
         // Closed by the peer already, perhaps.
         let _ = self.socket.shutdown(Shutdown::Both);
+    }
+
+    /// The same of one of which nothing is taken.
+    pub(crate) fn cut_as_stalled(&self) {
+        self.stalled.store(true, Ordering::SeqCst);
+        self.cut();
+    }
+
+    /// Whether it ended so.
+    pub(crate) fn is_stalled(&self) -> bool {
+        self.stalled.load(Ordering::SeqCst)
     }
 
     /// Whether somebody ended it.
@@ -149,14 +165,14 @@ impl Line {
         new
     }
 
-    /// For how long nothing of what it carries was taken, counted from `since` at the earliest, if that is too long: more
-    /// than `least`, and more than some round trips.
-    pub(crate) fn stalled(&self, since: Instant, least: Duration, now: Instant) -> Option<Duration> {
+    /// Whether nothing of what it carries was taken for too long, counted from `since` at the earliest: more than `least`,
+    /// and more than some round trips.
+    pub(crate) fn stalls(&self, since: Instant, least: Duration, now: Instant) -> bool {
         let books = lock(&self.books);
         let pending = self.bytes.load(Ordering::Relaxed) > books.taken.bytes.0;
         let still = now.saturating_duration_since(books.moved.max(since));
         drop(books);
-        (pending && still > least && still > STALLED_ROUND_TRIPS * round_trip(&self.socket)).then_some(still)
+        pending && still > least && still > STALLED_ROUND_TRIPS * round_trip(&self.socket)
     }
 
     /// What was sent over it and is not known to have come, in parts of at most `most` ranges together.

@@ -23,7 +23,7 @@ use crate::session::{Control, DEAD_AFTER, DataStream, SessionError};
 /// How long nothing may move though both sides are there. A server waits a little longer: it is the client that knows how to
 /// say which end is far.
 pub(crate) const STALLED_AFTER: Duration = Duration::from_secs(60);
-const SERVER_WAITS: Duration = Duration::from_secs(15);
+pub(super) const SERVER_WAITS: Duration = Duration::from_secs(15);
 
 /// How long a receiver may sync, or make room, with nothing moving meanwhile.
 const SYNCED_WITHIN: Duration = Duration::from_secs(15 * 60);
@@ -242,7 +242,7 @@ impl Pulse {
 }
 
 /// What a copy stalls for, as the client sees it: `up` is its own sending.
-fn stall(at: Standstill, up: bool) -> &'static str {
+pub(super) fn stall(at: Standstill, up: bool) -> &'static str {
     match (at, up) {
         (Standstill::SourceDisk, true) | (Standstill::DestinationDisk, false) => "the near disk does not answer",
         (Standstill::SourceDisk, false) | (Standstill::DestinationDisk, true) => "the far disk does not answer",

@@ -233,6 +233,9 @@ impl Receiving {
         self.group.clear();
         drop(self.table.take_all());
         self.graves.close(self);
+        if let Some(tree) = self.tree() {
+            tree.unmake();
+        }
     }
 
     fn spawn(
@@ -357,7 +360,12 @@ impl Side for Receiving {
             }
             FromSender::Listed { entries, left_out, .. } => self.table.complete(entries, left_out)?,
             FromSender::Alive(_) => {}
-            FromSender::Lost { stream, blocks, more } => self.lost(stream, blocks, more)?,
+            FromSender::Lost { stream, blocks, more, stalled } => {
+                if stalled {
+                    self.flow.stalls(Instant::now());
+                }
+                self.lost(stream, blocks, more)?;
+            }
             FromSender::Sent { file, digest } => {
                 if let Some(item) = self.table.sent(file, digest) {
                     self.try_complete(&item, false);

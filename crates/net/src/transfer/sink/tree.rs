@@ -39,8 +39,8 @@ pub(super) struct Tree {
     top: Arc<OwnedFd>,
     /// The name that the one file of the copy takes instead of its own.
     alone: Option<OsString>,
-    /// The directory is this copy's own.
-    made: bool,
+    /// Where the directory stands and what it is called there, if it is this copy's own.
+    made: Option<(Arc<OwnedFd>, OsString)>,
     /// For whom it is, if that is somebody who may not look.
     guest: Option<Guest>,
     /// It is what a server serves, and not a peer's to change.
@@ -72,7 +72,7 @@ impl Tree {
         let tree = |top: OwnedFd| Tree {
             top: Arc::new(top),
             alone: None,
-            made: false,
+            made: None,
             guest,
             served: false,
             missing: false,
@@ -94,7 +94,8 @@ impl Tree {
                     may_be_made(&above, &name, &shown)?;
                     return Ok(Tree { missing: true, ..tree(above) });
                 }
-                Ok(Tree { made: true, ..tree(make(&above, &name, &shown)?) })
+                let top = make(&above, &name, &shown)?;
+                Ok(Tree { made: Some((Arc::new(above), name)), ..tree(top) })
             }
             Err(error) => Err(open_error("open", &shown, error)),
         }
@@ -103,13 +104,21 @@ impl Tree {
     /// The same for a source that turns out to be more than a file: a directory is made, where a file would have taken
     /// the name.
     pub(super) fn for_directory(self, dry_run: bool) -> Result<Self, TransferError> {
-        let Some(name) = &self.alone else { return Ok(self) };
+        let Some(name) = self.alone.clone() else { return Ok(self) };
         if dry_run {
-            may_be_made(&self.top, name, &self.shown)?;
+            may_be_made(&self.top, &name, &self.shown)?;
             return Ok(Tree { alone: None, missing: true, ..self });
         }
-        let top = Arc::new(make(&self.top, name, &self.shown)?);
-        Ok(Tree { top, alone: None, made: true, recent: Mutex::default(), ..self })
+        let top = Arc::new(make(&self.top, &name, &self.shown)?);
+        Ok(Tree { alone: None, made: Some((self.top, name)), top, recent: Mutex::default(), ..self })
+    }
+
+    /// Removes the directory again, if it was made for nothing.
+    pub(super) fn unmake(&self) {
+        if let Some((above, name)) = &self.made {
+            // What holds something stays.
+            let _ = unlinkat(above, name, AtFlags::REMOVEDIR);
+        }
     }
 
     /// Whether it would be made, if this were no dry run.
@@ -144,7 +153,7 @@ impl Tree {
 
     /// Whether the directory was made for this copy.
     pub(super) fn is_made(&self) -> bool {
-        self.made
+        self.made.is_some()
     }
 
     /// Whether it is the directory that a server serves.
@@ -195,7 +204,7 @@ impl Tree {
     /// The directory that the top stands in, if the top was made for this copy; none if it may not be read.
     pub(super) fn readable_above(&self) -> Option<OwnedFd> {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-        self.made.then(|| openat(&self.top, "..", flags, Mode::empty()).ok()).flatten()
+        self.is_made().then(|| openat(&self.top, "..", flags, Mode::empty()).ok()).flatten()
     }
 
     /// The place of an entry.

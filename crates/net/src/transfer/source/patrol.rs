@@ -11,10 +11,7 @@ use lfn_core::wire::copy::{FromReceiver, FromSender};
 use super::{Sending, State};
 use crate::transfer::TransferError;
 use crate::transfer::flow::lock;
-use crate::transfer::line::{Over, RANGES};
-
-/// For how long nothing may be taken off a stream; on a very long path more ([`crate::transfer::line`]).
-pub(super) const STREAM_STALLED: Duration = Duration::from_secs(10);
+use crate::transfer::line::{Over, RANGES, STREAM_STALLED};
 
 /// How long the receiver may be silent before the clocks of the streams stand still: then it is not they that stall.
 const SILENT: Duration = Duration::from_secs(3);
@@ -73,11 +70,14 @@ impl Sending {
             let mut state = lock(&self.shared.state);
             let parts = line.unaccounted(RANGES);
             let last = parts.len();
+            let (stream, stalled) = (line.number(), line.is_stalled());
             for (at, blocks) in parts.into_iter().enumerate() {
-                let lost = FromSender::Lost { stream: line.number(), blocks, more: at + 1 < last };
-                state.outbox.push_back(lost);
+                state.outbox.push_back(FromSender::Lost { stream, blocks, more: at + 1 < last, stalled });
             }
             drop(state);
+            if stalled {
+                flow.stalls(now);
+            }
             flow.lose(why);
         }
         let (since, least) = {
@@ -86,8 +86,8 @@ impl Sending {
         };
         let Some(since) = since else { return };
         for line in flow.live() {
-            if line.stalled(since, least, now).is_some() {
-                line.cut();
+            if line.stalls(since, least, now) {
+                line.cut_as_stalled();
                 // Whoever waits for work on it finds out.
                 self.shared.work.notify_all();
             }

@@ -12,6 +12,9 @@ use lfn_net::session::Protection;
 
 use crate::exit::Failure;
 
+/// Slower than a modem, and rather a unit that was forgotten.
+const LEAST_RATE: BitRate = BitRate(8000);
+
 /// What streams may grow to on a path of which nothing is known; where it is known, what was chosen is enough.
 const GROW_TO: u16 = 8 * FEW;
 
@@ -27,8 +30,9 @@ pub struct StreamFlags {
     /// Congestion control of the sending streams, such as bbr [default: what a known path needs, else the host's]
     #[arg(long, value_name = "NAME")]
     congestion: Option<String>,
-    /// Capacity of the path: streams are chosen, and the time is predicted, by it and the round trip, which one connection
-    /// more finds out [default: that of the emulated path, else unknown]
+    /// Capacity of the path, or what of it this copy may take: streams are chosen, and the time is predicted, by it and the
+    /// round trip, which one connection more finds out; together they send no faster [default: that of the emulated path,
+    /// else unknown]
     #[arg(long, value_name = "RATE")]
     pub rate: Option<BitRate>,
     /// If the connection is lost, try to get another one for this long, counted from when anything moved last; 0s: never
@@ -42,8 +46,9 @@ pub struct StreamFlags {
 impl StreamFlags {
     /// What no server would grant.
     pub fn check(&self) -> Result<(), Failure> {
-        if self.rate == Some(BitRate(0)) {
-            return Err(Failure::usage("--rate: a capacity of zero carries nothing").hint("--rate 10gbit"));
+        if let Some(rate) = self.rate.filter(|rate| *rate < LEAST_RATE) {
+            let text = format!("--rate: {rate} is less than {LEAST_RATE}, with which nothing comes to an end");
+            return Err(Failure::usage(text).hint("--rate 10gbit"));
         }
         let Some(block) = self.block else { return Ok(()) };
         let block = Layout::new(Bytes(0), block);
@@ -63,12 +68,15 @@ impl StreamFlags {
             congestion: self.congestion.as_ref().map(|name| name.parse().unwrap_or_default()),
             send_buffer: send_buffer(),
         };
-        choose(path, size, &asked)
+        let choice = choose(path, size, &asked);
+        // What is typed holds for few streams too, and on this host, of whose path nothing is to be planned.
+        let pace = self.rate.map(|rate| BitRate(rate.0 / u64::from(choice.streams.max(1)))).or(choice.pace);
+        Choice { pace, ..choice }
     }
 
     /// How many streams there may come to be.
     pub fn most(&self, choice: &Choice, path: Option<&PathProfile>) -> u16 {
-        if self.streams.is_some() || path.is_some() { choice.streams } else { GROW_TO }
+        if self.streams.is_some() || self.rate.is_some() || path.is_some() { choice.streams } else { GROW_TO }
     }
 
     /// What to ask the sockets for.

@@ -70,7 +70,7 @@ fn a_sender_that_does_not_keep_to_the_order_is_refused() {
 fn what_may_be_lost_is_bounded() {
     let copy = Copy::start(Aim::Null);
     let none = || vec![Part { file: 0, blocks: BlockSet::default() }; 16_384];
-    let lost = || FromSender::Lost { stream: 7, blocks: none(), more: true };
+    let lost = || FromSender::Lost { stream: 7, blocks: none(), more: true, stalled: false };
     let refused = (0..64).find_map(|_| copy.receiving.heard(lost()).err());
     assert!(refused.unwrap().to_string().contains("more was lost"));
     copy.receiving.close();
