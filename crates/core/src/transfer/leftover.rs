@@ -18,7 +18,7 @@ pub const PARTIAL: &str = ".lfn-partial";
 /// The end of a journal's name.
 pub const JOURNAL: &str = ".lfn-journal";
 
-/// The end of the name of a file in whose place a directory is being put, where a file system cannot exchange the two at once.
+/// The end of the name of a file in whose place a directory is being put, or of that directory.
 pub const REPLACED: &str = ".lfn-replaced";
 
 /// Which of these a name is of.
@@ -28,7 +28,7 @@ pub enum Beside {
     Partial,
     /// The list of the blocks that are in it.
     Journal,
-    /// What stood where a directory is to be.
+    /// What stood where a directory is to be, or that directory.
     Replaced,
 }
 

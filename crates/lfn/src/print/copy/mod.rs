@@ -242,8 +242,8 @@ impl Report<'_> {
             told.push(format!("the connection was lost {times}, for {} in all", show_duration(*without)));
         }
         if *replaced > 0 {
-            let streams = if *replaced == 1 { "data stream" } else { "data streams" };
-            told.push(format!("{replaced} {streams} broke and were replaced"));
+            let streams = if *replaced == 1 { "data stream broke and was" } else { "data streams broke and were" };
+            told.push(format!("{replaced} {streams} replaced"));
         }
         if tally.again > 0 {
             let blocks = if tally.again == 1 { "block was" } else { "blocks were" };

@@ -78,12 +78,26 @@ impl Pair<'_> {
         self.stat(PARTIAL).is_ok_and(|stat| stat.is_some())
     }
 
-    /// What a directory was to take the place of, if that stands aside.
-    pub(super) fn replaced(&self) -> Option<Found> {
+    /// What a directory was to take the place of, if that stands aside; or the directory, if that is empty still.
+    pub(super) fn replaced(&self, rule: Rule) -> Option<Found> {
         let stat = self.stat(REPLACED).ok()??;
-        let foreign = Some(Foreign::Replaced);
-        let left = Facts { partial: Some(stat), foreign, ..Facts::default() }.leftover();
-        Some(Found { name: self.name(REPLACED), left: Leftover { why: Some(Foreign::Replaced.to_string()), ..left } })
+        let facts = Facts { partial: Some(stat), ..Facts::default() };
+        let (name, mut left) = (self.name(REPLACED), facts.leftover());
+        if !self.is_empty_directory() {
+            left.why = Some(Foreign::Replaced.to_string());
+            return Some(Found { name, left });
+        }
+        left.state = match State::of(false, true, left.age, rule.older) {
+            State::Stale if rule.remove => match unlinkat(self.directory, &name, AtFlags::REMOVEDIR) {
+                Ok(()) => State::Removed,
+                Err(error) => {
+                    left.why = Some(std::io::Error::from(error).to_string());
+                    State::Failed
+                }
+            },
+            state => state,
+        };
+        Some(Found { name, left })
     }
 
     /// Says what it is, and removes it if that is asked for and it may go; nothing if both are gone.
@@ -144,13 +158,6 @@ impl Pair<'_> {
 
     /// Removes both, if they are still what they were once the lock is held.
     fn remove(&self, rule: Rule, tick: Tick<'_>) -> Result<Result<State, Errno>, TransferError> {
-        if self.is_empty_directory() {
-            return Ok(match unlinkat(self.directory, self.name(PARTIAL), AtFlags::REMOVEDIR) {
-                Ok(()) => Ok(State::Removed),
-                Err(Errno::NOTEMPTY | Errno::EXIST) => Ok(State::Foreign),
-                Err(error) => Err(error),
-            });
-        }
         // A journal by itself has no lock until there is a partial file, which a copy would make too.
         let made = !self.has_partial();
         let new = if made { OFlags::CREATE | OFlags::EXCL } else { OFlags::empty() };
@@ -195,10 +202,6 @@ impl Pair<'_> {
             Err(error) => return Ok(Err(error)),
         };
         let mut facts = Facts { partial, journal, ..Facts::default() };
-        if facts.journal.is_none() && self.is_empty_directory() {
-            // A copy was killed before it could put it in the place of a file.
-            return Ok(Ok(facts));
-        }
         let odd = [&facts.partial, &facts.journal].into_iter().flatten().find_map(|stat| match kind_of(stat) {
             Some(kind) => Some(Foreign::Kind(kind)),
             None => (stat.st_nlink > 1).then_some(Foreign::Linked),
@@ -229,10 +232,10 @@ impl Pair<'_> {
         Ok(Ok(facts))
     }
 
-    /// Whether a directory that holds nothing has the name of the partial file.
+    /// Whether what stands aside is a directory that holds nothing.
     pub(super) fn is_empty_directory(&self) -> bool {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        let entries = openat(self.directory, self.name(PARTIAL), flags, Mode::empty()).and_then(Dir::read_from);
+        let entries = openat(self.directory, self.name(REPLACED), flags, Mode::empty()).and_then(Dir::read_from);
         entries.is_ok_and(|mut entries| {
             entries.all(|entry| entry.is_ok_and(|entry| matches!(entry.file_name().to_bytes(), b"." | b"..")))
         })

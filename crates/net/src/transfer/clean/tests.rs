@@ -177,19 +177,22 @@ fn no_link_leads_below_a_place_or_out_of_the_root() {
 #[test]
 fn halves_of_a_replacement_are_told_and_only_what_holds_nothing_goes() {
     let home = tempfile::tempdir().unwrap();
-    fs::create_dir(home.path().join(".empty.lfn-partial")).unwrap();
+    fs::create_dir(home.path().join(".empty.lfn-replaced")).unwrap();
     // A directory of somebody's, in which one may be.
-    fs::create_dir_all(home.path().join(".full.lfn-partial/.deep.lfn-partial")).unwrap();
-    fs::write(home.path().join(".full.lfn-partial/x"), b"").unwrap();
+    fs::create_dir_all(home.path().join(".full.lfn-replaced/.deep.lfn-replaced")).unwrap();
+    fs::write(home.path().join(".full.lfn-replaced/x"), b"").unwrap();
     aged(&home.path().join(".file.lfn-replaced"), b"what was there", 9 * DAY);
+    let file = (".file.lfn-replaced".to_owned(), State::Foreign);
     let all = |first| {
-        let deep = ".full.lfn-partial/.deep.lfn-partial";
-        [(".empty.lfn-partial", first), (".file.lfn-replaced", State::Foreign), (deep, first)]
-            .map(|(name, state)| (name.to_owned(), state))
+        let deep = ".full.lfn-replaced/.deep.lfn-replaced";
+        [(".empty.lfn-replaced".to_owned(), first), file.clone(), (deep.to_owned(), first)]
     };
     assert_eq!(states(home.path(), DAY, true), all(State::Fresh));
     assert_eq!(states(home.path(), Duration::ZERO, false), all(State::Stale));
     assert_eq!(states(home.path(), Duration::ZERO, true), all(State::Removed));
-    assert_eq!(states(home.path(), Duration::ZERO, true), all(State::Removed)[1..2]);
+    assert_eq!(states(home.path(), Duration::ZERO, true), [file]);
     assert_eq!(fs::read(home.path().join(".file.lfn-replaced")).unwrap(), b"what was there");
+    // By the name that it had.
+    let seen = look(&Base::root(home.path()).unwrap(), Path::new("file"), Duration::ZERO, false);
+    assert!(matches!(&seen[..], [(_, State::Foreign, Some(_))]), "{seen:?}");
 }

@@ -79,13 +79,13 @@ pub(super) fn walk(base: &Base, place: &Path, rule: Rule, say: Say<'_>) -> Resul
             _ => false,
         };
         match Beside::of(name.to_bytes()).map(|(which, stem)| (which, Pair { directory: &level.directory, stem })) {
-            // One that holds something is nobody's partial file.
-            Some((Beside::Partial, pair)) if is_directory && !pair.is_empty_directory() => {
-                enter(&mut levels, name, say)?
+            // One that was to take the place of a file holds nothing yet.
+            Some((which @ Beside::Replaced, pair)) if pair.is_empty_directory() => {
+                look(level, which, &pair, rule, say)?
             }
-            Some((which, pair)) if !is_directory || which == Beside::Partial => look(level, which, &pair, rule, say)?,
             _ if is_directory => enter(&mut levels, name, say)?,
-            _ => {}
+            Some((which, pair)) => look(level, which, &pair, rule, say)?,
+            None => {}
         }
     }
     Ok(())
@@ -94,7 +94,7 @@ pub(super) fn walk(base: &Base, place: &Path, rule: Rule, say: Say<'_>) -> Resul
 /// Looks at what has such a name.
 fn look(level: &Level, which: Beside, pair: &Pair<'_>, rule: Rule, say: Say<'_>) -> Result<(), TransferError> {
     let left = match which {
-        Beside::Replaced => pair.replaced(),
+        Beside::Replaced => pair.replaced(rule),
         // Where both are there it is told with the partial file.
         Beside::Journal if pair.has_partial() => None,
         _ => pair.look(rule, &mut || say(None))?,
@@ -141,10 +141,14 @@ fn one(base: &Base, place: &Path, rule: Rule, say: Say<'_>) -> Result<bool, Tran
     let Ok(directory) = base.open(or_here(parent), OFlags::PATH | OFlags::DIRECTORY) else { return Ok(false) };
     let beside = super::super::sink::partial_name(name);
     let Some((_, stem)) = Beside::of(beside.as_bytes()) else { return Ok(false) };
-    let left = Pair { directory: &directory, stem }.look(rule, &mut || say(None))?;
-    let Some(left) = left else { return Ok(false) };
-    say(Some(Seen::Left(
-        left.below(|name| parent.join(std::ffi::OsStr::from_bytes(name)).into_os_string().into_encoded_bytes()),
-    )))?;
-    Ok(true)
+    let pair = Pair { directory: &directory, stem };
+    let all = [pair.look(rule, &mut || say(None))?, pair.replaced(rule)];
+    let mut any = false;
+    for left in all.into_iter().flatten() {
+        any = true;
+        say(Some(Seen::Left(
+            left.below(|name| parent.join(std::ffi::OsStr::from_bytes(name)).into_os_string().into_encoded_bytes()),
+        )))?;
+    }
+    Ok(any)
 }

@@ -20,8 +20,8 @@ use lfn_core::transfer::manner::Verify;
 use lfn_core::transfer::raw::Raw;
 use lfn_core::units::Bytes;
 use rustix::fs::{
-    AtFlags, FallocateFlags, FlockOperation, Mode, OFlags, Stat, Timespec, Timestamps, UTIME_OMIT, fallocate, fchmod,
-    flock, fstat, fstatvfs, fsync, ftruncate, futimens, openat, statat, unlinkat,
+    AtFlags, FallocateFlags, FileType, FlockOperation, Mode, OFlags, Stat, Timespec, Timestamps, UTIME_OMIT, fallocate,
+    fchmod, flock, fstat, fstatvfs, fsync, ftruncate, futimens, openat, statat, unlinkat,
 };
 use rustix::io::Errno;
 
@@ -363,14 +363,22 @@ pub(super) fn lock_partial(place: &Place, name: &OsStr, mode: u32) -> Result<Own
     for _ in 0..16 {
         let file = match openat(&place.directory, name, flags, mode) {
             Err(Errno::ACCESS) if reopen(place, name)? => continue,
-            // One that a copy was killed before it could put it in the place of a file; what holds something is not that.
-            Err(Errno::ISDIR) if unlinkat(&place.directory, name, AtFlags::REMOVEDIR).is_ok() => continue,
+            // A copy was killed before it could give the link its name.
+            Err(Errno::LOOP) if is_symlink(place, name) => {
+                unlinkat(&place.directory, name, AtFlags::empty()).map_err(|e| place.error("create", e))?;
+                continue;
+            }
             opened => opened.map_err(|e| place.error("create", e))?,
         };
         lock_open(&file, place)?;
         let ours = fstat(&file).map_err(|e| place.error("create", e))?;
         match statat(&place.directory, name, AtFlags::SYMLINK_NOFOLLOW) {
             Ok(named) if inode(&named) == inode(&ours) => {
+                if named.st_nlink > 1 && !has_journal(place) {
+                    // The same of another name of a file. What is in it has that.
+                    unlinkat(&place.directory, name, AtFlags::empty()).map_err(|e| place.error("create", e))?;
+                    continue;
+                }
                 only_one(&file, place)?;
                 return Ok(file);
             }
@@ -378,6 +386,15 @@ pub(super) fn lock_partial(place: &Place, name: &OsStr, mode: u32) -> Result<Own
         }
     }
     Err(TransferError::Busy { path: place.shown.clone() })
+}
+
+fn is_symlink(place: &Place, name: &OsStr) -> bool {
+    statat(&place.directory, name, AtFlags::SYMLINK_NOFOLLOW)
+        .is_ok_and(|stat| FileType::from_raw_mode(stat.st_mode) == FileType::Symlink)
+}
+
+fn has_journal(place: &Place) -> bool {
+    statat(&place.directory, journal_name(&place.name), AtFlags::SYMLINK_NOFOLLOW).err() != Some(Errno::NOENT)
 }
 
 fn lock_open(file: &OwnedFd, place: &Place) -> Result<(), TransferError> {

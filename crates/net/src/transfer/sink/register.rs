@@ -16,7 +16,7 @@ use lfn_core::transfer::entry::{Entry, Kind, Name};
 use lfn_core::transfer::verdict::{Allowed, Obstacle, Skipped, There, Verdict, decide, decide_blind};
 use lfn_core::units::Bytes;
 use lfn_core::wire::copy::{Fate, FromReceiver};
-use rustix::fs::{AtFlags, Mode, OFlags, Stat, fstat, mkdirat, openat, readlinkat, symlinkat, unlinkat, utimensat};
+use rustix::fs::{AtFlags, Mode, OFlags, Stat, fstat, mkdirat, openat, readlinkat, symlinkat, utimensat};
 use rustix::io::Errno;
 
 use super::super::TransferError;
@@ -31,7 +31,7 @@ use super::item::{Compared, Done, Item, Leads, Next};
 use super::partial::{Partial, times};
 use super::small::{Small, take_briefly};
 use super::sources::{Before, Sources};
-use super::tree::{Place, Tree, link_open, partial_name, there};
+use super::tree::{Place, Tree, link_open, there};
 use super::{Aim, Receiving, Sync};
 
 /// How long it waits for directories to be finished while nothing comes: those that stand within each other wait for it.
@@ -332,6 +332,7 @@ impl Receiving {
         let Kind::File { length } = entry.kind else {
             let done = |made| if ours { made } else { Done::Skipped(Bytes(0)) };
             if entry.kind == Kind::Directory {
+                place.forget_replaced();
                 let was = self.tree().and_then(|tree| self.open_up(tree, &entry));
                 pass.directories.enter(Directory { number, entry, made: ours, was });
                 return Ok(Some(done(Done::Directory)));
@@ -344,6 +345,10 @@ impl Receiving {
             }
             return self.link_is_there(number, entry, place, (Fate::There, done(Done::Link)));
         };
+        if length > self.block && !Partial::is_there(&place)? {
+            // A copy was killed when it had named the file.
+            place.forget_journal();
+        }
         // As with rsync a newer one stays as it is.
         if why == Skipped::Same && self.dressing.is_more() {
             self.dress_again(&place, &entry)?;
@@ -540,16 +545,9 @@ fn make_directory(place: &Place, entry: &Entry, replace: bool) -> Result<(), Tra
     if !replace {
         return make(&place.name).map_err(|e| place.error("create", e));
     }
-    // What is there goes when a directory is there to take its place.
-    let beside = partial_name(&place.name);
-    let remove = || unlinkat(&place.directory, &beside, AtFlags::REMOVEDIR);
-    // What an earlier copy left there is not this one's; what is there is held while its name is used.
-    let _ = remove();
+    // What a cut copy of a file left beside it goes.
     let stale = take_briefly(place)?;
-    make(&beside).map_err(|e| place.error("create", e))?;
-    let made = place.change_places(&beside).inspect_err(|_| {
-        let _ = remove();
-    });
+    let made = place.make_directory(mode);
     drop(stale);
     made
 }

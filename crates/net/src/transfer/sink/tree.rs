@@ -359,31 +359,50 @@ impl Place {
         }
     }
 
-    /// Puts a directory that stands beside a file under `from` in its place, and removes the file.
-    pub(super) fn change_places(&self, from: &OsStr) -> Result<(), TransferError> {
-        self.exchange(from).map_err(|error| self.error("replace", error))
+    /// Makes a directory in the place of something else, which goes.
+    pub(super) fn make_directory(&self, mode: Mode) -> Result<(), TransferError> {
+        let aside = beside(&self.name, REPLACED);
+        // One that a copy was killed before it could put it in its place.
+        let _ = unlinkat(&self.directory, &aside, AtFlags::REMOVEDIR);
+        self.exchange(&aside, mode).map_err(|error| match error {
+            Errno::EXIST => TransferError::Forbidden {
+                path: self.shown.clone(),
+                why: "what an earlier copy put aside for a directory stands beside it: `lfn copy --clean` tells its name",
+            },
+            error => self.error("replace", error),
+        })
     }
 
-    fn exchange(&self, from: &OsStr) -> Result<(), Errno> {
+    fn exchange(&self, aside: &OsStr, mode: Mode) -> Result<(), Errno> {
         let Place { directory, name, .. } = self;
-        match renameat_with(directory, from, directory, name, RenameFlags::EXCHANGE) {
-            Ok(()) => unlinkat(directory, from, AtFlags::empty()),
-            // File systems without RENAME_EXCHANGE, which may know no other way to rename but the plain one: a directory takes
-            // the place of nothing else, so that what is there stands beside it meanwhile.
-            Err(Errno::INVAL | Errno::NOSYS) => {
-                let aside = beside(name, REPLACED);
-                if statat(directory, &aside, AtFlags::SYMLINK_NOFOLLOW).is_ok() {
-                    // A copy that was killed in the middle of this left it, and nobody has looked at it since.
-                    return Err(Errno::EXIST);
-                }
-                renameat(directory, name, directory, &aside)?;
-                match renameat(directory, from, directory, name) {
-                    Ok(()) => unlinkat(directory, &aside, AtFlags::empty()),
-                    Err(error) => renameat(directory, &aside, directory, name).and(Err(error)),
+        let unlink = || unlinkat(directory, aside, AtFlags::empty());
+        mkdirat(directory, aside, mode)?;
+        match renameat_with(directory, aside, directory, name, RenameFlags::EXCHANGE) {
+            Ok(()) => return unlink(),
+            Err(error) => {
+                unlinkat(directory, aside, AtFlags::REMOVEDIR)?;
+                // File systems without RENAME_EXCHANGE.
+                if !matches!(error, Errno::INVAL | Errno::NOSYS) {
+                    return Err(error);
                 }
             }
-            Err(error) => Err(error),
         }
+        // They may know no other way to rename but the plain one.
+        renameat(directory, name, directory, aside)?;
+        match mkdirat(directory, name, mode) {
+            Ok(()) => unlink(),
+            Err(error) => renameat(directory, aside, directory, name).and(Err(error)),
+        }
+    }
+
+    /// Removes what this directory took the place of, if a copy was killed before it could.
+    pub(super) fn forget_replaced(&self) {
+        let _ = unlinkat(&self.directory, beside(&self.name, REPLACED), AtFlags::empty());
+    }
+
+    /// Removes the journal of a file that is whole.
+    pub(super) fn forget_journal(&self) {
+        let _ = unlinkat(&self.directory, journal_name(&self.name), AtFlags::empty());
     }
 
     /// Makes something that has a name from the start: under this one if it is free, else beside it and renamed.

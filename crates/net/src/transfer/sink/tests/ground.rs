@@ -35,7 +35,7 @@ fn a_file_gives_way_to_a_directory_that_is_made() {
     }
     // Left by copies that were ended midway, and held by one that is under way.
     fs::write(path(".b.lfn-partial"), b"stale").unwrap();
-    fs::create_dir(path(".c.lfn-partial")).unwrap();
+    fs::create_dir(path(".c.lfn-replaced")).unwrap();
     let held = fs::File::create(path(".d.lfn-partial")).unwrap();
     flock(&held, FlockOperation::LockExclusive).unwrap();
     symlink("a", path("l")).unwrap();

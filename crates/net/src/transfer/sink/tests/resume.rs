@@ -295,10 +295,49 @@ fn blocks_of_a_source_that_looked_the_same_are_not_gone_on_with_twice() {
     assert_eq!(names(place.path()), [""; 0]);
 }
 
-/// A copy was killed before it could put it in the place of a file.
+/// A copy was killed before it could give a link the name of what it replaces.
 #[test]
-fn an_empty_directory_of_a_partial_name_gives_way() {
+fn links_of_a_partial_name_give_way() {
+    let bytes = vec![1; 4000];
+    for hard in [false, true] {
+        let place = TempDir::new().unwrap();
+        let partial = place.path().join(".a.lfn-partial");
+        if hard {
+            fs::write(place.path().join("other"), "whole").unwrap();
+            fs::hard_link(place.path().join("other"), &partial).unwrap();
+        } else {
+            std::os::unix::fs::symlink("other", &partial).unwrap();
+        }
+        let mut copy = Copy::into(place.path());
+        copy.list(vec![file("a", &bytes)]);
+        copy.until("wants", |word| matches!(word, FromReceiver::Wants { up_to: 1 }).then_some(()));
+        let mut stream = copy.stream();
+        (0..4).for_each(|index| stream.write_all(&block(0, &bytes, index, false)).unwrap());
+        copy.sent(0, &bytes);
+        assert_eq!(copy.end().tally.failed, 0);
+        assert_eq!(fs::read(place.path().join("a")).unwrap(), bytes);
+        assert!(!partial.exists() && !partial.is_symlink());
+        assert_eq!(fs::read(place.path().join("other")).ok(), hard.then(|| b"whole".to_vec()));
+    }
+}
+
+/// It was killed after a name was given and before it had removed what is of no use then.
+#[test]
+fn what_a_copy_leaves_beside_what_has_its_name_goes() {
     let (bytes, place) = (vec![1; 4000], TempDir::new().unwrap());
-    fs::create_dir(place.path().join(".a.lfn-partial")).unwrap();
-    assert_eq!(resume(place.path(), &bytes, file("a", &bytes)).0, [0_u64; 0]);
+    let entries = || vec![directory("d"), file("x", &bytes)];
+    let mut copy = Copy::into(place.path());
+    copy.list(entries());
+    let mut stream = copy.stream();
+    (0..4).for_each(|index| stream.write_all(&block(1, &bytes, index, false)).unwrap());
+    copy.sent(1, &bytes);
+    assert_eq!(copy.end().tally.failed, 0);
+    fs::write(place.path().join(".d.lfn-replaced"), "what d took the place of").unwrap();
+    fs::write(place.path().join(".x.lfn-journal"), "").unwrap();
+    let mut copy = Copy::into(place.path());
+    copy.list(entries());
+    assert_eq!(copy.end().tally.skipped, 2);
+    let mut all = names(place.path());
+    all.sort();
+    assert_eq!(all, ["d", "x"]);
 }
