@@ -149,7 +149,9 @@ fn rsync(args: &[&str], from: &Path, to: &Path) -> bool {
     let from = format!("{}/", from.display());
     match Command::new("rsync").args(args).arg(from).arg(to).output() {
         Ok(output) => assert!(output.status.success(), "{}", text(&output.stderr)),
-        Err(error) => eprintln!("skipped: rsync: {error}"),
+        Err(error) => {
+            crate::skipped(&format!("rsync: {error}"));
+        }
     }
     to.exists()
 }

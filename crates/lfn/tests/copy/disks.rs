@@ -355,3 +355,33 @@ fn what_a_pattern_may_stand_for_and_cannot_be_read_is_told() {
         assert_eq!(pair.near("dst/y").exists(), pattern == "runs/*/*", "{errors}");
     }
 }
+
+/// Wherever it is killed while things take the place of others, the same command makes it whole and leaves nothing beside.
+#[test]
+fn a_kill_while_something_takes_a_place_is_no_dead_end() {
+    if !can_trace("kills at a certain call") {
+        return;
+    }
+    for (call, most) in [("renameat2", 4), ("unlinkat", 8)] {
+        for when in 1..=most {
+            let pair = Pair::new();
+            fs::create_dir_all(pair.near("from/d")).unwrap();
+            write(&pair.near("from/d/in"), 10);
+            write(&pair.near("from/large"), 1_500_000);
+            fs::hard_link(pair.near("from/d/in"), pair.near("from/hard")).unwrap();
+            symlink("nowhere", pair.near("from/soft")).unwrap();
+            fs::create_dir(pair.near("to")).unwrap();
+            ["d", "hard", "soft", "large"].iter().for_each(|name| drop(write(&pair.near("to").join(name), 3)));
+            let (args, fault) = (["-a", "--force", "from/", "to/"], format!("inject={call}:signal=KILL:when={when}"));
+            traced(&pair, &["-o", "/dev/null", "-e", &fault], &args);
+            pair.copies(&args);
+            // What a file had beside it when it had its name is seen when that is found.
+            pair.copies(&args);
+            let mut there = names(&pair.near("to"));
+            there.sort();
+            assert_eq!(there, ["d", "hard", "large", "soft"], "{call} {when}");
+            assert_eq!(fs::read(pair.near("to/large")).unwrap(), fs::read(pair.near("from/large")).unwrap());
+            assert_eq!(fs::read(pair.near("to/hard")).unwrap(), fs::read(pair.near("from/d/in")).unwrap());
+        }
+    }
+}

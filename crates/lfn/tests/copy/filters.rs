@@ -59,7 +59,10 @@ fn alike(pair: &Pair, number: usize, source: &str, words: &[&str]) {
     let rsync = Command::new("rsync").arg("-r").args(words).args([source]).arg(&oracle).current_dir(&near).output();
     match rsync {
         Ok(output) => assert!(output.status.success(), "{words:?}: {}", text(&output.stderr)),
-        Err(error) => return eprintln!("skipped: rsync: {error}"),
+        Err(error) => {
+            crate::skipped(&format!("rsync: {error}"));
+            return;
+        }
     }
     pair.copies(&[words, &[source, &format!("far:{number}/")]].concat());
     assert_eq!(paths(&pair.far(&number.to_string())), paths(&oracle), "{words:?} {source}");
