@@ -1,4 +1,6 @@
 //! Why a copy failed, said so that either side can say it: in full where it happened, as a refusal to the other.
+//!
+//! It is long because it is one enum: each variant stands here with its words, its code and its hint, and none lacks one.
 
 use std::io;
 use std::time::Duration;
