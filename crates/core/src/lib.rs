@@ -54,5 +54,5 @@ pub mod time;
 pub mod transfer;
 pub mod udp;
 pub mod units;
-pub mod until;
+pub mod stopping_rule;
 pub mod wire;

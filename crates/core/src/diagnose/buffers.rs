@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde_json::json;
 
 use super::window::{autotuning, held};
-use super::{Cause, Cure, Evidence, Finding, finding};
+use super::{Cause, Remedy, Evidence, Finding, finding};
 use crate::units::{Bytes, show_duration};
 
 /// Share of the busy time stopped by the send buffer that makes it a limit (`bench/findings`).
@@ -151,8 +151,8 @@ fn unfilled(evidence: &Evidence) -> Option<Stopped> {
     (in_flight > 0).then_some(Stopped::Unfilled { in_flight: Bytes(in_flight), room: Bytes(room) })
 }
 
-fn on(host: &str, command: String) -> Cure {
-    Cure { command, host: Some(host.to_owned()) }
+fn on(host: &str, command: String) -> Remedy {
+    Remedy { command, host: Some(host.to_owned()) }
 }
 
 #[cfg(test)]

@@ -10,7 +10,7 @@ use serde_json::json;
 
 use super::drops::{after_they_came, before_they_left};
 use super::limit::higher;
-use super::{Cause, Cure, Evidence, Finding};
+use super::{Cause, Remedy, Evidence, Finding};
 use crate::udp::figures::{Received, Sent};
 use crate::udp::ramp::RampReport;
 use crate::units::{BitRate, Bytes};
@@ -65,12 +65,12 @@ impl<'a> Datagrams<'a> {
         (!streams.is_empty()).then_some(Datagrams { evidence, streams, ramp, sent, lost, own, receiver })
     }
 
-    fn finding(&self, cause: Cause, summary: String, cure: Cure, predicted: Option<BitRate>) -> Finding {
+    fn finding(&self, cause: Cause, summary: String, cure: Remedy, predicted: Option<BitRate>) -> Finding {
         super::finding(self.evidence, cause, summary, cure, predicted)
     }
 
     /// The command to try again with.
-    fn again(&self, flags: &str) -> Cure {
+    fn again(&self, flags: &str) -> Remedy {
         self.evidence.again(&format!("--udp {flags}"))
     }
 
@@ -123,7 +123,7 @@ impl<'a> Datagrams<'a> {
         let cure = match qdisc {
             Some(((kind, _), interface)) if kind != "fq" => {
                 let command = format!("tc -s qdisc show dev {}", interface.name);
-                Cure { command, host: Some(host.name.clone()) }
+                Remedy { command, host: Some(host.name.clone()) }
             }
             // With what the kernel cuts up itself it may keep the rate.
             _ if self.evidence.no_gso => self.again(&format!("--pacing {}", self.each(wanted).typed())),
@@ -158,7 +158,7 @@ impl<'a> Datagrams<'a> {
         let cure = match asked {
             // The kernel capped what was asked.
             Some(asked) if asked > granted => {
-                Cure { command: format!("sysctl -w net.core.rmem_max={}", larger.0), host: Some(host.name.clone()) }
+                Remedy { command: format!("sysctl -w net.core.rmem_max={}", larger.0), host: Some(host.name.clone()) }
             }
             _ => self.again(&format!("--rcvbuf {}", larger.0)),
         };
@@ -220,7 +220,7 @@ impl<'a> Datagrams<'a> {
             // What arrived may arrive again.
             None if !told => self.again(&format!("--pacing {}", self.each(arrived(sent, share)).typed())),
             // Of one stream.
-            None => Cure { command: format!("lfn test {} --ramp", self.evidence.again), host: None },
+            None => Remedy { command: format!("lfn test {} --ramp", self.evidence.again), host: None },
         };
         let mut finding = self.finding(Cause::Loss, summary, cure, most);
         finding.evidence = BTreeMap::from([("lost_datagrams", json!(lost)), ("lost_share", json!(share))]);

@@ -10,7 +10,7 @@ use serde_json::json;
 
 use super::evidence::Host;
 use super::window::autotuning;
-use super::{Cause, Cure, Evidence, Finding, finding, path};
+use super::{Cause, Remedy, Evidence, Finding, finding, path};
 use crate::units::Bytes;
 
 /// What BBR takes no notice of, and what counters that count other things too do not show: fewer drops than this, or a
@@ -52,7 +52,7 @@ pub(super) struct Dropped<'a> {
     pub(super) what: String,
     pub(super) dropped: u64,
     packets: u64,
-    pub(super) cure: Cure,
+    pub(super) cure: Remedy,
     /// Nothing else is counted with them.
     alone: bool,
     consequence: &'static str,
@@ -61,7 +61,7 @@ pub(super) struct Dropped<'a> {
 impl<'a> Dropped<'a> {
     /// None, yet.
     fn by(host: &'a Host, what: String, command: String, consequence: &'static str) -> Self {
-        let cure = Cure { command, host: Some(host.name.clone()) };
+        let cure = Remedy { command, host: Some(host.name.clone()) };
         Dropped { host, what, dropped: 0, packets: 0, cure, alone: true, consequence }
     }
 
@@ -143,18 +143,18 @@ fn by_sockets(evidence: &Evidence) -> Option<Dropped<'_>> {
 }
 
 /// A larger receive buffer: the one that was asked for, or what autotuning may come to.
-fn more_memory(evidence: &Evidence) -> Cure {
+fn more_memory(evidence: &Evidence) -> Remedy {
     let host = Some(evidence.receiver.name.clone());
     let needed = evidence.needed().unwrap_or_default();
     let socket = evidence.flows.first().map(|flow| &flow.receiving);
     let granted = socket.map_or(Bytes(0), |socket| socket.rcvbuf_granted_bytes);
     let larger = needed.max(Bytes(granted.0.saturating_mul(2)));
     match socket.and_then(|socket| socket.rcvbuf_asked_bytes) {
-        Some(asked) if asked > granted => Cure { command: format!("sysctl -w net.core.rmem_max={}", larger.0), host },
+        Some(asked) if asked > granted => Remedy { command: format!("sysctl -w net.core.rmem_max={}", larger.0), host },
         Some(_) => evidence.again(&format!("--rcvbuf {}", larger.0)),
         None => {
             let limits = evidence.receiver.kernel.as_ref().map(|kernel| kernel.tcp_rmem_bytes).unwrap_or_default();
-            Cure { command: autotuning("net.ipv4.tcp_rmem", limits, needed.max(Bytes(limits[2]))), host }
+            Remedy { command: autotuning("net.ipv4.tcp_rmem", limits, needed.max(Bytes(limits[2]))), host }
         }
     }
 }

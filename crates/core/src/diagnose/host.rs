@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use serde_json::json;
 
 use super::evidence::Worker;
-use super::{Cause, Cure, Evidence, Finding, finding};
+use super::{Cause, Remedy, Evidence, Finding, finding};
 use crate::units::{BitRate, Bytes};
 
 /// A sender with data to send for less than this share of the time had none (`bench/findings`).
@@ -41,7 +41,7 @@ pub(super) fn slow_writer(evidence: &Evidence) -> Option<Finding> {
         evidence.sender.name,
         (1.0 - share) * 100.0
     );
-    let cure = Cure { command: "iostat -x 1 5; pidstat -d 1 5".into(), host: Some(evidence.sender.name.clone()) };
+    let cure = Remedy { command: "iostat -x 1 5; pidstat -d 1 5".into(), host: Some(evidence.sender.name.clone()) };
     // What it sent while it had something is what it could have sent all the time, as far as the path goes.
     let freed = BitRate((evidence.judged_goodput().as_f64() / share.max(0.01)) as u64);
     let predicted = evidence.possible().map_or(freed, |possible| possible.min(freed));
@@ -76,7 +76,7 @@ pub(super) fn slow_reader(evidence: &Evidence) -> Option<Finding> {
         evidence.receiver.name,
         stopped * 100.0
     );
-    let cure = Cure { command: "iostat -x 1 5; pidstat -d 1 5".into(), host: Some(evidence.receiver.name.clone()) };
+    let cure = Remedy { command: "iostat -x 1 5; pidstat -d 1 5".into(), host: Some(evidence.receiver.name.clone()) };
     let mut finding = finding(evidence, Cause::SlowReader, summary, cure, evidence.possible());
     let least = behind.iter().map(|flow| flow.least).sum::<u64>();
     let most = behind.iter().map(|flow| flow.most).sum::<u64>();
@@ -129,7 +129,7 @@ pub(super) fn competing(evidence: &Evidence) -> Option<Finding> {
         host.name,
         others.as_f64() / all.as_f64().max(1.0) * 100.0
     );
-    let cure = Cure { command: "ss -tunpi".into(), host: Some(host.name.clone()) };
+    let cure = Remedy { command: "ss -tunpi".into(), host: Some(host.name.clone()) };
     let without = BitRate(evidence.judged_goodput().0.saturating_add(others.0));
     let predicted = evidence.possible().map_or(without, |possible| possible.min(without));
     let mut finding = finding(evidence, Cause::Competing, summary, cure, Some(predicted));

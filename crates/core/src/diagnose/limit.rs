@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde_json::json;
 
-use super::{Cause, Cure, Evidence, Finding, finding};
+use super::{Cause, Remedy, Evidence, Finding, finding};
 
 /// A goodput this close to what is allowed is held there; retransmissions and the ends of a test cost some of it.
 const NEAR: f64 = 0.95;
@@ -23,8 +23,8 @@ pub(super) fn server(evidence: &Evidence) -> Option<Finding> {
 }
 
 /// The server with higher limits, for whoever runs it.
-pub(super) fn higher(evidence: &Evidence) -> Cure {
-    Cure { command: "lfn serve --max-rate RATE --client-rate RATE".into(), host: Some(evidence.far.clone()) }
+pub(super) fn higher(evidence: &Evidence) -> Remedy {
+    Remedy { command: "lfn serve --max-rate RATE --client-rate RATE".into(), host: Some(evidence.far.clone()) }
 }
 
 #[cfg(test)]

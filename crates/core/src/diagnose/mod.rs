@@ -41,7 +41,7 @@ pub struct Finding {
     /// The figures, names with units.
     pub evidence: BTreeMap<&'static str, serde_json::Value>,
     /// What to do about it.
-    pub cure: Cure,
+    pub cure: Remedy,
     /// Goodput to expect after the cure, where it can be told.
     #[serde(rename = "predicted_goodput_bits_per_second")]
     pub predicted: Option<BitRate>,
@@ -142,14 +142,14 @@ impl Cause {
 /// A command, and whose shell it belongs in.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
-pub struct Cure {
+pub struct Remedy {
     /// To be run as it stands.
     pub command: String,
     /// Where, if that is not where the test was typed.
     pub host: Option<String>,
 }
 
-impl std::fmt::Display for Cure {
+impl std::fmt::Display for Remedy {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match &self.host {
             Some(host) => write!(f, "{}   (on {host})", self.command),
@@ -195,7 +195,7 @@ fn name<S: Serializer>(cause: &Cause, serializer: S) -> Result<S::Ok, S::Error> 
 }
 
 /// A finding with its gain over what `evidence` shows, if `predicted` is known.
-fn finding(evidence: &Evidence, cause: Cause, summary: String, cure: Cure, predicted: Option<BitRate>) -> Finding {
+fn finding(evidence: &Evidence, cause: Cause, summary: String, cure: Remedy, predicted: Option<BitRate>) -> Finding {
     let gain = predicted.map(|predicted| BitRate(predicted.0.saturating_sub(evidence.judged_goodput().0)));
     Finding { cause, summary, evidence: BTreeMap::new(), cure, predicted, gain }
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use serde_json::json;
 
-use super::{Cause, Cure, Evidence, Finding, finding};
+use super::{Cause, Remedy, Evidence, Finding, finding};
 use crate::path::PathProfile;
 use crate::tcp_model::{self, Congestion, loss_budget};
 use crate::units::{BitRate, Ratio, show_duration};
@@ -177,7 +177,7 @@ pub(super) fn queueing(evidence: &Evidence) -> Option<Finding> {
     };
     let local = evidence.sender.qdisc.as_ref().filter(|(_, counters)| waits_here(counters.backlog_bytes));
     let cure = match (local, &evidence.sender.interface) {
-        (Some(_), Some(interface)) => Cure {
+        (Some(_), Some(interface)) => Remedy {
             command: format!("tc qdisc replace dev {} root fq_codel", interface.name),
             host: Some(evidence.sender.name.clone()),
         },
@@ -221,11 +221,11 @@ pub(super) fn small_mtu(evidence: &Evidence) -> Option<Finding> {
         None => evidence.again("--path"),
         Some(_) if by_tcp.is_some_and(|mtu| mtu <= path) => {
             let command = format!("tracepath -n {}   # the hop after which pmtu falls", evidence.receiver.name);
-            Cure { command, host: Some(evidence.sender.name.clone()) }
+            Remedy { command, host: Some(evidence.sender.name.clone()) }
         }
         // What TCP does not know it sends too large.
         Some(_) => {
-            Cure { command: "sysctl -w net.ipv4.tcp_mtu_probing=1".into(), host: Some(evidence.sender.name.clone()) }
+            Remedy { command: "sysctl -w net.ipv4.tcp_mtu_probing=1".into(), host: Some(evidence.sender.name.clone()) }
         }
     };
     let mut finding = finding(evidence, Cause::SmallMtu, summary, cure, Some(predicted));
@@ -264,7 +264,7 @@ pub(super) fn congestion(evidence: &Evidence) -> Option<Finding> {
         false => "ip route show table all | grep congctl   # a route's congctl overrides what a program asks".into(),
         true => format!("modprobe tcp_{asked}"),
     };
-    let cure = Cure { command, host: Some(evidence.sender.name.clone()) };
+    let cure = Remedy { command, host: Some(evidence.sender.name.clone()) };
     let mut finding = finding(evidence, Cause::CongestionControl, summary, cure, predicted);
     finding.evidence = BTreeMap::from([("asked", json!(asked)), ("in_use", json!(used))]);
     Some(finding)

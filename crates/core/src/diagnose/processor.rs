@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use serde_json::json;
 
 use super::evidence::{Host, Worker};
-use super::{Cause, Cure, Evidence, Finding, finding};
+use super::{Cause, Remedy, Evidence, Finding, finding};
 use crate::prediction;
 
 /// A thread that ran, or could have run, for this share of the time was held by its processor.
@@ -104,7 +104,7 @@ fn busy_thread(evidence: &Evidence, sends: bool, stream: usize, worker: &Worker)
     let cure = if starved && own {
         fewer_threads(evidence, host).unwrap_or_else(|| relieved(evidence, host, worker))
     } else if starved {
-        Cure { command: "ps -eo pcpu,psr,pid,comm --sort=-pcpu | head".into(), host: Some(host.name.clone()) }
+        Remedy { command: "ps -eo pcpu,psr,pid,comm --sort=-pcpu | head".into(), host: Some(host.name.clone()) }
     } else if idle >= 1.0 {
         let more = evidence.streams().saturating_add(idle as u32);
         evidence.again(&format!("--streams {more}"))
@@ -129,7 +129,7 @@ fn busy_thread(evidence: &Evidence, sends: bool, stream: usize, worker: &Worker)
 }
 
 /// No more threads than processors, where there are more.
-fn fewer_threads(evidence: &Evidence, host: &Host) -> Option<Cure> {
+fn fewer_threads(evidence: &Evidence, host: &Host) -> Option<Remedy> {
     let directions = if evidence.at_once { 2 } else { 1 };
     let threads = if evidence.one_host { 2 } else { 1 } * directions;
     let most = (host.processors? / threads).max(1);
@@ -137,8 +137,8 @@ fn fewer_threads(evidence: &Evidence, host: &Host) -> Option<Cure> {
 }
 
 /// Less work for a processor where no other is idle: a device can take some of it over, what the kernel made cannot.
-fn relieved(evidence: &Evidence, host: &Host, worker: &Worker) -> Cure {
-    let here = |command: String| Cure { command, host: Some(host.name.clone()) };
+fn relieved(evidence: &Evidence, host: &Host, worker: &Worker) -> Remedy {
+    let here = |command: String| Remedy { command, host: Some(host.name.clone()) };
     match &host.interface {
         Some(interface) if !interface.loopback && interface.kind.is_none() => {
             here(format!("ethtool -K {} tso on gso on gro on", interface.name))
@@ -157,7 +157,7 @@ fn interrupts(evidence: &Evidence, host: &Host) -> Option<Finding> {
         (share * 100.0).min(100.0)
     );
     let command = format!("echo ff > /sys/class/net/{}/queues/rx-0/rps_cpus", interface.name);
-    let cure = Cure { command, host: Some(host.name.clone()) };
+    let cure = Remedy { command, host: Some(host.name.clone()) };
     let mut finding = finding(evidence, Cause::Processor, summary, cure, evidence.possible());
     finding.evidence = BTreeMap::from([("softirq_share", json!(share)), ("processor", json!(processor))]);
     Some(finding)

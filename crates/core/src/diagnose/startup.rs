@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use serde_json::json;
 
-use super::{Cause, Cure, Evidence, Finding, finding};
+use super::{Cause, Remedy, Evidence, Finding, finding};
 use crate::units::show_duration;
 
 /// Growth of less than this share of the test is not worth a word; more than the one interval in ten that every test
@@ -77,7 +77,7 @@ fn never_ended(evidence: &Evidence) -> Finding {
 }
 
 /// A test in which start-up is a tenth.
-fn longer(evidence: &Evidence, start_up: Duration) -> Cure {
+fn longer(evidence: &Evidence, start_up: Duration) -> Remedy {
     let seconds = (start_up.as_secs_f64() * 10.0).ceil().max(1.0);
     evidence.again(&format!("--time {seconds}"))
 }

@@ -2,7 +2,7 @@
 
 use serde_json::json;
 
-use super::{Cause, Cure, Evidence, Finding, Flow, finding};
+use super::{Cause, Remedy, Evidence, Finding, Flow, finding};
 use crate::plan;
 use crate::units::{BitRate, Bytes, show_duration};
 use crate::wire::test::Kernel;
@@ -55,9 +55,9 @@ pub(super) fn scale_absent(evidence: &Evidence) -> Option<Finding> {
         .into_iter()
         .find(|host| host.kernel.as_ref().is_some_and(|kernel| !kernel.window_scaling));
     let cure = match off {
-        Some(host) => Cure { command: "sysctl -w net.ipv4.tcp_window_scaling=1".into(), host: Some(host.name.clone()) },
+        Some(host) => Remedy { command: "sysctl -w net.ipv4.tcp_window_scaling=1".into(), host: Some(host.name.clone()) },
         // Both offer it, and it did not arrive.
-        None => Cure {
+        None => Remedy {
             command: "tcpdump -vn 'tcp[tcpflags] & tcp-syn != 0'   # both ends offer wscale: find what strips it"
                 .into(),
             host: Some(evidence.receiver.name.clone()),
@@ -124,8 +124,8 @@ impl Held {
 }
 
 /// Whoever made the window small is told how to make it large: a flag of this test, or the receiver's kernel.
-fn cure(evidence: &Evidence) -> Cure {
-    let Some(flow) = evidence.flows.first() else { return Cure { command: String::new(), host: None } };
+fn cure(evidence: &Evidence) -> Remedy {
+    let Some(flow) = evidence.flows.first() else { return Remedy { command: String::new(), host: None } };
     let twice = Bytes(flow.snd_wnd.map_or(0, |window| window.median).saturating_mul(2));
     let needed = evidence.needed().unwrap_or(twice);
     let socket = &flow.receiving;
@@ -144,7 +144,7 @@ fn cure(evidence: &Evidence) -> Cure {
         None if !kernel.moderate_rcvbuf => "sysctl -w net.ipv4.tcp_moderate_rcvbuf=1".into(),
         None => autotuning("net.ipv4.tcp_rmem", kernel.tcp_rmem_bytes, needed),
     };
-    Cure { command, host }
+    Remedy { command, host }
 }
 
 /// The line that lets autotuning go far enough for `needed` in flight.

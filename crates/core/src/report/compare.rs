@@ -18,7 +18,7 @@ use crate::path::{PathProfile, optional_seconds, seconds};
 use crate::stats::{self, BatchMeans, FEWEST_BLOCKS, Slice, median};
 use crate::udp::figures::Received;
 use crate::units::{BitRate, Bytes};
-use crate::until::{self, Estimate};
+use crate::stopping_rule::{self, Estimate};
 use crate::wire::test::{Data, Direction, Interval, Modes, StreamReport};
 
 /// Several results side by side, schema `lfn.show/1`.
@@ -294,7 +294,7 @@ fn known(run: &Run) -> Option<Mean> {
 
 fn told(estimate: Option<Estimate>, received: &[Interval], omit: Option<Duration>) -> Option<Mean> {
     // A file may hold any figures.
-    let known = estimate.filter(|known| known.blocks >= FEWEST_BLOCKS).or_else(|| until::estimate(received, omit))?;
+    let known = estimate.filter(|known| known.blocks >= FEWEST_BLOCKS).or_else(|| stopping_rule::estimate(received, omit))?;
     let (error, freedom) = known.error();
     Some(Mean { error, freedom })
 }
@@ -479,7 +479,7 @@ pub(super) mod tests {
         };
         let bytes: Vec<u64> = noise(30, 99).iter().map(|x| (1e6 * (1.0 + 0.1 * x)) as u64).collect();
         let intervals: Vec<Interval> = (0..).zip(&bytes).map(interval).collect();
-        let estimate = until::estimate(&intervals, None).unwrap();
+        let estimate = stopping_rule::estimate(&intervals, None).unwrap();
         let half = |estimate, intervals: &[Interval]| Some(told(estimate, intervals, None)?.half().round());
         assert!(estimate.half() > 1e4);
         assert_eq!(half(None, &intervals), Some(estimate.half().round()));

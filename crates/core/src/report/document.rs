@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{Figure, Iperf3};
 use crate::blocks::Caught;
-use crate::diagnose::{self, Cure, Steady};
+use crate::diagnose::{self, Remedy, Steady};
 use crate::discover::report::PathReport;
 use crate::host::clock::Alignment;
 use crate::latency::Latency;
@@ -16,7 +16,7 @@ use crate::prediction::Expected;
 use crate::tcp_model::Prediction;
 use crate::udp::ramp::RampReport;
 use crate::units::{BitRate, Bytes, Ratio};
-use crate::until::Estimate;
+use crate::stopping_rule::Estimate;
 use crate::wire::test::{Direction, EndReport, Interval, SocketWish, TestRequest};
 
 /// The result of one `lfn test`: a list of runs, one or, with `--both` or `--bidir`, two.
@@ -235,7 +235,7 @@ pub struct Finding {
     /// The figures; their names carry units.
     pub evidence: BTreeMap<String, serde_json::Value>,
     /// What to do about it.
-    pub cure: Cure,
+    pub cure: Remedy,
     /// Goodput to expect after the cure, where it can be told.
     #[serde(rename = "predicted_goodput_bits_per_second")]
     pub predicted: Option<BitRate>,

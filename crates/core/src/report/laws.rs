@@ -12,7 +12,7 @@ use serde::de::DeserializeOwned;
 use serde_json::{Map, Value, json};
 
 use super::{Comparison, Document, Event, Stored, compare, csv, read, schema};
-use crate::diagnose::{self, Cause, Cure};
+use crate::diagnose::{self, Cause, Remedy};
 
 /// Makes values of a schema.
 struct Maker {
@@ -256,7 +256,7 @@ fn a_finding_whose_figure_is_no_number_leaves_it_out() {
         cause: Cause::ReceiveWindow,
         summary: "so".into(),
         evidence: [("good", json!(1.5)), ("bad", json!(f64::NAN)), ("worse", json!(f64::INFINITY))].into(),
-        cure: Cure { command: "true".into(), host: None },
+        cure: Remedy { command: "true".into(), host: None },
         predicted: None,
         gain: None,
     };

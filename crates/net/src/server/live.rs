@@ -18,7 +18,7 @@ use super::tokens::{Bearer, Tokens};
 const SUPERSEDED_WITHIN: Duration = Duration::from_secs(15);
 
 /// How often a wait for that looks up.
-const LOOK_UP: Duration = Duration::from_millis(5);
+const POLL_INTERVAL: Duration = Duration::from_millis(5);
 
 /// One session that runs.
 #[derive(Debug)]
@@ -97,7 +97,7 @@ impl Lives {
             for live in older {
                 live.end(Refusal::new(RefusalCode::Stopped, "another session goes on with this copy"));
             }
-            thread::sleep(LOOK_UP);
+            thread::sleep(POLL_INTERVAL);
         }
     }
 

@@ -18,7 +18,7 @@ use super::admission::Lender;
 const BURST: Duration = Duration::from_millis(20);
 
 /// How long a thread sleeps at most before it looks whether it should stop.
-const LOOK_UP: Duration = Duration::from_millis(20);
+const POLL_INTERVAL: Duration = Duration::from_millis(20);
 
 /// Most bytes taken from the gate at once, and the least.
 const LEASE: (u64, u64) = (16 << 20, 64 << 10);
@@ -132,7 +132,7 @@ impl Throttle {
             if left == 0 {
                 break;
             }
-            thread::sleep(Duration::from_nanos(left).min(LOOK_UP));
+            thread::sleep(Duration::from_nanos(left).min(POLL_INTERVAL));
         }
         Ok(())
     }

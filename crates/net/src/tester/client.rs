@@ -12,7 +12,7 @@ use lfn_core::plan::{self, Wishes};
 use lfn_core::report::Ended;
 use lfn_core::session::SessionId;
 use lfn_core::units::Bytes;
-use lfn_core::until::{self, Until};
+use lfn_core::stopping_rule::{self, Until};
 use lfn_core::wire::Request;
 use lfn_core::wire::test::{
     Bounded, ClientMessage, Direction, EndReport, Interval, Kernel, Load, ServerMessage, SocketWish, Sum,
@@ -228,7 +228,7 @@ impl<'a> Conversation<'a> {
         let mut measurement = Measurement { clock, latency, ended, ..Measurement::new(request, rtt, near, far) };
         let streams = measurement.receiver().streams.iter().filter_map(|stream| stream.blocks.as_ref());
         measurement.blocks = Caught::of(streams, start);
-        measurement.estimate = until::estimate(&measurement.receiver().intervals, omit);
+        measurement.estimate = stopping_rule::estimate(&measurement.receiver().intervals, omit);
         check_complete(&measurement)?;
         Ok(measurement)
     }

@@ -13,7 +13,7 @@ use lfn_core::path::PathProfile;
 use lfn_core::report::Ended;
 use lfn_core::udp::ramp::RampReport;
 use lfn_core::units::Ratio;
-use lfn_core::until::Estimate;
+use lfn_core::stopping_rule::Estimate;
 use lfn_core::wire::test::{Direction, EndReport, Interval, Kernel, SocketWish, TestRequest};
 
 /// A test to run: what the far end is asked, and what this end does.

@@ -8,7 +8,7 @@ use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
+use std::sync::mpsc::{self, RecvTimeoutError, channel};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -28,12 +28,12 @@ use lfn_core::wire::copy::{CopyId, CopyRequest, Failure, From, Job, Pick, Tally,
 use lfn_core::wire::{CongestionWish, HELLO_LIMIT, Refusal, Request};
 
 use super::TransferError;
-use super::course::{Course, LOOK_UP};
+use super::course::{ResumableCopy, LOOK_UP};
 use super::flow::Flow;
 use super::place::Base;
 use super::side::{Ended, Extent, Side};
-use super::sink::{Aim, Receiving};
-use super::source::{Listing, Sending, Source};
+use super::receiver::{Aim, Receiver};
+use super::sender::{Listing, Sender, Source};
 use super::supply::Supply;
 use super::talk::{Arrivals, Talk};
 use super::teller::Teller;
@@ -218,7 +218,7 @@ pub(super) fn upload_of(
 ) -> Result<Outcome, TransferError> {
     check_length(&options.manner.protect)?;
     let job = Job::Put { to };
-    let mut course = Course::new(target, options, watch)?;
+    let mut course = ResumableCopy::new(target, options, watch)?;
     course.copy = copy.unwrap_or(course.copy);
     course.run(|course| {
         let mut sent = None;
@@ -234,18 +234,18 @@ pub(super) fn upload_of(
 }
 
 fn upload_once(
-    course: &mut Course<'_>,
+    course: &mut ResumableCopy<'_>,
     (open, throttle): (Open<'_>, Option<&Arc<Throttle>>),
     job: &Job,
-    sent: &mut Option<Arc<Sending>>,
+    sent: &mut Option<Arc<Sender>>,
 ) -> Result<Ended, TransferError> {
     let (options, copy) = (&course.options.clone(), course.copy);
-    let begin = || -> Result<Arc<Sending>, TransferError> {
+    let begin = || -> Result<Arc<Sender>, TransferError> {
         let sources = open(&copy)?;
         let flow =
             throttle.cloned().map_or_else(Flow::default, Flow::held_to).controlled_by(options.congestion.as_ref());
         let listing = Listing::of(&options.pick).made(Some(copy.began)).in_manner(&options.manner);
-        let sending = Sending::start(sources, listing, options.block, flow)?;
+        let sending = Sender::start(sources, listing, options.block, flow)?;
         sending.tell(options.teller.clone());
         Ok(sending)
     };
@@ -279,7 +279,7 @@ pub fn download(
     check_length(&(&from, &options.pick))?;
     let single = options.pick.names.is_none() && matches!(from.as_slice(), [only] if is_one(only));
     let job = Job::Get { from, pick: options.pick.clone() };
-    Course::new(target, options, watch)?.run(|course| {
+    ResumableCopy::new(target, options, watch)?.run(|course| {
         let mut received = None;
         let result = download_once(course, &job, || aim(to, single, options.pick.keep), &mut received);
         if let Some(receiving) = received {
@@ -292,10 +292,10 @@ pub fn download(
 }
 
 fn download_once(
-    course: &mut Course<'_>,
+    course: &mut ResumableCopy<'_>,
     job: &Job,
     aim: impl Fn() -> Aim,
-    received: &mut Option<Arc<Receiving>>,
+    received: &mut Option<Arc<Receiver>>,
 ) -> Result<Ended, TransferError> {
     let (options, since) = (&course.options.clone(), course.copy.since);
     let (deliver, mut streams) = collection();
@@ -310,7 +310,7 @@ fn download_once(
             streams = anew;
             supply = Supply::start(&course.target, session, options, &wanted, deliver)?;
         }
-        let receiving = Receiving::start(
+        let receiving = Receiver::start(
             aim(),
             options.manner.clone(),
             options.teller.clone(),
@@ -343,7 +343,7 @@ fn tended<S: Side, D: Fn(DataStream) + Clone + Send + 'static>(
 
 /// Holds the conversation of one session.
 fn hold<S: Side + 'static>(
-    course: &mut Course<'_>,
+    course: &mut ResumableCopy<'_>,
     control: &mut Control,
     arrivals: Arrivals<'_>,
     side: &Arc<S>,
@@ -359,13 +359,13 @@ fn hold<S: Side + 'static>(
 }
 
 /// Puts each stream to work on what is sent.
-fn delivery(sending: &Arc<Sending>) -> impl Fn(DataStream) + Clone + Send + 'static {
+fn delivery(sending: &Arc<Sender>) -> impl Fn(DataStream) + Clone + Send + 'static {
     let sending = sending.clone();
     move |stream| sending.run(stream)
 }
 
 /// Collects streams for whoever takes them.
-fn collection() -> (impl Fn(DataStream) + Clone + Send + 'static, Receiver<DataStream>) {
+fn collection() -> (impl Fn(DataStream) + Clone + Send + 'static, mpsc::Receiver<DataStream>) {
     let (sender, streams) = channel();
     let deliver = move |stream| {
         // Nobody waits for a stream of a copy that is over.
@@ -419,13 +419,13 @@ fn aim(to: &LocalDestination, single: bool, keep: Keep) -> Aim {
 
 /// The control connection of a session, once it is there.
 struct Dialled {
-    dialling: Receiver<Result<Control, SessionError>>,
+    dialling: mpsc::Receiver<Result<Control, SessionError>>,
     control: Option<Control>,
 }
 
 impl Dialled {
     /// Dials it.
-    fn start(course: &Course<'_>, session: SessionId, job: Job) -> Self {
+    fn start(course: &ResumableCopy<'_>, session: SessionId, job: Job) -> Self {
         let (sender, dialling) = channel();
         let Options { most_streams: streams, block, congestion, pace, .. } = course.options.clone();
         let clear = course.options.protection == Protection::Clear;
@@ -450,7 +450,7 @@ impl Dialled {
         Dialled { dialling, control: None }
     }
 
-    fn control(&mut self, course: &mut Course<'_>) -> Result<&mut Control, TransferError> {
+    fn control(&mut self, course: &mut ResumableCopy<'_>) -> Result<&mut Control, TransferError> {
         loop {
             if course.interrupted.load(Ordering::Relaxed) {
                 return Err(TransferError::Interrupted);
@@ -471,7 +471,7 @@ impl Dialled {
     /// had to wait; `waits` is called when it must.
     fn enter(
         &mut self,
-        course: &mut Course<'_>,
+        course: &mut ResumableCopy<'_>,
         waits: impl FnOnce(),
     ) -> Result<(&mut Control, Option<SessionId>), TransferError> {
         let control = self.control(course)?;

@@ -42,7 +42,7 @@ const BBR: &str = "bbr";
 pub(super) const LOOK_UP: Duration = Duration::from_millis(50);
 
 /// A copy, from its first session to its last.
-pub(super) struct Course<'a> {
+pub(super) struct ResumableCopy<'a> {
     pub(super) target: Target,
     pub(super) options: Options,
     pub(super) copy: CopyId,
@@ -82,11 +82,11 @@ pub(super) struct Course<'a> {
     total: Extent,
 }
 
-impl<'a> Course<'a> {
+impl<'a> ResumableCopy<'a> {
     pub(super) fn new(target: &Target, options: &Options, watch: Watch<'a>) -> Result<Self, TransferError> {
         let SessionId(id) = dial::new_session_id()?;
         let begun = Instant::now();
-        Ok(Course {
+        Ok(ResumableCopy {
             target: target.clone(),
             options: options.clone(),
             copy: CopyId { id: SessionId(id), began: now(), since: None },
@@ -117,13 +117,13 @@ impl<'a> Course<'a> {
 
     /// Of a copy that others hold: here it is watched.
     pub(super) fn of_others(self) -> Self {
-        Course { adapter: None, ..self }
+        ResumableCopy { adapter: None, ..self }
     }
 
     /// Holds one session after the other until one of them ends well, or no other could mend what ended it.
     pub(super) fn run(
         mut self,
-        mut session: impl FnMut(&mut Course<'a>) -> Result<Ended, TransferError>,
+        mut session: impl FnMut(&mut ResumableCopy<'a>) -> Result<Ended, TransferError>,
     ) -> Result<Outcome, TransferError> {
         loop {
             match session(&mut self) {
@@ -306,14 +306,14 @@ mod tests {
     use crate::session::SessionError;
 
     /// What ends a copy that holds such sessions, which can be interrupted.
-    fn ends_with(mut session: impl FnMut(&mut Course<'_>, &AtomicBool) -> SessionError) -> TransferError {
+    fn ends_with(mut session: impl FnMut(&mut ResumableCopy<'_>, &AtomicBool) -> SessionError) -> TransferError {
         let (token, fingerprint) = (Token::from_bytes([0; 16]), Fingerprint([0; 32]));
         let target = Target::new(Ticket { host: "127.0.0.1".into(), port: 9, token, fingerprint }).unwrap();
         let interrupted = AtomicBool::new(false);
         let options = Options { patience: Duration::from_secs(600), ..Options::default() };
         let watch =
             Watch { observer: &mut |_, _| {}, change: &mut |_| {}, connection: &mut |_| {}, interrupted: &interrupted };
-        let course = Course::new(&target, &options, watch).unwrap();
+        let course = ResumableCopy::new(&target, &options, watch).unwrap();
         course.run(|course| Err(session(course, &interrupted).into())).unwrap_err()
     }
 

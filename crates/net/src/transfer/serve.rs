@@ -20,8 +20,8 @@ use super::flow::Flow;
 use super::guest::{DropBox, Guest};
 use super::pacing;
 use super::place::Base;
-use super::sink::{Aim, Receiving};
-use super::source::{Budget, Expanded, Listing, Sending, Source, expand};
+use super::receiver::{Aim, Receiver};
+use super::sender::{Budget, Expanded, Listing, Sender, Source, expand};
 use super::talk::Talk;
 use super::teller::Teller;
 use crate::server::ServerSession;
@@ -96,7 +96,7 @@ fn receive(session: &mut ServerSession, request: &CopyRequest, to: &To) -> Resul
     // Whoever sends by a lent token takes nothing for its own that was there before that.
     let since = since.map(|since| since.max(loan.and_then(|loan| loan.since).unwrap_or(since)));
     let flow = Flow::held_to(session.throttle());
-    let receiving = Receiving::start(aim, (*request.manner).clone(), Teller::default(), since, request.block, flow)?;
+    let receiving = Receiver::start(aim, (*request.manner).clone(), Teller::default(), since, request.block, flow)?;
     if let Some(asked) = loan.and_then(LendRequest::asked) {
         receiving.take_only(asked);
     }
@@ -133,7 +133,7 @@ fn send(session: &mut ServerSession, request: &CopyRequest, from: &[From], pick:
     let sources = Sources::of(session, from, pick)?.open(request.copy.as_deref(), &|| session.check())?;
     let flow = Flow::held_to(session.throttle()).controlled_by(request.congestion.as_ref());
     let listing = Listing::of(pick).made(request.copy.as_ref().map(|copy| copy.began)).in_manner(&request.manner);
-    let sending = Sending::start(sources, listing, request.block, flow)?;
+    let sending = Sender::start(sources, listing, request.block, flow)?;
     let (control, streams, stopping) = session.parts();
     let mut arrivals = || {
         let stream = streams.next(Duration::ZERO)?;

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use super::Cure;
+use super::Remedy;
 use crate::host::{Interface, QdiscCounters};
 use crate::path::{PathProfile, seconds};
 use crate::stats::median;
@@ -241,13 +241,13 @@ impl Evidence {
     }
 
     /// The test again with `flags`, over as many streams unless they say how many.
-    pub(super) fn again(&self, flags: &str) -> Cure {
+    pub(super) fn again(&self, flags: &str) -> Remedy {
         let streams = match self.streams() {
             0 | 1 => String::new(),
             _ if flags.contains("--streams") => String::new(),
             streams => format!(" --streams {streams}"),
         };
-        Cure { command: format!("lfn test {} {flags}{streams}", self.again), host: None }
+        Remedy { command: format!("lfn test {} {flags}{streams}", self.again), host: None }
     }
 
     /// How many processors' worth of time lfn's own threads took on the host of one end.

@@ -139,7 +139,7 @@ fn trouble(path: Vec<u8>, error: Errno) -> Seen {
 fn one(base: &Base, place: &Path, rule: Rule, say: Say<'_>) -> Result<bool, TransferError> {
     let (Some(name), parent) = (place.file_name(), place.parent().unwrap_or(Path::new(""))) else { return Ok(false) };
     let Ok(directory) = base.open(or_here(parent), OFlags::PATH | OFlags::DIRECTORY) else { return Ok(false) };
-    let beside = super::super::sink::partial_name(name);
+    let beside = super::super::receiver::partial_name(name);
     let Some((_, stem)) = Beside::of(beside.as_bytes()) else { return Ok(false) };
     let pair = Pair { directory: &directory, stem };
     let all = [pair.look(rule, &mut || say(None))?, pair.replaced(rule)];

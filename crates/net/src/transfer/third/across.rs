@@ -21,7 +21,7 @@ use crate::session::queue::{self, Entered};
 use crate::session::{Control, DEAD_AFTER, Protection, SessionError};
 use crate::transfer::TransferError;
 use crate::transfer::client::{Connection, Options, Outcome, Watch, check_length, check_sources};
-use crate::transfer::course::{Course, again};
+use crate::transfer::course::{ResumableCopy, again};
 use crate::transfer::side::{Ended, Extent};
 use crate::transfer::talk::STALLED_AFTER;
 
@@ -42,7 +42,7 @@ pub fn across(
 ) -> Result<Outcome, TransferError> {
     check_sources(&options.pick, from.len())?;
     let mut receiver = receiver.clone();
-    Course::new(sender, options, watch)?.of_others().run(|course| {
+    ResumableCopy::new(sender, options, watch)?.of_others().run(|course| {
         if !course.is_first() {
             receiver = again(&receiver);
         }
@@ -50,7 +50,7 @@ pub fn across(
     })
 }
 
-fn once(course: &mut Course<'_>, from: &[From], (receiver, to): (&Target, &To)) -> Result<Ended, TransferError> {
+fn once(course: &mut ResumableCopy<'_>, from: &[From], (receiver, to): (&Target, &To)) -> Result<Ended, TransferError> {
     let (interrupted, sender) = (course.interrupted, course.target.clone());
     let options = course.options.clone();
     let manner = Box::new(options.manner.clone());
@@ -189,7 +189,7 @@ struct Pair {
 }
 
 impl Pair {
-    fn hold(&mut self, course: &mut Course<'_>) -> Result<Ended, TransferError> {
+    fn hold(&mut self, course: &mut ResumableCopy<'_>) -> Result<Ended, TransferError> {
         let (mut failures, mut moved, mut listed) = (Vec::<Failure>::new(), Bytes(0), Extent::default());
         let mut teller = course.options.teller.clone();
         let patience = course.options.patience;

@@ -11,7 +11,7 @@ use lfn_core::wire::third::{FromBorrower, FromLender, LendRequest};
 use crate::server::ServerSession;
 use crate::session::SessionError;
 use crate::transfer::place::now;
-use crate::transfer::sink::a_moment_before;
+use crate::transfer::receiver::a_moment_before;
 
 /// How often a wait looks up to see whether the session is to end.
 const LOOK_UP: Duration = Duration::from_millis(100);

@@ -23,7 +23,7 @@ use rustix::process::geteuid;
 
 use super::super::accounts::Accounts;
 use super::super::flow::lock;
-use super::super::source::{ACCESS, DEFAULT, LONGEST};
+use super::super::sender::{ACCESS, DEFAULT, LONGEST};
 use super::partial::{modified_at, times};
 use super::tree::Place;
 

@@ -6,7 +6,7 @@ use super::*;
 
 #[test]
 fn directories_that_get_their_attributes_and_what_is_removed_are_work() {
-    let disk = |receiving: &Receiving| receiving.flow.progress().shares.disk;
+    let disk = |receiving: &Receiver| receiving.flow.progress().shares.disk;
     let place = TempDir::new().unwrap();
     let mut copy = Copy::into(&place.path().join("new"));
     let receiving = copy.receiving.clone();

@@ -17,7 +17,7 @@ use rustix::fs::{Mode, OFlags, openat};
 
 use super::super::TransferError;
 use super::super::flow::{Activity, lock};
-use super::Receiving;
+use super::Receiver;
 use super::item::Done;
 use super::tree::Place;
 
@@ -59,7 +59,7 @@ impl Compare {
     }
 }
 
-impl Receiving {
+impl Receiver {
     /// Reads what is there, until the copy is over.
     pub(super) fn hash_there(&self) {
         let over = || self.stopped() || lock(&self.ended).is_some();

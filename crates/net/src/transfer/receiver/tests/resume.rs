@@ -265,7 +265,7 @@ fn what_an_earlier_session_named_unsynced_comes_again_after_a_power_loss() {
         plant(place.path(), &entry, &[0; 600]);
         let (aim, manner) = (aim(place.path(), Allowed::default()), Manner { fsync, ..Manner::default() });
         let flow = Flow::default();
-        let receiving = Receiving::start(aim, manner, Teller::default(), Some(since), BLOCK, flow).unwrap();
+        let receiving = Receiver::start(aim, manner, Teller::default(), Some(since), BLOCK, flow).unwrap();
         let mut copy = Copy { receiving, words: Vec::new(), listed: 0, streams: AtomicU16::new(0) };
         copy.list(vec![entry]);
         if again {

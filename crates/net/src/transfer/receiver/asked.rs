@@ -8,9 +8,9 @@ use lfn_core::transfer::keep::Keep;
 
 use super::super::TransferError;
 use super::super::flow::lock;
-use super::Receiving;
+use super::Receiver;
 
-impl Receiving {
+impl Receiver {
     /// From now on takes nothing else.
     pub(crate) fn take_only(&self, asked: Asked) {
         *lock(&self.asked) = Some(asked);

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use lfn_core::wire::copy::{FromReceiver, FromSender};
 
-use super::{Sending, State};
+use super::{Sender, State};
 use crate::transfer::TransferError;
 use crate::transfer::flow::lock;
 use crate::transfer::line::{Over, RANGES, STREAM_STALLED};
@@ -61,7 +61,7 @@ impl Patrol {
     }
 }
 
-impl Sending {
+impl Sender {
     /// Tells what streams carried that are over, and ends those that are stalled.
     pub(super) fn look_after_streams(&self, now: Instant) {
         let flow = &self.shared.flow;

@@ -21,7 +21,7 @@ use super::super::flow::lock;
 use super::item::Item;
 use super::partial::Partial;
 use super::small::Small;
-use super::{Receiving, Sync};
+use super::{Receiver, Sync};
 
 /// How many files get their names together, or more.
 const MOST: usize = 128;
@@ -172,7 +172,7 @@ fn settle_bytes(group: &[(Arc<Item>, Whole)], sync: Sync, devices: &Devices) -> 
     }
 }
 
-impl Receiving {
+impl Receiver {
     /// Gives names to files that are whole, until the copy is over.
     pub(super) fn give_names(&self) {
         let over = || self.stopped() || lock(&self.ended).is_some();

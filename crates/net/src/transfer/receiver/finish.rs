@@ -16,7 +16,7 @@ use rustix::fs::Stat;
 use super::super::TransferError;
 use super::super::flow::lock;
 use super::super::place::inode_of;
-use super::Receiving;
+use super::Receiver;
 use super::group::Whole;
 use super::item::{Done, Item, State};
 use super::partial::Partial;
@@ -38,7 +38,7 @@ impl Graves {
     }
 
     /// Closes all of them; those that another thread is closing are closed then too.
-    pub(super) fn close(&self, receiving: &Receiving) {
+    pub(super) fn close(&self, receiving: &Receiver) {
         let _closing = lock(&self.closing);
         let waiting = std::mem::take(&mut *lock(&self.waiting));
         if !waiting.is_empty() {
@@ -47,7 +47,7 @@ impl Graves {
     }
 }
 
-impl Receiving {
+impl Receiver {
     /// Ends a file that has no more to come: a large one once the sender has said its digest.
     pub(super) fn try_complete(&self, item: &Arc<Item>, may_wait: bool) {
         let mut state = lock(&item.state);

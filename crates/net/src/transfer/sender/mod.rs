@@ -138,7 +138,7 @@ pub(crate) struct Count {
 
 /// The sources of a copy while they are sent.
 #[derive(Debug)]
-pub(crate) struct Sending {
+pub(crate) struct Sender {
     shared: Arc<Shared>,
 }
 
@@ -186,14 +186,14 @@ struct State {
     done: Option<Tally>,
 }
 
-impl Sending {
+impl Sender {
     /// Begins to list. A source that cannot be had is an error of its own if it is the only one.
     pub(crate) fn start(
         sources: Vec<Source>,
         how: Listing,
         block: Bytes,
         flow: Flow,
-    ) -> Result<Arc<Sending>, TransferError> {
+    ) -> Result<Arc<Sender>, TransferError> {
         Layout::new(Bytes(0), block)?;
         let typed: Vec<_> = sources.iter().filter(|_| how.here).map(|source| Typed::of(source, &how)).collect();
         let walks: Box<dyn Iterator<Item = Walk> + Send> = match <[Source; 1]>::try_from(sources) {
@@ -213,7 +213,7 @@ impl Sending {
                 lister.list(walks);
             }
         })?;
-        Ok(Arc::new(Sending { shared }))
+        Ok(Arc::new(Sender { shared }))
     }
 
     /// When the receiver began to write, by its clock.
@@ -262,7 +262,7 @@ impl Shared {
     }
 }
 
-impl Side for Sending {
+impl Side for Sender {
     type Says = FromSender;
     type Hears = FromReceiver;
     const SENDS: bool = true;
@@ -361,7 +361,7 @@ impl Side for Sending {
 }
 
 /// Whoever lists, waits or hashes does not outlive it.
-impl Drop for Sending {
+impl Drop for Sender {
     fn drop(&mut self) {
         self.shared.flow.cut();
         self.shared.work.notify_all();

@@ -24,7 +24,7 @@ use rustix::io::Errno;
 
 use super::super::TransferError;
 use super::super::place::inode;
-use super::Receiving;
+use super::Receiver;
 use super::folded::{Alike, folded, has_another_spelling};
 use super::tree::{Place, Tree, is_beside, split};
 
@@ -116,7 +116,7 @@ impl Default for Extras {
 
 impl Extras {
     /// Takes the next entry of the list; what it leaves is looked through.
-    pub(super) fn pass(&mut self, receiving: &Receiving, tree: &Tree, entry: &Entry) {
+    pub(super) fn pass(&mut self, receiving: &Receiver, tree: &Tree, entry: &Entry) {
         let name = entry.name.as_bytes();
         while let Some(level) = self.levels.pop_if(|level| !holds(&level.name, name)) {
             self.leave(receiving, tree, level);
@@ -193,7 +193,7 @@ impl Extras {
     }
 
     /// The list is complete, and all of it is settled: removes what was found, or says why not.
-    pub(super) fn end(mut self, receiving: &Receiving, tree: &Tree) {
+    pub(super) fn end(mut self, receiving: &Receiver, tree: &Tree) {
         while let Some(level) = self.levels.pop() {
             self.leave(receiving, tree, level);
         }
@@ -215,7 +215,7 @@ impl Extras {
     }
 
     /// Looks through a directory that nothing more is listed of.
-    fn leave(&mut self, receiving: &Receiving, tree: &Tree, mut level: Level) {
+    fn leave(&mut self, receiving: &Receiver, tree: &Tree, mut level: Level) {
         let stood = stands_for(&level.name);
         self.held -= level.names.len() + level.folded.len() + level.known.len();
         if !stood.contains(&b'/') && self.has_room(&level.name) {
@@ -230,7 +230,7 @@ impl Extras {
         }
     }
 
-    fn look_through(&mut self, receiving: &Receiving, tree: &Tree, level: &Level) -> Result<(), TransferError> {
+    fn look_through(&mut self, receiving: &Receiver, tree: &Tree, level: &Level) -> Result<(), TransferError> {
         let failed = |error| super::super::place::file_error("list", &tree.show(&level.name), error);
         let directory = match tree.inside(&level.name) {
             Ok(directory) => directory,
@@ -259,7 +259,7 @@ impl Extras {
     }
 }
 
-impl Receiving {
+impl Receiver {
     /// Whether the rules of the copy exclude it, so that it stays.
     fn protects(&self, directory: impl AsFd, name: &CStr, path: &[u8]) -> bool {
         if self.manner.protect.is_empty() {
@@ -427,7 +427,7 @@ impl Spool {
 
 /// A file without a name at the destination, or where nothing may be written there, among this host's temporary ones; a file
 /// system that knows no such files keeps all of it in memory.
-fn nameless(receiving: &Receiving, tree: &Tree) -> Option<File> {
+fn nameless(receiving: &Receiver, tree: &Tree) -> Option<File> {
     let flags = OFlags::TMPFILE | OFlags::RDWR | OFlags::CLOEXEC;
     let mode = Mode::from_raw_mode(0o600);
     let opened = match receiving.manner.dry_run {
@@ -503,7 +503,7 @@ mod tests {
             let manner = Manner { dry_run, ..Manner::default() };
             let aim = super::super::Aim::Null;
             let receiving =
-                Receiving::start(aim, manner, Teller::default(), None, Bytes(1024), Flow::default()).unwrap();
+                Receiver::start(aim, manner, Teller::default(), None, Bytes(1024), Flow::default()).unwrap();
             let file = nameless(&receiving, &tree).unwrap();
             let stands = std::fs::read_link(format!("/proc/self/fd/{}", file.as_raw_fd())).unwrap();
             assert_eq!(stands.starts_with(place.path()), !dry_run, "{}", stands.display());

@@ -14,8 +14,8 @@ use super::{Inner, Table};
 use crate::transfer::TransferError;
 use crate::transfer::flow::lock;
 use crate::transfer::side::Extent;
-use crate::transfer::sink::extra::fingerprint;
-use crate::transfer::sink::item::{Done, Slot};
+use crate::transfer::receiver::extra::fingerprint;
+use crate::transfer::receiver::item::{Done, Slot};
 
 /// Most things that wait to be told, and how many of them one message takes: names are long.
 const MOST_UNTOLD: usize = 4096;
@@ -26,7 +26,7 @@ const MOST_UNLISTED: usize = 1_800_000;
 
 impl Table {
     /// What there is to say now, with what may be sent if the sender waits for that.
-    pub(in crate::transfer::sink) fn words(&self, asks: bool) -> Vec<FromReceiver> {
+    pub(in crate::transfer::receiver) fn words(&self, asks: bool) -> Vec<FromReceiver> {
         let mut inner = lock(&self.inner);
         let mut words = std::mem::take(&mut inner.words);
         // Nothing stands behind the last word.
@@ -60,7 +60,7 @@ impl Table {
     }
 
     /// Something to be said.
-    pub(in crate::transfer::sink) fn say(&self, word: FromReceiver) {
+    pub(in crate::transfer::receiver) fn say(&self, word: FromReceiver) {
         let mut inner = lock(&self.inner);
         if matches!(word, FromReceiver::Again { .. }) {
             inner.tally.again += 1;
@@ -69,7 +69,7 @@ impl Table {
     }
 
     /// Something to be told the sender's user. Waits where too much of that is unsaid.
-    pub(in crate::transfer::sink) fn tell(&self, told: Told, stopped: impl Fn() -> bool) {
+    pub(in crate::transfer::receiver) fn tell(&self, told: Told, stopped: impl Fn() -> bool) {
         let mut inner = lock(&self.inner);
         while inner.told.len() >= MOST_UNTOLD && !stopped() {
             inner = self.wait(inner);
@@ -78,31 +78,31 @@ impl Table {
     }
 
     /// A failure of an attribute: what it is about is there all the same.
-    pub(in crate::transfer::sink) fn complain(&self, name: &Name, error: &TransferError) {
+    pub(in crate::transfer::receiver) fn complain(&self, name: &Name, error: &TransferError) {
         let failure = failure(None, name, error);
         let mut inner = lock(&self.inner);
         inner.fail(failure);
     }
 
     /// A failure at the sender of something that has no number.
-    pub(in crate::transfer::sink) fn hear(&self, failure: Failure) {
+    pub(in crate::transfer::receiver) fn hear(&self, failure: Failure) {
         lock(&self.inner).unsent(failure);
     }
 
     /// Counts things that were, or would be, removed.
-    pub(in crate::transfer::sink) fn count_deleted(&self, deleted: u64) {
+    pub(in crate::transfer::receiver) fn count_deleted(&self, deleted: u64) {
         let mut inner = lock(&self.inner);
         inner.tally.deleted += deleted;
         inner.steps += 1;
     }
 
     /// Nothing was removed.
-    pub(in crate::transfer::sink) fn not_deleted(&self) {
+    pub(in crate::transfer::receiver) fn not_deleted(&self) {
         lock(&self.inner).tally.not_deleted = true;
     }
 
     /// What the source has and the list does not.
-    pub(in crate::transfer::sink) fn leave_out(&self, names: &[Name]) {
+    pub(in crate::transfer::receiver) fn leave_out(&self, names: &[Name]) {
         let mut inner = lock(&self.inner);
         if inner.unlisted.len() < MOST_UNLISTED {
             inner.unlisted.extend(names.iter().map(|name| fingerprint(name.as_bytes())));
@@ -110,35 +110,35 @@ impl Table {
     }
 
     /// Whether the source has something of that name though it is not listed, or may have.
-    pub(in crate::transfer::sink) fn is_left_out(&self, name: &[u8]) -> bool {
+    pub(in crate::transfer::receiver) fn is_left_out(&self, name: &[u8]) -> bool {
         let inner = lock(&self.inner);
         inner.unlisted.len() >= MOST_UNLISTED
             || !inner.unlisted.is_empty() && inner.unlisted.contains(&fingerprint(name))
     }
 
     /// What the sender did not list.
-    pub(in crate::transfer::sink) fn left_out(&self) -> LeftOut {
+    pub(in crate::transfer::receiver) fn left_out(&self) -> LeftOut {
         lock(&self.inner).left_out
     }
 
     /// Whether something at the source could not be listed or sent, or more was left out than is remembered.
-    pub(in crate::transfer::sink) fn source_is_unknown(&self) -> bool {
+    pub(in crate::transfer::receiver) fn source_is_unknown(&self) -> bool {
         let inner = lock(&self.inner);
         inner.source_failed || inner.unlisted.len() >= MOST_UNLISTED
     }
 
     /// Grows with everything that becomes of entries.
-    pub(in crate::transfer::sink) fn steps(&self) -> u64 {
+    pub(in crate::transfer::receiver) fn steps(&self) -> u64 {
         lock(&self.inner).steps
     }
 
     /// Length of all files listed so far.
-    pub(in crate::transfer::sink) fn bytes(&self) -> Bytes {
+    pub(in crate::transfer::receiver) fn bytes(&self) -> Bytes {
         lock(&self.inner).bytes
     }
 
     /// How much there is, as far as it is listed.
-    pub(in crate::transfer::sink) fn extent(&self) -> Extent {
+    pub(in crate::transfer::receiver) fn extent(&self) -> Extent {
         let inner = lock(&self.inner);
         let (entries, settled) = (inner.listed.into(), inner.tally.entries());
         let passed = plus(inner.tally.skipped_bytes, inner.earlier);
@@ -146,29 +146,29 @@ impl Table {
     }
 
     /// What became of the entries.
-    pub(in crate::transfer::sink) fn tally(&self) -> Tally {
+    pub(in crate::transfer::receiver) fn tally(&self) -> Tally {
         lock(&self.inner).tally
     }
 
     /// What failed on either side.
-    pub(in crate::transfer::sink) fn failures(&self) -> Vec<Failure> {
+    pub(in crate::transfer::receiver) fn failures(&self) -> Vec<Failure> {
         lock(&self.inner).failures.clone()
     }
 
     /// The digest of the file, if the list was one file.
-    pub(in crate::transfer::sink) fn digest(&self) -> Option<Digest> {
+    pub(in crate::transfer::receiver) fn digest(&self) -> Option<Digest> {
         let inner = lock(&self.inner);
         inner.digest.filter(|_| inner.complete && inner.listed == 1)
     }
 
     /// The name of the file, if the list was one file.
-    pub(in crate::transfer::sink) fn name(&self) -> Option<Name> {
+    pub(in crate::transfer::receiver) fn name(&self) -> Option<Name> {
         let inner = lock(&self.inner);
         inner.first.clone().filter(|_| inner.complete && inner.listed == 1)
     }
 
     /// How many entries were listed.
-    pub(in crate::transfer::sink) fn listed(&self) -> u32 {
+    pub(in crate::transfer::receiver) fn listed(&self) -> u32 {
         lock(&self.inner).listed
     }
 }

@@ -9,7 +9,7 @@ use lfn_core::wire::copy::{Fate, Thing, Told};
 
 use super::super::TransferError;
 use super::super::place::inode;
-use super::Receiving;
+use super::Receiver;
 use super::item::{Done, Leads, Next};
 use super::register::{Pass, decide_apart, is_equal, skipped};
 use super::tree::{Tree, there};
@@ -29,7 +29,7 @@ impl Made {
     }
 }
 
-impl Receiving {
+impl Receiver {
     /// Tells what would become of an entry.
     pub(super) fn would(&self, tree: &Tree, next: Next, pass: &mut Pass) -> Result<Option<Done>, TransferError> {
         let Next { number, entry, compared, .. } = next;

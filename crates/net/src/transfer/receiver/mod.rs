@@ -89,7 +89,7 @@ pub(crate) enum Aim {
 
 /// A copy being received.
 #[derive(Debug)]
-pub(crate) struct Receiving {
+pub(crate) struct Receiver {
     flow: Flow,
     table: Table,
     block: Bytes,
@@ -137,7 +137,7 @@ pub(crate) struct Receiving {
     steps: AtomicU64,
 }
 
-impl Receiving {
+impl Receiver {
     /// Begins to receive, or goes on with what an earlier session of the same copy began at `since`. What becomes of entries
     /// is told to the sender, unless `teller` listens.
     pub(crate) fn start(
@@ -160,7 +160,7 @@ impl Receiving {
             Aim::Path { keep, .. } => Some(*keep),
         };
         let forgets = matches!(aim, Aim::Null) && manner.verify == Verify::Off;
-        let receiving = Arc::new(Receiving {
+        let receiving = Arc::new(Receiver {
             forgets,
             set_aside: SetAside::new(flow.counts_bytes()),
             flow,
@@ -193,8 +193,8 @@ impl Receiving {
             steps: AtomicU64::new(0),
         });
         receiving.spawn("register", move |receiving| receiving.register(aim))?;
-        receiving.spawn("names", Receiving::give_names)?;
-        receiving.spawn("digests", Receiving::hash_there)?;
+        receiving.spawn("names", Receiver::give_names)?;
+        receiving.spawn("digests", Receiver::hash_there)?;
         Ok(receiving)
     }
 
@@ -241,7 +241,7 @@ impl Receiving {
     fn spawn(
         self: &Arc<Self>,
         name: &str,
-        work: impl FnOnce(&Receiving) + Send + 'static,
+        work: impl FnOnce(&Receiver) + Send + 'static,
     ) -> Result<(), TransferError> {
         let receiving = self.clone();
         self.threads.fetch_add(1, Ordering::SeqCst);
@@ -313,7 +313,7 @@ pub(super) fn a_moment_before(now: Modified) -> Modified {
     .unwrap_or(now)
 }
 
-impl Side for Receiving {
+impl Side for Receiver {
     type Says = FromReceiver;
     type Hears = FromSender;
     const SENDS: bool = false;

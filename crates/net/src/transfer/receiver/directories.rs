@@ -10,7 +10,7 @@ use lfn_core::wire::copy::MOST_UNSETTLED_BYTES;
 use rustix::fs::Mode;
 
 use super::super::place::file_error;
-use super::Receiving;
+use super::Receiver;
 use super::attributes::Body;
 use super::tree::Tree;
 
@@ -108,7 +108,7 @@ impl Directories {
     }
 }
 
-impl Receiving {
+impl Receiver {
     /// Opens a directory that is there, if it has to be written in; what cannot be opened is told of what is in it.
     pub(super) fn open_up(&self, tree: &Tree, entry: &Entry) -> Option<Mode> {
         tree.inside(&entry.name).ok().and_then(|inside| self.dressing.open_up(&inside, entry))

@@ -12,7 +12,7 @@ use lfn_core::units::Bytes;
 
 use super::super::TransferError;
 use super::super::flow::lock;
-use super::Receiving;
+use super::Receiver;
 use super::item::Item;
 
 /// What was set aside since the session began, less what failed and did not come; none where no bytes are counted.
@@ -36,7 +36,7 @@ impl SetAside {
     }
 }
 
-impl Receiving {
+impl Receiver {
     /// Sets aside what a file lacks, in the place of what was set aside for it before.
     pub(super) fn set_aside(&self, item: &Item, lacking: Bytes) -> Result<(), TransferError> {
         let Some(all) = &self.set_aside.0 else { return Ok(()) };

@@ -25,7 +25,7 @@ const BLOCK: Bytes = Bytes(16 << 10);
 
 /// A receiver that keeps everything: what was said to it, and what came over the streams.
 struct Far {
-    sending: Arc<Sending>,
+    sending: Arc<Sender>,
     streams: Vec<JoinHandle<Blocks>>,
     entries: Vec<Entry>,
     listed: bool,
@@ -38,7 +38,7 @@ struct Far {
 impl Far {
     fn new(sources: Vec<Source>, wait: bool, streams: u16) -> Far {
         let how = Listing { keep: Keep { links: true, ..Keep::default() }, wait, ..Listing::default() };
-        let sending = Sending::start(sources, how, BLOCK, Flow::default()).unwrap();
+        let sending = Sender::start(sources, how, BLOCK, Flow::default()).unwrap();
         let streams = (0..streams).map(|number| stream(&sending, number)).collect();
         let (entries, sent, compared, left_out, failed) = Default::default();
         Far { sending, streams, entries, listed: false, sent, compared, left_out, failed }
@@ -111,7 +111,7 @@ impl Far {
 }
 
 /// A stream of `sending`, and whoever reads it to its end.
-fn stream(sending: &Arc<Sending>, number: u16) -> JoinHandle<Blocks> {
+fn stream(sending: &Arc<Sender>, number: u16) -> JoinHandle<Blocks> {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let ours = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
     let mut theirs = listener.accept().unwrap().0;
@@ -376,7 +376,7 @@ fn to_list_is_work_of_the_disk() {
 #[test]
 fn what_cannot_be_had_is_an_error_alone_and_a_failure_among_others() {
     let gone = || Source::File { base: Arc::new(Base::Here), path: "/no/such/file".into() };
-    let start = |sources, block| Sending::start(sources, Listing::default(), block, Flow::default()).map(drop);
+    let start = |sources, block| Sender::start(sources, Listing::default(), block, Flow::default()).map(drop);
     assert!(matches!(start(vec![gone()], BLOCK), Err(TransferError::NotFound { path }) if path == "/no/such/file"));
     assert!(matches!(start(vec![gone()], Bytes(1000)), Err(TransferError::Layout(_))));
     let mut far = Far::new(vec![gone(), Source::Zero { bytes: Bytes(5) }], false, 1);

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use lfn_core::wire::copy::{FromReceiver, MOST_LOST, Part, in_messages};
 
-use super::Receiving;
+use super::Receiver;
 use crate::session::DEAD_AFTER;
 use crate::transfer::TransferError;
 use crate::transfer::flow::lock;
@@ -46,7 +46,7 @@ struct Inner {
     held: bool,
 }
 
-impl Receiving {
+impl Receiver {
     /// Says what there is to say of streams; the sender that leaves this side without any, and with blocks missing, ends the
     /// copy.
     pub(super) fn look_after_streams(&self) {

@@ -17,7 +17,7 @@ use lfn_core::wire::copy::{BlockHeader, FromReceiver};
 
 use super::super::TransferError;
 use super::super::flow::{Activity, lock};
-use super::Receiving;
+use super::Receiver;
 use super::item::{Item, State};
 use super::partial::{self, How, Partial, is_another_guests};
 use super::small::Small;
@@ -37,7 +37,7 @@ const PARTIALS_WAIT: Duration = DEAD_AFTER;
 /// How long all files together wait for another copy to let go of them.
 pub(super) const OTHERS_WAIT: Duration = Duration::from_secs(5);
 
-impl Receiving {
+impl Receiver {
     pub(super) fn receive(&self, blocks: &mut Blocks<'_>, header: BlockHeader) -> Result<(), TransferError> {
         if header.verify != self.manner.verify {
             return Err(TransferError::Sender("hashes its blocks in another way than agreed"));

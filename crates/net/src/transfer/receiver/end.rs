@@ -9,12 +9,12 @@ use rustix::io::Errno;
 use super::super::TransferError;
 use super::super::flow::lock;
 use super::super::side::Ended;
-use super::Receiving;
+use super::Receiver;
 use super::directories::Directories;
 use super::extra::Extras;
 use super::tree::Tree;
 
-impl Receiving {
+impl Receiver {
     /// Everything is settled: directories get their attributes, and what has to be on disk is waited for.
     pub(super) fn finish(&self, directories: Directories, extras: Extras) -> Result<(), TransferError> {
         // Whoever comes next may take up what is half-done.

@@ -35,7 +35,7 @@ const LINKS: Keep =
 
 /// A copy under way, from the sender's side.
 struct Copy {
-    receiving: Arc<Receiving>,
+    receiving: Arc<Receiver>,
     words: Vec<FromReceiver>,
     listed: u32,
     streams: AtomicU16,
@@ -55,7 +55,7 @@ impl Copy {
     }
 
     fn in_blocks(aim: Aim, manner: Manner, block: Bytes) -> Self {
-        let receiving = Receiving::start(aim, manner, Teller::default(), None, block, Flow::default()).unwrap();
+        let receiving = Receiver::start(aim, manner, Teller::default(), None, block, Flow::default()).unwrap();
         Copy { receiving, words: Vec::new(), listed: 0, streams: AtomicU16::new(0) }
     }
 
@@ -494,7 +494,7 @@ fn no_link_leads_out() {
     for path in ["..", "../x", "in/there", "in/there/x", "/tmp"] {
         let aim = Aim::Path { base: root(), path: path.into(), allowed: force, single: true, keep: Keep::default() };
         let receiving =
-            Receiving::start(aim, Manner::default(), Teller::default(), None, BLOCK, Flow::default()).unwrap();
+            Receiver::start(aim, Manner::default(), Teller::default(), None, BLOCK, Flow::default()).unwrap();
         let deadline = Instant::now() + Duration::from_secs(30);
         let error = loop {
             if let Some(error) = receiving.flow.take_failure() {

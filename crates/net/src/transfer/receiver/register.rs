@@ -32,7 +32,7 @@ use super::partial::{Partial, times};
 use super::small::{Small, take_briefly};
 use super::sources::{Before, Sources};
 use super::tree::{Place, Tree, link_open, there};
-use super::{Aim, Receiving, Sync};
+use super::{Aim, Receiver, Sync};
 
 /// How long it waits for directories to be finished while nothing comes: those that stand within each other wait for it.
 const DIRECTORIES_WAIT: Duration = Duration::from_secs(20);
@@ -49,7 +49,7 @@ pub(super) struct Pass {
     failed: Option<Name>,
 }
 
-impl Receiving {
+impl Receiver {
     /// What the register thread does.
     pub(super) fn register(&self, aim: Aim) {
         if let Err(error) = self.look_at_all(aim) {

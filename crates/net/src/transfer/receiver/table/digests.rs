@@ -8,11 +8,11 @@ use lfn_core::transfer::entry::Entry;
 
 use super::{Inner, Table};
 use crate::transfer::flow::lock;
-use crate::transfer::sink::item::{Compared, Item, Slot};
+use crate::transfer::receiver::item::{Compared, Item, Slot};
 
 impl Table {
     /// The digest of a file is asked for, while that of what stands in its place is computed.
-    pub(in crate::transfer::sink) fn compare(&self, number: u32, entry: Entry) {
+    pub(in crate::transfer::receiver) fn compare(&self, number: u32, entry: Entry) {
         let mut inner = lock(&self.inner);
         if let Some(slot) = inner.slots.get_mut(&number) {
             *slot = Slot::Comparing { entry: Box::new(entry), ours: None, theirs: None };
@@ -21,7 +21,7 @@ impl Table {
     }
 
     /// The digest of what stands in the place of a file; none if it cannot be read.
-    pub(in crate::transfer::sink) fn ours(&self, number: u32, digest: Option<Digest>) {
+    pub(in crate::transfer::receiver) fn ours(&self, number: u32, digest: Option<Digest>) {
         let mut inner = lock(&self.inner);
         if let Some(Slot::Comparing { ours, .. }) = inner.slots.get_mut(&number) {
             *ours = Some(digest);
@@ -31,7 +31,7 @@ impl Table {
     }
 
     /// The sender's digest of a file that it was asked for.
-    pub(in crate::transfer::sink) fn theirs(&self, number: u32, digest: Digest) {
+    pub(in crate::transfer::receiver) fn theirs(&self, number: u32, digest: Digest) {
         let mut inner = lock(&self.inner);
         if let Some(Slot::Comparing { theirs, .. }) = inner.slots.get_mut(&number) {
             *theirs = Some(digest);
@@ -41,12 +41,12 @@ impl Table {
     }
 
     /// A file whose digest was asked for is wanted after all.
-    pub(in crate::transfer::sink) fn differs(&self, number: u32) {
+    pub(in crate::transfer::receiver) fn differs(&self, number: u32) {
         lock(&self.inner).differing.insert(number.into());
     }
 
     /// The sender's digest of a file; hands out the file if it is wanted.
-    pub(in crate::transfer::sink) fn sent(&self, number: u32, digest: Digest) -> Option<Arc<Item>> {
+    pub(in crate::transfer::receiver) fn sent(&self, number: u32, digest: Digest) -> Option<Arc<Item>> {
         let mut inner = lock(&self.inner);
         match inner.slots.get(&number) {
             None => None,
