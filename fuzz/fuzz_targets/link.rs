@@ -1,11 +1,11 @@
-//! Any traffic over a chain of one or two hops of any settings that make sense, changed on the way: nothing is lost or
-//! made that the account does not know of, time does not run backwards, and the link comes to rest.
+//! Any traffic over a chain of one or two hops with any valid settings, which change during the run. The statistics
+//! count every packet, time does not run backwards, and the link becomes empty.
 
 #![no_main]
 
 use arbitrary::Arbitrary;
 use lfn_core::link::settings::{EmulatedPath, HopSettings};
-use lfn_core::link::{Ecn, Event, Link, Packet};
+use lfn_core::link::{Ecn, LinkEvent, Link, Packet};
 use lfn_core::time::Instant;
 use libfuzzer_sys::fuzz_target;
 use std::time::Duration;
@@ -14,12 +14,12 @@ use std::time::Duration;
 struct Scenario {
     hops: [Vec<Setting>; 2],
     two: bool,
-    /// How much later than it is stamped an arrival is told, nanoseconds.
+    /// Delay between the timestamp and the report of an arrival, nanoseconds.
     late: u16,
     events: Vec<Step>,
 }
 
-/// A setting as text is made from this, so that most of them are well formed.
+/// Source of the text of a setting. Most of the texts are well formed.
 #[derive(Arbitrary, Debug)]
 struct Setting {
     kind: u8,
@@ -29,20 +29,20 @@ struct Setting {
 
 #[derive(Arbitrary, Debug)]
 enum Step {
-    /// Microseconds pass.
+    /// Wait of this many microseconds.
     Wait(u16),
-    /// A packet comes.
+    /// Arrival of a packet.
     Come { count: u8, wire: u16, last: u16, flow: u8, ecn: bool, has_payload: bool },
-    /// A hop is set to something else.
+    /// Change of a setting of one hop.
     Set { hop: bool, setting: Setting },
-    /// The link is polled.
+    /// Poll of the link.
     Poll,
 }
 
 impl Setting {
     fn text(&self) -> String {
         let Setting { kind, a, b } = *self;
-        // A ratio of many sizes: 0, tiny, half, all.
+        // Ratios of several sizes: 0, tiny, half, all.
         let ratio = |a: u16| f64::from(a) / 65_535.0 * [1e-3, 0.1, 1.0][usize::from(a % 3)];
         match kind % 24 {
             0 => format!("rate={}kbit", 1 + u64::from(a) * u64::from(b % 64 + 1)),
@@ -84,15 +84,15 @@ fuzz_target!(|scenario: Scenario| {
             Step::Poll => run.poll(),
             Step::Come { count, wire, last, flow, ecn, has_payload } => {
                 let wire = u32::from(*wire % 9014) + 1;
-                let several = Packet::several(0, u32::from(count % 64) + 1, wire, u32::from(*last) % wire + 1);
+                let super_packet = Packet::super_packet(0, u32::from(count % 64) + 1, wire, u32::from(*last) % wire + 1);
                 let ecn = if *ecn { Ecn::Capable } else { Ecn::NotCapable };
-                run.push(Packet { flow: (*flow).into(), ecn, has_payload: *has_payload, ..several });
+                run.push(Packet { flow: (*flow).into(), ecn, has_payload: *has_payload, ..super_packet });
             }
             Step::Set { hop, setting } => {
                 let index = usize::from(*hop && hops.len() > 1);
                 let mut change = HopSettings::default();
                 if change.set_pair(&setting.text()).is_ok()
-                    && let Ok(changed) = path.changed(Some(index), &change)
+                    && let Ok(changed) = path.with_change(Some(index), &change)
                 {
                     run.polled = run.polled.max(run.at);
                     run.link.set(index, &changed.forward[index], run.at).expect("it was checked");
@@ -107,7 +107,7 @@ fuzz_target!(|scenario: Scenario| {
 fn hop(settings: &[Setting]) -> HopSettings {
     let mut hop = HopSettings::default();
     let usual = ["rate=10mbit", "delay=1ms"].map(str::to_owned);
-    // What makes no sense alone is left out.
+    // Settings that are not valid alone are skipped.
     for text in usual.into_iter().chain(settings.iter().take(12).map(Setting::text)) {
         let mut one = HopSettings::default();
         if one.set_pair(&text).is_ok() {
@@ -122,11 +122,11 @@ struct Run {
     at: Instant,
     late: Duration,
     ids: u64,
-    /// Virtual packets in the link, as the events tell.
+    /// Virtual packets in the link, counted from the events.
     inside: u64,
-    /// When the last one left.
+    /// Time at which the last packet left.
     left: Instant,
-    /// How far the link was told, or asked, what time it is.
+    /// Maximum time of a push or poll of the link.
     polled: Instant,
 }
 
@@ -138,7 +138,7 @@ impl Run {
 
     fn push(&mut self, packet: Packet) {
         self.ids += 1;
-        // Nobody polls as of a time before what has come, or was changed.
+        // Polls are never earlier than the last arrival or change.
         self.polled = self.polled.max(self.at);
         self.inside += u64::from(packet.count);
         self.link.push(Packet { id: self.ids, ..packet }, self.at);
@@ -153,28 +153,28 @@ impl Run {
         while let Some(event) = self.link.poll(now) {
             assert!(event.at() <= now);
             match event {
-                Event::Duplicate { packet, .. } => {
+                LinkEvent::Duplicate { packet, .. } => {
                     assert_eq!(packet.count, 1);
                     self.inside += 1;
                 }
-                Event::Drop { packet, .. } => self.inside -= u64::from(packet.count),
-                Event::Forward { packet, due } => {
+                LinkEvent::Drop { packet, .. } => self.inside -= u64::from(packet.count),
+                LinkEvent::Forward { packet, due } => {
                     assert!(due >= self.left, "{due:?} after {:?}", self.left);
-                    assert!(packet.changes.damage.is_none() || packet.count == 1);
+                    assert!(packet.changes.corruption.is_none() || packet.count == 1);
                     self.left = due;
                     self.inside -= u64::from(packet.count);
                 }
             }
         }
-        assert!(self.link.next().is_none_or(|next| next > now), "it can be polled for ever");
+        assert!(self.link.next_event_at().is_none_or(|next| next > now), "it can be polled for ever");
     }
 
     fn finish(mut self) {
         for _ in 0..1_000_000 {
-            let Some(next) = self.link.next() else { break };
+            let Some(next) = self.link.next_event_at() else { break };
             self.take_until(next.max(self.polled));
         }
-        assert_eq!((self.link.next(), self.inside), (None, 0));
+        assert_eq!((self.link.next_event_at(), self.inside), (None, 0));
         let stats = self.link.stats();
         let (made, gone) = (stats.offered.packets + stats.duplicated.packets, stats.dropped.total().packets);
         assert_eq!(made, stats.forwarded.packets + gone);

@@ -12,7 +12,7 @@ fuzz_target!(|text: &str| {
         Err(error) => return drop(error.to_string()),
     };
     let mut again = HopSettings::default();
-    for (key, value) in profile.settings.given() {
+    for (key, value) in profile.settings.entries() {
         again.set(&key, &value).unwrap_or_else(|error| panic!("{key}={value}: {error}"));
     }
     assert_eq!(again, profile.settings);

@@ -1,22 +1,22 @@
-//! Any bytes as a stored result of lfn or iperf3, and all that is made of one that can be read.
+//! Any bytes as a stored result of lfn or iperf3. A readable result is compared and converted to every format.
 
 #![no_main]
 
-use lfn_core::report::{Stored, compare, csv, read};
+use lfn_core::report::{StoredResult, compare, interval_csv, read_result};
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|bytes: &[u8]| {
-    let stored = match read(bytes) {
+    let stored = match read_result(bytes) {
         Ok(stored) => stored,
         Err(error) => return drop(error.to_string()),
     };
-    if let Stored::Test(document) = &stored {
-        drop(csv(document));
-        // What is written is read again.
+    if let StoredResult::Test(document) = &stored {
+        drop(interval_csv(document));
+        // A written result can be read again.
         let text = serde_json::to_vec(document).unwrap();
-        match read(&text).unwrap_or_else(|error| panic!("{error}: {}", String::from_utf8_lossy(&text))) {
-            Stored::Test(again) => assert_eq!(again.runs.len(), document.runs.len()),
-            Stored::Iperf3(_) => panic!("lfn's result became iperf3's"),
+        match read_result(&text).unwrap_or_else(|error| panic!("{error}: {}", String::from_utf8_lossy(&text))) {
+            StoredResult::Test(again) => assert_eq!(again.runs.len(), document.runs.len()),
+            StoredResult::Iperf3(_) => panic!("lfn's result became iperf3's"),
         }
     }
     let files = [("a".to_owned(), stored.clone()), ("b".to_owned(), stored)];

@@ -1,15 +1,16 @@
-//! Any frame under any virtual-net header: described, cut, altered, answered. What must hold of every one of them.
+//! Any frame with any virtual-net header: described, cut, changed, and answered as too big. Checks the rules for every
+//! frame.
 
 #![no_main]
 
 use std::ops::Range;
 
-use lfn_core::link::segment::{Segments, VnetHeader, cut, cut_headers, inspect, too_big, write};
-use lfn_core::link::{Changes, Damage, Packet};
+use lfn_core::link::segment::{Segments, VnetHeader, cut, cut_headers, inspect, write_too_big_reply, write};
+use lfn_core::link::{Changes, Corruption, Packet};
 use libfuzzer_sys::fuzz_target;
 
-/// What the first bytes of the input say; the rest is the frame.
-struct Wish {
+/// Request from the first bytes of the input. The rest of the input is the frame.
+struct Request {
     vnet: VnetHeader,
     first: u32,
     count: u32,
@@ -18,76 +19,76 @@ struct Wish {
 }
 
 fuzz_target!(|data: &[u8]| {
-    let Some((wish, frame)) = wish(data) else { return };
-    let segments = inspect(frame, &wish.vnet);
+    let Some((request, frame)) = request(data) else { return };
+    let segments = inspect(frame, &request.vnet);
     assert!(segments.count >= 1);
-    assert_eq!(u64::from(segments.header) + u64::from(segments.payload), frame.len() as u64);
+    assert_eq!(u64::from(segments.header_len) + u64::from(segments.payload_len), frame.len() as u64);
     let packet = segments.packet(7);
-    assert_eq!(packet.bytes(), u64::from(segments.count) * u64::from(segments.header) + u64::from(segments.payload));
-    check_cut(frame, &wish, &segments);
-    check_pieces(frame, &wish.vnet, &segments);
-    check_changes(frame, &wish, &packet);
-    check_answer(frame, &wish, &packet);
+    assert_eq!(packet.bytes(), u64::from(segments.count) * u64::from(segments.header_len) + u64::from(segments.payload_len));
+    check_cut(frame, &request, &segments);
+    check_pieces(frame, &request.vnet, &segments);
+    check_changes(frame, &request, &packet);
+    check_answer(frame, &request, &packet);
 });
 
-fn wish(data: &[u8]) -> Option<(Wish, &[u8])> {
+fn request(data: &[u8]) -> Option<(Request, &[u8])> {
     let (head, frame) = data.split_first_chunk::<24>()?;
     let vnet = VnetHeader::parse(head)?;
     assert_eq!(&vnet.encode()[..], &head[..10]);
     let kind = head[10];
-    let damage = Damage { draw: u64::from_le_bytes(*head.last_chunk()?), hidden: kind & 1 == 1 };
+    let corruption = Corruption { random: u64::from_le_bytes(*head.last_chunk()?), is_hidden: kind & 1 == 1 };
     let changes =
-        Changes { congestion: kind & 2 == 2, damage: (kind & 4 == 4).then_some(damage), is_copy: kind & 8 == 8 };
+        Changes { is_marked: kind & 2 == 2, corruption: (kind & 4 == 4).then_some(corruption), is_copy: kind & 8 == 8 };
     let (first, count) = (u32::from(head[11]), u32::from(head[12]));
     let mtu = u16::from_le_bytes([head[13], head[14]]);
-    Some((Wish { vnet, first, count, mtu, changes }, frame))
+    Some((Request { vnet, first, count, mtu, changes }, frame))
 }
 
-/// Headers alone and the whole are the same, and no longer than what came.
-fn check_cut(frame: &[u8], wish: &Wish, segments: &Segments) {
+/// Cutting the headers and cutting the whole frame give the same bytes, at most the length of the frame.
+fn check_cut(frame: &[u8], request: &Request, segments: &Segments) {
     let (mut whole, mut headers) = (Vec::new(), Vec::new());
-    let vnet = cut(frame, &wish.vnet, wish.first, wish.count, &mut whole);
-    let rest = cut_headers(frame, &wish.vnet, wish.first, wish.count, &mut headers);
+    let vnet = cut(frame, &request.vnet, request.first, request.count, &mut whole);
+    let rest = cut_headers(frame, &request.vnet, request.first, request.count, &mut headers);
     headers.extend_from_slice(&frame[rest.payload]);
     assert_eq!((&headers, rest.vnet), (&whole, vnet));
     assert!(whole.len() <= frame.len());
     if segments.count == 1 {
-        assert_eq!((&whole[..], vnet), (frame, wish.vnet));
+        assert_eq!((&whole[..], vnet), (frame, request.vnet));
     }
 }
 
-/// Cut apart and put together again the payload is what it was, and each piece says of itself what it is.
+/// The pieces of a frame contain its whole payload, and the description of each piece is correct.
 fn check_pieces(frame: &[u8], vnet: &VnetHeader, segments: &Segments) {
     if segments.count == 1 || segments.count > 64 {
         return;
     }
-    let mut end = segments.header as usize;
+    let mut end = segments.header_len as usize;
     for index in 0..segments.count {
         let mut out = Vec::new();
         let cut = cut_headers(frame, vnet, index, 1, &mut out);
-        assert_eq!((cut.payload.start, out.len()), (end, segments.header as usize));
+        assert_eq!((cut.payload.start, out.len()), (end, segments.header_len as usize));
         end = cut.payload.end;
         out.extend_from_slice(&frame[cut.payload]);
         let piece = inspect(&out, &cut.vnet);
         let is_last = index + 1 == segments.count;
-        assert_eq!(piece.wire, if is_last { segments.last_wire } else { segments.wire });
+        assert_eq!(piece.wire_len, if is_last { segments.last_wire_len } else { segments.wire_len });
         assert_eq!((piece.count, piece.flow, piece.ecn), (1, segments.flow, segments.ecn));
     }
     assert_eq!(end, frame.len());
 }
 
-/// What is changed has the length of what is not, and damage that a checksum completed tells is one bit.
-fn check_changes(frame: &[u8], wish: &Wish, packet: &Packet) {
-    let first = wish.first % packet.count;
-    let count = if wish.changes.damage.is_some() { 1 } else { wish.count.clamp(1, packet.count - first) };
+/// A changed packet has the length of the unchanged one, and only a limited number of bits differ.
+fn check_changes(frame: &[u8], request: &Request, packet: &Packet) {
+    let first = request.first % packet.count;
+    let count = if request.changes.corruption.is_some() { 1 } else { request.count.clamp(1, packet.count - first) };
     let plain = Packet { first, count, ..*packet };
-    let before = written(frame, &wish.vnet, &plain);
-    let after = written(frame, &wish.vnet, &Packet { changes: wish.changes, ..plain });
+    let before = written(frame, &request.vnet, &plain);
+    let after = written(frame, &request.vnet, &Packet { changes: request.changes, ..plain });
     assert_eq!(before.0.len(), after.0.len());
     let changed: u32 = before.0.iter().zip(&after.0).map(|(before, after)| (before ^ after).count_ones()).sum();
-    match wish.changes {
-        Changes { congestion: false, damage: None, .. } => assert_eq!(before, after),
-        // At most: the bit, two of a mark, and two checksums.
+    match request.changes {
+        Changes { is_marked: false, corruption: None, .. } => assert_eq!(before, after),
+        // At most the flipped bit, two bits of a mark, and two checksums.
         _ => assert!(changed <= 1 + 2 + 2 * 16, "{changed} bits changed"),
     }
 }
@@ -100,16 +101,16 @@ fn written(frame: &[u8], vnet: &VnetHeader, packet: &Packet) -> (Vec<u8>, VnetHe
     (out, cut.vnet)
 }
 
-/// An answer is never longer than allowed, and is never answered.
-fn check_answer(frame: &[u8], wish: &Wish, packet: &Packet) {
+/// A reply has a limited length, and never gets a reply itself.
+fn check_answer(frame: &[u8], request: &Request, packet: &Packet) {
     let mut reply = vec![1, 2, 3];
-    let packet = Packet { first: wish.first, ..*packet };
-    if !too_big(frame, &wish.vnet, &packet, wish.mtu, &mut reply) {
+    let packet = Packet { first: request.first, ..*packet };
+    if !write_too_big_reply(frame, &request.vnet, &packet, request.mtu, &mut reply) {
         return assert!(reply.is_empty());
     }
-    // Ethernet with two tags, and the most of IPv6.
+    // Ethernet with two tags, and the maximum reply of IPv6.
     assert!(reply.len() <= 22 + 1280);
     let again = inspect(&reply, &VnetHeader::default());
     assert_eq!(again.count, 1);
-    assert!(!too_big(&reply, &VnetHeader::default(), &again.packet(8), wish.mtu, &mut Vec::new()));
+    assert!(!write_too_big_reply(&reply, &VnetHeader::default(), &again.packet(8), request.mtu, &mut Vec::new()));
 }

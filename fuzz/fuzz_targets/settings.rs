@@ -1,11 +1,11 @@
-//! Any text as settings of a link: read, written again, made into a link. One setting a line, `KEY=VALUE`.
+//! Any text as settings of a link, one `KEY=VALUE` per line: parsed, written again, and used for a link.
 
 #![no_main]
 
 use lfn_core::link::settings::{EmulatedPath, HopSettings};
-use lfn_core::link::{Event, Link, Packet};
+use lfn_core::link::{LinkEvent, Link, Packet};
 use lfn_core::time::Instant;
-use lfn_core::units::{BitRate, Bytes, Ratio, parse_duration, typed_duration};
+use lfn_core::units::{BitRate, Bytes, Ratio, parse_duration, duration_argument};
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|text: &str| {
@@ -23,43 +23,43 @@ fuzz_target!(|text: &str| {
     }
 });
 
-/// What is printed to be typed is read as what it was.
+/// Text that is printed for arguments is read as the same value.
 fn quantities(text: &str) {
     if let Ok(bytes) = text.parse::<Bytes>() {
-        assert_eq!(bytes.typed().parse(), Ok(bytes));
+        assert_eq!(bytes.to_argument().parse(), Ok(bytes));
     }
     if let Ok(rate) = text.parse::<BitRate>() {
-        assert_eq!(rate.typed().parse(), Ok(rate));
+        assert_eq!(rate.to_argument().parse(), Ok(rate));
     }
     if let Ok(ratio) = text.parse::<Ratio>() {
-        assert_eq!(ratio.typed().parse(), Ok(ratio));
+        assert_eq!(ratio.to_argument().parse(), Ok(ratio));
     }
     if let Ok(duration) = parse_duration(text) {
-        assert_eq!(parse_duration(&typed_duration(duration)), Ok(duration));
+        assert_eq!(parse_duration(&duration_argument(duration)), Ok(duration));
     }
 }
 
 fn round_trip(settings: &HopSettings) {
     let mut again = HopSettings::default();
-    for (key, value) in settings.given() {
+    for (key, value) in settings.entries() {
         again.set(&key, &value).unwrap_or_else(|error| panic!("{key}={value}: {error}"));
     }
     assert_eq!(&again, settings);
 }
 
-/// What was accepted is a link: a packet comes out of it one way or the other.
+/// Accepted settings form a link: a packet leaves it or is dropped.
 fn send_one(path: &EmulatedPath) {
     let mut link = Link::chain(&path.forward).expect("it was checked");
     link.push(Packet::single(0, 1514), Instant::ZERO);
     let mut left = 1;
     for _ in 0..1000 {
-        let Some(next) = link.next() else { break };
+        let Some(next) = link.next_event_at() else { break };
         while let Some(event) = link.poll(next) {
             match event {
-                Event::Duplicate { packet, .. } => left += packet.count,
-                Event::Forward { packet, .. } | Event::Drop { packet, .. } => left -= packet.count,
+                LinkEvent::Duplicate { packet, .. } => left += packet.count,
+                LinkEvent::Forward { packet, .. } | LinkEvent::Drop { packet, .. } => left -= packet.count,
             }
         }
     }
-    assert_eq!((left, link.next()), (0, None));
+    assert_eq!((left, link.next_event_at()), (0, None));
 }

@@ -1,25 +1,25 @@
-//! Any text as a trace: read, written again as CSV, and packets sent over a link that follows it.
+//! Any text as a trace: parsed, written again as CSV, and packets sent over a link that follows it.
 
 #![no_main]
 
 use lfn_core::link::settings::{EmulatedPath, HopSettings};
-use lfn_core::link::trace::Trace;
-use lfn_core::link::{Event, Link, Packet};
+use lfn_core::link::trace::LinkTrace;
+use lfn_core::link::{LinkEvent, Link, Packet};
 use lfn_core::time::Instant;
 use libfuzzer_sys::fuzz_target;
 use std::time::Duration;
 
 fuzz_target!(|text: &str| {
-    let trace = match Trace::parse("fuzz", text) {
+    let trace = match LinkTrace::parse("fuzz", text) {
         Ok(trace) => trace,
         Err(error) => return drop(error.to_string()),
     };
-    let again = Trace::parse("fuzz", &trace.to_csv()).expect("what is written can be read");
+    let again = LinkTrace::parse("fuzz", &trace.to_csv()).expect("what is written can be read");
     assert_eq!((&again.rate, &again.delay, &again.loss), (&trace.rate, &trace.delay, &trace.loss));
     send_some(trace);
 });
 
-fn send_some(trace: Trace) {
+fn send_some(trace: LinkTrace) {
     let mut hop = HopSettings::default();
     for (given, text) in
         [(trace.rate.is_some(), "rate=10mbit"), (trace.delay.is_some(), "delay=5ms"), (false, "queue=9MB")]
@@ -33,20 +33,20 @@ fn send_some(trace: Trace) {
     for config in [&path.forward, &path.back] {
         let mut link = Link::chain(config).expect("it was checked");
         for id in 0..40 {
-            link.push(Packet::several(id, 1 + id as u32, 1514, 60), Instant::ZERO + Duration::from_millis(7 * id));
+            link.push(Packet::super_packet(id, 1 + id as u32, 1514, 60), Instant::ZERO + Duration::from_millis(7 * id));
         }
         let (mut left, mut due_before) = (40 * 41 / 2, Instant::ZERO);
         for _ in 0..100_000 {
-            let Some(next) = link.next() else { break };
+            let Some(next) = link.next_event_at() else { break };
             while let Some(event) = link.poll(next.max(Instant::from_nanos(280_000_000))) {
-                let (Event::Forward { packet, .. } | Event::Drop { packet, .. }) = event else { panic!("{event:?}") };
+                let (LinkEvent::Forward { packet, .. } | LinkEvent::Drop { packet, .. }) = event else { panic!("{event:?}") };
                 left -= packet.count;
-                if let Event::Forward { due, .. } = event {
+                if let LinkEvent::Forward { due, .. } = event {
                     assert!(due >= due_before);
                     due_before = due;
                 }
             }
         }
-        assert_eq!((left, link.next()), (0, None));
+        assert_eq!((left, link.next_event_at()), (0, None));
     }
 }

@@ -1,37 +1,37 @@
-//! Any bytes as what a copy of a tree reads: a journal in pieces, a batch of entries, a set of blocks, a line of a manifest,
-//! patterns beside a path, a path with wildcards beside a name, and a list beside what was asked for.
+//! Any bytes as input of a tree copy: a journal in pieces, a batch of entries, a set of blocks, a line of a manifest,
+//! patterns with a path, a path with wildcards and a name, and a list with the requested entries.
 
 #![no_main]
 
-use lfn_core::transfer::asked::Asked;
+use lfn_core::transfer::requested_entries::RequestedEntries;
 use lfn_core::transfer::batch::Batch;
 use lfn_core::transfer::blocks::Layout;
 use lfn_core::transfer::blockset::BlockSet;
-use lfn_core::transfer::entry::{Entry, Kind, Modified, Name};
-use lfn_core::transfer::filter::{Decision, Rules};
-use lfn_core::transfer::glob::{Part, is_pattern, parts};
-use lfn_core::transfer::journal::{Header, Reader, Record};
-use lfn_core::transfer::manifest::Line;
+use lfn_core::transfer::entry::{Entry, EntryKind, Modified, Name};
+use lfn_core::transfer::filter::{Decision, FilterRules};
+use lfn_core::transfer::glob::{PathPart, is_pattern, split_pattern};
+use lfn_core::transfer::journal::{JournalHeader, JournalReader, JournalRecord};
+use lfn_core::transfer::manifest::ManifestLine;
 use lfn_core::units::Bytes;
-use lfn_core::wire::copy::{From, Pick};
+use lfn_core::wire::copy::{RemoteSource, Selection};
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|bytes: &[u8]| {
-    let Some((&how, bytes)) = bytes.split_first() else { return };
-    match how % 8 {
-        0 => journal(bytes, how),
-        1 => records(bytes, how),
+    let Some((&selector, bytes)) = bytes.split_first() else { return };
+    match selector % 8 {
+        0 => journal(bytes, selector),
+        1 => records(bytes, selector),
         2 => batch(bytes),
         3 => blocks(bytes),
         4 => manifest(bytes),
         5 => filter(bytes),
         6 => glob(bytes),
-        _ => asked(bytes, how),
+        _ => requested_entries(bytes, selector),
     }
 });
 
-fn read(bytes: &[u8], piece: usize) -> Option<(Vec<Record>, u64)> {
-    let (mut reader, mut records) = (Reader::default(), Vec::new());
+fn read(bytes: &[u8], piece: usize) -> Option<(Vec<JournalRecord>, u64)> {
+    let (mut reader, mut records) = (JournalReader::default(), Vec::new());
     for piece in bytes.chunks(piece) {
         match reader.feed(piece, |record| records.push(record)) {
             Ok(true) => {}
@@ -43,29 +43,30 @@ fn read(bytes: &[u8], piece: usize) -> Option<(Vec<Record>, u64)> {
         }
     }
     let ending = reader.finish().ok()?;
-    assert!(ending.sound <= bytes.len() as u64);
+    assert!(ending.valid_bytes <= bytes.len() as u64);
     assert!(records.iter().all(|record| record.index < ending.header.layout.blocks()));
-    // It is written as it was read.
+    // Writing gives the bytes that were read.
     let written: Vec<u8> = records.iter().flat_map(|record| ending.writer.record(*record)).collect();
-    assert!(written.len() as u64 <= ending.sound);
-    Some((records, ending.sound))
+    assert!(written.len() as u64 <= ending.valid_bytes);
+    Some((records, ending.valid_bytes))
 }
 
-/// Read alike however it is cut.
-fn journal(bytes: &[u8], how: u8) {
-    assert_eq!(read(bytes, usize::from(how) + 1), read(bytes, bytes.len().max(1)));
+/// The result does not depend on the sizes of the pieces.
+fn journal(bytes: &[u8], selector: u8) {
+    assert_eq!(read(bytes, usize::from(selector) + 1), read(bytes, bytes.len().max(1)));
 }
 
-/// Behind a sound header, so that records are reached. The check over one has no key: whoever sees it compared finds it.
-fn records(bytes: &[u8], how: u8) {
+/// A valid header comes first, so that records are reached. The check of a record has no key, so the fuzzer can find
+/// it.
+fn records(bytes: &[u8], selector: u8) {
     let layout = Layout::new(Bytes(51_200), Bytes(1024)).unwrap();
-    let header = Header { layout, modified: Modified::default(), source: "a".into(), verify: Default::default() };
+    let header = JournalHeader { layout, modified: Modified::default(), source: "a".into(), verify: Default::default() };
     let (mut whole, _) = header.encode().unwrap();
     let start = whole.len() as u64;
     whole.extend(bytes);
     let (_, sound) = read(&whole, whole.len()).unwrap();
     assert!(sound >= start);
-    assert_eq!(read(&whole, usize::from(how) + 1), read(&whole, whole.len()));
+    assert_eq!(read(&whole, usize::from(selector) + 1), read(&whole, whole.len()));
 }
 
 fn batch(bytes: &[u8]) {
@@ -76,7 +77,7 @@ fn batch(bytes: &[u8]) {
     for entry in batch.entries() {
         assert!(!entry.name.as_bytes().starts_with(b"/"));
         assert!(entry.name.components().all(|component| component != b".." && !component.is_empty()));
-        assert!(serde_json::to_vec(entry).unwrap().len() <= entry.json_bound());
+        assert!(serde_json::to_vec(entry).unwrap().len() <= entry.max_json_bytes());
     }
     let text = serde_json::to_vec(&batch).unwrap();
     assert_eq!(serde_json::from_slice::<Batch>(&text).unwrap(), batch);
@@ -95,8 +96,8 @@ fn blocks(bytes: &[u8]) {
 }
 
 fn manifest(bytes: &[u8]) {
-    match Line::decode(bytes) {
-        Ok(line) => assert_eq!(Line::decode(&line.encode()), Ok(line)),
+    match ManifestLine::decode(bytes) {
+        Ok(line) => assert_eq!(ManifestLine::decode(&line.encode()), Ok(line)),
         Err(fault) => drop(fault.to_string()),
     }
 }
@@ -105,30 +106,30 @@ fn manifest(bytes: &[u8]) {
 fn filter(bytes: &[u8]) {
     let mut lines = bytes.split(|byte| *byte == b'\n');
     let path = lines.next().unwrap_or_default();
-    let mut rules = Rules::default();
+    let mut rules = FilterRules::default();
     for (number, pattern) in lines.enumerate() {
         let decision = if number % 2 == 0 { Decision::Exclude } else { Decision::Include };
         let _ = rules.push(decision, pattern).map_err(|error| error.to_string());
     }
     let text = serde_json::to_vec(&rules).unwrap();
-    let again: Rules = serde_json::from_slice(&text).unwrap();
+    let again: FilterRules = serde_json::from_slice(&text).unwrap();
     for is_directory in [false, true] {
         assert_eq!(rules.decide(path, is_directory), again.decide(path, is_directory));
     }
 }
 
-/// Lines: a name, then what a client asks to have expanded.
+/// Lines: a name, then a path with wildcards that a client requests.
 fn glob(bytes: &[u8]) {
     let mut lines = bytes.splitn(2, |byte| *byte == b'\n');
     let name: Vec<u8> = lines.next().unwrap_or_default().iter().copied().filter(|byte| *byte != b'/').collect();
     let path = lines.next().unwrap_or_default();
     let components: Vec<&[u8]> = path.split(|byte| *byte == b'/').collect();
-    let read: Vec<Part> = parts(path).collect();
+    let read: Vec<PathPart> = split_pattern(path).collect();
     assert_eq!(read.len(), components.len());
     for (part, component) in read.iter().zip(components) {
         match part {
-            Part::Name(_) => {}
-            Part::Pattern(pattern) => {
+            PathPart::Name(_) => {}
+            PathPart::Pattern(pattern) => {
                 assert!(is_pattern(component));
                 let shown = component.starts_with(b".") || !name.starts_with(b".");
                 assert!(shown || !pattern.matches(&name));
@@ -138,42 +139,42 @@ fn glob(bytes: &[u8]) {
             }
         }
     }
-    // Every name can be asked for by itself.
+    // Every name can be requested by itself.
     let quoted: Vec<u8> =
         name.iter().flat_map(|byte| if b"*?[\\".contains(byte) { vec![b'\\', *byte] } else { vec![*byte] }).collect();
     if is_pattern(&name) {
-        assert!(matches!(&parts(&quoted).collect::<Vec<_>>()[..], [Part::Name(plain)] if *plain == name));
+        assert!(matches!(&split_pattern(&quoted).collect::<Vec<_>>()[..], [PathPart::Name(plain)] if *plain == name));
     }
 }
 
-/// Lines: a source, a pattern that leaves out, names if there are some, then a list, directories with a slash behind them. What
-/// was listed before an entry makes no difference to it.
-fn asked(bytes: &[u8], how: u8) {
+/// Lines: a source, an exclude pattern, optionally names, then a list in which directories end with a slash. The
+/// entries before an entry do not change its result.
+fn requested_entries(bytes: &[u8], selector: u8) {
     let mut lines = bytes.split(|byte| *byte == b'\n');
-    let from = [From::File { path: lines.next().unwrap_or_default().into() }];
-    let mut pick = Pick::default();
-    let _ = pick.rules.push(Decision::Exclude, lines.next().unwrap_or_default()).map_err(|error| error.to_string());
-    if how >= 128 {
+    let from = [RemoteSource::File { path: lines.next().unwrap_or_default().into() }];
+    let mut selection = Selection::default();
+    let _ = selection.rules.push(Decision::Exclude, lines.next().unwrap_or_default()).map_err(|error| error.to_string());
+    if selector >= 128 {
         let names = lines.next().unwrap_or_default().split(|byte| *byte == b',');
-        pick.names = Some(names.filter_map(|name| Name::new(name).ok()).collect());
+        selection.names = Some(names.filter_map(|name| Name::new(name).ok()).collect());
     }
-    let mut all = Asked::of(&from, &pick);
+    let mut all = RequestedEntries::new(&from, &selection);
     for line in lines.take(32) {
         let (name, kind) = match line.strip_suffix(b"/") {
-            Some(name) => (name, Kind::Directory),
-            None => (line, Kind::File { length: Bytes(1) }),
+            Some(name) => (name, EntryKind::Directory),
+            None => (line, EntryKind::File { length: Bytes(1) }),
         };
         let Ok(name) = Name::new(name) else { continue };
-        // Of deeper ones too much would have to be asked again.
+        // Deeper names would repeat too many requests.
         if name.components().count() > 60 {
             continue;
         }
         let Ok(entry) = Entry::new(name, kind, 0o644, Modified::default()) else { continue };
-        assert_eq!(all.has(&entry), Asked::of(&from, &pick).has(&entry));
+        assert_eq!(all.allows(&entry), RequestedEntries::new(&from, &selection).allows(&entry));
     }
 }
 
-/// What `*` and `?` mean inside a component, by a table of what is matched of either.
+/// Matches `*` and `?` inside a component with a table, as a reference.
 fn matches_slowly(pattern: &[u8], name: &[u8]) -> bool {
     let mut reached = vec![false; name.len() + 1];
     reached[0] = true;

@@ -1,45 +1,45 @@
-//! Any bytes from a peer of a session: frames cut anywhere and read as each message there is, the hello of a data stream
-//! in the clear, and a ticket. What is read as a message is written and read again as the same.
+//! Any bytes from the peer of a session: frames in pieces of any size, read as each kind of message; the unencrypted
+//! hello of a data stream; and a ticket. A message that can be read is written and read again as the same.
 
 #![no_main]
 
 use std::time::Duration;
 
-use lfn_core::session::hello::{ClearHello, LENGTH};
+use lfn_core::session::hello::{ClearHello, HELLO_BYTES};
 use lfn_core::session::{Ticket, Token};
-use lfn_core::wire::copy::{BlockHeader, FromReceiver, FromSender};
-use lfn_core::wire::test::{Bounded, ClientMessage, ServerMessage, Sum, TestRequest};
-use lfn_core::wire::{Frame, FrameReader, HELLO_LIMIT, Hello, Introduction, Kind, MESSAGE_LIMIT, Refusal, Request, encode};
+use lfn_core::wire::copy::{BlockHeader, ReceiverMessage, SenderMessage};
+use lfn_core::wire::measure::{Bounded, ClientMessage, ServerMessage, ReportedTotals, TestRequest};
+use lfn_core::wire::{Frame, FrameReader, HELLO_LIMIT, Hello, Credentials, FrameKind, MESSAGE_LIMIT, Refusal, Request, encode};
 use libfuzzer_sys::fuzz_target;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 fuzz_target!(|bytes: &[u8]| {
-    let Some((&how, bytes)) = bytes.split_first() else { return };
-    match how % 8 {
-        0 => frames::<Hello>(bytes, how, HELLO_LIMIT, check),
-        1 => frames::<ServerMessage>(bytes, how, MESSAGE_LIMIT, figures),
-        2 => frames::<ClientMessage>(bytes, how, MESSAGE_LIMIT, bounded),
-        3 => frames::<FromSender>(bytes, how, MESSAGE_LIMIT, |_| ()),
-        4 => frames::<FromReceiver>(bytes, how, MESSAGE_LIMIT, |_| ()),
+    let Some((&selector, bytes)) = bytes.split_first() else { return };
+    match selector % 8 {
+        0 => frames::<Hello>(bytes, selector, HELLO_LIMIT, check),
+        1 => frames::<ServerMessage>(bytes, selector, MESSAGE_LIMIT, figures),
+        2 => frames::<ClientMessage>(bytes, selector, MESSAGE_LIMIT, bounded),
+        3 => frames::<SenderMessage>(bytes, selector, MESSAGE_LIMIT, |_| ()),
+        4 => frames::<ReceiverMessage>(bytes, selector, MESSAGE_LIMIT, |_| ()),
         5 => hello(bytes),
         6 => header(bytes),
         _ => ticket(bytes),
     }
 });
 
-/// Fed in pieces, as a socket gives them; never more is wanted than one frame may hold.
-fn frames<T: Serialize + DeserializeOwned>(bytes: &[u8], how: u8, limit: usize, check: fn(&T)) {
+/// The bytes arrive in pieces, as from a socket. The reader never asks for more than one frame may hold.
+fn frames<T: Serialize + DeserializeOwned>(bytes: &[u8], selector: u8, limit: usize, check: fn(&T)) {
     let mut reader = FrameReader::new(limit);
     let mut rest = bytes;
     while !rest.is_empty() {
-        let wants = reader.wants();
-        assert!((1..=limit + 5).contains(&wants));
-        let (piece, later) = rest.split_at(wants.min(rest.len()).min(usize::from(how) + 1));
+        let max_read = reader.max_read();
+        assert!((1..=limit + 5).contains(&max_read));
+        let (piece, later) = rest.split_at(max_read.min(rest.len()).min(usize::from(selector) + 1));
         reader.push(piece);
         rest = later;
         loop {
-            let _ = reader.look::<Introduction>().map_err(|error| error.to_string());
+            let _ = reader.peek::<Credentials>().map_err(|error| error.to_string());
             match reader.take::<T, Refusal>() {
                 Ok(Some(Frame::Message(message))) => {
                     check(&message);
@@ -53,17 +53,17 @@ fn frames<T: Serialize + DeserializeOwned>(bytes: &[u8], how: u8, limit: usize, 
     }
 }
 
-/// A request is bounded before anything is done for it.
+/// The limits of a request are checked before any work starts.
 fn check(hello: &Hello) {
     if let Hello::Control { request: Request::Test(request), .. } = hello {
         let _ = request.check().map_err(|error| error.to_string());
     }
 }
 
-/// Whose figures may be reckoned with: added up as a client does, over and over.
+/// The figures of a message within the bounds can be added up like in a client, many times.
 fn figures(message: &ServerMessage) {
     let Some(message) = within_bounds(message) else { return };
-    let mut sum = Sum::of(&TestRequest::default());
+    let mut sum = ReportedTotals::of(&TestRequest::default());
     let since = Duration::from_secs(3600);
     let intervals = match message {
         ServerMessage::Interval(interval) => vec![*interval; 20],
@@ -77,19 +77,19 @@ fn bounded(message: &ClientMessage) {
     let _ = within_bounds(message);
 }
 
-/// As it is read from a peer.
+/// Reads the message again as from a peer.
 fn within_bounds<T: Serialize + DeserializeOwned>(message: &T) -> Option<T> {
     let text = serde_json::to_string(message).ok()?;
     serde_json::from_str::<Bounded<T>>(&text).map(|Bounded(message)| message).ok()
 }
 
-/// Written and read, twice: numbers may lose digits once, and then no more.
+/// Writes and reads the message twice. Numbers may lose digits the first time only.
 fn again<T: Serialize + DeserializeOwned>(message: &T) {
-    let Ok(first) = encode(Kind::Message, message) else { return };
+    let Ok(first) = encode(FrameKind::Message, message) else { return };
     let mut reader = FrameReader::new(MESSAGE_LIMIT);
     reader.push(&first);
     let Ok(Some(Frame::Message(read))) = reader.take::<T, Refusal>() else { panic!("what was written cannot be read") };
-    let second = encode(Kind::Message, &read).expect("it was written before");
+    let second = encode(FrameKind::Message, &read).expect("it was written before");
     assert_eq!(first.len().abs_diff(second.len()), 0, "{}\n{}", text(&first), text(&second));
 }
 
@@ -98,7 +98,7 @@ fn text(bytes: &[u8]) -> String {
 }
 
 fn hello(bytes: &[u8]) {
-    let Some(bytes) = bytes.first_chunk::<LENGTH>() else { return };
+    let Some(bytes) = bytes.first_chunk::<HELLO_BYTES>() else { return };
     let token = Token::from_bytes([7; 16]);
     match ClearHello::decode(bytes, &token) {
         Ok(hello) => assert_eq!(&hello.encode(&token), bytes),

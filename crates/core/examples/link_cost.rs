@@ -1,15 +1,15 @@
-//! What the link model costs a packet, in CPU time: `cargo run --release -p lfn-core --example link_cost`.
+//! Cost of the link model per packet, in CPU time: `cargo run --release -p lfn-core --example link_cost`.
 //!
-//! Each row feeds arrivals at 95 % of a line of 10 Gb/s (FQ-CoDel and RED: at 120 %, so that they have something to do)
-//! and takes out what is due, as the emulator does. Best of five; other load on the machine
-//! does not count, but for what it does to the caches.
+//! Each row feeds arrivals at 95 % of a 10 Gb/s link (FQ-CoDel and RED also at 120 %, so that they drop packets) and
+//! takes out due packets, as the emulator does. The figure is the best of five runs. Other load on the machine does not
+//! count, except for its effect on the caches.
 
 #![expect(clippy::unwrap_used, clippy::disallowed_methods, reason = "a benchmark outside the pure part")]
 
 use std::hint::black_box;
 use std::time::Duration;
 
-use lfn_core::link::{Event, Link, LinkConfig, Packet};
+use lfn_core::link::{Link, LinkConfig, LinkEvent, Packet};
 use lfn_core::time::Instant;
 use lfn_core::units::{BitRate, Bytes};
 
@@ -35,7 +35,7 @@ fn best(discipline: &str, count: u32, flows: u32, load: f64) -> f64 {
     (0..5).map(|_| run(discipline, count, flows, load)).fold(f64::INFINITY, f64::min)
 }
 
-/// Nanoseconds a range.
+/// Measures the nanoseconds per range.
 fn run(discipline: &str, count: u32, flows: u32, load: f64) -> f64 {
     const RANGES: u64 = 200_000;
     let config = LinkConfig {
@@ -52,11 +52,11 @@ fn run(discipline: &str, count: u32, flows: u32, load: f64) -> f64 {
     let mut forwarded = 0_u64;
     for id in 0..RANGES {
         let now = Instant::from_nanos(id * gap);
-        let packet = Packet { flow: id as u32 % flows, ..Packet::several(id, count, 1514, 1514) };
+        let packet = Packet { flow: id as u32 % flows, ..Packet::super_packet(id, count, 1514, 1514) };
         link.push(packet, now);
-        black_box(link.next());
+        black_box(link.next_event_at());
         while let Some(event) = link.poll(now) {
-            if let Event::Forward { packet, .. } = event {
+            if let LinkEvent::Forward { packet, .. } = event {
                 forwarded += u64::from(packet.count);
             }
         }
@@ -65,7 +65,7 @@ fn run(discipline: &str, count: u32, flows: u32, load: f64) -> f64 {
     (cpu_nanos() - began) as f64 / RANGES as f64
 }
 
-/// CPU time of this process so far (Linux: the first field of schedstat).
+/// Returns the CPU time of this process (Linux: the first field of schedstat).
 fn cpu_nanos() -> u64 {
     let text = std::fs::read_to_string("/proc/self/schedstat").unwrap();
     text.split(' ').next().unwrap().parse().unwrap()

@@ -1,30 +1,30 @@
-//! A number that can be printed: what was computed, if it came out finite.
+//! A finite number that can be printed.
 //!
-//! JSON has no NaN and no infinity. What is stored, sent or printed for programs is therefore a count, a time, a share
-//! ([`crate::units::Ratio`]) or one of these, and never a bare `f64`, of which `serde_json` would make `null`; a test
-//! beside the schemas fails where one is.
+//! JSON has no NaN and no infinity. So every stored, sent or printed value is a count, a time, a share
+//! ([`crate::units::Ratio`]) or a [`Figure`], and never a bare `f64`: `serde_json` writes a NaN as `null`. A test of
+//! the schemas fails if a bare `f64` appears.
 
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-/// A finite number.
+/// A finite number, so never NaN or infinite.
 #[derive(Clone, Copy, Debug, Default, PartialEq, PartialOrd, Serialize, Deserialize)]
 #[serde(try_from = "f64", into = "f64")]
 pub struct Figure(f64);
 
-/// A number beyond what can be printed.
+/// Error: a number that is NaN or infinite.
 #[derive(Clone, Copy, Debug, PartialEq, thiserror::Error)]
-#[error("{0} is no finite number")]
+#[error("{0} is not a finite number")]
 pub struct NotFinite(f64);
 
 impl Figure {
-    /// Nothing of NaN and of infinities.
+    /// Creates a figure; `None` for NaN and for infinities.
     pub fn new(value: f64) -> Option<Self> {
         value.is_finite().then_some(Figure(value))
     }
 
-    /// The number.
+    /// Returns the finite number.
     pub fn get(self) -> f64 {
         self.0
     }
@@ -44,7 +44,7 @@ impl From<Figure> for f64 {
     }
 }
 
-/// In seconds; every duration is finite.
+/// Converts to seconds. Every duration is finite.
 impl From<Duration> for Figure {
     fn from(time: Duration) -> Self {
         Figure(time.as_secs_f64())
@@ -56,7 +56,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_json_cannot_say_is_no_figure() {
+    fn nan_and_infinity_are_not_figures() {
         for value in [f64::NAN, f64::INFINITY, f64::NEG_INFINITY] {
             assert_eq!(Figure::new(value), None);
             assert!(Figure::try_from(value).is_err());

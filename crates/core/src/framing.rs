@@ -1,9 +1,9 @@
-//! What a packet costs on the wire: the headers around a TCP payload, and the layer at which a capacity is counted.
+//! The size of a packet on the wire: the headers around a TCP payload, and the layer at which a capacity is counted.
 //!
-//! A capacity means nothing without its layer: 155.52 Mb/s of SONET line, 149.76 of envelope and 135.63 of ATM cell
-//! payload are one OC-3c. A [`Framing`] names the layer and the headers between it and the payload, so that
-//! [`Framing::wire_bytes`] over [`Framing::payload`] is the share of a capacity that TCP can use. It knows no rate and
-//! no delay; [`crate::path::PathProfile`] joins it with those.
+//! A capacity has no meaning without its layer: 155.52 Mb/s of SONET line, 149.76 Mb/s of envelope and 135.63 Mb/s of
+//! ATM cell payload are all one OC-3c. A [`Framing`] names the layer and the headers between the layer and the payload.
+//! [`Framing::payload`] divided by [`Framing::wire_bytes_full`] is the share of the capacity that TCP can use. A
+//! framing has no rate and no delay; [`crate::path::PathProfile`] adds them.
 
 use std::fmt;
 use std::str::FromStr;
@@ -15,34 +15,34 @@ use serde::{Deserialize, Serialize};
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(default)]
 pub struct Framing {
-    /// Where the capacity is counted.
+    /// Layer at which the capacity is counted.
     pub layer: Layer,
-    /// IP version, of the inner packets and of a tunnel around them alike.
+    /// IP version of the inner packets, and of a tunnel around them.
     pub ip: IpVersion,
-    /// True if the TCP timestamps option (RFC 7323, 12 bytes with its padding) is absent from each segment.
+    /// True if segments do not carry the TCP timestamps option (RFC 7323, 12 bytes with its padding).
     pub without_timestamps: bool,
     /// VLAN tags on Ethernet layers: 0, 1 (802.1Q) or 2 (802.1ad, QinQ); 4 bytes each.
     pub vlan_tags: u8,
-    /// A tunnel around the packets.
+    /// Tunnel around the packets.
     pub tunnel: Option<Tunnel>,
 }
 
-/// The layer at which a capacity is counted, hence what each packet adds to its IP length there.
+/// The layer at which a capacity is counted. It determines the bytes that each packet adds to its IP length.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum Layer {
-    /// IP packet + 14 bytes of Ethernet header: how tc's tbf and htb, and lfn's emulated link, count.
+    /// IP packet + 14 bytes of Ethernet header, as tc's tbf and htb and lfn's emulated link count.
     #[default]
     EthernetHeader,
     /// The Ethernet wire: preamble 8, header 14, FCS 4 and gap 12 around the packet; frames of at least 64 bytes.
     Ethernet,
-    /// IP packets alone.
+    /// IP packets without any framing.
     Ip,
-    /// ATM cell payload under AAL5: LLC/SNAP 8 and trailer 8, padded to whole cells of 48 (RFC 2684).
+    /// ATM cell payload with AAL5: LLC/SNAP 8 and trailer 8, padded to whole cells of 48 (RFC 2684).
     AtmAal5,
-    /// SONET envelope under PPP in HDLC-like framing: flag 1, address 1, control 1, protocol 2, FCS 4 (RFC 2615).
-    /// Octet stuffing, 0.8 % of random data, is not counted: it depends on the data.
+    /// SONET envelope with PPP in HDLC-like framing: flag 1, address 1, control 1, protocol 2, FCS 4 (RFC 2615). Octet
+    /// stuffing, 0.8 % of random data, is not counted, because it depends on the data.
     PppHdlc,
     /// A T1 or T3 as RFC 6349 counts it: 8 bytes of PPP around each packet.
     Ppp,
@@ -50,12 +50,12 @@ pub enum Layer {
     Hippi,
 }
 
-/// A name that is no layer's. Cure: one of the names it lists.
+/// Error: a name that is not the name of a layer. The message lists the names.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("'{0}' is not a layer: use one of ethernet-header, ethernet, ip, atm-aal5, ppp-hdlc, ppp, hippi")]
 pub struct UnknownLayer(pub String);
 
-/// IP version.
+/// IP version of the packets.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub enum IpVersion {
@@ -86,20 +86,22 @@ pub const TCP_HEADER: u32 = 20;
 pub const TCP_TIMESTAMPS: u32 = 12;
 
 impl Framing {
-    /// Payload bytes of a full TCP segment on a link of this IP MTU; 0 if the headers leave no room.
+    /// Returns the payload bytes of a full TCP segment on a link with this IP MTU; 0 if the headers fill the MTU.
     ///
-    /// This is what Linux calls `snd_mss`: 1448 at MTU 1500, IPv4 and timestamps; the MSS option would say 1460.
+    /// Linux calls this value `snd_mss`: 1448 at MTU 1500 with IPv4 and timestamps. The MSS option on the wire is 1460.
     pub fn payload(self, mtu: u32) -> u32 {
         let options = if self.without_timestamps { 0 } else { TCP_TIMESTAMPS };
         self.inner_mtu(mtu).saturating_sub(self.ip.header() + TCP_HEADER + options)
     }
 
-    /// Bytes at the layer where the capacity is counted, for one full TCP segment on a link of this IP MTU.
+    /// Returns the bytes of one full TCP segment at the layer where the capacity is counted, on a link with this IP
+    /// MTU.
     pub fn wire_bytes_full(self, mtu: u32) -> u64 {
-        self.wire_bytes(self.tunnelled(self.inner_mtu(mtu)))
+        self.wire_bytes(self.outer_length(self.inner_mtu(mtu)))
     }
 
-    /// Bytes at the layer where the capacity is counted, for one IP packet as it is on the link (tunnel included).
+    /// Returns the bytes of one IP packet at the layer where the capacity is counted. `ip_length` is the length on the
+    /// link, with the tunnel.
     pub fn wire_bytes(self, ip_length: u32) -> u64 {
         let ip = u64::from(ip_length);
         let tags = u64::from(self.vlan_tags) * 4;
@@ -114,7 +116,8 @@ impl Framing {
         }
     }
 
-    /// The largest packet that fits the tunnel on a link of this IP MTU; the MTU itself without one.
+    /// Returns the largest packet that fits into the tunnel on a link with this IP MTU; without a tunnel, the MTU
+    /// itself.
     ///
     /// WireGuard pads a packet to 16 bytes but never past its MTU, so a full packet carries no padding.
     pub fn inner_mtu(self, mtu: u32) -> u32 {
@@ -126,8 +129,8 @@ impl Framing {
         }
     }
 
-    /// The length on the link of a full inner packet.
-    fn tunnelled(self, inner: u32) -> u32 {
+    /// Returns the length of a full inner packet on the link.
+    fn outer_length(self, inner: u32) -> u32 {
         let outer = self.ip.header();
         match self.tunnel {
             None => inner,
@@ -138,7 +141,7 @@ impl Framing {
 }
 
 impl IpVersion {
-    /// Header bytes without options or extension headers.
+    /// Returns the header bytes without options or extension headers.
     pub fn header(self) -> u32 {
         match self {
             IpVersion::V4 => 20,
@@ -148,11 +151,11 @@ impl IpVersion {
 }
 
 impl Layer {
-    /// Every layer, the usual one first.
+    /// All layers, the default first.
     pub const ALL: [Layer; 7] =
         [Layer::EthernetHeader, Layer::Ethernet, Layer::Ip, Layer::AtmAal5, Layer::PppHdlc, Layer::Ppp, Layer::Hippi];
 
-    /// The name as one types it, and as JSON has it.
+    /// Returns the name for flags and JSON.
     pub fn name(self) -> &'static str {
         match self {
             Layer::EthernetHeader => "ethernet-header",
@@ -165,7 +168,7 @@ impl Layer {
         }
     }
 
-    /// Where the capacity is counted, in words.
+    /// Describes the layer for a reader.
     pub fn describe(self) -> &'static str {
         match self {
             Layer::EthernetHeader => "IP packets and their Ethernet header",
@@ -178,7 +181,7 @@ impl Layer {
         }
     }
 
-    /// True where a VLAN tag can be.
+    /// Returns whether a packet at this layer can have a VLAN tag.
     pub fn is_ethernet(self) -> bool {
         matches!(self, Layer::EthernetHeader | Layer::Ethernet)
     }
@@ -204,7 +207,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn layers_are_called_what_json_calls_them() {
+    fn layer_names_equal_json_names() {
         for layer in Layer::ALL {
             assert_eq!(layer.to_string().parse(), Ok(layer));
             assert_eq!(serde_json::to_value(layer).unwrap(), layer.name());
@@ -224,19 +227,19 @@ mod tests {
     }
 
     #[test]
-    fn small_packets_fill_the_least_frame_and_cell() {
+    fn small_packets_fill_the_minimum_frame_and_cell() {
         assert_eq!(Framing { layer: Layer::Ethernet, ..Framing::default() }.wire_bytes(40), 84);
         // RFC 2684: a 40-byte acknowledgement with LLC/SNAP and trailer is 56 bytes: two cells.
         assert_eq!(Framing { layer: Layer::AtmAal5, ..Framing::default() }.wire_bytes(40), 96);
     }
 
     #[test]
-    fn tunnels_leave_the_room_their_rfcs_say() {
+    fn tunnels_leave_the_room_of_their_rfcs() {
         let through = |tunnel, ip| Framing { tunnel: Some(tunnel), ip, ..Framing::default() };
-        // wg-quick's 1420 is 1500 less 80.
+        // wg-quick's 1420 is 1500 - 80.
         assert_eq!(through(Tunnel::Wireguard, IpVersion::V6).inner_mtu(1500), 1420);
         assert_eq!(through(Tunnel::Wireguard, IpVersion::V4).inner_mtu(1500), 1440);
-        // ESP: 20 + 8 + 8 + 16 = 52; 1448 is left, two of it the trailer.
+        // ESP: 20 + 8 + 8 + 16 = 52; of the remaining 1448, the trailer takes 2.
         let esp = through(Tunnel::IpsecEsp, IpVersion::V4);
         assert_eq!(esp.inner_mtu(1500), 1446);
         assert_eq!(esp.wire_bytes_full(1500), 1514);

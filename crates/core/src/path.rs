@@ -1,8 +1,8 @@
-//! A path and its figures: what is known of the way between two hosts before anything is sent.
+//! The figures of the path between two hosts.
 //!
-//! Everything `lfn` predicts, emulates or compares with starts from a [`PathProfile`]: the plan derives buffers from
-//! it, the emulator builds its link from it, a test prints its results beside it. It holds figures only, no addresses
-//! and no way to measure; it travels as JSON in reports and in the environment variable `LFN_PATH`.
+//! Every prediction, emulation and comparison of `lfn` starts from a [`PathProfile`]. The plan derives buffers from it,
+//! the emulator builds its link from it, and a test compares its results with it. The profile has figures only: no
+//! addresses and no way to measure. It is sent as JSON in reports and in the environment variable `LFN_PATH`.
 
 use std::fmt;
 use std::str::FromStr;
@@ -12,35 +12,35 @@ use serde::de::Error;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use crate::framing::Framing;
-use crate::link::{QueueLimit, packets};
-use crate::units::{BitRate, Bytes, QuantityError, Ratio, parse_duration, typed_duration};
+use crate::link::{QueueLimit, parse_packets};
+use crate::units::{BitRate, Bytes, QuantityError, Ratio, duration_argument, parse_duration};
 
-/// The figures of a path.
+/// The figures of a path: capacity, base RTT, MTU, framing, queue and loss.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct PathProfile {
-    /// What the bottleneck can carry, counted at `framing.layer`.
+    /// Capacity of the bottleneck, counted at `framing.layer`.
     #[serde(rename = "capacity_bits_per_second")]
     pub capacity: BitRate,
-    /// The least round-trip time, without queueing.
+    /// Minimum round-trip time, without queueing.
     #[serde(rename = "rtt_seconds", with = "seconds")]
     pub base_rtt: Duration,
     /// IP MTU of the narrowest link, bytes.
     #[serde(rename = "mtu_bytes", default = "ethernet_mtu")]
     pub mtu: u32,
-    /// Headers around each payload, and the layer of `capacity`.
+    /// Headers around each payload, and the layer at which `capacity` is counted.
     #[serde(default)]
     pub framing: Framing,
-    /// Room of the bottleneck's queue, if known.
+    /// Size of the bottleneck's queue, if known.
     #[serde(rename = "queue_bytes", default)]
     pub queue: Option<Bytes>,
-    /// Share of packets lost at random, whatever the load.
+    /// Share of packets lost at random, independent of the load.
     #[serde(default)]
     pub loss: Ratio,
 }
 
 impl PathProfile {
-    /// A path as lfn emulates it: MTU 1500, capacity counted with the Ethernet header, no loss, queue not known.
+    /// Creates a path with lfn's defaults: MTU 1500, capacity counted with the Ethernet header, no loss, unknown queue.
     pub fn new(capacity: BitRate, base_rtt: Duration) -> Self {
         PathProfile {
             capacity,
@@ -52,17 +52,18 @@ impl PathProfile {
         }
     }
 
-    /// Capacity × base RTT: the bytes in flight that fill the path.
+    /// Returns capacity × base RTT: the bytes in flight that fill the path.
     pub fn bdp(&self) -> Bytes {
         self.capacity.times(self.base_rtt)
     }
 
-    /// Payload bytes of a full segment (1448 at MTU 1500, IPv4, timestamps); 0 if the headers fill the MTU.
+    /// Returns the payload bytes of a full segment (1448 at MTU 1500, IPv4, timestamps); 0 if the headers fill the MTU.
     pub fn mss(&self) -> u32 {
         self.framing.payload(self.mtu)
     }
 
-    /// The most TCP goodput the capacity allows: every packet full, nothing lost, acknowledgements elsewhere.
+    /// Returns the maximum TCP goodput of the capacity: every packet is full, nothing is lost, and acknowledgements do
+    /// not use this direction.
     pub fn payload_capacity(&self) -> BitRate {
         let wire = self.framing.wire_bytes_full(self.mtu).max(1);
         let rate = u128::from(self.capacity.0) * u128::from(self.mss()) / u128::from(wire);
@@ -70,29 +71,26 @@ impl PathProfile {
     }
 }
 
-/// Room in a queue as it is typed: in bandwidth-delay products, in bytes, in packets, or in time at the line rate.
+/// Size of a queue in the unit that the user typed: bandwidth-delay products, bytes, packets, or time at the line rate.
 ///
-/// Products and times are taken at the path's capacity. Where the rate of the line varies that is its nominal rate: the
-/// room stays what it is, and the time it stands for varies, as in a device with so much memory.
+/// Products and times use the capacity of the path. Where the rate of the link varies, this is its nominal rate: the
+/// bytes stay fixed and the time varies, as in a device with a fixed memory.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum QueueSize {
-    /// `1bdp`, `0.5bdp`, `bdp`.
+    /// `1bdp`, `0.5bdp` or `bdp`.
     Bdp(f64),
-    /// `9MB`, `65536`.
     Bytes(Bytes),
-    /// `100p`, `100packets`.
     Packets(u32),
-    /// `300ms`.
     Time(Duration),
 }
 
 impl QueueSize {
-    /// The same in bytes, on this path; packets are taken to be full ones. Saturates.
-    pub fn on(self, path: &PathProfile) -> Bytes {
-        self.limit(path).most_bytes(Bytes(path.framing.wire_bytes_full(path.mtu)))
+    /// Returns the size in bytes on this path; saturates. A packet counts as a full packet.
+    pub fn bytes_on(self, path: &PathProfile) -> Bytes {
+        self.limit(path).max_bytes(Bytes(path.framing.wire_bytes_full(path.mtu)))
     }
 
-    /// What a queue is limited to by this, on this path; saturates.
+    /// Returns the limit of a queue of this size on this path; saturates.
     pub fn limit(self, path: &PathProfile) -> QueueLimit {
         match self {
             QueueSize::Bdp(times) => QueueLimit::Bytes(Bytes((path.bdp().0 as f64 * times).round() as u64)),
@@ -104,13 +102,13 @@ impl QueueSize {
 }
 
 impl fmt::Display for QueueSize {
-    /// What [`from_str`](Self::from_str) reads.
+    /// Writes the form that [`from_str`](Self::from_str) reads.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match *self {
             QueueSize::Bdp(times) => f.pad(&format!("{times}bdp")),
-            QueueSize::Bytes(bytes) => f.pad(&bytes.typed()),
-            QueueSize::Packets(packets) => f.pad(&QueueLimit::Packets(packets).typed()),
-            QueueSize::Time(time) => f.pad(&typed_duration(time)),
+            QueueSize::Bytes(bytes) => f.pad(&bytes.to_argument()),
+            QueueSize::Packets(packets) => f.pad(&QueueLimit::Packets(packets).to_argument()),
+            QueueSize::Time(time) => f.pad(&duration_argument(time)),
         }
     }
 }
@@ -121,12 +119,12 @@ impl FromStr for QueueSize {
     fn from_str(text: &str) -> Result<Self, QuantityError> {
         let lower = text.trim().to_ascii_lowercase();
         if let Some(number) = lower.strip_suffix("bdp") {
-            return multiple(text, number.trim()).map(QueueSize::Bdp);
+            return parse_multiple(text, number.trim()).map(QueueSize::Bdp);
         }
-        if let Some(packets) = packets(text) {
+        if let Some(packets) = parse_packets(text) {
             return packets.map(QueueSize::Packets);
         }
-        // Only a unit of time makes it one: a bare number is bytes, as for every buffer.
+        // A time needs a unit: a bare number is bytes, as for every buffer.
         let unit = lower.trim_start_matches(|c: char| c.is_ascii_digit() || "+-.".contains(c)).trim();
         if ["ns", "us", "µs", "ms", "s", "sec", "min"].contains(&unit) {
             return parse_duration(text).map(QueueSize::Time);
@@ -135,14 +133,16 @@ impl FromStr for QueueSize {
     }
 }
 
-/// The number before `bdp`; none means one.
-fn multiple(text: &str, number: &str) -> Result<f64, QuantityError> {
+/// Parses the number before `bdp`; an empty text is 1.
+fn parse_multiple(text: &str, number: &str) -> Result<f64, QuantityError> {
     const QUANTITY: &str = "queue";
-    const MOST: f64 = 1e6;
+    const MAX_MULTIPLE: f64 = 1e6;
     let text = text.to_owned();
     match if number.is_empty() { Ok(1.0) } else { number.parse::<f64>() } {
         Ok(times) if times < 0.0 => Err(QuantityError::Negative { text, quantity: QUANTITY }),
-        Ok(times) if times > MOST => Err(QuantityError::TooLarge { text, quantity: QUANTITY, most: "a million BDP" }),
+        Ok(times) if times > MAX_MULTIPLE => {
+            Err(QuantityError::TooLarge { text, quantity: QUANTITY, max: "a million BDP" })
+        }
         Ok(times) if times.is_finite() => Ok(times),
         _ => Err(QuantityError::NotANumber { text, quantity: QUANTITY, example: "1bdp, 9MB, 100p or 300ms" }),
     }
@@ -152,13 +152,13 @@ fn ethernet_mtu() -> u32 {
     1500
 }
 
-/// Serde form of a duration: seconds as a float, exact to the nanosecond up to 104 days, and what every other tool can
-/// read. A type and not a module, so that what `with = "seconds"` names can tell its JSON Schema too.
-#[expect(non_camel_case_types, reason = "stands where serde takes the path of a module")]
+/// Serde form of a duration: seconds as a float, exact to the nanosecond up to 104 days, readable by every other tool.
+/// This is a type and not a module, so that `with = "seconds"` can also supply the JSON Schema.
+#[expect(non_camel_case_types, reason = "serde expects the path of a module here")]
 pub(crate) enum seconds {}
 
-/// The same of a duration that may be absent.
-#[expect(non_camel_case_types, reason = "stands where serde takes the path of a module")]
+/// Serde form of an optional duration.
+#[expect(non_camel_case_types, reason = "serde expects the path of a module here")]
 pub(crate) enum optional_seconds {}
 
 impl seconds {
@@ -186,7 +186,7 @@ impl optional_seconds {
 mod tests {
     use super::*;
     #[test]
-    fn a_queue_is_read_as_typed() {
+    fn queue_sizes_are_parsed() {
         let path = PathProfile::new(BitRate(135_000_000), Duration::from_millis(539));
         let ok = [
             ("1bdp", 9_095_625),
@@ -201,7 +201,7 @@ mod tests {
         ];
         for (text, bytes) in ok {
             let queue: QueueSize = text.parse().unwrap();
-            assert_eq!(queue.on(&path), Bytes(bytes), "{text}");
+            assert_eq!(queue.bytes_on(&path), Bytes(bytes), "{text}");
             assert_eq!(queue.to_string().parse(), Ok(queue), "{text}");
         }
         assert_eq!("100packets".parse::<QueueSize>().unwrap().limit(&path), QueueLimit::Packets(100));
@@ -243,17 +243,17 @@ mod tests {
         path.loss = Ratio::new(1e-4).unwrap();
         let text = serde_json::to_string(&path).unwrap();
         assert_eq!(serde_json::from_str::<PathProfile>(&text).unwrap(), path, "{text}");
-        let least = r#"{"capacity_bits_per_second": 135000000, "rtt_seconds": 0.539}"#;
-        let read: PathProfile = serde_json::from_str(least).unwrap();
+        let minimal = r#"{"capacity_bits_per_second": 135000000, "rtt_seconds": 0.539}"#;
+        let read: PathProfile = serde_json::from_str(minimal).unwrap();
         assert_eq!(read, PathProfile::new(BitRate(135_000_000), Duration::from_millis(539)));
         for rtt in ["-1", "1e300", "null"] {
-            let text = least.replace("0.539", rtt);
+            let text = minimal.replace("0.539", rtt);
             assert!(serde_json::from_str::<PathProfile>(&text).is_err(), "{text}");
         }
     }
 
     #[test]
-    fn headers_that_fill_the_mtu_leave_nothing() {
+    fn headers_that_fill_the_mtu_leave_no_payload() {
         let mut path = PathProfile::new(BitRate(u64::MAX), Duration::MAX);
         path.mtu = 40;
         assert_eq!((path.mss(), path.payload_capacity()), (0, BitRate(0)));

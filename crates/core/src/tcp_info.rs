@@ -1,9 +1,9 @@
-//! `TCP_INFO` as figures: the bytes of the kernel's `struct tcp_info` read by offset.
+//! `TCP_INFO` as figures: the kernel's `struct tcp_info`, read by offset.
 //!
-//! The structure grows with the kernel (104 bytes long ago, 280 on 6.18), so every later field is an `Option`: absent
-//! where the kernel that wrote it did not know it, never guessed. Offsets are those of `include/uapi/linux/tcp.h`. The
-//! same type goes over the wire, so that findings see both ends alike, and into `--json`, where each name carries its
-//! unit.
+//! The structure grows with the kernel (104 bytes long ago, 280 on 6.18). So every later field is an `Option`: it is
+//! absent, never guessed, if the kernel did not know it. Offsets are from `include/uapi/linux/tcp.h`. The same type is
+//! a message between both ends, so that findings have the same data of both, and part of `--json`, where each name has
+//! its unit.
 
 use std::time::Duration;
 
@@ -13,85 +13,85 @@ pub(crate) use crate::path::optional_seconds;
 use crate::path::seconds;
 use crate::units::{BitRate, Bytes};
 
-/// What the kernel says of one TCP connection, at one moment. Windows and buffers are of the end that was asked.
+/// The kernel's figures of one TCP connection at one moment. Windows and buffers are those of the local end.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct TcpInfo {
     /// `tcpi_state`; 1 is established.
     pub state: u8,
-    /// Window scaling was negotiated (`TCPI_OPT_WSCALE`).
+    /// True if window scaling was negotiated (`TCPI_OPT_WSCALE`).
     pub window_scaling: bool,
-    /// Selective acknowledgements were negotiated (`TCPI_OPT_SACK`).
+    /// True if selective acknowledgements were negotiated (`TCPI_OPT_SACK`).
     pub sack: bool,
-    /// Time stamps were negotiated (`TCPI_OPT_TIMESTAMPS`).
+    /// True if timestamps were negotiated (`TCPI_OPT_TIMESTAMPS`).
     pub timestamps: bool,
-    /// Explicit congestion notification was negotiated (`TCPI_OPT_ECN`).
+    /// True if explicit congestion notification was negotiated (`TCPI_OPT_ECN`).
     #[serde(default)]
     pub ecn: bool,
-    /// Shift of the windows the peer announces.
+    /// Shift of the windows that the peer announces.
     pub snd_wscale: u8,
-    /// Shift of the windows this end announces.
+    /// Shift of the windows that this end announces.
     pub rcv_wscale: u8,
-    /// The last delivery rate was limited by the application (`tcpi_delivery_rate_app_limited`).
+    /// True if the application limited the last delivery rate (`tcpi_delivery_rate_app_limited`).
     pub app_limited: bool,
     /// Payload bytes of a full segment sent.
     pub snd_mss_bytes: u32,
-    /// Segments in flight.
+    /// Segments sent and not yet acknowledged (`tcpi_unacked`).
     pub unacked_segments: u32,
-    /// Segments thought lost at this moment.
+    /// Segments that are considered lost at this moment.
     pub lost_segments: u32,
-    /// Path MTU.
+    /// Path MTU that TCP uses, in bytes (`tcpi_pmtu`).
     pub pmtu_bytes: u32,
-    /// Segments by which reordering is taken for no loss (`tcpi_reordering`).
+    /// Reordering distance, in segments, that does not count as loss (`tcpi_reordering`).
     #[serde(default)]
     pub reordering_segments: u32,
-    /// Smoothed round-trip time.
+    /// Smoothed RTT, in seconds (`tcpi_rtt`).
     #[serde(rename = "rtt_seconds", with = "seconds")]
     pub rtt: Duration,
-    /// Its mean deviation.
+    /// Mean deviation of `rtt`.
     #[serde(rename = "rttvar_seconds", with = "seconds")]
     pub rttvar: Duration,
-    /// Slow-start threshold; absent until a loss, or a slow start that ended early, has set one.
+    /// Slow-start threshold; absent until a loss, or an early end of slow start, has set it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ssthresh_segments: Option<u32>,
-    /// Congestion window.
+    /// Congestion window in segments (`tcpi_snd_cwnd`).
     pub cwnd_segments: u32,
-    /// The most bytes that were read here in one round trip, from which autotuning sizes the receive buffer
+    /// Maximum bytes that the application read in one round trip. Autotuning sizes the receive buffer from this value
     /// (`tcpi_rcv_space`: `rcvq_space.space` in `tcp_rcv_space_adjust`).
     pub rcv_space_bytes: u32,
-    /// Segments sent again since the start.
+    /// Segments retransmitted since the start.
     pub retransmitted_segments: u32,
-    /// What the sender paces itself to; absent where it does not.
+    /// Pacing rate of the sender; absent without pacing.
     #[serde(rename = "pacing_rate_bits_per_second", default, skip_serializing_if = "Option::is_none")]
     pub pacing_rate: Option<BitRate>,
-    /// Bytes the peer has acknowledged.
+    /// Bytes that the peer acknowledged.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub acked_bytes: Option<u64>,
     /// Bytes received in order.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub received_bytes: Option<u64>,
-    /// Segments sent, empty ones and those sent again included.
+    /// Segments sent, with empty and retransmitted ones.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sent_segments: Option<u32>,
-    /// Segments received, empty ones included.
+    /// Segments received, with empty ones.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub received_segments: Option<u32>,
-    /// Segments with data sent.
+    /// Segments sent with payload (`tcpi_data_segs_out`).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sent_data_segments: Option<u32>,
     /// Bytes in the send buffer that were never sent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub notsent_bytes: Option<u32>,
-    /// Least round-trip time of the last minutes.
+    /// Minimum round-trip time of the last minutes.
     #[serde(rename = "min_rtt_seconds", default, skip_serializing_if = "Option::is_none", with = "optional_seconds")]
     pub min_rtt: Option<Duration>,
-    /// The latest estimate of the rate at which data is delivered.
+    /// Latest estimate of the delivery rate.
     #[serde(rename = "delivery_rate_bits_per_second", default, skip_serializing_if = "Option::is_none")]
     pub delivery_rate: Option<BitRate>,
     /// Time with data to send or in flight.
     #[serde(rename = "busy_seconds", default, skip_serializing_if = "Option::is_none", with = "optional_seconds")]
     pub busy: Option<Duration>,
-    /// Part of `busy` in which the peer's receive window stopped the sender.
+    /// Part of `busy` in which the peer's receive window limited the sender.
     #[serde(
         rename = "rwnd_limited_seconds",
         default,
@@ -99,7 +99,7 @@ pub struct TcpInfo {
         with = "optional_seconds"
     )]
     pub rwnd_limited: Option<Duration>,
-    /// Part of `busy` in which the send buffer stopped the sender.
+    /// Part of `busy` in which the send buffer limited the sender.
     #[serde(
         rename = "sndbuf_limited_seconds",
         default,
@@ -107,37 +107,37 @@ pub struct TcpInfo {
         with = "optional_seconds"
     )]
     pub sndbuf_limited: Option<Duration>,
-    /// Segments delivered, those delivered twice included.
+    /// Segments delivered, with duplicates.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub delivered_segments: Option<u32>,
-    /// Of them, those marked by a congested queue (ECN).
+    /// Delivered segments with a congestion mark (ECN).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub delivered_marked_segments: Option<u32>,
-    /// Payload bytes sent, those sent again included.
+    /// Payload bytes sent, with retransmissions.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sent_bytes: Option<u64>,
-    /// Payload bytes sent again.
+    /// Payload bytes that were retransmitted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub retransmitted_bytes: Option<u64>,
-    /// Segments the peer reported as received twice.
+    /// Segments that the peer reported as received twice.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub duplicate_segments: Option<u32>,
-    /// How often reordering was seen.
+    /// Number of reordering events.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reorderings: Option<u32>,
-    /// Packets received out of order.
+    /// Packets received out of order (`tcpi_rcv_ooopack`).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub out_of_order_packets: Option<u32>,
-    /// The receive window the peer offers.
+    /// Receive window that the peer offers.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub snd_wnd_bytes: Option<u32>,
-    /// The receive window this end offers.
+    /// Receive window that this end offers.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rcv_wnd_bytes: Option<u32>,
-    /// How often the retransmission timer ran out.
+    /// Number of retransmission timeouts.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub timeouts: Option<u16>,
-    /// Time spent in recovery from that.
+    /// Time in recovery from timeouts.
     #[serde(
         rename = "timeout_recovery_seconds",
         default,
@@ -147,31 +147,31 @@ pub struct TcpInfo {
     pub timeout_recovery: Option<Duration>,
 }
 
-/// Fewer bytes than any kernel gives: this is no `struct tcp_info`.
+/// Error: fewer bytes than any kernel returns, so this is not a `struct tcp_info`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("TCP_INFO of {0} bytes, at least 104 expected")]
-pub struct TooShort(pub usize);
+#[error("TCP_INFO has {0} bytes: at least 104 are expected")]
+pub struct TcpInfoTooShort(pub usize);
 
-/// `TCP_INFINITE_SSTHRESH`: no threshold yet.
+/// Value of `TCP_INFINITE_SSTHRESH`: no threshold yet.
 const NO_SSTHRESH: u32 = 0x7fff_ffff;
 
 impl TcpInfo {
-    /// Reads `struct tcp_info` as this machine's kernel wrote it.
-    pub fn parse(bytes: &[u8]) -> Result<Self, TooShort> {
-        let reader = Reader(bytes);
-        reader.read().ok_or(TooShort(bytes.len()))
+    /// Reads `struct tcp_info` in the byte order of this machine's kernel.
+    pub fn parse(bytes: &[u8]) -> Result<Self, TcpInfoTooShort> {
+        let reader = FieldReader(bytes);
+        reader.read().ok_or(TcpInfoTooShort(bytes.len()))
     }
 
-    /// The congestion window in bytes.
+    /// Returns the congestion window in bytes.
     pub fn cwnd(&self) -> Bytes {
         Bytes(u64::from(self.cwnd_segments) * u64::from(self.snd_mss_bytes))
     }
 }
 
-/// Fields at offsets, absent beyond the end.
-struct Reader<'a>(&'a [u8]);
+/// Reads fields at offsets; `None` beyond the end.
+struct FieldReader<'a>(&'a [u8]);
 
-impl Reader<'_> {
+impl FieldReader<'_> {
     fn read(&self) -> Option<TcpInfo> {
         let (options, scales) = (self.u8(5)?, self.u8(6)?);
         Some(TcpInfo {
@@ -195,7 +195,7 @@ impl Reader<'_> {
             reordering_segments: self.u32(88)?,
             rcv_space_bytes: self.u32(96)?,
             retransmitted_segments: self.u32(100)?,
-            // All ones where nothing is paced.
+            // All ones means no pacing.
             pacing_rate: self.u64(104).filter(|&rate| rate != u64::MAX && rate != u64::from(u32::MAX)).map(rate),
             acked_bytes: self.u64(120),
             received_bytes: self.u64(128),
@@ -239,7 +239,7 @@ impl Reader<'_> {
     }
 }
 
-/// The kernel counts bytes a second.
+/// Converts the kernel's bytes per second.
 fn rate(bytes: u64) -> BitRate {
     BitRate(Bytes(bytes).bits())
 }
@@ -284,7 +284,7 @@ mod tests {
     }
 
     #[test]
-    fn fields_stand_where_the_kernel_puts_them() {
+    fn fields_are_read_at_the_kernels_offsets() {
         for length in [280, 600] {
             let info = TcpInfo::parse(&structure(length)).unwrap();
             assert_eq!((info.state, info.snd_wscale, info.rcv_wscale), (1, 7, 8));
@@ -304,20 +304,20 @@ mod tests {
     }
 
     #[test]
-    fn what_an_older_kernel_lacks_is_absent() {
+    fn fields_of_newer_kernels_are_absent() {
         let info = TcpInfo::parse(&structure(232)).unwrap();
         assert_eq!((info.snd_wnd_bytes, info.rcv_wnd_bytes), (Some(4_547_840), None));
-        // A field cut in the middle counts as absent.
+        // A truncated field counts as absent.
         assert_eq!(TcpInfo::parse(&structure(231)).unwrap().snd_wnd_bytes, None);
         let oldest = TcpInfo::parse(&structure(104)).unwrap();
         assert_eq!((oldest.retransmitted_segments, oldest.busy, oldest.acked_bytes), (3, None, None));
         for length in 0..104 {
-            assert_eq!(TcpInfo::parse(&structure(length)), Err(TooShort(length)));
+            assert_eq!(TcpInfo::parse(&structure(length)), Err(TcpInfoTooShort(length)));
         }
     }
 
     #[test]
-    fn figures_survive_the_wire() {
+    fn figures_survive_json() {
         for length in [104, 200, 280] {
             let info = TcpInfo::parse(&structure(length)).unwrap();
             let text = serde_json::to_string(&info).unwrap();

@@ -1,9 +1,9 @@
-//! What TCP makes of a path: steady goodput under a window and under loss, and the time of a transfer.
+//! A model of TCP on a path: steady goodput with a window and with loss, and the time of a transfer.
 //!
-//! Closed formulas, not a simulation: goodput is the least of what capacity, window and loss allow, and start-up is
-//! whole round trips of growth. No queue and no competing traffic: that is the work of the emulated link. A window
-//! beyond the BDP therefore changes nothing here, it only lengthens the queue. The loss formulas hold while losses are
-//! rare; above some per cent, retransmission timeouts make the truth worse than the formula.
+//! These are closed formulas, not a simulation. Goodput is the minimum of the limits of capacity, window and loss, and
+//! start-up is whole round trips of growth. There is no queue and no competing traffic; the emulated link models them.
+//! So a window beyond the BDP changes nothing here, although it lengthens a real queue. The loss formulas are valid
+//! while losses are rare: above some per cent, retransmission timeouts lower the real goodput below the formula.
 
 use std::fmt;
 use std::str::FromStr;
@@ -14,141 +14,137 @@ use serde::{Deserialize, Serialize};
 use crate::path::PathProfile;
 use crate::units::{BitRate, Bytes, Ratio};
 
-/// Congestion control, as far as the model tells them apart.
+/// The congestion controls that the model distinguishes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Congestion {
-    /// RFC 5681: the window after loss follows Mathis, Semke, Mahdavi and Ott, 1997.
+    /// RFC 5681. The window after loss follows Mathis, Semke, Mahdavi and Ott, 1997.
     Reno,
     /// RFC 9438, Linux's default.
     #[default]
     Cubic,
-    /// BBR: not moved by random loss, up to the 15 to 20 % where its first version gives way.
+    /// BBR ignores random loss, up to the 15 to 20 % at which its first version collapses.
     Bbr,
 }
 
-/// How a sender behaves.
+/// Parameters of the streams that share a path.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Flow {
-    /// Receive window each stream holds; none: never in the way.
+pub struct FlowParameters {
+    /// Receive window of each stream; `None`: no limit.
     pub window: Option<Bytes>,
-    /// What each stream's send buffer lets into flight; none: never in the way.
+    /// Bytes that each stream's send buffer allows in flight; `None`: no limit.
     pub send_buffer: Option<Bytes>,
-    /// What each stream is paced to; none: by nothing but its congestion control.
+    /// Pacing rate of each stream; `None`: no pacing except by the congestion control.
     pub pace: Option<BitRate>,
     /// Streams that share the path evenly; 0 counts as 1.
     pub streams: u32,
-    /// Congestion control of each.
     pub congestion: Congestion,
     /// First flight of each stream, segments: 10 (RFC 6928).
     pub initial_window: u32,
-    /// True if only every second segment is acknowledged and the sender counts acknowledgements (RFC 5681), so that
-    /// slow start grows by half each round trip. Linux counts bytes (RFC 3465) and doubles.
+    /// True if only every second segment is acknowledged and the sender counts acknowledgements (RFC 5681): slow start
+    /// then grows by half in each round trip. Linux counts bytes (RFC 3465) and doubles.
     pub delayed_ack: bool,
 }
 
-/// What holds a steady flow back.
+/// The bottleneck of a steady flow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "lowercase")]
-pub enum Limit {
-    /// The path is full.
+pub enum GoodputLimit {
     Capacity,
-    /// The receive window is spent before the first acknowledgement returns.
+    /// The sender fills the receive window before the first acknowledgement returns.
     #[serde(rename = "receive window")]
     ReceiveWindow,
-    /// The send buffer is full before the first acknowledgement returns.
+    /// The sender fills the send buffer before the first acknowledgement returns.
     #[serde(rename = "send buffer")]
     SendBuffer,
-    /// The sender is paced.
     Pacing,
-    /// Loss keeps the congestion window small.
     Loss,
-    /// No more was asked for: of datagrams, whose rate is set.
-    #[serde(rename = "asked rate")]
-    Asked,
+    /// The requested rate of datagrams, which limits the goodput by itself.
+    #[serde(rename = "requested rate")]
+    RequestedRate,
 }
 
-/// Steady goodput, once past start-up.
+/// A prediction of the steady goodput, after start-up.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Prediction {
     /// Payload of all streams together.
     #[serde(rename = "goodput_bits_per_second")]
     pub goodput: BitRate,
-    /// What would have to change for more.
+    /// Bottleneck: a change here gives more goodput.
     #[serde(rename = "limited_by")]
-    pub limit: Limit,
-    /// Share of the capacity left unused: 1 − payload in flight / BDP where window or loss binds, else 0.
+    pub limit: GoodputLimit,
+    /// Unused share of the capacity: 1 − payload in flight / BDP where window or loss limits, else 0.
     pub idle_share: Ratio,
 }
 
-/// Where the time of a transfer goes. All of it: from the first SYN to the last byte's arrival.
+/// The phases of a transfer, from the first SYN to the arrival of the last byte.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct TransferTime {
+pub struct TransferPhases {
     /// One round trip, before any data.
     pub handshake: Duration,
-    /// From the first data to the steady rate; whole round trips, unless the data ends first.
+    /// From the first data to the steady rate: whole round trips, unless the data ends first.
     pub slow_start: Duration,
     /// The rest of the data at the steady rate.
     pub steady: Duration,
-    /// Half a round trip, for the last byte to arrive.
+    /// Half a round trip, until the last byte arrives.
     pub last_byte: Duration,
 }
 
-/// The steady goodput of a flow over a path.
-pub fn steady(path: &PathProfile, flow: &Flow) -> Prediction {
+/// Predicts the steady goodput of streams over a path.
+pub fn predict_steady(path: &PathProfile, flow: &FlowParameters) -> Prediction {
     let rtt = path.base_rtt.as_secs_f64();
     let streams = f64::from(flow.streams.max(1));
     let full = path.payload_capacity().as_f64();
-    let (mut rate, mut limit) = (full, Limit::Capacity);
-    let mut at_most = |candidate: f64, by: Limit| {
+    let (mut rate, mut limit) = (full, GoodputLimit::Capacity);
+    let mut at_most = |candidate: f64, by: GoodputLimit| {
         if candidate < rate {
             (rate, limit) = (candidate, by);
         }
     };
     if let Some(pace) = flow.pace {
-        at_most(pace.as_f64() * streams, Limit::Pacing);
+        at_most(pace.as_f64() * streams, GoodputLimit::Pacing);
     }
     if rtt > 0.0 {
         if let Some(buffer) = flow.send_buffer {
-            at_most(buffer.0 as f64 * 8.0 * streams / rtt, Limit::SendBuffer);
+            at_most(buffer.0 as f64 * 8.0 * streams / rtt, GoodputLimit::SendBuffer);
         }
         if let Some(window) = flow.window {
-            at_most(window.0 as f64 * 8.0 * streams / rtt, Limit::ReceiveWindow);
+            at_most(window.0 as f64 * 8.0 * streams / rtt, GoodputLimit::ReceiveWindow);
         }
         if let Some(segments) = loss_window(path, flow) {
-            at_most(segments * f64::from(path.mss()) * 8.0 * streams / rtt, Limit::Loss);
+            at_most(segments * f64::from(path.mss()) * 8.0 * streams / rtt, GoodputLimit::Loss);
         }
     }
-    let idle = if limit == Limit::Capacity { 0.0 } else { 1.0 - rate / path.capacity.as_f64().max(1.0) };
-    // What is lost is sent again, so it takes its share of whatever limit holds.
+    let idle = if limit == GoodputLimit::Capacity { 0.0 } else { 1.0 - rate / path.capacity.as_f64().max(1.0) };
+    // Lost data is sent again, so the loss also reduces the goodput under any other limit.
     let goodput = BitRate((rate * (1.0 - path.loss.get())).round() as u64);
     Prediction { goodput, limit, idle_share: Ratio::new(idle).unwrap_or_default() }
 }
 
-/// The time to move `size`; `None` if it never ends, or only after 584 years.
-pub fn transfer_time(path: &PathProfile, flow: &Flow, size: Bytes) -> Option<TransferTime> {
+/// Predicts the time to move `size`; `None` if it is longer than 584 years.
+pub fn transfer_time(path: &PathProfile, flow: &FlowParameters, size: Bytes) -> Option<TransferPhases> {
     let rtt = path.base_rtt.as_secs_f64();
     let line = path.payload_capacity().as_f64() / 8.0;
-    let steady = steady(path, flow);
+    let steady = predict_steady(path, flow);
     let rate = steady.goodput.as_f64() / 8.0;
     let start = slow_start(path, flow, Some(size));
     let rest = (size.0 as f64 - start.sent).max(0.0);
-    let after = match (start.complete, steady.limit) {
-        // The data ended within a flight, which leaves at the rate of the line.
+    let after = match (start.reached_steady_rate, steady.limit) {
+        // The data ended within a flight, which leaves at the link rate.
         (false, _) => 0.0,
-        // A window at a time, the last of them at the rate of the line.
-        (true, Limit::ReceiveWindow | Limit::SendBuffer) => {
+        // One window per round trip, the last of them at the link rate.
+        (true, GoodputLimit::ReceiveWindow | GoodputLimit::SendBuffer) => {
             let per_round = rate * rtt;
             let whole = (rest / per_round).ceil() - 1.0;
             whole.max(0.0) * rtt + (rest - whole.max(0.0) * per_round) / line
         }
         (true, _) => rest / rate,
     };
-    let tail = if start.complete { 0.0 } else { rest / line };
+    let tail = if start.reached_steady_rate { 0.0 } else { rest / line };
     let seconds = |value: f64| Duration::try_from_secs_f64(value).ok().filter(|d| d.as_nanos() <= u64::MAX.into());
-    Some(TransferTime {
+    Some(TransferPhases {
         handshake: path.base_rtt,
         slow_start: seconds(start.rounds * rtt + tail)?,
         steady: seconds(after)?,
@@ -156,28 +152,29 @@ pub fn transfer_time(path: &PathProfile, flow: &Flow, size: Bytes) -> Option<Tra
     })
 }
 
-/// Time from the first data until a flow is at its steady goodput, if there is data enough.
-pub fn slow_start_time(path: &PathProfile, flow: &Flow) -> Duration {
+/// Returns the time from the first data until the streams reach their steady goodput, if there is enough data.
+pub fn slow_start_time(path: &PathProfile, flow: &FlowParameters) -> Duration {
     let start = slow_start(path, flow, None);
     Duration::try_from_secs_f64(start.rounds * path.base_rtt.as_secs_f64()).unwrap_or(Duration::MAX)
 }
 
-/// The random loss at which one stream of these segments can still fill `rate`: (0.7 · MSS · 8 / (rate · RTT))², the
-/// model of pathdiag (Mathis, PSC, 2005), at most 1.
+/// Returns the random loss at which one stream with this MSS can still fill `rate`: (0.7 · MSS · 8 / (rate · RTT))²,
+/// the model of pathdiag (Mathis, PSC, 2005); at most 1.
 pub fn loss_budget(mss: u32, rate: BitRate, rtt: Duration) -> Ratio {
     let flight = rate.as_f64() * rtt.as_secs_f64();
     let budget = (0.7 * f64::from(mss) * 8.0 / flight).powi(2);
     Ratio::new(budget.min(1.0)).unwrap_or_default()
 }
 
-/// Average window of Reno at this loss, segments: √(3/2)/√p (Mathis et al., 1997, section 2), with `segments_per_ack`
-/// of 2 √(3/4)/√p. Infinite at a loss of zero.
+/// Returns the average window of Reno with this loss, in segments: √(3/2)/√p (Mathis et al., 1997, section 2), or
+/// √(3/4)/√p with `segments_per_ack` of 2. Infinite at a loss of zero.
 pub fn reno_window(loss: Ratio, segments_per_ack: u32) -> f64 {
     (1.5 / (f64::from(segments_per_ack.max(1)) * loss.get())).sqrt()
 }
 
-/// Average window of CUBIC at this loss and RTT, segments: the larger of its own and of Reno's, which it follows where
-/// its own is smaller (RFC 9438, sections 4.3 and 5.1, with C = 0.4 and β = 0.7). Infinite at a loss of zero.
+/// Returns the average window of CUBIC with this loss and RTT, in segments: the larger of its own and Reno's, which it
+/// follows where its own is smaller (RFC 9438, sections 4.3 and 5.1, with C = 0.4 and β = 0.7). Infinite at a loss of
+/// zero.
 pub fn cubic_window(loss: Ratio, rtt: Duration) -> f64 {
     const C: f64 = 0.4;
     const BETA: f64 = 0.7;
@@ -186,9 +183,9 @@ pub fn cubic_window(loss: Ratio, rtt: Duration) -> f64 {
     own.max(reno_window(loss, 1))
 }
 
-impl Default for Flow {
+impl Default for FlowParameters {
     fn default() -> Self {
-        Flow {
+        FlowParameters {
             window: None,
             send_buffer: None,
             pace: None,
@@ -200,8 +197,8 @@ impl Default for Flow {
     }
 }
 
-impl TransferTime {
-    /// The sum; saturates.
+impl TransferPhases {
+    /// Returns the sum of all phases; saturates.
     pub fn total(&self) -> Duration {
         [self.slow_start, self.steady, self.last_byte]
             .iter()
@@ -209,8 +206,8 @@ impl TransferTime {
     }
 }
 
-/// The congestion window loss allows each stream, segments; `None` where loss does not limit it.
-fn loss_window(path: &PathProfile, flow: &Flow) -> Option<f64> {
+/// Returns the congestion window of each stream under loss, in segments; `None` where loss does not limit it.
+fn loss_window(path: &PathProfile, flow: &FlowParameters) -> Option<f64> {
     if path.loss.get() <= 0.0 {
         return None;
     }
@@ -221,28 +218,28 @@ fn loss_window(path: &PathProfile, flow: &Flow) -> Option<f64> {
     }
 }
 
-/// How far slow start went.
+/// Progress of slow start.
 struct SlowStart {
-    /// Round trips begun and ended in it.
+    /// Complete round trips in slow start.
     rounds: f64,
-    /// Bytes sent in those.
+    /// Bytes sent in these round trips.
     sent: f64,
-    /// True if it ended at the steady rate, false if the data ended first.
-    complete: bool,
+    /// False if the data ended first.
+    reached_steady_rate: bool,
 }
 
-/// Grows all streams' windows a round trip at a time until one of them sends for all of it, or `size` is sent.
-fn slow_start(path: &PathProfile, flow: &Flow, size: Option<Bytes>) -> SlowStart {
+/// Grows all streams' windows one round trip at a time until they reach the steady rate, or `size` is sent.
+fn slow_start(path: &PathProfile, flow: &FlowParameters, size: Option<Bytes>) -> SlowStart {
     let growth = if flow.delayed_ack { 1.5 } else { 2.0 };
     let first = f64::from(flow.initial_window.max(1)) * f64::from(path.mss()) * f64::from(flow.streams.max(1));
-    let enough = steady(path, flow).goodput.as_f64() / 8.0 * path.base_rtt.as_secs_f64();
+    let enough = predict_steady(path, flow).goodput.as_f64() / 8.0 * path.base_rtt.as_secs_f64();
     let size = size.map_or(f64::INFINITY, |size| size.0 as f64);
-    let mut state = SlowStart { rounds: 0.0, sent: 0.0, complete: true };
+    let mut state = SlowStart { rounds: 0.0, sent: 0.0, reached_steady_rate: true };
     let mut flight = first;
-    // No room for payload: no flight ever grows.
+    // Without room for payload, no flight grows.
     while flight > 0.0 && flight < enough {
         if state.sent + flight >= size {
-            return SlowStart { complete: false, ..state };
+            return SlowStart { reached_steady_rate: false, ..state };
         }
         state.sent += flight;
         state.rounds += 1.0;
@@ -251,11 +248,10 @@ fn slow_start(path: &PathProfile, flow: &Flow, size: Option<Bytes>) -> SlowStart
     state
 }
 
-/// A congestion control the model does not know.
+/// Error: a congestion control that the model does not know.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("'{name}' is not a congestion control the model knows: expected reno, cubic or bbr")]
+#[error("'{name}' is not a congestion control of the model: expected reno, cubic or bbr")]
 pub struct UnknownCongestion {
-    /// What was typed.
     pub name: String,
 }
 
@@ -282,15 +278,15 @@ impl fmt::Display for Congestion {
     }
 }
 
-impl fmt::Display for Limit {
+impl fmt::Display for GoodputLimit {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.pad(match self {
-            Limit::Capacity => "capacity",
-            Limit::ReceiveWindow => "receive window",
-            Limit::SendBuffer => "send buffer",
-            Limit::Pacing => "pacing",
-            Limit::Loss => "loss",
-            Limit::Asked => "asked rate",
+            GoodputLimit::Capacity => "capacity",
+            GoodputLimit::ReceiveWindow => "receive window",
+            GoodputLimit::SendBuffer => "send buffer",
+            GoodputLimit::Pacing => "pacing",
+            GoodputLimit::Loss => "loss",
+            GoodputLimit::RequestedRate => "requested rate",
         })
     }
 }
@@ -304,20 +300,20 @@ mod tests {
     }
 
     #[test]
-    fn the_least_of_capacity_window_and_loss_limits() {
-        let held = |window| Flow { window: Some(Bytes(window)), ..Flow::default() };
-        let half = steady(&acts(), &held(4_547_813));
-        assert_eq!((half.goodput, half.limit), (BitRate(67_500_007), Limit::ReceiveWindow));
-        let more = steady(&acts(), &held(13_643_438));
-        assert_eq!((more.goodput, more.limit), (acts().payload_capacity(), Limit::Capacity));
+    fn smallest_of_capacity_window_and_loss_limits() {
+        let with_window = |window| FlowParameters { window: Some(Bytes(window)), ..FlowParameters::default() };
+        let half = predict_steady(&acts(), &with_window(4_547_813));
+        assert_eq!((half.goodput, half.limit), (BitRate(67_500_007), GoodputLimit::ReceiveWindow));
+        let more = predict_steady(&acts(), &with_window(13_643_438));
+        assert_eq!((more.goodput, more.limit), (acts().payload_capacity(), GoodputLimit::Capacity));
         let lossy = PathProfile { loss: Ratio::new(1e-3).unwrap(), ..acts() };
-        assert_eq!(steady(&lossy, &Flow::default()).limit, Limit::Loss);
-        let bbr = steady(&lossy, &Flow { congestion: Congestion::Bbr, ..Flow::default() });
-        assert_eq!((bbr.limit, bbr.goodput), (Limit::Capacity, BitRate(128_985_812)));
+        assert_eq!(predict_steady(&lossy, &FlowParameters::default()).limit, GoodputLimit::Loss);
+        let bbr = predict_steady(&lossy, &FlowParameters { congestion: Congestion::Bbr, ..FlowParameters::default() });
+        assert_eq!((bbr.limit, bbr.goodput), (GoodputLimit::Capacity, BitRate(128_985_812)));
     }
 
     #[test]
-    fn the_windows_of_the_cubic_rfc() {
+    fn windows_match_the_cubic_rfc() {
         // RFC 9438, the tables of section 5.1 for RTT 100 ms and 10 ms: Reno, then CUBIC with C = 0.4.
         let table = [
             (1e-2, 0.1, 12.0, 12.0),
@@ -336,23 +332,23 @@ mod tests {
     }
 
     #[test]
-    fn a_cold_stream_of_linux_over_the_acts_path() {
-        // 100 MB over 135 Mb/s × 539 ms took one stream 11.5 s on the emulated path.
-        let time = transfer_time(&acts(), &Flow::default(), Bytes(100_000_000)).unwrap();
+    fn cold_linux_stream_over_the_acts_path() {
+        // On the emulated path, one stream took 11.5 s for 100 MB at 135 Mb/s × 539 ms.
+        let time = transfer_time(&acts(), &FlowParameters::default(), Bytes(100_000_000)).unwrap();
         assert!((time.total().as_secs_f64() - 11.5).abs() < 0.1, "{time:?}");
-        assert_eq!(time.slow_start, slow_start_time(&acts(), &Flow::default()));
+        assert_eq!(time.slow_start, slow_start_time(&acts(), &FlowParameters::default()));
     }
 
     #[test]
-    fn data_that_fits_the_first_flight_needs_a_round_trip_and_a_half() {
-        let time = transfer_time(&acts(), &Flow::default(), Bytes(1448)).unwrap().total().as_secs_f64();
+    fn first_flight_takes_a_round_trip_and_a_half() {
+        let time = transfer_time(&acts(), &FlowParameters::default(), Bytes(1448)).unwrap().total().as_secs_f64();
         assert!((0.8085..0.8087).contains(&time), "{time}");
     }
 
     #[test]
     fn nothing_arrives_where_everything_is_lost() {
         let dead = PathProfile { loss: Ratio::new(1.0).unwrap(), ..acts() };
-        assert_eq!(steady(&dead, &Flow::default()).goodput, BitRate(0));
-        assert_eq!(transfer_time(&dead, &Flow::default(), Bytes(1 << 20)), None);
+        assert_eq!(predict_steady(&dead, &FlowParameters::default()).goodput, BitRate(0));
+        assert_eq!(transfer_time(&dead, &FlowParameters::default(), Bytes(1 << 20)), None);
     }
 }

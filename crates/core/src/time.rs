@@ -1,36 +1,35 @@
-//! Time as the pure code knows it: nanoseconds since an origin the caller chose.
+//! Time in the pure code: nanoseconds since an origin that the caller chooses.
 //!
-//! A real run puts the origin at `CLOCK_MONOTONIC`'s zero, a simulated one at the first event. Integer nanoseconds
-//! hold 584 years and never drift, so the link model accumulates no rounding error over a long run.
+//! In a real run the origin is zero of `CLOCK_MONOTONIC`; in a simulation it is the first event. Integer nanoseconds
+//! cover 584 years and never drift, so the link model accumulates no rounding error in a long run.
 
 use std::ops::{Add, AddAssign, Sub};
 use std::time::Duration;
 
-/// A point in time, in nanoseconds since an origin the caller chose.
+/// A point in time, in nanoseconds since an origin that the caller chooses.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Instant(u64);
 
 impl Instant {
-    /// The origin.
     pub const ZERO: Instant = Instant(0);
 
-    /// The instant `nanos` nanoseconds after the origin.
+    /// Returns the instant `nanos` nanoseconds after the origin.
     pub const fn from_nanos(nanos: u64) -> Self {
         Instant(nanos)
     }
 
-    /// Nanoseconds since the origin.
+    /// Returns the nanoseconds since the origin.
     pub const fn as_nanos(self) -> u64 {
         self.0
     }
 
-    /// `duration` before this instant, but not before the origin.
+    /// Returns the instant `duration` before this one; the origin if that is earlier.
     pub fn before(self, duration: Duration) -> Instant {
         let nanos = u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX);
         Instant(self.0.saturating_sub(nanos))
     }
 
-    /// Time since `earlier`; zero if `earlier` is later than `self`.
+    /// Returns the time since `earlier`; zero if `earlier` is later than `self`.
     pub fn saturating_since(self, earlier: Instant) -> Duration {
         Duration::from_nanos(self.0.saturating_sub(earlier.0))
     }

@@ -1,7 +1,7 @@
-//! Quantities as people type and read them: bytes, bit rates, durations and ratios.
+//! Quantities with their units: bytes, bit rates, durations and ratios.
 //!
-//! A unit lives in the type, never in a name's suffix. Here are the types and what is computed with them; how they are
-//! read is in `read`, how they are printed in `show`.
+//! A unit is part of the type, never the suffix of a name. This file has the types and their arithmetic. `read` parses
+//! them, `show` formats them.
 
 mod read;
 pub mod seconds;
@@ -12,7 +12,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 pub use read::{QuantityError, parse_duration, parse_unit_duration};
-pub use show::{show_duration, typed_duration};
+pub use show::{duration_argument, show_duration};
 
 /// A number of bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -31,16 +31,16 @@ pub struct BitRate(pub u64);
 #[serde(try_from = "f64", into = "f64")]
 pub struct Ratio(f64);
 
-/// It is never NaN: there is no way to make one of it.
+/// A `Ratio` is never NaN: no function creates one from NaN.
 impl Eq for Ratio {}
 
 impl Bytes {
-    /// The same as bits; saturates.
+    /// Returns the number of bits; saturates.
     pub fn bits(self) -> u64 {
         self.0.saturating_mul(8)
     }
 
-    /// The rate at which these bytes in `time` move; zero if no time has passed.
+    /// Returns the rate that moves these bytes in `time`; zero if `time` is zero.
     pub fn per(self, time: Duration) -> BitRate {
         if time.is_zero() {
             return BitRate(0);
@@ -50,19 +50,20 @@ impl Bytes {
 }
 
 impl BitRate {
-    /// Bits per second as a float, for the models.
+    /// Returns the rate in bits per second as a float, for the models.
     pub fn as_f64(self) -> f64 {
         self.0 as f64
     }
 
-    /// Bytes carried in `time`, rounded to the nearest: the bandwidth-delay product when `time` is the base RTT.
+    /// Returns the bytes carried in `time`, rounded to the nearest byte. With the base RTT as `time` this is the
+    /// bandwidth-delay product.
     pub fn times(self, time: Duration) -> Bytes {
         let bit_nanos = u128::from(self.0).saturating_mul(time.as_nanos());
         let bytes = bit_nanos.saturating_add(4_000_000_000) / 8_000_000_000;
         Bytes(u64::try_from(bytes).unwrap_or(u64::MAX))
     }
 
-    /// Time to send `bytes` at this rate; `Duration::MAX` at a rate of zero.
+    /// Returns the time to send `bytes` at this rate; `Duration::MAX` at a rate of zero.
     pub fn time_for(self, bytes: Bytes) -> Duration {
         if self.0 == 0 {
             return Duration::MAX;
@@ -73,17 +74,15 @@ impl BitRate {
 }
 
 impl Ratio {
-    /// Nothing.
-    pub const NONE: Ratio = Ratio(0.0);
-    /// The whole, 100 %.
-    pub const ALL: Ratio = Ratio(1.0);
+    pub const ZERO: Ratio = Ratio(0.0);
+    pub const ONE: Ratio = Ratio(1.0);
 
-    /// A ratio, if `value` lies from 0 to 1.
+    /// Creates a ratio; `None` if `value` is outside 0 to 1 or NaN.
     pub fn new(value: f64) -> Option<Self> {
         (0.0..=1.0).contains(&value).then_some(Ratio(value))
     }
 
-    /// From 0 to 1.
+    /// Returns the value, from 0 to 1.
     pub fn get(self) -> f64 {
         self.0
     }
@@ -93,7 +92,7 @@ impl TryFrom<f64> for Ratio {
     type Error = &'static str;
 
     fn try_from(value: f64) -> Result<Self, &'static str> {
-        Ratio::new(value).ok_or("a ratio lies from 0 to 1")
+        Ratio::new(value).ok_or("a ratio must be from 0 to 1")
     }
 }
 
@@ -103,8 +102,9 @@ impl From<Ratio> for f64 {
     }
 }
 
-/// The number with its decimal point moved: 0.7 % is 0.007, and 0.7 / 100 is the float before that.
-fn shifted(number: f64, places: i32) -> f64 {
+/// Moves the decimal point of a number without a rounding error: 0.7 % is 0.007, but 0.7 / 100 is the next smaller
+/// float.
+fn shift_decimal_point(number: f64, places: i32) -> f64 {
     let text = format!("{number:e}");
     let (digits, exponent) = text.split_once('e').unwrap_or((&text, "0"));
     let exponent = exponent.parse().unwrap_or(0) + places;

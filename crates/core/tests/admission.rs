@@ -1,4 +1,4 @@
-//! Quotas and queue in virtual time: no limit is ever passed, nobody is starved, and who waits is told how long.
+//! Quotas and queue in virtual time: limits always hold, no session is starved, and waiting sessions learn their wait.
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on says so by panicking, its helpers too")]
 
@@ -6,12 +6,15 @@ use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::net::{IpAddr, Ipv4Addr};
 use std::time::Duration;
 
-use lfn_core::admission::{Allowed, Ask, Client, Denied, Gate, Quotas, Share, Whose};
+use lfn_core::admission::{
+    AdmissionGate, Client, Denial, QuotaLimits, QuotaScope, Quotas, SessionDemand, SessionGrant,
+};
 use lfn_core::time::Instant;
 use lfn_core::units::{BitRate, Bytes};
 use proptest::prelude::*;
 
-const NOBODY_LIMITS: Share = Share { sessions: 1000, streams: 100_000, rate: None, bytes: None, time: None };
+const NOBODY_LIMITS: QuotaLimits =
+    QuotaLimits { sessions: 1000, streams: 100_000, rate: None, bytes: None, time: None };
 
 fn client(number: u8) -> Client {
     Client::of(IpAddr::V4(Ipv4Addr::new(192, 0, 2, number)))
@@ -21,26 +24,26 @@ fn at(seconds: u64) -> Instant {
     Instant::ZERO + Duration::from_secs(seconds)
 }
 
-fn seconds(seconds: u64) -> Ask {
-    Ask { streams: 1, time: Some(Duration::from_secs(seconds)), ..Ask::default() }
+fn seconds(seconds: u64) -> SessionDemand {
+    SessionDemand { streams: 1, time: Some(Duration::from_secs(seconds)), ..SessionDemand::default() }
 }
 
 fn quotas(all: u32, own: u32) -> Quotas {
     Quotas {
-        all: Share { sessions: all, ..NOBODY_LIMITS },
-        client: Share { sessions: own, ..NOBODY_LIMITS },
+        all: QuotaLimits { sessions: all, ..NOBODY_LIMITS },
+        client: QuotaLimits { sessions: own, ..NOBODY_LIMITS },
         clients: 1000,
         ..Quotas::default()
     }
 }
 
-/// Who goes in, in order.
-fn admitted(gate: &mut Gate, now: Instant) -> Vec<u64> {
+/// Returns the admitted sessions in order.
+fn admitted(gate: &mut AdmissionGate, now: Instant) -> Vec<u64> {
     gate.admit(now).into_iter().filter(|turn| turn.outcome.is_ok()).map(|turn| turn.id).collect()
 }
 
 #[test]
-fn an_ipv6_client_is_its_64_and_an_ipv4_client_itself_in_any_clothes() {
+fn ipv6_client_is_its_64_prefix() {
     let of = |text: &str| Client::of(text.parse().unwrap());
     assert_eq!(of("2001:db8:1:2::1"), of("2001:db8:1:2:ffff::9"));
     assert_ne!(of("2001:db8:1:2::1"), of("2001:db8:1:3::1"));
@@ -50,10 +53,10 @@ fn an_ipv6_client_is_its_64_and_an_ipv4_client_itself_in_any_clothes() {
 }
 
 #[test]
-fn clients_take_turns_and_one_clients_sessions_come_in_their_order() {
-    let mut gate = Gate::new(quotas(1, 1));
+fn clients_take_turns_and_sessions_keep_order() {
+    let mut gate = AdmissionGate::new(quotas(1, 1));
     let mut ids = HashMap::new();
-    // Client 0 asks four times before anybody else does.
+    // Client 0 sends four requests before any other client.
     for (name, who) in [("a1", 0), ("a2", 0), ("a3", 0), ("a4", 0), ("b1", 1), ("c1", 2), ("b2", 1)] {
         ids.insert(gate.ask(client(who), seconds(10), at(0)).unwrap(), name);
     }
@@ -68,24 +71,25 @@ fn clients_take_turns_and_one_clients_sessions_come_in_their_order() {
 }
 
 #[test]
-fn who_is_held_back_by_its_own_quota_holds_nobody_up_and_a_large_session_is_not_passed_by() {
+fn large_session_is_not_starved() {
     let mut limits = quotas(4, 1);
     limits.all.streams = 10;
-    let mut gate = Gate::new(limits);
-    let of = |streams| Ask { streams, ..seconds(10) };
+    let mut gate = AdmissionGate::new(limits);
+    let of = |streams| SessionDemand { streams, ..seconds(10) };
     let first = gate.ask(client(0), of(6), at(0)).unwrap();
     let own = gate.ask(client(0), of(1), at(0)).unwrap();
     let large = gate.ask(client(1), of(8), at(0)).unwrap();
     let small = gate.ask(client(2), of(1), at(0)).unwrap();
-    // The second of client 0 waits for the first; the large one for streams, and the small one for the large one.
+    // The second session of client 0 waits for its first. The large session waits for streams, and the small session
+    // for the large session.
     assert_eq!(admitted(&mut gate, at(0)), [first]);
     gate.end(first, at(10));
     assert_eq!(admitted(&mut gate, at(10)), [large, small, own], "client 0 has just had its turn");
 }
 
 #[test]
-fn who_waits_is_told_how_long_and_how_many_are_before() {
-    let mut gate = Gate::new(quotas(2, 2));
+fn waiting_session_learns_position_and_wait() {
+    let mut gate = AdmissionGate::new(quotas(2, 2));
     for who in 0..2 {
         gate.ask(client(who), seconds(10 + 20 * u64::from(who)), at(0)).unwrap();
     }
@@ -96,11 +100,11 @@ fn who_waits_is_told_how_long_and_how_many_are_before() {
     assert!(admitted(&mut gate, at(4)).is_empty());
     let expected = gate.expected(at(4));
     let told = |id| (expected[&id].ahead, expected[&id].wait.map(|wait| wait.as_secs()));
-    // A second is allowed around each session: free at 11, 22, 31.
+    // One second of overhead per session: free at 11, 22, 31.
     assert_eq!([told(2), told(3), told(4)], [(0, Some(7)), (1, Some(18)), (2, Some(27))]);
-    // A copy that has said nothing and moved nothing may take for ever.
-    let mut gate = Gate::new(quotas(1, 1));
-    let copy = Ask { streams: 1, bytes: Some(Bytes(1000)), unbounded: true, ..Ask::default() };
+    // The wait for a copy without declared duration and without progress is unknown.
+    let mut gate = AdmissionGate::new(quotas(1, 1));
+    let copy = SessionDemand { streams: 1, bytes: Some(Bytes(1000)), unbounded: true, ..SessionDemand::default() };
     let copy = gate.ask(client(0), copy, at(0)).unwrap();
     assert_eq!(admitted(&mut gate, at(0)), [copy]);
     let waits = gate.ask(client(1), seconds(10), at(0)).unwrap();
@@ -108,7 +112,7 @@ fn who_waits_is_told_how_long_and_how_many_are_before() {
     let expected = gate.expected(at(0));
     assert_eq!((expected[&waits].wait, expected[&waits].ahead), (None, 0));
     assert_eq!((expected[&behind].wait, expected[&behind].ahead), (None, 1));
-    // A quarter in five seconds: fifteen more, and one around.
+    // One quarter in five seconds: fifteen more seconds, and one second of overhead.
     assert_eq!(gate.take(copy, Bytes(1000), at(5)), Bytes(1000));
     assert_eq!(gate.expected(at(5))[&waits].wait, None, "what is taken beforehand is not moved");
     gate.moved(copy, Bytes(250));
@@ -116,65 +120,67 @@ fn who_waits_is_told_how_long_and_how_many_are_before() {
 }
 
 #[test]
-fn who_goes_on_beyond_its_time_may_take_what_it_is_let_and_then_nobody_knows() {
-    let mut gate = Gate::new(quotas(1, 1));
-    let late = Ask { grace: Duration::from_secs(30), ..seconds(10) };
+fn wait_is_unknown_after_overtime() {
+    let mut gate = AdmissionGate::new(quotas(1, 1));
+    let late = SessionDemand { grace: Duration::from_secs(30), ..seconds(10) };
     gate.ask(client(0), late, at(0)).unwrap();
     assert_eq!(admitted(&mut gate, at(0)), [0]);
     let next = gate.ask(client(1), late, at(0)).unwrap();
     let last = gate.ask(client(1), seconds(10), at(0)).unwrap();
-    let told = |gate: &Gate, now, id| gate.expected(at(now))[&id].wait.map(|wait| wait.as_secs());
+    let told = |gate: &AdmissionGate, now, id| gate.expected(at(now))[&id].wait.map(|wait| wait.as_secs());
     assert_eq!((told(&gate, 0, next), told(&gate, 0, last)), (Some(41), Some(82)));
     assert_eq!((told(&gate, 20, next), told(&gate, 40, next)), (Some(21), Some(1)));
     assert_eq!((told(&gate, 41, next), told(&gate, 60, last)), (None, None));
 }
 
 #[test]
-fn it_is_told_whose_quota_makes_one_wait() {
-    let mut gate = Gate::new(quotas(2, 1));
+fn waiting_session_learns_quota_scope() {
+    let mut gate = AdmissionGate::new(quotas(2, 1));
     for who in [0, 0, 1, 1, 2] {
         gate.ask(client(who), seconds(10), at(0)).unwrap();
         gate.admit(at(0));
     }
     let expected = gate.expected(at(0));
     let held_by = [1, 3, 4].map(|id| expected[&id].held_by);
-    assert_eq!(held_by, [Whose::Client, Whose::Client, Whose::All]);
+    assert_eq!(held_by, [QuotaScope::Client, QuotaScope::Client, QuotaScope::All]);
 }
 
 #[test]
-fn who_asks_for_more_than_there_ever_is_need_not_wait() {
-    let mut gate = Gate::new(Quotas { session_streams: 4, session_time: Duration::from_secs(60), ..quotas(1, 1) });
-    let many = Ask { streams: 5, ..seconds(1) };
-    assert_eq!(gate.ask(client(0), many, at(0)), Err(Denied::Streams { asked: 5, most: 4 }));
+fn impossible_demands_are_rejected_at_once() {
+    let mut gate =
+        AdmissionGate::new(Quotas { session_streams: 4, session_time: Duration::from_secs(60), ..quotas(1, 1) });
+    let many = SessionDemand { streams: 5, ..seconds(1) };
+    assert_eq!(gate.ask(client(0), many, at(0)), Err(Denial::Streams { asked: 5, most: 4 }));
     let long = gate.ask(client(0), seconds(61), at(0)).unwrap_err();
-    assert_eq!(long.to_string(), "a test of 61 s asked for, the server allows 60 s");
-    let mut gate = Gate::new(Quotas { queue: 3, client_queue: 2, ..quotas(1, 1) });
+    assert_eq!(long.to_string(), "a test of 61 s requested, but the server allows 60 s");
+    let mut gate = AdmissionGate::new(Quotas { queue: 3, client_queue: 2, ..quotas(1, 1) });
     for who in [0, 0, 0] {
         gate.ask(client(who), seconds(9), at(0)).unwrap_or_else(|denied| panic!("{denied}"));
         gate.admit(at(0));
     }
     let full = gate.ask(client(0), seconds(9), at(0)).unwrap_err();
-    let (whose, held_by, wait) = (Whose::Client, Whose::Client, Some(Duration::from_secs(20)));
-    assert_eq!(full, Denied::QueueFull { held_by, whose, waiting: 2, wait });
-    let text =
-        "this client has all that the server allows one client at once, and 2 sessions of this client wait already";
+    let (whose, held_by, wait) = (QuotaScope::Client, QuotaScope::Client, Some(Duration::from_secs(20)));
+    assert_eq!(full, Denial::QueueFull { held_by, whose, waiting: 2, wait });
+    let text = "this client has reached its limit on the server, and 2 sessions of this client are waiting";
     assert_eq!(full.to_string(), text);
     assert_eq!(full.hint(), "try again in 21 s");
     gate.ask(client(1), seconds(9), at(0)).unwrap();
-    assert!(matches!(gate.ask(client(2), seconds(9), at(0)), Err(Denied::QueueFull { whose: Whose::All, .. })));
+    assert!(matches!(gate.ask(client(2), seconds(9), at(0)), Err(Denial::QueueFull { whose: QuotaScope::All, .. })));
 }
 
 #[test]
-fn where_nobody_may_wait_nobody_does() {
-    for (queue, client_queue, whose) in [(0, 9, Whose::All), (9, 0, Whose::Client), (0, 0, Whose::Client)] {
-        let mut gate = Gate::new(Quotas { queue, client_queue, ..quotas(1, 1) });
+fn queue_length_zero_rejects_at_once() {
+    for (queue, client_queue, whose) in
+        [(0, 9, QuotaScope::All), (9, 0, QuotaScope::Client), (0, 0, QuotaScope::Client)]
+    {
+        let mut gate = AdmissionGate::new(Quotas { queue, client_queue, ..quotas(1, 1) });
         let first = gate.ask(client(0), seconds(10), at(0)).unwrap();
         assert_eq!(admitted(&mut gate, at(0)), [first]);
-        for (who, held_by) in [(0, Whose::Client), (1, Whose::All)] {
+        for (who, held_by) in [(0, QuotaScope::Client), (1, QuotaScope::All)] {
             let denied = gate.ask(client(who), seconds(10), at(1)).unwrap_err();
-            assert_eq!(denied, Denied::QueueFull { held_by, whose, waiting: 0, wait: None });
-            let full = ["this client has all that the server allows one client at once", "the server is full"];
-            assert_eq!(denied.to_string(), format!("{}, and nobody may wait", full[usize::from(who)]));
+            assert_eq!(denied, Denial::QueueFull { held_by, whose, waiting: 0, wait: None });
+            let full = ["this client has reached its limit on the server", "the server is full"];
+            assert_eq!(denied.to_string(), format!("{}, and no session may wait", full[usize::from(who)]));
         }
         gate.end(first, at(10));
         let next = gate.ask(client(1), seconds(10), at(10)).unwrap();
@@ -183,11 +189,11 @@ fn where_nobody_may_wait_nobody_does() {
 }
 
 #[test]
-fn bytes_and_seconds_are_spent_over_the_window_and_come_back() {
+fn bytes_and_time_return_after_the_window() {
     let mut limits = quotas(4, 4);
     limits.window = Duration::from_secs(3600);
     (limits.client.bytes, limits.client.time) = (Some(Bytes(1000)), Some(Duration::from_secs(100)));
-    let mut gate = Gate::new(limits);
+    let mut gate = AdmissionGate::new(limits);
     let id = gate.ask(client(0), seconds(60), at(0)).unwrap();
     let allowed = gate.admit(at(0))[0].outcome.unwrap();
     assert_eq!((allowed.bytes, allowed.time), (Some(Bytes(1000)), Some(Duration::from_secs(60))));
@@ -195,20 +201,20 @@ fn bytes_and_seconds_are_spent_over_the_window_and_come_back() {
     assert_eq!(gate.take(id, Bytes(900), at(2)), Bytes(100), "no more than is left");
     gate.give_back(id, Bytes(40));
     gate.end(id, at(60));
-    let bytes = Ask { bytes: Some(Bytes(41)), ..seconds(1) };
+    let bytes = SessionDemand { bytes: Some(Bytes(41)), ..seconds(1) };
     let denied = gate.ask(client(0), bytes, at(60)).unwrap_err();
-    assert!(denied.to_string().starts_with("40 B of the 1 kB in 60 min 00 s that this client may move"), "{denied}");
-    assert!(denied.to_string().ends_with("41 B asked for"), "{denied}");
+    assert!(denied.to_string().starts_with("byte quota of this client: 40 B of 1 kB per 60 min 00 s left"), "{denied}");
+    assert!(denied.to_string().ends_with("41 B requested"), "{denied}");
     let denied = gate.ask(client(0), seconds(41), at(60)).unwrap_err();
-    assert!(matches!(denied, Denied::Seconds { left, .. } if left == Duration::from_secs(40)), "{denied:?}");
+    assert!(matches!(denied, Denial::Seconds { left, .. } if left == Duration::from_secs(40)), "{denied:?}");
     gate.ask(client(1), seconds(60), at(60)).expect("another client has its own");
     gate.ask(client(0), seconds(60), at(3600 + 121)).expect("all of it came back");
-    // Spent while one waits: refused when its turn comes, not let in for nothing.
-    let mut gate = Gate::new(Quotas { all: Share { sessions: 1, ..limits.all }, ..limits });
+    // If the quota is used up while a session waits, the session is rejected at its turn.
+    let mut gate = AdmissionGate::new(Quotas { all: QuotaLimits { sessions: 1, ..limits.all }, ..limits });
     let first = gate.ask(client(0), seconds(100), at(0)).unwrap();
     let second = gate.ask(client(0), seconds(90), at(0)).unwrap();
     assert_eq!(admitted(&mut gate, at(0)), [first]);
-    assert!(matches!(gate.spend(first, at(100)), Err(Denied::Seconds { whose: Whose::Client, .. })));
+    assert!(matches!(gate.spend(first, at(100)), Err(Denial::Seconds { whose: QuotaScope::Client, .. })));
     gate.end(first, at(100));
     let turns = gate.admit(at(100));
     assert_eq!(turns.len(), 1);
@@ -216,33 +222,36 @@ fn bytes_and_seconds_are_spent_over_the_window_and_come_back() {
 }
 
 #[test]
-fn what_a_session_can_pay_for_is_told_before_it_is_moved() {
+fn byte_quota_is_checked_before_moving_data() {
     let mut limits = quotas(4, 4);
     limits.window = Duration::from_secs(3600);
     limits.client.bytes = Some(Bytes(1000));
-    let mut gate = Gate::new(limits);
-    assert!(gate.counts_bytes() && !Gate::new(quotas(4, 4)).counts_bytes());
+    let mut gate = AdmissionGate::new(limits);
+    assert!(gate.counts_bytes() && !AdmissionGate::new(quotas(4, 4)).counts_bytes());
     let [one, other] = [0, 0].map(|who| gate.ask(client(who), seconds(60), at(0)).unwrap());
     gate.admit(at(0));
     assert_eq!(gate.affords(one, Bytes(1000), Bytes(1000), at(0)), Ok(()));
-    // What it has taken is its own still, and not the other's.
+    // Bytes that the session took belong to it, not to the other session.
     gate.take(one, Bytes(600), at(1));
     assert_eq!(gate.affords(one, Bytes(1000), Bytes(100), at(1)), Ok(()));
     let denied = gate.affords(one, Bytes(1001), Bytes(301), at(1)).unwrap_err();
-    assert!(denied.to_string().starts_with("300 B of the 1 kB in 60 min 00 s that this client may move"), "{denied}");
-    assert!(denied.to_string().ends_with("301 B asked for"), "{denied}");
+    assert!(
+        denied.to_string().starts_with("byte quota of this client: 300 B of 1 kB per 60 min 00 s left"),
+        "{denied}"
+    );
+    assert!(denied.to_string().ends_with("301 B requested"), "{denied}");
     assert_eq!(gate.affords(other, Bytes(400), Bytes(400), at(1)), Ok(()));
     let denied = gate.affords(other, Bytes(u64::MAX), Bytes(u64::MAX), at(1)).unwrap_err();
-    assert!(matches!(denied, Denied::Bytes { left: Bytes(400), .. }), "{denied:?}");
-    // All of it is back, though the session has had its part.
+    assert!(matches!(denied, Denial::Bytes { left: Bytes(400), .. }), "{denied:?}");
+    // The window has passed, so the full quota is available again.
     assert_eq!(gate.affords(one, Bytes(1600), Bytes(1), at(3600 + 121)), Ok(()));
 }
 
 #[test]
-fn the_rate_is_all_for_one_and_dealt_evenly_to_a_crowd() {
+fn rate_is_divided_evenly_among_waiting_sessions() {
     let mut limits = quotas(4, 4);
     limits.all.rate = Some(BitRate(1000));
-    let mut gate = Gate::new(limits);
+    let mut gate = AdmissionGate::new(limits);
     let id = gate.ask(client(0), seconds(10), at(0)).unwrap();
     assert_eq!(gate.admit(at(0))[0].outcome.unwrap().rate, Some(BitRate(1000)));
     for who in 1..6 {
@@ -252,18 +261,18 @@ fn the_rate_is_all_for_one_and_dealt_evenly_to_a_crowd() {
     gate.end(id, at(10));
     let rates: Vec<_> = gate.admit(at(10)).iter().map(|turn| turn.outcome.unwrap().rate.unwrap().0).collect();
     assert_eq!(rates, [250, 250, 250, 250]);
-    // Who asks for less leaves the rest to others.
-    let mut gate = Gate::new(limits);
-    gate.ask(client(0), Ask { rate: Some(BitRate(100)), ..seconds(10) }, at(0)).unwrap();
+    // A session that requests less leaves the rest to others.
+    let mut gate = AdmissionGate::new(limits);
+    gate.ask(client(0), SessionDemand { rate: Some(BitRate(100)), ..seconds(10) }, at(0)).unwrap();
     gate.admit(at(0));
     gate.ask(client(1), seconds(10), at(0)).unwrap();
     assert_eq!(gate.admit(at(0))[0].outcome.unwrap().rate, Some(BitRate(900)));
 }
 
 #[test]
-fn what_peers_ask_for_adds_up_to_no_overflow() {
-    let mut gate = Gate::new(quotas(10, 10));
-    let most = Ask {
+fn maximum_demands_do_not_overflow() {
+    let mut gate = AdmissionGate::new(quotas(10, 10));
+    let most = SessionDemand {
         streams: u16::MAX,
         time: None,
         bytes: Some(Bytes(u64::MAX)),
@@ -272,10 +281,10 @@ fn what_peers_ask_for_adds_up_to_no_overflow() {
         grace: Duration::MAX,
         uncounted: false,
     };
-    assert!(matches!(gate.ask(client(0), most, at(0)), Err(Denied::Streams { .. })));
+    assert!(matches!(gate.ask(client(0), most, at(0)), Err(Denial::Streams { .. })));
     for who in 0..10 {
         for rate in [BitRate(u64::MAX), BitRate(0)] {
-            gate.ask(client(who), Ask { streams: 256, rate: Some(rate), ..most }, at(0)).unwrap();
+            gate.ask(client(who), SessionDemand { streams: 256, rate: Some(rate), ..most }, at(0)).unwrap();
         }
     }
     let inside = admitted(&mut gate, at(0));
@@ -287,14 +296,14 @@ fn what_peers_ask_for_adds_up_to_no_overflow() {
     inside.into_iter().for_each(|id| gate.end(id, at(3)));
 }
 
-/// They wait for nobody, and cost threads and memory all the same.
+/// Uncounted sessions never wait, but each costs threads and memory.
 #[test]
-fn of_those_that_no_quota_counts_there_are_not_any_number() {
-    let mut gate = Gate::new(quotas(1, 1));
-    let ask = Ask { uncounted: true, ..seconds(10) };
+fn uncounted_sessions_are_limited() {
+    let mut gate = AdmissionGate::new(quotas(1, 1));
+    let ask = SessionDemand { uncounted: true, ..seconds(10) };
     let inside: Vec<u64> = (0..64).map(|_| gate.ask(client(0), ask, at(0)).unwrap()).collect();
     assert_eq!(admitted(&mut gate, at(0)), inside);
-    assert!(matches!(gate.ask(client(1), ask, at(0)), Err(Denied::QueueFull { waiting: 0, .. })));
+    assert!(matches!(gate.ask(client(1), ask, at(0)), Err(Denial::QueueFull { waiting: 0, .. })));
     gate.ask(client(0), seconds(10), at(0)).unwrap();
     gate.end(inside[0], at(0));
     gate.ask(client(1), ask, at(0)).unwrap();
@@ -302,20 +311,20 @@ fn of_those_that_no_quota_counts_there_are_not_any_number() {
 }
 
 #[test]
-fn a_gate_that_stops_lets_nobody_in_and_sends_home_who_waits() {
-    let mut gate = Gate::new(quotas(1, 1));
+fn stopping_gate_rejects_all_sessions() {
+    let mut gate = AdmissionGate::new(quotas(1, 1));
     let inside = gate.ask(client(0), seconds(10), at(0)).unwrap();
     gate.admit(at(0));
     let waits = gate.ask(client(1), seconds(10), at(0)).unwrap();
     let turns = gate.stop();
-    assert_eq!((turns.len(), turns[0].id, turns[0].outcome), (1, waits, Err(Denied::Stopping)));
-    assert_eq!(gate.ask(client(1), seconds(10), at(0)), Err(Denied::Stopping));
+    assert_eq!((turns.len(), turns[0].id, turns[0].outcome), (1, waits, Err(Denial::Stopping)));
+    assert_eq!(gate.ask(client(1), seconds(10), at(0)), Err(Denial::Stopping));
     assert_eq!((gate.running(), gate.waiting()), (1, 0));
     gate.end(inside, at(10));
     assert_eq!(gate.running(), 0);
 }
 
-/// What happens to a gate.
+/// Actions on a gate.
 #[derive(Clone, Debug)]
 enum Step {
     Ask { who: u8, streams: u16, time: Option<u64>, bytes: Option<u64>, rate: Option<u64> },
@@ -340,14 +349,14 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
     prop::collection::vec(step, 1..120)
 }
 
-/// A gate beside what is known of it from outside.
+/// A gate and its expected state.
 struct Model {
-    gate: Gate,
+    gate: AdmissionGate,
     quotas: Quotas,
     now: u64,
     waiting: VecDeque<(u64, u8)>,
-    running: BTreeMap<u64, (u8, Allowed)>,
-    /// When, who, how much.
+    running: BTreeMap<u64, (u8, SessionGrant)>,
+    /// Time, client and bytes.
     moved: Vec<(u64, u8, u64)>,
 }
 
@@ -359,7 +368,13 @@ impl Model {
         match *step {
             Step::Ask { who, streams, time, bytes, rate } => {
                 let time = time.map(Duration::from_secs);
-                let ask = Ask { streams, time, bytes: bytes.map(Bytes), rate: rate.map(BitRate), ..Ask::default() };
+                let ask = SessionDemand {
+                    streams,
+                    time,
+                    bytes: bytes.map(Bytes),
+                    rate: rate.map(BitRate),
+                    ..SessionDemand::default()
+                };
                 if let Ok(id) = self.gate.ask(client(who), ask, now) {
                     self.waiting.push_back((id, who));
                 }
@@ -402,7 +417,7 @@ impl Model {
 
     fn check(&self) {
         assert_eq!((self.gate.running(), self.gate.waiting()), (self.running.len(), self.waiting.len()));
-        let within = |share: &Share, whose: Option<u8>| {
+        let within = |share: &QuotaLimits, whose: Option<u8>| {
             let mine = || self.running.values().filter(|(who, _)| whose.is_none_or(|whose| whose == *who));
             assert!(mine().count() <= share.sessions as usize);
             assert!(mine().map(|(_, allowed)| u32::from(allowed.streams)).sum::<u32>() <= share.streams);
@@ -430,12 +445,12 @@ impl Model {
 
 proptest! {
     #[test]
-    fn no_limit_is_ever_passed_and_everybody_gets_a_turn(steps in steps()) {
-        let all = Share {
+    fn limits_hold_and_every_session_gets_a_turn(steps in steps()) {
+        let all = QuotaLimits {
             sessions: 4, streams: 12, rate: Some(BitRate(1000)), bytes: Some(Bytes(2000)),
             time: Some(Duration::from_secs(600)),
         };
-        let own = Share {
+        let own = QuotaLimits {
             sessions: 2, streams: 8, rate: Some(BitRate(600)), bytes: Some(Bytes(900)),
             time: Some(Duration::from_secs(300)),
         };
@@ -444,12 +459,12 @@ proptest! {
             window: Duration::from_secs(120), queue: 12, client_queue: 5,
         };
         let (waiting, running) = (VecDeque::new(), BTreeMap::new());
-        let mut model = Model { gate: Gate::new(quotas), quotas, now: 0, waiting, running, moved: Vec::new() };
+        let mut model = Model { gate: AdmissionGate::new(quotas), quotas, now: 0, waiting, running, moved: Vec::new() };
         for step in &steps {
             model.step(step);
             model.check();
         }
-        // Whoever still waits has its turn when those before it have ended, whatever the order of their ends.
+        // Every waiting session gets its turn after the sessions before it end, in whatever order they end.
         let mut rounds = 0;
         while !model.waiting.is_empty() {
             prop_assert!(rounds <= 12, "still waiting: {:?}", model.waiting);
@@ -463,10 +478,10 @@ proptest! {
         }
     }
 
-    /// Two greedy clients never let the third wait for more than one session of each.
+    /// Two greedy clients delay the third client by at most one session each.
     #[test]
-    fn a_greedy_client_costs_the_others_one_turn(greedy in 1..40usize, places in 1..4u32) {
-        let mut gate = Gate::new(Quotas { client_queue: 1000, ..quotas(places, places) });
+    fn greedy_client_delays_others_by_one_turn(greedy in 1..40usize, places in 1..4u32) {
+        let mut gate = AdmissionGate::new(Quotas { client_queue: 1000, ..quotas(places, places) });
         for who in [0, 1] {
             for _ in 0..greedy {
                 gate.ask(client(who), seconds(10), at(0)).unwrap();

@@ -1,19 +1,19 @@
-//! What the link does to the bytes of packets: marks, damage, answers to what is too big, and which flow they are of.
-//! Checked with a checksum and a reading of headers of the tests' own.
+//! Changes of the link to the bytes of packets: marks, corruption, replies to packets that are too big, and flow
+//! hashes. An independent checksum and an independent header parser check the results.
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 use std::collections::BTreeSet;
 
-use lfn_core::link::segment::{Cut, VnetHeader, cut, inspect, too_big, write};
-use lfn_core::link::{Changes, Damage, Ecn, Packet};
+use lfn_core::link::segment::{CutFrame, VnetHeader, cut, inspect, write, write_too_big_reply};
+use lfn_core::link::{Changes, Corruption, Ecn, Packet};
 use proptest::prelude::*;
 
 mod frames;
 
 use frames::{Shape, TCP, checksum, pseudo_header, shape};
 
-/// One virtual packet of a frame, with these changes.
+/// Returns one virtual packet of a frame with these changes.
 fn one(frame: &[u8], vnet: &VnetHeader, index: u32, changes: Changes) -> Packet {
     let packet = inspect(frame, vnet).packet(0);
     Packet { first: index % packet.count, count: 1, changes, ..packet }
@@ -21,12 +21,12 @@ fn one(frame: &[u8], vnet: &VnetHeader, index: u32, changes: Changes) -> Packet 
 
 fn written(frame: &[u8], vnet: &VnetHeader, packet: &Packet) -> (Vec<u8>, VnetHeader) {
     let mut out = vec![1, 2, 3];
-    let Cut { vnet, payload } = write(frame, vnet, packet, &mut out);
+    let CutFrame { vnet, payload } = write(frame, vnet, packet, &mut out);
     out.extend_from_slice(&frame[payload]);
     (out, vnet)
 }
 
-/// Sets the ECN field of a frame, as its sender would.
+/// Returns the frame with an ECN field as set by its sender.
 fn with_ecn(shape: &Shape, bits: u8) -> Vec<u8> {
     let mut frame = shape.frame();
     let at = shape.network_at();
@@ -34,13 +34,13 @@ fn with_ecn(shape: &Shape, bits: u8) -> Vec<u8> {
         frame[at + 1] = frame[at + 1] & 0xcf | bits << 4;
     } else {
         frame[at + 1] = bits;
-        refresh(&mut frame, shape);
+        update_header_checksum(&mut frame, shape);
     }
     frame
 }
 
-/// Makes the checksum of the IPv4 header right.
-fn refresh(frame: &mut [u8], shape: &Shape) {
+/// Updates the checksum of the IPv4 header.
+fn update_header_checksum(frame: &mut [u8], shape: &Shape) {
     let at = shape.network_at();
     frame[at + 10..at + 12].fill(0);
     let sum = checksum(&frame[at..shape.transport_at()]);
@@ -52,7 +52,7 @@ fn ecn_bits(frame: &[u8], shape: &Shape) -> u8 {
     if shape.v6 { byte >> 4 & 3 } else { byte & 3 }
 }
 
-/// As a device completes it.
+/// Completes the checksum like a device.
 fn complete(frame: &[u8], vnet: &VnetHeader) -> Vec<u8> {
     let mut frame = frame.to_vec();
     if vnet.flags & VnetHeader::NEEDS_CSUM != 0 {
@@ -66,7 +66,7 @@ fn complete(frame: &[u8], vnet: &VnetHeader) -> Vec<u8> {
     frame
 }
 
-/// Whether a receiver takes a complete packet: IPv4 header, then TCP or UDP.
+/// Reports whether a receiver accepts a complete packet: IPv4 header, then TCP or UDP.
 fn is_accepted(frame: &[u8], shape: &Shape) -> bool {
     let (network, transport) = (shape.network_at(), shape.transport_at());
     if !shape.v6 && checksum(&frame[network..transport]) != 0 {
@@ -86,17 +86,17 @@ fn flipped_bits(a: &[u8], b: &[u8]) -> Vec<usize> {
     a.iter().zip(b).enumerate().flat_map(bits).collect()
 }
 
-fn damage(draw: u64, hidden: bool) -> Changes {
-    Changes { damage: Some(Damage { draw, hidden }), ..Changes::default() }
+fn corruption(random: u64, is_hidden: bool) -> Changes {
+    Changes { corruption: Some(Corruption { random, is_hidden }), ..Changes::default() }
 }
 
-const CONGESTED: Changes = Changes { congestion: true, damage: None, is_copy: false };
+const CONGESTED: Changes = Changes { is_marked: true, corruption: None, is_copy: false };
 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(400))]
 
     #[test]
-    fn packets_without_changes_are_cut_and_no_more(shape in shape(), first in 0_u32..64, count in 1_u32..64) {
+    fn unchanged_packets_are_only_cut(shape in shape(), first in 0_u32..64, count in 1_u32..64) {
         let (frame, vnet) = (shape.frame(), shape.vnet());
         let packet = Packet { first, count, ..inspect(&frame, &vnet).packet(0) };
         let mut expected = Vec::new();
@@ -105,7 +105,7 @@ proptest! {
     }
 
     #[test]
-    fn congestion_is_marked_where_the_sender_knows_of_it(
+    fn only_ecn_capable_packets_are_marked(
         shape in shape(), bits in 0_u8..4, first in 0_u32..64, count in 1_u32..64,
     ) {
         let (frame, vnet) = (with_ecn(&shape, bits), shape.vnet());
@@ -117,37 +117,37 @@ proptest! {
         let (marked, marked_vnet) = written(&frame, &vnet, &Packet { changes: CONGESTED, ..packet });
         prop_assert_eq!(plain_vnet, marked_vnet);
         prop_assert_eq!(ecn_bits(&marked, &shape), if bits == 0 { 0 } else { 3 });
-        // Nothing else differs, but for the checksum of the IPv4 header, which is right.
+        // Only the ECN field and the checksum of the IPv4 header differ, and the checksum is correct.
         let mut expected = plain;
         expected[shape.network_at() + 1] = marked[shape.network_at() + 1];
         if !shape.v6 {
             prop_assert_eq!(checksum(&marked[shape.network_at()..shape.transport_at()]), 0);
-            refresh(&mut expected, &shape);
+            update_header_checksum(&mut expected, &shape);
         }
         prop_assert_eq!(marked, expected);
     }
 
     #[test]
-    fn damage_is_one_bit_and_the_receiver_notices(shape in shape(), index in 0_u32..64, draw in any::<u64>()) {
+    fn corruption_flips_one_bit_that_checksums_detect(shape in shape(), index in 0_u32..64, draw in any::<u64>()) {
         let (frame, vnet) = (shape.frame(), shape.vnet());
         let packet = one(&frame, &vnet, index, Changes::default());
         let (plain, plain_vnet) = written(&frame, &vnet, &packet);
         let whole = complete(&plain, &plain_vnet);
         prop_assert!(is_accepted(&whole, &shape));
-        let (damaged, header) = written(&frame, &vnet, &Packet { changes: damage(draw, false), ..packet });
-        // Nobody is to complete a checksum over it, nor to cut it.
+        let (corrupted, header) = written(&frame, &vnet, &Packet { changes: corruption(draw, false), ..packet });
+        // The checksum must not be completed again, and the packet must not be cut.
         prop_assert_eq!((header.flags, header.gso_type, header.gso_size), (0, 0, 0));
-        let bits = flipped_bits(&whole, &damaged);
+        let bits = flipped_bits(&whole, &corrupted);
         prop_assert_eq!(bits.len(), 1);
         let least = if shape.v6 { shape.transport_at() } else { shape.network_at() };
         prop_assert!(bits[0] / 8 >= least);
-        // Where a length is wrong the receiver need not come as far as the checksum.
+        // With a wrong length the receiver may stop before it checks the checksum.
         let lengths = [shape.network_at(), shape.network_at() + 2, shape.network_at() + 3];
-        prop_assert!(!shape.v6 && lengths.contains(&(bits[0] / 8)) || !is_accepted(&damaged, &shape));
+        prop_assert!(!shape.v6 && lengths.contains(&(bits[0] / 8)) || !is_accepted(&corrupted, &shape));
     }
 
     #[test]
-    fn hidden_damage_is_one_bit_of_payload_and_the_receiver_does_not_notice(
+    fn hidden_corruption_flips_one_payload_bit_undetected(
         shape in shape(), index in 0_u32..64, draw in any::<u64>(), complete_before in any::<bool>(),
     ) {
         let (frame, vnet) = (shape.frame(), shape.vnet());
@@ -161,13 +161,13 @@ proptest! {
             plain = complete(&plain, &plain_vnet);
             plain_vnet = VnetHeader::default();
         }
-        let alone = Packet { first: 0, changes: damage(draw, true), ..packet };
-        let (damaged, header) = written(&plain, &plain_vnet, &alone);
+        let alone = Packet { first: 0, changes: corruption(draw, true), ..packet };
+        let (corrupted, header) = written(&plain, &plain_vnet, &alone);
         prop_assert_eq!(header, plain_vnet);
-        let end = complete(&damaged, &header);
+        let end = complete(&corrupted, &header);
         prop_assert!(is_accepted(&end, &shape));
-        prop_assert_eq!(flipped_bits(&plain[shape.header()..], &damaged[shape.header()..]).len(), 1);
-        // In front of the payload only the checksum changed.
+        prop_assert_eq!(flipped_bits(&plain[shape.header()..], &corrupted[shape.header()..]).len(), 1);
+        // Before the payload only the checksum changed.
         let field = shape.transport_at() + if shape.udp { 6 } else { 16 };
         end[..shape.header()].iter().zip(&complete(&plain, &plain_vnet)).enumerate().for_each(|(at, (after, before))| {
             assert!(after == before || (field..field + 2).contains(&at), "byte {at}");
@@ -178,12 +178,12 @@ proptest! {
     }
 
     #[test]
-    fn damaged_and_marked_at_once_is_both(shape in shape(), draw in any::<u64>(), hidden in any::<bool>()) {
+    fn packet_can_be_corrupted_and_marked(shape in shape(), draw in any::<u64>(), hidden in any::<bool>()) {
         let (frame, vnet) = (with_ecn(&shape, 2), shape.vnet());
-        let changes = Changes { congestion: true, ..damage(draw, hidden) };
+        let changes = Changes { is_marked: true, ..corruption(draw, hidden) };
         let (out, header) = written(&frame, &vnet, &one(&frame, &vnet, 0, changes));
         let accepted = is_accepted(&complete(&out, &header), &shape);
-        let (apart, _) = written(&frame, &vnet, &one(&frame, &vnet, 0, damage(draw, hidden)));
+        let (apart, _) = written(&frame, &vnet, &one(&frame, &vnet, 0, corruption(draw, hidden)));
         let lengths = [shape.network_at(), shape.network_at() + 2, shape.network_at() + 3];
         let first = flipped_bits(&complete(&written(&frame, &vnet, &one(&frame, &vnet, 0, Changes::default())).0, &vnet), &apart);
         prop_assert!(accepted == hidden || lengths.iter().any(|at| first.iter().any(|bit| bit / 8 == *at)));
@@ -191,40 +191,40 @@ proptest! {
     }
 
     #[test]
-    fn the_answer_to_what_is_too_big_quotes_it(shape in shape(), index in 0_u32..64, mtu in 68_u16..9000) {
+    fn too_big_reply_quotes_the_packet(shape in shape(), index in 0_u32..64, mtu in 68_u16..9000) {
         let (frame, vnet) = (shape.frame(), shape.vnet());
         let packet = one(&frame, &vnet, index, Changes::default());
         let mut reply = vec![1, 2, 3];
-        prop_assert!(too_big(&frame, &vnet, &packet, mtu, &mut reply));
-        check_answer(&shape, &reply, mtu, &complete(&written(&frame, &vnet, &packet).0, &shape.vnet()));
-        // An answer to an answer there is not.
+        prop_assert!(write_too_big_reply(&frame, &vnet, &packet, mtu, &mut reply));
+        check_reply(&shape, &reply, mtu, &complete(&written(&frame, &vnet, &packet).0, &shape.vnet()));
+        // A reply gets no reply.
         let again = Packet::single(0, reply.len() as u32);
         let mut out = Vec::new();
-        prop_assert!(!too_big(&reply, &VnetHeader::default(), &again, mtu, &mut out) && out.is_empty());
+        prop_assert!(!write_too_big_reply(&reply, &VnetHeader::default(), &again, mtu, &mut out) && out.is_empty());
     }
 
     #[test]
-    fn all_packets_of_a_flow_are_of_one_flow(shape in shape(), index in any::<u32>(), byte in any::<u8>()) {
+    fn packets_of_a_flow_have_the_same_hash(shape in shape(), index in any::<u32>(), byte in any::<u8>()) {
         let (mut frame, vnet) = (shape.frame(), shape.vnet());
         let whole = inspect(&frame, &vnet);
         let (piece, header) = written(&frame, &vnet, &one(&frame, &vnet, index, Changes::default()));
         prop_assert_eq!(inspect(&piece, &header).flow, whole.flow);
         prop_assert!(inspect(&piece, &header).has_payload);
-        // A port of another value is another flow, but for chance.
+        // Another port gives another flow hash, except by chance.
         let at = shape.transport_at() + usize::from(byte % 4);
         frame[at] = frame[at].wrapping_add(1 + byte / 4);
         prop_assert_ne!(inspect(&frame, &vnet).flow, whole.flow);
     }
 
-    /// Not as it should be anywhere: nothing read or written out of bounds, and nothing longer than what came.
+    /// Invalid frames: no access out of bounds, and no output longer than the input.
     #[test]
-    fn hostile_frames_do_no_harm(
+    fn invalid_frames_cause_no_panic(
         shape in shape(),
         wrong in prop::collection::vec((0_usize..120, any::<u8>()), 0..6),
         keep in prop_oneof![3 => Just(usize::MAX), 1 => 0_usize..200],
         vnet in any::<(u8, u16, u16, u16)>(),
         wild in any::<bool>(),
-        (first, draw, hidden, congestion) in any::<(u32, u64, bool, bool)>(),
+        (first, draw, hidden, is_marked) in any::<(u32, u64, bool, bool)>(),
     ) {
         let mut frame = shape.frame();
         for (at, byte) in wrong {
@@ -239,18 +239,18 @@ proptest! {
             shape.vnet()
         };
         let segments = inspect(&frame, &header);
-        let changes = Changes { congestion, ..damage(draw, hidden) };
+        let changes = Changes { is_marked, ..corruption(draw, hidden) };
         let (out, _) = written(&frame, &header, &one(&frame, &header, first, changes));
         prop_assert!(out.len() <= frame.len());
         let mut reply = Vec::new();
-        if too_big(&frame, &header, &Packet { first, ..segments.packet(0) }, 1400, &mut reply) {
+        if write_too_big_reply(&frame, &header, &Packet { first, ..segments.packet(0) }, 1400, &mut reply) {
             prop_assert!(reply.len() <= 22 + 1280);
         }
     }
 }
 
-/// Every field of an answer to `original`, which is complete.
-fn check_answer(shape: &Shape, reply: &[u8], mtu: u16, original: &[u8]) {
+/// Checks every field of a reply to `original`, which is complete.
+fn check_reply(shape: &Shape, reply: &[u8], mtu: u16, original: &[u8]) {
     let at = shape.network_at();
     assert_eq!((&reply[..6], &reply[6..12]), (&original[6..12], &original[..6]));
     assert_eq!(reply[12..at], original[12..at], "tags and type");
@@ -280,7 +280,7 @@ fn check_answer(shape: &Shape, reply: &[u8], mtu: u16, original: &[u8]) {
     }
 }
 
-/// A frame over IPv4 of whatever protocol, its header checksum right.
+/// Builds an IPv4 frame of any protocol with a correct header checksum.
 fn ipv4(protocol: u8, fragment: u16, body: &[u8]) -> Vec<u8> {
     let mut frame = vec![2, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0, 2, 8, 0, 0x45, 0];
     frame.extend((20 + body.len() as u16).to_be_bytes());
@@ -305,13 +305,13 @@ fn ipv6(next: u8, body: &[u8]) -> Vec<u8> {
 const PLAIN: VnetHeader = VnetHeader { flags: 0, gso_type: 0, hdr_len: 0, gso_size: 0, csum_start: 0, csum_offset: 0 };
 
 #[test]
-fn fragments_are_of_the_flow_of_their_hosts() {
+fn fragments_hash_by_their_addresses() {
     let flow = |frame: &[u8]| inspect(frame, &PLAIN).flow;
     let datagram = [[0x1c, 0x9b, 0xc0, 0x01, 0, 100, 0, 0], [9; 8]].concat();
     let first = flow(&ipv4(17, 0x2000, &datagram));
     assert_eq!(first, flow(&ipv4(17, 2, &[5; 16])));
     assert_ne!(first, flow(&ipv4(17, 0, &datagram)));
-    // IPv6: behind the fragment header, and behind another one in front of it.
+    // In IPv6 the flow is read after the fragment header, also after another extension header.
     let with = |offset: u8, more: u8, body: &[u8]| [&[17, 0, 0, offset | more, 0, 0, 0, 1], body].concat();
     let first = flow(&ipv6(44, &with(0, 1, &datagram)));
     assert_eq!(first, flow(&ipv6(44, &with(16, 0, &[5; 16]))));
@@ -319,13 +319,13 @@ fn fragments_are_of_the_flow_of_their_hosts() {
     assert_eq!(first, flow(&ipv6(0, &options)));
     let whole = flow(&ipv6(17, &datagram));
     assert_ne!(first, whole);
-    // An atomic fragment is a whole packet, and so is one behind options.
+    // An atomic fragment is a complete packet, also after options.
     assert_eq!(whole, flow(&ipv6(44, &with(0, 0, &datagram))));
     assert_eq!(whole, flow(&ipv6(60, &[&[17, 0, 1, 4, 0, 0, 0, 0], &datagram[..]].concat())));
 }
 
 #[test]
-fn flows_spread_over_the_buckets_of_a_fair_queue() {
+fn flow_hashes_are_spread_evenly() {
     const BUCKETS: usize = 1024;
     for (what, change) in [
         (
@@ -347,17 +347,20 @@ fn flows_spread_over_the_buckets_of_a_fair_queue() {
             buckets[flow as usize % BUCKETS] += 1;
             flows.insert(flow);
         }
-        // Of 2·10⁸ pairs hardly any meets in 2³² values.
+        // Of 2·10⁸ pairs almost none has equal values of 2³².
         assert!(flows.len() > 20_475, "{what}: {} flows", flows.len());
         let chi: f64 = buckets.iter().map(|count| (f64::from(*count) - 20.0).powi(2) / 20.0).sum();
-        // 99.9 % of chi-square with 1,023 degrees of freedom; nor may it be so even that it is no hash at all.
+        // Limits: 99.9 % of chi-square with 1,023 degrees of freedom, and a lower limit because a hash is not perfectly
+        // even.
         assert!((800.0..1168.0).contains(&chi), "{what}: chi-square {chi}");
     }
 }
 
 #[test]
-fn there_is_no_answer_to_errors_crowds_and_fragments() {
-    let answered = |frame: &[u8]| too_big(frame, &PLAIN, &Packet::single(0, frame.len() as u32), 1400, &mut Vec::new());
+fn errors_groups_and_fragments_get_no_reply() {
+    let answered = |frame: &[u8]| {
+        write_too_big_reply(frame, &PLAIN, &Packet::single(0, frame.len() as u32), 1400, &mut Vec::new())
+    };
     let icmp = |kind: u8| [kind, 0, 0, 0, 0, 1, 0, 1];
     assert!(answered(&ipv4(6, 0, &[0; 40])) && answered(&ipv4(6, 0x2000, &[0; 40])));
     assert!(answered(&ipv4(1, 0, &icmp(8))) && answered(&ipv6(58, &icmp(128))));
@@ -367,7 +370,7 @@ fn there_is_no_answer_to_errors_crowds_and_fragments() {
     for kind in [1, 2, 3, 4, 127, 137] {
         assert!(!answered(&ipv6(58, &icmp(kind))), "ICMPv6 {kind}");
     }
-    assert!(!answered(&ipv4(1, 0, &[])), "a message too short to tell");
+    assert!(!answered(&ipv4(1, 0, &[])), "a message without a type");
     assert!(!answered(&ipv4(6, 1, &[0; 40])), "a later fragment");
     let changed = |at: usize, bytes: &[u8]| {
         let mut frame = if at < 34 { ipv4(6, 0, &[0; 40]) } else { ipv6(6, &[0; 40]) };
@@ -386,10 +389,10 @@ fn there_is_no_answer_to_errors_crowds_and_fragments() {
 }
 
 #[test]
-fn damage_without_a_place_to_hide_is_none() {
+fn packets_without_payload_are_not_corrupted() {
     let hidden = |frame: &[u8]| {
         let segments = inspect(frame, &PLAIN);
-        let packet = Packet { changes: damage(77, true), ..segments.packet(0) };
+        let packet = Packet { changes: corruption(77, true), ..segments.packet(0) };
         (segments.has_payload, written(frame, &PLAIN, &packet).0)
     };
     let acknowledgement = ipv4(6, 0, &[&[0; 12][..], &[0x50, 0x10], &[0; 6]].concat());
@@ -399,11 +402,11 @@ fn damage_without_a_place_to_hide_is_none() {
     for frame in [acknowledgement, echo, fragment, longer_than_the_packet, vec![0xff; 60], vec![]] {
         assert_eq!(hidden(&frame), (false, frame));
     }
-    // Padding is no payload, and a datagram without a checksum keeps none.
+    // Padding is not payload. A datagram without a checksum stays without one.
     let mut padded = ipv4(17, 0, &[0x1c, 0x9b, 0xc0, 1, 0, 12, 0, 0, 1, 2, 3, 4]);
     padded.extend([0; 14]);
     for draw in 0..64 {
-        let packet = Packet { changes: damage(draw, true), ..inspect(&padded, &PLAIN).packet(0) };
+        let packet = Packet { changes: corruption(draw, true), ..inspect(&padded, &PLAIN).packet(0) };
         let (out, _) = written(&padded, &PLAIN, &packet);
         let bits = flipped_bits(&padded, &out);
         assert!(bits.len() == 1 && (42..46).contains(&(bits[0] / 8)), "{bits:?}");
@@ -411,7 +414,7 @@ fn damage_without_a_place_to_hide_is_none() {
 }
 
 #[test]
-fn every_bit_is_hit_sooner_or_later() {
+fn every_bit_can_be_flipped() {
     let (frame, vnet) = (TCP.frame(), TCP.vnet());
     let packet = one(&frame, &vnet, 4, Changes::default());
     let (plain, header) = written(&frame, &vnet, &packet);
@@ -420,7 +423,7 @@ fn every_bit_is_hit_sooner_or_later() {
         let bits = (whole.len() - from) * 8;
         let mut hit = BTreeSet::new();
         for draw in 0..bits as u64 {
-            let (out, header) = written(&frame, &vnet, &Packet { changes: damage(draw, hidden), ..packet });
+            let (out, header) = written(&frame, &vnet, &Packet { changes: corruption(draw, hidden), ..packet });
             let out = complete(&out, &header);
             hit.extend(flipped_bits(&whole[from..], &out[from..]).into_iter().filter(|bit| !hidden || *bit < bits));
         }

@@ -1,11 +1,11 @@
-//! Laws of iperf3's bytes: whatever a peer sends is a value or an error, and what is written is read back.
+//! Properties of the iperf3 bytes: any input from a peer gives a value or an error, and written values are read back.
 
 use std::time::Duration;
 
-use lfn_core::iperf3::auth::{Claim, Users};
-use lfn_core::iperf3::datagram::{Arrivals, Header, Width};
-use lfn_core::iperf3::frame::{self, FrameError, PARAMETERS_LIMIT};
-use lfn_core::iperf3::{Cookie, Output, Parameters, Results, State, StreamResult, stream_id};
+use lfn_core::iperf3::auth::{IperfCredentials, Users};
+use lfn_core::iperf3::datagram::{CounterWidth, DatagramCounts, LoadHeader};
+use lfn_core::iperf3::frame::{self, Iperf3FrameError, MAX_PARAMETERS};
+use lfn_core::iperf3::{Cookie, Parameters, Results, ServerOutput, StreamResult, TestState, stream_id};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
@@ -27,7 +27,7 @@ fn any_json() -> impl Strategy<Value = Value> {
     })
 }
 
-/// Objects with the keys of iperf3 and whatever behind them.
+/// Objects with iperf3's keys and any values.
 fn with_keys(keys: &'static [&'static str]) -> impl Strategy<Value = Value> {
     prop::collection::vec((prop::sample::select(keys), any_json()), 0..12)
         .prop_map(|pairs| Value::from_iter(pairs.into_iter().map(|(key, value)| (key.to_owned(), value))))
@@ -76,17 +76,17 @@ proptest! {
         if let Some((header, rest)) = bytes.split_first_chunk::<{ frame::HEADER }>() {
             match frame::length(*header, limit) {
                 Ok(length) => prop_assert!((1..=limit).contains(&length)),
-                Err(error) => prop_assert!(matches!(error, FrameError::Length { .. }), "{error}"),
+                Err(error) => prop_assert!(matches!(error, Iperf3FrameError::Length { .. }), "{error}"),
             }
             let _ = frame::decode(rest);
         }
-        let _ = bytes.first().map(|&byte| State::from_wire(byte).map(State::wire));
-        let _ = Claim::read(&bytes);
+        let _ = bytes.first().map(|&byte| TestState::from_wire(byte).map(TestState::wire));
+        let _ = IperfCredentials::read(&bytes);
         let _ = String::from_utf8(bytes).map(|text| Users::parse(&text).map_err(|error| error.to_string()));
     }
 
     #[test]
-    fn any_parameters_are_within_bounds_or_refused(value in with_keys(PARAMETERS)) {
+    fn any_parameters_are_within_bounds_or_rejected(value in with_keys(PARAMETERS)) {
         match Parameters::read(&value) {
             Ok(parameters) => {
                 prop_assert!((1..=128).contains(&parameters.streams));
@@ -99,7 +99,7 @@ proptest! {
     }
 
     #[test]
-    fn any_results_are_those_of_this_test_or_refused(
+    fn any_results_match_the_test_or_are_rejected(
         streams in prop::collection::vec(with_keys(STREAM), 0..4),
         text in any::<Option<String>>(),
     ) {
@@ -117,7 +117,7 @@ proptest! {
     }
 
     #[test]
-    fn figures_survive_the_wire(
+    fn figures_survive_json(
         bytes in 0..=i64::MAX as u64, retransmits in prop::option::of(0..=i64::MAX as u64),
         micros in 0u64..1 << 40, output in ".{0,200}",
     ) {
@@ -125,9 +125,9 @@ proptest! {
             id: stream_id(index), bytes, retransmits, time: Some(Duration::from_micros(micros)), ..Default::default()
         };
         let results = Results {
-            output: Some(Output::Text(output)), streams: vec![stream(0), stream(1)], ..Results::default()
+            output: Some(ServerOutput::Text(output)), streams: vec![stream(0), stream(1)], ..Results::default()
         };
-        let frame = frame::encode(&results.write(), PARAMETERS_LIMIT).unwrap();
+        let frame = frame::encode(&results.write(), MAX_PARAMETERS).unwrap();
         let read = Results::read(&frame::decode(&frame[frame::HEADER..]).unwrap(), &[1, 3]).unwrap();
         prop_assert_eq!(read.streams[1].bytes, bytes);
         prop_assert_eq!(read.streams[0].retransmits, retransmits);
@@ -135,15 +135,15 @@ proptest! {
     }
 
     #[test]
-    fn any_datagrams_are_counted_without_harm(
+    fn any_datagrams_are_counted(
         datagrams in prop::collection::vec((prop::collection::vec(any::<u8>(), 0..20), any::<u64>()), 0..40),
         wide: bool,
     ) {
-        let width = if wide { Width::Wide } else { Width::Narrow };
-        let mut arrivals = Arrivals::default();
+        let width = if wide { CounterWidth::Wide } else { CounterWidth::Narrow };
+        let mut arrivals = DatagramCounts::default();
         for (bytes, now) in &datagrams {
-            if let Some(header) = Header::read(bytes, width) {
-                arrivals.take(&header, Duration::from_micros(*now));
+            if let Some(header) = LoadHeader::read(bytes, width) {
+                arrivals.record(&header, Duration::from_micros(*now));
             }
         }
         prop_assert!(arrivals.jitter.is_finite() && arrivals.jitter >= 0.0);
@@ -151,24 +151,24 @@ proptest! {
     }
 
     #[test]
-    fn what_was_sent_is_what_came_and_what_was_lost(lost in prop::collection::vec(any::<bool>(), 1..200), swaps: u64) {
+    fn received_plus_lost_equals_sent(lost in prop::collection::vec(any::<bool>(), 1..200), swaps: u64) {
         let mut numbers: Vec<u64> = (1..).zip(&lost).filter(|(_, lost)| !**lost).map(|(number, _)| number).collect();
-        // Neighbours change places, which is late and not lost.
+        // Neighbours change places: they are late, not lost.
         for at in 1..numbers.len() {
             if swaps >> (at % 64) & 1 == 1 && at % 2 == 1 {
                 numbers.swap(at - 1, at);
             }
         }
-        let mut arrivals = Arrivals::default();
+        let mut arrivals = DatagramCounts::default();
         for &number in &numbers {
-            arrivals.take(&Header { sent: Duration::ZERO, number }, Duration::ZERO);
+            arrivals.record(&LoadHeader { sent: Duration::ZERO, number }, Duration::ZERO);
         }
         prop_assert_eq!(arrivals.received + arrivals.lost, arrivals.highest);
         prop_assert_eq!(arrivals.highest, numbers.iter().max().copied().unwrap_or(0));
     }
 
     #[test]
-    fn cookies_differ_where_the_randomness_does(a: [u8; 32], b: [u8; 32]) {
+    fn cookies_differ_with_their_random_bytes(a: [u8; 32], b: [u8; 32]) {
         let cookie = |random: [u8; 32]| Cookie::from_random(std::array::from_fn(|n| random.get(n).map_or(0, |r| r % 32)));
         prop_assert_eq!(cookie(a) == cookie(b), a.map(|x| x % 32) == b.map(|x| x % 32));
     }

@@ -1,19 +1,19 @@
-//! The known answers: figures that reports, RFCs and measurements give, recomputed from the path they are for.
+//! Known answers: figures from reports, RFCs and measurements, recomputed from their paths.
 //!
-//! One test a source. Where a source rounds, the comment says how, and the test asks for the exact figure and for the
-//! published one within its rounding.
+//! Each test has one source. Where a source rounds, a comment explains how, and the test checks the exact figure, and
+//! the published one within its rounding.
 
 use std::time::Duration;
 
 use lfn_core::framing::{Framing, Layer};
 use lfn_core::geometry::slant_range_on_sphere;
-use lfn_core::links::Link;
+use lfn_core::named_link::NamedLink;
 use lfn_core::path::PathProfile;
 use lfn_core::plan::{
-    self, MAX_WINDOW, PlanError, Wishes, linux_window_scale, minimal_window_scale, predict_goodput, rounded_buffer,
+    self, MAX_WINDOW, PlanError, PlanOptions, linux_window_scale, minimal_window_scale, predict_goodput, round_buffer,
 };
 use lfn_core::rfc6349;
-use lfn_core::tcp_model::{Limit, loss_budget};
+use lfn_core::tcp_model::{GoodputLimit, loss_budget};
 use lfn_core::units::{BitRate, Bytes};
 
 const MBIT: u64 = 1_000_000;
@@ -26,8 +26,8 @@ fn near(got: f64, want: f64, relative: f64) -> bool {
     (got / want - 1.0).abs() <= relative
 }
 
-/// Report 000, "Round Trip Time": the triangle of a station at 40° N. Exactly 23,366 miles and 501.4 ms; the report
-/// rounds the angle at the satellite to 6.25° and prints 23,381 miles and 502 ms.
+/// Report 000, "Round Trip Time": the triangle of a station at 40° N. The exact result is 23,366 miles and 501.4 ms.
+/// The report rounds the angle at the satellite to 6.25° and prints 23,381 miles and 502 ms.
 #[test]
 fn round_trip_time_by_the_law_of_sines() {
     let slant = slant_range_on_sphere(40.0, 3960.0, 22_300.0);
@@ -36,18 +36,18 @@ fn round_trip_time_by_the_law_of_sines() {
     let rtt = 4.0 * slant / 186_400.0;
     assert_eq!((rtt * 1e4).round(), 5014.0);
     assert!(near(rtt, 0.501738, 1e-3));
-    // The law of cosines knows no angle at the satellite, and agrees.
+    // The law of cosines does not use the angle at the satellite, and gives the same result.
     let cosines =
         (3960.0_f64.powi(2) + 26_260.0_f64.powi(2) - 2.0 * 3960.0 * 26_260.0 * 40_f64.to_radians().cos()).sqrt();
     assert!(near(slant, cosines, 1e-12));
 }
 
-/// OC-3c: 155.52 Mb/s of line, 149.76 of envelope, 48 of 53 bytes of it cell payload; report 000 uses 135.
+/// OC-3c: 155.52 Mb/s of line, 149.76 Mb/s of envelope, and 48 of 53 bytes as cell payload; report 000 uses 135 Mb/s.
 #[test]
 fn capacity_of_an_oc3c() {
-    let atm: Link = "oc3c-atm".parse().unwrap();
+    let atm: NamedLink = "oc3c-atm".parse().unwrap();
     assert_eq!(atm.capacity, Some(BitRate(149_760_000 * 48 / 53)));
-    assert_eq!("oc3c-pos".parse::<Link>().unwrap().capacity, Some(BitRate(149_760_000)));
+    assert_eq!("oc3c-pos".parse::<NamedLink>().unwrap().capacity, Some(BitRate(149_760_000)));
     assert!(near(atm.capacity.unwrap().as_f64(), 135.63e6, 1e-4));
 }
 
@@ -65,7 +65,7 @@ fn bandwidth_delay_products() {
         (622, 50, 3_887_500),
     ];
     for (rate, rtt, bdp) in rows {
-        let plan = plan::plan(&path(rate * MBIT, rtt * 1000), &Wishes::default()).unwrap();
+        let plan = plan::plan(&path(rate * MBIT, rtt * 1000), &PlanOptions::default()).unwrap();
         assert_eq!((plan.bdp, plan.buffer, plan.streams), (Bytes(bdp), Bytes(bdp), 1), "{rate} Mb/s × {rtt} ms");
     }
 }
@@ -73,37 +73,37 @@ fn bandwidth_delay_products() {
 /// Report 000: "a window shift of 8 … a shift of only 7 would not provide one that is large enough".
 #[test]
 fn window_scale_of_the_acts_path() {
-    let plan = plan::plan(&path(135 * MBIT, 539_000), &Wishes::default()).unwrap();
+    let plan = plan::plan(&path(135 * MBIT, 539_000), &PlanOptions::default()).unwrap();
     assert_eq!(plan.window_scale, 8);
     assert_eq!((65_535 << 7, 65_535 << 8), (8_388_480, 16_776_960));
-    let why = "65,535 << 7 is 8,388,480 B, short of 9,095,625 B";
+    let why = "65,535 << 7 is 8,388,480 B, less than 9,095,625 B";
     assert!(plan.reasons.iter().any(|reason| reason.contains(why)), "{:?}", plan.reasons);
 }
 
 /// Report 004: "For a desired 10,000,000 byte window, (2**8) * 39168 (0x9900) yields 10,027,008".
 #[test]
 fn buffer_rounded_as_in_report_004() {
-    assert_eq!(rounded_buffer(Bytes(10_000_000)), Some(Bytes((1 << 8) * 0x9900)));
-    assert_eq!(rounded_buffer(Bytes(65_535)), Some(Bytes(65_535)));
-    assert_eq!(rounded_buffer(Bytes(65_535 << 7)), Some(Bytes(65_535 << 7)));
-    assert_eq!(rounded_buffer(MAX_WINDOW), Some(MAX_WINDOW));
-    assert_eq!(rounded_buffer(Bytes(MAX_WINDOW.0 + 1)), None);
+    assert_eq!(round_buffer(Bytes(10_000_000)), Some(Bytes((1 << 8) * 0x9900)));
+    assert_eq!(round_buffer(Bytes(65_535)), Some(Bytes(65_535)));
+    assert_eq!(round_buffer(Bytes(65_535 << 7)), Some(Bytes(65_535 << 7)));
+    assert_eq!(round_buffer(MAX_WINDOW), Some(MAX_WINDOW));
+    assert_eq!(round_buffer(Bytes(MAX_WINDOW.0 + 1)), None);
 }
 
 /// Report 001: a 2 MB window on 622 Mb/s × 50 ms leaves the path idle about 48 % of the time.
 #[test]
 fn idle_share_of_a_small_window() {
-    let held = predict_goodput(&path(622 * MBIT, 50_000), Some(Bytes(2_000_000)), 1);
-    assert_eq!(held.limit, Limit::ReceiveWindow);
-    assert!(near(held.idle_share.get(), 1.0 - 2.0 / 3.8875, 1e-9), "{held:?}");
-    assert!((0.48..0.49).contains(&held.idle_share.get()));
+    let fixed = predict_goodput(&path(622 * MBIT, 50_000), Some(Bytes(2_000_000)), 1);
+    assert_eq!(fixed.limit, GoodputLimit::ReceiveWindow);
+    assert!(near(fixed.idle_share.get(), 1.0 - 2.0 / 3.8875, 1e-9), "{fixed:?}");
+    assert!((0.48..0.49).contains(&fixed.idle_share.get()));
 }
 
 /// Report 002: 64 KiB in each 550 ms is "slightly less than 1 Mbps".
 #[test]
 fn stop_and_wait_over_the_satellite() {
-    let held = predict_goodput(&path(155 * MBIT, 550_000), Some(Bytes(64 << 10)), 1);
-    assert!((0.9..1.0).contains(&(held.goodput.as_f64() / 1e6)), "{held:?}");
+    let fixed = predict_goodput(&path(155 * MBIT, 550_000), Some(Bytes(64 << 10)), 1);
+    assert!((0.9..1.0).contains(&(fixed.goodput.as_f64() / 1e6)), "{fixed:?}");
 }
 
 /// RFC 7323, section 2.3.
@@ -116,14 +116,15 @@ fn minimal_window_scales() {
     assert_eq!(minimal_window_scale(Bytes(1_073_725_441)), None);
 }
 
-/// RFC 7323: beyond 65,535 << 14 no scale reaches, but more streams do.
+/// RFC 7323: no scale reaches beyond 65,535 << 14; several streams do.
 #[test]
-fn beyond_the_largest_window_are_more_streams() {
+fn more_streams_exceed_the_maximum_window() {
     let exactly = |bdp: u64| path(bdp * 8, 1_000_000);
-    let streams = |bdp| plan::plan(&exactly(bdp), &Wishes::default()).unwrap().streams;
+    let streams = |bdp| plan::plan(&exactly(bdp), &PlanOptions::default()).unwrap().streams;
     assert_eq!((streams(MAX_WINDOW.0), streams(MAX_WINDOW.0 + 1)), (1, 2));
-    let held = Wishes { window: Some(Bytes(MAX_WINDOW.0 + 1)), max_buffer: Bytes(1 << 40), ..Wishes::default() };
-    let error = plan::plan(&exactly(1 << 20), &held).unwrap_err();
+    let fixed =
+        PlanOptions { window: Some(Bytes(MAX_WINDOW.0 + 1)), max_buffer: Bytes(1 << 40), ..PlanOptions::default() };
+    let error = plan::plan(&exactly(1 << 20), &fixed).unwrap_err();
     assert_eq!(error, PlanError::WindowUnreachable { window: Bytes(MAX_WINDOW.0 + 1), streams: 2 });
 }
 
@@ -137,7 +138,7 @@ fn window_scales_of_linux() {
     assert_eq!((linux_window_scale(Bytes(0)), linux_window_scale(Bytes(u64::MAX))), (0, 14));
 }
 
-/// RFC 6349, section 3.3.1: BDP and the least receive window of each link.
+/// RFC 6349, section 3.3.1: BDP and minimum receive window of each link.
 #[test]
 fn windows_of_rfc_6349() {
     let rows = [
@@ -160,7 +161,7 @@ fn windows_of_rfc_6349() {
 
 /// RFC 6349, section 3.3.1: whole frames per second × 1,460 bytes on Ethernet and on a T3 with PPP.
 #[test]
-fn most_tcp_of_rfc_6349() {
+fn max_tcp_throughput_of_rfc_6349() {
     let on = |capacity, layer| PathProfile { framing: Framing { layer, ..Framing::default() }, ..path(capacity, 1000) };
     let rows = [
         (100 * MBIT, Layer::Ethernet, 8127, 94_923_360),
@@ -177,17 +178,17 @@ fn most_tcp_of_rfc_6349() {
 /// RFC 6349, section 3.3.1: throughput of a window, until the frames cap it.
 #[test]
 fn windows_and_rtts_of_rfc_6349() {
-    let held = |capacity, layer, kilobytes: u64, micros| {
+    let fixed = |capacity, layer, kilobytes: u64, micros| {
         let framing = Framing { layer, without_timestamps: true, ..Framing::default() };
         let path = PathProfile { framing, ..path(capacity, micros) };
         predict_goodput(&path, Some(Bytes(kilobytes * 1000)), 1).goodput.as_f64() / 1e6
     };
-    assert!(near(held(100 * MBIT, Layer::Ethernet, 16, 5_000), 25.6, 1e-6));
-    assert!(near(held(44_210_000, Layer::Ppp, 16, 10_000), 12.8, 1e-6));
-    assert!(near(held(44_210_000, Layer::Ppp, 64, 10_000), 42.8, 1e-3));
+    assert!(near(fixed(100 * MBIT, Layer::Ethernet, 16, 5_000), 25.6, 1e-6));
+    assert!(near(fixed(44_210_000, Layer::Ppp, 16, 10_000), 12.8, 1e-6));
+    assert!(near(fixed(44_210_000, Layer::Ppp, 64, 10_000), 42.8, 1e-3));
 }
 
-/// RFC 6349, sections 4.1 to 4.3: the three metrics, the efficiency cut off after two decimals.
+/// RFC 6349, sections 4.1 to 4.3: the three metrics, with the efficiency truncated after two decimals.
 #[test]
 fn metrics_of_rfc_6349() {
     let seconds = Duration::from_secs;
@@ -210,43 +211,45 @@ fn loss_budget_of_pathdiag() {
 }
 
 /// Cold case 1 (reports 000, 002): "It is not clear why more optimal performance is observed when the amount of data is
-/// increased". Start-up is why: one 64 KB segment at first (HIPPI's MTU), acknowledgements for every second, 539 ms.
-/// The rate is an input, not a result: 122.269 Mb/s, the fastest single 64 KiB block of raw HIPPI through the terminal in
-/// loopback (report 000), which the longest published run comes close to. At 135 Mb/s the model gives 24, 66 and 184 s.
+/// increased". The reason is start-up: one 64 KB segment at first (HIPPI's MTU), acknowledgements for every second
+/// segment, 539 ms. The rate is an input, not a result: 122.269 Mb/s, the fastest single 64 KiB block of raw HIPPI
+/// through the terminal in loopback (report 000). The longest published run is close to this rate. At 135 Mb/s the
+/// model gives 24, 66 and 184 s.
 #[test]
 fn cold_case_1_the_puzzle_of_the_larger_transfer() {
     let hippi = PathProfile { mtu: 65_280, ..path(122_269_000, 539_000) };
     let window = Some(Bytes(10_000_000));
-    let wishes = Wishes { window, initial_window: 1, delayed_ack: true, ..Wishes::default() };
-    // Bytes, the model's time (worked by hand beforehand), and the times published for it.
+    let options = PlanOptions { window, initial_window: 1, delayed_ack: true, ..PlanOptions::default() };
+    // Bytes, the model's time (computed by hand beforehand), and the published times.
     let rows =
         [(300_000_000, 25.0, 28.9, 28.9), (1_000_000_000, 71.0, 72.0, 72.0), (3_000_000_000, 203.0, 197.0, 205.0)];
-    let goodputs = rows.map(|(size, model, least, most)| {
-        let plan = plan::plan(&hippi, &Wishes { size: Some(Bytes(size)), ..wishes }).unwrap();
+    let goodputs = rows.map(|(size, model, fastest, slowest)| {
+        let plan = plan::plan(&hippi, &PlanOptions { size: Some(Bytes(size)), ..options }).unwrap();
         let seconds = plan.predicted.time.unwrap().as_secs_f64();
         assert!((seconds - model).abs() <= 1.0, "{size} B: {seconds:.2} s against {model}");
-        // The shortest run has 3.5 s more in it than this explains.
-        assert!(seconds > least - 4.0 && seconds < most, "{size} B: {seconds:.2} s");
+        // The shortest run took 3.5 s longer than this model explains.
+        assert!(seconds > fastest - 4.0 && seconds < slowest, "{size} B: {seconds:.2} s");
         plan.predicted.average_goodput.unwrap().as_f64() / 1e6
     });
-    // The shape of the puzzle: about 83 Mb/s became 122.
+    // The shape of the puzzle: the goodput rose from about 83 to 122 Mb/s.
     assert!(goodputs[0] < 96.0 && goodputs[2] > 117.0, "{goodputs:?}");
 }
 
-/// Cold case 2 (report 003): no `-s 4`, so no window scale, so 65,535 bytes in each 40 ms: 13.1 Mb/s.
+/// Cold case 2 (report 003): without `-s 4` there was no window scale, so 65,535 bytes per 40 ms: 13.1 Mb/s.
 #[test]
 fn cold_case_2_the_puzzle_of_the_next_day() {
     let vbns = path(135 * MBIT, 40_000);
-    let first_day = plan::plan(&vbns, &Wishes { window_scale: Some(0), ..Wishes::default() }).unwrap();
-    assert_eq!(first_day.predicted.steady.limit, Limit::ReceiveWindow);
+    let first_day = plan::plan(&vbns, &PlanOptions { window_scale: Some(0), ..PlanOptions::default() }).unwrap();
+    assert_eq!(first_day.predicted.steady.limit, GoodputLimit::ReceiveWindow);
     assert!(near(first_day.predicted.steady.goodput.as_f64(), 13.1e6, 1e-3));
-    let next_day = plan::plan(&vbns, &Wishes::default()).unwrap();
-    assert_eq!((next_day.window_scale, next_day.predicted.steady.limit), (4, Limit::Capacity));
+    let next_day = plan::plan(&vbns, &PlanOptions::default()).unwrap();
+    assert_eq!((next_day.window_scale, next_day.predicted.steady.limit), (4, GoodputLimit::Capacity));
 }
 
-/// Issue 2: half the window of the satellite path carries 67.5 Mb/s, all of it 129.1 of 135 as tbf counts.
+/// Issue 2: half the window of the satellite path carries 67.5 Mb/s; the whole window carries 129.1 of 135 Mb/s, as tbf
+/// counts.
 #[test]
-fn held_windows_on_the_emulated_satellite_path() {
+fn fixed_windows_on_the_emulated_satellite_path() {
     let acts = path(135 * MBIT, 539_000);
     let half = predict_goodput(&acts, Some(Bytes(4_547_813)), 1);
     assert!(near(half.goodput.as_f64(), 67.5e6, 1e-6));

@@ -1,7 +1,7 @@
-//! Laws of loss: each model loses as many packets, as far apart and as many in a row as it says, whatever the traffic.
+//! Properties of loss models: loss share, gaps and burst lengths match the model for any traffic.
 //!
-//! A million packets a case in virtual time, from fixed seeds. A statistic fails beyond the 99.99 % quantile: a model
-//! that is right passes nearly always, for any seed, and one that is wrong by little does not.
+//! Each case has a million packets in virtual time, from fixed seeds. A statistic fails beyond the 99.99 % quantile. A
+//! correct model passes with almost any seed, and a slightly wrong model fails.
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
@@ -11,8 +11,8 @@ mod support;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use lfn_core::link::{DropCause, Event, Gilbert, Link, LinkConfig, LossModel, Packet};
-use lfn_core::sim::{Arrival, run};
+use lfn_core::link::{DropCause, Gilbert, Link, LinkConfig, LinkEvent, LossModel, Packet};
+use lfn_core::sim::{ScriptedArrival, run_link};
 use lfn_core::time::Instant;
 use lfn_core::units::{BitRate, Bytes};
 use proptest::prelude::*;
@@ -21,7 +21,7 @@ use support::{link, singles};
 
 const COUNT: usize = 1_000_000;
 
-/// Faster than anything comes, so that only the loss decides.
+/// Returns a link that is faster than the arrivals, so that only the loss decides.
 fn config(model: LossModel, seed: u64) -> LinkConfig {
     LinkConfig {
         rate: BitRate(1_000_000_000_000).into(),
@@ -33,30 +33,32 @@ fn config(model: LossModel, seed: u64) -> LinkConfig {
     }
 }
 
-/// Whether each virtual packet is lost, in order.
-fn lost(link: &mut Link, arrivals: &[Arrival]) -> Vec<bool> {
-    let events = run(link, arrivals.iter().copied());
-    support::fates(arrivals, &events, |event, _| match event {
-        Event::Drop { cause, .. } => *cause == DropCause::Loss || panic!("{event:?}"),
-        Event::Forward { .. } => false,
-        Event::Duplicate { .. } => panic!("{event:?}"),
+/// Returns for each virtual packet in order whether it is lost.
+fn lost(link: &mut Link, arrivals: &[ScriptedArrival]) -> Vec<bool> {
+    let events = run_link(link, arrivals.iter().copied());
+    support::outcomes(arrivals, &events, |event, _| match event {
+        LinkEvent::Drop { cause, .. } => *cause == DropCause::Loss || panic!("{event:?}"),
+        LinkEvent::Forward { .. } => false,
+        LinkEvent::Duplicate { .. } => panic!("{event:?}"),
     })
 }
 
-/// A super-packet of `size` every millisecond.
-fn steady(count: usize, size: u32) -> Vec<Arrival> {
-    let each =
-        |id: u64| Arrival { at: Instant::from_nanos(id * 1_000_000), packet: Packet::several(id, size, 1514, 1514) };
+/// Returns a super-packet of `size` every millisecond.
+fn steady(count: usize, size: u32) -> Vec<ScriptedArrival> {
+    let each = |id: u64| ScriptedArrival {
+        at: Instant::from_nanos(id * 1_000_000),
+        packet: Packet::super_packet(id, size, 1514, 1514),
+    };
     (0..(count as u64).div_ceil(u64::from(size))).map(each).collect()
 }
 
-fn fates(text: &str, seed: u64) -> Vec<bool> {
+fn outcomes(text: &str, seed: u64) -> Vec<bool> {
     let model: LossModel = text.parse().unwrap();
     let mut link = link(&config(model, seed));
     lost(&mut link, &steady(COUNT, 40))
 }
 
-/// Upper ends of about 20 bins in which equally many of `lengths` fall, the last without an end.
+/// Returns the upper ends of about 20 bins with an equal number of `lengths`. The last bin has no end.
 fn bins(lengths: &[u64]) -> Vec<u64> {
     let mut sorted = lengths.to_vec();
     sorted.sort_unstable();
@@ -66,7 +68,7 @@ fn bins(lengths: &[u64]) -> Vec<u64> {
     ends
 }
 
-/// Both come from one distribution, whatever it is.
+/// Checks that both samples come from the same distribution.
 fn assert_alike(some: &[u64], others: &[u64], what: &str) {
     let all: Vec<_> = some.iter().chain(others).copied().collect();
     let ends = bins(&all);
@@ -84,7 +86,7 @@ fn assert_alike(some: &[u64], others: &[u64], what: &str) {
 }
 
 #[test]
-fn the_limit_of_chi_square_is_that_of_the_tables() {
+fn chi_square_limits_match_published_tables() {
     for (freedom, limit) in [(2, 18.421), (5, 25.745), (10, 35.564), (19, 50.795), (30, 67.633)] {
         let actual = chi_square_limit(freedom);
         assert!((0.99..1.05).contains(&(actual / limit)), "{freedom}: {actual}");
@@ -92,23 +94,23 @@ fn the_limit_of_chi_square_is_that_of_the_tables() {
 }
 
 #[test]
-fn independent_losses_are_as_far_apart_as_chance_makes_them() {
+fn independent_loss_gaps_are_geometric() {
     for (p, seed) in [(1e-4, 1), (1e-3, 2), (0.01, 3), (0.1, 4), (0.5, 5), (0.9, 6)] {
-        let fates = fates(&p.to_string(), seed);
+        let outcomes = outcomes(&p.to_string(), seed);
         let what = format!("loss {p}");
-        assert_binomial(share(&fates) * COUNT as f64, COUNT as f64, p, &what);
-        assert_geometric(&gaps(&fates), p, &what);
+        assert_binomial(share(&outcomes) * COUNT as f64, COUNT as f64, p, &what);
+        assert_geometric(&gaps(&outcomes), p, &what);
     }
 }
 
 #[test]
-fn bad_times_of_gilbert_are_as_long_and_as_far_apart_as_set() {
+fn gilbert_bursts_and_gaps_match_settings() {
     for (p, r, seed) in
         [(0.001, 0.25, 1), (0.01, 0.5, 2), (0.005, 0.1, 3), (0.05, 0.9, 4), (0.3, 0.2, 5), (0.002, 1.0, 6)]
     {
-        let fates = fates(&format!("gilbert:p={p}:r={r}"), seed);
+        let outcomes = outcomes(&format!("gilbert:p={p}:r={r}"), seed);
         let what = format!("p = {p}, r = {r}");
-        let (bursts, between) = (runs(&fates, true), runs(&fates, false));
+        let (bursts, between) = (runs(&outcomes, true), runs(&outcomes, false));
         assert!((mean(&bursts) * r - 1.0).abs() < 0.05, "{what}: bursts of {}", mean(&bursts));
         assert!((mean(&between) * p - 1.0).abs() < 0.12, "{what}: {} between bursts", mean(&between));
         if r < 1.0 {
@@ -121,19 +123,19 @@ fn bad_times_of_gilbert_are_as_long_and_as_far_apart_as_set() {
 }
 
 #[test]
-fn gilbert_as_people_say_it_loses_that_much_in_bursts_so_long() {
+fn gilbert_loss_and_burst_length_match_settings() {
     for (loss, burst, seed) in [(0.01, 4.0, 1), (0.05, 10.0, 2), (0.2, 1.5, 3), (0.5, 3.0, 4)] {
-        let fates = fates(&format!("gilbert:loss={loss}:burst={burst}"), seed);
-        let seen = mean(&runs(&fates, true));
+        let outcomes = outcomes(&format!("gilbert:loss={loss}:burst={burst}"), seed);
+        let seen = mean(&runs(&outcomes, true));
         assert!((seen / burst - 1.0).abs() < 0.05, "bursts of {seen}, not {burst}");
-        // Losses come in bursts, so their count strays by as much more.
+        // Losses come in bursts, so the deviation of their number is larger by the burst length.
         let deviation = NORMAL * (2.0 * burst * loss / COUNT as f64).sqrt();
-        assert!((share(&fates) - loss).abs() < deviation, "{} of {loss}", share(&fates));
+        assert!((share(&outcomes) - loss).abs() < deviation, "{} of {loss}", share(&outcomes));
     }
 }
 
-/// The chain of netem, packet by packet (net/sched/sch_netem.c, `loss_gilb_ell`): a coin for the state that the next
-/// packet meets, another for this one.
+/// Chain of netem, packet by packet (net/sched/sch_netem.c, `loss_gilb_ell`): one draw for the state of the next
+/// packet, another for this packet.
 fn netem(gilbert: &Gilbert, mut coin: impl FnMut() -> f64) -> Vec<bool> {
     let mut is_bad = false;
     let mut step = || {
@@ -146,7 +148,7 @@ fn netem(gilbert: &Gilbert, mut coin: impl FnMut() -> f64) -> Vec<bool> {
     (0..COUNT).map(|_| step()).collect()
 }
 
-/// Not the generator of the link: xorshift64* (Vigna, 2016).
+/// A different generator from the link's: xorshift64* (Vigna, 2016).
 fn coins(mut state: u64) -> impl FnMut() -> f64 {
     move || {
         state ^= state >> 12;
@@ -157,7 +159,7 @@ fn coins(mut state: u64) -> impl FnMut() -> f64 {
 }
 
 #[test]
-fn gilbert_elliott_is_the_chain_of_netem() {
+fn gilbert_elliott_matches_netem() {
     for (text, seed) in [
         ("gilbert:p=1%:r=10%:h=50%:k=99.9%", 1),
         ("gilbert:p=5%:r=30%:h=20%:k=98%", 2),
@@ -166,7 +168,7 @@ fn gilbert_elliott_is_the_chain_of_netem() {
         ("gilbert:p=100%:r=100%:h=25%:k=75%", 5),
     ] {
         let LossModel::Gilbert(gilbert) = text.parse().unwrap() else { panic!("{text}") };
-        let (ours, theirs) = (fates(text, seed), netem(&gilbert, coins(seed + 7)));
+        let (ours, theirs) = (outcomes(text, seed), netem(&gilbert, coins(seed + 7)));
         assert!((share(&ours) / share(&theirs) - 1.0).abs() < 0.03, "{text}: {} of {}", share(&ours), share(&theirs));
         for of in [true, false] {
             assert_alike(&runs(&ours, of), &runs(&theirs, of), &format!("{text}, runs of {of}"));
@@ -175,8 +177,8 @@ fn gilbert_elliott_is_the_chain_of_netem() {
 }
 
 #[test]
-fn gilbert_begins_as_it_goes_on() {
-    // 20 % lost in bursts of 4: of many links, the first packet is lost as often as any other.
+fn gilbert_starts_in_its_long_term_state() {
+    // 20 % lost in bursts of 4: over many links, the first packet is lost as often as any other packet.
     let model: LossModel = "gilbert:loss=20%:burst=4".parse().unwrap();
     let first = |seed| lost(&mut Link::new(&config(model.clone(), seed)).unwrap(), &steady(1, 1))[0];
     let seen = (0..20_000).filter(|seed| first(*seed)).count();
@@ -184,21 +186,21 @@ fn gilbert_begins_as_it_goes_on() {
 }
 
 #[test]
-fn bursts_are_as_long_as_set_and_begin_by_chance() {
+fn burst_length_is_exact_and_starts_are_random() {
     for (p, length, seed) in [(1e-4, 10, 1), (1e-3, 100, 2), (0.01, 3, 3), (0.2, 2, 4), (0.5, 1, 5)] {
-        let fates = fates(&format!("burst:{p}:{length}"), seed);
+        let outcomes = outcomes(&format!("burst:{p}:{length}"), seed);
         let what = format!("bursts of {length} at {p}");
-        // A burst may follow another at once: then they look like one of twice the length.
-        let lengths = runs(&fates, true);
+        // A burst may follow another burst immediately. Together they look like one burst of twice the length.
+        let lengths = runs(&outcomes, true);
         assert!(lengths.iter().all(|lost| lost % length == 0), "{what}");
         let bursts: Vec<_> = lengths.iter().map(|lost| lost / length).collect();
         assert_geometric(&bursts, 1.0 - p, &what);
-        assert_geometric(&runs(&fates, false), p, &what);
+        assert_geometric(&runs(&outcomes, false), p, &what);
     }
 }
 
 #[test]
-fn the_mean_of_a_model_is_what_it_loses() {
+fn model_mean_equals_measured_loss() {
     for text in [
         "none",
         "1e-3",
@@ -210,62 +212,65 @@ fn the_mean_of_a_model_is_what_it_loses() {
         "at:1s:3",
     ] {
         let expected = text.parse::<LossModel>().unwrap().mean().get();
-        let seen = share(&fates(text, 1));
+        let seen = share(&outcomes(text, 1));
         assert!((seen - expected).abs() < 0.02 * expected + 1e-5, "{text}: {seen}, not {expected}");
     }
 }
 
 #[test]
-fn every_nth_is_every_nth() {
+fn nth_model_loses_every_nth_packet() {
     for nth in [1, 2, 7, 100, 1_000_000] {
-        let fates = fates(&format!("nth:{nth}"), 1);
-        assert!(fates.iter().zip(1..).all(|(lost, count)| *lost == (count % nth == 0)), "every {nth}th");
+        let outcomes = outcomes(&format!("nth:{nth}"), 1);
+        assert!(outcomes.iter().zip(1..).all(|(lost, count)| *lost == (count % nth == 0)), "every {nth}th");
     }
 }
 
-/// 40 packets a millisecond.
+/// The traffic has 40 packets per millisecond.
 #[test]
-fn a_schedule_loses_what_it_names() {
-    let fates = fates("at:0s:1+1s:3+2s:100+2s:5+3s:1ms+4s:2500us+5s:2+5.001s:0", 1);
+fn schedule_loses_exactly_its_entries() {
+    let outcomes = outcomes("at:0s:1+1s:3+2s:100+2s:5+3s:1ms+4s:2500us+5s:2+5.001s:0", 1);
     let mut expected = vec![false; COUNT];
     for (second, count) in [(0, 1), (1, 3), (2, 105), (3, 40), (4, 120), (5, 2)] {
         expected[second * 40_000..][..count].fill(true);
     }
-    assert_eq!(gaps(&fates), gaps(&expected));
-    assert_eq!(fates, expected);
+    assert_eq!(gaps(&outcomes), gaps(&expected));
+    assert_eq!(outcomes, expected);
 }
 
 #[test]
-fn loss_that_changes_with_time_changes_on_time() {
-    // 4 s on, over and over: nothing, 1 %, 50 %, everything.
-    let fates = fates("steps:0s=0+1s=1%+2s=50%+3s=1:every=4s", 1);
+fn loss_timetable_changes_on_time() {
+    // Every 4 s: nothing, 1 %, 50 %, everything.
+    let outcomes = outcomes("steps:0s=0+1s=1%+2s=50%+3s=1:every=4s", 1);
     let mut seconds = [0.0; 4];
-    for (lost, index) in fates.iter().zip(0..) {
+    for (lost, index) in outcomes.iter().zip(0..) {
         seconds[index / 40_000 % 4] += f64::from(u8::from(*lost));
     }
-    // 25 s: the first second comes seven times, the others six.
+    // In 25 s the first second occurs seven times, the others six times.
     assert_eq!((seconds[0], seconds[3]), (0.0, 240_000.0));
     assert_binomial(seconds[1], 240_000.0, 0.01, "the second at 1 %");
     assert_binomial(seconds[2], 240_000.0, 0.5, "the second at 50 %");
 }
 
 #[test]
-fn super_packets_in_which_nothing_falls_cost_no_more_than_others() {
-    // One by one these would take minutes.
+fn super_packets_without_loss_are_cheap() {
+    // Draws for each packet would take minutes.
     for text in ["none", "1e-15", "gilbert:p=1e-15:r=1", "nth:9000000000000", "burst:1e-15:5", "at:1h:3", "at:1h:1s"] {
         let config =
             LinkConfig { loss: text.parse().unwrap(), queue: Bytes(1 << 42).into(), ..config(LossModel::None, 1) };
         let mut link = link(&config);
         for id in 0..200 {
-            let packet = Packet::several(id, u32::MAX, 10, 10);
+            let packet = Packet::super_packet(id, u32::MAX, 10, 10);
             let at = Instant::from_nanos(id * 1_000_000_000);
-            let events = run(&mut link, [Arrival { at, packet }]);
-            assert!(matches!(events[..], [Event::Forward { packet: forwarded, .. }] if forwarded == packet), "{text}");
+            let events = run_link(&mut link, [ScriptedArrival { at, packet }]);
+            assert!(
+                matches!(events[..], [LinkEvent::Forward { packet: forwarded, .. }] if forwarded == packet),
+                "{text}"
+            );
         }
     }
 }
 
-/// Models of every kind, likely to show within a few hundred packets that come within a second.
+/// Strategy for models of every kind that have an effect within a few hundred packets in a second.
 fn model() -> impl Strategy<Value = LossModel> {
     let share = || prop_oneof![Just(0.0), Just(1.0), 0.0..1.0_f64, 0.0..0.05];
     let text = prop_oneof![
@@ -281,13 +286,13 @@ fn model() -> impl Strategy<Value = LossModel> {
     text.prop_map(|text| text.parse().unwrap())
 }
 
-fn arrivals() -> impl Strategy<Value = Vec<Arrival>> {
+fn arrivals() -> impl Strategy<Value = Vec<ScriptedArrival>> {
     let packet = (prop_oneof![Just(1_u32), 1_u32..64], 0_u64..50);
     prop::collection::vec(packet, 1..60).prop_map(|packets| {
         let mut at = Instant::ZERO;
         let mut next = |((count, gap), id)| {
             at += Duration::from_millis(gap);
-            Arrival { at, packet: Packet::several(id, count, 1514, 60) }
+            ScriptedArrival { at, packet: Packet::super_packet(id, count, 1514, 60) }
         };
         packets.into_iter().zip(0..).map(&mut next).collect()
     })
@@ -297,7 +302,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(1000))]
 
     #[test]
-    fn super_packets_and_single_packets_fare_alike(model in model(), arrivals in arrivals(), seed: u64) {
+    fn super_packets_and_singles_have_equal_outcomes(model in model(), arrivals in arrivals(), seed: u64) {
         let config = config(model, seed);
         let together = lost(&mut link(&config), &arrivals);
         let alone = lost(&mut link(&config), &singles(&arrivals));
@@ -305,12 +310,12 @@ proptest! {
     }
 
     #[test]
-    fn a_super_packet_is_cut_only_where_fates_change(model in model(), arrivals in arrivals(), seed: u64) {
+    fn super_packets_are_cut_only_where_loss_changes(model in model(), arrivals in arrivals(), seed: u64) {
         let mut link = link(&config(model, seed));
         let mut ranges: BTreeMap<_, Vec<_>> = BTreeMap::new();
-        for event in run(&mut link, arrivals.iter().copied()) {
-            let (Event::Forward { packet, .. } | Event::Drop { packet, .. } | Event::Duplicate { packet, .. }) = event;
-            ranges.entry(packet.id).or_default().push((packet.first, matches!(event, Event::Drop { .. })));
+        for event in run_link(&mut link, arrivals.iter().copied()) {
+            let (LinkEvent::Forward { packet, .. } | LinkEvent::Drop { packet, .. } | LinkEvent::Duplicate { packet, .. }) = event;
+            ranges.entry(packet.id).or_default().push((packet.first, matches!(event, LinkEvent::Drop { .. })));
         }
         for ranges in ranges.values_mut() {
             ranges.sort_unstable();
@@ -319,14 +324,14 @@ proptest! {
     }
 
     #[test]
-    fn setting_what_is_set_changes_nothing(model in model(), arrivals in arrivals(), seed: u64, often in 1_usize..10) {
+    fn setting_the_same_model_changes_nothing(model in model(), arrivals in arrivals(), seed: u64, often in 1_usize..10) {
         let config = config(model, seed);
         let expected = lost(&mut link(&config), &arrivals);
         let mut link = link(&config);
         let mut actual = Vec::new();
         for (arrival, index) in arrivals.iter().zip(0..) {
             if index % often == 0 {
-                // Another delay is no reason to lose other packets.
+                // Another delay must not change the lost packets.
                 let delay = Duration::from_micros(index as u64);
                 link.set(0, &LinkConfig { delay: delay.into(), ..config.clone() }, arrival.at).unwrap();
             }
@@ -335,9 +340,9 @@ proptest! {
         prop_assert_eq!(actual, expected);
     }
 
-    /// What was lost so far decides nothing about what another model loses; none loses nothing.
+    /// A changed model does not depend on earlier losses. A model without loss loses nothing.
     #[test]
-    fn another_model_begins_afresh(model in model(), arrivals in arrivals(), seed: u64, nth in 1_usize..50) {
+    fn changed_model_starts_from_its_beginning(model in model(), arrivals in arrivals(), seed: u64, nth in 1_usize..50) {
         let set = LossModel::Nth(nth as u64);
         prop_assume!(model != set);
         let mut link = link(&config(model, seed));
@@ -345,20 +350,22 @@ proptest! {
         lost(&mut link, before);
         let now = after[0].at;
         link.set(0, &config(set, seed), now).unwrap();
-        let fates = lost(&mut link, after);
-        prop_assert!(fates.iter().zip(1..).all(|(lost, count)| *lost == (count % nth == 0)));
+        let outcomes = lost(&mut link, after);
+        prop_assert!(outcomes.iter().zip(1..).all(|(lost, count)| *lost == (count % nth == 0)));
     }
 }
 
 #[test]
-fn what_a_schedule_set_late_names_is_past_unless_it_lasts() {
+fn late_schedule_skips_entries_in_the_past() {
     let mut link = link(&config(LossModel::None, 1));
-    let second =
-        |second: u64, id| Arrival { at: Instant::from_nanos(second * 1_000_000_000), packet: Packet::single(id, 60) };
+    let second = |second: u64, id| ScriptedArrival {
+        at: Instant::from_nanos(second * 1_000_000_000),
+        packet: Packet::single(id, 60),
+    };
     assert_eq!(lost(&mut link, &[second(1, 0)]), [false]);
     let late: LossModel = "at:1s:3+2s:10s+20s:1".parse().unwrap();
     link.set(0, &config(late, 1), Instant::from_nanos(5_000_000_000)).unwrap();
-    let fates =
+    let outcomes =
         lost(&mut link, &[second(6, 1), second(11, 2), second(12, 3), second(19, 4), second(21, 5), second(22, 6)]);
-    assert_eq!(fates, [true, true, false, false, true, false]);
+    assert_eq!(outcomes, [true, true, false, false, true, false]);
 }

@@ -1,10 +1,10 @@
-//! A plan of any path at all: finite, within TCP's limits, or an error. Never a panic.
+//! A plan of any path is finite and within TCP's limits, or an error. It never panics.
 
 use std::time::Duration;
 
 use lfn_core::framing::{Framing, IpVersion, Layer, Tunnel};
 use lfn_core::path::PathProfile;
-use lfn_core::plan::{MAX_WINDOW, Wishes, minimal_window_scale, plan, predict_goodput};
+use lfn_core::plan::{MAX_WINDOW, PlanOptions, minimal_window_scale, plan, predict_goodput};
 use lfn_core::tcp_model::Congestion;
 use lfn_core::units::{BitRate, Bytes, Ratio};
 use proptest::option;
@@ -28,12 +28,12 @@ fn framings() -> impl Strategy<Value = Framing> {
     )
 }
 
-/// Spread over orders of magnitude, so that small and large are equally likely: 10^0 to 10^`most`.
-fn magnitudes(most: f64) -> impl Strategy<Value = u64> {
-    (0.0..most).prop_map(|exponent| 10_f64.powf(exponent) as u64)
+/// Values spread over orders of magnitude, so that small and large ones are equally likely: 10^0 to 10^`max`.
+fn magnitudes(max: f64) -> impl Strategy<Value = u64> {
+    (0.0..max).prop_map(|exponent| 10_f64.powf(exponent) as u64)
 }
 
-/// 1 b/s to 100 Tb/s, 1 ns to 3 years, any MTU, any loss (much of the interest is near zero).
+/// 1 b/s to 100 Tb/s, 1 ns to 3 years, any MTU, any loss (mostly near zero).
 fn paths() -> impl Strategy<Value = PathProfile> {
     let figures = (magnitudes(14.0), magnitudes(17.0), 0..70_000_u32, 0.0..=1.0_f64);
     (figures, framings(), option::of(any::<u64>())).prop_map(|((rate, nanos, mtu, loss), framing, queue)| PathProfile {
@@ -46,11 +46,11 @@ fn paths() -> impl Strategy<Value = PathProfile> {
     })
 }
 
-fn wishes() -> impl Strategy<Value = Wishes> {
+fn options() -> impl Strategy<Value = PlanOptions> {
     let controls = select(vec![Congestion::Reno, Congestion::Cubic, Congestion::Bbr]);
     let limits = (option::of(0..70_000_u32), magnitudes(19.0), option::of(magnitudes(10.0)), option::of(0..16_u8));
     (option::of(magnitudes(18.0)), limits, controls, any::<(u32, bool)>()).prop_map(
-        |(size, (streams, max_buffer, window, window_scale), congestion, (initial_window, delayed_ack))| Wishes {
+        |(size, (streams, max_buffer, window, window_scale), congestion, (initial_window, delayed_ack))| PlanOptions {
             size: size.map(Bytes),
             streams,
             max_buffer: Bytes(max_buffer),
@@ -67,21 +67,21 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 2000, ..ProptestConfig::default() })]
 
     #[test]
-    fn any_path_has_a_plan_or_an_error(path in paths(), wishes in wishes()) {
-        let Ok(plan) = plan(&path, &wishes) else { return Ok(()) };
-        prop_assert!(plan.buffer <= MAX_WINDOW && plan.buffer <= wishes.max_buffer);
+    fn any_path_has_a_plan_or_an_error(path in paths(), options in options()) {
+        let Ok(plan) = plan(&path, &options) else { return Ok(()) };
+        prop_assert!(plan.buffer <= MAX_WINDOW && plan.buffer <= options.max_buffer);
         prop_assert!(plan.streams >= 1 && plan.window_scale <= 14);
-        if wishes.window_scale.is_none() {
+        if options.window_scale.is_none() {
             prop_assert_eq!(minimal_window_scale(plan.buffer), Some(plan.window_scale));
         }
         prop_assert!(plan.buffer_rounded >= plan.buffer);
         let predicted = plan.predicted;
         prop_assert!(predicted.steady.goodput <= path.payload_capacity());
-        prop_assert_eq!(predicted.time.is_some(), wishes.size.is_some());
+        prop_assert_eq!(predicted.time.is_some(), options.size.is_some());
         if let Some(time) = predicted.time {
             prop_assert!(time >= predicted.slow_start && time >= path.base_rtt);
         }
-        // serde_json writes NaN and infinities as null: what must be a number is one.
+        // serde_json writes NaN and infinities as null, so the test checks for numbers.
         let json = serde_json::to_value(&plan).unwrap();
         for key in ["rtt_seconds", "loss_budget", "capacity_bits_per_second"] {
             prop_assert!(json[key].is_number(), "{}", key);
@@ -93,7 +93,7 @@ proptest! {
     }
 
     #[test]
-    fn more_window_or_less_loss_is_never_worse(path in paths(), window in 1..1_u64 << 30, more in 1..1_u64 << 30) {
+    fn more_window_or_less_loss_never_lowers_goodput(path in paths(), window in 1..1_u64 << 30, more in 1..1_u64 << 30) {
         let goodput = |path: &PathProfile, window| predict_goodput(path, Some(Bytes(window)), 1).goodput;
         prop_assert!(goodput(&path, window) <= goodput(&path, window + more));
         let clean = PathProfile { loss: Ratio::default(), ..path };
@@ -103,7 +103,7 @@ proptest! {
     #[test]
     fn the_buffers_together_hold_the_bdp(rate in magnitudes(12.0), nanos in magnitudes(10.0)) {
         let path = PathProfile::new(BitRate(rate), Duration::from_nanos(nanos));
-        let plan = plan(&path, &Wishes::default()).unwrap();
+        let plan = plan(&path, &PlanOptions::default()).unwrap();
         prop_assert!(plan.buffer.0 * u64::from(plan.streams) >= path.bdp().0);
     }
 }

@@ -1,22 +1,22 @@
-//! Super-packets cut to pieces, checked with a checksum and a parser of this file's own.
+//! Cutting of super-packets, with an independent checksum and an independent parser.
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
-use lfn_core::link::segment::{Cut, Segments, VnetHeader, cut, cut_headers, inspect};
+use lfn_core::link::segment::{CutFrame, Segments, VnetHeader, cut, cut_headers, inspect};
 use proptest::prelude::*;
 
 mod frames;
 
 use frames::{ACK, CWR, FIN, PSH, Shape, TCP, checksum, pseudo_header, shape};
 
-/// Checks one cut in every field, and gives its payload.
+/// Checks every field of a piece, and returns its payload.
 fn check_piece(shape: &Shape, first: u32, count: u32, vnet: &VnetHeader, frame: &[u8]) -> Vec<u8> {
     let original = shape.frame();
     let total = shape.payload.div_ceil(usize::from(shape.size)) as u32;
     let (network, transport, header) = (shape.network_at(), shape.transport_at(), shape.header());
     let payload = &frame[header..];
 
-    // Nothing but what must differ differs.
+    // Only the fields that must change differ.
     assert_eq!(frame[..network], original[..network]);
     assert_eq!(shape.transport_len(frame), frame.len() - transport, "network length");
     if !shape.v6 {
@@ -46,7 +46,7 @@ fn check_piece(shape: &Shape, first: u32, count: u32, vnet: &VnetHeader, frame: 
         assert_eq!(frame[transport + 20..header], original[transport + 20..header]);
     }
 
-    // The checksum as a device would complete it is right.
+    // The checksum is correct after a device completes it.
     assert_eq!(vnet.flags & VnetHeader::NEEDS_CSUM, VnetHeader::NEEDS_CSUM);
     let (start, field) = (usize::from(vnet.csum_start), usize::from(vnet.csum_start + vnet.csum_offset));
     assert_eq!(start, transport);
@@ -69,12 +69,12 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(400))]
 
     #[test]
-    fn pieces_are_right_and_make_up_the_whole(shape in shape(), cuts in prop::collection::vec(1_u32..20, 1..40)) {
+    fn pieces_are_correct_and_complete(shape in shape(), cuts in prop::collection::vec(1_u32..20, 1..40)) {
         let (frame, vnet) = (shape.frame(), shape.vnet());
         let segments = inspect(&frame, &vnet);
         prop_assert_eq!(segments.count as usize, shape.payload.div_ceil(usize::from(shape.size)));
-        prop_assert_eq!(segments.header as usize, shape.header());
-        prop_assert_eq!(segments.payload as usize, shape.payload);
+        prop_assert_eq!(segments.header_len as usize, shape.header());
+        prop_assert_eq!(segments.payload_len as usize, shape.payload);
         let mut payload = Vec::new();
         let mut piece = Vec::new();
         let mut first = 0;
@@ -86,19 +86,19 @@ proptest! {
             let header = cut(&frame, &vnet, first, count, &mut piece);
             payload.extend(check_piece(&shape, first, count, &header, &piece));
 
-            // What the piece says of itself agrees with what the link was told of the whole.
+            // The description of the piece matches the description of the whole.
             let inner = inspect(&piece, &header);
             prop_assert_eq!(inner.count, count);
             let is_last = first + count == segments.count;
-            prop_assert_eq!(inner.last_wire, if is_last { segments.last_wire } else { segments.wire });
-            prop_assert!(count == 1 || inner.wire == segments.wire);
+            prop_assert_eq!(inner.last_wire_len, if is_last { segments.last_wire_len } else { segments.wire_len });
+            prop_assert!(count == 1 || inner.wire_len == segments.wire_len);
             first += count;
         }
         prop_assert_eq!(payload, shape.payload());
     }
 
     #[test]
-    fn a_piece_of_a_piece_is_a_piece(shape in shape(), at in any::<[u32; 4]>()) {
+    fn cutting_twice_equals_cutting_once(shape in shape(), at in any::<[u32; 4]>()) {
         let (frame, vnet) = (shape.frame(), shape.vnet());
         let total = inspect(&frame, &vnet).count;
         let first = at[0] % total;
@@ -109,12 +109,12 @@ proptest! {
         let by_two = cut(&piece, &header, inner, inner_count, &mut twice);
         let by_one = cut(&frame, &vnet, first + inner, inner_count, &mut once);
         prop_assert_eq!(twice, once);
-        // `hdr_len`, a hint, is put right by the first cut.
+        // The first cut corrects `hdr_len`, which is a hint.
         prop_assert_eq!(VnetHeader { hdr_len: 0, ..by_two }, VnetHeader { hdr_len: 0, ..by_one });
     }
 
     #[test]
-    fn the_whole_is_left_as_it_is(shape in shape()) {
+    fn complete_range_is_unchanged(shape in shape()) {
         let (frame, vnet) = (shape.frame(), shape.vnet());
         let mut out = vec![1, 2, 3];
         let count = inspect(&frame, &vnet).count;
@@ -125,18 +125,18 @@ proptest! {
     }
 
     #[test]
-    fn headers_alone_and_the_payload_where_it_is_are_the_same(shape in shape(), first in 0_u32..64, count in 1_u32..64) {
+    fn cut_headers_equals_cut(shape in shape(), first in 0_u32..64, count in 1_u32..64) {
         let (frame, vnet) = (shape.frame(), shape.vnet());
         let (mut headers, mut whole) = (Vec::new(), Vec::new());
-        let Cut { vnet: header, payload } = cut_headers(&frame, &vnet, first, count, &mut headers);
+        let CutFrame { vnet: header, payload } = cut_headers(&frame, &vnet, first, count, &mut headers);
         prop_assert_eq!(header, cut(&frame, &vnet, first, count, &mut whole));
         headers.extend(&frame[payload]);
         prop_assert_eq!(headers, whole);
     }
 
-    /// Not as it should be anywhere: still one packet, whole, and nothing read or written out of bounds.
+    /// Invalid frames are one complete packet, without access out of bounds.
     #[test]
-    fn hostile_frames_are_one_opaque_packet(
+    fn invalid_frames_are_one_opaque_packet(
         shape in shape(),
         damage in prop::collection::vec((0_usize..120, any::<u8>()), 0..6),
         keep in prop_oneof![3 => Just(usize::MAX), 1 => 0_usize..200],
@@ -156,29 +156,29 @@ proptest! {
         } else {
             shape.vnet()
         };
-        check_any(&frame, &header, range);
+        check_any(&frame, &header, range.0, range.1);
     }
 
     #[test]
-    fn arbitrary_bytes_do_no_harm(
+    fn arbitrary_bytes_cause_no_panic(
         frame in prop::collection::vec(any::<u8>(), 0..200),
         vnet in any::<[u8; 10]>(),
         range in any::<(u32, u32)>(),
     ) {
         let header = VnetHeader::parse(&vnet).unwrap();
         prop_assert_eq!(header.encode(), vnet);
-        check_any(&frame, &header, range);
+        check_any(&frame, &header, range.0, range.1);
     }
 }
 
-/// What holds whatever the bytes.
-fn check_any(frame: &[u8], vnet: &VnetHeader, (first, count): (u32, u32)) {
+/// Checks the properties that hold for any bytes.
+fn check_any(frame: &[u8], vnet: &VnetHeader, first: u32, count: u32) {
     let segments = inspect(frame, vnet);
     assert!(segments.count >= 1);
-    assert_eq!((segments.header + segments.payload) as usize, frame.len());
+    assert_eq!((segments.header_len + segments.payload_len) as usize, frame.len());
     let packet = segments.packet(0);
-    let headers = u64::from(segments.count) * u64::from(segments.header);
-    assert_eq!(packet.bytes(), headers + u64::from(segments.payload));
+    let headers = u64::from(segments.count) * u64::from(segments.header_len);
+    assert_eq!(packet.bytes(), headers + u64::from(segments.payload_len));
     let mut out = Vec::new();
     let header = cut(frame, vnet, first % segments.count, count, &mut out);
     assert!(out.len() <= frame.len());
@@ -189,20 +189,20 @@ fn check_any(frame: &[u8], vnet: &VnetHeader, (first, count): (u32, u32)) {
 }
 
 #[test]
-fn what_does_not_belong_together_is_not_cut() {
+fn inconsistent_headers_are_not_cut() {
     let (frame, vnet) = (TCP.frame(), TCP.vnet());
     let size = frame.len() as u32;
     let whole = inspect(&frame, &vnet);
     assert_eq!((whole.count, whole.has_payload), (5, true));
-    // What it carries may still be known, for the flow it belongs to.
+    // The flow may still be known from the headers.
     let Segments { flow, ecn, has_payload, .. } = whole;
     let link_header = inspect(&frame, &vnet).link_header;
     let opaque = Segments {
         count: 1,
-        header: size,
-        payload: 0,
-        wire: size,
-        last_wire: size,
+        header_len: size,
+        payload_len: 0,
+        wire_len: size,
+        last_wire_len: size,
         flow,
         ecn,
         has_payload,
@@ -223,7 +223,7 @@ fn what_does_not_belong_together_is_not_cut() {
     let changed = |at: usize, byte: u8| {
         let mut frame = frame.clone();
         frame[at] = byte;
-        // The second leaves it to the headers alone: no place of a checksum to disagree with.
+        // Without a checksum offset, only the headers decide.
         [vnet, VnetHeader { flags: 0, ..vnet }].map(|vnet| like(inspect(&frame, &vnet)))
     };
     for (what, at, byte) in [
@@ -238,14 +238,14 @@ fn what_does_not_belong_together_is_not_cut() {
     ] {
         assert_eq!(changed(at, byte), [opaque; 2], "{what}");
     }
-    // An IP header of no length, and a TCP header that begins in the same place and looks right.
+    // An IP header of length zero, and a TCP header at the same place that looks valid.
     let mut overlaid = frame.clone();
     (overlaid[14], overlaid[14 + 12]) = (0x40, 0x50);
     assert_eq!(like(inspect(&overlaid, &VnetHeader { flags: 0, ..vnet })), opaque);
 }
 
 #[test]
-fn sequence_and_id_wrap_and_flags_go_where_they_belong() {
+fn sequence_and_id_wrap_and_flags_are_placed() {
     let (frame, vnet) = (TCP.frame(), TCP.vnet());
     let mut piece = Vec::new();
     let mut seen = Vec::new();
@@ -261,7 +261,7 @@ fn sequence_and_id_wrap_and_flags_go_where_they_belong() {
 }
 
 #[test]
-fn a_super_packet_without_a_checksum_to_finish_gets_one() {
+fn pieces_request_checksum_offload() {
     let vnet = VnetHeader { flags: 0, csum_start: 0, csum_offset: 0, ..TCP.vnet() };
     let mut piece = Vec::new();
     let header = cut(&TCP.frame(), &vnet, 1, 2, &mut piece);

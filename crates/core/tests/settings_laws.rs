@@ -1,4 +1,4 @@
-//! Laws of settings: by name and as text, laid over one another, and turned into hops; and the profiles built in.
+//! Settings by name and as text, overlays of settings, hops from settings, and the built-in profiles.
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 use std::time::Duration;
@@ -32,11 +32,11 @@ fn delay(hop: &lfn_core::link::LinkConfig) -> Duration {
 }
 
 #[test]
-fn every_key_has_an_example_that_it_takes_and_gives_back() {
+fn example_of_every_key_round_trips() {
     for key in KEYS {
         let mut settings = HopSettings::default();
         settings.set(key.name, key.example).unwrap_or_else(|error| panic!("{}: {error}", key.name));
-        let (name, written) = settings.given().next().unwrap();
+        let (name, written) = settings.entries().next().unwrap();
         assert_eq!(name, key.name);
         assert!(!written.contains([',', ' ']), "{name}={written}");
         assert_eq!(hop(&format!("{name}={written}")), settings, "{name}={written}");
@@ -48,7 +48,7 @@ fn every_key_has_an_example_that_it_takes_and_gives_back() {
 }
 
 #[test]
-fn a_round_trip_is_halved_and_a_delay_is_one_way() {
+fn rtt_is_halved_and_delay_is_one_way() {
     let one = path(&["rate=1gbit,rtt=539000001ns"]).unwrap();
     assert_eq!(delay(&one.forward[0]) + delay(&one.back[0]), Duration::from_nanos(539_000_001));
     assert_eq!(delay(&one.forward[0]), Duration::from_nanos(269_500_000));
@@ -58,7 +58,7 @@ fn a_round_trip_is_halved_and_a_delay_is_one_way() {
 }
 
 #[test]
-fn a_direction_says_more_than_both() {
+fn direction_setting_overrides_both() {
     let uneven = path(&["return-rate=5mbit,rate=100mbit,rtt=20ms,forward-loss=1e-3,loss=1e-2"]).unwrap();
     assert_eq!(uneven.capacities(), [BitRate(100_000_000), BitRate(5_000_000)]);
     assert_eq!([&uneven.forward, &uneven.back].map(|hops| hops[0].loss.mean().get()), [1e-3, 1e-2]);
@@ -66,22 +66,22 @@ fn a_direction_says_more_than_both() {
 }
 
 #[test]
-fn hops_in_a_row_are_met_in_turn_and_their_delays_add_up() {
+fn delays_of_hops_in_series_add_up() {
     let chain = path(&["rate=2gbit,rtt=10ms,loss=1e-2", "rate=1gbit,rtt=90ms,queue=1bdp,loss=1e-2"]).unwrap();
     assert_eq!(chain.profile.base_rtt, ms(100));
     assert_eq!(chain.profile.capacity, BitRate(1_000_000_000));
     assert_eq!(chain.forward.iter().map(delay).collect::<Vec<_>>(), [ms(5), ms(45)]);
     assert_eq!(chain.back.iter().map(delay).collect::<Vec<_>>(), [ms(45), ms(5)]);
-    // A BDP is of the whole path, at the rate of the hop.
+    // A BDP is computed for the whole path at the rate of the hop.
     assert_eq!(chain.forward[0].queue, QueueLimit::Bytes(Bytes(25_000_000)));
     assert_eq!(chain.forward[1].queue, QueueLimit::Bytes(Bytes(12_500_000)));
     assert!((chain.profile.loss.get() - 0.0199).abs() < 1e-12);
-    // A hop without delay is fine as long as another has some.
+    // A hop without delay is valid if another hop has a delay.
     assert_eq!(path(&["rate=2gbit", "rate=1gbit,rtt=90ms"]).unwrap().profile.base_rtt, ms(90));
 }
 
 #[test]
-fn queues_are_as_typed_but_hold_ten_packets_if_counted_in_products() {
+fn bdp_queue_holds_at_least_ten_packets() {
     let queue = |spec: &str| path(&[&format!("rate=135mbit,rtt=539ms,{spec}")]).unwrap().forward[0].queue;
     assert_eq!(queue(""), QueueLimit::Bytes(Bytes(9_095_625)));
     assert_eq!(queue("queue=0.5bdp"), QueueLimit::Bytes(Bytes(4_547_813)));
@@ -92,14 +92,14 @@ fn queues_are_as_typed_but_hold_ten_packets_if_counted_in_products() {
 }
 
 #[test]
-fn the_layer_and_the_discipline_reach_the_link_and_the_profile() {
+fn layer_and_discipline_reach_link_and_profile() {
     let atm = path(&["rate=10mbit,rtt=20ms,overhead=atm-aal5,aqm=fq-codel,ecn=on"]).unwrap();
     assert_eq!((atm.profile.framing.layer, atm.forward[0].layer), (Layer::AtmAal5, Layer::AtmAal5));
     assert!(matches!(atm.back[0].discipline, Discipline::FqCoDel(_)) && atm.back[0].ecn);
 }
 
 #[test]
-fn what_is_laid_over_replaces_what_speaks_of_the_same() {
+fn overlay_replaces_settings_of_the_same_kind() {
     let cases = [
         ("rate=1mbit,loss=1e-4", "loss=1e-5", "rate=1mbit,loss=1e-5"),
         ("rate=1mbit,return-loss=1e-4", "loss=1e-5", "rate=1mbit,loss=1e-5"),
@@ -121,7 +121,7 @@ fn what_is_laid_over_replaces_what_speaks_of_the_same() {
     for (under, over, wanted) in cases {
         let mut settings = hop(under);
         settings.overlay(&hop(over));
-        let (mut got, mut want): (Vec<_>, Vec<_>) = (settings.given().collect(), hop(wanted).given().collect());
+        let (mut got, mut want): (Vec<_>, Vec<_>) = (settings.entries().collect(), hop(wanted).entries().collect());
         got.sort();
         want.sort();
         assert_eq!(got, want, "{under} under {over}");
@@ -129,7 +129,7 @@ fn what_is_laid_over_replaces_what_speaks_of_the_same() {
 }
 
 #[test]
-fn a_trace_gives_what_it_has_timetables_of() {
+fn trace_sets_the_values_it_contains() {
     let drive = path(&["rtt=70ms,forward-rate=6mbit,return-trace=lte-drive"]).unwrap();
     assert_eq!(drive.forward[0].rate.as_constant(), Some(BitRate(6_000_000)));
     assert_eq!(drive.back[0].rate.period(), Some(Duration::from_secs(120)));
@@ -141,7 +141,7 @@ fn a_trace_gives_what_it_has_timetables_of() {
 }
 
 #[test]
-fn a_trace_from_a_file_is_read_by_whoever_may() {
+fn trace_file_is_read_by_the_caller() {
     let mut settings = hop("rtt=20ms,trace=some.csv");
     let unread = EmulatedPath::new(std::slice::from_ref(&settings), 1500).unwrap_err().to_string();
     assert!(unread.contains("some.csv"), "{unread}");
@@ -156,26 +156,26 @@ fn a_trace_from_a_file_is_read_by_whoever_may() {
 }
 
 #[test]
-fn what_contradicts_itself_is_named() {
+fn contradictory_settings_are_refused() {
     let cases = [
         ("rate=1mbit", "rtt is missing"),
         ("rtt=20ms", "rate is missing"),
-        ("rtt=20ms,forward-rate=1mbit", "rate is missing from far to near"),
-        ("rate=1mbit,return-delay=20ms", "delay is missing from near to far"),
+        ("rtt=20ms,forward-rate=1mbit", "rate is missing for the direction from far to near"),
+        ("rate=1mbit,return-delay=20ms", "delay is missing for the direction from near to far"),
         ("rate=1mbit,rtt=20ms,delay=5ms", "rtt and delay contradict each other"),
         ("rate=1mbit,rtt=20ms,return-delay=5ms", "rtt and return-delay contradict each other"),
         ("rate=1mbit,rtt=20ms,trace=starlink-handovers", "rtt and trace contradict each other"),
         ("rate=1mbit,rtt=20ms,trace=lte-drive", "rate and trace contradict each other"),
         ("rate=1mbit,delay=20ms,trace=starlink-handovers", "delay and trace contradict each other"),
-        // The trace is of the rate alone.
+        // This trace sets the rate only.
         ("rtt=20ms,delay=3ms,trace=lte-drive", "rtt and delay contradict each other"),
         ("rtt=20ms,return-delay=3ms,trace=lte-drive", "rtt and return-delay contradict each other"),
         ("rate=1mbit,rtt=20ms,return-trace=starlink-handovers", "rtt and return-trace contradict each other"),
-        ("rate=1mbit,rtt=20ms,ecn=on", "ecn without an aqm"),
-        ("rate=1mbit,rtt=20ms,aqm=drop-tail,ecn=on", "ecn without an aqm"),
+        ("rate=1mbit,rtt=20ms,ecn=on", "ecn has no effect without an aqm"),
+        ("rate=1mbit,rtt=20ms,aqm=drop-tail,ecn=on", "ecn has no effect without an aqm"),
         ("rate=0,rtt=20ms", "0 b/s"),
-        ("rate=1mbit,rtt=0s", "an RTT of zero"),
-        ("rate=1mbit,rtt=20ms,queue=500B", "a queue of 500 B holds no packet of 1.514 kB"),
+        ("rate=1mbit,rtt=0s", "the RTT of the path is zero"),
+        ("rate=1mbit,rtt=20ms,queue=500B", "a queue of 500 B is too small for a packet of 1.514 kB"),
         ("rate=1mbit,rtt=20ms,jitter=0s:reorder", "a jitter of zero"),
     ];
     for (spec, said) in cases {
@@ -188,7 +188,7 @@ fn what_contradicts_itself_is_named() {
 }
 
 #[test]
-fn none_switches_off_what_a_profile_has() {
+fn none_removes_settings_of_a_profile() {
     let settings = "jitter=5ms,duplicate=1%,corrupt=1%,corrupt-hidden=1%,reorder=1%:3,aqm=red,ecn=on,loss=1%,\
                     outage=every:15s:1s,path-mtu=1400,policer=1mbit:64KB,shaper=1mbit:64KB";
     let mut over = hop(&format!("rate=10mbit,rtt=20ms,{settings}"));
@@ -200,22 +200,22 @@ fn none_switches_off_what_a_profile_has() {
 }
 
 #[test]
-fn a_key_given_twice_is_refused_by_name() {
+fn repeated_key_is_refused() {
     let twice = |spec: &str| {
         let mut hop = HopSettings::default();
         let error = spec.split(',').try_for_each(|pair| hop.set_pair(pair)).unwrap_err();
         (error.to_string(), error.hint().to_string())
     };
     let (said, hint) = twice("rate=1mbit,rtt=10ms,rate=2mbit");
-    assert_eq!((&*said, &*hint), ("rate is given twice: 1mbit and 2mbit", "leave out rate=1mbit or rate=2mbit"));
+    assert_eq!((&*said, &*hint), ("rate is given twice: 1mbit and 2mbit", "remove rate=1mbit or rate=2mbit"));
     assert!(twice("return-loss=1%,return-loss = 1%").0.starts_with("return-loss is given twice"));
     assert!(twice("trace=a.csv,trace=b.csv").0.contains("a.csv and b.csv"));
-    // One of both directions and one of one do not contradict each other.
+    // A setting of both directions and a setting of one direction do not contradict each other.
     hop("loss=1%,return-loss=2%,forward-loss=none");
 }
 
 #[test]
-fn a_value_that_is_nearly_one_gets_it_as_a_hint() {
+fn misspelled_value_gets_a_hint() {
     let hint = |key: &str, value: &str| HopSettings::default().set(key, value).unwrap_err().hint().to_string();
     for (key, typed, meant) in [
         ("path-mtu", "1400:blackhole", "1400:black-hole"),
@@ -232,7 +232,7 @@ fn a_value_that_is_nearly_one_gets_it_as_a_hint() {
     ] {
         assert_eq!(hint(key, typed), format!("did you mean {meant}?"), "{key}={typed}");
     }
-    // What is suggested is accepted.
+    // The suggestion is an accepted value.
     assert_eq!((&*hint("loss", "500"), &*hint("jitter", "normal")), ("loss=1e-4", "jitter=5ms"));
     for (key, typed, words) in
         [("queue", "100q", &["100p", "300ms", "1bdp"][..]), ("aqm", "pie", &["drop-tail", "red"])]
@@ -243,34 +243,34 @@ fn a_value_that_is_nearly_one_gets_it_as_a_hint() {
 }
 
 #[test]
-fn a_name_that_is_none_gets_the_nearest_as_a_hint() {
+fn unknown_key_gets_the_nearest_as_hint() {
     let hint = |key: &str| HopSettings::default().set(key, "1").unwrap_err().hint().to_string();
     for (typed, meant) in
         [("los", "loss"), ("return-los", "return-loss"), ("jiter", "jitter"), ("corupt-hidden", "corrupt-hidden")]
     {
         assert_eq!(hint(typed), format!("did you mean {meant}?"));
     }
-    assert!(hint("bandwidth").starts_with("settings are rate, "), "{}", hint("bandwidth"));
+    assert!(hint("bandwidth").starts_with("the settings are rate, "), "{}", hint("bandwidth"));
     let direction = HopSettings::default().set("forward-rtt", "20ms").unwrap_err().to_string();
-    assert_eq!(direction, "rtt has no direction of its own");
+    assert_eq!(direction, "rtt cannot be set for one direction");
 }
 
 #[test]
-fn a_running_path_is_changed_hop_by_hop() {
+fn running_path_changes_hop_by_hop() {
     let before = path(&["rate=2gbit,rtt=10ms", "rate=1gbit,rtt=90ms"]).unwrap();
-    let after = before.changed(Some(1), &hop("rate=50mbit,forward-loss=1e-3")).unwrap();
+    let after = before.with_change(Some(1), &hop("rate=50mbit,forward-loss=1e-3")).unwrap();
     assert_eq!(after.forward[0], before.forward[0]);
     assert_eq!(after.profile.capacity, BitRate(50_000_000));
     assert_eq!([&after.forward[1], &after.back[0]].map(|hop| hop.loss.mean().get()), [1e-3, 0.0]);
-    let all = before.changed(None, &hop("loss=1e-3")).unwrap();
+    let all = before.with_change(None, &hop("loss=1e-3")).unwrap();
     assert!(all.forward.iter().chain(&all.back).all(|hop| hop.loss.mean().get() == 1e-3));
-    assert!(before.changed(None, &hop("ecn=on")).is_err());
-    let beyond = before.changed(Some(2), &hop("loss=1e-3")).unwrap_err().to_string();
-    assert_eq!(beyond, "there is no link 3: the path has 2");
+    assert!(before.with_change(None, &hop("ecn=on")).is_err());
+    let beyond = before.with_change(Some(2), &hop("loss=1e-3")).unwrap_err().to_string();
+    assert_eq!(beyond, "no link 3: the number of links is 2");
 }
 
 #[test]
-fn a_symmetric_path_is_what_its_settings_say() {
+fn symmetric_path_matches_its_settings() {
     let profile = PathProfile::new(BitRate(135_000_000), ms(539));
     let path = EmulatedPath::symmetric(profile);
     let again = EmulatedPath::new(&path.settings, profile.mtu).unwrap();
@@ -278,7 +278,7 @@ fn a_symmetric_path_is_what_its_settings_say() {
 }
 
 #[test]
-fn every_profile_makes_a_path_and_names_its_source() {
+fn every_profile_is_valid_and_has_a_source() {
     for (name, text) in BUILT_IN {
         let profile = Profile::parse(name, text).unwrap_or_else(|error| panic!("{name}: {error}"));
         assert!(!profile.source.is_empty() && !profile.notes.is_empty(), "{name}");
@@ -289,7 +289,7 @@ fn every_profile_makes_a_path_and_names_its_source() {
 }
 
 #[test]
-fn the_experiments_are_as_their_reports_have_them() {
+fn experiment_profiles_match_their_reports() {
     let read = |name: &str| {
         let profile = Profile::built_in(name).unwrap().unwrap();
         EmulatedPath::new(&[profile.settings], profile.mtu.unwrap()).unwrap().profile
@@ -297,14 +297,14 @@ fn the_experiments_are_as_their_reports_have_them() {
     let (acts, vbns, sc2000) = (read("acts"), read("vbns"), read("sc2000"));
     assert_eq!((acts.base_rtt, vbns.base_rtt, sc2000.base_rtt), (ms(539), ms(40), ms(50)));
     for (profile, link) in [(acts, "oc3c-atm"), (vbns, "oc3c-atm"), (sc2000, "oc48c-pos")] {
-        let link: lfn_core::links::Link = link.parse().unwrap();
+        let link: lfn_core::named_link::NamedLink = link.parse().unwrap();
         assert_eq!((Some(profile.capacity), profile.framing.layer), (link.capacity, link.layer));
     }
 }
 
 proptest! {
     #[test]
-    fn no_text_is_more_than_refused(key in "[a-z-]{0,12}", value in "\\PC{0,40}") {
+    fn any_key_and_value_cause_no_panic(key in "[a-z-]{0,12}", value in "\\PC{0,40}") {
         let mut settings = HopSettings::default();
         if let Err(error) = settings.set(&key, &value) {
             prop_assert!(!error.to_string().contains('\n'));
@@ -313,14 +313,14 @@ proptest! {
     }
 
     #[test]
-    fn no_value_of_a_known_key_is_more_than_refused(
+    fn any_value_of_a_known_key_causes_no_panic(
         key in prop::sample::select(KEYS.iter().map(|key| key.name).collect::<Vec<_>>()),
         value in "[a-z0-9.%:=+-]{0,30}",
     ) {
         let mut settings = hop("rate=10mbit,rtt=20ms");
         let mut over = HopSettings::default();
         if over.set(key, &value).is_ok() {
-            let written = over.given().next().unwrap().1;
+            let written = over.entries().next().unwrap().1;
             prop_assert!(!written.contains(','), "{key}={written}");
             settings.overlay(&over);
             let _ = EmulatedPath::new(&[settings], 1500);
@@ -328,7 +328,7 @@ proptest! {
     }
 
     #[test]
-    fn no_text_is_a_profile_that_panics(text in "\\PC{0,200}") {
+    fn any_profile_text_causes_no_panic(text in "\\PC{0,200}") {
         let _ = Profile::parse("any", &text);
     }
 }

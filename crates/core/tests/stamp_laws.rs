@@ -1,18 +1,18 @@
-//! STAMP without a network: packets against the layouts of RFC 8762 and 8972, a reflector that cannot be made to amplify,
-//! and senders that tell loss, duplication and reordering of each direction apart, over every path a generator thinks of.
+//! STAMP without a network: packets against the layouts of RFC 8762 and 8972, a reflector that never amplifies, and
+//! senders that find the direction of loss, duplication and reordering over generated paths.
 
-#![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
+#![expect(clippy::unwrap_used, reason = "a failed step fails the test")]
 
 use std::net::SocketAddr;
 use std::time::Duration;
 
 use lfn_core::figure::Figure;
 use lfn_core::stamp::packet::{
-    AUTHENTICATED, BASE, ErrorEstimate, Format, PacketError, ReflectorPacket, SenderPacket, Timestamp,
+    AUTHENTICATED, BASE, ErrorEstimate, PacketError, ReflectorPacket, SenderPacket, Timestamp, TimestampFormat,
 };
-use lfn_core::stamp::reflector::{Arrival, Ignored, Limits, MOST_SESSIONS, REMEMBERED, Reflector};
-use lfn_core::stamp::report::{Distribution, Numbers, StampReport};
-use lfn_core::stamp::sender::Sender;
+use lfn_core::stamp::reflector::{Ignored, MAX_SESSIONS, ReceivedPacket, Reflector, ReflectorLimits, SESSION_TIMEOUT};
+use lfn_core::stamp::report::{DelayDistribution, ReflectorNumbering, StampReport};
+use lfn_core::stamp::sender::StampSender;
 use lfn_core::stamp::{Mac, tlv};
 use lfn_core::time::Instant;
 use proptest::prelude::*;
@@ -20,7 +20,7 @@ use proptest::prelude::*;
 const MICRO: i64 = 1_000;
 const MILLI: i64 = 1_000 * MICRO;
 
-/// A keyed hash; which one does not matter here.
+/// A keyed hash for tests.
 fn hash(bytes: &[u8]) -> [u8; 16] {
     *blake3::keyed_hash(&[7; 32], bytes).as_bytes().first_chunk().unwrap()
 }
@@ -42,7 +42,7 @@ fn synchronised() -> ErrorEstimate {
 }
 
 #[test]
-fn packets_lie_as_the_rfc_draws_them() {
+fn packets_have_the_layout_of_the_rfc() {
     let sender = SenderPacket {
         sequence: 0x0102_0304,
         sent: Timestamp(0x1122_3344_5566_7788),
@@ -85,7 +85,7 @@ fn packets_lie_as_the_rfc_draws_them() {
 }
 
 #[test]
-fn time_stamps_are_those_of_ntp() {
+fn timestamps_follow_ntp() {
     assert_eq!(Timestamp::ntp(Duration::ZERO).0, 2_208_988_800 << 32);
     assert_eq!(Timestamp::ntp(Duration::from_millis(500)).0 & 0xffff_ffff, 1 << 31);
     // The era ends on 2036-02-07 at 06:28:16.
@@ -93,28 +93,28 @@ fn time_stamps_are_those_of_ntp() {
     assert_eq!(Timestamp::ntp(end).0, 0);
     let (before, after) =
         (Timestamp::ntp(end - Duration::from_millis(3)), Timestamp::ntp(end + Duration::from_millis(4)));
-    assert_eq!(after.nanos_since(before, Format::Ntp), 7 * MILLI);
-    assert_eq!(before.nanos_since(after, Format::Ntp), -7 * MILLI);
+    assert_eq!(after.nanos_since(before, TimestampFormat::Ntp), 7 * MILLI);
+    assert_eq!(before.nanos_since(after, TimestampFormat::Ntp), -7 * MILLI);
     let ptp = |seconds: u64, nanos: u64| Timestamp(seconds << 32 | nanos);
-    assert_eq!(ptp(11, 5).nanos_since(ptp(9, 999_999_999), Format::Ptp), 1_000_000_006);
-    assert_eq!(ptp(0, 0).nanos_since(ptp(0xffff_ffff, 0), Format::Ptp), 1_000_000_000);
+    assert_eq!(ptp(11, 5).nanos_since(ptp(9, 999_999_999), TimestampFormat::Ptp), 1_000_000_006);
+    assert_eq!(ptp(0, 0).nanos_since(ptp(0xffff_ffff, 0), TimestampFormat::Ptp), 1_000_000_000);
 }
 
 #[test]
-fn an_estimate_is_never_better_than_the_clock() {
+fn error_estimate_is_never_below_the_error() {
     for micros in [0, 1, 50, 1_000, 999_999, 16_000_000] {
         let error = Duration::from_micros(micros);
         let estimate = ErrorEstimate::new(Some(error));
-        assert!(estimate.is_synchronised() && estimate.format() == Format::Ntp);
-        let told = estimate.error().unwrap();
+        assert!(estimate.is_synchronised() && estimate.format() == TimestampFormat::Ntp);
+        let reported = estimate.error().unwrap();
         assert!(
-            told + Duration::from_nanos(1) >= error && told <= error.mul_f64(1.02) + Duration::from_nanos(1),
-            "{error:?} {told:?}"
+            reported + Duration::from_nanos(1) >= error && reported <= error.mul_f64(1.02) + Duration::from_nanos(1),
+            "{error:?} {reported:?}"
         );
     }
     assert!(!ErrorEstimate::new(None).is_synchronised());
     assert_eq!(ErrorEstimate(0x8000).error(), None, "a multiplier of zero");
-    assert_eq!(ErrorEstimate(0x4001).format(), Format::Ptp);
+    assert_eq!(ErrorEstimate(0x4001).format(), TimestampFormat::Ptp);
 }
 
 /// A reflector that answers one packet at a time.
@@ -125,21 +125,21 @@ struct Far {
 
 impl Far {
     fn new(is_stateful: bool) -> Self {
-        Far { reflector: Reflector::new(is_stateful, 8620, Limits::default()), out: Vec::new() }
+        Far { reflector: Reflector::new(is_stateful, 8620, ReflectorLimits::default()), out: Vec::new() }
     }
 
     fn answer(&mut self, bytes: &[u8], peer: SocketAddr, mac: Option<Mac<'_>>, nanos: i64) -> Result<&[u8], Ignored> {
-        let arrival = Arrival { bytes, from: peer, received: stamp(nanos), ttl: Some(250) };
-        let sent = (stamp(nanos + 10 * MICRO), synchronised());
-        self.reflector.reflect(&arrival, sent, mac, at(nanos), &mut self.out)?;
+        let arrival = ReceivedPacket { bytes, from: peer, received: stamp(nanos), ttl: Some(250) };
+        let sent = stamp(nanos + 10 * MICRO);
+        self.reflector.reflect(&arrival, sent, synchronised(), mac, at(nanos), &mut self.out)?;
         Ok(&self.out)
     }
 }
 
 #[test]
-fn a_wrong_hash_is_not_answered() {
+fn packet_with_a_wrong_hash_is_not_answered() {
     let mut far = Far::new(true);
-    let mut sender = Sender::new(5, synchronised());
+    let mut sender = StampSender::new(5, synchronised());
     let packet = sender.packet(stamp(0));
     let bytes = packet.encode(Some(&hash));
     assert!(far.answer(&bytes, from(), Some(&hash), 0).is_ok());
@@ -160,7 +160,7 @@ fn a_wrong_hash_is_not_answered() {
 
 #[test]
 fn reflectors_do_not_answer_each_other() {
-    let packet = Sender::new(5, synchronised()).packet(stamp(0));
+    let packet = StampSender::new(5, synchronised()).packet(stamp(0));
     for mac in [None, Some(&hash as Mac<'_>)] {
         let mut far = Far::new(true);
         let bytes = packet.encode(mac);
@@ -169,7 +169,7 @@ fn reflectors_do_not_answer_each_other() {
             let expected = if answered { Ok(()) } else { Err(Ignored::Service(port)) };
             assert_eq!(far.answer(&bytes, peer, mac, 0).map(|_| ()), expected);
         }
-        // Nor where they listen at ports of their own.
+        // Two reflectors on unusual ports do not answer each other either.
         let peer = SocketAddr::new([192, 0, 2, 1].into(), 8621);
         let answer = far.answer(&bytes, peer, mac, 5 * MILLI).unwrap().to_vec();
         assert_eq!(far.answer(&answer, peer, mac, 7 * MILLI), Err(Ignored::Reflected));
@@ -178,15 +178,15 @@ fn reflectors_do_not_answer_each_other() {
 }
 
 #[test]
-fn what_twamp_light_sends_is_answered_in_its_form() {
+fn twamp_light_packets_are_answered() {
     let mut far = Far::new(true);
     for (number, length) in [(0u8, 41), (1, 42), (2, 44), (3, 100)] {
-        // Number, stamp, estimate, and padding that is no identifier and no TLV.
+        // Number, timestamp, estimate, and padding without identifier and TLV.
         let mut bytes = vec![number ^ 0x5a; length];
         bytes[..14].copy_from_slice(&[0, 0, 0, number + 7, 0, 0, 0, 1, 0, 0, 0, 2, 0x80, 1]);
         let answer = far.answer(&bytes, from(), None, 0).unwrap().to_vec();
         assert_eq!(answer.len(), length);
-        assert_eq!((answer[3], answer[27], answer[40]), (number, number + 7, 250), "one session, whatever the padding");
+        assert_eq!((answer[3], answer[27], answer[40]), (number, number + 7, 250), "one session, with any padding");
         assert_eq!(answer[14..16], [0, 0]);
     }
     assert_eq!(far.answer(&[0; 40], from(), None, 0), Err(Ignored::TooShort(40)));
@@ -194,10 +194,10 @@ fn what_twamp_light_sends_is_answered_in_its_form() {
 }
 
 #[test]
-fn tlvs_are_echoed_as_the_rfc_says() {
+fn tlvs_are_echoed_as_in_the_rfc() {
     let mut bytes = tlv::padding(10);
     assert_eq!(bytes, [0x80, 1, 0, 6, 0, 0, 0, 0, 0, 0]);
-    // Class of service, which is not known here; one that runs over the end; one behind it that is left alone.
+    // An unknown class of service; a TLV that extends beyond the end; a TLV after it that stays unchanged.
     bytes.extend([0x00, 4, 0, 4, 1, 2, 3, 4]);
     bytes.extend([0x80, 1, 0, 9, 0x80, 1, 0, 0]);
     let before = bytes.clone();
@@ -211,13 +211,13 @@ fn tlvs_are_echoed_as_the_rfc_says() {
 }
 
 #[test]
-fn limits_bound_a_second_and_each_sender_in_it() {
-    let limits = Limits { per_second: 5, per_second_and_address: 3 };
+fn limits_apply_per_second_and_sender() {
+    let limits = ReflectorLimits { per_second: 5, per_second_and_address: 3 };
     let mut reflector = Reflector::new(true, 8620, limits);
     let mut out = Vec::new();
     let mut try_one = |peer: &str, nanos: i64| {
-        let arrival = Arrival { bytes: &[0; BASE], from: peer.parse().unwrap(), received: stamp(0), ttl: None };
-        reflector.reflect(&arrival, (stamp(0), synchronised()), None, at(nanos), &mut out).is_ok()
+        let arrival = ReceivedPacket { bytes: &[0; BASE], from: peer.parse().unwrap(), received: stamp(0), ttl: None };
+        reflector.reflect(&arrival, stamp(0), synchronised(), None, at(nanos), &mut out).is_ok()
     };
     let first: Vec<bool> = (0..5).map(|port| try_one(&format!("192.0.2.1:{}", 4000 + port), 1)).collect();
     assert_eq!(first, [true, true, true, false, false], "other ports are the same sender");
@@ -231,9 +231,13 @@ fn limits_bound_a_second_and_each_sender_in_it() {
 }
 
 #[test]
-fn sessions_are_counted_apart_and_forgotten_in_time() {
+fn sessions_have_own_counts_and_expire() {
     let mut far = Far {
-        reflector: Reflector::new(true, 862, Limits { per_second: u32::MAX, per_second_and_address: u32::MAX }),
+        reflector: Reflector::new(
+            true,
+            862,
+            ReflectorLimits { per_second: u32::MAX, per_second_and_address: u32::MAX },
+        ),
         out: Vec::new(),
     };
     let packet =
@@ -244,7 +248,7 @@ fn sessions_are_counted_apart_and_forgotten_in_time() {
         ReflectorPacket::decode(answer, None).unwrap().sequence
     };
     assert_eq!([number(1, 1, 0), number(1, 1, 1), number(2, 1, 2), number(1, 2, 3), number(1, 1, 4)], [0, 1, 0, 0, 2]);
-    // A sender that keeps talking is kept when others come and go by the thousand.
+    // An active sender keeps its session while thousands of others come and go.
     for port in 0..20_000u32 {
         let nanos = 10 + i64::from(port);
         number(9, (port % 60_000) as u16 + 5, nanos);
@@ -252,14 +256,14 @@ fn sessions_are_counted_apart_and_forgotten_in_time() {
             assert_eq!(number(1, 1, nanos), 3 + port / 500);
         }
     }
-    let later = REMEMBERED.as_nanos() as i64 * 2;
+    let later = SESSION_TIMEOUT.as_nanos() as i64 * 2;
     assert_eq!(number(1, 1, later), 0, "a new session of an old port");
-    const { assert!(MOST_SESSIONS >= 1024) }
+    const { assert!(MAX_SESSIONS >= 1024) }
 }
 
-/// What a path does to one packet.
+/// Treatment of one packet by a path.
 #[derive(Debug, Clone, Copy)]
-struct Fate {
+struct PacketOutcome {
     lost_forward: bool,
     lost_back: bool,
     doubled_forward: bool,
@@ -268,10 +272,10 @@ struct Fate {
     back: i64,
 }
 
-fn fates() -> impl Strategy<Value = Vec<Fate>> {
+fn outcomes() -> impl Strategy<Value = Vec<PacketOutcome>> {
     let chance = || prop::bool::weighted(0.15);
     let delay = || prop_oneof![4 => 1i64..3, 1 => 1i64..60];
-    let fate = (chance(), chance(), chance(), chance(), delay(), delay()).prop_map(|f| Fate {
+    let outcome = (chance(), chance(), chance(), chance(), delay(), delay()).prop_map(|f| PacketOutcome {
         lost_forward: f.0,
         lost_back: f.1,
         doubled_forward: f.2,
@@ -279,37 +283,37 @@ fn fates() -> impl Strategy<Value = Vec<Fate>> {
         forward: f.4 * MILLI,
         back: f.5 * MILLI,
     });
-    proptest::collection::vec(fate, 1..60)
+    proptest::collection::vec(outcome, 1..60)
 }
 
-/// Sends a packet every 10 ms over a path, a question after them, and gives the report.
-fn run(fates: &[Fate], is_stateful: bool, offset: i64) -> StampReport {
-    let (mut far, mut sender) = (Far::new(is_stateful), Sender::new(77, synchronised()));
+/// Sends a packet every 10 ms over a path and a query after them; returns the report.
+fn run(outcomes: &[PacketOutcome], is_stateful: bool, offset: i64) -> StampReport {
+    let (mut far, mut sender) = (Far::new(is_stateful), StampSender::new(77, synchronised()));
     let (mut there, mut back) = (Vec::new(), Vec::new());
-    for (number, fate) in fates.iter().enumerate() {
+    for (number, outcome) in outcomes.iter().enumerate() {
         let sent = number as i64 * 10 * MILLI;
         let bytes = sender.packet(stamp(sent)).encode(None);
-        let copies = if fate.lost_forward { 0 } else { 1 + usize::from(fate.doubled_forward) };
-        (0..copies).for_each(|copy| there.push((sent + fate.forward + copy as i64, number, bytes.clone())));
+        let copies = if outcome.lost_forward { 0 } else { 1 + usize::from(outcome.doubled_forward) };
+        (0..copies).for_each(|copy| there.push((sent + outcome.forward + copy as i64, number, bytes.clone())));
     }
     there.sort();
     for (at, number, bytes) in there {
-        let fate = fates[number];
+        let outcome = outcomes[number];
         let answer = far.answer(&bytes, from(), None, at + offset).unwrap();
-        let copies = if fate.lost_back { 0 } else { 1 + usize::from(fate.doubled_back) };
-        (0..copies).for_each(|copy| back.push((at + 10 * MICRO + fate.back + copy as i64, answer.to_vec())));
+        let copies = if outcome.lost_back { 0 } else { 1 + usize::from(outcome.doubled_back) };
+        (0..copies).for_each(|copy| back.push((at + 10 * MICRO + outcome.back + copy as i64, answer.to_vec())));
     }
     let end = 100_000 * MILLI;
-    let question = sender.question(stamp(end)).encode(None);
+    let question = sender.numbering_query(stamp(end)).encode(None);
     back.push((end + 2 * MILLI, far.answer(&question, from(), None, end + MILLI).unwrap().to_vec()));
     back.sort();
     for (at, bytes) in back {
-        sender.answered(&ReflectorPacket::decode(&bytes, None).unwrap(), stamp(at));
+        sender.record_answer(&ReflectorPacket::decode(&bytes, None).unwrap(), stamp(at));
     }
     sender.report(from(), 44, Duration::from_millis(10), false)
 }
 
-/// Whether the order of these arrivals was changed, as `(when, number)`.
+/// Counts late arrivals, given as `(time, number)`.
 fn overtaken(mut arrivals: Vec<((i64, i64), usize)>) -> u64 {
     arrivals.sort();
     let mut highest = None;
@@ -322,71 +326,71 @@ fn overtaken(mut arrivals: Vec<((i64, i64), usize)>) -> u64 {
 }
 
 proptest! {
-    /// Loss of each direction is told apart exactly, by a reflector that counts.
+    /// With a counting reflector, the sender assigns each loss to its direction exactly.
     #[test]
-    fn losses_are_told_apart(fates in fates(), offset in 0i64..1_000_000_000) {
-        let report = run(&fates, true, offset);
-        let forward = fates.iter().filter(|fate| fate.lost_forward).count() as u64;
-        let back = fates.iter().filter(|fate| !fate.lost_forward && fate.lost_back).count() as u64;
-        prop_assert_eq!(report.numbers, Numbers::Counted);
-        prop_assert_eq!((report.sent, report.lost), (fates.len() as u64, forward + back));
-        // A packet that was doubled there while its answers were lost counts for another.
-        let hidden = fates.iter().any(|fate| !fate.lost_forward && fate.lost_back && fate.doubled_forward);
+    fn losses_are_assigned_to_directions(outcomes in outcomes(), offset in 0i64..1_000_000_000) {
+        let report = run(&outcomes, true, offset);
+        let forward = outcomes.iter().filter(|outcome| outcome.lost_forward).count() as u64;
+        let back = outcomes.iter().filter(|outcome| !outcome.lost_forward && outcome.lost_back).count() as u64;
+        prop_assert_eq!(report.sequence_numbers, ReflectorNumbering::Counted);
+        prop_assert_eq!((report.sent, report.lost), (outcomes.len() as u64, forward + back));
+        // A packet that was duplicated on the forward path, with its answers lost, counts for another packet.
+        let hidden = outcomes.iter().any(|outcome| !outcome.lost_forward && outcome.lost_back && outcome.doubled_forward);
         if !hidden {
             prop_assert_eq!((report.lost_forward, report.lost_back), (Some(forward), Some(back)));
         }
         prop_assert_eq!(report.lost_forward.unwrap() + report.lost_back.unwrap(), report.lost);
-        prop_assert_eq!(report.nonsense, 0);
+        prop_assert_eq!(report.unmatched, 0);
         prop_assert_eq!(report.forward_hops, (report.answered > 0).then_some(5));
     }
 
-    /// A reflector that copies numbers is known as such, and nothing is said that it cannot tell.
+    /// The sender recognises a copying reflector, and reports nothing that it cannot know.
     #[test]
-    fn a_reflector_without_state_is_known(fates in fates()) {
-        let report = run(&fates, false, 0);
-        prop_assert_eq!(report.numbers, Numbers::Copied);
+    fn stateless_reflector_is_recognised(outcomes in outcomes()) {
+        let report = run(&outcomes, false, 0);
+        prop_assert_eq!(report.sequence_numbers, ReflectorNumbering::Copied);
         prop_assert_eq!(report.lost_forward.is_some(), report.lost == 0);
         prop_assert_eq!(report.reordered_back, None);
     }
 
-    /// Duplicates and delays are what the path made of them; clocks that are apart change no round trip.
+    /// The report has the duplicates and delays of the path. A clock offset changes no round trip.
     #[test]
-    fn delays_and_copies_are_those_of_the_path(fates in fates(), offset in 0i64..1_000_000_000) {
-        let report = run(&fates, true, offset);
-        let arrived: Vec<&Fate> = fates.iter().filter(|fate| !fate.lost_forward && !fate.lost_back).collect();
+    fn delays_and_duplicates_match_the_path(outcomes in outcomes(), offset in 0i64..1_000_000_000) {
+        let report = run(&outcomes, true, offset);
+        let arrived: Vec<&PacketOutcome> = outcomes.iter().filter(|outcome| !outcome.lost_forward && !outcome.lost_back).collect();
         let copies: usize = arrived.iter()
-            .map(|fate| (1 + usize::from(fate.doubled_forward)) * (1 + usize::from(fate.doubled_back)) - 1).sum();
+            .map(|outcome| (1 + usize::from(outcome.doubled_forward)) * (1 + usize::from(outcome.doubled_back)) - 1).sum();
         prop_assert_eq!(report.duplicates, copies as u64);
         let near = |seconds: Figure, nanos: i64| (seconds.get() - nanos as f64 / 1e9).abs() < 3e-9;
         prop_assert_eq!(report.rtt.is_none(), arrived.is_empty());
         let Some(rtt) = report.rtt else { return Ok(()) };
-        let rtts = || arrived.iter().map(|fate| fate.forward + fate.back);
+        let rtts = || arrived.iter().map(|outcome| outcome.forward + outcome.back);
         prop_assert!(near(rtt.min_seconds, rtts().min().unwrap()) && near(rtt.max_seconds, rtts().max().unwrap()), "{:?}", rtt);
-        let least = arrived.iter().map(|fate| fate.forward).min().unwrap();
-        let most = arrived.iter().map(|fate| fate.forward).max().unwrap();
-        prop_assert!(near(report.forward_variation.unwrap().max_seconds, most - least));
+        let shortest = arrived.iter().map(|outcome| outcome.forward).min().unwrap();
+        let longest = arrived.iter().map(|outcome| outcome.forward).max().unwrap();
+        prop_assert!(near(report.forward_variation.unwrap().max_seconds, longest - shortest));
         let one_way = report.one_way.unwrap();
-        prop_assert!(near(one_way.forward.min_seconds, least + offset), "{:?}", one_way);
+        prop_assert!(near(one_way.forward.min_seconds, shortest + offset), "{:?}", one_way);
         prop_assert!((0.0001..0.000_102).contains(&one_way.error_seconds.get()));
-        prop_assert!(near(report.held.unwrap().max_seconds, 10 * MICRO));
+        prop_assert!(near(report.reflector_delay.unwrap().max_seconds, 10 * MICRO));
     }
 
-    /// Reordering is assigned to the direction it happened in.
+    /// The report assigns reordering to its direction.
     #[test]
-    fn reordering_is_told_apart(fates in fates()) {
-        let fates: Vec<Fate> = fates.into_iter()
-            .map(|fate| Fate { lost_forward: false, lost_back: false, doubled_forward: false, doubled_back: false, ..fate })
+    fn reordering_is_assigned_to_directions(outcomes in outcomes()) {
+        let outcomes: Vec<PacketOutcome> = outcomes.into_iter()
+            .map(|outcome| PacketOutcome { lost_forward: false, lost_back: false, doubled_forward: false, doubled_back: false, ..outcome })
             .collect();
-        let report = run(&fates, true, 0);
-        let there = |n: usize| n as i64 * 10 * MILLI + fates[n].forward;
-        let forward = overtaken((0..fates.len()).map(|n| ((there(n), 0), n)).collect());
-        let whole = overtaken((0..fates.len()).map(|n| ((there(n) + fates[n].back, there(n)), n)).collect());
+        let report = run(&outcomes, true, 0);
+        let there = |n: usize| n as i64 * 10 * MILLI + outcomes[n].forward;
+        let forward = overtaken((0..outcomes.len()).map(|n| ((there(n), 0), n)).collect());
+        let whole = overtaken((0..outcomes.len()).map(|n| ((there(n) + outcomes[n].back, there(n)), n)).collect());
         prop_assert_eq!((report.reordered, report.reordered_forward), (whole, Some(forward)));
     }
 
-    /// An answer is never longer than what it answers, whatever that is, and changes no byte behind the base but flags.
+    /// An answer has the length of its packet and changes no byte after the base packet except flags.
     #[test]
-    fn nothing_is_amplified(bytes in proptest::collection::vec(any::<u8>(), 0..300), stateful: bool, authenticated: bool) {
+    fn answers_are_never_longer(bytes in proptest::collection::vec(any::<u8>(), 0..300), stateful: bool, authenticated: bool) {
         let mut far = Far::new(stateful);
         let mut bytes = bytes;
         if authenticated && bytes.len() >= AUTHENTICATED {
@@ -403,26 +407,26 @@ proptest! {
         }
     }
 
-    /// Answers that nobody asked for, or that lie about what they repeat, count as nonsense and move no figure.
+    /// Answers without a sent packet, or with a wrong copy of its fields, count as nonsense and change no figure.
     #[test]
-    fn nonsense_is_counted_and_nothing_else(bytes in proptest::collection::vec(any::<u8>(), 41..100), echo: bool) {
-        let mut sender = Sender::new(1, synchronised());
+    fn invalid_answers_are_only_counted(bytes in proptest::collection::vec(any::<u8>(), 41..100), echo: bool) {
+        let mut sender = StampSender::new(1, synchronised());
         let packet = sender.packet(stamp(0));
         let mut bytes = bytes;
         if echo {
             bytes[24..28].copy_from_slice(&packet.sequence.to_be_bytes());
         }
         if let Ok(packet) = ReflectorPacket::decode(&bytes, None) {
-            sender.answered(&packet, stamp(MILLI));
+            sender.record_answer(&packet, stamp(MILLI));
             let report = sender.report(from(), 44, Duration::from_secs(1), false);
-            prop_assert_eq!((report.nonsense, report.answered, report.lost), (1, 0, 1));
+            prop_assert_eq!((report.unmatched, report.answered, report.lost), (1, 0, 1));
         }
     }
 }
 
 #[test]
-fn a_reflector_that_claims_to_have_held_it_longer_than_it_was_away_is_not_believed() {
-    let mut sender = Sender::new(1, synchronised());
+fn impossible_reflector_delay_is_rejected() {
+    let mut sender = StampSender::new(1, synchronised());
     let packet = sender.packet(stamp(0));
     let mut answer = ReflectorPacket {
         sequence: 0,
@@ -433,19 +437,19 @@ fn a_reflector_that_claims_to_have_held_it_longer_than_it_was_away_is_not_believ
         sender: packet,
         sender_ttl: 255,
     };
-    sender.answered(&answer, stamp(MILLI));
+    sender.record_answer(&answer, stamp(MILLI));
     (answer.sent, answer.received) = (stamp(MILLI), stamp(2 * MILLI));
-    sender.answered(&answer, stamp(10 * MILLI));
+    sender.record_answer(&answer, stamp(10 * MILLI));
     let report = sender.report(from(), 44, Duration::from_secs(1), false);
-    assert_eq!((report.nonsense, report.answered), (2, 0));
+    assert_eq!((report.unmatched, report.answered), (2, 0));
     assert_eq!((report.rtt, report.one_way), (None, None));
 }
 
 #[test]
-fn percentiles_are_of_the_nearest_rank() {
-    let spread = Distribution::of((1..=100).rev().map(|n| n * MILLI).collect()).unwrap();
+fn percentiles_use_the_nearest_rank() {
+    let spread = DelayDistribution::of((1..=100).rev().map(|n| n * MILLI).collect()).unwrap();
     assert_eq!([spread.p50_seconds, spread.p95_seconds, spread.p99_seconds].map(Figure::get), [0.05, 0.095, 0.099]);
     assert_eq!([spread.min_seconds, spread.max_seconds, spread.mean_seconds].map(Figure::get), [0.001, 0.1, 0.0505]);
-    assert_eq!(Distribution::of(vec![]), None);
-    assert_eq!(Distribution::of(vec![i64::MAX, i64::MIN]).unwrap().p50_seconds.get(), i64::MIN as f64 / 1e9);
+    assert_eq!(DelayDistribution::of(vec![]), None);
+    assert_eq!(DelayDistribution::of(vec![i64::MAX, i64::MIN]).unwrap().p50_seconds.get(), i64::MIN as f64 / 1e9);
 }

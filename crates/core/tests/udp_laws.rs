@@ -1,12 +1,12 @@
-//! The account of a UDP receiver against one made afterwards with everything at hand.
+//! Statistics of a UDP receiver against a reference that is computed afterwards from all arrivals.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use lfn_core::udp::receiver::{Arrival, MOST_RANGES, Receiver};
+use lfn_core::udp::receiver::{ArrivalKind, DatagramReceiver, MAX_RANGES};
 use lfn_core::udp::runs::Runs;
 use proptest::prelude::*;
 
-/// What RFC 4737, RFC 3357 and plain counting say of arrivals, by looking at all of them again and again.
+/// Statistics by RFC 4737, RFC 3357 and plain counting, from repeated passes over all arrivals.
 #[derive(Debug, PartialEq, Default)]
 struct Account {
     received: u64,
@@ -51,7 +51,7 @@ fn naive(arrivals: &[u64], sent: u64) -> Account {
 }
 
 fn measured(arrivals: &[u64], sent: u64) -> Account {
-    let mut receiver = Receiver::default();
+    let mut receiver = DatagramReceiver::default();
     for (at, &sequence) in arrivals.iter().enumerate() {
         receiver.arrived(sequence, sequence * 1000, at as u64 * 1000);
     }
@@ -64,12 +64,12 @@ fn measured(arrivals: &[u64], sent: u64) -> Account {
         duplicates: figures.duplicates,
         reordered: figures.reordered,
         by_three: figures.reordered_by_three,
-        extents: exact(&figures.extents),
+        extents: exact(&figures.reordering_extents),
         bursts: exact(&figures.loss_bursts),
     }
 }
 
-/// Lengths as they are counted: longer ones fall together.
+/// Returns the lengths in the bins of [`Runs`]: long lengths share a bin.
 fn binned(lengths: BTreeMap<u64, u64>) -> BTreeMap<u64, u64> {
     let mut runs = Runs::default();
     for (length, count) in lengths {
@@ -78,15 +78,15 @@ fn binned(lengths: BTreeMap<u64, u64>) -> BTreeMap<u64, u64> {
     runs.counts().iter().map(|c| (c.from, c.count)).collect()
 }
 
-/// Datagrams sent in order, of which the path loses, delays and doubles some.
+/// Datagrams sent in order over a path that loses, delays and duplicates some of them.
 fn crossed(sent: u64) -> impl Strategy<Value = Vec<u64>> {
-    let fate = (0..10u8, 0..40u64, 0..40u64);
-    proptest::collection::vec(fate, sent as usize).prop_map(|fates| {
+    let outcome = (0..10u8, 0..40u64, 0..40u64);
+    proptest::collection::vec(outcome, sent as usize).prop_map(|outcomes| {
         let mut arrivals: Vec<(u64, u64)> = Vec::new();
-        for (sequence, (fate, delay, again)) in (0u64..).zip(fates) {
-            match fate {
+        for (sequence, (outcome, delay, copy_delay)) in (0u64..).zip(outcomes) {
+            match outcome {
                 0 | 1 => {}
-                2 => arrivals.extend([(sequence + delay, sequence), (sequence + again, sequence)]),
+                2 => arrivals.extend([(sequence + delay, sequence), (sequence + copy_delay, sequence)]),
                 3 | 4 => arrivals.push((sequence + delay, sequence)),
                 _ => arrivals.push((sequence, sequence)),
             }
@@ -98,7 +98,7 @@ fn crossed(sent: u64) -> impl Strategy<Value = Vec<u64>> {
 
 proptest! {
     #[test]
-    fn every_datagram_is_accounted_for(arrivals in crossed(300)) {
+    fn every_datagram_is_counted(arrivals in crossed(300)) {
         let mut expected = naive(&arrivals, 300);
         expected.extents = binned(expected.extents);
         expected.bursts = binned(expected.bursts);
@@ -112,10 +112,10 @@ proptest! {
         prop_assert_eq!(measured(&arrivals, 200), expected);
     }
 
-    /// Whatever numbers a peer makes up: no panic, and the sums hold.
+    /// With any numbers from a peer, nothing panics and the sums are correct.
     #[test]
-    fn any_numbers_leave_an_account_that_adds_up(numbers in proptest::collection::vec(any::<u64>(), 0..200), sent: u64) {
-        let mut receiver = Receiver::default();
+    fn any_numbers_give_consistent_sums(numbers in proptest::collection::vec(any::<u64>(), 0..200), sent: u64) {
+        let mut receiver = DatagramReceiver::default();
         for &number in &numbers {
             receiver.arrived(number, number, number.rotate_left(7));
         }
@@ -128,20 +128,21 @@ proptest! {
     }
 }
 
-/// A peer that leaves out every other number makes a range of each: the memory stays bounded, the sums stay right.
+/// A peer that skips every other number creates a range for each gap. The memory stays bounded and the sums stay
+/// correct.
 #[test]
-fn more_gaps_than_there_is_room_for_are_given_up_as_lost() {
-    let mut receiver = Receiver::default();
-    let gaps = 3 * MOST_RANGES as u64;
+fn excess_gaps_count_as_lost() {
+    let mut receiver = DatagramReceiver::default();
+    let gaps = 3 * MAX_RANGES as u64;
     for number in 0..=gaps {
         receiver.arrived(2 * number, 0, 0);
     }
     assert_eq!(receiver.missing(), gaps);
-    assert_eq!(receiver.arrived(1, 0, 0), Arrival::Unknown, "nobody knows any more");
-    assert_eq!(receiver.arrived(2 * gaps - 1, 0, 0), Arrival::Late);
-    assert_eq!(receiver.arrived(2 * gaps - 1, 0, 0), Arrival::Duplicate);
+    assert_eq!(receiver.arrived(1, 0, 0), ArrivalKind::Unknown, "no longer known");
+    assert_eq!(receiver.arrived(2 * gaps - 1, 0, 0), ArrivalKind::Late);
+    assert_eq!(receiver.arrived(2 * gaps - 1, 0, 0), ArrivalKind::Duplicate);
     let figures = receiver.figures();
     assert_eq!((figures.lost, figures.too_late, figures.duplicates, figures.reordered), (gaps - 1, 1, 1, 1));
     assert_eq!(figures.loss_bursts.iter().map(|c| c.count).sum::<u64>(), gaps - 1);
-    assert_eq!(figures.most_extent, 1);
+    assert_eq!(figures.max_reordering_extent, 1);
 }

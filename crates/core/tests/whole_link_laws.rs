@@ -1,6 +1,6 @@
-//! Laws of a whole link with every stage at work, in one hop and in several: whatever the settings and the arrivals.
+//! Properties of a link with all stages, in one hop and in several hops, for all settings and arrivals.
 //!
-//! Each stage's own laws are tried beside it; here they meet. Settings are given as text, as a user gives them.
+//! Each stage has its own tests. These tests combine the stages, with settings as text like those of a user.
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
@@ -10,25 +10,25 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use lfn_core::link::settings::HopSettings;
-use lfn_core::link::{Damage, Discipline, DropCause, Ecn, EmulatedPath, Event, Link, LinkConfig, Packet};
-use lfn_core::sim::{Arrival, run};
+use lfn_core::link::{Corruption, Discipline, DropCause, Ecn, EmulatedPath, Link, LinkConfig, LinkEvent, Packet};
+use lfn_core::sim::{ScriptedArrival, run_link};
 use lfn_core::time::Instant;
 use lfn_core::units::Bytes;
 use proptest::prelude::*;
-use support::{all_fates, poll_as_told, poll_seldom, rest, singles};
+use support::{all_outcomes, drain, poll_at_event_times, poll_every, singles};
 
-/// One way out of the link. A virtual packet has one, and one more for each copy.
+/// Exit of a virtual packet from the link. A virtual packet has one exit, and one more for each copy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Exit {
     Dropped(DropCause),
-    /// When, whether it is a copy, marked, and damaged by which draw.
+    /// Time, whether it is a copy, whether it is marked, and the random number and kind of its corruption.
     Forwarded(Option<Instant>, bool, bool, Option<(u64, bool)>),
 }
 
-/// The ways out of every virtual packet.
-type Fates = Vec<Vec<Exit>>;
+/// All exits of every virtual packet.
+type Outcomes = Vec<Vec<Exit>>;
 
-/// Values of each setting; none is one of them for most.
+/// Strategy for the value of each setting. Most settings can be `none`.
 fn settings() -> impl Strategy<Value = HopSettings> {
     let one_of = |values: &'static [&'static str]| prop::sample::select(values);
     let choices: Vec<(&str, &'static [&'static str])> = vec![
@@ -54,7 +54,7 @@ fn settings() -> impl Strategy<Value = HopSettings> {
         for ((key, _), value) in choices.iter().zip(&values).filter(|(_, value)| **value != "none") {
             hop.set(key, value).unwrap();
         }
-        // Whoever never drops early cannot mark.
+        // A discipline without early drops cannot mark.
         if !values.contains(&"drop-tail") {
             hop.set("ecn", if ecn { "on" } else { "off" }).unwrap();
         }
@@ -67,7 +67,7 @@ fn hops(most: usize) -> impl Strategy<Value = Vec<LinkConfig>> {
         "settings that contradict each other",
         |(settings, seed)| {
             let path = EmulatedPath::new(&settings, 1500).ok()?;
-            let [forward, _] = path.numbered(0, seed);
+            let [forward, _] = path.seeded_hops(0, seed);
             Some(forward)
         },
     )
@@ -77,8 +77,8 @@ fn single_slices(hops: &[LinkConfig]) -> Vec<LinkConfig> {
     hops.iter().map(|hop| LinkConfig { slice: Duration::ZERO, ..hop.clone() }).collect()
 }
 
-/// Super-packets of a few flows, close together and with gaps.
-fn arrivals() -> impl Strategy<Value = Vec<Arrival>> {
+/// Strategy for super-packets of a few flows, close together and with gaps.
+fn arrivals() -> impl Strategy<Value = Vec<ScriptedArrival>> {
     let ecn = prop_oneof![Just(Ecn::NotCapable), Just(Ecn::Capable), Just(Ecn::Congested)];
     let packet = (prop_oneof![Just(1_u32), 1_u32..45], 60_u32..1514, 0.1..1.0, 0_u32..3, ecn, any::<bool>());
     let gap = prop_oneof![2 => Just(0_u64), 2 => 0_u64..500_000, 1 => 0_u64..20_000_000];
@@ -89,39 +89,39 @@ fn arrivals() -> impl Strategy<Value = Vec<Arrival>> {
             let last_wire = ((f64::from(wire) * last) as u32).max(60);
             let wire = wire.max(last_wire);
             at += Duration::from_nanos(gap);
-            let packet = Packet { flow, ecn, has_payload, ..Packet::several(id, count, wire, last_wire) };
-            arrivals.push(Arrival { at, packet });
+            let packet = Packet { flow, ecn, has_payload, ..Packet::super_packet(id, count, wire, last_wire) };
+            arrivals.push(ScriptedArrival { at, packet });
         }
         arrivals
     })
 }
 
-fn fates(arrivals: &[Arrival], events: &[Event], timed: bool) -> Fates {
-    let mut fates = all_fates(arrivals, events, |event, _| match *event {
-        Event::Forward { packet, due } => {
-            let damage = packet.changes.damage.map(|Damage { draw, hidden }| (draw, hidden));
-            Some(Exit::Forwarded(timed.then_some(due), packet.changes.is_copy, packet.changes.congestion, damage))
+fn outcomes(arrivals: &[ScriptedArrival], events: &[LinkEvent], timed: bool) -> Outcomes {
+    let mut outcomes = all_outcomes(arrivals, events, |event, _| match *event {
+        LinkEvent::Forward { packet, due } => {
+            let damage = packet.changes.corruption.map(|Corruption { random: draw, is_hidden: hidden }| (draw, hidden));
+            Some(Exit::Forwarded(timed.then_some(due), packet.changes.is_copy, packet.changes.is_marked, damage))
         }
-        Event::Drop { cause, .. } => Some(Exit::Dropped(cause)),
-        Event::Duplicate { .. } => None,
+        LinkEvent::Drop { cause, .. } => Some(Exit::Dropped(cause)),
+        LinkEvent::Duplicate { .. } => None,
     });
-    fates.iter_mut().for_each(|exits| exits.sort_unstable());
-    fates
+    outcomes.iter_mut().for_each(|exits| exits.sort_unstable());
+    outcomes
 }
 
-fn outcome(hops: &[LinkConfig], arrivals: &[Arrival], timed: bool) -> Fates {
+fn outcome(hops: &[LinkConfig], arrivals: &[ScriptedArrival], timed: bool) -> Outcomes {
     let mut link = Link::chain(hops).unwrap();
-    let events = run(&mut link, arrivals.iter().copied());
-    fates(arrivals, &events, timed)
+    let events = run_link(&mut link, arrivals.iter().copied());
+    outcomes(arrivals, &events, timed)
 }
 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(500))]
 
     #[test]
-    fn every_packet_comes_out_once_and_every_copy_too(hops in hops(3), arrivals in arrivals()) {
+    fn every_packet_and_copy_comes_out_once(hops in hops(3), arrivals in arrivals()) {
         let mut link = Link::chain(&hops).unwrap();
-        let events = run(&mut link, arrivals.iter().copied());
+        let events = run_link(&mut link, arrivals.iter().copied());
         let stats = link.stats();
         let offered: u64 = arrivals.iter().map(|arrival| u64::from(arrival.packet.count)).sum();
         prop_assert_eq!(stats.offered.packets, offered);
@@ -130,37 +130,37 @@ proptest! {
         let out = stats.forwarded.bytes.0 + stats.dropped.total().bytes.0;
         prop_assert_eq!(stats.offered.bytes.0 + stats.duplicated.bytes.0, out);
         prop_assert_eq!(stats.queued.0, 0);
-        let fates = fates(&arrivals, &events, false);
-        prop_assert!(fates.iter().all(|exits| !exits.is_empty()));
-        prop_assert_eq!(fates.iter().map(|exits| exits.len() as u64 - 1).sum::<u64>(), stats.duplicated.packets);
+        let outcomes = outcomes(&arrivals, &events, false);
+        prop_assert!(outcomes.iter().all(|exits| !exits.is_empty()));
+        prop_assert_eq!(outcomes.iter().map(|exits| exits.len() as u64 - 1).sum::<u64>(), stats.duplicated.packets);
     }
 
     #[test]
-    fn nothing_leaves_before_it_came_or_out_of_order_of_time(hops in hops(3), arrivals in arrivals()) {
+    fn packets_leave_in_time_order_after_min_delay(hops in hops(3), arrivals in arrivals()) {
         let came: BTreeMap<u64, Instant> = arrivals.iter().map(|arrival| (arrival.packet.id, arrival.at)).collect();
-        let least: Duration = hops.iter().map(LinkConfig::least_delay).sum();
+        let least: Duration = hops.iter().map(LinkConfig::min_delay).sum();
         let mut before = Instant::ZERO;
-        for event in run(&mut Link::chain(&hops).unwrap(), arrivals.iter().copied()) {
-            let Event::Forward { packet, due } = event else { continue };
+        for event in run_link(&mut Link::chain(&hops).unwrap(), arrivals.iter().copied()) {
+            let LinkEvent::Forward { packet, due } = event else { continue };
             prop_assert!(due >= came[&packet.id] + least, "{packet:?} {due:?}");
             prop_assert!(due >= before);
             before = due;
         }
     }
 
-    /// Where every packet is sent alone, it makes no difference at all whether it came alone: not to the nanosecond.
+    /// If every packet is sent alone, super-packets and single packets have equal times, to the nanosecond.
     #[test]
-    fn super_packets_are_their_packets(hops in hops(3), arrivals in arrivals()) {
+    fn super_packets_equal_their_single_packets(hops in hops(3), arrivals in arrivals()) {
         let hops = single_slices(&hops);
         prop_assert_eq!(outcome(&hops, &arrivals, true), outcome(&hops, &singles(&arrivals), true));
     }
 
-    /// Where they are sent in slices they leave together, but the same ones are dropped, copied, marked and damaged.
+    /// With slices, packets leave together, but the same packets are dropped, copied, marked and corrupted.
     ///
-    /// That holds up to the first stage that goes by when packets leave a slice: a queue with too little room behind a
-    /// shaper, and packets that overtake each other by time and are then drawn for in another order.
+    /// This holds up to the first stage that depends on the times of a slice: a small queue behind a shaper, or packets
+    /// that overtake each other by time and are then drawn for in another order.
     #[test]
-    fn slices_change_no_fate(mut hops in hops(1), arrivals in arrivals()) {
+    fn slices_do_not_change_outcomes(mut hops in hops(1), arrivals in arrivals()) {
         let hop = &mut hops[0];
         hop.jitter.reorder = false;
         hop.reorder.hold = Duration::from_secs(60);
@@ -171,25 +171,25 @@ proptest! {
     }
 
     #[test]
-    fn polling_seldom_changes_nothing(hops in hops(3), arrivals in arrivals(), seldom in 1_usize..10) {
+    fn poll_frequency_does_not_change_outcomes(hops in hops(3), arrivals in arrivals(), every in 1_usize..10) {
         let expected = outcome(&hops, &arrivals, true);
-        let events = poll_seldom(&mut Link::chain(&hops).unwrap(), &arrivals, seldom);
-        prop_assert_eq!(fates(&arrivals, &events, true), expected);
+        let events = poll_every(&mut Link::chain(&hops).unwrap(), &arrivals, every);
+        prop_assert_eq!(outcomes(&arrivals, &events, true), expected);
     }
 
     #[test]
-    fn next_is_when_something_leaves(hops in hops(3), arrivals in arrivals()) {
-        poll_as_told(&mut Link::chain(&hops).unwrap(), &arrivals)?;
+    fn next_event_time_is_exact(hops in hops(3), arrivals in arrivals()) {
+        poll_at_event_times(&mut Link::chain(&hops).unwrap(), &arrivals)?;
     }
 
-    /// Setting what is set already is no change.
+    /// Setting the present values again is not a change.
     #[test]
-    fn setting_the_same_changes_nothing(hops in hops(2), arrivals in arrivals(), often in 1_usize..10) {
+    fn setting_same_values_changes_nothing(hops in hops(2), arrivals in arrivals(), often in 1_usize..10) {
         let hops = single_slices(&hops);
         let expected = outcome(&hops, &arrivals, true);
         let mut link = Link::chain(&hops).unwrap();
         let mut events = Vec::new();
-        for (index, Arrival { at, packet }) in arrivals.iter().enumerate() {
+        for (index, ScriptedArrival { at, packet }) in arrivals.iter().enumerate() {
             if index % often == 0 {
                 for (hop, config) in hops.iter().enumerate() {
                     link.set(hop, config, *at).unwrap();
@@ -198,7 +198,7 @@ proptest! {
             link.push(*packet, *at);
             events.extend(std::iter::from_fn(|| link.poll(*at)));
         }
-        events.extend(rest(&mut link));
-        prop_assert_eq!(fates(&arrivals, &events, true), expected);
+        events.extend(drain(&mut link));
+        prop_assert_eq!(outcomes(&arrivals, &events, true), expected);
     }
 }

@@ -1,4 +1,4 @@
-//! What was typed: the command line, one `Args` per command beside its code.
+//! Command-line parsing. The arguments of each command are defined in the module of the command.
 
 use clap::error::{ContextKind, ErrorKind};
 use clap::{CommandFactory, Parser, Subcommand};
@@ -17,26 +17,27 @@ pub struct Cli {
 /// The commands, in the order a newcomer needs them.
 #[derive(Subcommand, Debug)]
 pub enum Command {
-    Plan(Box<cmd::plan::Args>),
-    Emulate(Box<cmd::emulate::Args>),
-    Serve(Box<cmd::serve::Args>),
-    Test(Box<cmd::test::Args>),
-    Show(cmd::show::Args),
-    Copy(Box<cmd::copy::Args>),
-    Verify(cmd::verify::Args),
-    Hosts(cmd::hosts::Args),
-    Token(cmd::token::Args),
-    Demo(cmd::demo::Args),
+    Plan(Box<cmd::plan::PlanArgs>),
+    Emulate(Box<cmd::emulate::EmulateArgs>),
+    Serve(Box<cmd::serve::ServeArgs>),
+    Test(Box<cmd::measure::TestArgs>),
+    Show(cmd::show::ShowArgs),
+    Copy(Box<cmd::copy::CopyArgs>),
+    Verify(cmd::verify::VerifyArgs),
+    Hosts(cmd::hosts::HostsArgs),
+    Token(cmd::token::TokenArgs),
+    Demo(cmd::demo::DemoArgs),
 }
 
 const EXIT_CODES: &str = "Exit codes: 0 ok, 1 failed, 2 usage, 3 incomplete but resumable, \
-4 done but not to be trusted (an emulation that was not faithful), 130 interrupted.";
+4 finished but the result is not reliable (an emulation that was not accurate), 130 interrupted.";
 
-/// Help and version go to stdout and are no error; anything else becomes one line and a hint, as every failure here.
+/// Prints help or the version on standard output and returns success. Converts any other parse error into a [`Failure`]
+/// with one line and a hint.
 pub fn explain(error: &clap::Error) -> Result<Exit, Failure> {
     use ErrorKind::{DisplayHelp, DisplayHelpOnMissingArgumentOrSubcommand, DisplayVersion};
     if matches!(error.kind(), DisplayHelp | DisplayVersion) {
-        // A reader that closed the pipe has read enough.
+        // The reader may close the pipe early. This is no error.
         let _ = error.print();
         return Ok(Exit::Ok);
     }
@@ -51,30 +52,30 @@ pub fn explain(error: &clap::Error) -> Result<Exit, Failure> {
         .into_iter()
         .find_map(|kind| error.get(kind));
     let failure = Failure::usage(what);
-    if let (Some(typed), "lfn test") = (error.get(ContextKind::InvalidArg), command_typed().as_str())
-        && let Some(instead) = cmd::test::spelling::instead_of(&typed.to_string())
+    if let (Some(typed), "lfn test") = (error.get(ContextKind::InvalidArg), typed_command().as_str())
+        && let Some(instead) = cmd::measure::iperf3_flags::equivalent_of(&typed.to_string())
     {
         return Err(failure.hint(instead));
     }
-    if command_typed() == "lfn test" && std::env::args().len() == 2 {
+    if typed_command() == "lfn test" && std::env::args().len() == 2 {
         let emulated = "lfn emulate --rtt 539ms --rate 135mbit -- lfn test far";
         return Err(
-            failure.hint(format!("lfn test TICKET, of an `lfn serve` there; without a second host: {emulated}"))
+            failure.hint(format!("run `lfn serve` on the other host, then here: lfn test TICKET. Without a second host: {emulated}"))
         );
     }
-    if command_typed() == "lfn copy"
+    if typed_command() == "lfn copy"
         && let Some(place) = std::env::args().find_map(|word| word.strip_prefix("-:").map(str::to_owned))
     {
-        return Err(failure.hint(format!("@-:{place}, where the ticket is on standard input")));
+        return Err(failure.hint(format!("to read the ticket from standard input, write @-:{place}")));
     }
     Err(match suggested {
         Some(other) => failure.hint(format!("did you mean {other}?")),
-        None => failure.hint(format!("see `{} --help`", command_typed())),
+        None => failure.hint(format!("see `{} --help`", typed_command())),
     })
 }
 
-/// `lfn VERB`, and the verb below it, as far as such were typed.
-fn command_typed() -> String {
+/// Returns `lfn`, the command and the subcommand, as far as the user typed them.
+fn typed_command() -> String {
     let mut command = Cli::command();
     std::env::args()
         .skip(1)

@@ -1,4 +1,4 @@
-//! Exit codes, and the one shape in which a command fails: a line that says what, a hint that says what to do.
+//! Exit codes, and the one format of a failure: one line with the error, one line with a hint.
 
 use std::fmt;
 use std::io;
@@ -6,25 +6,23 @@ use std::process::ExitCode;
 
 use lfn_net::session::identity::IdentityError;
 
-use crate::print::{self, plain::one_line};
+use crate::print::{self, sanitize::one_line};
 
-/// How a run ended, as the shell sees it.
+/// Result of a run, as the shell sees it (exit code).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Exit {
-    /// Done.
     Ok,
-    /// Failed; nothing half-done was left under a final name.
+    /// The command failed. No incomplete file has a final name.
     Failed,
-    /// The command line cannot be meant (also what clap exits with).
+    /// The command line is not valid. clap uses the same code.
     Usage,
-    /// Incomplete, but the same command goes on from there.
+    /// The command is incomplete. The same command resumes.
     Incomplete,
-    /// Done, but not to be trusted: the emulation was not faithful.
-    Untrusted,
-    /// Interrupted by SIGINT.
+    /// The command finished, but the result is not reliable: the emulation was not accurate, or wrong bytes arrived.
+    Unreliable,
     Interrupted,
-    /// The exit status of a command that was run, passed on.
-    Of(u8),
+    /// Exit code of the command that lfn ran.
+    Command(u8),
 }
 
 impl From<Exit> for ExitCode {
@@ -34,21 +32,21 @@ impl From<Exit> for ExitCode {
 }
 
 impl Exit {
-    /// The number documented in the help.
+    /// Returns the exit code that the help documents.
     pub fn code(self) -> u8 {
         match self {
             Exit::Ok => 0,
             Exit::Failed => 1,
             Exit::Usage => 2,
             Exit::Incomplete => 3,
-            Exit::Untrusted => 4,
+            Exit::Unreliable => 4,
             Exit::Interrupted => 130,
-            Exit::Of(code) => code,
+            Exit::Command(code) => code,
         }
     }
 }
 
-/// A command that failed: the line, the hint and the exit code.
+/// A failed command: its error, its hint and its exit code.
 #[derive(Debug)]
 pub struct Failure {
     exit: Exit,
@@ -57,70 +55,70 @@ pub struct Failure {
 }
 
 impl Failure {
-    /// A failure at run time (exit code 1).
+    /// Creates a failure at run time (exit code 1).
     pub fn new(error: impl Into<anyhow::Error>) -> Self {
         let error = error.into();
         let hint = error.downcast_ref::<IdentityError>().and_then(IdentityError::hint);
         Failure { exit: Exit::Failed, error, hint }
     }
 
-    /// A failure at run time, from text.
+    /// Creates a failure at run time from a text.
     pub fn msg(text: impl fmt::Display) -> Self {
         Failure::new(anyhow::anyhow!("{text}"))
     }
 
-    /// What was typed cannot be meant (exit code 2).
+    /// Creates a failure of usage (exit code 2).
     pub fn usage(text: impl fmt::Display) -> Self {
         Failure { exit: Exit::Usage, ..Failure::msg(text) }
     }
 
-    /// Sets another exit code.
+    /// Sets the exit code.
     pub fn with_exit(mut self, exit: Exit) -> Self {
         self.exit = exit;
         self
     }
 
-    /// Says what to do about it: best a command to run.
+    /// Sets the hint: one action, as a command if possible.
     pub fn hint(mut self, hint: impl fmt::Display) -> Self {
         self.hint = Some(hint.to_string());
         self
     }
 
-    /// The line and the hint, as they will be printed.
-    pub fn words(&self) -> (String, Option<String>) {
-        let text = line(&self.error);
-        if self.of_stdout() == Some(io::ErrorKind::StorageFull) {
-            let hint = "send it where there is room: > FILE on another disk";
+    /// Returns the error line and the hint line as they are printed.
+    pub fn lines(&self) -> (String, Option<String>) {
+        let text = error_chain(&self.error);
+        if self.stdout_error_kind() == Some(io::ErrorKind::StorageFull) {
+            let hint = "redirect the output to a disk with free space: > FILE";
             return (format!("standard output: {}", one_line(&text)), Some(hint.to_owned()));
         }
         (one_line(&text).into_owned(), self.hint.as_deref().map(|hint| one_line(hint).into_owned()))
     }
 
-    /// Prints the failure on stderr, one line each for error and hint.
-    pub fn tell(&self) {
-        let (line, hint) = self.words();
-        print::talk(format_args!("lfn: {line}\n"));
+    /// Prints the failure on standard error: one line for the error, one for the hint.
+    pub fn print(&self) {
+        let (line, hint) = self.lines();
+        print::message(format_args!("lfn: {line}\n"));
         if let Some(hint) = hint {
-            print::talk(format_args!("hint: {hint}\n"));
+            print::message(format_args!("hint: {hint}\n"));
         }
     }
 
-    /// Ends the program with it; a closed pipe on stdout is no failure at all.
+    /// Prints the failure and returns its exit code. A closed pipe on standard output counts as success.
     pub fn report(self) -> ExitCode {
         if self.is_closed_stdout() && self.exit == Exit::Failed {
             return Exit::Ok.into();
         }
-        self.tell();
+        self.print();
         self.exit.into()
     }
 
-    /// Printing fails with the bare error. One that has a cause to tell is of something else: a connection that breaks
-    /// ends in the same kind, and is a failure.
+    /// Reports whether the reader closed standard output. Printing fails with a bare I/O error. An error with a cause
+    /// comes from elsewhere: a broken connection ends with the same kind of error, and is a failure.
     fn is_closed_stdout(&self) -> bool {
-        self.of_stdout() == Some(io::ErrorKind::BrokenPipe)
+        self.stdout_error_kind() == Some(io::ErrorKind::BrokenPipe)
     }
 
-    fn of_stdout(&self) -> Option<io::ErrorKind> {
+    fn stdout_error_kind(&self) -> Option<io::ErrorKind> {
         let plain = self.error.downcast_ref::<io::Error>().map(io::Error::kind);
         let json = self.error.downcast_ref::<serde_json::Error>().and_then(serde_json::Error::io_error_kind);
         plain.or(json)
@@ -133,12 +131,12 @@ impl<E: Into<anyhow::Error>> From<E> for Failure {
     }
 }
 
-/// The error and its causes, each that the one before has not said already.
-fn line(error: &anyhow::Error) -> String {
-    error.chain().map(ToString::to_string).fold(String::new(), |said, cause| match said.as_str() {
+/// Joins the error and its causes. Skips a cause that the text before already contains.
+fn error_chain(error: &anyhow::Error) -> String {
+    error.chain().map(ToString::to_string).fold(String::new(), |joined, cause| match joined.as_str() {
         "" => cause,
-        before if before.ends_with(&cause) => said,
-        _ => format!("{said}: {cause}"),
+        before if before.ends_with(&cause) => joined,
+        _ => format!("{joined}: {cause}"),
     })
 }
 
@@ -149,24 +147,24 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_cause_is_said_once() {
+    fn error_chain_skips_repeated_causes() {
         let refused = || io::Error::from(io::ErrorKind::ConnectionRefused);
         let error = SessionError::Unreachable { address: "far:1".into(), source: refused() };
-        assert_eq!(line(&anyhow::Error::new(error)), format!("cannot reach far:1: {}", refused()));
+        assert_eq!(error_chain(&anyhow::Error::new(error)), format!("cannot reach far:1: {}", refused()));
         let unsaid = anyhow::Error::new(refused()).context("no answer");
-        assert_eq!(line(&unsaid), format!("no answer: {}", refused()));
+        assert_eq!(error_chain(&unsaid), format!("no answer: {}", refused()));
     }
 
     #[test]
-    fn only_a_closed_stdout_is_success() {
+    fn only_closed_stdout_counts_as_success() {
         let broken = || io::Error::from(io::ErrorKind::BrokenPipe);
         assert!(Failure::new(broken()).is_closed_stdout());
         assert!(Failure::new(serde_json::Error::io(broken())).is_closed_stdout());
         assert!(!Failure::new(SessionError::Io { peer: "the server", source: broken() }).is_closed_stdout());
         let full = Failure::new(io::Error::from(io::ErrorKind::StorageFull));
         assert!(!full.is_closed_stdout());
-        let (line, hint) = full.words();
+        let (line, hint) = full.lines();
         assert!(line.starts_with("standard output: ") && hint.is_some(), "{line}");
-        assert!(!Failure::msg("no space").words().0.contains("standard output"));
+        assert!(!Failure::msg("no space").lines().0.contains("standard output"));
     }
 }

@@ -1,14 +1,14 @@
 //! `lfn`: measures, tunes, emulates and fills long fat networks.
 //!
-//! The binary is thin: it reads what was typed ([`cli`]), runs one command ([`cmd`]), prints its result ([`mod@print`])
-//! and ends with a documented exit code ([`exit`]).
+//! The binary is thin. It parses the command line ([`cli`]), runs one command ([`cmd`]), prints the result
+//! ([`mod@print`]) and exits with a documented code ([`exit`]).
 #![forbid(unsafe_code)]
 
 mod cli;
 mod cmd;
-mod emulated;
+mod emulator_env;
 mod exit;
-mod forecast;
+mod prediction;
 mod print;
 mod remote;
 mod ssh;
@@ -19,8 +19,8 @@ use clap::Parser;
 
 fn main() -> ExitCode {
     let parsed = cli::Cli::try_parse();
-    // Where it cannot be done, `lfn hosts add` and @FILE keep a ticket from `ps` all the same.
-    let _ = lfn_sys::arguments::hide(remote::token_in);
+    // Hiding may fail. `lfn hosts add` and @FILE keep a ticket out of `ps` in any case.
+    let _ = lfn_sys::arguments::hide(remote::token_range);
     let done = match parsed {
         Ok(cli) => cmd::run(cli.command),
         Err(error) => cli::explain(&error),

@@ -1,4 +1,4 @@
-//! `lfn emulate --dry-run` as a user runs it. No namespaces, no root, no clock: the answers are exact.
+//! `lfn emulate --dry-run` run as a user runs it. It needs no namespaces, root or clock, so the results are exact.
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
@@ -30,14 +30,14 @@ fn near(run: &Value, key: &str, expected: f64, tolerance: f64) {
 }
 
 #[test]
-fn the_transfer_of_acts_takes_what_was_predicted() {
+fn acts_transfer_takes_the_predicted_time() {
     let run = json("--rtt 539ms --rate 135mbit --size 100MB --seed 1");
-    assert_eq!(run["schema"], "lfn.dry-run/1");
+    assert_eq!(run["schema"], "lfn.dry-run/2");
     assert_eq!(run["complete"], true);
     near(&run, "simulated.seconds", figure(&run, "predicted.seconds"), 0.005);
-    // 135 Mb/s × 1448/1514, once past start-up.
+    // 135 Mb/s × 1448/1514 after start-up.
     near(&run, "simulated.steady_goodput_bits_per_second", 129.11e6, 0.001);
-    // A full queue of one BDP is half a second.
+    // A full queue of one BDP takes half a second.
     near(&run, "queueing_delay.max_seconds", 0.539, 0.01);
     assert_eq!(run["forward"]["dropped_packets"]["queue"], run["senders"]["retransmitted_segments"]);
     let held = json("--rtt 539ms --rate 135mbit --size 100MB --seed 1 --window 4547813");
@@ -46,13 +46,13 @@ fn the_transfer_of_acts_takes_what_was_predicted() {
     assert_eq!(held["senders"]["retransmitted_segments"], 0);
 }
 
-/// 6.25 GB in flight: no machine at hand carries that, and one TCP connection can not either.
+/// 6.25 GB in flight: no machine here carries this, and one TCP connection cannot either.
 #[test]
-fn a_path_that_no_machine_here_carries() {
+fn dry_run_simulates_a_path_of_100_gbit() {
     let link = "--rtt 500ms --rate 100gbit --seed 1";
     let one = json(&format!("{link} --size 100GB"));
     assert_eq!(one["predicted"]["limited_by"], "receive window");
-    // 1,073,725,440 B every 500 ms.
+    // The maximum window is 1,073,725,440 B every 500 ms.
     near(&one, "simulated.steady_goodput_bits_per_second", 17.18e9, 0.03);
     let eight = json(&format!("{link} --size 1TB --streams 8"));
     near(&eight, "simulated.steady_goodput_bits_per_second", 95.64e9, 0.005);
@@ -60,7 +60,7 @@ fn a_path_that_no_machine_here_carries() {
 }
 
 #[test]
-fn the_same_seed_says_the_same_and_another_does_not() {
+fn same_seed_gives_the_same_result() {
     let link = "--rtt 90ms --rate 1gbit --loss 1e-3 --jitter normal:1ms --size 20MB";
     let run = |seed: u32| stdout(&lfn(&format!("{link} --seed {seed} --json")));
     assert_eq!(run(7), run(7));
@@ -68,7 +68,7 @@ fn the_same_seed_says_the_same_and_another_does_not() {
 }
 
 #[test]
-fn every_impairment_and_profile_can_be_run_dry() {
+fn every_impairment_and_profile_can_be_simulated() {
     for settings in [
         "--forward-loss gilbert:p=0.01:r=0.3",
         "--aqm codel",
@@ -89,7 +89,7 @@ fn every_impairment_and_profile_can_be_run_dry() {
     ] {
         let run = json(&format!("--rtt 40ms --rate 50mbit --size 5MB --seed 3 {settings}"));
         assert_eq!(run["complete"], true, "{settings}");
-        // Above nothing is as fast as the line, and nothing here is slower than a tenth of it.
+        // No case is as fast as the line, and none is slower than a tenth of it.
         assert!(figure(&run, "simulated.goodput_bits_per_second") < 50e6, "{settings}");
         assert!(figure(&run, "simulated.goodput_bits_per_second") > 2e6, "{settings}");
     }
@@ -102,8 +102,9 @@ fn every_impairment_and_profile_can_be_run_dry() {
 }
 
 #[test]
-fn bursts_of_loss_do_not_starve_a_flow() {
-    // 20 MB take 8 s without loss. Certain loss in a burst that is counted in packets took minutes, or never ended.
+fn loss_bursts_do_not_starve_a_flow() {
+    // 20 MB take 8 s without loss. With certain loss in a burst counted in packets, the flow needed minutes or never
+    // ended.
     for seed in 1..=12 {
         let run = json(&format!("--profile lossy-wifi --size 20MB --seed {seed}"));
         assert_eq!(run["complete"], true, "seed {seed}");
@@ -115,7 +116,7 @@ fn bursts_of_loss_do_not_starve_a_flow() {
 }
 
 #[test]
-fn the_page_says_what_came_of_it_beside_what_was_predicted() {
+fn page_compares_simulation_with_prediction() {
     let output = lfn("--rtt 20ms --rate 100mbit --size 10MB --loss 1e-3 --seed 5");
     assert!(output.status.success(), "{}", stderr(&output));
     let page = stdout(&output);
@@ -126,8 +127,8 @@ fn the_page_says_what_came_of_it_beside_what_was_predicted() {
 }
 
 #[test]
-fn a_transfer_that_never_ends_is_a_failure_that_says_why() {
-    for (settings, said) in [("--loss 100%", "nobody answers"), ("--path-mtu 1000:black-hole", "15 timeouts")] {
+fn endless_transfer_is_a_failure_with_reason() {
+    for (settings, said) in [("--loss 100%", "no answer to seven SYNs"), ("--path-mtu 1000:black-hole", "15 consecutive timeouts")] {
         let output = lfn(&format!("--rtt 20ms --rate 100mbit --size 10MB {settings}"));
         assert_eq!(output.status.code(), Some(1), "{settings}");
         assert!(stderr(&output).contains(said), "{settings}: {}", stderr(&output));
@@ -136,22 +137,22 @@ fn a_transfer_that_never_ends_is_a_failure_that_says_why() {
 }
 
 #[test]
-fn what_cannot_be_meant_is_refused_with_a_hint() {
+fn contradictory_flags_are_refused_with_a_hint() {
     let link = "--rtt 539ms --rate 135mbit";
     let cases = [
-        (format!("{link} --size 0"), "--size 0"),
+        (format!("{link} --size 0"), "--size must be at least 1 B"),
         (format!("{link} --size lots"), "lots"),
         (format!("{link} --size -1"), "-1"),
-        (format!("{link} --size 1000TB"), "more than a dry run takes on"),
+        (format!("{link} --size 1000TB"), "too large for a dry run"),
         (format!("{link} --streams 0"), "--streams 0"),
         (format!("{link} --streams 5000"), "--streams 5000"),
         (format!("{link} --window 2GB"), "1,073,725,440 B"),
-        (format!("{link} --window 100"), "less than one segment"),
+        (format!("{link} --window 100"), "smaller than one segment"),
         (format!("{link} --congestion vegas"), "vegas"),
         (format!("{link} --size 1MB -- true"), "--dry-run"),
         (format!("{link} --parallel rate=1mbit,rtt=1ms"), "--parallel"),
         ("--rate 135mbit".to_owned(), "--rtt"),
-        ("--rtt 10s --rate 10tbit --jitter 5ms --size 1GB".to_owned(), "jitter treats every packet alone"),
+        ("--rtt 10s --rate 10tbit --jitter 5ms --size 1GB".to_owned(), "a dry run with jitter can keep"),
     ];
     for (arguments, named) in cases {
         let output = lfn(&arguments);

@@ -1,4 +1,4 @@
-//! `lfn emulate`, driven as a user drives it. Nothing here depends on timing being good: bounds from above are generous.
+//! `lfn emulate` run as a user runs it. No test depends on good timing: upper limits are generous.
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on says so by panicking, its helpers too")]
 
@@ -13,49 +13,49 @@ use std::time::{Duration, Instant};
 use lfn_core::link::DropCause;
 use lfn_core::path::PathProfile;
 use lfn_core::units::{BitRate, Bytes};
-use lfn_net::emulator::{DirectionLedger, Ledger, Outcome};
+use lfn_net::emulator::{DirectionReport, AccuracyReport, RunOutcome};
 use support::{Needs, ROLE, as_role, eventually, lfn, processes_with, stderr, stdout};
 
 const PORT: u16 = 9000;
 
-/// A harness of our own: the common one cannot count a test as skipped once it runs.
+/// A custom harness, because the standard one cannot mark a running test as skipped.
 fn main() -> ExitCode {
     if let Ok(role) = env::var(ROLE) {
         act(&role);
         return ExitCode::SUCCESS;
     }
     support::run(&[
-        ("the_exit_status_is_the_commands", Needs::Namespaces, the_exit_status_is_the_commands),
-        ("nobody_need_listen_to_the_ledger", Needs::Namespaces, nobody_need_listen_to_the_ledger),
-        ("a_far_command_that_fails_is_told", Needs::Namespaces, a_far_command_that_fails_is_told),
-        ("without_a_path_the_usual_one_is_searched", Needs::Namespaces, without_a_path_the_usual_one_is_searched),
-        ("a_command_that_cannot_be_started_says_so", Needs::Namespaces, a_command_that_cannot_be_started_says_so),
+        ("exit_code_is_the_command_exit_code", Needs::Namespaces, exit_code_is_the_command_exit_code),
+        ("closed_stderr_does_not_stop_the_run", Needs::Namespaces, closed_stderr_does_not_stop_the_run),
+        ("failing_far_command_is_reported", Needs::Namespaces, failing_far_command_is_reported),
+        ("default_path_is_searched_without_path_variable", Needs::Namespaces, default_path_is_searched_without_path_variable),
+        ("command_that_cannot_start_is_reported", Needs::Namespaces, command_that_cannot_start_is_reported),
         ("both_sides_know_the_path_and_each_other", Needs::Namespaces, both_sides_know_the_path_and_each_other),
         ("each_side_has_its_own_interfaces_in_sys", Needs::Namespaces, each_side_has_its_own_interfaces_in_sys),
-        ("the_far_side_serves_and_its_ticket_is_known", Needs::Namespaces, the_far_side_serves_and_its_ticket_is_known),
+        ("far_side_serves_with_a_known_ticket", Needs::Namespaces, far_side_serves_with_a_known_ticket),
         (
-            "the_round_trip_is_never_shorter_than_asked_for",
+            "rtt_is_never_shorter_than_set",
             Needs::Namespaces,
-            the_round_trip_is_never_shorter_than_asked_for,
+            rtt_is_never_shorter_than_set,
         ),
         (
-            "the_same_seed_drops_the_same_and_the_ledger_counts_it",
+            "same_seed_drops_the_same_counted_packets",
             Needs::Namespaces,
-            the_same_seed_drops_the_same_and_the_ledger_counts_it,
+            same_seed_drops_the_same_counted_packets,
         ),
-        ("a_link_that_loses_everything_does", Needs::Namespaces, a_link_that_loses_everything_does),
-        ("nothing_is_left_however_it_ends", Needs::Namespaces, nothing_is_left_however_it_ends),
-        ("a_file_arrives_whole_over_a_link_that_loses", Needs::Namespaces, a_file_arrives_whole_over_a_link_that_loses),
-        ("a_command_that_ignores_signals_is_killed", Needs::Namespaces, a_command_that_ignores_signals_is_killed),
+        ("loss_of_100_percent_drops_everything", Needs::Namespaces, loss_of_100_percent_drops_everything),
+        ("nothing_is_left_after_any_end", Needs::Namespaces, nothing_is_left_after_any_end),
+        ("file_is_copied_over_a_lossy_link", Needs::Namespaces, file_is_copied_over_a_lossy_link),
+        ("command_that_ignores_signals_is_killed", Needs::Namespaces, command_that_ignores_signals_is_killed),
         (
-            "what_cannot_be_meant_is_refused_before_anything_is_made",
+            "contradictory_flags_are_refused_at_the_start",
             Needs::Nothing,
-            what_cannot_be_meant_is_refused_before_anything_is_made,
+            contradictory_flags_are_refused_at_the_start,
         ),
     ])
 }
 
-/// The commands that the tests run over their paths: this program in a role.
+/// Roles in which this program runs as a command on a path.
 fn act(role: &str) {
     let far = env::var("LFN_FAR").unwrap_or_default();
     match role {
@@ -82,7 +82,7 @@ const DATAGRAMS: u64 = 500;
 
 fn emulate(flags: &[&str]) -> Command {
     let mut command = lfn();
-    command.args(["emulate", "--rtt", "20ms", "--rate", "50mbit", "--far", "none"]).args(flags);
+    command.args(["emulate", "--rtt", "20ms", "--rate", "50mbit", "--far-command", "none"]).args(flags);
     command
 }
 
@@ -91,7 +91,7 @@ fn run_shell(flags: &[&str], script: &str) -> Output {
 }
 
 /// Runs a script and reads the report.
-fn reported(flags: &[&str], script: &str) -> (Output, Outcome) {
+fn reported(flags: &[&str], script: &str) -> (Output, RunOutcome) {
     let file = tempfile::NamedTempFile::new().unwrap();
     let path = file.path().to_str().unwrap().to_owned();
     let output = run_shell(&[flags, &["--report", &path]].concat(), script);
@@ -100,37 +100,37 @@ fn reported(flags: &[&str], script: &str) -> (Output, Outcome) {
     (output, outcome)
 }
 
-/// 4 instead of 0 is right on a machine too busy to be faithful.
-fn succeeded(output: &Output, ledger: Option<&Ledger>) -> bool {
+/// On a machine that is too busy for an accurate emulation, exit code 4 instead of 0 is correct.
+fn succeeded(output: &Output, ledger: Option<&AccuracyReport>) -> bool {
     match output.status.code() {
-        Some(0) => ledger.is_none_or(Ledger::is_faithful),
-        Some(4) => stderr(output).contains("not faithful"),
+        Some(0) => ledger.is_none_or(AccuracyReport::is_accurate),
+        Some(4) => stderr(output).contains("not accurate"),
         _ => false,
     }
 }
 
-fn the_exit_status_is_the_commands() {
+fn exit_code_is_the_command_exit_code() {
     for (script, code) in [("exit 7", 7), ("exit 255", 255), ("kill -9 $$", 137), ("kill -15 $$", 143)] {
         let output = run_shell(&[], script);
         assert_eq!(output.status.code(), Some(code), "{script}: {}", stderr(&output));
     }
 }
 
-fn nobody_need_listen_to_the_ledger() {
+fn closed_stderr_does_not_stop_the_run() {
     let (reader, writer) = std::io::pipe().unwrap();
     drop(reader);
     let status = emulate(&[]).args(["--", "sh", "-c", "exit 7"]).stderr(writer).status().unwrap();
     assert_eq!(status.code(), Some(7));
 }
 
-fn a_far_command_that_fails_is_told() {
+fn failing_far_command_is_reported() {
     let mut command = lfn();
-    command.args(["emulate", "--rtt", "20ms", "--rate", "50mbit", "--far", "exit 3", "--", "sleep", "1"]);
+    command.args(["emulate", "--rtt", "20ms", "--rate", "50mbit", "--far-command", "exit 3", "--", "sleep", "1"]);
     let said = stderr(&command.output().unwrap());
     assert!(said.contains("the far command exited with status 3"), "{said}");
 }
 
-fn without_a_path_the_usual_one_is_searched() {
+fn default_path_is_searched_without_path_variable() {
     for path in [None, Some("")] {
         let mut command = emulate(&[]);
         command.env_remove("PATH").envs(path.map(|path| ("PATH", path)));
@@ -144,7 +144,7 @@ fn without_a_path_the_usual_one_is_searched() {
     }
 }
 
-fn a_command_that_cannot_be_started_says_so() {
+fn command_that_cannot_start_is_reported() {
     for (command, code) in [("no-such-command", 127), ("/etc/passwd", 126), ("/no/such/command", 127)] {
         let output = emulate(&["--", command]).output().unwrap();
         assert_eq!(output.status.code(), Some(code), "{command}");
@@ -166,16 +166,16 @@ fn both_sides_know_the_path_and_each_other() {
     let path = said.lines().find_map(|line| line.strip_prefix("PATH_IS ")).unwrap();
     let mut wanted = PathProfile::new(BitRate(50_000_000), Duration::from_millis(20));
     (wanted.queue, wanted.mtu) = (Some(Bytes(90_140)), 9000);
-    // Half a BDP is 62,500 bytes, less than the ten packets that a queue in BDPs is given at least.
+    // Half a BDP is 62,500 bytes. A queue in BDPs has at least ten packets, which is more.
     assert_eq!(serde_json::from_str::<PathProfile>(path).unwrap(), wanted);
 }
 
-/// Where the system allows it; a second mount on top of the first tells whether it does.
+/// Runs only if the system allows it. A second mount shows whether it does.
 fn each_side_has_its_own_interfaces_in_sys() {
     const SEE: &str = "echo SEEN $(ls /sys/class/net) $(cat /sys/class/net/lfn0/address) END >&2";
     let near = format!("{SEE}; mount -t sysfs sysfs /sys && ls -d /sys/class/net/lfn0 >/dev/null && echo ALLOWED >&2");
     let mut command = lfn();
-    command.args(["emulate", "--rtt", "20ms", "--rate", "50mbit", "--far", SEE, "--", "sh", "-c", &near]);
+    command.args(["emulate", "--rtt", "20ms", "--rate", "50mbit", "--far-command", SEE, "--", "sh", "-c", &near]);
     let said = stderr(&command.output().unwrap());
     let seen: Vec<_> = said.lines().filter(|line| line.starts_with("SEEN ")).collect();
     if said.contains("ALLOWED") {
@@ -187,7 +187,7 @@ fn each_side_has_its_own_interfaces_in_sys() {
     }
 }
 
-fn the_far_side_serves_and_its_ticket_is_known() {
+fn far_side_serves_with_a_known_ticket() {
     let mut command = lfn();
     command.args(["emulate", "--rtt", "1ms", "--rate", "1gbit", "--", "sh", "-c", "echo $LFN_FAR_TICKET"]);
     let output = command.output().unwrap();
@@ -196,9 +196,9 @@ fn the_far_side_serves_and_its_ticket_is_known() {
     assert!(said.starts_with("lfn://") && said.contains("@10.73.23.2:"), "{said}");
 }
 
-fn the_round_trip_is_never_shorter_than_asked_for() {
+fn rtt_is_never_shorter_than_set() {
     let mut command = lfn();
-    command.args(["emulate", "--rtt", "300ms", "--rate", "50mbit", "--far", &as_role("listen")]);
+    command.args(["emulate", "--rtt", "300ms", "--rate", "50mbit", "--far-command", &as_role("listen")]);
     let output = command.args(["--", "sh", "-c", &as_role("connect")]).output().unwrap();
     assert!(succeeded(&output, None), "{} {}", stdout(&output), stderr(&output));
     let said = stdout(&output);
@@ -207,40 +207,40 @@ fn the_round_trip_is_never_shorter_than_asked_for() {
     assert!(rtt >= Duration::from_millis(300) && rtt < Duration::from_secs(5), "{rtt:?}");
 }
 
-fn lost(ledger: &DirectionLedger) -> u64 {
+fn lost(ledger: &DirectionReport) -> u64 {
     ledger.dropped.get(&DropCause::Loss).copied().unwrap_or(0)
 }
 
-fn the_same_seed_drops_the_same_and_the_ledger_counts_it() {
+fn same_seed_drops_the_same_counted_packets() {
     let script = as_role("datagrams");
     let run = |seed: &str| {
         let (output, outcome) = reported(&["--loss", "0.3", "--seed", seed, "--queue", "10MB"], &script);
-        assert!(succeeded(&output, Some(&outcome.ledger)), "{}", stderr(&output));
+        assert!(succeeded(&output, Some(&outcome.accuracy_report)), "{}", stderr(&output));
         assert!(stderr(&output).contains(&format!("seed {seed}")), "{}", stderr(&output));
-        assert_eq!(outcome.ledger.seed.to_string(), seed);
-        outcome.ledger.paths[0].near_to_far.clone()
+        assert_eq!(outcome.accuracy_report.seed.to_string(), seed);
+        outcome.accuracy_report.paths[0].near_to_far.clone()
     };
     let (first, again, other) = (run("42"), run("42"), run("43"));
     for ledger in [&first, &again, &other] {
         assert_eq!(ledger.offered, DATAGRAMS);
         assert_eq!(ledger.offered, ledger.forwarded + ledger.dropped.values().sum::<u64>() + ledger.in_flight);
-        // 99.99 % of 500 draws at 0.3 lie within four standard deviations.
+        // 99.99 % of 500 draws at 0.3 are within four standard deviations.
         assert!((109..=191).contains(&lost(ledger)), "{:?}", ledger.dropped);
     }
     assert_eq!(first.dropped, again.dropped);
 }
 
-fn a_link_that_loses_everything_does() {
+fn loss_of_100_percent_drops_everything() {
     let (output, outcome) = reported(&["--loss", "100%"], &as_role("datagrams"));
-    assert!(succeeded(&output, Some(&outcome.ledger)), "{}", stderr(&output));
-    let ledger = outcome.ledger.paths[0].near_to_far.clone();
+    assert!(succeeded(&output, Some(&outcome.accuracy_report)), "{}", stderr(&output));
+    let ledger = outcome.accuracy_report.paths[0].near_to_far.clone();
     assert_eq!((ledger.offered, lost(&ledger), ledger.forwarded), (DATAGRAMS, DATAGRAMS, 0));
 }
 
-fn nothing_is_left_however_it_ends() {
+fn nothing_is_left_after_any_end() {
     let hosts = fs::read("/etc/hosts").unwrap_or_default();
     for (signal, code) in [("KILL", None), ("INT", Some(130)), ("TERM", Some(143)), ("HUP", Some(129))] {
-        // A duration nobody else sleeps for: it marks every process of this run.
+        // A duration that no other program sleeps for. It marks every process of this run.
         let marker = format!("98765.{}{}", std::process::id(), signal.len());
         let mut child = start_sleepers(&marker);
         assert!(eventually(|| sleepers(&marker) == 3), "{signal}: {:?}", processes_with(&marker));
@@ -252,10 +252,10 @@ fn nothing_is_left_however_it_ends() {
     assert_eq!(fs::read("/etc/hosts").unwrap_or_default(), hosts);
 }
 
-/// One sleeps on the far side, one as CMD, and one in a session of its own that CMD left behind.
+/// Starts three sleeping processes: on the far side, as CMD, and in a session of its own that CMD left.
 fn start_sleepers(marker: &str) -> Child {
     let mut command = lfn();
-    command.args(["emulate", "--rtt", "20ms", "--rate", "50mbit", "--far", &format!("exec sleep {marker}")]);
+    command.args(["emulate", "--rtt", "20ms", "--rate", "50mbit", "--far-command", &format!("exec sleep {marker}")]);
     command.args(["--", "sh", "-c", &format!("setsid sleep {marker} & exec sleep {marker}")]);
     command.stderr(Stdio::null()).spawn().unwrap()
 }
@@ -268,8 +268,8 @@ fn send(child: &Child, signal: &str) {
     assert!(Command::new("kill").args(["-s", signal, &child.id().to_string()]).status().unwrap().success());
 }
 
-/// Both ways, and the digest printed is the one `b3sum` would print.
-fn a_file_arrives_whole_over_a_link_that_loses() {
+/// Copies in both directions, and the printed digest equals that of `b3sum`.
+fn file_is_copied_over_a_lossy_link() {
     let home = tempfile::tempdir().unwrap();
     let (near, far) = (home.path().join("near.bin"), home.path().join("far"));
     fs::create_dir(&far).unwrap();
@@ -287,7 +287,7 @@ fn a_file_arrives_whole_over_a_link_that_loses() {
     assert_eq!(stdout(&output).matches(&digest).count(), 2, "{}", stdout(&output));
 }
 
-fn a_command_that_ignores_signals_is_killed() {
+fn command_that_ignores_signals_is_killed() {
     let marker = format!("98764.{}", std::process::id());
     let script = format!("trap '' INT TERM; exec sleep {marker}");
     let mut child = emulate(&["--", "sh", "-c", &script]).stderr(Stdio::null()).spawn().unwrap();
@@ -296,7 +296,7 @@ fn a_command_that_ignores_signals_is_killed() {
     assert_eq!(child.wait().unwrap().code(), Some(137));
 }
 
-fn what_cannot_be_meant_is_refused_before_anything_is_made() {
+fn contradictory_flags_are_refused_at_the_start() {
     let cases: &[(&[&str], i32, &str)] = &[
         (&["--rtt", "-5ms"], 2, "-5ms"),
         (&["--rtt", "0ms"], 2, "RTT of zero"),
@@ -317,9 +317,9 @@ fn what_cannot_be_meant_is_refused_before_anything_is_made() {
         (&["--mtu", "-1"], 2, "-1"),
         (&["--seed", "x"], 2, "'x'"),
         (&["--far-root", "/no/such/directory"], 2, "/no/such/directory"),
-        (&["--far", "true", "--far-root", "/"], 2, "--far-root"),
-        (&["--far", ""], 2, "--far"),
-        (&["--rtt", "100s", "--rate", "1tbit"], 1, "for packets in flight"),
+        (&["--far-command", "true", "--far-root", "/"], 2, "--far-root"),
+        (&["--far-command", ""], 2, "--far-command"),
+        (&["--rtt", "100s", "--rate", "1tbit"], 1, "of memory for packets in flight"),
         (&["--report", "/no/such/directory/report.json"], 1, "/no/such/directory/report.json"),
     ];
     for (flags, code, named) in cases {

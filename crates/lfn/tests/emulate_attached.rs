@@ -1,5 +1,5 @@
-//! `lfn emulate` between network namespaces and interfaces that exist already. Each scenario is played in a sandbox, so
-//! that it works for an ordinary user as for root and leaves nothing.
+//! `lfn emulate` between existing network namespaces and interfaces. Each scenario runs in a sandbox, so that it works
+//! for an ordinary user and for root and leaves nothing behind.
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on says so by panicking, its helpers too")]
 
@@ -12,14 +12,14 @@ use std::process::{Child, Command, ExitCode, Stdio};
 use std::time::{Duration, Instant};
 
 use lfn_sys::namespace::NetNamespace;
-use lfn_sys::netlink::{Mac, Netlink, VethEnd};
-use lfn_sys::packet::{Lengths, PacketSocket, ReceiveRing, Room, VNET_HEADER};
+use lfn_sys::netlink::{MacAddress, Netlink, VethEnd};
+use lfn_sys::packet::{LengthFilter, PacketSocket, ReceiveRing, SlotSize, VNET_HEADER};
 use lfn_sys::sysctl;
 use support::sandbox::{self, Running};
-use support::{Needs, ROLE, eventually, lfn, play, stderr};
+use support::{Needs, ROLE, eventually, lfn, run_scenario, stderr};
 
 const PORT: u16 = 9000;
-/// Enough for super-packets to form.
+/// Enough bytes for super-packets to form.
 const POURED: usize = 3_000_000;
 
 fn main() -> ExitCode {
@@ -28,14 +28,14 @@ fn main() -> ExitCode {
         return ExitCode::SUCCESS;
     }
     support::run(&[
-        ("processes_are_joined_and_left_as_they_were", Needs::Namespaces, || play("attach")),
-        ("one_side_may_be_made", Needs::Namespaces, || play("attach-one")),
-        ("what_cannot_be_attached_to_is_refused", Needs::Namespaces, || play("attach-refused")),
-        ("small_buffers_are_named_and_left_alone", Needs::Namespaces, || play("buffers")),
-        ("a_namespace_of_ones_own_needs_no_root", Needs::Namespaces, a_namespace_of_ones_own_needs_no_root),
-        ("everything_passes_a_bridge", Needs::Namespaces, || play("bridge")),
-        ("an_interface_that_vanishes_is_named", Needs::Namespaces, || play("vanish")),
-        ("what_cannot_be_bridged_is_refused", Needs::Namespaces, || play("bridge-refused")),
+        ("attached_processes_are_left_unchanged", Needs::Namespaces, || run_scenario("attach")),
+        ("one_side_can_be_new", Needs::Namespaces, || run_scenario("attach-one")),
+        ("invalid_attachments_are_refused", Needs::Namespaces, || run_scenario("attach-refused")),
+        ("small_socket_buffers_are_reported_not_changed", Needs::Namespaces, || run_scenario("buffers")),
+        ("own_namespace_needs_no_root", Needs::Namespaces, own_namespace_needs_no_root),
+        ("all_frame_types_pass_the_bridge", Needs::Namespaces, || run_scenario("bridge")),
+        ("deleted_interface_is_named", Needs::Namespaces, || run_scenario("vanish")),
+        ("invalid_bridges_are_refused", Needs::Namespaces, || run_scenario("bridge-refused")),
     ])
 }
 
@@ -59,7 +59,7 @@ fn act(role: &str) {
     }
 }
 
-/// Swallows what comes, says how much that was, and listens again.
+/// Reads and discards data, prints the number of bytes, and listens again.
 fn listen() {
     for stream in TcpListener::bind((Ipv4Addr::UNSPECIFIED, PORT)).unwrap().incoming() {
         let mut stream = stream.unwrap();
@@ -69,7 +69,7 @@ fn listen() {
     }
 }
 
-/// Sends a lot, and prints in nanoseconds how long the handshake took.
+/// Sends data and prints the duration of the handshake in nanoseconds.
 fn pour(host: &str) {
     let before = Instant::now();
     let mut stream = TcpStream::connect((host, PORT)).unwrap();
@@ -82,14 +82,14 @@ fn pour(host: &str) {
     println!("{}", took.as_nanos());
 }
 
-/// This binary in a part.
+/// Returns a command that runs this binary in a role.
 fn part(role: &str) -> Command {
     let mut command = Command::new(env::current_exe().unwrap());
     command.env(ROLE, role);
     command
 }
 
-/// A process in a namespace, to be killed at the end.
+/// A process in a namespace that is killed at the end.
 struct Resident(Child);
 
 impl Resident {
@@ -97,7 +97,7 @@ impl Resident {
         Resident(sandbox::spawn_in(namespace, Command::new("sleep").arg("1000")))
     }
 
-    /// Returns when it listens.
+    /// Starts a listener and returns when it listens.
     fn listener(namespace: &NetNamespace) -> Self {
         let resident = Resident(sandbox::spawn_in(namespace, &mut part("listen")));
         let is_listening = || std::fs::read_to_string("/proc/thread-self/net/tcp").unwrap().lines().count() > 1;
@@ -117,8 +117,8 @@ impl Drop for Resident {
     }
 }
 
-/// The handshake from a namespace, after which a lot went through.
-fn poured_from(namespace: &NetNamespace, host: &str) -> Duration {
+/// Returns the handshake time from a namespace, after data was sent.
+fn pour_from(namespace: &NetNamespace, host: &str) -> Duration {
     let mut child = sandbox::spawn_in(namespace, part(&format!("pour {host}")).stdout(Stdio::piped()));
     let mut said = String::new();
     child.stdout.take().unwrap().read_to_string(&mut said).unwrap();
@@ -132,9 +132,9 @@ fn emulate(flags: &[&str]) -> Command {
     command
 }
 
-/// 4 instead of 0 is right on a machine too busy to be faithful.
-fn ended_well(code: Option<i32>, said: &str) -> bool {
-    code == Some(0) || code == Some(4) && said.contains("not faithful")
+/// On a machine that is too busy for an accurate emulation, exit code 4 instead of 0 is correct.
+fn is_success(code: Option<i32>, said: &str) -> bool {
+    code == Some(0) || code == Some(4) && said.contains("not accurate")
 }
 
 fn attach() {
@@ -144,14 +144,14 @@ fn attach() {
     let flags = ["--attach-near", &at_near.pid(), "--attach-far", &at_far.pid()];
     for signal in ["TERM", "INT", "HUP", "KILL"] {
         let mut running = Running::start(&mut emulate(&flags));
-        running.says("an interrupt ends the link");
-        let took = poured_from(&near, "10.73.23.2");
+        running.says("an interrupt (Ctrl-C) ends the link");
+        let took = pour_from(&near, "10.73.23.2");
         assert!(took >= Duration::from_millis(30) && took < Duration::from_secs(10), "{took:?}");
         assert_eq!((settings(&near), settings(&far)), before);
         running.signal(signal);
         let (status, said) = running.end();
         if signal != "KILL" {
-            assert!(ended_well(status.code(), &said), "{signal}: {status} {said}");
+            assert!(is_success(status.code(), &said), "{signal}: {status} {said}");
             assert!(said.contains("near to far"), "{said}");
             assert!(!sandbox::has_interface(&near, "lfn0"), "{signal}");
         }
@@ -159,21 +159,21 @@ fn attach() {
     assert!(eventually(|| !sandbox::has_interface(&near, "lfn0") && !sandbox::has_interface(&far, "lfn0")));
 }
 
-/// What an emulator might be tempted to change.
+/// Returns the settings that an emulator must not change.
 fn settings(namespace: &NetNamespace) -> Vec<String> {
     let names = ["tcp_rmem", "tcp_wmem", "tcp_no_metrics_save", "ping_group_range", "ip_forward"];
     let read = || names.map(|name| sysctl::read(&format!("net.ipv4.{name}")).unwrap());
     namespace.run(read).unwrap().into()
 }
 
-/// CMD runs in the attached namespace and knows the path; the other side is made as ever.
+/// CMD runs in the attached namespace and knows the path. The other side is new.
 fn attach_one() {
     let near = NetNamespace::new().unwrap();
     let at_near = Resident::sleeper(&near);
     let flags =
         ["--attach-near", &at_near.pid(), "--", "sh", "-c", "lfn test far --time 1s && readlink /proc/self/ns/net"];
     let output = emulate(&flags).output().unwrap();
-    assert!(ended_well(output.status.code(), &stderr(&output)), "{}", stderr(&output));
+    assert!(is_success(output.status.code(), &stderr(&output)), "{}", stderr(&output));
     let namespace = std::fs::read_link(format!("/proc/{}/ns/net", at_near.pid())).unwrap();
     assert!(support::stdout(&output).contains(namespace.to_str().unwrap()), "{}", support::stdout(&output));
 }
@@ -183,19 +183,19 @@ fn attach_refused() {
         (NetNamespace::new().unwrap(), NetNamespace::new().unwrap(), NetNamespace::new().unwrap());
     let [at_near, at_taken, at_addressed] =
         [&near, &taken, &addressed].map(|namespace| Resident::sleeper(namespace).leak());
-    let end = |name, number| VethEnd { name, mac: Mac([2, 0, 0, 0, 9, number]) };
+    let end = |name, number| VethEnd { name, mac: MacAddress([2, 0, 0, 0, 9, number]) };
     Netlink::open().unwrap().add_veth(end("x0", 1), end("lfn0", 2), &taken, 1500).unwrap();
     sandbox::join("x1", &addressed, "eth0", 3);
     sandbox::address(&addressed, "eth0", [10, 73, 23, 1]);
     let cases: [(&[&str], &str); 8] = [
         (&["--attach-near", "999999999"], "process 999999999: there is no such process"),
         (&["--attach-near", "no-such-name"], "'no-such-name'"),
-        (&["--attach-near", "/etc/passwd"], "'/etc/passwd': that is no network namespace"),
-        (&["--attach-near", "/proc/self/ns/mnt"], "no network namespace"),
+        (&["--attach-near", "/etc/passwd"], "'/etc/passwd': this is not a network namespace"),
+        (&["--attach-near", "/proc/self/ns/mnt"], "not a network namespace"),
         (&["--attach-far", "/no/such/file"], "'/no/such/file'"),
         (&["--attach-near", &at_near, "--attach-far", &at_near], "the same network namespace"),
-        (&["--attach-near", &at_near, "--attach-far", &at_taken], "interface lfn0 already"),
-        (&["--attach-near", &at_addressed], "the address 10.73.23.1 already"),
+        (&["--attach-near", &at_near, "--attach-far", &at_taken], "already has an interface lfn0"),
+        (&["--attach-near", &at_addressed], "already has the address 10.73.23.1"),
     ];
     for (flags, reason) in cases {
         let output = emulate(flags).output().unwrap();
@@ -207,7 +207,7 @@ fn attach_refused() {
 }
 
 impl Resident {
-    /// To live as long as the sandbox.
+    /// Keeps the process until the sandbox ends.
     fn leak(self) -> String {
         let pid = self.pid();
         std::mem::forget(self);
@@ -227,31 +227,31 @@ fn buffers() {
     assert_eq!(near.run(|| sysctl::read("net.ipv4.tcp_rmem")).unwrap().unwrap(), "4096\t131072\t200000");
 }
 
-/// Outside any sandbox: `unshare -Urn` is how people make such a namespace.
-fn a_namespace_of_ones_own_needs_no_root() {
+/// Runs outside any sandbox: users create this kind of namespace with `unshare -Urn`.
+fn own_namespace_needs_no_root() {
     let mut child = Command::new("unshare").args(["-Urn", "sleep", "1000"]).spawn().unwrap();
     let own = std::fs::read_link("/proc/self/ns/net").unwrap();
     let namespace = format!("/proc/{}/ns/net", child.id());
     assert!(eventually(|| std::fs::read_link(&namespace).is_ok_and(|theirs| theirs != own)));
-    // The user namespace is there before it is furnished.
+    // The user namespace exists before it is set up.
     assert!(eventually(
         || std::fs::read_to_string(format!("/proc/{}/comm", child.id())).is_ok_and(|name| name == "sleep\n")
     ));
     let pid = child.id().to_string();
     let output = emulate(&["--attach-near", &pid, "--", "lfn", "test", "far", "--time", "1s"]).output().unwrap();
     let forbidden = emulate(&["--attach-near", "/proc/self/ns/net", "--", "true"]);
-    let forbidden = (!lfn_sys::namespace::Identity::current().is_root()).then_some(forbidden);
+    let forbidden = (!lfn_sys::namespace::UserIdentity::current().is_root()).then_some(forbidden);
     let forbidden = forbidden.map(|mut command| command.output().unwrap());
     child.kill().unwrap();
     child.wait().unwrap();
-    assert!(ended_well(output.status.code(), &stderr(&output)), "{}", stderr(&output));
+    assert!(is_success(output.status.code(), &stderr(&output)), "{}", stderr(&output));
     if let Some(output) = forbidden {
         assert_eq!(output.status.code(), Some(1));
-        assert!(stderr(&output).contains("not this user's to change"), "{}", stderr(&output));
+        assert!(stderr(&output).contains("this user has no right to change it"), "{}", stderr(&output));
     }
 }
 
-/// Two hosts and the interfaces of the box between them.
+/// Creates two hosts and the interfaces of the bridge between them.
 fn hosts() -> (NetNamespace, NetNamespace) {
     let (near, far) = (NetNamespace::new().unwrap(), NetNamespace::new().unwrap());
     sandbox::join("wa", &near, "eth0", 1);
@@ -265,33 +265,33 @@ fn bridge() {
     let (near, far) = hosts();
     let _listener = Resident::listener(&far);
     let mut running = Running::start(&mut emulate(&["--bridge", "wa", "wb"]));
-    running.says("in the wire between wa and wb");
+    running.says("bridge between wa and wb");
     let second = emulate(&["--bridge", "wb", "wa"]).output().unwrap();
     assert_eq!(second.status.code(), Some(1));
-    assert!(stderr(&second).contains("interface wb: another emulation takes its packets"), "{}", stderr(&second));
-    // The address of the other one is asked for across the wire first.
-    let took = poured_from(&near, "10.9.0.2");
+    assert!(stderr(&second).contains("interface wb: another emulation already uses it"), "{}", stderr(&second));
+    // The address of the other host is first resolved across the bridge.
+    let took = pour_from(&near, "10.9.0.2");
     assert!(took >= Duration::from_millis(60) && took < Duration::from_secs(10), "{took:?}");
     let poured_back = Resident::listener(&near);
-    poured_from(&far, "10.9.0.1");
+    pour_from(&far, "10.9.0.1");
     drop(poured_back);
     odd_frames_pass(&near, &far);
     running.signal("INT");
     let (status, said) = running.end();
-    assert!(ended_well(status.code(), &said), "{status} {said}");
+    assert!(is_success(status.code(), &said), "{status} {said}");
 }
 
-/// Frames of an unknown kind, with VLAN tags and without, arrive as they were sent.
+/// Frames with an unknown type, with and without VLAN tags, arrive unchanged.
 fn odd_frames_pass(near: &NetNamespace, far: &NetNamespace) {
     let open = |namespace: &NetNamespace| {
-        let open = || PacketSocket::open(Netlink::open()?.index("eth0")?, Lengths::UpTo(1500));
+        let open = || PacketSocket::open(Netlink::open()?.index("eth0")?, LengthFilter::UpTo(1500));
         namespace.run(open).unwrap().unwrap()
     };
     let (from, to) = (open(near), open(far));
-    let mut to = ReceiveRing::new(&to, Room::Frames(1500), 1 << 20).unwrap();
+    let mut to = ReceiveRing::new(&to, SlotSize::Frames(1500), 1 << 20).unwrap();
     let frame = |between: &[u8]| {
         let addresses: [u8; 12] = [0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 2, 0, 0, 0, 2, 1];
-        // A kind set aside for experiments (IEEE 802), and a mark.
+        // An EtherType for experiments (IEEE 802), and a marker.
         [&addresses[..], between, &[0x88, 0xb5], b"carried by the Long Link Emulator".as_slice(), &[7; 40]].concat()
     };
     for between in [&[][..], &[0x81, 0, 0x20, 5], &[0x81, 0, 0, 0], &[0x88, 0xa8, 0, 9, 0x81, 0, 0, 5]] {
@@ -314,7 +314,7 @@ fn vanish() {
     for side in ["near", "far"] {
         let (near, far) = hosts();
         let mut running = Running::start(&mut emulate(&["--bridge", "wa", "wb"]));
-        running.says("in the wire between wa and wb");
+        running.says("bridge between wa and wb");
         let (gone, name) = if side == "near" { (&near, "wa") } else { (&far, "wb") };
         let unplug = || {
             let mut netlink = Netlink::open()?;
@@ -334,15 +334,15 @@ fn vanish() {
 fn bridge_refused() {
     let _hosts = hosts();
     let other = NetNamespace::new().unwrap();
-    let end = |name, number| VethEnd { name, mac: Mac([2, 0, 0, 0, 9, number]) };
+    let end = |name, number| VethEnd { name, mac: MacAddress([2, 0, 0, 0, 9, number]) };
     Netlink::open().unwrap().add_veth(end("idle", 1), end("eth0", 2), &other, 1500).unwrap();
     let cases: [(&[&str], i32, &str); 6] = [
-        (&["--bridge", "wa", "wa"], 1, "interface wa: both ends would be the same interface"),
+        (&["--bridge", "wa", "wa"], 1, "interface wa: both ends are the same interface"),
         (&["--bridge", "wa", "nowhere"], 1, "interface nowhere: there is no such interface"),
-        (&["--bridge", "lo", "wb"], 1, "interface lo: it has no Ethernet header"),
+        (&["--bridge", "lo", "wb"], 1, "interface lo: it is not an Ethernet interface"),
         (&["--bridge", "wa", "idle"], 1, "interface idle: it is down"),
         (&["--bridge", "wa"], 2, "--bridge"),
-        (&["--bridge", "wa", "wb", "--far", "none"], 2, "--far"),
+        (&["--bridge", "wa", "wb", "--far-command", "none"], 2, "--far-command"),
     ];
     for (flags, code, reason) in cases {
         let output = emulate(flags).output().unwrap();
@@ -350,10 +350,10 @@ fn bridge_refused() {
         assert_eq!(output.status.code(), Some(code), "{flags:?}: {said}");
         assert!(said.contains(reason) && said.contains("hint: "), "{flags:?}: {said}");
     }
-    // One that the machine talks through is no obstacle, but said.
+    // An interface that the machine itself uses is not an obstacle, but causes a warning.
     let here = NetNamespace::current().unwrap();
     sandbox::address(&here, "wa", [10, 9, 0, 77]);
     let output = emulate(&["--bridge", "wa", "wb", "--", "true"]).output().unwrap();
-    assert!(ended_well(output.status.code(), &stderr(&output)), "{}", stderr(&output));
+    assert!(is_success(output.status.code(), &stderr(&output)), "{}", stderr(&output));
     assert!(stderr(&output).contains("wa has the address 10.9.0.77"), "{}", stderr(&output));
 }

@@ -1,5 +1,5 @@
-//! `lfn emulate set` and `show`: a link that runs is asked and changed, from outside and from both its sides, by its own
-//! user and nobody else.
+//! `lfn emulate set` and `show`: a running link is shown and changed, from outside and from both sides, only by its own
+//! user.
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on says so by panicking, its helpers too")]
 
@@ -17,13 +17,13 @@ use std::path::PathBuf;
 use std::process::{Command, ExitCode, Output};
 use std::time::Instant;
 
-use lfn_sys::namespace::Identity;
+use lfn_sys::namespace::UserIdentity;
 use serde_json::Value;
 use support::sandbox::Running;
 use support::{Needs, ROLE, eventually, lfn, lfn_path, stderr, stdout};
 use tempfile::TempDir;
 
-/// The name of the run that a part of a test is about.
+/// Name of the run that a part of a test uses.
 const RUN: &str = "LFN_TEST_RUN";
 const PORT: u16 = 9000;
 
@@ -36,30 +36,30 @@ fn main() -> ExitCode {
         Ok(other) => panic!("no role '{other}'"),
         Err(_) => {
             return support::run(&[
-                ("a_link_is_shown_and_changed", Needs::Namespaces, a_link_is_shown_and_changed),
-                ("commands_on_the_path_reach_it", Needs::Namespaces, commands_on_the_path_reach_it),
-                ("links_and_paths_are_changed_alone", Needs::Namespaces, links_and_paths_are_changed_alone),
-                ("several_runs_are_told_apart", Needs::Namespaces, several_runs_are_told_apart),
-                ("what_cannot_be_changes_nothing", Needs::Namespaces, what_cannot_be_changes_nothing),
-                ("a_trace_travels_with_the_change", Needs::Namespaces, a_trace_travels_with_the_change),
-                ("timetables_begin_with_the_command", Needs::Namespaces, timetables_begin_with_the_command),
-                ("hostile_peers_are_endured", Needs::Namespaces, hostile_peers_are_endured),
-                ("other_users_are_not_heard", Needs::Namespaces, other_users_are_not_heard),
+                ("link_is_shown_and_changed", Needs::Namespaces, link_is_shown_and_changed),
+                ("commands_inside_can_change_the_link", Needs::Namespaces, commands_inside_can_change_the_link),
+                ("single_links_and_paths_can_be_changed", Needs::Namespaces, single_links_and_paths_can_be_changed),
+                ("several_runs_are_distinguished", Needs::Namespaces, several_runs_are_distinguished),
+                ("invalid_changes_change_nothing", Needs::Namespaces, invalid_changes_change_nothing),
+                ("trace_is_sent_with_the_change", Needs::Namespaces, trace_is_sent_with_the_change),
+                ("timetables_start_with_the_command", Needs::Namespaces, timetables_start_with_the_command),
+                ("hostile_control_peers_do_no_harm", Needs::Namespaces, hostile_control_peers_do_no_harm),
+                ("other_users_are_refused", Needs::Namespaces, other_users_are_refused),
                 (
-                    "who_cannot_be_told_from_others_is_not_heard",
+                    "unmapped_users_are_refused",
                     Needs::Programs(&["unshare"]),
-                    who_cannot_be_told_from_others_is_not_heard,
+                    unmapped_users_are_refused,
                 ),
-                ("a_report_longer_than_a_pipe_is_read", Needs::Namespaces, a_report_longer_than_a_pipe_is_read),
-                ("a_killed_run_is_out_of_reach", Needs::Namespaces, a_killed_run_is_out_of_reach),
-                ("without_a_run_there_is_nothing_to_ask", Needs::Nothing, without_a_run_there_is_nothing_to_ask),
+                ("report_longer_than_a_pipe_is_read", Needs::Namespaces, report_longer_than_a_pipe_is_read),
+                ("killed_run_cannot_be_controlled", Needs::Namespaces, killed_run_cannot_be_controlled),
+                ("show_without_a_run_is_an_error", Needs::Nothing, show_without_a_run_is_an_error),
             ]);
         }
     }
     ExitCode::SUCCESS
 }
 
-/// Prints how long a handshake takes: one round trip.
+/// Prints the duration of a handshake, which is one RTT.
 fn connect() {
     let before = Instant::now();
     let mut stream = TcpStream::connect(("far", PORT)).unwrap();
@@ -74,7 +74,7 @@ fn datagrams() {
     }
 }
 
-/// A shell command that runs this binary in a role.
+/// Returns a shell command that runs this binary in a role.
 fn as_role(role: &str) -> String {
     let program = env::current_exe().unwrap();
     format!("{ROLE}={role} '{}'", program.display())
@@ -82,22 +82,22 @@ fn as_role(role: &str) -> String {
 
 fn emulate(flags: &[&str]) -> Command {
     let mut command = lfn();
-    command.args(["emulate", "--rtt", "20ms", "--rate", "50mbit", "--far", "none"]).args(flags);
+    command.args(["emulate", "--rtt", "20ms", "--rate", "50mbit", "--far-command", "none"]).args(flags);
     command
 }
 
-/// A run that stays, and answers.
-fn stay(flags: &[&str]) -> Running {
+/// Starts a run that answers until it is ended.
+fn start_run(flags: &[&str]) -> Running {
     let mut command = emulate(flags);
     let running = Running::start(command.args(["--", "sleep", "1000"]));
     assert!(eventually(|| ask(&running, &["show"]).status.success()));
     running
 }
 
-/// `lfn emulate set` or `show`.
+/// Runs `lfn emulate set` or `show`.
 fn ask(running: &Running, words: &[&str]) -> Output {
     let (verb, rest) = words.split_first().unwrap();
-    lfn().args(["emulate", verb, "--run", &running.pid().to_string()]).args(rest).output().unwrap()
+    lfn().args(["emulate", verb, "--pid", &running.pid().to_string()]).args(rest).output().unwrap()
 }
 
 fn shown(running: &Running) -> Value {
@@ -105,7 +105,7 @@ fn shown(running: &Running) -> Value {
     serde_json::from_slice(&output.stdout).unwrap_or_else(|e| panic!("{e}: {} {}", stdout(&output), stderr(&output)))
 }
 
-/// The settings of a link, as text.
+/// Returns the settings of a link as text.
 fn link(standing: &Value, path: usize, number: usize) -> String {
     standing["paths"][path]["links"][number].as_str().unwrap().to_owned()
 }
@@ -115,10 +115,10 @@ fn set(running: &Running, settings: &[&str]) {
     assert!(output.status.success(), "{settings:?}: {}", stderr(&output));
 }
 
-fn a_link_is_shown_and_changed() {
-    let running = stay(&[]);
+fn link_is_shown_and_changed() {
+    let running = start_run(&[]);
     let before = shown(&running);
-    assert_eq!((&before["schema"], &before["pid"]), (&"lfn.emulate.show/1".into(), &running.pid().into()));
+    assert_eq!((&before["schema"], &before["pid"]), (&"lfn.emulate.show/2".into(), &running.pid().into()));
     assert_eq!(link(&before, 0, 0), "rate=50mbit,rtt=20ms");
     set(&running, &["rate=5mbit", "forward-loss=1e-3"]);
     let after = shown(&running);
@@ -126,34 +126,34 @@ fn a_link_is_shown_and_changed() {
     assert_eq!(after["paths"][0]["path"]["capacity_bits_per_second"], 5_000_000);
     let text = ask(&running, &["show"]);
     assert!(stdout(&text).contains("link 1: rate=5mbit,rtt=20ms,forward-loss=0.001"), "{}", stdout(&text));
-    // What is odd is done and told, as at the start.
+    // An unusual value is applied with a warning, as at the start.
     let odd = ask(&running, &["set", "loss=1"]);
     assert!(odd.status.success() && stderr(&odd).contains("lfn: "), "{}", stderr(&odd));
     running.signal("TERM");
     assert_eq!(running.end().0.code(), Some(143));
 }
 
-/// What they change holds for them: a round trip is as long as they say from then on.
-fn commands_on_the_path_reach_it() {
+/// Changes affect the commands inside: their RTT changes at once.
+fn commands_inside_can_change_the_link() {
     let (connect, listen) = (as_role("connect"), as_role("listen"));
     let script = format!("{connect} && lfn emulate set rtt=300ms && {connect} && lfn emulate show --json");
     let far = format!("lfn emulate show > /dev/null && exec {}", listen.split_once(' ').map_or("", |(_, rest)| rest));
     let far = format!("export {ROLE}=listen; {far}");
     let mut command = lfn();
-    command.args(["emulate", "--rtt", "20ms", "--rate", "50mbit", "--far", &far, "--", "sh", "-c", &script]);
+    command.args(["emulate", "--rtt", "20ms", "--rate", "50mbit", "--far-command", &far, "--", "sh", "-c", &script]);
     let output = command.output().unwrap();
     let said = stdout(&output);
     let times: Vec<u64> = said.lines().filter_map(|line| line.strip_prefix("RTT ")?.parse().ok()).collect();
     assert!(matches!(times[..], [a, b] if a >= 20_000_000 && b >= 300_000_000), "{said} {}", stderr(&output));
     let standing: Value = serde_json::from_str(said.lines().last().unwrap()).unwrap();
     assert_eq!(standing["paths"][0]["path"]["rtt_seconds"], 0.3);
-    // Two handshakes; how the second connection ends may not have reached the link yet.
+    // Two handshakes. The end of the second connection may not have reached the link yet.
     assert!(standing["paths"][0]["near_to_far"]["offered"].as_u64().unwrap() >= 4, "{standing}");
 }
 
-fn links_and_paths_are_changed_alone() {
+fn single_links_and_paths_can_be_changed() {
     let mut command = lfn();
-    command.args(["emulate", "--far", "none", "--link", "rate=50mbit,rtt=20ms", "--link", "rate=10mbit,rtt=2ms"]);
+    command.args(["emulate", "--far-command", "none", "--link", "rate=50mbit,rtt=20ms", "--link", "rate=10mbit,rtt=2ms"]);
     let mut running = Running::start(command.args(["--parallel", "rate=1mbit,rtt=1ms", "--", "sleep", "1000"]));
     assert!(eventually(|| ask(&running, &["show"]).status.success()));
     set(&running, &["--link", "2", "rtt=4ms"]);
@@ -162,8 +162,8 @@ fn links_and_paths_are_changed_alone() {
     let links = [(0, 0), (0, 1), (1, 0)].map(|(path, number)| link(&standing, path, number));
     assert_eq!(links, ["rate=50mbit,rtt=20ms", "rate=10mbit,rtt=4ms", "rate=1mbit,rtt=1ms,loss=0.01"]);
     for (words, reason) in [
-        (["set", "--link", "3", "rtt=4ms"], "no link 3: they are numbered 1 to 2"),
-        (["set", "--path", "3", "rtt=4ms"], "no path 3: they are numbered 1 to 2"),
+        (["set", "--link", "3", "rtt=4ms"], "no link 3; the numbers are 1 to 2"),
+        (["set", "--path", "3", "rtt=4ms"], "no path 3; the numbers are 1 to 2"),
         (["set", "--path", "0", "rtt=4ms"], "--path"),
     ] {
         let output = ask(&running, &words);
@@ -174,8 +174,8 @@ fn links_and_paths_are_changed_alone() {
     running.says("");
 }
 
-fn several_runs_are_told_apart() {
-    let (one, other) = (stay(&[]), stay(&[]));
+fn several_runs_are_distinguished() {
+    let (one, other) = (start_run(&[]), start_run(&[]));
     set(&one, &["rate=1mbit"]);
     assert_eq!(link(&shown(&one), 0, 0), "rate=1mbit,rtt=20ms");
     assert_eq!(link(&shown(&other), 0, 0), "rate=50mbit,rtt=20ms");
@@ -183,11 +183,11 @@ fn several_runs_are_told_apart() {
     let said = stderr(&output);
     assert_eq!(output.status.code(), Some(2), "{said}");
     let pids = [one.pid().to_string(), other.pid().to_string()];
-    assert!(said.contains(&pids[0]) && said.contains(&pids[1]) && said.contains("--run PID"), "{said}");
+    assert!(said.contains(&pids[0]) && said.contains(&pids[1]) && said.contains("--pid PID"), "{said}");
 }
 
-fn what_cannot_be_changes_nothing() {
-    let running = stay(&[]);
+fn invalid_changes_change_nothing() {
+    let running = start_run(&[]);
     let before = link(&shown(&running), 0, 0);
     let cases: &[(&[&str], i32, &str)] = &[
         (&["rate=0"], 2, "0 b/s"),
@@ -197,7 +197,7 @@ fn what_cannot_be_changes_nothing() {
         (&["queue=5B"], 2, "5 B"),
         (&["rtt=3h"], 2, "one-way delay"),
         (&["forward-rtt=3ms"], 2, "rtt"),
-        (&["rate=100gbit", "rtt=100s"], 1, "for packets in flight"),
+        (&["rate=100gbit", "rtt=100s"], 1, "of memory for packets in flight"),
         (&["rate=1mbit", "loss=2"], 2, "'2'"),
         (&["trace=/no/such/trace.csv"], 2, "/no/such/trace.csv"),
         (&[], 2, "KEY=VALUE"),
@@ -211,27 +211,27 @@ fn what_cannot_be_changes_nothing() {
     }
 }
 
-/// The run need not see the file, nor have the same directory.
-fn a_trace_travels_with_the_change() {
-    let running = stay(&[]);
+/// The run needs no access to the file and can have another directory.
+fn trace_is_sent_with_the_change() {
+    let running = start_run(&[]);
     let home = tempfile::tempdir().unwrap();
     let steps: String = (0..5000).map(|step| format!("{step}s,{}mbit\n", 1 + step % 7)).collect();
     fs::write(home.path().join("steps.csv"), format!("time,rate\n{steps}")).unwrap();
     let mut command = lfn();
-    command.args(["emulate", "set", "--run", &running.pid().to_string(), "trace=steps.csv"]);
+    command.args(["emulate", "set", "--pid", &running.pid().to_string(), "trace=steps.csv"]);
     let output = command.current_dir(home.path()).output().unwrap();
     assert!(output.status.success(), "{}", stderr(&output));
     assert!(link(&shown(&running), 0, 0).contains("trace=steps.csv"));
 }
 
-/// Not with the machine: one that has been up for longer would be past it.
-fn timetables_begin_with_the_command() {
+/// The time does not start with the machine: a machine that has run longer would be past the timetable.
+fn timetables_start_with_the_command() {
     let file = tempfile::NamedTempFile::new().unwrap();
     let flags = ["--outage", "at:0s:100s", "--report", file.path().to_str().unwrap()];
     let output = emulate(&flags).args(["--", "sh", "-c", &as_role("datagrams")]).output().unwrap();
     assert!(output.status.success(), "{}", stderr(&output));
     let report: Value = serde_json::from_slice(&fs::read(file.path()).unwrap()).unwrap();
-    let direction = &report["ledger"]["paths"][0]["near_to_far"];
+    let direction = &report["accuracy_report"]["paths"][0]["near_to_far"];
     assert_eq!((&direction["offered"], &direction["dropped"]["outage"]), (&10.into(), &10.into()), "{direction}");
 }
 
@@ -243,18 +243,18 @@ fn dial(name: &str) -> UnixStream {
     UnixStream::connect_addr(&SocketAddr::from_abstract_name(name).unwrap()).unwrap()
 }
 
-fn hostile_peers_are_endured() {
-    let running = stay(&[]);
+fn hostile_control_peers_do_no_harm() {
+    let running = start_run(&[]);
     let name = name(&running);
     let silent: Vec<_> = (0..12).map(|_| dial(&name)).collect();
     let before = Instant::now();
     shown(&running);
-    // A second for each of them, were they waited for in turn.
+    // One after the other, each of them would take a second.
     assert!(before.elapsed().as_secs() < 6, "{:?}", before.elapsed());
     let mut half = dial(&name);
     half.write_all(b"{\"set\":{\"path\":1").unwrap();
     drop(dial(&name));
-    // Longer than any request; it hangs up before it has read it all.
+    // Longer than any request. The server closes the connection before it has read everything.
     let mut endless = dial(&name);
     let mib = vec![b'x'; 1 << 20];
     let sent = (0..64).take_while(|_| endless.write_all(&mib).is_ok()).count();
@@ -277,24 +277,24 @@ fn hostile_peers_are_endured() {
     assert_eq!(link(&shown(&running), 0, 0), "rate=7mbit,rtt=20ms");
 }
 
-/// Only root can be somebody else.
-fn other_users_are_not_heard() {
+/// Only root can use another user.
+fn other_users_are_refused() {
     const NOBODY: u32 = 65_534;
-    if !Identity::current().is_root() {
+    if !UserIdentity::current().is_root() {
         return;
     }
-    let running = stay(&[]);
+    let running = start_run(&[]);
     let home = Home::new();
     let as_nobody = |command: &mut Command| command.uid(NOBODY).gid(NOBODY).current_dir("/").output().unwrap();
-    let output = as_nobody(Command::new(&home.lfn).args(["emulate", "show", "--run", &running.pid().to_string()]));
+    let output = as_nobody(Command::new(&home.lfn).args(["emulate", "show", "--pid", &running.pid().to_string()]));
     assert_eq!(output.status.code(), Some(1));
-    assert!(stderr(&output).contains("no lfn emulate of this user"), "{}", stderr(&output));
-    // Nor one that does not look whom it speaks to.
+    assert!(stderr(&output).contains("no running `lfn emulate` of this user"), "{}", stderr(&output));
+    // A peer that does not check the other end is also refused.
     let output = as_nobody(Command::new(&home.test).env(ROLE, "talk").env(RUN, name(&running)));
     assert_eq!(stdout(&output), "heard 0 bytes\n", "{}", stderr(&output));
 }
 
-/// Both binaries, where everybody may read them.
+/// Both binaries in a directory that every user can read.
 struct Home {
     lfn: PathBuf,
     test: PathBuf,
@@ -314,10 +314,10 @@ impl Home {
     }
 }
 
-/// In a user namespace that maps nobody all users have one id, their own run's too. Only root can be somebody else; an
-/// ordinary user sees at least that it says so.
-fn who_cannot_be_told_from_others_is_not_heard() {
-    let (home, is_root) = (Home::new(), Identity::current().is_root());
+/// In a user namespace without mappings all users have one id, also the user of the run. Only root can use another
+/// user. An ordinary user at least gets the error.
+fn unmapped_users_are_refused() {
+    let (home, is_root) = (Home::new(), UserIdentity::current().is_root());
     let [owner, stranger] = if is_root { [52_001, 52_002] } else { [rustix::process::geteuid().as_raw(); 2] };
     let as_user = |command: Command, uid: u32| {
         let mut command = command;
@@ -334,10 +334,10 @@ fn who_cannot_be_told_from_others_is_not_heard() {
     let there = format!("/proc/{}/ns/net", resident.pid());
     assert!(eventually(|| fs::read_link(&there).is_ok_and(|net| net != own)));
     let mut command = Command::new(&home.lfn);
-    command.args(["emulate", "--rtt", "20ms", "--rate", "10mbit", "--far", "none", "--no-calibration"]);
+    command.args(["emulate", "--rtt", "20ms", "--rate", "10mbit", "--far-command", "none", "--no-calibration"]);
     command.args(["--attach-near", &resident.pid().to_string()]);
     let mut running = Running::start(&mut as_user(command, owner));
-    running.says("this user has no id in the user namespace attached to").says("an interrupt ends the link");
+    running.says("the attached user namespace has no id for this user").says("an interrupt (Ctrl-C) ends the link");
     let name = format!("lfn-emulate-{owner}-{}", running.pid());
     let mut talk = Command::new(&home.test);
     talk.env(ROLE, "talk").env(RUN, &name);
@@ -345,9 +345,9 @@ fn who_cannot_be_told_from_others_is_not_heard() {
     assert_eq!(stdout(&output), "heard 0 bytes\n", "{}", stderr(&output));
 }
 
-/// What was changed may be a long text, and the report tells all of it.
-fn a_report_longer_than_a_pipe_is_read() {
-    let running = stay(&[]);
+/// The description of a change can be long, and the report contains all of it.
+fn report_longer_than_a_pipe_is_read() {
+    let running = start_run(&[]);
     let outages: Vec<_> = (1000..8000).map(|second| format!("{second}s:1ms")).collect();
     set(&running, &[&format!("outage=at:{}", outages.join("+"))]);
     running.signal("TERM");
@@ -358,21 +358,21 @@ fn a_report_longer_than_a_pipe_is_read() {
     assert!(said.contains("7999s:1ms") && said.contains("near to far"), "{said}");
 }
 
-/// Asks as if there were no check on this side.
+/// Sends a request without the client's own check.
 fn talk() {
     let Ok(mut peer) = UnixStream::connect_addr(&SocketAddr::from_abstract_name(env::var(RUN).unwrap()).unwrap())
     else {
         return println!("heard 0 bytes");
     };
-    // It may have hung up already.
+    // The server may have closed the connection already.
     let _ = peer.write_all(b"\"show\"\n");
     let mut answer = Vec::new();
     let _ = peer.read_to_end(&mut answer);
     println!("heard {} bytes", answer.len());
 }
 
-fn a_killed_run_is_out_of_reach() {
-    let running = stay(&[]);
+fn killed_run_cannot_be_controlled() {
+    let running = start_run(&[]);
     let mark = name(&running);
     let is_listed = || fs::read_to_string("/proc/net/unix").unwrap().contains(&mark);
     assert!(is_listed());
@@ -383,10 +383,10 @@ fn a_killed_run_is_out_of_reach() {
     assert!(stderr(&output).contains(&running.pid().to_string()), "{}", stderr(&output));
 }
 
-fn without_a_run_there_is_nothing_to_ask() {
+fn show_without_a_run_is_an_error() {
     let cases: [(&[&str], Option<&str>, &str); 3] = [
-        (&["--run", "4294967295"], None, "process id 4294967295"),
-        (&[], Some("nonsense"), "LFN_CONTROL is not the name of an lfn emulate: 'nonsense'"),
+        (&["--pid", "4294967295"], None, "process id 4294967295"),
+        (&[], Some("nonsense"), "LFN_CONTROL does not name an lfn emulate: 'nonsense'"),
         (&[], Some("@lfn-emulate-0-4294967295"), "process id 4294967295"),
     ];
     for (flags, variable, reason) in cases {

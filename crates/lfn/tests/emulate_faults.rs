@@ -1,4 +1,4 @@
-//! Runs that end at any time, in any way, leave nothing: no namespace, interface, process or socket.
+//! Runs that end at any time and in any way leave nothing: no namespace, interface, process or socket.
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on says so by panicking, its helpers too")]
 
@@ -12,23 +12,23 @@ use std::process::{Child, Command, ExitCode, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use lfn_sys::namespace::{Identity, NetNamespace};
+use lfn_sys::namespace::{UserIdentity, NetNamespace};
 use lfn_sys::netlink::Netlink;
 use lfn_sys::process;
 use lfn_sys::sysctl;
 use support::sandbox::{self, Running};
-use support::{Needs, ROLE, eventually, lfn, play, processes_with, stderr};
+use support::{Needs, ROLE, eventually, lfn, run_scenario, processes_with, stderr};
 
-/// How many starts and ends; `LFN_STARTS=1000` for a thorough look.
+/// Number of starts and ends. `LFN_STARTS=1000` runs a thorough test.
 const STARTS: &str = "LFN_STARTS";
 const FEW: u32 = 16;
-/// Runs whose namespaces may be there at once: a few, because the kernel clears away in the background.
+/// Runs whose namespaces may exist at the same time: a few, because the kernel deletes namespaces in the background.
 const MOST_RUNS: u32 = 30;
 
 fn main() -> ExitCode {
     match env::var(ROLE).as_deref() {
         Ok("starts-of-root") => starts(&[]),
-        // To the kernel and to lfn it is an ordinary user that has nothing to say in the namespaces it is in.
+        // For the kernel and for lfn, this is an ordinary user without rights in its namespaces.
         Ok("starts-of-a-user") => starts(&["unshare", "--user", "--map-user=1000", "--map-group=1000"]),
         Ok("attached-starts") => attached_starts(),
         Ok("vanish") => vanish(),
@@ -40,22 +40,22 @@ fn main() -> ExitCode {
 
 fn tests() -> ExitCode {
     support::run(&[
-        ("however_many_runs_of_root_end_nothing_is_left", Needs::Programs(&["unshare"]), || play("starts-of-root")),
-        ("however_many_runs_of_a_user_end_nothing_is_left", Needs::Programs(&["unshare"]), || play("starts-of-a-user")),
-        ("however_many_attached_runs_end_nothing_is_left", Needs::Namespaces, || play("attached-starts")),
-        ("an_attached_interface_that_vanishes_is_named", Needs::Namespaces, || play("vanish")),
-        ("what_a_command_leaves_behind_ends_with_it", Needs::Namespaces, what_a_command_leaves_behind_ends_with_it),
+        ("many_runs_by_root_leave_nothing", Needs::Programs(&["unshare"]), || run_scenario("starts-of-root")),
+        ("many_runs_by_a_user_leave_nothing", Needs::Programs(&["unshare"]), || run_scenario("starts-of-a-user")),
+        ("many_attached_runs_leave_nothing", Needs::Namespaces, || run_scenario("attached-starts")),
+        ("deleted_attached_interface_is_named", Needs::Namespaces, || run_scenario("vanish")),
+        ("background_processes_end_with_the_command", Needs::Namespaces, background_processes_end_with_the_command),
         (
-            "a_far_command_that_ignores_signals_is_killed",
+            "far_command_that_ignores_signals_is_killed",
             Needs::Namespaces,
-            a_far_command_that_ignores_signals_is_killed,
+            far_command_that_ignores_signals_is_killed,
         ),
-        ("the_second_interrupt_is_not_ignored", Needs::Namespaces, the_second_interrupt_is_not_ignored),
-        ("an_interrupt_during_the_start_is_not_lost", Needs::Namespaces, an_interrupt_during_the_start_is_not_lost),
-        ("a_run_outlives_who_started_it", Needs::Namespaces, a_run_outlives_who_started_it),
-        ("too_few_descriptors_are_named", Needs::Namespaces, too_few_descriptors_are_named),
-        ("too_few_processes_are_named", Needs::Programs(&["prlimit"]), too_few_processes_are_named),
-        ("files_without_a_trace_are_refused", Needs::Nothing, files_without_a_trace_are_refused),
+        ("second_interrupt_ends_the_run", Needs::Namespaces, second_interrupt_ends_the_run),
+        ("interrupt_during_the_start_reaches_the_command", Needs::Namespaces, interrupt_during_the_start_reaches_the_command),
+        ("run_outlives_its_parent", Needs::Namespaces, run_outlives_its_parent),
+        ("missing_descriptors_are_named", Needs::Namespaces, missing_descriptors_are_named),
+        ("process_limit_is_named", Needs::Programs(&["prlimit"]), process_limit_is_named),
+        ("invalid_trace_files_are_refused", Needs::Nothing, invalid_trace_files_are_refused),
     ])
 }
 
@@ -63,20 +63,20 @@ fn count() -> u32 {
     env::var(STARTS).ok().and_then(|text| text.parse().ok()).unwrap_or(FEW)
 }
 
-/// How a run comes to its end.
+/// Ways in which a run ends.
 #[derive(Clone, Copy, Debug)]
 enum Way {
     /// CMD ends by itself.
     Done,
-    /// There is no such CMD.
+    /// CMD does not exist.
     CannotStart,
-    /// The caller is sent this, so many milliseconds after its start.
+    /// The caller gets this signal this many milliseconds after its start.
     Signal(&'static str, u64),
-    /// Process 1 of its namespaces is killed.
+    /// Process 1 of its namespaces is killed after this many milliseconds.
     InsideKilled(u64),
 }
 
-/// A mixture that comes round: ends while the path is being built, while it is up, and while it is being taken down.
+/// Returns the ways in turn: the end comes while the path is set up, while it is up, and while it is taken down.
 fn way(number: u32) -> Way {
     let after = u64::from(number * 7 % 120);
     match number % 9 {
@@ -90,7 +90,7 @@ fn way(number: u32) -> Way {
     }
 }
 
-/// Starts a run and ends it this way. Whatever it says, it must not have panicked.
+/// Starts a run and ends it in this way. The run must not panic.
 fn start_and_end(number: u32, before: &[&str], flags: &[&str], marker: &str) {
     let way = way(number);
     let stay = format!("setsid sleep {marker} & exec sleep {marker}");
@@ -101,8 +101,8 @@ fn start_and_end(number: u32, before: &[&str], flags: &[&str], marker: &str) {
         Way::Signal(..) | Way::InsideKilled(_) => shell(&stay),
     };
     let mut command = support::lfn_after(before);
-    command.args(["emulate", "--rtt", "20ms", "--rate", "10mbit", "--far", "none"]).args(flags);
-    // Most without the half second in which nothing is there but what measures.
+    command.args(["emulate", "--rtt", "20ms", "--rate", "10mbit", "--far-command", "none"]).args(flags);
+    // Most runs skip the half second of calibration.
     let calibration = if number.is_multiple_of(5) { None } else { Some("--no-calibration") };
     command.args(calibration).arg("--").args(cmd);
     let child = command.stdin(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
@@ -114,7 +114,7 @@ fn start_and_end(number: u32, before: &[&str], flags: &[&str], marker: &str) {
         }
         Way::InsideKilled(after) => {
             thread::sleep(Duration::from_millis(after));
-            // It may not be there yet, or only the process that tried whether it can be.
+            // The child may not exist yet, or may be the process that tests for namespaces.
             let kill = |inside| {
                 send(inside, "KILL");
             };
@@ -131,7 +131,7 @@ fn start_and_end(number: u32, before: &[&str], flags: &[&str], marker: &str) {
         (Way::Done, Some(0 | 4)) | (Way::CannotStart, Some(127)) | (Way::Signal(..) | Way::InsideKilled(_), _) => {}
         (way, code) => panic!("{number} {way:?} {code:?}: {}", stderr(&output)),
     }
-    // An inside whose caller was killed is left to whoever is process 1, which here is this one.
+    // If the caller was killed, its child becomes a child of process 1, which is this process.
     while process::reap().is_some() {}
 }
 
@@ -143,7 +143,7 @@ fn send(pid: u32, name: &str) -> bool {
         .is_ok_and(|status| status.success())
 }
 
-/// The child of a run's caller.
+/// Returns the child of a run's caller.
 fn inside_of(child: &Child) -> Option<u32> {
     let file = format!("/proc/{0}/task/{0}/children", child.id());
     fs::read_to_string(file).ok()?.split_whitespace().next()?.parse().ok()
@@ -153,7 +153,8 @@ fn has_ended(child: &Child) -> bool {
     fs::read_to_string(format!("/proc/{}/stat", child.id())).is_ok_and(|stat| stat.contains(") Z "))
 }
 
-/// In a user namespace that allows no more namespaces than a few runs need, so that any that stayed would be missed.
+/// Runs in a user namespace that allows only the namespaces of a few runs, so that a remaining namespace causes an
+/// error.
 fn starts(before: &[&str]) {
     sandbox::enter_with(true);
     limit(MOST_RUNS);
@@ -165,10 +166,10 @@ fn starts(before: &[&str]) {
     eprintln!("{} starts and ends took {:.1} s", count(), began.elapsed().as_secs_f64());
     assert!(eventually(|| processes_with(&marker).is_empty()), "{:?}", processes_with(&marker));
     assert!(eventually(|| !fs::read_to_string("/proc/net/unix").unwrap().contains("lfn-emulate")));
-    // Two lines of headings, and the loopback.
+    // Two header lines, and the loopback interface.
     let interfaces = fs::read_to_string("/proc/net/dev").unwrap();
     assert_eq!(interfaces.lines().count(), 3, "{interfaces}");
-    // With room for one more than is here, one more can be made only if none has stayed.
+    // If the limit is one more than the existing namespaces, another one can be created only if none is left.
     for (kind, here) in [("net", 1), ("pid", 1), ("mnt", 1), ("ipc", 1), ("user", 0)] {
         sysctl::write(&format!("user.max_{kind}_namespaces"), &(here + 1).to_string()).unwrap();
         let flag = if kind == "mnt" { "--mount".to_owned() } else { format!("--{kind}") };
@@ -178,16 +179,16 @@ fn starts(before: &[&str]) {
     }
 }
 
-/// Allows the namespaces of so many runs, beside those of the sandbox. A run finds out first whether it may make any,
-/// and the kernel has not cleared those away when the real ones are made. A user's run is in two user namespaces: the
-/// one that makes it an ordinary user, and its own.
+/// Allows the namespaces of this many runs, besides those of the sandbox. A run first tests whether it may create any,
+/// and the kernel has not deleted these when the real ones are created. A user's run is in two user namespaces: the one
+/// that makes it an ordinary user, and its own.
 fn limit(runs: u32) {
     for (kind, here, each) in [("net", 1, 4), ("pid", 1, 2), ("mnt", 1, 1), ("ipc", 1, 1), ("user", 0, 3)] {
         sysctl::write(&format!("user.max_{kind}_namespaces"), &(here + each * runs).to_string()).unwrap();
     }
 }
 
-/// In a namespace that stays, nothing of a run does.
+/// Nothing of a run stays in an existing namespace.
 fn attached_starts() {
     sandbox::enter();
     let near = NetNamespace::new().unwrap();
@@ -202,26 +203,26 @@ fn attached_starts() {
     assert!(eventually(|| processes_with(&marker).is_empty()), "{:?}", processes_with(&marker));
 }
 
-/// It forks, and its parent ends; it has a session of its own, and nobody waits for it.
-fn what_a_command_leaves_behind_ends_with_it() {
+/// The process forks, its parent ends, and it has a session of its own without a waiting parent.
+fn background_processes_end_with_the_command() {
     let marker = format!("98761.{}", std::process::id());
     let script = format!("(trap '' HUP TERM INT; setsid sleep {marker} &) ; exit 5");
     let mut command = lfn();
-    command.args(["emulate", "--rtt", "20ms", "--rate", "10mbit", "--far", "none", "--", "sh", "-c", &script]);
+    command.args(["emulate", "--rtt", "20ms", "--rate", "10mbit", "--far-command", "none", "--", "sh", "-c", &script]);
     assert_eq!(command.output().unwrap().status.code(), Some(5));
     assert!(eventually(|| processes_with(&marker).is_empty()), "{:?}", processes_with(&marker));
 }
 
-fn a_far_command_that_ignores_signals_is_killed() {
+fn far_command_that_ignores_signals_is_killed() {
     let marker = format!("98760.{}", std::process::id());
     let far = format!("trap '' INT TERM HUP; setsid sleep {marker} & sleep {marker}");
     let mut command = lfn();
-    command.args(["emulate", "--rtt", "20ms", "--rate", "10mbit", "--far", &far, "--", "sh", "-c", "exit 6"]);
+    command.args(["emulate", "--rtt", "20ms", "--rate", "10mbit", "--far-command", &far, "--", "sh", "-c", "exit 6"]);
     assert_eq!(command.output().unwrap().status.code(), Some(6));
     assert!(eventually(|| processes_with(&marker).is_empty()), "{:?}", processes_with(&marker));
 }
 
-/// Somebody else who is root in the attached namespace takes the interface away.
+/// Another root user of the attached namespace deletes the interface.
 fn vanish() {
     sandbox::enter();
     let (near, far) = (NetNamespace::new().unwrap(), NetNamespace::new().unwrap());
@@ -231,7 +232,7 @@ fn vanish() {
         let mut command = lfn();
         command.args(["emulate", "--rtt", "20ms", "--rate", "10mbit", "--no-calibration"]);
         let mut running = Running::start(command.args(["--attach-near", &near_pid, "--attach-far", &far_pid]));
-        running.says("an interrupt ends the link");
+        running.says("an interrupt (Ctrl-C) ends the link");
         let unplug = || {
             let mut netlink = Netlink::open()?;
             let index = netlink.index("lfn0")?;
@@ -249,15 +250,15 @@ fn vanish() {
     }
 }
 
-/// The first is CMD's affair; whoever interrupts again means it.
-fn the_second_interrupt_is_not_ignored() {
+/// The first interrupt is for CMD. The second one ends the run.
+fn second_interrupt_ends_the_run() {
     let marker = format!("98759.{}", std::process::id());
     let script = format!("trap '' INT; echo ready >&2; sleep {marker}; sleep {marker}");
     let mut command = lfn();
-    command.args(["emulate", "--rtt", "20ms", "--rate", "10mbit", "--far", "none", "--", "sh", "-c", &script]);
+    command.args(["emulate", "--rtt", "20ms", "--rate", "10mbit", "--far-command", "none", "--", "sh", "-c", &script]);
     let mut running = Running::start(&mut command);
     running.says("ready").signal("INT");
-    // Sooner it could be the same press of a key, twice.
+    // An earlier interrupt could be the same key press, delivered twice.
     thread::sleep(Duration::from_millis(1000));
     running.signal("INT");
     let (status, said) = running.end();
@@ -265,12 +266,12 @@ fn the_second_interrupt_is_not_ignored() {
     assert!(eventually(|| processes_with(&marker).is_empty()), "{:?}", processes_with(&marker));
 }
 
-/// Whoever sends it to the whole group, as a terminal's key does, counts on CMD having it. CMD was not there yet.
-fn an_interrupt_during_the_start_is_not_lost() {
+/// A terminal key sends the interrupt to the whole group, so CMD should get it. CMD does not exist yet.
+fn interrupt_during_the_start_reaches_the_command() {
     let marker = format!("98757.{}", std::process::id());
     for after in [30, 100, 200, 300, 400] {
         let mut command = support::lfn_after(&[]);
-        command.args(["emulate", "--rtt", "20ms", "--rate", "10mbit", "--far", "none", "--", "sleep", &marker]);
+        command.args(["emulate", "--rtt", "20ms", "--rate", "10mbit", "--far-command", "none", "--", "sleep", &marker]);
         let mut child = command.stderr(Stdio::null()).process_group(0).spawn().unwrap();
         thread::sleep(Duration::from_millis(after));
         let group = -i32::try_from(child.id()).unwrap();
@@ -280,15 +281,15 @@ fn an_interrupt_during_the_start_is_not_lost() {
     }
 }
 
-/// The shell that started it is gone before CMD ends; CMD's work is done all the same, and then nothing is left.
-fn a_run_outlives_who_started_it() {
+/// The shell that started the run ends before CMD. CMD completes its work, and then nothing is left.
+fn run_outlives_its_parent() {
     let home = tempfile::tempdir().unwrap();
     let (go, done) = (home.path().join("go"), home.path().join("done"));
     let marker = format!("98758.{}", std::process::id());
     let script =
         format!("sleep {marker} & while ! test -e '{}'; do sleep 0.05; done; touch '{}'", go.display(), done.display());
     let starter = format!(
-        "'{}' emulate --rtt 20ms --rate 10mbit --far none -- sh -c \"$1\" 2> /dev/null &",
+        "'{}' emulate --rtt 20ms --rate 10mbit --far-command none -- sh -c \"$1\" 2> /dev/null &",
         support::lfn_path().display()
     );
     assert!(Command::new("sh").args(["-c", &starter, "sh", &script]).status().unwrap().success());
@@ -298,11 +299,11 @@ fn a_run_outlives_who_started_it() {
     assert!(done.exists());
 }
 
-/// At every step of building, whatever it is that could not be opened.
-fn too_few_descriptors_are_named() {
+/// At every step of the setup, whichever file cannot be opened.
+fn missing_descriptors_are_named() {
     let run = |most: u32| {
         let script = format!(
-            "ulimit -n {most}; exec '{}' emulate --rtt 20ms --rate 10mbit --far none --no-calibration -- true",
+            "ulimit -n {most}; exec '{}' emulate --rtt 20ms --rate 10mbit --far-command none --no-calibration -- true",
             support::lfn_path().display()
         );
         Command::new("sh").args(["-c", &script]).stdin(Stdio::null()).output().unwrap()
@@ -319,11 +320,11 @@ fn too_few_descriptors_are_named() {
     panic!("63 descriptors are not enough");
 }
 
-/// At every step, calibrated or not. The limit is not root's, and counts what else its user runs: it is made one who
-/// runs nothing, which only root can do.
-fn too_few_processes_are_named() {
+/// At every step, with and without calibration. The limit does not apply to root and counts all processes of its user,
+/// so the test uses a user without processes, which only root can do.
+fn process_limit_is_named() {
     const SOMEBODY: u32 = 52_003;
-    if !Identity::current().is_root() {
+    if !UserIdentity::current().is_root() {
         return;
     }
     let home = tempfile::tempdir().unwrap();
@@ -333,7 +334,7 @@ fn too_few_processes_are_named() {
     for flags in [&["--rate", "10mbit", "--no-calibration"][..], &["--rate", "2gbit", "--force"]] {
         let run = |most: u32| {
             let mut command = Command::new("prlimit");
-            command.arg(format!("--nproc={most}")).arg(&program).args(["emulate", "--rtt", "20ms", "--far", "none"]);
+            command.arg(format!("--nproc={most}")).arg(&program).args(["emulate", "--rtt", "20ms", "--far-command", "none"]);
             command.args(flags).args(["--", "true"]).uid(SOMEBODY).gid(SOMEBODY).current_dir("/");
             command.stdin(Stdio::null()).output().unwrap()
         };
@@ -354,8 +355,8 @@ fn too_few_processes_are_named() {
     }
 }
 
-/// Nothing, a directory, no end, no text, no such file: before anything is made.
-fn files_without_a_trace_are_refused() {
+/// No data, a directory, an endless file, no text, a missing file: all are refused at the start.
+fn invalid_trace_files_are_refused() {
     for file in ["/dev/null", "/", "/dev/zero", "/dev/urandom", "/no/such/file"] {
         for (flag, rest) in [("--trace", &["--rate", "10mbit", "--rtt", "20ms"][..]), ("--profile", &[])] {
             let output = lfn().args(["emulate", flag, file]).args(rest).args(["--", "true"]).output().unwrap();

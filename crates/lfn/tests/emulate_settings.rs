@@ -1,4 +1,4 @@
-//! What link is meant: flags, profiles, traces and specifications, and what is refused before anything is made.
+//! Link settings: flags, profiles, traces and specifications, and errors before anything is created.
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on says so by panicking, its helpers too")]
 
@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 use lfn_core::framing::Layer;
 use lfn_core::path::PathProfile;
 use lfn_core::units::{BitRate, Bytes, Ratio};
-use lfn_net::emulator::Outcome;
+use lfn_net::emulator::RunOutcome;
 use support::{Needs, ROLE, lfn, stderr, stdout};
 
 const PORT: u16 = 9000;
@@ -25,23 +25,23 @@ fn main() -> ExitCode {
     }
     support::run(&[
         ("flags_override_a_profile", Needs::Namespaces, flags_override_a_profile),
-        ("a_profile_of_ones_own_brings_its_trace", Needs::Namespaces, a_profile_of_ones_own_brings_its_trace),
-        ("a_delay_that_changes_is_felt", Needs::Namespaces, a_delay_that_changes_is_felt),
-        ("links_in_a_row_are_one_path", Needs::Namespaces, links_in_a_row_are_one_path),
-        ("a_path_beside_another_may_be_links_in_a_row", Needs::Namespaces, a_path_beside_another_may_be_links_in_a_row),
-        ("a_run_that_never_began_leaves_no_report", Needs::Namespaces, a_run_that_never_began_leaves_no_report),
-        ("the_list_has_every_profile_with_its_source", Needs::Nothing, the_list_has_every_profile_with_its_source),
-        ("a_program_can_read_the_list_and_use_it", Needs::Nothing, a_program_can_read_the_list_and_use_it),
-        ("what_is_listed_can_be_changed_and_used", Needs::Nothing, what_is_listed_can_be_changed_and_used),
+        ("own_profile_uses_its_trace", Needs::Namespaces, own_profile_uses_its_trace),
+        ("changing_delay_is_measurable", Needs::Namespaces, changing_delay_is_measurable),
+        ("links_in_series_are_one_path", Needs::Namespaces, links_in_series_are_one_path),
+        ("parallel_path_can_have_links_in_series", Needs::Namespaces, parallel_path_can_have_links_in_series),
+        ("failed_start_leaves_no_report", Needs::Namespaces, failed_start_leaves_no_report),
+        ("list_has_every_profile_with_its_source", Needs::Nothing, list_has_every_profile_with_its_source),
+        ("json_list_can_be_used_by_programs", Needs::Nothing, json_list_can_be_used_by_programs),
+        ("listed_profile_can_be_changed_and_used", Needs::Nothing, listed_profile_can_be_changed_and_used),
         (
-            "the_reference_has_every_key_profile_and_trace",
+            "documentation_has_every_key_and_profile",
             Needs::Nothing,
-            the_reference_has_every_key_profile_and_trace,
+            documentation_has_every_key_and_profile,
         ),
-        ("the_help_fits_and_explains_the_directions", Needs::Nothing, the_help_fits_and_explains_the_directions),
-        ("what_contradicts_itself_is_refused", Needs::Nothing, what_contradicts_itself_is_refused),
-        ("files_that_are_none_are_refused_by_line", Needs::Nothing, files_that_are_none_are_refused_by_line),
-        ("changes_are_read_before_they_are_sent", Needs::Nothing, changes_are_read_before_they_are_sent),
+        ("help_fits_and_explains_the_directions", Needs::Nothing, help_fits_and_explains_the_directions),
+        ("contradictory_settings_are_refused", Needs::Nothing, contradictory_settings_are_refused),
+        ("invalid_files_are_refused_with_the_line", Needs::Nothing, invalid_files_are_refused_with_the_line),
+        ("changes_are_parsed_before_they_are_sent", Needs::Nothing, changes_are_parsed_before_they_are_sent),
     ])
 }
 
@@ -49,36 +49,36 @@ fn emulate(arguments: &[&str]) -> Output {
     lfn().arg("emulate").args(arguments).output().unwrap()
 }
 
-/// The figures that CMD is told.
-fn told(flags: &[&str]) -> PathProfile {
-    let output = emulate(&[flags, &["--far", "none", "--", "sh", "-c", "echo $LFN_PATH"]].concat());
+/// Returns the path figures that CMD gets.
+fn path_of(flags: &[&str]) -> PathProfile {
+    let output = emulate(&[flags, &["--far-command", "none", "--", "sh", "-c", "echo $LFN_PATH"]].concat());
     serde_json::from_str(&stdout(&output)).unwrap_or_else(|error| panic!("{error}: {}", stderr(&output)))
 }
 
 fn flags_override_a_profile() {
     let report = tempfile::NamedTempFile::new().unwrap();
-    let path = told(&["--profile", "acts", "--loss", "1e-5", "--report", report.path().to_str().unwrap()]);
+    let path = path_of(&["--profile", "acts", "--loss", "1e-5", "--report", report.path().to_str().unwrap()]);
     assert_eq!((path.base_rtt, path.loss), (Duration::from_millis(539), Ratio::new(1e-5).unwrap()));
     assert_eq!((path.capacity, path.mtu, path.framing.layer), (BitRate(135_631_698), 9180, Layer::AtmAal5));
-    let outcome: Outcome = serde_json::from_str(&fs::read_to_string(report.path()).unwrap()).unwrap();
-    assert_eq!(outcome.ledger.paths[0].path, path);
-    let path = told(&["--profile", "dsl", "--rate", "50mbit", "--mtu", "1400", "--queue", "100p"]);
+    let outcome: RunOutcome = serde_json::from_str(&fs::read_to_string(report.path()).unwrap()).unwrap();
+    assert_eq!(outcome.accuracy_report.paths[0].path, path);
+    let path = path_of(&["--profile", "dsl", "--rate", "50mbit", "--mtu", "1400", "--queue", "100p"]);
     assert_eq!((path.capacity, path.mtu, path.queue), (BitRate(50_000_000), 1400, Some(Bytes(141_400))));
 }
 
-fn a_profile_of_ones_own_brings_its_trace() {
+fn own_profile_uses_its_trace() {
     let home = tempfile::tempdir().unwrap();
     let profile = home.path().join("ours.toml");
     fs::write(&profile, "title = 'Ours'\nrtt = '10ms'\ntrace = 'ours.trace'\nmtu = 1400\n").unwrap();
     fs::write(home.path().join("ours.trace"), "1\n2\n2\n5\n").unwrap();
-    let path = told(&["--profile", profile.to_str().unwrap()]);
+    let path = path_of(&["--profile", profile.to_str().unwrap()]);
     // Four packets of 1,500 bytes in 5 ms.
     assert_eq!((path.capacity, path.mtu, path.framing.layer), (BitRate(9_600_000), 1400, Layer::Ip));
 }
 
-/// The profile is made of published figures; that the delay of a trace is felt is the same for all of them.
-fn a_delay_that_changes_is_felt() {
-    let path = told(&["--profile", "starlink"]);
+/// The delay of a trace is measurable. One profile stands for all.
+fn changing_delay_is_measurable() {
+    let path = path_of(&["--profile", "starlink"]);
     assert!((20..21).contains(&path.base_rtt.as_millis()), "{:?}", path.base_rtt);
     let trace = tempfile::NamedTempFile::new().unwrap();
     fs::write(trace.path(), "time,delay\n0s,10ms\n1s,150ms\n").unwrap();
@@ -86,16 +86,16 @@ fn a_delay_that_changes_is_felt() {
     let role = |role: &str| format!("{ROLE}={role} '{}'", program.display());
     let script = format!("{0}; sleep 2; {0}", role("connect"));
     let trace = trace.path().to_str().unwrap();
-    let flags = ["--rate", "50mbit", "--trace", trace, "--far", &role("listen"), "--", "sh", "-c", &script];
+    let flags = ["--rate", "50mbit", "--trace", trace, "--far-command", &role("listen"), "--", "sh", "-c", &script];
     let output = emulate(&flags);
     let said = stdout(&output);
     let rtts: Vec<u128> = said.lines().filter_map(|line| line.strip_prefix("RTT ")?.parse().ok()).collect();
     let [before, after] = rtts[..] else { panic!("{said} {}", stderr(&output)) };
-    // Never shorter than set; how much longer is the machine's affair.
+    // Never shorter than set. How much longer depends on the machine.
     assert!(before >= 20_000_000 && (300_000_000..5_000_000_000).contains(&after), "{rtts:?}");
 }
 
-/// What this binary does when it is a command on one side of a path.
+/// Roles of this program as a command on one side of a path.
 fn act(role: &str) {
     if role == "listen" {
         TcpListener::bind(("0.0.0.0", PORT)).unwrap().incoming().for_each(drop);
@@ -106,22 +106,22 @@ fn act(role: &str) {
     println!("RTT {}", before.elapsed().as_nanos());
 }
 
-fn links_in_a_row_are_one_path() {
-    let path = told(&["--link", "rate=2gbit,rtt=10ms", "--link", "dsl,rate=1gbit,loss=0.01,return-loss=0"]);
+fn links_in_series_are_one_path() {
+    let path = path_of(&["--link", "rate=2gbit,rtt=10ms", "--link", "dsl,rate=1gbit,loss=0.01,return-loss=0"]);
     assert_eq!((path.base_rtt, path.capacity), (Duration::from_millis(47), BitRate(1_000_000_000)));
     assert_eq!((path.loss, path.mtu), (Ratio::new(0.01).unwrap(), 1492));
-    // A link that says nothing of its MTU has the usual one.
-    assert_eq!(told(&["--link", "acts", "--link", "geo"]).mtu, 1500);
-    assert_eq!(told(&["--link", "acts", "--link", "vbns"]).mtu, 9180);
+    // A link without an MTU has the default MTU.
+    assert_eq!(path_of(&["--link", "acts", "--link", "geo"]).mtu, 1500);
+    assert_eq!(path_of(&["--link", "acts", "--link", "vbns"]).mtu, 9180);
 }
 
-fn a_path_beside_another_may_be_links_in_a_row() {
+fn parallel_path_can_have_links_in_series() {
     let report = tempfile::NamedTempFile::new().unwrap();
     let paths = ["--link", "rate=1gbit,rtt=10ms", "--parallel", "rate=2gbit,rtt=5ms; dsl,rate=1gbit"];
-    let flags = ["--far", "none", "--report", report.path().to_str().unwrap(), "--", "true"];
+    let flags = ["--far-command", "none", "--report", report.path().to_str().unwrap(), "--", "true"];
     let output = emulate(&[&paths[..], &flags].concat());
-    let outcome = serde_json::from_str::<Outcome>(&fs::read_to_string(report.path()).unwrap());
-    let paths = outcome.unwrap_or_else(|error| panic!("{error}: {}", stderr(&output))).ledger.paths;
+    let outcome = serde_json::from_str::<RunOutcome>(&fs::read_to_string(report.path()).unwrap());
+    let paths = outcome.unwrap_or_else(|error| panic!("{error}: {}", stderr(&output))).accuracy_report.paths;
     assert_eq!(paths.iter().map(|path| path.links.len()).collect::<Vec<_>>(), [1, 2], "{paths:?}");
     assert_eq!(paths[1].path.base_rtt, Duration::from_millis(42));
     assert_refused(
@@ -130,7 +130,7 @@ fn a_path_beside_another_may_be_links_in_a_row() {
     );
 }
 
-fn a_run_that_never_began_leaves_no_report() {
+fn failed_start_leaves_no_report() {
     let home = tempfile::tempdir().unwrap();
     let run = |report: &Path| {
         let report = report.to_str().unwrap();
@@ -144,10 +144,10 @@ fn a_run_that_never_began_leaves_no_report() {
     assert_eq!(fs::read_to_string(&old).unwrap(), "what was there");
     let done = emulate(&["--rtt", "20ms", "--rate", "5mbit", "--report", old.to_str().unwrap(), "--", "true"]);
     assert!(done.status.success() || done.status.code() == Some(4), "{}", stderr(&done));
-    serde_json::from_str::<Outcome>(&fs::read_to_string(&old).unwrap()).unwrap();
+    serde_json::from_str::<RunOutcome>(&fs::read_to_string(&old).unwrap()).unwrap();
 }
 
-fn the_list_has_every_profile_with_its_source() {
+fn list_has_every_profile_with_its_source() {
     let output = emulate(&["--list"]);
     assert!(output.status.success() && output.stderr.is_empty(), "{}", stderr(&output));
     let list = stdout(&output);
@@ -173,7 +173,7 @@ fn the_list_has_every_profile_with_its_source() {
     assert!(widest < 80, "{widest}: {list}");
 }
 
-fn a_program_can_read_the_list_and_use_it() {
+fn json_list_can_be_used_by_programs() {
     let list = |arguments: &[&str]| -> serde_json::Value {
         let output = emulate(&[&["--list"], arguments, &["--json"]].concat());
         serde_json::from_str(&stdout(&output)).unwrap_or_else(|error| panic!("{error}: {}", stderr(&output)))
@@ -185,7 +185,7 @@ fn a_program_can_read_the_list_and_use_it() {
     for profile in profiles {
         let text = |key: &str| profile[key].as_str().unwrap_or_else(|| panic!("no {key} in {profile}")).to_owned();
         assert!(["title", "source", "notes"].iter().all(|key| !text(key).is_empty()), "{profile}");
-        // The settings are a link as it is typed, and make the path that the list tells of.
+        // The listed settings are a link specification and give the path of the list.
         let mtu = profile["path"]["mtu_bytes"].to_string();
         let flags = ["--link", &text("settings"), "--mtu", &mtu, "--dry-run", "--size", "1MB", "--json"];
         let run: serde_json::Value = serde_json::from_str(&stdout(&emulate(&flags))).unwrap();
@@ -202,18 +202,18 @@ fn a_program_can_read_the_list_and_use_it() {
         (handovers["profiles"].as_array().unwrap().len(), handovers["traces"].as_array().unwrap().len()),
         (0, 1)
     );
-    // Either order.
+    // In either order.
     assert_eq!(stdout(&emulate(&["--list", "--json", "dsl"])), stdout(&emulate(&["--list", "dsl", "--json"])));
     assert_refused(&["--list", "--json", "dsl", "acts"], &["unexpected argument 'acts'"]);
     assert_eq!(emulate(&["--list", "atcs", "--json"]).status.code(), Some(2));
     assert_refused(&["--profile", "acts", "--json"], &["--json"]);
 }
 
-fn what_is_listed_can_be_changed_and_used() {
+fn listed_profile_can_be_changed_and_used() {
     let toml = stdout(&emulate(&["--list", "acts"]));
     lfn_core::link::profile::Profile::parse("acts", &toml).unwrap();
     for name in lfn_core::link::trace::BUILT_IN.iter().map(|trace| trace.name) {
-        let trace = lfn_core::link::trace::Trace::parse(name, &stdout(&emulate(&["--list", name]))).unwrap();
+        let trace = lfn_core::link::trace::LinkTrace::parse(name, &stdout(&emulate(&["--list", name]))).unwrap();
         assert!(trace.rate.is_some() || trace.delay.is_some(), "{name}");
     }
     let output = emulate(&["--list", "atcs"]);
@@ -221,7 +221,7 @@ fn what_is_listed_can_be_changed_and_used() {
     assert!(stderr(&output).contains("'atcs'") && stderr(&output).contains("\nhint: "), "{}", stderr(&output));
 }
 
-fn the_reference_has_every_key_profile_and_trace() {
+fn documentation_has_every_key_and_profile() {
     use lfn_core::link::{profile, settings::KEYS, trace};
     let reference = include_str!("../../../doc/emulate.md");
     let names = KEYS.iter().map(|key| key.name).chain(profile::BUILT_IN.iter().map(|(name, _)| *name));
@@ -230,7 +230,7 @@ fn the_reference_has_every_key_profile_and_trace() {
     }
 }
 
-fn the_help_fits_and_explains_the_directions() {
+fn help_fits_and_explains_the_directions() {
     for flag in ["-h", "--help"] {
         let output = lfn().args(["emulate", flag]).env("COLUMNS", "80").output().unwrap();
         let help = stdout(&output);
@@ -242,10 +242,10 @@ fn the_help_fits_and_explains_the_directions() {
         }
     }
     let help = stdout(&emulate(&["--help"]));
-    assert!(help.contains("--forward-KEY and --return-KEY"), "{help}");
+    assert!(help.contains("--forward-KEY applies"), "{help}");
 }
 
-/// Refused with exit code 2, one line that names it, and a hint.
+/// Asserts a refusal with exit code 2, one line that names the value, and a hint.
 fn assert_refused(arguments: &[&str], named: &[&str]) {
     let output = emulate(&[arguments, &["--", "true"]].concat());
     let said = stderr(&output);
@@ -259,13 +259,13 @@ fn assert_refused(arguments: &[&str], named: &[&str]) {
     }
 }
 
-fn what_contradicts_itself_is_refused() {
+fn contradictory_settings_are_refused() {
     let cases: &[(&[&str], &[&str])] = &[
         (&[], &["--rtt is missing", "--profile acts"]),
         (&["--rtt", "20ms"], &["--rate is missing"]),
         (&["--rtt", "539", "--rate", "1mbit"], &["--rtt: '539' has no unit", "hint: --rtt 539ms"]),
         (&["--rtt", "20ms", "--delay", "5ms", "--rate", "1mbit"], &["rtt and delay"]),
-        (&["--rtt", "20ms", "--forward-rate", "1mbit"], &["--rate is missing from far to near", "--return-rate"]),
+        (&["--rtt", "20ms", "--forward-rate", "1mbit"], &["--rate is missing for the direction from far to near", "--return-rate"]),
         (&["--rtt", "20ms", "--rate", "1mbit", "--ecn", "on"], &["ecn without an aqm", "--aqm"]),
         (&["--rtt", "20ms", "--rate", "1mbit", "--ecn", "maybe"], &["--ecn: 'maybe'"]),
         (&["--rtt", "20ms", "--rate", "1mbit", "--aqm", "pie"], &["--aqm", "pie"]),
@@ -276,14 +276,14 @@ fn what_contradicts_itself_is_refused() {
         (&["--rtt", "20ms", "--rate", "1mbit", "--trace", "lte-drive"], &["rate and trace"]),
         (&["--rtt", "20ms", "--trace", "/no/such/file"], &["--trace /no/such/file"]),
         (&["--forward-rtt", "20ms"], &["--forward-rtt"]),
-        (&["--profile", "atcs"], &["no profile is called 'atcs'", "did you mean acts?"]),
+        (&["--profile", "atcs"], &["unknown profile 'atcs'", "did you mean acts?"]),
         (&["--profile", "/no/such/file.toml"], &["/no/such/file.toml"]),
         (&["--profile", "acts", "--link", "rtt=5ms"], &["--link"]),
-        (&["--loss", "1e-3", "--link", "rate=1mbit,rtt=5ms"], &["--loss beside --link"]),
+        (&["--loss", "1e-3", "--link", "rate=1mbit,rtt=5ms"], &["--loss cannot be combined with --link"]),
         (&["--link", "rate=1mbit"], &["--link rate=1mbit: rtt is missing"]),
         (&["--link", "rate=1mbit,rtt=5ms,los=1"], &["'los'", "did you mean loss?"]),
         (&["--link", "rate=1mbit,rtt=5ms,nothing"], &["'nothing' is not KEY=VALUE"]),
-        (&["--link", "atcs,rate=1mbit"], &["no profile is called 'atcs'"]),
+        (&["--link", "atcs,rate=1mbit"], &["unknown profile 'atcs'"]),
         (&["--link", "rate=1mbit,rtt=5"], &["'5' has no unit"]),
         (&["--profile", "geo", "--parallel", "rate=1mbit"], &["--parallel rate=1mbit: rtt is missing"]),
         (&["--profile", "geo", "--size", "1GB"], &["--dry-run"]),
@@ -299,12 +299,12 @@ fn what_contradicts_itself_is_refused() {
     }
 }
 
-fn files_that_are_none_are_refused_by_line() {
+fn invalid_files_are_refused_with_the_line() {
     let home = tempfile::tempdir().unwrap();
     let path = home.path().join("file.toml");
     let name = path.to_str().unwrap();
     let profiles = [
-        ("title = 'x'\nspeed = '1mbit'", "no setting is called 'speed'"),
+        ("title = 'x'\nspeed = '1mbit'", "unknown setting 'speed'"),
         ("title = 'x'\nrate = ", "line 2: "),
         ("title = 'x'\nrtt = 539", "'539' has no unit"),
         ("title = 'x'\nrtt = '20ms'\ntrace = 'not-there.csv'", "not-there.csv"),
@@ -316,7 +316,7 @@ fn files_that_are_none_are_refused_by_line() {
         assert_refused(&["--profile", name], &[named]);
     }
     let traces = [
-        ("", "an empty trace"),
+        ("", "the trace is empty"),
         ("1\n0\n", "line 2: its time is not later"),
         ("-5\n", "line 1: '-5'"),
         ("time[s],rate\n0,-1mbit\n", "line 2: rate: '-1mbit'"),
@@ -325,12 +325,12 @@ fn files_that_are_none_are_refused_by_line() {
         fs::write(&path, text).unwrap();
         assert_refused(&["--rtt", "20ms", "--trace", name], &[named]);
     }
-    // Neither text nor finite.
+    // The file is neither text nor finite.
     assert_refused(&["--rtt", "20ms", "--trace", "/dev/zero"], &["/dev/zero: more than 256 MiB"]);
     assert_refused(&["--rtt", "20ms", "--trace", "/"], &["--trace /: "]);
 }
 
-fn changes_are_read_before_they_are_sent() {
+fn changes_are_parsed_before_they_are_sent() {
     let cases: &[(&[&str], &str)] = &[
         (&["set"], "KEY=VALUE"),
         (&["set", "rat=5mbit"], "did you mean rate?"),

@@ -1,5 +1,5 @@
-//! What `lfn test` prints for programs and keeps in files, judged by the schemas in `doc/schema`; and `lfn show`, which
-//! reads it and what iperf3 printed.
+//! Output of `lfn test` for programs and in files, validated with the schemas in `doc/schema`; and `lfn show`, which
+//! reads results of `lfn` and iperf3.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
@@ -17,7 +17,7 @@ use serde_json::{Value, json};
 use support::server::{Server, assert_refused, number, text};
 use tempfile::TempDir;
 
-/// Fails unless the schema of this name finds the value right.
+/// Asserts that the schema of this name accepts the value.
 fn assert_valid(name: &str, value: &Value) {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../doc/schema").join(format!("{name}.schema.json"));
     let schema: Value = serde_json::from_slice(&fs::read(path).unwrap()).unwrap();
@@ -28,7 +28,7 @@ fn assert_valid(name: &str, value: &Value) {
     schemas.validate(value, schema).map_err(|error| format!("{error:#}")).unwrap();
 }
 
-/// So many lists in each other.
+/// Returns this number of nested lists.
 fn brackets(deep: usize) -> String {
     format!("{}{}}}", "[".repeat(deep), "]".repeat(deep))
 }
@@ -37,7 +37,7 @@ fn show(files: &[&Path], flags: &[&str]) -> Output {
     support::lfn().arg("show").args(files).args(flags).output().unwrap()
 }
 
-/// What iperf3 of this version printed of a test of this name.
+/// Returns the recorded iperf3 result of this version and test.
 fn iperf3(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/iperf3/results").join(name)
 }
@@ -47,17 +47,17 @@ fn succeeded(output: &Output) -> String {
     text(&output.stdout)
 }
 
-/// Makes a test tell its events and keep its result: every line, the result and its table are as they are described.
-/// `lfn show` refuses a key that is there twice. Gives the result.
+/// Runs a test with events and a saved result. Validates every line, the result and its table, and checks that `lfn
+/// show` refuses duplicate keys. Returns the result.
 fn checked(test: impl Fn(&[&str]) -> Output, flags: &[&str]) -> Value {
     let directory = TempDir::new().unwrap();
     let [kept, events] = ["kept.json", "events.ndjson"].map(|name| directory.path().join(name));
     let output = test(&[flags, &["--ndjson", "--save", kept.to_str().unwrap()]].concat());
-    let told = told(&output);
+    let reported = events_of(&output);
     fs::write(&events, &output.stdout).unwrap();
     let result: Value = serde_json::from_slice(&fs::read(&kept).unwrap()).unwrap();
-    assert_eq!(told.last().unwrap()["result"], result, "{flags:?}: the last line holds what is kept");
-    assert_valid("lfn.test.2", &result);
+    assert_eq!(reported.last().unwrap()["result"], result, "{flags:?}: the last line holds what is kept");
+    assert_valid("lfn.test.3", &result);
     let table = succeeded(&show(&[&kept], &["--intervals"]));
     assert_eq!(succeeded(&show(&[&events], &["--intervals"])), table, "{flags:?}");
     let widths: Vec<usize> = table.split_terminator("\r\n").map(|line| line.split(',').count()).collect();
@@ -66,37 +66,37 @@ fn checked(test: impl Fn(&[&str]) -> Output, flags: &[&str]) -> Value {
     result
 }
 
-/// The lines a test told, each as the schema says.
-fn told(output: &Output) -> Vec<Value> {
+/// Returns the events of a test, each validated.
+fn events_of(output: &Output) -> Vec<Value> {
     let page = text(&output.stdout);
     assert!(page.ends_with('\n'), "{page}{}", text(&output.stderr));
     let lines: Vec<Value> = page.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
-    lines.iter().for_each(|line| assert_valid("lfn.test.2.event", line));
+    lines.iter().for_each(|line| assert_valid("lfn.test.3.event", line));
     lines
 }
 
 #[test]
-fn every_mode_is_as_the_schema_says() {
+fn all_modes_match_the_schema() {
     let server = Server::start(&["--client-sessions", "100", "--max-sessions", "100"]);
     let modes: [&[&str]; 16] = [
         &["--time", "300ms"],
         &["--time", "300ms", "--reverse", "--streams", "2", "--interval", "50ms"],
         &["--time", "300ms", "--bidir"],
         &["--time", "200ms", "--both", "--rate", "1gbit", "--omit", "50ms"],
-        &["--until", "50%", "--time", "2s"],
+        &["--precision", "50%", "--time", "2s"],
         &["--time", "300ms", "--udp", "--pacing", "20mbit", "--rate", "1gbit"],
         &["--time", "300ms", "--udp", "--pacing", "20mbit", "--reverse", "--streams", "2"],
-        &["--ramp", "--ramp-step", "50ms", "--pacing", "20mbit"],
+        &["--ramp", "--ramp-step-time", "50ms", "--pacing", "20mbit"],
         &["--time", "300ms", "--latency", "--reverse"],
         &["--time", "300ms", "--path"],
-        &["--bytes", "1MB", "--blocks"],
+        &["--bytes", "1MB", "--block-timing"],
         &["--bytes", "1MB", "--no-copy"],
-        &["--bytes", "1MB", "--check", "--mptcp"],
-        &["--count", "100", "--record", "10000", "--near-sndbuf", "50000"],
+        &["--bytes", "1MB", "--check-data", "--mptcp"],
+        &["--count", "100", "--length", "10000", "--near-sndbuf", "50000"],
         &["--time", "200ms", "--window", "200000", "--congestion", "reno"],
         &["--time", "20ms", "--interval", "20ms"],
     ];
-    // Each mostly waits.
+    // Each test mostly waits.
     thread::scope(|scope| {
         let server = &server;
         for part in modes.chunks(modes.len().div_ceil(4)) {
@@ -111,11 +111,11 @@ fn every_mode_is_as_the_schema_says() {
     });
     let mut broken = server.document(&["--time", "50ms"]);
     broken["runs"][0]["goodput_megabits"] = json!(1);
-    assert!(std::panic::catch_unwind(|| assert_valid("lfn.test.2", &broken)).is_err(), "the schema is strict");
+    assert!(std::panic::catch_unwind(|| assert_valid("lfn.test.3", &broken)).is_err(), "the schema is strict");
 }
 
 #[test]
-fn so_is_what_an_iperf3_server_makes_of_a_test() {
+fn iperf3_results_match_the_schema() {
     if Command::new("iperf3").arg("--version").output().is_err() {
         assert!(std::env::var_os("CI").is_none(), "iperf3 is missing");
         return eprintln!("SKIPPED: iperf3 is missing");
@@ -126,7 +126,7 @@ fn so_is_what_an_iperf3_server_makes_of_a_test() {
     let mut stock = Stopped(command.spawn().unwrap());
     let mut lines = BufReader::new(stock.0.stdout.take().unwrap()).lines();
     assert!(lines.any(|line| line.unwrap().contains("listening")), "iperf3 -s listens");
-    // Or it would stop at a full pipe.
+    // Otherwise the process would block on a full pipe.
     thread::spawn(move || lines.for_each(drop));
     let host = format!("127.0.0.1:{port}");
     for flags in [&["--time", "1s"][..], &["--time", "1s", "--reverse"], &["--time", "1s", "--udp"]] {
@@ -137,7 +137,7 @@ fn so_is_what_an_iperf3_server_makes_of_a_test() {
 }
 
 #[test]
-fn so_is_a_session_of_stamp() {
+fn stamp_results_match_the_schema() {
     let mut command = support::lfn();
     command.args(["serve", "--ephemeral", "--quiet", "--port", "0", "--bind", "127.0.0.1", "--stamp=0", "--json"]);
     let mut server = Stopped(command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap());
@@ -148,12 +148,12 @@ fn so_is_a_session_of_stamp() {
     let reflector = said["stamp"].as_str().unwrap();
     let flags = ["--stamp", reflector, "--stamp-count", "10", "--stamp-interval", "10ms", "--json"];
     let session: Value = serde_json::from_str(&succeeded(&lfn_test(&flags))).unwrap();
-    assert_valid("lfn.stamp.1", &session);
+    assert_valid("lfn.stamp.2", &session);
     assert_eq!((number(&session["sent"]), session["rtt"].is_object()), (10, true), "{session}");
 }
 
 #[test]
-fn a_test_that_is_cut_off_keeps_what_was_seen() {
+fn failed_test_keeps_its_intervals() {
     let directory = TempDir::new().unwrap();
     let kept = directory.path().join("kept.json");
     for flags in [&["--time", "60s"][..], &["--time", "60s", "--reverse"], &["--time", "60s", "--udp"]] {
@@ -163,17 +163,17 @@ fn a_test_that_is_cut_off_keeps_what_was_seen() {
         server.child.kill().unwrap();
         let output = client.end();
         assert_eq!(output.status.code(), Some(1), "{}", text(&output.stderr));
-        let result = told(&output).pop().unwrap()["result"].take();
-        assert_valid("lfn.test.2", &result);
+        let result = events_of(&output).pop().unwrap()["result"].take();
+        assert_valid("lfn.test.3", &result);
         assert!(result["error"]["message"].is_string() && result["runs"] == json!([]), "{result}");
         assert!(!result["unfinished"]["near_intervals"].as_array().unwrap().is_empty(), "{result}");
         assert_eq!(result, serde_json::from_slice::<Value>(&fs::read(&kept).unwrap()).unwrap());
-        assert!(succeeded(&show(&[&kept], &[])).contains("did not come to its end"));
+        assert!(succeeded(&show(&[&kept], &[])).contains("the test is unfinished"));
     }
 }
 
 #[test]
-fn an_interrupt_ends_the_load_and_leaves_a_whole_result_or_nothing() {
+fn interrupt_saves_a_complete_result_or_none() {
     let server = Server::start(&[]);
     let directory = TempDir::new().unwrap();
     let kept = directory.path().join("kept.json");
@@ -182,19 +182,19 @@ fn an_interrupt_ends_the_load_and_leaves_a_whole_result_or_nothing() {
     client.signal(Signal::INT);
     let output = client.end();
     assert_eq!(output.status.code(), Some(130), "{}", text(&output.stderr));
-    let result = told(&output).pop().unwrap()["result"].take();
-    assert_valid("lfn.test.2", &result);
+    let result = events_of(&output).pop().unwrap()["result"].take();
+    assert_valid("lfn.test.3", &result);
     assert_eq!(result["runs"][0]["ended"], "interrupted");
     assert_eq!(fs::read_dir(directory.path()).unwrap().count(), 1);
     fs::remove_file(&kept).unwrap();
-    // A command that gets no chance to clean up has nothing to clean up.
+    // A killed command cannot clean up, so it must leave nothing.
     let mut client = Client::with_intervals(&server.ticket, &flags);
     client.child.kill().unwrap();
     client.end();
     assert_eq!(fs::read_dir(directory.path()).unwrap().count(), 0);
 }
 
-/// A test under way, which tells its events.
+/// A running test with events.
 struct Client {
     child: Child,
     out: BufReader<ChildStdout>,
@@ -202,7 +202,7 @@ struct Client {
 }
 
 impl Client {
-    /// Once it has told an interval of each end.
+    /// Returns after each end has reported an interval.
     fn with_intervals(ticket: &str, flags: &[&str]) -> Client {
         let mut command = support::server::test_command(ticket, flags);
         let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
@@ -227,7 +227,7 @@ impl Client {
     }
 }
 
-/// Another's server, ended with the test.
+/// Another server that ends with the test.
 struct Stopped(Child);
 
 impl Drop for Stopped {
@@ -242,27 +242,27 @@ fn lfn_test(flags: &[&str]) -> Output {
 }
 
 #[test]
-fn events_are_told_one_a_line_and_the_last_holds_all() {
+fn last_event_has_the_complete_result() {
     let server = Server::start(&[]);
     let output = server.test(&["--time", "400ms", "--interval", "100ms", "--both", "--ndjson", "--rate", "1tbit"]);
     let lines: Vec<Value> = succeeded(&output).lines().map(|line| serde_json::from_str(line).unwrap()).collect();
     for line in &lines {
-        assert_valid("lfn.test.2.event", line);
+        assert_valid("lfn.test.3.event", line);
     }
     let count = |event: &str, run: u64| lines.iter().filter(|l| l["event"] == event && l["run"] == run).count();
-    assert_eq!((&lines[0]["event"], &lines[0]["schema"]), (&json!("start"), &json!("lfn.test.event/2")));
+    assert_eq!((&lines[0]["event"], &lines[0]["schema"]), (&json!("start"), &json!("lfn.test.event/3")));
     for run in [0, 1] {
         assert_eq!((count("run", run), count("connected", run)), (1, 1));
     }
     let result = &lines.last().unwrap()["result"];
-    assert_valid("lfn.test.2", result);
-    let told = |run: u64, end: &str| -> u64 {
+    assert_valid("lfn.test.3", result);
+    let reported = |run: u64, end: &str| -> u64 {
         let mine = lines.iter().filter(|l| l["event"] == "interval" && l["run"] == run && l["end"] == end);
         mine.map(|line| number(&line["interval"]["bytes"])).sum()
     };
     for run in [0, 1] {
         for end in ["near", "far"] {
-            assert_eq!(told(run, end), number(&result["runs"][run as usize][end]["bytes"]), "{run} {end}");
+            assert_eq!(reported(run, end), number(&result["runs"][run as usize][end]["bytes"]), "{run} {end}");
         }
     }
     assert_eq!(result["origin"]["command"][0], "test");
@@ -270,7 +270,7 @@ fn events_are_told_one_a_line_and_the_last_holds_all() {
 }
 
 #[test]
-fn the_table_has_all_bytes_in_columns_with_names() {
+fn csv_accounts_for_all_bytes() {
     let server = Server::start(&[]);
     let directory = TempDir::new().unwrap();
     let file = directory.path().join("kept.json");
@@ -291,7 +291,7 @@ fn the_table_has_all_bytes_in_columns_with_names() {
 }
 
 #[test]
-fn what_was_kept_is_shown_as_it_was_printed() {
+fn stored_result_is_shown_as_printed() {
     let server = Server::start(&[]);
     let directory = TempDir::new().unwrap();
     let file = directory.path().join("kept.json");
@@ -303,15 +303,15 @@ fn what_was_kept_is_shown_as_it_was_printed() {
     let events = directory.path().join("events.ndjson");
     fs::write(&events, server.test(&["--time", "200ms", "--ndjson"]).stdout).unwrap();
     assert!(succeeded(&show(&[&events], &[])).contains("goodput"));
-    // Of a command that was killed: no last line, and half of one.
+    // A killed command leaves no last line, and half of a line.
     let lines = fs::read_to_string(&events).unwrap();
     let cut: Vec<&str> = lines.lines().filter(|line| !line.contains(r#""event":"end""#)).collect();
     fs::write(&events, cut.join("\n")).unwrap();
-    assert!(succeeded(&show(&[&events], &[])).contains("did not come to its end: it was cut off"));
+    assert!(succeeded(&show(&[&events], &[])).contains("the test is unfinished: the command was killed"));
 }
 
 #[test]
-fn a_file_that_cannot_be_kept_is_told_before_the_test() {
+fn unwritable_save_file_fails_before_the_test() {
     let directory = TempDir::new().unwrap();
     let server = Server::start(&[]);
     let path = |name: &str| directory.path().join(name).to_str().unwrap().to_owned();
@@ -319,20 +319,20 @@ fn a_file_that_cannot_be_kept_is_told_before_the_test() {
     for (file, code) in cases {
         assert_refused(&server.test(&["--time", "200ms", "--save", &file]), code, "--save");
     }
-    // A test that fails keeps what was seen of it, and why; what was there before is replaced whole.
+    // A failed test keeps its intervals and the error. An existing file is replaced as a whole.
     let file = path("kept.json");
     fs::write(&file, "before").unwrap();
     let output = server.test(&["--time", "200ms", "--reverse", "--congestion", "nosuch", "--json", "--save", &file]);
     assert_refused(&output, 1, "nosuch");
     let kept: Value = serde_json::from_slice(&fs::read(&file).unwrap()).unwrap();
     assert_eq!(kept, serde_json::from_slice::<Value>(&output.stdout).unwrap());
-    assert_valid("lfn.test.2", &kept);
+    assert_valid("lfn.test.3", &kept);
     assert!(kept["error"]["message"].as_str().unwrap().contains("nosuch"), "{kept}");
     assert_eq!(fs::read_dir(directory.path()).unwrap().count(), 1);
 }
 
 #[test]
-fn what_another_user_planted_is_not_written_through() {
+fn files_of_other_users_are_not_overwritten() {
     let directory = TempDir::new().unwrap();
     let shared = directory.path().join("shared");
     fs::create_dir(&shared).unwrap();
@@ -342,40 +342,40 @@ fn what_another_user_planted_is_not_written_through() {
     symlink(&precious, &link).unwrap();
     let server = Server::start(&[]);
     let flags = ["--time", "200ms", "--nettest", "--save", link.to_str().unwrap()];
-    // Only the super-user can give it to somebody else.
+    // Only root can change the owner.
     if lchown(&link, Some(12_345), None).is_ok() {
         assert_refused(&server.test(&flags), 1, "another user put it into a directory where everybody may write");
         assert_eq!(fs::read_to_string(&precious).unwrap(), "precious");
         lchown(&link, Some(rustix::process::geteuid().as_raw()), None).unwrap();
     }
     succeeded(&server.test(&flags));
-    assert!(fs::read_to_string(&precious).unwrap().contains("lfn.test/2"), "one's own link is followed");
-    // What is open already is written to, whatever it is.
+    assert!(fs::read_to_string(&precious).unwrap().contains("lfn.test/3"), "one's own link is followed");
+    // An open descriptor is written, whatever it is.
     let both = succeeded(&server.test(&["--time", "200ms", "--nettest", "--save", "/dev/stdout"]));
-    assert!(both.contains("lfn.test/2") && both.contains("Transfer: "), "{both}");
+    assert!(both.contains("lfn.test/3") && both.contains("Transfer: "), "{both}");
     assert!(fs::symlink_metadata("/dev/stdout").unwrap().is_symlink());
 }
 
 #[test]
-fn a_ramp_is_compared_by_the_rate_it_found() {
+fn ramps_are_compared_by_their_rate() {
     let server = Server::start(&[]);
     let directory = TempDir::new().unwrap();
     let [steady, ramp] = ["steady.json", "ramp.json"].map(|name| directory.path().join(name));
     let keep =
         |flags: &[&str], to: &Path| succeeded(&server.test(&[flags, &["--save", to.to_str().unwrap()]].concat()));
     keep(&["--udp", "--pacing", "10mbit", "--time", "300ms"], &steady);
-    keep(&["--ramp", "--ramp-step", "50ms", "--pacing", "4mbit"], &ramp);
+    keep(&["--ramp", "--ramp-step-time", "50ms", "--pacing", "4mbit"], &ramp);
     let document: Value = serde_json::from_str(&fs::read_to_string(&ramp).unwrap()).unwrap();
-    let found = &document["runs"][0]["near"]["streams"][0]["udp"]["ramp"]["highest_bits_per_second"];
+    let found = &document["runs"][0]["near"]["streams"][0]["udp"]["ramp"]["highest_passed_bits_per_second"];
     let comparison: Value = serde_json::from_str(&succeeded(&show(&[&steady, &ramp], &["--json"]))).unwrap();
-    assert_valid("lfn.show.1", &comparison);
+    assert_valid("lfn.show.2", &comparison);
     let result = &comparison["results"][1];
     assert_eq!((&result["protocol"], &result["goodput_bits_per_second"]), (&"udp ramp".into(), found));
     assert_eq!(comparison["differences"][0]["significant"], Value::Null);
 }
 
 #[test]
-fn results_stand_side_by_side_whoever_measured() {
+fn results_of_lfn_and_iperf3_are_compared() {
     let server = Server::start(&[]);
     let directory = TempDir::new().unwrap();
     let kept = directory.path().join("kept.json");
@@ -387,7 +387,7 @@ fn results_stand_side_by_side_whoever_measured() {
     assert!(files.len() > 20);
     let paths: Vec<&Path> = files.iter().map(PathBuf::as_path).collect();
     let comparison: Value = serde_json::from_str(&succeeded(&show(&paths, &["--json"]))).unwrap();
-    assert_valid("lfn.show.1", &comparison);
+    assert_valid("lfn.show.2", &comparison);
     let of = |name: &str| -> Vec<Value> {
         let results = comparison["results"].as_array().unwrap().iter();
         results.filter(|result| result["file"].as_str().unwrap().ends_with(name)).cloned().collect()
@@ -403,11 +403,11 @@ fn results_stand_side_by_side_whoever_measured() {
         ("321-stream.json", &["forward"], "tcp"),
     ] {
         let results = of(name);
-        let told: Vec<&str> = results.iter().map(|result| result["direction"].as_str().unwrap()).collect();
-        assert_eq!(told, directions, "{name}");
+        let reported: Vec<&str> = results.iter().map(|result| result["direction"].as_str().unwrap()).collect();
+        assert_eq!(reported, directions, "{name}");
         for result in &results {
             assert_eq!(result["protocol"], protocol, "{name}");
-            // Asked for 50 Mb/s a stream, 100 of two.
+            // Requested: 50 Mb/s per stream, 100 Mb/s for two.
             let goodput = number(&result["goodput_bits_per_second"]);
             assert!((45_000_000..110_000_000).contains(&goodput), "{name}: {goodput}");
         }
@@ -423,30 +423,30 @@ fn results_stand_side_by_side_whoever_measured() {
 }
 
 #[test]
-fn what_is_no_result_is_one_line_that_names_the_file_and_the_place() {
+fn invalid_result_error_names_file_and_line() {
     let directory = TempDir::new().unwrap();
     let file = directory.path().join("bad.json");
     let mut cases: Vec<(Vec<u8>, &str)> = vec![
         (vec![], "the file is empty"),
         (b"\x00\x01\x02".to_vec(), "byte 0x00"),
-        (b"lfn.test/2".to_vec(), "begins with 'l'"),
-        (br#"{"schema":"lfn.test/1","runs":[]}"#.to_vec(), "'lfn.test/1'"),
-        (br#"{"schema":"lfn.test/2","runs":NaN}"#.to_vec(), "line 1 column"),
-        (br#"{"schema":"lfn.test/2","a":1,"a":2}"#.to_vec(), "key 'a' is there twice"),
-        (br#"{"schema":"lfn.test/2"} {}"#.to_vec(), "more than one result"),
-        (b"{\"schema\":\"lfn.test/2\",\n\"runs\":7}".to_vec(), "line 2"),
+        (b"lfn.test/3".to_vec(), "begins with 'l'"),
+        (br#"{"schema":"lfn.test/2","runs":[]}"#.to_vec(), "'lfn.test/2'"),
+        (br#"{"schema":"lfn.test/3","runs":NaN}"#.to_vec(), "line 1 column"),
+        (br#"{"schema":"lfn.test/3","a":1,"a":2}"#.to_vec(), "duplicate key 'a'"),
+        (br#"{"schema":"lfn.test/3"} {}"#.to_vec(), "more than one result"),
+        (b"{\"schema\":\"lfn.test/3\",\n\"runs\":7}".to_vec(), "line 2"),
         (b"{\"schema\": \"\xff\xfe\"}".to_vec(), "line 1"),
-        (br#"{"hello":"world"}"#.to_vec(), "neither a result"),
+        (br#"{"hello":"world"}"#.to_vec(), "not a result of"),
         (br#"{"start":{},"intervals":[{"sum":{"bytes":"many"}}],"end":{}}"#.to_vec(), "invalid type: string"),
     ];
-    cases.push((format!("{{\"schema\":\"lfn.test/2\",\"x\":{}", brackets(100_000)).into_bytes(), "recursion limit"));
+    cases.push((format!("{{\"schema\":\"lfn.test/3\",\"x\":{}", brackets(100_000)).into_bytes(), "recursion limit"));
     for (bytes, says) in cases {
         fs::write(&file, bytes).unwrap();
         let output = show(&[&file], &[]);
         assert_refused(&output, 1, says);
         assert!(text(&output.stderr).contains("bad.json"));
     }
-    // Every prefix of a true one is an error and never a panic.
+    // Every prefix of a valid result is an error and never a panic.
     let whole = fs::read(iperf3("321-bidir.client.json")).unwrap();
     for length in (0..whole.len() - 2).step_by(whole.len() / 20) {
         fs::write(&file, &whole[..length]).unwrap();
@@ -454,7 +454,7 @@ fn what_is_no_result_is_one_line_that_names_the_file_and_the_place() {
     }
     assert_refused(&show(&[directory.path()], &[]), 1, "directory");
     assert_refused(&show(&[Path::new("/dev/zero")], &[]), 1, "longer than the 512 MiB");
-    // Far longer than is read, and nothing of it on the disk.
+    // Far longer than the read limit, and sparse on disk.
     let sparse = fs::File::create(&file).unwrap();
     sparse.set_len(1 << 40).unwrap();
     assert_refused(&show(&[&file], &[]), 1, "longer than the 512 MiB");
@@ -462,7 +462,8 @@ fn what_is_no_result_is_one_line_that_names_the_file_and_the_place() {
     assert_refused(&show(&[&two[0], &two[1]], &["--intervals"]), 2, "--intervals");
 }
 
-/// What a test shows on a terminal of `script`, which `.ci/run` installs, of this size; nothing where it is missing.
+/// Returns the output of a test on a terminal of this size, made with `script` (installed by `.ci/run`), or None if it
+/// is missing.
 fn on_terminal(server: &Server, size: (u16, u16), flags: &str, colour: bool) -> Option<String> {
     if Command::new("script").arg("--version").output().is_err() {
         assert!(std::env::var_os("CI").is_none(), "script is missing");
@@ -481,7 +482,7 @@ fn on_terminal(server: &Server, size: (u16, u16), flags: &str, colour: bool) -> 
 }
 
 #[test]
-fn a_terminal_shows_more_while_it_runs_and_is_left_clean() {
+fn live_view_leaves_the_terminal_clean() {
     let server = Server::start(&[]);
     let short =
         |flags: &str, colour| on_terminal(&server, (60, 20), &format!("--time 600ms --interval 100ms {flags}"), colour);
@@ -492,7 +493,7 @@ fn a_terminal_shows_more_while_it_runs_and_is_left_clean() {
     for line in after.lines().filter(|line| !line.starts_with("goodput") && !line.starts_with("hint")) {
         assert!(line.trim_end().chars().count() <= 60, "{line}");
     }
-    // Of a narrow one the parts of the line may leave no room for colours.
+    // On a narrow terminal the line may have no room for coloured parts.
     let wide = |colour| on_terminal(&server, (100, 20), "--time 600ms --interval 100ms", colour).unwrap();
     let coloured = wide(true);
     assert!(coloured.contains("\x1b[0m"), "{coloured:?}");
@@ -506,7 +507,7 @@ fn a_terminal_shows_more_while_it_runs_and_is_left_clean() {
 }
 
 #[test]
-fn time_goes_on_between_intervals() {
+fn live_view_updates_between_intervals() {
     let server = Server::start(&[]);
     let Some(seen) = on_terminal(&server, (80, 24), "--time 2500ms --interval 2500ms", true) else { return };
     let times = seen.lines().filter(|line| line.contains("time    ") && line.contains(" left")).count();

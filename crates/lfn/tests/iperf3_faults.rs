@@ -1,5 +1,5 @@
-//! iperf3's protocol broken off, held up and garbled in every step, on either side: a clear error in bounded time, and
-//! a server that goes on with its places free.
+//! The iperf3 protocol with aborts, stalls and invalid messages in every step, on either side: a clear error in bounded
+//! time, and a server that continues with free slots.
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
@@ -10,28 +10,28 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use lfn_core::iperf3::{COOKIE_LENGTH, Code, End, Parameters, Protocol, Results, StreamResult, Way, frame};
+use lfn_core::iperf3::{COOKIE_LENGTH, ErrorCode, TestEnd, Parameters, LoadProtocol, Results, StreamResult, LoadDirection, frame};
 use lfn_core::units::{BitRate, Bytes};
 use lfn_net::iperf3::Error;
-use lfn_net::iperf3::client::{self, Test};
-use lfn_net::iperf3::server::{Config, Patience, Server};
-use lfn_net::server::Connections;
+use lfn_net::iperf3::client::{self, IperfTest};
+use lfn_net::iperf3::server::{IperfServerConfig, IperfTimeouts, IperfServer};
+use lfn_net::server::ConnectionLimits;
 use lfn_net::server::access::Access;
 use lfn_net::server::admission::{Admission, Quotas};
 
-/// Far more than any deadline below, far less than a hang.
+/// Far longer than any deadline below, far shorter than a hang.
 const SOON: Duration = Duration::from_secs(30);
-/// What a server waits for one step.
+/// Deadline of the server for one step.
 const STEP: Duration = Duration::from_millis(500);
 
-/// A client that waits so long for each step, and for a place.
-fn test(parameters: Parameters, within: Duration) -> Test {
-    Test { parameters, login: None, interval: STEP, within, queue: within, from: Vec::new(), stop: Default::default() }
+/// Returns a client with this deadline for each step and for the queue.
+fn test(parameters: Parameters, within: Duration) -> IperfTest {
+    IperfTest { parameters, login: None, interval: STEP, step_timeout: within, queue_timeout: within, bind_addresses: Vec::new(), stop: Default::default() }
 }
 
-/// A server with little patience, stopped when dropped.
+/// A server with short deadlines, stopped on drop.
 struct Running {
-    server: Arc<Server>,
+    server: Arc<IperfServer>,
     admission: Admission,
     stop: Arc<AtomicBool>,
     thread: Option<thread::JoinHandle<()>>,
@@ -40,16 +40,16 @@ struct Running {
 impl Running {
     fn start(strangers: usize) -> Running {
         let admission = Admission::new(Quotas::default());
-        let config = Config {
+        let config = IperfServerConfig {
             listen: "127.0.0.1:0".parse().unwrap(),
             access: Access::default(),
             admission: admission.clone(),
             users: None,
             json_output: false,
-            connections: Connections { strangers, ..Connections::default() },
-            patience: Patience { step: STEP, silence: STEP, grace: STEP, queue: STEP },
+            connection_limits: ConnectionLimits { max_unauthenticated: strangers, ..ConnectionLimits::default() },
+            timeouts: IperfTimeouts { step_timeout: STEP, silence_timeout: STEP, end_grace: STEP, queue_timeout: STEP },
         };
-        let server = Arc::new(Server::bind(config, |_| {}).unwrap());
+        let server = Arc::new(IperfServer::bind(config, |_| {}).unwrap());
         let stop = Arc::new(AtomicBool::new(false));
         let (running, stopped) = (server.clone(), stop.clone());
         let thread = thread::spawn(move || running.run(&stopped));
@@ -69,7 +69,7 @@ impl Running {
     }
 
     fn serves(&self) {
-        let parameters = Parameters { end: End::Bytes(100_000), length: Bytes(1000), ..Parameters::default() };
+        let parameters = Parameters { end: TestEnd::Bytes(100_000), length: Bytes(1000), ..Parameters::default() };
         let test = test(parameters, SOON);
         let outcome = client::run("127.0.0.1", self.address().port(), &test, &mut |_| {}).unwrap();
         assert_eq!(outcome.runs[0].0.far.bytes, 100_000);
@@ -84,7 +84,7 @@ impl Drop for Running {
     }
 }
 
-/// How far a client keeps to the protocol.
+/// Last step in which a client follows the protocol.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Until {
     Connected,
@@ -98,7 +98,7 @@ enum Until {
     Results,
 }
 
-/// And what it does then.
+/// Behaviour of the client after this step.
 #[derive(Clone, Copy, Debug)]
 enum Then {
     Closes,
@@ -107,10 +107,10 @@ enum Then {
 }
 
 fn json_frame(value: &serde_json::Value) -> Vec<u8> {
-    frame::encode(value, frame::OUTPUT_LIMIT).unwrap()
+    frame::encode(value, frame::MAX_SERVER_OUTPUT).unwrap()
 }
 
-/// A client's control connection, and what else it holds open, as far as `until`.
+/// Runs a client up to `until`. Returns its control connection and its other open sockets.
 fn conversation(
     address: SocketAddr,
     until: Until,
@@ -156,7 +156,7 @@ fn conversation(
     (control, stream)
 }
 
-/// Until the other end closes, which it must.
+/// Asserts that the other end closes the connection.
 fn closes(control: &mut TcpStream, what: &str) {
     let mut rest = Vec::new();
     match control.read_to_end(&mut rest) {
@@ -167,7 +167,7 @@ fn closes(control: &mut TcpStream, what: &str) {
 }
 
 #[test]
-fn a_client_that_breaks_off_anywhere_leaves_no_place_taken() {
+fn aborted_iperf3_client_frees_its_slot() {
     use Until::{Connected, Cookie, End as Ended, HalfCookie, HalfParameters, HalfResults, Results, Streams};
     let running = Running::start(1024);
     let address = running.address();
@@ -179,10 +179,10 @@ fn a_client_that_breaks_off_anywhere_leaves_no_place_taken() {
                 let number = u8::try_from(3 * index + kind).unwrap();
                 scope.spawn(move || {
                     let what = format!("{until:?} {then:?}");
-                    // Without an end of its own: the client says when.
-                    let way = if kind == 0 { Way::Forward } else { Way::Reverse };
+                    // The test has no end of its own: the client ends it.
+                    let way = if kind == 0 { LoadDirection::Forward } else { LoadDirection::Reverse };
                     let parameters =
-                        Parameters { way, end: End::Time(Duration::from_secs(1)), ..Parameters::default() };
+                        Parameters { way, end: TestEnd::Time(Duration::from_secs(1)), ..Parameters::default() };
                     let (mut control, stream) = conversation(address, until, number, &parameters);
                     match then {
                         Then::Closes => return,
@@ -190,7 +190,7 @@ fn a_client_that_breaks_off_anywhere_leaves_no_place_taken() {
                         // The server may have closed already.
                         Then::Talks => drop(control.write_all(&[b'c'; 64])),
                     }
-                    // A reverse test ends by its time, and nobody read what came.
+                    // A reverse test ends by its time, and its data was not read.
                     closes(&mut control, &what);
                     drop(stream);
                 });
@@ -202,7 +202,7 @@ fn a_client_that_breaks_off_anywhere_leaves_no_place_taken() {
 }
 
 #[test]
-fn lies_about_lengths_and_nonsense_are_answered_with_an_error() {
+fn invalid_iperf3_messages_get_an_error() {
     let running = Running::start(1024);
     let lies: [&[u8]; 7] = [
         &u32::MAX.to_be_bytes(),
@@ -226,16 +226,16 @@ fn lies_about_lengths_and_nonsense_are_answered_with_an_error() {
 }
 
 #[test]
-fn datagram_streams_that_are_never_asked_for_are_not_waited_for() {
+fn unrequested_datagram_streams_are_not_awaited() {
     let running = Running::start(1024);
-    let udp = Parameters { protocol: Protocol::Udp, way: Way::Reverse, length: Bytes(1000), ..Parameters::default() };
+    let udp = Parameters { protocol: LoadProtocol::Udp, way: LoadDirection::Reverse, length: Bytes(1000), ..Parameters::default() };
     let (mut control, _) = conversation(running.address(), Until::Parameters, 0, &udp);
-    // Words of another protocol are not answered.
+    // Datagrams of another protocol get no answer.
     let other = UdpSocket::bind("127.0.0.1:0").unwrap();
     other.send_to(b"GET / HTTP/1.1", running.address()).unwrap();
     closes(&mut control, "no streams");
     running.is_free_again();
-    // Nor is a request when nobody waits for streams.
+    // A request gets no answer if no test waits for streams.
     other.set_read_timeout(Some(STEP)).unwrap();
     other.send_to(&[0x39, 0x38, 0x37, 0x36], running.address()).unwrap();
     assert!(other.recv(&mut [0; 16]).is_err());
@@ -243,17 +243,17 @@ fn datagram_streams_that_are_never_asked_for_are_not_waited_for() {
 }
 
 #[test]
-fn a_stream_that_pauses_is_not_a_broken_one() {
+fn paused_stream_is_not_broken() {
     let running = Running::start(1024);
-    // A block every 400 ms, longer than any look at the clock.
+    // One block every 400 ms, longer than the polling interval.
     let slow = Parameters {
-        end: End::Bytes(3000),
+        end: TestEnd::Bytes(3000),
         length: Bytes(1000),
         rate: Some(BitRate(20_000)),
         burst: Some(1),
         ..Parameters::default()
     };
-    for way in [Way::Forward, Way::Reverse] {
+    for way in [LoadDirection::Forward, LoadDirection::Reverse] {
         let test = test(Parameters { way, ..slow.clone() }, SOON);
         let outcome = client::run("127.0.0.1", running.address().port(), &test, &mut |_| {}).unwrap();
         assert_eq!(outcome.runs[0].0.receiver().bytes, 3000, "{way:?}");
@@ -261,11 +261,11 @@ fn a_stream_that_pauses_is_not_a_broken_one() {
 }
 
 #[test]
-fn a_crowd_that_says_nothing_does_not_keep_others_out() {
+fn silent_crowd_does_not_block_others() {
     let running = Running::start(60);
     let crowd: Vec<_> = (0..50).map(|_| TcpStream::connect(running.address()).unwrap()).collect();
     running.serves();
-    // Of more than the server holds those that say nothing make place, and so they do for who comes next.
+    // Above the limit, silent connections are closed in favour of new ones.
     let more: Vec<_> = (0..200).map(|_| TcpStream::connect(running.address()).unwrap()).collect();
     running.serves();
     let mut first = &crowd[0];
@@ -276,7 +276,7 @@ fn a_crowd_that_says_nothing_does_not_keep_others_out() {
     running.is_free_again();
 }
 
-/// How far a server keeps to the protocol.
+/// Last step in which a server follows the protocol.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Served {
     Accepted,
@@ -287,7 +287,7 @@ enum Served {
     Told,
 }
 
-/// And what it does then.
+/// Behaviour of the server after this step.
 #[derive(Clone, Copy, Debug)]
 enum Instead {
     Closes,
@@ -299,12 +299,12 @@ enum Instead {
     Stops,
 }
 
-/// A server that keeps to the protocol until a step, and the address it listens on.
+/// Starts a server that follows the protocol until a step. Returns its address.
 fn faulty(until: Served, instead: Instead) -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
     thread::spawn(move || {
-        // The client may go at any time: whatever fails here is the end of it.
+        // The client may disconnect at any time, so every error here is expected.
         let _ = serve_badly(&listener, until, instead);
     });
     address
@@ -358,7 +358,7 @@ fn read_frame(control: &mut TcpStream) -> std::io::Result<()> {
 }
 
 #[test]
-fn a_server_that_breaks_off_anywhere_is_an_error_in_bounded_time() {
+fn aborting_server_is_an_error_in_bounded_time() {
     use Instead::{Closes, Denies, Errs, ErrsInHalf, Stalls, Stops, Talks};
     let steps = [Served::Accepted, Served::Asked, Served::Streams, Served::Runs, Served::Exchange, Served::Told];
     thread::scope(|scope| {
@@ -373,7 +373,7 @@ fn a_server_that_breaks_off_anywhere_is_an_error_in_bounded_time() {
 fn check(until: Served, instead: Instead) {
     let address = faulty(until, instead);
     let parameters = Parameters {
-        end: End::Time(Duration::from_millis(700)),
+        end: TestEnd::Time(Duration::from_millis(700)),
         length: Bytes(1000),
         rate: Some(BitRate(1_000_000)),
         ..Parameters::default()
@@ -384,15 +384,15 @@ fn check(until: Served, instead: Instead) {
     let what = format!("{until:?} {instead:?}: {error}");
     assert!(begun.elapsed() < SOON / 3, "{what} after {:?}", begun.elapsed());
     assert!(!error.hint().is_empty() && !error.to_string().contains('\n'), "{what}");
-    // Where a frame is read, a state is a length that cannot be.
+    // If a frame is expected, a state byte is an impossible length.
     if until == Served::Exchange {
         return;
     }
     let expected = match instead {
         Instead::Denies => matches!(error, Error::Busy),
-        Instead::Errs => matches!(error, Error::Refused { code: Code::AUTHENTICATION, errno: 13 }),
+        Instead::Errs => matches!(error, Error::Refused { code: ErrorCode::AUTHENTICATION, errno: 13 }),
         Instead::ErrsInHalf => {
-            matches!(error, Error::Refused { code: Code::AUTHENTICATION, .. } | Error::Stream { .. })
+            matches!(error, Error::Refused { code: ErrorCode::AUTHENTICATION, .. } | Error::Stream { .. })
         }
         Instead::Stops => matches!(error, Error::Stopped),
         Instead::Talks => matches!(error, Error::Unknown(_)),
@@ -403,7 +403,7 @@ fn check(until: Served, instead: Instead) {
 }
 
 #[test]
-fn an_interrupt_waits_for_no_server_that_stalls() {
+fn interrupt_does_not_wait_for_a_stalled_server() {
     thread::scope(|scope| {
         for until in [Served::Runs, Served::Exchange, Served::Told] {
             scope.spawn(move || {
@@ -411,13 +411,13 @@ fn an_interrupt_waits_for_no_server_that_stalls() {
                 let parameters =
                     Parameters { rate: Some(BitRate(1_000_000)), length: Bytes(1000), ..Parameters::default() };
                 let stop = Arc::new(AtomicBool::new(false));
-                let test = Test {
-                    parameters: Parameters { end: End::Time(Duration::from_secs(600)), ..parameters },
+                let test = IperfTest {
+                    parameters: Parameters { end: TestEnd::Time(Duration::from_secs(600)), ..parameters },
                     login: None,
                     interval: STEP,
-                    within: Duration::from_secs(120),
-                    queue: SOON,
-                    from: Vec::new(),
+                    step_timeout: Duration::from_secs(120),
+                    queue_timeout: SOON,
+                    bind_addresses: Vec::new(),
                     stop: stop.clone(),
                 };
                 let mut begun = None;
@@ -434,7 +434,7 @@ fn an_interrupt_waits_for_no_server_that_stalls() {
 }
 
 #[test]
-fn nobody_there_is_named() {
+fn missing_iperf3_server_is_named() {
     let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
     let test = test(Parameters::default(), STEP);
     let error = client::run("127.0.0.1", port, &test, &mut |_| {}).unwrap_err();

@@ -1,5 +1,5 @@
-//! The TCP load of `lfn test`, flag by flag: what was asked is what the kernel, the wire and the report of both ends
-//! say. Nothing here depends on how fast this machine is.
+//! The TCP load of `lfn test`, flag by flag: the kernel, the wire and the reports of both ends must show the requested
+//! values. No test depends on the speed of the machine.
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on says so by panicking, its helpers too")]
 
@@ -14,8 +14,8 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 use support::sandbox::{self, Running};
-use support::server::{Server, assert_refused, interrupted, kill, number, text, under_way};
-use support::{Needs, ROLE, play, stderr, unwrapped};
+use support::server::{Server, assert_refused, interrupted, kill, number, text, start_with_events};
+use support::{Needs, ROLE, run_scenario, stderr, unwrapped};
 
 fn main() -> ExitCode {
     match env::var(ROLE).as_deref() {
@@ -29,22 +29,22 @@ fn main() -> ExitCode {
 fn tests() -> ExitCode {
     let wire = Needs::Programs(&["ip", "tcpdump"]);
     support::run(&[
-        ("options_are_granted_and_told_at_both_ends", Needs::Nothing, options_are_granted_and_told),
-        ("marks_and_segments_are_those_on_the_wire", wire, || play("wire")),
-        ("streams_leave_from_where_they_are_bound", Needs::Nothing, streams_leave_from_where_they_are_bound),
-        ("what_is_counted_is_exact", Needs::Nothing, what_is_counted_is_exact),
-        ("both_directions_at_once_are_two_whole_tests", Needs::Nothing, both_directions_at_once),
-        ("a_direction_that_fails_leaves_the_other", Needs::Nothing, a_direction_that_fails_leaves_the_other),
-        ("streams_are_told_in_the_order_of_their_numbers", Needs::Nothing, streams_are_told_in_order),
-        ("until_stops_early_and_says_why", Needs::Nothing, until_stops_early_and_says_why),
-        ("a_check_is_silent_where_nothing_is_wrong", Needs::Nothing, a_check_is_silent_where_nothing_is_wrong),
-        ("a_check_sees_what_checksums_do_not", Needs::Namespaces, a_check_sees_what_checksums_do_not),
-        ("blocks_have_the_figures_of_1995", Needs::Namespaces, blocks_have_the_figures_of_1995),
-        ("uncopied_bytes_are_the_same_bytes", Needs::Nothing, uncopied_bytes_are_the_same_bytes),
-        ("multipath_tcp_is_told_from_what_it_fell_back_to", Needs::Nothing, multipath_tcp_is_told),
-        ("an_interrupt_prints_what_there_is", Needs::Nothing, an_interrupt_prints_what_there_is),
-        ("a_client_that_dies_gives_its_place_back", Needs::Nothing, a_client_that_dies_gives_its_place_back),
-        ("what_contradicts_itself_is_refused", Needs::Nothing, what_contradicts_itself_is_refused),
+        ("socket_options_are_reported_by_both_ends", Needs::Nothing, options_are_granted_and_told),
+        ("marks_and_segments_are_those_on_the_wire", wire, || run_scenario("wire")),
+        ("streams_use_the_bound_addresses", Needs::Nothing, streams_use_the_bound_addresses),
+        ("counted_tests_are_exact", Needs::Nothing, counted_tests_are_exact),
+        ("bidirectional_test_is_two_complete_tests", Needs::Nothing, both_directions_at_once),
+        ("failed_direction_keeps_the_other_result", Needs::Nothing, failed_direction_keeps_the_other_result),
+        ("streams_are_reported_in_order", Needs::Nothing, streams_are_told_in_order),
+        ("precision_stops_early_with_the_reason", Needs::Nothing, precision_stops_early_with_the_reason),
+        ("data_check_passes_without_errors", Needs::Nothing, data_check_passes_without_errors),
+        ("data_check_detects_hidden_corruption", Needs::Namespaces, data_check_detects_hidden_corruption),
+        ("block_timings_reproduce_the_report_of_1995", Needs::Namespaces, block_timings_reproduce_the_report_of_1995),
+        ("no_copy_mode_sends_the_same_bytes", Needs::Nothing, no_copy_mode_sends_the_same_bytes),
+        ("multipath_tcp_fallback_is_reported", Needs::Nothing, multipath_tcp_is_told),
+        ("interrupt_prints_the_results_so_far", Needs::Nothing, interrupt_prints_the_results_so_far),
+        ("killed_client_frees_its_slot", Needs::Nothing, killed_client_frees_its_slot),
+        ("contradictory_settings_are_refused", Needs::Nothing, contradictory_settings_are_refused),
     ])
 }
 
@@ -52,7 +52,7 @@ fn streams<'a>(run: &'a Value, end: &str) -> &'a Vec<Value> {
     run[end]["streams"].as_array().unwrap()
 }
 
-/// The value of a socket option in each stream of an end.
+/// Returns the value of a socket option in each stream of an end.
 fn sockets(run: &Value, end: &str, field: &str) -> Vec<Value> {
     streams(run, end).iter().map(|stream| stream["socket"][field].clone()).collect()
 }
@@ -65,9 +65,9 @@ fn options_are_granted_and_told() {
         let run = server.json(&flags);
         for end in ["near", "far"] {
             assert_eq!(sockets(&run, end, "dscp_granted"), [18, 18], "{end}");
-            // Of 1000 bytes time stamps take twelve.
+            // Timestamps use twelve of 1000 bytes.
             assert_eq!(sockets(&run, end, "mss_granted_bytes"), [988, 988], "{end}");
-            for asked_or_granted in ["asked", "granted"] {
+            for asked_or_granted in ["requested", "granted"] {
                 let field = format!("pacing_{asked_or_granted}_bits_per_second");
                 let rates = sockets(&run, end, &field);
                 assert!(rates.contains(&json!(800_000_000)) && rates.contains(&json!(400_000_000)), "{end} {rates:?}");
@@ -75,17 +75,17 @@ fn options_are_granted_and_told() {
         }
         assert_eq!(sockets(&run, run["sender"].as_str().unwrap(), "congestion"), ["reno", "reno"]);
         let page = unwrapped(&server.test(&flags));
-        // A segment size is asked for at the client's end, for both.
+        // The client requests the segment size for both ends.
         for words in ["paced at 800 Mb/s", "DSCP AF21", "MSS 1000 B asked, payload of a segment 988 B"] {
             assert!(page.contains(words), "{words}: {page}");
         }
     }
-    // No pace is the kernel's own, and no line tells of it.
+    // Without `--pacing` the kernel does not pace, and no line shows a rate.
     let page = text(&server.test(&["--count", "10"]).stdout);
     assert!(!page.contains("options"), "{page}");
 }
 
-/// Packets of payload seen by tcpdump: from which port, TOS byte, length of the payload.
+/// Returns the payload packets in a capture: source port, TOS byte, payload length.
 fn packets(capture: &Path) -> Vec<(u16, u8, usize)> {
     let bytes = fs::read(capture).unwrap();
     let (mut rest, mut packets) = (&bytes[24..], Vec::new());
@@ -102,12 +102,12 @@ fn packets(capture: &Path) -> Vec<(u16, u8, usize)> {
 
 fn wire() {
     sandbox::enter();
-    // tcpdump gives up its groups before it listens, which a user namespace of an ordinary user forbids.
+    // tcpdump drops its groups before it listens, which a user namespace of an ordinary user forbids.
     if fs::read_to_string("/proc/self/setgroups").unwrap().trim() == "deny" {
         return eprintln!("SKIPPED: tcpdump, which cannot give up its groups here");
     }
     sandbox::up("lo");
-    // Else segments pass in packets of many.
+    // Otherwise the kernel passes super-packets.
     let cut = ["link", "set", "lo", "gso_max_segs", "1"];
     assert!(Command::new("ip").args(cut).status().unwrap().success());
     let server = Server::start(&[]);
@@ -118,9 +118,9 @@ fn wire() {
         command.args(["-i", "lo", "-n", "-U", "-s", "96", "-Z", "root", "-B", "8192", "-w"]).arg(&capture).arg("tcp");
         let mut tcpdump = Running::start(&mut command);
         tcpdump.says("listening on lo");
-        let flags = ["--bytes", "200kB", "--record", "50000", "--mss", "600", "--dscp", "EF"];
+        let flags = ["--bytes", "200kB", "--length", "50000", "--mss", "600", "--dscp", "EF"];
         let run = server.json(&[&flags[..], direction].concat());
-        // What was sent is written when it is read; some time passes until then.
+        // tcpdump writes packets when it reads them, some time later.
         let port = |end: &str| {
             let address = run[end]["streams"][0]["socket"]["local_address"].as_str().unwrap();
             address.rsplit_once(':').unwrap().1.parse::<u16>().unwrap()
@@ -138,13 +138,13 @@ fn wire() {
         let longest =
             seen.iter().filter(|(from, tos, _)| *from == sender && *tos == 0xb8).map(|(_, _, length)| *length);
         assert_eq!(longest.max(), Some(588), "{direction:?}");
-        // Also what carries only acknowledgements; not the handshake of a server that had no request yet.
+        // Also packets with only acknowledgements, but not the handshake of a server that has no request yet.
         let marked = |from: u16| seen.iter().filter(|(port, tos, _)| *port == from && *tos == 0xb8).count();
         assert!(marked(stream) > 0 && marked(port("far")) > 0, "both ends are marked");
     }
 }
 
-fn streams_leave_from_where_they_are_bound() {
+fn streams_use_the_bound_addresses() {
     let server = Server::start(&[]);
     let from = |places: &str| {
         let run = server.json(&["--count", "10", "--streams", "3", "--bind", places]);
@@ -164,14 +164,14 @@ fn streams_leave_from_where_they_are_bound() {
     assert_refused(&server.test(&["--bind", "no/interface"]), 2, "'no/interface'");
 }
 
-fn what_is_counted_is_exact() {
+fn counted_tests_are_exact() {
     let server = Server::start(&[]);
     let cases: [(&[&str], u64); 5] = [
         (&["--bytes", "1"], 1),
         (&["--bytes", "10000001", "--streams", "3"], 10_000_001),
         (&["--bytes", "10000001", "--streams", "3", "--reverse"], 10_000_001),
-        (&["--count", "7", "--record", "99999"], 699_993),
-        (&["--count", "7", "--record", "99999", "--read", "1000", "--streams", "2", "--reverse"], 699_993),
+        (&["--count", "7", "--length", "99999"], 699_993),
+        (&["--count", "7", "--length", "99999", "--read-length", "1000", "--streams", "2", "--reverse"], 699_993),
     ];
     for (flags, bytes) in cases {
         let run = server.json(flags);
@@ -192,9 +192,9 @@ fn both_directions_at_once() {
     assert_eq!(directions, ["forward", "reverse"]);
     for run in runs {
         assert_eq!((number(&run["near"]["bytes"]), number(&run["far"]["bytes"])), (30_000_000, 30_000_000));
-        assert_eq!((&run["at_once"], streams(run, "near").len()), (&true.into(), 2));
+        assert_eq!((&run["bidirectional"], streams(run, "near").len()), (&true.into(), 2));
     }
-    // On the client's clock: each began before the other was over.
+    // On the client's clock, each test starts before the other one ends.
     let document = server.document(&["--bidir", "--time", "1s"]);
     let span = |run: &Value| {
         let start = number(&run["near"]["started_nanoseconds"]);
@@ -206,7 +206,7 @@ fn both_directions_at_once() {
     let places = |begins: &str| -> Vec<usize> {
         page.lines().enumerate().filter(|(_, line)| line.starts_with(begins)).map(|(place, _)| place).collect()
     };
-    // One head for the lines of both, and over what each came to which of them it is.
+    // One header for the lines of both, and the direction before each summary.
     assert_eq!(places("test ").len(), 1, "{page}");
     assert_eq!(page.lines().filter(|line| line.contains("goodput") && line.contains("resent")).count(), 1, "{page}");
     let words = page.split_whitespace().collect::<Vec<_>>().join(" ");
@@ -217,8 +217,8 @@ fn both_directions_at_once() {
     assert!(page.contains("\nreverse: 127.0.0.1 to "), "{page}");
 }
 
-fn a_direction_that_fails_leaves_the_other() {
-    // There is room for one of the two.
+fn failed_direction_keeps_the_other_result() {
+    // There is room for one of the two tests.
     let server = Server::start(&["--max-sessions", "1"]);
     let begun = Instant::now();
     let output = server.test(&["--bidir", "--time", "60s", "--no-wait", "--json"]);
@@ -228,20 +228,20 @@ fn a_direction_that_fails_leaves_the_other() {
     let error = document["error"]["message"].as_str().unwrap();
     assert!(error.contains("the server is full"), "{error}");
     let runs = document["runs"].as_array().unwrap();
-    // The other was at work, or had not begun yet.
+    // The other test was running, or had not started yet.
     assert!(runs.len() <= 1, "{document}");
     for run in runs {
         assert_eq!(run["ended"], "interrupted", "{document}");
-        assert_ne!(run["direction"], document["unfinished"]["request"]["direction"], "which of them failed is told");
-        assert!(run["far"]["kernel"].is_object(), "both ends of the other are told");
+        assert_ne!(run["direction"], document["unfinished"]["request"]["direction"], "which of them failed is reported");
+        assert!(run["far"]["kernel"].is_object(), "both ends of the other are reported");
     }
-    // One that waits for its turn runs after the other, which is not what was asked for.
+    // A waiting test would run after the other one, which was not requested.
     let output = server.test(&["--bidir", "--time", "500ms"]);
     assert_eq!(output.status.code(), Some(1), "{}", stderr(&output));
     assert!(stderr(&output).contains("did not run at the same time"), "{}", stderr(&output));
 }
 
-/// Sixteen dial at once, each in a thread: which is there first is chance.
+/// Sixteen streams dial at once in different threads, so their order is random.
 fn streams_are_told_in_order() {
     let server = Server::start(&[]);
     let numbers = |streams: &Value| -> Vec<u64> {
@@ -258,13 +258,13 @@ fn streams_are_told_in_order() {
     }
 }
 
-fn until_stops_early_and_says_why() {
+fn precision_stops_early_with_the_reason() {
     let server = Server::start(&[]);
-    // What is paced is soon known; the machine may disturb it for a while, not for a minute.
-    let flags = ["--until", "5%", "--pacing", "80mbit", "--interval", "200ms", "--record", "8192"];
+    // A paced test soon reaches its precision. The machine may disturb it for a while, but not for a minute.
+    let flags = ["--precision", "5%", "--pacing", "80mbit", "--interval", "200ms", "--length", "8192"];
     for direction in [&[][..], &["--reverse"]] {
         let run = server.json(&[&flags[..], direction].concat());
-        assert_eq!(run["ended"], "narrow", "{}", run["estimate"]);
+        assert_eq!(run["ended"], "converged", "{}", run["estimate"]);
         assert!(run["elapsed_seconds"].as_f64().unwrap() < 55.0);
         let known = &run["estimate"];
         assert!(known["half_width"].as_f64().unwrap() <= 0.051, "{known}");
@@ -274,55 +274,55 @@ fn until_stops_early_and_says_why() {
     }
     let page = unwrapped(&server.test(&flags));
     assert!(page.contains("the goodput was known well enough") && page.contains("% (95 %), of "), "{page}");
-    // Of two at once each is the other's load: they go on until both are known.
+    // Each of two parallel tests is a load for the other, so both run until both reach the precision.
     let document = server.document(&[&flags[..], &["--bidir"]].concat());
     let runs = document["runs"].as_array().unwrap();
     for run in runs {
-        assert_eq!(run["ended"], "narrow", "{}", run["estimate"]);
+        assert_eq!(run["ended"], "converged", "{}", run["estimate"]);
     }
     let [forward, reverse] = [0, 1].map(|n| runs[n]["elapsed_seconds"].as_f64().unwrap());
     assert!((forward - reverse).abs() < 2.0, "{forward} {reverse}");
-    // It is no end for a test that is over before.
-    let short = server.json(&["--until", "5%", "--time", "300ms"]);
+    // A test that ends earlier does not wait for the precision.
+    let short = server.json(&["--precision", "5%", "--time", "300ms"]);
     assert_eq!(short["ended"], "done");
-    assert_refused(&server.test(&["--until", "0.01%"]), 2, "--until");
+    assert_refused(&server.test(&["--precision", "0.01%"]), 2, "--precision");
 }
 
-/// Of the streams of the receiver: bytes looked at, and those that were wrong.
+/// Returns the checked and the wrong bytes of the receiver's streams.
 fn checked(run: &Value) -> (u64, u64) {
     let streams = streams(run, run["receiver"].as_str().unwrap());
     let sum = |field: &str| streams.iter().map(|stream| number(&stream["check"][field])).sum::<u64>();
     (sum("checked_bytes"), sum("wrong_bytes"))
 }
 
-fn a_check_is_silent_where_nothing_is_wrong() {
+fn data_check_passes_without_errors() {
     let server = Server::start(&[]);
-    let common = ["--check", "--bytes", "5000001", "--record", "30011", "--streams", "2"];
-    for flags in [&[][..], &["--reverse"], &["--data", "zero"], &["--read", "977"]] {
-        // Exit code 0, as every test whose JSON is taken.
+    let common = ["--check-data", "--bytes", "5000001", "--length", "30011", "--streams", "2"];
+    for flags in [&[][..], &["--reverse"], &["--data", "zero"], &["--read-length", "977"]] {
+        // Exit code 0, as for every test with JSON here.
         let run = server.json(&[&common[..], flags].concat());
         assert_eq!(checked(&run), (5_000_001, 0), "{flags:?}");
     }
     let page = unwrapped(&server.test(&common));
-    assert!(page.contains("all 5000001 bytes were what was sent"), "{page}");
+    assert!(page.contains("all 5000001 bytes are correct"), "{page}");
     let run = server.json(&["--bytes", "1000"]);
     assert_eq!(run["far"]["streams"][0]["check"], Value::Null);
-    assert_refused(&server.test(&["--check", "--no-copy"]), 2, "--no-copy");
+    assert_refused(&server.test(&["--check-data", "--no-copy"]), 2, "--no-copy");
 }
 
-/// `lfn test far` over a path.
+/// Runs `lfn test far` over a path.
 fn emulated(path: &[&str], flags: &[&str]) -> Output {
     let mut command = support::lfn();
     command.arg("emulate").args(path).arg("--").arg(support::lfn_path());
     command.args(["test", "far"]).args(flags).output().unwrap()
 }
 
-fn a_check_sees_what_checksums_do_not() {
+fn data_check_detects_hidden_corruption() {
     let mut said = String::new();
-    // Some of the altered packets may be those of the control connection, which then ends the test.
+    // Some changed packets may belong to the control connection, which then ends the test.
     for seed in ["1", "2", "3", "4"] {
         let path = ["--rtt", "4ms", "--rate", "200mbit", "--corrupt-hidden", "1e-3", "--seed", seed];
-        let output = emulated(&path, &["--check", "--bytes", "9MB", "--mss", "1000", "--json"]);
+        let output = emulated(&path, &["--check-data", "--bytes", "9MB", "--mss", "1000", "--json"]);
         let run = serde_json::from_slice(&output.stdout).ok().map(|mut document: Value| document["runs"][0].take());
         let Some(run) = run.filter(|run| run["far"].is_object()) else {
             said += &stderr(&output);
@@ -330,22 +330,22 @@ fn a_check_sees_what_checksums_do_not() {
         };
         let (looked_at, wrong) = checked(&run);
         assert_eq!(looked_at, 9_000_000, "TCP did not notice");
-        // A bit a packet, so a byte a packet.
+        // One bit per packet, so one byte per packet.
         assert!((1..100).contains(&wrong), "{wrong}");
         let first = run["far"]["streams"][0]["check"]["first_wrong_offset"].as_u64();
         assert!(first.is_some_and(|first| first < 9_000_000), "{first:?}");
-        // That of the emulation that was not faithful is the same.
+        // An inaccurate emulation has the same exit code.
         assert_eq!(output.status.code(), Some(4));
         return;
     }
     panic!("{said}");
 }
 
-fn blocks_have_the_figures_of_1995() {
-    // One block of 64 KiB takes 5.2 ms at 100 Mb/s, and 40 of them are no more than 13 round trips of slow start.
+fn block_timings_reproduce_the_report_of_1995() {
+    // One block of 64 KiB takes 5.2 ms at 100 Mb/s, and 40 blocks take at most 13 round trips of slow start.
     let path = ["--rtt", "60ms", "--rate", "100mbit"];
     for direction in [&[][..], &["--reverse"]] {
-        let flags = ["--blocks", "--count", "40", "--record", "65536", "--json"];
+        let flags = ["--block-timing", "--count", "40", "--length", "65536", "--json"];
         let output = emulated(&path, &[&flags[..], direction].concat());
         let mut document: Value =
             serde_json::from_slice(&output.stdout).unwrap_or_else(|_| panic!("{}", stderr(&output)));
@@ -353,7 +353,7 @@ fn blocks_have_the_figures_of_1995() {
         let blocks = &run["blocks"];
         assert_eq!(blocks["blocks"], 40, "{direction:?}");
         let delay = blocks["first_delay_seconds"].as_f64().unwrap();
-        // A way there, and more than one round trip of slow start; a busy machine is later.
+        // One one-way delay, and more than one round trip of slow start. A busy machine is slower.
         assert!((0.08..2.0).contains(&delay), "{direction:?}: {delay}");
         let rate = |name: &str| blocks[format!("{name}_bits_per_second")].as_f64().unwrap();
         assert!(rate("slowest") < rate("fastest"), "{blocks}");
@@ -362,30 +362,30 @@ fn blocks_have_the_figures_of_1995() {
         assert!(time > delay && time < delay + run["elapsed_seconds"].as_f64().unwrap() + 0.06, "{blocks}");
         let rest = (run["bytes"].as_f64().unwrap() - 65536.0) * 8.0 / rate("without_delay");
         assert!((time - delay - rest).abs() < 1e-3, "the two rates differ by the first delay alone: {blocks}");
-        // The sender's own: what was pitched.
+        // The timings of the sender.
         let pitched = &run[run["sender"].as_str().unwrap()]["streams"][0]["blocks"];
         assert_eq!((number(&pitched["blocks"]), number(&pitched["bytes"])), (40, 40 * 65536));
     }
-    let page = unwrapped(&emulated(&path, &["--blocks", "--count", "10"]));
+    let page = unwrapped(&emulated(&path, &["--block-timing", "--count", "10"]));
     assert!(page.contains("10 blocks written") && page.contains("without"), "{page}");
 }
 
-fn uncopied_bytes_are_the_same_bytes() {
+fn no_copy_mode_sends_the_same_bytes() {
     let server = Server::start(&[]);
     let cases: [(&str, &str, &str, &str); 3] = [
-        ("--no-copy", "no_copy", "no_copy", "neither sent (sendfile) nor received (MSG_TRUNC)"),
+        ("--no-copy", "no_copy", "no_copy", "sent (sendfile) and received (MSG_TRUNC)"),
         ("--near-no-copy", "no_copy", "copying", "(sendfile); received with copies"),
         ("--far-no-copy", "copying", "no_copy", "(MSG_TRUNC); sent with copies"),
     ];
     for (flag, near, far, says) in cases {
-        let flags = [flag, "--bytes", "7000001", "--streams", "2", "--record", "30011"];
+        let flags = [flag, "--bytes", "7000001", "--streams", "2", "--length", "30011"];
         for direction in [&[][..], &["--reverse"]] {
             let run = server.json(&[&flags[..], direction].concat());
             assert_eq!((&run["near"]["mode"], &run["far"]["mode"]), (&near.into(), &far.into()), "{flag}");
             for end in ["near", "far"] {
                 assert_eq!(number(&run[end]["bytes"]), 7_000_001, "{flag} {direction:?}");
             }
-            // The kernel's own count of what came: the hello of a stream, and the one of its end.
+            // The kernel also counts the hello of a stream and its end.
             let receiver = run["receiver"].as_str().unwrap();
             let came = streams(&run, receiver).iter().map(|stream| number(&stream["tcp_info"]["received_bytes"]));
             assert!((7_000_001..=7_000_001 + 2 * 57).contains(&came.sum::<u64>()), "{flag} {direction:?}");
@@ -410,10 +410,10 @@ fn multipath_tcp_is_told() {
         let run = server.json(&flags);
         for end in ["near", "far"] {
             assert_eq!(number(&run[end]["bytes"]), 20_000_000);
-            assert_eq!(sockets(&run, end, "mptcp_asked"), [true, true]);
+            assert_eq!(sockets(&run, end, "mptcp_requested"), [true, true]);
             assert_eq!(sockets(&run, end, "mptcp_subflows"), [0, 0], "{end}");
         }
-        // What one subflow tells is no evidence of the whole.
+        // The figures of one subflow are no evidence for the whole connection.
         let names = |run: &Value| run["findings"].to_string();
         assert!(!names(&run).contains("slow sending application"), "{}", names(&run));
         assert!(unwrapped(&server.test(&flags)).contains("Multipath TCP, 0 more subflows"));
@@ -421,19 +421,19 @@ fn multipath_tcp_is_told() {
     assert_eq!(sockets(&server.json(&["--count", "1"]), "near", "mptcp_subflows"), [Value::Null]);
 }
 
-fn an_interrupt_prints_what_there_is() {
+fn interrupt_prints_the_results_so_far() {
     let server = Server::start(&[]);
     let cases: [(&[&str], u64); 5] = [
         (&["--time", "60s"], 1),
         (&["--count", "1000000000", "--reverse"], 1),
-        (&["--time", "60s", "--until", "0.1%", "--no-copy"], 1),
+        (&["--time", "60s", "--precision", "0.1%", "--no-copy"], 1),
         (&["--time", "60s", "--bidir"], 2),
-        // The second of two tests is not begun.
+        // The second of two tests does not start.
         (&["--time", "60s", "--both"], 1),
     ];
     for (flags, directions) in cases {
         let mut stopped = None;
-        let child = under_way(&["test", &server.ticket], flags);
+        let child = start_with_events(&["test", &server.ticket], flags);
         let (code, events, stderr) = interrupted(child, directions, |pid| {
             stopped = Some(Instant::now());
             kill("INT", pid);
@@ -449,27 +449,27 @@ fn an_interrupt_prints_what_there_is() {
             assert!(run["far"]["streams"][0]["tcp_info"].is_object(), "the far end's report is there");
         }
     }
-    // Nothing of it stuck: the next one is served.
+    // The server still works: the next client is served.
     server.json(&["--count", "10"]);
 }
 
-fn a_client_that_dies_gives_its_place_back() {
+fn killed_client_frees_its_slot() {
     let server = Server::start(&["--max-sessions", "1"]);
     for flags in [&["--time", "60s"][..], &["--time", "60s", "--reverse"], &["--time", "60s", "--mptcp"]] {
         if flags.contains(&"--mptcp") && !Path::new("/proc/sys/net/mptcp/enabled").exists() {
             continue;
         }
-        let child = under_way(&["test", &server.ticket], flags);
+        let child = start_with_events(&["test", &server.ticket], flags);
         let (code, _, _) = interrupted(child, 1, |pid| kill("KILL", pid));
         assert_eq!(code, None, "{flags:?}");
-        // Waits its turn, which comes when the server has noticed.
+        // Waits in the queue until the server has noticed.
         let begun = Instant::now();
-        let run = server.json(&["--count", "10", "--record", "1000", "--wait", "60s"]);
+        let run = server.json(&["--count", "10", "--length", "1000", "--wait", "60s"]);
         assert_eq!((number(&run["bytes"]), begun.elapsed() < Duration::from_secs(40)), (10_000, true), "{flags:?}");
     }
 }
 
-fn what_contradicts_itself_is_refused() {
+fn contradictory_settings_are_refused() {
     let cases: [(&[&str], &str); 12] = [
         (&["--mptcp", "--window", "1MB"], "--window with --mptcp"),
         (&["--mptcp", "--pacing", "1mbit"], "--pacing with --mptcp"),
@@ -479,8 +479,8 @@ fn what_contradicts_itself_is_refused() {
         (&["--dscp", "EE"], "'EE'"),
         (&["--pacing", "1kbit"], "pace of 1 kb/s"),
         (&["--bytes", "0"], "a load of 0 B"),
-        (&["--read", "0"], "reads of 0 B"),
-        (&["--until", "200%"], "--until"),
+        (&["--read-length", "0"], "reads of 0 B"),
+        (&["--precision", "200%"], "--precision"),
         (&["--udp", "--mptcp"], "TCP"),
         (&["--udp", "--no-copy"], "--no-copy"),
     ];
@@ -488,10 +488,10 @@ fn what_contradicts_itself_is_refused() {
         assert_refused(&support::server::test("lfn://nobody", flags), 2, says);
     }
     let endless = support::server::test("lfn://nobody", &["-t", "0"]);
-    assert_refused(&endless, 2, "--time: a test of no time measures nothing");
-    assert!(stderr(&endless).contains("hint: give the most it may take, such as --time 1h"), "{}", stderr(&endless));
-    // What can be said is: which flag would have to be another.
+    assert_refused(&endless, 2, "--time: the time must be above zero");
+    assert!(stderr(&endless).contains("hint: give the maximum time, such as --time 1h"), "{}", stderr(&endless));
+    // The error names the flag that needs another value.
     let many = support::server::test("lfn://nobody", &["--time", "24h", "--streams", "16"]);
-    assert_refused(&many, 2, "samples are possible");
+    assert_refused(&many, 2, "samples are allowed");
     assert!(stderr(&many).contains("hint: use --interval 1383ms or more"), "{}", stderr(&many));
 }

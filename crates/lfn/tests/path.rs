@@ -1,5 +1,6 @@
-//! `lfn test --path` and `--stamp` in namespaces: a chain of routers whose addresses and MTUs are known, beside Debian's
-//! traceroute and tcpdump; black holes; reflectors over a path that delays and loses, and such as answer nonsense.
+//! `lfn test --path` and `--stamp` in namespaces: a chain of routers with known addresses and MTUs, compared with
+//! Debian's traceroute and tcpdump; black holes; reflectors over a path with delay and loss, and reflectors with
+//! invalid answers.
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on says so by panicking, its helpers too")]
 
@@ -19,7 +20,7 @@ use std::time::{Duration, Instant};
 use lfn_sys::namespace::NetNamespace;
 use serde_json::Value;
 use support::sandbox::{self, Running};
-use support::{Needs, ROLE, lfn, play, stderr, stdout};
+use support::{Needs, ROLE, lfn, run_scenario, stderr, stdout};
 
 fn main() -> ExitCode {
     match env::var(ROLE).as_deref() {
@@ -35,20 +36,21 @@ fn main() -> ExitCode {
 fn tests() -> ExitCode {
     let tools = Needs::Programs(&["ip", "traceroute", "tcpdump", "unshare"]);
     support::run(&[
-        ("hops_are_those_of_traceroute_and_of_one_flow", tools, || play("hops")),
-        ("mtus_of_both_directions_are_found_and_told", Needs::Programs(&["ip"]), || play("mtus")),
-        ("a_black_hole_is_found_behind_a_silent_hop", Needs::Programs(&["ip", "unshare"]), || play("black-hole")),
-        ("stamp_tells_delay_and_loss_of_each_direction", Needs::Namespaces, stamp_tells_delay_and_loss),
-        ("a_key_is_shared_or_nothing_comes_back", Needs::Nothing, a_key_is_shared_or_nothing_comes_back),
-        ("a_reflector_that_talks_nonsense_is_not_believed", Needs::Nothing, nonsense_is_not_believed),
-        ("one_way_delays_are_those_of_an_uneven_path", Needs::Namespaces, one_way_delays_of_an_uneven_path),
-        ("a_trace_is_no_client_that_was_turned_away", Needs::Nothing, a_trace_is_no_client),
-        ("the_path_to_an_iperf3_server_is_traced_by_udp", Needs::Nothing, the_path_to_an_iperf3_server),
-        ("what_cannot_be_asked_is_refused", Needs::Nothing, what_cannot_be_asked_is_refused),
+        ("hops_are_those_of_traceroute_and_of_one_flow", tools, || run_scenario("hops")),
+        ("path_mtu_is_found_in_both_directions", Needs::Programs(&["ip"]), || run_scenario("mtus")),
+        ("black_hole_is_found_behind_a_silent_hop", Needs::Programs(&["ip", "unshare"]), || run_scenario("black-hole")),
+        ("stamp_measures_delay_and_loss_per_direction", Needs::Namespaces, stamp_tells_delay_and_loss),
+        ("stamp_with_a_wrong_key_gets_no_answer", Needs::Nothing, stamp_with_a_wrong_key_gets_no_answer),
+        ("invalid_stamp_answers_are_not_used", Needs::Nothing, nonsense_is_not_believed),
+        ("one_way_delays_match_an_asymmetric_path", Needs::Namespaces, one_way_delays_of_an_uneven_path),
+        ("trace_is_not_counted_as_a_refused_client", Needs::Nothing, a_trace_is_no_client),
+        ("path_to_iperf3_server_is_traced_by_udp", Needs::Nothing, the_path_to_an_iperf3_server),
+        ("unsupported_flags_are_refused", Needs::Nothing, unsupported_flags_are_refused),
     ])
 }
 
-/// Near is this namespace, then come two routers and far: 10.7.1.2, 10.7.1.1, 10.7.2.2, 10.7.3.2, and fd07:N:: alike.
+/// Near is this namespace. Two routers and far follow: 10.7.1.2, 10.7.1.1, 10.7.2.2, 10.7.3.2, and fd07:N:: in the same
+/// way.
 struct Chain {
     first: NetNamespace,
     second: NetNamespace,
@@ -91,7 +93,7 @@ impl Chain {
             sysctl(router, "ipv4/ip_forward", "1");
             sysctl(router, "ipv6/conf/all/forwarding", "1");
         }
-        // Three programs ask the same routers in the same second.
+        // Three programs query the same routers in the same second.
         for host in [&chain.first, &chain.second, &chain.far] {
             sysctl(host, "ipv4/icmp_ratelimit", "0");
             sysctl(host, "ipv6/icmp/ratelimit", "0");
@@ -99,7 +101,7 @@ impl Chain {
         chain
     }
 
-    /// An `lfn serve` at the far end.
+    /// Starts `lfn serve` at the far end.
     fn serve(&self) -> Server {
         let mut command = lfn();
         command.args(["serve", "--ephemeral", "--insecure", "--insecure-anywhere", "--quiet"]);
@@ -120,7 +122,7 @@ fn ip(place: &NetNamespace, arguments: &str) {
 struct Server(Child);
 
 impl Server {
-    /// It listens when it has said so.
+    /// The server listens when it has printed its ticket.
     fn new(mut child: Child) -> Server {
         let mut line = String::new();
         BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
@@ -136,9 +138,9 @@ impl Drop for Server {
     }
 }
 
-/// `lfn test HOST --path`: what it found. As an ordinary user, that is one with no rights over this network namespace,
-/// if `before` is `unshare --user`.
-fn look(before: &[&str], host: &str) -> Value {
+/// Returns the path report of `lfn test HOST --path`. With `unshare --user` as `before`, it runs as an ordinary user
+/// without rights over this network namespace.
+fn path_report(before: &[&str], host: &str) -> Value {
     let flags = ["test", host, "--insecure", "--insecure-anywhere", "--path", "--count", "1", "--json"];
     let output = support::lfn_after(before).args(flags).output().unwrap();
     assert!(output.status.success(), "{}", stderr(&output));
@@ -148,13 +150,13 @@ fn look(before: &[&str], host: &str) -> Value {
     report
 }
 
-/// Addresses of a trace, one a hop, `*` for none.
+/// Returns the addresses of a trace, one per hop, `*` for none.
 fn addresses(trace: &Value) -> Vec<&str> {
     let hops = trace["hops"].as_array().unwrap();
     hops.iter().map(|hop| hop["nodes"][0]["address"].as_str().unwrap_or("*")).collect()
 }
 
-/// What traceroute says, in the same form.
+/// Returns the output of traceroute in the same form.
 fn traceroute(flags: &[&str]) -> Vec<String> {
     let output = Command::new("traceroute").args(["-n", "-q", "1"]).args(flags).output().unwrap();
     assert!(output.status.success(), "{}", stderr(&output));
@@ -166,7 +168,7 @@ fn hops() {
     let chain = Chain::new();
     let _server = chain.serve();
     let tcpdump = capture();
-    let report = look(&["unshare", "--user"], FAR);
+    let report = path_report(&["unshare", "--user"], FAR);
     let [tcp, udp] = &report["traces"].as_array().unwrap()[..] else { panic!("{report}") };
     let seen = tcpdump.map(|mut tcpdump| {
         thread::sleep(Duration::from_millis(200));
@@ -187,7 +189,7 @@ fn hops() {
         assert_eq!(of_udp, one_flow(udp, &seen), "datagrams of another flow: {seen}");
     }
 
-    let six = look(&[], "[fd07:3::2]");
+    let six = path_report(&[], "[fd07:3::2]");
     for trace in six["traces"].as_array().unwrap() {
         assert_eq!(addresses(trace), ["fd07:1::1", "fd07:2::2", "fd07:3::2"], "{trace}");
     }
@@ -195,8 +197,8 @@ fn hops() {
     assert_eq!(six["mtu"]["forward"]["path_mtu_bytes"], 1500, "{six}");
 }
 
-/// tcpdump on near's interface. It gives up its groups before it listens, which a user namespace of an ordinary user
-/// forbids.
+/// Starts tcpdump on near's interface. tcpdump drops its groups before it listens, which a user namespace of an
+/// ordinary user forbids.
 fn capture() -> Option<Running> {
     if fs::read_to_string("/proc/self/setgroups").unwrap().trim() == "deny" {
         eprintln!("SKIPPED: tcpdump, which cannot give up its groups here");
@@ -210,7 +212,7 @@ fn capture() -> Option<Running> {
     Some(tcpdump)
 }
 
-/// Packets seen of a trace's flow.
+/// Returns the number of captured packets of a trace's flow.
 fn one_flow(trace: &Value, seen: &str) -> usize {
     let end = |which: &str| {
         format!("{}.{}", trace[which].as_str().unwrap(), trace[format!("{which}_port")].as_u64().unwrap())
@@ -219,7 +221,7 @@ fn one_flow(trace: &Value, seen: &str) -> usize {
     seen.lines().filter(|line| line.contains(&flow)).count()
 }
 
-/// Probes a trace says it sent: those that went past the destination unanswered are not told.
+/// Returns the number of probes in a trace. Unanswered probes past the destination are not reported.
 fn sent(trace: &Value) -> usize {
     trace["hops"].as_array().unwrap().iter().map(|hop| hop["probes"].as_u64().unwrap() as usize).sum()
 }
@@ -227,25 +229,25 @@ fn sent(trace: &Value) -> usize {
 fn mtus() {
     let chain = Chain::new();
     let _server = chain.serve();
-    let wide = look(&[], FAR);
+    let wide = path_report(&[], FAR);
     for way in ["forward", "reverse"] {
         assert_eq!(wide["mtu"][way]["path_mtu_bytes"], 1500, "{wide}");
         assert_eq!(wide["mtu"][way]["black_hole"], false);
     }
-    assert_eq!(wide["mtu"]["told"], Value::Array(Vec::new()));
+    assert_eq!(wide["mtu"]["icmp_too_big"], Value::Array(Vec::new()));
 
-    // Narrower there than back, at the first router and at the second.
+    // The MTU of the way there is smaller than that of the way back, at the first and second router.
     ip(&chain.first, "route change 10.7.3.0/24 via 10.7.2.2 mtu lock 1337");
     ip(&chain.second, "route change 10.7.1.0/24 via 10.7.2.1 mtu lock 1444");
-    let mtu = look(&[], FAR)["mtu"].take();
+    let mtu = path_report(&[], FAR)["mtu"].take();
     for (way, size) in [("forward", 1337), ("reverse", 1444)] {
         assert_eq!(mtu[way]["path_mtu_bytes"], size, "{mtu}");
         assert_eq!(mtu[way]["smallest_lost_bytes"], size + 1, "{mtu}");
         assert_eq!((&mtu[way]["search"], &mtu[way]["black_hole"]), (&"complete".into(), &false.into()), "{mtu}");
     }
-    let told = mtu["told"].as_array().unwrap();
-    assert!(told.iter().any(|t| t["to"] == "near" && t["mtu_bytes"] == 1337 && t["from"] == ROUTERS[0]), "{mtu}");
-    assert!(told.iter().any(|t| t["to"] == "far" && t["mtu_bytes"] == 1444), "{mtu}");
+    let reported = mtu["icmp_too_big"].as_array().unwrap();
+    assert!(reported.iter().any(|t| t["to"] == "near" && t["mtu_bytes"] == 1337 && t["from"] == ROUTERS[0]), "{mtu}");
+    assert!(reported.iter().any(|t| t["to"] == "far" && t["mtu_bytes"] == 1444), "{mtu}");
     assert_eq!((&mtu["near_interface_mtu_bytes"], &mtu["far_interface_mtu_bytes"]), (&1500.into(), &1500.into()));
     assert_eq!(mtu["near_tcp_pmtu_bytes"], 1337, "{mtu}");
 }
@@ -254,11 +256,11 @@ fn black_hole() {
     let chain = Chain::new();
     let _server = chain.serve();
     ip(&chain.first, "route change 10.7.3.0/24 via 10.7.2.2 mtu lock 1337");
-    // What the router itself would send goes nowhere; what it forwards is not touched.
+    // Drops packets that the router itself sends. Forwarded packets pass.
     ip(&chain.first, "route add blackhole default table 100");
     ip(&chain.first, "rule add iif lo lookup 100 priority 5");
-    // The load itself would be lost in the hole: one record that fits.
-    let flags = ["test", FAR, "--insecure", "--insecure-anywhere", "--path", "--count", "1", "--record", "100"];
+    // The black hole would also drop the load, so one small record is sent.
+    let flags = ["test", FAR, "--insecure", "--insecure-anywhere", "--path", "--count", "1", "--length", "100"];
     let begun = Instant::now();
     let output = support::lfn_after(&["unshare", "--user"]).args(flags).arg("--json").output().unwrap();
     assert!(output.status.success(), "{}", stderr(&output));
@@ -272,10 +274,10 @@ fn black_hole() {
     assert_eq!((&forward["path_mtu_bytes"], &forward["black_hole"]), (&1337.into(), &true.into()), "{report}");
     assert_eq!(report["mtu"]["reverse"]["path_mtu_bytes"], 1500, "{report}");
     let text = support::lfn().args(flags).output().unwrap();
-    assert!(stdout(&text).contains("black hole there: packets over 1337 B vanish"), "{}", stdout(&text));
+    assert!(stdout(&text).contains("black hole near to far: packets above 1337 B are lost"), "{}", stdout(&text));
 }
 
-/// `lfn test --stamp` with nothing of the surroundings.
+/// Runs `lfn test --stamp` without the user's environment.
 fn stamp(flags: &[&str]) -> Output {
     lfn()
         .env("HOME", "/nonexistent")
@@ -295,26 +297,26 @@ fn stamp_tells_delay_and_loss() {
         "exec '{}' test --stamp far:8620 --stamp-count 300 --stamp-interval 5ms --stamp-size 200 --json",
         support::lfn_path().display()
     );
-    let flags = ["emulate", "--rtt", "40ms", "--rate", "100mbit", "--loss", "0.1", "--far", &serve];
+    let flags = ["emulate", "--rtt", "40ms", "--rate", "100mbit", "--loss", "0.1", "--far-command", &serve];
     let script = format!("sleep 1; {probe}");
     let output = lfn().args(flags).args(["--", "sh", "-c", &script]).output().unwrap();
     assert!(matches!(output.status.code(), Some(0 | 4)), "{}", stderr(&output));
     let said = stdout(&output);
     let json = &said[said.find('{').unwrap()..=said.rfind('}').unwrap()];
     let report: Value = serde_json::from_str(json).unwrap_or_else(|error| panic!("{error}: {said}"));
-    assert_eq!((&report["schema"], &report["sent"]), (&"lfn.stamp/1".into(), &300.into()));
+    assert_eq!((&report["schema"], &report["sent"]), (&"lfn.stamp/2".into(), &300.into()));
     let count = |name: &str| report[name].as_u64().unwrap_or_else(|| panic!("{name} in {report}"));
     assert_eq!(count("answered") + count("lost"), 300);
     assert_eq!(count("lost_forward") + count("lost_back"), count("lost"));
-    // 30 and 27 expected; none at all is as likely as 1 in 10¹³.
+    // 30 and 27 are expected. Zero has a probability of 1 in 10¹³.
     assert!((1..100).contains(&count("lost_forward")) && (1..100).contains(&count("lost_back")), "{report}");
-    assert_eq!((&report["numbers"], count("nonsense")), (&"counted".into(), 0), "{report}");
+    assert_eq!((&report["sequence_numbers"], count("unmatched")), (&"counted".into(), 0), "{report}");
     let rtt = |name: &str| report["rtt"][name].as_f64().unwrap();
     assert!(rtt("min_seconds") >= 0.04 && rtt("p50_seconds") < 1.0, "{report}");
     assert!(rtt("min_seconds") <= rtt("p50_seconds") && rtt("p95_seconds") <= rtt("max_seconds"), "{report}");
 }
 
-/// Both sides of an emulated path read one clock.
+/// Both sides of an emulated path read the same clock.
 fn one_way_delays_of_an_uneven_path() {
     let lfn_path = support::lfn_path();
     let serve = format!("exec '{}' serve --ephemeral --insecure --quiet --stamp=8620", lfn_path.display());
@@ -322,7 +324,7 @@ fn one_way_delays_of_an_uneven_path() {
         "sleep 1; exec '{}' test --stamp far:8620 --stamp-count 100 --stamp-interval 5ms --json",
         lfn_path.display()
     );
-    let path = ["--rate", "100mbit", "--forward-delay", "10ms", "--return-delay", "60ms", "--far", &serve];
+    let path = ["--rate", "100mbit", "--forward-delay", "10ms", "--return-delay", "60ms", "--far-command", &serve];
     let mut seen = Vec::new();
     for _ in 0..3 {
         let output = lfn().arg("emulate").args(path).args(["--", "sh", "-c", &probe]).output().unwrap();
@@ -330,7 +332,7 @@ fn one_way_delays_of_an_uneven_path() {
         let Some((from, to)) = said.find('{').zip(said.rfind('}')) else { panic!("{said}{}", stderr(&output)) };
         let report: Value = serde_json::from_str(&said[from..=to]).unwrap_or_else(|error| panic!("{error}: {said}"));
         let delay = |way: &str, name: &str| report["one_way"][way][name].as_f64().unwrap_or(f64::NAN);
-        // No packet is faster than its path, whatever the machine does.
+        // No packet is faster than its path on any machine.
         assert!(delay("forward", "min_seconds") >= 0.0099 && delay("back", "min_seconds") >= 0.0599, "{report}");
         if delay("forward", "p50_seconds") < 0.03 && delay("back", "p50_seconds") < 0.08 {
             return;
@@ -340,10 +342,10 @@ fn one_way_delays_of_an_uneven_path() {
     panic!("{seen:#?}");
 }
 
-/// A server on loopback that writes its log, and what it says of where it listens.
+/// Starts a server on loopback with a log. Returns its JSON announcement too.
 fn logged(flags: &[&str]) -> (Running, Value) {
     let mut command = lfn();
-    command.args(["serve", "--ephemeral", "--log", "json", "--port", "0", "--bind", "127.0.0.1", "--json"]);
+    command.args(["serve", "--ephemeral", "--log-format", "json", "--port", "0", "--bind", "127.0.0.1", "--json"]);
     command.args(flags).stdout(Stdio::piped());
     let mut running = Running::start(&mut command);
     let line = running.line();
@@ -396,13 +398,13 @@ fn the_path_to_an_iperf3_server() {
     assert_eq!((&report["mtu"]["forward"], &report["mtu"]["reverse"]), (&Value::Null, &Value::Null));
     assert_eq!(report["mtu"]["near_interface_mtu_bytes"], 65_536);
     assert!(report["mtu"]["near_tcp_pmtu_bytes"].as_u64().is_some_and(|mtu| mtu > 1000), "{report}");
-    assert!(report["troubles"].to_string().contains("no path MTU"), "{report}");
-    // Traces leave by the routes, whatever interface the connections are bound to.
+    assert!(report["errors"].to_string().contains("no path MTU"), "{report}");
+    // Traces use the routes, whatever interface the connections are bound to.
     let refused = support::server::test(said["ticket"].as_str().unwrap(), &["--path", "--bind", "lo"]);
-    support::server::assert_refused(&refused, 2, "--path by an interface");
+    support::server::assert_refused(&refused, 2, "--path cannot be combined with --bind");
 }
 
-/// A reflector on loopback, and where it listens.
+/// Starts a reflector on loopback. Returns its address too.
 fn reflector(flags: &[&str]) -> (Server, String) {
     let mut command = lfn();
     command.args(["serve", "--ephemeral", "--quiet", "--port", "0", "--bind", "127.0.0.1", "--stamp=0", "--json"]);
@@ -415,7 +417,7 @@ fn reflector(flags: &[&str]) -> (Server, String) {
 
 const FAST: [&str; 4] = ["--stamp-count", "20", "--stamp-interval", "1ms"];
 
-fn a_key_is_shared_or_nothing_comes_back() {
+fn stamp_with_a_wrong_key_gets_no_answer() {
     let home = tempfile::tempdir().unwrap();
     let key = |name: &str, text: &str| {
         let path = home.path().join(name);
@@ -432,7 +434,7 @@ fn a_key_is_shared_or_nothing_comes_back() {
     for flags in [&["--stamp-key", wrong.as_str()][..], &[]] {
         let output = stamp(&[&[listen.as_str()], flags, &FAST[..]].concat());
         assert_eq!(output.status.code(), Some(1));
-        assert!(stderr(&output).contains("no answer from") && stderr(&output).contains("the same key"));
+        assert!(stderr(&output).contains("no reply from") && stderr(&output).contains("the same key"));
     }
     let text = stamp(&[&[listen.as_str(), "--stamp-key", &right], &FAST[..]].concat());
     assert!(stdout(&text).contains("authenticated") && stdout(&text).contains("0 of 20"), "{}", stdout(&text));
@@ -448,7 +450,7 @@ fn nonsense_is_not_believed() {
         let mut buffer = [0; 2048];
         while !stop.load(Ordering::Relaxed) {
             let Ok((length, from)) = socket.recv_from(&mut buffer) else { continue };
-            // Itself again, which says that it was reflected before it was sent; zeros; too short; too long; nothing.
+            // The packet itself, which claims a reflection before it was sent; zeros; too short; too long; empty.
             for answer in [&buffer[..length], &[0; 44], &[7; 20], &[0xff; 1400], &[]] {
                 let _ = socket.send_to(answer, from);
             }
@@ -457,13 +459,13 @@ fn nonsense_is_not_believed() {
     let begun = Instant::now();
     let output = stamp(&[&[address.as_str()], &FAST[..]].concat());
     assert_eq!(output.status.code(), Some(1), "{}", stdout(&output));
-    assert!(stderr(&output).contains("no answer from"), "{}", stderr(&output));
+    assert!(stderr(&output).contains("no reply from"), "{}", stderr(&output));
     assert!(begun.elapsed() < Duration::from_secs(30));
     over.store(true, Ordering::Relaxed);
     peer.join().unwrap();
 }
 
-fn what_cannot_be_asked_is_refused() {
+fn unsupported_flags_are_refused() {
     let closed = UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string();
     for (flags, code, says) in [
         (&[closed.as_str(), "--stamp-count", "30", "--stamp-interval", "1ms"][..], 1, "the port is closed"),

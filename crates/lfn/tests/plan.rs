@@ -1,4 +1,4 @@
-//! `lfn plan` as a user runs it: the known answers from the command line, and every way to get it wrong.
+//! `lfn plan` run as a user runs it: known answers from the command line, and all kinds of bad input.
 
 mod support;
 
@@ -18,7 +18,7 @@ fn json(arguments: &str) -> Value {
     serde_json::from_slice(&output.stdout).expect("one JSON object")
 }
 
-/// The value under `key` (with `predicted.` before it, inside) as a number.
+/// Returns the number at `key`, with a `predicted.` prefix for the inner object.
 fn figure(plan: &Value, key: &str) -> f64 {
     let value = key.split('.').fold(plan, |value, part| &value[part]);
     value.as_f64().unwrap_or_else(|| panic!("{key} is {value}"))
@@ -26,7 +26,7 @@ fn figure(plan: &Value, key: &str) -> f64 {
 
 #[test]
 fn known_answers_from_the_command_line() {
-    // Arguments, key, answer, relative tolerance. Sources beside the same rows in core's known_answers.rs.
+    // Arguments, key, answer, relative tolerance. known_answers.rs of core has the sources.
     let sphere = "--earth-radius 3960mi --geo-altitude 22300mi --light-speed 186400mi/s";
     let over = format!("--rate 135mbit --from 40,-105 --to 40,-105 --via geo:-105 {sphere}");
     let rows = [
@@ -74,7 +74,7 @@ fn known_answers_from_the_command_line() {
     }
 }
 
-/// Cold case 1: about 25, 71 and 203 s where 28.9, 72.0 and 197–205 s were published (reports 000, 002).
+/// Cold case 1: about 25, 71 and 203 s, where 28.9, 72.0 and 197–205 s were published (reports 000, 002).
 #[test]
 fn cold_case_1_from_the_command_line() {
     let acts = "--rate 122.269mbit --rtt 539ms --mtu 65280 --window 10000000 --initial-window 1 --delayed-ack";
@@ -87,15 +87,15 @@ fn cold_case_1_from_the_command_line() {
 }
 
 #[test]
-fn places_give_round_trips() {
+fn coordinates_give_rtts() {
     let between = "--rate 1gbit --from 40,-105 --to 40,-83 --via";
     // Over 100° W: slant ranges of about 37,600 km by spherical trigonometry.
     let geo = figure(&json(&format!("{between} geo:-100")), "rtt_seconds");
     assert!((0.500..0.504).contains(&geo), "{geo}");
-    // 1,870 km of parallel-hugging geodesic at 1.468.
+    // A geodesic of 1,870 km close to the parallel, with index 1.468.
     let fibre = figure(&json(&format!("{between} fibre")), "rtt_seconds");
     assert!((0.0180..0.0186).contains(&fibre), "{fibre}");
-    let twice = figure(&json(&format!("{between} fibre --detour 2 --index 1.468")), "rtt_seconds");
+    let twice = figure(&json(&format!("{between} fibre --detour 2 --refractive-index 1.468")), "rtt_seconds");
     assert!((twice / fibre - 2.0).abs() < 1e-6);
     let leo = json(&format!("{between} leo:550km"));
     assert!((0.014..0.016).contains(&figure(&leo, "rtt_seconds")));
@@ -103,13 +103,13 @@ fn places_give_round_trips() {
     let high = figure(&json("--rate 1gbit --from 40,-105,1863m --to 40,-105 --via geo:-105"), "rtt_seconds");
     let low = figure(&json("--rate 1gbit --from 40,-105 --to 40,-105 --via geo:-105"), "rtt_seconds");
     assert!(high < low);
-    // South and east of everything, each sign as typed.
+    // South and east coordinates with their signs.
     let south = json("--rate 1gbit --from -33.9,151.2 --to -36.8,174.8 --via fibre");
     assert!((0.020..0.022).contains(&figure(&south, "rtt_seconds")));
 }
 
 #[test]
-fn framing_takes_its_share() {
+fn framing_reduces_the_capacity() {
     let goodput = |arguments: &str| {
         figure(&json(&format!("--link ethernet-10g --rtt 10ms {arguments}")), "predicted.goodput_bits_per_second")
     };
@@ -130,9 +130,9 @@ fn framing_takes_its_share() {
 }
 
 #[test]
-fn loss_and_streams_and_size() {
+fn plan_uses_loss_streams_and_size() {
     let plan = json("--rate 1gbit --rtt 90ms --loss 1e-4 --streams 4 --size 100GB");
-    // RFC 9438: 1.054 × (0.09 / 1e-4)^0.75 = 173 segments of 1,448 bytes in each 90 ms, four times.
+    // RFC 9438: 1.054 × (0.09 / 1e-4)^0.75 = 173 segments of 1,448 bytes per 90 ms, four times.
     let want = 4.0 * 1.0538 * 900_f64.powf(0.75) * 1448.0 * 8.0 / 0.09;
     assert!((figure(&plan, "predicted.goodput_bits_per_second") / want - 1.0).abs() < 2e-3);
     assert_eq!(plan["predicted"]["limited_by"], "loss");
@@ -146,7 +146,7 @@ fn loss_and_streams_and_size() {
 }
 
 #[test]
-fn the_sysctl_lines_hold_twice_the_buffer() {
+fn sysctl_lines_have_twice_the_buffer() {
     let plan = json("--rate 135mbit --rtt 539ms");
     let lines: Vec<&str> = plan["sysctl"].as_array().unwrap().iter().filter_map(Value::as_str).collect();
     assert!(lines.contains(&"net.ipv4.tcp_rmem = 4096 131072 18874368"), "{lines:?}");
@@ -157,7 +157,7 @@ fn the_sysctl_lines_hold_twice_the_buffer() {
 }
 
 #[test]
-fn text_fits_a_terminal_and_says_why() {
+fn text_fits_the_terminal_and_has_reasons() {
     let places = "--link oc12c-pos --from 40,-105,1863m --to 40,-83 --via geo:-100 --loss 1e-6 --size 3TB";
     for arguments in ["--rate 135mbit --rtt 539ms --size 10GB", places, "--rate 622mbit --rtt 50ms --window 2MB"] {
         let output = lfn(arguments);
@@ -174,12 +174,12 @@ fn text_fits_a_terminal_and_says_why() {
 
 /// Cold case 3 by arithmetic: 1.5 times the optimum is more than path and queue hold.
 #[test]
-fn a_window_that_overflows_the_queue_is_said_to() {
+fn window_above_queue_is_reported() {
     let reasons = |queue: &str| {
         let path = "--rate 135mbit --rtt 539ms --window 13643438";
         json(&format!("{path} --queue {queue}"))["reasons"].to_string()
     };
-    // 13,643,438 less 9,095,625 of path and 4,000,000 of queue.
+    // 13,643,438 minus 9,095,625 of the path and 4,000,000 of the queue.
     assert!(reasons("4MB").contains("by 547,813 B"), "{}", reasons("4MB"));
     // In 240 ms the line sends 4,050,000 bytes.
     assert!(reasons("240ms").contains("by 497,813 B"), "{}", reasons("240ms"));
@@ -187,7 +187,7 @@ fn a_window_that_overflows_the_queue_is_said_to() {
 }
 
 #[test]
-fn a_closed_pipe_is_no_failure() {
+fn closed_pipe_is_success() {
     for format in ["", " --json"] {
         let script =
             format!("{} plan --rate 1gbit --rtt 90ms{format} | true; exit ${{PIPESTATUS[0]}}", lfn_path().display());
@@ -196,9 +196,9 @@ fn a_closed_pipe_is_no_failure() {
     }
 }
 
-/// Everything that cannot be meant: what is typed, what the one line must name.
+/// Each case has the arguments and a text of the one-line error.
 #[test]
-fn bad_input_is_one_line_a_hint_and_exit_code_2() {
+fn bad_input_prints_one_line_and_a_hint() {
     let path = "--rate 135mbit --rtt 539ms";
     let places = "--rate 135mbit --from 40,-105 --to 40,-83";
     let rows = [
@@ -212,7 +212,7 @@ fn bad_input_is_one_line_a_hint_and_exit_code_2() {
         ("--rate 1e40 --rtt 539ms", "too large"),
         ("--rate nan --rtt 539ms", "'nan'"),
         ("--rate 135mbit --rtt 0", "RTT of zero"),
-        ("--rate 135mbit --rtt 539", "'539' has no unit: say 539ms or 539s"),
+        ("--rate 135mbit --rtt 539", "'539' has no unit: write 539ms or 539s"),
         ("--rate 135mbit --rtt -1s", "negative"),
         ("--rate 135mbit --rtt 1e30s", "too large"),
         ("--rate 135mbit --rtt soon", "'soon'"),
@@ -223,8 +223,8 @@ fn bad_input_is_one_line_a_hint_and_exit_code_2() {
         ("--rate 135mbit --from 40,-105 --via fibre", "--to"),
         (&format!("{places} --via pigeon"), "'pigeon'"),
         (&format!("{places} --via geo:100"), "elevation"),
-        (&format!("{places} --via geo:-100 --index 1.5"), "--index"),
-        (&format!("{places} --via fibre --index 0.5"), "outside"),
+        (&format!("{places} --via geo:-100 --refractive-index 1.5"), "--refractive-index"),
+        (&format!("{places} --via fibre --refractive-index 0.5"), "outside"),
         (&format!("{places} --via leo:5km"), "altitude"),
         ("--rate 1gbit --from 91,0 --to 0,0 --via fibre", "latitude"),
         ("--rate 1gbit --from 0,-181 --to 0,0 --via fibre", "longitude"),
@@ -244,7 +244,7 @@ fn bad_input_is_one_line_a_hint_and_exit_code_2() {
         (&format!("{path} --max-buffer 0"), "zero"),
         (&format!("{path} --window 0"), "zero"),
         (&format!("{path} --window 1073725441"), "65,535 << 14"),
-        (&format!("{path} --window 10MB --max-buffer 1MB"), "largest buffer"),
+        (&format!("{path} --window 10MB --max-buffer 1MB"), "maximum buffer"),
         (&format!("{path} --window-scale 15"), "'15'"),
         (&format!("{path} --loss 1"), "100 %"),
         (&format!("{path} --loss 2"), "too large"),

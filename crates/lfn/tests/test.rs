@@ -1,5 +1,5 @@
-//! `lfn test` from outside: the binary against a real `lfn serve` on loopback. What is counted must agree at both ends;
-//! nothing here depends on how fast this machine is.
+//! `lfn test` from outside: the binary with a real `lfn serve` on loopback. The counts of both ends must agree, and no
+//! test depends on the speed of the machine.
 
 mod support;
 
@@ -11,10 +11,10 @@ use serde_json::Value;
 use support::server::{Server, assert_refused, number, test, test_command, text};
 
 #[test]
-fn a_counted_test_moves_every_byte_and_both_ends_say_so() {
+fn counted_test_moves_every_byte() {
     let server = Server::start(&[]);
     for flags in [&["--streams", "1"][..], &["--streams", "3"], &["--streams", "2", "--reverse"]] {
-        let json = server.json(&[flags, &["--count", "1001", "--record", "10007"]].concat());
+        let json = server.json(&[flags, &["--count", "1001", "--length", "10007"]].concat());
         let bytes = 1001 * 10007;
         assert_eq!(number(&json["bytes"]), bytes, "{flags:?}");
         for end in ["near", "far"] {
@@ -28,7 +28,7 @@ fn a_counted_test_moves_every_byte_and_both_ends_say_so() {
         let kernel = |end: &str, field: &str| -> u64 {
             json[end]["streams"].as_array().unwrap().iter().map(|stream| number(&stream["tcp_info"][field])).sum()
         };
-        // The kernel counted the same, and what is not payload: the hello where the client sends, the end of the stream.
+        // The kernel counts the same bytes, plus the hello of a sending client and the end of the stream.
         let streams = json[receiver]["streams"].as_array().unwrap().len() as u64;
         let hellos = if sender == "near" { 56 * streams } else { 0 };
         let beyond = kernel(receiver, "received_bytes") - bytes - hellos;
@@ -37,10 +37,10 @@ fn a_counted_test_moves_every_byte_and_both_ends_say_so() {
 }
 
 #[test]
-fn the_json_has_both_ends_and_names_its_units() {
+fn json_has_both_ends_and_units_in_names() {
     let server = Server::start(&[]);
     let document = server.document(&["--time", "600ms", "--interval", "100ms", "--streams", "2", "--rate", "100gbit"]);
-    assert_eq!(document["schema"], "lfn.test/2");
+    assert_eq!(document["schema"], "lfn.test/3");
     assert_eq!(document["runs"].as_array().unwrap().len(), 1);
     let json = &document["runs"][0];
     assert_eq!(json["direction"], "forward");
@@ -69,28 +69,28 @@ fn the_json_has_both_ends_and_names_its_units() {
 }
 
 #[test]
-fn buffers_are_asked_and_granted_at_each_end_apart() {
+fn buffers_are_requested_per_end() {
     let server = Server::start(&[]);
     let flags = ["--near-sndbuf", "50000", "--far-rcvbuf", "60000", "--count", "10", "--congestion", "reno"];
     let json = server.json(&flags);
     let socket = |end: &str| json[end]["streams"][0]["socket"].clone();
     assert_eq!(
-        (&socket("near")["sndbuf_asked_bytes"], &socket("near")["sndbuf_granted_bytes"]),
+        (&socket("near")["sndbuf_requested_bytes"], &socket("near")["sndbuf_granted_bytes"]),
         (&50000.into(), &50000.into())
     );
     assert_eq!(
-        (&socket("far")["rcvbuf_asked_bytes"], &socket("far")["rcvbuf_granted_bytes"]),
+        (&socket("far")["rcvbuf_requested_bytes"], &socket("far")["rcvbuf_granted_bytes"]),
         (&60000.into(), &60000.into())
     );
-    assert_eq!(socket("near")["rcvbuf_asked_bytes"], Value::Null);
-    assert_eq!(socket("far")["sndbuf_asked_bytes"], Value::Null);
-    assert_eq!(socket("near")["congestion_asked"], "reno");
-    // Set before listen: the scale the server answered with is that of 60000 bytes.
+    assert_eq!(socket("near")["rcvbuf_requested_bytes"], Value::Null);
+    assert_eq!(socket("far")["sndbuf_requested_bytes"], Value::Null);
+    assert_eq!(socket("near")["congestion_requested"], "reno");
+    // Set before listen, so the scale in the server's answer is that of 60000 bytes.
     assert_eq!(json["window_scale"], 0);
 }
 
 #[test]
-fn a_window_is_held_and_its_scale_negotiated() {
+fn window_is_fixed_with_its_scale() {
     let server = Server::start(&[]);
     for (window, scale, flags) in
         [(65_535, 0, &[][..]), (262_144, 3, &["--reverse"]), (1 << 20, 5, &[]), (3_000_000, 6, &["--streams", "2"])]
@@ -101,14 +101,14 @@ fn a_window_is_held_and_its_scale_negotiated() {
         let sender = json["sender"].as_str().unwrap();
         for stream in json[sender]["streams"].as_array().unwrap() {
             let offered = number(&stream["tcp_info"]["snd_wnd_bytes"]);
-            // Rounded up to the scale, never above by more.
+            // Rounded up to the scale, and not more.
             assert!(offered <= window + (1 << scale), "{offered} offered, {window} asked");
         }
     }
 }
 
 #[test]
-fn a_buffer_that_is_capped_is_a_finding_with_its_sysctl() {
+fn limited_buffer_is_a_finding_with_its_sysctl() {
     let server = Server::start(&[]);
     let most: u64 = std::fs::read_to_string("/proc/sys/net/core/rmem_max").unwrap().trim().parse().unwrap();
     if most >= 1 << 30 {
@@ -116,13 +116,13 @@ fn a_buffer_that_is_capped_is_a_finding_with_its_sysctl() {
     }
     let json = server.json(&["--rcvbuf", &(most + 4096).to_string(), "--time", "200ms"]);
     let findings = json["findings"].as_array().unwrap();
-    let cap = findings.iter().find(|finding| finding["name"] == "kernel cap").expect("a kernel cap");
-    assert_eq!(cap["cure"]["command"], format!("sysctl -w net.core.rmem_max={}", most + 4096));
+    let cap = findings.iter().find(|finding| finding["name"] == "kernel buffer limit").expect("a kernel buffer limit");
+    assert_eq!(cap["remedy"]["command"], format!("sysctl -w net.core.rmem_max={}", most + 4096));
     assert_eq!(cap["evidence"]["granted_bytes"], most);
 }
 
 #[test]
-fn the_table_has_a_line_an_interval_and_fits_a_terminal() {
+fn table_has_one_line_per_interval() {
     let server = Server::start(&[]);
     let output = server.test(&["--time", "1s", "--interval", "200ms", "--both"]);
     assert!(output.status.success(), "{}", text(&output.stderr));
@@ -136,9 +136,9 @@ fn the_table_has_a_line_an_interval_and_fits_a_terminal() {
 }
 
 #[test]
-fn nettests_layout_has_its_three_lines() {
+fn nettest_layout_has_three_lines() {
     let server = Server::start(&[]);
-    let output = server.test(&["--nettest", "--count", "100", "--record", "30000"]);
+    let output = server.test(&["--nettest", "--count", "100", "--length", "30000"]);
     let page = text(&output.stdout);
     assert!(output.status.success(), "{}", text(&output.stderr));
     let lines: Vec<&str> = page.lines().collect();
@@ -153,7 +153,7 @@ fn nettests_layout_has_its_three_lines() {
 }
 
 #[test]
-fn a_ticket_need_not_be_an_argument() {
+fn ticket_can_come_from_stdin_or_file() {
     let server = Server::start(&[]);
     let directory = tempfile::tempdir().unwrap();
     let file = directory.path().join("far.ticket");
@@ -180,7 +180,7 @@ fn a_ticket_need_not_be_an_argument() {
     assert!(output.status.success(), "blank lines: {}", text(&output.stderr));
     std::fs::write(&file, "\n\n").unwrap();
     assert_refused(&test(&at_file, &flags), 2, "far.ticket holds no ticket");
-    // What is in a file that holds no ticket may be another secret.
+    // A file without a ticket may contain another secret.
     std::fs::write(&file, "\nhunter2\n").unwrap();
     let output = test(&at_file, &flags);
     assert_refused(&output, 2, "far.ticket, line 2: not a ticket");
@@ -189,7 +189,7 @@ fn a_ticket_need_not_be_an_argument() {
 }
 
 #[test]
-fn what_cannot_be_meant_is_refused_before_anything_is_dialled() {
+fn contradictory_flags_are_refused_before_dialling() {
     let cases: [(&[&str], &str); 18] = [
         (&["--time", "0"], "--time"),
         (&["--time", "-5"], "'-5'"),
@@ -200,8 +200,8 @@ fn what_cannot_be_meant_is_refused_before_anything_is_dialled() {
         (&["--count", "99999999999999999999999"], "--count"),
         (&["--count", "18446744073709551615"], "18446744073709551615 records"),
         (&["--time", "5", "--count", "5"], "contradict"),
-        (&["--record", "0"], "record of 0 B"),
-        (&["--record", "1TB"], "record of 1 TB"),
+        (&["--length", "0"], "record of 0 B"),
+        (&["--length", "1TB"], "record of 1 TB"),
         (&["--streams", "0"], "'0'"),
         (&["--streams", "257"], "'257'"),
         (&["--window", "0"], "receive window of 0 B"),
@@ -215,28 +215,28 @@ fn what_cannot_be_meant_is_refused_before_anything_is_dialled() {
     }
     let alone = support::lfn().arg("test").output().unwrap();
     assert_refused(&alone, 2, "<HOST>");
-    assert!(text(&alone.stderr).contains("hint: lfn test TICKET, "), "{}", text(&alone.stderr));
-    // What iperf3 calls otherwise is told by its name here.
+    assert!(text(&alone.stderr).contains("hint: run `lfn serve` on the other host"), "{}", text(&alone.stderr));
+    // A flag with another name in iperf3 is refused with the name here.
     let zerocopy = test("lfn://nobody", &["-Z"]);
     assert_refused(&zerocopy, 2, "'-Z'");
-    assert!(text(&zerocopy.stderr).contains("hint: --near-no-copy"));
+    assert!(text(&zerocopy.stderr).contains("hint: use --near-no-copy"));
 }
 
 #[test]
-fn who_cannot_be_reached_or_trusted_is_named() {
+fn unreachable_or_untrusted_server_is_named() {
     let server = Server::start(&[]);
     let damaged = server.ticket.replace("lfn://", "lfn://A");
     assert_refused(&test(&damaged, &[]), 2, "token");
-    // Another token of the right form.
+    // A different token in the correct form.
     let (token, rest) = server.ticket["lfn://".len()..].split_once('@').unwrap();
     let flipped = if token.starts_with('A') { "B" } else { "A" };
     let wrong = format!("lfn://{flipped}{}@{rest}", &token[1..]);
-    assert_refused(&test(&wrong, &["--time", "200ms"]), 1, "token is not this server's");
-    // Another key.
+    assert_refused(&test(&wrong, &["--time", "200ms"]), 1, "does not know the ticket's token");
+    // A different key.
     let (before, fingerprint) = server.ticket.split_once('#').unwrap();
     let flipped = if fingerprint.starts_with('A') { "B" } else { "A" };
     let wrong = format!("{before}#{flipped}{}", &fingerprint[1..]);
-    assert_refused(&test(&wrong, &["--time", "200ms"]), 1, "another key");
+    assert_refused(&test(&wrong, &["--time", "200ms"]), 1, "does not match the ticket");
     let unknown = server.ticket.replace("127.0.0.1", "no-such-host.invalid");
     assert_refused(&test(&unknown, &[]), 1, "unknown host 'no-such-host.invalid'");
     assert_refused(&test("no-such-name", &[]), 1, "unknown host 'no-such-name'");
@@ -246,19 +246,19 @@ fn who_cannot_be_reached_or_trusted_is_named() {
 }
 
 #[test]
-fn limits_of_the_server_are_told() {
+fn server_limits_are_reported() {
     let server = Server::start(&["--max-streams", "2", "--max-test-time", "1s"]);
     let busy = ["--time", "200ms"];
     assert_refused(&server.test(&[&busy[..], &["--streams", "3"]].concat()), 1, "the server allows 2");
     assert_refused(&server.test(&["--time", "2s"]), 1, "the server allows 1 s");
     let output = server.test(&["--count", "1", "--congestion", "nosuch", "--reverse"]);
     assert_refused(&output, 1, "congestion control 'nosuch' is not available");
-    // None of this harmed it.
+    // The server still works.
     server.json(&["--count", "10"]);
     let full = Server::start(&["--max-sessions", "1"]);
     let mut first = support::lfn();
     let mut first = first.args(["test", &full.ticket, "--time", "30s"]).stdout(Stdio::piped()).spawn().unwrap();
-    // It is under way when it prints its first interval.
+    // The test runs when it prints its first interval.
     let mut lines = BufReader::new(first.stdout.take().unwrap()).lines();
     while !lines.next().unwrap().unwrap().contains("0.0-") {}
     let second = full.test(&[&busy[..], &["--no-wait"]].concat());
@@ -268,7 +268,7 @@ fn limits_of_the_server_are_told() {
 }
 
 #[test]
-fn a_server_that_dies_midway_ends_the_test_in_bounded_time() {
+fn killed_server_ends_the_test_in_bounded_time() {
     for flags in [&["--time", "60s"][..], &["--time", "60s", "--reverse"], &["--count", "1000000000000"]] {
         let mut server = Server::start(&[]);
         let mut command = support::lfn();
@@ -278,7 +278,7 @@ fn a_server_that_dies_midway_ends_the_test_in_bounded_time() {
         while !lines.next().unwrap().unwrap().contains("0.0-") {}
         server.child.kill().unwrap();
         let killed = Instant::now();
-        // The pipe must be read to its end, or the client would wait for room.
+        // The pipe must be read to its end, or the client would block.
         lines.for_each(drop);
         let output = child.wait_with_output().unwrap();
         assert!(killed.elapsed() < Duration::from_secs(45), "{flags:?}");

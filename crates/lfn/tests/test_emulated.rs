@@ -1,4 +1,4 @@
-//! `lfn test` inside `lfn emulate`: a fault that was made is the one that is found, and none where none was made.
+//! `lfn test` inside `lfn emulate`: each fault causes its finding, and a path without faults has none.
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
@@ -10,28 +10,28 @@ use std::process::ExitCode;
 use serde_json::Value;
 use support::Needs;
 
-const LIMITS: [&str; 4] = ["receive window", "send buffer", "kernel cap", "window scale absent"];
+const LIMITS: [&str; 4] = ["receive window", "send buffer", "kernel buffer limit", "no window scaling"];
 
 fn main() -> ExitCode {
     support::run(&[
-        ("a_held_window_is_found", Needs::Namespaces, a_held_window_is_found),
-        ("a_window_above_the_kernels_cap_is_held", Needs::Namespaces, a_window_above_the_kernels_cap_is_held),
-        ("a_small_send_buffer_is_found", Needs::Namespaces, a_small_send_buffer_is_found),
-        ("without_window_scale_that_is_found", Needs::Namespaces, without_window_scale_that_is_found),
-        ("the_way_back_is_predicted_by_its_own_link", Needs::Namespaces, the_way_back_is_predicted_by_its_own_link),
-        ("nothing_is_found_where_nothing_is_wrong", Needs::Namespaces, nothing_is_found_where_nothing_is_wrong),
+        ("fixed_window_is_found", Needs::Namespaces, fixed_window_is_found),
+        ("window_above_the_kernel_limit_is_fixed", Needs::Namespaces, window_above_the_kernel_limit_is_fixed),
+        ("small_send_buffer_is_found", Needs::Namespaces, small_send_buffer_is_found),
+        ("missing_window_scaling_is_found", Needs::Namespaces, missing_window_scaling_is_found),
+        ("reverse_direction_has_its_own_prediction", Needs::Namespaces, reverse_direction_has_its_own_prediction),
+        ("healthy_paths_have_no_findings", Needs::Namespaces, healthy_paths_have_no_findings),
     ])
 }
 
-/// Half a BDP: a scale of 2, and half the path.
-fn a_held_window_is_found() {
+/// Half a BDP: a scale of 2, and half the goodput.
+fn fixed_window_is_found() {
     for flags in [&["--window", "150000"][..], &["--window", "150000", "--reverse"]] {
-        thrice(flags, |run| first(run, "receive window") && run["window_scale"] == 2);
+        retry_up_to_3(flags, |run| first(run, "receive window") && run["window_scale"] == 2);
     }
 }
 
-/// Above net.core.rmem_max the server changes sysctls of its own namespace, confined as it is.
-fn a_window_above_the_kernels_cap_is_held() {
+/// Above net.core.rmem_max the server changes sysctls of its own namespace, although it is sandboxed.
+fn window_above_the_kernel_limit_is_fixed() {
     let cap: u64 = fs::read_to_string("/proc/sys/net/core/rmem_max").unwrap().trim().parse().unwrap();
     let window = (cap + cap / 8).to_string();
     for flags in [&["--window", &window][..], &["--window", &window, "--reverse"]] {
@@ -40,20 +40,20 @@ fn a_window_above_the_kernels_cap_is_held() {
     }
 }
 
-fn a_small_send_buffer_is_found() {
-    thrice(&["--sndbuf", "60000"], |run| first(run, "send buffer"));
+fn small_send_buffer_is_found() {
+    retry_up_to_3(&["--sndbuf", "60000"], |run| first(run, "send buffer"));
 }
 
-fn without_window_scale_that_is_found() {
-    // The command is the emulated root's shell, so that the sysctl is this path's alone.
-    thrice(&["NO_SCALE"], |run| {
-        let cure = &run["findings"][0]["cure"];
-        first(run, "window scale absent")
+fn missing_window_scaling_is_found() {
+    // The command is a shell of the emulated root, so the sysctl affects only this path.
+    retry_up_to_3(&["NO_SCALE"], |run| {
+        let cure = &run["findings"][0]["remedy"];
+        first(run, "no window scaling")
             && *cure == serde_json::json!({ "command": "sysctl -w net.ipv4.tcp_window_scaling=1", "host": "near" })
     });
 }
 
-fn the_way_back_is_predicted_by_its_own_link() {
+fn reverse_direction_has_its_own_prediction() {
     let mut command = support::lfn();
     command
         .args(["emulate", "--rtt", "20ms", "--rate", "30mbit", "--return-rate", "6mbit", "--"])
@@ -65,15 +65,15 @@ fn the_way_back_is_predicted_by_its_own_link() {
     assert_eq!([capacity(0), capacity(1)], [30_000_000, 6_000_000]);
 }
 
-fn nothing_is_found_where_nothing_is_wrong() {
-    thrice(&[], |run| !found(run).iter().any(|name| LIMITS.contains(&name.as_str())));
+fn healthy_paths_have_no_findings() {
+    retry_up_to_3(&[], |run| !found(run).iter().any(|name| LIMITS.contains(&name.as_str())));
 }
 
 fn first(run: &Value, name: &str) -> bool {
     found(run).first().is_some_and(|first| first == name)
 }
 
-/// The first run of `lfn test far` over a path of 60 ms and 40 Mb/s, which BDP is 300 kB.
+/// Returns the first run of `lfn test far` over a path of 60 ms and 40 Mb/s, whose BDP is 300 kB.
 fn emulated(flags: &[&str]) -> Value {
     let mut command = support::lfn();
     command.args(["emulate", "--rtt", "60ms", "--rate", "40mbit", "--"]);
@@ -83,19 +83,19 @@ fn emulated(flags: &[&str]) -> Value {
     };
     command.args(["sh", "-c", &format!("{prelude}exec \"$0\" \"$@\"")]).arg(support::lfn_path());
     let output = command.args(["test", "far", "--json", "--time", "3s"]).args(flags).output().unwrap();
-    // A busy machine makes an emulation that is not faithful; the report is there all the same.
+    // On a busy machine the emulation is not accurate, but the report exists.
     let mut document: Value =
         serde_json::from_slice(&output.stdout).unwrap_or_else(|_| panic!("{}", support::stderr(&output)));
     document["runs"][0].take()
 }
 
-/// Names of the findings, the first one first.
+/// Returns the names of the findings in order.
 fn found(run: &Value) -> Vec<String> {
     run["findings"].as_array().unwrap().iter().map(|finding| finding["name"].as_str().unwrap().to_owned()).collect()
 }
 
-/// Runs until `holds`, three times at most: what else the machine does can hide a fault, but not three times.
-fn thrice(flags: &[&str], holds: impl Fn(&Value) -> bool) {
+/// Runs until `holds`, at most three times: other load on the machine can hide a fault, but not three times.
+fn retry_up_to_3(flags: &[&str], holds: impl Fn(&Value) -> bool) {
     let mut seen = Vec::new();
     for _ in 0..3 {
         let run = emulated(flags);

@@ -1,4 +1,4 @@
-//! Tokens given out and revoked, what each of them opens, and what can be seen of a ticket from outside.
+//! Created and revoked tokens, their rights, and the visibility of a ticket to other users.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
@@ -12,13 +12,13 @@ use std::process::{Child, Command, Output, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use lfn_net::server::confine::{Confinement, confine};
+use lfn_net::server::sandbox::{SandboxStatus, restrict};
 use serde_json::Value;
 use support::server::{assert_refused, text};
 
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// A home of its own, and a server in it.
+/// A home directory with its own server.
 struct Home {
     directory: tempfile::TempDir,
     server: Option<Child>,
@@ -55,7 +55,7 @@ impl Home {
         text(&output.stdout)
     }
 
-    /// Starts the server over the directory `root`.
+    /// Starts the server with the directory `root`.
     fn serve(mut self, flags: &[&str]) -> Home {
         fs::create_dir_all(self.path("root")).unwrap();
         let words = ["serve", "--port", "0", "--bind", "127.0.0.1", "--root", "root", "--json"];
@@ -72,10 +72,10 @@ impl Home {
         self
     }
 
-    /// The ticket of a new token, in a file of that name.
+    /// Creates a token, and writes its ticket to a file with this name.
     fn add(&self, name: &str, flags: &[&str]) {
         let port = self.port.to_string();
-        let words = ["token", "add", name, "--host", "127.0.0.1", "--port", &port];
+        let words = ["token", "add", name, "--ticket-host", "127.0.0.1", "--ticket-port", &port];
         let ticket = self.ok(&[&words, flags].concat());
         fs::write(self.path(name), ticket).unwrap();
     }
@@ -99,7 +99,7 @@ fn mode(path: &Path) -> u32 {
 }
 
 #[test]
-fn tokens_are_listed_without_what_opens_the_door() {
+fn token_list_has_no_secrets() {
     let home = Home::new();
     let root = home.path("data");
     fs::create_dir(&root).unwrap();
@@ -133,58 +133,58 @@ fn tokens_are_listed_without_what_opens_the_door() {
         assert_eq!(mode(&state.join(file)), 0o600, "{file}");
     }
     assert_refused(&home.run(&["token", "add", "field"]), 1, "already");
-    assert_refused(&home.run(&["token", "add", "../x"]), 2, "not a name");
-    assert_refused(&home.run(&["token", "add", "x", "--rights", "drop,read"]), 2, "drop does not go with");
+    assert_refused(&home.run(&["token", "add", "../x"]), 2, "not a valid name");
+    assert_refused(&home.run(&["token", "add", "x", "--rights", "create,read"]), 2, "create cannot be combined with");
     assert_refused(&home.run(&["token", "add", "x", "--expires", "2001-01-01"]), 2, "past");
-    assert_refused(&home.run(&["token", "add", "x", "--expires", "soon"]), 2, "'soon' is neither");
+    assert_refused(&home.run(&["token", "add", "x", "--expires", "soon"]), 2, "'soon' is not a time from now");
     assert_refused(&home.run(&["token", "revoke", "other"]), 1, "no token 'other'");
     home.ok(&["token", "revoke", "field"]);
     assert_eq!(home.ok(&["token", "list"]), "");
 }
 
 #[test]
-fn each_token_opens_what_it_is_for_from_the_moment_it_is_given_out() {
-    let home = Home::new().serve(&["--log", "json"]);
+fn new_token_works_at_once_with_its_rights() {
+    let home = Home::new().serve(&["--log-format", "json"]);
     fs::create_dir(home.path("other")).unwrap();
     fs::write(home.path("root/a"), "root").unwrap();
     fs::write(home.path("mine"), "mine").unwrap();
     home.add("reads", &["--rights", "read"]);
     home.ok(&["copy", "@reads:a", "got"]);
     assert_eq!(fs::read_to_string(home.path("got")).unwrap(), "root");
-    assert_refused(&home.run(&["copy", "mine", "@reads:b"]), 1, "not for uploads");
-    assert_refused(&home.run(&["copy", "mine", "@reads:null:"]), 1, "not for uploads");
-    assert_refused(&home.run(&["test", "@reads", "-t", "1s"]), 1, "not for tests");
+    assert_refused(&home.run(&["copy", "mine", "@reads:b"]), 1, "does not allow uploads");
+    assert_refused(&home.run(&["copy", "mine", "@reads:null:"]), 1, "does not allow uploads");
+    assert_refused(&home.run(&["test", "@reads", "-t", "1s"]), 1, "does not allow tests");
     home.add("writes", &["--rights", "write"]);
     home.ok(&["copy", "mine", "@writes:b"]);
     assert_eq!(fs::read_to_string(home.path("root/b")).unwrap(), "mine");
-    assert_refused(&home.run(&["copy", "@writes:a", "again"]), 1, "not for downloads");
-    // What is not there is refused in the same words.
-    assert_refused(&home.run(&["copy", "@writes:none", "again"]), 1, "not for downloads");
+    assert_refused(&home.run(&["copy", "@writes:a", "again"]), 1, "does not allow downloads");
+    // A missing file is refused with the same words.
+    assert_refused(&home.run(&["copy", "@writes:none", "again"]), 1, "does not allow downloads");
     home.add("tests", &["--rights", "test"]);
     home.ok(&["copy", "zero:1MiB", "@tests:null:"]);
-    assert_refused(&home.run(&["copy", "@tests:a", "again"]), 1, "not for downloads");
-    home.add("drops", &["--rights", "drop"]);
+    assert_refused(&home.run(&["copy", "@tests:a", "again"]), 1, "does not allow downloads");
+    home.add("drops", &["--rights", "create"]);
     for _ in 0..2 {
         home.ok(&["copy", "mine", "@drops:a"]);
     }
-    assert_refused(&home.run(&["copy", "@drops:a", "again"]), 1, "not for downloads");
+    assert_refused(&home.run(&["copy", "@drops:a", "again"]), 1, "does not allow downloads");
     let boxes = fs::read_dir(home.path("root")).unwrap().map(|entry| entry.unwrap().path());
     let boxes: Vec<_> = boxes.filter(|path| path.to_string_lossy().contains("Z-drops-")).collect();
     assert_eq!(boxes.len(), 2, "{boxes:?}");
     assert!(boxes.iter().all(|path| fs::read_to_string(path.join("a")).unwrap() == "mine"));
     assert_eq!(fs::read_to_string(home.path("root/a")).unwrap(), "root");
-    // The server's own ticket is as it was.
+    // The server's own ticket still works.
     home.ok(&["copy", "@own:a", "own-got"]);
     let log = home.log();
     assert!(log.contains("\"token\":\"writes\"") && log.contains("\"by\":"), "{log}");
 }
 
 #[test]
-fn a_token_has_a_root_of_its_own_that_was_there_when_the_server_began() {
+fn token_root_must_exist_at_server_start() {
     let home = Home::new();
     fs::create_dir(home.path("other")).unwrap();
     fs::write(home.path("other/o"), "other").unwrap();
-    let ticket = home.ok(&["token", "add", "o", "--rights", "read", "--root", "other", "--host", "127.0.0.1"]);
+    let ticket = home.ok(&["token", "add", "o", "--rights", "read", "--root", "other", "--ticket-host", "127.0.0.1"]);
     let home = home.serve(&[]);
     fs::write(home.path("root/r"), "root").unwrap();
     fs::write(home.path("o"), ticket.replace(":7323#", &format!(":{}#", home.port))).unwrap();
@@ -196,15 +196,15 @@ fn a_token_has_a_root_of_its_own_that_was_there_when_the_server_began() {
 }
 
 #[test]
-fn a_server_says_what_confines_it_and_landlock_keeps_it_from_a_root_named_later() {
+fn landlock_forbids_a_root_added_later() {
     let home = Home::new();
     fs::create_dir(home.path("other")).unwrap();
     fs::write(home.path("other/o"), "other").unwrap();
     let home = home.serve(&[]);
-    // What this kernel gives, asked for by a thread of our own.
+    // The features of this kernel, queried by a thread of this test.
     let anywhere = home.path("root");
-    let held = thread::spawn(move || confine(&[&anywhere], &[], &[]).unwrap()).join().unwrap();
-    assert!(home.log().contains(&format!("confined by=\"{}\"", held.text())), "{}", home.log());
+    let held = thread::spawn(move || restrict(&[&anywhere], &[], &[]).unwrap()).join().unwrap();
+    assert!(home.log().contains(&format!("sandboxed by=\"{}\"", held.description())), "{}", home.log());
     fs::create_dir(home.path("root/below")).unwrap();
     fs::write(home.path("root/below/b"), "below").unwrap();
     home.add("below", &["--rights", "read", "--root", "root/below"]);
@@ -212,9 +212,9 @@ fn a_server_says_what_confines_it_and_landlock_keeps_it_from_a_root_named_later(
     assert_eq!(fs::read_to_string(home.path("b")).unwrap(), "below");
     home.add("late", &["--rights", "read", "--root", "other"]);
     let output = home.run(&["copy", "@late:o", "got"]);
-    if held == Confinement::None {
-        // openat2 alone holds it to the root of the token, wherever that is.
-        eprintln!("SKIPPED: what landlock keeps a server from: {}", held.text());
+    if held == SandboxStatus::None {
+        // openat2 alone confines it to the root of the token, wherever the root is.
+        eprintln!("SKIPPED: what landlock keeps a server from: {}", held.description());
         assert!(output.status.success() && home.log().contains("no landlock"), "{}", text(&output.stderr));
     } else {
         assert_eq!(output.status.code(), Some(1), "{}", text(&output.stderr));
@@ -223,7 +223,7 @@ fn a_server_says_what_confines_it_and_landlock_keeps_it_from_a_root_named_later(
     }
 }
 
-/// Starts a copy that takes long, and waits until it is under way.
+/// Starts a long copy and waits until it runs.
 fn long_copy(home: &Home, name: &str) -> Child {
     let to = format!("@{name}:null:");
     let mut command = home.command(&["copy", "zero:1TiB", &to]);
@@ -237,7 +237,7 @@ fn long_copy(home: &Home, name: &str) -> Child {
 }
 
 #[test]
-fn a_token_that_is_revoked_or_over_ends_its_sessions_and_no_others() {
+fn revoked_token_ends_only_its_sessions() {
     let home = Home::new().serve(&[]);
     home.add("gone", &["--rate", "50mbit"]);
     home.add("stays", &["--rate", "50mbit"]);
@@ -247,7 +247,7 @@ fn a_token_that_is_revoked_or_over_ends_its_sessions_and_no_others() {
     let ended = gone.wait_with_output().unwrap();
     assert!(revoked.elapsed() < Duration::from_secs(20), "{:?}", revoked.elapsed());
     assert_refused(&ended, 1, "the token 'gone' was revoked");
-    assert_refused(&home.run(&["copy", "zero:1", "@gone:null:"]), 1, "not this server's");
+    assert_refused(&home.run(&["copy", "zero:1", "@gone:null:"]), 1, "does not know the ticket's token");
     home.add("short", &["--rate", "50mbit", "--expires", "3s"]);
     let short = long_copy(&home, "short").wait_with_output().unwrap();
     assert_refused(&short, 1, "expired");
@@ -258,7 +258,7 @@ fn a_token_that_is_revoked_or_over_ends_its_sessions_and_no_others() {
 }
 
 #[test]
-fn files_that_others_can_read_are_refused_with_what_to_do() {
+fn readable_secret_files_are_refused_with_a_hint() {
     let home = Home::new();
     home.ok(&["token", "add", "a"]);
     let state = home.path(".local/state/lfn");
@@ -273,28 +273,28 @@ fn files_that_others_can_read_are_refused_with_what_to_do() {
     ] {
         fs::set_permissions(&file, fs::Permissions::from_mode(0o644)).unwrap();
         let output = home.run(words);
-        assert_refused(&output, 1, "can be read by others: its mode is 0644");
+        assert_refused(&output, 1, "is readable by other users: its mode is 0644");
         assert!(text(&output.stderr).contains("chmod 600 "), "{}", text(&output.stderr));
         fs::set_permissions(&file, fs::Permissions::from_mode(0o600)).unwrap();
     }
 }
 
 #[test]
-fn a_server_whose_tokens_become_readable_lets_none_of_them_in() {
+fn readable_token_file_disables_its_tokens() {
     let home = Home::new().serve(&[]);
     home.add("a", &[]);
     home.ok(&["copy", "zero:1", "@a:null:"]);
     let file = home.path(".local/state/lfn/tokens.toml");
     fs::set_permissions(&file, fs::Permissions::from_mode(0o644)).unwrap();
-    assert_refused(&home.run(&["copy", "zero:1", "@a:null:"]), 1, "not this server's");
+    assert_refused(&home.run(&["copy", "zero:1", "@a:null:"]), 1, "does not know the ticket's token");
     home.ok(&["copy", "zero:1", "@own:null:"]);
-    assert!(home.log().contains("can be read by others"), "{}", home.log());
+    assert!(home.log().contains("is readable by other users"), "{}", home.log());
     fs::set_permissions(&file, fs::Permissions::from_mode(0o600)).unwrap();
     home.ok(&["copy", "zero:1", "@a:null:"]);
 }
 
 #[test]
-fn a_ticket_that_was_typed_is_not_seen_in_ps() {
+fn typed_ticket_is_hidden_from_ps() {
     let home = Home::new().serve(&[]);
     home.add("a", &["--rate", "50mbit"]);
     let ticket = fs::read_to_string(home.path("a")).unwrap();
@@ -317,12 +317,12 @@ fn a_ticket_that_was_typed_is_not_seen_in_ps() {
 }
 
 #[test]
-fn the_audit_log_has_who_copied_what_and_nobody_is_served_without_it() {
+fn audit_log_is_complete_and_required() {
     let home = Home::new().serve(&["--audit", "audit"]);
     fs::write(home.path("mine"), "mine").unwrap();
     home.add("w", &["--rights", "write"]);
     home.ok(&["copy", "mine", "@w:b"]);
-    assert_refused(&home.run(&["copy", "@w:b", "again"]), 1, "not for downloads");
+    assert_refused(&home.run(&["copy", "@w:b", "again"]), 1, "does not allow downloads");
     let deadline = Instant::now() + PATIENCE;
     let lines = loop {
         let text = fs::read_to_string(home.path("audit")).unwrap();
@@ -340,14 +340,14 @@ fn the_audit_log_has_who_copied_what_and_nobody_is_served_without_it() {
         (&ended["token"], &ended["direction"], &ended["outcome"]),
         (&"w".into(), &"received".into(), &"ok".into())
     );
-    assert_eq!((&ended["places"], &ended["files"], &ended["bytes"]), (&serde_json::json!(["b"]), &1.into(), &4.into()));
+    assert_eq!((&ended["paths"], &ended["files"], &ended["bytes"]), (&serde_json::json!(["b"]), &1.into(), &4.into()));
     assert_eq!(ended["blake3"], blake3::hash(b"mine").to_hex().as_str());
     assert_eq!((&lines[3]["code"], &lines[3]["token"]), (&"forbidden".into(), &"w".into()));
     assert_eq!(mode(&home.path("audit")), 0o600);
-    // Over ssh the user copies wherever it may: that can be read-only, and there is no root to keep anybody from.
+    // Over ssh the server has all rights of the user. It can be read-only, and it has no root.
     assert_refused(&home.run(&["serve", "--stdio", "--write-only"]), 2, "--stdio");
-    for flag in ["--write-only", "--drop-box"] {
-        assert_refused(&home.run(&["serve", "--ephemeral", flag]), 2, "without --root");
+    for flag in ["--write-only", "--create-only"] {
+        assert_refused(&home.run(&["serve", "--ephemeral", flag]), 2, "needs --root");
     }
     let full = Home::new();
     let wrong = full.run(&["serve", "--ephemeral", "--port", "0", "--bind", "127.0.0.1", "--audit", "/dev/full"]);
@@ -355,7 +355,7 @@ fn the_audit_log_has_who_copied_what_and_nobody_is_served_without_it() {
 }
 
 #[test]
-fn a_rate_is_that_of_all_sessions_of_a_token_together() {
+fn token_rate_covers_all_its_sessions() {
     let home = Home::new().serve(&[]);
     home.add("slow", &["--rate", "40mbit"]);
     let started = Instant::now();
@@ -364,12 +364,12 @@ fn a_rate_is_that_of_all_sessions_of_a_token_together() {
             scope.spawn(|| home.ok(&["copy", "zero:5MB", "@slow:null:"]));
         }
     });
-    // 10 MB at 5 MB/s, less what may be ahead; each by itself would take half of that.
+    // 10 MB at 5 MB/s, minus a possible burst. Each copy alone would take half of the time.
     assert!(started.elapsed() > Duration::from_millis(1700), "{:?}", started.elapsed());
 }
 
 #[test]
-fn a_session_that_no_account_can_be_kept_of_does_not_begin() {
+fn session_needs_a_writable_audit_log() {
     let home = Home::new();
     let audit = home.path("audit");
     assert!(Command::new("mkfifo").arg(&audit).status().unwrap().success());
@@ -379,7 +379,7 @@ fn a_session_that_no_account_can_be_kept_of_does_not_begin() {
         line
     });
     let home = home.serve(&["--audit", "audit"]);
-    // Whoever read it is gone: what is written to a pipe then fails, as on a full disk.
+    // The reader has ended, so a write to the pipe fails like a write to a full disk.
     assert!(reader.join().unwrap().contains("started"));
     fs::write(home.path("mine"), "mine").unwrap();
     for words in [&["copy", "mine", "@own:a"][..], &["test", "@own", "-t", "1s"][..]] {
@@ -387,5 +387,5 @@ fn a_session_that_no_account_can_be_kept_of_does_not_begin() {
     }
     assert!(!home.path("root/a").exists());
     let log = home.log();
-    assert_eq!(log.matches("trouble ").count(), 1, "{log}");
+    assert_eq!(log.matches("file_error ").count(), 1, "{log}");
 }

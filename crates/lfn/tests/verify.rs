@@ -1,4 +1,4 @@
-//! `lfn verify` on manifests of its own kind and of b3sum's.
+//! `lfn verify` with manifests of lfn and of b3sum.
 #![allow(clippy::unwrap_used, reason = "a test")]
 
 mod support;
@@ -20,8 +20,8 @@ fn verify(directory: &Path, args: &[&str]) -> (Option<i32>, Vec<String>, String)
     (status.code(), lines, String::from_utf8(stderr).unwrap())
 }
 
-/// A directory of files, and what b3sum says of it.
-fn plant() -> tempfile::TempDir {
+/// Creates a directory of files and their b3sum output.
+fn create_files() -> tempfile::TempDir {
     let home = tempfile::tempdir().unwrap();
     let data = home.path().join("data");
     fs::create_dir_all(data.join("d/e")).unwrap();
@@ -38,24 +38,25 @@ fn plant() -> tempfile::TempDir {
 }
 
 #[test]
-fn what_is_as_listed_is_whole() {
-    let home = plant();
+fn matching_files_verify() {
+    let home = create_files();
     let (code, lines, errors) = verify(home.path(), &["manifest", "data"]);
     assert_eq!((code, lines.len(), errors.as_str()), (Some(0), 1, ""), "{lines:?}");
-    assert!(lines[0].starts_with("7 files whole"), "{lines:?}");
-    // From where the files are, the manifest among them.
+    assert!(lines[0].starts_with("7 files match"), "{lines:?}");
+    // From the directory of the files, which also has the manifest.
     fs::rename(home.path().join("manifest"), home.path().join("data/manifest")).unwrap();
-    let (code, lines, _) = verify(&home.path().join("data"), &["--extra", "--json", "manifest"]);
+    let (code, lines, _) = verify(&home.path().join("data"), &["--unlisted", "--json", "manifest"]);
     assert_eq!((code, lines.len()), (Some(0), 1), "{lines:?}");
     let sums: Value = serde_json::from_str(&lines[0]).unwrap();
-    assert_eq!((&sums["schema"], &sums["whole"], &sums["unlisted"]), (&"lfn.verify/1".into(), &7.into(), &0.into()));
+    assert_eq!((&sums["schema"], &sums["matching"], &sums["unlisted"]), (&"lfn.verify/2".into(), &7.into(), &0.into()));
 }
 
 #[test]
-fn each_thing_that_is_wrong_is_named() {
-    let home = plant();
+fn every_mismatch_is_named() {
+    let home = create_files();
     let data = home.path().join("data");
-    // One byte in the last block, one file longer, one that became a directory, one gone, one that nobody listed.
+    // A changed byte in the last block, a longer file, a file that became a directory, a missing file, and an unlisted
+    // file.
     let mut large = fs::read(data.join("d/large")).unwrap();
     *large.last_mut().unwrap() ^= 1;
     fs::write(data.join("d/large"), large).unwrap();
@@ -71,36 +72,36 @@ fn each_thing_that_is_wrong_is_named() {
     manifest.extend(vec![b'a'; 100_000]);
     manifest.extend(b"\n");
     fs::write(home.path().join("manifest"), manifest).unwrap();
-    let (code, lines, errors) = verify(home.path(), &["--extra", "manifest", "data"]);
+    let (code, lines, errors) = verify(home.path(), &["--unlisted", "manifest", "data"]);
     let expected = [
         "changed     d/large",
         "changed     empty",
         "missing     d/é",
         "unlisted    d/e/more",
         "unreadable  d/e/x (not a regular file)",
-        "4 files whole (1 MiB), 2 changed, 1 missing, 1 unreadable, 1 unlisted, 2 lines not understood",
+        "4 files match (1 MiB), 2 changed, 1 missing, 1 unreadable, 1 unlisted, 2 invalid lines",
     ];
     assert_eq!(code, Some(1));
     assert_eq!(lines[..5], expected[..5]);
-    assert!(lines[5].starts_with("4 files whole") && lines[5].ends_with(&expected[5][23..]), "{lines:?}");
+    assert!(lines[5].starts_with("4 files match") && lines[5].ends_with(&expected[5][23..]), "{lines:?}");
     assert!(errors.contains("line 9: 'nonsense'") && errors.contains("line 10: longer than"), "{errors}");
     assert_eq!(errors.lines().count(), 2, "{errors}");
-    // b3sum finds the same of those lines that it understands.
+    // b3sum finds the same for the lines that it can read.
     let b3sum = Command::new("b3sum").args(["--check", "../manifest"]).current_dir(&data).output().unwrap();
     assert!(!b3sum.status.success());
     let (_, lines, _) = verify(home.path(), &["--json", "manifest", "data"]);
     let first: Value = serde_json::from_str(&lines[0]).unwrap();
-    assert_eq!((&first["name"], &first["fault"]), (&"d/e/x".into(), &"unreadable".into()), "{lines:?}");
+    assert_eq!((&first["name"], &first["status"]), (&"d/e/x".into(), &"unreadable".into()), "{lines:?}");
 }
 
 #[test]
-fn what_cannot_be_read_is_named() {
-    let home = plant();
+fn unreadable_files_are_named() {
+    let home = create_files();
     for (args, what) in [
         (&["none"][..], "cannot read none: No such file"),
         (&["data"], "cannot read data: is a directory"),
         (&["manifest", "nowhere"], "cannot read nowhere: No such file"),
-        (&["manifest", "manifest"], "manifest is no directory"),
+        (&["manifest", "manifest"], "manifest is not a directory"),
         (&["/dev/null"], "/dev/null lists no files"),
     ] {
         let (code, lines, errors) = verify(home.path(), args);
@@ -116,16 +117,16 @@ fn what_cannot_be_read_is_named() {
 }
 
 #[test]
-fn what_is_no_manifest_is_said_once() {
-    let home = plant();
+fn invalid_manifest_is_one_error() {
+    let home = create_files();
     fs::write(home.path().join("noise"), "noise\n".repeat(100_000)).unwrap();
     let (code, lines, errors) = verify(home.path(), &["noise", "data"]);
     assert_eq!((code, lines.len()), (Some(1), 0), "{lines:?}");
-    assert!(errors.contains("noise is no manifest") && errors.lines().count() < 15, "{errors}");
-    // One that is damaged is told in part, and counted.
+    assert!(errors.contains("noise is not a manifest file") && errors.lines().count() < 15, "{errors}");
+    // A damaged line is quoted in part, and counted.
     let manifest = fs::read(home.path().join("manifest")).unwrap();
     fs::write(home.path().join("noise"), [manifest, "noise\n".repeat(100).into()].concat()).unwrap();
     let (code, lines, errors) = verify(home.path(), &["noise", "data"]);
-    assert!(code == Some(1) && lines[0].contains("100 lines not understood"), "{lines:?}");
+    assert!(code == Some(1) && lines[0].contains("100 invalid lines"), "{lines:?}");
     assert!(errors.lines().count() < 15, "{errors}");
 }

@@ -1,18 +1,23 @@
-//! The I/O of `lfn`: it drives the pure state of `lfn-core` with the system calls of `lfn-sys`.
+//! Network and file I/O of `lfn`. This crate drives the pure state machines of `lfn-core` with the system calls of
+//! `lfn-sys`.
 //!
-//! One thread a data stream with blocking sockets, because nothing is faster or simpler to reason about; every wait
-//! has a deadline. [`session`] is both ends of a connection, [`server`] the far end that waits for them; [`tester`],
-//! [`transfer`] and [`path`] are what sessions are for, each with both of its ends in one place, and [`service`] which of
-//! them one is for. [`iperf3`] and [`stamp`] work with whoever speaks those protocols; [`emulator`] is the link.
+//! Each data stream has one thread and blocking sockets. This design is the simplest one and as fast as any other.
+//! Every wait has a deadline.
+//!
+//! - [`session`] connects and authenticates both ends. [`server`] accepts connections, and [`service`] starts the
+//!   service that a session requests.
+//! - [`tester`], [`transfer`] and [`path`] are these services. Each module contains both of its ends.
+//! - [`iperf3`] and [`stamp`] work with other implementations of these protocols.
+//! - [`emulator`] emulates a link.
 #![forbid(unsafe_code)]
 
 pub mod emulator;
 pub mod iperf3;
 pub mod path;
-pub mod planted;
 pub mod server;
 pub mod service;
 pub mod session;
 pub mod stamp;
+pub mod symlink_guard;
 pub mod tester;
 pub mod transfer;

@@ -1,4 +1,4 @@
-//! What an `lfn` server does with an open session: one line a verb.
+//! Dispatch of a session's request to the service that answers it.
 
 use lfn_core::wire::Request;
 
@@ -6,14 +6,14 @@ use crate::server::ServerSession;
 use crate::session::SessionError;
 use crate::{path, tester, transfer};
 
-/// Serves `request` to its end.
+/// Runs the service for `request` until it ends.
 pub fn serve(session: &mut ServerSession, request: &Request) -> Result<(), SessionError> {
     match request {
         Request::Test(request) => tester::serve(session, request),
         Request::Copy(request) => transfer::serve(session, request),
         Request::Clean(request) => transfer::clean::serve(session, request),
-        Request::Lend(request) => transfer::third::lend(session, request),
-        Request::Send(request) => transfer::third::carry(session, request),
+        Request::IssueToken(request) => transfer::third_party::serve_destination(session, request),
+        Request::Send(request) => transfer::third_party::serve_source(session, request),
         Request::Path(_) => path::serve(session),
     }
 }

@@ -1,7 +1,7 @@
-//! Streams of datagrams: opened by who has the token, from where the control connection comes, once; for everybody else
-//! the server's UDP port is silent.
+//! Datagram streams need the token, and the address of the control connection, and can be opened once. For all others,
+//! the UDP port of the server is silent.
 
-#![expect(clippy::unwrap_used, reason = "a test that cannot go on says so by panicking, its helpers too")]
+#![expect(clippy::unwrap_used, reason = "a failing test panics, and so do its helpers")]
 
 mod support;
 
@@ -18,25 +18,25 @@ use lfn_net::server::ServerSession;
 use lfn_net::session::dial;
 use lfn_net::session::{Control, SessionError, datagram};
 use serde_json::{Value, json};
-use support::Served;
+use support::TestServer;
 
-const SOON: Duration = Duration::from_secs(10);
+const TIMEOUT: Duration = Duration::from_secs(10);
 
-fn served() -> Served {
-    Served::start(support::config(), echo)
+fn served() -> TestServer {
+    TestServer::start(support::config(), echo)
 }
 
-/// An open session that waits for datagrams.
-fn session(server: &Served) -> (Control, SessionId) {
+/// Opens a session that waits for datagrams.
+fn session(server: &TestServer) -> (Control, SessionId) {
     let id = dial::new_session_id().unwrap();
-    let mut control = dial::control(&server.target(), id, request()).unwrap();
-    let ready: Value = control.recv(SOON, "before it is ready").unwrap();
+    let mut control = dial::open_control(&server.target(), id, request()).unwrap();
+    let ready: Value = control.recv(TIMEOUT, "before it is ready").unwrap();
     assert_eq!(ready, json!("ready"));
     (control, id)
 }
 
-/// A socket that talks to the server's UDP port.
-fn stranger(server: &Served) -> UdpSocket {
+/// Returns a socket connected to the server's UDP port.
+fn stranger(server: &TestServer) -> UdpSocket {
     let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
     socket.connect((Ipv4Addr::LOCALHOST, server.ticket.port)).unwrap();
     socket.set_read_timeout(Some(Duration::from_millis(200))).unwrap();
@@ -51,7 +51,7 @@ fn request() -> Request {
     serde_json::from_value(request).unwrap()
 }
 
-/// Sends every datagram of every stream back, until the client goes.
+/// Returns every datagram of every stream to its sender, until the client disconnects.
 fn echo(session: &mut ServerSession, _: &Request) -> Result<(), SessionError> {
     let streams = session.expect_datagrams(0..2);
     session.control.send(&"ready")?;
@@ -69,23 +69,23 @@ fn echo(session: &mut ServerSession, _: &Request) -> Result<(), SessionError> {
             }
         }
     });
-    let end = session.control.poll::<Value>(SOON, "during the test");
+    let end = session.control.poll::<Value>(TIMEOUT, "during the test");
     over.store(true, Ordering::Relaxed);
     echoes.join().unwrap();
     end.map(|_| ())
 }
 
-fn answers(socket: &UdpSocket, datagram: &[u8]) -> Option<usize> {
+fn answer_length(socket: &UdpSocket, datagram: &[u8]) -> Option<usize> {
     socket.send(datagram).unwrap();
     socket.recv(&mut [0; 2048]).ok()
 }
 
 #[test]
-fn a_stream_carries_datagrams_both_ways_and_ends_with_its_session() {
+fn datagram_stream_ends_with_its_session() {
     let server = served();
     let (control, id) = session(&server);
     let streams: Vec<_> =
-        (0..2).map(|n| dial::datagrams(&server.target(), control.socket(), id, n, SOON).unwrap()).collect();
+        (0..2).map(|n| dial::open_datagrams(&server.target(), control.socket(), id, n, TIMEOUT).unwrap()).collect();
     for stream in &streams {
         let mut buffer = [0; 100];
         let text = format!("stream {}", stream.stream());
@@ -97,7 +97,7 @@ fn a_stream_carries_datagrams_both_ways_and_ends_with_its_session() {
     }
     assert_ne!(streams[0].tag(), streams[1].tag());
     control.close();
-    // The session's sockets go; the port itself says nothing to what is no hello.
+    // The sockets of the session are closed. The port itself answers only to a hello.
     let mut buffer = [0; 100];
     let silent = (0..100).any(|_| {
         streams[0].socket().send(b"still there?").unwrap();
@@ -107,7 +107,7 @@ fn a_stream_carries_datagrams_both_ways_and_ends_with_its_session() {
 }
 
 #[test]
-fn the_port_is_silent_to_whoever_has_not_the_token() {
+fn udp_port_is_silent_without_the_token() {
     let server = served();
     let (control, id) = session(&server);
     let stranger = stranger(&server);
@@ -115,21 +115,22 @@ fn the_port_is_silent_to_whoever_has_not_the_token() {
     let mut damaged = ClearHello { session: id, stream: 0 }.encode_datagram(&server.ticket.token);
     damaged[30] ^= 1;
     let tcp_hello = ClearHello { session: id, stream: 0 }.encode(&server.ticket.token);
-    let nobodys = ClearHello { session: SessionId([7; 16]), stream: 0 }.encode_datagram(&server.ticket.token);
+    let unknown_session = ClearHello { session: SessionId([7; 16]), stream: 0 }.encode_datagram(&server.ticket.token);
     let other_stream = ClearHello { session: id, stream: 5 }.encode_datagram(&server.ticket.token);
-    let cases: [&[u8]; 9] = [b"", b"l", &[0; 56], &[b'l'; 1400], &wrong, &damaged, &tcp_hello, &nobodys, &other_stream];
+    let cases: [&[u8]; 9] =
+        [b"", b"l", &[0; 56], &[b'l'; 1400], &wrong, &damaged, &tcp_hello, &unknown_session, &other_stream];
     for (number, case) in cases.iter().enumerate() {
-        assert_eq!(answers(&stranger, case), None, "case {number}");
+        assert_eq!(answer_length(&stranger, case), None, "case {number}");
     }
     for _ in 0..2000 {
         stranger.send(&wrong).unwrap();
     }
-    // The honest one is served all the same.
-    dial::datagrams(&server.target(), control.socket(), id, 0, SOON).unwrap();
+    // The authenticated client is still served.
+    dial::open_datagrams(&server.target(), control.socket(), id, 0, TIMEOUT).unwrap();
 }
 
 #[test]
-fn a_hello_opens_one_stream_and_only_from_where_its_session_comes() {
+fn hello_opens_one_stream_from_the_session_address() {
     let server = served();
     let (control, id) = session(&server);
     let hello = ClearHello { session: id, stream: 0 }.encode_datagram(&server.ticket.token);
@@ -137,21 +138,22 @@ fn a_hello_opens_one_stream_and_only_from_where_its_session_comes() {
     let elsewhere = UdpSocket::bind("127.0.0.9:0").unwrap();
     elsewhere.connect((Ipv4Addr::LOCALHOST, server.ticket.port)).unwrap();
     elsewhere.set_read_timeout(Some(Duration::from_millis(200))).unwrap();
-    assert_eq!(answers(&elsewhere, &hello), None);
+    assert_eq!(answer_length(&elsewhere, &hello), None);
     let first = stranger(&server);
-    assert_eq!(answers(&first, &hello), Some(hello.len()), "as many bytes as it had");
-    assert_eq!(answers(&first, &hello), Some(hello.len()), "the answer may have been lost");
-    // Replayed from another port it opens nothing, and the first one goes on.
-    assert_eq!(answers(&stranger(&server), &hello), None);
-    assert_eq!(answers(&first, b"hello"), Some(5));
+    assert_eq!(answer_length(&first, &hello), Some(hello.len()), "as many bytes as it had");
+    assert_eq!(answer_length(&first, &hello), Some(hello.len()), "the answer may have been lost");
+    // A replay from another port opens nothing, and the first stream continues.
+    assert_eq!(answer_length(&stranger(&server), &hello), None);
+    assert_eq!(answer_length(&first, b"hello"), Some(5));
     drop(control);
 }
 
 #[test]
-fn without_an_answer_udp_is_named() {
+fn missing_udp_answer_is_reported() {
     let server = served();
     let (control, id) = session(&server);
-    let error = dial::datagrams(&server.target(), control.socket(), id, datagram::PATH, Duration::from_millis(300));
+    let error =
+        dial::open_datagrams(&server.target(), control.socket(), id, datagram::PATH_STREAM, Duration::from_millis(300));
     let error = error.unwrap_err();
     assert!(error.to_string().contains("no answer over UDP from 127.0.0.1:"), "{error}");
     assert!(error.hint().unwrap().contains("UDP"), "{error}");

@@ -1,5 +1,5 @@
-//! Clients with a good ticket that say too much, or read and write next to nothing: they cost the server bounded memory, and
-//! others nothing.
+//! Clients with a valid ticket that send too much, or read and write almost nothing. They cost the server only bounded
+//! memory, and do not affect other clients.
 #![allow(clippy::unwrap_used, reason = "a test")]
 
 mod support;
@@ -11,130 +11,135 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use lfn_core::transfer::digest::BlockHash;
-use lfn_core::transfer::manner::Verify;
+use lfn_core::transfer::options::Verify;
 use lfn_core::units::Bytes;
-use lfn_core::wire::copy::{BlockHeader, From, FromReceiver, Job, To};
-use lfn_net::server::Config;
-use lfn_net::server::admission::{Quotas, Share};
+use lfn_core::wire::copy::{BlockHeader, CopyJob, ReceiverMessage, RemoteDestination, RemoteSource};
+use lfn_net::server::ServerConfig;
+use lfn_net::server::admission::{QuotaLimits, Quotas};
 use lfn_net::service;
 use lfn_net::session::dial::{self, Target};
 use lfn_net::session::{Control, DataStream, Protection};
-use lfn_net::transfer::{LocalSource, Options, upload};
+use lfn_net::transfer::{CopyOptions, LocalSource, upload};
 use serde_json::{Value, json};
-use support::Served;
+use support::TestServer;
 
-const PATIENCE: Duration = Duration::from_secs(60);
+const TIMEOUT: Duration = Duration::from_secs(60);
 
-/// Memory is that of the whole process: one test at a time looks at it.
-static ALONE: Mutex<()> = Mutex::new(());
+/// The tests measure the memory of the whole process, so only one of them runs at a time.
+static EXCLUSIVE: Mutex<()> = Mutex::new(());
 
-fn alone() -> MutexGuard<'static, ()> {
-    ALONE.lock().unwrap_or_else(PoisonError::into_inner)
+fn run_exclusively() -> MutexGuard<'static, ()> {
+    EXCLUSIVE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-fn ask(target: &Target, job: Job) -> (Control, DataStream) {
+fn open_copy(target: &Target, job: CopyJob) -> (Control, DataStream) {
     let session = dial::new_session_id().unwrap();
     let request = support::copy_request(job, 1, 1 << 20);
-    let control = dial::control(target, session, request).unwrap();
-    (control, dial::data(target, session, 0, Protection::Tls, None, |_| Ok(())).unwrap())
+    let control = dial::open_control(target, session, request).unwrap();
+    (control, dial::open_data(target, session, 0, Protection::Tls, None, |_| Ok(())).unwrap())
 }
 
-fn put() -> Job {
-    Job::Put { to: To::Null }
+fn put() -> CopyJob {
+    CopyJob::Put { to: RemoteDestination::Null }
 }
 
 fn file(name: &str, length: u64) -> Value {
     json!({ "name": name, "kind": { "file": { "length": length } }, "mode": 0o644, "modified": [0, 0] })
 }
 
-/// A copy that means well.
+/// Runs an ordinary copy.
 #[track_caller]
-fn honest(served: &Served) {
-    let options = Options { streams: 2, ..Options::default() };
-    let outcome =
-        upload(&served.target(), &[LocalSource::Random(Bytes(5 << 20))], To::Null, &options, support::watch());
+fn assert_honest_copy_works(served: &TestServer) {
+    let options = CopyOptions { streams: 2, ..CopyOptions::default() };
+    let outcome = upload(
+        &served.target(),
+        &[LocalSource::Random(Bytes(5 << 20))],
+        RemoteDestination::Null,
+        &options,
+        support::observer(),
+    );
     assert_eq!(outcome.unwrap().bytes, Bytes(5 << 20));
 }
 
-/// Of this process.
+/// Returns the resident memory of this process, in bytes.
 fn resident() -> u64 {
     let pages = fs::read_to_string("/proc/self/statm").unwrap();
     pages.split_whitespace().nth(1).unwrap().parse::<u64>().unwrap() * 4096
 }
 
-/// Has `hostile` at a server that has served before; fails where that made it hold more than `most` bytes, or where nobody
-/// else is served beside it.
+/// Runs `hostile` at a server that has served a client before. Fails if the memory grows by `max_growth` bytes or more,
+/// or if another client is not served meanwhile.
 #[track_caller]
-fn holds_at_most<T>(most: u64, hostile: impl FnOnce(&Served) -> T) {
-    let _alone = alone();
-    let served = Served::start(support::config(), service::serve);
-    honest(&served);
+fn assert_memory_growth_below<T>(max_growth: u64, hostile: impl FnOnce(&TestServer) -> T) {
+    let _alone = run_exclusively();
+    let served = TestServer::start(support::config(), service::serve);
+    assert_honest_copy_works(&served);
     let before = resident();
     let _connected = hostile(&served);
-    honest(&served);
+    assert_honest_copy_works(&served);
     let grown = resident().saturating_sub(before);
-    assert!(grown < most, "{grown} bytes more");
+    assert!(grown < max_growth, "{grown} bytes more");
 }
 
 #[test]
-fn failures_without_end_are_counted_and_not_kept() {
-    // 160 MB of them.
-    holds_at_most(64 << 20, |served| {
-        let (mut control, stream) = ask(&served.target(), put());
+fn endless_failures_use_bounded_memory() {
+    // These are 160 MB of failures.
+    assert_memory_growth_below(64 << 20, |served| {
+        let (mut control, stream) = open_copy(&served.target(), put());
         let what = "w".repeat(4000);
-        for said in 0..20_000_u32 {
-            control.send(&json!({ "sender": "failed", "name": format!("{said}"), "what": what })).unwrap();
-            // Of numbers that were never listed, too.
-            control.send(&json!({ "sender": "failed", "file": said, "name": "x", "what": what })).unwrap();
+        for number in 0..20_000_u32 {
+            control.send(&json!({ "sender": "failed", "name": format!("{number}"), "reason": what })).unwrap();
+            // Also for numbers that were never listed.
+            control.send(&json!({ "sender": "failed", "file": number, "name": "x", "reason": what })).unwrap();
         }
         (control, stream)
     });
 }
 
-/// A message may be 4 MiB long.
+/// The maximum length of a message is 4 MiB.
 #[test]
-fn failures_of_many_words_are_cut_short() {
-    holds_at_most(64 << 20, |served| {
-        let from = vec![From::Zero { bytes: Bytes(1 << 40) }];
-        let (mut control, stream) = ask(&served.target(), Job::Get { from, pick: Default::default() });
+fn long_failure_texts_are_truncated() {
+    assert_memory_growth_below(64 << 20, |served| {
+        let from = vec![RemoteSource::Zero { bytes: Bytes(1 << 40) }];
+        let (mut control, stream) = open_copy(&served.target(), CopyJob::Get { from, selection: Default::default() });
         let what = "w".repeat(1 << 20);
         for _ in 0..200 {
-            control.send(&json!({ "receiver": "failed", "name": "x", "what": what })).unwrap();
+            control.send(&json!({ "receiver": "failed", "name": "x", "reason": what })).unwrap();
         }
         (control, stream)
     });
 }
 
-/// Its quota of time, as its token's end, is looked at between its words.
+/// The time quota, like the expiry of a token, is checked between messages.
 #[test]
-fn who_never_stops_talking_is_ended_all_the_same() {
-    let _alone = alone();
-    let client = Share { time: Some(Duration::from_secs(1)), ..Quotas::default().client };
+fn time_quota_ends_a_client_that_keeps_sending() {
+    let _alone = run_exclusively();
+    let client = QuotaLimits { time: Some(Duration::from_secs(1)), ..Quotas::default().client };
     let quotas = Quotas { client, ..Quotas::default() };
-    let served = Served::start(Config { quotas, ..support::config() }, service::serve);
-    let from = vec![From::Zero { bytes: Bytes(1 << 40) }];
-    let (mut control, _stream) = ask(&served.target(), Job::Get { from, pick: Default::default() });
-    let words = vec![json!({ "receiver": "taken", "streams": [] }); 100];
+    let served = TestServer::start(ServerConfig { quotas, ..support::config() }, service::serve);
+    let from = vec![RemoteSource::Zero { bytes: Bytes(1 << 40) }];
+    let (mut control, _stream) = open_copy(&served.target(), CopyJob::Get { from, selection: Default::default() });
+    let messages = vec![json!({ "receiver": "received", "streams": [] }); 100];
     let started = Instant::now();
-    while words.iter().all(|word| control.send(word).is_ok()) {
-        assert!(started.elapsed() < PATIENCE, "it is still heard");
+    while messages.iter().all(|message| control.send(message).is_ok()) {
+        assert!(started.elapsed() < TIMEOUT, "it is still heard");
     }
 }
 
 #[test]
-fn long_names_of_files_that_are_there_are_not_kept_without_end() {
+fn names_of_settled_files_use_bounded_memory() {
     const ENTRIES: usize = 30_000;
-    // 4,000 bytes each, 120 MB of them.
+    // 4,000 bytes each, 120 MB in total.
     let name = |number: usize| format!("{}{number:010}", "directory/".repeat(399));
-    holds_at_most(80 << 20, |served| {
-        let (mut control, stream) = ask(&served.target(), put());
+    assert_memory_growth_below(80 << 20, |served| {
+        let (mut control, stream) = open_copy(&served.target(), put());
         for first in (0..ENTRIES).step_by(500) {
             let entries: Vec<Value> = (first..first + 500).map(|n| file(&name(n), 0)).collect();
             control.send(&json!({ "sender": "list", "first": first, "entries": entries })).unwrap();
-            // What is settled is heard, so that no more wait than may.
+            // Wait for settled entries, so that the number of pending ones stays below the limit.
             let mut settled = 0;
             while settled < 500 {
-                if let FromReceiver::Settled { files } = control.recv(PATIENCE, "in a test").unwrap() {
+                if let ReceiverMessage::Settled { files } = control.recv(TIMEOUT, "in a test").unwrap() {
                     settled += files.ranges().map(|(first, last)| last - first + 1).sum::<u64>();
                 }
             }
@@ -144,17 +149,18 @@ fn long_names_of_files_that_are_there_are_not_kept_without_end() {
 }
 
 #[test]
-fn those_who_read_or_write_next_to_nothing_keep_nobody_waiting() {
-    let _alone = alone();
-    let served = Served::start(support::config(), service::serve);
+fn slow_clients_do_not_delay_others() {
+    let _alone = run_exclusively();
+    let served = TestServer::start(support::config(), service::serve);
     let target = served.target();
-    honest(&served);
+    assert_honest_copy_works(&served);
     let before = resident();
-    // Never read what they asked for: neither data nor messages.
-    let random = || Job::Get { from: vec![From::Random { bytes: Bytes(1 << 40) }], pick: Default::default() };
-    let deaf: Vec<_> = (0..3).map(|_| ask(&target, random())).collect();
-    // Announce a block, and send a byte of it now and then.
-    let mut slow: Vec<_> = (0..3).map(|_| ask(&target, put())).collect();
+    // These clients never read the requested data or messages.
+    let random =
+        || CopyJob::Get { from: vec![RemoteSource::Random { bytes: Bytes(1 << 40) }], selection: Default::default() };
+    let not_reading: Vec<_> = (0..3).map(|_| open_copy(&target, random())).collect();
+    // These clients announce a block and send one byte of it from time to time.
+    let mut slow: Vec<_> = (0..3).map(|_| open_copy(&target, put())).collect();
     let header = BlockHeader {
         file: 0,
         offset: 0,
@@ -171,14 +177,14 @@ fn those_who_read_or_write_next_to_nothing_keep_nobody_waiting() {
         for (_, stream) in &mut slow {
             stream.write_all(&[0]).unwrap();
         }
-        honest(&served);
+        assert_honest_copy_works(&served);
         thread::sleep(Duration::from_millis(50));
     }
     let grown = resident().saturating_sub(before);
     assert!(grown < 64 << 20, "{grown} bytes more");
-    // Once they are gone so is all that they held.
-    drop((deaf, slow));
-    let deadline = Instant::now() + PATIENCE;
+    // All memory is freed when they disconnect.
+    drop((not_reading, slow));
+    let deadline = Instant::now() + TIMEOUT;
     while served.admission.running() > 0 {
         assert!(Instant::now() < deadline, "{} still run", served.admission.running());
         thread::sleep(Duration::from_millis(20));

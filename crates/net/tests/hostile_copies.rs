@@ -1,4 +1,4 @@
-//! A client that holds the ticket and means no good: whatever it sends, the server refuses and goes on serving.
+//! A malicious client with a valid ticket: the server refuses everything false and continues to serve.
 #![allow(clippy::unwrap_used, reason = "a test")]
 
 mod support;
@@ -13,49 +13,52 @@ use lfn_core::session::SessionId;
 use lfn_core::transfer::blocks::Layout;
 use lfn_core::transfer::blockset::BlockSet;
 use lfn_core::transfer::digest::{BlockHash, Digest, hash_block};
-use lfn_core::transfer::keep::{Keep, LeftOut};
-use lfn_core::transfer::manner::Verify;
-use lfn_core::transfer::verdict::Allowed;
+use lfn_core::transfer::options::Verify;
+use lfn_core::transfer::overwrite::OverwritePolicy;
+use lfn_core::transfer::preserve::{Preserve, SkippedEntries};
 use lfn_core::units::Bytes;
 use lfn_core::wire::RefusalCode;
-use lfn_core::wire::copy::{BlockHeader, Failure, From, FromReceiver, FromSender, Job, Part, Pick, Tally, To};
-use lfn_net::server::Config;
-use lfn_net::server::admission::{Quotas, Share};
+use lfn_core::wire::copy::{
+    BlockHeader, CopyJob, CopyTally, EntryFailure, FileBlocks, ReceiverMessage, RemoteDestination, RemoteSource,
+    Selection, SenderMessage,
+};
+use lfn_net::server::ServerConfig;
+use lfn_net::server::admission::{QuotaLimits, Quotas};
 use lfn_net::service;
 use lfn_net::session::dial::{self, Target};
 use lfn_net::session::{Control, DataStream, Protection, SessionError};
 use serde_json::{Value, json};
-use support::Served;
+use support::TestServer;
 
 const BLOCK: u64 = 1024;
-const PATIENCE: Duration = Duration::from_secs(60);
+const TIMEOUT: Duration = Duration::from_secs(60);
 
-/// A server that copies go to, and where they go.
-struct Copies {
+/// A server for copies, with its root directory.
+struct CopyServer {
     target: Target,
     root: tempfile::TempDir,
-    served: Served,
+    served: TestServer,
 }
 
-impl Copies {
+impl CopyServer {
     fn new() -> Self {
-        Copies::over(tempfile::tempdir().unwrap(), None)
+        CopyServer::with_quota(tempfile::tempdir().unwrap(), None)
     }
 
-    /// One that lets a client move so many bytes.
-    fn over(root: tempfile::TempDir, bytes: Option<u64>) -> Self {
-        let client = Share { bytes: bytes.map(Bytes), ..Quotas::default().client };
+    /// Starts a server with this byte quota for each client.
+    fn with_quota(root: tempfile::TempDir, bytes: Option<u64>) -> Self {
+        let client = QuotaLimits { bytes: bytes.map(Bytes), ..Quotas::default().client };
         let quotas = Quotas { client, ..Quotas::default() };
-        let config = Config { root: Some(root.path().to_owned()), quotas, ..support::config() };
-        let served = Served::start(config, service::serve);
-        Copies { target: served.target(), root, served }
+        let config = ServerConfig { root: Some(root.path().to_owned()), quotas, ..support::config() };
+        let served = TestServer::start(config, service::serve);
+        CopyServer { target: served.target(), root, served }
     }
 
-    /// The same files at a server that lets a client move so many bytes.
-    fn served_anew(self, bytes: Option<u64>) -> Self {
-        let Copies { root, served, .. } = self;
+    /// Restarts the server with the same files and another quota.
+    fn restarted(self, bytes: Option<u64>) -> Self {
+        let CopyServer { root, served, .. } = self;
         drop(served);
-        Copies::over(root, bytes)
+        CopyServer::with_quota(root, bytes)
     }
 
     fn names(&self) -> Vec<String> {
@@ -65,34 +68,34 @@ impl Copies {
         names
     }
 
-    fn ask(&self, job: Job, streams: u16, block: u64) -> (Control, Vec<DataStream>) {
-        let (session, control) = self.ask_only(job, streams, block);
+    fn open_copy(&self, job: CopyJob, streams: u16, block: u64) -> (Control, Vec<DataStream>) {
+        let (session, control) = self.open_control(job, streams, block);
         let open = |n| self.stream(session, n, Protection::Tls);
         (control, (0..streams.min(4)).map(open).collect())
     }
 
     fn stream(&self, session: SessionId, number: u16, protection: Protection) -> DataStream {
-        dial::data(&self.target, session, number, protection, None, |_| Ok(())).unwrap()
+        dial::open_data(&self.target, session, number, protection, None, |_| Ok(())).unwrap()
     }
 
-    fn ask_only(&self, job: Job, streams: u16, block: u64) -> (SessionId, Control) {
+    fn open_control(&self, job: CopyJob, streams: u16, block: u64) -> (SessionId, Control) {
         let session = dial::new_session_id().unwrap();
         let request = support::copy_request(job, streams, block);
-        (session, dial::control(&self.target, session, request).unwrap())
+        (session, dial::open_control(&self.target, session, request).unwrap())
     }
 
-    /// Asks for a place for one file of that length, and lists it.
+    /// Requests a copy of one file, and lists it with this length.
     fn put(&self, bytes: u64) -> (Control, Vec<DataStream>) {
-        let (mut control, streams) = self.ask(to("a"), 2, BLOCK);
+        let (mut control, streams) = self.open_copy(to("a"), 2, BLOCK);
         list(&mut control, &[file("x", bytes)]);
         (control, streams)
     }
 
-    /// Nothing was published, and the server still takes an honest copy.
+    /// Asserts that nothing was published, and that the server still accepts an ordinary copy.
     #[track_caller]
-    fn is_unharmed(&self) {
-        let deadline = Instant::now() + PATIENCE;
-        // What came whole before the lie is kept for the next copy, under no final name.
+    fn assert_unharmed(&self) {
+        let deadline = Instant::now() + TIMEOUT;
+        // Valid blocks before the violation are kept for the next copy, without a final name.
         let names = || fs::read_dir(self.root.path()).unwrap().map(|entry| entry.unwrap().file_name());
         while names().any(|name| name != ".a.lfn-partial" && name != ".a.lfn-journal") {
             assert!(Instant::now() < deadline, "{:?}", names().collect::<Vec<_>>());
@@ -106,8 +109,8 @@ impl Copies {
             streams[0].write_all(&payload).unwrap();
         }
         let digest = Digest(*blake3::hash(&data).as_bytes());
-        control.send(&FromSender::Sent { file: 0, digest }).unwrap();
-        let (tally, failures) = last_word(&mut control).unwrap();
+        control.send(&SenderMessage::Sent { file: 0, digest }).unwrap();
+        let (tally, failures) = finish(&mut control).unwrap();
         assert_eq!((tally.files, failures.as_slice()), (1, &[][..]));
         assert_eq!(fs::read(self.root.path().join("a")).unwrap(), data);
         fs::remove_file(self.root.path().join("a")).unwrap();
@@ -125,33 +128,35 @@ fn block(data: &[u8], index: u64) -> (BlockHeader, Vec<u8>) {
     )
 }
 
-fn to(path: &str) -> Job {
-    let allowed = Allowed { force: true, ..Allowed::default() };
-    Job::Put { to: To::File { path: path.into(), allowed, single: true, keep: Keep::default() } }
+fn to(path: &str) -> CopyJob {
+    let allowed = OverwritePolicy { force: true, ..OverwritePolicy::default() };
+    CopyJob::Put {
+        to: RemoteDestination::File { path: path.into(), allowed, single: true, preserve: Preserve::default() },
+    }
 }
 
-/// An entry as a peer may write it, whatever it says.
+/// Returns an entry, which need not be valid.
 fn file(name: &str, length: u64) -> Value {
     json!({ "name": name, "kind": { "file": { "length": length } }, "mode": 0o644, "modified": [0, 0] })
 }
 
-/// Lists entries and says that these are all; the server may have hung up.
+/// Lists entries and marks the list as complete. The server may have closed the connection.
 fn list(control: &mut Control, entries: &[Value]) {
     let _ = control.send(&json!({ "sender": "list", "first": 0, "entries": entries }));
-    let _ = control.send(&FromSender::Listed {
+    let _ = control.send(&SenderMessage::Listed {
         entries: entries.len() as u32,
         bytes: Bytes(0),
-        left_out: LeftOut::default(),
+        skipped: SkippedEntries::default(),
     });
 }
 
-/// What `Done` tells, with the failures before it, or why there is none.
-fn last_word(control: &mut Control) -> Result<(Tally, Vec<Failure>), SessionError> {
+/// Returns the tally of `Done` with the failures before it, or the error.
+fn finish(control: &mut Control) -> Result<(CopyTally, Vec<EntryFailure>), SessionError> {
     let mut failures = Vec::new();
     loop {
-        match control.recv(PATIENCE, "in a test")? {
-            FromReceiver::Done { tally, .. } => return Ok((tally, failures)),
-            FromReceiver::Failed(failure) => failures.push(failure),
+        match control.recv(TIMEOUT, "in a test")? {
+            ReceiverMessage::Done { tally, .. } => return Ok((tally, failures)),
+            ReceiverMessage::Failed(failure) => failures.push(failure),
             _ => {}
         }
     }
@@ -159,18 +164,18 @@ fn last_word(control: &mut Control) -> Result<(Tally, Vec<Failure>), SessionErro
 
 #[track_caller]
 fn refusal(control: &mut Control) -> RefusalCode {
-    match last_word(control) {
+    match finish(control) {
         Err(SessionError::Refused(refusal)) => refusal.code,
         other => panic!("{other:?}"),
     }
 }
 
 #[test]
-fn headers_that_lie_are_refused() {
-    let served = Copies::new();
+fn false_headers_are_refused() {
+    let served = CopyServer::new();
     let data = vec![7; 3000];
     let (good, _) = block(&data, 0);
-    let lies: Vec<(&str, Vec<u8>, RefusalCode)> = vec![
+    let violations: Vec<(&str, Vec<u8>, RefusalCode)> = vec![
         ("noise", vec![0xa5; 200], RefusalCode::BadMessage),
         ("another file", BlockHeader { file: 1, ..good }.encode().to_vec(), RefusalCode::BadMessage),
         ("beyond the end", BlockHeader { offset: 3 * BLOCK, ..good }.encode().to_vec(), RefusalCode::BadMessage),
@@ -179,24 +184,24 @@ fn headers_that_lie_are_refused() {
         ("too long", BlockHeader { length: u32::MAX, ..good }.encode().to_vec(), RefusalCode::BadMessage),
         ("empty", BlockHeader { length: 0, ..good }.encode().to_vec(), RefusalCode::BadMessage),
     ];
-    for (what, bytes, code) in lies {
+    for (what, bytes, code) in violations {
         let (mut control, mut streams) = served.put(3000);
-        // The server may be done with it before it has all of it.
+        // The server may close the connection before it has read everything.
         let _ = streams[0].write_all(&bytes);
         let _ = streams[0].finish();
         assert_eq!(refusal(&mut control), code, "{what}");
     }
-    served.is_unharmed();
+    served.assert_unharmed();
 }
 
-/// Hashes of blocks without neighbours are remembered until those come: a sender that leaves all of them out could have
-/// a server remember as much as it likes, for a header each where the blocks are holes.
+/// Hashes of blocks without neighbours are kept until the neighbours arrive. A sender that leaves gaps everywhere could
+/// fill the memory of the server, with one header for each hole.
 #[test]
-fn blocks_that_leave_gaps_everywhere_are_not_all_remembered() {
-    let served = Copies::new();
-    let keep = Keep { sparse: true, ..Keep::default() };
-    let to = To::File { path: "a".into(), allowed: Allowed::default(), single: true, keep };
-    let (mut control, mut streams) = served.ask(Job::Put { to }, 1, BLOCK);
+fn number_of_tracked_gaps_is_bounded() {
+    let served = CopyServer::new();
+    let preserve = Preserve { sparse: true, ..Preserve::default() };
+    let to = RemoteDestination::File { path: "a".into(), allowed: OverwritePolicy::default(), single: true, preserve };
+    let (mut control, mut streams) = served.open_copy(CopyJob::Put { to }, 1, BLOCK);
     let layout = Layout::new(Bytes(1 << 30), Bytes(BLOCK)).unwrap();
     list(&mut control, &[file("x", 1 << 30)]);
     let zeros = [0; BLOCK as usize];
@@ -206,28 +211,28 @@ fn blocks_that_leave_gaps_everywhere_are_not_all_remembered() {
             let (offset, length, hash) = (block.offset, block.length, hash_block(&layout, block, &zeros));
             BlockHeader { file: 0, offset, length, hash, hole: true, verify: Verify::Blake3 }.encode()
         });
-        // The server may have enough of it.
+        // The server may have closed the stream.
         let _ = streams[0].write_all(&headers.collect::<Vec<_>>());
     }
-    let (tally, failures) = last_word(&mut control).unwrap();
+    let (tally, failures) = finish(&mut control).unwrap();
     assert_eq!((tally.files, tally.failed), (0, 1));
-    assert!(failures[0].what.contains("scattered"), "{failures:?}");
-    served.is_unharmed();
+    assert!(failures[0].reason.contains("non-contiguous blocks"), "{failures:?}");
+    served.assert_unharmed();
 }
 
-/// The number of the stream that the server says is over.
+/// Waits for the report of a broken stream, and returns its number.
 #[track_caller]
-fn broken(control: &mut Control) -> u16 {
+fn broken_stream(control: &mut Control) -> u16 {
     loop {
-        if let FromReceiver::Broken { stream, .. } = control.recv(PATIENCE, "in a test").unwrap() {
+        if let ReceiverMessage::Broken { stream, .. } = control.recv(TIMEOUT, "in a test").unwrap() {
             return stream;
         }
     }
 }
 
 #[test]
-fn a_block_cut_short_is_asked_for_again() {
-    let served = Copies::new();
+fn truncated_block_is_requested_again() {
+    let served = CopyServer::new();
     let data = vec![7; 3000];
     let (mut control, mut streams) = served.put(3000);
     let write = |stream: &mut DataStream, index: u64, length: usize| {
@@ -239,72 +244,72 @@ fn a_block_cut_short_is_asked_for_again() {
     write(&mut streams[0], 0, 1024);
     write(&mut streams[0], 2, 100);
     streams[0].finish().unwrap();
-    assert_eq!(broken(&mut control), 0);
-    let all = Part { file: 0, blocks: BlockSet::from_range(0, 2) };
-    control.send(&FromSender::Lost { stream: 0, blocks: vec![all], more: false, stalled: false }).unwrap();
+    assert_eq!(broken_stream(&mut control), 0);
+    let all = FileBlocks { file: 0, blocks: BlockSet::from_range(0, 2) };
+    control.send(&SenderMessage::Lost { stream: 0, blocks: vec![all], more: false, stalled: false }).unwrap();
     let missing = loop {
-        if let FromReceiver::Missing { blocks } = control.recv(PATIENCE, "in a test").unwrap() {
+        if let ReceiverMessage::Missing { blocks } = control.recv(TIMEOUT, "in a test").unwrap() {
             break blocks;
         }
     };
-    // Block 1 may still have been on its way over the other stream.
-    let lacks = |index| missing.iter().any(|part| part.blocks.contains(index));
-    assert!(!lacks(0) && lacks(2), "{missing:?}");
-    if !lacks(1) {
+    // Block 1 may still be in flight on the other stream.
+    let is_missing = |index| missing.iter().any(|part| part.blocks.contains(index));
+    assert!(!is_missing(0) && is_missing(2), "{missing:?}");
+    if !is_missing(1) {
         write(&mut streams[1], 2, 1024);
     } else {
         return;
     }
     let digest = Digest(*blake3::hash(&data).as_bytes());
-    control.send(&FromSender::Sent { file: 0, digest }).unwrap();
-    assert_eq!(last_word(&mut control).unwrap().0.files, 1);
+    control.send(&SenderMessage::Sent { file: 0, digest }).unwrap();
+    assert_eq!(finish(&mut control).unwrap().0.files, 1);
     assert_eq!(fs::read(served.root.path().join("a")).unwrap(), data);
 }
 
 #[test]
-fn what_cannot_have_been_lost_is_refused() {
-    let served = Copies::new();
+fn impossible_losses_are_refused() {
+    let served = CopyServer::new();
     let lost = |file, last| {
-        let part = Part { file, blocks: BlockSet::from_range(0, last) };
-        FromSender::Lost { stream: 1, blocks: vec![part], more: false, stalled: false }
+        let part = FileBlocks { file, blocks: BlockSet::from_range(0, last) };
+        SenderMessage::Lost { stream: 1, blocks: vec![part], more: false, stalled: false }
     };
     for message in [lost(5, 0), lost(0, u64::MAX - 2)] {
         let (mut control, _streams) = served.put(3000);
         control.send(&message).unwrap();
         assert_eq!(refusal(&mut control), RefusalCode::BadMessage, "{message:?}");
     }
-    served.is_unharmed();
+    served.assert_unharmed();
 }
 
 #[test]
-fn a_damaged_block_is_asked_for_again_but_not_for_ever() {
-    let served = Copies::new();
+fn damaged_block_is_requested_again_at_most_10_times() {
+    let served = CopyServer::new();
     let data = vec![7; 3000];
     let (good, payload) = block(&data, 0);
     let damaged = [&BlockHeader { hash: BlockHash([1; 32]), ..good }.encode()[..], &payload].concat();
     let (mut control, mut streams) = served.put(3000);
-    let mut asked = 0;
+    let mut requests = 0;
     streams[0].write_all(&damaged).unwrap();
     let failure = loop {
-        match control.recv(PATIENCE, "in a test").unwrap() {
-            FromReceiver::Again { file: 0, index: 0 } => {
-                asked += 1;
+        match control.recv(TIMEOUT, "in a test").unwrap() {
+            ReceiverMessage::Resend { file: 0, index: 0 } => {
+                requests += 1;
                 streams[0].write_all(&damaged).unwrap();
             }
-            FromReceiver::Failed(failure) => break failure,
+            ReceiverMessage::Failed(failure) => break failure,
             _ => {}
         }
     };
-    assert!((1..10).contains(&asked), "{asked}");
+    assert!((1..10).contains(&requests), "{requests}");
     assert_eq!(failure.file, Some(0));
-    assert_eq!(last_word(&mut control).unwrap().0.failed, 1);
-    served.is_unharmed();
+    assert_eq!(finish(&mut control).unwrap().0.failed, 1);
+    served.assert_unharmed();
 }
 
 #[test]
-fn requests_that_cannot_be_meant_are_refused() {
-    let served = Copies::new();
-    let get = |from| Job::Get { from: vec![from], pick: Pick::default() };
+fn invalid_requests_are_refused() {
+    let served = CopyServer::new();
+    let get = |from| CopyJob::Get { from: vec![from], selection: Selection::default() };
     let cases = [
         (to("a"), 1, 3, RefusalCode::Limit),
         (to("a"), 1, u64::MAX, RefusalCode::Limit),
@@ -315,20 +320,20 @@ fn requests_that_cannot_be_meant_are_refused() {
         (to("a\0b"), 1, BLOCK, RefusalCode::Io),
         (to(&"x/".repeat(4000)), 1, BLOCK, RefusalCode::Io),
         (to(&"x".repeat(300)), 1, BLOCK, RefusalCode::Io),
-        (get(From::File { path: "../etc/passwd".into() }), 1, BLOCK, RefusalCode::Forbidden),
-        (get(From::Zero { bytes: Bytes(u64::MAX) }), 1, BLOCK, RefusalCode::Limit),
+        (get(RemoteSource::File { path: "../etc/passwd".into() }), 1, BLOCK, RefusalCode::Forbidden),
+        (get(RemoteSource::Zero { bytes: Bytes(u64::MAX) }), 1, BLOCK, RefusalCode::Limit),
     ];
     for (job, streams, block, code) in cases {
         let what = format!("{job:?}").chars().take(100).collect::<String>();
-        let (mut control, _streams) = served.ask(job, streams, block);
+        let (mut control, _streams) = served.open_copy(job, streams, block);
         assert_eq!(refusal(&mut control), code, "{what}");
     }
-    served.is_unharmed();
+    served.assert_unharmed();
 }
 
 #[test]
-fn entries_that_cannot_be_meant_are_refused() {
-    let served = Copies::new();
+fn invalid_entries_are_refused() {
+    let served = CopyServer::new();
     let long = "x".repeat(300);
     for entry in [
         file("../a", 1),
@@ -342,25 +347,25 @@ fn entries_that_cannot_be_meant_are_refused() {
         json!({ "name": "a", "kind": "device", "mode": 0o644, "modified": [0, 0] }),
         json!({ "name": "a", "kind": "directory", "mode": 0o104644, "modified": [0, 0] }),
     ] {
-        let (mut control, _streams) = served.ask(to(""), 1, BLOCK);
+        let (mut control, _streams) = served.open_copy(to(""), 1, BLOCK);
         list(&mut control, std::slice::from_ref(&entry));
         assert_eq!(refusal(&mut control), RefusalCode::BadMessage, "{entry}");
     }
-    // What only the disk can refuse is said of the file.
-    let (mut control, _streams) = served.ask(to(""), 1, BLOCK);
+    // An error that only the disk can find is a failure of this file.
+    let (mut control, _streams) = served.open_copy(to(""), 1, BLOCK);
     list(&mut control, &[file("a", 1 << 53)]);
     let (header, payload) = block(&[7; 3000], 0);
     let mut stream = { _streams }.remove(0);
     stream.write_all(&header.encode()).unwrap();
     stream.write_all(&payload).unwrap();
-    let (tally, failures) = last_word(&mut control).unwrap();
-    assert_eq!((tally.failed, failures.len(), failures[0].full), (1, 1, true), "{failures:?}");
-    served.is_unharmed();
+    let (tally, failures) = finish(&mut control).unwrap();
+    assert_eq!((tally.failed, failures.len(), failures[0].disk_full), (1, 1, true), "{failures:?}");
+    served.assert_unharmed();
 }
 
 #[test]
-fn a_digest_that_lies_publishes_nothing() {
-    let served = Copies::new();
+fn false_digest_publishes_nothing() {
+    let served = CopyServer::new();
     let data = vec![7; 3000];
     let (mut control, mut streams) = served.put(3000);
     for index in 0..3 {
@@ -368,61 +373,66 @@ fn a_digest_that_lies_publishes_nothing() {
         streams[1].write_all(&header.encode()).unwrap();
         streams[1].write_all(&payload).unwrap();
     }
-    control.send(&FromSender::Sent { file: 0, digest: Digest([0; 32]) }).unwrap();
-    assert_eq!(last_word(&mut control).unwrap().0.failed, 1);
-    served.is_unharmed();
+    control.send(&SenderMessage::Sent { file: 0, digest: Digest([0; 32]) }).unwrap();
+    assert_eq!(finish(&mut control).unwrap().0.failed, 1);
+    served.assert_unharmed();
 }
 
 #[test]
-fn a_receiver_that_lies_is_refused() {
-    let served = Copies::new();
-    let lies = [
-        FromReceiver::Wants { up_to: 1000 },
-        FromReceiver::Have { file: 1000, blocks: BlockSet::from_range(0, 0) },
-        FromReceiver::Have { file: 0, blocks: BlockSet::from_range(0, u64::MAX >> 1) },
-        FromReceiver::Again { file: 0, index: u64::MAX },
-        FromReceiver::Settled { files: BlockSet::from_range(0, 1000) },
+fn false_receiver_messages_are_refused() {
+    let served = CopyServer::new();
+    let violations = [
+        ReceiverMessage::Request { up_to: 1000 },
+        ReceiverMessage::Have { file: 1000, blocks: BlockSet::from_range(0, 0) },
+        ReceiverMessage::Have { file: 0, blocks: BlockSet::from_range(0, u64::MAX >> 1) },
+        ReceiverMessage::Resend { file: 0, index: u64::MAX },
+        ReceiverMessage::Settled { files: BlockSet::from_range(0, 1000) },
     ];
-    for lie in lies {
-        let from = vec![From::Zero { bytes: Bytes(1 << 40) }];
-        let (mut control, _streams) = served.ask(Job::Get { from, pick: Pick::default() }, 2, BLOCK);
-        // It has listed, and something is there to be lied about.
-        while !matches!(control.recv(PATIENCE, "in a test").unwrap(), FromSender::Listed { .. }) {}
-        control.send(&lie).unwrap();
+    for violation in violations {
+        let from = vec![RemoteSource::Zero { bytes: Bytes(1 << 40) }];
+        let (mut control, _streams) =
+            served.open_copy(CopyJob::Get { from, selection: Selection::default() }, 2, BLOCK);
+        // Wait for the complete list, so that the message refers to listed entries.
+        while !matches!(control.recv(TIMEOUT, "in a test").unwrap(), SenderMessage::Listed { .. }) {}
+        control.send(&violation).unwrap();
         let code = loop {
-            match control.recv::<FromSender>(PATIENCE, "in a test") {
+            match control.recv::<SenderMessage>(TIMEOUT, "in a test") {
                 Ok(_) => {}
                 Err(SessionError::Refused(refusal)) => break refusal.code,
                 Err(other) => panic!("{other:?}"),
             }
         };
-        assert_eq!(code, RefusalCode::BadMessage, "{lie:?}");
+        assert_eq!(code, RefusalCode::BadMessage, "{violation:?}");
     }
-    served.is_unharmed();
+    served.assert_unharmed();
 }
 
 #[test]
-fn streams_of_refused_sessions_take_no_places() {
-    let served = Copies::new();
-    // More than a server parks (Limits::sessions × 4), their streams after the refusal.
+fn streams_of_refused_sessions_use_no_slots() {
+    let served = CopyServer::new();
+    // These are more streams than a server keeps without a session (four times its sessions), each opened after the
+    // refusal.
     for _ in 0..80 {
         let session = dial::new_session_id().unwrap();
-        let job = Job::Get { from: vec![From::File { path: "missing".into() }], pick: Pick::default() };
+        let job =
+            CopyJob::Get { from: vec![RemoteSource::File { path: "missing".into() }], selection: Selection::default() };
         let request = support::copy_request(job, 1, BLOCK);
-        let mut control = dial::control(&served.target, session, request).unwrap();
+        let mut control = dial::open_control(&served.target, session, request).unwrap();
         assert_eq!(refusal(&mut control), RefusalCode::NotFound);
-        drop(dial::data(&served.target, session, 0, Protection::Tls, None, |_| Ok(())));
+        drop(dial::open_data(&served.target, session, 0, Protection::Tls, None, |_| Ok(())));
     }
-    served.is_unharmed();
+    served.assert_unharmed();
 }
 
-fn into(sparse: bool) -> Job {
-    let keep = Keep { sparse, ..Keep::default() };
-    Job::Put { to: To::File { path: "".into(), allowed: Allowed::default(), single: false, keep } }
+fn into(sparse: bool) -> CopyJob {
+    let preserve = Preserve { sparse, ..Preserve::default() };
+    CopyJob::Put {
+        to: RemoteDestination::File { path: "".into(), allowed: OverwritePolicy::default(), single: false, preserve },
+    }
 }
 
-/// A block of the file of that number; one that is a hole without its payload.
-fn send(stream: &mut DataStream, number: u32, data: &[u8], (index, hole): (u64, bool)) {
+/// Sends a block of a file; a hole is sent without its payload.
+fn send(stream: &mut DataStream, number: u32, data: &[u8], index: u64, hole: bool) {
     let (header, payload) = block(data, index);
     stream.write_all(&BlockHeader { file: number, hole, ..header }.encode()).unwrap();
     if !hole {
@@ -430,32 +440,32 @@ fn send(stream: &mut DataStream, number: u32, data: &[u8], (index, hole): (u64, 
     }
 }
 
-/// All of it, to the receiver's last word.
-fn send_all(control: &mut Control, stream: &mut DataStream, data: &[u8], hole: bool) -> (Tally, Vec<Failure>) {
-    (0..(data.len() as u64).div_ceil(BLOCK)).for_each(|index| send(stream, 0, data, (index, hole)));
-    control.send(&FromSender::Sent { file: 0, digest: Digest(*blake3::hash(data).as_bytes()) }).unwrap();
-    last_word(control).unwrap()
+/// Sends all blocks, and returns the tally and the failures.
+fn send_all(control: &mut Control, stream: &mut DataStream, data: &[u8], hole: bool) -> (CopyTally, Vec<EntryFailure>) {
+    (0..(data.len() as u64).div_ceil(BLOCK)).for_each(|index| send(stream, 0, data, index, hole));
+    control.send(&SenderMessage::Sent { file: 0, digest: Digest(*blake3::hash(data).as_bytes()) }).unwrap();
+    finish(control).unwrap()
 }
 
 #[test]
-fn no_file_grows_longer_than_a_quota_could_pay_for() {
+fn file_larger_than_the_quota_is_refused() {
     for sparse in [false, true] {
-        let served = Copies::over(tempfile::tempdir().unwrap(), Some(4000));
-        let (mut control, mut streams) = served.ask(into(sparse), 1, BLOCK);
+        let served = CopyServer::with_quota(tempfile::tempdir().unwrap(), Some(4000));
+        let (mut control, mut streams) = served.open_copy(into(sparse), 1, BLOCK);
         let fits = vec![7; 3000];
         list(&mut control, &[file("fits", 3000), file("huge", 1 << 40), file("more", 1001), file("small", 1000)]);
         let mut failed = Vec::new();
         while failed.len() < 2 {
-            if let FromReceiver::Failed(failure) = control.recv(PATIENCE, "in a test").unwrap() {
-                failed.push((failure.name.to_string(), failure.what, failure.full));
+            if let ReceiverMessage::Failed(failure) = control.recv(TIMEOUT, "in a test").unwrap() {
+                failed.push((failure.name.to_string(), failure.reason, failure.disk_full));
             }
         }
-        let says = |asked: &str| format!("1 kB of the 4 kB in 24 h that this client may move are left, {asked}");
-        let huge = ("huge".to_owned(), says("1 TiB asked for"), true);
-        assert_eq!(failed, [huge, ("more".to_owned(), says("1.001 kB asked for"), true)]);
+        let message = |requested: &str| format!("byte quota of this client: 1 kB of 4 kB per 24 h left, {requested}");
+        let huge = ("huge".to_owned(), message("1 TiB requested"), true);
+        assert_eq!(failed, [huge, ("more".to_owned(), message("1.001 kB requested"), true)]);
         assert_eq!(served.names(), [""; 0]);
-        // A block of it is dropped.
-        send(&mut streams[0], 3, &[7; 1000], (0, false));
+        // Blocks of a refused file are dropped.
+        send(&mut streams[0], 3, &[7; 1000], 0, false);
         let (tally, _) = send_all(&mut control, &mut streams[0], &fits, false);
         assert_eq!((tally.files, tally.failed, served.names()), (2, 2, vec!["fits".to_owned(), "small".to_owned()]));
         assert_eq!(fs::read(served.root.path().join("fits")).unwrap(), fits);
@@ -463,23 +473,23 @@ fn no_file_grows_longer_than_a_quota_could_pay_for() {
 }
 
 #[test]
-fn what_is_left_after_its_first_block_takes_the_room_of_that_alone() {
-    let served = Copies::over(tempfile::tempdir().unwrap(), Some(100 << 20));
-    let (mut control, mut streams) = served.ask(into(false), 1, BLOCK);
+fn abandoned_file_uses_only_the_space_of_its_blocks() {
+    let served = CopyServer::with_quota(tempfile::tempdir().unwrap(), Some(100 << 20));
+    let (mut control, mut streams) = served.open_copy(into(false), 1, BLOCK);
     list(&mut control, &[file("x", 64 << 20)]);
-    send(&mut streams[0], 0, &vec![7; 64 << 20], (5, false));
+    send(&mut streams[0], 0, &vec![7; 64 << 20], 5, false);
     let partial = || fs::metadata(served.root.path().join(".x.lfn-partial"));
     support::wait_until(|| partial().is_ok_and(|partial| partial.len() == 64 << 20 && partial.blocks() > 0));
     assert!(partial().unwrap().blocks() * 512 < 1 << 20, "{:?}", partial());
 }
 
 #[test]
-fn a_hole_is_paid_for_as_if_it_were_sent() {
-    let served = Copies::over(tempfile::tempdir().unwrap(), Some(4096));
+fn holes_count_against_the_quota() {
+    let served = CopyServer::with_quota(tempfile::tempdir().unwrap(), Some(4096));
     for (name, blocks, fits) in [("x", 3, true), ("y", 2, false), ("z", 1, true), ("w", 1, false)] {
-        let (session, mut control) = served.ask_only(into(true), 1, BLOCK);
+        let (session, mut control) = served.open_control(into(true), 1, BLOCK);
         let zeros = vec![0; blocks * BLOCK as usize];
-        // With nothing left it is not let in.
+        // A client without any quota left is not admitted.
         list(&mut control, &[file(name, zeros.len() as u64)]);
         if name == "w" {
             assert_eq!(refusal(&mut control), RefusalCode::Quota);
@@ -487,7 +497,7 @@ fn a_hole_is_paid_for_as_if_it_were_sent() {
         }
         let mut stream = served.stream(session, 0, Protection::Tls);
         let (tally, failures) =
-            if fits { send_all(&mut control, &mut stream, &zeros, true) } else { last_word(&mut control).unwrap() };
+            if fits { send_all(&mut control, &mut stream, &zeros, true) } else { finish(&mut control).unwrap() };
         assert_eq!((tally.files, failures.len()), (u64::from(fits), usize::from(!fits)), "{name}: {failures:?}");
         drop((control, stream));
         support::wait_until(|| served.served.admission.running() == 0);
@@ -496,67 +506,68 @@ fn a_hole_is_paid_for_as_if_it_were_sent() {
 }
 
 #[test]
-fn a_quota_that_is_spent_midway_leaves_what_the_same_copy_goes_on_from() {
-    let served = Copies::over(tempfile::tempdir().unwrap(), Some(4000));
+fn copy_resumes_after_the_quota_was_exhausted() {
+    let served = CopyServer::with_quota(tempfile::tempdir().unwrap(), Some(4000));
     let data = vec![7; 3000];
-    let (mut control, mut streams) = served.ask(into(false), 1, BLOCK);
+    let (mut control, mut streams) = served.open_copy(into(false), 1, BLOCK);
     list(&mut control, &[file("x", 3000)]);
-    // What comes damaged is paid for too.
-    send(&mut streams[0], 0, &data, (0, false));
+    // Damaged blocks count against the quota too.
+    send(&mut streams[0], 0, &data, 0, false);
     let (header, payload) = block(&data, 1);
     for _ in 0..2 {
         streams[0].write_all(&BlockHeader { hash: BlockHash([1; 32]), ..header }.encode()).unwrap();
         streams[0].write_all(&payload).unwrap();
     }
-    send(&mut streams[0], 0, &data, (2, false));
+    send(&mut streams[0], 0, &data, 2, false);
     assert_eq!(refusal(&mut control), RefusalCode::Quota);
     drop((control, streams));
     support::wait_until(|| served.served.admission.running() == 0);
     assert_eq!(served.names(), [".x.lfn-journal", ".x.lfn-partial"]);
-    // What is there already needs none. Where less is left than the rest, it stays as it is.
+    // Existing blocks need no quota. With less quota than the missing bytes, the files stay unchanged.
     let mut served = served;
-    for (left, goes_on) in [(1900, false), (2000, true)] {
-        served = served.served_anew(Some(left));
-        let (mut control, mut streams) = served.ask(into(false), 1, BLOCK);
+    for (left, resumes) in [(1900, false), (2000, true)] {
+        served = served.restarted(Some(left));
+        let (mut control, mut streams) = served.open_copy(into(false), 1, BLOCK);
         list(&mut control, &[file("x", 3000)]);
-        if !goes_on {
-            let (tally, failures) = last_word(&mut control).unwrap();
-            assert_eq!((tally.failed, failures[0].full), (1, true), "{failures:?}");
-            assert!(failures[0].what.ends_with("are left, 1.976 kB asked for"), "{failures:?}");
+        if !resumes {
+            let (tally, failures) = finish(&mut control).unwrap();
+            assert_eq!((tally.failed, failures[0].disk_full), (1, true), "{failures:?}");
+            assert!(failures[0].reason.ends_with("left, 1.976 kB requested"), "{failures:?}");
             assert_eq!(served.names(), [".x.lfn-journal", ".x.lfn-partial"]);
             continue;
         }
         let have = loop {
-            match control.recv(PATIENCE, "in a test").unwrap() {
-                FromReceiver::Have { blocks, .. } => break blocks,
-                FromReceiver::Failed(failure) => panic!("{failure:?}"),
+            match control.recv(TIMEOUT, "in a test").unwrap() {
+                ReceiverMessage::Have { blocks, .. } => break blocks,
+                ReceiverMessage::Failed(failure) => panic!("{failure:?}"),
                 _ => {}
             }
         };
         assert_eq!(have, BlockSet::from_range(0, 0));
-        [1, 2].iter().for_each(|index| send(&mut streams[0], 0, &data, (*index, false)));
-        control.send(&FromSender::Sent { file: 0, digest: Digest(*blake3::hash(&data).as_bytes()) }).unwrap();
-        assert_eq!(last_word(&mut control).unwrap().0.files, 1);
+        [1, 2].iter().for_each(|index| send(&mut streams[0], 0, &data, *index, false));
+        control.send(&SenderMessage::Sent { file: 0, digest: Digest(*blake3::hash(&data).as_bytes()) }).unwrap();
+        assert_eq!(finish(&mut control).unwrap().0.files, 1);
     }
     assert_eq!(fs::read(served.root.path().join("x")).unwrap(), data);
 }
 
-/// `-p` gives the bits as they are, whatever the umask, and no file its owner's power.
+/// `-p` sets the mode bits regardless of the umask, but never set-id bits.
 #[test]
-fn no_peer_makes_a_file_that_runs_as_another() {
+fn peer_cannot_create_set_id_files() {
     for (modes, file_bits, directory_bits) in [(true, 0o1777, 0o1777), (false, 0, 0)] {
-        let served = Copies::new();
-        let keep = Keep { modes, ..Keep::default() };
-        let to = To::File { path: "".into(), allowed: Allowed::default(), single: false, keep };
-        let (mut control, _streams) = served.ask(Job::Put { to }, 1, BLOCK);
+        let served = CopyServer::new();
+        let preserve = Preserve { modes, ..Preserve::default() };
+        let to =
+            RemoteDestination::File { path: "".into(), allowed: OverwritePolicy::default(), single: false, preserve };
+        let (mut control, _streams) = served.open_copy(CopyJob::Put { to }, 1, BLOCK);
         let mut entries = [file("f", 0), file("d", 0)];
         entries[1]["kind"] = json!("directory");
         entries.iter_mut().for_each(|entry| entry["mode"] = json!(0o7777));
         list(&mut control, &entries);
-        assert_eq!(last_word(&mut control).unwrap().0.failed, 0);
+        assert_eq!(finish(&mut control).unwrap().0.failed, 0);
         for (name, bits) in [("f", file_bits), ("d", directory_bits)] {
             let mode = fs::metadata(served.root.path().join(name)).unwrap().mode() & 0o7777;
-            // Without it a umask may have taken of the lower bits.
+            // Without `-p`, the umask may have cleared some of the lower bits.
             assert!(if modes { mode == bits } else { mode & 0o7000 == 0 }, "{name} {modes}: {mode:o}");
         }
     }

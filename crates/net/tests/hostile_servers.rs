@@ -1,5 +1,5 @@
-//! A server that means its client no good: whatever it lists or sends, nothing is written outside the destination, nothing
-//! wrong and nothing that was not asked for gets a name there, and the client comes to an end.
+//! A malicious server: nothing is written outside the destination, nothing false or unrequested gets a name there, and
+//! the client always ends.
 #![allow(clippy::unwrap_used, reason = "a test")]
 
 mod support;
@@ -13,29 +13,31 @@ use std::time::{Duration, Instant};
 use lfn_core::transfer::blocks::Layout;
 use lfn_core::transfer::digest::{BlockHash, Digest, hash_block};
 use lfn_core::transfer::entry::Name;
-use lfn_core::transfer::filter::{Decision, Rules};
-use lfn_core::transfer::keep::Keep;
-use lfn_core::transfer::manner::{Manner, Verify};
-use lfn_core::transfer::verdict::Allowed;
+use lfn_core::transfer::filter::{Decision, FilterRules};
+use lfn_core::transfer::options::{TransferOptions, Verify};
+use lfn_core::transfer::overwrite::OverwritePolicy;
+use lfn_core::transfer::preserve::Preserve;
 use lfn_core::units::Bytes;
 use lfn_core::wire::Request;
-use lfn_core::wire::copy::{BlockHeader, CopyRequest, From, FromReceiver, FromSender, Job, MOST_UNSETTLED, Pick};
+use lfn_core::wire::copy::{
+    BlockHeader, CopyJob, CopyRequest, MAX_PENDING_ENTRIES, ReceiverMessage, RemoteSource, Selection, SenderMessage,
+};
 use lfn_net::server::ServerSession;
 use lfn_net::session::{DataStream, SessionError};
-use lfn_net::transfer::{LocalDestination, Options, Outcome, TransferError, download};
+use lfn_net::transfer::{CopyOptions, CopyOutcome, LocalDestination, TransferError, download};
 use serde_json::{Value, json};
-use support::Served;
+use support::TestServer;
 
 const BLOCK: u64 = 1 << 20;
-const PATIENCE: Duration = Duration::from_secs(30);
+const TIMEOUT: Duration = Duration::from_secs(30);
 
-/// Does what the client asks for by name.
-fn evil(session: &mut ServerSession, request: &Request) -> Result<(), SessionError> {
-    let Request::Copy(CopyRequest { job: Job::Get { from, .. }, .. }) = request else { panic!("{request:?}") };
-    let [From::File { path }] = from.as_slice() else { panic!("{from:?}") };
-    let mut streams = session.data_streams(1, PATIENCE)?;
+/// Behaves according to the requested name.
+fn malicious_service(session: &mut ServerSession, request: &Request) -> Result<(), SessionError> {
+    let Request::Copy(CopyRequest { job: CopyJob::Get { from, .. }, .. }) = request else { panic!("{request:?}") };
+    let [RemoteSource::File { path }] = from.as_slice() else { panic!("{from:?}") };
+    let mut streams = session.data_streams(1, TIMEOUT)?;
     let stream = &mut streams[0];
-    // With a slash behind it any name may be listed.
+    // With a slash at the end, any name may be listed.
     match path.to_string().trim_end_matches('/') {
         "field.nc" => {
             list(session, &[file(".bash_profile", 5)])?;
@@ -87,7 +89,7 @@ fn evil(session: &mut ServerSession, request: &Request) -> Result<(), SessionErr
         "digest" => {
             list(session, &[file("x", BLOCK + 5)])?;
             send(stream, 0, BLOCK + 5, &vec![7; BLOCK as usize + 5]);
-            session.control.send(&FromSender::Sent { file: 0, digest: Digest([9; 32]) })?;
+            session.control.send(&SenderMessage::Sent { file: 0, digest: Digest([9; 32]) })?;
         }
         "corrupt" => {
             list(session, &[file("x", 5)])?;
@@ -104,14 +106,14 @@ fn evil(session: &mut ServerSession, request: &Request) -> Result<(), SessionErr
             }
         }
         "flood" => {
-            let many: Vec<Value> = (0..MOST_UNSETTLED + 1).map(|n| file(&format!("{n}"), 5)).collect();
+            let many: Vec<Value> = (0..MAX_PENDING_ENTRIES + 1).map(|n| file(&format!("{n}"), 5)).collect();
             for (at, part) in many.chunks(1000).enumerate() {
-                let said = json!({ "sender": "list", "first": at * 1000, "entries": part });
-                session.control.send(&said)?;
+                let message = json!({ "sender": "list", "first": at * 1000, "entries": part });
+                session.control.send(&message)?;
             }
         }
         "rich" => {
-            // Nothing of them ever comes: all stay unsettled.
+            // No block of these files arrives, so all entries stay unsettled.
             let value = "x".repeat(60_000);
             for n in 0..64 {
                 let mut entry = file(&format!("{n}"), 5);
@@ -121,7 +123,7 @@ fn evil(session: &mut ServerSession, request: &Request) -> Result<(), SessionErr
             }
         }
         "failures" => loop {
-            let failure = json!({ "sender": "failed", "name": "x", "what": "w".repeat(1000) });
+            let failure = json!({ "sender": "failed", "name": "x", "reason": "w".repeat(1000) });
             session.control.send(&failure)?;
         },
         "noise" => {
@@ -130,9 +132,9 @@ fn evil(session: &mut ServerSession, request: &Request) -> Result<(), SessionErr
         }
         other => panic!("{other}"),
     }
-    // Until the client is through with us.
+    // Wait until the client has closed the session.
     loop {
-        session.control.recv::<FromReceiver>(PATIENCE, "in a test")?;
+        session.control.recv::<ReceiverMessage>(TIMEOUT, "in a test")?;
     }
 }
 
@@ -150,14 +152,14 @@ fn link(name: &str) -> Value {
 
 fn list(session: &mut ServerSession, entries: &[Value]) -> Result<(), SessionError> {
     session.control.send(&json!({ "sender": "list", "first": 0, "entries": entries }))?;
-    session.control.send(&FromSender::Listed {
+    session.control.send(&SenderMessage::Listed {
         entries: entries.len() as u32,
         bytes: Bytes(0),
-        left_out: Default::default(),
+        skipped: Default::default(),
     })
 }
 
-/// Sends blocks whose hashes are right. The client may have hung up.
+/// Sends blocks with valid hashes. The client may have closed the stream.
 fn send(stream: &mut DataStream, file: u32, length: u64, data: &[u8]) {
     let layout = Layout::new(Bytes(length), Bytes(BLOCK)).unwrap();
     for index in 0..layout.blocks() {
@@ -170,23 +172,23 @@ fn send(stream: &mut DataStream, file: u32, length: u64, data: &[u8]) {
     }
 }
 
-/// What comes of asking for `what`, and what is in the destination then.
-fn fetch(what: &str) -> (Result<Outcome, TransferError>, Vec<String>) {
-    let place = tempfile::tempdir().unwrap();
-    let (to, outside) = (place.path().join("to"), place.path().join("outside"));
+/// Downloads this case. Returns the result, and the names in the destination.
+fn download_case(what: &str) -> (Result<CopyOutcome, TransferError>, Vec<String>) {
+    let temp = tempfile::tempdir().unwrap();
+    let (to, outside) = (temp.path().join("to"), temp.path().join("outside"));
     fs::create_dir(&to).unwrap();
     fs::create_dir(&outside).unwrap();
-    let served = Served::start(support::config(), evil);
-    let from = vec![From::File { path: format!("{what}/").as_str().into() }];
-    let keep = Keep { links: true, hard_links: true, ..Keep::default() };
-    let pick = Pick { keep, ..Pick::default() };
-    let options = Options { streams: 1, pick, ..Options::default() };
-    let destination = LocalDestination::File { path: to.clone(), allowed: Allowed::default() };
+    let served = TestServer::start(support::config(), malicious_service);
+    let from = vec![RemoteSource::File { path: format!("{what}/").as_str().into() }];
+    let preserve = Preserve { links: true, hard_links: true, ..Preserve::default() };
+    let selection = Selection { preserve, ..Selection::default() };
+    let options = CopyOptions { streams: 1, selection, ..CopyOptions::default() };
+    let destination = LocalDestination::File { path: to.clone(), allowed: OverwritePolicy::default() };
     let started = Instant::now();
-    let outcome = download(&served.target(), from, &destination, &options, support::watch());
-    assert!(started.elapsed() < PATIENCE * 2, "{what}: {:?}", started.elapsed());
+    let outcome = download(&served.target(), from, &destination, &options, support::observer());
+    assert!(started.elapsed() < TIMEOUT * 2, "{what}: {:?}", started.elapsed());
     assert_eq!(names(&outside), [""; 0], "{what}");
-    assert_eq!(names(place.path()), ["outside", "to"], "{what}");
+    assert_eq!(names(temp.path()), ["outside", "to"], "{what}");
     assert!(!Path::new("/tmp/lfn-escaped").exists());
     (outcome, names(&to))
 }
@@ -199,109 +201,110 @@ fn names(directory: &Path) -> Vec<String> {
 }
 
 #[test]
-fn names_that_lead_out_end_the_copy() {
+fn names_outside_the_destination_end_the_copy() {
     for what in ["dots", "absolute", "middle", "nul", "long", "huge"] {
-        let (outcome, there) = fetch(what);
+        let (outcome, names_now) = download_case(what);
         assert!(outcome.is_err(), "{what}: {outcome:?}");
-        assert_eq!(there, [""; 0], "{what}");
+        assert_eq!(names_now, [""; 0], "{what}");
     }
 }
 
-/// What is there is neither replaced nor deleted, and nothing is added to it, whatever the client lets be done.
+/// Existing files are not replaced or deleted, and nothing is added, whatever the client permits.
 #[test]
-fn names_that_were_not_asked_for_end_the_copy() {
-    let mut rules = Rules::default();
+fn unrequested_names_end_the_copy() {
+    let mut rules = FilterRules::default();
     rules.push(Decision::Exclude, b"*.o").unwrap();
-    let (none, without_objects) = (Pick::default(), Pick { rules, ..Pick::default() });
-    let named = Pick { names: Some(vec![Name::new("d/c").unwrap()]), ..Pick::default() };
-    let linked = Pick { names: Some(vec![Name::new("d").unwrap()]), ..Pick::default() };
+    let (none, without_objects) = (Selection::default(), Selection { rules, ..Selection::default() });
+    let named = Selection { names: Some(vec![Name::new("d/c").unwrap()]), ..Selection::default() };
+    let linked = Selection { names: Some(vec![Name::new("d").unwrap()]), ..Selection::default() };
     let cases = [
         ("field.nc", &none, ".bash_profile"),
         ("runs", &none, "."),
         ("tree", &without_objects, "tree/lib/x.o"),
         ("link", &none, "link as a symbolic link"),
         ("names", &named, "d/a"),
-        ("names", &linked, "d/b as another name of a file"),
+        ("names", &linked, "d/b as a hard link"),
     ];
-    for (asked, pick, listed) in cases {
-        let place = tempfile::tempdir().unwrap();
-        fs::write(place.path().join(".bash_profile"), "mine").unwrap();
-        let served = Served::start(support::config(), evil);
-        let from = vec![From::File { path: asked.into() }];
-        let allowed = Allowed { force: true, delete: true, ..Allowed::default() };
-        let manner = Manner { delete: true, ..Manner::default() };
-        let options = Options { streams: 1, pick: pick.clone(), manner, ..Options::default() };
-        let destination = LocalDestination::File { path: place.path().to_owned(), allowed };
-        let error = download(&served.target(), from, &destination, &options, support::watch()).unwrap_err();
-        assert_eq!(error.to_string(), format!("the sender lists {listed}, which was not asked for"));
-        assert_eq!(names(place.path()), [".bash_profile"], "{listed}");
-        assert_eq!(fs::read(place.path().join(".bash_profile")).unwrap(), b"mine");
+    for (requested, selection, listed) in cases {
+        let temp = tempfile::tempdir().unwrap();
+        fs::write(temp.path().join(".bash_profile"), "mine").unwrap();
+        let served = TestServer::start(support::config(), malicious_service);
+        let from = vec![RemoteSource::File { path: requested.into() }];
+        let allowed = OverwritePolicy { force: true, delete: true, ..OverwritePolicy::default() };
+        let transfer_options = TransferOptions { delete: true, ..TransferOptions::default() };
+        let options =
+            CopyOptions { streams: 1, selection: selection.clone(), transfer_options, ..CopyOptions::default() };
+        let destination = LocalDestination::File { path: temp.path().to_owned(), allowed };
+        let error = download(&served.target(), from, &destination, &options, support::observer()).unwrap_err();
+        assert_eq!(error.to_string(), format!("the sender lists {listed}, which was not requested"));
+        assert_eq!(names(temp.path()), [".bash_profile"], "{listed}");
+        assert_eq!(fs::read(temp.path().join(".bash_profile")).unwrap(), b"mine");
     }
 }
 
 #[test]
-fn a_file_does_not_go_through_a_link_that_came_before_it() {
-    let (outcome, there) = fetch("through");
+fn file_is_not_written_through_a_copied_link() {
+    let (outcome, names_now) = download_case("through");
     let outcome = outcome.unwrap();
     assert_eq!((outcome.tally.links, outcome.tally.failed), (1, 1), "{:?}", outcome.failures);
-    assert_eq!(there, ["l"]);
-    // Of a file that is not there no other name is made.
-    let (outcome, there) = fetch("linked");
-    assert_eq!((outcome.unwrap().tally.failed, there), (1, vec!["ok".to_owned()]));
+    assert_eq!(names_now, ["l"]);
+    // No hard link is created to a missing file.
+    let (outcome, names_now) = download_case("linked");
+    assert_eq!((outcome.unwrap().tally.failed, names_now), (1, vec!["ok".to_owned()]));
 }
 
 #[test]
-fn no_file_becomes_set_id() {
+fn downloaded_file_is_not_set_id() {
     use std::os::unix::fs::PermissionsExt;
-    let place = tempfile::tempdir().unwrap();
-    let served = Served::start(support::config(), evil);
-    let destination = LocalDestination::File { path: place.path().to_owned(), allowed: Allowed::default() };
-    let options = Options { streams: 1, ..Options::default() };
-    let from = vec![From::File { path: "set-id/".into() }];
-    // It may be refused, too; it must not be there with those bits.
-    let _ = download(&served.target(), from, &destination, &options, support::watch());
-    for name in names(place.path()) {
-        let mode = fs::metadata(place.path().join(&name)).unwrap().permissions().mode();
+    let temp = tempfile::tempdir().unwrap();
+    let served = TestServer::start(support::config(), malicious_service);
+    let destination = LocalDestination::File { path: temp.path().to_owned(), allowed: OverwritePolicy::default() };
+    let options = CopyOptions { streams: 1, ..CopyOptions::default() };
+    let from = vec![RemoteSource::File { path: "set-id/".into() }];
+    // The file may be refused too, but must not get these mode bits.
+    let _ = download(&served.target(), from, &destination, &options, support::observer());
+    for name in names(temp.path()) {
+        let mode = fs::metadata(temp.path().join(&name)).unwrap().permissions().mode();
         assert_eq!(mode & 0o7000, 0, "{name}");
     }
 }
 
 #[test]
-fn bytes_and_digests_that_are_not_what_was_listed_get_no_name() {
+fn unexpected_data_is_not_published() {
     for what in ["longer", "unlisted", "noise", "corrupt", "digest"] {
-        let (outcome, there) = fetch(what);
+        let (outcome, names_now) = download_case(what);
         let failed = outcome.as_ref().map_or(true, |outcome| outcome.tally.failed == 1);
         assert!(failed, "{what}: {outcome:?}");
-        assert!(!there.contains(&"x".to_owned()), "{what}: {there:?}");
+        assert!(!names_now.contains(&"x".to_owned()), "{what}: {names_now:?}");
     }
 }
 
 #[test]
-fn lists_and_failures_without_end_are_bounded() {
-    let (outcome, _) = fetch("flood");
-    assert!(outcome.unwrap_err().to_string().contains("lists more entries than may wait"));
-    let (outcome, _) = fetch("rich");
-    assert!(outcome.unwrap_err().to_string().contains("more attributes than may wait"));
+fn endless_lists_and_failures_are_bounded() {
+    let (outcome, _) = download_case("flood");
+    assert!(outcome.unwrap_err().to_string().contains("lists more pending entries than allowed"));
+    let (outcome, _) = download_case("rich");
+    assert!(outcome.unwrap_err().to_string().contains("attributes than allowed"));
     let before = resident();
-    let place = tempfile::tempdir().unwrap();
-    let served = Served::start(support::config(), evil);
-    let destination = LocalDestination::File { path: place.path().to_owned(), allowed: Allowed::default() };
-    let options = Options { streams: 1, ..Options::default() };
+    let temp = tempfile::tempdir().unwrap();
+    let served = TestServer::start(support::config(), malicious_service);
+    let destination = LocalDestination::File { path: temp.path().to_owned(), allowed: OverwritePolicy::default() };
+    let options = CopyOptions { streams: 1, ..CopyOptions::default() };
     let interrupted = AtomicBool::new(false);
     std::thread::scope(|scope| {
         scope.spawn(|| {
             std::thread::sleep(Duration::from_secs(2));
             interrupted.store(true, std::sync::atomic::Ordering::Relaxed);
         });
-        let watch = support::until(&interrupted);
-        let from = vec![From::File { path: "failures".into() }];
-        download(&served.target(), from, &destination, &options, watch).unwrap_err();
+        let observer = support::interruptible_observer(&interrupted);
+        let from = vec![RemoteSource::File { path: "failures".into() }];
+        download(&served.target(), from, &destination, &options, observer).unwrap_err();
     });
     let grown = resident().saturating_sub(before);
     assert!(grown < 100 << 20, "{grown} bytes more than before");
 }
 
-/// Of this process.
+/// Returns the resident memory of this process, in bytes.
 fn resident() -> u64 {
     let pages = fs::read_to_string("/proc/self/statm").unwrap();
     pages.split_whitespace().nth(1).unwrap().parse::<u64>().unwrap() * 4096

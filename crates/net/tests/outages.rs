@@ -1,8 +1,8 @@
-//! Copies over a path that breaks: streams that are reset, damaged and frozen, sessions that are cut, a server that starts
-//! anew. Every one of them ends whole, by the same call.
+//! Copies over a failing path: streams that are reset, damaged or frozen, sessions that are lost, and a server that
+//! restarts. Each copy completes with a single call.
 //!
-//! The path is a proxy on loopback that strikes by counts of bytes, so that nothing depends on the clock but the waits
-//! of the copy itself.
+//! The path is a proxy on loopback that injects faults at byte counts. So only the timeouts of the copy itself depend
+//! on the clock.
 #![allow(clippy::unwrap_used, reason = "a test")]
 
 mod support;
@@ -18,74 +18,75 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use lfn_core::session::{Ticket, Token};
+use lfn_core::transfer::bottleneck::{ListedTotals, ProgressSample};
+use lfn_core::transfer::byte_string::ByteString;
 use lfn_core::transfer::content::fill_random;
 use lfn_core::transfer::digest::Digest;
-use lfn_core::transfer::limit::{Extent, Look};
-use lfn_core::transfer::raw::Raw;
-use lfn_core::transfer::verdict::Allowed;
+use lfn_core::transfer::overwrite::OverwritePolicy;
 use lfn_core::units::{BitRate, Bytes};
-use lfn_core::wire::copy::{From, To, Told};
-use lfn_net::server::Config;
-use lfn_net::server::admission::{Quotas, Share};
+use lfn_core::wire::copy::{EntryEvent, RemoteDestination, RemoteSource};
+use lfn_net::server::ServerConfig;
+use lfn_net::server::admission::{QuotaLimits, Quotas};
 use lfn_net::service;
 use lfn_net::session::Protection;
 use lfn_net::session::dial::Target;
-use lfn_net::session::identity::{Identity, new_token};
+use lfn_net::session::identity::{ServerIdentity, new_token};
 use lfn_net::transfer::{
-    Connection, LocalDestination, LocalSource, Options, Outcome, Teller, TransferError, Watch, across, download, upload,
+    ConnectionEvent, CopyObserver, CopyOptions, CopyOutcome, EntryListener, LocalDestination, LocalSource,
+    TransferError, download, third_party_copy, upload,
 };
 use socket2::SockRef;
-use support::Served;
+use support::TestServer;
 use tempfile::TempDir;
 
-/// What the path does to a connection that has carried so many bytes one way.
+/// A fault of a connection that has carried this number of bytes in one direction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Fault {
     Nothing,
-    /// Both its ends are reset.
+    /// Both ends of the connection are reset.
     Reset,
-    /// A bit is turned over.
+    /// One bit is inverted.
     Flip,
-    /// From here on nothing passes, and nobody is told.
+    /// No more bytes pass, and neither end gets an error.
     Freeze,
 }
 
 /// A path to a server.
-struct Way {
+struct FaultPath {
     port: u16,
-    state: Arc<State>,
+    state: Arc<PathState>,
 }
 
-struct State {
+struct PathState {
     server: Mutex<SocketAddr>,
     fault: Fault,
-    /// When it strikes, and how often still.
-    at: u64,
-    left: AtomicUsize,
-    struck: AtomicUsize,
-    /// All connections are reset when the path has carried so much, once.
+    /// Number of bytes before the fault, and number of faults that remain.
+    at_byte: u64,
+    remaining: AtomicUsize,
+    triggered: AtomicUsize,
+    /// Number of bytes in total after which all connections are reset, once.
     outage_at: AtomicU64,
-    carried: AtomicU64,
-    /// Everything takes its time, so that no stream is through before the control connection is there.
+    relayed: AtomicU64,
+    /// Relaying is slow, so that no stream finishes before the control connection is ready.
     slow: AtomicBool,
-    /// Nothing is let in.
+    /// New connections are reset.
     down: AtomicBool,
     over: AtomicBool,
     open: Mutex<Vec<TcpStream>>,
 }
 
-impl Way {
+impl FaultPath {
     fn new(server: u16, fault: Fault, at: u64, times: usize) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let port = listener.local_addr().unwrap().port();
-        let state = Arc::new(State {
+        let state = Arc::new(PathState {
             server: Mutex::new(([127, 0, 0, 1], server).into()),
             fault,
-            at,
-            left: AtomicUsize::new(times),
-            struck: AtomicUsize::new(0),
+            at_byte: at,
+            remaining: AtomicUsize::new(times),
+            triggered: AtomicUsize::new(0),
             outage_at: AtomicU64::new(u64::MAX),
-            carried: AtomicU64::new(0),
+            relayed: AtomicU64::new(0),
             slow: AtomicBool::new(false),
             down: AtomicBool::new(false),
             over: AtomicBool::new(false),
@@ -100,12 +101,12 @@ impl Way {
                 let server = *shared.server.lock().unwrap();
                 let far = TcpStream::connect(server);
                 match far {
-                    Ok(far) if !shared.down.load(Ordering::SeqCst) => State::carry(&shared, near, far),
+                    Ok(far) if !shared.down.load(Ordering::SeqCst) => PathState::relay(&shared, near, far),
                     _ => reset(&near),
                 }
             }
         });
-        Way { port, state }
+        FaultPath { port, state }
     }
 
     fn target(&self, ticket: &Ticket) -> Target {
@@ -113,16 +114,16 @@ impl Way {
     }
 }
 
-impl Drop for Way {
+impl Drop for FaultPath {
     fn drop(&mut self) {
         self.state.over.store(true, Ordering::SeqCst);
         let _ = TcpStream::connect(("127.0.0.1", self.port));
-        self.state.cut_all();
+        self.state.reset_all();
     }
 }
 
-impl State {
-    fn carry(state: &Arc<State>, near: TcpStream, far: TcpStream) {
+impl PathState {
+    fn relay(state: &Arc<PathState>, near: TcpStream, far: TcpStream) {
         let clones = [near.try_clone().unwrap(), far.try_clone().unwrap()];
         state.open.lock().unwrap().extend(clones);
         for (mut from, mut to) in [
@@ -146,9 +147,9 @@ impl State {
             if read == 0 {
                 return to.shutdown(Shutdown::Write);
             }
-            let due = passed < self.at && self.at <= passed + read as u64;
+            let due = passed < self.at_byte && self.at_byte <= passed + read as u64;
             passed += read as u64;
-            if due && self.strikes() {
+            if due && self.triggers() {
                 match self.fault {
                     Fault::Nothing => {}
                     Fault::Reset => return Err(io::ErrorKind::ConnectionReset.into()),
@@ -161,9 +162,9 @@ impl State {
                     },
                 }
             }
-            if self.carried.fetch_add(read as u64, Ordering::SeqCst) >= self.outage_at.load(Ordering::SeqCst) {
+            if self.relayed.fetch_add(read as u64, Ordering::SeqCst) >= self.outage_at.load(Ordering::SeqCst) {
                 self.outage_at.store(u64::MAX, Ordering::SeqCst);
-                self.cut_all();
+                self.reset_all();
             }
             if self.slow.load(Ordering::SeqCst) {
                 thread::sleep(Duration::from_millis(2));
@@ -172,13 +173,14 @@ impl State {
         }
     }
 
-    fn strikes(&self) -> bool {
-        let strikes = self.left.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |left| left.checked_sub(1)).is_ok();
-        self.struck.fetch_add(usize::from(strikes), Ordering::SeqCst);
-        strikes
+    fn triggers(&self) -> bool {
+        let triggers =
+            self.remaining.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |left| left.checked_sub(1)).is_ok();
+        self.triggered.fetch_add(usize::from(triggers), Ordering::SeqCst);
+        triggers
     }
 
-    fn cut_all(&self) {
+    fn reset_all(&self) {
         self.open.lock().unwrap().drain(..).for_each(|socket| reset(&socket));
     }
 }
@@ -188,51 +190,55 @@ fn reset(socket: &TcpStream) {
     let _ = socket.shutdown(Shutdown::Both);
 }
 
-/// A served root, a tree to copy, and a place for it.
-struct Copies {
+/// A server with its root, and a local directory for the copy.
+struct CopySetup {
     near: TempDir,
     far: TempDir,
-    served: Served,
+    served: TestServer,
 }
 
-impl Copies {
+impl CopySetup {
     fn new() -> Self {
-        Copies::serving("read,write")
+        CopySetup::with_rights("read,write")
     }
 
-    fn serving(rights: &str) -> Self {
+    fn with_rights(rights: &str) -> Self {
         let (near, far) = (TempDir::new().unwrap(), TempDir::new().unwrap());
         let rights = rights.parse().unwrap();
-        let config = Config { root: Some(far.path().to_owned()), rights, ..support::config() };
-        Copies { served: Served::start(config, service::serve), near, far }
+        let config = ServerConfig { root: Some(far.path().to_owned()), rights, ..support::config() };
+        CopySetup { served: TestServer::start(config, service::serve), near, far }
     }
 
-    fn options(protection: Protection) -> Options {
-        Options {
+    fn options(protection: Protection) -> CopyOptions {
+        CopyOptions {
             streams: 3,
             block: Bytes(64 << 10),
             protection,
-            patience: Duration::from_secs(60),
-            ..Options::default()
+            retry_for: Duration::from_secs(60),
+            ..CopyOptions::default()
         }
     }
 
-    fn up(&self, path: &Way, options: &Options) -> Result<Outcome, TransferError> {
-        let to =
-            To::File { path: Raw::from(&b""[..]), allowed: Allowed::default(), single: false, keep: options.pick.keep };
+    fn upload(&self, path: &FaultPath, options: &CopyOptions) -> Result<CopyOutcome, TransferError> {
+        let to = RemoteDestination::File {
+            path: ByteString::from(&b""[..]),
+            allowed: OverwritePolicy::default(),
+            single: false,
+            preserve: options.selection.preserve,
+        };
         let from = [LocalSource::File(self.near.path().join("tree"))];
-        upload(&path.target(&self.served.ticket), &from, to, options, watch(&AtomicBool::new(false)))
+        upload(&path.target(&self.served.ticket), &from, to, options, idle_observer(&AtomicBool::new(false)))
     }
 
-    fn down(&self, path: &Way, options: &Options) -> Result<Outcome, TransferError> {
-        let to = LocalDestination::File { path: self.near.path().to_owned(), allowed: Allowed::default() };
-        let from = vec![From::File { path: "tree".into() }];
-        download(&path.target(&self.served.ticket), from, &to, options, watch(&AtomicBool::new(false)))
+    fn download(&self, path: &FaultPath, options: &CopyOptions) -> Result<CopyOutcome, TransferError> {
+        let to = LocalDestination::File { path: self.near.path().to_owned(), allowed: OverwritePolicy::default() };
+        let from = vec![RemoteSource::File { path: "tree".into() }];
+        download(&path.target(&self.served.ticket), from, &to, options, idle_observer(&AtomicBool::new(false)))
     }
 }
 
-fn watch(interrupted: &AtomicBool) -> Watch<'_> {
-    Watch {
+fn idle_observer(interrupted: &AtomicBool) -> CopyObserver<'_> {
+    CopyObserver {
         observer: Box::leak(Box::new(|_: &_, _: &_| {})),
         change: Box::leak(Box::new(|_: &_| {})),
         connection: Box::leak(Box::new(|_: &_| {})),
@@ -240,8 +246,8 @@ fn watch(interrupted: &AtomicBool) -> Watch<'_> {
     }
 }
 
-/// Two large files and many small ones, in two directories.
-fn plant(root: &Path) -> BTreeMap<String, Vec<u8>> {
+/// Creates two large files and many small ones, in two directories.
+fn create_tree(root: &Path) -> BTreeMap<String, Vec<u8>> {
     fs::create_dir_all(root.join("tree/in")).unwrap();
     let sizes = [("big", 6 << 20), ("in/large", 700_001)].into_iter().map(|(name, size)| (name.to_owned(), size));
     let small = (0..300).map(|n| (format!("in/{n}"), 1000 + n));
@@ -255,94 +261,98 @@ fn plant(root: &Path) -> BTreeMap<String, Vec<u8>> {
 }
 
 #[track_caller]
-fn is_whole(root: &Path, files: &BTreeMap<String, Vec<u8>>, outcome: &Outcome) {
+fn assert_complete(root: &Path, files: &BTreeMap<String, Vec<u8>>, outcome: &CopyOutcome) {
     for (name, bytes) in files {
         assert!(fs::read(root.join("tree").join(name)).unwrap() == *bytes, "{name}");
     }
     let all = fs::read_dir(root.join("tree")).unwrap().chain(fs::read_dir(root.join("tree/in")).unwrap()).count();
     assert_eq!(all, files.len() + 1, "something half-done is left");
     let tally = outcome.tally;
-    assert_eq!((tally.files, tally.failed, tally.kept), (files.len() as u64, 0, Bytes(0)), "{tally:?}");
+    assert_eq!((tally.files, tally.failed, tally.resumed_bytes), (files.len() as u64, 0, Bytes(0)), "{tally:?}");
     assert!(outcome.failures.is_empty(), "{:?}", outcome.failures);
 }
 
-/// Both ways, in the clear and inside TLS; tells what came of each.
-fn each_way(fault: Fault, at: u64, times: usize, outage_at: u64, check: impl Fn(&Way, &Outcome)) {
+/// Copies in both directions, with and without encryption, and checks each result.
+fn for_each_direction(fault: Fault, at: u64, times: usize, outage_at: u64, check: impl Fn(&FaultPath, &CopyOutcome)) {
     for protection in [Protection::Tls, Protection::Clear] {
         for up in [true, false] {
-            let copies = Copies::new();
+            let copies = CopySetup::new();
             let (from, to) = if up { (&copies.near, &copies.far) } else { (&copies.far, &copies.near) };
-            let files = plant(from.path());
-            let path = Way::new(copies.served.ticket.port, fault, at, times);
+            let files = create_tree(from.path());
+            let path = FaultPath::new(copies.served.ticket.port, fault, at, times);
             path.state.outage_at.store(outage_at, Ordering::SeqCst);
             path.state.slow.store(outage_at < u64::MAX, Ordering::SeqCst);
-            let mut options = Copies::options(protection);
-            options.manner.digests = true;
+            let mut options = CopySetup::options(protection);
+            options.transfer_options.report_digests = true;
             let digests: Arc<Mutex<Vec<(String, Digest)>>> = Arc::default();
-            let (heard, void) = (digests.clone(), digests.clone());
-            let take = move |told: &Told| {
-                heard.lock().unwrap().extend(told.digest.map(|digest| (told.name.to_string(), digest)));
+            let (received, reset) = (digests.clone(), digests.clone());
+            let notify = move |event: &EntryEvent| {
+                received.lock().unwrap().extend(event.digest.map(|digest| (event.name.to_string(), digest)));
             };
-            options.teller = Teller::new(take, move || void.lock().unwrap().clear());
-            let outcome = if up { copies.up(&path, &options) } else { copies.down(&path, &options) };
+            options.listener = EntryListener::new(notify, move || reset.lock().unwrap().clear());
+            let outcome = if up { copies.upload(&path, &options) } else { copies.download(&path, &options) };
             let outcome = outcome.unwrap_or_else(|error| panic!("{protection:?}, up {up}: {error}"));
-            is_whole(to.path(), &files, &outcome);
-            // Each file's digest once, however many sessions it took.
+            assert_complete(to.path(), &files, &outcome);
+            // Each file's digest is reported once, over any number of sessions.
             let mut digests = digests.lock().unwrap().clone();
             digests.sort_by(|(a, _), (b, _)| a.cmp(b));
             let digest = |bytes: &[u8]| Digest(*blake3::hash(bytes).as_bytes());
-            let wanted: Vec<_> = files.iter().map(|(name, bytes)| (format!("tree/{name}"), digest(bytes))).collect();
-            assert!(digests == wanted, "{protection:?}, up {up}: {} digests of {}", digests.len(), wanted.len());
+            let expected: Vec<_> = files.iter().map(|(name, bytes)| (format!("tree/{name}"), digest(bytes))).collect();
+            assert!(digests == expected, "{protection:?}, up {up}: {} digests of {}", digests.len(), expected.len());
             check(&path, &outcome);
         }
     }
 }
 
 #[test]
-fn streams_that_are_reset_are_replaced() {
-    each_way(Fault::Reset, 500_000, 5, u64::MAX, |path, outcome| {
-        assert_eq!(path.state.struck.load(Ordering::SeqCst), 5);
-        // A new stream may come before the server has noticed that the old one is gone, and be sent away.
+fn reset_streams_are_replaced() {
+    for_each_direction(Fault::Reset, 500_000, 5, u64::MAX, |path, outcome| {
+        assert_eq!(path.state.triggered.load(Ordering::SeqCst), 5);
+        // A new stream may be rejected if the server has not noticed the end of the old one.
         assert!(outcome.reconnects == 0 && (3..20).contains(&outcome.replaced), "{}", outcome.replaced);
     });
 }
 
 #[test]
-fn what_a_path_damages_comes_again() {
-    each_way(Fault::Flip, 500_000, 5, u64::MAX, |path, outcome| {
-        let struck = path.state.struck.load(Ordering::SeqCst) as u64;
-        assert!(struck >= 2 && outcome.reconnects == 0, "{struck}");
-        // In the clear it may have been a payload: then its block alone comes again.
-        assert!(u64::from(outcome.replaced) + outcome.tally.again >= struck, "{struck}, {:?}", outcome.tally);
+fn damaged_data_is_sent_again() {
+    for_each_direction(Fault::Flip, 500_000, 5, u64::MAX, |path, outcome| {
+        let triggered = path.state.triggered.load(Ordering::SeqCst) as u64;
+        assert!(triggered >= 2 && outcome.reconnects == 0, "{triggered}");
+        // Without encryption, the damage may hit a payload. Then only its block is sent again.
+        assert!(
+            u64::from(outcome.replaced) + outcome.tally.resent_blocks >= triggered,
+            "{triggered}, {:?}",
+            outcome.tally
+        );
     });
 }
 
-/// Takes some ten seconds: so long nothing may be taken off a stream.
+/// Takes about ten seconds, which is the stall timeout of a stream.
 #[test]
-fn a_stream_that_freezes_is_replaced() {
-    let copies = Copies::new();
-    let files = plant(copies.near.path());
-    let path = Way::new(copies.served.ticket.port, Fault::Freeze, 500_000, 1);
-    let outcome = copies.up(&path, &Copies::options(Protection::Tls)).unwrap();
-    is_whole(copies.far.path(), &files, &outcome);
+fn frozen_stream_is_replaced() {
+    let copies = CopySetup::new();
+    let files = create_tree(copies.near.path());
+    let path = FaultPath::new(copies.served.ticket.port, Fault::Freeze, 500_000, 1);
+    let outcome = copies.upload(&path, &CopySetup::options(Protection::Tls)).unwrap();
+    assert_complete(copies.far.path(), &files, &outcome);
     assert_eq!((outcome.reconnects, outcome.replaced), (0, 1));
 }
 
-/// Takes a minute, as long as nothing may come though the far end is there.
+/// Takes one minute, which is the stall timeout of a copy with a live peer.
 #[test]
-fn streams_that_freeze_one_after_the_other_are_a_stall_and_said_to_be_one() {
+fn streams_that_all_freeze_are_reported_as_a_stall() {
     let stall = |up: bool| {
-        let copies = Copies::new();
+        let copies = CopySetup::new();
         let from = if up { &copies.near } else { &copies.far };
         fs::create_dir(from.path().join("tree")).unwrap();
         fs::write(from.path().join("tree/big"), vec![7; 6 << 20]).unwrap();
-        // Less than a block, and more than is said beside it.
-        let path = Way::new(copies.served.ticket.port, Fault::Freeze, 60_000, usize::MAX);
-        let (options, begun) = (Copies::options(Protection::Clear), Instant::now());
-        let error = if up { copies.up(&path, &options) } else { copies.down(&path, &options) }.unwrap_err();
-        assert!(begun.elapsed() < Duration::from_secs(100), "up {up}: {:?}", begun.elapsed());
+        // Less than one block, and more than the control messages.
+        let path = FaultPath::new(copies.served.ticket.port, Fault::Freeze, 60_000, usize::MAX);
+        let (options, started) = (CopySetup::options(Protection::Clear), Instant::now());
+        let error = if up { copies.upload(&path, &options) } else { copies.download(&path, &options) }.unwrap_err();
+        assert!(started.elapsed() < Duration::from_secs(100), "up {up}: {:?}", started.elapsed());
         assert!(matches!(error, TransferError::Stalled { .. }) && error.is_resumable(), "up {up}: {error}");
-        assert!(error.to_string().contains("the network does not carry what is sent"), "up {up}: {error}");
+        assert!(error.to_string().contains("the network does not deliver data"), "up {up}: {error}");
     };
     thread::scope(|scope| {
         for up in [true, false] {
@@ -352,37 +362,38 @@ fn streams_that_freeze_one_after_the_other_are_a_stall_and_said_to_be_one() {
 }
 
 #[test]
-fn a_session_that_is_cut_is_followed_by_another() {
-    // Early, and when many files have their names.
+fn lost_session_is_resumed() {
+    // Early in the copy, and after many files have their names.
     for outage_at in [3 << 20, 7_000_000] {
-        each_way(Fault::Nothing, 0, 0, outage_at, |_, outcome| {
+        for_each_direction(Fault::Nothing, 0, 0, outage_at, |_, outcome| {
             assert_eq!(outcome.reconnects, 1);
             assert_eq!((outcome.tally.skipped, outcome.tally.directories), (0, 2), "{:?}", outcome.tally);
-            assert!(outcome.without > Duration::ZERO);
+            assert!(outcome.outage_time > Duration::ZERO);
         });
     }
 }
 
-/// Who may not look goes on all the same: with what the copy wrote itself, in the one directory it has in a drop box.
+/// Write-only clients resume too: with the files of their own copy, or in the directory of the create-only copy.
 #[test]
-fn a_guests_session_that_is_cut_is_followed_by_another() {
-    for rights in ["write", "drop"] {
+fn lost_write_only_session_is_resumed() {
+    for rights in ["write", "create"] {
         for protection in [Protection::Tls, Protection::Clear] {
-            let copies = Copies::serving(rights);
-            let files = plant(copies.near.path());
+            let copies = CopySetup::with_rights(rights);
+            let files = create_tree(copies.near.path());
             std::os::unix::fs::symlink("big", copies.near.path().join("tree/link")).unwrap();
-            let path = Way::new(copies.served.ticket.port, Fault::Nothing, 0, 0);
+            let path = FaultPath::new(copies.served.ticket.port, Fault::Nothing, 0, 0);
             path.state.outage_at.store(3 << 20, Ordering::SeqCst);
             path.state.slow.store(true, Ordering::SeqCst);
-            let mut options = Copies::options(protection);
-            options.pick.keep.links = true;
-            let outcome = copies.up(&path, &options).unwrap_or_else(|error| panic!("{rights} {protection:?}: {error}"));
+            let mut options = CopySetup::options(protection);
+            options.selection.preserve.links = true;
+            let outcome =
+                copies.upload(&path, &options).unwrap_or_else(|error| panic!("{rights} {protection:?}: {error}"));
             let tally = outcome.tally;
             assert_eq!((outcome.reconnects, tally.failed), (1, 0), "{rights}: {tally:?}, {:?}", outcome.failures);
             assert_eq!((tally.files, tally.links), (files.len() as u64, 1), "{rights}: {tally:?}");
             let tops: Vec<_> = fs::read_dir(copies.far.path()).unwrap().map(|entry| entry.unwrap().path()).collect();
             assert_eq!(tops.len(), 1, "{rights}: {tops:?}");
-            let root = if rights == "drop" { &tops[0] } else { copies.far.path() };
+            let root = if rights == "create" { &tops[0] } else { copies.far.path() };
             for (name, bytes) in &files {
                 assert!(fs::read(root.join("tree").join(name)).unwrap() == *bytes, "{rights}: {name}");
             }
@@ -392,19 +403,19 @@ fn a_guests_session_that_is_cut_is_followed_by_another() {
     }
 }
 
-/// The other end of a path, which may start anew: as itself, at another port.
+/// A server behind a path, which may restart with the same identity on another port.
 struct Restartable {
-    path: Way,
+    path: FaultPath,
     keys: TempDir,
     token: Token,
     root: TempDir,
-    served: Option<Served>,
+    served: Option<TestServer>,
 }
 
 impl Restartable {
     fn new() -> Self {
         let (keys, root) = (TempDir::new().unwrap(), TempDir::new().unwrap());
-        let path = Way::new(0, Fault::Nothing, 0, 0);
+        let path = FaultPath::new(0, Fault::Nothing, 0, 0);
         let mut end = Restartable { path, keys, token: new_token().unwrap(), root, served: None };
         end.start();
         end
@@ -412,13 +423,13 @@ impl Restartable {
 
     fn start(&mut self) {
         drop(self.served.take());
-        let (identity, token) = (Identity::load_or_create(self.keys.path()).unwrap(), Some(self.token));
+        let (identity, token) = (ServerIdentity::load_or_create(self.keys.path()).unwrap(), Some(self.token));
         let root = Some(self.root.path().to_owned());
-        // So that something is left to be moved when it is struck.
-        let client = Share { rate: Some(BitRate(40_000_000)), ..Quotas::default().client };
+        // The rate limit keeps data to copy when the fault occurs.
+        let client = QuotaLimits { rate: Some(BitRate(40_000_000)), ..Quotas::default().client };
         let quotas = Quotas { client, ..Quotas::default() };
-        let config = Config { identity, token, root, third_party: true, quotas, ..support::config() };
-        let served = Served::start(config, service::serve);
+        let config = ServerConfig { identity, token, root, allow_third_party: true, quotas, ..support::config() };
+        let served = TestServer::start(config, service::serve);
         *self.path.state.server.lock().unwrap() = ([127, 0, 0, 1], served.ticket.port).into();
         self.served = Some(served);
     }
@@ -428,106 +439,118 @@ impl Restartable {
     }
 }
 
-/// The client asks both ends again, whichever was lost to it, and they go on with what there is.
+/// The client asks both servers again, whichever was lost, and the copy resumes.
 #[test]
-fn a_copy_between_two_others_goes_on_when_either_is_lost() {
-    for (struck, restarts) in [(0, false), (0, true), (1, false), (1, true)] {
+fn third_party_copy_resumes_after_losing_either_end() {
+    for (lost_end, restarts) in [(0, false), (0, true), (1, false), (1, true)] {
         let mut ends = [Restartable::new(), Restartable::new()];
-        let files = plant(ends[0].root.path());
+        let files = create_tree(ends[0].root.path());
         let targets = [ends[0].target(), ends[1].target()];
         let mut once = true;
-        let mut observer = |_: &Extent, look: &Look| {
-            if look.bytes > Bytes(1 << 20) && std::mem::take(&mut once) {
-                if restarts { ends[struck].start() } else { ends[struck].path.state.cut_all() }
+        let mut observer = |_: &ListedTotals, sample: &ProgressSample| {
+            if sample.bytes > Bytes(1 << 20) && std::mem::take(&mut once) {
+                if restarts { ends[lost_end].start() } else { ends[lost_end].path.state.reset_all() }
             }
         };
         let interrupted = AtomicBool::new(false);
-        let watch = Watch { observer: &mut observer, ..watch(&interrupted) };
-        let to = To::File { path: "".into(), allowed: Allowed::default(), single: false, keep: Default::default() };
-        let from = vec![From::File { path: "tree".into() }];
-        let outcome = across((&targets[0], from), (&targets[1], to), &Copies::options(Protection::Tls), watch);
-        let outcome = outcome.unwrap_or_else(|error| panic!("{struck} {restarts}: {error}"));
-        assert!(!once && outcome.reconnects > 0, "{struck} {restarts}: {outcome:?}");
-        is_whole(ends[1].root.path(), &files, &outcome);
+        let observer = CopyObserver { observer: &mut observer, ..idle_observer(&interrupted) };
+        let to = RemoteDestination::File {
+            path: "".into(),
+            allowed: OverwritePolicy::default(),
+            single: false,
+            preserve: Default::default(),
+        };
+        let from = vec![RemoteSource::File { path: "tree".into() }];
+        let outcome =
+            third_party_copy(&targets[0], from, &targets[1], to, &CopySetup::options(Protection::Tls), observer);
+        let outcome = outcome.unwrap_or_else(|error| panic!("{lost_end} {restarts}: {error}"));
+        assert!(!once && outcome.reconnects > 0, "{lost_end} {restarts}: {outcome:?}");
+        assert_complete(ends[1].root.path(), &files, &outcome);
     }
 }
 
 #[test]
-fn a_path_that_stays_down_ends_the_copy_when_patience_is_over() {
-    let copies = Copies::new();
-    plant(copies.near.path());
-    let path = Way::new(copies.served.ticket.port, Fault::Nothing, 0, 0);
+fn retry_time_limits_a_long_outage() {
+    let copies = CopySetup::new();
+    create_tree(copies.near.path());
+    let path = FaultPath::new(copies.served.ticket.port, Fault::Nothing, 0, 0);
     path.state.outage_at.store(1 << 20, Ordering::SeqCst);
     path.state.slow.store(true, Ordering::SeqCst);
     let patience = Duration::from_secs(2);
     let state = path.state.clone();
-    let mut lost = |connection: &Connection<'_>| {
-        if let Connection::Lost { .. } = connection {
+    let mut lost = |connection: &ConnectionEvent<'_>| {
+        if let ConnectionEvent::Lost { .. } = connection {
             state.down.store(true, Ordering::SeqCst);
         }
     };
     let interrupted = AtomicBool::new(false);
-    let watch = Watch { connection: &mut lost, ..watch(&interrupted) };
-    let to =
-        To::File { path: Raw::from(&b""[..]), allowed: Allowed::default(), single: false, keep: Default::default() };
+    let observer = CopyObserver { connection: &mut lost, ..idle_observer(&interrupted) };
+    let to = RemoteDestination::File {
+        path: ByteString::from(&b""[..]),
+        allowed: OverwritePolicy::default(),
+        single: false,
+        preserve: Default::default(),
+    };
     let from = [LocalSource::File(copies.near.path().join("tree"))];
-    let options = Options { patience, ..Copies::options(Protection::Tls) };
+    let options = CopyOptions { retry_for: patience, ..CopySetup::options(Protection::Tls) };
     let started = Instant::now();
-    let error = upload(&path.target(&copies.served.ticket), &from, to, &options, watch).unwrap_err();
+    let error = upload(&path.target(&copies.served.ticket), &from, to, &options, observer).unwrap_err();
     assert!(matches!(error, TransferError::Lost { after, .. } if after >= patience), "{error}");
     assert!(error.is_resumable() && started.elapsed() < Duration::from_secs(30));
-    // The same command goes on when it is up again.
+    // The same command resumes when the path is up again.
     path.state.down.store(false, Ordering::SeqCst);
-    let outcome = copies.up(&path, &options).unwrap();
+    let outcome = copies.upload(&path, &options).unwrap();
     assert_eq!((outcome.tally.failed, outcome.tally.entries()), (0, 304), "{:?}", outcome.tally);
 }
 
-/// Each session is let in and cut before anything comes of it.
+/// Each session is admitted and lost before any progress.
 #[test]
-fn sessions_that_get_nowhere_use_up_the_patience() {
-    let copies = Copies::new();
+fn sessions_without_progress_count_as_outage() {
+    let copies = CopySetup::new();
     for number in 0..300 {
         fs::create_dir_all(copies.near.path().join("tree").join(format!("{number:0200}"))).unwrap();
     }
-    let path = Way::new(copies.served.ticket.port, Fault::Reset, 8_000, usize::MAX);
+    let path = FaultPath::new(copies.served.ticket.port, Fault::Reset, 8_000, usize::MAX);
     let patience = Duration::from_secs(3);
-    let options = Options { patience, ..Copies::options(Protection::Tls) };
+    let options = CopyOptions { retry_for: patience, ..CopySetup::options(Protection::Tls) };
     let started = Instant::now();
-    let error = copies.up(&path, &options).unwrap_err();
+    let error = copies.upload(&path, &options).unwrap_err();
     assert!(matches!(error, TransferError::Lost { after, .. } if after >= patience), "{error}");
-    assert!(started.elapsed() < Duration::from_secs(60) && path.state.struck.load(Ordering::SeqCst) > 2);
+    assert!(started.elapsed() < Duration::from_secs(60) && path.state.triggered.load(Ordering::SeqCst) > 2);
 }
 
 #[test]
-fn streams_that_always_break_end_the_copy_with_the_reason() {
-    let copies = Copies::new();
-    plant(copies.near.path());
-    // No block of 64 KiB gets through; the list does.
-    let path = Way::new(copies.served.ticket.port, Fault::Reset, 60_000, usize::MAX);
-    let options = Options { streams: 1, block: Bytes(1 << 20), ..Copies::options(Protection::Clear) };
+fn repeated_stream_failures_end_the_copy() {
+    let copies = CopySetup::new();
+    create_tree(copies.near.path());
+    // No block of 64 KiB arrives, but the list does.
+    let path = FaultPath::new(copies.served.ticket.port, Fault::Reset, 60_000, usize::MAX);
+    let options = CopyOptions { streams: 1, block: Bytes(1 << 20), ..CopySetup::options(Protection::Clear) };
     let started = Instant::now();
-    let error = copies.up(&path, &options).unwrap_err();
-    assert!(matches!(error, TransferError::Fruitless { .. }), "{error}");
-    assert!(error.to_string().contains("in a row") && started.elapsed() < Duration::from_secs(90), "{error}");
+    let error = copies.upload(&path, &options).unwrap_err();
+    assert!(matches!(error, TransferError::RepeatedStreamFailures { .. }), "{error}");
+    assert!(error.to_string().contains("in succession") && started.elapsed() < Duration::from_secs(90), "{error}");
 }
 
-/// What the kernels at both ends hold has not come, and is not told.
+/// Data in the buffers of both kernels has not arrived, so it is not reported.
 #[test]
-fn how_far_an_upload_is_is_what_arrived() {
-    let client = Share { rate: Some(BitRate(16_000_000)), ..Quotas::default().client };
-    let config = Config { quotas: Quotas { client, ..Quotas::default() }, ..support::config() };
-    let served = Served::start(config, service::serve);
-    let (mut looks, mut ahead) = (0, Bytes(0));
-    let mut observer = |_: &Extent, look: &Look| {
-        // Of 2 MB/s, and what may pass at once.
-        let granted = 2_000_000 * look.at.as_millis() as u64 / 1000 + 1_000_000;
-        looks += 1;
-        ahead = ahead.max(Bytes(look.bytes.0.saturating_sub(granted)));
+fn upload_progress_counts_received_bytes() {
+    let client = QuotaLimits { rate: Some(BitRate(16_000_000)), ..Quotas::default().client };
+    let config = ServerConfig { quotas: Quotas { client, ..Quotas::default() }, ..support::config() };
+    let served = TestServer::start(config, service::serve);
+    let (mut samples, mut ahead) = (0, Bytes(0));
+    let mut observer = |_: &ListedTotals, sample: &ProgressSample| {
+        // The rate limit of 2 MB/s, plus the initial burst.
+        let allowed = 2_000_000 * sample.at.as_millis() as u64 / 1000 + 1_000_000;
+        samples += 1;
+        ahead = ahead.max(Bytes(sample.bytes.0.saturating_sub(allowed)));
     };
     let interrupted = AtomicBool::new(false);
-    let watch = Watch { observer: &mut observer, ..watch(&interrupted) };
+    let observer = CopyObserver { observer: &mut observer, ..idle_observer(&interrupted) };
     let from = [LocalSource::Zero(Bytes(6_000_000))];
-    let outcome = upload(&served.target(), &from, To::Null, &Copies::options(Protection::Clear), watch).unwrap();
-    assert_eq!(outcome.look.bytes, Bytes(6_000_000));
-    assert!(looks > 5 && ahead == Bytes(0), "{looks}, {ahead}");
+    let outcome =
+        upload(&served.target(), &from, RemoteDestination::Null, &CopySetup::options(Protection::Clear), observer)
+            .unwrap();
+    assert_eq!(outcome.sample.bytes, Bytes(6_000_000));
+    assert!(samples > 5 && ahead == Bytes(0), "{samples}, {ahead}");
 }

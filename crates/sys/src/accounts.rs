@@ -1,44 +1,44 @@
-//! Names of users and groups and their numbers (`getpwuid_r(3)` and its like): `/etc/passwd`, or a directory service, as the
-//! host is set up.
+//! Names and ids of users and groups (`getpwuid_r(3)` and related functions), from `/etc/passwd` or a directory
+//! service, as the host is configured.
 
 use std::ffi::{CStr, CString, c_char, c_int};
 
-/// The longest record that is read; groups of many members are long.
-const LONGEST: usize = 1 << 20;
+/// Maximum size of a record, bytes. Groups with many members are large.
+const MAX_RECORD: usize = 1 << 20;
 
-/// The name of a user.
+/// Returns the name of a user.
 pub fn user_name(uid: u32) -> Option<Vec<u8>> {
-    // SAFETY: a plain C structure of integers and pointers, for which all zeros is a value.
+    // SAFETY: a plain C structure of integers and pointers, for which all zeros is a valid value.
     let mut record: libc::passwd = unsafe { std::mem::zeroed() };
     let mut found = std::ptr::null_mut();
-    with_room(|buffer| {
-        // SAFETY: record, buffer and result are writable, and the buffer is as long as said.
+    with_buffer(|buffer| {
+        // SAFETY: record, buffer and result are writable, and the buffer has the given length.
         let error = unsafe { libc::getpwuid_r(uid, &mut record, buffer.as_mut_ptr(), buffer.len(), &mut found) };
-        // SAFETY: if a record was found, its strings stand in the buffer.
+        // SAFETY: if a record was found, its strings are in the buffer.
         (error, (error == 0 && !found.is_null()).then(|| unsafe { text(record.pw_name) }).flatten())
     })
 }
 
-/// The number of a user.
+/// Returns the id of a user.
 pub fn user_id(name: &[u8]) -> Option<u32> {
     let name = CString::new(name).ok()?;
     // SAFETY: as above.
     let mut record: libc::passwd = unsafe { std::mem::zeroed() };
     let mut found = std::ptr::null_mut();
-    with_room(|buffer| {
-        // SAFETY: as above, and the name ends in a zero.
+    with_buffer(|buffer| {
+        // SAFETY: as above, and the name ends with a zero byte.
         let error =
             unsafe { libc::getpwnam_r(name.as_ptr(), &mut record, buffer.as_mut_ptr(), buffer.len(), &mut found) };
         (error, (error == 0 && !found.is_null()).then_some(record.pw_uid))
     })
 }
 
-/// The name of a group.
+/// Returns the name of a group.
 pub fn group_name(gid: u32) -> Option<Vec<u8>> {
     // SAFETY: as above.
     let mut record: libc::group = unsafe { std::mem::zeroed() };
     let mut found = std::ptr::null_mut();
-    with_room(|buffer| {
+    with_buffer(|buffer| {
         // SAFETY: as above.
         let error = unsafe { libc::getgrgid_r(gid, &mut record, buffer.as_mut_ptr(), buffer.len(), &mut found) };
         // SAFETY: as above.
@@ -46,38 +46,38 @@ pub fn group_name(gid: u32) -> Option<Vec<u8>> {
     })
 }
 
-/// The number of a group.
+/// Returns the id of a group.
 pub fn group_id(name: &[u8]) -> Option<u32> {
     let name = CString::new(name).ok()?;
     // SAFETY: as above.
     let mut record: libc::group = unsafe { std::mem::zeroed() };
     let mut found = std::ptr::null_mut();
-    with_room(|buffer| {
-        // SAFETY: as above, and the name ends in a zero.
+    with_buffer(|buffer| {
+        // SAFETY: as above, and the name ends with a zero byte.
         let error =
             unsafe { libc::getgrnam_r(name.as_ptr(), &mut record, buffer.as_mut_ptr(), buffer.len(), &mut found) };
         (error, (error == 0 && !found.is_null()).then_some(record.gr_gid))
     })
 }
 
-/// Asks with a buffer that grows while it is too small (`ERANGE`).
-fn with_room<T>(mut ask: impl FnMut(&mut [c_char]) -> (c_int, Option<T>)) -> Option<T> {
+/// Calls the function with a buffer that grows while it is too small (`ERANGE`).
+fn with_buffer<T>(mut call: impl FnMut(&mut [c_char]) -> (c_int, Option<T>)) -> Option<T> {
     let mut buffer = vec![0; 1024];
     loop {
-        match ask(&mut buffer) {
-            (libc::ERANGE, _) if buffer.len() < LONGEST => buffer.resize(buffer.len() * 4, 0),
+        match call(&mut buffer) {
+            (libc::ERANGE, _) if buffer.len() < MAX_RECORD => buffer.resize(buffer.len() * 4, 0),
             (_, found) => return found,
         }
     }
 }
 
 /// # Safety
-/// A pointer to a string that ends with a zero, or null.
+/// The pointer must be null, or point to a string that ends with a zero byte.
 unsafe fn text(text: *const c_char) -> Option<Vec<u8>> {
     if text.is_null() {
         return None;
     }
-    // SAFETY: as the caller says.
+    // SAFETY: guaranteed by the caller.
     Some(unsafe { CStr::from_ptr(text) }.to_bytes().to_vec())
 }
 
@@ -86,7 +86,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_and_numbers_lead_to_each_other() {
+    fn names_and_ids_map_to_each_other() {
         assert_eq!((user_name(0).as_deref(), user_id(b"root")), (Some(&b"root"[..]), Some(0)));
         assert_eq!((group_name(0).as_deref(), group_id(b"root")), (Some(&b"root"[..]), Some(0)));
         for name in [&b"nobody of this name"[..], b"", b"a\0b"] {

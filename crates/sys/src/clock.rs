@@ -1,4 +1,4 @@
-//! The monotonic clock in nanoseconds, and waiting on descriptors with a timeout in as much.
+//! Monotonic clock in nanoseconds, and waiting for file descriptors with a precise time-out.
 
 use std::io;
 use std::mem::MaybeUninit;
@@ -9,38 +9,38 @@ use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::io::Errno;
 use rustix::time::{ClockId, clock_gettime};
 
-/// `CLOCK_MONOTONIC`, in nanoseconds.
+/// Returns `CLOCK_MONOTONIC` in nanoseconds.
 pub fn monotonic_nanos() -> u64 {
     nanos(ClockId::Monotonic)
 }
 
-/// `CLOCK_REALTIME`, in nanoseconds since 1970: for stamps of the kernel, never for measuring.
+/// Returns `CLOCK_REALTIME` in nanoseconds since 1970. Use it for kernel timestamps, never to measure durations.
 pub fn wall_nanos() -> u64 {
     nanos(ClockId::Realtime)
 }
 
-/// How long the host has run, suspended times included (`CLOCK_BOOTTIME`).
+/// Returns the time since the host booted, suspended time included (`CLOCK_BOOTTIME`).
 pub fn since_boot() -> Duration {
     Duration::from_nanos(nanos(ClockId::Boottime))
 }
 
-/// How far the clock of [`wall_nanos`] may be from UTC, if something sets it after a source outside (`adjtimex(2)`:
-/// `STA_UNSYNC`, and the maximum error that whoever sets it tells).
+/// Returns the maximum error of [`wall_nanos`] against UTC. Returns `None` if the clock is not synchronised
+/// (`adjtimex(2)`: `STA_UNSYNC`, and the maximum error that the synchronising program sets).
 pub fn wall_error() -> Option<Duration> {
     let mut state = MaybeUninit::<libc::timex>::zeroed();
-    // SAFETY: all zeros is a valid timex that asks for nothing to be changed, and it outlives the call.
+    // SAFETY: all zeros is a valid timex that requests no change, and it outlives the call.
     let state = unsafe {
         libc::adjtimex(state.as_mut_ptr());
         state.assume_init()
     };
-    let is_set = state.status & libc::STA_UNSYNC == 0 && state.maxerror > 0;
-    is_set.then(|| Duration::from_micros(u64::try_from(state.maxerror).unwrap_or(u64::MAX)))
+    let is_synchronised = state.status & libc::STA_UNSYNC == 0 && state.maxerror > 0;
+    is_synchronised.then(|| Duration::from_micros(u64::try_from(state.maxerror).unwrap_or(u64::MAX)))
 }
 
-/// Waits until one of `files` can be read or has been closed by its peer, at most `timeout`, for ever without one
-/// (`ppoll(2)`). The kernel takes the liberty to end the wait late by a thousandth of `timeout`, whatever the timer
-/// slack (`select_estimate_accuracy` in fs/select.c): see [`most_of`]. Says for each whether it is ready; all false
-/// after the timeout or a signal.
+/// Waits until one of `files` is readable or closed by its peer, or until `timeout`. Without a time-out, waits for any
+/// time (`ppoll(2)`). The kernel may end the wait late by 1/1000 of `timeout`, independent of the timer slack
+/// (`select_estimate_accuracy` in fs/select.c): see [`early_timeout`]. Returns for each file if it is ready. All values
+/// are false after the time-out or a signal.
 pub fn wait_readable<const N: usize>(files: [BorrowedFd<'_>; N], timeout: Option<Duration>) -> io::Result<[bool; N]> {
     let mut polled = files.map(|file| PollFd::from_borrowed_fd(file, PollFlags::IN));
     let timeout = timeout.map(|t| Timespec {
@@ -54,20 +54,20 @@ pub fn wait_readable<const N: usize>(files: [BorrowedFd<'_>; N], timeout: Option
     }
 }
 
-/// Sleeps until `CLOCK_MONOTONIC` shows `nanos`, or a signal comes (`clock_nanosleep(2)`).
+/// Sleeps until `CLOCK_MONOTONIC` reaches `nanos`, or until a signal (`clock_nanosleep(2)`).
 pub fn sleep_until(nanos: u64) {
     const SECOND: u64 = 1_000_000_000;
     let (seconds, rest) = (nanos / SECOND, (nanos % SECOND) as i64);
     let at = Timespec { tv_sec: i64::try_from(seconds).unwrap_or(i64::MAX), tv_nsec: rest };
-    // Only a signal or a time that is none can end it early, and the caller looks at the clock anyway.
+    // Only a signal or an invalid time can end the sleep early. The caller reads the clock afterwards.
     let _ = rustix::thread::clock_nanosleep_absolute(ClockId::Monotonic, &at);
 }
 
-/// A timeout that ends before `left` has passed even if the kernel is late by a thousandth of it. What then remains is
-/// so short that a thousandth of it does not matter.
-pub fn most_of(left: Duration) -> Duration {
-    const NOT_WORTH_IT: Duration = Duration::from_millis(2);
-    if left < NOT_WORTH_IT { left } else { left - left / 500 }
+/// Returns a time-out that ends before `remaining`, even if the kernel is late by 1/1000. The rest is so short that
+/// 1/1000 of it does not matter.
+pub fn early_timeout(remaining: Duration) -> Duration {
+    const MIN_SHORTENED: Duration = Duration::from_millis(2);
+    if remaining < MIN_SHORTENED { remaining } else { remaining - remaining / 500 }
 }
 
 fn nanos(clock: ClockId) -> u64 {

@@ -1,9 +1,9 @@
-//! The only unsafe and the only `cfg(target_os)` of `lfn`: plain structs over the system calls it needs.
+//! System calls of `lfn`. Only this crate contains `unsafe` code and `cfg(target_os)`.
 //!
-//! This crate knows nothing of the product: no path, no plan, no finding. It gives socket options with asked and
-//! granted apart, `TCP_INFO` read by length, datagrams with their stamps and error queues, packet sockets that carry
-//! super-packets, network namespaces, the netlink requests that furnish and count them, and the names of users. Every
-//! function names the kernel facility it stands on.
+//! This crate knows nothing of the product: no paths, plans or findings. It provides socket options with requested and
+//! granted values, `TCP_INFO` of any length, datagrams with timestamps and error queues, packet sockets that carry
+//! super-packets, network namespaces, the netlink requests that configure them and read their counters, and the names
+//! of users. Each function names its kernel facility.
 
 pub mod accounts;
 pub mod arguments;

@@ -1,13 +1,13 @@
-//! The name of an address (`getnameinfo(3)`): `/etc/hosts` and DNS, as the host is set up.
+//! Reverse lookup of addresses (`getnameinfo(3)`): `/etc/hosts` and DNS, as the host is configured.
 
 use std::ffi::{CStr, c_char};
 use std::net::{IpAddr, SocketAddr};
 
-/// The name of an address, if it has one. Takes as long as the resolver does.
-pub fn name_of(address: IpAddr) -> Option<String> {
+/// Returns the name of an address, if it has one. Blocks until the resolver answers.
+pub fn reverse_lookup(address: IpAddr) -> Option<String> {
     let address = socket2::SockAddr::from(SocketAddr::new(address, 0));
     let mut name: [c_char; libc::NI_MAXHOST as usize] = [0; libc::NI_MAXHOST as usize];
-    // SAFETY: the address is valid for its length, and the name's buffer is writable for the length given.
+    // SAFETY: the address is valid for its length, and the name buffer is writable for the given length.
     let result = unsafe {
         libc::getnameinfo(
             address.as_ptr().cast(),
@@ -22,9 +22,10 @@ pub fn name_of(address: IpAddr) -> Option<String> {
     if result != 0 {
         return None;
     }
-    // SAFETY: the call ended well, so that the buffer holds a string that ends with a zero.
+    // SAFETY: the call succeeded, so the buffer holds a string that ends with a zero byte.
     let name = unsafe { CStr::from_ptr(name.as_ptr()) };
-    // A resolver may say anything: what would move a terminal is no name.
+    // A resolver may return any text. Names with control characters are rejected, because they could manipulate the
+    // terminal.
     name.to_str().ok().filter(|name| !name.chars().any(char::is_control)).map(str::to_owned)
 }
 
@@ -33,8 +34,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_address_without_a_name_has_none() {
-        // Documentation only (RFC 5737): nobody has a name there.
-        assert_eq!(name_of([192, 0, 2, 1].into()), None);
+    fn address_without_name_returns_none() {
+        // Documentation address (RFC 5737): it never has a name.
+        assert_eq!(reverse_lookup([192, 0, 2, 1].into()), None);
     }
 }

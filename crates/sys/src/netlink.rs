@@ -1,7 +1,7 @@
-//! The few routing-netlink requests that furnish a network namespace (`rtnetlink(7)`).
+//! Routing-netlink requests that configure a network namespace (`rtnetlink(7)`).
 //!
-//! Not a general client: it makes veth pairs, brings interfaces up, sets addresses and permanent neighbours, and reads
-//! what interfaces and addresses there are. Each request is answered by the kernel at once, so the socket blocks.
+//! This is not a general client. It creates veth pairs, brings interfaces up, sets addresses and permanent neighbours,
+//! and reads interfaces and addresses. The kernel answers each request at once, so the socket is blocking.
 
 use std::io;
 use std::net::IpAddr;
@@ -22,49 +22,46 @@ use netlink_sys::{Socket, SocketAddr, protocols::NETLINK_ROUTE};
 
 use crate::namespace::NetNamespace;
 
-/// An Ethernet address.
+/// Ethernet address of an interface.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Mac(pub [u8; 6]);
+pub struct MacAddress(pub [u8; 6]);
 
-/// One end of a veth pair that is to be made.
+/// One end of a new veth pair.
 #[derive(Clone, Copy, Debug)]
 pub struct VethEnd<'a> {
-    /// The interface's name, at most 15 bytes.
+    /// At most 15 bytes.
     pub name: &'a str,
-    /// Its Ethernet address.
-    pub mac: Mac,
+    pub mac: MacAddress,
 }
 
-/// An interface as it is.
+/// Properties of a network interface.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Interface {
-    /// Its index.
     pub index: u32,
-    /// Whether it was brought up (`IFF_UP`).
+    /// Set by "ip link set up" (`IFF_UP`).
     pub is_up: bool,
-    /// Its MTU, bytes.
+    /// In bytes, without the Ethernet header.
     pub mtu: u32,
-    /// Index of the bridge or bond it belongs to (`IFLA_MASTER`).
+    /// Index of the bridge or bond that the interface belongs to (`IFLA_MASTER`).
     pub master: Option<u32>,
-    /// Whether it has an Ethernet header (`ARPHRD_ETHER`).
+    /// Has an Ethernet header (`ARPHRD_ETHER`).
     pub is_ethernet: bool,
 }
 
-/// An address that an interface has.
+/// An address of an interface.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Assigned {
+pub struct InterfaceAddress {
     /// Index of the interface.
     pub interface: u32,
-    /// The address.
     pub address: IpAddr,
-    /// Length of the prefix of its network.
+    /// Prefix length of its network.
     pub prefix: u8,
 }
 
-/// A lifetime that does not end (`INFINITY_LIFE_TIME`).
-const FOR_EVER: u32 = u32::MAX;
+/// A lifetime that never ends (`INFINITY_LIFE_TIME`).
+const INFINITE_LIFETIME: u32 = u32::MAX;
 
-/// A routing-netlink socket of the namespace it was opened in.
+/// A routing-netlink socket of the namespace where it was opened.
 #[derive(Debug)]
 pub struct Netlink {
     socket: Socket,
@@ -72,7 +69,7 @@ pub struct Netlink {
 }
 
 impl Netlink {
-    /// In the network namespace of the calling thread.
+    /// Opens a socket in the network namespace of the calling thread.
     pub fn open() -> io::Result<Self> {
         let mut socket = Socket::new(NETLINK_ROUTE)?;
         socket.bind_auto()?;
@@ -80,11 +77,11 @@ impl Netlink {
         Ok(Netlink { socket, sequence: 0 })
     }
 
-    /// Makes a veth pair: `here` in this namespace, `there` in another, both with this MTU in bytes.
-    pub fn add_veth(&mut self, here: VethEnd, there: VethEnd, namespace: &NetNamespace, mtu: u32) -> io::Result<()> {
-        let mut peer = link_to_make(there, mtu);
+    /// Creates a veth pair: `local` in this namespace, `remote` in another one. Both ends have this MTU in bytes.
+    pub fn add_veth(&mut self, local: VethEnd, remote: VethEnd, namespace: &NetNamespace, mtu: u32) -> io::Result<()> {
+        let mut peer = new_link(remote, mtu);
         peer.attributes.push(LinkAttribute::NetNsFd(namespace.as_fd().as_raw_fd()));
-        let mut link = link_to_make(here, mtu);
+        let mut link = new_link(local, mtu);
         link.attributes.push(LinkAttribute::LinkInfo(vec![
             LinkInfo::Kind(InfoKind::Veth),
             LinkInfo::Data(InfoData::Veth(InfoVeth::Peer(peer))),
@@ -92,12 +89,12 @@ impl Netlink {
         self.change(RouteNetlinkMessage::NewLink(link), NLM_F_CREATE | NLM_F_EXCL)
     }
 
-    /// The index of the interface called `name`.
+    /// Returns the index of an interface.
     pub fn index(&mut self, name: &str) -> io::Result<u32> {
         self.link(name).map(|link| link.header.index)
     }
 
-    /// The interface called `name`.
+    /// Returns the properties of an interface.
     pub fn interface(&mut self, name: &str) -> io::Result<Interface> {
         let link = self.link(name)?;
         let mut interface = Interface {
@@ -117,34 +114,34 @@ impl Netlink {
         Ok(interface)
     }
 
-    /// Every address in this namespace.
-    pub fn addresses(&mut self) -> io::Result<Vec<Assigned>> {
+    /// Returns all addresses in this namespace.
+    pub fn addresses(&mut self) -> io::Result<Vec<InterfaceAddress>> {
         let all = self.dump(RouteNetlinkMessage::GetAddress(AddressMessage::default()))?;
         let assigned = |message| match message {
             RouteNetlinkMessage::NewAddress(AddressMessage { header, attributes, .. }) => {
-                // Of a point-to-point address, ADDRESS is the other end's.
+                // The attribute ADDRESS of a point-to-point address is the address of the other end.
                 let own = |attribute: &AddressAttribute| match attribute {
                     AddressAttribute::Local(address) => Some((true, *address)),
                     AddressAttribute::Address(address) => Some((false, *address)),
                     _ => None,
                 };
                 let (_, address) = attributes.iter().filter_map(own).max_by_key(|(is_local, _)| *is_local)?;
-                Some(Assigned { interface: header.index, address, prefix: header.prefix_len })
+                Some(InterfaceAddress { interface: header.index, address, prefix: header.prefix_len })
             }
             _ => None,
         };
         Ok(all.into_iter().filter_map(assigned).collect())
     }
 
-    /// MTU of the interface that has this address of this host; `None` if none has it.
+    /// Returns the MTU of the interface with this local address, or `None` if no interface has the address.
     pub fn mtu_of(&mut self, address: IpAddr) -> io::Result<Option<u32>> {
         let Some(assigned) = self.addresses()?.into_iter().find(|assigned| assigned.address == address) else {
             return Ok(None);
         };
-        let mut asked = LinkMessage::default();
-        asked.header.index = assigned.interface;
+        let mut query = LinkMessage::default();
+        query.header.index = assigned.interface;
         let Some(RouteNetlinkMessage::NewLink(link)) =
-            self.request(RouteNetlinkMessage::GetLink(asked), NLM_F_REQUEST)?
+            self.request(RouteNetlinkMessage::GetLink(query), NLM_F_REQUEST)?
         else {
             return Ok(None);
         };
@@ -154,9 +151,9 @@ impl Netlink {
         }))
     }
 
-    /// Packets that the interface had to let go: of those that came, for want of room (`rx_missed_errors`,
-    /// `rx_fifo_errors`), and of those given to it for sending.
-    pub fn dropped(&mut self, name: &str) -> io::Result<(u64, u64)> {
+    /// Returns the packets that the interface dropped: received packets without room (`rx_missed_errors`,
+    /// `rx_fifo_errors`), and packets to be sent.
+    pub fn dropped_packets(&mut self, name: &str) -> io::Result<(u64, u64)> {
         let link = self.link(name)?;
         let stats = link.attributes.iter().find_map(|attribute| match attribute {
             LinkAttribute::Stats64(stats) => {
@@ -167,7 +164,7 @@ impl Netlink {
         stats.ok_or_else(|| io::Error::other(format!("{name}: the kernel gave no statistics")))
     }
 
-    /// Removes an interface, and the other end of a veth pair with it.
+    /// Deletes an interface, and the other end of a veth pair.
     pub fn delete(&mut self, index: u32) -> io::Result<()> {
         let mut link = LinkMessage::default();
         link.header.index = index;
@@ -183,10 +180,11 @@ impl Netlink {
         self.change(RouteNetlinkMessage::SetLink(link), 0)
     }
 
-    /// Has an interface that is still down send nothing on its own: it asks for no neighbours (`IFF_NOARP`, which also
-    /// ends IPv6 neighbour discovery and the multicast reports that come with it) and gives itself no link-local address
-    /// (`IFLA_INET6_ADDR_GEN_MODE`), without which it looks for no routers. Addresses and neighbours are to be given.
-    pub fn keep_quiet(&mut self, index: u32) -> io::Result<()> {
+    /// Stops an interface that is still down from sending packets on its own. Disables neighbour discovery
+    /// (`IFF_NOARP`, which also ends IPv6 neighbour discovery and its multicast reports), and the link-local address
+    /// (`IFLA_INET6_ADDR_GEN_MODE`), without which the interface sends no router solicitations. Addresses and
+    /// neighbours must then be set explicitly.
+    pub fn disable_background_traffic(&mut self, index: u32) -> io::Result<()> {
         let mut link = LinkMessage::default();
         link.header.index = index;
         link.header.flags = LinkFlags::Noarp;
@@ -197,21 +195,21 @@ impl Netlink {
         let no_link_local = AfSpecInet6::AddrGenMode(In6AddrGenMode::None);
         link.attributes = vec![LinkAttribute::AfSpecUnspec(vec![AfSpecUnspec::Inet6(vec![no_link_local])])];
         match self.change(RouteNetlinkMessage::SetLink(link), 0) {
-            // Without IPv6 there is none to be kept quiet.
+            // Without IPv6 there is no such address.
             Err(error) if error.raw_os_error() == Some(libc::EAFNOSUPPORT) => Ok(()),
             other => other,
         }
     }
 
-    /// Gives an interface an address, taken to be unique without asking (RFC 4862 §5.4); the kernel adds the route to
-    /// the network of that prefix.
+    /// Adds an address without duplicate address detection (RFC 4862 §5.4). The kernel also adds the route to its
+    /// network.
     pub fn add_address(&mut self, index: u32, address: IpAddr, prefix: u8) -> io::Result<()> {
-        self.assign(index, address, prefix, FOR_EVER)
+        self.assign(index, address, prefix, INFINITE_LIFETIME)
     }
 
-    /// The same for an address that resolvers are to choose last (RFC 6724 §5 rule 3): its preferred lifetime is over,
-    /// its valid lifetime never. It works as any other.
-    pub fn add_second_choice(&mut self, index: u32, address: IpAddr, prefix: u8) -> io::Result<()> {
+    /// Adds an address that resolvers choose last (RFC 6724 §5 rule 3): its preferred lifetime has ended, and its valid
+    /// lifetime never ends. The address works like any other.
+    pub fn add_deprecated_address(&mut self, index: u32, address: IpAddr, prefix: u8) -> io::Result<()> {
         self.assign(index, address, prefix, 0)
     }
 
@@ -222,7 +220,7 @@ impl Netlink {
         message.header.index = index;
         message.header.flags = AddressHeaderFlags::Nodad;
         let mut lifetimes = CacheInfo::default();
-        (lifetimes.ifa_preferred, lifetimes.ifa_valid) = (preferred, FOR_EVER);
+        (lifetimes.ifa_preferred, lifetimes.ifa_valid) = (preferred, INFINITE_LIFETIME);
         message.attributes = vec![
             AddressAttribute::Local(address),
             AddressAttribute::Address(address),
@@ -231,8 +229,8 @@ impl Netlink {
         self.change(RouteNetlinkMessage::NewAddress(message), NLM_F_CREATE | NLM_F_EXCL)
     }
 
-    /// Says once and for all which Ethernet address a neighbour has, so that nobody asks over the link.
-    pub fn add_neighbour(&mut self, index: u32, address: IpAddr, mac: Mac) -> io::Result<()> {
+    /// Sets the permanent Ethernet address of a neighbour, so that no neighbour discovery crosses the link.
+    pub fn add_neighbour(&mut self, index: u32, address: IpAddr, mac: MacAddress) -> io::Result<()> {
         let mut message = NeighbourMessage::default();
         message.header.family = family(address);
         message.header.ifindex = index;
@@ -244,9 +242,9 @@ impl Netlink {
     }
 
     fn link(&mut self, name: &str) -> io::Result<LinkMessage> {
-        let mut asked = LinkMessage::default();
-        asked.attributes.push(LinkAttribute::IfName(name.to_owned()));
-        match self.request(RouteNetlinkMessage::GetLink(asked), NLM_F_REQUEST)? {
+        let mut query = LinkMessage::default();
+        query.attributes.push(LinkAttribute::IfName(name.to_owned()));
+        match self.request(RouteNetlinkMessage::GetLink(query), NLM_F_REQUEST)? {
             Some(RouteNetlinkMessage::NewLink(link)) => Ok(link),
             _ => Err(io::Error::other(format!("{name}: the kernel described no interface"))),
         }
@@ -256,7 +254,7 @@ impl Netlink {
         self.request(message, NLM_F_REQUEST | NLM_F_ACK | flags).map(drop)
     }
 
-    /// Sends one request and reads its one answer.
+    /// Sends a request and reads its single answer.
     pub(crate) fn request(
         &mut self,
         message: RouteNetlinkMessage,
@@ -273,7 +271,7 @@ impl Netlink {
         }
     }
 
-    /// Sends one request and reads its answers, which take several datagrams.
+    /// Sends a request and reads its answers, which arrive in several datagrams.
     fn dump(&mut self, message: RouteNetlinkMessage) -> io::Result<Vec<RouteNetlinkMessage>> {
         self.send(message, NLM_F_REQUEST | NLM_F_DUMP)?;
         let mut answers = Vec::new();
@@ -289,9 +287,9 @@ impl Netlink {
         }
     }
 
-    /// The same, for answers that are read elsewhere: each is what follows the header of one message.
+    /// Like [`dump`](Self::dump), but returns the bytes after the header of each message.
     pub(crate) fn dump_bytes(&mut self, message: RouteNetlinkMessage) -> io::Result<Vec<Vec<u8>>> {
-        /// `struct nlmsghdr`: length, kind, flags, sequence number, port.
+        /// Size of `struct nlmsghdr`: length, kind, flags, sequence number, port.
         const HEADER: usize = 16;
         const DONE: u16 = 3;
         const ERROR: u16 = 2;
@@ -304,10 +302,10 @@ impl Netlink {
                 let word = |at: usize| u32::from_ne_bytes([head[at], head[at + 1], head[at + 2], head[at + 3]]);
                 let (length, kind) = (word(0) as usize, u16::from_ne_bytes([head[4], head[5]]));
                 let body = rest.get(HEADER..length).unwrap_or_default();
-                let ours = word(8) == self.sequence;
+                let is_own = word(8) == self.sequence;
                 rest = rest.get(length.next_multiple_of(4).max(HEADER)..).unwrap_or_default();
                 match kind {
-                    _ if !ours => {}
+                    _ if !is_own => {}
                     DONE => return Ok(answers),
                     ERROR => {
                         let code = body.first_chunk().map_or(0, |code| i32::from_ne_bytes(*code));
@@ -330,13 +328,13 @@ impl Netlink {
         self.socket.send(&bytes, 0).map(drop)
     }
 
-    /// One datagram: its answers to the last request.
+    /// Reads one datagram, and returns its answers to the last request.
     fn receive(&mut self) -> io::Result<Vec<NetlinkPayload<RouteNetlinkMessage>>> {
         let (datagram, _) = self.socket.recv_from_full()?;
         let (mut rest, mut answers) = (&datagram[..], Vec::new());
         while !rest.is_empty() {
             let answer = NetlinkMessage::<RouteNetlinkMessage>::deserialize(rest).map_err(io::Error::other)?;
-            // Messages lie at multiples of four bytes (NLMSG_ALIGN).
+            // Messages are aligned to four bytes (NLMSG_ALIGN).
             let length = usize::try_from(answer.header.length).map_err(io::Error::other)?.next_multiple_of(4);
             rest = rest.get(length.max(4)..).unwrap_or_default();
             if answer.header.sequence_number == self.sequence {
@@ -354,7 +352,7 @@ fn family(address: IpAddr) -> AddressFamily {
     }
 }
 
-fn link_to_make(end: VethEnd, mtu: u32) -> LinkMessage {
+fn new_link(end: VethEnd, mtu: u32) -> LinkMessage {
     let mut link = LinkMessage::default();
     link.attributes = vec![
         LinkAttribute::IfName(end.name.to_owned()),

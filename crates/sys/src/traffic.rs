@@ -1,8 +1,8 @@
-//! What an interface and its queueing disciplines have counted, and by which interface a destination is reached
-//! (`rtnetlink(7)`: `RTM_GETLINK`, `RTM_GETQDISC`, `RTM_GETROUTE`).
+//! Counters of interfaces and queueing disciplines, and the interface of a route (`rtnetlink(7)`: `RTM_GETLINK`,
+//! `RTM_GETQDISC`, `RTM_GETROUTE`).
 //!
-//! Apart from `netlink`, which changes things: this only asks, as any user may. Messages on queueing disciplines are read
-//! here by their attributes, because each discipline has options of its own that nobody here wants to know.
+//! Unlike `netlink`, this module only reads, as any user may. It parses messages about queueing disciplines itself,
+//! because each discipline has its own options, which are not needed here.
 
 use std::io;
 use std::net::IpAddr;
@@ -15,65 +15,53 @@ use netlink_packet_route::{AddressFamily, RouteNetlinkMessage};
 
 use crate::netlink::Netlink;
 
-/// An interface, and what it has counted since it was made (`struct rtnl_link_stats64`).
+/// An interface and its counters since its creation (`struct rtnl_link_stats64`).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Traffic {
-    /// Its name.
+pub struct InterfaceStats {
     pub name: String,
-    /// Its MTU, bytes.
+    /// In bytes, without the Ethernet header.
     pub mtu: u32,
-    /// What it sends comes back (`IFF_LOOPBACK`).
+    /// Sent packets return to this host (`IFF_LOOPBACK`).
     pub is_loopback: bool,
-    /// `IFLA_INFO_KIND`: what the kernel made; none of a device.
+    /// Kind of a virtual interface (`IFLA_INFO_KIND`). `None` for a device.
     pub kind: Option<String>,
-    /// Bytes sent.
     pub sent_bytes: u64,
-    /// Packets sent.
     pub sent_packets: u64,
-    /// `tx_errors`.
     pub sent_errors: u64,
-    /// `tx_dropped`.
     pub sent_dropped: u64,
-    /// Bytes received.
     pub received_bytes: u64,
-    /// Packets received.
     pub received_packets: u64,
-    /// `rx_errors`.
     pub received_errors: u64,
-    /// `rx_dropped`.
     pub received_dropped: u64,
-    /// `rx_missed_errors` and `rx_fifo_errors`: no room for them.
+    /// Dropped for lack of room: `rx_missed_errors` and `rx_fifo_errors`.
     pub received_missed: u64,
 }
 
-/// A queueing discipline, and what it has counted since it was made (`struct gnet_stats_basic`, `gnet_stats_queue`).
+/// A queueing discipline and its counters since its creation (`struct gnet_stats_basic`, `gnet_stats_queue`).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Discipline {
-    /// Its kind, `fq_codel`.
+pub struct QdiscStats {
+    /// Name of the discipline, for example `fq_codel`.
     pub kind: String,
-    /// Its handle, both halves.
+    /// Major and minor number.
     pub handle: u32,
-    /// The class it hangs on; all ones at the root.
+    /// Handle of its class. All ones at the root.
     pub parent: u32,
-    /// Bytes sent.
     pub sent_bytes: u64,
-    /// Packets sent.
     pub sent_packets: u64,
-    /// Packets dropped.
     pub dropped_packets: u64,
-    /// How often it held a packet back.
+    /// Number of times that the discipline delayed a packet.
     pub overlimits: u64,
-    /// Packets not taken by the interface.
+    /// Packets that the interface did not accept.
     pub requeues: u64,
-    /// Bytes that wait now.
+    /// Bytes in the queue now.
     pub backlog_bytes: u64,
-    /// Packets that wait now.
+    /// Packets in the queue now.
     pub backlog_packets: u64,
 }
 
 impl Netlink {
-    /// The interface by which `to` is reached from the address `from`, as the kernel would route it now.
-    pub fn interface_towards(&mut self, to: IpAddr, from: Option<IpAddr>) -> io::Result<u32> {
+    /// Returns the interface of the current route to `to` from the address `from`.
+    pub fn route_interface(&mut self, to: IpAddr, from: Option<IpAddr>) -> io::Result<u32> {
         let mut message = RouteMessage::default();
         let (family, bits) = match to {
             IpAddr::V4(_) => (AddressFamily::Inet, 32),
@@ -97,86 +85,87 @@ impl Netlink {
         index.ok_or_else(|| io::Error::other(format!("{to}: no interface leads there")))
     }
 
-    /// What an interface has counted.
-    pub fn traffic(&mut self, index: u32) -> io::Result<Traffic> {
-        let mut asked = LinkMessage::default();
-        asked.header.index = index;
-        let answer = self.request(RouteNetlinkMessage::GetLink(asked), NLM_F_REQUEST)?;
+    /// Returns an interface with its counters.
+    pub fn interface_stats(&mut self, index: u32) -> io::Result<InterfaceStats> {
+        let mut query = LinkMessage::default();
+        query.header.index = index;
+        let answer = self.request(RouteNetlinkMessage::GetLink(query), NLM_F_REQUEST)?;
         let Some(RouteNetlinkMessage::NewLink(link)) = answer else {
             return Err(io::Error::other(format!("interface {index}: the kernel described none")));
         };
         let is_loopback = link.header.flags.contains(LinkFlags::Loopback);
-        let mut traffic = Traffic { is_loopback, ..Traffic::default() };
+        let mut stats = InterfaceStats { is_loopback, ..InterfaceStats::default() };
         let mut counted = false;
         for attribute in link.attributes {
             match attribute {
-                LinkAttribute::IfName(name) => traffic.name = name,
-                LinkAttribute::Mtu(mtu) => traffic.mtu = mtu,
+                LinkAttribute::IfName(name) => stats.name = name,
+                LinkAttribute::Mtu(mtu) => stats.mtu = mtu,
                 LinkAttribute::LinkInfo(infos) => {
-                    traffic.kind = infos.iter().find_map(|info| match info {
+                    stats.kind = infos.iter().find_map(|info| match info {
                         LinkInfo::Kind(kind) => Some(kind.to_string()),
                         _ => None,
                     });
                 }
-                LinkAttribute::Stats64(stats) => {
+                LinkAttribute::Stats64(counters) => {
                     counted = true;
-                    (traffic.sent_bytes, traffic.sent_packets) = (stats.tx_bytes, stats.tx_packets);
-                    (traffic.sent_errors, traffic.sent_dropped) = (stats.tx_errors, stats.tx_dropped);
-                    (traffic.received_bytes, traffic.received_packets) = (stats.rx_bytes, stats.rx_packets);
-                    (traffic.received_errors, traffic.received_dropped) = (stats.rx_errors, stats.rx_dropped);
-                    traffic.received_missed = stats.rx_missed_errors + stats.rx_fifo_errors;
+                    (stats.sent_bytes, stats.sent_packets) = (counters.tx_bytes, counters.tx_packets);
+                    (stats.sent_errors, stats.sent_dropped) = (counters.tx_errors, counters.tx_dropped);
+                    (stats.received_bytes, stats.received_packets) = (counters.rx_bytes, counters.rx_packets);
+                    (stats.received_errors, stats.received_dropped) = (counters.rx_errors, counters.rx_dropped);
+                    stats.received_missed = counters.rx_missed_errors + counters.rx_fifo_errors;
                 }
                 _ => {}
             }
         }
         let missing = || io::Error::other(format!("interface {index}: the kernel gave no statistics"));
-        counted.then_some(traffic).ok_or_else(missing)
+        counted.then_some(stats).ok_or_else(missing)
     }
 
-    /// The queueing disciplines of an interface; `noqueue`, which counts nothing, where it has no queue.
-    pub fn disciplines(&mut self, index: u32) -> io::Result<Vec<Discipline>> {
-        let mut asked = TcMessage::default();
-        asked.header.index = i32::try_from(index).map_err(io::Error::other)?;
-        let answers = self.dump_bytes(RouteNetlinkMessage::GetQueueDiscipline(asked))?;
+    /// Returns the queueing disciplines of an interface. An interface without a queue has `noqueue`, which counts
+    /// nothing.
+    pub fn qdisc_stats(&mut self, index: u32) -> io::Result<Vec<QdiscStats>> {
+        let mut query = TcMessage::default();
+        query.header.index = i32::try_from(index).map_err(io::Error::other)?;
+        let answers = self.dump_bytes(RouteNetlinkMessage::GetQueueDiscipline(query))?;
         Ok(answers.iter().filter_map(|answer| discipline(answer, index)).collect())
     }
 }
 
-/// Length of `struct tcmsg`.
+/// Length of `struct tcmsg`, bytes.
 const HEADER: usize = 20;
-/// `TCA_KIND`, and `TCA_STATS2` with what is in it: `TCA_STATS_BASIC`, `TCA_STATS_QUEUE`, `TCA_STATS_PKT64`.
+/// `TCA_KIND`, and `TCA_STATS2` with its parts `TCA_STATS_BASIC`, `TCA_STATS_QUEUE`, `TCA_STATS_PKT64`.
 const KIND: u16 = 1;
 const STATS: u16 = 7;
 const BASIC: u16 = 1;
 const QUEUE: u16 = 3;
 const PACKETS: u16 = 8;
 
-/// One `RTM_NEWQDISC`, if it is of this interface.
-fn discipline(message: &[u8], index: u32) -> Option<Discipline> {
-    if number(message, 4)? != index {
+/// Parses one `RTM_NEWQDISC`, if it belongs to this interface.
+fn discipline(message: &[u8], index: u32) -> Option<QdiscStats> {
+    if u32_at(message, 4)? != index {
         return None;
     }
     let mut discipline =
-        Discipline { handle: number(message, 8)?, parent: number(message, 12)?, ..Discipline::default() };
+        QdiscStats { handle: u32_at(message, 8)?, parent: u32_at(message, 12)?, ..QdiscStats::default() };
     for (kind, value) in attributes(message.get(HEADER..)?) {
         match kind {
             KIND => discipline.kind = String::from_utf8_lossy(value.strip_suffix(&[0]).unwrap_or(value)).into_owned(),
-            STATS => attributes(value).for_each(|(kind, value)| count(&mut discipline, kind, value)),
+            STATS => attributes(value).for_each(|(kind, value)| read_stats(&mut discipline, kind, value)),
             _ => {}
         }
     }
     Some(discipline)
 }
 
-/// What a discipline's statistics of one sort say; a structure that is too short says nothing.
-fn count(discipline: &mut Discipline, kind: u16, value: &[u8]) {
-    let word = |at| number(value, at).map(u64::from);
+/// Reads one part of the statistics. A structure that is too short counts as zero.
+fn read_stats(discipline: &mut QdiscStats, kind: u16, value: &[u8]) {
+    let word = |at| u32_at(value, at).map(u64::from);
     match kind {
         BASIC => {
-            discipline.sent_bytes = long(value, 0).unwrap_or(0);
+            discipline.sent_bytes = u64_at(value, 0).unwrap_or(0);
             discipline.sent_packets = discipline.sent_packets.max(word(8).unwrap_or(0));
         }
-        PACKETS => discipline.sent_packets = long(value, 0).unwrap_or(discipline.sent_packets),
+        PACKETS => discipline.sent_packets = u64_at(value, 0).unwrap_or(discipline.sent_packets),
         QUEUE => {
             let word = |at| word(at).unwrap_or(0);
             (discipline.backlog_packets, discipline.backlog_bytes) = (word(0), word(4));
@@ -186,7 +175,7 @@ fn count(discipline: &mut Discipline, kind: u16, value: &[u8]) {
     }
 }
 
-/// Attributes as netlink packs them: length, kind, value, padded to four bytes.
+/// Returns netlink attributes: length, kind, value, padded to four bytes.
 fn attributes(bytes: &[u8]) -> impl Iterator<Item = (u16, &[u8])> {
     let mut rest = bytes;
     std::iter::from_fn(move || {
@@ -199,11 +188,11 @@ fn attributes(bytes: &[u8]) -> impl Iterator<Item = (u16, &[u8])> {
     })
 }
 
-fn number(bytes: &[u8], at: usize) -> Option<u32> {
+fn u32_at(bytes: &[u8], at: usize) -> Option<u32> {
     Some(u32::from_ne_bytes(bytes.get(at..at + 4)?.try_into().ok()?))
 }
 
-fn long(bytes: &[u8], at: usize) -> Option<u64> {
+fn u64_at(bytes: &[u8], at: usize) -> Option<u64> {
     Some(u64::from_ne_bytes(bytes.get(at..at + 8)?.try_into().ok()?))
 }
 
@@ -229,8 +218,8 @@ mod tests {
     }
 
     #[test]
-    fn a_discipline_is_read_past_options_nobody_knows() {
-        let expected = Discipline {
+    fn unknown_qdisc_options_are_skipped() {
+        let expected = QdiscStats {
             kind: "tbf".into(),
             handle: 0x8001_0000,
             parent: u32::MAX,
@@ -243,30 +232,30 @@ mod tests {
             backlog_packets: 3,
         };
         assert_eq!(discipline(&message(), 7), Some(expected));
-        assert_eq!(discipline(&message(), 8), None, "of another interface");
+        assert_eq!(discipline(&message(), 8), None, "belongs to another interface");
     }
 
     #[test]
-    fn a_message_cut_anywhere_is_no_panic() {
-        let whole = message();
-        for length in 0..whole.len() {
-            discipline(&whole[..length], 7);
+    fn truncated_message_does_not_panic() {
+        let message_bytes = message();
+        for length in 0..message_bytes.len() {
+            discipline(&message_bytes[..length], 7);
         }
-        assert_eq!(attributes(&[0; 8]).count(), 0, "attributes of no length do not go on for ever");
+        assert_eq!(attributes(&[0; 8]).count(), 0, "attributes of length 0 do not loop forever");
     }
 
     #[test]
-    fn loopback_is_reached_and_counts() {
+    fn loopback_is_routed_and_counted() {
         let mut netlink = Netlink::open().unwrap();
         let address = std::net::Ipv4Addr::LOCALHOST.into();
-        let index = netlink.interface_towards(address, Some(address)).unwrap();
-        let before = netlink.traffic(index).unwrap();
+        let index = netlink.route_interface(address, Some(address)).unwrap();
+        let before = netlink.interface_stats(index).unwrap();
         assert!(before.is_loopback && before.mtu > 0, "{before:?}");
         let socket = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
         socket.send_to(&[0; 1000], socket.local_addr().unwrap()).unwrap();
-        let after = netlink.traffic(index).unwrap();
+        let after = netlink.interface_stats(index).unwrap();
         assert!(after.sent_bytes >= before.sent_bytes + 1000 && after.sent_packets > before.sent_packets);
-        let kinds: Vec<_> = netlink.disciplines(index).unwrap().into_iter().map(|one| one.kind).collect();
+        let kinds: Vec<_> = netlink.qdisc_stats(index).unwrap().into_iter().map(|one| one.kind).collect();
         assert_eq!(kinds, ["noqueue"]);
     }
 }

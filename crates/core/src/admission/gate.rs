@@ -1,96 +1,93 @@
-//! The gate itself: what is taken, who waits in which order, who goes in.
+//! Queue and quotas of a server.
 //!
-//! The order is round robin between clients, first come first served within one. A client whose own quota holds its
-//! first session back is passed by; one that the quotas of all hold back is passed by nobody, so that a large session
-//! is not starved by small ones.
+//! The order is round robin between clients, and first come, first served within a client. A client whose first session
+//! waits for its own quota is skipped. A session that waits for a quota of all clients blocks the sessions behind it,
+//! so that small sessions do not starve a large session.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::time::Duration;
 
-use super::spent::Spent;
-use super::{Allowed, Ask, Client, Denied, Quotas, Share, Whose};
+use super::usage::WindowUsage;
+use super::{Client, Denial, QuotaLimits, QuotaScope, Quotas, SessionDemand, SessionGrant};
 use crate::time::Instant;
 use crate::units::{BitRate, Bytes};
 
-/// Most clients whose spending is remembered. Beyond it the one that was idle longest is forgotten.
-const REMEMBERED: usize = 65_536;
+/// Maximum clients whose usage is remembered. Beyond it, the client that was idle longest is forgotten.
+const MAX_ACCOUNTS: usize = 65_536;
 
-/// Most sessions at once that no quota counts: each is threads, and a list that it has read ahead.
-const UNCOUNTED: usize = 64;
+/// Maximum concurrent sessions without quota: each has threads and a list in memory.
+const MAX_UNCOUNTED: usize = 64;
 
-/// No session needs more, and a million of them can be added up.
-const FASTEST: BitRate = BitRate(1 << 44);
+/// Upper bound of a requested rate, so that the sum of a million sessions does not overflow.
+const MAX_RATE: BitRate = BitRate(1 << 44);
 
-/// Quotas, sessions that run, sessions that wait.
+/// Admission control: quotas, running sessions and waiting sessions.
 #[derive(Clone, Debug)]
-pub struct Gate {
+pub struct AdmissionGate {
     pub(super) quotas: Quotas,
     pub(super) accounts: HashMap<Client, Account>,
     pub(super) all: Account,
     pub(super) running: BTreeMap<u64, Running>,
-    /// Clients that have sessions waiting, in the order of their turns.
+    /// Clients with waiting sessions, in the order of their turns.
     pub(super) order: VecDeque<Client>,
-    /// Clients that have a session running.
+    /// Count of clients with a running session.
     pub(super) clients: u32,
     next: u64,
     stopping: bool,
 }
 
-/// What one client, or everybody, has.
+/// Usage of one client, or of all clients.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Account {
     pub(super) sessions: u32,
     pub(super) streams: u32,
     pub(super) rate: BitRate,
-    pub(super) waiting: VecDeque<Waiting>,
-    pub(super) spent: Spent,
+    pub(super) waiting: VecDeque<QueuedSession>,
+    pub(super) usage: WindowUsage,
     pub(super) seen: Instant,
 }
 
-/// A session that waits.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Waiting {
+pub(super) struct QueuedSession {
     pub(super) id: u64,
-    pub(super) ask: Ask,
+    pub(super) ask: SessionDemand,
 }
 
-/// A session that was let in.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Running {
     pub(super) client: Client,
-    pub(super) ask: Ask,
-    pub(super) allowed: Allowed,
+    pub(super) ask: SessionDemand,
+    pub(super) allowed: SessionGrant,
     pub(super) since: Instant,
-    /// Taken of the quotas.
+    /// Bytes that were taken from the quotas.
     taken: Bytes,
-    /// Moved of that.
+    /// Bytes that were moved.
     pub(super) moved: Bytes,
     charged: Instant,
 }
 
-/// What became of a session that waited.
+/// Decision about a waiting session.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Turn {
-    /// Which.
+pub struct AdmissionDecision {
     pub id: u64,
-    /// It goes in, or it need not wait any longer.
-    pub outcome: Result<Allowed, Denied>,
+    /// The session is admitted, or it need not wait any longer.
+    pub outcome: Result<SessionGrant, Denial>,
 }
 
-/// How the first waiting session of a client stands.
-enum Fit {
-    Now(Allowed),
-    Never(Denied),
-    /// Its client has all it may have.
-    Own,
-    /// Everybody together has.
-    Shared,
+/// Result of checking the first waiting session of a client.
+enum Admission {
+    Now(SessionGrant),
+    Never(Denial),
+    /// The client's own quota is full.
+    OwnQuota,
+    /// A quota of all clients is full.
+    SharedQuota,
 }
 
-impl Gate {
-    /// Nobody is in, nobody waits.
+impl AdmissionGate {
+    /// Creates an empty gate with these quotas.
     pub fn new(quotas: Quotas) -> Self {
-        Gate {
+        AdmissionGate {
             quotas,
             accounts: HashMap::new(),
             all: Account::default(),
@@ -102,41 +99,42 @@ impl Gate {
         }
     }
 
-    /// Sessions that run.
+    /// Returns the count of running sessions.
     pub fn running(&self) -> usize {
         self.running.len()
     }
 
-    /// Sessions that wait.
+    /// Returns the count of waiting sessions.
     pub fn waiting(&self) -> usize {
         self.order.iter().filter_map(|client| self.accounts.get(client)).map(|account| account.waiting.len()).sum()
     }
 
-    /// Puts a session into the queue; [`Gate::admit`] says whether it goes in at once.
-    pub fn ask(&mut self, client: Client, ask: Ask, now: Instant) -> Result<u64, Denied> {
-        // What is asked for comes from a peer, and is added up.
-        let ask = Ask { rate: ask.rate.map(|rate| rate.clamp(BitRate(1), FASTEST)), ..ask };
-        self.possible(&ask)?;
-        self.forget_somebody();
+    /// Adds a session to the queue. Call [`AdmissionGate::admit`] afterwards to learn whether it is admitted at once.
+    pub fn ask(&mut self, client: Client, ask: SessionDemand, now: Instant) -> Result<u64, Denial> {
+        // The demand comes from a peer and will be summed.
+        let ask = SessionDemand { rate: ask.rate.map(|rate| rate.clamp(BitRate(1), MAX_RATE)), ..ask };
+        self.check_possible(&ask)?;
+        self.limit_accounts();
         let window = self.quotas.window;
-        self.all.spent.forget(window, now);
+        self.all.usage.forget(window, now);
         let account = self.accounts.entry(client).or_default();
         account.seen = now;
-        account.spent.forget(window, now);
-        self.affordable(client, &ask, now)?;
-        self.place_to_wait(client, &ask, now)?;
+        account.usage.forget(window, now);
+        self.check_quotas(client, &ask, now)?;
+        self.check_queue_space(client, &ask, now)?;
         let id = self.next;
         self.next += 1;
         let account = self.accounts.entry(client).or_default();
         if account.waiting.is_empty() {
             self.order.push_back(client);
         }
-        account.waiting.push_back(Waiting { id, ask });
+        account.waiting.push_back(QueuedSession { id, ask });
         Ok(id)
     }
 
-    /// Everybody whose turn it is now. To be called after each [`Gate::ask`], [`Gate::leave`] and [`Gate::end`].
-    pub fn admit(&mut self, now: Instant) -> Vec<Turn> {
+    /// Returns all sessions that are admitted or rejected now. Call this after each [`AdmissionGate::ask`], [`AdmissionGate::leave`]
+    /// and [`AdmissionGate::end`].
+    pub fn admit(&mut self, now: Instant) -> Vec<AdmissionDecision> {
         let mut turns = Vec::new();
         let mut at = 0;
         while let Some(&client) = self.order.get(at) {
@@ -144,17 +142,17 @@ impl Gate {
                 self.order.remove(at);
                 continue;
             };
-            let outcome = match self.fit(client, &first.ask, now) {
-                Fit::Own => {
+            let outcome = match self.check_admission(client, &first.ask, now) {
+                Admission::OwnQuota => {
                     at += 1;
                     continue;
                 }
-                Fit::Shared => break,
-                Fit::Never(denied) => Err(denied),
-                Fit::Now(allowed) => Ok(allowed),
+                Admission::SharedQuota => break,
+                Admission::Never(denied) => Err(denied),
+                Admission::Now(allowed) => Ok(allowed),
             };
             self.leave_queue(client, first.id);
-            // Its next turn is after everybody else's.
+            // The client's next turn is after all other clients.
             if let Some(moved) = self.order.iter().position(|other| *other == client) {
                 self.order.remove(moved);
                 self.order.push_back(client);
@@ -162,12 +160,12 @@ impl Gate {
             if let Ok(allowed) = outcome {
                 self.start(first, client, allowed, now);
             }
-            turns.push(Turn { id: first.id, outcome });
+            turns.push(AdmissionDecision { id: first.id, outcome });
         }
         turns
     }
 
-    /// A session that waited goes away.
+    /// Removes a waiting session because its client disconnected.
     pub fn leave(&mut self, id: u64) {
         let waits = |client: &&Client| {
             self.accounts.get(client).is_some_and(|account| account.waiting.iter().any(|waiting| waiting.id == id))
@@ -178,14 +176,14 @@ impl Gate {
         }
     }
 
-    /// Takes up to `wanted` bytes of what the session, its client and everybody together may still move; less than
-    /// `wanted`, in the end nothing, when the quotas are spent.
+    /// Takes up to `wanted` bytes from the quotas of the session's client and of all clients. Returns less than
+    /// `wanted`, or finally zero, when a quota is exhausted.
     pub fn take(&mut self, id: u64, wanted: Bytes, now: Instant) -> Bytes {
         let Some(&Running { client, .. }) = self.running.get(&id) else { return Bytes(0) };
         let window = self.quotas.window;
         let bytes = wanted.min(self.bytes_left(client, now).map_or(wanted, |(_, left)| left));
         for account in [Some(&mut self.all), self.accounts.get_mut(&client)].into_iter().flatten() {
-            account.spent.add(bytes, Duration::ZERO, window, now);
+            account.usage.add(bytes, Duration::ZERO, window, now);
         }
         if let Some(running) = self.running.get_mut(&id) {
             running.taken.0 = running.taken.0.saturating_add(bytes.0);
@@ -193,22 +191,22 @@ impl Gate {
         bytes
     }
 
-    /// What the session has moved so far, by which it is judged how long it still takes: bytes are taken in large parts,
-    /// and before they are moved.
+    /// Records the bytes that the session has moved so far, to estimate its remaining time. Bytes are taken in large
+    /// parts and before they are moved.
     pub fn moved(&mut self, id: u64, bytes: Bytes) {
         if let Some(running) = self.running.get_mut(&id) {
             running.moved = bytes;
         }
     }
 
-    /// Whether bytes are counted, so that they may come to an end.
+    /// Reports whether a quota of bytes exists.
     pub fn counts_bytes(&self) -> bool {
         self.quotas.all.bytes.or(self.quotas.client.bytes).is_some()
     }
 
-    /// Whether a session may move `all` bytes from its beginning to its end, `asked` of which nobody has spoken of before.
-    /// Nothing is taken: others may spend the same.
-    pub fn affords(&self, id: u64, all: Bytes, asked: Bytes, now: Instant) -> Result<(), Denied> {
+    /// Checks that a session may move `all` bytes in total, `asked` of which are a new request. Takes nothing: other
+    /// sessions may use the same bytes.
+    pub fn affords(&self, id: u64, all: Bytes, asked: Bytes, now: Instant) -> Result<(), Denial> {
         let Some(&Running { client, taken, .. }) = self.running.get(&id) else { return Ok(()) };
         let Some((whose, left)) = self.bytes_left(client, now) else { return Ok(()) };
         let allowance = taken.0.saturating_add(left.0);
@@ -216,40 +214,41 @@ impl Gate {
             return Ok(());
         }
         let spoken_of = all.0.saturating_sub(asked.0);
-        Err(self.too_few(whose, client, Some(asked), Bytes(allowance.saturating_sub(spoken_of)), now))
+        Err(self.bytes_denial(whose, client, Some(asked), Bytes(allowance.saturating_sub(spoken_of)), now))
     }
 
-    /// Which quota of bytes a session has come to the end of, if one.
-    pub fn out_of_bytes(&self, id: u64, now: Instant) -> Option<Denied> {
+    /// Returns which quota of bytes is exhausted for a session, if any.
+    pub fn out_of_bytes(&self, id: u64, now: Instant) -> Option<Denial> {
         let client = self.running.get(&id)?.client;
         self.bytes_for(client, None, now).err()
     }
 
-    /// Gives back what was taken and not moved.
+    /// Returns bytes to the quotas that were taken but not moved.
     pub fn give_back(&mut self, id: u64, bytes: Bytes) {
         let Some(running) = self.running.get_mut(&id) else { return };
         let bytes = bytes.min(running.taken);
         running.taken.0 -= bytes.0;
         for account in [Some(&mut self.all), self.accounts.get_mut(&running.client)].into_iter().flatten() {
-            account.spent.give_back(bytes);
+            account.usage.give_back(bytes);
         }
     }
 
-    /// Counts the session's time until `now`. An error is the end of it: the seconds are spent.
-    pub fn spend(&mut self, id: u64, now: Instant) -> Result<(), Denied> {
+    /// Charges the session's time until `now`. An error means that the quota of time is exhausted and the session must
+    /// end.
+    pub fn spend(&mut self, id: u64, now: Instant) -> Result<(), Denial> {
         let Some(running) = self.running.get_mut(&id).filter(|running| !running.ask.uncounted) else { return Ok(()) };
         let (client, time) = (running.client, now.saturating_since(running.charged));
         running.charged = now;
         let window = self.quotas.window;
         for account in [Some(&mut self.all), self.accounts.get_mut(&client)].into_iter().flatten() {
-            account.spent.add(Bytes(0), time, window, now);
+            account.usage.add(Bytes(0), time, window, now);
         }
         self.seconds_for(client, None, now).map(drop)
     }
 
-    /// A session that ran has ended.
+    /// Ends a running session.
     pub fn end(&mut self, id: u64, now: Instant) {
-        // That the seconds are spent is of no matter any more.
+        // An exhausted quota of time no longer matters.
         let _ = self.spend(id, now);
         let Some(running) = self.running.remove(&id).filter(|running| !running.ask.uncounted) else { return };
         for account in [Some(&mut self.all), self.accounts.get_mut(&running.client)].into_iter().flatten() {
@@ -262,88 +261,94 @@ impl Gate {
         self.clients -= u32::from(left);
     }
 
-    /// Nobody is let in any more; returns those that waited.
-    pub fn stop(&mut self) -> Vec<Turn> {
+    /// Stops admission. Returns a decision for each waiting session.
+    pub fn stop(&mut self) -> Vec<AdmissionDecision> {
         self.stopping = true;
         self.order.clear();
         let waiting = self.accounts.values_mut().flat_map(|account| account.waiting.drain(..));
-        waiting.map(|waiting| Turn { id: waiting.id, outcome: Err(Denied::Stopping) }).collect()
+        waiting.map(|waiting| AdmissionDecision { id: waiting.id, outcome: Err(Denial::Stopping) }).collect()
     }
 
-    /// What could never be, however long one waits.
-    fn possible(&self, ask: &Ask) -> Result<(), Denied> {
+    /// Rejects demands that can never be met.
+    fn check_possible(&self, ask: &SessionDemand) -> Result<(), Denial> {
         if self.stopping {
-            return Err(Denied::Stopping);
+            return Err(Denial::Stopping);
         }
         let Quotas { all, client, session_streams, session_time, .. } = &self.quotas;
         let most = all.streams.min(client.streams).min(u32::from(*session_streams));
         if u32::from(ask.streams) > most {
-            return Err(Denied::Streams { asked: ask.streams, most });
+            return Err(Denial::Streams { asked: ask.streams, most });
         }
-        // To wait among those that are counted would be to wait for the one that it is there for.
-        if ask.uncounted && self.running.values().filter(|running| running.ask.uncounted).count() >= UNCOUNTED {
-            return Err(Denied::QueueFull { held_by: Whose::All, whose: Whose::All, waiting: 0, wait: None });
+        // If these sessions waited for counted sessions, they would wait for the session that they support.
+        if ask.uncounted && self.running.values().filter(|running| running.ask.uncounted).count() >= MAX_UNCOUNTED {
+            return Err(Denial::QueueFull { held_by: QuotaScope::All, whose: QuotaScope::All, waiting: 0, wait: None });
         }
         match ask.time {
-            Some(asked) if asked > *session_time => Err(Denied::Time { asked, most: *session_time }),
+            Some(asked) if asked > *session_time => Err(Denial::Time { asked, most: *session_time }),
             _ => Ok(()),
         }
     }
 
-    /// Whether what is said beforehand can be paid from what is left.
-    fn affordable(&self, client: Client, ask: &Ask, now: Instant) -> Result<(), Denied> {
+    /// Checks that the declared bytes and time are left in the quotas.
+    fn check_quotas(&self, client: Client, ask: &SessionDemand, now: Instant) -> Result<(), Denial> {
         self.bytes_for(client, ask.bytes, now)?;
         self.seconds_for(client, ask.time, now).map(drop)
     }
 
-    fn place_to_wait(&self, client: Client, ask: &Ask, now: Instant) -> Result<(), Denied> {
+    fn check_queue_space(&self, client: Client, ask: &SessionDemand, now: Instant) -> Result<(), Denial> {
         let own = self.accounts.get(&client).map_or(0, |account| account.waiting.len()) as u32;
         let all = self.waiting() as u32;
         let (whose, waiting) = match () {
-            () if own > 0 && own >= self.quotas.client_queue => (Whose::Client, own),
-            () if all > 0 && all >= self.quotas.queue => (Whose::All, all),
-            // Where nobody may wait, whoever does not go in at once is turned away.
-            () if self.waits(client, ask, now) && self.quotas.client_queue == 0 => (Whose::Client, own),
-            () if self.waits(client, ask, now) && self.quotas.queue == 0 => (Whose::All, all),
+            () if own > 0 && own >= self.quotas.client_queue => (QuotaScope::Client, own),
+            () if all > 0 && all >= self.quotas.queue => (QuotaScope::All, all),
+            // With a queue length of 0, a session that is not admitted at once is rejected.
+            () if self.must_wait(client, ask, now) && self.quotas.client_queue == 0 => (QuotaScope::Client, own),
+            () if self.must_wait(client, ask, now) && self.quotas.queue == 0 => (QuotaScope::All, all),
             () => return Ok(()),
         };
         let wait = self.expected(now).values().map(|expected| expected.wait).max().flatten();
-        Err(Denied::QueueFull { held_by: self.held_by(client, ask, now), whose, waiting, wait })
+        Err(Denial::QueueFull { held_by: self.held_by(client, ask, now), whose, waiting, wait })
     }
 
-    /// Whether a session that nobody waits before would have to wait.
-    fn waits(&self, client: Client, ask: &Ask, now: Instant) -> bool {
-        matches!(self.fit(client, ask, now), Fit::Own | Fit::Shared)
+    /// Reports whether a session at the head of the queue would have to wait.
+    fn must_wait(&self, client: Client, ask: &SessionDemand, now: Instant) -> bool {
+        matches!(self.check_admission(client, ask, now), Admission::OwnQuota | Admission::SharedQuota)
     }
 
-    /// Whose quota makes a session wait.
-    pub(super) fn held_by(&self, client: Client, ask: &Ask, now: Instant) -> Whose {
-        if matches!(self.fit(client, ask, now), Fit::Own) { Whose::Client } else { Whose::All }
+    /// Returns the scope of the quota that makes a session wait.
+    pub(super) fn held_by(&self, client: Client, ask: &SessionDemand, now: Instant) -> QuotaScope {
+        if matches!(self.check_admission(client, ask, now), Admission::OwnQuota) {
+            QuotaScope::Client
+        } else {
+            QuotaScope::All
+        }
     }
 
-    fn fit(&self, client: Client, ask: &Ask, now: Instant) -> Fit {
+    fn check_admission(&self, client: Client, ask: &SessionDemand, now: Instant) -> Admission {
         if ask.uncounted {
-            return Fit::Now(Allowed { streams: ask.streams, ..Allowed::default() });
+            return Admission::Now(SessionGrant { streams: ask.streams, ..SessionGrant::default() });
         }
         let own = self.accounts.get(&client);
         let (sessions, streams) = own.map_or((0, 0), |own| (own.sessions, own.streams));
         let asked = u32::from(ask.streams);
         let Quotas { all, client: share, clients, .. } = &self.quotas;
         if sessions >= share.sessions || streams + asked > share.streams {
-            return Fit::Own;
+            return Admission::OwnQuota;
         }
         let waiting = own.map_or(1, |own| own.waiting.len());
-        let Some(rate) = part(share, sessions, own.map_or(BitRate(0), |own| own.rate), waiting, ask.rate) else {
-            return Fit::Own;
+        let Some(rate) = fair_rate(share, sessions, own.map_or(BitRate(0), |own| own.rate), waiting, ask.rate) else {
+            return Admission::OwnQuota;
         };
-        let newcomer = sessions == 0 && self.clients >= *clients;
-        if newcomer || self.all.sessions >= all.sessions || self.all.streams + asked > all.streams {
-            return Fit::Shared;
+        let is_excess_client = sessions == 0 && self.clients >= *clients;
+        if is_excess_client || self.all.sessions >= all.sessions || self.all.streams + asked > all.streams {
+            return Admission::SharedQuota;
         }
-        let Some(rate) = part(all, self.all.sessions, self.all.rate, self.waiting(), rate) else { return Fit::Shared };
+        let Some(rate) = fair_rate(all, self.all.sessions, self.all.rate, self.waiting(), rate) else {
+            return Admission::SharedQuota;
+        };
         match (self.bytes_for(client, None, now), self.seconds_for(client, None, now)) {
-            (Err(denied), _) | (_, Err(denied)) => Fit::Never(denied),
-            (Ok(bytes), Ok(time)) => Fit::Now(Allowed {
+            (Err(denied), _) | (_, Err(denied)) => Admission::Never(denied),
+            (Ok(bytes), Ok(time)) => Admission::Now(SessionGrant {
                 streams: ask.streams,
                 rate,
                 bytes,
@@ -355,7 +360,7 @@ impl Gate {
         }
     }
 
-    fn start(&mut self, Waiting { id, ask }: Waiting, client: Client, allowed: Allowed, now: Instant) {
+    fn start(&mut self, QueuedSession { id, ask }: QueuedSession, client: Client, allowed: SessionGrant, now: Instant) {
         if !ask.uncounted {
             let own = self.accounts.entry(client).or_default();
             self.clients += u32::from(own.sessions == 0);
@@ -377,41 +382,50 @@ impl Gate {
         }
     }
 
-    /// The least that is left of the bytes, and whose that is; `None` without a quota.
-    fn bytes_left(&self, client: Client, now: Instant) -> Option<(Whose, Bytes)> {
-        let left = |whose, share: &Share, spent: Bytes| {
+    /// Returns the minimum of the bytes left in all quotas, with its scope; `None` without a quota.
+    fn bytes_left(&self, client: Client, now: Instant) -> Option<(QuotaScope, Bytes)> {
+        let left = |whose, share: &QuotaLimits, spent: Bytes| {
             share.bytes.map(|limit| (whose, Bytes(limit.0.saturating_sub(spent.0))))
         };
-        let (own, all) = (self.spent(client, now), self.spent_by_all(now));
-        let both =
-            [left(Whose::Client, &self.quotas.client, own.bytes()), left(Whose::All, &self.quotas.all, all.bytes())];
+        let (own, all) = (self.client_usage(client, now), self.total_usage(now));
+        let both = [
+            left(QuotaScope::Client, &self.quotas.client, own.bytes()),
+            left(QuotaScope::All, &self.quotas.all, all.bytes()),
+        ];
         both.into_iter().flatten().min_by_key(|(_, left)| *left)
     }
 
-    /// What is left of the bytes, if it is as much as asked for and not nothing.
-    fn bytes_for(&self, client: Client, asked: Option<Bytes>, now: Instant) -> Result<Option<Bytes>, Denied> {
+    /// Returns the bytes left, if they are not zero and cover the request.
+    fn bytes_for(&self, client: Client, asked: Option<Bytes>, now: Instant) -> Result<Option<Bytes>, Denial> {
         let Some((whose, left)) = self.bytes_left(client, now) else { return Ok(None) };
         if left.0 > 0 && asked.is_none_or(|asked| asked <= left) {
             return Ok(Some(left));
         }
-        Err(self.too_few(whose, client, asked, left, now))
+        Err(self.bytes_denial(whose, client, asked, left, now))
     }
 
-    fn too_few(&self, whose: Whose, client: Client, asked: Option<Bytes>, left: Bytes, now: Instant) -> Denied {
+    fn bytes_denial(
+        &self,
+        whose: QuotaScope,
+        client: Client,
+        asked: Option<Bytes>,
+        left: Bytes,
+        now: Instant,
+    ) -> Denial {
         let (share, spent) = self.quota(whose, client, now);
         let (limit, window) = (share.bytes.unwrap_or_default(), self.quotas.window);
         let most = Bytes(limit.0.saturating_sub(asked.map_or(1, |asked| asked.0)));
-        let again = spent.again(most, Duration::MAX, window, now);
-        Denied::Bytes { whose, asked, left, limit, window, again }
+        let again = spent.time_until(most, Duration::MAX, window, now);
+        Denial::Bytes { whose, asked, left, limit, window, again }
     }
 
-    /// What is left of the seconds, if it is as much as asked for and not nothing.
-    fn seconds_for(&self, client: Client, asked: Option<Duration>, now: Instant) -> Result<Option<Duration>, Denied> {
+    /// Returns the time left, if it is not zero and covers the request.
+    fn seconds_for(&self, client: Client, asked: Option<Duration>, now: Instant) -> Result<Option<Duration>, Denial> {
         let left = |whose| {
             let (share, spent) = self.quota(whose, client, now);
             share.time.map(|limit| (whose, limit, limit.saturating_sub(spent.time())))
         };
-        let both = [left(Whose::Client), left(Whose::All)];
+        let both = [left(QuotaScope::Client), left(QuotaScope::All)];
         let Some((whose, limit, left)) = both.into_iter().flatten().min_by_key(|(.., left)| *left) else {
             return Ok(None);
         };
@@ -420,36 +434,36 @@ impl Gate {
         }
         let window = self.quotas.window;
         let most = limit.saturating_sub(asked.unwrap_or(Duration::from_secs(1)));
-        let again = self.quota(whose, client, now).1.again(Bytes(u64::MAX), most, window, now);
-        Err(Denied::Seconds { whose, asked, left, limit, window, again })
+        let again = self.quota(whose, client, now).1.time_until(Bytes(u64::MAX), most, window, now);
+        Err(Denial::Seconds { whose, asked, left, limit, window, again })
     }
 
-    fn quota(&self, whose: Whose, client: Client, now: Instant) -> (Share, Spent) {
+    fn quota(&self, whose: QuotaScope, client: Client, now: Instant) -> (QuotaLimits, WindowUsage) {
         match whose {
-            Whose::Client => (self.quotas.client, self.spent(client, now)),
-            Whose::All => (self.quotas.all, self.spent_by_all(now)),
+            QuotaScope::Client => (self.quotas.client, self.client_usage(client, now)),
+            QuotaScope::All => (self.quotas.all, self.total_usage(now)),
         }
     }
 
-    fn spent(&self, client: Client, now: Instant) -> Spent {
-        let mut spent = self.accounts.get(&client).map(|account| account.spent.clone()).unwrap_or_default();
+    fn client_usage(&self, client: Client, now: Instant) -> WindowUsage {
+        let mut spent = self.accounts.get(&client).map(|account| account.usage.clone()).unwrap_or_default();
         spent.forget(self.quotas.window, now);
         spent
     }
 
-    fn spent_by_all(&self, now: Instant) -> Spent {
-        let mut spent = self.all.spent.clone();
+    fn total_usage(&self, now: Instant) -> WindowUsage {
+        let mut spent = self.all.usage.clone();
         spent.forget(self.quotas.window, now);
         spent
     }
 
-    /// Keeps the number of accounts within bounds.
-    fn forget_somebody(&mut self) {
-        if self.accounts.len() < REMEMBERED {
+    /// Limits the number of remembered clients.
+    fn limit_accounts(&mut self) {
+        if self.accounts.len() < MAX_ACCOUNTS {
             return;
         }
         let idle = |account: &Account| account.sessions == 0 && account.waiting.is_empty();
-        let blank = |account: &Account| idle(account) && account.spent.is_empty();
+        let blank = |account: &Account| idle(account) && account.usage.is_empty();
         let before = self.accounts.len();
         self.accounts.retain(|_, account| !blank(account));
         if self.accounts.len() == before {
@@ -461,10 +475,10 @@ impl Gate {
     }
 }
 
-/// The part of a share's rate that a session gets which asks for `asked`: what is free, dealt evenly among those that
-/// wait for a place. `None` if it would be less than its even part of the whole: then it waits for others to end.
-fn part(
-    share: &Share,
+/// Returns the rate of a new session that requests `asked`: the free rate, divided evenly among the waiting sessions.
+/// Returns `None` if the result would be below an even part of the total rate; the session then waits.
+fn fair_rate(
+    share: &QuotaLimits,
     sessions: u32,
     taken: BitRate,
     waiting: usize,

@@ -1,16 +1,17 @@
-//! Who may be served now, who waits, and what each is allowed: quotas per client address and in all, and a fair queue.
+//! Admission control: quotas per client address and in total, and a fair queue.
 //!
-//! [`Gate`] is accounting alone: it is asked, told what was used and when something ended, and says who goes in. It
-//! opens nothing and wakes nobody; `lfn_net::server::admission` is the shell with the threads. What is taken at once
-//! (clients, sessions, streams, rate) is waited for in the queue; what is spent over a window (bytes, seconds) comes
-//! back only with time, so that who has spent it is refused and told when to come again.
+//! [`AdmissionGate`] only does the accounting. Its caller reports demands, usage and ended sessions, and the gate
+//! decides which sessions are admitted. It opens no connection and wakes no thread; `lfn_net::server::admission` does
+//! both. Sessions wait in the queue for concurrent resources (clients, sessions, streams, rate). Resources that are
+//! counted over a window (bytes, seconds) only return with time. A session that exceeds them is rejected, and learns
+//! when to try again.
 
+mod expected_wait;
 mod gate;
-mod projection;
-mod spent;
+mod usage;
 
-pub use gate::{Gate, Turn};
-pub use projection::Expected;
+pub use expected_wait::ExpectedWait;
+pub use gate::{AdmissionDecision, AdmissionGate};
 
 use core::net::IpAddr;
 use std::fmt;
@@ -18,12 +19,12 @@ use std::time::Duration;
 
 use crate::units::{BitRate, Bytes, show_duration};
 
-/// One client: an IPv4 address, or the /64 of an IPv6 address, which is what one subscriber has (RFC 6177).
+/// One client: an IPv4 address, or the /64 of an IPv6 address, which is the prefix of one subscriber (RFC 6177).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Client(IpAddr);
 
 impl Client {
-    /// Whose address this is.
+    /// Returns the client with this address.
     pub fn of(address: IpAddr) -> Self {
         match address.to_canonical() {
             IpAddr::V6(v6) => Client(IpAddr::V6((v6.to_bits() >> 64 << 64).into())),
@@ -41,47 +42,45 @@ impl fmt::Display for Client {
     }
 }
 
-/// What may be used at once, and over a window; `None` is no limit.
+/// Limits of concurrent use and of use over a window; `None` is no limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Share {
-    /// Sessions at once.
+pub struct QuotaLimits {
     pub sessions: u32,
-    /// Data streams at once.
+    /// Maximum concurrent data streams.
     pub streams: u32,
-    /// Rate of all sessions together. Each is granted its part when it begins, and keeps it.
+    /// Total rate of all sessions. Each session gets its part at the start and keeps it.
     pub rate: Option<BitRate>,
-    /// Payload bytes, both ways, in any [`Quotas::window`].
+    /// Payload bytes in both directions, per [`Quotas::window`].
     pub bytes: Option<Bytes>,
-    /// Time of sessions, in any [`Quotas::window`]; two at once count twice.
+    /// Total time of sessions, per [`Quotas::window`]. Two concurrent sessions count twice.
     pub time: Option<Duration>,
 }
 
 /// All limits of a server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Quotas {
-    /// Everybody together.
-    pub all: Share,
-    /// One client.
-    pub client: Share,
-    /// Clients with a session at once.
+    /// Limits of all clients together.
+    pub all: QuotaLimits,
+    /// Limits of each client.
+    pub client: QuotaLimits,
+    /// Maximum clients with a running session.
     pub clients: u32,
-    /// Data streams of one session.
+    /// Maximum data streams of one session.
     pub session_streams: u16,
-    /// How long one test may take.
+    /// Maximum duration of a test.
     pub session_time: Duration,
-    /// Over which bytes and seconds are counted.
+    /// Window in which bytes and seconds are counted.
     pub window: Duration,
-    /// Sessions that may wait.
     pub queue: u32,
-    /// Sessions of one client that may wait.
+    /// Maximum waiting sessions of one client.
     pub client_queue: u32,
 }
 
 impl Default for Quotas {
     fn default() -> Self {
         Quotas {
-            all: Share { sessions: 16, streams: 1024, rate: None, bytes: None, time: None },
-            client: Share { sessions: 8, streams: 512, rate: None, bytes: None, time: None },
+            all: QuotaLimits { sessions: 16, streams: 1024, rate: None, bytes: None, time: None },
+            client: QuotaLimits { sessions: 8, streams: 512, rate: None, bytes: None, time: None },
             clients: 16,
             session_streams: 256,
             session_time: Duration::from_secs(3600),
@@ -92,136 +91,114 @@ impl Default for Quotas {
     }
 }
 
-/// What is said to who must wait because all together have what there is.
+/// Message to a session that waits for a limit of all clients.
 pub const FULL: &str = "the server is full";
 
-/// What is said to who must wait because its own client has what one client may have.
-pub const FULL_FOR_CLIENT: &str = "this client has all that the server allows one client at once";
+/// Message to a session that waits for a limit of its own client.
+pub const FULL_FOR_CLIENT: &str = "this client has reached its limit on the server";
 
-/// What a session asks for.
+/// Resources that a session requests.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Ask {
-    /// Data streams.
+pub struct SessionDemand {
     pub streams: u16,
-    /// How long it will take, where it says so.
+    /// Expected duration, if known.
     pub time: Option<Duration>,
-    /// How many payload bytes it will move, where it says so.
+    /// Expected payload bytes, if known.
     pub bytes: Option<Bytes>,
-    /// The rate it will keep to, where it says so.
+    /// Rate that the session will not exceed, if known.
     pub rate: Option<BitRate>,
-    /// It ends only when all is moved, however long that takes: a copy. The limit on one test's time is not for it.
+    /// The session ends when all data is moved, as in a copy. The maximum duration of a test does not apply.
     pub unbounded: bool,
-    /// How long after its time it is still let go on, where its client ends it.
+    /// Additional time after the expected duration in which the client normally ends the session.
     pub grace: Duration,
-    /// Another session that would have to wait for it is what it is there for: no quota but that of bytes counts it. Of such
-    /// there are 64 at once.
+    /// The session supports another session that would otherwise wait for it. Only the quota of bytes applies. At most
+    /// 64 of these sessions run at the same time.
     pub uncounted: bool,
 }
 
-/// What a session that goes in is allowed; `None` is as much as it likes.
+/// Resources that an admitted session may use; `None` is unlimited.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Allowed {
-    /// Data streams.
+pub struct SessionGrant {
     pub streams: u16,
-    /// Rate of all its streams together.
+    /// Total rate of all its streams.
     pub rate: Option<BitRate>,
-    /// What is left of the quotas; others may spend of the same.
+    /// Bytes left in the quotas. Other sessions may use the same bytes.
     pub bytes: Option<Bytes>,
-    /// How long it may take; others may spend of the same.
+    /// Maximum duration. Other sessions may use the same quota.
     pub time: Option<Duration>,
 }
 
-/// Whose quota it is.
+/// Scope of a quota.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Whose {
-    /// The client's own.
+pub enum QuotaScope {
     Client,
-    /// Of everybody together.
     All,
 }
 
-impl fmt::Display for Whose {
+impl fmt::Display for QuotaScope {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Whose::Client => "this client",
-            Whose::All => "all clients together",
+            QuotaScope::Client => "this client",
+            QuotaScope::All => "all clients together",
         })
     }
 }
 
-/// Why a session is not let in, and need not wait.
+/// Reason why a session is rejected without waiting.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Denied {
-    /// More streams than it could ever have.
-    #[error("{asked} streams asked for, the server allows {most}")]
-    Streams {
-        /// As asked.
-        asked: u16,
-        /// As allowed.
-        most: u32,
-    },
-    /// Longer than any test may take.
-    #[error("a test of {} asked for, the server allows {}", show_duration(*.asked), show_duration(*.most))]
-    Time {
-        /// As asked.
-        asked: Duration,
-        /// As allowed.
-        most: Duration,
-    },
-    /// The window's bytes are spent, or fewer are left than asked for.
-    #[error("{left} of the {limit} in {} that {whose} may move are left{}", show_duration(*.window), asked_bytes(.asked))]
+pub enum Denial {
+    /// More streams than the server ever permits.
+    #[error("{asked} streams requested, but the server allows {most}")]
+    Streams { asked: u16, most: u32 },
+    /// Longer than the server permits for a test.
+    #[error("a test of {} requested, but the server allows {}", show_duration(*.asked), show_duration(*.most))]
+    Time { asked: Duration, most: Duration },
+    /// The bytes of the window are used up, or fewer are left than requested.
+    #[error("byte quota of {whose}: {left} of {limit} per {} left{}", show_duration(*.window), requested_bytes(.asked))]
     Bytes {
-        /// Whose quota.
-        whose: Whose,
-        /// As asked, if it was said.
+        whose: QuotaScope,
         asked: Option<Bytes>,
-        /// What is left.
         left: Bytes,
-        /// The quota.
         limit: Bytes,
-        /// Over which it is counted.
+        /// Window of the quota.
         window: Duration,
-        /// When there is more.
+        /// Time until enough is left.
         again: Duration,
     },
-    /// The window's seconds are spent, or fewer are left than asked for.
+    /// The time of the window is used up, or less is left than requested.
     #[error(
-        "{} of the {} in {} that {whose} may use are left{}",
-        show_duration(*.left), show_duration(*.limit), show_duration(*.window), asked_time(.asked)
+        "time quota of {whose}: {} of {} per {} left{}",
+        show_duration(*.left), show_duration(*.limit), show_duration(*.window), requested_time(.asked)
     )]
     Seconds {
-        /// Whose quota.
-        whose: Whose,
-        /// As asked, if it was said.
+        whose: QuotaScope,
         asked: Option<Duration>,
-        /// What is left.
         left: Duration,
-        /// The quota.
         limit: Duration,
-        /// Over which it is counted.
+        /// Window of the quota.
         window: Duration,
-        /// When there is more.
+        /// Time until enough is left.
         again: Duration,
     },
-    /// No place to wait.
-    #[error("{}, and {}", full(*.held_by), already(*.waiting, *.whose))]
+    /// The queue is full.
+    #[error("{}, and {}", wait_reason(*.held_by), queue_state(*.waiting, *.whose))]
     QueueFull {
-        /// Whose quota makes it wait.
-        held_by: Whose,
-        /// Whose places.
-        whose: Whose,
-        /// How many wait.
+        /// Scope of the quota that the session waits for.
+        held_by: QuotaScope,
+        /// Scope of the full queue.
+        whose: QuotaScope,
+        /// Count of waiting sessions.
         waiting: u32,
-        /// How long the last of them may wait, where that can be said.
+        /// Maximum wait of the last waiting session, if known.
         wait: Option<Duration>,
     },
-    /// Nobody is let in any more.
+    /// No more sessions are admitted.
     #[error("the server is stopping")]
     Stopping,
 }
 
-impl Denied {
-    /// What the user can do about it; of a quota that is spent, which flag of the server sets it.
+impl Denial {
+    /// Returns the action for the user. For an exhausted quota, names the flag that sets it.
     pub fn hint(&self) -> String {
         let later = |wait: Duration| format!("try again in {}", show_duration(Duration::from_secs(wait.as_secs() + 1)));
         let raised = |hint: String| match self.flag() {
@@ -229,50 +206,50 @@ impl Denied {
             None => hint,
         };
         raised(match self {
-            Denied::Streams { most, .. } => format!("use --streams {most} or fewer"),
-            Denied::Time { most, .. } => format!("use --time {} or less, or fewer records", most.as_secs_f64()),
-            Denied::Bytes { left: Bytes(0), again, .. } => later(*again),
-            Denied::Bytes { left, again, .. } => format!("ask for {left} or less, or {}", later(*again)),
-            Denied::Seconds { left, again, .. } if left.is_zero() => later(*again),
-            Denied::Seconds { left, again, .. } => {
+            Denial::Streams { most, .. } => format!("use --streams {most} or fewer"),
+            Denial::Time { most, .. } => format!("use --time {} or less, or fewer records", most.as_secs_f64()),
+            Denial::Bytes { left: Bytes(0), again, .. } => later(*again),
+            Denial::Bytes { left, again, .. } => format!("copy {left} or less, or {}", later(*again)),
+            Denial::Seconds { left, again, .. } if left.is_zero() => later(*again),
+            Denial::Seconds { left, again, .. } => {
                 format!("use --time {} or less, or {}", left.as_secs_f64(), later(*again))
             }
-            Denied::QueueFull { wait: Some(wait), .. } => later(*wait),
-            Denied::QueueFull { wait: None, .. } => "try again later".into(),
-            Denied::Stopping => "try again when it runs again, or use another server".into(),
+            Denial::QueueFull { wait: Some(wait), .. } => later(*wait),
+            Denial::QueueFull { wait: None, .. } => "try again later".into(),
+            Denial::Stopping => "try again when the server is running again, or use another server".into(),
         })
     }
 
-    /// The flag of `lfn serve` that sets what is spent.
+    /// Returns the flag of `lfn serve` that sets the exhausted quota.
     fn flag(&self) -> Option<&'static str> {
         Some(match self {
-            Denied::Bytes { whose: Whose::Client, .. } => "--client-bytes",
-            Denied::Bytes { whose: Whose::All, .. } => "--max-bytes",
-            Denied::Seconds { whose: Whose::Client, .. } => "--client-time",
-            Denied::Seconds { whose: Whose::All, .. } => "--max-time",
-            Denied::Streams { .. } | Denied::Time { .. } | Denied::QueueFull { .. } | Denied::Stopping => return None,
+            Denial::Bytes { whose: QuotaScope::Client, .. } => "--client-bytes",
+            Denial::Bytes { whose: QuotaScope::All, .. } => "--max-bytes",
+            Denial::Seconds { whose: QuotaScope::Client, .. } => "--client-time",
+            Denial::Seconds { whose: QuotaScope::All, .. } => "--max-time",
+            Denial::Streams { .. } | Denial::Time { .. } | Denial::QueueFull { .. } | Denial::Stopping => return None,
         })
     }
 }
 
-fn full(held_by: Whose) -> &'static str {
+fn wait_reason(held_by: QuotaScope) -> &'static str {
     match held_by {
-        Whose::Client => FULL_FOR_CLIENT,
-        Whose::All => FULL,
+        QuotaScope::Client => FULL_FOR_CLIENT,
+        QuotaScope::All => FULL,
     }
 }
 
-fn already(waiting: u32, whose: Whose) -> String {
+fn queue_state(waiting: u32, whose: QuotaScope) -> String {
     match waiting {
-        0 => "nobody may wait".into(),
-        waiting => format!("{waiting} sessions of {whose} wait already"),
+        0 => "no session may wait".into(),
+        waiting => format!("{waiting} sessions of {whose} are waiting"),
     }
 }
 
-fn asked_bytes(asked: &Option<Bytes>) -> String {
-    asked.map_or(String::new(), |asked| format!(", {asked} asked for"))
+fn requested_bytes(asked: &Option<Bytes>) -> String {
+    asked.map_or(String::new(), |asked| format!(", {asked} requested"))
 }
 
-fn asked_time(asked: &Option<Duration>) -> String {
-    asked.map_or(String::new(), |asked| format!(", {} asked for", show_duration(asked)))
+fn requested_time(asked: &Option<Duration>) -> String {
+    asked.map_or(String::new(), |asked| format!(", {} requested", show_duration(asked)))
 }

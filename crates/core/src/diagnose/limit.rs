@@ -1,29 +1,31 @@
-//! A server that holds its clients to a rate: what was measured is then its setting and says nothing of the path.
+//! Rate limit of the server: the measured goodput is then the server's setting, not a property of the path.
 
 use std::collections::BTreeMap;
 
 use serde_json::json;
 
-use super::{Cause, Remedy, Evidence, Finding, finding};
+use super::{Cause, Evidence, Finding, Remedy, finding};
 
-/// A goodput this close to what is allowed is held there; retransmissions and the ends of a test cost some of it.
-const NEAR: f64 = 0.95;
+/// Minimum goodput as a share of the limit. Retransmissions and the ends of a test take the rest.
+const MIN_SHARE_OF_LIMIT: f64 = 0.95;
 
-/// The goodput is what the server allows.
-pub(super) fn server(evidence: &Evidence) -> Option<Finding> {
-    let (limit, goodput) = (evidence.rate_limit?, evidence.judged_goodput());
-    if goodput.as_f64() < NEAR * limit.as_f64() {
+/// Finds a goodput that is equal to the server's rate limit.
+pub(super) fn server_limit(evidence: &Evidence) -> Option<Finding> {
+    let (limit, goodput) = (evidence.rate_limit?, evidence.steady_goodput());
+    if goodput.as_f64() < MIN_SHARE_OF_LIMIT * limit.as_f64() {
         return None;
     }
-    let summary = format!("the server holds the test to {limit} (--max-rate, --client-rate), and it got {goodput}");
-    let mut finding = finding(evidence, Cause::ServerLimit, summary, higher(evidence), evidence.possible());
+    let summary =
+        format!("the server limits the test to {limit} (--max-rate, --client-rate); the goodput was {goodput}");
+    let mut finding =
+        finding(evidence, Cause::ServerLimit, summary, raise_limits(evidence), evidence.possible_goodput());
     finding.evidence =
         BTreeMap::from([("rate_limit_bits_per_second", json!(limit.0)), ("goodput_bits_per_second", json!(goodput.0))]);
     Some(finding)
 }
 
-/// The server with higher limits, for whoever runs it.
-pub(super) fn higher(evidence: &Evidence) -> Remedy {
+/// Returns the command that starts the server with higher limits.
+pub(super) fn raise_limits(evidence: &Evidence) -> Remedy {
     Remedy { command: "lfn serve --max-rate RATE --client-rate RATE".into(), host: Some(evidence.far.clone()) }
 }
 
@@ -31,9 +33,10 @@ pub(super) fn higher(evidence: &Evidence) -> Remedy {
 mod tests {
     use std::time::Duration;
 
+    use super::super::NamedReport;
     use super::*;
     use crate::units::BitRate;
-    use crate::wire::test::EndReport;
+    use crate::wire::measure::EndReport;
 
     fn evidence(goodput: u64, limit: Option<u64>) -> Evidence {
         let report = |limit: Option<u64>| EndReport {
@@ -43,16 +46,23 @@ mod tests {
             ..EndReport::default()
         };
         let rtt = Duration::from_millis(10);
-        Evidence::new(None, rtt, None, ("near", &report(None)), ("far", &report(limit)), "far.example")
+        Evidence::new(
+            None,
+            rtt,
+            None,
+            NamedReport::new("near", &report(None)),
+            NamedReport::new("far", &report(limit)),
+            "far.example",
+        )
     }
 
     #[test]
-    fn only_a_goodput_at_the_limit_is_the_servers_doing() {
-        let found = server(&evidence(79_000_000, Some(80_000_000))).unwrap();
+    fn only_a_goodput_at_the_limit_is_a_finding() {
+        let found = server_limit(&evidence(79_000_000, Some(80_000_000))).unwrap();
         assert_eq!(found.evidence["rate_limit_bits_per_second"], 80_000_000);
         assert!(found.summary.contains("80 Mb/s"), "{}", found.summary);
-        assert_eq!(found.cure.to_string(), "lfn serve --max-rate RATE --client-rate RATE   (on far.example)");
-        assert!(server(&evidence(60_000_000, Some(80_000_000))).is_none(), "the path is slower");
-        assert!(server(&evidence(79_000_000, None)).is_none());
+        assert_eq!(found.remedy.to_string(), "lfn serve --max-rate RATE --client-rate RATE   (on far.example)");
+        assert!(server_limit(&evidence(60_000_000, Some(80_000_000))).is_none(), "the path is slower");
+        assert!(server_limit(&evidence(79_000_000, None)).is_none());
     }
 }

@@ -1,10 +1,10 @@
-//! From the figures of both ends of a test to what held it back: [`Evidence`] in, [`Finding`]s out.
+//! Diagnosis of a finished test: rules turn the [`Evidence`] of both ends into [`Finding`]s.
 //!
-//! One rule is one function of the evidence; it names a cause only where the figures show it and prints the figures it
-//! used, the cure as a command with the host it belongs on, and the goodput it predicts. On a path that is full, or
-//! where nothing speaks clearly, there is no finding. The order is that of gain; what only follows from another cause that
-//! was found is not named ([`Cause::brings`]). Rules judge the steady part of a test (the whole of one too short to have
-//! any), so that start-up does not pass for a limit. Tests of datagrams have rules of their own ([`diagnose_datagrams`]).
+//! Each rule is one function of the evidence. A rule names a cause only if the figures show it. The finding has these
+//! figures, the remedy as a command with its host, and the predicted goodput. A full path, or evidence without a clear
+//! sign, gives no finding. Findings are sorted by gain. The consequences of another finding are not listed
+//! ([`Cause::consequences`]). The rules examine the steady part of a test, or the whole test if it is too short to have
+//! one, so that start-up is not taken for a limit. Tests of datagrams have their own rules ([`diagnose_datagrams`]).
 
 mod buffers;
 mod datagrams;
@@ -18,11 +18,11 @@ mod startup;
 mod window;
 
 #[cfg(test)]
-pub(crate) use window::tests::half_window;
+pub(crate) use window::tests::half_bdp_window;
 
 pub use datagrams::diagnose_datagrams;
-pub use evidence::{Evidence, Flow, Host, Moved, Spread, Steady, Worker};
-pub(crate) use evidence::{steady, whole_intervals};
+pub use evidence::{Evidence, HostEvidence, NamedReport, SendTotals, Spread, SteadyPart, StreamEvidence, WorkerTime};
+pub(crate) use evidence::{full_intervals, steady_part};
 
 use std::collections::BTreeMap;
 
@@ -30,73 +30,73 @@ use serde::{Deserialize, Serialize, Serializer};
 
 use crate::units::BitRate;
 
-/// One cause, diagnosed.
+/// One cause that limits a test, with its evidence and its remedy.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Finding {
-    /// What holds the test back.
+    /// Cause that limits the test.
     #[serde(rename = "name", serialize_with = "name")]
     pub cause: Cause,
-    /// How that shows, in one or two sentences with the figures.
+    /// Explanation in one or two sentences with the figures.
     pub summary: String,
-    /// The figures, names with units.
+    /// Figures that show the cause; each key ends with its unit.
     pub evidence: BTreeMap<&'static str, serde_json::Value>,
-    /// What to do about it.
-    pub cure: Remedy,
-    /// Goodput to expect after the cure, where it can be told.
+    /// Command that removes the cause.
+    pub remedy: Remedy,
+    /// Goodput predicted after the remedy, if it is known.
     #[serde(rename = "predicted_goodput_bits_per_second")]
     pub predicted: Option<BitRate>,
-    /// What that is more than now.
+    /// Predicted goodput minus the current goodput.
     #[serde(rename = "gain_bits_per_second")]
     pub gain: Option<BitRate>,
 }
 
-/// What can hold a test back.
+/// Causes that can limit a test.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Cause {
-    /// The window the receiver offers is spent before acknowledgements return.
+    /// The sender uses up the advertised receive window before acknowledgements return.
     ReceiveWindow,
-    /// The sender's buffer holds less than the path in flight.
+    /// The send buffer is smaller than the bytes in flight that the path needs.
     SendBuffer,
-    /// The kernel granted less than was asked, or its autotuning ends below what the path needs.
+    /// The kernel granted a smaller buffer than requested, or its autotuning ends below the need of the path.
     KernelCap,
-    /// No window above 65,535 bytes could be offered.
+    /// Window scaling is off, so no window is larger than 65,535 bytes.
     WindowScaleAbsent,
-    /// No processor time was left at one end.
+    /// One end has no CPU time left.
     Processor,
-    /// The sending application had nothing to send.
+    /// The sending application has no data to send.
     SlowWriter,
-    /// The receiving application did not read.
+    /// The receiving application does not read.
     SlowReader,
-    /// The server holds the test to a rate.
+    /// The server limits the rate of the test.
     ServerLimit,
-    /// A host dropped packets itself, before they left or after they had come.
+    /// A host dropped packets itself, before it sent them or after it received them.
     LocalDrops,
-    /// The path loses more than the rate can bear.
+    /// The path loses more packets than the goodput tolerates.
     Loss,
     /// Packets wait in a queue on the path.
     Queueing,
-    /// The path takes smaller packets than either interface.
+    /// The path MTU is smaller than the MTU of both interfaces.
     SmallMtu,
-    /// Another congestion control than was asked for.
+    /// The congestion control in use is not the requested one.
     CongestionControl,
-    /// Others use the interface of an end.
+    /// Other traffic uses the interface of an end.
     Competing,
-    /// Much of the test was growth, not the goodput the path carries.
+    /// Slow start took a large part of the test.
     StartUp,
-    /// Datagrams came and found the receiver's socket buffer full.
+    /// Datagrams arrived while the receiver's socket buffer was full.
     ReceiverOverflow,
-    /// A sender of datagrams did not keep the rate asked for.
+    /// A sender of datagrams did not reach the requested rate.
     SlowSender,
 }
 
 impl Cause {
-    /// As it is printed.
+    /// Returns the name that is printed and stored.
     pub fn name(self) -> &'static str {
         match self {
             Cause::ReceiveWindow => "receive window",
             Cause::SendBuffer => "send buffer",
-            Cause::KernelCap => "kernel cap",
-            Cause::WindowScaleAbsent => "window scale absent",
+            Cause::KernelCap => "kernel buffer limit",
+            Cause::WindowScaleAbsent => "no window scaling",
             Cause::Processor => "CPU-bound",
             Cause::SlowWriter => "slow sending application",
             Cause::SlowReader => "slow receiving application",
@@ -107,24 +107,24 @@ impl Cause {
             Cause::SmallMtu => "small MTU",
             Cause::CongestionControl => "congestion control",
             Cause::Competing => "competing traffic",
-            Cause::StartUp => "start-up share",
+            Cause::StartUp => "slow start",
             Cause::ReceiverOverflow => "receiver overflow",
             Cause::SlowSender => "slow sender",
         }
     }
 
-    /// What only follows from this: where the cause was found, these are not named.
-    fn brings(self) -> &'static [Cause] {
+    /// Returns the causes that follow from this one: they are not listed beside it.
+    fn consequences(self) -> &'static [Cause] {
         match self {
-            // A thread without a processor neither writes nor reads, and its socket shows it.
+            // A thread without CPU time does not write or read, and its socket shows the symptoms.
             Cause::Processor => {
                 &[Cause::SlowWriter, Cause::SlowReader, Cause::ReceiveWindow, Cause::Competing, Cause::StartUp]
             }
-            // Nor does an end that stops now and then show where growth ended.
+            // A receiver that pauses hides the end of slow start.
             Cause::SlowReader => &[Cause::ReceiveWindow, Cause::KernelCap, Cause::StartUp],
-            // A sender that is stopped needs no window: what it had in flight says nothing.
+            // A sender without data needs no window: its bytes in flight are not evidence.
             Cause::SlowWriter => &[Cause::SendBuffer, Cause::ReceiveWindow, Cause::StartUp],
-            // Both ends hold the rate: the sender by waiting, the receiver by reading no faster.
+            // Both ends keep the rate: the sender waits, and the receiver reads no faster.
             Cause::ServerLimit => &[Cause::SlowWriter, Cause::SlowReader, Cause::ReceiveWindow, Cause::SendBuffer],
             Cause::LocalDrops => &[Cause::Loss, Cause::Queueing],
             Cause::Competing => &[Cause::Loss, Cause::Queueing],
@@ -132,20 +132,20 @@ impl Cause {
         }
     }
 
-    /// Whether this is named where all those were found: unless it follows from one that is. No cause follows from
-    /// itself, however far around.
-    fn stays(self, found: &[Cause]) -> bool {
-        !found.iter().any(|cause| cause.brings().contains(&self) && cause.stays(found))
+    /// Returns true unless this cause follows from another root cause in `found`. A cause never follows from itself,
+    /// not even through other causes.
+    fn is_root_cause(self, found: &[Cause]) -> bool {
+        !found.iter().any(|cause| cause.consequences().contains(&self) && cause.is_root_cause(found))
     }
 }
 
-/// A command, and whose shell it belongs in.
+/// Command that removes a cause, and the host to run it on.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Remedy {
-    /// To be run as it stands.
+    /// Command line, ready to paste.
     pub command: String,
-    /// Where, if that is not where the test was typed.
+    /// Host of the command; none is the host of the test.
     pub host: Option<String>,
 }
 
@@ -158,33 +158,33 @@ impl std::fmt::Display for Remedy {
     }
 }
 
-/// All findings: that the test was another one than asked for, then the one with the most to gain.
+/// Returns all findings. A test with another congestion control than requested comes first, then the largest gain.
 pub fn diagnose(evidence: &Evidence) -> Vec<Finding> {
-    // Where gains are equal the earlier rule is the cause and the later one a consequence.
+    // If gains are equal, the earlier rule is the cause and the later one is a consequence.
     let rules = [
-        path::congestion,
-        limit::server,
+        path::congestion_control,
+        limit::server_limit,
         window::scale_absent,
         processor::processor,
         drops::local_drops,
         host::slow_writer,
         host::slow_reader,
-        buffers::kernel_cap_asked,
+        buffers::kernel_cap_on_request,
         window::receive_window,
         buffers::send_buffer,
-        buffers::kernel_cap_autotuned,
+        buffers::kernel_cap_on_autotuning,
         path::loss,
-        host::competing,
+        host::competing_traffic,
         path::small_mtu,
         startup::start_up,
         path::queueing,
     ];
     let mut findings: Vec<Finding> = rules.iter().filter_map(|rule| rule(evidence)).collect();
     let found: Vec<Cause> = findings.iter().map(|finding| finding.cause).collect();
-    findings.retain(|finding| finding.cause.stays(&found));
-    // A limit whose gain nobody can tell, because the capacity is not known, at least doubles what it limits.
-    let unknown = evidence.judged_goodput();
-    // A test that is not the one that was asked for comes before all that it found.
+    findings.retain(|finding| finding.cause.is_root_cause(&found));
+    // An unknown gain, because the capacity is unknown, counts as a doubling of the goodput.
+    let unknown = evidence.steady_goodput();
+    // A test that does not match the request comes before its other findings.
     let valid = |finding: &Finding| finding.cause != Cause::CongestionControl;
     findings.sort_by_key(|finding| (valid(finding), std::cmp::Reverse(finding.gain.unwrap_or(unknown))));
     findings
@@ -194,10 +194,10 @@ fn name<S: Serializer>(cause: &Cause, serializer: S) -> Result<S::Ok, S::Error> 
     serializer.serialize_str(cause.name())
 }
 
-/// A finding with its gain over what `evidence` shows, if `predicted` is known.
-fn finding(evidence: &Evidence, cause: Cause, summary: String, cure: Remedy, predicted: Option<BitRate>) -> Finding {
-    let gain = predicted.map(|predicted| BitRate(predicted.0.saturating_sub(evidence.judged_goodput().0)));
-    Finding { cause, summary, evidence: BTreeMap::new(), cure, predicted, gain }
+/// Creates a finding; its gain is `predicted` minus the goodput in `evidence`.
+fn finding(evidence: &Evidence, cause: Cause, summary: String, remedy: Remedy, predicted: Option<BitRate>) -> Finding {
+    let gain = predicted.map(|predicted| BitRate(predicted.0.saturating_sub(evidence.steady_goodput().0)));
+    Finding { cause, summary, evidence: BTreeMap::new(), remedy, predicted, gain }
 }
 
 #[cfg(test)]
@@ -205,10 +205,10 @@ mod tests {
     use super::Cause;
 
     #[test]
-    fn what_is_not_named_itself_hides_nothing() {
-        let of = |found: &[Cause]| found.iter().copied().filter(|cause| cause.stays(found)).collect::<Vec<_>>();
+    fn a_consequence_does_not_hide_other_causes() {
+        let of = |found: &[Cause]| found.iter().copied().filter(|cause| cause.is_root_cause(found)).collect::<Vec<_>>();
         assert_eq!(of(&[Cause::SlowReader, Cause::KernelCap]), [Cause::SlowReader]);
-        // The reader is slow for want of a processor, which makes no buffer small.
+        // The reader is slow because it has no CPU time. This does not explain a small buffer.
         let all = [Cause::Processor, Cause::SlowReader, Cause::KernelCap];
         assert_eq!(of(&all), [Cause::Processor, Cause::KernelCap]);
         assert_eq!(of(&[Cause::Processor, Cause::Competing, Cause::Loss]), [Cause::Processor, Cause::Loss]);

@@ -1,54 +1,54 @@
-//! Start-up: how much of a test went into growing, which more time would make small.
+//! Slow start: a large part of a short test, which a longer test makes small.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
 use serde_json::json;
 
-use super::{Cause, Remedy, Evidence, Finding, finding};
+use super::{Cause, Evidence, Finding, Remedy, finding};
 use crate::units::show_duration;
 
-/// Growth of less than this share of the test is not worth a word; more than the one interval in ten that every test
-/// begins with.
-const SHARE: f64 = 0.15;
-/// Goodput past start-up must be this much more than over the whole test: a tenth of it is lost. Less is what slow start
-/// takes of a healthy test, told in the summary anyhow.
-const WORTH: f64 = 1.11;
-/// A test shorter than this many round trips may well have been growing all the time.
-const ROUND_TRIPS: u32 = 30;
-/// What takes more round trips than this to get going is something else: slow start to the largest window takes 20.
-const GROWTH: u32 = 100;
-/// Fewer intervals do not show a growth.
-const FEWEST: usize = 3;
+/// Minimum start-up as a share of the test, above the one interval in ten that every test starts with.
+const MIN_START_UP_SHARE: f64 = 0.15;
+/// Minimum steady goodput over the goodput of the whole test: a tenth is lost. A healthy test loses less to slow start,
+/// and the summary shows this loss anyway.
+const MIN_GAIN_FACTOR: f64 = 1.11;
+/// A test with fewer round trips may have been growing until its end.
+const MIN_ROUND_TRIPS: u32 = 30;
+/// Maximum round trips of slow start: growth to the largest window takes 20, a longer growth has another cause.
+const MAX_GROWTH_ROUND_TRIPS: u32 = 100;
+/// Minimum number of intervals that show growth.
+const MIN_INTERVALS: usize = 3;
 
-/// Goodput over the whole test is well below what it was once past start-up, or start-up never ended.
+/// Finds a goodput far below the steady goodput, or a goodput that still grew at the end.
 pub(super) fn start_up(evidence: &Evidence) -> Option<Finding> {
     let elapsed = evidence.elapsed;
-    // Who leaves out a warm-up knows of it.
-    if evidence.omitted.is_some() {
+    // A user who sets the warm-up knows it.
+    if evidence.omit.is_some() {
         return None;
     }
     let Some(steady) = evidence.steady else {
-        let growing = elapsed < evidence.base_rtt * ROUND_TRIPS && evidence.intervals >= FEWEST;
-        return growing.then(|| never_ended(evidence));
+        let growing = elapsed < evidence.base_rtt * MIN_ROUND_TRIPS && evidence.intervals >= MIN_INTERVALS;
+        return growing.then(|| still_growing(evidence));
     };
     let share = steady.start.as_secs_f64() / elapsed.as_secs_f64().max(f64::MIN_POSITIVE);
     // Start-up ends somewhere in the interval before the first steady one.
-    if steady.start.saturating_sub(evidence.interval) > evidence.base_rtt * GROWTH {
+    if steady.start.saturating_sub(evidence.interval) > evidence.base_rtt * MAX_GROWTH_ROUND_TRIPS {
         return None;
     }
-    if share <= SHARE || steady.goodput.as_f64() < WORTH * evidence.goodput.as_f64() {
+    if share <= MIN_START_UP_SHARE || steady.goodput.as_f64() < MIN_GAIN_FACTOR * evidence.goodput.as_f64() {
         return None;
     }
     let summary = format!(
-        "{} of {} ({:.0} %) went into growth: {} over the whole test, {} past start-up",
+        "growth took {} of {} ({:.0} %): {} over the whole test, {} in the steady part; run longer",
         show_duration(steady.start),
         show_duration(elapsed),
         share * 100.0,
         evidence.goodput,
         steady.goodput,
     );
-    let mut finding = finding(evidence, Cause::StartUp, summary, longer(evidence, steady.start), Some(steady.goodput));
+    let mut finding =
+        finding(evidence, Cause::StartUp, summary, longer_test(evidence, steady.start), Some(steady.goodput));
     // The gain is over the whole test, not over its steady part.
     finding.gain = Some(crate::units::BitRate(steady.goodput.0 - evidence.goodput.0));
     finding.evidence = BTreeMap::from([
@@ -60,15 +60,20 @@ pub(super) fn start_up(evidence: &Evidence) -> Option<Finding> {
     Some(finding)
 }
 
-fn never_ended(evidence: &Evidence) -> Finding {
+fn still_growing(evidence: &Evidence) -> Finding {
     let summary = format!(
-        "goodput still grew when the test ended after {}, {:.0} round trips of {}",
+        "the goodput was still growing at the end of the test, after {} ({:.0} round trips of {}); run longer",
         show_duration(evidence.elapsed),
         evidence.elapsed.as_secs_f64() / evidence.base_rtt.as_secs_f64().max(f64::MIN_POSITIVE),
         show_duration(evidence.base_rtt),
     );
-    let mut finding =
-        finding(evidence, Cause::StartUp, summary, longer(evidence, evidence.elapsed), evidence.possible());
+    let mut finding = finding(
+        evidence,
+        Cause::StartUp,
+        summary,
+        longer_test(evidence, evidence.elapsed),
+        evidence.possible_goodput(),
+    );
     finding.evidence = BTreeMap::from([
         ("elapsed_seconds", json!(evidence.elapsed.as_secs_f64())),
         ("base_rtt_seconds", json!(evidence.base_rtt.as_secs_f64())),
@@ -76,67 +81,68 @@ fn never_ended(evidence: &Evidence) -> Finding {
     finding
 }
 
-/// A test in which start-up is a tenth.
-fn longer(evidence: &Evidence, start_up: Duration) -> Remedy {
+/// Returns the command of a test with a tenth of slow start.
+fn longer_test(evidence: &Evidence, start_up: Duration) -> Remedy {
     let seconds = (start_up.as_secs_f64() * 10.0).ceil().max(1.0);
-    evidence.again(&format!("--time {seconds}"))
+    evidence.repeat_command(&format!("--time {seconds}"))
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::{Steady, diagnose};
+    use super::super::{SteadyPart, diagnose};
     use super::*;
-    use crate::diagnose::window::tests::half_window;
+    use crate::diagnose::window::tests::half_bdp_window;
     use crate::units::{BitRate, Bytes};
 
-    /// A path that was filled in the end, after `start` of 30 s.
+    /// A path that was filled after `start` of 30 s.
     fn filled_after(start: u64, whole: u64) -> Evidence {
-        let mut evidence = half_window();
+        let mut evidence = half_bdp_window();
         let goodput = BitRate(128_500_000);
-        evidence.flows[0].goodput = goodput;
-        evidence.flows[0].cwnd = Bytes(4_000_000);
+        evidence.streams[0].goodput = goodput;
+        evidence.streams[0].cwnd = Bytes(4_000_000);
         evidence.goodput = BitRate(whole);
-        evidence.steady = Some(Steady { start: Duration::from_secs(start), end: evidence.elapsed, goodput });
+        evidence.steady = Some(SteadyPart { start: Duration::from_secs(start), end: evidence.elapsed, goodput });
         evidence
     }
 
     #[test]
-    fn long_growth_is_a_finding_with_its_share() {
+    fn long_slow_start_is_found_with_its_share() {
         let findings = diagnose(&filled_after(6, 104_000_000));
         assert_eq!(findings.iter().map(|f| f.cause).collect::<Vec<_>>(), [Cause::StartUp]);
-        let expected = "6 s of 30 s (20 %) went into growth: 104 Mb/s over the whole test, 128.5 Mb/s past start-up";
+        let expected =
+            "growth took 6 s of 30 s (20 %): 104 Mb/s over the whole test, 128.5 Mb/s in the steady part; run longer";
         assert_eq!(findings[0].summary, expected);
         assert_eq!(findings[0].gain, Some(BitRate(24_500_000)));
-        assert_eq!(findings[0].cure.to_string(), "lfn test far.example --time 60");
+        assert_eq!(findings[0].remedy.to_string(), "lfn test far.example --time 60");
     }
 
     #[test]
-    fn short_growth_is_none() {
+    fn short_slow_start_is_no_finding() {
         assert_eq!(diagnose(&filled_after(2, 120_000_000)), []);
-        // Much time but nothing lost in it.
+        // A long time, but only a small loss.
         assert_eq!(diagnose(&filled_after(10, 127_000_000)), []);
         // Thousands of round trips: a noisy host, not slow start.
         let mut evidence = filled_after(6, 104_000_000);
         evidence.base_rtt = Duration::from_micros(20);
-        evidence.flows[0].rtt = evidence.base_rtt;
+        evidence.streams[0].rtt = evidence.base_rtt;
         assert_eq!(diagnose(&evidence), []);
     }
 
     #[test]
-    fn a_warm_up_left_out_on_purpose_is_none() {
+    fn an_omitted_warm_up_is_no_finding() {
         let mut evidence = filled_after(6, 104_000_000);
-        evidence.omitted = Some(Duration::from_secs(6));
+        evidence.omit = Some(Duration::from_secs(6));
         assert_eq!(diagnose(&evidence), []);
-        // Nothing was left of the test.
+        // No part of the test is left.
         (evidence.steady, evidence.elapsed) = (None, Duration::from_secs(5));
         assert_eq!(start_up(&evidence), None);
     }
 
     #[test]
-    fn a_test_that_only_grew_says_so() {
+    fn a_test_that_only_grew_is_found() {
         let mut evidence = filled_after(6, 20_000_000);
         evidence.steady = None;
-        evidence.flows[0].goodput = evidence.goodput;
+        evidence.streams[0].goodput = evidence.goodput;
         evidence.elapsed = Duration::from_secs(5);
         assert_eq!(diagnose(&evidence)[0].cause, Cause::StartUp);
         // Long enough, but unsteady for another reason.
@@ -145,10 +151,10 @@ mod tests {
     }
 
     #[test]
-    fn what_limits_the_steady_part_comes_before_start_up() {
-        let mut evidence = half_window();
+    fn steady_limits_come_before_slow_start() {
+        let mut evidence = half_bdp_window();
         evidence.goodput = BitRate(50_000_000);
-        evidence.steady = evidence.steady.map(|steady| Steady { start: Duration::from_secs(7), ..steady });
+        evidence.steady = evidence.steady.map(|steady| SteadyPart { start: Duration::from_secs(7), ..steady });
         let causes: Vec<_> = diagnose(&evidence).iter().map(|finding| finding.cause).collect();
         assert_eq!(causes, [Cause::ReceiveWindow, Cause::StartUp]);
     }

@@ -1,7 +1,7 @@
-//! What routers add to ICMP messages: extension objects (RFC 4884), of which MPLS label stacks (RFC 4950) are read.
+//! Extension objects of ICMP messages (RFC 4884); MPLS label stacks (RFC 4950) are the only ones that are read.
 //!
-//! The objects come from anybody who can send ICMP, so whatever is wrong with them ends the reading; what was read before
-//! stands.
+//! Anyone who can send ICMP can send these objects. So reading stops at the first error, and keeps the objects before
+//! it.
 
 use serde::{Deserialize, Serialize};
 
@@ -9,25 +9,25 @@ use serde::{Deserialize, Serialize};
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Label {
-    /// The label, 20 bits.
+    /// Label value, 20 bits.
     pub label: u32,
     /// Traffic class, 3 bits.
     pub traffic_class: u8,
-    /// TTL in the label.
+    /// TTL of the label stack entry.
     pub ttl: u8,
 }
 
-/// Most entries of a stack that are read: more than any network nests.
-const MOST_LABELS: usize = 16;
+/// Maximum number of stack entries that are read: more than any network nests.
+const MAX_LABELS: usize = 16;
 
-/// The label stack in an extension structure, which begins with its version and checksum (RFC 4884 §7); none if it has
-/// none.
+/// Returns the label stack in an extension structure, or an empty list. The structure begins with its version and
+/// checksum (RFC 4884 §7).
 pub fn mpls(structure: &[u8]) -> Vec<Label> {
     /// Class and type of an incoming label stack (RFC 4950 §2).
     const INCOMING_STACK: [u8; 2] = [1, 1];
     let mut labels = Vec::new();
     let Some((head, mut rest)) = structure.split_first_chunk::<4>() else { return labels };
-    // Version 2.
+    // Only version 2 is known.
     if head[0] >> 4 != 2 {
         return labels;
     }
@@ -36,7 +36,7 @@ pub fn mpls(structure: &[u8]) -> Vec<Label> {
         let Some(body) = rest.get(4..length) else { break };
         if object[2..] == INCOMING_STACK {
             let entries = body.chunks_exact(4).map(|entry| label([entry[0], entry[1], entry[2], entry[3]]));
-            labels.extend(entries.take(MOST_LABELS - labels.len()));
+            labels.extend(entries.take(MAX_LABELS - labels.len()));
         }
         rest = &rest[length..];
     }
@@ -54,13 +54,13 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn a_label_stack_is_read() {
+    fn label_stack_is_parsed() {
         // Version 2; an object of 12 bytes, class 1, type 1; labels 16 (class 5, TTL 1) and 1048575 (TTL 255, bottom).
         let bytes = [0x20, 0, 0, 0, 0, 12, 1, 1, 0x00, 0x01, 0x0a, 1, 0xff, 0xff, 0xf1, 255];
         let expected =
             [Label { label: 16, traffic_class: 5, ttl: 1 }, Label { label: 1_048_575, traffic_class: 0, ttl: 255 }];
         assert_eq!(mpls(&bytes), expected);
-        assert_eq!(mpls(&bytes[..14]), [], "an object cut short");
+        assert_eq!(mpls(&bytes[..14]), [], "a truncated object");
         let mut other = bytes;
         other[6] = 2;
         assert_eq!(mpls(&other), [], "another class");
@@ -68,12 +68,12 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_bytes_are_read_or_refused(bytes in proptest::collection::vec(any::<u8>(), 0..200)) {
+        fn any_bytes_are_parsed_or_rejected(bytes in proptest::collection::vec(any::<u8>(), 0..200)) {
             let mut bytes = bytes;
             if let Some(first) = bytes.first_mut() {
                 *first = 0x20;
             }
-            prop_assert!(mpls(&bytes).len() <= MOST_LABELS);
+            prop_assert!(mpls(&bytes).len() <= MAX_LABELS);
         }
     }
 }

@@ -1,9 +1,9 @@
-//! What lies between two hosts: the routers on the way, and the largest packet that gets through in each direction.
+//! Discovery of a path: its routers, and the path MTU in each direction.
 //!
-//! Pure machines that say what to send next and take what came back: [`traceroute`] counts hops along one flow,
-//! [`plpmtud`] searches the path MTU by acknowledged probes alone (RFC 8899), [`probe`] is what its probes look like on
-//! a session's datagram stream, [`extension`] reads what routers add to their ICMP messages. Sockets, clocks and ICMP as
-//! the kernel tells it are in `lfn-net`; [`report`] is what becomes of it all.
+//! These state machines choose the next packet and take the replies: [`traceroute`] finds the hops of one flow, and
+//! [`plpmtud`] searches the path MTU with acknowledged probes only (RFC 8899). [`probe`] defines its probes on a
+//! session's datagram stream. [`extension`] reads extensions of ICMP messages. Sockets, clocks and the kernel's ICMP
+//! errors are in `lfn-net`. [`report`] has the results.
 
 pub mod extension;
 pub mod plpmtud;

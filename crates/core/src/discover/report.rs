@@ -1,7 +1,7 @@
-//! What is found of a path: hops of each trace, and path MTUs beside those of the interfaces.
+//! Results of path discovery: hops of each trace, and path MTUs with the MTUs of the interfaces.
 //!
-//! These are the figures as `--json` prints them and as they are stored. What is not known is `None`, a hop that nobody
-//! answered for has no nodes.
+//! These are the figures that `--json` prints and that a stored report has. Unknown figures are `None`. A hop without
+//! an answer has no nodes.
 
 use core::net::IpAddr;
 
@@ -10,79 +10,77 @@ use serde::{Deserialize, Serialize};
 use super::extension::Label;
 use crate::figure::Figure;
 
-/// All that `lfn test --path` found.
+/// Results of `lfn test --path`.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct PathReport {
-    /// Way there, hop by hop, once for each protocol.
+    /// Forward route, hop by hop, once for each protocol.
     #[serde(default)]
-    pub traces: Vec<Trace>,
-    /// Path MTUs.
+    pub traces: Vec<RouteTrace>,
+    /// Path MTUs of both directions.
     #[serde(default)]
     pub mtu: MtuReport,
-    /// What could not be done, and why: a line each.
+    /// Parts that failed, with the reason: one line each.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub troubles: Vec<String>,
+    pub errors: Vec<String>,
 }
 
-/// With what a trace asked.
+/// Protocol of the probes of a trace.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
-pub enum Protocol {
-    /// SYNs to the port that the test uses.
+pub enum TraceProtocol {
+    /// SYN packets to the port of the test.
     Tcp,
-    /// Datagrams to a port where nobody is expected to listen.
+    /// Datagrams to a port without a listener.
     Udp,
 }
 
-/// One trace of one flow.
+/// The route of one flow, hop by hop.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
-pub struct Trace {
-    /// With what it asked.
-    pub protocol: Protocol,
-    /// Source of the flow.
+pub struct RouteTrace {
+    pub protocol: TraceProtocol,
+    /// Source address of the flow.
     pub source: IpAddr,
-    /// Its port: the same for every probe.
+    /// Source port, the same for every probe.
     pub source_port: u16,
-    /// Destination of the flow.
+    /// Destination address of the flow.
     pub destination: IpAddr,
-    /// Its port.
+    /// Destination port of all probes of the trace.
     pub destination_port: u16,
-    /// The hops in their order, from TTL 1.
+    /// Hops in order, from TTL 1.
     pub hops: Vec<Hop>,
-    /// How it ended.
+    /// Reason for the end of the trace.
     pub end: TraceEnd,
 }
 
-/// How a trace ended.
+/// Reason for the end of a trace.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum TraceEnd {
-    /// The destination answered.
     Reached,
-    /// A router said that there is no way on, or that it is forbidden.
+    /// A router reported that the destination is unreachable or prohibited.
     Unreachable,
-    /// Nobody answered for several hops in a row.
+    /// Several consecutive hops did not answer.
     #[default]
     Silent,
-    /// As many hops were tried as a path may have.
+    /// The maximum number of hops was reached.
     TooFar,
-    /// The time for it was over.
+    /// The time limit was reached.
     OutOfTime,
 }
 
-/// One hop: what answered probes of one TTL.
+/// One hop: all addresses that answered probes with one TTL.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Hop {
     /// TTL or hop limit of the probes.
     pub ttl: u8,
-    /// Probes sent.
+    /// Probes of this hop, in the order of sending.
     pub probes: u8,
-    /// Who answered; nobody, if the hop is unknown.
+    /// Addresses that answered; empty if no router answered.
     pub nodes: Vec<Node>,
 }
 
@@ -90,19 +88,19 @@ pub struct Hop {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Node {
-    /// The address.
+    /// IP address that answered the probe.
     pub address: IpAddr,
-    /// Its name, if names were asked for and it has one.
+    /// DNS name, if names were requested and the address has one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
-    /// Round trips of the probes it answered, in the order of the probes.
+    /// Round-trip times of the answered probes, in the order of the probes.
     pub rtt_seconds: Vec<Figure>,
-    /// MPLS labels the probe carried when it expired (RFC 4950), as the first answer tells them.
+    /// MPLS labels of the probe when its TTL expired (RFC 4950), from the first answer.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub mpls: Vec<Label>,
 }
 
-/// The largest packets. All sizes are of IP packets, headers included.
+/// Maximum packet sizes of a path. All sizes are of IP packets with their headers.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct MtuReport {
@@ -110,16 +108,16 @@ pub struct MtuReport {
     pub near_interface_mtu_bytes: Option<u32>,
     /// MTU of the server's interface towards the client.
     pub far_interface_mtu_bytes: Option<u32>,
-    /// Path MTU from the client to the server, by probes alone.
+    /// Path MTU from the client to the server, found by probes only.
     pub forward: Option<MtuFound>,
-    /// Path MTU from the server to the client, by probes alone.
+    /// Path MTU from the server to the client, found by probes only.
     pub reverse: Option<MtuFound>,
-    /// What ICMP told each sender.
+    /// Packet-too-big messages that a sender received.
     #[serde(default)]
-    pub told: Vec<MtuTold>,
-    /// What the client's TCP took the path MTU for when its last test was over (`tcpi_pmtu`).
+    pub icmp_too_big: Vec<PacketTooBig>,
+    /// Path MTU in the client's TCP at the end of its last test (`tcpi_pmtu`).
     pub near_tcp_pmtu_bytes: Option<u32>,
-    /// The same of the server's TCP.
+    /// Path MTU in the server's TCP.
     pub far_tcp_pmtu_bytes: Option<u32>,
 }
 
@@ -127,41 +125,41 @@ pub struct MtuReport {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct MtuFound {
-    /// The largest packet that arrived.
+    /// Largest packet that arrived.
     pub path_mtu_bytes: u32,
-    /// The smallest that never did, in as many tries as make loss unlikely.
+    /// Smallest packet that never arrived, in enough tries to exclude random loss.
     pub smallest_lost_bytes: Option<u32>,
-    /// How sure it is.
-    pub search: Searched,
-    /// Probes sent.
+    /// Whether the search is complete.
+    pub search: SearchEnd,
+    /// Probes sent for this direction.
     pub probes_sent: u32,
-    /// Probes that arrived.
+    /// Probes that the other end acknowledged.
     pub probes_arrived: u32,
-    /// Packets larger than this vanish, and no ICMP message says so.
+    /// True if larger packets vanish without an ICMP message.
     pub black_hole: bool,
 }
 
-/// How a search ended.
+/// Reason for the end of a path MTU search.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
-pub enum Searched {
-    /// Nothing larger gets through, or the interface takes nothing larger.
+pub enum SearchEnd {
+    /// No larger packet passes, or the interface sends no larger packet.
     Complete,
-    /// The time was over first: at least this much gets through.
+    /// The time limit was reached: the path MTU is at least this large.
     #[default]
     OutOfTime,
 }
 
-/// A packet-too-big message.
+/// A packet-too-big message of ICMP.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
-pub struct MtuTold {
-    /// Which end it was told to.
+pub struct PacketTooBig {
+    /// End that received the message.
     pub to: End,
-    /// The router that sent it, if its address is known.
+    /// Router that sent the message, if its address is known.
     pub from: Option<IpAddr>,
-    /// The MTU it gave.
+    /// MTU in the message.
     pub mtu_bytes: u32,
 }
 
@@ -170,8 +168,7 @@ pub struct MtuTold {
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum End {
-    /// The client, who dialled.
+    /// The client, which dialled.
     Near,
-    /// The server.
     Far,
 }

@@ -1,9 +1,9 @@
-//! Which hop to ask next, and what its answers amount to.
+//! A traceroute of one flow: the next probe to send, and the hops from its answers.
 //!
-//! The machine of a trace of one flow: it hands out probes (a number and a TTL), several in flight, and takes answers. It
-//! knows no protocol: that a probe expired, arrived or was refused is told to it. A router that quotes too little of a
-//! probe for it to be recognised is believed only while one probe alone is in flight; such routers turn the trace into
-//! one that asks one probe at a time. A hop that nobody answers for is a hop without nodes, not an error.
+//! The machine creates probes (a number and a TTL), several in flight, and takes their answers. It knows no protocol:
+//! the caller reports that a probe expired, arrived or was refused. Some routers quote too little of a probe to
+//! identify it. Their answers are accepted only while a single probe is in flight, so the trace then sends one probe at
+//! a time. A hop without an answer is a hop without nodes, not an error.
 
 use core::net::IpAddr;
 use std::time::Duration;
@@ -12,74 +12,69 @@ use super::extension::Label;
 use super::report::{Hop, Node, TraceEnd};
 use crate::time::Instant;
 
-/// How to trace.
+/// Settings of a traceroute.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Settings {
-    /// Most hops.
-    pub most_hops: u8,
-    /// Probes for each hop.
+pub struct TracerouteSettings {
+    /// Maximum number of hops.
+    pub max_hops: u8,
     pub probes: u8,
-    /// Probes in flight.
+    /// Maximum number of probes in flight.
     pub in_flight: usize,
-    /// Probes of a hop without an answer after which it is left alone.
+    /// Unanswered probes after which a hop gets no more probes.
     pub silent_probes: u8,
-    /// Hops in a row without an answer after which the trace ends.
+    /// Consecutive silent hops after which the trace ends.
     pub silent_hops: u8,
-    /// How long an answer may take.
-    pub wait: Duration,
-    /// How long the trace may take.
-    pub within: Duration,
+    /// Time to wait for an answer.
+    pub probe_timeout: Duration,
+    /// Maximum duration of the trace.
+    pub time_limit: Duration,
 }
 
-impl Default for Settings {
+impl Default for TracerouteSettings {
     fn default() -> Self {
-        Settings {
-            most_hops: 30,
+        TracerouteSettings {
+            max_hops: 30,
             probes: 3,
             in_flight: 12,
             silent_probes: 3,
             silent_hops: 6,
-            wait: Duration::from_secs(1),
-            within: Duration::from_secs(15),
+            probe_timeout: Duration::from_secs(1),
+            time_limit: Duration::from_secs(15),
         }
     }
 }
 
-/// What came of a probe.
+/// Outcome of a probe.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Fate {
-    /// A router's TTL ran out.
+pub enum ProbeOutcome {
+    /// The TTL expired at a router.
     Expired,
-    /// The destination has it.
+    /// The probe reached the destination.
     Arrived,
-    /// A router says that there is no way on.
+    /// A router reported the destination as unreachable.
     Refused,
 }
 
-/// An answer.
+/// An answer to a probe.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Answer {
-    /// What came of the probe.
-    pub fate: Fate,
-    /// Who says so.
+pub struct HopAnswer {
+    pub outcome: ProbeOutcome,
+    /// Address that sent the answer.
     pub from: IpAddr,
-    /// MPLS labels, if it tells any.
+    /// MPLS labels in the answer, if any.
     pub mpls: Vec<Label>,
 }
 
-/// What to do next.
+/// The next action of a traceroute.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Next {
-    /// Send a probe.
+pub enum TracerouteAction {
     Send {
-        /// Different for each.
+        /// Unique number of the probe.
         number: u16,
-        /// Its TTL.
         ttl: u8,
     },
-    /// Nothing until then, unless something arrives.
+    /// Wait until then, or until something arrives.
     Wait(Instant),
-    /// The trace is over.
     Done,
 }
 
@@ -94,90 +89,97 @@ struct Probe {
 enum State {
     InFlight,
     Lost,
-    Answered(Duration, Answer),
+    Answered(Duration, HopAnswer),
 }
 
-/// A trace.
+/// A traceroute of one flow.
 #[derive(Debug)]
 pub struct Traceroute {
-    settings: Settings,
+    settings: TracerouteSettings,
     deadline: Instant,
     probes: Vec<Probe>,
-    /// The first TTL that arrived or was refused.
-    last: Option<(u8, Fate)>,
+    /// Lowest TTL of a probe that arrived or was refused.
+    last: Option<(u8, ProbeOutcome)>,
     end: Option<TraceEnd>,
-    /// Nothing is sent before: answers nobody can tell apart are still under way.
-    quiet: Option<Instant>,
+    /// No probe is sent before this time, because answers that cannot be matched may still be in flight.
+    quiet_until: Option<Instant>,
 }
 
 impl Traceroute {
-    /// Begins.
-    pub fn new(settings: Settings, now: Instant) -> Self {
-        Traceroute { settings, deadline: now + settings.within, probes: Vec::new(), last: None, end: None, quiet: None }
+    /// Starts a trace at `now`.
+    pub fn new(settings: TracerouteSettings, now: Instant) -> Self {
+        Traceroute {
+            settings,
+            deadline: now + settings.time_limit,
+            probes: Vec::new(),
+            last: None,
+            end: None,
+            quiet_until: None,
+        }
     }
 
-    /// What to do at `now`; a probe to be sent counts as sent then.
-    pub fn next(&mut self, now: Instant) -> Next {
-        self.give_up(now);
+    /// Returns the action at `now`. A probe of [`TracerouteAction::Send`] counts as sent at that time.
+    pub fn next(&mut self, now: Instant) -> TracerouteAction {
+        self.expire_probes(now);
         if self.end.is_none() && now >= self.deadline {
             self.end = Some(TraceEnd::OutOfTime);
         }
         if self.end.is_some() {
-            return Next::Done;
+            return TracerouteAction::Done;
         }
-        if let Some(until) = self.quiet.filter(|&until| now < until) {
-            return Next::Wait(until.min(self.deadline));
+        if let Some(until) = self.quiet_until.filter(|&until| now < until) {
+            return TracerouteAction::Wait(until.min(self.deadline));
         }
-        match self.wanted() {
-            Wanted::Ttl(ttl) if self.in_flight().count() < self.settings.in_flight => self.send(ttl, now),
-            Wanted::End(end) if self.in_flight().next().is_none() => {
+        match self.next_step() {
+            NextStep::Ttl(ttl) if self.in_flight().count() < self.settings.in_flight => self.send(ttl, now),
+            NextStep::End(end) if self.in_flight().next().is_none() => {
                 self.end = Some(end);
-                Next::Done
+                TracerouteAction::Done
             }
             _ => {
-                let due = self.in_flight().map(|probe| probe.sent + self.settings.wait).min();
-                Next::Wait(due.unwrap_or(self.deadline).min(self.deadline))
+                let due = self.in_flight().map(|probe| probe.sent + self.settings.probe_timeout).min();
+                TracerouteAction::Wait(due.unwrap_or(self.deadline).min(self.deadline))
             }
         }
     }
 
-    /// Takes the answer to a probe.
-    pub fn answered(&mut self, number: u16, answer: Answer, now: Instant) {
+    /// Handles the answer to probe `number`.
+    pub fn on_answer(&mut self, number: u16, answer: HopAnswer, now: Instant) {
         let Some(probe) = self.probes.get_mut(usize::from(number)) else { return };
-        // The first answer counts, also where it was given up before: it is here.
+        // The first answer counts, also if the probe was given up before.
         if matches!(probe.state, State::Answered(..)) {
             return;
         }
-        let (ttl, fate) = (probe.ttl, answer.fate);
+        let (ttl, outcome) = (probe.ttl, answer.outcome);
         probe.state = State::Answered(now.saturating_since(probe.sent), answer);
-        if fate != Fate::Expired && self.last.is_none_or(|(last, _)| ttl < last) {
-            self.last = Some((ttl, fate));
+        if outcome != ProbeOutcome::Expired && self.last.is_none_or(|(last, _)| ttl < last) {
+            self.last = Some((ttl, outcome));
         }
     }
 
-    /// Takes an answer that does not say to which probe. Says whether it could be one probe's only.
-    pub fn answered_unknown(&mut self, answer: Answer, now: Instant) -> bool {
+    /// Handles an answer without a probe number. Returns whether only one probe can be meant.
+    pub fn on_unmatched_answer(&mut self, answer: HopAnswer, now: Instant) -> bool {
         let mut open = self.probes.iter().enumerate().filter(|(_, probe)| matches!(probe.state, State::InFlight));
         let only = open.next().map(|(number, _)| number).filter(|_| open.next().is_none());
-        // What was sent before alone could be meant too: then nothing is sure.
+        // A probe that was sent earlier could also be meant, so nothing is certain.
         match only.and_then(|number| u16::try_from(number).ok()) {
             Some(number) if self.settings.in_flight == 1 || self.probes.len() == 1 => {
-                self.answered(number, answer, now);
+                self.on_answer(number, answer, now);
                 true
             }
             _ => {
-                self.one_at_a_time(now);
+                self.probe_one_at_a_time(now);
                 false
             }
         }
     }
 
-    /// From here on one probe at a time. What is in flight is given up, so that it is asked again.
-    fn one_at_a_time(&mut self, now: Instant) {
+    /// Switches to one probe at a time. Probes in flight are given up and sent again.
+    fn probe_one_at_a_time(&mut self, now: Instant) {
         if self.settings.in_flight > 1 {
-            self.quiet = Some(now + self.settings.wait);
+            self.quiet_until = Some(now + self.settings.probe_timeout);
             self.settings.in_flight = 1;
-            // Those without an answer are asked anew, as if they had not been sent.
+            // Unanswered probes are sent again, as if they had never been sent.
             for probe in self.probes.iter_mut().filter(|probe| !matches!(probe.state, State::Answered(..))) {
                 probe.ttl = 0;
                 probe.state = State::Lost;
@@ -185,13 +187,13 @@ impl Traceroute {
         }
     }
 
-    /// The hops so far, in order, and how it ended.
+    /// Returns the hops so far in order, and the reason for the end.
     pub fn hops(&self) -> (Vec<Hop>, TraceEnd) {
         let last = self.last.map(|(ttl, _)| ttl);
         let highest = self.probes.iter().map(|probe| probe.ttl).max().unwrap_or(0);
         let answered = self.answered_ttls().max().unwrap_or(0);
         let count = last.unwrap_or(match self.end {
-            // Silence at the end says nothing hop by hop.
+            // Silence at the end has no information per hop.
             Some(TraceEnd::Silent) => (answered + 1).min(highest),
             _ => highest,
         });
@@ -201,7 +203,7 @@ impl Traceroute {
 
     fn hop(&self, ttl: u8, last: Option<u8>) -> Hop {
         let is_last = last == Some(ttl);
-        // Probes that went further than the destination arrived there as well as those for it.
+        // Probes with a higher TTL than the destination's also arrived there.
         let of_hop = |probe: &&Probe| {
             probe.ttl == ttl || is_last && probe.ttl > ttl && matches!(probe.state, State::Answered(..))
         };
@@ -219,8 +221,8 @@ impl Traceroute {
         hop
     }
 
-    fn give_up(&mut self, now: Instant) {
-        let wait = self.settings.wait;
+    fn expire_probes(&mut self, now: Instant) {
+        let wait = self.settings.probe_timeout;
         for probe in &mut self.probes {
             if matches!(probe.state, State::InFlight) && now >= probe.sent + wait {
                 probe.state = State::Lost;
@@ -230,7 +232,7 @@ impl Traceroute {
 
     fn in_flight(&self) -> impl Iterator<Item = &Probe> {
         let last = self.last.map_or(u8::MAX, |(ttl, _)| ttl);
-        // Nobody waits for those beyond the destination.
+        // Probes beyond the destination are not waited for.
         self.probes.iter().filter(move |probe| matches!(probe.state, State::InFlight) && probe.ttl <= last)
     }
 
@@ -238,27 +240,27 @@ impl Traceroute {
         self.probes.iter().filter(|probe| matches!(probe.state, State::Answered(..))).map(|probe| probe.ttl)
     }
 
-    /// The lowest TTL that wants another probe.
-    fn wanted(&self) -> Wanted {
+    /// Returns the lowest TTL that needs another probe.
+    fn next_step(&self) -> NextStep {
         let (last, end) = match self.last {
-            Some((ttl, Fate::Refused)) => (ttl, TraceEnd::Unreachable),
+            Some((ttl, ProbeOutcome::Refused)) => (ttl, TraceEnd::Unreachable),
             Some((ttl, _)) => (ttl, TraceEnd::Reached),
-            None => (self.settings.most_hops, TraceEnd::TooFar),
+            None => (self.settings.max_hops, TraceEnd::TooFar),
         };
         let answered = self.answered_ttls().filter(|&ttl| ttl <= last).max().unwrap_or(0);
         let silent = answered.saturating_add(self.settings.silent_hops);
         for ttl in 1..=last {
             if ttl > silent && self.last.is_none() {
-                return Wanted::End(TraceEnd::Silent);
+                return NextStep::End(TraceEnd::Silent);
             }
-            if self.wants_more(ttl) {
-                return Wanted::Ttl(ttl);
+            if self.needs_probe(ttl) {
+                return NextStep::Ttl(ttl);
             }
         }
-        Wanted::End(end)
+        NextStep::End(end)
     }
 
-    fn wants_more(&self, ttl: u8) -> bool {
+    fn needs_probe(&self, ttl: u8) -> bool {
         let of_hop = || self.probes.iter().filter(move |probe| probe.ttl == ttl);
         let sent = of_hop().count();
         let lost = of_hop().filter(|probe| matches!(probe.state, State::Lost)).count();
@@ -266,15 +268,15 @@ impl Traceroute {
         sent < usize::from(self.settings.probes) && !is_silent
     }
 
-    fn send(&mut self, ttl: u8, now: Instant) -> Next {
-        // 30 hops of 3 probes, twice: far from the end of the numbers.
+    fn send(&mut self, ttl: u8, now: Instant) -> TracerouteAction {
+        // 30 hops of 3 probes, twice, are far below the maximum number.
         let number = u16::try_from(self.probes.len()).unwrap_or(u16::MAX);
         self.probes.push(Probe { ttl, sent: now, state: State::InFlight });
-        Next::Send { number, ttl }
+        TracerouteAction::Send { number, ttl }
     }
 }
 
-enum Wanted {
+enum NextStep {
     Ttl(u8),
     End(TraceEnd),
 }

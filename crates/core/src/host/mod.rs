@@ -1,21 +1,21 @@
-//! What a host did while a test ran: its processors, the threads of the load, the interface the load left by, the
-//! interface's queueing disciplines and the counters of its network stack.
+//! Activity of a host during a test: its processors, the threads of the load, the interface of the load, the queueing
+//! disciplines of the interface, and the counters of its network stack.
 //!
-//! Everything is a difference between two readings, and everything may be missing: a container without `/proc`, a
-//! kernel without the file, a user who may not look. What could not be read is absent, never zero. The text of the
-//! kernel's files is read in `kernel_files`, two clocks are laid on each other in [`clock`]; who opens files and sockets
-//! is `lfn-net`. The types travel in a session's reports and are printed by `--json`, so their names carry units.
+//! Every figure is a difference between two readings, and every figure may be missing: in a container without `/proc`,
+//! with a kernel without the file, or for a user without permission. Missing figures are absent, never zero.
+//! `kernel_files` parses the kernel's files, and [`clock`] aligns two clocks; `lfn-net` opens the files and sockets. A
+//! session's reports carry these types and `--json` prints them, so their names have units.
 
 pub mod clock;
 mod kernel_files;
-mod remarks;
+mod warnings;
 
 pub use kernel_files::{
-    CounterTable, changed, counter, counters, counters_named, migrations, processor_times, softirqs, thread_runtime,
-    thread_times, values,
+    CounterTable, add_softirqs, apply_schedstat, counter_changes, counter_values, parse_counter, parse_counter_values,
+    parse_counters, parse_migrations, parse_processor_times, parse_thread_time,
 };
-pub(crate) use remarks::SEGMENTS_LET_GO;
-pub use remarks::remarks;
+pub(crate) use warnings::SEGMENT_DROP_COUNTERS;
+pub use warnings::socket_warnings;
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -26,117 +26,117 @@ use crate::path::seconds;
 use crate::tcp_info::optional_seconds;
 use crate::units::BitRate;
 
-/// What one host did, over a whole test.
+/// Activity of one host over a whole test.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct HostReport {
-    /// Each processor's time.
+    /// Time of each processor.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub processors: Vec<ProcessorTime>,
-    /// The interface the load left by.
+    /// Interface through which the load left.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub interface: Option<Interface>,
-    /// Its queueing disciplines, roots and leaves.
+    /// Queueing disciplines of the interface, roots and leaves.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub qdiscs: Vec<Qdisc>,
-    /// Counters of the network stack that changed, as `netstat -s` has them (`/proc/net/snmp`, `/proc/net/netstat`), by
-    /// group and name: `Tcp.RetransSegs`. Those of the network namespace, so of every connection in it.
+    /// Changed counters of the network stack by group and name (`Tcp.RetransSegs`), as `netstat -s` prints them
+    /// (`/proc/net/snmp`, `/proc/net/netstat`). They count all connections of the network namespace.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub counters: Option<BTreeMap<String, i64>>,
 }
 
-/// What one host did in one interval.
+/// Activity of one host in one interval.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct HostSample {
-    /// Time since the sample before it.
+    /// Time since the previous sample.
     #[serde(rename = "elapsed_seconds", with = "seconds")]
     pub elapsed: Duration,
-    /// Processors that did something.
+    /// Processors that were active.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub processors: Vec<ProcessorTime>,
-    /// What the interface counted.
+    /// Counters of the interface.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub interface: Option<InterfaceCounters>,
-    /// Its queueing disciplines together.
+    /// Sum over the queueing disciplines of the interface.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub qdiscs: Option<QdiscCounters>,
-    /// Segments the host sent again, of all its connections (`Tcp.RetransSegs`).
+    /// Segments that the host retransmitted, over all its connections (`Tcp.RetransSegs`).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub retransmitted_segments: Option<u64>,
 }
 
-/// Where the time of one processor went.
+/// Use of the time of one processor.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct ProcessorTime {
-    /// Its number.
+    /// Number of the processor.
     pub processor: u32,
-    /// Programs, niced ones and guests among them.
+    /// Programs, with niced programs and guests.
     #[serde(rename = "user_seconds", with = "seconds")]
     pub user: Duration,
-    /// The kernel for programs.
+    /// Kernel work for programs.
     #[serde(rename = "system_seconds", with = "seconds")]
     pub system: Duration,
-    /// Soft interrupts, where packets are received, and hard ones.
+    /// Soft interrupts, which receive packets, and hard interrupts.
     #[serde(rename = "softirq_seconds", with = "seconds")]
     pub softirq: Duration,
-    /// Nothing to do.
+    /// Time in which the processor was idle, in seconds.
     #[serde(rename = "idle_seconds", with = "seconds")]
     pub idle: Duration,
-    /// Kept from this machine by its hypervisor.
+    /// Time that the hypervisor took from this machine.
     #[serde(rename = "stolen_seconds", with = "seconds")]
     pub stolen: Duration,
-    /// Soft interrupts for packets received (`NET_RX`).
+    /// Soft interrupts for received packets (`NET_RX`).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub receive_interrupts: Option<u64>,
-    /// Soft interrupts for packets sent (`NET_TX`).
+    /// Soft interrupts for sent packets (`NET_TX`).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub transmit_interrupts: Option<u64>,
 }
 
-/// An interface, and what it counted.
+/// An interface and its counters.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Interface {
-    /// Its name.
+    /// Name of the interface, such as eth0.
     pub name: String,
-    /// Its MTU.
+    /// MTU of the interface, in bytes of the IP packet.
     pub mtu_bytes: u32,
-    /// Its rate, where the driver tells one.
+    /// Link rate, if the driver reports it.
     #[serde(default, rename = "rate_bits_per_second", skip_serializing_if = "Option::is_none")]
     pub rate: Option<BitRate>,
-    /// Packets come back to this host: what it counts is of both ends.
+    /// True if packets return to this host, so that the counters cover both ends.
     pub loopback: bool,
-    /// What it is, of one that is no device but made by the kernel: `veth`, `bridge`, `wireguard`.
+    /// Type of an interface without hardware: `veth`, `bridge`, `wireguard`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub kind: Option<String>,
-    /// What it counted over the test.
+    /// Counts over the test.
     #[serde(flatten)]
     pub counters: InterfaceCounters,
 }
 
-/// What an interface counted.
+/// Counters of an interface.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct InterfaceCounters {
-    /// Bytes sent.
+    /// Bytes sent, with link-layer headers (`tx_bytes`).
     pub sent_bytes: u64,
-    /// Packets sent; a super-packet is one or many, as the driver counts.
+    /// Packets sent; the driver decides whether a super-packet counts as one.
     pub sent_packets: u64,
-    /// Sending failed.
+    /// Packets with transmit errors (`tx_errors`).
     pub sent_errors: u64,
-    /// Dropped instead of sent.
+    /// Packets dropped instead of sent.
     pub sent_dropped: u64,
-    /// Bytes received.
+    /// Bytes received, with link-layer headers (`rx_bytes`).
     pub received_bytes: u64,
-    /// Packets received.
+    /// Packets received by the interface (`rx_packets`).
     pub received_packets: u64,
-    /// Received damaged.
+    /// Packets received with damage.
     pub received_errors: u64,
-    /// Dropped after they were received, packets nobody asked for among them.
+    /// Packets dropped after they were received, unwanted packets included.
     pub received_dropped: u64,
-    /// Not received for want of room (`rx_missed_errors`, `rx_fifo_errors`).
+    /// Packets not received because the ring was full (`rx_missed_errors`, `rx_fifo_errors`).
     pub received_missed: u64,
 }
 
@@ -144,34 +144,34 @@ pub struct InterfaceCounters {
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Qdisc {
-    /// `fq_codel`, `tbf`.
+    /// For example `fq_codel` or `tbf`.
     pub kind: String,
-    /// Its handle, as `tc` prints it: `8001:`.
+    /// Handle as `tc` prints it, for example `8001:`.
     pub handle: String,
-    /// What it hangs on: `root`, or the class of another.
+    /// `root`, or the class of another discipline.
     pub parent: String,
-    /// What it counted over the test.
+    /// Counts over the test.
     #[serde(flatten)]
     pub counters: QdiscCounters,
 }
 
-/// What a queueing discipline counted.
+/// Counters of a queueing discipline.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct QdiscCounters {
-    /// Bytes sent.
+    /// Bytes that left the queueing discipline.
     pub sent_bytes: u64,
-    /// Packets sent.
+    /// Packets that left the queueing discipline.
     pub sent_packets: u64,
-    /// Packets dropped.
+    /// Packets dropped by the queueing discipline.
     pub dropped_packets: u64,
-    /// How often the rate set for it held a packet back.
+    /// Number of times that the configured rate delayed a packet.
     pub overlimits: u64,
-    /// Packets the interface would not take yet.
+    /// Packets that the interface did not accept yet.
     pub requeues: u64,
-    /// Bytes waiting at the end.
+    /// Bytes in the queue at the end.
     pub backlog_bytes: u64,
-    /// Packets waiting at the end.
+    /// Packets in the queue at the end.
     pub backlog_packets: u64,
 }
 
@@ -179,59 +179,56 @@ pub struct QdiscCounters {
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct ThreadTime {
-    /// The processor it was last on.
+    /// Last processor of the thread.
     pub processor: u32,
-    /// In user mode.
+    /// CPU time in user mode, in seconds.
     #[serde(rename = "user_seconds", with = "seconds")]
     pub user: Duration,
-    /// In the kernel.
+    /// CPU time in the kernel, in seconds.
     #[serde(rename = "system_seconds", with = "seconds")]
     pub system: Duration,
-    /// It could have run, and others did.
+    /// Time in which the thread was ready to run and other threads ran.
     #[serde(rename = "waited_seconds", default, skip_serializing_if = "Option::is_none", with = "optional_seconds")]
     pub waited: Option<Duration>,
-    /// How often it moved to another processor.
+    /// Number of moves to another processor.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub migrations: Option<u64>,
 }
 
-/// What an end has to say beyond figures.
+/// A message of one end about its part of a test.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Note {
-    /// How bad it is.
-    pub level: Level,
-    /// Names the thing and the value.
+    pub level: NoteLevel,
+    /// Text with the object and the value.
     pub message: String,
 }
 
-/// How bad it is.
+/// Severity of a note.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
-pub enum Level {
-    /// The test went on.
+pub enum NoteLevel {
     Warning,
-    /// It did not.
     Error,
 }
 
 impl Note {
-    /// Something that is not as it should be.
+    /// Creates a note about an unexpected condition.
     pub fn warning(message: impl Into<String>) -> Self {
-        Note { level: Level::Warning, message: message.into() }
+        Note { level: NoteLevel::Warning, message: message.into() }
     }
 
-    /// Something that ended the test.
+    /// Creates a note about the end of the test.
     pub fn error(message: impl Into<String>) -> Self {
-        Note { level: Level::Error, message: message.into() }
+        Note { level: NoteLevel::Error, message: message.into() }
     }
 }
 
 impl HostReport {
-    /// How many processors were at work, and how many of those on packets; `None` of a host that does not tell, or of a
-    /// test too short for the kernel's ticks. Each by the time the kernel counted for that processor, not by the test's:
-    /// the host is watched from before the first byte until after the last.
+    /// Returns the number of busy processors, and how many of them processed packets. `None` if the host does not
+    /// report it, or if the test is too short for the kernel's ticks. Each share uses the time that the kernel counted
+    /// for the processor, because the observation starts before the first byte and ends after the last.
     pub fn processors_at_work(&self) -> Option<(f64, f64)> {
         let counted: Vec<(&ProcessorTime, f64)> = self
             .processors
@@ -245,21 +242,21 @@ impl HostReport {
         (!counted.is_empty()).then(|| (sum(ProcessorTime::busy), sum(|time| time.softirq)))
     }
 
-    /// How many processors' worth of time was left over.
+    /// Returns the idle time as a number of processors.
     pub fn processors_idle(&self) -> Option<f64> {
         let shares = self.processors.iter().filter(|time| !time.counted().is_zero());
         let shares: Vec<f64> = shares.map(|time| time.idle.as_secs_f64() / time.counted().as_secs_f64()).collect();
         (!shares.is_empty()).then(|| shares.iter().sum())
     }
 
-    /// How much a counter of the network stack grew; `None` if the counters could not be read.
+    /// Returns the growth of a counter of the network stack; `None` if the counters could not be read.
     pub fn counter(&self, name: &str) -> Option<i64> {
         self.counters.as_ref().map(|counters| counters.get(name).copied().unwrap_or(0))
     }
 }
 
 impl ProcessorTime {
-    /// What it did since `before`.
+    /// Returns the activity since `before`.
     pub fn since(&self, before: &ProcessorTime) -> ProcessorTime {
         let grown = |now: Option<u64>, then: Option<u64>| Some(now?.saturating_sub(then?));
         ProcessorTime {
@@ -274,25 +271,25 @@ impl ProcessorTime {
         }
     }
 
-    /// Time it was not idle.
+    /// Returns the time that the processor was not idle.
     pub fn busy(&self) -> Duration {
         self.user + self.system + self.softirq
     }
 
-    /// All the time the kernel counted for it.
+    /// Returns all time that the kernel counted for the processor.
     pub fn counted(&self) -> Duration {
         self.busy() + self.idle + self.stolen
     }
 }
 
-/// What each of them did since `before`; one that is new since then is left out.
+/// Returns the activity of each processor since `before`; a new processor is skipped.
 pub fn processors_since(now: &[ProcessorTime], before: &[ProcessorTime]) -> Vec<ProcessorTime> {
     let find = |number| before.iter().find(|time| time.processor == number);
     now.iter().filter_map(|time| Some(time.since(find(time.processor)?))).collect()
 }
 
 impl InterfaceCounters {
-    /// What it counted since `before`.
+    /// Returns the counts since `before`.
     pub fn since(&self, before: &InterfaceCounters) -> InterfaceCounters {
         InterfaceCounters {
             sent_bytes: self.sent_bytes.saturating_sub(before.sent_bytes),
@@ -309,7 +306,7 @@ impl InterfaceCounters {
 }
 
 impl QdiscCounters {
-    /// What it counted since `before`; what waits is as it is now.
+    /// Returns the counts since `before`; the backlog is the current one.
     pub fn since(&self, before: &QdiscCounters) -> QdiscCounters {
         QdiscCounters {
             sent_bytes: self.sent_bytes.saturating_sub(before.sent_bytes),
@@ -322,7 +319,7 @@ impl QdiscCounters {
     }
 }
 
-/// What each of them did since `before`; one made since then counted from nothing.
+/// Returns the counts of each discipline since `before`; a new discipline counts from zero.
 pub fn qdiscs_since(now: &[Qdisc], before: &[Qdisc]) -> Vec<Qdisc> {
     let same = |a: &Qdisc, b: &Qdisc| (&a.kind, &a.handle, &a.parent) == (&b.kind, &b.handle, &b.parent);
     now.iter()
@@ -333,8 +330,9 @@ pub fn qdiscs_since(now: &[Qdisc], before: &[Qdisc]) -> Vec<Qdisc> {
         .collect()
 }
 
-/// All of an interface together. A classful one counts again what those below it drop, so the most of them is taken.
-pub fn together(qdiscs: &[Qdisc]) -> Option<QdiscCounters> {
+/// Combines the disciplines of an interface. A classful discipline counts the drops of its children again, so each
+/// figure is the maximum.
+pub fn combine_qdiscs(qdiscs: &[Qdisc]) -> Option<QdiscCounters> {
     let most = |figure: fn(&QdiscCounters) -> u64| qdiscs.iter().map(|qdisc| figure(&qdisc.counters)).max();
     Some(QdiscCounters {
         sent_bytes: most(|c| c.sent_bytes)?,
@@ -348,7 +346,7 @@ pub fn together(qdiscs: &[Qdisc]) -> Option<QdiscCounters> {
 }
 
 impl ThreadTime {
-    /// What it did since `before`.
+    /// Returns the activity since `before`.
     pub fn since(&self, before: &ThreadTime) -> ThreadTime {
         ThreadTime {
             processor: self.processor,
@@ -359,7 +357,7 @@ impl ThreadTime {
         }
     }
 
-    /// Time it ran.
+    /// Returns the time that the thread ran.
     pub fn ran(&self) -> Duration {
         self.user + self.system
     }
@@ -375,22 +373,22 @@ mod tests {
     }
 
     #[test]
-    fn differences_are_of_the_same_thing() {
+    fn differences_match_qdiscs_by_handle() {
         let before = [qdisc("1:", 10, 500), qdisc("2:", 7, 0)];
         let now = [qdisc("1:", 12, 300), qdisc("3:", 4, 0)];
         let grown = qdiscs_since(&now, &before);
         assert_eq!(
             (grown[0].counters.dropped_packets, grown[0].counters.backlog_bytes),
             (2, 300),
-            "what waits is no growth"
+            "the backlog is not a difference"
         );
-        assert_eq!(grown[1].counters.dropped_packets, 4, "new, so counted from nothing");
-        assert_eq!(together(&grown).map(|all| all.dropped_packets), Some(4));
-        assert_eq!(together(&[]), None, "none could be read");
+        assert_eq!(grown[1].counters.dropped_packets, 4, "a new discipline counts from zero");
+        assert_eq!(combine_qdiscs(&grown).map(|all| all.dropped_packets), Some(4));
+        assert_eq!(combine_qdiscs(&[]), None, "no discipline was read");
     }
 
     #[test]
-    fn a_counter_that_fell_back_is_no_growth() {
+    fn decreased_counter_counts_as_zero() {
         let (big, small) = (InterfaceCounters { sent_bytes: 9, ..Default::default() }, InterfaceCounters::default());
         assert_eq!(small.since(&big).sent_bytes, 0);
         let (now, then) = (ProcessorTime { processor: 1, ..Default::default() }, ProcessorTime::default());
@@ -398,7 +396,7 @@ mod tests {
     }
 
     #[test]
-    fn no_more_processors_are_at_work_than_there_are() {
+    fn busy_processors_never_exceed_their_number() {
         let ms = Duration::from_millis;
         let full = ProcessorTime { user: ms(300), system: ms(500), softirq: ms(200), ..Default::default() };
         let half =
@@ -409,16 +407,16 @@ mod tests {
         assert!((busy - 1.4).abs() < 1e-9 && (packets - 0.2).abs() < 1e-9, "{busy} {packets}");
         assert!((report.processors_idle().unwrap() - 0.5).abs() < 1e-9);
         let untold = HostReport { processors: vec![new], ..HostReport::default() };
-        assert_eq!((untold.processors_at_work(), untold.processors_idle()), (None, None), "not a tick passed");
+        assert_eq!((untold.processors_at_work(), untold.processors_idle()), (None, None), "no tick passed");
     }
 
     #[test]
-    fn what_could_not_be_read_is_absent() {
+    fn unread_figures_are_absent() {
         let text = serde_json::to_string(&HostReport::default()).unwrap();
         assert_eq!(text, "{}");
         assert_eq!(HostReport::default().counter("Tcp.RetransSegs"), None);
         let read = HostReport { counters: Some(BTreeMap::new()), ..HostReport::default() };
-        assert_eq!(read.counter("Tcp.RetransSegs"), Some(0), "read, and it did not move");
+        assert_eq!(read.counter("Tcp.RetransSegs"), Some(0), "read, and unchanged");
         let (thread, other) =
             (ThreadTime::default(), ThreadTime { waited: Some(Duration::ZERO), ..Default::default() });
         assert_eq!(other.since(&thread).waited, None);

@@ -1,95 +1,84 @@
-//! Numbers of iperf3's errors, which a server sends after [`super::State::ServerError`].
+//! Numbers of iperf3's errors. A server sends one after [`super::TestState::ServerError`].
 //!
-//! Only those a server can meet in a test are named; the words are ours, shown by our client for what a stock server
-//! says. A stock client prints its own for what ours says.
+//! Only the numbers that a server can cause in a test have names. The texts are lfn's own: its client prints them for a
+//! stock server's errors. A stock client prints its own texts for the errors of lfn's server.
 
-/// The number of an error, as iperf3 counts them.
+/// An error number of iperf3.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Code(pub i32);
+pub struct ErrorCode(pub i32);
 
-impl Code {
-    /// Longer than the server allows a test to be.
-    pub const DURATION: Code = Code(5);
-    /// More streams than are possible.
-    pub const STREAMS: Code = Code(6);
-    /// A block that is empty or too large.
-    pub const BLOCK: Code = Code(7);
-    /// Socket buffer too large.
-    pub const BUFFER: Code = Code(8);
-    /// Segment size too large.
-    pub const MSS: Code = Code(10);
-    /// Warm-up of an impossible length.
-    pub const OMIT: Code = Code(11);
-    /// Burst of an impossible size.
-    pub const BURST: Code = Code(15);
-    /// Datagram too small or too large.
-    pub const DATAGRAM: Code = Code(20);
-    /// Type of service that does not fit a byte.
-    pub const TOS: Code = Code(21);
-    /// More bits a second than the server allows.
-    pub const RATE: Code = Code(27);
-    /// The server would not run a test that long.
-    pub const TOO_LONG: Code = Code(37);
-    /// The control connection broke.
-    pub const CLOSED: Code = Code(109);
-    /// A message that makes no sense.
-    pub const MESSAGE: Code = Code(110);
-    /// The parameters were not understood.
-    pub const PARAMETERS: Code = Code(114);
-    /// The results were not understood.
-    pub const RESULTS: Code = Code(117);
-    /// The kernel did not take the segment size.
-    pub const SET_MSS: Code = Code(123);
-    /// The kernel did not take the buffer.
-    pub const SET_BUFFER: Code = Code(124);
-    /// No such transport.
-    pub const PROTOCOL: Code = Code(131);
-    /// The kernel did not take the congestion control.
-    pub const CONGESTION: Code = Code(134);
+impl ErrorCode {
+    /// The test is longer than the server allows.
+    pub const DURATION: ErrorCode = ErrorCode(5);
+    pub const STREAMS: ErrorCode = ErrorCode(6);
+    /// The block is empty or too large.
+    pub const BLOCK: ErrorCode = ErrorCode(7);
+    pub const BUFFER: ErrorCode = ErrorCode(8);
+    pub const MSS: ErrorCode = ErrorCode(10);
+    /// Invalid length of the warm-up.
+    pub const OMIT: ErrorCode = ErrorCode(11);
+    pub const BURST: ErrorCode = ErrorCode(15);
+    pub const DATAGRAM: ErrorCode = ErrorCode(20);
+    /// The type of service does not fit a byte.
+    pub const TOS: ErrorCode = ErrorCode(21);
+    /// The rate is above the server's limit.
+    pub const RATE: ErrorCode = ErrorCode(27);
+    /// The server does not run a test of this duration.
+    pub const TOO_LONG: ErrorCode = ErrorCode(37);
+    pub const CLOSED: ErrorCode = ErrorCode(109);
+    pub const MESSAGE: ErrorCode = ErrorCode(110);
+    pub const PARAMETERS: ErrorCode = ErrorCode(114);
+    pub const RESULTS: ErrorCode = ErrorCode(117);
+    /// The kernel rejected the segment size.
+    pub const SET_MSS: ErrorCode = ErrorCode(123);
+    /// The kernel rejected the buffer size.
+    pub const SET_BUFFER: ErrorCode = ErrorCode(124);
+    pub const PROTOCOL: ErrorCode = ErrorCode(131);
+    /// The kernel rejected the congestion control.
+    pub const CONGESTION: ErrorCode = ErrorCode(134);
     /// User or password is wrong, or the clocks differ.
-    pub const AUTHENTICATION: Code = Code(142);
-    /// Nothing came for too long.
-    pub const SILENCE: Code = Code(144);
-    /// The server ended a test that did not end.
-    pub const EXPIRED: Code = Code(160);
-    /// A stream could not be made.
-    pub const STREAM: Code = Code(204);
-    /// A stream with a number nobody gave out.
-    pub const STREAM_ID: Code = Code(208);
+    pub const AUTHENTICATION: ErrorCode = ErrorCode(142);
+    /// No data arrived for too long.
+    pub const SILENCE: ErrorCode = ErrorCode(144);
+    /// The server ended a test that exceeded its time.
+    pub const EXPIRED: ErrorCode = ErrorCode(160);
+    pub const STREAM: ErrorCode = ErrorCode(204);
+    /// The server does not know the number of a stream.
+    pub const STREAM_ID: ErrorCode = ErrorCode(208);
 }
 
-const WORDS: [(Code, &str); 24] = [
-    (Code::DURATION, "the test is longer than it allows"),
-    (Code::STREAMS, "more streams than it allows"),
-    (Code::BLOCK, "a record it does not take"),
-    (Code::BUFFER, "a socket buffer it does not take"),
-    (Code::MSS, "a segment size it does not take"),
-    (Code::OMIT, "a warm-up it does not take"),
-    (Code::BURST, "a burst it does not take"),
-    (Code::DATAGRAM, "a datagram size it does not take"),
-    (Code::TOS, "a type of service it does not take"),
-    (Code::RATE, "a rate above its limit"),
-    (Code::TOO_LONG, "the test is longer than it allows"),
-    (Code::CLOSED, "its control connection broke"),
-    (Code::MESSAGE, "a message it did not understand"),
-    (Code::PARAMETERS, "it did not understand the parameters"),
-    (Code::RESULTS, "it did not understand the results"),
-    (Code::SET_MSS, "its kernel did not take the segment size"),
-    (Code::SET_BUFFER, "its kernel did not take the socket buffer"),
-    (Code::PROTOCOL, "it has no such transport"),
-    (Code::CONGESTION, "its kernel has no such congestion control"),
-    (Code::AUTHENTICATION, "it did not accept user and password"),
-    (Code::SILENCE, "no data came for too long"),
-    (Code::EXPIRED, "the test did not end in time"),
-    (Code::STREAM, "a stream did not come"),
-    (Code::STREAM_ID, "a stream has a number it does not know"),
+const DESCRIPTIONS: [(ErrorCode, &str); 24] = [
+    (ErrorCode::DURATION, "the test is longer than the server allows"),
+    (ErrorCode::STREAMS, "more streams than the server allows"),
+    (ErrorCode::BLOCK, "the server does not accept the block size"),
+    (ErrorCode::BUFFER, "the server does not accept the socket buffer size"),
+    (ErrorCode::MSS, "the server does not accept the segment size"),
+    (ErrorCode::OMIT, "the server does not accept the warm-up time"),
+    (ErrorCode::BURST, "the server does not accept the burst size"),
+    (ErrorCode::DATAGRAM, "the server does not accept the datagram size"),
+    (ErrorCode::TOS, "the server does not accept the type of service"),
+    (ErrorCode::RATE, "the rate is above the server's limit"),
+    (ErrorCode::TOO_LONG, "the test is longer than the server allows"),
+    (ErrorCode::CLOSED, "the server lost the control connection"),
+    (ErrorCode::MESSAGE, "the server did not understand a message"),
+    (ErrorCode::PARAMETERS, "the server did not understand the parameters"),
+    (ErrorCode::RESULTS, "the server did not understand the results"),
+    (ErrorCode::SET_MSS, "the server's kernel rejected the segment size"),
+    (ErrorCode::SET_BUFFER, "the server's kernel rejected the socket buffer size"),
+    (ErrorCode::PROTOCOL, "the server does not have this transport"),
+    (ErrorCode::CONGESTION, "the server's kernel does not have this congestion control"),
+    (ErrorCode::AUTHENTICATION, "the server did not accept user and password"),
+    (ErrorCode::SILENCE, "the server received no data for too long"),
+    (ErrorCode::EXPIRED, "the test did not end in time"),
+    (ErrorCode::STREAM, "a stream did not reach the server"),
+    (ErrorCode::STREAM_ID, "the server does not know the number of a stream"),
 ];
 
-impl std::fmt::Display for Code {
+impl std::fmt::Display for ErrorCode {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match WORDS.iter().find(|(code, _)| code == self) {
+        match DESCRIPTIONS.iter().find(|(code, _)| code == self) {
             Some((_, words)) => f.write_str(words),
-            None => write!(f, "its error {}", self.0),
+            None => write!(f, "iperf3 error {}", self.0),
         }
     }
 }
@@ -99,8 +88,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn known_codes_have_words_and_others_their_number() {
-        assert_eq!(Code::AUTHENTICATION.to_string(), "it did not accept user and password");
-        assert_eq!(Code(-7).to_string(), "its error -7");
+    fn known_codes_have_texts() {
+        assert_eq!(ErrorCode::AUTHENTICATION.to_string(), "the server did not accept user and password");
+        assert_eq!(ErrorCode(-7).to_string(), "iperf3 error -7");
     }
 }

@@ -1,10 +1,10 @@
-//! iperf3's protocol as bytes and figures: states, frames, parameters, results, datagrams, tokens.
+//! The iperf3 protocol as bytes and figures: states, frames, parameters, results, datagrams, tokens.
 //!
-//! A control connection carries states of one byte and JSON in frames; data connections and datagrams begin with what
-//! ties them to it. Nothing here knows a socket or a clock: `lfn-net` reads and writes, this module says what bytes
-//! mean and which are refused. Written from what iperf 3.12 and 3.21 do on the wire; where they differ, both are read
-//! and what both read is written. Whatever a peer sends ends in a value or an error, never in a panic, and every length
-//! of a peer's is bounded before it is believed.
+//! A control connection carries states of one byte and JSON in frames. Data connections and datagrams begin with a
+//! value that links them to their control connection. This module uses no socket and no clock: `lfn-net` reads and
+//! writes, and this module interprets the bytes and rejects invalid ones. It follows the behaviour of iperf 3.12 and
+//! 3.21 on the wire. Where they differ, it reads both forms and writes the form that both understand. Any input from a
+//! peer gives a value or an error, never a panic, and every length from a peer is checked before use.
 
 pub mod auth;
 pub mod code;
@@ -15,23 +15,23 @@ pub mod parameters;
 pub mod results;
 pub mod state;
 
-pub use code::Code;
-pub use parameters::{End, Parameters, Protocol, Way};
-pub use results::{Output, Results, StreamResult};
-pub use state::State;
+pub use code::ErrorCode;
+pub use parameters::{LoadDirection, LoadProtocol, Parameters, TestEnd};
+pub use results::{Results, ServerOutput, StreamResult};
+pub use state::TestState;
 
-/// Where iperf3 listens if nothing else is said.
+/// Default port of iperf3.
 pub const DEFAULT_PORT: u16 = 5201;
 
-/// Bytes of a cookie, the closing zero among them.
+/// Bytes of a cookie, with the final zero.
 pub const COOKIE_LENGTH: usize = 37;
 
-/// What a client calls itself by on each of its connections: it ties data connections to the control connection.
+/// A client's identifier on each of its connections; it links data connections to the control connection.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Cookie([u8; COOKIE_LENGTH]);
 
 impl Cookie {
-    /// A cookie as stock clients make them, of 36 random bytes.
+    /// Creates a cookie from 36 random bytes, as stock clients do.
     pub fn from_random(random: [u8; COOKIE_LENGTH - 1]) -> Self {
         const LETTERS: &[u8; 32] = b"abcdefghijklmnopqrstuvwxyz234567";
         let mut bytes = [0; COOKIE_LENGTH];
@@ -41,18 +41,18 @@ impl Cookie {
         Cookie(bytes)
     }
 
-    /// As it came. Old clients made them otherwise, so any bytes are a cookie.
+    /// Takes a cookie from the wire. Old clients used other characters, so any bytes are valid.
     pub fn from_wire(bytes: [u8; COOKIE_LENGTH]) -> Self {
         Cookie(bytes)
     }
 
-    /// As it goes over the wire.
+    /// Returns the bytes for the wire.
     pub fn wire(&self) -> &[u8; COOKIE_LENGTH] {
         &self.0
     }
 }
 
-/// As text, for reports: what is no letter or digit is left out.
+/// Text for reports, with letters and digits only.
 impl std::fmt::Display for Cookie {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         self.0
@@ -62,15 +62,15 @@ impl std::fmt::Display for Cookie {
     }
 }
 
-/// A cookie lets whoever knows it add streams to a test: it is not for logs.
+/// With a cookie, anyone can add streams to a test, so it must not be in logs.
 impl std::fmt::Debug for Cookie {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str("Cookie(…)")
     }
 }
 
-/// The identifier of the stream with this number, from 0: 1, 3, 4, 5 and so on. iperf3 leaves out 2 so that old and new
-/// versions understand each other.
+/// Returns the identifier of the stream with this number, from 0: 1, 3, 4, 5 and so on. iperf3 skips 2 for
+/// compatibility between old and new versions.
 pub fn stream_id(index: usize) -> u32 {
     let index = u32::try_from(index).unwrap_or(u32::MAX - 2);
     if index == 0 { 1 } else { index.saturating_add(2) }
@@ -81,13 +81,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_second_stream_is_number_three() {
+    fn second_stream_is_number_three() {
         assert_eq!([0, 1, 2, 3].map(stream_id), [1, 3, 4, 5]);
         assert_eq!(stream_id(usize::MAX), u32::MAX);
     }
 
     #[test]
-    fn a_cookie_is_letters_and_ends_with_a_zero() {
+    fn cookie_has_letters_and_a_final_zero() {
         let cookie = Cookie::from_random(std::array::from_fn(|n| n as u8 * 7));
         let (text, zero) = cookie.wire().split_at(36);
         assert!(text.iter().all(|byte| byte.is_ascii_lowercase() || (b'2'..=b'7').contains(byte)));

@@ -1,90 +1,83 @@
-//! What each end says it counted, when a test is over.
+//! Results that each end sends at the end of a test.
 
 use std::time::Duration;
 
 use serde_json::{Map, Value, json};
 
 use super::number::{count, integer, real};
-use super::parameters::MOST_STREAMS;
+use super::parameters::MAX_STREAMS;
 
-/// Processor time in percent of the time of the test, of all the process's threads.
+/// Processor time of all threads of the process, in per cent of the time of the test.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct CpuPercent {
-    /// In all.
     pub total: f64,
-    /// In user mode.
     pub user: f64,
-    /// In the kernel.
     pub system: f64,
 }
 
-/// What the server would have printed.
+/// Output that the server would print.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Output {
-    /// As text.
+pub enum ServerOutput {
     Text(String),
-    /// As JSON.
     Json(Value),
 }
 
-/// What one end counted.
+/// Results of one end.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Results {
-    /// Processor time.
     pub cpu: CpuPercent,
-    /// Whether the sending end counts retransmissions; `None` from an end that only receives.
+    /// True if the sending end counts retransmissions; `None` from an end that only receives.
     pub has_retransmits: Option<bool>,
     /// Congestion control in use.
     pub congestion: Option<String>,
-    /// What the server would have printed.
-    pub output: Option<Output>,
-    /// Each stream.
+    /// Output that the server would print.
+    pub output: Option<ServerOutput>,
     pub streams: Vec<StreamResult>,
 }
 
-/// What one end counted of one stream, the warm-up left out.
+/// Results of one end for one stream, without the warm-up.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct StreamResult {
-    /// Its identifier, see [`super::stream_id`].
+    /// Identifier by the rule of [`super::stream_id`].
     pub id: u32,
     /// Payload bytes sent or received.
     pub bytes: u64,
-    /// Retransmissions, where the sender knows them.
+    /// Retransmissions, if the sender counts them.
     pub retransmits: Option<u64>,
     /// Jitter at the receiver, seconds.
     pub jitter: f64,
-    /// Datagrams lost, those of the warm-up among them.
+    /// Datagrams lost, with those of the warm-up.
     pub errors: u64,
-    /// Datagrams sent, or the highest number that came, those of the warm-up among them.
+    /// Datagrams sent, or the highest number received, with those of the warm-up.
     pub packets: u64,
-    /// Datagrams lost and sent in the warm-up; versions before 3.13 do not say.
+    /// Datagrams lost and sent in the warm-up; versions before 3.13 do not report them.
     pub omitted: Option<(u64, u64)>,
-    /// How long it was counted; versions before 3.2 do not say.
+    /// Duration of the count; versions before 3.2 do not report it.
     pub time: Option<Duration>,
 }
 
-/// Results that make no sense.
+/// Error: results of a peer that are not valid.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ResultsError {
-    /// A field that must be there is not, or is no number.
-    #[error("'{0}' is missing or no number")]
+    /// A required field is missing or not a number.
+    #[error("'{0}' is missing or not a number")]
     Field(&'static str),
-    /// The list of streams is missing or longer than any test's.
+    /// The list of streams is missing, or longer than in any test.
     #[error("'streams' is missing or too long")]
     Streams,
-    /// One of two fields that come together.
-    #[error("only one of 'omitted_errors' and 'omitted_packets'")]
-    HalfOmitted,
-    /// A stream this test has not, or twice.
-    #[error("stream {0} is none of this test's, or is there twice")]
+    /// One of two fields that belong together.
+    #[error("only one of 'omitted_errors' and 'omitted_packets' is present")]
+    IncompleteOmitted,
+    /// A stream that does not belong to this test, or a repeated one.
+    #[error("stream {0} does not belong to this test, or is repeated")]
     Id(u32),
-    /// A stream of this test that is not told of.
-    #[error("nothing about stream {0}")]
+    /// A stream of this test is missing.
+    #[error("stream {0} is missing")]
     Absent(u32),
 }
 
 impl Results {
-    /// Reads what the other end sent, for a test of these streams.
+    /// Reads the results of the other end, for a test with these streams.
     pub fn read(value: &Value, expected: &[u32]) -> Result<Results, ResultsError> {
         let number = |key| field(value, key).and_then(|value| real(value).ok_or(ResultsError::Field(key)));
         let cpu = CpuPercent {
@@ -99,15 +92,15 @@ impl Results {
         };
         let text = |key| value.get(key).and_then(Value::as_str).map(str::to_owned);
         let output = match value.get("server_output_json") {
-            Some(json @ Value::Object(_)) => Some(Output::Json(json.clone())),
-            _ => text("server_output_text").map(Output::Text),
+            Some(json @ Value::Object(_)) => Some(ServerOutput::Json(json.clone())),
+            _ => text("server_output_text").map(ServerOutput::Text),
         };
         let congestion = text("congestion_used").filter(|name| name.len() < 16);
         let streams = read_streams(value, expected)?;
         Ok(Results { cpu, has_retransmits, congestion, output, streams })
     }
 
-    /// As they are sent.
+    /// Writes the results as JSON.
     pub fn write(&self) -> Value {
         let streams: Vec<Value> = self.streams.iter().map(StreamResult::write).collect();
         let mut value = json!({
@@ -122,15 +115,15 @@ impl Results {
                 map.insert("congestion_used".into(), json!(name));
             }
             match &self.output {
-                Some(Output::Text(text)) => drop(map.insert("server_output_text".into(), json!(text))),
-                Some(Output::Json(value)) => drop(map.insert("server_output_json".into(), value.clone())),
+                Some(ServerOutput::Text(text)) => drop(map.insert("server_output_text".into(), json!(text))),
+                Some(ServerOutput::Json(value)) => drop(map.insert("server_output_json".into(), value.clone())),
                 None => {}
             }
         }
         value
     }
 
-    /// The figures of one stream.
+    /// Returns the results of one stream.
     pub fn stream(&self, id: u32) -> Option<&StreamResult> {
         self.streams.iter().find(|stream| stream.id == id)
     }
@@ -139,13 +132,13 @@ impl Results {
 impl StreamResult {
     fn read(value: &Value) -> Result<StreamResult, ResultsError> {
         let number = |key| field(value, key).and_then(|value| integer(value).ok_or(ResultsError::Field(key)));
-        // What is counted cannot be negative; what is, is not known.
+        // A count cannot be negative; a negative number means unknown.
         let counted = |key| number(key).map(|number| u64::try_from(number).unwrap_or(0));
         let seconds = |key| value.get(key).and_then(real);
         let omitted = match (value.get("omitted_errors"), value.get("omitted_packets")) {
             (None, None) => None,
             (Some(errors), Some(packets)) => Some((count(errors).unwrap_or(0), count(packets).unwrap_or(0))),
-            _ => return Err(ResultsError::HalfOmitted),
+            _ => return Err(ResultsError::IncompleteOmitted),
         };
         let jitter = real(field(value, "jitter")?).ok_or(ResultsError::Field("jitter"))?;
         Ok(StreamResult {
@@ -186,7 +179,7 @@ impl StreamResult {
 
 fn read_streams(value: &Value, expected: &[u32]) -> Result<Vec<StreamResult>, ResultsError> {
     let list = value.get("streams").and_then(Value::as_array).ok_or(ResultsError::Streams)?;
-    if list.len() > 2 * usize::from(MOST_STREAMS) {
+    if list.len() > 2 * usize::from(MAX_STREAMS) {
         return Err(ResultsError::Streams);
     }
     let mut streams: Vec<StreamResult> = Vec::with_capacity(list.len());
@@ -216,7 +209,7 @@ mod tests {
             cpu: CpuPercent { total: 12.5, user: 2.25, system: 10.25 },
             has_retransmits: Some(true),
             congestion: Some("cubic".into()),
-            output: Some(Output::Text("[  5] 0.00-1.00 sec\n".into())),
+            output: Some(ServerOutput::Text("[  5] 0.00-1.00 sec\n".into())),
             streams: vec![
                 StreamResult { id: 1, bytes: 1 << 40, retransmits: Some(3), ..StreamResult::default() },
                 StreamResult {
@@ -233,14 +226,14 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_is_read_back() {
+    fn written_values_are_read_back() {
         assert_eq!(Results::read(&results().write(), &[1, 3]), Ok(results()));
-        let json = Results { output: Some(Output::Json(json!({"end": {}}))), ..results() };
+        let json = Results { output: Some(ServerOutput::Json(json!({"end": {}}))), ..results() };
         assert_eq!(Results::read(&json.write(), &[1, 3]), Ok(json));
     }
 
     #[test]
-    fn what_3_12_sends_is_understood() {
+    fn results_of_iperf_3_12_are_read() {
         let text = r#"{"cpu_util_total":1.5,"cpu_util_user":0,"cpu_util_system":1.5,
             "sender_has_retransmits":18446744073709551615,"streams":[{"id":1,"bytes":7,
             "retransmits":18446744073709551615,"jitter":0,"errors":0,"packets":0,"start_time":0,"end_time":1.000123}]}"#;
@@ -251,7 +244,7 @@ mod tests {
     }
 
     #[test]
-    fn results_that_make_no_sense_are_refused() {
+    fn invalid_results_are_rejected() {
         let streams = |list: Value| {
             let mut value = Results::default().write();
             value["streams"] = list;
@@ -271,7 +264,7 @@ mod tests {
         assert_eq!(with("id", 2.into()), Err(ResultsError::Id(2)));
         assert_eq!(with("id", (-1).into()), Err(ResultsError::Field("id")));
         assert_eq!(with("bytes", "7".into()), Err(ResultsError::Field("bytes")));
-        assert_eq!(with("omitted_errors", 0.into()), Err(ResultsError::HalfOmitted));
+        assert_eq!(with("omitted_errors", 0.into()), Err(ResultsError::IncompleteOmitted));
         assert_eq!(with("end_time", (-1).into()).unwrap().streams[0].time, None);
         assert_eq!(Results::read(&json!({}), &[]), Err(ResultsError::Field("cpu_util_total")));
     }

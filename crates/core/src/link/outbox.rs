@@ -1,41 +1,41 @@
-//! What has happened in a stage and was not yet popped: events in order of time.
+//! Events of a stage that were not popped yet, in order of time.
 
 use std::collections::VecDeque;
 
-use super::{DropCause, Event, Packet};
+use super::{DropCause, LinkEvent, Packet};
 use crate::time::Instant;
 
-/// A queue of events, as most stages need one.
+/// Queue of events, as most stages need one.
 #[derive(Debug, Default)]
-pub(super) struct Outbox(VecDeque<Event>);
+pub(super) struct Outbox(VecDeque<LinkEvent>);
 
 impl Outbox {
-    /// Hands `packet` on at `due`.
+    /// Forwards `packet` at `due`.
     pub(super) fn forward(&mut self, packet: Packet, due: Instant) {
-        self.0.push_back(Event::Forward { packet, due });
+        self.0.push_back(LinkEvent::Forward { packet, due });
     }
 
-    /// Drops `packet`, and nobody is told.
+    /// Drops `packet` without a message to its sender.
     pub(super) fn drop(&mut self, packet: Packet, cause: DropCause, at: Instant) {
-        self.0.push_back(Event::Drop { packet, cause, at, reply_mtu: None });
+        self.0.push_back(LinkEvent::Drop { packet, cause, at, reply_mtu: None });
     }
 
-    /// Anything else.
-    pub(super) fn push(&mut self, event: Event) {
+    /// Appends an event of any kind.
+    pub(super) fn push(&mut self, event: LinkEvent) {
         self.0.push_back(event);
     }
 
-    /// The next event that happened by `now`.
-    pub(super) fn pop(&mut self, now: Instant) -> Option<Event> {
+    /// Returns the next event that happened by `now`.
+    pub(super) fn pop(&mut self, now: Instant) -> Option<LinkEvent> {
         if self.0.front()?.at() <= now { self.0.pop_front() } else { None }
     }
 
-    /// When the next event happens.
-    pub(super) fn next(&self) -> Option<Instant> {
-        self.0.front().map(Event::at)
+    /// Returns the time of the next event.
+    pub(super) fn next_event_at(&self) -> Option<Instant> {
+        self.0.front().map(LinkEvent::at)
     }
 
-    /// True if nothing waits to be popped.
+    /// Reports whether no event is waiting.
     pub(super) fn is_empty(&self) -> bool {
         self.0.is_empty()
     }

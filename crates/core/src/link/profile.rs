@@ -1,53 +1,51 @@
-//! Profiles: links by name, each a TOML file of settings with the source of its figures.
+//! Profiles: named links. A profile is a TOML file of settings with the source of its figures.
 //!
-//! The keys are those of [`KEYS`](super::settings::KEYS), with `forward-` or `return-` for one direction, beside
-//! `title`, `source`, `notes` and `mtu`. Those built in are files beside the crate's source, so that each is a model to
-//! copy and change. Whoever has another file hands in its text.
+//! The keys are those of [`KEYS`](super::settings::KEYS), with `forward-` or `return-` for one direction, and `title`,
+//! `source`, `notes` and `mtu`. Built-in profiles are files next to the source of this crate, so each one is an example
+//! to copy. For another file the caller provides the text.
 
 use toml::{Table, Value};
 
 use super::settings::{HopSettings, SettingsError};
 
-/// A link by name.
+/// Named link with its settings.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Profile {
-    /// What it is asked for by.
     pub name: String,
-    /// What it is, in a line.
+    /// Description of the link in one line.
     pub title: String,
-    /// Whose figures they are.
+    /// Source of the figures.
     pub source: String,
-    /// What else there is to know.
     pub notes: String,
-    /// Of the interfaces, bytes; without one the usual one.
+    /// MTU of the interfaces, bytes; `None` for the default.
     pub mtu: Option<u32>,
-    /// The link itself.
+    /// Settings of the link.
     pub settings: HopSettings,
 }
 
-/// Why text is no profile.
+/// Reason why text is not a profile.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ProfileError {
-    /// Not TOML.
+    /// The text is not TOML.
     #[error("line {line}: {reason}")]
     Toml {
-        /// Counted from 1.
+        /// Number of the line, counted from 1.
         line: usize,
-        /// The parser's words.
+        /// Message of the parser.
         reason: String,
     },
-    /// A setting that is none, or has a value it cannot have.
+    /// A setting is unknown, or its value is refused.
     #[error(transparent)]
     Setting(#[from] SettingsError),
-    /// A list, a table or a date where one value is wanted.
-    #[error("{0} is {1}: one text, number or true and false is wanted")]
-    Kind(String, &'static str),
-    /// Give a whole number of bytes.
+    /// A list, a table or a date instead of one value.
+    #[error("{0} is {1}, but must be a text, a number, true or false")]
+    ValueType(String, &'static str),
+    /// Remedy: set a whole number of bytes.
     #[error("mtu: '{0}' is not a number of bytes")]
     Mtu(String),
-    /// It has no line to show in a list.
+    /// Lists show the title.
     #[error("title is missing")]
-    Title,
+    MissingTitle,
 }
 
 macro_rules! built_in {
@@ -56,7 +54,7 @@ macro_rules! built_in {
     };
 }
 
-/// The profiles built in, by name, as TOML: the reports' first, then what else people have.
+/// Built-in profiles as TOML, by name: first those of the reports, then common links.
 pub const BUILT_IN: &[(&str, &str)] = built_in!(
     "acts",
     "vbns",
@@ -72,7 +70,7 @@ pub const BUILT_IN: &[(&str, &str)] = built_in!(
 );
 
 impl Profile {
-    /// Reads TOML.
+    /// Reads a profile from TOML.
     ///
     /// ```
     /// # use lfn_core::link::profile::Profile;
@@ -100,17 +98,17 @@ impl Profile {
                 _ => profile.settings.set(key, &value)?,
             }
         }
-        if profile.title.is_empty() { Err(ProfileError::Title) } else { Ok(profile) }
+        if profile.title.is_empty() { Err(ProfileError::MissingTitle) } else { Ok(profile) }
     }
 
-    /// One that is built in.
+    /// Returns a built-in profile.
     pub fn built_in(name: &str) -> Option<Result<Self, ProfileError>> {
         let (name, text) = BUILT_IN.iter().find(|(known, _)| *known == name)?;
         Some(Profile::parse(name, text))
     }
 }
 
-/// A value as it would be typed.
+/// Converts a value to the text of a setting.
 fn plain(key: &str, value: &Value) -> Result<String, ProfileError> {
     let kind = match value {
         Value::String(text) => return Ok(text.trim().to_owned()),
@@ -121,7 +119,7 @@ fn plain(key: &str, value: &Value) -> Result<String, ProfileError> {
         Value::Array(_) => "a list",
         Value::Table(_) => "a table",
     };
-    Err(ProfileError::Kind(key.to_owned(), kind))
+    Err(ProfileError::ValueType(key.to_owned(), kind))
 }
 
 fn not_toml(text: &str, error: &toml::de::Error) -> ProfileError {
@@ -137,8 +135,8 @@ mod tests {
     #[test]
     fn what_is_no_profile_is_refused_by_name_or_line() {
         let cases = [
-            ("title = 'x'\nspeed = '10mbit'", "no setting is called 'speed'"),
-            ("title = 'x'\nreturn-lost = 1", "no setting is called 'return-lost'"),
+            ("title = 'x'\nspeed = '10mbit'", "unknown setting 'speed'"),
+            ("title = 'x'\nreturn-lost = 1", "unknown setting 'return-lost'"),
             ("title = 'x'\nrtt = 539", "has no unit"),
             ("title = 'x'\nloss = 2", "loss"),
             ("title = 'x'\nloss = [1]", "loss is a list"),

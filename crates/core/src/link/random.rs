@@ -1,33 +1,33 @@
-//! One generator for each place that draws, all from one seed.
+//! One random generator per place that draws, all from one seed.
 //!
-//! Each is named by direction, hop and stage, so that adding a stage, or traffic in the other direction, does not change
-//! what an existing one draws.
+//! Direction, hop and stage identify each generator. A new stage, or traffic in the other direction, therefore does not
+//! change the draws of the existing generators.
 
 use rand_pcg::Pcg64;
 
-use super::{Direction, LinkConfig};
+use super::{LinkConfig, LinkDirection};
 
-/// The generator of the stage called `label` in the hop and direction of `config`.
+/// Returns the generator of the stage `label` in the hop and direction of `config`.
 pub(super) fn generator(config: &LinkConfig, label: &str) -> Pcg64 {
     let direction = match config.direction {
-        Direction::Forward => "forward",
-        Direction::Return => "return",
+        LinkDirection::Forward => "forward",
+        LinkDirection::Return => "return",
     };
     let hop = config.hop.to_be_bytes();
     let stream = direction.bytes().chain([b'/']).chain(hop).chain(label.bytes()).fold(FNV_BASIS, fnv);
-    // Neighbouring seeds must not give neighbouring states: PCG's first outputs would be alike.
+    // Neighbouring seeds must not give neighbouring states, because the first outputs of PCG would then be similar.
     let state = u128::from(mix(config.seed)) << 64 | u128::from(mix(config.seed ^ stream));
     Pcg64::new(state, u128::from(stream))
 }
 
-/// FNV-1a, 64 bits: spreads the few labels there are, and stays what it is from release to release.
+/// FNV-1a, 64 bits: spreads the few labels, and stays the same in every release.
 const FNV_BASIS: u64 = 0xcbf2_9ce4_8422_2325;
 
 fn fnv(hash: u64, byte: u8) -> u64 {
     (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3)
 }
 
-/// The finaliser of SplitMix64 (Steele, Lea and Flood, 2014): every bit of the seed moves half the bits of the result.
+/// Finaliser of SplitMix64 (Steele, Lea and Flood, 2014): every bit of the seed changes half the bits of the result.
 fn mix(seed: u64) -> u64 {
     let z = seed.wrapping_add(0x9e37_79b9_7f4a_7c15);
     let z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);

@@ -1,103 +1,100 @@
-//! Settings as text, the way a flag, a profile and a running link take them: `form:part:part`, where a part is a value
-//! or `key=value`.
+//! Settings as text for flags, profiles and the control of a running link: `form:part:part`, where a part is a value or
+//! `key=value`.
 //!
-//! Neither commas nor spaces occur, so that several settings fit on one line. What a stage is set to lives beside the
-//! stage; here is only what the readers share, and their error.
+//! The text has no commas or spaces, so several settings fit on one line. Each setting is parsed next to its stage.
+//! This module has the shared parser and its error.
 
 use super::LinkError;
 use crate::units::QuantityError;
 
-/// Why the text of a setting could not be read.
+/// Reason why the text of a setting cannot be read.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum SettingError {
-    /// None of the forms this setting has.
+    /// The text matches none of the forms of this setting.
     #[error("'{text}' is not {setting}: expected {forms}")]
     Unknown {
-        /// What was typed.
+        /// Complete text of the setting.
         text: String,
-        /// What was wanted, with its article.
+        /// Name of the setting, with its article.
         setting: &'static str,
-        /// The forms that would be accepted.
         forms: &'static str,
     },
-    /// A number in it is none, or has the wrong unit.
+    /// A number is not a number, or has the wrong unit.
     #[error("in '{text}': {source}")]
     Quantity {
-        /// What was typed, all of it.
+        /// Complete text of the setting.
         text: String,
-        /// What is wrong with the part.
+        /// Error in one part.
         source: QuantityError,
     },
-    /// A part is wanted that is not there.
+    /// A required part is missing.
     #[error("'{text}' lacks {part}: expected {form}")]
     Missing {
-        /// What was typed.
+        /// Complete text of the setting.
         text: String,
-        /// What the missing part says.
+        /// Meaning of the missing part.
         part: &'static str,
-        /// The whole form.
         form: &'static str,
     },
-    /// A part too many, one given twice, or one of another form.
-    #[error("'{text}': do not know what to do with '{part}': expected {form}")]
-    Unwanted {
-        /// What was typed.
+    /// An extra part, a repeated part, or a part of another form.
+    #[error("'{text}': unexpected '{part}': expected {form}")]
+    Unexpected {
+        /// Complete text of the setting.
         text: String,
-        /// The part that was not understood.
         part: String,
-        /// The whole form.
         form: &'static str,
     },
-    /// It can be read, but no link can do it.
+    /// The text is readable, but no link can have this setting.
     #[error(transparent)]
     Refused(#[from] LinkError),
 }
 
-/// The parts of a setting after its form, to be taken one after the other, or by key.
+/// Parts of a setting after its form. Each part is taken in order or by its key.
 pub(super) struct Parts<'a> {
     text: &'a str,
-    /// What is expected, for the messages.
+    /// Expected form, for error messages.
     form: &'static str,
     rest: Vec<&'a str>,
 }
 
 impl<'a> Parts<'a> {
-    /// Everything in `text` after `name` and a colon; none if it is of another form.
-    pub(super) fn of(text: &'a str, name: &str, form: &'static str) -> Option<Self> {
+    /// Returns the parts after `name` and a colon; `None` if the text has another form.
+    pub(super) fn after_name(text: &'a str, name: &str, form: &'static str) -> Option<Self> {
         let rest = text.strip_prefix(name)?.strip_prefix(':')?;
         Some(Parts { text, form, rest: rest.split(':').collect() })
     }
 
-    /// Everything in `text` after `name` and a colon, or nothing after `name` alone; none if it is of another form.
-    pub(super) fn after(text: &'a str, name: &str, form: &'static str) -> Option<Self> {
-        if text == name { Some(Parts { text, form, rest: Vec::new() }) } else { Parts::of(text, name, form) }
+    /// Returns the parts after `name` and a colon, or no parts if the text is `name` alone; `None` if the text has
+    /// another form.
+    pub(super) fn after_optional_name(text: &'a str, name: &str, form: &'static str) -> Option<Self> {
+        if text == name { Some(Parts { text, form, rest: Vec::new() }) } else { Parts::after_name(text, name, form) }
     }
 
-    /// All of `text`, of a setting without a name for its form.
-    pub(super) fn all(text: &'a str, form: &'static str) -> Self {
+    /// Splits the whole text of a setting without a form name.
+    pub(super) fn split(text: &'a str, form: &'static str) -> Self {
         Parts { text, form, rest: text.split(':').collect() }
     }
 
-    /// The next part, which says `what`.
+    /// Takes and reads the next part; `name` describes the part in the error.
     pub(super) fn next<T>(
         &mut self,
         what: &'static str,
         read: impl Fn(&str) -> Result<T, QuantityError>,
     ) -> Result<T, SettingError> {
-        let part = self.word(what)?;
-        self.value(part, read)
+        let part = self.next_text(what)?;
+        self.parse_value(part, read)
     }
 
-    /// The next part as it is.
-    pub(super) fn word(&mut self, what: &'static str) -> Result<&'a str, SettingError> {
-        let missing = || SettingError::Missing { text: self.text.to_owned(), part: what, form: self.form };
+    /// Takes the next part unchanged.
+    pub(super) fn next_text(&mut self, name: &'static str) -> Result<&'a str, SettingError> {
+        let missing = || SettingError::Missing { text: self.text.to_owned(), part: name, form: self.form };
         let part = self.rest.first().copied().filter(|part| !part.is_empty()).ok_or_else(missing)?;
         self.rest.remove(0);
         Ok(part)
     }
 
-    /// The next part, if there is one.
-    pub(super) fn next_if_any<T>(
+    /// Takes and reads the next part if one is left.
+    pub(super) fn next_optional<T>(
         &mut self,
         read: impl Fn(&str) -> Result<T, QuantityError>,
     ) -> Result<Option<T>, SettingError> {
@@ -105,11 +102,11 @@ impl<'a> Parts<'a> {
             return Ok(None);
         }
         let part = self.rest.remove(0);
-        self.value(part, read).map(Some)
+        self.parse_value(part, read).map(Some)
     }
 
-    /// The value of `key`, if it is given.
-    pub(super) fn key<T>(
+    /// Takes and reads the value of `key` if the key is present.
+    pub(super) fn optional_key<T>(
         &mut self,
         key: &str,
         read: impl Fn(&str) -> Result<T, QuantityError>,
@@ -117,21 +114,21 @@ impl<'a> Parts<'a> {
         let value = |part: &&'a str| part.strip_prefix(key)?.strip_prefix('=');
         let Some(index) = self.rest.iter().position(|part| value(part).is_some()) else { return Ok(None) };
         let part = self.rest.remove(index);
-        value(&part).map(|value| self.value(value, read)).transpose()
+        value(&part).map(|value| self.parse_value(value, read)).transpose()
     }
 
-    /// The value of `key`, which must be given.
-    pub(super) fn wanted_key<T>(
+    /// Takes and reads the value of `key`, which is required.
+    pub(super) fn required_key<T>(
         &mut self,
         key: &'static str,
         read: impl Fn(&str) -> Result<T, QuantityError>,
     ) -> Result<T, SettingError> {
         let missing = SettingError::Missing { text: self.text.to_owned(), part: key, form: self.form };
-        self.key(key, read)?.ok_or(missing)
+        self.optional_key(key, read)?.ok_or(missing)
     }
 
-    /// True if the next part is the word `flag`, which is then taken.
-    pub(super) fn flag(&mut self, flag: &str) -> bool {
+    /// Takes the word `flag` if it is the next part, and reports whether it was.
+    pub(super) fn take_flag(&mut self, flag: &str) -> bool {
         let is_next = self.rest.first() == Some(&flag);
         if is_next {
             self.rest.remove(0);
@@ -139,23 +136,23 @@ impl<'a> Parts<'a> {
         is_next
     }
 
-    /// Nothing may be left.
-    pub(super) fn end(self) -> Result<(), SettingError> {
+    /// Fails if parts are left.
+    pub(super) fn finish(self) -> Result<(), SettingError> {
         match self.rest.first() {
             None => Ok(()),
             Some(part) => {
-                Err(SettingError::Unwanted { text: self.text.to_owned(), part: (*part).to_owned(), form: self.form })
+                Err(SettingError::Unexpected { text: self.text.to_owned(), part: (*part).to_owned(), form: self.form })
             }
         }
     }
 
-    fn value<T>(&self, part: &str, read: impl Fn(&str) -> Result<T, QuantityError>) -> Result<T, SettingError> {
+    fn parse_value<T>(&self, part: &str, read: impl Fn(&str) -> Result<T, QuantityError>) -> Result<T, SettingError> {
         read(part).map_err(|source| SettingError::Quantity { text: self.text.to_owned(), source })
     }
 }
 
 /// Reads a whole number.
-pub(super) fn count(text: &str) -> Result<u64, QuantityError> {
+pub(super) fn parse_count(text: &str) -> Result<u64, QuantityError> {
     text.parse().map_err(|_| QuantityError::NotANumber {
         text: text.to_owned(),
         quantity: "count of packets",

@@ -1,24 +1,24 @@
-//! Why a plan is as it is, in sentences with the numbers they rest on.
+//! Reasons for the figures of a plan, as sentences with their numbers.
 //!
-//! A plan that only gives numbers has to be believed; these let a reader check them. One function a reason, each silent
-//! where it has nothing to say. They decide nothing: the plan is complete without them.
+//! A reader can check these numbers instead of believing the plan. Each function gives one reason, or none if the
+//! reason does not apply. The reasons decide nothing: the plan is complete without them.
 
-use super::{Plan, Wishes, minimal_window_scale};
-use crate::tcp_model::{self, Congestion, Limit};
+use super::{Plan, PlanOptions, minimal_window_scale};
+use crate::tcp_model::{self, Congestion, GoodputLimit};
 use crate::units::{Bytes, Ratio, show_duration};
 
-/// Loss above which timeouts, not in the formulas, hold TCP back (Padhye et al., 1998).
+/// Loss above which timeouts, which the formulas do not include, limit TCP (Padhye et al., 1998).
 const RARE_LOSS: f64 = 0.05;
 
-/// All that is worth saying, the most telling first.
-pub fn reasons(plan: &Plan, wishes: &Wishes) -> Vec<String> {
+/// Returns all reasons that apply, the most important first.
+pub fn reasons(plan: &Plan, options: &PlanOptions) -> Vec<String> {
     [
-        held_window(plan),
-        loss(plan, wishes),
+        receive_window(plan),
+        loss_window(plan, options),
         start_up(plan),
-        overflow(plan),
-        streams(plan, wishes),
-        scale(plan, wishes),
+        queue_overflow(plan),
+        stream_count(plan, options),
+        window_scale(plan, options),
         frequent_loss(plan),
     ]
     .into_iter()
@@ -26,110 +26,112 @@ pub fn reasons(plan: &Plan, wishes: &Wishes) -> Vec<String> {
     .collect()
 }
 
-/// A window that is too small, and what would serve.
-fn held_window(plan: &Plan) -> Option<String> {
-    if plan.predicted.steady.limit != Limit::ReceiveWindow {
+/// Explains a receive window that is too small, and how many streams fill the path.
+fn receive_window(plan: &Plan) -> Option<String> {
+    if plan.predicted.steady.limit != GoodputLimit::ReceiveWindow {
         return None;
     }
     let window = plan.predicted.window;
     let together = Bytes(window.0.saturating_mul(plan.streams.into()));
     let idle = plan.predicted.steady.idle_share.get() * 100.0;
-    let cure = enough_streams(plan.bdp.0 as f64 / window.0 as f64);
+    let remedy = streams_that_fill(plan.bdp.0 as f64 / window.0 as f64);
     Some(format!(
-        "receive window: {} in each RTT of {}, where {} fill the path: it idles {idle:.1} % of the time{cure}",
+        "receive window: {} per RTT of {}, but {} fill the path: the path is idle {idle:.1} % of the time{remedy}",
         together.exact(),
         show_duration(plan.rtt),
         plan.bdp.exact(),
     ))
 }
 
-/// What loss leaves of the congestion window.
-fn loss(plan: &Plan, wishes: &Wishes) -> Option<String> {
-    if plan.predicted.steady.limit != Limit::Loss {
+/// Explains the congestion window under loss.
+fn loss_window(plan: &Plan, options: &PlanOptions) -> Option<String> {
+    if plan.predicted.steady.limit != GoodputLimit::Loss {
         return None;
     }
     let (name, window) = match plan.predicted.congestion {
         Congestion::Reno => {
-            ("reno (Mathis)", tcp_model::reno_window(plan.path.loss, 1 + u32::from(wishes.delayed_ack)))
+            ("reno (Mathis)", tcp_model::reno_window(plan.path.loss, 1 + u32::from(options.delayed_ack)))
         }
         _ => ("cubic (RFC 9438)", tcp_model::cubic_window(plan.path.loss, plan.rtt)),
     };
     let full = plan.payload_capacity.times(plan.rtt).0 as f64 / f64::from(plan.mss);
-    let cure = enough_streams(full / window);
+    let remedy = streams_that_fill(full / window);
     Some(format!(
-        "loss: at {} {name} keeps {window:.0} segments of each stream in flight, where {full:.0} fill the path{cure}",
+        "loss: with {} loss, {name} keeps {window:.0} segments per stream in flight, but {full:.0} fill the path{remedy}",
         per_cent(plan.path.loss),
     ))
 }
 
-/// The streams that would fill the path together, if that is a number anyone would try.
-fn enough_streams(wanted: f64) -> String {
-    const MOST: f64 = 1000.0;
-    if wanted <= MOST { format!("; {:.0} such streams would", wanted.ceil()) } else { String::new() }
+/// Names the number of streams that fill the path together, if the number is realistic.
+fn streams_that_fill(wanted: f64) -> String {
+    const MAX_USEFUL: f64 = 1000.0;
+    if wanted <= MAX_USEFUL { format!("; {:.0} streams fill it", wanted.ceil()) } else { String::new() }
 }
 
-/// The share of a transfer that start-up takes, where it takes much: cold case 1.
+/// Explains the share of start-up in a transfer, where the share is large (cold case 1).
 fn start_up(plan: &Plan) -> Option<String> {
     let (time, goodput) = (plan.predicted.time?, plan.predicted.average_goodput?);
     let before = plan.predicted.slow_start.saturating_add(plan.predicted.handshake);
     let share = before.as_secs_f64() / time.as_secs_f64();
     (share >= 0.1).then(|| {
         format!(
-            "start-up: handshake and slow start are {:.0} % of the time, so this size averages {goodput}",
+            "start-up: handshake and slow start take {:.0} % of the time, so the average goodput is {goodput}",
             share * 100.0
         )
     })
 }
 
-/// A window larger than path and queue together: cold case 3.
-fn overflow(plan: &Plan) -> Option<String> {
+/// Warns of a window larger than path and queue together (cold case 3).
+fn queue_overflow(plan: &Plan) -> Option<String> {
     let queue = plan.path.queue?;
     let window = plan.predicted.window.0.saturating_mul(plan.streams.into());
     let room = plan.bdp.0.saturating_add(queue.0);
     (window > room).then(|| {
         format!(
-            "queue: the window exceeds BDP and queue together by {}: expect loss at the queue, and less than predicted",
+            "queue: the window exceeds BDP plus queue by {}: expect loss at the queue and less goodput than predicted",
             Bytes(window - room).exact()
         )
     })
 }
 
-fn streams(plan: &Plan, wishes: &Wishes) -> Option<String> {
-    if wishes.streams.is_some() || plan.streams == 1 {
+fn stream_count(plan: &Plan, options: &PlanOptions) -> Option<String> {
+    if options.streams.is_some() || plan.streams == 1 {
         return None;
     }
-    let why = if wishes.max_buffer <= super::MAX_WINDOW {
-        format!("the largest buffer of {}", wishes.max_buffer)
+    let limit = if options.max_buffer <= super::MAX_WINDOW {
+        format!("the maximum buffer of {}", options.max_buffer)
     } else {
-        format!("the largest window of {} (65,535 << 14)", super::MAX_WINDOW.exact())
+        format!("the maximum window of {} (65,535 << 14)", super::MAX_WINDOW.exact())
     };
-    Some(format!("streams: {}, since {why} is short of the {} in flight", plan.streams, plan.bdp.exact()))
+    Some(format!("streams: {}, because {limit} is smaller than the {} in flight", plan.streams, plan.bdp.exact()))
 }
 
-/// Why this window scale and not one less.
-fn scale(plan: &Plan, wishes: &Wishes) -> Option<String> {
+/// Explains the window scale: the next smaller scale is not enough.
+fn window_scale(plan: &Plan, options: &PlanOptions) -> Option<String> {
     let (scale, buffer) = (plan.window_scale, plan.buffer);
     let offers = |scale: u8| Bytes(65_535 << scale).exact();
-    if wishes.window_scale.is_some() {
-        let serves = minimal_window_scale(buffer).filter(|least| *least > scale)?;
+    if options.window_scale.is_some() {
+        let sufficient = minimal_window_scale(buffer).filter(|needed| *needed > scale)?;
         return Some(format!(
-            "window scale: {scale} offers at most {}, short of {}; {serves} would serve",
+            "window scale: {scale} offers at most {}, less than {}; {sufficient} is enough",
             offers(scale),
             buffer.exact()
         ));
     }
     let less = scale.checked_sub(1)?;
-    Some(format!("window scale: 65,535 << {less} is {}, short of {}", offers(less), buffer.exact()))
+    Some(format!("window scale: 65,535 << {less} is {}, less than {}", offers(less), buffer.exact()))
 }
 
 fn frequent_loss(plan: &Plan) -> Option<String> {
     (plan.path.loss.get() > RARE_LOSS).then(|| {
         let rare = RARE_LOSS * 100.0;
-        format!("timeouts: above {rare} % loss they hold TCP back, which no formula here counts: expect less")
+        format!(
+            "timeouts: above {rare} % loss, timeouts limit TCP. The formulas do not include them: expect less goodput"
+        )
     })
 }
 
-/// Per cent with three significant digits: a loss or its budget is a very small number.
+/// Formats per cent with three significant digits, because a loss or a loss budget is a very small number.
 pub fn per_cent(ratio: Ratio) -> String {
     let value = ratio.get() * 100.0;
     if value >= 1e-3 {

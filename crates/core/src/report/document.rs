@@ -5,286 +5,285 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use super::{Figure, Iperf3};
-use crate::blocks::Caught;
-use crate::diagnose::{self, Remedy, Steady};
+use super::{Figure, Iperf3Report};
+use crate::block_timing::ReceivedBlocks;
+use crate::diagnose::{self, Remedy, SteadyPart};
 use crate::discover::report::PathReport;
-use crate::host::clock::Alignment;
+use crate::host::clock::ClockAlignment;
 use crate::latency::Latency;
 use crate::path::{PathProfile, optional_seconds, seconds};
-use crate::prediction::Expected;
+use crate::prediction::ExpectedRange;
+use crate::stopping_rule::GoodputEstimate;
 use crate::tcp_model::Prediction;
 use crate::udp::ramp::RampReport;
 use crate::units::{BitRate, Bytes, Ratio};
-use crate::stopping_rule::Estimate;
-use crate::wire::test::{Direction, EndReport, Interval, SocketWish, TestRequest};
+use crate::wire::measure::{EndReport, Interval, SocketRequest, TestDirection, TestRequest};
 
-/// The result of one `lfn test`: a list of runs, one or, with `--both` or `--bidir`, two.
+/// Result of one `lfn test`: one run, or two runs with `--both` or `--bidir`.
 ///
-/// Names carry SI units; counts are integers; what is not known is null or absent, never NaN and never 0. A reader
-/// ignores what it does not know: later versions of `lfn.test/2` only add.
+/// A key ends with its SI unit, counts are integers, and an unknown value is null or absent, never NaN or 0. A reader
+/// ignores unknown keys: later versions of `lfn.test/3` only add keys.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
-pub struct Document {
-    /// What this is.
-    pub schema: DocumentSchema,
-    /// Who measured, when, and as what it was typed.
+pub struct TestDocument {
+    /// Name and version of the schema.
+    pub schema: TestSchema,
+    /// Origin of the result: the version, the time and the command.
     pub origin: Origin,
-    /// The tests that came to their end, in the order they were begun.
+    /// Finished tests in the order of their start.
     pub runs: Vec<Run>,
-    /// The test that did not, if one did not: what was seen of it before it failed.
+    /// Figures of the test that failed, up to the failure.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub unfinished: Option<Unfinished>,
-    /// Why, if the command failed.
+    pub unfinished: Option<UnfinishedTest>,
+    /// Error of the command, if it failed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub error: Option<Failed>,
+    pub error: Option<CommandError>,
 }
 
-/// The name and version of the schema of a stored result.
+/// Name and version of the schema of a stored result.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
-pub enum DocumentSchema {
-    /// This one.
+pub enum TestSchema {
     #[default]
-    #[serde(rename = "lfn.test/2")]
-    Two,
+    #[serde(rename = "lfn.test/3")]
+    V3,
 }
 
-/// Who measured, when, and as what it was typed.
+/// Origin of a result: the version, the time, the command and the hosts.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Origin {
     /// Version of the lfn that measured.
     pub lfn_version: String,
-    /// When the command began, by the clock of its host: RFC 3339, UTC.
+    /// Start of the command by the clock of its host: RFC 3339, UTC.
     #[cfg_attr(test, schemars(extend("format" = "date-time")))]
     pub started: String,
-    /// The words of the command as typed; secrets are replaced by words in capitals.
+    /// Arguments of the command as typed. Words in capitals replace secrets.
     pub command: Vec<String>,
-    /// What the user calls the two hosts.
-    pub hosts: Hosts,
+    /// Names of the two hosts as the user typed them.
+    pub hosts: HostNames,
 }
 
-/// What the user calls the two hosts.
+/// Names of the two hosts as the user typed them.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
-pub struct Hosts {
-    /// Where the command was typed: the client.
+pub struct HostNames {
+    /// Name of the client, where the command runs.
     pub near: String,
-    /// The server.
+    /// Name of the server.
     pub far: String,
 }
 
-/// One of the two ends.
+/// One of the two ends of a test.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum Side {
-    /// The client's.
+    /// Client end of the test.
     Near,
-    /// The server's.
+    /// Server end of the test.
     Far,
 }
 
-/// A figure of each end.
+/// A figure for each of the two ends.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct PerEnd<T> {
-    /// The client's.
+    /// Figure of the client.
     pub near: T,
-    /// The server's.
+    /// Figure of the server.
     pub far: T,
 }
 
-/// One test, judged: one direction.
+/// Result of one test in one direction, with its findings.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Run {
-    /// Who sent, by who dialled.
-    pub direction: Direction,
-    /// The end that sent.
+    /// Direction of the data: forward is client to server.
+    pub direction: TestDirection,
+    /// End that sent the data.
     pub sender: Side,
-    /// The end that received, whose count and clock say what the goodput was.
+    /// End that received the data; its count and its clock give the goodput.
     pub receiver: Side,
-    /// What the receiver got over the whole test.
+    /// Goodput of the whole test, from the receiver's count.
     #[serde(rename = "goodput_bits_per_second")]
     pub goodput: BitRate,
-    /// Past start-up; that of the whole of a test too short to have such a part.
+    /// Goodput of the steady part, or of the whole test if it has no steady part.
     #[serde(rename = "steady_goodput_bits_per_second")]
     pub steady_goodput: BitRate,
-    /// Payload bytes received.
+    /// Payload bytes that the receiver read.
     pub bytes: u64,
-    /// The receiver's time, from the first payload byte to the last that counts.
+    /// Receiver's time from the first payload byte to the last counted byte.
     #[serde(rename = "elapsed_seconds", with = "seconds")]
     pub elapsed: Duration,
-    /// The part past start-up; null of a test too short to have one.
-    pub steady: Option<Steady>,
-    /// Share of the time that was start-up.
+    /// Steady part, after start-up; null if the test is too short.
+    pub steady: Option<SteadyPart>,
+    /// Start-up as a share of the elapsed time.
     pub start_up_share: Option<Ratio>,
-    /// How much was to be taken for start-up, if it was not to be found in the figures (`--omit`).
+    /// Start-up time set by the user (`--omit`); absent if it was detected.
     #[serde(rename = "omit_seconds", default, skip_serializing_if = "Option::is_none", with = "optional_seconds")]
     pub omit: Option<Duration>,
-    /// The least RTT that any connection of the test saw.
+    /// Minimum RTT of all connections of the test.
     #[serde(rename = "base_rtt_seconds", with = "seconds")]
     pub base_rtt: Duration,
-    /// That of the control connection's handshake, before the load.
+    /// RTT of the control connection's handshake, before the load.
     #[serde(rename = "handshake_rtt_seconds", with = "seconds")]
     pub handshake_rtt: Duration,
-    /// Capacity × base RTT, as known before the run; null without a capacity.
+    /// Capacity × base RTT, known before the run; null without a capacity.
     #[serde(rename = "bdp_bytes")]
     pub bdp: Option<Bytes>,
     /// Steady goodput × base RTT.
     #[serde(rename = "measured_bdp_bytes")]
     pub measured_bdp: Bytes,
-    /// The path, if its capacity is known, with the base RTT that was measured.
+    /// Figures of the path with the measured base RTT; null if the capacity is unknown.
     pub path: Option<PathProfile>,
-    /// The steady goodput to expect on that path with the window asked for.
+    /// Predicted steady goodput on this path with the requested window.
     pub predicted: Option<Prediction>,
-    /// What a measurement may be and agree with that.
+    /// Range of measured goodput that agrees with the prediction.
     #[serde(default)]
-    pub expected: Option<Expected>,
-    /// The most goodput that path carries with the congestion control in use.
+    pub expected: Option<ExpectedRange>,
+    /// Maximum goodput of this path with the congestion control in use.
     #[serde(rename = "possible_goodput_bits_per_second")]
     pub possible_goodput: Option<BitRate>,
-    /// Shift applied to the windows the sender is told; null if none was negotiated.
+    /// Window scale that the sender applies to the advertised window; null if none was negotiated.
     pub window_scale: Option<u8>,
-    /// Segments sent again; null where the sender does not tell, and of datagrams.
+    /// Retransmitted segments; null for datagrams and if the sender does not report them.
     pub retransmits: Option<u64>,
-    /// Processor time of the threads that moved the data, per 10⁹ bytes; null of an end that does not tell.
+    /// CPU time of the data threads for each 10⁹ bytes; null if an end does not report it.
     pub cpu_seconds_per_gigabyte: PerEnd<Option<Figure>>,
-    /// What the server was asked, its own socket options among it.
+    /// Request to the server, with the options of its sockets.
     pub request: TestRequest,
-    /// Socket options asked for at the client's end.
-    pub near_socket: SocketWish,
-    /// What holds the test back, the most to gain first.
-    pub findings: Vec<Finding>,
-    /// The receiver's intervals, which say what the goodput was; those of each end with every stream are under `near`
-    /// and `far`.
-    pub intervals: Vec<Slice>,
-    /// The client's report.
+    /// Socket options requested at the client's end.
+    pub near_socket: SocketRequest,
+    /// Causes that limit the test, the largest gain first.
+    pub findings: Vec<StoredFinding>,
+    /// Intervals of the receiver, which give the goodput. `near` and `far` have the intervals of each end for every
+    /// stream.
+    pub intervals: Vec<GoodputInterval>,
+    /// Report of the client's end.
     pub near: EndReport,
-    /// The server's report.
+    /// Report of the server's end.
     pub far: EndReport,
-    /// How the server's clock stood to the client's; its intervals then have their times on both.
+    /// Offset of the server's clock; the server's intervals then have times on both clocks.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub clock: Option<Alignment>,
-    /// What lies between the two ends, if it was looked at (`--path`).
+    pub clock: Option<ClockAlignment>,
+    /// Hops and path MTUs, if they were measured (`--path`).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub path_report: Option<PathReport>,
-    /// When the receiver had its blocks, where that was asked for.
+    /// Block timings at the receiver, if they were requested.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub blocks: Option<Caught>,
-    /// What probes beside the load saw (`--latency`).
+    pub blocks: Option<ReceivedBlocks>,
+    /// Round trips of probes during the load (`--latency`).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub latency: Option<Latency>,
-    /// What the server said, where it was one of iperf3's.
+    /// Results of the iperf3 server, if the server was iperf3.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub iperf3: Option<Iperf3>,
-    /// How well the steady goodput is known, where there were slices of time enough to tell.
+    pub iperf3: Option<Iperf3Report>,
+    /// Confidence interval of the steady goodput, if there are enough slices.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub estimate: Option<Estimate>,
-    /// Why it ended.
+    pub estimate: Option<GoodputEstimate>,
+    /// Reason for the end of the test.
     #[serde(default)]
-    pub ended: Ended,
-    /// The other direction was under load at the same time (`--bidir`).
+    pub ended: EndReason,
+    /// Both directions ran at the same time (`--bidir`).
     #[serde(default)]
-    pub at_once: bool,
+    pub bidirectional: bool,
 }
 
-/// Why a test ended.
+/// Reason for the end of a test.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
-pub enum Ended {
-    /// All of the load was done.
+pub enum EndReason {
+    /// The load was completed.
     #[default]
-    Done,
-    /// Its goodput was known well enough (`--until`).
-    Narrow,
-    /// The user had seen enough; what had arrived by then is all of it.
+    Completed,
+    /// The confidence interval was narrow enough (`--precision`).
+    Converged,
+    /// The user interrupted the test; the data received until then is counted.
     Interrupted,
 }
 
-/// An interval by the receiver's count and clock.
+/// One interval of a test, by the receiver's count and clock.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
-pub struct Slice {
-    /// When it began.
+pub struct GoodputInterval {
+    /// Start of the interval.
     #[serde(rename = "start_seconds", with = "seconds")]
     pub start: Duration,
-    /// When it ended.
+    /// End of the interval.
     #[serde(rename = "end_seconds", with = "seconds")]
     pub end: Duration,
-    /// Payload bytes received.
+    /// Payload bytes that the receiver read in this interval.
     pub bytes: u64,
-    /// Those over that time.
+    /// Bytes divided by the length of the interval.
     #[serde(rename = "goodput_bits_per_second")]
     pub goodput: BitRate,
-    /// It lies past start-up.
+    /// The interval lies in the steady part.
     pub steady: bool,
 }
 
-/// One cause, diagnosed, as it is stored: its name is text, because a later version knows more of them.
+/// A diagnosed cause as it is stored; the name is text, because later versions know more causes.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
-pub struct Finding {
-    /// What holds the test back.
+pub struct StoredFinding {
+    /// Name of the cause that limits the test.
     pub name: String,
-    /// How that shows, in one or two sentences with the figures.
+    /// Explanation in one or two sentences with the figures.
     pub summary: String,
-    /// The figures; their names carry units.
+    /// Figures that show the cause; the end of each key is the unit.
     pub evidence: BTreeMap<String, serde_json::Value>,
-    /// What to do about it.
-    pub cure: Remedy,
-    /// Goodput to expect after the cure, where it can be told.
+    /// Command that removes the cause.
+    pub remedy: Remedy,
+    /// Goodput predicted after the remedy; null if unknown.
     #[serde(rename = "predicted_goodput_bits_per_second")]
     pub predicted: Option<BitRate>,
-    /// What that is more than now.
+    /// Predicted goodput minus the current goodput; null if unknown.
     #[serde(rename = "gain_bits_per_second")]
     pub gain: Option<BitRate>,
 }
 
-/// A test that failed midway: all that was seen of it.
+/// Figures of a test that failed before its end.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
-pub struct Unfinished {
-    /// What the server was asked.
+pub struct UnfinishedTest {
+    /// Request to the server.
     pub request: TestRequest,
-    /// The RTT of the control connection's handshake, if it came that far.
+    /// RTT of the control connection's handshake, if the handshake finished.
     #[serde(rename = "handshake_rtt_seconds", with = "optional_seconds")]
     pub handshake_rtt: Option<Duration>,
-    /// The client's intervals.
+    /// Intervals of the client's end.
     pub near_intervals: Vec<Interval>,
-    /// The server's intervals.
+    /// Intervals of the server's end.
     pub far_intervals: Vec<Interval>,
-    /// Of a ramp, what was known by then, and the rate of the step that had been begun.
+    /// Finished steps of a ramp, and the rate of the unfinished step.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ramp: Option<RampReport>,
 }
 
-/// Why a command failed, in the words of its last line.
+/// Error of a command, as it is printed on its last line.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
-pub struct Failed {
-    /// Names the thing and the value.
+pub struct CommandError {
+    /// Event, object and value of the error.
     pub message: String,
-    /// What to do about it, if there is something to do.
+    /// Action that removes the error, if there is one.
     pub hint: Option<String>,
 }
 
-impl From<&diagnose::Finding> for Finding {
+impl From<&diagnose::Finding> for StoredFinding {
     fn from(finding: &diagnose::Finding) -> Self {
-        let diagnose::Finding { cause, summary, evidence, cure, predicted, gain } = finding;
-        Finding {
+        let diagnose::Finding { cause, summary, evidence, remedy: cure, predicted, gain } = finding;
+        StoredFinding {
             name: cause.name().to_owned(),
             summary: summary.clone(),
-            // A figure that came out as no number tells nothing.
+            // A figure that is not a finite number is not evidence.
             evidence: evidence
                 .iter()
                 .filter(|(_, value)| !value.is_null())
                 .map(|(name, value)| ((*name).to_owned(), value.clone()))
                 .collect(),
-            cure: cure.clone(),
+            remedy: cure.clone(),
             predicted: *predicted,
             gain: *gain,
         }
@@ -292,17 +291,17 @@ impl From<&diagnose::Finding> for Finding {
 }
 
 impl Side {
-    /// Who sends and who receives in this direction.
-    pub fn of(direction: Direction) -> (Side, Side) {
+    /// Returns the sender and the receiver of a direction.
+    pub fn sender_and_receiver(direction: TestDirection) -> (Side, Side) {
         match direction {
-            Direction::Forward => (Side::Near, Side::Far),
-            Direction::Reverse => (Side::Far, Side::Near),
+            TestDirection::Forward => (Side::Near, Side::Far),
+            TestDirection::Reverse => (Side::Far, Side::Near),
         }
     }
 }
 
 impl<T> PerEnd<T> {
-    /// That of one end.
+    /// Returns the figure of one end.
     pub fn get(&self, side: Side) -> &T {
         match side {
             Side::Near => &self.near,
@@ -311,8 +310,8 @@ impl<T> PerEnd<T> {
     }
 }
 
-impl Hosts {
-    /// What one of them is called.
+impl HostNames {
+    /// Returns the name of one host.
     pub fn name(&self, side: Side) -> &str {
         match side {
             Side::Near => &self.near,
@@ -322,7 +321,7 @@ impl Hosts {
 }
 
 impl Run {
-    /// The report of one end.
+    /// Returns the report of one end.
     pub fn end(&self, side: Side) -> &EndReport {
         match side {
             Side::Near => &self.near,
@@ -331,10 +330,10 @@ impl Run {
     }
 }
 
-impl Slice {
-    /// An interval of the receiver; it is steady where it lies in that part.
-    pub fn new(interval: &Interval, steady: Option<&Steady>) -> Self {
-        Slice {
+impl GoodputInterval {
+    /// Creates an interval from one of the receiver's; it is steady if it lies in the steady part.
+    pub fn new(interval: &Interval, steady: Option<&SteadyPart>) -> Self {
+        GoodputInterval {
             start: interval.start,
             end: interval.end,
             bytes: interval.bytes,
@@ -344,9 +343,15 @@ impl Slice {
     }
 }
 
-impl Unfinished {
-    /// A test that is to begin.
+impl UnfinishedTest {
+    /// Creates the record of a test that starts.
     pub fn new(request: TestRequest) -> Self {
-        Unfinished { request, handshake_rtt: None, near_intervals: Vec::new(), far_intervals: Vec::new(), ramp: None }
+        UnfinishedTest {
+            request,
+            handshake_rtt: None,
+            near_intervals: Vec::new(),
+            far_intervals: Vec::new(),
+            ramp: None,
+        }
     }
 }

@@ -1,88 +1,87 @@
-//! What a running test tells, one line each: `lfn test --ndjson`.
+//! Events of a running test, one line each: `lfn test --ndjson`.
 
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use super::document::{Document, Finding, Origin, Side};
+use super::document::{Origin, Side, StoredFinding, TestDocument};
 use crate::path::{PathProfile, seconds};
 use crate::udp::ramp::RampReport;
 use crate::units::BitRate;
-use crate::wire::test::{Interval, Kernel, TestRequest};
+use crate::wire::measure::{Interval, Kernel, TestRequest};
 
-/// One line while a test runs, schema `lfn.test.event/2`. The first is `start`, the last `end`; `run` counts the tests of
-/// one command from 0. A reader ignores events it does not know.
+/// One line while a test runs, schema `lfn.test.event/3`. The first line is `start`, the last is `end`. `run` is the
+/// number of the test in the command, from 0. A reader ignores unknown events.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(tag = "event", rename_all = "snake_case")]
-pub enum Event {
-    /// The command begins.
+pub enum TestEvent {
+    /// The command starts with this event.
     Start {
-        /// What these lines are.
+        /// Name and version of the schema.
         schema: EventSchema,
-        /// Who measures, when, and as what it was typed.
+        /// Origin of the result: the version, the time and the command.
         origin: Origin,
     },
-    /// One test of it begins.
+    /// One test of the command starts.
     Run {
-        /// Its number, from 0.
+        /// Number of the test, from 0.
         run: u16,
-        /// What the server is asked.
+        /// Request to the server.
         request: TestRequest,
-        /// The path, if its capacity is known.
+        /// Figures of the path; null if the capacity is unknown.
         path: Option<PathProfile>,
     },
-    /// The server answered.
+    /// The server answered the request.
     Connected {
-        /// The test.
+        /// Number of the test.
         run: u16,
-        /// The RTT of the control connection's handshake.
+        /// RTT of the control connection's handshake.
         #[serde(rename = "handshake_rtt_seconds", with = "seconds")]
         handshake_rtt: Duration,
-        /// What the server's kernel allows.
+        /// Limits of the server's kernel.
         far_kernel: Kernel,
     },
-    /// An interval of one end is over.
+    /// An interval of one end finished.
     Interval {
-        /// The test.
+        /// Number of the test.
         run: u16,
-        /// Whose it is.
+        /// End that measured the interval.
         end: Side,
-        /// Whether that end sends.
+        /// True if this end sends.
         sends: bool,
-        /// Bytes over time: goodput where the end receives; what was handed to the kernel where it sends.
+        /// Bytes divided by time: the goodput at the receiver, or the bytes given to the kernel at the sender.
         #[serde(rename = "rate_bits_per_second")]
         rate: BitRate,
-        /// Its figures.
+        /// Figures of the interval.
         interval: Interval,
     },
-    /// A step of a ramp begins.
+    /// A step of a ramp starts.
     Step {
-        /// The test.
+        /// Number of the test.
         run: u16,
-        /// What is known so far, and the rate of that step.
+        /// Results of the ramp so far, and the rate of the new step.
         ramp: RampReport,
     },
-    /// The test is over; this holds it back.
+    /// The test finished; this cause limits it.
     Finding {
-        /// The test.
+        /// Number of the test.
         run: u16,
-        /// The cause, its evidence and its cure.
-        finding: Finding,
+        /// The cause with its evidence and its remedy.
+        finding: StoredFinding,
     },
-    /// The command is over.
+    /// The command finished with this result.
     End {
-        /// The whole result, as `--json` prints it; why the command failed, if it did, is in there.
-        result: Box<Document>,
+        /// The whole result as `--json` prints it, with the error if the command failed.
+        result: Box<TestDocument>,
     },
 }
 
-/// The name and version of the schema of the events.
+/// Name and version of the schema of the events.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub enum EventSchema {
-    /// This one.
     #[default]
-    #[serde(rename = "lfn.test.event/2")]
-    Two,
+    #[serde(rename = "lfn.test.event/3")]
+    V3,
 }

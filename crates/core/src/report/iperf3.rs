@@ -1,36 +1,36 @@
-//! What an iperf3 server said of a test: what the report of our own ends has no place for.
+//! Results of an iperf3 server that do not fit into a report of lfn's own ends.
 
 use serde::{Deserialize, Serialize};
 
 use crate::figure::Figure;
-use crate::iperf3::Protocol;
-use crate::udp::figures::{Received, Sent, UdpFigures};
+use crate::iperf3::LoadProtocol;
+use crate::udp::figures::{UdpFigures, UdpReceived, UdpSent};
 use crate::units::Bytes;
-use crate::wire::test::{EndReport, StreamReport, TestRequest};
+use crate::wire::measure::{EndReport, StreamReport, TestRequest};
 
-/// What an iperf3 server said of one direction of a test.
+/// Results of an iperf3 server for one direction of a test.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
-pub struct Iperf3 {
-    /// What carried the load.
-    pub protocol: Protocol,
+pub struct Iperf3Report {
+    /// Transport protocol of the load.
+    pub protocol: LoadProtocol,
     /// Congestion control in use at the server.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub far_congestion: Option<String>,
-    /// Segments sent again, by the end that sent; absent where it does not tell, and of UDP.
+    /// Retransmitted segments from the sender's results; absent for UDP and if the sender does not report them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub retransmits: Option<u64>,
-    /// Each stream as the two ends counted it, the warm-up left out.
+    /// Streams as the two ends counted them, without the warm-up.
     pub streams: Vec<Iperf3Stream>,
-    /// What the server prints, where it was asked for: its text, or its object.
+    /// Output of the server, if it was requested: a text or an object.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub server_output: Option<serde_json::Value>,
 }
 
-impl Iperf3 {
-    /// Sender and receiver of a test of datagrams, as the rules of our own ([`crate::diagnose::diagnose_datagrams`]) look
-    /// at them; nothing of TCP. To be judged and not to be stored: what iperf3 does not tell is zero here.
-    pub fn judged(
+impl Iperf3Report {
+    /// Returns reports of sender and receiver for the rules of datagrams ([`crate::diagnose::diagnose_datagrams`]).
+    /// They are for the diagnosis only and are not stored: a value that iperf3 does not report is zero here.
+    pub fn udp_reports(
         &self,
         request: &TestRequest,
         sender: &EndReport,
@@ -39,27 +39,27 @@ impl Iperf3 {
         let udp = request.udp.as_deref()?;
         let bytes = udp.datagram_bytes.map_or(0, u64::from);
         let sent = |stream: &Iperf3Stream| UdpFigures {
-            sent: Some(Sent {
+            sent: Some(UdpSent {
                 datagrams: stream.datagrams.unwrap_or(0),
                 datagram_bytes: bytes,
-                asked: udp.rate,
+                requested: udp.rate,
                 achieved: Bytes(stream.sent_bytes).per(sender.elapsed),
-                ..Sent::default()
+                ..UdpSent::default()
             }),
             ..UdpFigures::default()
         };
         let received = |stream: &Iperf3Stream| UdpFigures {
-            received: Some(Received {
+            received: Some(UdpReceived {
                 datagrams: stream.received_bytes / bytes.max(1),
                 lost: stream.lost_datagrams.unwrap_or(0),
-                ..Received::default()
+                ..UdpReceived::default()
             }),
             ..UdpFigures::default()
         };
-        Some((self.with(sender, sent), self.with(receiver, received)))
+        Some((self.with_figures(sender, sent), self.with_figures(receiver, received)))
     }
 
-    fn with(&self, end: &EndReport, figures: impl Fn(&Iperf3Stream) -> UdpFigures) -> EndReport {
+    fn with_figures(&self, end: &EndReport, figures: impl Fn(&Iperf3Stream) -> UdpFigures) -> EndReport {
         let streams = end.streams.iter().zip(&self.streams);
         let streams =
             streams.map(|(stream, told)| StreamReport { udp: Some(Box::new(figures(told))), ..stream.clone() });
@@ -67,20 +67,20 @@ impl Iperf3 {
     }
 }
 
-/// One stream by both ends' results.
+/// One stream from the results of both ends.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Iperf3Stream {
-    /// As iperf3 numbers it.
+    /// Number of the stream in iperf3.
     pub id: u32,
-    /// Payload sent, by the sender.
+    /// Payload bytes that the sender sent.
     pub sent_bytes: u64,
-    /// Payload received, by the receiver.
+    /// Payload bytes that the receiver received.
     pub received_bytes: u64,
-    /// Datagrams sent; absent of TCP, as are the next two.
+    /// Datagrams sent; this and the next two are absent for TCP.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub datagrams: Option<u64>,
-    /// Of them not received, by the receiver.
+    /// Datagrams that the receiver did not receive.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lost_datagrams: Option<u64>,
     /// Smoothed change of the transit time at the receiver (RFC 3550).

@@ -1,7 +1,7 @@
-//! What holds of every result, whatever was measured: it is JSON its schema takes, no figure gets lost or becomes null,
-//! integers stay integers, no object has a key twice, and reading it gives the same again.
+//! Laws of every result: the JSON matches its schema, no figure is lost or becomes null, integers stay integers, no
+//! object has a duplicate key, and reading the JSON gives an equal result.
 //!
-//! Results are made at random of what the types say of themselves, so a field is in here as soon as it is in them.
+//! The results are generated at random from the schemas of the types, so a new field is tested without further code.
 
 use proptest::prelude::*;
 use rand::{RngExt, SeedableRng};
@@ -11,21 +11,21 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value, json};
 
-use super::{Comparison, Document, Event, Stored, compare, csv, read, schema};
+use super::{Comparison, StoredResult, TestDocument, TestEvent, compare, interval_csv, read_result, schema};
 use crate::diagnose::{self, Cause, Remedy};
 
-/// Makes values of a schema.
-struct Maker {
+/// Generates random values of a schema.
+struct ValueGenerator {
     schema: Value,
     dice: Pcg64,
 }
 
-impl Maker {
-    fn of<T: JsonSchema>(seed: u64) -> Maker {
-        Maker { schema: schema::of_types::<T>(), dice: Pcg64::seed_from_u64(seed) }
+impl ValueGenerator {
+    fn new<T: JsonSchema>(seed: u64) -> ValueGenerator {
+        ValueGenerator { schema: schema::of_types::<T>(), dice: Pcg64::seed_from_u64(seed) }
     }
 
-    fn one(&mut self) -> Value {
+    fn value(&mut self) -> Value {
         let schema = self.schema.clone();
         self.make(&schema)
     }
@@ -104,14 +104,14 @@ impl Maker {
         let value = match self.dice.random_range(0..4) {
             0 => least,
             1 => most,
-            // Counts that no `f64` holds.
+            // Counts that no `f64` can hold.
             2 => most.min((1 << 53) + 1),
             _ => self.dice.random_range(least..=most.min(1 << 20)),
         };
         i64::try_from(value).map_or_else(|_| json!(u64::try_from(value).unwrap()), |value| json!(value))
     }
 
-    /// A time in whole nanoseconds, a share, or any number; few enough digits that reading them is exact.
+    /// Returns a time in whole nanoseconds, a share, or any number, with few enough digits for an exact conversion.
     fn number(&mut self, schema: &Value) -> Value {
         match (schema["minimum"].as_i64(), schema["maximum"].as_i64()) {
             (Some(0), Some(1)) => json!(f64::from(self.dice.random_range(0..=1024u32)) / 1024.0),
@@ -128,7 +128,7 @@ impl Maker {
         texts[self.dice.random_range(0..2)].into()
     }
 
-    /// With what has to be escaped in JSON or in a table.
+    /// Returns a text with characters that JSON or CSV must escape.
     fn text(&mut self) -> String {
         let letters = ['a', 'ü', '"', '\\', ',', '\n', '\r', '\u{0}', '\u{1b}', '\u{2028}', '🛰'];
         let count = self.dice.random_range(0..6);
@@ -146,8 +146,8 @@ impl Maker {
     }
 }
 
-/// Fails unless every figure of the first is the same in the second, and nothing there is null that was not.
-fn kept(before: &Value, after: &Value, at: &str) {
+/// Asserts that every figure of `before` is equal in `after`, and that no null is new.
+fn assert_preserved(before: &Value, after: &Value, at: &str) {
     match (before, after) {
         (Value::Object(before), Value::Object(after)) => {
             for (name, value) in before {
@@ -155,30 +155,30 @@ fn kept(before: &Value, after: &Value, at: &str) {
                 assert!(empty || after.contains_key(name), "{at}/{name} is lost");
             }
             for (name, value) in after {
-                kept(before.get(name).unwrap_or(&Value::Null), value, &format!("{at}/{name}"));
+                assert_preserved(before.get(name).unwrap_or(&Value::Null), value, &format!("{at}/{name}"));
             }
         }
         (Value::Array(before), Value::Array(after)) => {
             assert_eq!(before.len(), after.len(), "{at}");
-            before.iter().zip(after).for_each(|(before, after)| kept(before, after, &format!("{at}/_")));
+            before.iter().zip(after).for_each(|(before, after)| assert_preserved(before, after, &format!("{at}/_")));
         }
-        // What was not said is null, or what it is by default.
+        // An absent value is null or has its default.
         (Value::Null, _) => {}
         (before, after) => assert_eq!(before, after, "{at}"),
     }
 }
 
-/// What a value of a type becomes when it is read, written and read again.
-fn again<T: JsonSchema + DeserializeOwned + Serialize + PartialEq + std::fmt::Debug>(seed: u64) -> (T, String) {
-    let value = Maker::of::<T>(seed).one();
+/// Returns a generated value and its text after it was written and read.
+fn round_trip<T: JsonSchema + DeserializeOwned + Serialize + PartialEq + std::fmt::Debug>(seed: u64) -> (T, String) {
+    let value = ValueGenerator::new::<T>(seed).value();
     let read: T = T::deserialize(&value).unwrap_or_else(|error| panic!("{error}"));
     let text = serde_json::to_string(&read).unwrap();
-    kept(&value, &serde_json::from_str(&text).unwrap(), "");
+    assert_preserved(&value, &serde_json::from_str(&text).unwrap(), "");
     assert_eq!(serde_json::from_str::<T>(&text).unwrap(), read);
     (read, text)
 }
 
-/// Fails unless the schema that is kept takes it.
+/// Asserts that the stored schema accepts the value.
 fn assert_valid(schema: &str, value: &Value) {
     let (mut schemas, mut compiler) = (boon::Schemas::new(), boon::Compiler::new());
     compiler.add_resource("http://schema/it.json", serde_json::from_str(schema).unwrap()).unwrap();
@@ -190,47 +190,47 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
     #[test]
-    fn every_result_is_what_its_schema_says_and_comes_back_whole(seed: u64) {
-        let (document, text) = again::<Document>(seed);
-        assert_valid(include_str!("../../../../doc/schema/lfn.test.2.schema.json"), &serde_json::from_str(&text).unwrap());
-        // This one refuses a key that is there twice.
-        let Stored::Test(read) = read(text.as_bytes()).unwrap() else { panic!("a result is a result") };
+    fn every_result_matches_its_schema_and_round_trips(seed: u64) {
+        let (document, text) = round_trip::<TestDocument>(seed);
+        assert_valid(include_str!("../../../../doc/schema/lfn.test.3.schema.json"), &serde_json::from_str(&text).unwrap());
+        // `read_result` refuses duplicate keys.
+        let StoredResult::Test(read) = read_result(text.as_bytes()).unwrap() else { panic!("a result is a result") };
         prop_assert_eq!(*read, document);
     }
 
     #[test]
-    fn every_event_is_what_its_schema_says_and_comes_back_whole(seed: u64) {
-        let (_, text) = again::<Event>(seed);
-        let schema = include_str!("../../../../doc/schema/lfn.test.2.event.schema.json");
+    fn every_event_matches_its_schema_and_round_trips(seed: u64) {
+        let (_, text) = round_trip::<TestEvent>(seed);
+        let schema = include_str!("../../../../doc/schema/lfn.test.3.event.schema.json");
         assert_valid(schema, &serde_json::from_str(&text).unwrap());
         prop_assert!(!text.contains('\n'), "one event a line");
     }
 
     #[test]
-    fn any_results_can_be_tabulated_and_compared(seed: u64) {
-        let document = || again::<Document>(seed).0;
-        let tables = [csv(&document()), comparison(document(), again::<Document>(!seed).0)];
+    fn all_results_can_be_tabulated_and_compared(seed: u64) {
+        let document = || round_trip::<TestDocument>(seed).0;
+        let tables = [interval_csv(&document()), comparison_csv(document(), round_trip::<TestDocument>(!seed).0)];
         for table in tables {
-            let widths: Vec<usize> = records(&table).iter().map(Vec::len).collect();
+            let widths: Vec<usize> = csv_records(&table).iter().map(Vec::len).collect();
             prop_assert!(widths.iter().all(|width| *width == widths[0]), "{}", table);
         }
     }
 }
 
-/// The comparison as a table, after a look at its JSON.
-fn comparison(first: Document, second: Document) -> String {
-    let files = [first, second].map(|document| ("a,b\".json".to_owned(), Stored::Test(Box::new(document))));
+/// Returns the comparison as CSV after a check of its JSON.
+fn comparison_csv(first: TestDocument, second: TestDocument) -> String {
+    let files = [first, second].map(|document| ("a,b\".json".to_owned(), StoredResult::Test(Box::new(document))));
     let comparison = compare(&files);
     let text = serde_json::to_string(&comparison).unwrap();
-    let schema = include_str!("../../../../doc/schema/lfn.show.1.schema.json");
+    let schema = include_str!("../../../../doc/schema/lfn.show.2.schema.json");
     assert_valid(schema, &serde_json::from_str(&text).unwrap());
     let read: Comparison = serde_json::from_str(&text).unwrap();
     assert_eq!(read.results.len(), comparison.results.len());
     comparison.csv()
 }
 
-/// The fields of a table as RFC 4180 has them; none is a number that is none.
-fn records(table: &str) -> Vec<Vec<String>> {
+/// Splits a CSV table into its fields (RFC 4180) and asserts that each number is finite.
+fn csv_records(table: &str) -> Vec<Vec<String>> {
     let (mut records, mut record, mut field) = (Vec::new(), Vec::new(), String::new());
     let (mut quoted, mut letters) = (false, table.chars().peekable());
     while let Some(letter) = letters.next() {
@@ -251,14 +251,14 @@ fn records(table: &str) -> Vec<Vec<String>> {
 }
 
 #[test]
-fn a_finding_whose_figure_is_no_number_leaves_it_out() {
+fn a_figure_that_is_not_finite_is_dropped() {
     let finding = diagnose::Finding {
         cause: Cause::ReceiveWindow,
         summary: "so".into(),
         evidence: [("good", json!(1.5)), ("bad", json!(f64::NAN)), ("worse", json!(f64::INFINITY))].into(),
-        cure: Remedy { command: "true".into(), host: None },
+        remedy: Remedy { command: "true".into(), host: None },
         predicted: None,
         gain: None,
     };
-    assert_eq!(json!(super::Finding::from(&finding).evidence), json!({ "good": 1.5 }));
+    assert_eq!(json!(super::StoredFinding::from(&finding).evidence), json!({ "good": 1.5 }));
 }

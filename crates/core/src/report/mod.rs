@@ -1,32 +1,33 @@
-//! What a test leaves behind: the stored result `lfn.test/2`, the events of a running one, and what reads, tabulates and
-//! compares them.
+//! Results of tests: the stored result `lfn.test/3`, the events of a running test, and the code that reads, tabulates
+//! and compares them.
 //!
-//! A [`Document`] is the whole of one command: who, when and with which settings, and for each [`Run`] the request, what
-//! was predicted, what both ends reported, interval by interval, and what was found. It is a thin frame around the types
-//! that go over the wire and that the rules judge, so what those gain is stored with no more ado. It serializes and
-//! deserializes alike: printing a stored result, comparing several and whatever is made of them later start from the
-//! same figures as the command that measured them. `doc/schema` has the JSON Schemas, made from these types.
+//! A [`TestDocument`] is the result of one command. It has the user's command, the time and the settings. For each
+//! [`Run`] it has the request, the prediction, the reports of both ends with their intervals, and the findings. The
+//! document is a thin frame around the types of the wire protocol and of the diagnosis, so a new figure of these types
+//! is stored without further code. A stored result has the same figures as the command that measured it. `doc/schema`
+//! has the JSON Schemas, which are generated from these types.
 
+mod comparability;
 mod compare;
 mod csv;
 mod document;
 mod event;
-mod foreign;
 mod iperf3;
+mod iperf3_json;
 #[cfg(test)]
 mod laws;
 mod read;
 #[cfg(test)]
 mod schema;
-mod unlike;
 
 pub use crate::figure::Figure;
-pub use compare::{Comparison, ComparisonSchema, Difference, Source, Summary, compare};
-pub use csv::csv;
+pub use compare::{Comparison, ComparisonSchema, GoodputDifference, ResultSource, RunSummary, compare};
+pub use csv::interval_csv;
 pub use document::{
-    Document, DocumentSchema, Ended, Failed, Finding, Hosts, Origin, PerEnd, Run, Side, Slice, Unfinished,
+    CommandError, EndReason, GoodputInterval, HostNames, Origin, PerEnd, Run, Side, StoredFinding, TestDocument,
+    TestSchema, UnfinishedTest,
 };
-pub use event::{Event, EventSchema};
-pub use foreign::Iperf3Output;
-pub use iperf3::{Iperf3, Iperf3Stream};
-pub use read::{LARGEST, ReadError, Stored, read};
+pub use event::{EventSchema, TestEvent};
+pub use iperf3::{Iperf3Report, Iperf3Stream};
+pub use iperf3_json::Iperf3Output;
+pub use read::{MAX_RESULT_BYTES, ReadError, StoredResult, read_result};

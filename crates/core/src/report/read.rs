@@ -1,71 +1,74 @@
-//! Reads stored results: `lfn.test/2`, the lines of `--ndjson`, and what iperf3 prints with `-J` or `--json-stream`.
+//! Reads stored results: `lfn.test/3`, the lines of `--ndjson`, and the output of iperf3 with `-J` or `--json-stream`.
 //!
-//! A file may hold anything: every error names its place, nesting is bounded by the parser (128 levels), and memory
-//! stays within a few times the length, which the caller bounds by [`LARGEST`]. A key that is there twice is refused in
-//! lfn's own formats, where it never is; iperf3 does write some twice, and those are not used here.
+//! A file may hold anything: every error has its position, the parser bounds the nesting (128 levels), and the memory
+//! is a few times the length, which the caller bounds by [`MAX_RESULT_BYTES`]. A duplicate key is an error in lfn's own
+//! formats, which never have one. iperf3 writes some keys twice; these keys are not used here.
 
 use std::collections::HashSet;
 use std::fmt;
 
 use serde::de::{Deserialize, DeserializeOwned, Deserializer, Error, IgnoredAny, MapAccess, SeqAccess, Visitor};
 
-use super::document::{Document, Origin, Unfinished};
-use super::event::Event;
-use super::foreign::{self, Iperf3Output};
-use super::{DocumentSchema, Side};
+use super::document::{Origin, TestDocument, UnfinishedTest};
+use super::event::TestEvent;
+use super::iperf3_json::{self, Iperf3Output};
+use super::{Side, TestSchema};
 
-/// The longest file that is read: a day of one stream at both ends, an interval a second.
-pub const LARGEST: u64 = 512 << 20;
+/// Maximum length of a result file in bytes: one stream at both ends for a day, one interval each second.
+pub const MAX_RESULT_BYTES: u64 = 512 << 20;
+/// Schema of a stored result, with its version.
+const TEST_SCHEMA: &str = "lfn.test/3";
+/// Schema of the events of a test, with its version.
+const EVENT_SCHEMA: &str = "lfn.test.event/3";
 
-/// What a file held.
+/// Result that a file holds.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Stored {
+pub enum StoredResult {
     /// A result of `lfn test`.
-    Test(Box<Document>),
+    Test(Box<TestDocument>),
     /// A result of iperf3.
     Iperf3(Box<Iperf3Output>),
 }
 
-/// Why a file is no result that can be read. The caller names the file.
+/// Error of reading a result. The caller adds the name of the file.
 #[derive(Debug, thiserror::Error)]
 pub enum ReadError {
-    /// Nothing but white space.
     #[error("the file is empty")]
     Empty,
-    /// The first byte decides, before all of something huge is read as text.
+    /// The first byte is checked before a large file is parsed as text.
     #[error("not JSON: begins with {0}, not with '{{'")]
     NotJson(String),
-    /// No JSON, or JSON of another shape; says line and column.
+    /// Invalid JSON or JSON of another shape; the message has the line and the column.
     #[error("{0}")]
     Json(#[from] serde_json::Error),
-    /// The same of one line of many.
+    /// Invalid JSON in one line of a file of events.
     #[error("line {line}: {source}")]
     Line {
-        /// From 1.
+        /// Number of the line, from 1.
         line: usize,
-        /// What is wrong with it.
+        /// Error of the parser.
         source: serde_json::Error,
     },
-    /// An lfn of long ago, or of later.
-    #[error("schema '{0}': this lfn reads lfn.test/2, lfn.test.event/2 and iperf3's JSON")]
+    /// A schema version of an older or a newer lfn.
+    #[error("schema version '{0}' is not supported: lfn reads {test}, {event} and JSON of iperf3", test = TEST_SCHEMA, event = EVENT_SCHEMA)]
     Schema(String),
-    /// JSON of something else.
-    #[error("neither a result of lfn test nor of iperf3 -J")]
+    /// JSON without a known schema.
+    #[error("not a result of `lfn test` or `iperf3 -J`")]
     Unknown,
-    /// More after the first result.
+    /// Data after the first result.
     #[error("more than one result in the file")]
-    More,
-    /// iperf3 tells with `error` that it failed.
+    Trailing,
+    /// iperf3 reports its failure in the key `error`.
     #[error("iperf3 failed: {0}")]
-    Failed(String),
-    /// Its lines do not begin with the first event.
-    #[error("the events do not begin with 'start'")]
+    Iperf3Failed(String),
+    /// The first line is not the event `start`.
+    #[error("the first event is not 'start'")]
     NoStart,
 }
 
-/// What the first object of a file says it is.
+/// Keys of the first object that show the format of the file.
 #[derive(serde::Deserialize, Default)]
-struct Head {
+struct FileHead {
     schema: Option<String>,
     event: Option<String>,
     data: Option<IgnoredAny>,
@@ -73,155 +76,156 @@ struct Head {
     end: Option<IgnoredAny>,
 }
 
-/// Reads what a file holds.
-pub fn read(bytes: &[u8]) -> Result<Stored, ReadError> {
+/// Reads the content of a result file.
+pub fn read_result(bytes: &[u8]) -> Result<StoredResult, ReadError> {
     let first = bytes.iter().find(|byte| !byte.is_ascii_whitespace()).ok_or(ReadError::Empty)?;
     if *first != b'{' {
-        return Err(ReadError::NotJson(shown(*first)));
+        return Err(ReadError::NotJson(show_byte(*first)));
     }
-    let head = head(bytes)?;
+    let head = read_head(bytes)?;
     match (head.schema.as_deref(), head.event.as_deref()) {
-        (Some("lfn.test/2"), None) => whole(bytes, true).map(|document| Stored::Test(Box::new(document))),
-        (Some("lfn.test.event/2"), Some(_)) => events(bytes).map(|document| Stored::Test(Box::new(document))),
+        (Some(TEST_SCHEMA), None) => read_document(bytes, true).map(|document| StoredResult::Test(Box::new(document))),
+        (Some(EVENT_SCHEMA), Some(_)) => read_events(bytes).map(|document| StoredResult::Test(Box::new(document))),
         (Some(other), _) => Err(ReadError::Schema(other.chars().take(40).filter(|c| !c.is_control()).collect())),
-        (None, Some(_)) if head.data.is_some() => iperf3(foreign::Lines::default(), bytes),
-        (None, None) if head.start.is_some() && head.end.is_some() => checked(whole(bytes, false)?),
+        (None, Some(_)) if head.data.is_some() => read_iperf3_lines(iperf3_json::Iperf3Lines::default(), bytes),
+        (None, None) if head.start.is_some() && head.end.is_some() => check_iperf3(read_document(bytes, false)?),
         (None, Some(_)) => Err(ReadError::NoStart),
         (None, None) => Err(ReadError::Unknown),
     }
 }
 
-fn shown(byte: u8) -> String {
+fn show_byte(byte: u8) -> String {
     if byte.is_ascii_graphic() { format!("'{}'", char::from(byte)) } else { format!("byte 0x{byte:02x}") }
 }
 
-fn head(bytes: &[u8]) -> Result<Head, ReadError> {
-    let mut values = serde_json::Deserializer::from_slice(bytes).into_iter::<Head>();
+fn read_head(bytes: &[u8]) -> Result<FileHead, ReadError> {
+    let mut values = serde_json::Deserializer::from_slice(bytes).into_iter::<FileHead>();
     values.next().transpose()?.ok_or(ReadError::Empty)
 }
 
-/// The one value of a file.
-fn whole<T: DeserializeOwned>(bytes: &[u8], strict: bool) -> Result<T, ReadError> {
+/// Reads the only value of a file.
+fn read_document<T: DeserializeOwned>(bytes: &[u8], strict: bool) -> Result<T, ReadError> {
     if strict {
-        let mut values = serde_json::Deserializer::from_slice(bytes).into_iter::<Strict>();
+        let mut values = serde_json::Deserializer::from_slice(bytes).into_iter::<UniqueKeys>();
         values.next().transpose()?;
         if !bytes[values.byte_offset()..].iter().all(u8::is_ascii_whitespace) {
-            return Err(ReadError::More);
+            return Err(ReadError::Trailing);
         }
     }
     let mut values = serde_json::Deserializer::from_slice(bytes).into_iter::<T>();
     let value = values.next().transpose()?.ok_or(ReadError::Empty)?;
     if !bytes[values.byte_offset()..].iter().all(u8::is_ascii_whitespace) {
-        return Err(ReadError::More);
+        return Err(ReadError::Trailing);
     }
     Ok(value)
 }
 
-/// The lines of a file that are no mere white space, counted from 1.
+/// Returns the lines of a file that are not blank, with their numbers from 1.
 fn lines(bytes: &[u8]) -> impl Iterator<Item = (usize, &[u8])> {
     let lines = bytes.split(|&byte| byte == b'\n').enumerate().map(|(index, line)| (index + 1, line));
     lines.filter(|(_, line)| !line.iter().all(u8::is_ascii_whitespace))
 }
 
-/// The last line holds the whole result; of a command that was killed there is none, and what was told is put together.
-fn events(bytes: &[u8]) -> Result<Document, ReadError> {
+/// Reads a file of events. The last line has the whole result. If the command was killed, the result is built from the
+/// earlier lines.
+fn read_events(bytes: &[u8]) -> Result<TestDocument, ReadError> {
     let mut origin: Option<Origin> = None;
-    let mut under_way: Option<Unfinished> = None;
+    let mut unfinished: Option<UnfinishedTest> = None;
     for (line, text) in lines(bytes) {
         let wrong = |source| ReadError::Line { line, source };
-        serde_json::from_slice::<Strict>(text).map_err(wrong)?;
+        serde_json::from_slice::<UniqueKeys>(text).map_err(wrong)?;
         match serde_json::from_slice(text).map_err(wrong)? {
-            Event::Start { origin: told, .. } => origin = Some(told),
-            Event::Run { request, .. } => under_way = Some(Unfinished::new(request)),
-            Event::Connected { handshake_rtt, .. } => {
-                under_way.iter_mut().for_each(|seen| seen.handshake_rtt = Some(handshake_rtt));
+            TestEvent::Start { origin: first, .. } => origin = Some(first),
+            TestEvent::Run { request, .. } => unfinished = Some(UnfinishedTest::new(request)),
+            TestEvent::Connected { handshake_rtt, .. } => {
+                unfinished.iter_mut().for_each(|seen| seen.handshake_rtt = Some(handshake_rtt));
             }
-            Event::Interval { end, interval, .. } => {
-                let Some(seen) = &mut under_way else { return Err(ReadError::NoStart) };
+            TestEvent::Interval { end, interval, .. } => {
+                let Some(seen) = &mut unfinished else { return Err(ReadError::NoStart) };
                 match end {
                     Side::Near => seen.near_intervals.push(interval),
                     Side::Far => seen.far_intervals.push(interval),
                 }
             }
-            Event::Step { ramp, .. } => under_way.iter_mut().for_each(|seen| seen.ramp = Some(ramp.clone())),
-            Event::Finding { .. } => {}
-            Event::End { result } => return Ok(*result),
+            TestEvent::Step { ramp, .. } => unfinished.iter_mut().for_each(|seen| seen.ramp = Some(ramp.clone())),
+            TestEvent::Finding { .. } => {}
+            TestEvent::End { result } => return Ok(*result),
         }
     }
     let origin = origin.ok_or(ReadError::NoStart)?;
-    Ok(Document { schema: DocumentSchema::Two, origin, runs: Vec::new(), unfinished: under_way, error: None })
+    Ok(TestDocument { schema: TestSchema::V3, origin, runs: Vec::new(), unfinished, error: None })
 }
 
-fn iperf3(mut told: foreign::Lines, bytes: &[u8]) -> Result<Stored, ReadError> {
+fn read_iperf3_lines(mut iperf3: iperf3_json::Iperf3Lines, bytes: &[u8]) -> Result<StoredResult, ReadError> {
     for (line, text) in lines(bytes) {
-        told.take(text).map_err(|source| ReadError::Line { line, source })?;
+        iperf3.push(text).map_err(|source| ReadError::Line { line, source })?;
     }
-    checked(told.result())
+    check_iperf3(iperf3.finish())
 }
 
-fn checked(result: Iperf3Output) -> Result<Stored, ReadError> {
+fn check_iperf3(result: Iperf3Output) -> Result<StoredResult, ReadError> {
     match &result.error {
-        Some(error) => Err(ReadError::Failed(error.chars().take(200).filter(|c| !c.is_control()).collect())),
-        None => Ok(Stored::Iperf3(Box::new(result))),
+        Some(error) => Err(ReadError::Iperf3Failed(error.chars().take(200).filter(|c| !c.is_control()).collect())),
+        None => Ok(StoredResult::Iperf3(Box::new(result))),
     }
 }
 
-/// Any JSON in which no object has a key twice.
-struct Strict;
+/// Any JSON value without duplicate keys.
+struct UniqueKeys;
 
-impl<'de> Deserialize<'de> for Strict {
+impl<'de> Deserialize<'de> for UniqueKeys {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer.deserialize_any(Strict)
+        deserializer.deserialize_any(UniqueKeys)
     }
 }
 
-impl<'de> Visitor<'de> for Strict {
-    type Value = Strict;
+impl<'de> Visitor<'de> for UniqueKeys {
+    type Value = UniqueKeys;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("JSON")
     }
 
-    fn visit_bool<E: Error>(self, _: bool) -> Result<Strict, E> {
-        Ok(Strict)
+    fn visit_bool<E: Error>(self, _: bool) -> Result<UniqueKeys, E> {
+        Ok(UniqueKeys)
     }
 
-    fn visit_u64<E: Error>(self, _: u64) -> Result<Strict, E> {
-        Ok(Strict)
+    fn visit_u64<E: Error>(self, _: u64) -> Result<UniqueKeys, E> {
+        Ok(UniqueKeys)
     }
 
-    fn visit_i64<E: Error>(self, _: i64) -> Result<Strict, E> {
-        Ok(Strict)
+    fn visit_i64<E: Error>(self, _: i64) -> Result<UniqueKeys, E> {
+        Ok(UniqueKeys)
     }
 
-    fn visit_f64<E: Error>(self, _: f64) -> Result<Strict, E> {
-        Ok(Strict)
+    fn visit_f64<E: Error>(self, _: f64) -> Result<UniqueKeys, E> {
+        Ok(UniqueKeys)
     }
 
-    fn visit_str<E: Error>(self, _: &str) -> Result<Strict, E> {
-        Ok(Strict)
+    fn visit_str<E: Error>(self, _: &str) -> Result<UniqueKeys, E> {
+        Ok(UniqueKeys)
     }
 
-    fn visit_unit<E: Error>(self) -> Result<Strict, E> {
-        Ok(Strict)
+    fn visit_unit<E: Error>(self) -> Result<UniqueKeys, E> {
+        Ok(UniqueKeys)
     }
 
-    fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<Strict, A::Error> {
-        while items.next_element::<Strict>()?.is_some() {}
-        Ok(Strict)
+    fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<UniqueKeys, A::Error> {
+        while items.next_element::<UniqueKeys>()?.is_some() {}
+        Ok(UniqueKeys)
     }
 
-    fn visit_map<A: MapAccess<'de>>(self, mut fields: A) -> Result<Strict, A::Error> {
+    fn visit_map<A: MapAccess<'de>>(self, mut fields: A) -> Result<UniqueKeys, A::Error> {
         let mut keys: HashSet<String> = HashSet::new();
         while let Some(key) = fields.next_key::<String>()? {
             if keys.contains(&key) {
                 let key: String = key.chars().take(40).filter(|c| !c.is_control()).collect();
-                return Err(A::Error::custom(format_args!("key '{key}' is there twice")));
+                return Err(A::Error::custom(format_args!("duplicate key '{key}'")));
             }
             keys.insert(key);
-            fields.next_value::<Strict>()?;
+            fields.next_value::<UniqueKeys>()?;
         }
-        Ok(Strict)
+        Ok(UniqueKeys)
     }
 }
 
@@ -229,30 +233,33 @@ impl<'de> Visitor<'de> for Strict {
 mod tests {
     use super::*;
 
-    fn said(text: &str) -> String {
-        read(text.as_bytes()).unwrap_err().to_string()
+    fn error_of(text: &str) -> String {
+        read_result(text.as_bytes()).unwrap_err().to_string()
     }
 
     #[test]
-    fn what_is_no_result_is_named_with_its_place() {
-        assert_eq!(said(" \n"), "the file is empty");
-        assert_eq!(read(b"\x7fELF").unwrap_err().to_string(), "not JSON: begins with byte 0x7f, not with '{'");
-        assert_eq!(said("[1]"), "not JSON: begins with '[', not with '{'");
-        assert!(said("{\"schema\": \"lfn.test/2\",\n \"runs\": NaN}").contains("line 2 column"));
-        assert!(said("{\"schema\": \"lfn.test/2\", \"origin\": 1e999}").contains("out of range"));
-        assert!(said("{\"schema\": \"lfn.test/2\", \"runs\": [").contains("EOF"));
-        assert!(said("{\"schema\":\"lfn.test/1\",\"runs\":[]}").starts_with("schema 'lfn.test/1'"));
-        assert_eq!(said("{}"), "neither a result of lfn test nor of iperf3 -J");
+    fn errors_have_the_position_in_the_file() {
+        assert_eq!(error_of(" \n"), "the file is empty");
+        assert_eq!(read_result(b"\x7fELF").unwrap_err().to_string(), "not JSON: begins with byte 0x7f, not with '{'");
+        assert_eq!(error_of("[1]"), "not JSON: begins with '[', not with '{'");
+        assert!(error_of("{\"schema\": \"lfn.test/3\",\n \"runs\": NaN}").contains("line 2 column"));
+        assert!(error_of("{\"schema\": \"lfn.test/3\", \"origin\": 1e999}").contains("out of range"));
+        assert!(error_of("{\"schema\": \"lfn.test/3\", \"runs\": [").contains("EOF"));
+        assert_eq!(
+            error_of("{\"schema\":\"lfn.test/2\",\"runs\":[]}"),
+            "schema version 'lfn.test/2' is not supported: lfn reads lfn.test/3, lfn.test.event/3 and JSON of iperf3"
+        );
+        assert_eq!(error_of("{}"), "not a result of `lfn test` or `iperf3 -J`");
         assert!(
-            said("{\"schema\":\"lfn.test/2\",\"x\":{\"a\":1,\n\"a\":2}}").contains("key 'a' is there twice at line 2")
+            error_of("{\"schema\":\"lfn.test/3\",\"x\":{\"a\":1,\n\"a\":2}}").contains("duplicate key 'a' at line 2")
         );
         let (open, closed) = ("[".repeat(1_000_000), "]".repeat(1_000_000));
-        let deep = format!("{{\"schema\":\"lfn.test/2\",\"x\":{open}{closed}}}");
-        assert!(said(&deep).contains("recursion limit"));
-        assert!(said("{\"event\":\"start\"}").contains("do not begin"));
-        assert!(said("{\"schema\":\"lfn.test/2\",\"origin\":{}}").contains("missing field"));
+        let deep = format!("{{\"schema\":\"lfn.test/3\",\"x\":{open}{closed}}}");
+        assert!(error_of(&deep).contains("recursion limit"));
+        assert!(error_of("{\"event\":\"start\"}").contains("is not 'start'"));
+        assert!(error_of("{\"schema\":\"lfn.test/3\",\"origin\":{}}").contains("missing field"));
         assert_eq!(
-            said("{\"start\":{},\"intervals\":[],\"end\":{},\"error\":\"no route\"}"),
+            error_of("{\"start\":{},\"intervals\":[],\"end\":{},\"error\":\"no route\"}"),
             "iperf3 failed: no route"
         );
     }

@@ -1,8 +1,8 @@
-//! The JSON Schemas of what is stored and printed, made from the types.
+//! JSON Schemas of the stored and printed results, generated from the types.
 //!
-//! Made, and not written by hand: two hundred fields change with the code, and a description that is the field's own
-//! comment cannot contradict it. `doc/schema` holds what comes out, and the test here fails where that is old. They are
-//! strict, so that a validation finds a field nobody described; readers of results are not.
+//! The generator takes a description from the comment of each field, so a description cannot contradict the code.
+//! `doc/schema` has the generated files, and a test here fails if they are out of date. The schemas are strict, so that
+//! a validation finds an undescribed key. Readers of results are not strict.
 
 use std::borrow::Cow;
 
@@ -11,7 +11,7 @@ use schemars::transform::RecursiveTransform;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde_json::Value;
 
-use super::{Comparison, Document, Event};
+use super::{Comparison, TestDocument, TestEvent};
 use crate::figure::Figure;
 use crate::path::{optional_seconds, seconds};
 use crate::stamp::report::StampDocument;
@@ -66,7 +66,7 @@ impl JsonSchema for Ratio {
     }
 }
 
-/// The schema of one type, as text with a line end.
+/// Returns the schema of one type as text that ends with a line feed.
 fn schema<T: JsonSchema>(name: &str, title: &str) -> String {
     let generator = SchemaSettings::draft2020_12()
         .for_serialize()
@@ -79,11 +79,11 @@ fn schema<T: JsonSchema>(name: &str, title: &str) -> String {
     format!("{text}\n")
 }
 
-/// Nothing but what is named; formats of Rust's that JSON Schema does not know go; comments become prose.
+/// Closes each object, removes formats that JSON Schema does not have, and makes the comments plain text.
 fn strict(schema: &mut Schema) {
     let format = schema.get("format").and_then(Value::as_str).map(str::to_owned);
     match format.as_deref() {
-        // It may be NaN, of which JSON makes null; a `Figure`, a `Ratio` or a `Duration` may not.
+        // A bare float may be NaN, which JSON writes as null. A `Figure`, a `Ratio` or a `Duration` may not be NaN.
         Some("double" | "float") => panic!("a field is a bare f64, not a Figure: {}", schema.as_value()),
         Some("uint32") => _ = schema.insert("maximum".into(), u32::MAX.into()),
         _ => {}
@@ -99,44 +99,49 @@ fn strict(schema: &mut Schema) {
     }
 }
 
-/// Without the marks of links and code, in one line.
+/// Returns `text` in one line without the marks of links and code.
 fn prose(text: &str) -> String {
     let text = text.replace("[`", "").replace("`]", "").replace('`', "");
     let words: Vec<&str> = text.split_whitespace().collect();
     words.join(" ")
 }
 
-/// As the types say it themselves, with the formats of Rust's numbers.
+/// Returns the schema of a type with the formats of Rust's numbers.
 pub(super) fn of_types<T: JsonSchema>() -> Value {
     SchemaSettings::draft2020_12().for_serialize().into_generator().into_root_schema_for::<T>().into()
 }
 
-fn document() -> String {
-    schema::<Document>("lfn.test.2", "Result of lfn test, lfn.test/2")
+fn test_schema() -> String {
+    schema::<TestDocument>("lfn.test.3", "Result of lfn test, lfn.test/3")
 }
 
-fn event() -> String {
-    schema::<Event>("lfn.test.2.event", "A line of lfn test --ndjson, lfn.test.event/2")
+fn event_schema() -> String {
+    schema::<TestEvent>("lfn.test.3.event", "A line of lfn test --ndjson, lfn.test.event/3")
 }
 
-fn comparison() -> String {
-    schema::<Comparison>("lfn.show.1", "Comparison of lfn show --json, lfn.show/1")
+fn comparison_schema() -> String {
+    schema::<Comparison>("lfn.show.2", "Comparison of lfn show --json, lfn.show/2")
 }
 
-fn stamp() -> String {
-    schema::<StampDocument>("lfn.stamp.1", "Result of lfn test --stamp --json, lfn.stamp/1")
+fn stamp_schema() -> String {
+    schema::<StampDocument>("lfn.stamp.2", "Result of lfn test --stamp --json, lfn.stamp/2")
 }
 
-/// What is kept, by the names of the files.
-fn all() -> [(&'static str, String); 4] {
-    [("lfn.test.2", document()), ("lfn.test.2.event", event()), ("lfn.show.1", comparison()), ("lfn.stamp.1", stamp())]
+/// Returns all schemas with their file names.
+fn all_schemas() -> [(&'static str, String); 4] {
+    [
+        ("lfn.test.3", test_schema()),
+        ("lfn.test.3.event", event_schema()),
+        ("lfn.show.2", comparison_schema()),
+        ("lfn.stamp.2", stamp_schema()),
+    ]
 }
 
-/// For `doc/schema/make`, which stores what this prints.
+/// Prints the schemas for `doc/schema/make`, which stores them.
 #[test]
 #[ignore = "prints the schemas: run by doc/schema/make"]
 fn print() {
-    for (name, text) in all() {
+    for (name, text) in all_schemas() {
         println!("== {name}.schema.json\n{text}== end");
     }
 }
@@ -144,27 +149,27 @@ fn print() {
 #[test]
 fn the_schemas_kept_are_those_of_the_types() {
     let current = "a type of the report has changed: bash doc/schema/make";
-    assert_eq!(include_str!("../../../../doc/schema/lfn.test.2.schema.json"), document(), "{current}");
-    assert_eq!(include_str!("../../../../doc/schema/lfn.test.2.event.schema.json"), event(), "{current}");
-    assert_eq!(include_str!("../../../../doc/schema/lfn.show.1.schema.json"), comparison(), "{current}");
-    assert_eq!(include_str!("../../../../doc/schema/lfn.stamp.1.schema.json"), stamp(), "{current}");
+    assert_eq!(include_str!("../../../../doc/schema/lfn.test.3.schema.json"), test_schema(), "{current}");
+    assert_eq!(include_str!("../../../../doc/schema/lfn.test.3.event.schema.json"), event_schema(), "{current}");
+    assert_eq!(include_str!("../../../../doc/schema/lfn.show.2.schema.json"), comparison_schema(), "{current}");
+    assert_eq!(include_str!("../../../../doc/schema/lfn.stamp.2.schema.json"), stamp_schema(), "{current}");
 }
 
-/// Every object is closed and every field told, down to the last.
+/// Every object is closed and every key has a description.
 #[test]
 fn nothing_is_left_undescribed() {
-    for (_, text) in all() {
-        described(&serde_json::from_str(&text).unwrap(), "");
+    for (_, text) in all_schemas() {
+        assert_described(&serde_json::from_str(&text).unwrap(), "");
     }
 }
 
-fn described(value: &Value, at: &str) {
+fn assert_described(value: &Value, at: &str) {
     let Value::Object(map) = value else {
-        return value.as_array().into_iter().flatten().for_each(|part| described(part, at));
+        return value.as_array().into_iter().flatten().for_each(|part| assert_described(part, at));
     };
     if let Some(Value::Object(properties)) = map.get("properties") {
         assert_eq!(map.get("additionalProperties"), Some(&false.into()), "{at} takes anything");
-        // A variant that is one named value: what is said of it stands outside.
+        // A variant with one named value: its description is outside the object.
         let variant = properties.len() == 1 && map.contains_key("description");
         for (name, property) in properties {
             let told = variant || ["description", "const", "$ref"].iter().any(|key| property.get(key).is_some());
@@ -172,6 +177,6 @@ fn described(value: &Value, at: &str) {
         }
     }
     for (name, part) in map {
-        described(part, &format!("{at}/{name}"));
+        assert_described(part, &format!("{at}/{name}"));
     }
 }

@@ -1,78 +1,76 @@
-//! How a data stream in the clear shows that it belongs to a session: a fixed 56-byte hello with a MAC.
+//! Clear hello: 56 bytes with a MAC that assign an unencrypted data stream to a session.
 //!
-//! The MAC is keyed with a key derived from the token's hash, which a server keeps, so only a bearer of the ticket can
-//! open a stream, and covers the session and the stream number; a server takes each (session, stream) once, so a
-//! replayed hello opens nothing. Streams inside TLS need none of this: they send a [`crate::wire::Hello`] frame
-//! instead.
+//! The MAC key is derived from the token's hash, which the server stores, so that only a holder of the ticket can open
+//! a stream. The MAC covers the session and the stream number. The server accepts each (session, stream) pair once, so
+//! a replayed hello opens nothing. Streams inside TLS send a [`crate::wire::Hello`] frame instead.
 //!
-//! The same 56 bytes open a stream of UDP datagrams and answer that; which of the three it is stands under the MAC, so
-//! that none can be taken for another.
+//! The same 56 bytes open a stream of UDP datagrams, and answer such a hello. The MAC covers the kind of hello, so that
+//! one kind cannot be used as another.
 
 use super::{SessionId, TokenHash};
 
-/// The first byte of every clear hello; TLS records never start with it (a handshake record starts with 22).
+/// First byte of every clear hello. TLS records never start with it (a handshake record starts with 22).
 pub const FIRST_BYTE: u8 = MAGIC[0];
 
 /// Length of a clear hello in bytes.
-pub const LENGTH: usize = 56;
+pub const HELLO_BYTES: usize = 56;
 
 const MAGIC: [u8; 4] = *b"lfnD";
 const VERSION: u8 = 1;
 const KEY_CONTEXT: &str = "lfn 2026-11-22 clear data stream hello v2";
 const MAC_AT: usize = 24;
 
-/// Why a hello was not taken.
+/// Reason why a hello was rejected.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum HelloError {
-    /// Some other program is speaking.
+    /// Another program is connected.
     #[error("not an lfn data stream")]
     NotLfn,
     /// A newer or older `lfn`.
     #[error("data stream of protocol version {0}, {VERSION} expected")]
     Version(u8),
-    /// Made without the token, or damaged on the way.
+    /// Created without the token, or damaged on the path.
     #[error("data stream with a wrong authentication code")]
     Mac,
-    /// A hello of this session, but one for another kind of stream.
-    #[error("hello of another kind of data stream")]
+    /// A hello of this session for another kind of stream.
+    #[error("hello for another kind of data stream")]
     Use,
 }
 
-/// What a hello is for.
+/// Kind of a hello, covered by the MAC.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Use {
+enum HelloKind {
     Stream = 0,
     Datagrams = 1,
     Answer = 2,
 }
 
-/// The opening of a data stream that is not inside TLS.
+/// First bytes of a data stream outside TLS.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ClearHello {
-    /// The session the stream belongs to.
     pub session: SessionId,
-    /// The number of the stream in its session, from 0.
+    /// Stream number in the session, from 0.
     pub stream: u16,
 }
 
 impl ClearHello {
-    /// The bytes that open a TCP stream.
-    pub fn encode(&self, token: impl Into<TokenHash>) -> [u8; LENGTH] {
-        self.encode_for(Use::Stream, token)
+    /// Returns the bytes that open a TCP stream.
+    pub fn encode(&self, token: impl Into<TokenHash>) -> [u8; HELLO_BYTES] {
+        self.encode_for(HelloKind::Stream, token)
     }
 
-    /// The datagram that opens a stream of datagrams; it is sent again until it is answered.
-    pub fn encode_datagram(&self, token: impl Into<TokenHash>) -> [u8; LENGTH] {
-        self.encode_for(Use::Datagrams, token)
+    /// Returns the datagram that opens a stream of datagrams. The client repeats it until it receives an answer.
+    pub fn encode_datagram(&self, token: impl Into<TokenHash>) -> [u8; HELLO_BYTES] {
+        self.encode_for(HelloKind::Datagrams, token)
     }
 
-    /// The server's answer to that, no longer than what it answers.
-    pub fn encode_answer(&self, token: impl Into<TokenHash>) -> [u8; LENGTH] {
-        self.encode_for(Use::Answer, token)
+    /// Returns the server's answer to such a datagram, of the same length.
+    pub fn encode_answer(&self, token: impl Into<TokenHash>) -> [u8; HELLO_BYTES] {
+        self.encode_for(HelloKind::Answer, token)
     }
 
-    fn encode_for(&self, r#use: Use, token: impl Into<TokenHash>) -> [u8; LENGTH] {
-        let mut bytes = [0; LENGTH];
+    fn encode_for(&self, r#use: HelloKind, token: impl Into<TokenHash>) -> [u8; HELLO_BYTES] {
+        let mut bytes = [0; HELLO_BYTES];
         bytes[..4].copy_from_slice(&MAGIC);
         bytes[4] = VERSION;
         bytes[5] = r#use as u8;
@@ -83,17 +81,21 @@ impl ClearHello {
         bytes
     }
 
-    /// Reads and checks a hello; the MAC is compared in constant time.
-    pub fn decode(bytes: &[u8; LENGTH], token: impl Into<TokenHash>) -> Result<Self, HelloError> {
-        Self::decode_for(Use::Stream, bytes, token)
+    /// Decodes and verifies a hello. The MAC is compared in constant time.
+    pub fn decode(bytes: &[u8; HELLO_BYTES], token: impl Into<TokenHash>) -> Result<Self, HelloError> {
+        Self::decode_for(HelloKind::Stream, bytes, token)
     }
 
-    /// The same for a datagram of any length.
+    /// Decodes and verifies the hello in a datagram of any length.
     pub fn decode_datagram(bytes: &[u8], token: impl Into<TokenHash>) -> Result<Self, HelloError> {
-        Self::decode_for(Use::Datagrams, bytes.try_into().map_err(|_| HelloError::NotLfn)?, token)
+        Self::decode_for(HelloKind::Datagrams, bytes.try_into().map_err(|_| HelloError::NotLfn)?, token)
     }
 
-    fn decode_for(r#use: Use, bytes: &[u8; LENGTH], token: impl Into<TokenHash>) -> Result<Self, HelloError> {
+    fn decode_for(
+        r#use: HelloKind,
+        bytes: &[u8; HELLO_BYTES],
+        token: impl Into<TokenHash>,
+    ) -> Result<Self, HelloError> {
         if bytes[..4] != MAGIC {
             return Err(HelloError::NotLfn);
         }
@@ -125,20 +127,20 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_the_token_opens_a_stream() {
+    fn only_matching_token_opens_a_stream() {
         let token = Token::from_bytes([1; 16]);
         let hello = ClearHello { session: SessionId([2; 16]), stream: 513 };
         let bytes = hello.encode(&token);
         assert_eq!(ClearHello::decode(&bytes, &token), Ok(hello));
         assert_eq!(ClearHello::decode(&bytes, &Token::from_bytes([0; 16])), Err(HelloError::Mac));
-        for at in 5..LENGTH {
+        for at in 5..HELLO_BYTES {
             let mut damaged = bytes;
             damaged[at] ^= 1;
             assert_eq!(ClearHello::decode(&damaged, &token), Err(HelloError::Mac), "byte {at}");
         }
     }
     #[test]
-    fn a_hello_seen_on_tcp_opens_no_datagrams() {
+    fn tcp_hello_cannot_open_a_datagram_stream() {
         let token = Token::from_bytes([1; 16]);
         let hello = ClearHello { session: SessionId([2; 16]), stream: 0 };
         let (stream, datagram, answer) =

@@ -1,19 +1,19 @@
-//! Who may open a session, and how a session's connections find each other.
+//! Authentication of sessions, and the assignment of connections to a session.
 //!
-//! A [`Ticket`] is all a client needs: where the server is, the [`Token`] that lets it in and the [`Fingerprint`] of
-//! the key it must show. A session is one control connection and its data streams; the client picks the
-//! [`SessionId`] so that all of them can dial at the same time, with no round trip to agree on it. Data streams in
-//! the clear open with a [`hello::ClearHello`]. The bytes are described in `doc/protocol.md`.
+//! A [`Ticket`] contains all that a client needs: the server's address, the [`Token`] that authenticates the client,
+//! and the [`Fingerprint`] of the server's key. A session is one control connection and its data streams. The client
+//! chooses the [`SessionId`], so that all connections can be opened at the same time without an additional RTT.
+//! Unencrypted data streams start with a [`hello::ClearHello`]. `doc/protocol.md` describes the bytes.
 
 pub mod hello;
 mod rights;
 mod ticket;
 
-pub use rights::{Rights, RightsError, Writing};
+pub use rights::{Rights, RightsError, WriteAccess};
 pub use ticket::{Fingerprint, SessionId, Ticket, TicketError, Token, TokenHash, split_host_port};
 
-/// The port `lfn serve` listens on if none is given.
+/// Default port of `lfn serve`.
 pub const DEFAULT_PORT: u16 = 7323;
 
-/// The version of the protocol this build speaks; a peer of another version is refused by name.
+/// Protocol version of this build. A peer with another version is refused, with both versions in the message.
 pub const PROTOCOL: u32 = 1;

@@ -1,55 +1,51 @@
-//! What the bearer of a token may do, and what a server lets anybody do: words that are combined, never widened.
+//! Rights of tokens and servers. Rights can only be combined to fewer rights.
 //!
-//! Rights of a session are those that both its token and its server give. To write is ordered: not at all, into a drop
-//! box where nothing that is there can be touched or learnt of, or anywhere below the root.
+//! A session has the rights that both its token and its server permit. Write access has three levels: none, write-only
+//! (into the session's own directory; existing files can be neither changed nor seen), and full write access below the
+//! root.
 
 use std::fmt;
 use std::str::FromStr;
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-/// What may be written.
+/// Level of write access.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Writing {
-    /// Nothing.
+pub enum WriteAccess {
     #[default]
     No,
     /// New files, into a directory of the session's own.
-    Drop,
+    CreateOnly,
     /// Files and directories below the root.
     Yes,
 }
 
-/// What somebody may do.
+/// Rights of a session, token or server.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Rights {
-    /// Load the path.
     pub test: bool,
-    /// List and fetch what is below the root.
+    /// List and download below the root.
     pub read: bool,
-    /// Store below the root.
-    pub write: Writing,
+    /// Upload below the root.
+    pub write: WriteAccess,
 }
 
-/// Why text names no rights.
+/// Reason why a text contains no valid rights.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RightsError {
-    /// No word of ours.
-    #[error("unknown right '{0}': expected read, write, drop or test, with commas between")]
+    #[error("unknown right '{0}': expected a comma-separated list of read, write, create and test")]
     Unknown(String),
-    /// A drop box is for who may neither read nor write otherwise.
-    #[error("drop does not go with read or write")]
-    Drop,
-    /// Nothing at all.
-    #[error("no rights: expected read, write, drop or test, with commas between")]
+    /// Write-only access excludes read and full write access.
+    #[error("create cannot be combined with read or write")]
+    CreateWithOthers,
+    #[error("no rights given: expected a comma-separated list of read, write, create and test")]
     None,
 }
 
 impl Rights {
-    /// Everything.
-    pub const ALL: Rights = Rights { test: true, read: true, write: Writing::Yes };
+    pub const ALL: Rights = Rights { test: true, read: true, write: WriteAccess::Yes };
 
-    /// What both give.
+    /// Returns the rights that both sides permit.
     pub fn and(self, other: Rights) -> Rights {
         Rights { test: self.test && other.test, read: self.read && other.read, write: self.write.min(other.write) }
     }
@@ -58,9 +54,9 @@ impl Rights {
 impl fmt::Display for Rights {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let write = match self.write {
-            Writing::No => None,
-            Writing::Drop => Some("drop"),
-            Writing::Yes => Some("write"),
+            WriteAccess::No => None,
+            WriteAccess::CreateOnly => Some("create"),
+            WriteAccess::Yes => Some("write"),
         };
         let words = [self.read.then_some("read"), write, self.test.then_some("test")];
         let words: Vec<&str> = words.into_iter().flatten().collect();
@@ -73,19 +69,19 @@ impl FromStr for Rights {
 
     fn from_str(text: &str) -> Result<Self, RightsError> {
         let mut rights = Rights::default();
-        let mut drop = false;
+        let mut create = false;
         for word in text.split(',').map(str::trim).filter(|word| !word.is_empty()) {
             match word {
                 "read" => rights.read = true,
-                "write" => rights.write = Writing::Yes,
-                "drop" => drop = true,
+                "write" => rights.write = WriteAccess::Yes,
+                "create" => create = true,
                 "test" => rights.test = true,
                 other => return Err(RightsError::Unknown(other.to_owned())),
             }
         }
-        match drop {
-            true if rights.read || rights.write == Writing::Yes => return Err(RightsError::Drop),
-            true => rights.write = Writing::Drop,
+        match create {
+            true if rights.read || rights.write == WriteAccess::Yes => return Err(RightsError::CreateWithOthers),
+            true => rights.write = WriteAccess::CreateOnly,
             false => {}
         }
         if rights == Rights::default() { Err(RightsError::None) } else { Ok(rights) }
@@ -113,21 +109,21 @@ mod tests {
     }
 
     #[test]
-    fn text_survives_and_nonsense_is_named() {
-        for text in ["read,write,test", "read", "write", "drop", "drop,test", "test"] {
+    fn rights_parse_and_print_round_trip() {
+        for text in ["read,write,test", "read", "write", "create", "create,test", "test"] {
             assert_eq!(rights(text).to_string(), text);
         }
         assert_eq!(rights("test, read,"), rights("read,test"));
         assert_eq!("read,all".parse::<Rights>(), Err(RightsError::Unknown("all".into())));
-        assert_eq!("drop,read".parse::<Rights>(), Err(RightsError::Drop));
-        assert_eq!("write,drop".parse::<Rights>(), Err(RightsError::Drop));
+        assert_eq!("create,read".parse::<Rights>(), Err(RightsError::CreateWithOthers));
+        assert_eq!("write,create".parse::<Rights>(), Err(RightsError::CreateWithOthers));
         assert_eq!(" ,".parse::<Rights>(), Err(RightsError::None));
     }
 
     #[test]
-    fn two_together_give_no_more_than_either() {
-        assert_eq!(Rights::ALL.and(rights("drop")), rights("drop"));
-        assert_eq!(rights("write,test").and(rights("drop,test")), rights("drop,test"));
+    fn combined_rights_never_exceed_either() {
+        assert_eq!(Rights::ALL.and(rights("create")), rights("create"));
+        assert_eq!(rights("write,test").and(rights("create,test")), rights("create,test"));
         assert_eq!(rights("read").and(rights("write")), Rights::default());
         assert_eq!(rights("read,write").and(rights("write,test")), rights("write"));
     }

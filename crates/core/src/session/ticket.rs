@@ -1,4 +1,4 @@
-//! Tickets, tokens, fingerprints and session ids: fixed-size secrets and names, and their text forms.
+//! Tickets, tokens, fingerprints and session ids, with their text forms.
 
 use std::fmt;
 use std::str::FromStr;
@@ -10,82 +10,69 @@ use super::DEFAULT_PORT;
 
 const HASH_CONTEXT: &str = "lfn 2026-11-22 token as a server keeps it v1";
 
-/// Why a ticket could not be read.
+/// Reason why a ticket is invalid.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum TicketError {
     /// Does not start with `lfn://`.
     #[error("'{0}' is not a ticket: expected lfn://TOKEN@HOST:PORT#FINGERPRINT")]
     NotATicket(String),
-    /// The part before `@` is missing or not a token.
+    /// The part before `@` is missing or no token.
     #[error("the token of the ticket for '{host}' is damaged: expected 22 letters and digits{}", got(*length, 22))]
-    Token {
-        /// The host the ticket names.
-        host: String,
-        /// How many characters there were.
-        length: usize,
-    },
-    /// The part behind `#` is missing or not a SHA-256 digest.
+    Token { host: String, length: usize },
+    /// The part after `#` is missing or no SHA-256 digest.
     #[error("the fingerprint of the ticket for '{host}' is damaged: expected 43 letters and digits{}", got(*length, 43))]
-    Fingerprint {
-        /// The host the ticket names.
-        host: String,
-        /// How many characters there were.
-        length: usize,
-    },
+    Fingerprint { host: String, length: usize },
     /// No host, or a port that is not a number from 1 to 65535.
     #[error("'{0}' is not HOST or HOST:PORT")]
     Address(String),
 }
 
-/// A secret of 128 bits that lets its bearer in. Its text never appears in `Debug` output.
+/// A secret of 128 bits that authenticates its holder. `Debug` output never contains the secret.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Token([u8; 16]);
 
-/// What a server keeps of a token: by it the token is known again, and not to be had from it.
+/// Hash of a token, which the server stores instead of the token. The hash identifies the token but does not reveal it.
 ///
-/// Of 128 random bits a plain hash is enough: there is nothing to guess. Clear streams prove with it that they were opened by
-/// a bearer of the token; it opens no session, which takes the token itself.
+/// A plain hash is sufficient, because 128 random bits cannot be guessed. A holder of the token proves with the hash
+/// that it opened an unencrypted stream. The hash alone cannot open a session, which requires the token.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct TokenHash(pub [u8; 32]);
 
-/// SHA-256 of the server's certificate (DER), by which a client knows the server.
+/// SHA-256 of the server's certificate (DER). Clients identify the server by this fingerprint.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Fingerprint(pub [u8; 32]);
 
-/// The name of one session, 128 random bits chosen by the client.
+/// Identifier of one session: 128 random bits, chosen by the client.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct SessionId(pub [u8; 16]);
 
-/// Where a server is, what lets a client in, and the key the server must show.
+/// Address of a server, token of the client, and fingerprint of the server's key.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Ticket {
     /// Name or address; an IPv6 address without brackets.
     pub host: String,
-    /// TCP port.
     pub port: u16,
-    /// What the client shows.
     pub token: Token,
-    /// What the server must show.
     pub fingerprint: Fingerprint,
 }
 
 impl Token {
-    /// A token of the given random bits.
+    /// Creates a token from random bits.
     pub fn from_bytes(bytes: [u8; 16]) -> Self {
         Token(bytes)
     }
 
-    /// The bits, for keys derived from them.
+    /// Returns the bits of the token, to derive keys.
     pub fn as_bytes(&self) -> &[u8; 16] {
         &self.0
     }
 
-    /// What is kept of it.
+    /// Returns the hash that the server stores.
     pub fn hash(&self) -> TokenHash {
         TokenHash(blake3::derive_key(HASH_CONTEXT, &self.0))
     }
 
-    /// Compares in constant time, so that an answer's delay tells nothing.
+    /// Compares in constant time, so that the response time reveals nothing.
     pub fn matches(&self, other: &Token) -> bool {
         let difference = self.0.iter().zip(other.0).fold(0u8, |acc, (a, b)| acc | (a ^ b));
         std::hint::black_box(difference) == 0
@@ -93,13 +80,13 @@ impl Token {
 }
 
 impl TokenHash {
-    /// Whether it is that of `token`; in constant time.
+    /// Reports whether this is the hash of `token`, in constant time.
     pub fn is_of(&self, token: &Token) -> bool {
         // blake3::Hash compares in constant time.
         blake3::Hash::from_bytes(self.0) == blake3::Hash::from_bytes(token.hash().0)
     }
 
-    /// The name of a session among those of all tokens: whoever has another token and the session's own name has not this.
+    /// Returns the session id bound to this token. It cannot be computed from the session id with another token.
     pub fn scope(&self, session: SessionId) -> SessionId {
         let mut id = [0; 16];
         id.copy_from_slice(&blake3::keyed_hash(&self.0, &session.0).as_bytes()[..16]);
@@ -163,7 +150,7 @@ impl fmt::Display for Ticket {
 impl FromStr for Token {
     type Err = usize;
 
-    /// The error is how many characters were given.
+    /// Returns the number of characters as error.
     fn from_str(text: &str) -> Result<Self, usize> {
         decode(text).map(Token)
     }
@@ -172,7 +159,7 @@ impl FromStr for Token {
 impl FromStr for Fingerprint {
     type Err = usize;
 
-    /// The error is how many characters were given.
+    /// Returns the number of characters as error.
     fn from_str(text: &str) -> Result<Self, usize> {
         decode(text).map(Fingerprint)
     }
@@ -182,7 +169,7 @@ impl FromStr for Ticket {
     type Err = TicketError;
 
     fn from_str(text: &str) -> Result<Self, TicketError> {
-        // The text holds a secret: an error quotes no more of it than the host.
+        // The text contains a secret. Errors quote no more than the host.
         let rest = text.trim().strip_prefix("lfn://").ok_or_else(|| TicketError::NotATicket(shorten(text)))?;
         let (authority, fingerprint) = rest.split_once('#').unwrap_or((rest, ""));
         let (token, address) = authority.rsplit_once('@').ok_or_else(|| TicketError::NotATicket(shorten("lfn://…")))?;
@@ -198,7 +185,7 @@ impl Ticket {
     /// Splits `lfn://TOKEN@host:port/PATH#FINGERPRINT` into the ticket and the path, if it has one.
     pub fn parse_with_path(text: &str) -> Result<(Ticket, Option<String>), TicketError> {
         let rest = text.trim().strip_prefix("lfn://").ok_or_else(|| TicketError::NotATicket(shorten(text)))?;
-        // A path may hold `#` and `@`; a fingerprint and a token cannot hold `/`.
+        // A path may contain `#` and `@`; a fingerprint and a token cannot contain `/`.
         let (before, fingerprint) = rest.rsplit_once('#').unwrap_or((rest, ""));
         let (authority, path) = before.split_once('/').unwrap_or((before, ""));
         let ticket = format!("lfn://{authority}#{fingerprint}").parse()?;
@@ -206,7 +193,7 @@ impl Ticket {
     }
 }
 
-/// Splits `host`, `host:port`, `[v6]`, `[v6]:port` or a bare IPv6 address; the port defaults to [`DEFAULT_PORT`].
+/// Splits `host`, `host:port`, `[v6]`, `[v6]:port` or a bare IPv6 address. The port defaults to [`DEFAULT_PORT`].
 pub fn split_host_port(address: &str) -> Result<(String, u16), TicketError> {
     let wrong = || TicketError::Address(address.to_owned());
     let (host, port) = match address.strip_prefix('[') {
@@ -235,7 +222,7 @@ fn decode<const N: usize>(text: &str) -> Result<[u8; N], usize> {
     BASE64URL_NOPAD.decode(text.as_bytes()).ok().and_then(|bytes| bytes.try_into().ok()).ok_or(length)
 }
 
-/// A count that is right says nothing: then it is a character that is wrong.
+/// If the count is right, a character must be wrong.
 fn got(length: usize, expected: usize) -> String {
     if length == expected { ", one of them is wrong".into() } else { format!(", got {length}") }
 }
@@ -296,7 +283,7 @@ mod tests {
     }
 
     #[test]
-    fn a_ticket_survives_its_text_form() {
+    fn ticket_round_trips_through_text() {
         for host in ["far.example", "192.0.2.1", "2001:db8::1"] {
             let ticket = ticket(host);
             assert_eq!(ticket.to_string().parse(), Ok(ticket));
@@ -304,14 +291,14 @@ mod tests {
     }
 
     #[test]
-    fn a_path_may_follow_the_port() {
+    fn path_may_follow_the_port() {
         let text = ticket("far").to_string().replace('#', "/data/a#b@c.bin#");
         assert_eq!(Ticket::parse_with_path(&text), Ok((ticket("far"), Some("data/a#b@c.bin".to_owned()))));
         assert_eq!(Ticket::parse_with_path(&ticket("far").to_string()), Ok((ticket("far"), None)));
     }
 
     #[test]
-    fn damage_is_named_and_the_secret_is_not_repeated() {
+    fn error_of_damaged_ticket_hides_the_token() {
         let good = ticket("far").to_string();
         let token = Token::from_bytes([7; 16]).to_string();
         let cases = [

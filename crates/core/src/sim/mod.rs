@@ -1,31 +1,30 @@
-//! Virtual time: arrivals through a link, endpoints at the two ends of one, and a TCP to put there.
+//! Simulation in virtual time: arrivals through a link, endpoints at both ends of a link, and a TCP for these
+//! endpoints.
 //!
-//! Time jumps from event to event, so an hour of a slow path takes as long as its packets take to compute, and the
-//! same input gives the same output to the nanosecond. [`run`] is for scripted arrivals, [`Network`] for two ends that
-//! answer each other; [`tcp`] models such ends, and [`transfer`] moves data of a fixed size between them.
+//! Time jumps from event to event, so an hour of a slow path takes only the time to compute its packets. The same input
+//! gives the same output to the nanosecond. [`run_link`] feeds scripted arrivals; [`SimNetwork`] connects two ends that
+//! answer each other; [`tcp`] models such ends; [`transfer`] moves data of a fixed size between them.
 
 mod network;
 pub mod tcp;
 pub mod transfer;
 
-pub use network::{Endpoint, Network};
+pub use network::{SimEndpoint, SimNetwork};
 
-use crate::link::{Event, Link, Packet};
+use crate::link::{Link, LinkEvent, Packet};
 use crate::time::Instant;
 
 /// A packet that reaches the link at an instant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Arrival {
-    /// When.
+pub struct ScriptedArrival {
     pub at: Instant,
-    /// What.
     pub packet: Packet,
 }
 
-/// Feeds `arrivals`, in order of time, through `link` until it is empty, and gives everything that happened.
-pub fn run(link: &mut Link, arrivals: impl IntoIterator<Item = Arrival>) -> Vec<Event> {
+/// Feeds `arrivals`, in order of time, through `link` until the link is empty, and returns all events.
+pub fn run_link(link: &mut Link, arrivals: impl IntoIterator<Item = ScriptedArrival>) -> Vec<LinkEvent> {
     let mut events = Vec::new();
-    for Arrival { at, packet } in arrivals {
+    for ScriptedArrival { at, packet } in arrivals {
         drain(link, Some(at), &mut events);
         link.push(packet, at);
     }
@@ -33,9 +32,9 @@ pub fn run(link: &mut Link, arrivals: impl IntoIterator<Item = Arrival>) -> Vec<
     events
 }
 
-/// Polls at every instant the link names, up to `until` or until it is empty.
-fn drain(link: &mut Link, until: Option<Instant>, events: &mut Vec<Event>) {
-    while let Some(next) = link.next().filter(|next| until.is_none_or(|until| *next <= until)) {
+/// Polls the link at each of its events, up to `until` or until the link is empty.
+fn drain(link: &mut Link, until: Option<Instant>, events: &mut Vec<LinkEvent>) {
+    while let Some(next) = link.next_event_at().filter(|next| until.is_none_or(|until| *next <= until)) {
         while let Some(event) = link.poll(next) {
             events.push(event);
         }

@@ -1,117 +1,111 @@
-//! The reflector: what is answered to a packet, and what is not.
+//! The STAMP reflector: answers to packets, and the packets that get no answer.
 //!
-//! It never sends more than one packet for one that came, none that is longer, and none for what it cannot read. Two
-//! reflectors would answer each other for ever on one packet with a forged source: so none is sent to a port of a
-//! service (below 1024, where 862 is), none to the port this one has itself, and none for what is an answer already. A
-//! forged source makes it send its owner what the forger sent, no more. It counts what it reflected for each session,
-//! so that a sender can tell in which direction a packet was lost (RFC 8762 §4.3, stateful), unless it is told to say
-//! the sender's number again (stateless). A session is a sender's address, port and identifier; of more than
-//! [`MOST_SESSIONS`] the one that was quiet longest is forgotten. A stranger can make it send [`Limits::per_second`]
-//! packets in a second and no more, and each sender its share of them.
+//! The reflector sends at most one packet for each received one, never a longer one, and none for an unreadable packet.
+//! With a forged source address, two reflectors could answer each other for ever. So the reflector does not answer
+//! packets from service ports (below 1024, for example 862), packets from its own port, and packets that are answers
+//! themselves. With a forged source, the owner of the address receives only as much as the attacker sent. The reflector
+//! counts the packets of each session, so that a sender can find the direction of a loss (RFC 8762 §4.3, stateful),
+//! unless it is configured to copy the sender's number (stateless). A session is a sender's address, port and session
+//! identifier. Above [`MAX_SESSIONS`] sessions, the longest inactive ones are removed. All senders together get at most
+//! [`ReflectorLimits::per_second`] packets per second, and each address has its own limit.
 
 use core::net::{IpAddr, SocketAddr};
 use std::collections::HashMap;
 use std::time::Duration;
 
-use super::packet::{self, ErrorEstimate, PacketError, REFLECTED_LEAST, ReflectorPacket, SenderPacket, Timestamp};
+use super::packet::{self, ErrorEstimate, MIN_REFLECTED, PacketError, ReflectorPacket, SenderPacket, Timestamp};
 use super::{Mac, tlv};
 use crate::time::Instant;
 
-/// Sessions remembered at once.
-pub const MOST_SESSIONS: usize = 4096;
-/// How long a session that says nothing is remembered.
-pub const REMEMBERED: Duration = Duration::from_secs(300);
+/// Maximum number of sessions.
+pub const MAX_SESSIONS: usize = 4096;
+/// Time after which an inactive session is removed.
+pub const SESSION_TIMEOUT: Duration = Duration::from_secs(300);
 
-/// Ports below it are those of services (RFC 6335 §6), reflectors among them.
-const SERVICES_BELOW: u16 = 1024;
-/// A reflector answers in less.
-const ANSWERED_WITHIN: Duration = Duration::from_secs(1);
+/// Ports below are service ports (RFC 6335 §6), which reflectors use too.
+const MIN_SENDER_PORT: u16 = 1024;
+/// Maximum time between arrival and reflection in a real answer.
+const MAX_REFLECTOR_DELAY: Duration = Duration::from_secs(1);
 
-/// How much may be asked of a reflector.
+/// Rate limits of a reflector.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Limits {
-    /// Packets reflected in a second, of all senders together.
+pub struct ReflectorLimits {
+    /// Packets reflected per second, for all senders together.
     pub per_second: u32,
-    /// The same of one address.
+    /// Packets reflected per second for one address.
     pub per_second_and_address: u32,
 }
 
-impl Default for Limits {
+impl Default for ReflectorLimits {
     fn default() -> Self {
-        Limits { per_second: 50_000, per_second_and_address: 10_000 }
+        ReflectorLimits { per_second: 50_000, per_second_and_address: 10_000 }
     }
 }
 
-/// A packet as it came.
+/// A received packet with its metadata.
 #[derive(Clone, Copy, Debug)]
-pub struct Arrival<'a> {
-    /// Its bytes.
+pub struct ReceivedPacket<'a> {
     pub bytes: &'a [u8],
-    /// Who sent it.
     pub from: SocketAddr,
-    /// When it came.
     pub received: Timestamp,
-    /// Its TTL or hop limit.
+    /// TTL or hop limit.
     pub ttl: Option<u8>,
 }
 
-/// Why a packet is not reflected.
+/// Reason why a packet is not reflected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Ignored {
-    /// It cannot be read.
     #[error(transparent)]
     Packet(#[from] PacketError),
-    /// The answer would be longer than what came.
-    #[error("a packet of {0} bytes, which is less than its answer")]
+    /// The answer would be longer than the received packet.
+    #[error("a packet of {0} bytes is shorter than its answer")]
     TooShort(usize),
-    /// It comes from where reflectors and other services are, not senders.
-    #[error("a packet from port {0}, where no sender is")]
+    /// The port belongs to reflectors and other services, not to senders.
+    #[error("a packet from port {0}, which is not a sender's port")]
     Service(u16),
-    /// It is what a reflector sends.
-    #[error("a packet that was reflected already")]
+    /// The packet is an answer of a reflector.
+    #[error("the packet is already a reflected packet")]
     Reflected,
-    /// Too many came.
-    #[error("more packets than are reflected in a second")]
+    #[error("more packets per second than the limit")]
     TooMany,
 }
 
-/// What a reflector has done.
+/// Packet counters of a reflector.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Tally {
-    /// Packets reflected.
+pub struct ReflectorTally {
     pub reflected: u64,
-    /// Packets that could not be read, were too short, or came from no sender.
+    /// Packets that were unreadable or too short, or did not come from a sender.
     pub unreadable: u64,
-    /// Packets beyond the limits.
     pub too_many: u64,
 }
 
-/// A session: its sender and its identifier.
+/// Key of a session: sender and session identifier.
 type Key = (SocketAddr, u16);
 
-/// A reflector.
+/// A STAMP reflector with its sessions and limits.
 #[derive(Debug)]
 pub struct Reflector {
     is_stateful: bool,
-    /// Where it listens: others listen there too.
+    /// Own port, which other reflectors also use.
     port: u16,
-    limits: Limits,
+    limits: ReflectorLimits,
     sessions: HashMap<Key, Session>,
-    /// Packets of the second that began then, in all and by address.
+    /// Start of the current second, and the packets in it.
     second: (Instant, u32),
     senders: HashMap<IpAddr, u32>,
-    tally: Tally,
+    tally: ReflectorTally,
 }
 
 #[derive(Debug)]
 struct Session {
     next: u32,
-    heard: Instant,
+    last_packet: Instant,
 }
 
 impl Reflector {
-    /// With its own numbers, or with the sender's again; it listens at `port`.
-    pub fn new(is_stateful: bool, port: u16, limits: Limits) -> Self {
+    /// Creates a reflector that listens on `port`. It uses its own numbers if `is_stateful`, else copies of the
+    /// sender's.
+    pub fn new(is_stateful: bool, port: u16, limits: ReflectorLimits) -> Self {
         Reflector {
             is_stateful,
             port,
@@ -119,20 +113,21 @@ impl Reflector {
             sessions: HashMap::new(),
             second: (Instant::ZERO, 0),
             senders: HashMap::new(),
-            tally: Tally::default(),
+            tally: ReflectorTally::default(),
         }
     }
 
-    /// Makes the answer to `arrival` in `out`, to be sent at `sent`, by a clock as good as `estimate`.
+    /// Writes the answer to `arrival` into `out`, for sending at `sent` by a clock with the accuracy `estimate`.
     pub fn reflect(
         &mut self,
-        arrival: &Arrival<'_>,
-        (sent, estimate): (Timestamp, ErrorEstimate),
+        arrival: &ReceivedPacket<'_>,
+        sent: Timestamp,
+        estimate: ErrorEstimate,
         mac: Option<Mac<'_>>,
         now: Instant,
         out: &mut Vec<u8>,
     ) -> Result<(), Ignored> {
-        let result = self.answer(arrival, (sent, estimate), mac, now, out);
+        let result = self.answer(arrival, sent, estimate, mac, now, out);
         let counter = match result {
             Ok(()) => &mut self.tally.reflected,
             Err(Ignored::TooMany) => &mut self.tally.too_many,
@@ -142,28 +137,30 @@ impl Reflector {
         result
     }
 
-    /// What it has done so far.
-    pub fn tally(&self) -> Tally {
+    /// Returns the counters so far.
+    pub fn tally(&self) -> ReflectorTally {
         self.tally
     }
 
     fn answer(
         &mut self,
-        arrival: &Arrival<'_>,
-        (sent, estimate): (Timestamp, ErrorEstimate),
+        arrival: &ReceivedPacket<'_>,
+        sent: Timestamp,
+        estimate: ErrorEstimate,
         mac: Option<Mac<'_>>,
         now: Instant,
         out: &mut Vec<u8>,
     ) -> Result<(), Ignored> {
-        // Before anything is computed for it, and without a charge to whoever has that address.
+        // This check is first, so that a rejected packet costs no computation and does not count against the owner of
+        // the address.
         let port = arrival.from.port();
-        if port < SERVICES_BELOW || port == self.port {
+        if port < MIN_SENDER_PORT || port == self.port {
             return Err(Ignored::Service(port));
         }
         self.admit(arrival.from.ip(), now)?;
         let bytes = arrival.bytes;
         let sender = SenderPacket::decode(bytes, mac)?;
-        if bytes.len() < REFLECTED_LEAST {
+        if bytes.len() < MIN_REFLECTED {
             return Err(Ignored::TooShort(bytes.len()));
         }
         if is_reflected(bytes, mac)? {
@@ -188,7 +185,7 @@ impl Reflector {
         Ok(())
     }
 
-    /// Whether another packet of this address may be answered in this second.
+    /// Checks whether another packet of this address may be answered in this second.
     fn admit(&mut self, from: IpAddr, now: Instant) -> Result<(), Ignored> {
         if now.saturating_since(self.second.0) >= Duration::from_secs(1) {
             self.second = (now, 0);
@@ -197,7 +194,7 @@ impl Reflector {
         if self.second.1 >= self.limits.per_second {
             return Err(Ignored::TooMany);
         }
-        // No more addresses than packets in a second: the map is bounded by the limit.
+        // There are never more addresses than packets per second, so the limit bounds the map.
         let of_sender = self.senders.entry(from).or_default();
         if *of_sender >= self.limits.per_second_and_address {
             return Err(Ignored::TooMany);
@@ -207,50 +204,51 @@ impl Reflector {
         Ok(())
     }
 
-    fn number(&mut self, key: Key, theirs: u32, now: Instant) -> u32 {
+    fn number(&mut self, key: Key, sender_sequence: u32, now: Instant) -> u32 {
         if !self.is_stateful {
-            return theirs;
+            return sender_sequence;
         }
-        if self.sessions.len() >= MOST_SESSIONS && !self.sessions.contains_key(&key) {
-            self.forget(now);
+        if self.sessions.len() >= MAX_SESSIONS && !self.sessions.contains_key(&key) {
+            self.remove_old_sessions(now);
         }
-        let session = self.sessions.entry(key).or_insert(Session { next: 0, heard: now });
-        // A sender that begins again after a pause from the same port has a new session.
-        if now.saturating_since(session.heard) >= REMEMBERED {
+        let session = self.sessions.entry(key).or_insert(Session { next: 0, last_packet: now });
+        // A sender that starts again after a pause from the same port gets a new session.
+        if now.saturating_since(session.last_packet) >= SESSION_TIMEOUT {
             session.next = 0;
         }
-        session.heard = now;
+        session.last_packet = now;
         let number = session.next;
         session.next = session.next.wrapping_add(1);
         number
     }
 
-    /// Makes room: what was quiet too long goes, and if that is none, the quieter half.
-    fn forget(&mut self, now: Instant) {
-        self.sessions.retain(|_, session| now.saturating_since(session.heard) < REMEMBERED);
-        if self.sessions.len() >= MOST_SESSIONS {
-            let mut heard: Vec<Instant> = self.sessions.values().map(|session| session.heard).collect();
-            let middle = heard.len() / 2;
-            let (_, &mut median, _) = heard.select_nth_unstable(middle);
-            let mut left = MOST_SESSIONS / 2;
+    /// Removes inactive sessions; if there are none, removes the less active half.
+    fn remove_old_sessions(&mut self, now: Instant) {
+        self.sessions.retain(|_, session| now.saturating_since(session.last_packet) < SESSION_TIMEOUT);
+        if self.sessions.len() >= MAX_SESSIONS {
+            let mut last_packet: Vec<Instant> = self.sessions.values().map(|session| session.last_packet).collect();
+            let middle = last_packet.len() / 2;
+            let (_, &mut median, _) = last_packet.select_nth_unstable(middle);
+            let mut left = MAX_SESSIONS / 2;
             self.sessions.retain(|_, session| {
-                let stays = session.heard >= median && left > 0;
-                left -= usize::from(stays);
-                stays
+                let keep = session.last_packet >= median && left > 0;
+                left -= usize::from(keep);
+                keep
             });
         }
     }
 }
 
-/// Whether a packet says, where a sender's has zeros or padding, that it came to somebody shortly before it was sent.
+/// Returns whether the fields that a sender leaves zero or uses for padding show an arrival shortly before the send
+/// time.
 fn is_reflected(bytes: &[u8], mac: Option<Mac<'_>>) -> Result<bool, PacketError> {
     let read = ReflectorPacket::decode(bytes, mac)?;
     let took = read.sent.nanos_since(read.received, read.estimate.format());
-    Ok(read.received.0 != 0 && u128::from(took.unsigned_abs()) < ANSWERED_WITHIN.as_nanos())
+    Ok(read.received.0 != 0 && u128::from(took.unsigned_abs()) < MAX_REFLECTOR_DELAY.as_nanos())
 }
 
-/// Whether a packet is a TWAMP Light sender's: one shorter than STAMP's, or with padding where STAMP's has zeros. Where
-/// STAMP has the session identifier such a packet has padding too, which may differ from one to the next.
+/// Returns whether a packet is from a TWAMP Light sender: shorter than STAMP's, or with padding where STAMP has zeros.
+/// Such a packet also has padding, which may vary, in place of STAMP's session identifier.
 fn is_twamp(bytes: &[u8]) -> bool {
     bytes.get(16..packet::BASE).is_none_or(|zeros| zeros.iter().any(|&byte| byte != 0))
 }

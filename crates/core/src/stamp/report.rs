@@ -1,4 +1,4 @@
-//! What a STAMP session found, as it is printed and stored.
+//! Results of a STAMP session, as they are printed and stored.
 
 use core::net::SocketAddr;
 use std::time::Duration;
@@ -9,129 +9,120 @@ use crate::figure::Figure;
 use crate::path::seconds;
 use crate::stats::nearest_rank;
 
-/// What `lfn test --stamp --json` prints, schema `lfn.stamp/1`.
+/// The document of `lfn test --stamp --json`, schema `lfn.stamp/1`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct StampDocument {
-    /// What this is.
     pub schema: StampSchema,
-    /// The figures.
+    /// Figures of the session.
     #[serde(flatten)]
     pub report: StampReport,
 }
 
-/// The name and version of the schema of a STAMP session's figures.
+/// Name and version of the schema of a STAMP document.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub enum StampSchema {
-    /// This one.
     #[default]
-    #[serde(rename = "lfn.stamp/1")]
-    One,
+    #[serde(rename = "lfn.stamp/2")]
+    V2,
 }
 
-/// The figures of one session.
+/// Figures of one STAMP session.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct StampReport {
-    /// The reflector.
+    /// Address of the reflector.
     pub reflector: SocketAddr,
     /// Bytes of a test packet, without IP and UDP headers.
     pub packet_bytes: u32,
-    /// Time between two packets.
+    /// Interval between two packets.
     #[serde(rename = "interval_seconds", with = "seconds")]
     pub interval: Duration,
-    /// Packets carry a keyed hash.
+    /// True if packets carry a keyed hash.
     pub authenticated: bool,
-    /// Packets sent.
+    /// Test packets that were sent.
     pub sent: u64,
-    /// Packets of which an answer came.
+    /// Packets with an answer.
     pub answered: u64,
     /// Packets without an answer.
     pub lost: u64,
-    /// Of these, how many did not reach the reflector; unknown of one that does not count.
+    /// Lost packets that did not reach the reflector; unknown if the reflector does not count.
     pub lost_forward: Option<u64>,
-    /// Of these, how many answers were lost on the way back.
+    /// Lost packets with an answer that was lost on the way back.
     pub lost_back: Option<u64>,
-    /// What the reflector's numbers are.
-    pub numbers: Numbers,
-    /// Answers that came again.
+    /// Meaning of the reflector's sequence numbers.
+    pub sequence_numbers: ReflectorNumbering,
+    /// Answers that were received again.
     pub duplicates: u64,
-    /// Answers that came after that to a later packet.
+    /// Answers that arrived after the answer to a later packet.
     pub reordered: u64,
-    /// Of these, how many were out of order at the reflector already; unknown of one that does not count.
+    /// Reordered packets that were already out of order at the reflector; unknown if the reflector does not count.
     pub reordered_forward: Option<u64>,
-    /// How many the reflector sent in order and were overtaken on the way back.
+    /// Answers that the reflector sent in order and that were overtaken on the way back.
     pub reordered_back: Option<u64>,
-    /// Datagrams that were no answer to anything sent.
-    pub nonsense: u64,
-    /// Round trips, without the time the reflector held the packet.
-    pub rtt: Option<Distribution>,
-    /// How long the reflector held packets.
-    pub held: Option<Distribution>,
-    /// One-way delay above the least one, which needs no clocks that agree (RFC 5481 §4.2).
-    pub forward_variation: Option<Distribution>,
-    /// The same on the way back.
-    pub back_variation: Option<Distribution>,
-    /// One-way delays, where both clocks are said to be synchronised.
+    /// Datagrams that answered no sent packet.
+    pub unmatched: u64,
+    /// Round-trip times, without the time at the reflector.
+    pub rtt: Option<DelayDistribution>,
+    /// Time that packets spent at the reflector.
+    pub reflector_delay: Option<DelayDistribution>,
+    /// Forward one-way delay above its minimum, which needs no synchronised clocks (RFC 5481 §4.2).
+    pub forward_variation: Option<DelayDistribution>,
+    /// Return one-way delay above its minimum.
+    pub back_variation: Option<DelayDistribution>,
+    /// One-way delays, if both clocks are reported as synchronised.
     pub one_way: Option<OneWay>,
-    /// Routers passed on the way there: TTL 255 as sent less that at the reflector.
+    /// Routers on the forward path: the sent TTL of 255 minus the TTL at the reflector.
     pub forward_hops: Option<u8>,
 }
 
-/// What the reflector's sequence numbers are.
+/// Meaning of the reflector's sequence numbers.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
-pub enum Numbers {
-    /// Its own count: losses of each direction can be told apart.
+pub enum ReflectorNumbering {
+    /// The reflector counts packets, so the direction of each loss is known.
     Counted,
-    /// The sender's again.
+    /// Copies of the sender's numbers.
     Copied,
-    /// It cannot be told.
     #[default]
     Unknown,
 }
 
-/// One-way delays, and how far both clocks together may be wrong.
+/// One-way delays, and the maximum error of both clocks together.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct OneWay {
     /// From the sender to the reflector.
-    pub forward: Distribution,
+    pub forward: DelayDistribution,
     /// From the reflector to the sender.
-    pub back: Distribution,
-    /// Sum of both ends' error estimates. A delay below it may come out negative.
+    pub back: DelayDistribution,
+    /// Sum of both ends' error estimates. A smaller delay may appear negative.
     pub error_seconds: Figure,
 }
 
-/// A distribution in seconds. Percentiles are of the nearest rank.
+/// A distribution in seconds with nearest-rank percentiles.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
-pub struct Distribution {
-    /// The least.
+pub struct DelayDistribution {
     pub min_seconds: Figure,
-    /// The mean.
     pub mean_seconds: Figure,
-    /// Half are no larger.
     pub p50_seconds: Figure,
-    /// 95 of 100 are no larger.
     pub p95_seconds: Figure,
-    /// 99 of 100 are no larger.
     pub p99_seconds: Figure,
-    /// The largest.
     pub max_seconds: Figure,
 }
 
-impl Distribution {
-    /// Of these nanoseconds; `None` of nothing.
-    pub fn of(mut nanos: Vec<i64>) -> Option<Distribution> {
+impl DelayDistribution {
+    /// Computes the distribution of nanoseconds; `None` for an empty list.
+    pub fn of(mut nanos: Vec<i64>) -> Option<DelayDistribution> {
         nanos.sort_unstable();
         let (&min, &max) = (nanos.first()?, nanos.last()?);
         let sum: i128 = nanos.iter().map(|&n| i128::from(n)).sum();
         let rank = |percent| nearest_rank(&nanos, percent).unwrap_or(max);
         let seconds = |nanos: f64| Figure::new(nanos / 1e9);
-        Some(Distribution {
+        Some(DelayDistribution {
             min_seconds: seconds(min as f64)?,
             mean_seconds: seconds(sum as f64 / nanos.len() as f64)?,
             p50_seconds: seconds(rank(50) as f64)?,

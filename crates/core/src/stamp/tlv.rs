@@ -1,22 +1,23 @@
-//! What follows a base packet: TLVs (RFC 8972 §4), echoed as the RFC says, or padding.
+//! TLVs after a base packet (RFC 8972 §4), which a reflector echoes as the RFC requires, or padding.
 //!
-//! A reflector keeps every byte of them and changes flags alone: U is cleared of a type it knows, which is extra padding
-//! (§4.1), and set of any other; M is set of one whose length cannot be, and what follows it is left as it came. Of a
-//! TWAMP Light sender's padding the same may come out with other flag bits, which nobody reads.
+//! A reflector keeps every byte and changes only flags. It clears U of a known type, which is extra padding (§4.1), and
+//! sets U of any other type. It sets M of a TLV with an impossible length and leaves the following bytes unchanged. The
+//! padding of a TWAMP Light sender may return with other flag bits, which are not evaluated.
 
-/// Set by the sender, and left by a reflector that does not know the type.
+/// Flag that the sender sets, and that a reflector keeps for an unknown type.
 pub const UNRECOGNISED: u8 = 0x80;
-/// Set by a reflector: the length makes no sense.
+/// Flag that a reflector sets for an invalid length.
 pub const MALFORMED: u8 = 0x40;
 /// Type of extra padding (§4.1).
 pub const EXTRA_PADDING: u8 = 1;
 /// Bytes before the value: flags, type, length.
 pub const HEAD: usize = 4;
 
-/// Extra padding that takes `length` bytes in all, zeros for a value; less than a head is no TLV but plain zeros.
+/// Returns extra padding with a total length of `length` and a value of zeros. Below the header length it is plain
+/// zeros without a TLV.
 pub fn padding(length: usize) -> Vec<u8> {
     let mut bytes = vec![0; length];
-    // A length has 16 bits: more padding than a datagram holds does not come up.
+    // A length has 16 bits; a datagram never holds more padding.
     if let Some(value) = length.checked_sub(HEAD).and_then(|value| u16::try_from(value).ok()) {
         bytes[0] = UNRECOGNISED;
         bytes[1] = EXTRA_PADDING;
@@ -25,7 +26,7 @@ pub fn padding(length: usize) -> Vec<u8> {
     bytes
 }
 
-/// Sets the flags of the TLVs in `bytes` as a reflector has to.
+/// Sets the flags of the TLVs in `bytes` as a reflector must.
 pub fn reflect(mut bytes: &mut [u8]) {
     while bytes.len() >= HEAD {
         let length = HEAD + usize::from(u16::from_be_bytes([bytes[2], bytes[3]]));

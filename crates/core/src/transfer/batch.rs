@@ -1,145 +1,131 @@
-//! Entries under way together: as many as fill a message well, and never more than a frame holds.
+//! Groups entries into messages that are well filled and fit into a frame.
 //!
-//! An entry's number is its place in the list, from 0; a batch says the number of its first. Numbers of hard links are
-//! checked here, because they point backwards in the list.
+//! An entry's number is its position in the list, from 0. A batch carries the number of its first entry. The numbers of
+//! hard links are checked here, because a hard link must refer to an earlier entry.
 
 use serde::{Deserialize, Serialize};
 
-use super::entry::{Entry, EntryError, Kind};
+use super::entry::{Entry, EntryError, EntryKind};
 
-/// Most entries in a message.
+/// Maximum entries per message.
 pub const MAX_BATCH_ENTRIES: usize = 4096;
 
-/// What a batch of more than one entry stays below, as JSON.
+/// Maximum JSON bytes of a batch with more than one entry.
 pub const MAX_BATCH_BYTES: usize = 256 * 1024;
 
-/// The JSON around the entries.
-const OVERHEAD: usize = 64;
+/// JSON bytes around the entries.
+const BATCH_OVERHEAD: usize = 64;
 
-/// Why entries are no batch.
+/// Reason why entries form no valid batch.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum BatchError {
-    /// One of them is not as it should be.
     #[error("entry {number}: {error}")]
-    Entry {
-        /// Which.
-        number: u32,
-        /// What is wrong.
-        error: EntryError,
-    },
-    /// Too many in one message.
+    Entry { number: u32, error: EntryError },
     #[error("batch of {0} entries, at most {MAX_BATCH_ENTRIES} allowed")]
     Entries(usize),
-    /// More entries than numbers.
-    #[error("batch of {1} entries from {0}: entries are numbered in 32 bits")]
+    #[error("batch of {1} entries from number {0}: entry numbers have 32 bits")]
     Number(u32, usize),
-    /// A link to itself or to what comes later.
-    #[error("entry {number} is a hard link to {to}, which does not stand before it")]
-    Link {
-        /// The entry.
-        number: u32,
-        /// What it names.
-        to: u32,
-    },
+    #[error("entry {number} is a hard link to entry {to}, which is not listed before it")]
+    Link { number: u32, to: u32 },
 }
 
-/// Entries with consecutive numbers.
+/// List entries with consecutive numbers.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(try_from = "Form")]
+#[serde(try_from = "BatchForm")]
 pub struct Batch {
     first: u32,
     entries: Vec<Entry>,
     #[serde(skip)]
-    json_bound: usize,
+    max_json_bytes: usize,
 }
 
 impl Batch {
-    /// None yet; the next gets the number `first`.
+    /// Creates an empty batch. Its first entry gets the number `first`.
     pub fn new(first: u32) -> Self {
-        Batch { first, entries: Vec::new(), json_bound: OVERHEAD }
+        Batch { first, entries: Vec::new(), max_json_bytes: BATCH_OVERHEAD }
     }
 
-    /// Takes an entry, or gives it back because the batch is full: send it, and begin the next. A batch without entries
-    /// takes any.
+    /// Adds an entry. Returns the entry if the batch is full: send the batch, then start the next one. An empty batch
+    /// accepts any entry.
     pub fn push(&mut self, entry: Entry) -> Result<Option<Entry>, BatchError> {
         let number = u32::try_from(self.entries.len()).ok().and_then(|count| self.first.checked_add(count));
         let number = number.ok_or(BatchError::Number(self.first, self.entries.len() + 1))?;
-        check(number, &entry)?;
-        let bound = self.json_bound + entry.json_bound() + 1;
+        check_entry(number, &entry)?;
+        let bound = self.max_json_bytes + entry.max_json_bytes() + 1;
         let full = self.entries.len() >= MAX_BATCH_ENTRIES || bound > MAX_BATCH_BYTES;
         if full && !self.entries.is_empty() {
             return Ok(Some(entry));
         }
-        self.json_bound = bound;
+        self.max_json_bytes = bound;
         self.entries.push(entry);
         Ok(None)
     }
 
-    /// The number of its first entry.
+    /// Returns the number of the first entry.
     pub fn first(&self) -> u32 {
         self.first
     }
 
-    /// Its entries.
+    /// Returns the entries in list order.
     pub fn entries(&self) -> &[Entry] {
         &self.entries
     }
 
-    /// Each with its number.
+    /// Returns each entry with its number.
     pub fn into_numbered(self) -> impl Iterator<Item = (u32, Entry)> {
         (self.first..=u32::MAX).zip(self.entries)
     }
 }
 
-fn check(number: u32, entry: &Entry) -> Result<(), BatchError> {
+fn check_entry(number: u32, entry: &Entry) -> Result<(), BatchError> {
     entry.check().map_err(|error| BatchError::Entry { number, error })?;
     match entry.kind {
-        Kind::HardLink { to } if to >= number => Err(BatchError::Link { number, to }),
+        EntryKind::HardLink { to } if to >= number => Err(BatchError::Link { number, to }),
         _ => Ok(()),
     }
 }
 
-/// As it comes from a peer; the frame bounds what it can hold.
+/// Unchecked batch from a peer. The frame limit bounds its size.
 #[derive(Deserialize)]
-struct Form {
+struct BatchForm {
     first: u32,
     entries: Vec<Entry>,
 }
 
-impl TryFrom<Form> for Batch {
+impl TryFrom<BatchForm> for Batch {
     type Error = BatchError;
 
-    fn try_from(Form { first, entries }: Form) -> Result<Self, BatchError> {
+    fn try_from(BatchForm { first, entries }: BatchForm) -> Result<Self, BatchError> {
         if entries.len() > MAX_BATCH_ENTRIES {
             return Err(BatchError::Entries(entries.len()));
         }
         if entries.len() as u64 > u64::from(u32::MAX - first) + 1 {
             return Err(BatchError::Number(first, entries.len()));
         }
-        (first..=u32::MAX).zip(&entries).try_for_each(|(number, entry)| check(number, entry))?;
-        let json_bound = entries.iter().map(|entry| entry.json_bound() + 1).sum::<usize>() + OVERHEAD;
-        Ok(Batch { first, entries, json_bound })
+        (first..=u32::MAX).zip(&entries).try_for_each(|(number, entry)| check_entry(number, entry))?;
+        let json_bound = entries.iter().map(|entry| entry.max_json_bytes() + 1).sum::<usize>() + BATCH_OVERHEAD;
+        Ok(Batch { first, entries, max_json_bytes: json_bound })
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::transfer::byte_string::ByteString;
     use crate::transfer::entry::{MAX_NAME, MAX_XATTR_BYTES, Modified, Name, Owner, Xattr};
-    use crate::transfer::raw::Raw;
     use crate::units::Bytes;
-    use crate::wire::{Kind as Frame, MESSAGE_LIMIT, encode};
+    use crate::wire::{FrameKind as Frame, MESSAGE_LIMIT, encode};
 
-    fn entry(name: &str, kind: Kind) -> Entry {
+    fn entry(name: &str, kind: EntryKind) -> Entry {
         Entry::new(Name::new(name).unwrap(), kind, 0o644, Modified::default()).unwrap()
     }
 
     fn file(name: &str) -> Entry {
-        entry(name, Kind::File { length: Bytes(1) })
+        entry(name, EntryKind::File { length: Bytes(1) })
     }
 
     #[test]
-    fn a_batch_fills_up_and_says_so() {
+    fn full_batch_returns_the_entry() {
         let mut batch = Batch::new(7);
         let mut sent = 0;
         for number in 0..20_000u32 {
@@ -157,26 +143,27 @@ mod tests {
     }
 
     #[test]
-    fn the_largest_entry_fits_a_frame() {
-        let target = Kind::Symlink { target: Raw(vec![b'"'; MAX_NAME - 1]) };
+    fn largest_entry_fits_a_frame() {
+        let target = EntryKind::Symlink { target: ByteString(vec![b'"'; MAX_NAME - 1]) };
         let name = vec!["\"".repeat(255); 16].join("/");
         let mut largest = entry(&name, target);
-        let owner = Some(Raw(vec![b'\\'; 256]));
+        let owner = Some(ByteString(vec![b'\\'; 256]));
         largest.owner = Some(Owner { uid: u32::MAX, gid: u32::MAX, user: owner.clone(), group: owner });
         for value in [b'"', 1, 0xff] {
             let each = MAX_XATTR_BYTES / 1024 - 255;
-            largest.xattrs = vec![Xattr { name: Raw(vec![b'\\'; 255]), value: Raw(vec![value; each]) }; 1024];
+            largest.xattrs =
+                vec![Xattr { name: ByteString(vec![b'\\'; 255]), value: ByteString(vec![value; each]) }; 1024];
             let mut batch = Batch::new(0);
             assert_eq!(batch.push(largest.clone()), Ok(None));
             let frame = encode(Frame::Message, &batch).unwrap();
-            assert!(frame.len() < MESSAGE_LIMIT && frame.len() <= batch.json_bound + 5, "{}", frame.len());
+            assert!(frame.len() < MESSAGE_LIMIT && frame.len() <= batch.max_json_bytes + 5, "{}", frame.len());
             assert!(batch.push(file("a")).unwrap().is_some());
         }
     }
 
     #[test]
-    fn links_point_backwards_and_numbers_end() {
-        let link = |to| entry("l", Kind::HardLink { to });
+    fn hard_links_must_refer_to_earlier_entries() {
+        let link = |to| entry("l", EntryKind::HardLink { to });
         let mut batch = Batch::new(3);
         assert_eq!(batch.push(link(2)), Ok(None));
         assert_eq!(batch.push(link(3)), Ok(None));
@@ -184,7 +171,9 @@ mod tests {
         let mut text = serde_json::to_string(&batch).unwrap();
         assert!(serde_json::from_str::<Batch>(&text).is_ok());
         text = text.replace("\"first\":3", "\"first\":2");
-        assert!(serde_json::from_str::<Batch>(&text).unwrap_err().to_string().contains("entry 2 is a hard link to 2"));
+        assert!(
+            serde_json::from_str::<Batch>(&text).unwrap_err().to_string().contains("entry 2 is a hard link to entry 2")
+        );
         let mut last = Batch::new(u32::MAX);
         assert_eq!(last.push(file("a")), Ok(None));
         assert_eq!(last.push(file("b")), Err(BatchError::Number(u32::MAX, 2)));

@@ -1,35 +1,34 @@
-//! How a file is cut into blocks: all of one power-of-two size, the last one what remains.
+//! Splits a file into blocks of one power-of-two size. The last block may be shorter.
 //!
-//! A power of two because BLAKE3 hashes a file as a binary tree: aligned blocks of such a size are whole subtrees, so
-//! each can be hashed where it passes by and the digest joined afterwards ([`super::digest`]).
+//! BLAKE3 hashes a file as a binary tree. Aligned blocks of a power-of-two size are complete subtrees, so each block
+//! can be hashed alone and the digest is joined afterwards ([`super::digest`]).
 
 use crate::units::Bytes;
 
-/// The block size if nothing else is asked for: large enough that header and system calls cost nothing, small enough
-/// that a few streams share a file of some megabytes.
+/// Default block size. Large enough that headers and system calls cost little, small enough that a few streams share a
+/// file of some megabytes.
 pub const DEFAULT_BLOCK: Bytes = Bytes(1 << 20);
 
-/// The smallest block: one BLAKE3 chunk.
+/// Minimum block size: one BLAKE3 chunk.
 pub const MIN_BLOCK: Bytes = Bytes(1 << 10);
 
-/// The largest block; every stream of a receiver holds one in memory.
+/// Maximum block size. Each stream of a receiver holds one block in memory.
 pub const MAX_BLOCK: Bytes = Bytes(16 << 20);
 
-/// The largest file: what a signed 64-bit file offset can address.
+/// Maximum file size: a signed 64-bit file offset.
 pub const MAX_FILE: Bytes = Bytes(i64::MAX as u64);
 
-/// Why a file cannot be cut as asked.
+/// Reason why a file cannot be split as requested.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum LayoutError {
-    /// Only powers of two between the bounds make whole subtrees of the hash.
+    /// Other sizes are not complete subtrees of the hash.
     #[error("block size {} B: must be a power of two from {MIN_BLOCK} to {MAX_BLOCK}", .0.0)]
     Block(Bytes),
-    /// No file system addresses that much.
     #[error("file of {} B: at most {} B can be addressed", .0.0, MAX_FILE.0)]
     File(Bytes),
 }
 
-/// The length of a file and of its blocks.
+/// The length of a file and its block size.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Layout {
     bytes: u64,
@@ -39,16 +38,15 @@ pub struct Layout {
 /// One block: a byte range of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Block {
-    /// Its number in the file, from 0.
     pub index: u64,
-    /// Where it starts, bytes from the start of the file.
+    /// In bytes from the start of the file.
     pub offset: u64,
-    /// Its length in bytes, never 0.
+    /// In bytes, never 0.
     pub length: u32,
 }
 
 impl Layout {
-    /// A file of `bytes` in blocks of `block`.
+    /// Creates the layout of a file of `bytes` in blocks of `block`.
     pub fn new(bytes: Bytes, block: Bytes) -> Result<Self, LayoutError> {
         if !block.0.is_power_of_two() || block < MIN_BLOCK || block > MAX_BLOCK {
             return Err(LayoutError::Block(block));
@@ -59,22 +57,22 @@ impl Layout {
         Ok(Layout { bytes: bytes.0, block: block.0 })
     }
 
-    /// Length of the file.
+    /// Returns the length of the file.
     pub fn bytes(&self) -> Bytes {
         Bytes(self.bytes)
     }
 
-    /// Length of every block but the last.
+    /// Returns the length of every block except the last.
     pub fn block_size(&self) -> Bytes {
         Bytes(self.block)
     }
 
-    /// How many blocks the file has; none if it is empty.
+    /// Returns the number of blocks, 0 for an empty file.
     pub fn blocks(&self) -> u64 {
         self.bytes.div_ceil(self.block)
     }
 
-    /// The block of that number, if the file has it.
+    /// Returns the block with this number, if the file has it.
     pub fn block(&self, index: u64) -> Option<Block> {
         let offset = index.checked_mul(self.block).filter(|offset| *offset < self.bytes)?;
         // At most MAX_BLOCK, which fits.
@@ -82,20 +80,21 @@ impl Layout {
         Some(Block { index, offset, length })
     }
 
-    /// Length of the blocks from `first` to `last`, of which the file has both.
-    pub fn length(&self, first: u64, last: u64) -> u64 {
+    /// Returns the bytes of the blocks from `first` to `last`.
+    pub fn range_bytes(&self, first: u64, last: u64) -> u64 {
         let end = last.saturating_add(1).saturating_mul(self.block).min(self.bytes);
         end.saturating_sub(first.saturating_mul(self.block))
     }
 
-    /// The block that is exactly this range, if there is one.
+    /// Returns the block that is exactly this range, if there is one.
     pub fn block_at(&self, offset: u64, length: u32) -> Option<Block> {
         let block = self.block(offset / self.block)?;
         (block.offset == offset && block.length == length).then_some(block)
     }
 
-    /// The blocks that blocks of the same file cut otherwise make up whole; `of` are their numbers, ascending.
-    pub fn within(&self, other: &Layout, of: impl IntoIterator<Item = u64>) -> impl Iterator<Item = Block> {
+    /// Returns the blocks that are completely covered by blocks of another layout of the same file. `of` holds the
+    /// numbers of those blocks in ascending order.
+    pub fn blocks_covered_by(&self, other: &Layout, of: impl IntoIterator<Item = u64>) -> impl Iterator<Item = Block> {
         let mut runs: Vec<(u64, u64)> = Vec::new();
         for Block { offset, length, .. } in of.into_iter().filter_map(|index| other.block(index)) {
             let end = offset + u64::from(length);
@@ -133,7 +132,7 @@ mod tests {
         }
 
         #[test]
-        fn what_other_blocks_make_up_is_what_they_cover(
+        fn blocks_covered_by_other_layout_match_model(
             bytes in 1u64..100_000, (ours, theirs) in (10u32..14, 10u32..14), there: u64
         ) {
             let [ours, theirs] = [ours, theirs].map(|shift| Layout::new(Bytes(bytes), Bytes(1 << shift)).unwrap());
@@ -141,11 +140,11 @@ mod tests {
             let has = |byte: u64| there.binary_search(&(byte / theirs.block_size().0)).is_ok();
             let whole = |block: &Block| (block.offset..block.offset + u64::from(block.length)).all(has);
             let wanted: Vec<Block> = (0..ours.blocks()).filter_map(|index| ours.block(index)).filter(whole).collect();
-            prop_assert_eq!(ours.within(&theirs, there.iter().copied()).collect::<Vec<_>>(), wanted);
+            prop_assert_eq!(ours.blocks_covered_by(&theirs, there.iter().copied()).collect::<Vec<_>>(), wanted);
         }
 
         #[test]
-        fn no_range_from_a_peer_is_believed_unless_it_is_a_block(
+        fn ranges_that_are_no_blocks_are_rejected(
             bytes: u64, offset: u64, length: u32, shift in 0u32..30
         ) {
             if let Ok(layout) = Layout::new(Bytes(bytes), Bytes(1 << shift))
@@ -158,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn sizes_that_cannot_be_are_refused() {
+    fn invalid_sizes_are_rejected() {
         for block in [0, 1, 512, 3 << 10, 32 << 20, u64::MAX] {
             assert_eq!(Layout::new(Bytes(1), Bytes(block)), Err(LayoutError::Block(Bytes(block))));
         }

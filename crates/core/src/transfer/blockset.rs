@@ -1,71 +1,61 @@
-//! Which blocks of a file, or which entries of a list: a set of numbers kept as ranges.
+//! A set of block or entry numbers, stored as ranges.
 //!
-//! Blocks come nearly in order, so a few ranges hold millions of them. In JSON the ranges are `[[first,last],…]`, sorted
-//! and apart from each other; a message holds at most [`MAX_RANGES`], and a set with more of them is cut
-//! ([`BlockSet::at_most`]): to say less than one has costs sending again, and nothing else.
+//! Blocks arrive nearly in order, so a few ranges describe millions of blocks. In JSON the ranges are
+//! `[[first,last],…]`, sorted and not adjacent. A message holds at most [`MAX_RANGES`]; [`BlockSet::first_ranges`]
+//! shortens a larger set. A shortened set only causes some blocks to be sent again.
 
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de, ser};
 
-/// Most ranges in one message: at 43 bytes each, a third of a frame.
+/// Maximum ranges in one message: at 43 bytes each, a third of a frame.
 pub const MAX_RANGES: usize = 32_768;
 
-/// A set of numbers as ranges.
+/// A set of numbers stored as ranges.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct BlockSet {
-    /// First of a range to its last; no two touch.
+    /// First number of each range to its last number. No two ranges are adjacent.
     ranges: BTreeMap<u64, u64>,
     length: u64,
 }
 
-/// Why ranges are no set.
+/// Reason why ranges form no valid set.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum BlockSetError {
-    /// More than fits a message.
     #[error("block set of {0} ranges, at most {MAX_RANGES} allowed")]
     Ranges(usize),
-    /// The end stands before the beginning.
     #[error("block range [{0},{1}] ends before it begins")]
     Backwards(u64, u64),
-    /// Not sorted, overlapping, or touching.
-    #[error("block range [{first},{last}] does not lie behind {before} and apart from it")]
-    Order {
-        /// Where it begins.
-        first: u64,
-        /// Where it ends.
-        last: u64,
-        /// Where the one before it ends.
-        before: u64,
-    },
-    /// The one number whose count would not fit.
+    #[error("block range [{first},{last}] overlaps or touches the range that ends at {before}")]
+    Order { first: u64, last: u64, before: u64 },
+    /// `u64::MAX` is excluded: a set that contains it could overflow its count.
     #[error("block number {} is out of range", u64::MAX)]
     Number,
 }
 
 impl BlockSet {
-    /// The numbers from `first` to `last`, both included; none if `last` is smaller.
+    /// Creates the set of the numbers from `first` to `last`, both included. The set is empty if `last` is smaller.
     pub fn from_range(first: u64, last: u64) -> Self {
         let mut set = BlockSet::default();
         set.insert_range(first, last);
         set
     }
 
-    /// Takes a number; false if it was in already.
+    /// Adds a number. Returns false if the set contained it.
     pub fn insert(&mut self, index: u64) -> bool {
         let new = !self.contains(index);
         self.insert_range(index, index);
         new
     }
 
-    /// Takes a range, both ends included; what is in already stays. `u64::MAX` is no number of a block and is left out.
+    /// Adds a range, both ends included. Ignores `u64::MAX`, which is no block number.
     pub fn insert_range(&mut self, first: u64, last: u64) {
         let last = last.min(u64::MAX - 1);
         if first > last {
             return;
         }
         let (mut start, mut end) = (first, last);
-        // Every range that overlaps or touches, from behind; those before the first that does not are out of reach.
+        // Merge every range that overlaps or is adjacent, from the highest down.
         while let Some((&f, &l)) = self.ranges.range(..=end + 1).next_back() {
             if l + 1 < start {
                 break;
@@ -78,32 +68,32 @@ impl BlockSet {
         self.length += end - start + 1;
     }
 
-    /// Takes all of another set.
+    /// Adds all numbers of another set.
     pub fn union(&mut self, other: &BlockSet) {
         other.ranges().for_each(|(first, last)| self.insert_range(first, last));
     }
 
-    /// Whether the number is in.
+    /// Reports whether the set contains the number.
     pub fn contains(&self, index: u64) -> bool {
         self.ranges.range(..=index).next_back().is_some_and(|(_, &last)| index <= last)
     }
 
-    /// How many numbers are in.
+    /// Returns the count of numbers in the set.
     pub fn len(&self) -> u64 {
         self.length
     }
 
-    /// Whether none is in.
+    /// Reports whether the set is empty.
     pub fn is_empty(&self) -> bool {
         self.length == 0
     }
 
-    /// Its ranges in order, both ends included.
+    /// Returns the ranges in order, both ends included.
     pub fn ranges(&self) -> impl Iterator<Item = (u64, u64)> + '_ {
         self.ranges.iter().map(|(&first, &last)| (first, last))
     }
 
-    /// The ranges below `count` that are not in, in order, both ends included.
+    /// Returns the ranges below `count` that the set does not contain, in order, both ends included.
     pub fn gaps(&self, count: u64) -> impl Iterator<Item = (u64, u64)> + '_ {
         let mut next = 0;
         let ends = self.ranges().map(|(first, last)| (first, last + 1)).chain([(count, count)]);
@@ -114,8 +104,8 @@ impl BlockSet {
         })
     }
 
-    /// Its first `ranges` ranges.
-    pub fn at_most(&self, ranges: usize) -> BlockSet {
+    /// Returns a set with only the first `ranges` ranges.
+    pub fn first_ranges(&self, ranges: usize) -> BlockSet {
         let mut cut = BlockSet::default();
         self.ranges().take(ranges).for_each(|(first, last)| cut.insert_range(first, last));
         cut
@@ -164,7 +154,7 @@ impl Serialize for BlockSet {
 
 impl<'de> Deserialize<'de> for BlockSet {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        // The frame it stands in bounds the list.
+        // The frame limit bounds the length of this list.
         let ranges = Vec::<(u64, u64)>::deserialize(deserializer)?;
         BlockSet::from_ranges(&ranges).map_err(de::Error::custom)
     }
@@ -178,7 +168,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn it_is_a_set(
+        fn behaves_like_a_set(
             ranges in proptest::collection::vec((0u64..120, 0u64..12), 0..40),
             others in proptest::collection::vec(0u64..140, 0..40),
             count in 0u64..150,
@@ -208,14 +198,14 @@ mod tests {
     }
 
     #[test]
-    fn ranges_are_read_strictly() {
+    fn invalid_ranges_are_rejected() {
         let read = |text: &str| serde_json::from_str::<BlockSet>(text).map_err(|error| error.to_string());
         assert_eq!(read("[[0,2],[4,4]]").unwrap().len(), 4);
         assert_eq!(serde_json::to_string(&read("[[0,2],[4,4]]").unwrap()).unwrap(), "[[0,2],[4,4]]");
         for (text, said) in [
             ("[[2,1]]", "[2,1] ends before"),
-            ("[[0,2],[3,4]]", "[3,4] does not lie behind 2"),
-            ("[[5,6],[1,2]]", "[1,2] does not lie behind 6"),
+            ("[[0,2],[3,4]]", "[3,4] overlaps or touches the range that ends at 2"),
+            ("[[5,6],[1,2]]", "[1,2] overlaps or touches the range that ends at 6"),
             ("[[0,18446744073709551615]]", "18446744073709551615 is out of range"),
         ] {
             assert!(read(text).unwrap_err().contains(said), "{text}: {:?}", read(text));
@@ -224,10 +214,10 @@ mod tests {
     }
 
     #[test]
-    fn a_message_holds_so_many_ranges_and_no_more() {
+    fn message_limits_the_number_of_ranges() {
         let set: BlockSet = (0..=MAX_RANGES as u64).map(|n| n * 2).collect();
         assert!(serde_json::to_string(&set).unwrap_err().to_string().contains("32769 ranges"));
-        let cut = set.at_most(MAX_RANGES);
+        let cut = set.first_ranges(MAX_RANGES);
         assert_eq!((cut.len(), cut.contains(65_534), cut.contains(65_536)), (32_768, true, false));
         assert!(serde_json::to_string(&cut).is_ok());
         let far: BlockSet = (0..MAX_RANGES as u64).map(|n| u64::MAX - 2 - n * 2).collect();

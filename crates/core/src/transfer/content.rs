@@ -1,11 +1,12 @@
-//! The bytes of `random:SIZE`: a function of a seed and the position, so that any stream can make any block.
+//! Generates the bytes of `random:SIZE` from a seed and a position, so that any stream can generate any block.
 //!
-//! Word `i` is the `i`-th output of SplitMix64 (Steele, Lea, Flood 2014), which jumps to any position by one
-//! multiplication and makes several GB/s on one core. It does not compress and does not repeat; it is no secret.
+//! Word `i` is output `i` of SplitMix64 (Steele, Lea, Flood 2014). The generator jumps to any position with one
+//! multiplication and produces several GB/s on one core. The bytes do not compress and do not repeat. They are not
+//! secret.
 
-const GOLDEN: u64 = 0x9e37_79b9_7f4a_7c15;
+const GOLDEN_GAMMA: u64 = 0x9e37_79b9_7f4a_7c15;
 
-/// Fills `buffer` with the bytes that stand at `offset` of the stream that `seed` names.
+/// Fills `buffer` with the bytes at `offset` of the random stream of `seed`.
 pub fn fill_random(seed: u64, offset: u64, buffer: &mut [u8]) {
     let mut word = offset / 8;
     let skip = (offset % 8) as usize;
@@ -23,9 +24,9 @@ pub fn fill_random(seed: u64, offset: u64, buffer: &mut [u8]) {
     tail.copy_from_slice(&word_at(seed, word)[..tail.len()]);
 }
 
-/// Where `bytes` differ from those that [`fill_random`] puts at this place: how far in the first one stands, and how
-/// many there are; `None` where all are the same.
-pub fn random_differs(seed: u64, offset: u64, bytes: &[u8]) -> Option<(usize, usize)> {
+/// Compares `bytes` with the output of [`fill_random`] at this offset. Returns the position of the first wrong byte and
+/// the count of wrong bytes, or `None` if all bytes match.
+pub fn compare_random(seed: u64, offset: u64, bytes: &[u8]) -> Option<(usize, usize)> {
     let mut expected = [0; 4096];
     let mut found: Option<(usize, usize)> = None;
     for (number, part) in bytes.chunks(expected.len()).enumerate() {
@@ -43,7 +44,7 @@ pub fn random_differs(seed: u64, offset: u64, bytes: &[u8]) -> Option<(usize, us
 }
 
 fn word_at(seed: u64, index: u64) -> [u8; 8] {
-    let mut z = seed.wrapping_add(index.wrapping_add(1).wrapping_mul(GOLDEN));
+    let mut z = seed.wrapping_add(index.wrapping_add(1).wrapping_mul(GOLDEN_GAMMA));
     z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
     (z ^ (z >> 31)).to_le_bytes()
@@ -54,7 +55,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn any_cut_gives_the_same_bytes() {
+    fn any_split_gives_the_same_bytes() {
         let mut whole = [0; 100];
         fill_random(1, 3, &mut whole);
         for from in 0..100 {
@@ -70,23 +71,23 @@ mod tests {
     }
 
     #[test]
-    fn what_differs_is_placed_and_counted() {
+    fn differences_are_located_and_counted() {
         let mut bytes = vec![0; 10_000];
         fill_random(7, 123, &mut bytes);
-        assert_eq!(random_differs(7, 123, &bytes), None);
-        // Lost, doubled or in another place, everything behind it is wrong but for chance.
-        let (_, wrong) = random_differs(7, 124, &bytes).unwrap();
+        assert_eq!(compare_random(7, 123, &bytes), None);
+        // If data is lost, duplicated or misplaced, nearly all later bytes are wrong.
+        let (_, wrong) = compare_random(7, 124, &bytes).unwrap();
         assert!(wrong > 9_900, "{wrong}");
         for place in [4999, 5000, 9999] {
             bytes[place] ^= 1;
         }
-        assert_eq!(random_differs(7, 123, &bytes), Some((4999, 3)));
-        assert_eq!(random_differs(7, 123 + 5000, &bytes[5000..]), Some((0, 2)));
-        assert_eq!(random_differs(7, 0, &[]), None);
+        assert_eq!(compare_random(7, 123, &bytes), Some((4999, 3)));
+        assert_eq!(compare_random(7, 123 + 5000, &bytes[5000..]), Some((0, 2)));
+        assert_eq!(compare_random(7, 0, &[]), None);
     }
 
     #[test]
-    fn it_is_splitmix64() {
+    fn first_word_matches_splitmix64() {
         // First output for seed 0, as published with the generator.
         assert_eq!(u64::from_le_bytes(word_at(0, 0)), 0xe220_a839_7b1d_cdaf);
     }

@@ -1,9 +1,9 @@
-//! The BLAKE3 digest of a file whose blocks are hashed one by one, in any order, on either side.
+//! Computes the BLAKE3 digest of a file from block hashes that arrive in any order.
 //!
-//! BLAKE3 is a binary tree over 1 KiB chunks: the left subtree of a node is the largest power of two of chunks that
-//! leaves something for the right (BLAKE3 paper, section 2.1). A block of a power-of-two size at a multiple of it is
-//! a whole subtree, so its chaining value can be computed alone and merged with its neighbours' later. [`HashTree`]
-//! merges as soon as it can: what it holds grows with the gaps between blocks, not with the file.
+//! BLAKE3 is a binary tree over 1 KiB chunks. The left subtree of a node is the largest power of two of chunks that
+//! leaves at least one chunk for the right (BLAKE3 paper, section 2.1). An aligned block of a power-of-two size is a
+//! complete subtree, so its chaining value can be computed alone and merged with its neighbours later. [`HashTree`]
+//! merges as soon as possible: its memory grows with the gaps between blocks, not with the file.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -14,16 +14,16 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use super::blocks::{Block, Layout};
 
-/// The BLAKE3 digest of a whole file, as `b3sum` prints it.
+/// The BLAKE3 digest of a complete file, as `b3sum` prints it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Digest(pub [u8; 32]);
 
-/// The hash of one block, as it stands in a block's header: its chaining value in the file's tree, or the digest
-/// itself where the file is one block.
+/// The hash in a block header: the chaining value of the block in the file's tree, or the digest itself if the file has
+/// one block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BlockHash(pub [u8; 32]);
 
-/// Hashes one block of a file.
+/// Returns the hash of one block of a file.
 pub fn hash_block(layout: &Layout, block: Block, bytes: &[u8]) -> BlockHash {
     if layout.blocks() == 1 {
         return BlockHash(*blake3::hash(bytes).as_bytes());
@@ -31,34 +31,34 @@ pub fn hash_block(layout: &Layout, block: Block, bytes: &[u8]) -> BlockHash {
     BlockHash(blake3::Hasher::new().set_input_offset(block.offset).update(bytes).finalize_non_root())
 }
 
-/// Joins block hashes to the digest of the file.
+/// Joins block hashes into the digest of the file.
 #[derive(Debug)]
 pub struct HashTree {
     layout: Layout,
-    /// Whole subtrees that wait for their neighbour: (level, number at that level), level 0 being blocks.
+    /// Complete subtrees that wait for their neighbour: (level, number at that level). Blocks are level 0.
     nodes: HashMap<(u32, u64), [u8; 32]>,
-    blocks_in: u64,
+    block_count: u64,
 }
 
 impl HashTree {
-    /// The tree of a file none of whose blocks is known yet.
+    /// Creates the tree of a file without any block hash.
     pub fn new(layout: Layout) -> Self {
-        HashTree { layout, nodes: HashMap::new(), blocks_in: 0 }
+        HashTree { layout, nodes: HashMap::new(), block_count: 0 }
     }
 
-    /// Whether the block's hash is in.
+    /// Reports whether the hash of this block is known.
     pub fn contains(&self, index: u64) -> bool {
         (0..u64::BITS).any(|level| self.nodes.contains_key(&(level, index >> level)))
     }
 
-    /// Takes the hash of a block; false if it was in already, or is no block of the file.
+    /// Adds the hash of a block. Returns false if the hash is known, or if the file has no such block.
     pub fn insert(&mut self, index: u64, hash: BlockHash) -> bool {
         if index >= self.layout.blocks() || self.contains(index) {
             return false;
         }
-        self.blocks_in += 1;
+        self.block_count += 1;
         let (mut level, mut number, mut value) = (0, index, hash.0);
-        // The root is made in `digest`, with its own flag.
+        // `digest` computes the root, which needs its own flag.
         while 2u64.checked_shl(level).is_some_and(|width| width < self.layout.blocks()) {
             let Some(sibling) = self.nodes.remove(&(level, number ^ 1)) else { break };
             let (left, right) = if number & 1 == 0 { (value, sibling) } else { (sibling, value) };
@@ -69,17 +69,17 @@ impl HashTree {
         true
     }
 
-    /// How many hashes wait for their neighbours.
-    pub fn held(&self) -> usize {
+    /// Returns the count of subtrees that wait for their neighbour.
+    pub fn pending_nodes(&self) -> usize {
         self.nodes.len()
     }
 
-    /// Whether every block is in.
+    /// Reports whether the hash of every block is known.
     pub fn is_complete(&self) -> bool {
-        self.blocks_in == self.layout.blocks()
+        self.block_count == self.layout.blocks()
     }
 
-    /// The digest, once every block is in.
+    /// Returns the digest once the hash of every block is known.
     pub fn digest(&self) -> Option<Digest> {
         if !self.is_complete() {
             return None;
@@ -96,7 +96,7 @@ impl HashTree {
         Some(Digest(*merge_subtrees_root(&left_value, &right_value, Mode::Hash).as_bytes()))
     }
 
-    /// The chaining value of `count` blocks from `start`, a node of the tree.
+    /// Returns the chaining value of `count` blocks from `start`, which must be a node of the tree.
     fn subtree(&self, start: u64, count: u64) -> Option<[u8; 32]> {
         if count.is_power_of_two() {
             let level = count.trailing_zeros();
@@ -109,7 +109,7 @@ impl HashTree {
     }
 }
 
-/// For `count` of 2 or more.
+/// Requires a `count` of 2 or more.
 fn largest_power_of_two_below(count: u64) -> u64 {
     1 << (count - 1).ilog2()
 }
@@ -160,7 +160,7 @@ mod tests {
             assert!(!tree.contains(index));
             assert!(tree.insert(index, hash_block(&layout, block, bytes)));
             assert!(tree.contains(index) && !tree.insert(index, BlockHash([0; 32])));
-            most = most.max(tree.held());
+            most = most.max(tree.pending_nodes());
         }
         assert!(!tree.insert(layout.blocks(), BlockHash([0; 32])));
         (tree.digest(), most)
@@ -199,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn there_is_no_digest_before_the_last_block() {
+    fn digest_needs_all_blocks() {
         let data = data(5 * BLOCK);
         for missing in 0..5 {
             let (digest, _) = digest_in_order(&data, BLOCK, (0..5).filter(|i| *i != missing));
@@ -208,9 +208,9 @@ mod tests {
     }
 
     #[test]
-    fn a_digest_survives_its_text_form() {
+    fn digest_round_trips_through_text() {
         let digest = Digest(*blake3::hash(b"").as_bytes());
-        // The digest of nothing, from the BLAKE3 test vectors.
+        // The digest of empty input, from the BLAKE3 test vectors.
         assert_eq!(digest.to_string(), "af1349b9f5f9a1a6a0404dea36dcc9499bcb25c9adc112b7cc9a93cae41f3262");
         assert_eq!(digest.to_string().parse(), Ok(digest));
         assert!("af".parse::<Digest>().is_err() && "é".repeat(32).parse::<Digest>().is_err());

@@ -1,75 +1,60 @@
-//! One thing of a tree, as the sender lists it: its name, what it is, and what is to be kept of it.
+//! One entry of a directory tree, as the sender lists it: name, kind, and attributes to preserve.
 //!
-//! A list from a peer is checked where it is read: what has become an [`Entry`] has a name that stays below the
-//! destination, and lengths that are bounded; [`super::batch`] makes messages of them. Where the holes of a
-//! sparse file are is no part of an entry: the list would wait for it.
+//! Entries from a peer are checked while they are read. An [`Entry`] always has a name below the destination and
+//! bounded lengths. [`super::batch`] groups entries into messages. Positions of holes in sparse files are not part of
+//! an entry, because finding them would delay the list.
 
 use serde::{Deserialize, Serialize};
 
 use super::blocks::MAX_FILE;
-use super::raw::Raw;
+use super::byte_string::ByteString;
 use crate::units::Bytes;
 
-/// Longest name, and longest target of a symbolic link: PATH_MAX of Linux, `limits.h`.
+/// Maximum length of a name and of a symbolic link's target: PATH_MAX of Linux, `limits.h`.
 pub const MAX_NAME: usize = 4096;
-/// Longest component of a name: NAME_MAX.
+/// Maximum length of a name component: NAME_MAX.
 pub const MAX_COMPONENT: usize = 255;
-/// Most bytes of extended attributes one entry may have, names and values; a frame holds them in any form.
+/// Maximum bytes of one entry's extended attributes, names and values. A frame holds them in any encoding.
 pub const MAX_XATTR_BYTES: usize = 1 << 20;
-/// Most extended attributes of an entry.
 pub const MAX_XATTRS: usize = 1024;
-/// Longest name of a user or group: LOGIN_NAME_MAX.
+/// Maximum length of a user or group name: LOGIN_NAME_MAX.
 const MAX_OWNER: usize = 256;
-/// The JSON of an entry but for its names, target and attributes: keys, and numbers at their longest.
+/// Maximum JSON bytes of an entry without its names, target and attributes.
 const ENTRY_OVERHEAD: usize = 400;
 
-/// Why something cannot be an entry.
+/// Reason why an entry is invalid.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum EntryError {
-    /// What a name may not be, and the name.
     #[error("name '{name}': {why}")]
     Name {
-        /// Its beginning, if it is long.
-        name: Raw,
-        /// What is wrong with it.
+        /// At most the first 64 bytes.
+        name: ByteString,
         why: &'static str,
     },
-    /// A file longer than offsets reach.
     #[error("length {} B: at most {} B can be addressed", .0.0, MAX_FILE.0)]
     Length(Bytes),
-    /// Empty, too long, or with a NUL inside.
-    #[error("target of a symbolic link: {0} bytes, from 1 to {max} without NUL allowed", max = MAX_NAME - 1)]
-    Target(usize),
-    /// More than permission bits.
-    #[error("mode {0:#o}: only permission bits, up to 0o7777")]
+    #[error("symbolic link target of {0} bytes: 1 to {max} bytes without NUL allowed", max = MAX_NAME - 1)]
+    LinkTarget(usize),
+    #[error("mode {0:#o} is out of range: at most 0o7777 allowed")]
     Mode(u32),
-    /// A second and more.
     #[error("{0} nanoseconds: a second has 1000000000")]
     Nanoseconds(u32),
-    /// The name of a user or group.
-    #[error("name of an owner: {0} bytes, at most {MAX_OWNER} allowed")]
+    #[error("owner name of {0} bytes, at most {MAX_OWNER} allowed")]
     Owner(usize),
-    /// One extended attribute.
     #[error("extended attribute '{0}': a name has 1 to 255 bytes, a value at most 64 KiB")]
-    Xattr(Raw),
-    /// All of them.
+    Xattr(ByteString),
     #[error("{count} extended attributes of {bytes} B: at most {MAX_XATTRS} of {MAX_XATTR_BYTES} B allowed")]
-    Xattrs {
-        /// How many.
-        count: usize,
-        /// Names and values.
-        bytes: usize,
-    },
+    Xattrs { count: usize, bytes: usize },
 }
 
-/// A path below the root of a transfer, as bytes: components between slashes, none of them empty, `.` or `..`. The root
-/// itself is `.`, which only a directory may be.
+/// A path below the root of a transfer, as bytes. Components are separated by slashes; none is empty, `.` or `..`. The
+/// root itself is `.`, which only a directory may have.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[serde(try_from = "Raw")]
-pub struct Name(Raw);
+#[serde(try_from = "ByteString")]
+pub struct Name(ByteString);
 
 impl Name {
-    /// Checks a name.
+    /// Checks the bytes and creates a name.
     pub fn new(bytes: impl Into<Vec<u8>>) -> Result<Self, EntryError> {
         let bytes = bytes.into();
         let why = match bytes.as_slice() {
@@ -78,31 +63,31 @@ impl Name {
             [b'/', ..] => Some("absolute"),
             long if long.len() > MAX_NAME => Some("longer than 4096 bytes"),
             inner if inner.contains(&0) => Some("contains NUL"),
-            inner => inner.split(|byte| *byte == b'/').find_map(wrong_component),
+            inner => inner.split(|byte| *byte == b'/').find_map(component_error),
         };
         match why {
-            None => Ok(Name(Raw(bytes))),
-            Some(why) => Err(EntryError::Name { name: Raw::from(&bytes[..bytes.len().min(64)]), why }),
+            None => Ok(Name(ByteString(bytes))),
+            Some(why) => Err(EntryError::Name { name: ByteString::from(&bytes[..bytes.len().min(64)]), why }),
         }
     }
 
-    /// Whether it is the root of the transfer.
+    /// Reports whether this is the root of the transfer.
     pub fn is_root(&self) -> bool {
         self.as_bytes() == b"."
     }
 
-    /// The bytes.
+    /// Returns the bytes of the name.
     pub fn as_bytes(&self) -> &[u8] {
         self.0.as_bytes()
     }
 
-    /// Its components in order.
+    /// Returns the components in order.
     pub fn components(&self) -> impl DoubleEndedIterator<Item = &[u8]> {
         self.as_bytes().split(|byte| *byte == b'/')
     }
 }
 
-fn wrong_component(component: &[u8]) -> Option<&'static str> {
+fn component_error(component: &[u8]) -> Option<&'static str> {
     match component {
         [] => Some("has an empty component"),
         b"." => Some("has a component '.'"),
@@ -112,10 +97,10 @@ fn wrong_component(component: &[u8]) -> Option<&'static str> {
     }
 }
 
-impl TryFrom<Raw> for Name {
+impl TryFrom<ByteString> for Name {
     type Error = EntryError;
 
-    fn try_from(raw: Raw) -> Result<Self, EntryError> {
+    fn try_from(raw: ByteString) -> Result<Self, EntryError> {
         Name::new(raw.0)
     }
 }
@@ -126,36 +111,33 @@ impl std::fmt::Display for Name {
     }
 }
 
-/// What an entry is.
+/// The kind of a list entry.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Kind {
-    /// A directory.
+pub enum EntryKind {
     Directory,
-    /// A regular file; `length` when it was listed.
+    /// A regular file, with its length at listing time.
     File {
-        /// Bytes.
         length: Bytes,
     },
-    /// A symbolic link.
     Symlink {
-        /// What it holds; any bytes, and may lead anywhere.
-        target: Raw,
+        /// Any bytes. The target may be anywhere.
+        target: ByteString,
     },
-    /// Another name of a file that was listed before.
+    /// A further name of an earlier file.
     HardLink {
-        /// The number of that entry.
+        /// Entry number of that file.
         to: u32,
     },
 }
 
-/// When the content was changed; in JSON `[seconds, nanoseconds]`.
+/// The modification time; in JSON `[seconds, nanoseconds]`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(try_from = "(i64, u32)")]
 pub struct Modified(i64, u32);
 
 impl Modified {
-    /// Since 1970, as `st_mtim` has it.
+    /// Creates a time since 1970, as in `st_mtim`.
     pub fn new(seconds: i64, nanoseconds: u32) -> Result<Self, EntryError> {
         if nanoseconds >= 1_000_000_000 {
             return Err(EntryError::Nanoseconds(nanoseconds));
@@ -163,19 +145,19 @@ impl Modified {
         Ok(Modified(seconds, nanoseconds))
     }
 
-    /// Seconds since 1970.
+    /// Returns the seconds since 1970.
     pub fn seconds(&self) -> i64 {
         self.0
     }
 
-    /// Nanoseconds of that second.
+    /// Returns the nanoseconds of the second.
     pub fn nanoseconds(&self) -> u32 {
         self.1
     }
 
-    /// Whether this is what a file system may have made of `given`: many keep whole seconds, microseconds or units of
-    /// 100 ns, and cut off the rest.
-    pub fn keeps(&self, given: Modified) -> bool {
+    /// Reports whether a file system may have stored `given` as this time. Many file systems keep only whole seconds,
+    /// microseconds or units of 100 ns, and truncate the rest.
+    pub fn is_truncation_of(&self, given: Modified) -> bool {
         let mut grain = 1;
         while grain < 1_000_000_000 && self.1.is_multiple_of(grain * 10) {
             grain *= 10;
@@ -192,71 +174,62 @@ impl TryFrom<(i64, u32)> for Modified {
     }
 }
 
-/// Who owns it at the sender; names where the sender knows them.
+/// The owner at the sender, with names if the sender knows them.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Owner {
-    /// User.
     pub uid: u32,
-    /// Group.
     pub gid: u32,
-    /// Name of the user.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub user: Option<Raw>,
-    /// Name of the group.
+    pub user: Option<ByteString>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub group: Option<Raw>,
+    pub group: Option<ByteString>,
 }
 
-/// One extended attribute; an ACL is `system.posix_acl_access` or `system.posix_acl_default`.
+/// One extended attribute. An ACL is `system.posix_acl_access` or `system.posix_acl_default`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Xattr {
-    /// With its namespace.
-    pub name: Raw,
-    /// Any bytes.
-    pub value: Raw,
+    pub name: ByteString,
+    pub value: ByteString,
 }
 
-/// One thing of a tree. A field set after [`Entry::new`] is held to its bounds by [`super::batch::Batch::push`] and by
+/// One entry of a directory tree. Fields set after [`Entry::new`] are checked by [`super::batch::Batch::push`] and by
 /// every reader.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Entry {
-    /// Where it stands below the root of the transfer.
+    /// Path below the root of the transfer.
     pub name: Name,
-    /// What it is.
-    pub kind: Kind,
-    /// Permission bits.
+    pub kind: EntryKind,
     pub mode: u32,
-    /// When its content was changed.
     pub modified: Modified,
-    /// Who owns it, where that is to be kept.
+    /// Present if owners are preserved.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub owner: Option<Owner>,
-    /// Extended attributes, where those are to be kept.
+    /// Empty unless extended attributes are preserved.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub xattrs: Vec<Xattr>,
-    /// A file that hard links may follow ([`super::linked`]).
+    /// Later hard links may refer to this file ([`super::linkable_files`]).
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub linked: bool,
 }
 
 impl Entry {
-    /// An entry without owner and attributes.
-    pub fn new(name: Name, kind: Kind, mode: u32, modified: Modified) -> Result<Self, EntryError> {
+    /// Creates an entry without owner and extended attributes.
+    pub fn new(name: Name, kind: EntryKind, mode: u32, modified: Modified) -> Result<Self, EntryError> {
         let entry = Entry { name, kind, mode, modified, owner: None, xattrs: Vec::new(), linked: false };
         entry.check()?;
         Ok(entry)
     }
 
-    /// Whether every field is within its bounds.
+    /// Checks that every field is within its bounds.
     pub fn check(&self) -> Result<(), EntryError> {
         match &self.kind {
-            Kind::File { length } if *length > MAX_FILE => return Err(EntryError::Length(*length)),
-            Kind::Symlink { target: Raw(target) }
+            EntryKind::File { length } if *length > MAX_FILE => return Err(EntryError::Length(*length)),
+            EntryKind::Symlink { target: ByteString(target) }
                 if target.is_empty() || target.len() >= MAX_NAME || target.contains(&0) =>
             {
-                return Err(EntryError::Target(target.len()));
+                return Err(EntryError::LinkTarget(target.len()));
             }
-            kind if self.name.is_root() && *kind != Kind::Directory => {
+            kind if self.name.is_root() && *kind != EntryKind::Directory => {
                 return Err(EntryError::Name { name: ".".into(), why: "only a directory can be the root" });
             }
             _ => {}
@@ -271,28 +244,28 @@ impl Entry {
         check_xattrs(&self.xattrs)
     }
 
-    /// At least as many bytes as its JSON takes.
-    pub fn json_bound(&self) -> usize {
+    /// Returns an upper bound of the entry's JSON bytes.
+    pub fn max_json_bytes(&self) -> usize {
         let target = match &self.kind {
-            Kind::Symlink { target } => target.json_bound(),
+            EntryKind::Symlink { target } => target.max_json_bytes(),
             _ => 0,
         };
         let owner = self.owner.iter().flat_map(|owner| [&owner.user, &owner.group]).flatten();
-        let xattrs = self.xattrs.iter().map(|x| x.name.json_bound() + x.value.json_bound() + 32);
+        let xattrs = self.xattrs.iter().map(|x| x.name.max_json_bytes() + x.value.max_json_bytes() + 32);
         ENTRY_OVERHEAD
-            + self.name.0.json_bound()
+            + self.name.0.max_json_bytes()
             + target
-            + owner.map(Raw::json_bound).sum::<usize>()
+            + owner.map(ByteString::max_json_bytes).sum::<usize>()
             + xattrs.sum::<usize>()
     }
 }
 
-/// XATTR_NAME_MAX and XATTR_SIZE_MAX of `linux/limits.h`, and what a frame holds.
+/// Checks XATTR_NAME_MAX and XATTR_SIZE_MAX of `linux/limits.h`, and the limit of a frame.
 fn check_xattrs(xattrs: &[Xattr]) -> Result<(), EntryError> {
-    let name_fits = |name: &Raw| (1..=255).contains(&name.0.len()) && !name.0.contains(&0);
+    let name_fits = |name: &ByteString| (1..=255).contains(&name.0.len()) && !name.0.contains(&0);
     if let Some(wrong) = xattrs.iter().find(|x| !name_fits(&x.name) || x.value.0.len() > 65_536) {
         let name = wrong.name.as_bytes();
-        return Err(EntryError::Xattr(Raw::from(&name[..name.len().min(64)])));
+        return Err(EntryError::Xattr(ByteString::from(&name[..name.len().min(64)])));
     }
     let bytes = xattrs.iter().map(|x| x.name.0.len() + x.value.0.len()).sum();
     if xattrs.len() > MAX_XATTRS || bytes > MAX_XATTR_BYTES {
@@ -301,11 +274,11 @@ fn check_xattrs(xattrs: &[Xattr]) -> Result<(), EntryError> {
     Ok(())
 }
 
-/// As it comes from a peer.
+/// Unchecked entry from a peer.
 #[derive(Deserialize)]
-struct Form {
+struct EntryForm {
     name: Name,
-    kind: Kind,
+    kind: EntryKind,
     mode: u32,
     modified: Modified,
     owner: Option<Owner>,
@@ -317,7 +290,7 @@ struct Form {
 
 impl<'de> Deserialize<'de> for Entry {
     fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let Form { name, kind, mode, modified, owner, xattrs, linked } = Form::deserialize(deserializer)?;
+        let EntryForm { name, kind, mode, modified, owner, xattrs, linked } = EntryForm::deserialize(deserializer)?;
         let entry = Entry { name, kind, mode, modified, owner, xattrs, linked };
         entry.check().map_err(serde::de::Error::custom)?;
         Ok(entry)

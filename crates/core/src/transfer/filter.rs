@@ -1,60 +1,55 @@
-//! What of a tree is copied: rsync's include and exclude patterns, on the bytes of a path.
+//! Selects the files to copy by rsync's include and exclude patterns, matched against the bytes of a path.
 //!
-//! The meaning is that of rsync(1), PATTERN MATCHING RULES: the first rule that matches decides, and what none matches is
-//! included. A walker asks for a directory before it enters, and does not enter what is excluded. The path is the one
-//! below the root of the transfer: `rsync src/ dst` has `a/b` where `rsync src dst` has `src/a/b`. Not here: rsync's
-//! rules with a prefix (`+ `, `- `, `!`, merge files), which are refused so that nobody takes them for a pattern.
+//! The meaning is that of rsync(1), PATTERN MATCHING RULES: the first matching rule decides, and a path without a
+//! matching rule is included. The directory walk checks a directory before it enters and does not enter an excluded
+//! directory. The path is relative to the root of the transfer: `rsync src/ dst` has `a/b` where `rsync src dst` has
+//! `src/a/b`. Rules with a prefix (`+ `, `- `, `!`, merge files) are not supported. They are rejected, so that they are
+//! not mistaken for patterns.
 //!
-//! A pattern is run as an automaton over the path, all its states at once (`wildcard`), so that the work is at
-//! most the product of both lengths, whoever wrote the pattern.
+//! A pattern runs as an automaton over the path, with all its states at once (`wildcard`). The work is at most the
+//! product of both lengths, also for a hostile pattern.
 
 use std::iter;
 
 use serde::{Deserialize, Serialize};
 
-use super::raw::Raw;
-use super::wildcard::{Start, Wildcard};
+use super::byte_string::ByteString;
+use super::wildcard::{MatchStart, Wildcard};
 
-/// Longest pattern.
+/// Maximum length of one pattern.
 pub const MAX_PATTERN: usize = 1024;
 
-/// Most bytes of patterns in all, so that the work for one path is bounded too.
-pub const MAX_RULES: usize = 64 * 1024;
+/// Maximum bytes of all patterns together, which bounds the work for one path.
+pub const MAX_RULE_BYTES: usize = 64 * 1024;
 
-/// Whether a rule's paths are copied.
+/// Effect of a filter rule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Decision {
-    /// Copied.
     Include,
-    /// Left out, a directory with all it holds.
+    /// Excludes a directory with all its contents.
     Exclude,
 }
 
-/// Why a pattern is no rule.
+/// Reason why a pattern is no valid rule.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum FilterError {
-    /// Nothing between the quotes.
     #[error("empty pattern")]
     Empty,
-    /// Too long to be meant.
     #[error("pattern of {0} bytes, at most {MAX_PATTERN} allowed")]
     TooLong(usize),
-    /// No path has a NUL.
     #[error("pattern '{0}' contains NUL")]
-    Nul(Raw),
-    /// A rule in rsync's long form.
-    #[error("pattern '{0}': rules with a prefix or '!' are not read here; '[{1}]' means the character")]
-    Prefix(Raw, char),
-    /// All together.
-    #[error("patterns of more than {MAX_RULES} bytes in all")]
+    Nul(ByteString),
+    #[error("pattern '{0}': rules with a prefix or '!' are not supported; write '[{1}]' for the character itself")]
+    Prefix(ByteString, char),
+    #[error("patterns of more than {MAX_RULE_BYTES} bytes in all")]
     TooMany,
 }
 
-/// Rules in the order they are asked.
+/// Filter rules in the order of evaluation.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(try_from = "Vec<(Decision, Raw)>", into = "Vec<(Decision, Raw)>")]
-pub struct Rules {
+#[serde(try_from = "Vec<(Decision, ByteString)>", into = "Vec<(Decision, ByteString)>")]
+pub struct FilterRules {
     rules: Vec<Rule>,
     bytes: usize,
 }
@@ -62,15 +57,15 @@ pub struct Rules {
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Rule {
     decision: Decision,
-    text: Raw,
+    text: ByteString,
     pattern: Pattern,
 }
 
-impl Rules {
-    /// Adds a rule behind the others.
+impl FilterRules {
+    /// Appends a rule after the existing rules.
     pub fn push(&mut self, decision: Decision, pattern: &[u8]) -> Result<(), FilterError> {
         let bytes = self.bytes + pattern.len();
-        if bytes > MAX_RULES {
+        if bytes > MAX_RULE_BYTES {
             return Err(FilterError::TooMany);
         }
         self.rules.push(Rule { decision, text: pattern.into(), pattern: Pattern::new(pattern)? });
@@ -78,7 +73,7 @@ impl Rules {
         Ok(())
     }
 
-    /// Excludes that one path, whatever its bytes and the other rules.
+    /// Excludes exactly this path, with priority over all other rules. Special characters in the path are escaped.
     pub fn exclude_first(&mut self, path: &[u8]) -> Result<(), FilterError> {
         let wild = path.iter().any(|byte| b"*[?".contains(byte));
         let escaped = path.iter().flat_map(|byte| {
@@ -91,52 +86,52 @@ impl Rules {
         Ok(())
     }
 
-    /// Whether there is no rule.
+    /// Reports whether there are no rules.
     pub fn is_empty(&self) -> bool {
         self.rules.is_empty()
     }
 
-    /// What becomes of a path below the root of the transfer, without a slash at either end.
+    /// Returns the decision for a path below the root of the transfer, without a slash at either end.
     pub fn decide(&self, path: &[u8], is_directory: bool) -> Decision {
         let rule = self.rules.iter().find(|rule| rule.pattern.matches(path, is_directory));
         rule.map_or(Decision::Include, |rule| rule.decision)
     }
 }
 
-impl TryFrom<Vec<(Decision, Raw)>> for Rules {
+impl TryFrom<Vec<(Decision, ByteString)>> for FilterRules {
     type Error = FilterError;
 
-    fn try_from(list: Vec<(Decision, Raw)>) -> Result<Self, FilterError> {
-        let mut rules = Rules::default();
+    fn try_from(list: Vec<(Decision, ByteString)>) -> Result<Self, FilterError> {
+        let mut rules = FilterRules::default();
         list.iter().try_for_each(|(decision, pattern)| rules.push(*decision, pattern.as_bytes()))?;
         Ok(rules)
     }
 }
 
-impl From<Rules> for Vec<(Decision, Raw)> {
-    fn from(rules: Rules) -> Self {
+impl From<FilterRules> for Vec<(Decision, ByteString)> {
+    fn from(rules: FilterRules) -> Self {
         rules.rules.into_iter().map(|rule| (rule.decision, rule.text)).collect()
     }
 }
 
-/// One pattern, taken apart.
+/// One pattern in parsed form.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Pattern {
     text: Text,
-    /// Ended in a slash.
+    /// The pattern ended in a slash.
     only_directories: bool,
-    /// Began with a slash.
+    /// The pattern began with a slash.
     anchored: bool,
-    /// Slashes inside; with none, and no `**`, only the last component is looked at.
+    /// Count of inner slashes. Without slashes and without `**`, only the last component is matched.
     slashes: usize,
     double_star: bool,
-    /// Begins with `**`, which stands for no directory too: the path gets a slash before it.
+    /// Begins with `**`, which also matches no directory: the path gets a leading slash.
     double_star_first: bool,
-    /// Ends in `***`, which matches the directory itself too: its path gets a slash behind it.
+    /// Ends in `***`, which also matches the directory itself: its path gets a trailing slash.
     triple_star_last: bool,
 }
 
-/// Without `*`, `?` and `[` a pattern is taken as it stands, backslashes and all.
+/// Without `*`, `?` and `[`, a pattern is literal, including backslashes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Text {
     Literal(Vec<u8>),
@@ -187,26 +182,26 @@ impl Pattern {
             Text::Literal(text) => {
                 path.strip_suffix(text.as_slice()).is_some_and(|before| before.is_empty() || before.ends_with(b"/"))
             }
-            Text::Wild(wildcard) => self.runs(wildcard, path, is_directory),
+            Text::Wild(wildcard) => self.matches_wildcard(wildcard, path, is_directory),
         }
     }
 
-    fn runs(&self, wildcard: &Wildcard, path: &[u8], is_directory: bool) -> bool {
+    fn matches_wildcard(&self, wildcard: &Wildcard, path: &[u8], is_directory: bool) -> bool {
         let before: &[u8] = if self.double_star_first { b"/" } else { b"" };
         let behind: &[u8] = if is_directory && self.triple_star_last { b"/" } else { b"" };
         let (path, start) = match (self.anchored, self.double_star) {
             (false, false) if self.slashes > 0 => match last_components(path, self.slashes + 1) {
-                Some(end) => (end, Start::Here),
+                Some(end) => (end, MatchStart::Here),
                 None => return false,
             },
-            (false, true) if !self.double_star_first => (path, Start::AfterAnySlash),
-            _ => (path, Start::Here),
+            (false, true) if !self.double_star_first => (path, MatchStart::AfterAnySlash),
+            _ => (path, MatchStart::Here),
         };
         wildcard.matches(before.iter().chain(path).chain(behind).copied(), start)
     }
 }
 
-/// The last so many components, if there are as many.
+/// Returns the last `count` components, if the path has as many.
 fn last_components(path: &[u8], count: usize) -> Option<&[u8]> {
     let mut slashes = (0..path.len()).rev().filter(|at| path[*at] == b'/');
     match slashes.nth(count - 1) {

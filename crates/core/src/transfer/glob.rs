@@ -1,50 +1,52 @@
-//! A path with wildcards, as a shell would expand it; the far end does, under its root.
+//! Splits a path with wildcards. The remote end expands the wildcards below its root, as a shell does.
 //!
-//! `*`, `?`, `[…]` and a backslash mean what they mean in a filter, inside one component; a name that begins with a dot is
-//! matched only where the pattern begins with one. A path without `*`, `?` and `[` is a path, backslashes and all. Who
-//! expands it looks for a file of that very name first, so that every name can be reached.
+//! `*`, `?`, `[…]` and a backslash have the same meaning as in a filter, within one component. A name that begins with
+//! a dot matches only a pattern that begins with a dot. A path without `*`, `?` and `[` is literal, including
+//! backslashes. Expansion first looks for a file of that exact name, so that every name can be reached.
 
-use super::wildcard::{Start, Wildcard};
+use super::wildcard::{MatchStart, Wildcard};
 
-/// A component of a pattern.
+/// A component of a path with wildcards.
 #[derive(Clone, Debug)]
-pub enum Part {
-    /// To be taken as it stands; empty before a leading slash and behind a trailing one.
+pub enum PathPart {
+    /// A literal name; empty before a leading slash and after a trailing slash.
     Name(Vec<u8>),
-    /// To be matched.
-    Pattern(Component),
+    Pattern(NamePattern),
 }
 
-/// What names are held against.
+/// A pattern for one path component.
 #[derive(Clone, Debug)]
-pub struct Component {
+pub struct NamePattern {
     wildcard: Wildcard,
-    hidden: bool,
+    matches_hidden: bool,
 }
 
-impl Component {
-    /// Whether a name matches.
+impl NamePattern {
+    /// Reports whether a name matches the pattern.
     pub fn matches(&self, name: &[u8]) -> bool {
-        (self.hidden || !name.starts_with(b".")) && self.wildcard.matches(name.iter().copied(), Start::Here)
+        (self.matches_hidden || !name.starts_with(b"."))
+            && self.wildcard.matches(name.iter().copied(), MatchStart::Here)
     }
 }
 
-/// Whether a path has wildcards.
+/// Reports whether a path contains wildcards.
 pub fn is_pattern(path: &[u8]) -> bool {
     path.iter().any(|byte| b"*?[".contains(byte))
 }
 
-/// The components of a pattern. Those without a wildcard lose the backslashes that keep wildcards from being ones.
-pub fn parts(path: &[u8]) -> impl Iterator<Item = Part> {
+/// Splits a pattern into components. In components without wildcards, backslash escapes are removed.
+pub fn split_pattern(path: &[u8]) -> impl Iterator<Item = PathPart> {
     path.split(|byte| *byte == b'/').map(|part| match is_pattern(part) {
-        true if escaped(part) => Part::Name(plain(part)),
-        true => Part::Pattern(Component { wildcard: Wildcard::new(part), hidden: part.starts_with(b".") }),
-        false => Part::Name(part.to_vec()),
+        true if is_fully_escaped(part) => PathPart::Name(unescape(part)),
+        true => {
+            PathPart::Pattern(NamePattern { wildcard: Wildcard::new(part), matches_hidden: part.starts_with(b".") })
+        }
+        false => PathPart::Name(part.to_vec()),
     })
 }
 
-/// Whether a backslash stands before every wildcard.
-fn escaped(part: &[u8]) -> bool {
+/// Reports whether every wildcard is escaped with a backslash.
+fn is_fully_escaped(part: &[u8]) -> bool {
     let mut bytes = part.iter();
     while let Some(byte) = bytes.next() {
         match byte {
@@ -56,7 +58,7 @@ fn escaped(part: &[u8]) -> bool {
     true
 }
 
-fn plain(part: &[u8]) -> Vec<u8> {
+fn unescape(part: &[u8]) -> Vec<u8> {
     let mut bytes = part.iter();
     let mut plain = Vec::with_capacity(part.len());
     while let Some(byte) = bytes.next() {
@@ -70,15 +72,15 @@ mod tests {
     use super::*;
 
     fn matches(pattern: &str, name: &str) -> bool {
-        match parts(pattern.as_bytes()).next() {
-            Some(Part::Pattern(component)) => component.matches(name.as_bytes()),
-            Some(Part::Name(own)) => own == name.as_bytes(),
+        match split_pattern(pattern.as_bytes()).next() {
+            Some(PathPart::Pattern(component)) => component.matches(name.as_bytes()),
+            Some(PathPart::Name(own)) => own == name.as_bytes(),
             None => false,
         }
     }
 
     #[test]
-    fn components_match_as_in_a_shell() {
+    fn components_match_like_a_shell() {
         for (pattern, name) in
             [("*.nc", "a.nc"), ("[ab]?", "b1"), (".*", ".a"), ("a\\*", "a*"), ("\\[*", "[x"), ("a", "a")]
         {
@@ -91,13 +93,13 @@ mod tests {
     }
 
     #[test]
-    fn a_path_keeps_its_slashes() {
+    fn split_keeps_slashes() {
         let names = |text: &str| -> Vec<String> {
-            let parts = parts(text.as_bytes()).map(|part| match part {
-                Part::Name(name) => String::from_utf8(name).unwrap(),
-                Part::Pattern(_) => "*".into(),
+            let split_pattern = split_pattern(text.as_bytes()).map(|part| match part {
+                PathPart::Name(name) => String::from_utf8(name).unwrap(),
+                PathPart::Pattern(_) => "*".into(),
             });
-            parts.collect()
+            split_pattern.collect()
         };
         assert_eq!(names("/a\\b/*/"), ["", "a\\b", "*", ""]);
         assert!(!is_pattern(b"a\\b") && is_pattern(b"a\\*"));

@@ -1,108 +1,104 @@
-//! The journal of a partial file, as bytes: which blocks of which source are in, so that a later run goes on from there.
+//! Encodes and decodes the journal of a partial file: the blocks that were received of a source, so that a later copy
+//! resumes.
 //!
-//! A line of text says what the source was; records of one fixed length follow, each with the number and hash of a block.
-//! Whatever a crash left of the file is read: every record carries a check bound to the very line before it, so that
-//! zeros, another file's records and torn ones are none, and what stands behind the first that is none is cut off. A
-//! record tells what was received, not that it reached the disk: after an unclean stop its block is read and hashed
-//! again. A clean one is told by a last record, with the time at which the partial file was changed last: where that is
-//! another by then, somebody else has written to it. No file is opened here; the reader is fed, and holds one record at
-//! most.
+//! The first line describes the source. Records of a fixed length follow, each with the number and hash of one block.
+//! The reader accepts any remains of a crash: each record has a check value that is bound to the exact first line.
+//! Zeros, records of another file and torn records are therefore invalid, and everything from the first invalid record
+//! on is truncated. A record means that the block was received, not that it is on disk. After an unclean stop, the
+//! blocks are therefore read and hashed again. A clean stop is marked by a final record with the last change time of
+//! the partial file. If the file's change time differs from the record, another program wrote to the file. This module
+//! opens no file. The reader is fed bytes and buffers at most one record.
 
 use serde::{Deserialize, Serialize};
 
 use super::blocks::{Layout, LayoutError};
+use super::byte_string::ByteString;
 use super::digest::BlockHash;
 use super::entry::{MAX_NAME, Modified};
-use super::manner::Verify;
-use super::raw::Raw;
+use super::options::Verify;
 use crate::units::Bytes;
 
-/// Bytes of a record: number of the block (big-endian), its hash, check.
-pub const RECORD: usize = 8 + 32 + CHECK;
+/// Bytes of a record: block number (big-endian), block hash, check value.
+pub const RECORD_BYTES: usize = 8 + 32 + CHECK_BYTES;
 
-/// Longest header line, its newline included.
+/// Maximum bytes of the header line, including its newline.
 pub const MAX_HEADER: usize = 16 * 1024;
 
-/// What the line begins with, before the version.
+/// Start of the header line, before the version.
 const MAGIC: &str = "lfn-journal";
 const VERSION: u32 = 1;
-const CHECK: usize = 8;
-/// The number of the record that tells a clean stop; no block has it.
-const CLEAN: u64 = u64::MAX;
+const CHECK_BYTES: usize = 8;
+/// Record number of a clean stop. No block has this number.
+const CLEAN_STOP: u64 = u64::MAX;
 
-/// What a journal is about: another source, or the same one changed, and it is of no use.
+/// The source that a journal describes. A journal of another or a changed source is useless.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Header {
-    /// Length and blocks.
+pub struct JournalHeader {
     pub layout: Layout,
-    /// When the source was changed.
     pub modified: Modified,
-    /// What the source is called where it comes from.
-    pub source: Raw,
-    /// What made the hashes: those of another kind are none to go on with.
+    /// Name of the source on its host.
+    pub source: ByteString,
+    /// Method of the block hashes. Hashes of another method cannot be used to resume.
     pub verify: Verify,
 }
 
-/// One block that is in.
+/// Journal record of one received block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Record {
-    /// Its number.
+pub struct JournalRecord {
     pub index: u64,
-    /// Its hash; where a block stands twice, the last counts.
+    /// If a block has several records, the last one counts.
     pub hash: BlockHash,
 }
 
-/// Why a file is no journal.
+/// Reason why a file is no valid journal.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum JournalError {
-    /// Of another program, or garbled.
+    /// Written by another program, or damaged.
     #[error("not a journal: it does not begin with '{MAGIC} {VERSION}' and a description")]
     Magic,
-    /// Of another version of this one.
-    #[error("journal of version {0}, only {VERSION} is understood")]
+    #[error("journal of version {0}: only version {VERSION} is supported")]
     Version(u32),
-    /// The line and its check do not belong together.
+    /// The check value of the header line is wrong.
     #[error("the first line of the journal is damaged")]
     Damaged,
-    /// The file it describes cannot be.
     #[error("journal: {0}")]
     Layout(#[from] LayoutError),
-    /// The name is longer than names are.
     #[error("journal: name of {0} bytes, at most {MAX_NAME} allowed")]
     Name(usize),
 }
 
-/// The description as JSON.
+/// The description in the header line, as JSON.
 #[derive(Serialize, Deserialize)]
-struct Line {
+struct HeaderLine {
     length: Bytes,
     modified: Modified,
     block: Bytes,
-    source: Raw,
+    source: ByteString,
     #[serde(default, skip_serializing_if = "Verify::has_digest")]
     verify: Verify,
 }
 
-/// Writes what stands behind a certain header line.
+/// Encodes the records that follow a specific header line.
 #[derive(Clone, Debug)]
-pub struct Writer {
+pub struct JournalWriter {
     key: [u8; 32],
 }
 
-impl Header {
-    /// The first bytes of a journal, and the writer of the rest.
-    pub fn encode(&self) -> Result<(Vec<u8>, Writer), JournalError> {
+impl JournalHeader {
+    /// Returns the header line of a journal and the writer of its records.
+    pub fn encode(&self) -> Result<(Vec<u8>, JournalWriter), JournalError> {
         if self.source.0.len() > MAX_NAME {
             return Err(JournalError::Name(self.source.0.len()));
         }
         let (length, block) = (self.layout.bytes(), self.layout.block_size());
-        let line = Line { length, modified: self.modified, block, source: self.source.clone(), verify: self.verify };
+        let line =
+            HeaderLine { length, modified: self.modified, block, source: self.source.clone(), verify: self.verify };
         let json = serde_json::to_string(&line).map_err(|_| JournalError::Magic)?;
         let mut line = format!("{MAGIC} {VERSION} {json} ").into_bytes();
         let check = data_encoding::HEXLOWER.encode(&line_check(&line));
         line.extend_from_slice(check.as_bytes());
         line.push(b'\n');
-        let writer = Writer::new(&line);
+        let writer = JournalWriter::new(&line);
         Ok((line, writer))
     }
 
@@ -121,16 +117,16 @@ impl Header {
         if check != data_encoding::HEXLOWER.encode(&line_check(checked)) {
             return Err(JournalError::Damaged);
         }
-        let Line { length, modified, block, source, verify } =
+        let HeaderLine { length, modified, block, source, verify } =
             serde_json::from_str(json).map_err(|_| JournalError::Damaged)?;
         if source.0.len() > MAX_NAME {
             return Err(JournalError::Name(source.0.len()));
         }
-        Ok(Header { layout: Layout::new(length, block)?, modified, source, verify })
+        Ok(JournalHeader { layout: Layout::new(length, block)?, modified, source, verify })
     }
 }
 
-fn line_check(line: &[u8]) -> [u8; CHECK] {
+fn line_check(line: &[u8]) -> [u8; CHECK_BYTES] {
     first_bytes(&blake3::derive_key("lfn 2026 journal header", line))
 }
 
@@ -140,135 +136,140 @@ fn first_bytes<const N: usize>(bytes: &[u8]) -> [u8; N] {
     first
 }
 
-impl Writer {
+impl JournalWriter {
     fn new(line: &[u8]) -> Self {
-        Writer { key: blake3::derive_key("lfn 2026 journal record", line) }
+        JournalWriter { key: blake3::derive_key("lfn 2026 journal record", line) }
     }
 
-    /// The bytes that say that a block is in.
-    pub fn record(&self, record: Record) -> [u8; RECORD] {
-        self.seal(record.index, record.hash.0)
+    /// Returns the record of a received block.
+    pub fn record(&self, record: JournalRecord) -> [u8; RECORD_BYTES] {
+        self.sign(record.index, record.hash.0)
     }
 
-    /// The bytes that say that all before was synced; the last ones of a journal, or nothing. `changed` is when anything
-    /// about the partial file was changed last (`st_ctime`).
-    pub fn clean(&self, changed: Modified) -> [u8; RECORD] {
+    /// Returns the final record of a clean stop: all earlier blocks are synced to disk. `changed` is the last change
+    /// time of the partial file (`st_ctime`).
+    pub fn clean_stop_record(&self, changed: Modified) -> [u8; RECORD_BYTES] {
         let mut when = [0; 32];
         when[..8].copy_from_slice(&changed.seconds().to_be_bytes());
         when[8..12].copy_from_slice(&changed.nanoseconds().to_be_bytes());
-        self.seal(CLEAN, when)
+        self.sign(CLEAN_STOP, when)
     }
 
-    fn seal(&self, index: u64, hash: [u8; 32]) -> [u8; RECORD] {
-        let mut bytes = [0; RECORD];
+    fn sign(&self, index: u64, hash: [u8; 32]) -> [u8; RECORD_BYTES] {
+        let mut bytes = [0; RECORD_BYTES];
         bytes[..8].copy_from_slice(&index.to_be_bytes());
         bytes[8..40].copy_from_slice(&hash);
         let check = blake3::keyed_hash(&self.key, &bytes[..40]);
-        bytes[40..].copy_from_slice(&check.as_bytes()[..CHECK]);
+        bytes[40..].copy_from_slice(&check.as_bytes()[..CHECK_BYTES]);
         bytes
     }
 
-    /// The number and hash, if these are bytes of this writer.
-    fn open(&self, bytes: &[u8; RECORD]) -> Option<(u64, [u8; 32])> {
+    /// Returns the number and hash of a record, if its check value is right.
+    fn verify(&self, bytes: &[u8; RECORD_BYTES]) -> Option<(u64, [u8; 32])> {
         let (index, hash) = (u64::from_be_bytes(first_bytes(bytes)), first_bytes(&bytes[8..]));
-        (self.seal(index, hash) == *bytes).then_some((index, hash))
+        (self.sign(index, hash) == *bytes).then_some((index, hash))
     }
 }
 
-/// Reads a journal in pieces.
+/// Decodes a journal from pieces of its bytes.
 #[derive(Debug, Default)]
-pub struct Reader {
-    /// Of the header line, or of a record.
-    held: Vec<u8>,
-    opened: Option<(Header, Writer)>,
-    sound: u64,
-    clean: Option<Modified>,
-    over: bool,
+pub struct JournalReader {
+    /// Partial header line or record.
+    buffer: Vec<u8>,
+    header: Option<(JournalHeader, JournalWriter)>,
+    valid_bytes: u64,
+    clean_stop: Option<Modified>,
+    finished: bool,
 }
 
-/// How a journal ended.
+/// Result of reading a journal to its end.
 #[derive(Debug, Clone)]
-pub struct Ending {
-    /// What it is about.
-    pub header: Header,
-    /// Goes on with it, once it was cut to `sound`.
-    pub writer: Writer,
-    /// Bytes from the start that are good.
-    pub sound: u64,
-    /// Stopped in order: every block in it was on disk, and the partial file was last changed at this time.
-    pub clean: Option<Modified>,
-    /// Something stood behind the good part.
-    pub torn: bool,
+pub struct JournalEnd {
+    pub header: JournalHeader,
+    /// Appends further records, after the file is truncated to `valid_bytes`.
+    pub writer: JournalWriter,
+    /// Valid bytes from the start of the file.
+    pub valid_bytes: u64,
+    /// Change time of the partial file at a clean stop. Every recorded block was on disk.
+    pub clean_stop: Option<Modified>,
+    /// Invalid bytes follow the valid part.
+    pub has_invalid_tail: bool,
 }
 
-impl Reader {
-    /// Takes the next bytes, hands out the records in them, and says whether more are wanted: behind the end of the good
-    /// part there is nothing to read. On an error the journal is of no use.
-    pub fn feed(&mut self, bytes: &[u8], mut take: impl FnMut(Record)) -> Result<bool, JournalError> {
+impl JournalReader {
+    /// Decodes the next bytes, passes their records to `take`, and reports whether more bytes are useful. An error
+    /// means that the journal is useless.
+    pub fn feed(&mut self, bytes: &[u8], mut take: impl FnMut(JournalRecord)) -> Result<bool, JournalError> {
         let mut rest = bytes;
-        while !self.over && !rest.is_empty() {
-            rest = match self.opened {
-                None => self.header(rest)?,
-                Some(_) => self.record(rest, &mut take),
+        while !self.finished && !rest.is_empty() {
+            rest = match self.header {
+                None => self.read_header(rest)?,
+                Some(_) => self.read_record(rest, &mut take),
             };
         }
-        Ok(!self.over)
+        Ok(!self.finished)
     }
 
-    /// What it is about, once that was read.
-    pub fn opened(&self) -> Option<&Header> {
-        self.opened.as_ref().map(|(header, _)| header)
+    /// Returns the header once it is decoded.
+    pub fn header(&self) -> Option<&JournalHeader> {
+        self.header.as_ref().map(|(header, _)| header)
     }
 
-    /// There are no more bytes, or no more are wanted.
-    pub fn finish(self) -> Result<Ending, JournalError> {
-        let (header, writer) = self.opened.ok_or(JournalError::Magic)?;
-        let torn = self.over || !self.held.is_empty();
-        Ok(Ending { header, writer, sound: self.sound, clean: self.clean.filter(|_| !torn), torn })
+    /// Ends the journal and returns the result.
+    pub fn finish(self) -> Result<JournalEnd, JournalError> {
+        let (header, writer) = self.header.ok_or(JournalError::Magic)?;
+        let torn = self.finished || !self.buffer.is_empty();
+        Ok(JournalEnd {
+            header,
+            writer,
+            valid_bytes: self.valid_bytes,
+            clean_stop: self.clean_stop.filter(|_| !torn),
+            has_invalid_tail: torn,
+        })
     }
 
-    fn header<'a>(&mut self, bytes: &'a [u8]) -> Result<&'a [u8], JournalError> {
+    fn read_header<'a>(&mut self, bytes: &'a [u8]) -> Result<&'a [u8], JournalError> {
         let newline = bytes.iter().position(|byte| *byte == b'\n');
         let (line, rest) = bytes.split_at(newline.map_or(bytes.len(), |at| at + 1));
-        if self.held.len() + line.len() > MAX_HEADER {
+        if self.buffer.len() + line.len() > MAX_HEADER {
             return Err(JournalError::Magic);
         }
-        self.held.extend_from_slice(line);
+        self.buffer.extend_from_slice(line);
         if newline.is_some() {
-            self.opened = Some((Header::decode(&self.held)?, Writer::new(&self.held)));
-            self.sound = self.held.len() as u64;
-            self.held.clear();
+            self.header = Some((JournalHeader::decode(&self.buffer)?, JournalWriter::new(&self.buffer)));
+            self.valid_bytes = self.buffer.len() as u64;
+            self.buffer.clear();
         }
         Ok(rest)
     }
 
-    fn record<'a>(&mut self, bytes: &'a [u8], take: &mut impl FnMut(Record)) -> &'a [u8] {
-        let (part, rest) = bytes.split_at(bytes.len().min(RECORD - self.held.len()));
-        self.held.extend_from_slice(part);
-        let Some(whole) = self.held.first_chunk::<RECORD>() else { return rest };
-        let opened = self.opened.as_ref().and_then(|(header, writer)| {
-            let (index, hash) = writer.open(whole)?;
-            (index == CLEAN || index < header.layout.blocks()).then_some((index, hash))
+    fn read_record<'a>(&mut self, bytes: &'a [u8], take: &mut impl FnMut(JournalRecord)) -> &'a [u8] {
+        let (part, rest) = bytes.split_at(bytes.len().min(RECORD_BYTES - self.buffer.len()));
+        self.buffer.extend_from_slice(part);
+        let Some(whole) = self.buffer.first_chunk::<RECORD_BYTES>() else { return rest };
+        let opened = self.header.as_ref().and_then(|(header, writer)| {
+            let (index, hash) = writer.verify(whole)?;
+            (index == CLEAN_STOP || index < header.layout.blocks()).then_some((index, hash))
         });
         match opened {
             None => {
-                self.over = true;
+                self.finished = true;
                 return rest;
             }
-            Some((CLEAN, when)) => self.clean = clean_at(&when),
+            Some((CLEAN_STOP, when)) => self.clean_stop = clean_stop_time(&when),
             Some((index, hash)) => {
-                self.clean = None;
-                take(Record { index, hash: BlockHash(hash) });
+                self.clean_stop = None;
+                take(JournalRecord { index, hash: BlockHash(hash) });
             }
         }
-        self.held.clear();
-        self.sound += RECORD as u64;
+        self.buffer.clear();
+        self.valid_bytes += RECORD_BYTES as u64;
         rest
     }
 }
 
-/// What a clean record tells.
-fn clean_at(when: &[u8; 32]) -> Option<Modified> {
+/// Returns the change time in a clean-stop record.
+fn clean_stop_time(when: &[u8; 32]) -> Option<Modified> {
     let (seconds, nanoseconds) = (i64::from_be_bytes(first_bytes(when)), u32::from_be_bytes(first_bytes(&when[8..])));
     Modified::new(seconds, nanoseconds).ok()
 }

@@ -1,209 +1,191 @@
-//! What a copy that was cut left behind: how it is told from files that merely have such names, and when it may go.
+//! Recognises the files of an interrupted copy, and decides when they may be deleted.
 //!
-//! A name alone proves nothing. A journal is one if its first line is what only lfn writes: a description with a check over
-//! it ([`super::journal`]). A partial file is one if such a journal stands beside it, and it has the length that the journal
-//! gives it, or none yet. All else is somebody's file and stays. No file is opened here.
+//! A name alone proves nothing. A file is a journal if its first line is an lfn description with a valid check value
+//! ([`super::journal`]). A file is a partial file if it has such a journal, and its length is 0 or the length in the
+//! journal. All other files belong to the user and stay. This module opens no file.
 
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use super::journal::{Header, JournalError};
-use super::raw::Raw;
+use super::byte_string::ByteString;
+use super::journal::{JournalError, JournalHeader};
 use crate::units::Bytes;
 
-/// The end of a partial file's name.
+/// Suffix of a partial file's name.
 pub const PARTIAL: &str = ".lfn-partial";
 
-/// The end of a journal's name.
+/// Suffix of a journal's name.
 pub const JOURNAL: &str = ".lfn-journal";
 
-/// The end of the name of a file in whose place a directory is being put, or of that directory.
+/// Suffix used while a directory replaces a file: for the file or for the new directory.
 pub const REPLACED: &str = ".lfn-replaced";
 
-/// Which of these a name is of.
+/// Kind of a temporary file, by its name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Beside {
-    /// The file while it is incomplete.
+pub enum LeftoverKind {
     Partial,
-    /// The list of the blocks that are in it.
+    /// The list of received blocks.
     Journal,
-    /// What stood where a directory is to be, or that directory.
+    /// The file that a directory replaces, or that directory.
     Replaced,
 }
 
-impl Beside {
-    /// What `.NAME.lfn-partial` and the like are, and NAME.
-    pub fn of(name: &[u8]) -> Option<(Beside, &[u8])> {
+impl LeftoverKind {
+    /// Splits a name such as `.NAME.lfn-partial` into its kind and NAME.
+    pub fn parse_name(name: &[u8]) -> Option<(LeftoverKind, &[u8])> {
         let rest = name.strip_prefix(b".")?;
-        let ends = [(Beside::Partial, PARTIAL), (Beside::Journal, JOURNAL), (Beside::Replaced, REPLACED)];
+        let ends =
+            [(LeftoverKind::Partial, PARTIAL), (LeftoverKind::Journal, JOURNAL), (LeftoverKind::Replaced, REPLACED)];
         let found = ends.into_iter().find_map(|(which, end)| Some((which, rest.strip_suffix(end.as_bytes())?)));
         found.filter(|(_, stem)| !stem.is_empty())
     }
 }
 
-/// Why what has such a name is not known to be a copy's.
+/// Reason why a file with such a name is not recognised as a copy's file.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Foreign {
-    /// A partial file by itself.
-    #[error("no journal beside it")]
+pub enum NotRecognised {
+    #[error("it has no journal")]
     NoJournal,
-    /// What stands beside it is another program's, or damaged.
+    /// Another program's file, or damaged.
     #[error("{0}")]
     Journal(#[from] JournalError),
-    /// Another program's, or of a copy that was cut while it began anew.
-    #[error("{length} long, its journal is of a file of {said}")]
-    Length {
-        /// Of the partial file.
-        length: Bytes,
-        /// What the journal says.
-        said: Bytes,
-    },
-    /// A link, a directory, a pipe …
+    /// Another program's file, or a copy was interrupted while it restarted the file.
+    #[error("its size is {length}, but its journal describes a file of {said}")]
+    Length { length: Bytes, said: Bytes },
+    /// A link, a directory, a pipe, and so on.
     #[error("a {0}, not a file")]
     Kind(&'static str),
-    /// A copy was killed while it put a directory in its place.
-    #[error("a directory was to take its place: give it its name back, or remove it")]
+    /// A copy was killed while it replaced this entry by a directory.
+    #[error("a copy was interrupted while it replaced this by a directory: restore its name or delete it")]
     Replaced,
-    /// Copies never give theirs a second one.
-    #[error("it has another name too")]
+    /// Copies never create a second name for these files.
+    #[error("it has a second hard link")]
     Linked,
 }
 
-/// Whether a journal and a partial file are a copy's own; either may be missing.
-pub fn recognise(journal: Option<&Header>, partial: Option<Bytes>) -> Result<(), Foreign> {
-    let header = journal.ok_or(Foreign::NoJournal)?;
+/// Checks that a journal and a partial file belong to a copy. Either may be missing.
+pub fn recognise(journal: Option<&JournalHeader>, partial: Option<Bytes>) -> Result<(), NotRecognised> {
+    let header = journal.ok_or(NotRecognised::NoJournal)?;
     let said = header.layout.bytes();
     match partial {
-        Some(length) if length != said && length != Bytes(0) => Err(Foreign::Length { length, said }),
+        Some(length) if length != said && length != Bytes(0) => Err(NotRecognised::Length { length, said }),
         _ => Ok(()),
     }
 }
 
-/// When what is left may go.
+/// Rule for deleting the files of interrupted copies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Rule {
-    /// How long nothing was written to it.
-    #[serde(rename = "older_seconds", with = "whole_seconds")]
-    pub older: Duration,
-    /// It is removed; else told only.
+pub struct CleanRule {
+    /// Minimum time since the last write.
+    #[serde(rename = "min_age_seconds", with = "whole_seconds")]
+    pub min_age: Duration,
+    /// Delete the files; otherwise list them only.
     pub remove: bool,
 }
 
-/// What one copy left of one file.
+/// The files that an interrupted copy left of one source file.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Leftover {
-    /// Of the partial file; of the journal where there is none.
-    pub path: Raw,
-    /// What the source was called where it came from, as the journal says.
+    /// Path of the partial file, or of the journal if there is no partial file.
+    pub path: ByteString,
+    /// Name of the source on its host, from the journal.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub source: Option<Raw>,
+    pub source: Option<ByteString>,
     /// Length of the source.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub bytes: Option<Bytes>,
-    /// How much of it is there, by the journal.
-    #[serde(default, rename = "kept_bytes", skip_serializing_if = "Option::is_none")]
-    pub kept: Option<Bytes>,
-    /// What partial file and journal take of the disk.
+    /// Received bytes, from the journal.
+    #[serde(default, rename = "received_bytes", skip_serializing_if = "Option::is_none")]
+    pub received: Option<Bytes>,
+    /// Disk space of partial file and journal.
     #[serde(rename = "disk_bytes")]
-    pub room: Bytes,
-    /// Since it was written last.
+    pub disk_usage: Bytes,
+    /// Time since the last write.
     #[serde(rename = "age_seconds", with = "whole_seconds")]
     pub age: Duration,
-    /// What becomes of it.
-    pub state: State,
-    /// Why it is foreign, or could not be removed.
+    pub state: LeftoverState,
+    /// Reason for `foreign` or `failed`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub why: Option<String>,
+    pub reason: Option<String>,
 }
 
-/// What becomes of something that is left.
+/// State of the files of an interrupted copy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum State {
-    /// A copy writes to it.
-    Busy,
-    /// It was written not long ago: its copy may yet be gone on with.
-    Fresh,
-    /// It may go.
+pub enum LeftoverState {
+    InUse,
+    /// Written recently: its copy may still be resumed.
+    Recent,
     Stale,
-    /// It is gone.
     Removed,
-    /// Not known to be a copy's: it stays.
-    Foreign,
-    /// It could not be looked at, or not be removed.
+    /// Not recognised as a copy's file: stays.
+    Unrecognised,
+    /// Cannot be read, or cannot be deleted.
     Failed,
 }
 
-impl State {
-    /// Of something that is there, by what was seen of it.
-    pub fn of(busy: bool, recognised: bool, age: Duration, older: Duration) -> State {
+impl LeftoverState {
+    /// Classifies an existing file.
+    pub fn classify(busy: bool, recognised: bool, age: Duration, older: Duration) -> LeftoverState {
         match (busy, recognised) {
-            // One that was just begun has no journal yet.
-            (true, _) => State::Busy,
-            (false, false) => State::Foreign,
-            (false, true) if age < older => State::Fresh,
-            (false, true) => State::Stale,
+            // A copy that has just started has no journal yet.
+            (true, _) => LeftoverState::InUse,
+            (false, false) => LeftoverState::Unrecognised,
+            (false, true) if age < older => LeftoverState::Recent,
+            (false, true) => LeftoverState::Stale,
         }
     }
 
-    /// As it stands before a path.
+    /// Returns the word that is printed before a path.
     pub fn word(self) -> &'static str {
         match self {
-            State::Busy => "busy",
-            State::Fresh => "fresh",
-            State::Stale => "stale",
-            State::Removed => "removed",
-            State::Foreign => "foreign",
-            State::Failed => "failed",
+            LeftoverState::InUse => "in use",
+            LeftoverState::Recent => "recent",
+            LeftoverState::Stale => "stale",
+            LeftoverState::Removed => "removed",
+            LeftoverState::Unrecognised => "unrecognised",
+            LeftoverState::Failed => "failed",
         }
     }
 }
 
-/// How many of each, and what they take of the disk.
+/// Number of files in each state, and their disk space.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
-pub struct Counts {
-    /// A copy writes to them.
-    pub busy: u64,
-    /// Written not long ago.
-    pub fresh: u64,
-    /// To be removed, if that is asked for.
+pub struct LeftoverCounts {
+    pub in_use: u64,
+    pub recent: u64,
     pub stale: u64,
-    /// Gone.
     pub removed: u64,
-    /// Not known to be a copy's.
-    pub foreign: u64,
-    /// Could not be looked at, or not be removed.
+    pub unrecognised: u64,
     pub failed: u64,
-    /// What the stale ones take.
     pub stale_disk_bytes: Bytes,
-    /// What the removed ones took.
     pub removed_disk_bytes: Bytes,
 }
 
-impl Counts {
-    /// Takes one more.
+impl LeftoverCounts {
+    /// Counts one more file.
     pub fn add(&mut self, left: &Leftover) {
-        let add = |sum: &mut Bytes| *sum = Bytes(sum.0.saturating_add(left.room.0));
+        let add = |sum: &mut Bytes| *sum = Bytes(sum.0.saturating_add(left.disk_usage.0));
         let count = match left.state {
-            State::Busy => &mut self.busy,
-            State::Fresh => &mut self.fresh,
-            State::Stale => {
+            LeftoverState::InUse => &mut self.in_use,
+            LeftoverState::Recent => &mut self.recent,
+            LeftoverState::Stale => {
                 add(&mut self.stale_disk_bytes);
                 &mut self.stale
             }
-            State::Removed => {
+            LeftoverState::Removed => {
                 add(&mut self.removed_disk_bytes);
                 &mut self.removed
             }
-            State::Foreign => &mut self.foreign,
-            State::Failed => &mut self.failed,
+            LeftoverState::Unrecognised => &mut self.unrecognised,
+            LeftoverState::Failed => &mut self.failed,
         };
         *count += 1;
     }
 }
 
-/// A time as a whole number of seconds.
+/// A duration in whole seconds.
 mod whole_seconds {
     use std::time::Duration;
 
@@ -223,25 +205,25 @@ mod tests {
     use super::*;
     use crate::transfer::blocks::Layout;
     use crate::transfer::entry::Modified;
-    use crate::transfer::manner::Verify;
+    use crate::transfer::options::Verify;
 
-    fn header(bytes: u64) -> Header {
+    fn header(bytes: u64) -> JournalHeader {
         let layout = Layout::new(Bytes(bytes), Bytes(1024)).unwrap();
-        Header { layout, modified: Modified::default(), source: "a".into(), verify: Verify::default() }
+        JournalHeader { layout, modified: Modified::default(), source: "a".into(), verify: Verify::default() }
     }
 
     #[test]
-    fn names_are_taken_apart() {
-        assert_eq!(Beside::of(b".a.lfn-partial"), Some((Beside::Partial, &b"a"[..])));
-        assert_eq!(Beside::of(b"..b.lfn-journal"), Some((Beside::Journal, &b".b"[..])));
-        assert_eq!(Beside::of(b".c.lfn-replaced"), Some((Beside::Replaced, &b"c"[..])));
+    fn names_are_parsed() {
+        assert_eq!(LeftoverKind::parse_name(b".a.lfn-partial"), Some((LeftoverKind::Partial, &b"a"[..])));
+        assert_eq!(LeftoverKind::parse_name(b"..b.lfn-journal"), Some((LeftoverKind::Journal, &b".b"[..])));
+        assert_eq!(LeftoverKind::parse_name(b".c.lfn-replaced"), Some((LeftoverKind::Replaced, &b"c"[..])));
         for other in ["a.lfn-partial", ".lfn-partial", ".a.lfn-partial2", ".a.lfn-new", ".", ""] {
-            assert_eq!(Beside::of(other.as_bytes()), None, "{other}");
+            assert_eq!(LeftoverKind::parse_name(other.as_bytes()), None, "{other}");
         }
     }
 
     #[test]
-    fn a_partial_file_is_known_by_its_journal_alone() {
+    fn partial_file_needs_a_matching_journal() {
         let header = header(5000);
         for (journal, partial, known) in [
             (Some(&header), Some(5000), true),
@@ -256,17 +238,17 @@ mod tests {
     }
 
     #[test]
-    fn only_what_is_known_and_old_and_nobodys_is_stale() {
+    fn only_old_recognised_unused_files_are_stale() {
         let (day, hour) = (Duration::from_secs(86_400), Duration::from_secs(3600));
         for (busy, recognised, age, older, state) in [
-            (false, true, day, day, State::Stale),
-            (false, true, Duration::ZERO, Duration::ZERO, State::Stale),
-            (false, true, hour, day, State::Fresh),
-            (true, true, day, hour, State::Busy),
-            (true, false, day, hour, State::Busy),
-            (false, false, day, hour, State::Foreign),
+            (false, true, day, day, LeftoverState::Stale),
+            (false, true, Duration::ZERO, Duration::ZERO, LeftoverState::Stale),
+            (false, true, hour, day, LeftoverState::Recent),
+            (true, true, day, hour, LeftoverState::InUse),
+            (true, false, day, hour, LeftoverState::InUse),
+            (false, false, day, hour, LeftoverState::Unrecognised),
         ] {
-            assert_eq!(State::of(busy, recognised, age, older), state);
+            assert_eq!(LeftoverState::classify(busy, recognised, age, older), state);
         }
     }
 }

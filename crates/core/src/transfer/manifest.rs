@@ -1,81 +1,75 @@
-//! Digests and names as `b3sum` writes them and `b3sum --check` reads them: one line for each file.
+//! Reads and writes manifests in the format of `b3sum` and `b3sum --check`: one line per file.
 //!
-//! A line is `HEX  NAME`; where the name has a backslash, a newline or a carriage return, these are `\\`, `\n` and `\r`
-//! and the line begins with a backslash (b3sum's `what_does_check_do.md`; b3sum before 1.5.5 knows no `\r`). Read are also
-//! lines ending in CRLF and the form of `b3sum --tag`.
+//! A line is `HEX  NAME`. If the name contains a backslash, a newline or a carriage return, these are written as `\\`,
+//! `\n` and `\r`, and the line begins with a backslash (b3sum's `what_does_check_do.md`; b3sum before 1.5.5 does not
+//! know `\r`). The reader also accepts lines that end in CRLF, and the format of `b3sum --tag`.
 //!
-//! b3sum can check no name that is not UTF-8: it writes U+FFFD for what it cannot, refuses every name that holds one,
-//! and gives up a whole manifest that is not UTF-8. So that a name of any bytes can be checked by `lfn verify`, such
-//! bytes (and U+FFFD itself) are written here as `\x` and two digits each, in a line with a backslash before it: b3sum
-//! says that it does not understand that line, as it would have to in any case, and checks the others.
+//! b3sum cannot check names that are not UTF-8. It writes U+FFFD for bytes that it cannot encode, rejects every name
+//! that contains U+FFFD, and rejects a complete manifest that is not UTF-8. To let `lfn verify` check a name of any
+//! bytes, this module writes these bytes (and U+FFFD itself) as `\x` and two digits each, in a line that begins with a
+//! backslash. b3sum reports that it does not understand the line, and checks the other lines.
 
+use super::byte_string::ByteString;
 use super::digest::Digest;
-use super::raw::Raw;
 
-/// Longest line, without its end: the longest path with every byte escaped, and the rest.
+/// Maximum bytes of a line without its end: the longest path with every byte escaped, and the digest.
 pub const MAX_LINE: usize = 4 * MAX_PATH + 128;
 
-/// Longest name: PATH_MAX.
+/// Maximum length of a name: PATH_MAX.
 pub const MAX_PATH: usize = 4096;
 
-/// What b3sum writes for bytes that are not UTF-8.
-const LOST: char = char::REPLACEMENT_CHARACTER;
+/// Character that b3sum writes for bytes that are not UTF-8.
+const REPLACEMENT: char = char::REPLACEMENT_CHARACTER;
 
-/// Digits of a digest.
-const HEX: usize = 64;
+/// Hex digits of a digest.
+const HEX_DIGITS: usize = 64;
 
 /// One file of a manifest.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Line {
-    /// Of the file's bytes.
+pub struct ManifestLine {
     pub digest: Digest,
-    /// As the manifest names it: relative to where it is checked, or absolute.
-    pub name: Raw,
+    /// The name in the manifest: absolute, or relative to the checked directory.
+    pub name: ByteString,
 }
 
-/// What is wrong with a line.
+/// A line of a manifest that cannot be read.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("line {line}: {fault}")]
+#[error("line {line}: {error}")]
 pub struct ManifestError {
-    /// Its number, from 1.
+    /// Line number, from 1.
     pub line: u64,
-    /// What is wrong with it.
-    pub fault: Fault,
+    pub error: LineError,
 }
 
-/// Why a line is none of a manifest.
+/// Reason why a line is invalid.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum Fault {
-    /// Nothing on it.
+pub enum LineError {
     #[error("empty")]
     Empty,
-    /// Longer than names are.
     #[error("longer than {MAX_LINE} bytes")]
     TooLong,
-    /// Neither form.
     #[error("'{0}' is not 'DIGEST  NAME'")]
-    Form(Raw),
-    /// Another hash, another length, or capitals.
-    #[error("'{0}' is no digest: 64 digits of 0-9 and a-f expected")]
-    Digest(Raw),
-    /// A backslash and what follows it, in a line that begins with one.
-    #[error("'{0}' is no escape: one of \\\\, \\n, \\r and \\xHH expected")]
-    Escape(Raw),
-    /// No file has such a name.
+    Form(ByteString),
+    /// Another hash method, a wrong length, or capital letters.
+    #[error("'{0}' is no digest: expected 64 digits of 0-9 and a-f")]
+    Digest(ByteString),
+    /// An unknown escape in a line that begins with a backslash.
+    #[error("'{0}' is no escape: expected one of \\\\, \\n, \\r and \\xHH")]
+    Escape(ByteString),
     #[error("name '{0}': empty, with NUL, or longer than {MAX_PATH} bytes")]
-    Name(Raw),
-    /// What b3sum wrote where it could not write the name.
-    #[error("name '{0}' holds U+FFFD, which stands for bytes that were lost")]
-    Lost(Raw),
+    Name(ByteString),
+    /// b3sum could not encode the name.
+    #[error("name '{0}' contains U+FFFD, which replaces bytes that were lost")]
+    ReplacementCharacter(ByteString),
 }
 
-impl Line {
-    /// The line with its newline.
+impl ManifestLine {
+    /// Returns the line with its newline.
     pub fn encode(&self) -> Vec<u8> {
         let name = self.name.as_bytes();
         let escaped = escape(name);
-        let mut line = Vec::with_capacity(HEX + escaped.len() + 4);
-        // An escape is longer than what it stands for.
+        let mut line = Vec::with_capacity(HEX_DIGITS + escaped.len() + 4);
+        // An escape is longer than its character.
         if escaped.len() > name.len() {
             line.push(b'\\');
         }
@@ -86,42 +80,42 @@ impl Line {
         line
     }
 
-    /// Reads a line, with or without its end.
-    pub fn decode(line: &[u8]) -> Result<Self, Fault> {
-        let line = without_end(line);
+    /// Parses a line, with or without its line end.
+    pub fn decode(line: &[u8]) -> Result<Self, LineError> {
+        let line = trim_line_end(line);
         if line.len() > MAX_LINE {
-            return Err(Fault::TooLong);
+            return Err(LineError::TooLong);
         }
         let (escaped, body) = match line {
-            [] => return Err(Fault::Empty),
+            [] => return Err(LineError::Empty),
             [b'\\', body @ ..] => (true, body),
             body => (false, body),
         };
-        let (hex, name) = split(body).ok_or_else(|| Fault::Form(beginning(line)))?;
+        let (hex, name) = split_line(body).ok_or_else(|| LineError::Form(truncate(line)))?;
         let digest = std::str::from_utf8(hex).ok().and_then(|hex| hex.parse().ok());
-        let digest = digest.ok_or_else(|| Fault::Digest(beginning(hex)))?;
-        if std::str::from_utf8(name).is_ok_and(|name| name.contains(LOST)) {
-            return Err(Fault::Lost(beginning(name)));
+        let digest = digest.ok_or_else(|| LineError::Digest(truncate(hex)))?;
+        if std::str::from_utf8(name).is_ok_and(|name| name.contains(REPLACEMENT)) {
+            return Err(LineError::ReplacementCharacter(truncate(name)));
         }
         let name = if escaped { unescape(name)? } else { name.to_vec() };
         if name.is_empty() || name.len() > MAX_PATH || name.contains(&0) {
-            return Err(Fault::Name(beginning(&name)));
+            return Err(LineError::Name(truncate(&name)));
         }
-        Ok(Line { digest, name: Raw(name) })
+        Ok(ManifestLine { digest, name: ByteString(name) })
     }
 }
 
-/// Reads a manifest line by line; a bad line is told and does not end it.
+/// Parses a manifest line by line. A bad line is reported and does not stop the reader.
 #[derive(Debug, Default)]
-pub struct Lines {
+pub struct ManifestReader {
     number: u64,
 }
 
-impl Lines {
-    /// Reads the next line.
-    pub fn next(&mut self, line: &[u8]) -> Result<Line, ManifestError> {
+impl ManifestReader {
+    /// Parses the next line.
+    pub fn next(&mut self, line: &[u8]) -> Result<ManifestLine, ManifestError> {
         self.number += 1;
-        Line::decode(line).map_err(|fault| ManifestError { line: self.number, fault })
+        ManifestLine::decode(line).map_err(|error| ManifestError { line: self.number, error })
     }
 }
 
@@ -133,7 +127,7 @@ fn escape(name: &[u8]) -> Vec<u8> {
                 '\\' => escaped.extend(b"\\\\"),
                 '\n' => escaped.extend(b"\\n"),
                 '\r' => escaped.extend(b"\\r"),
-                LOST => escape_bytes(&mut escaped, LOST.encode_utf8(&mut [0; 3]).as_bytes()),
+                REPLACEMENT => escape_bytes(&mut escaped, REPLACEMENT.encode_utf8(&mut [0; 3]).as_bytes()),
                 c => escaped.extend(c.encode_utf8(&mut [0; 4]).as_bytes()),
             }
         }
@@ -146,11 +140,11 @@ fn escape_bytes(line: &mut Vec<u8>, bytes: &[u8]) {
     bytes.iter().for_each(|byte| line.extend(format!("\\x{byte:02x}").bytes()));
 }
 
-/// Digest and name of either form. A name may hold what separates them, a digest does not: from the left in the plain
-/// form, from the right in the tagged one.
-fn split(body: &[u8]) -> Option<(&[u8], &[u8])> {
+/// Splits a line of either format into digest and name. Only the name may contain the separator, so the plain format is
+/// split from the left and the tagged format from the right.
+fn split_line(body: &[u8]) -> Option<(&[u8], &[u8])> {
     if let Some(tagged) = body.strip_prefix(b"BLAKE3 (") {
-        let middle = tagged.len().checked_sub(HEX)?;
+        let middle = tagged.len().checked_sub(HEX_DIGITS)?;
         let (name, hex) = tagged.split_at(middle);
         return Some((hex, name.strip_suffix(b") = ")?));
     }
@@ -158,7 +152,7 @@ fn split(body: &[u8]) -> Option<(&[u8], &[u8])> {
     Some((&body[..at], &body[at + 2..]))
 }
 
-fn unescape(name: &[u8]) -> Result<Vec<u8>, Fault> {
+fn unescape(name: &[u8]) -> Result<Vec<u8>, LineError> {
     let mut plain = Vec::with_capacity(name.len());
     let mut rest = name;
     while let [byte, behind @ ..] = rest {
@@ -168,9 +162,9 @@ fn unescape(name: &[u8]) -> Result<Vec<u8>, Fault> {
             (b'\\', [b'r', ..]) => (b'\r', 2),
             (b'\\', [b'x', high, low, ..]) => match data_encoding::HEXLOWER.decode(&[*high, *low]).as_deref() {
                 Ok([byte]) => (*byte, 4),
-                _ => return Err(Fault::Escape(Raw::from(&rest[..4]))),
+                _ => return Err(LineError::Escape(ByteString::from(&rest[..4]))),
             },
-            (b'\\', _) => return Err(Fault::Escape(Raw::from(&rest[..rest.len().min(2)]))),
+            (b'\\', _) => return Err(LineError::Escape(ByteString::from(&rest[..rest.len().min(2)]))),
             (byte, _) => (*byte, 1),
         };
         plain.push(byte);
@@ -179,13 +173,13 @@ fn unescape(name: &[u8]) -> Result<Vec<u8>, Fault> {
     Ok(plain)
 }
 
-/// Enough to know it again.
-fn beginning(bytes: &[u8]) -> Raw {
-    Raw::from(&bytes[..bytes.len().min(80)])
+/// Shortens a text for an error message.
+fn truncate(bytes: &[u8]) -> ByteString {
+    ByteString::from(&bytes[..bytes.len().min(80)])
 }
 
-/// Without any newlines and carriage returns at its end, as b3sum has it.
-fn without_end(line: &[u8]) -> &[u8] {
+/// Removes all newlines and carriage returns at the end, as b3sum does.
+fn trim_line_end(line: &[u8]) -> &[u8] {
     let end = line.iter().rposition(|byte| !matches!(byte, b'\r' | b'\n')).map_or(0, |last| last + 1);
     &line[..end]
 }
@@ -195,20 +189,20 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// Of nothing.
+    /// Digest of empty input.
     const NIL: &str = "af1349b9f5f9a1a6a0404dea36dcc9499bcb25c9adc112b7cc9a93cae41f3262";
 
-    fn line(name: &[u8]) -> Line {
-        Line { digest: NIL.parse().unwrap(), name: name.into() }
+    fn line(name: &[u8]) -> ManifestLine {
+        ManifestLine { digest: NIL.parse().unwrap(), name: name.into() }
     }
 
     fn fault(text: &str) -> String {
-        Line::decode(text.replace("NIL", NIL).as_bytes()).unwrap_err().to_string()
+        ManifestLine::decode(text.replace("NIL", NIL).as_bytes()).unwrap_err().to_string()
     }
 
     #[test]
-    fn lines_are_those_of_b3sum() {
-        // What b3sum 1.2.0 and, for the carriage return, 1.8 print for empty files of these names.
+    fn lines_match_b3sum() {
+        // Output of b3sum 1.2.0 for empty files with these names; for the carriage return, of b3sum 1.8.
         let cases: [(&[u8], &str); 6] = [
             (b"a", "NIL  a\n"),
             (b"a b  c", "NIL  a b  c\n"),
@@ -220,19 +214,19 @@ mod tests {
         for (name, text) in cases {
             let text = text.replace("NIL", NIL);
             assert_eq!(String::from_utf8(line(name).encode()).unwrap(), text);
-            assert_eq!(Line::decode(text.as_bytes()), Ok(line(name)));
-            assert_eq!(Line::decode(text.replace('\n', "\r\n").as_bytes()), Ok(line(name)));
+            assert_eq!(ManifestLine::decode(text.as_bytes()), Ok(line(name)));
+            assert_eq!(ManifestLine::decode(text.replace('\n', "\r\n").as_bytes()), Ok(line(name)));
         }
         assert_eq!(line(b"a\xff\\").encode(), format!("\\{NIL}  a\\xff\\\\\n").into_bytes());
         for tagged in [format!("BLAKE3 (a) = b  c) = {NIL}"), format!("\\BLAKE3 (a) = b  c) = {NIL}\r\n")] {
-            assert_eq!(Line::decode(tagged.as_bytes()), Ok(line(b"a) = b  c")));
+            assert_eq!(ManifestLine::decode(tagged.as_bytes()), Ok(line(b"a) = b  c")));
         }
-        // Without one at its beginning a line has no escapes.
-        assert_eq!(Line::decode(format!("{NIL}  a\\n").as_bytes()), Ok(line(b"a\\n")));
+        // A line that does not begin with a backslash has no escapes.
+        assert_eq!(ManifestLine::decode(format!("{NIL}  a\\n").as_bytes()), Ok(line(b"a\\n")));
     }
 
     #[test]
-    fn faults_are_named() {
+    fn errors_name_the_cause() {
         assert_eq!(fault("\r\n"), "empty");
         assert_eq!(fault("NIL a"), format!("'{NIL} a' is not 'DIGEST  NAME'"));
         assert!(
@@ -248,28 +242,28 @@ mod tests {
         assert!(fault("NIL  a\u{fffd}").contains("bytes that were lost"));
         assert!(fault(&format!("NIL  {}", "a".repeat(4097))).contains("longer than 4096 bytes"));
         assert!(fault(&"a".repeat(MAX_LINE + 1)).contains("longer than"));
-        let mut lines = Lines::default();
+        let mut lines = ManifestReader::default();
         assert!(lines.next(&line(b"a").encode()).is_ok());
         assert!(lines.next(b"x").unwrap_err().to_string().starts_with("line 2: 'x' is not"));
     }
 
     proptest! {
         #[test]
-        fn names_of_any_bytes_survive(bytes in proptest::collection::vec(1u8.., 1..40), text in "[a\u{fffd}é\r\n\\\\]{0,9}") {
+        fn names_of_any_bytes_round_trip(bytes in proptest::collection::vec(1u8.., 1..40), text in "[a\u{fffd}é\r\n\\\\]{0,9}") {
             let name = [&bytes, text.as_bytes()].concat();
             let text = line(&name).encode();
             prop_assert!(std::str::from_utf8(&text).is_ok() && text.len() <= MAX_LINE);
             prop_assert_eq!(text.iter().filter(|byte| matches!(byte, b'\n' | b'\r')).count(), 1);
-            prop_assert_eq!(Line::decode(&text), Ok(line(&name)));
+            prop_assert_eq!(ManifestLine::decode(&text), Ok(line(&name)));
         }
 
         #[test]
-        fn no_line_makes_it_panic(bytes: Vec<u8>, escaped: bool) {
+        fn no_line_panics(bytes: Vec<u8>, escaped: bool) {
             let mut text = format!("{}{NIL}  ", if escaped { "\\" } else { "" }).into_bytes();
-            let _ = Line::decode(&bytes);
+            let _ = ManifestLine::decode(&bytes);
             text.extend(bytes);
-            if let Ok(line) = Line::decode(&text) {
-                prop_assert_eq!(Line::decode(&line.encode()), Ok(line));
+            if let Ok(line) = ManifestLine::decode(&text) {
+                prop_assert_eq!(ManifestLine::decode(&line.encode()), Ok(line));
             }
         }
     }

@@ -1,40 +1,41 @@
-//! What is sent, by whom, and what is done: the bookkeeping of a copy, without a file or a socket.
+//! Bookkeeping of a copy, without files and sockets.
 //!
-//! A file is cut into [`blocks`] of a power-of-two size. The sender's [`schedule`] deals them to whichever stream is
-//! free; the receiver's [`intake`] checks every header against what was announced and takes each block once. Both
-//! keep a [`digest::HashTree`], whose root is the BLAKE3 digest of the file in whatever order its blocks came.
-//! [`location`] reads what was typed, [`content`] makes `random:` and `zero:`, [`limit`] says what holds a copy back,
-//! [`random_loss`] whether its losses do without reason.
+//! A file is split into [`blocks`] of a power-of-two size. The sender's [`schedule`] gives blocks to whichever stream
+//! is free. The receiver's [`file_assembly`] checks every block header against the announced file and accepts each
+//! block once. Both ends keep a [`digest::HashTree`]. Its root is the BLAKE3 digest of the file, in whatever order the
+//! blocks arrive. [`location`] parses the arguments of a copy, [`content`] generates `random:` data, [`bottleneck`]
+//! names the current limit of a copy, and [`random_loss`] detects losses without congestion.
 //!
-//! A tree is a list of things ([`entry`]), sent in batches ([`batch`]), their names as [`raw`] bytes; [`filter`] and
-//! [`glob`] say what of it is meant, [`asked`] what a list may hold, [`keep`] what is kept of it, [`linked`] which names
-//! may be one file, [`unsettled`] how far ahead it may be, [`verdict`] decides about what is there already. A [`blockset`]
-//! says what is there of a file, a [`journal`] keeps that over a stop, [`leftover`] knows it again when nobody went on
-//! with it, and a [`manifest`] lists what came. The [`manner`] of a copy says how all of it is checked and kept.
+//! A directory tree is a list of entries ([`entry`]), sent in batches ([`batch`]), with names as [`byte_string`]s.
+//! [`filter`] and [`glob`] select entries, [`requested_entries`] checks a peer's list against the request, [`preserve`]
+//! lists the attributes to preserve, [`linkable_files`] tracks hard links, [`pending_entries`] limits how far the list
+//! runs ahead, and [`overwrite`] decides about existing files. A [`blockset`] holds the block numbers of a
+//! file, a [`journal`] keeps them across an interruption, [`leftover`] recognises the files of an interrupted copy, and
+//! a [`manifest`] lists the received files. The [`options`] of a copy are known to both ends.
 
-pub mod asked;
 pub mod batch;
 pub mod blocks;
 pub mod blockset;
+pub mod bottleneck;
+pub mod byte_string;
 pub mod content;
 pub mod digest;
 pub mod entry;
+pub mod file_assembly;
 pub mod filter;
 pub mod glob;
-pub mod intake;
 pub mod journal;
-pub mod keep;
 pub mod leftover;
-pub mod limit;
-pub mod linked;
+pub mod linkable_files;
 pub mod location;
 pub mod manifest;
-pub mod manner;
+pub mod options;
+pub mod overwrite;
+pub mod pending_entries;
+pub mod preserve;
 pub mod random_loss;
-pub mod raw;
+pub mod requested_entries;
 pub mod schedule;
 pub mod shortfall;
 pub mod streams;
-pub mod unsettled;
-pub mod verdict;
 mod wildcard;

@@ -1,317 +1,300 @@
-//! The sender's side: deals blocks of many files to whichever stream is free, and joins their hashes.
+//! Sender's scheduler: assigns the blocks of many files to whichever stream is free, and joins their hashes.
 //!
-//! Nothing is split in advance, so a slow stream holds up no more than what it has in hand: one block of a large file,
-//! or a pack of small ones. Files go in the order of the list and blocks in the order of the file, which the disks of
-//! both ends like best. The receiver corrects what is dealt: what it has need not be sent but only hashed, what came
-//! damaged is sent again, and what is settled is forgotten. Every number in its messages is checked against the list.
+//! Blocks are not assigned in advance, so a slow stream delays only its current work: one block of a large file, or one
+//! group of small files. Files are sent in list order and blocks in file order, which suits the disks of both ends. The
+//! receiver's messages adjust the schedule: blocks that it has are hashed but not sent, damaged blocks are sent again,
+//! and finished entries are removed. Every number in its messages is checked against the list.
 //!
-//! A file's data is done when every block was hashed, sent or not: the digest is always that of the whole source.
+//! The data of a file is complete when every block is hashed, whether sent or not. The digest therefore always covers
+//! the complete source.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::blocks::{Block, Layout, LayoutError};
 use super::blockset::BlockSet;
 use super::digest::{BlockHash, Digest, HashTree};
-use super::unsettled::Unsettled;
+use super::pending_entries::PendingEntries;
 use crate::units::Bytes;
 use crate::wire::copy::BlockHeader;
 
-/// Most blocks in one pack: to read more small files before the first byte leaves would keep the network waiting.
-pub const MOST_PACKED: usize = 256;
+/// Maximum small files in one write. Reading more before the first byte leaves would keep the network idle.
+pub const MAX_FILES_PER_WRITE: usize = 256;
 
-/// Most files of several blocks that are begun and not settled: the receiver holds each of them open.
-pub const MOST_BEGUN: usize = 96;
+/// Maximum unfinished files of several blocks: the receiver keeps each of them open.
+pub const MAX_OPEN_FILES: usize = 96;
 
-/// Most ranges of blocks that are remembered over all files because the receiver has them; what it says beyond that is
-/// sent to it again, which costs time and not memory.
-pub const MOST_RANGES: usize = 1 << 18;
+/// Maximum ranges, over all files, of blocks that the receiver has. Further blocks that it has are sent again, which
+/// costs time but no memory.
+pub const MAX_SKIP_RANGES: usize = 1 << 18;
 
-/// How often a receiver may want blocks again in one session: what it misses is remembered.
-const MOST_AGAIN: u64 = 1 << 20;
+/// Maximum requests for blocks again in one session, because each request uses memory.
+const MAX_RESENDS: u64 = 1 << 20;
 
-/// Entries that are listed and not settled, and which of their blocks are still to be dealt. `T` is whatever a file is
-/// read by.
+/// Listed entries that are not finished, and their blocks that are still to be sent or hashed. `T` reads a file.
 #[derive(Debug)]
-pub struct Deck<T> {
+pub struct BlockScheduler<T> {
     block: Bytes,
     listed: u32,
-    complete: bool,
-    /// Files from this number on wait for the receiver's word.
-    wanted: u32,
-    unsettled: BTreeMap<u32, Option<Work<T>>>,
-    account: Unsettled,
+    list_complete: bool,
+    /// Files from this number on wait for the receiver's request.
+    requested_up_to: u32,
+    pending: BTreeMap<u32, Option<FileWork<T>>>,
+    pending_size: PendingEntries,
     to_send: BTreeSet<u32>,
-    /// Of them, those of several blocks that are begun.
-    started: BTreeSet<u32>,
+    /// Files of several blocks that are started and have blocks to send.
+    started_to_send: BTreeSet<u32>,
     to_hash: BTreeSet<u32>,
-    /// How many files of several blocks are begun.
-    begun: usize,
-    /// How many ranges [`Deck::have`] has made.
-    ranges: usize,
-    /// Length of all that was listed and turned out not to be wanted.
-    passed: u64,
-    /// How often [`Deck::again`] was called.
-    again: u64,
+    /// Count of started files of several blocks.
+    open_files: usize,
+    /// Count of ranges that [`BlockScheduler::skip_blocks`] added.
+    skip_ranges: usize,
+    /// Bytes that were listed and are not needed.
+    not_needed: u64,
+    /// Count of calls of [`BlockScheduler::resend`].
+    resends: u64,
 }
 
-/// What is left of one file.
+/// The remaining work of one file.
 #[derive(Debug)]
-struct Work<T> {
-    of: T,
+struct FileWork<T> {
+    source: T,
     layout: Layout,
-    send: Ranges,
-    hash: Ranges,
-    /// Until all of it is known; a file of one block needs none.
+    send: BlockRanges,
+    hash: BlockRanges,
+    /// Present until all hashes are known; never present for a file of one block.
     tree: Option<HashTree>,
-    ranges: usize,
-    /// One of its blocks was dealt to be sent.
-    begun: bool,
-    /// Only its digest is wanted, so far.
-    compared: bool,
+    skip_ranges: usize,
+    /// At least one block was assigned for sending.
+    started: bool,
+    /// The receiver has only requested the digest so far.
+    digest_only: bool,
 }
 
-/// One block to be read and hashed, and mostly sent.
+/// One block to read and hash, and usually to send.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Piece<T> {
-    /// The number of its file.
+pub struct BlockTask<T> {
+    /// Entry number of the file.
     pub file: u32,
-    /// Which part of it.
     pub block: Block,
-    /// How the file is cut.
     pub layout: Layout,
-    /// What the file is read by.
-    pub of: T,
-    /// Otherwise the receiver has it, and only its hash is wanted.
+    pub source: T,
+    /// If false, the receiver has the block and only the hash is needed.
     pub send: bool,
 }
 
-/// What the receiver cannot have meant.
+/// An invalid message of the receiver.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum DeckError {
-    /// Of an entry that was not listed.
-    #[error("the receiver speaks of entry {entry}, {listed} are listed")]
-    Entry {
-        /// As it says.
-        entry: u64,
-        /// So far.
-        listed: u32,
-    },
-    /// Though entries are still being listed.
-    #[error("the receiver says it is done before the list is complete")]
-    Early,
-    /// Blocks again and again.
-    #[error("the receiver wants blocks again more than {MOST_AGAIN} times")]
-    Again,
-    /// Of a block that the file does not have.
-    #[error("the receiver speaks of block {index} of entry {file}, which has {blocks}")]
-    Block {
-        /// The file.
-        file: u32,
-        /// As it says.
-        index: u64,
-        /// How many there are.
-        blocks: u64,
-    },
+pub enum ScheduleError {
+    #[error("the receiver refers to entry {entry}, but only {listed} are listed")]
+    Entry { entry: u64, listed: u32 },
+    /// Entries are still being listed.
+    #[error("the receiver reports the end before the list is complete")]
+    DoneBeforeListComplete,
+    #[error("the receiver requests blocks again more than {MAX_RESENDS} times")]
+    TooManyResends,
+    #[error("the receiver refers to block {index} of entry {file}, which has {blocks} blocks")]
+    Block { file: u32, index: u64, blocks: u64 },
 }
 
-impl<T: Clone> Deck<T> {
-    /// An empty list of files in blocks of `block`.
+impl<T: Clone> BlockScheduler<T> {
+    /// Creates a scheduler with an empty list, for files in blocks of `block`.
     pub fn new(block: Bytes) -> Self {
-        Deck {
+        BlockScheduler {
             block,
             listed: 0,
-            complete: false,
-            wanted: u32::MAX,
-            unsettled: BTreeMap::new(),
-            account: Unsettled::default(),
+            list_complete: false,
+            requested_up_to: u32::MAX,
+            pending: BTreeMap::new(),
+            pending_size: PendingEntries::default(),
             to_send: BTreeSet::new(),
-            started: BTreeSet::new(),
+            started_to_send: BTreeSet::new(),
             to_hash: BTreeSet::new(),
-            begun: 0,
-            ranges: 0,
-            passed: 0,
-            again: 0,
+            open_files: 0,
+            skip_ranges: 0,
+            not_needed: 0,
+            resends: 0,
         }
     }
 
-    /// Whether an entry of that [`weight`](super::entry::Entry::weight) may be listed now.
+    /// Reports whether an entry of this [`weight`](super::entry::Entry::weight) may be listed now.
     pub fn has_room(&self, weight: usize) -> bool {
-        self.account.room(1, weight).is_ok()
+        self.pending_size.room(1, weight).is_ok()
     }
 
-    /// How many entries are listed and not settled.
-    pub fn unsettled(&self) -> usize {
-        self.unsettled.len()
+    /// Returns the count of listed entries that are not finished.
+    pub fn pending_entries(&self) -> usize {
+        self.pending.len()
     }
 
-    /// Length of all that was listed and need not be sent: the receiver has it, or can make nothing of it.
-    pub fn passed(&self) -> Bytes {
-        Bytes(self.passed)
+    /// Returns the bytes that were listed and need not be sent: the receiver has them, or cannot use them.
+    pub fn not_needed(&self) -> Bytes {
+        Bytes(self.not_needed)
     }
 
-    /// How many entries are listed.
+    /// Returns the count of listed entries.
     pub fn listed(&self) -> u32 {
         self.listed
     }
 
-    /// Adds an entry of that weight, a file with what it is read by, and tells its number.
-    pub fn list(&mut self, weight: usize, file: Option<(Bytes, T)>) -> Result<u32, LayoutError> {
+    /// Adds an entry of this weight; for a file, with its length and reader. Returns the entry number.
+    pub fn add_entry(&mut self, weight: usize, file: Option<(Bytes, T)>) -> Result<u32, LayoutError> {
         let work = match file {
-            Some((bytes, of)) => Some(Work::new(Layout::new(bytes, self.block)?, of)),
+            Some((bytes, of)) => Some(FileWork::new(Layout::new(bytes, self.block)?, of)),
             None => None,
         };
         let number = self.listed;
         if work.as_ref().is_some_and(|work| !work.send.is_empty()) {
             self.to_send.insert(number);
         }
-        self.unsettled.insert(number, work);
-        self.account.list(number, weight);
+        self.pending.insert(number, work);
+        self.pending_size.list(number, weight);
         self.listed += 1;
         Ok(number)
     }
 
-    /// No entry follows.
-    pub fn complete(&mut self) {
-        self.complete = true;
+    /// Marks the list as complete.
+    pub fn finish_list(&mut self) {
+        self.list_complete = true;
     }
 
-    /// Whether the receiver wants to say of each file whether it is to be sent.
-    pub fn asks(&mut self, asks: bool) {
-        self.wanted = if asks { 0 } else { u32::MAX };
+    /// Sets whether each file waits for a request of the receiver.
+    pub fn set_wait_for_requests(&mut self, asks: bool) {
+        self.requested_up_to = if asks { 0 } else { u32::MAX };
     }
 
-    /// The receiver has looked at the entries before `up_to`.
-    pub fn wants(&mut self, up_to: u32) -> Result<(), DeckError> {
+    /// Records that the receiver has decided about the entries before `up_to`.
+    pub fn request_up_to(&mut self, up_to: u32) -> Result<(), ScheduleError> {
         if up_to > self.listed {
-            return Err(DeckError::Entry { entry: up_to.into(), listed: self.listed });
+            return Err(ScheduleError::Entry { entry: up_to.into(), listed: self.listed });
         }
-        self.wanted = self.wanted.max(up_to);
+        self.requested_up_to = self.requested_up_to.max(up_to);
         Ok(())
     }
 
-    /// The receiver has these blocks: they are hashed and not sent, where they have not left already.
-    pub fn have(&mut self, file: u32, blocks: &BlockSet) -> Result<(), DeckError> {
-        let Some(work) = work_of(&mut self.unsettled, self.listed, file)? else { return Ok(()) };
+    /// Records that the receiver has these blocks: they are hashed but not sent, unless they were sent already.
+    pub fn skip_blocks(&mut self, file: u32, blocks: &BlockSet) -> Result<(), ScheduleError> {
+        let Some(work) = pending_file(&mut self.pending, self.listed, file)? else { return Ok(()) };
         let count = work.layout.blocks();
         if let Some((_, index)) = blocks.ranges().last().filter(|(_, last)| *last >= count) {
-            return Err(DeckError::Block { file, index, blocks: count });
+            return Err(ScheduleError::Block { file, index, blocks: count });
         }
         for (first, last) in blocks.ranges() {
-            if self.ranges >= MOST_RANGES {
+            if self.skip_ranges >= MAX_SKIP_RANGES {
                 break;
             }
-            for (first, last) in work.send.cut(first, last) {
+            for (first, last) in work.send.remove(first, last) {
                 work.hash.insert(first, last);
-                work.ranges += 1;
-                self.ranges += 1;
-                self.passed += work.layout.length(first, last);
+                work.skip_ranges += 1;
+                self.skip_ranges += 1;
+                self.not_needed += work.layout.range_bytes(first, last);
             }
         }
-        self.file_away(file);
+        self.update_queues(file);
         Ok(())
     }
 
-    /// Of these files the digest is wanted before they are sent, if they are sent at all.
-    pub fn digests_first(&mut self, files: &BlockSet) -> Result<(), DeckError> {
-        for file in self.unsettled_of(files)? {
-            let Some(Some(work)) = self.unsettled.get_mut(&file) else { continue };
+    /// Records that the receiver needs the digests of these files before it decides whether they are sent.
+    pub fn digests_first(&mut self, files: &BlockSet) -> Result<(), ScheduleError> {
+        for file in self.pending_in(files)? {
+            let Some(Some(work)) = self.pending.get_mut(&file) else { continue };
             let Some(last) = work.layout.blocks().checked_sub(1) else { continue };
-            // Whatever of it left already.
-            work.send.cut(0, last);
-            work.hash.cut(0, last);
+            // Blocks that were sent already are counted again.
+            work.send.remove(0, last);
+            work.hash.remove(0, last);
             work.hash.insert(0, last);
             work.tree = (last > 0).then(|| HashTree::new(work.layout));
-            work.compared = true;
-            self.file_away(file);
+            work.digest_only = true;
+            self.update_queues(file);
         }
         Ok(())
     }
 
-    /// Whether only the digest of the file was asked for so far.
-    pub fn is_compared(&self, file: u32) -> bool {
-        matches!(self.unsettled.get(&file), Some(Some(work)) if work.compared)
+    /// Reports whether the receiver has only requested the digest of the file so far.
+    pub fn is_digest_only(&self, file: u32) -> bool {
+        matches!(self.pending.get(&file), Some(Some(work)) if work.digest_only)
     }
 
-    /// These files, whose digests were wanted, are to be sent.
-    pub fn send(&mut self, files: &BlockSet) -> Result<(), DeckError> {
-        for file in self.unsettled_of(files)? {
-            let Some(Some(work)) = self.unsettled.get_mut(&file) else { continue };
-            let Some(last) = work.layout.blocks().checked_sub(1).filter(|_| work.compared) else { continue };
-            work.compared = false;
-            work.hash.cut(0, last);
-            work.send.cut(0, last);
+    /// Records that these files are to be sent, after their digests were requested.
+    pub fn send_files(&mut self, files: &BlockSet) -> Result<(), ScheduleError> {
+        for file in self.pending_in(files)? {
+            let Some(Some(work)) = self.pending.get_mut(&file) else { continue };
+            let Some(last) = work.layout.blocks().checked_sub(1).filter(|_| work.digest_only) else { continue };
+            work.digest_only = false;
+            work.hash.remove(0, last);
+            work.send.remove(0, last);
             work.send.insert(0, last);
             work.tree = (last > 0).then(|| HashTree::new(work.layout));
-            self.file_away(file);
+            self.update_queues(file);
         }
         Ok(())
     }
 
-    /// Blocks from `first` to `last` came damaged, or not at all: they are sent again.
-    pub fn again(&mut self, file: u32, (first, last): (u64, u64)) -> Result<(), DeckError> {
-        let Some(work) = work_of(&mut self.unsettled, self.listed, file)? else { return Ok(()) };
+    /// Schedules the blocks from `first` to `last` to be sent again: they arrived damaged, or not at all.
+    pub fn resend(&mut self, file: u32, first: u64, last: u64) -> Result<(), ScheduleError> {
+        let Some(work) = pending_file(&mut self.pending, self.listed, file)? else { return Ok(()) };
         let blocks = work.layout.blocks();
         if last >= blocks {
-            return Err(DeckError::Block { file, index: last, blocks });
+            return Err(ScheduleError::Block { file, index: last, blocks });
         }
-        self.again += 1;
-        if self.again > MOST_AGAIN {
-            return Err(DeckError::Again);
+        self.resends += 1;
+        if self.resends > MAX_RESENDS {
+            return Err(ScheduleError::TooManyResends);
         }
-        work.hash.cut(first, last);
-        work.send.cut(first, last);
+        work.hash.remove(first, last);
+        work.send.remove(first, last);
         work.send.insert(first, last);
-        self.file_away(file);
+        self.update_queues(file);
         Ok(())
     }
 
-    /// The receiver needs nothing of these any more.
-    pub fn settle(&mut self, files: &BlockSet) -> Result<(), DeckError> {
-        self.unsettled_of(files)?.into_iter().for_each(|number| self.forget(number));
+    /// Removes entries that the receiver has finished.
+    pub fn settle(&mut self, files: &BlockSet) -> Result<(), ScheduleError> {
+        self.pending_in(files)?.into_iter().for_each(|number| self.remove(number));
         Ok(())
     }
 
-    /// Those of `files` that are not settled.
-    fn unsettled_of(&self, files: &BlockSet) -> Result<Vec<u32>, DeckError> {
+    /// Returns the entries of `files` that are not finished.
+    fn pending_in(&self, files: &BlockSet) -> Result<Vec<u32>, ScheduleError> {
         let mut numbers = Vec::new();
         for (first, last) in files.ranges() {
             if last >= self.listed.into() {
-                return Err(DeckError::Entry { entry: last, listed: self.listed });
+                return Err(ScheduleError::Entry { entry: last, listed: self.listed });
             }
-            numbers.extend(self.unsettled.range(first as u32..=last as u32).map(|(number, _)| *number));
+            numbers.extend(self.pending.range(first as u32..=last as u32).map(|(number, _)| *number));
         }
         Ok(numbers)
     }
 
-    /// An entry failed at either end. False if it was settled before.
-    pub fn fail(&mut self, entry: u32) -> Result<bool, DeckError> {
+    /// Removes an entry that failed at either end. Returns false if it was finished before.
+    pub fn fail(&mut self, entry: u32) -> Result<bool, ScheduleError> {
         if entry >= self.listed {
-            return Err(DeckError::Entry { entry: entry.into(), listed: self.listed });
+            return Err(ScheduleError::Entry { entry: entry.into(), listed: self.listed });
         }
-        let new = self.unsettled.contains_key(&entry);
-        self.forget(entry);
+        let new = self.pending.contains_key(&entry);
+        self.remove(entry);
         Ok(new)
     }
 
-    /// What a free stream is to send next, in at most `room` bytes with their headers: one block of a larger file, or as many
-    /// whole files as fit; nothing if there is nothing at present. A single block is dealt whatever the room.
-    pub fn deal(&mut self, room: usize) -> Vec<Piece<T>> {
+    /// Returns the next work for a free stream, in at most `room` bytes including headers: one block of a larger file,
+    /// or as many complete small files as fit. Returns nothing if nothing is ready. The first block is returned even if
+    /// it is larger than `room`.
+    pub fn next_blocks(&mut self, room: usize) -> Vec<BlockTask<T>> {
         let (mut pieces, mut left) = (Vec::new(), room);
         while let Some(file) = self.next_to_send() {
-            let Some(Some(work)) = self.unsettled.get_mut(&file) else { break };
+            let Some(Some(work)) = self.pending.get_mut(&file) else { break };
             let packs = work.layout.blocks() == 1;
             let Some(block) = work.send.first().and_then(|index| work.layout.block(index)) else { break };
             let needed = BlockHeader::LENGTH + block.length as usize;
-            if !pieces.is_empty() && (!packs || needed > left || pieces.len() == MOST_PACKED) {
+            if !pieces.is_empty() && (!packs || needed > left || pieces.len() == MAX_FILES_PER_WRITE) {
                 break;
             }
-            if !packs && !work.begun {
-                work.begun = true;
-                self.begun += 1;
+            if !packs && !work.started {
+                work.started = true;
+                self.open_files += 1;
             }
-            work.send.cut(block.index, block.index);
-            pieces.push(Piece { file, block, layout: work.layout, of: work.of.clone(), send: true });
-            self.file_away(file);
+            work.send.remove(block.index, block.index);
+            pieces.push(BlockTask { file, block, layout: work.layout, source: work.source.clone(), send: true });
+            self.update_queues(file);
             left = left.saturating_sub(needed);
             if !packs {
                 break;
@@ -320,20 +303,20 @@ impl<T: Clone> Deck<T> {
         pieces
     }
 
-    /// A block that the receiver has, to be hashed only.
-    pub fn deal_hashing(&mut self) -> Option<Piece<T>> {
+    /// Returns a block that only needs to be hashed, because the receiver has it.
+    pub fn next_hash_block(&mut self) -> Option<BlockTask<T>> {
         let file = *self.to_hash.first()?;
-        let work = self.unsettled.get_mut(&file)?.as_mut()?;
+        let work = self.pending.get_mut(&file)?.as_mut()?;
         let block = work.layout.block(work.hash.first()?)?;
-        work.hash.cut(block.index, block.index);
-        let piece = Piece { file, block, layout: work.layout, of: work.of.clone(), send: false };
-        self.file_away(file);
+        work.hash.remove(block.index, block.index);
+        let piece = BlockTask { file, block, layout: work.layout, source: work.source.clone(), send: false };
+        self.update_queues(file);
         Some(piece)
     }
 
-    /// Notes that a piece was hashed, and sent if it was to be; with the last one comes the digest of the file.
-    pub fn done(&mut self, piece: &Piece<T>, hash: BlockHash) -> Option<Digest> {
-        let work = self.unsettled.get_mut(&piece.file)?.as_mut()?;
+    /// Records that a block was hashed, and sent if required. Returns the digest of the file after its last block.
+    pub fn record_hash(&mut self, piece: &BlockTask<T>, hash: BlockHash) -> Option<Digest> {
+        let work = self.pending.get_mut(&piece.file)?.as_mut()?;
         if work.layout.blocks() == 1 {
             return Some(Digest(hash.0));
         }
@@ -344,47 +327,47 @@ impl<T: Clone> Deck<T> {
         Some(digest)
     }
 
-    /// The receiver says that it is done: whatever it did not settle is.
-    pub fn close(&mut self) -> Result<(), DeckError> {
-        if !self.complete {
-            return Err(DeckError::Early);
+    /// Ends the copy on the receiver's `done`: all remaining entries are finished.
+    pub fn finish(&mut self) -> Result<(), ScheduleError> {
+        if !self.list_complete {
+            return Err(ScheduleError::DoneBeforeListComplete);
         }
-        let rest: Vec<u32> = self.unsettled.keys().copied().collect();
-        rest.into_iter().for_each(|number| self.forget(number));
+        let rest: Vec<u32> = self.pending.keys().copied().collect();
+        rest.into_iter().for_each(|number| self.remove(number));
         Ok(())
     }
 
-    /// Whether something could be dealt to be sent.
-    pub fn has_more(&self) -> bool {
+    /// Reports whether a block is ready to be sent.
+    pub fn has_blocks_to_send(&self) -> bool {
         self.next_to_send().is_some()
     }
 
-    /// The first of the files that may be sent of. Where as many are begun as may be, one behind the first may be begun and
-    /// have blocks to be sent again: it is settled by nothing else.
+    /// Returns the first file that may be sent. If the maximum of started files is reached, a later file that is
+    /// started may have blocks to resend: these are sent first, because nothing else finishes that file.
     fn next_to_send(&self) -> Option<u32> {
-        let first = self.to_send.first().copied().filter(|file| self.may_begin(*file));
-        first.or(self.started.first().copied()).filter(|file| *file < self.wanted)
+        let first = self.to_send.first().copied().filter(|file| self.may_open(*file));
+        first.or(self.started_to_send.first().copied()).filter(|file| *file < self.requested_up_to)
     }
 
-    /// Whether a file is begun, or may be.
-    fn may_begin(&self, file: u32) -> bool {
-        let begun = |work: &Work<T>| work.begun || work.layout.blocks() == 1;
-        self.begun < MOST_BEGUN || self.unsettled.get(&file).and_then(Option::as_ref).is_some_and(begun)
+    /// Reports whether a file is started, or may start.
+    fn may_open(&self, file: u32) -> bool {
+        let begun = |work: &FileWork<T>| work.started || work.layout.blocks() == 1;
+        self.open_files < MAX_OPEN_FILES || self.pending.get(&file).and_then(Option::as_ref).is_some_and(begun)
     }
 
-    /// Whether something could be dealt to be hashed.
-    pub fn has_hashing(&self) -> bool {
+    /// Reports whether a block is ready to be hashed.
+    pub fn has_blocks_to_hash(&self) -> bool {
         !self.to_hash.is_empty()
     }
 
-    /// Whether the list is complete and all of it is settled.
-    pub fn is_over(&self) -> bool {
-        self.complete && self.unsettled.is_empty()
+    /// Reports whether the list is complete and all entries are finished.
+    pub fn is_finished(&self) -> bool {
+        self.list_complete && self.pending.is_empty()
     }
 
-    /// Notes whether the file has something to be sent and to be hashed.
-    fn file_away(&mut self, file: u32) {
-        let Some(Some(work)) = self.unsettled.get(&file) else { return };
+    /// Updates the queues of files to send and to hash.
+    fn update_queues(&mut self, file: u32) {
+        let Some(Some(work)) = self.pending.get(&file) else { return };
         for (ranges, files) in [(&work.send, &mut self.to_send), (&work.hash, &mut self.to_hash)] {
             if ranges.is_empty() {
                 files.remove(&file);
@@ -392,67 +375,76 @@ impl<T: Clone> Deck<T> {
                 files.insert(file);
             }
         }
-        if work.begun && !work.send.is_empty() {
-            self.started.insert(file);
+        if work.started && !work.send.is_empty() {
+            self.started_to_send.insert(file);
         } else {
-            self.started.remove(&file);
+            self.started_to_send.remove(&file);
         }
     }
 
-    fn forget(&mut self, entry: u32) {
-        self.account.settle(entry);
-        if let Some(Some(work)) = self.unsettled.remove(&entry) {
-            self.ranges -= work.ranges;
-            self.begun -= usize::from(work.begun);
-            self.passed += work.unsent();
+    fn remove(&mut self, entry: u32) {
+        self.pending_size.settle(entry);
+        if let Some(Some(work)) = self.pending.remove(&entry) {
+            self.skip_ranges -= work.skip_ranges;
+            self.open_files -= usize::from(work.started);
+            self.not_needed += work.unsent_bytes();
             self.to_send.remove(&entry);
-            self.started.remove(&entry);
+            self.started_to_send.remove(&entry);
             self.to_hash.remove(&entry);
         }
     }
 }
 
-/// What is left of a file that the receiver speaks of; nothing if it is settled.
-fn work_of<T>(
-    unsettled: &mut BTreeMap<u32, Option<Work<T>>>,
+/// Returns the remaining work of a file in the receiver's message, or `None` if the file is finished.
+fn pending_file<T>(
+    pending: &mut BTreeMap<u32, Option<FileWork<T>>>,
     listed: u32,
     file: u32,
-) -> Result<Option<&mut Work<T>>, DeckError> {
+) -> Result<Option<&mut FileWork<T>>, ScheduleError> {
     if file >= listed {
-        return Err(DeckError::Entry { entry: file.into(), listed });
+        return Err(ScheduleError::Entry { entry: file.into(), listed });
     }
-    match unsettled.get_mut(&file) {
+    match pending.get_mut(&file) {
         None => Ok(None),
         Some(Some(work)) => Ok(Some(work)),
         // A directory or a link.
-        Some(None) => Err(DeckError::Block { file, index: 0, blocks: 0 }),
+        Some(None) => Err(ScheduleError::Block { file, index: 0, blocks: 0 }),
     }
 }
 
-impl<T> Work<T> {
-    /// Length of what never left.
-    fn unsent(&self) -> u64 {
-        if self.compared {
+impl<T> FileWork<T> {
+    /// Returns the bytes that were never sent.
+    fn unsent_bytes(&self) -> u64 {
+        if self.digest_only {
             return self.layout.bytes().0;
         }
-        self.send.0.iter().map(|(first, last)| self.layout.length(*first, *last)).sum()
+        self.send.0.iter().map(|(first, last)| self.layout.range_bytes(*first, *last)).sum()
     }
 
     fn new(layout: Layout, of: T) -> Self {
-        let mut send = Ranges::default();
+        let mut send = BlockRanges::default();
         if let Some(last) = layout.blocks().checked_sub(1) {
             send.insert(0, last);
         }
         let tree = (layout.blocks() > 1).then(|| HashTree::new(layout));
-        Work { of, layout, send, hash: Ranges::default(), tree, ranges: 0, begun: false, compared: false }
+        FileWork {
+            source: of,
+            layout,
+            send,
+            hash: BlockRanges::default(),
+            tree,
+            skip_ranges: 0,
+            started: false,
+            digest_only: false,
+        }
     }
 }
 
-/// Block numbers still to be dealt, lowest first: first of a range to its last; no two overlap.
+/// Block numbers, lowest first, as a map of first to last number. Ranges do not overlap.
 #[derive(Debug, Default)]
-struct Ranges(BTreeMap<u64, u64>);
+struct BlockRanges(BTreeMap<u64, u64>);
 
-impl Ranges {
+impl BlockRanges {
     fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
@@ -461,13 +453,13 @@ impl Ranges {
         self.0.keys().next().copied()
     }
 
-    /// Adds what is not in.
+    /// Adds a range that must not overlap the existing ranges.
     fn insert(&mut self, first: u64, last: u64) {
         self.0.insert(first, last);
     }
 
-    /// Takes out what is in of these, and tells what that was.
-    fn cut(&mut self, first: u64, last: u64) -> Vec<(u64, u64)> {
+    /// Removes the numbers of a range, and returns the removed ranges.
+    fn remove(&mut self, first: u64, last: u64) -> Vec<(u64, u64)> {
         let before = self.0.range(..first).next_back().filter(|(_, end)| **end >= first).map(|(start, _)| *start);
         let starts: Vec<u64> = before.into_iter().chain(self.0.range(first..=last).map(|(start, _)| *start)).collect();
         let mut cut = Vec::new();

@@ -1,96 +1,91 @@
-//! The data streams of a copy: how many, with what blocks, paced to what and controlled how, and when to change that.
+//! The data streams of a copy: their number, block size, pacing, congestion control, and changes during the copy.
 //!
-//! [`choose`] decides before the first byte from what is known of the path, by the same model that predicts the copy's
-//! time; [`Adapter`] decides while it runs from what was seen, and asks for more streams only where a thing that more
-//! streams help against holds the copy back, and only as long as they did help. Every choice has its reason in words. What
-//! the user asked for is never changed.
+//! [`plan_streams`] decides before the first byte from the known figures of the path, with the model that also predicts
+//! the duration. [`StreamTuner`] decides during the copy from measurements. It adds streams only while the bottleneck
+//! is one that more streams relieve, and only while they help. Every choice comes with a reason in words. Values that
+//! the user requested are never changed.
 
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
 use super::blocks::DEFAULT_BLOCK;
-use super::limit::{Limit, Look, classify};
+use super::bottleneck::{CopyBottleneck, ProgressSample, classify};
 use super::random_loss;
 use crate::path::PathProfile;
-use crate::plan::congestion_for;
-use crate::tcp_model::{Congestion, Flow, transfer_time};
+use crate::plan::select_congestion;
+use crate::tcp_model::{Congestion, FlowParameters, transfer_time};
 use crate::units::{BitRate, Bytes, show_duration};
 use crate::wire::bounded;
 
-/// Streams of a path of which nothing is known, and the least of any: as fast as more between near hosts, and a loss
-/// slows one of four.
-pub const FEW: u16 = 4;
+/// Streams on an unknown path, and the minimum of any choice: as fast as more streams between near hosts, and a loss
+/// slows only one of four.
+pub const DEFAULT_STREAMS: u16 = 4;
 
-/// Most streams that are chosen unasked: with 256 a path of 135 Mb/s × 539 ms is full within a second, and each costs both
-/// hosts buffers and a handshake.
-pub const MANY: u16 = 256;
+/// Maximum streams without a request of the user. With 256 streams a path of 135 Mb/s × 539 ms is full within a second.
+/// Each stream costs both hosts buffers and a handshake.
+pub const MAX_AUTO_STREAMS: u16 = 256;
 
-/// The smallest block that is chosen: its header is 0.3 % of it.
-const SMALL_BLOCK: Bytes = Bytes(16 << 10);
+/// Minimum block size that is chosen: its header is 0.3 % of the block.
+const MIN_AUTO_BLOCK: Bytes = Bytes(16 << 10);
 
-/// How long a stream's share of the path may take for one block. A copy ends with the slowest last block.
-const BLOCK_TIME: Duration = Duration::from_millis(250);
+/// Maximum time for one block at a stream's share of the path. A copy ends with the slowest last block.
+const MAX_BLOCK_TIME: Duration = Duration::from_millis(250);
 
-/// What the time of more streams must save to be worth them.
-const WORTH: f64 = 0.03;
+/// Minimum share of time that more streams must save.
+const MIN_TIME_SAVING: f64 = 0.03;
 
-/// What was asked for; nothing of it is chosen then.
+/// Values that the user requested. They are used unchanged.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
-pub struct Asked {
-    /// How many streams.
+pub struct RequestedStreams {
     pub streams: Option<u16>,
-    /// Size of a block.
     pub block: Option<Bytes>,
-    /// Congestion control, where the model knows it.
+    /// Congestion control, if the model knows it.
     pub congestion: Option<Congestion>,
-    /// What one socket of the sender can hold in flight, where its system limits that (`tcp_wmem[2]`).
+    /// Maximum bytes in flight of one sender socket, if its system limits them (`tcp_wmem[2]`).
     pub send_buffer: Option<Bytes>,
 }
 
-/// How a copy's streams are set up, and why.
+/// Setup of a copy's streams, with reasons.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Choice {
-    /// How many there are at first.
+pub struct StreamPlan {
+    /// Streams at the start.
     pub streams: u16,
-    /// Size of a block.
     pub block: Bytes,
-    /// What each stream's buffers have to hold, where the path is known. None is set: a buffer that is set grows no more.
+    /// Buffer that each stream needs, if the path is known. No buffer is set, because a buffer that is set does not
+    /// grow.
     pub buffer: Option<Bytes>,
-    /// What each stream is paced to, where the path's capacity is known and streams are many: together they fill it,
-    /// and a burst of all of them does not overflow its queue.
+    /// Pacing rate of each stream, if the capacity is known and there are many streams. Together they fill the path,
+    /// and a common burst does not overflow its queue.
     pub pace: Option<BitRate>,
-    /// Congestion control; the host's own if nothing is known.
+    /// `None` is the host's default.
     pub congestion: Option<Congestion>,
-    /// Why so many streams.
     pub streams_reason: String,
-    /// Why such blocks.
     pub block_reason: String,
-    /// Where such buffers come from.
     pub buffer_reason: String,
-    /// Why that congestion control.
     pub congestion_reason: String,
 }
 
-/// Chooses for a path, as far as it is known, and a size, where that is known.
-pub fn choose(path: Option<&PathProfile>, size: Option<Bytes>, asked: &Asked) -> Choice {
-    let Some(path) = path.filter(|path| path.capacity.0 > 0) else { return unknown(asked) };
+/// Plans the streams for a path and a size, as far as both are known.
+pub fn plan_streams(path: Option<&PathProfile>, size: Option<Bytes>, asked: &RequestedStreams) -> StreamPlan {
+    let Some(path) = path.filter(|path| path.capacity.0 > 0) else { return plan_for_unknown_path(asked) };
     let (streams, streams_reason) = match asked.streams {
-        Some(streams) => (streams, "as asked".to_owned()),
-        None => streams_for(path, size, asked),
+        Some(streams) => (streams, "as requested".to_owned()),
+        None => choose_stream_count(path, size, asked),
     };
     let (congestion, congestion_reason) = match asked.congestion {
-        Some(congestion) => (congestion, "as asked".to_owned()),
-        None => congestion_by_path(path, streams),
+        Some(congestion) => (congestion, "as requested".to_owned()),
+        None => choose_congestion(path, streams),
     };
     let share = BitRate(path.payload_capacity().0 / u64::from(streams.max(1)));
     let (block, block_reason) = match asked.block {
-        Some(block) => (block, "as asked".to_owned()),
-        None => block_for(share),
+        Some(block) => (block, "as requested".to_owned()),
+        None => choose_block(share),
     };
-    let pace = (streams > FEW && !path.base_rtt.is_zero()).then(|| BitRate(path.capacity.0 / u64::from(streams)));
+    let pace =
+        (streams > DEFAULT_STREAMS && !path.base_rtt.is_zero()).then(|| BitRate(path.capacity.0 / u64::from(streams)));
     let buffer = Bytes(path.bdp().0.div_ceil(u64::from(streams.max(1))));
-    Choice {
+    StreamPlan {
         streams,
         block,
         buffer: Some(buffer),
@@ -98,169 +93,192 @@ pub fn choose(path: Option<&PathProfile>, size: Option<Bytes>, asked: &Asked) ->
         congestion: Some(congestion),
         streams_reason,
         block_reason,
-        buffer_reason: buffers_for(path, buffer, asked),
+        buffer_reason: describe_buffers(path, buffer, asked),
         congestion_reason,
     }
 }
 
-fn unknown(asked: &Asked) -> Choice {
-    let said = |asked: bool, else_: &str| if asked { "as asked".to_owned() } else { else_.to_owned() };
-    Choice {
-        streams: asked.streams.unwrap_or(FEW),
+fn plan_for_unknown_path(asked: &RequestedStreams) -> StreamPlan {
+    let said = |asked: bool, else_: &str| if asked { "as requested".to_owned() } else { else_.to_owned() };
+    StreamPlan {
+        streams: asked.streams.unwrap_or(DEFAULT_STREAMS),
         block: asked.block.unwrap_or(DEFAULT_BLOCK),
         buffer: None,
         pace: None,
         congestion: asked.congestion,
         streams_reason: said(
             asked.streams.is_some(),
-            "default: as fast as more between near hosts, and a loss slows one of four",
+            "default: between near hosts more streams are not faster, and a loss slows only one of four",
         ),
         block_reason: said(asked.block.is_some(), "default"),
-        buffer_reason: "the kernel grows them with the windows".to_owned(),
-        congestion_reason: said(asked.congestion.is_some(), "the host's own: nothing is known of the path"),
+        buffer_reason: "the kernel grows the buffers with the windows".to_owned(),
+        congestion_reason: said(asked.congestion.is_some(), "the host's default: the path is unknown"),
     }
 }
 
-/// As few as come within [`WORTH`] of the least time.
-fn streams_for(path: &PathProfile, size: Option<Bytes>, asked: &Asked) -> (u16, String) {
-    // Of a size that is not known yet a minute's worth: long enough that start-up is no more than a part of it.
+/// Returns the smallest stream count within [`MIN_TIME_SAVING`] of the minimum time.
+fn choose_stream_count(path: &PathProfile, size: Option<Bytes>, asked: &RequestedStreams) -> (u16, String) {
+    // For an unknown size, assume one minute of data: long enough that slow start is only a part of it.
     let size = size.unwrap_or_else(|| Bytes(path.payload_capacity().0.saturating_mul(60) / 8));
     let time = |streams: u16| {
-        let congestion = asked.congestion.unwrap_or_else(|| congestion_for(path, streams.into()));
-        let flow = Flow { streams: streams.into(), congestion, send_buffer: asked.send_buffer, ..Flow::default() };
+        let congestion = asked.congestion.unwrap_or_else(|| select_congestion(path, streams.into()));
+        let flow = FlowParameters {
+            streams: streams.into(),
+            congestion,
+            send_buffer: asked.send_buffer,
+            ..FlowParameters::default()
+        };
         transfer_time(path, &flow, size).map_or(f64::INFINITY, |time| time.total().as_secs_f64())
     };
-    let candidates = || (0..).map(|doubling| FEW << doubling).take_while(|streams| *streams <= MANY);
+    let candidates =
+        || (0..).map(|doubling| DEFAULT_STREAMS << doubling).take_while(|streams| *streams <= MAX_AUTO_STREAMS);
     let least = candidates().map(time).fold(f64::INFINITY, f64::min);
-    let chosen = candidates().find(|streams| time(*streams) <= least * (1.0 + WORTH)).unwrap_or(FEW);
+    let chosen =
+        candidates().find(|streams| time(*streams) <= least * (1.0 + MIN_TIME_SAVING)).unwrap_or(DEFAULT_STREAMS);
     let said = |seconds: f64| show_duration(Duration::try_from_secs_f64(seconds).unwrap_or(Duration::MAX));
-    if chosen == FEW {
-        return (chosen, "the plan of the path: more would not be faster".to_owned());
+    if chosen == DEFAULT_STREAMS {
+        return (chosen, "more would not help".to_owned());
     }
-    let reason = format!("the plan of the path: {} instead of {} with {FEW}", said(time(chosen)), said(time(FEW)));
+    let reason = format!(
+        "the plan of the path: {} instead of {} with {DEFAULT_STREAMS}",
+        said(time(chosen)),
+        said(time(DEFAULT_STREAMS))
+    );
     (chosen, reason)
 }
 
-fn congestion_by_path(path: &PathProfile, streams: u16) -> (Congestion, String) {
-    let congestion = congestion_for(path, streams.into());
+fn choose_congestion(path: &PathProfile, streams: u16) -> (Congestion, String) {
+    let congestion = select_congestion(path, streams.into());
     let why = match congestion {
-        Congestion::Bbr => "the plan of the path: its losses would hold others back",
-        _ => "the plan of the path: it loses too little to matter",
+        Congestion::Bbr => "the plan of the path: its losses would limit cubic and reno",
+        _ => "the plan of the path: its losses are too rare to matter",
     };
     (congestion, why.to_owned())
 }
 
-/// The largest that takes no longer than [`BLOCK_TIME`] at a stream's share of the path.
-fn block_for(share: BitRate) -> (Bytes, String) {
-    let fits = |block: &Bytes| share.time_for(*block) <= BLOCK_TIME;
-    let sizes = (0..).map(|halving| Bytes(DEFAULT_BLOCK.0 >> halving)).take_while(|block| *block >= SMALL_BLOCK);
-    let block = sizes.into_iter().find(fits).unwrap_or(SMALL_BLOCK);
+/// Returns the largest block that takes at most [`MAX_BLOCK_TIME`] at a stream's share of the path.
+fn choose_block(share: BitRate) -> (Bytes, String) {
+    let fits = |block: &Bytes| share.time_for(*block) <= MAX_BLOCK_TIME;
+    let sizes = (0..).map(|halving| Bytes(DEFAULT_BLOCK.0 >> halving)).take_while(|block| *block >= MIN_AUTO_BLOCK);
+    let block = sizes.into_iter().find(fits).unwrap_or(MIN_AUTO_BLOCK);
     let took = show_duration(share.time_for(block));
-    (block, format!("a stream's share, {share}, carries one in {took}"))
+    (block, format!("one block takes {took} at a stream's share of {share}"))
 }
 
-/// Whether autotuning comes to what a stream needs. Setting a buffer would end it (socket(7)), and is capped lower.
-fn buffers_for(path: &PathProfile, needed: Bytes, asked: &Asked) -> String {
+/// Describes whether autotuning reaches the buffer that a stream needs. Setting a buffer would disable autotuning
+/// (socket(7)), and its cap is lower.
+fn describe_buffers(path: &PathProfile, needed: Bytes, asked: &RequestedStreams) -> String {
     let share = format!("a stream's share of the path's BDP, {}", path.bdp());
     match asked.send_buffer {
         Some(most) if most < needed => {
-            format!("{share}; the sender's grow to {most} alone: raise net.ipv4.tcp_wmem, or more --streams")
+            format!("{share}; the sender's buffers grow only to {most}: raise net.ipv4.tcp_wmem, or use more --streams")
         }
-        _ => format!("{share}; the kernel grows them that far"),
+        _ => format!("{share}; the kernel grows the buffers to this size"),
     }
 }
 
-/// A change to a copy that runs.
+/// A change of the streams during a copy.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Change {
-    /// When, since the copy began.
+pub struct StreamChange {
+    /// Time since the copy began.
     #[serde(rename = "seconds", with = "crate::units::seconds")]
     pub at: Duration,
-    /// How many streams it is to have now.
+    /// New number of streams.
     pub streams: u16,
-    /// The congestion control the sender has now, where it is that which changes.
+    /// New congestion control of the sender, if it changes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub congestion: Option<String>,
-    /// Why.
-    #[serde(deserialize_with = "bounded::words")]
+    #[serde(deserialize_with = "bounded::text")]
     pub reason: String,
 }
 
-impl Change {
-    /// The sender has changed to BBR, as this look at it says.
-    pub fn to_bbr(look: &Look, streams: u16) -> Change {
-        Change { at: look.at, streams, congestion: Some("bbr".to_owned()), reason: random_loss::reason(look) }
+impl StreamChange {
+    /// Creates the change of the sender to BBR, with the reason from this sample.
+    pub fn to_bbr(sample: &ProgressSample, streams: u16) -> StreamChange {
+        StreamChange { at: sample.at, streams, congestion: Some("bbr".to_owned()), reason: random_loss::reason(sample) }
     }
 }
 
-/// Decides while a copy runs whether more streams are worth a trial.
+/// Decides during a copy whether more streams are worth a try.
 #[derive(Debug)]
-pub struct Adapter {
+pub struct StreamTuner {
     streams: u16,
-    most: u16,
+    max_streams: u16,
     predicted: Option<BitRate>,
-    /// The look that the present interval began with.
-    since: Look,
-    /// Goodput with fewer streams, and how many those were.
-    before: Option<(BitRate, u16)>,
-    settled: bool,
+    /// The sample at the start of the current interval.
+    interval_start: ProgressSample,
+    /// Goodput and stream count before the last increase.
+    last_increase: Option<(BitRate, u16)>,
+    is_final: bool,
 }
 
-/// An interval is at least this long, and at least this many round trips: new streams need some to start up.
-const INTERVAL: (Duration, u32) = (Duration::from_secs(2), 12);
+/// Minimum duration of an interval, and minimum round trips: new streams need some to start up.
+const MIN_INTERVAL: (Duration, u32) = (Duration::from_secs(2), 12);
 
-/// How long a sender is looked at before it is judged, on a path of that RTT in seconds.
-pub(super) fn interval(rtt: f64) -> Duration {
-    let round_trips = Duration::try_from_secs_f64(rtt * f64::from(INTERVAL.1)).unwrap_or_default();
-    INTERVAL.0.max(round_trips)
+/// Returns the minimum interval between two decisions, for an RTT in seconds.
+pub(super) fn min_interval(rtt: f64) -> Duration {
+    let round_trips = Duration::try_from_secs_f64(rtt * f64::from(MIN_INTERVAL.1)).unwrap_or_default();
+    MIN_INTERVAL.0.max(round_trips)
 }
 
-/// What more streams must gain to try still more.
-const GAIN: f64 = 1.1;
+/// Minimum gain in goodput from an increase to try another increase.
+const MIN_GAIN: f64 = 1.1;
 
-impl Adapter {
-    /// For a copy that starts with so many streams and may have `most`; nothing is ever changed if that is no more.
-    pub fn new(streams: u16, most: u16, predicted: Option<BitRate>) -> Self {
-        let settled = most <= streams;
-        Adapter { streams, most, predicted, since: Look::default(), before: None, settled }
+impl StreamTuner {
+    /// Creates the tuner of a copy that starts with `streams` and may have `max_streams`. It changes nothing if both
+    /// are equal.
+    pub fn new(streams: u16, max_streams: u16, predicted: Option<BitRate>) -> Self {
+        let is_final = max_streams <= streams;
+        StreamTuner {
+            streams,
+            max_streams,
+            predicted,
+            interval_start: ProgressSample::default(),
+            last_increase: None,
+            is_final,
+        }
     }
 
-    /// Takes the next look; says what is to change, if something is.
-    pub fn look(&mut self, look: &Look) -> Option<Change> {
-        let elapsed = look.at.saturating_sub(self.since.at);
-        let rtt = look.sockets.map_or(0.0, |sockets| sockets.min_rtt_seconds);
-        if self.settled || elapsed < interval(rtt) {
+    /// Evaluates the next sample. Returns a change of the streams, if one is due.
+    pub fn update(&mut self, sample: &ProgressSample) -> Option<StreamChange> {
+        let elapsed = sample.at.saturating_sub(self.interval_start.at);
+        let rtt = sample.sockets.map_or(0.0, |sockets| sockets.min_rtt_seconds);
+        if self.is_final || elapsed < min_interval(rtt) {
             return None;
         }
-        let goodput = Bytes(look.bytes.0.saturating_sub(self.since.bytes.0)).per(elapsed);
-        let limit = classify(&self.since, look, self.streams, self.predicted);
-        self.since = *look;
-        if let Some((before, fewer)) = self.before
-            && goodput.as_f64() < GAIN * before.as_f64()
+        let goodput = Bytes(sample.bytes.0.saturating_sub(self.interval_start.bytes.0)).per(elapsed);
+        let limit = classify(&self.interval_start, sample, self.streams, self.predicted);
+        self.interval_start = *sample;
+        if let Some((before, fewer)) = self.last_increase
+            && goodput.as_f64() < MIN_GAIN * before.as_f64()
         {
-            self.settled = true;
+            self.is_final = true;
             let streams = self.streams;
-            let reason = format!("{streams} streams carry {goodput}, {fewer} carried {before}: no more are tried");
-            return Some(Change { at: look.at, streams, congestion: None, reason });
+            let reason = format!("{streams} streams carry {goodput}, {fewer} carried {before}: no further increase");
+            return Some(StreamChange { at: sample.at, streams, congestion: None, reason });
         }
-        // Disks and processors are not helped by more streams, and what is starting up or full needs none.
-        if !matches!(limit, Limit::CongestionWindow | Limit::ReceiveWindow | Limit::SendBuffer) || goodput.0 == 0 {
-            self.before = None;
+        // More streams do not help against slow disks or processors. Slow start and a full link need no more streams.
+        if !matches!(
+            limit,
+            CopyBottleneck::CongestionWindow | CopyBottleneck::ReceiveWindow | CopyBottleneck::SendBuffer
+        ) || goodput.0 == 0
+        {
+            self.last_increase = None;
             return None;
         }
-        self.before = Some((goodput, self.streams));
+        self.last_increase = Some((goodput, self.streams));
         let fewer = self.streams;
-        self.streams = self.streams.saturating_mul(2).min(self.most);
-        self.settled = self.streams == fewer;
+        self.streams = self.streams.saturating_mul(2).min(self.max_streams);
+        self.is_final = self.streams == fewer;
         let reason = format!("{limit}: {fewer} streams carry {goodput}");
-        (!self.settled).then_some(Change { at: look.at, streams: self.streams, congestion: None, reason })
+        (!self.is_final).then_some(StreamChange { at: sample.at, streams: self.streams, congestion: None, reason })
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::transfer::limit::SocketEvidence;
+    use crate::transfer::bottleneck::SocketEvidence;
     use crate::units::Ratio;
 
     fn satellite() -> PathProfile {
@@ -268,38 +286,47 @@ mod tests {
     }
 
     #[test]
-    fn short_copies_over_long_paths_have_many_streams_with_small_blocks() {
-        let short = choose(Some(&satellite()), Some(Bytes(100_000_000)), &Asked::default());
+    fn short_copy_on_long_path_uses_many_streams() {
+        let short = plan_streams(Some(&satellite()), Some(Bytes(100_000_000)), &RequestedStreams::default());
         assert!(short.streams >= 128, "{short:?}");
         assert_eq!(short.block, Bytes(16 << 10));
         assert_eq!(short.pace, Some(BitRate(135_000_000 / u64::from(short.streams))));
         assert!(short.streams_reason.contains("instead of"), "{short:?}");
-        let long = choose(Some(&satellite()), Some(Bytes(10_000_000_000)), &Asked::default());
+        let long = plan_streams(Some(&satellite()), Some(Bytes(10_000_000_000)), &RequestedStreams::default());
         assert!(long.streams < short.streams && long.block > short.block, "{long:?}");
-        // Nothing is gained by more where there is no distance.
+        // Without distance, more streams gain nothing.
         let near = PathProfile::new(BitRate(10_000_000_000), Duration::from_micros(50));
-        let near = choose(Some(&near), Some(Bytes(1 << 32)), &Asked::default());
-        assert_eq!((near.streams, near.block, near.pace), (FEW, DEFAULT_BLOCK, None));
+        let near = plan_streams(Some(&near), Some(Bytes(1 << 32)), &RequestedStreams::default());
+        assert_eq!((near.streams, near.block, near.pace), (DEFAULT_STREAMS, DEFAULT_BLOCK, None));
     }
 
     #[test]
-    fn loss_chooses_the_congestion_control() {
+    fn loss_selects_congestion_control() {
         let congestion = |loss| {
             let path = PathProfile { loss: Ratio::new(loss).unwrap(), ..satellite() };
-            choose(Some(&path), Some(Bytes(1 << 30)), &Asked { streams: Some(4), ..Asked::default() }).congestion
+            plan_streams(
+                Some(&path),
+                Some(Bytes(1 << 30)),
+                &RequestedStreams { streams: Some(4), ..RequestedStreams::default() },
+            )
+            .congestion
         };
         assert_eq!((congestion(0.0), congestion(0.01)), (Some(Congestion::Cubic), Some(Congestion::Bbr)));
     }
 
     #[test]
-    fn what_was_asked_for_is_kept() {
-        let asked =
-            Asked { streams: Some(1), block: Some(Bytes(1024)), congestion: Some(Congestion::Reno), send_buffer: None };
+    fn requested_values_are_unchanged() {
+        let asked = RequestedStreams {
+            streams: Some(1),
+            block: Some(Bytes(1024)),
+            congestion: Some(Congestion::Reno),
+            send_buffer: None,
+        };
         for path in [None, Some(satellite())] {
-            let choice = choose(path.as_ref(), Some(Bytes(1 << 30)), &asked);
+            let choice = plan_streams(path.as_ref(), Some(Bytes(1 << 30)), &asked);
             assert_eq!((choice.streams, choice.block, choice.congestion), (1, Bytes(1024), Some(Congestion::Reno)));
             for reason in [choice.streams_reason, choice.block_reason, choice.congestion_reason] {
-                assert_eq!(reason, "as asked");
+                assert_eq!(reason, "as requested");
             }
         }
     }
@@ -307,28 +334,33 @@ mod tests {
     #[test]
     fn small_buffers_need_more_streams() {
         let with = |send_buffer| {
-            let asked = Asked { send_buffer: Some(Bytes(send_buffer)), ..Asked::default() };
-            choose(Some(&satellite()), Some(Bytes(100_000_000_000)), &asked).streams
+            let asked = RequestedStreams { send_buffer: Some(Bytes(send_buffer)), ..RequestedStreams::default() };
+            plan_streams(Some(&satellite()), Some(Bytes(100_000_000_000)), &asked).streams
         };
         assert!(with(256 << 10) >= 32 && with(64 << 20) <= 8, "{} {}", with(256 << 10), with(64 << 20));
     }
 
     #[test]
-    fn what_buffers_have_to_hold_is_told_and_whether_they_will() {
+    fn needed_buffer_is_reported() {
         let with = |send_buffer| {
-            let asked = Asked { streams: Some(2), send_buffer, ..Asked::default() };
-            choose(Some(&satellite()), None, &asked)
+            let asked = RequestedStreams { streams: Some(2), send_buffer, ..RequestedStreams::default() };
+            plan_streams(Some(&satellite()), None, &asked)
         };
         let (large, small) = (with(None), with(Some(Bytes(1 << 20))));
         // Half of 9,095,625 bytes, the BDP of the ACTS path.
         assert_eq!((large.buffer, small.buffer), (Some(Bytes(4_547_813)), Some(Bytes(4_547_813))));
-        assert!(large.buffer_reason.ends_with("the kernel grows them that far"), "{large:?}");
-        assert!(small.buffer_reason.contains("grow to 1 MiB alone"), "{small:?}");
-        assert_eq!(choose(None, None, &Asked::default()).buffer, None);
+        assert!(large.buffer_reason.ends_with("the kernel grows the buffers to this size"), "{large:?}");
+        assert!(small.buffer_reason.contains("grow only to 1 MiB"), "{small:?}");
+        assert_eq!(plan_streams(None, None, &RequestedStreams::default()).buffer, None);
     }
 
-    /// A path whose goodput is `per_stream` for each stream up to `all`, looked at every second.
-    fn run(adapter: &mut Adapter, per_stream: u64, all: u64, change: impl Fn(&mut SocketEvidence)) -> Vec<Change> {
+    /// Simulates a path with a goodput of `per_stream` for each stream up to `all`, sampled every second.
+    fn run(
+        tuner: &mut StreamTuner,
+        per_stream: u64,
+        all: u64,
+        change: impl Fn(&mut SocketEvidence),
+    ) -> Vec<StreamChange> {
         let (mut bytes, mut streams, mut changes) = (0, 4_u16, Vec::new());
         for second in 1..100_u32 {
             bytes += (per_stream * u64::from(streams)).min(all) / 8;
@@ -341,8 +373,9 @@ mod tests {
             };
             change(&mut sockets);
             let at = Duration::from_secs(second.into());
-            let look = Look { at, bytes: Bytes(bytes), sockets: Some(sockets), ..Look::default() };
-            let changed = adapter.look(&look);
+            let sample =
+                ProgressSample { at, bytes: Bytes(bytes), sockets: Some(sockets), ..ProgressSample::default() };
+            let changed = tuner.update(&sample);
             if let Some(change) = changed {
                 streams = change.streams;
                 changes.push(change);
@@ -352,21 +385,21 @@ mod tests {
     }
 
     #[test]
-    fn streams_are_added_as_long_as_that_helps() {
-        let mut adapter = Adapter::new(4, 256, None);
-        let changes = run(&mut adapter, 10_000_000, 150_000_000, |_| {});
+    fn streams_are_added_while_it_helps() {
+        let mut tuner = StreamTuner::new(4, 256, None);
+        let changes = run(&mut tuner, 10_000_000, 150_000_000, |_| {});
         let streams: Vec<u16> = changes.iter().map(|change| change.streams).collect();
-        // 40, 80, 150 and 150 Mb/s.
+        // Goodput of 40, 80, 150 and 150 Mb/s.
         assert_eq!(streams, [8_u16, 16, 32, 32], "{changes:?}");
         assert!(changes[0].reason.starts_with("congestion window: 4 streams carry 40"), "{changes:?}");
-        assert!(changes[3].reason.ends_with("no more are tried"), "{changes:?}");
+        assert!(changes[3].reason.ends_with("no further increase"), "{changes:?}");
     }
 
     #[test]
-    fn a_bound_and_a_full_link_and_a_start_up_end_it() {
+    fn limit_full_link_and_slow_start_add_no_streams() {
         let streams = |most, predicted, change: fn(&mut SocketEvidence)| {
-            let mut adapter = Adapter::new(4, most, predicted);
-            run(&mut adapter, 10_000_000, 1_000_000_000, change).iter().map(|change| change.streams).collect::<Vec<_>>()
+            let mut tuner = StreamTuner::new(4, most, predicted);
+            run(&mut tuner, 10_000_000, 1_000_000_000, change).iter().map(|change| change.streams).collect::<Vec<_>>()
         };
         assert_eq!(streams(4, None, |_| {}).len(), 0);
         assert_eq!(streams(6, None, |_| {}), [6_u16]);

@@ -1,49 +1,49 @@
-//! One pattern with wildcards as an automaton: rsync's `*`, `**`, `?`, `[…]` and `\`, on bytes.
+//! One wildcard pattern as an automaton: rsync's `*`, `**`, `?`, `[…]` and `\`, on bytes.
 //!
-//! A matcher that tries and turns back takes exponential time for patterns such as `*a*a*a*a*b`; this one keeps the set
-//! of places in the pattern where it may be, one bit each, and takes each byte of the path once (Baeza-Yates and Gonnet,
-//! "A new approach to text searching", 1992).
+//! A backtracking matcher takes exponential time for patterns such as `*a*a*a*a*b`. This matcher keeps the set of
+//! possible positions in the pattern, one bit each, and reads each byte of the path once (Baeza-Yates and Gonnet, "A
+//! new approach to text searching", 1992).
 
-/// A pattern as bits: bit `n` of a set stands for "before token `n`", the one behind the last token for "matched".
+/// A pattern as bits. Bit `n` of a set means "before token `n`"; the bit after the last token means "matched".
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Wildcard {
     tokens: usize,
-    /// Words of a set.
+    /// 64-bit words per set.
     words: usize,
-    /// For each byte, the tokens that take it and are done; 256 sets in a row.
+    /// For each byte, the tokens that match it and end; 256 consecutive sets.
     takes: Vec<u64>,
-    /// Tokens that may take nothing, and stay: `*` and `**`.
+    /// Tokens that may match nothing, and stay active: `*` and `**`.
     stars: Vec<u64>,
-    /// Those of them that stay at a slash.
+    /// Stars that stay active at a slash.
     double_stars: Vec<u64>,
 }
 
-/// Where in the path a match may begin.
+/// Positions in the path where a match may begin.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Start {
-    /// At its start.
+pub(super) enum MatchStart {
+    /// At the start of the path.
     Here,
-    /// There, and behind every slash.
+    /// At the start and after every slash.
     AfterAnySlash,
 }
 
 #[derive(Clone, Debug)]
 enum Token {
     Byte(u8),
-    /// `?`: any byte but a slash.
+    /// `?`: any byte except a slash.
     Any,
-    /// `[…]`: one bit for each byte; never a slash.
+    /// `[…]`: one bit for each byte, never a slash.
     Class(Box<[u64; 4]>),
     /// `*`: any bytes without a slash.
     Star,
     /// `**` and longer: any bytes.
     DoubleStar,
-    /// A class without its end or of an unknown name, a backslash at the end: matches nothing.
+    /// A class without end or with an unknown name, or a final backslash: matches nothing.
     Never,
 }
 
 impl Wildcard {
-    /// Reads a pattern; every text is one.
+    /// Parses a pattern. Every text is a valid pattern.
     pub(super) fn new(pattern: &[u8]) -> Self {
         let mut tokens = Vec::new();
         let mut rest = pattern;
@@ -66,10 +66,10 @@ impl Wildcard {
             };
             tokens.push(token);
         }
-        Wildcard::of(&tokens)
+        Wildcard::compile(&tokens)
     }
 
-    fn of(tokens: &[Token]) -> Self {
+    fn compile(tokens: &[Token]) -> Self {
         let words = tokens.len() / 64 + 1;
         let set = vec![0; words];
         let (stars, double_stars, takes) = (set.clone(), set, vec![0; 256 * words]);
@@ -96,16 +96,16 @@ impl Wildcard {
         &mut self.takes[usize::from(byte) * self.words..][..self.words]
     }
 
-    /// Whether the whole text is matched.
-    pub(super) fn matches(&self, text: impl Iterator<Item = u8>, start: Start) -> bool {
+    /// Reports whether the complete text matches.
+    pub(super) fn matches(&self, text: impl Iterator<Item = u8>, start: MatchStart) -> bool {
         let mut now = vec![0u64; self.words];
         self.begin(&mut now);
         for byte in text {
             self.step(&mut now, byte);
-            if byte == b'/' && start == Start::AfterAnySlash {
+            if byte == b'/' && start == MatchStart::AfterAnySlash {
                 self.begin(&mut now);
             }
-            if start == Start::Here && now.iter().all(|bits| *bits == 0) {
+            if start == MatchStart::Here && now.iter().all(|bits| *bits == 0) {
                 return false;
             }
         }
@@ -113,11 +113,11 @@ impl Wildcard {
     }
 
     fn begin(&self, now: &mut [u64]) {
-        // Behind a star at the start too: it may take nothing.
+        // Also activate the token after a leading star, which may match nothing.
         now[0] |= 1 | (self.stars[0] & 1) << 1;
     }
 
-    /// A star may take nothing, and no two stars stand side by side: so its bit brings the next one with it, once.
+    /// A star may match nothing, and two stars are never adjacent. Its bit therefore also activates the next token.
     fn step(&self, now: &mut [u64], byte: u8) {
         let takes = &self.takes[usize::from(byte) * self.words..][..self.words];
         let stays = if byte == b'/' { &self.double_stars } else { &self.stars };
@@ -132,7 +132,7 @@ impl Wildcard {
     }
 }
 
-/// Every byte that one token may take: a slash only itself.
+/// Returns every byte that a single token may match, which excludes the slash.
 fn every_byte() -> impl Iterator<Item = u8> {
     (0..=u8::MAX).filter(|byte| *byte != b'/')
 }
@@ -145,8 +145,8 @@ fn has(set: &[u64; 4], byte: u8) -> bool {
     set[usize::from(byte >> 6)] >> (byte & 63) & 1 == 1
 }
 
-/// Reads a class from behind its `[`; gives the set and what is behind its `]`. The first member may be a `]`; a `-`
-/// between two members makes a range; a backslash takes the next byte as it stands.
+/// Parses a class after its `[`. Returns the set and the rest after its `]`. The first member may be a `]`. A `-`
+/// between two members makes a range. A backslash escapes the next byte.
 fn class(pattern: &[u8]) -> Option<([u64; 4], &[u8])> {
     let (inverted, mut rest) = match pattern {
         [b'!' | b'^', rest @ ..] => (true, rest),
@@ -175,10 +175,10 @@ fn class(pattern: &[u8]) -> Option<([u64; 4], &[u8])> {
                 let end = name.iter().position(|byte| *byte == b']')?;
                 match name[..end].strip_suffix(b":") {
                     Some(name) => {
-                        let member = named(name)?;
+                        let member = posix_class(name)?;
                         (0..=127).filter(member).for_each(&mut add);
                     }
-                    // No `:]`: a member like any other.
+                    // Without `:]`, the bracket is an ordinary member.
                     None => add(b'['),
                 }
                 match name[..end].ends_with(b":") {
@@ -198,8 +198,8 @@ fn class(pattern: &[u8]) -> Option<([u64; 4], &[u8])> {
     }
 }
 
-/// The names of POSIX, for ASCII.
-fn named(name: &[u8]) -> Option<fn(&u8) -> bool> {
+/// Returns the POSIX class with this name, for ASCII.
+fn posix_class(name: &[u8]) -> Option<fn(&u8) -> bool> {
     Some(match name {
         b"alnum" => u8::is_ascii_alphanumeric,
         b"alpha" => u8::is_ascii_alphabetic,
@@ -210,7 +210,7 @@ fn named(name: &[u8]) -> Option<fn(&u8) -> bool> {
         b"lower" => u8::is_ascii_lowercase,
         b"print" => |byte| matches!(byte, b' '..=b'~'),
         b"punct" => u8::is_ascii_punctuation,
-        // With the vertical tab, which Rust's leaves out.
+        // Includes the vertical tab, unlike Rust's function.
         b"space" => |byte| matches!(byte, b' ' | b'\t'..=b'\r'),
         b"upper" => u8::is_ascii_uppercase,
         b"xdigit" => u8::is_ascii_hexdigit,

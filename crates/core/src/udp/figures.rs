@@ -1,4 +1,4 @@
-//! What both ends of a UDP stream have to say, on the wire and in JSON.
+//! Figures of both ends of a UDP stream, as messages and in JSON.
 
 use std::time::Duration;
 
@@ -10,37 +10,37 @@ use super::runs::RunCount;
 use crate::path::seconds;
 use crate::units::{BitRate, Ratio};
 
-/// A stream of datagrams in an interval, or over all of a test: one of the two, whichever this end did.
+/// A stream of datagrams in an interval or a whole test. It has the part of one end: the sender's or the receiver's.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct UdpFigures {
-    /// By the sender.
+    /// Figures of the sender.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub sent: Option<Sent>,
-    /// By the receiver.
+    pub sent: Option<UdpSent>,
+    /// Figures of the receiver.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub received: Option<Received>,
-    /// What the ramp found; told by the sender, who made it.
+    pub received: Option<UdpReceived>,
+    /// Result of the ramp, from the sender.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ramp: Option<RampReport>,
 }
 
-/// The same in one interval.
+/// Figures of one interval of a stream.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct UdpSample {
-    /// Datagrams sent, or received each once.
+    /// Datagrams sent, or received without duplicates.
     pub datagrams: u64,
-    /// Newly missing; one that comes in a later interval is still counted here.
+    /// New missing datagrams. A datagram that arrives in a later interval still counts here.
     #[serde(default)]
     pub lost: u64,
-    /// Came after a later one.
+    /// Datagrams that arrived after a later one.
     #[serde(default)]
     pub reordered: u64,
-    /// Came again.
+    /// Datagrams received again in this interval.
     #[serde(default)]
     pub duplicates: u64,
-    /// RFC 3550's jitter at the end of the interval, of a receiver.
+    /// Jitter of RFC 3550 at the end of the interval, from a receiver.
     #[serde(
         default,
         rename = "jitter_seconds",
@@ -50,138 +50,138 @@ pub struct UdpSample {
     pub jitter: Option<Duration>,
 }
 
-/// What a sender did.
+/// Figures of a sender.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
-pub struct Sent {
-    /// Datagrams the kernel took.
+pub struct UdpSent {
+    /// Datagrams that the kernel accepted.
     pub datagrams: u64,
-    /// Payload of each.
+    /// Payload of each datagram.
     pub datagram_bytes: u64,
-    /// Asked for, payload; of a ramp, its last step.
-    #[serde(rename = "asked_bits_per_second")]
-    pub asked: BitRate,
-    /// What the server's limit left of that, where it is less.
+    /// Requested payload rate; in a ramp, the rate of its last step.
+    #[serde(rename = "requested_bits_per_second")]
+    pub requested: BitRate,
+    /// Rate that the server's limit allows, if it is lower.
     #[serde(rename = "limit_bits_per_second", default, skip_serializing_if = "Option::is_none")]
     pub limit: Option<BitRate>,
     /// Payload over the time from the first to the last departure.
     #[serde(rename = "achieved_bits_per_second")]
     pub achieved: BitRate,
-    /// Datagrams that leave together by the schedule, one call each.
+    /// Datagrams that leave together by the schedule, in one call.
     pub burst_datagrams: u32,
-    /// The kernel cut them out of one buffer (GSO), so that they leave back to back.
+    /// True if the kernel segments one buffer into datagrams (GSO), so that they leave back to back.
     pub gso: bool,
-    /// GSO was wanted and the kernel or the device would not.
+    /// True if GSO was requested and the kernel or the device refused it.
     #[serde(default)]
     pub gso_refused: bool,
-    /// How late bursts left.
+    /// Lateness of the datagrams behind their schedule.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lateness: Option<Quantiles>,
-    /// Share of the time in which a burst was more than a millisecond overdue.
-    pub behind_share: Ratio,
-    /// Schedule given up because it could not be caught up with.
-    #[serde(rename = "given_up_seconds", with = "seconds")]
-    pub given_up: Duration,
-    /// Calls that found this host's own queue full (`ENOBUFS`); what they carried was sent later.
+    /// Share of the time in which a burst was more than a millisecond late.
+    pub behind_schedule_share: Ratio,
+    /// Time of the schedule that was skipped because the sender could not catch up.
+    #[serde(rename = "skipped_seconds", with = "seconds")]
+    pub skipped: Duration,
+    /// Calls that found the host's own queue full (`ENOBUFS`); their data was sent later.
     pub queue_full: u64,
-    /// DF is set: nothing is fragmented on the way.
+    /// True if DF is set, so that no packet is fragmented on the path.
     pub dont_fragment: bool,
-    /// The path MTU the sender's kernel knew.
+    /// Path MTU in the sender's kernel.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub path_mtu_bytes: Option<u32>,
 }
 
-impl Sent {
-    /// Whether it sent this share of what it was to, at least; one datagram has no rate.
-    pub fn kept(&self, share: f64) -> bool {
-        let wanted = self.limit.map_or(self.asked, |limit| limit.min(self.asked));
+impl UdpSent {
+    /// Returns whether the sender reached at least this share of the requested rate. A single datagram has no rate.
+    pub fn reached(&self, share: f64) -> bool {
+        let wanted = self.limit.map_or(self.requested, |limit| limit.min(self.requested));
         self.datagrams < 2 || self.achieved.as_f64() >= share * wanted.as_f64()
     }
 }
 
-/// What a receiver saw.
+/// Figures of a receiver.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
-pub struct Received {
+pub struct UdpReceived {
     /// Datagrams, each counted once.
     pub datagrams: u64,
-    /// Sent and never come.
+    /// Datagrams that were sent and never arrived.
     pub lost: u64,
-    /// Came again.
+    /// Datagrams that were received again.
     pub duplicates: u64,
-    /// Came after a later one (RFC 4737 §3).
+    /// Datagrams that arrived after a later one (RFC 4737 §3).
     pub reordered: u64,
-    /// Of these, came right after three later ones (RFC 4737 §5.4): TCP would have taken them for lost.
+    /// Reordered datagrams that arrived right after three later ones (RFC 4737 §5.4): TCP would treat them as lost.
     pub reordered_by_three: u64,
-    /// So old that nobody knew any more whether they were duplicates.
+    /// Datagrams that were too old to be recognised as duplicates.
     pub too_late: u64,
-    /// Datagrams of this socket that were none of this stream.
+    /// Datagrams at this socket that do not belong to the stream.
     #[serde(default)]
-    pub foreign: u64,
-    /// The longest run of lost datagrams.
-    pub longest_burst: u64,
-    /// Runs of lost datagrams by their length (RFC 3357).
+    pub unrecognised: u64,
+    /// Longest run of lost datagrams.
+    pub max_loss_burst: u64,
+    /// Runs of lost datagrams by length (RFC 3357).
     pub loss_bursts: Vec<RunCount>,
-    /// The largest reordering extent: how many came between the first later one and it (RFC 4737 §4.2).
-    pub most_extent: u64,
-    /// Reordering extents.
-    pub extents: Vec<RunCount>,
-    /// RFC 3550's jitter at the end.
+    /// Maximum reordering extent: datagrams between the first later one and the late one (RFC 4737 §4.2).
+    pub max_reordering_extent: u64,
+    /// Reordering extents by length.
+    pub reordering_extents: Vec<RunCount>,
+    /// Jitter of RFC 3550 at the end.
     #[serde(rename = "jitter_seconds", with = "seconds")]
     pub jitter: Duration,
-    /// Spread of the difference in transit time from one datagram to the next.
+    /// Distribution of the difference in transit time between consecutive datagrams.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub variation: Option<Quantiles>,
-    /// Times the receiver's own socket buffer overflowed: this loss is not the path's. Each is a datagram, or with GRO
-    /// a few that had been merged. Absent where the kernel does not tell.
+    pub delay_variation: Option<Quantiles>,
+    /// Overflows of the receiver's own socket buffer: this loss is not on the path. Each overflow is one datagram, or a
+    /// few merged datagrams with GRO. Absent if the kernel does not report overflows.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub overflows: Option<u64>,
-    /// Most datagrams the kernel handed over as one (GRO); 1 is none merged.
+    /// Maximum number of datagrams that the kernel merged into one (GRO); 1 means no merging.
     #[serde(default)]
-    pub merged: u32,
-    /// Times are the kernel's of arrival, not those of the reading thread.
+    pub max_merged_datagrams: u32,
+    /// True if the times are kernel timestamps of the arrival, not times of the reading thread.
     #[serde(default)]
-    pub kernel_stamps: bool,
+    pub kernel_timestamps: bool,
 }
 
-impl Received {
-    /// Share of what was sent that was lost; none of nothing.
+impl UdpReceived {
+    /// Returns the lost share of the sent datagrams; `None` if none was sent.
     pub fn loss(&self) -> Option<f64> {
         let sent = self.datagrams.saturating_add(self.lost);
         (sent > 0).then(|| self.lost as f64 / sent as f64)
     }
 
-    /// The least and the most of the loss that is the receiver's own doing.
+    /// Returns the minimum and the maximum of the loss in the receiver's own socket buffer.
     pub fn own_loss(&self) -> (u64, u64) {
         let overflows = self.overflows.unwrap_or(0);
-        let most = overflows.saturating_mul(u64::from(self.merged.max(1)));
-        (overflows.min(self.lost), most.min(self.lost))
+        let max_loss = overflows.saturating_mul(u64::from(self.max_merged_datagrams.max(1)));
+        (overflows.min(self.lost), max_loss.min(self.lost))
     }
 }
 
-/// How a time was distributed.
+/// Quantiles of a time.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Quantiles {
-    /// Half were shorter.
+    /// Median of the distribution, in seconds (nearest rank).
     #[serde(rename = "p50_seconds", with = "seconds")]
     pub p50: Duration,
-    /// 90 % were shorter.
+    /// 90 % are no longer.
     #[serde(rename = "p90_seconds", with = "seconds")]
     pub p90: Duration,
-    /// 99 % were shorter.
+    /// 99 % are no longer.
     #[serde(rename = "p99_seconds", with = "seconds")]
     pub p99: Duration,
-    /// The longest.
+    /// Maximum of the distribution, in seconds.
     #[serde(rename = "max_seconds", with = "seconds")]
-    pub most: Duration,
+    pub max: Duration,
 }
 
 impl Quantiles {
-    /// Of these nanoseconds; nothing of none.
+    /// Computes the quantiles of nanoseconds; `None` for an empty histogram.
     pub(super) fn of(counted: &Histogram<u64>) -> Option<Quantiles> {
         let at = |quantile| Duration::from_nanos(counted.value_at_quantile(quantile));
-        let most = Duration::from_nanos(counted.max());
-        (!counted.is_empty()).then(|| Quantiles { p50: at(0.5), p90: at(0.9), p99: at(0.99), most })
+        let longest = Duration::from_nanos(counted.max());
+        (!counted.is_empty()).then(|| Quantiles { p50: at(0.5), p90: at(0.9), p99: at(0.99), max: longest })
     }
 }

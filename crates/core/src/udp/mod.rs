@@ -1,10 +1,9 @@
-//! UDP under load, without a socket: when each datagram is to leave, what the receiver makes of those that come, and
-//! which rate a ramp tries next.
+//! UDP load without sockets: the send schedule, the receiver's statistics, and the rates of a ramp.
 //!
-//! [`receiver`], [`jitter`] and [`runs`] know sequence numbers and times alone, so that they judge any tool's datagrams;
-//! [`datagram`] is this tool's own. [`pace`] says when to send and how well that went, [`ramp`] what rate to try, [`step`]
-//! what came of it.
-//! [`figures`] is what comes out of all of them, as it is told on the wire and printed; [`predicted`] what to expect.
+//! [`receiver`], [`jitter`] and [`runs`] use only sequence numbers and times, so they work for the datagrams of any
+//! tool; [`datagram`] is lfn's own format. [`pace`] schedules datagrams and measures their lateness. [`ramp`] chooses
+//! rates, and [`step`] measures the steps. [`figures`] has the results for messages and output; [`predict_datagrams`]
+//! predicts them.
 
 pub mod datagram;
 pub mod figures;
@@ -16,4 +15,4 @@ pub mod receiver;
 pub mod runs;
 pub mod step;
 
-pub use predict::{carried, predicted};
+pub use predict::{payload_capacity, predict_datagrams};

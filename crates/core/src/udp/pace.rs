@@ -1,9 +1,9 @@
-//! When each datagram is to leave, and how well that went.
+//! Schedule of departing datagrams, and their lateness.
 //!
-//! Datagrams leave in bursts of a fixed number (one, unless the rate is so high that a call each would cost too much),
-//! burst n at n bursts' worth of time after the start: no error adds up. A sender that was held up catches up at twice
-//! the rate, never in one gulp, because a gulp is a burst that no path was asked to carry; and what it is behind by more
-//! than [`MOST_DEBT`] is given up and said so.
+//! Datagrams leave in bursts of a fixed size: one datagram, unless the rate is so high that one call per datagram would
+//! cost too much. Burst n leaves n burst times after the start, so no error accumulates. A late sender catches up at
+//! twice the rate, and never at once, because a path need not carry such a burst. Lateness beyond [`MAX_DEBT`] is
+//! skipped and reported.
 
 use std::time::Duration;
 
@@ -13,25 +13,25 @@ use super::figures::Quantiles;
 use crate::time::Instant;
 use crate::units::{BitRate, Bytes};
 
-/// More than this behind the schedule is given up.
-pub const MOST_DEBT: Duration = Duration::from_millis(250);
+/// Maximum lateness behind the schedule; the rest is skipped.
+pub const MAX_DEBT: Duration = Duration::from_millis(250);
 
-/// A burst later than this was overdue: below it the schedule of the machine's kernel is seen, not a lack of power.
-const OVERDUE: Duration = Duration::from_millis(1);
+/// Lateness from which a burst is overdue. Smaller values come from the kernel's scheduling, not from a lack of
+/// processor power.
+const OVERDUE_AFTER: Duration = Duration::from_millis(1);
 
-/// Bursts closer together than this cost more calls than they are worth.
-const CLOSEST: Duration = Duration::from_micros(100);
+/// Minimum time between bursts; smaller bursts cost too many calls.
+const MIN_BURST_INTERVAL: Duration = Duration::from_micros(100);
 
-/// A schedule, and what became of it.
+/// A send schedule and its statistics.
 #[derive(Debug, Clone)]
-pub struct Pace {
-    /// Time for one datagram at the rate, as a fraction of nanoseconds: bits × 10⁹ over bits per second.
+pub struct UdpPace {
+    /// Time of one datagram as a fraction of nanoseconds: bits × 10⁹ over bits per second.
     numerator: u128,
     rate: BitRate,
     burst: u32,
-    /// When datagram 0 of the schedule was due.
+    /// Due time of datagram 0 of the schedule.
     origin: Instant,
-    /// Datagrams since the origin.
     sent: u64,
     last: Option<Instant>,
     lateness: Option<Histogram<u64>>,
@@ -39,10 +39,10 @@ pub struct Pace {
     given_up: Duration,
 }
 
-impl Pace {
-    /// A schedule for datagrams of this payload at this rate of payload, in bursts of so many.
+impl UdpPace {
+    /// Creates a schedule for datagrams with this payload, at this payload rate, in bursts of `burst`.
     pub fn new(rate: BitRate, datagram: Bytes, burst: u32, now: Instant) -> Self {
-        Pace {
+        UdpPace {
             numerator: u128::from(datagram.0.max(1)) * 8 * 1_000_000_000,
             rate: BitRate(rate.0.max(1)),
             burst: burst.max(1),
@@ -55,64 +55,64 @@ impl Pace {
         }
     }
 
-    /// How many datagrams to send in one call at this rate, if one call takes `most`.
-    pub fn burst_for(rate: BitRate, datagram: Bytes, most: u32) -> u32 {
+    /// Returns the number of datagrams per call at this rate; one call takes at most `max_burst`.
+    pub fn burst_for(rate: BitRate, datagram: Bytes, max_burst: u32) -> u32 {
         let bits = u128::from(datagram.0.max(1)) * 8;
-        let closest = u128::from(rate.0) * CLOSEST.as_nanos() / (bits * 1_000_000_000);
-        u32::try_from(closest).unwrap_or(u32::MAX).clamp(1, most.max(1))
+        let closest = u128::from(rate.0) * MIN_BURST_INTERVAL.as_nanos() / (bits * 1_000_000_000);
+        u32::try_from(closest).unwrap_or(u32::MAX).clamp(1, max_burst.max(1))
     }
 
-    /// Another rate and burst from here on; what the old one was behind is forgotten.
+    /// Changes the rate and the burst from now on; lateness of the old schedule is dropped.
     pub fn change(&mut self, rate: BitRate, burst: u32, now: Instant) {
         (self.rate, self.burst) = (BitRate(rate.0.max(1)), burst.max(1));
         (self.origin, self.sent, self.last) = (now, 0, None);
     }
 
-    /// Datagrams in a burst.
+    /// Returns the datagrams per burst.
     pub fn burst(&self) -> u32 {
         self.burst
     }
 
-    /// When the next burst may leave.
+    /// Returns the time when the next burst may leave.
     pub fn next(&self) -> Instant {
         let due = self.due(self.sent);
         match self.last {
-            // Behind: at half the distance, so at twice the rate.
+            // A late burst follows at half the interval, so at twice the rate.
             Some(last) => due.max(last + self.time_for(u64::from(self.burst)) / 2),
             None => due,
         }
     }
 
-    /// So many datagrams left at `now`.
-    pub fn left(&mut self, count: u32, now: Instant) {
+    /// Records that `count` datagrams left at `now`.
+    pub fn record_sent(&mut self, count: u32, now: Instant) {
         let due = self.due(self.sent);
         let late = now.saturating_since(due);
         if let Some(lateness) = &mut self.lateness {
             let nanos = u64::try_from(late.as_nanos()).unwrap_or(u64::MAX);
             lateness.saturating_record(nanos.max(1));
         }
-        if late > OVERDUE {
+        if late > OVERDUE_AFTER {
             self.behind += now.saturating_since(self.last.map_or(due, |last| due.max(last)));
         }
-        if late > MOST_DEBT {
-            self.origin += late - MOST_DEBT;
-            self.given_up += late - MOST_DEBT;
+        if late > MAX_DEBT {
+            self.origin += late - MAX_DEBT;
+            self.given_up += late - MAX_DEBT;
         }
         self.sent += u64::from(count);
         self.last = Some(now);
     }
 
-    /// How late bursts left.
+    /// Returns the lateness of the bursts.
     pub fn lateness(&self) -> Option<Quantiles> {
         self.lateness.as_ref().and_then(Quantiles::of)
     }
 
-    /// Time in which a burst was overdue.
+    /// Returns the time in which a burst was overdue.
     pub fn behind(&self) -> Duration {
         self.behind
     }
 
-    /// Schedule given up.
+    /// Returns the skipped time of the schedule.
     pub fn given_up(&self) -> Duration {
         self.given_up
     }
@@ -133,14 +133,18 @@ mod tests {
 
     const DATAGRAM: Bytes = Bytes(1472);
 
-    /// Sends for `time` with wake-ups as late as `lateness` says; the departures.
-    fn run(rate: BitRate, time: Duration, mut lateness: impl FnMut(usize) -> Duration) -> (Pace, Vec<(Instant, u32)>) {
-        let burst = Pace::burst_for(rate, DATAGRAM, 44);
-        let mut pace = Pace::new(rate, DATAGRAM, burst, Instant::ZERO);
+    /// Sends for `time` with the given wake-up delays; returns the departures.
+    fn run(
+        rate: BitRate,
+        time: Duration,
+        mut lateness: impl FnMut(usize) -> Duration,
+    ) -> (UdpPace, Vec<(Instant, u32)>) {
+        let burst = UdpPace::burst_for(rate, DATAGRAM, 44);
+        let mut pace = UdpPace::new(rate, DATAGRAM, burst, Instant::ZERO);
         let (mut now, mut departures) = (Instant::ZERO, Vec::new());
         while now < Instant::ZERO + time {
             now = now.max(pace.next()) + lateness(departures.len());
-            pace.left(burst, now);
+            pace.record_sent(burst, now);
             departures.push((now, burst));
         }
         (pace, departures)
@@ -151,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn the_rate_is_kept_to_a_thousandth_at_any_rate() {
+    fn rate_is_accurate_to_a_thousandth() {
         for rate in [1_000_000, 97_000_001, 1_000_000_000, 10_000_000_000] {
             let time = Duration::from_secs(if rate < 2_000_000 { 20 } else { 2 });
             let (_, departures) = run(BitRate(rate), time, |n| Duration::from_nanos((n as u64 * 7919) % 20_000));
@@ -161,13 +165,13 @@ mod tests {
     }
 
     #[test]
-    fn after_a_stall_the_rate_is_made_good_without_a_gulp() {
+    fn stall_is_caught_up_without_a_burst() {
         let rate = BitRate(100_000_000);
         let stall = |n: usize| if n == 1000 { Duration::from_millis(100) } else { Duration::ZERO };
         let (pace, departures) = run(rate, Duration::from_secs(2), stall);
         assert!((rate_of(&departures, Duration::from_secs(2)) / rate.as_f64() - 1.0).abs() < 1e-3);
         assert_eq!(pace.given_up(), Duration::ZERO);
-        // Nowhere more than twice the rate, to a datagram.
+        // The rate is never more than twice the target, to a datagram.
         let window = Duration::from_millis(10);
         for (at, &(from, _)) in departures.iter().enumerate() {
             let in_window = departures[at..].iter().take_while(|(when, _)| *when < from + window).count() as u64;
@@ -181,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_caught_up_with_is_given_up_and_told() {
+    fn excess_lateness_is_skipped_and_reported() {
         let rate = BitRate(100_000_000);
         let slow = |_| Duration::from_micros(300);
         let (pace, departures) = run(rate, Duration::from_secs(2), slow);
@@ -192,8 +196,8 @@ mod tests {
     }
 
     #[test]
-    fn bursts_are_as_small_as_calls_allow() {
-        let burst = |rate| Pace::burst_for(BitRate(rate), DATAGRAM, 44);
+    fn bursts_are_as_small_as_possible() {
+        let burst = |rate| UdpPace::burst_for(BitRate(rate), DATAGRAM, 44);
         assert_eq!((burst(0), burst(100_000_000), burst(1_000_000_000), burst(100_000_000_000)), (1, 1, 8, 44));
     }
 }

@@ -1,33 +1,34 @@
-//! What a receiver makes of the datagrams of one stream: received, missing, reordered, duplicates.
+//! Statistics of the datagrams of one stream at the receiver: received, missing, reordered, duplicates.
 //!
-//! What is missing is kept as ranges of numbers, each with the count of arrivals at which it opened. So a late arrival
-//! is told from a duplicate exactly, its reordering extent (RFC 4737 §4.2.1) is a subtraction, and what is left at the
-//! end are the loss bursts (RFC 3357) themselves. Ranges are bounded: beyond [`MOST_RANGES`] the oldest is given up as
-//! lost, and what comes for it later can no longer be told from a duplicate and is counted apart.
+//! Missing numbers are kept as ranges, each with the count of arrivals at its start. So the receiver distinguishes late
+//! arrivals from duplicates exactly, computes a reordering extent (RFC 4737 §4.2.1) by a subtraction, and has the loss
+//! bursts (RFC 3357) as the ranges that are left at the end. The number of ranges is limited: above [`MAX_RANGES`] the
+//! oldest range counts as lost, and its later arrivals, which can no longer be distinguished from duplicates, are
+//! counted separately.
 
 use std::collections::VecDeque;
 
-use super::figures::Received;
-use super::jitter::Jitter;
+use super::figures::UdpReceived;
+use super::jitter::JitterMeter;
 use super::runs::Runs;
 
-/// Most ranges of missing numbers kept, 24 bytes each.
-pub const MOST_RANGES: usize = 8192;
+/// Maximum number of ranges of missing numbers, 24 bytes each.
+pub const MAX_RANGES: usize = 8192;
 
-/// Numbers from here on are nobody's: at a datagram a nanosecond they would take centuries.
-const BEYOND: u64 = 1 << 63;
+/// Numbers from here on are invalid: at one datagram per nanosecond they would take centuries.
+const MAX_SEQUENCE: u64 = 1 << 63;
 
-/// The account of one stream.
+/// Statistics of one stream at the receiver.
 #[derive(Debug, Clone, Default)]
-pub struct Receiver {
+pub struct DatagramReceiver {
     /// One past the highest number seen.
     next: u64,
     missing: VecDeque<Missing>,
-    /// How many numbers the ranges hold.
+    /// Missing numbers in all ranges.
     missing_count: u64,
-    /// Given up with the ranges there was no room for.
+    /// Missing numbers of ranges that were removed for lack of room.
     given_up: u64,
-    /// Below this number nothing is known any more.
+    /// Numbers below this one are no longer known.
     horizon: u64,
     received: u64,
     duplicates: u64,
@@ -36,133 +37,133 @@ pub struct Receiver {
     too_late: u64,
     extents: Runs,
     bursts: Runs,
-    /// The last arrivals but duplicates, for RFC 4737 §5.4.
+    /// Last arrivals without duplicates, for RFC 4737 §5.4.
     recent: [u64; 3],
-    jitter: Jitter,
+    jitter: JitterMeter,
 }
 
-/// Numbers that have not come, `from` to before `to`.
+/// Missing numbers: `from` to before `to`.
 #[derive(Debug, Clone, Copy)]
 struct Missing {
     from: u64,
     to: u64,
-    /// Datagrams received before the one that opened it.
+    /// Datagrams received before the range began.
     opened: u64,
 }
 
-/// What an arrival was.
+/// Classification of an arrival.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Arrival {
-    /// The highest number yet.
+pub enum ArrivalKind {
+    /// Highest number so far.
     InOrder,
-    /// It had been missing.
+    /// The number was missing.
     Late,
-    /// It had come before.
+    /// The number had arrived before.
     Duplicate,
-    /// Too old to say whether it is a duplicate, or a number that cannot be.
+    /// The number is too old to be recognised as a duplicate, or invalid.
     Unknown,
 }
 
-impl Receiver {
-    /// A datagram came: its number from 0, and when it was sent and received, each in nanoseconds of that end's clock.
-    pub fn arrived(&mut self, sequence: u64, sent: u64, received: u64) -> Arrival {
-        let arrival = self.place(sequence);
+impl DatagramReceiver {
+    /// Records an arrival: its number from 0, and its send and receive times, each in nanoseconds of that end's clock.
+    pub fn arrived(&mut self, sequence: u64, sent: u64, received: u64) -> ArrivalKind {
+        let arrival = self.classify(sequence);
         match arrival {
-            Arrival::InOrder | Arrival::Late => {
+            ArrivalKind::InOrder | ArrivalKind::Late => {
                 self.recent[(self.received % 3) as usize] = sequence;
                 self.received += 1;
                 self.jitter.arrived(sent, received);
             }
-            Arrival::Duplicate => self.duplicates += 1,
-            Arrival::Unknown => self.too_late += 1,
+            ArrivalKind::Duplicate => self.duplicates += 1,
+            ArrivalKind::Unknown => self.too_late += 1,
         }
         arrival
     }
 
-    /// The sender says how many it sent: those after the last that came are lost too.
+    /// Takes the number of sent datagrams: those after the last arrival are lost too.
     pub fn finish(&mut self, sent: u64) {
-        if sent > self.next && sent <= BEYOND {
-            self.open(self.next, sent);
+        if sent > self.next && sent <= MAX_SEQUENCE {
+            self.add_missing(self.next, sent);
             self.next = sent;
         }
     }
 
-    /// How many were received, each counted once.
+    /// Returns the received datagrams, each counted once.
     pub fn received(&self) -> u64 {
         self.received
     }
 
-    /// How many are missing by now; some may still come.
+    /// Returns the missing datagrams so far; some may still arrive.
     pub fn missing(&self) -> u64 {
         self.missing_count + self.given_up
     }
 
-    /// One past the highest number seen.
+    /// Returns the number after the highest one seen.
     pub fn next(&self) -> u64 {
         self.next
     }
 
-    /// How many came late.
+    /// Returns the reordered datagrams.
     pub fn reordered(&self) -> u64 {
         self.reordered
     }
 
-    /// How many came again.
+    /// Returns the duplicate datagrams.
     pub fn duplicates(&self) -> u64 {
         self.duplicates
     }
 
-    /// The jitter so far.
-    pub fn jitter(&self) -> &Jitter {
+    /// Returns the jitter so far.
+    pub fn jitter(&self) -> &JitterMeter {
         &self.jitter
     }
 
-    /// Everything known by now; what is still missing counts as lost.
-    pub fn figures(&self) -> Received {
+    /// Returns all figures so far; missing datagrams count as lost.
+    pub fn figures(&self) -> UdpReceived {
         let mut bursts = self.bursts.clone();
         self.missing.iter().for_each(|range| bursts.add(range.to - range.from));
-        Received {
+        UdpReceived {
             datagrams: self.received,
             lost: self.missing(),
             duplicates: self.duplicates,
             reordered: self.reordered,
             reordered_by_three: self.reordered_by_three,
             too_late: self.too_late,
-            longest_burst: bursts.longest(),
+            max_loss_burst: bursts.longest(),
             loss_bursts: bursts.counts(),
-            most_extent: self.extents.longest(),
-            extents: self.extents.counts(),
+            max_reordering_extent: self.extents.longest(),
+            reordering_extents: self.extents.counts(),
             jitter: self.jitter.smoothed(),
-            variation: self.jitter.variation(),
-            ..Received::default()
+            delay_variation: self.jitter.variation(),
+            ..UdpReceived::default()
         }
     }
 
-    fn place(&mut self, sequence: u64) -> Arrival {
-        if sequence >= BEYOND {
-            return Arrival::Unknown;
+    fn classify(&mut self, sequence: u64) -> ArrivalKind {
+        if sequence >= MAX_SEQUENCE {
+            return ArrivalKind::Unknown;
         }
         if sequence >= self.next {
             if sequence > self.next {
-                self.open(self.next, sequence);
+                self.add_missing(self.next, sequence);
             }
             self.next = sequence + 1;
-            return Arrival::InOrder;
+            return ArrivalKind::InOrder;
         }
         let at = self.missing.partition_point(|range| range.to <= sequence);
         match self.missing.get(at) {
             Some(range) if range.from <= sequence => {
                 let extent = self.received - range.opened;
-                self.take(at, sequence);
-                self.late(sequence, extent);
-                Arrival::Late
+                self.remove_missing(at, sequence);
+                self.record_late(sequence, extent);
+                ArrivalKind::Late
             }
-            _ if sequence < self.horizon => Arrival::Unknown,
-            _ => Arrival::Duplicate,
+            _ if sequence < self.horizon => ArrivalKind::Unknown,
+            _ => ArrivalKind::Duplicate,
         }
     }
 
-    fn late(&mut self, sequence: u64, extent: u64) {
+    fn record_late(&mut self, sequence: u64, extent: u64) {
         self.reordered += 1;
         self.extents.add(extent);
         if self.received >= 3 && self.recent.iter().all(|&before| before > sequence) {
@@ -170,14 +171,14 @@ impl Receiver {
         }
     }
 
-    fn open(&mut self, from: u64, to: u64) {
+    fn add_missing(&mut self, from: u64, to: u64) {
         self.missing.push_back(Missing { from, to, opened: self.received });
         self.missing_count += to - from;
-        self.bound();
+        self.limit_ranges();
     }
 
-    /// Takes one number out of a range.
-    fn take(&mut self, at: usize, sequence: u64) {
+    /// Removes one number from a range.
+    fn remove_missing(&mut self, at: usize, sequence: u64) {
         let range = self.missing[at];
         self.missing_count -= 1;
         match (range.from == sequence, range.to == sequence + 1) {
@@ -187,13 +188,13 @@ impl Receiver {
             (false, false) => {
                 self.missing[at].to = sequence;
                 self.missing.insert(at + 1, Missing { from: sequence + 1, ..range });
-                self.bound();
+                self.limit_ranges();
             }
         }
     }
 
-    fn bound(&mut self) {
-        while self.missing.len() > MOST_RANGES {
+    fn limit_ranges(&mut self) {
+        while self.missing.len() > MAX_RANGES {
             let Some(oldest) = self.missing.pop_front() else { return };
             let length = oldest.to - oldest.from;
             self.bursts.add(length);

@@ -1,81 +1,81 @@
-//! How often each length came: of loss bursts (RFC 3357's loss periods), of reordering extents (RFC 4737 §4.2).
+//! Counts of lengths: of loss bursts (loss periods of RFC 3357) and of reordering extents (RFC 4737 §4.2).
 //!
-//! Lengths to 16 are counted one by one, longer ones between powers of two: what a hostile peer can make of it stays
-//! small.
+//! Lengths up to 16 have their own counters; longer ones are counted between powers of two. So a hostile peer cannot
+//! make the counts large.
 
 use serde::{Deserialize, Serialize};
 
-const EXACT: u64 = 16;
-/// 17..=32, 33..=64 … to 2^64.
-const WIDE: usize = 60;
+const MAX_EXACT: u64 = 16;
+/// 17..=32, 33..=64 … up to 2^64.
+const WIDE_BUCKETS: usize = 60;
 
-/// Counts of lengths.
+/// Counters by run length.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Runs {
-    counts: [u64; EXACT as usize + WIDE],
+    counts: [u64; MAX_EXACT as usize + WIDE_BUCKETS],
     longest: u64,
 }
 
-/// How many were of these lengths.
+/// Number of runs with a length from `from` to `to`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct RunCount {
-    /// From this length
+    /// Minimum length of the range, inclusive.
     pub from: u64,
-    /// to this one.
+    /// Maximum length of the range, inclusive.
     pub to: u64,
-    /// So many.
+    /// Number of runs with a length in this range.
     pub count: u64,
 }
 
 impl Default for Runs {
     fn default() -> Self {
-        Runs { counts: [0; EXACT as usize + WIDE], longest: 0 }
+        Runs { counts: [0; MAX_EXACT as usize + WIDE_BUCKETS], longest: 0 }
     }
 }
 
 impl Runs {
-    /// Counts one; one of no length is none.
+    /// Counts a run; a length of zero is ignored.
     pub fn add(&mut self, length: u64) {
         if length == 0 {
             return;
         }
         self.longest = self.longest.max(length);
-        let count = &mut self.counts[place(length)];
+        let count = &mut self.counts[bucket(length)];
         *count = count.saturating_add(1);
     }
 
-    /// The longest.
+    /// Returns the longest run.
     pub fn longest(&self) -> u64 {
         self.longest
     }
 
-    /// The lengths that came.
+    /// Returns the non-zero counts.
     pub fn counts(&self) -> Vec<RunCount> {
         let all = self.counts.iter().enumerate().filter(|(_, count)| **count > 0);
-        all.map(|(place, &count)| {
-            let (from, to) = lengths(place);
+        all.map(|(bucket, &count)| {
+            let (from, to) = bucket_range(bucket);
             RunCount { from, to, count }
         })
         .collect()
     }
 }
 
-fn place(length: u64) -> usize {
-    if length <= EXACT {
+fn bucket(length: u64) -> usize {
+    if length <= MAX_EXACT {
         return length as usize - 1;
     }
-    // 17..=32 is 5 bits of length - 1.
+    // 17..=32 has 5 bits of length - 1.
     let bits = u64::BITS - (length - 1).leading_zeros();
-    EXACT as usize + bits as usize - 5
+    MAX_EXACT as usize + bits as usize - 5
 }
 
-fn lengths(place: usize) -> (u64, u64) {
-    let place = place as u64;
-    if place < EXACT {
-        return (place + 1, place + 1);
+fn bucket_range(bucket: usize) -> (u64, u64) {
+    let bucket = bucket as u64;
+    if bucket < MAX_EXACT {
+        return (bucket + 1, bucket + 1);
     }
-    let bits = place - EXACT + 5;
+    let bits = bucket - MAX_EXACT + 5;
     let to = if bits >= 64 { u64::MAX } else { 1 << bits };
     ((1 << (bits - 1)) + 1, to)
 }
@@ -85,7 +85,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_length_has_one_place() {
+    fn every_length_has_one_bucket() {
         let near_powers = (5..64).flat_map(|bits| [(1u64 << bits) - 1, 1 << bits, (1 << bits) + 1]);
         for length in (1..100).chain(near_powers).chain([u64::MAX]) {
             let mut runs = Runs::default();
@@ -94,8 +94,8 @@ mod tests {
             assert!((count.from..=count.to).contains(&length) && count.count == 1, "{length}: {count:?}");
             assert_eq!(runs.longest(), length);
         }
-        assert_eq!(lengths(0), (1, 1));
-        assert_eq!(lengths(16), (17, 32));
-        assert_eq!(lengths(17), (33, 64));
+        assert_eq!(bucket_range(0), (1, 1));
+        assert_eq!(bucket_range(16), (17, 32));
+        assert_eq!(bucket_range(17), (33, 64));
     }
 }

@@ -1,33 +1,33 @@
-//! What a receiver sees of one step of a ramp. What that comes to is for `ramp` to say.
+//! Measurement of one step of a ramp at the receiver; `ramp` evaluates the figures.
 
 use std::time::Duration;
 
-use super::ramp::StepSeen;
+use super::ramp::StepReceived;
 use crate::figure::Figure;
 
-/// Adds up what a receiver sees of one step: a straight line through transit times, by least squares.
+/// Accumulates one step at the receiver: a straight line through the transit times, by least squares.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct StepMeter {
     step: u32,
     datagrams: u64,
     first: Option<(u64, u64)>,
     last: u64,
-    /// Sums of x, y, x·x, x·y: arrival and transit in seconds since the first datagram's.
+    /// Sums of x, y, x·x, x·y: arrival and transit time in seconds since the first datagram.
     sums: [f64; 4],
 }
 
 impl StepMeter {
-    /// For this step.
+    /// Creates a meter for the step with this number.
     pub fn new(step: u32) -> Self {
         StepMeter { step, ..StepMeter::default() }
     }
 
-    /// The step it is for.
+    /// Returns the number of the step.
     pub fn step(&self) -> u32 {
         self.step
     }
 
-    /// A datagram of the step came, for the first time; nanoseconds of each end's clock.
+    /// Records the first arrival of a datagram of the step; nanoseconds of each end's clock.
     pub fn arrived(&mut self, sent: u64, received: u64) {
         let (first_sent, first_received) = *self.first.get_or_insert((sent, received));
         self.datagrams += 1;
@@ -39,14 +39,14 @@ impl StepMeter {
         }
     }
 
-    /// What was seen.
-    pub fn seen(&self) -> StepSeen {
+    /// Returns the figures so far.
+    pub fn figures(&self) -> StepReceived {
         let (_, first) = self.first.unwrap_or_default();
         let time = Duration::from_nanos(self.last.saturating_sub(first));
         let (n, [x, y, xx, xy]) = (self.datagrams as f64, self.sums);
         let spread = n * xx - x * x;
         let slope = if spread > 0.0 { (n * xy - x * y) / spread } else { 0.0 };
         let delay_growth_seconds = Figure::new(slope * time.as_secs_f64()).unwrap_or_default();
-        StepSeen { step: self.step, datagrams: self.datagrams, time, delay_growth_seconds }
+        StepReceived { step: self.step, datagrams: self.datagrams, time, delay_growth_seconds }
     }
 }

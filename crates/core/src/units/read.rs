@@ -1,67 +1,34 @@
-//! Quantities as they are typed.
+//! Parsers for quantities that a user types.
 //!
-//! What users of `tc`, `iperf3` and `dd` type is accepted, and what could be meant in two ways refused: a time that is
-//! only a number, a rate in bytes.
+//! They accept the spellings of `tc`, `iperf3` and `dd`. They refuse ambiguous values: a time without a unit, a rate in
+//! bytes.
 
 use std::str::FromStr;
 use std::time::Duration;
 
-use super::{BitRate, Bytes, Ratio, shifted};
+use super::{BitRate, Bytes, Ratio, shift_decimal_point};
 
-/// Why a quantity could not be read; the message names the text as it was typed.
+/// Error of a quantity that cannot be read; the message quotes the text as the user typed it.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum QuantityError {
-    /// Not a number at the start, or nothing at all.
-    #[error("'{text}' is not a {quantity}: expected a number and a unit, such as {example}")]
+    #[error("'{text}' is not a {quantity}: expected a number and a unit, for example {example}")]
     NotANumber {
-        /// What was typed.
         text: String,
-        /// What was wanted: "byte count", "bit rate" …
+        /// For example "byte count" or "bit rate".
         quantity: &'static str,
-        /// A value that would be accepted.
         example: &'static str,
     },
-    /// A unit nobody knows, or one that belongs to another quantity.
+    /// An unknown unit, or a unit of another quantity.
     #[error("'{text}': unknown unit '{unit}' for a {quantity}: use one of {allowed}")]
-    UnknownUnit {
-        /// What was typed.
-        text: String,
-        /// The part that was not understood.
-        unit: String,
-        /// What was wanted.
-        quantity: &'static str,
-        /// The units that would be accepted.
-        allowed: &'static str,
-    },
-    /// A time that is only a number.
-    #[error("'{0}' has no unit: say {0}ms or {0}s")]
+    UnknownUnit { text: String, unit: String, quantity: &'static str, allowed: &'static str },
+    #[error("'{0}' has no unit: write {0}ms or {0}s")]
     NoUnit(String),
-    /// Below zero.
     #[error("'{text}': a {quantity} cannot be negative")]
-    Negative {
-        /// What was typed.
-        text: String,
-        /// What was wanted.
-        quantity: &'static str,
-    },
-    /// Zero where something is needed.
-    #[error("'{text}': a {quantity} of zero has no meaning here")]
-    Zero {
-        /// What was typed.
-        text: String,
-        /// What was wanted.
-        quantity: &'static str,
-    },
-    /// More than can be represented.
-    #[error("'{text}': too large for a {quantity}: the most is {most}")]
-    TooLarge {
-        /// What was typed.
-        text: String,
-        /// What was wanted.
-        quantity: &'static str,
-        /// The largest value, as text.
-        most: &'static str,
-    },
+    Negative { text: String, quantity: &'static str },
+    #[error("'{text}': a {quantity} of zero is not allowed here")]
+    Zero { text: String, quantity: &'static str },
+    #[error("'{text}': too large for a {quantity}: the maximum is {max}")]
+    TooLarge { text: String, quantity: &'static str, max: &'static str },
 }
 
 const KIB: f64 = 1024.0;
@@ -69,15 +36,15 @@ const KIB: f64 = 1024.0;
 impl FromStr for Bytes {
     type Err = QuantityError;
 
-    /// `4547813`, `64KiB`, `10MB`, `1.5GiB`; a bare `K`, `M`, `G`, `T` is binary, as in iperf3, dd and nettest.
+    /// Reads `4547813`, `64KiB`, `10MB`, `1.5GiB`. A bare `K`, `M`, `G` or `T` is binary, as in iperf3, dd and nettest.
     fn from_str(text: &str) -> Result<Self, QuantityError> {
-        const WHAT: Quantity = Quantity {
+        const QUANTITY: Quantity = Quantity {
             name: "byte count",
             example: "10000000, 64KiB or 10MB",
             units: "B, kB, MB, GB, TB, KiB, MiB, GiB, TiB (K, M, G, T are binary)",
-            most: "16 EiB",
+            max: "16 EiB",
         };
-        let (number, unit) = WHAT.split(text)?;
+        let (number, unit) = QUANTITY.split(text)?;
         let factor = match unit.trim_end_matches(['b', 'B']) {
             "" => 1.0,
             "k" | "K" if unit.len() == 2 => 1e3,
@@ -88,27 +55,28 @@ impl FromStr for Bytes {
             "M" | "m" | "Mi" | "mi" => KIB.powi(2),
             "G" | "g" | "Gi" | "gi" => KIB.powi(3),
             "T" | "t" | "Ti" | "ti" => KIB.powi(4),
-            _ => return Err(WHAT.unknown_unit(text, unit)),
+            _ => return Err(QUANTITY.unknown_unit(text, unit)),
         };
-        WHAT.scale(text, number, factor).map(Bytes)
+        QUANTITY.scale(text, number, factor).map(Bytes)
     }
 }
 
 impl FromStr for BitRate {
     type Err = QuantityError;
 
-    /// `135mbit`, `135Mb/s`, `2.5Gbps`, `10G`, `155520000`: bits per second, SI multiples, as `tc` and iperf3 print.
+    /// Reads `135mbit`, `135Mb/s`, `2.5Gbps`, `10G`, `155520000`: bits per second with SI multiples, as `tc` and iperf3
+    /// print them.
     fn from_str(text: &str) -> Result<Self, QuantityError> {
-        const WHAT: Quantity = Quantity {
+        const QUANTITY: Quantity = Quantity {
             name: "bit rate",
             example: "135mbit, 2.5Gb/s or 155520000",
             units: "bit, kbit, mbit, gbit, tbit, Mb/s, Gbit/s, Mbps (bits, never bytes, per second)",
-            most: "18 Eb/s",
+            max: "18 Eb/s",
         };
-        let (number, unit) = WHAT.split(text)?;
-        // `MB/s` against `Mb/s` is the oldest misunderstanding of the field: a capital B is refused, not guessed.
+        let (number, unit) = QUANTITY.split(text)?;
+        // `MB/s` is often confused with `Mb/s`: a capital B is an error, not a guess.
         if unit.contains('B') {
-            return Err(WHAT.unknown_unit(text, unit));
+            return Err(QUANTITY.unknown_unit(text, unit));
         }
         let lower = unit.to_ascii_lowercase();
         let lower = lower.strip_suffix("/s").unwrap_or(&lower);
@@ -119,38 +87,38 @@ impl FromStr for BitRate {
             "m" => 1e6,
             "g" => 1e9,
             "t" => 1e12,
-            _ => return Err(WHAT.unknown_unit(text, unit)),
+            _ => return Err(QUANTITY.unknown_unit(text, unit)),
         };
-        WHAT.scale(text, number, factor).map(BitRate)
+        QUANTITY.scale(text, number, factor).map(BitRate)
     }
 }
 
 impl FromStr for Ratio {
     type Err = QuantityError;
 
-    /// `1e-4`, `0.01`, `1%`: at most 1 (100 %).
+    /// Reads `1e-4`, `0.01`, `1%`; the maximum is 1 (100 %).
     fn from_str(text: &str) -> Result<Self, QuantityError> {
-        const WHAT: Quantity =
-            Quantity { name: "ratio", example: "1e-4 or 0.01%", units: "%, or none", most: "1 (100 %)" };
-        let (number, unit) = WHAT.split(text)?;
+        const QUANTITY: Quantity =
+            Quantity { name: "ratio", example: "1e-4 or 0.01%", units: "%, or none", max: "1 (100 %)" };
+        let (number, unit) = QUANTITY.split(text)?;
         let value = match unit {
             "" => number,
-            "%" => shifted(number, -2),
-            _ => return Err(WHAT.unknown_unit(text, unit)),
+            "%" => shift_decimal_point(number, -2),
+            _ => return Err(QUANTITY.unknown_unit(text, unit)),
         };
-        if value > 1.0 { Err(WHAT.too_large(text)) } else { Ok(Ratio(value)) }
+        if value > 1.0 { Err(QUANTITY.too_large(text)) } else { Ok(Ratio(value)) }
     }
 }
 
-/// Reads `539ms`, `1.5s`, `60`, `250us`, `2min`, `1h`; a bare number is seconds.
+/// Reads `539ms`, `1.5s`, `60`, `250us`, `2min`, `1h`; a bare number is in seconds.
 pub fn parse_duration(text: &str) -> Result<Duration, QuantityError> {
-    const WHAT: Quantity = Quantity {
+    const QUANTITY: Quantity = Quantity {
         name: "duration",
         example: "539ms, 1.5s or 10min",
         units: "ns, us, ms, s, min, h, d",
-        most: "584 years",
+        max: "584 years",
     };
-    let (number, unit) = WHAT.split(text)?;
+    let (number, unit) = QUANTITY.split(text)?;
     let nanos_per_unit = match unit {
         "ns" => 1.0,
         "us" | "µs" => 1e3,
@@ -159,29 +127,29 @@ pub fn parse_duration(text: &str) -> Result<Duration, QuantityError> {
         "min" | "m" => 60e9,
         "h" => 3600e9,
         "d" => 86_400e9,
-        _ => return Err(WHAT.unknown_unit(text, unit)),
+        _ => return Err(QUANTITY.unknown_unit(text, unit)),
     };
-    WHAT.scale(text, number, nanos_per_unit).map(Duration::from_nanos)
+    QUANTITY.scale(text, number, nanos_per_unit).map(Duration::from_nanos)
 }
 
-/// The same where a number alone could be meant in two ways (`ping` takes it for ms, `tc` for µs): it wants a unit.
-/// Zero needs none.
+/// Reads a duration that must have a unit, because a bare number is ambiguous: `ping` reads it as ms, `tc` as µs. Zero
+/// needs no unit.
 pub fn parse_unit_duration(text: &str) -> Result<Duration, QuantityError> {
     let duration = parse_duration(text)?;
     let has_unit = text.trim().ends_with(|last: char| last.is_alphabetic());
     if has_unit || duration.is_zero() { Ok(duration) } else { Err(QuantityError::NoUnit(text.trim().to_owned())) }
 }
 
-/// What a parser says of the quantity it reads.
+/// Texts that a parser needs for the errors of its quantity.
 struct Quantity {
     name: &'static str,
     example: &'static str,
     units: &'static str,
-    most: &'static str,
+    max: &'static str,
 }
 
 impl Quantity {
-    /// Splits `text` into a finite, non-negative number and the unit after it.
+    /// Splits `text` into a finite number of zero or more and the unit after it.
     fn split<'a>(&self, text: &'a str) -> Result<(f64, &'a str), QuantityError> {
         let trimmed = text.trim();
         let end = number_end(trimmed);
@@ -206,7 +174,7 @@ impl Quantity {
     }
 
     fn too_large(&self, text: &str) -> QuantityError {
-        QuantityError::TooLarge { text: text.to_owned(), quantity: self.name, most: self.most }
+        QuantityError::TooLarge { text: text.to_owned(), quantity: self.name, max: self.max }
     }
 
     fn unknown_unit(&self, text: &str, unit: &str) -> QuantityError {
@@ -219,7 +187,7 @@ impl Quantity {
     }
 }
 
-/// Where the number at the start of `text` ends: sign, digits, point, and an exponent only where digits follow it.
+/// Returns the end of the number at the start of `text`: sign, digits, point, and an exponent only if digits follow it.
 fn number_end(text: &str) -> usize {
     let bytes = text.as_bytes();
     let digits = |mut at: usize| {

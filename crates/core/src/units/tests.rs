@@ -1,9 +1,9 @@
-//! What is typed is understood, what is printed reads well, and both agree.
+//! Tests of parsers and formatters, and of values that pass through both.
 
 use super::*;
 
 #[test]
-fn bytes_are_read_as_typed() {
+fn bytes_are_parsed() {
     let ok = [
         ("4547813", 4_547_813),
         ("64KiB", 65_536),
@@ -25,18 +25,18 @@ fn bytes_are_read_as_typed() {
 }
 
 #[test]
-fn what_is_compared_is_printed_alike() {
-    assert_eq!(BitRate::alike([BitRate(1_000_000), BitRate(998_000)]), ["1 Mb/s", "0.998 Mb/s"]);
-    assert_eq!(BitRate::alike([BitRate(2_000_000_000), BitRate(1_230_000)]), ["2 Gb/s", "1.23 Mb/s"]);
-    assert_eq!(BitRate::alike([BitRate(5_000_000), BitRate(0)]), ["5 Mb/s", "0 Mb/s"]);
-    assert_eq!(Bytes::alike([Bytes(4 << 20), Bytes(208 << 10)]), ["4 MiB", "208 KiB"]);
-    assert_eq!(Bytes::alike([Bytes(4 << 20), Bytes(3_000_001)]), ["4.194 MB", "3 MB"]);
-    assert_eq!(Bytes::alike([Bytes(4_000_000), Bytes(212_992)]), ["4 MB", "0.213 MB"]);
+fn compared_values_share_a_unit() {
+    assert_eq!(BitRate::in_common_unit([BitRate(1_000_000), BitRate(998_000)]), ["1 Mb/s", "0.998 Mb/s"]);
+    assert_eq!(BitRate::in_common_unit([BitRate(2_000_000_000), BitRate(1_230_000)]), ["2 Gb/s", "1.23 Mb/s"]);
+    assert_eq!(BitRate::in_common_unit([BitRate(5_000_000), BitRate(0)]), ["5 Mb/s", "0 Mb/s"]);
+    assert_eq!(Bytes::in_common_unit([Bytes(4 << 20), Bytes(208 << 10)]), ["4 MiB", "208 KiB"]);
+    assert_eq!(Bytes::in_common_unit([Bytes(4 << 20), Bytes(3_000_001)]), ["4.194 MB", "3 MB"]);
+    assert_eq!(Bytes::in_common_unit([Bytes(4_000_000), Bytes(212_992)]), ["4 MB", "0.213 MB"]);
     assert_eq!((Bytes(6 << 20).to_string(), Bytes(6 << 20).decimal()), ("6 MiB".into(), "6.291 MB".into()));
 }
 
 #[test]
-fn no_figure_is_a_thousand_of_its_unit() {
+fn values_round_up_to_the_next_unit() {
     assert_eq!(
         [999, 1000, 999_949, 999_950].map(|rate| BitRate(rate).to_string()),
         ["999 b/s", "1 kb/s", "999.9 kb/s", "1 Mb/s"]
@@ -74,13 +74,13 @@ fn durations_and_ratios() {
     for (text, duration) in
         [("539ms", 539_000_000), ("1001us", 1_001_000), ("60s", 60_000_000_000), ("7ns", 7), ("0s", 0)]
     {
-        assert_eq!(typed_duration(Duration::from_nanos(duration)), text);
+        assert_eq!(duration_argument(Duration::from_nanos(duration)), text);
         assert_eq!(parse_duration(text), Ok(Duration::from_nanos(duration)));
     }
     assert!(parse_duration("-1s").is_err() && parse_duration("5 lightyears").is_err());
     assert_eq!("1e-4".parse::<Ratio>().map(Ratio::get), Ok(1e-4));
     assert_eq!("1%".parse::<Ratio>().map(Ratio::get), Ok(0.01));
-    // Where dividing by a hundred, or multiplying, misses the nearest float.
+    // Values for which a division by 100, or a multiplication, misses the nearest float.
     for (per_cent, ratio) in [("0.7%", 0.007), ("7%", 0.07), ("0.57%", 0.0057), ("1e-3%", 1e-5), ("100%", 1.0)] {
         let read: Ratio = per_cent.parse().unwrap();
         assert_eq!((read.get(), read.to_string().parse()), (ratio, Ok(read)), "{per_cent}");
@@ -90,7 +90,7 @@ fn durations_and_ratios() {
 }
 
 #[test]
-fn printing_is_si_for_rates_and_exact_powers_are_binary() {
+fn rates_print_in_si_and_exact_powers_in_binary() {
     assert_eq!(BitRate(135_000_000).to_string(), "135 Mb/s");
     assert_eq!(BitRate(67_400_000).to_string(), "67.4 Mb/s");
     assert_eq!(Bytes(9_095_625).to_string(), "9.096 MB");
@@ -102,19 +102,24 @@ fn printing_is_si_for_rates_and_exact_powers_are_binary() {
 }
 
 #[test]
-fn what_is_typed_is_read_back_exactly() {
+fn arguments_are_read_back_exactly() {
     for bytes in [0, 1, 1000, 1024, 64_000, 65_536, 9_095_625, 1 << 40, 5 << 50] {
-        assert_eq!(Bytes(bytes).typed().parse(), Ok(Bytes(bytes)));
-        assert_eq!(BitRate(bytes).typed().parse(), Ok(BitRate(bytes)));
+        assert_eq!(Bytes(bytes).to_argument().parse(), Ok(Bytes(bytes)));
+        assert_eq!(BitRate(bytes).to_argument().parse(), Ok(BitRate(bytes)));
         let duration = Duration::from_nanos(bytes);
-        assert_eq!(parse_duration(&typed_duration(duration)), Ok(duration));
+        assert_eq!(parse_duration(&duration_argument(duration)), Ok(duration));
     }
     for ratio in [0.0, 1.0, 1e-4, 1e-300, 1.0 / 3.0, 0.1 + 0.2] {
-        assert_eq!(Ratio(ratio).typed().parse(), Ok(Ratio(ratio)));
+        assert_eq!(Ratio(ratio).to_argument().parse(), Ok(Ratio(ratio)));
     }
-    let texts = [Bytes(65_536).typed(), BitRate(135_000_000).typed(), Ratio(1e-4).typed(), Ratio(1.0).typed()];
+    let texts = [
+        Bytes(65_536).to_argument(),
+        BitRate(135_000_000).to_argument(),
+        Ratio(1e-4).to_argument(),
+        Ratio(1.0).to_argument(),
+    ];
     assert_eq!(texts, ["64KiB", "135mbit", "0.0001", "1"]);
-    assert_eq!(typed_duration(Duration::from_millis(1500)), "1500ms");
+    assert_eq!(duration_argument(Duration::from_millis(1500)), "1500ms");
 }
 
 #[test]

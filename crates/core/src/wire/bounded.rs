@@ -1,17 +1,15 @@
-//! Words of a peer that are kept: no more of them than anybody reads, whatever fits in a message.
+//! Shortens long texts from a peer.
 
 use serde::{Deserialize, Deserializer};
+const MAX_CHARS: usize = 4096;
 
-/// Most characters.
-const MOST: usize = 4096;
-
-/// Reads words, and drops what there is too much of them.
-pub(crate) fn words<'de, D: Deserializer<'de>>(from: D) -> Result<String, D::Error> {
-    let words = String::deserialize(from)?;
-    let end = words.char_indices().nth(MOST).map(|(end, _)| end);
+/// Deserializes a text, and truncates it to [`MAX_CHARS`] characters.
+pub(crate) fn text<'de, D: Deserializer<'de>>(from: D) -> Result<String, D::Error> {
+    let text = String::deserialize(from)?;
+    let end = text.char_indices().nth(MAX_CHARS).map(|(end, _)| end);
     Ok(match end {
-        Some(end) => words[..end].to_owned(),
-        None => words,
+        Some(end) => text[..end].to_owned(),
+        None => text,
     })
 }
 
@@ -20,11 +18,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_too_long_is_cut_between_characters() {
-        let read = |words: &str| super::words(serde_json::Value::from(words)).unwrap();
-        for short in ["", "w", &"ü".repeat(MOST)] {
+    fn long_text_is_truncated_between_characters() {
+        let read = |text: &str| super::text(serde_json::Value::from(text)).unwrap();
+        for short in ["", "w", &"ü".repeat(MAX_CHARS)] {
             assert_eq!(read(short), short);
         }
-        assert_eq!(read(&"ü".repeat(MOST + 1)), "ü".repeat(MOST));
+        assert_eq!(read(&"ü".repeat(MAX_CHARS + 1)), "ü".repeat(MAX_CHARS));
     }
 }

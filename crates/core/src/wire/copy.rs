@@ -1,130 +1,121 @@
-//! Messages and block headers of a copy session.
+//! Messages of a copy session.
 //!
-//! The request says who sends what to whom, and rides in the control connection's first flight. Then the sender says
-//! [`FromSender`] and the receiver [`FromReceiver`] over the control connection, while blocks go over the data
-//! streams, each behind a [`BlockHeader`]. Whoever dialled may be either.
+//! The client's request is part of the first flight of the control connection. The sender then sends [`SenderMessage`]s
+//! and the receiver sends [`ReceiverMessage`]s over the control connection. Blocks travel over the data streams, each
+//! after a [`BlockHeader`]. The client may be the sender or the receiver.
 //!
-//! **A list and numbers.** The sender lists what it has, entry by entry, and goes on listing while it sends; a block names its
-//! file by the number of its entry. Small files cost no message of their own in either direction: their blocks stand
-//! behind each other in one write, and the receiver settles whole ranges of numbers. No more than [`MOST_UNSETTLED`]
-//! entries, and [`MOST_UNSETTLED_BYTES`] of names and attributes, are listed and not settled
-//! ([`crate::transfer::unsettled`]), which bounds the memory of both ends however many files there are and whatever
-//! they carry.
+//! **List and entry numbers.** The sender lists its entries, and continues to list while it sends. A block names its
+//! file by the entry number. Small files need no message of their own in either direction: their blocks follow each
+//! other in one write, and the receiver reports whole ranges of numbers as settled. An entry is settled when it is
+//! copied, up to date, or failed. At most [`MAX_PENDING_ENTRIES`] entries, with at most [`MAX_PENDING_BYTES`] of names
+//! and attributes, are listed and not settled ([`crate::transfer::pending_entries`]). This limits the memory of both
+//! ends, whatever the number of files and their attributes.
 //!
-//! **Asked or not.** Where the receiver has nothing that could stand in the way, blocks follow the list at once. Otherwise it
-//! says so ([`FromReceiver::Ready`]), and the sender waits for its word on each entry; many entries are under way, so
-//! that this costs one round trip in all. What it finds out later (a partial file of an earlier copy) it says with
-//! [`FromReceiver::Have`], and blocks that came for nothing are dropped.
+//! **With or without requests.** If the receiver has no existing files in the way, blocks follow the list at once.
+//! Otherwise the receiver says so ([`ReceiverMessage::Ready`]), and the sender waits for its decision on each entry.
+//! Many entries are in flight, so that this costs one RTT in total. Later discoveries (a partial file of an earlier
+//! copy) are sent as [`ReceiverMessage::Have`]; blocks that arrive for nothing are discarded.
 //!
-//! The request is in `request`, what became of entries in `told`, the header in `header`; here is the conversation.
+//! The request is in `request`, results of entries are in `events`, and the block header is in `header`.
 //!
-//! A later version adds ranges of one file from several hosts, and reserved rates, as further messages and flags; a
-//! message of a name not known here is an error of the frame.
+//! A message with an unknown name is a frame error.
 
+mod events;
 mod header;
 mod request;
-mod told;
 
 use serde::{Deserialize, Serialize};
 
 use crate::transfer::blockset::BlockSet;
+use crate::transfer::bottleneck::{SocketEvidence, StreamActivity, StreamTime};
+use crate::transfer::byte_string::ByteString;
 use crate::transfer::digest::Digest;
 use crate::transfer::entry::{Entry, Modified, Name};
-use crate::transfer::keep::LeftOut;
-use crate::transfer::limit::{Doing, Shares, SocketEvidence};
-use crate::transfer::raw::Raw;
+use crate::transfer::preserve::SkippedEntries;
 use crate::units::Bytes;
 
+pub use events::{CopyTally, EntryAction, EntryEvent, EntryFailure, ReportedKind};
 pub use header::{BlockHeader, HeaderError};
-pub use request::{CopyId, CopyRequest, From, Job, Pick, To};
-pub use told::{Failure, Fate, Tally, Thing, Told};
+pub use request::{CopyId, CopyJob, CopyRequest, RemoteDestination, RemoteSource, Selection};
 
-/// Most entries listed and not settled.
-pub const MOST_UNSETTLED: u32 = 16_384;
+/// Maximum entries that are listed and not settled.
+pub const MAX_PENDING_ENTRIES: u32 = 16_384;
 
-/// Most that entries listed and not settled may weigh together ([`Entry::weight`]).
-pub const MOST_UNSETTLED_BYTES: usize = 32 << 20;
+/// Maximum total weight of these entries in bytes ([`Entry::weight`]).
+pub const MAX_PENDING_BYTES: usize = 32 << 20;
 
-/// Most blocks that one message may call lost or missing.
-pub const MOST_LOST: u64 = 1 << 20;
+/// Maximum blocks that one message may report as lost or missing.
+pub const MAX_LOST_BLOCKS: u64 = 1 << 20;
 
-/// Most failures told one by one; those after them are counted.
-pub const MOST_FAILURES: usize = 1_000;
+/// Maximum failures that are reported one by one. Further failures are only counted.
+pub const MAX_FAILURES: usize = 1_000;
 
-/// What the sender says over the control connection.
+/// Messages of the sender over the control connection.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "sender", rename_all = "snake_case")]
-pub enum FromSender {
+pub enum SenderMessage {
     /// The next entries of the list.
     List {
-        /// The number of the first of them; those behind it have the next ones.
+        /// Number of the first entry. The following entries have the next numbers.
         first: u32,
-        /// At least one.
+        /// At least one entry.
         entries: Vec<Entry>,
     },
     /// The list is complete.
     Listed {
-        /// How many entries it has.
         entries: u32,
-        /// Length of all its files.
+        /// Total length of all files.
         bytes: Bytes,
-        /// What is not in it.
+        /// Source entries that the list does not contain.
         #[serde(default)]
-        left_out: LeftOut,
+        skipped: SkippedEntries,
     },
-    /// Still there; every [`ALIVE_EVERY`].
+    /// Progress and proof of life, every [`ALIVE_INTERVAL`].
     Alive(Progress),
-    /// Every block of a file of several has left; with the digest of what was read.
+    /// All blocks of a file with several blocks were sent.
     Sent {
-        /// Its number.
         file: u32,
-        /// Of the whole file.
+        /// Digest of the complete file as read.
         digest: Digest,
     },
-    /// A data stream is over, and what it carried may not have arrived: whatever of these blocks did not is to be asked for
-    /// with [`FromReceiver::Missing`].
+    /// A data stream ended, and its last blocks may not have arrived. The receiver requests the missing blocks with
+    /// [`ReceiverMessage::Missing`].
     Lost {
-        /// Its number.
         stream: u16,
-        /// What was sent over it and is not known to have come.
-        blocks: Vec<Part>,
+        /// Blocks that were sent over the stream and not confirmed.
+        blocks: Vec<FileBlocks>,
         /// Another message about this stream follows.
         #[serde(default)]
         more: bool,
-        /// It was ended because nothing of it was taken for too long.
+        /// The stream was closed because the receiver read nothing for too long.
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         stalled: bool,
     },
-    /// Could not be sent.
-    Failed(Failure),
-    /// The digest of a file that was not sent, because [`FromReceiver::Digests`] asked.
+    /// An entry that cannot be sent.
+    Failed(EntryFailure),
+    /// Digest of a file that was not sent, on request of [`ReceiverMessage::Digests`].
     Digest {
-        /// Its number.
         file: u32,
-        /// Of the whole file.
+        /// Digest of the complete file.
         digest: Digest,
     },
-    /// What the source has and the list does not: with [`Manner::delete`](crate::transfer::manner::Manner::delete) it
-    /// stays at the destination.
-    LeftOut {
-        /// Their names.
-        names: Vec<Name>,
-    },
+    /// Source entries that are excluded from the list. With
+    /// [`TransferOptions::delete`](crate::transfer::options::TransferOptions::delete) they are not deleted at the
+    /// destination.
+    Excluded { names: Vec<Name> },
 }
 
 /// Blocks of one file.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Part {
-    /// Its number.
+pub struct FileBlocks {
     pub file: u32,
-    /// Which.
     pub blocks: BlockSet,
 }
 
-/// Parts in messages of at most `most` ranges each, however they have to be cut for it.
-pub fn in_messages(parts: impl IntoIterator<Item = Part>, most: usize) -> Vec<Vec<Part>> {
-    let (mut messages, mut room) = (Vec::<Vec<Part>>::new(), 0);
-    for Part { file, blocks } in parts {
+/// Splits blocks into messages with at most `most` ranges each.
+pub fn split_into_messages(parts: impl IntoIterator<Item = FileBlocks>, most: usize) -> Vec<Vec<FileBlocks>> {
+    let (mut messages, mut room) = (Vec::<Vec<FileBlocks>>::new(), 0);
+    for FileBlocks { file, blocks } in parts {
         let mut ranges = blocks.ranges().peekable();
         while ranges.peek().is_some() {
             if room == 0 {
@@ -136,148 +127,123 @@ pub fn in_messages(parts: impl IntoIterator<Item = Part>, most: usize) -> Vec<Ve
                 blocks.insert_range(first, last);
                 room -= 1;
             }
-            messages.last_mut().into_iter().for_each(|message| message.push(Part { file, blocks: blocks.clone() }));
+            messages
+                .last_mut()
+                .into_iter()
+                .for_each(|message| message.push(FileBlocks { file, blocks: blocks.clone() }));
         }
     }
     messages
 }
 
-/// The directory that a copy writes below, as the kernel of both ends knows it.
+/// The destination directory of a copy, as the kernel of both ends identifies it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Ground {
-    /// Device and inode.
+pub struct DestinationId {
     pub directory: (u64, u64),
-    /// The name in it that the one file of the copy takes, or that a directory is made under once the list says that it is
-    /// one.
+    /// Name below the directory of the only file of the copy, or of a directory that is created when the list shows a
+    /// directory.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub alone: Option<Raw>,
-    /// Device and inode of the regular file that has this name already.
+    pub alone: Option<ByteString>,
+    /// Device and inode of the existing regular file with this name.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub file: Option<(u64, u64)>,
 }
 
-/// What a receiver has taken off a data stream.
+/// Totals that a receiver read from one data stream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Taken {
-    /// Its number.
+pub struct StreamReceived {
     pub stream: u16,
-    /// Blocks, in the order in which they were sent.
+    /// Blocks, in the order of sending.
     pub blocks: u64,
-    /// Bytes, headers included.
     pub bytes: Bytes,
 }
 
-/// What the receiver says over the control connection.
+/// Messages of the receiver over the control connection.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "receiver", rename_all = "snake_case")]
-pub enum FromReceiver {
-    /// The destination is there; blocks may have come already.
+pub enum ReceiverMessage {
+    /// The destination is ready. Blocks may have arrived before.
     Ready {
-        /// Where things will stand, as far as the sender may know.
+        /// Path of the destination, if the sender may know it.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         path: Option<String>,
-        /// The sender is to wait for [`FromReceiver::Wants`] before it sends a file.
+        /// The sender must wait for [`ReceiverMessage::Request`] before it sends a file.
         #[serde(default)]
-        asks: bool,
-        /// When it began to write, by the clock of its file system.
+        on_request: bool,
+        /// Start of writing, by the clock of the destination's file system.
         #[serde(default, skip_serializing_if = "Option::is_none")]
-        since: Option<Modified>,
-        /// What it writes below, where both ends are on one host and it is there.
+        started_at: Option<Modified>,
+        /// Destination directory, if both ends are on one host and the directory exists.
         #[serde(default, skip_serializing_if = "Option::is_none")]
-        ground: Option<Ground>,
+        destination: Option<DestinationId>,
     },
-    /// Of the entries up to this number, all that were not settled meanwhile are wanted.
-    Wants {
-        /// The number behind the last one.
+    /// All entries up to this number that are not settled are requested.
+    Request {
+        /// The first number that is not requested.
         up_to: u32,
     },
-    /// Blocks that need not be sent: an earlier copy left them.
-    Have {
-        /// Its number.
-        file: u32,
-        /// Which.
-        blocks: BlockSet,
-    },
-    /// A block that was damaged on the way, to be sent again.
-    Again {
-        /// Its number.
-        file: u32,
-        /// Which block.
-        index: u64,
-    },
-    /// What came over the data streams so far; said of those that moved, some times a second.
-    Taken {
-        /// Which.
-        streams: Vec<Taken>,
-        /// The receiver itself keeps streams waiting, for its disk or a quota.
+    /// Blocks that an earlier copy left: they need not be sent.
+    Have { file: u32, blocks: BlockSet },
+    /// A block that arrived damaged and must be sent again.
+    Resend { file: u32, index: u64 },
+    /// Totals of the data streams that made progress, sent a few times a second.
+    Received {
+        streams: Vec<StreamReceived>,
+        /// The receiver itself delays the streams, because of its disk or a quota.
         #[serde(default)]
-        held: bool,
+        delayed: bool,
     },
-    /// A data stream came to its end here before everything was settled.
+    /// A data stream ended at the receiver before everything was settled.
     Broken {
-        /// Its number.
         stream: u16,
-        /// How many blocks came over it that [`FromReceiver::Taken`] did not tell of.
+        /// Blocks that arrived over the stream after the last report of its totals.
         #[serde(default)]
         blocks: u64,
-        /// Why, if that can be told.
         #[serde(default, skip_serializing_if = "Option::is_none")]
-        why: Option<String>,
+        reason: Option<String>,
     },
-    /// Of the blocks that were lost with a stream, those that did not arrive: they are sent again.
-    Missing {
-        /// Which.
-        blocks: Vec<Part>,
+    /// Blocks that were lost with a stream and did not arrive: send them again.
+    Missing { blocks: Vec<FileBlocks> },
+    /// The digests of these files are needed before any data.
+    Digests { files: BlockSet },
+    /// These files must be sent, after their digests were compared.
+    Send { files: BlockSet },
+    /// Results of entries, or planned actions of a dry run, if
+    /// [`TransferOptions`](crate::transfer::options::TransferOptions) request them.
+    Events {
+        /// In order of occurrence.
+        entries: Vec<EntryEvent>,
     },
-    /// Of these files the digest is wanted before anything is sent.
-    Digests {
-        /// Their numbers.
-        files: BlockSet,
-    },
-    /// These files, whose digests were asked for, are wanted.
-    Send {
-        /// Their numbers.
-        files: BlockSet,
-    },
-    /// What became of entries, or would become of them, where [`Manner`](crate::transfer::manner::Manner) asks for that.
-    Told {
-        /// In the order in which it happened.
-        entries: Vec<Told>,
-    },
-    /// Nothing of these has to be sent any more: they are there, or failed.
-    Settled {
-        /// Their numbers.
-        files: BlockSet,
-    },
-    /// Could not be received.
-    Failed(Failure),
-    /// Still there; every [`ALIVE_EVERY`].
+    /// These entries need no more data: they are complete, up to date, or failed.
+    Settled { files: BlockSet },
+    /// An entry that cannot be received.
+    Failed(EntryFailure),
+    /// Progress and proof of life, every [`ALIVE_INTERVAL`].
     Alive(Progress),
-    /// Everything that did not fail is whole, on disk and under its name.
+    /// Every entry that did not fail is complete, on disk and under its final name.
     Done {
-        /// How it went here.
+        /// Final progress of the receiver.
         #[serde(default)]
         progress: Progress,
-        /// What became of the entries.
-        tally: Tally,
+        tally: CopyTally,
     },
 }
 
-/// How often each side says that it is there, and how far it is.
-pub const ALIVE_EVERY: std::time::Duration = std::time::Duration::from_secs(1);
+/// Interval of the progress messages of each side.
+pub const ALIVE_INTERVAL: std::time::Duration = std::time::Duration::from_secs(1);
 
-/// How far one side is.
+/// Progress of one side.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 pub struct Progress {
-    /// Payload through the data streams so far.
+    /// Payload over the data streams so far.
     pub bytes: Bytes,
-    /// Where this side's streams spent their time so far.
+    /// Time that this side's streams spent so far.
     #[serde(default)]
-    pub shares: Shares,
-    /// What they are at now.
+    pub shares: StreamTime,
+    /// Current activity of this side's streams.
     #[serde(default)]
-    pub doing: Doing,
-    /// What the kernel says of the sender's sockets.
+    pub doing: StreamActivity,
+    /// Kernel counters of the sender's sockets.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sockets: Option<SocketEvidence>,
 }
@@ -286,23 +252,31 @@ pub struct Progress {
 mod tests {
     use super::*;
     use crate::transfer::digest::Digest;
-    use crate::transfer::filter::{Decision, Rules};
-    use crate::transfer::keep::Keep;
-    use crate::transfer::manner::{Manner, Verify};
-    use crate::transfer::verdict::Allowed;
-    use crate::wire::third::CarriedEnd;
+    use crate::transfer::filter::{Decision, FilterRules};
+    use crate::transfer::options::{TransferOptions, Verify};
+    use crate::transfer::overwrite::OverwritePolicy;
+    use crate::transfer::preserve::Preserve;
+    use crate::wire::third_party::CopyEnd;
 
     #[test]
-    fn messages_survive_json() {
-        let allowed = Allowed { update: true, ..Allowed::default() };
-        let to = To::File { path: Raw(b"b\xff".to_vec()), allowed, single: true, keep: Keep::ALL };
-        let mut rules = Rules::default();
+    fn messages_round_trip_through_json() {
+        let allowed = OverwritePolicy { update: true, ..OverwritePolicy::default() };
+        let to = RemoteDestination::File {
+            path: ByteString(b"b\xff".to_vec()),
+            allowed,
+            single: true,
+            preserve: Preserve::ALL,
+        };
+        let mut rules = FilterRules::default();
         rules.push(Decision::Exclude, b"*.o").unwrap();
         let names = Some(vec![Name::new(b"a/\xff".to_vec()).unwrap()]);
-        let from = vec![From::File { path: "runs/*.nc".into() }];
-        let get = Job::Get { from, pick: Pick { keep: Keep { links: true, ..Keep::default() }, rules, names } };
-        let manner = Manner { verify: Verify::Xxh3, dry_run: true, ..Manner::default() };
-        for job in [Job::Put { to }, get, Job::Get { from: Vec::new(), pick: Pick::default() }] {
+        let from = vec![RemoteSource::File { path: "runs/*.nc".into() }];
+        let get = CopyJob::Get {
+            from,
+            selection: Selection { preserve: Preserve { links: true, ..Preserve::default() }, rules, names },
+        };
+        let transfer_options = TransferOptions { verify: Verify::Xxh3, dry_run: true, ..TransferOptions::default() };
+        for job in [CopyJob::Put { to }, get, CopyJob::Get { from: Vec::new(), selection: Selection::default() }] {
             let request = CopyRequest {
                 job,
                 streams: 4,
@@ -311,39 +285,55 @@ mod tests {
                 pace: None,
                 stream_secret: None,
                 copy: None,
-                manner: Box::new(manner.clone()),
+                transfer_options: Box::new(transfer_options.clone()),
             };
             let text = serde_json::to_string(&crate::wire::Request::Copy(request.clone())).unwrap();
             let crate::wire::Request::Copy(read) = serde_json::from_str(&text).unwrap() else { panic!("{text}") };
             assert_eq!(read, request, "{text}");
         }
         let blocks = BlockSet::from_range(3, 7);
-        let ground =
-            Ground { directory: (u64::MAX, 2), alone: Some(Raw(b"b\xff".to_vec())), file: Some((1, u64::MAX)) };
+        let ground = DestinationId {
+            directory: (u64::MAX, 2),
+            alone: Some(ByteString(b"b\xff".to_vec())),
+            file: Some((1, u64::MAX)),
+        };
         let name = Name::new(b"a/\xff".to_vec()).unwrap();
-        let told =
-            Told { name, kind: Thing::File, fate: Fate::New, bytes: Some(Bytes(3)), digest: Some(Digest([1; 32])) };
+        let told = EntryEvent {
+            name,
+            kind: ReportedKind::File,
+            action: EntryAction::New,
+            bytes: Some(Bytes(3)),
+            digest: Some(Digest([1; 32])),
+        };
         for message in [
-            FromReceiver::Ready { path: None, asks: true, since: None, ground: Some(ground) },
-            FromReceiver::Have { file: 1, blocks: blocks.clone() },
-            FromReceiver::Settled { files: blocks.clone() },
-            FromReceiver::Missing { blocks: vec![Part { file: 3, blocks: blocks.clone() }] },
-            FromReceiver::Broken { stream: 7, blocks: 2, why: Some("reset".into()) },
-            FromReceiver::Taken { streams: vec![Taken { stream: 1, blocks: 2, bytes: Bytes(3) }], held: true },
-            FromReceiver::Digests { files: blocks.clone() },
-            FromReceiver::Send { files: blocks },
-            FromReceiver::Told { entries: vec![told] },
-            FromReceiver::Done { progress: Progress::default(), tally: Tally { files: 3, ..Tally::default() } },
+            ReceiverMessage::Ready { path: None, on_request: true, started_at: None, destination: Some(ground) },
+            ReceiverMessage::Have { file: 1, blocks: blocks.clone() },
+            ReceiverMessage::Settled { files: blocks.clone() },
+            ReceiverMessage::Missing { blocks: vec![FileBlocks { file: 3, blocks: blocks.clone() }] },
+            ReceiverMessage::Broken { stream: 7, blocks: 2, reason: Some("reset".into()) },
+            ReceiverMessage::Received {
+                streams: vec![StreamReceived { stream: 1, blocks: 2, bytes: Bytes(3) }],
+                delayed: true,
+            },
+            ReceiverMessage::Digests { files: blocks.clone() },
+            ReceiverMessage::Send { files: blocks },
+            ReceiverMessage::Events { entries: vec![told] },
+            ReceiverMessage::Done {
+                progress: Progress::default(),
+                tally: CopyTally { files: 3, ..CopyTally::default() },
+            },
         ] {
             let text = serde_json::to_string(&message).unwrap();
-            assert_eq!(serde_json::from_str::<FromReceiver>(&text).unwrap(), message, "{text}");
+            assert_eq!(serde_json::from_str::<ReceiverMessage>(&text).unwrap(), message, "{text}");
         }
         let name = Name::new(b"a/\xff".to_vec()).unwrap();
-        let failure = Failure { file: None, name, what: "vanished".into(), full: false, end: CarriedEnd::Receiver };
-        let lost = FromSender::Lost { stream: 1, blocks: Vec::new(), more: true, stalled: false };
-        for message in [FromSender::Sent { file: 2, digest: Digest([1; 32]) }, lost, FromSender::Failed(failure)] {
+        let failure =
+            EntryFailure { file: None, name, reason: "vanished".into(), disk_full: false, end: CopyEnd::Receiver };
+        let lost = SenderMessage::Lost { stream: 1, blocks: Vec::new(), more: true, stalled: false };
+        for message in [SenderMessage::Sent { file: 2, digest: Digest([1; 32]) }, lost, SenderMessage::Failed(failure)]
+        {
             let text = serde_json::to_string(&message).unwrap();
-            assert_eq!(serde_json::from_str::<FromSender>(&text).unwrap(), message, "{text}");
+            assert_eq!(serde_json::from_str::<SenderMessage>(&text).unwrap(), message, "{text}");
         }
     }
 }

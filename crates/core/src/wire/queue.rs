@@ -1,10 +1,10 @@
-//! What is said before a session that must wait for its turn; frames of a kind of their own, so that they may come
-//! before the first message of any verb.
+//! Messages to a session that waits for admission. They have their own frame kind, so that they may precede the first
+//! message of any request.
 //!
-//! A server that lets a session in at once says none of this. Otherwise it drops the session's data streams and says
-//! [`FromServer::Waiting`] again and again, in the end [`FromServer::Turn`] with a new session id. The client answers
-//! [`FromClient::Here`] and dials its data streams anew under that id: nothing of what it had dialled or said before
-//! can be taken for what comes after.
+//! A server that admits a session at once sends none of these. Otherwise the server closes the session's data streams,
+//! sends [`QueueMessage::Waiting`] repeatedly, and finally [`QueueMessage::Turn`] with a new session id. The client
+//! answers [`QueueReply::Here`] and opens its data streams again with the new id. Earlier connections and messages
+//! therefore cannot be mistaken for later ones.
 
 use serde::{Deserialize, Serialize};
 
@@ -12,62 +12,59 @@ use crate::admission::{FULL, FULL_FOR_CLIENT};
 use crate::figure::Figure;
 use crate::session::SessionId;
 
-/// What the server says while a session waits.
+/// Messages of the server while a session waits.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "queue", rename_all = "snake_case")]
-pub enum FromServer {
-    /// It is not the session's turn yet.
-    Waiting(Place),
-    /// It is: the data streams are to be dialled under this id.
-    Turn {
-        /// Of the data streams.
-        session: SessionId,
-    },
+pub enum QueueMessage {
+    /// The session still waits.
+    Waiting(QueuePosition),
+    /// The session is admitted: the client must open its data streams with this id.
+    Turn { session: SessionId },
 }
 
-/// A place in the queue.
+/// Position of a session in the queue.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
-pub struct Place {
-    /// Sessions that go in before.
+pub struct QueuePosition {
+    /// Sessions that are admitted before.
     pub ahead: u32,
-    /// How long it may still take, if each of them takes as long as it may; absent where that cannot be said.
+    /// Upper bound of the remaining wait, if each earlier session takes its maximum time; absent if unknown.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub expected_wait_seconds: Option<Figure>,
-    /// It waits for what one client may have at once, not for what all may.
+    /// The session waits for its own client's limit, not for the limit of all clients.
     #[serde(default)]
     pub own_limit: bool,
 }
 
-impl Place {
-    /// Why one waits there.
+impl QueuePosition {
+    /// Returns why the session waits.
     pub fn why(&self) -> &'static str {
         if self.own_limit { FULL_FOR_CLIENT } else { FULL }
     }
 }
 
-/// What the client says.
+/// Messages of a waiting client.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "queue", rename_all = "snake_case")]
-pub enum FromClient {
-    /// Still there, and about to dial.
+pub enum QueueReply {
+    /// Still connected; the data streams follow.
     Here,
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::wire::{Frame, FrameReader, Kind, Refusal, encode};
+    use crate::wire::{Frame, FrameKind, FrameReader, Refusal, encode};
 
     #[test]
-    fn a_frame_of_the_queue_is_told_from_a_message_by_its_kind() {
-        let place = Place { ahead: 3, expected_wait_seconds: Figure::new(40.5), own_limit: true };
+    fn queue_frames_have_their_own_kind() {
+        let place = QueuePosition { ahead: 3, expected_wait_seconds: Figure::new(40.5), own_limit: true };
         let mut reader = FrameReader::new(1024);
-        reader.push(&encode(Kind::Queue, &FromServer::Waiting(place)).unwrap());
-        reader.push(&encode(Kind::Message, &"ready").unwrap());
-        assert_eq!(reader.kind().unwrap(), Some(Kind::Queue));
+        reader.push(&encode(FrameKind::Queue, &QueueMessage::Waiting(place)).unwrap());
+        reader.push(&encode(FrameKind::Message, &"ready").unwrap());
+        assert_eq!(reader.kind().unwrap(), Some(FrameKind::Queue));
         assert!(reader.take::<String, Refusal>().is_err());
-        assert_eq!(reader.take_any().unwrap(), Some(FromServer::Waiting(place)));
-        assert_eq!(reader.kind().unwrap(), Some(Kind::Message));
+        assert_eq!(reader.take_any().unwrap(), Some(QueueMessage::Waiting(place)));
+        assert_eq!(reader.kind().unwrap(), Some(FrameKind::Message));
         assert!(matches!(reader.take::<String, Refusal>(), Ok(Some(Frame::Message(text))) if text == "ready"));
     }
 }

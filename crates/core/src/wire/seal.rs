@@ -1,9 +1,9 @@
-//! What proves of a block header on a stream in the clear that the session's other end wrote it, here and now.
+//! Authentication of block headers on unencrypted data streams.
 //!
-//! The key is of one stream of one session: it is derived from a secret that the client sends with its request, inside TLS,
-//! and from the token and the session's name; so both ends have it before the first block, and no round trip is waited for.
-//! Headers are numbered, so that none can be left out, sent again or moved to another stream. The payload is not covered:
-//! the header holds its hash.
+//! The key belongs to one stream of one session. It is derived from a secret that the client sends with its request
+//! inside TLS, from the token, and from the session id. Both ends have the key before the first block, without an
+//! additional RTT. Headers are numbered, so that none can be deleted, repeated or moved to another stream. The payload
+//! is not covered directly: the header holds its hash.
 
 use std::fmt;
 use std::str::FromStr;
@@ -14,23 +14,23 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use super::copy::{BlockHeader, HeaderError};
 use crate::session::SessionId;
 
-/// Bytes of the code behind a header.
-pub const MAC: usize = 16;
+/// Bytes of the authentication code after a header.
+pub const MAC_BYTES: usize = 16;
 
-/// Bytes of a header with it.
-pub const SEALED: usize = BlockHeader::LENGTH + MAC;
+/// Bytes of a header with its authentication code.
+pub const SEALED_HEADER_BYTES: usize = BlockHeader::LENGTH + MAC_BYTES;
 
-/// The flag of a header that has one.
+/// Flag of a header with an authentication code.
 pub const FLAG: u8 = 1;
 
 const CONTEXT: &str = "lfn 2026-11-22 block headers of a clear data stream v1";
 
-/// What the keys of a session's clear streams are made of; 256 random bits, chosen by the client. Its text never appears in
-/// `Debug` output.
+/// Secret for the keys of a session's unencrypted streams: 256 random bits, chosen by the client. `Debug` output never
+/// contains the secret.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct StreamSecret([u8; 32]);
 
-/// Seals or checks the headers of one stream, in their order.
+/// Authenticates or verifies the headers of one stream, in order.
 #[derive(Clone)]
 pub struct Seal {
     key: [u8; 32],
@@ -38,14 +38,15 @@ pub struct Seal {
 }
 
 impl StreamSecret {
-    /// A secret of the given random bits.
+    /// Creates a secret from random bits.
     pub fn from_bytes(bytes: [u8; 32]) -> Self {
         StreamSecret(bytes)
     }
 }
 
 impl Seal {
-    /// For a stream; `scope` is the session's name among those of all tokens ([`crate::session::TokenHash::scope`]).
+    /// Creates the state of one stream. `scope` is the session id bound to the token
+    /// ([`crate::session::TokenHash::scope`]).
     pub fn new(secret: &StreamSecret, scope: SessionId, stream: u16) -> Self {
         let mut material = [0; 50];
         material[..32].copy_from_slice(&secret.0);
@@ -54,22 +55,22 @@ impl Seal {
         Seal { key: blake3::derive_key(CONTEXT, &material), next: 0 }
     }
 
-    /// The bytes of the next header to be sent.
-    pub fn seal(&mut self, header: &BlockHeader) -> [u8; SEALED] {
-        let mut bytes = [0; SEALED];
+    /// Encodes the next header to send, with its authentication code.
+    pub fn seal(&mut self, header: &BlockHeader) -> [u8; SEALED_HEADER_BYTES] {
+        let mut bytes = [0; SEALED_HEADER_BYTES];
         bytes[..BlockHeader::LENGTH].copy_from_slice(&header.encode());
         bytes[1] |= FLAG;
         let code = self.code(&bytes);
-        bytes[BlockHeader::LENGTH..].copy_from_slice(&code.as_bytes()[..MAC]);
+        bytes[BlockHeader::LENGTH..].copy_from_slice(&code.as_bytes()[..MAC_BYTES]);
         self.next += 1;
         bytes
     }
 
-    /// Reads the next header; nothing in it is believed before its code is right.
-    pub fn open(&mut self, bytes: &[u8; SEALED]) -> Result<BlockHeader, HeaderError> {
+    /// Verifies and decodes the next received header.
+    pub fn open(&mut self, bytes: &[u8; SEALED_HEADER_BYTES]) -> Result<BlockHeader, HeaderError> {
         let code = self.code(bytes);
         let mut shown = *code.as_bytes();
-        shown[..MAC].copy_from_slice(&bytes[BlockHeader::LENGTH..]);
+        shown[..MAC_BYTES].copy_from_slice(&bytes[BlockHeader::LENGTH..]);
         // blake3::Hash compares in constant time.
         if code != blake3::Hash::from_bytes(shown) {
             return Err(HeaderError::Seal(self.next));
@@ -81,8 +82,8 @@ impl Seal {
         BlockHeader::decode(&plain)
     }
 
-    /// Number and header together are one block of BLAKE3.
-    fn code(&self, bytes: &[u8; SEALED]) -> blake3::Hash {
+    /// Number and header together fit into one BLAKE3 block.
+    fn code(&self, bytes: &[u8; SEALED_HEADER_BYTES]) -> blake3::Hash {
         let mut covered = [0; 8 + BlockHeader::LENGTH];
         covered[..8].copy_from_slice(&self.next.to_be_bytes());
         covered[8..].copy_from_slice(&bytes[..BlockHeader::LENGTH]);
@@ -127,7 +128,7 @@ impl<'de> Deserialize<'de> for StreamSecret {
 mod tests {
     use super::*;
     use crate::transfer::digest::BlockHash;
-    use crate::transfer::manner::Verify;
+    use crate::transfer::options::Verify;
 
     fn seal(session: u8, stream: u16) -> Seal {
         Seal::new(&StreamSecret::from_bytes([7; 32]), SessionId([session; 16]), stream)
@@ -139,22 +140,22 @@ mod tests {
     }
 
     #[test]
-    fn headers_are_read_in_the_order_in_which_they_were_sealed() {
+    fn headers_are_verified_in_order() {
         let (mut here, mut there) = (seal(1, 0), seal(1, 0));
         for file in 0..3 {
             let bytes = here.seal(&header(file));
             assert_eq!(there.open(&bytes), Ok(header(file)));
         }
         let (first, second) = (here.seal(&header(3)), here.seal(&header(4)));
-        assert_eq!(there.open(&second), Err(HeaderError::Seal(3)), "one was left out");
+        assert_eq!(there.open(&second), Err(HeaderError::Seal(3)), "one header is missing");
         assert_eq!(there.open(&first), Ok(header(3)));
         assert_eq!(there.open(&first), Err(HeaderError::Seal(4)), "one came again");
     }
 
     #[test]
-    fn no_bit_can_be_changed_and_no_header_moved() {
+    fn modified_or_moved_headers_are_rejected() {
         let bytes = seal(1, 0).seal(&header(0));
-        for at in 0..SEALED {
+        for at in 0..SEALED_HEADER_BYTES {
             for bit in 0..8 {
                 let mut changed = bytes;
                 changed[at] ^= 1 << bit;
@@ -169,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn a_secret_is_hidden_from_debug_and_survives_json() {
+    fn secret_is_hidden_in_debug_output() {
         let secret = StreamSecret::from_bytes([9; 32]);
         assert!(!format!("{secret:?} {:?}", seal(1, 0)).contains("09"));
         let text = serde_json::to_string(&secret).unwrap();

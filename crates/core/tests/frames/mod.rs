@@ -1,4 +1,4 @@
-//! Frames as a kernel hands them over, and a checksum and lengths of the tests' own.
+//! Frames as a kernel provides them, with an independent checksum and lengths.
 
 #![allow(dead_code, reason = "each file of tests uses a part of it")]
 
@@ -10,13 +10,13 @@ pub const PSH: u8 = 0x08;
 pub const ACK: u8 = 0x10;
 pub const CWR: u8 = 0x80;
 
-/// What a test super-packet is made of.
+/// Description of a test super-packet.
 #[derive(Clone, Copy, Debug)]
 pub struct Shape {
     pub v6: bool,
     pub udp: bool,
     pub vlan_tags: usize,
-    /// Bytes of options of IPv4 and of TCP, multiples of 4.
+    /// Bytes of the options of IPv4 and of TCP, multiples of 4.
     pub options: usize,
     pub size: u16,
     pub payload: usize,
@@ -52,7 +52,7 @@ impl Shape {
         VnetHeader {
             flags: VnetHeader::NEEDS_CSUM,
             gso_type: gso_type | ecn,
-            // A hint only: wrong on purpose.
+            // This field is a hint and deliberately wrong.
             hdr_len: 7,
             gso_size: self.size,
             csum_start: self.transport_at() as u16,
@@ -60,7 +60,7 @@ impl Shape {
         }
     }
 
-    /// The frame as a kernel hands it over: lengths of the whole, checksum of the pseudo-header only.
+    /// Builds the frame as a kernel provides it: total lengths, and the checksum of the pseudo-header only.
     pub fn frame(&self) -> Vec<u8> {
         let mut frame = vec![0x02, 0, 0, 0, 0, 1, 0x02, 0, 0, 0, 0, 2];
         for tag in 0..self.vlan_tags {
@@ -108,7 +108,7 @@ impl Shape {
 pub fn shape() -> impl Strategy<Value = Shape> {
     let place = (any::<bool>(), any::<bool>(), 0_usize..3, (0_usize..=10).prop_map(|words| words * 4));
     let load = prop_oneof![1 => (1_u16..2_000, 1_usize..4_000), 2 => (500_u16..9_000, 1_usize..64_000)];
-    // Not so small a size that there are thousands of packets.
+    // The minimum size limits the number of packets.
     let load = load.prop_map(|(size, payload)| (size.max((payload / 64) as u16 + 1), payload));
     (place, load, any::<u32>(), any::<u16>(), any::<u8>()).prop_map(
         |((v6, udp, vlan_tags, options), (size, payload), sequence, id, flags)| Shape {
@@ -125,7 +125,7 @@ pub fn shape() -> impl Strategy<Value = Shape> {
     )
 }
 
-/// The Internet checksum (RFC 1071), byte by byte.
+/// Computes the Internet checksum (RFC 1071) byte by byte.
 pub fn checksum(bytes: &[u8]) -> u16 {
     let mut sum: u32 = 0;
     for (index, byte) in bytes.iter().enumerate() {
@@ -137,7 +137,7 @@ pub fn checksum(bytes: &[u8]) -> u16 {
     !(sum as u16)
 }
 
-/// Addresses, length and protocol, as the frame at hand has them: the length from its end.
+/// Returns addresses, length and protocol of a frame. The length comes from its length field.
 pub fn pseudo_header(frame: &[u8], shape: &Shape) -> Vec<u8> {
     let at = shape.network_at();
     let length = shape.transport_len(frame) as u32;
@@ -148,7 +148,7 @@ pub fn pseudo_header(frame: &[u8], shape: &Shape) -> Vec<u8> {
 }
 
 impl Shape {
-    /// From the network header's length field.
+    /// Returns the length from the network header.
     pub fn transport_len(&self, frame: &[u8]) -> usize {
         let at = self.network_at();
         let field = if self.v6 { at + 4 } else { at + 2 };
@@ -157,7 +157,7 @@ impl Shape {
     }
 }
 
-/// A super-packet of TCP over IPv4, its sequence and identification about to wrap.
+/// TCP super-packet over IPv4. Its sequence number and its id are about to wrap.
 pub const TCP: Shape = Shape {
     v6: false,
     udp: false,

@@ -1,18 +1,18 @@
-//! Settings that change while packets are queued and on the line.
+//! Changes of settings while packets are queued and on the line.
 
 use std::time::Duration;
 
-use lfn_core::link::{Discipline, DropCause, Event, Link, LinkConfig, Packet, Varying};
-use lfn_core::sim::{Arrival, run};
+use lfn_core::link::{Discipline, DropCause, Link, LinkConfig, LinkEvent, Packet, Timetable};
+use lfn_core::sim::{ScriptedArrival, run_link};
 use lfn_core::time::Instant;
 use lfn_core::units::{BitRate, Bytes};
 use proptest::prelude::*;
 
-use crate::scenario::{fates, scenario, settings};
+use crate::scenario::{outcomes, scenario, settings};
 use crate::support::{END, link, singles};
 
-/// Arrivals, and changes of the settings in between.
-fn changes() -> impl Strategy<Value = (LinkConfig, Vec<Arrival>, Vec<(usize, LinkConfig)>)> {
+/// Strategy for arrivals, and for changes of the settings between them.
+fn changes() -> impl Strategy<Value = (LinkConfig, Vec<ScriptedArrival>, Vec<(usize, LinkConfig)>)> {
     (scenario(), prop::collection::vec((any::<prop::sample::Index>(), settings()), 0..6)).prop_map(
         |((config, arrivals), changes)| {
             let mut changes: Vec<_> =
@@ -23,12 +23,12 @@ fn changes() -> impl Strategy<Value = (LinkConfig, Vec<Arrival>, Vec<(usize, Lin
     )
 }
 
-/// Feeds the arrivals; each change comes just before the arrival of its index.
-fn run_changing(link: &mut Link, arrivals: &[Arrival], changes: &[(usize, LinkConfig)]) -> Vec<Event> {
+/// Pushes the arrivals. Each change comes just before the arrival of its index.
+fn run_changing(link: &mut Link, arrivals: &[ScriptedArrival], changes: &[(usize, LinkConfig)]) -> Vec<LinkEvent> {
     let mut events = Vec::new();
     let mut changes = changes.iter().peekable();
-    for (index, Arrival { at, packet }) in arrivals.iter().enumerate() {
-        while let Some(next) = link.next().filter(|next| next <= at) {
+    for (index, ScriptedArrival { at, packet }) in arrivals.iter().enumerate() {
+        while let Some(next) = link.next_event_at().filter(|next| next <= at) {
             events.extend(std::iter::from_fn(|| link.poll(next)));
         }
         while let Some((_, config)) = changes.next_if(|(before, _)| *before == index) {
@@ -36,7 +36,7 @@ fn run_changing(link: &mut Link, arrivals: &[Arrival], changes: &[(usize, LinkCo
         }
         link.push(*packet, *at);
     }
-    while let Some(next) = link.next() {
+    while let Some(next) = link.next_event_at() {
         events.extend(std::iter::from_fn(|| link.poll(next)));
     }
     events
@@ -46,45 +46,46 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(500))]
 
     #[test]
-    fn nothing_is_lost_and_nothing_sent_twice((config, arrivals, changes) in changes()) {
+    fn every_packet_comes_out_once_across_changes((config, arrivals, changes) in changes()) {
         let mut link = link(&config);
         let events = run_changing(&mut link, &arrivals, &changes);
-        fates(&arrivals, &events);
+        outcomes(&arrivals, &events);
         prop_assert_eq!(link.stats().queued, Bytes(0));
         for pair in events.windows(2) {
             prop_assert!(pair[0].at() <= pair[1].at(), "{pair:?}");
         }
     }
 
-    /// What was let in stays in, whatever the new limit: only arrivals after the change, and active queue management, drop.
+    /// Queued packets stay, whatever the new limit is. Only arrivals after the change, and active queue management,
+    /// cause drops.
     #[test]
-    fn a_smaller_limit_drops_nothing_that_is_queued((config, arrivals, _) in changes(), limit in 0_u64..5000) {
+    fn smaller_limit_keeps_queued_packets((config, arrivals, _) in changes(), limit in 0_u64..5000) {
         let config = LinkConfig { discipline: Discipline::DropTail, queue: Bytes(100_000_000).into(), ..config };
         let mut link = link(&config);
-        let arrivals: Vec<_> = arrivals.into_iter().map(|arrival| Arrival { at: Instant::ZERO, ..arrival }).collect();
+        let arrivals: Vec<_> = arrivals.into_iter().map(|arrival| ScriptedArrival { at: Instant::ZERO, ..arrival }).collect();
         for arrival in &arrivals {
             link.push(arrival.packet, arrival.at);
         }
         link.set(0, &LinkConfig { queue: Bytes(limit).into(), ..config }, Instant::from_nanos(1)).unwrap();
         let events: Vec<_> = std::iter::from_fn(|| link.poll(END)).collect();
-        fates(&arrivals, &events);
+        outcomes(&arrivals, &events);
         prop_assert_eq!(link.stats().dropped.total().packets, 0);
     }
 
-    /// Settings set again to what they are cut a slice, and change nothing else.
+    /// Setting the same values again cuts a slice, and changes nothing else.
     #[test]
-    fn the_same_settings_again_change_nothing((config, arrivals, changes) in changes()) {
+    fn setting_same_values_changes_nothing((config, arrivals, changes) in changes()) {
         let same: Vec<_> = changes.into_iter().map(|(index, _)| (index, config.clone())).collect();
-        let expected = fates(&arrivals, &run(&mut link(&config), arrivals.iter().copied()));
-        let actual = fates(&arrivals, &run_changing(&mut link(&config), &arrivals, &same));
+        let expected = outcomes(&arrivals, &run_link(&mut link(&config), arrivals.iter().copied()));
+        let actual = outcomes(&arrivals, &run_changing(&mut link(&config), &arrivals, &same));
         for (index, (actual, expected)) in actual.iter().zip(&expected).enumerate() {
             prop_assert_eq!(actual.kind(), expected.kind(), "virtual packet {}", index);
         }
     }
 
     #[test]
-    fn super_packets_and_single_packets_fare_alike_across_changes((config, arrivals, changes) in changes()) {
-        let together = fates(&arrivals, &run_changing(&mut link(&config), &arrivals, &changes));
+    fn super_packets_equal_singles_across_changes((config, arrivals, changes) in changes()) {
+        let together = outcomes(&arrivals, &run_changing(&mut link(&config), &arrivals, &changes));
         let apart = singles(&arrivals);
         let firsts: Vec<_> = arrivals.iter().scan(0, |sum, arrival| {
             let first = *sum;
@@ -92,15 +93,15 @@ proptest! {
             Some(first)
         }).collect();
         let changes: Vec<_> = changes.into_iter().map(|(index, config)| (firsts[index], config)).collect();
-        let alone = fates(&apart, &run_changing(&mut link(&config), &apart, &changes));
+        let alone = outcomes(&apart, &run_changing(&mut link(&config), &apart, &changes));
         for (index, (alone, together)) in alone.iter().zip(&together).enumerate() {
             prop_assert_eq!(alone.kind(), together.kind(), "virtual packet {}", index);
         }
     }
 
-    /// A change of the rate is a step of a timetable at that instant, to the nanosecond.
+    /// A change of the rate equals a step of a timetable at that instant, to the nanosecond.
     #[test]
-    fn a_new_rate_holds_at_once(
+    fn new_rate_applies_at_once(
         (config, arrivals) in scenario(),
         rate in 1_000_000_u64..20_000_000_000,
         at in 0_u64..20_000_000,
@@ -126,56 +127,56 @@ proptest! {
         }
         events.extend(std::iter::from_fn(|| changed.poll(END)));
         let steps = vec![(Duration::ZERO, before), (Duration::from_nanos(at.max(1)), BitRate(rate))];
-        let table = LinkConfig { rate: Varying::new(steps, None).unwrap(), ..config };
-        let expected = fates(&arrivals, &run(&mut link(&table), arrivals.iter().copied()));
+        let table = LinkConfig { rate: Timetable::new(steps, None).unwrap(), ..config };
+        let expected = outcomes(&arrivals, &run_link(&mut link(&table), arrivals.iter().copied()));
         if at > 0 {
-            prop_assert_eq!(fates(&arrivals, &events), expected);
+            prop_assert_eq!(outcomes(&arrivals, &events), expected);
         }
     }
 }
 
 #[test]
-fn a_packet_that_would_have_taken_hours_goes_on_at_the_new_rate() {
+fn packet_on_the_line_continues_at_the_new_rate() {
     let slow = LinkConfig { rate: BitRate(1).into(), queue: Bytes(3000).into(), ..LinkConfig::default() };
     let mut link = link(&slow);
     link.push(Packet::single(0, 1500), Instant::ZERO);
-    assert_eq!(link.next(), Some(Instant::from_nanos(12_000_000_000_000)));
-    // 2,000 of 12,000 bits are sent by then; 10,000 are left at 10 Mb/s.
+    assert_eq!(link.next_event_at(), Some(Instant::from_nanos(12_000_000_000_000)));
+    // 2,000 of 12,000 bits are sent by then. The remaining 10,000 bits are sent at 10 Mb/s.
     let now = Instant::from_nanos(2_000_000_000_000);
     link.set(0, &LinkConfig { rate: BitRate(10_000_000).into(), ..slow }, now).unwrap();
-    assert_eq!(link.next(), Some(now + Duration::from_millis(1)));
+    assert_eq!(link.next_event_at(), Some(now + Duration::from_millis(1)));
 }
 
 #[test]
-fn a_slice_on_the_line_is_not_held_for_a_line_that_became_slow() {
+fn slice_is_cut_when_the_line_becomes_slow() {
     let fast = LinkConfig { rate: BitRate(10_000_000_000).into(), ..LinkConfig::default() };
     let mut link = link(&fast);
-    link.push(Packet::several(0, 40, 1500, 1500), Instant::ZERO);
-    // 1,200 ns a packet: the fifth is on the line.
+    link.push(Packet::super_packet(0, 40, 1500, 1500), Instant::ZERO);
+    // A packet takes 1,200 ns: the fifth is on the line.
     let now = Instant::from_nanos(5_000);
     link.set(0, &LinkConfig { rate: BitRate(12_000_000).into(), ..fast }, now).unwrap();
-    let first = link.next().unwrap();
-    let Some(Event::Forward { packet, due }) = link.poll(first) else { panic!("nothing at {first:?}") };
-    // The rest of the fifth, 1,000 of 1,200 ns at 10 Gb/s, takes 833,333 ns now.
+    let first = link.next_event_at().unwrap();
+    let Some(LinkEvent::Forward { packet, due }) = link.poll(first) else { panic!("nothing at {first:?}") };
+    // The rest of the fifth packet, 1,000 of 1,200 ns at 10 Gb/s, now takes 833,333 ns.
     assert_eq!((packet.first, packet.count, due), (0, 5, Instant::from_nanos(5_000 + 833_334)));
-    assert_eq!(link.next(), Some(Instant::from_nanos(5_000 + 1_833_334)));
+    assert_eq!(link.next_event_at(), Some(Instant::from_nanos(5_000 + 1_833_334)));
 }
 
 #[test]
-fn a_standstill_that_a_change_ends_ends_then() {
+fn change_of_rate_ends_a_stall() {
     let steps = vec![(Duration::ZERO, BitRate(0)), (Duration::from_secs(10), BitRate(12_000_000))];
-    let still = LinkConfig { rate: Varying::new(steps, None).unwrap(), ..LinkConfig::default() };
+    let still = LinkConfig { rate: Timetable::new(steps, None).unwrap(), ..LinkConfig::default() };
     let mut link = link(&still);
     link.push(Packet::single(0, 1500), Instant::from_nanos(1_000_000));
     let now = Instant::from_nanos(5_000_000);
     link.set(0, &LinkConfig { rate: BitRate(12_000_000).into(), ..still }, now).unwrap();
-    assert_eq!(link.next(), Some(Instant::from_nanos(6_000_000)));
-    let Some(Event::Forward { packet, .. }) = link.poll(END) else { panic!("nothing came") };
-    assert_eq!(packet.waited, Duration::from_millis(4));
+    assert_eq!(link.next_event_at(), Some(Instant::from_nanos(6_000_000)));
+    let Some(LinkEvent::Forward { packet, .. }) = link.poll(END) else { panic!("nothing came") };
+    assert_eq!(packet.queue_delay, Duration::from_millis(4));
 }
 
 #[test]
-fn a_queue_keeps_its_packets_when_its_discipline_changes() {
+fn queue_keeps_packets_when_discipline_changes() {
     let config =
         LinkConfig { rate: BitRate(12_000_000).into(), queue: Bytes(1_000_000).into(), ..LinkConfig::default() };
     let mut link = link(&config);
@@ -190,7 +191,7 @@ fn a_queue_keeps_its_packets_when_its_discipline_changes() {
     {
         let at = Instant::from_nanos((index as u64 + 1) * 10_500_000);
         while let Some(event) = link.poll(at) {
-            ids.extend(matches!(event, Event::Forward { .. }).then_some(event));
+            ids.extend(matches!(event, LinkEvent::Forward { .. }).then_some(event));
         }
         link.set(0, &LinkConfig { discipline: text.parse().unwrap(), ..config.clone() }, at).unwrap();
     }

@@ -1,33 +1,33 @@
-//! CoDel against the RFC's pseudocode, and what it is for.
+//! CoDel against the pseudocode of its RFC, and its effect on a responsive flow.
 
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use lfn_core::link::{CoDel, Discipline, DropCause, Ecn, Event, Link, LinkConfig, Packet};
-use lfn_core::sim::{Arrival, run};
+use lfn_core::link::{CoDel, Discipline, DropCause, Ecn, Link, LinkConfig, LinkEvent, Packet};
+use lfn_core::sim::{ScriptedArrival, run_link};
 use lfn_core::time::Instant;
 use lfn_core::units::{BitRate, Bytes};
 use proptest::prelude::*;
 
 use crate::line::compare;
 use crate::reference::{Codel, expect};
-use crate::scenario::{fates, scenario};
+use crate::scenario::{outcomes, scenario};
 use crate::support::link;
 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(1000))]
 
     #[test]
-    fn it_does_what_the_rfc_says((config, arrivals) in scenario(), target in 1_u32..100, times in 1.5..20.0) {
+    fn matches_the_rfc_reference((config, arrivals) in scenario(), target in 1_u32..100, times in 1.5..20.0) {
         let target = config.rate.values().max().unwrap().time_for(Bytes(1500)) * target;
         let interval = target.mul_f64(times) + Duration::from_nanos(1);
         let config = LinkConfig { discipline: Discipline::CoDel(CoDel { target, interval }), ..config };
         let expected = expect(&config, &arrivals, &mut Codel::new(&config));
-        compare(&fates(&arrivals, &run(&mut link(&config), arrivals.iter().copied())), &expected)?;
+        compare(&outcomes(&arrivals, &run_link(&mut link(&config), arrivals.iter().copied())), &expected)?;
     }
 }
 
-/// 12 Mb/s, so a full packet takes a millisecond.
+/// Returns a link of 12 Mb/s, on which a full packet takes a millisecond.
 fn config(ecn: bool) -> LinkConfig {
     LinkConfig {
         rate: BitRate(12_000_000).into(),
@@ -39,14 +39,14 @@ fn config(ecn: bool) -> LinkConfig {
 }
 
 #[test]
-fn the_first_drops_come_when_the_rfc_says() {
-    // An unresponsive overload: two packets a millisecond. The wait reaches 5 ms with the packet that begins at 10 ms
-    // (it came at 5); an interval later, at 110 ms, dropping begins, and goes on after 100/√1, 100/√2 … ms.
+fn first_drops_follow_the_control_law() {
+    // Unresponsive overload of two packets per millisecond. The wait reaches 5 ms with the packet that starts at 10 ms
+    // (it arrived at 5 ms). One interval later, at 110 ms, dropping begins and continues after 100/√1, 100/√2 … ms.
     let arrivals =
-        (0..3000).map(|id| Arrival { at: Instant::from_nanos(id * 500_000), packet: Packet::single(id, 1500) });
+        (0..3000).map(|id| ScriptedArrival { at: Instant::from_nanos(id * 500_000), packet: Packet::single(id, 1500) });
     let mut drops: Vec<u64> = Vec::new();
-    for event in run(&mut link(&config(false)), arrivals) {
-        if let Event::Drop { cause, at, .. } = event {
+    for event in run_link(&mut link(&config(false)), arrivals) {
+        if let LinkEvent::Drop { cause, at, .. } = event {
             assert_eq!(cause, DropCause::Aqm);
             drops.push(at.as_nanos() / 1_000_000);
         }
@@ -55,7 +55,7 @@ fn the_first_drops_come_when_the_rfc_says() {
         .scan(110.0, |next, count| {
             let now: f64 = *next;
             *next += 100.0 / f64::from(count).sqrt();
-            // Decided when a packet begins: every millisecond.
+            // The decision falls when a packet starts: every millisecond.
             Some(now.ceil() as u64)
         })
         .collect();
@@ -63,17 +63,17 @@ fn the_first_drops_come_when_the_rfc_says() {
 }
 
 #[test]
-fn what_is_capable_is_marked_at_the_same_pace() {
+fn ecn_capable_packets_are_marked_at_the_same_rate() {
     let arrivals = (0..3000).map(|id| {
         let packet = Packet { ecn: Ecn::Capable, ..Packet::single(id, 1500) };
-        Arrival { at: Instant::from_nanos(id * 500_000), packet }
+        ScriptedArrival { at: Instant::from_nanos(id * 500_000), packet }
     });
     let mut link = link(&config(true));
-    let events = run(&mut link, arrivals);
+    let events = run_link(&mut link, arrivals);
     let marks: Vec<u64> = events
         .iter()
         .filter_map(|event| match event {
-            Event::Forward { packet, due } if packet.changes.congestion => Some(due.as_nanos() / 1_000_000 - 1),
+            LinkEvent::Forward { packet, due } if packet.changes.is_marked => Some(due.as_nanos() / 1_000_000 - 1),
             _ => None,
         })
         .collect();
@@ -81,18 +81,18 @@ fn what_is_capable_is_marked_at_the_same_pace() {
     assert_eq!((link.stats().dropped.total().packets, link.stats().marked.packets), (0, marks.len() as u64));
 }
 
-/// A sender that adds a packet to its window every round trip and halves it for every loss, at most once a round trip:
-/// Reno's congestion avoidance, acknowledgements coming back after a fixed time.
+/// Sender with Reno's congestion avoidance. It adds a packet to its window every round trip, and halves the window
+/// after a loss, at most once per round trip. Acknowledgements return after a fixed time.
 struct Responsive {
     window: f64,
     in_flight: u32,
-    /// When acknowledgements, and word of losses, come back.
+    /// Times at which acknowledgements and reports of losses return.
     returning: VecDeque<(Instant, bool)>,
     reduced: Instant,
 }
 
 impl Responsive {
-    /// Runs over `link` until `end`; the waits of all packets that were sent after half of that.
+    /// Runs over `link` until `end`, and returns the waits of all packets sent after half of this time.
     fn run(link: &mut Link, rtt: Duration, end: Instant) -> Vec<Duration> {
         let mut sender = Responsive { window: 10.0, in_flight: 0, returning: VecDeque::new(), reduced: Instant::ZERO };
         let (mut now, mut id, mut waits) = (Instant::ZERO, 0, Vec::new());
@@ -102,15 +102,15 @@ impl Responsive {
                 link.push(Packet::single(id, 1500), now);
                 (sender.in_flight, id) = (sender.in_flight + 1, id + 1);
             }
-            let next = [link.next(), sender.returning.front().map(|(at, _)| *at)];
+            let next = [link.next_event_at(), sender.returning.front().map(|(at, _)| *at)];
             now = next.into_iter().flatten().min().unwrap();
             while let Some(event) = link.poll(now) {
-                let was_lost = matches!(event, Event::Drop { .. });
+                let was_lost = matches!(event, LinkEvent::Drop { .. });
                 sender.returning.push_back((event.at().max(now) + rtt, was_lost));
-                if let Event::Forward { packet, due } = event
+                if let LinkEvent::Forward { packet, due } = event
                     && due > half
                 {
-                    waits.push(packet.waited);
+                    waits.push(packet.queue_delay);
                 }
             }
             while let Some(&(at, was_lost)) = sender.returning.front().filter(|(at, _)| *at <= now) {
@@ -132,11 +132,11 @@ impl Responsive {
 }
 
 #[test]
-fn a_responsive_flow_is_held_near_the_target() {
+fn responsive_flow_stays_near_the_target() {
     let rtt = Duration::from_millis(40);
     let end = Instant::from_nanos(120_000_000_000);
     let median = |discipline| {
-        // A bloated queue: 1.5 MB are a second.
+        // A bloated queue: 1.5 MB take a second.
         let config = LinkConfig { queue: Bytes(1_500_000).into(), discipline, ..config(false) };
         let mut link = link(&config);
         let mut waits = Responsive::run(&mut link, rtt, end);

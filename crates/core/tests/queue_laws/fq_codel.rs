@@ -1,24 +1,24 @@
-//! FQ-CoDel against the RFC's text, and what it is for.
+//! FQ-CoDel against the text of its RFC, and its effect on sharing.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use lfn_core::link::{CoDel, Discipline, DropCause, Event, FqCoDel, LinkConfig, Packet};
-use lfn_core::sim::{Arrival, run};
+use lfn_core::link::{CoDel, Discipline, DropCause, FqCoDel, LinkConfig, LinkEvent, Packet};
+use lfn_core::sim::{ScriptedArrival, run_link};
 use lfn_core::time::Instant;
 use lfn_core::units::{BitRate, Bytes};
 use proptest::prelude::*;
 
 use crate::line::compare;
 use crate::reference::{FqCodel, expect};
-use crate::scenario::{fates, scenario};
+use crate::scenario::{outcomes, scenario};
 use crate::support::link;
 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(1000))]
 
     #[test]
-    fn it_does_what_the_rfc_says(
+    fn matches_the_rfc_reference(
         (config, arrivals) in scenario(),
         target in 1_u32..100,
         times in 1.5..20.0,
@@ -30,10 +30,10 @@ proptest! {
         let discipline = Discipline::FqCoDel(FqCoDel { codel, flows, quantum: Bytes(quantum) });
         let config = LinkConfig { discipline, ..config };
         let expected = expect(&config, &arrivals, &mut FqCodel::new(&config));
-        compare(&fates(&arrivals, &run(&mut link(&config), arrivals.iter().copied())), &expected)?;
+        compare(&outcomes(&arrivals, &run_link(&mut link(&config), arrivals.iter().copied())), &expected)?;
     }
 
-    /// While both have something to send, neither is ahead of its share by more than a quantum and a packet.
+    /// While both flows have packets, the difference of their shares is at most a quantum and a packet.
     #[test]
     fn two_backlogged_flows_share_within_a_quantum(
         sizes in prop::array::uniform2(64_u32..1515),
@@ -44,47 +44,47 @@ proptest! {
         let mut arrivals = Vec::new();
         for _ in 0..20 {
             for flow in 0..2 {
-                let packet = Packet::several(id, counts[flow], sizes[flow], sizes[flow]);
-                arrivals.push(Arrival { at: Instant::ZERO, packet: Packet { flow: flow as u32, ..packet } });
+                let packet = Packet::super_packet(id, counts[flow], sizes[flow], sizes[flow]);
+                arrivals.push(ScriptedArrival { at: Instant::ZERO, packet: Packet { flow: flow as u32, ..packet } });
                 id += 1;
             }
         }
         let total = |flow: usize| 20 * u64::from(counts[flow]) * u64::from(sizes[flow]);
         let mut sent = [0_u64; 2];
-        for event in run(&mut link(&fair(quantum)), arrivals) {
-            let Event::Forward { packet, .. } = event else { continue };
+        for event in run_link(&mut link(&fair(quantum)), arrivals) {
+            let LinkEvent::Forward { packet, .. } = event else { continue };
             let flow = packet.flow as usize;
             sent[flow] += packet.bytes();
             if sent[0] == total(0) || sent[1] == total(1) {
                 break;
             }
             let ahead = sent[0].abs_diff(sent[1]);
-            // The first packet finds the line idle and takes no turn from anyone.
+            // The first packet finds an idle line and takes no turn.
             prop_assert!(ahead <= quantum + 2 * 1514, "{sent:?}");
         }
     }
 
-    /// A flow that sends a packet now and then waits for the packet on the line, not for the queue of another.
+    /// A flow with occasional packets waits for the packet on the line, and not for the queue of another flow.
     #[test]
-    fn a_sparse_flow_is_not_delayed_by_a_backlogged_one(quantum in 1514_u64..20_000, every in 3_u64..50) {
+    fn sparse_flow_is_not_delayed_by_backlogged_flow(quantum in 1514_u64..20_000, every in 3_u64..50) {
         let quantum_time = Duration::from_nanos(quantum * 8_000_000_000 / 12_000_000);
         let mut arrivals: Vec<_> = (0..200)
-            .map(|id| Arrival { at: Instant::ZERO, packet: Packet { flow: 1, ..Packet::several(id, 10, 1500, 1500) } })
+            .map(|id| ScriptedArrival { at: Instant::ZERO, packet: Packet { flow: 1, ..Packet::super_packet(id, 10, 1500, 1500) } })
             .collect();
         for id in 200..220 {
             let at = Instant::from_nanos((id - 199) * every * 1_000_000 + 1);
-            arrivals.push(Arrival { at, packet: Packet { flow: 2, ..Packet::single(id, 200) } });
+            arrivals.push(ScriptedArrival { at, packet: Packet { flow: 2, ..Packet::single(id, 200) } });
         }
-        for event in run(&mut link(&fair(quantum)), arrivals) {
-            if let Event::Forward { packet: Packet { flow: 2, waited, .. }, .. } = event {
-                // At most the packet on the line, of a millisecond; a quantum if it is new too often.
-                prop_assert!(waited <= Duration::from_millis(1).max(quantum_time), "{waited:?}");
+        for event in run_link(&mut link(&fair(quantum)), arrivals) {
+            if let LinkEvent::Forward { packet: Packet { flow: 2, queue_delay, .. }, .. } = event {
+                // At most the packet on the line, which takes a millisecond, or a quantum if the flow is new too often.
+                prop_assert!(queue_delay <= Duration::from_millis(1).max(quantum_time), "{queue_delay:?}");
             }
         }
     }
 }
 
-/// At 12 Mb/s, with CoDel out of the way.
+/// Returns a link of 12 Mb/s on which CoDel never drops.
 fn fair(quantum: u64) -> LinkConfig {
     let codel = CoDel { target: Duration::from_secs(1000), interval: Duration::from_secs(2000) };
     LinkConfig {
@@ -96,37 +96,39 @@ fn fair(quantum: u64) -> LinkConfig {
 }
 
 #[test]
-fn a_full_queue_drops_from_the_front_of_the_fattest_flow() {
+fn full_queue_drops_from_front_of_fattest_flow() {
     let config = LinkConfig { queue: Bytes(150_000).into(), ..fair(1514) };
     let fat = (0..10).map(|id| (id, 1, 10));
     let thin = (10..20).map(|id| (id, 2, 1));
-    let arrivals = fat.chain(thin).map(|(id, flow, count)| Arrival {
+    let arrivals = fat.chain(thin).map(|(id, flow, count)| ScriptedArrival {
         at: Instant::ZERO,
-        packet: Packet { flow, ..Packet::several(id, count, 1500, 1500) },
+        packet: Packet { flow, ..Packet::super_packet(id, count, 1500, 1500) },
     });
     let mut dropped = BTreeMap::new();
-    for event in run(&mut link(&config), arrivals) {
-        if let Event::Drop { packet, cause, .. } = event {
+    for event in run_link(&mut link(&config), arrivals) {
+        if let LinkEvent::Drop { packet, cause, .. } = event {
             assert_eq!((packet.flow, cause), (1, DropCause::Queue));
             dropped.insert((packet.id, packet.first), packet.count);
         }
     }
-    // The first is on the line; the ten after it make room for the thin flow.
+    // The first packet is on the line. The ten packets after it make room for the thin flow.
     assert_eq!(dropped.keys().copied().collect::<Vec<_>>()[..2], [(0, 1), (0, 2)]);
     assert_eq!(dropped.values().sum::<u32>(), 10);
 }
 
 #[test]
-fn a_flow_alone_keeps_its_super_packets() {
+fn single_flow_keeps_its_super_packets() {
     let config = LinkConfig { rate: BitRate(10_000_000_000).into(), ..fair(1514) };
-    let packet =
-        |id, flow| Arrival { at: Instant::ZERO, packet: Packet { flow, ..Packet::several(id, 45, 1514, 1514) } };
-    let largest = |arrivals: Vec<Arrival>| {
-        let events = run(&mut link(&config), arrivals);
+    let packet = |id, flow| ScriptedArrival {
+        at: Instant::ZERO,
+        packet: Packet { flow, ..Packet::super_packet(id, 45, 1514, 1514) },
+    };
+    let largest = |arrivals: Vec<ScriptedArrival>| {
+        let events = run_link(&mut link(&config), arrivals);
         events
             .iter()
             .filter_map(|event| match event {
-                Event::Forward { packet, .. } => Some(packet.count),
+                LinkEvent::Forward { packet, .. } => Some(packet.count),
                 _ => None,
             })
             .max()
@@ -135,12 +137,13 @@ fn a_flow_alone_keeps_its_super_packets() {
 }
 
 #[test]
-fn a_full_queue_keeps_ranges_together() {
+fn full_queue_keeps_ranges_together() {
     let queue = Bytes(100 * 1514).into();
     let config = LinkConfig { rate: BitRate(10_000_000_000).into(), queue, ..fair(1514) };
-    let arrivals = (0..10).map(|id| Arrival { at: Instant::ZERO, packet: Packet::several(id, 45, 1514, 1514) });
-    let events = run(&mut link(&config), arrivals);
-    let dropped = events.iter().filter(|event| matches!(event, Event::Drop { .. })).count();
-    // 450 virtual packets, of which 350 are dropped: each super-packet in two pieces or three.
+    let arrivals =
+        (0..10).map(|id| ScriptedArrival { at: Instant::ZERO, packet: Packet::super_packet(id, 45, 1514, 1514) });
+    let events = run_link(&mut link(&config), arrivals);
+    let dropped = events.iter().filter(|event| matches!(event, LinkEvent::Drop { .. })).count();
+    // 350 of 450 virtual packets are dropped: two or three pieces of each super-packet.
     assert!(dropped <= 20 && events.len() - dropped <= 10, "{dropped} drops, {} events", events.len());
 }

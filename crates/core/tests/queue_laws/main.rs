@@ -1,5 +1,5 @@
-//! Laws of the bottleneck, the queue with its disciplines and the line behind it, in virtual time: whatever the settings
-//! and the arrivals, and against references that are as simple as can be.
+//! Properties of the rate stage (a queue with its discipline and the line behind it) in virtual time, for all settings
+//! and arrivals, against simple references.
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 

@@ -1,14 +1,14 @@
-//! RED: the average against a reference that is told what was dropped, and the drops against chance.
+//! RED: its average against a reference that uses the actual drops, and its drops against their probability.
 
-use lfn_core::link::{Discipline, DropCause, Ecn, Event, LinkConfig, Packet, QueueLimit, Red};
-use lfn_core::sim::{Arrival, run};
+use lfn_core::link::{Discipline, DropCause, Ecn, LinkConfig, LinkEvent, Packet, QueueLimit, Red};
+use lfn_core::sim::{ScriptedArrival, run_link};
 use lfn_core::time::Instant;
 use lfn_core::units::{BitRate, Bytes, Ratio};
 
 use crate::support::link;
 
 const PACKET: u32 = 1500;
-/// A packet takes a millisecond.
+/// A packet takes a millisecond at this rate.
 const RATE: BitRate = BitRate(12_000_000);
 
 fn config(red: Red, ecn: bool, seed: u64) -> LinkConfig {
@@ -31,36 +31,38 @@ fn red(min: u64, max: u64, probability: f64, weight: f64) -> Red {
     }
 }
 
-/// What RED goes by, for each packet that came, reckoned from what became of the ones before.
+/// Expected average of RED for each packet, computed from the outcomes of earlier packets.
 struct Seen {
     average: f64,
     cause: Option<DropCause>,
     marked: bool,
 }
 
-/// Packets evenly, `load` times what the line carries, and what RED should have known of each.
+/// Sends packets at `load` times the line rate, and returns the expected state of RED for each.
 fn overload(config: &LinkConfig, weight: f64, count: u64, load: f64, ecn: Ecn) -> Vec<Seen> {
     let gap = (1e6 / load) as u64;
     let times: Vec<_> = (0..count).map(|id| Instant::from_nanos(id * gap)).collect();
     observe(config, weight, &times, ecn)
 }
 
-/// Packets one by one at these times, and what RED should have known of each.
+/// Sends packets at these times, and returns the expected state of RED for each.
 fn observe(config: &LinkConfig, weight: f64, times: &[Instant], ecn: Ecn) -> Vec<Seen> {
-    let arrivals =
-        times.iter().zip(0..).map(|(at, id)| Arrival { at: *at, packet: Packet { ecn, ..Packet::single(id, PACKET) } });
-    let mut fates = vec![(None, false, Instant::ZERO); times.len()];
-    for event in run(&mut link(config), arrivals) {
+    let arrivals = times
+        .iter()
+        .zip(0..)
+        .map(|(at, id)| ScriptedArrival { at: *at, packet: Packet { ecn, ..Packet::single(id, PACKET) } });
+    let mut outcomes = vec![(None, false, Instant::ZERO); times.len()];
+    for event in run_link(&mut link(config), arrivals) {
         match event {
-            Event::Drop { packet, cause, at, .. } => fates[packet.id as usize] = (Some(cause), false, at),
-            Event::Forward { packet, due } => fates[packet.id as usize] = (None, packet.changes.congestion, due),
-            Event::Duplicate { .. } => {}
+            LinkEvent::Drop { packet, cause, at, .. } => outcomes[packet.id as usize] = (Some(cause), false, at),
+            LinkEvent::Forward { packet, due } => outcomes[packet.id as usize] = (None, packet.changes.is_marked, due),
+            LinkEvent::Duplicate { .. } => {}
         }
     }
     let (mut average, mut leaving) = (0.0, std::collections::VecDeque::new());
     let mut idle_since = Some(Instant::ZERO);
     let mut seen = Vec::new();
-    for ((cause, marked, at), &now) in fates.into_iter().zip(times) {
+    for ((cause, marked, at), &now) in outcomes.into_iter().zip(times) {
         while let Some(&left) = leaving.front().filter(|due| **due <= now) {
             leaving.pop_front();
             idle_since = leaving.is_empty().then_some(left);
@@ -83,13 +85,13 @@ fn observe(config: &LinkConfig, weight: f64, times: &[Instant], ecn: Ecn) -> Vec
 }
 
 #[test]
-fn below_the_thresholds_nothing_is_dropped_and_above_them_everything() {
+fn drops_start_at_min_and_are_total_at_max() {
     for (seed, load, weight) in [(1, 1.05, 0.002), (2, 1.5, 0.01), (3, 3.0, 0.1), (4, 0.9, 1.0), (5, 1.01, 1.0)] {
         let seen =
             overload(&config(red(30_000, 90_000, 0.05, weight), false, seed), weight, 20_000, load, Ecn::Capable);
         let mut between = 0;
         for (index, Seen { average, cause, .. }) in seen.iter().enumerate() {
-            // Nearer than rounding tells nothing.
+            // Closer values are within the rounding error.
             if *average < 30_000.0 - 1e-3 {
                 assert_eq!(*cause, None, "packet {index} at {average}");
             } else if *average > 90_000.0 + 1e-3 {
@@ -103,9 +105,10 @@ fn below_the_thresholds_nothing_is_dropped_and_above_them_everything() {
 }
 
 #[test]
-fn an_idle_line_forgets_the_queue_it_had_though_what_comes_is_dropped() {
-    // A burst of 200 packets takes the average far above the upper threshold; when all are sent one comes every 5 ms, in
-    // which 7.5 small packets could have been: it takes some until one is let in, where one by one it would take twenty.
+fn average_decays_on_an_idle_line_despite_drops() {
+    // A burst of 200 packets raises the average far above the upper threshold. After the burst one packet arrives every
+    // 5 ms, the time of 7.5 small packets. A few packets are dropped until one is accepted. Without the idle time it
+    // would take twenty.
     let weight = 0.02;
     let settings = red(3_000, 9_000, 1.0, weight);
     let mut times = vec![Instant::ZERO; 200];
@@ -120,9 +123,9 @@ fn an_idle_line_forgets_the_queue_it_had_though_what_comes_is_dropped() {
 }
 
 #[test]
-fn drops_between_the_thresholds_are_spread_evenly() {
-    // The next drop after a drop is the first n for which the sum of the probabilities passes a number drawn evenly from
-    // 0 to 1: with p changing slowly, n·p at the drop is such a number, give or take p.
+fn drops_between_thresholds_are_spread_evenly() {
+    // The next drop is the first n for which the sum of the probabilities exceeds a uniform random number from 0 to 1.
+    // With p changing slowly, n·p at the drop is this number, within p.
     const BINS: usize = 10;
     let (min, max, probability, weight) = (30_000.0, 600_000.0, 0.02, 0.002);
     let mut bins = [0_u32; BINS];
@@ -142,7 +145,7 @@ fn drops_between_the_thresholds_are_spread_evenly() {
             let now = f64::from(count + 1) * probability * (average - min) / (max - min);
             since = Some(count + 1);
             if cause.is_some() {
-                // The number drawn lies below this and not below what it was one packet earlier: its middle.
+                // The random number lies between this value and the value one packet earlier. The middle is used.
                 let middle = now * (f64::from(count) + 0.5) / f64::from(count + 1);
                 bins[((middle * BINS as f64) as usize).min(BINS - 1)] += 1;
                 since = Some(0);
@@ -158,7 +161,7 @@ fn drops_between_the_thresholds_are_spread_evenly() {
 }
 
 #[test]
-fn marks_take_the_place_of_drops_below_the_upper_threshold_only() {
+fn marks_replace_drops_only_below_the_max_threshold() {
     let weight = 0.01;
     let settings = red(30_000, 90_000, 0.05, weight);
     let seen = overload(&config(settings, true, 1), weight, 50_000, 1.2, Ecn::Capable);
@@ -176,19 +179,19 @@ fn marks_take_the_place_of_drops_below_the_upper_threshold_only() {
 }
 
 #[test]
-fn a_queue_in_packets_has_thresholds_in_packets() {
+fn queue_in_packets_has_thresholds_in_packets() {
     let discipline: Discipline = "red:min=5p:max=15p:p=0.1:weight=1".parse().unwrap();
     let config = LinkConfig { discipline, queue: QueueLimit::Packets(60), rate: RATE.into(), ..LinkConfig::default() };
-    let arrivals = (0..100).map(|id| Arrival { at: Instant::ZERO, packet: Packet::single(id, 60) });
+    let arrivals = (0..100).map(|id| ScriptedArrival { at: Instant::ZERO, packet: Packet::single(id, 60) });
     let mut link = link(&config);
-    run(&mut link, arrivals);
-    // With a weight of one the average is the queue: no more than 15 ever wait.
+    run_link(&mut link, arrivals);
+    // With a weight of one the average is the queue: at most 15 packets wait.
     assert!(link.stats().forwarded.packets <= 15);
     assert_eq!(link.stats().dropped[DropCause::Queue].packets, 0);
 }
 
 #[test]
-fn the_seed_decides() {
+fn seed_determines_the_draws() {
     let weight = 0.01;
     let drops = |seed| -> Vec<bool> {
         let config = config(red(30_000, 300_000, 0.05, weight), false, seed);

@@ -1,7 +1,7 @@
-//! The bottleneck as simply as can be: one packet after the other, whole numbers throughout, nothing clever.
+//! Simple reference of the rate stage: one packet after the other, with whole numbers.
 //!
-//! The line is a function, the work it can have done by an instant: the integral of its rate. A packet is sent when the
-//! line has done the work of all before it and its own.
+//! The line is a function: the integral of its rate gives the work up to an instant. A packet is sent when the line has
+//! done the work of all earlier packets and its own.
 
 use std::cell::RefCell;
 use std::collections::VecDeque;
@@ -9,14 +9,14 @@ use std::time::Duration;
 
 use lfn_core::framing::{Framing, Layer};
 use lfn_core::link::{CoDel, Discipline, DropCause, Ecn, LinkConfig, Packet, QueueLimit};
-use lfn_core::sim::Arrival;
+use lfn_core::sim::ScriptedArrival;
 use lfn_core::time::Instant;
 
 use crate::support::singles;
 
 const BYTE: u128 = 8_000_000_000;
 
-/// Bytes of a packet of so many on the wire, as the line counts them.
+/// Returns the bytes of a packet on the line.
 pub fn line_bytes(config: &LinkConfig, wire: u32) -> u64 {
     match config.layer {
         Layer::EthernetHeader => u64::from(wire),
@@ -24,15 +24,16 @@ pub fn line_bytes(config: &LinkConfig, wire: u32) -> u64 {
     }
 }
 
-/// Work of a range.
+/// Returns the work of a range.
 pub fn cost(config: &LinkConfig, packet: &Packet) -> u128 {
-    let bytes = u64::from(packet.count - 1) * line_bytes(config, packet.wire) + line_bytes(config, packet.last_wire);
+    let bytes =
+        u64::from(packet.count - 1) * line_bytes(config, packet.wire_len) + line_bytes(config, packet.last_wire_len);
     u128::from(bytes) * BYTE
 }
 
-/// The work a line can have done since the origin: bits times nanoseconds per second.
+/// Work that a line can have done since the origin: bits times nanoseconds per second.
 pub struct Integral {
-    /// When each begins, the work done until then, its rate: as far as anyone has asked.
+    /// Start, work up to the start, and rate of each segment, as far as needed so far.
     segments: RefCell<Vec<(u64, u128, u64)>>,
     config: LinkConfig,
 }
@@ -42,12 +43,12 @@ impl Integral {
         Integral { segments: RefCell::default(), config: config.clone() }
     }
 
-    /// The rate of a constant one.
+    /// Returns the constant rate.
     pub fn rate(&self) -> u64 {
         self.config.rate.as_constant().unwrap().0
     }
 
-    /// The work that can have been done by then.
+    /// Returns the maximum work up to `now`.
     pub fn at(&self, now: Instant) -> u128 {
         let now = now.as_nanos();
         self.extend(|begin, _| begin > now);
@@ -56,14 +57,14 @@ impl Integral {
         work + u128::from(now - begin) * u128::from(rate)
     }
 
-    /// The first whole nanosecond by which so much work can be done.
+    /// Returns the first whole nanosecond at which this work can be done.
     fn done(&self, work: u128) -> Instant {
         self.extend(|_, before| before >= work);
         let after = self.segments.borrow().partition_point(|(_, before, _)| *before < work);
         self.reach(after, work)
     }
 
-    /// The first whole nanosecond from which on more can be done than so much: the end of a standstill.
+    /// Returns the first whole nanosecond from which more work can be done: the end of a stall.
     fn resumed(&self, work: u128) -> Instant {
         self.extend(|_, before| before > work);
         let after = self.segments.borrow().partition_point(|(_, before, _)| *before <= work);
@@ -76,7 +77,7 @@ impl Integral {
         Instant::from_nanos(begin + nanos as u64)
     }
 
-    /// Rounds of the timetable until a segment begins that is far enough, if they go on at all.
+    /// Adds periods of the timetable until a segment starts far enough, if the timetable continues.
     fn extend(&self, is_far: impl Fn(u64, u128) -> bool) {
         let epoch = self.config.epoch.as_nanos();
         let steps = self.config.rate.steps();
@@ -88,7 +89,7 @@ impl Integral {
                 return;
             }
             for (index, (at, rate)) in steps.iter().enumerate() {
-                // Before the epoch the first step is in force already.
+                // Before the epoch the first step applies.
                 let is_first = round == 0 && index == 0;
                 let begin = if is_first { 0 } else { epoch + round * period.unwrap_or(0) + at.as_nanos() as u64 };
                 let before = segments.last();
@@ -99,10 +100,10 @@ impl Integral {
     }
 }
 
-/// A packet in the reference.
+/// Packet in the reference.
 #[derive(Clone, Copy, Debug)]
 pub struct Item {
-    /// Its place in [`singles`].
+    /// Position in [`singles`].
     pub index: usize,
     pub bytes: u64,
     pub came: Instant,
@@ -110,36 +111,36 @@ pub struct Item {
     pub flow: u32,
 }
 
-/// What became of one.
+/// Expected outcome of a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Expected {
     Forwarded { marked: bool, due: Instant, waited: Duration },
     Dropped { cause: DropCause, at: Instant },
 }
 
-/// What is held: packets, and their bytes.
+/// Backlog: packets and their bytes.
 pub type Held = (u64, u64);
 
-/// A queue discipline, one packet at a time.
+/// Queue discipline, one packet at a time.
 pub trait NaiveQueue {
-    /// Takes one in; says what is dropped for it.
+    /// Adds a packet, and returns the packets dropped for it.
     fn arrive(&mut self, item: Item, held: Held) -> Vec<(Item, DropCause)>;
-    /// The next to send at `now`, whether it is marked, and what is dropped meanwhile.
+    /// Returns the next packet at `now`, whether it is marked, and the packets dropped before it.
     fn next(&mut self, now: Instant) -> (Option<(Item, bool)>, Vec<Item>);
     fn is_empty(&self) -> bool;
 }
 
-/// What is to become of every packet.
-pub fn expect(config: &LinkConfig, arrivals: &[Arrival], queue: &mut dyn NaiveQueue) -> Vec<Expected> {
+/// Computes the expected outcome of every packet.
+pub fn expect(config: &LinkConfig, arrivals: &[ScriptedArrival], queue: &mut dyn NaiveQueue) -> Vec<Expected> {
     let mut server =
-        Server { integral: Integral::new(config), free: 0, sending: None, held: (0, 0), fates: Vec::new(), queue };
-    for (index, Arrival { at, packet }) in singles(arrivals).into_iter().enumerate() {
-        server.fates.push(None);
+        Server { integral: Integral::new(config), free: 0, sending: None, held: (0, 0), outcomes: Vec::new(), queue };
+    for (index, ScriptedArrival { at, packet }) in singles(arrivals).into_iter().enumerate() {
+        server.outcomes.push(None);
         server.advance(at);
         if server.sending.is_none() {
             server.free = server.free.max(server.integral.at(at));
         }
-        let bytes = line_bytes(config, packet.last_wire);
+        let bytes = line_bytes(config, packet.last_wire_len);
         let item = Item { index, bytes, came: at, ecn: packet.ecn, flow: packet.flow };
         server.arrive(item, at);
         server.advance(at);
@@ -151,17 +152,17 @@ pub fn expect(config: &LinkConfig, arrivals: &[Arrival], queue: &mut dyn NaiveQu
         };
         server.advance(at);
     }
-    server.fates.into_iter().map(|fate| fate.expect("a fate for each")).collect()
+    server.outcomes.into_iter().map(|outcome| outcome.expect("a outcome for each")).collect()
 }
 
 struct Server<'a> {
     integral: Integral,
-    /// The work after which the line is free.
+    /// Work after which the line is free.
     free: u128,
-    /// What is on the line, what is to be said of it, and when it is sent.
+    /// Packet on the line, its outcome, and its time.
     sending: Option<(Item, Expected, Instant)>,
     held: Held,
-    fates: Vec<Option<Expected>>,
+    outcomes: Vec<Option<Expected>>,
     queue: &'a mut dyn NaiveQueue,
 }
 
@@ -176,12 +177,12 @@ impl Server<'_> {
 
     fn advance(&mut self, now: Instant) {
         loop {
-            if let Some((item, fate, due)) = self.sending {
+            if let Some((item, outcome, due)) = self.sending {
                 if due > now {
                     return;
                 }
                 self.held = (self.held.0 - 1, self.held.1 - item.bytes);
-                self.fates[item.index] = Some(fate);
+                self.outcomes[item.index] = Some(outcome);
                 self.sending = None;
             }
             let begin = self.integral.resumed(self.free);
@@ -202,11 +203,11 @@ impl Server<'_> {
 
     fn drop(&mut self, item: Item, cause: DropCause, at: Instant) {
         self.held = (self.held.0 - 1, self.held.1 - item.bytes);
-        assert_eq!(self.fates[item.index].replace(Expected::Dropped { cause, at }), None);
+        assert_eq!(self.outcomes[item.index].replace(Expected::Dropped { cause, at }), None);
     }
 }
 
-/// True if one of so many bytes fits beside what is held. An empty queue takes one.
+/// Reports whether a packet of `bytes` bytes fits. An empty queue accepts one packet.
 pub fn fits(limit: QueueLimit, held: Held, bytes: u64) -> bool {
     held.0 == 0
         || match limit {
@@ -245,7 +246,7 @@ impl NaiveQueue for DropTail {
     }
 }
 
-/// RFC 8289 §5.3 to §5.6, line by line. Marks as Linux does: a marked packet is the last that is looked at.
+/// RFC 8289 §5.3 to §5.6, line by line. Marks work as in Linux: a marked packet ends the dequeue routine.
 #[derive(Debug)]
 pub struct CoDelState {
     pub items: VecDeque<Item>,
@@ -253,7 +254,7 @@ pub struct CoDelState {
     interval: Duration,
     max_packet: u64,
     ecn: bool,
-    /// Zero stands for "not above", as in the RFC.
+    /// Zero means "not above", as in the RFC.
     first_above_time: u64,
     drop_next: u64,
     count: u32,
@@ -305,7 +306,7 @@ impl CoDelState {
         let now = at.as_nanos();
         let mut dropped = Vec::new();
         let may_mark = |ecn: bool, item: &Option<Item>| ecn && item.is_some_and(|item| item.ecn != Ecn::NotCapable);
-        // A mark that is there already is none of this queue.
+        // A mark of an earlier queue is not a mark of this queue.
         let marked = |item: Option<Item>| item.map(|item| (item, item.ecn == Ecn::Capable));
         let plain = |item: Option<Item>| item.map(|item| (item, false));
         let (mut item, mut ok_to_drop) = self.do_dequeue(at);
@@ -414,7 +415,7 @@ impl FqCodel {
 
 impl NaiveQueue for FqCodel {
     fn arrive(&mut self, item: Item, held: Held) -> Vec<(Item, DropCause)> {
-        // The hash is the link's own; where it puts a flow is nobody's law.
+        // The hash is the same as in the link. The RFC does not define it.
         let hash = u64::from(item.flow.wrapping_mul(0x9e37_79b1));
         let index = ((hash * self.queues.len() as u64) >> 32) as usize;
         self.queues[index].items.push_back(item);

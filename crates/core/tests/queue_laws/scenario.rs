@@ -1,24 +1,26 @@
-//! Settings and arrivals, and what became of every virtual packet.
+//! Settings, arrivals, and the outcome of every virtual packet.
 
 use std::time::Duration;
 
 use lfn_core::framing::Layer;
-use lfn_core::link::{CoDel, Discipline, DropCause, Ecn, Event, FqCoDel, LinkConfig, Packet, QueueLimit, Red, Varying};
-use lfn_core::sim::Arrival;
+use lfn_core::link::{
+    CoDel, Discipline, DropCause, Ecn, FqCoDel, LinkConfig, LinkEvent, Packet, QueueLimit, Red, Timetable,
+};
+use lfn_core::sim::ScriptedArrival;
 use lfn_core::time::Instant;
 use lfn_core::units::{BitRate, Bytes, Ratio};
 use proptest::prelude::*;
 
-/// What became of one virtual packet.
+/// Outcome of one virtual packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Fate {
+pub enum Outcome {
     Forwarded {
         marked: bool,
-        /// When the range left of which it was one.
+        /// Time at which its range left.
         due: Instant,
-        /// Whether it was the last of that range, so that `due` is its own.
+        /// Whether it was the last of its range, so that `due` is its own time.
         is_last: bool,
-        /// Of the first of the range.
+        /// Wait of the first packet of the range.
         waited: Option<Duration>,
     },
     Dropped {
@@ -27,18 +29,18 @@ pub enum Fate {
     },
 }
 
-impl Fate {
-    /// What is the same however packets are put together.
+impl Outcome {
+    /// Returns the part of the outcome that is equal for super-packets and single packets.
     pub fn kind(self) -> Option<Result<bool, (DropCause, Instant)>> {
         Some(match self {
-            Fate::Forwarded { marked, .. } => Ok(marked),
-            Fate::Dropped { cause, at } => Err((cause, at)),
+            Outcome::Forwarded { marked, .. } => Ok(marked),
+            Outcome::Dropped { cause, at } => Err((cause, at)),
         })
     }
 }
 
-/// A rate that is constant, or one that varies and perhaps stands still, once or over and over.
-pub fn rates() -> impl Strategy<Value = Varying<BitRate>> {
+/// Strategy for a constant rate, or a rate that varies and may stall, once or repeatedly.
+pub fn rates() -> impl Strategy<Value = Timetable<BitRate>> {
     let rate = || prop_oneof![Just(135_000_000), 1_000_000_u64..20_000_000_000];
     let step = (1_u64..3_000_000, prop_oneof![4 => rate(), 1 => Just(0)]);
     let varying = (rate(), prop::collection::vec(step, 1..8), rate(), prop::option::of(1_u64..2_000_000)).prop_map(
@@ -51,13 +53,13 @@ pub fn rates() -> impl Strategy<Value = Varying<BitRate>> {
             }
             all.push((Duration::from_nanos(at + 500_000), BitRate(last)));
             let period = repeat.map(|after| Duration::from_nanos(at + 500_000 + after));
-            Varying::new(all, period).unwrap()
+            Timetable::new(all, period).unwrap()
         },
     );
     prop_oneof![rate().prop_map(|rate| BitRate(rate).into()), varying]
 }
 
-/// Any discipline, with times in the order of the sending of some packets, so that each has something to do.
+/// Strategy for disciplines with times of about the sending time of some packets, so that each has an effect.
 fn disciplines(packet: Duration) -> impl Strategy<Value = Discipline> {
     let codel = (1_u32..200, 1.5..30.0).prop_map(move |(target, times)| {
         let target = packet * target;
@@ -113,8 +115,8 @@ pub fn settings() -> impl Strategy<Value = LinkConfig> {
     })
 }
 
-/// Packets of several flows, at about the rate of the line and in bursts.
-pub fn scenario() -> impl Strategy<Value = (LinkConfig, Vec<Arrival>)> {
+/// Strategy for packets of several flows, at about the rate of the line and in bursts.
+pub fn scenario() -> impl Strategy<Value = (LinkConfig, Vec<ScriptedArrival>)> {
     let ecn = prop_oneof![Just(Ecn::NotCapable), Just(Ecn::Capable), Just(Ecn::Congested)];
     let load = prop_oneof![2 => Just(0.0), 4 => 0.0..1.5, 1 => 0.0..20.0];
     let packet = (prop_oneof![Just(1_u32), 1_u32..64], 15_u32..1_515, 0.0..1.0, load, 0_u32..5, ecn);
@@ -124,24 +126,24 @@ pub fn scenario() -> impl Strategy<Value = (LinkConfig, Vec<Arrival>)> {
         let mut arrivals = Vec::new();
         for ((count, wire, last, load, flow, ecn), id) in packets.into_iter().zip(0..) {
             let last_wire = ((f64::from(wire) * last) as u32).max(15);
-            let packet = Packet { flow, ecn, ..Packet::several(id, count, wire.max(last_wire), last_wire) };
-            arrivals.push(Arrival { at, packet });
+            let packet = Packet { flow, ecn, ..Packet::super_packet(id, count, wire.max(last_wire), last_wire) };
+            arrivals.push(ScriptedArrival { at, packet });
             at += rate.time_for(Bytes(packet.bytes())).mul_f64(load);
         }
         (config, arrivals)
     })
 }
 
-/// The fate of every virtual packet, in the order of [`singles`](crate::support::singles).
-pub fn fates(arrivals: &[Arrival], events: &[Event]) -> Vec<Fate> {
-    crate::support::fates(arrivals, events, |event, index| match *event {
-        Event::Forward { packet, due } => Fate::Forwarded {
-            marked: packet.changes.congestion,
+/// Returns the outcome of every virtual packet, in the order of [`singles`](crate::support::singles).
+pub fn outcomes(arrivals: &[ScriptedArrival], events: &[LinkEvent]) -> Vec<Outcome> {
+    crate::support::outcomes(arrivals, events, |event, index| match *event {
+        LinkEvent::Forward { packet, due } => Outcome::Forwarded {
+            marked: packet.changes.is_marked,
             due,
             is_last: index + 1 == packet.count,
-            waited: (index == 0).then_some(packet.waited),
+            waited: (index == 0).then_some(packet.queue_delay),
         },
-        Event::Drop { cause, at, .. } => Fate::Dropped { cause, at },
-        Event::Duplicate { .. } => panic!("nothing is duplicated here"),
+        LinkEvent::Drop { cause, at, .. } => Outcome::Dropped { cause, at },
+        LinkEvent::Duplicate { .. } => panic!("nothing is duplicated here"),
     })
 }

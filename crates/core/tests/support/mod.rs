@@ -1,5 +1,5 @@
-//! What laws of links are tried with: arrivals taken apart, a link that is polled in ways that must all come to the same,
-//! and what became of every virtual packet. What counts as a fate, each file of laws says itself.
+//! Shared parts of the link tests: splitting arrivals, polling a link in ways that must give the same result, and
+//! collecting the outcome of every virtual packet. Each test file defines its own outcome.
 
 #![allow(dead_code, reason = "each file of tests uses a part of it")]
 
@@ -8,8 +8,8 @@ use std::fmt::Debug;
 use std::iter::from_fn;
 use std::time::Duration;
 
-use lfn_core::link::{Event, Link, LinkConfig, Packet};
-use lfn_core::sim::Arrival;
+use lfn_core::link::{Link, LinkConfig, LinkEvent, Packet};
+use lfn_core::sim::ScriptedArrival;
 use lfn_core::time::Instant;
 use proptest::prelude::*;
 
@@ -19,88 +19,99 @@ pub fn link(config: &LinkConfig) -> Link {
     Link::new(config).unwrap()
 }
 
-pub fn packet_of(event: &Event) -> Packet {
-    let (Event::Forward { packet, .. } | Event::Drop { packet, .. } | Event::Duplicate { packet, .. }) = event;
+pub fn packet_of(event: &LinkEvent) -> Packet {
+    let (LinkEvent::Forward { packet, .. } | LinkEvent::Drop { packet, .. } | LinkEvent::Duplicate { packet, .. }) =
+        event;
     *packet
 }
 
-/// The arrivals taken apart into single packets, at the same instants.
-pub fn singles(arrivals: &[Arrival]) -> Vec<Arrival> {
-    let apart = arrivals.iter().flat_map(|Arrival { at, packet }| {
+/// Splits the arrivals into single packets at the same instants.
+pub fn singles(arrivals: &[ScriptedArrival]) -> Vec<ScriptedArrival> {
+    let apart = arrivals.iter().flat_map(|ScriptedArrival { at, packet }| {
         (0..packet.count).map(|index| {
-            let wire = if index + 1 == packet.count { packet.last_wire } else { packet.wire };
-            (*at, Packet { count: 1, wire, last_wire: wire, ..*packet })
+            let wire = if index + 1 == packet.count { packet.last_wire_len } else { packet.wire_len };
+            (*at, Packet { count: 1, wire_len: wire, last_wire_len: wire, ..*packet })
         })
     });
-    apart.zip(0..).map(|((at, packet), id)| Arrival { at, packet: Packet { id, ..packet } }).collect()
+    apart.zip(0..).map(|((at, packet), id)| ScriptedArrival { at, packet: Packet { id, ..packet } }).collect()
 }
 
-/// What `fate` makes of the events of every virtual packet, in the order of [`singles`]; it is told the event, and which
-/// of its range is meant.
-pub fn all_fates<Fate>(
-    arrivals: &[Arrival],
-    events: &[Event],
-    fate: impl Fn(&Event, u32) -> Option<Fate>,
-) -> Vec<Vec<Fate>> {
+/// Collects the results of `outcome` for the events of every virtual packet, in the order of [`singles`]. Its arguments
+/// are the event and the index of the virtual packet in the range.
+pub fn all_outcomes<Outcome>(
+    arrivals: &[ScriptedArrival],
+    events: &[LinkEvent],
+    outcome: impl Fn(&LinkEvent, u32) -> Option<Outcome>,
+) -> Vec<Vec<Outcome>> {
     let mut first = BTreeMap::new();
-    let mut fates = Vec::new();
-    for Arrival { packet, .. } in arrivals {
-        first.insert(packet.id, fates.len());
-        fates.extend((0..packet.count).map(|_| Vec::new()));
+    let mut outcomes = Vec::new();
+    for ScriptedArrival { packet, .. } in arrivals {
+        first.insert(packet.id, outcomes.len());
+        outcomes.extend((0..packet.count).map(|_| Vec::new()));
     }
     for event in events {
         let packet = packet_of(event);
         for index in 0..packet.count {
-            fates[first[&packet.id] + (packet.first + index) as usize].extend(fate(event, index));
+            outcomes[first[&packet.id] + (packet.first + index) as usize].extend(outcome(event, index));
         }
     }
-    fates
+    outcomes
 }
 
-/// As [`all_fates`], where every virtual packet has one.
-pub fn fates<Fate: Debug>(arrivals: &[Arrival], events: &[Event], fate: impl Fn(&Event, u32) -> Fate) -> Vec<Fate> {
-    let all = all_fates(arrivals, events, |event, index| Some(fate(event, index)));
-    let only = |fates| <[Fate; 1]>::try_from(fates).map(|[fate]| fate).expect("every virtual packet comes out once");
+/// Works like [`all_outcomes`] if every virtual packet has exactly one outcome.
+pub fn outcomes<Outcome: Debug>(
+    arrivals: &[ScriptedArrival],
+    events: &[LinkEvent],
+    outcome: impl Fn(&LinkEvent, u32) -> Outcome,
+) -> Vec<Outcome> {
+    let all = all_outcomes(arrivals, events, |event, index| Some(outcome(event, index)));
+    let only = |outcomes| {
+        <[Outcome; 1]>::try_from(outcomes).map(|[outcome]| outcome).expect("every virtual packet comes out once")
+    };
     all.into_iter().map(only).collect()
 }
 
-/// All that is left in a link, and then nothing is.
-pub fn rest(link: &mut Link) -> Vec<Event> {
+/// Returns all remaining events, and checks that the link is empty.
+pub fn drain(link: &mut Link) -> Vec<LinkEvent> {
     let events = from_fn(|| link.poll(END)).collect();
-    assert_eq!(link.next(), None);
+    assert_eq!(link.next_event_at(), None);
     events
 }
 
-/// Polls after every so many arrivals only.
-pub fn poll_seldom(link: &mut Link, arrivals: &[Arrival], seldom: usize) -> Vec<Event> {
+/// Polls only after every `every` arrivals.
+pub fn poll_every(link: &mut Link, arrivals: &[ScriptedArrival], every: usize) -> Vec<LinkEvent> {
     let mut events = Vec::new();
-    for (index, Arrival { at, packet }) in arrivals.iter().enumerate() {
+    for (index, ScriptedArrival { at, packet }) in arrivals.iter().enumerate() {
         link.push(*packet, *at);
-        if index % seldom == 0 {
+        if index % every == 0 {
             events.extend(from_fn(|| link.poll(*at)));
         }
     }
-    events.extend(rest(link));
+    events.extend(drain(link));
     events
 }
 
-/// Tells of every arrival so late, when the link was polled already.
-pub fn stamp_late(link: &mut Link, arrivals: &[Arrival], late: Duration) -> Vec<Event> {
+/// Pushes every arrival late by `late`, after polling the link.
+pub fn push_late(link: &mut Link, arrivals: &[ScriptedArrival], late: Duration) -> Vec<LinkEvent> {
     let mut events = Vec::new();
-    for Arrival { at, packet } in arrivals {
+    for ScriptedArrival { at, packet } in arrivals {
         events.extend(from_fn(|| link.poll(*at + late)));
         link.push(*packet, *at);
     }
-    events.extend(rest(link));
+    events.extend(drain(link));
     events
 }
 
-/// Polls when the link says so, which moves it on, and just before, when nothing must leave. Gives what was told when.
-pub fn poll_as_told(link: &mut Link, arrivals: &[Arrival]) -> Result<Vec<(Instant, Event)>, TestCaseError> {
-    let mut told = Vec::new();
+/// Polls at the times that the link returns, and just before, when no packet may leave. Returns the events with their
+/// poll times.
+pub fn poll_at_event_times(
+    link: &mut Link,
+    arrivals: &[ScriptedArrival],
+) -> Result<Vec<(Instant, LinkEvent)>, TestCaseError> {
+    let mut events = Vec::new();
     let mut upcoming = arrivals.iter().peekable();
     loop {
-        let next = link.next();
+        let next = link.next_event_at();
         if let Some(arrival) = upcoming.next_if(|arrival| next.is_none_or(|next| arrival.at < next)) {
             link.push(arrival.packet, arrival.at);
             continue;
@@ -108,16 +119,16 @@ pub fn poll_as_told(link: &mut Link, arrivals: &[Arrival]) -> Result<Vec<(Instan
         let Some(next) = next else { break };
         if let Some(before) = next.as_nanos().checked_sub(1) {
             while let Some(event) = link.poll(Instant::from_nanos(before)) {
-                prop_assert!(!matches!(event, Event::Forward { .. }), "{event:?} before {next:?}");
+                prop_assert!(!matches!(event, LinkEvent::Forward { .. }), "{event:?} before {next:?}");
             }
         }
         for event in from_fn(|| link.poll(next)) {
             prop_assert!(event.at() <= next, "{event:?} at {next:?}");
-            told.push((next, event));
+            events.push((next, event));
         }
-        prop_assert!(link.next().is_none_or(|after| after > next));
+        prop_assert!(link.next_event_at().is_none_or(|after| after > next));
     }
     prop_assert_eq!(link.poll(END), None);
     prop_assert_eq!(upcoming.next(), None);
-    Ok(told)
+    Ok(events)
 }

@@ -1,4 +1,4 @@
-//! `lfn hosts`.
+//! `lfn hosts`: saves, lists and removes tickets.
 
 use std::io::Write;
 
@@ -7,46 +7,46 @@ use lfn_core::session::Ticket;
 
 use crate::exit::{Exit, Failure};
 use crate::print;
-use crate::remote::{SavedHosts, ticket_elsewhere};
+use crate::remote::{SavedHosts, read_ticket};
 
 /// Save the tickets of servers under short names
 #[derive(clap::Args, Debug)]
-pub struct Args {
+pub struct HostsArgs {
     #[command(subcommand)]
-    action: Action,
+    action: HostsAction,
 }
 
 #[derive(Subcommand, Debug)]
-enum Action {
-    /// Save a ticket: lfn hosts add NAME TICKET (or -, or @FILE, to read it from there, out of sight of `ps`)
+enum HostsAction {
+    /// Save a ticket under a name (- or @FILE reads the ticket from there, so that it does not appear in `ps`)
     Add {
-        /// Short name, used as NAME or NAME:PATH afterwards
+        /// Short name, to be used as NAME or NAME:PATH
         name: String,
-        /// The line `lfn serve` prints; - is standard input, @FILE a file that holds it
+        /// Ticket printed by `lfn serve`; - reads standard input, @FILE reads a file
         ticket: String,
     },
-    /// List the names and where they lead; tokens stay hidden
+    /// List the saved names and their addresses, without tokens
     List {
-        /// One JSON object
+        /// Print one JSON object
         #[arg(long)]
         json: bool,
     },
-    /// Forget a name
+    /// Remove a saved name
     Remove {
-        /// The name to forget
+        /// Name of the ticket to remove
         name: String,
     },
 }
 
-/// Runs the command.
-pub fn run(args: Args) -> Result<Exit, Failure> {
+/// Runs `lfn hosts` and returns its exit code.
+pub fn run(args: HostsArgs) -> Result<Exit, Failure> {
     let mut saved = SavedHosts::load()?;
     match args.action {
-        Action::Add { name, ticket } => add(&mut saved, &name, &ticket),
-        Action::List { json } => list(&saved, json),
-        Action::Remove { name } => {
+        HostsAction::Add { name, ticket } => add_host(&mut saved, &name, &ticket),
+        HostsAction::List { json } => list_hosts(&saved, json),
+        HostsAction::Remove { name } => {
             if !saved.remove(&name) {
-                return Err(Failure::msg(format!("no ticket is saved as '{name}'")).hint("lfn hosts list"));
+                return Err(Failure::msg(format!("no ticket is saved as '{name}'")).hint("list the saved names: lfn hosts list"));
             }
             saved.save()?;
             Ok(Exit::Ok)
@@ -54,21 +54,21 @@ pub fn run(args: Args) -> Result<Exit, Failure> {
     }
 }
 
-fn add(saved: &mut SavedHosts, name: &str, ticket: &str) -> Result<Exit, Failure> {
-    let ticket: Ticket = match ticket_elsewhere(ticket)? {
+fn add_host(saved: &mut SavedHosts, name: &str, ticket: &str) -> Result<Exit, Failure> {
+    let ticket: Ticket = match read_ticket(ticket)? {
         Some(ticket) => ticket,
         None => ticket.parse().map_err(|e| {
-            Failure::usage(e).hint("paste the whole line `lfn serve` prints, in quotes because of the #")
+            Failure::usage(e).hint("paste the complete ticket printed by `lfn serve`, in quotes because of the #")
         })?,
     };
     let new = saved.add(name, &ticket)?;
     saved.save()?;
     let done = if new { "saved" } else { "replaced" };
-    print::talk(format_args!("{done} {name}: {}:{}\n", ticket.host, ticket.port));
+    print::message(format_args!("{done} {name}: {}:{}\n", ticket.host, ticket.port));
     Ok(Exit::Ok)
 }
 
-fn list(saved: &SavedHosts, json: bool) -> Result<Exit, Failure> {
+fn list_hosts(saved: &SavedHosts, json: bool) -> Result<Exit, Failure> {
     let mut out = if json { print::json() } else { print::out() };
     let entries = saved.iter().map(|(name, ticket)| (name, ticket.parse::<Ticket>().ok()));
     if json {

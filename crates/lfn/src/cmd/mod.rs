@@ -1,4 +1,4 @@
-//! One file per command: its arguments as typed, and what it does with them.
+//! The commands, one module each: arguments and the code that runs them.
 
 pub mod copy;
 pub mod demo;
@@ -7,7 +7,7 @@ pub mod hosts;
 pub mod plan;
 pub mod serve;
 pub mod show;
-pub mod test;
+pub mod measure;
 pub mod token;
 pub mod verify;
 
@@ -20,7 +20,7 @@ pub fn run(command: Command) -> Result<Exit, Failure> {
         Command::Plan(args) => plan::run(*args),
         Command::Emulate(args) => emulate::run(*args),
         Command::Serve(args) => serve::run(*args),
-        Command::Test(args) => test::run(*args),
+        Command::Test(args) => measure::run(*args),
         Command::Show(args) => show::run(args),
         Command::Copy(args) => copy::run(*args),
         Command::Verify(args) => verify::run(args),

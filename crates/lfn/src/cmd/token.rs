@@ -1,4 +1,4 @@
-//! `lfn token`: gives out, lists and revokes tokens of this host's `lfn serve`, running or not.
+//! `lfn token`: creates, lists and revokes tokens for the `lfn serve` of this host, running or not.
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -8,107 +8,110 @@ use clap::Subcommand;
 use lfn_core::date;
 use lfn_core::session::{DEFAULT_PORT, Rights, Ticket};
 use lfn_core::units::{BitRate, parse_duration};
-use lfn_net::server::tokens::file::{Kept, MOST, TokenFile};
-use lfn_net::session::identity::{self, Identity};
+use lfn_net::server::tokens::file::{TokenRecord, MAX_TOKENS, TokenFile};
+use lfn_net::session::identity::{self, ServerIdentity};
 use serde_json::json;
 
 use super::serve::{root_directory, state_directory, token_file};
 use crate::exit::{Exit, Failure};
 use crate::print;
 
-/// Give others tickets of their own: rights, root, rate and an end each
+/// Create tickets for other users, each with its own rights, directory, rate limit and expiry
 ///
-/// They are for the `lfn serve` of this user on this host, which need not run, and takes note at once if it does. Its
-/// own ticket goes on working.
+/// The tickets are for the `lfn serve` of this user on this host. The server need not run. A running server notices
+/// changes at once. The server's own ticket stays valid.
 #[derive(clap::Args, Debug)]
-pub struct Args {
+pub struct TokenArgs {
     #[command(subcommand)]
-    action: Action,
+    action: TokenAction,
 }
 
 #[derive(Subcommand, Debug)]
-enum Action {
-    /// Make a token, and print its ticket: this once, for only a hash of it is kept
-    Add(Box<Add>),
-    /// List the tokens; what opens the door is not shown
+enum TokenAction {
+    /// Create a token and print its ticket, which is shown only once: only a hash is stored
+    Add(Box<AddArgs>),
+    /// List the tokens, without their secrets
     List {
-        /// One JSON object
+        /// Print one JSON object
         #[arg(long)]
         json: bool,
     },
-    /// Make a token worthless; its sessions end within seconds
+    /// Revoke a token; its sessions end within seconds
     Revoke {
-        /// Its name
+        /// Name of the token
         name: String,
     },
 }
 
 #[derive(clap::Args, Debug)]
-struct Add {
-    /// What log, metrics and `lfn token list` call it
+struct AddArgs {
+    /// Name of the token in logs, metrics and `lfn token list`
     name: String,
-    /// What its bearer may do: read, write, test, or drop (store into a new directory, and learn nothing), with commas
-    /// between; never more than the server lets anybody
+    /// Set the rights: read, write and test, separated by commas; or create, alone or with test
+    ///
+    /// create means to store files in a new directory, without access to existing files. A token never has more rights
+    /// than the server gives.
     #[arg(long, value_name = "RIGHTS", default_value = "read,write,test")]
     rights: Rights,
-    /// Directory its copies are confined to [default: the server's --root]
+    /// Restrict copies to this directory [default: the server's --root]
     #[arg(long, value_name = "DIR")]
     root: Option<PathBuf>,
-    /// Rate of all its sessions together [default: no limit]
+    /// Limit the total rate of the token's sessions [default: no limit]
     #[arg(long, value_name = "RATE", value_parser = rate)]
     rate: Option<BitRate>,
-    /// Good for this long (12h), or until then (2026-12-31, 2026-12-31T18:00:00Z; UTC) [default: until revoked]
-    #[arg(long, value_name = "DURATION|DATE", value_parser = end)]
-    expires: Option<End>,
-    /// Name or address of this host in the ticket [default: the host's name]
+    /// Set the expiry: after a time (12h), or at a date in UTC (2026-12-31, 2026-12-31T18:00:00Z) [default: until
+    /// revoked]
+    #[arg(long, value_name = "DURATION|DATE", value_parser = parse_expiry)]
+    expires: Option<Expiry>,
+    /// Write this name or address of the host into the ticket [default: the host's name]
     #[arg(long, value_name = "NAME")]
-    host: Option<String>,
-    /// Port of the server in the ticket
+    ticket_host: Option<String>,
+    /// Write this port of the server into the ticket
     #[arg(long, default_value_t = DEFAULT_PORT, value_parser = clap::value_parser!(u16).range(1..))]
-    port: u16,
-    /// One JSON object
+    ticket_port: u16,
+    /// Print one JSON object
     #[arg(long)]
     json: bool,
 }
 
-/// When a token ceases to be good.
+/// Expiry of a token.
 #[derive(Clone, Copy, Debug)]
-enum End {
+enum Expiry {
     After(Duration),
-    /// Since 1970.
+    /// Date, as time since 1970.
     At(Duration),
 }
 
-/// Runs the command.
-pub fn run(args: Args) -> Result<Exit, Failure> {
+/// Runs `lfn token` and returns its exit code.
+pub fn run(args: TokenArgs) -> Result<Exit, Failure> {
     match args.action {
-        Action::Add(add) => add.run(),
-        Action::List { json } => list(json),
-        Action::Revoke { name } => revoke(&name),
+        TokenAction::Add(add) => add.run(),
+        TokenAction::List { json } => list(json),
+        TokenAction::Revoke { name } => revoke(&name),
     }
 }
 
-impl Add {
+impl AddArgs {
     fn run(self) -> Result<Exit, Failure> {
         check_name(&self.name)?;
-        let now = since_1970();
+        let now = unix_time();
         let expires = match self.expires {
             None => None,
-            Some(End::After(duration)) => Some(now + duration),
-            Some(End::At(at)) if at > now => Some(at),
-            Some(End::At(at)) => {
-                return Err(Failure::usage(format!("--expires {}: that is past", date::rfc3339(at)))
-                    .hint("give a date to come, in UTC, or a time from now: --expires 12h"));
+            Some(Expiry::After(duration)) => Some(now + duration),
+            Some(Expiry::At(at)) if at > now => Some(at),
+            Some(Expiry::At(at)) => {
+                return Err(Failure::usage(format!("--expires {} is in the past", date::rfc3339(at)))
+                    .hint("use a future date in UTC, or a time from now: --expires 12h"));
             }
         };
         let root = self.root.as_deref().map(root_directory).transpose()?;
         if let Some(root) = root.as_ref().filter(|root| root.to_str().is_none()) {
-            return Err(Failure::usage(format!("--root {}: not UTF-8, which the file of tokens is", root.display())));
+            return Err(Failure::usage(format!("--root {}: the path is not UTF-8, and the file of tokens must be UTF-8", root.display())));
         }
-        // The key first: without it there is no ticket.
-        let fingerprint = Identity::load_or_create(&state_directory()?)?.fingerprint();
+        // The key comes first, since a ticket needs its fingerprint.
+        let fingerprint = ServerIdentity::load_or_create(&state_directory()?)?.fingerprint();
         let token = identity::new_token()?;
-        let kept = Kept {
+        let record = TokenRecord {
             hash: token.hash(),
             rights: self.rights,
             root,
@@ -116,24 +119,24 @@ impl Add {
             created: now.as_secs(),
             expires: expires.map(|at| at.as_secs()),
         };
-        let root = kept.root.clone();
-        self.keep(kept)?;
+        let root = record.root.clone();
+        self.save(record)?;
         let host =
-            self.host.clone().unwrap_or_else(|| rustix::system::uname().nodename().to_string_lossy().into_owned());
-        self.announce(&Ticket { host, port: self.port, token, fingerprint }, root.as_deref())
+            self.ticket_host.clone().unwrap_or_else(|| rustix::system::uname().nodename().to_string_lossy().into_owned());
+        self.announce(&Ticket { host, port: self.ticket_port, token, fingerprint }, root.as_deref())
     }
 
-    fn keep(&self, kept: Kept) -> Result<(), Failure> {
-        TokenFile::change(&token_file()?, |file| {
+    fn save(&self, record: TokenRecord) -> Result<(), Failure> {
+        TokenFile::update(&token_file()?, |file| {
             if file.tokens.contains_key(&self.name) {
-                return Err(Failure::msg(format!("there is a token '{}' already", self.name))
-                    .hint(format!("lfn token revoke {}", self.name)));
+                return Err(Failure::msg(format!("token '{}' exists already", self.name))
+                    .hint(format!("choose another name, or revoke the token: lfn token revoke {}", self.name)));
             }
-            if file.tokens.len() >= MOST {
-                return Err(Failure::msg(format!("there are {MOST} tokens, which is as many as there can be"))
-                    .hint("lfn token list shows those that have expired; lfn token revoke NAME"));
+            if file.tokens.len() >= MAX_TOKENS {
+                return Err(Failure::msg(format!("cannot create more than {MAX_TOKENS} tokens"))
+                    .hint("revoke expired tokens: `lfn token list` shows them, `lfn token revoke NAME` revokes one"));
             }
-            file.tokens.insert(self.name.clone(), kept);
+            file.tokens.insert(self.name.clone(), record);
             Ok(())
         })?
     }
@@ -148,10 +151,10 @@ impl Add {
         }
         out.flush()?;
         if let Some(root) = root {
-            // Which roots those are only the server knows, and whether its kernel holds it to them.
+            // Only the server knows the roots of its sandbox, and whether the kernel restricts it to them.
             let root = root.display();
-            let text = "restart a server that runs already, unless it began with that root or one above it";
-            print::talk(format_args!("lfn: --root {root}: {text}\n"));
+            let text = "restart the server if it was not started with this directory or a parent";
+            print::message(format_args!("lfn: --root {root}: {text}\n"));
         }
         Ok(Exit::Ok)
     }
@@ -162,73 +165,73 @@ fn list(json: bool) -> Result<Exit, Failure> {
     let moment = |seconds: u64| date::rfc3339(Duration::from_secs(seconds)).replace(".000Z", "Z");
     let mut out = if json { print::json() } else { print::out() };
     if json {
-        let one = |(name, kept): (&String, &Kept)| {
+        let one = |(name, record): (&String, &TokenRecord)| {
             json!({
-                "name": name, "rights": kept.rights, "root": kept.root, "rate_bits_per_second": kept.rate,
-                "created": moment(kept.created), "expires": kept.expires.map(moment), "expired": is_over(kept),
+                "name": name, "rights": record.rights, "root": record.root, "rate_bits_per_second": record.rate,
+                "created": moment(record.created), "expires": record.expires.map(moment), "expired": is_expired(record),
             })
         };
         let tokens: Vec<_> = file.tokens.iter().map(one).collect();
         writeln!(out, "{}", json!({ "schema": "lfn.tokens/1", "tokens": tokens }))?;
         return Ok(Exit::Ok);
     }
-    for (name, kept) in &file.tokens {
-        let root = kept.root.as_ref().map_or("the server's root".into(), |root| root.display().to_string());
-        let rate = kept.rate.map_or("any rate".into(), |rate| rate.to_string());
-        let end = match kept.expires {
+    for (name, record) in &file.tokens {
+        let root = record.root.as_ref().map_or("the server's root".into(), |root| root.display().to_string());
+        let rate = record.rate.map_or("any rate".into(), |rate| rate.to_string());
+        let end = match record.expires {
             None => "until revoked".to_owned(),
-            Some(at) if is_over(kept) => format!("expired {}", moment(at)),
+            Some(at) if is_expired(record) => format!("expired {}", moment(at)),
             Some(at) => format!("until {}", moment(at)),
         };
-        writeln!(out, "{name:<16} {:<16} {rate:<12} {end:<28} {root}", kept.rights)?;
+        writeln!(out, "{name:<16} {:<16} {rate:<12} {end:<28} {root}", record.rights)?;
     }
     Ok(Exit::Ok)
 }
 
 fn revoke(name: &str) -> Result<Exit, Failure> {
-    if !TokenFile::change(&token_file()?, |file| file.tokens.remove(name).is_some())? {
-        return Err(Failure::msg(format!("there is no token '{name}'")).hint("lfn token list"));
+    if !TokenFile::update(&token_file()?, |file| file.tokens.remove(name).is_some())? {
+        return Err(Failure::msg(format!("no token '{name}'")).hint("list the tokens: lfn token list"));
     }
-    print::talk(format_args!("revoked {name}\n"));
+    print::message(format_args!("revoked {name}\n"));
     Ok(Exit::Ok)
 }
 
-fn is_over(kept: &Kept) -> bool {
-    kept.expires().is_some_and(|end| SystemTime::now() >= end)
+fn is_expired(record: &TokenRecord) -> bool {
+    record.expires().is_some_and(|end| SystemTime::now() >= end)
 }
 
-fn since_1970() -> Duration {
+fn unix_time() -> Duration {
     SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default()
 }
 
-/// It stands in logs, metrics and names of directories.
+/// Checks the name, which appears in logs, metrics and names of directories.
 fn check_name(name: &str) -> Result<(), Failure> {
     let fits = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '-' | '_');
     if name.is_empty() || name.len() > 64 || !name.chars().all(fits) || name.starts_with(['-', '.']) {
-        return Err(Failure::usage(format!("'{name}' is not a name for a token"))
-            .hint("use letters, digits, dots, dashes and underscores, at most 64"));
+        return Err(Failure::usage(format!("'{name}' is not a valid name for a token"))
+            .hint("use at most 64 letters, digits, dots, dashes and underscores"));
     }
     Ok(())
 }
 
 fn rate(text: &str) -> Result<BitRate, String> {
     match text.parse::<BitRate>() {
-        Ok(BitRate(0)) => Err(format!("'{text}': a rate of zero lets nothing through")),
-        // What TOML can hold.
-        Ok(BitRate(rate)) if i64::try_from(rate).is_err() => Err(format!("'{text}': no path carries that")),
+        Ok(BitRate(0)) => Err(format!("'{text}': the rate must be above zero")),
+        // Maximum integer of TOML.
+        Ok(BitRate(rate)) if i64::try_from(rate).is_err() => Err(format!("'{text}': the rate is too high")),
         other => other.map_err(|error| error.to_string()),
     }
 }
 
-fn end(text: &str) -> Result<End, String> {
+fn parse_expiry(text: &str) -> Result<Expiry, String> {
     if let Some(at) = date::parse(text) {
-        return Ok(End::At(at));
+        return Ok(Expiry::At(at));
     }
     match parse_duration(text) {
-        // Beyond a century it is a slip of the pen.
-        Ok(duration) if (1..=3_155_760_000).contains(&duration.as_secs()) => Ok(End::After(duration)),
+        // More than a century is probably a mistake.
+        Ok(duration) if (1..=3_155_760_000).contains(&duration.as_secs()) => Ok(Expiry::After(duration)),
         _ => {
-            Err(format!("'{text}' is neither a time from now (12h, 30min, a second at least) nor a date (2026-12-31)"))
+            Err(format!("'{text}' is not a time from now (12h, 30min, at least 1s) and not a date (2026-12-31)"))
         }
     }
 }

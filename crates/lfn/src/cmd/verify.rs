@@ -1,7 +1,7 @@
-//! `lfn verify`: reads every file of a manifest again and says which are not what it says.
+//! `lfn verify`: reads every file of a manifest and reports the files that differ.
 //!
-//! Lines are read one by one and files by several threads, so that neither the length of the manifest nor that of a file is
-//! a matter of memory; only `--extra` holds eight bytes for each line. What is wrong is told as it is found.
+//! Lines are read one by one and files by several threads. So memory does not grow with the manifest or with the files.
+//! Only `--unlisted` needs eight bytes per line. Differences are printed as they are found.
 
 use std::collections::hash_map::RandomState;
 use std::fs::{self, File};
@@ -17,69 +17,69 @@ use std::thread;
 use indicatif::{ProgressBar, ProgressDrawTarget};
 use lfn_core::transfer::blocks::{DEFAULT_BLOCK, Layout};
 use lfn_core::transfer::digest::{Digest, HashTree, hash_block};
-use lfn_core::transfer::manifest::{Line, Lines, MAX_LINE};
-use lfn_core::transfer::raw::Raw;
+use lfn_core::transfer::manifest::{ManifestLine, ManifestReader, MAX_LINE};
+use lfn_core::transfer::byte_string::ByteString;
 use lfn_core::units::Bytes;
 use serde::Serialize;
 
 use crate::exit::{Exit, Failure};
 use crate::print;
 
-/// Check files against a manifest, as `b3sum --check` does, several at a time
+/// Check files against a manifest, like `b3sum --check`, several files at a time
 ///
-/// MANIFEST is what `lfn copy --manifest` or b3sum has written; - is standard input. Names in it are relative to DIRECTORY.
+/// MANIFEST is the output of `lfn copy --manifest` or of b3sum; - reads standard input. Its names are relative to
+/// DIRECTORY.
 #[derive(clap::Args, Debug)]
-#[command(after_help = "Each file that is not as the manifest says is a line: changed, missing or unreadable, then its
-name; with --extra also unlisted. Exit codes: 0 everything is as listed, 1 something is not, or a line cannot be read,
-2 usage.")]
-pub struct Args {
-    /// Lines of a digest and a name
+#[command(after_help = "Prints one line for each file that differs: changed, missing or unreadable (with --unlisted also unlisted), then
+its name. Exit codes: 0 all files match, 1 a file differs or a line is invalid, 2 usage.")]
+pub struct VerifyArgs {
+    /// File with one digest and one name per line
     manifest: PathBuf,
-    /// Where the names begin
+    /// Directory of the files
     #[arg(default_value = ".")]
     directory: PathBuf,
-    /// Name files of the directory that the manifest does not list; symbolic links are none
+    /// Report files in DIRECTORY that the manifest does not list, too; symbolic links are ignored
     #[arg(long)]
-    extra: bool,
-    /// One JSON object a line: each file that is not as listed, then the sums
+    unlisted: bool,
+    /// Print one JSON object per line: each file that differs, then the totals
     #[arg(long)]
     json: bool,
 }
 
-/// What is wrong with a file.
+/// Difference between a file and the manifest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
-enum Fault {
+enum FileStatus {
     Changed,
     Missing,
     Unreadable,
     Unlisted,
 }
 
-impl Fault {
+impl FileStatus {
     fn word(self) -> &'static str {
         match self {
-            Fault::Changed => "changed",
-            Fault::Missing => "missing",
-            Fault::Unreadable => "unreadable",
-            Fault::Unlisted => "unlisted",
+            FileStatus::Changed => "changed",
+            FileStatus::Missing => "missing",
+            FileStatus::Unreadable => "unreadable",
+            FileStatus::Unlisted => "unlisted",
         }
     }
 }
 
-/// One file that is not as it should be.
+/// A file that differs from the manifest.
 #[derive(Serialize)]
-struct Wrong {
-    name: Raw,
-    fault: Fault,
+struct Difference {
+    name: ByteString,
+    status: FileStatus,
     #[serde(skip_serializing_if = "Option::is_none")]
-    why: Option<String>,
+    reason: Option<String>,
 }
 
-/// What came of it.
+/// Totals of a run.
 #[derive(Debug, Default, Serialize)]
-struct Sums {
-    whole: u64,
+struct Totals {
+    matching: u64,
     changed: u64,
     missing: u64,
     unreadable: u64,
@@ -92,19 +92,19 @@ struct Sums {
 struct Json<'a> {
     schema: &'static str,
     #[serde(flatten)]
-    sums: &'a Sums,
+    totals: &'a Totals,
 }
 
-/// Runs the command.
-pub fn run(args: Args) -> Result<Exit, Failure> {
-    let (mut input, own) = open(&args.manifest)?;
-    let about = fs::metadata(&args.directory).map_err(|error| read_error(&args.directory, &error))?;
-    if !about.is_dir() {
-        return Err(Failure::msg(format_args!("{} is no directory", args.directory.display()))
+/// Runs `lfn verify` and returns its exit code.
+pub fn run(args: VerifyArgs) -> Result<Exit, Failure> {
+    let (mut input, manifest_id) = open(&args.manifest)?;
+    let metadata = fs::metadata(&args.directory).map_err(|error| read_error(&args.directory, &error))?;
+    if !metadata.is_dir() {
+        return Err(Failure::msg(format_args!("{} is not a directory", args.directory.display()))
             .hint("lfn verify MANIFEST DIRECTORY"));
     }
     let report = Report::new(args.json);
-    let mut listed = Listed::new(args.extra);
+    let mut listed = ListedNames::new(args.unlisted);
     let workers = thread::available_parallelism().map_or(2, usize::from).clamp(2, 8);
     let (sender, lines) = sync_channel(4 * workers);
     let lines = Mutex::new(lines);
@@ -112,17 +112,17 @@ pub fn run(args: Args) -> Result<Exit, Failure> {
         for _ in 0..workers {
             scope.spawn(|| check_all(&lines, &args.directory, &report));
         }
-        read(&mut input, sender, &args.manifest, &mut listed, &report)
+        read_manifest(&mut input, sender, &args.manifest, &mut listed, &report)
     });
     read?;
-    if args.extra {
+    if args.unlisted {
         listed.sort();
-        look_for_more(&args.directory, own, &listed, &report);
+        report_unlisted(&args.directory, manifest_id, &listed, &report);
     }
     report.end()
 }
 
-/// A manifest, and which file it is.
+/// Reader of a manifest, and the device and inode of its file.
 type Manifest = (Box<dyn BufRead>, Option<(u64, u64)>);
 
 fn open(path: &Path) -> Result<Manifest, Failure> {
@@ -130,46 +130,46 @@ fn open(path: &Path) -> Result<Manifest, Failure> {
         return Ok((Box::new(BufReader::new(io::stdin())), None));
     }
     let file = File::open(path).map_err(|error| read_error(path, &error))?;
-    let about = file.metadata().map_err(|error| read_error(path, &error))?;
-    if about.is_dir() {
+    let metadata = file.metadata().map_err(|error| read_error(path, &error))?;
+    if metadata.is_dir() {
         return Err(read_error(path, &io::ErrorKind::IsADirectory.into()));
     }
-    Ok((Box::new(BufReader::new(file)), Some((about.dev(), about.ino()))))
+    Ok((Box::new(BufReader::new(file)), Some((metadata.dev(), metadata.ino()))))
 }
 
 fn read_error(path: &Path, error: &io::Error) -> Failure {
     Failure::msg(format_args!("cannot read {}: {error}", path.display())).hint("lfn verify MANIFEST [DIRECTORY]")
 }
 
-/// Most lines that are told one by one as no lines of a manifest; those after them are counted.
-const MOST_BAD_LINES: u64 = 10;
+/// Maximum number of invalid lines that are printed. Further ones are only counted.
+const MAX_REPORTED_LINES: u64 = 10;
 
-/// Reads the manifest and deals its lines out.
-fn read(
+/// Reads the manifest and sends its lines to the threads.
+fn read_manifest(
     input: &mut dyn BufRead,
-    lines: SyncSender<Line>,
+    lines: SyncSender<ManifestLine>,
     path: &Path,
-    listed: &mut Listed,
+    listed: &mut ListedNames,
     report: &Report,
 ) -> Result<(), Failure> {
-    let mut parser = Lines::default();
+    let mut parser = ManifestReader::default();
     let mut bytes = Vec::new();
-    let (mut some, mut good) = (false, false);
+    let (mut has_lines, mut has_valid_line) = (false, false);
     loop {
         bytes.clear();
-        // Of a line that is too long no more is held than shows that it is.
-        let most = MAX_LINE as u64 + 2;
-        let read = input.take(most).read_until(b'\n', &mut bytes).map_err(|error| read_error(path, &error))?;
+        // Of a line that is too long, only the part that shows this is kept.
+        let max_bytes = MAX_LINE as u64 + 2;
+        let read = input.take(max_bytes).read_until(b'\n', &mut bytes).map_err(|error| read_error(path, &error))?;
         if read == 0 {
             break;
         }
-        if bytes.last() != Some(&b'\n') && read as u64 == most {
+        if bytes.last() != Some(&b'\n') && read as u64 == max_bytes {
             skip_line(input).map_err(|error| read_error(path, &error))?;
         }
-        some = true;
+        has_lines = true;
         match parser.next(&bytes) {
             Ok(line) => {
-                good = true;
+                has_valid_line = true;
                 listed.add(line.name.as_bytes());
                 if lines.send(line).is_err() {
                     break;
@@ -177,55 +177,55 @@ fn read(
             }
             Err(error) => {
                 let bad = report.bad_line();
-                if bad <= MOST_BAD_LINES {
-                    print::talk(format_args!("lfn: {}: {error}\n", path.display()));
-                } else if !good {
-                    return Err(Failure::msg(format_args!("{} is no manifest", path.display()))
-                        .hint("one has lines as b3sum prints them: lfn copy --manifest writes such"));
+                if bad <= MAX_REPORTED_LINES {
+                    print::message(format_args!("lfn: {}: {error}\n", path.display()));
+                } else if !has_valid_line {
+                    return Err(Failure::msg(format_args!("{} is not a manifest file", path.display()))
+                        .hint("`lfn copy --manifest FILE` creates one; so does b3sum"));
                 }
             }
         }
     }
-    if some { Ok(()) } else { Err(Failure::msg(format_args!("{} lists no files", path.display()))) }
+    if has_lines { Ok(()) } else { Err(Failure::msg(format_args!("{} lists no files", path.display()))) }
 }
 
 fn skip_line(input: &mut dyn BufRead) -> io::Result<()> {
     loop {
-        let held = input.fill_buf()?;
-        let end = held.iter().position(|byte| *byte == b'\n');
-        let (length, over) = (end.map_or(held.len(), |at| at + 1), end.is_some() || held.is_empty());
+        let buffered = input.fill_buf()?;
+        let end = buffered.iter().position(|byte| *byte == b'\n');
+        let (length, is_end) = (end.map_or(buffered.len(), |at| at + 1), end.is_some() || buffered.is_empty());
         input.consume(length);
-        if over {
+        if is_end {
             return Ok(());
         }
     }
 }
 
-/// What one thread does.
-fn check_all(lines: &Mutex<Receiver<Line>>, directory: &Path, report: &Report) {
+/// Checks files until no line is left. Runs in each thread.
+fn check_all(lines: &Mutex<Receiver<ManifestLine>>, directory: &Path, report: &Report) {
     let mut buffer = Vec::new();
     loop {
         let next = lines.lock().unwrap_or_else(PoisonError::into_inner).recv();
         let Ok(line) = next else { return };
         let path = directory.join(std::ffi::OsStr::from_bytes(line.name.as_bytes()));
         match digest(&path, &mut buffer) {
-            Ok((found, bytes)) if found == Some(line.digest) => report.whole(bytes),
-            Ok(_) => report.wrong(Wrong { name: line.name, fault: Fault::Changed, why: None }),
+            Ok((found, bytes)) if found == Some(line.digest) => report.add_match(bytes),
+            Ok(_) => report.report_difference(Difference { name: line.name, status: FileStatus::Changed, reason: None }),
             Err(error) => {
                 let missing = matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory);
-                let fault = if missing { Fault::Missing } else { Fault::Unreadable };
-                let why = (!missing).then(|| error.to_string());
-                report.wrong(Wrong { name: line.name, fault, why });
+                let status = if missing { FileStatus::Missing } else { FileStatus::Unreadable };
+                let reason = (!missing).then(|| error.to_string());
+                report.report_difference(Difference { name: line.name, status: status, reason: reason });
             }
         }
     }
 }
 
-/// The digest of a file, unless its length changes meanwhile.
+/// Returns the digest and the size of a file. The digest is `None` if the file became shorter.
 fn digest(path: &Path, buffer: &mut Vec<u8>) -> io::Result<(Option<Digest>, Bytes)> {
-    // What is no file could keep the reader waiting.
-    let about = fs::metadata(path)?;
-    if !about.is_file() {
+    // Reading a device or a pipe could block.
+    let metadata = fs::metadata(path)?;
+    if !metadata.is_file() {
         return Err(io::Error::other("not a regular file"));
     }
     let file = File::open(path)?;
@@ -243,15 +243,15 @@ fn digest(path: &Path, buffer: &mut Vec<u8>) -> io::Result<(Option<Digest>, Byte
     Ok((tree.digest(), layout.bytes()))
 }
 
-/// The names of a manifest, by a hash each.
-struct Listed {
+/// Hashes of the names in a manifest.
+struct ListedNames {
     hashes: Option<Vec<u64>>,
     hasher: RandomState,
 }
 
-impl Listed {
-    fn new(wanted: bool) -> Self {
-        Listed { hashes: wanted.then(Vec::new), hasher: RandomState::new() }
+impl ListedNames {
+    fn new(enabled: bool) -> Self {
+        ListedNames { hashes: enabled.then(Vec::new), hasher: RandomState::new() }
     }
 
     fn add(&mut self, name: &[u8]) {
@@ -267,25 +267,25 @@ impl Listed {
         }
     }
 
-    fn has(&self, name: &[u8]) -> bool {
+    fn contains(&self, name: &[u8]) -> bool {
         let hash = self.hash(name);
         self.hashes.as_ref().is_some_and(|hashes| hashes.binary_search(&hash).is_ok())
     }
 
-    /// `./a//b` is `a/b`.
+    /// Hashes a name. `./a//b` is the same as `a/b`.
     fn hash(&self, name: &[u8]) -> u64 {
         let parts = name.split(|byte| *byte == b'/').filter(|part| !part.is_empty() && *part != b".");
         self.hasher.hash_one(parts.collect::<Vec<_>>())
     }
 }
 
-/// Names what is in the directory and not in the manifest, which may stand there itself.
-fn look_for_more(directory: &Path, own: Option<(u64, u64)>, listed: &Listed, report: &Report) {
+/// Reports files in the directory that the manifest does not list. The manifest itself may be in the directory.
+fn report_unlisted(directory: &Path, manifest_id: Option<(u64, u64)>, listed: &ListedNames, report: &Report) {
     let mut left = vec![PathBuf::new()];
     while let Some(inside) = left.pop() {
-        let name = |path: &Path| Raw::from(path.as_os_str().as_bytes());
+        let name = |path: &Path| ByteString::from(path.as_os_str().as_bytes());
         let unreadable = |error: io::Error| {
-            report.wrong(Wrong { name: name(&inside), fault: Fault::Unreadable, why: Some(error.to_string()) })
+            report.report_difference(Difference { name: name(&inside), status: FileStatus::Unreadable, reason: Some(error.to_string()) })
         };
         let entries = match fs::read_dir(directory.join(&inside)) {
             Ok(entries) => entries,
@@ -308,77 +308,77 @@ fn look_for_more(directory: &Path, own: Option<(u64, u64)>, listed: &Listed, rep
                 left.push(path);
                 continue;
             }
-            // Nothing is in it that a manifest could say.
+            // Manifests do not list symbolic links.
             if kind.is_ok_and(|kind| kind.is_symlink()) {
                 continue;
             }
-            let is_manifest = entry.metadata().is_ok_and(|about| Some((about.dev(), about.ino())) == own);
-            if !is_manifest && !listed.has(path.as_os_str().as_bytes()) {
-                report.wrong(Wrong { name: name(&path), fault: Fault::Unlisted, why: None });
+            let is_manifest = entry.metadata().is_ok_and(|metadata| Some((metadata.dev(), metadata.ino())) == manifest_id);
+            if !is_manifest && !listed.contains(path.as_os_str().as_bytes()) {
+                report.report_difference(Difference { name: name(&path), status: FileStatus::Unlisted, reason: None });
             }
         }
     }
 }
 
-/// What is told, and counted, by all threads.
+/// Results of all threads.
 struct Report {
     json: bool,
-    sums: Mutex<Sums>,
+    totals: Mutex<Totals>,
     bar: ProgressBar,
 }
 
 impl Report {
     fn new(json: bool) -> Self {
         let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr());
-        Report { json, sums: Mutex::default(), bar }
+        Report { json, totals: Mutex::default(), bar }
     }
 
-    fn whole(&self, bytes: Bytes) {
-        let mut sums = self.sums.lock().unwrap_or_else(PoisonError::into_inner);
-        sums.whole += 1;
-        sums.bytes = Bytes(sums.bytes.0.saturating_add(bytes.0));
+    fn add_match(&self, bytes: Bytes) {
+        let mut totals = self.totals.lock().unwrap_or_else(PoisonError::into_inner);
+        totals.matching += 1;
+        totals.bytes = Bytes(totals.bytes.0.saturating_add(bytes.0));
         if !self.bar.is_hidden() {
-            self.bar.set_message(format!("{} files, {}", sums.whole, sums.bytes));
+            self.bar.set_message(format!("{} files, {}", totals.matching, totals.bytes));
             self.bar.tick();
         }
     }
 
-    /// Counts a line that is none of a manifest, and says how many there were.
+    /// Counts an invalid line, and returns the number of invalid lines.
     fn bad_line(&self) -> u64 {
-        let mut sums = self.sums.lock().unwrap_or_else(PoisonError::into_inner);
-        sums.bad_lines += 1;
-        sums.bad_lines
+        let mut totals = self.totals.lock().unwrap_or_else(PoisonError::into_inner);
+        totals.bad_lines += 1;
+        totals.bad_lines
     }
 
-    fn wrong(&self, wrong: Wrong) {
-        let mut sums = self.sums.lock().unwrap_or_else(PoisonError::into_inner);
-        *match wrong.fault {
-            Fault::Changed => &mut sums.changed,
-            Fault::Missing => &mut sums.missing,
-            Fault::Unreadable => &mut sums.unreadable,
-            Fault::Unlisted => &mut sums.unlisted,
+    fn report_difference(&self, difference: Difference) {
+        let mut totals = self.totals.lock().unwrap_or_else(PoisonError::into_inner);
+        *match difference.status {
+            FileStatus::Changed => &mut totals.changed,
+            FileStatus::Missing => &mut totals.missing,
+            FileStatus::Unreadable => &mut totals.unreadable,
+            FileStatus::Unlisted => &mut totals.unlisted,
         } += 1;
-        // A reader that closed the pipe has read enough; the bar makes room meanwhile.
-        let _ = self.bar.suspend(|| self.say(wrong));
+        // The reader may close the pipe early. The progress bar is cleared meanwhile.
+        let _ = self.bar.suspend(|| self.print_difference(difference));
     }
 
-    fn say(&self, wrong: Wrong) -> io::Result<()> {
+    fn print_difference(&self, difference: Difference) -> io::Result<()> {
         if self.json {
             let mut out = print::json();
-            serde_json::to_writer(&mut out, &wrong)?;
+            serde_json::to_writer(&mut out, &difference)?;
             return writeln!(out);
         }
-        let why = wrong.why.map(|why| format!(" ({why})")).unwrap_or_default();
-        writeln!(print::out(), "{:<12}{}{why}", wrong.fault.word(), wrong.name)
+        let reason = difference.reason.map(|reason| format!(" ({reason})")).unwrap_or_default();
+        writeln!(print::out(), "{:<12}{}{reason}", difference.status.word(), difference.name)
     }
 
     fn end(self) -> Result<Exit, Failure> {
         self.bar.finish_and_clear();
-        let sums = self.sums.into_inner().unwrap_or_else(PoisonError::into_inner);
-        let Sums { whole, changed, missing, unreadable, unlisted, bad_lines, bytes } = sums;
+        let totals = self.totals.into_inner().unwrap_or_else(PoisonError::into_inner);
+        let Totals { matching, changed, missing, unreadable, unlisted, bad_lines, bytes } = totals;
         if self.json {
             let mut out = print::json();
-            serde_json::to_writer(&mut out, &Json { schema: "lfn.verify/1", sums: &sums })?;
+            serde_json::to_writer(&mut out, &Json { schema: "lfn.verify/2", totals: &totals })?;
             writeln!(out)?;
         } else {
             let others = [
@@ -386,11 +386,11 @@ impl Report {
                 (missing, "missing"),
                 (unreadable, "unreadable"),
                 (unlisted, "unlisted"),
-                (bad_lines, "lines not understood"),
+                (bad_lines, "invalid lines"),
             ];
             let others = others.iter().filter(|(count, _)| *count > 0);
             let others: String = others.map(|(count, what)| format!(", {count} {what}")).collect();
-            writeln!(print::out(), "{whole} files whole ({bytes}){others}")?;
+            writeln!(print::out(), "{matching} files match ({bytes}){others}")?;
         }
         Ok(if changed + missing + unreadable + unlisted + bad_lines == 0 { Exit::Ok } else { Exit::Failed })
     }

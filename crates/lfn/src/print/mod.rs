@@ -1,33 +1,33 @@
-//! One printer per output format.
+//! Printers, one for each output format.
 
 use std::fmt::Display;
 use std::io::{self, StdoutLock, Write};
 
 pub mod copy;
 pub mod emulate;
-pub mod page;
-pub mod plain;
+pub mod label_columns;
+pub mod sanitize;
 pub mod plan;
 pub mod show;
 pub mod stamp;
 pub mod terminal;
-pub mod test;
+pub mod measure;
 
-use self::plain::Plain;
+use self::sanitize::SafeWriter;
 
-/// Standard output, for text.
-pub fn out() -> Plain<StdoutLock<'static>> {
-    Plain::text(stdout())
+/// Returns standard output for text.
+pub fn out() -> SafeWriter<StdoutLock<'static>> {
+    SafeWriter::text(stdout())
 }
 
-/// Standard output, for CSV.
-pub fn csv() -> Plain<StdoutLock<'static>> {
-    Plain::csv(stdout())
+/// Returns standard output for CSV.
+pub fn csv() -> SafeWriter<StdoutLock<'static>> {
+    SafeWriter::csv(stdout())
 }
 
-/// Standard output, for JSON.
-pub fn json() -> Plain<StdoutLock<'static>> {
-    Plain::json(stdout())
+/// Returns standard output for JSON.
+pub fn json() -> SafeWriter<StdoutLock<'static>> {
+    SafeWriter::json(stdout())
 }
 
 #[expect(clippy::disallowed_methods, reason = "the one place that hands it out")]
@@ -35,27 +35,27 @@ fn stdout() -> StdoutLock<'static> {
     io::stdout().lock()
 }
 
-/// Says something to the user, on stderr. Whoever closed it does not want to hear: that changes no exit status.
-pub fn talk(text: impl Display) {
+/// Prints a message on stderr. A closed stderr does not change the exit code.
+pub fn message(text: impl Display) {
     let mut plain = Vec::new();
-    let _ = write!(Plain::text(&mut plain), "{text}");
-    hand_over(&plain);
+    let _ = write!(SafeWriter::text(&mut plain), "{text}");
+    write_stderr(&plain);
 }
 
-/// The same, of JSON.
-pub fn talk_json(text: impl Display) {
+/// Prints a message in JSON on stderr.
+pub fn message_json(text: impl Display) {
     let mut plain = Vec::new();
-    let _ = write!(Plain::json(&mut plain), "{text}");
-    hand_over(&plain);
+    let _ = write!(SafeWriter::json(&mut plain), "{text}");
+    write_stderr(&plain);
 }
 
-/// Draws on stderr, where it is a terminal: escape sequences of our own, and figures, but nobody else's text.
-pub fn draw_over(text: impl Display) {
-    hand_over(text.to_string().as_bytes());
+/// Draws on stderr if it is a terminal: the escape sequences and figures of lfn, without text from peers or files.
+pub fn draw_stderr(text: impl Display) {
+    write_stderr(text.to_string().as_bytes());
 }
 
-/// At once, so that what others say stands before it or behind it.
+/// Writes the text at once, so that it keeps its order with other output.
 #[expect(clippy::disallowed_methods, reason = "the one place that writes there")]
-fn hand_over(text: &[u8]) {
+fn write_stderr(text: &[u8]) {
     let _ = io::stderr().lock().write_all(text);
 }

@@ -1,29 +1,28 @@
-//! A plan, as text for a person and as JSON for a program.
+//! Plan as text and as JSON.
 
 use std::io::{self, Write};
 
-use lfn_core::geometry::{Route, Via};
+use lfn_core::geometry::{Route, Medium};
 use lfn_core::plan::reasons::per_cent;
-use lfn_core::plan::{Plan, Predicted, minimal_window_scale};
+use lfn_core::plan::{Plan, PlanPrediction, minimal_window_scale};
 use lfn_core::units::show_duration;
 use serde::Serialize;
 
-use super::page::Page;
+use super::label_columns::Page;
 use crate::print;
 
-/// A plan and where its path came from.
-pub struct Report<'a> {
-    /// The plan.
+/// A plan and the origin of its path.
+pub struct PlanReport<'a> {
     pub plan: &'a Plan,
-    /// The link's name, if one was given.
+    /// Name of the link, if it was given.
     pub link: Option<String>,
-    /// The way between two places, if the RTT is from one.
-    pub way: Option<(Via, Route)>,
+    /// Route between two places, if the RTT is computed from it.
+    pub way: Option<(Medium, Route)>,
 }
 
-/// The JSON object: the plan's own keys, and the path's origin.
+/// JSON object with the keys of the plan and the origin of the path.
 #[derive(Serialize)]
-struct Json<'a> {
+struct PlanJson<'a> {
     #[serde(flatten)]
     plan: &'a Plan,
     link: Option<&'a str>,
@@ -31,17 +30,17 @@ struct Json<'a> {
     route: Option<Route>,
 }
 
-impl Report<'_> {
-    /// One JSON object on stdout.
+impl PlanReport<'_> {
+    /// Prints one JSON object on stdout.
     pub fn json(&self) -> io::Result<()> {
         let (via, route) = self.way.map(|(via, route)| (via.to_string(), route)).unzip();
-        let object = Json { plan: self.plan, link: self.link.as_deref(), via, route };
+        let object = PlanJson { plan: self.plan, link: self.link.as_deref(), via, route };
         let mut out = print::json();
         serde_json::to_writer_pretty(&mut out, &object)?;
         writeln!(out)
     }
 
-    /// A page on stdout.
+    /// Prints a page on stdout.
     pub fn text(&self) -> io::Result<()> {
         print::out().write_all(self.page().as_bytes())
     }
@@ -50,14 +49,11 @@ impl Report<'_> {
         let plan = self.plan;
         let mut page = Page::default();
         self.path(&mut page);
-        page.row("BDP", format!("{} in flight fill the path", plan.bdp.exact()));
+        page.row("BDP", plan.bdp.exact());
         page.gap();
         page.row("streams", plan.streams);
         let each = if plan.streams > 1 { ", for each stream" } else { "" };
-        page.row("buffers", format!("{} to send and to receive, at both ends{each}", plan.buffer.exact()));
-        if plan.buffer_rounded != plan.buffer {
-            page.row("", format!("{} if rounded for the window scale (report 004)", plan.buffer_rounded.exact()));
-        }
+        page.row("buffers", format!("send and receive buffer {} at both ends{each}", plan.buffer.exact()));
         page.row("window scale", scale(plan));
         page.gap();
         prediction(&plan.predicted, &mut page);
@@ -77,7 +73,7 @@ impl Report<'_> {
         page.row(
             "",
             format!(
-                "{} of it payload at MTU {}: {} of every {wire} bytes",
+                "{} of payload at MTU {}: {} of {wire} bytes",
                 plan.payload_capacity, plan.path.mtu, plan.mss
             ),
         );
@@ -90,23 +86,23 @@ impl Report<'_> {
     }
 }
 
-/// The scale, and what Linux makes of it where it tunes the buffer itself.
+/// Returns the window scale, and the scale that Linux uses by default.
 fn scale(plan: &Plan) -> String {
     let (scale, autotuned) = (plan.window_scale, plan.linux_autotuned_window_scale);
     if minimal_window_scale(plan.buffer) != Some(scale) {
-        return format!("{scale}, as given");
+        return format!("{scale}, as requested");
     }
     if autotuned == scale {
         return scale.to_string();
     }
-    format!("{scale}; Linux offers {autotuned} where no buffer is asked for")
+    format!("{scale} needed; Linux uses {autotuned} by default")
 }
 
-fn prediction(predicted: &Predicted, page: &mut Page) {
+fn prediction(predicted: &PlanPrediction, page: &mut Page) {
     page.row("predicted", format!("{} goodput, limited by {}", predicted.steady.goodput, predicted.steady.limit));
     match (predicted.size, predicted.time, predicted.steady_time, predicted.average_goodput) {
         (Some(size), Some(time), Some(rest), Some(average)) => {
-            page.row("", format!("{size} in {}: {average} on average", show_duration(time)));
+            page.row("", format!("{size} in {}: average goodput {average}", show_duration(time)));
             let (handshake, slow_start) = (show_duration(predicted.handshake), show_duration(predicted.slow_start));
             page.row("", format!("handshake {handshake}, slow start {slow_start}, then {}", show_duration(rest)));
         }
@@ -116,7 +112,7 @@ fn prediction(predicted: &Predicted, page: &mut Page) {
 
 fn budget(plan: &Plan) -> String {
     if plan.loss_budget.get() >= 1.0 {
-        return "none needed: a segment fills the path".to_owned();
+        return "unlimited: one segment fills the path".to_owned();
     }
     let each = if plan.streams > 1 { " of each stream" } else { "" };
     let between = 1.0 / plan.loss_budget.get();

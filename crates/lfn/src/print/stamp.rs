@@ -1,19 +1,19 @@
-//! The result of `lfn test --stamp`: lines for a person, or one JSON object, schema `lfn.stamp/1`.
+//! The result of `lfn test --stamp`: lines for a person, or one JSON object, schema `lfn.stamp/2`.
 
 use std::io::{self, Write};
 use std::time::Duration;
 
 use lfn_core::figure::Figure;
-use lfn_core::stamp::report::{Distribution, Numbers, StampDocument, StampReport, StampSchema};
+use lfn_core::stamp::report::{DelayDistribution, ReflectorNumbering, StampDocument, StampReport, StampSchema};
 use lfn_core::units::show_duration;
 
-use super::page::Page;
-use super::test::Format;
+use super::label_columns::Page;
+use super::measure::OutputFormat;
 
-pub fn print(report: StampReport, format: Format) -> io::Result<()> {
-    if format == Format::Json {
+pub fn print(report: StampReport, format: OutputFormat) -> io::Result<()> {
+    if format == OutputFormat::Json {
         let mut out = super::json();
-        serde_json::to_writer_pretty(&mut out, &StampDocument { schema: StampSchema::One, report })?;
+        serde_json::to_writer_pretty(&mut out, &StampDocument { schema: StampSchema::V2, report })?;
         return writeln!(out);
     }
     super::out().write_all(page(&report).as_bytes())
@@ -38,19 +38,19 @@ fn page(report: &StampReport) -> String {
         page.row("RTT", distribution(&rtt));
     }
     for (label, variation, delay) in [
-        ("there", report.forward_variation, report.one_way.map(|one_way| one_way.forward)),
+        ("forward", report.forward_variation, report.one_way.map(|one_way| one_way.forward)),
         ("back", report.back_variation, report.one_way.map(|one_way| one_way.back)),
     ] {
         if let Some(delay) = delay {
             page.row(label, format!("one-way delay {}", distribution(&delay)));
         }
         if let Some(variation) = variation {
-            page.row(if delay.is_some() { "" } else { label }, format!("above its least: {}", above(&variation)));
+            page.row(if delay.is_some() { "" } else { label }, format!("above the minimum: {}", percentiles(&variation)));
         }
     }
     match report.one_way {
-        Some(one_way) => page.row("clocks", format!("together wrong by at most {}", show(one_way.error_seconds))),
-        None => page.row("clocks", "not both synchronised: no one-way delays, only their variation"),
+        Some(one_way) => page.row("clocks", format!("maximum error of both together {}", show(one_way.error_seconds))),
+        None => page.row("clocks", "not both synchronised: one-way delays are unknown, only their variation is"),
     }
     page.row("reflector", reflector(report));
     page.text()
@@ -58,46 +58,46 @@ fn page(report: &StampReport) -> String {
 
 fn loss(report: &StampReport) -> String {
     let share = report.lost as f64 / (report.sent.max(1)) as f64 * 100.0;
-    let ways = match (report.lost, report.lost_forward, report.lost_back) {
+    let directions = match (report.lost, report.lost_forward, report.lost_back) {
         (0, ..) => String::new(),
-        (_, Some(forward), Some(back)) => format!(": {forward} there, {back} back"),
-        _ => ", in which direction is not known".into(),
+        (_, Some(forward), Some(back)) => format!(": {forward} forward, {back} back"),
+        _ => ", direction unknown".into(),
     };
-    format!("{share:.2} %, {} of {}{ways}", report.lost, report.sent)
+    format!("{share:.2} %, {} of {}{directions}", report.lost, report.sent)
 }
 
 fn order(report: &StampReport) -> String {
-    let ways = match (report.reordered, report.reordered_forward, report.reordered_back) {
+    let directions = match (report.reordered, report.reordered_forward, report.reordered_back) {
         (0, ..) => String::new(),
-        (_, Some(forward), Some(back)) => format!(": {forward} there, {back} back"),
+        (_, Some(forward), Some(back)) => format!(": {forward} forward, {back} back"),
         _ => String::new(),
     };
-    format!("{} reordered{ways}", report.reordered)
+    format!("{} reordered{directions}", report.reordered)
 }
 
 fn reflector(report: &StampReport) -> String {
-    let numbers = match report.numbers {
-        Numbers::Counted => "counts what it reflects",
-        Numbers::Copied => "does not count what it reflects",
-        Numbers::Unknown => "was not asked whether it counts",
+    let numbers = match report.sequence_numbers {
+        ReflectorNumbering::Counted => "numbers its packets",
+        ReflectorNumbering::Copied => "copies the numbers of the packets",
+        ReflectorNumbering::Unknown => "numbering unknown",
     };
-    let held = report.held.map(|held| format!(", held packets for {}", show(held.p50_seconds))).unwrap_or_default();
-    let hops = report.forward_hops.map(|hops| format!(", {hops} routers away")).unwrap_or_default();
-    let nonsense = match report.nonsense {
+    let delay = report.reflector_delay.map(|delay| format!(", delay in the reflector {}", show(delay.p50_seconds))).unwrap_or_default();
+    let hops = report.forward_hops.map(|hops| format!(", {hops} routers on the forward path")).unwrap_or_default();
+    let unmatched = match report.unmatched {
         0 => String::new(),
-        count => format!("; {count} datagrams were no answer to anything"),
+        count => format!("; {count} datagrams matched no packet"),
     };
-    format!("{numbers}{held}{hops}{nonsense}")
+    format!("{numbers}{delay}{hops}{unmatched}")
 }
 
-fn distribution(delay: &Distribution) -> String {
-    format!("least {}, {}", show(delay.min_seconds), above(delay))
+fn distribution(delay: &DelayDistribution) -> String {
+    format!("min {}, {}", show(delay.min_seconds), percentiles(delay))
 }
 
-fn above(delay: &Distribution) -> String {
-    let Distribution { p50_seconds, p95_seconds, p99_seconds, max_seconds, .. } = *delay;
+fn percentiles(delay: &DelayDistribution) -> String {
+    let DelayDistribution { p50_seconds, p95_seconds, p99_seconds, max_seconds, .. } = *delay;
     format!(
-        "median {}, 95 % {}, 99 % {}, most {}",
+        "median {}, 95 % {}, 99 % {}, max {}",
         show(p50_seconds),
         show(p95_seconds),
         show(p99_seconds),
@@ -105,7 +105,7 @@ fn above(delay: &Distribution) -> String {
     )
 }
 
-/// One-way delays may come out negative, by as much as the clocks are apart.
+/// Formats a delay. A one-way delay may be negative, up to the error of the clocks.
 fn show(seconds: Figure) -> String {
     let seconds = seconds.get();
     let text = show_duration(Duration::try_from_secs_f64(seconds.abs()).unwrap_or_default());
@@ -117,8 +117,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_not_known_is_not_said() {
-        let rtt = Distribution { min_seconds: Figure::new(-0.001).unwrap(), ..Distribution::default() };
+fn unknown_figures_are_not_printed() {
+        let rtt = DelayDistribution { min_seconds: Figure::new(-0.001).unwrap(), ..DelayDistribution::default() };
         let mut report = StampReport {
             reflector: "192.0.2.1:862".parse().unwrap(),
             packet_bytes: 44,
@@ -129,25 +129,25 @@ mod tests {
             lost: 3,
             lost_forward: Some(1),
             lost_back: Some(2),
-            numbers: Numbers::Counted,
+            sequence_numbers: ReflectorNumbering::Counted,
             duplicates: 0,
             reordered: 0,
             reordered_forward: None,
             reordered_back: None,
-            nonsense: 0,
+            unmatched: 0,
             rtt: Some(rtt),
-            held: None,
+            reflector_delay: None,
             forward_variation: None,
             back_variation: None,
             one_way: None,
             forward_hops: Some(2),
         };
         let text = page(&report);
-        assert!(text.contains("1.50 %, 3 of 200: 1 there, 2 back"), "{text}");
-        assert!(text.contains("least -1 ms") && text.contains("2 routers away"), "{text}");
-        assert!(text.contains("not both synchronised") && !text.contains("there  "), "{text}");
+        assert!(text.contains("1.50 %, 3 of 200: 1 forward, 2 back"), "{text}");
+        assert!(text.contains("min -1 ms") && text.contains("2 routers on the forward path"), "{text}");
+        assert!(text.contains("not both synchronised") && !text.contains("forward  "), "{text}");
         (report.lost_forward, report.lost_back) = (None, None);
-        assert!(page(&report).contains("3 of 200, in which direction is not known"));
+        assert!(page(&report).contains("3 of 200, direction unknown"));
         assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
     }
 }

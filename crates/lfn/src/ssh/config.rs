@@ -1,23 +1,23 @@
-//! What ssh itself would make of a name: the host it leads to, and what its user has set for it (`ssh -G`).
+//! Settings of the user's ssh client for one host, as `ssh -G` prints them.
 
 use std::process::{Command, Stdio};
 
-/// Of that, what matters here.
+/// Settings of ssh that matter here.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct SshConfig {
-    /// The host that the name leads to.
+    /// Real host name of an alias.
     pub host: Option<String>,
-    /// Where connections share one, if the user has them do so.
+    /// Socket of a shared connection, if the user has ControlMaster enabled.
     pub control_path: Option<String>,
-    /// Whether the user has said how long a connection may take.
+    /// The user has set ConnectTimeout.
     pub has_timeout: bool,
-    /// Whether ssh looks whether its connection is alive.
-    pub looks: bool,
+    /// The user has set ServerAliveInterval.
+    pub has_keepalive: bool,
 }
 
 impl SshConfig {
-    /// Asks ssh; of one that does not say, nothing is known.
-    pub fn of(words: &[String], host: &str) -> Self {
+    /// Runs `ssh -G`. Returns the defaults if ssh reports no settings.
+    pub fn query(words: &[String], host: &str) -> Self {
         let mut command = Command::new(&words[0]);
         command.args(&words[1..]).arg("-G").arg(host).stdin(Stdio::null()).stderr(Stdio::null());
         let output = command.output().ok().filter(|output| output.status.success());
@@ -34,7 +34,7 @@ impl SshConfig {
             host: value("hostname"),
             control_path: value("controlpath").filter(|_| shared),
             has_timeout: value("connecttimeout").is_some(),
-            looks: value("serveraliveinterval").is_some_and(|seconds| seconds != "0"),
+            has_keepalive: value("serveraliveinterval").is_some_and(|seconds| seconds != "0"),
         }
     }
 }
@@ -44,14 +44,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_ssh_says_is_read() {
+    fn ssh_settings_are_parsed() {
         let read = SshConfig::parse("user me\nhostname far.example\nconnecttimeout none\ncontrolmaster false\n");
         assert_eq!(read, SshConfig { host: Some("far.example".into()), ..SshConfig::default() });
         let read = SshConfig::parse("hostname h\ncontrolmaster auto\ncontrolpath /run/c\nconnecttimeout 5\n");
         let path = Some("/run/c".to_owned());
-        assert_eq!(read, SshConfig { host: Some("h".into()), control_path: path, has_timeout: true, looks: false });
+        assert_eq!(read, SshConfig { host: Some("h".into()), control_path: path, has_timeout: true, has_keepalive: false });
         assert!(
-            SshConfig::parse("serveraliveinterval 60\n").looks && !SshConfig::parse("serveraliveinterval 0\n").looks
+            SshConfig::parse("serveraliveinterval 60\n").has_keepalive && !SshConfig::parse("serveraliveinterval 0\n").has_keepalive
         );
         assert_eq!(SshConfig::parse("controlpath /run/c\ncontrolmaster no"), SshConfig::default());
     }

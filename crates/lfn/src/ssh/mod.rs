@@ -1,15 +1,15 @@
-//! A far end that is not there yet: `lfn serve --stdio`, started over ssh for one copy and gone with it.
+//! Remote servers started over ssh: `lfn serve --stdio`, started for one copy and ended with the copy.
 //!
-//! ssh carries one line, with the port, the token and the fingerprint of that server; so who may do what there is for ssh
-//! to say, and nothing secret stands in an argument on either host. The data then go over connections of their own, and
-//! only where those are not let through, through ssh ([`tunnel`]). The server lives as long as our end of ssh's standard
-//! input is open, which the kernel closes whatever becomes of us.
+//! ssh carries one line with the port, the token and the fingerprint of the server. So ssh decides who is authorised,
+//! and no secret appears in an argument on either host. The data use separate connections. Only if a firewall blocks
+//! these, the data go through ssh ([`tunnel`]). The server lives as long as the near end of ssh's standard input is
+//! open. The kernel closes this end even if lfn is killed.
 
 mod announcement;
 mod config;
-mod trouble;
+mod error;
 mod tunnel;
-mod words;
+mod shell_words;
 
 use std::io::{self, BufRead, BufReader, Read};
 use std::net::{TcpStream, ToSocketAddrs};
@@ -23,104 +23,100 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use lfn_net::session::SessionError;
-use lfn_net::session::dial::{Line, Target};
+use lfn_net::session::dial::{TcpConnection, Target};
 use lfn_net::transfer::TransferError;
 
-pub use announcement::{Announcement, Ports};
+pub use announcement::{Announcement, PortRange};
 use config::SshConfig;
-use tunnel::{Control, Forward};
+use tunnel::{ControlSocket, Forward};
 
 use crate::exit::{Exit, Failure};
 use crate::print;
 use crate::remote::session_failure;
 
-/// How long ssh may take until the far end has said where it listens; a person may have to type a password.
-const STARTS_WITHIN: Duration = Duration::from_secs(120);
+/// Maximum time until the server announces itself. The user may have to type a password.
+const START_TIMEOUT: Duration = Duration::from_secs(120);
 
-/// How long a connection to the far end's port may take before another way is tried.
-const REACHES_WITHIN: Duration = Duration::from_secs(5);
+/// Maximum time for a connection to the server's port before the next address is tried.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// How long is waited to hear that nobody listens there.
-const REFUSES_WITHIN: Duration = Duration::from_secs(2);
+/// Maximum time to detect that the port refuses connections.
+const REFUSAL_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// How long ssh may take to end, once its standard input is closed.
-const ENDS_WITHIN: Duration = Duration::from_secs(3);
+/// Maximum time for ssh to exit after its standard input is closed.
+const EXIT_TIMEOUT: Duration = Duration::from_secs(3);
 
-/// How long its last words may take to come.
-const LAST_WORDS: Duration = Duration::from_secs(2);
+/// Maximum time to read the rest of standard error.
+const STDERR_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// How often a wait looks up to see whether it was interrupted.
-const LOOK_UP: Duration = Duration::from_millis(20);
+const POLL_INTERVAL: Duration = Duration::from_millis(20);
 
-/// Of what the far side's shell says before the line that is waited for.
-const MOST_SAID: u64 = 64 << 10;
+/// Maximum length of other shell output before the announcement, bytes.
+const MAX_PREAMBLE: u64 = 64 << 10;
 
-/// How far ends are reached over ssh.
+/// Settings for servers started over ssh.
 #[derive(Debug, Clone)]
 pub struct Ssh {
-    /// As typed, for hints.
-    typed: String,
-    /// The program, and its first arguments.
-    words: Vec<String>,
-    /// What starts lfn there.
-    remote: String,
-    ports: Option<Ports>,
-    sends_on: bool,
+    command_line: String,
+    /// Program and its first arguments.
+    command: Vec<String>,
+    /// Command that starts lfn on the remote host.
+    remote_lfn: String,
+    ports: Option<PortRange>,
+    allow_third_party: bool,
 }
 
-/// A far end, and ssh that keeps it alive; dropped, both end.
+/// A server started over ssh, with the ssh process that keeps it alive. Both end when it is dropped.
 #[derive(Debug)]
-pub struct Link {
-    /// Where its server is.
+pub struct SshServer {
     pub target: Target,
     _forward: Option<Forward>,
-    running: Running,
-    _control: Control,
+    process: SshProcess,
+    _control: ControlSocket,
 }
 
-/// ssh at work.
 #[derive(Debug)]
-struct Running {
+struct SshProcess {
     child: Child,
-    /// What came on its standard error, and who reads that.
-    said: Arc<Mutex<String>>,
-    hears: Option<JoinHandle<()>>,
+    /// Standard error so far, and the thread that reads it.
+    stderr_text: Arc<Mutex<String>>,
+    stderr_reader: Option<JoinHandle<()>>,
 }
 
 impl Ssh {
-    /// `command` as a shell would split it; `remote` is for the shell there to read.
-    pub fn new(command: &str, remote: &str, ports: Option<Ports>) -> Result<Self, Failure> {
-        let words = words::split(command).filter(|words| !words.is_empty());
+    /// Creates the settings. `command` is split as a shell splits it. The remote shell parses `remote`.
+    pub fn new(command: &str, remote: &str, ports: Option<PortRange>) -> Result<Self, Failure> {
+        let words = shell_words::split(command).filter(|words| !words.is_empty());
         let words = words.ok_or_else(|| {
-            Failure::usage(format!("--ssh '{command}': no command, or a quote is not closed"))
+            Failure::usage(format!("--ssh '{command}': empty command or unclosed quote"))
                 .hint("--ssh 'ssh -p 2222'")
         })?;
-        Ok(Ssh { typed: command.trim().to_owned(), words, remote: remote.to_owned(), ports, sends_on: false })
+        Ok(Ssh { command_line: command.trim().to_owned(), command: words, remote_lfn: remote.to_owned(), ports, allow_third_party: false })
     }
 
-    /// Far ends that send to another far end, if `sends_on`; a command that a key is bound to may not let them.
-    pub fn sending_on(self, sends_on: bool) -> Self {
-        Ssh { sends_on, ..self }
+    /// Sets whether the servers may send to other servers. A key that is bound to a command may not allow this flag.
+    pub fn with_third_party(self, sends_on: bool) -> Self {
+        Ssh { allow_third_party: sends_on, ..self }
     }
 
-    /// Starts a far end at `host`, which may have a user before an `@`.
-    pub fn start(&self, host: &str, interrupted: &AtomicBool) -> Result<Link, Failure> {
-        let name = plain(host)?;
-        let config = if self.is_openssh() { SshConfig::of(&self.words, &name) } else { SshConfig::default() };
-        let control = if self.is_openssh() { Control::new(config.control_path.clone()) } else { Control::default() };
+    /// Starts a server on `host`, which may be USER@HOST.
+    pub fn start(&self, host: &str, interrupted: &AtomicBool) -> Result<SshServer, Failure> {
+        let name = ssh_host_argument(host)?;
+        let config = if self.is_openssh() { SshConfig::query(&self.command, &name) } else { SshConfig::default() };
+        let control = if self.is_openssh() { ControlSocket::new(config.control_path.clone()) } else { ControlSocket::default() };
         let mut running = self.run(&name, &config, &control)?;
-        let announced = running.announced(host, (&self.typed, &self.remote), interrupted)?;
+        let announced = running.wait_for_announcement(host, &self.command_line, &self.remote_lfn, interrupted)?;
         let typed = name.rsplit('@').next().unwrap_or(&name);
         let mut hosts = vec![config.host.unwrap_or_else(|| typed.to_owned())];
         hosts.extend(announced.addresses.iter().map(ToString::to_string));
         let mut forward = None;
-        let target = match reachable(&hosts, announced.port) {
+        let target = match first_reachable(&hosts, announced.port) {
             Ok(host) => Target::new(announced.ticket(host)),
             Err(error) => {
-                let closed = closed(host, announced.port, &error);
-                let forwarded = control.forward(&self.words, &name, announced.port).map_err(|_| closed)?;
-                print::talk(format_args!(
-                    "lfn: port {} of {host} cannot be reached ({error}): the data go through ssh, which is slower\n",
+                let blocked = port_error(host, announced.port, &error);
+                let forwarded = control.forward(&self.command, &name, announced.port).map_err(|_| blocked)?;
+                print::message(format_args!(
+                    "lfn: cannot reach port {} of {host} ({error}); the data go through ssh, which is slower\n",
                     announced.port
                 ));
                 let mut ticket = announced.ticket("127.0.0.1".to_owned());
@@ -130,131 +126,133 @@ impl Ssh {
             }
         };
         let target = target.map_err(session_failure)?;
-        Ok(Link { target, _forward: forward, running, _control: control })
+        Ok(SshServer { target, _forward: forward, process: running, _control: control })
     }
 
-    /// Whether it takes OpenSSH's options. Another program is given no more than a host and a command.
+    /// Reports whether the program accepts OpenSSH's options. Any other program gets only a host and a command.
     fn is_openssh(&self) -> bool {
-        Path::new(&self.words[0]).file_name().is_some_and(|name| name == "ssh")
+        Path::new(&self.command[0]).file_name().is_some_and(|name| name == "ssh")
     }
 
-    fn run(&self, host: &str, config: &SshConfig, control: &Control) -> Result<Running, Failure> {
-        let mut command = Command::new(&self.words[0]);
-        command.args(&self.words[1..]);
+    fn run(&self, host: &str, config: &SshConfig, control: &ControlSocket) -> Result<SshProcess, Failure> {
+        let mut command = Command::new(&self.command[0]);
+        command.args(&self.command[1..]);
         if self.is_openssh() {
             command.arg("-T").args(control.options());
-            // Without one the kernel gives up after two minutes.
+            // Without a timeout the kernel gives up after two minutes.
             command.args((!config.has_timeout).then_some("-oConnectTimeout=30"));
-            if !config.looks {
-                // Without that it may hold a connection that is dead for a quarter of an hour, and what goes through it with
-                // it. Shorter outages than five minutes are outlived: starting anew may ask for a password.
+            if !config.has_keepalive {
+                // Without keep-alives ssh keeps a dead connection for up to a quarter of an hour, and everything that
+                // goes through it. Outages of less than five minutes are survived, since a new connection may ask for a
+                // password.
                 command.args(["-oServerAliveInterval=30", "-oServerAliveCountMax=10"]);
             }
         }
         let ports = self.ports.map(|ports| format!(" --ports {ports}")).unwrap_or_default();
-        let sends_on = if self.sends_on { " --third-party" } else { "" };
-        command.arg(host).arg(format!("{} serve --stdio{sends_on}{ports}", self.remote));
+        let sends_on = if self.allow_third_party { " --third-party" } else { "" };
+        command.arg(host).arg(format!("{} serve --stdio{sends_on}{ports}", self.remote_lfn));
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let child = command.spawn().map_err(|error| {
-            Failure::msg(format!("{host}: cannot start {}: {error}", self.words[0]))
-                .hint("install OpenSSH's client, or say what does the same: --ssh COMMAND")
+            Failure::msg(format!("{host}: cannot start {}: {error}", self.command[0]))
+                .hint("install the OpenSSH client, or use another program: --ssh COMMAND")
         })?;
-        Ok(Running { child, said: Arc::default(), hears: None })
+        Ok(SshProcess { child, stderr_text: Arc::default(), stderr_reader: None })
     }
 }
 
-/// Starts a far end on this host, for a copy that does not leave it: without ssh, and heard by loopback alone.
-pub fn here(interrupted: &AtomicBool) -> Result<Link, Failure> {
-    // This very program, whatever has taken its name since.
+/// Starts a server on this host, for a copy that does not leave it: without ssh, and on loopback only.
+pub fn start_local(interrupted: &AtomicBool) -> Result<SshServer, Failure> {
+    // Runs this binary, even if the file was replaced.
     let mut command = Command::new("/proc/self/exe");
     command.arg0("lfn").args(["serve", "--stdio", "--read-only", "--bind", "127.0.0.1"]);
-    // An interrupt from the terminal is for the near side, which ends both in order.
+    // Only the client handles an interrupt from the terminal. The client then ends both in order.
     command.process_group(0).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let child = command.spawn().map_err(|error| Failure::msg(format!("cannot start lfn serve: {error}")))?;
-    let mut running = Running { child, said: Arc::default(), hears: None };
-    let announced = running.announced("this host", ("ssh", "lfn"), interrupted)?;
+    let mut running = SshProcess { child, stderr_text: Arc::default(), stderr_reader: None };
+    let announced = running.wait_for_announcement("this host", "ssh", "lfn", interrupted)?;
     let target = Target::new(announced.ticket("127.0.0.1".to_owned())).map_err(session_failure)?;
-    Ok(Link { target, _forward: None, running, _control: Control::default() })
+    Ok(SshServer { target, _forward: None, process: running, _control: ControlSocket::default() })
 }
 
-impl Link {
-    /// Whether the far end may still be there: it ends with ssh. ssh itself may not know for hours that its connection
-    /// is gone, as where the host was started anew; then the port is refused there.
+impl SshServer {
+    /// Reports whether the server may still be running. The server ends with ssh. ssh itself may not notice a lost
+    /// connection for hours, for example after a restart of the remote host. The port is then refused.
     pub fn is_alive(&mut self) -> bool {
-        matches!(self.running.child.try_wait(), Ok(None)) && !self.is_refused()
+        matches!(self.process.child.try_wait(), Ok(None)) && !self.is_refused()
     }
 
     fn is_refused(&self) -> bool {
         let mut target = self.target.clone();
-        target.within = REFUSES_WITHIN;
+        target.connect_timeout = REFUSAL_TIMEOUT;
         let refused = |error: &io::Error| error.kind() == io::ErrorKind::ConnectionRefused;
-        matches!(Line::connect(&target), Err(SessionError::Unreachable { source, .. }) if refused(&source))
+        matches!(TcpConnection::connect(&target), Err(SessionError::Unreachable { source, .. }) if refused(&source))
     }
 }
 
-impl Running {
-    /// Waits for the far end's line.
-    fn announced(
+impl SshProcess {
+    /// Waits for the announcement of the server.
+    fn wait_for_announcement(
         &mut self,
         host: &str,
-        (ssh, remote): (&str, &str),
+        ssh: &str,
+        remote: &str,
         interrupted: &AtomicBool,
     ) -> Result<Announcement, Failure> {
-        let lines = self.listen()?;
-        let deadline = Instant::now() + STARTS_WITHIN;
+        let lines = self.read_output()?;
+        let deadline = Instant::now() + START_TIMEOUT;
         loop {
             if interrupted.load(Ordering::Relaxed) {
                 return Err(Failure::new(TransferError::Interrupted).with_exit(Exit::Interrupted));
             }
-            match lines.recv_timeout(LOOK_UP) {
-                Ok(announced) => return announced.check(host),
+            match lines.recv_timeout(POLL_INTERVAL) {
+                Ok(announced) => return announced.check_version(host),
                 Err(RecvTimeoutError::Disconnected) => break,
                 Err(RecvTimeoutError::Timeout) if Instant::now() >= deadline => {
-                    return Err(Failure::msg(format!("{host}: no word over ssh within {STARTS_WITHIN:?}"))
-                        .hint(format!("see what `{ssh} {host} true` does")));
+                    return Err(Failure::msg(format!("{host}: no answer over ssh within {START_TIMEOUT:?}"))
+                        .hint(format!("check that this command works: {ssh} {host} true")));
                 }
                 Err(RecvTimeoutError::Timeout) => {}
             }
         }
-        let status = self.ended();
-        self.heard_all();
-        let said = (*self.said.lock().unwrap_or_else(PoisonError::into_inner)).clone();
-        Err(trouble::explain(host, (ssh, remote), status.and_then(|status| status.code()), &said))
+        let status = self.wait_for_exit();
+        self.wait_for_stderr();
+        let stderr_text = (*self.stderr_text.lock().unwrap_or_else(PoisonError::into_inner)).clone();
+        Err(error::ssh_failure(host, ssh, remote, status.and_then(|status| status.code()), &stderr_text))
     }
 
-    /// Reads both its outputs as long as it runs, so that it never waits for us.
-    fn listen(&mut self) -> Result<Receiver<Announcement>, Failure> {
+    /// Starts threads that read both outputs, so that ssh never blocks on a full pipe.
+    fn read_output(&mut self) -> Result<Receiver<Announcement>, Failure> {
         let (sender, lines) = channel();
         if let Some(stdout) = self.child.stdout.take() {
             thread::Builder::new().name("ssh".into()).spawn(move || find_announcement(stdout, sender))?;
         }
         if let Some(stderr) = self.child.stderr.take() {
-            let said = self.said.clone();
+            let stderr_text = self.stderr_text.clone();
             let hears = thread::Builder::new().name("ssh".into()).spawn(move || {
                 for line in BufReader::new(stderr).split(b'\n').map_while(Result::ok) {
-                    trouble::note(&mut said.lock().unwrap_or_else(PoisonError::into_inner), &line);
+                    error::append_line(&mut stderr_text.lock().unwrap_or_else(PoisonError::into_inner), &line);
                 }
             })?;
-            self.hears = Some(hears);
+            self.stderr_reader = Some(hears);
         }
         Ok(lines)
     }
 
-    /// Waits until what it said last has been read, a moment at most: others may hold its standard error open.
-    fn heard_all(&self) {
-        let deadline = Instant::now() + LAST_WORDS;
-        while self.hears.as_ref().is_some_and(|hears| !hears.is_finished()) && Instant::now() < deadline {
-            thread::sleep(LOOK_UP);
+    /// Waits until standard error is read to its end, with a short timeout: other processes may keep it open.
+    fn wait_for_stderr(&self) {
+        let deadline = Instant::now() + STDERR_TIMEOUT;
+        while self.stderr_reader.as_ref().is_some_and(|hears| !hears.is_finished()) && Instant::now() < deadline {
+            thread::sleep(POLL_INTERVAL);
         }
     }
 
-    /// How it ended, if it does in time.
-    fn ended(&mut self) -> Option<ExitStatus> {
+    /// Closes standard input and waits for the exit, up to [`EXIT_TIMEOUT`].
+    fn wait_for_exit(&mut self) -> Option<ExitStatus> {
         drop(self.child.stdin.take());
-        let deadline = Instant::now() + ENDS_WITHIN;
+        let deadline = Instant::now() + EXIT_TIMEOUT;
         while Instant::now() < deadline {
             match self.child.try_wait() {
-                Ok(None) => thread::sleep(LOOK_UP),
+                Ok(None) => thread::sleep(POLL_INTERVAL),
                 Ok(status) => return status,
                 Err(_) => return None,
             }
@@ -263,34 +261,34 @@ impl Running {
     }
 }
 
-impl Drop for Running {
+impl Drop for SshProcess {
     fn drop(&mut self) {
-        if self.ended().is_none() {
-            // It is our own child, and has not been waited for: nobody else has its number.
+        if self.wait_for_exit().is_none() {
+            // The child has not been waited for, so its process id is not in use by another process.
             let _ = self.child.kill();
             let _ = self.child.wait();
         }
     }
 }
 
-/// Finds the line among those that a shell says which is not silent; reads on to the end, so that nobody waits for us.
+/// Finds the announcement among other output of the shell. Reads on to the end, so that the remote side never blocks.
 fn find_announcement(stdout: ChildStdout, sender: Sender<Announcement>) {
     let mut reader = BufReader::new(stdout);
     let found =
-        (&mut reader).take(MOST_SAID).split(b'\n').map_while(Result::ok).find_map(|line| Announcement::read(&line));
+        (&mut reader).take(MAX_PREAMBLE).split(b'\n').map_while(Result::ok).find_map(|line| Announcement::parse(&line));
     if let Some(announced) = found {
-        // Whoever waits no longer has said why.
+        // The receiver may have given up and reported the reason.
         let _ = sender.send(announced);
     }
     drop(sender);
     let _ = io::copy(&mut reader, &mut io::sink());
 }
 
-/// The argument that ssh takes: an IPv6 address without brackets, and never an option.
-fn plain(host: &str) -> Result<String, Failure> {
-    let wrong = |what| Failure::usage(format!("'{host}': {what}")).hint("USER@HOST:PATH, as for ssh");
+/// Returns the host argument for ssh: an IPv6 address without brackets, and never an option.
+fn ssh_host_argument(host: &str) -> Result<String, Failure> {
+    let wrong = |what| Failure::usage(format!("'{host}': {what}")).hint("write USER@HOST:PATH, as for scp");
     if host.starts_with('-') {
-        return Err(wrong("no host begins with a dash"));
+        return Err(wrong("a host cannot begin with a dash"));
     }
     let (user, name) = match host.rsplit_once('@') {
         Some((user, name)) => (Some(user), name),
@@ -299,20 +297,20 @@ fn plain(host: &str) -> Result<String, Failure> {
     let name = name.strip_prefix('[').and_then(|name| name.strip_suffix(']')).unwrap_or(name);
     let odd = |c: char| c.is_whitespace() || c.is_control();
     if name.is_empty() || name.starts_with('-') || user == Some("") || host.contains(odd) {
-        return Err(wrong("not a host"));
+        return Err(wrong("not a valid host"));
     }
     Ok(user.map_or(name.to_owned(), |user| format!("{user}@{name}")))
 }
 
-/// The first of these whose port can be connected to; the last error if there is none.
-fn reachable(hosts: &[String], port: u16) -> Result<String, io::Error> {
+/// Returns the first host that accepts a connection to the port, or the last error.
+fn first_reachable(hosts: &[String], port: u16) -> Result<String, io::Error> {
     let mut last = io::Error::new(io::ErrorKind::NotFound, "no address");
     for host in hosts {
         let addresses = (host.as_str(), port).to_socket_addrs();
         match addresses {
             Ok(addresses) => {
                 for address in addresses {
-                    match TcpStream::connect_timeout(&address, REACHES_WITHIN) {
+                    match TcpStream::connect_timeout(&address, CONNECT_TIMEOUT) {
                         Ok(_) => return Ok(host.clone()),
                         Err(error) => last = error,
                     }
@@ -324,9 +322,9 @@ fn reachable(hosts: &[String], port: u16) -> Result<String, io::Error> {
     Err(last)
 }
 
-fn closed(host: &str, port: u16, error: &io::Error) -> Failure {
-    Failure::msg(format!("{host}: port {port} cannot be reached: {error}, and ssh does not forward to it"))
-        .hint("open a port in the firewall there, or a range, and name it: --ssh-ports 7400-7409")
+fn port_error(host: &str, port: u16, error: &io::Error) -> Failure {
+    Failure::msg(format!("{host}: cannot reach port {port}: {error}; ssh port forwarding is refused too"))
+        .hint("open a range of ports in the firewall of that host and use it: --ssh-ports 7400-7409")
 }
 
 #[cfg(test)]
@@ -336,13 +334,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_host_is_never_an_option() {
-        assert_eq!(plain("far").unwrap(), "far");
-        assert_eq!(plain("me@far.example").unwrap(), "me@far.example");
-        assert_eq!(plain("[2001:db8::1]").unwrap(), "2001:db8::1");
-        assert_eq!(plain("a@b@[::1]").unwrap(), "a@b@::1");
+    fn host_is_never_an_ssh_option() {
+        assert_eq!(ssh_host_argument("far").unwrap(), "far");
+        assert_eq!(ssh_host_argument("me@far.example").unwrap(), "me@far.example");
+        assert_eq!(ssh_host_argument("[2001:db8::1]").unwrap(), "2001:db8::1");
+        assert_eq!(ssh_host_argument("a@b@[::1]").unwrap(), "a@b@::1");
         for host in ["-oProxyCommand=x", "-oProxyCommand=x@far", "me@-x", "@far", "me@", "", "a b", "a\nb"] {
-            assert!(plain(host).is_err(), "{host:?}");
+            assert!(ssh_host_argument(host).is_err(), "{host:?}");
         }
     }
 }

@@ -1,4 +1,5 @@
-//! `--archive` beside rsync: the same tree copied by both has the same modes, owners, times, attributes, names and holes.
+//! `--archive` compared with rsync: both copy the same tree, and modes, owners, times, attributes, names and holes must
+//! match.
 
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
@@ -14,11 +15,11 @@ use serde_json::json;
 
 use crate::{Pair, is_root, text, write};
 
-/// The mode of a set-user-ID file in the tree, and what it is without that.
+/// Mode of a set-user-ID file in the tree, and its mode without this bit.
 const SET_ID: (&str, &str) = ("104775 ", "100775 ");
 
-/// One of everything that is kept.
-fn plant(root: &Path) {
+/// Creates one entry of every type and attribute.
+fn create_files(root: &Path) {
     let at = |name: &str| root.join(name);
     for name in ["", "plain", "passes on", "closed", "plain/deep"] {
         fs::create_dir_all(at(name)).unwrap();
@@ -88,7 +89,7 @@ fn set(path: &Path, name: &str, value: &str) {
     setxattr(path, name, value.as_bytes(), XattrFlags::empty()).unwrap();
 }
 
-/// What is to be the same of every entry, by its path.
+/// Returns the compared properties of every entry by path.
 fn facts(root: &Path) -> BTreeMap<String, String> {
     let (mut facts, mut first_names) = (BTreeMap::new(), BTreeMap::new());
     look(root, root, &mut facts, &mut first_names);
@@ -136,9 +137,9 @@ fn same(ours: &Path, theirs: &Path, lost: &[(&str, &str)]) {
     }
 }
 
-/// What takes no room with rsync takes none here, but for a page at each end of what is written.
+/// Sparse files use as little space as with rsync, except for one page at each end of the written data.
 #[track_caller]
-fn as_small(ours: &Path, theirs: &Path) {
+fn assert_as_sparse(ours: &Path, theirs: &Path) {
     for name in ["holes", "plain/only a hole"] {
         let [ours, theirs] = [ours, theirs].map(|root| fs::metadata(root.join(name)).unwrap().blocks());
         assert!(ours <= theirs + 64, "{name}: {ours} blocks of 512 B, rsync's has {theirs}");
@@ -156,8 +157,8 @@ fn rsync(args: &[&str], from: &Path, to: &Path) -> bool {
     to.exists()
 }
 
-/// Read-only directories keep an ordinary user's temporary directory from being removed.
-fn open_up(root: &Path) {
+/// A temporary directory cannot be removed while it has read-only directories.
+fn make_removable(root: &Path) {
     for name in ["closed", "tree/closed"] {
         if root.join(name).exists() {
             fs::set_permissions(root.join(name), Permissions::from_mode(0o755)).unwrap();
@@ -166,48 +167,48 @@ fn open_up(root: &Path) {
 }
 
 #[test]
-fn an_archive_is_what_rsync_makes_of_it() {
+fn archive_preserves_what_rsync_preserves() {
     let pair = Pair::new();
-    plant(&pair.near("tree"));
+    create_files(&pair.near("tree"));
     let oracle = pair.home.path().join("oracle");
     if !rsync(&["-aHAXS"], &pair.near("tree"), &oracle) {
         return;
     }
-    let up = pair.copies(&["-a", "tree", "far:", "--block", "64KiB"]);
-    // Nothing that a peer sends to a server gets the power of its owner, and root's own attributes are no peer's to set.
+    let up = pair.copies(&["-a", "tree", "far:", "--block-size", "64KiB"]);
+    // A server drops set-ID bits from peers, and does not let peers set root's own attributes.
     let unkept = if is_root() {
         json!({"owners": 0, "xattrs": 1, "acls": 0})
     } else {
         json!({"owners": 0, "xattrs": 0, "acls": 0})
     };
-    assert_eq!(up["tally"]["unkept"], unkept, "{up}");
+    assert_eq!(up["counts"]["not_preserved"], unkept, "{up}");
     if is_root() {
         setxattr(pair.far("tree/small"), "trusted.lfn", b"of root", XattrFlags::empty()).unwrap();
     }
     same(&pair.far("tree"), &oracle, &[SET_ID, ("42555 ", "40555 ")]);
-    as_small(&pair.far("tree"), &oracle);
+    assert_as_sparse(&pair.far("tree"), &oracle);
     for (name, mode) in [("plain/large", 0o4775), ("closed", 0o2555)] {
         fs::set_permissions(pair.far("tree").join(name), Permissions::from_mode(mode)).unwrap();
     }
-    // To one's own host they come, but for the set-user-ID bit, which is root's to keep.
+    // They are preserved on one's own host, except the set-user-ID bit without root.
     let lost: &[_] = if is_root() { &[] } else { &[SET_ID] };
-    let down = pair.copies(&["-a", "far:tree/", "back", "--block", "64KiB"]);
-    assert_eq!(down["tally"]["unkept"], json!({"owners": 0, "xattrs": 0, "acls": 0}));
+    let down = pair.copies(&["-a", "far:tree/", "back", "--block-size", "64KiB"]);
+    assert_eq!(down["counts"]["not_preserved"], json!({"owners": 0, "xattrs": 0, "acls": 0}));
     same(&pair.near("back"), &oracle, lost);
-    as_small(&pair.near("back"), &oracle);
-    // What was changed of a file that is there already is set right, without sending it.
+    assert_as_sparse(&pair.near("back"), &oracle);
+    // Changed attributes of an existing file are corrected without sending the file.
     fs::set_permissions(pair.near("back/small"), Permissions::from_mode(0o600)).unwrap();
     fs::set_permissions(pair.near("back/plain"), Permissions::from_mode(0o700)).unwrap();
     set(&pair.near("back/empty"), "user.color", "another");
     let again = pair.copies(&["-a", "far:tree/", "back"]);
-    assert_eq!(again["tally"]["files"], 0);
+    assert_eq!(again["counts"]["files"], 0);
     same(&pair.near("back"), &oracle, lost);
-    ["near/tree", "near/back", "far", "oracle"].iter().for_each(|root| open_up(&pair.home.path().join(root)));
+    ["near/tree", "near/back", "far", "oracle"].iter().for_each(|root| make_removable(&pair.home.path().join(root)));
 }
 
-/// One by one: nothing is kept that was not asked for.
+/// Without an option, no attribute is preserved.
 #[test]
-fn each_part_is_kept_by_itself() {
+fn each_attribute_option_works_alone() {
     let pair = Pair::new();
     let tree = pair.near("tree");
     fs::create_dir_all(tree.join("d")).unwrap();
@@ -240,14 +241,14 @@ fn each_part_is_kept_by_itself() {
         assert_eq!(meta("h").unwrap().blocks() < 100, has("-S"), "{flags:?}");
         assert_eq!((meta("h").unwrap().len(), meta("d").unwrap().mtime()), (3_000_000, 1_000_000_000));
     }
-    // Where nothing is kept, holes need not be asked for.
+    // For `null:`, holes need no option.
     for null in ["far:null:", "null:"] {
-        assert_eq!(pair.copies(&["-S", "tree/h", null])["tally"]["files"], 1);
+        assert_eq!(pair.copies(&["-S", "tree/h", null])["counts"]["files"], 1);
     }
 }
 
 #[test]
-fn what_is_no_file_is_left_out_and_told() {
+fn special_files_are_skipped_and_counted() {
     let pair = Pair::new();
     fs::create_dir(pair.near("tree")).unwrap();
     write(&pair.near("tree/a"), 10);
@@ -256,17 +257,17 @@ fn what_is_no_file_is_left_out_and_told() {
     }
     let output = pair.copy(&["-a", "tree", "far:"]);
     assert_eq!(output.status.code(), Some(0));
-    assert_eq!(text(&output.stderr), "lfn: 2 devices, FIFOs or sockets left out: such are never copied\n");
-    // And by the far end too.
+    assert_eq!(text(&output.stderr), "lfn: 2 devices, FIFOs or sockets skipped; special files are never copied\n");
+    // The far end counts them too.
     assert!(Command::new("mkfifo").arg(pair.far("tree/p")).status().unwrap().success());
     let down = pair.copies(&["far:tree/", "missing"]);
-    assert_eq!(down["left_out"], json!({"links": 0, "special": 1}));
+    assert_eq!(down["not_copied"], json!({"links": 0, "special": 1}));
     assert!(pair.near("missing/a").is_file());
 }
 
-/// More of attributes than both ends hold at a time.
+/// The attributes exceed the limit that both ends hold at a time.
 #[test]
-fn a_tree_that_is_rich_in_attributes_goes_through() {
+fn tree_with_many_attributes_is_copied() {
     const FILES: usize = 9_500;
     let pair = Pair::new();
     let (rich, value) = (pair.near("rich"), "x".repeat(3_700));
@@ -277,7 +278,7 @@ fn a_tree_that_is_rich_in_attributes_goes_through() {
         set(&path, "user.color", &format!("{n} {value}"));
     }
     let report = pair.copies(&["--archive", "--fsync", "none", "rich", "far:"]);
-    assert_eq!((&report["tally"]["files"], &report["tally"]["failed"]), (&FILES.into(), &0.into()));
+    assert_eq!((&report["counts"]["files"], &report["counts"]["failed"]), (&FILES.into(), &0.into()));
     let mut color = [0; 10_000];
     for n in [0, 7, FILES / 2, FILES - 1] {
         let length = lgetxattr(pair.far("rich").join(n.to_string()), "user.color", &mut color[..]).unwrap();
@@ -285,9 +286,9 @@ fn a_tree_that_is_rich_in_attributes_goes_through() {
     }
 }
 
-/// What is there already loses what the source does not have; without the option it loses nothing.
+/// Existing files lose attributes that the source does not have. Without the option they keep them.
 #[test]
-fn surplus_attributes_go_as_with_rsync() {
+fn surplus_attributes_are_removed_like_rsync() {
     for up in [true, false] {
         let pair = Pair::new();
         let (source, there) =
@@ -304,7 +305,7 @@ fn surplus_attributes_go_as_with_rsync() {
             for name in ["a", "d", "newer"] {
                 set(&copy.join(name), "user.surplus", "x");
             }
-            // A server's root is not its clients'.
+            // A server's root belongs to the server, so its attributes stay.
             if is_root() && !up {
                 set(&copy.join("a"), "trusted.surplus", "x");
             }
@@ -331,9 +332,9 @@ fn surplus_attributes_go_as_with_rsync() {
     }
 }
 
-/// A directory that its owner may not search gets all the same what it is to have.
+/// A directory without search permission for its owner still gets its attributes.
 #[test]
-fn directories_closed_to_their_owner_come_whole() {
+fn directories_without_owner_rights_are_copied() {
     let pair = Pair::new();
     let modes = [("a", 0o400), ("b", 0o600), ("c", 0o200)];
     let old = SystemTime::UNIX_EPOCH + Duration::from_secs(1_000_000_000);
@@ -348,12 +349,12 @@ fn directories_closed_to_their_owner_come_whole() {
         }
     };
     close(&pair.near("src"), false);
-    // As an ordinary user the one that may not be read is told, and nothing else.
-    let told = if is_root() { 0 } else { 1 };
+    // For an ordinary user, only the unreadable directory is reported.
+    let reported = if is_root() { 0 } else { 1 };
     for (flags, round) in [(&["-p"][..], 1), (&["-p"], 2), (&[], 3)] {
         let output = pair.copy(&[flags, &["src/", "dst"]].concat());
         let errors = text(&output.stderr);
-        assert_eq!((output.status.code(), errors.lines().count()), (Some(told), told as usize), "{round}: {errors}");
+        assert_eq!((output.status.code(), errors.lines().count()), (Some(reported), reported as usize), "{round}: {errors}");
         for (name, mode) in modes {
             let facts = fs::metadata(pair.near("dst").join(name)).unwrap();
             assert_eq!((facts.mtime(), facts.mode() & 0o7777), (1_000_000_000, mode), "{round} {name}");
@@ -362,10 +363,10 @@ fn directories_closed_to_their_owner_come_whole() {
     [pair.near("src"), pair.near("dst")].iter().for_each(|root| close(root, true));
 }
 
-/// A dataset that nobody is to write to any more, and that grows and shrinks all the same: as with rsync the next copy opens
-/// what the one before closed, and closes it again.
+/// A dataset that is read-only and still grows and shrinks: as with rsync, the next copy makes closed directories
+/// writable and restores them.
 #[test]
-fn what_a_copy_has_closed_the_next_one_opens() {
+fn read_only_directories_are_writable_for_next_copy() {
     let close = |root: &Path, mode| {
         let many = (0..80).map(|n| format!("sub/n{n}"));
         for path in ["", "sub", "extra"].map(str::to_owned).into_iter().chain(many).map(|name| root.join(name)) {
@@ -412,7 +413,7 @@ fn what_a_copy_has_closed_the_next_one_opens() {
             assert_eq!(seen, (1_000_000_000, 0o555, 0), "{to}: {}", path.display());
         }
         assert!(there.join("b").is_file() && there.join("sub/b").is_file() && !there.join("extra").exists(), "{to}");
-        // One that its source may write in was closed by somebody else.
+        // Another program removed the permission of a directory that is writable at the source.
         write(&tree.join("sub/c"), 10);
         close(&there, 0o555);
         let output = pair.copy(&["tree/", to]);
@@ -423,7 +424,7 @@ fn what_a_copy_has_closed_the_next_one_opens() {
 }
 
 #[test]
-fn files_that_are_found_equal_take_the_time_whatever_else_is_kept() {
+fn checksum_sets_time_of_equal_files() {
     for flags in [&[][..], &["-p"], &["-X"], &["-o"], &["-A"], &["-a"]] {
         let pair = Pair::new();
         let old = SystemTime::UNIX_EPOCH + Duration::from_secs(1_000_000_000);
@@ -433,21 +434,22 @@ fn files_that_are_found_equal_take_the_time_whatever_else_is_kept() {
         }
         File::options().write(true).open(pair.near("src/a")).unwrap().set_modified(old).unwrap();
         let report = pair.copies(&[flags, &["--checksum", "src/", "dst"]].concat());
-        assert_eq!(report["tally"]["files"], 0, "{report}");
+        assert_eq!(report["counts"]["files"], 0, "{report}");
         assert_eq!(fs::metadata(pair.near("dst/a")).unwrap().mtime(), 1_000_000_000, "{flags:?}");
     }
 }
 
-/// A file of several names at the source, some of which are newer files at the destination: they stay, as with rsync.
+/// A file with several hard links at the source, where some names are newer files at the destination. The newer files
+/// stay, as with rsync.
 #[test]
-fn no_newer_file_gives_way_to_another_name() {
+fn newer_file_is_not_replaced_by_a_hard_link() {
     const OLD: u64 = 1_000_000_000;
     let dated = |path: &Path, content: &str, seconds: u64| {
         fs::write(path, content).unwrap();
         let time = SystemTime::UNIX_EPOCH + Duration::from_secs(seconds);
         File::options().write(true).open(path).unwrap().set_modified(time).unwrap();
     };
-    // What is there, and whether all of the rest can be made: of what rsync sends a second time nothing is sent here.
+    // The existing entries, and whether the rest can be copied. Data that rsync sends twice is not sent here.
     for (there, whole) in [
         (&[("y", "newer", OLD + 1)][..], true),
         (&[("z", "newer", OLD + 1)], true),
@@ -473,7 +475,7 @@ fn no_newer_file_gives_way_to_another_name() {
             let output = pair.copy(&[flags, &["-a", "-u", "src/", "dst"]].concat());
             let errors = text(&output.stderr);
             assert_eq!(output.status.code(), Some(if whole { 0 } else { 1 }), "{there:?}: {errors}");
-            assert!(whole || errors.contains("a newer file stays in the place of the one it is another name of"));
+            assert!(whole || errors.contains("the target of the hard link is newer at the destination"));
         }
         let all = |root: &str| ["x", "y", "z"].map(|name| fs::read_to_string(pair.near(root).join(name)).ok());
         for (name, content, seconds) in there {
@@ -487,7 +489,7 @@ fn no_newer_file_gives_way_to_another_name() {
                 let bytes = fs::read(pair.near("dst").join(name)).unwrap();
                 assert_eq!(digest, blake3::hash(&bytes).to_hex().as_str(), "{there:?} {manifest}");
             }
-            // There rsync lets the newer one go: what it replaced the first name by takes the others too.
+            // Here rsync replaces the newer file: a replacement of the first name also replaces the others.
             if rsync(&["-aHu"], &pair.near("src"), &pair.near("rival")) && there[0] != ("x", "older", OLD - 1) {
                 assert_eq!(all("dst"), all("rival"), "{there:?}");
             }
@@ -496,7 +498,7 @@ fn no_newer_file_gives_way_to_another_name() {
 }
 
 #[test]
-fn a_link_that_is_there_gets_what_is_kept_of_it() {
+fn existing_symlink_gets_preserved_attributes() {
     let pair = Pair::new();
     for (place, seconds) in [(pair.near("t"), 1000), (pair.far("t"), 2000)] {
         fs::create_dir(&place).unwrap();
@@ -509,14 +511,14 @@ fn a_link_that_is_there_gets_what_is_kept_of_it() {
         lchown(pair.near("t/l"), Some(2), Some(2)).unwrap();
     }
     let report = pair.copies(&["-a", "t/", "far:t"]);
-    assert_eq!(report["tally"]["links"], 0, "{report}");
+    assert_eq!(report["counts"]["links"], 0, "{report}");
     let facts = |path| fs::symlink_metadata(path).map(|stat| (stat.mtime(), stat.uid(), stat.gid())).unwrap();
     assert_eq!(facts(pair.far("t/l")), facts(pair.near("t/l")));
 }
 
-/// A list that names a user whom this user namespace does not have cannot be set, which is no reason to lose the file.
+/// An ACL with a user that this user namespace does not have cannot be set. The file must still be copied.
 #[test]
-fn a_list_of_strangers_is_counted_and_the_file_copied() {
+fn acl_with_unknown_users_is_counted_not_fatal() {
     let pair = Pair::new();
     fs::create_dir(pair.near("t")).unwrap();
     let content = write(&pair.near("t/a"), 10);
@@ -536,6 +538,6 @@ fn a_list_of_strangers_is_counted_and_the_file_copied() {
     }
     assert!(output.status.success(), "{errors}");
     let report: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
-    assert_eq!(report["tally"]["unkept"]["acls"], 1, "{report}");
+    assert_eq!(report["counts"]["not_preserved"]["acls"], 1, "{report}");
     assert_eq!(fs::read(pair.near("u/t/a")).or_else(|_| fs::read(pair.near("u/a"))).unwrap(), content);
 }

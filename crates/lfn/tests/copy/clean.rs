@@ -1,4 +1,4 @@
-//! `--clean`: what copies that were cut left, here and at a far end, and what of it goes.
+//! `--clean`: files of interrupted copies, on this host and at a server, and which of them are deleted.
 
 use std::fs::{self, File};
 use std::path::Path;
@@ -7,8 +7,8 @@ use std::time::{Duration, SystemTime};
 
 use lfn_core::transfer::blocks::Layout;
 use lfn_core::transfer::entry::Modified;
-use lfn_core::transfer::journal::Header;
-use lfn_core::transfer::manner::Verify;
+use lfn_core::transfer::journal::JournalHeader;
+use lfn_core::transfer::options::Verify;
 use lfn_core::units::Bytes;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
@@ -16,11 +16,11 @@ use serde_json::Value;
 use crate::support::server::{Server, text};
 use crate::{Pair, finish, names, wait_for};
 
-/// What a copy of 5000 bytes leaves that was cut three days ago, before a block had come.
+/// Creates the files of a copy of 5000 bytes that was interrupted three days ago, before it received a block.
 pub fn left(directory: &Path, name: &str) {
     fs::create_dir_all(directory).unwrap();
     let layout = Layout::new(Bytes(5000), Bytes(1 << 20)).unwrap();
-    let header = Header { layout, modified: Modified::default(), source: name.into(), verify: Verify::default() };
+    let header = JournalHeader { layout, modified: Modified::default(), source: name.into(), verify: Verify::default() };
     for (end, bytes) in [("partial", vec![0; 5000]), ("journal", header.encode().unwrap().0)] {
         let path = directory.join(format!(".{name}.lfn-{end}"));
         fs::write(&path, bytes).unwrap();
@@ -28,21 +28,21 @@ pub fn left(directory: &Path, name: &str) {
     }
 }
 
-/// The lines of what was found, and the last one.
+/// Returns the lines of the found files, and the last line.
 #[track_caller]
 fn json(output: &Output) -> (Vec<Value>, Value) {
     let lines = text(&output.stdout);
     let mut lines: Vec<Value> = lines.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
     let last = lines.pop().unwrap_or_else(|| panic!("{}", text(&output.stderr)));
-    assert_eq!(last["schema"], "lfn.clean/1");
+    assert_eq!(last["schema"], "lfn.clean/2");
     (lines, last)
 }
 
 #[test]
-fn what_is_stale_is_listed_and_goes_when_forced_here_and_there() {
+fn clean_lists_and_force_deletes_stale_files() {
     let pair = Pair::new();
     for (side, place) in [(pair.near("in/deep"), "in"), (pair.far("in/deep"), "far:in")] {
-        // More than one message holds.
+        // More files than fit in one message.
         (0..150).for_each(|n| left(&side, &format!("f{n}")));
         fs::write(side.join(".diary.lfn-journal"), "dear diary").unwrap();
         let listed = pair.copy(&["--clean", place]);
@@ -50,63 +50,63 @@ fn what_is_stale_is_listed_and_goes_when_forced_here_and_there() {
         assert_eq!(listed.status.code(), Some(0), "{}", text(&listed.stderr));
         assert_eq!(lines.lines().count(), 152, "{lines}");
         let host = place.strip_suffix("in").unwrap();
-        let stale = format!("stale   {host}in/deep/.f7.lfn-partial: 0 B of 5 kB of f7, written 3 days ago\n");
+        let stale = format!("stale         {host}in/deep/.f7.lfn-partial: 0 B of 5 kB of f7, written 3 days ago\n");
         assert!(lines.contains(&stale), "{lines}");
         assert!(
-            lines.contains(&format!("foreign {host}in/deep/.diary.lfn-journal: ")) && lines.contains("not a journal"),
+            lines.contains(&format!("unrecognised  {host}in/deep/.diary.lfn-journal: ")) && lines.contains("not a journal"),
             "{lines}"
         );
-        assert!(lines.ends_with(" on disk), 1 foreign\n") && lines.contains("\n150 stale ("), "{lines}");
-        assert_eq!(text(&listed.stderr), "hint: the same with --force removes what is stale\n");
-        // To try it is to list it.
+        assert!(lines.ends_with(" on disk), 1 unrecognised\n") && lines.contains("\n150 stale ("), "{lines}");
+        assert_eq!(text(&listed.stderr), "hint: run the same command with --force to delete the stale files\n");
+        // A dry run only lists.
         assert_eq!(json(&pair.copy(&["--clean", place, "--force", "-n", "--json"])).1["counts"]["stale"], 150);
-        let (_, younger) = json(&pair.copy(&["--clean", place, "--force", "--older", "4d", "--json"]));
-        assert_eq!(younger["counts"]["fresh"], 150, "{younger}");
+        let (_, younger) = json(&pair.copy(&["--clean", place, "--force", "--older-than", "4d", "--json"]));
+        assert_eq!(younger["counts"]["recent"], 150, "{younger}");
         assert_eq!(fs::read_dir(&side).unwrap().count(), 301);
         let (gone, counts) = json(&pair.copy(&["--clean", place, "--force", "--json"]));
         assert_eq!((gone.len(), &counts["counts"]["removed"]), (151, &Value::from(150)), "{counts}");
         assert_eq!(names(&side), [".diary.lfn-journal"]);
     }
     fs::remove_file(pair.near("in/deep/.diary.lfn-journal")).unwrap();
-    assert_eq!(text(&pair.copy(&["--clean"]).stdout), "nothing is left of copies that were cut\n");
+    assert_eq!(text(&pair.copy(&["--clean"]).stdout), "no files of interrupted copies found\n");
 }
 
 #[test]
-fn a_copy_that_runs_keeps_what_is_its_own() {
+fn clean_keeps_files_of_a_running_copy() {
     let pair = Pair::new();
     File::create(pair.near("big")).unwrap().set_len(1 << 30).unwrap();
-    let all = ["--clean", "far:", "--older", "0s", "--force", "--json"];
+    let all = ["--clean", "far:", "--older-than", "0s", "--force", "--json"];
     let child = pair.command(&["big", "far:a"]).spawn().unwrap();
     wait_for("a block", || fs::metadata(pair.far(".a.lfn-journal")).is_ok_and(|journal| journal.len() > 500));
     let pid = Pid::from_child(&child);
-    // So that it is not done before it was looked at.
+    // The copy must not end before it is examined.
     kill_process(pid, Signal::STOP).unwrap();
     let (seen, _) = json(&pair.copy(&all));
-    assert_eq!((seen.len(), &seen[0]["state"], &seen[0]["source"]), (1, &"busy".into(), &"big".into()), "{seen:?}");
+    assert_eq!((seen.len(), &seen[0]["state"], &seen[0]["source"]), (1, &"in_use".into(), &"big".into()), "{seen:?}");
     kill_process(pid, Signal::CONT).unwrap();
     assert_eq!(finish(child).status.code(), Some(0));
     assert_eq!(fs::metadata(pair.far("a")).unwrap().len(), 1 << 30);
-    // One that was cut, once the server has noticed, is as fresh as that.
+    // A copy that was just interrupted is recent as soon as the server has noticed.
     let child = pair.command(&["big", "far:b"]).spawn().unwrap();
     wait_for("a block", || fs::metadata(pair.far(".b.lfn-journal")).is_ok_and(|journal| journal.len() > 500));
     kill_process(Pid::from_child(&child), Signal::KILL).unwrap();
     finish(child);
     let state = || json(&pair.copy(&["--clean", "far:b", "--force", "--json"])).0[0]["state"].clone();
-    wait_for("the server to let go", || state() == "fresh");
+    wait_for("the server to let go", || state() == "recent");
     let (seen, last) = json(&pair.copy(&all));
-    assert_eq!((&seen[0]["state"], seen[0]["kept_bytes"].as_u64() > Some(0)), (&"removed".into(), true), "{seen:?}");
+    assert_eq!((&seen[0]["state"], seen[0]["received_bytes"].as_u64() > Some(0)), (&"removed".into(), true), "{seen:?}");
     assert!(last["counts"]["removed_disk_bytes"].as_u64() > Some(0), "{last}");
     assert_eq!(names(&pair.home.path().join("far")), ["a"]);
 }
 
 #[test]
-fn whoever_may_not_look_is_told_nothing_and_whoever_may_not_write_removes_nothing() {
+fn clean_requires_read_and_write_rights() {
     let mut pair = Pair::serving(false);
     left(&pair.far(""), "a");
     for (rights, list, force) in [
         ("--read-only", None, Some("writing")),
         ("--write-only", Some("reading"), Some("reading")),
-        ("--drop-box", Some("reading"), Some("reading")),
+        ("--create-only", Some("reading"), Some("reading")),
         ("--quiet", None, None),
     ] {
         let root = pair.far("");
@@ -128,33 +128,33 @@ fn whoever_may_not_look_is_told_nothing_and_whoever_may_not_write_removes_nothin
     }
 }
 
-/// One place that cannot be looked at says nothing of the others.
+/// An unreadable place does not affect the others.
 #[test]
-fn what_is_wrong_at_one_place_is_told_and_the_others_are_looked_at() {
+fn clean_continues_after_an_error_at_one_place() {
     let pair = Pair::new();
     left(&pair.near("in"), "a");
     left(&pair.far("in"), "b");
     let (found, last) = json(&pair.copy(&["--clean", "none", "in", "far:none", "far:in", "nobody:x", "--json"]));
     let stale: Vec<_> = found.iter().map(|line| (line["host"].as_str(), line["path"].as_str().unwrap())).collect();
     assert_eq!(stale, [(None, "in/.a.lfn-partial"), (Some("far"), "in/.b.lfn-partial")], "{found:?}");
-    assert_eq!((&last["counts"]["stale"], &last["troubles"]), (&2.into(), &3.into()), "{last}");
+    assert_eq!((&last["counts"]["stale"], &last["errors"]), (&2.into(), &3.into()), "{last}");
 }
 
-/// A disk that was full left no more of it.
+/// A full disk leaves an empty journal.
 #[test]
-fn a_journal_without_a_word_is_removed() {
+fn clean_deletes_an_empty_journal() {
     let pair = Pair::new();
     let journal = pair.near(".a.lfn-journal");
     File::create(&journal).unwrap();
-    let (_, last) = json(&pair.copy(&["--clean", "--force", "--older", "0s", ".", "--json"]));
+    let (_, last) = json(&pair.copy(&["--clean", "--force", "--older-than", "0s", ".", "--json"]));
     assert_eq!((&last["counts"]["removed"], journal.exists()), (&1.into(), false), "{last}");
 }
 
 #[test]
-fn what_makes_no_sense_is_refused() {
+fn clean_refuses_contradictory_flags() {
     let pair = Pair::new();
     for (args, code, what) in [
-        (&["--clean", "null:"][..], 2, "null:: only below a directory"),
+        (&["--clean", "null:"][..], 2, "null:: --clean needs a directory"),
         (&["--clean", "none"], 1, "none: no such file"),
         (&["--clean", "far:none"], 1, "none: no such file"),
         (&["--clean", "far:../near"], 1, "leads out of the served directory"),
@@ -163,8 +163,8 @@ fn what_makes_no_sense_is_refused() {
     }
     for args in [
         &["--clean", "--delete", "."][..],
-        &["--older", "1d", "a", "b"],
-        &["--clean", "--older", "1", "."],
+        &["--older-than", "1d", "a", "b"],
+        &["--clean", "--older-than", "1", "."],
         &[],
         &["a"],
     ] {

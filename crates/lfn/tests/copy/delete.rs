@@ -1,4 +1,4 @@
-//! `--dry-run` and `--delete` beside rsync's on the same trees: what would be done, and what is left afterwards.
+//! `--dry-run` and `--delete` compared with rsync on the same trees: the planned actions and the resulting trees.
 
 use std::collections::BTreeSet;
 use std::fs::{self, File};
@@ -10,7 +10,7 @@ use std::time::{Duration, UNIX_EPOCH};
 use super::support::server::text;
 use super::{Pair, names, write};
 
-/// A line of what would be done: a word and a path.
+/// Lines of a dry run: word and path.
 type Plan = BTreeSet<(String, String)>;
 
 fn dated(path: &Path, length: usize, seconds: u64) {
@@ -19,8 +19,8 @@ fn dated(path: &Path, length: usize, seconds: u64) {
     File::open(path).unwrap().set_modified(UNIX_EPOCH + Duration::from_secs(seconds)).unwrap();
 }
 
-/// What the source has, and what stood at the destination before: the same, other, older, newer, more of it.
-fn plant(source: &Path, there: &Path) {
+/// Creates the source, and a destination with equal, different, older, newer and additional entries.
+fn create_files(source: &Path, there: &Path) {
     for (name, length, seconds) in
         [("same", 10, 1000), ("longer", 20, 1000), ("older", 10, 2000), ("newer", 10, 1000), ("new file", 5, 1000)]
     {
@@ -49,7 +49,7 @@ fn plant(source: &Path, there: &Path) {
     symlink("/etc", there.join("d/etc")).unwrap();
 }
 
-/// What rsync would do, or does, with trees of this host; directories that only get a time are left out.
+/// Returns the actions of rsync on local trees. Directories that only get a time are omitted.
 fn rsync(flags: &[&str], source: &str, destination: &Path) -> Plan {
     let output =
         Command::new("rsync").args(["-rltp", "--itemize-changes"]).args(flags).arg(source).arg(destination).output();
@@ -70,12 +70,12 @@ fn rsync(flags: &[&str], source: &str, destination: &Path) -> Plan {
     text(&output.stdout).lines().filter_map(words).collect()
 }
 
-fn plan(told: &str) -> Plan {
-    let told = told.lines().take_while(|line| !line.starts_with("dry run") && !line.contains(" goodput "));
-    told.map(|line| (line[..8].trim_end().to_owned(), line[8..].to_owned())).collect()
+fn plan(reported: &str) -> Plan {
+    let reported = reported.lines().take_while(|line| !line.starts_with("dry run") && !line.contains(" goodput "));
+    reported.map(|line| (line[..12].trim_end().to_owned(), line[12..].to_owned())).collect()
 }
 
-/// Everything in a tree, with what is in it and when it was changed.
+/// Returns all entries of a tree with content and modification time.
 fn everything(root: &Path) -> BTreeSet<String> {
     let mut all = BTreeSet::new();
     let mut paths = vec![root.to_owned()];
@@ -95,11 +95,11 @@ fn everything(root: &Path) -> BTreeSet<String> {
     all
 }
 
-/// A pair with the two trees, planted for an upload or a download, and the places as `lfn copy` takes them.
+/// Creates a pair with the two trees for an upload or a download. Returns also the arguments for `lfn copy`.
 fn pair(up: bool) -> (Pair, [&'static str; 2]) {
     let pair = Pair::new();
     let (source, there) = if up { (pair.near("src"), pair.far("dst")) } else { (pair.far("src"), pair.near("dst")) };
-    plant(&source, &there);
+    create_files(&source, &there);
     (pair, if up { ["src/", "far:dst"] } else { ["far:src/", "dst"] })
 }
 
@@ -109,7 +109,7 @@ fn ends(pair: &Pair, up: bool) -> (String, std::path::PathBuf) {
 }
 
 #[test]
-fn a_dry_run_tells_what_rsync_would_do_and_does_nothing() {
+fn dry_run_matches_rsync_and_changes_nothing() {
     for up in [true, false] {
         let (pair, [from, to]) = pair(up);
         let (source, there) = ends(&pair, up);
@@ -130,21 +130,21 @@ fn a_dry_run_tells_what_rsync_would_do_and_does_nothing() {
         ] {
             let output = pair.copy(&[ours, &[from, to]].concat());
             assert!(output.status.success(), "{}", text(&output.stderr));
-            let mut told = plan(&text(&output.stdout));
-            // rsync says nothing of files that it leaves because they are newer.
-            told.retain(|(word, _)| word != "newer");
+            let mut reported = plan(&text(&output.stdout));
+            // rsync does not list files that it skips because they are newer.
+            reported.retain(|(word, _)| word != "newer");
             let mut expected = rsync(theirs, &source, &there);
             if ours.contains(&"here") {
-                // rsync lists directories that it then cannot remove, because something in them is excluded.
+                // rsync lists directories that it cannot remove because an excluded entry is in them.
                 for kept in ["d/e/gone too/deep/", "zz/only/"] {
                     assert!(expected.remove(&("delete".into(), kept.into())));
                 }
             }
             if ours.contains(&"--checksum") {
-                // Here only the time differs, which is no reason to send; rsync lists it as an attribute.
+                // Only the time differs here, so the file is not sent. rsync lists the time as an attribute.
                 assert!(!expected.contains(&("replace".into(), "older".into())));
             }
-            assert_eq!(told, std::mem::take(&mut expected), "{up} {ours:?}");
+            assert_eq!(reported, std::mem::take(&mut expected), "{up} {ours:?}");
         }
         assert_eq!(everything(pair.home.path()), before);
         assert!(!pair.copy(&["-n", "--links", from, to]).status.success(), "what differs would be refused");
@@ -152,30 +152,30 @@ fn a_dry_run_tells_what_rsync_would_do_and_does_nothing() {
 }
 
 #[test]
-fn a_dry_run_makes_no_destination() {
+fn dry_run_creates_no_destination() {
     let pair = Pair::new();
     dated(&pair.near("src/d/a"), 5, 1000);
     let output = pair.copy(&["-n", "src", "far:new"]);
-    let told = text(&output.stdout);
+    let reported = text(&output.stdout);
     assert!(output.status.success(), "{}", text(&output.stderr));
     let expected = [
-        "new     src/",
-        "new     src/d/",
-        "new     src/d/a",
-        "dry run, nothing was written: 5 B of 5 B in files to copy",
+        "new         src/",
+        "new         src/d/",
+        "new         src/d/a",
+        "dry run, nothing written: 5 B of 5 B to copy",
     ];
-    assert_eq!(told.lines().take(4).collect::<Vec<_>>(), expected, "{told}");
+    assert_eq!(reported.lines().take(4).collect::<Vec<_>>(), expected, "{reported}");
     assert!(!pair.far("new").exists());
-    // One file takes the name itself.
-    let told = text(&pair.copy(&["-n", "--json", "src/d/a", "far:b"]).stdout);
-    let lines: Vec<serde_json::Value> = told.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
-    assert_eq!(lines[0], serde_json::json!({"name": "b", "kind": "file", "fate": "new", "bytes": 5}));
-    assert_eq!((lines.len(), &lines[1]["dry_run"], &lines[1]["tally"]["files"]), (2, &true.into(), &1.into()));
+    // A single file gets the destination name itself.
+    let reported = text(&pair.copy(&["-n", "--json", "src/d/a", "far:b"]).stdout);
+    let lines: Vec<serde_json::Value> = reported.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    assert_eq!(lines[0], serde_json::json!({"name": "b", "kind": "file", "action": "new", "bytes": 5}));
+    assert_eq!((lines.len(), &lines[1]["dry_run"], &lines[1]["counts"]["files"]), (2, &true.into(), &1.into()));
     assert!(!pair.far("b").exists());
 }
 
 #[test]
-fn a_dry_run_sees_what_stands_where_the_destination_is_to_be_made() {
+fn dry_run_reports_a_file_at_the_destination() {
     let pair = Pair::new();
     dated(&pair.near("src/a"), 5, 1000);
     dated(&pair.near("b"), 5, 1000);
@@ -194,11 +194,11 @@ fn a_dry_run_sees_what_stands_where_the_destination_is_to_be_made() {
 }
 
 #[test]
-fn after_delete_the_trees_are_as_rsync_leaves_them() {
+fn delete_leaves_the_same_tree_as_rsync() {
     for up in [true, false] {
         let (pair, [from, to]) = pair(up);
         let (source, there) = ends(&pair, up);
-        // Another copy's, which stay.
+        // Partial files of another copy stay.
         dated(&there.join("d/.x.lfn-partial"), 5, 1);
         dated(&there.join("d/.x.lfn-journal"), 5, 1);
         let rival = pair.near("rival");
@@ -208,46 +208,46 @@ fn after_delete_the_trees_are_as_rsync_leaves_them() {
         rsync(&["--delete", "--exclude=.*.lfn-*", "--exclude=zz"], &source, &rival);
         let output = pair.copy(&["--links", "--delete", "-v", "--exclude", "zz", from, to]);
         assert!(output.status.success(), "{}", text(&output.stderr));
-        let told = text(&output.stdout);
-        assert_eq!(plan(&told), deleted, "{told}");
-        assert!(told.contains(&format!("{} deleted", deleted.len())), "{told}");
+        let reported = text(&output.stdout);
+        assert_eq!(plan(&reported), deleted, "{reported}");
+        assert!(reported.contains(&format!("{} deleted", deleted.len())), "{reported}");
         assert_eq!(everything(&there), everything(&rival));
         assert!(Path::new("/etc/passwd").exists());
     }
 }
 
 #[test]
-fn nothing_is_deleted_that_the_source_may_still_have() {
+fn delete_keeps_files_the_source_may_have() {
     let pair = Pair::new();
     dated(&pair.near("src/a"), 5, 1000);
     dated(&pair.far("src/extra/b"), 5, 1000);
-    // A link that is left out is there all the same.
+    // A skipped link still exists at the source.
     symlink("a", pair.near("src/link")).unwrap();
     symlink("a", pair.far("src/link")).unwrap();
-    // So is what is never copied.
+    // A special file also exists there, although it is never copied.
     for root in [pair.near("src/fifo"), pair.far("src/fifo")] {
         rustix::fs::mkfifoat(rustix::fs::CWD, &root, rustix::fs::Mode::from_raw_mode(0o600)).unwrap();
     }
     let output = pair.copy(&["--delete", "src", "missing", "far:"]);
     assert_eq!(output.status.code(), Some(1));
-    assert!(text(&output.stderr).contains("nothing was deleted"), "{}", text(&output.stderr));
+    assert!(text(&output.stderr).contains("skipped --delete"), "{}", text(&output.stderr));
     assert!(pair.far("src/extra/b").exists() && pair.far("src/a").exists());
-    // Files by themselves say nothing of the directory they go to.
-    assert_eq!(pair.copies(&["--delete", "src/a", "far:src"])["tally"]["deleted"], 0);
-    // A directory that comes from two sources is not whole in either.
+    // Single files cause no deletions in their directory.
+    assert_eq!(pair.copies(&["--delete", "src/a", "far:src"])["counts"]["deleted"], 0);
+    // A directory from two sources is incomplete in each of them.
     dated(&pair.near("other/src/c"), 5, 1000);
     let output = pair.copy(&["--delete", "src", "other/src", "far:"]);
     assert!(text(&output.stderr).contains("several sources"), "{}", text(&output.stderr));
     assert!(pair.far("src/extra/b").exists() && pair.far("src/c").exists());
-    assert_eq!(pair.copies(&["--delete", "src", "far:"])["tally"]["deleted"], 3);
+    assert_eq!(pair.copies(&["--delete", "src", "far:"])["counts"]["deleted"], 3);
     assert!(!pair.far("src/extra").exists() && pair.far("src/link").is_symlink() && pair.far("src/fifo").exists());
     let list = pair.near("list");
     fs::write(&list, "a\n").unwrap();
-    pair.refuses(&["--delete", "--files-from", "list", "src/", "far:src"], 2, "--delete with --files-from");
+    pair.refuses(&["--delete", "--files-from", "list", "src/", "far:src"], 2, "--delete cannot be combined with --files-from");
 }
 
-/// Things that are no directories, where directories stand: full ones, empty ones, one that an exclude keeps.
-fn plant_in_the_way(source: &Path, there: &Path) {
+/// Puts other entries in the place of directories: full, empty, and with an excluded entry.
+fn create_conflicts(source: &Path, there: &Path) {
     for name in ["full", "empty", "kept", "plain"] {
         dated(&source.join(name), 10, 1000);
     }
@@ -261,7 +261,7 @@ fn plant_in_the_way(source: &Path, there: &Path) {
 }
 
 #[test]
-fn a_directory_gives_way_where_it_does_for_rsync() {
+fn directory_is_replaced_where_rsync_replaces_it() {
     for up in [true, false] {
         for (flags, done) in [
             (&["--delete"][..], true),
@@ -272,7 +272,7 @@ fn a_directory_gives_way_where_it_does_for_rsync() {
         ] {
             let pair = Pair::new();
             let (source, there) = ends(&pair, up);
-            plant_in_the_way(Path::new(&source), &there);
+            create_conflicts(Path::new(&source), &there);
             let rival = pair.near("rival");
             assert!(Command::new("cp").arg("-a").arg(&there).arg(&rival).status().unwrap().success());
             let before = everything(&there);
@@ -281,7 +281,7 @@ fn a_directory_gives_way_where_it_does_for_rsync() {
             assert_eq!(tried.status.code(), Some(i32::from(!done)), "{flags:?}: {}", text(&tried.stderr));
             assert_eq!(everything(&there), before, "{flags:?}");
             if done {
-                // Where something gives way, rsync says that it is new.
+                // rsync lists replaced entries as new.
                 let word = |word: String| if word == "new" { "replace".to_owned() } else { word };
                 let theirs = rsync(&[flags, &["-n"]].concat(), &source, &rival).into_iter();
                 let expected: Plan = theirs.map(|(said, path)| (word(said), path)).collect();
@@ -298,7 +298,7 @@ fn a_directory_gives_way_where_it_does_for_rsync() {
 }
 
 #[test]
-fn more_patterns_than_a_request_holds_are_told_before_anything_moves() {
+fn too_many_delete_patterns_fail_before_data_moves() {
     let pair = Pair::new();
     dated(&pair.near("src/a"), 5, 1000);
     dated(&pair.far("dst/extra"), 5, 1000);
@@ -306,17 +306,17 @@ fn more_patterns_than_a_request_holds_are_told_before_anything_moves() {
     fs::write(pair.near("many"), rules(5000)).unwrap();
     pair.refuses(&["--delete", "--exclude-from", "many", "src/", "far:dst"], 2, "patterns of more than 65536 bytes");
     fs::write(pair.near("rules"), rules(2000)).unwrap();
-    let told = pair.refuses(&["--delete", "--exclude-from", "rules", "src/", "far:dst"], 1, "patterns and names of ");
-    assert!(told.contains("more than the 61440 B") && told.contains("hint: "), "{told}");
+    let reported = pair.refuses(&["--delete", "--exclude-from", "rules", "src/", "far:dst"], 1, "the patterns and names need ");
+    assert!(reported.contains("at most 61440 B") && reported.contains("hint: "), "{reported}");
     assert!(!pair.far("dst/a").exists() && pair.far("dst/extra").exists());
-    // Asked at this end alone they are as many as they like.
+    // Patterns that are only used at this end have no limit.
     pair.copies(&["--exclude-from", "rules", "src/", "far:dst"]);
     assert!(pair.far("dst/a").exists());
 }
 
-/// The directory that `b/` stands for comes in the list behind what else goes there.
+/// The contents of `b/` come after other entries for this directory in the list.
 #[test]
-fn what_other_sources_bring_is_not_deleted() {
+fn delete_keeps_files_of_other_sources() {
     let pair = Pair::new();
     for name in ["near/a/x", "near/b/y", "near/f", "far/dst/old"] {
         let path = pair.home.path().join(name);
@@ -332,9 +332,9 @@ fn what_other_sources_bring_is_not_deleted() {
     }
 }
 
-/// Sources that bring one name as different things: what the first has brought stays, and the other is told.
+/// Two sources have one name for different entries. The first is copied and the other is reported.
 #[test]
-fn what_one_source_brings_is_not_replaced_by_another() {
+fn first_of_two_conflicting_sources_wins() {
     for flags in [&["--delete"][..], &["--update"], &["--force"], &["--delete", "--links", "--manifest", "m"]] {
         for (first, second) in [("a", "b"), ("b", "a"), ("a", "c"), ("b", "c")] {
             let pair = Pair::new();
@@ -356,7 +356,7 @@ fn what_one_source_brings_is_not_replaced_by_another() {
             assert!(text(&output.stderr).lines().any(|line| line.starts_with("lfn: x: ")), "{what}");
             let (there, brought) = if first == "a/x" { ("x/keep", &kept) } else { ("x", &own) };
             assert!(fs::read(pair.far(there)).is_ok_and(|there| there == *brought), "{what}");
-            // Once more it is the same, though what the first brings is there already.
+            // A repeated copy has the same result, although the first entry is up to date.
             let again = pair.copy(&[flags, &[&first, "big", &second, "far:"]].concat());
             assert_eq!(again.status.code(), Some(1), "{what}");
             assert!(fs::read(pair.far(there)).is_ok_and(|there| there == *brought), "{what}");
@@ -365,7 +365,7 @@ fn what_one_source_brings_is_not_replaced_by_another() {
 }
 
 #[test]
-fn a_manifest_at_the_destination_is_not_deleted() {
+fn delete_keeps_the_manifest() {
     for (source, to, manifest) in [
         ("far:src/", "dst", "dst/M*[x]"),
         ("src/", "dst", "dst/d/M"),
@@ -384,7 +384,7 @@ fn a_manifest_at_the_destination_is_not_deleted() {
             pair.copies(&["--delete", "--manifest", manifest, source, to]);
             assert_eq!(fs::read_to_string(&manifest_at).unwrap().lines().count(), 2, "{manifest}");
         }
-        // By a link from elsewhere too: what it leads to is the manifest.
+        // A link to the manifest from elsewhere also names the manifest.
         std::os::unix::fs::symlink(&manifest_at, pair.near("by-link")).unwrap();
         pair.copies(&["--delete", "--exclude", "by-link", "--manifest", "by-link", source, to]);
         assert_eq!(fs::read_to_string(&manifest_at).unwrap().lines().count(), 2, "{manifest}");
@@ -393,14 +393,14 @@ fn a_manifest_at_the_destination_is_not_deleted() {
     }
 }
 
-/// Of two names of a file one is replaced: by then the other is the only one.
+/// One of two hard links is replaced. The other one is then the only link.
 #[test]
-fn another_name_of_a_file_that_is_replaced_goes_too() {
+fn delete_removes_other_links_of_a_replaced_file() {
     let pair = Pair::new();
     fs::create_dir(pair.near("s")).unwrap();
     dated(&pair.near("s/x"), 20, 2000);
     dated(&pair.far("x"), 10, 1000);
     fs::hard_link(pair.far("x"), pair.far("y")).unwrap();
     let report = pair.copies(&["s/", "far:", "--delete"]);
-    assert_eq!((names(&pair.far("")), &report["tally"]["deleted"]), (vec!["x".to_owned()], &1.into()), "{report}");
+    assert_eq!((names(&pair.far("")), &report["counts"]["deleted"]), (vec!["x".to_owned()], &1.into()), "{report}");
 }

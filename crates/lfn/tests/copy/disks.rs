@@ -1,4 +1,4 @@
-//! Files and disks that are not what a copy took them for: full, limited, changing, used by another, left by a crash.
+//! Unexpected files and disks: full, limited, changing, in use by another program, or with remains of a crash.
 
 use std::fs;
 use std::os::unix::fs::{FileExt, symlink};
@@ -11,18 +11,18 @@ use crate::support::server::Server;
 use crate::{Pair, finish, is_root, names, text, wait_for, write};
 
 #[test]
-fn two_copies_into_one_destination_do_not_mix() {
+fn two_copies_to_one_destination_do_not_mix() {
     let pair = Pair::new();
     fs::File::create(pair.near("big")).unwrap().set_len(2 << 30).unwrap();
     write(&pair.near("other"), 3_000_000);
     let child = pair.command(&["big", "far:a"]).spawn().unwrap();
     wait_for("the partial file", || !names(&pair.home.path().join("far")).is_empty());
-    // It neither ends nor lets go meanwhile, however long the second one waits.
+    // The first copy keeps its lock, however long the second one waits.
     let pid = rustix::process::Pid::from_child(&child);
     rustix::process::kill_process(pid, rustix::process::Signal::STOP).unwrap();
     let second = pair.copy(&["other", "far:a"]);
     assert_eq!(second.status.code(), Some(1), "{}", text(&second.stdout));
-    assert!(text(&second.stderr).contains("another copy to it is under way"), "{}", text(&second.stderr));
+    assert!(text(&second.stderr).contains("another copy to it is running"), "{}", text(&second.stderr));
     for signal in [rustix::process::Signal::INT, rustix::process::Signal::CONT] {
         rustix::process::kill_process(pid, signal).unwrap();
     }
@@ -31,7 +31,7 @@ fn two_copies_into_one_destination_do_not_mix() {
 }
 
 #[test]
-fn what_a_crash_left_behind_is_taken_over_and_a_trap_is_none() {
+fn remains_of_a_crash_are_reused_but_no_symlink() {
     let pair = Pair::new();
     let content = write(&pair.near("a"), 3_000_000);
     write(&pair.far(".a.lfn-partial"), 5000);
@@ -48,7 +48,7 @@ fn what_a_crash_left_behind_is_taken_over_and_a_trap_is_none() {
         } else {
             fs::hard_link(&target, &partial).unwrap()
         }
-        // The link goes, and nothing is written to what it leads to.
+        // The link is replaced, and its target is not written.
         pair.copies(&["a", &format!("far:{name}")]);
         assert_eq!(fs::read_to_string(&target).unwrap(), "target");
         assert_eq!(fs::read(pair.far(name)).unwrap(), content);
@@ -57,10 +57,10 @@ fn what_a_crash_left_behind_is_taken_over_and_a_trap_is_none() {
 }
 
 #[test]
-fn a_source_that_changes_is_noticed() {
+fn changed_source_is_detected() {
     let pair = Pair::new();
     for change in ["truncate", "write", "replace", "remove"] {
-        // What the copy before left to go on from.
+        // Remains of the interrupted copy.
         for name in names(&pair.home.path().join("far")) {
             fs::remove_file(pair.far(&name)).unwrap();
         }
@@ -79,24 +79,24 @@ fn a_source_that_changes_is_noticed() {
         }
         let output = finish(child);
         assert_eq!(output.status.code(), Some(1), "{change}: {}", text(&output.stdout));
-        assert!(text(&output.stderr).contains("big: changed while it was copied"), "{}", text(&output.stderr));
+        assert!(text(&output.stderr).contains("big: changed during the copy"), "{}", text(&output.stderr));
         assert!(!pair.far("a").exists());
     }
 }
 
 #[test]
-fn a_full_disk_is_refused_before_a_byte_moves() {
+fn too_small_disk_is_refused_before_data_moves() {
     let pair = Pair::new();
     // No file system here has a pebibyte.
     for args in [["random:1000TiB", "far:a"], ["far:random:1000TiB", "a"]] {
         let started = Instant::now();
-        let errors = pair.refuses(&args, 3, "no room for it: 1000 TiB needed, ");
+        let errors = pair.refuses(&args, 3, "disk full (1000 TiB needed, ");
         assert!(errors.contains("available") && started.elapsed() < Duration::from_secs(60), "{errors}");
     }
 }
 
 #[test]
-fn what_a_quota_of_bytes_leaves_out_comes_when_there_is_more() {
+fn copy_resumes_when_byte_quota_allows_it() {
     let pair = Pair::new();
     let far = pair.far("");
     let limited = || Server::start(&["--root", far.to_str().unwrap(), "--client-bytes", "5MB"]);
@@ -105,8 +105,8 @@ fn what_a_quota_of_bytes_leaves_out_comes_when_there_is_more() {
     for (name, length) in [("a", 3_000_000), ("b", 6_000_000), ("c", 900_000)] {
         write(&pair.near("tree").join(name), length);
     }
-    // What leaves before the server has said that it wants to be asked may cost what the others need: then they come
-    // next time.
+    // Data that leaves before the server's request can use up the quota of other files. These files are copied the next
+    // time.
     wait_for("what the quota has room for", || {
         let output = pair.copy(&["tree", &of(&limited(), "")]);
         let errors = text(&output.stderr);
@@ -115,11 +115,11 @@ fn what_a_quota_of_bytes_leaves_out_comes_when_there_is_more() {
         let all = names(&pair.far("tree"));
         errors.contains("lfn: tree/b: ") && ["a", "c"].iter().all(|name| all.iter().any(|there| there == name))
     });
-    assert_eq!(pair.copies(&["tree", "far:"])["tally"]["files"], 1);
-    // One that sends does not know beforehand what is wanted of it.
+    assert_eq!(pair.copies(&["tree", "far:"])["counts"]["files"], 1);
+    // A sending server does not know in advance how much the client needs.
     let content = write(&pair.far("big"), 9_000_000);
     let server = limited();
-    // Midway, and at once.
+    // Once during the copy and once at the start.
     for _ in 0..2 {
         let output = pair.copy(&[&of(&server, "big"), "big", "--streams", "1"]);
         let errors = text(&output.stderr);
@@ -127,12 +127,12 @@ fn what_a_quota_of_bytes_leaves_out_comes_when_there_is_more() {
         assert!(errors.contains("0 B of the 5 MB") && errors.contains("hint: try again in "), "{errors}");
     }
     let report = pair.copies(&["far:big", "big"]);
-    assert!(report["tally"]["kept"].as_u64().unwrap() >= 1 << 20, "{report}");
+    assert!(report["counts"]["resumed_bytes"].as_u64().unwrap() >= 1 << 20, "{report}");
     assert_eq!(fs::read(pair.near("big")).unwrap(), content);
 }
 
 #[test]
-fn a_disk_that_fills_up_ends_the_copy() {
+fn disk_that_fills_up_ends_the_copy() {
     let pair = Pair::new();
     fs::create_dir(pair.far("small")).unwrap();
     let mounted = is_root() && {
@@ -146,15 +146,15 @@ fn a_disk_that_fills_up_ends_the_copy() {
     let output = pair.copy(&["random:3MiB", "far:small/a"]);
     let fits = pair.copy(&["random:500KiB", "far:small/a"]);
     let left = names(&pair.far("small"));
-    // The server closes its files a moment after its last word.
+    // The server closes its files shortly after its last message.
     wait_for("umount", || Command::new("umount").arg(pair.far("small")).output().unwrap().status.success());
     assert_eq!(output.status.code(), Some(3));
-    assert!(text(&output.stderr).contains("no room for it: 3 MiB needed, 10"), "{}", text(&output.stderr));
+    assert!(text(&output.stderr).contains("disk full (3 MiB needed, 10"), "{}", text(&output.stderr));
     assert!(fits.status.success(), "{}", text(&fits.stderr));
     assert_eq!(left, ["a"]);
 }
 
-/// Whether Debian's strace is there and may trace.
+/// Returns whether Debian's strace exists and may trace.
 fn can_trace(what: &str) -> bool {
     let can = Command::new("strace").args(["-qq", "-o", "/dev/null", "true"]).status().is_ok_and(|s| s.success());
     if !can {
@@ -164,7 +164,7 @@ fn can_trace(what: &str) -> bool {
     can
 }
 
-/// A copy, and what strace makes of it.
+/// Runs a copy under strace.
 fn traced(pair: &Pair, flags: &[&str], args: &[&str]) -> std::process::Output {
     let mut command = Command::new("strace");
     command.args(["-f", "-qq"]).args(flags).arg(lfn_path()).arg("copy").args(args);
@@ -173,9 +173,9 @@ fn traced(pair: &Pair, flags: &[&str], args: &[&str]) -> std::process::Output {
     finish(command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap())
 }
 
-/// What was there already may be what a copy left that was ended while it waited for the disk.
+/// Existing files can come from a copy that was interrupted during the flush.
 #[test]
-fn what_is_there_is_put_on_disk_as_what_comes() {
+fn existing_files_are_flushed_like_new_ones() {
     if !can_trace("what is put on disk") {
         return;
     }
@@ -184,7 +184,7 @@ fn what_is_there_is_put_on_disk_as_what_comes() {
     for name in ["tree/a", "tree/b", "one"] {
         write(&pair.near(name), 1000);
     }
-    // Each call, with what it is of below the near directory.
+    // Each call, with its path below the near directory.
     let syncs = |args: &[&str]| {
         let log = pair.home.path().join("log");
         let output = traced(&pair, &["-y", "-o", log.to_str().unwrap(), "-e", "trace=fsync,syncfs"], args);
@@ -204,20 +204,20 @@ fn what_is_there_is_put_on_disk_as_what_comes() {
         assert!(syncs(&["-n", "--fsync", sync, "tree", "dst"]).is_empty());
     }
     assert!(syncs(&["--fsync", "none", "tree", "dst"]).is_empty() && syncs(&["tree", "null:"]).is_empty());
-    // What is gone is to be gone; the directory alone is not all of that.
+    // Deletions must be flushed too, and the directory alone is not enough.
     fs::remove_file(pair.near("tree/a")).unwrap();
     fs::remove_file(pair.near("tree/b")).unwrap();
     assert_eq!(whole(&syncs(&["--delete", "tree/", "dst/tree"])), 1);
-    // One file alone makes nothing else wait.
+    // A copy of one file flushes nothing else.
     assert_eq!(syncs(&["--fsync", "none", "one", "copy"]), [""; 0]);
     assert_eq!(syncs(&["one", "copy"]), ["fsync copy", "fsync "]);
     let calls = syncs(&["one", "new/"]);
     assert_eq!((whole(&calls), &calls[1..]), (0, &["fsync new".to_owned(), "fsync ".to_owned()][..]), "{calls:?}");
 }
 
-/// `syncfs` does not reach a file system in user space: there each file is put on disk by itself.
+/// `syncfs` does not work on a file system in user space, so each file is flushed separately.
 #[test]
-fn what_stands_in_user_space_is_put_on_disk_file_by_file() {
+fn fuse_files_are_flushed_one_by_one() {
     if !can_trace("file systems in user space") {
         return;
     }
@@ -227,7 +227,7 @@ fn what_stands_in_user_space_is_put_on_disk_file_by_file() {
     for (sync, fuse, least) in [("file", true, 50), ("end", true, 50), ("end", false, 0)] {
         let (log, to) = (pair.home.path().join("log"), format!("{sync}{fuse}"));
         let mut flags = vec!["-o", log.to_str().unwrap(), "-e", "trace=fsync,fstatfs"];
-        // FUSE_SUPER_MAGIC where the kernel says what file system it is.
+        // FUSE_SUPER_MAGIC as the result of the kernel's file system query.
         flags.extend(fuse.then_some(["-e", "inject=fstatfs:poke_exit=@arg2=4655736500000000"]).into_iter().flatten());
         let output = traced(&pair, &flags, &["--fsync", sync, "tree", &to]);
         assert!(output.status.success(), "{}", text(&output.stderr));
@@ -237,9 +237,9 @@ fn what_stands_in_user_space_is_put_on_disk_file_by_file() {
     }
 }
 
-/// NFS knows none of the flags of `renameat2`.
+/// NFS supports no flag of `renameat2`.
 #[test]
-fn a_directory_takes_the_place_of_a_file_where_two_names_cannot_change_places() {
+fn directory_replaces_file_without_rename_exchange() {
     if !can_trace("file systems without RENAME_EXCHANGE") {
         return;
     }
@@ -258,8 +258,8 @@ fn a_directory_takes_the_place_of_a_file_where_two_names_cannot_change_places() 
 }
 
 #[test]
-fn a_read_error_and_a_quota_are_of_one_file_and_the_rest_goes_on() {
-    // Debian's strace has the kernel's call on that one path end as it would on such a disk.
+fn read_error_or_disk_quota_fails_one_file_only() {
+    // Debian's strace makes the system call fail for this path, as on a damaged disk.
     if !can_trace("read errors and quotas") {
         return;
     }
@@ -277,7 +277,7 @@ fn a_read_error_and_a_quota_are_of_one_file_and_the_rest_goes_on() {
         let output = traced(
             &pair,
             &["-o", "/dev/null", "-P", path, "-e", &fault],
-            &[&places[..], &["--block", "64KiB"]].concat(),
+            &[&places[..], &["--block-size", "64KiB"]].concat(),
         );
         let errors = text(&output.stderr);
         assert_eq!(output.status.code(), Some(code), "{errors}");
@@ -291,9 +291,9 @@ fn a_read_error_and_a_quota_are_of_one_file_and_the_rest_goes_on() {
     }
 }
 
-/// It has its mode before it has its name: it is gone on with, and can be removed, though its owner may not write to it.
+/// The file has its mode before its name. It must be resumable and removable without write permission of its owner.
 #[test]
-fn a_read_only_file_that_was_cut_while_it_was_put_on_disk_is_gone_on_with() {
+fn read_only_file_resumes_after_interrupted_flush() {
     if !can_trace("copies killed while they wait for the disk") {
         return;
     }
@@ -309,19 +309,19 @@ fn a_read_only_file_that_was_cut_while_it_was_put_on_disk_is_gone_on_with() {
     };
     cut();
     let report = pair.copies(&["a", "to"]);
-    assert_eq!((&report["tally"]["kept"], &report["moved_bytes"]), (&3_000_000.into(), &0.into()), "{report}");
+    assert_eq!((&report["counts"]["resumed_bytes"], &report["moved_bytes"]), (&3_000_000.into(), &0.into()), "{report}");
     assert!(fs::metadata(pair.near("to/a")).unwrap().permissions().readonly());
     fs::remove_file(pair.near("to/a")).unwrap();
     cut();
-    let cleaned = pair.copy(&["--clean", "--force", "--older", "0s", "to"]);
+    let cleaned = pair.copy(&["--clean", "--force", "--older-than", "0s", "to"]);
     assert!(cleaned.status.success() && names(&pair.near("to")).is_empty(), "{}", text(&cleaned.stdout));
 }
 
 #[test]
-fn a_file_size_limit_is_an_error_of_writing() {
+fn file_size_limit_is_a_write_error() {
     let pair = Pair::new();
     let mut command = Command::new("sh");
-    // 100 blocks of 512 bytes.
+    // The limit is 100 blocks of 512 bytes.
     command.args(["-c", "ulimit -f 100; exec \"$0\" copy far:random:1MB a"]).arg(lfn_path());
     command.current_dir(pair.home.path().join("near")).env("LFN_FAR_TICKET", &pair.server.ticket);
     let output = finish(command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap());
@@ -331,7 +331,7 @@ fn a_file_size_limit_is_an_error_of_writing() {
 }
 
 #[test]
-fn what_a_pattern_may_stand_for_and_cannot_be_read_is_told() {
+fn unreadable_pattern_matches_are_reported() {
     if !can_trace("directories that cannot be read") {
         return;
     }
@@ -356,9 +356,9 @@ fn what_a_pattern_may_stand_for_and_cannot_be_read_is_told() {
     }
 }
 
-/// Wherever it is killed while things take the place of others, the same command makes it whole and leaves nothing beside.
+/// After a kill at any replacement, the same command completes the copy and leaves no temporary entries.
 #[test]
-fn a_kill_while_something_takes_a_place_is_no_dead_end() {
+fn copy_recovers_from_kill_during_replacement() {
     if !can_trace("kills at a certain call") {
         return;
     }
@@ -375,7 +375,7 @@ fn a_kill_while_something_takes_a_place_is_no_dead_end() {
             let (args, fault) = (["-a", "--force", "from/", "to/"], format!("inject={call}:signal=KILL:when={when}"));
             traced(&pair, &["-o", "/dev/null", "-e", &fault], &args);
             pair.copies(&args);
-            // What a file had beside it when it had its name is seen when that is found.
+            // A copy removes temporary entries next to an up-to-date file when it examines the file.
             pair.copies(&args);
             let mut there = names(&pair.near("to"));
             there.sort();

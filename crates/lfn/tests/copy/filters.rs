@@ -1,4 +1,4 @@
-//! What of a tree is selected, beside rsync's selection: patterns, lists of names, far wildcards, names of any bytes.
+//! Selection of files compared with rsync: patterns, lists of names, far wildcards, and names of any bytes.
 
 use std::collections::BTreeSet;
 use std::ffi::OsStr;
@@ -9,7 +9,7 @@ use std::process::Command;
 
 use crate::{Pair, finish, text, write};
 
-fn plant(root: &Path) {
+fn create_files(root: &Path) {
     for directory in ["src/lib/deep", "src/bin", "target/debug", "doc", "empty", "src/target"] {
         fs::create_dir_all(root.join(directory)).unwrap();
     }
@@ -35,7 +35,7 @@ fn plant(root: &Path) {
     }
 }
 
-/// Paths below a directory.
+/// Returns all paths below a directory.
 fn paths(root: &Path) -> BTreeSet<String> {
     fn walk(root: &Path, at: &Path, paths: &mut BTreeSet<String>) {
         for entry in fs::read_dir(at).into_iter().flatten() {
@@ -51,7 +51,7 @@ fn paths(root: &Path) -> BTreeSet<String> {
     all
 }
 
-/// Both copy `source` with these words; `list` is given to both as a file of that name.
+/// Copies `source` with both tools and the same arguments. `list` is a file of this name for both.
 #[track_caller]
 fn alike(pair: &Pair, number: usize, source: &str, words: &[&str]) {
     let oracle = pair.home.path().join(format!("oracle{number}"));
@@ -66,17 +66,17 @@ fn alike(pair: &Pair, number: usize, source: &str, words: &[&str]) {
     }
     pair.copies(&[words, &[source, &format!("far:{number}/")]].concat());
     assert_eq!(paths(&pair.far(&number.to_string())), paths(&oracle), "{words:?} {source}");
-    // The far end lists in the same way.
+    // A far sender lists in the same way.
     let back = format!("back{number}");
     pair.copies(&[words, &[&format!("far:{source}"), &back]].concat());
     assert_eq!(paths(&pair.near(&back)), paths(&oracle), "{words:?} far:{source}");
 }
 
 #[test]
-fn patterns_select_what_they_select_with_rsync() {
+fn patterns_select_the_same_files_as_rsync() {
     let pair = Pair::new();
-    plant(&pair.near("tree"));
-    plant(&pair.far("tree"));
+    create_files(&pair.near("tree"));
+    create_files(&pair.far("tree"));
     fs::write(pair.near("patterns"), "# comment\n*.o\n\n; another\n/target\ncore\n").unwrap();
     fs::write(pair.near("wanted"), "*/\0*.c\0").unwrap();
     let cases: [(&str, &[&str]); 12] = [
@@ -99,14 +99,14 @@ fn patterns_select_what_they_select_with_rsync() {
             alike(&pair, number, source, words);
         }
     }
-    // Nothing is left: nothing is made.
+    // If all names are excluded, nothing is created.
     let nothing = pair.copies(&["tree", "far:none", "--exclude", "tree"]);
-    assert_eq!((&nothing["tally"]["files"], pair.far("none").exists()), (&0.into(), false));
+    assert_eq!((&nothing["counts"]["files"], pair.far("none").exists()), (&0.into(), false));
     for (words, what) in [
         (&["--exclude", "- a"][..], "rules with a prefix"),
         (&["--exclude", ""], "empty pattern"),
         (&["--exclude-from", "gone"], "lfn: --exclude-from gone: No such file"),
-        (&["--files-from", "gone"], "hint: see how it is spelt"),
+        (&["--files-from", "gone"], "hint: check the spelling"),
         (&["--files-from", "patterns", "tree/doc"], "below one directory, 2 sources"),
     ] {
         pair.refuses(&[words, &["tree", "far:x"]].concat(), 2, what);
@@ -114,12 +114,12 @@ fn patterns_select_what_they_select_with_rsync() {
 }
 
 #[test]
-fn a_list_of_names_selects_what_it_selects_with_rsync() {
+fn files_from_selects_the_same_files_as_rsync() {
     let pair = Pair::new();
-    plant(&pair.near("tree"));
-    plant(&pair.far("tree"));
+    create_files(&pair.near("tree"));
+    create_files(&pair.far("tree"));
     fs::write(pair.near("list"), "src/lib/x.c\n# no\n/a.o\n./doc\nsrc/lib\nsrc//bin/core\nempty\n").unwrap();
-    // Of src nothing is left, nor of its directories on the way.
+    // All names in src are excluded, and so are its parent directories.
     fs::write(pair.near("deep"), "src/main.c\nsrc/lib/x.c\ndoc/#1\n").unwrap();
     fs::write(pair.near("list0"), "doc/#1\0doc/star*\0target\0").unwrap();
     fs::write(pair.near("nothing"), "\n").unwrap();
@@ -151,14 +151,14 @@ fn a_list_of_names_selects_what_it_selects_with_rsync() {
     pair.refuses(
         &["--files-from=long", "far:tree", "x"],
         1,
-        "are more than the 61440 B that can be asked of a far end",
+        "but a request holds at most 61440 B",
     );
 }
 
 #[test]
-fn far_wildcards_are_expanded_there() {
+fn far_wildcards_are_expanded_by_the_server() {
     let pair = Pair::new();
-    plant(&pair.far("tree"));
+    create_files(&pair.far("tree"));
     let cases: [(&str, &[&str]); 5] = [
         ("tree/*.?", &["a.o", "b.c"]),
         ("tree/src/*/x.c", &["x.c"]),
@@ -173,13 +173,13 @@ fn far_wildcards_are_expanded_there() {
         assert_eq!(paths(&pair.near(&to)), expected, "{pattern}");
     }
     let slash = pair.copies(&["far:tree/d*/", "contents"]);
-    assert_eq!((slash["tally"]["files"].as_u64(), pair.near("contents/#1").is_file()), (Some(3), true));
-    pair.refuses(&["far:tree/*.nc", "x"], 1, "nothing matches far:tree/*.nc");
-    pair.refuses(&["far:../*", "x"], 1, "nothing matches far:../*");
+    assert_eq!((slash["counts"]["files"].as_u64(), pair.near("contents/#1").is_file()), (Some(3), true));
+    pair.refuses(&["far:tree/*.nc", "x"], 1, "no file matches far:tree/*.nc");
+    pair.refuses(&["far:../*", "x"], 1, "no file matches far:../*");
 }
 
 #[test]
-fn far_names_of_any_bytes_are_reached() {
+fn far_paths_can_have_any_bytes() {
     let pair = Pair::new();
     let odd = OsStr::from_bytes(b"odd \xff\n");
     fs::write(pair.home.path().join("far").join(odd), "odd").unwrap();

@@ -1,4 +1,4 @@
-//! Copies that do not leave this host: as from a far end, and nobody is left of the one that was started for them.
+//! Copies on this host: same behaviour as from a server, and no process of the internal server remains.
 
 use std::fs;
 use std::path::Path;
@@ -8,7 +8,7 @@ use crate::support::eventually;
 use crate::{Pair, finish, text, wait_for, write};
 
 #[test]
-fn a_tree_goes_from_one_directory_to_another() {
+fn local_copy_transfers_a_tree() {
     let pair = Pair::new();
     fs::create_dir_all(pair.near("runs/deep")).unwrap();
     for (name, length) in [("runs/a", 3_000_003), ("runs/deep/b", 10), ("runs/empty", 0)] {
@@ -16,13 +16,13 @@ fn a_tree_goes_from_one_directory_to_another() {
     }
     std::os::unix::fs::symlink("a", pair.near("runs/link")).unwrap();
     let report = pair.copies(&["-a", "runs", "copies", "--manifest", "manifest"]);
-    assert_eq!((&report["tally"]["files"], &report["protection"]), (&3.into(), &"clear".into()), "{report}");
+    assert_eq!((&report["counts"]["files"], &report["protection"]), (&3.into(), &"clear".into()), "{report}");
     let (runs, copied) = (pair.near("runs"), pair.near("copies/runs"));
     let same = Command::new("diff").args(["-r", "--no-dereference"]).arg(runs).arg(copied).output().unwrap();
     assert!(same.status.success(), "{}", text(&same.stdout));
     assert_eq!(fs::read_to_string(pair.near("manifest")).unwrap().lines().count(), 3);
     let again = pair.copies(&["-a", "runs", "copies"]);
-    assert_eq!((&again["tally"]["files"], &again["moved_bytes"]), (&0.into(), &0.into()), "{again}");
+    assert_eq!((&again["counts"]["files"], &again["moved_bytes"]), (&0.into(), &0.into()), "{again}");
     write(&pair.near("copies/runs/more"), 1);
     pair.copies(&["-a", "--delete", "runs/", "copies/runs"]);
     assert!(!pair.near("copies/runs/more").exists());
@@ -34,30 +34,30 @@ fn a_tree_goes_from_one_directory_to_another() {
 }
 
 #[test]
-fn what_is_named_and_has_nothing_to_copy_is_told_by_what_it_is() {
+fn source_that_is_no_file_is_named_by_its_type() {
     let pair = Pair::new();
     std::os::unix::fs::symlink("gone", pair.near("link")).unwrap();
     std::os::unix::fs::symlink("gone", pair.far("link")).unwrap();
-    let said = pair.refuses(&["link", "copy"], 1, "lfn: link is a symbolic link that leads nowhere");
+    let said = pair.refuses(&["link", "copy"], 1, "lfn: link is a symbolic link to a missing file");
     assert!(said.contains("hint: with --links (-l)"), "{said}");
-    pair.refuses(&["far:link", "copy"], 1, "lfn: far:link is a symbolic link that leads nowhere");
+    pair.refuses(&["far:link", "copy"], 1, "lfn: far:link is a symbolic link to a missing file");
     pair.copies(&["-l", "link", "copy"]);
     assert_eq!(fs::read_link(pair.near("copy")).unwrap(), Path::new("gone"));
     pair.refuses(&["gone", "copy"], 1, "gone: no such file or directory");
-    pair.refuses(&["/proc/version", "version"], 1, "/proc/version is listed as empty, and is not");
+    pair.refuses(&["/proc/version", "version"], 1, "/proc/version: size is reported as 0 but reading returns data");
     write(&pair.near("a"), 10);
     let output = pair.copy(&["/proc/version", "a", "both"]);
     let errors = text(&output.stderr);
     assert_eq!(output.status.code(), Some(1), "{errors}");
     assert!(
-        errors.contains("lfn: version: is listed as empty, and is not (/proc/version) (at the source)"),
+        errors.contains("lfn: version: size is reported as 0 but reading returns data (a /proc or /sys file?) (/proc/version) (at the source)"),
         "{errors}"
     );
     assert!(pair.near("both/a").exists() && !pair.near("both/version").exists());
 }
 
 #[test]
-fn nothing_is_copied_into_itself() {
+fn copy_into_itself_is_refused() {
     let pair = Pair::new();
     fs::create_dir_all(pair.near("runs/deep")).unwrap();
     write(&pair.near("runs/a"), 10);
@@ -71,9 +71,9 @@ fn nothing_is_copied_into_itself() {
     pair.refuses(&["runs/none", "b"], 1, "runs/none: no such file");
 }
 
-/// The copy ends with exit code 1 and a line of each of these, and goes on with the rest.
+/// Asserts that the copy exits with 1, prints these lines, and copies the rest.
 #[track_caller]
-fn goes_on_without(pair: &Pair, args: &[&str], lines: &[&str]) {
+fn assert_others_copied(pair: &Pair, args: &[&str], lines: &[&str]) {
     let output = pair.copy(args);
     let errors = text(&output.stderr);
     assert_eq!(output.status.code(), Some(1), "{args:?}: {errors}");
@@ -83,7 +83,7 @@ fn goes_on_without(pair: &Pair, args: &[&str], lines: &[&str]) {
     );
 }
 
-/// All that is below a directory, and what is in its files.
+/// Returns all entries below a directory with their contents.
 fn tree(top: &Path) -> Vec<(String, Option<Vec<u8>>)> {
     let mut all = Vec::new();
     let mut directories = vec![top.to_owned()];
@@ -100,8 +100,8 @@ fn tree(top: &Path) -> Vec<(String, Option<Vec<u8>>)> {
 }
 
 #[test]
-fn a_directory_is_not_entered_where_the_copy_goes() {
-    const ITSELF: &str = "is the destination, which is not copied into itself";
+fn destination_inside_the_source_is_skipped() {
+    const ITSELF: &str = "is the destination of the copy: a directory cannot be copied into itself";
     let pair = Pair::new();
     fs::create_dir_all(pair.near("runs/deep/er")).unwrap();
     write(&pair.near("runs/a"), 10);
@@ -110,35 +110,35 @@ fn a_directory_is_not_entered_where_the_copy_goes() {
     fs::write(pair.near("list"), "runs\n").unwrap();
     fs::write(pair.near("inside"), "runs/deep/er\nruns/a\n").unwrap();
     let deep = format!("runs/deep: {ITSELF}");
-    // Again and again: what is there is not copied once more, and nothing grows.
+    // Repeated copies skip existing files, and the tree does not grow.
     for to in ["runs/deep", "way", "runs/deep"] {
-        goes_on_without(&pair, &["run*", to], &[&deep]);
-        goes_on_without(&pair, &["runs", "list", to], &[&deep]);
-        goes_on_without(&pair, &["--files-from", "list", ".", to], &[&deep]);
-        // What is in it is not to be had by its name either.
-        goes_on_without(&pair, &["--files-from", "inside", ".", to], &["runs/deep/er: is the destination"]);
+        assert_others_copied(&pair, &["run*", to], &[&deep]);
+        assert_others_copied(&pair, &["runs", "list", to], &[&deep]);
+        assert_others_copied(&pair, &["--files-from", "list", ".", to], &[&deep]);
+        // Its contents cannot be selected by name either.
+        assert_others_copied(&pair, &["--files-from", "inside", ".", to], &["runs/deep/er: is the destination"]);
         let names: Vec<_> = tree(&pair.near("runs")).into_iter().map(|(name, _)| name).collect();
         let copied = ["deep/er", "deep/er/b", "deep/list", "deep/runs", "deep/runs/a"];
         assert_eq!(names, [&["a", "deep"], &copied[..]].concat());
     }
-    // One that is made for the copy, of several sources and of one.
-    goes_on_without(&pair, &["run*", "list", "runs/new"], &[&format!("runs/new: {ITSELF}")]);
+    // Destinations that the copy creates, with several sources and with one.
+    assert_others_copied(&pair, &["run*", "list", "runs/new"], &[&format!("runs/new: {ITSELF}")]);
     assert!(pair.near("runs/new/runs/deep/er/b").exists() && !pair.near("runs/new/runs/new").exists());
-    goes_on_without(&pair, &["*", "runs/new"], &[&format!("runs/new: {ITSELF}")]);
+    assert_others_copied(&pair, &["*", "runs/new"], &[&format!("runs/new: {ITSELF}")]);
     fs::remove_dir_all(pair.near("runs/new")).unwrap();
     fs::create_dir(pair.near("new")).unwrap();
     pair.refuses(&["new*", "new"], 1, "source and destination are the same");
-    goes_on_without(&pair, &["new", "runs", "new"], &[&format!("new: {ITSELF}")]);
-    // Left out, it is no trouble.
+    assert_others_copied(&pair, &["new", "runs", "new"], &[&format!("new: {ITSELF}")]);
+    // An excluded destination causes no error.
     pair.copies(&["-a", "--exclude", "/new", "--exclude", "/way", "./", "new"]);
     pair.copies(&["-a", "--delete", "--exclude", "/new", "--exclude", "/way", "./", "new"]);
     assert!(pair.near("new/runs/deep/er/b").exists() && !pair.near("new/new").exists());
-    // A dry run makes nothing, and finds the same.
-    goes_on_without(&pair, &["--dry-run", "run*", "runs/deep"], &[&deep]);
+    // A dry run creates nothing and reports the same errors.
+    assert_others_copied(&pair, &["--dry-run", "run*", "runs/deep"], &[&deep]);
 }
 
 #[test]
-fn what_is_copied_to_where_it_is_stays_as_it_is_and_is_told() {
+fn copy_onto_itself_is_refused() {
     use std::os::unix::fs::symlink;
     const SAME: &str = "source and destination are the same";
     let pair = Pair::new();
@@ -166,7 +166,7 @@ fn what_is_copied_to_where_it_is_stays_as_it_is_and_is_told() {
     for way in ways {
         for more in [&[][..], &["--force"], &["--update", "-a"], &["--checksum"]] {
             let (code, what) = if way == ["way/", "./runs/deep/.."] { (2, "into itself") } else { (1, SAME) };
-            // A link is no name of what it leads to where links are kept.
+            // With `--links`, a link is not a name of its target.
             if more.contains(&"-a") && way == ["runs/soft", "runs/a"] {
                 continue;
             }
@@ -175,20 +175,20 @@ fn what_is_copied_to_where_it_is_stays_as_it_is_and_is_told() {
             assert!(tree(&pair.home.path().join("near")) == before, "{way:?} {more:?}");
         }
     }
-    // A symbolic link in the way is one, whatever it leads to; in a tree a file that is there is there.
+    // A symbolic link at the destination is refused, whatever its target. In a tree, an identical file is up to date.
     pair.refuses(&["runs/a", "runs/soft"], 1, "symbolic link");
     pair.refuses(&["--files-from", "/dev/null", "runs", "way"], 1, SAME);
     fs::create_dir(pair.near("other")).unwrap();
     fs::hard_link(pair.near("runs/a"), pair.near("other/a")).unwrap();
     let report = pair.copies(&["-a", "runs/", "other"]);
-    assert_eq!((&report["tally"]["skipped"], &report["moved_bytes"]), (&2.into(), &20.into()), "{report}");
-    // Of several, the others are copied.
-    goes_on_without(&pair, &["other/a", "runs/deep/b", "runs/deep"], &[&format!("b: {SAME} (runs/deep/b)")]);
+    assert_eq!((&report["counts"]["skipped"], &report["moved_bytes"]), (&2.into(), &20.into()), "{report}");
+    // The other sources are copied.
+    assert_others_copied(&pair, &["other/a", "runs/deep/b", "runs/deep"], &[&format!("b: {SAME} (runs/deep/b)")]);
     assert_eq!(fs::metadata(pair.near("runs/deep/a")).unwrap().len(), 3_000_000);
 }
 
 #[test]
-fn a_source_is_not_deleted_for_its_own_copy() {
+fn delete_never_deletes_a_source() {
     use std::os::unix::fs::symlink;
     let pair = Pair::new();
     fs::create_dir_all(pair.near("runs/deep/er/deep")).unwrap();
@@ -209,10 +209,10 @@ fn a_source_is_not_deleted_for_its_own_copy() {
         &["way/er/", "top/"],
         &["run*/deep/", "runs"],
         &["runs/d*/", "runs"],
-        // Into runs/deep, in which it is itself.
+        // The destination runs/deep contains the source itself.
         &["runs/deep/er/deep", "runs"],
         &["er/deep", "top"],
-        // For another source everything else goes from there, or gives way at once.
+        // Another source would delete or replace all other entries there.
         &["other/", "runs/deep/er", "runs"],
         &["other/deep", "runs/deep/er", "runs"],
         &["other/runs", "runs/deep/", "."],
@@ -220,27 +220,27 @@ fn a_source_is_not_deleted_for_its_own_copy() {
     ];
     for way in ways {
         let errors = pair.refuses(&[&["--delete"], way].concat(), 1, below);
-        assert!(errors.contains("\nhint: copy without --delete"), "{errors}");
+        assert!(errors.contains("\nhint: omit --delete"), "{errors}");
         assert!(tree(&pair.home.path().join("near")) == before, "{way:?}");
     }
-    // What a pattern hides is in the source: nothing is deleted.
-    goes_on_without(
+    // Names that a pattern hides still exist at the source, so nothing is deleted.
+    assert_others_copied(
         &pair,
         &["--delete", "run*", "runs/deep"],
-        &["runs/deep: is the destination", "nothing was deleted"],
+        &["runs/deep: is the destination", "skipped --delete"],
     );
     assert!(pair.near("runs/deep/b").exists() && pair.near("runs/deep/er/c").exists());
-    // Where nothing but its own copy is looked into, it stays, as without --delete.
+    // Only the source's own copy is examined here, so the source stays, as without --delete.
     let report = pair.copies(&["--delete", "runs/deep/er", "."]);
-    assert_eq!((&report["tally"]["files"], &report["tally"]["deleted"]), (&1.into(), &0.into()), "{report}");
+    assert_eq!((&report["counts"]["files"], &report["counts"]["deleted"]), (&1.into(), &0.into()), "{report}");
     let report = pair.copies(&["runs/deep/", "runs"]);
-    assert!(report["tally"]["files"].as_u64() > Some(1), "{report}");
+    assert!(report["counts"]["files"].as_u64() > Some(1), "{report}");
     assert!(pair.near("runs/deep/b").exists() && pair.near("runs/b").exists());
 }
 
-/// The sender waits for the receiver's first word, and the receiver for the sender's to begin.
+/// The sender waits for the receiver's first message, and the receiver waits for the sender to start.
 #[test]
-fn neither_end_waits_for_a_sign_of_life() {
+fn local_copy_starts_without_waiting() {
     let pair = Pair::new();
     write(&pair.near("a"), 10);
     let seconds = |_| pair.copies(&["a", "b", "--force"])["seconds"].as_f64().unwrap();
@@ -249,7 +249,7 @@ fn neither_end_waits_for_a_sign_of_life() {
 }
 
 #[test]
-fn where_loopback_is_down_that_is_said() {
+fn missing_loopback_is_reported() {
     let pair = Pair::new();
     write(&pair.near("a"), 10);
     let mut command = Command::new("unshare");
@@ -261,12 +261,12 @@ fn where_loopback_is_down_that_is_said() {
         return assert!(std::env::var_os("CI").is_none_or(|ci| ci != "true"), "{errors}");
     }
     assert_eq!(output.status.code(), Some(1), "{errors}");
-    assert!(errors.starts_with("lfn: this host does not reach itself at 127.0.0.1:"), "{errors}");
-    assert!(errors.ends_with("\nhint: bring its loopback interface up: ip link set lo up\n"), "{errors}");
+    assert!(errors.starts_with("lfn: this host cannot reach itself at 127.0.0.1:"), "{errors}");
+    assert!(errors.ends_with("\nhint: enable the loopback interface: ip link set lo up\n"), "{errors}");
     assert!(!pair.near("b").exists());
 }
 
-/// The process that one has started.
+/// Returns the child process of `parent`.
 fn child_of(parent: u32) -> Option<u32> {
     let numbers = fs::read_dir("/proc").unwrap().flatten().filter_map(|entry| entry.file_name().to_str()?.parse().ok());
     let is_child = |pid: &u32| {
@@ -278,7 +278,7 @@ fn child_of(parent: u32) -> Option<u32> {
 }
 
 #[test]
-fn one_that_is_killed_is_gone_on_from_and_leaves_nobody() {
+fn killed_local_copy_resumes_and_leaves_no_process() {
     let pair = Pair::new();
     fs::File::create(pair.near("big")).unwrap().set_len(2 << 30).unwrap();
     let journal = pair.near(".b.lfn-journal");
@@ -289,9 +289,9 @@ fn one_that_is_killed_is_gone_on_from_and_leaves_nobody() {
     child.wait().unwrap();
     assert!(eventually(|| !Path::new(&format!("/proc/{other}")).exists()));
     let report = pair.copies(&["big", "b"]);
-    assert!(report["tally"]["kept"].as_u64() > Some(0), "{report}");
+    assert!(report["counts"]["resumed_bytes"].as_u64() > Some(0), "{report}");
     assert_eq!(fs::metadata(pair.near("b")).unwrap().len(), 2 << 30);
-    // An interrupt ends both in order.
+    // An interrupt ends both processes in an orderly way.
     fs::remove_file(pair.near("b")).unwrap();
     let child = pair.command(&["big", "b"]).spawn().unwrap();
     wait_for("a block", || fs::metadata(&journal).is_ok_and(|journal| journal.len() > 1000));

@@ -1,22 +1,22 @@
-//! `lfn copy` as a user runs it, against an `lfn serve` of its own on loopback: here the pair of both, and copies that
-//! arrive; what is refused, what is cut off midway and what disks do are each in a file beside this one.
+//! `lfn copy` run as a user runs it, with its own `lfn serve` on loopback. This file has the test server and successful
+//! copies. The modules have refused and interrupted copies, disk faults and other topics.
 #![allow(clippy::unwrap_used, reason = "a test")]
 
-mod across;
+mod third_party;
 mod archive;
 mod clean;
-mod cut;
+mod interrupted;
 mod delete;
 mod disks;
 mod filters;
 mod local;
-mod many;
+mod large_trees;
 mod refused;
 mod ssh;
 #[path = "../support/mod.rs"]
 mod support;
 mod trees;
-mod whole;
+mod integrity;
 
 use std::fs;
 use std::io::Read;
@@ -32,10 +32,10 @@ use serde_json::Value;
 use support::lfn;
 use support::server::{Server, text};
 
-/// Anything that takes this long hangs.
+/// A command that runs longer than this hangs.
 const PATIENCE: Duration = Duration::from_secs(120);
 
-/// A server, its root, and a directory for this side.
+/// A server with its root, and a directory for the near side.
 struct Pair {
     server: Server,
     home: tempfile::TempDir,
@@ -63,7 +63,7 @@ impl Pair {
         self.home.path().join("far").join(name)
     }
 
-    /// `lfn copy`, `far` being this pair's server, in the near directory.
+    /// Returns `lfn copy` in the near directory. `far` is the server of this pair.
     fn command(&self, args: &[&str]) -> Command {
         let mut command = lfn();
         command.arg("copy").args(args).current_dir(self.home.path().join("near"));
@@ -81,8 +81,8 @@ impl Pair {
         report_of(args, &self.copy(&[args, &["--json"]].concat()))
     }
 
-    /// The copy fails with that exit code, one line that says `what`, perhaps a hint, and leaves nothing half-done: no
-    /// block had come.
+    /// Asserts that the copy fails with this exit code and a one-line error that contains `what`. At most a hint
+    /// follows. The copy leaves no partial file, because no block was received.
     #[track_caller]
     fn refuses(&self, args: &[&str], code: i32, what: &str) -> String {
         let output = self.copy(args);
@@ -91,13 +91,13 @@ impl Pair {
         assert!(errors.contains(what), "{args:?}: {errors}");
         assert!(errors.starts_with("lfn: ") && errors.lines().count() <= 2, "{args:?}: {errors}");
         assert!(output.stdout.is_empty());
-        self.nothing_half_done();
+        self.assert_no_partial_files();
         errors
     }
 
-    /// The far side removes its partial when it notices, which may be a moment after the near side has ended.
+    /// The server deletes its partial file when it notices, which can be shortly after the client has ended.
     #[track_caller]
-    fn nothing_half_done(&self) {
+    fn assert_no_partial_files(&self) {
         let deadline = Instant::now() + PATIENCE;
         loop {
             let names = ["near", "far"].map(|side| names(&self.home.path().join(side))).concat();
@@ -124,7 +124,7 @@ fn finish(mut child: Child) -> Output {
     child.wait_with_output().unwrap()
 }
 
-/// What a copy that ended well reported as JSON.
+/// Returns the JSON report of a successful copy.
 #[track_caller]
 fn report_of(args: &[&str], output: &Output) -> Value {
     assert!(output.status.success(), "{args:?}: {}", text(&output.stderr));
@@ -147,7 +147,7 @@ fn write(path: &Path, length: usize) -> Vec<u8> {
     content
 }
 
-/// Says what could not be held against another program; where nobody would read that, it is a failure.
+/// Reports that a comparison with another program was skipped. Under `CI=true` this is a failure.
 #[track_caller]
 fn skipped(why: &str) {
     eprintln!("SKIPPED: {why}");
@@ -167,29 +167,29 @@ fn wait_for(what: &str, mut condition: impl FnMut() -> bool) {
 }
 
 #[test]
-fn files_of_every_odd_length_go_up_and_down_whole() {
+fn files_of_all_lengths_are_copied_both_ways() {
     let pair = Pair::new();
     let block = 65_536;
     for (number, length) in [0, 1, 1023, block - 1, block, block + 1, 5 * block, 7 * block + 4711].iter().enumerate() {
         let name = format!("file{number}");
         let content = write(&pair.near(&name), *length);
         let protection: &[&str] = if number % 2 == 0 { &[] } else { &["--clear-data"] };
-        let up = pair.copies(&[&[&name, &format!("far:{name}"), "--block", "64KiB"], protection].concat());
+        let up = pair.copies(&[&[&name, &format!("far:{name}"), "--block-size", "64KiB"], protection].concat());
         assert_eq!(fs::read(pair.far(&name)).unwrap(), content);
         let down =
-            pair.copies(&[&[&format!("far:{name}"), "back", "--force", "--block", "64KiB"], protection].concat());
+            pair.copies(&[&[&format!("far:{name}"), "back", "--force", "--block-size", "64KiB"], protection].concat());
         assert_eq!(fs::read(pair.near("back")).unwrap(), content);
         for report in [up, down] {
-            assert_eq!(report["schema"], "lfn.copy/1");
+            assert_eq!(report["schema"], "lfn.copy/2");
             assert_eq!(report["bytes"], *length as u64);
             assert_eq!(report["digest_blake3"], blake3::hash(&content).to_hex().as_str(), "{length}");
         }
     }
-    pair.nothing_half_done();
+    pair.assert_no_partial_files();
 }
 
 #[test]
-fn the_digest_is_what_b3sum_prints() {
+fn digest_equals_b3sum() {
     let pair = Pair::new();
     write(&pair.near("a"), 3_333_333);
     let report = pair.copies(&["a", "far:a"]);
@@ -200,7 +200,7 @@ fn the_digest_is_what_b3sum_prints() {
 }
 
 #[test]
-fn every_field_of_the_report_is_described() {
+fn every_report_field_is_documented() {
     let pair = Pair::new();
     write(&pair.near("a"), 5);
     let report = pair.copies(&["a", "far:a", "--manifest", "m"]);
@@ -225,11 +225,11 @@ fn every_field_of_the_report_is_described() {
 }
 
 #[test]
-fn many_streams_and_tiny_blocks_carry_a_file() {
+fn many_streams_and_small_blocks_copy_a_file() {
     let pair = Pair::new();
     let content = write(&pair.near("a"), 2_000_003);
     for (streams, protection) in [("1", &["--clear-data"][..]), ("32", &["--clear-data"]), ("32", &[])] {
-        let args = ["a", "far:a", "--streams", streams, "--block", "1KiB", "--force"];
+        let args = ["a", "far:a", "--streams", streams, "--block-size", "1KiB", "--force"];
         let report = pair.copies(&[&args, protection].concat());
         assert_eq!(fs::read(pair.far("a")).unwrap(), content);
         assert_eq!(report["streams"].to_string(), streams);
@@ -237,7 +237,7 @@ fn many_streams_and_tiny_blocks_carry_a_file() {
 }
 
 #[test]
-fn memory_stands_in_for_files_at_both_ends() {
+fn memory_sources_and_destinations_work_at_both_ends() {
     let pair = Pair::new();
     let up = pair.copies(&["random:3000000", "far:null:"]);
     let down = pair.copies(&["far:random:3000000", "null:"]);
@@ -253,7 +253,7 @@ fn memory_stands_in_for_files_at_both_ends() {
 }
 
 #[test]
-fn a_directory_takes_the_file_under_its_own_name() {
+fn file_copied_to_directory_keeps_its_name() {
     let pair = Pair::new();
     fs::create_dir(pair.far("in")).unwrap();
     let content = write(&pair.near("a"), 10_000);
@@ -267,12 +267,12 @@ fn a_directory_takes_the_file_under_its_own_name() {
     let address = pair.server.ticket.replace('#', "/in/a#");
     pair.copies(&[&address, "./x:y"]);
     assert_eq!(fs::read(pair.near("x:y")).unwrap(), content);
-    // What has no name of its own is called by what it is.
+    // A destination for `zero:` gets the name of its type.
     pair.copies(&["zero:1", "far:in"]);
     assert_eq!(fs::read(pair.far("in/zero")).unwrap(), [0]);
     pair.refuses(&["in/a", "far:none/a"], 1, "in/a: no such file");
     pair.refuses(&["b", "far:none/a"], 1, "none/a: no such file");
-    // A slash behind it makes it one, as with rsync; not more than one, though.
+    // A trailing slash creates the directory, as with rsync, but not its parents.
     for (way, at) in [(["b", "far:new/"], pair.far("new/b")), (["far:in/b", "new/"], pair.near("new/b"))] {
         pair.copies(&way);
         assert_eq!(fs::read(at).unwrap(), content);
@@ -281,7 +281,7 @@ fn a_directory_takes_the_file_under_its_own_name() {
 }
 
 #[test]
-fn the_summary_is_two_lines_and_quiet_besides() {
+fn summary_has_two_lines_and_nothing_else() {
     let pair = Pair::new();
     let output = pair.copy(&["zero:100000", "far:null:", "--rate", "1gbit"]);
     assert!(output.status.success() && output.stderr.is_empty(), "{}", text(&output.stderr));
@@ -289,7 +289,7 @@ fn the_summary_is_two_lines_and_quiet_besides() {
     assert_eq!(lines.lines().count(), 2, "{lines}");
     assert!(lines.contains("100 kB in ") && lines.contains("goodput"), "{lines}");
     assert!(lines.contains(blake3::hash(&[0; 100_000]).to_hex().as_str()), "{lines}");
-    // A reader that is gone is no failure.
+    // A closed pipe is not a failure.
     let mut child = pair.command(&["zero:10", "far:null:"]).spawn().unwrap();
     drop(child.stdout.take());
     let mut errors = String::new();
@@ -297,9 +297,9 @@ fn the_summary_is_two_lines_and_quiet_besides() {
     assert_eq!(finish(child).status.code(), Some(0), "{errors}");
 }
 
-/// A path may carry less one way than the other; what a copy is held against is the way its bytes go.
+/// The two directions can have different capacities. A copy is compared with the capacity of its direction.
 #[test]
-fn each_way_is_predicted_by_its_own_link() {
+fn each_direction_is_predicted_from_its_own_link() {
     let pair = Pair::new();
     let link = |mbit: u64| {
         let path = PathProfile::new(BitRate(mbit * 1_000_000), Duration::from_millis(10));
@@ -316,33 +316,33 @@ fn each_way_is_predicted_by_its_own_link() {
     }
 }
 
-/// A capacity that is typed and a round trip that is measured are a path like any other.
+/// A given rate and a measured RTT are treated like a known path.
 #[test]
-fn streams_are_chosen_by_a_rate_that_is_given() {
+fn rate_option_determines_the_streams() {
     let pair = Pair::new();
-    for (rate, reason) in [(&["--rate", "1gbit"][..], "the plan of the path"), (&[], "default")] {
+    for (rate, reason) in [(&["--rate", "1gbit"][..], "more would not help"), (&[], "default")] {
         let report = pair.copies(&[&["zero:100000", "far:null:"], rate].concat());
         assert!(report["streams_reason"].as_str().unwrap().starts_with(reason), "{rate:?}: {report}");
     }
 }
 
-/// A rate that is typed is also how much of the path the copy may take.
+/// A given rate also limits the copy.
 #[test]
-fn a_copy_sends_no_faster_than_it_was_told() {
+fn copy_respects_the_rate_option() {
     let pair = Pair::new();
     write(&pair.near("a"), 3_000_000);
     for args in [["a", "far:a"], ["far:random:3MB", "b"], ["a", "c"]] {
         let report = pair.copies(&[&args[..], &["--rate", "20mbit", "--streams", "2"]].concat());
-        assert_eq!(report["pace_bits_per_second"], 10_000_000, "{report}");
-        // 1.2 s, less what leaves before anything is known of the path.
+        assert_eq!(report["pacing_bits_per_second"], 10_000_000, "{report}");
+        // 1.2 s, minus the data that leaves before the path is known.
         assert!(report["seconds"].as_f64() > Some(0.6), "{args:?}: {report}");
     }
-    let errors = pair.refuses(&["a", "far:a", "--rate", "5"], 2, "--rate: 5 b/s is less than 8 kb/s");
+    let errors = pair.refuses(&["a", "far:a", "--rate", "5"], 2, "--rate 5 b/s is too low; minimum 8 kb/s");
     assert!(errors.ends_with("hint: --rate 10gbit\n"), "{errors}");
 }
 
 #[test]
-fn a_directory_that_was_made_for_nothing_is_gone_again() {
+fn unused_new_directory_is_removed() {
     let pair = Pair::new();
     for (args, made) in [
         (["far:*.nc", "new"], pair.near("new")),

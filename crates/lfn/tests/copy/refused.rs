@@ -1,4 +1,4 @@
-//! What is not copied: outside the root, over what exists, by a stranger, or because it cannot be meant.
+//! Refused copies: outside the root, over existing files, without a valid ticket, or with contradictory arguments.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -13,14 +13,14 @@ use crate::support::server::{Server, text};
 use crate::{Pair, content, is_root, names, write};
 
 #[test]
-fn a_file_that_exists_is_replaced_only_by_force() {
+fn existing_file_is_replaced_only_with_force() {
     let pair = Pair::new();
     write(&pair.near("a"), 1000);
     let old = write(&pair.far("a"), 2000);
-    let errors = pair.refuses(&["a", "far:a"], 1, "a: a file of 2 kB is there");
+    let errors = pair.refuses(&["a", "far:a"], 1, "a: a file of 2 kB exists");
     assert!(errors.contains("--force"), "{errors}");
     assert_eq!(fs::read(pair.far("a")).unwrap(), old);
-    // A program hears it too.
+    // Programs get the error too.
     for format in ["--json", "--ndjson"] {
         let output = pair.copy(&["a", "far:a", format]);
         let report: Value = serde_json::from_str(text(&output.stdout).lines().last().unwrap_or_default())
@@ -28,13 +28,13 @@ fn a_file_that_exists_is_replaced_only_by_force() {
             .unwrap();
         assert_eq!((output.status.code(), &report["failures"][0]["name"]), (Some(1), &"a".into()), "{report}");
     }
-    pair.refuses(&["far:a", "a"], 1, "a: a file of 1 kB is there");
+    pair.refuses(&["far:a", "a"], 1, "a: a file of 1 kB exists");
     pair.copies(&["--force", "a", "far:a"]);
     assert_eq!(fs::read(pair.far("a")).unwrap(), content(1000));
 }
 
 #[test]
-fn nothing_leads_out_of_the_served_root() {
+fn no_path_leads_out_of_the_served_root() {
     let pair = Pair::new();
     write(&pair.near("a"), 1000);
     fs::write(pair.home.path().join("secret"), "secret").unwrap();
@@ -50,7 +50,7 @@ fn nothing_leads_out_of_the_served_root() {
         assert_eq!(fs::read_to_string(pair.home.path().join("secret")).unwrap(), "secret", "{path}");
     }
     assert_eq!(names(pair.home.path()).len(), 3, "{:?}", names(pair.home.path()));
-    // Inside the root, links are followed and .. is no crime.
+    // Inside the root, links are followed and `..` is allowed.
     fs::create_dir(pair.far("in")).unwrap();
     write(&pair.far("in/c"), 10);
     symlink("in/c", pair.far("inside")).unwrap();
@@ -67,13 +67,13 @@ fn only_regular_files_are_copied() {
     }
     pair.refuses(&["far:pipe", "b"], 1, "pipe is a pipe");
     pair.refuses(&["pipe", "far:b"], 1, "pipe is a pipe");
-    pair.refuses(&["a", "far:pipe", "--force"], 1, "a device, a socket or a FIFO is there");
-    pair.refuses(&["far:zero:1", "/dev/null", "--force"], 1, "a device, a socket or a FIFO is there");
+    pair.refuses(&["a", "far:pipe", "--force"], 1, "a device, a socket or a FIFO exists");
+    pair.refuses(&["far:zero:1", "/dev/null", "--force"], 1, "a device, a socket or a FIFO exists");
     pair.refuses(&["/dev/zero", "far:b"], 1, "/dev/zero is a device");
 }
 
 #[test]
-fn what_cannot_be_meant_is_a_usage_error() {
+fn contradictory_arguments_are_usage_errors() {
     let pair = Pair::new();
     write(&pair.near("a"), 10);
     for (args, what) in [
@@ -89,15 +89,15 @@ fn what_cannot_be_meant_is_a_usage_error() {
     }
     for args in [["-:a", "."], ["a", "-:a"]] {
         let said = pair.refuses(&args, 2, "'-:'");
-        assert!(said.contains("\nhint: @-:a, where the ticket is on standard input"), "{said}");
+        assert!(said.contains("\nhint: to read the ticket from standard input, write @-:a"), "{said}");
     }
-    for option in [["--streams", "0"], ["--block", "0"], ["--rate", "fast"], ["--rate", "0"]] {
+    for option in [["--streams", "0"], ["--block-size", "0"], ["--rate", "fast"], ["--rate", "0"]] {
         let output = pair.copy(&["a", "far:a", option[0], option[1]]);
         assert!(!output.status.success(), "{option:?}");
     }
-    pair.refuses(&["a", "far:a", "--block", "3000"], 2, "power of two");
+    pair.refuses(&["a", "far:a", "--block-size", "3000"], 2, "power of two");
     pair.refuses(&["a", "far:a", "--streams", "1000"], 1, "the server allows");
-    pair.refuses(&["a", "far:a", "--streams", "256", "--block", "16MiB"], 1, "of memory");
+    pair.refuses(&["a", "far:a", "--streams", "256", "--block-size", "16MiB"], 1, "of memory");
     pair.refuses(&["a", "far:a", "--congestion", "nosuch"], 1, "congestion control 'nosuch'");
     pair.refuses(&["far:zero:1000", "null:", "--congestion", "nosuch"], 1, "congestion control 'nosuch'");
     pair.refuses(&["missing", "far:a"], 1, "missing: no such file");
@@ -107,18 +107,18 @@ fn what_cannot_be_meant_is_a_usage_error() {
     let long = format!("far:{}", "x".repeat(300));
     let said = pair.refuses(&["a", &long], 1, "File name too long");
     assert!(said.contains("give a shorter one"), "{said}");
-    // Of a saved name the colon was forgotten.
-    let said = pair.refuses(&["a", "far"], 2, "far: a saved name");
+    // The colon after a saved name is missing.
+    let said = pair.refuses(&["a", "far"], 2, "'far' is a saved name");
     assert!(said.contains("did you mean far:?"), "{said}");
     pair.copies(&["a", "./far"]);
-    for option in ["--patience", "--wait"] {
+    for option in ["--retry-for", "--wait"] {
         pair.refuses(&["a", "far:a", option, "10"], 2, "has no unit");
     }
     pair.refuses(&["a", "nobody-saved-this:a"], 1, "nobody-saved-this");
 }
 
 #[test]
-fn the_wrong_ticket_opens_nothing() {
+fn wrong_ticket_is_refused() {
     let mut pair = Pair::new();
     write(&pair.near("a"), 10_000_000);
     let good = pair.server.ticket.clone();
@@ -130,18 +130,18 @@ fn the_wrong_ticket_opens_nothing() {
     for clear in [true, false] {
         let mode: &[&str] = if clear { &["--clear-data"] } else { &[] };
         pair.server.ticket = format!("lfn://{other_token}@{host}#{fingerprint}");
-        pair.refuses(&[&["a", "far:a"], mode].concat(), 1, "token is not this server's");
-        pair.refuses(&[&["a", "far:a", "--manifest", "m"], mode].concat(), 1, "token is not this server's");
+        pair.refuses(&[&["a", "far:a"], mode].concat(), 1, "does not know the ticket's token");
+        pair.refuses(&[&["a", "far:a", "--manifest", "m"], mode].concat(), 1, "does not know the ticket's token");
         assert_eq!(names(&pair.near("")), ["a"]);
-        pair.refuses(&[&["far:zero:10", "null:"], mode].concat(), 1, "token is not this server's");
+        pair.refuses(&[&["far:zero:10", "null:"], mode].concat(), 1, "does not know the ticket's token");
         pair.server.ticket = format!("lfn://{token}@{host}#{other_fingerprint}");
-        pair.refuses(&[&["a", "far:a"], mode].concat(), 1, "another key than the ticket's");
+        pair.refuses(&[&["a", "far:a"], mode].concat(), 1, "does not match the ticket");
     }
     assert!(names(&pair.home.path().join("far")).is_empty());
 }
 
 #[test]
-fn a_server_without_a_root_copies_memory_only() {
+fn server_without_root_copies_memory_only() {
     let pair = Pair::serving(false);
     write(&pair.near("a"), 10);
     let errors = pair.refuses(&["a", "far:a"], 1, "serves no files");
@@ -151,7 +151,7 @@ fn a_server_without_a_root_copies_memory_only() {
 }
 
 #[test]
-fn a_server_that_is_gone_is_named() {
+fn unreachable_server_is_named() {
     let mut pair = Pair::new();
     write(&pair.near("a"), 10);
     pair.server.child.kill().unwrap();
@@ -161,10 +161,10 @@ fn a_server_that_is_gone_is_named() {
 }
 
 #[test]
-fn a_place_that_may_not_be_written_is_named() {
+fn unwritable_destination_is_named() {
     let pair = Pair::new();
     if is_root() {
-        // Nobody may create files there, root neither.
+        // No user can create files there, not even root.
         pair.refuses(&["far:random:1000", "/proc/lfn"], 1, "cannot create it");
         return;
     }
@@ -175,7 +175,7 @@ fn a_place_that_may_not_be_written_is_named() {
 }
 
 #[test]
-fn secrets_stay_out_of_reports() {
+fn reports_contain_no_secrets() {
     let pair = Pair::new();
     let address = pair.server.ticket.replace('#', "/null:#");
     let report = pair.copies(&["zero:10", &address]);
@@ -184,9 +184,9 @@ fn secrets_stay_out_of_reports() {
     let _: &OsStr = report["destination"].as_str().unwrap().as_ref();
 }
 
-/// What would be in it has no place, which is no news of its own.
+/// Entries below a failed directory are not reported.
 #[test]
-fn a_directory_that_cannot_be_made_is_told_once() {
+fn failed_directory_is_reported_once() {
     let pair = Pair::new();
     fs::create_dir_all(pair.near("tree/many/more")).unwrap();
     for n in 0..50 {
@@ -199,13 +199,13 @@ fn a_directory_that_cannot_be_made_is_told_once() {
     let said = text(&output.stderr);
     assert_eq!(output.status.code(), Some(1), "{said}");
     assert_eq!(said.lines().count(), 2, "{said}");
-    assert!(said.starts_with("lfn: tree/many: ") && said.ends_with("lfn: 51 more failed below\n"), "{said}");
+    assert!(said.starts_with("lfn: tree/many: ") && said.ends_with("lfn: 51 more entries failed (in directories that failed)\n"), "{said}");
     assert_eq!(fs::read(pair.far("tree/other")).unwrap(), b"x");
 }
 
-/// An entry has the same path at both ends: which of them failed stands behind it.
+/// An entry has the same path at both ends, so the error names the end.
 #[test]
-fn what_failed_is_told_with_its_end() {
+fn failures_name_their_end() {
     for (from, to, at) in [
         (".", "far:", ["here", "at far"]),
         ("far:.", ".", ["at far", "here"]),
@@ -219,7 +219,7 @@ fn what_failed_is_told_with_its_end() {
         };
         fs::create_dir_all(source.join("tree")).unwrap();
         write(&source.join("tree/y"), 10);
-        // Of the source one is missing, and at the destination something is in the way.
+        // One source is missing, and the destination has an entry in the way.
         fs::create_dir_all(destination.join("tree/y/z")).unwrap();
         fs::write(pair.near("list"), "tree/gone\ntree/y\n").unwrap();
         let args = ["--files-from", "list", from, to];
@@ -227,8 +227,8 @@ fn what_failed_is_told_with_its_end() {
         let said = text(&output.stderr);
         assert_eq!(output.status.code(), Some(1), "{said}");
         for (name, at) in ["tree/gone", "tree/y"].iter().zip(at) {
-            let told = |line: &str| line.starts_with(&format!("lfn: {name}: ")) && line.ends_with(&format!(" ({at})"));
-            assert!(said.lines().any(told), "{said}");
+            let reported = |line: &str| line.starts_with(&format!("lfn: {name}: ")) && line.ends_with(&format!(" ({at})"));
+            assert!(said.lines().any(reported), "{said}");
         }
         let report = pair.copy(&[&args[..], &["--json"]].concat()).stdout;
         let report: serde_json::Value = serde_json::from_slice(&report).unwrap();
@@ -240,9 +240,9 @@ fn what_failed_is_told_with_its_end() {
     }
 }
 
-/// The manifest replaces a file, and what a link leads to; a device would be gone.
+/// The manifest replaces a file, or the target of a link. It must not replace a device.
 #[test]
-fn a_manifest_replaces_nothing_but_a_file() {
+fn manifest_replaces_only_a_regular_file() {
     let pair = Pair::new();
     write(&pair.near("a"), 10);
     let mkfifo = |path: &Path| Command::new("mkfifo").arg(path).status().unwrap().success();
@@ -264,15 +264,15 @@ fn a_manifest_replaces_nothing_but_a_file() {
     assert!(fs::symlink_metadata(pair.near("m")).unwrap().is_symlink());
 }
 
-/// Who does not want to wait for a place, or may not, is told at once.
+/// With `--no-wait`, or after `--wait`, the copy fails at once.
 #[test]
-fn a_server_that_is_full_is_waited_for_as_long_as_was_said() {
+fn copy_waits_for_a_full_server_as_long_as_set() {
     for queue in [&[][..], &["--queue", "0"]] {
         let pair = Pair::new();
         let full = Server::start(&[&["--max-sessions", "1", "--third-party"], queue].concat());
         let there = |place: &str| full.ticket.replace('#', &format!("/{place}#"));
         let mut child = pair.command(&["random:1000TiB", &there("null:"), "--ndjson"]).spawn().unwrap();
-        // It is under way when it says how far it is.
+        // The copy runs when it reports its progress.
         let mut said = String::new();
         BufReader::new(child.stdout.take().unwrap()).read_line(&mut said).unwrap();
         assert!(said.contains("progress"), "{said}");

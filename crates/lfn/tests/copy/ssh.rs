@@ -1,5 +1,5 @@
-//! Far ends that ssh starts, with Debian's sshd on a port of loopback, its keys and its home directory made for the test:
-//! what arrives, what is said where ssh comes to nothing, and that nobody is left when either side is gone.
+//! Servers that ssh starts, with Debian's sshd on a loopback port and with test keys and a test home directory:
+//! transferred files, errors of ssh, and no process left when one side ends.
 
 use std::fs;
 use std::net::{TcpListener, TcpStream};
@@ -14,7 +14,7 @@ use crate::support::server::{kill, text};
 use crate::support::{eventually, lfn, lfn_path, path_with_servers, processes_with};
 use crate::{finish, is_root, report_of, wait_for, write};
 
-/// An sshd and both sides' directories.
+/// An sshd and the directories of both sides.
 struct Host {
     sshd: Child,
     port: u16,
@@ -29,7 +29,7 @@ impl Drop for Host {
 }
 
 impl Host {
-    /// None where sshd is not installed, after saying so; under `CI=true` that is a failure.
+    /// Returns None if sshd is not installed, and prints this. Under `CI=true` this is a failure.
     fn new() -> Option<Self> {
         let missing = |program: &str| {
             let found = std::env::split_paths(&path_with_servers()).any(|place| place.join(program).is_file());
@@ -51,7 +51,7 @@ impl Host {
         }
         fs::copy(path("user.pub"), path("authorized")).unwrap();
         symlink(lfn_path(), path("bin/lfn")).unwrap();
-        // A shell that is not silent, and a home directory that is not the tester's.
+        // A shell that prints text at login, and a home directory that is not the tester's.
         let force = format!(
             "echo Welcome; cd '{far}'; HOME='{far}' PATH=\"{bin}:$PATH\"; export HOME PATH; exec sh -c \"$SSH_ORIGINAL_COMMAND\"",
             far = path("far").display(),
@@ -60,7 +60,7 @@ impl Host {
         fs::write(path("force"), force).unwrap();
         let (sshd, port) = serve(home.path());
         let host = Host { sshd, port, home };
-        host.knows("host");
+        host.accept_host_key("host");
         host.configure();
         Some(host)
     }
@@ -69,13 +69,13 @@ impl Host {
         self.home.path().join(name)
     }
 
-    /// The near side takes this key for the host's.
-    fn knows(&self, key: &str) {
+    /// The near side accepts this host key.
+    fn accept_host_key(&self, key: &str) {
         let key = fs::read_to_string(self.path(&format!("{key}.pub"))).unwrap();
         fs::write(self.path("known"), format!("[127.0.0.1]:{} {key}there {key}", self.port)).unwrap();
     }
 
-    /// `there` and `other` are the host, `walled` a name of it that only ssh can come to.
+    /// `there` and `other` name the host. `walled` names it at an address that only ssh reaches.
     fn configure(&self) {
         let home = self.home.path().display();
         let user = text(&Command::new("id").arg("-un").output().unwrap().stdout);
@@ -90,7 +90,7 @@ impl Host {
         fs::write(self.path("config"), config).unwrap();
     }
 
-    /// `lfn copy` in the near directory; what it starts there is known by the path of this home.
+    /// Returns `lfn copy` in the near directory. Its processes are recognised by the path of this home.
     fn command(&self, args: &[&str]) -> Command {
         let mut command = lfn();
         command.arg("copy").args(args).current_dir(self.path("near"));
@@ -126,13 +126,13 @@ impl Host {
         assert!(hinted.starts_with("hint: ") && hinted.contains(hint), "{errors}");
     }
 
-    /// The far ends that run.
+    /// Returns the running servers.
     fn far_ends(&self) -> Vec<String> {
         let marker = format!("{} serve", self.path("bin/lfn").display());
         processes_with(&marker).into_iter().filter(|line| line.starts_with(&marker)).collect()
     }
 
-    /// Their numbers.
+    /// Returns their process ids.
     fn far_processes(&self) -> Vec<u32> {
         let marker = format!("{} serve", self.path("bin/lfn").display());
         let is_far = |pid: &u32| {
@@ -143,14 +143,14 @@ impl Host {
         entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).filter(is_far).collect()
     }
 
-    /// Neither processes nor sockets are left.
+    /// Asserts that no process and no socket is left.
     #[track_caller]
     fn leaves_nothing(&self) {
         assert!(eventually(|| self.far_ends().is_empty()), "{:?}", self.far_ends());
         assert!(eventually(|| fs::read_dir(self.path("run")).unwrap().next().is_none()));
     }
 
-    /// A script there that keeps what lfn says on standard output.
+    /// Returns a remote script that records the standard output of lfn.
     fn noted(&self, name: &str, before: &str) -> String {
         let script = self.path(name);
         let lfn = self.path("bin/lfn");
@@ -164,7 +164,7 @@ impl Host {
     }
 }
 
-/// sshd on a free port; as root it wants a directory that a service manager would have made.
+/// Starts sshd on a free port. As root it needs a directory that a service manager usually creates.
 fn serve(home: &Path) -> (Child, u16) {
     let port = TcpListener::bind(("127.0.0.1", 0)).unwrap().local_addr().unwrap().port();
     let home = home.display();
@@ -189,7 +189,7 @@ fn serve(home: &Path) -> (Child, u16) {
 }
 
 #[test]
-fn files_go_up_and_down_over_ssh() {
+fn files_are_copied_over_ssh_both_ways() {
     let Some(host) = Host::new() else { return };
     let content = write(&host.path("near/a"), 3_000_003);
     let whole = host.path("far/whole");
@@ -203,20 +203,20 @@ fn files_go_up_and_down_over_ssh() {
         assert_eq!(fs::read(at).unwrap(), content, "{to}");
         assert_eq!(report["digest_blake3"], blake3::hash(&content).to_hex().as_str());
     }
-    // With a user's name, found in the PATH there, in the clear, to where nothing is served but for this user.
+    // With a user name, a binary from the PATH, without encryption, to a directory outside any root.
     let user = text(&Command::new("id").arg("-un").output().unwrap().stdout);
     let from = format!("{}@there:b", user.trim());
     host.copies(&[&from, "d", "--remote-lfn", "lfn", "--clear-data"]);
     assert_eq!(fs::read(host.path("near/d")).unwrap(), content);
     host.copies(&["there:zero:1000", "null:"]);
-    host.refuses(&["there:none", "e"], 1, "none: no such file", "spelt");
+    host.refuses(&["there:none", "e"], 1, "none: no such file", "check the spelling");
     host.refuses(&["there:~you/a", "e"], 2, "~you/a", "./~NAME");
     host.leaves_nothing();
     assert_eq!(fs::read_dir(host.path("far")).unwrap().count(), 4);
 }
 
 #[test]
-fn a_tree_goes_there_and_back() {
+fn tree_is_copied_over_ssh_both_ways() {
     let Some(host) = Host::new() else { return };
     for number in 0..40 {
         let directory = host.path(&format!("near/tree/{}/{number}", number % 3));
@@ -228,26 +228,26 @@ fn a_tree_goes_there_and_back() {
     let same = Command::new("diff").arg("-r").arg(host.path("near/tree")).arg(host.path("near/back")).output().unwrap();
     assert!(same.status.success(), "{}", text(&same.stdout));
     let again = host.copies(&["tree", "there:"]);
-    assert_eq!((&again["tally"]["files"], &again["tally"]["bytes"]), (&0.into(), &0.into()), "{again}");
+    assert_eq!((&again["counts"]["files"], &again["counts"]["bytes"]), (&0.into(), &0.into()), "{again}");
     host.leaves_nothing();
 }
 
 #[test]
-fn a_tree_goes_from_one_host_to_another() {
+fn third_party_copy_works_over_ssh() {
     let Some(host) = Host::new() else { return };
     let content = write(&host.path("far/tree"), 3_000_003);
     fs::rename(host.path("far/tree"), host.path("far/file")).unwrap();
     fs::create_dir(host.path("far/tree")).unwrap();
     fs::rename(host.path("far/file"), host.path("far/tree/file")).unwrap();
     let report = host.copies(&["there:tree", "other:into"]);
-    assert_eq!((&report["tally"]["files"], &report["tally"]["bytes"]), (&1.into(), &content.len().into()), "{report}");
+    assert_eq!((&report["counts"]["files"], &report["counts"]["bytes"]), (&1.into(), &content.len().into()), "{report}");
     assert_eq!(fs::read(host.path("far/into/tree/file")).unwrap(), content);
     host.refuses(&["there:none", "other:into"], 1, "none: no such file", "");
     host.leaves_nothing();
 }
 
 #[test]
-fn what_cut_copies_left_is_cleaned_over_ssh() {
+fn clean_works_over_ssh() {
     let Some(host) = Host::new() else { return };
     left(&host.path("far/in"), "a");
     let output = host.copy(&["--clean", "there:in"]);
@@ -260,32 +260,32 @@ fn what_cut_copies_left_is_cleaned_over_ssh() {
 }
 
 #[test]
-fn where_ssh_comes_to_nothing_one_line_says_why() {
+fn ssh_failures_are_one_line_errors() {
     let Some(host) = Host::new() else { return };
     write(&host.path("near/a"), 10);
     let none = ["a", "there:b", "--remote-lfn", "no-such-lfn"];
-    host.refuses(&none, 1, "'no-such-lfn' is not installed there", "--remote-lfn PATH");
+    host.refuses(&none, 1, "'no-such-lfn' is not installed on that host", "--remote-lfn PATH");
     host.refuses(&["a", "no-such-host.invalid:b"], 1, "unknown host 'no-such-host.invalid'", "lfn hosts add");
-    host.refuses(&["a", "me@-oProxyCommand=true:b"], 2, "not a host", "as for ssh");
-    host.refuses(&["a", "there:b", "--ssh", "ssh '"], 2, "a quote is not closed", "--ssh");
+    host.refuses(&["a", "me@-oProxyCommand=true:b"], 2, "not a valid host", "as for scp");
+    host.refuses(&["a", "there:b", "--ssh", "ssh '"], 2, "unclosed quote", "--ssh");
     host.refuses(&["a", "there:b", "--ssh", "no-such-ssh"], 1, "cannot start no-such-ssh", "--ssh COMMAND");
     let other = ["a", "there:b", "--remote-lfn", "echo '{\"schema\":\"lfn.stdio/99\"}' #"];
     host.refuses(&other, 1, "lfn.stdio/99", "same version");
-    host.refuses(&["a", "there:b", "--remote-lfn", "true"], 1, "without saying where it listens", "true --version");
+    host.refuses(&["a", "there:b", "--remote-lfn", "true"], 1, "without announcing its port", "true --version");
     let taken = TcpListener::bind(("::", 0)).or_else(|_| TcpListener::bind(("0.0.0.0", 0))).unwrap();
     let port = taken.local_addr().unwrap().port().to_string();
     host.refuses(&["a", "there:b", "--ssh-ports", &port], 1, "cannot listen on", "--ssh-ports");
-    host.knows("other");
+    host.accept_host_key("other");
     host.refuses(&["a", "there:b"], 1, "Host key verification failed", " there true`");
-    host.knows("host");
+    host.accept_host_key("host");
     fs::write(host.path("authorized"), "").unwrap();
-    host.refuses(&["a", "there:b"], 1, "Permission denied", "lets you in");
+    host.refuses(&["a", "there:b"], 1, "Permission denied", "check that this login works");
     assert_eq!(fs::read_dir(host.path("far")).unwrap().count(), 0);
     host.leaves_nothing();
 }
 
 #[test]
-fn nothing_secret_stands_in_an_argument_or_the_surroundings() {
+fn no_secret_in_arguments_or_environment() {
     let Some(host) = Host::new() else { return };
     let noted = host.noted("noted", "");
     let mut child = host.command(&["there:zero:1TB", "null:", "--remote-lfn", &noted]).spawn().unwrap();
@@ -308,15 +308,15 @@ fn nothing_secret_stands_in_an_argument_or_the_surroundings() {
     assert!(eventually(|| host.far_ends().is_empty()), "{:?}", host.far_ends());
 }
 
-/// Established connections to a port of loopback.
+/// Returns the number of established connections to a loopback port.
 fn connections(port: u64) -> usize {
     let tables = ["/proc/net/tcp", "/proc/net/tcp6"].map(|table| fs::read_to_string(table).unwrap_or_default());
     let of = |line: &str| line.split_whitespace().nth(2).is_some_and(|there| there.ends_with(&format!(":{port:04X}")));
     tables.iter().flat_map(|table| table.lines()).filter(|line| of(line)).count()
 }
 
-/// Starts a copy without end, and waits until the far end is at work.
-fn under_way(host: &Host, args: &[&str]) -> Child {
+/// Starts an endless copy and waits until the server works.
+fn start_endless_copy(host: &Host, args: &[&str]) -> Child {
     let noted = host.noted("noted", "");
     let child = host.command(&[args, &["--remote-lfn", &noted]].concat()).spawn().unwrap();
     let said = PathBuf::from(format!("{noted}.said"));
@@ -327,9 +327,9 @@ fn under_way(host: &Host, args: &[&str]) -> Child {
 }
 
 #[test]
-fn a_near_side_that_is_gone_leaves_no_far_side() {
+fn killed_client_leaves_no_ssh_server() {
     let Some(host) = Host::new() else { return };
-    let mut child = under_way(&host, &["zero:1TB", "there:null:"]);
+    let mut child = start_endless_copy(&host, &["zero:1TB", "there:null:"]);
     assert_eq!(host.far_ends().len(), 1);
     child.kill().unwrap();
     child.wait().unwrap();
@@ -337,9 +337,9 @@ fn a_near_side_that_is_gone_leaves_no_far_side() {
 }
 
 #[test]
-fn an_interrupt_ends_both_sides() {
+fn interrupt_ends_both_sides() {
     let Some(host) = Host::new() else { return };
-    let child = under_way(&host, &["there:zero:1TB", "null:"]);
+    let child = start_endless_copy(&host, &["there:zero:1TB", "null:"]);
     kill("INT", child.id());
     let output = finish(child);
     assert_eq!(output.status.code(), Some(130), "{}", text(&output.stderr));
@@ -347,7 +347,7 @@ fn an_interrupt_ends_both_sides() {
 }
 
 #[test]
-fn a_far_end_that_never_speaks_can_be_interrupted() {
+fn silent_ssh_server_can_be_interrupted() {
     let Some(host) = Host::new() else { return };
     let begun = host.path("begun");
     let mute = format!("touch '{}'; exec cat #", begun.display());
@@ -359,9 +359,9 @@ fn a_far_end_that_never_speaks_can_be_interrupted() {
     host.leaves_nothing();
 }
 
-/// As where the host there was started anew, and the connection of ssh died without a word.
+/// The host was restarted, and the connection of ssh died without a message.
 #[test]
-fn a_far_end_that_is_gone_is_started_again_though_ssh_has_not_noticed() {
+fn lost_ssh_server_is_restarted() {
     let Some(host) = Host::new() else { return };
     let script = host.noted("noted", "");
     let outlived = format!("{}cat > /dev/null\n", fs::read_to_string(&script).unwrap());
@@ -381,7 +381,7 @@ fn a_far_end_that_is_gone_is_started_again_though_ssh_has_not_noticed() {
     host.leaves_nothing();
 }
 
-/// Processor time that a process has used, in hundredths of a second.
+/// Returns the CPU time of a process in hundredths of a second.
 fn ticks(pid: u32) -> u64 {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap();
     let fields: Vec<_> = stat[stat.rfind(')').unwrap()..].split(' ').collect();
@@ -389,13 +389,13 @@ fn ticks(pid: u32) -> u64 {
 }
 
 #[test]
-fn a_far_side_that_is_gone_ends_the_copy() {
+fn lost_ssh_server_ends_copy_without_retries() {
     let Some(host) = Host::new() else { return };
-    // Otherwise it is started again.
-    let child = under_way(&host, &["zero:1TB", "there:null:", "--patience", "0s"]);
+    // With retries, the server would be started again.
+    let child = start_endless_copy(&host, &["zero:1TB", "there:null:", "--retry-for", "0s"]);
     let far = host.far_processes();
     assert_eq!(far.len(), 1);
-    // Connections may be there before a server has said a word on them: it is under way when that has worked for a while.
+    // Connections can exist before the server has sent a message. The copy runs when the server has used some CPU time.
     wait_for("its work", || ticks(far[0]) >= 50);
     kill("KILL", far[0]);
     let output = finish(child);
@@ -405,31 +405,31 @@ fn a_far_side_that_is_gone_ends_the_copy() {
 }
 
 #[test]
-fn a_wall_between_is_passed_inside_ssh() {
+fn data_goes_through_ssh_behind_a_firewall() {
     let Some(host) = Host::new() else { return };
     let content = write(&host.path("near/a"), 2_000_003);
-    // sshd says where it was reached; without that word no address is left that the near side could try.
+    // sshd reports the address at which it was reached. Without this variable the client knows no address.
     let unknown = format!("env -u SSH_CONNECTION {}", host.path("bin/lfn").display());
     let output = host.copy(&["a", "walled:a", "--remote-lfn", &unknown]);
     assert!(output.status.success(), "{}", text(&output.stderr));
     assert!(text(&output.stderr).contains("the data go through ssh"), "{}", text(&output.stderr));
     assert_eq!(fs::read(host.path("far/a")).unwrap(), content);
-    // Where sshd says it, that address is tried.
+    // With the variable, the client tries this address.
     let output = host.copy(&["walled:a", "b"]);
     assert!(output.status.success() && output.stderr.is_empty(), "{}", text(&output.stderr));
     assert_eq!(fs::read(host.path("near/b")).unwrap(), content);
     host.leaves_nothing();
 }
 
-/// It outlives the copy, and is left as it was; whether the configuration says that it is shared, or an argument.
+/// A shared connection outlives the copy unchanged, whether the configuration or an argument shares it.
 #[test]
-fn a_connection_of_the_users_own_is_passed_through_and_left() {
+fn shared_ssh_connection_is_used_and_kept() {
     let Some(host) = Host::new() else { return };
     let content = write(&host.path("near/a"), 100_000);
     let shared = format!("-F '{}' -S '{}'", host.path("config").display(), host.path("run/master").display());
     let ssh = |words: &str| Command::new("sh").args(["-c", &format!("exec ssh {shared} {words}")]).output().unwrap();
     assert!(ssh("-M -N -f walled > /dev/null 2>&1").status.success());
-    // "Master running (pid=N)"
+    // The output is "Master running (pid=N)".
     let said = text(&ssh("-O check walled").stderr);
     let master = said.split_once("pid=").unwrap().1.split_once(')').unwrap().0.parse().unwrap();
     let unknown = format!("env -u SSH_CONNECTION {}", host.path("bin/lfn").display());
@@ -443,30 +443,30 @@ fn a_connection_of_the_users_own_is_passed_through_and_left() {
     assert!(ssh("-O exit walled").status.success());
 }
 
-/// On how many ports a process listens.
+/// Returns the number of ports on which a process listens.
 fn listening(pid: u32) -> usize {
     let open = fs::read_dir(format!("/proc/{pid}/fd")).unwrap().flatten().flat_map(|fd| fs::read_link(fd.path()));
     let open: Vec<_> = open.map(|file| file.display().to_string()).collect();
     let tables = ["/proc/net/tcp", "/proc/net/tcp6"].map(|table| fs::read_to_string(table).unwrap_or_default());
     let lines = tables.iter().flat_map(|table| table.lines()).map(|line| line.split_whitespace().collect::<Vec<_>>());
-    // State 0A (TCP_LISTEN), and the socket's inode.
+    // State 0A is TCP_LISTEN; the last column is the socket's inode.
     lines.filter(|line| line[3] == "0A" && open.contains(&format!("socket:[{}]", line[9]))).count()
 }
 
 #[test]
-fn a_forced_command_may_let_less_be_done() {
+fn forced_command_can_restrict_rights() {
     let Some(host) = Host::new() else { return };
     write(&host.path("near/a"), 10);
     let content = write(&host.path("far/b"), 1000);
     let forced = format!("{} serve --stdio --read-only #", host.path("bin/lfn").display());
-    host.refuses(&["a", "there:a", "--remote-lfn", &forced], 1, "not for uploads", "");
+    host.refuses(&["a", "there:a", "--remote-lfn", &forced], 1, "does not allow uploads", "");
     host.copies(&["there:b", "b", "--remote-lfn", &forced]);
     assert_eq!(fs::read(host.path("near/b")).unwrap(), content);
     host.leaves_nothing();
 }
 
 #[test]
-fn the_far_end_listens_where_it_is_told_to() {
+fn ssh_server_listens_on_the_given_ports() {
     let Some(host) = Host::new() else { return };
     let free = TcpListener::bind(("127.0.0.1", 0)).unwrap().local_addr().unwrap().port();
     let noted = host.noted("noted", "");

@@ -1,4 +1,4 @@
-//! Trees: many files at once, what is in the way, what fails by itself, and a second run that goes on.
+//! Trees: many files at once, existing entries, failed entries, and a second run that resumes.
 
 use std::ffi::OsStr;
 use std::fs::{self, Permissions};
@@ -10,8 +10,8 @@ use std::time::{Duration, SystemTime};
 
 use crate::{Pair, is_root, text, write};
 
-/// Files of every kind of length, odd names, empty and deep directories, a link.
-fn plant(root: &Path) {
+/// Creates files of all lengths, odd names, empty and deep directories, and a link.
+fn create_files(root: &Path) {
     for directory in ["a", "a/b", "a/b/c", "empty", "many"] {
         fs::create_dir_all(root.join(directory)).unwrap();
     }
@@ -28,7 +28,7 @@ fn plant(root: &Path) {
     fs::set_permissions(root.join("a/large"), Permissions::from_mode(0o555)).unwrap();
 }
 
-/// The stock tool's word that two trees hold the same.
+/// Asserts with `diff` that two trees are equal.
 #[track_caller]
 fn same(one: &Path, other: &Path) {
     let output = Command::new("diff").args(["-r", "--no-dereference"]).args([one, other]).output().unwrap();
@@ -36,13 +36,13 @@ fn same(one: &Path, other: &Path) {
 }
 
 #[test]
-fn a_tree_goes_up_and_down_whole() {
+fn tree_is_copied_both_ways() {
     let pair = Pair::new();
-    plant(&pair.near("tree"));
-    let up = pair.copies(&["tree", "far:", "--block", "64KiB"]);
+    create_files(&pair.near("tree"));
+    let up = pair.copies(&["tree", "far:", "--block-size", "64KiB"]);
     same(&pair.near("tree"), &pair.far("tree"));
-    assert_eq!((&up["tally"]["files"], &up["tally"]["failed"]), (&306.into(), &0.into()), "{up}");
-    let down = pair.copies(&["far:tree/", "back", "--block", "64KiB"]);
+    assert_eq!((&up["counts"]["files"], &up["counts"]["failed"]), (&306.into(), &0.into()), "{up}");
+    let down = pair.copies(&["far:tree/", "back", "--block-size", "64KiB"]);
     same(&pair.near("tree"), &pair.near("back"));
     assert_eq!(down["bytes"], up["bytes"]);
     for name in ["one", "a/small", "a/large", "a/b/c/deep"] {
@@ -52,14 +52,14 @@ fn a_tree_goes_up_and_down_whole() {
         };
         assert_eq!(facts(&pair.near("tree").join(name)), facts(&pair.near("back").join(name)), "{name}");
     }
-    // What is there already is not sent again.
+    // Up-to-date files are not sent again.
     let again = pair.copies(&["far:tree/", "back"]);
-    assert_eq!((&again["tally"]["files"], &again["tally"]["skipped"]), (&0.into(), &312.into()), "{again}");
-    pair.nothing_half_done();
+    assert_eq!((&again["counts"]["files"], &again["counts"]["skipped"]), (&0.into(), &312.into()), "{again}");
+    pair.assert_no_partial_files();
 }
 
 #[test]
-fn the_slash_behind_a_directory_means_what_rsync_means() {
+fn trailing_slash_works_like_rsync() {
     let pair = Pair::new();
     fs::create_dir(pair.near("d")).unwrap();
     write(&pair.near("d/f"), 100);
@@ -73,11 +73,11 @@ fn the_slash_behind_a_directory_means_what_rsync_means() {
 }
 
 #[test]
-fn what_fails_is_listed_and_the_rest_goes_on() {
+fn failed_entries_do_not_stop_the_copy() {
     let pair = Pair::new();
-    plant(&pair.near("tree"));
+    create_files(&pair.near("tree"));
     assert!(Command::new("mkfifo").arg(pair.near("tree/pipe")).status().unwrap().success());
-    // An empty one would give way, as with rsync.
+    // An empty directory would be replaced, as with rsync.
     fs::create_dir_all(pair.far("tree/one/in")).unwrap();
     fs::create_dir_all(pair.far("tree/a")).unwrap();
     fs::write(pair.far("tree/a/small"), "other").unwrap();
@@ -96,12 +96,12 @@ fn what_fails_is_listed_and_the_rest_goes_on() {
 }
 
 #[test]
-fn links_are_stored_and_never_followed_out() {
+fn links_are_stored_and_never_followed() {
     let pair = Pair::new();
     fs::create_dir(pair.near("d")).unwrap();
     symlink("/etc", pair.near("d/link")).unwrap();
     write(&pair.near("d/f"), 10);
-    // A link in the way of a directory: what is below it must not land where it leads.
+    // A link in the place of a directory: entries below it must not be written to its target.
     fs::create_dir(pair.home.path().join("outside")).unwrap();
     fs::create_dir(pair.far("x")).unwrap();
     symlink(pair.home.path().join("outside"), pair.far("x/d")).unwrap();

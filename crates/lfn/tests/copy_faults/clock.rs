@@ -1,37 +1,38 @@
-//! A wall clock that jumps while a program runs: Debian's libfaketime, told by a file that is replaced.
+//! A wall clock that jumps while a program runs, made with Debian's libfaketime and a file that is replaced.
 //!
-//! Only `CLOCK_REALTIME` moves, as when somebody sets the clock of a host; times of files stay what the kernel says.
+//! Only `CLOCK_REALTIME` moves, as if a user sets the clock of a host. The times of files come from the kernel and
+//! stay.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// The clock of one side.
+/// The wall clock of one side.
 pub struct Clock(PathBuf);
 
 impl Clock {
-    /// One that is right, kept in a new file there.
+    /// Creates a correct clock that is controlled by a new file at this path.
     pub fn new(file: PathBuf) -> Clock {
         let clock = Clock(file);
         clock.set("+0");
         clock
     }
 
-    /// Moves it so far from the true time, such as `-2d`; whoever reads it sees the old time or the new one.
+    /// Moves the clock by this offset from the true time, for example `-2d`. A reader sees the old or the new time.
     pub fn set(&self, offset: &str) {
         let new = self.0.with_extension("new");
         fs::write(&new, format!("{offset}\n")).unwrap();
         fs::rename(new, &self.0).unwrap();
     }
 
-    /// A program goes by it.
+    /// Makes a program use this clock.
     pub fn rules(&self, command: &mut Command) {
         command.env("LD_PRELOAD", library()).env("FAKETIME_TIMESTAMP_FILE", &self.0);
         command.envs(["FAKETIME_NO_CACHE", "FAKETIME_DONT_FAKE_MONOTONIC", "NO_FAKE_STAT"].map(|name| (name, "1")));
     }
 }
 
-/// What there is to say if the library is not where Debian has it.
+/// Returns an error if Debian's library is not installed.
 pub fn missing() -> Option<String> {
     let library = library();
     (!library.is_file()).then(|| format!("{} is not there; on Debian: apt-get install faketime", library.display()))
@@ -42,7 +43,7 @@ fn library() -> PathBuf {
     Path::new("/usr/lib").join(triple).join("faketime/libfaketime.so.1")
 }
 
-/// Removes what the library leaves of a program that is killed, ends without a word to it, or may not since it is confined.
+/// Removes the shared memory that the library leaves after a kill, an abrupt end, or in a sandbox.
 pub fn sweep(pid: u32) {
     for name in ["faketime_shm", "sem.faketime_sem"] {
         let _ = fs::remove_file(format!("/dev/shm/{name}_{pid}"));

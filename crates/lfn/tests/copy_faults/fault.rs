@@ -1,8 +1,8 @@
-//! What may happen to a copy.
+//! Kinds of faults during a copy.
 
 use std::fmt;
 
-/// One kind of it.
+/// One kind of fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fault {
     ClientKilled,
@@ -45,20 +45,20 @@ impl Fault {
         Fault::TwoCopies,
     ];
 
-    /// Whether the source is another one afterwards.
+    /// Returns whether the fault changes the source.
     pub fn changes_source(self) -> bool {
         use Fault::{SourceGrown, SourceReplaced, SourceRewritten, SourceTruncated};
         matches!(self, SourceTruncated | SourceGrown | SourceReplaced | SourceRewritten)
     }
 
-    /// Whether something is done to what the ended copy left.
-    pub fn touches_what_is_left(self) -> bool {
+    /// Returns whether the fault changes the remains of the interrupted copy.
+    pub fn changes_remains(self) -> bool {
         matches!(self, Fault::TimesJump | Fault::JournalTorn | Fault::JournalForged | Fault::PartialMeddled)
     }
 
-    /// Whether the client dies of it.
+    /// Returns whether the fault kills the client.
     pub fn kills_client(self) -> bool {
-        self == Fault::ClientKilled || self.touches_what_is_left()
+        self == Fault::ClientKilled || self.changes_remains()
     }
 }
 

@@ -1,9 +1,9 @@
-//! Whatever happens to a copy and whenever, nothing wrong or short has a final name, and the same command makes it whole.
+//! After any fault at any time, no wrong or short file has a final name, and the same command completes the copy.
 //!
-//! A trial is made of its seed: what is copied, which way and how, what happens to it and when. `LFN_TRIALS=1000` runs
-//! as many (`bench/faults` does), `LFN_SEED=17` that one alone; the suite runs a sample of each kind. A seed draws the
-//! same things each time, while the machine's own timing differs: one that failed is worth several replays
-//! (`LFN_TRIALS` with `LFN_SEED` repeats it).
+//! A seed determines a trial: the files, direction and options of the copy, the fault and its time. `LFN_TRIALS=1000`
+//! sets the number of trials (`bench/faults` uses this), `LFN_SEED=17` runs one seed. Without them, the test runs a
+//! sample of each kind. A seed always draws the same values, but the timing of the machine differs. So repeat a failed
+//! seed several times (`LFN_TRIALS` with `LFN_SEED`).
 #![allow(clippy::unwrap_used, reason = "a test")]
 
 mod clock;
@@ -20,7 +20,7 @@ use std::time::Instant;
 use fault::Fault;
 use trial::Trial;
 
-/// In the suite: each kind of fault each way, clear and encrypted.
+/// Trials in the normal test run: each kind of fault in each direction, with and without encryption.
 const SAMPLE: u64 = 4 * Fault::ALL.len() as u64;
 
 fn number(name: &str) -> Option<u64> {
@@ -79,7 +79,7 @@ fn trials() {
     assert!(failed.is_empty(), "seeds that failed: {}", failed.join("; "));
 }
 
-/// Without this the trials of the clock would show nothing.
+/// Without a moving clock the clock trials would test nothing.
 fn moved() {
     match clock::missing() {
         Some(missing) => {

@@ -1,4 +1,4 @@
-//! A relay between client and server that does to their connections what a bad path does.
+//! A relay between client and server that injects the faults of a bad path.
 
 use std::io::{Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::Duration;
 
-/// The relay; its connections end with it.
+/// The relay. Its connections end with it.
 pub struct Proxy {
     pub address: SocketAddr,
     state: Arc<State>,
@@ -16,16 +16,16 @@ pub struct Proxy {
 #[derive(Default)]
 struct State {
     over: AtomicBool,
-    /// Nothing passes.
+    /// While true, no data passes.
     held: AtomicBool,
-    /// Bytes, both ways together, until a bit of one is flipped; negative: never.
+    /// Bytes in both directions until a bit is flipped. Negative means never.
     flip_after: AtomicI64,
     passed: AtomicU64,
     sockets: Mutex<Vec<TcpStream>>,
 }
 
 impl Proxy {
-    /// In front of `server`.
+    /// Starts a relay in front of `server`.
     pub fn start(server: SocketAddr) -> Proxy {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
@@ -47,12 +47,12 @@ impl Proxy {
         Proxy { address, state }
     }
 
-    /// How much has passed.
+    /// Returns the number of relayed bytes.
     pub fn passed(&self) -> u64 {
         self.state.passed.load(Ordering::SeqCst)
     }
 
-    /// Resets every connection.
+    /// Resets all connections.
     pub fn reset(&self) {
         for socket in self.state.sockets.lock().unwrap().drain(..) {
             let _ = socket2::SockRef::from(&socket).set_linger(Some(Duration::ZERO));
@@ -60,14 +60,14 @@ impl Proxy {
         }
     }
 
-    /// Lets nothing pass for a time.
+    /// Stops all traffic for this time.
     pub fn hold(&self, time: Duration) {
         self.state.held.store(true, Ordering::SeqCst);
         thread::sleep(time);
         self.state.held.store(false, Ordering::SeqCst);
     }
 
-    /// Flips a bit of the byte that passes after so many more; the checksums of TCP are right again.
+    /// Flips a bit after this number of further bytes. The TCP checksums are correct again.
     pub fn flip_after(&self, bytes: u64) {
         self.state.flip_after.store(bytes as i64, Ordering::SeqCst);
     }

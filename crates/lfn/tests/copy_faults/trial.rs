@@ -1,4 +1,4 @@
-//! One trial: a copy, what happens to it, the same command again until it is done, and what stands there meanwhile.
+//! One trial: a copy, a fault, the same command again until it succeeds, and checks of the destination in between.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File, FileTimes};
@@ -21,26 +21,26 @@ use crate::fault::Fault;
 use crate::proxy::Proxy;
 use crate::support::{lfn, lfn_path};
 
-/// Anything that takes this long hangs.
+/// A command that runs longer than this hangs.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// In this many attempts an undisturbed copy is done.
+/// An undisturbed copy succeeds within this number of attempts.
 const ATTEMPTS: usize = 4;
 
-/// A server of this test binary that may write no longer file than this says, bytes.
+/// Makes this test binary a server with this limit on file size, in bytes.
 const LIMITED: &str = "LFN_TEST_FILE_LIMIT";
 
-/// What was seen of it.
+/// Observations of a trial.
 pub struct Seen {
-    /// The copy was still under way when it happened.
+    /// The copy was running when the fault was injected.
     pub struck: bool,
-    /// Blocks were left that the next attempt could go on from.
+    /// The fault left blocks that the next attempt can resume from.
     pub resumable: bool,
-    /// And it did.
+    /// The next attempt resumed from them.
     pub resumed: bool,
 }
 
-/// Drawn from a seed (splitmix64, Steele, Lea and Flood 2014).
+/// Generator of the trial's values (splitmix64, Steele, Lea and Flood 2014).
 struct Draw(u64);
 
 impl Draw {
@@ -57,17 +57,17 @@ impl Draw {
     }
 }
 
-/// See the module.
+/// A trial, see the module documentation.
 pub struct Trial {
     pub fault: Fault,
     up: bool,
     clear: bool,
     streams: u64,
-    /// Where it jumps, that of the client, of the server or of both.
+    /// Moving clocks of the client, the server, or both.
     clocks: [Option<Clock>; 2],
     draw: Draw,
     home: tempfile::TempDir,
-    /// What the source held: before the fault, and after it where that changed it.
+    /// Contents of the source before the fault, and after a fault that changes the source.
     versions: Vec<BTreeMap<PathBuf, Vec<u8>>>,
 }
 
@@ -85,7 +85,7 @@ impl Drop for Server {
     }
 }
 
-/// This process as a server with a limit on files, if it was started as one.
+/// Runs this process as a server with a limit on file size, if it was started as one.
 pub fn as_limited_server() -> Option<ExitCode> {
     let limit: u64 = std::env::var(LIMITED).ok()?.parse().unwrap();
     setrlimit(Resource::Fsize, Rlimit { current: Some(limit), maximum: None }).unwrap();
@@ -93,12 +93,12 @@ pub fn as_limited_server() -> Option<ExitCode> {
     panic!("{error}");
 }
 
-/// A server whose clock is moved while it runs dates its account by that, and goes on serving a client whose own clock
-/// is right.
+/// A server with a moved clock writes its audit log with the moved time, and continues to serve a client with a correct
+/// clock.
 pub fn clock_moves() {
     let mut trial = Trial::new(0);
     trial.up = true;
-    trial.plant();
+    trial.create_files();
     trial.clocks[1] = Some(Clock::new(trial.home.path().join("far/clock")));
     let server = trial.serve(None, None);
     for offset in ["+0", "+3650d", "-3650d"] {
@@ -106,7 +106,7 @@ pub fn clock_moves() {
         let done = finish(trial.command(&server.ticket, &[]).spawn().unwrap()).unwrap();
         assert!(done.status.success(), "{offset}: {}", text(&done.stderr));
     }
-    trial.all_is_there(false).unwrap();
+    trial.check_complete(false).unwrap();
     let account = fs::read_to_string(trial.account()).unwrap();
     let lines = account.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
     let opened = lines.filter(|line| line["event"] == "opened");
@@ -119,7 +119,7 @@ impl Trial {
         let mut draw = Draw(seed);
         let fault = Fault::ALL[(seed % Fault::ALL.len() as u64) as usize];
         let variant = seed / Fault::ALL.len() as u64;
-        // What fills up is the server's disk.
+        // The server's disk fills up.
         let up = variant.is_multiple_of(2) || fault == Fault::DiskFull;
         let home = tempfile::tempdir().unwrap();
         let mut trial = Trial {
@@ -136,7 +136,7 @@ impl Trial {
             fs::create_dir(trial.home.path().join(side)).unwrap();
         }
         if fault == Fault::ClockJump {
-            // Below the root: a server that landlock confines reads nothing else.
+            // Below the root, because a server with landlock can read nothing else.
             let sides = 1 + trial.draw.below(3);
             let clock = |side: u64| Clock::new(trial.home.path().join(format!("far/clock{side}")));
             trial.clocks = [0, 1].map(|side| (sides & 1 << side != 0).then(|| clock(side)));
@@ -145,7 +145,7 @@ impl Trial {
     }
 
     pub fn run(mut self) -> Result<Seen, String> {
-        self.plant();
+        self.create_files();
         let limit = (self.fault == Fault::DiskFull).then_some(1 << 20);
         let mut server = self.serve(None, limit);
         let proxy = Proxy::start(server.address);
@@ -155,13 +155,13 @@ impl Trial {
             thread::sleep(Duration::from_millis(self.draw.below(60)));
             self.command(&server.ticket, &[]).spawn().unwrap()
         });
-        let struck = self.strike(&mut client, &mut server, &proxy);
+        let struck = self.inject_fault(&mut client, &mut server, &proxy);
         let mut done = finish(client)?;
         if let Some(second) = second {
             finish(second)?;
         }
-        self.nothing_is_wrong()?;
-        let left = self.what_is_left();
+        self.check_final_names()?;
+        let left = self.change_remains();
         if limit.is_some() {
             drop(server);
             server = self.serve(None, None);
@@ -174,10 +174,10 @@ impl Trial {
             attempts += 1;
             let flags: &[&str] = if self.fault.changes_source() { &["--force"] } else { &[] };
             done = finish(self.command(&server.ticket, flags).spawn().unwrap())?;
-            self.nothing_is_wrong()?;
+            self.check_final_names()?;
             resumed |= kept(&done) > 0;
         }
-        self.all_is_there(attempts > 0)?;
+        self.check_complete(attempts > 0)?;
         let resumable = attempts > 0 && left && !self.fault.changes_source() && self.fault != Fault::JournalTorn;
         let resumable = resumable && !matches!(self.fault, Fault::JournalForged | Fault::PartialMeddled);
         if resumable && !resumed {
@@ -186,8 +186,8 @@ impl Trial {
         Ok(Seen { struck, resumable, resumed })
     }
 
-    /// A tree of some files, one of them of many blocks.
-    fn plant(&mut self) {
+    /// Creates a tree of some files, one of which has many blocks.
+    fn create_files(&mut self) {
         let source = self.source();
         let mut files = BTreeMap::new();
         let large = 1_000_000 + self.draw.below(20_000_000);
@@ -217,12 +217,12 @@ impl Trial {
         self.home.path().join(if self.up { "far/data" } else { "near/data" })
     }
 
-    /// What a server whose clock may be moved keeps account in.
+    /// Returns the path of the audit log of a server with a moving clock.
     fn account(&self) -> PathBuf {
         self.home.path().join("state/audit")
     }
 
-    /// A server with the same key and token each time.
+    /// Starts a server with the same key and token each time.
     fn serve(&self, port: Option<u16>, limit: Option<u64>) -> Server {
         let mut command = match limit {
             Some(limit) => {
@@ -233,7 +233,7 @@ impl Trial {
             None => lfn(),
         };
         let port = port.unwrap_or(0).to_string();
-        command.args(["serve", "--quiet", "--bind", "127.0.0.1", "--host", "127.0.0.1", "--port", &port, "--root"]);
+        command.args(["serve", "--quiet", "--bind", "127.0.0.1", "--ticket-host", "127.0.0.1", "--port", &port, "--root"]);
         command.arg(self.home.path().join("far")).env("HOME", self.home.path().join("state"));
         command.env_remove("XDG_STATE_HOME").env_remove("XDG_CONFIG_HOME");
         if let [_, Some(clock)] = &self.clocks {
@@ -249,7 +249,7 @@ impl Trial {
                 let address = address.0.parse().unwrap();
                 return Server { child, ticket: ticket.trim().to_owned(), address };
             }
-            // Whoever had the port has not quite gone.
+            // The previous owner of the port has not ended yet.
             let _ = child.wait();
             assert!(Instant::now() < deadline, "the server does not start again");
             thread::sleep(Duration::from_millis(20));
@@ -259,7 +259,7 @@ impl Trial {
     fn command(&self, ticket: &str, flags: &[&str]) -> Command {
         let places = if self.up { ["data", "far:"] } else { ["far:data", "."] };
         let mut command = lfn();
-        command.arg("copy").args(places).args(["--json", "--block", "64KiB", "--patience", "20s"]).args(flags);
+        command.arg("copy").args(places).args(["--json", "--block-size", "64KiB", "--retry-for", "20s"]).args(flags);
         command.args(["--streams", &self.streams.to_string()]);
         if self.clear {
             command.arg("--clear-data");
@@ -273,19 +273,20 @@ impl Trial {
         command
     }
 
-    /// Does it, at a moment that is drawn; says whether the copy was under way still.
-    fn strike(&mut self, client: &mut Child, server: &mut Server, proxy: &Proxy) -> bool {
+    /// Injects the fault at a random moment. Returns whether the copy was still running.
+    fn inject_fault(&mut self, client: &mut Child, server: &mut Server, proxy: &Proxy) -> bool {
         let length: u64 = self.versions[0].values().map(|content| content.len() as u64).sum();
         let moment = self.draw.below(length + length / 8);
         if self.fault == Fault::Corruption {
-            // Not in what the client says first, which only ends the session before it begins.
+            // The fault must come after the client's first message, because it would only end the session before its
+            // start.
             proxy.flip_after(20_000 + moment);
         }
         let deadline = Instant::now() + PATIENCE;
         while proxy.passed() < moment && client.try_wait().unwrap().is_none() && Instant::now() < deadline {
             thread::sleep(Duration::from_micros(500));
         }
-        let under_way = client.try_wait().unwrap().is_none();
+        let start_with_events = client.try_wait().unwrap().is_none();
         let pause = Duration::from_millis(self.draw.below(400));
         match self.fault {
             fault if fault.kills_client() => {
@@ -307,17 +308,17 @@ impl Trial {
                 thread::sleep(pause);
                 *server = self.serve(Some(server.address.port()), None);
             }
-            Fault::ClockJump => self.jump(client, pause),
+            Fault::ClockJump => self.move_clocks(client, pause),
             Fault::Outage => proxy.hold(pause),
             Fault::Reset => proxy.reset(),
             fault if fault.changes_source() => self.change_source(),
             _ => {}
         }
-        under_way
+        start_with_events
     }
 
-    /// Moves the clocks some times while the copy runs, if it does for so long: far ahead, back, and back to the truth.
-    fn jump(&mut self, client: &mut Child, pause: Duration) {
+    /// Moves the clocks several times while the copy runs: far ahead, back, and to the true time.
+    fn move_clocks(&mut self, client: &mut Child, pause: Duration) {
         for _ in 0..1 + self.draw.below(3) {
             let offset = ["+3650d", "-2d", "-3650d", "+3h", "+0"][self.draw.below(5) as usize];
             self.clocks.iter().flatten().for_each(|clock| clock.set(offset));
@@ -354,9 +355,9 @@ impl Trial {
         self.versions.push(version);
     }
 
-    /// Whether there is a journal of at least one block beside the large file's place; something is done to it, if that
-    /// is the fault.
-    fn what_is_left(&mut self) -> bool {
+    /// Returns whether there is a journal with at least one block of the large file. Changes the remains if this is the
+    /// fault.
+    fn change_remains(&mut self) -> bool {
         let [journal, partial] =
             ["journal", "partial"].map(|kind| self.destination().join(format!(".large.lfn-{kind}")));
         let Ok(mut bytes) = fs::read(&journal) else { return false };
@@ -383,7 +384,7 @@ impl Trial {
             }
             Fault::PartialMeddled => {
                 let Ok(file) = File::options().read(true).write(true).open(&partial) else { return false };
-                // As long as a copy has it, what others write to it is its own bad luck.
+                // A write while a copy holds the lock is not part of this test.
                 while flock(&file, FlockOperation::NonBlockingLockExclusive).is_err() {
                     thread::sleep(Duration::from_millis(1));
                 }
@@ -399,12 +400,13 @@ impl Trial {
             }
             _ => {}
         }
-        // A record is 44 bytes and more, what stands before the first holds names and is longer than one.
+        // A record has at least 44 bytes. The header before the first record contains names and is longer than one
+        // record.
         bytes.len() > 400
     }
 
-    /// Every final name holds a whole version of its file.
-    fn nothing_is_wrong(&self) -> Result<(), String> {
+    /// Checks that every final name has a complete version of its file.
+    fn check_final_names(&self) -> Result<(), String> {
         for (name, content) in read_tree(&self.destination()) {
             let file = name.file_name().unwrap().to_string_lossy();
             if file.starts_with('.') && (file.ends_with(".lfn-partial") || file.ends_with(".lfn-journal")) {
@@ -417,14 +419,14 @@ impl Trial {
         Ok(())
     }
 
-    /// The destination is the source, and nothing besides.
-    fn all_is_there(&self, anew: bool) -> Result<(), String> {
+    /// Checks that the destination equals the source and has no other files.
+    fn check_complete(&self, anew: bool) -> Result<(), String> {
         let there = read_tree(&self.destination());
         let names = |tree: &BTreeMap<PathBuf, Vec<u8>>| tree.keys().cloned().collect::<Vec<_>>();
         if names(&there) != names(&self.versions[0]) {
             return Err(format!("done, and there are {:?} instead of {:?}", names(&there), names(&self.versions[0])));
         }
-        // A source that changed after it was sent is not sent again unless it was asked for again.
+        // A source that changed after it was sent is only sent again by a new command.
         let last = self.versions.last().unwrap();
         let whole = |version: &BTreeMap<PathBuf, Vec<u8>>| *version == there;
         if whole(last) || (!anew && self.versions.iter().any(whole)) {
@@ -444,7 +446,7 @@ fn read_tree(root: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
                 folders.push(path);
             } else {
                 let mut content = Vec::new();
-                // One that is removed meanwhile is not there.
+                // A file that is removed at this moment does not exist.
                 if File::open(&path).and_then(|mut file| file.read_to_end(&mut content)).is_ok() {
                     files.insert(path.strip_prefix(root).unwrap().to_owned(), content);
                 }
@@ -475,7 +477,7 @@ fn finish(mut child: Child) -> Result<Output, String> {
 fn kept(output: &Output) -> u64 {
     serde_json::from_slice::<Value>(&output.stdout)
         .ok()
-        .and_then(|report| report["tally"]["kept"].as_u64())
+        .and_then(|report| report["counts"]["resumed_bytes"].as_u64())
         .unwrap_or(0)
 }
 

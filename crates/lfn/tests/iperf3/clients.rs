@@ -1,4 +1,4 @@
-//! Stock clients at our server.
+//! Stock iperf3 clients with `lfn serve`.
 
 use std::process::{Command, Output};
 
@@ -33,7 +33,7 @@ pub fn stock_clients_agree_on_what_is_timed() {
     for flags in ["-t 1", "-t 1 -P 3"] {
         let report = server.stock(flags);
         without_error(&report, flags);
-        // What was still on its way is waited for.
+        // Data in flight is counted.
         assert_eq!(bytes(&report, "sum_sent"), bytes(&report, "sum_received"), "{flags}");
     }
     let both = server.stock("-t 1 --bidir -P 2");
@@ -45,7 +45,7 @@ pub fn stock_clients_agree_on_what_is_timed() {
         assert!(bytes(report, &received) > 0 && bytes(report, &sent) >= bytes(report, &received), "{suffix}");
     }
     let paced = server.stock("-t 1 -R -b 8M -l 10K");
-    // A busy machine may have sent less; nothing makes it send twice as much.
+    // A busy machine may have sent less, but not twice as much.
     assert!(bytes(&paced, "sum_sent") < 2_000_000, "{}", paced["end"]["sum_sent"]);
     let omitted = server.stock("-t 1 -O 1");
     without_error(&omitted, "-O");
@@ -73,7 +73,8 @@ pub fn stock_clients_send_and_take_datagrams() {
                 (bytes(&report, &format!("sum_sent{suffix}")), bytes(&report, &format!("sum_received{suffix}")));
             assert!(received > 0 && received <= sent, "{flags}: {received} of {sent}");
             let reverse = flags.contains("-R") || !suffix.is_empty();
-            // At the end of a reverse test some may be on their way; else what is not lost is there.
+            // At the end of a reverse test some datagrams may be in flight. Otherwise all datagrams that are not lost
+            // have arrived.
             if !reverse && report["end"]["sum"]["lost_packets"] == 0 {
                 assert_eq!(received, sent, "{flags}");
             }
@@ -95,8 +96,8 @@ pub fn stock_clients_see_the_servers_output() {
 pub fn stock_clients_show_who_they_are() {
     let keys = Keys::new();
     let (users, key, public) = (keys.path("users"), keys.path("private"), keys.path("public"));
-    // Debian's 3.12 knows the older padding alone.
-    let server = Server::start(&["--iperf3-users", &users, "--iperf3-key", &key, "--iperf3-pkcs1"]);
+    // Debian's 3.12 has only the older padding.
+    let server = Server::start(&["--iperf3-users", &users, "--iperf3-rsa-private-key", &key, "--iperf3-pkcs1"]);
     let flags = format!("-n 1000000 --username mario --rsa-public-key-path {public}");
     let report = |server: &Server, flags: &str, password: &str| -> Value {
         let output = stock(server.port, flags, &[("IPERF3_PASSWORD", password)]);
@@ -112,7 +113,7 @@ pub fn stock_clients_show_who_they_are() {
     refused(&report(&server, &flags, "verdi"));
     refused(&report(&server, &flags.replace("mario", "luigi"), "rossi"));
     refused(&report(&server, "-n 1000000", ""));
-    let strict = Server::start(&["--iperf3-users", &users, "--iperf3-key", &key]);
+    let strict = Server::start(&["--iperf3-users", &users, "--iperf3-rsa-private-key", &key]);
     refused(&report(&strict, &flags, "rossi"));
 }
 
@@ -138,7 +139,7 @@ pub fn limits_of_the_server_are_told_stock_clients() {
     }
     let denied = Server::start(&["--deny", "127.0.0.0/8"]);
     assert!(denied.stock("-n 1M")["error"].is_string());
-    // None of this harmed it.
+    // The server still works.
     without_error(&server.stock("-n 1M"), "-n 1M");
 }
 

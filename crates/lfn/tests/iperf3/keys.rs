@@ -1,15 +1,15 @@
-//! A server's keys and users, as files that both programs read.
+//! Keys and users of a server, as files that both programs read.
 
 use std::fs;
 
 use aws_lc_rs::encoding::{AsDer, Pkcs8V1Der, PublicKeyX509Der};
 use aws_lc_rs::rsa::{KeySize, PrivateDecryptingKey};
 use data_encoding::BASE64;
-use lfn_core::iperf3::auth::{Claim, Users};
+use lfn_core::iperf3::auth::{IperfCredentials, Users};
 use lfn_net::iperf3::rsa;
 use tempfile::TempDir;
 
-/// A server's keys and the users that may come, as files.
+/// Files with a server's keys and its users.
 pub struct Keys {
     directory: TempDir,
 }
@@ -25,8 +25,8 @@ impl Keys {
             let lines: Vec<&str> = text.as_bytes().chunks(64).map(|line| std::str::from_utf8(line).unwrap()).collect();
             format!("-----BEGIN {label}-----\n{}\n-----END {label}-----\n", lines.join("\n"))
         };
-        let claim = Claim { user: "mario".into(), password: "rossi".into(), time: 0 };
-        let users = Users::line("mario", &rsa::hash(&claim));
+        let claim = IperfCredentials { user: "mario".into(), password: "rossi".into(), time: 0 };
+        let users = Users::line("mario", &rsa::password_hash(&claim));
         for (name, text) in [
             ("private", pem("PRIVATE KEY", private.as_ref())),
             ("public", pem("PUBLIC KEY", public.as_ref())),

@@ -1,6 +1,6 @@
-//! iperf3's protocol against Debian's iperf3, in both roles and every mode. What is counted must agree to the byte
-//! wherever the protocol lets it; nothing here depends on how fast this machine is. Here are our two ends with each other;
-//! stock clients and stock servers are each in a file beside this one, with the recorded results that other tests read.
+//! The iperf3 protocol with Debian's iperf3, in both roles and all modes. Counts must agree to the byte if the protocol
+//! allows it, and no test depends on the speed of the machine. This file tests `lfn` with itself. The modules test
+//! stock clients and stock servers. The directory also has recorded results for other tests.
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on says so by panicking, its helpers too")]
 
@@ -16,9 +16,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use clients::*;
-use lfn_core::iperf3::{End, Output as ServerOutput, Parameters, Protocol, Way};
+use lfn_core::iperf3::{TestEnd, ServerOutput, Parameters, LoadProtocol, LoadDirection};
 use lfn_core::units::{BitRate, Bytes};
-use lfn_net::iperf3::client::{self, Test};
+use lfn_net::iperf3::client::{self, IperfTest};
 use serde_json::Value;
 use servers::*;
 use support::server::assert_refused;
@@ -41,12 +41,12 @@ fn main() -> ExitCode {
         ("an_interrupt_ends_a_test_with_a_stock_server", iperf3, an_interrupt_ends_a_test_with_a_stock_server),
         ("stock_servers_are_told_who_comes", iperf3, stock_servers_are_told_who_comes),
         ("a_busy_stock_server_is_named", iperf3, a_busy_stock_server_is_named),
-        ("both_of_our_ends_understand_each_other", Needs::Nothing, both_of_our_ends_understand_each_other),
-        ("what_iperf3_cannot_carry_is_refused", Needs::Nothing, what_iperf3_cannot_carry_is_refused),
+        ("lfn_client_and_server_work_over_iperf3", Needs::Nothing, lfn_client_and_server_work_over_iperf3),
+        ("flags_without_iperf3_equivalent_are_refused", Needs::Nothing, flags_without_iperf3_equivalent_are_refused),
     ])
 }
 
-/// `lfn serve --iperf3` on free ports, stopped when dropped.
+/// `lfn serve --iperf3` on free ports, stopped on drop.
 struct Server {
     child: Child,
     port: u16,
@@ -64,7 +64,7 @@ impl Server {
         Server { child, port: address.rsplit_once(':').unwrap().1.parse().unwrap() }
     }
 
-    /// A stock client's report, as JSON.
+    /// Returns the JSON report of a stock client.
     fn stock(&self, flags: &str) -> Value {
         let output = stock(self.port, flags, &[]);
         serde_json::from_slice(&output.stdout).unwrap_or_else(|error| panic!("{flags}: {error}: {}", stdout(&output)))
@@ -78,7 +78,7 @@ impl Drop for Server {
     }
 }
 
-/// `lfn test --iperf3` with nothing of the surroundings.
+/// Runs `lfn test --iperf3` without the user's environment.
 fn lfn_test(port: u16, flags: &[&str]) -> Output {
     let mut command = support::lfn();
     command.env("HOME", "/nonexistent").env_remove("XDG_CONFIG_HOME").env_remove("LFN_PATH").env_remove("LFN_EMULATED");
@@ -100,23 +100,23 @@ fn without_error(report: &Value, flags: &str) {
     assert_eq!(report["error"], Value::Null, "{flags}");
 }
 
-fn test(parameters: Parameters) -> Test {
+fn test(parameters: Parameters) -> IperfTest {
     let within = Duration::from_secs(30);
     let interval = Duration::from_millis(200);
-    Test { parameters, login: None, interval, within, queue: within, from: Vec::new(), stop: Arc::default() }
+    IperfTest { parameters, login: None, interval, step_timeout: within, queue_timeout: within, bind_addresses: Vec::new(), stop: Arc::default() }
 }
 
-fn both_of_our_ends_understand_each_other() {
+fn lfn_client_and_server_work_over_iperf3() {
     let server = Server::start(&[]);
-    for way in [Way::Forward, Way::Reverse, Way::Both] {
-        for protocol in [Protocol::Tcp, Protocol::Udp] {
+    for way in [LoadDirection::Forward, LoadDirection::Reverse, LoadDirection::Both] {
+        for protocol in [LoadProtocol::Tcp, LoadProtocol::Udp] {
             let parameters = Parameters {
                 way,
                 protocol,
-                end: End::Blocks(50),
+                end: TestEnd::Blocks(50),
                 length: Bytes(1000),
                 streams: 2,
-                rate: (protocol == Protocol::Udp).then_some(BitRate(4_000_000)),
+                rate: (protocol == LoadProtocol::Udp).then_some(BitRate(4_000_000)),
                 server_output: true,
                 ..Parameters::default()
             };
@@ -124,7 +124,7 @@ fn both_of_our_ends_understand_each_other() {
             assert!(matches!(outcome.output, Some(ServerOutput::Text(_))));
             for (run, _) in outcome.runs {
                 assert!(run.receiver().bytes <= run.sender().bytes, "{way:?} {protocol:?}");
-                if way == Way::Forward && protocol == Protocol::Tcp {
+                if way == LoadDirection::Forward && protocol == LoadProtocol::Tcp {
                     assert_eq!((run.near.bytes, run.far.bytes), (50_000, 50_000));
                 }
             }
@@ -137,7 +137,7 @@ fn both_of_our_ends_understand_each_other() {
         let stream = &run["iperf3"]["streams"][0];
         assert!(stream["datagrams"].as_u64().unwrap() > 0 && stream["lost_datagrams"].is_u64(), "{stream}");
         assert_eq!(run["iperf3"]["protocol"], "udp");
-        // Of a path that nobody told the rate of nothing is predicted, and of a busy host something may be found.
+        // Without a known rate there is no prediction. On a busy host there may be findings.
         assert_eq!(run["predicted"], Value::Null);
         let page = lfn_test(server.port, flags);
         assert!(stdout(&page).contains("datagrams lost"), "{}", stdout(&page));
@@ -145,9 +145,9 @@ fn both_of_our_ends_understand_each_other() {
     let run = lfn_json(server.port, &["--udp", "--pacing", "2mbit", "-t", "1s", "--rate", "1gbit"]);
     assert_eq!(
         (&run["predicted"]["limited_by"], &run["predicted"]["goodput_bits_per_second"]),
-        (&"asked rate".into(), &2_000_000.into())
+        (&"requested rate".into(), &2_000_000.into())
     );
-    // Datagrams go as they are sent; what the conversation takes afterwards is no time of theirs.
+    // The time of datagrams is the time of sending, without the protocol exchange after it.
     assert_eq!(run["far"]["elapsed_seconds"], run["near"]["elapsed_seconds"]);
     // Far more than any machine sends.
     let run = lfn_json(server.port, &["--udp", "--pacing", "100gbit", "-P", "4", "-t", "1s"]);
@@ -157,17 +157,17 @@ fn both_of_our_ends_understand_each_other() {
     let output = lfn_test(server.port, &["-t", "1s", "--interval", "200ms", "--iperf3-server-output"]);
     let page = stdout(&output);
     assert!(output.status.success(), "{}", stderr(&output));
-    for words in ["goodput", "buffers unknown", "iperf3 does not tell", "server output:", "Accepted connection"] {
+    for words in ["goodput", "buffers unknown", "iperf3 does not report", "server output:", "Accepted connection"] {
         assert!(page.contains(words), "{words}: {page}");
     }
 }
 
-fn what_iperf3_cannot_carry_is_refused() {
+fn flags_without_iperf3_equivalent_are_refused() {
     let cases: [(&[&str], &str); 7] = [
         (&["--streams", "200"], "200 streams"),
-        (&["--near-sndbuf", "50000"], "buffers of one end alone"),
-        (&["--sndbuf", "50000", "--rcvbuf", "60000"], "several sizes"),
-        (&["--time", "1500ms"], "no whole seconds"),
+        (&["--near-sndbuf", "50000"], "buffer sizes for one end only"),
+        (&["--sndbuf", "50000", "--rcvbuf", "60000"], "different buffer sizes"),
+        (&["--time", "1500ms"], "not in whole seconds"),
         (&["--iperf3-user", "mario"], "--iperf3-rsa-public-key"),
         (&["--iperf3-user", "mario", "--iperf3-rsa-public-key", "/nonexistent"], "/nonexistent"),
         (&["far"], "cannot be used with"),
@@ -178,12 +178,12 @@ fn what_iperf3_cannot_carry_is_refused() {
         assert!(!output.status.success() && text.contains(says) && text.contains("hint: "), "{flags:?}: {text}");
     }
     let cannot = [
-        (&["--near-no-copy"][..], "no copying at one end alone"),
-        (&["--until", "2%"], "an end found in the figures"),
-        (&["--check"], "payload of our own kind"),
-        (&["--blocks"], "payload of our own kind"),
-        (&["--latency"], "probes"),
-        (&["--pacing", "1mbit,2mbit"], "another option for each stream"),
+        (&["--near-no-copy"][..], "its protocol does not support no-copy at one end only"),
+        (&["--precision", "2%"], "its protocol does not support --precision"),
+        (&["--check-data"], "its protocol does not support --check-data"),
+        (&["--block-timing"], "its protocol does not support --check-data, --block-timing"),
+        (&["--latency"], "its protocol does not support --latency"),
+        (&["--pacing", "1mbit,2mbit"], "its protocol does not support different options for each stream"),
     ];
     for (flags, says) in cannot {
         assert_refused(&lfn_test(1, flags), 2, &format!("--iperf3: {says}"));
@@ -191,5 +191,5 @@ fn what_iperf3_cannot_carry_is_refused() {
     assert_refused(&lfn_test(1, &["--bind", "192.0.2.7"]), 1, "192.0.2.7");
     let mut command = support::lfn();
     let output = command.args(["serve", "--ephemeral", "--iperf3", "--iperf3-users", "/nonexistent"]).output().unwrap();
-    assert!(!output.status.success() && stderr(&output).contains("iperf3-key"), "{}", stderr(&output));
+    assert!(!output.status.success() && stderr(&output).contains("iperf3-rsa-private-key"), "{}", stderr(&output));
 }

@@ -1,19 +1,19 @@
-//! Our client at stock servers.
+//! `lfn test` with stock iperf3 servers.
 
 use std::fs;
 use std::net::TcpListener;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
-use lfn_core::iperf3::datagram::Width;
-use lfn_core::iperf3::{End, Output as ServerOutput, Parameters, Protocol, Way};
+use lfn_core::iperf3::datagram::CounterWidth;
+use lfn_core::iperf3::{TestEnd, ServerOutput, Parameters, LoadProtocol, LoadDirection};
 use lfn_core::units::{BitRate, Bytes};
-use lfn_core::wire::test::Direction;
-use lfn_net::iperf3::client::{self, Outcome};
+use lfn_core::wire::measure::TestDirection;
+use lfn_net::iperf3::client::{self, IperfOutcome};
 use serde_json::Value;
 
 use crate::keys::Keys;
-use crate::support::server::{interrupted, kill, under_way};
+use crate::support::server::{interrupted, kill, start_with_events};
 use crate::support::{self, eventually, stderr, stdout};
 use crate::{bytes, lfn_json, lfn_test, test};
 
@@ -28,14 +28,14 @@ pub fn stock_servers_agree_on_what_is_counted() {
         assert_eq!(run["near"]["bytes"], wanted, "{flags:?}");
         assert_eq!(run["far"]["bytes"], wanted, "{flags:?}");
         assert_eq!(bytes(&report, "sum_received"), wanted, "{flags:?}");
-        // The time the server was given to read what it had is not its time.
+        // The time that the server gets to read its remaining data does not count.
         let (ours, its) = (&run["far"]["elapsed_seconds"], &report["end"]["sum_received"]["seconds"]);
         assert!(ours.as_f64().unwrap() < its.as_f64().unwrap(), "{ours} and {its}");
     }
     let server = StockServer::start(&["-J"]);
     let run = lfn_json(server.port, &["-k", "20", "-l", "100000", "-R"]);
     let report = server.report();
-    // It sends until it hears that this was enough.
+    // The client sends until the server confirms enough data.
     assert_eq!(run["far"]["bytes"], report["end"]["sum_sent"]["bytes"]);
     let (got, sent) = (run["near"]["bytes"].as_u64().unwrap(), run["far"]["bytes"].as_u64().unwrap());
     assert!((2_000_000..=sent).contains(&got), "{got} of {sent}");
@@ -44,12 +44,12 @@ pub fn stock_servers_agree_on_what_is_counted() {
 }
 
 pub fn stock_servers_agree_in_every_other_mode() {
-    let second = End::Time(Duration::from_secs(1));
+    let second = TestEnd::Time(Duration::from_secs(1));
     let base = Parameters { end: second, length: Bytes(10_000), ..Parameters::default() };
     let (outcome, report) =
-        drive(Parameters { way: Way::Both, streams: 2, rate: Some(BitRate(20_000_000)), ..base.clone() }, &[]);
-    let directions: Vec<Direction> = outcome.runs.iter().map(|(run, _)| run.request.direction).collect();
-    assert_eq!(directions, [Direction::Forward, Direction::Reverse]);
+        drive(Parameters { way: LoadDirection::Both, streams: 2, rate: Some(BitRate(20_000_000)), ..base.clone() }, &[]);
+    let directions: Vec<TestDirection> = outcome.runs.iter().map(|(run, _)| run.request.direction).collect();
+    assert_eq!(directions, [TestDirection::Forward, TestDirection::Reverse]);
     assert_eq!(outcome.runs[0].0.far.bytes, bytes(&report, "sum_received"));
     assert_eq!(outcome.runs[1].0.far.bytes, bytes(&report, "sum_sent_bidir_reverse"));
     assert!(outcome.runs[1].0.near.bytes > 0);
@@ -60,7 +60,7 @@ pub fn stock_servers_agree_in_every_other_mode() {
     assert!(run.near.bytes < 2_000_000 && run.near.elapsed < Duration::from_millis(1900), "{:?}", run.near.elapsed);
 
     let all = Parameters {
-        end: End::Blocks(100),
+        end: TestEnd::Blocks(100),
         zero_copy: true,
         no_delay: true,
         mss: Some(1000),
@@ -78,8 +78,8 @@ pub fn stock_servers_agree_in_every_other_mode() {
     let socket = outcome.runs[0].0.near.streams[0].socket.as_ref().unwrap();
     assert_eq!((socket.congestion.as_str(), socket.sndbuf_granted_bytes), ("reno", Bytes(200_000)));
 
-    let udp = Parameters { protocol: Protocol::Udp, length: Bytes(1000), rate: Some(BitRate(2_000_000)), ..base };
-    for (way, width) in [(Way::Forward, Width::Narrow), (Way::Reverse, Width::Wide), (Way::Both, Width::Narrow)] {
+    let udp = Parameters { protocol: LoadProtocol::Udp, length: Bytes(1000), rate: Some(BitRate(2_000_000)), ..base };
+    for (way, width) in [(LoadDirection::Forward, CounterWidth::Narrow), (LoadDirection::Reverse, CounterWidth::Wide), (LoadDirection::Both, CounterWidth::Narrow)] {
         let (outcome, _) = drive(Parameters { way, width, streams: 2, ..udp.clone() }, &[]);
         for (run, remarks) in &outcome.runs {
             let stream = &remarks.streams[0];
@@ -92,9 +92,10 @@ pub fn stock_servers_agree_in_every_other_mode() {
     }
 }
 
-/// Lines of both directions, and of datagrams that this end receives; of others it is said that there are none.
+/// Tests the lines of both directions, and of datagrams that this end receives. For other datagrams a note says that
+/// there are no lines.
 pub fn stock_servers_are_shown_interval_by_interval() {
-    let untold = "does not tell what arrived in which interval";
+    let untold = "does not report its intervals";
     for (flags, forward, reverse) in [
         (&["--bidir", "-b", "20mbit"][..], true, true),
         (&["-u", "-b", "10mbit", "-R"], false, true),
@@ -131,7 +132,7 @@ pub fn stock_servers_take_the_flags_of_the_load() {
         assert_eq!(socket["pacing_granted_bits_per_second"], 400_000_000);
         assert!(socket["local_address"].as_str().unwrap().starts_with(&format!("127.0.0.{place}")), "{socket}");
     }
-    // What the server made of it is not told.
+    // The server's mode is unknown.
     assert_eq!((&run["near"]["mode"], &run["far"]["mode"]), (&"no_copy".into(), &Value::Null));
 
     let server = StockServer::start(&["-J"]);
@@ -145,10 +146,10 @@ pub fn stock_servers_take_the_flags_of_the_load() {
 
     let server = StockServer::start(&["-J"]);
     let run = lfn_json(server.port, &["-R", "-t", "1s", "--pacing", "8mbit"]);
-    // A busy machine may have sent less; nothing makes it send twice as much.
+    // A busy machine may have sent less, but not twice as much.
     assert!((1..2_500_000).contains(&run["near"]["bytes"].as_u64().unwrap()), "{}", run["near"]["bytes"]);
 
-    // It listens for plain TCP alone.
+    // The server listens for plain TCP only.
     let server = StockServer::start(&["-J"]);
     let run = lfn_json(server.port, &["--mptcp", "--bytes", "1MB"]);
     assert_eq!(run["far"]["bytes"], 1_000_000);
@@ -161,12 +162,12 @@ pub fn an_interrupt_ends_a_test_with_a_stock_server() {
         let server = StockServer::start(&["-J"]);
         let address = format!("127.0.0.1:{}", server.port);
         let (code, events, said) =
-            interrupted(under_way(&["test", "--iperf3", &address], flags), 1, |pid| kill("INT", pid));
+            interrupted(start_with_events(&["test", "--iperf3", &address], flags), 1, |pid| kill("INT", pid));
         assert_eq!(code, Some(130), "{flags:?}: {said}");
         let run = &events.last().unwrap()["result"]["runs"][0];
         assert_eq!(run["ended"], "interrupted", "{flags:?}");
         assert!(run["bytes"].as_u64() > Some(0), "{flags:?}");
-        // It ended as after any test.
+        // The test ended normally for the server.
         assert_eq!(server.report()["error"], Value::Null, "{flags:?}");
     }
 }
@@ -191,10 +192,10 @@ pub fn stock_servers_are_told_who_comes() {
 
 pub fn a_busy_stock_server_is_named() {
     let server = StockServer::start(&["-J"]);
-    let first = test(Parameters { end: End::Time(Duration::from_secs(30)), ..Parameters::default() });
+    let first = test(Parameters { end: TestEnd::Time(Duration::from_secs(30)), ..Parameters::default() });
     let (port, running) = (server.port, std::sync::mpsc::channel());
     std::thread::spawn(move || {
-        // It ends when the server does.
+        // The client ends when the server ends.
         let _ = client::run("127.0.0.1", port, &first, &mut |_| {
             let _ = running.0.send(());
         });
@@ -207,18 +208,18 @@ pub fn a_busy_stock_server_is_named() {
     drop(server);
 }
 
-/// One test by the library, beside the report of a stock server.
-fn drive(parameters: Parameters, server: &[&str]) -> (Outcome, Value) {
+/// Runs one test with the library. Returns its outcome and the report of a stock server.
+fn drive(parameters: Parameters, server: &[&str]) -> (IperfOutcome, Value) {
     let server = StockServer::start(&[&["-J"], server].concat());
     let test = test(parameters);
     let mut intervals = 0;
     let outcome = client::run("127.0.0.1", server.port, &test, &mut |_| intervals += 1);
     let outcome = outcome.unwrap_or_else(|error| panic!("{:?}: {error}", test.parameters));
-    assert!(intervals > 1, "progress was told");
+    assert!(intervals > 1, "progress was reported");
     (outcome, server.report())
 }
 
-/// A stock server for one test, which prints its report as JSON; stopped when dropped.
+/// A stock server for one test, which prints its report as JSON. Stopped on drop.
 struct StockServer {
     child: Option<Child>,
     port: u16,
@@ -235,7 +236,7 @@ impl StockServer {
         server
     }
 
-    /// What it has to say, when its test is over.
+    /// Returns the report of the server after its test.
     fn report(mut self) -> Value {
         let output = self.child.take().unwrap().wait_with_output().unwrap();
         serde_json::from_slice(&output.stdout).unwrap_or_else(|error| panic!("{error}: {}", stdout(&output)))
@@ -251,7 +252,7 @@ impl Drop for StockServer {
     }
 }
 
-/// Whether somebody listens on a TCP port, by the kernel's table: a connection would be taken for a client.
+/// Returns whether the kernel's table has a listener on this TCP port. A connection would count as a client.
 fn listens(port: u16) -> bool {
     let entry = format!(":{port:04X}");
     ["/proc/net/tcp", "/proc/net/tcp6"].iter().filter_map(|file| fs::read_to_string(file).ok()).any(|table| {

@@ -1,4 +1,4 @@
-//! `lfn serve` under clients that ask for much, mean no good or come in crowds; how it stops; what it tells.
+//! `lfn serve` with demanding, hostile and many clients; its stop, its log and its metrics.
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
@@ -11,4 +11,4 @@ mod quotas;
 mod served;
 mod settings;
 mod stop;
-mod told;
+mod log_and_metrics;

@@ -1,4 +1,4 @@
-//! Who finds no place: is told, waits for a turn and is served.
+//! Clients of a full server: they get a message, wait in the queue, and are served.
 
 use std::process::{Command, Stdio};
 use std::sync::Arc;
@@ -7,9 +7,9 @@ use std::sync::mpsc::channel;
 use std::thread;
 use std::time::Duration;
 
-use lfn_core::iperf3::{End, Parameters};
+use lfn_core::iperf3::{TestEnd, Parameters};
 use lfn_core::units::Bytes;
-use lfn_core::wire::test::{Load, TestRequest};
+use lfn_core::wire::measure::{TestLoad, TestRequest};
 use lfn_net::iperf3::client as iperf3;
 use lfn_net::tester;
 use serde_json::Value;
@@ -19,23 +19,23 @@ use crate::support;
 use crate::support::server::{assert_refused, text};
 
 #[test]
-fn who_finds_the_server_full_is_told_waits_and_is_served() {
+fn client_of_a_full_server_waits_and_is_served() {
     let server = Served::start(&["--max-sessions", "1", "--metrics", "127.0.0.1:0"]);
     let first = Client::begin(&server.ticket, &["--time", "3s"]);
-    // Told at once, if it does not want to wait.
+    // With `--no-wait` the client gets an error at once.
     let refused = server.test(&["--time", "200ms", "--no-wait"]);
-    assert_refused(&refused, 1, "the server is full: 0 ahead in its queue, up to ");
-    assert!(text(&refused.stderr).contains("hint: wait for a place with --wait "));
+    assert_refused(&refused, 1, "the server is full: 0 ahead in the queue, up to ");
+    assert!(text(&refused.stderr).contains("hint: wait in the queue: --wait "));
     let impatient = server.test(&["--time", "200ms", "--wait", "100ms"]);
     let stderr = text(&impatient.stderr);
     assert_eq!(impatient.status.code(), Some(1), "{stderr}");
     assert!(
-        stderr.contains("lfn: the server is full, and was so for the 100 ms that were waited: 0 ahead"),
+        stderr.contains("lfn: the server is full; gave up after waiting 100 ms: 0 ahead"),
         "{stderr}"
     );
-    // One that is killed while it waits leaves the queue.
+    // A waiting client that is killed leaves the queue.
     let mut gone = Client::spawn(&server.ticket, &["--time", "200ms"]);
-    server.logged(&["queued", "asked_seconds=0.2"]);
+    server.logged(&["queued", "requested_seconds=0.2"]);
     let waits = |many: f64| {
         (0..300).any(|_| {
             thread::sleep(Duration::from_millis(10));
@@ -46,8 +46,8 @@ fn who_finds_the_server_full_is_told_waits_and_is_served() {
     gone.child.kill().unwrap();
     gone.child.wait().unwrap();
     assert!(waits(0.0), "it left");
-    // Both ways, and a copy: served as if they had come later.
-    for flags in [&["--count", "100", "--record", "10000"][..], &["--count", "100", "--record", "10000", "--reverse"]] {
+    // Both directions and a copy are served as if they had arrived later.
+    for flags in [&["--count", "100", "--length", "10000"][..], &["--count", "100", "--length", "10000", "--reverse"]] {
         let output = server.test(&[flags, &["--json"]].concat());
         assert!(output.status.success(), "{}", text(&output.stderr));
         let json: Value = serde_json::from_slice(&output.stdout).unwrap();
@@ -56,9 +56,9 @@ fn who_finds_the_server_full_is_told_waits_and_is_served() {
     assert!(first.end().status.success());
 }
 
-/// Of two directions neither has anything to show, and one says why.
+/// Neither direction has a result, and one reports the reason.
 #[test]
-fn two_directions_that_find_no_place_have_no_figures() {
+fn refused_bidirectional_test_has_no_figures() {
     let server = Served::start(&["--max-sessions", "1"]);
     let first = Client::begin(&server.ticket, &["--time", "2s"]);
     let output = server.test(&["--bidir", "--time", "200ms", "--no-wait", "--json"]);
@@ -71,12 +71,12 @@ fn two_directions_that_find_no_place_have_no_figures() {
 }
 
 #[test]
-fn who_waits_for_its_own_clients_sessions_is_told_so() {
+fn limit_per_client_is_named_while_waiting() {
     let server = Served::start(&["--client-sessions", "1"]);
     let first = Client::begin(&server.ticket, &["--time", "2s"]);
-    let own = "this client has all that the server allows one client at once";
+    let own = "this client has reached its limit on the server";
     let refused = server.test(&["--time", "200ms", "--no-wait"]);
-    assert_refused(&refused, 1, &format!("{own}: 0 ahead in its queue, up to "));
+    assert_refused(&refused, 1, &format!("{own}: 0 ahead in the queue, up to "));
     let waited = server.test(&["--time", "200ms"]);
     assert!(waited.status.success());
     assert!(
@@ -87,20 +87,20 @@ fn who_waits_for_its_own_clients_sessions_is_told_so() {
     assert!(first.end().status.success());
 }
 
-/// Its client ends it, and may take its time.
+/// The client ends its test, and may take some time.
 #[test]
-fn a_test_of_iperf3_counts_in_the_wait_with_all_it_may_take() {
+fn iperf3_test_counts_in_the_expected_wait() {
     let server = Served::start(&["--max-sessions", "1", "--iperf3=0"]);
     let port = server.iperf3.unwrap().port();
-    let parameters = Parameters { end: End::Time(Duration::from_secs(20)), ..Parameters::default() };
+    let parameters = Parameters { end: TestEnd::Time(Duration::from_secs(20)), ..Parameters::default() };
     let (stop, (begun, begins)) = (Arc::<AtomicBool>::default(), channel());
-    let test = iperf3::Test {
+    let test = iperf3::IperfTest {
         parameters,
         login: None,
         interval: Duration::from_secs(1),
-        within: PATIENCE,
-        queue: PATIENCE,
-        from: Vec::new(),
+        step_timeout: PATIENCE,
+        queue_timeout: PATIENCE,
+        bind_addresses: Vec::new(),
         stop: stop.clone(),
     };
     let client = thread::spawn(move || {
@@ -110,9 +110,9 @@ fn a_test_of_iperf3_counts_in_the_wait_with_all_it_may_take() {
     });
     begins.recv_timeout(PATIENCE).unwrap();
     let stderr = text(&server.test(&["--time", "200ms", "--no-wait"]).stderr);
-    let told =
-        stderr.split_once("the server is full: 0 ahead in its queue, up to ").unwrap_or_else(|| panic!("{stderr}"));
-    let seconds: f64 = told.1.split(' ').next().unwrap().parse().unwrap();
+    let reported =
+        stderr.split_once("the server is full: 0 ahead in the queue, up to ").unwrap_or_else(|| panic!("{stderr}"));
+    let seconds: f64 = reported.1.split(' ').next().unwrap().parse().unwrap();
     assert!((25.0..=51.0).contains(&seconds), "20 s, and 30 to end it: {stderr}");
     stop.store(true, Ordering::Relaxed);
     client.join().unwrap().unwrap();
@@ -144,7 +144,7 @@ fn copies_wait_in_the_same_queue() {
 }
 
 #[test]
-fn two_hundred_clients_at_once_are_all_served() {
+fn two_hundred_clients_are_all_served() {
     let server = Served::start(&["--quiet"]);
     let (target, test) = (server.target(), counted(1));
     let served = thread::scope(|scope| {
@@ -155,7 +155,7 @@ fn two_hundred_clients_at_once_are_all_served() {
 }
 
 #[test]
-fn two_hundred_clients_at_a_short_queue_are_served_or_told_when() {
+fn short_queue_serves_or_refuses_every_client() {
     let server = Served::start(&["--quiet", "--max-sessions", "2", "--queue", "20"]);
     let (target, test) = (server.target(), counted(1));
     let results: Vec<_> = thread::scope(|scope| {
@@ -170,10 +170,10 @@ fn two_hundred_clients_at_a_short_queue_are_served_or_told_when() {
     }
 }
 
-/// By hand 200 (`LFN_CLIENTS=200`); stock clients wait for a minute, and each takes a process and as much processor time
-/// as it can get.
+/// Set `LFN_CLIENTS=200` for a manual run. Stock clients wait for a minute, and each is a process with as much CPU time
+/// as it gets.
 #[test]
-fn a_crowd_of_stock_iperf3_clients_is_served_or_told_that_the_server_is_busy() {
+fn many_iperf3_clients_are_served_or_get_busy() {
     if Command::new("iperf3").arg("--version").output().is_err() {
         assert!(std::env::var_os("CI").is_none(), "iperf3 is missing");
         return eprintln!("SKIPPED: iperf3 is missing");
@@ -198,18 +198,18 @@ fn a_crowd_of_stock_iperf3_clients_is_served_or_told_that_the_server_is_busy() {
             Some(error) => assert!(error.contains("busy"), "{report}"),
         }
     }
-    println!("{served} of {many} served, the others told");
+    println!("{served} of {many} served, the others reported");
     assert!(served >= many.min(24), "{served} of {many}");
 }
 
 fn counted(records: u64) -> tester::Test {
-    let request = TestRequest { load: Load::Records(records), record: Bytes(1000), ..TestRequest::default() };
+    let request = TestRequest { load: TestLoad::Records(records), record: Bytes(1000), ..TestRequest::default() };
     tester::Test {
         request,
-        near: Default::default(),
+        near_socket: Default::default(),
         path: None,
-        whole_round_trips: false,
-        until: None,
+        round_to_rtt: false,
+        target_precision: None,
         omit: None,
         stop: Default::default(),
     }

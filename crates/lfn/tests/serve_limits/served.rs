@@ -1,4 +1,4 @@
-//! A server whose log and metrics can be read, and clients of it.
+//! A server with a readable log and metrics, and clients for it.
 
 use std::collections::HashMap;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use lfn_core::session::Ticket;
 use lfn_net::session::dial::Target;
-use lfn_net::session::queue::Patience;
+use lfn_net::session::queue::QueueOptions;
 use serde_json::Value;
 
 use crate::support;
@@ -18,7 +18,7 @@ use crate::support::server::{test, text};
 
 pub const PATIENCE: Duration = Duration::from_secs(60);
 
-/// A server whose log and metrics can be read.
+/// A server with a readable log and metrics.
 pub struct Served {
     pub child: Child,
     pub ticket: String,
@@ -33,7 +33,7 @@ impl Served {
         Served::run(support::lfn(), flags)
     }
 
-    /// `command` becomes `lfn`.
+    /// Runs `command` as `lfn`.
     pub fn run(mut command: Command, flags: &[&str]) -> Served {
         command.args(["serve", "--ephemeral", "--port", "0", "--bind", "127.0.0.1", "--json"]).args(flags);
         let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
@@ -61,12 +61,12 @@ impl Served {
 
     pub fn target(&self) -> Target {
         let mut target = Target::new(self.ticket.parse::<Ticket>().unwrap()).unwrap();
-        target.within = PATIENCE;
-        target.patience = Patience { most: PATIENCE, ..Patience::default() };
+        target.connect_timeout = PATIENCE;
+        target.queue = QueueOptions { max_wait: PATIENCE, ..QueueOptions::default() };
         target
     }
 
-    /// The next line of the log that has all of these in it.
+    /// Returns the next line of the log that contains all of these parts.
     pub fn logged(&self, parts: &[&str]) -> String {
         let deadline = Instant::now() + PATIENCE;
         loop {
@@ -94,14 +94,14 @@ impl Served {
         panic!("the server did not end")
     }
 
-    /// A figure of `/proc/PID/status`, such as `VmRSS:` in KiB.
+    /// Returns a figure of `/proc/PID/status`, for example `VmRSS:` in KiB.
     pub fn status(&self, field: &str) -> u64 {
         let status = std::fs::read_to_string(format!("/proc/{}/status", self.child.id())).unwrap();
         let line = status.lines().find_map(|line| line.strip_prefix(field)).unwrap();
         line.split_whitespace().next().unwrap().parse().unwrap()
     }
 
-    /// What a scrape shows, read strictly.
+    /// Scrapes the metrics and parses them strictly.
     pub fn scrape(&self) -> HashMap<String, f64> {
         let (head, body) = self.http("GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n");
         assert!(head.starts_with("HTTP/1.1 200 OK\r\n"), "{head}");
@@ -114,7 +114,7 @@ impl Served {
         socket.set_read_timeout(Some(PATIENCE)).unwrap();
         socket.write_all(request.as_bytes()).unwrap();
         let mut answer = Vec::new();
-        // What was not read of a head too long resets the connection behind the answer.
+        // Unread bytes of a too long header reset the connection after the answer.
         let _ = socket.read_to_end(&mut answer);
         let answer = text(&answer);
         let (head, body) = answer.split_once("\r\n\r\n").unwrap_or_else(|| panic!("{answer:?}"));
@@ -129,7 +129,7 @@ impl Drop for Served {
     }
 }
 
-/// A client under way, once it prints its first interval.
+/// A running client that has printed its first interval.
 pub struct Client {
     pub child: Child,
     pub rest: Option<BufReader<std::process::ChildStdout>>,
@@ -165,7 +165,8 @@ impl Client {
     }
 }
 
-/// Prometheus's text format 0.0.4, as far as this server uses it; anything else panics. Samples by name and labels.
+/// Parses the part of Prometheus's text format 0.0.4 that this server uses. Returns samples by name and labels. Panics
+/// on anything else.
 pub fn parse_page(page: &str) -> HashMap<String, f64> {
     let name = |text: &str| {
         let first = text.chars().next().is_some_and(|c| c.is_ascii_alphabetic() || c == '_' || c == ':');

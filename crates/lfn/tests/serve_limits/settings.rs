@@ -1,4 +1,4 @@
-//! The file of flags.
+//! The configuration file of flags.
 
 use std::process::Output;
 
@@ -7,7 +7,7 @@ use crate::support;
 use crate::support::server::{assert_refused, text};
 
 #[test]
-fn a_file_holds_any_flag_and_is_told_from_what_is_typed() {
+fn config_file_sets_any_flag_and_flags_override_it() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("serve.toml");
     let write = |text: &str| {
@@ -24,12 +24,12 @@ fn a_file_holds_any_flag_and_is_told_from_what_is_typed() {
         ("port = 0\nmax-session = 3\n", 2, "unknown key 'max-session'"),
         ("\n\nmax-rate = \"fast\"\n", 3, "max-rate: invalid value 'fast'"),
         ("max-streams = 0\n", 1, "max-streams: invalid value '0'"),
-        ("quiet = 1\n", 1, "quiet: 1 is neither true nor false"),
+        ("quiet = 1\n", 1, "quiet: 1 is not true or false"),
         ("port = 0\nmax-streams = [1, 2]\n", 2, "max-streams: [1, 2] is a list"),
-        ("max-rate = true\n", 1, "max-rate: true is a boolean"),
+        ("max-rate = true\n", 1, "max-rate: true is of type boolean"),
         ("[serve]\nport = 0\n", 1, "unknown key 'serve'"),
         ("allow = [1.5]\n", 1, "allow: invalid value '1.5'"),
-        ("max-streams = 1979-05-27\n", 1, "max-streams: 1979-05-27 is a datetime"),
+        ("max-streams = 1979-05-27\n", 1, "max-streams: 1979-05-27 is of type datetime"),
         ("port = 0\nport = 1\n", 2, "duplicate key"),
         ("port = \n", 1, "line 1"),
         ("config = \"other.toml\"\n", 1, "unknown key 'config'"),

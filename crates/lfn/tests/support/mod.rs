@@ -1,4 +1,4 @@
-//! What the tests that drive the binary share: running it, and skipping loudly where namespaces are forbidden.
+//! Shared helpers of the tests that run the binary: start it, and report skipped tests if namespaces are forbidden.
 
 #![allow(dead_code, reason = "every test binary compiles this and none uses all of it")]
 
@@ -13,44 +13,44 @@ use std::time::{Duration, Instant};
 
 use libtest_mimic::{Arguments, Failed, Trial};
 
-/// Where the binary under test is: `LFN_BIN`, where the tests run apart from the place they were built in.
+/// Returns the path of the tested binary: `LFN_BIN` if the tests run outside of their build directory.
 pub fn lfn_path() -> PathBuf {
     std::env::var_os("LFN_BIN").map_or_else(|| env!("CARGO_BIN_EXE_lfn").into(), PathBuf::from)
 }
 
-/// The binary under test.
+/// Returns a command for the tested binary.
 pub fn lfn() -> Command {
     lfn_after(&[])
 }
 
-/// The same, started by other commands that become it. A script in the background hands down that interrupts are
-/// ignored, `nohup` that hang-ups are, and lfn and CMD would do so too.
+/// Returns a command that starts `before` with the binary as its argument. Resets SIGINT and SIGHUP, because a
+/// background script or `nohup` passes ignored signals on.
 pub fn lfn_after(before: &[&str]) -> Command {
     let mut command = Command::new("/usr/bin/env");
     command.arg("--default-signal=INT,HUP").args(before).arg(lfn_path());
-    // How wide this command's lines are is none of its.
+    // The width of the output must not depend on the environment.
     command.env_remove("COLUMNS");
     command
 }
 
-/// Names what a test binary does when it is run as a command: on one side of a path, or to make one.
+/// Environment variable with the role of a test binary that is run as a command.
 pub const ROLE: &str = "LFN_TEST_ROLE";
 
-/// A shell command that runs this test binary in a role.
+/// Returns a shell command that runs this test binary in a role.
 pub fn as_role(role: &str) -> String {
     let program = std::env::current_exe().expect("a running program has a file");
     format!("{ROLE}='{role}' exec '{}'", program.display())
 }
 
-/// Plays a scenario in a process of its own: this test binary again, in that role.
-pub fn play(scenario: &str) {
+/// Runs a scenario in a new process: this test binary again, in this role.
+pub fn run_scenario(scenario: &str) {
     let mut command = Command::new(std::env::current_exe().expect("a running program has a file"));
     let output = command.env(ROLE, scenario).env("PATH", path_with_servers()).output().expect("it starts");
     eprint!("{}", stderr(&output));
     assert!(output.status.success(), "{}{}", stdout(&output), stderr(&output));
 }
 
-/// What a test cannot do without.
+/// Requirements of a test.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Needs {
     Nothing,
@@ -59,15 +59,13 @@ pub enum Needs {
     Programs(&'static [&'static str]),
 }
 
-/// Runs tests, and counts those as ignored that need what there is not, after saying so. Under `CI=true` they fail
-/// instead, because then nobody would notice.
+/// Runs tests. Marks tests with missing requirements as ignored and reports them. Under `CI=true` these tests fail.
 pub fn run(tests: &[(&'static str, Needs, fn())]) -> ExitCode {
     run_with(Arguments::from_args(), tests)
 }
 
-/// The same of tests that mostly wait: so many beside each other, if nobody says how many, however few processors there
-/// are.
-pub fn run_beside(threads: usize, tests: &[(&'static str, Needs, fn())]) -> ExitCode {
+/// Runs tests that mostly wait, with this number of threads unless the user sets another number.
+pub fn run_parallel(threads: usize, tests: &[(&'static str, Needs, fn())]) -> ExitCode {
     let mut arguments = Arguments::from_args();
     let said = std::env::var("RUST_TEST_THREADS").ok().and_then(|threads| threads.parse().ok());
     arguments.test_threads = arguments.test_threads.or(said).or(Some(threads));
@@ -78,10 +76,10 @@ fn run_with(arguments: Arguments, tests: &[(&'static str, Needs, fn())]) -> Exit
     let obstacle = lfn_net::emulator::namespaces_available().err();
     let strict = std::env::var_os("CI").is_some_and(|ci| ci == "true");
     if let Some(obstacle) = &obstacle {
-        eprintln!("SKIPPED: tests that need namespaces: {obstacle}. Cure: {}", obstacle.cure());
+        eprintln!("SKIPPED: tests that need namespaces: {obstacle}. Cure: {}", obstacle.remedy());
     }
     let trials = tests.iter().map(|&(name, needs, test)| {
-        let forbidden = || obstacle.as_ref().map(|obstacle| format!("cannot make namespaces: {obstacle}"));
+        let forbidden = || obstacle.as_ref().map(|obstacle| format!("cannot create namespaces: {obstacle}"));
         let missing = match needs {
             Needs::Nothing => None,
             Needs::Namespaces => forbidden(),
@@ -102,7 +100,7 @@ fn run_with(arguments: Arguments, tests: &[(&'static str, Needs, fn())]) -> Exit
     libtest_mimic::run(&arguments, trials.collect()).exit_code()
 }
 
-/// The first of these programs that is not on the PATH, and what would change that.
+/// Returns the first missing program with the command to install it.
 fn missing(programs: &[&str]) -> Option<String> {
     let path = path_with_servers();
     let is_there = |program: &str| std::env::split_paths(&path).any(|directory| directory.join(program).is_file());
@@ -118,29 +116,30 @@ fn missing(programs: &[&str]) -> Option<String> {
     Some(format!("{program} is not on the PATH; on Debian: apt-get install {package}"))
 }
 
-/// The PATH, and where Debian keeps servers and network tools, which an ordinary user's PATH leaves out.
+/// Returns the PATH with Debian's directories for servers and network tools, which an ordinary user's PATH does not
+/// have.
 pub fn path_with_servers() -> OsString {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let directories = std::env::split_paths(&path).chain(["/usr/sbin".into(), "/sbin".into()]);
     std::env::join_paths(directories).expect("it was a PATH before")
 }
 
-/// What it said on stderr.
+/// Returns the standard error of a process.
 pub fn stderr(output: &Output) -> String {
     String::from_utf8_lossy(&output.stderr).into_owned()
 }
 
-/// What it said on stdout.
+/// Returns the standard output of a process.
 pub fn stdout(output: &Output) -> String {
     String::from_utf8_lossy(&output.stdout).into_owned()
 }
 
-/// That, as if lines had no end.
+/// Returns the standard output without line breaks.
 pub fn unwrapped(output: &Output) -> String {
     stdout(output).split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
-/// Command lines of all processes that have `marker` among their arguments.
+/// Returns the command lines of all processes with `marker` in their arguments.
 pub fn processes_with(marker: &str) -> Vec<String> {
     let entries = fs::read_dir("/proc").expect("/proc is there").flatten();
     entries
@@ -150,7 +149,7 @@ pub fn processes_with(marker: &str) -> Vec<String> {
         .collect()
 }
 
-/// Waits until `condition` holds, a minute at most; says whether it does.
+/// Waits until `condition` holds, for at most a minute. Returns whether it holds.
 pub fn eventually(mut condition: impl FnMut() -> bool) -> bool {
     let deadline = Instant::now() + Duration::from_secs(60);
     while !condition() {

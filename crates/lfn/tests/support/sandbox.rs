@@ -1,7 +1,7 @@
-//! A place to build networks in without touching the machine's: namespaces of the test's own, in which it is root.
+//! A sandbox for test networks: namespaces of the test, in which it is root.
 //!
-//! A test runs its own binary again, and that enters the sandbox before it does anything else, because only a process of
-//! one thread can. What it makes there is gone when it ends.
+//! A test runs its own binary again. The new process enters the sandbox first, because only a process with one thread
+//! can. The networks disappear when the process ends.
 
 use std::io::{BufRead, BufReader, Read};
 use std::process::{Child, Command, ExitStatus, Stdio};
@@ -9,27 +9,27 @@ use std::sync::mpsc::{self, Receiver};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use lfn_sys::namespace::{self, Identity, NetNamespace, Own, Side};
-use lfn_sys::netlink::{Mac, Netlink, VethEnd};
-use lfn_sys::process::{self, Ending, exit_now};
+use lfn_sys::namespace::{self, UserIdentity, NetNamespace, NewNamespaces, CloneSide};
+use lfn_sys::netlink::{MacAddress, Netlink, VethEnd};
+use lfn_sys::process::{self, ProcessExit, exit_immediately};
 
-/// Returns in a child that is root of new namespaces; this process waits for it and ends as it does.
+/// Forks. Returns in a child that is root of new namespaces. The parent waits for the child and exits with its status.
 pub fn enter() {
-    let user = !Identity::current().is_root() || namespace::probe(false).is_err();
+    let user = !UserIdentity::current().is_root() || namespace::test_clone(false).is_err();
     enter_with(user);
 }
 
-/// The same, with a user namespace of its own or without. Limits on namespaces (`/proc/sys/user`) are of that.
+/// Works like [`enter`], with or without a user namespace. This user namespace has its own limits (`/proc/sys/user`).
 pub fn enter_with(user: bool) {
-    let identity = Identity::current();
-    match namespace::clone_into_namespaces(Own { user, network: true }).expect("namespaces are to be had") {
-        Side::Parent(pid) => exit_now(match process::wait(pid) {
-            Some(Ending::Exited(status)) => status,
+    let identity = UserIdentity::current();
+    match namespace::clone_into_namespaces(NewNamespaces { user, network: true }).expect("namespaces are to be had") {
+        CloneSide::Parent(pid) => exit_immediately(match process::wait(pid) {
+            Some(ProcessExit::Exited(status)) => status,
             _ => 1,
         }),
-        Side::Child => {
+        CloneSide::Child => {
             if user {
-                identity.become_root_inside().expect("its own user namespace takes it");
+                identity.become_root().expect("its own user namespace takes it");
             }
             process::die_with_parent().expect("it can be tied to its parent");
             namespace::make_mounts_private().expect("mounts can be made private");
@@ -38,23 +38,23 @@ pub fn enter_with(user: bool) {
     }
 }
 
-/// Joins this namespace and another by a veth pair, which is up at both ends.
+/// Connects this namespace and another one with a veth pair, and sets both interfaces up.
 pub fn join(here: &str, other: &NetNamespace, there: &str, number: u8) {
-    let end = |name, place| VethEnd { name, mac: Mac([2, 0, 0, 0, place, number]) };
+    let end = |name, place| VethEnd { name, mac: MacAddress([2, 0, 0, 0, place, number]) };
     let mut netlink = Netlink::open().expect("netlink");
     netlink.add_veth(end(here, 1), end(there, 2), other, 1500).expect("a veth pair");
     up(here);
     other.run(|| up(there)).expect("the other namespace");
 }
 
-/// Brings up an interface of the calling thread's namespace.
+/// Sets an interface of the calling thread's namespace up.
 pub fn up(name: &str) {
     let mut netlink = Netlink::open().expect("netlink");
     let index = netlink.index(name).expect("the interface is there");
     netlink.set_up(index).expect("it comes up");
 }
 
-/// Gives an interface of a namespace an address of a /24.
+/// Adds an address of a /24 to an interface of a namespace.
 pub fn address(namespace: &NetNamespace, name: &str, address: [u8; 4]) {
     let work = || {
         let mut netlink = Netlink::open()?;
@@ -64,7 +64,7 @@ pub fn address(namespace: &NetNamespace, name: &str, address: [u8; 4]) {
     namespace.run(work).and_then(|result| result).expect("the address is taken");
 }
 
-/// Whether a namespace has an interface of that name.
+/// Returns whether a namespace has an interface of this name.
 pub fn has_interface(namespace: &NetNamespace, name: &str) -> bool {
     namespace.run(|| Netlink::open()?.interface(name)).expect("the namespace").is_ok()
 }
@@ -74,7 +74,7 @@ pub fn spawn_in(namespace: &NetNamespace, command: &mut Command) -> Child {
     namespace.run(|| command.spawn()).expect("the namespace").expect("the command starts")
 }
 
-/// A command that runs, and what it says on stderr. Killed if it is forgotten.
+/// A running command with its standard error. Killed on drop.
 pub struct Running {
     child: Child,
     lines: Receiver<String>,
@@ -82,7 +82,7 @@ pub struct Running {
 }
 
 impl Running {
-    /// Starts it.
+    /// Starts the command and reads its output.
     pub fn start(command: &mut Command) -> Running {
         let mut child = command.stderr(Stdio::piped()).spawn().expect("the command starts");
         let stderr = child.stderr.take().expect("stderr is piped");
@@ -97,7 +97,7 @@ impl Running {
         self.child.id()
     }
 
-    /// Waits, a minute at most, until it says something with these words in it.
+    /// Waits up to a minute until the command prints these words.
     pub fn says(&mut self, words: &str) -> &mut Self {
         let deadline = Instant::now() + Duration::from_secs(60);
         while !self.said.contains(words) {
@@ -115,15 +115,15 @@ impl Running {
         assert!(Command::new("kill").args(["-s", name, &pid]).status().expect("kill runs").success());
     }
 
-    /// Its end, and all that it said.
+    /// Returns the exit status and the complete output.
     pub fn end(mut self) -> (ExitStatus, String) {
         let status = self.child.wait().expect("it ends");
-        // Until whoever else holds the pipe is gone too.
+        // Waits until other holders of the pipe end too.
         self.said.extend(self.lines.iter().map(|line| line + "\n"));
         (status, std::mem::take(&mut self.said))
     }
 
-    /// The next line it writes to stdout, which has to be piped.
+    /// Returns the next line of a piped standard output.
     pub fn line(&mut self) -> String {
         let (mut line, mut byte) = (Vec::new(), [0]);
         let stdout = self.child.stdout.as_mut().expect("stdout is piped");
@@ -133,7 +133,7 @@ impl Running {
         String::from_utf8(line).expect("it writes text")
     }
 
-    /// All it wrote to stdout, which has to be piped.
+    /// Returns the complete piped standard output.
     pub fn stdout(&mut self) -> String {
         let mut text = String::new();
         let stdout = self.child.stdout.as_mut().expect("stdout is piped");

@@ -1,4 +1,4 @@
-//! An `lfn serve` on loopback, and `lfn test` against it.
+//! A test server `lfn serve` on loopback, and `lfn test` against it.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
@@ -7,14 +7,14 @@ use std::process::{Child, Command, Output, Stdio};
 
 use serde_json::Value;
 
-/// A server on a free port, stopped when dropped.
+/// A server on a free port, stopped on drop.
 pub struct Server {
     pub child: Child,
     pub ticket: String,
 }
 
 impl Server {
-    /// `flags` beside those that keep it to loopback and quiet.
+    /// Starts a server with `flags` and flags for loopback and quiet output.
     pub fn start(flags: &[&str]) -> Server {
         let mut command = super::lfn();
         command.args(["serve", "--ephemeral", "--quiet", "--port", "0", "--bind", "127.0.0.1"]).args(flags);
@@ -24,17 +24,17 @@ impl Server {
         Server { child, ticket: ticket.trim().to_owned() }
     }
 
-    /// `lfn test` to this server.
+    /// Runs `lfn test` against this server.
     pub fn test(&self, flags: &[&str]) -> Output {
         test(&self.ticket, flags)
     }
 
-    /// The first run of the JSON of a test that succeeds.
+    /// Returns the first run in the JSON of a successful test.
     pub fn json(&self, flags: &[&str]) -> Value {
         self.document(flags)["runs"][0].take()
     }
 
-    /// The JSON of a test that succeeds.
+    /// Returns the JSON of a successful test.
     pub fn document(&self, flags: &[&str]) -> Value {
         let output = self.test(&[flags, &["--json"]].concat());
         assert!(output.status.success(), "{}", text(&output.stderr));
@@ -49,15 +49,15 @@ impl Drop for Server {
     }
 }
 
-/// `lfn test HOST`, with nothing of the surroundings.
+/// Runs `lfn test HOST` without the user's environment.
 pub fn test(host: &str, flags: &[&str]) -> Output {
     test_command(host, flags).output().unwrap()
 }
 
-/// The same, not yet started.
+/// Returns the command of [`test`] without starting it.
 pub fn test_command(host: &str, flags: &[&str]) -> Command {
     let mut command = super::lfn();
-    // Nothing of the surroundings: no saved names, no emulated path.
+    // No saved names and no emulated path from the environment.
     command.env("HOME", "/nonexistent").env_remove("XDG_CONFIG_HOME");
     for name in ["LFN_EMULATED", "LFN_PATH", "LFN_FAR", "LFN_FAR_TICKET"] {
         command.env_remove(name);
@@ -70,12 +70,12 @@ pub fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 
-/// A count out of JSON.
+/// Returns a JSON count as a number.
 pub fn number(value: &Value) -> u64 {
     value.as_u64().unwrap_or_else(|| panic!("not a count: {value}"))
 }
 
-/// One line that says what, one that says what to do, the exit code.
+/// Asserts the exit code, a one-line error that contains `says`, and a hint.
 pub fn assert_refused(output: &Output, code: i32, says: &str) {
     let stderr = text(&output.stderr);
     assert_eq!(output.status.code(), Some(code), "{stderr}");
@@ -85,14 +85,15 @@ pub fn assert_refused(output: &Output, code: i32, says: &str) {
     assert!(hint.starts_with("hint: ") && lines.next().is_none(), "{stderr}");
 }
 
-/// Starts a test that tells its events, `words` saying with whom.
-pub fn under_way(words: &[&str], flags: &[&str]) -> Child {
+/// Starts a test with events. `words` name the server.
+pub fn start_with_events(words: &[&str], flags: &[&str]) -> Child {
     let mut command = super::lfn();
     command.args(words).args(["--ndjson", "--interval", "100ms"]).args(flags);
     command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
 }
 
-/// How it ended, its events, and what it said, if `then` was done to it once so many directions had told an interval.
+/// Calls `then` when this number of directions have reported an interval. Returns the exit code, the events and the
+/// standard error.
 pub fn interrupted(mut child: Child, directions: u64, then: impl FnOnce(u32)) -> (Option<i32>, Vec<Value>, String) {
     let pid = child.id();
     let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
@@ -110,7 +111,7 @@ pub fn interrupted(mut child: Child, directions: u64, then: impl FnOnce(u32)) ->
     (output.status.code(), events, text(&output.stderr))
 }
 
-/// Sends a signal to a process of the test's own.
+/// Sends a signal to a process of this test.
 pub fn kill(signal: &str, pid: u32) {
     assert!(Command::new("kill").args(["-s", signal, &pid.to_string()]).status().unwrap().success());
 }

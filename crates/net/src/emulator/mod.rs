@@ -1,25 +1,33 @@
-//! The Long Link Emulator: real kernel traffic through the link of `lfn_core::link`, between two namespaces.
+//! The link emulator. It sends real kernel traffic through the model of `lfn_core::link`, between two network
+//! namespaces.
 //!
 //! ```text
-//! caller ── clone ──> inside (process 1 of new PID, network, mount and IPC namespaces, root in a user namespace)
+//! caller ── clone ──> child (process 1 of new PID, network, mount and IPC namespaces, root in a user namespace)
 //!                       near namespace          middle (its own)           far namespace
 //!                       CMD  lfn0 ══ veth ══ near ── link ──> far ══ veth ══ lfn0  far command
 //!                                                 <── link ──
 //! ```
-//! [`run`] is the caller's side: it finds what the run stands on, makes the inside, passes signals on and reads what
-//! became of it. What goes in is the [`setup`], what comes out the [`ledger`], and between them are rooms: [`inside`], the
-//! process that builds it all and runs the commands; [`place`], the sides and where they are; [`data_path`], one thread a
-//! direction that moves packets from one interface through the model to the other; [`watch`], the log and the live line;
-//! [`control`], by which the user changes a link that runs; [`calibrate`], what this machine can do. Everything of ours
-//! lives in the inside's namespaces: when it ends, however it ends, the kernel kills every process in there, and nothing
-//! is left. Several paths are as many cables and pairs of threads, with addresses of their own.
+//! [`run`] is the caller's side. It finds the attachment of the run, clones the child process, forwards signals to it
+//! and reads its report. The [`setup`] is the input, the [`accuracy`] report is the output. The modules between them:
+//!
+//! - [`child`]: the process that builds the path and runs the commands.
+//! - [`network`]: the two sides, their namespaces and interfaces.
+//! - [`data_path`]: one thread for each direction. It moves packets from one interface through the model to the other
+//!   interface.
+//! - [`watch`]: the packet log and the live display.
+//! - [`control`]: changes a running link.
+//! - [`calibrate`]: measures the capacity of this machine.
+//!
+//! All resources are in the child's namespaces. When the child ends, for any reason, the kernel kills every process in
+//! them and deletes the namespaces. Several paths are several pairs of interfaces and threads, each path with its own
+//! addresses.
 
+mod accuracy;
 mod calibrate;
+mod child;
 pub mod control;
 mod data_path;
-mod inside;
-mod ledger;
-mod place;
+mod network;
 mod setup;
 mod terminal;
 mod watch;
@@ -31,257 +39,234 @@ use std::io::{self, Read};
 use std::thread::{self, JoinHandle, Scope, ScopedJoinHandle};
 use std::time::Duration;
 
-use control::Address;
-use inside::Brought;
+use child::ChildContext;
+use control::ControlAddress;
 use lfn_core::units::{BitRate, Bytes, show_duration};
 use lfn_sys::clock;
-use lfn_sys::namespace::Side;
+use lfn_sys::namespace::CloneSide;
 use lfn_sys::process::signal::{SIGCHLD, SIGHUP, SIGINT, SIGKILL, SIGQUIT, SIGTERM, SIGUSR1};
 use lfn_sys::process::{self, Signals};
-use place::Ground;
+use network::Attachment;
 use rustix::pipe::PipeFlags;
 use serde::{Deserialize, Serialize};
 use terminal::Terminal;
 
-pub use calibrate::{Calibration, Cost, Costs};
-pub use ledger::{Bin, Change, DirectionLedger, Fault, Lateness, Ledger, PathLedger, Queueing, Unmodelled};
+pub use accuracy::{
+    AccuracyReport, DirectionReport, EmulatedPathReport, HistogramBin, Inaccuracy, Lateness, LinkChange, QueueingDelay,
+    Unmodelled,
+};
+pub use calibrate::{Calibration, CpuCost, ForwardingCosts};
 pub use lfn_core::link::EmulatedPath;
-pub use place::{Attachment, Lacking, Obstacle, namespaces_available, wire_mtu};
-pub use setup::{FarSide, MOST_PATHS, Place, Setup};
-pub use watch::{Live, LiveDirection, LiveFigures, LogAccount, LogError, LogFile, LogFormat, OutputFile, Watching};
+pub use network::{MissingFeature, NamespaceError, NamespaceRef, bridge_mtu, namespaces_available};
+pub use setup::{FarSide, MAX_PATHS, Placement, Setup};
+pub use watch::{
+    LiveDirection, LiveFigures, LiveOptions, LogError, LogFile, LogFormat, LogSummary, OutputFile, WatchOptions,
+};
 
-/// What became of a run.
+/// Result of an emulation run.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct Outcome {
-    /// How CMD ended, if there was one.
-    pub near: Option<Ending>,
-    /// How the far command ended, if it did so before it was told to.
-    pub far: Option<Ending>,
-    /// What made it impossible to go on, if something did.
-    pub broken: Option<String>,
-    /// The account of the link.
-    pub ledger: Ledger,
-    /// What became of the log, if one was wanted.
+pub struct RunOutcome {
+    pub near: Option<CommandExit>,
+    /// `None` if there was no far command, or if the emulator stopped it at the end of the run.
+    pub far: Option<CommandExit>,
+    /// Reason why forwarding stopped early.
+    pub link_failure: Option<String>,
+    pub accuracy_report: AccuracyReport,
+    /// Present if a log was requested.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub log: Option<LogAccount>,
+    pub log: Option<LogSummary>,
 }
 
-/// How a command ended.
+/// Exit of a command: an exit status or a signal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Ending {
-    /// With this exit status.
+pub enum CommandExit {
     Exited(i32),
-    /// Killed by this signal.
     Killed(i32),
 }
 
-impl fmt::Display for Ending {
+impl fmt::Display for CommandExit {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Ending::Exited(status) => write!(f, "exited with status {status}"),
-            Ending::Killed(signal) => write!(f, "was killed by signal {signal}"),
+            CommandExit::Exited(status) => write!(f, "exited with status {status}"),
+            CommandExit::Killed(signal) => write!(f, "was killed by signal {signal}"),
         }
     }
 }
 
-/// Why nothing could be emulated.
+/// Reason why an emulation cannot run.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error, Serialize, Deserialize)]
 pub enum EmulateError {
-    /// The system allows no namespaces here. [`Obstacle::cure`] says what would change that.
-    #[error("cannot make namespaces: {0}")]
-    Namespaces(#[from] Obstacle),
-    /// The settings make no link, or one beyond what the model computes with.
+    /// The system allows no namespaces. [`NamespaceError::remedy`] gives a command that changes this.
+    #[error("cannot create namespaces: {0}")]
+    Namespaces(#[from] NamespaceError),
+    /// The settings are contradictory, or they exceed a limit of the model.
     #[error("{0}")]
     Link(String),
-    /// At least one path, and no more than fit.
-    #[error("{0} paths side by side are not within 1 to {MOST_PATHS}")]
+    /// The number of paths is 0 or above [`MAX_PATHS`].
+    #[error("{0} paths in parallel: the number must be between 1 and {MAX_PATHS}")]
     Paths(usize),
-    /// The packets in flight do not fit into memory. Give a lower rate, RTT or queue.
-    #[error("{rate} x {} needs {needed} for packets in flight; {usable} of the memory free may be taken", show_duration(*.rtt))]
+    /// The packets in flight do not fit into memory. A lower rate, RTT or queue needs less.
+    #[error("{rate} x {} needs {needed} of memory for packets in flight; only {usable} can be used", show_duration(*.rtt))]
     Memory {
-        /// The rate asked for.
         rate: BitRate,
-        /// The RTT asked for.
         rtt: Duration,
-        /// What both directions need.
+        /// Needed by both directions of all paths.
         needed: Bytes,
-        /// What may be taken of the memory available.
+        /// Part of the available memory that may be used.
         usable: Bytes,
     },
-    /// There is nothing to attach to, or it is not ours, or something is in the way.
-    #[error("cannot attach to {to}: {reason}")]
-    Attach {
-        /// As it was typed.
-        to: String,
-        /// What is the matter.
-        reason: String,
-        /// What to do about it.
-        cure: String,
-    },
+    /// The namespace does not exist, belongs to another user, or already has a conflicting interface or address.
+    #[error("cannot attach to {target}: {reason}")]
+    Attach { target: String, reason: String, remedy: String },
     /// The interface cannot be an end of a bridge.
     #[error("interface {interface}: {reason}")]
-    Bridge {
-        /// Its name.
-        interface: String,
-        /// What is the matter.
-        reason: String,
-        /// What to do about it.
-        cure: String,
-    },
-    /// More than this machine can carry, by far; and what would fit.
+    Bridge { interface: String, reason: String, remedy: String },
+    /// The rate is far above the capacity of this machine. The second field is a rate that it can carry.
     #[error("{0}")]
-    Beyond(String, BitRate),
-    /// No such program, or not one: exit code 127 or 126, as a shell gives.
+    Infeasible(String, BitRate),
+    /// The program cannot be started. The exit code is 127 if it was not found, else 126, as in a shell.
     #[error("cannot start '{program}': {reason}")]
-    Start {
-        /// As it was given.
-        program: String,
-        /// The system's words.
-        reason: String,
-        /// True if there is no such file.
-        not_found: bool,
-    },
-    /// The far side's server did not come up.
-    #[error("the far side did not come up: {0}")]
-    Far(String),
-    /// The thread of a direction has ended: the interface is gone, or the run is at its end.
-    #[error("this direction of the link no longer runs")]
-    Ended,
-    /// The thread of a direction did not come to it, and was spared it: nothing has changed.
+    Start { program: String, reason: String, not_found: bool },
+    /// The server on the far side did not start.
+    #[error("the far side did not start: {0}")]
+    FarSide(String),
+    /// The thread of a direction has ended, because the interface vanished or the run is over.
+    #[error("this direction of the link has stopped")]
+    DirectionEnded,
+    /// The thread of a direction did not read the command in time. The command was withdrawn, and nothing has changed.
     #[error("this direction of the link has not answered in time")]
-    Unanswered,
-    /// A system call failed that should not.
+    NoAnswer,
+    /// An unexpected failure of a system call.
     #[error("cannot {step}: {reason}")]
-    System {
-        /// What was being done.
-        step: String,
-        /// The system's words.
-        reason: String,
-    },
-    /// The emulator was killed or crashed.
+    System { step: String, reason: String },
+    /// The child process was killed or crashed.
     #[error("the emulator ended without a report: {0}")]
-    Lost(String),
+    NoReport(String),
 }
 
-/// Signals that a caller passes on to CMD. SIGCHLD tells it of the inside's end.
-const SIGNALS: [i32; 5] = [SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGCHLD];
-/// What a SIGINT sent to the caller alone becomes on its way in: the inside knows whether CMD had one as well.
-const INTERRUPT_ALONE: i32 = SIGUSR1;
+/// Signals that the caller forwards to CMD. SIGCHLD reports the end of the child process.
+const FORWARDED_SIGNALS: [i32; 5] = [SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGCHLD];
+/// The child receives this signal in place of a SIGINT that was sent to the caller only. CMD has not received that
+/// SIGINT.
+const CALLER_ONLY_INTERRUPT: i32 = SIGUSR1;
 
-/// What the inside reports at its end.
-type Report = Result<Outcome, EmulateError>;
+/// Report of the child process at its end.
+type RunResult = Result<RunOutcome, EmulateError>;
 
-/// Emulates the path while `command` runs on its near side, and returns when that has ended. Without a command that is a
-/// shell; where the near side is attached or behind an interface, nothing, and it returns after SIGINT or SIGTERM.
+/// Emulates the path while `command` runs on its near side, and returns when the command ends. Without a command, a
+/// shell runs. If the near side is attached or behind an interface, nothing runs, and the function returns after SIGINT
+/// or SIGTERM.
 ///
-/// The calling process must have one thread only, because it is cloned. SIGINT from the terminal is left to CMD;
-/// SIGTERM and SIGHUP are passed on to it, and after five seconds it is killed.
-pub fn run(setup: &Setup, command: &[OsString]) -> Result<Outcome, EmulateError> {
+/// The calling process must have only one thread, because it is cloned. CMD receives SIGINT from the terminal itself.
+/// SIGTERM and SIGHUP are forwarded to CMD, which is killed 5 s later.
+pub fn run(setup: &Setup, command: &[OsString]) -> Result<RunOutcome, EmulateError> {
     setup.check()?;
-    let ground = Ground::find(setup)?;
-    let address = Address::own();
-    let door = control::open_door(address).map_err(|error| control::lament(address, &error)).ok();
-    let terminal = Terminal::remember();
-    let blocked = Signals::block(&SIGNALS).map_err(system("block signals"))?;
-    let (reports, reporter) = rustix::pipe::pipe_with(PipeFlags::CLOEXEC).map_err(system("make a pipe"))?;
-    let (lifeline, held) = rustix::pipe::pipe_with(PipeFlags::CLOEXEC).map_err(system("make a pipe"))?;
-    // Process 1 does not die of what it has not blocked, but never learns of it: the inside begins with it blocked.
-    let unready = Signals::block(&[INTERRUPT_ALONE]).map_err(system("block signals"))?;
-    match ground.enter()? {
-        (Side::Parent(pid), _) => {
-            drop((unready, reporter, lifeline, door, ground));
-            let reading = read_on_thread(reports.into()).inspect_err(|_| end_inside(pid))?;
-            let ending = wait_for_inside(pid, &blocked);
-            drop(held);
-            terminal.take_back();
-            understand(reading.join(), ending)
+    let attachment = Attachment::find(setup)?;
+    let address = ControlAddress::own();
+    let control_socket = control::open_socket(address).map_err(|error| control::warn_unreachable(address, &error)).ok();
+    let terminal = Terminal::save();
+    let blocked = Signals::block(&FORWARDED_SIGNALS).map_err(system_error("block signals"))?;
+    let (report_reader, report_writer) =
+        rustix::pipe::pipe_with(PipeFlags::CLOEXEC).map_err(system_error("create a pipe"))?;
+    let (lifeline, held_lifeline) =
+        rustix::pipe::pipe_with(PipeFlags::CLOEXEC).map_err(system_error("create a pipe"))?;
+    // The kernel discards an unblocked signal to process 1. So the signal must be blocked before the clone.
+    let blocked_interrupt = Signals::block(&[CALLER_ONLY_INTERRUPT]).map_err(system_error("block signals"))?;
+    match attachment.clone_child()? {
+        (CloneSide::Parent(pid), _) => {
+            drop((blocked_interrupt, report_writer, lifeline, control_socket, attachment));
+            let reading = read_report_on_thread(report_reader.into()).inspect_err(|_| kill_child(pid))?;
+            let ending = wait_for_child(pid, &blocked);
+            drop(held_lifeline);
+            terminal.restore();
+            parse_report(reading.join(), ending)
         }
-        (Side::Child, identity) => {
-            drop((reports, held));
-            let brought = Brought { identity, ground, lifeline, address, door };
-            inside::run(setup, command, brought, reporter.into())
+        (CloneSide::Child, identity) => {
+            drop((report_reader, held_lifeline));
+            let context = ChildContext { identity, attachment, lifeline, address, control_socket };
+            child::run(setup, command, context, report_writer.into())
         }
     }
 }
 
-/// Passes signals on until the inside has ended.
-fn wait_for_inside(pid: i32, signals: &Signals) -> Option<process::Ending> {
+/// Forwards signals until the child process ends.
+fn wait_for_child(pid: i32, signals: &Signals) -> Option<process::ProcessExit> {
     loop {
-        if let Some((_, ending)) = process::reap_one(pid) {
+        if let Some((_, ending)) = process::reap_child(pid) {
             return Some(ending);
         }
         let Ok(signal) = signals.next(None) else { return process::wait(pid) };
         let passed_on = match signal {
             Some(signal) if signal.number == SIGCHLD => None,
-            // The interrupt and quit keys reach everything in the foreground, CMD included.
+            // The terminal sends the interrupt and quit keys to the whole foreground process group, CMD included.
             Some(signal) if signal.from_kernel && signal.number != SIGHUP => None,
-            Some(signal) if signal.number == SIGINT => Some(INTERRUPT_ALONE),
+            Some(signal) if signal.number == SIGINT => Some(CALLER_ONLY_INTERRUPT),
             Some(signal) => Some(signal.number),
             None => None,
         };
         if let Some(number) = passed_on {
-            // Only an inside that is gone cannot be told, and that the next turn finds out.
+            // The signal cannot be sent only if the child has ended. The next iteration reaps it.
             let _ = process::send_signal(pid, number);
         }
     }
 }
 
-/// Reads while the inside is waited for: a report is longer than what a pipe holds, and an inside that cannot get rid of
-/// it does not end.
-fn read_on_thread(mut reports: File) -> Result<JoinHandle<io::Result<Vec<u8>>>, EmulateError> {
+/// Reads the report on a thread while the caller waits for the child. A report is larger than the pipe buffer, and the
+/// child cannot end before all of it is read.
+fn read_report_on_thread(mut report_reader: File) -> Result<JoinHandle<io::Result<Vec<u8>>>, EmulateError> {
     let read = move || {
         let mut text = Vec::new();
-        reports.read_to_end(&mut text).map(|_| text)
+        report_reader.read_to_end(&mut text).map(|_| text)
     };
-    thread::Builder::new().name("report".to_owned()).spawn(read).map_err(system(START_THREAD))
+    thread::Builder::new().name("report".to_owned()).spawn(read).map_err(system_error(START_THREAD))
 }
 
-fn understand(text: thread::Result<io::Result<Vec<u8>>>, ending: Option<process::Ending>) -> Report {
+fn parse_report(text: thread::Result<io::Result<Vec<u8>>>, ending: Option<process::ProcessExit>) -> RunResult {
     let text = text.unwrap_or_else(|_| Err(io::Error::other("the thread panicked")));
-    let text = text.map_err(system("read the emulator's report"))?;
+    let text = text.map_err(system_error("read the emulator's report"))?;
     serde_json::from_slice(&text).unwrap_or_else(|_| {
         let how = match ending {
-            Some(process::Ending::Killed(signal)) => format!("signal {signal} killed it"),
-            Some(process::Ending::Exited(status)) => format!("it exited with status {status}"),
+            Some(process::ProcessExit::Killed(signal)) => format!("signal {signal} killed it"),
+            Some(process::ProcessExit::Exited(status)) => format!("it exited with status {status}"),
             None => "it is gone".to_owned(),
         };
-        Err(EmulateError::Lost(how))
+        Err(EmulateError::NoReport(how))
     })
 }
 
-/// Leaves nothing to whoever is process 1, not even to be waited for.
-fn end_inside(pid: i32) {
-    // Only an inside that is gone already cannot be killed.
+/// Kills and reaps the child process, so that process 1 does not inherit it.
+fn kill_child(pid: i32) {
+    // The signal cannot be sent only if the child has already ended.
     let _ = process::send_signal(pid, SIGKILL);
     process::wait(pid);
 }
 
 const START_THREAD: &str = "start a thread";
 
-/// Starts a thread of a scope, and says so where the system allows no more.
-fn start<'scope, T: Send + 'scope>(
+/// Starts a scoped thread. Returns an error if the system allows no more threads.
+fn spawn_scoped<'scope, T: Send + 'scope>(
     scope: &'scope Scope<'scope, '_>,
     work: impl FnOnce() -> T + Send + 'scope,
 ) -> Result<ScopedJoinHandle<'scope, T>, EmulateError> {
-    thread::Builder::new().spawn_scoped(scope, work).map_err(system(START_THREAD))
+    thread::Builder::new().spawn_scoped(scope, work).map_err(system_error(START_THREAD))
 }
 
-/// Names the step at which a system call failed.
-fn system<E: Into<io::Error>>(step: &str) -> impl FnOnce(E) -> EmulateError {
+/// Adds the step at which a system call failed.
+fn system_error<E: Into<io::Error>>(step: &str) -> impl FnOnce(E) -> EmulateError {
     move |error| EmulateError::System { step: step.to_owned(), reason: error.into().to_string() }
 }
 
-impl From<process::Ending> for Ending {
-    fn from(ending: process::Ending) -> Self {
+impl From<process::ProcessExit> for CommandExit {
+    fn from(ending: process::ProcessExit) -> Self {
         match ending {
-            process::Ending::Exited(status) => Ending::Exited(status),
-            process::Ending::Killed(signal) => Ending::Killed(signal),
+            process::ProcessExit::Exited(status) => CommandExit::Exited(status),
+            process::ProcessExit::Killed(signal) => CommandExit::Killed(signal),
         }
     }
 }
 
-/// The time as the link knows it.
+/// Returns the current time on the link's clock.
 fn now() -> lfn_core::time::Instant {
     lfn_core::time::Instant::from_nanos(clock::monotonic_nanos())
 }

@@ -1,9 +1,10 @@
-//! Whose terminal it is: a shell inside takes it, as shells do, and cannot give it back to a process it does not see.
+//! Foreground process group of the terminal. An interactive shell in the child's namespaces takes the terminal. It
+//! cannot give the terminal back, because it cannot see the caller's process.
 
 use std::io;
 
 use lfn_sys::process::signal::SIGTTOU;
-use lfn_sys::process::{Signals, foreground_group, own_group, set_foreground_group};
+use lfn_sys::process::{Signals, foreground_group, process_group, set_foreground_group};
 
 /// The terminal on stdin, if this process was in its foreground.
 #[derive(Debug)]
@@ -12,17 +13,18 @@ pub(super) struct Terminal {
 }
 
 impl Terminal {
-    /// Remembers how it is.
-    pub(super) fn remember() -> Self {
-        Terminal { group: foreground_group(io::stdin()).filter(|group| Some(*group) == own_group()) }
+    /// Saves the current foreground process group.
+    pub(super) fn save() -> Self {
+        Terminal { group: foreground_group(io::stdin()).filter(|group| Some(*group) == process_group()) }
     }
 
-    /// Takes it back, or this process and its caller's next one would be stopped when they read from it.
-    pub(super) fn take_back(&self) {
+    /// Restores the foreground process group. Without this, this process and the next one of its caller would be
+    /// stopped when they read from the terminal.
+    pub(super) fn restore(&self) {
         let Some(group) = self.group else { return };
-        // Who is in the background is stopped for that, unless it does not listen.
+        // A background process that changes the foreground group is stopped by SIGTTOU, unless it blocks the signal.
         let _ignored = Signals::block(&[SIGTTOU]);
-        // A terminal that is gone needs nobody in its foreground.
+        // This fails only if the terminal is gone.
         let _ = set_foreground_group(io::stdin(), group);
     }
 }

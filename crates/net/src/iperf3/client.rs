@@ -1,13 +1,13 @@
-//! A client for stock iperf3 servers, with the report of our own tests.
+//! A client for stock iperf3 servers that returns the report of `lfn`'s own tests.
 //!
-//! The server's figures are those of its results: bytes and time of each stream, processor time, retransmissions. What
-//! the protocol does not carry (its kernel, its buffers, its `TCP_INFO`, its intervals) is absent from its report. The
-//! intervals of a server that receives TCP are what its kernel acknowledged, as seen from here.
+//! The server's figures come from its results: bytes and time of each stream, processor time, retransmissions. The
+//! report has no fields that the protocol does not carry: kernel, buffers, `TCP_INFO` and intervals of the server. For
+//! a server that receives TCP, the intervals are the bytes that its kernel acknowledged, as seen by this end.
 
 mod report;
 mod streams;
 
-pub use report::{Outcome, request};
+pub use report::{IperfOutcome, request};
 
 use std::io;
 use std::net::{SocketAddr, ToSocketAddrs};
@@ -15,52 +15,50 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant, SystemTime};
 
-use lfn_core::iperf3::auth::Claim;
-use lfn_core::iperf3::{COOKIE_LENGTH, Code, Cookie, End, Parameters, Protocol, Results, State, frame, stream_id};
-use lfn_core::report::Ended;
+use lfn_core::iperf3::auth::IperfCredentials;
+use lfn_core::iperf3::{
+    COOKIE_LENGTH, Cookie, ErrorCode, LoadProtocol, Parameters, Results, TestEnd, TestState, frame, stream_id,
+};
+use lfn_core::report::EndReason;
 use lfn_core::tcp_info::TcpInfo;
-use lfn_core::wire::test::{Direction, Interval};
+use lfn_core::wire::measure::{Interval, TestDirection};
 use socket2::{Domain, Socket, Type};
 
 use super::Error;
-use super::control::Control;
-use super::figures::{Figures, Slice};
-use super::flow::Load;
+use super::control::IperfControl;
+use super::figures::{IntervalFigures, IperfFigures};
 use super::rsa::{Padding, PublicKey};
-use crate::server::throttle::Throttle;
-use crate::session::dial::Place;
-use crate::session::{SessionError, round_trip};
+use super::stream::Load;
+use crate::server::rate_limiter::RateLimiter;
+use crate::session::dial::BindAddress;
+use crate::session::{SessionError, min_rtt};
 
-/// What a server is asked to do, and how long it may take.
+/// A test on a stock server, with its time-outs.
 #[derive(Debug, Clone)]
-pub struct Test {
-    /// What it is asked.
+pub struct IperfTest {
     pub parameters: Parameters,
-    /// Who asks, of a server that wants to know.
+    /// User name and password, if the server requires them.
     pub login: Option<Login>,
     /// Length of this end's intervals.
     pub interval: Duration,
-    /// How long one step of the conversation may take.
-    pub within: Duration,
-    /// How long the server may take before it asks for streams: one that serves many lets some wait.
-    pub queue: Duration,
-    /// Where connections are dialled from: the control connection from the first place, stream n from the nth, beginning
-    /// again after the last. None of them leaves it to the routes.
-    pub from: Vec<Place>,
-    /// Set to end the load early, with its figures.
+    /// Maximum time of one step of the protocol.
+    pub step_timeout: Duration,
+    /// Maximum time until the server requests the streams. A server for several clients lets some of them wait.
+    pub queue_timeout: Duration,
+    /// Source addresses: the control connection uses the first one, stream n the nth one, starting again after the
+    /// last. With an empty list the routing table decides.
+    pub bind_addresses: Vec<BindAddress>,
+    /// Set to end the load early, with a report.
     pub stop: Arc<AtomicBool>,
 }
 
-/// A user of the server's.
+/// User name, password and key for a server with authentication.
 #[derive(Clone)]
 pub struct Login {
-    /// Who.
     pub user: String,
-    /// The password.
     pub password: String,
-    /// The server's public key.
     pub key: PublicKey,
-    /// How it is to be encrypted.
+    /// Padding of the encrypted token.
     pub padding: Padding,
 }
 
@@ -70,220 +68,226 @@ impl std::fmt::Debug for Login {
     }
 }
 
-/// What a running test tells.
+/// Progress of a running test.
 #[derive(Debug)]
-pub enum Progress<'a> {
-    /// The test begins: the round-trip time of the connection.
+pub enum IperfProgress<'a> {
+    /// The test starts; the RTT of the control connection.
     Connected(Duration),
-    /// An interval of a direction: as this end saw it, and what is known of the server's end, if anything is.
-    Interval(Direction, &'a Interval, Option<&'a Interval>),
+    /// An interval of one direction: this end's figures, and the known figures of the server's end.
+    Interval(TestDirection, &'a Interval, Option<&'a Interval>),
 }
 
-/// How often a running test is looked at.
-const LOOK_UP: Duration = Duration::from_millis(50);
+/// Interval at which a running test is checked.
+const POLL_INTERVAL: Duration = Duration::from_millis(50);
 
-/// A stock server forgets what it has not read when it is told that the test is over. What was acknowledged lies in its
-/// kernel, and so long it gets to read it.
-const READ_WITHIN: Duration = Duration::from_millis(100);
+/// Time in which a stock server reads acknowledged data from its kernel before the end of the test. At the end it
+/// discards unread data.
+const READ_TIME: Duration = Duration::from_millis(100);
 
-/// Runs one test on `host`; `watch` is told what happens as it does.
-pub fn run(host: &str, port: u16, test: &Test, watch: &mut dyn FnMut(Progress<'_>)) -> Result<Outcome, Error> {
+/// Runs one test on `host`; `watch` receives its progress.
+pub fn run(
+    host: &str,
+    port: u16,
+    test: &IperfTest,
+    watch: &mut dyn FnMut(IperfProgress<'_>),
+) -> Result<IperfOutcome, Error> {
     let mut parameters = test.parameters.clone();
     if let Some(login) = &test.login {
-        parameters.token = Some(token(login)?);
+        parameters.token = Some(auth_token(login)?);
     }
-    let (mut control, address) = connect(host, port, test.within, test.from.first())?;
-    let rtt = round_trip(control.socket());
+    let (mut control, address) = connect(host, port, test.step_timeout, test.bind_addresses.first())?;
+    let rtt = min_rtt(control.socket());
     let cookie = new_cookie()?;
-    control.write(cookie.wire(), "at the beginning")?;
-    expect(&mut control, State::ParamExchange, test.within, "after the cookie")?;
-    control.send_json(&parameters.write(), frame::PARAMETERS_LIMIT, "while it was told the parameters")?;
-    expect(&mut control, State::CreateStreams, test.queue, "after the parameters")?;
-    let load = Load::new(&parameters, parameters.rate, Throttle::none());
-    let flows = streams::open(address, &cookie, &parameters, &load, test)?;
-    expect(&mut control, State::TestStart, test.within, "after the streams")?;
-    let figures = Figures::new(load.clone(), flows, parameters.omit, test.interval);
-    expect(&mut control, State::TestRunning, test.within, "before the test")?;
-    watch(Progress::Connected(rtt));
-    control.stops_at(test.stop.clone());
-    let (within, stop) = (test.within, test.stop.clone());
-    Conversation {
+    control.write(cookie.wire(), "during the handshake")?;
+    expect_state(&mut control, TestState::ParamExchange, test.step_timeout, "after the cookie")?;
+    control.send_json(&parameters.write(), frame::MAX_PARAMETERS, "while the parameters were sent")?;
+    expect_state(&mut control, TestState::CreateStreams, test.queue_timeout, "after the parameters")?;
+    let load = Load::new(&parameters, parameters.rate, RateLimiter::unlimited());
+    let streams = streams::open(address, &cookie, &parameters, &load, test)?;
+    expect_state(&mut control, TestState::TestStart, test.step_timeout, "after the streams")?;
+    let figures = IperfFigures::new(load.clone(), streams, parameters.omit, test.interval);
+    expect_state(&mut control, TestState::TestRunning, test.step_timeout, "before the test")?;
+    watch(IperfProgress::Connected(rtt));
+    control.stop_on(test.stop.clone());
+    let (within, stop) = (test.step_timeout, test.stop.clone());
+    IperfTestClient {
         parameters,
         control,
         load,
         figures,
-        slices: Vec::new(),
+        intervals: Vec::new(),
         within,
         rtt,
         watch,
         stop,
-        ended: Ended::Done,
+        ended: EndReason::Completed,
     }
     .run()
 }
 
-/// A test whose streams are open.
-struct Conversation<'a> {
+/// A running test with open streams.
+struct IperfTestClient<'a> {
     parameters: Parameters,
-    control: Control,
+    control: IperfControl,
     load: Arc<Load>,
-    figures: Figures,
-    slices: Vec<Slice>,
+    figures: IperfFigures,
+    intervals: Vec<IntervalFigures>,
     within: Duration,
     rtt: Duration,
-    watch: &'a mut dyn FnMut(Progress<'_>),
+    watch: &'a mut dyn FnMut(IperfProgress<'_>),
     stop: Arc<AtomicBool>,
-    ended: Ended,
+    ended: EndReason,
 }
 
-impl Conversation<'_> {
-    fn run(mut self) -> Result<Outcome, Error> {
+impl IperfTestClient<'_> {
+    fn run(mut self) -> Result<IperfOutcome, Error> {
         if self.parameters.omit.is_zero() {
-            self.bound();
+            self.limit_bytes();
         }
-        for flow in &mut self.figures.flows {
-            flow.start()?;
+        for stream in &mut self.figures.streams {
+            stream.start()?;
         }
         while !self.is_over()? {
-            self.look()?;
+            self.poll()?;
         }
-        if self.ended == Ended::Done {
-            self.settle()?;
+        if self.ended == EndReason::Completed {
+            self.wait_for_acks()?;
         }
-        if let Some(slice) = self.figures.finish() {
-            self.keep(slice);
+        if let Some(interval) = self.figures.finish() {
+            self.add_interval(interval);
         }
         self.load.stop_sending();
-        self.control.send(State::TestEnd, "at the end")?;
-        expect(&mut self.control, State::ExchangeResults, self.within, "after the test")?;
+        self.control.send(TestState::TestEnd, "at the end")?;
+        expect_state(&mut self.control, TestState::ExchangeResults, self.within, "after the test")?;
         self.figures.stop(true);
         self.figures.stop(false);
         let near = self.figures.results();
-        self.control.send_json(&near.write(), frame::OUTPUT_LIMIT, "while it was told the results")?;
-        let value = self.control.json(frame::OUTPUT_LIMIT, self.within, "before its results")?;
-        let ids: Vec<u32> = self.figures.flows.iter().map(|flow| flow.id).collect();
+        self.control.send_json(&near.write(), frame::MAX_SERVER_OUTPUT, "while the results were sent")?;
+        let value = self.control.json(frame::MAX_SERVER_OUTPUT, self.within, "before its results")?;
+        let ids: Vec<u32> = self.figures.streams.iter().map(|stream| stream.id).collect();
         let far = Results::read(&value, &ids)?;
-        expect(&mut self.control, State::DisplayResults, self.within, "after the results")?;
-        self.control.send(State::IperfDone, "at the end")?;
-        let mut outcome = report::outcome(&self.parameters, self.rtt, &self.figures, &self.slices, &near, &far);
+        expect_state(&mut self.control, TestState::DisplayResults, self.within, "after the results")?;
+        self.control.send(TestState::IperfDone, "at the end")?;
+        let mut outcome = report::outcome(&self.parameters, self.rtt, &self.figures, &self.intervals, &near, &far);
         outcome.runs.iter_mut().for_each(|(run, _)| run.ended = self.ended);
         Ok(outcome)
     }
 
-    /// What is to be sent, where it is counted.
-    fn bound(&self) {
-        if let Some(bytes) = self.wanted() {
-            self.load.send_only(bytes);
+    /// Limits the bytes to send, for a test of a fixed amount.
+    fn limit_bytes(&self) {
+        if let Some(bytes) = self.requested_bytes() {
+            self.load.limit_bytes(bytes);
         }
     }
 
-    fn wanted(&self) -> Option<u64> {
+    fn requested_bytes(&self) -> Option<u64> {
         match self.parameters.end {
-            End::Bytes(bytes) => Some(bytes),
-            End::Blocks(blocks) => Some(blocks.saturating_mul(self.parameters.length.0)),
-            End::Time(_) | End::Open => None,
+            TestEnd::Bytes(bytes) => Some(bytes),
+            TestEnd::Blocks(blocks) => Some(blocks.saturating_mul(self.parameters.length.0)),
+            TestEnd::Time(_) | TestEnd::Unlimited => None,
         }
     }
 
-    /// Whether what was to be done is done.
+    /// Returns whether the load is complete.
     fn is_over(&mut self) -> Result<bool, Error> {
-        let mut senders = 0;
+        let mut sender_count = 0;
         let mut ended = 0;
-        for flow in &self.figures.flows {
-            let over = flow.ended()?;
-            senders += usize::from(flow.sends);
-            ended += usize::from(over && flow.sends);
-            if over && !flow.sends && self.parameters.protocol == Protocol::Tcp {
+        for stream in &self.figures.streams {
+            let is_over = stream.ended()?;
+            sender_count += usize::from(stream.sends);
+            ended += usize::from(is_over && stream.sends);
+            if is_over && !stream.sends && self.parameters.protocol == LoadProtocol::Tcp {
                 return Err(Error::Closed { peer: "the iperf3 server", doing: "on a data stream" });
             }
         }
         if self.stop.load(Ordering::Relaxed) {
-            self.ended = Ended::Interrupted;
+            self.ended = EndReason::Interrupted;
             return Ok(true);
         }
-        if self.figures.omitting() {
+        if self.figures.is_warming_up() {
             return Ok(false);
         }
-        Ok(match (self.parameters.end, self.wanted()) {
-            (End::Time(time), _) => self.figures.now() >= time,
-            (_, Some(bytes)) => (senders > 0 && ended == senders) || self.figures.bytes(false) >= bytes,
+        Ok(match (self.parameters.end, self.requested_bytes()) {
+            (TestEnd::Time(time), _) => self.figures.now() >= time,
+            (_, Some(bytes)) => (sender_count > 0 && ended == sender_count) || self.figures.bytes(false) >= bytes,
             _ => false,
         })
     }
 
-    /// One look at the clock and at the server.
-    fn look(&mut self) -> Result<(), Error> {
-        let omitting = self.figures.omitting();
-        while let Some(slice) = self.figures.tick() {
-            self.keep(slice);
+    /// Handles one wake-up: due intervals, and states of the server.
+    fn poll(&mut self) -> Result<(), Error> {
+        let omitting = self.figures.is_warming_up();
+        while let Some(interval) = self.figures.close_due_interval() {
+            self.add_interval(interval);
         }
-        if omitting && !self.figures.omitting() {
-            self.bound();
+        if omitting && !self.figures.is_warming_up() {
+            self.limit_bytes();
         }
         let left = match self.parameters.end {
-            End::Time(time) if !self.figures.omitting() => time.saturating_sub(self.figures.now()),
-            _ => LOOK_UP,
+            TestEnd::Time(time) if !self.figures.is_warming_up() => time.saturating_sub(self.figures.now()),
+            _ => POLL_INTERVAL,
         };
-        let counted = if self.wanted().is_some() { Duration::from_millis(2) } else { LOOK_UP };
-        let idle = self.figures.idle().min(left).min(counted).max(Duration::from_millis(1));
+        let poll_limit = if self.requested_bytes().is_some() { Duration::from_millis(2) } else { POLL_INTERVAL };
+        let idle = self.figures.time_to_next_event().min(left).min(poll_limit).max(Duration::from_millis(1));
         match self.control.poll(idle, "during the test") {
             Ok(None) => Ok(()),
-            Ok(Some(state)) => Err(refusal(&mut self.control, state, self.within, "during the test")),
+            Ok(Some(state)) => Err(state_error(&mut self.control, state, self.within, "during the test")),
             Err(error) => Err(error),
         }
     }
 
-    /// What was sent to the last byte is waited for, as long as it keeps being acknowledged.
-    fn settle(&mut self) -> Result<(), Error> {
-        if self.wanted().is_none() || self.parameters.protocol == Protocol::Udp {
+    /// Waits until all sent bytes are acknowledged, as long as acknowledgements arrive.
+    fn wait_for_acks(&mut self) -> Result<(), Error> {
+        if self.requested_bytes().is_none() || self.parameters.protocol == LoadProtocol::Udp {
             return Ok(());
         }
-        let (mut heard, mut before) = (Instant::now(), u64::MAX);
+        let (mut last_progress, mut before) = (Instant::now(), u64::MAX);
         loop {
-            let infos = self.figures.flows.iter().filter(|flow| flow.sends).filter_map(|flow| flow.socket.info());
+            let infos =
+                self.figures.streams.iter().filter(|stream| stream.sends).filter_map(|stream| stream.socket.info());
             let left: u64 = infos.map(|info| u64::from(info.unacked_segments) + unsent(&info)).sum();
             if left == 0 {
                 break;
             }
             if std::mem::replace(&mut before, left) != left {
-                heard = Instant::now();
-            } else if heard.elapsed() > self.within {
+                last_progress = Instant::now();
+            } else if last_progress.elapsed() > self.within {
                 return Err(Error::Timeout {
                     peer: "the iperf3 server",
                     after: self.within,
-                    doing: "while the last bytes were sent",
+                    doing: "while the last bytes were acknowledged",
                 });
             }
             if self.stop.load(Ordering::Relaxed) {
-                self.ended = Ended::Interrupted;
+                self.ended = EndReason::Interrupted;
                 return Ok(());
             }
-            self.look()?;
+            self.poll()?;
         }
-        if self.figures.flows.iter().all(|flow| !flow.sends) {
+        if self.figures.streams.iter().all(|stream| !stream.sends) {
             return Ok(());
         }
-        self.figures.settle();
-        let deadline = Instant::now() + READ_WITHIN + self.rtt;
+        self.figures.mark_delivered();
+        let deadline = Instant::now() + READ_TIME + self.rtt;
         while Instant::now() < deadline {
-            self.look()?;
+            self.poll()?;
         }
         Ok(())
     }
 
-    fn keep(&mut self, slice: Slice) {
-        // The report begins where the results begin: after the warm-up.
-        if slice.omitted {
+    fn add_interval(&mut self, interval: IntervalFigures) {
+        // The report starts after the warm-up, like the results.
+        if interval.omitted {
             return;
         }
         for sends in [true, false] {
-            if let Some(near) = report::interval(&self.figures, &slice, sends) {
-                let far = report::far_interval(&self.figures, self.slices.last(), &slice, sends);
-                let direction = if sends { Direction::Forward } else { Direction::Reverse };
-                (self.watch)(Progress::Interval(direction, &near, far.as_ref()));
+            if let Some(near) = report::near_interval(&self.figures, &interval, sends) {
+                let far = report::far_interval(&self.figures, self.intervals.last(), &interval, sends);
+                let direction = if sends { TestDirection::Forward } else { TestDirection::Reverse };
+                (self.watch)(IperfProgress::Interval(direction, &near, far.as_ref()));
             }
         }
-        self.slices.push(slice);
+        self.intervals.push(interval);
     }
 }
 
@@ -291,26 +295,31 @@ fn unsent(info: &TcpInfo) -> u64 {
     info.notsent_bytes.map_or(0, u64::from)
 }
 
-/// The state that must come now; any other is an error, and some of those say why.
-fn expect(control: &mut Control, wanted: State, within: Duration, doing: &'static str) -> Result<(), Error> {
+/// Reads the next state. Another state than the expected one is an error, which may explain the reason.
+fn expect_state(
+    control: &mut IperfControl,
+    wanted: TestState,
+    within: Duration,
+    doing: &'static str,
+) -> Result<(), Error> {
     let state = control.state(within, doing)?;
-    if state == wanted { Ok(()) } else { Err(refusal(control, state, within, doing)) }
+    if state == wanted { Ok(()) } else { Err(state_error(control, state, within, doing)) }
 }
 
-/// What a state means that nobody waited for.
-fn refusal(control: &mut Control, state: State, within: Duration, doing: &'static str) -> Error {
+/// Converts an unexpected state to an error.
+fn state_error(control: &mut IperfControl, state: TestState, within: Duration, doing: &'static str) -> Error {
     match state {
-        State::AccessDenied => Error::Busy,
-        State::ServerTerminate => Error::Stopped,
-        State::ServerError => {
+        TestState::AccessDenied => Error::Busy,
+        TestState::ServerTerminate => Error::Stopped,
+        TestState::ServerError => {
             let mut number = || {
                 let mut bytes = [0; 4];
-                // Some versions send the first number alone, and close.
+                // Some versions send only the first number before they close.
                 let read = control.read(&mut bytes, within.min(Duration::from_secs(2)), doing);
                 read.map(|()| i32::from_be_bytes(bytes))
             };
             match number() {
-                Ok(code) => Error::Refused { code: Code(code), errno: number().unwrap_or(0) },
+                Ok(code) => Error::Refused { code: ErrorCode(code), errno: number().unwrap_or(0) },
                 Err(error) => error,
             }
         }
@@ -318,11 +327,11 @@ fn refusal(control: &mut Control, state: State, within: Duration, doing: &'stati
     }
 }
 
-fn token(login: &Login) -> Result<String, Error> {
+fn auth_token(login: &Login) -> Result<String, Error> {
     let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
     let time = i64::try_from(since.as_secs()).unwrap_or(i64::MAX);
-    let claim = Claim { user: login.user.clone(), password: login.password.clone(), time };
-    Ok(login.key.token(&claim, login.padding)?)
+    let claim = IperfCredentials { user: login.user.clone(), password: login.password.clone(), time };
+    Ok(login.key.encrypt_claim(&claim, login.padding)?)
 }
 
 fn new_cookie() -> Result<Cookie, Error> {
@@ -332,39 +341,44 @@ fn new_cookie() -> Result<Cookie, Error> {
     Ok(Cookie::from_random(random))
 }
 
-/// The first of the host's addresses that answers.
-fn connect(host: &str, port: u16, within: Duration, from: Option<&Place>) -> Result<(Control, SocketAddr), Error> {
+/// Connects to the first address of the host that answers.
+fn connect(
+    host: &str,
+    port: u16,
+    within: Duration,
+    from: Option<&BindAddress>,
+) -> Result<(IperfControl, SocketAddr), Error> {
     let name = if host.contains(':') { format!("[{host}]:{port}") } else { format!("{host}:{port}") };
     let failed = |source| Error::Connect { address: name.clone(), source };
     let unknown = |source| Error::UnknownHost { host: host.to_owned(), source };
     let mut last = io::Error::new(io::ErrorKind::NotFound, "the name has no address");
     for address in (host, port).to_socket_addrs().map_err(unknown)? {
         if from.is_some_and(|from| !from.reaches(&address)) {
-            last = io::Error::other("the address to dial from is of the other IP version");
+            last = io::Error::other("the source address has another IP version");
             continue;
         }
         let socket = Socket::new(Domain::for_address(address), Type::STREAM, None).map_err(failed)?;
         bind(&socket, from)?;
         match socket.connect_timeout(&address.into(), within) {
-            Ok(()) => return Ok((Control::new(socket.into(), "the iperf3 server")?, address)),
+            Ok(()) => return Ok((IperfControl::new(socket.into(), "the iperf3 server")?, address)),
             Err(error) => last = error,
         }
     }
     Err(failed(last))
 }
 
-/// Binds a socket to where it is to be dialled from.
-fn bind(socket: &Socket, from: Option<&Place>) -> Result<(), Error> {
+/// Binds a socket to its source address.
+fn bind(socket: &Socket, from: Option<&BindAddress>) -> Result<(), Error> {
     let Some(from) = from else { return Ok(()) };
     from.bind(socket).map_err(|error| match error {
-        SessionError::From { place, source } => Error::Option { what: format!("dialling from {place}"), source },
-        other => Error::Option { what: "dialling from there".into(), source: io::Error::other(other) },
+        SessionError::Bind { place, source } => Error::Option { what: format!("connecting from {place}"), source },
+        other => Error::Option { what: "binding the source address".into(), source: io::Error::other(other) },
     })
 }
 
-/// Streams of the test, by identifier, and whether this end sends on them.
-fn numbered(parameters: &Parameters) -> Vec<(u32, bool)> {
+/// Returns the id of each stream, and whether this end sends on it.
+fn stream_directions(parameters: &Parameters) -> Vec<(u32, bool)> {
     let (reverse, forward) = parameters.server_streams();
-    // Those this end sends on come first.
+    // The streams on which this end sends come first.
     (0..usize::from(forward + reverse)).map(|index| (stream_id(index), index < usize::from(forward))).collect()
 }

@@ -1,5 +1,5 @@
-//! The control connection: one byte a state, JSON in frames, and a deadline on every step, however slowly the other end
-//! talks.
+//! Control connection: one byte per state, JSON in frames, and a deadline for every step that also holds against single
+//! bytes.
 
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::TcpStream;
@@ -8,76 +8,78 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use lfn_core::iperf3::{State, frame};
+use lfn_core::iperf3::{TestState, frame};
 use rustix::event::{PollFd, PollFlags, poll};
 use serde_json::Value;
 
 use super::Error;
-use crate::session::dial::set_liveness;
-use crate::session::timed_out;
-use crate::tester::AFTER_STOP;
+use crate::session::dial::set_keepalive_options;
+use crate::session::is_timeout;
+use crate::tester::INTERRUPT_TIMEOUT;
 
-/// What is read at once of a frame: memory follows what came, not what was announced.
-const PART: usize = 64 * 1024;
+/// Maximum bytes of a frame that are read at once, so that memory follows the received data and not the announced
+/// length.
+const READ_CHUNK: usize = 64 * 1024;
 
 /// One end of a control connection.
 #[derive(Debug)]
-pub(super) struct Control {
+pub(super) struct IperfControl {
     socket: TcpStream,
-    /// How to name the other end.
+    /// Name of the peer in errors.
     peer: &'static str,
-    stop: Option<Stop>,
+    stop: Option<InterruptFlag>,
 }
 
-/// The user's word that it is enough: whatever is still to come has [`AFTER_STOP`] in all.
+/// The user's interrupt. All later waits together have [`INTERRUPT_TIMEOUT`].
 #[derive(Debug)]
-struct Stop {
+struct InterruptFlag {
     flag: Arc<AtomicBool>,
-    seen: Option<Instant>,
+    seen_at: Option<Instant>,
 }
 
-/// How often that is looked for.
-const LOOK_UP: Duration = Duration::from_millis(100);
+/// Interval at which the interrupt flag is checked.
+const POLL_INTERVAL: Duration = Duration::from_millis(100);
 
-impl Control {
+impl IperfControl {
     pub(super) fn new(socket: TcpStream, peer: &'static str) -> Result<Self, Error> {
-        let made = socket.set_nonblocking(false).and_then(|()| set_liveness(&socket));
-        made.map_err(|source| Error::Io { peer, doing: "at its beginning", source })?;
-        Ok(Control { socket, peer, stop: None })
+        let configured = socket.set_nonblocking(false).and_then(|()| set_keepalive_options(&socket));
+        configured.map_err(|source| Error::Io { peer, doing: "at its beginning", source })?;
+        Ok(IperfControl { socket, peer, stop: None })
     }
 
-    /// From when this is set on, no wait takes longer than is left of [`AFTER_STOP`].
-    pub(super) fn stops_at(&mut self, flag: Arc<AtomicBool>) {
-        self.stop = Some(Stop { flag, seen: None });
+    /// Sets the interrupt flag. After it is set, waits end within the rest of [`INTERRUPT_TIMEOUT`].
+    pub(super) fn stop_on(&mut self, flag: Arc<AtomicBool>) {
+        self.stop = Some(InterruptFlag { flag, seen_at: None });
     }
 
     pub(super) fn socket(&self) -> &TcpStream {
         &self.socket
     }
 
-    /// The socket, as a data stream: a reader of it waits until it is shut down, however long nothing comes.
+    /// Returns the socket for use as a data stream, without a read time-out: a reader waits until the socket is shut
+    /// down.
     pub(super) fn into_socket(self) -> TcpStream {
-        // A socket that is gone says so when it is read.
+        // A closed socket reports its error at the next read.
         let _ = self.socket.set_read_timeout(None);
         self.socket
     }
 
-    /// The next state, which must come within `within`.
-    pub(super) fn state(&mut self, within: Duration, doing: &'static str) -> Result<State, Error> {
+    /// Reads the next state, `within` at most.
+    pub(super) fn state(&mut self, within: Duration, doing: &'static str) -> Result<TestState, Error> {
         let mut byte = [0];
         self.read(&mut byte, within, doing)?;
-        Ok(State::from_wire(byte[0])?)
+        Ok(TestState::from_wire(byte[0])?)
     }
 
-    /// The next state, if it comes within `within`.
-    pub(super) fn poll(&mut self, within: Duration, doing: &'static str) -> Result<Option<State>, Error> {
+    /// Reads the next state, if one arrives within `within`.
+    pub(super) fn poll(&mut self, within: Duration, doing: &'static str) -> Result<Option<TestState>, Error> {
         if !readable(self.socket.as_fd(), within) {
             return Ok(None);
         }
         self.state(within.max(Duration::from_secs(1)), doing).map(Some)
     }
 
-    /// An object of at most `limit` bytes.
+    /// Reads a JSON object of at most `limit` bytes.
     pub(super) fn json(&mut self, limit: usize, within: Duration, doing: &'static str) -> Result<Value, Error> {
         let deadline = Instant::now() + within;
         let mut header = [0; frame::HEADER];
@@ -85,7 +87,7 @@ impl Control {
         let mut left = frame::length(header, limit)?;
         let mut bytes = Vec::new();
         while left > 0 {
-            let (from, part) = (bytes.len(), left.min(PART));
+            let (from, part) = (bytes.len(), left.min(READ_CHUNK));
             bytes.resize(from + part, 0);
             self.read_until(&mut bytes[from..], deadline, within, doing)?;
             left -= part;
@@ -109,19 +111,19 @@ impl Control {
         let mut read = 0;
         while read < bytes.len() {
             let now = Instant::now();
-            let (deadline, after) = match self.stopped(now).map(|seen| seen + AFTER_STOP) {
-                Some(end) if end < deadline => (end, AFTER_STOP),
+            let (deadline, after) = match self.interrupted_at(now).map(|seen| seen + INTERRUPT_TIMEOUT) {
+                Some(end) if end < deadline => (end, INTERRUPT_TIMEOUT),
                 _ => (deadline, within),
             };
             let left = deadline.saturating_duration_since(now);
             if left.is_zero() {
                 return Err(Error::Timeout { peer, after, doing });
             }
-            self.socket.set_read_timeout(Some(left.min(LOOK_UP))).map_err(failed)?;
+            self.socket.set_read_timeout(Some(left.min(POLL_INTERVAL))).map_err(failed)?;
             match self.socket.read(&mut bytes[read..]) {
                 Ok(0) => return Err(Error::Closed { peer, doing }),
                 Ok(length) => read += length,
-                Err(error) if error.kind() == ErrorKind::Interrupted || timed_out(&error) => {}
+                Err(error) if error.kind() == ErrorKind::Interrupted || is_timeout(&error) => {}
                 Err(error) if error.kind() == ErrorKind::ConnectionReset => return Err(Error::Closed { peer, doing }),
                 Err(error) => return Err(failed(error)),
             }
@@ -129,13 +131,13 @@ impl Control {
         Ok(())
     }
 
-    /// When the user's word that it is enough was first seen.
-    fn stopped(&mut self, now: Instant) -> Option<Instant> {
+    /// Returns the time at which the interrupt was first seen.
+    fn interrupted_at(&mut self, now: Instant) -> Option<Instant> {
         let stop = self.stop.as_mut().filter(|stop| stop.flag.load(Ordering::Relaxed))?;
-        Some(*stop.seen.get_or_insert(now))
+        Some(*stop.seen_at.get_or_insert(now))
     }
 
-    pub(super) fn send(&mut self, state: State, doing: &'static str) -> Result<(), Error> {
+    pub(super) fn send(&mut self, state: TestState, doing: &'static str) -> Result<(), Error> {
         self.write(&[state.wire()], doing)
     }
 
@@ -153,20 +155,20 @@ impl Control {
     }
 }
 
-impl AsFd for Control {
+impl AsFd for IperfControl {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.socket.as_fd()
     }
 }
 
-/// Whether there is something to read, or an end, within `within`.
+/// Returns whether data or the end of the stream can be read within `within`.
 pub(super) fn readable(socket: BorrowedFd<'_>, within: Duration) -> bool {
     let within = within.try_into().ok();
-    // An interrupted wait is as good as one that ended.
+    // An interrupted wait counts as a finished one.
     poll(&mut [PollFd::from_borrowed_fd(socket, PollFlags::IN)], within.as_ref()).is_ok_and(|ready| ready > 0)
 }
 
-/// An error of the kernel's as one of ours.
+/// Returns a function that converts an I/O error of a socket option.
 pub(super) fn option(what: impl Into<String>) -> impl FnOnce(io::Error) -> Error {
     let what = what.into();
     move |source| Error::Option { what, source }

@@ -1,205 +1,210 @@
-//! What one end counts of a test: from when, less the warm-up, cut into intervals, and what it tells the other end.
+//! Counts of one end: the start, the warm-up, the intervals, and the results for the peer.
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use lfn_core::iperf3::datagram::Arrivals;
+use lfn_core::iperf3::datagram::DatagramCounts;
 use lfn_core::iperf3::results::CpuPercent;
 use lfn_core::iperf3::{Results, StreamResult};
 use lfn_core::tcp_info::TcpInfo;
 use lfn_sys::tcp;
 
-use super::flow::{Flow, Load, Socket};
+use super::stream::{IperfStream, Load, Socket};
 
-/// The streams of one end, and what was counted of them.
+/// Streams of one end with their counts.
 #[derive(Debug)]
-pub(super) struct Figures {
+pub(super) struct IperfFigures {
     load: Arc<Load>,
-    pub(super) flows: Vec<Flow>,
-    /// When counting began, from the load's origin.
+    pub(super) streams: Vec<IperfStream>,
+    /// Start of the count, from the load's origin.
     start: Duration,
-    /// The warm-up, until it is over.
+    /// Duration of the warm-up; `None` when it is over.
     omit: Option<Duration>,
     interval: Duration,
-    /// When the next interval ends, from the start.
-    next: Duration,
-    /// When the last interval ended, from the start.
-    until: Duration,
-    /// Of each stream, when counting began.
-    marks: Vec<Mark>,
+    /// End of the current interval, from the start.
+    next_interval_end: Duration,
+    /// End of the last closed interval, from the start.
+    last_interval_end: Duration,
+    /// State of each stream at the start of the count.
+    baselines: Vec<Baseline>,
     /// Bytes of each stream at the end of the last interval.
-    counted: Vec<u64>,
-    /// When counting ended, from the start, and what had been received on each stream then.
-    end: Option<Duration>,
-    received: Option<Vec<u64>>,
-    /// When the last byte had arrived, where that is known and was waited for.
-    settled: Option<Duration>,
+    counted_bytes: Vec<u64>,
+    /// End of the count, from the start.
+    ended_at: Option<Duration>,
+    /// Bytes received on each stream at the end of the count.
+    received_at_end: Option<Vec<u64>>,
+    /// Time at which all bytes had arrived, if the client waited for them.
+    delivered_at: Option<Duration>,
     cpu: CpuPercent,
-    /// Of the thread that counts, when counting began.
+    /// Processor time of the counting thread at the start of the count.
     cpu_before: tcp::CpuTime,
 }
 
-/// Where a stream stood when its warm-up was over.
+/// Counts of a stream at the end of its warm-up.
 #[derive(Debug, Clone, Copy, Default)]
-struct Mark {
+struct Baseline {
     bytes: u64,
     blocks: u64,
-    arrivals: Arrivals,
+    arrivals: DatagramCounts,
     retransmits: u64,
-    /// Acknowledged by the receiver's kernel.
+    /// Bytes that the receiver's kernel had acknowledged.
     acked: u64,
 }
 
-/// One interval.
+/// Counts of one interval.
 #[derive(Debug, Clone)]
-pub(super) struct Slice {
-    /// From when, counted from the start.
+pub(super) struct IntervalFigures {
+    /// Time from the start.
     pub(super) start: Duration,
-    /// Until when.
-    pub(super) end: Duration,
-    /// It is part of the warm-up.
+    /// Time from the start.
+    pub(super) ended_at: Duration,
+    /// The interval belongs to the warm-up.
     pub(super) omitted: bool,
-    /// Bytes of each stream, and what the kernel says of it.
+    /// Bytes and TCP_INFO of each stream.
     pub(super) streams: Vec<(u64, Option<TcpInfo>)>,
 }
 
-impl Figures {
-    /// Counting begins now.
-    pub(super) fn new(load: Arc<Load>, flows: Vec<Flow>, omit: Duration, interval: Duration) -> Self {
+impl IperfFigures {
+    /// Starts the count now, with the streams that are already open.
+    pub(super) fn new(load: Arc<Load>, streams: Vec<IperfStream>, omit: Duration, interval: Duration) -> Self {
         let start = load.now();
-        let count = flows.len();
-        // The cookie was acknowledged before, and is no load.
-        let acked = |flow: &Flow| flow.socket.info().and_then(|info| info.acked_bytes).unwrap_or(0);
-        let marks = flows.iter().map(|flow| Mark { acked: acked(flow), ..Mark::default() }).collect();
-        Figures {
+        let count = streams.len();
+        // The cookie was acknowledged before and is not part of the load.
+        let acked = |stream: &IperfStream| stream.socket.info().and_then(|info| info.acked_bytes).unwrap_or(0);
+        let baselines = streams.iter().map(|stream| Baseline { acked: acked(stream), ..Baseline::default() }).collect();
+        IperfFigures {
             load,
-            flows,
+            streams,
             start,
             omit: Some(omit).filter(|omit| !omit.is_zero()),
             interval: interval.max(Duration::from_millis(10)),
-            next: interval.max(Duration::from_millis(10)),
-            until: Duration::ZERO,
-            marks,
-            counted: vec![0; count],
-            end: None,
-            received: None,
-            settled: None,
+            next_interval_end: interval.max(Duration::from_millis(10)),
+            last_interval_end: Duration::ZERO,
+            baselines,
+            counted_bytes: vec![0; count],
+            ended_at: None,
+            received_at_end: None,
+            delivered_at: None,
             cpu: CpuPercent::default(),
             cpu_before: tcp::thread_cpu(),
         }
     }
 
-    /// Since counting began.
+    /// Returns the time since the start of the count.
     pub(super) fn now(&self) -> Duration {
         self.load.now().saturating_sub(self.start)
     }
 
-    /// Whether the warm-up is still going on.
-    pub(super) fn omitting(&self) -> bool {
+    /// Returns whether the warm-up continues.
+    pub(super) fn is_warming_up(&self) -> bool {
         self.omit.is_some()
     }
 
-    /// Until the next thing to do.
-    pub(super) fn idle(&self) -> Duration {
-        let next = self.omit.map_or(self.next, |omit| omit.min(self.next));
+    /// Returns the time until there is something to do.
+    pub(super) fn time_to_next_event(&self) -> Duration {
+        let next = self.omit.map_or(self.next_interval_end, |omit| omit.min(self.next_interval_end));
         next.saturating_sub(self.now())
     }
 
-    /// Bytes of all streams that send, or all that receive, since counting began.
+    /// Returns the bytes of all sending or all receiving streams since the start of the count.
     pub(super) fn bytes(&self, sends: bool) -> u64 {
-        let counted = |(flow, mark): (&Flow, &Mark)| flow.counter().bytes().saturating_sub(mark.bytes);
-        self.flows.iter().zip(&self.marks).filter(|(flow, _)| flow.sends == sends).map(counted).sum()
+        let counted =
+            |(stream, baseline): (&IperfStream, &Baseline)| stream.counter().bytes().saturating_sub(baseline.bytes);
+        self.streams.iter().zip(&self.baselines).filter(|(stream, _)| stream.sends == sends).map(counted).sum()
     }
 
-    /// The interval that is over by now, if one is. The end of the warm-up ends an interval, and begins counting anew.
-    pub(super) fn tick(&mut self) -> Option<Slice> {
+    /// Closes the current interval if it is over, and returns it. The end of the warm-up also ends an interval and
+    /// restarts the count.
+    pub(super) fn close_due_interval(&mut self) -> Option<IntervalFigures> {
         let now = self.now();
         if self.omit.is_some_and(|omit| now >= omit) {
-            let slice = self.cut(now);
-            self.begin_anew();
-            return Some(slice);
+            let interval = self.close_interval(now);
+            self.end_warm_up();
+            return Some(interval);
         }
-        if now < self.next {
+        if now < self.next_interval_end {
             return None;
         }
-        let slice = self.cut(now);
-        // An interval that was noticed late does not shift those after it.
+        let interval = self.close_interval(now);
+        // A late end of an interval does not shift the next ones.
         let passed = now.as_nanos() / self.interval.as_nanos().max(1);
-        self.next = self.interval.saturating_mul(u32::try_from(passed + 1).unwrap_or(u32::MAX));
-        Some(slice)
+        self.next_interval_end = self.interval.saturating_mul(u32::try_from(passed + 1).unwrap_or(u32::MAX));
+        Some(interval)
     }
 
-    /// What has been counted since the last interval, if that is worth telling, and the end of counting.
-    pub(super) fn finish(&mut self) -> Option<Slice> {
+    /// Ends the count. Returns the rest since the last interval, if it has data or is long enough.
+    pub(super) fn finish(&mut self) -> Option<IntervalFigures> {
         let now = self.now();
-        self.end = Some(now);
-        self.received = Some(self.flows.iter().map(|flow| flow.counter().bytes()).collect());
-        let slice = (now > self.until).then(|| self.cut(now));
-        slice.filter(|slice| {
-            slice.streams.iter().any(|(bytes, _)| *bytes > 0) || slice.end - slice.start > self.interval / 2
+        self.ended_at = Some(now);
+        self.received_at_end = Some(self.streams.iter().map(|stream| stream.counter().bytes()).collect());
+        let interval = (now > self.last_interval_end).then(|| self.close_interval(now));
+        interval.filter(|interval| {
+            interval.streams.iter().any(|(bytes, _)| *bytes > 0)
+                || interval.ended_at - interval.start > self.interval / 2
         })
     }
 
-    /// What came after [`Figures::finish`], until the last of it: counting ended then.
-    pub(super) fn extend(&mut self) {
+    /// Includes data that arrived after [`IperfFigures::finish`], and moves the end of the count to the last byte.
+    pub(super) fn include_late_arrivals(&mut self) {
         let last = self.last(false);
-        self.end = self.end.map(|end| end.max(last));
-        self.received = None;
+        self.ended_at = self.ended_at.map(|end| end.max(last));
+        self.received_at_end = None;
     }
 
-    /// When the last byte of a direction was moved, from the start.
+    /// Returns the time of the last byte of a direction, from the start.
     pub(super) fn last(&self, sends: bool) -> Duration {
-        let last = self.flows.iter().filter(|flow| flow.sends == sends).map(|flow| flow.counter().last()).max();
+        let last =
+            self.streams.iter().filter(|stream| stream.sends == sends).map(|stream| stream.counter().last()).max();
         last.unwrap_or_default().saturating_sub(self.start)
     }
 
-    /// What a stream's receiver had acknowledged when counting began.
-    pub(super) fn acked_before(&self, at: usize) -> u64 {
-        self.marks.get(at).map_or(0, |mark| mark.acked)
+    /// Returns the bytes that a stream's receiver had acknowledged at the start of the count.
+    pub(super) fn acked_at_start(&self, at: usize) -> u64 {
+        self.baselines.get(at).map_or(0, |baseline| baseline.acked)
     }
 
-    /// How long intervals are.
+    /// Returns the length of the intervals.
     pub(super) fn interval(&self) -> Duration {
         self.interval
     }
 
-    /// How long was counted.
+    /// Returns the counted time.
     pub(super) fn elapsed(&self) -> Duration {
-        self.settled.or(self.end).unwrap_or_else(|| self.now())
+        self.delivered_at.or(self.ended_at).unwrap_or_else(|| self.now())
     }
 
-    /// The last byte has arrived: what is waited for from now on is no time of the test.
-    pub(super) fn settle(&mut self) {
-        self.settled = Some(self.now());
+    /// Records that all bytes have arrived; later waits do not belong to the test.
+    pub(super) fn mark_delivered(&mut self) {
+        self.delivered_at = Some(self.now());
     }
 
-    /// Whether the last byte was waited for.
-    pub(super) fn is_settled(&self) -> bool {
-        self.settled.is_some()
+    /// Returns whether the client waited for the arrival of all bytes.
+    pub(super) fn is_delivered(&self) -> bool {
+        self.delivered_at.is_some()
     }
 
-    /// Ends the streams of one direction; processor time is known then.
+    /// Ends the streams of one direction; their processor time is known afterwards.
     pub(super) fn stop(&mut self, sends: bool) {
         if sends {
             self.load.stop_sending()
         } else {
             self.load.stop_receiving()
         }
-        self.flows.iter_mut().filter(|flow| flow.sends == sends).for_each(Flow::stop);
+        self.streams.iter_mut().filter(|stream| stream.sends == sends).for_each(IperfStream::stop);
         self.cpu = self.measure_cpu();
     }
 
-    /// Processor time of the threads of one direction since counting began, as far as they have ended.
+    /// Returns the processor time of one direction's threads since the start of the count, for threads that have ended.
     pub(super) fn cpu_time(&self, sends: bool) -> tcp::CpuTime {
         let mut sum = tcp::CpuTime::default();
-        for flow in self.flows.iter().filter(|flow| flow.sends == sends) {
-            let cpu = flow.counter().cpu();
+        for stream in self.streams.iter().filter(|stream| stream.sends == sends) {
+            let cpu = stream.counter().cpu();
             (sum.user, sum.system) = (sum.user + cpu.user, sum.system + cpu.system);
         }
         sum
     }
 
-    /// Of those and of this thread, as a share of the time counted.
+    /// Returns the processor time of all streams' threads and of this thread, as a share of the counted time.
     fn measure_cpu(&self) -> CpuPercent {
         let own = tcp::thread_cpu();
         let (one, other) = (self.cpu_time(true), self.cpu_time(false));
@@ -210,81 +215,84 @@ impl Figures {
         CpuPercent { total: percent(user + system), user: percent(user), system: percent(system) }
     }
 
-    /// What is told the other end.
+    /// Returns the results for the peer.
     pub(super) fn results(&self) -> Results {
-        let is_tcp = self.flows.iter().any(|flow| matches!(*flow.socket, Socket::Tcp(_)));
-        let sends = self.flows.iter().any(|flow| flow.sends);
+        let is_tcp = self.streams.iter().any(|stream| matches!(*stream.socket, Socket::Tcp(_)));
+        let sends = self.streams.iter().any(|stream| stream.sends);
         Results {
             cpu: self.cpu,
             has_retransmits: sends.then_some(is_tcp),
             congestion: self.congestion(),
             output: None,
-            streams: (0..self.flows.len()).map(|at| self.stream(at)).collect(),
+            streams: (0..self.streams.len()).map(|at| self.stream(at)).collect(),
         }
     }
 
     fn congestion(&self) -> Option<String> {
-        self.flows.iter().find_map(|flow| match &*flow.socket {
+        self.streams.iter().find_map(|stream| match &*stream.socket {
             Socket::Tcp(socket) => tcp::congestion(socket).ok(),
             Socket::Udp(_) => None,
         })
     }
 
     fn stream(&self, at: usize) -> StreamResult {
-        let (flow, mark) = (&self.flows[at], &self.marks[at]);
-        let (counter, arrivals) = (flow.counter(), flow.counter().arrivals());
-        // What comes after the end is read so that nothing is stuck, and does not count.
-        let received = self.received.as_ref().map(|all| all[at]).filter(|_| !flow.sends);
-        let (packets, omitted) = match (&*flow.socket, flow.sends) {
-            (Socket::Udp(_), true) => (counter.blocks(), mark.blocks),
-            (Socket::Udp(_), false) => (arrivals.highest, mark.arrivals.highest),
+        let (stream, baseline) = (&self.streams[at], &self.baselines[at]);
+        let (counter, arrivals) = (stream.counter(), stream.counter().arrivals());
+        // Later data is read to unblock the sender, but does not count.
+        let received = self.received_at_end.as_ref().map(|all| all[at]).filter(|_| !stream.sends);
+        let (packets, omitted) = match (&*stream.socket, stream.sends) {
+            (Socket::Udp(_), true) => (counter.blocks(), baseline.blocks),
+            (Socket::Udp(_), false) => (arrivals.highest, baseline.arrivals.highest),
             (Socket::Tcp(_), _) => (0, 0),
         };
         StreamResult {
-            id: flow.id,
-            bytes: received.unwrap_or(counter.bytes()).saturating_sub(mark.bytes),
-            retransmits: flow.retransmits().filter(|_| flow.sends).map(|all| all.saturating_sub(mark.retransmits)),
+            id: stream.id,
+            bytes: received.unwrap_or(counter.bytes()).saturating_sub(baseline.bytes),
+            retransmits: stream
+                .retransmits()
+                .filter(|_| stream.sends)
+                .map(|all| all.saturating_sub(baseline.retransmits)),
             jitter: arrivals.jitter,
             errors: arrivals.lost,
             packets,
-            omitted: Some((mark.arrivals.lost, omitted)),
+            omitted: Some((baseline.arrivals.lost, omitted)),
             time: Some(self.elapsed()),
         }
     }
 
-    fn cut(&mut self, now: Duration) -> Slice {
-        let streams = self.flows.iter().zip(&mut self.counted).map(|(flow, counted)| {
-            let total = flow.counter().bytes();
-            (total.saturating_sub(std::mem::replace(counted, total)), flow.socket.info())
+    fn close_interval(&mut self, now: Duration) -> IntervalFigures {
+        let streams = self.streams.iter().zip(&mut self.counted_bytes).map(|(stream, counted)| {
+            let total = stream.counter().bytes();
+            (total.saturating_sub(std::mem::replace(counted, total)), stream.socket.info())
         });
         let streams = streams.collect();
-        let start = std::mem::replace(&mut self.until, now);
-        Slice { start, end: now, omitted: self.omitting(), streams }
+        let start = std::mem::replace(&mut self.last_interval_end, now);
+        IntervalFigures { start, ended_at: now, omitted: self.is_warming_up(), streams }
     }
 
-    fn begin_anew(&mut self) {
+    fn end_warm_up(&mut self) {
         self.omit = None;
         self.start = self.load.now();
-        self.load.begin_anew();
+        self.load.end_warm_up();
         self.cpu_before = tcp::thread_cpu();
-        (self.until, self.next) = (Duration::ZERO, self.interval);
-        for (flow, mark) in self.flows.iter().zip(&mut self.marks) {
-            flow.counter().forget_jitter();
-            *mark = Mark {
-                bytes: flow.counter().bytes(),
-                blocks: flow.counter().blocks(),
-                arrivals: flow.counter().arrivals(),
-                retransmits: flow.retransmits().unwrap_or(0),
-                acked: flow.socket.info().and_then(|info| info.acked_bytes).unwrap_or(0),
+        (self.last_interval_end, self.next_interval_end) = (Duration::ZERO, self.interval);
+        for (stream, baseline) in self.streams.iter().zip(&mut self.baselines) {
+            stream.counter().forget_jitter();
+            *baseline = Baseline {
+                bytes: stream.counter().bytes(),
+                blocks: stream.counter().blocks(),
+                arrivals: stream.counter().arrivals(),
+                retransmits: stream.retransmits().unwrap_or(0),
+                acked: stream.socket.info().and_then(|info| info.acked_bytes).unwrap_or(0),
             };
         }
-        // What is counted in the first interval begins where the results begin.
-        self.counted = self.marks.iter().map(|mark| mark.bytes).collect();
+        // The first interval starts where the results start.
+        self.counted_bytes = self.baselines.iter().map(|baseline| baseline.bytes).collect();
     }
 }
 
-impl Flow {
-    /// Segments sent again, as far as the kernel tells.
+impl IperfStream {
+    /// Returns the retransmitted segments, if the kernel reports them.
     fn retransmits(&self) -> Option<u64> {
         self.socket.info().map(|info| info.retransmitted_segments.into())
     }
@@ -299,39 +307,39 @@ mod tests {
     use lfn_core::iperf3::Parameters;
 
     use super::*;
-    use crate::server::throttle::Throttle;
+    use crate::server::rate_limiter::RateLimiter;
 
-    /// A stream that receives, and its sender's socket.
-    fn receiver(load: &Arc<Load>) -> (Flow, TcpStream) {
+    /// Returns a receiving stream and its sender's socket.
+    fn receiver(load: &Arc<Load>) -> (IperfStream, TcpStream) {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let far = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
-        let mut flow = Flow::new(1, false, Socket::Tcp(listener.accept().unwrap().0), load.clone());
-        flow.start().unwrap();
-        (flow, far)
+        let mut stream = IperfStream::new(1, false, Socket::Tcp(listener.accept().unwrap().0), load.clone());
+        stream.start().unwrap();
+        (stream, far)
     }
 
-    fn send(far: &mut TcpStream, bytes: u64, figures: &Figures) {
-        let wanted = figures.flows[0].counter().bytes() + bytes;
+    fn send(far: &mut TcpStream, bytes: u64, figures: &IperfFigures) {
+        let wanted = figures.streams[0].counter().bytes() + bytes;
         let (block, mut left) = (vec![0; 1 << 20], bytes);
         while left > 0 {
             let part = left.min(1 << 20);
             far.write_all(&block[..part as usize]).unwrap();
             left -= part;
         }
-        while figures.flows[0].counter().bytes() < wanted {
+        while figures.streams[0].counter().bytes() < wanted {
             thread::sleep(Duration::from_millis(1));
         }
     }
 
     #[test]
-    fn processor_time_of_the_warm_up_does_not_count() {
+    fn warm_up_processor_time_does_not_count() {
         let used = |warm_up: bool, after: u64| {
-            let load = Load::new(&Parameters::default(), None, Throttle::none());
-            let (flow, mut far) = receiver(&load);
+            let load = Load::new(&Parameters::default(), None, RateLimiter::unlimited());
+            let (stream, mut far) = receiver(&load);
             let omit = if warm_up { Duration::from_millis(1) } else { Duration::ZERO };
-            let mut figures = Figures::new(load, vec![flow], omit, Duration::from_secs(3600));
+            let mut figures = IperfFigures::new(load, vec![stream], omit, Duration::from_secs(3600));
             send(&mut far, 1 << 30, &figures);
-            assert_eq!(figures.tick().is_some(), warm_up);
+            assert_eq!(figures.close_due_interval().is_some(), warm_up);
             if after > 0 {
                 send(&mut far, after, &figures);
             }
@@ -339,7 +347,7 @@ mod tests {
             let cpu = figures.cpu_time(false);
             cpu.user + cpu.system
         };
-        // A GiB and a byte, the byte alone, and nothing at all: the last two are next to nothing.
+        // One GiB and one byte, then the byte alone, then nothing: the last two take almost no time.
         let (all, byte, none) = (used(false, 1), used(true, 1), used(true, 0));
         assert!(byte < all / 10 && none < all / 10, "{all:?} {byte:?} {none:?}");
     }

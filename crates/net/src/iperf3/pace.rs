@@ -1,4 +1,4 @@
-//! When the next block may be sent, so that a stream keeps its rate on average.
+//! Pacing of one stream: the time at which the next block may be sent, so that the average rate is kept.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
@@ -6,26 +6,26 @@ use std::time::{Duration, Instant};
 
 use lfn_core::units::{BitRate, Bytes};
 
-/// How far a sender that was held up may run after its rate. More would be a burst the path has not asked for.
-const CATCH_UP: Duration = Duration::from_millis(100);
+/// Maximum lag that a delayed sender makes up for. More would be a burst that the user did not request.
+const MAX_LAG: Duration = Duration::from_millis(100);
 
-/// Shorter waits are not worth a system call: the next block makes up for them.
-const WORTH: Duration = Duration::from_micros(50);
+/// Minimum wait that is worth a system call; the next block compensates shorter ones.
+const MIN_SLEEP: Duration = Duration::from_micros(50);
 
-/// How long a thread sleeps at most before it looks whether it should stop.
-const LOOK_UP: Duration = Duration::from_millis(20);
+/// Maximum sleep of a thread before it checks its stop flag.
+const POLL_INTERVAL: Duration = Duration::from_millis(20);
 
-/// The rate of one stream.
+/// Pacing rate of one stream.
 #[derive(Debug)]
-pub(super) struct Pace {
+pub(super) struct SendPacer {
     rate: Option<BitRate>,
-    /// When what was sent so far is due at the rate.
+    /// Time at which all data sent so far is due at the rate.
     due: Instant,
 }
 
-impl Pace {
+impl SendPacer {
     pub(super) fn new(rate: Option<BitRate>, now: Instant) -> Self {
-        Pace { rate: rate.filter(|rate| rate.0 > 0), due: now }
+        SendPacer { rate: rate.filter(|rate| rate.0 > 0), due: now }
     }
 
     /// Sleeps until the next block may be sent.
@@ -36,16 +36,16 @@ impl Pace {
         loop {
             let now = Instant::now();
             let left = self.due.saturating_duration_since(now);
-            if left < WORTH || stop.load(Ordering::Relaxed) {
-                self.due = self.due.max(now.checked_sub(CATCH_UP).unwrap_or(now));
+            if left < MIN_SLEEP || stop.load(Ordering::Relaxed) {
+                self.due = self.due.max(now.checked_sub(MAX_LAG).unwrap_or(now));
                 return;
             }
-            thread::sleep(left.min(LOOK_UP));
+            thread::sleep(left.min(POLL_INTERVAL));
         }
     }
 
-    /// Counts what was sent.
-    pub(super) fn sent(&mut self, bytes: u64) {
+    /// Counts the bytes of a sent block.
+    pub(super) fn count(&mut self, bytes: u64) {
         if let Some(rate) = self.rate {
             self.due += rate.time_for(Bytes(bytes));
         }
@@ -57,30 +57,30 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_rate_is_kept_and_a_sender_held_up_does_not_run_after_all_of_it() {
+    fn rate_is_kept_and_a_lag_is_limited() {
         let stop = AtomicBool::new(false);
         let begun = Instant::now();
-        let mut pace = Pace::new(Some(BitRate(8_000_000)), begun);
+        let mut pace = SendPacer::new(Some(BitRate(8_000_000)), begun);
         for _ in 0..10 {
             pace.wait(&stop);
-            pace.sent(10_000);
+            pace.count(10_000);
         }
-        // 90 ms have to pass before the tenth block; the eleventh waits for the hundredth millisecond.
+        // The tenth block needs 90 ms to pass; the eleventh waits for the hundredth millisecond.
         pace.wait(&stop);
         assert!(begun.elapsed() >= Duration::from_millis(99), "{:?}", begun.elapsed());
         pace.due = begun.checked_sub(Duration::from_secs(5)).unwrap();
         pace.wait(&stop);
-        assert!(pace.due + CATCH_UP <= Instant::now() && pace.due + 2 * CATCH_UP > begun);
+        assert!(pace.due + MAX_LAG <= Instant::now() && pace.due + 2 * MAX_LAG > begun);
     }
 
     #[test]
-    fn no_rate_is_no_wait_and_a_stop_ends_one() {
+    fn stop_and_missing_rate_do_not_wait() {
         let (begun, stop) = (Instant::now(), AtomicBool::new(true));
-        let mut slow = Pace::new(Some(BitRate(1)), begun);
-        slow.sent(1 << 20);
+        let mut slow = SendPacer::new(Some(BitRate(1)), begun);
+        slow.count(1 << 20);
         slow.wait(&stop);
-        let mut none = Pace::new(None, begun);
-        none.sent(u64::MAX);
+        let mut none = SendPacer::new(None, begun);
+        none.count(u64::MAX);
         none.wait(&AtomicBool::new(false));
         assert!(begun.elapsed() < Duration::from_secs(10));
     }

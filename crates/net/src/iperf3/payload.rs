@@ -1,14 +1,14 @@
-//! What is sent: bytes without a pattern, or the digits iperf 2 sent; copied, or in pages for sendfile.
+//! Payload: random bytes, or the digits that iperf 2 sends; in a buffer, or in pages for sendfile.
 
 use std::io;
 
 use lfn_sys::pages::Pages;
 
-/// One block's worth of bytes.
+/// Bytes of one block.
 #[derive(Debug)]
 pub(super) struct Payload {
     pub(super) bytes: Vec<u8>,
-    /// The same bytes, where they are sent without copying.
+    /// The same bytes, for sending without copies.
     pub(super) pages: Option<Pages>,
 }
 
@@ -18,7 +18,7 @@ impl Payload {
         if !repeating {
             getrandom::fill(&mut bytes).map_err(io::Error::other)?;
         }
-        let pages = in_pages.then(|| Pages::holding(&bytes)).transpose()?;
+        let pages = in_pages.then(|| Pages::new(&bytes)).transpose()?;
         Ok(Payload { bytes, pages })
     }
 }
@@ -28,7 +28,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_repeating_payload_is_digits_and_the_other_is_not() {
+    fn repeating_payload_is_digits() {
         assert_eq!(Payload::new(12, true, false).unwrap().bytes, b"012345678901");
         let payload = Payload::new(4096, false, true).unwrap();
         assert!(payload.pages.is_some());

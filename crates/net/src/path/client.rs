@@ -1,84 +1,85 @@
-//! The client's end: a session for path MTUs, traces beside it, and what both amount to.
+//! Client of the path probes: a session that measures path MTUs, traces in parallel, and the report of both.
 //!
-//! What cannot be done is a trouble of the report and no error: a firewall that drops UDP takes the path MTU away, and the
-//! trace by TCP stands. Only a server that cannot be reached at all ends it.
+//! A failed measurement is an entry in the report and not an error. For example, a firewall that drops UDP prevents the
+//! path MTU, but not the trace with TCP. Only an unreachable server is an error.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 use std::thread;
 use std::time::Duration;
 
-use lfn_core::discover::report::{MtuReport, PathReport, Protocol, Trace, TraceEnd};
-use lfn_core::discover::traceroute::Settings;
+use lfn_core::discover::report::{MtuReport, PathReport, RouteTrace, TraceEnd, TraceProtocol};
+use lfn_core::discover::traceroute::TracerouteSettings;
 use lfn_core::tcp_info::TcpInfo;
 use lfn_core::wire::Request;
 use lfn_core::wire::path::{PathReady, PathRequest};
 use lfn_sys::{names, tcp};
 
-use super::trace::{Tracing, UDP_PORT, trace};
+use super::trace::{TraceOptions, UDP_PORT, trace};
 use super::{interface_mtu, mtu, server};
 use crate::session::SessionError;
-use crate::session::datagram::PATH;
-use crate::session::dial::{self, Line, Target};
-use crate::session::queue::{self, Entered};
+use crate::session::datagram::PATH_STREAM;
+use crate::session::dial::{self, Target, TcpConnection};
+use crate::session::queue::{self, QueueOutcome};
 
-/// How long the stream of datagrams may take to open.
-const STREAM_WITHIN: Duration = Duration::from_secs(5);
+/// Maximum time to open the datagram stream.
+const STREAM_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// The two ends of a path, as the control connection has them.
+/// The two ends of a path, as the control connection sees them.
 #[derive(Clone, Copy, Debug)]
-struct Ends {
+struct Endpoints {
     near: SocketAddr,
     far: SocketAddr,
     rtt: Duration,
 }
 
-/// Looks at the path to a server, both ways as far as the server helps. With `names`, addresses of hops are looked up.
-pub fn discover(target: &Target, names: bool) -> Result<PathReport, SessionError> {
-    let line = Line::connect(target)?;
-    let ends = ends(&line)?;
+/// Measures the path to a server, in both directions if the server supports this. `with_names` looks up the names of
+/// the hops.
+pub fn discover(target: &Target, with_names: bool) -> Result<PathReport, SessionError> {
+    let connection = TcpConnection::connect(target)?;
+    let endpoints = endpoints(&connection)?;
     let mut report = PathReport::default();
     thread::scope(|scope| {
-        let tracing = scope.spawn(|| traces(ends));
-        match mtus(target, line, ends) {
+        let tracing = scope.spawn(|| run_traces(endpoints));
+        match measure_mtus(target, connection, endpoints) {
             Ok(mtu) => report.mtu = mtu,
             Err(error) => {
-                report.mtu.near_interface_mtu_bytes = interface_mtu(ends.near.ip());
-                report.troubles.push(format!("no path MTU: {error}"));
+                report.mtu.near_interface_mtu_bytes = interface_mtu(endpoints.near.ip());
+                report.errors.push(format!("no path MTU: {error}"));
             }
         }
-        // A thread that panicked has said so already.
-        if let Ok((traces, troubles)) = tracing.join() {
+        // A panic of the thread has already been reported on stderr.
+        if let Ok((traces, errors)) = tracing.join() {
             report.traces = traces;
-            report.troubles.extend(troubles);
+            report.errors.extend(errors);
         }
     });
-    if names {
-        look_up(&mut report.traces);
+    if with_names {
+        resolve_names(&mut report.traces);
     }
     Ok(report)
 }
 
-/// Looks at the path to a host without its help: hops by UDP, and no path MTU. Its service is left alone, because what
-/// takes every connection for a client would lose one by a trace.
-pub fn discover_alone(to: IpAddr, names: bool) -> PathReport {
+/// Measures the path to a host without its help: traces with UDP, and no path MTU. No TCP trace is sent, because an
+/// iperf3 server would accept it as its client.
+pub fn discover_alone(to: IpAddr, with_names: bool) -> PathReport {
     let from = local_address(to);
     let mut report = PathReport::default();
     report.mtu.near_interface_mtu_bytes = from.and_then(interface_mtu);
-    report.troubles.push("no path MTU: only an lfn serve acknowledges the probes".into());
-    report.troubles.push("no trace by TCP: an iperf3 server takes each connection for a client".into());
-    let most_hops = Settings::default().most_hops;
+    report.errors.push("no path MTU: only an lfn serve acknowledges the probes".into());
+    report.errors.push("no trace by TCP: an iperf3 server takes each connection for a client".into());
+    let max_hops = TracerouteSettings::default().max_hops;
     let to = SocketAddr::new(to, UDP_PORT);
-    match trace(&Tracing { protocol: Protocol::Udp, to, from, rtt: Duration::ZERO, most_hops }) {
+    match trace(&TraceOptions { protocol: TraceProtocol::Udp, to, from, rtt: Duration::ZERO, max_hops }) {
         Ok(trace) => report.traces.push(trace),
-        Err(error) => report.troubles.push(error.to_string()),
+        Err(error) => report.errors.push(error.to_string()),
     }
-    if names {
-        look_up(&mut report.traces);
+    if with_names {
+        resolve_names(&mut report.traces);
     }
     report
 }
 
-/// This host's address on the way there, as the routes have it.
+/// Returns the local address that the kernel uses for this destination.
 fn local_address(to: IpAddr) -> Option<IpAddr> {
     let any: IpAddr = if to.is_ipv4() { Ipv4Addr::UNSPECIFIED.into() } else { Ipv6Addr::UNSPECIFIED.into() };
     let socket = UdpSocket::bind((any, 0)).ok()?;
@@ -86,70 +87,72 @@ fn local_address(to: IpAddr) -> Option<IpAddr> {
     Some(socket.local_addr().ok()?.ip())
 }
 
-fn ends(line: &Line) -> Result<Ends, SessionError> {
+fn endpoints(connection: &TcpConnection) -> Result<Endpoints, SessionError> {
     let failed = |source| SessionError::Io { peer: "the server", source };
-    let socket = line.socket();
+    let socket = connection.socket();
     let info = tcp::info(socket).ok().and_then(|bytes| TcpInfo::parse(&bytes).ok()).unwrap_or_default();
-    let plain = |address: SocketAddr| SocketAddr::new(address.ip().to_canonical(), address.port());
-    Ok(Ends {
-        near: plain(socket.local_addr().map_err(failed)?),
-        far: plain(socket.peer_addr().map_err(failed)?),
+    let canonical = |address: SocketAddr| SocketAddr::new(address.ip().to_canonical(), address.port());
+    Ok(Endpoints {
+        near: canonical(socket.local_addr().map_err(failed)?),
+        far: canonical(socket.peer_addr().map_err(failed)?),
         rtt: info.min_rtt.unwrap_or(info.rtt),
     })
 }
 
-/// Path MTUs of both directions, in a session of its own.
-fn mtus(target: &Target, line: Line, ends: Ends) -> Result<MtuReport, SessionError> {
+/// Measures path MTUs of both directions in a separate session.
+fn measure_mtus(target: &Target, connection: TcpConnection, endpoints: Endpoints) -> Result<MtuReport, SessionError> {
     let mut session = dial::new_session_id()?;
-    let mut control = line.control(target, session, Request::Path(PathRequest::default()))?;
-    if let Entered::After(turn) = queue::enter(&mut control, &target.patience, target.within, None, || ())? {
+    let mut control = connection.open_control(target, session, Request::Path(PathRequest::default()))?;
+    if let QueueOutcome::AfterWait(turn) =
+        queue::wait_for_admission(&mut control, &target.queue, target.connect_timeout, None, || ())?
+    {
         session = turn;
     }
-    let ready: PathReady = control.recv(target.within, "before the path probes")?;
-    let stream = dial::datagrams(target, control.socket(), session, PATH, STREAM_WITHIN)?;
-    let (near, far) = (interface_mtu(ends.near.ip()), ready.interface_mtu_bytes);
+    let ready: PathReady = control.recv(target.connect_timeout, "before the path probes")?;
+    let stream = dial::open_datagrams(target, control.socket(), session, PATH_STREAM, STREAM_TIMEOUT)?;
+    let (near, far) = (interface_mtu(endpoints.near.ip()), ready.interface_mtu_bytes);
     let failed = |source| SessionError::Io { peer: "the server", source };
-    let found = mtu::search(&server::port(&stream), near, far, ends.rtt).map_err(failed)?;
+    let found = mtu::search(&server::probe_socket(&stream), near, far, endpoints.rtt).map_err(failed)?;
     control.close();
     Ok(MtuReport {
         near_interface_mtu_bytes: near,
         far_interface_mtu_bytes: far,
         forward: found.forward,
         reverse: found.reverse,
-        told: found.told,
+        icmp_too_big: found.packet_too_big,
         near_tcp_pmtu_bytes: None,
         far_tcp_pmtu_bytes: None,
     })
 }
 
-/// By TCP, then by UDP: one after the other, because routers answer only so many probes in a second.
-fn traces(ends: Ends) -> (Vec<Trace>, Vec<String>) {
-    let (mut traces, mut troubles) = (Vec::new(), Vec::new());
-    let most_hops = Settings::default().most_hops;
-    let from = Some(ends.near.ip());
-    let by_tcp = Tracing { protocol: Protocol::Tcp, to: ends.far, from, rtt: ends.rtt, most_hops };
+/// Traces with TCP and then with UDP. Both at once would exceed the ICMP rate limit of routers.
+fn run_traces(endpoints: Endpoints) -> (Vec<RouteTrace>, Vec<String>) {
+    let (mut traces, mut errors) = (Vec::new(), Vec::new());
+    let max_hops = TracerouteSettings::default().max_hops;
+    let from = Some(endpoints.near.ip());
+    let by_tcp = TraceOptions { protocol: TraceProtocol::Tcp, to: endpoints.far, from, rtt: endpoints.rtt, max_hops };
     let tcp = trace(&by_tcp);
-    // Where TCP arrived there is nothing further to ask.
+    // If TCP reached the destination, its distance limits the UDP trace.
     let distance = tcp.as_ref().ok().filter(|trace| trace.end == TraceEnd::Reached).map(|trace| trace.hops.len());
-    let most_hops = distance.and_then(|hops| u8::try_from(hops).ok()).unwrap_or(most_hops);
-    let to = SocketAddr::new(ends.far.ip(), UDP_PORT);
-    let by_udp = Tracing { protocol: Protocol::Udp, to, most_hops, ..by_tcp };
+    let max_hops = distance.and_then(|hops| u8::try_from(hops).ok()).unwrap_or(max_hops);
+    let to = SocketAddr::new(endpoints.far.ip(), UDP_PORT);
+    let by_udp = TraceOptions { protocol: TraceProtocol::Udp, to, max_hops, ..by_tcp };
     for result in [tcp, trace(&by_udp)] {
         match result {
             Ok(trace) => traces.push(trace),
-            Err(error) => troubles.push(error.to_string()),
+            Err(error) => errors.push(error.to_string()),
         }
     }
-    (traces, troubles)
+    (traces, errors)
 }
 
-/// Names of all addresses; a resolver that does not answer costs its time once an address.
-fn look_up(traces: &mut [Trace]) {
+/// Looks up the names of all addresses. Each address costs at most one resolver time-out.
+fn resolve_names(traces: &mut [RouteTrace]) {
     let mut known: Vec<(IpAddr, Option<String>)> = Vec::new();
     for node in traces.iter_mut().flat_map(|trace| &mut trace.hops).flat_map(|hop| &mut hop.nodes) {
         let found = known.iter().find(|(address, _)| *address == node.address).map(|(_, name)| name.clone());
         node.name = found.unwrap_or_else(|| {
-            let name = names::name_of(node.address);
+            let name = names::reverse_lookup(node.address);
             known.push((node.address, name.clone()));
             name
         });

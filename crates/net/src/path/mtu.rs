@@ -1,9 +1,8 @@
-//! Path MTU of both directions over one datagram socket: the client's end, which searches, and the server's, which
-//! answers.
+//! Path MTU of both directions over one datagram socket: the search of the client, and the replies of the server.
 //!
-//! The client's probes are padded and the server says what came; for the other direction the client asks and the server
-//! pads. Both searches run at the same time. A kernel that tells of a smaller MTU, its own interface's or one that ICMP
-//! brought, only steers the search: what counts is what arrived.
+//! The client sends padded probes and the server acknowledges them. In the other direction, the client requests padded
+//! probes from the server. Both searches run at the same time. A smaller MTU that the kernel reports, from its own
+//! interface or from ICMP, only guides the search. Only probes that arrive count as proof.
 
 use std::io;
 use std::net::{IpAddr, UdpSocket};
@@ -11,185 +10,202 @@ use std::os::fd::AsFd;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use lfn_core::discover::plpmtud::{MOST, Next, Search, Settings};
-use lfn_core::discover::probe::{HEAD, Kind, PathProbe};
-use lfn_core::discover::report::{End, MtuFound, MtuTold};
+use lfn_core::discover::plpmtud::{MAX_PACKET, MtuSearch, MtuSearchAction, MtuSearchSettings};
+use lfn_core::discover::probe::{HEADER_LENGTH, PathProbe, ProbeKind};
+use lfn_core::discover::report::{End, MtuFound, PacketTooBig};
 use lfn_sys::message::{self, MtuDiscovery, Origin, Queue, QueuedError};
 use rustix::event::PollFlags;
 
 use super::{now, wait};
 use crate::session::DatagramStream;
 
-/// One end of a stream of datagrams that carries path probes.
-pub(super) struct Port<'a> {
-    /// Connected to the other end.
+/// One end of a datagram stream that carries path probes.
+pub(super) struct ProbeSocket<'a> {
     pub(super) socket: &'a UdpSocket,
-    /// What every datagram of the stream carries.
+    /// Tag of every datagram of the stream.
     pub(super) tag: u64,
-    /// Knows what belongs to its opening.
-    pub(super) stream: &'a dyn Opening,
+    pub(super) stream: &'a dyn HelloFilter,
 }
 
-/// Tells late hellos and answers from what a stream carries.
-pub(super) trait Opening: Sync {
-    /// Whether it is one; it is then dealt with.
-    fn is_opening(&self, datagram: &[u8]) -> bool;
+/// Filter for late hello datagrams of the stream's opening.
+pub(super) trait HelloFilter: Sync {
+    /// Returns true for a repeated hello, after handling it.
+    fn is_repeated_hello(&self, datagram: &[u8]) -> bool;
 }
 
-impl Opening for DatagramStream {
-    fn is_opening(&self, datagram: &[u8]) -> bool {
-        DatagramStream::is_opening(self, datagram)
+impl HelloFilter for DatagramStream {
+    fn is_repeated_hello(&self, datagram: &[u8]) -> bool {
+        DatagramStream::is_repeated_hello(self, datagram)
     }
 }
 
-/// What was found.
+/// Result of both searches.
 #[derive(Debug, Default)]
-pub(super) struct Found {
+pub(super) struct FoundMtus {
     pub(super) forward: Option<MtuFound>,
     pub(super) reverse: Option<MtuFound>,
-    pub(super) told: Vec<MtuTold>,
+    pub(super) packet_too_big: Vec<PacketTooBig>,
 }
 
-/// Messages of routers that are kept: they may come from anybody.
-const MOST_TOLD: usize = 16;
+/// Maximum number of ICMP messages that are kept. Any host can send them.
+const MAX_TOO_BIG_REPORTS: usize = 16;
 
-/// Messages that are taken before something else is looked at.
-const AT_ONCE: u32 = 256;
+/// Maximum number of messages between two other actions.
+const RECEIVE_BATCH: u32 = 256;
 
-/// Searches both directions, between interfaces of these MTUs.
-pub(super) fn search(port: &Port<'_>, near: Option<u32>, far: Option<u32>, rtt: Duration) -> io::Result<Found> {
+/// Searches the path MTU of both directions. `near` and `far` are the MTUs of the interfaces.
+pub(super) fn search(
+    port: &ProbeSocket<'_>,
+    near: Option<u32>,
+    far: Option<u32>,
+    rtt: Duration,
+) -> io::Result<FoundMtus> {
     port.prepare()?;
-    let begun = now();
-    let new = |most: Option<u32>| Search::new(Settings::new(most.unwrap_or(MOST), rtt), begun);
-    let mut searching =
-        Searching { port, forward: new(near), reverse: new(far), told: Vec::new(), buffer: vec![0; MOST as usize] };
-    searching.run()?;
-    let Searching { forward, reverse, told, .. } = searching;
-    let judged = |search: &Search, to: End| {
-        let is_told = told.iter().any(|told| told.to == to);
-        search.found().map(|found| MtuFound { black_hole: found.smallest_lost_bytes.is_some() && !is_told, ..found })
+    let started_at = now();
+    let new = |interface_mtu: Option<u32>| {
+        MtuSearch::new(MtuSearchSettings::new(interface_mtu.unwrap_or(MAX_PACKET), rtt), started_at)
     };
-    Ok(Found { forward: judged(&forward, End::Near), reverse: judged(&reverse, End::Far), told })
+    let mut searches = BothDirections {
+        port,
+        forward: new(near),
+        reverse: new(far),
+        packet_too_big: Vec::new(),
+        buffer: vec![0; MAX_PACKET as usize],
+    };
+    searches.run()?;
+    let BothDirections { forward, reverse, packet_too_big, .. } = searches;
+    let with_black_hole = |search: &MtuSearch, to: End| {
+        let has_icmp = packet_too_big.iter().any(|report| report.to == to);
+        search.result().map(|found| MtuFound { black_hole: found.smallest_lost_bytes.is_some() && !has_icmp, ..found })
+    };
+    Ok(FoundMtus {
+        forward: with_black_hole(&forward, End::Near),
+        reverse: with_black_hole(&reverse, End::Far),
+        packet_too_big,
+    })
 }
 
-struct Searching<'a> {
-    port: &'a Port<'a>,
-    forward: Search,
-    reverse: Search,
-    told: Vec<MtuTold>,
+struct BothDirections<'a> {
+    port: &'a ProbeSocket<'a>,
+    forward: MtuSearch,
+    reverse: MtuSearch,
+    packet_too_big: Vec<PacketTooBig>,
     buffer: Vec<u8>,
 }
 
-impl Searching<'_> {
+impl BothDirections<'_> {
     fn run(&mut self) -> io::Result<()> {
         loop {
             self.take()?;
-            let (there, back) = (self.forward.next(now()), self.reverse.next(now()));
-            if let Next::Send { size, number } = there {
+            let (forward, reverse) = (self.forward.next(now()), self.reverse.next(now()));
+            if let MtuSearchAction::Send { size, number } = forward {
                 self.probe(size, number)?;
             }
-            if let Next::Send { size, number } = back {
-                // The server's own limits are told with an answer.
-                let _ = self.port.send(PathProbe { kind: Kind::Ask, number, size, mtu: 0 }, HEAD)?;
+            if let MtuSearchAction::Send { size, number } = reverse {
+                // The server reports its own limits in its replies.
+                let _ = self.port.send(PathProbe { kind: ProbeKind::Request, number, size, mtu: 0 }, HEADER_LENGTH)?;
             }
-            match (there, back) {
-                (Next::Done, Next::Done) => return Ok(()),
-                (Next::Send { .. }, _) | (_, Next::Send { .. }) => {}
-                (Next::Wait(one), Next::Wait(other)) => wait(self.port.socket.as_fd(), PollFlags::IN, one.min(other))?,
-                (Next::Wait(until), _) | (_, Next::Wait(until)) => {
+            match (forward, reverse) {
+                (MtuSearchAction::Done, MtuSearchAction::Done) => return Ok(()),
+                (MtuSearchAction::Send { .. }, _) | (_, MtuSearchAction::Send { .. }) => {}
+                (MtuSearchAction::Wait(one), MtuSearchAction::Wait(other)) => {
+                    wait(self.port.socket.as_fd(), PollFlags::IN, one.min(other))?
+                }
+                (MtuSearchAction::Wait(until), _) | (_, MtuSearchAction::Wait(until)) => {
                     wait(self.port.socket.as_fd(), PollFlags::IN, until)?;
                 }
             }
         }
     }
 
-    /// A padded probe on its way there.
+    /// Sends a padded probe.
     fn probe(&mut self, size: u32, number: u32) -> io::Result<()> {
         let length = (size - self.port.headers()) as usize;
-        match self.port.send(PathProbe { kind: Kind::Probe, number, size, mtu: 0 }, length)? {
-            Sent::Yes => {}
-            // The error queue may have more to say; this much is sure.
-            Sent::TooBig => self.forward.limited(size - 1),
+        match self.port.send(PathProbe { kind: ProbeKind::Probe, number, size, mtu: 0 }, length)? {
+            SendOutcome::Sent => {}
+            // The kernel's limit is certain. The error queue may contain a smaller one.
+            SendOutcome::TooBig => self.forward.limit_mtu(size - 1),
         }
         Ok(())
     }
 
-    /// Takes all that has come.
+    /// Receives all pending errors and messages.
     fn take(&mut self) -> io::Result<()> {
-        // Whoever sends without end does not keep the searches from their own.
-        for _ in 0..AT_ONCE {
+        // The limit keeps a flood of messages from blocking the searches.
+        for _ in 0..RECEIVE_BATCH {
             let Some(error) = self.port.next_error(&mut self.buffer)? else { break };
             match too_big(&error.0) {
-                Some((Origin::Local, mtu)) => self.forward.limited(mtu),
+                Some((Origin::Local, mtu)) => self.forward.limit_mtu(mtu),
                 Some((_, mtu)) => {
-                    self.forward.told(mtu);
-                    self.note(End::Near, error.0.offender, mtu);
+                    self.forward.add_hint(mtu);
+                    self.record_too_big(End::Near, error.0.offender, mtu);
                 }
                 None => {}
             }
         }
-        for _ in 0..AT_ONCE {
+        for _ in 0..RECEIVE_BATCH {
             let Some(probe) = self.port.next(&mut self.buffer)? else { break };
             match probe.kind {
-                Kind::Seen => self.forward.acknowledged(probe.number, probe.size),
-                Kind::Padded => self.reverse.acknowledged(probe.number, probe.size),
-                Kind::TooBig => self.reverse.limited(probe.mtu),
-                Kind::Told => {
-                    self.reverse.told(probe.mtu);
-                    self.note(End::Far, None, probe.mtu);
+                ProbeKind::Received => self.forward.on_acknowledged(probe.number, probe.size),
+                ProbeKind::Padded => self.reverse.on_acknowledged(probe.number, probe.size),
+                ProbeKind::InterfaceTooSmall => self.reverse.limit_mtu(probe.mtu),
+                ProbeKind::IcmpTooBig => {
+                    self.reverse.add_hint(probe.mtu);
+                    self.record_too_big(End::Far, None, probe.mtu);
                 }
-                Kind::Probe | Kind::Ask => {}
+                ProbeKind::Probe | ProbeKind::Request => {}
             }
         }
         Ok(())
     }
 
-    fn note(&mut self, to: End, from: Option<IpAddr>, mtu_bytes: u32) {
-        let told = MtuTold { to, from, mtu_bytes };
-        if self.told.len() < MOST_TOLD && !self.told.contains(&told) {
-            self.told.push(told);
+    fn record_too_big(&mut self, to: End, from: Option<IpAddr>, mtu_bytes: u32) {
+        let report = PacketTooBig { to, from, mtu_bytes };
+        if self.packet_too_big.len() < MAX_TOO_BIG_REPORTS && !self.packet_too_big.contains(&report) {
+            self.packet_too_big.push(report);
         }
     }
 }
 
-/// What a packet-too-big says, and who (RFC 1191, RFC 8201; from this host's own kernel too).
+/// Returns the origin and the MTU of a "packet too big" error (RFC 1191, RFC 8201). The origin can also be the local
+/// kernel.
 fn too_big(error: &QueuedError) -> Option<(Origin, u32)> {
-    let is = match error.origin {
+    let is_too_big_error = match error.origin {
         Origin::Icmp => (error.kind, error.code) == (3, 4),
         Origin::Icmp6 => error.kind == 2,
         Origin::Local => error.errno == rustix::io::Errno::MSGSIZE.raw_os_error(),
         Origin::Other => false,
     };
-    is.then_some((error.origin, error.info))
+    is_too_big_error.then_some((error.origin, error.info))
 }
 
-/// Answers a client's probes until `over`, and no more than is good for one session.
-pub(super) fn answer(port: &Port<'_>, over: &AtomicBool) -> io::Result<()> {
-    /// Several times what both searches of one session need.
-    const MOST_ANSWERS: u32 = 4_000;
-    const MOST_PADDED: u32 = 1_500;
-    const LOOK_UP: Duration = Duration::from_millis(100);
+/// Answers a client's probes until `stop` is set, up to the limits of one session.
+pub(super) fn answer_probes(port: &ProbeSocket<'_>, stop: &AtomicBool) -> io::Result<()> {
+    /// Several times the need of both searches.
+    const MAX_ANSWERS: u32 = 4_000;
+    const MAX_PADDED: u32 = 1_500;
+    const POLL_INTERVAL: Duration = Duration::from_millis(100);
     port.prepare()?;
-    let mut buffer = vec![0; MOST as usize];
+    let mut buffer = vec![0; MAX_PACKET as usize];
     let (mut answers, mut padded) = (0, 0);
-    while !over.load(Ordering::Relaxed) && answers < MOST_ANSWERS {
-        wait(port.socket.as_fd(), PollFlags::IN, now() + LOOK_UP)?;
+    while !stop.load(Ordering::Relaxed) && answers < MAX_ANSWERS {
+        wait(port.socket.as_fd(), PollFlags::IN, now() + POLL_INTERVAL)?;
         while let Some((error, quoted)) = port.next_error(&mut buffer)? {
             if let (Some((Origin::Icmp | Origin::Icmp6, mtu)), Some(probe)) = (too_big(&error), quoted) {
-                port.send(PathProbe { kind: Kind::Told, mtu, ..probe }, HEAD)?;
+                port.send(PathProbe { kind: ProbeKind::IcmpTooBig, mtu, ..probe }, HEADER_LENGTH)?;
             }
         }
         while let Some(probe) = port.next(&mut buffer)? {
             answers += 1;
             match probe.kind {
-                Kind::Probe => drop(port.send(PathProbe { kind: Kind::Seen, ..probe }, HEAD)?),
-                Kind::Ask if padded < MOST_PADDED => {
+                ProbeKind::Probe => drop(port.send(PathProbe { kind: ProbeKind::Received, ..probe }, HEADER_LENGTH)?),
+                ProbeKind::Request if padded < MAX_PADDED => {
                     padded += 1;
-                    port.pad(probe)?;
+                    port.send_padded(probe)?;
                 }
                 _ => {}
             }
-            if answers >= MOST_ANSWERS {
+            if answers >= MAX_ANSWERS {
                 break;
             }
         }
@@ -197,20 +213,20 @@ pub(super) fn answer(port: &Port<'_>, over: &AtomicBool) -> io::Result<()> {
     Ok(())
 }
 
-/// Whether the kernel took a datagram.
+/// Result of sending a datagram.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Sent {
-    Yes,
+enum SendOutcome {
+    Sent,
     TooBig,
 }
 
-impl Port<'_> {
+impl ProbeSocket<'_> {
     fn prepare(&self) -> io::Result<()> {
-        message::queue_errors(self.socket)?;
+        message::enable_error_queue(self.socket)?;
         message::set_mtu_discovery(self.socket, MtuDiscovery::Probe)
     }
 
-    /// Bytes of IP and UDP headers before a datagram.
+    /// Returns the size of the IP and UDP headers, bytes.
     fn headers(&self) -> u32 {
         match self.socket.peer_addr().map(|peer| peer.ip().to_canonical()) {
             Ok(IpAddr::V6(_)) => 40 + 8,
@@ -218,60 +234,62 @@ impl Port<'_> {
         }
     }
 
-    /// Sends a message, padded to `length`. What an earlier one brought about is no reason not to.
-    fn send(&self, probe: PathProbe, length: usize) -> io::Result<Sent> {
+    /// Sends a message, padded to `length`. Errors of earlier messages do not stop it.
+    fn send(&self, probe: PathProbe, length: usize) -> io::Result<SendOutcome> {
         let mut bytes = probe.encode(self.tag).to_vec();
-        bytes.resize(length.max(HEAD), 0);
+        bytes.resize(length.max(HEADER_LENGTH), 0);
         let mut tries = 0;
         loop {
             match self.socket.send(&bytes) {
-                Ok(_) => return Ok(Sent::Yes),
-                // A full queue loses it, as the path might.
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(Sent::Yes),
-                // The kernel reports one pending error before it sends again; so does an ICMP message that came just now.
+                Ok(_) => return Ok(SendOutcome::Sent),
+                // A full queue drops the message, as the path may.
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(SendOutcome::Sent),
+                // The kernel reports a pending error before it sends again. A new ICMP message has the same effect.
                 Err(_) if tries < 3 => tries += 1,
-                Err(error) if is_too_big(&error) => return Ok(Sent::TooBig),
-                Err(error) if is_of_the_path(&error) => return Ok(Sent::Yes),
+                Err(error) if is_too_big(&error) => return Ok(SendOutcome::TooBig),
+                Err(error) if is_path_error(&error) => return Ok(SendOutcome::Sent),
                 Err(error) => return Err(error),
             }
         }
     }
 
-    /// A padded answer, or why there is none.
-    fn pad(&self, ask: PathProbe) -> io::Result<()> {
-        let length = (ask.size - self.headers()) as usize;
-        if self.send(PathProbe { kind: Kind::Padded, ..ask }, length)? == Sent::TooBig {
-            let mtu = super::interface_mtu(self.socket.local_addr()?.ip()).unwrap_or(ask.size - 1).min(ask.size - 1);
-            self.send(PathProbe { kind: Kind::TooBig, mtu, ..ask }, HEAD)?;
+    /// Sends a padded reply, or the reason why it cannot be sent.
+    fn send_padded(&self, request: PathProbe) -> io::Result<()> {
+        let length = (request.size - self.headers()) as usize;
+        if self.send(PathProbe { kind: ProbeKind::Padded, ..request }, length)? == SendOutcome::TooBig {
+            let mtu =
+                super::interface_mtu(self.socket.local_addr()?.ip()).unwrap_or(request.size - 1).min(request.size - 1);
+            self.send(PathProbe { kind: ProbeKind::InterfaceTooSmall, mtu, ..request }, HEADER_LENGTH)?;
         }
         Ok(())
     }
 
-    /// The next message of the peer, if one is there.
+    /// Returns the next message of the peer, if there is one.
     fn next(&self, buffer: &mut [u8]) -> io::Result<Option<PathProbe>> {
-        for _ in 0..AT_ONCE {
+        for _ in 0..RECEIVE_BATCH {
             match message::receive(self.socket, Queue::Data, buffer) {
                 Ok(Some(message)) => {
                     let bytes = &buffer[..message.length];
-                    if !self.stream.is_opening(bytes)
+                    if !self.stream.is_repeated_hello(bytes)
                         && let Some(probe) = PathProbe::decode(bytes, self.tag, self.headers())
                     {
                         return Ok(Some(probe));
                     }
                 }
                 Ok(None) => return Ok(None),
-                // Reported once, and in the error queue too.
-                Err(error) if is_too_big(&error) || is_of_the_path(&error) => {}
+                // The error queue contains the same error.
+                Err(error) if is_too_big(&error) || is_path_error(&error) => {}
                 Err(error) => return Err(error),
             }
         }
         Ok(None)
     }
 
-    /// The next error, and the probe it is about if it quotes enough of it.
+    /// Returns the next error, and the probe that it quotes, if enough of it is quoted.
     fn next_error(&self, buffer: &mut [u8]) -> io::Result<Option<(QueuedError, Option<PathProbe>)>> {
         let message = message::receive(self.socket, Queue::Errors, buffer)?;
-        Ok(message.and_then(|message| Some((message.error?, PathProbe::quoted(&buffer[..message.length], self.tag)))))
+        Ok(message
+            .and_then(|message| Some((message.error?, PathProbe::decode_header(&buffer[..message.length], self.tag)))))
     }
 }
 
@@ -279,8 +297,8 @@ fn is_too_big(error: &io::Error) -> bool {
     error.raw_os_error() == Some(rustix::io::Errno::MSGSIZE.raw_os_error())
 }
 
-/// What ICMP may make of a socket: it may be wrong, or of a moment.
-fn is_of_the_path(error: &io::Error) -> bool {
+/// Returns true for errors that ICMP causes. They may be wrong or temporary.
+fn is_path_error(error: &io::Error) -> bool {
     use io::ErrorKind::{ConnectionRefused, HostUnreachable, NetworkUnreachable, PermissionDenied};
     matches!(error.kind(), ConnectionRefused | HostUnreachable | NetworkUnreachable | PermissionDenied)
 }
@@ -294,8 +312,8 @@ mod tests {
 
     struct NoHello;
 
-    impl Opening for NoHello {
-        fn is_opening(&self, _: &[u8]) -> bool {
+    impl HelloFilter for NoHello {
+        fn is_repeated_hello(&self, _: &[u8]) -> bool {
             false
         }
     }
@@ -307,64 +325,64 @@ mod tests {
         (one, other)
     }
 
-    /// Searches against a server's end that answers as `answer` does.
-    fn found(host: &str, answer: impl Fn(&Port<'_>, &AtomicBool) + Sync) -> Found {
+    /// Searches against a server that runs `answer`.
+    fn found(host: &str, answer: impl Fn(&ProbeSocket<'_>, &AtomicBool) + Sync) -> FoundMtus {
         let (near, far) = pair(host);
-        let over = AtomicBool::new(false);
-        let port = |socket| Port { socket, tag: TAG, stream: &NoHello };
+        let stop = AtomicBool::new(false);
+        let port = |socket| ProbeSocket { socket, tag: TAG, stream: &NoHello };
         thread::scope(|scope| {
-            scope.spawn(|| answer(&port(&far), &over));
+            scope.spawn(|| answer(&port(&far), &stop));
             let found = search(&port(&near), Some(9000), Some(1500), Duration::from_millis(20)).unwrap();
-            over.store(true, Ordering::Relaxed);
+            stop.store(true, Ordering::Relaxed);
             found
         })
     }
 
     #[test]
-    fn both_directions_are_found_up_to_what_the_interfaces_take() {
+    fn both_directions_reach_the_interface_mtu() {
         for host in ["127.0.0.1", "::1"] {
             if UdpSocket::bind((host, 0)).is_err() {
                 continue;
             }
-            let found = found(host, |port, over| self::answer(port, over).unwrap());
+            let found = found(host, |port, stop| self::answer_probes(port, stop).unwrap());
             let sizes = [found.forward, found.reverse].map(|found| found.map(|found| found.path_mtu_bytes));
             assert_eq!(sizes, [Some(9000), Some(1500)], "{host}");
-            assert!(!found.forward.unwrap().black_hole && found.told.is_empty());
+            assert!(!found.forward.unwrap().black_hole && found.packet_too_big.is_empty());
         }
     }
 
     #[test]
-    fn an_interface_smaller_than_was_thought_is_told() {
+    fn unknown_interface_mtu_is_found_by_probing() {
         let (near, far) = pair("127.0.0.1");
-        let over = AtomicBool::new(false);
-        let port = |socket| Port { socket, tag: TAG, stream: &NoHello };
+        let stop = AtomicBool::new(false);
+        let port = |socket| ProbeSocket { socket, tag: TAG, stream: &NoHello };
         thread::scope(|scope| {
-            scope.spawn(|| answer(&port(&far), &over).unwrap());
-            // The loopback takes whatever IP can carry, and nobody knew.
+            scope.spawn(|| answer_probes(&port(&far), &stop).unwrap());
+            // The loopback interface accepts any IP packet, but no interface MTU is given.
             let found = search(&port(&near), None, None, Duration::from_millis(20)).unwrap();
-            over.store(true, Ordering::Relaxed);
-            assert_eq!(found.forward.unwrap().path_mtu_bytes, MOST);
-            assert_eq!(found.reverse.unwrap().path_mtu_bytes, MOST);
+            stop.store(true, Ordering::Relaxed);
+            assert_eq!(found.forward.unwrap().path_mtu_bytes, MAX_PACKET);
+            assert_eq!(found.reverse.unwrap().path_mtu_bytes, MAX_PACKET);
         });
     }
 
     #[test]
-    fn nonsense_and_lies_find_nothing_and_end() {
-        let begun = std::time::Instant::now();
-        let found = found("127.0.0.1", |port, over| {
+    fn invalid_replies_end_the_search_without_result() {
+        let started_at = std::time::Instant::now();
+        let found = found("127.0.0.1", |port, stop| {
             let mut buffer = [0; 70_000];
             port.socket.set_read_timeout(Some(Duration::from_millis(20))).unwrap();
-            while !over.load(Ordering::Relaxed) {
+            while !stop.load(Ordering::Relaxed) {
                 let length = port.socket.recv(&mut buffer).unwrap_or(0);
-                let Some(asked) = PathProbe::decode(&buffer[..length], TAG, 28) else { continue };
+                let Some(request) = PathProbe::decode(&buffer[..length], TAG, 28) else { continue };
                 for (kind, size, number, tag) in [
-                    (Kind::Seen, asked.size + 1, asked.number, TAG),
-                    (Kind::Seen, asked.size, asked.number + 1000, TAG),
-                    (Kind::Seen, asked.size, asked.number, TAG + 1),
-                    (Kind::Told, asked.size, asked.number, TAG),
-                    (Kind::Padded, asked.size, asked.number, TAG),
+                    (ProbeKind::Received, request.size + 1, request.number, TAG),
+                    (ProbeKind::Received, request.size, request.number + 1000, TAG),
+                    (ProbeKind::Received, request.size, request.number, TAG + 1),
+                    (ProbeKind::IcmpTooBig, request.size, request.number, TAG),
+                    (ProbeKind::Padded, request.size, request.number, TAG),
                 ] {
-                    let lie = PathProbe { kind, size, number, mtu: u32::from(asked.number as u16) };
+                    let lie = PathProbe { kind, size, number, mtu: u32::from(request.number as u16) };
                     let _ = port.socket.send(&lie.encode(tag));
                 }
                 let _ = port.socket.send(&buffer[..length.min(50)]);
@@ -372,15 +390,15 @@ mod tests {
             }
         });
         assert_eq!((found.forward, found.reverse), (None, None));
-        assert!(found.told.len() <= MOST_TOLD);
-        assert!(begun.elapsed() < Duration::from_secs(30));
+        assert!(found.packet_too_big.len() <= MAX_TOO_BIG_REPORTS);
+        assert!(started_at.elapsed() < Duration::from_secs(30));
     }
 
     #[test]
-    fn a_server_that_keeps_silent_is_waited_for_no_longer_than_its_probes() {
-        let begun = std::time::Instant::now();
+    fn silent_server_ends_the_search() {
+        let started_at = std::time::Instant::now();
         let found = found("127.0.0.1", |_, _| {});
         assert_eq!((found.forward, found.reverse), (None, None));
-        assert!(begun.elapsed() < Duration::from_secs(30));
+        assert!(started_at.elapsed() < Duration::from_secs(30));
     }
 }

@@ -1,4 +1,4 @@
-//! The server's end of a path session: answers probes on a stream of datagrams until the client has seen enough.
+//! Server of a path session: answers probes on a datagram stream until the client closes the session.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
@@ -6,44 +6,44 @@ use std::time::{Duration, Instant};
 
 use lfn_core::wire::path::PathReady;
 
-use super::mtu::{self, Port};
+use super::mtu::{self, ProbeSocket};
 use crate::server::ServerSession;
-use crate::session::datagram::PATH;
+use crate::session::datagram::PATH_STREAM;
 use crate::session::{DatagramStream, SessionError};
 
-/// How soon the end of the session is noticed.
-const LOOK_UP: Duration = Duration::from_millis(100);
-/// How long a session may last at all: both searches, and what a slow path adds to them.
-pub(crate) const LONGEST: Duration = Duration::from_secs(60);
+/// Maximum delay until the end of the session is noticed.
+const POLL_INTERVAL: Duration = Duration::from_millis(100);
+/// Maximum duration of a session: both searches, with a reserve for slow paths.
+pub(crate) const MAX_SESSION_TIME: Duration = Duration::from_secs(60);
 
 /// Serves one path session.
 pub(crate) fn serve(session: &mut ServerSession) -> Result<(), SessionError> {
-    let deadline = Instant::now() + LONGEST;
-    let datagrams = session.expect_datagrams(PATH..PATH + 1);
+    let deadline = Instant::now() + MAX_SESSION_TIME;
+    let datagrams = session.expect_datagrams(PATH_STREAM..PATH_STREAM + 1);
     let local = session.control.socket().local_addr();
     let interface_mtu_bytes = local.ok().and_then(|local| super::interface_mtu(local.ip()));
     session.control.send(&PathReady { interface_mtu_bytes })?;
-    let over = AtomicBool::new(false);
+    let stop = AtomicBool::new(false);
     thread::scope(|scope| {
         let failed = |source| SessionError::Io { peer: "the client", source };
-        let over = &over;
+        let stop = &stop;
         let work = move || {
-            while !over.load(Ordering::Relaxed) {
-                if let Some(stream) = datagrams.next(LOOK_UP) {
-                    // What goes wrong with it the client sees as probes without an answer.
-                    let _ = mtu::answer(&port(&stream), over);
+            while !stop.load(Ordering::Relaxed) {
+                if let Some(stream) = datagrams.next(POLL_INTERVAL) {
+                    // The client sees a failure as missing replies.
+                    let _ = mtu::answer_probes(&probe_socket(&stream), stop);
                 }
             }
         };
         thread::Builder::new().name("path probes".into()).spawn_scoped(scope, work).map_err(failed)?;
-        let ended = until_closed(session, deadline);
-        over.store(true, Ordering::Relaxed);
-        ended
+        let result = wait_until_closed(session, deadline);
+        stop.store(true, Ordering::Relaxed);
+        result
     })
 }
 
-/// Until the client closes; what it says meanwhile has no meaning.
-fn until_closed(session: &mut ServerSession, deadline: Instant) -> Result<(), SessionError> {
+/// Waits until the client closes the session. Messages of the client are ignored.
+fn wait_until_closed(session: &mut ServerSession, deadline: Instant) -> Result<(), SessionError> {
     let while_doing = "during the path probes";
     while Instant::now() < deadline {
         match session.control.poll::<serde::de::IgnoredAny>(deadline - Instant::now(), while_doing) {
@@ -52,10 +52,10 @@ fn until_closed(session: &mut ServerSession, deadline: Instant) -> Result<(), Se
             Err(error) => return Err(error),
         }
     }
-    Err(SessionError::Timeout { peer: "the client", after: LONGEST, while_doing })
+    Err(SessionError::Timeout { peer: "the client", after: MAX_SESSION_TIME, while_doing })
 }
 
-/// A stream as both searches see it.
-pub(super) fn port(stream: &DatagramStream) -> Port<'_> {
-    Port { socket: stream.socket(), tag: stream.tag(), stream }
+/// Returns the probe socket of a datagram stream.
+pub(super) fn probe_socket(stream: &DatagramStream) -> ProbeSocket<'_> {
+    ProbeSocket { socket: stream.socket(), tag: stream.tag(), stream }
 }

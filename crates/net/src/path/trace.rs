@@ -1,9 +1,9 @@
-//! Traceroute of one flow, by UDP or by TCP, without privilege.
+//! Traceroute of one flow with UDP or TCP, without privileges.
 //!
-//! Every probe of a trace has the same addresses and ports, so that routers that spread flows over several ways send all
-//! of them the same way; only the TTL differs. Datagrams go out of one socket and carry a number whose complement stands
-//! beside it, which leaves even the checksum the same. A SYN needs a socket of its own, and the kernel allows one at a
-//! time for a flow: TCP asks one probe after the other, UDP several at once.
+//! All probes of a trace have the same addresses and ports, so that routers with several paths send all of them the
+//! same way. Only the TTL differs. UDP probes leave from one socket. Each carries a number and its complement, so even
+//! the checksum is constant. A SYN needs its own socket, and the kernel allows only one socket per flow. So TCP sends
+//! one probe after the other, and UDP sends several at once.
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
@@ -11,68 +11,70 @@ use std::os::fd::AsFd;
 use std::time::Duration;
 
 use lfn_core::discover::extension;
-use lfn_core::discover::report::{Hop, Protocol, Trace, TraceEnd};
-use lfn_core::discover::traceroute::{Answer, Fate, Next, Settings, Traceroute};
+use lfn_core::discover::report::{Hop, RouteTrace, TraceEnd, TraceProtocol};
+use lfn_core::discover::traceroute::{HopAnswer, ProbeOutcome, Traceroute, TracerouteAction, TracerouteSettings};
 use lfn_sys::message::{self, Message, Origin, Queue, QueuedError};
 use rustix::event::PollFlags;
 use socket2::{Domain, SockRef, Socket, Type};
 
 use super::{arrival, now, wait};
 
-/// Where traceroute has sent its datagrams since 1987: nobody listens there, and firewalls that let traces through expect
-/// them there.
+/// Destination port of traceroute since 1987. The port is normally closed, and firewalls that allow traceroute expect
+/// this port.
 pub const UDP_PORT: u16 = 33_434;
-/// Room for what an ICMP message quotes.
-const ROOM: usize = 2048;
+/// Size of the buffer for quoted packets, bytes.
+const MAX_QUOTE: usize = 2048;
 
-/// How to trace.
+/// Options of a trace.
 #[derive(Clone, Copy, Debug)]
-pub struct Tracing {
-    /// By what.
-    pub protocol: Protocol,
-    /// Where to: the port is that of a service for TCP, and one where nobody listens for UDP.
+pub struct TraceOptions {
+    pub protocol: TraceProtocol,
+    /// The destination. For TCP the port of a service, for UDP a closed port.
     pub to: SocketAddr,
-    /// Address of this host to trace from; any if unspecified.
+    /// Local address to trace from. `None` lets the kernel choose.
     pub from: Option<IpAddr>,
-    /// Round-trip time, if known: it takes that long for a hop to be called silent, at least.
+    /// Round-trip time, if known. A hop counts as silent after twice this time, but at least after 1 s.
     pub rtt: Duration,
-    /// Most hops; fewer than usual, if the distance is known already.
-    pub most_hops: u8,
+    /// Maximum number of hops, or the distance if it is known.
+    pub max_hops: u8,
 }
 
-/// Why a trace could not even begin, or broke off.
+/// Reason why a trace could not start or was interrupted.
 #[derive(Debug, thiserror::Error)]
 #[error("cannot trace the path to {to}: {source}")]
 pub struct TraceError {
-    /// Where to.
     pub to: SocketAddr,
-    /// What the kernel said.
     pub source: io::Error,
 }
 
-/// Traces.
-pub fn trace(tracing: &Tracing) -> Result<Trace, TraceError> {
-    let run = match tracing.protocol {
-        Protocol::Udp => by_udp,
-        Protocol::Tcp => by_tcp,
+/// Traces the path to the destination.
+pub fn trace(options: &TraceOptions) -> Result<RouteTrace, TraceError> {
+    let tracer = match options.protocol {
+        TraceProtocol::Udp => trace_udp,
+        TraceProtocol::Tcp => trace_tcp,
     };
-    run(tracing).map_err(|source| TraceError { to: tracing.to, source })
+    tracer(options).map_err(|source| TraceError { to: options.to, source })
 }
 
-impl Tracing {
-    fn settings(&self) -> Settings {
+impl TraceOptions {
+    fn settings(&self) -> TracerouteSettings {
         let wait = (self.rtt * 2).max(Duration::from_secs(1));
-        let most_hops = self.most_hops;
+        let max_hops = self.max_hops;
         match self.protocol {
-            Protocol::Udp => Settings { wait, most_hops, ..Settings::default() },
-            // Each silent probe costs its wait.
-            Protocol::Tcp => {
-                Settings { wait, most_hops, in_flight: 1, silent_probes: 2, silent_hops: 5, ..Settings::default() }
-            }
+            TraceProtocol::Udp => TracerouteSettings { probe_timeout: wait, max_hops, ..TracerouteSettings::default() },
+            // A silent hop costs its full time-out, because TCP has only one probe in flight.
+            TraceProtocol::Tcp => TracerouteSettings {
+                probe_timeout: wait,
+                max_hops,
+                in_flight: 1,
+                silent_probes: 2,
+                silent_hops: 5,
+                ..TracerouteSettings::default()
+            },
         }
     }
 
-    /// This host's address on the way there, as the routes have it.
+    /// Returns the local address that the kernel uses for this destination.
     fn source(&self) -> io::Result<IpAddr> {
         let any: IpAddr = match self.to {
             SocketAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),
@@ -83,8 +85,8 @@ impl Tracing {
         Ok(socket.local_addr()?.ip())
     }
 
-    fn report(&self, source: SocketAddr, (hops, end): (Vec<Hop>, TraceEnd)) -> Trace {
-        Trace {
+    fn report(&self, source: SocketAddr, hops: Vec<Hop>, end: TraceEnd) -> RouteTrace {
+        RouteTrace {
             protocol: self.protocol,
             source: source.ip(),
             source_port: source.port(),
@@ -96,7 +98,7 @@ impl Tracing {
     }
 }
 
-/// What a datagram carries: its number, so that the sum of all bytes is the same for every number.
+/// Returns the payload of probe `number`. The sum of all bytes is the same for every number.
 fn payload(number: u16) -> [u8; 32] {
     let mut bytes = [0; 32];
     bytes[..4].copy_from_slice(b"lfnT");
@@ -105,116 +107,122 @@ fn payload(number: u16) -> [u8; 32] {
     bytes
 }
 
-/// The number of a datagram that is quoted; `None` if too little of it is.
-fn number(quoted: &[u8]) -> Option<u16> {
+/// Returns the number of a quoted probe, or `None` if too little is quoted.
+fn quoted_number(quoted: &[u8]) -> Option<u16> {
     let head = quoted.first_chunk::<8>()?;
     let number = u16::from_be_bytes([head[4], head[5]]);
     (head[..] == payload(number)[..8]).then_some(number)
 }
 
-fn by_udp(tracing: &Tracing) -> io::Result<Trace> {
-    let socket = UdpSocket::bind((tracing.source()?, 0))?;
+fn trace_udp(options: &TraceOptions) -> io::Result<RouteTrace> {
+    let socket = UdpSocket::bind((options.source()?, 0))?;
     socket.set_nonblocking(true)?;
-    message::queue_errors(&socket)?;
-    message::tell_arrival(&socket)?;
-    socket.connect(tracing.to)?;
-    let mut trace = Traceroute::new(tracing.settings(), now());
+    message::enable_error_queue(&socket)?;
+    message::enable_timestamps(&socket)?;
+    socket.connect(options.to)?;
+    let mut trace = Traceroute::new(options.settings(), now());
     loop {
-        drain(&socket, tracing.to.ip(), &mut trace)?;
+        receive_answers(&socket, options.to.ip(), &mut trace)?;
         match trace.next(now()) {
-            Next::Send { number, ttl } => {
+            TracerouteAction::Send { number, ttl } => {
                 message::set_hop_limit(&socket, ttl)?;
-                send(&socket, &payload(number), tracing.to.ip(), &mut trace)?;
+                send(&socket, &payload(number), options.to.ip(), &mut trace)?;
             }
-            Next::Wait(until) => wait(socket.as_fd(), PollFlags::IN, until)?,
-            Next::Done => return Ok(tracing.report(socket.local_addr()?, trace.hops())),
+            TracerouteAction::Wait(until) => wait(socket.as_fd(), PollFlags::IN, until)?,
+            TracerouteAction::Done => {
+                let (hops, end) = trace.hops();
+                return Ok(options.report(socket.local_addr()?, hops, end));
+            }
         }
     }
 }
 
-/// Sends; an answer to an earlier datagram that the kernel reports instead is taken first.
+/// Sends a datagram. If the kernel reports an earlier ICMP message instead, that message is received first.
 fn send(socket: &UdpSocket, bytes: &[u8], to: IpAddr, trace: &mut Traceroute) -> io::Result<()> {
-    const MOST_ERRORS: u32 = 16;
-    for _ in 0..MOST_ERRORS {
+    const MAX_ERRORS: u32 = 16;
+    for _ in 0..MAX_ERRORS {
         match socket.send(bytes) {
-            // A full queue loses it, as any other router might.
+            // A full queue drops the datagram, as any router may.
             Ok(_) => return Ok(()),
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(()),
-            Err(error) if drain(socket, to, trace)? == 0 => return Err(error),
+            Err(error) if receive_answers(socket, to, trace)? == 0 => return Err(error),
             Err(_) => {}
         }
     }
     Ok(())
 }
 
-/// Takes all answers that have come; says how many.
-fn drain(socket: &UdpSocket, to: IpAddr, trace: &mut Traceroute) -> io::Result<usize> {
-    let mut buffer = [0; ROOM];
+/// Receives all pending ICMP messages. Returns their number.
+fn receive_answers(socket: &UdpSocket, to: IpAddr, trace: &mut Traceroute) -> io::Result<usize> {
+    let mut buffer = [0; MAX_QUOTE];
     let mut count = 0;
-    // Whoever listens at that port after all is no hop.
+    // Datagrams from a service on this port are not part of the trace.
     while let Ok(Some(_)) = message::receive(socket, Queue::Data, &mut buffer) {}
     while let Some(message) = message::receive(socket, Queue::Errors, &mut buffer)? {
         count += 1;
         let quoted = &buffer[..message.length];
-        let Some(answer) = message.error.and_then(|error| answer(&error, quoted, to)) else { continue };
+        let Some(answer) = message.error.and_then(|error| hop_answer(&error, quoted, to)) else { continue };
         let now = arrival(&message);
-        match number(quoted) {
-            Some(number) => trace.answered(number, answer, now),
-            None => drop(trace.answered_unknown(answer, now)),
+        match quoted_number(quoted) {
+            Some(number) => trace.on_answer(number, answer, now),
+            None => drop(trace.on_unmatched_answer(answer, now)),
         }
     }
     Ok(count)
 }
 
-/// What an ICMP message means for a trace; nothing, if it is about something else.
-fn answer(error: &QueuedError, quoted: &[u8], to: IpAddr) -> Option<Answer> {
+/// Converts an ICMP message. Returns `None` if the message does not concern a trace.
+fn hop_answer(error: &QueuedError, quoted: &[u8], to: IpAddr) -> Option<HopAnswer> {
     let from = error.offender?;
-    let fate = match (error.origin, error.kind, error.code) {
+    let outcome = match (error.origin, error.kind, error.code) {
         // Time exceeded in transit (RFC 792, RFC 4443 §3.3).
-        (Origin::Icmp, 11, 0) | (Origin::Icmp6, 3, 0) => Fate::Expired,
-        // Port unreachable, and whatever else the destination itself refuses with.
-        (Origin::Icmp, 3, 3) | (Origin::Icmp6, 1, 4) => Fate::Arrived,
-        // Too large: no trace sends what could be.
+        (Origin::Icmp, 11, 0) | (Origin::Icmp6, 3, 0) => ProbeOutcome::Expired,
+        // Port unreachable, or any other refusal of the destination itself.
+        (Origin::Icmp, 3, 3) | (Origin::Icmp6, 1, 4) => ProbeOutcome::Arrived,
+        // "Packet too big": probes of a trace are too small to cause this.
         (Origin::Icmp, 3, 4) => return None,
-        (Origin::Icmp, 3, _) | (Origin::Icmp6, 1, _) if from == to => Fate::Arrived,
-        (Origin::Icmp, 3, _) | (Origin::Icmp6, 1, _) => Fate::Refused,
+        (Origin::Icmp, 3, _) | (Origin::Icmp6, 1, _) if from == to => ProbeOutcome::Arrived,
+        (Origin::Icmp, 3, _) | (Origin::Icmp6, 1, _) => ProbeOutcome::Refused,
         _ => return None,
     };
     let objects = error.extensions.and_then(|at| quoted.get(usize::from(at)..));
-    Some(Answer { fate, from, mpls: objects.map(extension::mpls).unwrap_or_default() })
+    Some(HopAnswer { outcome, from, mpls: objects.map(extension::mpls).unwrap_or_default() })
 }
 
-fn by_tcp(tracing: &Tracing) -> io::Result<Trace> {
-    // Keeps the port while no probe has it.
-    let keeper = bound(SocketAddr::new(tracing.source()?, 0))?;
-    let source = keeper.local_addr()?.as_socket().ok_or(io::ErrorKind::AddrNotAvailable)?;
-    let mut trace = Traceroute::new(tracing.settings(), now());
+fn trace_tcp(options: &TraceOptions) -> io::Result<RouteTrace> {
+    // Reserves the port while no probe uses it.
+    let port_holder = bind(SocketAddr::new(options.source()?, 0))?;
+    let source = port_holder.local_addr()?.as_socket().ok_or(io::ErrorKind::AddrNotAvailable)?;
+    let mut trace = Traceroute::new(options.settings(), now());
     let mut probe: Option<(u16, Socket)> = None;
     loop {
         if let Some((number, socket)) = &probe
-            && let Some((answer, at)) = fate_of(socket, tracing.to)?
+            && let Some((answer, at)) = syn_outcome(socket, options.to)?
         {
-            trace.answered(*number, answer, at);
+            trace.on_answer(*number, answer, at);
             probe = None;
         }
         match trace.next(now()) {
-            Next::Send { number, ttl } => {
-                // The one before was lost; its flow has to be free first.
+            TracerouteAction::Send { number, ttl } => {
+                // The previous probe was lost. Its socket must be closed before the flow can be used again.
                 drop(probe.take());
-                probe = Some((number, syn(source, tracing.to, ttl)?));
+                probe = Some((number, send_syn(source, options.to, ttl)?));
             }
-            Next::Wait(until) => {
-                let file = probe.as_ref().map_or(keeper.as_fd(), |(_, socket)| socket.as_fd());
-                // A socket that nothing was asked of is always ready.
+            TracerouteAction::Wait(until) => {
+                let file = probe.as_ref().map_or(port_holder.as_fd(), |(_, socket)| socket.as_fd());
+                // A socket without a pending connection is always ready.
                 let flags = if probe.is_some() { PollFlags::OUT } else { PollFlags::empty() };
                 wait(file, flags, until)?;
             }
-            Next::Done => return Ok(tracing.report(source, trace.hops())),
+            TracerouteAction::Done => {
+                let (hops, end) = trace.hops();
+                return Ok(options.report(source, hops, end));
+            }
         }
     }
 }
 
-fn bound(address: SocketAddr) -> io::Result<Socket> {
+fn bind(address: SocketAddr) -> io::Result<Socket> {
     let socket = Socket::new(Domain::for_address(address), Type::STREAM, None)?;
     socket.set_reuse_address(true)?;
     socket.bind(&address.into())?;
@@ -222,34 +230,35 @@ fn bound(address: SocketAddr) -> io::Result<Socket> {
 }
 
 /// Sends a SYN of the flow.
-fn syn(source: SocketAddr, to: SocketAddr, ttl: u8) -> io::Result<Socket> {
-    let socket = bound(source)?;
+fn send_syn(source: SocketAddr, to: SocketAddr, ttl: u8) -> io::Result<Socket> {
+    let socket = bind(source)?;
     socket.set_nonblocking(true)?;
-    message::queue_errors(&socket)?;
+    message::enable_error_queue(&socket)?;
     message::set_hop_limit(&socket, ttl)?;
-    // A connection that comes about is reset at its end: the next probe wants its ports at once (no TIME-WAIT).
+    // A connection that succeeds is reset when closed, because the next probe needs its ports immediately (no
+    // TIME-WAIT).
     SockRef::from(&socket).set_linger(Some(Duration::ZERO))?;
     match socket.connect(&to.into()) {
         Ok(()) => Ok(socket),
         Err(error) if error.raw_os_error() == Some(rustix::io::Errno::INPROGRESS.raw_os_error()) => Ok(socket),
-        // A destination on this very host refuses at once.
+        // A destination on the local host refuses immediately.
         Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => Ok(socket),
         Err(error) => Err(error),
     }
 }
 
-/// What came of a SYN, if anything has yet.
-fn fate_of(socket: &Socket, to: SocketAddr) -> io::Result<Option<(Answer, lfn_core::time::Instant)>> {
-    let arrived = || Some((Answer { fate: Fate::Arrived, from: to.ip(), mpls: Vec::new() }, now()));
-    let mut buffer = [0; ROOM];
+/// Returns the outcome of a SYN, if it is known.
+fn syn_outcome(socket: &Socket, to: SocketAddr) -> io::Result<Option<(HopAnswer, lfn_core::time::Instant)>> {
+    let arrived = || Some((HopAnswer { outcome: ProbeOutcome::Arrived, from: to.ip(), mpls: Vec::new() }, now()));
+    let mut buffer = [0; MAX_QUOTE];
     while let Some(message) = message::receive(socket, Queue::Errors, &mut buffer)? {
         let quoted = &buffer[..message.length];
-        if let Some(answer) = told(&message, quoted, to.ip()) {
+        if let Some(answer) = hop_answer_of(&message, quoted, to.ip()) {
             return Ok(Some((answer, arrival(&message))));
         }
     }
     match socket.take_error()? {
-        // The destination answered with a reset.
+        // The destination replied with a reset.
         Some(error) if error.kind() == io::ErrorKind::ConnectionRefused => Ok(arrived()),
         Some(error) => Err(error),
         None if socket.peer_addr().is_ok() => Ok(arrived()),
@@ -257,8 +266,8 @@ fn fate_of(socket: &Socket, to: SocketAddr) -> io::Result<Option<(Answer, lfn_co
     }
 }
 
-fn told(message: &Message, quoted: &[u8], to: IpAddr) -> Option<Answer> {
-    answer(&message.error?, quoted, to)
+fn hop_answer_of(message: &Message, quoted: &[u8], to: IpAddr) -> Option<HopAnswer> {
+    hop_answer(&message.error?, quoted, to)
 }
 
 #[cfg(test)]
@@ -272,13 +281,13 @@ mod tests {
     }
 
     #[test]
-    fn numbers_leave_the_checksum_alone() {
+    fn probe_number_does_not_change_the_checksum() {
         for probe in [0, 1, 77, 256, u16::MAX] {
             assert_eq!(sum(&payload(probe)), sum(&payload(0)));
-            assert_eq!(number(&payload(probe)[..8]), Some(probe));
-            assert_eq!(number(&payload(probe)[..7]), None);
+            assert_eq!(quoted_number(&payload(probe)[..8]), Some(probe));
+            assert_eq!(quoted_number(&payload(probe)[..7]), None);
         }
-        assert_eq!(number(b"lfnT\0\x01\0\x01"), None, "no complement");
+        assert_eq!(quoted_number(b"lfnT\0\x01\0\x01"), None, "no complement");
     }
 
     #[test]
@@ -286,9 +295,9 @@ mod tests {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let open = listener.local_addr().unwrap();
         let closed = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
-        for (protocol, to) in [(Protocol::Udp, closed), (Protocol::Tcp, open), (Protocol::Tcp, closed)] {
-            let tracing = Tracing { protocol, to, from: None, rtt: Duration::ZERO, most_hops: 30 };
-            let trace = trace(&tracing).unwrap();
+        for (protocol, to) in [(TraceProtocol::Udp, closed), (TraceProtocol::Tcp, open), (TraceProtocol::Tcp, closed)] {
+            let options = TraceOptions { protocol, to, from: None, rtt: Duration::ZERO, max_hops: 30 };
+            let trace = trace(&options).unwrap();
             assert_eq!((trace.end, trace.hops.len()), (TraceEnd::Reached, 1), "{protocol:?} {trace:?}");
             let node = &trace.hops[0].nodes[0];
             assert_eq!((node.address, node.rtt_seconds.len() >= 3), (to.ip(), true), "{trace:?}");
@@ -297,11 +306,11 @@ mod tests {
     }
 
     #[test]
-    fn no_route_is_an_error_that_names_the_host() {
+    fn missing_route_is_an_error_with_the_host() {
         // Reserved (RFC 1112 §4), so that no kernel sends anything there.
         let to = "240.0.0.1:9".parse().unwrap();
         let from = Some("127.0.0.1".parse().unwrap());
-        let tracing = Tracing { protocol: Protocol::Udp, to, from, rtt: Duration::ZERO, most_hops: 30 };
-        assert!(trace(&tracing).unwrap_err().to_string().starts_with("cannot trace the path to 240.0.0.1:9: "));
+        let options = TraceOptions { protocol: TraceProtocol::Udp, to, from, rtt: Duration::ZERO, max_hops: 30 };
+        assert!(trace(&options).unwrap_err().to_string().starts_with("cannot trace the path to 240.0.0.1:9: "));
     }
 }

@@ -1,32 +1,31 @@
-//! Who may connect at all: lists of addresses and prefixes, asked before anything is read from a connection.
+//! Lists of addresses and prefixes that may connect. The server checks them before it reads from a connection.
 
 use std::net::IpAddr;
 use std::str::FromStr;
 
 use ipnet::{IpNet, Ipv4Net};
 
-/// Lists of those who may and may not connect. An address that is on both may not.
+/// Allowed and denied addresses. An address on both lists is denied.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Access {
-    /// Who may; everybody if there is nobody on it.
+    /// Allowed prefixes; an empty list allows every address.
     pub allow: Vec<Prefix>,
-    /// Who may not, whatever the other list says.
     pub deny: Vec<Prefix>,
 }
 
-/// An address, or a prefix such as `192.0.2.0/24`.
+/// An address or a prefix, for example `192.0.2.0/24`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Prefix(IpNet);
 
-/// Text that is neither an address nor a prefix.
+/// Error: the text is no address and no prefix.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("'{0}' is neither an address nor a prefix such as 192.0.2.0/24 or 2001:db8::/32")]
+#[error("'{0}' is not an address or prefix (examples: 192.0.2.1, 192.0.2.0/24, 2001:db8::/32)")]
 pub struct PrefixError(String);
 
 impl Access {
-    /// Whether a connection from `address` is taken.
+    /// Returns whether `address` may connect.
     pub fn permits(&self, address: IpAddr) -> bool {
-        // A dual-stack socket shows IPv4 clients in IPv6 clothes.
+        // A dual-stack socket reports IPv4 clients as IPv4-mapped IPv6 addresses.
         let address = address.to_canonical();
         let on = |list: &[Prefix]| list.iter().any(|prefix| prefix.0.contains(&address));
         !on(&self.deny) && (self.allow.is_empty() || on(&self.allow))
@@ -45,13 +44,13 @@ impl FromStr for Prefix {
     }
 }
 
-/// A prefix of IPv4 addresses in IPv6 clothes as one of IPv4 addresses: clients are looked at undressed.
+/// Converts a prefix of IPv4-mapped addresses to a prefix of IPv4 addresses, as clients are compared in that form.
 fn as_ipv4(net: IpNet) -> IpNet {
-    /// Of `::ffff:0:0/96` (RFC 4291 §2.5.5.2).
-    const CLOTHES: u8 = 96;
+    /// Length of `::ffff:0:0/96`, the prefix of IPv4-mapped addresses (RFC 4291 §2.5.5.2).
+    const MAPPED_PREFIX: u8 = 96;
     let IpNet::V6(v6) = net else { return net };
-    let undressed = v6.addr().to_ipv4_mapped().zip(v6.prefix_len().checked_sub(CLOTHES));
-    undressed.and_then(|(address, length)| Ipv4Net::new(address, length).ok()).map_or(net, IpNet::from)
+    let mapped = v6.addr().to_ipv4_mapped().zip(v6.prefix_len().checked_sub(MAPPED_PREFIX));
+    mapped.and_then(|(address, length)| Ipv4Net::new(address, length).ok()).map_or(net, IpNet::from)
 }
 
 #[cfg(test)]
@@ -67,11 +66,11 @@ mod tests {
     }
 
     #[test]
-    fn deny_wins_and_an_empty_list_allows_everybody() {
+    fn deny_overrides_allow() {
         assert!(permits(&Access::default(), "192.0.2.1"));
         let access = Access { allow: list(&["192.0.2.0/24", "2001:db8::/32"]), deny: list(&["192.0.2.7"]) };
         assert!(permits(&access, "192.0.2.1") && permits(&access, "2001:db8::1"));
-        assert!(permits(&access, "::ffff:192.0.2.1"), "IPv4 in IPv6 clothes");
+        assert!(permits(&access, "::ffff:192.0.2.1"), "IPv4-mapped address");
         for address in ["192.0.2.7", "::ffff:192.0.2.7", "192.0.3.1", "2001:db9::1", "::1"] {
             assert!(!permits(&access, address), "{address}");
         }
@@ -80,7 +79,7 @@ mod tests {
     }
 
     #[test]
-    fn a_prefix_with_bits_beyond_its_length_means_its_network_and_nonsense_is_named() {
+    fn prefix_is_truncated_to_its_network() {
         assert_eq!("::ffff:192.0.2.0/120".parse::<Prefix>(), "192.0.2.0/24".parse());
         assert_eq!("::ffff:0:0/96".parse::<Prefix>(), "0.0.0.0/0".parse());
         let access = Access { allow: Vec::new(), deny: list(&["::ffff:127.0.0.0/104"]) };

@@ -1,7 +1,8 @@
-//! The threads' side of [`lfn_core::admission`]: who asks gets a [`Grant`], a [`Ticket`] for the queue, or a refusal.
+//! Admission control for threads, on top of [`lfn_core::admission`]. A request gets a [`Grant`], a [`QueueTicket`] or a
+//! refusal.
 //!
-//! All decisions are the gate's; here are its lock, its clock, and what wakes those whose turn has come. A grant and a
-//! ticket give back what they hold when they are dropped, however their thread ends.
+//! The gate of `lfn_core` decides; this module adds a lock, a clock and the wake-up of sessions at their turn. A
+//! grant and a queue ticket release their resources when they are dropped, however their thread ends.
 
 use std::collections::HashMap;
 use std::io;
@@ -10,69 +11,67 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use lfn_core::admission::{Allowed, Client, Denied, Gate, Turn};
-pub use lfn_core::admission::{Ask, Expected, Quotas, Share, Whose};
+use lfn_core::admission::{AdmissionDecision, AdmissionGate, Client, Denial, SessionGrant};
+pub use lfn_core::admission::{ExpectedWait, QuotaLimits, QuotaScope, Quotas, SessionDemand};
 use lfn_core::time;
 use lfn_core::units::{BitRate, Bytes};
 use lfn_core::wire::{Refusal, RefusalCode};
 use rustix::event::{EventfdFlags, PollFd, PollFlags, eventfd, poll};
 
-use super::throttle::{Spent, Throttle};
+use super::rate_limiter::{Exhausted, RateLimiter};
 
-/// How old an answer to "how long still" may be: working it out costs a look at everybody who waits.
-const FRESH: Duration = Duration::from_secs(1);
+/// Maximum age of a wait estimate. The calculation visits every waiting session.
+const MAX_ESTIMATE_AGE: Duration = Duration::from_secs(1);
 
-/// The one door of a server, whatever protocol those speak who come.
+/// Admission control of a server, for all its protocols.
 #[derive(Clone, Debug)]
 pub struct Admission {
     inner: Arc<Inner>,
 }
 
-/// What came of asking.
+/// Outcome of a request for a session.
 #[derive(Debug)]
-pub enum Entry {
-    /// It goes in.
+pub enum AdmissionOutcome {
     Granted(Grant),
-    /// It waits for its turn.
-    Queued(Ticket),
-    /// It need not wait.
+    /// The session waits for its turn.
+    Queued(QueueTicket),
+    /// The session cannot run, and need not wait.
     Refused(Refusal),
 }
 
-/// A session's place. Dropping it gives the place back.
+/// Admission of a session with its limits. Dropping it frees the session's resources.
 #[derive(Debug)]
 pub struct Grant {
-    place: Arc<Place>,
-    allowed: Allowed,
-    throttle: Arc<Throttle>,
+    session: Arc<AdmittedSession>,
+    allowed: SessionGrant,
+    rate_limiter: Arc<RateLimiter>,
 }
 
 /// A session's place in the queue. Dropping it leaves the queue.
 #[derive(Debug)]
-pub struct Ticket {
+pub struct QueueTicket {
     inner: Arc<Inner>,
     id: u64,
-    /// Readable when its turn has come.
+    /// Event file descriptor, readable when the turn came.
     event: Arc<OwnedFd>,
-    /// What it was given was taken from it.
-    taken: bool,
+    is_taken: bool,
 }
 
-/// Lends bytes of a quota.
-pub(super) trait Lender: std::fmt::Debug + Send + Sync {
-    /// Up to `wanted`; nothing when the quota is spent.
-    fn lend(&self, wanted: Bytes) -> Bytes;
+/// Source of leases of a byte quota.
+pub(super) trait ByteQuota: std::fmt::Debug + Send + Sync {
+    /// Leases up to `wanted` bytes; returns zero bytes if nothing is left.
+    fn lease(&self, wanted: Bytes) -> Bytes;
 
-    /// Whether there is an end of them.
+    /// Returns whether the quota has a limit.
     fn is_limited(&self) -> bool;
 
-    /// Whether there are `all` bytes for the session from its beginning to its end, `asked` of them newly asked for.
-    fn affords(&self, all: Bytes, asked: Bytes) -> Result<(), Denied>;
+    /// Checks whether the quota has `all` bytes for the whole session, of which `requested` are new.
+    fn check_affordable(&self, all: Bytes, requested: Bytes) -> Result<(), Denial>;
 }
 
-/// What a grant holds at the gate.
+/// An admitted session, by its id at the gate.
 #[derive(Debug)]
-struct Place {
+struct AdmittedSession {
     inner: Arc<Inner>,
     id: u64,
 }
@@ -85,75 +84,75 @@ struct Inner {
 
 #[derive(Debug)]
 struct State {
-    gate: Gate,
-    waiting: HashMap<u64, Waiting>,
-    expected: Option<(Instant, HashMap<u64, Expected>)>,
+    gate: AdmissionGate,
+    waiting: HashMap<u64, QueuedSession>,
+    expected: Option<(Instant, HashMap<u64, ExpectedWait>)>,
 }
 
-/// A session that waits, or whose turn has come and who has not taken it yet.
+/// A session in the queue, or at its turn with an outcome that was not taken yet.
 #[derive(Debug)]
-struct Waiting {
+struct QueuedSession {
     event: Arc<OwnedFd>,
-    outcome: Option<Result<Allowed, Denied>>,
+    outcome: Option<Result<SessionGrant, Denial>>,
 }
 
 impl Admission {
-    /// Nobody is in.
+    /// Creates the admission control without any sessions.
     pub fn new(quotas: Quotas) -> Self {
-        let state = State { gate: Gate::new(quotas), waiting: HashMap::new(), expected: None };
+        let state = State { gate: AdmissionGate::new(quotas), waiting: HashMap::new(), expected: None };
         Admission { inner: Arc::new(Inner { origin: Instant::now(), state: Mutex::new(state) }) }
     }
 
-    /// Asks for a session's place.
-    pub fn enter(&self, peer: IpAddr, ask: Ask) -> Entry {
+    /// Requests admission for a session.
+    pub fn request(&self, peer: IpAddr, demand: SessionDemand) -> AdmissionOutcome {
         let event = match eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK) {
             Ok(event) => Arc::new(event),
             Err(error) => {
-                let text = format!("the server has no room for another session: {}", io::Error::from(error));
-                return Entry::Refused(Refusal::new(RefusalCode::Full, text).hint("try again later"));
+                let text = format!("the server cannot accept another session: {}", io::Error::from(error));
+                return AdmissionOutcome::Refused(Refusal::new(RefusalCode::Full, text).hint("try again later"));
             }
         };
         let mut state = self.inner.lock();
         let now = self.inner.now();
-        let id = match state.gate.ask(Client::of(peer), ask, now) {
+        let id = match state.gate.ask(Client::of(peer), demand, now) {
             Ok(id) => id,
-            Err(denied) => return Entry::Refused(refusal(&denied)),
+            Err(denied) => return AdmissionOutcome::Refused(refusal(&denied)),
         };
-        state.waiting.insert(id, Waiting { event: event.clone(), outcome: None });
+        state.waiting.insert(id, QueuedSession { event: event.clone(), outcome: None });
         state.admit(now);
         drop(state);
-        let mut ticket = Ticket { inner: self.inner.clone(), id, event, taken: false };
-        match ticket.take() {
-            Some(Ok(grant)) => Entry::Granted(grant),
-            Some(Err(refusal)) => Entry::Refused(refusal),
-            None => Entry::Queued(ticket),
+        let mut ticket = QueueTicket { inner: self.inner.clone(), id, event, is_taken: false };
+        match ticket.take_outcome() {
+            Some(Ok(grant)) => AdmissionOutcome::Granted(grant),
+            Some(Err(refusal)) => AdmissionOutcome::Refused(refusal),
+            None => AdmissionOutcome::Queued(ticket),
         }
     }
 
-    /// Lets nobody in any more; those who wait are told so.
+    /// Stops admission. Waiting sessions are refused.
     pub fn stop(&self) {
         let mut state = self.inner.lock();
         let turns = state.gate.stop();
-        state.tell(turns);
+        state.deliver_outcomes(turns);
     }
 
-    /// Sessions that run.
+    /// Returns the number of running sessions.
     pub fn running(&self) -> usize {
         self.inner.lock().gate.running()
     }
 
-    /// Sessions that wait.
+    /// Returns the number of waiting sessions.
     pub fn waiting(&self) -> usize {
         self.inner.lock().gate.waiting()
     }
 }
 
-impl Ticket {
-    /// What to tell who waits.
-    pub fn expected(&self) -> Expected {
+impl QueueTicket {
+    /// Returns the sessions ahead and the expected wait, for the report to the client.
+    pub fn expected_wait(&self) -> ExpectedWait {
         let mut state = self.inner.lock();
         let at = match &state.expected {
-            Some((at, known)) if at.elapsed() < FRESH && known.contains_key(&self.id) => *at,
+            Some((at, known)) if at.elapsed() < MAX_ESTIMATE_AGE && known.contains_key(&self.id) => *at,
             _ => {
                 let expected = state.gate.expected(self.inner.now());
                 let at = Instant::now();
@@ -162,45 +161,45 @@ impl Ticket {
             }
         };
         let known = state.expected.as_ref().and_then(|(_, known)| known.get(&self.id)).copied();
-        let expected = known.unwrap_or(Expected { wait: Some(Duration::ZERO), ahead: 0, held_by: Whose::All });
-        Expected { wait: expected.wait.map(|wait| wait.saturating_sub(at.elapsed())), ..expected }
+        let expected = known.unwrap_or(ExpectedWait { wait: Some(Duration::ZERO), ahead: 0, held_by: QuotaScope::All });
+        ExpectedWait { wait: expected.wait.map(|wait| wait.saturating_sub(at.elapsed())), ..expected }
     }
 
-    /// The grant or the refusal, if the turn has come.
-    pub fn take(&mut self) -> Option<Result<Grant, Refusal>> {
+    /// Returns the grant or the refusal, if the turn came.
+    pub fn take_outcome(&mut self) -> Option<Result<Grant, Refusal>> {
         let mut state = self.inner.lock();
         let outcome = state.waiting.get(&self.id)?.outcome?;
         state.waiting.remove(&self.id);
         drop(state);
-        self.taken = true;
+        self.is_taken = true;
         Some(outcome.map(|allowed| Grant::new(self.inner.clone(), self.id, allowed)).map_err(|denied| refusal(&denied)))
     }
 
-    /// Waits for the turn, at most `within`.
+    /// Waits for the turn, `within` at most.
     pub fn wait(&mut self, within: Duration) -> Option<Result<Grant, Refusal>> {
         let timeout = within.try_into().ok();
-        // An interrupted wait is as good as one that ended.
+        // An interrupted wait counts as a finished one.
         let _ = poll(&mut [PollFd::new(&self.event, PollFlags::IN)], timeout.as_ref());
-        self.take()
+        self.take_outcome()
     }
 }
 
-impl AsFd for Ticket {
-    /// Readable when the turn has come: for those who have a connection to watch at the same time.
+impl AsFd for QueueTicket {
+    /// Returns a descriptor that is readable when the turn came, to poll it together with a connection.
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.event.as_fd()
     }
 }
 
-impl Drop for Ticket {
+impl Drop for QueueTicket {
     fn drop(&mut self) {
-        if self.taken {
+        if self.is_taken {
             return;
         }
         let mut state = self.inner.lock();
         let now = self.inner.now();
         match state.waiting.remove(&self.id) {
-            Some(Waiting { outcome: Some(Ok(_)), .. }) => state.gate.end(self.id, now),
+            Some(QueuedSession { outcome: Some(Ok(_)), .. }) => state.gate.end(self.id, now),
             _ => state.gate.leave(self.id),
         }
         state.admit(now);
@@ -208,77 +207,77 @@ impl Drop for Ticket {
 }
 
 impl Grant {
-    fn new(inner: Arc<Inner>, id: u64, allowed: Allowed) -> Self {
-        let place = Arc::new(Place { inner, id });
-        let throttle = Arc::new(Throttle::new(allowed.rate, Some(place.clone())));
-        Grant { place, allowed, throttle }
+    fn new(inner: Arc<Inner>, id: u64, allowed: SessionGrant) -> Self {
+        let session = Arc::new(AdmittedSession { inner, id });
+        let rate_limiter = Arc::new(RateLimiter::new(allowed.rate, Some(session.clone())));
+        Grant { session, allowed, rate_limiter }
     }
 
-    /// Holds it to a rate that it shares with other sessions.
-    pub(super) fn sharing(mut self, rate: BitRate, shared: Arc<Throttle>) -> Self {
+    /// Adds a rate limit that the session shares with other sessions.
+    pub(super) fn with_shared_rate(mut self, rate: BitRate, shared: Arc<RateLimiter>) -> Self {
         self.allowed.rate = Some(self.allowed.rate.map_or(rate, |granted| granted.min(rate)));
-        let throttle = Throttle::new(self.allowed.rate, Some(self.place.clone()));
-        self.throttle = Arc::new(throttle.sharing(Some(shared)));
+        let rate_limiter = RateLimiter::new(self.allowed.rate, Some(self.session.clone()));
+        self.rate_limiter = Arc::new(rate_limiter.with_shared(Some(shared)));
         self
     }
 
-    /// What it is allowed.
-    pub fn allowed(&self) -> Allowed {
+    /// Returns the streams, rate, bytes and time that were granted.
+    pub fn allowed(&self) -> SessionGrant {
         self.allowed
     }
 
-    /// What every loop that moves its payload passes.
-    pub fn throttle(&self) -> Arc<Throttle> {
-        self.throttle.clone()
+    /// Returns the rate limiter. Every loop that moves the session's payload calls it.
+    pub fn rate_limiter(&self) -> Arc<RateLimiter> {
+        self.rate_limiter.clone()
     }
 
-    /// Counts payload moved by somebody who does not pass the throttle; a refusal is the end of the session.
-    pub fn used(&self, bytes: Bytes) -> Result<(), Refusal> {
+    /// Counts payload that did not pass the rate limiter. A refusal means the session must end.
+    pub fn count_bytes(&self, bytes: Bytes) -> Result<(), Refusal> {
         let stopped = std::sync::atomic::AtomicBool::new(true);
-        let _ = self.throttle.pass(bytes.0, &stopped);
+        let _ = self.rate_limiter.count_and_wait(bytes.0, &stopped);
         self.check()
     }
 
-    /// Counts the time until now, and what was moved in it. To be called now and then while the session runs; a refusal
-    /// is the end of it.
+    /// Accounts for the time and the bytes of the session until now. Call it regularly while the session runs. A
+    /// refusal means the session must end.
     pub fn check(&self) -> Result<(), Refusal> {
-        let Place { inner, id } = self.place.as_ref();
+        let AdmittedSession { inner, id } = self.session.as_ref();
         let mut state = inner.lock();
-        state.gate.moved(*id, self.throttle.moved());
+        state.gate.moved(*id, self.rate_limiter.bytes_moved());
         state.gate.spend(*id, inner.now()).map_err(|denied| refusal(&denied))?;
         drop(state);
-        if self.throttle.is_spent() {
-            return Err(self.spent());
+        if self.rate_limiter.is_exhausted() {
+            return Err(self.exhausted_refusal());
         }
         Ok(())
     }
 
-    /// Whose quota of bytes it was that ended the session, and which flag of the server sets it.
-    fn spent(&self) -> Refusal {
-        let Place { inner, id } = self.place.as_ref();
+    /// Returns the refusal for an exhausted byte quota, with the quota's owner and its flag.
+    fn exhausted_refusal(&self) -> Refusal {
+        let AdmittedSession { inner, id } = self.session.as_ref();
         let now = inner.now();
         match inner.lock().gate.out_of_bytes(*id, now) {
-            Some(denied) => Refusal::new(RefusalCode::Quota, format!("{Spent}: {denied}")).hint(denied.hint()),
-            // Others have given some back meanwhile.
-            None => Spent.refusal(),
+            Some(denied) => Refusal::new(RefusalCode::Quota, format!("{Exhausted}: {denied}")).hint(denied.hint()),
+            // Other sessions have returned bytes in the meantime.
+            None => Exhausted.refusal(),
         }
     }
 }
 
 impl Drop for Grant {
     fn drop(&mut self) {
-        let unmoved = self.throttle.unmoved();
-        let Place { inner, id } = self.place.as_ref();
+        let unused = self.rate_limiter.take_unused_lease();
+        let AdmittedSession { inner, id } = self.session.as_ref();
         let mut state = inner.lock();
         let now = inner.now();
-        state.gate.give_back(*id, unmoved);
+        state.gate.give_back(*id, unused);
         state.gate.end(*id, now);
         state.admit(now);
     }
 }
 
-impl Lender for Place {
-    fn lend(&self, wanted: Bytes) -> Bytes {
+impl ByteQuota for AdmittedSession {
+    fn lease(&self, wanted: Bytes) -> Bytes {
         self.inner.lock().gate.take(self.id, wanted, self.inner.now())
     }
 
@@ -286,8 +285,8 @@ impl Lender for Place {
         self.inner.lock().gate.counts_bytes()
     }
 
-    fn affords(&self, all: Bytes, asked: Bytes) -> Result<(), Denied> {
-        self.inner.lock().gate.affords(self.id, all, asked, self.inner.now())
+    fn check_affordable(&self, all: Bytes, requested: Bytes) -> Result<(), Denial> {
+        self.inner.lock().gate.affords(self.id, all, requested, self.inner.now())
     }
 }
 
@@ -296,21 +295,21 @@ impl Inner {
         time::Instant::ZERO + self.origin.elapsed()
     }
 
-    /// No thread panics while it holds the lock, and the state is whole after every statement.
+    /// No thread panics while it holds the lock, and the state is consistent after every statement.
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl State {
-    /// Wakes everybody whose turn it is.
+    /// Wakes all sessions at their turn.
     fn admit(&mut self, now: time::Instant) {
         self.expected = None;
         let turns = self.gate.admit(now);
-        self.tell(turns);
+        self.deliver_outcomes(turns);
     }
 
-    fn tell(&mut self, turns: Vec<Turn>) {
+    fn deliver_outcomes(&mut self, turns: Vec<AdmissionDecision>) {
         for turn in turns {
             if let Some(waiting) = self.waiting.get_mut(&turn.id) {
                 waiting.outcome = Some(turn.outcome);
@@ -321,13 +320,13 @@ impl State {
     }
 }
 
-/// What is sent to who is not let in.
-fn refusal(denied: &Denied) -> Refusal {
+/// Returns the refusal for a session that is not admitted.
+fn refusal(denied: &Denial) -> Refusal {
     let code = match denied {
-        Denied::QueueFull { .. } => RefusalCode::Full,
-        Denied::Stopping => RefusalCode::Stopped,
-        Denied::Bytes { .. } | Denied::Seconds { .. } => RefusalCode::Quota,
-        Denied::Streams { .. } | Denied::Time { .. } => RefusalCode::Limit,
+        Denial::QueueFull { .. } => RefusalCode::Full,
+        Denial::Stopping => RefusalCode::Stopped,
+        Denial::Bytes { .. } | Denial::Seconds { .. } => RefusalCode::Quota,
+        Denial::Streams { .. } | Denial::Time { .. } => RefusalCode::Limit,
     };
     Refusal::new(code, denied.to_string()).hint(denied.hint())
 }
@@ -339,36 +338,36 @@ mod tests {
 
     use super::*;
 
-    const PATIENCE: Duration = Duration::from_secs(60);
+    const TEST_TIMEOUT: Duration = Duration::from_secs(60);
 
     fn one_place() -> Admission {
-        let all = Share { sessions: 1, ..Quotas::default().all };
+        let all = QuotaLimits { sessions: 1, ..Quotas::default().all };
         Admission::new(Quotas { all, ..Quotas::default() })
     }
 
-    fn enter(admission: &Admission) -> Entry {
-        let ask = Ask { streams: 1, time: Some(Duration::from_secs(10)), ..Ask::default() };
-        admission.enter(Ipv4Addr::LOCALHOST.into(), ask)
+    fn enter(admission: &Admission) -> AdmissionOutcome {
+        let demand = SessionDemand { streams: 1, time: Some(Duration::from_secs(10)), ..SessionDemand::default() };
+        admission.request(Ipv4Addr::LOCALHOST.into(), demand)
     }
 
-    fn queued(entry: Entry) -> Ticket {
+    fn queued(entry: AdmissionOutcome) -> QueueTicket {
         match entry {
-            Entry::Queued(ticket) => ticket,
+            AdmissionOutcome::Queued(ticket) => ticket,
             other => panic!("not queued: {other:?}"),
         }
     }
 
     #[test]
-    fn a_place_given_back_wakes_the_next_and_one_who_leaves_is_passed_by() {
+    fn freed_place_goes_to_the_next_in_the_queue() {
         let admission = one_place();
-        let Entry::Granted(first) = enter(&admission) else { panic!("the first goes in") };
+        let AdmissionOutcome::Granted(first) = enter(&admission) else { panic!("the first goes in") };
         let (gone, mut next) = (queued(enter(&admission)), queued(enter(&admission)));
         assert_eq!((admission.running(), admission.waiting()), (1, 2));
-        assert_eq!(next.expected().ahead, 1);
+        assert_eq!(next.expected_wait().ahead, 1);
         drop(gone);
-        assert_eq!(next.expected().ahead, 0);
+        assert_eq!(next.expected_wait().ahead, 0);
         assert!(next.wait(Duration::ZERO).is_none());
-        let other = thread::spawn(move || next.wait(PATIENCE));
+        let other = thread::spawn(move || next.wait(TEST_TIMEOUT));
         drop(first);
         let second = other.join().unwrap().expect("woken").expect("granted");
         assert_eq!((admission.running(), admission.waiting()), (1, 0));
@@ -377,52 +376,54 @@ mod tests {
     }
 
     #[test]
-    fn what_is_leased_is_not_taken_for_moved() {
+    fn leased_bytes_do_not_count_as_moved() {
         let admission = one_place();
-        let ask = Ask { streams: 1, bytes: Some(Bytes(20 << 20)), ..Ask::default() };
-        let Entry::Granted(first) = admission.enter(Ipv4Addr::LOCALHOST.into(), ask) else { panic!("it goes in") };
-        // Most of it is leased with the first byte.
-        first.used(Bytes(1)).unwrap();
+        let demand = SessionDemand { streams: 1, bytes: Some(Bytes(20 << 20)), ..SessionDemand::default() };
+        let AdmissionOutcome::Granted(first) = admission.request(Ipv4Addr::LOCALHOST.into(), demand) else {
+            panic!("it goes in")
+        };
+        // The first byte leases most of the quota.
+        first.count_bytes(Bytes(1)).unwrap();
         thread::sleep(Duration::from_millis(1));
         first.check().unwrap();
-        let waits = queued(enter(&admission)).expected();
+        let waits = queued(enter(&admission)).expected_wait();
         assert!(waits.wait.is_none_or(|wait| wait > Duration::from_secs(10)), "{waits:?}");
     }
 
     #[test]
-    fn a_turn_that_nobody_took_goes_to_the_next() {
+    fn unused_turn_goes_to_the_next_session() {
         let admission = one_place();
-        let Entry::Granted(first) = enter(&admission) else { panic!("the first goes in") };
+        let AdmissionOutcome::Granted(first) = enter(&admission) else { panic!("the first goes in") };
         let (gone, mut next) = (queued(enter(&admission)), queued(enter(&admission)));
         drop(first);
         drop(gone);
-        assert!(next.wait(PATIENCE).expect("woken").is_ok());
+        assert!(next.wait(TEST_TIMEOUT).expect("woken").is_ok());
     }
 
     #[test]
-    fn who_waits_when_the_server_stops_is_told() {
+    fn waiting_session_is_refused_at_server_stop() {
         let admission = one_place();
         let _inside = enter(&admission);
         let mut waits = queued(enter(&admission));
         admission.stop();
-        let refused = waits.wait(PATIENCE).expect("woken").unwrap_err();
+        let refused = waits.wait(TEST_TIMEOUT).expect("woken").unwrap_err();
         assert_eq!((refused.code, refused.message.as_str()), (RefusalCode::Stopped, "the server is stopping"));
-        assert!(matches!(enter(&admission), Entry::Refused(_)));
+        assert!(matches!(enter(&admission), AdmissionOutcome::Refused(_)));
     }
 
     #[test]
-    fn bytes_not_moved_are_given_back() {
-        let client = Share { bytes: Some(Bytes(1000)), ..Quotas::default().client };
+    fn unmoved_bytes_return_to_the_quota() {
+        let client = QuotaLimits { bytes: Some(Bytes(1000)), ..Quotas::default().client };
         let admission = Admission::new(Quotas { client, ..Quotas::default() });
-        let Entry::Granted(first) = enter(&admission) else { panic!("the first goes in") };
-        first.used(Bytes(300)).unwrap();
+        let AdmissionOutcome::Granted(first) = enter(&admission) else { panic!("the first goes in") };
+        first.count_bytes(Bytes(300)).unwrap();
         drop(first);
-        let Entry::Granted(second) = enter(&admission) else { panic!("700 are left") };
+        let AdmissionOutcome::Granted(second) = enter(&admission) else { panic!("700 are left") };
         assert_eq!(second.allowed().bytes, Some(Bytes(700)));
-        second.used(Bytes(700)).unwrap();
-        assert_eq!(second.used(Bytes(1)).unwrap_err().code, RefusalCode::Quota);
+        second.count_bytes(Bytes(700)).unwrap();
+        assert_eq!(second.count_bytes(Bytes(1)).unwrap_err().code, RefusalCode::Quota);
         drop(second);
-        let Entry::Refused(refusal) = enter(&admission) else { panic!("nothing is left") };
+        let AdmissionOutcome::Refused(refusal) = enter(&admission) else { panic!("nothing is left") };
         assert!(refusal.message.contains("0 B of the 1 kB"), "{}", refusal.message);
         assert!(refusal.hint.is_some_and(|hint| hint.starts_with("try again in ")));
     }

@@ -1,8 +1,8 @@
-//! The account of who was served what: one JSON object a line, appended to a file that only its owner can read.
+//! Audit log: one JSON object per line for each start and end of a session, in a file that only its owner can read.
 //!
-//! It holds sessions and nothing of strangers, who could fill the disk with it; their knocks are in the log. It fails closed:
-//! a session whose `opened` line cannot be written does not begin. A line of which a full disk took only a part is ended
-//! before the next, so that what is there can always be read.
+//! Connections without authentication are not recorded, because they could fill the disk; they appear in the server's
+//! log. The audit log fails closed: if the `opened` line of a session cannot be written, the session is refused. A full
+//! disk may cut a line short; the next line then starts with a newline, so that the file stays readable.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
@@ -15,11 +15,11 @@ use lfn_core::date::rfc3339;
 use lfn_core::wire::{Refusal, RefusalCode};
 use serde_json::{Value, json};
 
-use super::event::{Copied, Event, Who};
+use super::event::{CopySummary, ServerEvent, SessionInfo};
 
-/// The open file.
+/// An audit log, open for appending.
 #[derive(Debug)]
-pub struct Audit {
+pub struct AuditLog {
     path: PathBuf,
     inner: Mutex<Inner>,
 }
@@ -27,36 +27,40 @@ pub struct Audit {
 #[derive(Debug)]
 struct Inner {
     file: File,
-    /// The last line was not written to its end.
-    torn: bool,
-    /// The last line was not written, and that was told.
-    told: bool,
+    is_last_line_cut: bool,
+    /// The last error was reported, and no line has been written since.
+    error_reported: bool,
 }
 
-/// A line could not be written: what to tell of it, unless that was told before.
+/// Failure to write a line, with the text to report; `None` if the failure was reported before.
 #[derive(Debug)]
-pub(super) struct Unwritten(pub(super) Option<String>);
+pub(super) struct AuditError(pub(super) Option<String>);
 
-impl Audit {
-    /// Opens the file to append to, made with mode 0600, and writes its first line.
+impl AuditLog {
+    /// Opens the file for appending and writes the `started` line. A new file gets mode 0600.
     pub fn open(path: &Path) -> io::Result<Self> {
         let file = OpenOptions::new().append(true).create(true).mode(0o600).open(path)?;
-        let audit = Audit { path: path.to_owned(), inner: Mutex::new(Inner { file, torn: false, told: false }) };
-        audit.lock().append(&json!({ "time": now(), "event": "started" }))?;
+        let audit = AuditLog {
+            path: path.to_owned(),
+            inner: Mutex::new(Inner { file, is_last_line_cut: false, error_reported: false }),
+        };
+        audit.lock().append(&json!({ "time": timestamp(), "event": "started" }))?;
         Ok(audit)
     }
 
-    /// Notes an event, if it is one that account is kept of.
-    pub(super) fn note(&self, event: &Event<'_>) -> Result<(), Unwritten> {
-        let Some(line) = line(event) else { return Ok(()) };
+    /// Records an event, if it belongs in the audit log.
+    pub(super) fn record(&self, event: &ServerEvent<'_>) -> Result<(), AuditError> {
+        let Some(line) = event_line(event) else { return Ok(()) };
         let mut inner = self.lock();
         let Err(error) = inner.append(&line) else {
-            inner.told = false;
+            inner.error_reported = false;
             return Ok(());
         };
-        let told = std::mem::replace(&mut inner.told, true);
+        let error_reported = std::mem::replace(&mut inner.error_reported, true);
         let path = self.path.display();
-        Err(Unwritten((!told).then(|| format!("nobody is served: the audit log {path} cannot be written: {error}"))))
+        Err(AuditError(
+            (!error_reported).then(|| format!("all sessions are refused: cannot write the audit log {path}: {error}")),
+        ))
     }
 
     /// No thread panics while it holds the lock.
@@ -65,86 +69,86 @@ impl Audit {
     }
 }
 
-impl Unwritten {
-    /// What the client is told.
+impl AuditError {
+    /// Returns the refusal that the client receives.
     pub(super) fn refusal() -> Refusal {
-        let text = "the server cannot write its audit log, and serves nobody without it";
-        Refusal::new(RefusalCode::Io, text).hint("tell whoever runs the server; its log says more")
+        let text = "the server cannot write its audit log, so it refuses all sessions";
+        Refusal::new(RefusalCode::Io, text).hint("inform the operator of the server; its log has the reason")
     }
 }
 
 impl Inner {
     fn append(&mut self, line: &Value) -> io::Result<()> {
-        let start = if self.torn { "\n" } else { "" };
+        let start = if self.is_last_line_cut { "\n" } else { "" };
         let text = format!("{start}{line}\n");
         let result = self.file.write_all(text.as_bytes());
-        self.torn = result.is_err();
+        self.is_last_line_cut = result.is_err();
         result
     }
 }
 
-fn line(event: &Event<'_>) -> Option<Value> {
+fn event_line(event: &ServerEvent<'_>) -> Option<Value> {
     let mut line = match event {
-        Event::Opened(who, ..) => of(who, "opened"),
-        Event::Denied(who, refusal) => {
-            let mut line = of(who, "denied");
+        ServerEvent::Opened(info, ..) => session_line(info, "opened"),
+        ServerEvent::Denied(info, refusal) => {
+            let mut line = session_line(info, "denied");
             line["code"] = json!(refusal.code);
             line["outcome"] = refusal.message.as_str().into();
             line
         }
-        Event::Ended { who, bytes, time, error, copied } => {
-            let mut line = of(who, "ended");
+        ServerEvent::Ended { info, bytes, time, error, copy_summary } => {
+            let mut line = session_line(info, "ended");
             line["bytes"] = bytes.0.into();
             line["seconds"] = json!(time.as_millis() as f64 / 1e3);
             line["outcome"] = error.map_or("ok".into(), |error| error.to_string().into());
-            if let Some(copied) = copied {
-                add(&mut line, copied);
+            if let Some(copy_summary) = copy_summary {
+                add_copy_summary(&mut line, copy_summary);
             }
             line
         }
-        Event::Stopping { running, .. } => json!({ "event": "stopping", "running": running }),
+        ServerEvent::Stopping { running, .. } => json!({ "event": "stopping", "running": running }),
         _ => return None,
     };
-    line["time"] = now().into();
+    line["time"] = timestamp().into();
     Some(line)
 }
 
-fn of(who: &Who, event: &str) -> Value {
-    let mut line = json!({ "event": event, "client": who.client.to_string(), "verb": who.verb });
-    if let Some(session) = who.session {
+fn session_line(info: &SessionInfo, event: &str) -> Value {
+    let mut line = json!({ "event": event, "client": info.client.to_string(), "verb": info.verb });
+    if let Some(session) = info.session {
         line["session"] = json!(session);
     }
-    if let Some(token) = &who.token {
+    if let Some(token) = &info.token {
         line["token"] = (**token).into();
     }
-    line["direction"] = if who.sends { "sent" } else { "received" }.into();
-    if !who.places.is_empty() {
-        line["places"] = who.places.as_ref().into();
+    line["direction"] = if info.sends { "sent" } else { "received" }.into();
+    if !info.paths.is_empty() {
+        line["paths"] = info.paths.as_ref().into();
     }
     line
 }
 
-fn add(line: &mut Value, copied: &Copied) {
-    let tally = &copied.tally;
+fn add_copy_summary(line: &mut Value, copy_summary: &CopySummary) {
+    let tally = &copy_summary.tally;
     for (name, count) in [
         ("files", tally.files),
         ("directories", tally.directories),
         ("links", tally.links),
         ("skipped", tally.skipped),
         ("failed", tally.failed),
-        ("kept_bytes", tally.kept.0),
+        ("resumed_bytes", tally.resumed_bytes.0),
     ] {
         line[name] = count.into();
     }
-    if let Some(digest) = copied.digest {
+    if let Some(digest) = copy_summary.digest {
         line["blake3"] = digest.to_string().into();
     }
-    if let Some(into) = &copied.into {
-        line["into"] = into.as_str().into();
+    if let Some(into) = &copy_summary.directory {
+        line["directory"] = into.as_str().into();
     }
 }
 
-fn now() -> String {
+fn timestamp() -> String {
     rfc3339(SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or(Duration::ZERO))
 }
 
@@ -154,14 +158,14 @@ mod tests {
     use std::fs;
     use std::os::unix::fs::PermissionsExt;
 
-    fn who() -> Who {
-        Who {
+    fn example_session() -> SessionInfo {
+        SessionInfo {
             client: "192.0.2.1:7".parse().unwrap(),
             session: Some(lfn_core::session::SessionId([5; 16])),
             token: Some("field".into()),
             verb: "copy",
-            places: ["a\n\u{1b}b".to_owned()].into(),
-            ask: Default::default(),
+            paths: ["a\n\u{1b}b".to_owned()].into(),
+            demand: Default::default(),
             sends: false,
         }
     }
@@ -171,46 +175,48 @@ mod tests {
     }
 
     #[test]
-    fn a_session_is_two_lines_that_others_cannot_read() {
+    fn session_has_two_lines_in_a_private_file() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("audit");
-        let audit = Audit::open(&path).unwrap();
-        let who = who();
-        audit.note(&Event::Opened(&who, Default::default(), Duration::ZERO)).unwrap();
-        let copied = Copied { into: Some("box".into()), ..Copied::default() };
+        let audit = AuditLog::open(&path).unwrap();
+        let info = example_session();
+        audit.record(&ServerEvent::Opened(&info, Default::default(), Duration::ZERO)).unwrap();
+        let copy_summary = CopySummary { directory: Some("box".into()), ..CopySummary::default() };
         let (bytes, time) = (lfn_core::units::Bytes(3), Duration::from_millis(1500));
-        audit.note(&Event::Ended { who: &who, bytes, time, error: None, copied: Some(&copied) }).unwrap();
-        audit.note(&Event::Refused(who.client, super::super::event::Reason::Token, "no")).unwrap();
+        audit
+            .record(&ServerEvent::Ended { info: &info, bytes, time, error: None, copy_summary: Some(&copy_summary) })
+            .unwrap();
+        audit.record(&ServerEvent::Refused(info.client, super::super::event::RefusedReason::Token, "no")).unwrap();
         let lines = lines(&path);
         let events: Vec<_> = lines.iter().map(|line| line["event"].as_str().unwrap()).collect();
         assert_eq!(events, ["started", "opened", "ended"]);
-        assert_eq!(lines[1]["places"], json!(["a\n\u{1b}b"]));
+        assert_eq!(lines[1]["paths"], json!(["a\n\u{1b}b"]));
         let ended = &lines[2];
         assert_eq!(
-            (&ended["token"], &ended["outcome"], &ended["into"]),
+            (&ended["token"], &ended["outcome"], &ended["directory"]),
             (&json!("field"), &json!("ok"), &json!("box"))
         );
         assert_eq!((&ended["bytes"], &ended["seconds"]), (&json!(3), &json!(1.5)));
         assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
-        drop(Audit::open(&path).unwrap());
-        assert_eq!(self::lines(&path).len(), 4, "appended to");
+        drop(AuditLog::open(&path).unwrap());
+        assert_eq!(self::lines(&path).len(), 4, "the file is appended to");
     }
 
     #[test]
-    fn what_cannot_be_written_is_told_once_until_it_can_be() {
-        // Writes to it fail as on a full disk.
+    fn write_error_is_reported_once() {
+        // Writes to this file fail as on a full disk.
         let full = OpenOptions::new().write(true).open("/dev/full").unwrap();
-        let inner = Inner { file: full, torn: false, told: false };
-        let audit = Audit { path: "/dev/full".into(), inner: Mutex::new(inner) };
-        let who = who();
-        let opened = || Event::Opened(&who, Default::default(), Duration::ZERO);
-        let Err(Unwritten(Some(text))) = audit.note(&opened()) else { panic!("a full disk is no matter") };
+        let inner = Inner { file: full, is_last_line_cut: false, error_reported: false };
+        let audit = AuditLog { path: "/dev/full".into(), inner: Mutex::new(inner) };
+        let info = example_session();
+        let opened = || ServerEvent::Opened(&info, Default::default(), Duration::ZERO);
+        let Err(AuditError(Some(text))) = audit.record(&opened()) else { panic!("the error was not reported") };
         assert!(text.contains("/dev/full") && text.contains("No space"), "{text}");
-        assert!(matches!(audit.note(&opened()), Err(Unwritten(None))), "told twice");
+        assert!(matches!(audit.record(&opened()), Err(AuditError(None))), "reported twice");
         let file = tempfile::NamedTempFile::new().unwrap();
         audit.lock().file = OpenOptions::new().append(true).open(file.path()).unwrap();
-        audit.note(&opened()).unwrap();
+        audit.record(&opened()).unwrap();
         let text = fs::read_to_string(file.path()).unwrap();
-        assert!(text.starts_with("\n{"), "the torn line was not ended: {text:?}");
+        assert!(text.starts_with("\n{"), "the incomplete line was not ended: {text:?}");
     }
 }

@@ -1,4 +1,5 @@
-//! One connection from its first byte: a data stream goes to its session, a control connection becomes one.
+//! Handling of one connection from its first byte. A data stream goes to its session; a control connection becomes a
+//! session.
 
 use std::io::Read;
 use std::net::{SocketAddr, TcpStream};
@@ -7,274 +8,289 @@ use std::thread;
 use std::time::{Duration, Instant, SystemTime};
 
 use lfn_core::session::hello;
-use lfn_core::session::{PROTOCOL, Rights, SessionId, Writing};
-use lfn_core::wire::copy::{From, Job, To};
-use lfn_core::wire::{HELLO_LIMIT, Hello, Introduction, Refusal, RefusalCode, Request};
+use lfn_core::session::{PROTOCOL, Rights, SessionId, WriteAccess};
+use lfn_core::wire::copy::{CopyJob, RemoteDestination, RemoteSource};
+use lfn_core::wire::{Credentials, HELLO_LIMIT, Hello, Refusal, RefusalCode, Request};
 
-use super::admission::{Entry, Grant};
-use super::doors::Watch;
-use super::event::{Event, Reason, Who};
-use super::registry::Streams;
-use super::tokens::Bearer;
-use super::{STACK, ServerSession, Shared, turn};
-use crate::session::dial::set_liveness;
+use super::admission::{AdmissionOutcome, Grant};
+use super::connection_table::ConnectionSlot;
+use super::event::{RefusedReason, ServerEvent, SessionInfo};
+use super::registry::SessionStreams;
+use super::tokens::TokenHolder;
+use super::{STACK_SIZE, ServerSession, ServerState, queue_wait};
+use crate::session::dial::set_keepalive_options;
 use crate::session::{Control, DataStream, SessionError, TlsStream};
 use crate::tester::TestError;
 
-/// Serves it to its end. An error is of a connection that did not become part of a session, with the reason.
+/// Serves a connection to its end. An error belongs to a connection that did not join a session; the reason goes to the
+/// log and the metrics.
 pub(super) fn serve(
-    shared: &Arc<Shared>,
+    shared: &Arc<ServerState>,
     socket: TcpStream,
     peer: SocketAddr,
-    watch: Watch,
-) -> Result<(), (Reason, SessionError)> {
-    let io_error = |source| (Reason::Hello, SessionError::Io { peer: "the client", source });
-    socket.set_nonblocking(false).and_then(|()| set_liveness(&socket)).map_err(io_error)?;
-    let within = shared.config.connections.hello_within;
+    slot: ConnectionSlot,
+) -> Result<(), (RefusedReason, SessionError)> {
+    let io_error = |source| (RefusedReason::Hello, SessionError::Io { peer: "the client", source });
+    socket.set_nonblocking(false).and_then(|()| set_keepalive_options(&socket)).map_err(io_error)?;
+    let within = shared.config.connection_limits.hello_timeout;
     socket.set_read_timeout(Some(within)).map_err(io_error)?;
     let mut first = [0];
     let length = socket.peek(&mut first).or_else(|error| match error.kind() {
         std::io::ErrorKind::ConnectionReset => Ok(0),
-        _ => Err(if watch.is_closed() { silent() } else { io_error(error) }),
+        _ => Err(if slot.is_closed() { silent_error() } else { io_error(error) }),
     })?;
     if length == 0 {
-        return Err(if watch.is_closed() { silent() } else { (Reason::Gone, closed()) });
+        return Err(if slot.is_closed() { silent_error() } else { (RefusedReason::Gone, closed_error()) });
     }
-    watch.spoke();
+    slot.note_data();
     if first[0] == hello::FIRST_BYTE {
-        let (session, stream) = clear_stream(shared, socket)?;
-        return shared.registry.deliver(session, stream, watch).map_err(|error| (Reason::Hello, error));
+        let (session, stream) = read_clear_hello(shared, socket)?;
+        return shared.registry.deliver(session, stream, slot).map_err(|error| (RefusedReason::Hello, error));
     }
     let tls = TlsStream::server(socket, shared.tls.clone()).map_err(|source| {
         let address = peer.to_string();
-        (Reason::Hello, SessionError::Tls { address, source })
+        (RefusedReason::Hello, SessionError::Tls { address, source })
     })?;
-    let (control, hello, bearer) = introduced(shared, Control::new(tls, HELLO_LIMIT, "the client"), within, &watch)?;
+    let (control, hello, holder) = read_hello(shared, Control::new(tls, HELLO_LIMIT, "the client"), within, &slot)?;
     match hello {
         Hello::Data { session, stream, .. } => {
             let stream = DataStream::tls(stream, control.into_stream());
-            shared.registry.deliver(bearer.hash.scope(session), stream, watch).map_err(|error| (Reason::Hello, error))
+            shared
+                .registry
+                .deliver(holder.hash.scope(session), stream, slot)
+                .map_err(|error| (RefusedReason::Hello, error))
         }
         Hello::Control { session, request, .. } => {
-            if !watch.known() {
-                return Err((Reason::Connections, turned_away(control)));
+            if !slot.authenticate() {
+                return Err((RefusedReason::Connections, refuse_full(control)));
             }
             let shared = shared.clone();
-            // On a thread of its own: the stack that a handshake has used stays in memory as long as its thread lives.
+            // The session runs on a new thread: the stack that the handshake used stays in memory for the life of its
+            // thread.
             let work = move || {
-                let (_watch, _alive) = (watch, shared.alive());
-                session_of(&shared, control, (peer, bearer), session, &request);
+                let (_slot, _alive) = (slot, shared.count_open_session());
+                serve_control(&shared, control, peer, holder, session, &request);
             };
-            let spawned = thread::Builder::new().name("session".into()).stack_size(STACK).spawn(work);
-            spawned.map(drop).map_err(|source| (Reason::Hello, SessionError::Io { peer: "the kernel", source }))
+            let spawned = thread::Builder::new().name("session".into()).stack_size(STACK_SIZE).spawn(work);
+            spawned.map(drop).map_err(|source| (RefusedReason::Hello, SessionError::Io { peer: "the kernel", source }))
         }
     }
 }
 
-/// Tells a client that there is no room for its connection.
-fn turned_away(mut control: Control) -> SessionError {
-    let refusal = Refusal::new(RefusalCode::Full, "the server has as many connections as it takes")
-        .hint("try again when others have ended");
-    // It may be gone already; the refusal is what is reported.
+/// Refuses a client, because there is no room for its connection.
+fn refuse_full(mut control: Control) -> SessionError {
+    let refusal = Refusal::new(RefusalCode::Full, "the server has reached its maximum number of connections")
+        .hint("try again later");
+    // The client may have closed the connection already; the refusal goes to the log.
     let _ = control.refuse(&refusal);
     control.close();
     SessionError::Refused(refusal)
 }
 
-fn silent() -> (Reason, SessionError) {
-    (Reason::Silent, closed())
+fn silent_error() -> (RefusedReason, SessionError) {
+    (RefusedReason::Silent, closed_error())
 }
 
-fn closed() -> SessionError {
-    SessionError::Closed { peer: "the client", while_doing: "before its hello" }
+fn closed_error() -> SessionError {
+    SessionError::Closed { peer: "the client", while_doing: "before it sent its hello" }
 }
 
-/// Reads the hello of a TLS connection, and whether it is good.
-fn introduced(
-    shared: &Shared,
+/// Reads the hello of a TLS connection and authenticates it.
+fn read_hello(
+    shared: &ServerState,
     mut control: Control,
     within: Duration,
-    watch: &Watch,
-) -> Result<(Control, Hello, Arc<Bearer>), (Reason, SessionError)> {
+    slot: &ConnectionSlot,
+) -> Result<(Control, Hello, Arc<TokenHolder>), (RefusedReason, SessionError)> {
     let not_understood = |control: &mut Control, error: SessionError| {
         if let SessionError::Frame(_) = error {
             let _ = control.refuse(&Refusal::from(&error));
         }
-        (if watch.is_closed() { Reason::Silent } else { Reason::Hello }, error)
+        (if slot.is_closed() { RefusedReason::Silent } else { RefusedReason::Hello }, error)
     };
-    let said = control.look::<Introduction>(within, "before its hello");
-    let said = said.map_err(|error| not_understood(&mut control, error))?;
-    let bearer = match shared.trusts(&said) {
-        Ok(bearer) => bearer,
+    let introduction = control.peek::<Credentials>(within, "before it sent its hello");
+    let introduction = introduction.map_err(|error| not_understood(&mut control, error))?;
+    let holder = match shared.authenticate(&introduction) {
+        Ok(holder) => holder,
         Err(refusal) => {
-            // The client may be gone already; the refusal is what is reported.
+            // The client may have closed the connection already; the refusal goes to the log.
             let _ = control.refuse(&refusal);
             control.close();
-            return Err((Reason::Token, SessionError::Refused(refusal)));
+            return Err((RefusedReason::Token, SessionError::Refused(refusal)));
         }
     };
-    let hello = control.recv(within, "before its hello").map_err(|error| not_understood(&mut control, error))?;
-    control.known();
-    Ok((control, hello, bearer))
+    let hello =
+        control.recv(within, "before it sent its hello").map_err(|error| not_understood(&mut control, error))?;
+    control.allow_large_messages();
+    Ok((control, hello, holder))
 }
 
-fn clear_stream(shared: &Shared, mut socket: TcpStream) -> Result<(SessionId, DataStream), (Reason, SessionError)> {
-    let mut bytes = [0; hello::LENGTH];
-    let broke = |source| (Reason::Hello, SessionError::Io { peer: "the client", source });
+fn read_clear_hello(
+    shared: &ServerState,
+    mut socket: TcpStream,
+) -> Result<(SessionId, DataStream), (RefusedReason, SessionError)> {
+    let mut bytes = [0; hello::HELLO_BYTES];
+    let broke = |source| (RefusedReason::Hello, SessionError::Io { peer: "the client", source });
     socket.read_exact(&mut bytes).map_err(broke)?;
-    shared.look_at_tokens();
-    let refused = |refusal| (Reason::Token, SessionError::Refused(refusal));
-    let (hello, bearer) = shared.tokens.clear_hello(&bytes).map_err(refused)?;
-    Ok((bearer.hash.scope(hello.session), DataStream::clear(hello.stream, socket)))
+    shared.reload_tokens();
+    let refused = |refusal| (RefusedReason::Token, SessionError::Refused(refusal));
+    let (hello, holder) = shared.tokens.authenticate_clear_hello(&bytes).map_err(refused)?;
+    Ok((holder.hash.scope(hello.session), DataStream::clear(hello.stream, socket)))
 }
 
-/// A session: asks for its place, waits for it if it must, and is served.
-fn session_of(
-    shared: &Arc<Shared>,
+/// Admits a session, after a wait in the queue if necessary, and runs it.
+fn serve_control(
+    shared: &Arc<ServerState>,
     mut control: Control,
-    (peer, bearer): (SocketAddr, Arc<Bearer>),
+    peer: SocketAddr,
+    holder: Arc<TokenHolder>,
     id: SessionId,
     request: &Request,
 ) {
     let own = shared.config.identity.fingerprint();
-    let who = Who::new(peer, id, request, bearer.name.clone(), own);
-    let asked = Instant::now();
-    let opened = place(shared, &mut control, id, request, &who, &bearer).and_then(|(streams, grant)| {
-        let opened = shared.account(Event::Opened(&who, grant.allowed(), asked.elapsed()));
+    let info = SessionInfo::new(peer, id, request, holder.name.clone(), own);
+    let requested_at = Instant::now();
+    let opened = admit(shared, &mut control, id, request, &info, &holder).and_then(|(streams, grant)| {
+        let opened = shared.record(ServerEvent::Opened(&info, grant.allowed(), requested_at.elapsed()));
         opened.map(|()| (streams, grant)).map_err(SessionError::Refused)
     });
     match opened {
-        Ok((streams, grant)) => run(shared, control, streams, (who, bearer), grant, request),
+        Ok((streams, grant)) => run_session(shared, control, streams, info, holder, grant, request),
         Err(SessionError::Refused(refusal)) => {
-            shared.registry.hold(bearer.hash.scope(id));
-            shared.log(Event::Denied(&who, &refusal));
+            shared.registry.reject_streams(holder.hash.scope(id));
+            shared.log(ServerEvent::Denied(&info, &refusal));
             let _ = control.refuse(&refusal);
             control.linger();
         }
-        Err(_) => shared.log(Event::Left(&who, asked.elapsed())),
+        Err(_) => shared.log(ServerEvent::LeftQueue(&info, requested_at.elapsed())),
     }
 }
 
-/// The session's place and its streams, however long that takes.
-fn place(
-    shared: &Arc<Shared>,
+/// Returns the data streams and the grant of a session, after the wait in the queue.
+fn admit(
+    shared: &Arc<ServerState>,
     control: &mut Control,
     id: SessionId,
     request: &Request,
-    who: &Who,
-    bearer: &Arc<Bearer>,
-) -> Result<(Streams, Grant), SessionError> {
-    permits(bearer, request).map_err(SessionError::Refused)?;
-    // What makes no sense need not wait.
+    info: &SessionInfo,
+    holder: &Arc<TokenHolder>,
+) -> Result<(SessionStreams, Grant), SessionError> {
+    check_rights(holder, request).map_err(SessionError::Refused)?;
+    // An invalid request is refused before the queue.
     if let Request::Test(test) = request {
         test.check().map_err(|error| SessionError::Refused(Refusal::from(&TestError::Request(error))))?;
     }
     let renews = matches!(request, Request::Copy(_));
     let open = |id, grant: Grant| {
-        let streams = shared.registry.open(bearer.hash.scope(id), grant.allowed().streams, renews)?;
-        let grant = match (bearer.rate, &bearer.throttle) {
-            (Some(rate), Some(throttle)) => grant.sharing(rate, throttle.clone()),
+        let streams = shared.registry.open(holder.hash.scope(id), grant.allowed().streams, renews)?;
+        let grant = match (holder.rate, &holder.rate_limiter) {
+            (Some(rate), Some(rate_limiter)) => grant.with_shared_rate(rate, rate_limiter.clone()),
             _ => grant,
         };
         Ok((streams, grant))
     };
-    if let Some(copy) = copy_of(bearer, request) {
-        // Its place is free for the new one, and what it has half-done too.
-        shared.lives.supersede(copy);
+    if let Some(copy) = copy_scope(holder, request) {
+        // The older session of the same copy must end: the new one needs its place and its unfinished files.
+        shared.running_sessions.supersede(copy);
     }
-    match shared.admission.enter(who.client.ip(), who.ask) {
-        Entry::Granted(grant) => open(id, grant).map_err(SessionError::Refused),
-        Entry::Refused(refusal) => Err(SessionError::Refused(refusal)),
-        Entry::Queued(ticket) => {
-            shared.registry.hold(bearer.hash.scope(id));
-            shared.log(Event::Queued(who, ticket.expected()));
-            control.waits();
-            let (grant, session) = turn::wait(control, ticket)?;
-            control.known();
-            // Its token may have gone meanwhile.
-            let stands = shared.tokens.stands(bearer, SystemTime::now());
-            stands.and_then(|()| open(session, grant)).map_err(SessionError::Refused)
+    match shared.admission.request(info.client.ip(), info.demand) {
+        AdmissionOutcome::Granted(grant) => open(id, grant).map_err(SessionError::Refused),
+        AdmissionOutcome::Refused(refusal) => Err(SessionError::Refused(refusal)),
+        AdmissionOutcome::Queued(ticket) => {
+            shared.registry.reject_streams(holder.hash.scope(id));
+            shared.log(ServerEvent::Queued(info, ticket.expected_wait()));
+            control.allow_small_messages();
+            let (grant, session) = queue_wait::wait_for_turn(control, ticket)?;
+            control.allow_large_messages();
+            // The token may have expired or been revoked during the wait.
+            let still_valid = shared.tokens.check_valid(holder, SystemTime::now());
+            still_valid.and_then(|()| open(session, grant)).map_err(SessionError::Refused)
         }
     }
 }
 
-/// Whether the bearer may have what is asked for, as far as that can be told before it begins. What is there or not there is
-/// not looked at.
-fn permits(bearer: &Bearer, request: &Request) -> Result<(), Refusal> {
-    bearer.lent_for(request)?;
-    let Rights { test, read, write } = bearer.rights;
-    let puts = |to: &To| write > Writing::No || (test && matches!(to, To::Null));
-    let gets = |from: &[From]| read || (test && !from.iter().any(|from| matches!(from, From::File { .. })));
-    let (may, what) = match request {
+/// Checks the token's rights to the request, without a look at the file system.
+fn check_rights(holder: &TokenHolder, request: &Request) -> Result<(), Refusal> {
+    holder.check_delegation(request)?;
+    let Rights { test, read, write } = holder.rights;
+    let may_write_to =
+        |to: &RemoteDestination| write > WriteAccess::No || (test && matches!(to, RemoteDestination::Null));
+    let may_read_from =
+        |from: &[RemoteSource]| read || (test && !from.iter().any(|from| matches!(from, RemoteSource::File { .. })));
+    let (allowed, what) = match request {
         Request::Path(_) => (true, ""),
         Request::Test(_) => (test, "tests"),
-        Request::Clean(clean) if !clean.rule.remove || !read => (read, "reading, which copy --clean is"),
-        Request::Clean(_) => (write == Writing::Yes, "writing, which copy --clean --force is"),
-        Request::Lend(lend) => (puts(&lend.to), "uploads"),
+        Request::Clean(clean) if !clean.rule.remove || !read => (read, "copy --clean (it needs the right 'read')"),
+        Request::Clean(_) => (write == WriteAccess::Yes, "copy --clean --force (it needs the right 'write')"),
+        Request::IssueToken(token_request) => (may_write_to(&token_request.to), "uploads"),
         Request::Copy(copy) => match &copy.job {
-            Job::Put { to } => (puts(to), "uploads"),
-            Job::Get { from, .. } => (gets(from), "downloads"),
+            CopyJob::Put { to } => (may_write_to(to), "uploads"),
+            CopyJob::Get { from, .. } => (may_read_from(from), "downloads"),
         },
-        Request::Send(send) => (gets(&send.from), "downloads"),
+        Request::Send(send) => (may_read_from(&send.from), "downloads"),
     };
-    if may {
+    if allowed {
         return Ok(());
     }
-    // The server's own ticket has every right that the server gives: no other could have more.
-    let (whose, hint) = match bearer.name.is_some() {
-        true => ("this ticket", "ask whoever runs the server for a ticket that is: lfn token add NAME --rights …"),
-        false => ("this server", "no ticket changes that: it was started so (--read-only, --write-only or --drop-box)"),
+    // The server's own ticket has every right that the server gives, so no other ticket can have more.
+    let (subject, hint) = match holder.name.is_some() {
+        true => ("this ticket", "ask the operator of the server for another ticket: lfn token add NAME --rights …"),
+        false => (
+            "this server",
+            "this is a server setting (--read-only, --write-only or --create-only); a new ticket does not help",
+        ),
     };
-    let text = format!("{whose} is not for {what}, only for: {}", bearer.rights);
+    let text = format!("{subject} does not allow {what}; allowed: {}", holder.rights);
     Err(Refusal::new(RefusalCode::Forbidden, text).hint(hint))
 }
 
-/// Which copy a session is of, if its client says so: of two tokens never the same.
-fn copy_of(bearer: &Bearer, request: &Request) -> Option<SessionId> {
+/// Returns the id of the session's copy, if the client gave one. The ids of two tokens always differ.
+fn copy_scope(holder: &TokenHolder, request: &Request) -> Option<SessionId> {
     match request {
-        Request::Copy(request) => request.copy.as_ref().map(|copy| bearer.principal().hash.scope(copy.id)),
+        Request::Copy(request) => request.copy.as_ref().map(|copy| holder.principal().hash.scope(copy.id)),
         _ => None,
     }
 }
 
-fn run(
-    shared: &Arc<Shared>,
+fn run_session(
+    shared: &Arc<ServerState>,
     control: Control,
-    streams: Streams,
-    (who, bearer): (Who, Arc<Bearer>),
+    streams: SessionStreams,
+    info: SessionInfo,
+    holder: Arc<TokenHolder>,
     grant: Grant,
     request: &Request,
 ) {
     let began = Instant::now();
-    let throttle = grant.throttle();
-    let copy = copy_of(&bearer, request);
-    let listed = shared.lives.list(who.clone(), grant, (bearer, copy));
-    let live = listed.live.clone();
-    let mut session = ServerSession::new(control, streams, shared.clone(), listed);
+    let rate_limiter = grant.rate_limiter();
+    let copy = copy_scope(&holder, request);
+    let running = shared.running_sessions.add(info.clone(), grant, holder, copy);
+    let running_session = running.session.clone();
+    let mut session = ServerSession::new(control, streams, shared.clone(), running);
     let result = (shared.service)(&mut session, request);
-    // What was ended from outside says so, whatever its own threads made of it.
-    let result = match (live.why(), result) {
-        (Some(why), Err(_)) => Err(SessionError::Refused(why.clone())),
-        (None, Err(error)) if throttle.is_spent() => {
-            Err(live.grant.check().map_or_else(SessionError::Refused, |()| error))
+    // A session that the server ended reports that reason, not the error of its own threads.
+    let result = match (running_session.end_reason(), result) {
+        (Some(reason), Err(_)) => Err(SessionError::Refused(reason.clone())),
+        (None, Err(error)) if rate_limiter.is_exhausted() => {
+            Err(running_session.grant.check().map_or_else(SessionError::Refused, |()| error))
         }
         (_, result) => result,
     };
     if let Err(error) = &result {
-        // The client may be gone; if it is not, it is told why.
+        // The client may have closed the connection already.
         let _ = session.control.refuse(&Refusal::from(error));
     }
-    let (bytes, time) = (throttle.moved(), began.elapsed());
-    let copied = live.copied.lock().unwrap_or_else(PoisonError::into_inner).take();
+    let (bytes, time) = (rate_limiter.bytes_moved(), began.elapsed());
+    let copy_summary = running_session.copy_summary.lock().unwrap_or_else(PoisonError::into_inner).take();
     let error = result.as_ref().err();
-    shared.log(Event::Ended { who: &who, bytes, time, error, copied: copied.as_ref() });
-    drop(live);
+    shared.log(ServerEvent::Ended { info: &info, bytes, time, error, copy_summary: copy_summary.as_ref() });
+    drop(running_session);
     session.close();
 }
 
-impl Shared {
-    /// Whose a hello is, if its version and token are good.
-    fn trusts(&self, Introduction { protocol, token }: &Introduction) -> Result<Arc<Bearer>, Refusal> {
+impl ServerState {
+    /// Returns the holder of the token in a hello, if the protocol version and the token are valid.
+    fn authenticate(&self, Credentials { protocol, token }: &Credentials) -> Result<Arc<TokenHolder>, Refusal> {
         if *protocol != PROTOCOL {
             return Err(Refusal::new(
                 RefusalCode::Protocol,
@@ -282,7 +298,7 @@ impl Shared {
             )
             .hint("use the same version of lfn at both ends"));
         }
-        self.look_at_tokens();
-        self.tokens.known(token.as_ref())
+        self.reload_tokens();
+        self.tokens.authenticate(token.as_ref())
     }
 }

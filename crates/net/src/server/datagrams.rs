@@ -1,10 +1,11 @@
-//! The server's UDP port, of the same number as its TCP port: hellos come in, sockets of the sessions' own go out.
+//! The server's UDP port, with the same number as its TCP port. Hellos arrive here; each accepted one gets a socket of
+//! its own.
 //!
-//! Whoever has not the token makes it do nothing but check a MAC: no answer, no memory, no thread. A good hello is
-//! taken only if its session is open, waits for that stream and has its control connection from the same address, and
-//! only once; so a hello seen on the way and sent again from elsewhere aims nothing at anybody. It is answered with as
-//! many bytes as it has, from a socket connected to where it came from, which is gone with the session; hellos that are
-//! sent again reach that socket and not this port.
+//! A hello without a valid token costs the server one MAC check: no answer, no memory, no thread. A valid hello is
+//! accepted once, and only if its session is open, expects that stream, and has its control connection from the same
+//! address. A recorded hello that is replayed from another address therefore directs no traffic at anybody. The answer
+//! has as many bytes as the hello. It comes from a socket that is connected to the sender of the hello and is closed
+//! with the session. Repeated hellos reach that socket, not this port.
 
 use std::collections::{HashMap, HashSet};
 use std::io;
@@ -18,131 +19,135 @@ use std::time::Duration;
 use lfn_core::session::SessionId;
 use lfn_core::session::hello;
 use lfn_sys::udp;
-use lfn_sys::udp::batch::{Inbox, Message};
+use lfn_sys::udp::batch::{MergedDatagrams, ReceiveBuffers};
 
-use super::{Shared, TICK};
-use crate::session::{DatagramStream, timed_out};
+use super::{POLL_INTERVAL, ServerState};
+use crate::session::{DatagramStream, is_timeout};
 
-/// Which streams of datagrams open sessions wait for.
+/// Datagram streams that open sessions expect.
 #[derive(Debug, Default)]
-pub(crate) struct Meeting(Arc<Mutex<HashMap<SessionId, Vec<Place>>>>);
+pub(crate) struct ExpectedStreams(Arc<Mutex<HashMap<SessionId, Vec<ExpectedRange>>>>);
 
 #[derive(Debug)]
-struct Place {
+struct ExpectedRange {
     numbers: Range<u16>,
     peer: IpAddr,
     seen: HashSet<u16>,
     sender: Sender<DatagramStream>,
 }
 
-/// The streams of datagrams a session waits for, as they are opened. Dropped, no more are taken.
+/// Datagram streams of a session, in the order of arrival. Dropping it stops the acceptance of more.
 #[derive(Debug)]
-pub struct Datagrams {
+pub struct DatagramStreams {
     receiver: Receiver<DatagramStream>,
     session: SessionId,
     numbers: Range<u16>,
-    places: Arc<Mutex<HashMap<SessionId, Vec<Place>>>>,
+    expected: Arc<Mutex<HashMap<SessionId, Vec<ExpectedRange>>>>,
 }
 
-impl Meeting {
-    /// Waits for streams of these numbers, from the address of the control connection.
-    pub(super) fn expect(&self, session: SessionId, peer: IpAddr, numbers: Range<u16>) -> Datagrams {
+impl ExpectedStreams {
+    /// Expects streams of these numbers, from the address of the control connection.
+    pub(super) fn expect(&self, session: SessionId, peer: IpAddr, numbers: Range<u16>) -> DatagramStreams {
         let (sender, receiver) = channel();
-        let place = Place { numbers: numbers.clone(), peer: peer.to_canonical(), seen: HashSet::new(), sender };
-        lock(&self.0).entry(session).or_default().push(place);
-        Datagrams { receiver, session, numbers, places: self.0.clone() }
+        let range = ExpectedRange { numbers: numbers.clone(), peer: peer.to_canonical(), seen: HashSet::new(), sender };
+        lock(&self.0).entry(session).or_default().push(range);
+        DatagramStreams { receiver, session, numbers, expected: self.0.clone() }
     }
 
-    /// Whether somebody waits for this stream from there.
+    /// Returns whether a session expects this stream from this address.
     fn is_expected(&self, session: SessionId, stream: u16, peer: IpAddr) -> bool {
-        let places = lock(&self.0);
-        let place = places.get(&session).and_then(|places| places.iter().find(|p| p.waits_for(stream)));
-        place.is_some_and(|place| place.peer == peer && !place.seen.contains(&stream))
+        let expected = lock(&self.0);
+        let range = expected.get(&session).and_then(|ranges| ranges.iter().find(|range| range.contains(stream)));
+        range.is_some_and(|range| range.peer == peer && !range.seen.contains(&stream))
     }
 
     fn deliver(&self, session: SessionId, stream: DatagramStream) {
-        let mut places = lock(&self.0);
-        let Some(places) = places.get_mut(&session) else { return };
-        if let Some(place) = places.iter_mut().find(|place| place.waits_for(stream.stream())) {
-            place.seen.insert(stream.stream());
-            stream.answer();
-            let _ = place.sender.send(stream);
+        let mut expected = lock(&self.0);
+        let Some(ranges) = expected.get_mut(&session) else { return };
+        if let Some(range) = ranges.iter_mut().find(|range| range.contains(stream.stream())) {
+            range.seen.insert(stream.stream());
+            stream.send_answer();
+            let _ = range.sender.send(stream);
         }
     }
 }
 
-impl Place {
-    fn waits_for(&self, stream: u16) -> bool {
+impl ExpectedRange {
+    fn contains(&self, stream: u16) -> bool {
         self.numbers.contains(&stream)
     }
 }
 
-impl Datagrams {
-    /// The next stream that is opened within `within`.
+impl DatagramStreams {
+    /// Returns the next stream that arrives within `within`.
     pub fn next(&self, within: Duration) -> Option<DatagramStream> {
         self.receiver.recv_timeout(within).ok()
     }
 }
 
-impl Drop for Datagrams {
+impl Drop for DatagramStreams {
     fn drop(&mut self) {
-        let mut all = lock(&self.places);
-        if let Some(places) = all.get_mut(&self.session) {
-            places.retain(|place| place.numbers != self.numbers);
-            if places.is_empty() {
+        let mut all = lock(&self.expected);
+        if let Some(ranges) = all.get_mut(&self.session) {
+            ranges.retain(|range| range.numbers != self.numbers);
+            if ranges.is_empty() {
                 all.remove(&self.session);
             }
         }
     }
 }
 
-/// The server's socket beside a TCP listener at `address`.
+/// Binds the server's UDP socket to the address of its TCP listener.
 pub(super) fn bind(address: SocketAddr) -> io::Result<UdpSocket> {
     let socket = udp::bind_shared(address)?;
-    udp::set_destination_told(&socket)?;
-    socket.set_read_timeout(Some(TICK))?;
+    udp::enable_destination_addresses(&socket)?;
+    socket.set_read_timeout(Some(POLL_INTERVAL))?;
     Ok(socket.into())
 }
 
-/// Takes hellos until `stop` says so.
-pub(super) fn listen(socket: &UdpSocket, shared: &Shared, stop: impl Fn() -> bool) {
-    let mut inbox = Inbox::new(16, hello::LENGTH + 1);
+/// Accepts hellos until `stop` returns true.
+pub(super) fn listen(socket: &UdpSocket, shared: &ServerState, stop: impl Fn() -> bool) {
+    let mut inbox = ReceiveBuffers::new(16, hello::HELLO_BYTES + 1);
     while !stop() {
         match inbox.receive(socket) {
             Ok(_) => {}
-            Err(error) if timed_out(&error) || error.kind() == io::ErrorKind::Interrupted => continue,
-            // No memory, say: what comes in meanwhile is sent again.
+            Err(error) if is_timeout(&error) || error.kind() == io::ErrorKind::Interrupted => continue,
+            // For example no memory. Clients repeat a hello that was lost.
             Err(_) => {
-                thread::sleep(TICK / 20);
+                thread::sleep(POLL_INTERVAL / 20);
                 continue;
             }
         }
         for message in inbox.messages().filter(|message| is_hello(message)) {
             if let Some((session, stream)) = accept(socket, shared, &message) {
-                shared.datagrams.deliver(session, stream);
+                shared.expected_datagrams.deliver(session, stream);
             }
         }
     }
 }
 
-fn is_hello(message: &Message<'_>) -> bool {
-    message.bytes.len() == hello::LENGTH && message.bytes[0] == hello::FIRST_BYTE
+fn is_hello(message: &MergedDatagrams<'_>) -> bool {
+    message.bytes.len() == hello::HELLO_BYTES && message.bytes[0] == hello::FIRST_BYTE
 }
 
-fn accept(listener: &UdpSocket, shared: &Shared, message: &Message<'_>) -> Option<(SessionId, DatagramStream)> {
-    let (hello, bearer) = shared.tokens.datagram_hello(message.bytes).ok()?;
-    let session = bearer.hash.scope(hello.session);
+fn accept(
+    listener: &UdpSocket,
+    shared: &ServerState,
+    message: &MergedDatagrams<'_>,
+) -> Option<(SessionId, DatagramStream)> {
+    let (hello, holder) = shared.tokens.authenticate_datagram_hello(message.bytes).ok()?;
+    let session = holder.hash.scope(hello.session);
     let (from, to) = (message.from?, message.to?);
-    if !shared.datagrams.is_expected(session, hello.stream, from.ip()) {
+    if !shared.expected_datagrams.is_expected(session, hello.stream, from.ip()) {
         return None;
     }
-    // Failing that, the client says hello again.
+    // If this fails, the client repeats its hello.
     let socket = connected(SocketAddr::new(to, listener.local_addr().ok()?.port()), from).ok()?;
-    Some((session, DatagramStream::accepted(hello, &bearer.hash, socket, from)))
+    Some((session, DatagramStream::accepted(hello, &holder.hash, socket, from)))
 }
 
-/// A socket of a session's own at the server's port. What came to it before it was connected may be anybody's, and is
-/// thrown away: this peer sends nothing but its hello before that is answered.
+/// Returns a socket for one session at the server's port. Datagrams that arrived before the connect may come from
+/// anyone and are discarded; until its hello is answered, this peer sends nothing else.
 fn connected(mut local: SocketAddr, peer: SocketAddr) -> io::Result<UdpSocket> {
     if let (SocketAddr::V6(local), SocketAddr::V6(peer)) = (&mut local, &peer) {
         local.set_scope_id(peer.scope_id());
@@ -156,6 +161,8 @@ fn connected(mut local: SocketAddr, peer: SocketAddr) -> io::Result<UdpSocket> {
     Ok(socket)
 }
 
-fn lock(places: &Mutex<HashMap<SessionId, Vec<Place>>>) -> MutexGuard<'_, HashMap<SessionId, Vec<Place>>> {
-    places.lock().unwrap_or_else(PoisonError::into_inner)
+fn lock(
+    expected: &Mutex<HashMap<SessionId, Vec<ExpectedRange>>>,
+) -> MutexGuard<'_, HashMap<SessionId, Vec<ExpectedRange>>> {
+    expected.lock().unwrap_or_else(PoisonError::into_inner)
 }

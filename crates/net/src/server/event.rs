@@ -1,168 +1,168 @@
-//! What a server tells whoever runs it: one event a line of its log.
+//! Events of a server: one line of its log for each.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use lfn_core::admission::{Allowed, Ask, Expected};
+use lfn_core::admission::{ExpectedWait, SessionDemand, SessionGrant};
 use lfn_core::session::{Fingerprint, SessionId};
+use lfn_core::transfer::byte_string::ByteString;
 use lfn_core::transfer::digest::Digest;
-use lfn_core::transfer::raw::Raw;
 use lfn_core::units::{BitRate, Bytes};
-use lfn_core::wire::copy::{CopyRequest, From, Job, Tally, To};
-use lfn_core::wire::test::Direction;
+use lfn_core::wire::copy::{CopyJob, CopyRequest, CopyTally, RemoteDestination, RemoteSource};
+use lfn_core::wire::measure::TestDirection;
 use lfn_core::wire::{Refusal, Request};
 
 use crate::path;
 use crate::session::SessionError;
 
-/// Whose session, and what for.
+/// Client and purpose of a session.
 #[derive(Clone, Debug)]
-pub struct Who {
-    /// Who dialled.
+pub struct SessionInfo {
     pub client: SocketAddr,
-    /// The session; absent where the protocol has no such id.
+    /// Absent for protocols without session ids (iperf3).
     pub session: Option<SessionId>,
-    /// The name of the token it showed; none for the server's own ticket.
+    /// Name of the client's token; none for the server's own ticket.
     pub token: Option<Arc<str>>,
-    /// What for.
+    /// Purpose: `copy`, `test`, `clean`, `path`, `issue_token`, `send` or `iperf3`.
     pub verb: &'static str,
-    /// The places it asks to copy from or to, the first of them.
-    pub places: Arc<[String]>,
-    /// What it asked for.
-    pub ask: Ask,
-    /// Whether the server is who sends.
+    /// Paths that the client requested, at most `MAX_PATHS`.
+    pub paths: Arc<[String]>,
+    /// Resources that the client requested.
+    pub demand: SessionDemand,
+    /// The server sends the payload.
     pub sends: bool,
 }
 
-/// Why a connection was turned away before it was a session.
+/// Reasons to close a connection that did not become part of a session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Reason {
-    /// Its address is not one that may connect.
+pub enum RefusedReason {
+    /// `--allow` and `--deny` exclude the client's address.
     Access,
-    /// As many connections as allowed.
+    /// All connection slots are in use.
     Connections,
-    /// It showed no token in time, or made place for another.
+    /// The connection did not authenticate in time, or was closed to free its slot.
     Silent,
-    /// It spoke something else, or broke off.
+    /// The hello is invalid or incomplete.
     Hello,
-    /// It went without a word, as a trace, a port scan or a health check does.
+    /// The client closed the connection without data, as traceroutes, port scans and health checks do.
     Gone,
-    /// It showed a wrong or an expired token, or another version of the protocol.
+    /// The token is wrong or expired, or the protocol version differs.
     Token,
 }
 
-impl Reason {
-    /// All of them.
-    pub const ALL: [Reason; 6] =
-        [Reason::Access, Reason::Connections, Reason::Silent, Reason::Hello, Reason::Gone, Reason::Token];
+impl RefusedReason {
+    /// Every reason, in the order of the metrics.
+    pub const ALL: [RefusedReason; 6] = [
+        RefusedReason::Access,
+        RefusedReason::Connections,
+        RefusedReason::Silent,
+        RefusedReason::Hello,
+        RefusedReason::Gone,
+        RefusedReason::Token,
+    ];
 
-    /// As logs and metrics name it.
+    /// Returns the name in logs and metrics.
     pub fn name(self) -> &'static str {
         match self {
-            Reason::Access => "access",
-            Reason::Connections => "connections",
-            Reason::Silent => "silent",
-            Reason::Hello => "hello",
-            Reason::Gone => "gone",
-            Reason::Token => "token",
+            RefusedReason::Access => "access",
+            RefusedReason::Connections => "connections",
+            RefusedReason::Silent => "silent",
+            RefusedReason::Hello => "hello",
+            RefusedReason::Gone => "gone",
+            RefusedReason::Token => "token",
         }
     }
 }
 
-/// Something that happened.
+/// An event of the server's log.
 #[derive(Debug)]
-pub enum Event<'a> {
-    /// A session waits for its turn.
-    Queued(&'a Who, Expected),
-    /// It went away before its turn, after this time.
-    Left(&'a Who, Duration),
-    /// A session began, after waiting this long.
-    Opened(&'a Who, Allowed, Duration),
-    /// A session ended.
+pub enum ServerEvent<'a> {
+    /// A session waits in the queue.
+    Queued(&'a SessionInfo, ExpectedWait),
+    /// A waiting client disconnected, after this wait.
+    LeftQueue(&'a SessionInfo, Duration),
+    /// A session started, after this wait.
+    Opened(&'a SessionInfo, SessionGrant, Duration),
+    /// A session ended, with or without an error.
     Ended {
-        /// Which.
-        who: &'a Who,
-        /// Payload bytes it moved.
+        info: &'a SessionInfo,
         bytes: Bytes,
-        /// How long it took.
         time: Duration,
-        /// Why it failed, if it did.
         error: Option<&'a SessionError>,
-        /// What became of a copy's entries, as far as it came.
-        copied: Option<&'a Copied>,
+        /// Entries of a copy, up to its end or its failure.
+        copy_summary: Option<&'a CopySummary>,
     },
-    /// A session was not let in.
-    Denied(&'a Who, &'a Refusal),
-    /// A connection was turned away.
-    Refused(SocketAddr, Reason, &'a str),
-    /// The accept loop cannot take connections: files or memory are used up.
-    Starved(&'a std::io::Error),
-    /// The server takes no more sessions.
+    /// A session was refused.
+    Denied(&'a SessionInfo, &'a Refusal),
+    /// A connection was closed before it belonged to a session.
+    Refused(SocketAddr, RefusedReason, &'a str),
+    /// accept(2) failed: no file descriptors or memory.
+    AcceptFailed(&'a std::io::Error),
+    /// The server accepts no more sessions.
     Stopping {
-        /// Sessions that run.
         running: usize,
-        /// How long they have.
+        /// Time that the running sessions have.
         drain: Duration,
     },
-    /// It cut those that still ran.
-    Cut(usize),
-    /// What cannot be relied on any more, or again: the file of tokens, the audit log.
-    Trouble(&'a str),
-    /// What the kernel holds the server to.
-    Confined(&'a str),
+    /// The stop of the server ended this number of sessions.
+    Terminated(usize),
+    /// The token file or the audit log cannot be used.
+    FileError(&'a str),
+    /// Sandbox of the server, as a sentence.
+    Sandboxed(&'a str),
 }
 
-/// What became of a copy, for those who keep account of it.
+/// Result of a copy, for the log and the audit log.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Copied {
-    /// Of the entries.
-    pub tally: Tally,
-    /// Of the file, if it was one.
+pub struct CopySummary {
+    /// Counts of the entries.
+    pub tally: CopyTally,
+    /// Digest of a copied single file.
     pub digest: Option<Digest>,
-    /// Where it went below the root, if that is not what was asked for.
-    pub into: Option<String>,
+    /// Directory below the root that the server chose for the copy (`--create-only`).
+    pub directory: Option<String>,
 }
 
-/// Most places of one request that are kept; the others are counted.
-const MOST_PLACES: usize = 16;
+/// Maximum paths of one request that are recorded; the others are counted.
+const MAX_PATHS: usize = 16;
 
-/// The places that a request names, each cut to a length that a log can bear.
-fn places(request: &Request) -> Arc<[String]> {
-    const LONGEST: usize = 4096;
-    let cut = |path: &Raw| path.to_string().chars().take(LONGEST).collect::<String>();
+/// Returns the paths that a request names, each cut to a length that fits a log.
+fn requested_paths(request: &Request) -> Arc<[String]> {
+    const MAX_CHARS: usize = 4096;
+    let cut = |path: &ByteString| path.to_string().chars().take(MAX_CHARS).collect::<String>();
     if let Request::Clean(clean) = request {
-        return clean.places.iter().take(MOST_PLACES).map(cut).collect();
+        return clean.paths.iter().take(MAX_PATHS).map(cut).collect();
     }
-    let into = |to: &To| match to {
-        To::File { path, .. } => cut(path),
-        To::Null => "null:".to_owned(),
+    let into = |to: &RemoteDestination| match to {
+        RemoteDestination::File { path, .. } => cut(path),
+        RemoteDestination::Null => "null:".to_owned(),
     };
-    if let Request::Lend(lend) = request {
-        return Arc::new([into(&lend.to)]);
+    if let Request::IssueToken(token_request) = request {
+        return Arc::new([into(&token_request.to)]);
     }
-    let all = |from: &[From]| -> Vec<String> {
-        let named = from.iter().take(MOST_PLACES).map(|from| match from {
-            From::File { path } => cut(path),
-            From::Random { bytes } => format!("random:{}", bytes.0),
-            From::Zero { bytes } => format!("zero:{}", bytes.0),
+    let all = |from: &[RemoteSource]| -> Vec<String> {
+        let named = from.iter().take(MAX_PATHS).map(|from| match from {
+            RemoteSource::File { path } => cut(path),
+            RemoteSource::Random { bytes } => format!("random:{}", bytes.0),
+            RemoteSource::Zero { bytes } => format!("zero:{}", bytes.0),
         });
-        let rest = from.len().checked_sub(MOST_PLACES + 1).map(|rest| format!("and {} more", rest + 1));
+        let rest = from.len().checked_sub(MAX_PATHS + 1).map(|rest| format!("and {} more", rest + 1));
         named.chain(rest).collect()
     };
     match request {
-        Request::Copy(CopyRequest { job: Job::Put { to }, .. }) => Arc::new([into(to)]),
-        Request::Copy(CopyRequest { job: Job::Get { from, .. }, .. }) => all(from).into(),
+        Request::Copy(CopyRequest { job: CopyJob::Put { to }, .. }) => Arc::new([into(to)]),
+        Request::Copy(CopyRequest { job: CopyJob::Get { from, .. }, .. }) => all(from).into(),
         Request::Send(send) => {
-            let peer = format!("to {}", send.receiver.host.chars().take(LONGEST).collect::<String>());
+            let peer = format!("to {}", send.receiver.host.chars().take(MAX_CHARS).collect::<String>());
             all(&send.from).into_iter().chain([peer]).collect()
         }
         _ => Arc::default(),
     }
 }
 
-impl Who {
-    /// `own` is this server's key.
+impl SessionInfo {
+    /// Creates the description of a session. `own` is the fingerprint of this server's key.
     pub(super) fn new(
         client: SocketAddr,
         session: SessionId,
@@ -171,47 +171,61 @@ impl Who {
         own: Fingerprint,
     ) -> Self {
         let (verb, sends) = match request {
-            Request::Test(test) => ("test", test.direction == Direction::Reverse),
-            Request::Copy(copy) => ("copy", matches!(copy.job, Job::Get { .. })),
+            Request::Test(test) => ("test", test.direction == TestDirection::Reverse),
+            Request::Copy(copy) => ("copy", matches!(copy.job, CopyJob::Get { .. })),
             Request::Clean(_) => ("clean", false),
-            Request::Lend(_) => ("lend", false),
+            Request::IssueToken(_) => ("issue_token", false),
             Request::Send(_) => ("send", true),
             Request::Path(_) => ("path", false),
         };
-        Who { client, session: Some(session), token, verb, places: places(request), ask: ask(request, own), sends }
+        SessionInfo {
+            client,
+            session: Some(session),
+            token,
+            verb,
+            paths: requested_paths(request),
+            demand: demand(request, own),
+            sends,
+        }
     }
 }
 
-/// What a request asks of the quotas.
-fn ask(request: &Request, own: Fingerprint) -> Ask {
+/// Returns the resources that a request needs.
+fn demand(request: &Request, own: Fingerprint) -> SessionDemand {
     match request {
-        Request::Path(_) => Ask { streams: 1, time: Some(path::LONGEST), ..Ask::default() },
-        Request::Clean(_) => Ask { streams: 1, unbounded: true, ..Ask::default() },
-        // The copy that it lends for is counted.
-        Request::Lend(_) => Ask { streams: 1, unbounded: true, uncounted: true, ..Ask::default() },
+        Request::Path(_) => {
+            SessionDemand { streams: 1, time: Some(path::MAX_SESSION_TIME), ..SessionDemand::default() }
+        }
+        Request::Clean(_) => SessionDemand { streams: 1, unbounded: true, ..SessionDemand::default() },
+        // The copy that uses the temporary token is counted.
+        Request::IssueToken(_) => {
+            SessionDemand { streams: 1, unbounded: true, uncounted: true, ..SessionDemand::default() }
+        }
         Request::Test(test) => {
             let (time, bytes) = (test.time(), test.payload_bytes().map(Bytes));
-            // Of a server that sends the pace is known.
+            // If the server sends, the rate is known.
             let sum = |sum: u64, stream| Some(sum.saturating_add(test.socket.pacing_of(stream)?.0));
-            let rate = (0..test.streams).try_fold(0, sum).filter(|_| test.direction == Direction::Reverse).map(BitRate);
-            Ask { streams: test.streams, time, bytes, rate, ..Ask::default() }
+            let rate =
+                (0..test.streams).try_fold(0, sum).filter(|_| test.direction == TestDirection::Reverse).map(BitRate);
+            SessionDemand { streams: test.streams, time, bytes, rate, ..SessionDemand::default() }
         }
-        // To itself, which is known by its key wherever that is: the session that takes it is counted.
+        // A copy to this server itself is not counted here: the receiving session is counted. The server recognises
+        // itself by the fingerprint.
         Request::Send(send) => {
             let uncounted = send.receiver.fingerprint == own;
-            Ask { streams: send.most_streams.max(1), unbounded: true, uncounted, ..Ask::default() }
+            SessionDemand { streams: send.max_streams.max(1), unbounded: true, uncounted, ..SessionDemand::default() }
         }
         Request::Copy(copy) => {
-            let made = |from: &From| match from {
-                From::Random { bytes } | From::Zero { bytes } => Some(*bytes),
-                From::File { .. } => None,
+            let generated_bytes = |from: &RemoteSource| match from {
+                RemoteSource::Random { bytes } | RemoteSource::Zero { bytes } => Some(*bytes),
+                RemoteSource::File { .. } => None,
             };
-            let sum = |sum: Bytes, from| Some(Bytes(sum.0.saturating_add(made(from)?.0)));
+            let sum = |sum: Bytes, from| Some(Bytes(sum.0.saturating_add(generated_bytes(from)?.0)));
             let bytes = match &copy.job {
-                Job::Put { .. } => None,
-                Job::Get { from, .. } => from.iter().try_fold(Bytes(0), sum),
+                CopyJob::Put { .. } => None,
+                CopyJob::Get { from, .. } => from.iter().try_fold(Bytes(0), sum),
             };
-            Ask { streams: copy.streams, bytes, unbounded: true, ..Ask::default() }
+            SessionDemand { streams: copy.streams, bytes, unbounded: true, ..SessionDemand::default() }
         }
     }
 }
@@ -219,20 +233,20 @@ fn ask(request: &Request, own: Fingerprint) -> Ask {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use lfn_core::wire::test::{Load, TestRequest, UdpRequest};
+    use lfn_core::wire::measure::{TestLoad, TestRequest, UdpRequest};
 
     #[test]
-    fn a_ramp_says_no_time_and_datagrams_are_as_long_as_they_are() {
+    fn ramp_has_no_time_and_datagram_size_counts() {
         let of = |load, udp| {
             let request = TestRequest { load, udp: Some(Box::new(udp)), ..TestRequest::default() };
-            let asked = ask(&Request::Test(Box::new(request)), Fingerprint([0; 32]));
+            let asked = demand(&Request::Test(Box::new(request)), Fingerprint([0; 32]));
             (asked.time, asked.bytes)
         };
         let ten = Duration::from_secs(10);
         let ramp = UdpRequest { ramp: Some(Default::default()), ..UdpRequest::default() };
         let small = UdpRequest { datagram_bytes: Some(400), ..UdpRequest::default() };
-        assert_eq!(of(Load::TimeSeconds(ten), UdpRequest::default()), (Some(ten), None));
-        assert_eq!(of(Load::TimeSeconds(ten), ramp), (None, None));
-        assert_eq!(of(Load::Records(1000), small), (None, Some(Bytes(400_000))));
+        assert_eq!(of(TestLoad::TimeSeconds(ten), UdpRequest::default()), (Some(ten), None));
+        assert_eq!(of(TestLoad::TimeSeconds(ten), ramp), (None, None));
+        assert_eq!(of(TestLoad::Records(1000), small), (None, Some(Bytes(400_000))));
     }
 }

@@ -1,31 +1,31 @@
-//! The far end: a listener, sessions put together from their connections, and the limits that keep it honest.
+//! The server: a listener, the sessions that it assembles from their connections, and the limits of both.
 //!
-//! One thread a connection. Until a connection has shown a token it holds a thread, a socket and at most one hello's
-//! worth of memory, for at most [`Connections::hello_within`]; a watchdog closes those that take longer, however slowly
-//! they talk, and a crowd of them makes place for newcomers. Who has shown one asks at [`admission`] for a session's
-//! place and may have to wait. What a session does once it is open is not decided here: a [`Service`] is handed in
-//! ([`crate::service`]).
+//! Each connection has a thread. Before authentication a connection holds a thread, a socket and the memory of one
+//! hello, for at most [`ConnectionLimits::hello_timeout`]. A watchdog closes slower connections, even if they send a
+//! byte now and then. If there are too many, the oldest ones of the busiest client are closed. An authenticated client
+//! requests its session at [`admission`] and may have to wait in the queue. A [`Service`] decides about the contents of
+//! a session ([`crate::service`]).
 
 pub mod access;
 pub mod admission;
 pub mod audit;
-pub mod confine;
 mod connection;
+pub(crate) mod connection_table;
 mod datagrams;
-pub(crate) mod doors;
 pub mod event;
-mod live;
 pub mod metrics;
+mod queue_wait;
+pub mod rate_limiter;
 mod registry;
+mod running_session;
+pub mod sandbox;
 mod session;
-pub mod throttle;
 pub mod tokens;
-mod turn;
-pub(crate) mod written;
+pub(crate) mod written_files;
 
-pub use datagrams::Datagrams;
-pub use event::Event;
-pub use session::{Limits, ServerSession};
+pub use datagrams::DatagramStreams;
+pub use event::ServerEvent;
+pub use session::{ServerSession, SessionLimits};
 
 use std::io;
 use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream, UdpSocket};
@@ -36,268 +36,264 @@ use std::thread;
 use std::time::{Duration, Instant, SystemTime};
 
 use lfn_core::session::{Rights, Ticket, Token};
-use lfn_core::stamp::reflector::Tally;
+use lfn_core::stamp::reflector::ReflectorTally;
 use lfn_core::units::show_duration;
 use lfn_core::wire::{Refusal, RefusalCode, Request};
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::time::Timespec;
 
-use crate::session::identity::{Identity, IdentityError};
-use crate::session::{DEAD_AFTER, SessionError, server_config};
+use crate::session::identity::{IdentityError, ServerIdentity};
+use crate::session::{DEAD_PEER_TIMEOUT, SessionError, server_config};
 use access::Access;
 use admission::{Admission, Quotas};
-use audit::{Audit, Unwritten};
-use event::Reason;
-use live::Lives;
+use audit::{AuditError, AuditLog};
+use event::RefusedReason;
 use metrics::{Gauges, Metrics};
 use registry::Registry;
-use tokens::Tokens;
+use running_session::RunningSessions;
+use tokens::TokenSet;
 
-/// [`Connections::hello_within`] if nothing else is said: sixteen round trips of a 600 ms path, so with room for
-/// losses.
-const HELLO_WITHIN: Duration = Duration::from_secs(10);
+/// Default of [`ConnectionLimits::hello_timeout`]: sixteen round trips of a 600 ms path, which leaves room for losses.
+const HELLO_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// How often the accept loop looks up from its wait, to stop or to close what is overdue.
-const TICK: Duration = Duration::from_millis(200);
+/// Maximum time that the accept loop waits before it checks for a stop and for overdue connections.
+const POLL_INTERVAL: Duration = Duration::from_millis(200);
 
-/// How long a server that is stopped waits for its sessions to remove what is half-done.
-const TIDY_WITHIN: Duration = Duration::from_secs(5);
+/// Time in which the sessions of a stopped server remove their unfinished state.
+const CLEANUP_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Connections that may wait to be accepted; the kernel takes no more than `net.core.somaxconn`, 4096.
+/// Connections that may wait for accept(2). The kernel limits the value to `net.core.somaxconn` (4096).
 pub(crate) const BACKLOG: i32 = 4096;
 
-/// Of a connection's thread: a TLS handshake and the loops of a session need a fraction of it. Less than a quarter of the
-/// 2 MiB of other threads, so that none of their used stacks becomes that of a session (as in `tester::load`).
-const STACK: usize = 400 << 10;
+/// Stack of a connection's thread. A TLS handshake and the loops of a session need a fraction of it. The size is less
+/// than a quarter of the 2 MiB of other threads, so that a session never inherits the used stack of another thread (as
+/// in `tester::load`).
+const STACK_SIZE: usize = 400 << 10;
 
-/// What a server is told at its start.
+/// Settings of a server, fixed at its start.
 #[derive(Debug)]
-pub struct Config {
-    /// Where to listen; port 0 takes any free port.
+pub struct ServerConfig {
+    /// Address to listen on; port 0 takes any free port.
     pub listen: SocketAddr,
-    /// What it is known by.
-    pub identity: Identity,
-    /// Who may come in; `None` is everybody (`--insecure`), which the caller allows only on loopback or emulated paths.
+    pub identity: ServerIdentity,
+    /// Token that clients need. `None` accepts every client (`--insecure`); the caller allows `None` only on loopback
+    /// or emulated paths.
     pub token: Option<Token>,
-    /// When the token ceases to be good.
     pub token_expires: Option<SystemTime>,
-    /// The file of tokens that were given out besides, if there is to be one.
-    pub tokens: Option<PathBuf>,
-    /// What anybody may do here.
+    /// File of the additional tokens (`lfn token add`).
+    pub token_file: Option<PathBuf>,
+    /// Maximum rights of a session, for any token.
     pub rights: Rights,
-    /// Where account is kept of every session, if it is.
-    pub audit: Option<Audit>,
-    /// The directory copies are confined to; without one only `random:`, `zero:` and `null:` can be copied.
+    /// Audit log of all sessions.
+    pub audit: Option<AuditLog>,
+    /// Directory that confines all copies. Without a directory only `random:`, `zero:` and `null:` can be copied.
     pub root: Option<PathBuf>,
-    /// Copies go wherever this process may, relative paths from its directory: its client is its own user, come by ssh.
-    pub everywhere: bool,
-    /// It dials other servers where a client asks it to send there.
-    pub third_party: bool,
-    /// What sessions may use, one client's and all together.
+    /// Copies may use every path that this process may use; relative paths start at its working directory. For servers
+    /// that ssh started: the client is the user of the process.
+    pub unconfined: bool,
+    /// A client may ask this server to dial another server and send to it.
+    pub allow_third_party: bool,
+    /// Limits of one client's sessions and of all sessions.
     pub quotas: Quotas,
-    /// What connections may hold before they are sessions.
-    pub connections: Connections,
-    /// Which addresses may connect.
+    pub connection_limits: ConnectionLimits,
     pub access: Access,
-    /// How long sessions that run may go on when the server is told to stop.
+    /// Time that running sessions may continue after a stop.
     pub drain: Duration,
 }
 
-/// Bounds on what connections cost, known and unknown; each is a flag of `lfn serve`.
+/// Limits of the connections of a port. Each one is a flag of `lfn serve`.
 #[derive(Debug, Clone, Copy)]
-pub struct Connections {
-    /// Connections at once, data streams among them.
-    pub most: usize,
-    /// Of those, such as have shown no token: beyond it the oldest of the address that has most makes place.
-    pub strangers: usize,
-    /// How long a connection may take to show who it is.
-    pub hello_within: Duration,
-    /// How long the client of a session may say nothing.
-    pub silence: Duration,
+pub struct ConnectionLimits {
+    /// Maximum connections, data streams included.
+    pub max_connections: usize,
+    /// Maximum connections without authentication. When full, the oldest one of the client with the most is closed.
+    pub max_unauthenticated: usize,
+    /// Maximum time from accept(2) to the end of the hello.
+    pub hello_timeout: Duration,
+    /// Maximum time without a message from the client of a session.
+    pub silence_timeout: Duration,
 }
 
-impl Default for Connections {
+impl Default for ConnectionLimits {
     fn default() -> Self {
-        Connections { most: 4096, strangers: 1024, hello_within: HELLO_WITHIN, silence: DEAD_AFTER }
+        ConnectionLimits {
+            max_connections: 4096,
+            max_unauthenticated: 1024,
+            hello_timeout: HELLO_TIMEOUT,
+            silence_timeout: DEAD_PEER_TIMEOUT,
+        }
     }
 }
 
-/// Why a server did not start.
+/// Reasons why a server cannot start.
 #[derive(Debug, thiserror::Error)]
 pub enum ServeError {
-    /// The port is taken or privileged, or the address is not this host's.
     #[error("cannot listen on {address}: {source}")]
-    Listen {
-        /// What was to be listened on.
-        address: SocketAddr,
-        /// What the kernel said.
-        source: io::Error,
-    },
-    /// The identity does not work.
+    Listen { address: SocketAddr, source: io::Error },
     #[error("the server's certificate cannot be used: {0}")]
     Identity(#[from] rustls::Error),
-    /// The file of tokens cannot be read.
     #[error(transparent)]
-    Tokens(#[from] IdentityError),
+    TokenSet(#[from] IdentityError),
 }
 
-/// Serves one open session to its end.
+/// Function that serves one open session to its end.
 pub type Service = fn(&mut ServerSession, &Request) -> Result<(), SessionError>;
 
-/// A listening server.
+/// A bound server; [`Server::run`] serves its clients.
 #[derive(Debug)]
 pub struct Server {
     listener: TcpListener,
-    datagrams: UdpSocket,
-    shared: Arc<Shared>,
+    udp_socket: UdpSocket,
+    shared: Arc<ServerState>,
 }
 
-/// What every connection's thread needs.
-pub(crate) struct Shared {
-    pub(crate) config: Config,
+/// State that the threads of all connections share.
+pub(crate) struct ServerState {
+    pub(crate) config: ServerConfig,
     pub(crate) registry: Registry,
-    datagrams: datagrams::Meeting,
+    expected_datagrams: datagrams::ExpectedStreams,
     tls: Arc<rustls::ServerConfig>,
     service: Service,
     admission: Admission,
-    lives: Arc<Lives>,
-    written: written::AllWritten,
-    tokens: Tokens,
+    running_sessions: Arc<RunningSessions>,
+    written_files: written_files::WrittenFilesByCopy,
+    tokens: TokenSet,
     metrics: Metrics,
-    /// Sessions that run, wait, or have a last word to say.
-    alive: AtomicUsize,
-    /// Turns of the accept loop.
-    turns: AtomicU64,
-    sink: Box<dyn Fn(&Event<'_>) + Send + Sync>,
+    /// Sessions that run, wait in the queue, or still send their last message.
+    open_sessions: AtomicUsize,
+    /// Rounds of the accept loop, for a watchdog.
+    accept_rounds: AtomicU64,
+    event_log: Box<dyn Fn(&ServerEvent<'_>) + Send + Sync>,
 }
 
-/// A session that the end of the server waits for.
+/// Counts a session until it is dropped; the stop of the server waits for all of them.
 #[derive(Debug)]
-pub(crate) struct Alive(Arc<Shared>);
+pub(crate) struct OpenSessionGuard(Arc<ServerState>);
 
-impl Drop for Alive {
+impl Drop for OpenSessionGuard {
     fn drop(&mut self) {
-        self.0.alive.fetch_sub(1, Ordering::SeqCst);
+        self.0.open_sessions.fetch_sub(1, Ordering::SeqCst);
     }
 }
 
-impl std::fmt::Debug for Shared {
+impl std::fmt::Debug for ServerState {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Shared").field("config", &self.config).finish_non_exhaustive()
     }
 }
 
 impl Server {
-    /// Binds the listener; nothing is answered before [`Server::run`].
-    /// `service` does what a session asks for; `log` hears of each.
+    /// Binds the TCP listener and the UDP socket; [`Server::run`] then answers clients. `service` serves each session;
+    /// `log` receives each event.
     pub fn bind(
-        config: Config,
+        config: ServerConfig,
         service: Service,
-        log: impl Fn(&Event<'_>) + Send + Sync + 'static,
+        log: impl Fn(&ServerEvent<'_>) + Send + Sync + 'static,
     ) -> Result<Self, ServeError> {
         let address = config.listen;
         let (listener, datagrams) = listen(address).map_err(|source| ServeError::Listen { address, source })?;
-        let shared = Shared {
+        let shared = ServerState {
             tls: server_config(&config.identity)?,
-            registry: Registry::new(config.connections, &config.quotas),
-            datagrams: datagrams::Meeting::default(),
+            registry: Registry::new(config.connection_limits, &config.quotas),
+            expected_datagrams: datagrams::ExpectedStreams::default(),
             admission: Admission::new(config.quotas),
-            tokens: Tokens::new(&config)?,
+            tokens: TokenSet::new(&config)?,
             config,
             service,
-            lives: Arc::default(),
-            written: written::AllWritten::default(),
+            running_sessions: Arc::default(),
+            written_files: written_files::WrittenFilesByCopy::default(),
             metrics: Metrics::default(),
-            alive: AtomicUsize::new(0),
-            turns: AtomicU64::new(0),
-            sink: Box::new(log),
+            open_sessions: AtomicUsize::new(0),
+            accept_rounds: AtomicU64::new(0),
+            event_log: Box::new(log),
         };
-        Ok(Server { listener, datagrams, shared: Arc::new(shared) })
+        Ok(Server { listener, udp_socket: datagrams, shared: Arc::new(shared) })
     }
 
-    /// Where it listens.
+    /// Returns the address and port of the listener.
     pub fn local_addr(&self) -> io::Result<SocketAddr> {
         self.listener.local_addr()
     }
 
-    /// The ticket for clients that reach this server as `host`.
+    /// Returns the ticket for clients that reach this server as `host`.
     pub fn ticket(&self, host: &str) -> io::Result<Ticket> {
         let token = self.shared.config.token.unwrap_or(Token::from_bytes([0; 16]));
         let fingerprint = self.shared.config.identity.fingerprint();
         Ok(Ticket { host: host.to_owned(), port: self.local_addr()?.port(), token, fingerprint })
     }
 
-    /// The door every session goes through, also those of other protocols on other ports.
+    /// Returns the admission control of all sessions, also for the servers of other protocols on other ports.
     pub fn admission(&self) -> Admission {
         self.shared.admission.clone()
     }
 
-    /// Counts and logs what another protocol's server beside this one has to tell.
-    pub fn teller(&self) -> impl Fn(Event<'_>) + Clone + Send + Sync + 'static {
+    /// Returns a function that counts and logs the events of another protocol's server, such as iperf3's.
+    pub fn event_logger(&self) -> impl Fn(ServerEvent<'_>) + Clone + Send + Sync + 'static {
         let shared = self.shared.clone();
         move |event| shared.log(event)
     }
 
-    /// What `/metrics` shows; `reflected` tells what a STAMP reflector beside the server has done, if there is one.
+    /// Returns the page of `/metrics`. `reflected` gives the counts of the STAMP reflector, if there is one.
     pub fn metrics(
         &self,
-        reflected: impl Fn() -> Option<Tally> + Send + Sync + 'static,
+        reflected: impl Fn() -> Option<ReflectorTally> + Send + Sync + 'static,
     ) -> impl Fn() -> String + Send + Sync + 'static {
         let shared = self.shared.clone();
         move || shared.metrics.page(&shared.gauges(), reflected())
     }
 
-    /// A number that grows as long as the server accepts connections: a watchdog looks at it.
+    /// Returns a counter that grows while the server accepts connections. A watchdog polls it.
     pub fn heartbeat(&self) -> impl Fn() -> u64 + Send + Sync + 'static {
         let shared = self.shared.clone();
-        move || shared.turns.load(Ordering::Relaxed)
+        move || shared.accept_rounds.load(Ordering::Relaxed)
     }
 
-    /// Serves until `stop` is set. Nobody is let in then; sessions under way may go on for [`Config::drain`], or until
-    /// `now` is set, and are then ended.
+    /// Serves until `stop` is set, and then accepts no new session. Running sessions may continue for
+    /// [`ServerConfig::drain`], or until `now` is set; then they are ended.
     pub fn run(&self, stop: &AtomicBool, now: &AtomicBool) {
-        let over = AtomicBool::new(false);
+        let is_over = AtomicBool::new(false);
         thread::scope(|scope| {
-            scope.spawn(|| datagrams::listen(&self.datagrams, &self.shared, || over.load(Ordering::Relaxed)));
-            self.run_until(stop, now);
-            over.store(true, Ordering::Relaxed);
+            scope.spawn(|| datagrams::listen(&self.udp_socket, &self.shared, || is_over.load(Ordering::Relaxed)));
+            self.run_until_stopped(stop, now);
+            is_over.store(true, Ordering::Relaxed);
         });
     }
 
-    fn run_until(&self, stop: &AtomicBool, now: &AtomicBool) {
+    fn run_until_stopped(&self, stop: &AtomicBool, now: &AtomicBool) {
         let Server { listener, shared, .. } = self;
         let set = |flag: &AtomicBool| flag.load(Ordering::Relaxed);
         accept_until(listener, shared, || set(stop));
         let drain = shared.config.drain;
-        shared.log(Event::Stopping { running: shared.admission.running(), drain });
+        shared.log(ServerEvent::Stopping { running: shared.admission.running(), drain });
         shared.admission.stop();
         let deadline = Instant::now() + drain;
-        // Those that run may still open data streams; newcomers are told that the server stops.
-        let over = || set(now) || shared.admission.running() == 0 || Instant::now() >= deadline;
-        accept_until(listener, shared, over);
-        let after = if set(now) { "at once".into() } else { format!("after the {} they had", show_duration(drain)) };
-        let text = format!("the server was stopped: sessions under way were ended {after}");
-        let why = Refusal::new(RefusalCode::Stopped, text).hint("try again when it runs again, or use another server");
-        let cut = shared.lives.end_all(&why);
-        if cut > 0 {
-            shared.log(Event::Cut(cut));
+        // Running sessions may still open data streams. New clients get the refusal "the server is stopping".
+        let is_over = || set(now) || shared.admission.running() == 0 || Instant::now() >= deadline;
+        accept_until(listener, shared, is_over);
+        let when =
+            if set(now) { "immediately".into() } else { format!("after the drain time of {}", show_duration(drain)) };
+        let text = format!("the server was stopped; running sessions were ended {when}");
+        let refusal = Refusal::new(RefusalCode::Stopped, text).hint("try again later, or use another server");
+        let terminated = shared.running_sessions.end_all(&refusal);
+        if terminated > 0 {
+            shared.log(ServerEvent::Terminated(terminated));
         }
-        let deadline = Instant::now() + TIDY_WITHIN;
-        while shared.alive.load(Ordering::SeqCst) > 0 && Instant::now() < deadline {
-            thread::sleep(TICK / 20);
+        let deadline = Instant::now() + CLEANUP_TIMEOUT;
+        while shared.open_sessions.load(Ordering::SeqCst) > 0 && Instant::now() < deadline {
+            thread::sleep(POLL_INTERVAL / 20);
         }
     }
 }
 
-/// The TCP listener, and the UDP socket of the same port number.
+/// Binds the TCP listener and a UDP socket with the same port number.
 fn listen(address: SocketAddr) -> io::Result<(TcpListener, UdpSocket)> {
-    /// A free TCP port may be taken for UDP, but hardly this often in a row.
+    /// Maximum number of tries: a free TCP port may be in use for UDP, but hardly 20 times in succession.
     const TRIES: u32 = 20;
     let mut tries = 0;
     loop {
         let listener = TcpListener::bind(address)?;
-        // Listening again only changes the backlog (listen(2)): with the 128 of the library a crowd's SYNs are dropped,
-        // and honest ones among them wait a second for the next.
+        // A second listen(2) only changes the backlog. With the library's 128 the kernel drops SYNs under a flood of
+        // connections, and honest clients wait a second for their retransmission.
         rustix::net::listen(&listener, BACKLOG)?;
         listener.set_nonblocking(true)?;
         match datagrams::bind(listener.local_addr()?) {
@@ -310,107 +306,112 @@ fn listen(address: SocketAddr) -> io::Result<(TcpListener, UdpSocket)> {
     }
 }
 
-/// Accepts connections until `stop` says so, one thread each.
-fn accept_until(listener: &TcpListener, shared: &Arc<Shared>, stop: impl Fn() -> bool) {
-    let tick = Timespec { tv_sec: 0, tv_nsec: TICK.subsec_nanos().into() };
-    let mut looked = Instant::now();
+/// Accepts connections until `stop` returns true; each one gets a thread.
+fn accept_until(listener: &TcpListener, shared: &Arc<ServerState>, stop: impl Fn() -> bool) {
+    let tick = Timespec { tv_sec: 0, tv_nsec: POLL_INTERVAL.subsec_nanos().into() };
+    let mut last_poll = Instant::now();
     while !stop() {
-        shared.turns.fetch_add(1, Ordering::Relaxed);
-        // An interrupted wait is as good as one that ended.
+        shared.accept_rounds.fetch_add(1, Ordering::Relaxed);
+        // An interrupted wait counts as a finished one.
         let _ = poll(&mut [PollFd::new(listener, PollFlags::IN)], Some(&tick));
-        // A crowd that comes without a pause does not keep the loop from looking up.
-        while looked.elapsed() < TICK {
+        // A flood of connections must not keep the loop from its other duties.
+        while last_poll.elapsed() < POLL_INTERVAL {
             match listener.accept() {
-                Ok((socket, peer)) => take(shared, socket, peer),
+                Ok((socket, peer)) => start_connection(shared, socket, peer),
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
                 Err(error) => {
-                    starved(shared, &error);
+                    on_accept_error(shared, &error);
                     break;
                 }
             }
         }
-        if looked.elapsed() >= TICK {
-            looked = Instant::now();
+        if last_poll.elapsed() >= POLL_INTERVAL {
+            last_poll = Instant::now();
             shared.registry.close_overdue();
-            shared.look_at_tokens();
-            shared.lives.check(&shared.tokens);
+            shared.reload_tokens();
+            shared.running_sessions.end_invalid(&shared.tokens);
         }
     }
 }
 
-/// A connection that was accepted gets its thread, if it may have one.
-fn take(shared: &Arc<Shared>, socket: TcpStream, peer: SocketAddr) {
-    shared.metrics.connected();
-    // A dual-stack socket shows IPv4 clients in IPv6 clothes.
+/// Starts the thread of an accepted connection, if its address and the limits permit.
+fn start_connection(shared: &Arc<ServerState>, socket: TcpStream, peer: SocketAddr) {
+    shared.metrics.count_connection();
+    // A dual-stack socket reports IPv4 clients as IPv4-mapped IPv6 addresses.
     let peer = SocketAddr::new(peer.ip().to_canonical(), peer.port());
     if !shared.config.access.permits(peer.ip()) {
-        return shared.log(Event::Refused(peer, Reason::Access, "its address may not connect"));
+        return shared.log(ServerEvent::Refused(
+            peer,
+            RefusedReason::Access,
+            "connections from this address are denied",
+        ));
     }
-    let Some(watch) = shared.registry.watch(&socket, peer.ip()) else {
-        return shared.log(Event::Refused(peer, Reason::Connections, "as many connections as allowed"));
+    let Some(slot) = shared.registry.add_connection(&socket, peer.ip()) else {
+        return shared.log(ServerEvent::Refused(peer, RefusedReason::Connections, "too many connections"));
     };
     let shared = shared.clone();
-    // Without a thread the socket is dropped, and the client told so by the close.
-    let _ = thread::Builder::new().name("connection".into()).stack_size(STACK).spawn(move || {
-        if let Err((reason, error)) = connection::serve(&shared, socket, peer, watch) {
-            shared.log(Event::Refused(peer, reason, &error.to_string()));
+    // If the thread does not start, the socket is dropped; the client sees the close.
+    let _ = thread::Builder::new().name("connection".into()).stack_size(STACK_SIZE).spawn(move || {
+        if let Err((reason, error)) = connection::serve(&shared, socket, peer, slot) {
+            shared.log(ServerEvent::Refused(peer, reason, &error.to_string()));
         }
     });
 }
 
-/// Files or memory are used up: strangers make place, and the loop does not spin on what it cannot accept.
-fn starved(shared: &Shared, error: &io::Error) {
-    // Whoever gave up before it was accepted is no sign of want (accept(2)).
+/// Reacts to a failed accept(2). Without file descriptors or memory, some unauthenticated connections are closed, and
+/// the loop pauses.
+fn on_accept_error(shared: &ServerState, error: &io::Error) {
+    // A client that gave up before it was accepted is no sign of a shortage (accept(2)).
     if matches!(error.kind(), io::ErrorKind::ConnectionAborted | io::ErrorKind::Interrupted) {
         return;
     }
-    shared.log(Event::Starved(error));
-    shared.registry.make_place();
-    thread::sleep(TICK / 4);
+    shared.log(ServerEvent::AcceptFailed(error));
+    shared.registry.evict_quarter();
+    thread::sleep(POLL_INTERVAL / 4);
 }
 
-impl Shared {
-    fn log(&self, event: Event<'_>) {
-        // What must not happen without account asks for it.
-        let _ = self.account(event);
+impl ServerState {
+    fn log(&self, event: ServerEvent<'_>) {
+        // Callers that must not continue without the audit log use `record` instead.
+        let _ = self.record(event);
     }
 
-    /// The same; a refusal if account is to be kept of it and cannot be.
-    fn account(&self, event: Event<'_>) -> Result<(), Refusal> {
-        let noted = self.config.audit.as_ref().map_or(Ok(()), |audit| audit.note(&event));
-        let trouble = noted.as_ref().err().and_then(|Unwritten(trouble)| trouble.as_deref());
-        for event in [Some(event), trouble.map(Event::Trouble)].into_iter().flatten() {
+    /// Logs the event and counts it. Returns a refusal if the event belongs in the audit log and cannot be written.
+    fn record(&self, event: ServerEvent<'_>) -> Result<(), Refusal> {
+        let recorded = self.config.audit.as_ref().map_or(Ok(()), |audit| audit.record(&event));
+        let file_error = recorded.as_ref().err().and_then(|AuditError(text)| text.as_deref());
+        for event in [Some(event), file_error.map(ServerEvent::FileError)].into_iter().flatten() {
             self.metrics.count(&event);
-            (self.sink)(&event);
+            (self.event_log)(&event);
         }
-        noted.map_err(|_| Unwritten::refusal())
+        recorded.map_err(|_| AuditError::refusal())
     }
 
-    fn alive(self: &Arc<Self>) -> Alive {
-        self.alive.fetch_add(1, Ordering::SeqCst);
-        Alive(self.clone())
+    fn count_open_session(self: &Arc<Self>) -> OpenSessionGuard {
+        self.open_sessions.fetch_add(1, Ordering::SeqCst);
+        OpenSessionGuard(self.clone())
     }
 
     fn gauges(&self) -> Gauges {
-        let (connections, strangers) = self.registry.counts();
+        let (connections, unauthenticated) = self.registry.counts();
         Gauges {
             running: self.admission.running(),
             waiting: self.admission.waiting(),
             connections,
-            strangers,
-            moved: self.lives.moved(),
+            unauthenticated,
+            payload_bytes: self.running_sessions.payload_bytes(),
         }
     }
 
-    /// Tokens that were given out or revoked meanwhile are good or bad from now on.
-    fn look_at_tokens(&self) {
-        if let Some(trouble) = self.tokens.look(&self.config) {
-            self.log(Event::Trouble(&format!("no token but the server's own is taken: {trouble}")));
+    /// Reads the token file again if it changed, and logs an error in it once.
+    fn reload_tokens(&self) {
+        if let Some(error) = self.tokens.reload(&self.config) {
+            self.log(ServerEvent::FileError(&format!("only the server's own ticket is accepted: {error}")));
         }
     }
 }
 
-/// Whether `address` is one that `--insecure` may listen on without being forced.
+/// Returns whether `--insecure` may listen on `address` without being forced.
 pub fn is_loopback(address: &SocketAddr) -> bool {
     match address.ip() {
         IpAddr::V4(ip) => ip.is_loopback(),

@@ -1,8 +1,9 @@
-//! Sessions being put together: control connections and data streams arrive in any order and meet here.
+//! Assembly of sessions: control connections and data streams arrive in any order and are matched here.
 //!
-//! A data stream that comes before its control connection is parked for at most [`PARK_FOR`]; it was authenticated,
-//! so only a bearer of the ticket can park anything. Each stream keeps its connection's place ([`super::doors`]) as long
-//! as it lives, parked or at work, and those that are parked are the first to go where places or files are short.
+//! A data stream that arrives before its control connection is parked for at most [`PARK_TIMEOUT`]. It is
+//! authenticated, so only holders of a ticket can park streams. Each stream keeps its connection's slot
+//! ([`super::connection_table`]) until it is closed. Parked streams are closed first when slots or file descriptors are
+//! short.
 
 use std::collections::{HashMap, HashSet};
 use std::net::{IpAddr, TcpStream};
@@ -14,253 +15,265 @@ use std::time::{Duration, Instant};
 use lfn_core::session::SessionId;
 use lfn_core::wire::{Refusal, RefusalCode};
 
-use super::Connections;
+use super::ConnectionLimits;
 use super::admission::Quotas;
-use super::doors::{Doors, Watch};
+use super::connection_table::{ConnectionSlot, ConnectionTable};
 use crate::session::{DataStream, SessionError};
 
-/// How long a data stream waits for its control connection.
-const PARK_FOR: Duration = Duration::from_secs(20);
+/// Maximum time that a data stream waits for its control connection.
+const PARK_TIMEOUT: Duration = Duration::from_secs(20);
 
-/// All sessions of a server, and the connections that are none yet.
+/// All sessions of a server, and its connections that belong to no session yet.
 #[derive(Debug)]
 pub(crate) struct Registry {
-    doors: Doors,
-    /// Data streams of one session.
-    streams: u16,
-    /// Sessions that have data streams and no control connection yet.
-    parked: usize,
+    connections: ConnectionTable,
+    max_streams: u16,
+    /// Maximum sessions that have data streams but no control connection yet.
+    max_parked_sessions: usize,
     sessions: Arc<Mutex<Sessions>>,
 }
 
-/// Locked before the doors: a stream that is dropped lets go of its place there.
-type Sessions = HashMap<SessionId, Slot>;
+/// Lock order: this map before the connection table, because a dropped stream frees its slot there.
+type Sessions = HashMap<SessionId, SessionSlot>;
 
-/// One session, from whichever of its connections came first.
+/// The streams of one session, created by the connection that arrives first.
 #[derive(Debug)]
-struct Slot {
-    place: Place,
-    seen: HashSet<u16>,
-    /// Those that live, where one that is gone may be followed by another of a new number.
-    renewed: Option<Arc<AtomicUsize>>,
-    /// How many streams it may have: as many as any, until it was granted some.
-    most: usize,
-    /// When it came, or when it ended.
+struct SessionSlot {
+    state: SlotState,
+    seen_streams: HashSet<u16>,
+    /// Number of open streams, for sessions that may replace a broken stream by a new one with a new number.
+    open_streams: Option<Arc<AtomicUsize>>,
+    /// The server's limit, and later the number of streams that were granted.
+    max_streams: usize,
+    /// Time of the first connection, or of the end.
     since: Instant,
 }
 
-/// What becomes of a session's data streams.
+/// State of a session's data streams.
 #[derive(Debug)]
-enum Place {
-    /// Held until the control connection comes for them, with the number of each one's connection.
+enum SlotState {
+    /// The streams wait for the control connection. Each has the id of its connection.
     Parked(Vec<(u64, DataStream)>),
-    /// Given to the session.
+    /// New streams go to the session.
     Open(Sender<DataStream>),
-    /// Over: kept only so that streams still under way are not taken for those of a session to come.
+    /// The session is over. The slot stays for a while, so that late streams are not taken for those of a new session.
     Ended,
 }
 
-/// The data streams of an open session, in the order they arrive. Dropping it ends the session's place.
+/// Data streams of an open session, in the order of arrival. Dropping it ends the session's slot.
 #[derive(Debug)]
-pub(crate) struct Streams {
+pub(crate) struct SessionStreams {
     receiver: Receiver<DataStream>,
     id: SessionId,
     sessions: Arc<Mutex<Sessions>>,
 }
 
 impl Registry {
-    pub(crate) fn new(limits: Connections, quotas: &Quotas) -> Self {
-        let parked = 4 * quotas.all.sessions as usize + quotas.queue as usize;
-        Registry { doors: Doors::new(limits), streams: quotas.session_streams, parked, sessions: Arc::default() }
-    }
-
-    /// Takes a place for a new connection; `None` if all are taken. A parked stream or a stranger makes place.
-    pub(crate) fn watch(&self, socket: &TcpStream, peer: IpAddr) -> Option<Watch> {
-        if self.doors.is_full() {
-            self.spare_parked();
+    pub(crate) fn new(limits: ConnectionLimits, quotas: &Quotas) -> Self {
+        let max_parked_sessions = 4 * quotas.all.sessions as usize + quotas.queue as usize;
+        Registry {
+            connections: ConnectionTable::new(limits),
+            max_streams: quotas.session_streams,
+            max_parked_sessions,
+            sessions: Arc::default(),
         }
-        self.doors.watch(socket, peer)
     }
 
-    /// Connections that are open, and those of them that have shown no token.
+    /// Adds a connection; `None` if all slots are in use. A parked stream or an unauthenticated connection may be
+    /// closed for it.
+    pub(crate) fn add_connection(&self, socket: &TcpStream, peer: IpAddr) -> Option<ConnectionSlot> {
+        if self.connections.is_full() {
+            self.evict_parked();
+        }
+        self.connections.add(socket, peer)
+    }
+
+    /// Returns the number of open connections, and of the unauthenticated ones among them.
     pub(crate) fn counts(&self) -> (usize, usize) {
-        self.doors.counts()
+        self.connections.counts()
     }
 
-    /// Closes some of the strangers and of the parked streams: there are no files left for others.
-    pub(crate) fn make_place(&self) {
-        self.doors.make_place();
-        for _ in 0..self.doors.parked().div_ceil(4) {
-            self.spare_parked();
+    /// Closes a quarter of the unauthenticated connections and of the parked streams, because the process has no free
+    /// file descriptors.
+    pub(crate) fn evict_quarter(&self) {
+        self.connections.evict_quarter();
+        for _ in 0..self.connections.parked_count().div_ceil(4) {
+            self.evict_parked();
         }
     }
 
-    /// Closes connections that did not show a token in time, and streams whose session never came.
+    /// Closes connections that did not authenticate in time, and streams without a session after [`PARK_TIMEOUT`].
     pub(crate) fn close_overdue(&self) {
-        self.doors.close_overdue();
+        self.connections.close_overdue();
         let now = Instant::now();
-        let stays = |slot: &Slot| matches!(slot.place, Place::Open(_));
-        lock(&self.sessions).retain(|_, slot| stays(slot) || now < slot.since + PARK_FOR);
+        let stays = |slot: &SessionSlot| matches!(slot.state, SlotState::Open(_));
+        lock(&self.sessions).retain(|_, slot| stays(slot) || now < slot.since + PARK_TIMEOUT);
     }
 
-    /// Gives a session its streams, those that came already and those that will, and no more than it was `granted`.
-    /// `renews`: it is those open at once that count, and one that broke may be followed by another.
-    pub(crate) fn open(&self, id: SessionId, granted: u16, renews: bool) -> Result<Streams, Refusal> {
+    /// Opens a session and gives it the parked streams and later ones, `granted` at most. With `renews`, the limit
+    /// counts streams that are open at the same time, and a new stream may replace a broken one.
+    pub(crate) fn open(&self, id: SessionId, granted: u16, renews: bool) -> Result<SessionStreams, Refusal> {
         let mut sessions = lock(&self.sessions);
-        let slot = sessions.entry(id).or_insert_with(|| self.slot());
-        slot.most = slot.most.min(granted.into());
-        slot.renewed = renews.then(Arc::default);
-        let Place::Parked(streams) = &mut slot.place else {
-            return Err(Refusal::new(RefusalCode::BadMessage, "this session is open already"));
+        let slot = sessions.entry(id).or_insert_with(|| self.new_slot());
+        slot.max_streams = slot.max_streams.min(granted.into());
+        slot.open_streams = renews.then(Arc::default);
+        let SlotState::Parked(streams) = &mut slot.state else {
+            return Err(Refusal::new(RefusalCode::BadMessage, "this session is already open"));
         };
         let (sender, receiver) = channel();
         match renews {
-            true => streams.truncate(slot.most),
-            false => streams.retain(|(_, stream)| usize::from(stream.stream()) < slot.most),
+            true => streams.truncate(slot.max_streams),
+            false => streams.retain(|(_, stream)| usize::from(stream.stream()) < slot.max_streams),
         }
         for (connection, mut stream) in streams.drain(..) {
-            self.doors.known(connection);
-            if let Some(live) = &slot.renewed {
-                stream.keep_also(Lives::count(live));
+            self.connections.unpark(connection);
+            if let Some(open) = &slot.open_streams {
+                stream.attach_also(OpenStreamGuard::count(open));
             }
-            // The other end is in this hand.
+            // The receiving end is in this function, so the send cannot fail.
             let _ = sender.send(stream);
         }
-        slot.place = Place::Open(sender);
-        Ok(Streams { receiver, id, sessions: self.sessions.clone() })
+        slot.state = SlotState::Open(sender);
+        Ok(SessionStreams { receiver, id, sessions: self.sessions.clone() })
     }
 
-    fn slot(&self) -> Slot {
-        Slot {
-            place: Place::Parked(Vec::new()),
-            seen: HashSet::new(),
-            renewed: None,
-            most: self.streams.into(),
+    fn new_slot(&self) -> SessionSlot {
+        SessionSlot {
+            state: SlotState::Parked(Vec::new()),
+            seen_streams: HashSet::new(),
+            open_streams: None,
+            max_streams: self.max_streams.into(),
             since: Instant::now(),
         }
     }
 
-    /// Closes the streams of a session that is not let in, those that came already and those that will.
-    pub(crate) fn hold(&self, id: SessionId) {
+    /// Closes the streams of a session that is not admitted, both the parked ones and later ones.
+    pub(crate) fn reject_streams(&self, id: SessionId) {
         let mut sessions = lock(&self.sessions);
-        let slot = sessions.entry(id).or_insert_with(|| self.slot());
-        // Another that is open under this id is none of its business.
-        if let Place::Parked(_) = slot.place {
+        let slot = sessions.entry(id).or_insert_with(|| self.new_slot());
+        // An open session with this id belongs to another client and stays open.
+        if let SlotState::Parked(_) = slot.state {
             slot.end();
         }
     }
 
-    /// Hands a data stream to its session, or parks it until the session comes. `watch` is the place of its connection.
-    pub(crate) fn deliver(&self, id: SessionId, mut stream: DataStream, watch: Watch) -> Result<(), SessionError> {
+    /// Gives a data stream to its session, or parks it until the session opens. `connection_slot` is the slot of its connection.
+    pub(crate) fn deliver(
+        &self,
+        id: SessionId,
+        mut stream: DataStream,
+        connection_slot: ConnectionSlot,
+    ) -> Result<(), SessionError> {
         let refused = |code, text: String| Err(SessionError::Refused(Refusal::new(code, text)));
         let mut sessions = lock(&self.sessions);
-        let parked = sessions.values().filter(|slot| matches!(slot.place, Place::Parked(_))).count();
-        if !sessions.contains_key(&id) && parked >= self.parked {
+        let parked = sessions.values().filter(|slot| matches!(slot.state, SlotState::Parked(_))).count();
+        if !sessions.contains_key(&id) && parked >= self.max_parked_sessions {
             return refused(RefusalCode::Full, "too many sessions without a control connection".into());
         }
-        let slot = sessions.entry(id).or_insert_with(|| self.slot());
-        if slot.is_full() || !slot.has(&stream) {
-            return refused(RefusalCode::Limit, format!("more than {} streams", slot.most));
+        let slot = sessions.entry(id).or_insert_with(|| self.new_slot());
+        if slot.is_full() || !slot.accepts_number(&stream) {
+            return refused(RefusalCode::Limit, format!("more than {} streams", slot.max_streams));
         }
-        if !slot.seen.insert(stream.stream()) {
-            return refused(RefusalCode::BadMessage, format!("stream {} came twice", stream.stream()));
+        if !slot.seen_streams.insert(stream.stream()) {
+            return refused(RefusalCode::BadMessage, format!("stream {} was opened twice", stream.stream()));
         }
-        let connection = watch.id();
-        match &mut slot.place {
-            Place::Open(sender) => {
-                if !watch.known() {
-                    return refused(RefusalCode::Full, "no room for another connection".into());
+        let connection = connection_slot.id();
+        match &mut slot.state {
+            SlotState::Open(sender) => {
+                if !connection_slot.authenticate() {
+                    return refused(RefusalCode::Full, "no free slot for another connection".into());
                 }
-                stream.keep(watch);
-                if let Some(live) = &slot.renewed {
-                    stream.keep_also(Lives::count(live));
+                stream.attach(connection_slot);
+                if let Some(open) = &slot.open_streams {
+                    stream.attach_also(OpenStreamGuard::count(open));
                 }
-                // A session that ended meanwhile drops the stream, which closes it.
+                // A session that has ended meanwhile drops the stream, which closes it.
                 let _ = sender.send(stream);
             }
-            Place::Parked(streams) => {
-                if watch.parks(id) {
-                    stream.keep(watch);
+            SlotState::Parked(streams) => {
+                if connection_slot.park(id) {
+                    stream.attach(connection_slot);
                     streams.push((connection, stream));
                 }
             }
-            Place::Ended => {}
+            SlotState::Ended => {}
         }
-        if let Some(spared) = self.doors.parked_too_many() {
-            forget(&mut sessions, spared);
+        if let Some((session, connection)) = self.connections.parked_over_limit() {
+            close_parked(&mut sessions, session, connection);
         }
         Ok(())
     }
 
-    /// Closes the parked stream that can best be spared, if there is any.
-    fn spare_parked(&self) {
+    /// Closes one parked stream: the oldest one of the client with the most.
+    fn evict_parked(&self) {
         let mut sessions = lock(&self.sessions);
-        if let Some(spared) = self.doors.parked_to_spare() {
-            forget(&mut sessions, spared);
+        if let Some((session, connection)) = self.connections.parked_to_evict() {
+            close_parked(&mut sessions, session, connection);
         }
     }
 }
 
-/// Closes a parked stream. Its number is not given to another: its client sees that it is gone.
-fn forget(sessions: &mut Sessions, (session, connection): (SessionId, u64)) {
-    if let Some(Slot { place: Place::Parked(streams), .. }) = sessions.get_mut(&session) {
+/// Closes a parked stream. Its number is not used again: the client sees the close.
+fn close_parked(sessions: &mut Sessions, session: SessionId, connection: u64) {
+    if let Some(SessionSlot { state: SlotState::Parked(streams), .. }) = sessions.get_mut(&session) {
         streams.retain(|(id, _)| *id != connection);
     }
 }
 
-impl Slot {
-    /// Whether a stream is one of those: they are numbered from 0. Before it is open nobody knows how many there are.
-    fn has(&self, stream: &DataStream) -> bool {
-        let numbered = usize::from(stream.stream()) < self.most || self.renewed.is_some();
-        matches!(self.place, Place::Parked(_)) || numbered
+impl SessionSlot {
+    /// Returns whether the stream's number is in range (numbers start at 0). Before the session is open, the number of
+    /// streams is unknown.
+    fn accepts_number(&self, stream: &DataStream) -> bool {
+        let numbered = usize::from(stream.stream()) < self.max_streams || self.open_streams.is_some();
+        matches!(self.state, SlotState::Parked(_)) || numbered
     }
 
-    /// Whether no other stream may come now.
+    /// Returns whether the session has all its streams.
     fn is_full(&self) -> bool {
-        let live = |live: &Arc<AtomicUsize>| live.load(Ordering::SeqCst);
-        match &self.renewed {
-            // One that is gone at the client may still seem to live here when another comes for it.
-            Some(renewed) => live(renewed) > self.most + self.most / 4,
-            None => self.seen.len() >= self.most,
+        let open = |open: &Arc<AtomicUsize>| open.load(Ordering::SeqCst);
+        match &self.open_streams {
+            // A stream that the client has closed may still count here when its replacement arrives, hence the quarter.
+            Some(renewed) => open(renewed) > self.max_streams + self.max_streams / 4,
+            None => self.seen_streams.len() >= self.max_streams,
         }
     }
 
-    /// Closes what is parked, and what comes later.
+    /// Closes the parked streams, and marks the session as over for later ones.
     fn end(&mut self) {
-        self.place = Place::Ended;
+        self.state = SlotState::Ended;
         self.since = Instant::now();
     }
 }
 
-/// A stream that lives.
-struct Lives(Arc<AtomicUsize>);
+/// Counts an open stream until it is dropped.
+struct OpenStreamGuard(Arc<AtomicUsize>);
 
-impl Lives {
-    fn count(live: &Arc<AtomicUsize>) -> Self {
-        live.fetch_add(1, Ordering::SeqCst);
-        Lives(live.clone())
+impl OpenStreamGuard {
+    fn count(open: &Arc<AtomicUsize>) -> Self {
+        open.fetch_add(1, Ordering::SeqCst);
+        OpenStreamGuard(open.clone())
     }
 }
 
-impl Drop for Lives {
+impl Drop for OpenStreamGuard {
     fn drop(&mut self) {
         self.0.fetch_sub(1, Ordering::SeqCst);
     }
 }
 
-impl Streams {
-    /// The session they belong to.
+impl SessionStreams {
+    /// Returns the session's id.
     pub(crate) fn session(&self) -> SessionId {
         self.id
     }
 
-    /// The next data stream that arrives within `within`.
+    /// Returns the next data stream that arrives within `within`.
     pub(crate) fn next(&self, within: Duration) -> Option<DataStream> {
         self.receiver.recv_timeout(within).ok()
     }
 }
 
-impl Drop for Streams {
+impl Drop for SessionStreams {
     fn drop(&mut self) {
         if let Some(slot) = lock(&self.sessions).get_mut(&self.id) {
             slot.end();
@@ -268,7 +281,7 @@ impl Drop for Streams {
     }
 }
 
-/// No thread panics while it holds the lock, and the state is whole after every statement.
+/// No thread panics while it holds the lock, and the map is consistent after every statement.
 fn lock(sessions: &Mutex<Sessions>) -> MutexGuard<'_, Sessions> {
     sessions.lock().unwrap_or_else(PoisonError::into_inner)
 }

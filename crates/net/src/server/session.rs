@@ -1,4 +1,5 @@
-//! What a session's service is handed: the control connection, the streams as they come, and the server's limits.
+//! The server's end of a session, as a service uses it: the control connection, the data streams and the server's
+//! limits.
 
 use std::io;
 use std::net::{SocketAddr, TcpListener};
@@ -9,152 +10,162 @@ use std::sync::{Arc, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use lfn_core::admission::Allowed;
+use lfn_core::admission::SessionGrant;
 use lfn_core::session::{Fingerprint, Rights, SessionId, TokenHash};
 use lfn_core::units::BitRate;
 use lfn_core::wire::copy::CopyId;
-use lfn_core::wire::third::LendRequest;
+use lfn_core::wire::third_party::TokenRequest;
 use lfn_core::wire::{Refusal, RefusalCode};
 use socket2::{Domain, Protocol, Socket, Type};
 
 use super::admission::Quotas;
-use super::event::Copied;
-use super::live::Listed;
-use super::registry::Streams;
-use super::throttle::Throttle;
-use super::tokens::lent::Loan;
-use super::written::Written;
-use super::{Datagrams, Shared, accept_until};
+use super::event::CopySummary;
+use super::rate_limiter::RateLimiter;
+use super::registry::SessionStreams;
+use super::running_session::RunningSessionGuard;
+use super::tokens::temporary::TemporaryToken;
+use super::written_files::WrittenFiles;
+use super::{DatagramStreams, ServerState, accept_until};
 use crate::session::{Control, DataStream, SessionError};
 
 /// The server's end of one session.
 #[derive(Debug)]
 pub struct ServerSession {
-    /// The control connection.
     pub control: Control,
-    streams: Streams,
-    shared: Arc<Shared>,
-    listed: Listed,
-    over: Arc<AtomicBool>,
+    streams: SessionStreams,
+    shared: Arc<ServerState>,
+    running: RunningSessionGuard,
+    is_over: Arc<AtomicBool>,
 }
 
-/// How often a wait for data streams looks up to see whether the client is still there.
-const LOOK_UP: Duration = Duration::from_millis(100);
+/// Interval at which a wait for data streams checks whether the client is still connected.
+const POLL_INTERVAL: Duration = Duration::from_millis(100);
 
-const OPENING: &str = "while its data streams were waited for";
+const WAITING_FOR_STREAMS: &str = "while the server waited for its data streams";
 
-/// What one session may make the server do.
+/// Limits of one session.
 #[derive(Debug, Clone, Copy)]
-pub struct Limits {
-    /// Data streams.
-    pub streams: u16,
-    /// How long a test may load the path.
-    pub test_time: Duration,
-    /// How long its client may say nothing.
-    pub silence: Duration,
+pub struct SessionLimits {
+    pub max_streams: u16,
+    /// Maximum time that a test may load the path.
+    pub max_test_time: Duration,
+    /// Maximum time without a message from the client.
+    pub silence_timeout: Duration,
 }
 
 impl ServerSession {
-    pub(super) fn new(control: Control, streams: Streams, shared: Arc<Shared>, listed: Listed) -> Self {
-        ServerSession { control, streams, shared, listed, over: Arc::default() }
+    pub(super) fn new(
+        control: Control,
+        streams: SessionStreams,
+        shared: Arc<ServerState>,
+        running: RunningSessionGuard,
+    ) -> Self {
+        ServerSession { control, streams, shared, running, is_over: Arc::default() }
     }
 
-    /// Who dialled.
+    /// Returns the client's address.
     pub fn peer(&self) -> SocketAddr {
-        self.listed.live.who.client
+        self.running.session.info.client
     }
 
-    /// What this session may make the server do.
-    pub fn limits(&self) -> Limits {
+    /// Returns the limits of this session.
+    pub fn limits(&self) -> SessionLimits {
         let Quotas { session_streams, session_time, .. } = self.shared.config.quotas;
-        let test_time = self.allowed().time.unwrap_or(session_time);
-        Limits { streams: session_streams, test_time, silence: self.shared.config.connections.silence }
+        let max_test_time = self.allowed().time.unwrap_or(session_time);
+        SessionLimits {
+            max_streams: session_streams,
+            max_test_time,
+            silence_timeout: self.shared.config.connection_limits.silence_timeout,
+        }
     }
 
-    /// What it was granted.
-    pub fn allowed(&self) -> Allowed {
-        self.listed.live.grant.allowed()
+    /// Returns the streams, rate, bytes and time that the session was granted.
+    pub fn allowed(&self) -> SessionGrant {
+        self.running.session.grant.allowed()
     }
 
-    /// The rate the server holds it to; none where that is no less than what its client asked to be held to.
+    /// Returns the rate limit of the server, unless the client requested the same limit or a lower one.
     pub fn rate_limit(&self) -> Option<BitRate> {
-        let asked = self.listed.live.who.ask.rate;
-        self.allowed().rate.filter(|allowed| asked.is_none_or(|asked| *allowed < asked))
+        let requested = self.running.session.info.demand.rate;
+        self.allowed().rate.filter(|allowed| requested.is_none_or(|requested| *allowed < requested))
     }
 
-    /// What every loop that moves its payload passes.
-    pub fn throttle(&self) -> Arc<Throttle> {
-        self.listed.live.grant.throttle()
+    /// Returns the rate limiter of the session. Every loop that moves payload calls it.
+    pub fn rate_limiter(&self) -> Arc<RateLimiter> {
+        self.running.session.grant.rate_limiter()
     }
 
-    /// An error if the session is to end: its quotas are spent, or the server is stopping. To be asked now and then.
+    /// Returns an error if the session must end, because a quota is exhausted or the server stops. Call it regularly.
     pub fn check(&self) -> Result<(), SessionError> {
-        self.listed.live.why().map_or(Ok(()), |why| Err(SessionError::Refused(why.clone())))
+        self.running.session.end_reason().map_or(Ok(()), |reason| Err(SessionError::Refused(reason.clone())))
     }
 
-    /// Whether copies may go wherever the server's own user may.
-    pub fn is_everywhere(&self) -> bool {
-        self.shared.config.everywhere
+    /// Returns whether copies may use every path that the server's user may use.
+    pub fn is_unconfined(&self) -> bool {
+        self.shared.config.unconfined
     }
 
-    /// The directory copies are confined to, if there is one.
+    /// Returns the directory that confines copies, if there is one.
     pub fn root(&self) -> Option<&Path> {
-        self.listed.live.bearer.root.as_deref()
+        self.running.session.holder.root.as_deref()
     }
 
-    /// What its client may do.
+    /// Returns the rights of the client's token.
     pub fn rights(&self) -> Rights {
-        self.listed.live.bearer.rights
+        self.running.session.holder.rights
     }
 
-    /// The token it showed, for names that others do not know.
+    /// Returns the name and the hash of the token, to derive file names that other clients cannot guess.
     pub(crate) fn token(&self) -> (Option<&str>, &TokenHash) {
-        let bearer = self.listed.live.bearer.principal();
-        (bearer.name.as_deref(), &bearer.hash)
+        let holder = self.running.session.holder.principal();
+        (holder.name.as_deref(), &holder.hash)
     }
 
-    /// What the copy has written so far, in this session and those before it: of two tokens never the same.
-    pub(crate) fn written(&self, copy: &CopyId) -> Arc<Written> {
-        self.shared.written.of(self.listed.live.bearer.principal().hash.scope(copy.id))
+    /// Returns the files that the copy has written so far, in this session and in earlier ones. The files of two tokens
+    /// are separate.
+    pub(crate) fn written_files(&self, copy: &CopyId) -> Arc<WrittenFiles> {
+        self.shared.written_files.of(self.running.session.holder.principal().hash.scope(copy.id))
     }
 
-    /// Lends a token for somebody else's upload, in the name of this session's client.
-    pub(crate) fn lend(&self, request: &LendRequest) -> Result<Loan, SessionError> {
-        self.shared.tokens.lend(&self.listed.live.bearer, request).map_err(SessionError::Refused)
+    /// Issues a temporary token: another host may do this one upload in the name of this session's client.
+    pub(crate) fn issue_temporary_token(&self, request: &TokenRequest) -> Result<TemporaryToken, SessionError> {
+        self.shared.tokens.issue_temporary(&self.running.session.holder, request).map_err(SessionError::Refused)
     }
 
-    /// What the token it showed was lent for, if it was.
-    pub(crate) fn loan(&self) -> Option<&LendRequest> {
-        self.listed.live.bearer.loan()
+    /// Returns the request for which the client's temporary token was issued; `None` for an ordinary token.
+    pub(crate) fn temporary_token_request(&self) -> Option<&TokenRequest> {
+        self.running.session.holder.delegated_request()
     }
 
-    /// Whether it dials out where a client asks it to.
-    pub(crate) fn is_sent_out(&self) -> bool {
-        self.shared.config.third_party
+    /// Returns whether a client may ask this server to dial another server (`--third-party`).
+    pub(crate) fn allows_third_party(&self) -> bool {
+        self.shared.config.allow_third_party
     }
 
-    /// By which clients know this server.
+    /// Returns the fingerprint of the server's key, as in its tickets.
     pub(crate) fn fingerprint(&self) -> Fingerprint {
         self.shared.config.identity.fingerprint()
     }
 
-    /// The session's name among those of all tokens.
-    pub(crate) fn scope(&self) -> SessionId {
+    /// Returns the id of the session, unique over all tokens.
+    pub(crate) fn scoped_id(&self) -> SessionId {
         self.streams.session()
     }
 
-    /// Notes what became of a copy, for the log.
-    pub(crate) fn copied(&self, change: impl FnOnce(&mut Copied)) {
-        change(self.listed.live.copied.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert_default());
+    /// Updates the summary of the copy for the log and the audit log.
+    pub(crate) fn update_copy_summary(&self, change: impl FnOnce(&mut CopySummary)) {
+        change(
+            self.running.session.copy_summary.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert_default(),
+        );
     }
 
-    /// Waits for `count` data streams, and gives them in the order of their numbers. A client that hangs up meanwhile is
-    /// not waited for.
+    /// Waits for `count` data streams and returns them in the order of their numbers. The wait ends early if the client
+    /// closes the control connection.
     pub fn data_streams(&self, count: u16, within: Duration) -> Result<Vec<DataStream>, SessionError> {
-        let most = self.limits().streams;
+        let most = self.limits().max_streams;
         if count > most {
             return Err(SessionError::Refused(
-                Refusal::new(RefusalCode::Limit, format!("{count} streams asked for, the server allows {most}"))
+                Refusal::new(RefusalCode::Limit, format!("{count} streams requested; the server allows {most}"))
                     .hint(format!("use --streams {most} or fewer")),
             ));
         }
@@ -162,13 +173,17 @@ impl ServerSession {
         let mut streams = Vec::with_capacity(count.into());
         while streams.len() < usize::from(count) {
             let left = deadline.saturating_duration_since(Instant::now());
-            match self.streams.next(left.min(LOOK_UP)) {
+            match self.streams.next(left.min(POLL_INTERVAL)) {
                 Some(stream) => streams.push(stream),
                 None if left.is_zero() => {
-                    return Err(SessionError::Timeout { peer: "the client", after: within, while_doing: OPENING });
+                    return Err(SessionError::Timeout {
+                        peer: "the client",
+                        after: within,
+                        while_doing: WAITING_FOR_STREAMS,
+                    });
                 }
-                None if self.control.hung_up() => {
-                    return Err(SessionError::Closed { peer: "the client", while_doing: OPENING });
+                None if self.control.is_closed_by_peer() => {
+                    return Err(SessionError::Closed { peer: "the client", while_doing: WAITING_FOR_STREAMS });
                 }
                 None => self.check()?,
             }
@@ -177,17 +192,18 @@ impl ServerSession {
         Ok(streams)
     }
 
-    /// Takes streams of datagrams of these numbers from now on, until what is returned is dropped. A client opens them
-    /// when it has the answer to its request, so this comes first. One stream of load takes one number, from 0.
-    pub fn expect_datagrams(&self, numbers: Range<u16>) -> Datagrams {
-        self.shared.datagrams.expect(self.streams.session(), self.peer().ip(), numbers)
+    /// Accepts datagram streams of these numbers until the returned value is dropped. Call it before you answer the
+    /// client's request, because the client opens the streams when it has the answer. Each stream of load has one
+    /// number, from 0.
+    pub fn expect_datagrams(&self, numbers: Range<u16>) -> DatagramStreams {
+        self.shared.expected_datagrams.expect(self.streams.session(), self.peer().ip(), numbers)
     }
 
-    /// Opens a listener of this session's own, for data streams whose socket options must be set before the SYN
-    /// comes (the window scale follows the receive buffer of the listening socket); returns its port. It takes the
-    /// same hellos as the main port and is gone with the session. `multipath` makes it one of Multipath TCP, which takes
-    /// plain connections too.
-    pub fn listen_apart(
+    /// Opens a listener for this session alone, and returns its port. Its sockets get options that must be set before
+    /// the SYN arrives: the window scale follows the receive buffer of the listening socket. The listener accepts the
+    /// same hellos as the main port and closes with the session. With `multipath` it uses Multipath TCP, which accepts
+    /// plain TCP connections too.
+    pub fn open_listener(
         &self,
         multipath: bool,
         prepare: impl Fn(&Socket) -> io::Result<()>,
@@ -199,31 +215,31 @@ impl ServerSession {
             let socket = Socket::new(Domain::for_address(local), Type::STREAM, Some(protocol))?;
             prepare(&socket)?;
             socket.bind(&SocketAddr::new(local.ip(), 0).into())?;
-            socket.listen(i32::from(self.limits().streams))?;
+            socket.listen(i32::from(self.limits().max_streams))?;
             socket.set_nonblocking(true)?;
             Ok(socket.into())
         };
         let listener = listen().map_err(failed)?;
         let port = listener.local_addr().map_err(failed)?.port();
-        let (shared, over) = (self.shared.clone(), self.over.clone());
+        let (shared, is_over) = (self.shared.clone(), self.is_over.clone());
         thread::Builder::new()
             .name("session listener".into())
-            .spawn(move || accept_until(&listener, &shared, || over.load(Ordering::Relaxed)))
+            .spawn(move || accept_until(&listener, &shared, || is_over.load(Ordering::Relaxed)))
             .map_err(failed)?;
         Ok(port)
     }
 
-    /// What a service works with at the same time: the control connection, the data streams as they arrive, and the
-    /// flag that says that the session is to end.
-    pub(crate) fn parts(&mut self) -> (&mut Control, &Streams, &AtomicBool) {
-        (&mut self.control, &self.streams, &self.listed.live.ending)
+    /// Returns separate references for a service: the control connection, the data streams, and the flag that is set
+    /// when the session must end.
+    pub(crate) fn split_mut(&mut self) -> (&mut Control, &SessionStreams, &AtomicBool) {
+        (&mut self.control, &self.streams, &self.running.session.must_end)
     }
 
     pub(crate) fn close(self) {
-        let ServerSession { control, streams, over, listed, .. } = self;
-        over.store(true, Ordering::Relaxed);
-        // The place is free before the last words have arrived.
-        drop((streams, listed));
+        let ServerSession { control, streams, is_over, running, .. } = self;
+        is_over.store(true, Ordering::Relaxed);
+        // The slot becomes free before the last messages arrive at the client.
+        drop((streams, running));
         control.linger();
     }
 }

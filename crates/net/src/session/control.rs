@@ -1,84 +1,83 @@
-//! The control connection: messages out, messages in, each wait with a deadline.
+//! Control connection of a session: it sends and receives messages, and every wait has a deadline.
 
 use std::io::{self, Read, Write};
 use std::net::{Shutdown, TcpStream};
 use std::time::{Duration, Instant};
 
-use lfn_core::wire::{self, FrameReader, HELLO_LIMIT, Kind, MESSAGE_LIMIT, Refusal, RefusalCode};
+use lfn_core::wire::{self, FrameKind, FrameReader, HELLO_LIMIT, MESSAGE_LIMIT, Refusal, RefusalCode};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use serde::Serialize;
 use serde::de::{DeserializeOwned, IgnoredAny};
 
 use super::tls::TlsStream;
-use super::{DEAD_AFTER, SessionError, timed_out};
+use super::{DEAD_PEER_TIMEOUT, SessionError, is_timeout};
 
-/// How long the end of a session waits for the peer's.
-const LINGER: Duration = Duration::from_secs(3);
+/// Maximum time that the end of a session waits for the peer's end.
+const LINGER_TIMEOUT: Duration = Duration::from_secs(3);
 
-/// One end of a session's control connection, always inside TLS.
+/// One end of a session's control connection, always over TLS.
 ///
-/// It is used from one thread: data threads hand that thread what it should say. A session that drops its `Control`
-/// ends; the peer sees the close.
+/// Only one thread uses it; data threads hand their messages to that thread. Dropping `Control` ends the session: the
+/// peer sees the close.
 #[derive(Debug)]
 pub struct Control {
     stream: TlsStream,
     reader: FrameReader,
-    /// How long a message may wait for room.
-    patience: Duration,
-    /// How errors name the other side.
+    /// Maximum time that a message waits for space in the send buffer.
+    send_timeout: Duration,
+    /// Name of the peer in errors: "the server" or "the client".
     peer: &'static str,
 }
 
-/// What came while a frame of the queue was waited for.
+/// Result of a wait for a queue frame.
 #[derive(Debug)]
-pub(crate) enum Heard<T> {
-    /// One.
-    Queue(T),
-    /// A message or a refusal, still to be read.
+pub(crate) enum QueuePoll<T> {
+    Frame(T),
+    /// A message or a refusal arrived and is still to be read.
     Other,
-    /// Nothing.
     Nothing,
 }
 
 impl Control {
     pub(crate) fn new(stream: TlsStream, limit: usize, peer: &'static str) -> Self {
-        Control { stream, reader: FrameReader::new(limit), patience: DEAD_AFTER, peer }
+        Control { stream, reader: FrameReader::new(limit), send_timeout: DEAD_PEER_TIMEOUT, peer }
     }
 
-    /// The socket, for `TCP_INFO` and addresses.
+    /// Returns the socket, for `TCP_INFO` and addresses.
     pub fn socket(&self) -> &TcpStream {
         self.stream.socket()
     }
 
-    /// How errors name the other side: "the server" or "the client".
+    /// Returns the name of the peer in errors: "the server" or "the client".
     pub fn peer(&self) -> &'static str {
         self.peer
     }
 
-    /// Whether the other side has closed its half: it will say no more than what has come already.
-    pub(crate) fn hung_up(&self) -> bool {
+    /// Returns whether the peer has closed its half of the connection. Data that arrived before may still be unread.
+    pub(crate) fn is_closed_by_peer(&self) -> bool {
         let mut sockets = [PollFd::new(self.socket(), PollFlags::RDHUP)];
         poll(&mut sockets, Some(&Timespec::default())).is_ok_and(|ready| ready > 0)
     }
 
-    /// Sends one message; waits at most [`DEAD_AFTER`] for room, or what [`Control::waits_for_room`] said.
+    /// Sends one message. Waits at most [`DEAD_PEER_TIMEOUT`] for space in the send buffer, or the time of
+    /// [`Control::set_send_timeout`].
     pub fn send<T: Serialize>(&mut self, message: &T) -> Result<(), SessionError> {
-        self.send_frame(Kind::Message, message, self.patience)
+        self.send_frame(FrameKind::Message, message, self.send_timeout)
     }
 
-    /// How long a message may wait for room from here on: what is over soon need not wait long for a peer that does not
-    /// read.
-    pub(crate) fn waits_for_room(&mut self, patience: Duration) {
-        self.patience = patience.min(DEAD_AFTER);
+    /// Sets the maximum time that a message waits for space in the send buffer. A session that ends soon should not
+    /// wait long for a peer that does not read.
+    pub(crate) fn set_send_timeout(&mut self, send_timeout: Duration) {
+        self.send_timeout = send_timeout.min(DEAD_PEER_TIMEOUT);
     }
 
-    /// Ends the conversation with a reason. What was already said is still delivered.
+    /// Ends the session with a refusal. Earlier messages are still delivered.
     pub fn refuse(&mut self, refusal: &Refusal) -> Result<(), SessionError> {
-        self.send_frame(Kind::Refusal, refusal, LINGER)
+        self.send_frame(FrameKind::Refusal, refusal, LINGER_TIMEOUT)
     }
 
-    /// The next message, or an error that says what was waited for (`while_doing` completes "closed the connection
-    /// …": "before the result").
+    /// Returns the next message. The error says when it was expected: `while_doing` completes "closed the connection
+    /// …", for example "before the result".
     pub fn recv<T: DeserializeOwned>(
         &mut self,
         within: Duration,
@@ -90,8 +89,8 @@ impl Control {
         }
     }
 
-    /// The next message if one comes within `within`, which is a millisecond at least: whoever has no time hears what
-    /// is there. A refusal or a close is an error.
+    /// Returns the next message if one arrives within `within`. A minimum of 1 ms applies, so that zero still reads a
+    /// message that has arrived. A refusal or a close is an error.
     pub fn poll<T: DeserializeOwned>(
         &mut self,
         within: Duration,
@@ -110,16 +109,16 @@ impl Control {
         }
     }
 
-    /// What the next message says, as far as `T` asks for it; the message itself stays to be received.
-    pub(crate) fn look<T: DeserializeOwned>(
+    /// Returns the fields of the next message that `T` has; the message itself stays unread.
+    pub(crate) fn peek<T: DeserializeOwned>(
         &mut self,
         within: Duration,
         while_doing: &'static str,
     ) -> Result<T, SessionError> {
         let deadline = Instant::now() + within;
         loop {
-            if let Some(said) = self.reader.look()? {
-                return Ok(said);
+            if let Some(message) = self.reader.peek()? {
+                return Ok(message);
             }
             if !self.fill(deadline, while_doing)? {
                 return Err(SessionError::Timeout { peer: self.peer, after: within, while_doing });
@@ -127,64 +126,63 @@ impl Control {
         }
     }
 
-    /// The next frame of the queue if one comes within `within`; that something else came first is an error of its
-    /// own, and leaves it to be read.
+    /// Returns the next queue frame if one arrives within `within`. Another frame stays unread.
     pub(crate) fn poll_queue<T: DeserializeOwned>(
         &mut self,
         within: Duration,
         while_doing: &'static str,
-    ) -> Result<Heard<T>, SessionError> {
+    ) -> Result<QueuePoll<T>, SessionError> {
         let deadline = Instant::now() + within;
         loop {
             match self.reader.kind()? {
-                Some(Kind::Queue) => {
-                    if let Some(said) = self.reader.take_any()? {
-                        return Ok(Heard::Queue(said));
+                Some(FrameKind::Queue) => {
+                    if let Some(message) = self.reader.take_any()? {
+                        return Ok(QueuePoll::Frame(message));
                     }
                 }
-                Some(Kind::Message | Kind::Refusal) => return Ok(Heard::Other),
+                Some(FrameKind::Message | FrameKind::Refusal) => return Ok(QueuePoll::Other),
                 None => {}
             }
             if !self.fill(deadline, while_doing)? {
-                return Ok(Heard::Nothing);
+                return Ok(QueuePoll::Nothing);
             }
         }
     }
 
-    /// Whether what came last and was not read yet is a refusal.
+    /// Returns whether the next unread frame is a refusal.
     pub(crate) fn is_refused(&self) -> Result<bool, SessionError> {
-        Ok(self.reader.kind()? == Some(Kind::Refusal))
+        Ok(self.reader.kind()? == Some(FrameKind::Refusal))
     }
 
-    /// Reads past one frame, whatever is in it, if one comes within `within`.
+    /// Skips one frame of any kind, if one arrives within `within`.
     pub(crate) fn skip(&mut self, within: Duration, while_doing: &'static str) -> Result<(), SessionError> {
         let deadline = Instant::now() + within;
         while self.reader.take_any::<IgnoredAny>()?.is_none() && self.fill(deadline, while_doing)? {}
         Ok(())
     }
 
-    /// Sends a frame of the queue.
+    /// Sends a queue frame.
     pub(crate) fn send_queue<T: Serialize>(&mut self, message: &T) -> Result<(), SessionError> {
-        self.send_frame(Kind::Queue, message, self.patience)
+        self.send_frame(FrameKind::Queue, message, self.send_timeout)
     }
 
-    /// Reads what comes before `deadline`; false if nothing did.
+    /// Reads the data that arrives before `deadline`; returns false if none arrived.
     fn fill(&mut self, deadline: Instant, while_doing: &'static str) -> Result<bool, SessionError> {
-        // On the stack, and small: a thousand sessions that wait for something hold a thousand stacks.
+        // A small buffer on the stack: a thousand waiting sessions have a thousand stacks.
         let mut buffer = [0; 512];
         loop {
             if Instant::now() >= deadline {
                 return Ok(false);
             }
-            let wanted = self.reader.wants().min(buffer.len());
-            self.stream.wait_until(deadline);
-            match self.stream.read(&mut buffer[..wanted]) {
+            let length = self.reader.max_read().min(buffer.len());
+            self.stream.set_deadline(deadline);
+            match self.stream.read(&mut buffer[..length]) {
                 Ok(0) => return Err(SessionError::Closed { peer: self.peer, while_doing }),
                 Ok(length) => {
                     self.reader.push(&buffer[..length]);
                     return Ok(true);
                 }
-                Err(error) if timed_out(&error) || error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) if is_timeout(&error) || error.kind() == io::ErrorKind::Interrupted => {}
                 Err(error) if is_closed(&error) => {
                     return Err(SessionError::Closed { peer: self.peer, while_doing });
                 }
@@ -193,41 +191,42 @@ impl Control {
         }
     }
 
-    /// Says goodbye properly, so that the peer can tell an end from a cut.
+    /// Closes the TLS session properly, so that the peer can distinguish the end from a broken connection.
     pub fn close(mut self) {
-        self.stream.wait_until(Instant::now() + LINGER);
+        self.stream.set_deadline(Instant::now() + LINGER_TIMEOUT);
         self.stream.close_notify();
     }
 
-    /// Closes after a last word that must arrive: what the peer still says is read until it closes too, for at most
-    /// [`LINGER`]. Closed with its words unread, the connection would be reset, and a lost last word not sent again.
+    /// Closes the connection after a last message that must arrive. Discards the peer's data until the peer closes too,
+    /// for at most [`LINGER_TIMEOUT`]. If unread data were left, the kernel would reset the connection and not
+    /// retransmit a lost last message.
     pub(crate) fn linger(mut self) {
-        let deadline = Instant::now() + LINGER;
-        self.stream.wait_until(deadline);
+        let deadline = Instant::now() + LINGER_TIMEOUT;
+        self.stream.set_deadline(deadline);
         self.stream.close_notify();
         let socket = self.stream.socket();
         if socket.shutdown(Shutdown::Write).is_err() {
             return;
         }
-        let mut unheard = [0; 4096];
+        let mut discarded = [0; 4096];
         loop {
             let left = deadline.saturating_duration_since(Instant::now());
             if left.is_zero() || socket.set_read_timeout(Some(left)).is_err() {
                 return;
             }
-            match { socket }.read(&mut unheard) {
+            match { socket }.read(&mut discarded) {
                 Ok(length) if length > 0 => {}
                 _ => return,
             }
         }
     }
 
-    pub(crate) fn known(&mut self) {
+    pub(crate) fn allow_large_messages(&mut self) {
         self.reader.set_limit(MESSAGE_LIMIT);
     }
 
-    /// While it waits for its turn nothing large is to be said.
-    pub(crate) fn waits(&mut self) {
+    /// Limits messages to the size of a hello while the client waits in the queue.
+    pub(crate) fn allow_small_messages(&mut self) {
         self.reader.set_limit(HELLO_LIMIT);
     }
 
@@ -235,28 +234,28 @@ impl Control {
         self.stream
     }
 
-    fn send_frame<T: Serialize>(&mut self, kind: Kind, message: &T, within: Duration) -> Result<(), SessionError> {
+    fn send_frame<T: Serialize>(&mut self, kind: FrameKind, message: &T, within: Duration) -> Result<(), SessionError> {
         let bytes = wire::encode(kind, message)?;
         let peer = self.peer;
-        self.stream.wait_until(Instant::now() + within);
+        self.stream.set_deadline(Instant::now() + within);
         let write = self.stream.write_all(&bytes).and_then(|()| self.stream.flush());
         write.map_err(|source| match source {
-            source if timed_out(&source) => {
-                SessionError::Timeout { peer, after: within, while_doing: "to take a message" }
+            source if is_timeout(&source) => {
+                SessionError::Timeout { peer, after: within, while_doing: "while a message was sent" }
             }
-            source if is_closed(&source) => SessionError::Closed { peer, while_doing: "while being told something" },
+            source if is_closed(&source) => SessionError::Closed { peer, while_doing: "while a message was sent" },
             source => SessionError::Io { peer, source },
         })
     }
 }
 
-/// A connection that is gone, in the words the kernel and rustls have for it.
+/// Returns whether the error means that the connection is closed, in the terms of the kernel and of rustls.
 pub(crate) fn is_closed(error: &io::Error) -> bool {
     use io::ErrorKind::{BrokenPipe, ConnectionAborted, ConnectionReset, NotConnected, UnexpectedEof};
     matches!(error.kind(), BrokenPipe | ConnectionAborted | ConnectionReset | NotConnected | UnexpectedEof)
 }
 
-/// The refusal to send when a session ended with `error`: what the other side should know of it.
+/// Converts the error of a session to the refusal that the peer receives.
 impl From<&SessionError> for Refusal {
     fn from(error: &SessionError) -> Refusal {
         let code = match error {

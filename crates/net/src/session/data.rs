@@ -1,4 +1,4 @@
-//! A data stream: one TCP connection of a session, in the clear or inside TLS.
+//! Data stream of a session: one TCP connection, in cleartext or with TLS.
 
 use std::any::Any;
 use std::io::{self, Read, Write};
@@ -10,17 +10,17 @@ use lfn_core::wire::seal::Seal;
 use super::Protection;
 use super::tls::TlsStream;
 
-/// One end of a data stream. Reading and writing go through whatever protects it; [`DataStream::socket`] is the TCP
+/// One end of a data stream. Reads and writes pass the encryption, if there is one. [`DataStream::socket`] is the TCP
 /// socket itself, for options and `TCP_INFO`.
 #[derive(Debug)]
 pub struct DataStream {
     stream: u16,
     transport: Transport,
     opened: Instant,
-    /// Of the block headers of a copy in the clear.
+    /// Seal of the block headers of a copy in cleartext.
     seal: Option<Seal>,
-    /// Let go of with the stream.
-    kept: Vec<Box<dyn Any + Send + Sync>>,
+    /// Values that are dropped with the stream.
+    attachments: Vec<Box<dyn Any + Send + Sync>>,
 }
 
 #[derive(Debug)]
@@ -32,46 +32,45 @@ enum Transport {
 impl DataStream {
     pub(crate) fn clear(stream: u16, socket: TcpStream) -> Self {
         let opened = Instant::now();
-        DataStream { stream, transport: Transport::Clear(socket), opened, seal: None, kept: Vec::new() }
+        DataStream { stream, transport: Transport::Clear(socket), opened, seal: None, attachments: Vec::new() }
     }
 
     pub(crate) fn tls(stream: u16, mut tls: TlsStream) -> Self {
-        tls.wait_each();
+        tls.use_socket_timeouts();
         let opened = Instant::now();
-        DataStream { stream, transport: Transport::Tls(tls), opened, seal: None, kept: Vec::new() }
+        DataStream { stream, transport: Transport::Tls(tls), opened, seal: None, attachments: Vec::new() }
     }
 
-    /// Drops `thing` when the stream is dropped, and no sooner.
-    pub(crate) fn keep(&mut self, thing: impl Any + Send + Sync) {
-        self.kept = vec![Box::new(thing)];
+    /// Keeps a value until the stream is dropped, instead of earlier ones.
+    pub(crate) fn attach(&mut self, attachment: impl Any + Send + Sync) {
+        self.attachments = vec![Box::new(attachment)];
     }
 
-    /// The same, beside what it keeps already.
-    pub(crate) fn keep_also(&mut self, thing: impl Any + Send + Sync) {
-        self.kept.push(Box::new(thing));
+    /// Keeps another value until the stream is dropped.
+    pub(crate) fn attach_also(&mut self, attachment: impl Any + Send + Sync) {
+        self.attachments.push(Box::new(attachment));
     }
 
-    /// Its block headers are sealed from now on.
-    pub(crate) fn seal(&mut self, seal: Seal) {
+    /// Seals block headers from now on.
+    pub(crate) fn set_seal(&mut self, seal: Seal) {
         self.seal = Some(seal);
     }
 
-    /// What its block headers are sealed with, if they are.
-    pub(crate) fn sealing(&mut self) -> Option<&mut Seal> {
+    /// Returns the seal of the block headers, if there is one.
+    pub(crate) fn seal_mut(&mut self) -> Option<&mut Seal> {
         self.seal.as_mut()
     }
 
-    /// The number of the stream in its session.
+    /// Returns the number of the stream in its session.
     pub fn stream(&self) -> u16 {
         self.stream
     }
 
-    /// When its hello had been sent, or had arrived.
+    /// Returns the time at which the hello was sent or received.
     pub fn opened(&self) -> Instant {
         self.opened
     }
 
-    /// The TCP socket.
     pub fn socket(&self) -> &TcpStream {
         match &self.transport {
             Transport::Clear(socket) => socket,
@@ -79,7 +78,7 @@ impl DataStream {
         }
     }
 
-    /// How what it carries is protected.
+    /// Returns the protection of the payload.
     pub fn protection(&self) -> Protection {
         match self.transport {
             Transport::Clear(_) => Protection::Clear,
@@ -87,7 +86,7 @@ impl DataStream {
         }
     }
 
-    /// Nothing more will be written: the peer reads to the end and then sees it.
+    /// Ends the sending direction: the peer reads to the end of the stream.
     pub fn finish(&mut self) -> io::Result<()> {
         self.flush()?;
         if let Transport::Tls(tls) = &mut self.transport {

@@ -1,9 +1,9 @@
-//! A stream of UDP datagrams of a session: a connected socket at each end, opened by a hello that only a bearer of the
-//! token can make.
+//! Datagram stream of a session: a connected UDP socket at each end. Only a holder of the token can create the hello
+//! that opens it.
 //!
-//! Nothing here is reliable and nothing is encrypted. Streams of load count from 0; what runs beside it has fixed
-//! numbers that no test has streams enough to reach. A hello is sent again until it is answered, and an answer may be
-//! lost: both may come at any time later, and [`DatagramStream::is_opening`] tells them from what the stream carries.
+//! Datagrams may be lost, and they are not encrypted. Load streams count from 0. Other streams have fixed numbers above
+//! the maximum of load streams. The client repeats its hello until it is answered, and an answer may be lost; both may
+//! therefore arrive late. [`DatagramStream::is_repeated_hello`] separates them from the payload.
 
 use std::io;
 use std::net::{SocketAddr, TcpStream, UdpSocket};
@@ -13,96 +13,99 @@ use lfn_core::session::hello::{self, ClearHello};
 use lfn_core::session::{SessionId, Token, TokenHash};
 use socket2::{Domain, Protocol, Socket, Type};
 
-use super::{SessionError, timed_out};
+use super::{SessionError, is_timeout};
 
-/// The stream that echoes latency probes.
-pub const PROBES: u16 = 1000;
-/// The stream of path MTU probes.
-pub const PATH: u16 = 1001;
+/// Number of the stream that echoes latency probes.
+pub const PROBE_STREAM: u16 = 1000;
+/// Number of the stream of path MTU probes.
+pub const PATH_STREAM: u16 = 1001;
 
-/// One end of a stream of datagrams.
+/// One end of a datagram stream.
 #[derive(Debug)]
 pub struct DatagramStream {
     stream: u16,
     socket: UdpSocket,
     peer: SocketAddr,
     tag: u64,
-    /// What the peer opened it with, and may say again: the server's end has the hello, the client's the answer.
-    opening: [u8; hello::LENGTH],
-    /// What is to be said to that.
-    reply: Option<[u8; hello::LENGTH]>,
+    /// First datagram of the peer, which the peer may repeat: the hello at the server's end, the answer at the client's
+    /// end.
+    peer_hello: [u8; hello::HELLO_BYTES],
+    /// Answer to a repeated hello.
+    answer: Option<[u8; hello::HELLO_BYTES]>,
 }
 
 impl DatagramStream {
-    /// The server's end: `socket` is connected to where the hello came from.
+    /// Creates the server's end: `socket` is connected to the source of the hello.
     pub(crate) fn accepted(hello: ClearHello, token: &TokenHash, socket: UdpSocket, peer: SocketAddr) -> Self {
-        let opening = hello.encode_datagram(token);
-        let reply = Some(hello.encode_answer(token));
-        DatagramStream { stream: hello.stream, socket, peer, tag: tag(&opening), opening, reply }
+        let peer_hello = hello.encode_datagram(token);
+        let answer = Some(hello.encode_answer(token));
+        DatagramStream { stream: hello.stream, socket, peer, tag: tag(&peer_hello), peer_hello, answer }
     }
 
-    /// Its number in its session.
+    /// Returns the number of the stream in its session.
     pub fn stream(&self) -> u16 {
         self.stream
     }
 
-    /// Whom it is connected to.
+    /// Returns the address of the peer.
     pub fn peer(&self) -> SocketAddr {
         self.peer
     }
 
-    /// The connected socket.
+    /// Returns the connected UDP socket.
     pub fn socket(&self) -> &UdpSocket {
         &self.socket
     }
 
-    /// A number both ends know and nobody off the path can guess: what does not carry it is no datagram of this stream.
+    /// Returns a number that both ends know and that cannot be guessed off the path. Datagrams without the tag do not
+    /// belong to this stream.
     pub fn tag(&self) -> u64 {
         self.tag
     }
 
-    /// Whether this is a hello or an answer come (again) late. A hello is then answered again, byte for byte as often as
-    /// it came.
-    pub fn is_opening(&self, datagram: &[u8]) -> bool {
-        let is = datagram == self.opening;
-        if is {
-            self.answer();
+    /// Returns whether this is a late hello or a late answer. A hello is answered again with the same bytes, once for
+    /// each time it arrives.
+    pub fn is_repeated_hello(&self, datagram: &[u8]) -> bool {
+        let is_hello = datagram == self.peer_hello;
+        if is_hello {
+            self.send_answer();
         }
-        is
+        is_hello
     }
 
-    /// Says that it is open. A lost answer is asked for again.
-    pub(crate) fn answer(&self) {
-        if let Some(reply) = &self.reply {
+    /// Confirms that the stream is open. The peer repeats its hello if the answer is lost.
+    pub(crate) fn send_answer(&self) {
+        if let Some(reply) = &self.answer {
             let _ = self.socket.send(reply);
         }
     }
 
-    /// Answers hellos that are waiting: the answer to an earlier one was lost. What the stream carries is left to be read.
-    pub(crate) fn answer_again(&self) {
-        let mut datagram = [0; hello::LENGTH + 1];
+    /// Answers repeated hellos in the receive queue, because an earlier answer was lost. Payload stays unread.
+    pub(crate) fn answer_repeated_hellos(&self) {
+        let mut datagram = [0; hello::HELLO_BYTES + 1];
         if self.socket.set_nonblocking(true).is_err() {
             return;
         }
-        while matches!(self.socket.peek(&mut datagram), Ok(length) if datagram[..length] == self.opening) {
-            // Read as it was seen, and answered.
+        while matches!(self.socket.peek(&mut datagram), Ok(length) if datagram[..length] == self.peer_hello) {
+            // Removes the datagram that was peeked, and answers it.
             let taken = self.socket.recv(&mut datagram).unwrap_or(0);
-            self.is_opening(&datagram[..taken]);
+            self.is_repeated_hello(&datagram[..taken]);
         }
         let _ = self.socket.set_nonblocking(false);
     }
 
-    /// The next datagram that is no opening, at most `within` from now; what is longer than `buffer` is cut off.
+    /// Returns the length of the next payload datagram, `within` at most. Longer datagrams are cut to the buffer's
+    /// size.
     pub fn recv(&self, buffer: &mut [u8], within: Duration) -> io::Result<Option<usize>> {
         let deadline = Instant::now() + within;
         loop {
             let left = deadline.saturating_duration_since(Instant::now());
-            // Zero would mean "for ever".
+            // Zero would mean no time-out.
             self.socket.set_read_timeout(Some(left.max(Duration::from_micros(1))))?;
             match self.socket.recv(buffer) {
-                Ok(length) if !self.is_opening(&buffer[..length]) => return Ok(Some(length)),
+                Ok(length) if !self.is_repeated_hello(&buffer[..length]) => return Ok(Some(length)),
                 Ok(_) => {}
-                Err(error) if timed_out(&error) || error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) if is_timeout(&error) || error.kind() == io::ErrorKind::Interrupted => {}
                 Err(error) => return Err(error),
             }
             if left.is_zero() {
@@ -112,23 +115,25 @@ impl DatagramStream {
     }
 }
 
-/// Opens a stream to the server that `control` is connected with, from the same address of this host: the server takes a
-/// hello only from where the control connection comes from. It leaves by `interface` if one is said. `token` is the
-/// ticket's, or zeros of an insecure server.
+/// Opens a stream to the server of `control`, from the same address of this host, because the server accepts a hello
+/// only from the address of the control connection. `interface` binds the socket to an interface. `token` is the
+/// ticket's token, or zeros for an insecure server.
 pub(crate) fn open(
     control: &TcpStream,
     token: &Token,
     session: SessionId,
-    (stream, interface): (u16, Option<&str>),
+    stream: u16,
+    interface: Option<&str>,
     within: Duration,
 ) -> Result<DatagramStream, SessionError> {
     let failed = |source| SessionError::Io { peer: "the server", source };
     let server = control.peer_addr().map_err(failed)?;
     let socket = connected(control.local_addr().map_err(failed)?, server, interface).map_err(failed)?;
     let hello = ClearHello { session, stream };
-    let (ask, answer) = (hello.encode_datagram(token), hello.encode_answer(token));
-    let opened = DatagramStream { stream, socket, peer: server, tag: tag(&ask), opening: answer, reply: None };
-    if answered(&opened, &ask, within).map_err(failed)? {
+    let (hello_bytes, answer) = (hello.encode_datagram(token), hello.encode_answer(token));
+    let opened =
+        DatagramStream { stream, socket, peer: server, tag: tag(&hello_bytes), peer_hello: answer, answer: None };
+    if wait_for_answer(&opened, &hello_bytes, within).map_err(failed)? {
         return Ok(opened);
     }
     Err(SessionError::NoDatagrams { address: server.to_string(), after: within })
@@ -144,18 +149,18 @@ fn connected(local: SocketAddr, server: SocketAddr, interface: Option<&str>) -> 
     Ok(socket.into())
 }
 
-/// Says hello until it is answered, ever more rarely.
-fn answered(stream: &DatagramStream, hello: &[u8], within: Duration) -> io::Result<bool> {
+/// Sends hellos at growing intervals until one is answered.
+fn wait_for_answer(stream: &DatagramStream, hello: &[u8], within: Duration) -> io::Result<bool> {
     const FIRST_WAIT: Duration = Duration::from_millis(100);
-    const LONGEST_WAIT: Duration = Duration::from_secs(1);
+    const MAX_WAIT: Duration = Duration::from_secs(1);
     let deadline = Instant::now() + within;
     let mut wait = FIRST_WAIT;
     let mut buffer = [0; 2048];
     loop {
-        // What the path says against it may change: only the deadline ends it.
+        // An error of the path may be temporary, so only the deadline ends the loop.
         let _ = stream.socket.send(hello);
         let until = deadline.min(Instant::now() + wait);
-        wait = (2 * wait).min(LONGEST_WAIT);
+        wait = (2 * wait).min(MAX_WAIT);
         loop {
             let left = until.saturating_duration_since(Instant::now());
             if left.is_zero() {
@@ -163,12 +168,12 @@ fn answered(stream: &DatagramStream, hello: &[u8], within: Duration) -> io::Resu
             }
             stream.socket.set_read_timeout(Some(left))?;
             match stream.socket.recv(&mut buffer) {
-                Ok(length) if buffer[..length] == stream.opening => return Ok(true),
+                Ok(length) if buffer[..length] == stream.peer_hello => return Ok(true),
                 Ok(_) => {}
                 Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => {
                     std::thread::sleep(left);
                 }
-                Err(error) if timed_out(&error) || error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) if is_timeout(&error) || error.kind() == io::ErrorKind::Interrupted => {}
                 Err(error) => return Err(error),
             }
         }
@@ -178,7 +183,7 @@ fn answered(stream: &DatagramStream, hello: &[u8], within: Duration) -> io::Resu
     }
 }
 
-fn tag(hello: &[u8; hello::LENGTH]) -> u64 {
-    // Of the MAC: nobody without the token knows it before it was seen.
+fn tag(hello: &[u8; hello::HELLO_BYTES]) -> u64 {
+    // The tag comes from the MAC, so it cannot be computed without the token.
     hello.last_chunk().map_or(0, |bytes| u64::from_be_bytes(*bytes))
 }

@@ -1,4 +1,4 @@
-//! The client's side of opening a session: control connection and data streams, all of which may dial at once.
+//! Client side of a session's start: the control connection and the data streams, which may connect in parallel.
 
 use std::fmt;
 use std::io::{self, Write};
@@ -8,199 +8,199 @@ use std::time::{Duration, Instant};
 
 use lfn_core::session::hello::ClearHello;
 use lfn_core::session::{PROTOCOL, SessionId, Ticket};
+use lfn_core::wire::measure::value_for_stream;
 use lfn_core::wire::seal::StreamSecret;
-use lfn_core::wire::test::of_stream;
-use lfn_core::wire::{self, HELLO_LIMIT, Hello, Kind, Request};
+use lfn_core::wire::{self, FrameKind, HELLO_LIMIT, Hello, Request};
 use rustix::io::Errno;
 use socket2::{Domain, Protocol, SockRef, Socket, Type};
 
 use super::control::is_closed;
-use super::queue::Patience;
-use super::tls::{Pinned, TlsStream};
-use super::{Control, DEAD_AFTER, DataStream, DatagramStream, Protection, SessionError, datagram, timed_out};
+use super::queue::QueueOptions;
+use super::tls::{PinnedVerifier, TlsStream};
+use super::{Control, DEAD_PEER_TIMEOUT, DataStream, DatagramStream, Protection, SessionError, datagram, is_timeout};
 
-/// Where to dial, and what to trust.
+/// Address and identity of a server, with the options of connections to it.
 #[derive(Clone, Debug)]
 pub struct Target {
     ticket: Ticket,
     addresses: Vec<SocketAddr>,
-    insecure: bool,
-    from: Vec<Place>,
+    is_insecure: bool,
+    bind_addresses: Vec<BindAddress>,
     multipath: bool,
-    /// Of this client alone, told to the server with a request.
+    /// Random secret of this client. The server receives it with a request.
     secret: StreamSecret,
-    anew: Anew,
-    /// How long a connection and its handshake may take.
-    pub within: Duration,
-    /// How long a server that serves a session may say nothing of it.
-    pub silence: Duration,
-    /// How long a turn in the server's queue is waited for.
-    pub patience: Patience,
+    resolver: TargetResolver,
+    /// Maximum time for a connection and its handshake together.
+    pub connect_timeout: Duration,
+    /// Maximum time without a message from a server that serves a session.
+    pub silence_timeout: Duration,
+    pub queue: QueueOptions,
 }
 
-/// How a far end is found again that may be elsewhere by now, or gone and to be started again.
+/// Function that finds the server again, for servers that move or must be started again.
 #[derive(Clone, Default)]
-struct Anew(Option<Arc<Finder>>);
+struct TargetResolver(Option<Arc<ResolveTarget>>);
 
-type Finder = dyn Fn() -> Result<Target, SessionError> + Send + Sync;
+type ResolveTarget = dyn Fn() -> Result<Target, SessionError> + Send + Sync;
 
-impl fmt::Debug for Anew {
+impl fmt::Debug for TargetResolver {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(if self.0.is_some() { "by its own way" } else { "by its name" })
+        f.write_str(if self.0.is_some() { "by a function" } else { "by name" })
     }
 }
 
 impl Target {
-    /// The address that is tried first.
+    /// Returns the address that is tried first.
     pub(crate) fn first_address(&self) -> Option<SocketAddr> {
         self.addresses.first().copied()
     }
 
-    /// Resolves the ticket's host.
+    /// Resolves the ticket's host name.
     pub fn new(ticket: Ticket) -> Result<Self, SessionError> {
         let unknown = |source| SessionError::UnknownHost { host: ticket.host.clone(), source };
         let addresses: Vec<_> = (ticket.host.as_str(), ticket.port).to_socket_addrs().map_err(unknown)?.collect();
         if addresses.is_empty() {
             return Err(unknown(io::Error::new(io::ErrorKind::NotFound, "no address")));
         }
-        Target::made(ticket, addresses)
+        Target::build(ticket, addresses)
     }
 
-    fn made(ticket: Ticket, addresses: Vec<SocketAddr>) -> Result<Self, SessionError> {
+    fn build(ticket: Ticket, addresses: Vec<SocketAddr>) -> Result<Self, SessionError> {
         Ok(Target {
             ticket,
             addresses,
-            insecure: false,
-            from: Vec::new(),
+            is_insecure: false,
+            bind_addresses: Vec::new(),
             multipath: false,
             secret: StreamSecret::from_bytes(random()?),
-            anew: Anew::default(),
-            within: Duration::from_secs(15),
-            silence: DEAD_AFTER,
-            patience: Patience::default(),
+            resolver: TargetResolver::default(),
+            connect_timeout: Duration::from_secs(15),
+            silence_timeout: DEAD_PEER_TIMEOUT,
+            queue: QueueOptions::default(),
         })
     }
 
-    /// Whether the other is the same server, wherever it is reached: it has the same key.
+    /// Returns whether the other target is the same server, at any address: it has the same key.
     pub fn is_same_server(&self, other: &Target) -> bool {
-        self.ticket.fingerprint == other.ticket.fingerprint && !self.insecure && !other.insecure
+        self.ticket.fingerprint == other.ticket.fingerprint && !self.is_insecure && !other.is_insecure
     }
 
-    /// At these addresses, whatever the ticket's host is called; looked for nowhere else.
-    pub(crate) fn at(ticket: Ticket, addresses: Vec<SocketAddr>) -> Result<Self, SessionError> {
-        let there = addresses.clone();
+    /// Uses these addresses instead of the ticket's host, now and for reconnects.
+    pub(crate) fn with_addresses(ticket: Ticket, addresses: Vec<SocketAddr>) -> Result<Self, SessionError> {
+        let fixed = addresses.clone();
         let known = ticket.clone();
-        let find = move || Target::made(known.clone(), there.clone());
-        Ok(Target::made(ticket, addresses)?.found_by(find))
+        let find = move || Target::build(known.clone(), fixed.clone());
+        Ok(Target::build(ticket, addresses)?.with_resolver(find))
     }
 
-    /// Found again by `find` instead of by its name; that may take a while, and give another server of another ticket.
-    pub fn found_by(mut self, find: impl Fn() -> Result<Target, SessionError> + Send + Sync + 'static) -> Self {
-        self.anew = Anew(Some(Arc::new(find)));
+    /// Uses `find` instead of the host name for reconnects. `find` may take a while, and may return a server with
+    /// another ticket.
+    pub fn with_resolver(mut self, find: impl Fn() -> Result<Target, SessionError> + Send + Sync + 'static) -> Self {
+        self.resolver = TargetResolver(Some(Arc::new(find)));
         self
     }
 
-    /// The same far end, looked for anew: it may have another address by now, or another ticket.
+    /// Finds the same server again, possibly at another address or with another ticket.
     pub fn resolve_again(&self) -> Result<Self, SessionError> {
-        let Target { ticket, addresses, .. } = match &self.anew.0 {
+        let Target { ticket, addresses, .. } = match &self.resolver.0 {
             Some(find) => find()?,
             None => Target::new(self.ticket.clone())?,
         };
         Ok(Target { ticket, addresses, ..self.clone() })
     }
 
-    /// Trusts any server and shows no token. Only for a loopback or emulated path, which the caller has checked.
+    /// Accepts any server key and sends no token. Only for loopback addresses and emulated paths; the caller checks
+    /// this.
     pub fn insecure(mut self) -> Self {
-        self.insecure = true;
+        self.is_insecure = true;
         self
     }
 
-    /// Dials from these places: the control connection from the first, stream n from the nth, beginning again after the
-    /// last. None of them leaves it to the routes.
-    pub fn from(mut self, from: Vec<Place>) -> Self {
-        self.from = from;
+    /// Binds the control connection to the first address, and stream n to the nth one, starting again after the last.
+    /// With an empty list the routing table decides.
+    pub fn bind_to(mut self, bind_addresses: Vec<BindAddress>) -> Self {
+        self.bind_addresses = bind_addresses;
         self
     }
 
-    /// Dials data streams by Multipath TCP.
+    /// Uses Multipath TCP for data streams.
     pub fn multipath(mut self, multipath: bool) -> Self {
         self.multipath = multipath;
         self
     }
 
-    /// All that are tried.
+    /// Returns all addresses that are tried.
     pub(crate) fn addresses(&self) -> &[SocketAddr] {
         &self.addresses
     }
 
-    /// What it is called.
+    /// Returns the ticket's host name.
     pub(crate) fn host(&self) -> &str {
         &self.ticket.host
     }
 
-    /// Whether every address is a loopback address.
+    /// Returns whether every address is a loopback address.
     pub fn is_loopback(&self) -> bool {
         self.addresses.iter().all(|address| address.ip().is_loopback())
     }
 
-    /// Host and port as they were given.
+    /// Returns host and port as given in the ticket.
     pub fn address(&self) -> String {
         format!("{}:{}", self.ticket.host, self.ticket.port)
     }
 
-    /// What the block headers of this client's copies are sealed with.
+    /// Returns the secret that seals the block headers of this client's copies.
     pub(crate) fn stream_secret(&self) -> StreamSecret {
         self.secret
     }
 
-    /// The name of a session there among those of all tokens.
-    pub(crate) fn scope(&self, session: SessionId) -> SessionId {
-        // An insecure server knows everybody by a token of zeros.
+    /// Returns the id of a session that is unique over all tokens of the server.
+    pub(crate) fn scoped_id(&self, session: SessionId) -> SessionId {
+        // An insecure server assigns every client a token of zeros.
         let token = self.token().unwrap_or(lfn_core::session::Token::from_bytes([0; 16]));
         token.hash().scope(session)
     }
 
     fn token(&self) -> Option<lfn_core::session::Token> {
-        (!self.insecure).then_some(self.ticket.token)
+        (!self.is_insecure).then_some(self.ticket.token)
     }
 }
 
-/// Where connections are dialled from.
+/// Source of connections: an address, an interface, or both.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Place {
-    /// An address of this host.
+pub struct BindAddress {
     pub address: Option<IpAddr>,
-    /// An interface (`SO_BINDTODEVICE`, which wants no privilege since Linux 5.7).
+    /// Interface name (`SO_BINDTODEVICE`, which needs no privilege since Linux 5.7).
     pub interface: Option<String>,
 }
 
-impl Place {
-    /// `ADDRESS`, `ADDRESS%INTERFACE` or `INTERFACE`; `None` of what no interface can be called.
-    pub fn parse(text: &str) -> Option<Place> {
-        // IFNAMSIZ is 16 with the closing zero; the kernel takes no slash and no space.
+impl BindAddress {
+    /// Parses `ADDRESS`, `ADDRESS%INTERFACE` or `INTERFACE`; `None` if no interface can have this name.
+    pub fn parse(text: &str) -> Option<BindAddress> {
+        // IFNAMSIZ is 16 with the terminating zero. The kernel accepts no slash and no space.
         let named = |name: &str| {
             let fits = (1..=15).contains(&name.len()) && name.chars().all(|c| c.is_ascii_graphic() && c != '/');
             fits.then(|| name.to_owned())
         };
         match (text.parse(), text.split_once('%')) {
-            (Ok(address), _) => Some(Place { address: Some(address), interface: None }),
+            (Ok(address), _) => Some(BindAddress { address: Some(address), interface: None }),
             (_, Some((address, name))) => {
-                Some(Place { address: Some(address.parse().ok()?), interface: Some(named(name)?) })
+                Some(BindAddress { address: Some(address.parse().ok()?), interface: Some(named(name)?) })
             }
-            _ => Some(Place { address: None, interface: Some(named(text)?) }),
+            _ => Some(BindAddress { address: None, interface: Some(named(text)?) }),
         }
     }
 
-    /// Whether a connection to that address can be dialled from here at all.
+    /// Returns whether the address family permits a connection to that address.
     pub(crate) fn reaches(&self, to: &SocketAddr) -> bool {
         self.address.is_none_or(|from| from.is_ipv4() == to.is_ipv4())
     }
 
-    /// Binds a socket that is to connect.
+    /// Binds a socket before it connects.
     pub(crate) fn bind(&self, socket: &Socket) -> Result<(), SessionError> {
         let failed = |place: &dyn std::fmt::Display| {
             let place = place.to_string();
-            |source| SessionError::From { place, source }
+            |source| SessionError::Bind { place, source }
         };
         if let Some(name) = &self.interface {
             socket.bind_device(Some(name.as_bytes())).map_err(failed(name))?;
@@ -212,7 +212,7 @@ impl Place {
     }
 }
 
-/// A new random session id.
+/// Returns a new random session id.
 pub fn new_session_id() -> Result<SessionId, SessionError> {
     random().map(SessionId)
 }
@@ -223,44 +223,44 @@ fn random<const N: usize>() -> Result<[u8; N], SessionError> {
     Ok(bytes)
 }
 
-/// Opens the control connection with the request in its first flight; the answer is the next message.
+/// Opens the control connection and sends the request in its first flight. The next message is the answer.
 ///
-/// Costs two round trips until the request has left: one for TCP, one for TLS 1.3.
-pub fn control(target: &Target, session: SessionId, request: Request) -> Result<Control, SessionError> {
-    Line::connect(target)?.control(target, session, request)
+/// The request leaves after two round trips: one for TCP, one for TLS 1.3.
+pub fn open_control(target: &Target, session: SessionId, request: Request) -> Result<Control, SessionError> {
+    TcpConnection::connect(target)?.open_control(target, session, request)
 }
 
-/// A TCP connection to a server that nothing was said on yet: its round-trip time is known before the request is made.
+/// A TCP connection to a server, still without data. Its RTT is known before the request is sent.
 #[derive(Debug)]
-pub struct Line(TcpStream);
+pub struct TcpConnection(TcpStream);
 
-impl Line {
-    /// Connects; one round trip.
+impl TcpConnection {
+    /// Connects to the server; takes one round trip.
     pub fn connect(target: &Target) -> Result<Self, SessionError> {
-        connect(target, None, (0, Protocol::TCP), |_| Ok(())).map(Line)
+        connect(target, None, 0, Protocol::TCP, |_| Ok(())).map(TcpConnection)
     }
 
-    /// What connecting took, without a SYN that was lost.
-    pub fn round_trip(&self) -> Duration {
-        super::round_trip(&self.0)
+    /// Returns the RTT of the handshake, without the retransmission of a lost SYN.
+    pub fn min_rtt(&self) -> Duration {
+        super::min_rtt(&self.0)
     }
 
-    /// The socket, for `TCP_INFO`.
+    /// Returns the socket, for `TCP_INFO`.
     pub fn socket(&self) -> &TcpStream {
         &self.0
     }
 
-    /// Makes it the control connection of a session.
-    pub fn control(self, target: &Target, session: SessionId, request: Request) -> Result<Control, SessionError> {
+    /// Turns the connection into the control connection of a session.
+    pub fn open_control(self, target: &Target, session: SessionId, request: Request) -> Result<Control, SessionError> {
         let hello = Hello::Control { protocol: PROTOCOL, token: target.token(), session, request };
         let tls = handshake(target, self.0, &hello)?;
         Ok(Control::new(tls, lfn_core::wire::MESSAGE_LIMIT, "the server"))
     }
 }
 
-/// Opens one data stream. `prepare` sets socket options before the SYN leaves, so that a window scale follows a
-/// receive buffer. `port` is another port than the ticket's, if the server gave one for this session.
-pub fn data(
+/// Opens one data stream. `prepare` sets socket options before the SYN leaves, because the window scale follows the
+/// receive buffer. `port` replaces the ticket's port if the server opened a port for this session.
+pub fn open_data(
     target: &Target,
     session: SessionId,
     stream: u16,
@@ -269,7 +269,7 @@ pub fn data(
     prepare: impl Fn(&Socket) -> io::Result<()>,
 ) -> Result<DataStream, SessionError> {
     let protocol = if target.multipath { Protocol::MPTCP } else { Protocol::TCP };
-    let mut socket = connect(target, port, (stream, protocol), prepare)?;
+    let mut socket = connect(target, port, stream, protocol, prepare)?;
     match protection {
         Protection::Clear => {
             // An insecure server derives the key from a token of zeros.
@@ -285,8 +285,8 @@ pub fn data(
     }
 }
 
-/// Opens a stream of datagrams beside `control`, the control connection of an open session (see [`super::datagram`]).
-pub fn datagrams(
+/// Opens a datagram stream of the open session that `control` belongs to (see [`super::datagram`]).
+pub fn open_datagrams(
     target: &Target,
     control: &TcpStream,
     session: SessionId,
@@ -294,27 +294,29 @@ pub fn datagrams(
     within: Duration,
 ) -> Result<DatagramStream, SessionError> {
     let token = target.token().unwrap_or(lfn_core::session::Token::from_bytes([0; 16]));
-    // The address is that of the control connection, which was bound to it; the interface has to be said again.
-    let interface = target.from.first().and_then(|place| place.interface.as_deref());
-    datagram::open(control, &token, session, (stream, interface), within)
+    // The source address follows the control connection, which is bound to it; the interface must be set again.
+    let interface = target.bind_addresses.first().and_then(|place| place.interface.as_deref());
+    datagram::open(control, &token, session, stream, interface, within)
 }
 
 fn connect(
     target: &Target,
     port: Option<u16>,
-    (stream, protocol): (u16, Protocol),
+    stream: u16,
+    protocol: Protocol,
     prepare: impl Fn(&Socket) -> io::Result<()>,
 ) -> Result<TcpStream, SessionError> {
-    let from = of_stream(&target.from, stream);
-    let deadline = Instant::now() + target.within;
+    let from = value_for_stream(&target.bind_addresses, stream);
+    let deadline = Instant::now() + target.connect_timeout;
     let mut last = io::Error::new(io::ErrorKind::NotFound, "no address");
     for (address, others) in target.addresses.iter().zip((0..target.addresses.len() as u32).rev()) {
         let mut address = *address;
         address.set_port(port.unwrap_or(target.ticket.port));
-        // One that swallows all that is sent to it leaves the others their time.
+        // Each remaining address gets an equal share of the time, so that one address that drops all packets does not
+        // use up all of it.
         let left = deadline.saturating_duration_since(Instant::now()) / (others + 1);
         if from.is_some_and(|from| !from.reaches(&address)) {
-            last = io::Error::other("the address to dial from is of the other IP version");
+            last = io::Error::other("the source address has another IP version");
             continue;
         }
         let socket = match Socket::new(Domain::for_address(address), Type::STREAM, Some(protocol)) {
@@ -342,44 +344,48 @@ fn connect_one(
     prepare(&socket)?;
     socket.connect_timeout(&address.into(), within)?;
     let socket = TcpStream::from(socket);
-    set_liveness(&socket)?;
+    set_keepalive_options(&socket)?;
     Ok(socket)
 }
 
-/// Options every connection of a session has, on both sides: no Nagle delay, and a dead peer noticed.
-pub(crate) fn set_liveness(socket: &TcpStream) -> io::Result<()> {
+/// Sets the options of every connection, on both ends: no Nagle delay, and detection of a dead peer.
+pub(crate) fn set_keepalive_options(socket: &TcpStream) -> io::Result<()> {
     socket.set_nodelay(true)?;
-    socket.set_write_timeout(Some(DEAD_AFTER))?;
+    socket.set_write_timeout(Some(DEAD_PEER_TIMEOUT))?;
     let socket = SockRef::from(socket);
-    let keepalive = socket2::TcpKeepalive::new().with_time(DEAD_AFTER / 3).with_interval(DEAD_AFTER / 6);
-    // Multipath TCP has not all of these: a dead peer of such a stream is noticed by who waits for it.
+    let keepalive = socket2::TcpKeepalive::new().with_time(DEAD_PEER_TIMEOUT / 3).with_interval(DEAD_PEER_TIMEOUT / 6);
+    // Multipath TCP lacks some of these options. The thread that waits for a stream then notices a dead peer.
     let unless_unknown = |result: io::Result<()>| match result {
         Err(error) if error.raw_os_error() == Some(Errno::NOPROTOOPT.raw_os_error()) => Ok(()),
         result => result,
     };
     unless_unknown(socket.set_tcp_keepalive(&keepalive))?;
-    unless_unknown(socket.set_tcp_user_timeout(Some(DEAD_AFTER)))
+    unless_unknown(socket.set_tcp_user_timeout(Some(DEAD_PEER_TIMEOUT)))
 }
 
-/// Drives the handshake by writing `hello`.
+/// Performs the handshake by writing `hello`.
 fn handshake(target: &Target, socket: TcpStream, hello: &Hello) -> Result<TlsStream, SessionError> {
     let tls_error = |source| SessionError::Tls { address: target.address(), source };
-    let pinned = Pinned::new((!target.insecure).then_some(target.ticket.fingerprint));
+    let pinned = PinnedVerifier::new((!target.is_insecure).then_some(target.ticket.fingerprint));
     let mut tls = TlsStream::client(socket, pinned.client_config().map_err(tls_error)?).map_err(tls_error)?;
-    let bytes = wire::encode(Kind::Message, hello)?;
-    tls.wait_until(Instant::now() + target.within);
-    debug_assert!(bytes.len() <= HELLO_LIMIT, "a request fits in a hello");
-    tls.write_all(&bytes).and_then(|()| tls.flush()).map_err(|error| explain(target, &pinned, error))?;
+    let bytes = wire::encode(FrameKind::Message, hello)?;
+    tls.set_deadline(Instant::now() + target.connect_timeout);
+    debug_assert!(bytes.len() <= HELLO_LIMIT, "a request fits into a hello");
+    tls.write_all(&bytes).and_then(|()| tls.flush()).map_err(|error| handshake_error(target, &pinned, error))?;
     Ok(tls)
 }
 
-/// What an I/O error during a handshake means.
-fn explain(target: &Target, pinned: &Arc<Pinned>, error: io::Error) -> SessionError {
-    if let Some(shown) = pinned.refused() {
+/// Converts an I/O error during a handshake.
+fn handshake_error(target: &Target, pinned: &Arc<PinnedVerifier>, error: io::Error) -> SessionError {
+    if let Some(shown) = pinned.presented_fingerprint() {
         return SessionError::WrongFingerprint { address: target.address(), shown: shown.to_string() };
     }
-    if timed_out(&error) {
-        return SessionError::Timeout { peer: "the server", after: target.within, while_doing: "during the handshake" };
+    if is_timeout(&error) {
+        return SessionError::Timeout {
+            peer: "the server",
+            after: target.connect_timeout,
+            while_doing: "during the handshake",
+        };
     }
     if is_closed(&error) {
         return SessionError::Closed { peer: "the server", while_doing: "during the handshake" };
@@ -404,35 +410,35 @@ mod tests {
         Ticket { host: "127.0.0.1".into(), port, token, fingerprint }
     }
 
-    /// An IPv6 address that leads nowhere is the commonest of such.
+    /// An unreachable IPv6 address is the most frequent example.
     #[test]
-    fn an_address_that_swallows_everything_leaves_the_next_its_time() {
+    fn silent_address_leaves_time_for_the_next() {
         let good = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = good.local_addr().unwrap();
-        let swallows = Socket::new(Domain::IPV4, Type::STREAM, None).unwrap();
+        let silent = Socket::new(Domain::IPV4, Type::STREAM, None).unwrap();
         let nowhere = SocketAddr::new([127, 0, 0, 2].into(), address.port());
-        swallows.bind(&nowhere.into()).unwrap();
-        swallows.listen(0).unwrap();
-        // One fits into its queue; of those behind it the kernel answers none.
+        silent.bind(&nowhere.into()).unwrap();
+        silent.listen(0).unwrap();
+        // One connection fits into the queue; the kernel answers no SYN after that one.
         let within = Duration::from_millis(300);
         let queued: Vec<_> = (0..3).map(|_| TcpStream::connect_timeout(&nowhere, within)).collect();
         assert!(queued.last().unwrap().is_err());
-        let mut target = Target::at(ticket(address.port()), vec![nowhere, address]).unwrap();
-        target.within = Duration::from_secs(2);
-        let reached = Line::connect(&target).unwrap();
+        let mut target = Target::with_addresses(ticket(address.port()), vec![nowhere, address]).unwrap();
+        target.connect_timeout = Duration::from_secs(2);
+        let reached = TcpConnection::connect(&target).unwrap();
         assert_eq!(reached.socket().peer_addr().unwrap(), address);
     }
 
     #[test]
-    fn a_far_end_is_found_again_by_its_name_or_its_own_way() {
+    fn server_is_resolved_again_by_name_or_function() {
         let mut named = Target::new(ticket(7)).unwrap();
-        named.within = Duration::from_secs(3);
+        named.connect_timeout = Duration::from_secs(3);
         assert_eq!(named.resolve_again().unwrap().address(), "127.0.0.1:7");
         let next = AtomicU16::new(8);
-        let moving = named.found_by(move || Target::new(ticket(next.fetch_add(1, Ordering::Relaxed))));
+        let moving = named.with_resolver(move || Target::new(ticket(next.fetch_add(1, Ordering::Relaxed))));
         let found = moving.resolve_again().unwrap();
-        // What was set stays, and so does the way.
-        assert_eq!((found.address().as_str(), found.within), ("127.0.0.1:8", Duration::from_secs(3)));
+        // Options stay, and the function too.
+        assert_eq!((found.address().as_str(), found.connect_timeout), ("127.0.0.1:8", Duration::from_secs(3)));
         assert_eq!(found.resolve_again().unwrap().address(), "127.0.0.1:9");
     }
 }

@@ -1,4 +1,5 @@
-//! What a server is known by: a self-signed certificate made on first start and kept in a directory of mode 0700.
+//! Identity of a server: a self-signed certificate, created at the first start and stored in a directory with mode
+//! 0700.
 
 use std::fs;
 use std::io::{self, Read, Write};
@@ -9,68 +10,53 @@ use lfn_core::session::{Fingerprint, Token};
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 
-/// Why an identity or a token could not be read or made.
+/// Reasons why an identity or a token could not be read or created.
 #[derive(Debug, thiserror::Error)]
 pub enum IdentityError {
-    /// The file exists and cannot be used as what it should be: remove it to have a new one made.
     #[error("{} is not a usable {what}", .path.display())]
     Damaged {
-        /// The file.
         path: PathBuf,
-        /// "certificate", "private key" or "token".
+        /// "certificate", "private key", "token" or "token file".
         what: &'static str,
     },
-    /// The file system said no.
     #[error("{}: {source}", .path.display())]
-    Io {
-        /// The file or directory.
-        path: PathBuf,
-        /// What the kernel said.
-        source: io::Error,
-    },
-    /// It holds a secret, and others than its owner can read it.
-    #[error("{} can be read by others: its mode is {mode:04o}", .path.display())]
-    Exposed {
-        /// The file.
-        path: PathBuf,
-        /// Its permission bits.
-        mode: u32,
-    },
-    /// No key could be made.
-    #[error("no certificate could be made: {0}")]
+    Io { path: PathBuf, source: io::Error },
+    /// The file holds a secret, and other users can read it.
+    #[error("{} is readable by other users: its mode is {mode:04o}", .path.display())]
+    Exposed { path: PathBuf, mode: u32 },
+    #[error("cannot create a certificate: {0}")]
     Generate(#[from] rcgen::Error),
-    /// The kernel gave no random bytes.
-    #[error("no random bytes: {0}")]
+    #[error("the kernel returned no random bytes: {0}")]
     Random(#[from] getrandom::Error),
 }
 
 impl IdentityError {
-    /// What the user can do about it, if there is something.
+    /// Returns one action that may fix the error, if there is one.
     pub fn hint(&self) -> Option<String> {
         match self {
             IdentityError::Exposed { path, .. } => {
-                Some(format!("chmod 600 {}; if others may have read it, have a new one made", path.display()))
+                Some(format!("chmod 600 {}; if others may have read it, delete it to create a new one", path.display()))
             }
             _ => None,
         }
     }
 }
 
-/// A server's certificate and key.
+/// Certificate and key of a server.
 #[derive(Debug)]
-pub struct Identity {
+pub struct ServerIdentity {
     certificate: CertificateDer<'static>,
     key: PrivateKeyDer<'static>,
 }
 
-impl Identity {
-    /// A new identity that lives as long as this process.
+impl ServerIdentity {
+    /// Creates an identity that lives as long as this process.
     pub fn ephemeral() -> Result<Self, IdentityError> {
         let (certificate, key) = generate()?;
         Self::from_pem(Path::new("new certificate"), &certificate, Path::new("new key"), &key)
     }
 
-    /// The identity kept in `directory`, made on first use.
+    /// Loads the identity in `directory`, or creates it at the first use.
     pub fn load_or_create(directory: &Path) -> Result<Self, IdentityError> {
         let (certificate_path, key_path) = (directory.join("server.crt"), directory.join("server.key"));
         if read_secret(&key_path)?.is_none() {
@@ -83,7 +69,7 @@ impl Identity {
         Self::from_pem(&certificate_path, &certificate, &key_path, &key)
     }
 
-    /// By what clients know it.
+    /// Returns the fingerprint by which clients know the server.
     pub fn fingerprint(&self) -> Fingerprint {
         fingerprint(&self.certificate)
     }
@@ -98,7 +84,7 @@ impl Identity {
 
     fn from_pem(cert_path: &Path, certificate: &str, key_path: &Path, key: &str) -> Result<Self, IdentityError> {
         let damaged = |path: &Path, what| IdentityError::Damaged { path: path.to_owned(), what };
-        Ok(Identity {
+        Ok(ServerIdentity {
             certificate: CertificateDer::from_pem_slice(certificate.as_bytes())
                 .map_err(|_| damaged(cert_path, "certificate"))?,
             key: PrivateKeyDer::from_pem_slice(key.as_bytes()).map_err(|_| damaged(key_path, "private key"))?,
@@ -106,7 +92,7 @@ impl Identity {
     }
 }
 
-/// SHA-256 of a certificate.
+/// Returns the SHA-256 of a certificate.
 pub(crate) fn fingerprint(certificate: &CertificateDer<'_>) -> Fingerprint {
     let digest = ring::digest::digest(&ring::digest::SHA256, certificate);
     let mut bytes = [0; 32];
@@ -114,14 +100,14 @@ pub(crate) fn fingerprint(certificate: &CertificateDer<'_>) -> Fingerprint {
     Fingerprint(bytes)
 }
 
-/// A new random token.
+/// Returns a new random token.
 pub fn new_token() -> Result<Token, IdentityError> {
     let mut bytes = [0; 16];
     getrandom::fill(&mut bytes)?;
     Ok(Token::from_bytes(bytes))
 }
 
-/// The text of a small file; `None` if there is none.
+/// Reads a small text file; `None` if the file does not exist.
 pub fn read(path: &Path) -> Result<Option<String>, IdentityError> {
     match fs::read_to_string(path) {
         Ok(text) => Ok(Some(text)),
@@ -130,7 +116,8 @@ pub fn read(path: &Path) -> Result<Option<String>, IdentityError> {
     }
 }
 
-/// The same of a file that holds a secret: an error if others than its owner can read or write it, as with ssh's keys.
+/// Reads a file that holds a secret. If others than its owner can access the file, this is an error, as with ssh's
+/// keys.
 pub fn read_secret(path: &Path) -> Result<Option<String>, IdentityError> {
     let failed = |source| IdentityError::Io { path: path.to_owned(), source };
     let mut file = match fs::File::open(path) {
@@ -147,7 +134,7 @@ pub fn read_secret(path: &Path) -> Result<Option<String>, IdentityError> {
     Ok(Some(text))
 }
 
-/// Writes a file only its owner may read, whole or not at all, making its directory (mode 0700) if need be.
+/// Replaces a file atomically with mode 0600. Creates its directory with mode 0700 if necessary.
 pub fn write_secret(path: &Path, text: &str) -> Result<(), IdentityError> {
     let write = || -> io::Result<()> {
         if let Some(directory) = path.parent() {
@@ -174,20 +161,23 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_identity_is_made_once_and_kept_from_others() {
+    fn identity_is_created_once_and_private() {
         let directory = tempfile::tempdir().unwrap();
         let state = directory.path().join("state");
-        let first = Identity::load_or_create(&state).unwrap();
-        let second = Identity::load_or_create(&state).unwrap();
+        let first = ServerIdentity::load_or_create(&state).unwrap();
+        let second = ServerIdentity::load_or_create(&state).unwrap();
         assert_eq!(first.fingerprint(), second.fingerprint());
-        assert_ne!(first.fingerprint(), Identity::ephemeral().unwrap().fingerprint());
+        assert_ne!(first.fingerprint(), ServerIdentity::ephemeral().unwrap().fingerprint());
         let mode = |name: &str| fs::metadata(state.join(name)).unwrap().permissions().mode() & 0o777;
         assert_eq!(mode("server.key"), 0o600);
         let exposed = fs::Permissions::from_mode(0o644);
         fs::set_permissions(state.join("server.key"), exposed).unwrap();
-        assert!(matches!(Identity::load_or_create(&state), Err(IdentityError::Exposed { mode: 0o644, .. })));
+        assert!(matches!(ServerIdentity::load_or_create(&state), Err(IdentityError::Exposed { mode: 0o644, .. })));
         fs::set_permissions(state.join("server.key"), fs::Permissions::from_mode(0o600)).unwrap();
         fs::write(state.join("server.key"), "nonsense").unwrap();
-        assert!(matches!(Identity::load_or_create(&state), Err(IdentityError::Damaged { what: "private key", .. })));
+        assert!(matches!(
+            ServerIdentity::load_or_create(&state),
+            Err(IdentityError::Damaged { what: "private key", .. })
+        ));
     }
 }

@@ -1,7 +1,8 @@
-//! Both ends of a session: its control connection, its data streams, and the TLS under them.
+//! Both ends of a session: its control connection, its data streams, and their TLS.
 //!
-//! A client calls [`dial::control`] and, at the same time from other threads, [`dial::data`]; the server gets the
-//! same two types, [`Control`] and [`DataStream`], from its listener. Nothing here knows what a session is for.
+//! A client calls [`dial::open_control`] and, at the same time from other threads, [`dial::open_data`]. The server gets
+//! the same two types, [`Control`] and [`DataStream`], from its listener. This module knows nothing of the purpose of a
+//! session.
 
 pub mod congestion;
 mod control;
@@ -14,7 +15,7 @@ mod tls;
 pub(crate) use tls::{TlsStream, server_config};
 
 pub use control::Control;
-pub(crate) use control::Heard;
+pub(crate) use control::QueuePoll;
 pub use data::DataStream;
 pub use datagram::DatagramStream;
 
@@ -24,181 +25,146 @@ use std::time::Duration;
 
 use lfn_core::tcp_info::TcpInfo;
 use lfn_core::units::show_duration;
-use lfn_core::wire::queue::Place;
+use lfn_core::wire::queue::QueuePosition;
 use lfn_core::wire::{FrameError, Refusal};
 use lfn_sys::tcp;
 
-/// How long a peer may be silent, unacknowledged by its kernel, before its connection counts as dead.
+/// Maximum time without an acknowledgement from the peer's kernel, before its connection counts as dead.
 ///
-/// Long enough for a 600 ms path that loses a few retransmissions in a row, short enough that a dead peer does not
-/// hold a server's slot.
-pub const DEAD_AFTER: Duration = Duration::from_secs(30);
+/// The value is long enough for a 600 ms path that loses a few retransmissions in succession. It is short enough that a
+/// dead peer does not occupy a server's slot for long.
+pub const DEAD_PEER_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// The round trip of a connection as its kernel knows it, the least it has seen (`tcpi_min_rtt`, else `tcpi_rtt`); zero
-/// where the kernel does not say.
-pub(crate) fn round_trip(socket: &TcpStream) -> Duration {
+/// Returns the minimum RTT of a connection as its kernel knows it (`tcpi_min_rtt`, else `tcpi_rtt`). Zero if the kernel
+/// does not report one.
+pub(crate) fn min_rtt(socket: &TcpStream) -> Duration {
     let info = tcp::info(socket).ok().and_then(|bytes| TcpInfo::parse(&bytes).ok()).unwrap_or_default();
     info.min_rtt.unwrap_or(info.rtt)
 }
 
-/// Whether what a data stream carries is encrypted. Both kinds are authenticated.
+/// Protection of a data stream's payload. Both kinds are authenticated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Protection {
-    /// Inside TLS 1.3.
     Tls,
-    /// In the clear, opened by a hello that only a bearer of the token can make.
+    /// Cleartext. Only a holder of the token can create the hello that opens the stream.
     Clear,
 }
 
-/// Why a session did not come about, or ended early.
+/// Reasons why a session did not start, or ended early.
 #[derive(Debug, thiserror::Error)]
 pub enum SessionError {
-    /// The host has no address, or the name no entry.
     #[error("unknown host '{host}': {source}")]
-    UnknownHost {
-        /// As typed.
-        host: String,
-        /// What the resolver said.
-        source: io::Error,
-    },
-    /// Nobody listens there, or a firewall is in between.
+    UnknownHost { host: String, source: io::Error },
+    /// No server listens there, or a firewall blocks the connection.
     #[error("cannot reach {address}: {source}")]
-    Unreachable {
-        /// Host and port.
-        address: String,
-        /// What the kernel said.
-        source: io::Error,
-    },
-    /// The address is not this host's, or there is no such interface.
-    #[error("cannot dial from {place}: {source}")]
-    From {
-        /// As typed.
-        place: String,
-        /// What the kernel said.
-        source: io::Error,
-    },
-    /// The server showed another key than the ticket's: a server of the same address with a new key, or a
-    /// man in the middle.
-    #[error("the server at {address} shows another key than the ticket's: its fingerprint is {shown}")]
+    Unreachable { address: String, source: io::Error },
+    /// The address does not belong to this host, or the interface does not exist.
+    #[error("cannot connect from {place}: {source}")]
+    Bind { place: String, source: io::Error },
+    /// The server's key is not the ticket's key: the server has a new key, or there is a man in the middle.
+    #[error("the key of the server at {address} does not match the ticket: its fingerprint is {shown}")]
     WrongFingerprint {
-        /// Host and port.
         address: String,
-        /// SHA-256 of the certificate shown.
+        /// SHA-256 of the server's certificate.
         shown: String,
     },
-    /// The handshake failed for another reason: not an `lfn` server, or one of another TLS.
-    #[error("no TLS session with {address}: {source}")]
-    Tls {
-        /// Host and port.
-        address: String,
-        /// What rustls said.
-        source: rustls::Error,
-    },
-    /// The other side said no, and why.
+    /// The handshake failed for another reason: not an `lfn` server, or another version of TLS.
+    #[error("TLS handshake with {address} failed: {source}")]
+    Tls { address: String, source: rustls::Error },
     #[error("{0}")]
     Refused(Refusal),
-    /// All places of the server, or all that one client may have, are taken, and the client does not wait.
-    #[error("{}{}", .0.why(), in_queue(.0))]
-    Full(Place),
-    /// They were taken for as long as the client waits.
-    #[error("{}, and was so for the {} that were waited{}", .place.why(), show_duration(*.after), in_queue(.place))]
-    Waited {
-        /// How long the client waited.
+    /// The server, or this client's share of it, is in full use, and the client does not wait.
+    #[error("{}{}", .0.why(), queue_text(.0))]
+    ServerFull(QueuePosition),
+    /// The client's maximum wait passed.
+    #[error("{}; gave up after waiting {}{}", .place.why(), show_duration(*.after), queue_text(.place))]
+    QueueTimeout {
         after: Duration,
-        /// Its place in the queue at the end.
-        place: Place,
+        /// Place in the queue at the end of the wait.
+        place: QueuePosition,
     },
-    /// The other side closed the connection without a word: it was killed, or the path was cut.
+    /// The peer closed the connection without a message: its process was killed, or a middlebox reset the connection.
     #[error("{peer} closed the connection {while_doing}")]
     Closed {
-        /// "the server", "the client" …
+        /// "the server" or "the client".
         peer: &'static str,
-        /// What this side was waiting for.
+        /// Completes "closed the connection …", for example "before the result".
         while_doing: &'static str,
     },
-    /// Nothing came in time.
     #[error("no answer from {peer} within {} s {while_doing}", .after.as_secs_f32())]
     Timeout {
-        /// "the server", "the client" …
+        /// "the server" or "the client".
         peer: &'static str,
-        /// How long this side waited.
         after: Duration,
-        /// What this side was waiting for.
+        /// Completes "no answer …", for example "before the result".
         while_doing: &'static str,
     },
-    /// Nothing came back over UDP, while TCP goes through.
+    /// No answer over UDP, while TCP works.
     #[error("no answer over UDP from {address} within {} s", .after.as_secs_f32())]
-    NoDatagrams {
-        /// Host and port.
-        address: String,
-        /// How long hellos were sent.
-        after: Duration,
-    },
-    /// The other side speaks nonsense.
+    NoDatagrams { address: String, after: Duration },
+    /// The peer sent an invalid frame.
     #[error("{0}")]
     Frame(#[from] FrameError),
-    /// Any other error of the connection.
     #[error("connection to {peer}: {source}")]
     Io {
-        /// "the server", "the client" …
+        /// "the server", "the client" or "the kernel".
         peer: &'static str,
-        /// What the kernel said.
         source: io::Error,
     },
 }
 
 impl SessionError {
-    /// What the user can do about it, if there is something.
+    /// Returns one action that may fix the error, if there is one.
     pub fn hint(&self) -> Option<String> {
         match self {
             SessionError::UnknownHost { .. } => {
                 Some("give a ticket (lfn://…), an address, or a name saved with `lfn hosts add NAME TICKET`".into())
             }
             SessionError::Unreachable { .. } => {
-                Some("start `lfn serve` there, and open its TCP port in the firewall".into())
+                Some("start `lfn serve` on the server, and open its TCP port in the firewall".into())
             }
-            SessionError::From { .. } => Some("`ip address` lists the interfaces here and their addresses".into()),
+            SessionError::Bind { .. } => Some("`ip address` lists the interfaces here and their addresses".into()),
             SessionError::WrongFingerprint { .. } => Some(
-                "if the server was reinstalled, take its new ticket from `lfn serve`; otherwise do not go on".into(),
+                "if the server was reinstalled, use the new ticket from `lfn serve`; otherwise stop: it may be an attack".into(),
             ),
-            SessionError::Tls { .. } => Some("is it an `lfn serve` that listens on this port?".into()),
+            SessionError::Tls { .. } => Some("check that `lfn serve` listens on this port".into()),
             SessionError::Refused(refusal) => refusal.hint.clone(),
             SessionError::Closed { peer: "the client", .. } | SessionError::Timeout { peer: "the client", .. } => {
-                Some("see whether the path still carries what the client sends".into())
+                Some("check the path from the client to the server".into())
             }
             SessionError::Closed { .. } | SessionError::Timeout { .. } => {
-                Some("see whether the server still runs and the path still carries traffic".into())
+                Some("check that the server is running and that the path carries traffic".into())
             }
             SessionError::NoDatagrams { .. } => {
-                Some("open the server's port for UDP too in every firewall between".into())
+                Some("open the server's port for UDP too, in every firewall on the path".into())
             }
-            SessionError::Full(place) => Some(format!("wait for a place with --wait {}s", patient(place))),
-            SessionError::Waited { place, .. } => Some(format!("wait longer with --wait {}s", patient(place))),
-            SessionError::Frame(_) => Some("see whether both ends run the same version of lfn: lfn --version".into()),
+            SessionError::ServerFull(place) => Some(format!("wait in the queue: --wait {}s", sufficient_wait(place))),
+            SessionError::QueueTimeout { place, .. } => Some(format!("wait longer: --wait {}s", sufficient_wait(place))),
+            SessionError::Frame(_) => Some("check that both ends run the same version of lfn: lfn --version".into()),
             SessionError::Io { peer: "the kernel", .. } => None,
             SessionError::Io { .. } => {
-                Some("see whether the server still runs and the path still carries traffic".into())
+                Some("check that the server is running and that the path carries traffic".into())
             }
         }
     }
 }
 
-/// Whether an error of a socket with a time-out set means only that the time is over.
-pub(crate) fn timed_out(error: &io::Error) -> bool {
+/// Returns whether an error of a socket with a time-out only means that the time is over.
+pub(crate) fn is_timeout(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut)
 }
 
-/// What a place in a queue means, as the end of a sentence.
-fn in_queue(place: &Place) -> String {
+/// Returns the place in the queue, as the end of a sentence.
+fn queue_text(place: &QueuePosition) -> String {
     let seconds = place.expected_wait_seconds.and_then(|seconds| Duration::try_from_secs_f64(seconds.get()).ok());
-    let wait = seconds.map_or("nobody can say how long".to_owned(), |wait| format!("up to {}", show_duration(wait)));
-    format!(": {} ahead in its queue, {wait}", place.ahead)
+    let wait = seconds.map_or("wait unknown".to_owned(), |wait| format!("up to {}", show_duration(wait)));
+    format!(": {} ahead in the queue, {wait}", place.ahead)
 }
 
-/// A wait in seconds that would have been long enough, as far as anybody can say.
-fn patient(place: &Place) -> u64 {
-    const LONGEST: f64 = 86_400.0;
+/// Returns a wait in seconds that should be long enough: 3600 s if the server gives no estimate.
+fn sufficient_wait(place: &QueuePosition) -> u64 {
+    const MAX_WAIT: f64 = 86_400.0;
     let expected = place.expected_wait_seconds;
-    expected.map_or(3600, |seconds| seconds.get().clamp(0.0, LONGEST) as u64 + 10)
+    expected.map_or(3600, |seconds| seconds.get().clamp(0.0, MAX_WAIT) as u64 + 10)
 }

@@ -1,85 +1,88 @@
-//! The client's side of a server's queue: waits for the turn, tells how long it may take, and gives up in time.
+//! Client side of a server's queue: waits for the turn, reports the expected wait, and gives up in time.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use lfn_core::session::SessionId;
-use lfn_core::wire::queue::{FromClient, FromServer, Place};
+use lfn_core::wire::queue::{QueueMessage, QueuePosition, QueueReply};
 
-use super::control::Heard;
-use super::{Control, DEAD_AFTER, SessionError};
+use super::control::QueuePoll;
+use super::{Control, DEAD_PEER_TIMEOUT, SessionError};
 
-/// How often a wait looks up to see whether it was interrupted.
-const LOOK_UP: Duration = Duration::from_millis(50);
+/// Interval of the checks for an interrupt.
+const POLL_INTERVAL: Duration = Duration::from_millis(50);
 
-/// How long a client waits for its turn, and whom it tells.
+/// Maximum wait for a turn, and the report of changes.
 #[derive(Clone, Copy, Debug)]
-pub struct Patience {
-    /// The longest wait; zero is none.
-    pub most: Duration,
-    /// Told of each change.
-    pub told: fn(&Place),
+pub struct QueueOptions {
+    /// Maximum wait; zero means no wait.
+    pub max_wait: Duration,
+    /// Called for each change of the place.
+    pub on_change: fn(&QueuePosition),
 }
 
-impl Default for Patience {
+impl Default for QueueOptions {
     fn default() -> Self {
-        Patience { most: Duration::from_secs(600), told: |_| {} }
+        QueueOptions { max_wait: Duration::from_secs(600), on_change: |_| {} }
     }
 }
 
-/// What becomes of a session whose turn had to be waited for.
+/// Result of the admission of a session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Entered {
-    /// It went in at once: whatever the server said first is still to be read.
-    AtOnce,
-    /// Its turn has come: its data streams are to be dialled under this id.
-    After(SessionId),
+pub(crate) enum QueueOutcome {
+    /// Admitted without a wait, or interrupted. The server's first message is still to be read.
+    Immediate,
+    /// Admitted after a wait. The client dials the data streams with this id.
+    AfterWait(SessionId),
 }
 
-/// Waits until the server lets the session in. `waits` is called once, when it must wait at all: the data streams
-/// dialled so far are then of no use.
-pub(crate) fn enter(
+/// Waits until the server admits the session. `on_queued` is called once if the session must wait: data streams that
+/// are already connected become useless.
+pub(crate) fn wait_for_admission(
     control: &mut Control,
-    patience: &Patience,
+    options: &QueueOptions,
     within: Duration,
     interrupted: Option<&AtomicBool>,
-    waits: impl FnOnce(),
-) -> Result<Entered, SessionError> {
+    on_queued: impl FnOnce(),
+) -> Result<QueueOutcome, SessionError> {
     let (peer, begun) = (control.peer(), Instant::now());
-    let (mut heard, mut allowed, mut last) = (begun, within, None::<Place>);
-    let mut waits = Some(waits);
+    let (mut last_frame_at, mut timeout, mut last) = (begun, within, None::<QueuePosition>);
+    let mut on_queued = Some(on_queued);
     loop {
         if interrupted.is_some_and(|flag| flag.load(Ordering::Relaxed)) {
-            // Whoever interrupted says so; what matters here is that the wait is over.
-            return Ok(Entered::AtOnce);
+            // The caller knows about the interrupt; the wait is over.
+            return Ok(QueueOutcome::Immediate);
         }
-        let while_doing = if last.is_some() { "while its queue was waited in" } else { "before its first word" };
-        match control.poll_queue(LOOK_UP.min(allowed), while_doing)? {
-            Heard::Other if last.is_none() => return Ok(Entered::AtOnce),
-            // A refusal; anything else makes no sense, and is named when it is read.
-            Heard::Other => return control.recv::<()>(LOOK_UP, while_doing).map(|()| Entered::AtOnce),
-            Heard::Queue(FromServer::Turn { session }) => {
-                control.send_queue(&FromClient::Here)?;
-                return Ok(Entered::After(session));
+        let while_doing =
+            if last.is_some() { "while this client waited in its queue" } else { "before its first message" };
+        match control.poll_queue(POLL_INTERVAL.min(timeout), while_doing)? {
+            QueuePoll::Other if last.is_none() => return Ok(QueueOutcome::Immediate),
+            // A refusal, or an unexpected message, which then fails to decode.
+            QueuePoll::Other => {
+                return control.recv::<()>(POLL_INTERVAL, while_doing).map(|()| QueueOutcome::Immediate);
             }
-            Heard::Queue(FromServer::Waiting(place)) => {
-                (heard, allowed) = (Instant::now(), DEAD_AFTER);
-                waits.take().into_iter().for_each(|waits| waits());
-                if patience.most.is_zero() {
-                    return Err(SessionError::Full(place));
+            QueuePoll::Frame(QueueMessage::Turn { session }) => {
+                control.send_queue(&QueueReply::Here)?;
+                return Ok(QueueOutcome::AfterWait(session));
+            }
+            QueuePoll::Frame(QueueMessage::Waiting(place)) => {
+                (last_frame_at, timeout) = (Instant::now(), DEAD_PEER_TIMEOUT);
+                on_queued.take().into_iter().for_each(|on_queued| on_queued());
+                if options.max_wait.is_zero() {
+                    return Err(SessionError::ServerFull(place));
                 }
                 if last.is_none_or(|last| last.ahead != place.ahead) {
-                    (patience.told)(&place);
+                    (options.on_change)(&place);
                 }
                 last = Some(place);
             }
-            Heard::Nothing => {}
+            QueuePoll::Nothing => {}
         }
-        if let Some(place) = last.filter(|_| begun.elapsed() > patience.most) {
-            return Err(SessionError::Waited { after: patience.most, place });
+        if let Some(place) = last.filter(|_| begun.elapsed() > options.max_wait) {
+            return Err(SessionError::QueueTimeout { after: options.max_wait, place });
         }
-        if heard.elapsed() > allowed {
-            return Err(SessionError::Timeout { peer, after: allowed, while_doing });
+        if last_frame_at.elapsed() > timeout {
+            return Err(SessionError::Timeout { peer, after: timeout, while_doing });
         }
     }
 }

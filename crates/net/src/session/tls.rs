@@ -1,4 +1,4 @@
-//! TLS 1.3 with a pinned certificate: no authorities, no names, one fingerprint.
+//! TLS 1.3 with a pinned certificate: no certificate authorities, no host names, one fingerprint.
 
 use std::io::{self, IoSlice, Read, Write};
 use std::net::TcpStream;
@@ -14,58 +14,58 @@ use rustls::{
     SignatureScheme, StreamOwned,
 };
 
-use super::DEAD_AFTER;
-use super::identity::{Identity, fingerprint};
+use super::DEAD_PEER_TIMEOUT;
+use super::identity::{ServerIdentity, fingerprint};
 
 /// One end of a TLS connection over a blocking socket.
 #[derive(Debug)]
 pub(crate) enum TlsStream {
-    Client(Box<StreamOwned<ClientConnection, Timed>>),
-    Server(Box<StreamOwned<ServerConnection, Timed>>),
+    Client(Box<StreamOwned<ClientConnection, DeadlineSocket>>),
+    Server(Box<StreamOwned<ServerConnection, DeadlineSocket>>),
 }
 
-/// A socket whose waits all end at the same moment. rustls reads it again and again until a record is whole, and a peer
-/// that sends a byte at a time would keep a time-out of each read from ever passing.
+/// A socket with one deadline for all reads and writes. rustls reads repeatedly until a record is complete; with a
+/// time-out per read, a peer that sends single bytes would never time out.
 #[derive(Debug)]
-pub(crate) struct Timed {
+pub(crate) struct DeadlineSocket {
     socket: TcpStream,
-    /// None leaves it to the socket's own time-outs.
+    /// Without a deadline the socket's own time-outs apply.
     deadline: Option<Instant>,
 }
 
-impl Timed {
+impl DeadlineSocket {
     fn new(socket: TcpStream) -> Self {
-        Timed { socket, deadline: None }
+        DeadlineSocket { socket, deadline: None }
     }
 
-    /// How long the next wait may take; an error when there is no time left, as of a time-out.
-    fn left(&self) -> io::Result<Option<Duration>> {
+    /// Returns the maximum time of the next wait. After the deadline it returns a time-out error.
+    fn time_left(&self) -> io::Result<Option<Duration>> {
         let Some(deadline) = self.deadline else { return Ok(None) };
         match deadline.saturating_duration_since(Instant::now()) {
             Duration::ZERO => Err(io::ErrorKind::WouldBlock.into()),
-            // Below it the kernel might take it for zero, which means "for ever".
+            // The kernel could round a smaller value to zero, which means no time-out.
             left => Ok(Some(left.max(Duration::from_millis(1)))),
         }
     }
 }
 
-impl Read for Timed {
+impl Read for DeadlineSocket {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        if let left @ Some(_) = self.left()? {
+        if let left @ Some(_) = self.time_left()? {
             self.socket.set_read_timeout(left)?;
         }
         self.socket.read(buffer)
     }
 }
 
-impl Write for Timed {
+impl Write for DeadlineSocket {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         self.write_vectored(&[IoSlice::new(bytes)])
     }
 
-    /// rustls hands over several records at once, which leave in one call.
+    /// rustls passes several records at once; they leave in one system call.
     fn write_vectored(&mut self, records: &[IoSlice<'_>]) -> io::Result<usize> {
-        if let left @ Some(_) = self.left()? {
+        if let left @ Some(_) = self.time_left()? {
             self.socket.set_write_timeout(left)?;
         }
         self.socket.write_vectored(records)
@@ -77,18 +77,18 @@ impl Write for Timed {
 }
 
 impl TlsStream {
-    /// The client's end. The handshake happens with the first write, so that the first message rides in the same
-    /// flight as the client's Finished: two round trips from the dial.
+    /// Creates the client's end. The first write performs the handshake, so that the first message leaves with the
+    /// client's Finished message, two round trips after the start of the connection.
     pub(crate) fn client(socket: TcpStream, config: Arc<ClientConfig>) -> Result<Self, rustls::Error> {
-        // The name is not used: the pinned fingerprint is the identity.
+        // The pinned fingerprint is the identity; the name is unused.
         let name = ServerName::try_from("lfn.invalid").map_err(|_| rustls::Error::General("server name".into()))?;
         let connection = ClientConnection::new(config, name)?;
-        Ok(TlsStream::Client(Box::new(StreamOwned::new(connection, Timed::new(socket)))))
+        Ok(TlsStream::Client(Box::new(StreamOwned::new(connection, DeadlineSocket::new(socket)))))
     }
 
     pub(crate) fn server(socket: TcpStream, config: Arc<ServerConfig>) -> Result<Self, rustls::Error> {
         let connection = ServerConnection::new(config)?;
-        Ok(TlsStream::Server(Box::new(StreamOwned::new(connection, Timed::new(socket)))))
+        Ok(TlsStream::Server(Box::new(StreamOwned::new(connection, DeadlineSocket::new(socket)))))
     }
 
     pub(crate) fn socket(&self) -> &TcpStream {
@@ -98,34 +98,34 @@ impl TlsStream {
         }
     }
 
-    fn timed(&mut self) -> &mut Timed {
+    fn deadline_socket(&mut self) -> &mut DeadlineSocket {
         match self {
             TlsStream::Client(stream) => &mut stream.sock,
             TlsStream::Server(stream) => &mut stream.sock,
         }
     }
 
-    /// Every wait ends then, whatever comes meanwhile, until another moment is given.
-    pub(crate) fn wait_until(&mut self, deadline: Instant) {
-        self.timed().deadline = Some(deadline);
+    /// Sets the end of all waits, until another deadline is set.
+    pub(crate) fn set_deadline(&mut self, deadline: Instant) {
+        self.deadline_socket().deadline = Some(deadline);
     }
 
-    /// From here on each read and each write has a time of its own, as payload wants it.
-    pub(crate) fn wait_each(&mut self) {
-        let timed = self.timed();
-        timed.deadline = None;
-        // A socket that is gone says so when it is used.
-        let _ = timed.socket.set_read_timeout(Some(DEAD_AFTER));
-        let _ = timed.socket.set_write_timeout(Some(DEAD_AFTER));
+    /// Gives each read and each write its own time-out, as payload needs.
+    pub(crate) fn use_socket_timeouts(&mut self) {
+        let socket = self.deadline_socket();
+        socket.deadline = None;
+        // A closed socket reports its error at the next use.
+        let _ = socket.socket.set_read_timeout(Some(DEAD_PEER_TIMEOUT));
+        let _ = socket.socket.set_write_timeout(Some(DEAD_PEER_TIMEOUT));
     }
 
-    /// Tells the peer that nothing more will come, so that it can tell an end from a cut.
+    /// Sends close_notify, so that the peer can distinguish the end from a broken connection.
     pub(crate) fn close_notify(&mut self) {
         match self {
             TlsStream::Client(stream) => stream.conn.send_close_notify(),
             TlsStream::Server(stream) => stream.conn.send_close_notify(),
         }
-        // The connection ends here either way.
+        // The connection ends here in either case.
         let _ = self.flush();
     }
 }
@@ -155,23 +155,23 @@ impl Write for TlsStream {
     }
 }
 
-/// Accepts the one pinned certificate, and remembers another one it was shown, for the error message.
+/// Accepts only the pinned certificate, and remembers the fingerprint of another one for the error message.
 #[derive(Debug)]
-pub(crate) struct Pinned {
+pub(crate) struct PinnedVerifier {
     expected: Option<Fingerprint>,
-    refused: Mutex<Option<Fingerprint>>,
+    presented: Mutex<Option<Fingerprint>>,
     provider: Arc<CryptoProvider>,
 }
 
-impl Pinned {
-    /// `None` takes any certificate: only for `--insecure`.
+impl PinnedVerifier {
+    /// Creates the verifier. `None` accepts any certificate, for `--insecure` only.
     pub(crate) fn new(expected: Option<Fingerprint>) -> Arc<Self> {
-        Arc::new(Pinned { expected, refused: Mutex::new(None), provider: Arc::new(ring::default_provider()) })
+        Arc::new(PinnedVerifier { expected, presented: Mutex::new(None), provider: Arc::new(ring::default_provider()) })
     }
 
-    /// The fingerprint that was shown instead of the pinned one.
-    pub(crate) fn refused(&self) -> Option<Fingerprint> {
-        *self.refused.lock().unwrap_or_else(PoisonError::into_inner)
+    /// Returns the fingerprint that the server presented instead of the pinned one.
+    pub(crate) fn presented_fingerprint(&self) -> Option<Fingerprint> {
+        *self.presented.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     pub(crate) fn client_config(self: &Arc<Self>) -> Result<Arc<ClientConfig>, rustls::Error> {
@@ -186,7 +186,7 @@ impl Pinned {
     }
 }
 
-impl ServerCertVerifier for Pinned {
+impl ServerCertVerifier for PinnedVerifier {
     fn verify_server_cert(
         &self,
         end_entity: &CertificateDer<'_>,
@@ -199,18 +199,18 @@ impl ServerCertVerifier for Pinned {
         if self.expected.is_none_or(|expected| expected == shown) {
             return Ok(ServerCertVerified::assertion());
         }
-        *self.refused.lock().unwrap_or_else(PoisonError::into_inner) = Some(shown);
+        *self.presented.lock().unwrap_or_else(PoisonError::into_inner) = Some(shown);
         Err(CertificateError::ApplicationVerificationFailure.into())
     }
 
-    /// Never asked: only TLS 1.3 is offered.
+    /// Unused, because only TLS 1.3 is offered.
     fn verify_tls12_signature(
         &self,
         _message: &[u8],
         _certificate: &CertificateDer<'_>,
         _signature: &DigitallySignedStruct,
     ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        Err(rustls::Error::General("TLS 1.2 is not spoken".into()))
+        Err(rustls::Error::General("TLS 1.2 is not supported".into()))
     }
 
     fn verify_tls13_signature(
@@ -228,13 +228,13 @@ impl ServerCertVerifier for Pinned {
     }
 }
 
-/// What a server needs to answer handshakes.
-pub(crate) fn server_config(identity: &Identity) -> Result<Arc<ServerConfig>, rustls::Error> {
+/// Returns the TLS configuration of a server.
+pub(crate) fn server_config(identity: &ServerIdentity) -> Result<Arc<ServerConfig>, rustls::Error> {
     let mut config = ServerConfig::builder_with_provider(Arc::new(ring::default_provider()))
         .with_protocol_versions(&[&rustls::version::TLS13])?
         .with_no_client_auth()
         .with_single_cert(vec![identity.certificate().clone()], identity.key())?;
-    // Every connection of a session is made at once: there is nothing to resume.
+    // All connections of a session are dialled at once, so there is nothing to resume.
     config.send_tls13_tickets = 0;
     Ok(Arc::new(config))
 }

@@ -1,15 +1,15 @@
-//! Both ends of STAMP over UDP: the reflector of `lfn serve --stamp`, the sender of `lfn test --stamp`.
+//! STAMP over UDP: the reflector of `lfn serve --stamp` and the sender of `lfn test --stamp`.
 //!
-//! What is said and what it means is `lfn_core::stamp`; here are the sockets, the clock and the keyed hash. Stamps of
-//! what arrives are the kernel's (`SO_TIMESTAMPNS`), those of what leaves are read just before it does.
+//! The protocol is in `lfn_core::stamp`. This module contains the sockets, the clock and the keyed hash. Timestamps of
+//! received packets come from the kernel (`SO_TIMESTAMPNS`), those of sent packets are read just before sending.
 
 mod key;
 mod reflector;
 mod sender;
 
-pub use key::{Key, KeyError};
-pub use reflector::{Reflecting, ReflectorConfig};
-pub use sender::{Probing, SendError, probe};
+pub use key::{StampKey, StampKeyError};
+pub use reflector::{ReflectorConfig, StampReflector};
+pub use sender::{StampError, StampProbeOptions, probe};
 
 use std::time::Duration;
 
@@ -18,24 +18,24 @@ use lfn_core::time::Instant;
 use lfn_sys::clock;
 use lfn_sys::message::Message;
 
-/// Largest datagram that is looked at.
-const ROOM: usize = 65_536;
+/// Size of the receive buffer, bytes.
+const MAX_DATAGRAM: usize = 65_536;
 
-/// Now, as a packet tells it.
-fn stamp() -> Timestamp {
+/// Returns the current time as a STAMP timestamp.
+fn timestamp() -> Timestamp {
     Timestamp::ntp(Duration::from_nanos(clock::wall_nanos()))
 }
 
-/// When a message came: by the kernel, or now.
+/// Returns the kernel's timestamp of a message, or the current time if there is none.
 fn arrival(message: &Message) -> Timestamp {
-    message.stamp.map_or_else(stamp, Timestamp::ntp)
+    message.timestamp.map_or_else(timestamp, Timestamp::ntp)
 }
 
 fn now() -> Instant {
     Instant::from_nanos(clock::monotonic_nanos())
 }
 
-/// How good this host's clock is.
-fn estimate() -> ErrorEstimate {
+/// Returns the error estimate of this host's clock.
+fn clock_error_estimate() -> ErrorEstimate {
     ErrorEstimate::new(clock::wall_error())
 }

@@ -1,4 +1,5 @@
-//! The sender on its socket: packets at even times, answers as they come, and the last question.
+//! Sender on a UDP socket. Sends packets at a fixed interval, receives the replies, and finally asks for the
+//! reflector's counters.
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
@@ -8,203 +9,190 @@ use std::time::Duration;
 
 use lfn_core::stamp::packet::{ReflectorPacket, SenderPacket, base_length};
 use lfn_core::stamp::report::StampReport;
-use lfn_core::stamp::sender::{Sender, TTL};
+use lfn_core::stamp::sender::{StampSender, TTL};
 use lfn_core::stamp::{Mac, tlv};
 use lfn_core::time::Instant;
 use lfn_sys::clock;
 use lfn_sys::message::{self, Queue};
 
-use super::{Key, ROOM, arrival, estimate, now, stamp};
+use super::{MAX_DATAGRAM, StampKey, arrival, clock_error_estimate, now, timestamp};
 
-/// What to measure.
+/// Options of a STAMP measurement.
 #[derive(Debug, Clone)]
-pub struct Probing {
-    /// The reflector.
+pub struct StampProbeOptions {
     pub to: SocketAddr,
-    /// Address of this host to send from; any if there is none.
+    /// Local address to send from. `None` lets the kernel choose.
     pub from: Option<IpAddr>,
-    /// How many packets.
     pub count: u32,
-    /// Time between two.
     pub interval: Duration,
-    /// Bytes of a packet; no fewer than the base packet has.
+    /// Size of a packet, bytes. At least the size of the base packet.
     pub size: usize,
-    /// How long the last answers are waited for.
+    /// Maximum time to wait for the last replies.
     pub wait: Duration,
-    /// The reflector is on this host, in another namespace: both read one clock.
-    pub one_clock: bool,
-    /// Shared with the reflector, if packets are to be authenticated.
-    pub key: Option<Key>,
+    /// The reflector runs on this host, in another namespace, so both use the same clock.
+    pub has_shared_clock: bool,
+    /// Key of the authenticated mode.
+    pub key: Option<StampKey>,
 }
 
-/// Why nothing could be measured.
+/// Reason why a measurement failed.
 #[derive(Debug, thiserror::Error)]
-pub enum SendError {
-    /// The socket cannot be had, or nothing can be sent.
+pub enum StampError {
+    /// The socket cannot be opened, or no packet can be sent.
     #[error("STAMP to {to}: {source}")]
-    Io {
-        /// The reflector.
-        to: SocketAddr,
-        /// What the kernel said.
-        source: io::Error,
-    },
-    /// Nobody listens at that port.
+    Io { to: SocketAddr, source: io::Error },
+    /// ICMP reports that the port is closed.
     #[error("no STAMP reflector at {to}: the port is closed")]
-    Closed {
-        /// Where it should be.
-        to: SocketAddr,
-    },
-    /// Nothing came back.
-    #[error("no answer from {to} to any of {sent} packets")]
-    Silent {
-        /// The reflector.
-        to: SocketAddr,
-        /// Packets sent.
-        sent: u64,
-    },
+    Closed { to: SocketAddr },
+    #[error("no reply from {to} to any of {sent} packets")]
+    NoAnswer { to: SocketAddr, sent: u64 },
 }
 
-/// Sends and listens, until all is done or `stop` is set; `watch` is told how many packets were sent and
-/// answered so far.
-pub fn probe(probing: &Probing, stop: &AtomicBool, watch: &mut dyn FnMut(u64, u64)) -> Result<StampReport, SendError> {
-    let failed = |source| SendError::Io { to: probing.to, source };
-    let socket = open(probing).map_err(failed)?;
-    let hash = |bytes: &[u8]| probing.key.as_ref().map(|key| key.hash(bytes)).unwrap_or_default();
-    let mac: Option<Mac<'_>> = if probing.key.is_some() { Some(&hash) } else { None };
+/// Measures until all packets are answered, the last time-out expires, or `stop` is set. `on_progress` receives the
+/// numbers of sent and answered packets.
+pub fn probe(
+    options: &StampProbeOptions,
+    stop: &AtomicBool,
+    on_progress: &mut dyn FnMut(u64, u64),
+) -> Result<StampReport, StampError> {
+    let failed = |source| StampError::Io { to: options.to, source };
+    let socket = open(options).map_err(failed)?;
+    let hash = |bytes: &[u8]| options.key.as_ref().map(|key| key.hash(bytes)).unwrap_or_default();
+    let mac: Option<Mac<'_>> = if options.key.is_some() { Some(&hash) } else { None };
     let session = u16::from_be_bytes(random().map_err(failed)?);
-    let mut sender = Sender::new(session, estimate());
-    if probing.one_clock {
+    let mut sender = StampSender::new(session, clock_error_estimate());
+    if options.has_shared_clock {
         sender.share_clock();
     }
-    let mut run = Run { probing, socket, mac, sender, buffer: vec![0; ROOM], refused: 0 };
-    run.packets(stop, watch)?;
-    run.ask(stop)?;
+    let mut run = ProbeRun { options, socket, mac, sender, buffer: vec![0; MAX_DATAGRAM], refused: 0 };
+    run.send_packets(stop, on_progress)?;
+    run.query_numbering(stop)?;
     let report = run.report();
     match (report.answered, run.refused) {
-        (0, 1..) => Err(SendError::Closed { to: probing.to }),
-        (0, _) => Err(SendError::Silent { to: probing.to, sent: report.sent }),
+        (0, 1..) => Err(StampError::Closed { to: options.to }),
+        (0, _) => Err(StampError::NoAnswer { to: options.to, sent: report.sent }),
         _ => Ok(report),
     }
 }
 
-fn open(probing: &Probing) -> io::Result<UdpSocket> {
-    let any: IpAddr = match probing.to {
+fn open(options: &StampProbeOptions) -> io::Result<UdpSocket> {
+    let any: IpAddr = match options.to {
         SocketAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),
         SocketAddr::V6(_) => Ipv6Addr::UNSPECIFIED.into(),
     };
-    let socket = UdpSocket::bind((probing.from.unwrap_or(any), 0))?;
-    message::tell_arrival(&socket)?;
+    let socket = UdpSocket::bind((options.from.unwrap_or(any), 0))?;
+    message::enable_timestamps(&socket)?;
     message::set_hop_limit(&socket, TTL)?;
-    socket.connect(probing.to)?;
+    socket.connect(options.to)?;
     Ok(socket)
 }
 
 fn random() -> io::Result<[u8; 2]> {
     let mut bytes = [0; 2];
     getrandom::fill(&mut bytes)?;
-    // Zero stands for none.
+    // Zero means "no session".
     bytes[1] |= 1;
     Ok(bytes)
 }
 
-struct Run<'a> {
-    probing: &'a Probing,
+struct ProbeRun<'a> {
+    options: &'a StampProbeOptions,
     socket: UdpSocket,
     mac: Option<Mac<'a>>,
-    sender: Sender,
+    sender: StampSender,
     buffer: Vec<u8>,
-    /// Times that the reflector's host said that nobody listens.
+    /// Number of "connection refused" errors from the reflector's host.
     refused: u32,
 }
 
-impl Run<'_> {
-    /// All packets, each at its time, and then what is still under way.
-    fn packets(&mut self, stop: &AtomicBool, watch: &mut dyn FnMut(u64, u64)) -> Result<(), SendError> {
-        let begun = now();
-        for number in 0..self.probing.count {
-            if !self.listen(begun + self.probing.interval * number, stop, false)? {
+impl ProbeRun<'_> {
+    /// Sends each packet at its time, and then waits for the missing replies.
+    fn send_packets(&mut self, stop: &AtomicBool, on_progress: &mut dyn FnMut(u64, u64)) -> Result<(), StampError> {
+        let started_at = now();
+        for number in 0..self.options.count {
+            if !self.listen(started_at + self.options.interval * number, stop, false)? {
                 return Ok(());
             }
-            let packet = self.sender.packet(stamp());
+            let packet = self.sender.packet(timestamp());
             self.send(packet)?;
-            // Nobody who refuses everything begins to answer later.
-            if self.refused >= 5 && self.sender.count() == u64::from(self.refused) {
-                return Err(SendError::Closed { to: self.probing.to });
+            // If a host refuses the first five packets, it will refuse all.
+            if self.refused >= 5 && self.sender.sent_count() == u64::from(self.refused) {
+                return Err(StampError::Closed { to: self.options.to });
             }
-            watch(self.sender.count(), self.sender.answers());
+            on_progress(self.sender.sent_count(), self.sender.answered_count());
         }
-        self.listen(now() + self.probing.wait, stop, true)?;
-        watch(self.sender.count(), self.sender.answers());
+        self.listen(now() + self.options.wait, stop, true)?;
+        on_progress(self.sender.sent_count(), self.sender.answered_count());
         Ok(())
     }
 
-    /// Whose loss it was: asked only where something was lost or doubled.
-    fn ask(&mut self, stop: &AtomicBool) -> Result<(), SendError> {
+    /// Asks for the reflector's counters if packets were lost or duplicated, to find the direction of the loss.
+    fn query_numbering(&mut self, stop: &AtomicBool) -> Result<(), StampError> {
         const TRIES: u32 = 3;
         for _ in 0..TRIES {
-            let unsure = !self.sender.has_all() && self.sender.answers() > 0;
-            if !unsure || self.sender.is_told() || stop.load(Ordering::Relaxed) {
+            let is_ambiguous = !self.sender.all_answered() && self.sender.answered_count() > 0;
+            if !is_ambiguous || self.sender.is_numbering_known() || stop.load(Ordering::Relaxed) {
                 break;
             }
-            let packet = self.sender.question(stamp());
+            let packet = self.sender.numbering_query(timestamp());
             self.send(packet)?;
-            let until = now() + self.probing.wait;
-            while now() < until && !self.sender.is_told() && !stop.load(Ordering::Relaxed) {
-                self.take(until.min(now() + LOOK_UP))?;
+            let until = now() + self.options.wait;
+            while now() < until && !self.sender.is_numbering_known() && !stop.load(Ordering::Relaxed) {
+                self.receive_answers(until.min(now() + POLL_INTERVAL))?;
             }
         }
         Ok(())
     }
 
-    /// Takes answers until then, or until all have come; says whether to go on.
-    fn listen(&mut self, until: Instant, stop: &AtomicBool, to_the_last: bool) -> Result<bool, SendError> {
+    /// Receives replies until the given time, or until all packets are answered. Returns false if `stop` was set.
+    fn listen(&mut self, until: Instant, stop: &AtomicBool, until_all_answered: bool) -> Result<bool, StampError> {
         while now() < until {
             if stop.load(Ordering::Relaxed) {
                 return Ok(false);
             }
-            if to_the_last && self.sender.has_all() {
+            if until_all_answered && self.sender.all_answered() {
                 break;
             }
-            self.take(until.min(now() + LOOK_UP))?;
+            self.receive_answers(until.min(now() + POLL_INTERVAL))?;
         }
         Ok(!stop.load(Ordering::Relaxed))
     }
 
-    /// Waits, and takes what has come.
-    fn take(&mut self, until: Instant) -> Result<(), SendError> {
-        let left = clock::most_of(until.saturating_since(now()));
-        clock::wait_readable([self.socket.as_fd()], Some(left)).map_err(|source| self.failed(source))?;
-        for _ in 0..AT_ONCE {
+    /// Waits, and receives the replies that have arrived.
+    fn receive_answers(&mut self, until: Instant) -> Result<(), StampError> {
+        let timeout = clock::early_timeout(until.saturating_since(now()));
+        clock::wait_readable([self.socket.as_fd()], Some(timeout)).map_err(|source| self.failed(source))?;
+        for _ in 0..RECEIVE_BATCH {
             match message::receive(&self.socket, Queue::Data, &mut self.buffer) {
                 Ok(Some(message)) => match ReflectorPacket::decode(&self.buffer[..message.length], self.mac) {
-                    Ok(packet) => self.sender.answered(&packet, arrival(&message)),
-                    Err(_) => self.sender.unreadable(),
+                    Ok(packet) => self.sender.record_answer(&packet, arrival(&message)),
+                    Err(_) => self.sender.record_invalid(),
                 },
                 Ok(None) => break,
-                Err(error) => self.forgive(error)?,
+                Err(error) => self.tolerate_path_error(error)?,
             }
         }
         Ok(())
     }
 
-    fn send(&mut self, packet: SenderPacket) -> Result<(), SendError> {
+    fn send(&mut self, packet: SenderPacket) -> Result<(), StampError> {
         let mut bytes = packet.encode(self.mac);
         let base = base_length(self.mac.is_some());
-        bytes.extend(tlv::padding(self.probing.size.saturating_sub(base)));
+        bytes.extend(tlv::padding(self.options.size.saturating_sub(base)));
         let mut result = self.socket.send(&bytes);
-        // The kernel reports what became of an earlier packet first.
+        // The kernel first reports errors of earlier packets.
         if let Err(error) = result {
-            self.forgive(error)?;
+            self.tolerate_path_error(error)?;
             result = self.socket.send(&bytes);
         }
         match result {
             Ok(_) => Ok(()),
-            Err(error) => self.forgive(error),
+            Err(error) => self.tolerate_path_error(error),
         }
     }
 
-    /// What the path or a full queue brings about counts as loss; what this host cannot do at all is an error.
-    fn forgive(&mut self, error: io::Error) -> Result<(), SendError> {
+    /// Counts errors of the path, and ignores a full queue, as losses. Returns all other errors.
+    fn tolerate_path_error(&mut self, error: io::Error) -> Result<(), StampError> {
         use io::ErrorKind::{ConnectionRefused, HostUnreachable, Interrupted, WouldBlock};
         match error.kind() {
             ConnectionRefused => self.refused += 1,
@@ -214,19 +202,19 @@ impl Run<'_> {
         Ok(())
     }
 
-    fn failed(&self, source: io::Error) -> SendError {
-        SendError::Io { to: self.probing.to, source }
+    fn failed(&self, source: io::Error) -> StampError {
+        StampError::Io { to: self.options.to, source }
     }
 
     fn report(&self) -> StampReport {
-        let probing = self.probing;
-        let size = probing.size.max(base_length(self.mac.is_some()));
+        let options = self.options;
+        let size = options.size.max(base_length(self.mac.is_some()));
         let bytes = u32::try_from(size).unwrap_or(u32::MAX);
-        self.sender.report(probing.to, bytes, probing.interval, self.mac.is_some())
+        self.sender.report(options.to, bytes, options.interval, self.mac.is_some())
     }
 }
 
-/// Answers that are taken before anything else is looked at.
-const AT_ONCE: u32 = 64;
-/// How soon an interrupt is noticed.
-const LOOK_UP: Duration = Duration::from_millis(200);
+/// Maximum number of replies between two checks of the time.
+const RECEIVE_BATCH: u32 = 64;
+/// Maximum delay until an interrupt is noticed.
+const POLL_INTERVAL: Duration = Duration::from_millis(200);

@@ -1,4 +1,4 @@
-//! The client's conversation: dials everything at once, runs its end, listens to the far one.
+//! Client end of a TCP test: dials all connections at once, runs this end, and receives the server's reports.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -6,169 +6,174 @@ use std::sync::mpsc::{Sender, channel};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use lfn_core::blocks::{Caught, Start};
+use lfn_core::block_timing::{ReceivedBlocks, SenderStart};
 use lfn_core::path::PathProfile;
-use lfn_core::plan::{self, Wishes};
-use lfn_core::report::Ended;
+use lfn_core::plan::{self, PlanOptions};
+use lfn_core::report::EndReason;
 use lfn_core::session::SessionId;
+use lfn_core::stopping_rule::{self, StoppingRule};
 use lfn_core::units::Bytes;
-use lfn_core::stopping_rule::{self, Until};
 use lfn_core::wire::Request;
-use lfn_core::wire::test::{
-    Bounded, ClientMessage, Direction, EndReport, Interval, Kernel, Load, ServerMessage, SocketWish, Sum,
+use lfn_core::wire::measure::{
+    Bounded, ClientMessage, EndReport, Interval, Kernel, ReportedTotals, ServerMessage, SocketRequest, TestDirection,
+    TestLoad,
 };
-use lfn_core::wire::test::{Ready, TestRequest};
+use lfn_core::wire::measure::{Ready, TestRequest};
 
 use super::TestError;
-use super::clock::{self, Questions};
-use super::deadline::{AFTER_STOP, Deadline};
+use super::both_directions::ConvergenceBarrier;
+use super::clock::{self, ClockProbes};
+use super::deadline::{INTERRUPT_TIMEOUT, ReportDeadline};
 use super::host::HostWatch;
-use super::load::{self, Counter, Event, Shared, Stream};
-use super::measurement::{Measurement, Progress, Test};
+use super::load::{self, LoadState, LoadStream, StreamCounter, StreamEvent};
+use super::measurement::{Measurement, Test, TestProgress};
 use super::meter::Meter;
-use super::options::{self, Options};
-use super::pair::Narrow;
-use super::probe::Probing;
-use crate::server::throttle::Throttle;
-use crate::session::dial::{self, Line, Target};
-use crate::session::queue::{self, Entered};
-use crate::session::{Control, Protection, SessionError, round_trip};
+use super::options::{self, SocketOptions};
+use super::probe::LatencyProbes;
+use crate::server::rate_limiter::RateLimiter;
+use crate::session::dial::{self, Target, TcpConnection};
+use crate::session::queue::{self, QueueOutcome};
+use crate::session::{Control, Protection, SessionError, min_rtt};
 
-/// How long the client sleeps at most, so that it notices soon that it is to stop.
-const LOOK_UP: Duration = Duration::from_millis(100);
+/// Maximum sleep of the client, so that it notices an interrupt soon.
+const POLL_INTERVAL: Duration = Duration::from_millis(100);
 
-/// Runs one test to its end; `watch` is told what happens as it does.
-pub fn run(target: &Target, test: &Test, watch: &mut dyn FnMut(Progress<'_>)) -> Result<Measurement, TestError> {
-    run_beside(target, test, watch, Narrow::alone())
+/// Runs one test to its end. `watch` receives its progress.
+pub fn run(target: &Target, test: &Test, watch: &mut dyn FnMut(TestProgress<'_>)) -> Result<Measurement, TestError> {
+    run_with_barrier(target, test, watch, ConvergenceBarrier::alone())
 }
 
-/// The same beside another, with which it ends where both go on until their goodputs are known.
-pub(super) fn run_beside(
+/// Runs one test next to another one. If both measure until their goodput converges, they end together.
+pub(super) fn run_with_barrier(
     target: &Target,
     test: &Test,
-    watch: &mut dyn FnMut(Progress<'_>),
-    narrow: Narrow,
+    watch: &mut dyn FnMut(TestProgress<'_>),
+    barrier: ConvergenceBarrier,
 ) -> Result<Measurement, TestError> {
     test.request.check()?;
     if test.request.udp.is_some() {
         return super::udp::run(target, test, watch);
     }
-    let kernel = options::kernel();
+    let kernel = options::read_kernel();
     let (request, near, dialled, mut control) = match test.path {
         Some(path) if path.base_rtt.is_zero() => {
-            let line = Line::connect(target)?;
-            let path = PathProfile { base_rtt: line.round_trip(), ..path };
-            let (mut request, near) = planned(test, &path);
+            let connection = TcpConnection::connect(target)?;
+            let path = PathProfile { base_rtt: connection.min_rtt(), ..path };
+            let (mut request, near) = apply_plan(test, &path);
             request.interval = test.interval(path.base_rtt);
-            let dialled = prepare(target, dial::new_session_id()?, &request, &near, &kernel)?;
-            let control = line.control(target, dialled.1.session, Request::Test(Box::new(request.clone())))?;
+            let dialled = dial_streams(target, dial::new_session_id()?, &request, &near, &kernel)?;
+            let control =
+                connection.open_control(target, dialled.1.session, Request::Test(Box::new(request.clone())))?;
             (request, near, dialled, control)
         }
         known => {
             let (mut request, near) = match known {
-                Some(path) => planned(test, &path),
-                None => (test.request.clone(), test.near.clone()),
+                Some(path) => apply_plan(test, &path),
+                None => (test.request.clone(), test.near_socket.clone()),
             };
-            let mut dialled = prepare(target, dial::new_session_id()?, &request, &near, &kernel)?;
-            let line = Line::connect(target)?;
-            request.interval = test.interval(line.round_trip());
+            let mut dialled = dial_streams(target, dial::new_session_id()?, &request, &near, &kernel)?;
+            let connection = TcpConnection::connect(target)?;
+            request.interval = test.interval(connection.min_rtt());
             dialled.0.set_interval(request.interval);
-            let control = line.control(target, dialled.1.session, Request::Test(Box::new(request.clone())))?;
+            let control =
+                connection.open_control(target, dialled.1.session, Request::Test(Box::new(request.clone())))?;
             (request, near, dialled, control)
         }
     };
     let mut dialled = Some(dialled);
     let entered =
-        queue::enter(&mut control, &target.patience, target.within, Some(&test.stop), || drop(dialled.take()))?;
+        queue::wait_for_admission(&mut control, &target.queue, target.connect_timeout, Some(&test.stop), || {
+            drop(dialled.take())
+        })?;
     if test.stop.load(Ordering::Relaxed) {
         return Err(TestError::Stopped);
     }
-    let (meter, dialler) = match (entered, dialled) {
-        (Entered::After(session), _) => prepare(target, session, &request, &near, &kernel)?,
-        (Entered::AtOnce, Some(dialled)) => dialled,
-        (Entered::AtOnce, None) => return Err(unexpected()),
+    let (meter, dialer) = match (entered, dialled) {
+        (QueueOutcome::AfterWait(session), _) => dial_streams(target, session, &request, &near, &kernel)?,
+        (QueueOutcome::Immediate, Some(dialled)) => dialled,
+        (QueueOutcome::Immediate, None) => return Err(unexpected_message()),
     };
-    let new = Conversation::new(test, target.silence, request, control, meter, watch);
-    Conversation { narrow, ..new }.run(target, dialler, kernel)
+    let new = TcpTestClient::new(test, target.silence_timeout, request, control, meter, watch);
+    TcpTestClient { barrier, ..new }.run(target, dialer, kernel)
 }
 
-/// What is asked of each end, with the plan's buffers among it.
-fn planned(test: &Test, path: &PathProfile) -> (TestRequest, SocketWish) {
-    let wishes = Wishes { streams: Some(test.request.streams.into()), ..Wishes::default() };
-    // A path no plan can be made for is left to the kernel.
-    let buffer = plan::plan(path, &wishes).ok().map(|plan| plan.buffer);
+/// Returns the request and this end's socket options with the plan's buffer sizes.
+fn apply_plan(test: &Test, path: &PathProfile) -> (TestRequest, SocketRequest) {
+    let plan_options = PlanOptions { streams: Some(test.request.streams.into()), ..PlanOptions::default() };
+    // Without a valid plan the kernel's defaults stay.
+    let buffer = plan::plan(path, &plan_options).ok().map(|plan| plan.buffer);
     let most = path.queue.map(|queue| Bytes((path.bdp().0 + queue.0 / 2) / u64::from(test.request.streams)));
-    let with = |wish: &SocketWish| SocketWish { planned: buffer, planned_most: most, ..wish.clone() };
-    (TestRequest { socket: with(&test.request.socket), ..test.request.clone() }, with(&test.near))
+    let with = |request: &SocketRequest| SocketRequest { planned: buffer, planned_max: most, ..request.clone() };
+    (TestRequest { socket: with(&test.request.socket), ..test.request.clone() }, with(&test.near_socket))
 }
 
-/// This end's streams: dialled at once, with no wait for the control connection, unless the server must listen first.
-fn prepare(
+/// Opens this end's streams at once, without a wait for the control connection, unless the server must listen first.
+fn dial_streams(
     target: &Target,
     session: SessionId,
     request: &TestRequest,
-    near: &SocketWish,
+    near: &SocketRequest,
     kernel: &Kernel,
-) -> Result<(Meter, Dialler), TestError> {
-    let sends = request.direction == Direction::Forward;
-    let options = Arc::new(Options::new(near, sends, kernel)?);
-    let shared = Shared::new(request, sends, Instant::now(), Throttle::none(), None);
+) -> Result<(Meter, StreamDialer), TestError> {
+    let sends = request.direction == TestDirection::Forward;
+    let options = Arc::new(SocketOptions::new(near, sends, kernel)?);
+    let shared = LoadState::new(request, sends, Instant::now(), RateLimiter::unlimited(), None);
     let (sender, events) = channel();
     let mut meter = Meter::new(request, sends, shared.clone(), options.clone(), events);
     if let Some(address) = target.first_address() {
-        meter.watch_host(HostWatch::towards(address.ip(), None));
+        meter.set_host_watch(HostWatch::for_destination(address.ip(), None));
     }
-    let dialler = Dialler { target: target.clone(), session, sends, shared, options, events: sender };
-    // Probes come first, on a path without load.
+    let dialer = StreamDialer { target: target.clone(), session, sends, shared, options, events: sender };
+    // Latency probes run first, on an idle path.
     if !request.apart() && request.latency.is_none() {
-        dialler.dial(request.streams, None)?;
+        dialer.dial(request.streams, None)?;
     }
-    Ok((meter, dialler))
+    Ok((meter, dialer))
 }
 
-/// The client's end of one running test.
-struct Conversation<'a> {
+/// Client end of one running test.
+struct TcpTestClient<'a> {
     request: TestRequest,
     control: Control,
     meter: Meter,
-    watch: &'a mut dyn FnMut(Progress<'_>),
+    watch: &'a mut dyn FnMut(TestProgress<'_>),
     rtt: Duration,
-    /// When the server was ready.
+    /// Time at which the server was ready.
     ready: Instant,
-    deadline: Deadline,
+    deadline: ReportDeadline,
     far_intervals: Vec<Interval>,
-    /// When the server's intervals began to count, on its clock.
+    /// Start of the server's intervals, on the server's clock, nanoseconds.
     far_started: Option<u64>,
-    far_sum: Sum,
-    questions: Questions,
-    probing: Option<Probing>,
+    far_totals: ReportedTotals,
+    clock_probes: ClockProbes,
+    latency_probes: Option<LatencyProbes>,
     report: Option<EndReport>,
     stop: Arc<AtomicBool>,
-    until: Option<Until>,
-    /// How it stands with the tests that end together by that.
-    narrow: Narrow,
+    stopping_rule: Option<StoppingRule>,
+    /// Convergence of this test and of the one that runs next to it.
+    barrier: ConvergenceBarrier,
     omit: Option<Duration>,
-    /// What the receiver got, for [`Conversation::until`].
+    /// Received intervals, for the stopping rule.
     received: Vec<Interval>,
-    /// How much of that was looked at.
-    looked: usize,
-    ended: Ended,
+    /// Number of intervals that the stopping rule has seen.
+    checked_intervals: usize,
+    ended: EndReason,
 }
 
-impl<'a> Conversation<'a> {
+impl<'a> TcpTestClient<'a> {
     fn new(
         test: &Test,
         silence: Duration,
         request: TestRequest,
         control: Control,
         mut meter: Meter,
-        watch: &'a mut dyn FnMut(Progress<'_>),
+        watch: &'a mut dyn FnMut(TestProgress<'_>),
     ) -> Self {
-        meter.confirm_host(control.socket());
-        let (rtt, now) = (round_trip(control.socket()), Instant::now());
-        Conversation {
-            far_sum: Sum::of(&request),
-            deadline: Deadline::new(silence + request.interval, rtt, now),
+        meter.confirm_interface(control.socket());
+        let (rtt, now) = (min_rtt(control.socket()), Instant::now());
+        TcpTestClient {
+            far_totals: ReportedTotals::of(&request),
+            deadline: ReportDeadline::new(silence + request.interval, rtt, now),
             request,
             control,
             meter,
@@ -177,200 +182,206 @@ impl<'a> Conversation<'a> {
             ready: now,
             far_intervals: Vec::new(),
             far_started: None,
-            questions: Questions::new(),
-            probing: None,
+            clock_probes: ClockProbes::new(),
+            latency_probes: None,
             report: None,
             stop: test.stop.clone(),
-            until: test.until.map(|wanted| Until::new(wanted, test.omit)),
-            narrow: Narrow::alone(),
+            stopping_rule: test.target_precision.map(|wanted| StoppingRule::new(wanted, test.omit)),
+            barrier: ConvergenceBarrier::alone(),
             omit: test.omit,
             received: Vec::new(),
-            looked: 0,
-            ended: Ended::Done,
+            checked_intervals: 0,
+            ended: EndReason::Completed,
         }
     }
 
-    fn run(mut self, target: &Target, dialler: Dialler, kernel: Kernel) -> Result<Measurement, TestError> {
-        let ready = match self.control.recv(target.within, "before the test")? {
+    fn run(mut self, target: &Target, dialer: StreamDialer, kernel: Kernel) -> Result<Measurement, TestError> {
+        let ready = match self.control.recv(target.connect_timeout, "before the test")? {
             Bounded(ServerMessage::Ready(ready)) => *ready,
-            _ => return Err(unexpected()),
+            _ => return Err(unexpected_message()),
         };
         self.ready = Instant::now();
-        self.deadline.heard(self.ready);
-        (self.watch)(Progress::Connected(self.rtt, &ready.kernel));
-        self.meter.limit(ready.rate_limit);
-        self.probe(target, dialler.session)?;
+        self.deadline.message_received(self.ready);
+        (self.watch)(TestProgress::Connected(self.rtt, &ready.kernel));
+        self.meter.set_rate_limit(ready.rate_limit);
+        self.probe(target, dialer.session)?;
         if self.request.apart() {
-            dialler.dial(self.request.streams, Some(port(&ready)?))?;
+            dialer.dial(self.request.streams, Some(port(&ready)?))?;
         } else if self.request.latency.is_some() {
-            dialler.dial(self.request.streams, None)?;
+            dialer.dial(self.request.streams, None)?;
         }
-        drop(dialler);
-        if let Load::TimeSeconds(time) = self.request.load {
-            // Its streams may take as long as a silence to begin.
-            self.deadline.report_within(time.saturating_add(target.silence + self.request.interval), self.ready);
+        drop(dialer);
+        if let TestLoad::TimeSeconds(time) = self.request.load {
+            // The streams may take one silence time-out to start.
+            self.deadline
+                .expect_report(time.saturating_add(target.silence_timeout + self.request.interval), self.ready);
         }
-        self.load()?;
-        self.deadline.report_within(Duration::ZERO, Instant::now());
+        self.run_load()?;
+        self.deadline.expect_report(Duration::ZERO, Instant::now());
         let near = self.finish_near(kernel)?;
         while self.report.is_none() {
-            self.listen(self.meter.idle())?;
+            self.receive_message(self.meter.time_to_next_event())?;
         }
         let start = self.sender_start();
-        let latency = self.probing.take().map(|probing| probing.finish(&near, self.request.interval));
-        let Conversation { request, control, meter, rtt, far_intervals, questions, report, ended, omit, .. } = self;
-        // The sockets go first, so that the server's end of them is over when it sees the session end.
+        let latency =
+            self.latency_probes.take().map(|latency_probes| latency_probes.finish(&near, self.request.interval));
+        let TcpTestClient { request, control, meter, rtt, far_intervals, clock_probes, report, ended, omit, .. } = self;
+        // The sockets close first, so that the server's end of them is over when it sees the end of the session.
         drop(meter);
         control.close();
         let mut far = EndReport { intervals: far_intervals, ..report.unwrap_or_default() };
-        let clock = questions.alignment();
-        clock::lay_side_by_side(&near, &mut far, clock.as_ref());
+        let clock = clock_probes.alignment();
+        clock::align_clocks(&near, &mut far, clock.as_ref());
         let mut measurement = Measurement { clock, latency, ended, ..Measurement::new(request, rtt, near, far) };
         let streams = measurement.receiver().streams.iter().filter_map(|stream| stream.blocks.as_ref());
-        measurement.blocks = Caught::of(streams, start);
+        measurement.blocks = ReceivedBlocks::from_streams(streams, start);
         measurement.estimate = stopping_rule::estimate(&measurement.receiver().intervals, omit);
         check_complete(&measurement)?;
         Ok(measurement)
     }
 
-    /// When the sender started, on the clock the receiver's blocks are told by. A way is taken to be half the round trip.
-    fn sender_start(&self) -> Start {
-        if self.request.direction == Direction::Forward {
-            // The server's clock starts as the first hello arrives, behind which the data follows at once.
-            return Start::Before(self.rtt / 2);
+    /// Returns the sender's start on the clock of the receiver's block times. The one-way delay is taken as half the
+    /// RTT.
+    fn sender_start(&self) -> SenderStart {
+        if self.request.direction == TestDirection::Forward {
+            // The server's clock starts when the first hello arrives; the data follows the hello at once.
+            return SenderStart::Before(self.rtt / 2);
         }
-        // The server starts once it has said that it is ready and its first stream has come.
+        // The server starts when it has sent its readiness and its first stream has arrived.
         let origin = self.meter.origin();
-        let said = self.ready.checked_sub(self.rtt / 2).unwrap_or(origin);
-        let came = self.meter.opened().unwrap_or(origin) + self.rtt / 2;
-        Start::After(said.max(came).saturating_duration_since(origin))
+        let ready_at = self.ready.checked_sub(self.rtt / 2).unwrap_or(origin);
+        let first_stream_at = self.meter.opened().unwrap_or(origin) + self.rtt / 2;
+        SenderStart::After(ready_at.max(first_stream_at).saturating_duration_since(origin))
     }
 
-    /// Probes the path before the load, if that was asked for; the server then waits for the word that it is over.
+    /// Probes the idle path, if requested. The server waits for the message that ends this phase.
     fn probe(&mut self, target: &Target, session: SessionId) -> Result<(), TestError> {
         let Some(latency) = self.request.latency else { return Ok(()) };
-        let mut probing = Probing::begin(latency, target, &mut self.control, session, self.rtt)?;
+        let mut latency_probes = LatencyProbes::begin(latency, target, &mut self.control, session, self.rtt)?;
         self.control.send(&ClientMessage::Opened)?;
-        probing.load_begins();
-        self.probing = Some(probing);
+        latency_probes.mark_load_start();
+        self.latency_probes = Some(latency_probes);
         Ok(())
     }
 
-    /// How long the server has had for its intervals; it may have begun before its first word was here.
-    fn since(&self) -> Duration {
+    /// Returns the time that the server has had for its intervals. The server may start before its first message
+    /// arrives here.
+    fn time_since_ready(&self) -> Duration {
         self.ready.elapsed() + 2 * self.rtt
     }
 
-    /// Until this end has nothing more to do.
-    fn load(&mut self) -> Result<(), TestError> {
-        let sends = self.request.direction == Direction::Forward;
-        let timed = matches!(self.request.load, Load::TimeSeconds(_));
+    /// Runs this end until it has nothing more to do.
+    fn run_load(&mut self) -> Result<(), TestError> {
+        let sends = self.request.direction == TestDirection::Forward;
+        let timed = matches!(self.request.load, TestLoad::TimeSeconds(_));
         loop {
-            self.questions.ask(&mut self.control)?;
-            if let Some(probing) = &mut self.probing {
-                probing.ask(&mut self.control)?;
+            self.clock_probes.send_due(&mut self.control)?;
+            if let Some(latency_probes) = &mut self.latency_probes {
+                latency_probes.send_due(&mut self.control)?;
             }
             if let Err(error) = self.meter.collect() {
-                return Err(reason(&mut self.control, self.rtt, error));
+                return Err(server_reason(&mut self.control, self.rtt, error));
             }
-            if let Some(interval) = self.meter.tick() {
-                if !sends && self.until.is_some() {
-                    self.received.push(bare(interval));
+            if let Some(interval) = self.meter.close_due_interval() {
+                if !sends && self.stopping_rule.is_some() {
+                    self.received.push(goodput_only(interval));
                 }
-                (self.watch)(Progress::Near(interval));
+                (self.watch)(TestProgress::Near(interval));
             }
-            if self.is_enough() {
+            if self.should_end() {
                 return self.end_early();
             }
-            let over = match (timed, sends) {
-                (true, _) => self.meter.time_over(),
-                // Sent is not arrived: only the receiver knows.
-                (false, true) => self.meter.all_ended() && self.report.is_some(),
-                (false, false) => self.meter.all_ended(),
+            let is_over = match (timed, sends) {
+                (true, _) => self.meter.is_time_over(),
+                // Only the receiver knows whether the sent data has arrived.
+                (false, true) => self.meter.have_all_ended() && self.report.is_some(),
+                (false, false) => self.meter.have_all_ended(),
             };
-            if over {
+            if is_over {
                 return Ok(());
             }
-            let probes = self.probing.as_ref().map_or(Duration::MAX, Probing::idle);
-            self.listen(self.meter.idle().min(self.questions.idle()).min(probes).min(LOOK_UP))?;
+            let probes = self.latency_probes.as_ref().map_or(Duration::MAX, LatencyProbes::time_to_next);
+            self.receive_message(
+                self.meter.time_to_next_event().min(self.clock_probes.time_to_next()).min(probes).min(POLL_INTERVAL),
+            )?;
         }
     }
 
-    /// Ends the load here, and tells the server; whoever interrupted it does not wait long.
+    /// Ends the load here and at the server. After an interrupt the report must arrive soon.
     fn end_early(&mut self) -> Result<(), TestError> {
-        self.meter.end_now();
-        if self.ended == Ended::Interrupted {
-            self.deadline.stopped(Instant::now());
-            self.control.waits_for_room(AFTER_STOP);
+        self.meter.stop_load();
+        if self.ended == EndReason::Interrupted {
+            self.deadline.interrupted(Instant::now());
+            self.control.set_send_timeout(INTERRUPT_TIMEOUT);
         }
         Ok(self.control.send(&ClientMessage::Stop)?)
     }
 
-    /// Whether the load is to end before it is done.
-    fn is_enough(&mut self) -> bool {
+    /// Returns whether the load must end early.
+    fn should_end(&mut self) -> bool {
         if self.stop.load(Ordering::Relaxed) {
-            self.ended = Ended::Interrupted;
-        } else if self.is_narrow() {
-            self.ended = Ended::Narrow;
+            self.ended = EndReason::Interrupted;
+        } else if self.is_converged() {
+            self.ended = EndReason::Converged;
         }
-        self.ended != Ended::Done
+        self.ended != EndReason::Completed
     }
 
-    /// Looks once at what has come since the last look; whether all tests that end together know enough.
-    fn is_narrow(&mut self) -> bool {
-        let Some(until) = &mut self.until else { return false };
-        if std::mem::replace(&mut self.looked, self.received.len()) != self.received.len() {
-            self.narrow.tell(until.enough(&self.received));
+    /// Evaluates new intervals once. Returns whether all tests that end together have converged.
+    fn is_converged(&mut self) -> bool {
+        let Some(rule) = &mut self.stopping_rule else { return false };
+        if std::mem::replace(&mut self.checked_intervals, self.received.len()) != self.received.len() {
+            self.barrier.report(rule.is_met(&self.received));
         }
-        self.narrow.all()
+        self.barrier.is_complete()
     }
 
     fn finish_near(&mut self, kernel: Kernel) -> Result<EndReport, TestError> {
         let near = self.meter.finish(kernel)?;
-        if let Some(interval) = near.intervals.get(self.meter.ticked()) {
-            (self.watch)(Progress::Near(interval));
+        if let Some(interval) = near.intervals.get(self.meter.closed_intervals()) {
+            (self.watch)(TestProgress::Near(interval));
         }
-        let counted = !matches!(self.request.load, Load::TimeSeconds(_));
-        if counted && self.ended == Ended::Done && self.request.direction == Direction::Reverse {
+        let counted = !matches!(self.request.load, TestLoad::TimeSeconds(_));
+        if counted && self.ended == EndReason::Completed && self.request.direction == TestDirection::Reverse {
             self.control.send(&ClientMessage::Received)?;
         }
         Ok(near)
     }
 
-    /// Takes the server's next message, if one comes in time.
-    fn listen(&mut self, within: Duration) -> Result<(), TestError> {
+    /// Handles the server's next message, if one arrives within `within`.
+    fn receive_message(&mut self, within: Duration) -> Result<(), TestError> {
         match self.control.poll(within, "during the test")?.map(|Bounded(message)| message) {
             Some(ServerMessage::Started { at_nanos }) => {
-                self.deadline.heard(Instant::now());
+                self.deadline.message_received(Instant::now());
                 self.far_started = Some(at_nanos);
             }
             Some(ServerMessage::Interval(mut interval)) => {
-                self.deadline.heard(Instant::now());
-                self.place(&mut interval);
-                self.far_sum.add(&interval, self.since())?;
-                (self.watch)(Progress::Far(&interval));
-                if self.request.direction == Direction::Forward && self.until.is_some() {
-                    self.received.push(bare(&interval));
+                self.deadline.message_received(Instant::now());
+                self.align_interval(&mut interval);
+                self.far_totals.add(&interval, self.time_since_ready())?;
+                (self.watch)(TestProgress::Far(&interval));
+                if self.request.direction == TestDirection::Forward && self.stopping_rule.is_some() {
+                    self.received.push(goodput_only(&interval));
                 }
                 self.far_intervals.push(*interval);
             }
             Some(ServerMessage::Report(mut report)) => {
-                self.deadline.heard(Instant::now());
+                self.deadline.message_received(Instant::now());
                 self.far_started = report.started;
-                report.intervals.iter_mut().for_each(|interval| self.place(interval));
-                let since = self.since();
-                report.intervals.iter().try_for_each(|rest| self.far_sum.add(rest, since))?;
+                report.intervals.iter_mut().for_each(|interval| self.align_interval(interval));
+                let since = self.time_since_ready();
+                report.intervals.iter().try_for_each(|rest| self.far_totals.add(rest, since))?;
                 if let Some(rest) = report.intervals.last() {
-                    (self.watch)(Progress::Far(rest));
+                    (self.watch)(TestProgress::Far(rest));
                 }
                 self.far_intervals.extend(report.intervals.iter().cloned());
                 self.report = Some(*report);
             }
-            // A sign of life, but no word of the test: a server that only answers has lost it.
+            // A reply proves that the server runs, but not that the test does.
             Some(ServerMessage::Pong { number, received_nanos, sent_nanos }) => {
-                self.questions.hear(number, received_nanos, sent_nanos);
-                if let Some(probing) = &mut self.probing {
-                    probing.hear(number, received_nanos, sent_nanos);
+                self.clock_probes.record_reply(number, received_nanos, sent_nanos);
+                if let Some(latency_probes) = &mut self.latency_probes {
+                    latency_probes.record_reply(number, received_nanos, sent_nanos);
                 }
             }
             Some(
@@ -378,7 +389,7 @@ impl<'a> Conversation<'a> {
                 | ServerMessage::Step(_)
                 | ServerMessage::StepSent { .. }
                 | ServerMessage::StepBegun(_),
-            ) => return Err(unexpected()),
+            ) => return Err(unexpected_message()),
             None => {}
         }
         if self.report.is_none() {
@@ -387,46 +398,52 @@ impl<'a> Conversation<'a> {
         Ok(())
     }
 
-    /// Lays one of the server's intervals beside this end's, by what the clocks' questions have shown so far.
-    fn place(&self, interval: &mut Interval) {
-        clock::place(interval, self.meter.started(), self.far_started, self.questions.alignment().as_ref());
+    /// Converts the times of a server's interval to this end's clock, with the best estimate of the clock offset so
+    /// far.
+    fn align_interval(&self, interval: &mut Interval) {
+        clock::align_interval(
+            interval,
+            self.meter.started_nanos(),
+            self.far_started,
+            self.clock_probes.alignment().as_ref(),
+        );
     }
 }
 
-/// Opens the data streams, each from its own thread, which then moves the data.
-struct Dialler {
+/// Opens each data stream in a thread of its own, which then moves the data.
+struct StreamDialer {
     target: Target,
     session: SessionId,
     sends: bool,
-    shared: Arc<Shared>,
-    options: Arc<Options>,
-    events: Sender<Event>,
+    shared: Arc<LoadState>,
+    options: Arc<SocketOptions>,
+    events: Sender<StreamEvent>,
 }
 
-impl Dialler {
+impl StreamDialer {
     fn dial(&self, streams: u16, port: Option<u16>) -> Result<(), TestError> {
         for number in 0..streams {
             let (target, session, sends) = (self.target.clone(), self.session, self.sends);
             let (shared, options, events) = (self.shared.clone(), self.options.clone(), self.events.clone());
             let work = move || {
-                let opened = dial::data(&target, session, number, Protection::Clear, port, |socket| {
+                let opened = dial::open_data(&target, session, number, Protection::Clear, port, |socket| {
                     options.apply(socket, number)
                 })
                 .and_then(|data| {
                     let failed = |source| SessionError::Io { peer: "the server", source };
                     let socket = data.socket().try_clone().map_err(failed)?;
                     let granted = options.report(&socket, number).map_err(failed)?;
-                    let (counter, opened) = (Arc::new(Counter::default()), data.opened());
-                    Ok((data, Stream { number, socket, counter, opened, granted }))
+                    let (counter, opened) = (Arc::new(StreamCounter::default()), data.opened());
+                    Ok((data, LoadStream { number, socket, counter, opened, granted }))
                 });
                 match opened {
                     Ok((data, stream)) => {
                         let counter = stream.counter.clone();
-                        // Nobody listens any more after a failure elsewhere.
-                        let _ = events.send(Event::Opened(Box::new(stream)));
+                        // After a failure elsewhere the receiver is gone.
+                        let _ = events.send(StreamEvent::Opened(Box::new(stream)));
                         load::run(data, sends, &shared, &counter, &events);
                     }
-                    Err(error) => drop(events.send(Event::Failed(Box::new(error)))),
+                    Err(error) => drop(events.send(StreamEvent::Failed(Box::new(error)))),
                 }
             };
             thread::Builder::new()
@@ -438,36 +455,36 @@ impl Dialler {
     }
 }
 
-/// Why a stream failed: best what the server has to say of it, if it comes soon.
-pub(super) fn reason(control: &mut Control, rtt: Duration, error: TestError) -> TestError {
+/// Waits briefly for the server's refusal, which explains the failure of a stream better than the local error.
+pub(super) fn server_reason(control: &mut Control, rtt: Duration, error: TestError) -> TestError {
     let deadline = Instant::now() + Duration::from_secs(1) + 2 * rtt;
     while Instant::now() < deadline {
         let left = deadline.saturating_duration_since(Instant::now());
-        if let Err(said) = control.poll::<ServerMessage>(left, "during the test") {
-            return said.into();
+        if let Err(refusal) = control.poll::<ServerMessage>(left, "during the test") {
+            return refusal.into();
         }
     }
     error
 }
 
-/// What of an interval says how well the goodput is known.
-fn bare(interval: &Interval) -> Interval {
-    let Interval { start, end, bytes, ref parts, .. } = *interval;
-    Interval { start, end, bytes, parts: parts.clone(), ..Interval::default() }
+/// Returns only the fields that the stopping rule needs.
+fn goodput_only(interval: &Interval) -> Interval {
+    let Interval { start, end, bytes, slices: ref parts, .. } = *interval;
+    Interval { start, end, bytes, slices: parts.clone(), ..Interval::default() }
 }
 
 fn port(ready: &Ready) -> Result<u16, TestError> {
-    ready.port.filter(|&port| port != 0).ok_or_else(unexpected)
+    ready.port.filter(|&port| port != 0).ok_or_else(unexpected_message)
 }
 
-pub(super) fn unexpected() -> TestError {
-    let source = std::io::Error::new(std::io::ErrorKind::InvalidData, "a message that makes no sense here");
+pub(super) fn unexpected_message() -> TestError {
+    let source = std::io::Error::new(std::io::ErrorKind::InvalidData, "unexpected message");
     SessionError::Io { peer: "the server", source }.into()
 }
 
-/// A counted test moves what was asked, every byte.
+/// A test of a fixed amount must move every byte.
 fn check_complete(measurement: &Measurement) -> Result<(), TestError> {
-    if measurement.ended != Ended::Done {
+    if measurement.ended != EndReason::Completed {
         return Ok(());
     }
     let request = &measurement.request;

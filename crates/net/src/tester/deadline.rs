@@ -1,65 +1,66 @@
-//! How long a client waits for the server's words: while the load runs, for the report that ends it, and for the same
-//! report where somebody has interrupted the command and sits before it. Time alone: which words count is the
-//! conversation's to say, and `now` an argument.
+//! Time-outs of a client: for the server's messages during the load, for the report at the end, and for the report
+//! after an interrupt. This module handles time only: the caller decides which messages count, and passes `now`.
 
 use std::time::{Duration, Instant};
 
 use crate::session::SessionError;
 
-/// For the report after an interrupt, beside four round trips: who presses Ctrl-C waits for it.
-pub(crate) const AFTER_STOP: Duration = Duration::from_secs(5);
+/// Maximum wait for the report after an interrupt, plus four round trips. The user waits during this time.
+pub(crate) const INTERRUPT_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// The deadlines of one test.
+/// Time-outs of one test.
 #[derive(Debug)]
-pub(super) struct Deadline {
+pub(super) struct ReportDeadline {
     rtt: Duration,
-    /// How long the server may say nothing of the test.
-    silence: Duration,
-    /// When it last said something of it.
-    heard: Instant,
-    /// When its report must be there, whatever else it says, and how long that was waited for.
-    report: Option<(Instant, Duration)>,
-    stopped: bool,
+    /// Maximum time without a message about the test.
+    silence_timeout: Duration,
+    /// Time of the last message about the test.
+    last_message_at: Instant,
+    /// Latest time for the report, independent of other messages, and the wait to report in the error.
+    report_deadline: Option<(Instant, Duration)>,
+    is_interrupted: bool,
 }
 
-impl Deadline {
-    /// Of a test that begins now.
-    pub(super) fn new(silence: Duration, rtt: Duration, now: Instant) -> Self {
-        Deadline { rtt, silence, heard: now, report: None, stopped: false }
+impl ReportDeadline {
+    /// Creates the time-outs of a test that starts now.
+    pub(super) fn new(silence_timeout: Duration, rtt: Duration, now: Instant) -> Self {
+        ReportDeadline { rtt, silence_timeout, last_message_at: now, report_deadline: None, is_interrupted: false }
     }
 
-    /// The server said something of the test.
-    pub(super) fn heard(&mut self, now: Instant) {
-        self.heard = now;
+    /// Records a message about the test.
+    pub(super) fn message_received(&mut self, now: Instant) {
+        self.last_message_at = now;
     }
 
-    /// The load is over in so much time at most: then the report comes, or never.
-    pub(super) fn report_within(&mut self, load: Duration, now: Instant) {
-        if !self.stopped {
-            let at = now.checked_add(load.saturating_add(self.silence + 4 * self.rtt));
-            self.report = at.map(|at| (at, self.silence));
+    /// Sets the deadline of the report, for a load that lasts `load` at most.
+    pub(super) fn expect_report(&mut self, load: Duration, now: Instant) {
+        if !self.is_interrupted {
+            let at = now.checked_add(load.saturating_add(self.silence_timeout + 4 * self.rtt));
+            self.report_deadline = at.map(|at| (at, self.silence_timeout));
         }
     }
 
-    /// The user has ended the load: the report comes soon, or is not waited for.
-    pub(super) fn stopped(&mut self, now: Instant) {
-        if !self.stopped {
-            let within = (AFTER_STOP + 4 * self.rtt).min(self.silence + 4 * self.rtt);
-            (self.stopped, self.report) = (true, Some((now + within, within)));
+    /// Sets the deadline of the report after an interrupt by the user.
+    pub(super) fn interrupted(&mut self, now: Instant) {
+        if !self.is_interrupted {
+            let within = (INTERRUPT_TIMEOUT + 4 * self.rtt).min(self.silence_timeout + 4 * self.rtt);
+            (self.is_interrupted, self.report_deadline) = (true, Some((now + within, within)));
         }
     }
 
-    /// Whether the load's end is known, so that nothing but the report is due.
-    pub(super) fn is_set(&self) -> bool {
-        self.report.is_some()
+    /// Returns whether the end of the load is known, so that only the report is missing.
+    pub(super) fn is_report_due(&self) -> bool {
+        self.report_deadline.is_some()
     }
 
-    /// An error if what is waited for should have come.
+    /// Returns an error if a message or the report is overdue.
     pub(super) fn check(&self, now: Instant) -> Result<(), SessionError> {
         let late = |after, while_doing| Err(SessionError::Timeout { peer: "the server", after, while_doing });
-        match self.report {
+        match self.report_deadline {
             Some((at, after)) if now > at => late(after, "that ends the test"),
-            _ if now.saturating_duration_since(self.heard) > self.silence => late(self.silence, "during the test"),
+            _ if now.saturating_duration_since(self.last_message_at) > self.silence_timeout => {
+                late(self.silence_timeout, "during the test")
+            }
             _ => Ok(()),
         }
     }
@@ -72,40 +73,40 @@ mod tests {
     const SECOND: Duration = Duration::from_secs(1);
 
     #[test]
-    fn a_server_that_only_talks_is_not_waited_for() {
+    fn report_deadline_holds_despite_other_messages() {
         let (start, rtt) = (Instant::now(), SECOND / 10);
-        let mut deadline = Deadline::new(30 * SECOND, rtt, start);
-        deadline.report_within(10 * SECOND, start);
+        let mut deadline = ReportDeadline::new(30 * SECOND, rtt, start);
+        deadline.expect_report(10 * SECOND, start);
         let at = |tenths: u32| start + tenths * SECOND / 10;
         for tenths in 1..=404 {
-            deadline.heard(at(tenths));
+            deadline.message_received(at(tenths));
             deadline.check(at(tenths)).unwrap();
         }
         assert!(deadline.check(at(405)).is_err());
     }
 
     #[test]
-    fn one_that_says_nothing_is_given_up_before_that() {
+    fn silent_server_times_out_first() {
         let start = Instant::now();
-        let mut deadline = Deadline::new(30 * SECOND, SECOND, start);
-        deadline.report_within(3600 * SECOND, start);
+        let mut deadline = ReportDeadline::new(30 * SECOND, SECOND, start);
+        deadline.expect_report(3600 * SECOND, start);
         deadline.check(start + 30 * SECOND).unwrap();
-        let said = deadline.check(start + 31 * SECOND).unwrap_err().to_string();
-        assert!(said.contains("30 s during the test"), "{said}");
+        let message = deadline.check(start + 31 * SECOND).unwrap_err().to_string();
+        assert!(message.contains("30 s during the test"), "{message}");
     }
 
     #[test]
-    fn after_an_interrupt_the_report_comes_in_five_seconds_and_four_round_trips() {
+    fn interrupt_shortens_the_report_deadline() {
         let start = Instant::now();
-        let mut deadline = Deadline::new(30 * SECOND, SECOND, start);
-        deadline.report_within(3600 * SECOND, start);
-        deadline.stopped(start + SECOND);
-        // Neither what else is said nor a second word of the end moves that.
-        deadline.report_within(Duration::ZERO, start + 2 * SECOND);
-        deadline.stopped(start + 3 * SECOND);
-        deadline.heard(start + 9 * SECOND);
+        let mut deadline = ReportDeadline::new(30 * SECOND, SECOND, start);
+        deadline.expect_report(3600 * SECOND, start);
+        deadline.interrupted(start + SECOND);
+        // Other messages and a second interrupt do not move the deadline.
+        deadline.expect_report(Duration::ZERO, start + 2 * SECOND);
+        deadline.interrupted(start + 3 * SECOND);
+        deadline.message_received(start + 9 * SECOND);
         deadline.check(start + 10 * SECOND).unwrap();
-        let said = deadline.check(start + 11 * SECOND).unwrap_err().to_string();
-        assert!(said.contains("9 s that ends the test"), "{said}");
+        let message = deadline.check(start + 11 * SECOND).unwrap_err().to_string();
+        assert!(message.contains("9 s that ends the test"), "{message}");
     }
 }

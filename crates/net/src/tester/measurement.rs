@@ -1,49 +1,47 @@
-//! A test as it is asked for and as it is found: what every front end (our own protocol, datagrams, iperf3) takes and gives.
-//! How it is done is theirs.
+//! Request and result of a test, common to all protocols (lfn over TCP, datagrams, iperf3).
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
-use lfn_core::blocks::Caught;
+use lfn_core::block_timing::ReceivedBlocks;
 use lfn_core::discover::report::PathReport;
-use lfn_core::host::clock::Alignment;
+use lfn_core::host::clock::ClockAlignment;
 use lfn_core::latency::Latency;
 use lfn_core::path::PathProfile;
-use lfn_core::report::Ended;
+use lfn_core::report::EndReason;
+use lfn_core::stopping_rule::GoodputEstimate;
 use lfn_core::udp::ramp::RampReport;
 use lfn_core::units::Ratio;
-use lfn_core::stopping_rule::Estimate;
-use lfn_core::wire::test::{Direction, EndReport, Interval, Kernel, SocketWish, TestRequest};
+use lfn_core::wire::measure::{EndReport, Interval, Kernel, SocketRequest, TestDirection, TestRequest};
 
-/// A test to run: what the far end is asked, and what this end does.
+/// A test to run: the request to the server, and the options of this end.
 #[derive(Debug, Clone)]
 pub struct Test {
-    /// What the far end is asked.
     pub request: TestRequest,
-    /// Socket options of this end.
-    pub near: SocketWish,
-    /// The path, if its capacity is known: the plan's buffers are made from it at both ends. A base RTT of zero is not
-    /// known yet and measured before the data streams are dialled, which costs them a round trip.
+    pub near_socket: SocketRequest,
+    /// Path, if its capacity is known. Both ends derive the planned buffers from it. A base RTT of zero is unknown: it
+    /// is measured before the data streams are dialled, which costs one round trip.
     pub path: Option<PathProfile>,
-    /// Lengthen the interval to whole round trips, where that is no small change to what is counted in one: a sender
-    /// that its window stops sends once a round trip, and an interval with one burst more shows what never was.
-    pub whole_round_trips: bool,
-    /// End the load as soon as the 95 % interval of the steady goodput is no wider than this to either side.
-    pub until: Option<Ratio>,
-    /// How much is start-up, if that is not to be found in the figures.
+    /// Round the interval up to whole round trips, if one burst more or less changes an interval's goodput visibly. A
+    /// window-limited sender sends one burst per round trip, and an interval with an extra burst would show a wrong
+    /// rate.
+    pub round_to_rtt: bool,
+    /// End the load when the 95 % confidence interval of the steady goodput is within this share of its mean.
+    pub target_precision: Option<Ratio>,
+    /// Time to ignore at the start; detected from the intervals if absent.
     pub omit: Option<Duration>,
-    /// Set to end the load early, with its figures.
+    /// Set to end the load early, with a report.
     pub stop: Arc<AtomicBool>,
 }
 
 impl Test {
-    /// The interval to ask for, on a path of this round-trip time.
+    /// Returns the interval to request on a path with this RTT.
     pub(super) fn interval(&self, rtt: Duration) -> Duration {
-        /// With more round trips than this in an interval, one burst more or less is lost in its goodput.
+        /// Above this number of round trips per interval, one burst more or less does not matter.
         const MANY: u32 = 20;
         let asked = self.request.interval;
-        if !self.whole_round_trips || rtt * MANY < asked {
+        if !self.round_to_rtt || rtt * MANY < asked {
             return asked;
         }
         let round_trips = asked.as_nanos().div_ceil(rtt.as_nanos().max(1));
@@ -51,48 +49,46 @@ impl Test {
     }
 }
 
-/// What a running test tells.
+/// Progress of a running test.
 #[derive(Debug)]
-pub enum Progress<'a> {
-    /// The control connection is up: the round-trip time measured on it, and what the far kernel allows.
+pub enum TestProgress<'a> {
+    /// The control connection is open: its RTT and the server's kernel.
     Connected(Duration, &'a Kernel),
     /// An interval of this end.
     Near(&'a Interval),
-    /// An interval of the far end, half a round trip late.
+    /// An interval of the server, half a round trip late.
     Far(&'a Interval),
-    /// A step of a ramp was begun: what is known so far, and its rate.
+    /// A step of a ramp started: the results so far and the new rate.
     Step(&'a RampReport),
 }
 
-/// What a test found.
+/// Result of a test.
 #[derive(Debug, Clone)]
 pub struct Measurement {
-    /// The request it was.
     pub request: TestRequest,
-    /// The least round-trip time of the control connection's handshake, before any load.
+    /// Minimum RTT of the control connection's handshake, before any load.
     pub rtt: Duration,
-    /// This end.
+    /// Report of this end.
     pub near: EndReport,
-    /// The server's end; its intervals lie on this end's clock too, where the two clocks were compared.
+    /// Report of the server. Its intervals also have times on this end's clock, if the clock offset is known.
     pub far: EndReport,
-    /// How the server's clock stands to this end's.
-    pub clock: Option<Alignment>,
-    /// What lies between, if it was looked at.
+    /// Offset between the server's clock and this end's.
+    pub clock: Option<ClockAlignment>,
+    /// Path report, if requested.
     pub path: Option<PathReport>,
-    /// When its blocks arrived, where that was asked for.
-    pub blocks: Option<Caught>,
-    /// What probes beside the load saw, if they were asked for.
+    /// Arrival times of blocks, if requested.
+    pub blocks: Option<ReceivedBlocks>,
+    /// Latency under load, if requested.
     pub latency: Option<Latency>,
-    /// How well its goodput is known, if that can be told.
-    pub estimate: Option<Estimate>,
-    /// Why it ended.
-    pub ended: Ended,
+    /// Confidence of the goodput, if it can be estimated.
+    pub estimate: Option<GoodputEstimate>,
+    pub ended: EndReason,
     /// The other direction was under load at the same time.
-    pub at_once: bool,
+    pub bidirectional: bool,
 }
 
 impl Measurement {
-    /// Of both ends' reports alone.
+    /// Creates a result from the two reports alone.
     pub fn new(request: TestRequest, rtt: Duration, near: EndReport, far: EndReport) -> Self {
         Measurement {
             request,
@@ -104,19 +100,19 @@ impl Measurement {
             blocks: None,
             latency: None,
             estimate: None,
-            ended: Ended::Done,
-            at_once: false,
+            ended: EndReason::Completed,
+            bidirectional: false,
         }
     }
 
-    /// The end that sent.
+    /// Returns the report of the sender.
     pub fn sender(&self) -> &EndReport {
-        if self.request.direction == Direction::Forward { &self.near } else { &self.far }
+        if self.request.direction == TestDirection::Forward { &self.near } else { &self.far }
     }
 
-    /// The end that received, whose count and clock say what the goodput was.
+    /// Returns the report of the receiver. The receiver's bytes and times define the goodput.
     pub fn receiver(&self) -> &EndReport {
-        if self.request.direction == Direction::Forward { &self.far } else { &self.near }
+        if self.request.direction == TestDirection::Forward { &self.far } else { &self.near }
     }
 }
 
@@ -125,14 +121,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn intervals_are_whole_round_trips_where_one_more_would_show() {
+    fn interval_is_rounded_to_whole_round_trips() {
         let request = TestRequest::default();
         let mut test = Test {
             request,
-            near: SocketWish::default(),
+            near_socket: SocketRequest::default(),
             path: None,
-            whole_round_trips: true,
-            until: None,
+            round_to_rtt: true,
+            target_precision: None,
             omit: None,
             stop: Arc::default(),
         };
@@ -140,9 +136,9 @@ mod tests {
         assert_eq!(test.interval(ms(539)), ms(1078));
         assert_eq!(test.interval(ms(3000)), ms(3000));
         assert_eq!(test.interval(ms(500)), ms(1000));
-        assert_eq!(test.interval(ms(40)), ms(1000), "25 of them");
+        assert_eq!(test.interval(ms(40)), ms(1000), "25 round trips");
         assert_eq!(test.interval(Duration::ZERO), ms(1000));
-        test.whole_round_trips = false;
+        test.round_to_rtt = false;
         assert_eq!(test.interval(ms(539)), ms(1000));
     }
 }

@@ -1,4 +1,4 @@
-//! One end's clock and figures: when the test began, its intervals, and the report at its end.
+//! Clock and figures of one end: the start of the test, its intervals, and its report.
 
 use std::net::{Shutdown, TcpStream};
 use std::sync::Arc;
@@ -6,61 +6,63 @@ use std::sync::atomic::Ordering;
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::time::{Duration, Instant};
 
-use lfn_core::host::remarks;
+use lfn_core::host::socket_warnings;
 use lfn_core::tcp_info::TcpInfo;
 use lfn_core::units::BitRate;
-use lfn_core::wire::test::{Cpu, EndReport, Interval, Kernel, Load, Part, StreamReport, StreamSample, TestRequest};
+use lfn_core::wire::measure::{
+    Cpu, EndReport, Interval, IntervalPart, Kernel, StreamReport, StreamSample, TestLoad, TestRequest,
+};
 use lfn_sys::clock::monotonic_nanos;
 use lfn_sys::tcp;
 use socket2::SockRef;
 
 use super::TestError;
 use super::host::HostWatch;
-use super::load::{Event, Seen, Shared, Stream};
-use super::options::{HOLD_EVERY, Options};
+use super::load::{LoadState, LoadStream, PayloadResult, StreamEvent};
+use super::options::{CLAMP_INTERVAL, SocketOptions};
 
-/// How long the control thread sleeps at most, so that it notices a start and an end soon.
-const LOOK_UP: Duration = Duration::from_millis(20);
+/// Maximum sleep of the control thread, so that it notices the start and the end soon.
+const POLL_INTERVAL: Duration = Duration::from_millis(20);
 
-/// How long streams may take to end once they are told to.
-const STOP_WITHIN: Duration = Duration::from_secs(5);
+/// Maximum time in which streams must end after the stop flag is set.
+const STOP_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// The streams of one end, and what was seen of them.
+/// Streams of one end and their figures.
 #[derive(Debug)]
 pub(super) struct Meter {
-    shared: Arc<Shared>,
-    options: Arc<Options>,
-    events: Receiver<Event>,
+    shared: Arc<LoadState>,
+    options: Arc<SocketOptions>,
+    events: Receiver<StreamEvent>,
     sends: bool,
     expected: u16,
-    load: Load,
+    load: TestLoad,
     interval: Duration,
-    /// Into how many parts each interval is cut.
-    cut: u16,
-    streams: Vec<Stream>,
+    /// Number of parts per interval.
+    parts_per_interval: u16,
+    streams: Vec<LoadStream>,
     ended: u16,
-    /// Of streams that ended.
-    seen: Vec<(u16, Seen)>,
+    /// Results of streams that ended.
+    payload_results: Vec<(u16, PayloadResult)>,
     cpu: Cpu,
     /// The load was ended before its time.
-    stopped: bool,
-    /// From the origin to the first payload byte.
+    is_stopped: bool,
+    /// Time from the origin to the first payload byte.
     start: Option<Duration>,
-    /// Of the intervals so far, counted from the start.
-    until: Duration,
-    /// Of each stream, until then.
-    counted: Vec<u64>,
-    /// Of the interval that is going on.
-    parts: Vec<Part>,
-    /// Of all streams, until the last part.
+    /// End of the last closed interval, counted from the start.
+    intervals_end: Duration,
+    /// Bytes of each stream in closed intervals.
+    counted_bytes: Vec<u64>,
+    /// Parts of the current interval.
+    parts: Vec<IntervalPart>,
+    /// Bytes of all streams in closed parts.
     counted_in_parts: u64,
     intervals: Vec<Interval>,
-    ticked: usize,
-    held: Instant,
-    /// What each stream is paced to by the server's limit.
-    pace: Option<BitRate>,
+    closed_intervals: usize,
+    clamp_set_at: Instant,
+    /// Pacing rate of each stream under the server's limit.
+    pace_limit: Option<BitRate>,
     host: Option<HostWatch>,
-    /// The origin on the monotonic clock.
+    /// Origin on the monotonic clock, nanoseconds.
     origin_nanos: u64,
 }
 
@@ -68,11 +70,11 @@ impl Meter {
     pub(super) fn new(
         request: &TestRequest,
         sends: bool,
-        shared: Arc<Shared>,
-        options: Arc<Options>,
-        events: Receiver<Event>,
+        shared: Arc<LoadState>,
+        options: Arc<SocketOptions>,
+        events: Receiver<StreamEvent>,
     ) -> Self {
-        let held = shared.origin;
+        let clamp_set_at = shared.origin;
         let since_origin = u64::try_from(shared.origin.elapsed().as_nanos()).unwrap_or(u64::MAX);
         let origin_nanos = monotonic_nanos().saturating_sub(since_origin);
         Meter {
@@ -83,180 +85,181 @@ impl Meter {
             expected: request.streams,
             load: request.load,
             interval: request.interval,
-            cut: request.parts.max(1),
+            parts_per_interval: request.slices_per_interval.max(1),
             streams: Vec::new(),
             ended: 0,
-            seen: Vec::new(),
+            payload_results: Vec::new(),
             cpu: Cpu::default(),
-            stopped: false,
+            is_stopped: false,
             start: None,
-            until: Duration::ZERO,
-            counted: Vec::new(),
+            intervals_end: Duration::ZERO,
+            counted_bytes: Vec::new(),
             parts: Vec::new(),
             counted_in_parts: 0,
             intervals: Vec::new(),
-            ticked: 0,
-            held,
-            pace: None,
+            closed_intervals: 0,
+            clamp_set_at,
+            pace_limit: None,
             host: None,
             origin_nanos,
         }
     }
 
-    /// Another length of the intervals, before the first.
+    /// Changes the interval, before the first one is closed.
     pub(super) fn set_interval(&mut self, interval: Duration) {
         self.interval = interval;
     }
 
-    /// The connection is up: the host's watch looks at the interface that this leaves by.
-    pub(super) fn confirm_host(&mut self, socket: &TcpStream) {
+    /// Watches the interface of the connected socket, if it is not the expected one.
+    pub(super) fn confirm_interface(&mut self, socket: &TcpStream) {
         self.host = Some(match self.host.take() {
-            Some(watch) => watch.confirmed(socket),
+            Some(watch) => watch.for_connected(socket),
             None => HostWatch::begin(socket),
         });
     }
 
-    /// Tells, from here on, what the host does meanwhile.
-    pub(super) fn watch_host(&mut self, watch: HostWatch) {
+    /// Sets the watch of this host.
+    pub(super) fn set_host_watch(&mut self, watch: HostWatch) {
         self.host = Some(watch);
     }
 
-    /// The data arrived with the hello: the test began then, though nobody read it yet.
+    /// Sets the start to the origin: the data arrived with the hello, even if it is still unread.
     pub(super) fn start_at_origin(&mut self) {
         self.start = Some(Duration::ZERO);
     }
 
-    /// Paces what this end sends to the server's limit on all streams together, which are those that are open and those
-    /// that will be; a slower pace that was asked for stays.
-    pub(super) fn limit(&mut self, rate: Option<BitRate>) {
+    /// Paces all streams together to the server's rate limit. A lower requested rate stays.
+    pub(super) fn set_rate_limit(&mut self, rate: Option<BitRate>) {
         let Some(rate) = rate.filter(|_| self.sends) else { return };
-        let asked = (0..self.expected).map(|stream| Some(self.options.pacing_of(stream)?.0));
-        // Paces of different size that fit as they are stay as they are.
-        if asked.sum::<Option<u64>>().is_some_and(|all| all <= rate.0) {
+        let requested = (0..self.expected).map(|stream| Some(self.options.pacing_of(stream)?.0));
+        // Different rates that fit the limit stay as they are.
+        if requested.sum::<Option<u64>>().is_some_and(|all| all <= rate.0) {
             return;
         }
-        let even = BitRate((rate.0 / u64::from(self.expected.max(1))).max(1));
-        self.pace = Some(even);
-        self.streams.iter().for_each(|stream| self.pace(stream));
+        let even_pace = BitRate((rate.0 / u64::from(self.expected.max(1))).max(1));
+        self.pace_limit = Some(even_pace);
+        self.streams.iter().for_each(|stream| self.apply_pace(stream));
     }
 
-    fn pace(&self, stream: &Stream) {
-        let Some(even) = self.pace else { return };
-        let pace = self.options.pacing_of(stream.number).map_or(even, |asked| asked.min(even));
-        // Only for an even flow: the server's throttle holds whatever becomes of it.
+    fn apply_pace(&self, stream: &LoadStream) {
+        let Some(even_pace) = self.pace_limit else { return };
+        let pace = self.options.pacing_of(stream.number).map_or(even_pace, |requested| requested.min(even_pace));
+        // Pacing only smooths the flow. The server's rate limiter enforces the limit in any case.
         let _ = tcp::set_pacing(&stream.socket, pace.0);
     }
 
-    /// Takes in what streams have to tell.
+    /// Handles the events of the streams, and sets window clamps again.
     pub(super) fn collect(&mut self) -> Result<(), TestError> {
         while let Ok(event) = self.events.try_recv() {
-            self.take(event)?;
+            self.handle_event(event)?;
         }
         if self.start.is_none() {
             self.start = self.streams.iter().filter_map(|s| s.counter.first()).min().map(Duration::from_nanos);
         }
-        if self.options.holds() && self.held.elapsed() >= HOLD_EVERY {
-            self.held = Instant::now();
+        if self.options.has_clamp() && self.clamp_set_at.elapsed() >= CLAMP_INTERVAL {
+            self.clamp_set_at = Instant::now();
             for stream in &self.streams {
-                // A stream that is gone has nothing to hold.
-                let _ = self.options.hold(&stream.socket);
+                // A closed stream needs no clamp.
+                let _ = self.options.set_clamp(&stream.socket);
             }
         }
         Ok(())
     }
 
-    /// How long until there is something to do.
-    pub(super) fn idle(&self) -> Duration {
-        let Some(now) = self.now() else { return LOOK_UP };
-        let next = self.next_boundary().min(self.next_part()).saturating_sub(now);
+    /// Returns the time until the meter has something to do.
+    pub(super) fn time_to_next_event(&self) -> Duration {
+        let Some(now) = self.now() else { return POLL_INTERVAL };
+        let next = self.next_boundary().min(self.next_part_end()).saturating_sub(now);
         let left = match self.load {
-            Load::TimeSeconds(time) => time.saturating_sub(now),
-            Load::Records(_) | Load::Bytes(_) => LOOK_UP,
+            TestLoad::TimeSeconds(time) => time.saturating_sub(now),
+            TestLoad::Records(_) | TestLoad::Bytes(_) => POLL_INTERVAL,
         };
-        let hold = if self.options.holds() { HOLD_EVERY } else { Duration::MAX };
-        next.min(left).min(hold).max(Duration::from_millis(1))
+        let clamp = if self.options.has_clamp() { CLAMP_INTERVAL } else { Duration::MAX };
+        next.min(left).min(clamp).max(Duration::from_millis(1))
     }
 
-    /// Whether every stream has come to its own end.
-    pub(super) fn all_ended(&self) -> bool {
+    /// Returns whether every stream has ended by itself.
+    pub(super) fn have_all_ended(&self) -> bool {
         self.ended == self.expected
     }
 
-    /// The load is over, whatever of it is left.
-    pub(super) fn end_now(&mut self) {
-        self.stopped = true;
+    /// Ends the load early.
+    pub(super) fn stop_load(&mut self) {
+        self.is_stopped = true;
     }
 
-    /// Whether it was ended that way.
-    pub(super) fn stopped(&self) -> bool {
-        self.stopped
+    /// Returns whether the load was ended early.
+    pub(super) fn is_stopped(&self) -> bool {
+        self.is_stopped
     }
 
-    /// When each stream was opened, the first of them.
+    /// Returns the time at which the first stream was opened.
     pub(super) fn opened(&self) -> Option<Instant> {
         self.streams.iter().map(|stream| stream.opened).min()
     }
 
-    /// What times count from, here and in the streams' figures.
+    /// Returns the origin of all times, here and in the streams' figures.
     pub(super) fn origin(&self) -> Instant {
         self.shared.origin
     }
 
-    /// Whether the time of a timed test is over.
-    pub(super) fn time_over(&self) -> bool {
-        matches!((self.load, self.now()), (Load::TimeSeconds(time), Some(now)) if now >= time)
+    /// Returns whether the time of a timed test is over.
+    pub(super) fn is_time_over(&self) -> bool {
+        matches!((self.load, self.now()), (TestLoad::TimeSeconds(time), Some(now)) if now >= time)
     }
 
-    /// Time since the start; `None` before it.
+    /// Returns the time since the start; `None` before the start.
     pub(super) fn now(&self) -> Option<Duration> {
         self.start.map(|start| self.shared.origin.elapsed().saturating_sub(start))
     }
 
-    /// The interval that is over by now, if one is. The last one is left to [`Meter::finish`].
-    pub(super) fn tick(&mut self) -> Option<&Interval> {
+    /// Closes the current interval if it is over, and returns it. The last interval is closed by [`Meter::finish`].
+    pub(super) fn close_due_interval(&mut self) -> Option<&Interval> {
         let now = self.now()?;
-        if self.time_over() {
+        if self.is_time_over() {
             return None;
         }
         if now < self.next_boundary() {
-            if now >= self.next_part() {
+            if now >= self.next_part_end() {
                 self.close_part(now);
             }
             return None;
         }
         self.close_interval(now);
-        self.ticked += 1;
+        self.closed_intervals += 1;
         self.intervals.last()
     }
 
-    /// The same for who tells it at once: it is not kept.
-    pub(super) fn tell(&mut self) -> Option<Interval> {
-        self.tick()?;
+    /// Like [`Meter::close_due_interval`], for callers that send the interval at once: it is not kept.
+    pub(super) fn take_interval(&mut self) -> Option<Interval> {
+        self.close_due_interval()?;
         self.intervals.pop()
     }
 
-    /// How many intervals [`Meter::tick`] and [`Meter::tell`] gave.
-    pub(super) fn ticked(&self) -> usize {
-        self.ticked
+    /// Returns the number of intervals that were closed.
+    pub(super) fn closed_intervals(&self) -> usize {
+        self.closed_intervals
     }
 
-    /// Ends the streams and gives the figures; the intervals that were not told are among them. The sockets stay open
-    /// until the meter is dropped, so that the peer sees nothing odd before it has been told.
+    /// Ends the streams and returns the report with the intervals that were not sent. The sockets stay open until the
+    /// meter is dropped, so that the peer sees no close before it has the report.
     pub(super) fn finish(&mut self, kernel: Kernel) -> Result<EndReport, TestError> {
         let elapsed = self.elapsed();
         self.close_last_interval(elapsed);
-        let bytes = self.counted.iter().sum();
-        let mut streams: Vec<_> = self.streams.iter().zip(&self.counted).map(|(s, &b)| self.report(s, b)).collect();
+        let bytes = self.counted_bytes.iter().sum();
+        let mut streams: Vec<_> =
+            self.streams.iter().zip(&self.counted_bytes).map(|(s, &b)| self.report(s, b)).collect();
         let (host, mut notes) = match &mut self.host {
             Some(watch) => watch.finish(),
             None => Default::default(),
         };
-        notes.extend(remarks(&streams, host.as_ref()));
+        notes.extend(socket_warnings(&streams, host.as_ref()));
         self.stop()?;
         for stream in &mut streams {
-            let seen = self.seen.iter().find(|(number, _)| *number == stream.stream).map(|(_, seen)| *seen);
-            let seen = seen.unwrap_or_default();
-            (stream.check, stream.blocks) = (seen.check, seen.blocks);
+            let result =
+                self.payload_results.iter().find(|(number, _)| *number == stream.stream).map(|(_, result)| *result);
+            let result = result.unwrap_or_default();
+            (stream.check, stream.blocks) = (result.check, result.blocks);
         }
         Ok(EndReport {
             elapsed,
@@ -266,7 +269,7 @@ impl Meter {
             kernel: Some(kernel),
             lfn_version: Some(env!("CARGO_PKG_VERSION").to_owned()),
             rate_limit: None,
-            started: self.started(),
+            started: self.started_nanos(),
             host,
             notes,
             streams,
@@ -274,16 +277,16 @@ impl Meter {
         })
     }
 
-    /// The start on the monotonic clock, nanoseconds.
-    pub(super) fn started(&self) -> Option<u64> {
+    /// Returns the start on the monotonic clock, nanoseconds.
+    pub(super) fn started_nanos(&self) -> Option<u64> {
         let start = u64::try_from(self.start?.as_nanos()).ok()?;
         Some(self.origin_nanos.saturating_add(start))
     }
 
-    /// From the start to the last byte that counts.
+    /// Returns the time from the start to the last byte that counts.
     fn elapsed(&self) -> Duration {
         let start = self.start.unwrap_or_default();
-        let last = if self.cut_short() {
+        let last = if self.may_have_data_in_flight() {
             self.shared.origin.elapsed()
         } else {
             Duration::from_nanos(self.streams.iter().map(|stream| stream.counter.last()).max().unwrap_or(0))
@@ -291,48 +294,51 @@ impl Meter {
         last.saturating_sub(start)
     }
 
-    /// Whether something may still be under way at the end, as there is where the clock or the user ends the load.
-    fn cut_short(&self) -> bool {
-        self.stopped || matches!(self.load, Load::TimeSeconds(_))
+    /// Returns whether data may be in flight at the end: after a timed test or an early end.
+    fn may_have_data_in_flight(&self) -> bool {
+        self.is_stopped || matches!(self.load, TestLoad::TimeSeconds(_))
     }
 
-    fn take(&mut self, event: Event) -> Result<(), TestError> {
+    fn handle_event(&mut self, event: StreamEvent) -> Result<(), TestError> {
         match event {
-            Event::Opened(stream) => {
-                self.pace(&stream);
-                // In the order of their numbers, whichever was there first: every list of them is told so.
-                let place = self.streams.partition_point(|other| other.number < stream.number);
-                self.counted.insert(place, 0);
-                self.streams.insert(place, *stream);
+            StreamEvent::Opened(stream) => {
+                self.apply_pace(&stream);
+                // Sorted by number, because every list of streams has this order.
+                let index = self.streams.partition_point(|other| other.number < stream.number);
+                self.counted_bytes.insert(index, 0);
+                self.streams.insert(index, *stream);
             }
-            Event::Ended { stream, cpu, seen, result } => {
+            StreamEvent::Ended { stream, cpu, payload, result } => {
                 self.ended += 1;
-                self.seen.push((stream, *seen));
+                self.payload_results.push((stream, *payload));
                 self.cpu.user += cpu.user;
                 self.cpu.system += cpu.system;
                 result.map_err(|source| TestError::Stream { stream, source })?;
             }
-            Event::Failed(error) => return Err((*error).into()),
+            StreamEvent::Failed(error) => return Err((*error).into()),
         }
         Ok(())
     }
 
     fn next_boundary(&self) -> Duration {
-        next_multiple(self.until, self.interval)
+        next_multiple(self.intervals_end, self.interval)
     }
 
-    /// When the part that is going on is to end; never where intervals are not cut.
-    fn next_part(&self) -> Duration {
-        if self.cut == 1 {
+    /// Returns the end of the current part; never, if intervals have no parts.
+    fn next_part_end(&self) -> Duration {
+        if self.parts_per_interval == 1 {
             return Duration::MAX;
         }
-        next_multiple(self.parts.last().map_or(self.until, |part| part.end), self.interval / u32::from(self.cut))
+        next_multiple(
+            self.parts.last().map_or(self.intervals_end, |part| part.end),
+            self.interval / u32::from(self.parts_per_interval),
+        )
     }
 
     fn close_part(&mut self, now: Duration) {
         let total = self.total();
         let bytes = total - std::mem::replace(&mut self.counted_in_parts, total);
-        self.parts.push(Part { end: now, bytes });
+        self.parts.push(IntervalPart { end: now, bytes });
     }
 
     fn total(&self) -> u64 {
@@ -343,49 +349,53 @@ impl Meter {
         let streams: Vec<_> = self
             .streams
             .iter()
-            .zip(&mut self.counted)
-            .map(|(stream, counted)| sample(stream, counted, self.sends, self.host.as_mut()))
+            .zip(&mut self.counted_bytes)
+            .map(|(stream, counted_bytes)| sample(stream, counted_bytes, self.sends, self.host.as_mut()))
             .collect();
         let bytes = streams.iter().map(|sample| sample.bytes).sum();
         let mut parts = std::mem::take(&mut self.parts);
-        if self.cut > 1 {
-            let total = self.counted.iter().sum();
+        if self.parts_per_interval > 1 {
+            let total = self.counted_bytes.iter().sum();
             let bytes = total - std::mem::replace(&mut self.counted_in_parts, total);
-            parts.push(Part { end: now, bytes });
+            parts.push(IntervalPart { end: now, bytes });
         }
         let host = self.host.as_mut().and_then(HostWatch::sample);
-        let (start, end) = (self.until, now);
-        self.intervals.push(Interval { start, end, bytes, streams, parts, host, ..Interval::default() });
-        self.until = now;
+        let (start, end) = (self.intervals_end, now);
+        self.intervals.push(Interval { start, end, bytes, streams, slices: parts, host, ..Interval::default() });
+        self.intervals_end = now;
     }
 
-    /// What is left over becomes an interval of its own, shorter than the others.
+    /// Closes the rest as a last, shorter interval.
     fn close_last_interval(&mut self, elapsed: Duration) {
-        if self.cut_short() || self.ticked == 0 || self.total() > self.counted.iter().sum() {
-            self.close_interval(elapsed.max(self.until));
+        if self.may_have_data_in_flight()
+            || self.closed_intervals == 0
+            || self.total() > self.counted_bytes.iter().sum()
+        {
+            self.close_interval(elapsed.max(self.intervals_end));
         }
     }
 
-    fn report(&self, stream: &Stream, bytes: u64) -> StreamReport {
-        // Buffers under autotuning are of interest as they are at the end.
+    fn report(&self, stream: &LoadStream, bytes: u64) -> StreamReport {
+        // The final sizes of autotuned buffers are of interest.
         let socket = self.options.report(&stream.socket, stream.number).unwrap_or_else(|_| stream.granted.clone());
-        let tcp_info = info(stream);
-        let thread = self.host.as_ref().and_then(|host| host.whole_thread(stream.number, stream.counter.thread()));
+        let tcp_info = tcp_info(stream);
+        let thread = self.host.as_ref().and_then(|host| host.thread_total(stream.number, stream.counter.thread()));
         StreamReport { stream: stream.number, bytes, socket: Some(socket), tcp_info, thread, ..StreamReport::default() }
     }
 
     fn stop(&mut self) -> Result<(), TestError> {
         self.shared.stop.store(true, Ordering::Relaxed);
-        // A reader wakes from a shut reading side, and its peer notices nothing; a writer from a shut writing side.
+        // A shutdown of the read side wakes a reader without any effect on the peer; a writer needs a shutdown of the
+        // write side.
         let side = if self.sends { Shutdown::Write } else { Shutdown::Read };
         for stream in &self.streams {
             let _ = stream.socket.shutdown(side);
         }
-        let deadline = Instant::now() + STOP_WITHIN;
+        let deadline = Instant::now() + STOP_TIMEOUT;
         while self.ended < self.streams.len() as u16 {
             match self.events.recv_timeout(deadline.saturating_duration_since(Instant::now())) {
-                Ok(event) => self.take(event)?,
-                // Its processor time is then missing; it ends by its own deadlines.
+                Ok(event) => self.handle_event(event)?,
+                // The stream's processor time is then missing. Its own deadlines end it.
                 Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => break,
             }
         }
@@ -395,11 +405,11 @@ impl Meter {
 
 impl Drop for Meter {
     fn drop(&mut self) {
-        // Also after an error: no thread goes on.
+        // Threads must also end after an error.
         self.shared.stop.store(true, Ordering::Relaxed);
         for stream in &self.streams {
-            if self.cut_short() || self.ended < self.expected {
-                // What is still on its way is of no use: the kernel need not deliver it first.
+            if self.may_have_data_in_flight() || self.ended < self.expected {
+                // Data in flight is useless: the kernel need not deliver it.
                 let _ = SockRef::from(&stream.socket).set_linger(Some(Duration::ZERO));
             }
             let _ = stream.socket.shutdown(Shutdown::Both);
@@ -407,23 +417,23 @@ impl Drop for Meter {
     }
 }
 
-/// The multiple of `step` after `last`: a boundary that was noticed late does not shift the later ones.
+/// Returns the next multiple of `step` after `last`, so that a late boundary does not shift the later ones.
 pub(super) fn next_multiple(last: Duration, step: Duration) -> Duration {
     let passed = last.as_nanos() / step.as_nanos().max(1);
     let next = (passed + 1).saturating_mul(step.as_nanos());
     Duration::from_nanos(u64::try_from(next).unwrap_or(u64::MAX))
 }
 
-fn sample(stream: &Stream, counted: &mut u64, sends: bool, host: Option<&mut HostWatch>) -> StreamSample {
+fn sample(stream: &LoadStream, counted_bytes: &mut u64, sends: bool, host: Option<&mut HostWatch>) -> StreamSample {
     let total = stream.counter.bytes.load(Ordering::Relaxed);
-    let bytes = total - std::mem::replace(counted, total);
-    let unread_bytes = if sends { None } else { tcp::unread(&stream.socket).ok() };
+    let bytes = total - std::mem::replace(counted_bytes, total);
+    let unread_bytes = if sends { None } else { tcp::unread_bytes(&stream.socket).ok() };
     let thread = host.and_then(|host| host.thread(stream.number, stream.counter.thread()));
-    let (stream, tcp_info) = (stream.number, info(stream));
+    let (stream, tcp_info) = (stream.number, tcp_info(stream));
     StreamSample { stream, bytes, unread_bytes, tcp_info, thread, ..StreamSample::default() }
 }
 
-/// What the kernel says of a stream; nothing of one whose socket it has taken away.
-fn info(stream: &Stream) -> Option<TcpInfo> {
+/// Returns the kernel's TCP_INFO; `None` if the socket is gone.
+fn tcp_info(stream: &LoadStream) -> Option<TcpInfo> {
     tcp::info(&stream.socket).ok().and_then(|bytes| TcpInfo::parse(&bytes).ok())
 }

@@ -1,10 +1,10 @@
-//! Socket options of a test's streams: what is asked of the kernel at which moment, and what it granted.
+//! Socket options of a test's streams: requested and granted values, and the time at which each option is set.
 //!
-//! Autotuning is left alone where its maximum covers the plan: it grows with the path and costs no memory before. An
-//! exact receive window is held by a clamp (`TCP_WINDOW_CLAMP`). Set before connect or listen it fixes the scale; it is
-//! set again every 50 ms, because the kernel raises it whenever autotuning or its scaling ratio moves. The room behind it
-//! comes from `SO_RCVBUF` or, beyond `net.core.rmem_max` and only in a namespace of our own, from `tcp_rmem` with
-//! autotuning switched off.
+//! Autotuning stays on if its maximum covers the plan: it grows with the path and uses no memory before. An exact
+//! receive window uses a clamp (`TCP_WINDOW_CLAMP`). Set before connect or listen, the clamp also fixes the window
+//! scale. It is set again every 50 ms, because the kernel raises it whenever autotuning or its scaling ratio changes.
+//! The buffer for the window comes from `SO_RCVBUF`. Above `net.core.rmem_max`, and only in a network namespace of the
+//! test's own, it comes from `tcp_rmem` with autotuning switched off.
 
 use std::env;
 use std::io;
@@ -14,22 +14,23 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use lfn_core::units::{BitRate, Bytes};
-use lfn_core::wire::CongestionWish;
-use lfn_core::wire::test::{Dscp, Kernel, SocketReport, SocketWish};
+use lfn_core::wire::CongestionRequest;
+use lfn_core::wire::measure::{Dscp, Kernel, SocketReport, SocketRequest};
 use lfn_sys::{sysctl, tcp};
 use socket2::{Domain, SockRef, Socket, Type};
 
 use super::{EMULATED, TestError};
 use crate::session::congestion;
 
-/// How often a clamp is set again: the kernel raises it whenever autotuning or its scaling ratio moves.
-pub(super) const HOLD_EVERY: Duration = Duration::from_millis(50);
+/// Interval at which a window clamp is set again. The kernel raises the clamp whenever autotuning or its scaling ratio
+/// changes.
+pub(super) const CLAMP_INTERVAL: Duration = Duration::from_millis(50);
 
-/// What this host calls itself, its kernel, and its limits on buffers.
-pub fn kernel() -> Kernel {
+/// Returns this host's name, its kernel, and the kernel's limits on buffers.
+pub fn read_kernel() -> Kernel {
     let name = rustix::system::uname();
-    let number = |name: &str| numbers(name).first().copied().unwrap_or(0);
-    let three = |name: &str| <[u64; 3]>::try_from(numbers(name)).unwrap_or_default();
+    let number = |name: &str| read_numbers(name).first().copied().unwrap_or(0);
+    let three = |name: &str| <[u64; 3]>::try_from(read_numbers(name)).unwrap_or_default();
     Kernel {
         host: name.nodename().to_string_lossy().into_owned(),
         release: name.release().to_string_lossy().into_owned(),
@@ -37,45 +38,45 @@ pub fn kernel() -> Kernel {
         wmem_max_bytes: number("net.core.wmem_max"),
         tcp_rmem_bytes: three(TCP_RMEM),
         tcp_wmem_bytes: three("net.ipv4.tcp_wmem"),
-        moderate_rcvbuf: number(MODERATE) == 1,
+        moderate_rcvbuf: number(TCP_MODERATE_RCVBUF) == 1,
         window_scaling: number("net.ipv4.tcp_window_scaling") == 1,
     }
 }
 
-/// What one end's streams are to have.
+/// Socket options of one end's streams.
 #[derive(Debug)]
-pub(super) struct Options {
-    wish: SocketWish,
+pub(super) struct SocketOptions {
+    request: SocketRequest,
     sndbuf: Option<u64>,
     rcvbuf: Option<u64>,
     clamp: Option<u32>,
-    _held: Option<HeldAutotuning>,
+    _autotuning: Option<DisabledAutotuning>,
 }
 
-impl Options {
-    /// The pace that was asked for of a stream.
+impl SocketOptions {
+    /// Returns the requested pacing rate of a stream.
     pub(super) fn pacing_of(&self, stream: u16) -> Option<BitRate> {
-        self.wish.pacing_of(stream)
+        self.request.pacing_of(stream)
     }
 
-    /// Decides, for an end that sends or one that receives; finds out before any stream is opened what the kernel
-    /// will not grant.
-    pub(super) fn new(wish: &SocketWish, sends: bool, kernel: &Kernel) -> Result<Self, TestError> {
-        wish.check()?;
-        for name in wish.congestion.iter().filter_map(CongestionWish::asked) {
+    /// Chooses the options of an end that sends or receives. Detects refused options before any
+    /// stream is opened.
+    pub(super) fn new(request: &SocketRequest, sends: bool, kernel: &Kernel) -> Result<Self, TestError> {
+        request.check()?;
+        for name in request.congestion.iter().filter_map(CongestionRequest::requested) {
             check_congestion(name, kernel)?;
         }
-        let window = wish.window.filter(|_| !sends).map(|window| window.0);
-        let planned = wish.planned.map(|planned| planned.0);
-        let mut rcvbuf = wish.rcvbuf.map(|bytes| bytes.0);
-        let mut held = None;
+        let window = request.window.filter(|_| !sends).map(|window| window.0);
+        let planned = request.planned.map(|planned| planned.0);
+        let mut rcvbuf = request.rcvbuf.map(|bytes| bytes.0);
+        let mut autotuning = None;
         if let Some(window) = window.filter(|_| rcvbuf.is_none()) {
             if window <= kernel.rmem_max_bytes {
-                // Twice the window, because the kernel's ratio of payload to buffer changes with the packets it sees.
+                // Twice the window, because the kernel's ratio of payload to buffer memory changes with the packets.
                 rcvbuf = Some((2 * window).min(kernel.rmem_max_bytes));
             } else {
-                held = Some(HeldAutotuning::at(4 * window).ok_or_else(|| TestError::Window {
-                    asked: window,
+                autotuning = Some(DisabledAutotuning::at(4 * window).ok_or_else(|| TestError::Window {
+                    requested: window,
                     cap: kernel.rmem_max_bytes,
                     host: kernel.host.clone(),
                 })?);
@@ -84,20 +85,20 @@ impl Options {
             rcvbuf = planned.filter(|&planned| explicit_receive_buffer_helps(planned, kernel));
         }
         let planned_sndbuf = planned.filter(|&planned| sends && explicit_send_buffer_helps(planned, kernel));
-        // Multipath TCP has no clamp.
-        let bounds = !sends && rcvbuf.is_none() && !wish.mptcp;
-        let bound = window.or(wish.planned_most.filter(|_| bounds).map(|most| most.0));
-        Ok(Options {
-            wish: wish.clone(),
-            sndbuf: wish.sndbuf.map(|bytes| bytes.0).or(planned_sndbuf),
+        // Multipath TCP has no window clamp.
+        let bounds = !sends && rcvbuf.is_none() && !request.mptcp;
+        let bound = window.or(request.planned_max.filter(|_| bounds).map(|most| most.0));
+        Ok(SocketOptions {
+            request: request.clone(),
+            sndbuf: request.sndbuf.map(|bytes| bytes.0).or(planned_sndbuf),
             rcvbuf,
             clamp: bound.map(|bound| u32::try_from(bound).unwrap_or(u32::MAX)),
-            _held: held,
+            _autotuning: autotuning,
         })
     }
 
-    /// Sets those of a stream on a socket that is to connect or listen, or, as far as that still helps, on one that is
-    /// connected.
+    /// Sets the options of a stream on a socket that is not connected or listening yet. On a connected socket only some
+    /// of the options still take effect.
     pub(crate) fn apply(&self, socket: impl AsFd, stream: u16) -> io::Result<()> {
         let socket = socket.as_fd();
         if let Some(bytes) = self.sndbuf {
@@ -106,62 +107,64 @@ impl Options {
         if let Some(bytes) = self.rcvbuf {
             tcp::set_receive_buffer(socket, bytes)?;
         }
-        if let Some(wish) = self.wish.congestion_of(stream) {
-            congestion::set(socket, wish)?;
+        if let Some(request) = self.request.congestion_of(stream) {
+            congestion::set(socket, request)?;
         }
-        if let Some(rate) = self.wish.pacing_of(stream) {
+        if let Some(rate) = self.request.pacing_of(stream) {
             tcp::set_pacing(socket, rate.0)?;
         }
-        if let Some(mss) = self.wish.mss {
+        if let Some(mss) = self.request.mss {
             SockRef::from(&socket).set_tcp_mss(u32::try_from(mss.0).unwrap_or(u32::MAX))?;
         }
-        if let Some(dscp) = self.wish.dscp {
-            mark(socket, dscp)?;
+        if let Some(dscp) = self.request.dscp {
+            set_dscp(socket, dscp)?;
         }
-        self.hold(socket)
+        self.set_clamp(socket)
     }
 
-    /// Whether [`Options::hold`] has something to do.
-    pub(super) fn holds(&self) -> bool {
+    /// Returns whether [`SocketOptions::set_clamp`] has an effect.
+    pub(super) fn has_clamp(&self) -> bool {
         self.clamp.is_some()
     }
 
-    /// Sets the window clamp (again).
-    pub(super) fn hold(&self, socket: impl AsFd) -> io::Result<()> {
+    /// Sets the window clamp, or sets it again.
+    pub(super) fn set_clamp(&self, socket: impl AsFd) -> io::Result<()> {
         self.clamp.map_or(Ok(()), |bytes| tcp::set_window_clamp(socket, bytes))
     }
 
-    /// What was asked and what there is.
+    /// Returns the requested and the granted values of a stream.
     pub(crate) fn report(&self, socket: impl AsFd, stream: u16) -> io::Result<SocketReport> {
         let socket = socket.as_fd();
-        let congestion = self.wish.congestion_of(stream);
+        let congestion = self.request.congestion_of(stream);
         let options = SockRef::from(&socket);
         Ok(SocketReport {
-            sndbuf_asked_bytes: self.sndbuf.map(Bytes),
+            sndbuf_requested_bytes: self.sndbuf.map(Bytes),
             sndbuf_granted_bytes: Bytes(tcp::send_buffer(socket)?),
-            rcvbuf_asked_bytes: self.rcvbuf.map(Bytes),
+            rcvbuf_requested_bytes: self.rcvbuf.map(Bytes),
             rcvbuf_granted_bytes: Bytes(tcp::receive_buffer(socket)?),
-            window_asked_bytes: self.wish.window.filter(|_| self.clamp.is_some()),
-            window_bound_bytes: self.clamp.map(|bytes| Bytes(bytes.into())),
-            congestion_asked: congestion.and_then(CongestionWish::asked).map(str::to_owned),
-            congestion_planned: congestion.filter(|wish| wish.asked().is_none()).map(|wish| wish.name().to_owned()),
+            window_requested_bytes: self.request.window.filter(|_| self.clamp.is_some()),
+            window_limit_bytes: self.clamp.map(|bytes| Bytes(bytes.into())),
+            congestion_requested: congestion.and_then(CongestionRequest::requested).map(str::to_owned),
+            congestion_planned: congestion
+                .filter(|request| request.requested().is_none())
+                .map(|request| request.name().to_owned()),
             congestion: tcp::congestion(socket)?,
-            pacing_asked: self.wish.pacing_of(stream),
+            pacing_requested: self.request.pacing_of(stream),
             pacing_granted: tcp::pacing(socket)?.map(BitRate),
-            mss_asked_bytes: self.wish.mss,
-            // Multipath TCP has none of its own.
+            mss_requested_bytes: self.request.mss,
+            // Multipath TCP reports no MSS.
             mss_granted_bytes: options.tcp_mss().ok().map(|mss| Bytes(mss.into())),
-            dscp_asked: self.wish.dscp,
-            dscp_granted: marked(&options),
-            mptcp_asked: self.wish.mptcp,
+            dscp_requested: self.request.dscp,
+            dscp_granted: current_dscp(&options),
+            mptcp_requested: self.request.mptcp,
             mptcp_subflows: tcp::mptcp_subflows(socket),
             local_address: options.local_addr().ok().and_then(|address| address.as_socket()).map(|a| a.to_string()),
         })
     }
 }
 
-/// Marks what leaves. An IPv6 socket may carry IPv4 inside, which has a byte of its own.
-pub(super) fn mark(socket: impl AsFd, dscp: Dscp) -> io::Result<()> {
+/// Sets the DSCP of sent packets. An IPv6 socket may send IPv4 packets, which have their own field.
+pub(super) fn set_dscp(socket: impl AsFd, dscp: Dscp) -> io::Result<()> {
     let socket = socket.as_fd();
     let options = SockRef::from(&socket);
     let tos = dscp.tos().into();
@@ -171,21 +174,21 @@ pub(super) fn mark(socket: impl AsFd, dscp: Dscp) -> io::Result<()> {
     }
 }
 
-/// The mark of what leaves, once connected.
-pub(crate) fn marked(options: &SockRef<'_>) -> Option<Dscp> {
+/// Returns the DSCP of sent packets; the socket must be connected.
+pub(crate) fn current_dscp(options: &SockRef<'_>) -> Option<Dscp> {
     let local = options.local_addr().ok()?.as_socket()?.ip();
     let tos = if local.to_canonical().is_ipv4() { options.tos_v4() } else { options.tclass_v6() };
     tos.ok().map(|tos| Dscp::of_tos(tos as u8))
 }
 
-/// Autotuning ends at half of `tcp_rmem`'s maximum as a window; an explicit buffer at `rmem_max`.
+/// Autotuning grows to half of `tcp_rmem`'s maximum as a window; an explicit buffer is limited by `rmem_max`.
 fn explicit_receive_buffer_helps(planned: u64, kernel: &Kernel) -> bool {
     let [_, first, most] = kernel.tcp_rmem_bytes;
     let autotuned = if kernel.moderate_rcvbuf { most } else { first } / 2;
     planned > autotuned && planned.min(kernel.rmem_max_bytes) > autotuned
 }
 
-/// Autotuning ends at `tcp_wmem`'s maximum; an explicit buffer at twice `wmem_max`.
+/// Autotuning grows to `tcp_wmem`'s maximum; an explicit buffer is limited by twice `wmem_max`.
 fn explicit_send_buffer_helps(planned: u64, kernel: &Kernel) -> bool {
     let [_, _, most] = kernel.tcp_wmem_bytes;
     planned > most && 2 * planned.min(kernel.wmem_max_bytes) > most
@@ -207,67 +210,67 @@ fn check_congestion(name: &str, kernel: &Kernel) -> Result<(), TestError> {
 }
 
 const TCP_RMEM: &str = "net.ipv4.tcp_rmem";
-const MODERATE: &str = "net.ipv4.tcp_moderate_rcvbuf";
+const TCP_MODERATE_RCVBUF: &str = "net.ipv4.tcp_moderate_rcvbuf";
 
-/// Files that a test may write in a network namespace that is the test's own ([`EMULATED`]): whoever confines its process
-/// leaves them writable.
-pub fn tuned_on_an_emulated_path() -> Vec<PathBuf> {
-    [TCP_RMEM, MODERATE].map(sysctl::file).into()
+/// Returns the files that a test writes in a network namespace of its own ([`EMULATED`]). A sandbox must leave them
+/// writable.
+pub fn emulated_path_sysctls() -> Vec<PathBuf> {
+    [TCP_RMEM, TCP_MODERATE_RCVBUF].map(sysctl::file).into()
 }
 
-/// Receive buffers of a fixed large size instead of autotuning, in this network namespace, for as long as any test
-/// of this process wants them.
+/// Replaces autotuning by receive buffers of a fixed size in this network namespace, as long as a test of this process
+/// needs them.
 #[derive(Debug)]
-struct HeldAutotuning;
+struct DisabledAutotuning;
 
 #[derive(Debug)]
-struct Saved {
+struct SavedSysctls {
     users: usize,
     tcp_rmem: String,
     moderate: String,
 }
 
-static HELD: Mutex<Option<Saved>> = Mutex::new(None);
+static SAVED_SYSCTLS: Mutex<Option<SavedSysctls>> = Mutex::new(None);
 
-impl HeldAutotuning {
-    /// `None` outside an emulated path, where the namespace is not ours to change.
+impl DisabledAutotuning {
+    /// Returns `None` outside an emulated path, where this process may not change the namespace.
     fn at(buffer: u64) -> Option<Self> {
         if env::var_os(EMULATED).is_none_or(|value| value != "1") {
             return None;
         }
-        let mut held = held();
-        let (tcp_rmem, moderate) = (sysctl::read(TCP_RMEM).ok()?, sysctl::read(MODERATE).ok()?);
-        let now = numbers(TCP_RMEM);
+        let mut saved_sysctls = lock_saved();
+        let (tcp_rmem, moderate) = (sysctl::read(TCP_RMEM).ok()?, sysctl::read(TCP_MODERATE_RCVBUF).ok()?);
+        let now = read_numbers(TCP_RMEM);
         let (least, most) = (now.first()?, (*now.get(2)?).max(buffer));
         sysctl::write(TCP_RMEM, &format!("{least} {buffer} {most}")).ok()?;
-        sysctl::write(MODERATE, "0").ok()?;
-        match &mut *held {
+        sysctl::write(TCP_MODERATE_RCVBUF, "0").ok()?;
+        match &mut *saved_sysctls {
             Some(saved) => saved.users += 1,
-            none => *none = Some(Saved { users: 1, tcp_rmem, moderate }),
+            none => *none = Some(SavedSysctls { users: 1, tcp_rmem, moderate }),
         }
-        Some(HeldAutotuning)
+        Some(DisabledAutotuning)
     }
 }
 
-impl Drop for HeldAutotuning {
+impl Drop for DisabledAutotuning {
     fn drop(&mut self) {
-        let mut held = held();
-        let Some(saved) = &mut *held else { return };
+        let mut saved_sysctls = lock_saved();
+        let Some(saved) = &mut *saved_sysctls else { return };
         saved.users -= 1;
         if saved.users == 0 {
-            // They were writable a moment ago; if they no longer are, the namespace is going away.
+            // The files were writable before. If they no longer are, the namespace is being removed.
             let _ = sysctl::write(TCP_RMEM, &saved.tcp_rmem);
-            let _ = sysctl::write(MODERATE, &saved.moderate);
-            *held = None;
+            let _ = sysctl::write(TCP_MODERATE_RCVBUF, &saved.moderate);
+            *saved_sysctls = None;
         }
     }
 }
 
-fn held() -> MutexGuard<'static, Option<Saved>> {
-    HELD.lock().unwrap_or_else(PoisonError::into_inner)
+fn lock_saved() -> MutexGuard<'static, Option<SavedSysctls>> {
+    SAVED_SYSCTLS.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-fn numbers(name: &str) -> Vec<u64> {
+fn read_numbers(name: &str) -> Vec<u64> {
     let text = sysctl::read(name).unwrap_or_default();
     text.split_whitespace().map_while(|word| word.parse().ok()).collect()
 }
@@ -289,42 +292,45 @@ mod tests {
         }
     }
 
-    fn options(wish: SocketWish, sends: bool) -> Options {
-        Options::new(&wish, sends, &kernel()).unwrap()
+    fn options(request: SocketRequest, sends: bool) -> SocketOptions {
+        SocketOptions::new(&request, sends, &kernel()).unwrap()
     }
 
     #[test]
-    fn autotuning_is_left_alone_where_it_covers_the_plan() {
-        let planned = |bytes| SocketWish { planned: Some(Bytes(bytes)), ..SocketWish::default() };
+    fn autotuning_stays_if_it_covers_the_plan() {
+        let planned = |bytes| SocketRequest { planned: Some(Bytes(bytes)), ..SocketRequest::default() };
         assert_eq!(options(planned(9_095_625), false).rcvbuf, None);
         assert_eq!(options(planned(3_000_000), true).sndbuf, None);
-        // tcp_wmem ends at 4 MiB, SO_SNDBUF at 4 MiB doubled.
+        // tcp_wmem ends at 4 MiB; SO_SNDBUF at twice 4 MiB.
         assert_eq!(options(planned(9_095_625), true).sndbuf, Some(9_095_625));
-        // tcp_rmem gives 16 MiB, SO_RCVBUF no more than 4.
+        // tcp_rmem gives a window of 16 MiB; SO_RCVBUF at most 4 MiB.
         assert_eq!(options(planned(64 << 20), false).rcvbuf, None);
     }
 
     #[test]
-    fn a_window_is_held_by_the_receiver_with_room_behind_it() {
-        let wish = SocketWish { window: Some(Bytes(1 << 20)), ..SocketWish::default() };
-        let receiver = options(wish.clone(), false);
+    fn receiver_clamps_its_window_with_a_larger_buffer() {
+        let request = SocketRequest { window: Some(Bytes(1 << 20)), ..SocketRequest::default() };
+        let receiver = options(request.clone(), false);
         assert_eq!((receiver.clamp, receiver.rcvbuf), (Some(1 << 20), Some(2 << 20)));
-        let sender = options(wish, true);
+        let sender = options(request, true);
         assert_eq!((sender.clamp, sender.rcvbuf), (None, None));
     }
 
     #[test]
-    fn a_window_beyond_the_cap_names_the_sysctl() {
-        let wish = SocketWish { window: Some(Bytes(4_547_813)), ..SocketWish::default() };
-        let error = Options::new(&wish, false, &kernel()).unwrap_err();
+    fn window_above_the_cap_names_the_sysctl() {
+        let request = SocketRequest { window: Some(Bytes(4_547_813)), ..SocketRequest::default() };
+        let error = SocketOptions::new(&request, false, &kernel()).unwrap_err();
         assert!(error.to_string().contains("net.core.rmem_max is 4194304"), "{error}");
         assert_eq!(error.hint().unwrap(), "sysctl -w net.core.rmem_max=4547813   (on far)");
     }
 
     #[test]
-    fn an_unknown_congestion_control_names_those_there_are() {
-        let wish = SocketWish { congestion: vec![CongestionWish::Asked("nosuch".into())], ..SocketWish::default() };
-        let error = Options::new(&wish, true, &kernel()).unwrap_err().to_string();
+    fn unknown_congestion_control_lists_the_available() {
+        let request = SocketRequest {
+            congestion: vec![CongestionRequest::Requested("nosuch".into())],
+            ..SocketRequest::default()
+        };
+        let error = SocketOptions::new(&request, true, &kernel()).unwrap_err().to_string();
         assert!(error.contains("'nosuch' is not available on far") && error.contains("reno"), "{error}");
     }
 }

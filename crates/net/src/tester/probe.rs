@@ -1,8 +1,9 @@
-//! Probes beside a load: small datagrams echoed by the far end, from some time before the load to its end.
+//! Latency probes during a load: small datagrams that the server echoes, from some time before the load to its end.
 //!
-//! The client's thread sends one every so often and takes the echoes; the server's sends each back at once with the time
-//! it held it. Times of arrival are the kernel's where it stamps. Where no datagram gets through, questions on the
-//! control connection take their place. The figures are made by `lfn_core::latency`.
+//! A thread of the client sends probes at a fixed interval and receives the echoes. A thread of the server returns each
+//! probe at once, with the time that the probe spent at the server. Arrival times come from the kernel where it has
+//! time stamps. If no datagram passes the path, pings on the control connection replace the datagrams.
+//! `lfn_core::latency` computes the figures.
 
 use std::net::TcpStream;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -10,140 +11,142 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use lfn_core::latency::{Latency, LatencyRequest, Probe, Transport};
+use lfn_core::latency::{Latency, LatencyRequest, Probe, ProbeTransport};
 use lfn_core::session::SessionId;
-use lfn_core::udp::datagram::{self, Head, Kind};
-use lfn_core::wire::test::{ClientMessage, EndReport, ServerMessage, TestRequest};
+use lfn_core::udp::datagram::{self, DatagramHeader, DatagramKind};
+use lfn_core::wire::measure::{ClientMessage, EndReport, ServerMessage, TestRequest};
 use lfn_sys::clock::{monotonic_nanos, wall_nanos};
 use lfn_sys::udp;
-use lfn_sys::udp::batch::Inbox;
+use lfn_sys::udp::batch::ReceiveBuffers;
 
-use crate::server::{Datagrams, ServerSession};
+use crate::server::{DatagramStreams, ServerSession};
 use crate::session::dial::{self, Target};
 use crate::session::{Control, DatagramStream, SessionError, datagram as streams};
 
-/// Probes before the load.
+/// Number of probes before the load.
 const IDLE_PROBES: usize = 20;
-/// They are sent closer together than under load, but no closer than this.
-const IDLE_PACE: Duration = Duration::from_millis(10);
-/// They end after this and two round trips, however few came back.
-const IDLE_FOR: Duration = Duration::from_secs(1);
-/// How long the probes' stream is tried for, beside two round trips, before TCP takes its place.
-const OPEN_WITHIN: Duration = Duration::from_secs(2);
-/// What has not come back after this and two round trips is lost.
-const LAST_WAIT: Duration = Duration::from_millis(500);
-/// Numbers of questions on the control connection that are probes; lower ones compare clocks.
-const FIRST_QUESTION: u32 = 1 << 30;
-/// Most probes kept: days at the usual pace.
-const MOST: usize = 2_000_000;
+/// Interval of the probes before the load, unless the requested interval is shorter.
+const IDLE_INTERVAL: Duration = Duration::from_millis(10);
+/// Maximum duration of the probes before the load, plus two round trips.
+const MAX_IDLE_TIME: Duration = Duration::from_secs(1);
+/// Maximum time to open the probe stream, plus two round trips; then TCP replaces it.
+const OPEN_TIMEOUT: Duration = Duration::from_secs(2);
+/// Time after which a missing echo counts as lost, plus two round trips.
+const LAST_PROBE_TIMEOUT: Duration = Duration::from_millis(500);
+/// Number of the first ping that is a latency probe; lower numbers compare clocks.
+const FIRST_PROBE_NUMBER: u32 = 1 << 30;
+/// Maximum number of stored probes: days at the usual interval.
+const MAX_PROBES: usize = 2_000_000;
 
-/// When each probe left on this end's monotonic clock, and its round trip.
+/// Departure time of each probe on this end's monotonic clock, and its RTT.
 type Probes = Vec<(u64, Option<Duration>)>;
 
-/// Probes of one test.
-pub(super) struct Probing {
-    way: Way,
+/// Latency probes of one test.
+pub(super) struct LatencyProbes {
+    channel: ProbeChannel,
     pace: Duration,
     rtt: Duration,
-    /// When the load began.
-    load: Option<u64>,
+    /// Start of the load, monotonic nanoseconds.
+    load_started: Option<u64>,
 }
 
-enum Way {
-    Udp(Prober),
+enum ProbeChannel {
+    Udp(UdpProber),
     Tcp { probes: Probes, next: Instant },
 }
 
-impl Probing {
-    /// Opens the stream, and probes the path until enough is known of it without load. A path that lets no datagram
-    /// through is probed over the control connection.
+impl LatencyProbes {
+    /// Opens the probe stream, and probes the idle path until enough is known. If the path blocks UDP, the control
+    /// connection carries the probes.
     pub(super) fn begin(
         request: LatencyRequest,
         target: &Target,
         control: &mut Control,
         session: SessionId,
         rtt: Duration,
-    ) -> Result<Probing, SessionError> {
-        let stream = open(target, control.socket(), session, rtt);
-        let way = match stream {
-            Ok(stream) => Way::Udp(Prober::start(stream, request.pace)?),
-            Err(SessionError::NoDatagrams { .. }) => Way::Tcp { probes: Vec::new(), next: Instant::now() },
+    ) -> Result<LatencyProbes, SessionError> {
+        let stream = open_stream(target, control.socket(), session, rtt);
+        let channel = match stream {
+            Ok(stream) => ProbeChannel::Udp(UdpProber::start(stream, request.pace)?),
+            Err(SessionError::NoDatagrams { .. }) => ProbeChannel::Tcp { probes: Vec::new(), next: Instant::now() },
             Err(error) => return Err(error),
         };
-        let mut probing = Probing { way, pace: request.pace, rtt, load: None };
-        probing.idle_phase(control)?;
-        Ok(probing)
+        let mut latency_probes = LatencyProbes { channel, pace: request.pace, rtt, load_started: None };
+        latency_probes.probe_idle_path(control)?;
+        Ok(latency_probes)
     }
 
-    /// The load begins now: probes are sent at their usual pace.
-    pub(super) fn load_begins(&mut self) {
-        self.load = Some(monotonic_nanos());
-        if let Way::Udp(prober) = &self.way {
-            prober.shared.loaded.store(true, Ordering::Relaxed);
+    /// Records the start of the load; probes use their normal interval from now on.
+    pub(super) fn mark_load_start(&mut self) {
+        self.load_started = Some(monotonic_nanos());
+        if let ProbeChannel::Udp(prober) = &self.channel {
+            prober.shared.is_loaded.store(true, Ordering::Relaxed);
         }
     }
 
-    /// Asks over the control connection, if that is the way and it is time to.
-    pub(super) fn ask(&mut self, control: &mut Control) -> Result<(), SessionError> {
-        let pace = if self.load.is_some() { self.pace } else { IDLE_PACE };
-        let Way::Tcp { probes, next } = &mut self.way else { return Ok(()) };
-        if Instant::now() < *next || probes.len() >= MOST {
+    /// Sends a ping on the control connection, if TCP is in use and a probe is due.
+    pub(super) fn send_due(&mut self, control: &mut Control) -> Result<(), SessionError> {
+        let pace = if self.load_started.is_some() { self.pace } else { IDLE_INTERVAL };
+        let ProbeChannel::Tcp { probes, next } = &mut self.channel else { return Ok(()) };
+        if Instant::now() < *next || probes.len() >= MAX_PROBES {
             return Ok(());
         }
         *next = Instant::now() + pace;
-        let number = FIRST_QUESTION + u32::try_from(probes.len()).unwrap_or(0);
+        let number = FIRST_PROBE_NUMBER + u32::try_from(probes.len()).unwrap_or(0);
         probes.push((monotonic_nanos(), None));
         control.send(&ClientMessage::Ping { number })
     }
 
-    /// How long until [`Probing::ask`] has something to do.
-    pub(super) fn idle(&self) -> Duration {
-        match &self.way {
-            Way::Udp(_) => Duration::MAX,
-            Way::Tcp { next, .. } => next.saturating_duration_since(Instant::now()).max(Duration::from_millis(1)),
+    /// Returns the time until [`LatencyProbes::send_due`] has something to do.
+    pub(super) fn time_to_next(&self) -> Duration {
+        match &self.channel {
+            ProbeChannel::Udp(_) => Duration::MAX,
+            ProbeChannel::Tcp { next, .. } => {
+                next.saturating_duration_since(Instant::now()).max(Duration::from_millis(1))
+            }
         }
     }
 
-    /// Takes an answer, if it is one to a probe.
-    pub(super) fn hear(&mut self, number: u32, received: u64, answered: u64) {
-        let Way::Tcp { probes, .. } = &mut self.way else { return };
-        let index = number.checked_sub(FIRST_QUESTION).map(|index| index as usize);
+    /// Records a reply, if it belongs to a probe.
+    pub(super) fn record_reply(&mut self, number: u32, received: u64, answered: u64) {
+        let ProbeChannel::Tcp { probes, .. } = &mut self.channel else { return };
+        let index = number.checked_sub(FIRST_PROBE_NUMBER).map(|index| index as usize);
         let Some((sent, rtt)) = index.and_then(|index| probes.get_mut(index)) else { return };
-        let held = answered.saturating_sub(received);
-        *rtt = Some(Duration::from_nanos(monotonic_nanos().saturating_sub(*sent).saturating_sub(held)));
+        let held_at_peer = answered.saturating_sub(received);
+        *rtt = Some(Duration::from_nanos(monotonic_nanos().saturating_sub(*sent).saturating_sub(held_at_peer)));
     }
 
-    /// The figures beside the load that this end reports. Probes that left after [`Probing::load_begins`] and before the
-    /// load itself, while its streams were dialled, are neither of an idle path nor of a loaded one.
+    /// Returns the latency figures for this end's report. Probes that left after [`LatencyProbes::mark_load_start`] and
+    /// before the first data, while streams were dialled, do not count, either for the idle path or for the load.
     pub(super) fn finish(self, near: &EndReport, interval: Duration) -> Latency {
-        let ready = self.load.unwrap_or_else(monotonic_nanos);
+        let ready = self.load_started.unwrap_or_else(monotonic_nanos);
         let origin = near.started.unwrap_or(ready);
-        let (transport, stamps, probes) = match self.way {
-            Way::Udp(prober) => {
-                prober.settle(LAST_WAIT + 2 * self.rtt);
+        let (transport, stamps, probes) = match self.channel {
+            ProbeChannel::Udp(prober) => {
+                prober.wait_for_echoes(LAST_PROBE_TIMEOUT + 2 * self.rtt);
                 let (probes, stamps) = prober.stop();
-                (Transport::Udp, stamps, probes)
+                (ProbeTransport::Udp, stamps, probes)
             }
-            Way::Tcp { probes, .. } => (Transport::Tcp, false, probes),
+            ProbeChannel::Tcp { probes, .. } => (ProbeTransport::Tcp, false, probes),
         };
         let since = |sent: u64| sent.cast_signed().saturating_sub(origin.cast_signed());
         let counts = |sent: u64| sent < ready || sent >= origin;
         let probes = probes.into_iter().filter(|(sent, _)| counts(*sent));
         let probes: Vec<Probe> = probes.map(|(sent, rtt)| Probe { sent: since(sent), rtt }).collect();
-        Latency { kernel_stamps: stamps, ..Latency::new(transport, self.pace, &probes, near.elapsed, interval) }
+        Latency { kernel_timestamps: stamps, ..Latency::new(transport, self.pace, &probes, near.elapsed, interval) }
     }
 
-    fn idle_phase(&mut self, control: &mut Control) -> Result<(), SessionError> {
-        let deadline = Instant::now() + IDLE_FOR + 2 * self.rtt;
-        while Instant::now() < deadline && self.answered() < IDLE_PROBES {
-            match &self.way {
-                Way::Udp(_) => thread::sleep(Duration::from_millis(2)),
-                Way::Tcp { .. } => {
-                    self.ask(control)?;
+    fn probe_idle_path(&mut self, control: &mut Control) -> Result<(), SessionError> {
+        let deadline = Instant::now() + MAX_IDLE_TIME + 2 * self.rtt;
+        while Instant::now() < deadline && self.answered_count() < IDLE_PROBES {
+            match &self.channel {
+                ProbeChannel::Udp(_) => thread::sleep(Duration::from_millis(2)),
+                ProbeChannel::Tcp { .. } => {
+                    self.send_due(control)?;
                     if let Some(ServerMessage::Pong { number, received_nanos, sent_nanos }) =
-                        control.poll(self.idle(), "before the load")?
+                        control.poll(self.time_to_next(), "before the load")?
                     {
-                        self.hear(number, received_nanos, sent_nanos);
+                        self.record_reply(number, received_nanos, sent_nanos);
                     }
                 }
             }
@@ -151,55 +154,55 @@ impl Probing {
         Ok(())
     }
 
-    fn answered(&self) -> usize {
-        match &self.way {
-            Way::Udp(prober) => prober.shared.answered.load(Ordering::Relaxed) as usize,
-            Way::Tcp { probes, .. } => probes.iter().filter(|(_, rtt)| rtt.is_some()).count(),
+    fn answered_count(&self) -> usize {
+        match &self.channel {
+            ProbeChannel::Udp(prober) => prober.shared.answered.load(Ordering::Relaxed) as usize,
+            ProbeChannel::Tcp { probes, .. } => probes.iter().filter(|(_, rtt)| rtt.is_some()).count(),
         }
     }
 }
 
-fn open(
+fn open_stream(
     target: &Target,
     control: &TcpStream,
     session: SessionId,
     rtt: Duration,
 ) -> Result<DatagramStream, SessionError> {
-    dial::datagrams(target, control, session, streams::PROBES, OPEN_WITHIN + 2 * rtt)
+    dial::open_datagrams(target, control, session, streams::PROBE_STREAM, OPEN_TIMEOUT + 2 * rtt)
 }
 
-/// The client's thread.
-struct Prober {
-    shared: Arc<Shared>,
+/// Thread of the client that sends probes over UDP.
+struct UdpProber {
+    shared: Arc<ProberState>,
     thread: Option<JoinHandle<()>>,
 }
 
 #[derive(Default)]
-struct Shared {
+struct ProberState {
     stop: AtomicBool,
-    /// No more probes, but echoes are still taken.
-    enough: AtomicBool,
-    loaded: AtomicBool,
+    /// Send no more probes, but receive echoes.
+    is_draining: AtomicBool,
+    is_loaded: AtomicBool,
     answered: AtomicU64,
     kernel_stamps: AtomicBool,
     probes: Mutex<Probes>,
 }
 
-impl Prober {
-    fn start(stream: DatagramStream, pace: Duration) -> Result<Prober, SessionError> {
+impl UdpProber {
+    fn start(stream: DatagramStream, pace: Duration) -> Result<UdpProber, SessionError> {
         let failed = |source| SessionError::Io { peer: "the kernel", source };
-        // Without stamps the thread's own clock has to do.
-        let _ = udp::set_stamps(stream.socket());
-        let shared = Arc::new(Shared::default());
+        // Without kernel time stamps the thread's own clock is used.
+        let _ = udp::enable_timestamps(stream.socket());
+        let shared = Arc::new(ProberState::default());
         let work = shared.clone();
         let run = move || work.run(&stream, pace);
         let thread = thread::Builder::new().name("probes".into()).spawn(run).map_err(failed)?;
-        Ok(Prober { shared, thread: Some(thread) })
+        Ok(UdpProber { shared, thread: Some(thread) })
     }
 
     /// Waits for the last echoes.
-    fn settle(&self, within: Duration) {
-        self.shared.enough.store(true, Ordering::Relaxed);
+    fn wait_for_echoes(&self, within: Duration) {
+        self.shared.is_draining.store(true, Ordering::Relaxed);
         let deadline = Instant::now() + within;
         let missing = || {
             let probes = self.shared.probes.lock().unwrap_or_else(PoisonError::into_inner);
@@ -222,19 +225,19 @@ impl Prober {
     }
 }
 
-impl Drop for Prober {
+impl Drop for UdpProber {
     fn drop(&mut self) {
         self.end();
     }
 }
 
-impl Shared {
+impl ProberState {
     fn run(&self, stream: &DatagramStream, pace: Duration) {
-        udp::wake_on_time();
-        let mut inbox = Inbox::new(8, 2048);
+        udp::set_exact_timers();
+        let mut inbox = ReceiveBuffers::new(8, 2048);
         let mut next = Instant::now();
         while !self.stop.load(Ordering::Relaxed) {
-            let pace = if self.loaded.load(Ordering::Relaxed) { pace } else { pace.min(IDLE_PACE) };
+            let pace = if self.is_loaded.load(Ordering::Relaxed) { pace } else { pace.min(IDLE_INTERVAL) };
             if Instant::now() >= next {
                 next = (next + pace).max(Instant::now() + pace / 2);
                 self.send(stream);
@@ -243,121 +246,122 @@ impl Shared {
             if stream.socket().set_read_timeout(Some(wait)).is_ok() && inbox.receive(stream.socket()).is_ok() {
                 self.take(stream, &inbox);
             } else {
-                // An error that comes at once must not make this spin.
+                // An immediate error must not make the loop spin.
                 thread::sleep(next.saturating_duration_since(Instant::now()).min(Duration::from_millis(1)));
             }
         }
     }
 
     fn send(&self, stream: &DatagramStream) {
-        if self.enough.load(Ordering::Relaxed) {
+        if self.is_draining.load(Ordering::Relaxed) {
             return;
         }
         let mut probes = self.probes.lock().unwrap_or_else(PoisonError::into_inner);
-        if probes.len() >= MOST {
+        if probes.len() >= MAX_PROBES {
             return;
         }
-        let mut probe = [0; datagram::LENGTH];
+        let mut probe = [0; datagram::HEADER_LENGTH];
         let sequence = probes.len() as u64;
         probes.push((monotonic_nanos(), None));
-        Head { kind: Kind::Probe, tag: stream.tag(), sequence, sent: wall_nanos(), extra: 0 }.write(&mut probe);
-        // One that cannot be sent is lost.
+        DatagramHeader { kind: DatagramKind::Probe, tag: stream.tag(), sequence, sent: wall_nanos(), extra: 0 }
+            .write(&mut probe);
+        // A probe that cannot be sent counts as lost.
         let _ = stream.socket().send(&probe);
     }
 
-    fn take(&self, stream: &DatagramStream, inbox: &Inbox) {
+    fn take(&self, stream: &DatagramStream, inbox: &ReceiveBuffers) {
         let (now, wall) = (monotonic_nanos(), wall_nanos());
         for message in inbox.messages() {
-            let Ok(head) = Head::read(message.bytes, stream.tag()) else { continue };
-            if head.kind != Kind::Echo {
+            let Ok(head) = DatagramHeader::read(message.bytes, stream.tag()) else { continue };
+            if head.kind != DatagramKind::Echo {
                 continue;
             }
-            self.kernel_stamps.fetch_or(message.stamp.is_some(), Ordering::Relaxed);
+            self.kernel_stamps.fetch_or(message.timestamp.is_some(), Ordering::Relaxed);
             let mut probes = self.probes.lock().unwrap_or_else(PoisonError::into_inner);
             let index = usize::try_from(head.sequence).unwrap_or(usize::MAX);
             let Some((sent, rtt)) = probes.get_mut(index).filter(|(_, rtt)| rtt.is_none()) else { continue };
-            let unread = wall.saturating_sub(message.stamp.unwrap_or(wall));
-            *rtt = Some(round_trip(*sent, now, unread, head.extra));
+            let queued = wall.saturating_sub(message.timestamp.unwrap_or(wall));
+            *rtt = Some(probe_rtt(*sent, now, queued, head.extra));
             self.answered.fetch_add(1, Ordering::Relaxed);
         }
     }
 }
 
-/// The round trip of a probe that left at `sent` and was read at `now`, after it lay here `unread` nanoseconds and at
-/// the far end `held` microseconds. Both times are this end's own, of a clock that nobody sets.
-fn round_trip(sent: u64, now: u64, unread: u64, held: u32) -> Duration {
+/// Returns the RTT of a probe that left at `sent` and was read at `now`, after `queued` nanoseconds in this host's
+/// receive queue and `held_at_peer` microseconds at the server. Both times come from this end's monotonic clock.
+fn probe_rtt(sent: u64, now: u64, queued: u64, held_at_peer: u32) -> Duration {
     let away = now.saturating_sub(sent);
-    // The kernel's stamps are of the clock that is set: one from before it was says nothing.
-    let unread = if unread < away { unread } else { 0 };
-    Duration::from_nanos((away - unread).saturating_sub(u64::from(held) * 1000))
+    // The kernel's time stamps use the wall clock; a stamp from before a clock step is ignored.
+    let queued = if queued < away { queued } else { 0 };
+    Duration::from_nanos((away - queued).saturating_sub(u64::from(held_at_peer) * 1000))
 }
 
-/// The server's end: echoes as long as it is kept.
-pub(super) struct Echo {
+/// Server's end: echoes probes until it is dropped.
+pub(super) struct ProbeEcho {
     stop: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,
 }
 
-impl Echo {
-    /// Waits for the client's stream, if the test has one.
-    pub(super) fn of(session: &ServerSession, request: &TestRequest) -> Result<Option<Echo>, SessionError> {
+impl ProbeEcho {
+    /// Waits for the client's probe stream, if the test has one.
+    pub(super) fn of(session: &ServerSession, request: &TestRequest) -> Result<Option<ProbeEcho>, SessionError> {
         if request.latency.is_none() {
             return Ok(None);
         }
-        let datagrams = session.expect_datagrams(streams::PROBES..streams::PROBES + 1);
+        let datagrams = session.expect_datagrams(streams::PROBE_STREAM..streams::PROBE_STREAM + 1);
         let stop = Arc::new(AtomicBool::new(false));
         let stopped = stop.clone();
-        let work = move || echo(&datagrams, &stopped);
+        let work = move || echo_probes(&datagrams, &stopped);
         let failed = |source| SessionError::Io { peer: "the kernel", source };
         let thread = thread::Builder::new().name("echo".into()).spawn(work).map_err(failed)?;
-        Ok(Some(Echo { stop, thread: Some(thread) }))
+        Ok(Some(ProbeEcho { stop, thread: Some(thread) }))
     }
 }
 
-impl Drop for Echo {
+impl Drop for ProbeEcho {
     fn drop(&mut self) {
         self.stop.store(true, Ordering::Relaxed);
         self.thread.take().map(JoinHandle::join);
     }
 }
 
-const LOOK_UP: Duration = Duration::from_millis(50);
+const POLL_INTERVAL: Duration = Duration::from_millis(50);
 
-fn echo(datagrams: &Datagrams, stop: &AtomicBool) {
+fn echo_probes(datagrams: &DatagramStreams, stop: &AtomicBool) {
     let stopped = || stop.load(Ordering::Relaxed);
     let stream = loop {
-        match datagrams.next(LOOK_UP) {
+        match datagrams.next(POLL_INTERVAL) {
             Some(stream) => break stream,
             None if stopped() => return,
             None => {}
         }
     };
-    let _ = udp::set_stamps(stream.socket());
-    if stream.socket().set_read_timeout(Some(LOOK_UP)).is_err() {
+    let _ = udp::enable_timestamps(stream.socket());
+    if stream.socket().set_read_timeout(Some(POLL_INTERVAL)).is_err() {
         return;
     }
-    let mut inbox = Inbox::new(8, 2048);
+    let mut inbox = ReceiveBuffers::new(8, 2048);
     while !stopped() {
         if inbox.receive(stream.socket()).is_err() {
-            // A time-out mostly; anything else must not make this spin.
+            // Usually a time-out; another error must not make the loop spin.
             thread::sleep(Duration::from_millis(1));
             continue;
         }
         for message in inbox.messages() {
-            match Head::read(message.bytes, stream.tag()) {
-                Ok(head) if head.kind == Kind::Probe => answer(&stream, head, message.stamp),
-                _ => drop(stream.is_opening(message.bytes)),
+            match DatagramHeader::read(message.bytes, stream.tag()) {
+                Ok(head) if head.kind == DatagramKind::Probe => answer(&stream, head, message.timestamp),
+                _ => drop(stream.is_repeated_hello(message.bytes)),
             }
         }
     }
 }
 
-fn answer(stream: &DatagramStream, head: Head, stamp: Option<u64>) {
+fn answer(stream: &DatagramStream, head: DatagramHeader, stamp: Option<u64>) {
     let now = wall_nanos();
-    let held = now.saturating_sub(stamp.unwrap_or(now)) / 1000;
-    let mut bytes = [0; datagram::LENGTH];
-    let extra = u32::try_from(held).unwrap_or(u32::MAX);
-    Head { kind: Kind::Echo, extra, ..head }.write(&mut bytes);
+    let held_at_peer = now.saturating_sub(stamp.unwrap_or(now)) / 1000;
+    let mut bytes = [0; datagram::HEADER_LENGTH];
+    let extra = u32::try_from(held_at_peer).unwrap_or(u32::MAX);
+    DatagramHeader { kind: DatagramKind::Echo, extra, ..head }.write(&mut bytes);
     let _ = stream.socket().send(&bytes);
 }
 
@@ -366,24 +370,24 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_round_trip_is_by_our_own_clock() {
-        let trip = |unread, held| round_trip(1_000_000, 41_000_000, unread, held);
+    fn rtt_uses_the_monotonic_clock() {
+        let trip = |queued, held_at_peer| probe_rtt(1_000_000, 41_000_000, queued, held_at_peer);
         assert_eq!(trip(0, 0), Duration::from_millis(40));
         assert_eq!(trip(3_000_000, 2000), Duration::from_millis(35));
-        assert_eq!(trip(u64::MAX, 0), Duration::from_millis(40), "the clock was set meanwhile");
-        assert_eq!(trip(0, u32::MAX), Duration::ZERO, "a far end that says nonsense");
+        assert_eq!(trip(u64::MAX, 0), Duration::from_millis(40), "the wall clock was set meanwhile");
+        assert_eq!(trip(0, u32::MAX), Duration::ZERO, "implausible time at the server");
     }
 
     #[test]
-    fn probes_while_streams_are_dialled_are_of_neither_phase() {
+    fn probes_between_phases_do_not_count() {
         let ms = |n: u64| n * 1_000_000;
         let rtt = Some(Duration::from_millis(5));
         let probes: Probes = (0..10).map(|n| (ms(100 + 10 * n), rtt)).collect();
-        let way = Way::Tcp { probes, next: Instant::now() };
+        let channel = ProbeChannel::Tcp { probes, next: Instant::now() };
         let pace = Duration::from_millis(10);
-        let probing = Probing { way, pace, rtt: Duration::ZERO, load: Some(ms(125)) };
+        let latency_probes = LatencyProbes { channel, pace, rtt: Duration::ZERO, load_started: Some(ms(125)) };
         let near = EndReport { started: Some(ms(145)), elapsed: Duration::from_millis(30), ..EndReport::default() };
-        let latency = probing.finish(&near, Duration::from_millis(10));
+        let latency = latency_probes.finish(&near, Duration::from_millis(10));
         // Idle: 100, 110, 120; dialling: 130, 140; loaded: 150, 160, 170; over: 180, 190.
         assert_eq!((latency.idle.sent, latency.loaded.sent, latency.intervals.len()), (3, 3, 3));
     }

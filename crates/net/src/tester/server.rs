@@ -1,4 +1,4 @@
-//! The server's conversation: the far end of one test.
+//! Server end of a TCP test.
 
 use std::sync::Arc;
 use std::sync::mpsc::{Sender, channel};
@@ -6,51 +6,51 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use lfn_core::units::show_duration;
-use lfn_core::wire::test::{ClientMessage, Direction, Kernel, Load, Ready, ServerMessage, TestRequest};
+use lfn_core::wire::measure::{ClientMessage, Kernel, Ready, ServerMessage, TestDirection, TestLoad, TestRequest};
 use lfn_core::wire::{Refusal, RefusalCode};
 
 use super::TestError;
-use super::clock::{self, Answers};
+use super::clock::{self, ClockReplies};
 use super::host::HostWatch;
-use super::load::{self, Counter, Event, Shared, Stream};
+use super::load::{self, LoadState, LoadStream, StreamCounter, StreamEvent};
 use super::meter::Meter;
-use super::options::{self, Options};
-use super::probe::Echo;
-use crate::server::{Limits, ServerSession};
+use super::options::{self, SocketOptions};
+use super::probe::ProbeEcho;
+use crate::server::{ServerSession, SessionLimits};
 use crate::session::{DataStream, SessionError};
 
-/// How long the client may take to open its data streams.
-const STREAMS_WITHIN: Duration = Duration::from_secs(20);
+/// Maximum time in which the client must open its data streams.
+const STREAMS_TIMEOUT: Duration = Duration::from_secs(20);
 
-/// How long streams may go on beyond their time if nobody ends them: more than the threads of a busy host take.
-const SLACK: Duration = Duration::from_secs(2);
+/// Time that streams may exceed their limit if the client does not end them. The value is longer than thread delays on a busy host.
+const OVERRUN: Duration = Duration::from_secs(2);
 
-/// How long a message may wait for room, beside the time of a test that has one.
-const ROOM_WITHIN: Duration = Duration::from_secs(10);
+/// Maximum time that a message waits for space in the send buffer, in addition to the duration of a timed test.
+const SEND_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Serves one test. A failure of the test itself becomes a refusal, so that the client learns of it.
+/// Serves one test. An error of the test becomes a refusal, so that the client receives the reason.
 pub(crate) fn serve(session: &mut ServerSession, request: &TestRequest) -> Result<(), SessionError> {
-    test(session, request).map_err(|error| match error {
+    run_test(session, request).map_err(|error| match error {
         TestError::Session(error) => error,
         other => SessionError::Refused(Refusal::from(&other)),
     })
 }
 
-fn test(session: &mut ServerSession, request: &TestRequest) -> Result<(), TestError> {
+fn run_test(session: &mut ServerSession, request: &TestRequest) -> Result<(), TestError> {
     request.check()?;
-    within_limits(request, &session.limits()).map_err(SessionError::Refused)?;
-    // A client that does not read is as good as one that says nothing.
-    session.control.waits_for_room(session.limits().silence);
+    check_limits(request, &session.limits()).map_err(SessionError::Refused)?;
+    // A client that does not read counts as silent.
+    session.control.set_send_timeout(session.limits().silence_timeout);
     if request.udp.is_some() {
         return super::udp::serve(session, request);
     }
-    let _echo = Echo::of(session, request)?;
-    // Aside, as in `HostWatch::towards`.
-    let kernel = thread::scope(|scope| scope.spawn(options::kernel).join()).unwrap_or_default();
-    let sends = request.direction == Direction::Reverse;
-    let options = Arc::new(Options::new(&request.socket, sends, &kernel)?);
+    let _echo = ProbeEcho::of(session, request)?;
+    // In a thread of its own, for the reason in `HostWatch::for_destination`.
+    let kernel = thread::scope(|scope| scope.spawn(options::read_kernel).join()).unwrap_or_default();
+    let sends = request.direction == TestDirection::Reverse;
+    let options = Arc::new(SocketOptions::new(&request.socket, sends, &kernel)?);
     let port = match request.apart() {
-        true => Some(session.listen_apart(request.socket.mptcp, |socket| options.apply(socket, 0))?),
+        true => Some(session.open_listener(request.socket.mptcp, |socket| options.apply(socket, 0))?),
         false => None,
     };
     session.control.send(&ServerMessage::Ready(Box::new(Ready {
@@ -60,155 +60,158 @@ fn test(session: &mut ServerSession, request: &TestRequest) -> Result<(), TestEr
     })))?;
     let watch = HostWatch::begin(session.control.socket());
     if request.latency.is_some() {
-        probed(session)?;
+        wait_for_probes(session)?;
     }
-    let streams = session.data_streams(request.streams, STREAMS_WITHIN.min(session.limits().silence))?;
+    let streams = session.data_streams(request.streams, STREAMS_TIMEOUT.min(session.limits().silence_timeout))?;
     let origin = streams.iter().map(DataStream::opened).min().unwrap_or_else(Instant::now);
-    let shared = Shared::new(request, sends, origin, session.throttle(), Some(longest(request, &session.limits())));
+    let shared =
+        LoadState::new(request, sends, origin, session.rate_limiter(), Some(max_duration(request, &session.limits())));
     let (sender, events) = channel();
     let mut meter = Meter::new(request, sends, shared.clone(), options.clone(), events);
-    meter.limit(session.allowed().rate);
-    meter.watch_host(watch);
+    meter.set_rate_limit(session.allowed().rate);
+    meter.set_host_watch(watch);
     if !sends {
         meter.start_at_origin();
     }
     for stream in streams {
-        start(stream, sends, &shared, &options, &sender)?;
+        start_stream(stream, sends, &shared, &options, &sender)?;
     }
-    load(session, request, &mut meter)?;
+    run_load(session, request, &mut meter)?;
     finish(session, &mut meter, kernel)
 }
 
-/// Until the client has probed the path without load.
-fn probed(session: &mut ServerSession) -> Result<(), TestError> {
-    let within = STREAMS_WITHIN.min(session.limits().silence);
+/// Waits until the client has probed the idle path.
+fn wait_for_probes(session: &mut ServerSession) -> Result<(), TestError> {
+    let within = STREAMS_TIMEOUT.min(session.limits().silence_timeout);
     let deadline = Instant::now() + within;
-    let mut answers = Answers::new();
+    let mut clock_replies = ClockReplies::new();
     while Instant::now() < deadline {
         match session.control.poll(Duration::from_millis(100), "before the load")? {
             Some(ClientMessage::Opened) => return Ok(()),
-            Some(ClientMessage::Ping { number }) => answers.answer(&mut session.control, number)?,
+            Some(ClientMessage::Ping { number }) => clock_replies.reply(&mut session.control, number)?,
             _ => {}
         }
     }
-    let (peer, while_doing) = ("the client", "to probe the path");
+    let (peer, while_doing) = ("the client", "while it probed the path");
     Err(SessionError::Timeout { peer, after: within, while_doing }.into())
 }
 
-/// How long the streams may move data, whatever the client does.
-fn longest(request: &TestRequest, limits: &Limits) -> Duration {
+/// Returns the maximum time that the streams may move data, independent of the client.
+fn max_duration(request: &TestRequest, limits: &SessionLimits) -> Duration {
     let time = match request.load {
-        Load::TimeSeconds(time) => time.min(limits.test_time),
-        Load::Records(_) | Load::Bytes(_) => limits.test_time,
+        TestLoad::TimeSeconds(time) => time.min(limits.max_test_time),
+        TestLoad::Records(_) | TestLoad::Bytes(_) => limits.max_test_time,
     };
-    time.saturating_add(SLACK)
+    time.saturating_add(OVERRUN)
 }
 
-fn within_limits(request: &TestRequest, limits: &Limits) -> Result<(), Refusal> {
-    if request.streams > limits.streams {
-        let text = format!("{} streams asked for, the server allows {}", request.streams, limits.streams);
-        return Err(Refusal::new(RefusalCode::Limit, text).hint(format!("use --streams {} or fewer", limits.streams)));
+fn check_limits(request: &TestRequest, limits: &SessionLimits) -> Result<(), Refusal> {
+    if request.streams > limits.max_streams {
+        let text = format!("{} streams requested; the server allows {}", request.streams, limits.max_streams);
+        return Err(
+            Refusal::new(RefusalCode::Limit, text).hint(format!("use --streams {} or fewer", limits.max_streams))
+        );
     }
     match request.time() {
-        Some(time) if time > limits.test_time => {
-            Err(too_long(&format!("a test of {} asked for", show_duration(time)), limits))
+        Some(time) if time > limits.max_test_time => {
+            Err(too_long_refusal(&format!("a test of {} requested", show_duration(time)), limits))
         }
         _ => Ok(()),
     }
 }
 
-pub(super) fn too_long(what: &str, limits: &Limits) -> Refusal {
-    let most = show_duration(limits.test_time);
-    Refusal::new(RefusalCode::Limit, format!("{what}, the server allows {most}"))
-        .hint(format!("use --time {} or less, or fewer records", limits.test_time.as_secs()))
+pub(super) fn too_long_refusal(what: &str, limits: &SessionLimits) -> Refusal {
+    let most = show_duration(limits.max_test_time);
+    Refusal::new(RefusalCode::Limit, format!("{what}; the server allows {most}"))
+        .hint(format!("use --time {} or less, or fewer records", limits.max_test_time.as_secs()))
 }
 
-/// Puts a thread on one stream.
-fn start(
+/// Starts the thread of one stream.
+fn start_stream(
     data: DataStream,
     sends: bool,
-    shared: &Arc<Shared>,
-    options: &Options,
-    events: &Sender<Event>,
+    shared: &Arc<LoadState>,
+    options: &SocketOptions,
+    events: &Sender<StreamEvent>,
 ) -> Result<(), TestError> {
     let number = data.stream();
     let failed = |source| TestError::Stream { stream: number, source };
     let socket = data.socket().try_clone().map_err(failed)?;
-    // Those of a listener were inherited; the send buffer and the congestion control still take effect.
+    // The sockets inherited the listener's options; the send buffer and the congestion control take effect only here.
     options.apply(&socket, number).map_err(failed)?;
     let granted = options.report(&socket, number).map_err(failed)?;
-    let counter = Arc::new(Counter::default());
-    let stream = Stream { number, socket, counter: counter.clone(), opened: data.opened(), granted };
-    // The meter that listens lives as long as this session.
-    let _ = events.send(Event::Opened(Box::new(stream)));
+    let counter = Arc::new(StreamCounter::default());
+    let stream = LoadStream { number, socket, counter: counter.clone(), opened: data.opened(), granted };
+    // The meter receives events for the life of this session.
+    let _ = events.send(StreamEvent::Opened(Box::new(stream)));
     let (shared, events) = (shared.clone(), events.clone());
     let work = move || load::run(data, sends, &shared, &counter, &events);
-    let thread = thread::Builder::new().name(format!("stream {number}")).stack_size(load::STACK);
+    let thread = thread::Builder::new().name(format!("stream {number}")).stack_size(load::STACK_SIZE);
     thread.spawn(work).map_err(failed)?;
     Ok(())
 }
 
-/// Until the test is over at this end and, where only the client can know, at the other.
-fn load(session: &mut ServerSession, request: &TestRequest, meter: &mut Meter) -> Result<(), TestError> {
-    let sends = request.direction == Direction::Reverse;
+/// Runs until the test is over at this end and, if only the client can know, at the client's end.
+fn run_load(session: &mut ServerSession, request: &TestRequest, meter: &mut Meter) -> Result<(), TestError> {
+    let sends = request.direction == TestDirection::Reverse;
     let limits = session.limits();
-    let (longest, begun) = (longest(request, &limits), Instant::now());
-    let (mut received, mut heard, mut answers) = (false, begun, Answers::new());
-    if let Load::TimeSeconds(time) = request.load {
-        session.control.waits_for_room(time.saturating_add(ROOM_WITHIN).min(limits.silence));
+    let (max_duration, started_at) = (max_duration(request, &limits), Instant::now());
+    let (mut client_done, mut last_message_at, mut clock_replies) = (false, started_at, ClockReplies::new());
+    if let TestLoad::TimeSeconds(time) = request.load {
+        session.control.set_send_timeout(time.saturating_add(SEND_TIMEOUT).min(limits.silence_timeout));
     }
     loop {
         session.check()?;
         meter.collect()?;
-        if let Some(interval) = meter.tell() {
-            if let (1, Some(at_nanos)) = (meter.ticked(), meter.started()) {
+        if let Some(interval) = meter.take_interval() {
+            if let (1, Some(at_nanos)) = (meter.closed_intervals(), meter.started_nanos()) {
                 session.control.send(&ServerMessage::Started { at_nanos })?;
             }
             session.control.send(&ServerMessage::Interval(Box::new(interval)))?;
         }
-        let over = match request.load {
-            Load::TimeSeconds(_) => meter.time_over(),
-            Load::Records(_) | Load::Bytes(_) => meter.all_ended() && (received || !sends),
+        let is_over = match request.load {
+            TestLoad::TimeSeconds(_) => meter.is_time_over(),
+            TestLoad::Records(_) | TestLoad::Bytes(_) => meter.have_all_ended() && (client_done || !sends),
         };
-        if over || meter.stopped() {
+        if is_over || meter.is_stopped() {
             return Ok(());
         }
-        if begun.elapsed() > longest {
-            return Err(SessionError::Refused(too_long("the test takes too long", &limits)).into());
+        if started_at.elapsed() > max_duration {
+            return Err(SessionError::Refused(too_long_refusal("the test takes too long", &limits)).into());
         }
-        let message = session.control.poll(meter.idle(), "during the test")?;
-        heard = if message.is_some() { Instant::now() } else { heard };
-        is_silent(heard, &limits)?;
+        let message = session.control.poll(meter.time_to_next_event(), "during the test")?;
+        last_message_at = if message.is_some() { Instant::now() } else { last_message_at };
+        check_silence(last_message_at, &limits)?;
         match message {
-            Some(ClientMessage::Received) => received = true,
-            Some(ClientMessage::Ping { number }) => answers.answer(&mut session.control, number)?,
-            Some(ClientMessage::Stop) => meter.end_now(),
-            // Of tests whose streams are datagrams.
+            Some(ClientMessage::Received) => client_done = true,
+            Some(ClientMessage::Ping { number }) => clock_replies.reply(&mut session.control, number)?,
+            Some(ClientMessage::Stop) => meter.stop_load(),
+            // Messages of tests with datagram streams.
             Some(_) | None => {}
         }
     }
 }
 
-/// An error, if the client has said nothing for too long; it asks something every second.
-pub(super) fn is_silent(heard: Instant, limits: &Limits) -> Result<(), SessionError> {
+/// Returns an error if the client was silent for too long; clients send a probe every second.
+pub(super) fn check_silence(last_message_at: Instant, limits: &SessionLimits) -> Result<(), SessionError> {
     let (peer, while_doing) = ("the client", "during the test");
-    match heard.elapsed() > limits.silence + clock::LATER {
-        true => Err(SessionError::Timeout { peer, after: limits.silence + clock::LATER, while_doing }),
+    match last_message_at.elapsed() > limits.silence_timeout + clock::PROBE_INTERVAL {
+        true => Err(SessionError::Timeout { peer, after: limits.silence_timeout + clock::PROBE_INTERVAL, while_doing }),
         false => Ok(()),
     }
 }
 
-/// Tells the figures, and waits for the client to end the session.
+/// Sends the report, and waits for the client to close the session.
 fn finish(session: &mut ServerSession, meter: &mut Meter, kernel: Kernel) -> Result<(), TestError> {
     let mut report = meter.finish(kernel)?;
     report.rate_limit = session.rate_limit();
     session.control.send(&ServerMessage::Report(Box::new(report)))?;
-    until_closed(session)
+    wait_for_close(session)
 }
 
-/// Waits for the client to end the session, which it does once it has the figures.
-pub(super) fn until_closed(session: &mut ServerSession) -> Result<(), TestError> {
-    let silence = session.limits().silence;
+/// Waits for the client to close the session, as it does after the report.
+pub(super) fn wait_for_close(session: &mut ServerSession) -> Result<(), TestError> {
+    let silence = session.limits().silence_timeout;
     let deadline = Instant::now() + silence;
     while Instant::now() < deadline {
         match session.control.poll::<ClientMessage>(silence, "after the test") {

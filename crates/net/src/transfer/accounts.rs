@@ -1,72 +1,70 @@
-//! Owners by name: both ends may number the same user differently.
+//! Maps owners by name, because both ends may use different numbers for the same user.
 //!
-//! As with rsync the name counts where both ends know it, else the number; root and its group are never mapped. Every
-//! answer is remembered, since a directory service may take its time, and trees have few owners.
+//! As in rsync, the name decides if both ends know it, otherwise the number. Root and its group are never mapped. Every
+//! result is cached, because a directory service may be slow and a tree has few owners.
 
 use std::collections::HashMap;
 use std::sync::Mutex;
 
+use lfn_core::transfer::byte_string::ByteString;
 use lfn_core::transfer::entry::Owner;
-use lfn_core::transfer::raw::Raw;
 use lfn_sys::accounts;
 
-use super::flow::lock;
+use super::stream_set::lock;
+const MAX_CACHED: usize = 4096;
 
-/// Most answers that are remembered.
-const MOST: usize = 4096;
-
-/// What was asked of the host before.
+/// Cached user and group names of this host.
 #[derive(Debug, Default)]
 pub(crate) struct Accounts {
-    names: Mutex<HashMap<(Kind, u32), Option<Raw>>>,
-    numbers: Mutex<HashMap<(Kind, Raw), Option<u32>>>,
+    names: Mutex<HashMap<(AccountKind, u32), Option<ByteString>>>,
+    numbers: Mutex<HashMap<(AccountKind, ByteString), Option<u32>>>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-enum Kind {
+enum AccountKind {
     User,
     Group,
 }
 
 impl Accounts {
-    /// An owner with the names that this host has for it.
+    /// Returns an owner with its names on this host.
     pub(crate) fn owner(&self, uid: u32, gid: u32) -> Owner {
-        Owner { uid, gid, user: self.name(Kind::User, uid), group: self.name(Kind::Group, gid) }
+        Owner { uid, gid, user: self.name(AccountKind::User, uid), group: self.name(AccountKind::Group, gid) }
     }
 
-    /// The numbers that this host has for an owner.
+    /// Returns the user and group number of an owner on this host.
     pub(crate) fn numbers(&self, owner: &Owner) -> (u32, u32) {
-        let number = |kind, name: &Option<Raw>, number: u32| match name {
+        let number = |kind, name: &Option<ByteString>, number: u32| match name {
             Some(name) if number != 0 => self.number(kind, name).unwrap_or(number),
             _ => number,
         };
-        (number(Kind::User, &owner.user, owner.uid), number(Kind::Group, &owner.group, owner.gid))
+        (number(AccountKind::User, &owner.user, owner.uid), number(AccountKind::Group, &owner.group, owner.gid))
     }
 
-    fn name(&self, kind: Kind, number: u32) -> Option<Raw> {
+    fn name(&self, kind: AccountKind, number: u32) -> Option<ByteString> {
         let ask = || match kind {
-            Kind::User => accounts::user_name(number),
-            Kind::Group => accounts::group_name(number),
+            AccountKind::User => accounts::user_name(number),
+            AccountKind::Group => accounts::group_name(number),
         };
-        // LOGIN_NAME_MAX: a longer one is no name that another host could have.
-        remembered(&self.names, (kind, number), || ask().filter(|name| name.len() <= 256).map(Raw))
+        // LOGIN_NAME_MAX: another host cannot have a longer name.
+        cached(&self.names, (kind, number), || ask().filter(|name| name.len() <= 256).map(ByteString))
     }
 
-    fn number(&self, kind: Kind, name: &Raw) -> Option<u32> {
-        remembered(&self.numbers, (kind, name.clone()), || match kind {
-            Kind::User => accounts::user_id(name.as_bytes()),
-            Kind::Group => accounts::group_id(name.as_bytes()),
+    fn number(&self, kind: AccountKind, name: &ByteString) -> Option<u32> {
+        cached(&self.numbers, (kind, name.clone()), || match kind {
+            AccountKind::User => accounts::user_id(name.as_bytes()),
+            AccountKind::Group => accounts::group_id(name.as_bytes()),
         })
     }
 }
 
-fn remembered<K: std::hash::Hash + Eq, V: Clone>(known: &Mutex<HashMap<K, V>>, key: K, ask: impl FnOnce() -> V) -> V {
+fn cached<K: std::hash::Hash + Eq, V: Clone>(known: &Mutex<HashMap<K, V>>, key: K, ask: impl FnOnce() -> V) -> V {
     if let Some(known) = lock(known).get(&key) {
         return known.clone();
     }
     let answer = ask();
     let mut known = lock(known);
-    if known.len() >= MOST {
+    if known.len() >= MAX_CACHED {
         known.clear();
     }
     known.insert(key, answer.clone());
@@ -78,12 +76,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_name_counts_where_both_ends_know_it() {
+    fn owner_name_takes_precedence_over_number() {
         let accounts = Accounts::default();
         let root = accounts.owner(0, 0);
         assert_eq!((root.user.clone(), root.group.clone()), (Some("root".into()), Some("root".into())));
         assert_eq!(accounts.numbers(&root), (0, 0));
-        let nobody = |user: Option<&str>| Owner { uid: 4711, gid: 4712, user: user.map(Raw::from), group: None };
+        let nobody = |user: Option<&str>| Owner { uid: 4711, gid: 4712, user: user.map(ByteString::from), group: None };
         assert_eq!(accounts.numbers(&nobody(Some("root"))), (0, 4712));
         assert_eq!(accounts.numbers(&nobody(Some("nobody of this name"))), (4711, 4712));
         assert_eq!(accounts.numbers(&nobody(None)), (4711, 4712));

@@ -1,8 +1,8 @@
-//! The client's end of a copy: dials everything at once, with the request in the first flight.
+//! Client of a copy: dials all connections at once, with the request in the first flight.
 //!
-//! Data streams that send begin as soon as their own handshake is over; if the server refuses, its reason comes over
-//! the control connection and they are cut. Threads that still dial when the copy ends are left to their time-outs. Here
-//! is one session; what is done when it is lost stands in [`super::course`].
+//! Data streams start to send as soon as their own handshake is complete. If the server refuses, its reason arrives
+//! over the control connection and the streams are shut down. Threads that still dial when the copy ends run into their
+//! timeouts. This module handles one session; [`super::resumable_copy`] reconnects after a lost session.
 
 use std::io;
 use std::path::PathBuf;
@@ -13,221 +13,215 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use lfn_core::session::SessionId;
-use lfn_core::transfer::asked::Asked;
 use lfn_core::transfer::blocks::DEFAULT_BLOCK;
+use lfn_core::transfer::bottleneck::ProgressSample;
 use lfn_core::transfer::digest::Digest;
 use lfn_core::transfer::glob::is_pattern;
-use lfn_core::transfer::keep::{Keep, LeftOut};
-use lfn_core::transfer::limit::Look;
-use lfn_core::transfer::location::own_name;
-use lfn_core::transfer::manner::Manner;
-use lfn_core::transfer::streams::{Change, FEW};
-use lfn_core::transfer::verdict::Allowed;
+use lfn_core::transfer::location::final_name;
+use lfn_core::transfer::options::TransferOptions;
+use lfn_core::transfer::overwrite::OverwritePolicy;
+use lfn_core::transfer::preserve::{Preserve, SkippedEntries};
+use lfn_core::transfer::requested_entries::RequestedEntries;
+use lfn_core::transfer::streams::{DEFAULT_STREAMS, StreamChange};
 use lfn_core::units::{BitRate, Bytes};
-use lfn_core::wire::copy::{CopyId, CopyRequest, Failure, From, Job, Pick, Tally, To};
-use lfn_core::wire::{CongestionWish, HELLO_LIMIT, Refusal, Request};
+use lfn_core::wire::copy::{
+    CopyId, CopyJob, CopyRequest, CopyTally, EntryFailure, RemoteDestination, RemoteSource, Selection,
+};
+use lfn_core::wire::{CongestionRequest, HELLO_LIMIT, Refusal, Request};
 
 use super::TransferError;
-use super::course::{ResumableCopy, LOOK_UP};
-use super::flow::Flow;
-use super::place::Base;
-use super::side::{Ended, Extent, Side};
-use super::receiver::{Aim, Receiver};
+use super::base_dir::BaseDir;
+use super::control_loop::{ControlLoop, NewStreams};
+use super::entry_listener::EntryListener;
+use super::receiver::{Destination, Receiver};
+use super::resumable_copy::{POLL_INTERVAL, ResumableCopy};
+use super::role::{CopyResult, ListedTotals, Role};
 use super::sender::{Listing, Sender, Source};
-use super::supply::Supply;
-use super::talk::{Arrivals, Talk};
-use super::teller::Teller;
-use crate::server::throttle::Throttle;
+use super::stream_pool::StreamPool;
+use super::stream_set::StreamSet;
+use crate::server::rate_limiter::RateLimiter;
 use crate::session::dial::{self, Target};
-use crate::session::queue::{self, Entered};
-use crate::session::{Control, DEAD_AFTER, DataStream, Protection, SessionError};
+use crate::session::queue::{self, QueueOutcome};
+use crate::session::{Control, DEAD_PEER_TIMEOUT, DataStream, Protection, SessionError};
 
-/// How long to wait for a connection that was lost, if nothing else is said.
-pub const PATIENCE: Duration = Duration::from_secs(600);
+/// Default time for reconnecting after a lost connection.
+pub const DEFAULT_RETRY_FOR: Duration = Duration::from_secs(600);
 
-/// How a copy goes over the network.
+/// Options of a copy over the network.
 #[derive(Clone, Debug)]
-pub struct Options {
-    /// Data streams at first, from 1.
+pub struct CopyOptions {
+    /// Data streams at the start, at least 1.
     pub streams: u16,
-    /// Most of them at once, if more are worth it.
-    pub most_streams: u16,
-    /// Size of a block; a power of two.
+    /// Maximum data streams, if more streams help.
+    pub max_streams: u16,
+    /// Block size; a power of two.
     pub block: Bytes,
-    /// Of the data streams; the control connection is always inside TLS.
+    /// Protection of the data streams. The control connection always uses TLS.
     pub protection: Protection,
-    /// Congestion control of the sending sockets; the kernel's own if `None`.
-    pub congestion: Option<CongestionWish>,
-    /// What each sending stream is paced to; nothing if `None`.
+    /// Congestion control of the sending sockets; `None` for the kernel's default.
+    pub congestion: Option<CongestionRequest>,
+    /// Pacing rate of each sending stream; `None` for no pacing.
     pub pace: Option<BitRate>,
-    /// What the path is expected to carry: where it does, no streams are added.
+    /// Predicted goodput of the path. No streams are added when the copy reaches it.
     pub predicted: Option<BitRate>,
-    /// What of the sources is listed, and what is kept of it.
-    pub pick: Pick,
-    /// How long a copy that was under way tries to get a connection again, from when anything moved last.
-    pub patience: Duration,
-    /// How it is checked, kept and told.
-    pub manner: Manner,
-    /// Is told what the manner wants told.
-    pub teller: Teller,
+    /// Filter of the listed entries, and attributes to preserve.
+    pub selection: Selection,
+    /// Maximum time without progress in which an interrupted copy tries to reconnect.
+    pub retry_for: Duration,
+    /// Verification, syncing and reporting.
+    pub transfer_options: TransferOptions,
+    /// Receives the results of entries, if the options request them.
+    pub listener: EntryListener,
 }
 
-impl Default for Options {
+impl Default for CopyOptions {
     fn default() -> Self {
-        Options {
-            streams: FEW,
-            most_streams: FEW,
+        CopyOptions {
+            streams: DEFAULT_STREAMS,
+            max_streams: DEFAULT_STREAMS,
             block: DEFAULT_BLOCK,
             protection: Protection::Tls,
             congestion: None,
             pace: None,
             predicted: None,
-            pick: Pick::default(),
-            patience: Duration::ZERO,
-            manner: Manner::default(),
-            teller: Teller::default(),
+            selection: Selection::default(),
+            retry_for: Duration::ZERO,
+            transfer_options: TransferOptions::default(),
+            listener: EntryListener::default(),
         }
     }
 }
 
-/// Where an upload comes from.
+/// Source of an upload.
 #[derive(Clone, Debug)]
 pub enum LocalSource {
-    /// A regular file, or a directory; a slash behind it means what is in it.
+    /// A regular file or a directory. A trailing slash means the contents of the directory.
     File(PathBuf),
-    /// Bytes that do not compress, made on the spot.
+    /// Generated bytes that do not compress.
     Random(Bytes),
-    /// Zeros made on the spot.
     Zero(Bytes),
 }
 
-/// Where a download goes.
+/// Destination of a download.
 #[derive(Clone, Debug)]
 pub enum LocalDestination {
-    /// A file, or a directory for what comes.
+    /// A file, or a directory for the received files.
     File {
-        /// As typed.
         path: PathBuf,
-        /// What may happen to what is there.
-        allowed: Allowed,
+        /// Options about existing files.
+        allowed: OverwritePolicy,
     },
-    /// Checked and forgotten.
     Null,
 }
 
-/// What becomes of the connection to the far end.
+/// Event of the connection to the remote host.
 #[derive(Debug)]
-pub enum Connection<'a> {
-    /// It was lost.
+pub enum ConnectionEvent<'a> {
+    /// The connection was lost.
     Lost {
-        /// By what.
         why: &'a TransferError,
-        /// How long another one is sought, from when anything moved last.
-        patience: Duration,
+        /// Maximum time without progress in which the copy tries to reconnect.
+        retry_for: Duration,
     },
-    /// There is none; said several times a second.
-    Trying {
-        /// Since anything moved.
+    /// There is no connection; reported several times a second.
+    Reconnecting {
+        /// Time since the last progress.
         without: Duration,
-        /// As above.
-        patience: Duration,
+        retry_for: Duration,
     },
-    /// There is one again.
-    Back {
-        /// Since anything had moved.
-        after: Duration,
-    },
+    /// The connection is restored.
+    Reconnected { after: Duration },
 }
 
-/// How the caller follows a copy, and ends it.
-pub struct Watch<'a> {
-    /// Told several times a second how much there is, as far as it is listed, and how far the copy is.
-    pub observer: &'a mut dyn FnMut(&Extent, &Look),
-    /// Told of streams that are added, and why.
-    pub change: &'a mut dyn FnMut(&Change),
-    /// Told when the connection is lost, while it is, and when it is back.
-    pub connection: &'a mut dyn FnMut(&Connection<'_>),
+/// Callbacks of a copy, and a flag that ends it.
+pub struct CopyObserver<'a> {
+    /// Called several times a second with the listed totals and the progress.
+    pub observer: &'a mut dyn FnMut(&ListedTotals, &ProgressSample),
+    /// Called when streams are added, with the reason.
+    pub change: &'a mut dyn FnMut(&StreamChange),
+    /// Called when the connection is lost, while it is lost, and when it is restored.
+    pub connection: &'a mut dyn FnMut(&ConnectionEvent<'_>),
     /// Ends the copy when set.
     pub interrupted: &'a AtomicBool,
 }
 
-/// A copy that ended with everything that did not fail whole at its destination.
+/// Result of a copy in which every entry that did not fail is complete at its destination.
 #[derive(Clone, Debug)]
-pub struct Outcome {
-    /// Length of all files.
+pub struct CopyOutcome {
+    /// Total length of all files.
     pub bytes: Bytes,
-    /// As `b3sum` prints it, if it was one file.
+    /// Digest as `b3sum` prints it, if there was only one file.
     pub digest: Option<Digest>,
-    /// From the first dial to the receiver's word that all is there.
+    /// Time from the first dial to the receiver's confirmation.
     pub elapsed: Duration,
-    /// Where it is.
+    /// Path of the copy at the destination.
     pub path: Option<String>,
-    /// What became of the entries.
-    pub tally: Tally,
-    /// What of the sources was not listed.
-    pub left_out: LeftOut,
-    /// What failed, up to [`MOST_FAILURES`](lfn_core::wire::copy::MOST_FAILURES) of them.
-    pub failures: Vec<Failure>,
-    /// Both sides at the end, over all sessions.
-    pub look: Look,
-    /// How often the connection was lost and found again.
+    pub tally: CopyTally,
+    /// Source entries that were not listed.
+    pub skipped: SkippedEntries,
+    /// Failures, at most [`MAX_FAILURES`](lfn_core::wire::copy::MAX_FAILURES).
+    pub failures: Vec<EntryFailure>,
+    /// Counters of both sides at the end, over all sessions.
+    pub sample: ProgressSample,
+    /// Count of lost and restored connections.
     pub reconnects: u32,
-    /// How long there was none, from when anything had moved.
-    pub without: Duration,
-    /// How long nothing came though there was one, by three seconds and more at a time.
-    pub still: Duration,
+    /// Total time without a connection, from the last progress before.
+    pub outage_time: Duration,
+    /// Total time of standstills of at least three seconds with a connection.
+    pub standstill_time: Duration,
     /// Data streams that broke and were replaced.
     pub replaced: u32,
-    /// How the number of streams was changed on the way.
-    pub changes: Vec<Change>,
+    /// Changes of the streams during the copy.
+    pub changes: Vec<StreamChange>,
 }
 
-impl Outcome {
-    /// Payload that crossed the path and was of use: what had to be sent again counts once, and what left before the
-    /// receiver could say that it has it, or makes nothing of it, not at all.
+impl CopyOutcome {
+    /// Returns the payload that crossed the path usefully. Resent bytes count once. Bytes that the receiver already
+    /// had, or could not use, do not count.
     pub fn moved(&self) -> Bytes {
-        let Tally { bytes, kept, .. } = self.tally;
-        self.look.bytes.min(Bytes(bytes.0.saturating_sub(kept.0)))
+        let CopyTally { bytes, resumed_bytes: kept, .. } = self.tally;
+        self.sample.bytes.min(Bytes(bytes.0.saturating_sub(kept.0)))
     }
 }
 
-/// Sends to the far end.
+/// Copies local sources to a remote host.
 pub fn upload(
     target: &Target,
     from: &[LocalSource],
-    to: To,
-    options: &Options,
-    watch: Watch<'_>,
-) -> Result<Outcome, TransferError> {
-    check_sources(&options.pick, from.len())?;
-    let open = |copy: &CopyId| Ok(from.iter().map(|from| open_source(from, &options.pick, copy)).collect());
-    upload_of(target, (&open, None), (None, to), options, watch)
+    to: RemoteDestination,
+    options: &CopyOptions,
+    watch: CopyObserver<'_>,
+) -> Result<CopyOutcome, TransferError> {
+    check_sources(&options.selection, from.len())?;
+    let open = |copy: &CopyId| Ok(from.iter().map(|from| open_source(from, &options.selection, copy)).collect());
+    upload_with(target, &open, None, None, to, options, watch)
 }
 
-/// What the sources are, found out for each session.
-pub(super) type Open<'a> = &'a dyn Fn(&CopyId) -> Result<Vec<Source>, TransferError>;
+/// Opens the sources; called for each session.
+pub(super) type OpenSources<'a> = &'a dyn Fn(&CopyId) -> Result<Vec<Source>, TransferError>;
 
-/// The same of sources that are opened in another way, held to what somebody was granted; for another it is known as the
-/// copy that is given.
-pub(super) fn upload_of(
+/// Like [`upload`], with a custom opener, a rate limiter and an explicit copy id (third-party copies).
+pub(super) fn upload_with(
     target: &Target,
-    (open, throttle): (Open<'_>, Option<Arc<Throttle>>),
-    (copy, to): (Option<CopyId>, To),
-    options: &Options,
-    watch: Watch<'_>,
-) -> Result<Outcome, TransferError> {
-    check_length(&options.manner.protect)?;
-    let job = Job::Put { to };
+    open: OpenSources<'_>,
+    limiter: Option<Arc<RateLimiter>>,
+    copy: Option<CopyId>,
+    to: RemoteDestination,
+    options: &CopyOptions,
+    watch: CopyObserver<'_>,
+) -> Result<CopyOutcome, TransferError> {
+    check_request_size(&options.transfer_options.protect)?;
+    let job = CopyJob::Put { to };
     let mut course = ResumableCopy::new(target, options, watch)?;
     course.copy = copy.unwrap_or(course.copy);
     course.run(|course| {
         let mut sent = None;
-        let result = upload_once(course, (open, throttle.as_ref()), &job, &mut sent);
-        if let Some(sending) = sent {
-            sending.flow().cut();
-            course.copy.since = course.copy.since.or(sending.since());
-            course.digest = sending.digest().or(course.digest);
-            course.replaced += sending.flow().broke();
+        let result = upload_once(course, open, limiter.as_ref(), &job, &mut sent);
+        if let Some(sender) = sent {
+            sender.streams().shut_down();
+            course.copy.since = course.copy.since.or(sender.started_at());
+            course.digest = sender.digest().or(course.digest);
+            course.replaced += sender.streams().failed_streams();
         }
         result
     })
@@ -235,57 +229,63 @@ pub(super) fn upload_of(
 
 fn upload_once(
     course: &mut ResumableCopy<'_>,
-    (open, throttle): (Open<'_>, Option<&Arc<Throttle>>),
-    job: &Job,
+    open: OpenSources<'_>,
+    limiter: Option<&Arc<RateLimiter>>,
+    job: &CopyJob,
     sent: &mut Option<Arc<Sender>>,
-) -> Result<Ended, TransferError> {
+) -> Result<CopyResult, TransferError> {
     let (options, copy) = (&course.options.clone(), course.copy);
     let begin = || -> Result<Arc<Sender>, TransferError> {
         let sources = open(&copy)?;
-        let flow =
-            throttle.cloned().map_or_else(Flow::default, Flow::held_to).controlled_by(options.congestion.as_ref());
-        let listing = Listing::of(&options.pick).made(Some(copy.began)).in_manner(&options.manner);
-        let sending = Sender::start(sources, listing, options.block, flow)?;
-        sending.tell(options.teller.clone());
-        Ok(sending)
+        let streams = limiter
+            .cloned()
+            .map_or_else(StreamSet::default, StreamSet::rate_limited_by)
+            .with_congestion(options.congestion.as_ref());
+        let listing = Listing::new(&options.selection)
+            .with_generated_time(Some(copy.began))
+            .with_options(&options.transfer_options);
+        let sender = Sender::start(sources, listing, options.block, streams)?;
+        sender.set_listener(options.listener.clone());
+        Ok(sender)
     };
-    let mut sending = begin()?;
+    let mut sender = begin()?;
     let session = dial::new_session_id()?;
-    let mut dialled = Dialled::start(course, session, job.clone());
-    let wanted = course.wanted.clone();
-    let mut supply = Supply::start(&course.target, session, options, &wanted, delivery(&sending))?;
-    let result = dialled.enter(course, || sending.flow().cut()).and_then(|(control, turn)| {
+    let mut dialled = PendingSession::start(course, session, job.clone());
+    let wanted = course.target_count.clone();
+    let mut pool = StreamPool::start(&course.target, session, options, &wanted, deliver_to(&sender))?;
+    let result = dialled.await_admission(course, || sender.streams().shut_down()).and_then(|(control, turn)| {
         if let Some(session) = turn {
-            sending = begin()?;
-            supply = Supply::start(&course.target, session, options, &wanted, delivery(&sending))?;
+            sender = begin()?;
+            pool = StreamPool::start(&course.target, session, options, &wanted, deliver_to(&sender))?;
         }
-        *sent = Some(sending.clone());
-        let mut arrivals = || tended(&mut supply, sending.as_ref()).err().map(Err);
-        hold(course, control, &mut arrivals, &sending)
+        *sent = Some(sender.clone());
+        let mut arrivals = || maintain_streams(&mut pool, sender.as_ref()).err().map(Err);
+        run_control_loop(course, control, &mut arrivals, &sender)
     });
-    sending.flow().cut();
+    sender.streams().shut_down();
     dialled.end(result)
 }
 
-/// Fetches from the far end.
+/// Copies remote sources to this host.
 pub fn download(
     target: &Target,
-    from: Vec<From>,
+    from: Vec<RemoteSource>,
     to: &LocalDestination,
-    options: &Options,
-    watch: Watch<'_>,
-) -> Result<Outcome, TransferError> {
-    check_sources(&options.pick, from.len())?;
-    check_length(&(&from, &options.pick))?;
-    let single = options.pick.names.is_none() && matches!(from.as_slice(), [only] if is_one(only));
-    let job = Job::Get { from, pick: options.pick.clone() };
+    options: &CopyOptions,
+    watch: CopyObserver<'_>,
+) -> Result<CopyOutcome, TransferError> {
+    check_sources(&options.selection, from.len())?;
+    check_request_size(&(&from, &options.selection))?;
+    let single = options.selection.names.is_none() && matches!(from.as_slice(), [only] if is_single(only));
+    let job = CopyJob::Get { from, selection: options.selection.clone() };
     ResumableCopy::new(target, options, watch)?.run(|course| {
         let mut received = None;
-        let result = download_once(course, &job, || aim(to, single, options.pick.keep), &mut received);
-        if let Some(receiving) = received {
-            course.copy.since = course.copy.since.or(Some(receiving.since()));
-            course.digest = receiving.digest().or(course.digest);
-            course.replaced += receiving.flow().broke();
+        let result =
+            download_once(course, &job, || local_destination(to, single, options.selection.preserve), &mut received);
+        if let Some(receiver) = received {
+            course.copy.since = course.copy.since.or(Some(receiver.started_at()));
+            course.digest = receiver.digest().or(course.digest);
+            course.replaced += receiver.streams().failed_streams();
         }
         result
     })
@@ -293,161 +293,178 @@ pub fn download(
 
 fn download_once(
     course: &mut ResumableCopy<'_>,
-    job: &Job,
-    aim: impl Fn() -> Aim,
+    job: &CopyJob,
+    destination: impl Fn() -> Destination,
     received: &mut Option<Arc<Receiver>>,
-) -> Result<Ended, TransferError> {
+) -> Result<CopyResult, TransferError> {
     let (options, since) = (&course.options.clone(), course.copy.since);
-    let (deliver, mut streams) = collection();
+    let (deliver, mut streams) = stream_channel();
     let session = dial::new_session_id()?;
-    let mut dialled = Dialled::start(course, session, job.clone());
-    let wanted = course.wanted.clone();
-    let mut supply = Supply::start(&course.target, session, options, &wanted, deliver.clone())?;
-    let result = dialled.enter(course, || ()).and_then(|(control, turn)| {
+    let mut dialled = PendingSession::start(course, session, job.clone());
+    let wanted = course.target_count.clone();
+    let mut pool = StreamPool::start(&course.target, session, options, &wanted, deliver.clone())?;
+    let result = dialled.await_admission(course, || ()).and_then(|(control, turn)| {
         if let Some(session) = turn {
-            let (deliver, anew) = collection();
-            // Those that were dialled before are closed with the channel they are in.
+            let (deliver, anew) = stream_channel();
+            // Streams that were dialled before are closed together with their channel.
             streams = anew;
-            supply = Supply::start(&course.target, session, options, &wanted, deliver)?;
+            pool = StreamPool::start(&course.target, session, options, &wanted, deliver)?;
         }
-        let receiving = Receiver::start(
-            aim(),
-            options.manner.clone(),
-            options.teller.clone(),
+        let receiver = Receiver::start(
+            destination(),
+            options.transfer_options.clone(),
+            options.listener.clone(),
             since,
             options.block,
-            Flow::default(),
+            StreamSet::default(),
         )?;
-        if let Job::Get { from, pick } = job {
-            receiving.take_only(Asked::of(from, pick));
+        if let CopyJob::Get { from, selection } = job {
+            receiver.accept_only(RequestedEntries::new(from, selection));
         }
-        *received = Some(receiving.clone());
-        let mut arrivals = || match tended(&mut supply, receiving.as_ref()) {
+        *received = Some(receiver.clone());
+        let mut arrivals = || match maintain_streams(&mut pool, receiver.as_ref()) {
             Ok(()) => streams.try_recv().ok().map(Ok),
             Err(error) => Some(Err(error)),
         };
-        let held = hold(course, control, &mut arrivals, &receiving);
-        receiving.close();
-        held
+        let result = run_control_loop(course, control, &mut arrivals, &receiver);
+        receiver.close();
+        result
     });
     dialled.end(result)
 }
 
-/// Sees to it that there are as many streams as wanted, as long as there is work for them.
-fn tended<S: Side, D: Fn(DataStream) + Clone + Send + 'static>(
-    supply: &mut Supply<D>,
+/// Opens missing streams while there is work for them.
+fn maintain_streams<S: Role, D: Fn(DataStream) + Clone + Send + 'static>(
+    pool: &mut StreamPool<D>,
     side: &S,
 ) -> Result<(), TransferError> {
-    if side.wants_streams() { supply.tend(side.flow(), Instant::now()) } else { Ok(()) }
+    if side.needs_streams() { pool.maintain(side.streams(), Instant::now()) } else { Ok(()) }
 }
 
-/// Holds the conversation of one session.
-fn hold<S: Side + 'static>(
+/// Runs the control loop of one session.
+fn run_control_loop<S: Role + 'static>(
     course: &mut ResumableCopy<'_>,
     control: &mut Control,
-    arrivals: Arrivals<'_>,
+    arrivals: NewStreams<'_>,
     side: &Arc<S>,
-) -> Result<Ended, TransferError> {
+) -> Result<CopyResult, TransferError> {
     let (interrupted, started, listed) = (course.interrupted, course.started, side.clone());
-    let mut observer = |look: &Look| course.observe(listed.listed(), look);
-    let (held, moved) = {
-        let mut talk = Talk::new(control, started, arrivals, interrupted, &mut observer);
-        (talk.hold(side), talk.moved())
+    let mut observer = |sample: &ProgressSample| course.observe(listed.listed(), sample);
+    let (result, moved) = {
+        let mut control_loop = ControlLoop::new(control, started, arrivals, interrupted, &mut observer);
+        (control_loop.run(side), control_loop.last_progress())
     };
-    course.moved = moved.map_or(course.moved, |moved| moved.max(course.moved));
-    held
+    course.last_progress_at = moved.map_or(course.last_progress_at, |moved| moved.max(course.last_progress_at));
+    result
 }
 
-/// Puts each stream to work on what is sent.
-fn delivery(sending: &Arc<Sender>) -> impl Fn(DataStream) + Clone + Send + 'static {
-    let sending = sending.clone();
-    move |stream| sending.run(stream)
+/// Returns a function that runs each new stream on the sender.
+fn deliver_to(sender: &Arc<Sender>) -> impl Fn(DataStream) + Clone + Send + 'static {
+    let sender = sender.clone();
+    move |stream| sender.run(stream)
 }
 
-/// Collects streams for whoever takes them.
-fn collection() -> (impl Fn(DataStream) + Clone + Send + 'static, mpsc::Receiver<DataStream>) {
-    let (sender, streams) = channel();
+/// Returns a function that queues new streams, and the queue.
+fn stream_channel() -> (impl Fn(DataStream) + Clone + Send + 'static, mpsc::Receiver<DataStream>) {
+    let (queue, streams) = channel();
     let deliver = move |stream| {
-        // Nobody waits for a stream of a copy that is over.
-        let _ = sender.send(stream);
+        // A finished copy no longer reads the queue.
+        let _ = queue.send(stream);
     };
     (deliver, streams)
 }
 
-/// A seed for bytes that differ in every copy.
+/// Returns a random seed that differs for every copy.
 pub(crate) fn random_seed() -> Result<u64, TransferError> {
     let seed = getrandom::u64();
     seed.map_err(|e| SessionError::Io { peer: "the kernel", source: io::Error::other(e) }.into())
 }
 
-fn open_source(from: &LocalSource, pick: &Pick, copy: &CopyId) -> Source {
-    match (from, &pick.names) {
-        (LocalSource::File(path), names) => Source::of(Arc::new(Base::Here), path.clone(), names.as_ref()),
+fn open_source(from: &LocalSource, selection: &Selection, copy: &CopyId) -> Source {
+    match (from, &selection.names) {
+        (LocalSource::File(path), names) => Source::new(Arc::new(BaseDir::Local), path.clone(), names.as_ref()),
         (LocalSource::Random(bytes), _) => Source::Random { seed: copy.seed(), bytes: *bytes },
         (LocalSource::Zero(bytes), _) => Source::Zero { bytes: *bytes },
     }
 }
 
-/// Whether it is one thing by its name: neither what is in a directory, nor what a pattern may stand for.
-fn is_one(from: &From) -> bool {
+/// Reports whether a source is a single object by its name: neither the contents of a directory nor a pattern.
+fn is_single(from: &RemoteSource) -> bool {
     match from {
-        From::File { path } => own_name(path.as_bytes()).is_some() && !is_pattern(path.as_bytes()),
-        From::Random { .. } | From::Zero { .. } => true,
+        RemoteSource::File { path } => final_name(path.as_bytes()).is_some() && !is_pattern(path.as_bytes()),
+        RemoteSource::Random { .. } | RemoteSource::Zero { .. } => true,
     }
 }
 
-/// Patterns and names ride in the first message, whose length is bounded before a server knows who sends it.
-pub(super) fn check_length(asked: &impl serde::Serialize) -> Result<(), TransferError> {
+/// Checks that patterns and names fit into the first message. Its length is limited, because the client is not
+/// authenticated yet.
+pub(super) fn check_request_size(asked: &impl serde::Serialize) -> Result<(), TransferError> {
     const MOST: usize = HELLO_LIMIT - 4096;
     let bytes = serde_json::to_vec(asked).map_or(usize::MAX, |json| json.len());
-    if bytes > MOST { Err(TransferError::Request { bytes, most: MOST }) } else { Ok(()) }
+    if bytes > MOST { Err(TransferError::RequestTooLarge { bytes, max: MOST }) } else { Ok(()) }
 }
 
-/// Names are below one directory.
-pub(super) fn check_sources(pick: &Pick, sources: usize) -> Result<(), TransferError> {
-    if pick.names.is_some() && sources != 1 { Err(TransferError::Sources { sources }) } else { Ok(()) }
-}
-
-fn aim(to: &LocalDestination, single: bool, keep: Keep) -> Aim {
-    match to {
-        LocalDestination::Null => Aim::Null,
-        LocalDestination::File { path, allowed } => {
-            Aim::Path { base: Base::Here, path: path.clone(), allowed: *allowed, single, keep }
-        }
+/// Checks that a list of names has exactly one source directory.
+pub(super) fn check_sources(selection: &Selection, sources: usize) -> Result<(), TransferError> {
+    if selection.names.is_some() && sources != 1 {
+        Err(TransferError::MultipleSourcesWithNames { sources })
+    } else {
+        Ok(())
     }
 }
 
-/// The control connection of a session, once it is there.
-struct Dialled {
+fn local_destination(to: &LocalDestination, single: bool, preserve: Preserve) -> Destination {
+    match to {
+        LocalDestination::Null => Destination::Null,
+        LocalDestination::File { path, allowed } => Destination::Path {
+            base: BaseDir::Local,
+            path: path.clone(),
+            overwrite: *allowed,
+            single,
+            preserve: preserve,
+        },
+    }
+}
+
+/// The control connection of a session.
+struct PendingSession {
     dialling: mpsc::Receiver<Result<Control, SessionError>>,
     control: Option<Control>,
 }
 
-impl Dialled {
-    /// Dials it.
-    fn start(course: &ResumableCopy<'_>, session: SessionId, job: Job) -> Self {
+impl PendingSession {
+    /// Starts to dial the control connection.
+    fn start(course: &ResumableCopy<'_>, session: SessionId, job: CopyJob) -> Self {
         let (sender, dialling) = channel();
-        let Options { most_streams: streams, block, congestion, pace, .. } = course.options.clone();
+        let CopyOptions { max_streams: streams, block, congestion, pace, .. } = course.options.clone();
         let clear = course.options.protection == Protection::Clear;
         let stream_secret = clear.then(|| course.target.stream_secret());
-        let mut manner = course.options.manner.clone();
-        if matches!(job, Job::Get { .. }) {
-            // They are asked here.
-            manner.protect = Box::default();
+        let mut transfer_options = course.options.transfer_options.clone();
+        if matches!(job, CopyJob::Get { .. }) {
+            // The filter rules of a download apply on this host.
+            transfer_options.protect = Box::default();
         }
         let copy = Some(Box::new(course.copy));
-        let request =
-            CopyRequest { job, streams, block, congestion, pace, stream_secret, copy, manner: Box::new(manner) };
+        let request = CopyRequest {
+            job,
+            streams,
+            block,
+            congestion,
+            pace,
+            stream_secret,
+            copy,
+            transfer_options: Box::new(transfer_options),
+        };
         let (target, failed) = (course.target.clone(), sender.clone());
         let dial = move || {
-            // Nobody waits for it if the copy was interrupted.
-            let _ = sender.send(dial::control(&target, session, Request::Copy(request)));
+            // An interrupted copy no longer reads the result.
+            let _ = sender.send(dial::open_control(&target, session, Request::Copy(request)));
         };
         if let Err(source) = thread::Builder::new().name("control".into()).spawn(dial) {
-            // The channel is open: its other end is in this hand.
+            // The channel is open, because this function holds its other end.
             let _ = failed.send(Err(SessionError::Io { peer: "the kernel", source }));
         }
-        Dialled { dialling, control: None }
+        PendingSession { dialling, control: None }
     }
 
     fn control(&mut self, course: &mut ResumableCopy<'_>) -> Result<&mut Control, TransferError> {
@@ -455,10 +472,10 @@ impl Dialled {
             if course.interrupted.load(Ordering::Relaxed) {
                 return Err(TransferError::Interrupted);
             }
-            match self.dialling.recv_timeout(LOOK_UP) {
+            match self.dialling.recv_timeout(POLL_INTERVAL) {
                 Ok(control) => {
                     let control = self.control.insert(control?);
-                    course.reached = true;
+                    course.server_reached = true;
                     return Ok(control);
                 }
                 Err(RecvTimeoutError::Timeout) => course.tick(),
@@ -467,30 +484,30 @@ impl Dialled {
         }
     }
 
-    /// The control connection once the server has let the session in, and the id to dial the data streams under if it
-    /// had to wait; `waits` is called when it must.
-    fn enter(
+    /// Waits until the server admits the session. Returns the control connection, and a new session id for the data
+    /// streams if the session had to wait. Calls `waits` if it must wait.
+    fn await_admission(
         &mut self,
         course: &mut ResumableCopy<'_>,
         waits: impl FnOnce(),
     ) -> Result<(&mut Control, Option<SessionId>), TransferError> {
         let control = self.control(course)?;
         let (interrupted, asked) = (course.interrupted, Instant::now());
-        let (patience, welcome) = (course.target.patience, &mut course.welcome);
+        let (queue_patience, was_admitted) = (course.target.queue, &mut course.was_admitted);
         let waits = || {
-            *welcome = true;
+            *was_admitted = true;
             waits();
         };
-        let entered = queue::enter(control, &patience, DEAD_AFTER, Some(interrupted), waits)?;
+        let entered = queue::wait_for_admission(control, &queue_patience, DEAD_PEER_TIMEOUT, Some(interrupted), waits)?;
         if interrupted.load(Ordering::Relaxed) {
             return Err(TransferError::Interrupted);
         }
         let turn = match entered {
-            Entered::AtOnce => None,
-            Entered::After(session) => Some(session),
+            QueueOutcome::Immediate => None,
+            QueueOutcome::AfterWait(session) => Some(session),
         };
         if turn.is_some() {
-            course.has_its_turn(asked.elapsed());
+            course.on_admitted(asked.elapsed());
         }
         if !control.is_refused()? {
             course.enter();
@@ -498,13 +515,13 @@ impl Dialled {
         Ok((control, turn))
     }
 
-    /// Tells the server how it ended, and closes.
+    /// Reports the result to the server and closes the connection.
     fn end<T>(&mut self, result: Result<T, TransferError>) -> Result<T, TransferError> {
         let Some(mut control) = self.control.take() else { return result };
         let result = match result {
             Err(error @ TransferError::Session(SessionError::Refused(_) | SessionError::Closed { .. })) => Err(error),
             Err(error) => {
-                // The server may be gone; if it is not, it is told why.
+                // If the server is still connected, it learns the reason.
                 let _ = control.refuse(&Refusal::from(&error));
                 Err(error)
             }

@@ -1,34 +1,36 @@
-//! Moving a file: both ends of a copy session, whichever of them dialled.
+//! Both ends of a copy session.
 //!
-//! [`upload`] and [`download`] are the client, [`serve()`] is the server. Each side is either a sender or a receiver:
-//! one thread a data stream that moves blocks, and one conversation over the control connection that decides how the
-//! copy ends. What is sent by whom, and what may come, is decided in [`lfn_core::transfer`]; here are the
-//! threads, the sockets and the files.
+//! [`upload`] and [`download`] are the client, [`serve()`] is the server. Each side is either a sender or a receiver.
+//! One thread per data stream moves blocks, and one loop over the control connection decides how the copy ends.
+//! [`lfn_core::transfer`] decides about entries and blocks; this module holds the threads, the sockets and the files.
 
 mod accounts;
+mod base_dir;
 pub(crate) mod clean;
 mod client;
-mod course;
+mod control_loop;
+mod entry_listener;
 mod error;
-mod flow;
-mod guest;
-mod line;
 mod pacing;
-mod place;
-mod serve;
-mod side;
 mod receiver;
+mod resumable_copy;
+mod role;
 mod sender;
-mod supply;
-mod talk;
-mod teller;
-pub(crate) mod third;
+mod serve;
+mod stream_pool;
+mod stream_set;
+mod stream_state;
+pub(crate) mod third_party;
+mod write_only;
 
-pub use clean::{Seen, clean_here, clean_there};
-pub use client::{Connection, LocalDestination, LocalSource, Options, Outcome, PATIENCE, Watch, download, upload};
+pub use clean::{CleanEvent, clean_local, clean_remote};
+pub use client::{
+    ConnectionEvent, CopyObserver, CopyOptions, CopyOutcome, DEFAULT_RETRY_FOR, LocalDestination, LocalSource,
+    download, upload,
+};
+pub use entry_listener::EntryListener;
 pub use error::TransferError;
-pub use lfn_core::wire::third::CarriedEnd;
+pub use lfn_core::wire::third_party::CopyEnd;
+pub use role::ListedTotals;
 pub(crate) use serve::serve;
-pub use side::Extent;
-pub use teller::Teller;
-pub use third::across;
+pub use third_party::third_party_copy;

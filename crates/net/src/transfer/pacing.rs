@@ -1,4 +1,4 @@
-//! What a sending stream is held to where many of them share a path whose capacity is known.
+//! Pacing of sending streams, if many of them share a path of known capacity.
 
 use std::io;
 use std::os::fd::AsFd;
@@ -6,7 +6,7 @@ use std::os::fd::AsFd;
 use lfn_core::units::BitRate;
 use lfn_sys::tcp;
 
-/// Paces a stream.
+/// Sets the pacing rate of a stream, if there is one.
 pub(super) fn set(socket: impl AsFd, pace: Option<BitRate>) -> io::Result<()> {
     pace.map_or(Ok(()), |pace| tcp::set_pacing(socket, pace.0))
 }

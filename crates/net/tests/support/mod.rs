@@ -9,19 +9,19 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use lfn_core::session::{Rights, Ticket};
-use lfn_core::transfer::keep::Keep;
+use lfn_core::transfer::preserve::Preserve;
 use lfn_core::units::Bytes;
 use lfn_core::wire::Request;
-use lfn_core::wire::copy::{CopyRequest, Job, Pick};
+use lfn_core::wire::copy::{CopyJob, CopyRequest, Selection};
 use lfn_net::server::access::Access;
 use lfn_net::server::admission::{Admission, Quotas};
-use lfn_net::server::{Config, Connections, Server, Service};
+use lfn_net::server::{ConnectionLimits, Server, ServerConfig, Service};
 use lfn_net::session::dial::Target;
-use lfn_net::session::identity::{Identity, new_token};
-use lfn_net::transfer::{Options, Watch};
+use lfn_net::session::identity::{ServerIdentity, new_token};
+use lfn_net::transfer::{CopyObserver, CopyOptions};
 
-/// What it is reached by, what it holds, and what it logged.
-pub struct Served {
+/// A running server, with its ticket, its sessions and its log.
+pub struct TestServer {
     pub ticket: Ticket,
     pub admission: Admission,
     pub log: Arc<Mutex<Vec<String>>>,
@@ -29,28 +29,28 @@ pub struct Served {
     thread: Option<JoinHandle<()>>,
 }
 
-/// Of a server that asks for its token and limits as any does; nothing is waited for at its end.
-pub fn config() -> Config {
-    Config {
+/// Returns the configuration of an ordinary server with a token, which does not wait for sessions when it stops.
+pub fn config() -> ServerConfig {
+    ServerConfig {
         listen: SocketAddr::from((Ipv4Addr::LOCALHOST, 0)),
-        identity: Identity::ephemeral().unwrap(),
+        identity: ServerIdentity::ephemeral().unwrap(),
         token: Some(new_token().unwrap()),
         token_expires: None,
-        tokens: None,
+        token_file: None,
         rights: Rights::ALL,
         audit: None,
         root: None,
-        everywhere: false,
-        third_party: false,
+        unconfined: false,
+        allow_third_party: false,
         quotas: Quotas::default(),
-        connections: Connections::default(),
+        connection_limits: ConnectionLimits::default(),
         access: Access::default(),
         drain: Duration::ZERO,
     }
 }
 
-/// What a client asks in a copy of which nothing else matters.
-pub fn copy_request(job: Job, streams: u16, block: u64) -> Request {
+/// Returns the request of a copy with default options.
+pub fn copy_request(job: CopyJob, streams: u16, block: u64) -> Request {
     Request::Copy(CopyRequest {
         job,
         streams,
@@ -59,34 +59,34 @@ pub fn copy_request(job: Job, streams: u16, block: u64) -> Request {
         pace: None,
         stream_secret: None,
         copy: None,
-        manner: Default::default(),
+        transfer_options: Default::default(),
     })
 }
 
-/// Waits for something that must become so.
+/// Waits, for at most 60 seconds, until the condition is true.
 #[track_caller]
-pub fn wait_until(what: impl Fn() -> bool) {
+pub fn wait_until(condition: impl Fn() -> bool) {
     let deadline = Instant::now() + Duration::from_secs(60);
-    while !what() {
+    while !condition() {
         assert!(Instant::now() < deadline);
         thread::sleep(Duration::from_millis(5));
     }
 }
 
-/// A copy by one stream, symbolic links as what they are.
-pub fn one_stream_with_links() -> Options {
-    let keep = Keep { links: true, ..Keep::default() };
-    Options { streams: 1, pick: Pick { keep, ..Pick::default() }, ..Options::default() }
+/// Returns the options of a copy with one stream that preserves symbolic links.
+pub fn one_stream_with_links() -> CopyOptions {
+    let preserve = Preserve { links: true, ..Preserve::default() };
+    CopyOptions { streams: 1, selection: Selection { preserve, ..Selection::default() }, ..CopyOptions::default() }
 }
 
-/// Looks at nothing, and ends nothing before its time.
-pub fn watch() -> Watch<'static> {
-    until(&NEVER)
+/// Returns an observer that ignores all events and never interrupts.
+pub fn observer() -> CopyObserver<'static> {
+    interruptible_observer(&NEVER)
 }
 
-/// The same, until it is interrupted.
-pub fn until(interrupted: &AtomicBool) -> Watch<'_> {
-    Watch {
+/// Returns an observer that ignores all events and stops when `interrupted` is set.
+pub fn interruptible_observer(interrupted: &AtomicBool) -> CopyObserver<'_> {
+    CopyObserver {
         observer: Box::leak(Box::new(|_: &_, _: &_| {})),
         change: Box::leak(Box::new(|_: &_| {})),
         connection: Box::leak(Box::new(|_: &_| {})),
@@ -96,17 +96,17 @@ pub fn until(interrupted: &AtomicBool) -> Watch<'_> {
 
 static NEVER: AtomicBool = AtomicBool::new(false);
 
-impl Served {
-    pub fn start(config: Config, service: Service) -> Self {
+impl TestServer {
+    pub fn start(config: ServerConfig, service: Service) -> Self {
         let log = Arc::new(Mutex::new(Vec::new()));
-        let seen = log.clone();
-        let server = Server::bind(config, service, move |event| seen.lock().unwrap().push(format!("{event:?}")));
+        let entries = log.clone();
+        let server = Server::bind(config, service, move |event| entries.lock().unwrap().push(format!("{event:?}")));
         let server = server.unwrap();
         let (ticket, admission) = (server.ticket("127.0.0.1").unwrap(), server.admission());
         let stop = Arc::new(AtomicBool::new(false));
         let stopped = stop.clone();
         let thread = Some(thread::spawn(move || server.run(&stopped, &AtomicBool::new(false))));
-        Served { ticket, admission, log, stop, thread }
+        TestServer { ticket, admission, log, stop, thread }
     }
 
     pub fn target(&self) -> Target {
@@ -114,7 +114,7 @@ impl Served {
     }
 }
 
-impl Drop for Served {
+impl Drop for TestServer {
     fn drop(&mut self) {
         self.stop.store(true, Ordering::Relaxed);
         let ended = self.thread.take().map(JoinHandle::join);

@@ -1,5 +1,5 @@
-//! Many datagrams in one call: cut by the kernel from one long buffer (GSO) or handed over side by side
-//! (`sendmmsg(2)`), and taken with all the kernel says of each (`recvmmsg(2)`).
+//! Several datagrams in one call: split by the kernel from one long buffer (GSO) or passed separately (`sendmmsg(2)`),
+//! and received with their metadata (`recvmmsg(2)`).
 
 use std::io;
 use std::mem;
@@ -9,40 +9,41 @@ use std::ptr;
 
 use super::address;
 
-/// Most datagrams of one send with GSO (`UDP_MAX_SEGMENTS`, include/linux/udp.h).
-pub const MOST_SEGMENTS: usize = 64;
+/// Maximum number of datagrams in one send with GSO (`UDP_MAX_SEGMENTS`, include/linux/udp.h).
+pub const MAX_SEGMENTS: usize = 64;
 
-/// Most bytes of one send with GSO: the longest payload of an IPv4 packet.
-pub const MOST_BYTES: usize = 65_507;
+/// Maximum number of bytes in one send with GSO: the maximum payload of an IPv4 packet.
+pub const MAX_GSO_BYTES: usize = 65_507;
 
-/// Most datagrams side by side in one `sendmmsg`.
-const MOST_BESIDE: usize = 64;
+/// Maximum number of datagrams in one `sendmmsg`.
+const MAX_DATAGRAMS: usize = 64;
 
-/// Room for the control messages asked for here: stamp, GRO, and the address it was sent to.
-const CONTROL: usize = 256;
+/// Size of the control messages used here: timestamp, GRO, and the destination address.
+const CONTROL_SIZE: usize = 256;
 
-/// Sends `bytes` over a connected socket as datagrams of `segment` bytes, the last one shorter if it does not come out
-/// even, in one call. With `gso` the kernel cuts them (at most [`MOST_SEGMENTS`] and [`MOST_BYTES`]). Says how many
-/// datagrams it took: with `gso` all or none.
+/// Sends `bytes` in one call over a connected socket, as datagrams of `segment` bytes. The last datagram may be
+/// shorter. With `gso`, the kernel splits the bytes (at most [`MAX_SEGMENTS`] and [`MAX_GSO_BYTES`]). Returns the
+/// number of accepted datagrams, with `gso` all or none.
 pub fn send(socket: impl AsFd, bytes: &[u8], segment: usize, gso: bool) -> io::Result<usize> {
     let segment = segment.clamp(1, bytes.len().max(1));
     if gso && bytes.len() > segment {
-        send_cut(socket, bytes, segment)?;
+        send_gso(socket, bytes, segment)?;
         return Ok(bytes.len().div_ceil(segment));
     }
-    send_beside(socket, bytes, segment)
+    send_mmsg(socket, bytes, segment)
 }
 
-fn send_cut(socket: impl AsFd, bytes: &[u8], segment: usize) -> io::Result<()> {
+fn send_gso(socket: impl AsFd, bytes: &[u8], segment: usize) -> io::Result<()> {
     let size = u16::try_from(segment).map_err(|_| io::Error::from(io::ErrorKind::InvalidInput))?;
-    let mut piece = libc::iovec { iov_base: bytes.as_ptr().cast_mut().cast(), iov_len: bytes.len() };
+    let mut part = libc::iovec { iov_base: bytes.as_ptr().cast_mut().cast(), iov_len: bytes.len() };
     let mut control = [0u64; 8];
-    // SAFETY: a msghdr is plain data for which zeros are valid.
+    // SAFETY: a msghdr is plain data, for which zeros are valid.
     let mut message: libc::msghdr = unsafe { mem::zeroed() };
-    (message.msg_iov, message.msg_iovlen) = (&raw mut piece, 1);
+    (message.msg_iov, message.msg_iovlen) = (&raw mut part, 1);
     message.msg_control = control.as_mut_ptr().cast();
-    // SAFETY: only arithmetic. The control buffer has room for one message of two bytes, is aligned as a cmsghdr has to
-    // be and outlives the call, as do the iovec and the bytes, which the kernel only reads.
+    // SAFETY: the macros are pure arithmetic. The control buffer has room for one message of two bytes, has the
+    // alignment of a cmsghdr and outlives the call. The iovec and the bytes, which the kernel only reads, also outlive
+    // it.
     let sent = unsafe {
         message.msg_controllen = libc::CMSG_SPACE(mem::size_of::<u16>() as u32) as _;
         let head = libc::CMSG_FIRSTHDR(&raw const message);
@@ -55,137 +56,137 @@ fn send_cut(socket: impl AsFd, bytes: &[u8], segment: usize) -> io::Result<()> {
     if sent < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }
 
-fn send_beside(socket: impl AsFd, bytes: &[u8], segment: usize) -> io::Result<usize> {
-    // SAFETY: both are plain data for which zeros are valid.
-    let (mut pieces, mut messages): ([libc::iovec; MOST_BESIDE], [libc::mmsghdr; MOST_BESIDE]) =
+fn send_mmsg(socket: impl AsFd, bytes: &[u8], segment: usize) -> io::Result<usize> {
+    // SAFETY: both are plain data, for which zeros are valid.
+    let (mut parts, mut messages): ([libc::iovec; MAX_DATAGRAMS], [libc::mmsghdr; MAX_DATAGRAMS]) =
         unsafe { (mem::zeroed(), mem::zeroed()) };
     let mut count = 0;
-    for (at, part) in bytes.chunks(segment).take(MOST_BESIDE).enumerate() {
-        pieces[at] = libc::iovec { iov_base: part.as_ptr().cast_mut().cast(), iov_len: part.len() };
-        (messages[at].msg_hdr.msg_iov, messages[at].msg_hdr.msg_iovlen) = (&raw mut pieces[at], 1);
+    for (at, part) in bytes.chunks(segment).take(MAX_DATAGRAMS).enumerate() {
+        parts[at] = libc::iovec { iov_base: part.as_ptr().cast_mut().cast(), iov_len: part.len() };
+        (messages[at].msg_hdr.msg_iov, messages[at].msg_hdr.msg_iovlen) = (&raw mut parts[at], 1);
         count += 1;
     }
-    // SAFETY: `count` messages are filled, each with one iovec of bytes that outlive the call and are only read.
+    // SAFETY: `count` messages are filled. Each has one iovec of bytes that outlive the call and are only read.
     let sent = unsafe { libc::sendmmsg(socket.as_fd().as_raw_fd(), messages.as_mut_ptr(), count, 0) };
     usize::try_from(sent).map_err(|_| io::Error::last_os_error())
 }
 
-/// Room for what one call takes, used again and again.
+/// Reusable buffers for the messages of one receive call.
 #[derive(Debug)]
-pub struct Inbox {
-    slots: Vec<Slot>,
-    taken: usize,
+pub struct ReceiveBuffers {
+    slots: Vec<ReceiveSlot>,
+    received: usize,
 }
 
 #[derive(Debug)]
-struct Slot {
+struct ReceiveSlot {
     bytes: Vec<u8>,
-    control: [u64; CONTROL / 8],
+    control: [u64; CONTROL_SIZE / 8],
     name: Box<libc::sockaddr_storage>,
     length: usize,
-    controlled: usize,
+    control_length: usize,
     flags: libc::c_int,
 }
 
-/// What one slot holds: a datagram, or several of one flow that the kernel merged.
+/// A received datagram, or several datagrams of one flow that the kernel merged.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Message<'a> {
-    /// The payload.
+pub struct MergedDatagrams<'a> {
+    /// Payload of all datagrams.
     pub bytes: &'a [u8],
-    /// How long each datagram is, the last one perhaps shorter; all of `bytes` where nothing was merged.
+    /// Length of each datagram. The last one may be shorter. Without merging, the length of `bytes`.
     pub segment: usize,
-    /// When the kernel took it in, `CLOCK_REALTIME` in nanoseconds.
-    pub stamp: Option<u64>,
-    /// Who sent it.
+    /// Receive time in the kernel, `CLOCK_REALTIME` in nanoseconds.
+    pub timestamp: Option<u64>,
     pub from: Option<SocketAddr>,
-    /// Which of this host's addresses it was sent to.
+    /// Local address that the datagram was sent to.
     pub to: Option<IpAddr>,
-    /// It was longer than the room for it.
+    /// The datagram was longer than its buffer.
     pub truncated: bool,
 }
 
-impl<'a> Message<'a> {
-    /// Each datagram.
+impl<'a> MergedDatagrams<'a> {
+    /// Returns the payload of each datagram.
     pub fn datagrams(&self) -> impl Iterator<Item = &'a [u8]> + use<'a> {
         let bytes = self.bytes;
-        // An empty datagram is one, too.
+        // An empty datagram also counts as one.
         let empty = bytes.is_empty().then_some(bytes);
         bytes.chunks(self.segment.max(1)).chain(empty)
     }
 }
 
-impl Inbox {
-    /// Room for `slots` messages of `room` bytes each; merged datagrams want 64 KiB.
-    pub fn new(slots: usize, room: usize) -> Self {
-        // SAFETY: a sockaddr_storage is plain data for which zeros are valid.
+impl ReceiveBuffers {
+    /// Allocates buffers for `slots` messages of `size` bytes each. Merged datagrams need 64 KiB.
+    pub fn new(slots: usize, size: usize) -> Self {
+        // SAFETY: a sockaddr_storage is plain data, for which zeros are valid.
         let name = || Box::new(unsafe { mem::zeroed::<libc::sockaddr_storage>() });
-        let slot = || Slot {
-            bytes: vec![0; room],
-            control: [0; CONTROL / 8],
+        let slot = || ReceiveSlot {
+            bytes: vec![0; size],
+            control: [0; CONTROL_SIZE / 8],
             name: name(),
             length: 0,
-            controlled: 0,
+            control_length: 0,
             flags: 0,
         };
-        Inbox { slots: (0..slots.max(1)).map(|_| slot()).collect(), taken: 0 }
+        ReceiveBuffers { slots: (0..slots.max(1)).map(|_| slot()).collect(), received: 0 }
     }
 
-    /// Takes what is there, waiting for the first as long as the socket's read time-out allows; says how many messages.
+    /// Receives the waiting messages. Waits for the first one, up to the read time-out of the socket. Returns the
+    /// number of messages.
     pub fn receive(&mut self, socket: impl AsFd) -> io::Result<usize> {
-        self.taken = 0;
+        self.received = 0;
         let count = self.slots.len();
-        // SAFETY: plain data for which zeros are valid.
+        // SAFETY: plain data, for which zeros are valid.
         let zeros = || unsafe { (mem::zeroed::<libc::iovec>(), mem::zeroed::<libc::mmsghdr>()) };
-        let (mut pieces, mut messages): (Vec<_>, Vec<_>) = (0..count).map(|_| zeros()).unzip();
-        for ((slot, piece), message) in self.slots.iter_mut().zip(&mut pieces).zip(&mut messages) {
-            *piece = libc::iovec { iov_base: slot.bytes.as_mut_ptr().cast(), iov_len: slot.bytes.len() };
+        let (mut parts, mut messages): (Vec<_>, Vec<_>) = (0..count).map(|_| zeros()).unzip();
+        for ((slot, part), message) in self.slots.iter_mut().zip(&mut parts).zip(&mut messages) {
+            *part = libc::iovec { iov_base: slot.bytes.as_mut_ptr().cast(), iov_len: slot.bytes.len() };
             let head = &mut message.msg_hdr;
-            (head.msg_iov, head.msg_iovlen) = (&raw mut *piece, 1);
+            (head.msg_iov, head.msg_iovlen) = (&raw mut *part, 1);
             head.msg_name = (&raw mut *slot.name).cast();
             head.msg_namelen = mem::size_of::<libc::sockaddr_storage>() as libc::socklen_t;
             head.msg_control = slot.control.as_mut_ptr().cast();
-            head.msg_controllen = CONTROL as _;
+            head.msg_controllen = CONTROL_SIZE as _;
         }
-        // SAFETY: every message points at buffers of the lengths it names, all of which outlive the call.
+        // SAFETY: every message points to buffers of the lengths that it contains, and all of them outlive the call.
         let got = unsafe {
             let flags = libc::MSG_WAITFORONE;
             let socket = socket.as_fd().as_raw_fd();
             libc::recvmmsg(socket, messages.as_mut_ptr(), count as _, flags as _, ptr::null_mut())
         };
-        self.taken = usize::try_from(got).map_err(|_| io::Error::last_os_error())?;
-        for (slot, message) in self.slots.iter_mut().zip(&messages).take(self.taken) {
+        self.received = usize::try_from(got).map_err(|_| io::Error::last_os_error())?;
+        for (slot, message) in self.slots.iter_mut().zip(&messages).take(self.received) {
             slot.length = (message.msg_len as usize).min(slot.bytes.len());
-            slot.controlled = message.msg_hdr.msg_controllen.min(CONTROL);
+            slot.control_length = message.msg_hdr.msg_controllen.min(CONTROL_SIZE);
             slot.flags = message.msg_hdr.msg_flags;
         }
-        Ok(self.taken)
+        Ok(self.received)
     }
 
-    /// What the last [`Inbox::receive`] took.
-    pub fn messages(&self) -> impl Iterator<Item = Message<'_>> {
-        self.slots.iter().take(self.taken).map(Slot::message)
+    /// Returns the messages of the last [`ReceiveBuffers::receive`].
+    pub fn messages(&self) -> impl Iterator<Item = MergedDatagrams<'_>> {
+        self.slots.iter().take(self.received).map(ReceiveSlot::message)
     }
 }
 
-impl Slot {
-    fn message(&self) -> Message<'_> {
+impl ReceiveSlot {
+    fn message(&self) -> MergedDatagrams<'_> {
         let bytes = &self.bytes[..self.length];
-        let mut message = Message {
+        let mut message = MergedDatagrams {
             bytes,
             segment: bytes.len(),
-            stamp: None,
+            timestamp: None,
             from: address(&self.name),
             to: None,
             truncated: self.flags & libc::MSG_TRUNC != 0,
         };
         for (level, kind, data) in self.controls() {
             match (level, kind) {
-                (libc::SOL_SOCKET, libc::SCM_TIMESTAMPNS) => message.stamp = stamp(data),
+                (libc::SOL_SOCKET, libc::SCM_TIMESTAMPNS) => message.timestamp = timestamp(data),
                 (libc::IPPROTO_UDP, libc::UDP_GRO) => {
                     let length = data.first_chunk().map_or(0, |bytes| i32::from_ne_bytes(*bytes));
                     message.segment = usize::try_from(length).unwrap_or(0).clamp(1, bytes.len().max(1));
                 }
-                // struct in_pktinfo: interface, the local address, the one in the header (ip(7)).
+                // Layout of struct in_pktinfo: interface, local address, address in the header (ip(7)).
                 (libc::IPPROTO_IP, libc::IP_PKTINFO) => {
                     message.to = data.get(8..12).and_then(|a| a.first_chunk::<4>()).map(|a| Ipv4Addr::from(*a).into());
                 }
@@ -199,17 +200,17 @@ impl Slot {
         message
     }
 
-    /// Level, type and data of each control message.
+    /// Returns level, type and data of each control message.
     fn controls(&self) -> impl Iterator<Item = (libc::c_int, libc::c_int, &[u8])> {
         let head = mem::size_of::<libc::cmsghdr>();
-        // SAFETY: the array is plain bytes of that length, and any byte is a valid u8.
-        let all = unsafe { std::slice::from_raw_parts(self.control.as_ptr().cast::<u8>(), CONTROL) };
-        let mut rest = &all[..self.controlled];
+        // SAFETY: the array is plain bytes of this length, and any byte is a valid u8.
+        let all = unsafe { std::slice::from_raw_parts(self.control.as_ptr().cast::<u8>(), CONTROL_SIZE) };
+        let mut rest = &all[..self.control_length];
         std::iter::from_fn(move || {
             if rest.len() < head {
                 return None;
             }
-            // SAFETY: `rest` has at least a header's bytes, all of which the kernel or zeros have set.
+            // SAFETY: `rest` contains at least the bytes of a header, all of them initialised.
             let found = unsafe { ptr::read_unaligned(rest.as_ptr().cast::<libc::cmsghdr>()) };
             let length = (found.cmsg_len as usize).clamp(head, rest.len());
             let data = &rest[head..length];
@@ -219,8 +220,8 @@ impl Slot {
     }
 }
 
-/// A `struct timespec` as nanoseconds.
-fn stamp(data: &[u8]) -> Option<u64> {
+/// Converts a `struct timespec` to nanoseconds.
+fn timestamp(data: &[u8]) -> Option<u64> {
     let (seconds, nanos) = data.split_at_checked(8)?;
     let seconds = u64::try_from(i64::from_ne_bytes(*seconds.first_chunk()?)).ok()?;
     let nanos = u64::try_from(i64::from_ne_bytes(*nanos.first_chunk()?)).ok()?;
@@ -232,65 +233,65 @@ mod tests {
     use std::net::UdpSocket;
     use std::time::Duration;
 
-    use super::super::{set_destination_told, set_gro, set_stamps};
+    use super::super::{enable_destination_addresses, enable_timestamps, set_gro};
     use super::*;
     use crate::clock::wall_nanos;
 
     fn pair() -> (UdpSocket, UdpSocket) {
-        let (here, there) = (UdpSocket::bind("127.0.0.1:0").unwrap(), UdpSocket::bind("127.0.0.1:0").unwrap());
-        here.connect(there.local_addr().unwrap()).unwrap();
-        there.set_read_timeout(Some(Duration::from_secs(5))).unwrap();
-        (here, there)
+        let (client, server) = (UdpSocket::bind("127.0.0.1:0").unwrap(), UdpSocket::bind("127.0.0.1:0").unwrap());
+        client.connect(server.local_addr().unwrap()).unwrap();
+        server.set_read_timeout(Some(Duration::from_secs(5))).unwrap();
+        (client, server)
     }
 
-    fn taken(socket: &UdpSocket, count: usize) -> Vec<Vec<u8>> {
-        let mut inbox = Inbox::new(4, 65_536);
+    fn received(socket: &UdpSocket, count: usize) -> Vec<Vec<u8>> {
+        let mut buffers = ReceiveBuffers::new(4, 65_536);
         let mut all = Vec::new();
         while all.len() < count {
-            inbox.receive(socket).unwrap();
+            buffers.receive(socket).unwrap();
             all.extend(
-                inbox.messages().flat_map(|message| message.datagrams().map(<[u8]>::to_vec).collect::<Vec<_>>()),
+                buffers.messages().flat_map(|message| message.datagrams().map(<[u8]>::to_vec).collect::<Vec<_>>()),
             );
         }
         all
     }
 
     #[test]
-    fn the_same_datagrams_arrive_cut_and_side_by_side() {
+    fn gso_and_sendmmsg_send_the_same_datagrams() {
         let bytes: Vec<u8> = (0..10_000).map(|i| (i % 251) as u8).collect();
         let expected: Vec<Vec<u8>> = bytes.chunks(1400).map(<[u8]>::to_vec).collect();
         for (gso, gro) in [(false, false), (false, true), (true, false), (true, true)] {
-            let (here, there) = pair();
-            set_gro(&there, gro).unwrap();
-            assert_eq!(send(&here, &bytes, 1400, gso).unwrap(), 8);
-            assert_eq!(taken(&there, 8), expected, "gso {gso} gro {gro}");
+            let (client, server) = pair();
+            set_gro(&server, gro).unwrap();
+            assert_eq!(send(&client, &bytes, 1400, gso).unwrap(), 8);
+            assert_eq!(received(&server, 8), expected, "gso {gso} gro {gro}");
         }
     }
 
     #[test]
-    fn stamps_and_addresses_come_with_a_datagram() {
-        let (here, there) = pair();
-        set_stamps(&there).unwrap();
-        set_destination_told(&there).unwrap();
+    fn datagram_has_timestamp_and_addresses() {
+        let (client, server) = pair();
+        enable_timestamps(&server).unwrap();
+        enable_destination_addresses(&server).unwrap();
         let before = wall_nanos();
-        send(&here, &[7], 1, false).unwrap();
-        let mut inbox = Inbox::new(2, 100);
-        assert_eq!(inbox.receive(&there).unwrap(), 1);
-        let message = inbox.messages().next().unwrap();
+        send(&client, &[7], 1, false).unwrap();
+        let mut buffers = ReceiveBuffers::new(2, 100);
+        assert_eq!(buffers.receive(&server).unwrap(), 1);
+        let message = buffers.messages().next().unwrap();
         assert_eq!((message.bytes, message.truncated), (&[7][..], false));
-        assert_eq!(message.from, Some(here.local_addr().unwrap()));
-        assert_eq!(message.to, Some(there.local_addr().unwrap().ip()));
-        let stamp = message.stamp.unwrap();
-        assert!((before..=wall_nanos()).contains(&stamp), "{before} {stamp}");
+        assert_eq!(message.from, Some(client.local_addr().unwrap()));
+        assert_eq!(message.to, Some(server.local_addr().unwrap().ip()));
+        let timestamp = message.timestamp.unwrap();
+        assert!((before..=wall_nanos()).contains(&timestamp), "{before} {timestamp}");
     }
 
     #[test]
-    fn what_does_not_fit_says_so() {
-        let (here, there) = pair();
-        send(&here, &[1; 50], 50, false).unwrap();
-        let mut inbox = Inbox::new(1, 20);
-        inbox.receive(&there).unwrap();
-        let message = inbox.messages().next().unwrap();
+    fn long_datagram_is_marked_as_truncated() {
+        let (client, server) = pair();
+        send(&client, &[1; 50], 50, false).unwrap();
+        let mut buffers = ReceiveBuffers::new(1, 20);
+        buffers.receive(&server).unwrap();
+        let message = buffers.messages().next().unwrap();
         assert_eq!((message.bytes.len(), message.truncated), (20, true));
     }
 }

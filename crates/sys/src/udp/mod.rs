@@ -1,7 +1,7 @@
-//! UDP sockets: fragmentation, path MTU, merged datagrams (GRO), arrival stamps, drops of the socket's own buffer; and
-//! many datagrams in one call ([`batch`]).
+//! UDP sockets: fragmentation, path MTU, merged datagrams (GRO), receive timestamps, drops of the receive buffer, and
+//! several datagrams in one call ([`batch`]).
 //!
-//! Everything takes the kernel's word: what an old kernel does not know is an error the caller can live with.
+//! Features that an old kernel lacks are errors. The caller can continue without them.
 
 pub mod batch;
 
@@ -12,19 +12,19 @@ use std::os::fd::{AsFd, AsRawFd};
 
 use socket2::{Domain, Protocol, Socket, Type};
 
-/// What may be done with a datagram longer than the path MTU (`IP_MTU_DISCOVER`).
+/// Handling of datagrams above the path MTU (`IP_MTU_DISCOVER`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fragmentation {
-    /// It is cut into fragments, here or on the way.
+    /// Datagrams are fragmented, here or on the path.
     Allowed,
-    /// DF is set, and what is longer than the path MTU known to this host is refused with `EMSGSIZE`.
+    /// DF is set. A datagram above the path MTU that this host knows is refused with `EMSGSIZE`.
     Forbidden,
-    /// DF is set, and the path MTU this host knows is ignored: for finding it out.
+    /// DF is set. The known path MTU is ignored, to discover the real one.
     Probing,
 }
 
-/// A socket bound to `local`, beside others of this user at the same address (`SO_REUSEPORT`, which unlike
-/// `SO_REUSEADDR` lets no other user take datagrams away).
+/// Binds a socket to `local`, an address that other sockets of this user may share (`SO_REUSEPORT`). Unlike
+/// `SO_REUSEADDR`, this does not allow other users to take the datagrams.
 pub fn bind_shared(local: SocketAddr) -> io::Result<Socket> {
     let socket = Socket::new(Domain::for_address(local), Type::DGRAM, Some(Protocol::UDP))?;
     socket.set_reuse_port(true)?;
@@ -32,7 +32,7 @@ pub fn bind_shared(local: SocketAddr) -> io::Result<Socket> {
     Ok(socket)
 }
 
-/// Sets what may be done with long datagrams.
+/// Sets the handling of long datagrams.
 pub fn set_fragmentation(socket: impl AsFd, fragmentation: Fragmentation) -> io::Result<()> {
     let socket = socket.as_fd();
     if is_ipv6(socket)? {
@@ -51,7 +51,7 @@ pub fn set_fragmentation(socket: impl AsFd, fragmentation: Fragmentation) -> io:
     set(socket, libc::IPPROTO_IP, libc::IP_MTU_DISCOVER, value)
 }
 
-/// The path MTU this host knows of a connected socket's path, bytes of the IP packet (`IP_MTU`).
+/// Returns the path MTU that this host knows for a connected socket, bytes of the IP packet (`IP_MTU`).
 pub fn path_mtu(socket: impl AsFd) -> io::Result<u32> {
     let socket = socket.as_fd();
     let mtu = match is_ipv6(socket)? {
@@ -61,31 +61,32 @@ pub fn path_mtu(socket: impl AsFd) -> io::Result<u32> {
     u32::try_from(mtu).map_err(|_| io::Error::other(format!("a path MTU of {mtu}")))
 }
 
-/// The longest payload of a datagram that fits a packet of `mtu` to this address, without IP options.
-pub fn payload_within(mtu: u32, peer: &SocketAddr) -> u32 {
+/// Returns the maximum payload of a datagram in a packet of `mtu` bytes to this address, without IP options.
+pub fn max_payload(mtu: u32, peer: &SocketAddr) -> u32 {
     const UDP: u32 = 8;
     let ip = if peer.ip().to_canonical().is_ipv4() { 20 } else { 40 };
     mtu.saturating_sub(ip + UDP)
 }
 
-/// Lets the kernel hand several datagrams of one flow over as one (`UDP_GRO`, Linux 5.0).
+/// Allows the kernel to merge received datagrams of one flow (`UDP_GRO`, Linux 5.0).
 pub fn set_gro(socket: impl AsFd, on: bool) -> io::Result<()> {
     set(socket, libc::IPPROTO_UDP, libc::UDP_GRO, libc::c_int::from(on))
 }
 
-/// Whether the kernel cuts long sends into datagrams (`UDP_SEGMENT`, Linux 4.18). The option itself stays off.
+/// Returns true if the kernel can split long sends into datagrams (`UDP_SEGMENT`, Linux 4.18). The option itself stays
+/// off.
 pub fn has_gso(socket: impl AsFd) -> bool {
     set(socket, libc::IPPROTO_UDP, libc::UDP_SEGMENT, 0).is_ok()
 }
 
-/// Has every datagram that arrives stamped by the kernel (`SO_TIMESTAMPNS`), in `CLOCK_REALTIME`.
-pub fn set_stamps(socket: impl AsFd) -> io::Result<()> {
+/// Enables receive timestamps of the kernel (`SO_TIMESTAMPNS`), in `CLOCK_REALTIME`.
+pub fn enable_timestamps(socket: impl AsFd) -> io::Result<()> {
     set(socket, libc::SOL_SOCKET, libc::SO_TIMESTAMPNS, 1)
 }
 
-/// Has errors of the path and of this host's own queues told (`IP_RECVERR`): without it Linux drops a datagram that
-/// finds the device's queue full and says that it was sent.
-pub fn set_errors_told(socket: impl AsFd) -> io::Result<()> {
+/// Enables errors of the path and of local queues (`IP_RECVERR`). Without this, Linux reports success for a datagram
+/// that it drops because the device queue is full.
+pub fn enable_error_reports(socket: impl AsFd) -> io::Result<()> {
     let socket = socket.as_fd();
     match is_ipv6(socket)? {
         true => set(socket, libc::IPPROTO_IPV6, libc::IPV6_RECVERR, 1),
@@ -93,17 +94,17 @@ pub fn set_errors_told(socket: impl AsFd) -> io::Result<()> {
     }
 }
 
-/// Takes the next entry of the error queue (`MSG_ERRQUEUE`) and throws it away; false if there is none.
-pub fn forget_error(socket: impl AsFd) -> bool {
+/// Removes the next entry of the error queue (`MSG_ERRQUEUE`). Returns false if there is none.
+pub fn discard_error(socket: impl AsFd) -> bool {
     let mut byte = [0u8; 1];
     let flags = libc::MSG_ERRQUEUE | libc::MSG_DONTWAIT;
-    // SAFETY: the buffer is writable for the length given and outlives the call.
+    // SAFETY: the buffer is writable for the given length and outlives the call.
     let result = unsafe { libc::recv(socket.as_fd().as_raw_fd(), byte.as_mut_ptr().cast(), byte.len(), flags) };
     result >= 0
 }
 
-/// Has every datagram tell which of this host's addresses it was sent to (`IP_PKTINFO`).
-pub fn set_destination_told(socket: impl AsFd) -> io::Result<()> {
+/// Enables the local destination address of each datagram (`IP_PKTINFO`).
+pub fn enable_destination_addresses(socket: impl AsFd) -> io::Result<()> {
     let socket = socket.as_fd();
     match is_ipv6(socket)? {
         true => set(socket, libc::IPPROTO_IPV6, libc::IPV6_RECVPKTINFO, 1),
@@ -111,17 +112,17 @@ pub fn set_destination_told(socket: impl AsFd) -> io::Result<()> {
     }
 }
 
-/// What this socket dropped on arrival, its buffer being full or a checksum wrong (`SO_MEMINFO`, Linux 4.12). With GRO a
-/// drop may be of several datagrams at once.
-pub fn drops(socket: impl AsFd) -> io::Result<u64> {
+/// Returns the number of datagrams that this socket dropped on arrival, because its buffer was full or a checksum was
+/// wrong (`SO_MEMINFO`, Linux 4.12). With GRO, one drop may be several datagrams.
+pub fn dropped_datagrams(socket: impl AsFd) -> io::Result<u64> {
     const DROPS: usize = libc::SK_MEMINFO_DROPS as usize;
     let info = get::<[u32; DROPS + 1]>(socket.as_fd(), libc::SOL_SOCKET, libc::SO_MEMINFO)?;
     Ok(info[DROPS].into())
 }
 
-/// Lets sleeps of the calling thread end on time (`PR_SET_TIMERSLACK` of 1 ns; by default they may be 50 µs late).
-pub fn wake_on_time() {
-    // SAFETY: the call takes plain numbers and touches nothing but the calling thread's slack.
+/// Makes sleeps of the calling thread end on time (`PR_SET_TIMERSLACK` of 1 ns; the default is up to 50 µs late).
+pub fn set_exact_timers() {
+    // SAFETY: the call takes plain numbers and affects only the timer slack of the calling thread.
     unsafe { libc::prctl(libc::PR_SET_TIMERSLACK, 1 as libc::c_ulong) };
 }
 
@@ -143,12 +144,12 @@ fn set(socket: impl AsFd, level: libc::c_int, name: libc::c_int, value: libc::c_
     if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
-/// Plain numbers, of which every pattern of bits is one.
-trait Plain: Copy {}
-impl Plain for libc::c_int {}
-impl<const N: usize> Plain for [u32; N] {}
+/// Plain numbers, for which every bit pattern is valid.
+trait PlainNumber: Copy {}
+impl PlainNumber for libc::c_int {}
+impl<const N: usize> PlainNumber for [u32; N] {}
 
-fn get<T: Plain>(socket: impl AsFd, level: libc::c_int, name: libc::c_int) -> io::Result<T> {
+fn get<T: PlainNumber>(socket: impl AsFd, level: libc::c_int, name: libc::c_int) -> io::Result<T> {
     let mut value = mem::MaybeUninit::<T>::zeroed();
     let mut length = mem::size_of::<T>() as libc::socklen_t;
     // SAFETY: `value` is writable for `length` bytes, which the kernel never exceeds, and outlives the call.
@@ -158,20 +159,22 @@ fn get<T: Plain>(socket: impl AsFd, level: libc::c_int, name: libc::c_int) -> io
     if result != 0 {
         return Err(io::Error::last_os_error());
     }
-    // SAFETY: all zeros before, and `Plain` numbers take any bits the kernel wrote.
+    // SAFETY: the value was zeroed, and every bit pattern that the kernel writes is a valid `PlainNumber`.
     Ok(unsafe { value.assume_init() })
 }
 
-/// The address in a `sockaddr_storage` the kernel filled; IPv4 in IPv6 clothes is undressed.
+/// Returns the address in a `sockaddr_storage` that the kernel filled. An IPv4 address mapped into IPv6 is converted.
 fn address(storage: &libc::sockaddr_storage) -> Option<SocketAddr> {
     match libc::c_int::from(storage.ss_family) {
         libc::AF_INET => {
-            // SAFETY: the family says that it is a sockaddr_in, and a sockaddr_storage has room and alignment for one.
+            // SAFETY: the family says that this is a sockaddr_in, and a sockaddr_storage has the size and alignment for
+            // one.
             let v4 = unsafe { *(&raw const *storage).cast::<libc::sockaddr_in>() };
             Some(SocketAddr::new(Ipv4Addr::from(u32::from_be(v4.sin_addr.s_addr)).into(), u16::from_be(v4.sin_port)))
         }
         libc::AF_INET6 => {
-            // SAFETY: the family says that it is a sockaddr_in6, and a sockaddr_storage has room and alignment for one.
+            // SAFETY: the family says that this is a sockaddr_in6, and a sockaddr_storage has the size and alignment
+            // for one.
             let v6 = unsafe { *(&raw const *storage).cast::<libc::sockaddr_in6>() };
             let (ip, port) = (Ipv6Addr::from(v6.sin6_addr.s6_addr), u16::from_be(v6.sin6_port));
             match ip.to_ipv4_mapped() {
@@ -191,12 +194,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_path_mtu_of_loopback_is_that_of_its_interface() {
+    fn path_mtu_of_loopback_is_its_interface_mtu() {
         let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
         socket.connect("127.0.0.1:9").unwrap();
         set_fragmentation(&socket, Fragmentation::Forbidden).unwrap();
         let mtu = path_mtu(&socket).unwrap();
-        assert_eq!(payload_within(mtu, &socket.peer_addr().unwrap()), mtu - 28);
+        assert_eq!(max_payload(mtu, &socket.peer_addr().unwrap()), mtu - 28);
         if mtu < 65_507 {
             let error = socket.send(&vec![0; mtu as usize]).unwrap_err();
             assert_eq!(error.raw_os_error(), Some(libc::EMSGSIZE));
@@ -204,7 +207,7 @@ mod tests {
     }
 
     #[test]
-    fn a_full_receive_buffer_is_counted() {
+    fn drops_of_a_full_buffer_are_counted() {
         let receiver = UdpSocket::bind("127.0.0.1:0").unwrap();
         crate::tcp::set_receive_buffer(&receiver, 1).unwrap();
         let sender = UdpSocket::bind("127.0.0.1:0").unwrap();
@@ -213,16 +216,16 @@ mod tests {
         }
         receiver.set_read_timeout(Some(Duration::from_millis(50))).unwrap();
         let got = std::iter::from_fn(|| receiver.recv(&mut [0; 2000]).ok()).count() as u64;
-        let dropped = drops(&receiver).unwrap();
+        let dropped = dropped_datagrams(&receiver).unwrap();
         assert!(dropped > 0);
         assert_eq!(got + dropped, 100);
     }
 
     #[test]
-    fn two_sockets_of_one_user_share_a_port() {
+    fn sockets_of_one_user_share_a_port() {
         let first = bind_shared("127.0.0.1:0".parse().unwrap()).unwrap();
         let address = first.local_addr().unwrap().as_socket().unwrap();
         bind_shared(address).unwrap();
-        assert!(UdpSocket::bind(address).is_err(), "one that does not share is kept out");
+        assert!(UdpSocket::bind(address).is_err(), "a socket that does not share the port is refused");
     }
 }

@@ -1,22 +1,24 @@
-//! What a host did in the judged part, and what its limits are.
+//! Figures of a host over the steady window, and its limits.
 
 use std::time::Duration;
 
-use super::Host;
-use super::flow::is_whole;
-use super::judged::{Judged, sample};
-use crate::host::{HostReport, HostSample, Interface, QdiscCounters, SEGMENTS_LET_GO, together};
+use super::HostEvidence;
+use super::steady_window::{SteadyWindow, sample};
+use super::stream::covers_whole_stream;
+use crate::host::{HostReport, HostSample, Interface, QdiscCounters, SEGMENT_DROP_COUNTERS, combine_qdiscs};
 use crate::tcp_info::TcpInfo;
 use crate::units::{BitRate, Bytes};
-use crate::wire::test::{EndReport, Interval, Mode};
+use crate::wire::measure::{EndReport, Interval, Mode};
 
-/// Headers of a segment on the interface at most: Ethernet with a tag, IPv6, TCP with its options.
+/// Maximum headers of a segment on the interface, in bytes: Ethernet with a tag, IPv6, TCP with options.
 const HEADERS: u64 = 100;
 
-/// Of an end that sends or receives.
-pub(super) fn host(name: &str, end: &EndReport, judged: Judged, sends: bool) -> Host {
-    let samples: Vec<(&Interval, &HostSample)> =
-        judged.within(&end.intervals).filter_map(|interval| Some((interval, interval.host.as_ref()?))).collect();
+/// Returns the evidence of a host that sends or receives.
+pub(super) fn host_evidence(name: &str, end: &EndReport, window: SteadyWindow, sends: bool) -> HostEvidence {
+    let samples: Vec<(&Interval, &HostSample)> = window
+        .intervals_within(&end.intervals)
+        .filter_map(|interval| Some((interval, interval.host.as_ref()?)))
+        .collect();
     let time: Duration = samples.iter().map(|(_, sample)| sample.elapsed).sum();
     let report = end.host.as_ref();
     let carried = samples.iter().filter_map(|(_, sample)| sample.interface);
@@ -24,31 +26,33 @@ pub(super) fn host(name: &str, end: &EndReport, judged: Judged, sends: bool) -> 
     let interface = report.and_then(|report| report.interface.clone());
     let waited = samples.iter().filter_map(|(_, sample)| sample.qdiscs).map(|c| (c.backlog_bytes, c.backlog_packets));
     let (backlog_bytes, backlog_packets) = waited.max().unwrap_or_default();
-    let queued = report.and_then(|report| together(&report.qdiscs)).map(|counters| QdiscCounters {
+    let queued = report.and_then(|report| combine_qdiscs(&report.qdiscs)).map(|counters| QdiscCounters {
         backlog_bytes,
         backlog_packets,
         ..counters
     });
     let kind = report.and_then(|report| report.qdiscs.iter().find(|qdisc| qdisc.parent == "root"));
     let let_go =
-        |report: &HostReport| SEGMENTS_LET_GO.iter().map(|(name, _)| report.counter(name)).sum::<Option<i64>>();
-    Host {
+        |report: &HostReport| SEGMENT_DROP_COUNTERS.iter().map(|(name, _)| report.counter(name)).sum::<Option<i64>>();
+    HostEvidence {
         name: name.to_owned(),
         kernel: end.kernel.clone(),
-        others: interface.as_ref().and_then(|interface| others(end, judged, (time, carried), interface, sends)),
+        other_traffic: interface
+            .as_ref()
+            .and_then(|interface| other_traffic(end, window, time, carried, interface, sends)),
         interface,
         qdisc: kind.zip(queued).map(|(qdisc, counters)| (qdisc.kind.clone(), counters)),
-        softirq: softirq(&samples, time),
+        softirq: busiest_softirq(&samples, time),
         no_copy: end.mode == Some(Mode::NoCopy),
         processors: report.map(|report| report.processors.len() as u32).filter(|count| *count > 0),
         idle: report.and_then(HostReport::processors_idle),
-        at_work: report.and_then(HostReport::processors_at_work).map(|(busy, packets)| busy - packets),
+        busy_on_programs: report.and_then(HostReport::processors_at_work).map(|(busy, packets)| busy - packets),
         sockets_dropped: report.and_then(let_go).and_then(|count| u64::try_from(count).ok()),
     }
 }
 
-/// The processor with the most soft interrupts; a sample leaves out those that did nothing.
-fn softirq(samples: &[(&Interval, &HostSample)], time: Duration) -> Option<(u32, f64)> {
+/// Returns the CPU with the most soft interrupts; a sample has only CPUs with interrupts.
+fn busiest_softirq(samples: &[(&Interval, &HostSample)], time: Duration) -> Option<(u32, f64)> {
     let mut sums: Vec<(u32, f64)> = Vec::new();
     for time in samples.iter().flat_map(|(_, sample)| &sample.processors) {
         match sums.iter_mut().find(|(processor, _)| *processor == time.processor) {
@@ -60,33 +64,34 @@ fn softirq(samples: &[(&Interval, &HostSample)], time: Duration) -> Option<(u32,
     (!time.is_zero()).then(|| (processor, most / time.as_secs_f64()))
 }
 
-/// What the interface carried beyond this test's own, in the direction of the data. Headers are taken at their largest
-/// and whatever was sent again twice, so that this test is never taken for somebody else.
-fn others(
+/// Returns the traffic of the interface beyond this test, in the direction of the data. Headers count with their
+/// maximum size and retransmissions count twice, so that this test is never taken for other traffic.
+fn other_traffic(
     end: &EndReport,
-    judged: Judged,
-    (time, all): (Duration, u64),
+    window: SteadyWindow,
+    time: Duration,
+    all: u64,
     interface: &Interface,
     sends: bool,
 ) -> Option<(BitRate, BitRate)> {
-    if interface.loopback || time.is_zero() || !end.streams.iter().all(is_whole) {
+    if interface.loopback || time.is_zero() || !end.streams.iter().all(covers_whole_stream) {
         return None;
     }
     let mut own = 0;
     for stream in &end.streams {
         let grown = |figure: fn(&TcpInfo) -> Option<u64>| {
-            // The interface was counted where the host was looked at.
-            let looked = judged.within(&end.intervals).filter(|interval| interval.host.is_some());
-            let told = |interval: &Interval| sample(interval, stream.stream)?.tcp_info.as_ref().and_then(figure);
-            let last = looked.filter_map(told).last()?;
-            Some(judged.grown(&end.intervals, stream.stream, last, figure))
+            // The interface was counted at each sample of the host.
+            let looked = window.intervals_within(&end.intervals).filter(|interval| interval.host.is_some());
+            let reported = |interval: &Interval| sample(interval, stream.stream)?.tcp_info.as_ref().and_then(figure);
+            let last = looked.filter_map(reported).last()?;
+            Some(window.growth(&end.intervals, stream.stream, last, figure))
         };
         let segments =
             grown(|info| info.sent_segments.map(u64::from))? + grown(|i| i.received_segments.map(u64::from))?;
         let payload = if sends { grown(|info| info.sent_bytes)? } else { grown(|info| info.received_bytes)? };
         own += payload + grown(|info| info.retransmitted_bytes)? + segments * HEADERS;
         if !sends {
-            // What arrived twice is not in what was received.
+            // Duplicate data is not in the received bytes.
             own += payload / 50;
         }
     }
@@ -95,12 +100,12 @@ fn others(
 
 #[cfg(test)]
 mod tests {
-    use super::super::judged::Judged;
+    use super::super::steady_window::SteadyWindow;
     use super::*;
     use crate::host::InterfaceCounters;
-    use crate::wire::test::{SocketReport, StreamReport, StreamSample};
+    use crate::wire::measure::{SocketReport, StreamReport, StreamSample};
 
-    /// One second in which the kernel told of a tenth of what the interface carried.
+    /// One second in which the kernel reported a tenth of the interface's traffic.
     fn end(mptcp_subflows: Option<u8>) -> EndReport {
         let second = Duration::from_secs(1);
         let tcp_info = TcpInfo {
@@ -124,10 +129,10 @@ mod tests {
     }
 
     #[test]
-    fn other_subflows_of_the_own_streams_are_no_others() {
+    fn other_subflows_are_not_other_traffic() {
         let others = |subflows| {
             let end = end(subflows);
-            host("near", &end, Judged::of(&end.intervals, None), true).others
+            host_evidence("near", &end, SteadyWindow::of(&end.intervals, None), true).other_traffic
         };
         let (others_carried, all) = others(None).unwrap();
         assert_eq!(all, BitRate(8_000_000));

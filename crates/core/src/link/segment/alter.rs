@@ -1,52 +1,52 @@
-//! What the link does to packets that leave all the same: a mark of congestion, a flipped bit.
+//! Changes of the link to packets that it forwards: a congestion mark, a flipped bit.
 //!
-//! The original is never written to: a duplicate of it may still be in the link.
+//! The original frame is never changed, because a duplicate of it may still be in the link.
 
 use std::ops::Range;
 
-use super::checksum::{fold, put, replaced, sum, word};
-use super::headers::{Headers, Network, Transport};
-use super::outline::{Datagram, Outline};
-use super::{Cut, VnetHeader};
-use crate::link::{Damage, Ecn};
+use super::checksum::{fold_carries, put_u16, read_u16, sum_words, update_checksum};
+use super::headers::{Headers, IpFamily, TransportProtocol};
+use super::layout::{Datagram, PacketLayout};
+use super::{CutFrame, VnetHeader};
+use crate::link::{Corruption, Ecn};
 
-/// Marks congestion in the IP header of what is to be written; `out` may hold the headers already, or nothing.
-pub(super) fn mark(frame: &[u8], cut: Cut, out: &mut Vec<u8>) -> Cut {
-    // What lies in `out` alone has lengths that no longer agree with its own: only the network header is read.
-    let Some(outline) = Outline::read(frame).filter(|outline| outline.ecn(frame) == Ecn::Capable) else { return cut };
-    let cut = if out.is_empty() { copied(frame, cut, outline.transport_at, out) } else { cut };
-    let at = outline.network_at;
-    match outline.network {
-        Network::V4 => {
-            let (Some(before), Some(checksum)) = (word(out, at), word(out, at + 10)) else { return cut };
-            put(out, at, before | 0b11);
-            put(out, at + 10, replaced(checksum, before, before | 0b11));
+/// Sets the congestion mark in the IP header. `out` holds the headers already, or nothing.
+pub(super) fn mark(frame: &[u8], cut: CutFrame, out: &mut Vec<u8>) -> CutFrame {
+    // The lengths in `out` may not match its own length, so only the network header is used.
+    let Some(layout) = PacketLayout::read(frame).filter(|layout| layout.ecn(frame) == Ecn::Capable) else { return cut };
+    let cut = if out.is_empty() { copy_until(frame, cut, layout.transport_at, out) } else { cut };
+    let at = layout.network_at;
+    match layout.network {
+        IpFamily::V4 => {
+            let (Some(before), Some(checksum)) = (read_u16(out, at), read_u16(out, at + 10)) else { return cut };
+            put_u16(out, at, before | 0b11);
+            put_u16(out, at + 10, update_checksum(checksum, before, before | 0b11));
         }
-        Network::V6 => out[at + 1] |= 0b11 << 4,
+        IpFamily::V6 => out[at + 1] |= 0b11 << 4,
     }
     cut
 }
 
 /// Flips a bit of one virtual packet.
-pub(super) fn damage(frame: &[u8], cut: Cut, damage: Damage, out: &mut Vec<u8>) -> Cut {
-    let mut cut = copied(frame, cut, usize::MAX, out);
+pub(super) fn corrupt(frame: &[u8], cut: CutFrame, corruption: Corruption, out: &mut Vec<u8>) -> CutFrame {
+    let mut cut = copy_until(frame, cut, usize::MAX, out);
     if cut.vnet.gso_type != VnetHeader::GSO_NONE {
-        // A super-packet of one packet is that packet; one that could not be read is left alone.
+        // A super-packet of one packet becomes a plain packet. An unreadable super-packet stays unchanged.
         if Headers::read(out, &cut.vnet).is_none_or(|headers| headers.segments(out.len()).count > 1) {
             return cut;
         }
         (cut.vnet.gso_type, cut.vnet.gso_size) = (VnetHeader::GSO_NONE, 0);
     }
-    if damage.hidden {
-        flip_hidden(out, &cut.vnet, damage.draw);
+    if corruption.is_hidden {
+        flip_hidden(out, &cut.vnet, corruption.random);
     } else {
         complete(out, &mut cut.vnet);
-        flip(out, damage.draw);
+        flip(out, corruption.random);
     }
     cut
 }
 
-/// Fills in a checksum that was left to the device, as a device does; says so in the header.
+/// Completes a checksum that was left to the device, like a device, and updates the header.
 pub(super) fn complete(frame: &mut [u8], vnet: &mut VnetHeader) {
     if vnet.flags & VnetHeader::NEEDS_CSUM == 0 {
         return;
@@ -55,55 +55,55 @@ pub(super) fn complete(frame: &mut [u8], vnet: &mut VnetHeader) {
     if field + 2 > frame.len() {
         return;
     }
-    let sum = !fold(sum(&frame[start..]));
-    // For UDP a sum of zero would mean that there is none (RFC 768); for others both mean the same.
-    put(frame, field, if sum == 0 { 0xffff } else { sum });
+    let sum = !fold_carries(sum_words(&frame[start..]));
+    // A UDP checksum of zero would mean no checksum (RFC 768). For other protocols both values are equal.
+    put_u16(frame, field, if sum == 0 { 0xffff } else { sum });
     *vnet = VnetHeader { flags: 0, csum_start: 0, csum_offset: 0, ..*vnet };
 }
 
-/// Moves the bytes before `end` from the frame to `out`.
-fn copied(frame: &[u8], cut: Cut, end: usize, out: &mut Vec<u8>) -> Cut {
+/// Copies the bytes before `end` from the frame to `out`.
+fn copy_until(frame: &[u8], cut: CutFrame, end: usize, out: &mut Vec<u8>) -> CutFrame {
     let end = end.clamp(cut.payload.start, cut.payload.end);
     out.extend_from_slice(frame.get(cut.payload.start..end).unwrap_or_default());
-    Cut { payload: end..cut.payload.end, ..cut }
+    CutFrame { payload: end..cut.payload.end, ..cut }
 }
 
-/// Where a checksum, or the Ethernet check sequence on a real line, would tell.
-fn flip(frame: &mut [u8], draw: u64) {
+/// Flips a bit that a checksum or the Ethernet check sequence detects.
+fn flip(frame: &mut [u8], random: u64) {
     const ETHERNET: usize = 14;
-    let place = match Outline::read(frame) {
-        Some(outline) if outline.network == Network::V4 => outline.network_at..outline.end,
-        Some(outline) => outline.transport_at..outline.end,
+    let bytes = match PacketLayout::read(frame) {
+        Some(layout) if layout.network == IpFamily::V4 => layout.network_at..layout.end,
+        Some(layout) => layout.transport_at..layout.end,
         None => ETHERNET.min(frame.len())..frame.len(),
     };
-    if let Some((byte, bit)) = pick(&place, draw) {
+    if let Some((byte, bit)) = select_bit(&bytes, random) {
         frame[byte] ^= bit;
     }
 }
 
-/// In the payload, and the difference taken out of the checksum if that is complete.
-fn flip_hidden(frame: &mut [u8], vnet: &VnetHeader, draw: u64) {
-    let Some(outline) = Outline::read(frame) else { return };
-    let Some(Datagram { transport, payload }) = outline.datagram(frame) else { return };
-    let Some((byte, bit)) = pick(&payload, draw) else { return };
+/// Flips a bit of the payload and corrects the checksum if it is complete.
+fn flip_hidden(frame: &mut [u8], vnet: &VnetHeader, random: u64) {
+    let Some(layout) = PacketLayout::read(frame) else { return };
+    let Some(Datagram { transport, payload }) = layout.datagram(frame) else { return };
+    let Some((byte, bit)) = select_bit(&payload, random) else { return };
     frame[byte] ^= bit;
-    let field = outline.transport_at + transport.checksum_at();
-    let Some(checksum) = word(frame, field) else { return };
-    let has_none = transport == Transport::Udp && checksum == 0;
+    let field = layout.transport_at + transport.checksum_at();
+    let Some(checksum) = read_u16(frame, field) else { return };
+    let has_none = transport == TransportProtocol::Udp && checksum == 0;
     if vnet.flags & VnetHeader::NEEDS_CSUM != 0 || has_none {
         return;
     }
-    // The words that are summed begin at the transport header.
-    let odd = (byte - outline.transport_at) % 2 == 1;
+    // The summed words begin at the transport header.
+    let odd = (byte - layout.transport_at) % 2 == 1;
     let lane = |byte: u8| if odd { u16::from(byte) } else { u16::from(byte) << 8 };
-    let after = replaced(checksum, lane(frame[byte] ^ bit), lane(frame[byte]));
-    let is_udp_zero = transport == Transport::Udp && after == 0;
-    put(frame, field, if is_udp_zero { 0xffff } else { after });
+    let after = update_checksum(checksum, lane(frame[byte] ^ bit), lane(frame[byte]));
+    let is_udp_zero = transport == TransportProtocol::Udp && after == 0;
+    put_u16(frame, field, if is_udp_zero { 0xffff } else { after });
 }
 
-/// One bit of the bytes in `place`: which byte, and the bit in it.
-fn pick(place: &Range<usize>, draw: u64) -> Option<(usize, u8)> {
-    let bits = u64::try_from(place.len()).ok()?.checked_mul(8)?;
-    let bit = draw.checked_rem(bits)?;
-    Some((place.start + usize::try_from(bit / 8).ok()?, 1 << (bit % 8)))
+/// Selects one bit of the bytes in `bytes`. Returns the index of the byte and the mask of the bit.
+fn select_bit(bytes: &Range<usize>, random: u64) -> Option<(usize, u8)> {
+    let bits = u64::try_from(bytes.len()).ok()?.checked_mul(8)?;
+    let bit = random.checked_rem(bits)?;
+    Some((bytes.start + usize::try_from(bit / 8).ok()?, 1 << (bit % 8)))
 }

@@ -1,59 +1,57 @@
-//! Who talks to whom in a frame: for logs, which name what the model knows by a hash.
+//! Addresses, protocol and ports of a frame, for logs. The model knows only their hash.
 
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::fmt;
 
-use super::checksum::word;
-use super::outline::Outline;
+use super::checksum::read_u16;
+use super::layout::PacketLayout;
 
-/// The addresses of an IP packet, and the ports where its protocol has them.
+/// Addresses of an IP packet, and its ports if its protocol has ports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Endpoints {
-    /// IANA's number of what the packet carries, behind all extension headers.
+    /// IANA number of the protocol after all extension headers.
     pub protocol: u8,
-    /// Who sent it.
-    pub from: IpAddr,
-    /// To whom.
-    pub to: IpAddr,
-    /// The sender's port and the receiver's. A fragment has none.
+    pub source: IpAddr,
+    pub destination: IpAddr,
+    /// Ports of the source and of the destination. A fragment has none.
     pub ports: Option<(u16, u16)>,
 }
 
-/// Reads them from an Ethernet frame; `None` if that carries no IP packet.
+/// Reads the endpoints of an Ethernet frame; `None` if it carries no IP packet.
 pub fn endpoints(frame: &[u8]) -> Option<Endpoints> {
-    let outline = Outline::read(frame)?;
-    let addresses = frame.get(outline.addresses())?;
+    let layout = PacketLayout::read(frame)?;
+    let addresses = frame.get(layout.addresses())?;
     let (from, to) = addresses.split_at(addresses.len() / 2);
-    let ports = outline.ports().and_then(|at| Some((word(frame, at)?, word(frame, at + 2)?)));
-    Some(Endpoints { protocol: outline.protocol, from: address(from)?, to: address(to)?, ports })
+    let ports = layout.ports().and_then(|at| Some((read_u16(frame, at)?, read_u16(frame, at + 2)?)));
+    Some(Endpoints { protocol: layout.protocol, source: address(from)?, destination: address(to)?, ports })
 }
 
 impl Endpoints {
-    /// `tcp`, `udp`, `icmp` … as in `/etc/protocols`; its number if it is none of the usual ones.
-    pub fn protocol_name(&self) -> Protocol {
-        Protocol(self.protocol)
+    /// Returns the name as in `/etc/protocols` (`tcp`, `udp`, `icmp` …), or the number of an uncommon protocol.
+    pub fn protocol_name(&self) -> IpProtocol {
+        IpProtocol(self.protocol)
     }
 
-    /// The sender, `10.73.23.1:5201` or `10.73.23.1`.
-    pub fn sender(&self) -> Endpoint {
-        Endpoint(self.from, self.ports.map(|ports| ports.0))
+    /// Returns the source, `10.73.23.1:5201` or `10.73.23.1`.
+    pub fn sender(&self) -> FlowEndpoint {
+        FlowEndpoint(self.source, self.ports.map(|ports| ports.0))
     }
 
-    /// The receiver.
-    pub fn receiver(&self) -> Endpoint {
-        Endpoint(self.to, self.ports.map(|ports| ports.1))
+    /// Returns the destination in the same form.
+    pub fn receiver(&self) -> FlowEndpoint {
+        FlowEndpoint(self.destination, self.ports.map(|ports| ports.1))
     }
 }
 
-/// A protocol as people call it.
+/// IP protocol that displays its name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Protocol(u8);
+pub struct IpProtocol(u8);
 
-/// An address, with its port if there is one.
+/// Address, with its port if there is one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Endpoint(IpAddr, Option<u16>);
+pub struct FlowEndpoint(IpAddr, Option<u16>);
 
-impl fmt::Display for Protocol {
+impl fmt::Display for IpProtocol {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.0 {
             1 => f.write_str("icmp"),
@@ -68,7 +66,7 @@ impl fmt::Display for Protocol {
     }
 }
 
-impl fmt::Display for Endpoint {
+impl fmt::Display for FlowEndpoint {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.1 {
             Some(port) => SocketAddr::new(self.0, port).fmt(f),
@@ -97,7 +95,7 @@ mod tests {
     }
 
     #[test]
-    fn ports_are_told_where_there_are_any() {
+    fn endpoints_have_ports_if_the_protocol_has_ports() {
         let udp = endpoints(&v4(17, &[0x14, 0x51, 0x23, 0x28, 0, 8, 0, 0])).unwrap();
         assert_eq!(udp.protocol_name().to_string(), "udp");
         assert_eq!(
@@ -114,7 +112,7 @@ mod tests {
     }
 
     #[test]
-    fn ipv6_is_bracketed_and_other_frames_are_nobodys() {
+    fn ipv6_endpoints_have_brackets() {
         let mut frame = vec![2; 12];
         frame.extend_from_slice(&[0x86, 0xdd, 0x60, 0, 0, 0, 0, 8, 6, 64]);
         frame.extend_from_slice(&[0xfd, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1]);

@@ -1,41 +1,40 @@
-//! The headers of a super-packet: read, and written anew for a part of it.
+//! Headers of a super-packet: reads them, and rewrites them for a part of the super-packet.
 //!
-//! Only what can be cut as a network card would cut it is read here: TCP or UDP, whole, without fragments or IPv6
-//! extension headers. Everything else is one packet.
+//! Only packets that a network card could cut are read: complete TCP or UDP, without fragments or IPv6 extension
+//! headers. Every other frame is one packet.
 
-use super::checksum::{fold, put, sum, word};
+use super::checksum::{fold_carries, put_u16, read_u16, sum_words};
 use super::{Segments, VnetHeader};
 
-/// The headers of a super-packet that can be cut.
+/// Headers of a super-packet that can be cut.
 pub(super) struct Headers {
-    network: Network,
-    transport: Transport,
-    /// Where the network header begins: after Ethernet and VLAN tags.
+    network: IpFamily,
+    transport: TransportProtocol,
+    /// Offset of the network header, after Ethernet and VLAN tags.
     network_at: usize,
     transport_at: usize,
     /// Bytes of all headers.
     pub(super) len: usize,
-    /// Payload bytes a virtual packet; not zero.
+    /// Payload bytes of a virtual packet; not zero.
     size: usize,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Network {
+pub(super) enum IpFamily {
     V4,
     V6,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Transport {
+pub(super) enum TransportProtocol {
     Tcp,
     Udp,
 }
 
-/// The part of a super-packet that is being cut out.
-pub(super) struct Piece {
+/// Part of a super-packet that is cut out.
+pub(super) struct SegmentRange {
     pub(super) first: u32,
     pub(super) is_last: bool,
-    /// Bytes.
     pub(super) payload: usize,
 }
 
@@ -44,16 +43,16 @@ const FLAG_PSH: u8 = 0x08;
 const FLAG_CWR: u8 = 0x80;
 
 impl Headers {
-    /// Reads the headers of a super-packet; `None` for a plain packet and for whatever is not as it should be.
+    /// Reads the headers of a super-packet; `None` for a plain packet or an invalid one.
     pub(super) fn read(frame: &[u8], vnet: &VnetHeader) -> Option<Headers> {
-        let (wanted, transport) = match vnet.gso_type & !VnetHeader::GSO_ECN {
-            VnetHeader::GSO_TCPV4 => (Some(Network::V4), Transport::Tcp),
-            VnetHeader::GSO_TCPV6 => (Some(Network::V6), Transport::Tcp),
-            VnetHeader::GSO_UDP_L4 => (None, Transport::Udp),
+        let (expected, transport) = match vnet.gso_type & !VnetHeader::GSO_ECN {
+            VnetHeader::GSO_TCPV4 => (Some(IpFamily::V4), TransportProtocol::Tcp),
+            VnetHeader::GSO_TCPV6 => (Some(IpFamily::V6), TransportProtocol::Tcp),
+            VnetHeader::GSO_UDP_L4 => (None, TransportProtocol::Udp),
             _ => return None,
         };
-        let (network, network_at) = ethernet(frame)?;
-        if wanted.is_some_and(|wanted| wanted != network) {
+        let (network, network_at) = find_ip_header(frame)?;
+        if expected.is_some_and(|expected| expected != network) {
             return None;
         }
         let transport_at = network_at + network.header_len(frame.get(network_at..)?, transport)?;
@@ -63,14 +62,14 @@ impl Headers {
         (size > 0 && frame.len() > len && headers.checksum_agrees(vnet)).then_some(headers)
     }
 
-    /// A checksum somewhere else than in this header (a tunnel) is not ours to cut.
+    /// A checksum outside this header (a tunnel) cannot be cut.
     fn checksum_agrees(&self, vnet: &VnetHeader) -> bool {
         vnet.flags & VnetHeader::NEEDS_CSUM == 0
             || (usize::from(vnet.csum_start) == self.transport_at
                 && usize::from(vnet.csum_offset) == self.transport.checksum_at())
     }
 
-    /// The virtual packets of a frame of so many bytes.
+    /// Describes the virtual packets of a frame of `frame` bytes.
     pub(super) fn segments(&self, frame: usize) -> Segments {
         let payload = frame - self.len;
         let count = payload.div_ceil(self.size);
@@ -78,24 +77,24 @@ impl Headers {
         let narrow = |value: usize| u32::try_from(value).unwrap_or(u32::MAX);
         Segments {
             count: narrow(count),
-            header: narrow(self.len),
-            payload: narrow(payload),
-            // A lone packet may be shorter than `gso_size`.
-            wire: narrow(self.len + self.size.min(payload)),
-            last_wire: narrow(self.len + last),
+            header_len: narrow(self.len),
+            payload_len: narrow(payload),
+            // A single packet may be shorter than `gso_size`.
+            wire_len: narrow(self.len + self.size.min(payload)),
+            last_wire_len: narrow(self.len + last),
             ..Segments::opaque(frame)
         }
     }
 
-    /// Makes a copy of the headers those of `piece`.
-    pub(super) fn rewrite(&self, headers: &mut [u8], piece: &Piece, size: u16) {
-        let transport_len = self.len - self.transport_at + piece.payload;
-        self.network.rewrite(&mut headers[self.network_at..self.transport_at], transport_len, piece.first);
-        self.transport.rewrite(&mut headers[self.transport_at..], transport_len, piece, size);
+    /// Changes a copy of the headers to the headers of `range`.
+    pub(super) fn rewrite(&self, headers: &mut [u8], range: &SegmentRange, size: u16) {
+        let transport_len = self.len - self.transport_at + range.payload;
+        self.network.rewrite(&mut headers[self.network_at..self.transport_at], transport_len, range.first);
+        self.transport.rewrite(&mut headers[self.transport_at..], transport_len, range, size);
         let network = &headers[self.network_at..self.transport_at];
-        let sum = fold(self.network.pseudo_header(network, self.transport, transport_len));
+        let sum = fold_carries(self.network.pseudo_header(network, self.transport, transport_len));
         let at = self.transport_at + self.transport.checksum_at();
-        put(headers, at, sum);
+        put_u16(headers, at, sum);
     }
 
     pub(super) fn vnet(&self, whole: &VnetHeader, count: u32) -> VnetHeader {
@@ -112,15 +111,15 @@ impl Headers {
     }
 }
 
-/// What the frame carries, and where it begins; up to two VLAN tags are stepped over.
-pub(super) fn ethernet(frame: &[u8]) -> Option<(Network, usize)> {
+/// Returns the IP version of the frame and the offset of the IP header. Up to two VLAN tags are skipped.
+pub(super) fn find_ip_header(frame: &[u8]) -> Option<(IpFamily, usize)> {
     let mut at = 12;
     for _ in 0..3 {
-        let kind = word(frame, at)?;
+        let kind = read_u16(frame, at)?;
         at += 2;
         match kind {
-            0x0800 => return Some((Network::V4, at)),
-            0x86dd => return Some((Network::V6, at)),
+            0x0800 => return Some((IpFamily::V4, at)),
+            0x86dd => return Some((IpFamily::V6, at)),
             0x8100 | 0x88a8 => at += 2,
             _ => return None,
         }
@@ -128,21 +127,22 @@ pub(super) fn ethernet(frame: &[u8]) -> Option<(Network, usize)> {
     None
 }
 
-impl Network {
-    /// Bytes of the header at the start of `bytes`, if it carries `transport` whole and to the end of them.
-    fn header_len(self, bytes: &[u8], transport: Transport) -> Option<usize> {
+impl IpFamily {
+    /// Returns the length of the header at the start of `bytes`, if it carries a complete `transport` packet up to
+    /// their end.
+    fn header_len(self, bytes: &[u8], transport: TransportProtocol) -> Option<usize> {
         match self {
-            Network::V4 => {
+            IpFamily::V4 => {
                 let len = usize::from(bytes.first()? & 0x0f) * 4;
                 let is_v4 = bytes.first()? >> 4 == 4 && len >= 20 && len <= bytes.len();
-                // Neither more fragments nor an offset.
-                let is_fragment = word(bytes, 6)? & 0x3fff != 0;
-                let is_whole = usize::from(word(bytes, 2)?) == bytes.len();
+                // A fragment has the more-fragments flag or an offset.
+                let is_fragment = read_u16(bytes, 6)? & 0x3fff != 0;
+                let is_whole = usize::from(read_u16(bytes, 2)?) == bytes.len();
                 (is_v4 && !is_fragment && is_whole && *bytes.get(9)? == transport.protocol()).then_some(len)
             }
-            Network::V6 => {
+            IpFamily::V6 => {
                 let is_v6 = bytes.first()? >> 4 == 6;
-                let is_whole = usize::from(word(bytes, 4)?) + 40 == bytes.len();
+                let is_whole = usize::from(read_u16(bytes, 4)?) + 40 == bytes.len();
                 (is_v6 && is_whole && *bytes.get(6)? == transport.protocol()).then_some(40)
             }
         }
@@ -150,74 +150,74 @@ impl Network {
 
     fn rewrite(self, header: &mut [u8], transport_len: usize, first: u32) {
         match self {
-            Network::V4 => {
-                put(header, 2, (header.len() + transport_len) as u16);
-                let id = word(header, 4).unwrap_or(0);
-                // As the kernel counts: one up a packet, whether or not it may be fragmented.
-                put(header, 4, id.wrapping_add(first as u16));
-                put(header, 10, 0);
-                let sum = !fold(sum(header));
-                put(header, 10, sum);
+            IpFamily::V4 => {
+                put_u16(header, 2, (header.len() + transport_len) as u16);
+                let id = read_u16(header, 4).unwrap_or(0);
+                // The kernel also counts the id up by one per packet, even for packets that must not be fragmented.
+                put_u16(header, 4, id.wrapping_add(first as u16));
+                put_u16(header, 10, 0);
+                let sum = !fold_carries(sum_words(header));
+                put_u16(header, 10, sum);
             }
-            Network::V6 => put(header, 4, transport_len as u16),
+            IpFamily::V6 => put_u16(header, 4, transport_len as u16),
         }
     }
 
-    /// The sum over addresses, protocol and length (RFC 9293 §3.1, RFC 8200 §8.1).
-    fn pseudo_header(self, header: &[u8], transport: Transport, transport_len: usize) -> u64 {
+    /// Returns the sum over addresses, protocol and length (RFC 9293 §3.1, RFC 8200 §8.1).
+    fn pseudo_header(self, header: &[u8], transport: TransportProtocol, transport_len: usize) -> u64 {
         let addresses = match self {
-            Network::V4 => header.get(12..20),
-            Network::V6 => header.get(8..40),
+            IpFamily::V4 => header.get(12..20),
+            IpFamily::V6 => header.get(8..40),
         };
-        sum(addresses.unwrap_or_default()) + u64::from(transport.protocol()) + transport_len as u64
+        sum_words(addresses.unwrap_or_default()) + u64::from(transport.protocol()) + transport_len as u64
     }
 }
 
-impl Transport {
-    pub(super) fn of(protocol: u8) -> Option<Transport> {
-        [Transport::Tcp, Transport::Udp].into_iter().find(|transport| transport.protocol() == protocol)
+impl TransportProtocol {
+    pub(super) fn of(protocol: u8) -> Option<TransportProtocol> {
+        [TransportProtocol::Tcp, TransportProtocol::Udp].into_iter().find(|transport| transport.protocol() == protocol)
     }
 
     pub(super) fn protocol(self) -> u8 {
         match self {
-            Transport::Tcp => 6,
-            Transport::Udp => 17,
+            TransportProtocol::Tcp => 6,
+            TransportProtocol::Udp => 17,
         }
     }
 
-    /// Where the checksum is in the header.
+    /// Returns the offset of the checksum in the header.
     pub(super) fn checksum_at(self) -> usize {
         match self {
-            Transport::Tcp => 16,
-            Transport::Udp => 6,
+            TransportProtocol::Tcp => 16,
+            TransportProtocol::Udp => 6,
         }
     }
 
-    /// Bytes of the header at the start of `bytes`, if it is all there.
+    /// Returns the length of the header at the start of `bytes`, if it is complete.
     pub(super) fn header_len(self, bytes: &[u8]) -> Option<usize> {
         let len = match self {
-            Transport::Tcp => usize::from(bytes.get(12)? >> 4) * 4,
-            Transport::Udp => 8,
+            TransportProtocol::Tcp => usize::from(bytes.get(12)? >> 4) * 4,
+            TransportProtocol::Udp => 8,
         };
-        let least = if self == Transport::Tcp { 20 } else { 8 };
-        (len >= least && len <= bytes.len()).then_some(len)
+        let min_len = if self == TransportProtocol::Tcp { 20 } else { 8 };
+        (len >= min_len && len <= bytes.len()).then_some(len)
     }
 
-    fn rewrite(self, header: &mut [u8], transport_len: usize, piece: &Piece, size: u16) {
+    fn rewrite(self, header: &mut [u8], transport_len: usize, range: &SegmentRange, size: u16) {
         match self {
-            Transport::Tcp => {
+            TransportProtocol::Tcp => {
                 let sequence = header.get(4..8).and_then(|bytes| bytes.first_chunk()).copied().unwrap_or_default();
-                let skipped = piece.first.wrapping_mul(u32::from(size));
+                let skipped = range.first.wrapping_mul(u32::from(size));
                 let sequence = u32::from_be_bytes(sequence).wrapping_add(skipped);
                 header[4..8].copy_from_slice(&sequence.to_be_bytes());
-                if !piece.is_last {
+                if !range.is_last {
                     header[13] &= !(FLAG_FIN | FLAG_PSH);
                 }
-                if piece.first > 0 {
+                if range.first > 0 {
                     header[13] &= !FLAG_CWR;
                 }
             }
-            Transport::Udp => put(header, 4, transport_len as u16),
+            TransportProtocol::Udp => put_u16(header, 4, transport_len as u16),
         }
     }
 }

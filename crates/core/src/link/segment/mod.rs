@@ -1,92 +1,94 @@
-//! Packets as bytes: what a kernel hands over with a virtual-net header, what the link is told of it, and what leaves.
+//! Packets as bytes: reads the frame of a kernel with its virtual-net header for the link, and writes the frames that
+//! leave the link.
 //!
-//! A super-packet (GSO) is one Ethernet frame whose payload stands for several packets of `gso_size` bytes each. The
-//! link decides about those; this module describes them ([`inspect`]) and builds the frame for a range of them, as a
-//! network card would ([`cut`]: lengths, sequence numbers, flags and checksums) and with what the link has done to it
-//! ([`write()`]: marks and damage); and the answer of a router to what is too big for the next hop ([`too_big`]). It
-//! holds no state and reads no more than it must; whatever it does not understand is one opaque packet. That is right
-//! but for super-packets of a kind the header has no name for (tunnels): the emulator's interfaces get none.
+//! A super-packet (GSO) is one Ethernet frame whose payload represents several packets of `gso_size` bytes each. The
+//! link handles these packets. This module describes them ([`inspect`]) and builds the frame for a range of them like a
+//! network card ([`cut()`]: lengths, sequence numbers, flags and checksums), with the changes of the link ([`write()`]:
+//! marks and corruption). It also writes the reply of a router to a packet that is too big for the next hop
+//! ([`write_too_big_reply`]). The module has no state and reads only the necessary fields. A frame that it cannot
+//! interpret is one opaque packet. This is correct except for super-packets that the virtual-net header cannot name
+//! (tunnels), which the interfaces of the emulator never receive.
 
 mod alter;
 mod checksum;
 mod endpoints;
 mod headers;
-mod outline;
+mod layout;
 mod reply;
 
 use std::ops::Range;
 
-use headers::{Headers, Piece};
-use outline::Outline;
+use headers::{Headers, SegmentRange};
+use layout::PacketLayout;
 
 use super::{Ecn, Packet};
 
-pub use endpoints::{Endpoint, Endpoints, Protocol, endpoints};
-pub use reply::too_big;
+pub use endpoints::{Endpoints, FlowEndpoint, IpProtocol, endpoints};
+pub use reply::write_too_big_reply;
 
-/// `struct virtio_net_hdr` as `PACKET_VNET_HDR` puts it before a frame (linux/virtio_net.h), in the byte order of the
-/// machine.
+/// `struct virtio_net_hdr`, which `PACKET_VNET_HDR` puts in front of a frame (linux/virtio_net.h), in the byte order of
+/// the machine.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct VnetHeader {
-    /// [`NEEDS_CSUM`](Self::NEEDS_CSUM) and others.
+    /// [`NEEDS_CSUM`](Self::NEEDS_CSUM) and other flags.
     pub flags: u8,
-    /// How the payload is to be cut; [`GSO_NONE`](Self::GSO_NONE) if it is one packet.
+    /// Segmentation of the payload; [`GSO_NONE`](Self::GSO_NONE) if it is one packet.
     pub gso_type: u8,
-    /// Bytes of all headers. A hint: it is never believed.
+    /// Bytes of all headers. This field is a hint and is never used.
     pub hdr_len: u16,
-    /// Payload bytes of each packet but the last.
+    /// Payload bytes of each packet except the last.
     pub gso_size: u16,
-    /// Where the checksum starts, from the start of the frame.
+    /// Start of the checksummed bytes, from the start of the frame.
     pub csum_start: u16,
-    /// Where its field is, from `csum_start`.
+    /// Position of the checksum field, from `csum_start`.
     pub csum_offset: u16,
 }
 
-/// What a frame stands for.
+/// Virtual packets that a frame represents.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Segments {
-    /// Virtual packets; at least one.
+    /// Number of virtual packets; at least 1.
     pub count: u32,
-    /// Bytes of the headers that every virtual packet repeats, Ethernet included; all of an opaque packet.
-    pub header: u32,
-    /// Bytes the virtual packets share out: the frame without `header`.
-    pub payload: u32,
-    /// Bytes on the wire of each virtual packet but the last: with the Ethernet header, without checksum, preamble and
-    /// gap, as `skb->len` and so `tc` count.
-    pub wire: u32,
-    /// Bytes on the wire of the last.
-    pub last_wire: u32,
-    /// Bytes of those in front of the IP packet: the Ethernet header, with its VLAN tags; without them of what is not IP.
+    /// Bytes of the headers that every virtual packet repeats, including Ethernet; all bytes of an opaque packet.
+    pub header_len: u32,
+    /// Payload bytes of all virtual packets: the frame without `header_len`.
+    pub payload_len: u32,
+    /// Bytes on the wire of each virtual packet except the last: with the Ethernet header, without checksum, preamble
+    /// and gap, as in `skb->len` and `tc`.
+    pub wire_len: u32,
+    /// Bytes on the wire of the last virtual packet.
+    pub last_wire_len: u32,
+    /// Bytes in front of the IP packet: the Ethernet header with its VLAN tags. Other protocols count without tags.
     pub link_header: u8,
-    /// A hash of addresses, protocol and ports; of addresses and protocol where there are no ports, fragments among
-    /// them; of the Ethernet header of what is not IP. The same in every run.
+    /// Hash of addresses, protocol and ports. Packets without ports, including fragments, use addresses and protocol.
+    /// Other protocols use the Ethernet header. The hash is the same in every run.
     pub flow: u32,
-    /// The ECN field of the IP header.
+    /// ECN field of the IP header.
     pub ecn: Ecn,
-    /// Whether there is TCP or UDP payload, the whole of it: where [`Damage`](super::Damage) can hide.
+    /// Whether the packet has a complete TCP or UDP payload, in which a hidden [`Corruption`](super::Corruption) is
+    /// possible.
     pub has_payload: bool,
 }
 
-/// Bytes of the Ethernet header without tags.
 const ETHERNET_HEADER: u8 = 14;
 
-/// How a frame is to be written: these headers, then these bytes of the original frame.
+/// Frame to write: new headers, then a range of the original frame.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Cut {
-    /// Goes before the frame.
+pub struct CutFrame {
+    /// Header in front of the frame.
     pub vnet: VnetHeader,
-    /// Where in the original frame the rest of the new one is.
+    /// Range of the original frame that follows the new headers.
     pub payload: Range<usize>,
 }
 
-/// What an Ethernet frame stands for.
+/// Describes the virtual packets of an Ethernet frame.
 pub fn inspect(frame: &[u8], vnet: &VnetHeader) -> Segments {
-    let outline = Outline::read(frame);
+    let layout = PacketLayout::read(frame);
     Segments {
-        flow: outline::flow(frame, outline.as_ref()),
-        ecn: outline.as_ref().map_or(Ecn::NotCapable, |outline| outline.ecn(frame)),
-        link_header: outline.as_ref().map_or(ETHERNET_HEADER, |outline| outline.network_at as u8),
-        has_payload: outline.is_some_and(|outline| outline.datagram(frame).is_some()),
+        flow: layout::flow_hash(frame, layout.as_ref()),
+        ecn: layout.as_ref().map_or(Ecn::NotCapable, |layout| layout.ecn(frame)),
+        link_header: layout.as_ref().map_or(ETHERNET_HEADER, |layout| layout.network_at as u8),
+        has_payload: layout.is_some_and(|layout| layout.datagram(frame).is_some()),
         ..match Headers::read(frame, vnet) {
             Some(headers) => headers.segments(frame.len()),
             None => Segments::opaque(frame.len()),
@@ -94,38 +96,40 @@ pub fn inspect(frame: &[u8], vnet: &VnetHeader) -> Segments {
     }
 }
 
-/// How the virtual packets of `packet`, which are of `frame`, leave the link: cut out, marked, damaged.
+/// Writes the virtual packets of `packet`, a range of `frame`, as they leave the link: cut out, marked and corrupted.
 ///
-/// Headers and whatever was changed are written to `out` (cleared first); the rest is left where it is. Congestion is
-/// marked in an IP header whose ECN field says that its sender knows of it (RFC 3168 §5). Damage is one bit:
-/// - one that a checksum tells of, in the IP packet (of IPv6 behind the header, which has none), once the checksum is
-///   complete: the receiver must not take it for one still to be summed. Where the packet has no checksum (UDP over IPv4
-///   with a field of zero, or no IP at all) nobody is told.
-/// - hidden, in the payload of TCP or UDP, the checksum adjusted; nothing is done where there is no such payload.
-pub fn write(frame: &[u8], vnet: &VnetHeader, packet: &Packet, out: &mut Vec<u8>) -> Cut {
+/// Headers and changed bytes go to `out` (cleared first). The rest stays in the original frame. A congestion mark is
+/// set in an IP header whose ECN field allows it (RFC 3168 §5). A corruption is one flipped bit:
+/// - Visible: in the IP packet (in IPv6 after its header, which has no checksum), after the checksum was completed,
+///   because the receiver must not complete it. A packet without a checksum (UDP over IPv4 with a field of zero, or not
+///   IP) hides the corruption.
+/// - Hidden: in the payload of TCP or UDP, with a corrected checksum. A packet without such a payload stays unchanged.
+pub fn write(frame: &[u8], vnet: &VnetHeader, packet: &Packet, out: &mut Vec<u8>) -> CutFrame {
     let mut cut = cut_headers(frame, vnet, packet.first, packet.count, out);
-    if let Some(damage) = packet.changes.damage {
-        cut = alter::damage(frame, cut, damage, out);
+    if let Some(corruption) = packet.changes.corruption {
+        cut = alter::corrupt(frame, cut, corruption, out);
     }
-    if packet.changes.congestion {
+    if packet.changes.is_marked {
         cut = alter::mark(frame, cut, out);
     }
     cut
 }
 
-/// Builds the frame for `count` virtual packets from `first` on into `out` (cleared first), and its virtual-net header.
+/// Writes the frame for `count` virtual packets from `first` on to `out` (cleared first), and returns its virtual-net
+/// header.
 ///
-/// The whole range is a copy. A range that reaches past the end is shortened; one virtual packet is a plain packet.
+/// The complete range is a copy of the frame. A range past the end is shortened. One virtual packet becomes a plain
+/// packet.
 pub fn cut(frame: &[u8], vnet: &VnetHeader, first: u32, count: u32, out: &mut Vec<u8>) -> VnetHeader {
-    let Cut { vnet, payload } = cut_headers(frame, vnet, first, count, out);
+    let CutFrame { vnet, payload } = cut_headers(frame, vnet, first, count, out);
     out.extend_from_slice(frame.get(payload).unwrap_or_default());
     vnet
 }
 
-/// As [`cut`], but writes only the headers to `out` and leaves the payload where it is, to be sent from there.
-pub fn cut_headers(frame: &[u8], vnet: &VnetHeader, first: u32, count: u32, out: &mut Vec<u8>) -> Cut {
+/// Works like [`cut()`], but writes only the headers to `out`. The payload is sent from the original frame.
+pub fn cut_headers(frame: &[u8], vnet: &VnetHeader, first: u32, count: u32, out: &mut Vec<u8>) -> CutFrame {
     out.clear();
-    let whole = Cut { vnet: *vnet, payload: 0..frame.len() };
+    let whole = CutFrame { vnet: *vnet, payload: 0..frame.len() };
     let Some(headers) = Headers::read(frame, vnet) else { return whole };
     let total = headers.segments(frame.len()).count;
     let first = first.min(total - 1);
@@ -137,28 +141,25 @@ pub fn cut_headers(frame: &[u8], vnet: &VnetHeader, first: u32, count: u32, out:
     let start = headers.len + first as usize * size;
     let payload = start..frame.len().min(start + count as usize * size);
     out.extend_from_slice(&frame[..headers.len]);
-    let range = Piece { first, is_last: first + count == total, payload: payload.len() };
+    let range = SegmentRange { first, is_last: first + count == total, payload: payload.len() };
     headers.rewrite(out, &range, vnet.gso_size);
-    Cut { vnet: headers.vnet(vnet, count), payload }
+    CutFrame { vnet: headers.vnet(vnet, count), payload }
 }
 
 impl VnetHeader {
     /// Bytes of the header.
     pub const LEN: usize = 10;
-    /// The checksum field holds only the sum of the pseudo-header; the rest is still to be summed.
+    /// The checksum field holds only the sum of the pseudo-header.
     pub const NEEDS_CSUM: u8 = 1;
-    /// One packet.
     pub const GSO_NONE: u8 = 0;
-    /// TCP over IPv4.
     pub const GSO_TCPV4: u8 = 1;
-    /// TCP over IPv6.
     pub const GSO_TCPV6: u8 = 4;
-    /// UDP datagrams of equal size (`UDP_SEGMENT`), over either.
+    /// UDP datagrams of equal size (`UDP_SEGMENT`) over IPv4 or IPv6.
     pub const GSO_UDP_L4: u8 = 5;
-    /// Added to a TCP type: the first packet carries CWR (RFC 3168).
+    /// Added to a TCP type if the first packet has CWR (RFC 3168).
     pub const GSO_ECN: u8 = 0x80;
 
-    /// Reads the header from the start of `bytes`; `None` if there are too few.
+    /// Reads the header from the start of `bytes`; `None` if they are too short.
     pub fn parse(bytes: &[u8]) -> Option<VnetHeader> {
         let &[flags, gso_type, h0, h1, g0, g1, s0, s1, o0, o1] = bytes.first_chunk::<{ Self::LEN }>()?;
         Some(VnetHeader {
@@ -171,7 +172,7 @@ impl VnetHeader {
         })
     }
 
-    /// The header as the kernel reads it.
+    /// Encodes the header for the kernel.
     pub fn encode(&self) -> [u8; Self::LEN] {
         let [h0, h1] = self.hdr_len.to_ne_bytes();
         let [g0, g1] = self.gso_size.to_ne_bytes();
@@ -182,21 +183,22 @@ impl VnetHeader {
 }
 
 impl Segments {
-    /// All of them, as the link takes them.
+    /// Returns all virtual packets as one packet of the link.
     pub fn packet(&self, id: u64) -> Packet {
-        let &Segments { count, wire, last_wire, link_header, flow, ecn, has_payload, .. } = self;
-        Packet { link_header, flow, ecn, has_payload, ..Packet::several(id, count, wire, last_wire) }
+        let &Segments { count, wire_len: wire, last_wire_len: last_wire, link_header, flow, ecn, has_payload, .. } =
+            self;
+        Packet { link_header, flow, ecn, has_payload, ..Packet::super_packet(id, count, wire, last_wire) }
     }
 
-    /// One packet of so many bytes.
+    /// Describes one opaque packet of `length` bytes.
     fn opaque(length: usize) -> Segments {
         let length = u32::try_from(length).unwrap_or(u32::MAX);
         Segments {
             count: 1,
-            header: length,
-            payload: 0,
-            wire: length,
-            last_wire: length,
+            header_len: length,
+            payload_len: 0,
+            wire_len: length,
+            last_wire_len: length,
             link_header: ETHERNET_HEADER,
             flow: 0,
             ecn: Ecn::NotCapable,

@@ -1,66 +1,69 @@
-//! From settings to a path that can be emulated: hops each way, and the figures that come of them.
+//! Emulated path: creates the hops of both directions from settings, and computes the figures of the path.
 
 use std::time::Duration;
 
-use super::{HopSettings, LinkSettings, SettingsError, halves};
+use super::{HopSettings, LinkSettings, SettingsError, split_rtt};
 use crate::framing::Framing;
-use crate::link::{Direction, Discipline, Jitter, Link, LinkConfig, LinkDoubt, LossModel, QueueLimit, Varying};
+use crate::link::{
+    Discipline, Link, LinkConfig, LinkDirection, LinkJitter, LinkWarning, LossModel, QueueLimit, Timetable,
+};
 use crate::path::{PathProfile, QueueSize};
 use crate::units::{BitRate, Bytes, Ratio};
 
-/// Smallest MTU an IPv4 link may have, bytes (RFC 791).
-pub const LEAST_MTU: u32 = 68;
-/// Largest MTU of a veth interface, bytes.
-pub const MOST_MTU: u32 = 65_535;
-/// Bytes of the Ethernet header, which the link counts and the MTU does not.
+/// Minimum MTU of an IPv4 link, bytes (RFC 791).
+pub const MIN_MTU: u32 = 68;
+/// Maximum MTU of a veth interface, bytes.
+pub const MAX_MTU: u32 = 65_535;
+/// Bytes of the Ethernet header. The link counts them, the MTU does not.
 const ETHERNET_HEADER: u32 = 14;
-/// A queue in BDPs holds so many packets at least, however short the path.
-const LEAST_PACKETS: u64 = 10;
+/// Minimum number of packets in a queue with a size in BDPs, for short paths.
+const MIN_PACKETS: u64 = 10;
 
-/// One path: its hops each way, and the figures that come of them.
+/// Emulated path: its hops in both directions and its figures.
 #[derive(Clone, Debug)]
 pub struct EmulatedPath {
-    /// For predictions, and told to the commands: capacity of the narrowest hop forward, delay of all hops both ways,
-    /// MTU of the interfaces, the narrowest hop's queue and framing, loss of all hops forward.
+    /// Figures for predictions and for the command: capacity, queue and framing of the narrowest hop forward, delay of
+    /// all hops in both directions, MTU of the interfaces, loss of all hops forward.
     pub profile: PathProfile,
-    /// From near to far, in this order. Seed, direction and hop number are filled in when the run starts.
+    /// Hops from near to far, in this order. Seed, direction and hop number are set when the run starts.
     pub forward: Vec<LinkConfig>,
-    /// From far to near, in the order in which those packets meet them.
+    /// Hops from far to near, in the order in which packets pass them.
     pub back: Vec<LinkConfig>,
-    /// What the hops were made from, in the order of `forward`.
+    /// Settings of the hops, in the order of `forward`.
     pub settings: Vec<HopSettings>,
 }
 
 impl EmulatedPath {
-    /// What is odd about the hops, each thing once.
-    pub fn doubts(&self) -> Vec<LinkDoubt> {
-        let mut doubts = Vec::new();
-        for doubt in self.forward.iter().chain(&self.back).flat_map(LinkConfig::doubts) {
-            if !doubts.contains(&doubt) {
-                doubts.push(doubt);
+    /// Returns the warnings about all hops, without duplicates.
+    pub fn warnings(&self) -> Vec<LinkWarning> {
+        let mut warnings = Vec::new();
+        for warning in self.forward.iter().chain(&self.back).flat_map(LinkConfig::warnings) {
+            if !warnings.contains(&warning) {
+                warnings.push(warning);
             }
         }
-        doubts
+        warnings
     }
 
-    /// Hops in a row, from near to far, between interfaces of this MTU in bytes.
+    /// Creates a path of hops in series, from near to far, between interfaces with an MTU of `mtu` bytes.
     pub fn new(settings: &[HopSettings], mtu: u32) -> Result<Self, SettingsError> {
         let delays = settings.iter().map(delays).collect::<Result<Vec<_>, _>>()?;
         if delays.iter().all(Option::is_none) {
             return Err(SettingsError::Missing { key: "rtt", direction: None });
         }
-        let none = || [Duration::ZERO, Duration::ZERO].map(Varying::constant);
-        let delays: Vec<[Varying<Duration>; 2]> = delays.into_iter().map(|delay| delay.unwrap_or_else(none)).collect();
+        let none = || [Duration::ZERO, Duration::ZERO].map(Timetable::constant);
+        let delays: Vec<[Timetable<Duration>; 2]> =
+            delays.into_iter().map(|delay| delay.unwrap_or_else(none)).collect();
         let rtt = delays.iter().flatten().filter_map(|delay| delay.values().min()).sum();
         if rtt == Duration::ZERO {
             return Err(SettingsError::ZeroRtt);
         }
-        let hops = |direction: Direction| -> Result<Vec<LinkConfig>, SettingsError> {
-            let delay = |pair: &[Varying<Duration>; 2]| pair[usize::from(direction == Direction::Return)].clone();
+        let hops = |direction: LinkDirection| -> Result<Vec<LinkConfig>, SettingsError> {
+            let delay = |pair: &[Timetable<Duration>; 2]| pair[usize::from(direction == LinkDirection::Return)].clone();
             settings.iter().zip(&delays).map(|(hop, pair)| config(hop, direction, delay(pair), rtt, mtu)).collect()
         };
-        let forward = hops(Direction::Forward)?;
-        let mut back = hops(Direction::Return)?;
+        let forward = hops(LinkDirection::Forward)?;
+        let mut back = hops(LinkDirection::Return)?;
         back.reverse();
         let profile = profile(&forward, rtt, mtu);
         let path = EmulatedPath { profile, forward, back, settings: settings.to_vec() };
@@ -68,22 +71,22 @@ impl EmulatedPath {
         Ok(path)
     }
 
-    /// The figures of the way back, as seen from far.
+    /// Returns the figures of the return direction, as seen from the far side.
     pub fn return_profile(&self) -> PathProfile {
         profile(&self.back, self.profile.base_rtt, self.profile.mtu)
     }
 
-    /// What the narrowest hop carries, from near to far and from far to near.
+    /// Returns the capacity of the narrowest hop in each direction: near to far, far to near.
     pub fn capacities(&self) -> [BitRate; 2] {
         [&self.forward, &self.back].map(|hops| hops.iter().map(capacity).min().unwrap_or_default())
     }
 
-    /// One hop, alike both ways, that is what the profile says: the round trip shared out evenly, one BDP of queue if
-    /// the profile names none.
+    /// Creates a symmetric path of one hop from a profile: half of the round-trip time in each direction, and a queue
+    /// of one BDP unless the profile sets a queue.
     pub fn symmetric(profile: PathProfile) -> Self {
         let largest_packet = largest_packet(profile.mtu);
-        let queue = profile.queue.unwrap_or_else(|| queue(QueueSize::Bdp(1.0), &profile).most_bytes(largest_packet));
-        let [there, back] = halves(profile.base_rtt);
+        let queue = profile.queue.unwrap_or_else(|| queue(QueueSize::Bdp(1.0), &profile).max_bytes(largest_packet));
+        let [there, back] = split_rtt(profile.base_rtt);
         let hop = |delay: Duration| LinkConfig {
             rate: profile.capacity.into(),
             delay: delay.into(),
@@ -107,11 +110,11 @@ impl EmulatedPath {
         }
     }
 
-    /// The same path after a change of one hop, counted from 0, or of all its hops: to hand to a running link.
-    pub fn changed(&self, hop: Option<usize>, change: &HopSettings) -> Result<Self, SettingsError> {
+    /// Returns the path after a change of one hop (counted from 0) or of all hops, for a running link.
+    pub fn with_change(&self, hop: Option<usize>, change: &HopSettings) -> Result<Self, SettingsError> {
         let mut settings = self.settings.clone();
         if let Some(hop) = hop.filter(|hop| *hop >= settings.len()) {
-            return Err(SettingsError::NoHop { hop: hop + 1, hops: settings.len() });
+            return Err(SettingsError::UnknownHop { hop: hop + 1, hops: settings.len() });
         }
         for (index, settings) in settings.iter_mut().enumerate() {
             if hop.is_none_or(|hop| hop == index) {
@@ -121,11 +124,11 @@ impl EmulatedPath {
         EmulatedPath::new(&settings, self.profile.mtu)
     }
 
-    /// The hops near to far and far to near as the model takes them: each draws by `seed` as no other does, of this path
-    /// or of those beside it, which have other numbers. Their time has not begun yet.
-    pub fn numbered(&self, number: usize, seed: u64) -> [Vec<LinkConfig>; 2] {
-        const MOST_HOPS: u32 = 1 << 16;
-        let first = u32::try_from(number).unwrap_or(u32::MAX).saturating_mul(MOST_HOPS);
+    /// Returns the hops of both directions for the model. Each hop draws from its own generators of `seed`, also among
+    /// parallel paths, which have other numbers. Their timetables have not started.
+    pub fn seeded_hops(&self, number: usize, seed: u64) -> [Vec<LinkConfig>; 2] {
+        const MAX_HOPS: u32 = 1 << 16;
+        let first = u32::try_from(number).unwrap_or(u32::MAX).saturating_mul(MAX_HOPS);
         let numbered = |hops: &[LinkConfig], direction| {
             let hop = |(hop, config): (u32, &LinkConfig)| LinkConfig {
                 seed,
@@ -135,138 +138,138 @@ impl EmulatedPath {
             };
             (0..).zip(hops).map(hop).collect()
         };
-        [numbered(&self.forward, Direction::Forward), numbered(&self.back, Direction::Return)]
+        [numbered(&self.forward, LinkDirection::Forward), numbered(&self.back, LinkDirection::Return)]
     }
 
-    /// Says what is wrong with it.
+    /// Checks the MTU, every hop, and that every queue holds a packet.
     pub fn check(&self) -> Result<(), SettingsError> {
         let mtu = self.profile.mtu;
-        if !(LEAST_MTU..=MOST_MTU).contains(&mtu) {
+        if !(MIN_MTU..=MAX_MTU).contains(&mtu) {
             return Err(SettingsError::Mtu(mtu));
         }
         let packet = largest_packet(mtu);
         for hops in [&self.forward, &self.back] {
             Link::chain(hops)?;
-            if let Some(queue) = hops.iter().map(|hop| hop.queue.most_bytes(packet)).find(|queue| *queue < packet) {
-                return Err(SettingsError::Queue { queue, packet });
+            if let Some(queue) = hops.iter().map(|hop| hop.queue.max_bytes(packet)).find(|queue| *queue < packet) {
+                return Err(SettingsError::QueueBelowPacket { queue, packet });
             }
         }
         Ok(())
     }
 }
 
-/// The one-way delays of a hop, if anything is said of them.
-fn delays(hop: &HopSettings) -> Result<Option<[Varying<Duration>; 2]>, SettingsError> {
-    let [there, back] = [Direction::Forward, Direction::Return].map(|direction| {
-        let said = hop.of(direction);
-        said.delay.map(Varying::constant).or_else(|| said.timetables()?.delay.clone())
+/// Returns the one-way delays of a hop, if any are set.
+fn delays(hop: &HopSettings) -> Result<Option<[Timetable<Duration>; 2]>, SettingsError> {
+    let [there, back] = [LinkDirection::Forward, LinkDirection::Return].map(|direction| {
+        let settings = hop.for_direction(direction);
+        settings.delay.map(Timetable::constant).or_else(|| settings.timetables()?.delay.clone())
     });
     let missing = |direction| SettingsError::Missing { key: "delay", direction: Some(direction) };
     match (hop.both.rtt, there, back) {
-        (Some(rtt), None, None) => Ok(Some(halves(rtt).map(Varying::constant))),
-        (Some(_), ..) => Err(contradiction("rtt", says_delay(hop), "rtt is the delay there and back")),
+        (Some(rtt), None, None) => Ok(Some(split_rtt(rtt).map(Timetable::constant))),
+        (Some(_), ..) => Err(contradiction("rtt", delay_key(hop), "rtt is the delay of both directions")),
         (None, None, None) => Ok(None),
         (None, Some(there), Some(back)) => Ok(Some([there, back])),
-        (None, Some(_), None) => Err(missing(Direction::Return)),
-        (None, None, Some(_)) => Err(missing(Direction::Forward)),
+        (None, Some(_), None) => Err(missing(LinkDirection::Return)),
+        (None, None, Some(_)) => Err(missing(LinkDirection::Forward)),
     }
 }
 
-/// Which key speaks of a one-way delay. A trace may be of other things.
-fn says_delay(hop: &HopSettings) -> &'static str {
+/// Returns the key that sets a one-way delay. A trace may set other things.
+fn delay_key(hop: &HopSettings) -> &'static str {
     let keys = [
         (&hop.both, "delay", "trace"),
         (&hop.forward, "forward-delay", "forward-trace"),
         (&hop.back, "return-delay", "return-trace"),
     ];
-    let said = |(settings, delay, trace): (&LinkSettings, _, _)| match settings {
+    let find_key = |(settings, delay, trace): (&LinkSettings, _, _)| match settings {
         LinkSettings { delay: Some(_), .. } => Some(delay),
         _ => settings.has_delay().then_some(trace),
     };
-    keys.into_iter().find_map(said).unwrap_or("delay")
+    keys.into_iter().find_map(find_key).unwrap_or("delay")
 }
 
-/// One direction of a hop.
+/// Creates the configuration of one direction of a hop.
 fn config(
     hop: &HopSettings,
-    direction: Direction,
-    delay: Varying<Duration>,
+    direction: LinkDirection,
+    delay: Timetable<Duration>,
     rtt: Duration,
     mtu: u32,
 ) -> Result<LinkConfig, SettingsError> {
-    let said = hop.of(direction);
-    said.check()?;
-    let trace = said.timetables();
-    let rate = rate(&said).ok_or_else(|| {
-        let has_other = rate(&hop.of(direction.other())).is_some();
+    let settings = hop.for_direction(direction);
+    settings.check()?;
+    let trace = settings.timetables();
+    let rate = rate(&settings).ok_or_else(|| {
+        let has_other = rate(&hop.for_direction(direction.other())).is_some();
         SettingsError::Missing { key: "rate", direction: has_other.then_some(direction) }
     })?;
-    let layer = said.overhead.or_else(|| trace?.layer).unwrap_or_default();
+    let layer = settings.overhead.or_else(|| trace?.layer).unwrap_or_default();
     let framing = Framing { layer, ..Framing::default() };
     let line = PathProfile { mtu, framing, ..PathProfile::new(mean(&rate), rtt) };
-    let loss = said.loss.clone().or_else(|| trace?.loss.clone().map(LossModel::Independent));
+    let loss = settings.loss.clone().or_else(|| trace?.loss.clone().map(LossModel::Independent));
     Ok(LinkConfig {
         rate,
         layer,
-        queue: queue(said.queue.unwrap_or(QueueSize::Bdp(1.0)), &line),
-        discipline: said.aqm.unwrap_or_default(),
-        ecn: said.ecn.unwrap_or_default(),
+        queue: queue(settings.queue.unwrap_or(QueueSize::Bdp(1.0)), &line),
+        discipline: settings.aqm.unwrap_or_default(),
+        ecn: settings.ecn.unwrap_or_default(),
         largest_packet: largest_packet(mtu),
         delay,
-        jitter: said.jitter.unwrap_or_default(),
+        jitter: settings.jitter.unwrap_or_default(),
         loss: loss.unwrap_or_default(),
-        outage: said.outage.unwrap_or_default(),
-        path_mtu: said.path_mtu.flatten(),
-        policer: said.policer.flatten(),
-        shaper: said.shaper.flatten(),
-        reorder: said.reorder.unwrap_or_default(),
-        duplicate: said.duplicate.unwrap_or_default(),
-        corrupt: said.corrupt.unwrap_or_default(),
-        corrupt_hidden: said.corrupt_hidden.unwrap_or_default(),
+        outage: settings.outage.unwrap_or_default(),
+        path_mtu: settings.path_mtu.flatten(),
+        policer: settings.policer.flatten(),
+        shaper: settings.shaper.flatten(),
+        reorder: settings.reorder.unwrap_or_default(),
+        duplicate: settings.duplicate.unwrap_or_default(),
+        corrupt: settings.corrupt.unwrap_or_default(),
+        corrupt_hidden: settings.corrupt_hidden.unwrap_or_default(),
         ..LinkConfig::default()
     })
 }
 
 impl LinkSettings {
-    /// Refuses what contradicts itself in one direction.
+    /// Refuses contradictory settings of one direction.
     fn check(&self) -> Result<(), SettingsError> {
         if let Some(trace) = self.timetables() {
-            if !trace.is_read() {
+            if !trace.is_loaded() {
                 let (key, name) = ("trace".to_owned(), trace.name.clone());
-                return Err(SettingsError::Trace { key, name, reason: "nobody read the file".to_owned() });
+                return Err(SettingsError::Trace { key, name, reason: "the file was not read".to_owned() });
             }
             let twice = [
                 ("rate", self.rate.is_some() && trace.rate.is_some()),
                 ("delay", self.delay.is_some() && trace.delay.is_some()),
                 ("loss", self.loss.is_some() && trace.loss.is_some()),
             ];
-            if let Some((key, _)) = twice.iter().find(|(_, is_twice)| *is_twice) {
-                return Err(contradiction(key, "trace", "the trace has a timetable of it"));
+            if let Some((key, _)) = twice.iter().find(|(_, is_set_twice)| *is_set_twice) {
+                return Err(contradiction(key, "trace", "the trace sets it too"));
             }
         }
         let drops_early = self.aqm.is_some_and(|aqm| aqm != Discipline::DropTail);
         if self.ecn == Some(true) && !drops_early {
-            return Err(SettingsError::Ecn);
+            return Err(SettingsError::EcnWithoutAqm);
         }
-        let draws = |jitter: &Jitter| jitter.reorder || jitter.correlation.get() > 0.0;
+        let draws = |jitter: &LinkJitter| jitter.reorder || jitter.correlation.get() > 0.0;
         if self.jitter.is_some_and(|jitter| jitter.spread.is_zero() && draws(&jitter)) {
-            return Err(SettingsError::Jitter);
+            return Err(SettingsError::ZeroJitter);
         }
         Ok(())
     }
 }
 
-fn contradiction(first: &str, second: &str, why: &'static str) -> SettingsError {
-    SettingsError::Contradiction { first: first.to_owned(), second: second.to_owned(), why }
+fn contradiction(first: &str, second: &str, reason: &'static str) -> SettingsError {
+    SettingsError::Contradiction { first: first.to_owned(), second: second.to_owned(), reason }
 }
 
-/// The line's rate, as said or as its trace has it.
-fn rate(said: &LinkSettings) -> Option<Varying<BitRate>> {
-    said.rate.map(Varying::constant).or_else(|| said.timetables()?.rate.clone())
+/// Returns the line rate from the settings or from the trace.
+fn rate(settings: &LinkSettings) -> Option<Timetable<BitRate>> {
+    settings.rate.map(Timetable::constant).or_else(|| settings.timetables()?.rate.clone())
 }
 
-/// What a line carries in the long run: over the period of its timetable, or from its last step on.
-fn mean(rate: &Varying<BitRate>) -> BitRate {
+/// Returns the long-term rate of a line: over the period of its timetable, or from its last step on.
+fn mean(rate: &Timetable<BitRate>) -> BitRate {
     let steps = rate.steps();
     let Some(period) = rate.period() else { return rate.values().last().unwrap_or_default() };
     let ends = steps.iter().skip(1).map(|(at, _)| *at).chain([period]);
@@ -279,26 +282,26 @@ fn capacity(hop: &LinkConfig) -> BitRate {
     mean(&hop.rate)
 }
 
-/// Room of a queue: in BDPs of the whole path at this hop's rate; in bytes, packets or time as typed.
+/// Computes the queue limit: in BDPs of the whole path at the rate of this hop, or in bytes, packets or time.
 fn queue(size: QueueSize, line: &PathProfile) -> QueueLimit {
-    let least = LEAST_PACKETS * largest_packet(line.mtu).0;
+    let min_bytes = MIN_PACKETS * largest_packet(line.mtu).0;
     match size {
-        QueueSize::Bdp(times) if times > 0.0 => size.on(line).max(Bytes(least)).into(),
+        QueueSize::Bdp(times) if times > 0.0 => size.bytes_on(line).max(Bytes(min_bytes)).into(),
         _ => size.limit(line),
     }
 }
 
-/// A full packet with its Ethernet header.
+/// Returns the bytes of a full packet with its Ethernet header.
 fn largest_packet(mtu: u32) -> Bytes {
     Bytes(u64::from(mtu.saturating_add(ETHERNET_HEADER)))
 }
 
-/// The figures of the whole path, as seen from where these hops begin.
+/// Computes the figures of the whole path from the first of these hops.
 fn profile(forward: &[LinkConfig], rtt: Duration, mtu: u32) -> PathProfile {
     let losses: Vec<Ratio> = forward.iter().map(|hop| hop.loss.mean()).filter(|loss| loss.get() > 0.0).collect();
     let loss = match losses[..] {
         [] => Ratio::default(),
-        // As it was said, to the last digit.
+        // A single value keeps all its digits.
         [only] => only,
         _ => Ratio::new(1.0 - losses.iter().map(|loss| 1.0 - loss.get()).product::<f64>()).unwrap_or_default(),
     };
@@ -307,7 +310,7 @@ fn profile(forward: &[LinkConfig], rtt: Duration, mtu: u32) -> PathProfile {
     };
     PathProfile {
         mtu,
-        queue: Some(narrowest.queue.most_bytes(narrowest.largest_packet)),
+        queue: Some(narrowest.queue.max_bytes(narrowest.largest_packet)),
         loss,
         framing: Framing { layer: narrowest.layer, ..Framing::default() },
         ..PathProfile::new(capacity(narrowest), rtt)

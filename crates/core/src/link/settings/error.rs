@@ -1,163 +1,155 @@
-//! Why settings make no link, and what to do about it.
+//! Errors of link settings, and their hints.
 
 use std::fmt;
 
 use super::keys::{KEYS, Key};
-use super::{HopSettings, LEAST_MTU, LinkSettings, MOST_MTU};
+use super::{HopSettings, LinkSettings, MAX_MTU, MIN_MTU};
 use crate::link::trace::BUILT_IN;
-use crate::link::{Direction, LinkError};
+use crate::link::{LinkDirection, LinkError};
 use crate::units::Bytes;
 
-/// Why settings make no link. [`SettingsError::hint`] says what would.
+/// Reason why settings form no link. [`SettingsError::hint`] gives a remedy.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum SettingsError {
-    /// No setting has this name. The hint has the nearest, if one is near.
-    #[error("no setting is called '{0}'")]
+    /// The hint has the most similar name, if there is one.
+    #[error("unknown setting '{0}'")]
     UnknownKey(String),
-    /// The value cannot be read. The reason names it as it was typed.
+    /// The value cannot be read. The reason quotes the value.
     #[error("{key}: {reason}")]
     Value {
-        /// The setting, with its direction.
+        /// Complete key, with its direction.
         key: String,
-        /// The value.
-        typed: String,
-        /// What is wrong with it.
+        value: String,
         reason: String,
     },
-    /// The trace cannot be read, or is none. The reason names the line.
+    /// The trace cannot be read, or is not a trace. The reason has the line number.
     #[error("{key} {name}: {reason}")]
     Trace {
-        /// The setting, with its direction.
+        /// Complete key, with its direction.
         key: String,
-        /// The file.
+        /// Name of the file.
         name: String,
-        /// What is wrong with it.
         reason: String,
     },
-    /// Which of the two was meant?
+    /// One of the two values must be removed.
     #[error("{key} is given twice: {} and {}", .values[0], .values[1])]
-    Twice {
-        /// The setting, with its direction.
+    GivenTwice {
+        /// Complete key, with its direction.
         key: String,
-        /// Both values.
         values: [String; 2],
     },
-    /// No `=` between key and value.
+    /// The text has no `=`.
     #[error("'{0}' is not KEY=VALUE")]
-    NoPair(String),
-    /// The setting is of the round trip.
-    #[error("{0} has no direction of its own")]
+    NotAPair(String),
+    /// The setting applies to the round trip.
+    #[error("{0} cannot be set for one direction")]
     NoDirection(String),
-    /// Two settings that cannot both hold.
-    #[error("{first} and {second} contradict each other: {why}")]
-    Contradiction {
-        /// One.
-        first: String,
-        /// The other.
-        second: String,
-        /// Why they cannot both hold.
-        why: &'static str,
-    },
-    /// A queue that only drops what does not fit has nothing to mark.
-    #[error("ecn without an aqm marks nothing: a drop-tail queue drops only what does not fit")]
-    Ecn,
-    /// A jitter that is none lets nothing overtake, and draws nothing to be correlated.
-    #[error("a jitter of zero neither reorders nor is it correlated")]
-    Jitter,
-    /// There are fewer links in the row.
-    #[error("there is no link {hop}: the path has {hops}")]
-    NoHop {
-        /// Which was meant, counted from 1.
+    /// Two settings exclude each other.
+    #[error("{first} and {second} contradict each other: {reason}")]
+    Contradiction { first: String, second: String, reason: &'static str },
+    /// A drop-tail queue drops only packets that do not fit, so it never marks.
+    #[error("ecn has no effect without an aqm: a drop-tail queue never marks")]
+    EcnWithoutAqm,
+    /// Without a spread, packets cannot overtake and no draws can be correlated.
+    #[error("a jitter of zero cannot reorder or correlate packets")]
+    ZeroJitter,
+    /// The path has fewer hops in series.
+    #[error("no link {hop}: the number of links is {hops}")]
+    UnknownHop {
+        /// Requested hop, counted from 1.
         hop: usize,
-        /// How many there are.
+        /// Number of hops of the path.
         hops: usize,
     },
-    /// What a link cannot be made without.
-    #[error("{key} is missing{}", of(*.direction))]
+    /// A required setting is missing.
+    #[error("{key} is missing{}", direction_text(*.direction))]
     Missing {
-        /// The setting.
         key: &'static str,
-        /// Of one direction only.
-        direction: Option<Direction>,
+        /// Direction, if the setting is missing in one direction only.
+        direction: Option<LinkDirection>,
     },
-    /// No time passes on it.
-    #[error("an RTT of zero makes no path")]
+    /// The path has no delay.
+    #[error("the RTT of the path is zero")]
     ZeroRtt,
-    /// Give an MTU within the limits.
-    #[error("MTU {0} is not within {LEAST_MTU} to {MOST_MTU} bytes")]
+    /// Remedy: set an MTU within the limits.
+    #[error("MTU {0} is not within {MIN_MTU} to {MAX_MTU} bytes")]
     Mtu(u32),
-    /// A queue that cannot hold one packet would drop them all but by luck.
-    #[error("a queue of {queue} holds no packet of {packet}")]
-    Queue {
-        /// What was asked for.
+    /// A queue smaller than one packet would drop almost every packet.
+    #[error("a queue of {queue} is too small for a packet of {packet}")]
+    QueueBelowPacket {
         queue: Bytes,
-        /// A full packet with its Ethernet header.
+        /// Full packet with its Ethernet header.
         packet: Bytes,
     },
-    /// The model cannot carry it.
+    /// The model refuses the configuration.
     #[error("{0}")]
     Link(#[from] LinkError),
 }
 
-/// What to do about it.
+/// Remedy for a settings error.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Hint {
-    /// A setting that would be accepted; as a flag or as `KEY=VALUE`, whichever was typed.
+pub enum SettingsHint {
+    /// Setting that is accepted, as a flag or as `KEY=VALUE`.
     Set {
-        /// With its direction.
+        /// Complete key, with its direction.
         key: String,
-        /// As it is typed.
         value: &'static str,
     },
-    /// Anything else.
-    Say(String),
+    Text(String),
 }
 
-impl fmt::Display for Hint {
+impl fmt::Display for SettingsHint {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Hint::Set { key, value } => write!(f, "{key}={value}"),
-            Hint::Say(text) => f.write_str(text),
+            SettingsHint::Set { key, value } => write!(f, "{key}={value}"),
+            SettingsHint::Text(text) => f.write_str(text),
         }
     }
 }
 
 impl SettingsError {
-    /// What to do about it.
-    pub fn hint(&self) -> Hint {
+    /// Returns the remedy for this error.
+    pub fn hint(&self) -> SettingsHint {
         match self {
-            SettingsError::UnknownKey(typed) => Hint::Say(match nearest(typed) {
+            SettingsError::UnknownKey(value) => SettingsHint::Text(match nearest(value) {
                 Some(name) => format!("did you mean {name}?"),
-                None => format!("settings are {}", KEYS.iter().map(|key| key.name).collect::<Vec<_>>().join(", ")),
+                None => format!("the settings are {}", KEYS.iter().map(|key| key.name).collect::<Vec<_>>().join(", ")),
             }),
-            SettingsError::Value { key, typed, .. } => value_hint(key, typed),
+            SettingsError::Value { key, value, .. } => value_hint(key, value),
             SettingsError::Trace { .. } => {
                 let names: Vec<_> = BUILT_IN.iter().map(|trace| trace.name).collect();
-                Hint::Say(format!("built in are {}; doc/emulate.md says what a file holds", names.join(" and ")))
+                SettingsHint::Text(format!(
+                    "the built-in traces are {}; doc/emulate.md describes the file formats",
+                    names.join(" and ")
+                ))
             }
-            SettingsError::Twice { key, values: [first, second] } => {
-                Hint::Say(format!("leave out {key}={first} or {key}={second}"))
+            SettingsError::GivenTwice { key, values: [first, second] } => {
+                SettingsHint::Text(format!("remove {key}={first} or {key}={second}"))
             }
-            SettingsError::NoPair(_) => Hint::Say("rate=50mbit".to_owned()),
-            SettingsError::NoDirection(_) => Hint::Say("give forward-delay and return-delay".to_owned()),
-            SettingsError::Contradiction { first, second, .. } => Hint::Say(format!("leave out {first} or {second}")),
+            SettingsError::NotAPair(_) => SettingsHint::Text("rate=50mbit".to_owned()),
+            SettingsError::NoDirection(_) => SettingsHint::Text("set forward-delay and return-delay".to_owned()),
+            SettingsError::Contradiction { first, second, .. } => {
+                SettingsHint::Text(format!("remove {first} or {second}"))
+            }
             SettingsError::Missing { key, direction } => example(&format!("{}{key}", prefix(*direction))),
-            SettingsError::Ecn => example("aqm"),
-            SettingsError::Jitter => example("jitter"),
-            SettingsError::NoHop { hops: 1, .. } => Hint::Say("link 1 is the only one".to_owned()),
-            SettingsError::NoHop { hops, .. } => Hint::Say(format!("links are counted from 1 to {hops}")),
+            SettingsError::EcnWithoutAqm => example("aqm"),
+            SettingsError::ZeroJitter => example("jitter"),
+            SettingsError::UnknownHop { hops: 1, .. } => SettingsHint::Text("use link 1, the only link".to_owned()),
+            SettingsError::UnknownHop { hops, .. } => SettingsHint::Text(format!("use a link number from 1 to {hops}")),
             SettingsError::ZeroRtt => example("rtt"),
-            SettingsError::Mtu(_) => Hint::Say("1500 is Ethernet's, 9000 a jumbo frame's".to_owned()),
-            SettingsError::Queue { .. } => example("queue"),
-            SettingsError::Link(_) => Hint::Say("check the units: 135mbit, 539ms".to_owned()),
+            SettingsError::Mtu(_) => SettingsHint::Text("use 1500 for Ethernet or 9000 for jumbo frames".to_owned()),
+            SettingsError::QueueBelowPacket { .. } => example("queue"),
+            SettingsError::Link(_) => {
+                SettingsHint::Text("check the value and its unit, such as 135mbit or 539ms".to_owned())
+            }
         }
     }
 
-    /// The same, said of a setting of one direction.
-    pub(super) fn in_direction(self, direction: Direction) -> Self {
+    /// Adds the direction to the key of the error.
+    pub(super) fn in_direction(self, direction: LinkDirection) -> Self {
         match self {
-            SettingsError::Value { key, typed, reason } => {
-                SettingsError::Value { key: format!("{}{key}", prefix(Some(direction))), typed, reason }
+            SettingsError::Value { key, value, reason } => {
+                SettingsError::Value { key: format!("{}{key}", prefix(Some(direction))), value, reason }
             }
             SettingsError::UnknownKey(key) => SettingsError::UnknownKey(format!("{}{key}", prefix(Some(direction)))),
             other => other,
@@ -165,43 +157,45 @@ impl SettingsError {
     }
 }
 
-/// What was most likely meant by a value, or what would be accepted.
-fn value_hint(key: &str, typed: &str) -> Hint {
+/// Suggests the value that was probably intended, or an example.
+fn value_hint(key: &str, value: &str) -> SettingsHint {
     let (_, name) = split(key);
     let is_accepted = |value: &String| LinkSettings::default().set(name, value).is_ok();
-    if let Some(meant) = meant(name, typed).filter(is_accepted) {
-        return Hint::Say(format!("did you mean {meant}?"));
+    if let Some(suggestion) = suggestion(name, value).filter(is_accepted) {
+        return SettingsHint::Text(format!("did you mean {suggestion}?"));
     }
     match name {
-        "queue" => Hint::Say("100p is packets, 300ms a time at the line rate, 1bdp a BDP, 9MB bytes".to_owned()),
-        "aqm" => Hint::Say("drop-tail is the default; codel, fq-codel and red drop early".to_owned()),
+        "queue" => SettingsHint::Text(
+            "use packets (100p), a time at the line rate (300ms), a BDP (1bdp) or bytes (9MB)".to_owned(),
+        ),
+        "aqm" => SettingsHint::Text("use drop-tail, codel, fq-codel or red".to_owned()),
         _ => example(key),
     }
 }
 
-/// What was typed, with a unit or words that it may lack.
-fn meant(name: &str, typed: &str) -> Option<String> {
+/// Adds a unit that is probably missing, or corrects the words of a value.
+fn suggestion(name: &str, value: &str) -> Option<String> {
     match name {
         "loss" | "duplicate" | "corrupt" | "corrupt-hidden" | "reorder" => {
-            let (share, rest) = typed.split_at(typed.find(':').unwrap_or(typed.len()));
+            let (share, rest) = value.split_at(value.find(':').unwrap_or(value.len()));
             if share.parse::<f64>().is_ok() {
                 return Some(format!("{share}%{rest}"));
             }
         }
         "queue" => {
-            let digits = typed.trim_end_matches(char::is_alphabetic);
-            let unit = typed[digits.len()..].to_ascii_lowercase();
+            let digits = value.trim_end_matches(char::is_alphabetic);
+            let unit = value[digits.len()..].to_ascii_lowercase();
             return unit.starts_with('p').then(|| format!("{}p", digits.trim_end()));
         }
         _ => {}
     }
-    let words = WORDS.iter().find(|(key, _)| *key == name).map_or(&[][..], |(_, words)| words);
+    let words = KEYWORDS.iter().find(|(key, _)| *key == name).map_or(&[][..], |(_, words)| words);
     let part = |part: &str| nearest_word(part, words.iter().copied()).unwrap_or(part).to_owned();
-    Some(typed.split(':').map(part).collect::<Vec<_>>().join(":")).filter(|meant| meant != typed)
+    Some(value.split(':').map(part).collect::<Vec<_>>().join(":")).filter(|suggestion| suggestion != value)
 }
 
-/// The words of settings that have some.
-const WORDS: &[(&str, &[&str])] = &[
+/// Words that occur in the values of settings.
+const KEYWORDS: &[(&str, &[&str])] = &[
     ("aqm", &["drop-tail", "codel", "fq-codel", "red", "none"]),
     ("ecn", &["on", "off"]),
     ("overhead", &["ethernet-header", "ethernet", "ip", "atm-aal5", "ppp-hdlc", "ppp", "hippi"]),
@@ -211,28 +205,28 @@ const WORDS: &[(&str, &[&str])] = &[
     ("path-mtu", &["black-hole", "none"]),
 ];
 
-/// A value that would be accepted.
-fn example(key: &str) -> Hint {
+/// Returns a setting with a value that is accepted.
+fn example(key: &str) -> SettingsHint {
     let (_, name) = split(key);
     match Key::find(name) {
-        Ok(found) => Hint::Set { key: key.to_owned(), value: found.example },
-        Err(_) => Hint::Say(format!("{key}=…")),
+        Ok(found) => SettingsHint::Set { key: key.to_owned(), value: found.example },
+        Err(_) => SettingsHint::Text(format!("{key}=…")),
     }
 }
 
-/// The key most like what was typed, with the same direction.
-fn nearest(typed: &str) -> Option<String> {
-    let (prefix, name) = split(typed);
+/// Returns the key most similar to `value`, with the same direction.
+fn nearest(value: &str) -> Option<String> {
+    let (prefix, name) = split(value);
     let best = nearest_word(name, KEYS.iter().map(|key| key.name))?;
     Some(format!("{prefix}{best}"))
 }
 
-/// Which of the words was most likely meant, if any was.
-pub fn nearest_word<'a>(typed: &str, words: impl Iterator<Item = &'a str>) -> Option<&'a str> {
-    // A quarter of the letters may be wrong, and one at least.
-    let typed = typed.to_lowercase();
-    let near = |word: &&str| distance(word, &typed) <= (word.len() / 4).max(1);
-    words.filter(near).min_by_key(|word| distance(word, &typed))
+/// Returns the word most similar to `value`, if one is similar enough.
+pub fn nearest_word<'a>(value: &str, words: impl Iterator<Item = &'a str>) -> Option<&'a str> {
+    // A quarter of the letters may be wrong, but at least one.
+    let value = value.to_lowercase();
+    let near = |word: &&str| distance(word, &value) <= (word.len() / 4).max(1);
+    words.filter(near).min_by_key(|word| distance(word, &value))
 }
 
 fn split(key: &str) -> (&str, &str) {
@@ -240,22 +234,22 @@ fn split(key: &str) -> (&str, &str) {
     key.split_at(end)
 }
 
-fn prefix(direction: Option<Direction>) -> &'static str {
+fn prefix(direction: Option<LinkDirection>) -> &'static str {
     HopSettings::PREFIXES.iter().find(|(_, way)| Some(*way) == direction).map_or("", |(prefix, _)| prefix)
 }
 
-fn of(direction: Option<Direction>) -> &'static str {
+fn direction_text(direction: Option<LinkDirection>) -> &'static str {
     match direction {
-        Some(Direction::Forward) => " from near to far",
-        Some(Direction::Return) => " from far to near",
+        Some(LinkDirection::Forward) => " for the direction from near to far",
+        Some(LinkDirection::Return) => " for the direction from far to near",
         None => "",
     }
 }
 
-/// Letters to insert, take away, change or swap with their neighbours to make one word of the other (optimal string
-/// alignment: Levenshtein's distance with Damerau's swaps).
+/// Counts the letters to insert, delete, change or swap with a neighbour to turn one word into the other (optimal
+/// string alignment: Levenshtein's distance with Damerau's swaps).
 fn distance(one: &str, other: &str) -> usize {
-    // What is longer than any key is near to none.
+    // A word longer than every key is similar to none.
     let [one, other]: [Vec<char>; 2] = [one, other].map(|word| word.chars().take(64).collect());
     let mut rows = vec![vec![0; other.len() + 1]; one.len() + 1];
     (0..=one.len()).for_each(|i| rows[i][0] = i);

@@ -1,43 +1,38 @@
-//! The table of settings: what each is called, what it takes, and where it is kept.
+//! Table of settings: their names, values and fields.
 
 use super::value::Value;
 use super::{LinkSettings, SettingsError};
 
-/// One setting.
+/// One setting of a link.
 pub struct Key {
-    /// As it is typed, in a flag, a profile, a link specification.
+    /// Name in a flag, a profile and a link specification.
     pub name: &'static str,
-    /// The same, said of one direction: from near to far, from far to near.
+    /// Names for one direction: near to far, far to near.
     pub one_way: [&'static str; 2],
-    /// What stands for its value in a help text.
+    /// Placeholder of the value in a help text.
     pub value: &'static str,
-    /// A value that would be accepted.
+    /// Value that is accepted.
     pub example: &'static str,
-    /// Which of the settings it stands with.
     pub group: Group,
-    /// False for what is of the round trip, and cannot be said of one direction.
+    /// False for a setting of the round trip, which cannot be set for one direction.
     pub has_direction: bool,
-    /// What it is, in one sentence.
     pub help: &'static str,
     pub(super) set: fn(&mut LinkSettings, &str) -> Result<(), String>,
-    pub(super) show: fn(&LinkSettings) -> Option<String>,
-    pub(super) take: fn(&mut LinkSettings, &LinkSettings),
+    pub(super) write: fn(&LinkSettings) -> Option<String>,
+    pub(super) overlay: fn(&mut LinkSettings, &LinkSettings),
     pub(super) clear: fn(&mut LinkSettings),
 }
 
-/// What a setting is about.
+/// Topic of a setting.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Group {
-    /// How much the line carries, and what waits for it.
     Rate,
-    /// How long packets take, and in which order they come.
     Delay,
-    /// What does not arrive, or not as it was sent.
     Loss,
 }
 
 impl Group {
-    /// A heading.
+    /// Returns the heading of the group.
     pub fn title(self) -> &'static str {
         match self {
             Group::Rate => "Rate and queue",
@@ -58,11 +53,11 @@ macro_rules! key {
             has_direction: true,
             help: $help,
             set: |settings, text| {
-                settings.$field = Some(Value::read(text)?);
+                settings.$field = Some(Value::parse(text)?);
                 Ok(())
             },
-            show: |settings| settings.$field.as_ref().map(Value::write),
-            take: |settings, over| {
+            write: |settings| settings.$field.as_ref().map(Value::write),
+            overlay: |settings, over| {
                 if over.$field.is_some() {
                     settings.$field.clone_from(&over.$field);
                 }
@@ -72,16 +67,16 @@ macro_rules! key {
     };
 }
 
-/// Every setting, in the order in which help and reference have them.
+/// All settings, in the order of the help and the reference.
 pub const KEYS: &[Key] = &[
-    key!(Rate, rate, "rate", "RATE", "135mbit", "Line rate, such as 135mbit"),
+    key!(Rate, rate, "rate", "RATE", "135mbit", "Set the line rate, such as 135mbit"),
     key!(
         Rate,
         queue,
         "queue",
         "SIZE",
         "1bdp",
-        "Room of the queue: 0.5bdp, 9MB, 100p (packets), 300ms at the line rate [default: 1bdp]"
+        "Set the queue size: 0.5bdp, 9MB, 100p (packets) or 300ms at the line rate [default: 1bdp]"
     ),
     key!(
         Rate,
@@ -89,16 +84,16 @@ pub const KEYS: &[Key] = &[
         "aqm",
         "KIND",
         "fq-codel",
-        "What the queue does: drop-tail, codel, fq-codel, red, each with its parameters [default: drop-tail]"
+        "Select the queue discipline: drop-tail, codel, fq-codel or red, optionally with parameters [default: drop-tail]"
     ),
-    key!(Rate, ecn, "ecn", "on|off", "on", "Mark what is ECN-capable where --aqm would drop it"),
+    key!(Rate, ecn, "ecn", "on|off", "on", "Mark ECN-capable packets instead of dropping them early"),
     key!(
         Rate,
         overhead,
         "overhead",
         "LAYER",
         "ethernet",
-        "Where the line counts bytes: ethernet-header, ethernet, ip, atm-aal5, ppp-hdlc, ppp, hippi"
+        "Select the layer at which the line counts bytes: ethernet-header, ethernet, ip, atm-aal5, ppp-hdlc, ppp or hippi"
     ),
     key!(
         Rate,
@@ -106,16 +101,16 @@ pub const KEYS: &[Key] = &[
         "policer",
         "RATE:BURST",
         "10mbit:64KB",
-        "Drop what exceeds a rate and a burst, such as 10mbit:64KB"
+        "Drop packets that exceed a rate and a burst, such as 10mbit:64KB"
     ),
-    key!(Rate, shaper, "shaper", "RATE:BURST", "10mbit:64KB", "Hold back what exceeds a rate and a burst"),
+    key!(Rate, shaper, "shaper", "RATE:BURST", "10mbit:64KB", "Delay packets that exceed a rate and a burst"),
     key!(
         Rate,
         trace,
         "trace",
         "FILE|NAME",
         "lte-drive",
-        "Rate, delay or loss by timetable: a mahimahi or CSV file, starlink-handovers, lte-drive"
+        "Change rate, delay or loss over time: a mahimahi or CSV file, starlink-handovers or lte-drive"
     ),
     Key {
         has_direction: false,
@@ -125,26 +120,26 @@ pub const KEYS: &[Key] = &[
             "rtt",
             "TIME",
             "539ms",
-            "Round-trip time without queueing, half of it each way, such as 539ms"
+            "Set the round-trip time without queueing, half in each direction, such as 539ms"
         )
     },
-    key!(Delay, delay, "delay", "TIME", "270ms", "One-way delay, instead of --rtt"),
+    key!(Delay, delay, "delay", "TIME", "270ms", "Set the one-way delay, instead of --rtt"),
     key!(
         Delay,
         jitter,
         "jitter",
         "JITTER",
         "5ms",
-        "How far delays differ: 5ms (uniform), normal:5ms, pareto:5ms, with :corr=25%, :reorder"
+        "Vary the delay: 5ms (uniform), normal:5ms or pareto:5ms, optionally with :corr=25% or :reorder"
     ),
-    key!(Delay, reorder, "reorder", "RATIO:N", "1%:3", "Share of packets that N later ones pass, such as 1%:3"),
+    key!(Delay, reorder, "reorder", "RATIO:N", "1%:3", "Reorder this share of packets by N positions, such as 1%:3"),
     key!(
         Loss,
         loss,
         "loss",
         "MODEL",
         "1e-4",
-        "Packets lost: 1e-4 or 0.01% at random, gilbert:loss=1%:burst=4, nth:100, burst:1e-4:10, at:10s:3"
+        "Lose packets: 1e-4 or 0.01% at random, gilbert:loss=1%:burst=4, nth:100, burst:1e-4:10, at:10s:3"
     ),
     key!(
         Loss,
@@ -152,7 +147,7 @@ pub const KEYS: &[Key] = &[
         "outage",
         "TIMES",
         "every:15s:200ms",
-        "When the link is down: at:10s:500ms, every:15s:200ms, flap:up=10s:down=1s"
+        "Take the link down: at:10s:500ms, every:15s:200ms, flap:up=10s:down=1s"
     ),
     key!(
         Loss,
@@ -160,22 +155,22 @@ pub const KEYS: &[Key] = &[
         "path-mtu",
         "BYTES",
         "1400",
-        "Longest IP packet that passes: 1400, or 1400:black-hole if nobody is told"
+        "Limit the length of IP packets: 1400, or 1400:black-hole to send no ICMP message"
     ),
-    key!(Loss, duplicate, "duplicate", "RATIO", "0.1%", "Share of packets that come twice"),
-    key!(Loss, corrupt, "corrupt", "RATIO", "1e-5", "Share of packets with a bit flipped, as checksums tell"),
+    key!(Loss, duplicate, "duplicate", "RATIO", "0.1%", "Duplicate this share of packets"),
+    key!(Loss, corrupt, "corrupt", "RATIO", "1e-5", "Flip a bit in this share of packets, so that checksums detect it"),
     key!(
         Loss,
         corrupt_hidden,
         "corrupt-hidden",
         "RATIO",
         "1e-6",
-        "Share with a bit flipped and the checksum made right again, as only the application can tell"
+        "Flip a bit and correct the checksum, so that only the application can detect it"
     ),
 ];
 
 impl Key {
-    /// The setting of this name.
+    /// Returns the setting with this name.
     pub fn find(name: &str) -> Result<&'static Key, SettingsError> {
         KEYS.iter().find(|key| key.name == name).ok_or_else(|| SettingsError::UnknownKey(name.to_owned()))
     }

@@ -1,107 +1,100 @@
-//! What people say of a link before it is one: settings by name, each given or not.
+//! Link settings by name, each set or not set.
 //!
-//! A [`LinkSettings`] holds what was said of one direction, a [`HopSettings`] of both; profiles, flags and changes to a
-//! running link are such records laid over one another, and [`EmulatedPath::new`] makes [`LinkConfig`](super::LinkConfig)s
-//! of the result. The names are in one table, [`KEYS`], from which the flags, the reference and the hints of errors
-//! come. Values are text here, with neither commas nor spaces, so that they travel in a flag, in TOML and over a socket
-//! alike. Nothing here reads a file: whoever names a file hands in its text.
+//! A [`LinkSettings`] holds the settings of one direction, a [`HopSettings`] those of both. Profiles, flags and changes
+//! to a running link are such records. Later records override earlier ones, and [`EmulatedPath::new`] creates
+//! [`LinkConfig`](super::LinkConfig)s from the result. One table, [`KEYS`], has the names; the flags, the reference and
+//! the hints of errors come from this table. Values are text without commas or spaces, so they have the same form in a
+//! flag, in TOML and on a socket. No code here reads a file: the caller provides the text of files.
 
 mod emulated;
 mod error;
 mod keys;
 mod value;
 
-pub use emulated::{EmulatedPath, LEAST_MTU, MOST_MTU};
-pub use error::{Hint, SettingsError, nearest_word};
+pub use emulated::{EmulatedPath, MAX_MTU, MIN_MTU};
+pub use error::{SettingsError, SettingsHint, nearest_word};
 pub use keys::{Group, KEYS, Key};
 use std::fmt;
 use std::time::Duration;
 
-use super::trace::Trace;
-use super::{Direction, Discipline, Jitter, LossModel, Outages, PathMtu, Policer, Reorder, Shaper};
+use super::trace::LinkTrace;
+use super::{Discipline, LinkDirection, LinkJitter, LossModel, Outages, PathMtu, Policer, Reorder, Shaper};
 use crate::framing::Layer;
 use crate::path::QueueSize;
 use crate::units::{BitRate, Ratio};
 
-/// What was said of one direction of a hop, or of both directions alike. Nothing is filled in.
+/// Settings of one direction of a hop, or of both directions. Defaults are not filled in.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct LinkSettings {
-    /// Delay there and back together, half of it each way. Of both directions only, and not beside `delay`.
+    /// Delay of both directions together, half in each. Valid for both directions only, and not together with `delay`.
     pub rtt: Option<Duration>,
-    /// One-way delay.
     pub delay: Option<Duration>,
-    /// Timetables of rate, delay and loss; `Some(None)` for none. One that only has its name is still to be
+    /// Timetables of rate, delay and loss; `Some(None)` for none. A trace with only a name must still be
     /// [read](HopSettings::read_traces).
-    pub trace: Option<Option<Trace>>,
-    /// Line rate.
+    pub trace: Option<Option<LinkTrace>>,
     pub rate: Option<BitRate>,
-    /// Where the bytes of the line are counted.
+    /// Layer at which the line counts bytes.
     pub overhead: Option<Layer>,
-    /// Room of the queue.
     pub queue: Option<QueueSize>,
-    /// What the queue does with what waits.
     pub aqm: Option<Discipline>,
-    /// Whether it marks what is ECN-capable instead of dropping it.
+    /// Whether to mark ECN-capable packets instead of dropping them early.
     pub ecn: Option<bool>,
-    /// How the delay differs from packet to packet.
-    pub jitter: Option<Jitter>,
-    /// Packets held back until others have passed them.
+    pub jitter: Option<LinkJitter>,
     pub reorder: Option<Reorder>,
-    /// Which packets are lost.
     pub loss: Option<LossModel>,
-    /// When the link is down.
     pub outage: Option<Outages>,
-    /// The longest IP packet that passes; `Some(None)` where nothing is too long.
+    /// Maximum length of an IP packet; `Some(None)` for no limit.
     pub path_mtu: Option<Option<PathMtu>>,
-    /// Drops what exceeds a rate and a burst; `Some(None)` for none.
+    /// `Some(None)` removes the policer of a profile.
     pub policer: Option<Option<Policer>>,
-    /// Delays what exceeds a rate and a burst; `Some(None)` for none.
+    /// `Some(None)` removes the shaper of a profile.
     pub shaper: Option<Option<Shaper>>,
-    /// Share of packets that come twice.
+    /// Share of packets that are duplicated.
     pub duplicate: Option<Ratio>,
-    /// Share of packets with a bit flipped.
+    /// Share of packets with a flipped bit.
     pub corrupt: Option<Ratio>,
-    /// Share of packets with a bit flipped and the checksum made right again.
+    /// Share of packets with a flipped bit and a corrected checksum.
     pub corrupt_hidden: Option<Ratio>,
 }
 
-/// What was said of one hop: of both directions, and of each.
+/// Settings of one hop: of both directions, and of each direction.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct HopSettings {
-    /// Of both directions, where nothing more is said of one.
+    /// Settings of both directions, unless a direction has its own.
     pub both: LinkSettings,
-    /// From near to far.
+    /// Settings from near to far.
     pub forward: LinkSettings,
-    /// From far to near.
+    /// Settings from far to near.
     pub back: LinkSettings,
 }
 
 impl LinkSettings {
-    /// Sets one setting, as text, by its key in [`KEYS`].
+    /// Sets one setting from text, by its key in [`KEYS`].
     pub fn set(&mut self, key: &str, value: &str) -> Result<(), SettingsError> {
         let key = Key::find(key)?;
         let value = value.trim();
         (key.set)(self, value).map_err(|reason| SettingsError::Value {
             key: key.name.to_owned(),
-            typed: value.to_owned(),
+            value: value.to_owned(),
             reason,
         })
     }
 
-    /// This, with everything that `over` says instead of what was said before.
+    /// Applies all settings of `over` and keeps the other settings.
     pub fn overlay(&mut self, over: &LinkSettings) {
-        self.give_way(over);
-        KEYS.iter().for_each(|key| (key.take)(self, over));
+        self.remove_overridden(over);
+        KEYS.iter().for_each(|key| (key.overlay)(self, over));
     }
 
-    /// The timetables, if there are any.
-    pub fn timetables(&self) -> Option<&Trace> {
+    /// Returns the timetables, if there are any.
+    pub fn timetables(&self) -> Option<&LinkTrace> {
         self.trace.as_ref()?.as_ref()
     }
 
-    /// Forgets what `over` says as well. A trace and the settings of which it has timetables speak of the same things.
-    fn give_way(&mut self, over: &LinkSettings) {
-        for key in KEYS.iter().filter(|key| (key.show)(over).is_some()) {
+    /// Removes the settings that `over` replaces. A trace and the settings that it has timetables of exclude each
+    /// other.
+    fn remove_overridden(&mut self, over: &LinkSettings) {
+        for key in KEYS.iter().filter(|key| (key.write)(over).is_some()) {
             (key.clear)(self);
         }
         if let Some(trace) = over.timetables() {
@@ -111,19 +104,19 @@ impl LinkSettings {
             self.overhead.take_if(|_| trace.layer.is_some());
         }
         if let Some(Some(trace)) = &mut self.trace
-            && trace.is_read()
+            && trace.is_loaded()
         {
             trace.rate.take_if(|_| over.rate.is_some());
             trace.delay.take_if(|_| over.delay.is_some() || over.rtt.is_some());
             trace.loss.take_if(|_| over.loss.is_some());
             trace.layer.take_if(|_| over.rate.is_some() || over.overhead.is_some());
-            if !trace.is_read() {
+            if !trace.is_loaded() {
                 self.trace = None;
             }
         }
     }
 
-    /// Whether anything is said of the one-way delay.
+    /// Reports whether a one-way delay is set.
     fn has_delay(&self) -> bool {
         self.delay.is_some() || self.timetables().is_some_and(|trace| trace.delay.is_some())
     }
@@ -134,7 +127,7 @@ impl LinkSettings {
         read: &mut dyn FnMut(&str) -> Result<String, String>,
     ) -> Result<(), SettingsError> {
         let Some(Some(trace)) = &mut self.trace else { return Ok(()) };
-        if trace.is_read() {
+        if trace.is_loaded() {
             return Ok(());
         }
         let refused = |reason: &str| SettingsError::Trace {
@@ -143,20 +136,20 @@ impl LinkSettings {
             reason: reason.to_owned(),
         };
         let text = read(&trace.name).map_err(|reason| refused(&reason))?;
-        *trace = Trace::parse(&trace.name, &text).map_err(|error| refused(&error.to_string()))?;
+        *trace = LinkTrace::parse(&trace.name, &text).map_err(|error| refused(&error.to_string()))?;
         Ok(())
     }
 
-    /// Every setting that was given, as text that [`set`](Self::set) reads, in the order of the table.
-    pub fn given(&self) -> impl Iterator<Item = (&'static Key, String)> + '_ {
-        KEYS.iter().filter_map(|key| Some((key, (key.show)(self)?)))
+    /// Returns every setting that is set, as text that [`set`](Self::set) reads, in the order of the table.
+    pub fn entries(&self) -> impl Iterator<Item = (&'static Key, String)> + '_ {
+        KEYS.iter().filter_map(|key| Some((key, (key.write)(self)?)))
     }
 }
 
 impl HopSettings {
-    /// The prefix of a key that speaks of one direction only.
-    pub const PREFIXES: [(&'static str, Direction); 2] =
-        [("forward-", Direction::Forward), ("return-", Direction::Return)];
+    /// Key prefixes of settings for one direction.
+    pub const PREFIXES: [(&'static str, LinkDirection); 2] =
+        [("forward-", LinkDirection::Forward), ("return-", LinkDirection::Return)];
 
     /// Sets one setting by its key, which may begin with `forward-` or `return-`.
     pub fn set(&mut self, key: &str, value: &str) -> Result<(), SettingsError> {
@@ -168,69 +161,69 @@ impl HopSettings {
         if Key::find(name).is_ok_and(|key| !key.has_direction) {
             return Err(SettingsError::NoDirection(name.to_owned()));
         }
-        self.one_way(direction).set(name, value).map_err(|error| error.in_direction(direction))
+        self.direction_mut(direction).set(name, value).map_err(|error| error.in_direction(direction))
     }
 
-    /// `KEY=VALUE`. A key that was given before is refused: nobody means both.
+    /// Sets one setting from `KEY=VALUE`. Refuses a key that is already set.
     pub fn set_pair(&mut self, pair: &str) -> Result<(), SettingsError> {
-        let (key, value) = pair.split_once('=').ok_or_else(|| SettingsError::NoPair(pair.to_owned()))?;
+        let (key, value) = pair.split_once('=').ok_or_else(|| SettingsError::NotAPair(pair.to_owned()))?;
         let key = key.trim();
-        if let Some((_, before)) = self.given().find(|(given, _)| given == key) {
-            return Err(SettingsError::Twice { key: key.to_owned(), values: [before, value.trim().to_owned()] });
+        if let Some((_, before)) = self.entries().find(|(given, _)| given == key) {
+            return Err(SettingsError::GivenTwice { key: key.to_owned(), values: [before, value.trim().to_owned()] });
         }
         self.set(key, value)
     }
 
-    /// Has every trace that is a file read, by a function from its name to its text; those built in are read already.
-    /// Best done as soon as settings were typed: what a trace has timetables of decides what it is laid over.
+    /// Reads every trace that is a file, with a function from its name to its text. Built-in traces need no reading.
+    /// Call this function directly after parsing, because the timetables of a trace decide which settings it replaces.
     pub fn read_traces(&mut self, read: &mut dyn FnMut(&str) -> Result<String, String>) -> Result<(), SettingsError> {
         self.both.read_trace("trace", read)?;
         self.forward.read_trace("forward-trace", read)?;
         self.back.read_trace("return-trace", read)
     }
 
-    /// This, with everything that `over` says instead of what was said before, of both directions or of one.
+    /// Applies all settings of `over`, for both directions or for one, and keeps the other settings.
     pub fn overlay(&mut self, over: &HopSettings) {
-        self.make_way_for_delays(over);
-        self.forward.give_way(&over.both);
-        self.back.give_way(&over.both);
+        self.resolve_delay_conflict(over);
+        self.forward.remove_overridden(&over.both);
+        self.back.remove_overridden(&over.both);
         self.both.overlay(&over.both);
         self.forward.overlay(&over.forward);
         self.back.overlay(&over.back);
     }
 
-    /// All that is said of one direction.
-    pub fn of(&self, direction: Direction) -> LinkSettings {
+    /// Returns all settings of one direction.
+    pub fn for_direction(&self, direction: LinkDirection) -> LinkSettings {
         let mut settings = self.both.clone();
         settings.overlay(match direction {
-            Direction::Forward => &self.forward,
-            Direction::Return => &self.back,
+            LinkDirection::Forward => &self.forward,
+            LinkDirection::Return => &self.back,
         });
         settings
     }
 
-    /// Every setting that was given, by its whole key.
-    pub fn given(&self) -> impl Iterator<Item = (String, String)> + '_ {
+    /// Returns every setting that is set, with its complete key.
+    pub fn entries(&self) -> impl Iterator<Item = (String, String)> + '_ {
         let [forward, back] = Self::PREFIXES.map(|(prefix, _)| prefix);
         [("", &self.both), (forward, &self.forward), (back, &self.back)].into_iter().flat_map(|(prefix, settings)| {
-            settings.given().map(move |(key, value)| (format!("{prefix}{}", key.name), value))
+            settings.entries().map(move |(key, value)| (format!("{prefix}{}", key.name), value))
         })
     }
 
-    fn one_way(&mut self, direction: Direction) -> &mut LinkSettings {
+    fn direction_mut(&mut self, direction: LinkDirection) -> &mut LinkSettings {
         match direction {
-            Direction::Forward => &mut self.forward,
-            Direction::Return => &mut self.back,
+            LinkDirection::Forward => &mut self.forward,
+            LinkDirection::Return => &mut self.back,
         }
     }
 
-    /// `rtt` and `delay` speak of the same thing: what is said later of one replaces the other.
-    fn make_way_for_delays(&mut self, over: &HopSettings) {
+    /// Resolves `rtt` and `delay`, which exclude each other: the later one replaces the earlier one.
+    fn resolve_delay_conflict(&mut self, over: &HopSettings) {
         let delays = [&over.both, &over.forward, &over.back].map(LinkSettings::has_delay);
         if delays.contains(&true)
             && let Some(rtt) = self.both.rtt.take()
         {
-            let [there, back] = halves(rtt);
+            let [there, back] = split_rtt(rtt);
             (self.forward.delay, self.back.delay) = (Some(there), Some(back));
         }
         if over.both.rtt.is_some() {
@@ -240,15 +233,15 @@ impl HopSettings {
 }
 
 impl fmt::Display for HopSettings {
-    /// `rate=135mbit,rtt=539ms`: as `--link` takes it.
+    /// Writes `rate=135mbit,rtt=539ms`, the form that `--link` takes.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let pairs: Vec<String> = self.given().map(|(key, value)| format!("{key}={value}")).collect();
+        let pairs: Vec<String> = self.entries().map(|(key, value)| format!("{key}={value}")).collect();
         f.write_str(&pairs.join(","))
     }
 }
 
-/// A round trip's share of each way; an odd nanosecond goes back.
-fn halves(rtt: Duration) -> [Duration; 2] {
+/// Splits a round-trip time into both directions. An odd nanosecond belongs to the return direction.
+fn split_rtt(rtt: Duration) -> [Duration; 2] {
     let there = rtt / 2;
     [there, rtt.saturating_sub(there)]
 }

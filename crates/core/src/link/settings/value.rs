@@ -1,27 +1,27 @@
-//! Values as they are typed, and written so that they can be typed again without loss.
+//! Values of settings as text. Writing and reading a value loses nothing.
 
 use std::str::FromStr;
 use std::time::Duration;
 
 use crate::framing::Layer;
-use crate::link::trace::Trace;
-use crate::link::{Discipline, Jitter, LossModel, Outages, PathMtu, Policer, Reorder, Shaper};
+use crate::link::trace::LinkTrace;
+use crate::link::{Discipline, LinkJitter, LossModel, Outages, PathMtu, Policer, Reorder, Shaper};
 use crate::path::QueueSize;
-use crate::units::{BitRate, Ratio, parse_unit_duration, typed_duration};
+use crate::units::{BitRate, Ratio, duration_argument, parse_unit_duration};
 
-/// A value of a setting.
+/// Value of a setting.
 pub(super) trait Value: Sized {
-    /// Reads what was typed, or says what is wrong with it.
-    fn read(text: &str) -> Result<Self, String>;
-    /// Writes what [`read`](Value::read) reads as the same value: no comma, no space.
+    /// Reads text, or returns the error message.
+    fn parse(text: &str) -> Result<Self, String>;
+    /// Writes text that [`parse`](Value::parse) reads as the same value, without commas and spaces.
     fn write(&self) -> String;
 }
 
-/// Values that read and write themselves.
-macro_rules! reads_itself {
+/// Implements [`Value`] with `FromStr` and a method that writes the value.
+macro_rules! impl_value {
     ($write:ident: $($value:ty),*) => {$(
         impl Value for $value {
-            fn read(text: &str) -> Result<Self, String> {
+            fn parse(text: &str) -> Result<Self, String> {
                 text.parse().map_err(|error: <Self as FromStr>::Err| error.to_string())
             }
 
@@ -32,14 +32,14 @@ macro_rules! reads_itself {
     )*};
 }
 
-reads_itself!(to_string: Layer, LossModel, Outages, PathMtu, Policer, QueueSize, Shaper);
-reads_itself!(typed: BitRate);
+impl_value!(to_string: Layer, LossModel, Outages, PathMtu, Policer, QueueSize, Shaper);
+impl_value!(to_argument: BitRate);
 
-/// The same, and `none` for what does nothing, which is their default.
-macro_rules! reads_none {
+/// Implements [`Value`] in the same way, with `none` for the default, which has no effect.
+macro_rules! impl_value_or_none {
     ($write:ident: $($value:ty),*) => {$(
         impl Value for $value {
-            fn read(text: &str) -> Result<Self, String> {
+            fn parse(text: &str) -> Result<Self, String> {
                 match text {
                     "none" => Ok(Self::default()),
                     _ => text.parse().map_err(|error: <Self as FromStr>::Err| error.to_string()),
@@ -53,26 +53,26 @@ macro_rules! reads_none {
     )*};
 }
 
-reads_none!(to_string: Discipline, Jitter, Reorder);
-reads_none!(typed: Ratio);
+impl_value_or_none!(to_string: Discipline, LinkJitter, Reorder);
+impl_value_or_none!(to_argument: Ratio);
 
 impl Value for Duration {
-    fn read(text: &str) -> Result<Self, String> {
+    fn parse(text: &str) -> Result<Self, String> {
         parse_unit_duration(text).map_err(|error| error.to_string())
     }
 
     fn write(&self) -> String {
-        typed_duration(*self)
+        duration_argument(*self)
     }
 }
 
-impl Value for Trace {
-    /// One that is built in, or the name of a file that is still to be read.
-    fn read(text: &str) -> Result<Self, String> {
+impl Value for LinkTrace {
+    /// Reads the name of a built-in trace, or the name of a file that is read later.
+    fn parse(text: &str) -> Result<Self, String> {
         if text.is_empty() {
-            return Err("a file or a name is missing".to_owned());
+            return Err("the name of a file or of a built-in trace is missing".to_owned());
         }
-        Ok(Trace::built_in(text).unwrap_or_else(|| Trace::named(text)))
+        Ok(LinkTrace::built_in(text).unwrap_or_else(|| LinkTrace::unloaded(text)))
     }
 
     fn write(&self) -> String {
@@ -81,11 +81,11 @@ impl Value for Trace {
 }
 
 impl Value for bool {
-    fn read(text: &str) -> Result<Self, String> {
+    fn parse(text: &str) -> Result<Self, String> {
         match text {
             "on" => Ok(true),
             "off" | "none" => Ok(false),
-            _ => Err(format!("'{text}' is neither on nor off")),
+            _ => Err(format!("'{text}' is not on or off")),
         }
     }
 
@@ -95,9 +95,9 @@ impl Value for bool {
 }
 
 impl<T: Value> Value for Option<T> {
-    /// `none` where a profile has some.
-    fn read(text: &str) -> Result<Self, String> {
-        if text == "none" { Ok(None) } else { T::read(text).map(Some) }
+    /// Reads `none`, which removes the setting of a profile.
+    fn parse(text: &str) -> Result<Self, String> {
+        if text == "none" { Ok(None) } else { T::parse(text).map(Some) }
     }
 
     fn write(&self) -> String {
@@ -110,24 +110,24 @@ mod tests {
     use super::*;
 
     #[test]
-    fn values_are_written_as_they_are_read() {
+    fn value_text_round_trips() {
         for text in ["269500us", "0s", "539000001ns"] {
-            assert_eq!(Duration::read(text).unwrap().write(), text);
+            assert_eq!(Duration::parse(text).unwrap().write(), text);
         }
         for text in ["0.5bdp", "9095625B", "300ms", "64KiB"] {
-            let queue = QueueSize::read(text).unwrap();
-            assert_eq!(QueueSize::read(&queue.write()), Ok(queue), "{text}");
+            let queue = QueueSize::parse(text).unwrap();
+            assert_eq!(QueueSize::parse(&queue.write()), Ok(queue), "{text}");
         }
         for text in ["none", "1400", "1400:black-hole"] {
-            assert_eq!(Option::<PathMtu>::read(text).unwrap().write(), text);
+            assert_eq!(Option::<PathMtu>::parse(text).unwrap().write(), text);
         }
     }
 
     #[test]
-    fn a_time_without_a_unit_is_not_guessed() {
+    fn time_without_unit_is_refused() {
         for text in ["539", "1.5", " 20 ", "1e3"] {
-            assert!(Duration::read(text).unwrap_err().contains("unit"), "{text}");
+            assert!(Duration::parse(text).unwrap_err().contains("unit"), "{text}");
         }
-        assert_eq!(Duration::read("0"), Ok(Duration::ZERO));
+        assert_eq!(Duration::parse("0"), Ok(Duration::ZERO));
     }
 }

@@ -1,9 +1,9 @@
-//! Token buckets: a policer drops what exceeds, a shaper delays it.
+//! Token buckets: a policer drops packets that exceed the rate and burst, a shaper delays them.
 //!
-//! A bucket fills at `rate` up to `burst`, and a packet takes out as many bytes as it has on the wire; what finds too
-//! few exceeds. The bucket is kept as the point of time at which it would be full again (the virtual scheduling of
-//! ITU-T I.371, GCRA), counted in nanoseconds times bits per second: every sum is exact, nothing drifts. Neither is the
-//! line: what conforms goes on at once, as fast as it came.
+//! A bucket fills at `rate` up to `burst`. A packet takes as many bytes as it has on the wire, and exceeds if the
+//! bucket has fewer. The state of the bucket is the time at which it would be full again (virtual scheduling of ITU-T
+//! I.371, GCRA), counted in nanoseconds times bits per second. Every sum is exact, so nothing drifts. A bucket is not a
+//! line: conforming packets pass immediately, as fast as they arrive.
 
 #[cfg(test)]
 mod laws;
@@ -13,31 +13,31 @@ use std::fmt;
 use std::str::FromStr;
 use std::time::Duration;
 
-use super::ranges::apart_as;
-use crate::link::config::{check_rate, check_wait};
+use super::ranges::split_by_known_outcomes;
+use crate::link::config::{check_queue_time, check_rate};
 use crate::link::outbox::Outbox;
 use crate::link::setting::{Parts, SettingError};
-use crate::link::{DropCause, Event, LinkConfig, LinkError, LinkStats, Packet, Stage};
+use crate::link::{DropCause, LinkConfig, LinkError, LinkEvent, LinkStats, Packet, Stage};
 use crate::time::Instant;
 use crate::units::{BitRate, Bytes};
 
-/// Drops what exceeds a rate and a burst.
+/// Drops packets that exceed a rate and a burst.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Policer {
-    /// What passes in the long run, in bytes on the wire.
+    /// Long-term rate in bytes on the wire.
     pub rate: BitRate,
-    /// What passes at once after a pause. No packet longer than this ever does.
+    /// Bytes that pass at once after a pause. A longer packet never passes.
     pub burst: Bytes,
 }
 
-/// Holds back what exceeds a rate and a burst until it conforms, as the kernel's `tbf` does.
+/// Delays packets that exceed a rate and a burst until they conform, as the kernel's `tbf` does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Shaper {
-    /// What passes in the long run, in bytes on the wire.
+    /// Long-term rate in bytes on the wire.
     pub rate: BitRate,
-    /// What passes at once after a pause. A longer packet is dropped.
+    /// Bytes that pass at once after a pause. A longer packet is dropped.
     pub burst: Bytes,
-    /// Most bytes held back; what finds no room is dropped.
+    /// Maximum bytes that wait. Further packets are dropped.
     pub limit: Bytes,
 }
 
@@ -47,11 +47,11 @@ const SHAPER: &str = "RATE:BURST or RATE:BURST:LIMIT, such as 10mbit:64KB:1MB";
 impl FromStr for Policer {
     type Err = SettingError;
 
-    /// `10mbit:64KB`.
+    /// Reads the form `RATE:BURST`, such as `10mbit:64KB`.
     fn from_str(text: &str) -> Result<Self, SettingError> {
-        let mut parts = Parts::all(text, POLICER);
+        let mut parts = Parts::split(text, POLICER);
         let (rate, burst) = (parts.next("the rate", str::parse)?, parts.next("the burst", str::parse)?);
-        parts.end()?;
+        parts.finish()?;
         let policer = Policer { rate, burst };
         policer.check()?;
         Ok(policer)
@@ -61,14 +61,15 @@ impl FromStr for Policer {
 impl FromStr for Shaper {
     type Err = SettingError;
 
-    /// `10mbit:64KB`, `10mbit:64KB:1MB`. Without a limit it holds what half a second sends, or a burst if that is more.
+    /// Reads `10mbit:64KB` or `10mbit:64KB:1MB`. The default limit is the bytes of half a second, or a burst if that is
+    /// more.
     fn from_str(text: &str) -> Result<Self, SettingError> {
-        let mut parts = Parts::all(text, SHAPER);
+        let mut parts = Parts::split(text, SHAPER);
         let (rate, burst): (BitRate, Bytes) =
             (parts.next("the rate", str::parse)?, parts.next("the burst", str::parse)?);
-        let limit = parts.next_if_any(str::parse)?;
-        parts.end()?;
-        let shaper = Shaper { rate, burst, limit: limit.unwrap_or_else(|| Shaper::usual_limit(rate, burst)) };
+        let limit = parts.next_optional(str::parse)?;
+        parts.finish()?;
+        let shaper = Shaper { rate, burst, limit: limit.unwrap_or_else(|| Shaper::default_limit(rate, burst)) };
         shaper.check()?;
         Ok(shaper)
     }
@@ -76,123 +77,125 @@ impl FromStr for Shaper {
 
 impl fmt::Display for Policer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}:{}", self.rate.typed(), self.burst.typed())
+        write!(f, "{}:{}", self.rate.to_argument(), self.burst.to_argument())
     }
 }
 
 impl fmt::Display for Shaper {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}:{}:{}", self.rate.typed(), self.burst.typed(), self.limit.typed())
+        write!(f, "{}:{}:{}", self.rate.to_argument(), self.burst.to_argument(), self.limit.to_argument())
     }
 }
 
 impl Policer {
-    /// Refuses one that nothing ever passes.
+    /// Refuses a policer that never passes a packet.
     pub fn check(&self) -> Result<(), LinkError> {
         check_bucket("policer", self.rate, self.burst)
     }
 }
 
 impl Shaper {
-    /// What a shaper holds unless told otherwise.
-    pub fn usual_limit(rate: BitRate, burst: Bytes) -> Bytes {
+    /// Returns the default limit of a shaper.
+    pub fn default_limit(rate: BitRate, burst: Bytes) -> Bytes {
         const USUAL_WAIT: Duration = Duration::from_millis(500);
         burst.max(rate.times(USUAL_WAIT))
     }
 
-    /// Refuses one that nothing ever passes, or whose queue takes longer to send than anyone waits.
+    /// Refuses a shaper that never passes a packet, or whose queue takes too long to send.
     pub fn check(&self) -> Result<(), LinkError> {
         check_bucket("shaper", self.rate, self.burst)?;
-        check_wait(self.limit.into(), self.limit, self.rate)
+        check_queue_time(self.limit.into(), self.limit, self.rate)
     }
 }
 
 fn check_bucket(what: &'static str, rate: BitRate, burst: Bytes) -> Result<(), LinkError> {
     if rate.0 == 0 {
-        return Err(LinkError::BucketRate(what));
+        return Err(LinkError::ZeroBucketRate(what));
     }
     check_rate(rate)?;
-    if burst.0 == 0 { Err(LinkError::BucketBurst(what)) } else { Ok(()) }
+    if burst.0 == 0 { Err(LinkError::ZeroBucketBurst(what)) } else { Ok(()) }
 }
 
-/// Time times rate: nanoseconds times bits per second.
+/// Time times rate, in nanoseconds times bits per second.
 type Work = u128;
 
-/// What a byte takes.
-const BYTE: Work = 8_000_000_000;
+/// Work of one byte.
+const BYTE_WORK: Work = 8_000_000_000;
 
-/// How full the bucket is, at any time from the last packet on.
+/// Level of a bucket, at any time from the last packet on.
 #[derive(Clone, Copy, Debug)]
 struct Bucket {
     rate: u64,
     burst: Work,
-    /// When it is full again.
-    full: Work,
+    /// Time at which the bucket is full again.
+    full_at: Work,
 }
 
 impl Bucket {
-    /// Full at `now`.
+    /// Creates a bucket that is full at `now`.
     fn new(rate: BitRate, burst: Bytes, now: Instant) -> Self {
         let rate = rate.0.max(1);
-        Bucket { rate, burst: Work::from(burst.0) * BYTE, full: Work::from(now.as_nanos()) * Work::from(rate) }
+        Bucket { rate, burst: Work::from(burst.0) * BYTE_WORK, full_at: Work::from(now.as_nanos()) * Work::from(rate) }
     }
 
-    /// Another rate and burst from `now` on. It keeps its tokens as far as they fit, or until when it is empty.
-    fn renewed(before: Option<Bucket>, rate: BitRate, burst: Bytes, now: Instant) -> Self {
+    /// Applies another rate and burst from `now` on. The bucket keeps its tokens as far as they fit, or the time at
+    /// which it is empty.
+    fn reconfigured(before: Option<Bucket>, rate: BitRate, burst: Bytes, now: Instant) -> Self {
         let mut new = Bucket::new(rate, burst, now);
         let Some(before) = before else { return new };
         let empty = before.empty_at();
-        new.full = if (new.rate, new.burst) == (before.rate, before.burst) {
-            before.full
+        new.full_at = if (new.rate, new.burst) == (before.rate, before.burst) {
+            before.full_at
         } else if empty > now {
             new.work(empty) + new.burst
         } else {
-            new.full + new.burst.saturating_sub(before.tokens(now))
+            new.full_at + new.burst.saturating_sub(before.tokens(now))
         };
         new
     }
 
-    /// Takes the tokens for packets of `wire` bytes, one after the other, as far as they are there; gives how many
-    /// of `most` conform.
+    /// Takes the tokens of packets of `wire` bytes, one after the other, while tokens last. Returns how many of `max`
+    /// packets conform.
     fn take_conforming(&mut self, now: Instant, wire: u32, most: u32) -> u32 {
-        let bytes = self.tokens(now) / BYTE;
+        let bytes = self.tokens(now) / BYTE_WORK;
         let conforming = bytes.checked_div(Work::from(wire)).unwrap_or(Work::MAX);
         let taken = u32::try_from(conforming).map_or(most, |conforming| conforming.min(most));
-        self.full = self.full.max(self.work(now));
+        self.full_at = self.full_at.max(self.work(now));
         self.borrow(u64::from(taken) * u64::from(wire));
         taken
     }
 
-    /// Takes tokens that are there only from [`empty_at`](Self::empty_at) on.
+    /// Takes tokens that exist only from [`empty_at`](Self::empty_at) on.
     fn borrow(&mut self, bytes: u64) {
-        self.full += Work::from(bytes) * BYTE;
+        self.full_at += Work::from(bytes) * BYTE_WORK;
     }
 
-    /// When the tokens taken so far will all have been there: the first whole nanosecond that is not before.
+    /// Returns the first whole nanosecond at which all tokens taken so far have come in.
     fn empty_at(&self) -> Instant {
-        let nanos = self.full.saturating_sub(self.burst).div_ceil(Work::from(self.rate));
+        let nanos = self.full_at.saturating_sub(self.burst).div_ceil(Work::from(self.rate));
         Instant::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX))
     }
 
-    /// How many packets of `wire` bytes, one after the other from when it is empty on, conform by `now`.
-    fn repaid(&self, now: Instant, wire: u32) -> u32 {
-        let work = (self.work(now) + self.burst).saturating_sub(self.full);
-        u32::try_from(work / (Work::from(wire.max(1)) * BYTE)).unwrap_or(u32::MAX)
+    /// Returns how many packets of `wire` bytes, one after the other from [`empty_at`](Self::empty_at) on, conform by
+    /// `now`.
+    fn conforming_by(&self, now: Instant, wire: u32) -> u32 {
+        let work = (self.work(now) + self.burst).saturating_sub(self.full_at);
+        u32::try_from(work / (Work::from(wire.max(1)) * BYTE_WORK)).unwrap_or(u32::MAX)
     }
 
-    /// True if a packet of `wire` bytes ever conforms.
+    /// Reports whether a packet of `wire` bytes can ever conform.
     fn can_hold(&self, wire: u32) -> bool {
-        Work::from(wire) * BYTE <= self.burst
+        Work::from(wire) * BYTE_WORK <= self.burst
     }
 
-    /// What comes in within `time`, in whole bytes.
+    /// Returns the whole bytes that come in within `time`.
     fn bytes_in(&self, time: Duration) -> u64 {
-        u64::try_from(Work::from(self.rate) * time.as_nanos() / BYTE).unwrap_or(u64::MAX)
+        u64::try_from(Work::from(self.rate) * time.as_nanos() / BYTE_WORK).unwrap_or(u64::MAX)
     }
 
-    /// What is in it.
+    /// Returns the tokens in the bucket.
     fn tokens(&self, now: Instant) -> Work {
-        self.burst.saturating_sub(self.full.saturating_sub(self.work(now)))
+        self.burst.saturating_sub(self.full_at.saturating_sub(self.work(now)))
     }
 
     fn work(&self, time: Instant) -> Work {
@@ -200,206 +203,217 @@ impl Bucket {
     }
 }
 
-/// How a virtual packet fares at a bucket.
+/// Outcome of a virtual packet at a bucket.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Fate {
+enum BucketOutcome {
     Conforms,
     Waits,
-    IsDropped,
+    Dropped,
 }
 
-/// The stage of a [`Policer`].
-pub(super) struct Police {
+/// Stage of a [`Policer`].
+pub(super) struct PolicerStage {
     bucket: Option<Bucket>,
     out: Outbox,
 }
 
-impl Police {
+impl PolicerStage {
     pub(super) fn new(config: &LinkConfig) -> Self {
         let bucket = config.policer.map(|policer| Bucket::new(policer.rate, policer.burst, config.epoch));
-        Police { bucket, out: Outbox::default() }
+        PolicerStage { bucket, out: Outbox::default() }
     }
 }
 
-impl Stage for Police {
+impl Stage for PolicerStage {
     fn push(&mut self, packet: Packet, now: Instant) {
         let Some(bucket) = &mut self.bucket else { return self.out.forward(packet, now) };
         let body = packet.count - 1;
-        let head = bucket.take_conforming(now, packet.wire, body);
-        let is_last_in = bucket.take_conforming(now, packet.last_wire, 1) == 1;
+        let head = bucket.take_conforming(now, packet.wire_len, body);
+        let is_last_in = bucket.take_conforming(now, packet.last_wire_len, 1) == 1;
         let fates = [(true, head), (false, body - head), (is_last_in, 1)];
-        apart_as(packet, fates, |conforms, packet| {
+        split_by_known_outcomes(packet, fates, |conforms, packet| {
             if conforms { self.out.forward(packet, now) } else { self.out.drop(packet, DropCause::Policer, now) }
         });
     }
 
-    fn pop(&mut self, now: Instant) -> Option<Event> {
+    fn pop(&mut self, now: Instant) -> Option<LinkEvent> {
         self.out.pop(now)
     }
 
-    fn next(&self) -> Option<Instant> {
-        self.out.next()
+    fn next_event_at(&self) -> Option<Instant> {
+        self.out.next_event_at()
     }
 
     fn set(&mut self, config: &LinkConfig, now: Instant) {
-        self.bucket = config.policer.map(|Policer { rate, burst }| Bucket::renewed(self.bucket, rate, burst, now));
+        self.bucket = config.policer.map(|Policer { rate, burst }| Bucket::reconfigured(self.bucket, rate, burst, now));
     }
 }
 
-/// The stage of a [`Shaper`].
+/// Stage of a [`Shaper`].
 ///
-/// As long as anything waits the bucket is empty, and packets leave at its rate, like those on a line: in slices, so that
-/// super-packets stay large. A slice leaves when its last virtual packet conforms: the queue behind gets together what
-/// would come one by one, each up to a slice later, and may overflow at another packet than with single ones.
-pub(super) struct Shape {
+/// While packets wait the bucket is empty, and packets leave at its rate like packets on a line: in slices, so that
+/// super-packets stay large. A slice leaves when its last virtual packet conforms. The next queue receives the packets
+/// of a slice together, each up to a slice later than single packets. An overflow there may drop another packet than
+/// with single packets.
+pub(super) struct ShaperStage {
     bucket: Option<Bucket>,
-    queue: Queue,
-    leaving: Option<Leaving>,
-    /// Most time that the packets of one slice are apart.
+    queue: ShaperQueue,
+    next_slice: Option<NextSlice>,
+    /// Maximum time between the first and the last packet of a slice.
     slice: Duration,
     out: Outbox,
 }
 
-/// What is held back, in order, and when it came.
+/// Waiting packets in order, with their times of arrival.
 #[derive(Default)]
-struct Queue {
+struct ShaperQueue {
     waiting: VecDeque<(Packet, Instant)>,
     limit: u64,
-    /// Of the virtual packets that do not conform yet.
+    /// Bytes of the virtual packets that do not conform yet.
     bytes: u64,
     peak: u64,
 }
 
-/// The next slice to leave.
-struct Leaving {
+/// Next slice to leave.
+struct NextSlice {
     packet: Packet,
-    came: Instant,
-    /// The virtual packets known to conform.
-    gone: u32,
-    /// The bucket as it was before those after them took their tokens.
-    before: Bucket,
-    /// When the last of them conforms.
+    arrived_at: Instant,
+    /// Number of virtual packets known to conform.
+    released: u32,
+    /// Bucket before the virtual packets after these took their tokens.
+    bucket_before: Bucket,
+    /// Time at which the last of them conforms.
     due: Instant,
 }
 
-impl Shape {
+impl ShaperStage {
     pub(super) fn new(config: &LinkConfig) -> Self {
-        let mut stage =
-            Shape { bucket: None, queue: Queue::default(), leaving: None, slice: config.slice, out: Outbox::default() };
+        let mut stage = ShaperStage {
+            bucket: None,
+            queue: ShaperQueue::default(),
+            next_slice: None,
+            slice: config.slice,
+            out: Outbox::default(),
+        };
         stage.set(config, config.epoch);
         stage
     }
 
     /// Prepares the next slice to leave.
-    fn start(&mut self) {
+    fn prepare_slice(&mut self) {
         let Some(bucket) = &mut self.bucket else { return };
-        let Some((packet, came)) = self.queue.slice(bucket.bytes_in(self.slice)) else { return };
+        let Some((packet, came)) = self.queue.take_slice(bucket.bytes_in(self.slice)) else { return };
         let before = *bucket;
         bucket.borrow(packet.bytes());
-        self.leaving = Some(Leaving { packet, came, gone: 0, before, due: bucket.empty_at() });
+        self.next_slice =
+            Some(NextSlice { packet, arrived_at: came, released: 0, bucket_before: before, due: bucket.empty_at() });
     }
 
-    /// The next slice, if all of it conforms by `now`; the one after it follows.
-    fn finish(&mut self, now: Instant) -> Option<Event> {
-        let Leaving { mut packet, came, gone, due, .. } = self.leaving.take_if(|leaving| leaving.due <= now)?;
-        self.queue.left(packet.part(gone, packet.count - gone).bytes());
-        self.start();
-        packet.waited += due - came;
-        Some(Event::Forward { packet, due })
+    /// Returns the next slice if all of it conforms by `now`, and prepares the slice after it.
+    fn release_slice(&mut self, now: Instant) -> Option<LinkEvent> {
+        let NextSlice { mut packet, arrived_at: came, released: gone, due, .. } =
+            self.next_slice.take_if(|leaving| leaving.due <= now)?;
+        self.queue.remove(packet.part(gone, packet.count - gone).bytes());
+        self.prepare_slice();
+        packet.queue_delay += due - came;
+        Some(LinkEvent::Forward { packet, due })
     }
 
-    /// Takes off the queue the virtual packets of the next slice that conform by `now`.
-    fn settle(&mut self, now: Instant) {
-        let Some(Leaving { packet, gone, before, .. }) = &mut self.leaving else { return };
+    /// Removes the virtual packets of the next slice that conform by `now` from the queue.
+    fn release_conforming(&mut self, now: Instant) {
+        let Some(NextSlice { packet, released: gone, bucket_before: before, .. }) = &mut self.next_slice else {
+            return;
+        };
         let left = packet.count - *gone;
-        let conforming = before.repaid(now, packet.wire).min(left - 1);
+        let conforming = before.conforming_by(now, packet.wire_len).min(left - 1);
         if conforming > 0 {
-            let bytes = u64::from(conforming) * u64::from(packet.wire);
+            let bytes = u64::from(conforming) * u64::from(packet.wire_len);
             before.borrow(bytes);
             *gone += conforming;
-            self.queue.left(bytes);
+            self.queue.remove(bytes);
         }
     }
 
-    /// How the virtual packets of `packet` fare that come at `now`: in order, and as if one came after the other.
-    fn admit(&mut self, packet: &Packet, now: Instant) -> [(Fate, u32); 4] {
-        let Some(bucket) = &mut self.bucket else { return [(Fate::Conforms, packet.count); 4] };
+    /// Returns the outcomes of the virtual packets of `packet`, which arrive in order at `now`.
+    fn admit(&mut self, packet: &Packet, now: Instant) -> [(BucketOutcome, u32); 4] {
+        let Some(bucket) = &mut self.bucket else { return [(BucketOutcome::Conforms, packet.count); 4] };
         let body = packet.count - 1;
-        let is_idle = self.leaving.is_none();
-        let head = if is_idle { bucket.take_conforming(now, packet.wire, body) } else { 0 };
-        let waiting = self.queue.admit(bucket, packet.wire, body - head);
+        let is_idle = self.next_slice.is_none();
+        let head = if is_idle { bucket.take_conforming(now, packet.wire_len, body) } else { 0 };
+        let waiting = self.queue.admit(bucket, packet.wire_len, body - head);
         let refused = body - head - waiting;
-        let last = if is_idle && waiting == 0 && bucket.take_conforming(now, packet.last_wire, 1) == 1 {
-            Fate::Conforms
-        } else if self.queue.admit(bucket, packet.last_wire, 1) == 1 {
-            Fate::Waits
+        let last = if is_idle && waiting == 0 && bucket.take_conforming(now, packet.last_wire_len, 1) == 1 {
+            BucketOutcome::Conforms
+        } else if self.queue.admit(bucket, packet.last_wire_len, 1) == 1 {
+            BucketOutcome::Waits
         } else {
-            Fate::IsDropped
+            BucketOutcome::Dropped
         };
-        [(Fate::Conforms, head), (Fate::Waits, waiting), (Fate::IsDropped, refused), (last, 1)]
+        [(BucketOutcome::Conforms, head), (BucketOutcome::Waits, waiting), (BucketOutcome::Dropped, refused), (last, 1)]
     }
 
-    /// Without a bucket nothing has to wait.
-    fn release(&mut self, now: Instant) {
-        let next = self.leaving.take().map(|leaving| (leaving.packet, leaving.came));
+    /// Forwards all waiting packets, because a stage without a bucket delays nothing.
+    fn release_all(&mut self, now: Instant) {
+        let next = self.next_slice.take().map(|leaving| (leaving.packet, leaving.arrived_at));
         for (mut packet, came) in next.into_iter().chain(self.queue.waiting.drain(..)) {
-            packet.waited += now - came;
+            packet.queue_delay += now - came;
             self.out.forward(packet, now);
         }
         self.queue.bytes = 0;
     }
 }
 
-impl Stage for Shape {
+impl Stage for ShaperStage {
     fn push(&mut self, packet: Packet, now: Instant) {
         if self.bucket.is_none() {
             return self.out.forward(packet, now);
         }
-        // The queue must be as it was at the arrival, however late the caller is with polling.
-        while let Some(event) = self.finish(now) {
+        // The queue must have its state as of the arrival, however late the caller polls.
+        while let Some(event) = self.release_slice(now) {
             self.out.push(event);
         }
-        self.settle(now);
+        self.release_conforming(now);
         let fates = self.admit(&packet, now);
-        apart_as(packet, fates, |fate, packet| match fate {
-            Fate::Conforms => self.out.forward(packet, now),
-            Fate::Waits => self.queue.waiting.push_back((packet, now)),
-            Fate::IsDropped => self.out.drop(packet, DropCause::Shaper, now),
+        split_by_known_outcomes(packet, fates, |fate, packet| match fate {
+            BucketOutcome::Conforms => self.out.forward(packet, now),
+            BucketOutcome::Waits => self.queue.waiting.push_back((packet, now)),
+            BucketOutcome::Dropped => self.out.drop(packet, DropCause::Shaper, now),
         });
-        if self.leaving.is_none() {
-            self.start();
+        if self.next_slice.is_none() {
+            self.prepare_slice();
         }
     }
 
-    fn pop(&mut self, now: Instant) -> Option<Event> {
-        if self.out.is_empty() { self.finish(now) } else { self.out.pop(now) }
+    fn pop(&mut self, now: Instant) -> Option<LinkEvent> {
+        if self.out.is_empty() { self.release_slice(now) } else { self.out.pop(now) }
     }
 
-    fn next(&self) -> Option<Instant> {
-        self.out.next().or_else(|| self.leaving.as_ref().map(|leaving| leaving.due))
+    fn next_event_at(&self) -> Option<Instant> {
+        self.out.next_event_at().or_else(|| self.next_slice.as_ref().map(|leaving| leaving.due))
     }
 
-    /// The slice that is next to leave does so when it was to; the others go by the new settings.
+    /// The slice that leaves next keeps its time. The other packets follow the new settings.
     fn set(&mut self, config: &LinkConfig, now: Instant) {
-        while let Some(event) = self.finish(now) {
+        while let Some(event) = self.release_slice(now) {
             self.out.push(event);
         }
         self.slice = config.slice;
         self.queue.limit = config.shaper.map_or(0, |shaper| shaper.limit.0);
-        self.bucket = config.shaper.map(|Shaper { rate, burst, .. }| Bucket::renewed(self.bucket, rate, burst, now));
+        self.bucket =
+            config.shaper.map(|Shaper { rate, burst, .. }| Bucket::reconfigured(self.bucket, rate, burst, now));
         if self.bucket.is_none() {
-            self.release(now);
+            self.release_all(now);
         }
     }
 
-    fn report(&self, stats: &mut LinkStats) {
+    fn add_stats(&self, stats: &mut LinkStats) {
         stats.queued.0 += self.queue.bytes;
         stats.queue_peak = stats.queue_peak.max(Bytes(self.queue.peak));
     }
 }
 
-impl Queue {
-    /// Makes room for as many of `count` virtual packets of `wire` bytes as fit, and could ever conform.
+impl ShaperQueue {
+    /// Makes room for as many of `count` virtual packets of `wire` bytes as fit and can ever conform.
     fn admit(&mut self, bucket: &Bucket, wire: u32, count: u32) -> u32 {
         if !bucket.can_hold(wire) {
             return 0;
@@ -412,10 +426,11 @@ impl Queue {
         admitted
     }
 
-    /// Virtual packets from the front, `most` bytes of them or one; they count until they have [`left`](Self::left).
-    fn slice(&mut self, most: u64) -> Option<(Packet, Instant)> {
+    /// Takes up to `max` bytes of virtual packets from the front, but at least one packet. They count until they are
+    /// [removed](Self::remove).
+    fn take_slice(&mut self, most: u64) -> Option<(Packet, Instant)> {
         let (front, came) = self.waiting.front_mut()?;
-        let count = u32::try_from(most / u64::from(front.wire.max(1))).unwrap_or(u32::MAX).max(1);
+        let count = u32::try_from(most / u64::from(front.wire_len.max(1))).unwrap_or(u32::MAX).max(1);
         if count >= front.count {
             return self.waiting.pop_front();
         }
@@ -424,7 +439,7 @@ impl Queue {
         Some((slice, *came))
     }
 
-    fn left(&mut self, bytes: u64) {
+    fn remove(&mut self, bytes: u64) {
         debug_assert!(bytes <= self.bytes);
         self.bytes = self.bytes.saturating_sub(bytes);
     }

@@ -1,88 +1,88 @@
-//! Corruption: bits that are to be flipped, so that a checksum tells, or so that none does.
+//! Corruption: bits to flip so that a checksum detects it, or so that no checksum detects it.
 //!
-//! The model only draws which packets and a number that decides which bit; the bytes are changed by whoever holds them
-//! (`segment`). The two kinds draw from generators of their own. A damaged packet leaves by itself, and is damaged once:
-//! by the kind that a checksum tells, if both fall on it, here or in an earlier hop.
+//! The model only draws the packets and a number that selects the bit. The caller, who holds the bytes, changes them
+//! (`segment`). The two kinds use separate generators. A corrupted packet leaves as a single packet and is corrupted
+//! once. If both kinds select it, in this hop or an earlier one, the kind that a checksum detects applies.
 
-use crate::link::chance::Chance;
 use crate::link::outbox::Outbox;
-use crate::link::{Damage, Event, LinkConfig, Packet, Stage};
+use crate::link::sampler::PacketSampler;
+use crate::link::{Corruption, LinkConfig, LinkEvent, Packet, Stage};
 use crate::time::Instant;
 
-/// Damages virtual packets.
-pub(super) struct Corruption {
-    plain: Chance,
-    hidden: Chance,
+/// Stage that corrupts virtual packets.
+pub(super) struct CorruptStage {
+    plain: PacketSampler,
+    hidden: PacketSampler,
     out: Outbox,
 }
 
-impl Corruption {
+impl CorruptStage {
     pub(super) fn new(config: &LinkConfig) -> Self {
-        Corruption {
-            plain: Chance::new(config, "corrupt", config.corrupt),
-            hidden: Chance::new(config, "corrupt-hidden", config.corrupt_hidden),
+        CorruptStage {
+            plain: PacketSampler::new(config, "corrupt", config.corrupt),
+            hidden: PacketSampler::new(config, "corrupt-hidden", config.corrupt_hidden),
             out: Outbox::default(),
         }
     }
 
-    /// How many of the next `most` come before one that is damaged.
-    fn gap(&self, packet: &Packet, most: u32) -> u32 {
-        let plain = self.plain.gap(most);
-        if packet.has_payload { self.hidden.gap(plain) } else { plain }
+    /// Returns the number of the next `max` packets before one that is corrupted.
+    fn gap_up_to(&self, packet: &Packet, max: u32) -> u32 {
+        let plain = self.plain.gap_up_to(max);
+        if packet.has_payload { self.hidden.gap_up_to(plain) } else { plain }
     }
 
     fn pass(&mut self, packet: &Packet, count: u32) {
-        self.plain.pass(count);
-        // What has nothing to hide in is not counted among those that might be hit.
+        self.plain.skip(count);
+        // Packets without payload cannot be corrupted in secret, so they do not count for that kind.
         if packet.has_payload {
-            self.hidden.pass(count);
+            self.hidden.skip(count);
         }
     }
 
-    /// Damages `packet`, one virtual packet, on which at least one of the kinds falls.
-    fn damage(&mut self, packet: &mut Packet) {
-        let mut struck = |chance: &mut Chance, hidden: bool| {
-            if chance.gap(1) > 0 {
-                return chance.pass(1);
+    /// Corrupts `packet`, a single virtual packet that at least one of the kinds selected.
+    fn corrupt(&mut self, packet: &mut Packet) {
+        let mut apply = |sampler: &mut PacketSampler, hidden: bool| {
+            if sampler.gap_up_to(1) > 0 {
+                return sampler.skip(1);
             }
-            chance.strike();
-            let draw = chance.number();
-            if packet.changes.damage.is_none_or(|damage| damage.hidden) {
-                packet.changes.damage = Some(Damage { draw, hidden });
+            sampler.take_hit();
+            let draw = sampler.random();
+            if packet.changes.corruption.is_none_or(|corruption| corruption.is_hidden) {
+                packet.changes.corruption = Some(Corruption { random: draw, is_hidden: hidden });
             }
         };
         if packet.has_payload {
-            struck(&mut self.hidden, true);
+            apply(&mut self.hidden, true);
         }
-        struck(&mut self.plain, false);
+        apply(&mut self.plain, false);
     }
 }
 
-impl Stage for Corruption {
+impl Stage for CorruptStage {
     fn push(&mut self, packet: Packet, now: Instant) {
         let mut done = 0;
         while done < packet.count {
-            let whole = self.gap(&packet, packet.count - done);
+            let whole = self.gap_up_to(&packet, packet.count - done);
             if whole > 0 {
                 self.pass(&packet, whole);
                 self.out.forward(packet.part(done, whole), now);
                 done += whole;
             }
             if done < packet.count {
-                let mut damaged = packet.part(done, 1);
-                self.damage(&mut damaged);
-                self.out.forward(damaged, now);
+                let mut corrupted = packet.part(done, 1);
+                self.corrupt(&mut corrupted);
+                self.out.forward(corrupted, now);
                 done += 1;
             }
         }
     }
 
-    fn pop(&mut self, now: Instant) -> Option<Event> {
+    fn pop(&mut self, now: Instant) -> Option<LinkEvent> {
         self.out.pop(now)
     }
 
-    fn next(&self) -> Option<Instant> {
-        self.out.next()
+    fn next_event_at(&self) -> Option<Instant> {
+        self.out.next_event_at()
     }
 
     fn set(&mut self, config: &LinkConfig, _now: Instant) {

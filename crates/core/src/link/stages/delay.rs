@@ -1,130 +1,129 @@
-//! One-way delay: a FIFO while nothing may overtake, and a heap beside it for what may.
+//! One-way delay: a FIFO for packets that keep their order, and a heap for packets that may overtake.
 //!
-//! A constant delay without jitter is the common case and costs a push and a pop. A delay by timetable and
-//! [`jitter`](super::jitter) only change when a packet is due; whether one that is due earlier may leave earlier is a
-//! setting, and only then is there a heap.
+//! A constant delay without jitter is the common case and costs a push and a pop. A timetable and
+//! [`jitter`](super::jitter) only change the time at which a packet is due. A setting decides whether packets may
+//! overtake, and only then the heap is used.
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
 use std::time::Duration;
 
-use super::jitter::Draws;
-use crate::link::{Event, LinkConfig, Packet, Stage, Varying};
+use super::jitter::JitterDraws;
+use crate::link::{LinkConfig, LinkEvent, Packet, Stage, Timetable};
 use crate::time::Instant;
 
-/// Hands every packet on after its delay.
-pub(super) struct Delay {
-    delay: Varying<Duration>,
+/// Forwards every packet after its delay.
+pub(super) struct DelayStage {
+    delay: Timetable<Duration>,
     epoch: Instant,
-    /// Asked for each virtual packet while there is jitter.
-    draws: Draws,
+    /// Draws once per virtual packet if there is jitter.
+    draws: JitterDraws,
     has_jitter: bool,
     may_overtake: bool,
-    least: Duration,
-    /// In order of arrival, and so of time.
+    min_delay: Duration,
+    /// In order of arrival, and therefore of time.
     in_order: VecDeque<(Instant, Packet)>,
-    /// What came while packets might overtake.
-    loose: BinaryHeap<Reverse<Loose>>,
-    /// How many were ever put there.
-    numbered: u64,
-    /// When the last of all that came is due: what must not overtake comes no earlier.
-    latest: Instant,
-    /// When the last one left. One that comes too late to have left before it leaves with it.
-    left: Instant,
+    /// Packets that arrived while overtaking was allowed.
+    reorderable: BinaryHeap<Reverse<ReorderablePacket>>,
+    next_number: u64,
+    /// Maximum due time of all packets so far. Packets that must not overtake are due no earlier.
+    latest_due: Instant,
+    /// Time at which the last packet left. A packet that arrives too late to leave before it leaves at this time.
+    last_departure: Instant,
 }
 
-/// A packet that may be overtaken; of those due at the same instant the first to come goes first.
-struct Loose {
+/// Packet that may be overtaken. Packets with the same due time leave in order of arrival.
+struct ReorderablePacket {
     due: Instant,
     number: u64,
     packet: Packet,
 }
 
-impl Delay {
+impl DelayStage {
     pub(super) fn new(config: &LinkConfig) -> Self {
-        let mut stage = Delay {
+        let mut stage = DelayStage {
             delay: config.delay.clone(),
             epoch: config.epoch,
-            draws: Draws::new(config),
+            draws: JitterDraws::new(config),
             has_jitter: false,
             may_overtake: false,
-            least: Duration::ZERO,
+            min_delay: Duration::ZERO,
             in_order: VecDeque::new(),
-            loose: BinaryHeap::new(),
-            numbered: 0,
-            latest: Instant::ZERO,
-            left: Instant::ZERO,
+            reorderable: BinaryHeap::new(),
+            next_number: 0,
+            latest_due: Instant::ZERO,
+            last_departure: Instant::ZERO,
         };
         stage.set(config, config.epoch);
         stage
     }
 
     /// Cuts a range where the delays of its virtual packets differ.
-    fn scatter(&mut self, packet: Packet, now: Instant) {
+    fn push_with_jitter(&mut self, packet: Packet, now: Instant) {
         let delay = self.delay_at(now);
-        let mut begun = 0;
+        let mut begin = 0;
         let mut due = None;
         for index in 0..packet.count {
-            let drawn = self.draws.next(delay);
-            let next = self.due(now + drawn);
+            let drawn = self.draws.add_jitter(delay);
+            let next = self.schedule(now + drawn);
             if let Some(before) = due.filter(|before| *before != next) {
-                self.keep(packet.part(begun, index - begun), before);
-                begun = index;
+                self.store(packet.part(begin, index - begin), before);
+                begin = index;
             }
             due = Some(next);
         }
         if let Some(due) = due {
-            self.keep(packet.part(begun, packet.count - begun), due);
+            self.store(packet.part(begin, packet.count - begin), due);
         }
     }
 
     fn delay_at(&self, now: Instant) -> Duration {
-        self.delay.at(now.saturating_since(self.epoch))
+        self.delay.value_at(now.saturating_since(self.epoch))
     }
 
-    /// When one leaves that ought to leave at `wanted`.
-    fn due(&mut self, wanted: Instant) -> Instant {
-        // After the delay was shortened nothing overtakes what is in flight, either.
-        let due = wanted.max(if self.may_overtake { self.left } else { self.latest });
-        self.latest = self.latest.max(due);
+    /// Returns the time at which a packet leaves that should leave at `earliest` or later.
+    fn schedule(&mut self, earliest: Instant) -> Instant {
+        // After a reduction of the delay, packets still do not overtake packets in flight.
+        let due = earliest.max(if self.may_overtake { self.last_departure } else { self.latest_due });
+        self.latest_due = self.latest_due.max(due);
         due
     }
 
-    fn keep(&mut self, packet: Packet, due: Instant) {
+    fn store(&mut self, packet: Packet, due: Instant) {
         if self.may_overtake {
-            self.loose.push(Reverse(Loose { due, number: self.numbered, packet }));
-            self.numbered += 1;
+            self.reorderable.push(Reverse(ReorderablePacket { due, number: self.next_number, packet }));
+            self.next_number += 1;
         } else {
             self.in_order.push_back((due, packet));
         }
     }
 }
 
-impl Stage for Delay {
+impl Stage for DelayStage {
     fn push(&mut self, packet: Packet, now: Instant) {
         if self.has_jitter {
-            return self.scatter(packet, now);
+            return self.push_with_jitter(packet, now);
         }
-        let due = self.due(now + self.delay_at(now));
-        self.keep(packet, due);
+        let due = self.schedule(now + self.delay_at(now));
+        self.store(packet, due);
     }
 
-    fn pop(&mut self, now: Instant) -> Option<Event> {
-        let next = self.next().filter(|due| *due <= now)?;
-        self.left = next;
-        let loose = self.loose.peek().is_some_and(|Reverse(loose)| loose.due == next);
-        let packet = if loose {
-            self.loose.pop().map(|Reverse(loose)| loose.packet)
+    fn pop(&mut self, now: Instant) -> Option<LinkEvent> {
+        let next = self.next_event_at().filter(|due| *due <= now)?;
+        self.last_departure = next;
+        let reorderable = self.reorderable.peek().is_some_and(|Reverse(reorderable)| reorderable.due == next);
+        let packet = if reorderable {
+            self.reorderable.pop().map(|Reverse(reorderable)| reorderable.packet)
         } else {
             self.in_order.pop_front().map(|(_, packet)| packet)
         };
-        packet.map(|packet| Event::Forward { packet, due: next })
+        packet.map(|packet| LinkEvent::Forward { packet, due: next })
     }
 
-    fn next(&self) -> Option<Instant> {
+    fn next_event_at(&self) -> Option<Instant> {
         let in_order = self.in_order.front().map(|(due, _)| *due);
-        match self.loose.peek() {
-            Some(Reverse(loose)) => Some(in_order.map_or(loose.due, |due| due.min(loose.due))),
+        match self.reorderable.peek() {
+            Some(Reverse(reorderable)) => Some(in_order.map_or(reorderable.due, |due| due.min(reorderable.due))),
             None => in_order,
         }
     }
@@ -133,41 +132,41 @@ impl Stage for Delay {
         self.delay = config.delay.clone();
         self.epoch = config.epoch;
         self.may_overtake = config.jitter.reorder;
-        self.least = config.least_delay();
+        self.min_delay = config.min_delay();
         self.has_jitter = !config.jitter.spread.is_zero();
         self.draws.set(&config.jitter);
     }
 
-    fn least(&self) -> Duration {
-        self.least
+    fn min_delay(&self) -> Duration {
+        self.min_delay
     }
 }
 
-impl Loose {
+impl ReorderablePacket {
     fn key(&self) -> (Instant, u64) {
         (self.due, self.number)
     }
 }
 
-impl Ord for Loose {
+impl Ord for ReorderablePacket {
     fn cmp(&self, other: &Self) -> std::cmp::Ordering {
         self.key().cmp(&other.key())
     }
 }
 
-impl PartialOrd for Loose {
+impl PartialOrd for ReorderablePacket {
     fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
         Some(self.cmp(other))
     }
 }
 
-impl PartialEq for Loose {
+impl PartialEq for ReorderablePacket {
     fn eq(&self, other: &Self) -> bool {
         self.key() == other.key()
     }
 }
 
-impl Eq for Loose {}
+impl Eq for ReorderablePacket {}
 
 #[cfg(test)]
 mod tests {
@@ -183,19 +182,19 @@ mod tests {
         Instant::ZERO + MS * ms
     }
 
-    /// Ids and instants of all that leaves by `now`.
-    fn leave(stage: &mut Delay, now: Instant) -> Vec<(u64, Instant)> {
+    /// Returns ids and times of all packets that leave by `now`.
+    fn leave(stage: &mut DelayStage, now: Instant) -> Vec<(u64, Instant)> {
         let forwarded = |event| match event {
-            Event::Forward { packet, due } => (packet.id, due),
+            LinkEvent::Forward { packet, due } => (packet.id, due),
             other => panic!("{other:?}"),
         };
         std::iter::from_fn(|| stage.pop(now)).map(forwarded).collect()
     }
 
     #[test]
-    fn a_shorter_delay_overtakes_only_where_packets_may() {
+    fn shorter_delay_overtakes_only_with_reorder() {
         for (jitter, expected) in [("0ms", [(0, at(30)), (1, at(30))]), ("0ms:reorder", [(1, at(11)), (0, at(30))])] {
-            let mut stage = Delay::new(&config(30 * MS, jitter));
+            let mut stage = DelayStage::new(&config(30 * MS, jitter));
             stage.push(Packet::single(0, 60), at(0));
             stage.set(&config(10 * MS, jitter), at(1));
             stage.push(Packet::single(1, 60), at(1));
@@ -203,11 +202,11 @@ mod tests {
         }
     }
 
-    /// A caller may tell late of an arrival: it can no longer leave when it should have.
+    /// A caller may report an arrival late, so the packet cannot leave at its proper time.
     #[test]
-    fn nothing_leaves_before_what_has_left() {
+    fn late_arrival_leaves_after_earlier_departures() {
         for jitter in ["0ms", "0ms:reorder"] {
-            let mut stage = Delay::new(&config(30 * MS, jitter));
+            let mut stage = DelayStage::new(&config(30 * MS, jitter));
             stage.push(Packet::single(0, 60), at(0));
             stage.set(&config(10 * MS, jitter), at(1));
             assert_eq!(leave(&mut stage, at(40)), [(0, at(30))]);
@@ -217,14 +216,14 @@ mod tests {
     }
 
     #[test]
-    fn packets_of_both_kinds_leave_in_order_of_time() {
-        let mut stage = Delay::new(&config(30 * MS, "0ms:reorder"));
+    fn packets_leave_in_time_order_after_mode_change() {
+        let mut stage = DelayStage::new(&config(30 * MS, "0ms:reorder"));
         stage.push(Packet::single(0, 60), at(0));
         stage.set(&config(10 * MS, "0ms"), at(1));
         stage.push(Packet::single(1, 60), at(1));
         stage.set(&config(10 * MS, "0ms:reorder"), at(2));
         stage.push(Packet::single(2, 60), at(2));
         assert_eq!(leave(&mut stage, at(99)), [(2, at(12)), (0, at(30)), (1, at(30))]);
-        assert_eq!(stage.next(), None);
+        assert_eq!(stage.next_event_at(), None);
     }
 }

@@ -1,54 +1,54 @@
-//! Duplication: some packets come out twice, the copy at once after the original.
+//! Duplication: some packets come out twice. The copy follows the original immediately.
 //!
-//! The copy exists from here on: whatever follows, in this hop and the next ones, happens to each of the two by itself.
+//! The copy exists from this stage on. Later stages of this hop and the next hops treat the two packets separately.
 
-use crate::link::chance::Chance;
 use crate::link::outbox::Outbox;
-use crate::link::{Event, LinkConfig, Packet, Stage};
+use crate::link::sampler::PacketSampler;
+use crate::link::{LinkConfig, LinkEvent, Packet, Stage};
 use crate::time::Instant;
 
-/// Doubles each virtual packet with the same probability.
-pub(super) struct Duplication {
-    chance: Chance,
+/// Duplicates each virtual packet with the same probability.
+pub(super) struct DuplicateStage {
+    sampler: PacketSampler,
     out: Outbox,
 }
 
-impl Duplication {
+impl DuplicateStage {
     pub(super) fn new(config: &LinkConfig) -> Self {
-        Duplication { chance: Chance::new(config, "duplicate", config.duplicate), out: Outbox::default() }
+        DuplicateStage { sampler: PacketSampler::new(config, "duplicate", config.duplicate), out: Outbox::default() }
     }
 }
 
-impl Stage for Duplication {
+impl Stage for DuplicateStage {
     fn push(&mut self, packet: Packet, now: Instant) {
         let mut done = 0;
         while done < packet.count {
             let left = packet.count - done;
-            let single = self.chance.gap(left);
-            self.chance.pass(single);
+            let single = self.sampler.gap_up_to(left);
+            self.sampler.skip(single);
             if single == left {
                 return self.out.forward(packet.part(done, left), now);
             }
-            self.chance.strike();
+            self.sampler.take_hit();
             let mut copy = packet.part(done + single, 1);
             copy.changes.is_copy = true;
-            // Announced before the original has left, so that its bytes are still there.
-            self.out.push(Event::Duplicate { packet: copy, at: now });
+            // The announcement comes before the original leaves, so the caller still has its bytes.
+            self.out.push(LinkEvent::Duplicate { packet: copy, at: now });
             self.out.forward(packet.part(done, single + 1), now);
             self.out.forward(copy, now);
             done += single + 1;
         }
     }
 
-    fn pop(&mut self, now: Instant) -> Option<Event> {
+    fn pop(&mut self, now: Instant) -> Option<LinkEvent> {
         self.out.pop(now)
     }
 
-    fn next(&self) -> Option<Instant> {
-        self.out.next()
+    fn next_event_at(&self) -> Option<Instant> {
+        self.out.next_event_at()
     }
 
     fn set(&mut self, config: &LinkConfig, _now: Instant) {
-        self.chance.set(config.duplicate);
+        self.sampler.set(config.duplicate);
     }
 }

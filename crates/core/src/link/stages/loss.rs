@@ -1,8 +1,8 @@
 //! Loss: independent, in bursts, by count or by schedule.
 //!
-//! No model tosses a coin a packet. Each draws how many virtual packets pass before the next loss, and how many are
-//! lost then (both are geometric where the model is a chance), and counts down: a super-packet in which nothing falls
-//! costs one subtraction, and super-packets and single packets see the same draws.
+//! No model draws once per packet. Each model draws how many virtual packets pass before the next loss and how many are
+//! then lost (both geometric for random models), and counts down. A super-packet without a loss costs one subtraction,
+//! and super-packets and single packets use the same draws.
 
 mod pattern;
 mod text;
@@ -12,78 +12,77 @@ use std::time::Duration;
 use pattern::Pattern;
 use rand_pcg::Pcg64;
 
-use super::ranges::apart;
+use super::ranges::split_by_outcome;
 use crate::link::outbox::Outbox;
 use crate::link::random::generator;
-use crate::link::{DropCause, Event, LinkConfig, LinkError, Packet, Stage, Varying};
+use crate::link::{DropCause, LinkConfig, LinkError, LinkEvent, Packet, Stage, Timetable};
 use crate::time::Instant;
 use crate::units::Ratio;
 
-/// Which virtual packets a link loses.
+/// Selects the virtual packets that a link loses.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub enum LossModel {
-    /// None of them.
     #[default]
     None,
-    /// Each with this probability, whatever became of the others.
-    Independent(Varying<Ratio>),
-    /// More in bad times than in good ones.
+    /// Each packet is lost with this probability, independently.
+    Independent(Timetable<Ratio>),
+    /// Losses are more frequent in the bad state than in the good state.
     Gilbert(Gilbert),
-    /// The last of every so many; not 0.
+    /// Every nth packet is lost; not 0.
     Nth(u64),
-    /// At every packet outside a burst one begins with this probability: that packet and those after it are lost.
+    /// Outside a burst, each packet starts a burst with this probability. The burst loses this packet and the following
+    /// ones.
     Bursts {
-        /// Of a burst to begin.
+        /// Probability that a packet starts a burst.
         probability: Ratio,
-        /// How many packets a burst loses; not 0.
+        /// Packets per burst; not 0.
         length: u64,
     },
-    /// At these times, in order, what takes time apart from what follows.
-    Schedule(Vec<Scheduled>),
+    /// Losses at these times, in order. An entry with a duration ends before the next entry.
+    Schedule(Vec<ScheduledLoss>),
 }
 
-/// The model of Gilbert (1960) and Elliott (1963) as netem has it (`loss gemodel p r 1-h 1-k`): a chain of two states,
-/// one step a packet. It begins in either state, as often as it is in it on the whole.
+/// Model of Gilbert (1960) and Elliott (1963) as in netem (`loss gemodel p r 1-h 1-k`): a chain of two states with one
+/// step per packet. The first state is drawn with the long-term share of each state.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Gilbert {
-    /// p: from good to bad.
+    /// p: probability of the step from good to bad.
     pub to_bad: Ratio,
-    /// r: from bad to good. A bad time lasts 1/r packets on average.
+    /// r: probability of the step from bad to good. A bad state lasts 1/r packets on average.
     pub to_good: Ratio,
-    /// h: a packet passes in bad times; 0 in Gilbert's simple model.
+    /// h: probability that a packet passes in the bad state; 0 in Gilbert's simple model.
     pub pass_bad: Ratio,
-    /// k: a packet passes in good times; 1 in Gilbert's model.
+    /// k: probability that a packet passes in the good state; 1 in Gilbert's model.
     pub pass_good: Ratio,
 }
 
-/// One entry of a schedule.
+/// One entry of a loss schedule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Scheduled {
-    /// When it begins, since the epoch of the link.
-    pub at: Duration,
-    /// What is lost.
-    pub what: Lost,
+pub struct ScheduledLoss {
+    /// Start since the epoch of the link.
+    pub start: Duration,
+    pub extent: LossExtent,
 }
 
-/// What an entry of a schedule loses.
+/// Extent of a scheduled loss.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Lost {
-    /// The next so many packets, however long it takes until they come.
+pub enum LossExtent {
+    /// The next packets, however long it takes until they arrive.
     Packets(u64),
-    /// All that arrive within this time.
+    /// All packets that arrive within this time.
     Within(Duration),
 }
 
 impl From<Ratio> for LossModel {
-    /// Independent loss, or none.
+    /// Creates independent loss, or no loss for a ratio of zero.
     fn from(ratio: Ratio) -> Self {
         if ratio.get() > 0.0 { LossModel::Independent(ratio.into()) } else { LossModel::None }
     }
 }
 
 impl LossModel {
-    /// The share of packets lost in the long run: what a prediction may be made from. A schedule has an end, so that it
-    /// is 0; so is that of a timetable, but for its last value.
+    /// Returns the long-term share of lost packets, for predictions. A schedule ends, so its share is 0. A timetable
+    /// without a period counts with its last value only.
     pub fn mean(&self) -> Ratio {
         let mean = match self {
             LossModel::None | LossModel::Schedule(_) => 0.0,
@@ -91,7 +90,7 @@ impl LossModel {
             LossModel::Gilbert(gilbert) => gilbert.mean(),
             LossModel::Nth(nth) => 1.0 / (*nth).max(1) as f64,
             LossModel::Bursts { probability, length } => {
-                // A burst, and the packets that pass until one begins: (1 − p)/p of them.
+                // Burst plus the packets that pass until the next burst: (1 − p)/p on average.
                 let lost = probability.get() * *length as f64;
                 if lost > 0.0 { lost / (lost + 1.0 - probability.get()) } else { 0.0 }
             }
@@ -99,14 +98,14 @@ impl LossModel {
         Ratio::new(mean.clamp(0.0, 1.0)).unwrap_or_default()
     }
 
-    /// Refuses what means nothing, or would lose everything by mistake.
+    /// Refuses a model without effect, or one that would lose everything by mistake.
     pub fn check(&self) -> Result<(), LinkError> {
         match self {
             LossModel::None | LossModel::Independent(_) => Ok(()),
             LossModel::Gilbert(gilbert) => gilbert.check(),
             LossModel::Nth(nth) => {
                 if *nth == 0 {
-                    Err(LinkError::NthOfZero)
+                    Err(LinkError::ZerothPacket)
                 } else {
                     Ok(())
                 }
@@ -119,18 +118,18 @@ impl LossModel {
                 }
             }
             LossModel::Schedule(list) => {
-                let end = |entry: &Scheduled| match entry.what {
-                    Lost::Packets(_) => entry.at,
-                    Lost::Within(time) => entry.at.saturating_add(time),
+                let end = |entry: &ScheduledLoss| match entry.extent {
+                    LossExtent::Packets(_) => entry.start,
+                    LossExtent::Within(time) => entry.start.saturating_add(time),
                 };
-                let overlap = list.windows(2).find(|pair| pair[1].at < end(&pair[0]));
-                overlap.map_or(Ok(()), |pair| Err(LinkError::ScheduleOrder(pair[1].at)))
+                let overlap = list.windows(2).find(|pair| pair[1].start < end(&pair[0]));
+                overlap.map_or(Ok(()), |pair| Err(LinkError::ScheduleOrder(pair[1].start)))
             }
         }
     }
 }
 
-fn mean_over_time(ratio: &Varying<Ratio>) -> f64 {
+fn mean_over_time(ratio: &Timetable<Ratio>) -> f64 {
     let steps = ratio.steps();
     let Some(period) = ratio.period() else { return steps.last().map_or(0.0, |(_, last)| last.get()) };
     let ends = steps.iter().skip(1).map(|(at, _)| *at).chain([period]);
@@ -139,14 +138,14 @@ fn mean_over_time(ratio: &Varying<Ratio>) -> f64 {
 }
 
 impl Gilbert {
-    /// Gilbert's own model: all is lost in bad times and nothing in good ones.
+    /// Creates Gilbert's own model: the bad state loses all packets and the good state none.
     pub fn simple(to_bad: Ratio, to_good: Ratio) -> Self {
-        Gilbert { to_bad, to_good, pass_bad: Ratio::NONE, pass_good: Ratio::ALL }
+        Gilbert { to_bad, to_good, pass_bad: Ratio::ZERO, pass_good: Ratio::ONE }
     }
 
-    /// The simple model that loses the share `loss` of all packets, `burst` in a row on average.
+    /// Creates the simple model that loses the share `loss` of all packets in bursts of `burst` packets on average.
     pub fn with_bursts(loss: Ratio, burst: f64) -> Result<Self, LinkError> {
-        // r = 1/burst, and the share of bad times p/(p + r) is the loss.
+        // r = 1/burst, and the share of the bad state p/(p + r) is the loss.
         let to_bad = loss.get() / (1.0 - loss.get()) / burst;
         match (Ratio::new(to_bad), Ratio::new(1.0 / burst)) {
             (Some(to_bad), Some(to_good)) => Ok(Gilbert::simple(to_bad, to_good)),
@@ -154,24 +153,24 @@ impl Gilbert {
         }
     }
 
-    /// What [`with_bursts`](Self::with_bursts) was given, if it makes the same of round numbers.
+    /// Returns the arguments of [`with_bursts`](Self::with_bursts) if round numbers give the same model.
     fn as_bursts(&self) -> Option<(Ratio, f64)> {
-        const MOST_DIGITS: usize = 6;
+        const MAX_DIGITS: usize = 6;
         let (loss, burst) = (self.mean(), 1.0 / self.to_good.get());
-        (1..=MOST_DIGITS).find_map(|digits| {
+        (1..=MAX_DIGITS).find_map(|digits| {
             let rounded = |value: f64| format!("{value:.*e}", digits - 1).parse::<f64>().ok();
             let (loss, burst) = (Ratio::new(rounded(loss)?)?, rounded(burst)?);
             (Gilbert::with_bursts(loss, burst).ok()? == *self).then_some((loss, burst))
         })
     }
 
-    /// The share of packets lost in the long run.
+    /// Returns the long-term share of lost packets.
     fn mean(&self) -> f64 {
         let bad = self.share_bad();
         bad * (1.0 - self.pass_bad.get()) + (1.0 - bad) * (1.0 - self.pass_good.get())
     }
 
-    /// The share of packets that meet a bad time.
+    /// Returns the share of packets in the bad state.
     fn share_bad(&self) -> f64 {
         let (p, r) = (self.to_bad.get(), self.to_good.get());
         if p > 0.0 { p / (p + r) } else { 0.0 }
@@ -183,8 +182,8 @@ impl Gilbert {
     }
 }
 
-/// Loses what the model says.
-pub(super) struct Loss {
+/// Drops packets as the loss model decides.
+pub(super) struct LossStage {
     model: LossModel,
     epoch: Instant,
     pattern: Pattern,
@@ -192,33 +191,33 @@ pub(super) struct Loss {
     out: Outbox,
 }
 
-impl Loss {
+impl LossStage {
     pub(super) fn new(config: &LinkConfig) -> Self {
         let mut generator = generator(config, "loss");
         let pattern = Pattern::new(&config.loss, config.epoch, config.epoch, &mut generator);
-        Loss { model: config.loss.clone(), epoch: config.epoch, pattern, generator, out: Outbox::default() }
+        LossStage { model: config.loss.clone(), epoch: config.epoch, pattern, generator, out: Outbox::default() }
     }
 }
 
-impl Stage for Loss {
+impl Stage for LossStage {
     fn push(&mut self, packet: Packet, now: Instant) {
-        let Loss { pattern, generator, out, .. } = self;
-        pattern.arrive(now, generator);
-        let tell = |is_lost, packet| {
+        let LossStage { pattern, generator, out, .. } = self;
+        pattern.advance_to(now, generator);
+        let emit = |is_lost, packet| {
             if is_lost { out.drop(packet, DropCause::Loss, now) } else { out.forward(packet, now) }
         };
-        apart(packet, |most| pattern.next(most, generator), tell);
+        split_by_outcome(packet, |max| pattern.next_run(max, generator), emit);
     }
 
-    fn pop(&mut self, now: Instant) -> Option<Event> {
+    fn pop(&mut self, now: Instant) -> Option<LinkEvent> {
         self.out.pop(now)
     }
 
-    fn next(&self) -> Option<Instant> {
-        self.out.next()
+    fn next_event_at(&self) -> Option<Instant> {
+        self.out.next_event_at()
     }
 
-    /// Another model begins afresh; what a schedule set for before `now` is past.
+    /// Starts a changed model from the beginning. Scheduled entries before `now` are in the past.
     fn set(&mut self, config: &LinkConfig, now: Instant) {
         if (&self.model, self.epoch) != (&config.loss, config.epoch) {
             self.pattern = Pattern::new(&config.loss, config.epoch, now, &mut self.generator);

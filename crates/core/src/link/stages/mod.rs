@@ -1,8 +1,8 @@
-//! The impairments, one file each: what it is set to, and the [`Stage`] that does it.
+//! The impairments. Each file has the settings of one impairment and the [`Stage`] that applies them.
 //!
-//! Every hop has every stage, in the order below, most of them idle: so any setting can change while the link runs, and
-//! an idle stage hands on at once what it is given. A stage draws from a generator of its own and knows nothing of the
-//! others.
+//! Every hop has every stage in the order below, and most stages are idle. Any setting can therefore change while the
+//! link runs, and an idle stage passes packets on immediately. Each stage draws from its own generator and knows
+//! nothing about the others.
 
 mod bucket;
 mod corrupt;
@@ -18,41 +18,40 @@ mod ranges;
 mod rate;
 mod reorder;
 
-use bucket::{Police, Shape};
 pub use bucket::{Policer, Shaper};
-use corrupt::Corruption;
-use delay::Delay;
-use duplicate::Duplication;
-pub use jitter::{Distribution, Jitter};
-use loss::Loss;
-pub use loss::{Gilbert, LossModel, Lost, Scheduled};
+use bucket::{PolicerStage, ShaperStage};
+use corrupt::CorruptStage;
+use delay::DelayStage;
+use duplicate::DuplicateStage;
+pub use jitter::{JitterDistribution, LinkJitter};
+use loss::LossStage;
+pub use loss::{Gilbert, LossExtent, LossModel, ScheduledLoss};
+use mtu::MtuStage;
 pub use mtu::PathMtu;
-use mtu::TooBig;
-use outage::Down;
+use outage::OutageStage;
 pub use outage::{Outage, Outages};
-pub(crate) use queue::packets;
+pub(crate) use queue::parse_packets;
 pub use queue::{CoDel, Discipline, DisciplineError, FqCoDel, QueueLimit, Red};
-use rate::Bottleneck;
+use rate::RateStage;
 pub use reorder::Reorder;
-use reorder::Reordering;
+use reorder::ReorderStage;
 
 use super::{LinkConfig, Stage};
 
-/// How many stages a hop has.
-pub(super) const STAGES: usize = 10;
+pub(super) const STAGES_PER_HOP: usize = 10;
 
-/// The stages of one hop, in the order in which a packet meets them.
-pub(super) fn stages(config: &LinkConfig) -> [Box<dyn Stage + Send>; STAGES] {
+/// Creates the stages of one hop, in the order in which a packet meets them.
+pub(super) fn hop_stages(config: &LinkConfig) -> [Box<dyn Stage + Send>; STAGES_PER_HOP] {
     [
-        Box::new(TooBig::new(config)),
-        Box::new(Down::new(config)),
-        Box::new(Loss::new(config)),
-        Box::new(Police::new(config)),
-        Box::new(Shape::new(config)),
-        Box::new(Bottleneck::new(config)),
-        Box::new(Delay::new(config)),
-        Box::new(Reordering::new(config)),
-        Box::new(Duplication::new(config)),
-        Box::new(Corruption::new(config)),
+        Box::new(MtuStage::new(config)),
+        Box::new(OutageStage::new(config)),
+        Box::new(LossStage::new(config)),
+        Box::new(PolicerStage::new(config)),
+        Box::new(ShaperStage::new(config)),
+        Box::new(RateStage::new(config)),
+        Box::new(DelayStage::new(config)),
+        Box::new(ReorderStage::new(config)),
+        Box::new(DuplicateStage::new(config)),
+        Box::new(CorruptStage::new(config)),
     ]
 }

@@ -1,140 +1,152 @@
-//! The bottleneck: a line with a queue in front of it.
+//! Rate stage: a line with a queue in front of it.
 //!
-//! Line and queue are one stage because the queue empties at the pace of the line, and a queue that decides when it
-//! hands over (CoDel) has to be asked at that moment. What is sent in one go is a slice: consecutive virtual packets of
-//! one super-packet that the line takes no longer for than asked. They count as sent one by one, and leave together
-//! when the last is. The arithmetic of the line is in `line`.
+//! Line and queue are one stage because the queue empties at the rate of the line, and CoDel decides at the moment of
+//! dequeueing. A slice is sent in one step: consecutive virtual packets of one super-packet whose line time is within
+//! the configured slice. They count as sent one by one, and leave together when the last one is sent. The arithmetic of
+//! the line is in `line`.
 
 use std::time::Duration;
 
-use super::line::{Line, Point};
-use super::queue::{Queue, Waiting};
+use super::line::{LinePoint, TransmitLine};
+use super::queue::{Queue, QueuedRange};
 use crate::link::outbox::Outbox;
-use crate::link::{Event, LinkConfig, LinkStats, Packet, Stage};
+use crate::link::{LinkConfig, LinkEvent, LinkStats, Packet, Stage};
 use crate::time::Instant;
 
-/// Queue and line.
-pub(super) struct Bottleneck {
+/// Queue and line of one hop.
+pub(super) struct RateStage {
     queue: Queue,
-    line: Line,
-    sending: Option<Sending>,
+    line: TransmitLine,
+    sending: Option<TransmittedSlice>,
     /// Line time of all slices that were sent.
     busy: Duration,
-    /// What has happened and was not yet popped.
+    /// Events that were not popped yet.
     out: Outbox,
 }
 
-/// A slice on the line.
-struct Sending {
+/// Slice on the line.
+struct TransmittedSlice {
     packet: Packet,
-    /// When it came into the queue.
-    came: Instant,
-    /// When its first bit was sent.
-    began: Instant,
-    /// The virtual packets whose last bit is known to be sent.
+    /// Arrival in the queue.
+    arrived_at: Instant,
+    /// Time at which its first bit was sent.
+    started_at: Instant,
+    /// Virtual packets whose last bit is known to be sent.
     sent: u32,
-    /// What the others are held as, in the bytes of the line.
-    left: u64,
-    /// When the first bit of the first of them was sent.
-    since: Point,
-    /// Where the settings were changed meanwhile: it is the only one left then.
-    done: Option<Done>,
-    /// When the last bit of the last will have been sent.
+    /// Bytes of the other virtual packets on the line.
+    left_bytes: u64,
+    /// Point at which the first of the other virtual packets starts.
+    next_start: LinePoint,
+    /// Work before a change of settings; the slice then has one virtual packet left.
+    earlier_work: Option<EarlierWork>,
+    /// Time at which the last bit of the slice is sent.
     due: Instant,
 }
 
-/// What is done of a packet that began under other settings.
+/// Work on a packet that started under other settings.
 #[derive(Clone, Copy)]
-struct Done {
-    /// Bytes of the line that it began as.
-    of: u64,
-    /// The work that was done of them before `since`.
+struct EarlierWork {
+    /// Size in bytes of the line when the packet started.
+    bytes: u64,
+    /// Work done before `next_start`.
     work: u128,
 }
 
-impl Bottleneck {
+impl RateStage {
     pub(super) fn new(config: &LinkConfig) -> Self {
-        Bottleneck {
+        RateStage {
             queue: Queue::new(config),
-            line: Line::new(config),
+            line: TransmitLine::new(config),
             sending: None,
             busy: Duration::ZERO,
             out: Outbox::default(),
         }
     }
 
-    /// Moves on to `now`: what happened until then is in `out`.
+    /// Advances to `now` and puts the events up to then into `out`.
     fn advance(&mut self, now: Instant) {
-        // The line may have stood still until before `now`.
-        self.start(now);
-        while let Some(event) = self.finish(now) {
+        // A stall of the line may have ended before `now`.
+        self.start_slice(now);
+        while let Some(event) = self.finish_slice(now) {
             self.out.push(event);
-            self.start(now);
+            self.start_slice(now);
         }
     }
 
-    /// The slice on the line, if its last bit was sent by `now`. The next is to be [started](Self::start).
-    fn finish(&mut self, now: Instant) -> Option<Event> {
+    /// Returns the slice on the line if its last bit was sent by `now`. The caller then [starts](Self::start_slice) the
+    /// next one.
+    fn finish_slice(&mut self, now: Instant) -> Option<LinkEvent> {
         if self.sending.as_ref()?.due > now {
             return None;
         }
-        if self.queue.follows() {
-            self.settle(now);
+        if self.queue.tracks_packets() {
+            self.account_sent(now);
         }
-        let Sending { packet, sent, left, began, due, .. } = self.sending.take()?;
-        self.queue.sent(packet.count - sent, left, due);
-        self.busy += due - began;
-        Some(Event::Forward { packet, due })
+        let TransmittedSlice { packet, sent, left_bytes, started_at, due, .. } = self.sending.take()?;
+        self.queue.on_sent(packet.count - sent, left_bytes, due);
+        self.busy += due - started_at;
+        Some(LinkEvent::Forward { packet, due })
     }
 
-    /// Puts the next slice on the line, where it was left, unless it still stands still at `now`.
-    fn start(&mut self, now: Instant) {
-        if self.sending.is_some() || self.line.stands_still(now) {
+    /// Puts the next slice on the line as soon as the line is free, unless the line is still stalled at `now`.
+    fn start_slice(&mut self, now: Instant) {
+        if self.sending.is_some() || self.line.is_stalled(now) {
             return;
         }
         if self.queue.is_empty() {
-            return self.queue.idle();
+            return self.queue.on_idle();
         }
         self.line.idle_until_ready();
-        let since = self.line.free();
-        let Some(Waiting { mut packet, since: came }) = self.queue.take(&mut self.line, &mut self.out) else { return };
-        let began = since.at();
-        packet.waited += began.saturating_since(came);
-        let left = self.queue.tariff().all(&packet);
-        self.line.send(left);
-        let due = self.line.free().at();
-        self.sending = Some(Sending { packet, came, began, sent: 0, left, since, done: None, due });
+        let next_start = self.line.free_point();
+        let Some(QueuedRange { mut packet, arrived_at }) = self.queue.take_slice(&mut self.line, &mut self.out) else {
+            return;
+        };
+        let started_at = next_start.at();
+        packet.queue_delay += started_at.saturating_since(arrived_at);
+        let left_bytes = self.queue.overhead().range_bytes(&packet);
+        self.line.send(left_bytes);
+        let due = self.line.free_point().at();
+        self.sending = Some(TransmittedSlice {
+            packet,
+            arrived_at,
+            started_at,
+            sent: 0,
+            left_bytes,
+            next_start,
+            earlier_work: None,
+            due,
+        });
     }
 
-    /// Tells the queue of the virtual packets of the present slice that have gone by `now`.
-    fn settle(&mut self, now: Instant) {
+    /// Reports the virtual packets of the present slice that were sent by `now` to the queue.
+    fn account_sent(&mut self, now: Instant) {
         let Some(sending) = &mut self.sending else { return };
         let left = sending.packet.count - sending.sent;
         if left == 1 {
             return;
         }
-        let bytes = self.queue.tariff().one(sending.packet.wire);
-        let gone = self.line.packets_by(sending.since, now, bytes).min(left - 1);
+        let bytes = self.queue.overhead().packet_bytes(sending.packet.wire_len);
+        let gone = self.line.packets_sent_by(sending.next_start, now, bytes).min(left - 1);
         if gone == 0 {
             return;
         }
-        sending.left -= u64::from(gone) * bytes;
-        if !self.queue.follows() {
-            self.line.pass(&mut sending.since, u64::from(gone) * bytes);
+        sending.left_bytes -= u64::from(gone) * bytes;
+        if !self.queue.tracks_packets() {
+            self.line.advance(&mut sending.next_start, u64::from(gone) * bytes);
             sending.sent += gone;
-            return self.queue.sent(gone, u64::from(gone) * bytes, now);
+            return self.queue.on_sent(gone, u64::from(gone) * bytes, now);
         }
         for _ in 0..gone {
-            self.line.pass(&mut sending.since, bytes);
+            self.line.advance(&mut sending.next_start, bytes);
             sending.sent += 1;
-            let at = sending.since.at();
-            self.queue.sent(1, bytes, at);
+            let at = sending.next_start.at();
+            self.queue.on_sent(1, bytes, at);
             let next = if sending.sent + 1 < sending.packet.count {
                 bytes
             } else {
-                self.queue.tariff().one(sending.packet.last_wire)
+                self.queue.overhead().packet_bytes(sending.packet.last_wire_len)
             };
-            self.queue.follow(&sending.packet, sending.came, at, next);
+            self.queue.on_packet_start(&sending.packet, sending.arrived_at, at, next);
         }
     }
 
@@ -143,95 +155,95 @@ impl Bottleneck {
         self.queue.admit(packet, now, rate, &mut self.out);
     }
 
-    /// Ends the present slice with the virtual packet on the line at `now`; the others go back.
-    fn cut(&mut self, now: Instant) {
-        self.settle(now);
+    /// Ends the present slice with the virtual packet on the line at `now`. The other packets return to the queue.
+    fn cut_slice(&mut self, now: Instant) {
+        self.account_sent(now);
         let Some(sending) = &mut self.sending else { return };
         let (all, keep) = (sending.packet, sending.sent + 1);
         if keep == all.count {
             return;
         }
         let mut back = all.part(keep, all.count - keep);
-        back.waited = back.waited.saturating_sub(sending.began.saturating_since(sending.came));
-        self.queue.put_back(Waiting { packet: back, since: sending.came });
+        back.queue_delay = back.queue_delay.saturating_sub(sending.started_at.saturating_since(sending.arrived_at));
+        self.queue.put_back(QueuedRange { packet: back, arrived_at: sending.arrived_at });
         sending.packet = all.part(0, keep);
-        sending.left = self.queue.tariff().one(sending.packet.last_wire);
-        let mut end = sending.since;
-        self.line.pass(&mut end, sending.left);
-        self.line.leave_at(end);
+        sending.left_bytes = self.queue.overhead().packet_bytes(sending.packet.last_wire_len);
+        let mut end = sending.next_start;
+        self.line.advance(&mut end, sending.left_bytes);
+        self.line.set_free_at(end);
         sending.due = end.at();
     }
 
-    /// Goes on with the virtual packet on the line at other rates; the rest of the slice was cut off.
-    fn resume(&mut self, config: &LinkConfig, now: Instant) {
+    /// Continues the virtual packet on the line at other rates. The rest of the slice was cut off.
+    fn apply_rates(&mut self, config: &LinkConfig, now: Instant) {
         let Some(sending) = &mut self.sending else {
-            // Until now it had nothing to send, or stood still.
+            // The line was idle or stalled until now.
             self.line.idle_until(now);
             return self.line.set(config);
         };
-        let before = sending.done.unwrap_or(Done { of: sending.left, work: 0 });
-        let done = Done { work: before.work + self.line.work(sending.since, now), ..before };
+        let before = sending.earlier_work.unwrap_or(EarlierWork { bytes: sending.left_bytes, work: 0 });
+        let done = EarlierWork { work: before.work + self.line.work_between(sending.next_start, now), ..before };
         self.line.set(config);
-        sending.since = self.line.send_rest(done.of, done.work, now.max(sending.since.at()));
-        (sending.done, sending.due) = (Some(done), self.line.free().at());
+        sending.next_start = self.line.send_rest(done.bytes, done.work, now.max(sending.next_start.at()));
+        (sending.earlier_work, sending.due) = (Some(done), self.line.free_point().at());
     }
 }
 
-impl Stage for Bottleneck {
+impl Stage for RateStage {
     fn push(&mut self, packet: Packet, now: Instant) {
-        // The queue must be as it was at the arrival, however late the caller is with polling.
+        // The queue must have its state as of the arrival, however late the caller polls.
         self.advance(now);
         match &self.sending {
-            Some(sending) if self.queue.is_disturbed(&packet, &sending.packet) => self.cut(now),
-            Some(_) => self.settle(now),
+            Some(sending) if self.queue.changes_order(&packet, &sending.packet) => self.cut_slice(now),
+            Some(_) => self.account_sent(now),
             None => self.line.idle_until(now),
         }
         let mut rest = packet;
-        if self.sending.is_none() && self.queue.wants_first_sent(&packet) {
+        if self.sending.is_none() && self.queue.must_send_first(&packet) {
             self.admit(packet.part(0, 1), now);
-            self.start(now);
+            self.start_slice(now);
             rest = packet.part(1, packet.count - 1);
         }
         self.admit(rest, now);
-        self.start(now);
+        self.start_slice(now);
     }
 
-    fn pop(&mut self, now: Instant) -> Option<Event> {
+    fn pop(&mut self, now: Instant) -> Option<LinkEvent> {
         if self.out.is_empty() {
-            // Where the line stood still.
-            self.start(now);
+            // A stall of the line may have ended.
+            self.start_slice(now);
         }
         if !self.out.is_empty() {
             return self.out.pop(now);
         }
-        let event = self.finish(now)?;
-        self.start(now);
+        let event = self.finish_slice(now)?;
+        self.start_slice(now);
         Some(event)
     }
 
-    fn next(&self) -> Option<Instant> {
-        self.out.next().or_else(|| match &self.sending {
+    fn next_event_at(&self) -> Option<Instant> {
+        self.out.next_event_at().or_else(|| match &self.sending {
             Some(sending) => Some(sending.due),
-            // The line stands still, and goes on then.
-            None => (!self.queue.is_empty()).then(|| self.line.ready()),
+            // The line is stalled until then.
+            None => (!self.queue.is_empty()).then(|| self.line.ready_at()),
         })
     }
 
-    /// The virtual packet on the line goes on at the new rate from `now` on, with the overhead it began with.
+    /// Continues the virtual packet on the line at the new rate from `now` on, with the overhead it started with.
     fn set(&mut self, config: &LinkConfig, now: Instant) {
         self.advance(now);
-        self.cut(now);
-        self.resume(config, now);
+        self.cut_slice(now);
+        self.apply_rates(config, now);
         let sending = self.sending.as_ref().map(|sending| sending.packet.part(sending.sent, 1));
         self.queue.set(config, sending, now);
         if let Some(sending) = &mut self.sending {
-            // Held as under the new layer from now on.
-            sending.left = self.queue.tariff().one(sending.packet.last_wire);
+            // The backlog counts the packet under the new layer from now on.
+            sending.left_bytes = self.queue.overhead().packet_bytes(sending.packet.last_wire_len);
         }
-        self.start(now);
+        self.start_slice(now);
     }
 
-    fn report(&self, stats: &mut LinkStats) {
+    fn add_stats(&self, stats: &mut LinkStats) {
         stats.queued.0 += self.queue.bytes().0;
         stats.queue_peak = stats.queue_peak.max(self.queue.peak());
         stats.busy = stats.busy.max(self.busy);

@@ -1,7 +1,7 @@
-//! Reordering by distance: a packet is held back until so many later ones have passed it.
+//! Reordering by distance: a packet waits until a number of later packets have passed it.
 //!
-//! Unlike jitter that lets packets overtake, this says exactly how far a packet falls behind, whatever the rate, and
-//! delays nothing else. What is held back is let go after a while though nothing has passed it, or the last packet of
+//! Jitter with overtaking depends on the rate. This stage sets the exact reordering distance and delays no other
+//! packet. A waiting packet leaves after a maximum time even if too few packets pass it. Otherwise the last packet of
 //! an exchange would stay for ever.
 
 use std::collections::VecDeque;
@@ -9,51 +9,51 @@ use std::fmt;
 use std::str::FromStr;
 use std::time::Duration;
 
-use crate::link::chance::Chance;
-use crate::link::config::MOST_HOLD;
+use crate::link::config::MAX_HOLD;
 use crate::link::outbox::Outbox;
-use crate::link::setting::{Parts, SettingError, count};
-use crate::link::{Event, LinkConfig, LinkError, Packet, Stage};
+use crate::link::sampler::PacketSampler;
+use crate::link::setting::{Parts, SettingError, parse_count};
+use crate::link::{LinkConfig, LinkError, LinkEvent, Packet, Stage};
 use crate::time::Instant;
-use crate::units::{Ratio, parse_unit_duration, typed_duration};
+use crate::units::{Ratio, duration_argument, parse_unit_duration};
 
-/// Which share of the packets is held back, and how far.
+/// Share of packets that are reordered, and their distance.
 ///
-/// Written `1%:3`, or `1%:3:hold=20ms`; `1%` alone means a distance of 3.
+/// Written `1%:3` or `1%:3:hold=20ms`; `1%` alone means a distance of 3.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Reorder {
-    /// Probability that a virtual packet is held back, each independently of the others.
+    /// Probability that a virtual packet waits, independent of the other packets.
     pub share: Ratio,
-    /// How many later virtual packets pass it; at least 1. A packet that is held back itself passes nobody.
+    /// Number of later virtual packets that pass it; at least 1. A waiting packet passes no other packet.
     pub distance: u32,
-    /// How long it is held at most, if fewer pass it.
+    /// Maximum time that it waits if fewer packets pass.
     pub hold: Duration,
 }
 
-/// Lets packets pass, and holds some back.
-pub(super) struct Reordering {
+/// Forwards packets and holds some of them.
+pub(super) struct ReorderStage {
     settings: Reorder,
-    chance: Chance,
-    /// In order of arrival. All have the same distance to go, or had when they came.
-    held: VecDeque<Held>,
-    /// Virtual packets that were not held back.
+    sampler: PacketSampler,
+    /// Waiting packets in order of arrival. All have the same distance left, or had it on arrival.
+    held: VecDeque<HeldPacket>,
+    /// Virtual packets that did not wait.
     passed: u64,
-    /// When the last thing happened: a packet stamped earlier is taken to come then.
-    clock: Instant,
+    /// Time of the last event. A packet with an earlier timestamp counts as arriving at this time.
+    last_event_at: Instant,
     out: Outbox,
 }
 
-/// One virtual packet held back.
-struct Held {
+/// One waiting virtual packet.
+struct HeldPacket {
     packet: Packet,
-    /// It goes after so many have passed since the start.
-    after: u64,
-    /// Or now.
-    until: Instant,
+    /// The packet leaves when this many packets have passed since the start of the stage.
+    release_after: u64,
+    /// Time at which the packet leaves at the latest.
+    hold_until: Instant,
 }
 
 impl Default for Reorder {
-    /// None. Three later packets are what makes a TCP sender take one for lost (RFC 5681 §3.2).
+    /// Returns no reordering. After three later packets a TCP sender treats a packet as lost (RFC 5681 §3.2).
     fn default() -> Self {
         Reorder { share: Ratio::default(), distance: 3, hold: Duration::from_millis(50) }
     }
@@ -62,15 +62,16 @@ impl Default for Reorder {
 impl FromStr for Reorder {
     type Err = SettingError;
 
-    /// `SHARE[:DISTANCE][:hold=TIME]`.
+    /// Reads the form `SHARE[:DISTANCE][:hold=TIME]`.
     fn from_str(text: &str) -> Result<Self, SettingError> {
-        let usual = Reorder::default();
-        let mut parts = Parts::all(text, "RATIO[:PACKETS][:hold=TIME], such as 1%:3 or 1%:3:hold=20ms");
-        let hold = parts.key("hold", parse_unit_duration)?.unwrap_or(usual.hold);
-        let share = parts.next("which share is held back", str::parse)?;
-        let distance =
-            parts.next_if_any(count)?.map_or(usual.distance, |count| u32::try_from(count).unwrap_or(u32::MAX));
-        parts.end()?;
+        let default = Reorder::default();
+        let mut parts = Parts::split(text, "RATIO[:PACKETS][:hold=TIME], such as 1%:3 or 1%:3:hold=20ms");
+        let hold = parts.optional_key("hold", parse_unit_duration)?.unwrap_or(default.hold);
+        let share = parts.next("the share of reordered packets", str::parse)?;
+        let distance = parts
+            .next_optional(parse_count)?
+            .map_or(default.distance, |count| u32::try_from(count).unwrap_or(u32::MAX));
+        parts.finish()?;
         let reorder = Reorder { share, distance, hold };
         reorder.check()?;
         Ok(reorder)
@@ -78,11 +79,11 @@ impl FromStr for Reorder {
 }
 
 impl Reorder {
-    /// Refuses what no link can do.
+    /// Refuses settings that no link can have.
     pub(in crate::link) fn check(&self) -> Result<(), LinkError> {
         if self.distance == 0 {
-            Err(LinkError::NoDistance)
-        } else if self.hold > MOST_HOLD {
+            Err(LinkError::ZeroReorderDistance)
+        } else if self.hold > MAX_HOLD {
             Err(LinkError::HoldTooLong(self.hold))
         } else {
             Ok(())
@@ -91,39 +92,39 @@ impl Reorder {
 }
 
 impl fmt::Display for Reorder {
-    /// As it would be typed.
+    /// Writes the settings so that they can be parsed again.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}:{}", self.share.typed(), self.distance)?;
-        if self.hold == Reorder::default().hold { Ok(()) } else { write!(f, ":hold={}", typed_duration(self.hold)) }
+        write!(f, "{}:{}", self.share.to_argument(), self.distance)?;
+        if self.hold == Reorder::default().hold { Ok(()) } else { write!(f, ":hold={}", duration_argument(self.hold)) }
     }
 }
 
-impl Reordering {
+impl ReorderStage {
     pub(super) fn new(config: &LinkConfig) -> Self {
-        Reordering {
+        ReorderStage {
             settings: config.reorder,
-            chance: Chance::new(config, "reorder", config.reorder.share),
+            sampler: PacketSampler::new(config, "reorder", config.reorder.share),
             held: VecDeque::new(),
             passed: 0,
-            clock: Instant::ZERO,
+            last_event_at: Instant::ZERO,
             out: Outbox::default(),
         }
     }
 
-    /// Forwards virtual packets that are not held back, and in between those they let go by passing.
-    fn pass(&mut self, packet: Packet, now: Instant) {
-        let mut gone = 0;
-        while gone < packet.count {
-            let left = packet.count - gone;
+    /// Forwards virtual packets that do not wait, and the waiting packets that they release.
+    fn forward_and_release(&mut self, packet: Packet, now: Instant) {
+        let mut done = 0;
+        while done < packet.count {
+            let left = packet.count - done;
             let step = self.held.front().map_or(left, |held| {
-                // After `set` a distance may have been longer before: what is due goes with the next to pass.
-                let wanted = held.after.saturating_sub(self.passed).max(1);
-                u32::try_from(wanted).map_or(left, |wanted| wanted.min(left))
+                // Before `set` the distance may have been longer: an overdue packet follows the next one that passes.
+                let remaining = held.release_after.saturating_sub(self.passed).max(1);
+                u32::try_from(remaining).map_or(left, |remaining| remaining.min(left))
             });
-            self.out.forward(packet.part(gone, step), now);
-            gone += step;
+            self.out.forward(packet.part(done, step), now);
+            done += step;
             self.passed += u64::from(step);
-            while self.held.front().is_some_and(|held| held.after <= self.passed) {
+            while self.held.front().is_some_and(|held| held.release_after <= self.passed) {
                 let Some(held) = self.held.pop_front() else { break };
                 self.out.forward(held.packet, now);
             }
@@ -131,57 +132,57 @@ impl Reordering {
     }
 
     fn hold(&mut self, packet: Packet, now: Instant) {
-        let after = self.passed + u64::from(self.settings.distance);
-        // What came before goes before, also after the time to hold was shortened.
-        let until = (now + self.settings.hold).max(self.held.back().map_or(now, |held| held.until));
-        self.held.push_back(Held { packet, after, until });
+        let release_after = self.passed + u64::from(self.settings.distance);
+        // The order of waiting packets stays, even after a reduction of the hold time.
+        let hold_until = (now + self.settings.hold).max(self.held.back().map_or(now, |held| held.hold_until));
+        self.held.push_back(HeldPacket { packet, release_after, hold_until });
     }
 
-    /// Lets go what was held long enough.
+    /// Forwards packets whose hold time is over.
     fn release(&mut self, now: Instant) {
-        while self.held.front().is_some_and(|held| held.until <= now) {
+        while self.held.front().is_some_and(|held| held.hold_until <= now) {
             let Some(held) = self.held.pop_front() else { break };
-            self.out.forward(held.packet, held.until);
-            self.clock = self.clock.max(held.until);
+            self.out.forward(held.packet, held.hold_until);
+            self.last_event_at = self.last_event_at.max(held.hold_until);
         }
     }
 }
 
-impl Stage for Reordering {
+impl Stage for ReorderStage {
     fn push(&mut self, packet: Packet, now: Instant) {
         self.release(now);
-        let now = self.clock.max(now);
-        self.clock = now;
+        let now = self.last_event_at.max(now);
+        self.last_event_at = now;
         let mut done = 0;
         while done < packet.count {
-            let pass = self.chance.gap(packet.count - done);
+            let pass = self.sampler.gap_up_to(packet.count - done);
             if pass > 0 {
-                self.chance.pass(pass);
-                self.pass(packet.part(done, pass), now);
+                self.sampler.skip(pass);
+                self.forward_and_release(packet.part(done, pass), now);
                 done += pass;
             }
             if done < packet.count {
-                self.chance.strike();
+                self.sampler.take_hit();
                 self.hold(packet.part(done, 1), now);
                 done += 1;
             }
         }
     }
 
-    fn pop(&mut self, now: Instant) -> Option<Event> {
+    fn pop(&mut self, now: Instant) -> Option<LinkEvent> {
         if self.out.is_empty() {
             self.release(now);
         }
         self.out.pop(now)
     }
 
-    fn next(&self) -> Option<Instant> {
-        self.out.next().or_else(|| self.held.front().map(|held| held.until))
+    fn next_event_at(&self) -> Option<Instant> {
+        self.out.next_event_at().or_else(|| self.held.front().map(|held| held.hold_until))
     }
 
     fn set(&mut self, config: &LinkConfig, _now: Instant) {
         self.settings = config.reorder;
-        self.chance.set(config.reorder.share);
+        self.sampler.set(config.reorder.share);
     }
 }
 
@@ -190,7 +191,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn reordering_is_written_as_it_is_read() {
+    fn reorder_text_round_trips() {
         let percent = Reorder { share: Ratio::new(0.01).unwrap(), ..Reorder::default() };
         for (text, reorder, shown) in [
             ("1%:3", percent, "0.01:3"),
@@ -208,11 +209,11 @@ mod tests {
             assert_eq!(shown.parse(), Ok(reorder), "{text}");
         }
         for (text, words) in [
-            ("", "'' lacks which share is held back"),
+            ("", "'' lacks the share of reordered packets"),
             ("2:3", "in '2:3': '2': too large for a ratio"),
             ("1%:0", "a distance of 0 packets"),
             ("1%:-1", "'-1' is not a count of packets"),
-            ("1%:3:4", "do not know what to do with '4'"),
+            ("1%:3:4", "unexpected '4'"),
             ("1%:3:hold=soon", "'soon' is not a duration"),
             ("1%:3:hold=2min", "is above 60 s"),
         ] {

@@ -1,61 +1,62 @@
-//! Traces as CSV: a header that names the columns, and a row for each step.
+//! Traces as CSV: a header with the names of the columns, and a row for each step.
 //!
-//! Columns are `time` and at least one of `rate`, `delay` (one-way) and `loss`, in any order. A unit stands in the
-//! header, `rate[mbit]`, or in the cell, `50mbit`. An empty cell leaves the value as it was. A last row with nothing but
-//! a time says when the trace starts over; without one the last values stay.
+//! The columns are `time` and at least one of `rate`, `delay` (one-way) and `loss`, in any order. The unit is in the
+//! header, `rate[mbit]`, or in the cell, `50mbit`. An empty cell keeps the previous value. A last row with only a time
+//! sets the time at which the trace starts again. Without this row the last values stay.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use super::{MOST_TIME, Steps, Trace, TraceError, lines, shortened};
-use crate::link::Varying;
-use crate::units::{BitRate, QuantityError, Ratio, parse_unit_duration, typed_duration};
+use super::{LinkTrace, MAX_TIME, StepList, TraceError, content_lines, truncate};
+use crate::link::Timetable;
+use crate::units::{BitRate, QuantityError, Ratio, duration_argument, parse_unit_duration};
 
-/// What a column holds.
+/// Content of a column.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Kind {
+enum ColumnKind {
     Time,
     Rate,
     Delay,
     Loss,
 }
 
-/// A column: what it holds, and in which unit if its cells have none.
+/// Column, with the unit of cells that have none.
 struct Column<'a> {
-    kind: Kind,
+    kind: ColumnKind,
     unit: &'a str,
 }
 
-/// The timetables as they grow.
+/// Timetables of a trace under construction.
 struct Tables {
-    rate: Steps<BitRate>,
-    delay: Steps<Duration>,
-    loss: Steps<Ratio>,
+    rate: StepList<BitRate>,
+    delay: StepList<Duration>,
+    loss: StepList<Ratio>,
 }
 
-/// Whether this cell of a header names the time.
+/// Reports whether this cell of a header names the time.
 pub(super) fn is_time(cell: &str) -> bool {
     split(cell).is_some_and(|(name, _)| name.eq_ignore_ascii_case("time"))
 }
 
-pub(super) fn parse(name: &str, text: &str) -> Result<Trace, TraceError> {
-    let mut rows = lines(text);
+pub(super) fn parse(name: &str, text: &str) -> Result<LinkTrace, TraceError> {
+    let mut rows = content_lines(text);
     let (header_line, header) = rows.next().ok_or(TraceError::Empty)?;
     let columns = columns(header, header_line)?;
-    let mut tables = Tables { rate: Steps::new(), delay: Steps::new(), loss: Steps::new() };
+    let mut tables = Tables { rate: StepList::new(), delay: StepList::new(), loss: StepList::new() };
     let mut before: Option<Duration> = None;
     let mut period = None;
     for (line, row) in rows {
         let cells: Vec<&str> = row.split(',').take(columns.len() + 1).map(str::trim).collect();
         if cells.len() != columns.len() {
             let found = row.split(',').count();
-            return Err(TraceError::Cells { line, found, wanted: columns.len() });
+            return Err(TraceError::Cells { line, found, expected: columns.len() });
         }
         if period.is_some() {
             return Err(TraceError::AfterEnd { line });
         }
         let at = time(&columns, &cells, line)?;
-        let is_end = cells.iter().zip(&columns).all(|(cell, column)| cell.is_empty() || column.kind == Kind::Time);
+        let is_end =
+            cells.iter().zip(&columns).all(|(cell, column)| cell.is_empty() || column.kind == ColumnKind::Time);
         match before {
             None if !at.is_zero() || cells.contains(&"") => return Err(TraceError::Start { line }),
             Some(before) if at <= before => return Err(TraceError::Order { line }),
@@ -66,20 +67,20 @@ pub(super) fn parse(name: &str, text: &str) -> Result<Trace, TraceError> {
     }
     before.ok_or(TraceError::Empty)?;
     let given = |kind| columns.iter().any(|column| column.kind == kind);
-    Ok(Trace {
-        rate: given(Kind::Rate).then(|| tables.rate.finish(period)).transpose()?,
-        delay: given(Kind::Delay).then(|| tables.delay.finish(period)).transpose()?,
-        loss: given(Kind::Loss).then(|| tables.loss.finish(period)).transpose()?,
-        ..Trace::named(name)
+    Ok(LinkTrace {
+        rate: given(ColumnKind::Rate).then(|| tables.rate.finish(period)).transpose()?,
+        delay: given(ColumnKind::Delay).then(|| tables.delay.finish(period)).transpose()?,
+        loss: given(ColumnKind::Loss).then(|| tables.loss.finish(period)).transpose()?,
+        ..LinkTrace::unloaded(name)
     })
 }
 
-/// Every step of every timetable in a row; what did not change is left out.
-pub(super) fn write(trace: &Trace) -> String {
-    let columns: Vec<(Kind, Vec<(Duration, String)>)> = [
-        (Kind::Rate, trace.rate.as_ref().map(|rate| texts(rate, |value| value.typed()))),
-        (Kind::Delay, trace.delay.as_ref().map(|delay| texts(delay, |value| typed_duration(*value)))),
-        (Kind::Loss, trace.loss.as_ref().map(|loss| texts(loss, |value| value.typed()))),
+/// Writes one row per step of any timetable. Unchanged values are empty cells.
+pub(super) fn write(trace: &LinkTrace) -> String {
+    let columns: Vec<(ColumnKind, Vec<(Duration, String)>)> = [
+        (ColumnKind::Rate, trace.rate.as_ref().map(|rate| texts(rate, |value| value.to_argument()))),
+        (ColumnKind::Delay, trace.delay.as_ref().map(|delay| texts(delay, |value| duration_argument(*value)))),
+        (ColumnKind::Loss, trace.loss.as_ref().map(|loss| texts(loss, |value| value.to_argument()))),
     ]
     .into_iter()
     .filter_map(|(kind, steps)| Some((kind, steps?)))
@@ -94,12 +95,12 @@ pub(super) fn write(trace: &Trace) -> String {
         rows.insert(period, vec![""; columns.len()]);
     }
     let names = columns.iter().map(|(kind, _)| kind.name());
-    let header = [Kind::Time.name()].into_iter().chain(names).collect::<Vec<_>>().join(",");
-    let rows = rows.iter().map(|(at, cells)| format!("{},{}\n", typed_duration(*at), cells.join(",")));
+    let header = [ColumnKind::Time.name()].into_iter().chain(names).collect::<Vec<_>>().join(",");
+    let rows = rows.iter().map(|(at, cells)| format!("{},{}\n", duration_argument(*at), cells.join(",")));
     format!("{header}\n{}", rows.collect::<String>())
 }
 
-fn texts<T: Copy>(table: &Varying<T>, text: impl Fn(&T) -> String) -> Vec<(Duration, String)> {
+fn texts<T: Copy>(table: &Timetable<T>, text: impl Fn(&T) -> String) -> Vec<(Duration, String)> {
     table.steps().iter().map(|(at, value)| (*at, text(value))).collect()
 }
 
@@ -109,10 +110,10 @@ impl Tables {
             let bad = |source| TraceError::Cell { line, column: column.kind.name(), source };
             let text = column.value(cell);
             match column.kind {
-                Kind::Time => {}
-                Kind::Rate => self.rate.push_line(at, text.parse().map_err(bad)?, line)?,
-                Kind::Delay => self.delay.push_line(at, parse_unit_duration(&text).map_err(bad)?, line)?,
-                Kind::Loss => self.loss.push_line(at, text.parse().map_err(bad)?, line)?,
+                ColumnKind::Time => {}
+                ColumnKind::Rate => self.rate.push_line(at, text.parse().map_err(bad)?, line)?,
+                ColumnKind::Delay => self.delay.push_line(at, parse_unit_duration(&text).map_err(bad)?, line)?,
+                ColumnKind::Loss => self.loss.push_line(at, text.parse().map_err(bad)?, line)?,
             }
         }
         Ok(())
@@ -120,60 +121,63 @@ impl Tables {
 }
 
 impl Column<'_> {
-    /// A cell with its unit.
+    /// Returns the cell with its unit.
     fn value(&self, cell: &str) -> String {
         let has_unit = cell.ends_with(|last: char| last.is_alphabetic() || last == '%');
-        // What is wrong with a cell is told in its own words: no more of them than fit on a line.
-        format!("{}{}", shortened(cell), if has_unit { "" } else { self.unit })
+        // The error quotes the cell, so the cell is limited to the length of a line.
+        format!("{}{}", truncate(cell), if has_unit { "" } else { self.unit })
     }
 }
 
-impl Kind {
-    const ALL: [Kind; 4] = [Kind::Time, Kind::Rate, Kind::Delay, Kind::Loss];
+impl ColumnKind {
+    const ALL: [ColumnKind; 4] = [ColumnKind::Time, ColumnKind::Rate, ColumnKind::Delay, ColumnKind::Loss];
 
     fn name(self) -> &'static str {
         match self {
-            Kind::Time => "time",
-            Kind::Rate => "rate",
-            Kind::Delay => "delay",
-            Kind::Loss => "loss",
+            ColumnKind::Time => "time",
+            ColumnKind::Rate => "rate",
+            ColumnKind::Delay => "delay",
+            ColumnKind::Loss => "loss",
         }
     }
 
-    /// Whether its cells can have this unit.
+    /// Checks that cells of this column can have the unit.
     fn check(self, unit: &str) -> Result<(), QuantityError> {
         let one = format!("1{unit}");
         match self {
-            Kind::Time | Kind::Delay => parse_unit_duration(&one).map(drop),
-            Kind::Rate => one.parse::<BitRate>().map(drop),
-            Kind::Loss => one.parse::<Ratio>().map(drop),
+            ColumnKind::Time | ColumnKind::Delay => parse_unit_duration(&one).map(drop),
+            ColumnKind::Rate => one.parse::<BitRate>().map(drop),
+            ColumnKind::Loss => one.parse::<Ratio>().map(drop),
         }
     }
 }
 
 fn columns(header: &str, line: usize) -> Result<Vec<Column<'_>>, TraceError> {
-    let wrong = |reason: String| TraceError::Header { line, reason };
+    let header_error = |reason: String| TraceError::Header { line, reason };
     let mut columns: Vec<Column> = Vec::new();
     for cell in header.split(',') {
-        let known = split(cell).and_then(|(name, unit)| {
-            let kind = Kind::ALL.into_iter().find(|kind| kind.name().eq_ignore_ascii_case(name))?;
+        let column = split(cell).and_then(|(name, unit)| {
+            let kind = ColumnKind::ALL.into_iter().find(|kind| kind.name().eq_ignore_ascii_case(name))?;
             Some(Column { kind, unit })
         });
-        let Some(column) = known else {
-            return Err(wrong(format!("column '{}' is none of time, rate, delay, loss", shortened(cell.trim()))));
+        let Some(column) = column else {
+            return Err(header_error(format!(
+                "unknown column '{}': use time, rate, delay or loss",
+                truncate(cell.trim())
+            )));
         };
         if !column.unit.is_empty() {
-            column.kind.check(column.unit).map_err(|e| wrong(format!("{}: {e}", column.kind.name())))?;
+            column.kind.check(column.unit).map_err(|e| header_error(format!("{}: {e}", column.kind.name())))?;
         }
         if columns.iter().any(|other| other.kind == column.kind) {
-            return Err(wrong(format!("two columns are called {}", column.kind.name())));
+            return Err(header_error(format!("duplicate column {}", column.kind.name())));
         }
         columns.push(column);
     }
     if columns.len() < 2 { Err(TraceError::NoColumns { line }) } else { Ok(columns) }
 }
 
-/// `rate[mbit]`: the name and the unit.
+/// Splits `rate[mbit]` into the name and the unit.
 fn split(cell: &str) -> Option<(&str, &str)> {
     let cell = cell.trim();
     match cell.split_once('[') {
@@ -183,9 +187,9 @@ fn split(cell: &str) -> Option<(&str, &str)> {
 }
 
 fn time(columns: &[Column], cells: &[&str], line: usize) -> Result<Duration, TraceError> {
-    let bad = |source| TraceError::Cell { line, column: Kind::Time.name(), source };
-    let column = columns.iter().zip(cells).find(|(column, _)| column.kind == Kind::Time);
+    let bad = |source| TraceError::Cell { line, column: ColumnKind::Time.name(), source };
+    let column = columns.iter().zip(cells).find(|(column, _)| column.kind == ColumnKind::Time);
     let text = column.map_or(String::new(), |(column, cell)| column.value(cell));
     let at = parse_unit_duration(&text).map_err(bad)?;
-    if at > MOST_TIME { Err(TraceError::TooLong { line }) } else { Ok(at) }
+    if at > MAX_TIME { Err(TraceError::TooLong { line }) } else { Ok(at) }
 }

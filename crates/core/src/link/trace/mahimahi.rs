@@ -1,82 +1,82 @@
-//! Mahimahi's format (`mm-link`; Netravali et al., "Mahimahi: Accurate Record-and-Replay for HTTP", USENIX ATC 2015):
-//! one whole number of milliseconds a line, each an opportunity to deliver 1,504 bytes, over and over with the last time
-//! as the period.
+//! Mahimahi's format (`mm-link`; Netravali et al., "Mahimahi: Accurate Record-and-Replay for HTTP", USENIX ATC 2015).
+//! Each line is a whole number of milliseconds: an opportunity to deliver 1,504 bytes. The trace repeats, and the last
+//! time is its period.
 //!
-//! The 1,504 bytes are an IP packet of 1,500 and the 4 bytes that a TUN device puts in front of it, so an opportunity is
-//! counted here as 1,500 bytes of IP. `mm-link` delivers at the instant of the opportunity what waited by then; a line
-//! that sends 1,500 bytes within the millisecond before it is done at the same instant. So `n` opportunities at `t` are
-//! a rate of n × 12 Mb/s from t − 1 ms to t. What differs: an opportunity that finds an empty queue is lost to
-//! `mm-link`, where a line may use what is left of its millisecond.
+//! The 1,504 bytes are an IP packet of 1,500 bytes and the 4 bytes that a TUN device puts in front of it, so an
+//! opportunity counts as 1,500 bytes of IP. `mm-link` delivers waiting bytes at the instant of the opportunity. A line
+//! that sends 1,500 bytes in the millisecond before finishes at the same instant. So `n` opportunities at `t` are a
+//! rate of n × 12 Mb/s from t − 1 ms to t. One difference remains: in `mm-link` an opportunity with an empty queue is
+//! lost, while a line can use the rest of the millisecond.
 
 use std::time::Duration;
 
-use super::{MOST_TIME, Steps, Trace, TraceError, lines, shortened};
+use super::{LinkTrace, MAX_TIME, StepList, TraceError, content_lines, truncate};
 use crate::framing::Layer;
 use crate::units::BitRate;
 
-/// What an opportunity carries, bit, in a millisecond: b/s.
-const RATE: u64 = 1500 * 8 * 1000;
-/// 10 Tb/s, the most of a link.
-const MOST_OPPORTUNITIES: u64 = 10_000_000_000_000 / RATE;
+/// Rate of one opportunity per millisecond, b/s.
+const OPPORTUNITY_RATE: u64 = 1500 * 8 * 1000;
+/// Opportunities per millisecond at 10 Tb/s, the maximum of a link.
+const MAX_OPPORTUNITIES: u64 = 10_000_000_000_000 / OPPORTUNITY_RATE;
 
-/// Whether this line can be one of such a trace.
+/// Reports whether the line is a time in this format.
 pub(super) fn is_time(line: &str) -> bool {
     !line.is_empty() && line.trim_start_matches('-').chars().all(|c| c.is_ascii_digit())
 }
 
-pub(super) fn parse(name: &str, text: &str) -> Result<Trace, TraceError> {
-    // Opportunities at 0 come again with those at the end of the period, and are counted there.
+pub(super) fn parse(name: &str, text: &str) -> Result<LinkTrace, TraceError> {
+    // The opportunities at 0 and at the end of the period repeat together, so they are counted at the end.
     let mut at_start = 0;
-    let mut steps = Steps::new();
-    let mut bin = Bin { at: 0, opportunities: 0, line: 1 };
-    for (line, word) in lines(text) {
+    let mut steps = StepList::new();
+    let mut millisecond = Millisecond { at: 0, opportunities: 0, line: 1 };
+    for (line, word) in content_lines(text) {
         let at = millis(word, line)?;
-        if at < bin.at {
+        if at < millisecond.at {
             return Err(TraceError::Order { line });
         }
-        if at > bin.at {
-            bin.end(&mut at_start, &mut steps)?;
-            if at > bin.at + 1 {
-                steps.push_line(Duration::from_millis(bin.at), BitRate(0), line)?;
+        if at > millisecond.at {
+            millisecond.end(&mut at_start, &mut steps)?;
+            if at > millisecond.at + 1 {
+                steps.push_line(Duration::from_millis(millisecond.at), BitRate(0), line)?;
             }
-            bin = Bin { at, opportunities: 0, line };
+            millisecond = Millisecond { at, opportunities: 0, line };
         }
-        bin.opportunities += 1;
-        bin.line = line;
+        millisecond.opportunities += 1;
+        millisecond.line = line;
     }
-    if bin.at == 0 {
-        return Err(TraceError::NoTime { line: bin.line });
+    if millisecond.at == 0 {
+        return Err(TraceError::ZeroLength { line: millisecond.line });
     }
-    bin.opportunities += at_start;
-    let period = Duration::from_millis(bin.at);
-    bin.end(&mut at_start, &mut steps)?;
+    millisecond.opportunities += at_start;
+    let period = Duration::from_millis(millisecond.at);
+    millisecond.end(&mut at_start, &mut steps)?;
     let rate = Some(steps.finish(Some(period))?);
-    Ok(Trace { rate, layer: Some(Layer::Ip), ..Trace::named(name) })
+    Ok(LinkTrace { rate, layer: Some(Layer::Ip), ..LinkTrace::unloaded(name) })
 }
 
-/// The opportunities of one millisecond.
-struct Bin {
+/// Opportunities of one millisecond.
+struct Millisecond {
     at: u64,
     opportunities: u64,
-    /// The last of them.
+    /// Last line of this millisecond.
     line: usize,
 }
 
-impl Bin {
-    /// All of them are known.
-    fn end(&self, at_start: &mut u64, steps: &mut Steps<BitRate>) -> Result<(), TraceError> {
-        if self.opportunities > MOST_OPPORTUNITIES {
+impl Millisecond {
+    /// Adds the step of this millisecond when all its opportunities are known.
+    fn end(&self, at_start: &mut u64, steps: &mut StepList<BitRate>) -> Result<(), TraceError> {
+        if self.opportunities > MAX_OPPORTUNITIES {
             return Err(TraceError::TooFast { line: self.line });
         }
         if self.at == 0 {
             *at_start = self.opportunities;
             return Ok(());
         }
-        steps.push_line(Duration::from_millis(self.at - 1), BitRate(self.opportunities * RATE), self.line)
+        steps.push_line(Duration::from_millis(self.at - 1), BitRate(self.opportunities * OPPORTUNITY_RATE), self.line)
     }
 }
 
 fn millis(word: &str, line: usize) -> Result<u64, TraceError> {
-    let at: u64 = word.parse().map_err(|_| TraceError::Millis { line, text: shortened(word) })?;
-    if Duration::from_millis(at) > MOST_TIME { Err(TraceError::TooLong { line }) } else { Ok(at) }
+    let at: u64 = word.parse().map_err(|_| TraceError::Millis { line, text: truncate(word) })?;
+    if Duration::from_millis(at) > MAX_TIME { Err(TraceError::TooLong { line }) } else { Ok(at) }
 }

@@ -1,8 +1,9 @@
-//! What a sender knows of the segments it sent: in flight, lost, or selectively acknowledged.
+//! State of the segments that a sender sent: in flight, lost, or selectively acknowledged.
 //!
-//! Segments are counted, not bytes, and neighbours that fare alike are one [`Run`]: a window of millions of segments is
-//! a few thousand entries, and what an acknowledgement costs goes with what it changes. It decides nothing about
-//! windows; loss it decides as RACK does (RFC 8985), by the order in which runs were sent.
+//! The scoreboard counts segments, not bytes, and neighbours with the same state are one [`SegmentRun`]. So a window of
+//! millions of segments is a few thousand entries, and the cost of an acknowledgement depends on its changes only. The
+//! scoreboard decides nothing about windows. It detects losses as RACK does (RFC 8985), by the order in which runs were
+//! sent.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
@@ -12,73 +13,72 @@ use crate::time::Instant;
 /// The segments from the first not cumulatively acknowledged to the last sent.
 #[derive(Debug, Default)]
 pub(super) struct Scoreboard {
-    /// By first segment; they adjoin.
-    runs: BTreeMap<u64, Run>,
-    /// First segments of the runs that are lost.
+    /// Adjoining runs, by their first segment.
+    runs: BTreeMap<u64, SegmentRun>,
+    /// First segments of the lost runs.
     lost: BTreeSet<u64>,
-    /// What was sent, in the order of sending, as far as it may still be found lost.
-    sent: VecDeque<Entry>,
-    /// All before this is acknowledged.
+    /// Transmissions in order of sending, as far as they may still be found lost.
+    sent: VecDeque<Transmission>,
+    /// All segments before this one are acknowledged.
     acknowledged: u64,
-    /// The next one never sent.
+    /// Next segment that was never sent.
     next: u64,
-    /// Behind the last one known to have arrived.
+    /// First segment after the highest one that arrived.
     highest: u64,
-    flying: u64,
+    in_flight: u64,
     sacked: u64,
 }
 
-/// What is kept of each transmission until it is acknowledged.
+/// Record of a transmission until it is acknowledged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Stamp {
-    /// When it was sent.
+pub(super) struct SendRecord {
     pub(super) sent: Instant,
-    /// Counts transmissions.
+    /// Number of the transmission.
     pub(super) order: u64,
-    /// Segments delivered by then, and when the last of those was: for the delivery rate (as in Linux' `tcp_rate.c`).
+    /// Segments delivered by then, for the delivery rate (as in Linux's `tcp_rate.c`).
     pub(super) delivered: u64,
-    /// When the last of those was delivered.
+    /// Delivery time of the last of these segments.
     pub(super) delivered_at: Instant,
-    /// When the one was sent that was delivered then.
+    /// Send time of the segment that was delivered then.
     pub(super) first_sent: Instant,
-    /// True if something else than the congestion window held the sender back.
+    /// True if something other than the congestion window limited the sender.
     pub(super) limited: bool,
 }
 
-/// What an acknowledgement says that was not known.
+/// New facts from an acknowledgement.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct News {
-    /// Segments that arrived.
+pub(super) struct AckSummary {
     pub(super) delivered: u64,
-    /// Of these, acknowledged cumulatively.
+    /// Segments that were acknowledged cumulatively.
     pub(super) in_order: u64,
-    /// The transmission sent last of those that arrived, how far it is known to have come, and whether it was one again.
-    pub(super) latest: Option<(Stamp, u64, bool)>,
-    /// Something never sent again arrived after what was sent later.
+    /// The last-sent transmission among the arrived ones, its last arrived segment, and whether it was a
+    /// retransmission.
+    pub(super) latest: Option<(SendRecord, u64, bool)>,
+    /// True if a segment that was never retransmitted arrived after a later one.
     pub(super) reordered: bool,
-    /// When the segment at the left edge was sent again, if it was and is acknowledged now; the end of time if it was
-    /// taken for lost and not sent again yet.
-    pub(super) sent_again: Option<Instant>,
+    /// Retransmission time of the segment at the left edge, if it was retransmitted and is acknowledged now. The end of
+    /// time if it was considered lost and not retransmitted yet.
+    pub(super) retransmitted_at: Option<Instant>,
 }
 
-/// Segments sent together that fared alike.
+/// Segments that were sent together and have the same state.
 #[derive(Clone, Copy, Debug)]
-struct Run {
+struct SegmentRun {
     end: u64,
-    fate: Fate,
-    stamp: Stamp,
+    status: SegmentState,
+    stamp: SendRecord,
     resent: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Fate {
-    Flying,
+enum SegmentState {
+    InFlight,
     Lost,
     Sacked,
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Entry {
+struct Transmission {
     start: u64,
     end: u64,
     order: u64,
@@ -86,77 +86,77 @@ struct Entry {
 }
 
 impl Scoreboard {
-    /// Segments that are somewhere on the path, as far as is known.
-    pub(super) fn flying(&self) -> u64 {
-        self.flying
+    /// Returns the segments in flight, as far as known.
+    pub(super) fn in_flight(&self) -> u64 {
+        self.in_flight
     }
 
-    /// Segments that arrived beyond a hole.
+    /// Returns the segments that arrived after a hole.
     pub(super) fn sacked(&self) -> u64 {
         self.sacked
     }
 
-    /// All before this is acknowledged.
+    /// Returns the first segment that is not cumulatively acknowledged.
     pub(super) fn acknowledged(&self) -> u64 {
         self.acknowledged
     }
 
-    /// The next segment never sent.
+    /// Returns the next segment that was never sent.
     pub(super) fn next(&self) -> u64 {
         self.next
     }
 
-    /// True if nothing sent waits for an acknowledgement.
+    /// Returns true if no segment waits for an acknowledgement.
     pub(super) fn is_empty(&self) -> bool {
         self.runs.is_empty()
     }
 
-    /// True if something waits to be sent again.
+    /// Returns true if a segment waits for retransmission.
     pub(super) fn has_lost(&self) -> bool {
         !self.lost.is_empty()
     }
 
-    /// When the first segment not acknowledged was sent last.
+    /// Returns the last send time of the first unacknowledged segment.
     pub(super) fn head_sent(&self) -> Option<Instant> {
         self.runs.first_key_value().map(|(_, run)| run.stamp.sent)
     }
 
-    /// `count` segments never sent before leave; gives the first.
-    pub(super) fn send(&mut self, count: u64, stamp: Stamp) -> u64 {
+    /// Records `count` new segments that leave; returns the first.
+    pub(super) fn send(&mut self, count: u64, stamp: SendRecord) -> u64 {
         let (start, end) = (self.next, self.next + count);
-        self.runs.insert(start, Run { end, fate: Fate::Flying, stamp, resent: false });
-        self.sent.push_back(Entry { start, end, order: stamp.order, sent: stamp.sent });
+        self.runs.insert(start, SegmentRun { end, status: SegmentState::InFlight, stamp, resent: false });
+        self.sent.push_back(Transmission { start, end, order: stamp.order, sent: stamp.sent });
         self.next = end;
-        self.flying += count;
+        self.in_flight += count;
         start
     }
 
-    /// The first of the lost leave again, `most` of them at most; gives the range.
-    pub(super) fn resend(&mut self, most: u64, stamp: Stamp) -> Option<(u64, u64)> {
+    /// Records the retransmission of the first lost segments, up to `max_count`; returns the range.
+    pub(super) fn resend(&mut self, max_count: u64, stamp: SendRecord) -> Option<(u64, u64)> {
         let start = *self.lost.first()?;
         let run = self.runs.get(&start)?;
-        let end = run.end.min(start.saturating_add(most));
+        let end = run.end.min(start.saturating_add(max_count));
         self.split(end);
         self.lost.remove(&start);
-        self.fly_again(start, end, stamp);
-        self.flying += end - start;
+        self.mark_resent(start, end, stamp);
+        self.in_flight += end - start;
         Some((start, end))
     }
 
-    /// The last segment sent leaves once more as a probe, though it is not known to be lost; gives it.
-    pub(super) fn probe(&mut self, stamp: Stamp) -> Option<u64> {
+    /// Records a retransmission of the last segment as a probe, although it is not known to be lost; returns it.
+    pub(super) fn probe(&mut self, stamp: SendRecord) -> Option<u64> {
         let start = self.next.checked_sub(1).filter(|last| *last >= self.acknowledged)?;
         self.split(start);
-        if self.runs.get(&start)?.fate != Fate::Flying {
+        if self.runs.get(&start)?.status != SegmentState::InFlight {
             return None;
         }
-        self.fly_again(start, self.next, stamp);
+        self.mark_resent(start, self.next, stamp);
         Some(start)
     }
 
-    /// Takes up an acknowledgement of all before `to` and of the ranges `blocks`.
-    pub(super) fn acknowledge(&mut self, to: u64, blocks: impl Iterator<Item = (u64, u64)>) -> News {
-        let mut news = News::default();
+    /// Handles an acknowledgement of all segments before `to` and of the ranges `blocks`.
+    pub(super) fn acknowledge(&mut self, to: u64, blocks: impl Iterator<Item = (u64, u64)>) -> AckSummary {
+        let mut summary = AckSummary::default();
         let before = self.acknowledged;
         let to = to.min(self.next);
         if to > before {
@@ -164,29 +164,29 @@ impl Scoreboard {
             while let Some(first) = self.runs.first_entry().filter(|first| *first.key() < to) {
                 let (start, run) = first.remove_entry();
                 if start == before {
-                    news.sent_again = run.sent_again();
+                    summary.retransmitted_at = run.retransmitted_at();
                 }
-                self.arrive(start, run, &mut news);
-                if run.fate == Fate::Sacked {
+                self.mark_arrived(start, run, &mut summary);
+                if run.status == SegmentState::Sacked {
                     self.sacked -= run.end - start;
                 }
             }
             self.acknowledged = to;
-            news.in_order = to - before;
+            summary.in_order = to - before;
         }
         for (from, to) in blocks {
-            self.sack(from.max(self.acknowledged), to.min(self.next), &mut news);
+            self.sack(from.max(self.acknowledged), to.min(self.next), &mut summary);
         }
-        self.highest = self.highest.max(news.latest.map_or(0, |(_, end, _)| end)).max(self.acknowledged);
-        news
+        self.highest = self.highest.max(summary.latest.map_or(0, |(_, end, _)| end)).max(self.acknowledged);
+        summary
     }
 
-    /// Finds lost what was sent before transmission `latest`, of which all before `to` arrived, and has had `wait` since
-    /// it was sent; gives how many segments, and when to look again.
+    /// Marks segments as lost that were sent before transmission `latest` and have waited for `wait` since. All
+    /// segments of `latest` before `to` arrived. Returns the number of lost segments and the time of the next check.
     pub(super) fn detect(&mut self, latest: u64, to: u64, wait: Duration, now: Instant) -> (u64, Option<Instant>) {
         let mut found = 0;
         while let Some(entry) = self.sent.front().copied() {
-            // Within one transmission what lies before is sent before.
+            // Within one transmission, lower segments were sent earlier.
             let end = if entry.order == latest { entry.end.min(to) } else { entry.end };
             if entry.order > latest || end <= entry.start {
                 break;
@@ -196,7 +196,7 @@ impl Scoreboard {
                 if due > now {
                     return (found, Some(due));
                 }
-                found += self.lose(entry.start, end, |stamp| stamp.order == entry.order);
+                found += self.mark_lost(entry.start, end, |stamp| stamp.order == entry.order);
             }
             match self.sent.front_mut() {
                 Some(front) if end < entry.end => front.start = end,
@@ -206,39 +206,44 @@ impl Scoreboard {
         (found, None)
     }
 
-    /// After a timeout: the first segment is lost, and all that was sent by `before`; gives how many.
+    /// Handles a timeout: the first segment and all sent by `before` are lost; returns how many.
     pub(super) fn time_out(&mut self, before: Instant) -> u64 {
         let first = self.acknowledged;
         self.split((first + 1).min(self.next));
-        let head = self.lose(first, first + 1, |_| true);
-        let rest = self.lose(first, self.next, |stamp| stamp.sent <= before);
+        let head = self.mark_lost(first, first + 1, |_| true);
+        let rest = self.mark_lost(first, self.next, |stamp| stamp.sent <= before);
         self.sent.retain(|entry| entry.sent > before);
         head + rest
     }
 
-    /// It turned out that nothing was lost after all.
-    pub(super) fn find_again(&mut self) {
+    /// Moves all lost segments back in flight, after a spurious loss detection.
+    pub(super) fn restore_lost(&mut self) {
         for start in std::mem::take(&mut self.lost) {
             if let Some(run) = self.runs.get_mut(&start) {
-                run.fate = Fate::Flying;
-                self.flying += run.end - start;
+                run.status = SegmentState::InFlight;
+                self.in_flight += run.end - start;
             }
         }
-        let entry =
-            |(&start, run): (&u64, &Run)| Entry { start, end: run.end, order: run.stamp.order, sent: run.stamp.sent };
-        let mut sent: Vec<Entry> = self.runs.iter().filter(|(_, run)| run.fate == Fate::Flying).map(entry).collect();
+        let entry = |(&start, run): (&u64, &SegmentRun)| Transmission {
+            start,
+            end: run.end,
+            order: run.stamp.order,
+            sent: run.stamp.sent,
+        };
+        let mut sent: Vec<Transmission> =
+            self.runs.iter().filter(|(_, run)| run.status == SegmentState::InFlight).map(entry).collect();
         sent.sort_by_key(|entry| (entry.order, entry.start));
         self.sent = sent.into();
     }
 
-    /// Replaces the run that is exactly `start..end` by a new transmission of it.
-    fn fly_again(&mut self, start: u64, end: u64, stamp: Stamp) {
-        self.runs.insert(start, Run { end, fate: Fate::Flying, stamp, resent: true });
-        self.sent.push_back(Entry { start, end, order: stamp.order, sent: stamp.sent });
+    /// Replaces the run `start..end` by a new transmission of it.
+    fn mark_resent(&mut self, start: u64, end: u64, stamp: SendRecord) {
+        self.runs.insert(start, SegmentRun { end, status: SegmentState::InFlight, stamp, resent: true });
+        self.sent.push_back(Transmission { start, end, order: stamp.order, sent: stamp.sent });
     }
 
-    /// Marks as arrived what is not yet within `from..to`, and makes one run of it and its neighbours that arrived.
-    fn sack(&mut self, from: u64, to: u64, news: &mut News) {
+    /// Marks new segments of `from..to` as arrived, and joins them with arrived neighbours into one run.
+    fn sack(&mut self, from: u64, to: u64, summary: &mut AckSummary) {
         if from >= to || self.runs.range(..=from).next_back().is_some_and(|(_, run)| run.is_sacked() && run.end >= to) {
             return;
         }
@@ -248,7 +253,7 @@ impl Scoreboard {
         let mut stamp = None;
         while let Some((&start, &run)) = self.runs.range(from..to).next() {
             self.runs.remove(&start);
-            self.arrive(start, run, news);
+            self.mark_arrived(start, run, summary);
             if !run.is_sacked() {
                 self.sacked += run.end - start;
             }
@@ -260,49 +265,49 @@ impl Scoreboard {
         {
             low = start;
         }
-        if let Some(run) = self.runs.get(&to).copied().filter(Run::is_sacked) {
+        if let Some(run) = self.runs.get(&to).copied().filter(SegmentRun::is_sacked) {
             self.runs.remove(&to);
             high = run.end;
         }
-        self.runs.insert(low, Run { end: high, fate: Fate::Sacked, stamp, resent: false });
+        self.runs.insert(low, SegmentRun { end: high, status: SegmentState::Sacked, stamp, resent: false });
     }
 
-    /// Accounts for a run that is known to have arrived.
-    fn arrive(&mut self, start: u64, run: Run, news: &mut News) {
+    /// Counts a run that arrived.
+    fn mark_arrived(&mut self, start: u64, run: SegmentRun, summary: &mut AckSummary) {
         let count = run.end - start;
-        match run.fate {
-            Fate::Sacked => return,
-            Fate::Flying => self.flying -= count,
-            Fate::Lost => drop(self.lost.remove(&start)),
+        match run.status {
+            SegmentState::Sacked => return,
+            SegmentState::InFlight => self.in_flight -= count,
+            SegmentState::Lost => drop(self.lost.remove(&start)),
         }
-        news.delivered += count;
-        news.reordered |= !run.resent && start < self.highest;
-        if news.latest.is_none_or(|(stamp, end, _)| (stamp.order, end) < (run.stamp.order, run.end)) {
-            news.latest = Some((run.stamp, run.end, run.resent));
+        summary.delivered += count;
+        summary.reordered |= !run.resent && start < self.highest;
+        if summary.latest.is_none_or(|(stamp, end, _)| (stamp.order, end) < (run.stamp.order, run.end)) {
+            summary.latest = Some((run.stamp, run.end, run.resent));
         }
     }
 
-    /// Marks as lost what is in flight within `start..end` and of which `which` holds; gives how many.
-    fn lose(&mut self, start: u64, end: u64, which: impl Fn(&Stamp) -> bool) -> u64 {
-        // What arrived is one run however it was sent, and stays one.
+    /// Marks segments of `start..end` in flight as lost if `which` is true for them; returns how many.
+    fn mark_lost(&mut self, start: u64, end: u64, which: impl Fn(&SendRecord) -> bool) -> u64 {
+        // Arrived segments are one run, whatever their transmissions, and stay one run.
         for border in [start, end] {
-            if self.runs.range(..border).next_back().is_some_and(|(_, run)| run.fate == Fate::Flying) {
+            if self.runs.range(..border).next_back().is_some_and(|(_, run)| run.status == SegmentState::InFlight) {
                 self.split(border);
             }
         }
         let mut count = 0;
         for (&start, run) in self.runs.range_mut(start..end) {
-            if run.fate == Fate::Flying && which(&run.stamp) {
-                run.fate = Fate::Lost;
+            if run.status == SegmentState::InFlight && which(&run.stamp) {
+                run.status = SegmentState::Lost;
                 self.lost.insert(start);
                 count += run.end - start;
             }
         }
-        self.flying -= count;
+        self.in_flight -= count;
         count
     }
 
-    /// Makes `at` a border between runs, if it is inside one.
+    /// Splits the run that contains `at`, if any, so that a run begins there.
     fn split(&mut self, at: u64) {
         let Some((&start, run)) = self.runs.range_mut(..at).next_back() else { return };
         if run.end <= at {
@@ -311,24 +316,24 @@ impl Scoreboard {
         debug_assert!(start < at);
         let rest = *run;
         run.end = at;
-        if rest.fate == Fate::Lost {
+        if rest.status == SegmentState::Lost {
             self.lost.insert(at);
         }
         self.runs.insert(at, rest);
     }
 }
 
-impl Run {
-    fn sent_again(&self) -> Option<Instant> {
-        match self.fate {
+impl SegmentRun {
+    fn retransmitted_at(&self) -> Option<Instant> {
+        match self.status {
             _ if self.resent => Some(self.stamp.sent),
-            Fate::Lost => Some(Instant::from_nanos(u64::MAX)),
-            Fate::Flying | Fate::Sacked => None,
+            SegmentState::Lost => Some(Instant::from_nanos(u64::MAX)),
+            SegmentState::InFlight | SegmentState::Sacked => None,
         }
     }
 
     fn is_sacked(&self) -> bool {
-        self.fate == Fate::Sacked
+        self.status == SegmentState::Sacked
     }
 }
 
@@ -338,10 +343,10 @@ mod tests {
 
     use super::*;
 
-    /// What a segment is, kept for each of them alone.
+    /// State of a single segment in the reference model.
     #[derive(Clone, Copy, Debug, PartialEq)]
     struct Plain {
-        fate: Fate,
+        status: SegmentState,
         order: u64,
         acknowledged: bool,
     }
@@ -351,7 +356,7 @@ mod tests {
         Send(u64),
         Resend(u64),
         Probe,
-        /// Shares of what is outstanding: the left edge, and ranges beyond it.
+        /// Shares of the outstanding segments: the left edge, and ranges after it.
         Hear(f64, Vec<(f64, u64)>),
         Detect(f64),
         TimeOut(u64),
@@ -371,7 +376,7 @@ mod tests {
         ]
     }
 
-    /// The board, and the same for each segment alone.
+    /// The scoreboard, and a reference model with one entry per segment.
     #[derive(Default)]
     struct Pair {
         board: Scoreboard,
@@ -380,16 +385,16 @@ mod tests {
     }
 
     impl Pair {
-        fn stamp(&mut self) -> Stamp {
+        fn stamp(&mut self) -> SendRecord {
             self.order += 1;
             let sent = Instant::from_nanos(self.order);
-            Stamp { sent, order: self.order, delivered: 0, delivered_at: sent, first_sent: sent, limited: false }
+            SendRecord { sent, order: self.order, delivered: 0, delivered_at: sent, first_sent: sent, limited: false }
         }
 
         fn fly(&mut self, start: u64, end: u64) {
             let order = self.order;
             for segment in &mut self.plain[start as usize..end as usize] {
-                *segment = Plain { fate: Fate::Flying, order, acknowledged: false };
+                *segment = Plain { status: SegmentState::InFlight, order, acknowledged: false };
             }
         }
 
@@ -399,10 +404,10 @@ mod tests {
                     let stamp = self.stamp();
                     let start = self.board.send(*count, stamp);
                     assert_eq!(start, self.plain.len() as u64);
-                    let new = Plain { fate: Fate::Flying, order: self.order, acknowledged: false };
+                    let new = Plain { status: SegmentState::InFlight, order: self.order, acknowledged: false };
                     self.plain.extend(std::iter::repeat_n(new, *count as usize));
                 }
-                Act::Resend(most) => self.resend(*most),
+                Act::Resend(max_count) => self.resend(*max_count),
                 Act::Probe => {
                     let stamp = self.stamp();
                     if let Some(start) = self.board.probe(stamp) {
@@ -413,21 +418,21 @@ mod tests {
                 Act::Detect(share) => self.detect(*share),
                 Act::TimeOut(ago) => self.time_out(self.order.saturating_sub(*ago)),
                 Act::FindAgain => {
-                    self.board.find_again();
-                    let lost = self.plain.iter_mut().filter(|segment| segment.fate == Fate::Lost);
-                    lost.for_each(|segment| segment.fate = Fate::Flying);
+                    self.board.restore_lost();
+                    let lost = self.plain.iter_mut().filter(|segment| segment.status == SegmentState::Lost);
+                    lost.for_each(|segment| segment.status = SegmentState::InFlight);
                 }
             }
         }
 
-        fn resend(&mut self, most: u64) {
-            let lost = |segment: &Plain| segment.fate == Fate::Lost && !segment.acknowledged;
+        fn resend(&mut self, max_count: u64) {
+            let lost = |segment: &Plain| segment.status == SegmentState::Lost && !segment.acknowledged;
             let first = self.plain.iter().position(lost);
             let stamp = self.stamp();
-            let range = self.board.resend(most, stamp);
+            let range = self.board.resend(max_count, stamp);
             assert_eq!(range.map(|(start, _)| start as usize), first);
             let Some((start, end)) = range else { return };
-            assert!(end > start && end - start <= most);
+            assert!(end > start && end - start <= max_count);
             assert!(self.plain[start as usize..end as usize].iter().all(lost));
             self.fly(start, end);
         }
@@ -437,34 +442,34 @@ mod tests {
             let at = |share: f64| self.board.acknowledged() + (outstanding * share) as u64;
             let to = at(share);
             let ranges: Vec<_> = ranges.iter().map(|(share, count)| (at(*share), at(*share) + count)).collect();
-            let news = self.board.acknowledge(to, ranges.iter().copied());
+            let summary = self.board.acknowledge(to, ranges.iter().copied());
             let (mut delivered, mut latest) = (0, None);
             for (index, segment) in (0_u64..).zip(&mut self.plain) {
                 let inside = ranges.iter().any(|(from, to)| (*from..*to).contains(&index));
-                if !segment.acknowledged && segment.fate != Fate::Sacked && (index < to || inside) {
+                if !segment.acknowledged && segment.status != SegmentState::Sacked && (index < to || inside) {
                     delivered += 1;
                     latest = latest.max(Some((segment.order, index + 1)));
-                    segment.fate = Fate::Sacked;
+                    segment.status = SegmentState::Sacked;
                 }
                 segment.acknowledged |= index < to;
             }
-            assert_eq!(news.delivered, delivered);
-            assert_eq!(news.latest.map(|(stamp, end, _)| (stamp.order, end)), latest);
+            assert_eq!(summary.delivered, delivered);
+            assert_eq!(summary.latest.map(|(stamp, end, _)| (stamp.order, end)), latest);
         }
 
-        /// As if the transmission at this share of all had arrived wholly.
+        /// Acts as if the transmission at this share of all had arrived completely.
         fn detect(&mut self, share: f64) {
             let order = (self.order as f64 * share) as u64;
             let end = self.board.next();
-            let (found, again) = self.board.detect(order, end, Duration::ZERO, Instant::from_nanos(u64::MAX));
+            let (found, next_check) = self.board.detect(order, end, Duration::ZERO, Instant::from_nanos(u64::MAX));
             let mut expected = 0;
             for segment in self.plain.iter_mut().filter(|segment| !segment.acknowledged) {
-                if segment.fate == Fate::Flying && segment.order <= order {
-                    segment.fate = Fate::Lost;
+                if segment.status == SegmentState::InFlight && segment.order <= order {
+                    segment.status = SegmentState::Lost;
                     expected += 1;
                 }
             }
-            assert_eq!((found, again), (expected, None));
+            assert_eq!((found, next_check), (expected, None));
         }
 
         fn time_out(&mut self, before: u64) {
@@ -472,8 +477,8 @@ mod tests {
             let mut expected = 0;
             let first = self.board.acknowledged();
             for (index, segment) in (0_u64..).zip(&mut self.plain).filter(|(_, segment)| !segment.acknowledged) {
-                if segment.fate == Fate::Flying && (index == first || segment.order <= before) {
-                    segment.fate = Fate::Lost;
+                if segment.status == SegmentState::InFlight && (index == first || segment.order <= before) {
+                    segment.status = SegmentState::Lost;
                     expected += 1;
                 }
             }
@@ -482,17 +487,17 @@ mod tests {
 
         fn check(&self) {
             let outstanding = || self.plain.iter().filter(|segment| !segment.acknowledged);
-            let count = |fate| outstanding().filter(|segment| segment.fate == fate).count() as u64;
+            let count = |status| outstanding().filter(|segment| segment.status == status).count() as u64;
             let board = &self.board;
-            assert_eq!(board.flying(), count(Fate::Flying));
-            assert_eq!(board.sacked(), count(Fate::Sacked));
-            assert_eq!(board.has_lost(), count(Fate::Lost) > 0);
+            assert_eq!(board.in_flight(), count(SegmentState::InFlight));
+            assert_eq!(board.sacked(), count(SegmentState::Sacked));
+            assert_eq!(board.has_lost(), count(SegmentState::Lost) > 0);
             assert_eq!(board.is_empty(), outstanding().next().is_none());
             let mut at = board.acknowledged();
             for (start, run) in &board.runs {
                 assert_eq!(*start, at);
-                assert!(self.plain[at as usize..run.end as usize].iter().all(|segment| segment.fate == run.fate));
-                assert_eq!(board.lost.contains(start), run.fate == Fate::Lost);
+                assert!(self.plain[at as usize..run.end as usize].iter().all(|segment| segment.status == run.status));
+                assert_eq!(board.lost.contains(start), run.status == SegmentState::Lost);
                 at = run.end;
             }
             assert_eq!(at, board.next());
@@ -503,7 +508,7 @@ mod tests {
         #![proptest_config(ProptestConfig::with_cases(2000))]
 
         #[test]
-        fn runs_say_what_segments_would(acts in prop::collection::vec(act(), 1..60)) {
+        fn scoreboard_matches_the_reference_model(acts in prop::collection::vec(act(), 1..60)) {
             let mut pair = Pair::default();
             for act in &acts {
                 pair.act(act);
@@ -513,19 +518,19 @@ mod tests {
     }
 
     #[test]
-    fn what_lies_before_an_arrival_of_the_same_flight_is_lost() {
+    fn segment_before_an_arrival_of_its_flight_is_lost() {
         let mut pair = Pair::default();
         pair.act(&Act::Send(40));
-        let news = pair.board.acknowledge(5, [(6, 40)].into_iter());
-        let (stamp, to, _) = news.latest.unwrap();
-        assert_eq!((news.delivered, news.in_order, to), (39, 5, 40));
+        let summary = pair.board.acknowledge(5, [(6, 40)].into_iter());
+        let (stamp, to, _) = summary.latest.unwrap();
+        assert_eq!((summary.delivered, summary.in_order, to), (39, 5, 40));
         let wait = Duration::from_nanos(10);
         let found = |pair: &mut Pair, now| pair.board.detect(stamp.order, to, wait, Instant::from_nanos(now));
         assert_eq!(found(&mut pair, 10), (0, Some(Instant::from_nanos(11))));
         assert_eq!(found(&mut pair, 11), (1, None));
-        let again = pair.stamp();
-        assert_eq!(pair.board.resend(100, again), Some((5, 6)));
-        // Whether the first or the second answers, the timestamp must say.
-        assert_eq!(pair.board.acknowledge(40, std::iter::empty()).sent_again, Some(again.sent));
+        let resent = pair.stamp();
+        assert_eq!(pair.board.resend(100, resent), Some((5, 6)));
+        // Only the timestamp shows whether the first or the second transmission is answered.
+        assert_eq!(pair.board.acknowledge(40, std::iter::empty()).retransmitted_at, Some(resent.sent));
     }
 }

@@ -1,9 +1,9 @@
-//! Names that lead out, bounds, and the form on the wire.
+//! Tests of unsafe names, bounds, and the JSON form.
 
 use super::*;
 use proptest::prelude::*;
 
-fn entry(kind: Kind) -> Entry {
+fn entry(kind: EntryKind) -> Entry {
     Entry::new(Name::new("a/b").unwrap(), kind, 0o644, Modified::new(-1, 999_999_999).unwrap()).unwrap()
 }
 
@@ -29,20 +29,20 @@ fn names_stay_below_the_root() {
 }
 
 #[test]
-fn the_form_is_short_and_readable() {
-    let mut file = entry(Kind::File { length: Bytes(5) });
+fn json_form_is_short() {
+    let mut file = entry(EntryKind::File { length: Bytes(5) });
     let text = r#"{"name":"a/b","kind":{"file":{"length":5}},"mode":420,"modified":[-1,999999999]}"#;
     assert_eq!(serde_json::to_string(&file).unwrap(), text);
     file.owner = Some(Owner { uid: 1, gid: 2, user: Some("u".into()), group: None });
-    file.xattrs.push(Xattr { name: "user.a".into(), value: Raw(vec![0]) });
+    file.xattrs.push(Xattr { name: "user.a".into(), value: ByteString(vec![0]) });
     let rest = r#","owner":{"uid":1,"gid":2,"user":"u"},"xattrs":[{"name":"user.a","value":{"base64":"AA=="}}]}"#;
     assert_eq!(serde_json::to_string(&file).unwrap(), text.replace("99]}", &format!("99]{rest}")));
     assert_eq!(serde_json::from_str::<Entry>(&text.replace("420", "420,\"new\":1")).unwrap().mode, 420);
 }
 
 #[test]
-fn bounds_are_checked_where_it_is_read() {
-    let good = serde_json::to_value(entry(Kind::File { length: Bytes(5) })).unwrap();
+fn bounds_are_checked_while_parsing() {
+    let good = serde_json::to_value(entry(EntryKind::File { length: Bytes(5) })).unwrap();
     let xattr = |name: &str, length: usize| serde_json::json!({"name": name, "value": "v".repeat(length)});
     let cases = [
         ("mode", serde_json::json!(0o10000), "mode 0o10000"),
@@ -69,37 +69,37 @@ fn bounds_are_checked_where_it_is_read() {
 
 proptest! {
     #[test]
-    fn entries_survive_within_the_bound(
+    fn entries_round_trip_within_size_bound(
         names in proptest::collection::vec(proptest::collection::vec(any::<u8>(), 1..80), 3),
         value: Vec<u8>, numbers: (u32, u32, i64, u64), which in 0..4,
     ) {
         let Ok(name) = Name::new(names[0].clone()) else { return Ok(()) };
         let kind = match which {
-            0 => Kind::Directory,
-            1 => Kind::File { length: Bytes(numbers.3 >> 1) },
-            2 => Kind::Symlink { target: Raw(names[1].iter().map(|b| b | 1).collect()) },
-            _ => Kind::HardLink { to: numbers.0 },
+            0 => EntryKind::Directory,
+            1 => EntryKind::File { length: Bytes(numbers.3 >> 1) },
+            2 => EntryKind::Symlink { target: ByteString(names[1].iter().map(|b| b | 1).collect()) },
+            _ => EntryKind::HardLink { to: numbers.0 },
         };
         let modified = Modified::new(numbers.2, numbers.1 % 1_000_000_000).unwrap();
         let Ok(mut entry) = Entry::new(name, kind, numbers.0 & 0o7777, modified) else { return Ok(()) };
-        let owner = Some(Raw(names[2].clone()));
+        let owner = Some(ByteString(names[2].clone()));
         entry.owner = Some(Owner { uid: numbers.0, gid: numbers.1, user: owner.clone(), group: owner });
-        entry.xattrs.push(Xattr { name: Raw(names[1].iter().map(|b| b | 1).collect()), value: Raw(value) });
+        entry.xattrs.push(Xattr { name: ByteString(names[1].iter().map(|b| b | 1).collect()), value: ByteString(value) });
         let text = serde_json::to_string(&entry).unwrap();
-        prop_assert!(text.len() <= entry.json_bound(), "{} of {}: {text}", text.len(), entry.json_bound());
+        prop_assert!(text.len() <= entry.max_json_bytes(), "{} of {}: {text}", text.len(), entry.max_json_bytes());
         prop_assert_eq!(serde_json::from_str::<Entry>(&text).unwrap(), entry);
     }
 }
 
 #[test]
-fn times_as_file_systems_keep_them() {
+fn truncated_times_are_recognised() {
     let at = |nanoseconds| Modified::new(5, nanoseconds).unwrap();
     let given = at(123_456_789);
     for kept in [123_456_789, 123_456_700, 123_456_000, 123_000_000, 0] {
-        assert!(at(kept).keeps(given), "{kept}");
+        assert!(at(kept).is_truncation_of(given), "{kept}");
     }
     for other in [123_456_788, 123_456_800, 123_457_000, 100_000_001, 900_000_000] {
-        assert!(!at(other).keeps(given), "{other}");
+        assert!(!at(other).is_truncation_of(given), "{other}");
     }
-    assert!(!at(5).keeps(at(0)) && !Modified::new(6, 0).unwrap().keeps(at(0)));
+    assert!(!at(5).is_truncation_of(at(0)) && !Modified::new(6, 0).unwrap().is_truncation_of(at(0)));
 }

@@ -1,12 +1,12 @@
-//! Expectations are what rsync 3.2.7 printed (`rsync -n -r --out-format=%n`) for these rules and this tree.
+//! Expected results are the output of rsync 3.2.7 (`rsync -n -r --out-format=%n`) for these rules and this tree.
 
 use super::*;
 use proptest::prelude::*;
 
 const TREE: &str = r"[x] a\b b*c d/ d/e/ d/e/foo d/foo d/x.c e/ e/d/ e/d/foo foo q.c";
 
-fn rules(text: &str) -> Rules {
-    let mut rules = Rules::default();
+fn rules(text: &str) -> FilterRules {
+    let mut rules = FilterRules::default();
     for rule in text.split(' ') {
         let decision = if rule.starts_with('+') { Decision::Include } else { Decision::Exclude };
         rules.push(decision, &rule.as_bytes()[1..]).unwrap();
@@ -14,8 +14,8 @@ fn rules(text: &str) -> Rules {
     rules
 }
 
-/// As a walker asks: what is below an excluded directory is never seen.
-fn walk(rules: &Rules) -> String {
+/// Walks the tree as a sender does: the contents of an excluded directory are never checked.
+fn walk(rules: &FilterRules) -> String {
     let (mut copied, mut left_out) = (Vec::new(), Vec::new());
     for path in TREE.split(' ').filter(|path| !path.is_empty()) {
         if left_out.iter().any(|directory| path.starts_with(directory)) {
@@ -31,7 +31,7 @@ fn walk(rules: &Rules) -> String {
 }
 
 #[test]
-fn rules_mean_what_they_mean_to_rsync() {
+fn rules_match_rsync() {
     let cases = [
         ("-foo", r"[x] a\b b*c d/ d/e/ d/x.c e/ e/d/ q.c"),
         ("-/foo", r"[x] a\b b*c d/ d/e/ d/e/foo d/foo d/x.c e/ e/d/ e/d/foo q.c"),
@@ -94,12 +94,12 @@ fn rules_mean_what_they_mean_to_rsync() {
     for (text, copied) in cases {
         assert_eq!(walk(&rules(text)), copied, "{text}");
     }
-    assert_eq!(walk(&Rules::default()), TREE);
+    assert_eq!(walk(&FilterRules::default()), TREE);
 }
 
 #[test]
-fn bytes_that_are_no_text_are_bytes() {
-    let mut rules = Rules::default();
+fn patterns_match_non_utf8_bytes() {
+    let mut rules = FilterRules::default();
     rules.push(Decision::Exclude, b"?\xff[\x80-\xfe]").unwrap();
     assert_eq!(rules.decide(b"d/a\xff\x90", false), Decision::Exclude);
     assert_eq!(rules.decide(b"d/a\xff\xff", false), Decision::Include);
@@ -107,35 +107,38 @@ fn bytes_that_are_no_text_are_bytes() {
 }
 
 #[test]
-fn what_is_no_pattern_is_refused() {
-    let push = |pattern: &[u8]| Rules::default().push(Decision::Exclude, pattern).unwrap_err().to_string();
+fn invalid_patterns_are_rejected() {
+    let push = |pattern: &[u8]| FilterRules::default().push(Decision::Exclude, pattern).unwrap_err().to_string();
     assert_eq!(push(b""), "empty pattern");
     assert!(push(b"a\0").contains("contains NUL"));
-    assert!(push(b"- a").contains("'- a': rules with a prefix") && push(b"!").contains("'[!]' means the character"));
+    assert!(
+        push(b"- a").contains("'- a': rules with a prefix")
+            && push(b"!").contains("write '[!]' for the character itself")
+    );
     assert!(push(&[b'a'; 1025]).contains("1025 bytes"));
-    let mut many = Rules::default();
+    let mut many = FilterRules::default();
     (0..64).for_each(|_| many.push(Decision::Exclude, &[b'a'; 1024]).unwrap());
     assert_eq!(many.push(Decision::Exclude, b"a"), Err(FilterError::TooMany));
     let text = serde_json::to_string(&rules("+*.c -d/***")).unwrap();
     assert_eq!(text, r#"[["include","*.c"],["exclude","d/***"]]"#);
     assert_eq!(walk(&serde_json::from_str(&text).unwrap()), walk(&rules("+*.c -d/***")));
-    assert!(serde_json::from_str::<Rules>(r#"[["exclude",""]]"#).is_err());
+    assert!(serde_json::from_str::<FilterRules>(r#"[["exclude",""]]"#).is_err());
 }
 
 #[test]
-fn a_hostile_pattern_costs_the_product_of_the_lengths() {
+fn hostile_pattern_runs_in_bounded_time() {
     let pattern = [b"*a".repeat(511), b"b".to_vec()].concat();
-    let mut rules = Rules::default();
+    let mut rules = FilterRules::default();
     rules.push(Decision::Exclude, &pattern).unwrap();
     rules.push(Decision::Exclude, &[b"**/".to_vec(), b"*a".repeat(500), b"**b".to_vec()].concat()).unwrap();
-    // A matcher that turns back would not come to an end here.
+    // A backtracking matcher would not finish here.
     assert_eq!(rules.decide(&b"a".repeat(4096), false), Decision::Include);
 }
 
 proptest! {
-    /// Against the plainest matcher there is, which turns back.
+    /// Compares with a simple backtracking matcher.
     #[test]
-    fn wildcards_match_as_a_matcher_that_turns_back(pattern in "[ab/*?]{1,8}", text in "[ab/]{0,8}") {
+    fn wildcards_match_like_backtracking(pattern in "[ab/*?]{1,8}", text in "[ab/]{0,8}") {
         fn turns_back(pattern: &[u8], text: &[u8]) -> bool {
             match (pattern, text) {
                 ([], []) => true,
@@ -149,16 +152,16 @@ proptest! {
             }
         }
         let wildcard = Wildcard::new(pattern.as_bytes());
-        let ours = wildcard.matches(text.bytes(), Start::Here);
+        let ours = wildcard.matches(text.bytes(), MatchStart::Here);
         prop_assert_eq!(ours, turns_back(pattern.as_bytes(), text.as_bytes()));
         let slashes = text.match_indices('/').map(|(at, _)| at + 1).chain([0]);
         let anywhere = slashes.fold(false, |any, at| any | turns_back(pattern.as_bytes(), &text.as_bytes()[at..]));
-        prop_assert_eq!(wildcard.matches(text.bytes(), Start::AfterAnySlash), anywhere);
+        prop_assert_eq!(wildcard.matches(text.bytes(), MatchStart::AfterAnySlash), anywhere);
     }
 
     #[test]
-    fn no_pattern_and_no_path_make_it_panic(pattern: Vec<u8>, path: Vec<u8>, is_directory: bool) {
-        let mut rules = Rules::default();
+    fn no_input_panics(pattern: Vec<u8>, path: Vec<u8>, is_directory: bool) {
+        let mut rules = FilterRules::default();
         if rules.push(Decision::Exclude, &pattern).is_ok() {
             rules.decide(&path, is_directory);
         }
@@ -166,9 +169,9 @@ proptest! {
 }
 
 #[test]
-fn one_path_is_left_out_as_it_stands() {
+fn exclude_first_excludes_exactly_one_path() {
     for path in [&b"a/b"[..], b"a/*", b"a[b]\\?", b"a\\b", b"**/\xff***", b"- x", b"!"] {
-        let mut rules = Rules::default();
+        let mut rules = FilterRules::default();
         rules.push(Decision::Include, b"*").unwrap();
         rules.exclude_first(path).unwrap();
         assert_eq!(rules.decide(path, false), Decision::Exclude, "{}", path.escape_ascii());

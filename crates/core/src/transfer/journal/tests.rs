@@ -1,36 +1,35 @@
-//! What a crash may leave of a journal.
+//! Tests of journals after a crash.
 
 use super::*;
 use proptest::prelude::*;
 
-fn header(name: &str, blocks: u64) -> Header {
+fn header(name: &str, blocks: u64) -> JournalHeader {
     let layout = Layout::new(Bytes(blocks * 1024), Bytes(1024)).unwrap();
-    Header { layout, modified: Modified::new(7, 8).unwrap(), source: name.into(), verify: Verify::Blake3 }
+    JournalHeader { layout, modified: Modified::new(7, 8).unwrap(), source: name.into(), verify: Verify::Blake3 }
 }
 
-fn record(index: u64) -> Record {
-    Record { index, hash: BlockHash(*blake3::hash(&index.to_be_bytes()).as_bytes()) }
+fn record(index: u64) -> JournalRecord {
+    JournalRecord { index, hash: BlockHash(*blake3::hash(&index.to_be_bytes()).as_bytes()) }
 }
 
-fn journal(header: &Header, numbers: &[u64], clean: bool) -> Vec<u8> {
+fn journal(header: &JournalHeader, numbers: &[u64], clean: bool) -> Vec<u8> {
     let (mut bytes, writer) = header.encode().unwrap();
     numbers.iter().for_each(|number| bytes.extend(writer.record(record(*number))));
     if clean {
-        bytes.extend(writer.clean(closed()));
+        bytes.extend(writer.clean_stop_record(closed()));
     }
     bytes
 }
 
-/// When the partial file was changed last.
 fn closed() -> Modified {
     Modified::new(-5, 999_999_999).unwrap()
 }
 
-fn read(bytes: &[u8], piece: usize) -> Result<(Vec<Record>, Ending), JournalError> {
-    let (mut reader, mut records) = (Reader::default(), Vec::new());
+fn read(bytes: &[u8], piece: usize) -> Result<(Vec<JournalRecord>, JournalEnd), JournalError> {
+    let (mut reader, mut records) = (JournalReader::default(), Vec::new());
     for piece in bytes.chunks(piece) {
         let more = reader.feed(piece, |record| records.push(record))?;
-        assert!(reader.held.len() <= MAX_HEADER);
+        assert!(reader.buffer.len() <= MAX_HEADER);
         if !more {
             break;
         }
@@ -40,7 +39,7 @@ fn read(bytes: &[u8], piece: usize) -> Result<(Vec<Record>, Ending), JournalErro
 
 proptest! {
     #[test]
-    fn what_was_written_is_read_in_any_pieces(
+    fn journal_round_trips_in_any_pieces(
         numbers in proptest::collection::vec(0u64..50, 0..40), clean: bool, piece in 1usize..200
     ) {
         let header = header("a\n\u{1}", 50);
@@ -48,11 +47,11 @@ proptest! {
         let (records, ending) = read(&bytes, piece).unwrap();
         prop_assert_eq!(records, numbers.into_iter().map(record).collect::<Vec<_>>());
         prop_assert_eq!(&ending.header, &header);
-        prop_assert_eq!((ending.sound, ending.clean, ending.torn), (bytes.len() as u64, clean.then(closed), false));
+        prop_assert_eq!((ending.valid_bytes, ending.clean_stop, ending.has_invalid_tail), (bytes.len() as u64, clean.then(closed), false));
     }
 
     #[test]
-    fn a_cut_or_a_flipped_bit_or_a_garbled_tail_makes_no_record(
+    fn damaged_records_are_rejected(
         numbers in proptest::collection::vec(0u64..50, 0..20), at: prop::sample::Index, bit in 0u32..8, cut: bool,
         garbage in proptest::collection::vec(prop_oneof![Just(0u8), any::<u8>()], 0..150),
     ) {
@@ -63,7 +62,7 @@ proptest! {
             true => bytes.truncate(at),
             false => bytes[at] ^= 1 << bit,
         }
-        let start = whole.len() - (numbers.len() + 1) * RECORD;
+        let start = whole.len() - (numbers.len() + 1) * RECORD_BYTES;
         let clean_copy = bytes.clone();
         bytes.extend(&garbage);
         for bytes in [clean_copy, bytes] {
@@ -72,17 +71,17 @@ proptest! {
                 continue;
             };
             prop_assert!(at >= start, "a damaged header was believed");
-            let sound = (at - start) / RECORD;
+            let sound = (at - start) / RECORD_BYTES;
             let written: Vec<_> = numbers.iter().take(sound).map(|number| record(*number)).collect();
             prop_assert_eq!(records, written);
-            prop_assert_eq!(ending.sound as usize, start + sound * RECORD);
-            prop_assert_eq!(ending.clean, None);
-            prop_assert_eq!(ending.torn, bytes.len() as u64 > ending.sound);
+            prop_assert_eq!(ending.valid_bytes as usize, start + sound * RECORD_BYTES);
+            prop_assert_eq!(ending.clean_stop, None);
+            prop_assert_eq!(ending.has_invalid_tail, bytes.len() as u64 > ending.valid_bytes);
         }
     }
 
     #[test]
-    fn no_bytes_make_it_panic(bytes: Vec<u8>, numbers in proptest::collection::vec(0u64..50, 0..5)) {
+    fn no_input_panics(bytes: Vec<u8>, numbers in proptest::collection::vec(0u64..50, 0..5)) {
         let _ = read(&bytes, 7);
         let mut behind = journal(&header("a", 50), &numbers, false);
         behind.extend(bytes);
@@ -91,7 +90,7 @@ proptest! {
 }
 
 #[test]
-fn records_of_another_journal_are_none() {
+fn records_of_another_journal_are_rejected() {
     let (mut bytes, _) = header("a", 50).encode().unwrap();
     let mut later = header("a", 50);
     later.modified = Modified::new(7, 9).unwrap();
@@ -99,40 +98,43 @@ fn records_of_another_journal_are_none() {
         let (_, writer) = other.encode().unwrap();
         let length = bytes.len();
         bytes.extend(writer.record(record(1)));
-        bytes.extend(writer.clean(closed()));
+        bytes.extend(writer.clean_stop_record(closed()));
         let (records, ending) = read(&bytes, 48).unwrap();
-        assert_eq!((records, ending.sound, ending.clean, ending.torn), (vec![], length as u64, None, true));
+        assert_eq!(
+            (records, ending.valid_bytes, ending.clean_stop, ending.has_invalid_tail),
+            (vec![], length as u64, None, true)
+        );
         bytes.truncate(length);
     }
 }
 
 #[test]
-fn a_block_that_the_file_has_not_is_no_record() {
+fn records_of_unknown_blocks_are_rejected() {
     let bytes = journal(&header("a", 3), &[0, 2, 3, 1], false);
     let (records, ending) = read(&bytes, 48).unwrap();
-    assert_eq!((records, ending.torn), (vec![record(0), record(2)], true));
+    assert_eq!((records, ending.has_invalid_tail), (vec![record(0), record(2)], true));
 }
 
 #[test]
-fn it_goes_on_behind_the_sound_part() {
+fn records_can_be_appended_to_valid_part() {
     let whole = header("a", 50);
     let mut bytes = journal(&whole, &[1, 2], true);
     let ending = read(&bytes, 48).unwrap().1;
-    assert_eq!(ending.clean, Some(closed()));
+    assert_eq!(ending.clean_stop, Some(closed()));
     bytes.extend(ending.writer.record(record(3)));
     let (records, ending) = read(&bytes, 48).unwrap();
-    assert_eq!((records.len(), ending.clean, ending.torn), (3, None, false));
+    assert_eq!((records.len(), ending.clean_stop, ending.has_invalid_tail), (3, None, false));
     bytes.extend([9; 47]);
     let ending = read(&bytes, 48).unwrap().1;
-    bytes.truncate(ending.sound as usize);
+    bytes.truncate(ending.valid_bytes as usize);
     bytes.extend(ending.writer.record(record(1)));
-    bytes.extend(ending.writer.clean(Modified::default()));
+    bytes.extend(ending.writer.clean_stop_record(Modified::default()));
     let (records, ending) = read(&bytes, 48).unwrap();
-    assert_eq!((records, ending.clean), ([1, 2, 3, 1].map(record).to_vec(), Some(Modified::default())));
+    assert_eq!((records, ending.clean_stop), ([1, 2, 3, 1].map(record).to_vec(), Some(Modified::default())));
 }
 
 #[test]
-fn what_is_no_journal_is_named() {
+fn errors_name_the_cause() {
     let (line, _) = header("a", 50).encode().unwrap();
     let text = String::from_utf8(line).unwrap();
     let expected = r#"lfn-journal 1 {"length":51200,"modified":[7,8],"block":1024,"source":"a"} "#;
@@ -143,7 +145,7 @@ fn what_is_no_journal_is_named() {
     assert_eq!(said("lfn-journal x {}\n"), JournalError::Magic);
     assert_eq!(said(text.trim_end()), JournalError::Magic);
     assert_eq!(said(&"a".repeat(1 << 20)), JournalError::Magic);
-    assert_eq!(Reader::default().finish().unwrap_err(), JournalError::Magic);
+    assert_eq!(JournalReader::default().finish().unwrap_err(), JournalError::Magic);
     assert_eq!(header(&"a".repeat(4097), 5).encode().unwrap_err(), JournalError::Name(4097));
     let long = header(&"\"".repeat(4096), 5);
     assert_eq!(read(&journal(&long, &[4], true), 4096).unwrap().1.header, long);

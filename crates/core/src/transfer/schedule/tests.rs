@@ -5,7 +5,7 @@ use std::collections::HashMap;
 
 const BLOCK: u64 = 1024;
 
-/// What a receiver and a few streams may do between two entries.
+/// Actions of a receiver and a few streams.
 #[derive(Debug, Clone)]
 enum Act {
     List(Option<u64>),
@@ -34,7 +34,7 @@ fn act() -> impl Strategy<Value = Act> {
     ]
 }
 
-/// What must be so, kept as simply as can be: of each unsettled file, which blocks wait to be sent or hashed.
+/// Expected state, kept as simply as possible: the blocks of each unfinished file that wait to be sent or hashed.
 #[derive(Default)]
 struct Model {
     lengths: Vec<Option<u64>>,
@@ -67,16 +67,16 @@ fn data(file: u32, length: u64) -> Vec<u8> {
 }
 
 struct Trial {
-    deck: Deck<u32>,
+    deck: BlockScheduler<u32>,
     model: Model,
-    /// In hand, of four streams and one that only hashes.
-    hands: Vec<Vec<Piece<u32>>>,
+    /// Assigned work of four streams and of one thread that only hashes.
+    hands: Vec<Vec<BlockTask<u32>>>,
 }
 
 impl Trial {
     fn new(asks: bool) -> Self {
-        let mut deck = Deck::new(Bytes(BLOCK));
-        deck.asks(asks);
+        let mut deck = BlockScheduler::new(Bytes(BLOCK));
+        deck.set_wait_for_requests(asks);
         let model = Model { wanted: if asks { 0 } else { u32::MAX }, ..Model::default() };
         Trial { deck, model, hands: vec![Vec::new(); 5] }
     }
@@ -86,27 +86,27 @@ impl Trial {
         let listed = model.lengths.len() as u32;
         match act {
             Act::List(length) => {
-                let number = deck.list(100, length.map(|length| (Bytes(length), listed * 3))).unwrap();
+                let number = deck.add_entry(100, length.map(|length| (Bytes(length), listed * 3))).unwrap();
                 prop_assert_eq!(number, listed);
                 model.lengths.push(length);
                 model.to_send.extend((0..length.unwrap_or(0).div_ceil(BLOCK)).map(|index| (number, index)));
             }
             Act::Deal(hand, room) if hands[hand].is_empty() => {
                 let may: Vec<_> = model.to_send.iter().filter(|(f, _)| *f < model.wanted).copied().collect();
-                prop_assert_eq!(deck.has_more(), !may.is_empty());
-                let pieces = deck.deal(room);
+                prop_assert_eq!(deck.has_blocks_to_send(), !may.is_empty());
+                let pieces = deck.next_blocks(room);
                 prop_assert_eq!(pieces.is_empty(), may.is_empty());
                 let dealt: Vec<_> = pieces.iter().map(|piece| (piece.file, piece.block.index)).collect();
                 prop_assert!(may.starts_with(&dealt), "{:?} of {:?}", dealt, may);
                 let bytes: usize = pieces.iter().map(|p| BlockHeader::LENGTH + p.block.length as usize).sum();
                 prop_assert!(pieces.len() == 1 || bytes <= room);
                 prop_assert!(pieces.len() == 1 || pieces.iter().all(|piece| piece.layout.blocks() == 1));
-                prop_assert!(pieces.iter().all(|piece| piece.send && piece.of == piece.file * 3));
+                prop_assert!(pieces.iter().all(|piece| piece.send && piece.source == piece.file * 3));
                 dealt.iter().for_each(|block| assert!(model.to_send.remove(block)));
                 hands[hand] = pieces;
             }
             Act::Hash if hands[4].is_empty() => {
-                let piece = deck.deal_hashing();
+                let piece = deck.next_hash_block();
                 prop_assert_eq!(piece.is_none(), model.to_hash.is_empty());
                 if let Some(piece) = piece {
                     prop_assert!(!piece.send && model.to_hash.remove(&(piece.file, piece.block.index)));
@@ -114,13 +114,13 @@ impl Trial {
                 }
             }
             Act::Done(hand) => {
-                // Whoever hashes is done with whatever the last stream is done with.
+                // The hashing thread finishes together with the last stream.
                 let both = if hand == 3 { vec![3, 4] } else { vec![hand] };
                 let pieces = both.into_iter().flat_map(|hand| std::mem::take(&mut hands[hand])).collect::<Vec<_>>();
                 pieces.iter().try_for_each(|piece| done(deck, model, piece))?;
             }
             Act::Have(file, first, last) => {
-                let result = deck.have(file, &BlockSet::from_range(first, last));
+                let result = deck.skip_blocks(file, &BlockSet::from_range(first, last));
                 prop_assert_eq!(result.is_ok(), speaks_sense(model, file, last));
                 for index in first..=last {
                     if result.is_ok() && model.to_send.remove(&(file, index)) {
@@ -129,7 +129,7 @@ impl Trial {
                 }
             }
             Act::Again(file, index) => {
-                let result = deck.again(file, (index, index));
+                let result = deck.resend(file, index, index);
                 prop_assert_eq!(result.is_ok(), speaks_sense(model, file, index));
                 if result.is_ok() && !model.settled.contains(&file) {
                     model.to_hash.remove(&(file, index));
@@ -149,7 +149,7 @@ impl Trial {
                 }
             }
             Act::Wants(up_to) => {
-                prop_assert_eq!(deck.wants(up_to).is_ok(), up_to <= listed);
+                prop_assert_eq!(deck.request_up_to(up_to).is_ok(), up_to <= listed);
                 if up_to <= listed {
                     model.wanted = model.wanted.max(up_to);
                 }
@@ -157,8 +157,8 @@ impl Trial {
             Act::Deal(..) | Act::Hash => {}
         }
         let unsettled = model.lengths.len() - model.settled.len();
-        prop_assert_eq!(deck.unsettled(), unsettled);
-        prop_assert_eq!((deck.account.entries(), deck.account.bytes()), (unsettled, 100 * unsettled));
+        prop_assert_eq!(deck.pending_entries(), unsettled);
+        prop_assert_eq!((deck.pending_size.entries(), deck.pending_size.bytes()), (unsettled, 100 * unsettled));
         Ok(())
     }
 }
@@ -168,11 +168,11 @@ fn speaks_sense(model: &Model, file: u32, index: u64) -> bool {
     listed && (model.settled.contains(&file) || model.is_file(file) && model.blocks(file).is_some_and(|n| index < n))
 }
 
-fn done(deck: &mut Deck<u32>, model: &mut Model, piece: &Piece<u32>) -> Result<(), TestCaseError> {
+fn done(deck: &mut BlockScheduler<u32>, model: &mut Model, piece: &BlockTask<u32>) -> Result<(), TestCaseError> {
     let file = piece.file;
     let bytes = data(file, model.lengths[file as usize].unwrap());
     let block = &bytes[piece.block.offset as usize..][..piece.block.length as usize];
-    let digest = deck.done(piece, hash_block(&piece.layout, piece.block, block));
+    let digest = deck.record_hash(piece, hash_block(&piece.layout, piece.block, block));
     let Some(blocks) = model.blocks(file) else {
         prop_assert_eq!(digest, None);
         return Ok(());
@@ -180,21 +180,22 @@ fn done(deck: &mut Deck<u32>, model: &mut Model, piece: &Piece<u32>) -> Result<(
     let hashed = model.hashed.entry(file).or_default();
     let last = hashed.insert(piece.block.index) && hashed.len() as u64 == blocks;
     let whole = Digest(*blake3::hash(&bytes).as_bytes());
-    // A single block tells it each time it is sent; of several, only the last one does.
+    // A single block returns the digest each time. Of several blocks, only the last one does.
     prop_assert_eq!(digest, (last || blocks == 1).then_some(whole));
     Ok(())
 }
 
 proptest! {
-    /// Streams of any pace, a receiver that has, wants, misses, settles and fails what it likes: each block is dealt
-    /// once, in order, and again only when asked for; what is kept is hashed once; the digest is the source's.
+    /// Streams run at any pace; the receiver has, requests, misses, finishes and fails any blocks. Each block is
+    /// assigned once, in order, and again only on request. A block that the receiver has is hashed once. The digest is
+    /// that of the source.
     #[test]
-    fn every_block_is_dealt_once(asks: bool, acts in proptest::collection::vec(act(), 0..250)) {
+    fn every_block_is_assigned_once(asks: bool, acts in proptest::collection::vec(act(), 0..250)) {
         let mut trial = Trial::new(asks);
         for act in acts {
             trial.act(act)?;
         }
-        // To the end: everything is wanted, and four streams go on until nothing is left.
+        // Finish: everything is requested, and four streams run until nothing is left.
         let listed = trial.model.lengths.len() as u32;
         trial.act(Act::Wants(listed))?;
         for hand in (0..4).cycle() {
@@ -210,48 +211,48 @@ proptest! {
             let blocks = trial.model.blocks(file).unwrap_or(0);
             prop_assert!(blocks == 0 || trial.model.hashed[&file].len() as u64 == blocks);
         }
-        prop_assert!(!trial.deck.is_over() && trial.deck.close() == Err(DeckError::Early));
-        trial.deck.complete();
-        prop_assert_eq!(trial.deck.is_over(), trial.model.settled.len() == listed as usize);
+        prop_assert!(!trial.deck.is_finished() && trial.deck.finish() == Err(ScheduleError::DoneBeforeListComplete));
+        trial.deck.finish_list();
+        prop_assert_eq!(trial.deck.is_finished(), trial.model.settled.len() == listed as usize);
         if let Some(last) = listed.checked_sub(1) {
             trial.deck.settle(&BlockSet::from_range(0, last.into())).unwrap();
         }
-        prop_assert!(trial.deck.is_over());
-        prop_assert_eq!(trial.deck.ranges, 0);
+        prop_assert!(trial.deck.is_finished());
+        prop_assert_eq!(trial.deck.skip_ranges, 0);
     }
 }
 
 #[test]
-fn small_files_are_packed_and_large_ones_go_alone() {
-    let mut deck = Deck::new(Bytes(BLOCK));
+fn small_files_are_grouped() {
+    let mut deck = BlockScheduler::new(Bytes(BLOCK));
     for length in [100, 0, 100, 3000, 100, 100] {
-        deck.list(0, Some((Bytes(length), ()))).unwrap();
+        deck.add_entry(0, Some((Bytes(length), ()))).unwrap();
     }
     let mut dealt =
-        || -> Vec<(u32, u64)> { deck.deal(1024).iter().map(|piece| (piece.file, piece.block.index)).collect() };
+        || -> Vec<(u32, u64)> { deck.next_blocks(1024).iter().map(|piece| (piece.file, piece.block.index)).collect() };
     assert_eq!(dealt(), [(0, 0), (2, 0)]);
     assert_eq!([dealt(), dealt(), dealt()], [[(3, 0)], [(3, 1)], [(3, 2)]]);
     assert_eq!(dealt(), [(4, 0), (5, 0)]);
     assert_eq!(dealt(), []);
 }
 
-/// The first file waits for one of those that are begun to be settled, and they wait for what was lost.
+/// The first file waits until a started file finishes, and the started files wait for their lost blocks.
 #[test]
-fn what_was_lost_is_sent_though_a_file_before_it_may_not_begin() {
-    let mut deck = Deck::new(Bytes(BLOCK));
-    deck.asks(true);
-    for number in 0..=MOST_BEGUN as u32 {
-        deck.list(0, Some((Bytes(2 * BLOCK), number))).unwrap();
+fn lost_blocks_are_sent_while_file_limit_is_reached() {
+    let mut deck = BlockScheduler::new(Bytes(BLOCK));
+    deck.set_wait_for_requests(true);
+    for number in 0..=MAX_OPEN_FILES as u32 {
+        deck.add_entry(0, Some((Bytes(2 * BLOCK), number))).unwrap();
     }
-    deck.complete();
+    deck.finish_list();
     deck.digests_first(&BlockSet::from_range(0, 0)).unwrap();
-    deck.wants(MOST_BEGUN as u32 + 1).unwrap();
-    while !deck.deal(BLOCK as usize).is_empty() {}
-    (1..=MOST_BEGUN as u32).for_each(|file| deck.again(file, (1, 1)).unwrap());
-    deck.send(&BlockSet::from_range(0, 0)).unwrap();
+    deck.request_up_to(MAX_OPEN_FILES as u32 + 1).unwrap();
+    while !deck.next_blocks(BLOCK as usize).is_empty() {}
+    (1..=MAX_OPEN_FILES as u32).for_each(|file| deck.resend(file, 1, 1).unwrap());
+    deck.send_files(&BlockSet::from_range(0, 0)).unwrap();
     let mut dealt = Vec::new();
-    while deck.has_more() {
-        let piece = &deck.deal(BLOCK as usize)[0];
+    while deck.has_blocks_to_send() {
+        let piece = &deck.next_blocks(BLOCK as usize)[0];
         dealt.push(piece.file);
         if piece.file > 0 {
             deck.settle(&BlockSet::from_range(piece.file.into(), piece.file.into())).unwrap();
@@ -259,61 +260,66 @@ fn what_was_lost_is_sent_though_a_file_before_it_may_not_begin() {
     }
     let mut all = dealt.clone();
     all.sort_unstable();
-    // A place is free as soon as one is settled, and the first takes it.
-    assert_eq!(all, [vec![0, 0], (1..=MOST_BEGUN as u32).collect()].concat(), "{dealt:?}");
+    // As soon as one file finishes, the first file may start.
+    assert_eq!(all, [vec![0, 0], (1..=MAX_OPEN_FILES as u32).collect()].concat(), "{dealt:?}");
 }
 
 #[test]
-fn what_is_remembered_is_bounded() {
-    let mut deck = Deck::new(Bytes(BLOCK));
-    deck.list(0, Some((Bytes(BLOCK << 21), ()))).unwrap();
+fn skip_ranges_are_limited() {
+    let mut deck = BlockScheduler::new(Bytes(BLOCK));
+    deck.add_entry(0, Some((Bytes(BLOCK << 21), ()))).unwrap();
     let every_second = |first: u64| (0..1 << 15).map(|n| first + 2 * n).collect::<BlockSet>();
     for part in 0..16 {
-        deck.have(0, &every_second(part << 16)).unwrap();
+        deck.skip_blocks(0, &every_second(part << 16)).unwrap();
     }
-    assert_eq!(deck.ranges, MOST_RANGES);
+    assert_eq!(deck.skip_ranges, MAX_SKIP_RANGES);
     deck.fail(0).unwrap();
-    assert_eq!(deck.ranges, 0);
-    assert_eq!(deck.list(0, Some((Bytes(u64::MAX), ()))), Err(LayoutError::File(Bytes(u64::MAX))));
+    assert_eq!(deck.skip_ranges, 0);
+    assert_eq!(deck.add_entry(0, Some((Bytes(u64::MAX), ()))), Err(LayoutError::File(Bytes(u64::MAX))));
 }
 
 #[test]
-fn a_file_is_compared_before_it_is_sent() {
-    let mut deck = Deck::new(Bytes(BLOCK));
-    deck.asks(true);
+fn digest_is_compared_before_sending() {
+    let mut deck = BlockScheduler::new(Bytes(BLOCK));
+    deck.set_wait_for_requests(true);
     for (number, length) in [3 * BLOCK, 10, 20].into_iter().enumerate() {
-        deck.list(0, Some((Bytes(length), number as u32))).unwrap();
+        deck.add_entry(0, Some((Bytes(length), number as u32))).unwrap();
     }
-    deck.complete();
+    deck.finish_list();
     deck.digests_first(&BlockSet::from_range(0, 1)).unwrap();
-    deck.wants(3).unwrap();
-    let digests = |deck: &mut Deck<u32>| {
+    deck.request_up_to(3).unwrap();
+    let digests = |deck: &mut BlockScheduler<u32>| {
         let mut digests = Vec::new();
-        while let Some(piece) = deck.deal_hashing() {
+        while let Some(piece) = deck.next_hash_block() {
             let bytes = &data(piece.file, 3 * BLOCK)[piece.block.offset as usize..][..piece.block.length as usize];
-            let digest = deck.done(&piece, hash_block(&piece.layout, piece.block, bytes));
+            let digest = deck.record_hash(&piece, hash_block(&piece.layout, piece.block, bytes));
             digests.extend(digest.map(|digest| (piece.file, digest)));
         }
         digests
     };
-    // Only what is not compared is sent.
-    assert_eq!(deck.deal(9000).iter().map(|piece| piece.file).collect::<Vec<_>>(), [2]);
-    assert!(deck.deal(9000).is_empty() && deck.is_compared(0) && deck.is_compared(1) && !deck.is_compared(2));
+    // Files are not sent while their digests are compared.
+    assert_eq!(deck.next_blocks(9000).iter().map(|piece| piece.file).collect::<Vec<_>>(), [2]);
+    assert!(
+        deck.next_blocks(9000).is_empty()
+            && deck.is_digest_only(0)
+            && deck.is_digest_only(1)
+            && !deck.is_digest_only(2)
+    );
     let expected = |file, length| (file, Digest(*blake3::hash(&data(file, length)).as_bytes()));
     assert_eq!(digests(&mut deck), [expected(0, 3 * BLOCK), expected(1, 10)]);
-    // One of them is another there.
+    // One of the two files differs at the receiver.
     deck.settle(&BlockSet::from_range(1, 1)).unwrap();
-    deck.send(&BlockSet::from_range(0, 1)).unwrap();
-    deck.send(&BlockSet::from_range(2, 2)).unwrap();
-    assert!(!deck.is_compared(0));
+    deck.send_files(&BlockSet::from_range(0, 1)).unwrap();
+    deck.send_files(&BlockSet::from_range(2, 2)).unwrap();
+    assert!(!deck.is_digest_only(0));
     let mut sent = Vec::new();
-    while let [piece] = deck.deal(9000).as_slice() {
+    while let [piece] = deck.next_blocks(9000).as_slice() {
         let bytes = &data(0, 3 * BLOCK)[piece.block.offset as usize..][..piece.block.length as usize];
         sent.push((piece.file, piece.block.index));
-        let digest = deck.done(piece, hash_block(&piece.layout, piece.block, bytes));
+        let digest = deck.record_hash(piece, hash_block(&piece.layout, piece.block, bytes));
         assert_eq!(digest.is_some(), piece.block.index == 2);
     }
     assert_eq!(sent, [(0, 0), (0, 1), (0, 2)]);
     let unknown = BlockSet::from_range(0, 7);
-    assert!(deck.digests_first(&unknown).is_err() && deck.send(&unknown).is_err());
+    assert!(deck.digests_first(&unknown).is_err() && deck.send_files(&unknown).is_err());
 }

@@ -1,54 +1,55 @@
-//! What stands before each block on a data stream.
+//! Block header on a data stream.
 //!
-//! Binary and of one length, unlike the messages of the control connection: there is one for each block, and of small
-//! files that is one for each file.
+//! The header is binary and of fixed length, unlike the messages of the control connection. There is one header per
+//! block, and thus one per small file.
 
 use crate::transfer::digest::BlockHash;
-use crate::transfer::manner::Verify;
+use crate::transfer::options::Verify;
 
-/// What stands before each block on a data stream.
+/// Header before each block on a data stream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct BlockHeader {
-    /// Which file: the number of its entry.
+    /// Entry number of the file.
     pub file: u32,
-    /// Where the block starts, bytes from the start of the file.
+    /// Start of the block in bytes from the start of the file.
     pub offset: u64,
     /// Bytes of payload that follow.
     pub length: u32,
-    /// Hash of the payload; zeros if there is none.
+    /// Hash of the payload; zeros without verification.
     pub hash: BlockHash,
-    /// The payload is all zeros, and is not sent: the next header follows.
+    /// The payload is all zeros and is not sent: the next header follows.
     pub hole: bool,
-    /// What made the hash.
+    /// Method of the hash.
     pub verify: Verify,
 }
 
-/// Flag of a header whose payload is not sent.
+/// Flag of a header without payload.
 const HOLE: u8 = 0b10;
 
-/// Why bytes are no block header.
+/// Reason why bytes are no valid block header.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum HeaderError {
-    /// The stream is out of step, or something else than a block stands here.
+    /// The stream is out of step, or contains other data.
     #[error("block header of unknown kind {0:#04x}")]
     Kind(u8),
-    /// Of a newer version.
+    /// A flag of a newer version.
     #[error("block header with unknown flags {0:#04x}")]
     Flags(u8),
-    /// Bytes kept for later are not zero.
+    /// Reserved bytes are not zero.
     #[error("block header with reserved bytes in use")]
     Reserved,
-    /// On a stream in the clear: changed on the way, left out, sent again, or of another stream.
-    #[error("block header {0} of a stream in the clear was changed on the way: its authentication code is wrong")]
+    /// On an unencrypted stream: modified, deleted or repeated on the path, or from another stream.
+    #[error("block header {0} of an unencrypted stream was modified on the path: its authentication code is wrong")]
     Seal(u64),
 }
 
 impl BlockHeader {
-    /// Bytes of a header: kind `B`, flags, two reserved; file, offset, length, hash; integers big-endian. The flags tell
-    /// what made the hash: 0 BLAKE3, 4 XXH3 (16 bytes, the rest zero), 8 nothing; 2 is that of a hole, 1 that of a seal.
+    /// Bytes of a header: kind `B`, flags, two reserved bytes; file, offset, length, hash. Integers are big-endian. The
+    /// flags give the hash method: 0 BLAKE3, 4 XXH3 (16 bytes, the rest zero), 8 none. Flag 2 marks a hole, flag 1 an
+    /// authentication code.
     pub const LENGTH: usize = 52;
 
-    /// The bytes to send.
+    /// Returns the header as bytes.
     pub fn encode(&self) -> [u8; Self::LENGTH] {
         let mut bytes = [0; Self::LENGTH];
         bytes[0] = b'B';
@@ -60,7 +61,7 @@ impl BlockHeader {
         bytes
     }
 
-    /// Reads a header; whether its range makes sense is for [`crate::transfer::intake::Intake`] to say.
+    /// Decodes a header. [`crate::transfer::file_assembly::FileAssembly`] checks the range.
     pub fn decode(bytes: &[u8; Self::LENGTH]) -> Result<Self, HeaderError> {
         let [kind, flags, reserved @ ..] = bytes;
         if *kind != b'B' {
@@ -83,7 +84,7 @@ impl BlockHeader {
     }
 }
 
-/// Bit 0 is that of a header with a seal, bit 1 that of a hole.
+/// Bit 0 marks an authenticated header, bit 1 a hole.
 fn flags(verify: Verify) -> u8 {
     match verify {
         Verify::Blake3 => 0,
@@ -105,7 +106,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn no_bytes_make_a_header_panic(bytes in proptest::array::uniform::<_, { BlockHeader::LENGTH }>(any::<u8>())) {
+        fn no_bytes_panic(bytes in proptest::array::uniform::<_, { BlockHeader::LENGTH }>(any::<u8>())) {
             let mut bytes = bytes;
             let _ = BlockHeader::decode(&bytes);
             bytes[..4].copy_from_slice(b"B\0\0\0");
@@ -113,7 +114,7 @@ mod tests {
         }
 
         #[test]
-        fn headers_survive(file: u32, offset: u64, length: u32, hash: [u8; 32], hole: bool, kind in 0usize..3) {
+        fn headers_round_trip(file: u32, offset: u64, length: u32, hash: [u8; 32], hole: bool, kind in 0usize..3) {
             let verify = [Verify::Blake3, Verify::Xxh3, Verify::Off][kind];
             let header = BlockHeader { file, offset, length, hash: BlockHash(hash), hole, verify };
             prop_assert_eq!(BlockHeader::decode(&header.encode()), Ok(header));
@@ -121,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_kept_for_later_is_refused_now() {
+    fn reserved_fields_are_rejected() {
         let hash = BlockHash([0; 32]);
         let verify = Verify::Blake3;
         let good = BlockHeader { file: 0, offset: 0, length: 1, hash, hole: false, verify }.encode();

@@ -1,144 +1,131 @@
-//! What a client asks of the far end of a copy.
+//! The client's request for a copy.
 //!
-//! It rides in the control connection's first flight, and is all that the far end knows of the command: whatever the
-//! client leaves out has the default of the version that reads it.
+//! The request is part of the control connection's first flight. It is all that the remote end knows of the command.
+//! Absent fields have the default of the version that reads them.
 
 use serde::{Deserialize, Serialize};
 
 use crate::session::SessionId;
+use crate::transfer::byte_string::ByteString;
 use crate::transfer::entry::{Modified, Name};
-use crate::transfer::filter::Rules;
-use crate::transfer::keep::Keep;
-use crate::transfer::manner::Manner;
-use crate::transfer::raw::Raw;
-use crate::transfer::verdict::Allowed;
+use crate::transfer::filter::FilterRules;
+use crate::transfer::options::TransferOptions;
+use crate::transfer::overwrite::OverwritePolicy;
+use crate::transfer::preserve::Preserve;
 use crate::units::{BitRate, Bytes};
-use crate::wire::CongestionWish;
+use crate::wire::CongestionRequest;
 use crate::wire::seal::StreamSecret;
 
-/// What a client asks of the far end of a copy.
+/// The client's request for a copy.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CopyRequest {
-    /// What is sent, and which way.
     #[serde(flatten)]
-    pub job: Job,
-    /// How many data streams the client may have open at once; one that breaks may be followed by another of a new number.
+    pub job: CopyJob,
+    /// Maximum data streams that the client opens at the same time. A broken stream may be replaced by another with a
+    /// new number.
     pub streams: u16,
-    /// Size of a block; a power of two.
+    /// Block size; a power of two.
     #[serde(rename = "block_bytes")]
     pub block: Bytes,
-    /// Congestion control for the data streams of a server that sends; the kernel's own if absent.
+    /// Congestion control of a sending server's data streams; the kernel's default if absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub congestion: Option<CongestionWish>,
-    /// What each data stream of a server that sends is paced to; nothing if absent.
+    pub congestion: Option<CongestionRequest>,
+    /// Pacing rate of each data stream of a sending server; no pacing if absent.
     #[serde(default, rename = "pace_bits_per_second", skip_serializing_if = "Option::is_none")]
     pub pace: Option<BitRate>,
-    /// What the headers on data streams in the clear are sealed with; absent where there are none.
+    /// Secret that authenticates block headers on unencrypted data streams; absent without such streams.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stream_secret: Option<StreamSecret>,
-    /// Which copy it is, however many sessions that takes.
+    /// Identifies the copy across sessions.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub copy: Option<Box<CopyId>>,
-    /// How it is checked, kept and told.
+    /// Verification, syncing and reporting.
     #[serde(default)]
-    pub manner: Box<Manner>,
+    pub transfer_options: Box<TransferOptions>,
 }
 
-/// By what the sessions of one copy are known to be of one: a session that was lost is followed by another that asks for the
-/// same.
+/// Identifies the sessions of one copy: after a lost session, the next session requests the same copy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CopyId {
-    /// Random. A server ends an older session of the same copy before it begins a new one.
+    /// Random. A server ends an older session of the same copy before it starts a new one.
     pub id: SessionId,
-    /// When the copy began, by the client's clock: the time of what is made on the spot.
+    /// Start of the copy by the client's clock: the modification time of generated files.
     pub began: Modified,
-    /// When its first session began to write, by the receiver's clock, as
-    /// [`FromReceiver::Ready`](super::FromReceiver::Ready) said it: what is newer there was written by this copy.
+    /// Start of writing in the first session, by the receiver's clock, as in
+    /// [`ReceiverMessage::Ready`](super::ReceiverMessage::Ready). Files newer than this were written by this copy.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub since: Option<Modified>,
 }
 
 impl CopyId {
-    /// What bytes that do not compress are made of: the same in every session.
+    /// Returns the seed of `random:` data, which is equal in every session.
     pub fn seed(&self) -> u64 {
         let hash = blake3::derive_key("lfn copy 2026 seed of random bytes", &self.id.0);
         u64::from_le_bytes([hash[0], hash[1], hash[2], hash[3], hash[4], hash[5], hash[6], hash[7]])
     }
 }
 
-/// Which way the bytes go.
+/// Direction of a copy.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "direction", rename_all = "snake_case")]
-pub enum Job {
-    /// The client sends.
+pub enum CopyJob {
     Put {
-        /// Where it goes.
-        to: To,
+        to: RemoteDestination,
     },
-    /// The client receives.
     Get {
-        /// What is wanted; the server lists it.
-        from: Vec<From>,
-        /// What of it is listed, and as what.
+        /// Sources that the server lists.
+        from: Vec<RemoteSource>,
+        /// Filter of the listed entries, and attributes to preserve.
         #[serde(default)]
-        pick: Pick,
+        selection: Selection,
     },
 }
 
-/// What of the sources is listed, and what is kept of it.
+/// Filter of the listed entries, and attributes to preserve.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
-pub struct Pick {
-    /// What is kept.
-    pub keep: Keep,
-    /// What is left out; asked about names as they stand in the list.
-    #[serde(skip_serializing_if = "Rules::is_empty")]
-    pub rules: Rules,
-    /// Only these, below the one directory that is the source.
+pub struct Selection {
+    pub preserve: Preserve,
+    /// Filter rules, applied to the names in the list.
+    #[serde(skip_serializing_if = "FilterRules::is_empty")]
+    pub rules: FilterRules,
+    /// Only these names, below the single source directory.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub names: Option<Vec<Name>>,
 }
 
-/// A place at the far end that can be read.
+/// A source at the remote end.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "from", rename_all = "snake_case")]
-pub enum From {
-    /// A file or a directory, by its path under the served root.
+pub enum RemoteSource {
+    /// A file or directory, by its path below the served root.
     File {
-        /// Relative to the root; a slash behind it means what is in the directory, as with rsync. Wildcards are expanded
-        /// there ([`crate::transfer::glob`]).
-        path: Raw,
+        /// Relative to the root. A trailing slash means the contents of the directory, as in rsync. The remote end
+        /// expands wildcards ([`crate::transfer::glob`]).
+        path: ByteString,
     },
-    /// Bytes made there.
-    Random {
-        /// How many.
-        bytes: Bytes,
-    },
-    /// Zeros made there.
-    Zero {
-        /// How many.
-        bytes: Bytes,
-    },
+    /// Random bytes that the server generates.
+    Random { bytes: Bytes },
+    /// Zeros that the server generates.
+    Zero { bytes: Bytes },
 }
 
-/// A place at the far end that can be written.
+/// A destination at the remote end.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "to", rename_all = "snake_case")]
-pub enum To {
-    /// A file or a directory, by its path under the served root.
+pub enum RemoteDestination {
+    /// A file or directory, by its path below the served root.
     File {
         /// Relative to the root; empty for the root itself.
-        path: Raw,
-        /// What may happen to what is there.
+        path: ByteString,
+        /// Options about existing files.
         #[serde(flatten)]
-        allowed: Allowed,
-        /// There is one source, and it is one file: it may take the name of the path itself.
+        allowed: OverwritePolicy,
+        /// The only source is a single file: the file may get the name of the path itself.
         #[serde(default)]
         single: bool,
-        /// What is kept of what comes.
         #[serde(default)]
-        keep: Keep,
+        preserve: Preserve,
     },
-    /// Checked and forgotten.
     Null,
 }

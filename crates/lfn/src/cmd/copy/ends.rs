@@ -1,47 +1,46 @@
-//! Which end an error is of. Of a whole copy, a path that the far end refused is said as it was typed, with its host
-//! before it; one of this host stands alone. Of an entry, whose path is the same at both ends, the end stands behind
-//! it.
+//! Attribution of errors to one end of a copy. An error of a whole copy names a remote path as typed, with its host. A
+//! local path has no host. An error of one entry has the same path on both ends, so the end follows in brackets.
 
 use std::ffi::OsString;
 
-use lfn_core::transfer::location::{Location, Place};
-use lfn_core::wire::copy::Failure;
+use lfn_core::transfer::location::{Location, Resource};
+use lfn_core::wire::copy::EntryFailure;
 use lfn_net::session::SessionError;
-use lfn_net::transfer::{CarriedEnd, TransferError};
+use lfn_net::transfer::{CopyEnd, TransferError};
 
 use super::places::{Direction, without_secrets};
 
-/// What the two ends are called where it is told what failed at which.
-pub(super) struct Ends {
+/// Names of the two ends in error messages.
+pub(super) struct EndNames {
     sender: String,
     receiver: String,
 }
 
-impl Ends {
-    /// As typed; where that is the same of both, by what they are for.
-    pub(super) fn of(direction: &Direction) -> Self {
+impl EndNames {
+    /// Names the ends as typed, or by their roles if both have the same name.
+    pub(super) fn new(direction: &Direction) -> Self {
         let at = |host: &str| format!("at {}", without_secrets(host.as_ref()));
         let (sender, receiver) = match direction {
-            Direction::Up(_, host, _) => ("here".to_owned(), at(host)),
-            Direction::Down(host, ..) if !direction.is_here() => (at(host), "here".to_owned()),
-            Direction::Across { sender, receiver, .. } if sender != receiver => (at(sender), at(receiver)),
-            _ => (format!("at {}", CarriedEnd::Sender), format!("at {}", CarriedEnd::Receiver)),
+            Direction::Upload(_, host, _) => ("here".to_owned(), at(host)),
+            Direction::Download(host, ..) if !direction.is_local() => (at(host), "here".to_owned()),
+            Direction::ThirdParty { sender, receiver, .. } if sender != receiver => (at(sender), at(receiver)),
+            _ => (format!("at {}", CopyEnd::Sender), format!("at {}", CopyEnd::Receiver)),
         };
-        Ends { sender, receiver }
+        EndNames { sender, receiver }
     }
 
-    /// What could not be copied, why, and at which end.
-    pub(super) fn tell(&self, Failure { name, what, end, .. }: &Failure) -> String {
+    /// Describes a failed entry: its name, the reason and the end.
+    pub(super) fn describe(&self, EntryFailure { name, reason: what, end, .. }: &EntryFailure) -> String {
         let end = match end {
-            CarriedEnd::Sender => &self.sender,
-            CarriedEnd::Receiver => &self.receiver,
+            CopyEnd::Sender => &self.sender,
+            CopyEnd::Receiver => &self.receiver,
         };
         format!("{name}: {what} ({end})")
     }
 }
 
-/// The line of an error, with the path in it as it was typed, where it is one of a far end.
-pub(super) fn line(error: &TransferError, places: &[OsString]) -> String {
+/// Returns the line of an error. A remote path in it is replaced by the path as typed.
+pub(super) fn error_line(error: &TransferError, places: &[OsString]) -> String {
     let text = error.to_string();
     let Some((destination, sources)) = places.split_last() else { return text };
     if let TransferError::End { end, .. } = error {
@@ -51,33 +50,33 @@ pub(super) fn line(error: &TransferError, places: &[OsString]) -> String {
     }
     let typed: Vec<&OsString> = match error {
         TransferError::Session(SessionError::Refused(_)) => places.iter().collect(),
-        TransferError::Relayed { end: CarriedEnd::Sender, .. } => sources.iter().collect(),
-        TransferError::Relayed { end: CarriedEnd::Receiver, .. } => vec![destination],
+        TransferError::RemoteFailure { end: CopyEnd::Sender, .. } => sources.iter().collect(),
+        TransferError::RemoteFailure { end: CopyEnd::Receiver, .. } => vec![destination],
         _ => return text,
     };
-    typed.into_iter().filter_map(far_path).find_map(|(path, typed)| named(&text, &path, &typed)).unwrap_or(text)
+    typed.into_iter().filter_map(remote_path).find_map(|(path, typed)| replace_path(&text, &path, &typed)).unwrap_or(text)
 }
 
-/// A path at a far end as that end calls it, and as it was typed, less what is secret in it.
-fn far_path(typed: &OsString) -> Option<(String, String)> {
-    let Ok(Location { host: Some(_), place: Place::Path(path) }) = Location::parse_bytes(typed.as_encoded_bytes())
+/// Returns a remote path as the server names it, and as typed without secrets.
+fn remote_path(typed: &OsString) -> Option<(String, String)> {
+    let Ok(Location { host: Some(_), resource: Resource::Path(path) }) = Location::parse_bytes(typed.as_encoded_bytes())
     else {
         return None;
     };
     let path = path.to_string_lossy();
-    // Over ssh that is where it starts anyway.
+    // Over ssh, paths start in the home directory.
     let path = path.strip_prefix("~/").unwrap_or(&path);
     (!path.is_empty()).then(|| (path.to_owned(), without_secrets(typed)))
 }
 
-/// The text with the first mention of that path, or of something in it, as it was typed.
-fn named(text: &str, path: &str, typed: &str) -> Option<String> {
-    let whole = |at: usize| {
-        let behind = text[at + path.len()..].chars().next();
+/// Replaces the first mention of the path, or of a path below it, by the typed form.
+fn replace_path(text: &str, path: &str, typed: &str) -> Option<String> {
+    let is_path_at = |at: usize| {
+        let next = text[at + path.len()..].chars().next();
         (at == 0 || text[..at].ends_with(' '))
-            && behind.is_none_or(|c| matches!(c, '/' | ':' | ' ') || path.ends_with('/'))
+            && next.is_none_or(|c| matches!(c, '/' | ':' | ' ') || path.ends_with('/'))
     };
-    let at = text.match_indices(path).map(|(at, _)| at).find(|at| whole(*at))?;
+    let at = text.match_indices(path).map(|(at, _)| at).find(|at| is_path_at(*at))?;
     Some(format!("{}{typed}{}", &text[..at], &text[at + path.len()..]))
 }
 
@@ -87,8 +86,8 @@ mod tests {
 
     use lfn_core::session::{Fingerprint, Ticket, Token};
     use lfn_core::transfer::entry::Name;
-    use lfn_core::transfer::verdict::Allowed;
-    use lfn_core::wire::copy::Pick;
+    use lfn_core::transfer::overwrite::OverwritePolicy;
+    use lfn_core::wire::copy::Selection;
     use lfn_core::wire::{Refusal, RefusalCode};
 
     use super::super::places::direction;
@@ -99,34 +98,34 @@ mod tests {
     }
 
     #[track_caller]
-    fn says(error: &TransferError, places: &[&str], line_: &str) {
+    fn assert_line(error: &TransferError, places: &[&str], expected: &str) {
         let places: Vec<_> = places.iter().map(OsString::from).collect();
-        assert_eq!(line(error, &places), line_);
+        assert_eq!(error_line(error, &places), expected);
     }
 
     #[test]
-    fn what_a_far_end_refused_is_said_with_its_host() {
+    fn remote_refusal_names_its_host() {
         let refused =
             |text: &str| TransferError::Session(SessionError::Refused(Refusal::new(RefusalCode::NotFound, text)));
         let missing = "same/x: no such file or directory";
-        says(&refused(missing), &["far1:same/x", "same/x"], "far1:same/x: no such file or directory");
-        says(&refused(missing), &["same/x", "far1:same/x"], "far1:same/x: no such file or directory");
-        says(&TransferError::NotFound { path: "same/x".into() }, &["same/x", "far1:same/x"], missing);
-        says(&refused("cannot open a: no"), &["me@there:~/a", "b"], "cannot open me@there:~/a: no");
-        says(&refused("a/b: no"), &["x", "far1:a"], "far1:a/b: no");
-        says(&refused("this is not for a"), &["x", "far1:is"], "this far1:is not for a");
-        says(&refused("ab: no"), &["x", "far1:a"], "ab: no");
+        assert_line(&refused(missing), &["far1:same/x", "same/x"], "far1:same/x: no such file or directory");
+        assert_line(&refused(missing), &["same/x", "far1:same/x"], "far1:same/x: no such file or directory");
+        assert_line(&TransferError::NotFound { path: "same/x".into() }, &["same/x", "far1:same/x"], missing);
+        assert_line(&refused("cannot open a: no"), &["me@there:~/a", "b"], "cannot open me@there:~/a: no");
+        assert_line(&refused("a/b: no"), &["x", "far1:a"], "far1:a/b: no");
+        assert_line(&refused("this is not for a"), &["x", "far1:is"], "this far1:is not for a");
+        assert_line(&refused("ab: no"), &["x", "far1:a"], "ab: no");
         let typed = ticket().to_string().replace('#', "/a#");
-        says(&refused("a: no"), &[&typed, "b"], "lfn://h:7/a: no");
+        assert_line(&refused("a: no"), &[&typed, "b"], "lfn://h:7/a: no");
     }
 
     #[test]
-    fn the_ends_of_an_entry_are_called_as_typed() {
+    fn ends_are_named_as_typed() {
         let failed = |places: &[&str], end| {
             let places: Vec<_> = places.iter().map(OsString::from).collect();
-            let direction = direction(&places, Allowed::default(), &Pick::default()).unwrap();
-            let failure = Failure { file: None, name: Name::new("a").unwrap(), what: "no".into(), full: false, end };
-            Ends::of(&direction).tell(&failure)
+            let direction = direction(&places, OverwritePolicy::default(), &Selection::default()).unwrap();
+            let failure = EntryFailure { file: None, name: Name::new("a").unwrap(), reason: "no".into(), disk_full: false, end };
+            EndNames::new(&direction).describe(&failure)
         };
         for (places, at) in [
             (["x", "far1:x"], ["here", "at far1"]),
@@ -135,20 +134,20 @@ mod tests {
             (["far1:x", "far1:y"], ["at the source", "at the destination"]),
             (["x", "y"], ["at the source", "at the destination"]),
         ] {
-            for (end, at) in [CarriedEnd::Sender, CarriedEnd::Receiver].into_iter().zip(at) {
+            for (end, at) in [CopyEnd::Sender, CopyEnd::Receiver].into_iter().zip(at) {
                 assert_eq!(failed(&places, end), format!("a: no ({at})"));
             }
         }
         let ticket = ticket().to_string().replace('#', "/a#");
-        assert_eq!(failed(&["x", &ticket], CarriedEnd::Receiver), "a: no (at lfn://h:7)");
+        assert_eq!(failed(&["x", &ticket], CopyEnd::Receiver), "a: no (at lfn://h:7)");
     }
 
     #[test]
-    fn of_two_far_ends_the_right_one_is_named() {
+    fn third_party_error_names_the_right_end() {
         let relayed =
-            |end| TransferError::Relayed { end, what: "x/y: no such file".into(), hint: None, resumable: false };
+            |end| TransferError::RemoteFailure { end, what: "x/y: no such file".into(), hint: None, resumable: false };
         let places = ["far1:x/y", "far2:x/y"];
-        says(&relayed(CarriedEnd::Sender), &places, "the source says: far1:x/y: no such file");
-        says(&relayed(CarriedEnd::Receiver), &places, "the destination says: far2:x/y: no such file");
+        assert_line(&relayed(CopyEnd::Sender), &places, "the source: far1:x/y: no such file");
+        assert_line(&relayed(CopyEnd::Receiver), &places, "the destination: far2:x/y: no such file");
     }
 }

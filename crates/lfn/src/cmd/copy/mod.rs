@@ -1,4 +1,4 @@
-//! `lfn copy`: what was typed, turned into one upload or download, and a forecast to hold it against.
+//! `lfn copy`: turns the command line into one upload, download or third-party copy, and predicts its time.
 
 mod clean;
 mod ends;
@@ -12,77 +12,77 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use lfn_core::path::PathProfile;
-use lfn_core::transfer::keep::{LeftOut, Unkept};
-use lfn_core::transfer::limit::Look;
-use lfn_core::transfer::manner::Manner;
-use lfn_core::transfer::streams::{Change, Choice};
+use lfn_core::transfer::preserve::{SkippedEntries, Unpreserved};
+use lfn_core::transfer::bottleneck::ProgressSample;
+use lfn_core::transfer::options::TransferOptions;
+use lfn_core::transfer::streams::{StreamChange, StreamPlan};
 use lfn_core::units::{BitRate, Bytes};
-use lfn_core::wire::copy::{MOST_FAILURES, Told};
-use lfn_net::session::dial::{Line, Target};
+use lfn_core::wire::copy::{MAX_FAILURES, EntryEvent};
+use lfn_net::session::dial::{TcpConnection, Target};
 use lfn_net::session::{Protection, SessionError};
 use lfn_net::transfer::{
-    Connection, Extent, LocalDestination, Options, Outcome, Teller, TransferError, Watch, across, download, upload,
+    ConnectionEvent, ListedTotals, LocalDestination, CopyOptions, CopyOutcome, EntryListener, TransferError, CopyObserver, third_party_copy, download, upload,
 };
 use lfn_sys::process::signal::SIGHUP;
-use lfn_sys::process::{is_ignored, raise_files};
+use lfn_sys::process::{is_ignored, raise_open_file_limit};
 use signal_hook::consts::{SIGINT, SIGTERM};
 
-use crate::emulated;
+use crate::emulator_env;
 use crate::exit::{Exit, Failure};
-use crate::forecast::Forecast;
+use crate::prediction::Predictor;
 use crate::print::{
     self,
-    copy::{Live, Report, tell},
+    copy::{CopyProgress, CopyReport, print_entry},
 };
-use crate::remote::{SavedHosts, Trust, Waiting, session_failure};
-use ends::Ends;
+use crate::remote::{SavedHosts, TrustArgs, QueueArgs, session_failure};
+use ends::EndNames;
 use flags::clean::CleanFlags;
-use flags::reach::ReachFlags;
+use flags::ssh::SshFlags;
 use flags::streams::StreamFlags;
-use flags::there::ThereFlags;
+use flags::overwrite::OverwriteFlags;
 use flags::tree::TreeFlags;
-use flags::whole::WholeFlags;
+use flags::integrity::IntegrityFlags;
 use manifest::Manifest;
 use places::{Direction, direction, without_secrets};
 
-/// Move files and trees over parallel streams, verified end to end
+/// Copy files and directory trees over parallel streams, verified end to end
 ///
-/// SOURCE and DESTINATION are a local path, NAME:PATH (NAME saved by `lfn hosts add`, or `far` inside `lfn emulate`),
-/// USER@HOST:PATH or HOST:PATH (ssh starts the far end there for this copy; nothing but the binary has to be installed)
-/// or a ticket with a path, lfn://TOKEN@HOST:PORT/PATH#FINGERPRINT; the destination or all sources at one far end, each
-/// at one, or all here. An argument is seen in `ps`: @-:PATH reads the ticket from standard input, @FILE:PATH from a
-/// file. In the place of a file, here or there: random:SIZE and zero:SIZE are made on the spot, null: is checked and
-/// forgotten. A local file with a colon in its name is written ./a:b.
+/// SOURCE and DESTINATION are a local path, NAME:PATH (NAME is saved by `lfn hosts add`, or is `far` inside `lfn
+/// emulate`), HOST:PATH or USER@HOST:PATH (ssh starts lfn on that host for this copy; only the binary must be installed
+/// there), or a ticket with a path, lfn://TOKEN@HOST:PORT/PATH#FINGERPRINT. All SOURCEs must be on one host. Other
+/// users see arguments in `ps`: @-:PATH reads the ticket from standard input, @FILE:PATH from a file. Instead of a
+/// file, SOURCE can be random:SIZE or zero:SIZE (generated data), and DESTINATION can be null: (data is verified and
+/// discarded). Write a local file with a colon in its name as ./a:b.
 ///
-/// A directory is copied with all that is in it, into a directory of its name at the destination; with a slash behind it
-/// (dir/) what is in it goes there, as with rsync. What is there already, of the same length and time, is not sent again, and
-/// a copy that was cut goes on where it was.
+/// A directory is copied with its contents, into a directory of the same name at the destination. With a trailing slash
+/// (dir/) only its contents are copied, as with rsync. Files whose size and modification time already match are
+/// skipped. An interrupted copy resumes.
 #[derive(clap::Args, Debug)]
 #[command(after_help = EXAMPLES, override_usage = USAGE)]
-pub struct Args {
-    /// What to copy, and where to: the last one is the destination. A directory takes files under their own names
+pub struct CopyArgs {
+    /// Files and directories to copy, then the destination; in a destination directory, files keep their names
     #[arg(required_unless_present = "clean", num_args = 1.., value_names = ["SOURCE", "DESTINATION"])]
     places: Vec<OsString>,
     #[command(flatten)]
     clean: CleanFlags,
     #[command(flatten)]
-    there: ThereFlags,
+    overwrite: OverwriteFlags,
     #[command(flatten)]
-    whole: WholeFlags,
+    integrity: IntegrityFlags,
     #[command(flatten)]
     tree: TreeFlags,
     #[command(flatten)]
     streams: StreamFlags,
     #[command(flatten)]
-    reach: ReachFlags,
+    ssh: SshFlags,
     #[command(flatten)]
-    trust: Trust,
+    trust: TrustArgs,
     #[command(flatten)]
-    waiting: Waiting,
-    /// One JSON object instead of text
+    waiting: QueueArgs,
+    /// Print the result as one JSON object
     #[arg(long, conflicts_with = "ndjson")]
     json: bool,
-    /// One JSON object a line: how far it is every second, what changes, and at the end what --json gives
+    /// Print one JSON object per line: progress every second, events, and at the end the result of --json
     #[arg(long)]
     ndjson: bool,
 }
@@ -93,253 +93,253 @@ const USAGE: &str = "lfn copy [OPTIONS] SOURCE... DESTINATION
 const EXAMPLES: &str = "Examples:
   lfn copy field.nc far1:field.nc         far1 is a saved name: lfn hosts add far1 TICKET
   lfn copy far1:runs/field.nc .
-  lfn copy field.nc me@there:data/        over ssh, into data in the home directory there
-  lfn copy runs far1:archive              the directory runs, as archive/runs
-  lfn copy far1:runs/ .                   what is in it
-  lfn copy -a runs far1:archive           with owners, links, attributes, holes
-  lfn copy 'far1:runs/*.nc' .             what matches at the far end
-  lfn copy random:1GiB far1:null:         what the path carries, without a disk
+  lfn copy field.nc me@there:data/        over ssh, into ~/data on that host
+  lfn copy runs far1:archive              the directory runs becomes archive/runs
+  lfn copy far1:runs/ .                   only the contents of runs
+  lfn copy -a runs far1:archive           preserves owners, links, attributes, holes
+  lfn copy 'far1:runs/*.nc' .             the server expands the pattern
+  lfn copy random:1GiB far1:null:         tests the path without a disk
   lfn copy --streams 16 --congestion bbr field.nc far1:
-  lfn copy -a runs /mnt/disk              on this host
-  lfn copy far1:runs far2:archive         from one far end to another, not by way of here
-  lfn copy --clean far1:archive           what copies that were cut left there
+  lfn copy -a runs /mnt/disk              between two local disks
+  lfn copy far1:runs far2:archive         directly between two servers
+  lfn copy --clean far1:archive           lists partial files of interrupted copies
 
-The digest printed is what `b3sum FILE` prints. Exit codes: 0 done, 1 failed
-or not all of it done, 2 usage, 3 incomplete: the same command goes on from there, 130 interrupted.";
+The printed digest is the same as that of `b3sum FILE`.
+Exit codes: 0 ok, 1 failed, at least in part, 2 usage, 3 incomplete (the same command resumes), 130 interrupted.";
 
-/// Runs the command.
-pub fn run(args: Args) -> Result<Exit, Failure> {
+/// Runs `lfn copy` and returns its exit code.
+pub fn run(args: CopyArgs) -> Result<Exit, Failure> {
     if args.clean.clean {
         return clean::run(&args);
     }
     if let [only] = args.places.as_slice() {
         let only = without_secrets(only);
-        return Err(Failure::usage(format!("{only}: a copy wants a SOURCE and a DESTINATION")).hint(places::PLACES));
+        return Err(Failure::usage(format!("only one place is given ({only}): give a SOURCE and a DESTINATION")).hint(places::PLACES_HINT));
     }
-    let pick = args.tree.pick()?;
-    names_without_colon(&args.places)?;
-    let mut direction = direction(&args.places, args.there.allowed(), &pick)?;
-    direction.start_at_home(|host| args.reach.is_over_ssh(host, &args.trust))?;
+    let selection = args.tree.selection()?;
+    refuse_missing_colon(&args.places)?;
+    let mut direction = direction(&args.places, args.overwrite.allowed(), &selection)?;
+    direction.start_at_home(|host| args.ssh.is_over_ssh(host, &args.trust))?;
     args.streams.check()?;
-    // Streams, files under way and their directories: a thousand is soon not enough.
-    raise_files();
-    let mut manner = args.whole.manner(&args.there, &pick)?;
-    let interrupted = stop_flag()?;
-    let reach = |end| {
-        let reached = args.reach.reach(end, &args.trust, &args.waiting, &interrupted);
+    // A copy opens streams, files and their directories. A limit of 1,024 descriptors is too low.
+    raise_open_file_limit();
+    let mut transfer_options = args.integrity.transfer_options(&args.overwrite, &selection)?;
+    let interrupted = interrupt_flag()?;
+    let find_or_start = |host, allow_third_party| {
+        let reached = args.ssh.find_or_start(host, allow_third_party, &args.trust, &args.waiting, &interrupted);
         reached.map_err(|failure| unless_interrupted(failure, &interrupted))
     };
-    protect_manifest(&args, &direction, &mut manner)?;
-    let is_here = direction.is_here();
-    let far = reach((direction.host(), direction.other_host().is_some()))?;
-    let other = direction.other_host().map(|host| reach((host, false))).transpose()?;
+    protect_manifest(&args, &direction, &mut transfer_options)?;
+    let is_local = direction.is_local();
+    let far = find_or_start(direction.host(), direction.other_host().is_some())?;
+    let other = direction.other_host().map(|host| find_or_start(host, false)).transpose()?;
     let is_one_server = other.as_ref().is_some_and(|other| other.target.is_same_server(&far.target));
-    manner.here = is_here || direction.is_on_one_host() || is_one_server;
-    manner.several = direction.is_several();
-    let path = if is_here { None } else { path(&direction, args.streams.rate, &far.target)? };
-    let choice = args.streams.choose(path.as_ref(), direction.size());
-    // What does not leave this host is seen by nobody who could not read the files.
-    let protection = if is_here { Protection::Clear } else { args.streams.protection() };
+    transfer_options.same_host = is_local || direction.is_on_one_host() || is_one_server;
+    transfer_options.multiple_sources = direction.has_several_sources();
+    let path = if is_local { None } else { path_profile(&direction, args.streams.rate, &far.target)? };
+    let choice = args.streams.plan_streams(path.as_ref(), direction.size());
+    // No other user can read data that stays on this host, unless that user can read the files.
+    let protection = if is_local { Protection::Clear } else { args.streams.protection() };
     let congestion = choice.congestion.unwrap_or_default();
-    let forecast =
-        Forecast { path, rate: args.streams.rate, congestion, streams: choice.streams, protection: Some(protection) };
-    let told = told(&args)?;
-    let options = Options {
+    let predictor =
+        Predictor { path, rate: args.streams.rate, congestion, streams: choice.streams, protection: Some(protection) };
+    let (listener, manifest) = event_listener(&args)?;
+    let options = CopyOptions {
         streams: choice.streams,
-        most_streams: args.streams.most(&choice, path.as_ref()),
+        max_streams: args.streams.max_streams(&choice, path.as_ref()),
         block: choice.block,
         protection,
-        congestion: args.streams.wish(&choice),
+        congestion: args.streams.congestion_request(&choice),
         pace: choice.pace,
-        predicted: forecast.predict(Bytes(0), None).map(|predicted| predicted.goodput),
-        pick,
-        manner,
-        teller: told.0,
-        patience: args.streams.patience,
+        predicted: predictor.predict(Bytes(0), None).map(|predicted| predicted.goodput),
+        selection,
+        transfer_options,
+        listener,
+        retry_for: args.streams.retry_for,
     };
     let near_sends = direction.near_sends();
-    let ends = Ends::of(&direction);
-    let live = Live::new(&forecast, near_sends, args.ndjson);
-    let mut observer = |extent: &Extent, look: &Look| live.show(extent, look);
-    let mut change = |change: &Change| live.change(change);
-    let mut connection = |connection: &Connection<'_>| live.tell(connection);
+    let ends = EndNames::new(&direction);
+    let live = CopyProgress::new(&predictor, near_sends, args.ndjson);
+    let mut observer = |totals: &ListedTotals, sample: &ProgressSample| live.show(totals, sample);
+    let mut change = |change: &StreamChange| live.streams_changed(change);
+    let mut connection = |connection: &ConnectionEvent<'_>| live.connection_changed(connection);
     let watch =
-        Watch { observer: &mut observer, change: &mut change, connection: &mut connection, interrupted: &interrupted };
+        CopyObserver { observer: &mut observer, change: &mut change, connection: &mut connection, interrupted: &interrupted };
     let result = match direction {
-        Direction::Up(from, _, to) => upload(&far.target, &from, to, &options, watch),
-        Direction::Down(_, from, to) => download(&far.target, from, &to, &options, watch),
-        Direction::Across { from, to, .. } => {
+        Direction::Upload(from, _, to) => upload(&far.target, &from, to, &options, watch),
+        Direction::Download(_, from, to) => download(&far.target, from, &to, &options, watch),
+        Direction::ThirdParty { from, to, .. } => {
             let receiver = other.as_ref().map_or(&far.target, |other| &other.target);
-            across((&far.target, from), (receiver, to), &options, watch)
+            third_party_copy(&far.target, from, receiver, to, &options, watch)
         }
     };
     live.clear();
     let outcome = result.map_err(|error| {
-        // Threads that still dial hold it too, and nobody waits for them.
-        told.1.iter().for_each(|manifest| manifest.abandon());
-        let interrupted = matches!(error, TransferError::Interrupted) && !args.there.dry_run;
+        // Threads that still dial hold the manifest too, and are not waited for.
+        manifest.iter().for_each(|manifest| manifest.abandon());
+        let interrupted = matches!(error, TransferError::Interrupted) && !args.overwrite.dry_run;
         let failure = match error {
-            TransferError::Session(SessionError::Unreachable { address, source }) if is_here => {
-                Failure::msg(format_args!("this host does not reach itself at {address}: {source}"))
-                    .hint("bring its loopback interface up: ip link set lo up")
+            TransferError::Session(SessionError::Unreachable { address, source }) if is_local => {
+                Failure::msg(format_args!("this host cannot reach itself at {address}: {source}"))
+                    .hint("enable the loopback interface: ip link set lo up")
             }
             error => failure(error, &args.places),
         };
-        if interrupted { failure.hint("the same command goes on from what was kept") } else { failure }
+        if interrupted { failure.hint("run the same command again: it resumes") } else { failure }
     })?;
-    let (listed, unlisted) = match told.1.map(|manifest| manifest.finish()) {
+    let (manifest_files, manifest_error) = match manifest.map(|manifest| manifest.finish()) {
         Some(Err(failure)) => (None, Some(failure)),
-        listed => (listed.and_then(Result::ok), None),
+        manifest_files => (manifest_files.and_then(Result::ok), None),
     };
-    // To a person the line of a file that failed by itself says all.
-    let alone = outcome.failures.first().filter(|_| outcome.tally.entries() == 1);
-    if alone.is_none() || args.json || args.ndjson {
-        report(&args, &options, &forecast, &choice, near_sends, &outcome, listed)?;
+    // If the only entry failed, its error line is the complete text output.
+    let only_failure = outcome.failures.first().filter(|_| outcome.tally.entries() == 1);
+    if only_failure.is_none() || args.json || args.ndjson {
+        print_report(&args, &options, &predictor, &choice, near_sends, &outcome, manifest_files)?;
     }
-    if let Some(failure) = alone {
-        let exit = if failure.full { Exit::Incomplete } else { Exit::Failed };
-        return Err(Failure::msg(ends.tell(failure)).with_exit(exit));
+    if let Some(failure) = only_failure {
+        let exit = if failure.disk_full { Exit::Incomplete } else { Exit::Failed };
+        return Err(Failure::msg(ends.describe(failure)).with_exit(exit));
     }
-    list_failures(&outcome, &ends);
-    tell_what_is_missing(&outcome);
-    if let Some(failure) = unlisted {
+    print_failures(&outcome, &ends);
+    print_skipped(&outcome);
+    if let Some(failure) = manifest_error {
         return Err(failure);
     }
-    // 3 where the disk is full or a quota spent: with more room the same command goes on.
+    // A full disk or an exhausted quota exits with 3: with more space the same command resumes.
     Ok(match &outcome.tally {
-        tally if tally.full || outcome.failures.iter().any(|failure| failure.full) => Exit::Incomplete,
-        tally if tally.failed > 0 || tally.not_deleted || !outcome.failures.is_empty() => Exit::Failed,
+        tally if tally.disk_full || outcome.failures.iter().any(|failure| failure.disk_full) => Exit::Incomplete,
+        tally if tally.failed > 0 || tally.deletion_skipped || !outcome.failures.is_empty() => Exit::Failed,
         _ => Exit::Ok,
     })
 }
 
-/// A saved name as destination of which only the colon was forgotten would become a file of that name.
-fn names_without_colon(places: &[OsString]) -> Result<(), Failure> {
+/// Refuses a destination that is a saved name without its colon. The copy would create a file of this name.
+fn refuse_missing_colon(places: &[OsString]) -> Result<(), Failure> {
     let Some(name) = places.last().and_then(|place| place.to_str()) else { return Ok(()) };
-    let is_saved = || Ok::<_, Failure>(emulated::far_ticket(name)?.is_some() || SavedHosts::load()?.has(name));
+    let is_saved = || Ok::<_, Failure>(emulator_env::far_ticket(name)?.is_some() || SavedHosts::load()?.contains(name));
     if std::path::Path::new(name).symlink_metadata().is_ok() || !is_saved()? {
         return Ok(());
     }
-    Err(Failure::usage(format!("{name}: a saved name, and no file or directory here"))
-        .hint(format!("did you mean {name}:? A new file of that name is ./{name}")))
+    Err(Failure::usage(format!("'{name}' is a saved name, not a local file or directory"))
+        .hint(format!("did you mean {name}:? To create a local file of that name, write ./{name}")))
 }
 
-/// The path before anything is sent on it, as far as it can be known: the emulator's, or the capacity of `--rate` and the
-/// round trip of a connection that is made for nothing else.
-fn path(direction: &Direction, rate: Option<BitRate>, target: &Target) -> Result<Option<PathProfile>, Failure> {
-    // A server that sends has the way back before it.
+/// Returns the figures of the path before the copy, as far as known: those of the emulator, or the capacity of `--rate`
+/// with the RTT of one extra connection.
+fn path_profile(direction: &Direction, rate: Option<BitRate>, target: &Target) -> Result<Option<PathProfile>, Failure> {
+    // A sending server uses the return path.
     let known = match direction {
-        Direction::Up(..) => emulated::path()?,
-        Direction::Down(..) => emulated::return_path()?,
-        // Between others: nothing is known of it here, and no round trip of ours is theirs.
-        Direction::Across { .. } => return Ok(None),
+        Direction::Upload(..) => emulator_env::path()?,
+        Direction::Download(..) => emulator_env::return_path()?,
+        // The path between two servers is unknown here, and this host's RTT does not apply to it.
+        Direction::ThirdParty { .. } => return Ok(None),
     };
     let Some(capacity) = rate else { return Ok(known) };
     if let Some(path) = known {
         return Ok(Some(PathProfile { capacity, ..path }));
     }
-    // Whoever cannot be reached at once is dialled again by the copy itself, which also says why.
-    Ok(Line::connect(target).ok().map(|line| PathProfile::new(capacity, line.round_trip())))
+    // An unreachable server is dialled again by the copy itself, which then reports the error.
+    Ok(TcpConnection::connect(target).ok().map(|connection| PathProfile::new(capacity, connection.min_rtt())))
 }
 
-/// What is to be deleted is no manifest that this copy writes.
-fn protect_manifest(args: &Args, direction: &Direction, manner: &mut Manner) -> Result<(), Failure> {
-    let Direction::Down(_, _, LocalDestination::File { path: destination, .. }) = direction else { return Ok(()) };
-    let Some(manifest) = args.whole.manifest.as_deref().filter(|_| manner.delete) else { return Ok(()) };
+/// Excludes the manifest of this copy from --delete.
+fn protect_manifest(args: &CopyArgs, direction: &Direction, transfer_options: &mut TransferOptions) -> Result<(), Failure> {
+    let Direction::Download(_, _, LocalDestination::File { path: destination, .. }) = direction else { return Ok(()) };
+    let Some(manifest) = args.integrity.manifest.as_deref().filter(|_| transfer_options.delete) else { return Ok(()) };
     for path in manifest::paths_below(manifest, destination) {
-        manner.protect.exclude_first(path.as_os_str().as_bytes()).map_err(Failure::usage)?;
+        transfer_options.protect.exclude_first(path.as_os_str().as_bytes()).map_err(Failure::usage)?;
     }
     Ok(())
 }
 
-/// What takes what the copy tells, and the manifest it may write.
-fn told(args: &Args) -> Result<(Teller, Option<Arc<Manifest>>), Failure> {
-    let manifest = args.whole.manifest.as_deref().map(Manifest::create).transpose()?.map(Arc::new);
+/// Creates the listener for events of the copy, and the manifest if one is requested.
+fn event_listener(args: &CopyArgs) -> Result<(EntryListener, Option<Arc<Manifest>>), Failure> {
+    let manifest = args.integrity.manifest.as_deref().map(Manifest::create).transpose()?.map(Arc::new);
     let (file, json, digests) = (manifest.clone(), args.json, manifest.is_some());
-    let tells = args.there.dry_run || args.there.verbose;
-    if !tells && !digests {
-        return Ok((Teller::default(), None));
+    let prints_events = args.overwrite.dry_run || args.overwrite.verbose;
+    if !prints_events && !digests {
+        return Ok((EntryListener::default(), None));
     }
-    let begun = file.clone();
-    let take = move |told: &Told| {
+    let restarted = file.clone();
+    let take = move |event: &EntryEvent| {
         if let Some(manifest) = &file {
-            manifest.take(told);
+            manifest.add(event);
         }
-        // With its digest it is for the manifest.
-        if tells && told.digest.is_none() {
-            tell(told, json);
+        // An event with a digest is only for the manifest.
+        if prints_events && event.digest.is_none() {
+            print_entry(event, json);
         }
     };
-    let teller = Teller::new(take, move || begun.iter().for_each(|manifest| manifest.restart()));
-    Ok((teller, manifest))
+    let listener = EntryListener::new(take, move || restarted.iter().for_each(|manifest| manifest.restart()));
+    Ok((listener, manifest))
 }
 
-/// What could not be copied, one line each.
-fn list_failures(outcome: &Outcome, ends: &Ends) {
+/// Prints the entries that could not be copied, one line each.
+fn print_failures(outcome: &CopyOutcome, ends: &EndNames) {
     for failure in &outcome.failures {
-        print::talk(format_args!("lfn: {}\n", ends.tell(failure)));
+        print::message(format_args!("lfn: {}\n", ends.describe(failure)));
     }
-    if outcome.tally.not_deleted {
-        print::talk("lfn: nothing was deleted: what the source has could not be told whole\n");
+    if outcome.tally.deletion_skipped {
+        print::message("lfn: skipped --delete: the source could not be listed completely\n");
     }
-    let untold = outcome.tally.failed.saturating_sub(outcome.failures.len() as u64);
-    if untold > 0 {
-        // Those in a directory that failed are not told one by one.
-        let below = if outcome.failures.len() < MOST_FAILURES { " below" } else { "" };
-        print::talk(format_args!("lfn: {untold} more failed{below}\n"));
+    let unreported = outcome.tally.failed.saturating_sub(outcome.failures.len() as u64);
+    if unreported > 0 {
+        // Entries in a directory that failed are not reported one by one.
+        let suffix = if outcome.failures.len() < MAX_FAILURES { " (in directories that failed)" } else { "" };
+        print::message(format_args!("lfn: {unreported} more entries failed{suffix}\n"));
     }
 }
 
-/// What was left out, and what could not be kept: one line for each kind.
-fn tell_what_is_missing(outcome: &Outcome) {
-    let LeftOut { links, special } = outcome.left_out;
-    let Unkept { owners, xattrs, acls } = outcome.tally.unkept;
-    let or_none = "not permitted there, or its file system has none";
-    let entry = ["entry without its", "entries without their"];
+/// Prints the numbers of skipped entries and of attributes that could not be preserved, one line for each kind.
+fn print_skipped(outcome: &CopyOutcome) {
+    let SkippedEntries { links, special } = outcome.skipped;
+    let Unpreserved { owners, xattrs, acls } = outcome.tally.not_preserved;
+    let or_none = "not permitted at the destination, or not supported by its file system";
+    let entry = ["entry", "entries"];
     let lines = [
-        (links, ["symbolic link", "symbolic links"], "left out: --links copies what they are".to_owned()),
+        (links, ["symbolic link", "symbolic links"], "skipped; use --links to copy links".to_owned()),
         (
             special,
             ["device, FIFO or socket", "devices, FIFOs or sockets"],
-            "left out: such are never copied".to_owned(),
+            "skipped; special files are never copied".to_owned(),
         ),
-        (owners, entry, "owner or group: only root gives files away".to_owned()),
-        (xattrs, ["entry", "entries"], format!("without some extended attributes: {or_none}")),
-        (acls, entry, format!("access control list: {or_none}")),
+        (owners, entry, "without the original owner or group: only root can set other owners".to_owned()),
+        (xattrs, entry, format!("without some extended attributes: {or_none}")),
+        (acls, entry, format!("without the access control list: {or_none}")),
     ];
     for (count, [one, more], what) in lines.iter().filter(|(count, ..)| *count > 0) {
-        print::talk(format_args!("lfn: {count} {} {what}\n", if *count == 1 { one } else { more }));
+        print::message(format_args!("lfn: {count} {} {what}\n", if *count == 1 { one } else { more }));
     }
 }
 
-fn report(
-    args: &Args,
-    options: &Options,
-    forecast: &Forecast,
-    choice: &Choice,
+fn print_report(
+    args: &CopyArgs,
+    options: &CopyOptions,
+    predictor: &Predictor,
+    choice: &StreamPlan,
     near_sends: bool,
-    outcome: &Outcome,
-    listed: Option<u64>,
+    outcome: &CopyOutcome,
+    manifest_files: Option<u64>,
 ) -> Result<(), Failure> {
-    let report = Report {
+    let report = CopyReport {
         sources: args.places[..args.places.len() - 1].iter().map(|place| without_secrets(place)).collect(),
         destination: args.places.last().map(|place| without_secrets(place)).unwrap_or_default(),
         outcome,
         options,
         choice,
         near_sends,
-        manifest: listed,
+        manifest: manifest_files,
         predicted: match outcome.moved() {
             Bytes(0) => None,
-            moved => forecast.predict(moved, outcome.look.sockets.map(|s| s.min_rtt_seconds)),
+            moved => predictor.predict(moved, outcome.sample.sockets.map(|s| s.min_rtt_seconds)),
         },
     };
     if args.json || args.ndjson { report.json(args.ndjson) } else { report.text() }
 }
 
-/// Set by the first SIGINT, SIGTERM or SIGHUP; the second ends the process at once. A hang-up that nohup has told it to
-/// ignore stays ignored.
-fn stop_flag() -> Result<Arc<AtomicBool>, Failure> {
+/// Returns a flag that the first SIGINT, SIGTERM or SIGHUP sets. The second signal ends the process. A SIGHUP that
+/// nohup ignores stays ignored.
+fn interrupt_flag() -> Result<Arc<AtomicBool>, Failure> {
     let flag = Arc::new(AtomicBool::new(false));
     let hangup = Some(SIGHUP).filter(|&signal| !is_ignored(signal));
     for signal in [SIGINT, SIGTERM].into_iter().chain(hangup) {
@@ -347,13 +347,13 @@ fn stop_flag() -> Result<Arc<AtomicBool>, Failure> {
         signal_hook::flag::register_conditional_shutdown(signal, code, flag.clone())?;
         signal_hook::flag::register(signal, flag.clone())?;
     }
-    // A file size limit is then an error of write like any other.
+    // A file size limit then is an error of write(2), like any other.
     signal_hook::flag::register(signal_hook::consts::SIGXFSZ, Arc::default())?;
     Ok(flag)
 }
 
-/// What fails once the copy is interrupted is no cause: the terminal interrupts ssh too, and a server that ends at the
-/// same time.
+/// Replaces an error after an interrupt by "interrupted". The terminal interrupts ssh too, so that the connection fails
+/// at the same time.
 fn unless_interrupted(failure: Failure, interrupted: &AtomicBool) -> Failure {
     match interrupted.load(Ordering::Relaxed) {
         true => Failure::msg("interrupted").with_exit(Exit::Interrupted),
@@ -362,15 +362,15 @@ fn unless_interrupted(failure: Failure, interrupted: &AtomicBool) -> Failure {
 }
 
 fn failure(error: TransferError, places: &[OsString]) -> Failure {
-    let said = ends::line(&error, places);
+    let line = ends::error_line(&error, places);
     let exit = match &error {
-        TransferError::Sources { .. } => Exit::Usage,
+        TransferError::MultipleSourcesWithNames { .. } => Exit::Usage,
         error if error.is_resumable() => Exit::Incomplete,
         _ => Exit::Failed,
     };
     match error {
         TransferError::Session(SessionError::Refused(refusal)) => {
-            let failure = Failure::msg(said).with_exit(exit);
+            let failure = Failure::msg(line).with_exit(exit);
             match refusal.hint {
                 Some(hint) => failure.hint(hint),
                 None => failure,
@@ -380,7 +380,7 @@ fn failure(error: TransferError, places: &[OsString]) -> Failure {
         TransferError::Interrupted => Failure::new(error).with_exit(Exit::Interrupted),
         error => {
             let hint = error.hint();
-            let failure = Failure::msg(said).with_exit(exit);
+            let failure = Failure::msg(line).with_exit(exit);
             match hint {
                 Some(hint) => failure.hint(hint),
                 None => failure,

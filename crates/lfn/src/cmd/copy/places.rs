@@ -1,4 +1,4 @@
-//! Sources and destination as typed, turned into the two ends of a copy: what is here, and what is asked of the far one.
+//! Sources and destination as typed, converted to the two ends of a copy.
 
 use std::ffi::{OsStr, OsString};
 use std::fs;
@@ -7,30 +7,31 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use lfn_core::transfer::glob::is_pattern;
-use lfn_core::transfer::keep::Keep;
-use lfn_core::transfer::location::{Location, LocationError, Place, own_name};
-use lfn_core::transfer::raw::Raw;
-use lfn_core::transfer::verdict::Allowed;
+use lfn_core::transfer::preserve::Preserve;
+use lfn_core::transfer::location::{Location, LocationError, Resource, final_name};
+use lfn_core::transfer::byte_string::ByteString;
+use lfn_core::transfer::overwrite::OverwritePolicy;
 use lfn_core::units::Bytes;
-use lfn_core::wire::copy::{From, Pick, To};
+use lfn_core::wire::copy::{RemoteSource, Selection, RemoteDestination};
 use lfn_net::transfer::{LocalDestination, LocalSource};
 
 use crate::exit::Failure;
 
-/// The far end of a copy that does not leave this host; nobody can type it.
-pub(super) const HERE: &str = "";
+/// Server of a local copy. Users cannot type this name.
+pub(super) const LOCAL: &str = "";
 
-/// Which way it goes, as seen from here; from one far end to another it does not come here at all.
+/// Direction of a copy as seen from this host. A third-party copy goes from one server to another, not through this
+/// host.
 pub(super) enum Direction {
-    Up(Vec<LocalSource>, String, To),
-    Down(String, Vec<From>, LocalDestination),
-    Across { sender: String, from: Vec<From>, receiver: String, to: To },
+    Upload(Vec<LocalSource>, String, RemoteDestination),
+    Download(String, Vec<RemoteSource>, LocalDestination),
+    ThirdParty { sender: String, from: Vec<RemoteSource>, receiver: String, to: RemoteDestination },
 }
 
 impl Direction {
-    /// How much it is, where that is known before it begins.
+    /// Returns the total size, if it is known before the copy.
     pub(super) fn size(&self) -> Option<Bytes> {
-        let Direction::Up(sources, ..) = self else { return None };
+        let Direction::Upload(sources, ..) = self else { return None };
         let sizes = sources.iter().map(|source| match source {
             LocalSource::Random(bytes) | LocalSource::Zero(bytes) => Some(bytes.0),
             LocalSource::File(path) => {
@@ -41,55 +42,55 @@ impl Direction {
         sizes.sum::<Option<u64>>().map(Bytes)
     }
 
-    /// The far end, as it was typed; of two the one that sends.
+    /// Returns the server as typed; of two servers the sender.
     pub(super) fn host(&self) -> &str {
-        let (Direction::Up(_, host, _) | Direction::Down(host, ..) | Direction::Across { sender: host, .. }) = self;
+        let (Direction::Upload(_, host, _) | Direction::Download(host, ..) | Direction::ThirdParty { sender: host, .. }) = self;
         host
     }
 
-    /// Whether it does not leave this host.
-    pub(super) fn is_here(&self) -> bool {
-        self.host() == HERE
+    /// Reports whether the copy stays on this host.
+    pub(super) fn is_local(&self) -> bool {
+        self.host() == LOCAL
     }
 
-    /// Whether two far ends are one and the same as they were typed.
+    /// Reports whether both servers have the same name as typed.
     pub(super) fn is_on_one_host(&self) -> bool {
         self.other_host() == Some(self.host())
     }
 
-    /// The other far end, if there are two.
+    /// Returns the receiving server of a third-party copy.
     pub(super) fn other_host(&self) -> Option<&str> {
-        let Direction::Across { receiver, .. } = self else { return None };
+        let Direction::ThirdParty { receiver, .. } = self else { return None };
         Some(receiver)
     }
 
-    /// Whether there is more than one source, or may be: nobody knows what a pattern stands for at a far end.
-    pub(super) fn is_several(&self) -> bool {
-        let several = |from: &From| matches!(from, From::File { path } if is_pattern(path.as_bytes()));
+    /// Reports whether there may be several sources. A pattern on a server may match any number.
+    pub(super) fn has_several_sources(&self) -> bool {
+        let several = |from: &RemoteSource| matches!(from, RemoteSource::File { path } if is_pattern(path.as_bytes()));
         match self {
-            Direction::Up(sources, ..) => sources.len() > 1,
-            Direction::Down(_, from, _) | Direction::Across { from, .. } => from.len() > 1 || from.iter().any(several),
+            Direction::Upload(sources, ..) => sources.len() > 1,
+            Direction::Download(_, from, _) | Direction::ThirdParty { from, .. } => from.len() > 1 || from.iter().any(several),
         }
     }
 
-    /// Whether what is called near in messages is what sends: here, or the source of two far ends.
+    /// Reports whether the near end sends. In messages, near is this host, or the source of a third-party copy.
     pub(super) fn near_sends(&self) -> bool {
-        !matches!(self, Direction::Down(..))
+        !matches!(self, Direction::Download(..))
     }
 
-    /// Paths at a host reached by ssh start at the home directory there, which is also what `~` stands for.
+    /// Makes paths on ssh hosts relative to the home directory, so that a leading `~/` is removed.
     pub(super) fn start_at_home(&mut self, is_over_ssh: impl Fn(&str) -> Result<bool, Failure>) -> Result<(), Failure> {
-        if let Direction::Up(_, host, to) | Direction::Across { receiver: host, to, .. } = self
-            && let To::File { path, .. } = to
+        if let Direction::Upload(_, host, to) | Direction::ThirdParty { receiver: host, to, .. } = self
+            && let RemoteDestination::File { path, .. } = to
             && is_over_ssh(host)?
         {
             *path = without_tilde(path)?;
         }
-        if let Direction::Down(host, from, _) | Direction::Across { sender: host, from, .. } = self
+        if let Direction::Download(host, from, _) | Direction::ThirdParty { sender: host, from, .. } = self
             && is_over_ssh(host)?
         {
             for source in from {
-                if let From::File { path } = source {
+                if let RemoteSource::File { path } = source {
                     *path = without_tilde(path)?;
                 }
             }
@@ -98,144 +99,144 @@ impl Direction {
     }
 }
 
-/// `~/a` is `a`, `~` the directory itself; only a shell knows the homes of others.
-pub(super) fn without_tilde(path: &Raw) -> Result<Raw, Failure> {
+/// Removes a leading `~/`. `~USER` is refused, since only a shell knows other home directories.
+pub(super) fn without_tilde(path: &ByteString) -> Result<ByteString, Failure> {
     match path.as_bytes() {
-        b"~" => Ok(Raw::default()),
+        b"~" => Ok(ByteString::default()),
         [b'~', b'/', rest @ ..] => {
             let slashes = rest.iter().take_while(|byte| **byte == b'/').count();
-            Ok(Raw::from(&rest[slashes..]))
+            Ok(ByteString::from(&rest[slashes..]))
         }
         [b'~', ..] => {
-            Err(Failure::usage(format!("{path}: only ~/ is known, the home directory of the user ssh logs in as"))
-                .hint("give the whole path, or ./~NAME for a file of that name"))
+            Err(Failure::usage(format!("{path}: ~USER is not supported; ~/ is the home directory of the ssh user"))
+                .hint("give the full path, or ./~NAME for a file of that name"))
         }
         _ => Ok(path.clone()),
     }
 }
 
-/// Reads what was typed; the last place is the destination.
-pub(super) fn direction(places: &[OsString], allowed: Allowed, pick: &Pick) -> Result<Direction, Failure> {
+/// Parses the places as typed. The last place is the destination.
+pub(super) fn direction(places: &[OsString], allowed: OverwritePolicy, selection: &Selection) -> Result<Direction, Failure> {
     let read = |text: &OsString| {
         Location::parse_bytes(text.as_bytes()).map_err(|error| {
             let hint = match &error {
-                LocationError::Ticket(_) => TICKETS,
-                LocationError::Size { .. } => "a size is 4096, 500MB or 1GiB",
-                _ => PLACES,
+                LocationError::Ticket(_) => TICKET_HINT,
+                LocationError::Size { .. } => "write a size as 4096, 500MB or 1GiB",
+                _ => PLACES_HINT,
             };
             Failure::usage(error).hint(hint)
         })
     };
     let mut places = places.iter().map(read).collect::<Result<Vec<_>, _>>()?;
-    let Some(Location { host, place }) = places.pop() else {
-        return Err(Failure::usage("nothing to copy").hint(PLACES));
+    let Some(Location { host, resource: place }) = places.pop() else {
+        return Err(Failure::usage("nothing to copy").hint(PLACES_HINT));
     };
-    // What is in a directory stands in one at the destination, were it but one file.
-    let named = |place: &Place| !matches!(place, Place::Path(path) if own_name(path.as_os_str().as_bytes()).is_none());
-    let single = pick.names.is_none() && matches!(places.as_slice(), [only] if named(&only.place));
+    // The contents of a directory are copied into a directory, even if there is only one file.
+    let has_own_name = |place: &Resource| !matches!(place, Resource::Path(path) if final_name(path.as_os_str().as_bytes()).is_none());
+    let single = selection.names.is_none() && matches!(places.as_slice(), [only] if has_own_name(&only.resource));
     match host {
         Some(receiver) if places.iter().any(|source| source.host.is_some()) => {
-            let (sender, places) = one_far_end(places)?;
+            let (sender, places) = single_source_host(places)?;
             let from = places.into_iter().map(far_source).collect::<Result<_, _>>()?;
-            let to = far_destination(place, allowed, single, pick.keep)?;
-            Ok(Direction::Across { sender, from, receiver, to })
+            let to = far_destination(place, allowed, single, selection.preserve)?;
+            Ok(Direction::ThirdParty { sender, from, receiver, to })
         }
         Some(host) => {
-            let from = places.into_iter().map(|source| local_source(source.place)).collect::<Result<_, _>>()?;
-            Ok(Direction::Up(from, host, far_destination(place, allowed, single, pick.keep)?))
+            let from = places.into_iter().map(|source| local_source(source.resource)).collect::<Result<_, _>>()?;
+            Ok(Direction::Upload(from, host, far_destination(place, allowed, single, selection.preserve)?))
         }
         None => {
-            let (host, places) = one_far_end(places)?;
-            if host == HERE && pick.names.is_none() && pick.rules.is_empty() {
-                not_into_itself(&places, &place)?;
+            let (host, places) = single_source_host(places)?;
+            if host == LOCAL && selection.names.is_none() && selection.rules.is_empty() {
+                refuse_copy_into_itself(&places, &place)?;
             }
             let from = places.into_iter().map(far_source).collect::<Result<_, _>>()?;
-            Ok(Direction::Down(host, from, local_destination(place, allowed)?))
+            Ok(Direction::Download(host, from, local_destination(place, allowed)?))
         }
     }
 }
 
-/// That nothing is meant but a directory into itself is said before anything is made. Where more is meant, or it hides
-/// behind a pattern, whoever lists leaves that directory out.
-fn not_into_itself(sources: &[Place], destination: &Place) -> Result<(), Failure> {
-    let ([Place::Path(from)], Place::Path(to)) = (sources, destination) else { return Ok(()) };
-    let known = |path: &Path| fs::metadata(path).ok().map(|facts| (facts.dev(), facts.ino()));
-    // What is not there yet will be made below the first that is.
-    let there = to.ancestors().find_map(|path| {
+/// Refuses a copy of one directory into itself before anything is created. With several sources or patterns, the lister
+/// skips the destination directory.
+fn refuse_copy_into_itself(sources: &[Resource], destination: &Resource) -> Result<(), Failure> {
+    let ([Resource::Path(from)], Resource::Path(to)) = (sources, destination) else { return Ok(()) };
+    let file_id = |path: &Path| fs::metadata(path).ok().map(|facts| (facts.dev(), facts.ino()));
+    // A missing directory is created below its first existing parent.
+    let existing_parent = to.ancestors().find_map(|path| {
         let path = if path.as_os_str().is_empty() { Path::new(".") } else { path };
         fs::canonicalize(path).ok()
     });
-    let above: Vec<_> = there.iter().flat_map(|there| there.ancestors()).filter_map(known).collect();
-    if from.is_dir() && known(from).is_some_and(|source| above.contains(&source)) {
+    let above: Vec<_> = existing_parent.iter().flat_map(|existing_parent| existing_parent.ancestors()).filter_map(file_id).collect();
+    if from.is_dir() && file_id(from).is_some_and(|source| above.contains(&source)) {
         let what = format!("{}: cannot be copied into itself, {}", from.display(), to.display());
-        return Err(Failure::usage(what).hint("--exclude leaves out of it where the copy goes"));
+        return Err(Failure::usage(what).hint("exclude the destination directory: --exclude PATTERN"));
     }
     Ok(())
 }
 
-/// The far end at which all sources are.
-fn one_far_end(sources: Vec<Location>) -> Result<(String, Vec<Place>), Failure> {
+/// Returns the single host of all sources.
+fn single_source_host(sources: Vec<Location>) -> Result<(String, Vec<Resource>), Failure> {
     let mut hosts: Vec<_> = sources.iter().map(|source| source.host.clone()).collect();
     hosts.dedup();
     match hosts.as_slice() {
-        [Some(host)] => Ok((host.clone(), sources.into_iter().map(|source| source.place).collect())),
-        [None] => Ok((HERE.to_owned(), sources.into_iter().map(|source| source.place).collect())),
-        _ => Err(Failure::usage("the sources are at several places").hint("one `lfn copy` for each of them")),
+        [Some(host)] => Ok((host.clone(), sources.into_iter().map(|source| source.resource).collect())),
+        [None] => Ok((LOCAL.to_owned(), sources.into_iter().map(|source| source.resource).collect())),
+        _ => Err(Failure::usage("the sources are on several hosts").hint("run `lfn copy` once for each host")),
     }
 }
 
-const TICKETS: &str =
-    "paste the ticket whole, in quotes; a path stands before the #: lfn://TOKEN@HOST:PORT/PATH#FINGERPRINT";
+const TICKET_HINT: &str =
+    "paste the complete ticket, in quotes; the path goes before the #: lfn://TOKEN@HOST:PORT/PATH#FINGERPRINT";
 
-pub(super) const PLACES: &str = "lfn copy FILE NAME:PATH, or lfn copy NAME:PATH FILE; `lfn hosts list` shows the names";
+pub(super) const PLACES_HINT: &str = "lfn copy FILE NAME:PATH, or lfn copy NAME:PATH FILE; `lfn hosts list` shows the names";
 
-fn local_source(place: Place) -> Result<LocalSource, Failure> {
+fn local_source(place: Resource) -> Result<LocalSource, Failure> {
     match place {
-        Place::Path(path) => Ok(LocalSource::File(path)),
-        Place::Random(bytes) => Ok(LocalSource::Random(bytes)),
-        Place::Zero(bytes) => Ok(LocalSource::Zero(bytes)),
-        Place::Null => Err(null_source()),
+        Resource::Path(path) => Ok(LocalSource::File(path)),
+        Resource::Random(bytes) => Ok(LocalSource::Random(bytes)),
+        Resource::Zero(bytes) => Ok(LocalSource::Zero(bytes)),
+        Resource::Null => Err(null_source_error()),
     }
 }
 
-fn far_source(place: Place) -> Result<From, Failure> {
+fn far_source(place: Resource) -> Result<RemoteSource, Failure> {
     match place {
-        Place::Path(path) => Ok(From::File { path: raw(path) }),
-        Place::Random(bytes) => Ok(From::Random { bytes }),
-        Place::Zero(bytes) => Ok(From::Zero { bytes }),
-        Place::Null => Err(null_source()),
+        Resource::Path(path) => Ok(RemoteSource::File { path: raw(path) }),
+        Resource::Random(bytes) => Ok(RemoteSource::Random { bytes }),
+        Resource::Zero(bytes) => Ok(RemoteSource::Zero { bytes }),
+        Resource::Null => Err(null_source_error()),
     }
 }
 
-fn local_destination(place: Place, allowed: Allowed) -> Result<LocalDestination, Failure> {
+fn local_destination(place: Resource, allowed: OverwritePolicy) -> Result<LocalDestination, Failure> {
     match place {
-        Place::Path(path) => Ok(LocalDestination::File { path, allowed }),
-        Place::Null => Ok(LocalDestination::Null),
-        Place::Random(_) | Place::Zero(_) => Err(made_destination()),
+        Resource::Path(path) => Ok(LocalDestination::File { path, allowed }),
+        Resource::Null => Ok(LocalDestination::Null),
+        Resource::Random(_) | Resource::Zero(_) => Err(generated_destination_error()),
     }
 }
 
-fn far_destination(place: Place, allowed: Allowed, single: bool, keep: Keep) -> Result<To, Failure> {
+fn far_destination(place: Resource, allowed: OverwritePolicy, single: bool, preserve: Preserve) -> Result<RemoteDestination, Failure> {
     match place {
-        Place::Path(path) => Ok(To::File { path: raw(path), allowed, single, keep }),
-        Place::Null => Ok(To::Null),
-        Place::Random(_) | Place::Zero(_) => Err(made_destination()),
+        Resource::Path(path) => Ok(RemoteDestination::File { path: raw(path), allowed, single, preserve }),
+        Resource::Null => Ok(RemoteDestination::Null),
+        Resource::Random(_) | Resource::Zero(_) => Err(generated_destination_error()),
     }
 }
 
-fn null_source() -> Failure {
+fn null_source_error() -> Failure {
     Failure::usage("null: can only be a destination").hint("as a source use zero:SIZE or random:SIZE")
 }
 
-fn made_destination() -> Failure {
+fn generated_destination_error() -> Failure {
     Failure::usage("random: and zero: can only be sources").hint("as a destination use null: or a path")
 }
 
-fn raw(path: PathBuf) -> Raw {
-    Raw(path.into_os_string().into_vec())
+fn raw(path: PathBuf) -> ByteString {
+    ByteString(path.into_os_string().into_vec())
 }
 
-/// A ticket holds a token, which belongs in no report.
+/// Removes the token of a ticket from a place, for messages and reports.
 pub(super) fn without_secrets(typed: &OsStr) -> String {
     let text = typed.to_string_lossy();
     let Some((_, rest)) = text.strip_prefix("lfn://").and_then(|rest| rest.split_once('@')) else {
@@ -251,11 +252,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_tilde_is_the_home_directory() {
-        for (path, meant) in
+    fn tilde_is_the_home_directory() {
+        for (path, expected) in
             [("~", ""), ("~/", ""), ("~/a/~", "a/~"), ("~//a", "a"), ("a", "a"), ("/a", "/a"), ("./~a", "./~a")]
         {
-            assert_eq!(without_tilde(&path.into()).unwrap(), meant.into());
+            assert_eq!(without_tilde(&path.into()).unwrap(), expected.into());
         }
         assert!(without_tilde(&"~you/a".into()).is_err());
     }

@@ -1,48 +1,46 @@
-//! `window.svg`: goodput over the window, the predicted line, the points of 1995 and those measured, with spread.
+//! `window.svg`: goodput over the receive window. Shows the prediction as a line, the figures of 1995 as points, and
+//! the measured figures with their spread.
 
 use std::path::Path;
 
 use anyhow::{Context, Result};
 use plotters::prelude::*;
 
-/// What the chart shows; windows in bytes, rates in bit/s.
+/// Data of the chart. Windows are in bytes, rates in bit/s.
 #[derive(Debug)]
 pub struct Chart<'a> {
-    /// One line, above the plot.
     pub title: &'a str,
-    /// The prediction as a curve: (window, goodput), in order of the window.
+    /// Predicted (window, goodput), ordered by window.
     pub predicted: Vec<(f64, f64)>,
-    /// Points of the report.
+    /// Figures of the report.
     pub published: Vec<(f64, f64)>,
-    /// Measured: window, least, median and most goodput.
-    pub measured: Vec<Point>,
+    pub measured: Vec<MeasuredPoint>,
 }
 
-/// A measured point with its spread.
+/// Measured goodput of one window, with its spread.
 #[derive(Debug, Clone, Copy)]
-pub struct Point {
-    /// Window in bytes.
+pub struct MeasuredPoint {
     pub window: f64,
-    /// Least goodput of an interval past start-up.
-    pub least: f64,
-    /// Median of those intervals.
+    /// Lowest goodput of an interval in the steady part.
+    pub min: f64,
+    /// Median of these intervals.
     pub median: f64,
-    /// Greatest of them.
-    pub most: f64,
+    /// Highest goodput of an interval in the steady part.
+    pub max: f64,
 }
 
 const SIZE: (u32, u32) = (860, 540);
 const MEGA: f64 = 1e6;
-// Three colours that stay apart for the colour-blind (Okabe and Ito).
+// Three colours that colour-blind readers can distinguish (Okabe and Ito).
 const BLUE: RGBColor = RGBColor(0, 114, 178);
 const ORANGE: RGBColor = RGBColor(213, 94, 0);
 const BLACK_INK: RGBColor = RGBColor(30, 30, 30);
 
 impl Chart<'_> {
-    /// Draws the chart into `path`.
+    /// Draws the chart and writes it to `path`.
     pub fn write_svg(&self, path: &Path) -> Result<()> {
         let mut svg = String::new();
-        // The error of a drawing backend borrows from it: it is made text before it leaves.
+        // The drawing error borrows the backend, so it is converted to text here.
         self.draw(&mut svg).map_err(|e| anyhow::anyhow!("cannot draw the chart: {e}"))?;
         std::fs::write(path, svg).with_context(|| format!("cannot write {}", path.display()))
     }
@@ -75,10 +73,10 @@ impl Chart<'_> {
             .legend(|(x, y)| PathElement::new([(x, y), (x + 22, y)], BLUE.stroke_width(2)));
         chart
             .draw_series(self.measured.iter().map(|point| {
-                let [least, median, most] = [point.least, point.median, point.most].map(|rate| rate / MEGA);
-                ErrorBar::new_vertical(point.window / MEGA, least, median, most, BLACK_INK.filled(), 10)
+                let [min, median, max] = [point.min, point.median, point.max].map(|rate| rate / MEGA);
+                ErrorBar::new_vertical(point.window / MEGA, min, median, max, BLACK_INK.filled(), 10)
             }))?
-            .label("measured now: median, least and most of two round trips past start-up")
+            .label("measured now: median, minimum and maximum over two round trips, after slow start")
             .legend(|(x, y)| Circle::new((x + 11, y), 4, BLACK_INK.filled()));
         chart
             .draw_series(
@@ -98,9 +96,9 @@ impl Chart<'_> {
         Ok(())
     }
 
-    /// The corner of the plot: a little beyond everything in it.
+    /// Returns the upper limits of both axes, a little above the largest values.
     fn extent(&self) -> (f64, f64) {
-        let measured = self.measured.iter().map(|point| (point.window, point.most));
+        let measured = self.measured.iter().map(|point| (point.window, point.max));
         let all = self.predicted.iter().chain(&self.published).copied().chain(measured);
         let (width, height) = all.fold((0.0_f64, 0.0_f64), |(w, h), (x, y)| (w.max(x), h.max(y)));
         (width.max(MEGA) / MEGA, height.max(MEGA) * 1.12 / MEGA)
@@ -112,14 +110,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_point_is_in_the_picture() {
+    fn every_point_is_in_the_chart() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("window.svg");
         let chart = Chart {
             title: "Goodput over the window",
             predicted: vec![(0.0, 0.0), (9.1e6, 129e6), (14e6, 129e6)],
             published: vec![(4.5e6, 64e6)],
-            measured: vec![Point { window: 9e6, least: 120e6, median: 129e6, most: 130e6 }],
+            measured: vec![MeasuredPoint { window: 9e6, min: 120e6, median: 129e6, max: 130e6 }],
         };
         chart.write_svg(&path).unwrap();
         let svg = std::fs::read_to_string(&path).unwrap();

@@ -1,5 +1,4 @@
-//! What the inside hands to the outside: the reports of `lfn test` and `lfn copy` as they print them with `--json`, and
-//! the few figures of them that the demo needs.
+//! Results of the demo: the JSON reports of `lfn test` and `lfn copy`, and the figures that the demo takes from them.
 
 use std::time::Duration;
 
@@ -9,61 +8,60 @@ use serde_json::Value;
 
 use super::published;
 
-/// Length of the intervals that are compared: two round trips. A window leaves once in each, so that an interval that
-/// is no multiple of them would hold now one, now two.
+/// Length of the compared intervals: two round trips. The sender transmits one window in each round trip. An interval
+/// that is no multiple of the RTT would hold one window or two.
 pub const INTERVAL: Duration = published::PING_RTT.saturating_mul(2);
 
-/// What was measured, in the JSON of the commands themselves.
+/// Reports of the runs, in the JSON of the commands.
 #[derive(Debug, Serialize, Deserialize)]
-pub struct Measured {
+pub struct DemoResults {
     /// For each window of [`super::published::WINDOWS`], the reports of its runs.
     pub windows: Vec<Vec<Value>>,
-    /// The report of the copy.
     pub copy: Value,
 }
 
-/// Goodput of each interval past start-up, as the receiver of a report of `lfn test` counted it.
+/// Returns the goodput of each steady interval of a report of `lfn test`, in bit/s, counted by the receiver.
 pub fn steady_intervals(report: &Value) -> Vec<u64> {
     let intervals = report.pointer("/runs/0/intervals").and_then(Value::as_array);
     let seconds = |interval: &Value, name: &str| interval.get(name).and_then(Value::as_f64);
     let rate = |interval: &Value| {
-        // The last one is cut off by the end of the test: too short to compare.
-        let whole = seconds(interval, "end_seconds")? - seconds(interval, "start_seconds")? > WHOLE;
+        // The end of the test cuts the last interval. It is too short to compare.
+        let is_complete = seconds(interval, "end_seconds")? - seconds(interval, "start_seconds")? > MIN_SECONDS;
         let steady = interval.get("steady")?.as_bool()?;
-        if whole && steady { interval.get("goodput_bits_per_second")?.as_u64() } else { None }
+        if is_complete && steady { interval.get("goodput_bits_per_second")?.as_u64() } else { None }
     };
     intervals.into_iter().flatten().filter_map(rate).collect()
 }
 
-/// Nine tenths of an interval, seconds.
-const WHOLE: f64 = 0.9 * INTERVAL.as_millis() as f64 / 1e3;
+/// Nine tenths of an interval, in seconds.
+const MIN_SECONDS: f64 = 0.9 * INTERVAL.as_millis() as f64 / 1e3;
 
-/// The least round trip a report of `lfn test` saw, seconds.
+/// Returns the minimum RTT in a report of `lfn test`, in seconds.
 pub fn base_rtt(report: &Value) -> Option<f64> {
     report.pointer("/runs/0/base_rtt_seconds")?.as_f64()
 }
 
-/// The window scale the receiver of a report of `lfn test` offered.
+/// Returns the window scale that the receiver of a report of `lfn test` offered.
 pub fn window_scale(report: &Value) -> Option<u64> {
     report.pointer("/runs/0/window_scale")?.as_u64()
 }
 
-/// Segments that were sent again.
+/// Returns the number of retransmitted segments.
 pub fn retransmits(report: &Value) -> Option<u64> {
     report.pointer("/runs/0/retransmits")?.as_u64()
 }
 
-/// What the first finding of a report of `lfn test` says.
+/// Returns the summary of the first finding in a report of `lfn test`.
 pub fn finding(report: &Value) -> Option<&str> {
     report.pointer("/runs/0/findings/0/summary")?.as_str()
 }
 
-/// The steady goodput of a report of `lfn test`.
+/// Returns the steady goodput in a report of `lfn test`.
 pub fn steady_goodput(report: &Value) -> Option<BitRate> {
     report.pointer("/runs/0/steady_goodput_bits_per_second")?.as_u64().map(BitRate)
 }
 
-/// The goodput of a report of `lfn copy` or `lfn test`.
+/// Returns the goodput in a report of `lfn copy` or `lfn test`.
 pub fn goodput(report: &Value) -> Option<BitRate> {
     report.get("goodput_bits_per_second")?.as_u64().map(BitRate)
 }
@@ -74,7 +72,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn only_whole_intervals_past_start_up_count() {
+    fn only_complete_steady_intervals_count() {
         let interval = |start: f64, end: f64, steady: bool, rate: u64| json!({ "start_seconds": start, "end_seconds": end, "steady": steady, "goodput_bits_per_second": rate });
         let intervals = [
             interval(0.0, 1.1, false, 1),

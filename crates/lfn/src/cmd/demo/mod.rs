@@ -1,7 +1,9 @@
-//! `lfn demo`: the ACTS satellite experiment of 1995 on this machine alone, published, predicted and measured.
+//! `lfn demo`: repeats the ACTS satellite experiment of 1995 on this machine, and compares published, predicted and
+//! measured figures.
 //!
-//! The outside ([`run`]) plans, lays the emulated path, and prints the table; the [`stage`] inside runs the commands a
-//! user would. [`published`] is what the reports say, [`report`] the table and its reasons, [`mod@chart`] the picture.
+//! The parent process ([`run`]) plans, starts the emulated path and prints the table. The process inside the path
+//! ([`stage`]) runs the same commands as a user. [`published`] has the figures of the reports, [`report`] the table and
+//! its explanations, [`mod@chart`] the chart.
 
 mod chart;
 mod measured;
@@ -15,53 +17,53 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::Context;
-use lfn_core::plan::{Plan, Wishes, plan, predict_goodput};
+use lfn_core::plan::{Plan, PlanOptions, plan, predict_goodput};
 use lfn_core::units::{Bytes, show_duration};
-use lfn_net::emulator::{self, EmulatedPath, Ending, FarSide, Outcome, Setup};
+use lfn_net::emulator::{self, EmulatedPath, CommandExit, FarSide, RunOutcome, Setup};
 use serde::Serialize;
 
 use crate::exit::{Exit, Failure};
 use crate::print;
-use chart::{Chart, Point};
-use measured::Measured;
-use report::{RateSpread, Row};
-use stage::Places;
+use chart::{Chart, MeasuredPoint};
+use measured::DemoResults;
+use report::{RateSpread, DemoRow};
+use stage::DemoPaths;
 
-/// Replay the ACTS satellite experiment of 1995 on this machine alone
+/// Repeat the ACTS satellite experiment of 1995 on this machine
 ///
-/// Emulates the path (539 ms, OC-3c at 135 Mb/s, a queue of one BDP), measures it with three receive windows, copies a
-/// file over it, and lays what was published beside what is predicted and what is measured. Takes about two and a half
-/// minutes; needs no root.
+/// Emulates the path (539 ms, OC-3c at 135 Mb/s, a queue of one BDP), tests it with three receive windows and copies a
+/// file over it. Prints the published, predicted and measured figures side by side and explains the differences. Takes
+/// about two and a half minutes and needs no root.
 #[derive(clap::Args, Debug)]
-pub struct Args {
-    /// Where report.json and window.svg go
+pub struct DemoArgs {
+    /// Write report.json and window.svg to this directory
     #[arg(long, value_name = "DIR", default_value = "lfn-demo")]
     out: PathBuf,
-    /// Print the report as one JSON object instead of the table
+    /// Print the report as one JSON object instead of a table
     #[arg(long)]
     json: bool,
-    /// The part that runs inside the emulated path
+    /// Run as the process inside the emulated path
     #[arg(long, hide = true, value_name = "DIR")]
     inside: Option<PathBuf>,
 }
 
-/// The same draws in every demo.
+/// Seed of the emulation, the same in every demo.
 const SEED: u64 = 1995;
 
-/// What `report.json` holds.
+/// JSON object that is written to `report.json`.
 #[derive(Serialize)]
 struct Report<'a> {
     schema: &'static str,
     experiment: &'static str,
     plan: &'a Plan,
-    rows: &'a [Row],
+    rows: &'a [DemoRow],
     windows: Vec<WindowPoint>,
-    measured: &'a Measured,
-    faithful: bool,
-    ledger: &'a emulator::Ledger,
+    measured: &'a DemoResults,
+    accurate: bool,
+    accuracy_report: &'a emulator::AccuracyReport,
 }
 
-/// One point of the chart.
+/// Figures of one window in the chart.
 #[derive(Serialize)]
 struct WindowPoint {
     window_bytes: Bytes,
@@ -70,29 +72,29 @@ struct WindowPoint {
     measured: Option<RateSpread>,
 }
 
-/// Runs the command.
-pub fn run(args: Args) -> Result<Exit, Failure> {
+/// Runs `lfn demo` and returns its exit code.
+pub fn run(args: DemoArgs) -> Result<Exit, Failure> {
     if let Some(work) = &args.inside {
-        stage::run(&Places { work })?;
+        stage::run(&DemoPaths { work })?;
         return Ok(Exit::Ok);
     }
     let path = published::path();
-    let plan = plan(&path, &Wishes { size: Some(published::TRANSFER), ..Wishes::default() })?;
+    let plan = plan(&path, &PlanOptions { size: Some(published::TRANSFER), ..PlanOptions::default() })?;
     fs::create_dir_all(&args.out).map_err(|e| {
-        Failure::msg(format!("cannot make {}: {e}", args.out.display())).hint("choose another place with --out DIR")
+        Failure::msg(format!("cannot create {}: {e}", args.out.display())).hint("choose another directory: --out DIR")
     })?;
-    introduce(&plan);
+    print_introduction(&plan);
     let work = args.out.join(".work");
-    let outcome = play(&Places { work: &work });
-    let measured = outcome.as_ref().ok().map(|_| take_measured(&Places { work: &work }));
-    // Whatever happened, the file that was copied is not left behind.
+    let outcome = run_emulation(&DemoPaths { work: &work });
+    let measured = outcome.as_ref().ok().map(|_| read_results(&DemoPaths { work: &work }));
+    // The copied file is deleted, also after an error.
     let _ = fs::remove_dir_all(&work);
     let outcome = outcome?;
-    if let Some(broken) = &outcome.broken {
+    if let Some(broken) = &outcome.link_failure {
         return Err(Failure::msg(broken));
     }
-    if let Some(ending) = outcome.near.filter(|ending| *ending != Ending::Exited(0)) {
-        return Ok(ended_early(ending));
+    if let Some(ending) = outcome.near.filter(|ending| *ending != CommandExit::Exited(0)) {
+        return Ok(exit_of_inner_process(ending));
     }
     let measured = measured.context("nothing was measured")??;
     let rows = report::rows(&path, &plan, &measured);
@@ -102,16 +104,16 @@ pub fn run(args: Args) -> Result<Exit, Failure> {
     } else {
         print_table(&rows)?;
     }
-    print::talk(format_args!("\n{}", print::emulate::ledger::shown(&outcome.ledger, outcome.broken.is_some())));
+    print::message(format_args!("\n{}", print::emulate::accuracy::for_stderr(&outcome.accuracy_report, outcome.link_failure.is_some())));
     write_files(&args.out, &plan, &report)?;
-    Ok(if outcome.ledger.is_faithful() { Exit::Ok } else { Exit::Untrusted })
+    Ok(if outcome.accuracy_report.is_accurate() { Exit::Ok } else { Exit::Unreliable })
 }
 
-/// Reads what the inside left, and looks for itself whether the file arrived whole.
-fn take_measured(places: &Places<'_>) -> Result<Measured, Failure> {
-    let measured = serde_json::from_slice(&fs::read(places.measured())?)?;
-    if !same_bytes(&places.source(), &places.arrived())? {
-        return Err(Failure::msg("the copy that arrived is not the file that was sent"));
+/// Reads the results of the process inside, and compares the copied file with the source.
+fn read_results(paths: &DemoPaths<'_>) -> Result<DemoResults, Failure> {
+    let measured = serde_json::from_slice(&fs::read(paths.measured())?)?;
+    if !same_bytes(&paths.source(), &paths.arrived())? {
+        return Err(Failure::msg("the copied file differs from the source"));
     }
     Ok(measured)
 }
@@ -132,16 +134,16 @@ fn same_bytes(one: &Path, other: &Path) -> io::Result<bool> {
     }
 }
 
-/// How long the copy should take, for its progress bar.
+/// Returns the predicted time of the copy, for the progress bar.
 fn predicted_copy() -> Option<Duration> {
-    let wishes = Wishes { size: Some(published::TRANSFER), ..Wishes::default() };
+    let wishes = PlanOptions { size: Some(published::TRANSFER), ..PlanOptions::default() };
     plan(&published::path(), &wishes).ok()?.predicted.time
 }
 
-fn introduce(plan: &Plan) {
+fn print_introduction(plan: &Plan) {
     let runs = published::WINDOWS.len() * stage::REPEATS;
     let seconds = runs as u64 * (stage::TEST_TIME.as_secs() + 3) + plan.predicted.time.map_or(30, |t| t.as_secs());
-    print::talk(format_args!(
+    print::message(format_args!(
         "The ACTS satellite path of 1995: {} at {}, BDP {} bytes, window scale {}.\n\
          {runs} tests and one copy over it, about {} s. No other machine is involved.\n",
         plan.capacity,
@@ -152,15 +154,15 @@ fn introduce(plan: &Plan) {
     ));
 }
 
-/// Makes the file, lays the path and runs the inside.
-fn play(places: &Places<'_>) -> Result<Outcome, Failure> {
-    fs::create_dir_all(places.far_root())?;
-    let mut source = File::create(places.source())?;
+/// Creates the file, starts the emulated path and runs the process inside.
+fn run_emulation(paths: &DemoPaths<'_>) -> Result<RunOutcome, Failure> {
+    fs::create_dir_all(paths.far_root())?;
+    let mut source = File::create(paths.source())?;
     let mut noise = File::open("/dev/urandom")?.take(published::TRANSFER.0);
-    io::copy(&mut noise, &mut source).with_context(|| format!("cannot write {}", places.source().display()))?;
+    io::copy(&mut noise, &mut source).with_context(|| format!("cannot write {}", paths.source().display()))?;
     drop(source);
     let program = std::env::current_exe().context("cannot find this program's own file")?;
-    let work = places.work.canonicalize()?;
+    let work = paths.work.canonicalize()?;
     let serve = ["serve", "--ephemeral", "--quiet", "--host", "far", "--root"].map(Into::into);
     let far = FarSide::Server {
         program: program.clone(),
@@ -168,22 +170,22 @@ fn play(places: &Places<'_>) -> Result<Outcome, Failure> {
     };
     let setup = Setup::new(EmulatedPath::symmetric(published::path()), SEED, far);
     let command = [program.into(), "demo".into(), "--inside".into(), work.into()];
-    emulator::run(&setup, &command).map_err(crate::cmd::emulate::explain)
+    emulator::run(&setup, &command).map_err(crate::cmd::emulate::emulate_error)
 }
 
-/// The inside has said why; its exit code is passed on.
-fn ended_early(ending: Ending) -> Exit {
+/// Converts the exit status of the process inside. This process has already printed its error.
+fn exit_of_inner_process(ending: CommandExit) -> Exit {
     match ending {
-        Ending::Killed(2) | Ending::Exited(130) => Exit::Interrupted,
+        CommandExit::Killed(2) | CommandExit::Exited(130) => Exit::Interrupted,
         _ => Exit::Failed,
     }
 }
 
-fn print_table(rows: &[Row]) -> Result<(), Failure> {
+fn print_table(rows: &[DemoRow]) -> Result<(), Failure> {
     let text = |figure: &Option<report::Figure>| figure.as_ref().map_or("–".to_owned(), |f| f.text.clone());
     let head = ["", "published 1995", "predicted", "measured now", "why"].map(str::to_owned);
     let lines = rows.iter().enumerate().map(|(at, row)| {
-        [row.what.clone(), text(&row.published), text(&row.predicted), text(&row.measured), (at + 1).to_string()]
+        [row.quantity.clone(), text(&row.published), text(&row.predicted), text(&row.measured), (at + 1).to_string()]
     });
     let lines: Vec<[String; 5]> = std::iter::once(head).chain(lines).collect();
     let width = |column: usize| lines.iter().map(|line| line[column].chars().count()).max().unwrap_or(0);
@@ -199,12 +201,12 @@ fn print_table(rows: &[Row]) -> Result<(), Failure> {
     }
     writeln!(out)?;
     for (number, row) in rows.iter().enumerate() {
-        writeln!(out, "{}", wrap(&format!("{:>2}. {}: {}", number + 1, row.what, row.reason), 80))?;
+        writeln!(out, "{}", wrap(&format!("{:>2}. {}: {}", number + 1, row.quantity, row.reason), 80))?;
     }
     Ok(())
 }
 
-/// Breaks text at words, further lines indented under the first.
+/// Wraps text at spaces. Further lines are indented.
 fn wrap(text: &str, width: usize) -> String {
     let mut lines = vec![String::new()];
     for word in text.split(' ') {
@@ -222,7 +224,7 @@ fn wrap(text: &str, width: usize) -> String {
 }
 
 impl<'a> Report<'a> {
-    fn new(plan: &'a Plan, rows: &'a [Row], measured: &'a Measured, outcome: &'a Outcome) -> Self {
+    fn new(plan: &'a Plan, rows: &'a [DemoRow], measured: &'a DemoResults, outcome: &'a RunOutcome) -> Self {
         let point = |(window, reports): (&published::Window, &Vec<_>)| WindowPoint {
             window_bytes: window.bytes,
             published_bits_per_second: window.goodput.0,
@@ -230,14 +232,14 @@ impl<'a> Report<'a> {
             measured: report::spread(reports),
         };
         Report {
-            schema: "lfn.demo/1",
+            schema: "lfn.demo/2",
             experiment: "ACTS 1995",
             plan,
             rows,
             windows: published::WINDOWS.iter().zip(&measured.windows).map(point).collect(),
             measured,
-            faithful: outcome.ledger.is_faithful(),
-            ledger: &outcome.ledger,
+            accurate: outcome.accuracy_report.is_accurate(),
+            accuracy_report: &outcome.accuracy_report,
         }
     }
 }
@@ -246,14 +248,14 @@ fn write_files(out: &Path, plan: &Plan, report: &Report<'_>) -> Result<(), Failu
     let (file, picture) = (out.join("report.json"), out.join("window.svg"));
     chart(plan, &report.windows).write_svg(&picture)?;
     fs::write(&file, serde_json::to_vec_pretty(report)?).with_context(|| format!("cannot write {}", file.display()))?;
-    print::talk(format_args!("\nwrote {} and {}\n", file.display(), picture.display()));
+    print::message(format_args!("\nwrote {} and {}\n", file.display(), picture.display()));
     Ok(())
 }
 
 fn chart(plan: &Plan, points: &[WindowPoint]) -> Chart<'static> {
     let widest = published::WINDOWS.iter().map(|window| window.bytes.0).max().unwrap_or_default() as f64 * 1.1;
     let at = |window: f64| (window, predict_goodput(&plan.path, Some(Bytes(window as u64)), 1).goodput.as_f64());
-    // Straight up to the window that fills the path, level from there on.
+    // The prediction rises linearly up to the window that fills the path, then stays constant.
     let full = plan.payload_capacity.times(plan.rtt).0 as f64;
     Chart {
         title: "Goodput over the receive window: ACTS satellite path, 135 Mb/s at 539 ms",
@@ -262,9 +264,9 @@ fn chart(plan: &Plan, points: &[WindowPoint]) -> Chart<'static> {
         measured: points
             .iter()
             .filter_map(|p| {
-                let RateSpread { least, median, most } = p.measured?;
+                let RateSpread { min, median, max } = p.measured?;
                 let window = p.window_bytes.0 as f64;
-                Some(Point { window, least: least.as_f64(), median: median.as_f64(), most: most.as_f64() })
+                Some(MeasuredPoint { window, min: min.as_f64(), median: median.as_f64(), max: max.as_f64() })
             })
             .collect(),
     }
@@ -275,8 +277,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn wrapped_lines_are_short_and_lose_no_word() {
-        let text = "1. goodput: the excess of half a BDP stands in the queue and nothing is lost by it";
+    fn wrapped_lines_are_short_and_keep_every_word() {
+        let text = "1. goodput: the excess of half a BDP waits in the queue and no packet is lost";
         let wrapped = wrap(text, 30);
         assert!(wrapped.lines().all(|line| line.chars().count() <= 34));
         assert_eq!(wrapped.split_whitespace().collect::<Vec<_>>(), text.split(' ').collect::<Vec<_>>());

@@ -1,23 +1,23 @@
-//! What the reports of 1995 published of the ACTS satellite path, as the demo compares with it.
+//! Published figures of the ACTS satellite path, 1995.
 //!
-//! Figures only, each with its report: 000 is "High-performance TCP over the ACTS satellite" (NCAR and OSC), 004 its
-//! companion on window scales. Goodput figures are nettest's `write` lines in 10⁶ bit/s.
+//! Each figure names its report. Report 000 is "High-performance TCP over the ACTS satellite" (NCAR and OSC). Report
+//! 004 is its companion about window scales. Goodput figures are nettest's `write` lines, in 10⁶ bit/s.
 
 use std::time::Duration;
 
 use lfn_core::path::PathProfile;
 use lfn_core::units::{BitRate, Bytes};
 
-/// One nettest run with a set window.
+/// One nettest run with a fixed receive window.
 #[derive(Debug, Clone, Copy)]
 pub struct Window {
     /// Share of the BDP.
     pub share: f64,
-    /// What `nettest -b` was given; the demo holds the same window.
+    /// Window given to `nettest -b`. The demo uses the same.
     pub bytes: Bytes,
-    /// The shift the report used with it.
+    /// Window scale used in the report.
     pub scale: u8,
-    /// The rate of the `write` line.
+    /// Rate of the `write` line.
     pub goodput: BitRate,
 }
 
@@ -28,25 +28,25 @@ pub const WINDOWS: [Window; 3] = [
     Window { share: 1.5, bytes: Bytes(13_643_438), scale: 8, goodput: BitRate(60_848_000) },
 ];
 
-/// Report 000: the round trip computed from the geometry, as it was printed.
+/// Report 000: RTT computed from the geometry, as printed.
 pub const GEOMETRIC_RTT: Duration = Duration::from_millis(502);
 
-/// Report 000: the round trip that ping showed.
+/// Report 000: RTT measured with ping.
 pub const PING_RTT: Duration = Duration::from_millis(539);
 
 /// Report 000: "100 × 3000000 bytes" with a window of 10 MB.
 pub const TRANSFER: Bytes = Bytes(300_000_000);
 
-/// How long that took: `write 28.9430`.
+/// Duration of this transfer: `write 28.9430`.
 pub const TRANSFER_TIME: Duration = Duration::from_millis(28_943);
 
 /// Report 000, raw HIPPI blocks through the terminal in loopback, without TCP: "Overall data rate was 111.954".
 pub const RAW_HIPPI: BitRate = BitRate(111_954_000);
 
-/// The fastest of those blocks.
+/// Rate of the fastest raw HIPPI block.
 pub const RAW_HIPPI_BEST: BitRate = BitRate(122_269_000);
 
-/// The path as the report describes it: OC-3c with 135 Mb/s for data, and a queue of one BDP.
+/// Returns the path as the report describes it: OC-3c with 135 Mb/s for data, and a queue of one BDP.
 pub fn path() -> PathProfile {
     let mut path = PathProfile::new(BitRate(135_000_000), PING_RTT);
     path.queue = Some(path.bdp());

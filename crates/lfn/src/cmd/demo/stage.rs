@@ -1,7 +1,7 @@
-//! The part of the demo that runs inside the emulated path: `lfn test` and `lfn copy`, as a user would call them.
+//! The process inside the emulated path. Runs `lfn test` and `lfn copy` as a user would.
 //!
-//! It is a process of its own, the near side's command. What it measures goes into one file, which the outside turns
-//! into the table; its progress goes to the terminal as it happens.
+//! This process is the command on the near side. Its results go into one file, from which the parent process makes the
+//! table. Its progress goes to the terminal.
 
 use std::fs;
 use std::io::{BufRead, BufReader, Read};
@@ -14,47 +14,43 @@ use anyhow::{Context, Result, bail};
 use indicatif::{ProgressBar, ProgressStyle};
 use serde_json::Value;
 
-use super::measured::{self, Measured};
+use super::measured::{self, DemoResults};
 use super::published;
 use crate::print;
 
-/// Runs of each window; their intervals past start-up are taken together.
+/// Runs per window. The steady intervals of all runs are combined.
 pub const REPEATS: usize = 2;
 
-/// How long each run lasts: start-up over this path takes about six of them.
+/// Duration of each run. Slow start over this path takes about six seconds.
 pub const TEST_TIME: Duration = Duration::from_secs(15);
 
-/// Where things are, agreed between the inside and the outside.
+/// Paths that the parent process and the process inside agree on.
 #[derive(Debug)]
-pub struct Places<'a> {
-    /// Holds everything below; the outside makes it and removes it.
+pub struct DemoPaths<'a> {
+    /// Directory of all other paths. The parent process creates and deletes it.
     pub work: &'a Path,
 }
 
-impl Places<'_> {
-    /// The file that is copied.
+impl DemoPaths<'_> {
     pub fn source(&self) -> PathBuf {
         self.work.join("fields.dat")
     }
 
-    /// What the far server serves.
     pub fn far_root(&self) -> PathBuf {
         self.work.join("far")
     }
 
-    /// Where the copy arrives.
     pub fn arrived(&self) -> PathBuf {
         self.far_root().join("fields.dat")
     }
 
-    /// What the inside leaves for the outside.
     pub fn measured(&self) -> PathBuf {
         self.work.join("measured.json")
     }
 }
 
-/// Measures each window and copies the file.
-pub fn run(places: &Places<'_>) -> Result<()> {
+/// Tests with each window and copies the file.
+pub fn run(paths: &DemoPaths<'_>) -> Result<()> {
     let lfn = std::env::current_exe().context("cannot find this program's own file")?;
     let steps = published::WINDOWS.len() * REPEATS + 1;
     let mut step = 0;
@@ -71,7 +67,7 @@ pub fn run(places: &Places<'_>) -> Result<()> {
             command.args(["test", "far", "--json", "--window", &window.bytes.0.to_string()]);
             command.args(["--time", &format!("{}s", TEST_TIME.as_secs())]);
             command.args(["--interval", &format!("{}ms", measured::INTERVAL.as_millis())]);
-            // Two round trips to set up, one for the last result.
+            // Two round trips to set up, one for the result.
             reports.push(watch(&what, TEST_TIME + published::PING_RTT * 4, command)?);
         }
         windows.push(reports);
@@ -79,33 +75,33 @@ pub fn run(places: &Places<'_>) -> Result<()> {
     step += 1;
     let what = format!("[{step}/{steps}] lfn copy fields.dat far:fields.dat ({})", published::TRANSFER);
     let mut command = Command::new(&lfn);
-    command.arg("copy").arg(places.source()).args(["far:fields.dat", "--json"]);
+    command.arg("copy").arg(paths.source()).args(["far:fields.dat", "--json"]);
     let expected = super::predicted_copy().unwrap_or(Duration::from_secs(30));
     let copy = watch(&what, expected, command)?;
-    let measured = Measured { windows, copy };
-    fs::write(places.measured(), serde_json::to_vec(&measured)?).context("cannot hand over what was measured")
+    let measured = DemoResults { windows, copy };
+    fs::write(paths.measured(), serde_json::to_vec(&measured)?).context("cannot write the results")
 }
 
-/// Runs a command that prints one JSON object, with a bar that shows how far it should be.
+/// Runs a command that prints one JSON object, with a progress bar for the expected time.
 fn watch(what: &str, expected: Duration, mut command: Command) -> Result<Value> {
     let bar = progress(what, expected);
     let started = Instant::now();
     let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().context("cannot start lfn")?;
     let (stdout, stderr) = (child.stdout.take(), child.stderr.take());
-    // What the command says as it goes stands beside the bar; what it complained of last is kept for an error.
+    // The bar shows the last message of the command. The last error is kept.
     let live = bar.clone();
-    let talk = thread::spawn(move || {
-        let mut complaint = String::new();
+    let messages = thread::spawn(move || {
+        let mut error = String::new();
         for line in stderr.into_iter().flat_map(|pipe| BufReader::new(pipe).lines().map_while(Result::ok)) {
             live.set_message(line.trim().to_owned());
-            take(&mut complaint, &line);
+            keep_error(&mut error, &line);
         }
-        complaint
+        error
     });
     let result = thread::spawn(move || {
         let mut text = String::new();
         if let Some(mut pipe) = stdout {
-            // A cut result is found out by the parser.
+            // The parser detects an incomplete result.
             let _ = pipe.read_to_string(&mut text);
         }
         text
@@ -117,35 +113,35 @@ fn watch(what: &str, expected: Duration, mut command: Command) -> Result<Value> 
         bar.set_position(started.elapsed().as_millis().min(expected.as_millis()) as u64);
         thread::sleep(Duration::from_millis(200));
     };
-    let (Ok(complaint), Ok(text)) = (talk.join(), result.join()) else { bail!("cannot read what lfn printed") };
+    let (Ok(error), Ok(text)) = (messages.join(), result.join()) else { bail!("cannot read what lfn printed") };
     if !status.success() {
         bar.abandon();
-        bail!("{what} failed: {complaint}");
+        bail!("{what} failed: {error}");
     }
     let report: Value = serde_json::from_str(&text).context("lfn printed no JSON")?;
     bar.finish_and_clear();
-    print::talk(format_args!("{what}: {}\n", headline(&report)));
+    print::message(format_args!("{what}: {}\n", headline(&report)));
     Ok(report)
 }
 
-/// Keeps the line if it is the command's error, or the hint to it.
-fn take(complaint: &mut String, line: &str) {
-    if let Some(error) = line.strip_prefix("lfn: ") {
-        error.clone_into(complaint);
+/// Keeps the line if it is the error of the command, or its hint.
+fn keep_error(error: &mut String, line: &str) {
+    if let Some(message) = line.strip_prefix("lfn: ") {
+        message.clone_into(error);
     } else if line.starts_with("hint: ") {
-        complaint.push_str("; ");
-        complaint.push_str(line);
+        error.push_str("; ");
+        error.push_str(line);
     }
 }
 
-/// A bar on a terminal; elsewhere a line that says what begins.
+/// Creates a progress bar on a terminal; elsewhere prints a line.
 fn progress(what: &str, expected: Duration) -> ProgressBar {
-    if !print::terminal::talks_to_one() {
-        print::talk(format_args!("{what}, about {} s\n", expected.as_secs()));
+    if !print::terminal::stderr_is_terminal() {
+        print::message(format_args!("{what}, about {} s\n", expected.as_secs()));
         return ProgressBar::hidden();
     }
     let bar = ProgressBar::new(expected.as_millis() as u64);
-    // The template is a constant and is tested: falling back to the plain bar loses looks only.
+    // The template is a tested constant. Without it the default bar is used.
     if let Ok(style) = ProgressStyle::with_template(TEMPLATE) {
         bar.set_style(style);
     }
@@ -156,7 +152,7 @@ fn progress(what: &str, expected: Duration) -> ProgressBar {
 
 const TEMPLATE: &str = "{prefix}\n  {bar:24} {elapsed} {wide_msg}";
 
-/// The one figure of a report that a watcher wants.
+/// Returns the main figure of a report.
 fn headline(report: &Value) -> String {
     let rate = measured::steady_goodput(report).or_else(|| measured::goodput(report));
     rate.map_or_else(|| "done".to_owned(), |rate| rate.to_string())
@@ -167,16 +163,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_template_is_one() {
+    fn template_is_valid() {
         assert!(ProgressStyle::with_template(TEMPLATE).is_ok());
     }
 
     #[test]
-    fn a_complaint_is_the_error_with_its_hint() {
-        let mut complaint = String::new();
-        for line in ["warming up", "lfn: no route", "hint: ip route", "the path was faithful"] {
-            take(&mut complaint, line);
+    fn kept_error_has_its_hint() {
+        let mut error = String::new();
+        for line in ["warming up", "lfn: no route", "hint: ip route", "the path was accurate"] {
+            keep_error(&mut error, line);
         }
-        assert_eq!(complaint, "no route; hint: ip route");
+        assert_eq!(error, "no route; hint: ip route");
     }
 }

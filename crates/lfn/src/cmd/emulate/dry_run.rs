@@ -1,90 +1,90 @@
-//! `lfn emulate --dry-run`: a transfer over the link by modelled senders, in virtual time.
+//! `lfn emulate --dry-run`: simulates a transfer over the link with modelled TCP senders, in virtual time.
 //!
-//! Nothing is made and nothing is sent, so it needs no namespaces and answers for links that this machine could never
-//! carry. What it may cost is bounded in steps of the model, the same on every machine: a transfer that would take more
-//! is refused before it starts, and one that turns out to is given up.
+//! A dry run creates and sends nothing. So it needs no namespaces, and works for links that are too fast for this
+//! machine. The cost is limited in steps of the model, which are the same on every machine. A transfer that would take
+//! more steps is refused. A transfer that exceeds the limit is aborted.
 
 use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
-use lfn_core::link::{EmulatedPath, Jitter, LinkConfig, PathMtu};
+use lfn_core::link::{EmulatedPath, LinkJitter, LinkConfig, PathMtu};
 use lfn_core::path::PathProfile;
-use lfn_core::sim::tcp::{Ended, MOST_WINDOW, Settings};
-use lfn_core::sim::transfer::{Load, MOST_STREAMS, Outcome, Transfer, grain};
-use lfn_core::tcp_model::{self, Congestion, Flow};
+use lfn_core::sim::tcp::{SendFailure, MAX_WINDOW, TcpSettings};
+use lfn_core::sim::transfer::{TransferLoad, MAX_STREAMS, TransferOutcome, Transfer, choose_range_segments};
+use lfn_core::tcp_model::{self, Congestion, FlowParameters};
 use lfn_core::units::{Bytes, show_duration};
 
 use crate::exit::{Exit, Failure};
 use crate::print::emulate::dry_run::DryRunReport;
 
-/// What is typed beside --dry-run.
+/// Flags that control a dry run.
 #[derive(clap::Args, Debug, Clone)]
 pub struct DryRun {
-    /// Run nothing: say from virtual time how a transfer over this link goes, with modelled TCP senders
+    /// Simulate a transfer over this link with modelled TCP senders, instead of running it
     #[arg(long = "dry-run", help_heading = "Dry run")]
-    #[arg(conflicts_with_all = ["parallel", "far", "far_root", "attach_near", "attach_far", "bridge"])]
+    #[arg(conflicts_with_all = ["parallel", "far_command", "far_root", "attach_near", "attach_far", "bridge"])]
     #[arg(conflicts_with_all = ["no_calibration", "force", "live", "log", "report", "command"])]
-    wanted: bool,
-    /// Data to move, such as 10GB [default: what the path carries in a minute]
+    enabled: bool,
+    /// Transfer this much data [default: as much as the path carries in a minute]
     #[arg(long, value_name = "BYTES", allow_hyphen_values = true, help_heading = "Dry run")]
     size: Option<Bytes>,
-    /// Congestion control of the senders: cubic, reno or bbr [default: cubic]
+    /// Set the congestion control of the senders: cubic, reno or bbr [default: cubic]
     #[arg(long, value_name = "NAME", help_heading = "Dry run")]
     congestion: Option<Congestion>,
-    /// Receive window each stream holds [default: the largest that TCP can offer, 1.07 GB]
+    /// Set the receive window of each stream [default: the maximum of TCP, 1.07 GB]
     #[arg(long, value_name = "BYTES", allow_hyphen_values = true, help_heading = "Dry run")]
     window: Option<Bytes>,
-    /// TCP streams side by side [default: 1]
+    /// Use N TCP streams in parallel [default: 1]
     #[arg(long, value_name = "N", allow_hyphen_values = true, help_heading = "Dry run")]
     streams: Option<u32>,
 }
 
-/// Most that a dry run may take, in steps of the model: minutes.
-const MOST_STEPS: u64 = 200_000_000;
-/// Steps that one range costs, about: there and back, and what wakes the sender.
+/// Maximum cost of a dry run, in steps of the model (some minutes).
+const MAX_STEPS: u64 = 200_000_000;
+/// Approximate steps for one range of segments: there and back, and the sender's timer.
 const STEPS_PER_RANGE: u64 = 3;
-/// Packets that a stage which treats each of them alone may hold: a gigabyte or two of memory.
-const MOST_ALONE: u64 = 10_000_000;
-/// How many steps are taken between two looks at the clock.
-const STEPS: u64 = 100_000;
-/// Shorter runs show no progress.
-const SILENCE: Duration = Duration::from_secs(2);
+/// Maximum number of packets in stages that treat each packet separately: one to two gigabytes of memory.
+const MAX_JITTERED_PACKETS: u64 = 10_000_000;
+/// Steps between two updates of the progress bar.
+const STEPS_PER_UPDATE: u64 = 100_000;
+/// Shorter runs show no progress bar.
+const PROGRESS_DELAY: Duration = Duration::from_secs(2);
 
 impl DryRun {
-    /// Whether that is what is to be done; fails if it is not and something was said about it. (Clap does not tell where
-    /// the flag that is missing would contradict another.)
-    pub fn is_wanted(&self) -> Result<bool, Failure> {
-        let said = [
+    /// Reports whether --dry-run is set. Fails if another flag of a dry run is set without --dry-run. (clap does not
+    /// report a missing flag that would conflict with another one.)
+    pub fn is_requested(&self) -> Result<bool, Failure> {
+        let given = [
             ("--size", self.size.is_some()),
             ("--congestion", self.congestion.is_some()),
             ("--window", self.window.is_some()),
             ("--streams", self.streams.is_some()),
         ];
-        match said.iter().find(|(_, is_said)| *is_said && !self.wanted) {
-            Some((flag, _)) => Err(Failure::usage(format!("{flag} is of a --dry-run"))
+        match given.iter().find(|(_, is_given)| *is_given && !self.enabled) {
+            Some((flag, _)) => Err(Failure::usage(format!("{flag} needs --dry-run"))
                 .hint("lfn emulate --rtt 539ms --rate 135mbit --dry-run --size 10GB")),
-            None => Ok(self.wanted),
+            None => Ok(self.enabled),
         }
     }
 
-    /// Models the transfer over `path` and prints how it went, as text or as JSON.
+    /// Simulates the transfer over `path` and prints the result as text or JSON.
     pub fn run(&self, path: &EmulatedPath, seed: u64, json: bool) -> Result<Exit, Failure> {
-        let profile = told(path);
+        let profile = known_path(path);
         let load = self.load(path, &profile)?;
-        affordable(path, &profile, &load)?;
-        let [forward, back] = path.numbered(0, seed);
+        check_cost(path, &profile, &load)?;
+        let [forward, back] = path.seeded_hops(0, seed);
         let mut transfer = Transfer::new(load, profile.base_rtt, &forward, &back).map_err(Failure::usage)?;
-        let began = Instant::now();
-        finish(&mut transfer, load.size, began)?;
+        let started = Instant::now();
+        run_to_end(&mut transfer, load.size, started)?;
         let flow = self.flow(load.settings.window);
         let report = DryRunReport {
             path: profile,
             seed,
             load,
-            predicted: tcp_model::steady(&profile, &flow),
+            predicted: tcp_model::predict_steady(&profile, &flow),
             predicted_time: tcp_model::transfer_time(&profile, &flow, load.size),
             transfer: transfer.report(),
-            computed_in: began.elapsed(),
+            computed_in: started.elapsed(),
         };
         if json {
             report.json()?
@@ -92,116 +92,116 @@ impl DryRun {
             report.text()?
         }
         match report.transfer.outcome {
-            Some(Outcome::Complete) => Ok(Exit::Ok),
-            outcome => Err(unfinished(outcome)),
+            Some(TransferOutcome::Complete) => Ok(Exit::Ok),
+            outcome => Err(unfinished_error(outcome)),
         }
     }
 
-    fn load(&self, path: &EmulatedPath, profile: &PathProfile) -> Result<Load, Failure> {
+    fn load(&self, path: &EmulatedPath, profile: &PathProfile) -> Result<TransferLoad, Failure> {
         let size = self.size.unwrap_or_else(|| profile.payload_capacity().times(Duration::from_secs(60)).max(Bytes(1)));
         if size.0 == 0 {
-            return Err(Failure::usage("--size 0 B takes no time").hint("--size 10GB"));
+            return Err(Failure::usage("--size must be at least 1 B").hint("--size 10GB"));
         }
         let flow = self.flow(self.window(profile)?);
-        if !(1..=MOST_STREAMS).contains(&flow.streams) {
-            return Err(Failure::usage(format!("--streams {}: 1 to {MOST_STREAMS}", flow.streams)).hint("--streams 8"));
+        if !(1..=MAX_STREAMS).contains(&flow.streams) {
+            return Err(Failure::usage(format!("--streams {}: 1 to {MAX_STREAMS}", flow.streams)).hint("--streams 8"));
         }
-        let settings = Settings {
+        let settings = TcpSettings {
             congestion: flow.congestion,
-            window: flow.window.unwrap_or(MOST_WINDOW),
+            window: flow.window.unwrap_or(MAX_WINDOW),
             ecn: path.forward.iter().any(|hop| hop.ecn),
-            grain: grain(profile, &flow, size),
-            ..Settings::of(profile)
+            range_segments: choose_range_segments(profile, &flow, size),
+            ..TcpSettings::for_path(profile)
         };
         if settings.mss == 0 {
             return Err(
                 Failure::usage(format!("an MTU of {} leaves no room for payload", profile.mtu)).hint("--mtu 1500")
             );
         }
-        Ok(Load { size, streams: flow.streams, settings })
+        Ok(TransferLoad { size, streams: flow.streams, settings })
     }
 
     fn window(&self, profile: &PathProfile) -> Result<Bytes, Failure> {
-        let window = self.window.unwrap_or(MOST_WINDOW);
-        let least = Bytes(profile.mss().into());
-        if window > MOST_WINDOW {
-            let needed = window.0.div_ceil(MOST_WINDOW.0);
+        let window = self.window.unwrap_or(MAX_WINDOW);
+        let min_window = Bytes(profile.mss().into());
+        if window > MAX_WINDOW {
+            let needed = window.0.div_ceil(MAX_WINDOW.0);
             return Err(Failure::usage(format!(
-                "--window {window} is more than TCP can offer: {}",
-                MOST_WINDOW.exact()
+                "--window {window} is too large; the maximum of TCP is {}",
+                MAX_WINDOW.exact()
             ))
-            .hint(format!("--streams {needed}, each with a window of its own")));
+            .hint(format!("use several streams, each with its own window: --streams {needed}")));
         }
-        if window < least {
-            return Err(Failure::usage(format!("--window {window} is less than one segment of {least}"))
-                .hint(format!("--window {}", profile.bdp().max(least))));
+        if window < min_window {
+            return Err(Failure::usage(format!("--window {window} is smaller than one segment ({min_window})"))
+                .hint(format!("--window {}", profile.bdp().max(min_window))));
         }
         Ok(window)
     }
 
-    fn flow(&self, window: Bytes) -> Flow {
-        let Flow { streams, congestion, .. } = Flow::default();
-        Flow {
+    fn flow(&self, window: Bytes) -> FlowParameters {
+        let FlowParameters { streams, congestion, .. } = FlowParameters::default();
+        FlowParameters {
             window: Some(window),
             streams: self.streams.unwrap_or(streams),
             congestion: self.congestion.unwrap_or(congestion),
-            ..Flow::default()
+            ..FlowParameters::default()
         }
     }
 }
 
-/// The path as senders know it: where they are told that a packet was too long for a link, they send shorter ones.
-fn told(path: &EmulatedPath) -> PathProfile {
+/// Returns the path as the senders know it: they send shorter packets if the path reports that a packet is too large.
+fn known_path(path: &EmulatedPath) -> PathProfile {
     let limits = path.forward.iter().filter_map(|hop| hop.path_mtu);
-    let told = limits.filter(|limit| !limit.black_hole).map(|PathMtu { mtu, .. }| u32::from(mtu));
-    PathProfile { mtu: told.chain([path.profile.mtu]).min().unwrap_or(path.profile.mtu), ..path.profile }
+    let reported_mtus = limits.filter(|limit| !limit.is_black_hole).map(|PathMtu { mtu, .. }| u32::from(mtu));
+    PathProfile { mtu: reported_mtus.chain([path.profile.mtu]).min().unwrap_or(path.profile.mtu), ..path.profile }
 }
 
-/// Refuses by name what would take too long or too much memory.
-fn affordable(path: &EmulatedPath, profile: &PathProfile, load: &Load) -> Result<(), Failure> {
-    let Settings { mss, grain, .. } = load.settings;
+/// Refuses a transfer that needs too much time or memory.
+fn check_cost(path: &EmulatedPath, profile: &PathProfile, load: &TransferLoad) -> Result<(), Failure> {
+    let TcpSettings { mss, range_segments, .. } = load.settings;
     let segments = load.size.0.div_ceil(u64::from(mss));
-    let ranges = segments.div_ceil(u64::from(grain));
-    if ranges > MOST_STEPS / STEPS_PER_RANGE {
-        let enough = Bytes(MOST_STEPS / STEPS_PER_RANGE / 2 * u64::from(grain) * u64::from(mss));
+    let ranges = segments.div_ceil(u64::from(range_segments));
+    if ranges > MAX_STEPS / STEPS_PER_RANGE {
+        let enough = Bytes(MAX_STEPS / STEPS_PER_RANGE / 2 * u64::from(range_segments) * u64::from(mss));
         return Err(Failure::usage(format!(
-            "--size {} is {segments} packets, of which {grain} can be treated as one on this path: \
-             more than a dry run takes on",
+            "--size {} is too large for a dry run: {segments} packets, of which the model can combine \
+             {range_segments} on this path",
             load.size
         ))
-        .hint(format!("--size {enough}: past start-up every byte takes as long as the one before")));
+        .hint(format!("use --size {enough}: the throughput is constant after slow start")));
     }
     let hops = || path.forward.iter().chain(&path.back);
-    let alone = hops().any(|hop| hop.jitter != Jitter::default());
-    let held = hops().map(held).fold(0, u64::saturating_add) / u64::from(profile.mtu);
-    if alone && held > MOST_ALONE {
+    let has_jitter = hops().any(|hop| hop.jitter != LinkJitter::default());
+    let held_packets = hops().map(max_bytes_held).fold(0, u64::saturating_add) / u64::from(profile.mtu);
+    if has_jitter && held_packets > MAX_JITTERED_PACKETS {
         return Err(Failure::usage(format!(
-            "jitter treats every packet alone, and this path holds {held} of them: more than the {MOST_ALONE} that a \
-             dry run keeps in memory"
+            "this path holds {held_packets} packets; a dry run with jitter can keep {MAX_JITTERED_PACKETS} in \
+             memory"
         ))
-        .hint("leave --jitter out, or try a lower --rate"));
+        .hint("remove --jitter, or lower --rate"));
     }
     Ok(())
 }
 
-/// Bytes that a hop may hold.
-fn held(hop: &LinkConfig) -> u64 {
-    let line = hop.highest_rate().times(hop.longest_delay()).0;
-    line.saturating_add(hop.queue.most_bytes(hop.largest_packet).0)
+/// Returns the maximum number of bytes in a hop.
+fn max_bytes_held(hop: &LinkConfig) -> u64 {
+    let line = hop.max_rate().times(hop.max_delay()).0;
+    line.saturating_add(hop.queue.max_bytes(hop.largest_packet).0)
 }
 
-/// Goes on until the transfer has ended, showing how far it is if that takes long enough to wonder.
-fn finish(transfer: &mut Transfer, size: Bytes, began: Instant) -> Result<(), Failure> {
+/// Runs the simulation to its end. Shows a progress bar after [`PROGRESS_DELAY`].
+fn run_to_end(transfer: &mut Transfer, size: Bytes, started: Instant) -> Result<(), Failure> {
     let bar = ProgressBar::with_draw_target(Some(size.0), ProgressDrawTarget::hidden());
     if let Ok(style) = ProgressStyle::with_template("{bar:16} {percent:>3} % {wide_msg}") {
         bar.set_style(style);
     }
     let mut steps = 0;
     let mut ended = None;
-    while ended.is_none() && steps < MOST_STEPS {
-        ended = transfer.advance(STEPS);
-        steps += STEPS;
-        if began.elapsed() > SILENCE {
+    while ended.is_none() && steps < MAX_STEPS {
+        ended = transfer.advance(STEPS_PER_UPDATE);
+        steps += STEPS_PER_UPDATE;
+        if started.elapsed() > PROGRESS_DELAY {
             if bar.is_hidden() {
                 bar.set_draw_target(ProgressDrawTarget::stderr());
             }
@@ -215,20 +215,20 @@ fn finish(transfer: &mut Transfer, size: Bytes, began: Instant) -> Result<(), Fa
         return Ok(());
     }
     let (arrived, at) = (transfer.arrived(), show_duration(transfer.report().time));
-    Err(Failure::msg(format!("given up after {MOST_STEPS} steps, {at} of virtual time and {arrived} of {size}"))
-        .hint(format!("--size {}: past start-up every byte takes as long as the one before", Bytes(arrived.0 / 2))))
+    Err(Failure::msg(format!("gave up after {MAX_STEPS} steps ({at} of virtual time, {arrived} of {size} transferred)"))
+        .hint(format!("use --size {}: the throughput is constant after slow start", Bytes(arrived.0 / 2))))
 }
 
-fn unfinished(outcome: Option<Outcome>) -> Failure {
+fn unfinished_error(outcome: Option<TransferOutcome>) -> Failure {
     match outcome {
-        Some(Outcome::GaveUp(Ended::NoAnswer)) => {
-            Failure::msg("the transfer does not begin: nobody answers seven SYNs in 127 s")
-                .hint("what drops them is in the account above")
+        Some(TransferOutcome::GaveUp(SendFailure::NoAnswer)) => {
+            Failure::msg("the transfer did not start: no answer to seven SYNs in 127 s")
+                .hint("see the drops in the report above")
         }
-        Some(Outcome::GaveUp(Ended::TimedOut)) => {
-            Failure::msg("the transfer does not end: a stream gave up after 15 timeouts in a row")
-                .hint("what dropped its packets is in the account above")
+        Some(TransferOutcome::GaveUp(SendFailure::TimedOut)) => {
+            Failure::msg("the transfer did not finish: a stream gave up after 15 consecutive timeouts")
+                .hint("see the drops in the report above")
         }
-        _ => Failure::msg("the transfer does not end within ten years").hint("check the units: --rate 135mbit"),
+        _ => Failure::msg("the transfer does not finish within ten years").hint("check the units: --rate 135mbit"),
     }
 }

@@ -1,45 +1,45 @@
-//! The flags of a link, one for each setting in core's table: `--KEY`, `--forward-KEY`, `--return-KEY`.
+//! Flags of a link, one for each setting in core's table: `--KEY`, `--forward-KEY`, `--return-KEY`.
 //!
-//! They are made from the table instead of being written down, so that a setting is described in one place. Values are
-//! taken as text and read by core, so that a flag, a profile and a change to a running link fail with the same words.
+//! The flags are generated from the table, so that each setting is described in one place. Core parses the values, so
+//! that a flag, a profile and a change of a running link report the same errors.
 
 use std::path::Path;
 
 use clap::{Arg, ArgMatches, Command};
-use lfn_core::link::settings::{Hint, HopSettings, KEYS, Key, SettingsError};
+use lfn_core::link::settings::{SettingsHint, HopSettings, KEYS, Key, SettingsError};
 
 use super::link::read_traces;
 use crate::exit::Failure;
 
-/// The settings that were typed as flags, unread.
+/// Settings given as flags, not parsed yet.
 #[derive(Debug, Default)]
 pub struct SettingFlags(Vec<(&'static str, String)>);
 
 impl SettingFlags {
-    /// Reads them.
+    /// Parses the settings and reads the trace files.
     pub fn read(&self) -> Result<HopSettings, Failure> {
         let mut settings = HopSettings::default();
         for (key, value) in &self.0 {
-            settings.set(key, value).map_err(refused)?;
+            settings.set(key, value).map_err(settings_error)?;
         }
-        read_traces(&mut settings, Path::new("")).map_err(refused)?;
+        read_traces(&mut settings, Path::new("")).map_err(settings_error)?;
         Ok(settings)
     }
 
-    /// The first of them, for an error that they are out of place.
+    /// Returns the first setting, for error messages.
     pub fn first(&self) -> Option<&'static str> {
         self.0.first().map(|(key, _)| *key)
     }
 }
 
-/// Settings that make no link, in terms of flags.
-pub fn refused(error: SettingsError) -> Failure {
+/// Describes an error in settings that were given as flags.
+pub fn settings_error(error: SettingsError) -> Failure {
     let hint = match error.hint() {
-        Hint::Set { key, value } if matches!(error, SettingsError::Missing { .. }) => {
-            format!("--{key} {value}, or --profile acts for all there is to set: see lfn emulate --list")
+        SettingsHint::Set { key, value } if matches!(error, SettingsError::Missing { .. }) => {
+            format!("--{key} {value}, or use a profile: --profile acts (lfn emulate --list shows all)")
         }
-        Hint::Set { key, value } => format!("--{key} {value}"),
-        Hint::Say(text) => text,
+        SettingsHint::Set { key, value } => format!("--{key} {value}"),
+        SettingsHint::Text(text) => text,
     };
     use SettingsError::{Missing, Trace, Value};
     let is_flag = matches!(error, Value { .. } | Trace { .. } | Missing { .. });
@@ -47,7 +47,7 @@ pub fn refused(error: SettingsError) -> Failure {
     Failure::usage(format!("{dashes}{error}")).hint(hint)
 }
 
-/// Every name under which a setting can be typed.
+/// Returns all names of the flags of one setting.
 fn names(key: &'static Key) -> impl Iterator<Item = &'static str> {
     let one_way = if key.has_direction { key.one_way.as_slice() } else { &[] };
     [key.name].into_iter().chain(one_way.iter().copied())
@@ -57,7 +57,8 @@ impl clap::Args for SettingFlags {
     fn augment_args(mut command: Command) -> Command {
         for key in KEYS {
             for name in names(key) {
-                // One line says that there are two more of each: all of them would hide the rest of the help.
+                // The help shows one line for each setting. The two flags for one direction are hidden, since they
+                // would triple the help.
                 let flag = Arg::new(name).long(name).value_name(key.value).help(key.help).allow_hyphen_values(true);
                 command = command.arg(flag.help_heading(key.group.title()).hide(name != key.name));
             }

@@ -1,39 +1,39 @@
-//! The file of `--report`: opened before the run, and written after it.
+//! The accuracy report of `--report`: opens the file before the run and writes it after the run.
 
 use std::fmt::Display;
 use std::path::Path;
 
-use lfn_net::emulator::{Outcome, OutputFile};
+use lfn_net::emulator::{RunOutcome, OutputFile};
 use lfn_sys::process::{self, signal::SIGXFSZ};
 use serde::Serialize;
 
 use crate::exit::Failure;
 
-/// What the file says of itself; `doc/emulate-output.md` tells the fields.
-const SCHEMA: &str = "lfn.emulate/1";
+/// Schema of the file. `doc/emulate-output.md` describes its fields.
+const SCHEMA: &str = "lfn.emulate/2";
 
-/// The one object in the file.
+/// JSON object in the file.
 #[derive(Serialize)]
 struct Document<'a> {
     schema: &'static str,
     #[serde(flatten)]
-    outcome: &'a Outcome,
+    outcome: &'a RunOutcome,
 }
 
-/// Makes sure that it can be written.
+/// Opens the file, so that errors appear before the run.
 pub fn open(path: &Path) -> Result<OutputFile, Failure> {
-    OutputFile::open(path).map_err(|error| unwritable(path, error))
+    OutputFile::open(path).map_err(|error| report_error(path, error))
 }
 
-/// Writes it, in place of what the file held.
-pub fn write(file: &OutputFile, outcome: &Outcome) -> Result<(), Failure> {
-    // A file beyond `ulimit -f` is to be an error that can be told. CMD has ended, and inherits nothing of this.
+/// Writes the report. Replaces the contents of the file.
+pub fn write(file: &OutputFile, outcome: &RunOutcome) -> Result<(), Failure> {
+    // A file size limit (`ulimit -f`) becomes an error of write(2). CMD has ended and does not inherit this.
     let _ = process::ignore_signal(SIGXFSZ);
-    file.empty().map_err(|error| unwritable(file.path(), error))?;
+    file.truncate().map_err(|error| report_error(file.path(), error))?;
     let document = Document { schema: SCHEMA, outcome };
-    serde_json::to_writer_pretty(file.file(), &document).map_err(|error| unwritable(file.path(), error))
+    serde_json::to_writer_pretty(file.file(), &document).map_err(|error| report_error(file.path(), error))
 }
 
-fn unwritable(path: &Path, error: impl Display) -> Failure {
-    Failure::msg(format!("--report {}: {error}", path.display())).hint("--report report.json, where you may write")
+fn report_error(path: &Path, error: impl Display) -> Failure {
+    Failure::msg(format!("--report {}: {error}", path.display())).hint("choose a file that you may write: --report report.json")
 }

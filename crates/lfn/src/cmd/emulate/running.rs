@@ -1,100 +1,100 @@
-//! `lfn emulate set` and `lfn emulate show`: an emulated path that runs already.
+//! `lfn emulate set` and `lfn emulate show`: change or print the settings of a running emulation.
 
 use std::collections::BTreeMap;
 use std::io::Write;
 use std::path::Path;
 
-use lfn_core::link::settings::{Hint, HopSettings, SettingsError};
-use lfn_net::emulator::control::{self, ControlError, Request, Standing};
+use lfn_core::link::settings::{SettingsHint, HopSettings, SettingsError};
+use lfn_net::emulator::control::{self, ControlError, Request, RunStatus};
 
 use super::link::read_trace;
 use crate::exit::{Exit, Failure};
 use crate::print;
 
-/// What to do with a path that runs already.
+/// Commands for a running emulation.
 #[derive(clap::Subcommand, Debug)]
-pub enum Action {
-    /// Change a link while it runs: lfn emulate set rate=50mbit forward-loss=1e-3
-    Set(SetArgs),
-    /// Say what a running link is set to
-    Show(ShowArgs),
+pub enum RunningAction {
+    /// Change the settings of a running link, for example: lfn emulate set rate=50mbit forward-loss=1e-3
+    Set(SetRunningArgs),
+    /// Print the settings of a running link
+    Show(ShowRunningArgs),
 }
 
-/// What is meant of what runs.
+/// Selects an emulation, a path and a link.
 #[derive(clap::Args, Debug)]
-pub struct Which {
-    /// Process id of the lfn emulate that is meant [default: the only one there is]
+pub struct RunSelection {
+    /// Use the lfn emulate with this process id [default: the only running one]
     #[arg(long, value_name = "PID")]
-    pub run: Option<u32>,
-    /// Number of the path, if there are several side by side
+    pub pid: Option<u32>,
+    /// Select the path by number, if there are parallel paths
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
     pub path: u32,
-    /// Number of the link in the path, if there are several in a row [default: all]
+    /// Select the link by number, if there are links in series [default: all links]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub link: Option<u32>,
 }
 
-/// Change a link while it runs
+/// Change the settings of a running link
 ///
-/// The settings are those of lfn emulate's flags, without the dashes; what is not named stays as it is. Packets in
-/// flight go on as they were.
+/// Settings have the names of lfn emulate's flags, without dashes. All other settings stay unchanged. Packets in flight
+/// keep the old settings.
 #[derive(clap::Args, Debug)]
-pub struct SetArgs {
+pub struct SetRunningArgs {
     #[command(flatten)]
-    which: Which,
-    /// Settings, each for both directions or with forward- or return- for one
+    selection: RunSelection,
+    /// Settings to change, in both directions; forward-KEY or return-KEY changes one direction
     #[arg(required = true, value_name = "KEY=VALUE", allow_hyphen_values = true)]
     settings: Vec<String>,
 }
 
-/// Say what a running link is set to
+/// Print the settings of a running link
 #[derive(clap::Args, Debug)]
-pub struct ShowArgs {
-    /// Process id of the lfn emulate that is meant [default: the only one there is]
+pub struct ShowRunningArgs {
+    /// Use the lfn emulate with this process id [default: the only running one]
     #[arg(long, value_name = "PID")]
-    run: Option<u32>,
-    /// One JSON object instead of text
+    pid: Option<u32>,
+    /// Print one JSON object
     #[arg(long)]
     json: bool,
 }
 
-pub fn run(action: Action) -> Result<Exit, Failure> {
+pub fn run(action: RunningAction) -> Result<Exit, Failure> {
     match action {
-        Action::Set(args) => {
+        RunningAction::Set(args) => {
             let (change, traces) = args.change()?;
-            let settings = change.given().map(|(key, value)| format!("{key}={value}")).collect();
-            let Which { run, path, link } = args.which;
-            let standing = ask(run, &Request::Set { path, link, settings, traces })?;
-            // What it is now, as it would be typed: part of what was not named may have moved with what was.
-            if let Some(path) = usize::try_from(path - 1).ok().and_then(|index| standing.paths.get(index)) {
-                path.links.iter().for_each(|link| print::talk(format_args!("{link}\n")));
-                path.doubts.iter().for_each(|doubt| print::talk(format_args!("lfn: {doubt}\n")));
+            let settings = change.entries().map(|(key, value)| format!("{key}={value}")).collect();
+            let RunSelection { pid, path, link } = args.selection;
+            let status = send_request(pid, &Request::Set { path, link, settings, traces })?;
+            // Prints all settings as flags, since a change may affect other settings too.
+            if let Some(path) = usize::try_from(path - 1).ok().and_then(|index| status.paths.get(index)) {
+                path.links.iter().for_each(|link| print::message(format_args!("{link}\n")));
+                path.warnings.iter().for_each(|warning| print::message(format_args!("lfn: {warning}\n")));
             }
         }
-        Action::Show(args) => show(&ask(args.run, &Request::Show)?, args.json)?,
+        RunningAction::Show(args) => show(&send_request(args.pid, &Request::Show)?, args.json)?,
     }
     Ok(Exit::Ok)
 }
 
-fn show(standing: &Standing, json: bool) -> Result<(), Failure> {
+fn show(status: &RunStatus, json: bool) -> Result<(), Failure> {
     if json {
-        return Ok(writeln!(print::json(), "{}", print::emulate::standing::json(standing)?)?);
+        return Ok(writeln!(print::json(), "{}", print::emulate::status::json(status)?)?);
     }
-    Ok(write!(print::out(), "{}", print::emulate::standing::text(standing))?)
+    Ok(write!(print::out(), "{}", print::emulate::status::text(status))?)
 }
 
-fn ask(run: Option<u32>, request: &Request) -> Result<Standing, Failure> {
-    control::find(run).and_then(|run| control::ask(run, request)).map_err(explain)
+fn send_request(pid: Option<u32>, request: &Request) -> Result<RunStatus, Failure> {
+    control::find(pid).and_then(|run| control::send_request(run, request)).map_err(control_error)
 }
 
-fn explain(error: ControlError) -> Failure {
+fn control_error(error: ControlError) -> Failure {
     let hint = match &error {
-        ControlError::None => "lfn emulate --rtt 539ms --rate 135mbit, in another terminal",
-        ControlError::NoSuch(_) | ControlError::Variable(_) => {
-            "without --run and LFN_CONTROL, the only one there is is meant"
+        ControlError::NoneFound => "start one in another terminal: lfn emulate --rtt 539ms --rate 135mbit",
+        ControlError::NoSuch(_) | ControlError::BadVariable(_) => {
+            "without --pid and LFN_CONTROL, the only running emulation is used"
         }
-        ControlError::Several(_) => return Failure::usage(&error).hint("say which with --run PID"),
-        ControlError::TooLong(_) => return Failure::usage(&error).hint("fewer settings at a time"),
+        ControlError::Several(_) => return Failure::usage(&error).hint("select one with --pid PID"),
+        ControlError::TooLong(_) => return Failure::usage(&error).hint("change fewer settings at a time"),
         ControlError::Refused(refusal) => {
             let failure = if refusal.is_usage { Failure::usage(&error) } else { Failure::msg(&error) };
             return match &refusal.hint {
@@ -102,17 +102,17 @@ fn explain(error: ControlError) -> Failure {
                 None => failure,
             };
         }
-        ControlError::Silent { .. } => return Failure::msg(&error),
+        ControlError::NoAnswer { .. } => return Failure::msg(&error),
     };
     Failure::msg(&error).hint(hint)
 }
 
-impl SetArgs {
-    /// What is to change, and the text of each trace in it that is a file.
+impl SetRunningArgs {
+    /// Parses the changes, and reads the trace files in them.
     fn change(&self) -> Result<(HopSettings, BTreeMap<String, String>), Failure> {
         let mut change = HopSettings::default();
         for pair in &self.settings {
-            change.set_pair(pair).map_err(refused)?;
+            change.set_pair(pair).map_err(setting_error)?;
         }
         let mut traces = BTreeMap::new();
         let mut read = |name: &str| {
@@ -120,15 +120,15 @@ impl SetArgs {
             traces.insert(name.to_owned(), text.clone());
             Ok(text)
         };
-        change.read_traces(&mut read).map_err(refused)?;
+        change.read_traces(&mut read).map_err(setting_error)?;
         Ok((change, traces))
     }
 }
 
-/// Settings that make no link, in terms of a change.
-fn refused(error: SettingsError) -> Failure {
+/// Describes an error in the settings of a change.
+fn setting_error(error: SettingsError) -> Failure {
     Failure::usage(&error).hint(match error.hint() {
-        hint @ Hint::Set { .. } => format!("lfn emulate set {hint}"),
-        Hint::Say(text) => text,
+        hint @ SettingsHint::Set { .. } => format!("lfn emulate set {hint}"),
+        SettingsHint::Text(text) => text,
     })
 }

@@ -1,7 +1,7 @@
-//! The configuration file: flags in TOML, each under its own name, before those of the command line.
+//! Configuration file of `lfn serve`: TOML with the names of flags as keys.
 //!
-//! A key is read exactly as the flag would be: there is no second list of names, defaults or bounds. What the command
-//! line says comes after it and so wins; of flags that may be given again both count.
+//! Each key is parsed as a flag, so that names, defaults and ranges are defined only once. Flags on the command line
+//! follow the flags of the file and override them. Both count for flags that can be repeated.
 
 use std::ffi::OsString;
 use std::path::Path;
@@ -13,43 +13,43 @@ use toml::de::{DeTable, DeValue};
 use crate::cli::{Cli, Command};
 use crate::exit::Failure;
 
-use super::Args;
+use super::ServeArgs;
 
-/// The arguments of `lfn serve` with those of `path` among them.
-pub fn read(path: &Path) -> Result<Args, Failure> {
+/// Returns the arguments of `lfn serve`, with the flags of the file before those of the command line.
+pub fn read(path: &Path) -> Result<ServeArgs, Failure> {
     let shown = path.display();
     let text = std::fs::read_to_string(path).map_err(|e| {
-        Failure::msg(format!("--config {shown}: {e}")).hint("give a TOML file of flags, as in doc/serve.md")
+        Failure::msg(format!("--config {shown}: {e}")).hint("use a TOML file with the names of flags as keys, as in doc/serve.md")
     })?;
     let mut flags = Vec::new();
-    let wrong = |line: usize, what: String| {
-        Failure::usage(format!("{shown}, line {line}: {what}")).hint("keys are the flags of `lfn serve --help`")
+    let error_at = |line: usize, what: String| {
+        Failure::usage(format!("{shown}, line {line}: {what}")).hint("use the flags of `lfn serve --help` as keys")
     };
     let table = DeTable::parse(&text).map_err(|error| {
         let at = error.span().map_or(0, |span| span.start);
-        wrong(line(&text, at), error.message().to_owned())
+        error_at(line_number(&text, at), error.message().to_owned())
     })?;
     for (key, value) in table.get_ref() {
-        let at = line(&text, key.span().start);
-        let added = arguments(key.get_ref(), value, &text).map_err(|what| wrong(at, what))?;
-        alone(&added).map_err(|what| wrong(at, format!("{}: {what}", key.get_ref())))?;
+        let at = line_number(&text, key.span().start);
+        let added = arguments(key.get_ref(), value, &text).map_err(|what| error_at(at, what))?;
+        check_separately(&added).map_err(|what| error_at(at, format!("{}: {what}", key.get_ref())))?;
         flags.extend(added);
     }
     let mut typed = std::env::args_os();
-    // The program and the verb come first.
+    // The program and the command come first.
     let head: Vec<OsString> = typed.by_ref().take(2).collect();
     let all = head.into_iter().chain(flags.into_iter().map(OsString::from)).chain(typed);
     let cli = Cli::try_parse_from(all).map_err(|error| match crate::cli::explain(&error) {
         Err(failure) => failure,
-        Ok(_) => Failure::usage(format!("{shown} and the flags cannot be meant together")),
+        Ok(_) => Failure::usage(format!("{shown} conflicts with the flags on the command line")),
     })?;
     match cli.command {
         Command::Serve(args) => Ok(*args),
-        _ => Err(Failure::usage(format!("{shown} is for lfn serve"))),
+        _ => Err(Failure::usage(format!("{shown} is only valid for lfn serve"))),
     }
 }
 
-/// A key and its value as the command line has them; `text` is where they stand.
+/// Converts a key and its value to command-line arguments. `text` is the whole file, for errors.
 fn arguments(key: &str, value: &Spanned<DeValue<'_>>, text: &str) -> Result<Vec<String>, String> {
     let known = Cli::command();
     let serve = known.find_subcommand("serve").ok_or("no such command")?;
@@ -57,7 +57,7 @@ fn arguments(key: &str, value: &Spanned<DeValue<'_>>, text: &str) -> Result<Vec<
     let flag = flag.filter(|_| !matches!(key, "config" | "help")).ok_or_else(|| format!("unknown key '{key}'"))?;
     let values = flag.get_num_args();
     let takes = values.is_none_or(|values| values.takes_values()) && flag.get_action().takes_values();
-    // It may stand without a value, as --iperf3 may.
+    // The flag may have no value, as --iperf3.
     let bare = !takes || values.is_some_and(|values| values.min_values() == 0);
     let scalar = |value: &Spanned<DeValue<'_>>| match value.get_ref() {
         DeValue::String(text) => Ok(text.to_string()),
@@ -65,15 +65,15 @@ fn arguments(key: &str, value: &Spanned<DeValue<'_>>, text: &str) -> Result<Vec<
         DeValue::Float(number) => Ok(number.to_string()),
         other => {
             let written = text.get(value.span()).unwrap_or_default();
-            Err(format!("{key}: {written} is a {}, which no flag takes", other.type_str()))
+            Err(format!("{key}: {written} is of type {}, which no flag accepts", other.type_str()))
         }
     };
     match (value.get_ref(), takes) {
         (DeValue::Boolean(true), _) if bare => Ok(vec![format!("--{key}")]),
         (DeValue::Boolean(false), _) if bare => Ok(Vec::new()),
-        (_, false) => Err(format!("{key}: {} is neither true nor false", text.get(value.span()).unwrap_or_default())),
+        (_, false) => Err(format!("{key}: {} is not true or false", text.get(value.span()).unwrap_or_default())),
         (DeValue::Array(_), true) if !matches!(flag.get_action(), ArgAction::Append) => {
-            Err(format!("{key}: {} is a list, one value is taken", text.get(value.span()).unwrap_or_default()))
+            Err(format!("{key}: {} is a list, but only one value is allowed", text.get(value.span()).unwrap_or_default()))
         }
         (DeValue::Array(values), true) => {
             values.iter().map(|value| Ok(format!("--{key}={}", scalar(value)?))).collect()
@@ -82,12 +82,12 @@ fn arguments(key: &str, value: &Spanned<DeValue<'_>>, text: &str) -> Result<Vec<
     }
 }
 
-/// Whether the flags of one key can be read; what is wrong with them, if not.
-fn alone(flags: &[String]) -> Result<(), String> {
+/// Checks the flags of one key separately. Returns the parse error.
+fn check_separately(flags: &[String]) -> Result<(), String> {
     let words = ["lfn", "serve"].into_iter().map(str::to_owned).chain(flags.iter().cloned());
     match Cli::try_parse_from(words) {
         Ok(_) => Ok(()),
-        // That it needs another is judged when all are there.
+        // Required flags may be elsewhere in the file.
         Err(error) if error.kind() == clap::error::ErrorKind::MissingRequiredArgument => Ok(()),
         Err(error) => {
             let text = error.to_string();
@@ -97,7 +97,7 @@ fn alone(flags: &[String]) -> Result<(), String> {
     }
 }
 
-/// The number of the line that holds this byte, from 1.
-fn line(text: &str, at: usize) -> usize {
+/// Returns the number of the line that contains the byte, from 1.
+fn line_number(text: &str, at: usize) -> usize {
     text.as_bytes().iter().take(at).filter(|byte| **byte == b'\n').count() + 1
 }

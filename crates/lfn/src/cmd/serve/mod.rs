@@ -1,11 +1,11 @@
-//! `lfn serve`: what was typed and what is in the file, turned into a server and what watches it.
+//! `lfn serve`: combines the flags and the configuration file, and starts the server.
 
 mod file;
 mod iperf3;
 mod limits;
 mod log;
 mod notify;
-mod safe;
+mod access;
 mod stamp;
 mod stdio;
 
@@ -19,163 +19,165 @@ use std::time::{Duration, SystemTime};
 
 use etcetera::BaseStrategy;
 use lfn_core::session::{DEFAULT_PORT, Token};
-use lfn_net::server::{Config, Event, ServeError, Server, is_loopback, metrics, tokens};
+use lfn_net::server::{ServerConfig, ServerEvent, ServeError, Server, is_loopback, metrics, tokens};
 use lfn_net::service;
-use lfn_net::session::identity::{self, Identity, IdentityError};
-use lfn_sys::process::raise_files;
+use lfn_net::session::identity::{self, ServerIdentity, IdentityError};
+use lfn_sys::process::raise_open_file_limit;
 use serde::{Deserialize, Serialize};
 
-use notify::Manager;
+use notify::ServiceManager;
 
-use crate::emulated;
+use crate::emulator_env;
 use crate::exit::{Exit, Failure};
 use crate::print;
 
-/// Be the far end of tests and copies
+/// Run the server for tests and copies
 ///
-/// Prints one ticket on standard output: whoever has it may test, and copy to and from --root.
+/// Prints a ticket on standard output. Anyone with the ticket can test the path, and copy to and from --root.
 #[derive(clap::Args, Debug)]
 #[command(args_override_self = true, after_help = EXIT_CODES)]
-pub struct Args {
-    /// Port to listen on, on every address; 0 takes any free one
+pub struct ServeArgs {
+    /// Listen on this port, on every address; 0 uses any free port
     #[arg(long, default_value_t = DEFAULT_PORT)]
     port: u16,
     /// Listen on this address only
     #[arg(long, value_name = "ADDRESS")]
     bind: Option<IpAddr>,
-    /// Name or address of this host in the ticket [default: the host's name, or --bind]
+    /// Write this name or address of the host into the ticket [default: the host's name, or --bind]
     #[arg(long, value_name = "NAME")]
-    host: Option<String>,
+    ticket_host: Option<String>,
     /// Serve copies to and from this directory, and nothing outside it
     #[arg(long, value_name = "DIR")]
     root: Option<PathBuf>,
-    /// Ticket good for this long, such as 12h [default: until --new-token]
+    /// Let the ticket expire after this time, such as 12h [default: valid until --new-token]
     #[arg(long, value_name = "DURATION", value_parser = limits::duration)]
-    ticket_life: Option<Duration>,
-    /// Make a new token: tickets given out before are good no more
+    ticket_lifetime: Option<Duration>,
+    /// Create a new token; old tickets stop working
     #[arg(long)]
     new_token: bool,
-    /// Key and token of this run alone; nothing is read or kept
+    /// Use a new key and token for this run only; nothing is read or saved
     #[arg(long, conflicts_with = "new_token")]
     ephemeral: bool,
-    /// Serve whoever comes, without token; only on a loopback address or an emulated path
+    /// Accept all clients without a token; only on loopback or an emulated path
     #[arg(long)]
     insecure: bool,
     /// Allow --insecure on a real network
     #[arg(long, requires = "insecure")]
     insecure_anywhere: bool,
     #[command(flatten)]
-    safety: safe::Safety,
+    access: access::AccessArgs,
     #[command(flatten)]
-    stdio: stdio::Stdio,
+    stdio: stdio::StdioArgs,
     #[command(flatten)]
-    limits: limits::Limits,
+    limits: limits::LimitArgs,
     #[command(flatten)]
-    stamp: stamp::StampArgs,
-    /// When told to stop (SIGTERM, SIGINT), let sessions that run go on for this long; a second signal ends them
+    stamp: stamp::StampServeArgs,
+    /// Let running sessions continue for this long after SIGTERM or SIGINT; a second signal ends them
     #[arg(long, value_name = "DURATION", default_value = "30s", value_parser = limits::duration, help_heading = "Running")]
     drain: Duration,
-    /// Flags from a TOML file, each under its name; those typed win
+    /// Read flags from a TOML file, with their names as keys; the command line overrides them
     #[arg(long, value_name = "FILE", help_heading = "Running")]
     config: Option<PathBuf>,
-    /// How the log on standard error looks
-    #[arg(long, value_name = "FORMAT", value_enum, default_value_t = log::Format::Text, help_heading = "Running")]
-    log: log::Format,
+    /// Set the format of the log on standard error
+    #[arg(long, value_name = "FORMAT", value_enum, default_value_t = log::LogFormat::Text, help_heading = "Running")]
+    log_format: log::LogFormat,
     #[command(flatten)]
-    iperf3: iperf3::Iperf3Args,
-    /// Log nothing
+    iperf3: iperf3::Iperf3ServeArgs,
+    /// Write no log on standard error
     #[arg(short, long, help_heading = "Running")]
     quiet: bool,
-    /// Serve metrics for Prometheus at http://ADDRESS:PORT/metrics, best on 127.0.0.1; there is no password
+    /// Serve metrics for Prometheus at http://ADDRESS:PORT/metrics, without authentication
+    ///
+    /// Use an address such as 127.0.0.1 that only trusted clients can reach.
     #[arg(long, value_name = "ADDRESS:PORT", help_heading = "Running")]
     metrics: Option<SocketAddr>,
-    /// Print the ticket, and where the server listens, as one JSON object
+    /// Print the ticket and the addresses of the server as one JSON object
     #[arg(long)]
     json: bool,
 }
 
-/// The token as kept between starts.
+/// Saved token of the server.
 #[derive(Debug, Serialize, Deserialize)]
 struct SavedToken {
     token: Token,
-    /// Seconds since 1970.
+    /// Expiry, in seconds since 1970.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     expires: Option<u64>,
 }
 
 const EXIT_CODES: &str = "Exit codes: 0 stopped by SIGTERM, 130 by SIGINT, 1 failed, 2 usage.";
 
-/// Runs the command.
-pub fn run(args: Args) -> Result<Exit, Failure> {
+/// Runs `lfn serve` and returns its exit code.
+pub fn run(args: ServeArgs) -> Result<Exit, Failure> {
     let args = match &args.config {
         Some(path) => file::read(path)?,
         None => args,
     };
-    if args.stdio.is_wanted() {
+    if args.stdio.is_enabled() {
         return stdio::run(args);
     }
     let tokens = if args.ephemeral { None } else { Some(token_file()?) };
-    args.safety.check(args.root.as_deref(), tokens.as_deref())?;
-    let stop = Stop::on_signals()?;
-    // A file size limit then fails the copy that met it, not the server.
+    args.access.check(args.root.as_deref(), tokens.as_deref())?;
+    let stop = StopRequest::on_signals()?;
+    // With this handler, a file size limit fails the copy and not the server.
     signal_hook::flag::register(signal_hook::consts::SIGXFSZ, Arc::default())?;
-    raise_files();
+    raise_open_file_limit();
     let server = bind(&args)?;
     let iperf3 = args.iperf3.bind(&server, args.limits.access(), args.limits.connections())?;
-    let stamp = args.stamp.start(args.bind, args.limits.access(), args.quiet, stop.asked.clone())?;
+    let stamp = args.stamp.start(args.bind, args.limits.access(), args.quiet, stop.requested.clone())?;
     let (stamp, reflected) = stamp.unzip();
     let page = server.metrics(move || reflected.as_ref().map(|reflected| reflected()));
-    let host = match (&args.host, args.bind) {
+    let host = match (&args.ticket_host, args.bind) {
         (Some(host), _) => host.clone(),
         (None, Some(address)) if !address.is_unspecified() => address.to_string(),
         _ => rustix::system::uname().nodename().to_string_lossy().into_owned(),
     };
-    // Every file is open that only the start needs.
+    // All files that only the start needs are open now.
     let root = args.root.as_deref().map(root_directory).transpose()?;
-    let held = safe::hold(root.as_deref(), tokens.as_deref())?;
+    let sandbox = access::restrict_process(root.as_deref(), tokens.as_deref())?;
     let metrics = args.metrics.map(|address| metrics::serve(address, page)).transpose().map_err(|error| {
         Failure::new(error).hint("choose another address or port: lfn serve --metrics 127.0.0.1:9733")
     })?;
-    server.teller()(Event::Confined(held.text()));
-    announce(&server, &host, (metrics, stamp), iperf3.as_ref(), args.json)?;
-    let manager = Manager::from_environment();
+    server.event_logger()(ServerEvent::Sandboxed(sandbox.description()));
+    announce(&server, &host, metrics, stamp, iperf3.as_ref(), args.json)?;
+    let manager = ServiceManager::from_environment();
     manager.ready(&server.local_addr()?.to_string());
-    manager.watch(stop.asked.clone(), server.heartbeat());
-    // Those of iperf3 go through the same door: they are waited for, and told when it is over.
-    let over = AtomicBool::new(false);
+    manager.watch(stop.requested.clone(), server.heartbeat());
+    // iperf3 sessions share the admission, so the server waits for them and stops them.
+    let finished = AtomicBool::new(false);
     thread::scope(|scope| {
         if let Some(iperf3) = &iperf3 {
-            scope.spawn(|| iperf3.run(&over));
+            scope.spawn(|| iperf3.run(&finished));
         }
-        server.run(&stop.asked, &stop.again);
-        over.store(true, Ordering::Relaxed);
+        server.run(&stop.requested, &stop.immediate);
+        finished.store(true, Ordering::Relaxed);
     });
     Ok(stop.exit())
 }
 
-/// What signals ask for.
-struct Stop {
-    /// To stop.
-    asked: Arc<AtomicBool>,
-    /// To stop at once.
-    again: Arc<AtomicBool>,
+/// Requests to stop, set by signals.
+struct StopRequest {
+    /// Stop after the running sessions.
+    requested: Arc<AtomicBool>,
+    /// Stop without waiting for sessions.
+    immediate: Arc<AtomicBool>,
     signal: Arc<AtomicUsize>,
 }
 
-impl Stop {
+impl StopRequest {
     fn on_signals() -> Result<Self, Failure> {
         use signal_hook::consts::{SIGINT, SIGTERM};
-        let stop = Stop { asked: Arc::default(), again: Arc::default(), signal: Arc::default() };
+        let stop = StopRequest { requested: Arc::default(), immediate: Arc::default(), signal: Arc::default() };
         let mut signals = signal_hook::iterator::Signals::new([SIGINT, SIGTERM])?;
-        let (asked, again, last) = (stop.asked.clone(), stop.again.clone(), stop.signal.clone());
+        let (requested, immediate, last) = (stop.requested.clone(), stop.immediate.clone(), stop.signal.clone());
         let work = move || {
             for signal in signals.forever() {
-                if asked.load(Ordering::Relaxed) {
-                    again.store(true, Ordering::Relaxed);
+                if requested.load(Ordering::Relaxed) {
+                    immediate.store(true, Ordering::Relaxed);
                 }
-                // The number first: whoever sees the stop then knows why.
+                // The signal is stored first, so that its number is known when the stop is seen.
                 last.store(signal as usize, Ordering::Relaxed);
-                asked.store(true, Ordering::Relaxed);
+                requested.store(true, Ordering::Relaxed);
             }
         };
         thread::Builder::new().name("signals".into()).stack_size(128 << 10).spawn(work)?;
@@ -188,12 +190,13 @@ impl Stop {
     }
 }
 
-/// The one line on stdout, at once: whoever started the server waits for it.
+/// Prints the ticket on standard output and flushes it, since the caller may wait for it.
 fn announce(
     server: &Server,
     host: &str,
-    (metrics, stamp): (Option<SocketAddr>, Option<SocketAddr>),
-    iperf3: Option<&lfn_net::iperf3::server::Server>,
+    metrics: Option<SocketAddr>,
+    stamp: Option<SocketAddr>,
+    iperf3: Option<&lfn_net::iperf3::server::IperfServer>,
     json: bool,
 ) -> Result<(), Failure> {
     let ticket = server.ticket(host)?;
@@ -215,8 +218,8 @@ fn announce(
     Ok(out.flush()?)
 }
 
-fn bind(args: &Args) -> Result<Server, Failure> {
-    // Every address, IPv6 and IPv4 alike, where the host has IPv6 at all.
+fn bind(args: &ServeArgs) -> Result<Server, Failure> {
+    // All addresses, IPv6 and IPv4, if the host has IPv6.
     let wildcards = [IpAddr::V6(Ipv6Addr::UNSPECIFIED), IpAddr::V4(Ipv4Addr::UNSPECIFIED)];
     let addresses = args.bind.map_or(wildcards.to_vec(), |address| vec![address]);
     let mut last = None;
@@ -224,7 +227,7 @@ fn bind(args: &Args) -> Result<Server, Failure> {
         match Server::bind(
             config(args, SocketAddr::new(address, args.port))?,
             service::serve,
-            log::log(args.log, args.quiet, !args.iperf3.has_users()),
+            log::log(args.log_format, args.quiet, !args.iperf3.has_users()),
         ) {
             Ok(server) => return Ok(server),
             Err(error) => last = Some(error),
@@ -235,92 +238,92 @@ fn bind(args: &Args) -> Result<Server, Failure> {
         ServeError::Listen { source, .. } if source.kind() == io::ErrorKind::AddrInUse => {
             "is another `lfn serve` running? choose another port: lfn serve --port 7324"
         }
-        ServeError::Listen { .. } => "see `ip address` for this host's addresses; ports below 1024 need root",
-        ServeError::Identity(_) => "remove server.key and server.crt to have new ones made",
-        ServeError::Tokens(IdentityError::Exposed { .. }) => {
-            "chmod 600 that file; if others may have read it, revoke its tokens"
+        ServeError::Listen { .. } => "check the address with `ip address`; ports below 1024 need root",
+        ServeError::Identity(_) => "delete server.key and server.crt; `lfn serve` creates new ones",
+        ServeError::TokenSet(IdentityError::Exposed { .. }) => {
+            "run chmod 600 on the file, and revoke its tokens if others may have read it"
         }
-        ServeError::Tokens(_) => "mend the file, or remove it with all its tokens",
+        ServeError::TokenSet(_) => "correct the file, or delete it together with all its tokens",
     };
     Err(Failure::new(error).hint(hint))
 }
 
-fn config(args: &Args, listen: SocketAddr) -> Result<Config, Failure> {
-    if args.insecure && !(is_loopback(&listen) || emulated::is_inside() || args.insecure_anywhere) {
-        return Err(Failure::usage(format!("--insecure on {listen}, which others can reach"))
-            .hint("add --bind 127.0.0.1, or --insecure-anywhere if the network is your own"));
+fn config(args: &ServeArgs, listen: SocketAddr) -> Result<ServerConfig, Failure> {
+    if args.insecure && !(is_loopback(&listen) || emulator_env::is_inside() || args.insecure_anywhere) {
+        return Err(Failure::usage(format!("--insecure: other hosts can reach {listen}"))
+            .hint("add --bind 127.0.0.1, or --insecure-anywhere on a network that you trust"));
     }
     let root = args.root.as_ref().map(|root| root_directory(root)).transpose()?;
     let (identity, saved) = identity_and_token(args)?;
     let expires = saved.expires.map(|seconds| SystemTime::UNIX_EPOCH + Duration::from_secs(seconds));
-    Ok(Config {
+    Ok(ServerConfig {
         listen,
         identity,
         token: (!args.insecure).then_some(saved.token),
         token_expires: expires,
-        tokens: if args.ephemeral { None } else { Some(token_file()?) },
-        rights: args.safety.rights(),
-        audit: args.safety.audit()?,
+        token_file: if args.ephemeral { None } else { Some(token_file()?) },
+        rights: args.access.rights(),
+        audit: args.access.audit()?,
         root,
-        everywhere: args.stdio.is_wanted(),
-        third_party: args.safety.third_party(),
+        unconfined: args.stdio.is_enabled(),
+        allow_third_party: args.access.third_party(),
         quotas: args.limits.quotas(),
-        connections: args.limits.connections(),
+        connection_limits: args.limits.connections(),
         access: args.limits.access(),
         drain: args.drain,
     })
 }
 
-/// A directory to serve, whatever leads to it.
+/// Returns the canonical path of the directory to serve.
 pub fn root_directory(root: &Path) -> Result<PathBuf, Failure> {
     let wrong = |e: io::Error| {
-        Failure::msg(format!("--root {}: {e}", root.display())).hint("give a directory this user may read")
+        Failure::msg(format!("--root {}: {e}", root.display())).hint("choose a directory that this user may read")
     };
     let canonical = root.canonicalize().map_err(wrong)?;
     std::fs::read_dir(&canonical).map_err(wrong)?;
     Ok(canonical)
 }
 
-/// The kept key and token, or new ones for this run alone.
-fn identity_and_token(args: &Args) -> Result<(Identity, SavedToken), Failure> {
-    let expires = args.ticket_life.map(|life| now() + life.as_secs().max(1));
+/// Loads the saved key and token, or creates new ones for this run.
+fn identity_and_token(args: &ServeArgs) -> Result<(ServerIdentity, SavedToken), Failure> {
+    let expires = args.ticket_lifetime.map(|life| now() + life.as_secs().max(1));
     if args.ephemeral {
-        return Ok((Identity::ephemeral()?, SavedToken { token: identity::new_token()?, expires }));
+        return Ok((ServerIdentity::ephemeral()?, SavedToken { token: identity::new_token()?, expires }));
     }
     let state = state_directory()?;
     let path = state.join("token.toml");
-    let kept: Option<SavedToken> = match identity::read_secret(&path)? {
+    let saved_token: Option<SavedToken> = match identity::read_secret(&path)? {
         Some(text) => Some(toml::from_str(&text).map_err(|_| {
-            Failure::msg(format!("{} is not a usable token", path.display()))
-                .hint("remove it to have a new one made; tickets given out before are then good no more")
+            Failure::msg(format!("{} contains no valid token", path.display()))
+                .hint("delete the file; a new token is created, and old tickets stop working")
         })?),
         None => None,
     };
-    // A token without an end is not given to somebody who asked for one with an end.
-    let good = |saved: &SavedToken| match saved.expires {
+    // A saved token without an expiry time is not used if --ticket-lifetime is given.
+    let is_usable = |saved: &SavedToken| match saved.expires {
         Some(end) => end > now(),
         None => expires.is_none(),
     };
-    let token = match kept {
-        Some(saved) if !args.new_token && good(&saved) => saved,
+    let token = match saved_token {
+        Some(saved) if !args.new_token && is_usable(&saved) => saved,
         _ => {
             let saved = SavedToken { token: identity::new_token()?, expires };
             identity::write_secret(&path, &toml::to_string(&saved)?)?;
             saved
         }
     };
-    Ok((Identity::load_or_create(&state)?, token))
+    Ok((ServerIdentity::load_or_create(&state)?, token))
 }
 
-/// Where the tokens that were given out are kept.
+/// Returns the path of the file of tokens.
 pub fn token_file() -> Result<PathBuf, Failure> {
-    Ok(state_directory()?.join(tokens::file::NAME))
+    Ok(state_directory()?.join(tokens::file::FILE_NAME))
 }
 
-/// Where key and tokens of this user's server are kept.
+/// Returns the directory of the keys and tokens of this user's server.
 pub fn state_directory() -> Result<PathBuf, Failure> {
     let strategy = etcetera::choose_base_strategy().map_err(|_| {
-        Failure::msg("no home directory to keep the server's key in").hint("set HOME, or use --ephemeral")
+        Failure::msg("no home directory for the server's key").hint("set HOME, or use --ephemeral")
     })?;
     Ok(strategy.state_dir().unwrap_or_else(|| strategy.data_dir()).join("lfn"))
 }

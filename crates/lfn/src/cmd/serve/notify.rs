@@ -1,6 +1,6 @@
-//! What systemd is told (sd_notify(3)): that the server is ready, that it stops, and that its accept loop still turns.
+//! Notifications to systemd (sd_notify(3)): the server is ready, the server stops, the accept loop is alive.
 //!
-//! By hand: a datagram of text to a socket that the environment names. Without `NOTIFY_SOCKET` nothing is done.
+//! One text datagram to the socket in `NOTIFY_SOCKET`. Without this variable nothing is sent.
 
 use std::ffi::OsStr;
 use std::os::linux::net::SocketAddrExt;
@@ -11,10 +11,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 use std::{env, thread};
 
-/// The one who started this service, if it wants to hear.
-pub struct Manager(Option<(UnixDatagram, SocketAddr)>);
+/// Service manager that started this process, if it expects notifications.
+pub struct ServiceManager(Option<(UnixDatagram, SocketAddr)>);
 
-impl Manager {
+impl ServiceManager {
     pub fn from_environment() -> Self {
         let open = |name: &OsStr| {
             let address = match name.as_bytes() {
@@ -23,55 +23,55 @@ impl Manager {
             };
             Some((UnixDatagram::unbound().ok()?, address.ok()?))
         };
-        Manager(env::var_os("NOTIFY_SOCKET").and_then(|name| open(&name)))
+        ServiceManager(env::var_os("NOTIFY_SOCKET").and_then(|name| open(&name)))
     }
 
-    /// Says that connections are answered from now on.
+    /// Reports that the server accepts connections.
     pub fn ready(&self, listen: &str) {
-        self.tell(&format!("READY=1\nSTATUS=serving on {listen}\n"));
+        self.send(&format!("READY=1\nSTATUS=serving on {listen}\n"));
     }
 
-    /// Says that the end has begun, when `stopping` is set, and again and again that the server is alive, as long as
-    /// `heartbeat` grows: four times in what the manager allows.
+    /// Reports the stop when `stopping` is set. Reports that the server is alive while `heartbeat` increases, four
+    /// times per watchdog period.
     pub fn watch(self, stopping: Arc<AtomicBool>, heartbeat: impl Fn() -> u64 + Send + 'static) {
-        /// How long after a signal the manager may learn of it.
-        const LOOK_UP: Duration = Duration::from_millis(500);
+        /// Maximum delay between a signal and the notification.
+        const POLL_INTERVAL: Duration = Duration::from_millis(500);
         if self.0.is_none() {
             return;
         }
-        let within = watchdog();
-        let every = within.map_or(LOOK_UP, |within| (within / 4).min(LOOK_UP));
+        let watchdog_period = read_watchdog_period();
+        let every = watchdog_period.map_or(POLL_INTERVAL, |watchdog_period| (watchdog_period / 4).min(POLL_INTERVAL));
         let work = move || {
-            let (mut last, mut told, mut said) = (None, false, Instant::now());
+            let (mut last, mut stop_sent, mut last_heartbeat) = (None, false, Instant::now());
             loop {
-                if !told && stopping.load(Ordering::Relaxed) {
-                    told = true;
-                    self.tell("STOPPING=1\nSTATUS=finishing the sessions that run\n");
+                if !stop_sent && stopping.load(Ordering::Relaxed) {
+                    stop_sent = true;
+                    self.send("STOPPING=1\nSTATUS=finishing the sessions that run\n");
                 }
-                if within.is_some_and(|within| said.elapsed() >= within / 4) {
-                    said = Instant::now();
+                if watchdog_period.is_some_and(|watchdog_period| last_heartbeat.elapsed() >= watchdog_period / 4) {
+                    last_heartbeat = Instant::now();
                     let beat = heartbeat();
                     if last.replace(beat) != Some(beat) {
-                        self.tell("WATCHDOG=1\n");
+                        self.send("WATCHDOG=1\n");
                     }
                 }
                 thread::sleep(every);
             }
         };
-        // Without the thread the manager restarts the server, as it would one that hangs.
+        // Without the thread, systemd restarts the server as if it had hung.
         let _ = thread::Builder::new().name("watchdog".into()).stack_size(128 << 10).spawn(work);
     }
 
-    fn tell(&self, text: &str) {
+    fn send(&self, text: &str) {
         if let Some((socket, address)) = &self.0 {
-            // A manager that does not listen is no reason not to serve.
+            // The server works without a service manager.
             let _ = socket.send_to_addr(text.as_bytes(), address);
         }
     }
 }
 
-/// The longest silence the manager takes for life (sd_watchdog_enabled(3)).
-fn watchdog() -> Option<Duration> {
+/// Returns the watchdog period (sd_watchdog_enabled(3)).
+fn read_watchdog_period() -> Option<Duration> {
     let number = |name| env::var(name).ok()?.parse::<u64>().ok();
     if number("WATCHDOG_PID").is_some_and(|pid| pid != u64::from(std::process::id())) {
         return None;

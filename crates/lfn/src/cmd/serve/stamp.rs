@@ -1,4 +1,4 @@
-//! `lfn serve --stamp`: a STAMP reflector beside the server.
+//! `lfn serve --stamp`: a STAMP reflector in the same process.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::PathBuf;
@@ -6,52 +6,54 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::thread;
 
-use lfn_core::stamp::reflector::{Limits, Tally};
+use lfn_core::stamp::reflector::{ReflectorLimits, ReflectorTally};
 use lfn_net::server::access::Access;
-use lfn_net::stamp::{Key, Reflecting, ReflectorConfig};
+use lfn_net::stamp::{StampKey, StampReflector, ReflectorConfig};
 
 use crate::exit::Failure;
 use crate::print;
 
 #[derive(clap::Args, Debug)]
 #[command(next_help_heading = "STAMP reflector (RFC 8762)")]
-pub(super) struct StampArgs {
-    /// Reflect STAMP and TWAMP Light packets at this UDP port, to whoever may connect; without a port at 862, which
-    /// takes root
+pub(super) struct StampServeArgs {
+    /// Reflect STAMP and TWAMP Light packets on this UDP port [default port: 862, which needs root]
+    ///
+    /// --allow and --deny apply to the senders.
     #[arg(long, value_name = "PORT", num_args = 0..=1, require_equals = true, default_missing_value = "862")]
     stamp: Option<u16>,
-    /// Only packets authenticated by the key in this file
+    /// Accept only packets that are authenticated with the key in this file
     #[arg(long, value_name = "FILE", requires = "stamp")]
     stamp_key: Option<PathBuf>,
-    /// Do not count packets: senders then cannot tell in which direction one was lost
+    /// Do not count packets; senders then cannot see in which direction a packet was lost
     #[arg(long, requires = "stamp")]
     stamp_stateless: bool,
 }
 
-impl StampArgs {
-    /// Starts the reflector if one is wanted; gives where it listens, and what tells of it. It ends with `stop`.
+impl StampServeArgs {
+    /// Starts the reflector if requested. Returns its address and a function that reads its counters. The reflector
+    /// ends with `stop`.
     pub(super) fn start(
         &self,
         bind: Option<IpAddr>,
         access: Access,
         quiet: bool,
         stop: Arc<AtomicBool>,
-    ) -> Result<Option<(SocketAddr, impl Fn() -> Tally + Send + Sync + use<>)>, Failure> {
+    ) -> Result<Option<(SocketAddr, impl Fn() -> ReflectorTally + Send + Sync + use<>)>, Failure> {
         let Some(port) = self.stamp else { return Ok(None) };
         let reflecting = self.listen(bind, port, access)?;
         let (listen, tally) = (reflecting.local_addr()?, reflecting.tally());
         if !quiet {
-            print::talk(format_args!("STAMP reflector at {listen}\n"));
+            print::message(format_args!("STAMP reflector at {listen}\n"));
         }
         thread::Builder::new().name("STAMP reflector".into()).spawn(move || reflecting.run(&stop))?;
         Ok(Some((listen, tally)))
     }
 
-    fn listen(&self, bind: Option<IpAddr>, port: u16, access: Access) -> Result<Reflecting, Failure> {
-        let key = self.stamp_key.as_deref().map(Key::read).transpose().map_err(|error| {
-            Failure::usage(error).hint("head -c 32 /dev/urandom | base64 > FILE makes one, for both ends")
+    fn listen(&self, bind: Option<IpAddr>, port: u16, access: Access) -> Result<StampReflector, Failure> {
+        let key = self.stamp_key.as_deref().map(StampKey::read).transpose().map_err(|error| {
+            Failure::usage(error).hint("create a key for both ends: head -c 32 /dev/urandom | base64 > FILE")
         })?;
-        // Every address, IPv6 and IPv4 alike, where the host has IPv6 at all.
+        // All addresses, IPv6 and IPv4, if the host has IPv6.
         let wildcards = [IpAddr::V6(Ipv6Addr::UNSPECIFIED), IpAddr::V4(Ipv4Addr::UNSPECIFIED)];
         let mut last = None;
         for address in bind.map_or(wildcards.to_vec(), |address| vec![address]) {
@@ -60,9 +62,9 @@ impl StampArgs {
                 is_stateful: !self.stamp_stateless,
                 key: key.clone(),
                 access: access.clone(),
-                limits: Limits::default(),
+                limits: ReflectorLimits::default(),
             };
-            match Reflecting::bind(config) {
+            match StampReflector::bind(config) {
                 Ok(reflecting) => return Ok(reflecting),
                 Err(error) => last = Some((address, error)),
             }
@@ -70,6 +72,6 @@ impl StampArgs {
         let (address, error) = last.ok_or_else(|| Failure::msg("no address to reflect at"))?;
         let listen = SocketAddr::new(address, port);
         Err(Failure::msg(format!("cannot reflect STAMP packets at {listen}: {error}"))
-            .hint("ports below 1024 need root; another one is taken with --stamp=8620"))
+            .hint("ports below 1024 need root; use another port: --stamp=8620"))
     }
 }

@@ -1,147 +1,147 @@
-//! What `lfn copy --clean` shows: a line for each thing as it is found, and how many there were.
+//! Output of `lfn copy --clean`: one line for each file, and the counts at the end.
 
 use std::io::{self, Write};
 use std::time::Duration;
 
-use lfn_core::transfer::leftover::{Counts, Leftover, Rule, State};
+use lfn_core::transfer::leftover::{LeftoverCounts, Leftover, CleanRule, LeftoverState};
 use lfn_core::units::{Bytes, show_duration};
-use lfn_net::transfer::Seen;
+use lfn_net::transfer::CleanEvent;
 use serde::Serialize;
 
 use crate::exit::{Exit, Failure};
 use crate::print;
 
-/// What was found so far.
-pub struct Report {
-    rule: Rule,
+/// Counts of the files found so far.
+pub struct CleanReport {
+    rule: CleanRule,
     json: bool,
     places: Vec<String>,
-    counts: Counts,
-    troubles: u64,
-    /// The first error of printing, told at the end.
+    counts: LeftoverCounts,
+    errors: u64,
+    /// First output error, reported at the end.
     failed: Option<io::Error>,
 }
 
-/// Something that was found, as JSON.
+/// One file as a line of JSON.
 #[derive(Serialize)]
-struct Line<'a> {
+struct LeftoverJson<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     host: Option<&'a str>,
     #[serde(flatten)]
     left: &'a Leftover,
 }
 
-/// The last line as JSON.
+/// Last line as JSON.
 #[derive(Serialize)]
-struct Json<'a> {
+struct ReportJson<'a> {
     schema: &'static str,
     places: &'a [String],
     #[serde(flatten)]
-    rule: Rule,
-    counts: Counts,
-    troubles: u64,
+    rule: CleanRule,
+    counts: LeftoverCounts,
+    errors: u64,
 }
 
-impl Report {
-    /// Of these places, as typed and without secrets.
-    pub fn new(rule: Rule, json: bool, places: impl Iterator<Item = String>) -> Self {
-        let (places, counts) = (places.collect(), Counts::default());
-        Report { rule, json, places, counts, troubles: 0, failed: None }
+impl CleanReport {
+    /// Creates a report; the places are as typed, without secrets.
+    pub fn new(rule: CleanRule, json: bool, places: impl Iterator<Item = String>) -> Self {
+        let (places, counts) = (places.collect(), LeftoverCounts::default());
+        CleanReport { rule, json, places, counts, errors: 0, failed: None }
     }
 
-    /// Prints what was found, at a host if it is not this one.
-    pub fn see(&mut self, host: Option<&str>, seen: Seen) {
-        match seen {
-            Seen::Left(left) => {
+    /// Prints one event of a host; `host` is none for this host.
+    pub fn add(&mut self, host: Option<&str>, event: CleanEvent) {
+        match event {
+            CleanEvent::Leftover(left) => {
                 self.counts.add(&left);
-                if let Err(error) = self.tell(host, &left) {
+                if let Err(error) = self.print_line(host, &left) {
                     self.failed.get_or_insert(error);
                 }
             }
-            Seen::Trouble { path, what } => {
-                self.troubles += 1;
-                print::talk(format_args!("lfn: {}{path}: {what}\n", before(host)));
+            CleanEvent::Unreadable { path, reason } => {
+                self.errors += 1;
+                print::message(format_args!("lfn: {}{path}: {reason}\n", host_prefix(host)));
             }
         }
     }
 
-    /// Prints why one host could not be looked at.
-    pub fn fail(&mut self, failure: &Failure) {
-        self.troubles += 1;
-        failure.tell();
+    /// Prints the error of a host that cannot be searched.
+    pub fn add_failure(&mut self, failure: &Failure) {
+        self.errors += 1;
+        failure.print();
     }
 
-    fn tell(&self, host: Option<&str>, left: &Leftover) -> io::Result<()> {
+    fn print_line(&self, host: Option<&str>, left: &Leftover) -> io::Result<()> {
         if self.json {
             let mut out = print::json();
-            serde_json::to_writer(&mut out, &Line { host, left })?;
+            serde_json::to_writer(&mut out, &LeftoverJson { host, left })?;
             return writeln!(out);
         }
-        writeln!(print::out(), "{:<8}{}{}: {}", left.state.word(), before(host), left.path, what(left))
+        writeln!(print::out(), "{:<14}{}{}: {}", left.state.word(), host_prefix(host), left.path, describe(left))
     }
 
-    /// Prints how many there were; 1 if something could not be looked at or removed.
-    pub fn end(self) -> Result<Exit, Failure> {
+    /// Prints the counts. The exit code is 1 if a file could not be read or deleted.
+    pub fn finish(self) -> Result<Exit, Failure> {
         if let Some(error) = self.failed {
             return Err(error.into());
         }
-        let Report { rule, counts, troubles, places, .. } = &self;
+        let CleanReport { rule, counts, errors: troubles, places, .. } = &self;
         if self.json {
-            let json = Json { schema: "lfn.clean/1", places, rule: *rule, counts: *counts, troubles: *troubles };
+            let json = ReportJson { schema: "lfn.clean/2", places, rule: *rule, counts: *counts, errors: *troubles };
             let mut out = print::json();
             serde_json::to_writer(&mut out, &json)?;
             writeln!(out)?;
         } else {
-            // Where something could not be looked at, nobody knows that nothing is left.
-            if *troubles == 0 || *counts != Counts::default() {
-                writeln!(print::out(), "{}", counted(counts))?;
+            // After an error, the message "nothing found" would be wrong.
+            if *troubles == 0 || *counts != LeftoverCounts::default() {
+                writeln!(print::out(), "{}", count_texts(counts))?;
             }
             if counts.stale > 0 {
-                print::talk("hint: the same with --force removes what is stale\n");
+                print::message("hint: run the same command with --force to delete the stale files\n");
             }
         }
         Ok(if counts.failed + troubles > 0 { Exit::Failed } else { Exit::Ok })
     }
 }
 
-/// What stands before a path.
-fn before(host: Option<&str>) -> String {
+/// Returns the host with a colon, which is printed before a path.
+fn host_prefix(host: Option<&str>) -> String {
     host.map(|host| format!("{host}:")).unwrap_or_default()
 }
 
-fn what(left: &Leftover) -> String {
+fn describe(left: &Leftover) -> String {
     let mut words = Vec::new();
-    match (&left.kept, &left.bytes) {
+    match (&left.received, &left.bytes) {
         (Some(kept), Some(bytes)) => words.push(match &left.source {
             Some(source) => format!("{kept} of {bytes} of {source}"),
-            None => format!("{kept} of {bytes} of a guest's file"),
+            None => format!("{kept} of {bytes} of a write-only client's file"),
         }),
-        _ => words.push(format!("{} on disk", left.room)),
+        _ => words.push(format!("{} on disk", left.disk_usage)),
     }
-    words.push(format!("written {} ago", about(left.age)));
-    words.extend(left.why.clone());
+    words.push(format!("written {} ago", age_text(left.age)));
+    words.extend(left.reason.clone());
     words.join(", ")
 }
 
-/// A time as long as people count it.
-fn about(age: Duration) -> String {
+/// Returns an age in the unit that a person would use.
+fn age_text(age: Duration) -> String {
     match age.as_secs() / 86_400 {
         0 | 1 => show_duration(age),
         days => format!("{days} days"),
     }
 }
 
-fn counted(counts: &Counts) -> String {
-    let Counts { busy, fresh, stale, removed, foreign, failed, stale_disk_bytes, removed_disk_bytes } = *counts;
-    let room = |state: State, room: Bytes| format!("{} ({room} on disk)", state.word());
+fn count_texts(counts: &LeftoverCounts) -> String {
+    let LeftoverCounts { in_use: busy, recent: fresh, stale, removed, unrecognised: foreign, failed, stale_disk_bytes, removed_disk_bytes } = *counts;
+    let room = |state: LeftoverState, room: Bytes| format!("{} ({room} on disk)", state.word());
     let all = [
-        (removed, room(State::Removed, removed_disk_bytes)),
-        (stale, room(State::Stale, stale_disk_bytes)),
-        (fresh, State::Fresh.word().to_owned()),
-        (busy, State::Busy.word().to_owned()),
-        (foreign, State::Foreign.word().to_owned()),
-        (failed, State::Failed.word().to_owned()),
+        (removed, room(LeftoverState::Removed, removed_disk_bytes)),
+        (stale, room(LeftoverState::Stale, stale_disk_bytes)),
+        (fresh, LeftoverState::Recent.word().to_owned()),
+        (busy, LeftoverState::InUse.word().to_owned()),
+        (foreign, LeftoverState::Unrecognised.word().to_owned()),
+        (failed, LeftoverState::Failed.word().to_owned()),
     ];
-    let told: Vec<_> = all.iter().filter(|(n, _)| *n > 0).map(|(n, what)| format!("{n} {what}")).collect();
-    if told.is_empty() { "nothing is left of copies that were cut".to_owned() } else { told.join(", ") }
+    let texts: Vec<_> = all.iter().filter(|(n, _)| *n > 0).map(|(n, text)| format!("{n} {text}")).collect();
+    if texts.is_empty() { "no files of interrupted copies found".to_owned() } else { texts.join(", ") }
 }

@@ -1,59 +1,59 @@
-//! What `lfn copy` shows: how it goes ([`Live`]), some lines or one JSON object at its end.
+//! Output of `lfn copy`: the progress ([`CopyProgress`]), and some lines or one JSON object at its end.
 
 pub mod clean;
-mod line;
-mod live;
+mod progress_line;
+mod progress;
 
 use std::io::Write;
 
 use lfn_core::transfer::digest::Digest;
-use lfn_core::transfer::keep::LeftOut;
-use lfn_core::transfer::limit::{Limit, Look, Shares, SocketEvidence, classify};
-use lfn_core::transfer::manner::{Sync, Verify};
-use lfn_core::transfer::shortfall::{Finished, Shortfall, shortfall};
-use lfn_core::transfer::streams::{Change, Choice};
+use lfn_core::transfer::preserve::SkippedEntries;
+use lfn_core::transfer::bottleneck::{CopyBottleneck, ProgressSample, StreamTime, SocketEvidence, classify};
+use lfn_core::transfer::options::{FsyncPolicy, Verify};
+use lfn_core::transfer::shortfall::{FinishedCopy, Shortfall, shortfall};
+use lfn_core::transfer::streams::{StreamChange, StreamPlan};
 use lfn_core::units::{BitRate, Bytes, show_duration};
-use lfn_core::wire::CongestionWish;
-use lfn_core::wire::copy::{Failure as Failed, Tally, Thing, Told};
+use lfn_core::wire::CongestionRequest;
+use lfn_core::wire::copy::{EntryFailure as Failed, CopyTally, ReportedKind, EntryEvent};
 use lfn_net::session::Protection;
-use lfn_net::transfer::{Options, Outcome};
+use lfn_net::transfer::{CopyOptions, CopyOutcome};
 use serde::Serialize;
 
 use crate::exit::Failure;
-use crate::forecast::Predicted;
+use crate::prediction::CopyPrediction;
 use crate::print;
-pub use live::Live;
+pub use progress::CopyProgress;
 
-/// A finished copy and what it is held against.
-pub struct Report<'a> {
-    /// As typed, without secrets.
+/// A finished copy and its prediction.
+pub struct CopyReport<'a> {
+    /// Sources as typed, without secrets.
     pub sources: Vec<String>,
-    /// As typed, without secrets.
+    /// Destination as typed, without secrets.
     pub destination: String,
-    /// How it ended.
-    pub outcome: &'a Outcome,
-    /// How it went.
-    pub options: &'a Options,
-    /// How the streams were set up, and why so.
-    pub choice: &'a Choice,
-    /// This host was the sender.
+    /// Result of the copy.
+    pub outcome: &'a CopyOutcome,
+    /// Options of the copy.
+    pub options: &'a CopyOptions,
+    /// Settings of the streams with their reasons.
+    pub choice: &'a StreamPlan,
+    /// True if this host was the sender.
     pub near_sends: bool,
-    /// How many files are in the manifest, if one was asked for.
+    /// Number of files in the manifest, if it was requested.
     pub manifest: Option<u64>,
-    /// What was to be expected, if the path is known.
-    pub predicted: Option<Predicted>,
+    /// Prediction, if the path is known.
+    pub predicted: Option<CopyPrediction>,
 }
 
-/// The report as JSON.
+/// JSON object of the report.
 #[derive(Serialize)]
-struct Json<'a> {
+struct ReportJson<'a> {
     schema: &'static str,
     sources: &'a [String],
     destination: &'a str,
     #[serde(skip_serializing_if = "Option::is_none")]
     path: Option<&'a str>,
     bytes: Bytes,
-    /// Of it, what crossed the path.
+    /// Bytes that crossed the path.
     moved_bytes: Bytes,
     seconds: f64,
     goodput_bits_per_second: BitRate,
@@ -62,26 +62,26 @@ struct Json<'a> {
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     dry_run: bool,
     verify: Verify,
-    fsync: Sync,
-    tally: Tally,
-    left_out: LeftOut,
+    fsync: FsyncPolicy,
+    counts: CopyTally,
+    not_copied: SkippedEntries,
     #[serde(skip_serializing_if = "Option::is_none")]
     manifest_files: Option<u64>,
     failures: &'a [Failed],
-    /// How often the connection was lost and found again, and how long there was none.
+    /// Reconnects, and the time without a connection.
     reconnects: u32,
-    seconds_without_connection: f64,
-    /// How long nothing came though there was one.
-    seconds_still: f64,
-    /// Data streams that broke.
+    disconnected_seconds: f64,
+    /// Time without progress on an existing connection.
+    stalled_seconds: f64,
+    /// Data streams that broke and were replaced.
     streams_replaced: u32,
-    predicted: Option<Predicted>,
-    limit: String,
+    predicted: Option<CopyPrediction>,
+    limited_by: String,
     #[serde(skip_serializing_if = "Option::is_none")]
     shortfall: Option<Shortfall>,
     streams: u16,
     streams_reason: &'a str,
-    streams_changes: &'a [Change],
+    streams_changes: &'a [StreamChange],
     block_bytes: Bytes,
     block_reason: &'a str,
     buffer_bytes: Option<Bytes>,
@@ -89,34 +89,34 @@ struct Json<'a> {
     protection: Protection,
     congestion: Option<&'a str>,
     congestion_reason: &'a str,
-    #[serde(rename = "pace_bits_per_second")]
-    pace: Option<BitRate>,
-    sender: Shares,
-    receiver: Shares,
+    #[serde(rename = "pacing_bits_per_second")]
+    pacing: Option<BitRate>,
+    sender: StreamTime,
+    receiver: StreamTime,
     sockets: Option<SocketEvidence>,
 }
 
-impl Report<'_> {
-    /// One JSON object on stdout; in one line if it ends a row of them.
+impl CopyReport<'_> {
+    /// Prints one JSON object on stdout, in one line if it follows other lines.
     pub fn json(&self, line: bool) -> Result<(), Failure> {
-        let Outcome {
+        let CopyOutcome {
             bytes,
             digest,
             elapsed,
             path,
             tally,
-            left_out,
+            skipped,
             failures,
-            look,
+            sample,
             reconnects,
-            without,
-            still,
+            outage_time,
+            standstill_time,
             replaced,
             changes,
         } = self.outcome;
         let (congestion, congestion_reason) = self.switched().unzip();
-        let json = Json {
-            schema: "lfn.copy/1",
+        let json = ReportJson {
+            schema: "lfn.copy/2",
             sources: &self.sources,
             destination: &self.destination,
             path: path.as_deref(),
@@ -125,19 +125,19 @@ impl Report<'_> {
             seconds: elapsed.as_secs_f64(),
             goodput_bits_per_second: self.outcome.moved().per(*elapsed),
             digest_blake3: *digest,
-            dry_run: self.options.manner.dry_run,
-            verify: self.options.manner.verify,
-            fsync: self.options.manner.fsync,
-            tally: *tally,
-            left_out: *left_out,
+            dry_run: self.options.transfer_options.dry_run,
+            verify: self.options.transfer_options.verify,
+            fsync: self.options.transfer_options.fsync,
+            counts: *tally,
+            not_copied: *skipped,
             manifest_files: self.manifest,
             failures,
             reconnects: *reconnects,
-            seconds_without_connection: without.as_secs_f64(),
-            seconds_still: still.as_secs_f64(),
+            disconnected_seconds: outage_time.as_secs_f64(),
+            stalled_seconds: standstill_time.as_secs_f64(),
             streams_replaced: *replaced,
             predicted: self.predicted,
-            limit: self.limit().seen(self.near_sends),
+            limited_by: self.limit().display_for_end(self.near_sends),
             shortfall: self.shortfall(),
             streams: self.streams(),
             streams_reason: &self.choice.streams_reason,
@@ -147,45 +147,46 @@ impl Report<'_> {
             buffer_bytes: self.choice.buffer,
             buffer_reason: &self.choice.buffer_reason,
             protection: self.options.protection,
-            congestion: congestion.or(self.options.congestion.as_ref().map(CongestionWish::name)),
+            congestion: congestion.or(self.options.congestion.as_ref().map(CongestionRequest::name)),
             congestion_reason: congestion_reason.unwrap_or(&self.choice.congestion_reason),
-            pace: self.options.pace,
-            sender: look.sender,
-            receiver: look.receiver,
-            sockets: look.sockets,
+            pacing: self.options.pace,
+            sender: sample.sender,
+            receiver: sample.receiver,
+            sockets: sample.sockets,
         };
         let mut out = print::json();
-        // Behind lines of entries it is one more line.
-        match line || self.options.manner.tell {
+        // After the lines of entries, the report is one more line.
+        match line || self.options.transfer_options.report_entries {
             true => serde_json::to_writer(&mut out, &json)?,
             false => serde_json::to_writer_pretty(&mut out, &json)?,
         }
         Ok(writeln!(out)?)
     }
 
-    /// Two lines on stdout.
+    /// Prints some lines on stdout.
     pub fn text(&self) -> Result<(), Failure> {
-        let Outcome { bytes, digest, elapsed, path, tally, .. } = self.outcome;
-        if self.options.manner.dry_run {
+        let CopyOutcome { bytes, digest, elapsed, path, tally, .. } = self.outcome;
+        if self.options.transfer_options.dry_run {
             let mut out = print::out();
-            writeln!(out, "dry run, nothing was written: {} of {} in files to copy", tally.bytes, bytes)?;
-            return Ok(writeln!(out, "{}", counted(tally))?);
+            writeln!(out, "dry run, nothing written: {} of {} to copy", tally.bytes, bytes)?;
+            return Ok(writeln!(out, "{}", count_texts(tally))?);
         }
-        let (moved, took) = (self.outcome.moved(), show_duration(*elapsed));
+        let (moved, time) = (self.outcome.moved(), show_duration(*elapsed));
         let mut line = match moved {
-            Bytes(0) if tally.failed > 0 => format!("nothing of {bytes} was copied, in {took}"),
-            Bytes(0) => format!("nothing of {bytes} had to be moved, in {took}"),
-            moved if moved < *bytes => format!("{moved} of {bytes} moved in {took}, goodput {}", moved.per(*elapsed)),
-            _ => format!("{bytes} in {took}, goodput {}", moved.per(*elapsed)),
+            Bytes(0) if tally.failed > 0 => format!("nothing of {bytes} copied, in {time}"),
+            Bytes(0) if !tally.changed() => format!("nothing to copy: {bytes} already up to date, in {time}"),
+            Bytes(0) => format!("nothing of {bytes} sent, in {time}"),
+            moved if moved < *bytes => format!("{moved} of {bytes} sent in {time}, goodput {}", moved.per(*elapsed)),
+            _ => format!("{bytes} in {time}, goodput {}", moved.per(*elapsed)),
         };
         if let Some(predicted) = self.predicted.as_ref().filter(|_| moved.0 > 0) {
             let (time, rate) = (show_duration(predicted.time), predicted.average_goodput);
             line +=
-                &format!(" of {rate} predicted ({time}, of which start-up {})", show_duration(predicted.slow_start));
+                &format!(" (predicted {rate}: {time}, with {} of slow start)", show_duration(predicted.slow_start));
         }
         let limit = self.limit();
-        if limit != Limit::Unknown {
-            line += &format!("; limit: {}", limit.seen(self.near_sends));
+        if limit != CopyBottleneck::Unknown {
+            line += &format!("; limit: {}", limit.display_for_end(self.near_sends));
         }
         let protection = match self.options.protection {
             Protection::Tls => "TLS",
@@ -194,70 +195,70 @@ impl Report<'_> {
         if moved.0 > 0 || tally.changed() {
             let streams = self.streams();
             line += &format!("; {streams} {}", if streams == 1 { "stream" } else { "streams" });
-            // That nothing is known of the path is no news.
+            // The default reason is not printed.
             let reason = self.streams_reason();
             if !reason.starts_with("default") {
                 line += &format!(" ({reason})");
             }
             line += &format!(", {protection}");
-            line += &format!(", {}", checked(self.options.manner.verify));
-            // Nothing is kept at null:.
+            line += &format!(", {}", verify_text(self.options.transfer_options.verify));
+            // The destination `null:` writes nothing.
             if path.is_some() {
-                line += &format!(", {}", kept(self.options.manner.fsync));
+                line += &format!(", {}", fsync_text(self.options.transfer_options.fsync));
             }
         }
         let mut out = print::out();
         writeln!(out, "{line}")?;
         match digest {
             Some(digest) => writeln!(out, "blake3 {digest}")?,
-            None => writeln!(out, "{}", counted(tally))?,
+            None => writeln!(out, "{}", count_texts(tally))?,
         }
         if let Some(files) = self.manifest {
             writeln!(out, "{files} {} in the manifest", if files == 1 { "file" } else { "files" })?;
         }
-        if tally.kept.0 > 0 {
-            writeln!(out, "{} of it had been there from an earlier copy", tally.kept)?;
+        if tally.resumed_bytes.0 > 0 {
+            writeln!(out, "resumed: {} were already there", tally.resumed_bytes)?;
         }
         if tally.skipped_bytes.0 > 0 && tally.files > 0 {
-            writeln!(out, "{} of it were in files that were there already", tally.skipped_bytes)?;
+            writeln!(out, "{} unchanged", tally.skipped_bytes)?;
         }
         if let Some((congestion, reason)) = self.switched() {
-            writeln!(out, "changed to {congestion}: {reason}")?;
+            writeln!(out, "congestion control changed to {congestion}: {reason}")?;
         }
         if let Some(line) = self.troubles() {
             writeln!(out, "{line}")?;
         }
-        if let Some(Shortfall { finding, cure }) = self.shortfall() {
-            writeln!(out, "finding: {finding}\n         {cure}")?;
+        if let Some(Shortfall { finding, remedy }) = self.shortfall() {
+            writeln!(out, "finding: {finding}\n         {remedy}")?;
         }
         Ok(())
     }
 
-    /// What had to be dialled or sent anew, if anything.
+    /// Returns a line about lost connections, broken streams and damaged blocks, if there were any.
     fn troubles(&self) -> Option<String> {
-        let Outcome { reconnects, without, replaced, tally, .. } = self.outcome;
-        let mut told = Vec::new();
+        let CopyOutcome { reconnects, outage_time, replaced, tally, .. } = self.outcome;
+        let mut notes = Vec::new();
         if *reconnects > 0 {
             let times = if *reconnects == 1 { "once".into() } else { format!("{reconnects} times") };
-            told.push(format!("the connection was lost {times}, for {} in all", show_duration(*without)));
+            notes.push(format!("the connection was lost {times}, for {} in total", show_duration(*outage_time)));
         }
         if *replaced > 0 {
             let streams = if *replaced == 1 { "data stream broke and was" } else { "data streams broke and were" };
-            told.push(format!("{replaced} {streams} replaced"));
+            notes.push(format!("{replaced} {streams} replaced"));
         }
-        if tally.again > 0 {
-            let blocks = if tally.again == 1 { "block was" } else { "blocks were" };
-            told.push(format!("{} damaged {blocks} sent again", tally.again));
+        if tally.resent_blocks > 0 {
+            let blocks = if tally.resent_blocks == 1 { "block was" } else { "blocks were" };
+            notes.push(format!("{} damaged {blocks} sent again", tally.resent_blocks));
         }
-        (!told.is_empty()).then(|| told.join("; "))
+        (!notes.is_empty()).then(|| notes.join("; "))
     }
 
-    /// How many streams it ended with.
+    /// Returns the number of streams at the end.
     fn streams(&self) -> u16 {
         self.outcome.changes.last().map_or(self.options.streams, |change| change.streams)
     }
 
-    /// Why so many, the last change first.
+    /// Returns the reason for this number, with the last change.
     fn streams_reason(&self) -> String {
         match self.outcome.changes.iter().rfind(|change| change.congestion.is_none()) {
             None => self.choice.streams_reason.clone(),
@@ -265,50 +266,50 @@ impl Report<'_> {
         }
     }
 
-    /// The change of congestion control, if there was one.
+    /// Returns the change of congestion control, if there was one.
     fn switched(&self) -> Option<(&str, &str)> {
         let mut changes = self.outcome.changes.iter().rev();
         changes.find_map(|change| Some((change.congestion.as_deref()?, change.reason.as_str())))
     }
 
-    /// Where it fell behind what was predicted.
+    /// Returns the finding if the goodput is below the prediction.
     fn shortfall(&self) -> Option<Shortfall> {
-        let Outcome { elapsed, look, without, still, .. } = self.outcome;
-        shortfall(&Finished {
+        let CopyOutcome { elapsed, sample, outage_time, standstill_time, .. } = self.outcome;
+        shortfall(&FinishedCopy {
             goodput: self.outcome.moved().per(*elapsed),
             predicted: self.predicted?.average_goodput,
-            limit: self.limit(),
-            look: &Look { at: *elapsed, ..*look },
+            bottleneck: self.limit(),
+            sample: &ProgressSample { at: *elapsed, ..*sample },
             streams: self.streams(),
             near_sends: self.near_sends,
-            without: *without,
-            still: *still,
+            outage: *outage_time,
+            standstill: *standstill_time,
         })
     }
 
-    /// Over the whole copy.
-    fn limit(&self) -> Limit {
+    /// Returns the limit of the whole copy.
+    fn limit(&self) -> CopyBottleneck {
         let predicted = self.predicted.map(|predicted| predicted.average_goodput);
-        // While there was no connection, nothing else held it.
-        let at = self.outcome.elapsed.saturating_sub(self.outcome.without);
-        let whole = Look { at, bytes: self.outcome.moved(), ..self.outcome.look };
-        classify(&Look::default(), &whole, self.streams(), predicted)
+        // Time without a connection has its own cause.
+        let at = self.outcome.elapsed.saturating_sub(self.outcome.outage_time);
+        let whole = ProgressSample { at, bytes: self.outcome.moved(), ..self.outcome.sample };
+        classify(&ProgressSample::default(), &whole, self.streams(), predicted)
     }
 }
 
-/// What became, or would become, of one entry: one line on stdout as it is found out.
-pub fn tell(told: &Told, json: bool) {
-    // A reader that closed the pipe has read enough.
+/// Prints the action for one entry as one line on stdout.
+pub fn print_entry(event: &EntryEvent, json: bool) {
+    // A closed pipe is not an error.
     let _ = if json {
         let mut out = print::json();
-        serde_json::to_writer(&mut out, told).map_err(std::io::Error::from).and_then(|()| writeln!(out))
+        serde_json::to_writer(&mut out, event).map_err(std::io::Error::from).and_then(|()| writeln!(out))
     } else {
-        let slash = if told.kind == Thing::Directory { "/" } else { "" };
-        writeln!(print::out(), "{:<8}{}{slash}", told.fate.word(), told.name)
+        let slash = if event.kind == ReportedKind::Directory { "/" } else { "" };
+        writeln!(print::out(), "{:<12}{}{slash}", event.action.word(), event.name)
     };
 }
 
-fn checked(verify: Verify) -> &'static str {
+fn verify_text(verify: Verify) -> &'static str {
     match verify {
         Verify::Blake3 => "verified by BLAKE3",
         Verify::Xxh3 => "verified by XXH3 (errors only)",
@@ -316,25 +317,25 @@ fn checked(verify: Verify) -> &'static str {
     }
 }
 
-fn kept(fsync: Sync) -> &'static str {
+fn fsync_text(fsync: FsyncPolicy) -> &'static str {
     match fsync {
-        Sync::File => "on disk before named",
-        Sync::End => "on disk at the end",
-        Sync::None => "not synced",
+        FsyncPolicy::File => "flushed to disk",
+        FsyncPolicy::End => "flushed to disk at the end",
+        FsyncPolicy::None => "not flushed",
     }
 }
 
-/// What became of the entries of a tree.
-fn counted(tally: &Tally) -> String {
-    let some = [
+/// Returns the counts of the entries by their outcome.
+fn count_texts(tally: &CopyTally) -> String {
+    let counts = [
         (tally.files, ["file", "files"]),
         (tally.directories, ["directory", "directories"]),
         (tally.links, ["link", "links"]),
-        (tally.skipped, ["there already"; 2]),
+        (tally.skipped, ["up to date"; 2]),
         (tally.deleted, ["deleted"; 2]),
         (tally.failed, ["failed"; 2]),
     ];
-    let said = |(n, [one, more]): &(u64, [&str; 2])| format!("{n} {}", if *n == 1 { one } else { more });
-    let told: Vec<_> = some.iter().filter(|(n, _)| *n > 0).map(said).collect();
-    if told.is_empty() { "nothing to copy".to_owned() } else { told.join(", ") }
+    let count_text = |(n, [one, more]): &(u64, [&str; 2])| format!("{n} {}", if *n == 1 { one } else { more });
+    let texts: Vec<_> = counts.iter().filter(|(n, _)| *n > 0).map(count_text).collect();
+    if texts.is_empty() { "nothing to copy".to_owned() } else { texts.join(", ") }
 }

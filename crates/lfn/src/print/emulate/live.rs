@@ -1,88 +1,87 @@
-//! The live line of an emulation: how fast each direction carries, what waits, what was dropped.
+//! Live line of an emulation: throughput, queue and drops of each direction.
 //!
-//! On a terminal it is one line, written over itself twice a second and as much of it as fits; whatever else is written
-//! goes over it as well, which is why the cursor is left at its start. Elsewhere it is a line every five seconds, to be
-//! kept. When the run ends a terminal is left as if it had never been there.
+//! On a terminal it is one line that is redrawn twice a second, cut to the width. The cursor stays at its start, so
+//! that other output overwrites the line. Without a terminal, a new line is printed every five seconds. At the end of
+//! the run the line is erased.
 
 use std::time::Duration;
 
 use lfn_core::units::{BitRate, Bytes, show_duration};
-use lfn_net::emulator::{Live, LiveDirection, LiveFigures};
+use lfn_net::emulator::{LiveOptions, LiveDirection, LiveFigures};
 
-use crate::print::{draw_over, talk, terminal};
+use crate::print::{draw_stderr, message, terminal};
 
-/// How often on a terminal.
-const OFTEN: Duration = Duration::from_millis(500);
-/// How often elsewhere.
-const SELDOM: Duration = Duration::from_secs(5);
-/// Columns of a terminal that does not say how wide it is.
-const WIDTH: usize = 80;
-/// Erases a line and goes to its start (ECMA-48, EL).
+/// Redraw interval on a terminal.
+const REDRAW_INTERVAL: Duration = Duration::from_millis(500);
+/// Interval of the lines without a terminal.
+const LINE_INTERVAL: Duration = Duration::from_secs(5);
+/// Columns of a terminal with an unknown width.
+const DEFAULT_WIDTH: usize = 80;
+/// Erases a line and moves to its start (ECMA-48, EL).
 const ERASE: &str = "\r\x1b[2K";
 
-/// Whether there is to be a live line, and which: where it was asked for, and where a person has nothing else to look at,
-/// because no command runs here whose output it would disturb.
-pub fn wanted(asked_for: bool, has_command: bool) -> Option<Live> {
-    match terminal::talks_to_one() {
-        true if asked_for || !has_command => Some(Live { every: OFTEN, show: draw }),
-        false if asked_for => Some(Live { every: SELDOM, show: write }),
+/// Returns the options of the live line if the user requested it, or if no command runs on this terminal.
+pub fn live_output(requested: bool, has_command: bool) -> Option<LiveOptions> {
+    match terminal::stderr_is_terminal() {
+        true if requested || !has_command => Some(LiveOptions { interval: REDRAW_INTERVAL, show: draw_line }),
+        false if requested => Some(LiveOptions { interval: LINE_INTERVAL, show: write }),
         _ => None,
     }
 }
 
-fn draw(figures: Option<&LiveFigures>) {
+fn draw_line(figures: Option<&LiveFigures>) {
     match figures {
-        Some(figures) => draw_over(format_args!("{ERASE}{}\r", line(figures, width()))),
-        None => draw_over(ERASE),
+        Some(figures) => draw_stderr(format_args!("{ERASE}{}\r", line(figures, width()))),
+        None => draw_stderr(ERASE),
     }
 }
 
 fn write(figures: Option<&LiveFigures>) {
     if let Some(figures) = figures {
-        talk(format_args!("{}\n", line(figures, usize::MAX)));
+        message(format_args!("{}\n", line(figures, usize::MAX)));
     }
 }
 
-/// One column less than there are: some terminals wrap when the last one is written to.
+/// Returns the width without the last column: some terminals wrap after it.
 fn width() -> usize {
-    terminal::talk_columns().map_or(WIDTH, |columns| columns - 1)
+    terminal::stderr_terminal_columns().map_or(DEFAULT_WIDTH, |columns| columns - 1)
 }
 
-/// As much as fits into so many columns: all of it, or fewer words, or the start of that.
+/// Returns the longest form of the line that fits, or the start of the shortest form.
 fn line(figures: &LiveFigures, width: usize) -> String {
-    let shapes: [fn(&LiveDirection) -> String; 4] = [in_words, in_short, in_figures, rate_only];
-    let mut lines = shapes.into_iter().map(|shape| shaped(figures, shape));
+    let forms: [fn(&LiveDirection) -> String; 4] = [long_form, short_form, figures_form, rate_only];
+    let mut lines = forms.into_iter().map(|form| formatted(figures, form));
     let fitting = lines.find(|line| line.chars().count() <= width);
-    fitting.unwrap_or_else(|| shaped(figures, rate_only).chars().take(width).collect())
+    fitting.unwrap_or_else(|| formatted(figures, rate_only).chars().take(width).collect())
 }
 
-fn shaped(figures: &LiveFigures, shape: fn(&LiveDirection) -> String) -> String {
+fn formatted(figures: &LiveFigures, form: fn(&LiveDirection) -> String) -> String {
     let mut line = format!("{:>4} s", figures.elapsed.as_secs());
-    for (number, [forth, back]) in (1..).zip(&figures.paths) {
+    for (number, [forward, back]) in (1..).zip(&figures.paths) {
         if figures.paths.len() > 1 {
             line += &format!("  path {number}:");
         }
-        line += &format!("  -> {}  <- {}", shape(forth), shape(back));
+        line += &format!("  -> {}  <- {}", form(forward), form(back));
     }
     line
 }
 
-fn in_words(direction: &LiveDirection) -> String {
+fn long_form(direction: &LiveDirection) -> String {
     let LiveDirection { rate, queued, newly_dropped, dropped, unmodelled, .. } = direction;
-    let wait = if queued.0 > 0 { format!(" ({})", short(direction.wait)) } else { String::new() };
-    let lately = if *newly_dropped > 0 { format!(" (+{newly_dropped})") } else { String::new() };
-    let lost = if *unmodelled > 0 { format!(", NOT FAITHFUL: {unmodelled} lost") } else { String::new() };
-    format!("{}, queue {}{wait}, dropped {dropped}{lately}{lost}", throughput(*rate), bytes(*queued))
+    let wait = if queued.0 > 0 { format!(" ({})", short_duration(direction.wait)) } else { String::new() };
+    let newly = if *newly_dropped > 0 { format!(" (+{newly_dropped})") } else { String::new() };
+    let lost = if *unmodelled > 0 { format!(", NOT ACCURATE: {unmodelled} lost") } else { String::new() };
+    format!("{}, queue {}{wait}, dropped {dropped}{newly}{lost}", throughput(*rate), bytes(*queued))
 }
 
-fn in_short(direction: &LiveDirection) -> String {
+fn short_form(direction: &LiveDirection) -> String {
     let lost = if direction.unmodelled > 0 { format!(" LOST {}", direction.unmodelled) } else { String::new() };
-    format!("{} queue {} drops {}{lost}", throughput(direction.rate), short(direction.wait), direction.dropped)
+    format!("{} queue {} drops {}{lost}", throughput(direction.rate), short_duration(direction.wait), direction.dropped)
 }
 
-fn in_figures(direction: &LiveDirection) -> String {
+fn figures_form(direction: &LiveDirection) -> String {
     let lost = if direction.unmodelled > 0 { format!(" !{}", direction.unmodelled) } else { String::new() };
-    format!("{} q {} d {}{lost}", throughput(direction.rate), short(direction.wait), direction.dropped)
+    format!("{} q {} d {}{lost}", throughput(direction.rate), short_duration(direction.wait), direction.dropped)
 }
 
 fn rate_only(direction: &LiveDirection) -> String {
@@ -93,7 +92,7 @@ fn throughput(rate: BitRate) -> String {
     BitRate(three_digits(rate.0)).to_string()
 }
 
-/// Always in powers of ten: a figure that moves is not to jump between two kinds of units.
+/// Formats bytes in powers of ten, so that the unit of a live figure does not change its family.
 fn bytes(bytes: Bytes) -> String {
     match three_digits(bytes.0) {
         b if b < 1_000 => format!("{b} B"),
@@ -103,12 +102,12 @@ fn bytes(bytes: Bytes) -> String {
     }
 }
 
-fn short(time: Duration) -> String {
+fn short_duration(time: Duration) -> String {
     let nanos = u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
     show_duration(Duration::from_nanos(three_digits(nanos)))
 }
 
-/// What changes twice a second is not read to more.
+/// Rounds down to three digits, because the figure changes twice a second.
 fn three_digits(value: u64) -> u64 {
     let digits = value.checked_ilog10().unwrap_or(0);
     let unit = 10_u64.pow(digits.saturating_sub(2));
@@ -142,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_left_out_first_is_words() {
+fn words_are_dropped_before_figures() {
         let all = line(&figures(1), usize::MAX);
         assert_eq!(
             all,
@@ -157,10 +156,10 @@ mod tests {
     }
 
     #[test]
-    fn a_loss_that_was_not_meant_is_seen_at_once() {
+fn an_unintended_loss_is_shown_at_once() {
         let mut figures = figures(1);
         figures.paths[0][1].unmodelled = 3;
-        assert!(line(&figures, usize::MAX).ends_with("NOT FAITHFUL: 3 lost"));
+        assert!(line(&figures, usize::MAX).ends_with("NOT ACCURATE: 3 lost"));
         assert!(line(&figures, 90).ends_with("LOST 3") && line(&figures, 70).contains(" !3"));
     }
 }

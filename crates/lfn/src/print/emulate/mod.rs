@@ -1,8 +1,8 @@
-//! What an emulation says: before it (profiles, a dry run), while it runs (the live line, how it stands), and after it
-//! (the ledger).
+//! Output of an emulation: before the run (profiles, dry run), during the run (live line, status) and after the run
+//! (accuracy report).
 
 pub mod dry_run;
-pub mod ledger;
+pub mod accuracy;
 pub mod live;
 pub mod profiles;
-pub mod standing;
+pub mod status;

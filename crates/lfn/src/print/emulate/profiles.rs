@@ -1,54 +1,54 @@
-//! What `lfn emulate --list` prints: a few lines a profile, whose names come first; or one JSON object, schema
-//! `lfn.emulate.list/1` (`doc/emulate-output.md`).
+//! List of `lfn emulate --list`: some lines for each profile, or one JSON object, schema `lfn.emulate.list/1`
+//! (`doc/emulate-output.md`).
 
 use std::fmt::Write;
 
 use lfn_core::link::EmulatedPath;
 use lfn_core::link::profile::Profile;
-use lfn_core::link::trace::BuiltIn;
+use lfn_core::link::trace::BuiltInTrace;
 use lfn_core::path::PathProfile;
 use lfn_core::units::{BitRate, show_duration};
 use serde::Serialize;
 
-/// Columns of text; more are hard to read, and fewer terminals have.
+/// Width of the text in columns.
 const WIDTH: usize = 79;
 const INDENT: usize = 14;
 const SCHEMA: &str = "lfn.emulate.list/1";
 
 #[derive(Serialize)]
-struct Document<'a> {
+struct ProfileListJson<'a> {
     schema: &'static str,
-    profiles: Vec<ProfileEntry<'a>>,
-    traces: Vec<TraceEntry>,
+    profiles: Vec<ProfileJson<'a>>,
+    traces: Vec<TraceJson>,
 }
 
 #[derive(Serialize)]
-struct ProfileEntry<'a> {
+struct ProfileJson<'a> {
     name: &'a str,
     title: &'a str,
     source: &'a str,
     notes: &'a str,
     settings: String,
     path: PathProfile,
-    near_to_far: Capacity,
-    far_to_near: Capacity,
+    near_to_far: CapacityJson,
+    far_to_near: CapacityJson,
 }
 
 #[derive(Serialize)]
-struct Capacity {
+struct CapacityJson {
     #[serde(rename = "capacity_bits_per_second")]
     capacity: BitRate,
 }
 
 #[derive(Serialize)]
-struct TraceEntry {
+struct TraceJson {
     name: &'static str,
     title: &'static str,
     source: &'static str,
 }
 
-/// Every profile with its figures, and the traces.
-pub fn list(profiles: &[(Profile, EmulatedPath)], traces: &[&BuiltIn]) -> String {
+/// Returns every profile with its figures, and the traces.
+pub fn list(profiles: &[(Profile, EmulatedPath)], traces: &[&BuiltInTrace]) -> String {
     let mut text = String::from("Profiles, for --profile NAME; --list NAME prints one to copy and change:\n\n");
     for (profile, path) in profiles {
         entry(&mut text, &profile.name, &figures(path), &[&profile.title, &format!("Source: {}", profile.source)]);
@@ -61,11 +61,11 @@ pub fn list(profiles: &[(Profile, EmulatedPath)], traces: &[&BuiltIn]) -> String
     text + "\n"
 }
 
-/// The same and what else a profile says, for programs.
-pub fn json(profiles: &[(Profile, EmulatedPath)], traces: &[&BuiltIn]) -> serde_json::Result<String> {
+/// Returns the same list as JSON, with all properties of each profile.
+pub fn json(profiles: &[(Profile, EmulatedPath)], traces: &[&BuiltInTrace]) -> serde_json::Result<String> {
     let profiles = profiles.iter().map(|(profile, path)| {
-        let [forward, back] = path.capacities().map(|capacity| Capacity { capacity });
-        ProfileEntry {
+        let [forward, back] = path.capacities().map(|capacity| CapacityJson { capacity });
+        ProfileJson {
             name: &profile.name,
             title: &profile.title,
             source: &profile.source,
@@ -76,20 +76,20 @@ pub fn json(profiles: &[(Profile, EmulatedPath)], traces: &[&BuiltIn]) -> serde_
             far_to_near: back,
         }
     });
-    let traces = traces.iter().map(|trace| TraceEntry { name: trace.name, title: trace.title, source: trace.source });
-    let document = Document { schema: SCHEMA, profiles: profiles.collect(), traces: traces.collect() };
+    let traces = traces.iter().map(|trace| TraceJson { name: trace.name, title: trace.title, source: trace.source });
+    let document = ProfileListJson { schema: SCHEMA, profiles: profiles.collect(), traces: traces.collect() };
     serde_json::to_string_pretty(&document)
 }
 
-/// RTT, and the rate of each way.
+/// Returns the RTT and the rate of each direction.
 fn figures(path: &EmulatedPath) -> String {
     let [forward, back] = path.capacities();
-    let rate = if forward == back { forward.to_string() } else { format!("{forward} forth, {back} back") };
+    let rate = if forward == back { forward.to_string() } else { format!("{forward} up, {back} down") };
     format!("{}, {rate}", show_duration(path.profile.base_rtt))
 }
 
 fn entry(text: &mut String, name: &str, figures: &str, paragraphs: &[&str]) {
-    // A name that leaves no room is followed by a space all the same.
+    // A name longer than its column is followed by a space.
     let mut head = format!("{name:<width$} ", width = INDENT - 1);
     let paragraphs = [figures].into_iter().chain(paragraphs.iter().copied()).filter(|text| !text.is_empty());
     for line in paragraphs.flat_map(wrapped) {
@@ -100,7 +100,7 @@ fn entry(text: &mut String, name: &str, figures: &str, paragraphs: &[&str]) {
     text.push('\n');
 }
 
-/// Words in lines that fit beside the indentation.
+/// Returns the paragraph in lines that fit after the indentation.
 fn wrapped(paragraph: &str) -> Vec<String> {
     let mut lines: Vec<String> = Vec::new();
     for word in paragraph.split_whitespace() {

@@ -1,8 +1,9 @@
-//! What a packet takes across an idle path beyond its delay, by the kernel's stamps at both sides' interfaces.
+//! Measures the latency that an idle path adds to the configured delay, from kernel timestamps at the interfaces of
+//! both sides.
 //!
-//! Frames of a kind that nobody listens to go both ways, at intervals long enough for every thread to fall asleep and
-//! never the same, and sockets on both sides see them leave and arrive. So it is the whole way that is measured, through
-//! both cables, and no clock but the kernel's.
+//! Frames with an unused ethertype go both ways. Their interval is long enough that every thread falls asleep, and it
+//! varies. Sockets on both sides see them leave and arrive. So the measurement covers the whole way through both
+//! cables, and uses only the kernel's clock.
 
 use std::collections::HashMap;
 use std::io::{self, IoSlice};
@@ -10,107 +11,109 @@ use std::thread;
 use std::time::Duration;
 
 use lfn_sys::netlink::Netlink;
-use lfn_sys::packet::{Lengths, PacketSocket, ReceiveRing, Room, VNET_HEADER};
+use lfn_sys::packet::{LengthFilter, PacketSocket, ReceiveRing, SlotSize, VNET_HEADER};
 
-use crate::emulator::place::{End, SideName, SideNet};
-use crate::emulator::{EmulateError, system};
+use crate::emulator::network::{PathEnd, SideName, SideNetwork};
+use crate::emulator::{EmulateError, system_error};
 
-/// Probes each way.
+/// Number of probes in each direction.
 const PROBES: u16 = 50;
-/// Between two probes, at least; and more by turns, so that no timer of the kernel keeps step with them.
+/// Minimum time between two probes. The time varies, so that no kernel timer can synchronise with the probes.
 const INTERVAL: Duration = Duration::from_micros(1_100);
-const MORE: Duration = Duration::from_micros(137);
-/// How long the last probe may take beyond the delay.
-const LATEST: Duration = Duration::from_millis(5);
-/// Bytes of a probe: the least that Ethernet carries.
-const LENGTH: usize = 60;
-/// Set aside for experiments (IEEE 802, local experimental ethertype 1).
-const KIND: [u8; 2] = [0x88, 0xb5];
-/// Bytes of the Ethernet header.
+const INTERVAL_STEP: Duration = Duration::from_micros(137);
+/// Maximum time of the last probe beyond the delay.
+const LAST_PROBE_TIMEOUT: Duration = Duration::from_millis(5);
+/// Bytes of a probe: the minimum Ethernet frame.
+const PROBE_LENGTH: usize = 60;
+/// Ethertype for experiments (IEEE 802, local experimental ethertype 1).
+const ETHERTYPE: [u8; 2] = [0x88, 0xb5];
+/// Size of the Ethernet header, bytes.
 const HEADER: usize = 14;
 
-/// One side's interface, seen from outside the path.
-struct Tap {
-    /// Sends; it does not see what it sent itself.
+/// Packet sockets at one side's interface.
+struct ProbeTap {
+    /// Sends the probes. This socket does not see its own packets.
     sender: PacketSocket,
     ring: ReceiveRing,
-    /// Whose ring it is.
-    _watcher: PacketSocket,
+    /// Owner of the ring.
+    _receiver: PacketSocket,
     addresses: [u8; 12],
 }
 
-/// The shortest time from the one interface to the other beyond `delay`.
-pub(super) fn shortest(sides: &[SideNet; 2], delay: Duration) -> Result<Duration, EmulateError> {
+/// Returns the shortest time between the two interfaces, minus `delay`.
+pub(super) fn min_idle_latency(sides: &[SideNetwork; 2], delay: Duration) -> Result<Duration, EmulateError> {
     let [near, far] = sides;
-    let taps = [Tap::open(near, SideName::Near), Tap::open(far, SideName::Far)];
-    let [near, far] = taps.map(|tap| tap.map_err(system("watch an interface")));
+    let taps = [ProbeTap::open(near, SideName::Near), ProbeTap::open(far, SideName::Far)];
+    let [near, far] = taps.map(|tap| tap.map_err(system_error("open a packet socket at an interface")));
     let mut taps = [near?, far?];
     for number in 0..PROBES {
         for (side, tap) in taps.iter().enumerate() {
-            tap.send(side, number).map_err(system("send a probe"))?;
-            thread::sleep(INTERVAL + MORE * u32::from(number % 8));
+            tap.send(side, number).map_err(system_error("send a probe"))?;
+            thread::sleep(INTERVAL + INTERVAL_STEP * u32::from(number % 8));
         }
     }
-    thread::sleep(delay + LATEST);
-    let seen = taps.each_mut().map(Tap::seen);
-    let shortest =
-        ways(&seen).min().ok_or_else(|| system("measure the idle path")(io::Error::other("no probe arrived")))?;
-    Ok(shortest.saturating_sub(delay))
+    thread::sleep(delay + LAST_PROBE_TIMEOUT);
+    let times = taps.each_mut().map(ProbeTap::times);
+    let min_idle_latency = transit_times(&times)
+        .min()
+        .ok_or_else(|| system_error("measure the idle path")(io::Error::other("no probe arrived")))?;
+    Ok(min_idle_latency.saturating_sub(delay))
 }
 
-/// From which side a probe came, and its number.
+/// Number of the sending side, and sequence number of a probe.
 type Probe = (usize, u16);
 
-/// When each probe was at an interface, nanoseconds.
-type Seen = HashMap<Probe, u64>;
+/// Time of each probe at an interface, nanoseconds.
+type ProbeTimes = HashMap<Probe, u64>;
 
-/// How long each probe took that arrived.
-fn ways(seen: &[Seen; 2]) -> impl Iterator<Item = Duration> {
-    let left = seen.iter().enumerate().flat_map(|(side, seen)| seen.iter().map(move |(probe, at)| (side, probe, at)));
-    left.filter(|(side, (from, _), _)| side == from).filter_map(|(side, probe, left)| {
-        let arrived = seen[1 - side].get(probe)?;
-        Some(Duration::from_nanos(arrived.saturating_sub(*left)))
+/// Returns the transit time of each probe that arrived.
+fn transit_times(times: &[ProbeTimes; 2]) -> impl Iterator<Item = Duration> {
+    let departures =
+        times.iter().enumerate().flat_map(|(side, times)| times.iter().map(move |(probe, at)| (side, probe, at)));
+    departures.filter(|(side, (from, _), _)| side == from).filter_map(|(side, probe, departed)| {
+        let arrived = times[1 - side].get(probe)?;
+        Some(Duration::from_nanos(arrived.saturating_sub(*departed)))
     })
 }
 
-impl Tap {
-    fn open(side: &SideNet, name: SideName) -> io::Result<Tap> {
-        let end = End::new(name, 0);
+impl ProbeTap {
+    fn open(side: &SideNetwork, name: SideName) -> io::Result<ProbeTap> {
+        let end = PathEnd::new(name, 0);
         let open = |lengths| {
             side.namespace.run(|| PacketSocket::open_tap(Netlink::open()?.index(&end.interface())?, lengths))?
         };
-        let (sender, watcher) = (open(Lengths::UpTo(0))?, open(Lengths::UpTo(LENGTH as u32))?);
-        let ring = ReceiveRing::new(&watcher, Room::Frames(LENGTH), 1)?;
+        let (sender, receiver) = (open(LengthFilter::UpTo(0))?, open(LengthFilter::UpTo(PROBE_LENGTH as u32))?);
+        let ring = ReceiveRing::new(&receiver, SlotSize::Frames(PROBE_LENGTH), 1)?;
         let mut addresses = [0; 12];
         addresses[..6].copy_from_slice(&end.peer().mac().0);
         addresses[6..].copy_from_slice(&end.mac().0);
-        Ok(Tap { sender, ring, _watcher: watcher, addresses })
+        Ok(ProbeTap { sender, ring, _receiver: receiver, addresses })
     }
 
     fn send(&self, side: usize, number: u16) -> io::Result<()> {
-        let mut frame = [0; LENGTH];
+        let mut frame = [0; PROBE_LENGTH];
         frame[..12].copy_from_slice(&self.addresses);
-        frame[12..HEADER].copy_from_slice(&KIND);
+        frame[12..HEADER].copy_from_slice(&ETHERTYPE);
         frame[HEADER] = side as u8;
         frame[HEADER + 1..HEADER + 3].copy_from_slice(&number.to_be_bytes());
         self.sender.send(&[IoSlice::new(&[0; VNET_HEADER]), IoSlice::new(&frame)])
     }
 
-    /// Every probe that passed here.
-    fn seen(&mut self) -> Seen {
-        let mut seen = Seen::new();
+    /// Returns the times of all probes that passed this interface.
+    fn times(&mut self) -> ProbeTimes {
+        let mut times = ProbeTimes::new();
         while let Ok(Some(frame)) = self.ring.take() {
             if let Some(probe) = probe(self.ring.bytes(frame.slot)) {
-                seen.insert(probe, frame.stamp);
+                times.insert(probe, frame.timestamp);
             }
             self.ring.give_back(frame.slot);
         }
-        seen
+        times
     }
 }
 
 fn probe(bytes: &[u8]) -> Option<Probe> {
     let frame = bytes.get(VNET_HEADER..)?;
     let &[side, n0, n1] = frame.get(HEADER..)?.first_chunk()?;
-    (frame.get(12..HEADER)? == KIND && side < 2).then(|| (usize::from(side), u16::from_be_bytes([n0, n1])))
+    (frame.get(12..HEADER)? == ETHERTYPE && side < 2).then(|| (usize::from(side), u16::from_be_bytes([n0, n1])))
 }

@@ -1,10 +1,10 @@
-//! What this machine can do, measured before the run: how long a packet takes beyond the delay, and what forwarding costs.
+//! Measures this machine before the run: the latency that forwarding adds to the delay, and the cost of forwarding.
 //!
-//! It is measured on a path of its own in namespaces of its own, with the forwarders of the real one: [`idle`] sends
-//! probes across, [`load`] as much as it can. The idle time is taken off the delay, so that a path of 20 ms has 20 ms
-//! and not 20.1; it is the shortest that was seen, so that no path is ever shorter than asked for. The costs are
-//! processor time and not rates, because other programs may be running now; [`feasible`] judges by them whether the
-//! settings can be carried faithfully. Where it cannot be measured the run goes on as it would without.
+//! The measurement uses its own path in its own namespaces, with the same forwarders as the real path. [`idle`] sends
+//! probes, [`load`] sends at maximum speed. The idle latency is subtracted from the delay, so that a path of 20 ms has
+//! 20 ms and not 20.1 ms. The shortest measured latency is used, so that a path is never shorter than requested. The
+//! costs are processor times and not rates, because other programs may be running now. From the costs, [`feasible`]
+//! decides if the settings can be carried accurately. If the measurement fails, the run continues without it.
 
 mod feasible;
 mod idle;
@@ -21,118 +21,119 @@ use lfn_sys::namespace::NetNamespace;
 use rustix::pipe::PipeFlags;
 use serde::{Deserialize, Serialize};
 
-use super::data_path::{Forwarder, Mailbox};
-use super::place::topology::{self, SideNet};
-use super::{EmulateError, FarSide, Setup, start, system};
+use super::data_path::{ControlChannel, Forwarder};
+use super::network::topology::{self, SideNetwork};
+use super::{EmulateError, FarSide, Setup, spawn_scoped, system_error};
 
-pub(super) use feasible::judge;
+pub(super) use feasible::check_capacity;
 
-/// What was measured.
+/// Result of the calibration.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Calibration {
-    /// What a packet takes from interface to interface beyond the delay, on an idle path; taken off each direction.
-    #[serde(rename = "idle_seconds")]
-    pub idle: f64,
-    /// What forwarding costs; not measured for rates that every machine carries.
-    pub costs: Option<Costs>,
+    /// Latency from interface to interface beyond the delay, on an idle path. Subtracted in each direction.
+    #[serde(rename = "idle_latency_seconds")]
+    pub idle_latency: f64,
+    /// Not measured for rates that every machine can carry.
+    pub costs: Option<ForwardingCosts>,
 }
 
-/// What forwarding costs.
+/// Processor time of forwarding.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Costs {
-    /// A single packet of 1,514 bytes.
-    pub packet: Cost,
-    /// A gigabyte in super-packets.
-    pub gigabyte: Cost,
-    /// Processors that there are.
+pub struct ForwardingCosts {
+    /// Cost of a single packet of 1,514 bytes.
+    pub packet: CpuCost,
+    /// Cost of a gigabyte in super-packets.
+    pub gigabyte: CpuCost,
+    /// Number of available processors.
     pub processors: u32,
 }
 
-impl Costs {
-    /// The most single packets a second that one direction can forward.
+impl ForwardingCosts {
+    /// Returns the maximum number of single packets per second of one direction.
     pub fn packets_per_second(&self) -> f64 {
-        1.0 / self.longest(self.packet)
+        1.0 / self.bottleneck_time(self.packet)
     }
 
-    /// The most that one direction can forward in super-packets.
+    /// Returns the maximum rate of one direction with super-packets.
     pub fn bulk(&self) -> BitRate {
-        BitRate((8e9 / self.longest(self.gigabyte)) as u64)
+        BitRate((8e9 / self.bottleneck_time(self.gigabyte)) as u64)
     }
 
-    /// A direction is done when its thread is, and when all threads are on the processors there are.
-    fn longest(&self, cost: Cost) -> f64 {
-        cost.thread.max(cost.all / self.share())
+    /// Returns the seconds per unit: the time of the direction's thread, or the time of all threads on all processors,
+    /// the larger one.
+    fn bottleneck_time(&self, cost: CpuCost) -> f64 {
+        cost.thread.max(cost.all / self.processor_count())
     }
 
-    fn share(&self) -> f64 {
+    fn processor_count(&self) -> f64 {
         f64::from(self.processors.max(1))
     }
 }
 
-/// Processor time.
+/// Processor time, by thread.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Cost {
-    /// Of the thread of one direction, which can work a second a second.
+pub struct CpuCost {
+    /// Time of the thread of one direction, at most one second per second.
     #[serde(rename = "thread_seconds")]
     pub thread: f64,
-    /// Of all threads that such traffic keeps busy, sender, receiver and the way back among them, which share the
+    /// Time of all threads that this traffic needs, including sender, receiver and the return direction. They share the
     /// processors.
     #[serde(rename = "all_seconds")]
     pub all: f64,
 }
 
-/// The delay that probes are measured against: as other delays, long enough for a thread to go to sleep.
+/// Delay of the measured path. Like other delays, long enough for a thread to fall asleep.
 const DELAY: Duration = Duration::from_millis(2);
-/// The path that is measured carries all there is in memory that is soon had.
+/// The measured path is fast, and its memory is allocated quickly.
 const RATE: BitRate = BitRate(10_000_000_000);
 const QUEUE: Bytes = Bytes(2_000_000);
 
-/// Measures what matters for these settings.
+/// Measures the latency, and the costs if these settings need them.
 pub(super) fn calibrate(setup: &Setup) -> Result<Calibration, EmulateError> {
-    let middle = NetNamespace::new().map_err(system("make a network namespace"))?;
+    let middle = NetNamespace::new().map_err(system_error("create a network namespace"))?;
     let measured = middle.run(|| measure(feasible::needs_costs(setup)));
-    measured.map_err(system("enter a network namespace"))?
+    measured.map_err(system_error("enter a network namespace"))?
 }
 
 fn measure(with_costs: bool) -> Result<Calibration, EmulateError> {
-    let setup = scratch();
+    let setup = measurement_setup();
     let sides = topology::build(&setup, [None, None])?;
     let [near, far] = sides.each_ref().map(|side| &side.cables[0].socket);
     let path = &setup.paths[0];
     let forwarders = [Forwarder::new(&path.forward, near, far)?, Forwarder::new(&path.back, far, near)?];
-    let mailboxes = forwarders.each_ref().map(Forwarder::mailbox);
-    let (stop, running) = rustix::pipe::pipe_with(PipeFlags::CLOEXEC).map_err(system("make a pipe"))?;
+    let channels = forwarders.each_ref().map(Forwarder::channel);
+    let (stop, running) = rustix::pipe::pipe_with(PipeFlags::CLOEXEC).map_err(system_error("create a pipe"))?;
     thread::scope(|scope| {
-        // Closed on every way out of here, which ends the threads. What became of the packets is nobody's business.
+        // Dropped at every exit of this closure, which ends the threads. Their reports are not needed.
         let _running = running;
         for forwarder in forwarders {
-            start(scope, || forwarder.run(stop.as_fd()))?;
+            spawn_scoped(scope, || forwarder.run(stop.as_fd()))?;
         }
-        probe_and_load(&sides, &mailboxes, with_costs)
+        probe_and_load(&sides, &channels, with_costs)
     })
 }
 
 fn probe_and_load(
-    sides: &[SideNet; 2],
-    mailboxes: &[Mailbox; 2],
+    sides: &[SideNetwork; 2],
+    channels: &[ControlChannel; 2],
     with_costs: bool,
 ) -> Result<Calibration, EmulateError> {
-    let idle = idle::shortest(sides, DELAY)?;
+    let idle_latency = idle::min_idle_latency(sides, DELAY)?;
     let costs = match with_costs {
         true => {
-            for mailbox in mailboxes {
-                let hop = mailbox.hops().into_iter().next().unwrap_or_default();
-                mailbox.set(0, &LinkConfig { delay: Duration::ZERO.into(), ..hop })?;
+            for channel in channels {
+                let hop = channel.hops().into_iter().next().unwrap_or_default();
+                channel.set(0, &LinkConfig { delay: Duration::ZERO.into(), ..hop })?;
             }
-            Some(load::costs(sides, mailboxes)?)
+            Some(load::costs(sides, channels)?)
         }
         false => None,
     };
-    Ok(Calibration { idle: idle.as_secs_f64(), costs })
+    Ok(Calibration { idle_latency: idle_latency.as_secs_f64(), costs })
 }
 
-/// A path for nobody but this module.
-fn scratch() -> Setup {
+/// Returns the settings of the measured path.
+fn measurement_setup() -> Setup {
     let profile = PathProfile { queue: Some(QUEUE), ..PathProfile::new(RATE, 2 * DELAY) };
     Setup::new(EmulatedPath::symmetric(profile), 0, FarSide::Nothing)
 }

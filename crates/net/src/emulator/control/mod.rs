@@ -1,10 +1,11 @@
-//! Speaking to an emulated path that runs: asking how it stands, and changing it.
+//! Control of a running emulation: shows its state and changes its settings.
 //!
-//! Each run listens on Unix sockets with one abstract name ([`Address`]): in the network namespace it was started from,
-//! and on both of its sides, so that the commands on the path reach it too. Abstract names are in no directory and go
-//! with their sockets: a killed run leaves nothing behind. [`server`] is the run's side, [`client`] the other. One line
-//! of JSON asks, one answers. Whoever is not the same user is hung up on, by either side, and so is everybody where users
-//! cannot be told apart: in a user namespace that does not map this one, which such a run says when it starts.
+//! Each run listens on Unix sockets with one abstract name ([`ControlAddress`]): in the network namespace where it was
+//! started, and on both of its sides, so that the commands on the path can reach it too. Abstract names need no
+//! directory and disappear with their sockets, so a killed run leaves nothing behind. [`server`] runs in the emulator,
+//! [`client`] sends requests. A request and its response are one line of JSON each. Both sides close a connection to
+//! another user. If users cannot be distinguished, in a user namespace that does not map this user, all connections are
+//! closed, and the run prints a warning at its start.
 
 mod client;
 mod peer;
@@ -18,130 +19,124 @@ use lfn_core::path::PathProfile;
 use lfn_core::units::Bytes;
 use serde::{Deserialize, Serialize};
 
-pub use client::{ControlError, Run, ask, find};
-pub(super) use server::Control;
-pub(super) use server::{Doors, open_door, open_door_in};
+pub use client::{ControlError, RunningEmulation, find, send_request};
+pub(super) use server::ControlServer;
+pub(super) use server::{ControlSockets, open_socket, open_socket_in};
 
-use super::ledger::DirectionLedger;
+use super::accuracy::DirectionReport;
 
-/// The environment variable that tells the commands on a path how to reach its emulator.
-pub const VARIABLE: &str = "LFN_CONTROL";
-/// The longest request, bytes, its line end included: settings in a few hundred, and the text of a long trace.
-const LONGEST_REQUEST: usize = 16 << 20;
-/// The longest answer: 64 paths of a few links each.
-const LONGEST_ANSWER: usize = 4 << 20;
+/// Environment variable with the control address, set for the commands on a path.
+pub const ENV_VARIABLE: &str = "LFN_CONTROL";
+/// Maximum size of a request with its line end, bytes. A request needs a few hundred bytes, or more for the text of a
+/// long trace.
+const MAX_REQUEST: usize = 16 << 20;
+/// Maximum size of a response, bytes: 64 paths with a few links each.
+const MAX_RESPONSE: usize = 4 << 20;
 
-/// What a run can be asked.
+/// Request to a running emulation.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Request {
-    /// How do you stand?
     Show,
-    /// Change a path.
     Set {
-        /// Its number, from 1.
+        /// Number of the path, from 1.
         path: u32,
-        /// The link's number, from 1 at the near side; all links without one.
+        /// Number of the link, from 1 at the near side. `None` stands for all links.
         link: Option<u32>,
-        /// Settings as `KEY=VALUE`.
+        /// Each setting as `KEY=VALUE`.
         settings: Vec<String>,
-        /// The text of each trace among them that is a file: the run may see other files.
+        /// The text of each trace file in the settings, because the emulator may not see the file.
         traces: BTreeMap<String, String>,
     },
 }
 
-/// How a run stands.
+/// State of a running emulation.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Standing {
-    /// Its process, as its user sees it.
+pub struct RunStatus {
+    /// Process id of the emulation, as its user sees it.
     pub pid: u32,
-    /// In order.
-    pub paths: Vec<PathStanding>,
+    pub paths: Vec<PathStatus>,
 }
 
-/// How a path stands.
+/// State of a path.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct PathStanding {
-    /// Its figures as it is set now.
+pub struct PathStatus {
+    /// The path with its current settings.
     pub path: PathProfile,
-    /// The settings of its links from near to far, each as `--link` takes it.
+    /// The settings of the links from near to far, as `--link` takes them.
     pub links: Vec<String>,
-    /// What is odd about them, a sentence each.
-    pub doubts: Vec<String>,
-    /// From the near side to the far side.
-    pub near_to_far: DirectionStanding,
-    /// And back.
-    pub far_to_near: DirectionStanding,
+    /// Warnings about unusual settings, one sentence each.
+    pub warnings: Vec<String>,
+    pub near_to_far: DirectionStatus,
+    pub far_to_near: DirectionStatus,
 }
 
-/// What a direction has done so far.
+/// Counters of a direction so far.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct DirectionStanding {
-    /// In the queues now.
+pub struct DirectionStatus {
+    /// Bytes in the queues now.
     #[serde(rename = "queued_bytes")]
     pub queued: Bytes,
-    /// As the ledger would have it if the run ended now, but for what only its end can tell.
+    /// The report as if the run ended now, without the figures that only its end can provide.
     #[serde(flatten)]
-    pub so_far: DirectionLedger,
+    pub report: DirectionReport,
 }
 
-/// Why a run did not do what it was asked.
+/// Refusal of a request.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Refusal {
-    /// What is wrong.
     pub message: String,
-    /// What would be right.
     pub hint: Option<String>,
-    /// True if it can never be meant; false if it cannot be done here and now.
+    /// True if the request can never succeed, false if it may succeed elsewhere or later.
     pub is_usage: bool,
 }
 
-/// Says that a run cannot be reached: it goes on all the same.
-pub(super) fn lament(address: Address, error: &io::Error) {
-    // Nobody may be listening.
-    let _ = writeln!(io::stderr(), "lfn: lfn emulate set and show will not reach this run: {address}: {error}");
+/// Warns that a run cannot be controlled. The run continues.
+pub(super) fn warn_unreachable(address: ControlAddress, error: &io::Error) {
+    // The run continues if stderr is closed.
+    let _ = writeln!(io::stderr(), "lfn: `lfn emulate set` and `show` cannot reach this run: {address}: {error}");
 }
 
-/// The line that answers.
-type Answer = Result<Standing, Refusal>;
+/// Response line to a request.
+type Response = Result<RunStatus, Refusal>;
 
-/// The abstract name a run listens on: whose it is, and which.
+/// Abstract socket name of a run, made of its user id and process id.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Address {
-    /// The user who started it, as seen outside its namespaces.
+pub struct ControlAddress {
+    /// The user who started the run, as seen outside its namespaces.
     uid: u32,
-    /// Its process, as that user sees it.
+    /// Process id, as this user sees it.
     pid: u32,
 }
 
 const PREFIX: &str = "lfn-emulate-";
 
-impl Address {
-    /// Of a run that this process is about to start.
+impl ControlAddress {
+    /// Returns the address of a run that this process is about to start.
     pub(super) fn own() -> Self {
-        Address { uid: rustix::process::geteuid().as_raw(), pid: std::process::id() }
+        ControlAddress { uid: rustix::process::geteuid().as_raw(), pid: std::process::id() }
     }
 
-    /// The process it names.
+    /// Returns the process id in the address.
     pub(super) fn pid(self) -> u32 {
         self.pid
     }
 
-    /// The name as bytes, without the zero in front.
+    /// Returns the name without the leading zero byte.
     fn name(self) -> String {
         format!("{PREFIX}{}-{}", self.uid, self.pid)
     }
 
-    /// From [`name`](Self::name), or with the `@` that stands for the zero in text.
+    /// Parses a [`name`](Self::name), also with a leading `@`, which stands for the zero byte in text.
     fn parse(text: &str) -> Option<Self> {
         let (uid, pid) = text.strip_prefix('@').unwrap_or(text).strip_prefix(PREFIX)?.split_once('-')?;
-        let address = Address { uid: uid.parse().ok()?, pid: pid.parse().ok()? };
-        // Numbers have more than one spelling, names have not.
+        let address = ControlAddress { uid: uid.parse().ok()?, pid: pid.parse().ok()? };
+        // A number has several spellings, a name has only one.
         (text.ends_with(&address.name())).then_some(address)
     }
 }
 
-impl fmt::Display for Address {
+impl fmt::Display for ControlAddress {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "@{}", self.name())
     }
@@ -152,16 +147,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_name_is_read_back_and_others_are_not() {
-        let address = Address { uid: 1000, pid: 42 };
+    fn only_canonical_names_are_parsed() {
+        let address = ControlAddress { uid: 1000, pid: 42 };
         assert_eq!(address.to_string(), "@lfn-emulate-1000-42");
-        assert_eq!(Address::parse("@lfn-emulate-1000-42"), Some(address));
-        assert_eq!(Address::parse("lfn-emulate-1000-42"), Some(address));
+        assert_eq!(ControlAddress::parse("@lfn-emulate-1000-42"), Some(address));
+        assert_eq!(ControlAddress::parse("lfn-emulate-1000-42"), Some(address));
         for other in ["", "@", "@lfn-emulate-", "@lfn-emulate-1", "@lfn-emulate-1-", "@lfn-emulate-1-x", "@other-1-2"] {
-            assert_eq!(Address::parse(other), None, "{other}");
+            assert_eq!(ControlAddress::parse(other), None, "{other}");
         }
         for twin in ["@lfn-emulate-01-2", "@lfn-emulate-1-+2", "@lfn-emulate-1-2-3", "@lfn-emulate-1-99999999999"] {
-            assert_eq!(Address::parse(twin), None, "{twin}");
+            assert_eq!(ControlAddress::parse(twin), None, "{twin}");
         }
     }
 }

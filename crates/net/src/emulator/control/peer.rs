@@ -1,7 +1,7 @@
-//! One who asks: his question as far as it has come, then the answer as far as he has taken it.
+//! A client connection of the control server: reads the request, then writes the response.
 //!
-//! Nothing here waits, so that any number of them can be attended side by side; [`server`](super::server) waits for all
-//! at once. A question is one line of bounded length. It has a second to come, and its answer a second to be taken.
+//! Nothing here blocks, so that the [`server`](super::server) can serve any number of connections at once. A request is
+//! one line of limited length. A client has one second to send the request and one second to read the response.
 
 use std::io::{self, ErrorKind, Read, Write};
 use std::os::fd::AsFd;
@@ -10,96 +10,95 @@ use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags};
 
-use super::LONGEST_REQUEST;
+use super::MAX_REQUEST;
 
-/// Bytes of a question that are read at a time.
-const PART: usize = 64 << 10;
-/// How long a question may take to come, and an answer to be taken.
-pub(super) const PATIENCE: Duration = Duration::from_secs(1);
+/// Bytes that are read at a time.
+const READ_CHUNK: usize = 64 << 10;
+/// Maximum time for a request, and for reading its response.
+pub(super) const PEER_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// Somebody who connected.
+/// A connected client of the control server.
 pub(super) struct Peer {
     stream: UnixStream,
-    state: State,
-    /// When he is hung up on.
+    state: PeerState,
+    /// Time when the connection is closed.
     pub(super) deadline: Instant,
 }
 
-enum State {
-    /// What has come of the line.
-    Asking(Vec<u8>),
-    /// What is left to be taken.
-    Answered(Vec<u8>),
+enum PeerState {
+    /// The part of the line that has arrived.
+    ReadingRequest(Vec<u8>),
+    /// The part of the response that is not written yet.
+    WritingResponse(Vec<u8>),
 }
 
 impl Peer {
-    /// Who has said nothing yet.
+    /// Accepts a connection without a request yet.
     pub(super) fn new(stream: UnixStream, now: Instant) -> io::Result<Peer> {
         stream.set_nonblocking(true)?;
-        Ok(Peer { stream, state: State::Asking(Vec::new()), deadline: now + PATIENCE })
+        Ok(Peer { stream, state: PeerState::ReadingRequest(Vec::new()), deadline: now + PEER_TIMEOUT })
     }
 
-    /// What to wait for before it can go on.
-    pub(super) fn waits_for(&self) -> PollFd<'_> {
+    /// Returns the event to wait for.
+    pub(super) fn poll_fd(&self) -> PollFd<'_> {
         let flags = match self.state {
-            State::Asking(_) => PollFlags::IN,
-            State::Answered(_) => PollFlags::OUT,
+            PeerState::ReadingRequest(_) => PollFlags::IN,
+            PeerState::WritingResponse(_) => PollFlags::OUT,
         };
         PollFd::from_borrowed_fd(self.stream.as_fd(), flags)
     }
 
-    /// Goes on as far as can be without waiting; `answer` is asked once, what to say to the line. False when it is over,
-    /// one way or the other.
-    pub(super) fn advance(&mut self, answer: impl FnOnce(&[u8]) -> Vec<u8>) -> io::Result<bool> {
-        if let State::Asking(line) = &mut self.state {
+    /// Continues as far as possible without waiting. Calls `respond` once, with the complete request line. Returns
+    /// false when the connection is finished.
+    pub(super) fn advance(&mut self, respond: impl FnOnce(&[u8]) -> Vec<u8>) -> io::Result<bool> {
+        if let PeerState::ReadingRequest(line) = &mut self.state {
             match read_line(&self.stream, line)? {
-                Heard::Part => return Ok(true),
-                Heard::Nonsense => return Ok(false),
-                Heard::Line => self.state = State::Answered(answer(line)),
+                LineProgress::Incomplete => return Ok(true),
+                LineProgress::Invalid => return Ok(false),
+                LineProgress::Complete => self.state = PeerState::WritingResponse(respond(line)),
             }
-            self.deadline = Instant::now() + PATIENCE;
+            self.deadline = Instant::now() + PEER_TIMEOUT;
         }
         match &mut self.state {
-            State::Asking(_) => Ok(true),
-            State::Answered(left) => write_some(&self.stream, left),
+            PeerState::ReadingRequest(_) => Ok(true),
+            PeerState::WritingResponse(remaining) => write_some(&self.stream, remaining),
         }
     }
 }
 
-/// What has been read of a question.
-enum Heard {
-    /// Not its end.
-    Part,
-    /// All of it, without the line end.
-    Line,
-    /// Something that will be no question: no line, or too long a one.
-    Nonsense,
+/// State of the request line.
+enum LineProgress {
+    Incomplete,
+    /// Complete, without the line end.
+    Complete,
+    /// End of file, or too long.
+    Invalid,
 }
 
-fn read_line(mut stream: &UnixStream, line: &mut Vec<u8>) -> io::Result<Heard> {
-    let mut part = vec![0; PART];
-    while line.len() < LONGEST_REQUEST {
+fn read_line(mut stream: &UnixStream, line: &mut Vec<u8>) -> io::Result<LineProgress> {
+    let mut part = vec![0; READ_CHUNK];
+    while line.len() < MAX_REQUEST {
         let length = match stream.read(&mut part) {
-            Ok(0) => return Ok(Heard::Nonsense),
+            Ok(0) => return Ok(LineProgress::Invalid),
             Ok(length) => length,
-            Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(Heard::Part),
+            Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(LineProgress::Incomplete),
             Err(error) => return Err(error),
         };
         let end = part[..length].iter().position(|byte| *byte == b'\n');
         line.extend_from_slice(&part[..end.unwrap_or(length)]);
         if end.is_some() {
-            return Ok(Heard::Line);
+            return Ok(LineProgress::Complete);
         }
     }
-    Ok(Heard::Nonsense)
+    Ok(LineProgress::Invalid)
 }
 
-/// False when nothing is left.
-fn write_some(mut stream: &UnixStream, left: &mut Vec<u8>) -> io::Result<bool> {
-    while !left.is_empty() {
-        match stream.write(left) {
+/// Writes a part of the response. Returns false when nothing remains.
+fn write_some(mut stream: &UnixStream, remaining: &mut Vec<u8>) -> io::Result<bool> {
+    while !remaining.is_empty() {
+        match stream.write(remaining) {
             Ok(0) => return Ok(false),
-            Ok(length) => drop(left.drain(..length)),
+            Ok(length) => drop(remaining.drain(..length)),
             Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(true),
             Err(error) => return Err(error),
         }
@@ -112,45 +111,45 @@ mod tests {
     use super::*;
 
     fn pair() -> (UnixStream, Peer) {
-        let (mine, other) = UnixStream::pair().unwrap();
-        (mine, Peer::new(other, Instant::now()).unwrap())
+        let (client, other) = UnixStream::pair().unwrap();
+        (client, Peer::new(other, Instant::now()).unwrap())
     }
 
-    fn no_answer(_: &[u8]) -> Vec<u8> {
-        panic!("there was no question")
+    fn no_response(_: &[u8]) -> Vec<u8> {
+        panic!("no request was sent")
     }
 
     #[test]
-    fn a_question_comes_in_parts_and_so_goes_its_answer() {
-        let (mut mine, mut peer) = pair();
-        assert!(peer.advance(no_answer).unwrap());
-        mine.write_all(b"how ").unwrap();
-        assert!(peer.advance(no_answer).unwrap());
-        mine.write_all(b"are you?\nand").unwrap();
+    fn request_and_response_may_arrive_in_parts() {
+        let (mut client, mut peer) = pair();
+        assert!(peer.advance(no_response).unwrap());
+        client.write_all(b"how ").unwrap();
+        assert!(peer.advance(no_response).unwrap());
+        client.write_all(b"are you?\nand").unwrap();
         let long = vec![b'x'; 4 << 20];
-        let answer = |line: &[u8]| {
+        let respond = |line: &[u8]| {
             assert_eq!(line, b"how are you?");
             long.clone()
         };
-        let asked = peer.deadline;
-        assert!(peer.advance(answer).unwrap(), "a socket does not hold so much");
-        assert!(peer.deadline > asked);
-        let mut taken = vec![0; long.len()];
-        let reading = std::thread::spawn(move || mine.read_exact(&mut taken).map(|()| taken));
-        while peer.advance(no_answer).unwrap() {
+        let old_deadline = peer.deadline;
+        assert!(peer.advance(respond).unwrap(), "a socket does not hold so much");
+        assert!(peer.deadline > old_deadline);
+        let mut received = vec![0; long.len()];
+        let reading = std::thread::spawn(move || client.read_exact(&mut received).map(|()| received));
+        while peer.advance(no_response).unwrap() {
             std::thread::yield_now();
         }
         assert_eq!(reading.join().unwrap().unwrap(), long);
     }
 
     #[test]
-    fn who_hangs_up_or_does_not_end_is_left() {
-        let (mine, mut peer) = pair();
-        drop(mine);
-        assert!(!peer.advance(no_answer).unwrap());
-        let (mut mine, mut peer) = pair();
-        let writing = std::thread::spawn(move || mine.write_all(&vec![b'x'; 2 * LONGEST_REQUEST]));
-        while peer.advance(no_answer).unwrap() {
+    fn closed_or_endless_requests_are_dropped() {
+        let (client, mut peer) = pair();
+        drop(client);
+        assert!(!peer.advance(no_response).unwrap());
+        let (mut client, mut peer) = pair();
+        let writing = std::thread::spawn(move || client.write_all(&vec![b'x'; 2 * MAX_REQUEST]));
+        while peer.advance(no_response).unwrap() {
             std::thread::yield_now();
         }
         drop(peer);

@@ -1,10 +1,11 @@
-//! The data path: one thread a direction, from a packet socket through the link model to the other packet socket.
+//! The forwarder: one thread for each direction, from a packet socket through the link model to the other packet
+//! socket.
 //!
-//! The thread takes frames out of the ring it shares with the kernel, tells the link what came and when, and sends what
-//! the link says is due. When it arrived is the kernel's stamp, not the time of reading: a thread that was kept waiting
-//! is late with what it sends, and the ledger shows that, but the model's view of the traffic stays exact. So it may also
-//! leave arrivals unread for a while, and wakes when something is to be sent ([`pace`](super::pace)). Neither receiving
-//! nor sending may starve the other: both go in batches.
+//! The thread takes frames from the ring that it shares with the kernel, passes them with their arrival times to the
+//! link, and sends the packets that the link releases. The arrival time is the kernel's timestamp, not the time of
+//! reading. A delayed thread therefore sends late, which the accuracy report shows, but the model still sees the exact
+//! arrivals. For the same reason the thread may leave arrivals unread for a while, and wakes up when a packet is due
+//! ([`wakeup`](super::wakeup)). Receiving and sending are both done in batches, so that neither starves the other.
 
 use std::fmt;
 use std::hint;
@@ -13,118 +14,119 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::time::Duration;
 
 use lfn_core::link::segment::{self, VnetHeader};
-use lfn_core::link::{Event, Link, LinkConfig, Packet};
+use lfn_core::link::{Link, LinkConfig, LinkEvent, Packet};
 use lfn_core::time::Instant;
 use lfn_sys::{clock, process};
 
-use super::dates::{Date, Dates, Look};
-use super::mailbox::{Letters, Mailbox, Order, Snapshot, mailbox};
-use super::observer::{Frame, Observer, Unforeseen};
-use super::pace::{Pace, Wait};
-use super::port::{Arrival, Intake, Port, Slot};
-use super::ring::{PacketRing, held, ring_size};
-use super::tally::Tally;
-use crate::emulator::ledger::DirectionLedger;
-use crate::emulator::{EmulateError, now, system};
+use super::control_channel::{Command, Commands, ControlChannel, Snapshot, channel};
+use super::observer::{Frame, Observer, UnmodelledDrop};
+use super::port::{Port, RxFrame, RxQueue, RxSlot};
+use super::ring::{PacketRing, bytes_in_link, ring_size};
+use super::tally::LinkTally;
+use super::timestamps::{ArrivalTime, ClockSample, KernelTimestamps};
+use super::wakeup::{Wait, WakeupScheduler};
+use crate::emulator::accuracy::DirectionReport;
+use crate::emulator::{EmulateError, now, system_error};
 
-/// Frames received, and frames sent, before the other has its turn.
+/// Maximum number of frames received, or sent, before the other has its turn.
 const BATCH: usize = 16;
-/// How long a thread with traffic goes without looking whether it was told something.
-const LOOK_AROUND: Duration = Duration::from_millis(2);
-/// How long a thread sleeps that cannot be woken by a packet, for want of room to take it away.
-const NO_ROOM: Duration = Duration::from_micros(100);
-/// Looks at the two clocks one after the other, at most, until nothing came between.
-const LOOKS: usize = 4;
-/// Longer than it takes to read a clock twice.
-const UNDISTURBED: Duration = Duration::from_micros(20);
+/// Interval at which a busy thread checks for commands.
+const POLL_INTERVAL: Duration = Duration::from_millis(2);
+/// Sleep of a thread that cannot wait for packets, because the ring has no room for the frames in the slots.
+const RING_FULL_SLEEP: Duration = Duration::from_micros(100);
+/// Maximum number of attempts to read both clocks without interruption.
+const MAX_CLOCK_SAMPLES: usize = 4;
+/// Longer than two undisturbed clock readings take.
+const MAX_SAMPLE_TIME: Duration = Duration::from_micros(20);
 
-/// One direction of the emulated path.
+/// Forwarder of one direction of the path.
 pub(in crate::emulator) struct Forwarder<'a> {
     from: &'a Port,
     to: &'a Port,
     link: Link,
-    ring: PacketRing<Intake<'a>>,
-    pace: Pace,
-    /// When it was last looked for word.
-    looked: Instant,
-    dates: Dates,
+    ring: PacketRing<RxQueue<'a>>,
+    scheduler: WakeupScheduler,
+    /// Time of the last check for commands.
+    last_poll: Instant,
+    timestamps: KernelTimestamps,
     headers: Vec<u8>,
-    tally: Tally,
-    mailbox: Mailbox,
-    letters: Letters,
+    tally: LinkTally,
+    channel: ControlChannel,
+    commands: Commands,
     observer: Option<Box<dyn Observer>>,
-    /// What a packet takes from interface to interface beyond its time in the link.
-    idle: Duration,
-    /// How much earlier than they came the link is told that packets came: `idle`, as far as the delay makes up for it.
-    ahead: Duration,
+    /// Latency from interface to interface beyond the time in the link.
+    idle_latency: Duration,
+    /// Amount by which arrival times are shifted back before the link gets them: `idle_latency`, limited by the delay.
+    arrival_shift: Duration,
 }
 
 impl<'a> Forwarder<'a> {
-    /// Makes everything that can fail or takes time, before the first packet.
+    /// Allocates everything that can fail or takes time, before the first packet.
     pub(in crate::emulator) fn new(hops: &[LinkConfig], from: &'a Port, to: &'a Port) -> Result<Self, EmulateError> {
         let link = Link::chain(hops).map_err(|error| EmulateError::Link(error.to_string()))?;
-        let size = usize::try_from(ring_size(hops)).map_err(|e| system("size a ring")(io::Error::other(e)))?;
-        let intake = from.intake(held(hops)).map_err(system("make a receive ring"))?;
-        let ring = PacketRing::new(intake, size).map_err(system("allocate a ring for the packets in flight"))?;
-        let (mailbox, letters) = mailbox(hops).map_err(system("make an event descriptor"))?;
+        let size = usize::try_from(ring_size(hops)).map_err(|e| system_error("size a ring")(io::Error::other(e)))?;
+        let rx_queue = from.open_rx_queue(bytes_in_link(hops)).map_err(system_error("create a receive ring"))?;
+        let ring =
+            PacketRing::new(rx_queue, size).map_err(system_error("allocate a ring for the packets in flight"))?;
+        let (channel, commands) = channel(hops).map_err(system_error("create an event descriptor"))?;
         Ok(Forwarder {
             from,
             to,
-            pace: Pace::new(link.least(), now()),
-            looked: now(),
-            dates: Dates::new(look_at_clocks()),
+            scheduler: WakeupScheduler::new(link.min_delay(), now()),
+            last_poll: now(),
+            timestamps: KernelTimestamps::new(sample_clocks()),
             link,
             ring,
             headers: Vec::new(),
-            tally: Tally::new()?,
-            mailbox,
-            letters,
+            tally: LinkTally::new()?,
+            channel,
+            commands,
             observer: None,
-            idle: Duration::ZERO,
-            ahead: Duration::ZERO,
+            idle_latency: Duration::ZERO,
+            arrival_shift: Duration::ZERO,
         })
     }
 
-    /// Where to leave word for this direction while it runs.
-    pub(in crate::emulator) fn mailbox(&self) -> Mailbox {
-        self.mailbox.clone()
+    /// Returns the channel that controls this direction while it runs.
+    pub(in crate::emulator) fn channel(&self) -> ControlChannel {
+        self.channel.clone()
     }
 
-    /// Has this direction watched.
-    pub(in crate::emulator) fn watch(&mut self, observer: Box<dyn Observer>) {
+    /// Sets the observer of this direction.
+    pub(in crate::emulator) fn set_observer(&mut self, observer: Box<dyn Observer>) {
         self.observer = Some(observer);
     }
 
-    /// Takes what a packet takes on the way to the link and from it off the time it spends there.
-    pub(in crate::emulator) fn take_off(&mut self, idle: Duration) {
-        self.idle = idle;
-        self.ahead = idle.min(self.link.least());
+    /// Subtracts the latency outside the link from the time in the link.
+    pub(in crate::emulator) fn compensate_idle_latency(&mut self, idle_latency: Duration) {
+        self.idle_latency = idle_latency;
+        self.arrival_shift = idle_latency.min(self.link.min_delay());
     }
 
-    /// Forwards until the other end of `stop` is closed, or it cannot go on; the account is of what came before.
-    pub(in crate::emulator) fn run(mut self, stop: BorrowedFd) -> io::Result<(DirectionLedger, Option<io::Error>)> {
+    /// Forwards until the other end of `stop` is closed or forwarding fails. The report covers the time until then.
+    pub(in crate::emulator) fn run(mut self, stop: BorrowedFd) -> io::Result<(DirectionReport, Option<io::Error>)> {
         let failure = self.forward(stop).and_then(|()| self.finish()).err();
-        Ok((self.account()?, failure))
+        Ok((self.report()?, failure))
     }
 
     fn forward(&mut self, stop: BorrowedFd) -> io::Result<()> {
-        process::exact_timers()?;
-        // A wish; the ledger tells whether it was needed.
-        let _ = process::run_first();
+        process::set_exact_timers()?;
+        // Optional. The accuracy report shows if the priority was needed.
+        let _ = process::raise_priority();
         loop {
-            let taken = self.receive()?;
-            let sent = self.send_due(taken.up_to);
-            self.ring.tidy();
+            let batch = self.receive()?;
+            let sent = self.send_due(batch.until);
+            self.ring.move_frames_if_needed();
             let now = now();
-            let wait = match self.link.next() {
-                due if taken.is_all && sent < BATCH => self.pace.wait(now, due, taken.frames > 0, sent > 0),
-                _ => Wait::Go,
+            let wait = match self.link.next_event_at() {
+                due if batch.is_last && sent < BATCH => self.scheduler.next_wait(now, due, batch.frames > 0, sent > 0),
+                _ => Wait::Continue,
             };
-            let is_rest = matches!(wait, Wait::Rest(_));
-            if !is_rest {
+            let is_sleep = matches!(wait, Wait::SleepOrPacket(_));
+            if !is_sleep {
                 self.wait(wait);
             }
-            if (is_rest || now.saturating_since(self.looked) > LOOK_AROUND) && self.look_around(wait, stop)? {
+            if (is_sleep || now.saturating_since(self.last_poll) > POLL_INTERVAL) && self.poll_commands(wait, stop)? {
                 return Ok(());
             }
         }
@@ -132,164 +134,168 @@ impl<'a> Forwarder<'a> {
 
     fn wait(&mut self, wait: Wait) {
         match wait {
-            Wait::Go | Wait::Rest(_) => {}
+            Wait::Continue | Wait::SleepOrPacket(_) => {}
             Wait::Spin(until) => {
                 while now() < until {
                     hint::spin_loop();
                 }
             }
-            Wait::Nap(until) => {
+            Wait::Sleep(until) => {
                 clock::sleep_until(until.as_nanos());
-                self.pace.woke(until, now());
+                self.scheduler.record_wakeup(until, now());
             }
         }
     }
 
-    /// Looks for word; if it is time to rest, waits for that and for packets. True if it is to stop.
-    fn look_around(&mut self, wait: Wait, stop: BorrowedFd) -> io::Result<bool> {
-        // A socket can be waited on only if what came last has been taken away.
+    /// Handles commands. If `wait` is a sleep, also waits for commands and packets. Returns true if the thread must
+    /// stop.
+    fn poll_commands(&mut self, wait: Wait, stop: BorrowedFd) -> io::Result<bool> {
+        // A packet socket is readable as long as its newest frame is in its slot. So all frames must move first.
         let until = match wait {
-            Wait::Rest(until) if self.ring.empty_slots() => until,
-            Wait::Rest(_) => Some(now() + NO_ROOM),
+            Wait::SleepOrPacket(until) if self.ring.move_all_frames() => until,
+            Wait::SleepOrPacket(_) => Some(now() + RING_FULL_SLEEP),
             _ => Some(Instant::ZERO),
         };
-        let timeout = until.map(|until| clock::most_of(until.saturating_since(now())));
-        let [short, long] = self.ring.slots.files();
-        let files = [short, long, self.letters.as_fd(), stop];
-        let [short, long, has_mail, stopped] = clock::wait_readable(files, timeout)?;
-        self.looked = now();
-        if (short || long) && !self.ring.slots.has_some() {
+        let timeout = until.map(|until| clock::early_timeout(until.saturating_since(now())));
+        let [short, long] = self.ring.slots.poll_fds();
+        let fds = [short, long, self.commands.as_fd(), stop];
+        let [short, long, has_commands, stopped] = clock::wait_readable(fds, timeout)?;
+        self.last_poll = now();
+        if (short || long) && !self.ring.slots.has_frame() {
             self.ring.slots.check()?;
         }
         if let Some(until) = until
-            && !(short || long || has_mail)
-            && self.looked > until
-            && matches!(wait, Wait::Rest(_))
+            && !(short || long || has_commands)
+            && self.last_poll > until
+            && matches!(wait, Wait::SleepOrPacket(_))
         {
-            self.pace.woke(until, self.looked);
+            self.scheduler.record_wakeup(until, self.last_poll);
         }
-        if has_mail {
-            let at = self.catch_up()?;
-            self.letters.take().into_iter().for_each(|order| self.obey(order, at));
-            self.pace.set_least(self.link.least());
-            self.take_off(self.idle);
+        if has_commands {
+            let at = self.receive_pending()?;
+            self.commands.take_all().into_iter().for_each(|command| self.apply(command, at));
+            self.scheduler.set_min_delay(self.link.min_delay());
+            self.compensate_idle_latency(self.idle_latency);
         }
         Ok(stopped)
     }
 
-    /// Takes in what has come so far: what is told now does not hold for it. Says since when it will.
-    fn catch_up(&mut self) -> io::Result<Instant> {
-        let told = now();
+    /// Receives all packets that have arrived so far, because new settings do not apply to them. Returns the time from
+    /// which the settings apply.
+    fn receive_pending(&mut self) -> io::Result<Instant> {
+        let started = now();
         loop {
-            let taken = self.receive()?;
-            self.send_due(taken.up_to);
-            self.ring.tidy();
-            if taken.is_all || taken.up_to >= told {
-                return Ok(taken.up_to);
+            let batch = self.receive()?;
+            self.send_due(batch.until);
+            self.ring.move_frames_if_needed();
+            if batch.is_last || batch.until >= started {
+                return Ok(batch.until);
             }
         }
     }
 
-    fn obey(&mut self, order: Order, at: Instant) {
-        match order {
-            Order::Set { hop, config, room, done } => {
-                if let Some(arena) = room {
-                    self.ring.move_on(arena);
+    fn apply(&mut self, command: Command, at: Instant) {
+        match command {
+            Command::Set { hop, config, arena, done } => {
+                if let Some(arena) = arena {
+                    self.ring.switch_arena(arena);
                 }
-                // The mailbox has refused what the link would.
+                // The channel has already rejected settings that the link would reject.
                 let _ = self.link.set(hop, &config, at);
-                // Whoever asked may have given up.
+                // The requester may have stopped waiting.
                 let _ = done.send(());
             }
-            Order::Report(reply) => {
+            Command::Snapshot(reply) => {
                 let cpu = process::thread_cpu_time().unwrap_or_default();
                 let _ = reply.send(Snapshot { stats: self.link.stats(), tally: self.tally.clone(), cpu });
             }
         }
     }
 
-    /// Takes in what has arrived, a batch at most.
-    fn receive(&mut self) -> io::Result<Taken> {
-        let mut taken = Taken { frames: 0, is_all: true, up_to: now() };
-        while let Some(arrival) = self.ring.slots.take()? {
-            if taken.frames == 0 {
-                self.dates.look(look_at_clocks());
+    /// Receives at most one batch of arrived frames.
+    fn receive(&mut self) -> io::Result<ReceivedBatch> {
+        let mut batch = ReceivedBatch { frames: 0, is_last: true, until: now() };
+        while let Some(frame) = self.ring.slots.take()? {
+            if batch.frames == 0 {
+                self.timestamps.add_sample(sample_clocks());
             }
-            let arrived = self.date(arrival.stamp);
-            self.take_in(arrival, arrived);
-            taken.frames += 1;
-            if taken.frames == BATCH {
-                return Ok(Taken { is_all: false, up_to: arrived.before(self.ahead), ..taken });
+            let arrived = self.arrival_time(frame.timestamp);
+            self.push_frame(frame, arrived);
+            batch.frames += 1;
+            if batch.frames == BATCH {
+                return Ok(ReceivedBatch { is_last: false, until: arrived.before(self.arrival_shift), ..batch });
             }
         }
-        self.dates.caught_up();
-        Ok(taken)
+        self.timestamps.batch_done();
+        Ok(batch)
     }
 
-    fn date(&mut self, stamp: u64) -> Instant {
-        match self.dates.date(stamp, now()) {
-            Date::At(arrived) => arrived,
-            Date::Unknown(arrived) => {
-                self.tally.unmodelled.undated += 1;
+    fn arrival_time(&mut self, timestamp: u64) -> Instant {
+        match self.timestamps.arrival_time(timestamp, now()) {
+            ArrivalTime::Known(arrived) => arrived,
+            ArrivalTime::Unknown(arrived) => {
+                self.tally.unmodelled.arrival_time_unknown += 1;
                 arrived
             }
         }
     }
 
-    /// Gives the link a frame that has come.
-    fn take_in(&mut self, Arrival { slot, is_whole, .. }: Arrival, arrived: Instant) {
-        if !is_whole {
-            return self.refuse(slot, arrived);
+    /// Passes an arrived frame to the link.
+    fn push_frame(&mut self, RxFrame { slot, is_complete, .. }: RxFrame, arrived: Instant) {
+        if !is_complete {
+            return self.drop_frame(slot, arrived);
         }
-        let Some((vnet, frame)) = split(self.ring.slots.bytes(slot)) else { return self.ring.slots.give_back(slot) };
+        let Some((vnet, frame)) = split_vnet_header(self.ring.slots.bytes(slot)) else {
+            return self.ring.slots.give_back(slot);
+        };
         let segments = segment::inspect(frame, &vnet);
-        if !self.ring.make_room() {
-            return self.refuse(slot, arrived);
+        if !self.ring.free_slots() {
+            return self.drop_frame(slot, arrived);
         }
-        let id = self.ring.keep(slot, &segments);
+        let id = self.ring.store(slot, &segments);
         let packet = segments.packet(id);
         if let Some(observer) = &mut self.observer
-            && let Some((vnet, frame)) = self.ring.frame(id).and_then(split)
+            && let Some((vnet, frame)) = self.ring.frame(id).and_then(split_vnet_header)
         {
-            observer.arrived(&packet, Frame { vnet, parts: [&[], frame] }, arrived);
+            observer.on_arrival(&packet, Frame { vnet, parts: [&[], frame] }, arrived);
         }
-        self.tally.arrived(arrived);
-        self.link.push(packet, arrived.before(self.ahead));
+        self.tally.record_arrival(arrived);
+        self.link.push(packet, arrived.before(self.arrival_shift));
     }
 
-    /// Loses a frame that has come, for want of room: in the ring, or in the slot itself, which holds all that IP's own
-    /// lengths can say. Of a longer one (BIG TCP) only the start is there, and it counts as one packet.
-    fn refuse(&mut self, slot: Slot, arrived: Instant) {
-        if let Some((vnet, frame)) = split(self.ring.slots.bytes(slot)) {
+    /// Drops an arrived frame because there is no room: in the ring, or in its slot. A slot holds any length that the
+    /// IP header can express. A longer frame (BIG TCP) is incomplete, and counts as one packet.
+    fn drop_frame(&mut self, slot: RxSlot, arrived: Instant) {
+        if let Some((vnet, frame)) = split_vnet_header(self.ring.slots.bytes(slot)) {
             let segments = segment::inspect(frame, &vnet);
-            self.tally.unmodelled.no_room += u64::from(segments.count);
+            self.tally.unmodelled.ring_full += u64::from(segments.count);
             if let Some(observer) = &mut self.observer {
                 let frame = Frame { vnet, parts: [&[], frame] };
-                observer.lost(&segments.packet(u64::MAX), frame, Unforeseen::NoRoom, arrived);
+                observer.on_unmodelled_drop(&segments.packet(u64::MAX), frame, UnmodelledDrop::RingFull, arrived);
             }
         }
         self.ring.slots.give_back(slot);
     }
 
-    /// Sends what was due by `up_to`, a batch at most; says how many frames that were.
-    fn send_due(&mut self, up_to: Instant) -> usize {
+    /// Sends at most one batch of packets that are due at `until`. Returns the number of frames sent.
+    fn send_due(&mut self, until: Instant) -> usize {
         let mut sent = 0;
         while sent < BATCH {
-            let Some(event) = self.link.poll(up_to) else { break };
+            let Some(event) = self.link.poll(until) else { break };
             match event {
-                Event::Forward { packet, due } => {
+                LinkEvent::Forward { packet, due } => {
                     self.send(&packet, due, &event);
                     sent += 1;
                 }
-                Event::Drop { packet, reply_mtu, .. } => {
-                    self.tell_happened(&packet, &event, up_to);
+                LinkEvent::Drop { packet, reply_mtu, .. } => {
+                    self.notify_observer(&packet, &event, until);
                     if let Some(mtu) = reply_mtu {
-                        self.answer(&packet, mtu);
+                        self.send_too_big(&packet, mtu);
                     }
                     self.ring.release(&packet);
                 }
-                Event::Duplicate { packet, .. } => {
-                    self.tell_happened(&packet, &event, up_to);
+                LinkEvent::Duplicate { packet, .. } => {
+                    self.notify_observer(&packet, &event, until);
                     self.ring.retain(&packet);
                 }
             }
@@ -297,10 +303,10 @@ impl<'a> Forwarder<'a> {
         sent
     }
 
-    fn send(&mut self, packet: &Packet, due: Instant, event: &Event) {
+    fn send(&mut self, packet: &Packet, due: Instant, event: &LinkEvent) {
         let now = now();
-        self.tally.left(packet, due, now);
-        let sent = match self.ring.frame(packet.id).and_then(split) {
+        self.tally.record_departure(packet, due, now);
+        let sent = match self.ring.frame(packet.id).and_then(split_vnet_header) {
             Some((vnet, frame)) => {
                 let cut = segment::write(frame, &vnet, packet, &mut self.headers);
                 let payload = frame.get(cut.payload).unwrap_or_default();
@@ -310,8 +316,8 @@ impl<'a> Forwarder<'a> {
                 if let Some(observer) = &mut self.observer {
                     let frame = Frame { vnet: cut.vnet, parts };
                     match &sent {
-                        Ok(()) => observer.happened(event, frame, now),
-                        Err(_) => observer.lost(packet, frame, Unforeseen::SendFailed, now),
+                        Ok(()) => observer.on_event(event, frame, now),
+                        Err(_) => observer.on_unmodelled_drop(packet, frame, UnmodelledDrop::SendFailed, now),
                     }
                 }
                 sent
@@ -324,38 +330,38 @@ impl<'a> Forwarder<'a> {
         self.ring.release(packet);
     }
 
-    /// Tells the sender of a packet what would have passed. At once, as if the router stood at this end of the path, also
-    /// if it is a later hop that the packet was too big for.
-    fn answer(&mut self, packet: &Packet, mtu: u16) {
-        let Some((vnet, frame)) = self.ring.frame(packet.id).and_then(split) else { return };
-        if segment::too_big(frame, &vnet, packet, mtu, &mut self.headers) {
+    /// Sends an ICMP "too big" packet to the sender. It leaves at once, as from a router at this end of the path, even
+    /// if the packet is too big for a later hop.
+    fn send_too_big(&mut self, packet: &Packet, mtu: u16) {
+        let Some((vnet, frame)) = self.ring.frame(packet.id).and_then(split_vnet_header) else { return };
+        if segment::write_too_big_reply(frame, &vnet, packet, mtu, &mut self.headers) {
             let sent = self.from.send(&[IoSlice::new(&VnetHeader::default().encode()), IoSlice::new(&self.headers)]);
-            // If it gets lost: so it does on real paths, and the next packet that is too big brings another.
+            // A lost ICMP packet is harmless, as on real paths: the next packet that is too big causes another one.
             if let (Ok(()), Some(observer)) = (sent, &mut self.observer) {
-                observer.answered(packet, mtu, &self.headers, now());
+                observer.on_icmp_reply(packet, mtu, &self.headers, now());
             }
         }
     }
 
-    fn tell_happened(&mut self, packet: &Packet, event: &Event, now: Instant) {
+    fn notify_observer(&mut self, packet: &Packet, event: &LinkEvent, now: Instant) {
         if let Some(observer) = &mut self.observer
-            && let Some((vnet, frame)) = self.ring.frame(packet.id).and_then(split)
+            && let Some((vnet, frame)) = self.ring.frame(packet.id).and_then(split_vnet_header)
         {
-            observer.happened(event, Frame { vnet, parts: [&[], frame] }, now);
+            observer.on_event(event, Frame { vnet, parts: [&[], frame] }, now);
         }
     }
 
-    /// Takes in what had arrived, so that the account is whole; what is in the link stays there.
+    /// Receives all arrived packets, so that the report is complete. Packets in the link stay there.
     fn finish(&mut self) -> io::Result<()> {
         while self.receive()?.frames > 0 {}
         while self.send_due(now()) > 0 {}
         Ok(())
     }
 
-    fn account(mut self) -> io::Result<DirectionLedger> {
-        self.tally.unmodelled.kernel = self.from.take_dropped()?;
+    fn report(mut self) -> io::Result<DirectionReport> {
+        self.tally.unmodelled.socket_buffer_full = self.from.take_dropped()?;
         let cpu = process::thread_cpu_time()?.as_secs_f64();
-        Ok(DirectionLedger { cpu, ..self.tally.ledger(&self.link.stats()) })
+        Ok(DirectionReport { cpu, ..self.tally.report(&self.link.stats()) })
     }
 }
 
@@ -365,34 +371,34 @@ impl fmt::Debug for Forwarder<'_> {
     }
 }
 
-/// What was received in one go.
-struct Taken {
+/// Result of receiving one batch.
+struct ReceivedBatch {
     frames: usize,
-    /// False if there may be more.
-    is_all: bool,
-    /// Whatever came before this was taken. The link is not moved on beyond it: what it decides is then decided by all
-    /// that had come, however late the thread is.
-    up_to: Instant,
+    /// False if more frames may be waiting.
+    is_last: bool,
+    /// All packets that arrived before this time were received. The link does not advance beyond it, so its decisions
+    /// depend on all arrivals, however late the thread is.
+    until: Instant,
 }
 
-/// The clock of the kernel's stamps and the clock of the model, read together: with nothing in between, if that can be.
-fn look_at_clocks() -> Look {
-    let look = || {
+/// Reads the kernel's timestamp clock and the model's clock together, if possible without an interruption between them.
+fn sample_clocks() -> ClockSample {
+    let sample = || {
         let begun = now();
         let (wall, model) = (clock::wall_nanos(), now());
-        (model - begun, Look { wall, model })
+        (model - begun, ClockSample { wall, model })
     };
-    let mut best = look();
-    for _ in 1..LOOKS {
-        if best.0 <= UNDISTURBED {
+    let mut best = sample();
+    for _ in 1..MAX_CLOCK_SAMPLES {
+        if best.0 <= MAX_SAMPLE_TIME {
             break;
         }
-        best = std::cmp::min_by_key(best, look(), |(took, _)| *took);
+        best = std::cmp::min_by_key(best, sample(), |(took, _)| *took);
     }
     best.1
 }
 
-/// Header and frame, as they lie one behind the other.
-fn split(bytes: &[u8]) -> Option<(VnetHeader, &[u8])> {
+/// Splits the bytes of a slot into virtio-net header and frame.
+fn split_vnet_header(bytes: &[u8]) -> Option<(VnetHeader, &[u8])> {
     Some((VnetHeader::parse(bytes)?, bytes.get(VnetHeader::LEN..)?))
 }

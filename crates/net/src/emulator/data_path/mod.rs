@@ -1,23 +1,23 @@
-//! The data path: what moves packets from one interface through the link model to the other, and nothing else.
+//! Data path: moves packets from one interface through the link model to the other interface.
 //!
-//! One thread a direction ([`forward`]) takes frames from a [`port`], keeps their bytes in a [`ring`] and decides by its
-//! [`pace`] when to look again. Three things stand beside it and never hold a packet up: the [`mailbox`], by which other
-//! threads tell it something, the [`tally`], in which it counts what the model cannot know, and an [`observer`]. It knows
-//! no namespaces, commands or files: it is given two ports and a link.
+//! One thread for each direction ([`forward`]) takes frames from a [`port`], stores their bytes in a [`ring`], and
+//! plans its wake-ups ([`wakeup`]). Three parts never delay a packet: the [`control_channel`], through which other
+//! threads send commands, the [`tally`] of values that the model cannot know, and an [`observer`]. The data path gets
+//! two ports and a link. It knows no namespaces, commands or files.
 
-mod dates;
+mod control_channel;
 mod forward;
-mod mailbox;
 mod observer;
-mod pace;
 mod port;
 mod ring;
 mod tally;
+mod timestamps;
+mod wakeup;
 
-pub(super) use forward::Forwarder;
 #[cfg(test)]
-pub(super) use mailbox::obedient;
-pub(super) use mailbox::{Mailbox, Snapshot};
-pub(super) use observer::{Frame, Observer, Unforeseen};
+pub(super) use control_channel::fake_forwarder;
+pub(super) use control_channel::{ControlChannel, Snapshot};
+pub(super) use forward::Forwarder;
+pub(super) use observer::{Frame, Observer, UnmodelledDrop};
 pub(super) use port::Port;
-pub(super) use ring::memory;
+pub(super) use ring::memory_needed;

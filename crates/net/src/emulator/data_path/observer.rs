@@ -1,46 +1,46 @@
-//! Who may watch a direction packet by packet: a log, a capture.
+//! Observer of each packet of a direction, for example a packet log.
 //!
-//! The forwarder tells an observer of every arrival and of everything the link did, with the bytes concerned, on the
-//! thread that forwards: what an observer takes long over makes packets late. Without one nothing is told and nothing
-//! is paid. Figures that are wanted now and then (a live line) are asked for by
-//! [`Mailbox::snapshot`](super::mailbox::Mailbox::snapshot) instead.
+//! The forwarder calls the observer for every arrival and for every event of the link, with the bytes of the packet, on
+//! the forwarding thread. A slow observer makes packets late. Without an observer there is no cost. For periodic
+//! figures, such as the live display, use
+//! [`ControlChannel::snapshot`](super::control_channel::ControlChannel::snapshot) instead.
 
 use lfn_core::link::segment::VnetHeader;
-use lfn_core::link::{Event, Packet};
+use lfn_core::link::{LinkEvent, Packet};
 use lfn_core::time::Instant;
 
-/// Watches one direction of a path.
+/// Observer of one direction of a path.
 pub(in crate::emulator) trait Observer: Send {
-    /// A frame came in at `at` and goes to the link as `packet`, whole.
-    fn arrived(&mut self, packet: &Packet, frame: Frame<'_>, at: Instant);
+    /// Called when a complete frame arrived at `at` and enters the link as `packet`.
+    fn on_arrival(&mut self, packet: &Packet, frame: Frame<'_>, at: Instant);
 
-    /// The link did something; it is `now`. For [`Event::Forward`] `frame` is what the kernel took: the range cut out and
-    /// changed. For the others it is the frame as it came, of which the packet names a range.
-    fn happened(&mut self, event: &Event, frame: Frame<'_>, now: Instant);
+    /// Called at `now` for an event of the link. For [`LinkEvent::Forward`], `frame` is the sent frame: the range that was
+    /// cut out and changed. For other events, `frame` is the frame as it arrived, and the packet names a range of it.
+    fn on_event(&mut self, event: &LinkEvent, frame: Frame<'_>, now: Instant);
 
-    /// The emulator itself sent `frame` to the sender of `packet`, whose drop was what happened last: a router's answer
-    /// that no more than `mtu` bytes pass.
-    fn answered(&mut self, packet: &Packet, mtu: u16, frame: &[u8], now: Instant);
+    /// Called when the emulator sent the ICMP packet `frame` to the sender of `packet`, directly after the drop of the
+    /// packet. The ICMP packet reports that at most `mtu` bytes pass.
+    fn on_icmp_reply(&mut self, packet: &Packet, mtu: u16, frame: &[u8], now: Instant);
 
-    /// These virtual packets are gone, and the model knows nothing of it. For [`Unforeseen::NoRoom`] `frame` is what came,
-    /// and the packet's id is nobody's; for [`Unforeseen::SendFailed`] it is what the kernel did not take.
-    fn lost(&mut self, packet: &Packet, frame: Frame<'_>, why: Unforeseen, now: Instant);
+    /// Called for virtual packets that were lost outside the model. For [`UnmodelledDrop::RingFull`], `frame` is the
+    /// arrived frame, and the packet's id is unused. For [`UnmodelledDrop::SendFailed`], `frame` is the frame that the
+    /// kernel refused.
+    fn on_unmodelled_drop(&mut self, packet: &Packet, frame: Frame<'_>, why: UnmodelledDrop, now: Instant);
 }
 
 /// A frame as it crosses the packet socket.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::emulator) struct Frame<'a> {
-    /// What stands before it.
+    /// The virtio-net header of the frame.
     pub(in crate::emulator) vnet: VnetHeader,
-    /// Its bytes from the Ethernet header on, in two parts, of which the first may be empty.
+    /// The bytes from the Ethernet header, in two parts. The first part may be empty.
     pub(in crate::emulator) parts: [&'a [u8]; 2],
 }
 
-/// What befell a packet outside the model.
+/// Cause of a packet loss outside the model.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::emulator) enum Unforeseen {
-    /// The ring had no room for it.
-    NoRoom,
-    /// The kernel did not take it.
+pub(in crate::emulator) enum UnmodelledDrop {
+    RingFull,
+    /// The kernel refused the frame.
     SendFailed,
 }

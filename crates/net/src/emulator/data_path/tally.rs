@@ -1,8 +1,8 @@
-//! What a direction counts that the model cannot know: how late packets left, how long those that left had waited, when
-//! the first came and the last left, and what was lost outside the model.
+//! Counters of a direction that the model cannot know: lateness and queueing delay of sent packets, the first arrival
+//! and the last departure, and packets lost outside the model.
 //!
-//! It makes no system call and does not grow, because the data path is waiting; it is small enough to be copied while
-//! that runs. With the model's own account it makes the ledger's.
+//! The tally makes no system calls and does not grow, because the data path must not wait. It is small enough to be
+//! copied during a run. Together with the counters of the model, it gives the direction's report.
 
 use std::time::Duration;
 
@@ -11,77 +11,75 @@ use lfn_core::link::{DropCause, LinkStats, Packet};
 use lfn_core::time::Instant;
 use lfn_core::units::Ratio;
 
-use crate::emulator::ledger::{DirectionLedger, Lateness, Queueing, Unmodelled};
-use crate::emulator::{EmulateError, system};
+use crate::emulator::accuracy::{DirectionReport, Lateness, QueueingDelay, Unmodelled};
+use crate::emulator::{EmulateError, system_error};
 
-/// Times above a minute count as a minute, nanoseconds.
-const MOST: u64 = 60_000_000_000;
-/// Times are kept within 1 %: figures for a page, in 30 kB instead of 200.
-const DIGITS: u8 = 2;
+/// Maximum recorded time, nanoseconds. A longer time counts as one minute.
+const MAX_NANOS: u64 = 60_000_000_000;
+/// Two digits give a precision of 1 % in 30 kB, instead of 200 kB for a higher precision.
+const SIGNIFICANT_DIGITS: u8 = 2;
 
-/// The account of one direction of one path.
+/// Counters of one direction of one path.
 #[derive(Clone, Debug)]
-pub(in crate::emulator) struct Tally {
-    /// Lost outside the model.
+pub(in crate::emulator) struct LinkTally {
     pub(in crate::emulator) unmodelled: Unmodelled,
-    /// Nanoseconds, of every virtual packet sent.
+    /// In nanoseconds, for every virtual packet sent.
     lateness: Histogram<u64>,
-    /// The latest, exactly.
+    /// Exact maximum of the lateness.
     latest: Duration,
-    /// Nanoseconds, of every virtual packet sent.
-    waited: Histogram<u64>,
-    /// When the first packet came.
-    first: Option<Instant>,
-    /// When the last one left.
-    last: Option<Instant>,
+    /// In nanoseconds, for every virtual packet sent.
+    queue_delay: Histogram<u64>,
+    first_arrival: Option<Instant>,
+    last_departure: Option<Instant>,
 }
 
-impl Tally {
+impl LinkTally {
     pub(super) fn new() -> Result<Self, EmulateError> {
         let histogram = || {
-            let histogram = Histogram::new_with_bounds(1, MOST, DIGITS);
-            histogram.map_err(|e| system("make a histogram")(std::io::Error::other(e)))
+            let histogram = Histogram::new_with_bounds(1, MAX_NANOS, SIGNIFICANT_DIGITS);
+            histogram.map_err(|e| system_error("create a histogram")(std::io::Error::other(e)))
         };
-        Ok(Tally {
+        Ok(LinkTally {
             unmodelled: Unmodelled::default(),
             lateness: histogram()?,
             latest: Duration::ZERO,
-            waited: histogram()?,
-            first: None,
-            last: None,
+            queue_delay: histogram()?,
+            first_arrival: None,
+            last_departure: None,
         })
     }
 
-    /// The model was given something that came at `at`.
-    pub(super) fn arrived(&mut self, at: Instant) {
-        self.first.get_or_insert(at);
+    /// Records the arrival of a packet at `at`.
+    pub(super) fn record_arrival(&mut self, at: Instant) {
+        self.first_arrival.get_or_insert(at);
     }
 
-    /// `packet` was due at `due` and is sent at `left`.
-    pub(super) fn left(&mut self, packet: &Packet, due: Instant, left: Instant) {
+    /// Records the departure at `left` of a packet that was due at `due`.
+    pub(super) fn record_departure(&mut self, packet: &Packet, due: Instant, left: Instant) {
         let (late, count) = (left - due, u64::from(packet.count));
         self.lateness.saturating_record_n(nanos(late), count);
         self.latest = self.latest.max(late);
-        self.waited.saturating_record_n(nanos(packet.waited), count);
-        self.last = Some(left);
+        self.queue_delay.saturating_record_n(nanos(packet.queue_delay), count);
+        self.last_departure = Some(left);
     }
 
-    /// The ledger of the direction, beside the model's own account. The processor time is left to who can ask for it.
-    pub(super) fn ledger(&self, stats: &LinkStats) -> DirectionLedger {
+    /// Returns the report of the direction from these counters and those of the model. The caller adds the processor
+    /// time.
+    pub(super) fn report(&self, stats: &LinkStats) -> DirectionReport {
         let made = stats.offered.packets + stats.duplicated.packets;
         let dropped = DropCause::ALL.map(|cause| (cause, stats.dropped[cause].packets));
         let active = self.active();
-        DirectionLedger {
+        DirectionReport {
             offered: stats.offered.packets,
             duplicated: stats.duplicated.packets,
             forwarded: stats.forwarded.packets.saturating_sub(self.unmodelled.send_failed),
             forwarded_bytes: stats.forwarded.bytes,
             dropped: dropped.into_iter().filter(|(_, count)| *count > 0).collect(),
             marked: stats.marked.packets,
-            damaged: stats.damaged.packets,
+            corrupted: stats.corrupted.packets,
             in_flight: made.saturating_sub(stats.forwarded.packets + stats.dropped.total().packets),
             queue_peak: stats.queue_peak,
-            queueing: Queueing::from(&self.waited),
+            queueing_delay: QueueingDelay::from(&self.queue_delay),
             active: active.as_secs_f64(),
             throughput: stats.forwarded.bytes.per(active),
             utilisation: self.utilisation(stats.busy),
@@ -91,13 +89,13 @@ impl Tally {
         }
     }
 
-    /// No percentile is above the latest, which is known exactly.
+    /// Limits the percentiles to the maximum, which is exact.
     fn lateness(&self) -> Lateness {
         let (max, rough) = (self.latest.as_secs_f64(), Lateness::from(&self.lateness));
         Lateness { max, p50: rough.p50.min(max), p99: rough.p99.min(max), ..rough }
     }
 
-    /// A line that was still busy when the last packet had left was so for no longer than that.
+    /// Computes the utilisation. A link may still be busy when the last packet has left, so the share is limited to 1.
     fn utilisation(&self, busy: Duration) -> Ratio {
         let active = self.active().as_secs_f64();
         let share = if active > 0.0 { busy.as_secs_f64() / active } else { 0.0 };
@@ -105,7 +103,9 @@ impl Tally {
     }
 
     fn active(&self) -> Duration {
-        self.first.zip(self.last).map_or(Duration::ZERO, |(first, last)| last - first)
+        self.first_arrival
+            .zip(self.last_departure)
+            .map_or(Duration::ZERO, |(first_arrival, last_departure)| last_departure - first_arrival)
     }
 }
 
@@ -123,31 +123,31 @@ mod tests {
 
     #[test]
     fn every_virtual_packet_counts() {
-        let mut tally = Tally::new().unwrap();
-        tally.arrived(at(1_000));
-        tally.arrived(at(2_000));
-        let mut waiting = Packet::several(0, 98, 1514, 1514);
-        waiting.waited = Duration::from_millis(7);
-        tally.left(&waiting, at(11_000), at(11_100));
-        tally.left(&Packet::several(1, 2, 1514, 1514), at(500_000), at(501_000));
+        let mut tally = LinkTally::new().unwrap();
+        tally.record_arrival(at(1_000));
+        tally.record_arrival(at(2_000));
+        let mut waiting = Packet::super_packet(0, 98, 1514, 1514);
+        waiting.queue_delay = Duration::from_millis(7);
+        tally.record_departure(&waiting, at(11_000), at(11_100));
+        tally.record_departure(&Packet::super_packet(1, 2, 1514, 1514), at(500_000), at(501_000));
         let mut stats = LinkStats::default();
         stats.offered.packets = 120;
         stats.forwarded.packets = 100;
         stats.forwarded.bytes.0 = 125_000;
         stats.dropped[DropCause::Queue].packets = 5;
         stats.busy = Duration::from_millis(125);
-        let ledger = tally.ledger(&stats);
-        assert_eq!((ledger.in_flight, ledger.active, ledger.throughput.0), (15, 0.5, 2_000_000));
-        assert_eq!((ledger.lateness.max, ledger.utilisation.get()), (0.001, 0.25));
-        assert!((100e-6..=101e-6).contains(&ledger.lateness.p50), "{:?}", ledger.lateness);
-        assert!((990e-6..=1e-3).contains(&ledger.lateness.p99), "{:?}", ledger.lateness);
-        assert!((7e-3..=7.07e-3).contains(&ledger.queueing.p90), "{:?}", ledger.queueing);
-        assert_eq!(ledger.dropped, [(DropCause::Queue, 5)].into());
+        let report = tally.report(&stats);
+        assert_eq!((report.in_flight, report.active, report.throughput.0), (15, 0.5, 2_000_000));
+        assert_eq!((report.lateness.max, report.utilisation.get()), (0.001, 0.25));
+        assert!((100e-6..=101e-6).contains(&report.lateness.p50), "{:?}", report.lateness);
+        assert!((990e-6..=1e-3).contains(&report.lateness.p99), "{:?}", report.lateness);
+        assert!((7e-3..=7.07e-3).contains(&report.queueing_delay.p90), "{:?}", report.queueing_delay);
+        assert_eq!(report.dropped, [(DropCause::Queue, 5)].into());
     }
 
     #[test]
-    fn a_direction_without_packets_has_a_ledger() {
-        let ledger = Tally::new().unwrap().ledger(&LinkStats::default());
-        assert_eq!(ledger, DirectionLedger::default());
+    fn direction_without_packets_has_an_empty_report() {
+        let report = LinkTally::new().unwrap().report(&LinkStats::default());
+        assert_eq!(report, DirectionReport::default());
     }
 }

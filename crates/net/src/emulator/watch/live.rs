@@ -1,7 +1,7 @@
-//! Figures of a run while it goes, now and then: how fast each direction carries, what waits, what was dropped.
+//! Live figures of a run: throughput, queue and drops of each direction, at a fixed interval.
 //!
-//! A thread asks the forwarders how they stand and hands on what has changed since it last did; how that looks, and
-//! where, is the caller's business. It reads no terminal and formats nothing.
+//! A thread asks the forwarders for a snapshot and computes the differences to the previous one. The caller formats and
+//! shows the figures. This module writes to no terminal.
 
 use std::fmt;
 use std::sync::mpsc::{self, RecvTimeoutError, Sender};
@@ -11,64 +11,65 @@ use std::time::{Duration, Instant};
 use lfn_core::link::LinkStats;
 use lfn_core::units::{BitRate, Bytes};
 
-use crate::emulator::data_path::Mailbox;
-use crate::emulator::{EmulateError, now, system};
+use crate::emulator::data_path::ControlChannel;
+use crate::emulator::{EmulateError, now, system_error};
 
-/// How figures are to be shown.
+/// Options of the live display.
 #[derive(Clone, Copy)]
-pub struct Live {
-    /// How often.
-    pub every: Duration,
-    /// Shows them; once more without any when the run has ended.
+pub struct LiveOptions {
+    pub interval: Duration,
+    /// Shows the figures. The last call, at the end of the run, passes `None`.
     pub show: fn(Option<&LiveFigures>),
 }
 
-/// How a run stands.
+/// Figures of a run at one moment.
 #[derive(Clone, Debug, PartialEq)]
 pub struct LiveFigures {
-    /// Since the first packets could come.
+    /// Since the first packets could arrive.
     pub elapsed: Duration,
     /// Near to far, and far to near, of every path.
     pub paths: Vec<[LiveDirection; 2]>,
 }
 
-/// How a direction stands.
+/// Figures of a direction at one moment.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LiveDirection {
-    /// Throughput since the figures before.
+    /// Throughput since the previous figures.
     pub rate: BitRate,
     /// Bytes in the queues of all hops.
     pub queued: Bytes,
-    /// How long those take to send at the rate of the narrowest hop.
+    /// Time to send these queues at the rate of the slowest hop.
     pub wait: Duration,
-    /// Dropped by the link since the figures before.
+    /// Dropped by the link since the previous figures.
     pub newly_dropped: u64,
     /// Dropped by the link so far.
     pub dropped: u64,
-    /// Lost outside the model so far, as far as the emulator itself knows yet.
+    /// Lost outside the model so far, as far as the emulator knows during the run.
     pub unmodelled: u64,
 }
 
-/// Shows figures until it is dropped.
+/// Thread that shows figures until this value is dropped.
 pub(super) struct LiveThread {
     stop: Option<Sender<()>>,
     thread: Option<JoinHandle<()>>,
 }
 
 impl LiveThread {
-    pub(super) fn start(live: Live, paths: Vec<[Mailbox; 2]>) -> Result<LiveThread, EmulateError> {
+    pub(super) fn start(live: LiveOptions, paths: Vec<[ControlChannel; 2]>) -> Result<LiveThread, EmulateError> {
         let (stop, stopped) = mpsc::channel();
         let show = move || {
             let began = Instant::now();
-            let mut before: Vec<[Look; 2]> = paths.iter().map(|_| [Look::new(began); 2]).collect();
-            while stopped.recv_timeout(live.every) == Err(RecvTimeoutError::Timeout) {
-                let Ok(figures) = look(&paths, &mut before) else { break };
+            let mut before: Vec<[Baseline; 2]> = paths.iter().map(|_| [Baseline::new(began); 2]).collect();
+            while stopped.recv_timeout(live.interval) == Err(RecvTimeoutError::Timeout) {
+                let Ok(figures) = read_figures(&paths, &mut before) else { break };
                 (live.show)(Some(&LiveFigures { elapsed: began.elapsed(), paths: figures }));
             }
             (live.show)(None);
         };
-        let thread =
-            thread::Builder::new().name("live".to_owned()).spawn(show).map_err(system("start the live line"))?;
+        let thread = thread::Builder::new()
+            .name("live".to_owned())
+            .spawn(show)
+            .map_err(system_error("start the live display"))?;
         Ok(LiveThread { stop: Some(stop), thread: Some(thread) })
     }
 }
@@ -76,32 +77,35 @@ impl LiveThread {
 impl Drop for LiveThread {
     fn drop(&mut self) {
         self.stop = None;
-        // That it panicked was said where it happened.
+        // A panic of the thread has already been reported on stderr.
         let _ = self.thread.take().map(JoinHandle::join);
     }
 }
 
-impl fmt::Debug for Live {
+impl fmt::Debug for LiveOptions {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Live").field("every", &self.every).finish_non_exhaustive()
+        f.debug_struct("LiveOptions").field("interval", &self.interval).finish_non_exhaustive()
     }
 }
 
-/// What one direction had done when it was looked at.
+/// Counters of one direction at the previous snapshot.
 #[derive(Clone, Copy)]
-struct Look {
+struct Baseline {
     at: Instant,
     forwarded: Bytes,
     dropped: u64,
 }
 
-impl Look {
+impl Baseline {
     fn new(at: Instant) -> Self {
-        Look { at, forwarded: Bytes(0), dropped: 0 }
+        Baseline { at, forwarded: Bytes(0), dropped: 0 }
     }
 }
 
-fn look(paths: &[[Mailbox; 2]], before: &mut [[Look; 2]]) -> Result<Vec<[LiveDirection; 2]>, EmulateError> {
+fn read_figures(
+    paths: &[[ControlChannel; 2]],
+    before: &mut [[Baseline; 2]],
+) -> Result<Vec<[LiveDirection; 2]>, EmulateError> {
     let pairs = paths.iter().zip(before);
     let figures = pairs.map(|([forth, back], [before_forth, before_back])| {
         Ok([direction(forth, before_forth)?, direction(back, before_back)?])
@@ -109,19 +113,25 @@ fn look(paths: &[[Mailbox; 2]], before: &mut [[Look; 2]]) -> Result<Vec<[LiveDir
     figures.collect()
 }
 
-fn direction(mailbox: &Mailbox, before: &mut Look) -> Result<LiveDirection, EmulateError> {
-    let snapshot = mailbox.snapshot()?;
+fn direction(channel: &ControlChannel, before: &mut Baseline) -> Result<LiveDirection, EmulateError> {
+    let snapshot = channel.snapshot()?;
     let now = now();
-    let rate = mailbox.hops().iter().map(|hop| hop.rate.at(now - hop.epoch)).min();
+    let rate = channel.hops().iter().map(|hop| hop.rate.value_at(now - hop.epoch)).min();
     let unmodelled = snapshot.tally.unmodelled;
-    let lost = unmodelled.no_room + unmodelled.send_failed;
+    let lost = unmodelled.ring_full + unmodelled.send_failed;
     Ok(figures(&snapshot.stats, rate, lost, before, Instant::now()))
 }
 
-/// What has changed since `before`, which becomes what is so now.
-fn figures(stats: &LinkStats, narrowest: Option<BitRate>, lost: u64, before: &mut Look, now: Instant) -> LiveDirection {
-    let Look { at, forwarded, dropped } = *before;
-    *before = Look { at: now, forwarded: stats.forwarded.bytes, dropped: stats.dropped.total().packets };
+/// Computes the figures since `before`, and stores the current counters in `before`.
+fn figures(
+    stats: &LinkStats,
+    narrowest: Option<BitRate>,
+    lost: u64,
+    before: &mut Baseline,
+    now: Instant,
+) -> LiveDirection {
+    let Baseline { at, forwarded, dropped } = *before;
+    *before = Baseline { at: now, forwarded: stats.forwarded.bytes, dropped: stats.dropped.total().packets };
     LiveDirection {
         rate: Bytes(before.forwarded.0.saturating_sub(forwarded.0)).per(now - at),
         queued: stats.queued,
@@ -139,9 +149,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn figures_are_of_the_time_since_the_last_ones() {
+    fn figures_cover_the_time_since_the_previous_ones() {
         let began = Instant::now();
-        let mut before = Look::new(began);
+        let mut before = Baseline::new(began);
         let mut stats = LinkStats::default();
         (stats.forwarded.bytes, stats.queued) = (Bytes(1_000_000), Bytes(12_500));
         stats.dropped[DropCause::Queue].packets = 3;

@@ -1,60 +1,59 @@
-//! What is wanted to be seen of a run while it goes: a log, a live line. Starts them, and ends them with the run.
+//! Packet log and live display of a run. Starts both, and stops them at the end of the run.
 //!
-//! Both run on threads of their own and take from the data path only what it hands out: an observer's view of each packet
-//! ([`log`]), a mailbox's snapshot now and then ([`live`]). The account of the whole run is not made here but in the
-//! [`ledger`](super::ledger), which there is whether anybody watches or not.
+//! Both run on their own threads. They take from the data path only an observer's view of each packet ([`log`]) and the
+//! snapshots of a control channel ([`live`]). The totals of the run are in the [`accuracy`](super::accuracy) report,
+//! which exists in every run.
 
 mod live;
 mod log;
 mod output;
 
-use lfn_core::link::Direction;
+use lfn_core::link::LinkDirection;
 
 use super::EmulateError;
 use super::data_path::Forwarder;
 use live::LiveThread;
 use log::Log;
 
-pub use live::{Live, LiveDirection, LiveFigures};
-pub use log::{LogAccount, LogError, LogFile, LogFormat};
+pub use live::{LiveDirection, LiveFigures, LiveOptions};
+pub use log::{LogError, LogFile, LogFormat, LogSummary};
 pub use output::OutputFile;
 
-/// What is wanted.
+/// Outputs that a run writes while it is running.
 #[derive(Clone, Debug, Default)]
-pub struct Watching {
-    /// Every packet, to a file.
+pub struct WatchOptions {
+    /// Log of every packet.
     pub log: Option<LogFile>,
-    /// Figures, now and then.
-    pub live: Option<Live>,
+    pub live: Option<LiveOptions>,
 }
 
-/// What watches a run.
+/// Packet log and live display of a running emulation.
 pub(super) struct Watchers {
     log: Option<Log>,
     live: Option<LiveThread>,
 }
 
 impl Watchers {
-    /// Begins to watch what will forward the packets of each path.
+    /// Starts to observe the forwarders of each path.
     pub(super) fn start(
-        wanted: &Watching,
+        options: &WatchOptions,
         seed: u64,
         paths: &mut [[Forwarder<'_>; 2]],
     ) -> Result<Watchers, EmulateError> {
-        let log = wanted.log.as_ref().map(|file| Log::start(file, paths.len(), seed)).transpose()?;
+        let log = options.log.as_ref().map(|file| Log::start(file, paths.len(), seed)).transpose()?;
         if let Some(log) = &log {
             for (path, [forth, back]) in paths.iter_mut().enumerate() {
-                forth.watch(log.tap(path, Direction::Forward));
-                back.watch(log.tap(path, Direction::Return));
+                forth.set_observer(log.tap(path, LinkDirection::Forward));
+                back.set_observer(log.tap(path, LinkDirection::Return));
             }
         }
-        let mailboxes = || paths.iter().map(|pair| pair.each_ref().map(Forwarder::mailbox)).collect();
-        let live = wanted.live.map(|live| LiveThread::start(live, mailboxes())).transpose()?;
+        let channels = || paths.iter().map(|pair| pair.each_ref().map(Forwarder::channel)).collect();
+        let live = options.live.map(|live| LiveThread::start(live, channels())).transpose()?;
         Ok(Watchers { log, live })
     }
 
-    /// Takes the live line away, and waits until the log is written. After the forwarders are gone.
-    pub(super) fn finish(self) -> Option<LogAccount> {
+    /// Removes the live display and waits until the log is written. Call this after the forwarders have been dropped.
+    pub(super) fn finish(self) -> Option<LogSummary> {
         drop(self.live);
         self.log.map(Log::finish)
     }

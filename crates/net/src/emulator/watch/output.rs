@@ -1,8 +1,8 @@
-//! A file that a run writes: opened before it, because one that cannot be written is better known then, and emptied when
-//! there is something to write. A run that never began leaves no file behind, and one that was there as it was.
+//! An output file of a run. The file is opened before the run, so that an error is reported early. It is truncated when
+//! there is data to write. A run that fails to start leaves no new file behind and keeps an existing file unchanged.
 //!
-//! Symbolic links are followed, so that `/dev/stdout` works, but not those of another user in a directory for everybody
-//! (`crate::planted`).
+//! Symbolic links are followed, so that `/dev/stdout` works. Links of another user in a directory where all users may
+//! write are refused ([`symlink_guard`]).
 
 use std::fs::{self, File, OpenOptions};
 use std::io;
@@ -10,65 +10,66 @@ use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use crate::planted;
+use crate::symlink_guard;
 
-/// A file to write to, open.
+/// An open file to write to.
 #[derive(Clone, Debug)]
 pub struct OutputFile {
     path: PathBuf,
     file: Arc<File>,
-    /// Made by us, and so ours to remove.
-    is_new: bool,
+    /// Created by this process, which therefore may delete it.
+    is_created: bool,
 }
 
 impl OutputFile {
-    /// Opens the file, or makes it. What it holds stays there until it is emptied.
+    /// Opens or creates the file. An existing file keeps its content until `truncate`.
     pub fn open(path: &Path) -> io::Result<Self> {
-        let (file, is_new) = match OpenOptions::new().write(true).create_new(true).open(path) {
+        let (file, is_created) = match OpenOptions::new().write(true).create_new(true).open(path) {
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => (open_existing(path)?, false),
-            made => (made?, true),
+            result => (result?, true),
         };
-        Ok(OutputFile { path: path.to_owned(), file: Arc::new(file), is_new })
+        Ok(OutputFile { path: path.to_owned(), file: Arc::new(file), is_created })
     }
 
-    /// As it was given.
+    /// Returns the path as given.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// To write to.
+    /// Returns the open file.
     pub fn file(&self) -> &File {
         &self.file
     }
 
-    /// True if what is written to one overwrites or mingles with the other. A device keeps nothing that could be.
+    /// Returns true if both are the same file, so that one output would overwrite the other. Character devices are
+    /// never the same, because they store nothing.
     pub fn is_same_as(&self, other: &OutputFile) -> io::Result<bool> {
         let (one, other) = (self.file.metadata()?, other.file.metadata()?);
         Ok((one.dev(), one.ino()) == (other.dev(), other.ino()) && !one.file_type().is_char_device())
     }
 
-    /// Takes away what it held.
-    pub fn empty(&self) -> io::Result<()> {
+    /// Deletes the previous content.
+    pub fn truncate(&self) -> io::Result<()> {
         // A pipe or a terminal has no length to set.
         if self.file.metadata()?.is_file() { self.file.set_len(0) } else { Ok(()) }
     }
 
-    /// There is nothing to write: no file is left that was not there before.
+    /// Deletes the file if this process created it, because there is nothing to write.
     pub fn discard(&self) {
-        if self.is_new {
-            // Of two failures the run's is the one to tell.
+        if self.is_created {
+            // The failure of the run is reported, not a failure of this clean-up.
             let _ = fs::remove_file(&self.path);
         }
     }
 
     #[cfg(test)]
-    pub(super) fn of(file: File) -> Self {
-        OutputFile { path: PathBuf::new(), file: Arc::new(file), is_new: false }
+    pub(super) fn from_file(file: File) -> Self {
+        OutputFile { path: PathBuf::new(), file: Arc::new(file), is_created: false }
     }
 }
 
 fn open_existing(path: &Path) -> io::Result<File> {
-    planted::refuse(path)?;
+    symlink_guard::check(path)?;
     OpenOptions::new().write(true).open(path)
 }
 
@@ -79,18 +80,18 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_what_was_made_is_removed_and_nothing_is_emptied_early() {
+    fn discard_deletes_only_files_that_open_created() {
         let home = tempfile::tempdir().unwrap();
         let (new, old) = (home.path().join("new"), home.path().join("old"));
         fs::write(&old, "before").unwrap();
         [&new, &old].into_iter().for_each(|path| OutputFile::open(path).unwrap().discard());
         assert!(!new.exists() && fs::read_to_string(&old).unwrap() == "before");
-        OutputFile::open(&old).unwrap().empty().unwrap();
+        OutputFile::open(&old).unwrap().truncate().unwrap();
         assert_eq!(fs::read_to_string(&old).unwrap(), "");
     }
 
     #[test]
-    fn one_file_by_two_names_is_the_same() {
+    fn links_to_the_same_file_are_detected() {
         let home = tempfile::tempdir().unwrap();
         let [name, link, other] = ["name", "link", "other"].map(|name| home.path().join(name));
         let open = |path: &Path| OutputFile::open(path).unwrap();

@@ -1,67 +1,69 @@
-//! The client's end of streams: dialled one after the other, because the server numbers them as they come.
+//! Client's end of the streams. The streams are opened one after the other, because the server numbers them in order of
+//! arrival.
 
 use std::io::{self, Write};
 use std::net::{SocketAddr, TcpStream, UdpSocket};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use lfn_core::iperf3::{Cookie, Parameters, Protocol, datagram};
-use lfn_core::wire::test::of_stream;
+use lfn_core::iperf3::{Cookie, LoadProtocol, Parameters, datagram};
+use lfn_core::wire::measure::value_for_stream;
 use socket2::{Domain, Protocol as Transport, Type};
 
-use super::{Test, bind, numbered};
+use super::{IperfTest, bind, stream_directions};
 use crate::iperf3::Error;
 use crate::iperf3::control::option;
-use crate::iperf3::flow::{Flow, Load, Socket};
-use crate::iperf3::options::{self, Unknown};
-use crate::session::dial::{Place, set_liveness};
-use crate::session::timed_out;
+use crate::iperf3::options::{self, UnknownCongestion};
+use crate::iperf3::stream::{IperfStream, Load, Socket};
+use crate::session::dial::{BindAddress, set_keepalive_options};
+use crate::session::is_timeout;
 
-/// Load datagrams of a reverse test may overtake the answer; more of them than this do not.
-const OVERTAKEN: u32 = 1000;
+/// Maximum datagrams of a reverse test's load that may arrive before the reply.
+const MAX_EARLY_DATAGRAMS: u32 = 1000;
 
 pub(super) fn open(
     address: SocketAddr,
     cookie: &Cookie,
     parameters: &Parameters,
     load: &Arc<Load>,
-    test: &Test,
-) -> Result<Vec<Flow>, Error> {
-    let mut flows = Vec::new();
-    for (number, (id, sends)) in (0..).zip(numbered(parameters)) {
+    test: &IperfTest,
+) -> Result<Vec<IperfStream>, Error> {
+    let mut streams = Vec::new();
+    for (number, (id, sends)) in (0..).zip(stream_directions(parameters)) {
         let failed = |source| Error::Stream { id, source };
-        let from = of_stream(&test.from, number);
+        let from = value_for_stream(&test.bind_addresses, number);
         let socket = match parameters.protocol {
-            Protocol::Tcp => Socket::Tcp(tcp(address, cookie, parameters, (from, test.within), failed)?),
-            Protocol::Udp => Socket::Udp(udp(address, parameters, (from, test.within), failed)?),
+            LoadProtocol::Tcp => Socket::Tcp(tcp(address, cookie, parameters, from, test.step_timeout, failed)?),
+            LoadProtocol::Udp => Socket::Udp(udp(address, parameters, from, test.step_timeout, failed)?),
         };
-        flows.push(Flow::new(id, sends, socket, load.clone()));
+        streams.push(IperfStream::new(id, sends, socket, load.clone()));
     }
-    Ok(flows)
+    Ok(streams)
 }
 
 fn tcp(
     address: SocketAddr,
     cookie: &Cookie,
     parameters: &Parameters,
-    (from, within): (Option<&Place>, Duration),
+    from: Option<&BindAddress>,
+    within: Duration,
     failed: impl Fn(io::Error) -> Error,
 ) -> Result<TcpStream, Error> {
     let transport = parameters.mptcp.then_some(Transport::MPTCP);
     let socket = socket2::Socket::new(Domain::for_address(address), Type::STREAM, transport);
     let socket = socket.map_err(option("a data stream"))?;
     bind(&socket, from)?;
-    options::apply(&socket, parameters, Unknown::Fails)?;
+    options::apply(&socket, parameters, UnknownCongestion::Fails)?;
     socket.connect_timeout(&address.into(), within).map_err(&failed)?;
     let mut socket = TcpStream::from(socket);
-    set_liveness(&socket).map_err(&failed)?;
-    // Those loops decide themselves when enough is enough, and Nagle is the user's to choose.
+    set_keepalive_options(&socket).map_err(&failed)?;
+    // The load loops have their own time-outs, and Nagle's algorithm is an option of the user.
     socket.set_write_timeout(None).and_then(|()| socket.set_nodelay(parameters.no_delay)).map_err(&failed)?;
     socket.write_all(cookie.wire()).map_err(&failed)?;
-    // A route's congestion control overrides what was set before the connect.
+    // The route's congestion control replaces the one that was set before the connect.
     if parameters.congestion.is_some() {
         let again = Parameters { congestion: parameters.congestion.clone(), ..Parameters::default() };
-        options::apply(&socket, &again, Unknown::Fails)?;
+        options::apply(&socket, &again, UnknownCongestion::Fails)?;
     }
     Ok(socket)
 }
@@ -69,19 +71,20 @@ fn tcp(
 fn udp(
     address: SocketAddr,
     parameters: &Parameters,
-    (from, within): (Option<&Place>, Duration),
+    from: Option<&BindAddress>,
+    within: Duration,
     failed: impl Fn(io::Error) -> Error,
 ) -> Result<UdpSocket, Error> {
     let socket = socket2::Socket::new(Domain::for_address(address), Type::DGRAM, None).map_err(&failed)?;
     bind(&socket, from)?;
     let socket = UdpSocket::from(socket);
-    options::apply(&socket, parameters, Unknown::Fails)?;
+    options::apply(&socket, parameters, UnknownCongestion::Fails)?;
     socket.connect(address).map_err(&failed)?;
-    // Asked once: a server counts a second request as load.
+    // The request is sent once, because a server counts a second one as load.
     socket.send(&datagram::CONNECT).map_err(&failed)?;
     let deadline = Instant::now() + within;
     let mut buffer = [0; 64];
-    for _ in 0..OVERTAKEN {
+    for _ in 0..MAX_EARLY_DATAGRAMS {
         let left = deadline.saturating_duration_since(Instant::now());
         if left.is_zero() {
             break;
@@ -90,10 +93,10 @@ fn udp(
         match socket.recv(&mut buffer) {
             Ok(length) if datagram::is_reply(&buffer[..length]) => return Ok(socket),
             Ok(_) => {}
-            Err(error) if timed_out(&error) || error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) if is_timeout(&error) || error.kind() == io::ErrorKind::Interrupted => {}
             Err(error) => return Err(failed(error)),
         }
     }
-    let doing = "when a stream of datagrams was asked for: lost, or a firewall is in between";
+    let doing = "to the request for a datagram stream (lost, or blocked by a firewall)";
     Err(Error::Timeout { peer: "the iperf3 server", after: within, doing })
 }

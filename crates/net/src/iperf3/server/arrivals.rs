@@ -1,4 +1,4 @@
-//! Data connections on their way to the test they belong to, by cookie.
+//! Assignment of data connections to their tests, by cookie.
 
 use std::collections::HashMap;
 use std::net::{IpAddr, TcpStream};
@@ -8,92 +8,97 @@ use std::time::Instant;
 
 use lfn_core::iperf3::Cookie;
 
-use super::super::control::Control;
-use crate::server::doors::Watch;
+use super::super::control::IperfControl;
+use crate::server::connection_table::ConnectionSlot;
 
-/// A connection that has shown a cookie.
+/// A connection that has sent a cookie.
 #[derive(Debug)]
-pub(super) struct Arrived {
-    /// Its place in the order they were accepted.
+pub(super) struct ArrivedConnection {
+    /// Position in the order of acceptance.
     pub number: u64,
-    pub control: Control,
-    pub watch: Watch,
+    pub control: IperfControl,
+    pub slot: ConnectionSlot,
 }
 
 /// Tests that wait for streams.
 #[derive(Debug, Default)]
-pub(super) struct Arrivals(Mutex<HashMap<Cookie, Waiting>>);
+pub(super) struct StreamRendezvous(Mutex<HashMap<Cookie, WaitingTest>>);
 
 #[derive(Debug)]
-struct Waiting {
-    /// Only from the client's own address: a cookie is sent in the clear.
+struct WaitingTest {
+    /// Only the client's own address may open streams, because the cookie is sent in cleartext.
     from: IpAddr,
-    streams: Sender<Arrived>,
-    /// How many more it needs.
-    left: usize,
+    streams: Sender<ArrivedConnection>,
+    /// Number of streams that the test still needs.
+    missing: usize,
 }
 
-/// One test's place among those that wait. Dropping it leaves.
+/// Streams that one test waits for. Dropping it ends the wait.
 #[derive(Debug)]
-pub(super) struct Expected<'a> {
-    arrivals: &'a Arrivals,
+pub(super) struct ExpectedTcpStreams<'a> {
+    rendezvous: &'a StreamRendezvous,
     cookie: Cookie,
-    streams: Receiver<Arrived>,
-    came: Vec<Arrived>,
+    streams: Receiver<ArrivedConnection>,
+    arrived: Vec<ArrivedConnection>,
 }
 
-impl Arrivals {
-    /// Begins to wait for `count` streams; `None` if another test waits with the same cookie.
-    pub(super) fn expect(&self, cookie: Cookie, from: IpAddr, count: usize) -> Option<Expected<'_>> {
+impl StreamRendezvous {
+    /// Starts to wait for `count` streams; `None` if another test waits with the same cookie.
+    pub(super) fn expect(&self, cookie: Cookie, from: IpAddr, count: usize) -> Option<ExpectedTcpStreams<'_>> {
         let (sender, streams) = channel();
         let mut waiting = self.lock();
         if waiting.contains_key(&cookie) {
             return None;
         }
-        waiting.insert(cookie, Waiting { from, streams: sender, left: count });
-        Some(Expected { arrivals: self, cookie, streams, came: Vec::new() })
+        waiting.insert(cookie, WaitingTest { from, streams: sender, missing: count });
+        Some(ExpectedTcpStreams { rendezvous: self, cookie, streams, arrived: Vec::new() })
     }
 
-    /// Gives a connection to the test that waits for it; gives it back where none does.
-    pub(super) fn deliver(&self, cookie: &Cookie, from: IpAddr, came: Arrived) -> Option<Arrived> {
+    /// Gives a connection to the test that waits for it; returns it if no test does.
+    pub(super) fn deliver(
+        &self,
+        cookie: &Cookie,
+        from: IpAddr,
+        arrived: ArrivedConnection,
+    ) -> Option<ArrivedConnection> {
         let mut waiting = self.lock();
-        let Some(test) = waiting.get_mut(cookie).filter(|test| test.from == from) else { return Some(came) };
-        // One more than it needs is closed.
-        if test.left > 0 && came.watch.known() {
-            test.left -= 1;
-            let _ = test.streams.send(came);
+        let Some(test) = waiting.get_mut(cookie).filter(|test| test.from == from) else { return Some(arrived) };
+        // Surplus connections are closed.
+        if test.missing > 0 && arrived.slot.authenticate() {
+            test.missing -= 1;
+            let _ = test.streams.send(arrived);
         }
         None
     }
 
-    fn lock(&self) -> MutexGuard<'_, HashMap<Cookie, Waiting>> {
-        // No thread panics while it holds it.
+    fn lock(&self) -> MutexGuard<'_, HashMap<Cookie, WaitingTest>> {
+        // No thread panics while it holds the lock.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Expected<'_> {
-    /// Waits until `count` streams came, at most until `until`; says how many there are.
+impl ExpectedTcpStreams<'_> {
+    /// Waits until `count` streams have arrived, or until `until`. Returns the number of streams.
     pub(super) fn wait(&mut self, count: usize, until: Instant) -> usize {
-        while self.came.len() < count {
+        while self.arrived.len() < count {
             match self.streams.recv_timeout(until.saturating_duration_since(Instant::now())) {
-                Ok(stream) => self.came.push(stream),
+                Ok(stream) => self.arrived.push(stream),
                 Err(_) => break,
             }
         }
-        self.came.len()
+        self.arrived.len()
     }
 
-    /// Those that came, in the order they were accepted, which is the order the client made them in.
-    pub(super) fn take(mut self) -> Vec<(TcpStream, Watch)> {
-        let mut came = std::mem::take(&mut self.came);
-        came.sort_by_key(|arrived| arrived.number);
-        came.into_iter().map(|arrived| (arrived.control.into_socket(), arrived.watch)).collect()
+    /// Returns the streams in the order of acceptance, which is the order in which the client opened them.
+    pub(super) fn take(mut self) -> Vec<(TcpStream, ConnectionSlot)> {
+        let mut arrived = std::mem::take(&mut self.arrived);
+        arrived.sort_by_key(|connection| connection.number);
+        arrived.into_iter().map(|connection| (connection.control.into_socket(), connection.slot)).collect()
     }
 }
 
-impl Drop for Expected<'_> {
+impl Drop for ExpectedTcpStreams<'_> {
     fn drop(&mut self) {
-        self.arrivals.lock().remove(&self.cookie);
+        self.rendezvous.lock().remove(&self.cookie);
     }
 }

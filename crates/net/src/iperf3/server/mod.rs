@@ -1,10 +1,11 @@
-//! A server for stock iperf3 clients: many at once, each with a thread, a deadline on every step, and a place to lose.
+//! A server for stock iperf3 clients: one thread per test, a deadline for each protocol step, a limited number of
+//! slots.
 //!
-//! A stock server runs one test at a time and turns the others away. This one takes every connection on its port, reads
-//! the cookie each begins with, and gives it to the test that waits for it; a cookie nobody waits for begins a test.
-//! Who may run one, and how fast, is [`Admission`]'s to say, as for our own sessions. A client that is not let in at
-//! once waits before its streams are asked for, which stock clients do without complaint; after [`Patience::queue`] it
-//! is told that the server is busy. iperf3 has no encryption, and no authentication unless users are given.
+//! A stock server runs one test at a time and refuses the others. This server accepts every connection, reads its
+//! cookie, and gives it to the test that waits for it. A new cookie starts a test. [`Admission`] decides who may run a
+//! test, and at which rate, as for `lfn`'s own sessions. A client that is not admitted at once waits before the server
+//! requests its streams; stock clients accept this. After [`IperfTimeouts::queue_timeout`] the server reports that it
+//! is busy. iperf3 has no encryption, and without a users file no authentication.
 
 mod arrivals;
 mod output;
@@ -19,157 +20,153 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use lfn_core::iperf3::auth::Users;
-use lfn_core::iperf3::{COOKIE_LENGTH, Cookie, State};
+use lfn_core::iperf3::{COOKIE_LENGTH, Cookie, TestState};
 
 use super::Error;
-use super::control::{Control, readable};
+use super::control::{IperfControl, readable};
 use super::rsa::PrivateKey;
 use crate::server::access::Access;
 use crate::server::admission::Admission;
-use crate::server::doors::{Doors, Watch};
-use crate::server::event::Reason;
-use crate::server::{BACKLOG, Connections, Event};
-use arrivals::{Arrivals, Arrived};
-use session::Session;
+use crate::server::connection_table::{ConnectionSlot, ConnectionTable};
+use crate::server::event::RefusedReason;
+use crate::server::{BACKLOG, ConnectionLimits, ServerEvent};
+use arrivals::{ArrivedConnection, StreamRendezvous};
+use session::IperfSession;
 use std::os::fd::AsFd;
 
-/// How often the accept loop looks whether it should stop.
-const TICK: Duration = Duration::from_millis(100);
+/// Interval at which the accept loop checks its stop flag.
+const POLL_INTERVAL: Duration = Duration::from_millis(100);
 
-/// How long a server that is stopped waits for its clients to be told.
-const TIDY_WITHIN: Duration = Duration::from_secs(2);
+/// Maximum time in which a stopped server informs its clients.
+const CLEANUP_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// What a server is told at its start.
+/// Settings of a server, fixed at its start.
 #[derive(Debug)]
-pub struct Config {
-    /// Where to listen, with TCP and UDP; port 0 takes any free port.
+pub struct IperfServerConfig {
+    /// Address for TCP and UDP; port 0 takes any free port.
     pub listen: SocketAddr,
-    /// Who may connect.
     pub access: Access,
-    /// Who may run a test, and how many at once.
+    /// Admission control, shared with `lfn`'s own server.
     pub admission: Admission,
-    /// Who may run a test at all; without it everybody.
+    /// Users and key; without them every client may run tests.
     pub users: Option<Authentication>,
     /// Answer `--get-server-output` with JSON instead of text.
     pub json_output: bool,
-    /// Connections at once. Strangers are those that have no place yet and do not wait for one in the queue.
-    pub connections: Connections,
-    /// How long things may take.
-    pub patience: Patience,
+    /// Limits of connections. Connections without a slot that do not wait in the queue count as unauthenticated.
+    pub connection_limits: ConnectionLimits,
+    pub timeouts: IperfTimeouts,
 }
 
-/// Users, and the key their tokens are encrypted for.
+/// Users, and the key for the decryption of their tokens.
 #[derive(Debug)]
 pub struct Authentication {
-    /// Who may.
     pub users: Users,
-    /// Decrypts their tokens.
     pub key: PrivateKey,
-    /// How far a client's clock may be from ours.
+    /// Maximum difference between a client's clock and the server's.
     pub skew: Duration,
-    /// Take tokens in the padding of iperf3 before 3.17 too.
+    /// Also accept tokens with the padding of iperf3 before 3.17.
     pub also_pkcs1: bool,
 }
 
-/// How long a client may take.
+/// Time-outs of a client.
 #[derive(Debug, Clone, Copy)]
-pub struct Patience {
-    /// One step of the conversation: cookie, parameters, streams, results.
-    pub step: Duration,
-    /// Without any data while data should come, as stock servers have it.
-    pub silence: Duration,
-    /// To end a test after its time is over.
-    pub grace: Duration,
-    /// In the queue of those that wait for a place.
-    pub queue: Duration,
+pub struct IperfTimeouts {
+    /// Maximum time of one protocol step: cookie, parameters, streams or results.
+    pub step_timeout: Duration,
+    /// Maximum time without data during a test, as in stock servers.
+    pub silence_timeout: Duration,
+    /// Maximum time to end a test after its duration.
+    pub end_grace: Duration,
+    /// Maximum time in the queue.
+    pub queue_timeout: Duration,
 }
 
-impl Default for Patience {
+impl Default for IperfTimeouts {
     fn default() -> Self {
-        Patience {
-            step: Duration::from_secs(15),
-            silence: Duration::from_secs(120),
-            grace: Duration::from_secs(30),
-            queue: Duration::from_secs(60),
+        IperfTimeouts {
+            step_timeout: Duration::from_secs(15),
+            silence_timeout: Duration::from_secs(120),
+            end_grace: Duration::from_secs(30),
+            queue_timeout: Duration::from_secs(60),
         }
     }
 }
 
-/// A listening server.
+/// A bound server; `run` serves its clients.
 #[derive(Debug)]
-pub struct Server {
+pub struct IperfServer {
     listener: TcpListener,
-    udp: udp::Listener,
-    shared: Arc<Shared>,
+    udp: udp::UdpListener,
+    shared: Arc<IperfServerState>,
 }
 
-/// What every connection's thread needs.
-struct Shared {
-    config: Config,
-    arrivals: Arrivals,
-    udp: udp::Waiting,
+/// State that the threads of all connections share.
+struct IperfServerState {
+    config: IperfServerConfig,
+    arrivals: StreamRendezvous,
+    udp: udp::UdpStreamQueue,
     stopping: AtomicBool,
-    doors: Doors,
-    /// Those of [`Server::sessions`].
+    connections: ConnectionTable,
+    /// Number of running sessions, see [`IperfServer::sessions`].
     sessions: AtomicUsize,
-    log: Box<dyn Fn(Event<'_>) + Send + Sync>,
+    log: Box<dyn Fn(ServerEvent<'_>) + Send + Sync>,
 }
 
-impl std::fmt::Debug for Shared {
+impl std::fmt::Debug for IperfServerState {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Shared").field("config", &self.config).finish_non_exhaustive()
     }
 }
 
-impl Server {
-    /// Binds both sockets; nothing is answered before [`Server::run`].
-    pub fn bind(config: Config, log: impl Fn(Event<'_>) + Send + Sync + 'static) -> io::Result<Self> {
+impl IperfServer {
+    /// Binds the TCP and the UDP socket; [`IperfServer::run`] then answers clients.
+    pub fn bind(config: IperfServerConfig, log: impl Fn(ServerEvent<'_>) + Send + Sync + 'static) -> io::Result<Self> {
         let listener = TcpListener::bind(config.listen)?;
-        // As for our own port: a crowd's SYNs are not to push out honest ones.
+        // As for `lfn`'s own port: a flood of SYNs must not displace honest ones.
         rustix::net::listen(&listener, BACKLOG)?;
         listener.set_nonblocking(true)?;
-        let udp = udp::Listener::bind(listener.local_addr()?)?;
-        let shared = Shared {
-            doors: Doors::new(config.connections),
+        let udp = udp::UdpListener::bind(listener.local_addr()?)?;
+        let shared = IperfServerState {
+            connections: ConnectionTable::new(config.connection_limits),
             config,
-            arrivals: Arrivals::default(),
-            udp: udp::Waiting::default(),
+            arrivals: StreamRendezvous::default(),
+            udp: udp::UdpStreamQueue::default(),
             stopping: AtomicBool::new(false),
             sessions: AtomicUsize::new(0),
             log: Box::new(log),
         };
-        Ok(Server { listener, udp, shared: Arc::new(shared) })
+        Ok(IperfServer { listener, udp, shared: Arc::new(shared) })
     }
 
-    /// Where it listens.
+    /// Returns the address and port of the listener.
     pub fn local_addr(&self) -> io::Result<SocketAddr> {
         self.listener.local_addr()
     }
 
-    /// Clients that ask for a test, wait for their turn, or run one.
+    /// Returns the number of clients that request a test, wait in the queue, or run a test.
     pub fn sessions(&self) -> usize {
         self.shared.sessions.load(Ordering::SeqCst)
     }
 
-    /// Serves until `stop` is set, and then tells the clients that it ends.
+    /// Serves until `stop` is set, and then informs the clients of the stop.
     pub fn run(&self, stop: &AtomicBool) {
         thread::scope(|scope| {
             scope.spawn(|| self.udp.run(&self.shared.udp, stop));
             let mut number = 0;
             while !stop.load(Ordering::Relaxed) {
-                if !readable(self.listener.as_fd(), TICK) {
+                if !readable(self.listener.as_fd(), POLL_INTERVAL) {
                     continue;
                 }
-                // Those that keep coming do not keep it from looking whether it should stop.
+                // A flood of connections must not keep the loop from its stop flag.
                 for _ in 0..BACKLOG {
                     match self.listener.accept() {
                         Ok((socket, peer)) => {
                             number += 1;
-                            Shared::accept(&self.shared, socket, peer, number);
+                            IperfServerState::accept(&self.shared, socket, peer, number);
                         }
                         Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
                         Err(error) => {
-                            self.shared.starved(&error);
+                            self.shared.on_accept_error(&error);
                             break;
                         }
                     }
@@ -177,96 +174,104 @@ impl Server {
             }
         });
         self.shared.stopping.store(true, Ordering::SeqCst);
-        let deadline = Instant::now() + TIDY_WITHIN;
+        let deadline = Instant::now() + CLEANUP_TIMEOUT;
         while self.sessions() > 0 && Instant::now() < deadline {
-            thread::sleep(TICK / 10);
+            thread::sleep(POLL_INTERVAL / 10);
         }
     }
 }
 
-/// A session, counted until it is dropped.
-struct Running<'a>(&'a AtomicUsize);
+/// Counts a session until it is dropped.
+struct RunningGuard<'a>(&'a AtomicUsize);
 
-impl<'a> Running<'a> {
+impl<'a> RunningGuard<'a> {
     fn new(sessions: &'a AtomicUsize) -> Self {
         sessions.fetch_add(1, Ordering::SeqCst);
-        Running(sessions)
+        RunningGuard(sessions)
     }
 }
 
-impl Drop for Running<'_> {
+impl Drop for RunningGuard<'_> {
     fn drop(&mut self) {
         self.0.fetch_sub(1, Ordering::SeqCst);
     }
 }
 
-impl Shared {
-    /// Puts a thread on a connection; `number` is its place in the order they came.
-    fn accept(shared: &Arc<Shared>, socket: TcpStream, peer: SocketAddr, number: u64) {
-        // A dual-stack socket shows IPv4 clients in IPv6 clothes.
+impl IperfServerState {
+    /// Starts the thread of a connection; `number` is its position in the order of arrival.
+    fn accept(shared: &Arc<IperfServerState>, socket: TcpStream, peer: SocketAddr, number: u64) {
+        // A dual-stack socket reports IPv4 clients as IPv4-mapped IPv6 addresses.
         let peer = SocketAddr::new(peer.ip().to_canonical(), peer.port());
         if !shared.config.access.permits(peer.ip()) {
-            return (shared.log)(Event::Refused(peer, Reason::Access, "not allowed from there"));
+            return (shared.log)(ServerEvent::Refused(
+                peer,
+                RefusedReason::Access,
+                "connections from this address are denied",
+            ));
         }
-        let Some(watch) = shared.doors.watch(&socket, peer.ip()) else {
-            // One byte into an empty buffer: it does not block.
-            let denied =
-                Control::new(socket, "the client").and_then(|mut c| c.send(State::AccessDenied, "at its hello"));
+        let Some(slot) = shared.connections.add(&socket, peer.ip()) else {
+            // One byte into an empty send buffer does not block.
+            let denied = IperfControl::new(socket, "the client")
+                .and_then(|mut c| c.send(TestState::AccessDenied, "at its hello"));
             drop(denied);
-            return (shared.log)(Event::Refused(peer, Reason::Connections, "as many connections as allowed"));
+            return (shared.log)(ServerEvent::Refused(peer, RefusedReason::Connections, "too many connections"));
         };
         let shared = shared.clone();
         let work = move || {
-            let closed = watch.closed();
-            if let Err(error) = connection(&shared, socket, peer, number, watch) {
-                let reason = if closed.load(Ordering::Relaxed) { Reason::Silent } else { reason(&error) };
-                (shared.log)(Event::Refused(peer, reason, &error.to_string()));
+            let closed = slot.closed_flag();
+            if let Err(error) = serve_connection(&shared, socket, peer, number, slot) {
+                let reason =
+                    if closed.load(Ordering::Relaxed) { RefusedReason::Silent } else { refused_reason(&error) };
+                (shared.log)(ServerEvent::Refused(peer, reason, &error.to_string()));
             }
         };
-        // Without a thread the socket is dropped, and the client told so by the close.
+        // If the thread does not start, the socket is dropped; the client sees the close.
         let _ = thread::Builder::new().name("iperf3".into()).spawn(work);
     }
 
-    /// Files or memory are used up: strangers make place, and the loop does not spin on what it cannot accept.
-    fn starved(&self, error: &io::Error) {
-        // Whoever gave up before it was accepted is no sign of want (accept(2)).
+    /// Reacts to a failed accept(2). Without file descriptors or memory, some unauthenticated connections are closed,
+    /// and the loop pauses.
+    fn on_accept_error(&self, error: &io::Error) {
+        // A client that gave up before it was accepted is no sign of a shortage (accept(2)).
         if matches!(error.kind(), io::ErrorKind::ConnectionAborted | io::ErrorKind::Interrupted) {
             return;
         }
-        (self.log)(Event::Starved(error));
-        self.doors.make_place();
-        thread::sleep(TICK / 2);
+        (self.log)(ServerEvent::AcceptFailed(error));
+        self.connections.evict_quarter();
+        thread::sleep(POLL_INTERVAL / 2);
     }
 }
 
-fn reason(error: &Error) -> Reason {
+fn refused_reason(error: &Error) -> RefusedReason {
     match error {
-        Error::Timeout { .. } => Reason::Silent,
-        Error::Denied(_) => Reason::Token,
-        _ => Reason::Hello,
+        Error::Timeout { .. } => RefusedReason::Silent,
+        Error::Denied(_) => RefusedReason::Token,
+        _ => RefusedReason::Hello,
     }
 }
 
-/// One connection from its first byte: a stream goes to its test, anything else begins one.
-fn connection(
-    shared: &Arc<Shared>,
+/// Serves one connection from its first byte: a stream goes to its test, any other connection starts one.
+fn serve_connection(
+    shared: &Arc<IperfServerState>,
     socket: TcpStream,
     peer: SocketAddr,
     number: u64,
-    watch: Watch,
+    slot: ConnectionSlot,
 ) -> Result<(), Error> {
-    let mut control = Control::new(socket, "the client")?;
+    let mut control = IperfControl::new(socket, "the client")?;
     let mut cookie = [0; COOKIE_LENGTH];
-    control.read(&mut cookie, shared.config.patience.step, "before its cookie")?;
-    watch.spoke();
+    control.read(&mut cookie, shared.config.timeouts.step_timeout, "before its cookie")?;
+    slot.note_data();
     let cookie = Cookie::from_wire(cookie);
-    let came = Arrived { number, control, watch };
-    let Some(Arrived { control, watch, .. }) = shared.arrivals.deliver(&cookie, peer.ip(), came) else { return Ok(()) };
-    let _running = Running::new(&shared.sessions);
-    Session::new(shared.clone(), control, peer, cookie, watch).run()
+    let arrived = ArrivedConnection { number, control, slot };
+    let Some(ArrivedConnection { control, slot, .. }) = shared.arrivals.deliver(&cookie, peer.ip(), arrived) else {
+        return Ok(());
+    };
+    let _running = RunningGuard::new(&shared.sessions);
+    IperfSession::new(shared.clone(), control, peer, cookie, slot).run()
 }
 
-/// An address as clients of a dual-stack socket have it.
+/// Returns the address of a dual-stack client in its IPv4 form.
 fn canonical(address: SocketAddr) -> IpAddr {
     address.ip().to_canonical()
 }

@@ -1,26 +1,26 @@
-//! What a client sees that asks for the server's output: lines or an object in iperf3's layout, of a bounded size.
+//! Server output for `--get-server-output`: text or a JSON object in iperf3's layout, of limited size.
 
 use std::fmt::Write;
 use std::net::SocketAddr;
 
-use lfn_core::iperf3::{Cookie, Output, Parameters, Protocol, Results, StreamResult, Way};
+use lfn_core::iperf3::{Cookie, LoadDirection, LoadProtocol, Parameters, Results, ServerOutput, StreamResult};
 use lfn_core::units::Bytes;
 use serde_json::{Value, json};
 
-use super::super::figures::Slice;
-use super::super::flow::{Flow, Socket};
+use super::super::figures::IntervalFigures;
+use super::super::stream::{IperfStream, Socket};
 
-/// Streams times intervals that are kept: some 2 MiB. A longer test is told without the rest of its intervals.
-const MOST_ROWS: usize = 20_000;
+/// Maximum rows (streams times intervals), about 2 MiB. Later intervals of a longer test are omitted.
+const MAX_ROWS: usize = 20_000;
 
-/// The output of one test, as it grows.
+/// Output of one test, under construction.
 #[derive(Debug)]
-pub(super) struct ServerOutput(Option<Growing>);
+pub(super) struct OutputRecorder(Option<OutputBuilder>);
 
 #[derive(Debug)]
-struct Growing {
+struct OutputBuilder {
     as_json: bool,
-    /// Identifier of each stream, and whether the server sends on it.
+    /// Id of each stream, and whether the server sends on it.
     flows: Vec<(u32, bool)>,
     text: String,
     start: Value,
@@ -28,22 +28,22 @@ struct Growing {
     rows: usize,
 }
 
-impl ServerOutput {
+impl OutputRecorder {
     pub(super) fn new(
         parameters: &Parameters,
         cookie: &Cookie,
         peer: SocketAddr,
         as_json: bool,
-        flows: &[Flow],
+        flows: &[IperfStream],
     ) -> Self {
         if !parameters.server_output {
-            return ServerOutput(None);
+            return OutputRecorder(None);
         }
         let mut text = format!("Accepted connection from {}, port {}\n", peer.ip(), peer.port());
         let mut connected = Vec::new();
         for flow in flows {
             let Some((local, remote)) = flow.socket.addresses() else { continue };
-            // Writing to a string does not fail.
+            // Writing to a string cannot fail.
             let _ = writeln!(
                 text,
                 "[{:3}] local {} port {} connected to {} port {}",
@@ -63,67 +63,67 @@ impl ServerOutput {
             "accepted_connection": {"host": peer.ip(), "port": peer.port()},
             "cookie": cookie.to_string(),
             "test_start": {
-                "protocol": if parameters.protocol == Protocol::Tcp { "TCP" } else { "UDP" },
+                "protocol": if parameters.protocol == LoadProtocol::Tcp { "TCP" } else { "UDP" },
                 "num_streams": parameters.streams,
                 "blksize": parameters.length.0,
                 "omit": parameters.omit.as_secs(),
-                "reverse": u8::from(parameters.way == Way::Reverse),
-                "bidir": u8::from(parameters.way == Way::Both),
+                "reverse": u8::from(parameters.way == LoadDirection::Reverse),
+                "bidir": u8::from(parameters.way == LoadDirection::Both),
                 "title": parameters.title,
             },
         });
         let flows = flows.iter().map(|flow| (flow.id, flow.sends)).collect();
-        ServerOutput(Some(Growing { as_json, flows, text, start, intervals: Vec::new(), rows: 0 }))
+        OutputRecorder(Some(OutputBuilder { as_json, flows, text, start, intervals: Vec::new(), rows: 0 }))
     }
 
-    /// An interval is over.
-    pub(super) fn slice(&mut self, slice: &Slice) {
-        let Some(growing) = &mut self.0 else { return };
-        growing.rows += slice.streams.len();
-        if growing.rows > MOST_ROWS {
+    /// Adds a closed interval.
+    pub(super) fn add_interval(&mut self, interval: &IntervalFigures) {
+        let Some(builder) = &mut self.0 else { return };
+        builder.rows += interval.streams.len();
+        if builder.rows > MAX_ROWS {
             return;
         }
-        let (start, end) = (slice.start.as_secs_f64(), slice.end.as_secs_f64());
+        let (start, end) = (interval.start.as_secs_f64(), interval.ended_at.as_secs_f64());
         let mut streams = Vec::new();
-        for ((id, sends), (bytes, _)) in growing.flows.iter().zip(&slice.streams) {
-            let rate = Bytes(*bytes).per(slice.end - slice.start);
-            let omitted = if slice.omitted { "(omitted)" } else { "" };
+        for ((id, sends), (bytes, _)) in builder.flows.iter().zip(&interval.streams) {
+            let rate = Bytes(*bytes).per(interval.ended_at - interval.start);
+            let omitted = if interval.omitted { "(omitted)" } else { "" };
             let (size, rate_text) = (Bytes(*bytes).to_string(), rate.to_string());
             let _ =
-                writeln!(growing.text, "[{id:3}] {start:7.2}-{end:<7.2} sec  {size:>10}  {rate_text:>12} {omitted}");
-            if growing.as_json {
+                writeln!(builder.text, "[{id:3}] {start:7.2}-{end:<7.2} sec  {size:>10}  {rate_text:>12} {omitted}");
+            if builder.as_json {
                 streams.push(json!({"id": id, "start": start, "end": end, "seconds": end - start, "bytes": bytes,
-                    "bits_per_second": rate.0, "omitted": slice.omitted, "sender": sends}));
+                    "bits_per_second": rate.0, "omitted": interval.omitted, "sender": sends}));
             }
         }
-        if growing.as_json {
-            growing.intervals.push(json!({ "streams": streams }));
+        if builder.as_json {
+            builder.intervals.push(json!({ "streams": streams }));
         }
     }
 
-    /// The test is over: these are the figures of both ends.
-    pub(super) fn finish(self, ours: &Results, theirs: &Results) -> Option<Output> {
-        let mut growing = self.0?;
-        if growing.rows > MOST_ROWS {
-            growing.text.push_str("(more intervals than are told)\n");
+    /// Adds the results of both ends, and returns the output.
+    pub(super) fn finish(self, server_results: &Results, client_results: &Results) -> Option<ServerOutput> {
+        let mut builder = self.0?;
+        if builder.rows > MAX_ROWS {
+            builder.text.push_str("(later intervals omitted)\n");
         }
-        growing.text.push_str("- - - - - - - - - - - - - - - - - - - - - - - - -\n");
+        builder.text.push_str("- - - - - - - - - - - - - - - - - - - - - - - - -\n");
         let mut streams = Vec::new();
-        for (id, sends) in &growing.flows {
-            let (Some(own), Some(other)) = (ours.stream(*id), theirs.stream(*id)) else { continue };
+        for (id, sends) in &builder.flows {
+            let (Some(own), Some(other)) = (server_results.stream(*id), client_results.stream(*id)) else { continue };
             let (sent, received) = if *sends { (own, other) } else { (other, own) };
             for (stream, role) in [(sent, "sender"), (received, "receiver")] {
-                growing.text.push_str(&summary(stream, role));
+                builder.text.push_str(&summary(stream, role));
             }
-            streams.push(json!({"sender": end_of(sent), "receiver": end_of(received)}));
+            streams.push(json!({"sender": stream_end(sent), "receiver": stream_end(received)}));
         }
-        if !growing.as_json {
-            return Some(Output::Text(growing.text));
+        if !builder.as_json {
+            return Some(ServerOutput::Text(builder.text));
         }
-        let cpu = json!({"host_total": ours.cpu.total, "host_user": ours.cpu.user, "host_system": ours.cpu.system});
-        Some(Output::Json(json!({
-            "start": growing.start,
-            "intervals": growing.intervals,
+        let cpu = json!({"host_total": server_results.cpu.total, "host_user": server_results.cpu.user, "host_system": server_results.cpu.system});
+        Some(ServerOutput::Json(json!({
+            "start": builder.start,
+            "intervals": builder.intervals,
             "end": {"streams": streams, "cpu_utilization_percent": cpu},
         })))
     }
@@ -140,7 +140,7 @@ fn summary(stream: &StreamResult, role: &str) -> String {
     format!("[{:3}] {:7.2}-{seconds:<7.2} sec  {size:>10}  {rate:>12}{lost}  {role}\n", stream.id, 0.0)
 }
 
-fn end_of(stream: &StreamResult) -> Value {
+fn stream_end(stream: &StreamResult) -> Value {
     json!({
         "id": stream.id,
         "seconds": stream.time.map(|time| time.as_secs_f64()),
@@ -154,7 +154,7 @@ fn end_of(stream: &StreamResult) -> Value {
 }
 
 impl Socket {
-    /// Both ends' addresses.
+    /// Returns the local and the remote address.
     fn addresses(&self) -> Option<(SocketAddr, SocketAddr)> {
         match self {
             Socket::Tcp(socket) => Some((socket.local_addr().ok()?, socket.peer_addr().ok()?)),

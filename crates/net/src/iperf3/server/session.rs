@@ -1,4 +1,4 @@
-//! One client's test, from its parameters to its goodbye.
+//! Test of one client, from its parameters to its end.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -6,246 +6,253 @@ use std::sync::atomic::Ordering;
 use std::thread;
 use std::time::{Duration, Instant, SystemTime};
 
-use lfn_core::iperf3::{Cookie, End, Parameters, Protocol, Results, State, frame, stream_id};
+use lfn_core::iperf3::{Cookie, LoadProtocol, Parameters, Results, TestEnd, TestState, frame, stream_id};
 use lfn_core::units::{BitRate, Bytes, show_duration};
 use lfn_core::wire::{Refusal, RefusalCode};
 
 use super::super::Error;
-use super::super::control::Control;
-use super::super::figures::Figures;
-use super::super::flow::{Flow, Load, Socket};
-use super::super::options::{self, Unknown};
-use super::super::rsa::{self, ANSWER_AFTER};
-use super::Shared;
-use super::output::ServerOutput;
-use crate::server::Event;
-use crate::server::admission::{Ask, Entry, Grant};
-use crate::server::doors::Watch;
-use crate::server::event::Who;
+use super::super::control::IperfControl;
+use super::super::figures::IperfFigures;
+use super::super::options::{self, UnknownCongestion};
+use super::super::rsa::{self, AUTH_RESPONSE_TIME};
+use super::super::stream::{IperfStream, Load, Socket};
+use super::IperfServerState;
+use super::output::OutputRecorder;
+use crate::server::ServerEvent;
+use crate::server::admission::{AdmissionOutcome, Grant, SessionDemand};
+use crate::server::connection_table::ConnectionSlot;
+use crate::server::event::SessionInfo;
 use crate::session::SessionError;
 
-/// How often a running test is looked at: its limits, its silence.
-const LOOK_UP: Duration = Duration::from_millis(100);
+/// Interval at which the limits and the silence of a running test are checked.
+const POLL_INTERVAL: Duration = Duration::from_millis(100);
 
-/// How long its streams are waited for at once, before the control connection is looked at.
-const LOOK: Duration = Duration::from_millis(50);
+/// Maximum wait for streams before the control connection is checked.
+const STREAM_POLL_INTERVAL: Duration = Duration::from_millis(50);
 
-/// What is still on its way when the client has ended its test is waited for, as long as it keeps coming.
-const QUIET: Duration = Duration::from_millis(500);
-const DRAIN_WITHIN: Duration = Duration::from_secs(5);
+/// After the client's end of the test, data in flight is read until no data arrives for this time.
+const QUIET_TIME: Duration = Duration::from_millis(500);
+const DRAIN_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// A control connection that has shown its cookie.
-pub(super) struct Session {
-    shared: Arc<Shared>,
-    control: Control,
+/// A control connection that has sent its cookie.
+pub(super) struct IperfSession {
+    shared: Arc<IperfServerState>,
+    control: IperfControl,
     peer: SocketAddr,
     cookie: Cookie,
-    watch: Watch,
-    /// Places of its TCP streams.
-    streams: Vec<Watch>,
+    slot: ConnectionSlot,
+    /// Slots of the TCP streams.
+    stream_slots: Vec<ConnectionSlot>,
 }
 
-impl Session {
-    pub(super) fn new(shared: Arc<Shared>, control: Control, peer: SocketAddr, cookie: Cookie, watch: Watch) -> Self {
-        Session { shared, control, peer, cookie, watch, streams: Vec::new() }
+impl IperfSession {
+    pub(super) fn new(
+        shared: Arc<IperfServerState>,
+        control: IperfControl,
+        peer: SocketAddr,
+        cookie: Cookie,
+        slot: ConnectionSlot,
+    ) -> Self {
+        IperfSession { shared, control, peer, cookie, slot, stream_slots: Vec::new() }
     }
 
-    /// Serves it to its end. An error before anything was asked for is returned; of all else the log has been told.
+    /// Serves the test to its end. Returns errors that occur before the request for a test; later errors are logged
+    /// here.
     pub(super) fn run(mut self) -> Result<(), Error> {
         let parameters = match self.parameters() {
             Ok(parameters) => parameters,
             Err(error) => {
-                self.tell(&error);
+                self.send_error(&error);
                 return Err(error);
             }
         };
-        let who = self.who(&parameters);
-        let came = Instant::now();
-        let grant = match self.admit(&who) {
+        let info = self.session_info(&parameters);
+        let arrived_at = Instant::now();
+        let grant = match self.admit(&info) {
             Ok(grant) => grant,
             Err(error) => {
-                self.tell(&error);
+                self.send_error(&error);
                 match &error {
-                    Error::Limit(refusal) => (self.shared.log)(Event::Denied(&who, refusal)),
-                    _ => (self.shared.log)(Event::Left(&who, came.elapsed())),
+                    Error::Limit(refusal) => (self.shared.log)(ServerEvent::Denied(&info, refusal)),
+                    _ => (self.shared.log)(ServerEvent::LeftQueue(&info, arrived_at.elapsed())),
                 }
                 return Ok(());
             }
         };
-        (self.shared.log)(Event::Opened(&who, grant.allowed(), came.elapsed()));
-        let (begun, throttle) = (Instant::now(), grant.throttle());
-        let result = self.test(&parameters, &grant);
+        (self.shared.log)(ServerEvent::Opened(&info, grant.allowed(), arrived_at.elapsed()));
+        let (started_at, rate_limiter) = (Instant::now(), grant.rate_limiter());
+        let result = self.run_test(&parameters, &grant);
         if let Err(error) = &result {
-            self.tell(error);
+            self.send_error(error);
         }
-        // The place is free when the log says so.
+        // The slot is free before the log entry appears.
         drop(grant);
         let error = result.err().map(|error| SessionError::Refused(Refusal::new(RefusalCode::Io, error.to_string())));
-        let (bytes, time) = (throttle.moved(), begun.elapsed());
-        (self.shared.log)(Event::Ended { who: &who, bytes, time, error: error.as_ref(), copied: None });
+        let (bytes, time) = (rate_limiter.bytes_moved(), started_at.elapsed());
+        (self.shared.log)(ServerEvent::Ended { info: &info, bytes, time, error: error.as_ref(), copy_summary: None });
         Ok(())
     }
 
-    fn who(&self, parameters: &Parameters) -> Who {
+    fn session_info(&self, parameters: &Parameters) -> SessionInfo {
         let (sends, receives) = parameters.server_streams();
         let streams = sends + receives;
         let asked = parameters.rate.into_iter().chain(parameters.pacing).min();
-        let ask = Ask {
+        let demand = SessionDemand {
             streams,
             time: parameters.time(),
             bytes: match parameters.end {
-                End::Bytes(bytes) => Some(Bytes(bytes)),
-                End::Blocks(blocks) => Some(Bytes(blocks.saturating_mul(parameters.length.0))),
-                End::Time(_) | End::Open => None,
+                TestEnd::Bytes(bytes) => Some(Bytes(bytes)),
+                TestEnd::Blocks(blocks) => Some(Bytes(blocks.saturating_mul(parameters.length.0))),
+                TestEnd::Time(_) | TestEnd::Unlimited => None,
             },
             rate: asked.map(|rate| BitRate(rate.0.saturating_mul(streams.into()))),
-            grace: self.shared.config.patience.grace,
-            ..Ask::default()
+            grace: self.shared.config.timeouts.end_grace,
+            ..SessionDemand::default()
         };
-        let (token, places) = Default::default();
-        Who { client: self.peer, session: None, token, verb: "iperf3", places, ask, sends: sends > 0 }
+        let (token, paths) = Default::default();
+        SessionInfo { client: self.peer, session: None, token, verb: "iperf3", paths, demand, sends: sends > 0 }
     }
 
-    /// Says what went wrong, where the client may still be listening; it may be gone.
-    fn tell(&mut self, error: &Error) {
-        let doing = "while it was told";
+    /// Sends the error to the client, which may be gone.
+    fn send_error(&mut self, error: &Error) {
+        let doing = "while the error was sent";
         let _ = match (error, error.code()) {
-            (Error::Stopped, _) => self.control.send(State::ServerTerminate, doing),
+            (Error::Stopped, _) => self.control.send(TestState::ServerTerminate, doing),
             (Error::Limit(refusal), _) if matches!(refusal.code, RefusalCode::Full | RefusalCode::Stopped) => {
-                self.control.send(State::AccessDenied, doing)
+                self.control.send(TestState::AccessDenied, doing)
             }
             (_, Some((code, errno))) => {
                 let numbers = [code.0.to_be_bytes(), errno.to_be_bytes()].concat();
-                self.control.write(&[&[State::ServerError.wire()], &numbers[..]].concat(), doing)
+                self.control.write(&[&[TestState::ServerError.wire()], &numbers[..]].concat(), doing)
             }
             _ => Ok(()),
         };
     }
 
     fn parameters(&mut self) -> Result<Parameters, Error> {
-        let step = self.shared.config.patience.step;
-        self.control.send(State::ParamExchange, "before its parameters")?;
-        let value = self.control.json(frame::PARAMETERS_LIMIT, step, "before its parameters")?;
-        let came = Instant::now();
+        let step = self.shared.config.timeouts.step_timeout;
+        self.control.send(TestState::ParamExchange, "before its parameters")?;
+        let value = self.control.json(frame::MAX_PARAMETERS, step, "before its parameters")?;
+        let arrived_at = Instant::now();
         let parameters = Parameters::read(&value)?;
         if let Some(authentication) = &self.shared.config.users {
             let claim = parameters.token.as_ref().and_then(|token| {
-                let claim = authentication.key.claim(token, authentication.also_pkcs1)?;
+                let claim = authentication.key.decrypt_claim(token, authentication.also_pkcs1)?;
                 let recent = claim.is_recent(seconds_since_1970(), authentication.skew);
-                (rsa::admits(&authentication.users, &claim) & recent).then_some(claim)
+                (rsa::is_authorized(&authentication.users, &claim) & recent).then_some(claim)
             });
-            // Whatever it was, it is said after the same time.
-            thread::sleep(ANSWER_AFTER.saturating_sub(came.elapsed()));
+            // Every answer comes after the same time.
+            thread::sleep(AUTH_RESPONSE_TIME.saturating_sub(arrived_at.elapsed()));
             if claim.is_none() {
-                return Err(Error::Denied("user, password or time of the token is wrong"));
+                return Err(Error::Denied("wrong user, password or token time"));
             }
         }
         Ok(parameters)
     }
 
-    /// Waits for a place.
-    fn admit(&mut self, who: &Who) -> Result<Grant, Error> {
-        // From here on it is the admission's to say how many there may be.
-        if !self.watch.known() {
+    /// Waits for the admission of the session.
+    fn admit(&mut self, info: &SessionInfo) -> Result<Grant, Error> {
+        // From now on the admission control limits the number of sessions.
+        if !self.slot.authenticate() {
             return Err(Error::Busy);
         }
-        let mut ticket = match self.shared.config.admission.enter(self.peer.ip(), who.ask) {
-            Entry::Granted(grant) => return Ok(grant),
-            Entry::Refused(refusal) => return Err(Error::Limit(refusal)),
-            Entry::Queued(ticket) => ticket,
+        let mut ticket = match self.shared.config.admission.request(self.peer.ip(), info.demand) {
+            AdmissionOutcome::Granted(grant) => return Ok(grant),
+            AdmissionOutcome::Refused(refusal) => return Err(Error::Limit(refusal)),
+            AdmissionOutcome::Queued(ticket) => ticket,
         };
-        (self.shared.log)(Event::Queued(who, ticket.expected()));
-        let patience = self.shared.config.patience.queue;
-        let deadline = Instant::now() + patience;
+        (self.shared.log)(ServerEvent::Queued(info, ticket.expected_wait()));
+        let timeout = self.shared.config.timeouts.queue_timeout;
+        let deadline = Instant::now() + timeout;
         while Instant::now() < deadline {
-            if let Some(turn) = ticket.wait(LOOK_UP) {
-                return turn.map_err(Error::Limit);
+            if let Some(outcome) = ticket.wait(POLL_INTERVAL) {
+                return outcome.map_err(Error::Limit);
             }
-            self.look("while it waited for a place")?;
+            self.check_quiet("while it waited in the queue")?;
         }
-        let text = format!("no place became free within {}", show_duration(patience));
+        let text = format!("still full after {} in the queue", show_duration(timeout));
         Err(Error::Limit(Refusal::new(RefusalCode::Full, text).hint("try again later")))
     }
 
-    /// Nothing should be said now: whatever comes ends the test.
-    fn look(&mut self, doing: &'static str) -> Result<(), Error> {
+    /// Returns an error if the client sends a state at a time when none is valid.
+    fn check_quiet(&mut self, doing: &'static str) -> Result<(), Error> {
         if self.shared.stopping.load(Ordering::SeqCst) {
             return Err(Error::Stopped);
         }
         match self.control.poll(Duration::ZERO, doing)? {
             None => Ok(()),
-            Some(State::ClientTerminate) => Err(Error::ClientStopped),
+            Some(TestState::ClientTerminate) => Err(Error::ClientStopped),
             Some(state) => Err(Error::Unexpected { peer: "the client", state, doing }),
         }
     }
 
-    fn test(&mut self, parameters: &Parameters, grant: &Grant) -> Result<(), Error> {
+    fn run_test(&mut self, parameters: &Parameters, grant: &Grant) -> Result<(), Error> {
         let (sends, receives) = parameters.server_streams();
-        let load = Load::new(parameters, parameters.rate, grant.throttle());
+        let load = Load::new(parameters, parameters.rate, grant.rate_limiter());
         let sockets = match parameters.protocol {
-            Protocol::Tcp => self.tcp_streams(parameters, usize::from(sends + receives))?,
-            Protocol::Udp => self.udp_streams(parameters, usize::from(sends + receives))?,
+            LoadProtocol::Tcp => self.tcp_streams(parameters, usize::from(sends + receives))?,
+            LoadProtocol::Udp => self.udp_streams(parameters, usize::from(sends + receives))?,
         };
-        // A client makes first those it sends on.
-        let flows = sockets
-            .into_iter()
-            .enumerate()
-            .map(|(index, socket)| Flow::new(stream_id(index), index >= usize::from(receives), socket, load.clone()));
-        let flows: Vec<Flow> = flows.collect();
-        let mut output = ServerOutput::new(parameters, &self.cookie, self.peer, self.shared.config.json_output, &flows);
-        self.control.send(State::TestStart, "at the start")?;
-        let mut figures = Figures::new(load.clone(), flows, parameters.omit, Duration::from_secs(1));
-        limit(&load, parameters);
-        self.control.send(State::TestRunning, "at the start")?;
-        for flow in &mut figures.flows {
-            flow.start()?;
+        // The client opens the streams on which it sends first.
+        let streams = sockets.into_iter().enumerate().map(|(index, socket)| {
+            IperfStream::new(stream_id(index), index >= usize::from(receives), socket, load.clone())
+        });
+        let streams: Vec<IperfStream> = streams.collect();
+        let mut output =
+            OutputRecorder::new(parameters, &self.cookie, self.peer, self.shared.config.json_output, &streams);
+        self.control.send(TestState::TestStart, "at the start")?;
+        let mut figures = IperfFigures::new(load.clone(), streams, parameters.omit, Duration::from_secs(1));
+        limit_bytes(&load, parameters);
+        self.control.send(TestState::TestRunning, "at the start")?;
+        for stream in &mut figures.streams {
+            stream.start()?;
         }
-        self.running(parameters, grant, &mut figures, &mut output)?;
-        self.results(parameters, &mut figures, output)
+        self.run_load(parameters, grant, &mut figures, &mut output)?;
+        self.exchange_results(parameters, &mut figures, output)
     }
 
     fn tcp_streams(&mut self, parameters: &Parameters, count: usize) -> Result<Vec<Socket>, Error> {
         let shared = self.shared.clone();
         let Some(mut expected) = shared.arrivals.expect(self.cookie, self.peer.ip(), count) else {
-            return Err(Error::Denied("another test has the same cookie"));
+            return Err(Error::Denied("another test uses the same cookie"));
         };
-        self.control.send(State::CreateStreams, "before its streams")?;
-        let within = self.shared.config.patience.step;
+        self.control.send(TestState::CreateStreams, "before its streams")?;
+        let within = self.shared.config.timeouts.step_timeout;
         let deadline = Instant::now() + within;
         loop {
-            let came = expected.wait(count, deadline.min(Instant::now() + LOOK));
-            if came == count {
+            let arrived = expected.wait(count, deadline.min(Instant::now() + STREAM_POLL_INTERVAL));
+            if arrived == count {
                 break;
             }
-            self.look("before its streams")?;
+            self.check_quiet("before its streams")?;
             if Instant::now() >= deadline {
-                return Err(Error::Streams { came, expected: count, within });
+                return Err(Error::Streams { arrived, expected: count, within });
             }
         }
-        let (sockets, places): (Vec<_>, _) = expected.take().into_iter().unzip();
-        self.streams = places;
+        let (sockets, paths): (Vec<_>, _) = expected.take().into_iter().unzip();
+        self.stream_slots = paths;
         for socket in &sockets {
-            options::apply(socket, parameters, Unknown::KeepsDefault)?;
+            options::apply(socket, parameters, UnknownCongestion::KeepsDefault)?;
         }
         Ok(sockets.into_iter().map(Socket::Tcp).collect())
     }
 
     fn udp_streams(&mut self, parameters: &Parameters, count: usize) -> Result<Vec<Socket>, Error> {
         let shared = self.shared.clone();
-        let within = self.shared.config.patience.step;
-        // Those before it may take as long as it may itself.
+        let within = self.shared.config.timeouts.step_timeout;
+        // Earlier tests of this address may take as long as this one.
         let turn = shared.udp.turn(self.peer.ip(), parameters, Instant::now() + 2 * within);
-        let Some(turn) = turn else { return Err(Error::Streams { came: 0, expected: count, within }) };
-        self.control.send(State::CreateStreams, "before its streams")?;
+        let Some(turn) = turn else { return Err(Error::Streams { arrived: 0, expected: count, within }) };
+        self.control.send(TestState::CreateStreams, "before its streams")?;
         let deadline = Instant::now() + within;
         let mut sockets = Vec::new();
         while sockets.len() < count {
-            match turn.wait(deadline.min(Instant::now() + LOOK))? {
+            match turn.wait(deadline.min(Instant::now() + STREAM_POLL_INTERVAL))? {
                 Some(socket) => sockets.push(Socket::Udp(socket)),
                 None => {
-                    self.look("before its streams")?;
+                    self.check_quiet("before its streams")?;
                     if Instant::now() >= deadline {
-                        return Err(Error::Streams { came: sockets.len(), expected: count, within });
+                        return Err(Error::Streams { arrived: sockets.len(), expected: count, within });
                     }
                 }
             }
@@ -253,25 +260,25 @@ impl Session {
         Ok(sockets)
     }
 
-    /// Until the client ends it.
-    fn running(
+    /// Runs until the client ends the test.
+    fn run_load(
         &mut self,
         parameters: &Parameters,
         grant: &Grant,
-        figures: &mut Figures,
-        output: &mut ServerOutput,
+        figures: &mut IperfFigures,
+        output: &mut OutputRecorder,
     ) -> Result<(), Error> {
-        let patience = self.shared.config.patience;
-        let most = parameters.time().or(grant.allowed().time).map(|time| time + patience.grace);
-        let begun = Instant::now();
-        let (mut heard, mut before) = (begun, 0);
+        let timeouts = self.shared.config.timeouts;
+        let max_time = parameters.time().or(grant.allowed().time).map(|time| time + timeouts.end_grace);
+        let started_at = Instant::now();
+        let (mut last_data, mut before) = (started_at, 0);
         loop {
-            while let Some(slice) = figures.tick() {
-                output.slice(&slice);
+            while let Some(interval) = figures.close_due_interval() {
+                output.add_interval(&interval);
             }
-            match self.control.poll(figures.idle().min(LOOK_UP), "during the test")? {
-                Some(State::TestEnd) => return Ok(()),
-                Some(State::ClientTerminate) => return Err(Error::ClientStopped),
+            match self.control.poll(figures.time_to_next_event().min(POLL_INTERVAL), "during the test")? {
+                Some(TestState::TestEnd) => return Ok(()),
+                Some(TestState::ClientTerminate) => return Err(Error::ClientStopped),
                 Some(state) => return Err(Error::Unexpected { peer: "the client", state, doing: "during the test" }),
                 None => {}
             }
@@ -279,87 +286,87 @@ impl Session {
                 return Err(Error::Stopped);
             }
             grant.check().map_err(Error::Limit)?;
-            for flow in &figures.flows {
-                flow.ended()?;
+            for stream in &figures.streams {
+                stream.ended()?;
             }
-            let bytes = figures.flows.iter().map(|flow| flow.counter().bytes()).sum();
+            let bytes = figures.streams.iter().map(|stream| stream.counter().bytes()).sum();
             if std::mem::replace(&mut before, bytes) != bytes {
-                heard = Instant::now();
+                last_data = Instant::now();
             }
-            if heard.elapsed() > patience.silence {
-                return Err(Error::Silence(patience.silence));
+            if last_data.elapsed() > timeouts.silence_timeout {
+                return Err(Error::Silence(timeouts.silence_timeout));
             }
-            if let Some(most) = most.filter(|&most| begun.elapsed() > most) {
-                return Err(Error::Expired(most));
+            if let Some(max_time) = max_time.filter(|&max_time| started_at.elapsed() > max_time) {
+                return Err(Error::Expired(max_time));
             }
         }
     }
 
-    /// Both ends tell what they counted.
-    fn results(
+    /// Exchanges the results of both ends.
+    fn exchange_results(
         &mut self,
         parameters: &Parameters,
-        figures: &mut Figures,
-        mut output: ServerOutput,
+        figures: &mut IperfFigures,
+        mut output: OutputRecorder,
     ) -> Result<(), Error> {
-        let step = self.shared.config.patience.step;
-        if let Some(slice) = figures.finish() {
-            output.slice(&slice);
+        let step = self.shared.config.timeouts.step_timeout;
+        if let Some(interval) = figures.finish() {
+            output.add_interval(&interval);
         }
         figures.stop(true);
-        self.control.send(State::ExchangeResults, "before its results")?;
-        let value = self.control.json(frame::RESULTS_LIMIT, step, "before its results")?;
-        let ids: Vec<u32> = figures.flows.iter().map(|flow| flow.id).collect();
-        let theirs = Results::read(&value, &ids)?;
+        self.control.send(TestState::ExchangeResults, "before its results")?;
+        let value = self.control.json(frame::MAX_RESULTS, step, "before its results")?;
+        let ids: Vec<u32> = figures.streams.iter().map(|stream| stream.id).collect();
+        let client_results = Results::read(&value, &ids)?;
         if parameters.omit.is_zero() {
-            drain(figures, &theirs);
+            drain(figures, &client_results);
         }
         figures.stop(false);
         let mut results = figures.results();
-        results.output = output.finish(&results, &theirs);
+        results.output = output.finish(&results, &client_results);
         let value = results.write();
-        let sent = self.control.send_json(&value, frame::OUTPUT_LIMIT, "while it was told the results");
+        let sent = self.control.send_json(&value, frame::MAX_SERVER_OUTPUT, "while the results were sent");
         if let Err(Error::Frame(_)) = sent {
             results.output = None;
-            self.control.send_json(&results.write(), frame::OUTPUT_LIMIT, "while it was told the results")?;
+            self.control.send_json(&results.write(), frame::MAX_SERVER_OUTPUT, "while the results were sent")?;
         } else {
             sent?;
         }
-        self.control.send(State::DisplayResults, "while it was told the results")?;
+        self.control.send(TestState::DisplayResults, "while the results were sent")?;
         match self.control.state(step, "at the end") {
-            Ok(State::IperfDone) | Err(Error::Closed { .. }) => Ok(()),
+            Ok(TestState::IperfDone) | Err(Error::Closed { .. }) => Ok(()),
             Ok(state) => Err(Error::Unexpected { peer: "the client", state, doing: "at the end" }),
             Err(error) => Err(error),
         }
     }
 }
 
-/// A reverse test over TCP ends when the client has what it wanted: more is not sent, so that both ends count the same.
-/// Datagrams get lost, blocks are what the client calls one, and some clients count from the end of the warm-up and some
-/// do not: there, it says when it is enough.
-fn limit(load: &Load, parameters: &Parameters) {
-    let counted = parameters.protocol == Protocol::Tcp && parameters.omit.is_zero();
-    if let (true, End::Bytes(bytes)) = (counted, parameters.end) {
-        load.send_only(bytes);
+/// Limits the bytes of a reverse TCP test to the client's request, so that both ends count the same. Other tests end
+/// when the client says so: datagrams may be lost, the size of a block is the client's, and clients differ in the start
+/// of the count after a warm-up.
+fn limit_bytes(load: &Load, parameters: &Parameters) {
+    let counted = parameters.protocol == LoadProtocol::Tcp && parameters.omit.is_zero();
+    if let (true, TestEnd::Bytes(bytes)) = (counted, parameters.end) {
+        load.limit_bytes(bytes);
     }
 }
 
-/// Reads on until all is there that the client says it sent, or no more comes.
-fn drain(figures: &mut Figures, theirs: &Results) {
-    let receivers = || figures.flows.iter().filter(|flow| !flow.sends);
-    let sent: u64 = receivers().filter_map(|flow| theirs.stream(flow.id)).map(|stream| stream.bytes).sum();
-    let begun = Instant::now();
-    let (mut heard, mut before) = (begun, 0);
-    while figures.bytes(false) < sent && begun.elapsed() < DRAIN_WITHIN {
+/// Reads until all bytes have arrived that the client reports as sent, or until no more arrive.
+fn drain(figures: &mut IperfFigures, client_results: &Results) {
+    let receivers = || figures.streams.iter().filter(|stream| !stream.sends);
+    let sent: u64 = receivers().filter_map(|stream| client_results.stream(stream.id)).map(|stream| stream.bytes).sum();
+    let started_at = Instant::now();
+    let (mut last_data, mut before) = (started_at, 0);
+    while figures.bytes(false) < sent && started_at.elapsed() < DRAIN_TIMEOUT {
         let bytes = figures.bytes(false);
         if std::mem::replace(&mut before, bytes) != bytes {
-            heard = Instant::now();
-        } else if heard.elapsed() > QUIET {
+            last_data = Instant::now();
+        } else if last_data.elapsed() > QUIET_TIME {
             break;
         }
         thread::sleep(Duration::from_millis(2));
     }
-    figures.extend();
+    figures.include_late_arrivals();
 }
 
 fn seconds_since_1970() -> i64 {

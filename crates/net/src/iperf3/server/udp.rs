@@ -1,9 +1,9 @@
-//! UDP streams: one port for everybody, and a connected socket of its own for each stream.
+//! UDP streams: one port for all requests, and a connected socket for each stream.
 //!
-//! A datagram that asks for a stream says nothing of the test it belongs to. So one test of an address at a time waits
-//! for its streams, and only datagrams from that address are answered: a forged sender would else be sent a whole
-//! reverse test it never asked for. The new socket is bound before it is connected and may catch what was meant for the
-//! port in between; what it caught is looked at before anything else.
+//! A datagram that requests a stream does not identify its test. So one test per address waits for its streams at a
+//! time, and only datagrams from that address are answered. Otherwise a forged source address would receive a whole
+//! reverse test that it never requested. A new socket is bound before it is connected and may receive requests for the
+//! port in between; these are handled first.
 
 use std::collections::{HashMap, VecDeque};
 use std::io;
@@ -20,59 +20,59 @@ use socket2::{Domain, Socket, Type};
 
 use super::super::Error;
 use super::super::control::{option, readable};
-use super::super::options::{self, Unknown};
-use super::{TICK, canonical};
+use super::super::options::{self, UnknownCongestion};
+use super::{POLL_INTERVAL, canonical};
 
-/// The socket that is asked for streams.
+/// Socket that receives the requests for streams.
 #[derive(Debug)]
-pub(super) struct Listener {
+pub(super) struct UdpListener {
     socket: UdpSocket,
     address: SocketAddr,
 }
 
-/// Addresses whose streams are waited for.
+/// Addresses that may request streams now.
 #[derive(Debug, Default)]
-pub(super) struct Waiting {
-    tests: Mutex<HashMap<IpAddr, Asker>>,
-    left: Condvar,
+pub(super) struct UdpStreamQueue {
+    tests: Mutex<HashMap<IpAddr, WaitingTest>>,
+    turn_free: Condvar,
 }
 
 /// A test that waits for its streams.
 #[derive(Debug)]
-struct Asker {
+struct WaitingTest {
     parameters: Parameters,
     streams: Sender<Result<UdpSocket, Error>>,
 }
 
-/// One test's turn to be asked for streams. Dropping it lets the next test of that address have its turn.
+/// One test's turn to receive streams. Dropping it gives the turn to the next test of the address.
 #[derive(Debug)]
-pub(super) struct Turn<'a> {
-    waiting: &'a Waiting,
+pub(super) struct UdpTurn<'a> {
+    waiting: &'a UdpStreamQueue,
     address: IpAddr,
     streams: Receiver<Result<UdpSocket, Error>>,
 }
 
-impl Waiting {
-    /// Waits for this address's turn.
-    pub(super) fn turn(&self, address: IpAddr, parameters: &Parameters, until: Instant) -> Option<Turn<'_>> {
+impl UdpStreamQueue {
+    /// Waits for the turn of this address; `None` if `until` passes.
+    pub(super) fn turn(&self, address: IpAddr, parameters: &Parameters, until: Instant) -> Option<UdpTurn<'_>> {
         let mut tests = self.lock();
         while tests.contains_key(&address) {
             let left = until.checked_duration_since(Instant::now())?;
-            tests = self.left.wait_timeout(tests, left).unwrap_or_else(PoisonError::into_inner).0;
+            tests = self.turn_free.wait_timeout(tests, left).unwrap_or_else(PoisonError::into_inner).0;
         }
         let (sender, streams) = channel();
-        tests.insert(address, Asker { parameters: parameters.clone(), streams: sender });
-        Some(Turn { waiting: self, address, streams })
+        tests.insert(address, WaitingTest { parameters: parameters.clone(), streams: sender });
+        Some(UdpTurn { waiting: self, address, streams })
     }
 
-    fn lock(&self) -> MutexGuard<'_, HashMap<IpAddr, Asker>> {
-        // No thread panics while it holds it.
+    fn lock(&self) -> MutexGuard<'_, HashMap<IpAddr, WaitingTest>> {
+        // No thread panics while it holds the lock.
         self.tests.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Turn<'_> {
-    /// The next stream, if one is asked for until then.
+impl UdpTurn<'_> {
+    /// Returns the next stream that is requested before `until`.
     pub(super) fn wait(&self, until: Instant) -> Result<Option<UdpSocket>, Error> {
         match self.streams.recv_timeout(until.saturating_duration_since(Instant::now())) {
             Ok(stream) => stream.map(Some),
@@ -81,64 +81,64 @@ impl Turn<'_> {
     }
 }
 
-impl Drop for Turn<'_> {
+impl Drop for UdpTurn<'_> {
     fn drop(&mut self) {
         self.waiting.lock().remove(&self.address);
-        self.waiting.left.notify_all();
+        self.waiting.turn_free.notify_all();
     }
 }
 
-impl Listener {
+impl UdpListener {
     pub(super) fn bind(address: SocketAddr) -> io::Result<Self> {
-        let socket = bound(address)?;
+        let socket = bind_shared(address)?;
         socket.set_nonblocking(true)?;
-        Ok(Listener { socket, address })
+        Ok(UdpListener { socket, address })
     }
 
-    /// Answers who asks for a stream, until `stop` is set.
-    pub(super) fn run(&self, waiting: &Waiting, stop: &AtomicBool) {
-        let mut asked = VecDeque::new();
+    /// Answers requests for streams until `stop` is set.
+    pub(super) fn run(&self, waiting: &UdpStreamQueue, stop: &AtomicBool) {
+        let mut requests = VecDeque::new();
         while !stop.load(Ordering::Relaxed) {
-            if asked.is_empty() && readable(self.socket.as_fd(), TICK) {
-                drain(&self.socket, &mut asked);
+            if requests.is_empty() && readable(self.socket.as_fd(), POLL_INTERVAL) {
+                read_requests(&self.socket, &mut requests);
             }
-            while let Some(from) = asked.pop_front() {
+            while let Some(from) = requests.pop_front() {
                 let tests = waiting.lock();
                 if let Some(test) = tests.get(&canonical(from)) {
-                    let stream = self.stream(from, &test.parameters, &mut asked);
-                    // A test that has all its streams does not listen any more.
+                    let stream = self.stream(from, &test.parameters, &mut requests);
+                    // A test with all its streams does not receive any more.
                     let _ = test.streams.send(stream);
                 }
             }
         }
     }
 
-    /// A socket of its own for `from`, which is told.
+    /// Creates a connected socket for `from`, and sends the reply.
     fn stream(
         &self,
         from: SocketAddr,
         parameters: &Parameters,
-        asked: &mut VecDeque<SocketAddr>,
+        requests: &mut VecDeque<SocketAddr>,
     ) -> Result<UdpSocket, Error> {
         let doing = "a socket for datagrams";
-        let socket = bound(self.address).map_err(option(doing))?;
+        let socket = bind_shared(self.address).map_err(option(doing))?;
         socket.connect(from).map_err(option(doing))?;
         socket.set_nonblocking(true).map_err(option(doing))?;
-        drain(&socket, asked);
+        read_requests(&socket, requests);
         socket.set_nonblocking(false).map_err(option(doing))?;
-        options::apply(&socket, parameters, Unknown::KeepsDefault)?;
+        options::apply(&socket, parameters, UnknownCongestion::KeepsDefault)?;
         socket.send(&datagram::REPLY).map_err(option("the answer to a datagram"))?;
         Ok(socket)
     }
 }
 
-/// Who asks for a stream, of all that lies there.
-fn drain(socket: &UdpSocket, asked: &mut VecDeque<SocketAddr>) {
+/// Reads all waiting datagrams, and keeps the senders of stream requests.
+fn read_requests(socket: &UdpSocket, requests: &mut VecDeque<SocketAddr>) {
     let mut buffer = [0; 64];
     loop {
         match socket.recv_from(&mut buffer) {
-            Ok((length, from)) if datagram::is_connect(&buffer[..length]) => asked.push_back(from),
-            // Anything else is not for this socket; an answer that found nobody neither.
+            Ok((length, from)) if datagram::is_connect(&buffer[..length]) => requests.push_back(from),
+            // Other datagrams, and ICMP errors of earlier answers, are ignored.
             Ok(_) => {}
             Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => {}
             Err(_) => return,
@@ -146,9 +146,9 @@ fn drain(socket: &UdpSocket, asked: &mut VecDeque<SocketAddr>) {
     }
 }
 
-/// A socket on the port that others of this user are bound to as well: `SO_REUSEADDR` would let any user of the host
-/// take the datagrams away.
-fn bound(address: SocketAddr) -> io::Result<UdpSocket> {
+/// Binds a socket to a port that other sockets of this user share. `SO_REUSEADDR` would let any user of the host steal
+/// the datagrams.
+fn bind_shared(address: SocketAddr) -> io::Result<UdpSocket> {
     let socket = Socket::new(Domain::for_address(address), Type::DGRAM, None)?;
     socket.set_reuse_port(true)?;
     if address.is_ipv6() {
@@ -166,11 +166,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn one_test_of_an_address_at_a_time_and_the_next_waits_no_longer_than_it_may() {
-        let (waiting, parameters) = (Waiting::default(), Parameters::default());
+    fn one_test_per_address_waits_for_streams() {
+        let (waiting, parameters) = (UdpStreamQueue::default(), Parameters::default());
         let [one, other] = [1, 2].map(|last| IpAddr::V4(Ipv4Addr::new(127, 0, 0, last)));
         let turn = |address, within| waiting.turn(address, &parameters, Instant::now() + within);
-        let first = turn(one, Duration::ZERO).expect("nobody is before it");
+        let first = turn(one, Duration::ZERO).expect("no other test waits");
         assert!(turn(other, Duration::ZERO).is_some(), "another address has its own");
         assert!(turn(one, Duration::from_millis(50)).is_none());
         std::thread::scope(|scope| {

@@ -1,5 +1,5 @@
-//! As much of HTTP/1.1 as a scrape needs, and no more: `GET /metrics`, one request a connection, a few connections, of
-//! which those that ask nothing make place for others.
+//! The part of HTTP/1.1 that a scrape needs: `GET /metrics`, one request per connection, and few connections.
+//! Connections without a request are closed for newer ones.
 
 use std::collections::BTreeMap;
 use std::io::{self, Read, Write};
@@ -8,16 +8,16 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// How long a request and its answer may take together.
-const WITHIN: Duration = Duration::from_secs(5);
+/// Maximum time for a request and its answer together.
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Longest head of a request.
-const HEAD: usize = 4096;
+/// Maximum length of a request's head.
+const MAX_HEAD_BYTES: usize = 4096;
 
-/// Scrapes at once.
-const CONNECTIONS: usize = 4;
+/// Maximum number of scrapes at once.
+const MAX_SCRAPES: usize = 4;
 
-/// Why metrics are not served.
+/// Failure to serve metrics on an address.
 #[derive(Debug, thiserror::Error)]
 #[error("cannot serve metrics on {address}: {source}")]
 pub struct MetricsError {
@@ -25,7 +25,8 @@ pub struct MetricsError {
     source: io::Error,
 }
 
-/// Serves what `page` gives on `address`, from a thread of its own until the process ends; tells where it listens.
+/// Serves the text that `page` returns on `address`, from its own thread until the process ends. Returns the address
+/// that it listens on.
 pub fn serve(
     address: SocketAddr,
     page: impl Fn() -> String + Send + Sync + 'static,
@@ -39,70 +40,71 @@ pub fn serve(
 }
 
 fn accept<P: Fn() -> String + Send + Sync + 'static>(listener: &TcpListener, page: &Arc<P>) {
-    let open = Arc::new(Mutex::new(Open::default()));
+    let open = Arc::new(Mutex::new(OpenScrapes::default()));
     for number in 0.. {
         let Ok((socket, _)) = listener.accept() else {
-            // Files are used up, perhaps: what is open now will be closed.
+            // The process may be out of file descriptors; connections that are open now will be closed.
             thread::sleep(Duration::from_millis(100));
             continue;
         };
-        let Some(place) = Place::take(&open, number, &socket) else { continue };
+        let Some(slot) = ScrapeSlot::claim(&open, number, &socket) else { continue };
         let page = page.clone();
-        // Without a thread the socket is dropped, and the scraper told so by the close.
+        // If the thread does not start, the socket is dropped; the scraper sees the close.
         let _ = thread::Builder::new().name("scrape".into()).stack_size(256 << 10).spawn(move || {
-            // Whoever scrapes may be gone.
-            let _ = answer(socket, page.as_ref(), &place);
+            // The scraper may have disconnected.
+            let _ = answer(socket, page.as_ref(), &slot);
         });
     }
 }
 
-/// Connections that are open, in the order they came.
+/// Open connections in the order of arrival, each with its socket until its request is read.
 #[derive(Default)]
-struct Open(BTreeMap<u64, Option<TcpStream>>);
+struct OpenScrapes(BTreeMap<u64, Option<TcpStream>>);
 
-/// A scrape's place, given back however its thread ends or if it never starts.
-struct Place {
-    open: Arc<Mutex<Open>>,
+/// Slot of a scrape, freed however its thread ends.
+struct ScrapeSlot {
+    open: Arc<Mutex<OpenScrapes>>,
     number: u64,
 }
 
-impl Place {
-    /// `None` if all are being answered. The oldest that has not asked makes place.
-    fn take(open: &Arc<Mutex<Open>>, number: u64, socket: &TcpStream) -> Option<Place> {
+impl ScrapeSlot {
+    /// Takes a slot; `None` if all connections are being answered. The oldest connection without a request is closed
+    /// for the new one.
+    fn claim(open: &Arc<Mutex<OpenScrapes>>, number: u64, socket: &TcpStream) -> Option<ScrapeSlot> {
         let socket = socket.try_clone().ok()?;
         let mut places = lock(open);
-        if places.0.len() >= CONNECTIONS {
+        if places.0.len() >= MAX_SCRAPES {
             let oldest = places.0.iter().find(|(_, silent)| silent.is_some()).map(|(number, _)| *number)?;
-            // Its thread then sees the end.
+            // The thread of the closed connection then reads the end of the stream.
             let _ = places.0.remove(&oldest).flatten()?.shutdown(Shutdown::Both);
         }
         places.0.insert(number, Some(socket));
-        Some(Place { open: open.clone(), number })
+        Some(ScrapeSlot { open: open.clone(), number })
     }
 
-    /// It has asked, and is answered.
-    fn asked(&self) {
-        if let Some(place) = lock(&self.open).0.get_mut(&self.number) {
-            *place = None;
+    /// Records that the request was read.
+    fn mark_requested(&self) {
+        if let Some(slot) = lock(&self.open).0.get_mut(&self.number) {
+            *slot = None;
         }
     }
 }
 
-impl Drop for Place {
+impl Drop for ScrapeSlot {
     fn drop(&mut self) {
         lock(&self.open).0.remove(&self.number);
     }
 }
 
 /// No thread panics while it holds the lock.
-fn lock(open: &Mutex<Open>) -> MutexGuard<'_, Open> {
+fn lock(open: &Mutex<OpenScrapes>) -> MutexGuard<'_, OpenScrapes> {
     open.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-fn answer(mut socket: TcpStream, page: &dyn Fn() -> String, place: &Place) -> io::Result<()> {
-    socket.set_write_timeout(Some(WITHIN))?;
-    let head = head(&mut socket, Instant::now() + WITHIN)?;
-    place.asked();
+fn answer(mut socket: TcpStream, page: &dyn Fn() -> String, slot: &ScrapeSlot) -> io::Result<()> {
+    socket.set_write_timeout(Some(REQUEST_TIMEOUT))?;
+    let head = head(&mut socket, Instant::now() + REQUEST_TIMEOUT)?;
+    slot.mark_requested();
     let (status, kind, body) = match head.as_deref().map(request) {
         Some(Some(("GET", "/metrics"))) => ("200 OK", "text/plain; version=0.0.4; charset=utf-8", page()),
         Some(Some(("GET", _))) => ("404 Not Found", "text/plain", "metrics are at /metrics\n".into()),
@@ -117,7 +119,7 @@ fn answer(mut socket: TcpStream, page: &dyn Fn() -> String, place: &Place) -> io
     socket.write_all(body.as_bytes())
 }
 
-/// The head of the request; `None` if it is longer than any should be.
+/// Reads the head of the request; `None` if it is longer than [`MAX_HEAD_BYTES`].
 fn head(socket: &mut TcpStream, deadline: Instant) -> io::Result<Option<String>> {
     let (mut head, mut part) = (Vec::new(), [0; 512]);
     loop {
@@ -134,13 +136,13 @@ fn head(socket: &mut TcpStream, deadline: Instant) -> io::Result<Option<String>>
         if head.windows(4).any(|four| four == b"\r\n\r\n") || head.windows(2).any(|two| two == b"\n\n") {
             return Ok(Some(String::from_utf8_lossy(&head).into_owned()));
         }
-        if head.len() > HEAD {
+        if head.len() > MAX_HEAD_BYTES {
             return Ok(None);
         }
     }
 }
 
-/// Method and path of a request line.
+/// Returns the method and the path of a request line.
 fn request(head: &str) -> Option<(&str, &str)> {
     let mut words = head.lines().next()?.split(' ');
     let (method, target, version) = (words.next()?, words.next()?, words.next()?);
@@ -153,7 +155,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_request_line_is_three_words_and_a_query_is_no_part_of_the_path() {
+    fn request_line_has_three_words() {
         assert_eq!(request("GET /metrics?name=x HTTP/1.1\r\n\r\n"), Some(("GET", "/metrics")));
         assert_eq!(request("POST / HTTP/1.0\r\n\r\n"), Some(("POST", "/")));
         for bad in ["", "GET", "GET /metrics", "GET /metrics HTTP/2", "GET / HTTP/1.1 more"] {

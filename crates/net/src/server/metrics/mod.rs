@@ -1,7 +1,7 @@
-//! What a server counts, and the text Prometheus reads (exposition format 0.0.4).
+//! Counters of a server, and their text for Prometheus (exposition format 0.0.4).
 //!
-//! By hand: a few counters and gauges whose labels are known beforehand need no registry. Counting is an atomic or a
-//! short lock a session; nothing is counted a block.
+//! Written by hand: a few counters and gauges with fixed labels need no registry. Counting costs an atomic or a short
+//! lock per session, and nothing per block.
 
 mod http;
 
@@ -12,70 +12,63 @@ use std::fmt::Write;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use lfn_core::stamp::reflector::Tally;
+use lfn_core::stamp::reflector::ReflectorTally;
 use lfn_core::units::Bytes;
 use lfn_core::wire::RefusalCode;
 
-use super::event::{Event, Reason, Who};
+use super::event::{RefusedReason, ServerEvent, SessionInfo};
 
-/// Counters since the start.
+/// Counters since the start of the server.
 #[derive(Debug, Default)]
 pub struct Metrics {
     connections: AtomicU64,
     queued: AtomicU64,
-    left: AtomicU64,
-    refused: [AtomicU64; Reason::ALL.len()],
-    starved: AtomicU64,
-    trouble: AtomicU64,
-    sessions: Mutex<Sessions>,
+    left_queue: AtomicU64,
+    refused: [AtomicU64; RefusedReason::ALL.len()],
+    accept_failures: AtomicU64,
+    file_errors: AtomicU64,
+    sessions: Mutex<EndedSessions>,
 }
 
-/// Payload that moved, as the server sees it.
+/// Payload bytes per direction, as the server sees them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Moved {
-    /// From clients.
+pub struct PayloadBytes {
     pub received: Bytes,
-    /// To clients.
     pub sent: Bytes,
 }
 
-/// What stands at the moment of a scrape.
+/// Values at the time of a scrape.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Gauges {
-    /// Sessions that run.
     pub running: usize,
-    /// Sessions that wait.
     pub waiting: usize,
-    /// Connections that are open.
     pub connections: usize,
-    /// Of those, such as have shown no token yet.
-    pub strangers: usize,
-    /// What running sessions have moved so far.
-    pub moved: Moved,
+    /// Open connections that have not authenticated.
+    pub unauthenticated: usize,
+    /// Payload of running sessions.
+    pub payload_bytes: PayloadBytes,
 }
 
 #[derive(Debug, Default)]
-struct Sessions {
-    /// By verb and result.
+struct EndedSessions {
     ended: BTreeMap<(&'static str, &'static str), u64>,
-    /// By code of the refusal.
     denied: BTreeMap<&'static str, u64>,
-    /// Of tokens that were given out: sessions that ended, and what they moved.
+    /// Sessions and their payload, by the name of the token.
     tokens: BTreeMap<Arc<str>, (u64, Bytes)>,
-    moved: Moved,
+    payload_bytes: PayloadBytes,
     nanos: u64,
 }
 
-impl Moved {
-    pub(super) fn of(who: &Who, bytes: Bytes) -> Self {
-        match who.sends {
-            true => Moved { sent: bytes, received: Bytes(0) },
-            false => Moved { received: bytes, sent: Bytes(0) },
+impl PayloadBytes {
+    pub(super) fn of(info: &SessionInfo, bytes: Bytes) -> Self {
+        match info.sends {
+            true => PayloadBytes { sent: bytes, received: Bytes(0) },
+            false => PayloadBytes { received: bytes, sent: Bytes(0) },
         }
     }
 
-    pub(super) fn plus(self, other: Moved) -> Self {
-        Moved {
+    pub(super) fn plus(self, other: PayloadBytes) -> Self {
+        PayloadBytes {
             received: Bytes(self.received.0.saturating_add(other.received.0)),
             sent: Bytes(self.sent.0.saturating_add(other.sent.0)),
         }
@@ -83,53 +76,53 @@ impl Moved {
 }
 
 impl Metrics {
-    /// Counts what happened.
-    pub fn count(&self, event: &Event<'_>) {
+    /// Counts an event of the server.
+    pub fn count(&self, event: &ServerEvent<'_>) {
         let one = |counter: &AtomicU64| {
             counter.fetch_add(1, Ordering::Relaxed);
         };
         match event {
-            Event::Queued(..) => one(&self.queued),
-            Event::Left(..) => one(&self.left),
-            Event::Starved(_) => one(&self.starved),
-            Event::Refused(_, reason, _) => one(&self.refused[*reason as usize]),
-            Event::Denied(_, refusal) => *self.sessions().denied.entry(code(refusal.code)).or_default() += 1,
-            Event::Ended { who, bytes, time, error, .. } => {
+            ServerEvent::Queued(..) => one(&self.queued),
+            ServerEvent::LeftQueue(..) => one(&self.left_queue),
+            ServerEvent::AcceptFailed(_) => one(&self.accept_failures),
+            ServerEvent::Refused(_, reason, _) => one(&self.refused[*reason as usize]),
+            ServerEvent::Denied(_, refusal) => {
+                *self.sessions().denied.entry(refusal_code_name(refusal.code)).or_default() += 1
+            }
+            ServerEvent::Ended { info, bytes, time, error, .. } => {
                 let result = if error.is_some() { "failed" } else { "ok" };
                 let mut sessions = self.sessions();
-                *sessions.ended.entry((who.verb, result)).or_default() += 1;
-                if let Some(token) = &who.token {
+                *sessions.ended.entry((info.verb, result)).or_default() += 1;
+                if let Some(token) = &info.token {
                     let (count, moved) = sessions.tokens.entry(token.clone()).or_default();
                     *count += 1;
                     moved.0 = moved.0.saturating_add(bytes.0);
                 }
-                sessions.moved = sessions.moved.plus(Moved::of(who, *bytes));
+                sessions.payload_bytes = sessions.payload_bytes.plus(PayloadBytes::of(info, *bytes));
                 let nanos = u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
                 sessions.nanos = sessions.nanos.saturating_add(nanos);
             }
-            Event::Trouble(_) => one(&self.trouble),
-            Event::Opened(..) | Event::Stopping { .. } | Event::Cut(_) | Event::Confined(_) => {}
+            ServerEvent::FileError(_) => one(&self.file_errors),
+            ServerEvent::Opened(..)
+            | ServerEvent::Stopping { .. }
+            | ServerEvent::Terminated(_)
+            | ServerEvent::Sandboxed(_) => {}
         }
     }
 
-    /// Counts a connection.
-    pub fn connected(&self) {
+    /// Counts an accepted connection.
+    pub fn count_connection(&self) {
         self.connections.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// The page; `reflected` is what a STAMP reflector beside the server has done.
-    pub fn page(&self, gauges: &Gauges, reflected: Option<Tally>) -> String {
+    /// Returns the page; `reflected` has the counts of the STAMP reflector, if there is one.
+    pub fn page(&self, gauges: &Gauges, reflected: Option<ReflectorTally>) -> String {
         let mut page = Page(String::with_capacity(4096));
         let get = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         let sessions = self.sessions();
-        let moved = sessions.moved.plus(gauges.moved);
-        page.family("lfn_sessions_running", "gauge", "Sessions that run.", &[("", gauges.running as u64)]);
-        page.family(
-            "lfn_sessions_queued",
-            "gauge",
-            "Sessions that wait for their turn.",
-            &[("", gauges.waiting as u64)],
-        );
+        let moved = sessions.payload_bytes.plus(gauges.payload_bytes);
+        page.family("lfn_sessions_running", "gauge", "Running sessions.", &[("", gauges.running as u64)]);
+        page.family("lfn_sessions_queued", "gauge", "Sessions waiting in the queue.", &[("", gauges.waiting as u64)]);
         let ended: Vec<_> = sessions
             .ended
             .iter()
@@ -137,53 +130,58 @@ impl Metrics {
             .collect();
         page.labelled("lfn_sessions_total", "Sessions that ended, by verb and result.", &ended);
         let denied: Vec<_> = sessions.denied.iter().map(|(code, count)| (format!("code=\"{code}\""), *count)).collect();
-        page.labelled("lfn_sessions_denied_total", "Sessions that were not let in, by code of the refusal.", &denied);
+        page.labelled("lfn_sessions_denied_total", "Sessions refused, by refusal code.", &denied);
         page.family("lfn_sessions_queued_total", "counter", "Sessions that had to wait.", &[("", get(&self.queued))]);
-        let help = "Sessions that went away while they waited.";
-        page.family("lfn_sessions_left_total", "counter", help, &[("", get(&self.left))]);
+        let help = "Clients that disconnected while they waited in the queue.";
+        page.family("lfn_sessions_left_queue_total", "counter", help, &[("", get(&self.left_queue))]);
         let directions = [("direction=\"received\"", moved.received.0), ("direction=\"sent\"", moved.sent.0)];
-        page.family("lfn_payload_bytes_total", "counter", "Payload bytes moved, as the server sees it.", &directions);
-        page.seconds("lfn_session_seconds_total", "Time of the sessions that ended.", sessions.nanos);
+        page.family(
+            "lfn_payload_bytes_total",
+            "counter",
+            "Payload bytes by direction, as the server sees it.",
+            &directions,
+        );
+        page.seconds("lfn_session_seconds_total", "Total duration of the sessions that ended.", sessions.nanos);
         let of_tokens = |figure: fn(&(u64, Bytes)) -> u64| -> Vec<_> {
             sessions.tokens.iter().map(|(name, ended)| (format!("token=\"{name}\""), figure(ended))).collect()
         };
-        let help = "Sessions that ended, of tokens that `lfn token` gave out.";
+        let help = "Sessions that ended, by name of the token (lfn token add).";
         page.labelled("lfn_token_sessions_total", help, &of_tokens(|ended| ended.0));
-        let help = "Payload bytes moved by them.";
+        let help = "Payload bytes of the sessions that ended, by name of the token.";
         page.labelled("lfn_token_payload_bytes_total", help, &of_tokens(|ended| ended.1.0));
         drop(sessions);
-        let help = "Times that the file of tokens or the audit log could not be relied on.";
-        page.family("lfn_troubles_total", "counter", help, &[("", get(&self.trouble))]);
+        let help = "Errors with the token file or the audit log.";
+        page.family("lfn_file_errors_total", "counter", help, &[("", get(&self.file_errors))]);
         page.family("lfn_connections_total", "counter", "Connections accepted.", &[("", get(&self.connections))]);
-        let refused: Vec<_> = Reason::ALL
+        let refused: Vec<_> = RefusedReason::ALL
             .iter()
             .map(|reason| (format!("reason=\"{}\"", reason.name()), get(&self.refused[*reason as usize])))
             .collect();
-        let help = "Connections turned away before they were a session, by reason.";
+        let help = "Connections closed before they belonged to a session, by reason.";
         page.labelled("lfn_connections_refused_total", help, &refused);
-        page.family("lfn_connections_open", "gauge", "Connections that are open.", &[("", gauges.connections as u64)]);
-        let help = "Open connections that have shown no token yet.";
-        page.family("lfn_connections_unknown", "gauge", help, &[("", gauges.strangers as u64)]);
-        let help = "Times that no connection could be accepted for want of files or memory.";
-        page.family("lfn_accept_failures_total", "counter", help, &[("", get(&self.starved))]);
-        if let Some(Tally { reflected, unreadable, too_many }) = reflected {
+        page.family("lfn_connections_open", "gauge", "Open connections.", &[("", gauges.connections as u64)]);
+        let help = "Open connections that have not authenticated.";
+        page.family("lfn_connections_unauthenticated", "gauge", help, &[("", gauges.unauthenticated as u64)]);
+        let help = "Failed accept calls, for lack of file descriptors or memory.";
+        page.family("lfn_accept_failures_total", "counter", help, &[("", get(&self.accept_failures))]);
+        if let Some(ReflectorTally { reflected, unreadable, too_many }) = reflected {
             let ends = [
                 ("result=\"reflected\"", reflected),
                 ("result=\"unreadable\"", unreadable),
                 ("result=\"too_many\"", too_many),
             ];
-            page.family("lfn_stamp_packets_total", "counter", "STAMP packets, by what became of them.", &ends);
+            page.family("lfn_stamp_packets_total", "counter", "STAMP packets by result.", &ends);
         }
         page.process();
         page.0
     }
 
-    fn sessions(&self) -> std::sync::MutexGuard<'_, Sessions> {
+    fn sessions(&self) -> std::sync::MutexGuard<'_, EndedSessions> {
         self.sessions.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// The page as it grows.
+/// Metrics page under construction.
 struct Page(String);
 
 impl Page {
@@ -205,7 +203,7 @@ impl Page {
     }
 
     fn head(&mut self, name: &str, kind: &str, help: &str) {
-        // Writing to a string does not fail.
+        // Writing to a string cannot fail.
         let _ = writeln!(self.0, "# HELP {name} {help}\n# TYPE {name} {kind}");
     }
 
@@ -216,7 +214,7 @@ impl Page {
         };
     }
 
-    /// What the kernel says of this process, under the names all Prometheus clients use.
+    /// Adds the figures of this process, under the names that all Prometheus clients use.
     fn process(&mut self) {
         let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
         let field = |name: &str| {
@@ -231,7 +229,7 @@ impl Page {
             self.family("process_threads", "gauge", "Number of OS threads in the process.", &[("", threads)]);
         }
         if let Ok(open) = std::fs::read_dir("/proc/self/fd") {
-            // Less the one this reading has open.
+            // The file descriptor of this read does not count.
             let open = (open.count() as u64).saturating_sub(1);
             self.family("process_open_fds", "gauge", "Number of open file descriptors.", &[("", open)]);
         }
@@ -242,8 +240,8 @@ impl Page {
     }
 }
 
-/// As `Refusal` has it on the wire.
-fn code(code: RefusalCode) -> &'static str {
+/// Returns the name of a refusal code, as `Refusal` has it on the wire.
+fn refusal_code_name(code: RefusalCode) -> &'static str {
     match code {
         RefusalCode::Full => "full",
         RefusalCode::Limit => "limit",

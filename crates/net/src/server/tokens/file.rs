@@ -1,7 +1,7 @@
-//! The file of tokens beside the server's key: written by `lfn token`, read by `lfn serve`, and by nobody else.
+//! The token file beside the server's key. Only `lfn token` writes it and only `lfn serve` reads it.
 //!
-//! A token itself is not in it, only its hash. It is changed under a lock and replaced whole, so that a server that reads it
-//! at any moment reads one state or the other.
+//! The file holds hashes of the tokens, not the tokens. It is changed under a lock and replaced as a whole, so that a
+//! server always reads a consistent state.
 
 use std::collections::BTreeMap;
 use std::fs::{DirBuilder, OpenOptions};
@@ -17,66 +17,64 @@ use serde::{Deserialize, Serialize};
 
 use crate::session::identity::{self, IdentityError};
 
-/// Its name in the server's directory.
-pub const NAME: &str = "tokens.toml";
+/// Name of the file in the server's directory.
+pub const FILE_NAME: &str = "tokens.toml";
 
-/// Most tokens of one server: a clear stream says no name, and each is tried.
-pub const MOST: usize = 1000;
+/// Maximum tokens of one server. A clear hello carries no name, so the server tries each token.
+pub const MAX_TOKENS: usize = 1000;
 
-/// The tokens under their names.
+/// All tokens of a server, by name.
 #[derive(Debug, Default, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct TokenFile {
-    /// Under the names that logs have.
-    pub tokens: BTreeMap<String, Kept>,
+    pub tokens: BTreeMap<String, TokenRecord>,
 }
 
-/// What is kept of a token.
+/// Record of one token.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Kept {
-    /// By which it is known.
+pub struct TokenRecord {
     pub hash: TokenHash,
-    /// What its bearer may do, as far as the server lets anybody.
+    /// Rights of the token; the server's own rights limit them.
     pub rights: Rights,
-    /// Instead of the server's own root.
+    /// Replaces the server's root.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub root: Option<PathBuf>,
-    /// Of all its sessions together.
+    /// Rate limit of all sessions of the token together.
     #[serde(default, rename = "rate_bits_per_second", skip_serializing_if = "Option::is_none")]
     pub rate: Option<BitRate>,
-    /// Seconds since 1970.
+    /// Seconds since 1970-01-01 UTC.
     pub created: u64,
-    /// Seconds since 1970; never, if absent.
+    /// Seconds since 1970-01-01 UTC; the token never expires if absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub expires: Option<u64>,
 }
 
-impl Kept {
-    /// When it ceases to be good.
+impl TokenRecord {
+    /// Returns the time at which the token expires.
     pub fn expires(&self) -> Option<SystemTime> {
         self.expires.map(|seconds| SystemTime::UNIX_EPOCH + Duration::from_secs(seconds))
     }
 }
 
 impl TokenFile {
-    /// Reads the file; no tokens if there is none.
+    /// Reads the file. A missing file has no tokens.
     pub fn read(path: &Path) -> Result<Self, IdentityError> {
         let Some(text) = identity::read_secret(path)? else { return Ok(TokenFile::default()) };
-        let damaged = || IdentityError::Damaged { path: path.to_owned(), what: "file of tokens" };
+        let damaged = || IdentityError::Damaged { path: path.to_owned(), what: "token file" };
         let file: TokenFile = toml::from_str(&text).map_err(|_| damaged())?;
-        if file.tokens.len() > MOST { Err(damaged()) } else { Ok(file) }
+        if file.tokens.len() > MAX_TOKENS { Err(damaged()) } else { Ok(file) }
     }
 
-    /// Changes the file: whatever else does so meanwhile waits.
-    pub fn change<T>(path: &Path, change: impl FnOnce(&mut TokenFile) -> T) -> Result<T, IdentityError> {
-        let _held = hold(path).map_err(|source| IdentityError::Io { path: path.to_owned(), source })?;
+    /// Changes the file under a lock; other writers wait.
+    pub fn update<T>(path: &Path, change: impl FnOnce(&mut TokenFile) -> T) -> Result<T, IdentityError> {
+        let _lock = lock_file(path).map_err(|source| IdentityError::Io { path: path.to_owned(), source })?;
         let mut file = TokenFile::read(path)?;
         let before = file.clone();
         let result = change(&mut file);
         if file != before {
             let text = toml::to_string(&file);
-            let text = text.map_err(|_| IdentityError::Damaged { path: path.to_owned(), what: "file of tokens" })?;
+            let text = text.map_err(|_| IdentityError::Damaged { path: path.to_owned(), what: "token file" })?;
             identity::write_secret(path, &format!("{HEAD}{text}"))?;
         }
         Ok(result)
@@ -85,7 +83,7 @@ impl TokenFile {
 
 const HEAD: &str = "# Tokens of `lfn serve`; `lfn token` writes this file.\n";
 
-fn hold(path: &Path) -> io::Result<std::fs::File> {
+fn lock_file(path: &Path) -> io::Result<std::fs::File> {
     if let Some(directory) = path.parent() {
         DirBuilder::new().recursive(true).mode(0o700).create(directory)?;
     }
@@ -101,8 +99,8 @@ mod tests {
     use std::fs;
     use std::os::unix::fs::PermissionsExt;
 
-    fn kept(byte: u8) -> Kept {
-        Kept {
+    fn record(byte: u8) -> TokenRecord {
+        TokenRecord {
             hash: TokenHash([byte; 32]),
             rights: "read,test".parse().unwrap(),
             root: Some("/srv/data".into()),
@@ -113,14 +111,14 @@ mod tests {
     }
 
     #[test]
-    fn what_is_changed_is_read_back_and_others_cannot_read_it() {
+    fn update_is_read_back_and_private() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("state/tokens.toml");
         assert_eq!(TokenFile::read(&path).unwrap(), TokenFile::default());
-        TokenFile::change(&path, |file| file.tokens.insert("a".into(), kept(1))).unwrap();
-        TokenFile::change(&path, |file| file.tokens.insert("b".into(), kept(2))).unwrap();
+        TokenFile::update(&path, |file| file.tokens.insert("a".into(), record(1))).unwrap();
+        TokenFile::update(&path, |file| file.tokens.insert("b".into(), record(2))).unwrap();
         let read = TokenFile::read(&path).unwrap();
-        assert_eq!(read.tokens, BTreeMap::from([("a".into(), kept(1)), ("b".into(), kept(2))]));
+        assert_eq!(read.tokens, BTreeMap::from([("a".into(), record(1)), ("b".into(), record(2))]));
         assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
         fs::set_permissions(&path, fs::Permissions::from_mode(0o640)).unwrap();
         let error = TokenFile::read(&path).unwrap_err();
@@ -129,14 +127,14 @@ mod tests {
     }
 
     #[test]
-    fn two_that_change_it_at_once_lose_nothing() {
+    fn concurrent_updates_lose_nothing() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("tokens.toml");
         std::thread::scope(|scope| {
             for number in 0..8_u8 {
                 let path = &path;
                 scope.spawn(move || {
-                    TokenFile::change(path, |file| file.tokens.insert(format!("t{number}"), kept(number))).unwrap()
+                    TokenFile::update(path, |file| file.tokens.insert(format!("t{number}"), record(number))).unwrap()
                 });
             }
         });
@@ -144,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_makes_no_sense_is_no_file_of_tokens() {
+    fn malformed_file_is_refused() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("tokens.toml");
         for text in ["nonsense", "[a]\nrights = \"read\"\n", "[a]\nhash = \"00\"\nrights = \"all\"\ncreated = 1\n"] {

@@ -1,11 +1,11 @@
-//! Whose token opens the door, and what for: the ticket's own token, and those that `lfn token` gave out.
+//! Authentication and rights: the server's own ticket, the tokens of `lfn token`, and temporary tokens.
 //!
-//! The file is looked at whenever somebody shows a token and several times a second besides, so a token is good or bad from
-//! the moment `lfn token` has written it, and sessions of one that was revoked end. A file that cannot be read or that others
-//! can read lets nobody in but the bearers of the server's own ticket.
+//! The server checks the token file when a client authenticates, and several times a second besides. A new token is
+//! therefore valid as soon as `lfn token` has written it, and the sessions of a revoked token end. If the file cannot
+//! be read, or other users can read it, only the server's own ticket is accepted.
 
 pub mod file;
-pub(crate) mod lent;
+pub(crate) mod temporary;
 
 use std::fs;
 use std::os::unix::fs::MetadataExt;
@@ -16,228 +16,244 @@ use std::time::SystemTime;
 use lfn_core::session::hello::{self, ClearHello, HelloError};
 use lfn_core::session::{Rights, Token, TokenHash};
 use lfn_core::units::BitRate;
-use lfn_core::wire::third::LendRequest;
+use lfn_core::wire::third_party::TokenRequest;
 use lfn_core::wire::{Refusal, RefusalCode, Request};
 
-use super::Config;
-use super::throttle::Throttle;
+use super::ServerConfig;
+use super::rate_limiter::RateLimiter;
 use crate::session::identity::IdentityError;
 use file::TokenFile;
-use lent::{Lent, Loan, Loans};
+use temporary::{Delegation, TemporaryToken, TemporaryTokens};
 
-/// Whoever shows one token.
+/// A holder of a token, with rights and limits.
 #[derive(Debug)]
-pub struct Bearer {
-    /// What the log calls them; none for the server's own ticket.
+pub struct TokenHolder {
+    /// Name in the logs; none for the server's own ticket.
     pub name: Option<Arc<str>>,
-    /// What they may do here.
     pub rights: Rights,
-    /// Where their copies are confined to.
+    /// Directory that confines the holder's copies.
     pub root: Option<PathBuf>,
-    /// What all their sessions together are held to.
+    /// Rate limit of all sessions of the holder together.
     pub rate: Option<BitRate>,
     pub(super) hash: TokenHash,
-    pub(super) throttle: Option<Arc<Throttle>>,
+    pub(super) rate_limiter: Option<Arc<RateLimiter>>,
     expires: Option<SystemTime>,
-    lent: Option<Lent>,
+    delegation: Option<Delegation>,
 }
 
-/// Everybody who may come.
+/// All holders of valid tokens.
 #[derive(Debug)]
-pub(super) struct Tokens {
-    own: Arc<Bearer>,
-    /// Nobody is asked for a token.
-    open: bool,
+pub(super) struct TokenSet {
+    own: Arc<TokenHolder>,
+    /// Clients need no token (`--insecure`).
+    accepts_anyone: bool,
     path: Option<PathBuf>,
-    read: Mutex<Read>,
-    lent: Arc<Loans>,
+    loaded: Mutex<LoadedFile>,
+    temporary: Arc<TemporaryTokens>,
 }
 
-/// The file as it was read last.
+/// The token file as it was last read.
 #[derive(Debug, Default)]
-struct Read {
-    stamp: Option<Stamp>,
-    given: Vec<Arc<Bearer>>,
-    trouble: Option<String>,
+struct LoadedFile {
+    stamp: Option<FileStamp>,
+    holders: Vec<Arc<TokenHolder>>,
+    error: Option<String>,
 }
 
-/// By which a file is known to be the one that was read; it is replaced, never written to.
-type Stamp = (u64, u64, i64, i64, u32);
+/// Inode, size, modification time (s, ns) and mode. They identify a version of the file, because the file is replaced
+/// and never written in place.
+type FileStamp = (u64, u64, i64, i64, u32);
 
-impl Tokens {
-    /// Reads the file, if there is to be one.
-    pub(super) fn new(config: &Config) -> Result<Self, IdentityError> {
+impl TokenSet {
+    /// Reads the token file, if one is configured.
+    pub(super) fn new(config: &ServerConfig) -> Result<Self, IdentityError> {
         let token = config.token.unwrap_or(Token::from_bytes([0; 16]));
-        let own = Arc::new(Bearer {
+        let own = Arc::new(TokenHolder {
             name: None,
             rights: config.rights,
             root: config.root.clone(),
             rate: None,
             hash: token.hash(),
-            throttle: None,
+            rate_limiter: None,
             expires: config.token_expires,
-            lent: None,
+            delegation: None,
         });
-        let path = config.tokens.clone();
-        let tokens = Tokens { own, open: config.token.is_none(), path, read: Mutex::default(), lent: Arc::default() };
+        let path = config.token_file.clone();
+        let tokens = TokenSet {
+            own,
+            accepts_anyone: config.token.is_none(),
+            path,
+            loaded: Mutex::default(),
+            temporary: Arc::default(),
+        };
         if let Some(path) = &tokens.path {
             TokenFile::read(path)?;
-            tokens.look(config);
+            tokens.reload(config);
         }
         Ok(tokens)
     }
 
-    /// Reads the file again if it is another one than before; what is wrong with it, if that is new.
-    pub(super) fn look(&self, config: &Config) -> Option<String> {
+    /// Reads the file again if it changed. Returns the error in it, if the error is new.
+    pub(super) fn reload(&self, config: &ServerConfig) -> Option<String> {
         let path = self.path.as_ref()?;
-        let mut read = self.read.lock().unwrap_or_else(PoisonError::into_inner);
-        let stamp = stamp(path);
-        if read.stamp == stamp {
+        let mut loaded = self.loaded.lock().unwrap_or_else(PoisonError::into_inner);
+        let stamp = file_stamp(path);
+        if loaded.stamp == stamp {
             return None;
         }
-        read.stamp = stamp;
-        let (given, trouble) = match TokenFile::read(path) {
+        loaded.stamp = stamp;
+        let (file, error) = match TokenFile::read(path) {
             Ok(file) => (file, None),
             Err(error) => (TokenFile::default(), Some(error.to_string())),
         };
-        // Who was there before keeps what their sessions share.
-        let known = std::mem::take(&mut read.given);
-        let bearers = given.tokens.iter().map(|(name, kept)| {
-            let bearer = Bearer::new(name, kept, config);
-            known.iter().find(|old| old.is_as(&bearer)).cloned().unwrap_or_else(|| Arc::new(bearer))
+        // Unchanged holders keep the rate limiter that their sessions share.
+        let previous = std::mem::take(&mut loaded.holders);
+        let holders = file.tokens.iter().map(|(name, record)| {
+            let holder = TokenHolder::new(name, record, config);
+            previous.iter().find(|old| old.is_unchanged(&holder)).cloned().unwrap_or_else(|| Arc::new(holder))
         });
-        read.given = bearers.collect();
-        read.trouble.clone_from(&trouble);
-        trouble
+        loaded.holders = holders.collect();
+        loaded.error.clone_from(&error);
+        error
     }
 
-    /// Whose token it is.
-    pub(super) fn known(&self, shown: Option<&Token>) -> Result<Arc<Bearer>, Refusal> {
-        let bearer = shown.and_then(|token| self.find(|bearer| bearer.hash.is_of(token)));
-        if self.open && bearer.as_ref().is_none_or(|bearer| bearer.lent.is_none()) {
+    /// Returns the holder of the token that the client sent.
+    pub(super) fn authenticate(&self, shown: Option<&Token>) -> Result<Arc<TokenHolder>, Refusal> {
+        let holder = shown.and_then(|token| self.find(|holder| holder.hash.is_of(token)));
+        if self.accepts_anyone && holder.as_ref().is_none_or(|holder| holder.delegation.is_none()) {
             return Ok(self.own.clone());
         }
-        let Some(bearer) = bearer else {
+        let Some(holder) = holder else {
             if shown.is_none() {
                 return Err(Refusal::new(
                     RefusalCode::WrongToken,
-                    "this server wants a ticket's token, and none was shown",
+                    "this server needs a ticket, and the client sent none",
                 )
-                .hint("leave out --insecure, and take the ticket that `lfn serve` prints there"));
+                .hint("use the ticket that `lfn serve` prints, without --insecure"));
             }
-            return Err(Refusal::new(RefusalCode::WrongToken, "the ticket's token is not this server's")
-                .hint("take the ticket that `lfn serve` prints now, or one of `lfn token add` there"));
+            return Err(Refusal::new(RefusalCode::WrongToken, "this server does not know the ticket's token")
+                .hint("use the ticket that `lfn serve` prints now, or create one there with `lfn token add NAME`"));
         };
-        bearer.still_good(SystemTime::now()).map(|()| bearer)
+        holder.check_expiry(SystemTime::now()).map(|()| holder)
     }
 
-    /// Whose clear hello it is.
-    pub(super) fn clear_hello(&self, bytes: &[u8; hello::LENGTH]) -> Result<(ClearHello, Arc<Bearer>), Refusal> {
-        self.hello(|hash| ClearHello::decode(bytes, hash))
+    /// Returns the contents and the holder of a clear hello (TCP without TLS).
+    pub(super) fn authenticate_clear_hello(
+        &self,
+        bytes: &[u8; hello::HELLO_BYTES],
+    ) -> Result<(ClearHello, Arc<TokenHolder>), Refusal> {
+        self.authenticate_hello(|hash| ClearHello::decode(bytes, hash))
     }
 
-    /// Whose hello of datagrams it is.
-    pub(super) fn datagram_hello(&self, bytes: &[u8]) -> Result<(ClearHello, Arc<Bearer>), Refusal> {
-        self.hello(|hash| ClearHello::decode_datagram(bytes, hash))
+    /// Returns the contents and the holder of a datagram hello (UDP).
+    pub(super) fn authenticate_datagram_hello(&self, bytes: &[u8]) -> Result<(ClearHello, Arc<TokenHolder>), Refusal> {
+        self.authenticate_hello(|hash| ClearHello::decode_datagram(bytes, hash))
     }
 
-    fn hello(
+    fn authenticate_hello(
         &self,
         decode: impl Fn(&TokenHash) -> Result<ClearHello, HelloError>,
-    ) -> Result<(ClearHello, Arc<Bearer>), Refusal> {
+    ) -> Result<(ClearHello, Arc<TokenHolder>), Refusal> {
         let wrong = |error: HelloError| Refusal::new(RefusalCode::WrongToken, error.to_string());
-        let (hello, bearer) = match decode(&self.own.hash) {
+        let (hello, holder) = match decode(&self.own.hash) {
             Ok(hello) => (hello, self.own.clone()),
             Err(error @ HelloError::Mac) => {
-                let bearer = self.find(|bearer| decode(&bearer.hash).is_ok()).ok_or_else(|| wrong(error))?;
-                (decode(&bearer.hash).map_err(wrong)?, bearer)
+                let holder = self.find(|holder| decode(&holder.hash).is_ok()).ok_or_else(|| wrong(error))?;
+                (decode(&holder.hash).map_err(wrong)?, holder)
             }
             Err(error) => return Err(wrong(error)),
         };
-        bearer.still_good(SystemTime::now()).map(|()| (hello, bearer))
+        holder.check_expiry(SystemTime::now()).map(|()| (hello, holder))
     }
 
-    /// Lends a token with which `by` lets somebody else do `request`.
-    pub(super) fn lend(&self, by: &Arc<Bearer>, request: &LendRequest) -> Result<Loan, Refusal> {
-        self.lent.lend(by, request)
+    /// Issues a temporary token: another host may do `request` in the name of `issuer`.
+    pub(super) fn issue_temporary(
+        &self,
+        issuer: &Arc<TokenHolder>,
+        request: &TokenRequest,
+    ) -> Result<TemporaryToken, Refusal> {
+        self.temporary.issue(issuer, request)
     }
 
-    fn find(&self, is: impl Fn(&Bearer) -> bool) -> Option<Arc<Bearer>> {
-        if is(&self.own) {
+    fn find(&self, is_match: impl Fn(&TokenHolder) -> bool) -> Option<Arc<TokenHolder>> {
+        if is_match(&self.own) {
             return Some(self.own.clone());
         }
         let given = {
-            let read = self.read.lock().unwrap_or_else(PoisonError::into_inner);
-            read.given.iter().find(|bearer| is(bearer)).cloned()
+            let loaded = self.loaded.lock().unwrap_or_else(PoisonError::into_inner);
+            loaded.holders.iter().find(|holder| is_match(holder)).cloned()
         };
-        given.or_else(|| self.lent.find(is))
+        given.or_else(|| self.temporary.find(is_match))
     }
 
-    /// Whether a session of theirs may go on. The server's own ticket is good for as long as its sessions take.
-    pub(super) fn stands(&self, bearer: &Arc<Bearer>, now: SystemTime) -> Result<(), Refusal> {
-        if let Some(lent) = &bearer.lent {
-            return self.lent.has(bearer).and_then(|()| self.stands(&lent.by, now));
+    /// Checks whether a running session of the holder may continue. The server's own ticket stays valid until its
+    /// sessions end.
+    pub(super) fn check_valid(&self, holder: &Arc<TokenHolder>, now: SystemTime) -> Result<(), Refusal> {
+        if let Some(delegation) = &holder.delegation {
+            return self.temporary.check_valid(holder).and_then(|()| self.check_valid(&delegation.issuer, now));
         }
-        let Some(name) = &bearer.name else { return Ok(()) };
-        let read = self.read.lock().unwrap_or_else(PoisonError::into_inner);
-        if !read.given.iter().any(|given| Arc::ptr_eq(given, bearer)) {
-            let text = match &read.trouble {
+        let Some(name) = &holder.name else { return Ok(()) };
+        let loaded = self.loaded.lock().unwrap_or_else(PoisonError::into_inner);
+        if !loaded.holders.iter().any(|given| Arc::ptr_eq(given, holder)) {
+            let text = match &loaded.error {
                 None => format!("the token '{name}' was revoked or changed"),
-                Some(_) => "the server cannot read its tokens".to_owned(),
+                Some(_) => "the server cannot read its token file".to_owned(),
             };
-            return Err(Refusal::new(RefusalCode::WrongToken, text).hint("ask for another ticket"));
+            return Err(
+                Refusal::new(RefusalCode::WrongToken, text).hint("ask the operator of the server for a new ticket")
+            );
         }
-        bearer.still_good(now)
+        holder.check_expiry(now)
     }
 }
 
-impl Bearer {
-    fn new(name: &str, kept: &file::Kept, config: &Config) -> Self {
-        Bearer {
+impl TokenHolder {
+    fn new(name: &str, record: &file::TokenRecord, config: &ServerConfig) -> Self {
+        TokenHolder {
             name: Some(name.into()),
-            rights: kept.rights.and(config.rights),
-            root: kept.root.clone().or_else(|| config.root.clone()),
-            rate: kept.rate,
-            hash: kept.hash,
-            throttle: kept.rate.map(|rate| Arc::new(Throttle::new(Some(rate), None))),
-            expires: kept.expires(),
-            lent: None,
+            rights: record.rights.and(config.rights),
+            root: record.root.clone().or_else(|| config.root.clone()),
+            rate: record.rate,
+            hash: record.hash,
+            rate_limiter: record.rate.map(|rate| Arc::new(RateLimiter::new(Some(rate), None))),
+            expires: record.expires(),
+            delegation: None,
         }
     }
 
-    /// Whoever is answerable: who lent the token, if it was lent.
-    pub(super) fn principal(&self) -> &Bearer {
-        self.lent.as_ref().map_or(self, |lent| &lent.by)
+    /// Returns the responsible holder: the issuer of a temporary token, otherwise the holder itself.
+    pub(super) fn principal(&self) -> &TokenHolder {
+        self.delegation.as_ref().map_or(self, |delegation| &delegation.issuer)
     }
 
-    /// Whether a token that was lent is good for this; of others nothing is said.
-    pub(super) fn lent_for(&self, request: &Request) -> Result<(), Refusal> {
-        self.lent.as_ref().map_or(Ok(()), |lent| lent.permits(request))
+    /// Checks whether a temporary token is valid for this request. Accepts every request of other tokens.
+    pub(super) fn check_delegation(&self, request: &Request) -> Result<(), Refusal> {
+        self.delegation.as_ref().map_or(Ok(()), |delegation| delegation.permits(request))
     }
 
-    /// What it was lent for, if it was.
-    pub(super) fn loan(&self) -> Option<&LendRequest> {
-        self.lent.as_ref().map(Lent::request)
+    /// Returns the request that a temporary token was issued for.
+    pub(super) fn delegated_request(&self) -> Option<&TokenRequest> {
+        self.delegation.as_ref().map(Delegation::request)
     }
 
-    /// Whether nothing about it has changed.
-    fn is_as(&self, other: &Bearer) -> bool {
-        let facts = |bearer: &Bearer| {
-            (bearer.name.clone(), bearer.hash, bearer.rights, bearer.root.clone(), bearer.rate, bearer.expires)
+    /// Returns whether all properties of the token are the same.
+    fn is_unchanged(&self, other: &TokenHolder) -> bool {
+        let facts = |holder: &TokenHolder| {
+            (holder.name.clone(), holder.hash, holder.rights, holder.root.clone(), holder.rate, holder.expires)
         };
         facts(self) == facts(other)
     }
 
-    fn still_good(&self, now: SystemTime) -> Result<(), Refusal> {
+    fn check_expiry(&self, now: SystemTime) -> Result<(), Refusal> {
         if self.expires.is_some_and(|expires| now >= expires) {
             return Err(Refusal::new(RefusalCode::ExpiredToken, "the ticket has expired")
-                .hint("ask for the server's new ticket"));
+                .hint("ask the operator of the server for a new ticket"));
         }
         Ok(())
     }
 }
 
-fn stamp(path: &Path) -> Option<Stamp> {
+fn file_stamp(path: &Path) -> Option<FileStamp> {
     let facts = fs::metadata(path).ok()?;
     Some((facts.ino(), facts.size(), facts.mtime(), facts.mtime_nsec(), facts.mode()))
 }

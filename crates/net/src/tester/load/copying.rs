@@ -1,38 +1,48 @@
-//! The copying loops, which do what most programs do: write from a buffer, read into one.
+//! Loops with copies, as in most programs: write from a buffer, read into a buffer.
 
 use std::io::{self, Read, Write};
 
-use super::data::{Expected, Records};
-use super::{Counter, Seen, Shared};
+use super::data::{PayloadSource, PayloadVerifier};
+use super::{LoadState, PayloadResult, StreamCounter};
 use crate::session::{DataStream, Protection};
 
-pub(super) fn send(mut stream: DataStream, shared: &Shared, counter: &Counter, seen: &mut Seen) -> io::Result<()> {
-    let mut records = Records::new(shared, stream.stream());
-    super::send(&mut stream, shared, counter, seen, |stream, piece| {
-        let record = records.at(piece.at, piece.length);
-        stream.write(&record[piece.offset..piece.offset + piece.most])
+pub(super) fn send(
+    mut stream: DataStream,
+    shared: &LoadState,
+    counter: &StreamCounter,
+    payload: &mut PayloadResult,
+) -> io::Result<()> {
+    let mut source = PayloadSource::new(shared, stream.stream());
+    super::send(&mut stream, shared, counter, payload, |stream, part| {
+        let record = source.at(part.at, part.length);
+        stream.write(&record[part.offset..part.offset + part.max_bytes])
     })
 }
 
-pub(super) fn receive(mut stream: DataStream, shared: &Shared, counter: &Counter, seen: &mut Seen) -> io::Result<()> {
+pub(super) fn receive(
+    mut stream: DataStream,
+    shared: &LoadState,
+    counter: &StreamCounter,
+    payload: &mut PayloadResult,
+) -> io::Result<()> {
     let mut buffer = Vec::new();
-    let mut expected = Expected::new(shared, stream.stream());
-    let result = super::receive(&mut stream, shared, counter, seen, |stream, most, at| {
+    let mut expected = PayloadVerifier::new(shared, stream.stream());
+    let result = super::receive(&mut stream, shared, counter, payload, |stream, max_bytes, at| {
         if buffer.is_empty() {
-            await_first(stream)?;
-            buffer = vec![0; shared.read];
+            wait_for_data(stream)?;
+            buffer = vec![0; shared.read_bytes];
         }
-        let length = stream.read(&mut buffer[..most])?;
-        expected.look(at, &buffer[..length]);
+        let length = stream.read(&mut buffer[..max_bytes])?;
+        expected.verify(at, &buffer[..length]);
         Ok(length)
     });
-    seen.check = expected.found();
+    payload.check = expected.result();
     result
 }
 
-/// Waits until there is something to read, so that a stream on which nothing comes holds no buffer.
-fn await_first(stream: &DataStream) -> io::Result<()> {
-    // Inside TLS the first bytes may have been read with the hello.
+/// Waits for the first data, so that an idle stream needs no buffer.
+fn wait_for_data(stream: &DataStream) -> io::Result<()> {
+    // With TLS the first bytes may have been read together with the hello.
     if stream.protection() == Protection::Clear {
         stream.socket().peek(&mut [0])?;
     }

@@ -1,35 +1,35 @@
-//! Which bytes a stream carries, and whether those that came are the ones.
+//! Payload of a stream, and its verification.
 //!
-//! Unchecked, every record is the same buffer, made once. Checked, every byte is a function of its place and of the
-//! stream's number: what is altered, lost, doubled or moved to another place or stream on the way is seen. Zeros are
-//! zeros everywhere, so of those only what was altered is seen.
+//! Without verification every record is the same buffer, filled once. With verification every byte is a function of its
+//! position and of the stream's number. Altered, lost, duplicated and misplaced bytes are then detected, also bytes of
+//! another stream. With zeros as payload only altered bytes are detected.
 
-use lfn_core::transfer::content::{fill_random, random_differs};
-use lfn_core::wire::test::{Check, Data};
+use lfn_core::transfer::content::{compare_random, fill_random};
+use lfn_core::wire::measure::{PayloadCheck, PayloadData};
 
-use super::Shared;
+use super::LoadState;
 
-/// What the sender sends.
+/// Source of the sender's records.
 #[derive(Debug)]
-pub(super) struct Records {
+pub(super) struct PayloadSource {
     buffer: Vec<u8>,
-    /// Of streams whose bytes differ from place to place.
+    /// Seed of position-dependent payload.
     seed: Option<u64>,
-    /// Where the buffer's content stands.
+    /// Position of the buffer's content.
     at: Option<u64>,
 }
 
-impl Records {
-    pub(super) fn new(shared: &Shared, stream: u16) -> Self {
-        let mut buffer = vec![0; shared.record];
-        if shared.data == Data::Random {
+impl PayloadSource {
+    pub(super) fn new(shared: &LoadState, stream: u16) -> Self {
+        let mut buffer = vec![0; shared.record_bytes];
+        if shared.data == PayloadData::Random {
             fill_random(seed(stream), 0, &mut buffer);
         }
-        let seed = (shared.check && shared.data == Data::Random).then(|| seed(stream));
-        Records { buffer, seed, at: None }
+        let seed = (shared.check && shared.data == PayloadData::Random).then(|| seed(stream));
+        PayloadSource { buffer, seed, at: None }
     }
 
-    /// The record of this length at this place.
+    /// Returns the record of this length at this position.
     pub(super) fn at(&mut self, at: u64, length: usize) -> &[u8] {
         if let (Some(seed), true) = (self.seed, self.at != Some(at)) {
             fill_random(seed, at, &mut self.buffer[..length]);
@@ -39,25 +39,25 @@ impl Records {
     }
 }
 
-/// What the receiver should see.
+/// Verifies the received payload.
 #[derive(Debug)]
-pub(super) struct Expected {
-    check: Option<Check>,
-    data: Data,
+pub(super) struct PayloadVerifier {
+    check: Option<PayloadCheck>,
+    data: PayloadData,
     seed: u64,
 }
 
-impl Expected {
-    pub(super) fn new(shared: &Shared, stream: u16) -> Self {
-        Expected { check: shared.check.then(Check::default), data: shared.data, seed: seed(stream) }
+impl PayloadVerifier {
+    pub(super) fn new(shared: &LoadState, stream: u16) -> Self {
+        PayloadVerifier { check: shared.check.then(PayloadCheck::default), data: shared.data, seed: seed(stream) }
     }
 
-    /// Looks at what stands at this place.
-    pub(super) fn look(&mut self, at: u64, bytes: &[u8]) {
+    /// Compares bytes with the payload of this position.
+    pub(super) fn verify(&mut self, at: u64, bytes: &[u8]) {
         let Some(check) = &mut self.check else { return };
         let found = match self.data {
-            Data::Random => random_differs(self.seed, at, bytes),
-            Data::Zero => bytes
+            PayloadData::Random => compare_random(self.seed, at, bytes),
+            PayloadData::Zero => bytes
                 .iter()
                 .position(|&byte| byte != 0)
                 .map(|first| (first, bytes.iter().filter(|&&byte| byte != 0).count())),
@@ -65,12 +65,12 @@ impl Expected {
         check.add(at, bytes.len(), found);
     }
 
-    pub(super) fn found(self) -> Option<Check> {
+    pub(super) fn result(self) -> Option<PayloadCheck> {
         self.check
     }
 }
 
 fn seed(stream: u16) -> u64 {
-    // Far apart, so that one stream's bytes are not another's some words on.
+    // The seeds are far apart, so that one stream's bytes are not a shifted copy of another stream's.
     u64::from(stream).wrapping_add(1).wrapping_mul(0xd134_2543_de82_ef95)
 }

@@ -1,10 +1,9 @@
-//! The loops that move data: one thread a stream, a blocking socket, one buffer, no lock.
+//! Loops that move data: one thread per stream, a blocking socket, one buffer, no lock.
 //!
-//! A thread tells its progress by atomic counters that the control thread reads when it wants to; it ends when its
-//! share is sent, the peer has finished, its time is over, or [`Shared::stop`] is set and its socket shut down. How
-//! bytes are moved is `copying` or `no_copy`; `data` says which bytes, and looks at those that come.
-//! What the server's limits allow is kept by waiting, a reader too, so that the window holds back a peer that would not
-//! be told.
+//! A thread publishes its progress in atomic counters for the control thread. It ends when its share is sent, when the
+//! peer has finished, when its time is over, or when [`LoadState::stop`] is set and its socket shut down. `copying` and
+//! `no_copy` move the bytes; `data` creates and verifies them. The server's limits are enforced by waiting, at a reader
+//! too: a full receive window then stops a peer that ignores the limit.
 
 mod copying;
 mod data;
@@ -17,151 +16,149 @@ use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, Ordering};
 use std::sync::mpsc::Sender;
 use std::time::{Duration, Instant};
 
-use lfn_core::blocks::BlockTimes;
+use lfn_core::block_timing::BlockTimes;
 use lfn_core::tcp_info::TcpInfo;
-use lfn_core::wire::test::{Check, Cpu, Data, Direction, Mode, SocketReport, TestRequest};
+use lfn_core::wire::measure::{Cpu, Mode, PayloadCheck, PayloadData, SocketReport, TestDirection, TestRequest};
 use lfn_sys::{process, tcp};
 
-use crate::server::throttle::Throttle;
-use crate::session::{DEAD_AFTER, DataStream, timed_out};
+use crate::server::rate_limiter::RateLimiter;
+use crate::session::{DEAD_PEER_TIMEOUT, DataStream, is_timeout};
 
-/// Stack of a stream's thread, of which it touches 8 KiB. glibc hands on stacks that others have used, with all of them
-/// that is in memory, to whoever asks for a quarter of their size or more: those of connections are larger than that.
-pub(super) const STACK: usize = 96 << 10;
+/// Stack of a stream's thread, which touches 8 KiB of it. glibc reuses the stacks of ended threads, with their resident
+/// memory, for any thread that requests at least a quarter of their size. The stacks of connections are larger than
+/// four times this size.
+pub(super) const STACK_SIZE: usize = 96 << 10;
 
-/// What all streams of one end have in common.
+/// State that all streams of one end share.
 #[derive(Debug)]
-pub(crate) struct Shared {
-    /// Times are counted from here.
+pub(crate) struct LoadState {
+    /// Origin of all times.
     pub(crate) origin: Instant,
-    /// Set when the streams are to end, before their sockets are shut down.
+    /// Set to end the streams, before their sockets are shut down.
     pub(crate) stop: AtomicBool,
-    /// Bytes still to be dealt, of a load that is counted.
-    left: Option<AtomicU64>,
-    /// When the streams end by themselves, from the origin, whatever holds up the thread that would end them.
-    ends: Duration,
-    throttle: Arc<Throttle>,
-    record: usize,
-    read: usize,
+    /// Bytes still to send, for a load of a fixed amount.
+    bytes_left: Option<AtomicU64>,
+    /// Time after the origin at which the streams end by themselves, even if the control thread is delayed.
+    end_after: Duration,
+    rate_limiter: Arc<RateLimiter>,
+    record_bytes: usize,
+    read_bytes: usize,
     pub(crate) mode: Mode,
-    data: Data,
+    data: PayloadData,
     check: bool,
-    blocks: bool,
+    with_block_times: bool,
 }
 
-/// What a stream's thread tells as it goes.
+/// Progress of one stream, for the control thread.
 #[derive(Debug, Default)]
-pub(crate) struct Counter {
+pub(crate) struct StreamCounter {
     pub(crate) bytes: AtomicU64,
-    /// Nanoseconds from the origin to the first byte, plus one; 0 before.
+    /// Nanoseconds from the origin to the first byte, plus one; 0 before the first byte.
     first: AtomicU64,
-    /// Nanoseconds from the origin to the end.
+    /// Nanoseconds from the origin to the end; 0 before.
     last: AtomicU64,
-    /// Who moves the data, for those who look from outside; 0 before it does.
+    /// Id of the thread that moves the data; 0 before the thread runs.
     thread: AtomicI32,
 }
 
-/// What the control thread is told of streams.
+/// Events of the streams for the control thread.
 #[derive(Debug)]
-pub(crate) enum Event {
-    /// It is open and moves data.
-    Opened(Box<Stream>),
-    /// Its thread is done.
+pub(crate) enum StreamEvent {
+    /// The stream is open and moves data.
+    Opened(Box<LoadStream>),
     Ended {
-        /// Its number.
         stream: u16,
-        /// What its thread used.
+        /// Processor time of the thread.
         cpu: Cpu,
-        /// What was seen of the bytes.
-        seen: Box<Seen>,
-        /// Why it ended, if that is an error.
+        payload: Box<PayloadResult>,
         result: io::Result<()>,
     },
-    /// It could not be opened.
+    /// The stream could not be opened.
     Failed(Box<crate::session::SessionError>),
 }
 
-/// A stream as the control thread sees it.
+/// A stream, as the control thread sees it.
 #[derive(Debug)]
-pub(crate) struct Stream {
+pub(crate) struct LoadStream {
     pub(crate) number: u16,
     pub(crate) socket: TcpStream,
-    pub(crate) counter: Arc<Counter>,
-    /// When its hello had been sent, or had arrived.
+    pub(crate) counter: Arc<StreamCounter>,
+    /// Time at which the hello was sent or received.
     pub(crate) opened: Instant,
-    /// As granted when it was opened.
+    /// Options granted when the stream was opened.
     pub(crate) granted: SocketReport,
 }
 
-/// What a loop saw of the bytes it moved, where it was asked to look.
+/// Results about the payload of a stream, if requested.
 #[derive(Debug, Clone, Copy, Default)]
-pub(crate) struct Seen {
-    pub(crate) check: Option<Check>,
+pub(crate) struct PayloadResult {
+    pub(crate) check: Option<PayloadCheck>,
     pub(crate) blocks: Option<BlockTimes>,
 }
 
-impl Shared {
-    /// For one end of a test: that which sends, or the other. `most` is how long its streams may go on from now, if
-    /// that is not theirs to say.
+impl LoadState {
+    /// Creates the state of the sending or the receiving end. `max_time` limits the streams' time from now on, if the
+    /// streams themselves do not know their end.
     pub(crate) fn new(
         request: &TestRequest,
         sends: bool,
         origin: Instant,
-        throttle: Arc<Throttle>,
-        most: Option<Duration>,
+        rate_limiter: Arc<RateLimiter>,
+        max_time: Option<Duration>,
     ) -> Arc<Self> {
-        let near = sends == (request.direction == Direction::Forward);
+        let near = sends == (request.direction == TestDirection::Forward);
         let size = |bytes: u64| usize::try_from(bytes).unwrap_or(usize::MAX);
-        Arc::new(Shared {
+        Arc::new(LoadState {
             origin,
             stop: AtomicBool::new(false),
-            left: request.load.bytes(request.record).map(AtomicU64::new),
-            ends: most.map_or(Duration::MAX, |most| origin.elapsed().saturating_add(most)),
-            throttle,
-            record: size(request.record.0),
-            read: size(request.read.0),
+            bytes_left: request.load.bytes(request.record).map(AtomicU64::new),
+            end_after: max_time.map_or(Duration::MAX, |max_time| origin.elapsed().saturating_add(max_time)),
+            rate_limiter,
+            record_bytes: size(request.record.0),
+            read_bytes: size(request.read.0),
             mode: if near { request.modes.near } else { request.modes.far },
             data: request.data,
             check: request.check,
-            blocks: request.blocks,
+            with_block_times: request.blocks,
         })
     }
 
     fn stopped(&self) -> bool {
-        self.stop.load(Ordering::Relaxed) || (self.ends < Duration::MAX && self.now() >= self.ends)
+        self.stop.load(Ordering::Relaxed) || (self.end_after < Duration::MAX && self.now() >= self.end_after)
     }
 
     fn now(&self) -> Duration {
         self.origin.elapsed()
     }
 
-    /// Counts what was moved, and waits as the server's limits say.
-    fn pass(&self, bytes: usize) -> io::Result<()> {
-        self.throttle.pass(bytes as u64, &self.stop).map_err(io::Error::other)
+    /// Counts moved bytes, and waits as the server's limits require.
+    fn count_and_wait(&self, bytes: usize) -> io::Result<()> {
+        self.rate_limiter.count_and_wait(bytes as u64, &self.stop).map_err(io::Error::other)
     }
 
-    /// Takes one record of what is left to send; says how long it is.
-    fn deal(&self) -> Option<usize> {
-        let Some(left) = &self.left else { return Some(self.record) };
-        let record = self.record as u64;
-        let before =
-            left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| Some(left.saturating_sub(record))).ok()?;
+    /// Takes the next record from the bytes left to send, and returns its length.
+    fn take_record(&self) -> Option<usize> {
+        let Some(bytes_left) = &self.bytes_left else { return Some(self.record_bytes) };
+        let record = self.record_bytes as u64;
+        let before = bytes_left
+            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |bytes_left| Some(bytes_left.saturating_sub(record)))
+            .ok()?;
         (before > 0).then(|| before.min(record) as usize)
     }
 }
 
-impl Counter {
-    /// Nanoseconds from the origin to the first byte.
+impl StreamCounter {
+    /// Returns the nanoseconds from the origin to the first byte.
     pub(crate) fn first(&self) -> Option<u64> {
         self.first.load(Ordering::Relaxed).checked_sub(1)
     }
 
-    /// The thread that moves the data.
+    /// Returns the id of the thread that moves the data.
     pub(crate) fn thread(&self) -> i32 {
         self.thread.load(Ordering::Relaxed)
     }
 
-    /// Nanoseconds from the origin to the end; 0 before.
+    /// Returns the nanoseconds from the origin to the end; 0 before.
     pub(crate) fn last(&self) -> u64 {
         self.last.load(Ordering::Relaxed)
     }
@@ -171,96 +168,106 @@ impl Counter {
     }
 }
 
-/// Moves one stream's data in the calling thread, and tells of its end.
-pub(crate) fn run(stream: DataStream, sends: bool, shared: &Shared, counter: &Counter, events: &Sender<Event>) {
+/// Moves one stream's data in the calling thread, and sends the event of its end.
+pub(crate) fn run(
+    stream: DataStream,
+    sends: bool,
+    shared: &LoadState,
+    counter: &StreamCounter,
+    events: &Sender<StreamEvent>,
+) {
     let number = stream.stream();
     counter.thread.store(process::thread_id(), Ordering::Relaxed);
     let before = tcp::thread_cpu();
-    let mut seen = Seen::default();
+    let mut payload = PayloadResult::default();
     let result = match (sends, shared.mode) {
-        (true, Mode::Copying) => copying::send(stream, shared, counter, &mut seen),
-        (true, Mode::NoCopy) => no_copy::send(stream, shared, counter, &mut seen),
-        (false, Mode::Copying) => copying::receive(stream, shared, counter, &mut seen),
-        (false, Mode::NoCopy) => no_copy::receive(stream, shared, counter, &mut seen),
+        (true, Mode::Copying) => copying::send(stream, shared, counter, &mut payload),
+        (true, Mode::NoCopy) => no_copy::send(stream, shared, counter, &mut payload),
+        (false, Mode::Copying) => copying::receive(stream, shared, counter, &mut payload),
+        (false, Mode::NoCopy) => no_copy::receive(stream, shared, counter, &mut payload),
     };
     counter.last.store(nanos(shared.now()), Ordering::Relaxed);
     let after = tcp::thread_cpu();
     let cpu = Cpu { user: after.user.saturating_sub(before.user), system: after.system.saturating_sub(before.system) };
-    // What a stream that was stopped had to say of its shut socket is no news.
+    // The shutdown of a stopped stream's socket causes an error that means nothing.
     let result = if shared.stopped() { Ok(()) } else { result };
-    // Nobody listens any more after a failure elsewhere.
-    let _ = events.send(Event::Ended { stream: number, cpu, seen: Box::new(seen), result });
+    // After a failure elsewhere the receiver is gone.
+    let _ = events.send(StreamEvent::Ended { stream: number, cpu, payload: Box::new(payload), result });
 }
 
-/// Sends records until there are no more: `write` moves some of record `length` from `offset` on, at most `most` bytes.
+/// Sends records until all are sent. `write` sends a part of a record and returns its length.
 fn send(
     stream: &mut DataStream,
-    shared: &Shared,
-    counter: &Counter,
-    seen: &mut Seen,
-    mut write: impl FnMut(&mut DataStream, Piece) -> io::Result<usize>,
+    shared: &LoadState,
+    counter: &StreamCounter,
+    payload: &mut PayloadResult,
+    mut write: impl FnMut(&mut DataStream, RecordPart) -> io::Result<usize>,
 ) -> io::Result<()> {
     counter.begin(shared.now());
     let (mut acked, mut sent) = (0, 0);
-    let mut times = shared.blocks.then(BlockTimes::default);
-    while let Some(length) = shared.deal() {
+    let mut times = shared.with_block_times.then(BlockTimes::default);
+    while let Some(length) = shared.take_record() {
         let begun = times.map(|_| shared.now());
         let mut offset = 0;
         while offset < length {
-            let piece = Piece { at: sent, offset, length, most: shared.throttle.part(length - offset) };
-            match write(stream, piece) {
+            let part =
+                RecordPart { at: sent, offset, length, max_bytes: shared.rate_limiter.chunk_size(length - offset) };
+            match write(stream, part) {
                 Ok(moved) => {
                     counter.bytes.fetch_add(moved as u64, Ordering::Relaxed);
                     offset += moved;
-                    shared.pass(moved)?;
+                    shared.count_and_wait(moved)?;
                 }
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
-                // A full buffer on a slow path is no dead peer as long as acknowledgements come.
-                Err(error) if timed_out(&error) && progressed(stream.socket(), &mut acked) => {}
+                // A full send buffer on a slow path does not mean a dead peer, as long as acknowledgements arrive.
+                Err(error) if is_timeout(&error) && has_progress(stream.socket(), &mut acked) => {}
                 Err(error) => return Err(error),
             }
             if shared.stopped() {
-                seen.blocks = times;
+                payload.blocks = times;
                 return Ok(());
             }
         }
         sent += length as u64;
         if let (Some(times), Some(begun)) = (&mut times, begun) {
-            times.add(begun, shared.now(), length as u64);
+            times.record(begun, shared.now(), length as u64);
         }
     }
-    seen.blocks = times;
+    payload.blocks = times;
     stream.finish()
 }
 
-/// A piece of a record to be sent.
+/// Part of a record that is to be sent.
 #[derive(Debug, Clone, Copy)]
-struct Piece {
-    /// Where the record stands in its stream.
+struct RecordPart {
+    /// Position of the record in its stream.
     at: u64,
-    /// Where the piece begins in the record.
+    /// Position of the part in the record.
     offset: usize,
-    /// Length of the whole record.
     length: usize,
-    /// The most to move now.
-    most: usize,
+    /// Maximum bytes to send now.
+    max_bytes: usize,
 }
 
-/// Receives until the peer has finished: `read` takes at most so many bytes, those at this place of the stream.
+/// Receives until the peer has finished. `read` gets the maximum length and the position in the stream.
 fn receive(
     stream: &mut DataStream,
-    shared: &Shared,
-    counter: &Counter,
-    seen: &mut Seen,
+    shared: &LoadState,
+    counter: &StreamCounter,
+    payload: &mut PayloadResult,
     mut read: impl FnMut(&mut DataStream, usize, u64) -> io::Result<usize>,
 ) -> io::Result<()> {
-    stream.socket().set_read_timeout(Some(DEAD_AFTER))?;
-    let mut got = 0;
-    let record = shared.record as u64;
+    stream.socket().set_read_timeout(Some(DEAD_PEER_TIMEOUT))?;
+    let mut received = 0;
+    let record = shared.record_bytes as u64;
     loop {
-        // Where blocks are told apart, none of them is read with the next.
-        let room = if shared.blocks { shared.read.min((record - got % record) as usize) } else { shared.read };
-        let length = match read(stream, shared.throttle.part(room), got) {
+        // With block times, no read crosses the end of a block.
+        let room = if shared.with_block_times {
+            shared.read_bytes.min((record - received % record) as usize)
+        } else {
+            shared.read_bytes
+        };
+        let length = match read(stream, shared.rate_limiter.chunk_size(room), received) {
             Ok(0) => return Ok(()),
             Ok(length) => length,
             Err(error) if error.kind() == ErrorKind::Interrupted => continue,
@@ -269,19 +276,19 @@ fn receive(
         if counter.bytes.fetch_add(length as u64, Ordering::Relaxed) == 0 {
             counter.begin(shared.now());
         }
-        got += length as u64;
-        if shared.blocks && got % record == 0 {
-            seen.blocks.get_or_insert_default().caught(shared.now(), record);
+        received += length as u64;
+        if shared.with_block_times && received % record == 0 {
+            payload.blocks.get_or_insert_default().record_received(shared.now(), record);
         }
-        shared.pass(length)?;
+        shared.count_and_wait(length)?;
         if shared.stopped() {
             return Ok(());
         }
     }
 }
 
-/// Whether more was acknowledged than `acked`, which is brought up to date.
-fn progressed(socket: &TcpStream, acked: &mut u64) -> bool {
+/// Returns whether more bytes were acknowledged than `acked`, and updates `acked`.
+fn has_progress(socket: &TcpStream, acked: &mut u64) -> bool {
     let now = tcp::info(socket).ok().and_then(|bytes| TcpInfo::parse(&bytes).ok()).and_then(|info| info.acked_bytes);
     let before = std::mem::replace(acked, now.unwrap_or(0));
     *acked > before
@@ -301,17 +308,17 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_stream_that_nobody_ends_ends_by_itself() {
+    fn stream_ends_by_itself_at_its_time_limit() {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let near = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
         let (mut far, _) = listener.accept().unwrap();
         let drained = thread::spawn(move || while far.read(&mut [0; 65_536]).unwrap_or(0) > 0 {});
-        let most = Some(Duration::from_millis(200));
-        let shared = Shared::new(&TestRequest::default(), true, Instant::now(), Throttle::none(), most);
+        let max_bytes = Some(Duration::from_millis(200));
+        let shared = LoadState::new(&TestRequest::default(), true, Instant::now(), RateLimiter::unlimited(), max_bytes);
         let (events, ended) = channel();
-        let counter = Counter::default();
+        let counter = StreamCounter::default();
         run(DataStream::clear(0, near), true, &shared, &counter, &events);
-        assert!(matches!(ended.recv().unwrap(), Event::Ended { result: Ok(()), .. }));
+        assert!(matches!(ended.recv().unwrap(), StreamEvent::Ended { result: Ok(()), .. }));
         assert!(counter.last() >= 200_000_000 && counter.bytes.load(Ordering::Relaxed) > 0, "{counter:?}");
         drained.join().unwrap();
     }

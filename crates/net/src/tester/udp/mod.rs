@@ -1,18 +1,18 @@
-//! Tests whose streams are datagrams: the two conversations (`client`, `server`) around what is the same at both ends.
+//! Tests with datagram streams: the two ends of the protocol (`client`, `server`) and the common part of both ends.
 //!
-//! One thread a stream sends by the schedule of `lfn_core::udp::pace` (`sender`) or takes what comes and hands it to
-//! `lfn_core::udp::receiver` (`receiver`); the control connection's thread looks at their figures now and then (`end`)
-//! and, in a ramp, says what to try next (`steps`). Datagrams are opened only when the server has said that it is ready:
-//! its port keeps nothing for sessions to come.
+//! One thread per stream sends on the schedule of `lfn_core::udp::pace` (`sender`), or receives and passes the
+//! datagrams to `lfn_core::udp::receiver` (`receiver`). The control connection's thread reads their figures regularly
+//! (`end`), and in a ramp it chooses the next step (`ramp_steps`). The client opens datagram streams only when the server is
+//! ready, because the server's port stores nothing for later sessions.
 
 mod client;
 mod end;
-mod lane;
+mod flow;
+mod ramp_steps;
 mod receiver;
 mod sender;
 mod server;
-mod steps;
 
 pub(super) use client::run;
-pub(super) use sender::TooLong;
+pub(super) use sender::DatagramTooLong;
 pub(super) use server::serve;

@@ -1,73 +1,73 @@
-//! The loop that receives: takes what is there in one call, and has the account note it.
+//! Receive loop: reads all waiting datagrams in one call and counts them.
 
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use lfn_core::udp::datagram::{Head, Kind};
-use lfn_core::udp::receiver::Arrival;
+use lfn_core::udp::datagram::{DatagramHeader, DatagramKind};
+use lfn_core::udp::receiver::ArrivalKind;
 use lfn_core::udp::step::StepMeter;
 use lfn_sys::clock::{monotonic_nanos, wall_nanos};
-use lfn_sys::udp::batch::{Inbox, Message};
+use lfn_sys::udp::batch::{MergedDatagrams, ReceiveBuffers};
 
-use super::lane::{Incoming, Lane};
-use crate::server::throttle::Throttle;
-use crate::session::timed_out;
+use super::flow::{FlowReceived, UdpFlow};
+use crate::server::rate_limiter::RateLimiter;
+use crate::session::is_timeout;
 
-/// How often a stop is looked for.
-const LOOK_UP: Duration = Duration::from_millis(50);
+/// Interval at which the stop flag is checked.
+const POLL_INTERVAL: Duration = Duration::from_millis(50);
 
-/// Messages taken in a call, each of which GRO may have merged of up to 64 KiB.
-const AT_ONCE: usize = 8;
+/// Maximum messages per call. GRO may have merged each one from datagrams of up to 64 KiB together.
+const BATCH_MESSAGES: usize = 8;
 
-/// Receives over one stream until it is stopped.
-pub(super) fn run(lane: &Lane, throttle: &Throttle, stop: &AtomicBool) -> io::Result<()> {
-    let socket = lane.stream.socket();
-    socket.set_read_timeout(Some(LOOK_UP))?;
-    let mut inbox = Inbox::new(AT_ONCE, 65_536);
+/// Receives on one stream until the stop flag is set.
+pub(super) fn run(flow: &UdpFlow, rate_limiter: &RateLimiter, stop: &AtomicBool) -> io::Result<()> {
+    let socket = flow.stream.socket();
+    socket.set_read_timeout(Some(POLL_INTERVAL))?;
+    let mut inbox = ReceiveBuffers::new(BATCH_MESSAGES, 65_536);
     while !stop.load(Ordering::Relaxed) {
         match inbox.receive(socket) {
             Ok(_) => {}
-            Err(error) if timed_out(&error) || error.kind() == io::ErrorKind::Interrupted => continue,
-            // The far socket is gone or not there yet; the control connection knows which.
+            Err(error) if is_timeout(&error) || error.kind() == io::ErrorKind::Interrupted => continue,
+            // The peer's socket is closed or not open yet; the control connection knows which.
             Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => continue,
             Err(error) => return Err(error),
         }
         let (now, wall) = (monotonic_nanos(), wall_nanos());
-        let mut incoming = lane.incoming();
-        // All that came costs the path, also what came twice and does not count.
+        let mut incoming = flow.incoming();
+        // Every arrival counts for the rate limiter, also duplicates.
         let mut bytes = 0;
         for message in inbox.messages() {
             bytes += message.bytes.len() as u64;
-            take(lane, &mut incoming, &message, (now, wall));
+            take(flow, &mut incoming, &message, now, wall);
         }
         drop(incoming);
-        throttle.pass(bytes, stop).map_err(io::Error::other)?;
+        rate_limiter.count_and_wait(bytes, stop).map_err(io::Error::other)?;
     }
     Ok(())
 }
 
-fn take(lane: &Lane, incoming: &mut Incoming, message: &Message<'_>, (now, wall): (u64, u64)) {
-    let stamp = message.stamp.unwrap_or(wall);
+fn take(flow: &UdpFlow, incoming: &mut FlowReceived, message: &MergedDatagrams<'_>, now: u64, wall: u64) {
+    let stamp = message.timestamp.unwrap_or(wall);
     let mut merged = 0;
     for datagram in message.datagrams() {
         merged += 1;
-        match Head::read(datagram, lane.stream.tag()) {
-            Ok(head) if head.kind == Kind::Load => {
-                note(incoming, &head, datagram.len(), stamp);
+        match DatagramHeader::read(datagram, flow.stream.tag()) {
+            Ok(head) if head.kind == DatagramKind::Load => {
+                record(incoming, &head, datagram.len(), stamp);
                 incoming.first.get_or_insert(now);
                 incoming.last = now;
             }
-            _ if lane.stream.is_opening(datagram) => {}
-            _ => incoming.foreign += 1,
+            _ if flow.stream.is_repeated_hello(datagram) => {}
+            _ => incoming.unrecognised += 1,
         }
     }
     incoming.merged = incoming.merged.max(merged);
-    incoming.kernel_stamps |= message.stamp.is_some();
+    incoming.kernel_stamps |= message.timestamp.is_some();
 }
 
-fn note(incoming: &mut Incoming, head: &Head, length: usize, stamp: u64) {
-    if !matches!(incoming.account.arrived(head.sequence, head.sent, stamp), Arrival::InOrder | Arrival::Late) {
+fn record(incoming: &mut FlowReceived, head: &DatagramHeader, length: usize, stamp: u64) {
+    if !matches!(incoming.stats.arrived(head.sequence, head.sent, stamp), ArrivalKind::InOrder | ArrivalKind::Late) {
         return;
     }
     incoming.bytes += length as u64;

@@ -1,10 +1,10 @@
-//! Looking for what cut copies left, and removing it: here, at a far end, and as the far end of somebody else.
+//! Finds and removes the files that interrupted copies left: on this host, on a server, or as that server.
 //!
-//! [`clean_here`] walks below places of this host, [`clean_there`] asks a server, [`serve`] is that server. All of them tell
-//! as they go and hold no list. What is a copy's own, and when it may go, is decided in [`lfn_core::transfer::leftover`];
-//! [`walk`] finds the names, [`pair`] opens, locks and removes.
+//! [`clean_local`] walks directories of this host, [`clean_remote`] asks a server, and [`serve`] is that server. They
+//! report each file at once and keep no list. [`lfn_core::transfer::leftover`] decides which files belong to a copy and
+//! when they may be removed. [`walk`] finds the names, and [`leftover_pair`] opens, locks and removes the files.
 
-mod pair;
+mod leftover_pair;
 mod walk;
 
 use std::ffi::OsStr;
@@ -13,133 +13,136 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use lfn_core::transfer::leftover::{Leftover, Rule};
-use lfn_core::transfer::raw::Raw;
-use lfn_core::wire::clean::{CleanRequest, FromCleaner, MOST_FOUND};
-use lfn_core::wire::copy::ALIVE_EVERY;
+use lfn_core::transfer::byte_string::ByteString;
+use lfn_core::transfer::leftover::{CleanRule, Leftover};
+use lfn_core::wire::clean::{CleanMessage, CleanRequest, MAX_FOUND_PER_MESSAGE};
+use lfn_core::wire::copy::ALIVE_INTERVAL;
 use lfn_core::wire::{HELLO_LIMIT, Refusal, RefusalCode, Request};
 
 use super::TransferError;
-use super::place::Base;
+use super::base_dir::BaseDir;
 use super::serve::root;
 use crate::server::ServerSession;
 use crate::session::dial::{self, Target};
-use crate::session::queue::{self, Entered};
-use crate::session::{DEAD_AFTER, SessionError};
+use crate::session::queue::{self, QueueOutcome};
+use crate::session::{DEAD_PEER_TIMEOUT, SessionError};
 
-/// How often a wait looks up to see whether it was interrupted.
-const LOOK_UP: Duration = Duration::from_millis(50);
+/// Interval at which a waiting client checks whether it was interrupted.
+const POLL_INTERVAL: Duration = Duration::from_millis(50);
 
-/// Bytes of JSON from which on a message is sent.
-const ENOUGH: usize = 32 << 10;
+/// Length of the JSON at which a message is sent, in bytes.
+const MESSAGE_BYTES: usize = 32 << 10;
 
-/// What is told while it is looked for.
+/// An event of the search.
 #[derive(Debug)]
-pub enum Seen {
-    /// Something that a copy left, or that has such a name.
-    Left(Leftover),
-    /// A directory that could not be looked into.
-    Trouble {
-        /// Which.
-        path: Raw,
-        /// Why, in words.
-        what: String,
-    },
+pub enum CleanEvent {
+    /// A file that a copy left, or a file with the name of one.
+    Leftover(Leftover),
+    /// A directory that could not be read.
+    Unreadable { path: ByteString, reason: String },
 }
 
-/// What the walk says: what it saw, or only that it goes on.
-type Say<'a> = &'a mut dyn FnMut(Option<Seen>) -> Result<(), TransferError>;
+/// Reports an event, or `None` for progress only. An error ends the search.
+type Report<'a> = &'a mut dyn FnMut(Option<CleanEvent>) -> Result<(), TransferError>;
 
-/// Looks below places of this host.
-pub fn clean_here(
+/// Cleans directories of this host.
+///
+/// # Errors
+/// [`TransferError::Interrupted`]; problems with single directories are reported as events.
+pub fn clean_local(
     places: &[PathBuf],
-    rule: Rule,
+    rule: CleanRule,
     interrupted: &AtomicBool,
-    seen: &mut dyn FnMut(Seen),
+    on_event: &mut dyn FnMut(CleanEvent),
 ) -> Result<(), TransferError> {
-    let mut say = |said: Option<Seen>| {
-        said.into_iter().for_each(&mut *seen);
+    let mut report = |event: Option<CleanEvent>| {
+        event.into_iter().for_each(&mut *on_event);
         if interrupted.load(Ordering::Relaxed) { Err(TransferError::Interrupted) } else { Ok(()) }
     };
-    places.iter().try_for_each(|place| below(&Base::Here, place, rule, &mut say))
+    places.iter().try_for_each(|place| clean_place(&BaseDir::Local, place, rule, &mut report))
 }
 
-/// Looks below one place; what is wrong with it says nothing of the others.
-fn below(base: &Base, place: &Path, rule: Rule, say: Say<'_>) -> Result<(), TransferError> {
-    match walk::walk(base, place, rule, say) {
+/// Cleans one directory. An error there does not stop the search in the others.
+fn clean_place(base: &BaseDir, place: &Path, rule: CleanRule, report: Report<'_>) -> Result<(), TransferError> {
+    match walk::walk(base, place, rule, report) {
         Err(error @ (TransferError::Interrupted | TransferError::Session(_))) => Err(error),
         Err(error) => {
-            let path = Raw::from(place.as_os_str().as_bytes());
-            say(Some(Seen::Trouble { path, what: error.of_entry() }))
+            let path = ByteString::from(place.as_os_str().as_bytes());
+            report(Some(CleanEvent::Unreadable { path, reason: error.entry_message() }))
         }
         walked => walked,
     }
 }
 
-/// Has a server look below places of its own.
-pub fn clean_there(
+/// Asks a server to clean directories below its root.
+///
+/// # Errors
+/// [`TransferError::RequestTooLarge`], [`TransferError::Interrupted`], or the error of the session.
+pub fn clean_remote(
     target: &Target,
     request: CleanRequest,
     interrupted: &AtomicBool,
-    seen: &mut dyn FnMut(Seen),
+    on_event: &mut dyn FnMut(CleanEvent),
 ) -> Result<(), TransferError> {
-    const MOST: usize = HELLO_LIMIT - 4096;
-    const LISTENING: &str = "while it looked for what copies left";
-    let bytes: usize = request.places.iter().map(Raw::json_bound).sum();
-    if bytes > MOST {
-        return Err(TransferError::Request { bytes, most: MOST });
+    const MAX_BYTES: usize = HELLO_LIMIT - 4096;
+    const WHILE_CLEANING: &str = "while it searched for interrupted copies";
+    let bytes: usize = request.paths.iter().map(ByteString::max_json_bytes).sum();
+    if bytes > MAX_BYTES {
+        return Err(TransferError::RequestTooLarge { bytes, max: MAX_BYTES });
     }
-    let mut control = dial::control(target, dial::new_session_id()?, Request::Clean(request))?;
-    // There are no data streams whose session it could matter for.
-    let (Entered::AtOnce | Entered::After(_)) =
-        queue::enter(&mut control, &target.patience, DEAD_AFTER, Some(interrupted), || ())?;
-    let mut heard = Instant::now();
+    let mut control = dial::open_control(target, dial::new_session_id()?, Request::Clean(request))?;
+    // A resumed session matters only for data streams, and this session has none.
+    let (QueueOutcome::Immediate | QueueOutcome::AfterWait(_)) =
+        queue::wait_for_admission(&mut control, &target.queue, DEAD_PEER_TIMEOUT, Some(interrupted), || ())?;
+    let mut last_received = Instant::now();
     loop {
         if interrupted.load(Ordering::Relaxed) {
-            // The server notices when it says the next word.
+            // The server notices this when it sends its next message.
             control.close();
             return Err(TransferError::Interrupted);
         }
-        let said = control.poll::<FromCleaner>(LOOK_UP, LISTENING)?;
-        if said.is_some() {
-            heard = Instant::now();
+        let message = control.poll::<CleanMessage>(POLL_INTERVAL, WHILE_CLEANING)?;
+        if message.is_some() {
+            last_received = Instant::now();
         }
-        match said {
-            Some(FromCleaner::Found { left }) => left.into_iter().map(Seen::Left).for_each(&mut *seen),
-            Some(FromCleaner::Trouble { path, what }) => seen(Seen::Trouble { path, what }),
-            Some(FromCleaner::Alive) => {}
-            Some(FromCleaner::Done) => {
+        match message {
+            Some(CleanMessage::Found { files }) => files.into_iter().map(CleanEvent::Leftover).for_each(&mut *on_event),
+            Some(CleanMessage::Unreadable { path, reason }) => on_event(CleanEvent::Unreadable { path, reason }),
+            Some(CleanMessage::Alive) => {}
+            Some(CleanMessage::Done) => {
                 control.close();
                 return Ok(());
             }
-            None if heard.elapsed() > DEAD_AFTER => {
-                let (peer, after) = (control.peer(), DEAD_AFTER);
-                return Err(SessionError::Timeout { peer, after, while_doing: LISTENING }.into());
+            None if last_received.elapsed() > DEAD_PEER_TIMEOUT => {
+                let (peer, after) = (control.peer(), DEAD_PEER_TIMEOUT);
+                return Err(SessionError::Timeout { peer, after, while_doing: WHILE_CLEANING }.into());
             }
             None => {}
         }
     }
 }
 
-/// The server's side; that its client may read, and write where it removes, was asked before.
+/// Serves a request to clean. The caller has checked the rights to read, and to write if files are removed.
 pub(crate) fn serve(session: &mut ServerSession, request: &CleanRequest) -> Result<(), SessionError> {
     let base = root(session)?;
-    let (control, _, stopping) = session.parts();
-    let mut batch = Batch { left: Vec::new(), bytes: 0, said: Instant::now() };
-    let mut say = |seen: Option<Seen>| {
-        match seen {
-            Some(Seen::Left(left)) => batch.take(left),
-            Some(Seen::Trouble { path, what }) => control.send(&FromCleaner::Trouble { path, what })?,
+    let (control, _, stopping) = session.split_mut();
+    let mut batch = Batch { leftovers: Vec::new(), bytes: 0, sent_at: Instant::now() };
+    let mut report = |event: Option<CleanEvent>| {
+        match event {
+            Some(CleanEvent::Leftover(left)) => batch.push(left),
+            Some(CleanEvent::Unreadable { path, reason }) => {
+                control.send(&CleanMessage::Unreadable { path, reason })?
+            }
             None => {}
         }
-        if let Some(message) = batch.due() {
+        if let Some(message) = batch.take_due() {
             control.send(&message)?;
         }
         if stopping.load(Ordering::Relaxed) { Err(TransferError::Interrupted) } else { Ok(()) }
     };
-    let walked = request.places.iter().try_for_each(|place| {
+    let walked = request.paths.iter().try_for_each(|place| {
         let place = Path::new(OsStr::from_bytes(place.as_bytes()));
-        below(&base, place, request.rule, &mut say)
+        clean_place(&base, place, request.rule, &mut report)
     });
     match walked {
         Err(TransferError::Interrupted) => {
@@ -147,46 +150,50 @@ pub(crate) fn serve(session: &mut ServerSession, request: &CleanRequest) -> Resu
         }
         walked => walked?,
     }
-    if let Some(message) = batch.rest() {
+    if let Some(message) = batch.take_all() {
         session.control.send(&message)?;
     }
-    session.control.send(&FromCleaner::Done)
+    session.control.send(&CleanMessage::Done)
 }
 
-/// What was found and not told yet.
+/// Leftovers that are found and not sent yet.
 struct Batch {
-    left: Vec<Leftover>,
-    /// At least as many as its JSON has.
+    leftovers: Vec<Leftover>,
+    /// Upper limit for the length of their JSON.
     bytes: usize,
-    /// When anything was said last.
-    said: Instant,
+    /// The time of the last message.
+    sent_at: Instant,
 }
 
 impl Batch {
-    fn take(&mut self, left: Leftover) {
-        let source = left.source.as_ref().map_or(0, Raw::json_bound);
-        self.bytes += 512 + left.path.json_bound() + source + left.why.as_ref().map_or(0, |why| 2 * why.len());
-        self.left.push(left);
+    fn push(&mut self, left: Leftover) {
+        let source = left.source.as_ref().map_or(0, ByteString::max_json_bytes);
+        self.bytes +=
+            512 + left.path.max_json_bytes() + source + left.reason.as_ref().map_or(0, |reason| 2 * reason.len());
+        self.leftovers.push(left);
     }
 
-    /// What is to be said now.
-    fn due(&mut self) -> Option<FromCleaner> {
-        if self.bytes < ENOUGH && self.left.len() < MOST_FOUND && self.said.elapsed() < ALIVE_EVERY {
+    /// Returns the next message, if one is due.
+    fn take_due(&mut self) -> Option<CleanMessage> {
+        if self.bytes < MESSAGE_BYTES
+            && self.leftovers.len() < MAX_FOUND_PER_MESSAGE
+            && self.sent_at.elapsed() < ALIVE_INTERVAL
+        {
             return None;
         }
-        Some(self.rest().unwrap_or_else(|| {
-            self.said = Instant::now();
-            FromCleaner::Alive
+        Some(self.take_all().unwrap_or_else(|| {
+            self.sent_at = Instant::now();
+            CleanMessage::Alive
         }))
     }
 
-    /// All that is left to say.
-    fn rest(&mut self) -> Option<FromCleaner> {
-        if self.left.is_empty() {
+    /// Returns all leftovers that are not sent yet.
+    fn take_all(&mut self) -> Option<CleanMessage> {
+        if self.leftovers.is_empty() {
             return None;
         }
-        (self.bytes, self.said) = (0, Instant::now());
-        Some(FromCleaner::Found { left: std::mem::take(&mut self.left) })
+        (self.bytes, self.sent_at) = (0, Instant::now());
+        Some(CleanMessage::Found { files: std::mem::take(&mut self.leftovers) })
     }
 }
 

@@ -1,233 +1,244 @@
-//! Directories that are to get their attributes once nothing is written in them any more.
+//! Directories that get their attributes after the last write in them.
 //!
-//! The list goes through a tree from above, so that what is in a directory has the numbers from its own to that of the
-//! first entry that is not below it. When the list has left it, and none of these is unsettled, it is through. So no
-//! more of them are held than are open or hold something unsettled, however large the tree. What they weigh is bounded
-//! besides: they are settled as entries, and so no part of what the list may hold.
+//! The list visits a tree from the top. So the contents of a directory have the numbers from the directory's own number
+//! to the first entry that is not below it. A directory is finished when the list has left it and none of these numbers
+//! is unsettled. Only open directories and directories with unsettled contents are kept, however large the tree is.
+//! Their total size is limited separately, because directories are settled as entries and no longer count against the
+//! limit of the list.
 
 use lfn_core::transfer::entry::{Entry, Name};
-use lfn_core::wire::copy::MOST_UNSETTLED_BYTES;
+use lfn_core::wire::copy::MAX_PENDING_BYTES;
 use rustix::fs::Mode;
 
-use super::super::place::file_error;
+use super::super::base_dir::file_error;
 use super::Receiver;
-use super::attributes::Body;
-use super::tree::Tree;
+use super::attributes::AttributeTarget;
+use super::tree::DestinationTree;
 
-/// A directory that waits.
+/// A directory without its final attributes.
 #[derive(Debug)]
-pub(super) struct Directory {
+pub(super) struct PendingDirectory {
     pub(super) number: u32,
     pub(super) entry: Entry,
-    /// Made by this copy.
-    pub(super) made: bool,
-    /// The mode that it had, and is to have again, if it had to be opened to be written in.
-    pub(super) was: Option<Mode>,
+    /// This copy created the directory.
+    pub(super) is_new: bool,
+    /// The mode to restore later, if the directory had to be made writable.
+    pub(super) previous_mode: Option<Mode>,
 }
 
-/// Directories in the order in which they get their attributes: what is inside of another before it.
+/// Unfinished directories, in the order in which they get their attributes: inner directories first.
 #[derive(Debug, Default)]
-pub(super) struct Directories {
-    /// The top one, which waits for the end: another source may have something to write in it.
-    top: Option<Directory>,
-    /// Those the list is in, each below the one before it.
-    open: Vec<Directory>,
-    /// Those it has left, and the number behind their last entry.
-    left: Vec<(Directory, u32)>,
-    /// What all of them weigh.
+pub(super) struct PendingDirectories {
+    /// The top directory waits until the end, because another source may write in it too.
+    top: Option<PendingDirectory>,
+    /// The directories that contain the current entry, each below the one before it.
+    open: Vec<PendingDirectory>,
+    /// The directories that the list has left, each with the number after its last entry.
+    closed: Vec<(PendingDirectory, u32)>,
+    /// Total size of the names and attributes, in bytes.
     weight: usize,
-    /// How many may wait before it is looked whether some are through.
-    patience: usize,
+    /// Number of waiting directories at which the next check starts.
+    next_check: usize,
 }
 
-/// How many wait at least.
-const FEW: usize = 64;
+/// Minimum number of waiting directories before a check.
+const MIN_BEFORE_CHECK: usize = 64;
 
-/// Most that those that wait may weigh: as much as entries.
-const MOST_WEIGHT: usize = MOST_UNSETTLED_BYTES;
+/// Maximum total size, in bytes: the same limit as for pending entries.
+const MAX_WEIGHT: usize = MAX_PENDING_BYTES;
 
-/// What each of them takes besides its names and attributes.
-const EACH: usize = 256;
+/// Bytes that each directory takes besides its name and attributes.
+const DIRECTORY_OVERHEAD: usize = 256;
 
-impl Directory {
+impl PendingDirectory {
     fn weight(&self) -> usize {
         weight(&self.entry)
     }
 }
 
 fn weight(entry: &Entry) -> usize {
-    entry.weight() + EACH
+    entry.weight() + DIRECTORY_OVERHEAD
 }
 
-impl Directories {
-    /// The list has come to an entry; leaves the directories that it is not below.
-    pub(super) fn reach(&mut self, number: u32, name: &Name) {
+impl PendingDirectories {
+    /// Advances to the next entry of the list, and closes the directories that do not contain the entry.
+    pub(super) fn advance_to(&mut self, number: u32, name: &Name) {
         while let Some(directory) = self.open.pop_if(|directory| !is_below(name, &directory.entry.name)) {
-            self.left.push((directory, number));
+            self.closed.push((directory, number));
         }
     }
 
-    /// The entry it has come to is a directory.
-    pub(super) fn enter(&mut self, directory: Directory) {
+    /// Adds a directory that the list has reached.
+    pub(super) fn push(&mut self, directory: PendingDirectory) {
         self.weight += directory.weight();
         if !directory.entry.name.is_root() {
             return self.open.push(directory);
         }
-        // Each source may list the top, and the last one counts.
-        if let Some(before) = self.top.replace(directory) {
-            self.weight -= before.weight();
-            self.top.iter_mut().for_each(|top| (top.made, top.was) = (top.made || before.made, before.was.or(top.was)));
+        // Each source may list the top directory. The last one counts.
+        if let Some(earlier) = self.top.replace(directory) {
+            self.weight -= earlier.weight();
+            self.top.iter_mut().for_each(|top| {
+                (top.is_new, top.previous_mode) =
+                    (top.is_new || earlier.is_new, earlier.previous_mode.or(top.previous_mode))
+            });
         }
     }
 
-    /// Whether one more of them may wait.
-    pub(super) fn have_room_for(&self, entry: &Entry) -> bool {
-        self.weight + weight(entry) <= MOST_WEIGHT
+    /// Returns whether there is memory for one more directory.
+    pub(super) fn has_room_for(&self, entry: &Entry) -> bool {
+        self.weight + weight(entry) <= MAX_WEIGHT
     }
 
-    /// Those that are through, where it is time to look; `unsettled` tells whether anything from a number up to another is
-    /// not settled.
-    pub(super) fn through(&mut self, unsettled: impl Fn(u32, u32) -> bool) -> Vec<Directory> {
-        if self.left.len() < self.patience.max(FEW) { Vec::new() } else { self.through_now(unsettled) }
+    /// Removes and returns the finished directories, if enough of them wait. `unsettled` returns whether any entry in a
+    /// range of numbers is unsettled.
+    pub(super) fn take_finished(&mut self, unsettled: impl Fn(u32, u32) -> bool) -> Vec<PendingDirectory> {
+        if self.closed.len() < self.next_check.max(MIN_BEFORE_CHECK) {
+            Vec::new()
+        } else {
+            self.take_finished_now(unsettled)
+        }
     }
 
-    /// The same, whether it is time or not.
-    pub(super) fn through_now(&mut self, unsettled: impl Fn(u32, u32) -> bool) -> Vec<Directory> {
-        let through = |(directory, end): &mut (Directory, u32)| !unsettled(directory.number, *end);
-        // In order: one that waits keeps those around it waiting, since what it waits for is in them too.
-        let done: Vec<Directory> = self.left.extract_if(.., through).map(|(directory, _)| directory).collect();
-        self.patience = 2 * self.left.len();
-        self.weight -= done.iter().map(Directory::weight).sum::<usize>();
+    /// Removes and returns the finished directories at once.
+    pub(super) fn take_finished_now(&mut self, unsettled: impl Fn(u32, u32) -> bool) -> Vec<PendingDirectory> {
+        let through = |(directory, end): &mut (PendingDirectory, u32)| !unsettled(directory.number, *end);
+        // The order is correct: an unsettled entry keeps all directories around it waiting.
+        let done: Vec<PendingDirectory> = self.closed.extract_if(.., through).map(|(directory, _)| directory).collect();
+        self.next_check = 2 * self.closed.len();
+        self.weight -= done.iter().map(PendingDirectory::weight).sum::<usize>();
         done
     }
 
-    /// All that are left at the end.
-    pub(super) fn into_rest(mut self) -> impl Iterator<Item = Directory> {
+    /// Returns all directories that are still waiting, inner ones first.
+    pub(super) fn into_remaining(mut self) -> impl Iterator<Item = PendingDirectory> {
         let open = std::mem::take(&mut self.open);
-        self.left.into_iter().map(|(directory, _)| directory).chain(open.into_iter().rev()).chain(self.top)
+        self.closed.into_iter().map(|(directory, _)| directory).chain(open.into_iter().rev()).chain(self.top)
     }
 }
 
 impl Receiver {
-    /// Opens a directory that is there, if it has to be written in; what cannot be opened is told of what is in it.
-    pub(super) fn open_up(&self, tree: &Tree, entry: &Entry) -> Option<Mode> {
-        tree.inside(&entry.name).ok().and_then(|inside| self.dressing.open_up(&inside, entry))
+    /// Makes an existing directory writable. Errors are ignored here: the entries in the directory will report them.
+    pub(super) fn make_directory_writable(&self, tree: &DestinationTree, entry: &Entry) -> Option<Mode> {
+        tree.open_entry(&entry.name).ok().and_then(|inside| self.attributes.make_writable(&inside, entry))
     }
 
-    /// Gives directories their attributes, from within, lest one that may not be entered stands in the way.
-    pub(super) fn dress_all(&self, directories: impl IntoIterator<Item = Directory>) {
+    /// Sets the attributes of directories, inner ones first, so that a closed directory does not block the path to
+    /// another one.
+    pub(super) fn apply_directory_attributes(&self, directories: impl IntoIterator<Item = PendingDirectory>) {
         let Some(tree) = self.tree() else { return };
-        for Directory { entry, made, was, .. } in directories {
-            let dress = || {
-                let inside = tree.inside(&entry.name)?;
-                let dressed = self.dressing.dress(Body::Directory(&inside, made), &entry);
-                let closed = was.map_or(Ok(()), |mode| self.dressing.close_again(&inside, mode));
-                dressed.and(closed).map_err(|(doing, error)| file_error(doing, &tree.show(&entry.name), error))
+        for PendingDirectory { entry, is_new, previous_mode, .. } in directories {
+            let apply = || {
+                let inside = tree.open_entry(&entry.name)?;
+                let applied = self.attributes.apply(AttributeTarget::Directory(&inside, is_new), &entry);
+                let closed = previous_mode.map_or(Ok(()), |mode| self.attributes.restore_mode(&inside, mode));
+                applied.and(closed).map_err(|(doing, error)| file_error(doing, &tree.display_name(&entry.name), error))
             };
-            if let Err(error) = self.on_disk(dress) {
-                self.table.complain(&entry.name, &error);
+            if let Err(error) = self.do_disk_work(apply) {
+                self.table.report_failure(&entry.name, &error);
             }
         }
     }
 }
 
-/// Whether the one is in the other, however deep.
+/// Returns whether `name` is in `directory`, at any depth.
 pub(super) fn is_below(name: &Name, directory: &Name) -> bool {
-    let below = |rest: &[u8]| rest.starts_with(b"/");
-    (directory.is_root() && !name.is_root()) || name.as_bytes().strip_prefix(directory.as_bytes()).is_some_and(below)
+    let is_subpath = |rest: &[u8]| rest.starts_with(b"/");
+    (directory.is_root() && !name.is_root())
+        || name.as_bytes().strip_prefix(directory.as_bytes()).is_some_and(is_subpath)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use lfn_core::transfer::entry::{Kind, Modified, Xattr};
-    use lfn_core::transfer::raw::Raw;
+    use lfn_core::transfer::byte_string::ByteString;
+    use lfn_core::transfer::entry::{EntryKind, Modified, Xattr};
 
-    fn names(directories: impl IntoIterator<Item = Directory>) -> Vec<String> {
+    fn names(directories: impl IntoIterator<Item = PendingDirectory>) -> Vec<String> {
         directories.into_iter().map(|directory| directory.entry.name.to_string()).collect()
     }
 
     #[test]
-    fn their_attributes_are_bounded_and_those_that_are_through_make_room() {
+    fn finished_directories_free_memory() {
         let rich = |name: &str| {
-            let mut entry = Entry::new(Name::new(name).unwrap(), Kind::Directory, 0o755, Modified::default()).unwrap();
-            let value = Raw(vec![0; 65_000]);
+            let mut entry =
+                Entry::new(Name::new(name).unwrap(), EntryKind::Directory, 0o755, Modified::default()).unwrap();
+            let value = ByteString(vec![0; 65_000]);
             entry.xattrs =
                 (0..16).map(|n| Xattr { name: format!("user.{n}").as_str().into(), value: value.clone() }).collect();
             entry
         };
-        let mut directories = Directories::default();
+        let mut directories = PendingDirectories::default();
         let mut number = 0;
-        while directories.have_room_for(&rich("next")) {
+        while directories.has_room_for(&rich("next")) {
             let entry = rich(&format!("d{number}"));
-            directories.reach(number, &entry.name);
-            directories.enter(Directory { number, entry, made: true, was: None });
+            directories.advance_to(number, &entry.name);
+            directories.push(PendingDirectory { number, entry, is_new: true, previous_mode: None });
             number += 1;
         }
         assert!((20..=32).contains(&number), "{number} mebibytes");
-        let plain = Entry::new(Name::new("p").unwrap(), Kind::Directory, 0o755, Modified::default()).unwrap();
-        assert!(directories.have_room_for(&plain));
-        directories.reach(number, &plain.name);
-        assert!(directories.through(|_, _| false).is_empty(), "it is not time to look");
-        assert_eq!(directories.through_now(|from, _| from > 0).len(), 1);
-        assert!(directories.have_room_for(&rich("next")));
+        let plain = Entry::new(Name::new("p").unwrap(), EntryKind::Directory, 0o755, Modified::default()).unwrap();
+        assert!(directories.has_room_for(&plain));
+        directories.advance_to(number, &plain.name);
+        assert!(directories.take_finished(|_, _| false).is_empty(), "it is not time to look");
+        assert_eq!(directories.take_finished_now(|from, _| from > 0).len(), 1);
+        assert!(directories.has_room_for(&rich("next")));
     }
 
-    /// Whatever a peer lists.
+    /// A hostile peer may list any number of them.
     #[test]
-    fn one_top_waits_and_no_more_names_than_have_room() {
-        let mut directories = Directories::default();
-        let directory = |name: &str, made| {
-            let entry = Entry::new(Name::new(name).unwrap(), Kind::Directory, 0o755, Modified::default()).unwrap();
-            Directory { number: 0, entry, made, was: None }
+    fn number_of_waiting_names_is_bounded() {
+        let mut directories = PendingDirectories::default();
+        let directory = |name: &str, is_new| {
+            let entry = Entry::new(Name::new(name).unwrap(), EntryKind::Directory, 0o755, Modified::default()).unwrap();
+            PendingDirectory { number: 0, entry, is_new, previous_mode: None }
         };
         for number in 0..1000 {
-            directories.reach(number, &Name::new(".").unwrap());
-            directories.enter(directory(".", number == 0));
+            directories.advance_to(number, &Name::new(".").unwrap());
+            directories.push(directory(".", number == 0));
         }
         assert_eq!(directories.weight, directory(".", true).weight());
         let long = |n: u32| directory(&format!("{n}{}", "/long".repeat(800)), false);
         let mut many = 0;
-        while directories.have_room_for(&long(many).entry) {
+        while directories.has_room_for(&long(many).entry) {
             let next = long(many);
-            directories.reach(many, &next.entry.name);
-            directories.enter(next);
+            directories.advance_to(many, &next.entry.name);
+            directories.push(next);
             many += 1;
         }
         assert!((5_000..10_000).contains(&many), "{many}");
-        let rest: Vec<_> = directories.into_rest().collect();
+        let rest: Vec<_> = directories.into_remaining().collect();
         let top = rest.last().unwrap();
-        assert!(rest.len() == many as usize + 1 && top.made && top.entry.name.is_root());
+        assert!(rest.len() == many as usize + 1 && top.is_new && top.entry.name.is_root());
     }
 
     #[test]
-    fn no_more_wait_than_hold_something_unsettled() {
-        let mut directories = Directories::default();
+    fn only_unsettled_directories_wait() {
+        let mut directories = PendingDirectories::default();
         let mut number = 0;
-        let mut come = |directories: &mut Directories, path: &str| {
+        let mut list = |directories: &mut PendingDirectories, path: &str| {
             let name = Name::new(path).unwrap();
-            directories.reach(number, &name);
+            directories.advance_to(number, &name);
             if path.ends_with('d') || path == "." {
-                let entry = Entry::new(name, Kind::Directory, 0o755, Modified::default()).unwrap();
-                directories.enter(Directory { number, entry, made: true, was: None });
+                let entry = Entry::new(name, EntryKind::Directory, 0o755, Modified::default()).unwrap();
+                directories.push(PendingDirectory { number, entry, is_new: true, previous_mode: None });
             }
             number += 1;
         };
-        come(&mut directories, ".");
-        come(&mut directories, "td");
+        list(&mut directories, ".");
+        list(&mut directories, "td");
         let mut done = Vec::new();
-        let mut most = 0;
+        let mut max_waiting = 0;
         for n in 0..10_000 {
-            come(&mut directories, &format!("td/{n}d"));
-            come(&mut directories, &format!("td/{n}d/x"));
-            // The file in the eleventh never comes.
+            list(&mut directories, &format!("td/{n}d"));
+            list(&mut directories, &format!("td/{n}d/x"));
+            // The file in the eleventh directory never arrives.
             let unsettled = |from: u32, to: u32| (from..to).contains(&23);
-            done.extend(names(directories.through(unsettled)));
-            most = most.max(directories.left.len());
+            done.extend(names(directories.take_finished(unsettled)));
+            max_waiting = max_waiting.max(directories.closed.len());
         }
-        assert!(most <= FEW + 1, "{most}");
+        assert!(max_waiting <= MIN_BEFORE_CHECK + 1, "{max_waiting}");
         assert!(done.len() > 9_000 && !done.contains(&"td/10d".into()), "{}", done.len());
-        let rest = names(directories.into_rest());
+        let rest = names(directories.into_remaining());
         assert_eq!(
             (rest.first().unwrap().as_str(), &rest[rest.len() - 2..]),
             ("td/10d", &["td".to_owned(), ".".into()][..])

@@ -1,7 +1,8 @@
-//! The journal of a partial file on disk; what its bytes mean is decided in [`lfn_core::transfer::journal`].
+//! The journal of a partial file on disk. [`lfn_core::transfer::journal`] defines its format.
 //!
-//! It is written under the lock of the partial file, one record a block, each by one write behind the last good one. It
-//! is not synced with every block: what a crash takes of it costs sending again, and what it leaves is verified.
+//! The journal is written under the lock of the partial file: one record for each block, written with one call after
+//! the last intact record. It is not synced after each block. If a crash removes records, their blocks are sent again.
+//! The blocks of the remaining records are verified.
 
 use std::ffi::OsStr;
 use std::fs::File;
@@ -9,162 +10,164 @@ use std::io::{self, Read};
 use std::os::unix::fs::FileExt;
 
 use lfn_core::transfer::blocks::Layout;
+use lfn_core::transfer::byte_string::ByteString;
 use lfn_core::transfer::digest::BlockHash;
 use lfn_core::transfer::entry::Modified;
-use lfn_core::transfer::journal::{Ending, Header, MAX_HEADER, RECORD, Reader, Record, Writer};
-use lfn_core::transfer::raw::Raw;
+use lfn_core::transfer::journal::{
+    JournalEnd, JournalHeader, JournalReader, JournalRecord, JournalWriter, MAX_HEADER, RECORD_BYTES,
+};
 use rustix::fs::{AtFlags, FlockOperation, Mode, OFlags, flock, openat, unlinkat};
 use rustix::io::Errno;
 
 use super::super::TransferError;
-use super::partial::only_one;
-use super::tree::Place;
+use super::partial_file::require_one_name;
+use super::tree::EntryLocation;
 
-/// Most blocks that are gone on with, in 320 MiB: 8 TiB in blocks of 1 MiB, 128 TiB in the largest. What a journal has beyond
-/// them is sent again.
-const MOST_LEFT: usize = if cfg!(test) { 1000 } else { 1 << 23 };
+/// Maximum number of blocks that a copy resumes (320 MiB of memory): 8 TiB in blocks of 1 MiB, 128 TiB in the largest
+/// blocks. Further blocks of a journal are sent again.
+const MAX_RESUMED_BLOCKS: usize = if cfg!(test) { 1000 } else { 1 << 23 };
 
-/// Records that are written together.
-const TOGETHER: usize = 1024;
+/// Number of records in one write.
+const RECORDS_PER_WRITE: usize = 1024;
 
-/// Blocks that an earlier copy noted, by their numbers.
-pub(super) type Noted = Vec<(u64, BlockHash)>;
+/// Blocks that an earlier copy recorded: index and hash.
+pub(super) type BlockRecords = Vec<(u64, BlockHash)>;
 
-/// An open journal.
+/// An open journal of a partial file.
 #[derive(Debug)]
 pub(super) struct Journal {
     file: File,
-    line: Vec<u8>,
-    writer: Writer,
-    /// Where the next record goes.
+    header_line: Vec<u8>,
+    writer: JournalWriter,
+    /// Offset of the next record.
     end: u64,
-    blocks: u64,
+    block_count: u64,
 }
 
-/// What an earlier copy left.
+/// The blocks that an earlier copy left.
 #[derive(Debug)]
-pub(super) enum Left {
-    /// Nothing of use.
-    Nothing,
-    /// Blocks that were on disk when it ended, and that nobody has changed since.
-    Synced(Noted),
-    /// Blocks that were written, and may not have reached the disk or not be what they were.
-    Written(Noted),
-    /// The same, of a copy that cut the file into blocks of another size; the journal is to be [renewed](Journal::renew).
-    Recut {
-        /// As it cut the file.
+pub(super) enum JournalContents {
+    Empty,
+    /// The blocks were on disk when that copy ended, and the file has not changed since.
+    Synced(BlockRecords),
+    /// The blocks were written, but may not have reached the disk or may have changed.
+    Written(BlockRecords),
+    /// The earlier copy used another block size. The journal must be [rewritten](Journal::rewrite).
+    Resized {
+        /// The layout of the earlier copy.
         earlier: Layout,
-        /// What it noted.
-        blocks: Noted,
-        /// They were on disk when it ended, and nobody has changed them since.
+        blocks: BlockRecords,
+        /// The blocks were on disk when that copy ended, and the file has not changed since.
         synced: bool,
     },
 }
 
 impl Journal {
-    /// Opens the journal; it is begun anew if it is not about `facts`, or if its partial file is not there. Otherwise `changed`
-    /// is when that was changed last: at another time than the copy says that ended in order, and nobody knows what is in it.
+    /// Opens the journal. Rewrites it if its header differs from `expected`, or if the partial file is missing
+    /// (`changed` is `None`). Otherwise `changed` is the ctime of the partial file. If a clean journal has another
+    /// ctime, the content of the file is unknown.
     pub(super) fn open(
-        place: &Place,
+        location: &EntryLocation,
         name: &OsStr,
-        facts: &Header,
+        expected: &JournalHeader,
         changed: Option<Modified>,
-    ) -> Result<(Self, Left), TransferError> {
+    ) -> Result<(Self, JournalContents), TransferError> {
         let flags = OFlags::RDWR | OFlags::CREATE | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
-        let opened = openat(&place.directory, name, flags, Mode::from_raw_mode(0o600));
-        let file = opened.map_err(|e| place.error("create the journal of", e))?;
-        only_one(&file, place)?;
-        let failed = |source| TransferError::File { doing: "write the journal of", path: place.shown.clone(), source };
-        let (line, writer) = facts.encode().map_err(|error| failed(io::Error::other(error)))?;
-        let mut journal = Journal { file: file.into(), line, writer, end: 0, blocks: 0 };
-        let left = if changed.is_some() { journal.read(facts).map_err(failed)? } else { None };
-        let Some((blocks, ending)) = left else {
-            journal.renew(&[]).map_err(failed).inspect_err(|_| {
-                // One without its first line is good for nothing, and no more has room.
-                let _ = unlinkat(&place.directory, name, AtFlags::empty());
+        let opened = openat(&location.directory, name, flags, Mode::from_raw_mode(0o600));
+        let file = opened.map_err(|e| location.error("create the journal of", e))?;
+        require_one_name(&file, location)?;
+        let failed =
+            |source| TransferError::File { doing: "write the journal of", path: location.display_path.clone(), source };
+        let (header_line, writer) = expected.encode().map_err(|error| failed(io::Error::other(error)))?;
+        let mut journal = Journal { file: file.into(), header_line, writer, end: 0, block_count: 0 };
+        let contents = if changed.is_some() { journal.read_contents(expected).map_err(failed)? } else { None };
+        let Some((blocks, ending)) = contents else {
+            journal.rewrite(&[]).map_err(failed).inspect_err(|_| {
+                // A journal without a header is useless, and the disk has no room for more.
+                let _ = unlinkat(&location.directory, name, AtFlags::empty());
             })?;
-            return Ok((journal, Left::Nothing));
+            return Ok((journal, JournalContents::Empty));
         };
-        let synced = ending.clean.is_some() && ending.clean == changed;
-        if ending.header.layout != facts.layout {
-            return Ok((journal, Left::Recut { earlier: ending.header.layout, blocks, synced }));
+        let synced = ending.clean_stop.is_some() && ending.clean_stop == changed;
+        if ending.header.layout != expected.layout {
+            return Ok((journal, JournalContents::Resized { earlier: ending.header.layout, blocks, synced }));
         }
-        journal.file.set_len(ending.sound).map_err(failed)?;
-        (journal.end, journal.blocks) = (ending.sound, blocks.len() as u64);
-        let left = if synced { Left::Synced(blocks) } else { Left::Written(blocks) };
-        Ok((journal, left))
+        journal.file.set_len(ending.valid_bytes).map_err(failed)?;
+        (journal.end, journal.block_count) = (ending.valid_bytes, blocks.len() as u64);
+        let contents = if synced { JournalContents::Synced(blocks) } else { JournalContents::Written(blocks) };
+        Ok((journal, contents))
     }
 
-    /// Says that the copy that writes it goes on. Who holds the partial file without this is about to let it go.
-    pub(super) fn hold(&self) {
-        // Whoever asks holds it for a moment; that the answer is wrong then costs a longer wait.
+    /// Marks this copy as active. A copy that holds the partial file without this lock is about to release it.
+    pub(super) fn lock(&self) {
+        // Another process may hold the lock for a moment to test it. A wrong answer then only costs a longer wait.
         let _ = flock(&self.file, FlockOperation::NonBlockingLockExclusive);
     }
 
-    /// Says that nothing more is written.
-    pub(super) fn let_go(&self) {
+    /// Marks this copy as finished with writing.
+    pub(super) fn unlock(&self) {
         let _ = flock(&self.file, FlockOperation::Unlock);
     }
 
-    /// Whether there is one that nobody holds.
-    pub(super) fn is_let_go(place: &Place, name: &OsStr) -> bool {
+    /// Returns whether a journal exists that no active copy holds.
+    pub(super) fn is_unlocked(location: &EntryLocation, name: &OsStr) -> bool {
         let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
-        let file = openat(&place.directory, name, flags, Mode::empty());
+        let file = openat(&location.directory, name, flags, Mode::empty());
         file.is_ok_and(|file| flock(&file, FlockOperation::NonBlockingLockShared).is_ok())
     }
 
-    /// What the journal that is there says of its source; nothing, if there is none or its first line is torn.
-    pub(super) fn source(place: &Place, name: &OsStr) -> Result<Option<Raw>, TransferError> {
-        let failed = |error| place.error("read the journal of", error);
+    /// Reads the source in the header of a journal. `None` if there is no journal, or if its header is incomplete.
+    pub(super) fn read_source(location: &EntryLocation, name: &OsStr) -> Result<Option<ByteString>, TransferError> {
+        let failed = |error| location.error("read the journal of", error);
         let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
-        let file = match openat(&place.directory, name, flags, Mode::empty()) {
+        let file = match openat(&location.directory, name, flags, Mode::empty()) {
             Err(Errno::NOENT) => return Ok(None),
             opened => opened.map_err(failed)?,
         };
-        only_one(&file, place)?;
-        let mut line = Vec::new();
-        let read = File::from(file).take(MAX_HEADER as u64).read_to_end(&mut line);
+        require_one_name(&file, location)?;
+        let mut header_line = Vec::new();
+        let read = File::from(file).take(MAX_HEADER as u64).read_to_end(&mut header_line);
         read.map_err(|error| failed(Errno::from_io_error(&error).unwrap_or(Errno::IO)))?;
-        let mut reader = Reader::default();
-        // Of the records only the first few were read: that is no matter here.
-        let _ = reader.feed(&line, |_| ());
-        Ok(reader.opened().map(|header| header.source.clone()))
+        let mut reader = JournalReader::default();
+        // Only the first records were read, which does not matter here.
+        let _ = reader.feed(&header_line, |_| ());
+        Ok(reader.header().map(|header| header.source.clone()))
     }
 
-    /// How many blocks it has.
-    pub(super) fn blocks(&self) -> u64 {
-        self.blocks
+    /// Returns the number of recorded blocks.
+    pub(super) fn block_count(&self) -> u64 {
+        self.block_count
     }
 
-    /// Notes that a block is written.
-    pub(super) fn note(&mut self, index: u64, hash: BlockHash) -> io::Result<()> {
-        let record = self.writer.record(Record { index, hash });
+    /// Records that a block is written.
+    pub(super) fn record(&mut self, index: u64, hash: BlockHash) -> io::Result<()> {
+        let record = self.writer.record(JournalRecord { index, hash });
         self.append(&record)?;
-        self.blocks += 1;
+        self.block_count += 1;
         Ok(())
     }
 
-    /// Notes that everything in it is on disk, and when the partial file was changed last.
-    pub(super) fn close(&mut self, changed: Modified) -> io::Result<()> {
-        let clean = self.writer.clean(changed);
+    /// Records that all blocks are on disk, with the ctime of the partial file.
+    pub(super) fn mark_clean(&mut self, changed: Modified) -> io::Result<()> {
+        let clean = self.writer.clean_stop_record(changed);
         self.append(&clean)?;
         self.file.sync_data()
     }
 
-    /// Begins anew, with these blocks.
-    pub(super) fn renew(&mut self, blocks: &[(u64, BlockHash)]) -> io::Result<()> {
+    /// Rewrites the journal with these blocks.
+    pub(super) fn rewrite(&mut self, blocks: &[(u64, BlockHash)]) -> io::Result<()> {
         self.file.set_len(0)?;
-        let mut bytes = self.line.clone();
+        let mut bytes = self.header_line.clone();
         self.end = 0;
         for &(index, hash) in blocks {
-            bytes.extend_from_slice(&self.writer.record(Record { index, hash }));
-            if bytes.len() >= TOGETHER * RECORD {
+            bytes.extend_from_slice(&self.writer.record(JournalRecord { index, hash }));
+            if bytes.len() >= RECORDS_PER_WRITE * RECORD_BYTES {
                 self.append(&bytes)?;
                 bytes.clear();
             }
         }
         self.append(&bytes)?;
-        self.blocks = blocks.len() as u64;
+        self.block_count = blocks.len() as u64;
         Ok(())
     }
 
@@ -174,20 +177,20 @@ impl Journal {
         Ok(())
     }
 
-    /// What stands in it, if it is about `facts`, however that cuts the file.
-    fn read(&mut self, facts: &Header) -> io::Result<Option<(Noted, Ending)>> {
-        let mut reader = Reader::default();
-        let most = self.file.metadata()?.len() / RECORD as u64;
-        let mut blocks = Vec::with_capacity(MOST_LEFT.min(most as usize));
+    /// Reads the records, if the header matches `expected` except for the block size.
+    fn read_contents(&mut self, expected: &JournalHeader) -> io::Result<Option<(BlockRecords, JournalEnd)>> {
+        let mut reader = JournalReader::default();
+        let most = self.file.metadata()?.len() / RECORD_BYTES as u64;
+        let mut blocks = Vec::with_capacity(MAX_RESUMED_BLOCKS.min(most as usize));
         let mut buffer = vec![0; 64 << 10];
-        let same = |header: &Header| {
-            let recut = Header { layout: facts.layout, ..header.clone() };
-            recut == *facts && header.layout.bytes() == facts.layout.bytes()
+        let same = |header: &JournalHeader| {
+            let resized = JournalHeader { layout: expected.layout, ..header.clone() };
+            resized == *expected && header.layout.bytes() == expected.layout.bytes()
         };
         loop {
             let read = self.file.read(&mut buffer)?;
-            let take = |record: Record| {
-                if blocks.len() < MOST_LEFT {
+            let take = |record: JournalRecord| {
+                if blocks.len() < MAX_RESUMED_BLOCKS {
                     blocks.push((record.index, record.hash));
                 }
             };
@@ -196,12 +199,12 @@ impl Journal {
                 Ok(_) => break,
                 Err(_) => return Ok(None),
             }
-            if reader.opened().is_some_and(|header| !same(header)) {
+            if reader.header().is_some_and(|header| !same(header)) {
                 return Ok(None);
             }
         }
         let ending = reader.finish().ok().filter(|ending| same(&ending.header));
-        // Of those about one block the last counts.
+        // The last record of a block counts.
         blocks.sort_by_key(|(index, _)| *index);
         blocks.dedup_by(|later, earlier| {
             later.0 == earlier.0 && {

@@ -1,32 +1,33 @@
-//! The side of a copy that wants the bytes: takes a list, decides about each entry, and writes what comes.
+//! The receiving side of a copy: plans each listed entry, and writes the blocks that arrive.
 //!
-//! The *register* thread looks at each listed entry in order: it makes directories and links, and says of each file
-//! whether it is wanted. Each data stream has a thread that checks and writes blocks. The *names* thread gives files
-//! their names when they are whole and, if asked, on disk. What a file could not be is said of that file, and the rest
-//! goes on; only what breaks the order of the conversation, or the destination itself, ends the copy.
+//! The *planner* thread goes through the listed entries in order. It creates directories and links, and decides for
+//! each file whether its blocks are needed. Each data stream has a thread that checks and writes blocks. The *commit*
+//! thread gives complete files their final names, after a sync if the options require one. A failed entry is reported,
+//! and the copy continues with the other entries. Only a protocol violation or a failure of the destination itself ends
+//! the copy.
 
-mod arrive;
-mod asked;
 mod attributes;
-mod compare;
+mod block_reader;
+mod case_folding;
+mod commit;
+mod delete;
+mod digest_queue;
 mod directories;
-mod dry;
-mod end;
-mod extra;
-mod finish;
-mod folded;
-mod group;
-mod item;
+mod dry_run;
+mod entry;
+mod entry_table;
+mod finish_copy;
+mod finish_file;
 mod journal;
-mod lost;
-mod partial;
+mod partial_file;
+mod planner;
 mod quota;
-mod register;
-mod small;
-mod sources;
+mod receive_block;
+mod requested;
+mod single_block_file;
+mod source_names;
 mod sparse;
-mod stream;
-mod table;
+mod stream_recovery;
 #[cfg(test)]
 mod tests;
 mod tree;
@@ -39,380 +40,375 @@ use std::sync::{Arc, Mutex, OnceLock};
 use std::thread::{self, ThreadId};
 use std::time::{Duration, Instant};
 
-use lfn_core::transfer::asked::Asked;
 use lfn_core::transfer::blocks::Layout;
 use lfn_core::transfer::digest::Digest;
 use lfn_core::transfer::entry::{Modified, Name};
-use lfn_core::transfer::keep::Keep;
-use lfn_core::transfer::manner::{Manner, Sync, Verify};
-use lfn_core::transfer::verdict::Allowed;
+use lfn_core::transfer::options::{FsyncPolicy, TransferOptions, Verify};
+use lfn_core::transfer::overwrite::OverwritePolicy;
+use lfn_core::transfer::preserve::Preserve;
+use lfn_core::transfer::requested_entries::RequestedEntries;
 use lfn_core::units::Bytes;
-use lfn_core::wire::copy::{FromReceiver, FromSender, Progress, Tally, Told};
+use lfn_core::wire::copy::{CopyTally, EntryEvent, Progress, ReceiverMessage, SenderMessage};
 
 use super::TransferError;
-use super::flow::{Activity, Flow, lock};
-use super::place::{Base, now};
-use super::side::{Ended, Extent, Side};
-use super::teller::Teller;
-use crate::server::written::Written;
+use super::base_dir::{BaseDir, now};
+use super::entry_listener::EntryListener;
+use super::role::{CopyResult, ListedTotals, Role};
+use super::stream_set::{Activity, StreamSet, lock};
+use crate::server::written_files::WrittenFiles;
 use crate::session::{DataStream, SessionError};
-use attributes::Dressing;
-use compare::Compare;
-use finish::Graves;
-use group::{Devices, Group};
-use item::{Done, Held};
-use lost::Losses;
-use quota::SetAside;
-use stream::Blocks;
-use table::Table;
-use tree::{Place, Tree};
+use attributes::AttributeWriter;
+use block_reader::BlockReader;
+use commit::{CommitQueue, FileSystems};
+use digest_queue::DigestQueue;
+use entry::{EntryOutcome, TrackedBlocks};
+use entry_table::EntryTable;
+use finish_file::DeferredClose;
+use quota::QuotaReservation;
+use stream_recovery::LostStreams;
+use tree::{DestinationTree, EntryLocation};
 
 pub(super) use tree::partial_name;
 
-/// Where a copy goes.
+/// The destination of a copy.
 #[derive(Debug)]
-pub(crate) enum Aim {
-    /// Checked and forgotten.
+pub(crate) enum Destination {
     Null,
-    /// Below a directory, or one file.
     Path {
-        base: Base,
+        base: BaseDir,
         path: PathBuf,
-        /// What may happen to what is there.
-        allowed: Allowed,
-        /// There is one source: if that is a file, it may take the name of the path itself.
+        overwrite: OverwritePolicy,
+        /// There is one source. If that source is a file, the file may take the name of `path` itself.
         single: bool,
-        /// What is kept of what comes.
-        keep: Keep,
+        preserve: Preserve,
     },
 }
 
-/// A copy being received.
+/// The receiving end of a copy. Its threads share this state.
 #[derive(Debug)]
 pub(crate) struct Receiver {
-    flow: Flow,
-    table: Table,
-    block: Bytes,
-    manner: Manner,
-    /// Is told what the manner wants told, if that is here.
-    teller: Teller,
-    /// Nobody looks at what comes: it is neither hashed nor written.
-    forgets: bool,
-    dressing: Dressing,
-    /// What is kept of what comes; unknown for `null:`, which makes nothing of it.
-    keep: Option<Keep>,
-    /// What may be listed, where that is known.
-    asked: Mutex<Option<Asked>>,
-    /// When this copy began, by the clock of this host, and whether that was in an earlier session.
-    since: Modified,
-    earlier: bool,
-    /// What a guest's copy has written, this session and those before it.
-    written: OnceLock<Arc<Written>>,
-    /// Where it goes, once the first entry was looked at; nowhere, for `null:`.
-    tree: OnceLock<Option<Tree>>,
-    group: Group,
-    compare: Compare,
-    devices: Devices,
-    /// Since when another copy's files were waited for.
-    others: OnceLock<Instant>,
-    graves: Graves,
-    /// What stands for the payload of a hole, for all streams: zeros that nobody touches take no memory.
+    streams: StreamSet,
+    table: EntryTable,
+    block_size: Bytes,
+    options: TransferOptions,
+    listener: EntryListener,
+    /// Blocks are not hashed and not written: the destination is `null:` and no hash is checked.
+    discards_payload: bool,
+    attributes: AttributeWriter,
+    /// `None` for `null:`, which stores no attributes.
+    preserve: Option<Preserve>,
+    /// The entries that the sender may list, if this side knows them.
+    requested: Mutex<Option<RequestedEntries>>,
+    /// Start of this copy by the clock of this host. A resumed copy keeps the time of its first session.
+    started_at: Modified,
+    is_resumed: bool,
+    /// Files that a write-only client's copy has written, in this session and in earlier ones.
+    written_files: OnceLock<Arc<WrittenFiles>>,
+    /// Set when the planner starts. `None` for `null:`.
+    tree: OnceLock<Option<DestinationTree>>,
+    commits: CommitQueue,
+    digest_queue: DigestQueue,
+    file_systems: FileSystems,
+    /// The time when this copy first waited for a partial file that another copy has locked.
+    lock_wait_started: OnceLock<Instant>,
+    deferred_close: DeferredClose,
+    /// The payload of a hole, shared by all streams. Zero pages that no thread writes to use no memory.
     zeros: OnceLock<Vec<u8>>,
-    partials: AtomicUsize,
-    /// How much is remembered of single blocks in all of them.
-    held: Held,
-    /// The thread of the conversation.
-    says: OnceLock<ThreadId>,
-    set_aside: SetAside,
-    /// Threads that wait for a disk where nothing can move meanwhile.
-    busy: AtomicUsize,
-    /// Threads of this copy, its streams among them.
-    threads: AtomicUsize,
-    losses: Losses,
-    asks: AtomicBool,
-    ended: Mutex<Option<Ended>>,
-    /// [`FromReceiver::Done`] was said.
-    told: AtomicBool,
-    /// How far the table was when it was last looked at.
-    steps: AtomicU64,
+    open_partials: AtomicUsize,
+    /// Number of block records that all unfinished files hold in memory.
+    tracked_blocks: TrackedBlocks,
+    control_thread: OnceLock<ThreadId>,
+    quota: QuotaReservation,
+    /// Number of threads that wait for a disk. No progress is expected from the copy meanwhile.
+    blocked_on_disk: AtomicUsize,
+    /// Number of running threads of this copy, including its streams.
+    running_threads: AtomicUsize,
+    lost_streams: LostStreams,
+    must_request_blocks: AtomicBool,
+    result: Mutex<Option<CopyResult>>,
+    /// The message [`ReceiverMessage::Done`] was sent.
+    done_sent: AtomicBool,
+    /// [`EntryTable::progress_steps`] at the last call of `moving`.
+    last_progress: AtomicU64,
 }
 
 impl Receiver {
-    /// Begins to receive, or goes on with what an earlier session of the same copy began at `since`. What becomes of entries
-    /// is told to the sender, unless `teller` listens.
+    /// Starts the receiver of a new copy, or resumes a copy that started at `since`. Events of entries
+    /// go to the sender unless `listener` takes them.
+    ///
+    /// # Errors
+    /// [`TransferError`] if the peer's block size is not valid, or if a thread cannot be started.
     pub(crate) fn start(
-        aim: Aim,
-        manner: Manner,
-        teller: Teller,
+        destination: Destination,
+        options: TransferOptions,
+        listener: EntryListener,
         since: Option<Modified>,
-        block: Bytes,
-        flow: Flow,
+        block_size: Bytes,
+        streams: StreamSet,
     ) -> Result<Arc<Self>, TransferError> {
-        // The size of a block is the peer's: every later layout has it.
-        Layout::new(Bytes(0), block)?;
-        let dressing = match &aim {
-            // A hole is as good as the zeros that nobody writes.
-            Aim::Null => Dressing::new(Keep { sparse: true, ..Keep::default() }, false),
-            Aim::Path { base, keep, .. } => Dressing::new(*keep, matches!(base, Base::Here)),
+        // The peer chose the block size. This check is the only one: every later layout uses the same size.
+        Layout::new(Bytes(0), block_size)?;
+        let attributes = match &destination {
+            // A hole and zeros are the same here, because nothing is written.
+            Destination::Null => AttributeWriter::new(Preserve { sparse: true, ..Preserve::default() }, false),
+            Destination::Path { base, preserve, .. } => AttributeWriter::new(*preserve, matches!(base, BaseDir::Local)),
         };
-        let keep = match &aim {
-            Aim::Null => None,
-            Aim::Path { keep, .. } => Some(*keep),
+        let preserve = match &destination {
+            Destination::Null => None,
+            Destination::Path { preserve, .. } => Some(*preserve),
         };
-        let forgets = matches!(aim, Aim::Null) && manner.verify == Verify::Off;
-        let receiving = Arc::new(Receiver {
-            forgets,
-            set_aside: SetAside::new(flow.counts_bytes()),
-            flow,
-            table: Table::default(),
-            block,
-            manner,
-            teller,
-            dressing,
-            keep,
-            asked: Mutex::default(),
-            earlier: since.is_some(),
-            since: since.unwrap_or_else(|| a_moment_before(now())),
-            written: OnceLock::new(),
+        let discards_payload = matches!(destination, Destination::Null) && options.verify == Verify::Off;
+        let receiver = Arc::new(Receiver {
+            discards_payload,
+            quota: QuotaReservation::new(streams.has_byte_quota()),
+            streams,
+            table: EntryTable::default(),
+            block_size,
+            options,
+            listener,
+            attributes,
+            preserve,
+            requested: Mutex::default(),
+            is_resumed: since.is_some(),
+            started_at: since.unwrap_or_else(|| subtract_clock_lag(now())),
+            written_files: OnceLock::new(),
             tree: OnceLock::new(),
-            group: Group::default(),
-            compare: Compare::default(),
-            devices: Devices::default(),
-            others: OnceLock::new(),
-            graves: Graves::default(),
+            commits: CommitQueue::default(),
+            digest_queue: DigestQueue::default(),
+            file_systems: FileSystems::default(),
+            lock_wait_started: OnceLock::new(),
+            deferred_close: DeferredClose::default(),
             zeros: OnceLock::new(),
-            partials: AtomicUsize::new(0),
-            held: Held::default(),
-            says: OnceLock::new(),
-            busy: AtomicUsize::new(0),
-            threads: AtomicUsize::new(0),
-            losses: Losses::default(),
-            asks: AtomicBool::new(false),
-            ended: Mutex::default(),
-            told: AtomicBool::new(false),
-            steps: AtomicU64::new(0),
+            open_partials: AtomicUsize::new(0),
+            tracked_blocks: TrackedBlocks::default(),
+            control_thread: OnceLock::new(),
+            blocked_on_disk: AtomicUsize::new(0),
+            running_threads: AtomicUsize::new(0),
+            lost_streams: LostStreams::default(),
+            must_request_blocks: AtomicBool::new(false),
+            result: Mutex::default(),
+            done_sent: AtomicBool::new(false),
+            last_progress: AtomicU64::new(0),
         });
-        receiving.spawn("register", move |receiving| receiving.register(aim))?;
-        receiving.spawn("names", Receiver::give_names)?;
-        receiving.spawn("digests", Receiver::hash_there)?;
-        Ok(receiving)
+        receiver.spawn("planner", move |receiver| receiver.run_planner(destination))?;
+        receiver.spawn("commit", Receiver::run_commits)?;
+        receiver.spawn("digests", Receiver::hash_existing_files)?;
+        Ok(receiver)
     }
 
-    /// What became of the entries so far.
-    pub(crate) fn tally(&self) -> Tally {
+    /// Returns the numbers of entries by outcome so far.
+    pub(crate) fn tally(&self) -> CopyTally {
         self.table.tally()
     }
 
-    /// When this copy began to write.
-    pub(crate) fn since(&self) -> Modified {
-        self.since
+    /// Returns the start time of the copy, which is the oldest time that its files can have.
+    pub(crate) fn started_at(&self) -> Modified {
+        self.started_at
     }
 
-    /// The digest of the one file, if that is all there is and it is whole.
+    /// Returns the digest of the file, if the copy is one file and that file is complete.
     pub(crate) fn digest(&self) -> Option<Digest> {
-        self.table.digest().filter(|_| self.manner.verify.has_digest())
+        self.table.single_file_digest().filter(|_| self.options.verify.has_digest())
     }
 
-    /// Whether an entry that is there was written by an earlier session of this copy.
-    fn is_ours(&self, place: &Place) -> bool {
-        self.earlier && place.is_newer(self.since)
+    /// Returns whether an earlier session of this copy wrote the existing entry.
+    fn is_from_earlier_session(&self, location: &EntryLocation) -> bool {
+        self.is_resumed && location.is_newer(self.started_at)
     }
 
-    /// Ends a copy that is not whole, and waits until every file is left as the next copy wants it; no longer than some
-    /// seconds.
+    /// Ends an incomplete copy. Waits, for at most 10 seconds, until the threads have left every partial file in a
+    /// state from which the next copy can resume.
     pub(crate) fn close(&self) {
-        // The streams of a whole one are the sender's to close.
-        if self.told.load(Ordering::SeqCst) {
+        // The sender closes the streams of a complete copy.
+        if self.done_sent.load(Ordering::SeqCst) {
             return;
         }
-        self.flow.cut();
+        self.streams.shut_down();
         let deadline = Instant::now() + Duration::from_secs(10);
-        while self.threads.load(Ordering::SeqCst) > 0 && Instant::now() < deadline {
+        while self.running_threads.load(Ordering::SeqCst) > 0 && Instant::now() < deadline {
             thread::sleep(Duration::from_millis(2));
         }
-        self.group.clear();
-        drop(self.table.take_all());
-        self.graves.close(self);
+        self.commits.clear();
+        drop(self.table.take_needed_files());
+        self.deferred_close.close(self);
         if let Some(tree) = self.tree() {
-            tree.unmake();
+            tree.remove_created();
         }
     }
 
-    fn spawn(
-        self: &Arc<Self>,
-        name: &str,
-        work: impl FnOnce(&Receiver) + Send + 'static,
-    ) -> Result<(), TransferError> {
-        let receiving = self.clone();
-        self.threads.fetch_add(1, Ordering::SeqCst);
+    fn spawn(self: &Arc<Self>, name: &str, work: impl FnOnce(&Receiver) + Send + 'static) -> Result<(), TransferError> {
+        let receiver = self.clone();
+        self.running_threads.fetch_add(1, Ordering::SeqCst);
         let work = move || {
-            work(&receiving);
-            receiving.threads.fetch_sub(1, Ordering::SeqCst);
+            work(&receiver);
+            receiver.running_threads.fetch_sub(1, Ordering::SeqCst);
         };
         let spawned = thread::Builder::new().name(name.into()).spawn(work);
         if spawned.is_err() {
-            self.threads.fetch_sub(1, Ordering::SeqCst);
+            self.running_threads.fetch_sub(1, Ordering::SeqCst);
         }
         spawned.map(drop).map_err(|source| SessionError::Io { peer: "the kernel", source }.into())
     }
 
-    /// Whether nobody keeps others waiting for a disk.
-    fn is_idle(&self) -> bool {
-        self.busy.load(Ordering::SeqCst) == 0
+    fn has_no_disk_wait(&self) -> bool {
+        self.blocked_on_disk.load(Ordering::SeqCst) == 0
     }
 
-    fn stopped(&self) -> bool {
-        self.flow.is_stopped()
+    fn is_stopped(&self) -> bool {
+        self.streams.is_stopped()
     }
 
-    /// Does something that keeps others waiting for a disk.
-    fn while_busy<T>(&self, work: impl FnOnce() -> T) -> T {
-        self.busy.fetch_add(1, Ordering::SeqCst);
+    /// Runs `work` while this thread counts as blocked on a disk.
+    fn while_blocked_on_disk<T>(&self, work: impl FnOnce() -> T) -> T {
+        self.blocked_on_disk.fetch_add(1, Ordering::SeqCst);
         let result = work();
-        self.busy.fetch_sub(1, Ordering::SeqCst);
+        self.blocked_on_disk.fetch_sub(1, Ordering::SeqCst);
         result
     }
 
-    /// The same, as work of this side's disk: both ends see that it goes on, however long all of it takes.
-    fn on_disk<T>(&self, work: impl FnOnce() -> T) -> T {
-        self.while_busy(|| self.flow.spend(Activity::Disk, work))
+    /// Runs `work` as disk work of this side. Both ends then see activity, however long the work takes.
+    fn do_disk_work<T>(&self, work: impl FnOnce() -> T) -> T {
+        self.while_blocked_on_disk(|| self.streams.measure(Activity::Disk, work))
     }
 
-    /// Where it goes, if it goes anywhere.
-    fn tree(&self) -> Option<&Tree> {
+    fn tree(&self) -> Option<&DestinationTree> {
         self.tree.get().and_then(Option::as_ref)
     }
 
-    /// Tells what became of an entry, here or to the sender.
-    fn tell(&self, told: Told) {
-        match self.teller.listens() {
-            true => self.teller.tell(&told),
-            false if self.manner.tell || told.digest.is_some() => {
-                // Whoever says what was told waits for nobody to do so.
-                let says = self.says.get() == Some(&thread::current().id());
-                self.table.tell(told, || says || self.stopped());
+    /// Reports an event to the local listener, or queues the event for the sender.
+    fn report_event(&self, event: EntryEvent) {
+        match self.listener.is_active() {
+            true => self.listener.notify(&event),
+            false if self.options.report_entries || event.digest.is_some() => {
+                // The control thread empties the queue itself, so it must not wait until the queue has room.
+                let is_control = self.control_thread.get() == Some(&thread::current().id());
+                self.table.queue_event(event, || is_control || self.is_stopped());
             }
             false => {}
         }
     }
 
-    /// What an entry is called below the destination.
-    fn name_of(&self, name: &Name) -> Name {
-        let alone = self.tree().and_then(Tree::alone).and_then(|alone| Name::new(alone.as_bytes()).ok());
-        alone.unwrap_or_else(|| name.clone())
+    /// Returns the name of an entry at the destination. A single file may take the name of the destination path.
+    fn name_at_destination(&self, name: &Name) -> Name {
+        let single_name = self
+            .tree()
+            .and_then(DestinationTree::single_name)
+            .and_then(|single_name| Name::new(single_name.as_bytes()).ok());
+        single_name.unwrap_or_else(|| name.clone())
     }
 }
 
-/// A file system's clock lags behind the host's by some milliseconds.
-pub(super) fn a_moment_before(now: Modified) -> Modified {
-    const MOMENT: u32 = 50_000_000;
-    match now.nanoseconds().checked_sub(MOMENT) {
+/// Subtracts 50 ms: a file system's clock lags behind the host's clock by some milliseconds.
+pub(super) fn subtract_clock_lag(now: Modified) -> Modified {
+    const CLOCK_LAG: u32 = 50_000_000;
+    match now.nanoseconds().checked_sub(CLOCK_LAG) {
         Some(nanoseconds) => Modified::new(now.seconds(), nanoseconds),
-        None => Modified::new(now.seconds() - 1, now.nanoseconds() + 1_000_000_000 - MOMENT),
+        None => Modified::new(now.seconds() - 1, now.nanoseconds() + 1_000_000_000 - CLOCK_LAG),
     }
     .unwrap_or(now)
 }
 
-impl Side for Receiver {
-    type Says = FromReceiver;
-    type Hears = FromSender;
-    const SENDS: bool = false;
+impl Role for Receiver {
+    type Outgoing = ReceiverMessage;
+    type Incoming = SenderMessage;
+    const IS_SENDER: bool = false;
 
-    fn alive(progress: Progress) -> FromReceiver {
-        FromReceiver::Alive(progress)
+    fn alive_message(progress: Progress) -> ReceiverMessage {
+        ReceiverMessage::Alive(progress)
     }
 
-    fn progress_in(message: &FromSender) -> Option<Progress> {
+    fn peer_progress(message: &SenderMessage) -> Option<Progress> {
         match message {
-            FromSender::Alive(progress) => Some(*progress),
+            SenderMessage::Alive(progress) => Some(*progress),
             _ => None,
         }
     }
 
-    fn advances(message: &FromSender) -> bool {
-        !matches!(message, FromSender::Lost { .. })
+    fn is_progress(message: &SenderMessage) -> bool {
+        !matches!(message, SenderMessage::Lost { .. })
     }
 
-    fn flow(&self) -> &Flow {
-        &self.flow
+    fn streams(&self) -> &StreamSet {
+        &self.streams
     }
 
-    fn listed(&self) -> Extent {
-        let extent = self.table.extent();
-        Extent { passed: Bytes(extent.passed.0.saturating_add(self.flow.passed().0)), ..extent }
+    fn listed(&self) -> ListedTotals {
+        let totals = self.table.listed_totals();
+        ListedTotals { not_needed: Bytes(totals.not_needed.0.saturating_add(self.streams.not_needed().0)), ..totals }
     }
 
-    fn words(&self) -> Vec<FromReceiver> {
-        self.look_after_streams();
-        self.says.get_or_init(|| thread::current().id());
-        let words = self.table.words(self.asks.load(Ordering::SeqCst));
-        if matches!(words.last(), Some(FromReceiver::Done { .. })) {
-            self.told.store(true, Ordering::SeqCst);
+    fn take_messages(&self) -> Vec<ReceiverMessage> {
+        self.maintain_streams();
+        self.control_thread.get_or_init(|| thread::current().id());
+        let messages = self.table.take_messages(self.must_request_blocks.load(Ordering::SeqCst));
+        if matches!(messages.last(), Some(ReceiverMessage::Done { .. })) {
+            self.done_sent.store(true, Ordering::SeqCst);
         }
-        words
+        messages
     }
 
-    fn heard(&self, message: FromSender) -> Result<(), TransferError> {
+    fn on_message(&self, message: SenderMessage) -> Result<(), TransferError> {
         match message {
-            FromSender::List { first, entries } => {
-                self.check_asked(&entries)?;
-                self.table.list(first, entries)?;
+            SenderMessage::List { first, entries } => {
+                self.check_requested(&entries)?;
+                self.table.add_listed(first, entries)?;
             }
-            FromSender::Listed { entries, left_out, .. } => self.table.complete(entries, left_out)?,
-            FromSender::Alive(_) => {}
-            FromSender::Lost { stream, blocks, more, stalled } => {
+            SenderMessage::Listed { entries, skipped, .. } => self.table.complete_list(entries, skipped)?,
+            SenderMessage::Alive(_) => {}
+            SenderMessage::Lost { stream, blocks, more, stalled } => {
                 if stalled {
-                    self.flow.stalls(Instant::now());
+                    self.streams.record_stall(Instant::now());
                 }
-                self.lost(stream, blocks, more)?;
+                self.on_stream_lost(stream, blocks, more)?;
             }
-            FromSender::Sent { file, digest } => {
-                if let Some(item) = self.table.sent(file, digest) {
-                    self.try_complete(&item, false);
+            SenderMessage::Sent { file, digest } => {
+                if let Some(needed) = self.table.set_sent_digest(file, digest) {
+                    self.try_complete(&needed, false);
                 }
             }
-            FromSender::Digest { file, digest } => self.table.theirs(file, digest),
-            FromSender::LeftOut { names } => self.table.leave_out(&names),
-            FromSender::Failed(failure) => match failure.file {
+            SenderMessage::Digest { file, digest } => self.table.set_source_digest(file, digest),
+            SenderMessage::Excluded { names } => self.table.add_unlisted(&names),
+            SenderMessage::Failed(failure) => match failure.file {
                 Some(number) => {
-                    let name = self.unsent(number).unwrap_or_else(|| failure.name.clone());
-                    self.table.settle(number, &name, Done::Unsent(failure));
+                    let name = self.cancel_file(number).unwrap_or_else(|| failure.name.clone());
+                    self.table.settle(number, &name, EntryOutcome::SourceFailed(failure));
                 }
-                None => self.table.hear(failure),
+                None => self.table.add_source_failure(failure),
             },
         }
         Ok(())
     }
 
     fn run(&self, stream: DataStream) {
-        self.threads.fetch_add(1, Ordering::SeqCst);
-        self.flow.run(stream, |stream, line| {
-            let mut blocks = Blocks::new(&self.flow, (stream, line), self.block, self.forgets);
-            while let Some(header) = blocks.header()? {
-                // Of holes one read brings thousands, each of them a block to hash.
-                if self.stopped() || line.is_cut() {
-                    return Err(self.flow.broken(line, io::ErrorKind::ConnectionAborted.into()));
+        self.running_threads.fetch_add(1, Ordering::SeqCst);
+        self.streams.run_stream(stream, |stream, state| {
+            let mut blocks = BlockReader::new(&self.streams, stream, state, self.block_size, self.discards_payload);
+            while let Some(header) = blocks.read_header()? {
+                // One read of holes can contain thousands of blocks, and each of them costs a hash. So check for the
+                // end of the copy before each block.
+                if self.is_stopped() || state.is_shut_down() {
+                    return Err(self.streams.stream_error(state, io::ErrorKind::ConnectionAborted.into()));
                 }
-                self.receive(&mut blocks, header)?;
-                line.took();
+                self.receive_block(&mut blocks, header)?;
+                state.record_received();
             }
             Ok(())
         });
-        self.threads.fetch_sub(1, Ordering::SeqCst);
+        self.running_threads.fetch_sub(1, Ordering::SeqCst);
     }
 
-    fn wants_streams(&self) -> bool {
-        !self.table.is_over()
+    fn needs_streams(&self) -> bool {
+        !self.table.is_finished()
     }
 
-    fn moving(&self) -> bool {
-        // Entries that are settled without a byte are as good as bytes.
-        let steps = self.table.steps();
-        self.steps.swap(steps, Ordering::SeqCst) == steps && self.is_idle()
+    fn should_be_moving(&self) -> bool {
+        // Entries that need no bytes count as progress too.
+        let steps = self.table.progress_steps();
+        self.last_progress.swap(steps, Ordering::SeqCst) == steps && self.has_no_disk_wait()
     }
 
-    fn ended(&self) -> Option<Ended> {
-        let told = self.told.load(Ordering::SeqCst);
-        lock(&self.ended).clone().filter(|_| told)
+    fn result(&self) -> Option<CopyResult> {
+        let done_sent = self.done_sent.load(Ordering::SeqCst);
+        lock(&self.result).clone().filter(|_| done_sent)
     }
 }

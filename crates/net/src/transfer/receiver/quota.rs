@@ -1,8 +1,8 @@
-//! What a server's quota of bytes has to do with files: one that is wanted is counted with all that it lacks before room
-//! is made for it, so that no file grows longer than the quota could pay for.
+//! Reservation of a server's byte quota. All missing bytes of a needed file are reserved before space is allocated, so
+//! that no file can exceed the quota.
 //!
-//! What is set aside here is taken nowhere: bytes are paid for as they come, holes as if they had come. It may so be spent
-//! all the same before a file is whole, by others or by blocks that came twice, and then ends the session.
+//! A reservation does not use up the quota. Bytes are charged as they arrive, and holes as if they had arrived. So
+//! other files, or blocks that arrive twice, can use up the quota before a file is complete. This ends the session.
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -11,59 +11,63 @@ use lfn_core::transfer::blocks::Block;
 use lfn_core::units::Bytes;
 
 use super::super::TransferError;
-use super::super::flow::lock;
+use super::super::stream_set::lock;
 use super::Receiver;
-use super::item::Item;
+use super::entry::NeededFile;
 
-/// What was set aside since the session began, less what failed and did not come; none where no bytes are counted.
+/// The bytes reserved since the session began, without those of failed files that did not arrive. `None` without a
+/// quota.
 #[derive(Debug)]
-pub(super) struct SetAside(Option<Mutex<u64>>);
+pub(super) struct QuotaReservation(Option<Mutex<u64>>);
 
-/// What of it is one file's and has not come.
+/// The reserved bytes of one file that have not arrived yet.
 #[derive(Debug, Default)]
-pub(super) struct Own(AtomicU64);
+pub(super) struct FileReservation(AtomicU64);
 
-impl SetAside {
-    /// Nothing yet.
-    pub(super) fn new(counts: bool) -> Self {
-        SetAside(counts.then(Mutex::default))
+impl QuotaReservation {
+    /// Creates an empty reservation.
+    pub(super) fn new(is_enabled: bool) -> Self {
+        QuotaReservation(is_enabled.then(Mutex::default))
     }
 
-    /// Whether bytes are counted. Then no room is reserved: whoever leaves a file after its first block, time and again, has
-    /// paid for no more than that.
-    pub(super) fn counts(&self) -> bool {
+    /// Returns whether the session has a byte quota. With a quota, no disk space is reserved: a client could leave many
+    /// files after their first block, and pay for no more than these blocks.
+    pub(super) fn is_enabled(&self) -> bool {
         self.0.is_some()
     }
 }
 
 impl Receiver {
-    /// Sets aside what a file lacks, in the place of what was set aside for it before.
-    pub(super) fn set_aside(&self, item: &Item, lacking: Bytes) -> Result<(), TransferError> {
-        let Some(all) = &self.set_aside.0 else { return Ok(()) };
+    /// Reserves the missing bytes of a file. Replaces an earlier reservation for the same file.
+    ///
+    /// # Errors
+    /// [`TransferError::Quota`] if the quota is too small.
+    pub(super) fn reserve_quota(&self, needed: &NeededFile, lacking: Bytes) -> Result<(), TransferError> {
+        let Some(all) = &self.quota.0 else { return Ok(()) };
         let mut all = lock(all);
-        let before = item.set_aside.0.load(Ordering::SeqCst);
+        let before = needed.reservation.0.load(Ordering::SeqCst);
         let now = (*all - before).saturating_add(lacking.0);
         if lacking.0 > before {
-            let affords = self.flow.affords(Bytes(now), lacking);
-            affords.map_err(|denied| TransferError::Quota { path: item.entry.name.to_string(), denied })?;
+            let affords = self.streams.check_affordable(Bytes(now), lacking);
+            affords.map_err(|denied| TransferError::Quota { path: needed.entry.name.to_string(), denied })?;
         }
         *all = now;
-        item.set_aside.0.store(lacking.0, Ordering::SeqCst);
+        needed.reservation.0.store(lacking.0, Ordering::SeqCst);
         Ok(())
     }
 
-    /// A block of it came.
-    pub(super) fn has_come(&self, item: &Item, block: Block) {
-        let Some(all) = &self.set_aside.0 else { return };
+    /// Releases the reservation of a block that has arrived.
+    pub(super) fn release_block(&self, needed: &NeededFile, block: Block) {
+        let Some(all) = &self.quota.0 else { return };
         let _all = lock(all);
-        let left = item.set_aside.0.load(Ordering::SeqCst).saturating_sub(block.length.into());
-        item.set_aside.0.store(left, Ordering::SeqCst);
+        let remaining = needed.reservation.0.load(Ordering::SeqCst).saturating_sub(block.length.into());
+        needed.reservation.0.store(remaining, Ordering::SeqCst);
     }
 
-    /// No more of it will come.
-    pub(super) fn give_up(&self, item: &Item) {
-        let Some(all) = &self.set_aside.0 else { return };
+    /// Releases the reservation of a file that receives no more blocks.
+    pub(super) fn release_quota(&self, needed: &NeededFile) {
+        let Some(all) = &self.quota.0 else { return };
         let mut all = lock(all);
-        *all = all.saturating_sub(item.set_aside.0.swap(0, Ordering::SeqCst));
+        *all = all.saturating_sub(needed.reservation.0.swap(0, Ordering::SeqCst));
     }
 }

@@ -1,6 +1,6 @@
-//! Zeros that take no room: what of a block is not zeros is written, the rest is a hole.
+//! Sparse files: writes the data of a block and leaves holes for its zeros.
 //!
-//! A hole is punched even where there should be one: an earlier copy may have been cut while it wrote there.
+//! Holes are punched even where the file should be empty: an interrupted copy may have written there before.
 
 use std::fs::File;
 use std::io;
@@ -8,10 +8,10 @@ use std::os::unix::fs::FileExt;
 
 use rustix::fs::{FallocateFlags, fallocate};
 
-/// The least hole: file systems give room by pages of this size, mostly.
+/// Minimum length of a hole, in bytes. Most file systems allocate pages of this size.
 const PAGE: usize = 4096;
 
-/// Writes `bytes` at `offset` into a file that is at least as long.
+/// Writes `bytes` at `offset`. The file must be at least that long already.
 pub(super) fn write_sparse(file: &File, offset: u64, bytes: &[u8]) -> io::Result<()> {
     let mut at = 0;
     while at < bytes.len() {
@@ -43,7 +43,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_written_is_what_is_read() {
+    fn written_data_is_read_back() {
         let file = tempfile::tempfile().unwrap();
         let mut whole = vec![7u8; 1 << 20];
         file.write_all_at(&whole, 0).unwrap();

@@ -1,10 +1,10 @@
-//! The directory that a copy writes below, and the one place in it that an entry's name stands for.
+//! The destination tree: the directory that a copy writes below, and the location of each entry in it.
 //!
-//! Names come from a peer, and what stands on the way to them may change while the copy runs. So a directory is looked up
-//! by the kernel below the one the copy began with (`openat2`, `RESOLVE_BENEATH` and `RESOLVE_NO_SYMLINKS`): no symbolic
-//! link is followed there, neither one that was there nor one that came with the copy. Everything else happens by the
-//! last component of a name inside a directory held open. A few directories are kept open, since entries of one
-//! directory come together.
+//! Names come from a peer, and the directories on the path to a name may change during the copy. So the kernel resolves
+//! a directory below the top directory of the copy (`openat2`, `RESOLVE_BENEATH` and `RESOLVE_NO_SYMLINKS`). No
+//! symbolic link is followed there, whether it existed before or came with the copy. All other operations use the last
+//! component of a name in a directory that is held open. Some directories stay open, because entries of one directory
+//! arrive together.
 
 use std::collections::VecDeque;
 use std::ffi::{OsStr, OsString};
@@ -13,12 +13,12 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::Path;
 use std::sync::{Arc, Mutex};
 
+use lfn_core::transfer::byte_string::ByteString;
 use lfn_core::transfer::entry::{Modified, Name};
 use lfn_core::transfer::leftover::{JOURNAL, PARTIAL, REPLACED};
-use lfn_core::transfer::raw::Raw;
-use lfn_core::transfer::verdict::There;
+use lfn_core::transfer::overwrite::Existing;
 use lfn_core::units::Bytes;
-use lfn_core::wire::copy::Ground;
+use lfn_core::wire::copy::DestinationId;
 use rustix::fs::{
     AtFlags, CWD, FileType, Mode, OFlags, RenameFlags, ResolveFlags, Stat, StatxFlags, fstat, linkat, mkdirat, openat,
     openat2, renameat, renameat_with, statat, statx, unlinkat,
@@ -26,163 +26,175 @@ use rustix::fs::{
 use rustix::io::Errno;
 
 use super::super::TransferError;
-use super::super::flow::lock;
-use super::super::guest::Guest;
-use super::super::place::{Base, file_error, inode, open_error, or_here, plain_name, show};
+use super::super::base_dir::{BaseDir, check_file_name, file_error, inode, open_error, or_current_dir, path_text};
+use super::super::stream_set::lock;
+use super::super::write_only::WriteOnlyClient;
 
-/// How many directories are kept open.
-const RECENT: usize = 32;
+/// Maximum number of directories that stay open.
+const MAX_CACHED_DIRECTORIES: usize = 32;
 
-/// What a copy writes below.
+/// The directory that a copy writes below.
 #[derive(Debug)]
-pub(super) struct Tree {
+pub(super) struct DestinationTree {
     top: Arc<OwnedFd>,
-    /// The name that the one file of the copy takes instead of its own.
-    alone: Option<OsString>,
-    /// Where the directory stands and what it is called there, if it is this copy's own.
-    made: Option<(Arc<OwnedFd>, OsString)>,
-    /// For whom it is, if that is somebody who may not look.
-    guest: Option<Guest>,
-    /// It is what a server serves, and not a peer's to change.
-    served: bool,
-    /// The directory is not there, and nothing is to be made.
-    missing: bool,
-    shown: String,
-    recent: Mutex<VecDeque<(Vec<u8>, Arc<OwnedFd>)>>,
+    /// The name that the single file of the copy gets instead of its own name.
+    single_name: Option<OsString>,
+    /// The parent and the name of the directory, if this copy created the directory.
+    created: Option<(Arc<OwnedFd>, OsString)>,
+    /// The client, if it is write-only.
+    write_only: Option<WriteOnlyClient>,
+    /// The directory is the served root of a server, so a peer must not change its attributes.
+    is_served_root: bool,
+    /// The directory does not exist, and a dry run must not create it.
+    is_missing: bool,
+    display_path: String,
+    recent_directories: Mutex<VecDeque<(Vec<u8>, Arc<OwnedFd>)>>,
 }
 
-/// A name in a directory.
+/// A name in an open directory: the place of one entry.
 #[derive(Clone, Debug)]
-pub(super) struct Place {
+pub(super) struct EntryLocation {
     pub(super) directory: Arc<OwnedFd>,
     pub(super) name: OsString,
-    pub(super) shown: String,
-    /// Who may write there and not look, if it is such a one.
-    pub(super) guest: Option<Guest>,
+    pub(super) display_path: String,
+    /// The client, if it is write-only.
+    pub(super) write_only: Option<WriteOnlyClient>,
 }
 
-impl Tree {
-    /// Opens what `path` means: a directory that is there; else, for one file (`single`), that name itself, unless a slash
-    /// behind it says otherwise; else a directory that is made, except in a dry run.
-    pub(super) fn open(base: &Base, path: &Path, single: bool, dry_run: bool) -> Result<Self, TransferError> {
-        let (shown, guest) = (show(path), base.guest());
+impl DestinationTree {
+    /// Opens the destination `path`. An existing directory is used as it is. Otherwise, with one source file (`single`)
+    /// and no slash at the end, `path` is the name of the file. Otherwise the directory is created, except in a dry
+    /// run.
+    pub(super) fn open(base: &BaseDir, path: &Path, single: bool, dry_run: bool) -> Result<Self, TransferError> {
+        let (display_path, write_only) = (path_text(path), base.write_only_client());
         let directory = OFlags::PATH | OFlags::DIRECTORY;
-        let path = or_here(path);
+        let path = or_current_dir(path);
         let single = single && !path.as_os_str().as_bytes().ends_with(b"/");
-        let tree = |top: OwnedFd| Tree {
+        let tree = |top: OwnedFd| DestinationTree {
             top: Arc::new(top),
-            alone: None,
-            made: None,
-            guest,
-            served: false,
-            missing: false,
-            shown: shown.clone(),
-            recent: Mutex::default(),
+            single_name: None,
+            created: None,
+            write_only,
+            is_served_root: false,
+            is_missing: false,
+            display_path: display_path.clone(),
+            recent_directories: Mutex::default(),
         };
         match base.open(path, directory) {
-            Ok(top) => Ok(Tree { served: !matches!(base, Base::Here) && path == Path::new("."), ..tree(top) }),
+            Ok(top) => Ok(DestinationTree {
+                is_served_root: !matches!(base, BaseDir::Local) && path == Path::new("."),
+                ..tree(top)
+            }),
             Err(Errno::NOENT | Errno::NOTDIR) if single => {
-                let name = path.file_name().ok_or_else(|| open_error("open", &shown, Errno::NOENT))?;
-                let top = parent(base, path, &shown)?;
-                let alone = Some(plain_name(name, &shown)?);
-                Ok(Tree { alone, ..tree(top) })
+                let name = path.file_name().ok_or_else(|| open_error("open", &display_path, Errno::NOENT))?;
+                let top = open_parent(base, path, &display_path)?;
+                let single_name = Some(check_file_name(name, &display_path)?);
+                Ok(DestinationTree { single_name, ..tree(top) })
             }
             Err(Errno::NOENT) if !single => {
-                let name = path.file_name().ok_or_else(|| open_error("open", &shown, Errno::NOENT))?;
-                let (above, name) = (parent(base, path, &shown)?, plain_name(name, &shown)?);
+                let name = path.file_name().ok_or_else(|| open_error("open", &display_path, Errno::NOENT))?;
+                let (above, name) = (open_parent(base, path, &display_path)?, check_file_name(name, &display_path)?);
                 if dry_run {
-                    may_be_made(&above, &name, &shown)?;
-                    return Ok(Tree { missing: true, ..tree(above) });
+                    check_creatable(&above, &name, &display_path)?;
+                    return Ok(DestinationTree { is_missing: true, ..tree(above) });
                 }
-                let top = make(&above, &name, &shown)?;
-                Ok(Tree { made: Some((Arc::new(above), name)), ..tree(top) })
+                let top = create_directory(&above, &name, &display_path)?;
+                Ok(DestinationTree { created: Some((Arc::new(above), name)), ..tree(top) })
             }
-            Err(error) => Err(open_error("open", &shown, error)),
+            Err(error) => Err(open_error("open", &display_path, error)),
         }
     }
 
-    /// The same for a source that turns out to be more than a file: a directory is made, where a file would have taken
-    /// the name.
-    pub(super) fn for_directory(self, dry_run: bool) -> Result<Self, TransferError> {
-        let Some(name) = self.alone.clone() else { return Ok(self) };
+    /// Converts the tree for a source that is more than one file: creates a directory of the name that a single file
+    /// would get.
+    pub(super) fn into_directory(self, dry_run: bool) -> Result<Self, TransferError> {
+        let Some(name) = self.single_name.clone() else { return Ok(self) };
         if dry_run {
-            may_be_made(&self.top, &name, &self.shown)?;
-            return Ok(Tree { alone: None, missing: true, ..self });
+            check_creatable(&self.top, &name, &self.display_path)?;
+            return Ok(DestinationTree { single_name: None, is_missing: true, ..self });
         }
-        let top = Arc::new(make(&self.top, &name, &self.shown)?);
-        Ok(Tree { alone: None, made: Some((self.top, name)), top, recent: Mutex::default(), ..self })
+        let top = Arc::new(create_directory(&self.top, &name, &self.display_path)?);
+        Ok(DestinationTree {
+            single_name: None,
+            created: Some((self.top, name)),
+            top,
+            recent_directories: Mutex::default(),
+            ..self
+        })
     }
 
-    /// Removes the directory again, if it was made for nothing.
-    pub(super) fn unmake(&self) {
-        if let Some((above, name)) = &self.made {
-            // What holds something stays.
+    /// Removes the directory again if this copy created it and it is empty.
+    pub(super) fn remove_created(&self) {
+        if let Some((above, name)) = &self.created {
+            // `rmdir` leaves a directory with contents alone.
             let _ = unlinkat(above, name, AtFlags::REMOVEDIR);
         }
     }
 
-    /// Whether it would be made, if this were no dry run.
+    /// Returns whether the directory is missing because this is a dry run.
     pub(super) fn is_missing(&self) -> bool {
-        self.missing
+        self.is_missing
     }
 
-    /// What it is to a sender on this host; nothing, where it is not there.
-    pub(super) fn ground(&self) -> Option<Ground> {
-        if self.missing {
+    /// Returns the identity of the destination for a sender on the same host. `None` if the destination does not exist.
+    pub(super) fn destination_id(&self) -> Option<DestinationId> {
+        if self.is_missing {
             return None;
         }
         let stat = fstat(&self.top).ok()?;
-        let there = self.alone.as_ref().and_then(|name| statat(&self.top, name, AtFlags::SYMLINK_NOFOLLOW).ok());
-        let file = there.filter(|stat| FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile);
-        Some(Ground {
+        let existing =
+            self.single_name.as_ref().and_then(|name| statat(&self.top, name, AtFlags::SYMLINK_NOFOLLOW).ok());
+        let file = existing.filter(|stat| FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile);
+        Some(DestinationId {
             directory: inode(&stat),
-            alone: self.alone.as_ref().map(|name| Raw::from(name.as_bytes())),
+            alone: self.single_name.as_ref().map(|name| ByteString::from(name.as_bytes())),
             file: file.as_ref().map(inode),
         })
     }
 
-    /// What the one file of the copy is called there, if not by its own name.
-    pub(super) fn alone(&self) -> Option<&OsStr> {
-        self.alone.as_deref()
+    /// Returns the name that the single file of the copy gets, if that is not its own name.
+    pub(super) fn single_name(&self) -> Option<&OsStr> {
+        self.single_name.as_deref()
     }
 
-    /// A directory below it, opened anew.
-    pub(super) fn beneath(&self, path: &[u8]) -> Result<OwnedFd, Errno> {
-        beneath(&self.top, if path.is_empty() { b"." } else { path })
+    /// Opens a directory below the top, without the cache.
+    pub(super) fn open_below(&self, path: &[u8]) -> Result<OwnedFd, Errno> {
+        open_below(&self.top, if path.is_empty() { b"." } else { path })
     }
 
-    /// Whether the directory was made for this copy.
-    pub(super) fn is_made(&self) -> bool {
-        self.made.is_some()
+    /// Returns whether this copy created the directory.
+    pub(super) fn is_created(&self) -> bool {
+        self.created.is_some()
     }
 
-    /// Whether it is the directory that a server serves.
+    /// Returns whether the directory is the served root of a server.
     pub(super) fn is_served_root(&self) -> bool {
-        self.served
+        self.is_served_root
     }
 
-    /// Whoever writes there and may not look, if it is such a one.
-    pub(super) fn guest(&self) -> Option<Guest> {
-        self.guest
+    /// Returns the client, if it is write-only.
+    pub(super) fn write_only(&self) -> Option<WriteOnlyClient> {
+        self.write_only
     }
 
-    /// What the destination is called.
-    pub(super) fn shown(&self) -> &str {
-        &self.shown
+    /// Returns the destination as the user typed it, for messages.
+    pub(super) fn display_path(&self) -> &str {
+        &self.display_path
     }
 
-    /// Whether the one file of the copy takes the name of the destination.
-    pub(super) fn is_alone(&self) -> bool {
-        self.alone.is_some()
+    /// Returns whether the single file of the copy gets the name of the destination path.
+    pub(super) fn has_single_name(&self) -> bool {
+        self.single_name.is_some()
     }
 
-    /// Whether nothing can stand in the way: what has to be looked at is said to the sender before it sends.
-    pub(super) fn is_fresh(&self) -> bool {
-        // Whether it is tells what is there; in a directory of their own it is.
-        if self.guest.is_some_and(|guest| guest.resumes) {
+    /// Returns whether no existing entry can conflict with the copy. Otherwise the sender waits for the plan before it
+    /// sends.
+    pub(super) fn has_no_conflicts(&self) -> bool {
+        // The answer would reveal whether entries exist. In a create-only area, a copy has its own directory.
+        if self.write_only.is_some_and(|write_only| write_only.keeps_partial_files) {
             return false;
         }
-        match &self.alone {
+        match &self.single_name {
             Some(name) => [name.clone(), partial_name(name)]
                 .iter()
                 .all(|name| statat(&self.top, name, AtFlags::SYMLINK_NOFOLLOW).err() == Some(Errno::NOENT)),
@@ -191,107 +203,116 @@ impl Tree {
     }
 
     fn is_empty(&self) -> Result<bool, Errno> {
-        let directory = self.readable()?;
+        let directory = self.open_readable()?;
         let mut entries = rustix::fs::Dir::read_from(directory)?;
         Ok(!entries.any(|entry| entry.is_ok_and(|entry| !matches!(entry.file_name().to_bytes(), b"." | b".."))))
     }
 
-    /// The top, open in a way that can be read and synced.
-    pub(super) fn readable(&self) -> Result<OwnedFd, Errno> {
+    /// Opens the top directory for reading and syncing.
+    pub(super) fn open_readable(&self) -> Result<OwnedFd, Errno> {
         openat(&self.top, ".", OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())
     }
 
-    /// The directory that the top stands in, if the top was made for this copy; none if it may not be read.
-    pub(super) fn readable_above(&self) -> Option<OwnedFd> {
+    /// Opens the parent of the top directory, if this copy created the top directory. `None` if the parent cannot be
+    /// read.
+    pub(super) fn open_readable_parent(&self) -> Option<OwnedFd> {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-        self.is_made().then(|| openat(&self.top, "..", flags, Mode::empty()).ok()).flatten()
+        self.is_created().then(|| openat(&self.top, "..", flags, Mode::empty()).ok()).flatten()
     }
 
-    /// The place of an entry.
-    pub(super) fn place(&self, name: &Name) -> Result<Place, TransferError> {
-        self.may_be_given(name)?;
-        if let Some(alone) = &self.alone {
-            let (directory, name) = (self.top.clone(), alone.clone());
-            return Ok(Place { directory, name, shown: self.shown.clone(), guest: self.guest });
+    /// Returns the location of an entry.
+    pub(super) fn locate(&self, name: &Name) -> Result<EntryLocation, TransferError> {
+        self.check_name(name)?;
+        if let Some(single_name) = &self.single_name {
+            let (directory, name) = (self.top.clone(), single_name.clone());
+            return Ok(EntryLocation {
+                directory,
+                name,
+                display_path: self.display_path.clone(),
+                write_only: self.write_only,
+            });
         }
-        let shown = self.show(name);
-        let (parent, last) = split(name.as_bytes());
-        let directory = self.directory(parent).map_err(|error| way_error(&shown, error))?;
-        let name = plain_name(OsStr::from_bytes(last), &shown)?;
-        Ok(Place { directory, name, shown, guest: self.guest })
+        let display_path = self.display_name(name);
+        let (parent, last) = split_path(name.as_bytes());
+        let directory = self.cached_directory(parent).map_err(|error| path_error(&display_path, error))?;
+        let name = check_file_name(OsStr::from_bytes(last), &display_path)?;
+        Ok(EntryLocation { directory, name, display_path, write_only: self.write_only })
     }
 
-    /// Names of partial files and journals are not to be given: this copy writes to them, and a later one believes what
-    /// stands in them.
-    pub(super) fn may_be_given(&self, name: &Name) -> Result<(), TransferError> {
-        let last = self.alone.as_deref().unwrap_or_else(|| OsStr::from_bytes(split(name.as_bytes()).1));
-        if !is_beside(last) {
+    /// Refuses names of partial files and journals. This copy writes to such files itself, and a later copy trusts
+    /// their content.
+    pub(super) fn check_name(&self, name: &Name) -> Result<(), TransferError> {
+        let last = self.single_name.as_deref().unwrap_or_else(|| OsStr::from_bytes(split_path(name.as_bytes()).1));
+        if !is_reserved_name(last) {
             return Ok(());
         }
-        Err(TransferError::Forbidden { path: self.show(name), why: "the name is kept for incomplete files" })
+        Err(TransferError::Forbidden {
+            path: self.display_name(name),
+            why: "the name is reserved for incomplete files",
+        })
     }
 
-    /// The directory that an entry is, once it is there.
-    pub(super) fn inside(&self, name: &Name) -> Result<Arc<OwnedFd>, TransferError> {
+    /// Opens the directory that an entry names. The directory must exist.
+    pub(super) fn open_entry(&self, name: &Name) -> Result<Arc<OwnedFd>, TransferError> {
         let path = if name.is_root() { &b""[..] } else { name.as_bytes() };
-        self.directory(path).map_err(|error| way_error(&self.show(name), error))
+        self.cached_directory(path).map_err(|error| path_error(&self.display_name(name), error))
     }
 
-    /// What an entry is called in messages.
-    pub(super) fn show(&self, name: &Name) -> String {
-        match self.shown.as_str() {
-            _ if name.is_root() || self.alone.is_some() => self.shown.clone(),
+    /// Returns the name of an entry for messages.
+    pub(super) fn display_name(&self, name: &Name) -> String {
+        match self.display_path.as_str() {
+            _ if name.is_root() || self.single_name.is_some() => self.display_path.clone(),
             "." | "the served root" => name.to_string(),
             top => format!("{}/{name}", top.trim_end_matches('/')),
         }
     }
 
-    fn directory(&self, path: &[u8]) -> Result<Arc<OwnedFd>, Errno> {
+    fn cached_directory(&self, path: &[u8]) -> Result<Arc<OwnedFd>, Errno> {
         if path.is_empty() {
             return Ok(self.top.clone());
         }
-        if let Some((_, directory)) = lock(&self.recent).iter().find(|(known, _)| known == path) {
+        if let Some((_, directory)) = lock(&self.recent_directories).iter().find(|(known, _)| known == path) {
             return Ok(directory.clone());
         }
-        let directory = Arc::new(beneath(&self.top, path)?);
-        let mut recent = lock(&self.recent);
-        recent.truncate(RECENT - 1);
-        recent.push_front((path.to_vec(), directory.clone()));
+        let directory = Arc::new(open_below(&self.top, path)?);
+        let mut recent_directories = lock(&self.recent_directories);
+        recent_directories.truncate(MAX_CACHED_DIRECTORIES - 1);
+        recent_directories.push_front((path.to_vec(), directory.clone()));
         Ok(directory)
     }
 }
 
-fn parent(base: &Base, path: &Path, shown: &str) -> Result<OwnedFd, TransferError> {
-    let parent = or_here(path.parent().unwrap_or(Path::new("")));
-    base.open(parent, OFlags::PATH | OFlags::DIRECTORY).map_err(|e| open_error("create", shown, e))
+fn open_parent(base: &BaseDir, path: &Path, display_path: &str) -> Result<OwnedFd, TransferError> {
+    let parent = or_current_dir(path.parent().unwrap_or(Path::new("")));
+    base.open(parent, OFlags::PATH | OFlags::DIRECTORY).map_err(|e| open_error("create", display_path, e))
 }
 
-/// Makes a directory, as rsync does for a tree; those on the way to it must be there.
-fn make(parent: &OwnedFd, name: &OsStr, shown: &str) -> Result<OwnedFd, TransferError> {
+/// Creates a directory, as rsync does for a tree. Its parent must exist.
+fn create_directory(parent: &OwnedFd, name: &OsStr, display_path: &str) -> Result<OwnedFd, TransferError> {
     match mkdirat(parent, name, Mode::from_raw_mode(0o777)) {
         Ok(()) | Err(Errno::EXIST) => {}
-        Err(error) => return Err(file_error("create", shown, error)),
+        Err(error) => return Err(file_error("create", display_path, error)),
     }
-    open_made(parent, name).map_err(|e| open_error("open", shown, e))
+    open_created(parent, name).map_err(|e| open_error("open", display_path, e))
 }
 
-/// Whether it would be, as far as that can be seen: what is no directory stands in the way.
-fn may_be_made(parent: &OwnedFd, name: &OsStr, shown: &str) -> Result<(), TransferError> {
-    match open_made(parent, name) {
+/// Returns an error if the directory cannot be created because a file with its name exists.
+fn check_creatable(parent: &OwnedFd, name: &OsStr, display_path: &str) -> Result<(), TransferError> {
+    match open_created(parent, name) {
         Ok(_) | Err(Errno::NOENT) => Ok(()),
-        Err(error) => Err(open_error("open", shown, error)),
+        Err(error) => Err(open_error("open", display_path, error)),
     }
 }
 
-fn open_made(parent: &OwnedFd, name: &OsStr) -> Result<OwnedFd, Errno> {
+fn open_created(parent: &OwnedFd, name: &OsStr) -> Result<OwnedFd, Errno> {
     let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     openat(parent, name, flags, Mode::empty())
 }
 
-fn beneath(top: &OwnedFd, path: &[u8]) -> Result<OwnedFd, Errno> {
+fn open_below(top: &OwnedFd, path: &[u8]) -> Result<OwnedFd, Errno> {
     let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS;
-    // EAGAIN: something was renamed meanwhile, and the kernel could not be sure (openat2(2)).
+    // EAGAIN: another process renamed a directory meanwhile, so the kernel could not verify the path (openat2(2)).
     for _ in 0..16 {
         match openat2(top, path, flags, Mode::empty(), resolve) {
             Err(Errno::AGAIN) => {}
@@ -301,20 +322,18 @@ fn beneath(top: &OwnedFd, path: &[u8]) -> Result<OwnedFd, Errno> {
     Err(Errno::AGAIN)
 }
 
-/// An error on the way to an entry.
-fn way_error(shown: &str, error: Errno) -> TransferError {
-    let path = shown.to_owned();
+/// Returns the error for a failed path to an entry.
+fn path_error(display_path: &str, error: Errno) -> TransferError {
+    let path = display_path.to_owned();
     match error {
-        Errno::LOOP => TransferError::Forbidden { path, why: "a symbolic link stands on the way to it" },
-        Errno::NOTDIR => {
-            TransferError::Forbidden { path, why: "something that is no directory stands on the way to it" }
-        }
-        other => open_error("open the directory of", shown, other),
+        Errno::LOOP => TransferError::Forbidden { path, why: "its path contains a symbolic link" },
+        Errno::NOTDIR => TransferError::Forbidden { path, why: "its path contains a file that is not a directory" },
+        other => open_error("open the directory of", display_path, other),
     }
 }
 
-impl Place {
-    /// What stands there; no link is followed.
+impl EntryLocation {
+    /// Returns the attributes of the existing entry, without following a link.
     pub(super) fn stat(&self) -> Result<Option<Stat>, TransferError> {
         match statat(&self.directory, &self.name, AtFlags::SYMLINK_NOFOLLOW) {
             Ok(stat) => Ok(Some(stat)),
@@ -323,31 +342,31 @@ impl Place {
         }
     }
 
-    /// Whether what stands there came to be at `since` or after it. A directory whose file system does not tell its birth
-    /// passes for older: it changes with all that is made in it.
+    /// Returns whether the entry was created at `since` or later. A directory without a birth time counts as older,
+    /// because each new entry in it changes its ctime.
     pub(super) fn is_newer(&self, since: Modified) -> bool {
         is_newer(&self.directory, &self.name, AtFlags::SYMLINK_NOFOLLOW, since)
     }
 
-    /// Gives what stands beside it under `from` this name, all at once.
-    pub(super) fn rename(&self, from: &OsStr, replace: bool) -> Result<(), TransferError> {
-        let Place { directory, name, .. } = self;
-        let renamed = match renameat_with(directory, from, directory, name, flags(replace)) {
-            // File systems without RENAME_NOREPLACE.
+    /// Atomically renames `from`, in the same directory, to this name.
+    pub(super) fn rename_from(&self, from: &OsStr, replace: bool) -> Result<(), TransferError> {
+        let EntryLocation { directory, name, .. } = self;
+        let renamed = match renameat_with(directory, from, directory, name, rename_flags(replace)) {
+            // The file system does not support RENAME_NOREPLACE.
             Err(Errno::INVAL | Errno::NOSYS) if !replace => self.rename_if_free(from),
             Err(Errno::NOSYS) => renameat(directory, from, directory, name),
             result => result,
         };
-        renamed.map_err(|error| self.taken("rename the partial file to", error))
+        renamed.map_err(|error| self.name_error("rename the partial file to", error))
     }
 
-    /// The same where nothing stands under this name, on a file system that cannot ask for that.
+    /// Renames to a free name, on a file system without RENAME_NOREPLACE.
     fn rename_if_free(&self, from: &OsStr) -> Result<(), Errno> {
-        let Place { directory, name, .. } = self;
+        let EntryLocation { directory, name, .. } = self;
         match linkat(directory, from, directory, name, AtFlags::empty()) {
-            // A hard link is as atomic.
+            // Creating a hard link is atomic too.
             Ok(()) => unlinkat(directory, from, AtFlags::empty()),
-            // Without those (exFAT in user space) it is looked at before.
+            // Without hard links (exFAT in user space), check before the rename.
             Err(Errno::PERM | Errno::NOSYS | Errno::OPNOTSUPP) => {
                 match statat(directory, name, AtFlags::SYMLINK_NOFOLLOW) {
                     Ok(_) => Err(Errno::EXIST),
@@ -359,35 +378,35 @@ impl Place {
         }
     }
 
-    /// Makes a directory in the place of something else, which goes.
-    pub(super) fn make_directory(&self, mode: Mode) -> Result<(), TransferError> {
-        let aside = beside(&self.name, REPLACED);
-        // One that a copy was killed before it could put it in its place.
+    /// Replaces another kind of entry by a new directory.
+    pub(super) fn replace_with_directory(&self, mode: Mode) -> Result<(), TransferError> {
+        let aside = reserved_name(&self.name, REPLACED);
+        // Left by a copy that was killed before it could put the directory in its place.
         let _ = unlinkat(&self.directory, &aside, AtFlags::REMOVEDIR);
         self.exchange(&aside, mode).map_err(|error| match error {
             Errno::EXIST => TransferError::Forbidden {
-                path: self.shown.clone(),
-                why: "what an earlier copy put aside for a directory stands beside it: `lfn copy --clean` tells its name",
+                path: self.display_path.clone(),
+                why: "an entry that an earlier copy moved away is still there: `lfn copy --clean` lists it",
             },
             error => self.error("replace", error),
         })
     }
 
     fn exchange(&self, aside: &OsStr, mode: Mode) -> Result<(), Errno> {
-        let Place { directory, name, .. } = self;
+        let EntryLocation { directory, name, .. } = self;
         let unlink = || unlinkat(directory, aside, AtFlags::empty());
         mkdirat(directory, aside, mode)?;
         match renameat_with(directory, aside, directory, name, RenameFlags::EXCHANGE) {
             Ok(()) => return unlink(),
             Err(error) => {
                 unlinkat(directory, aside, AtFlags::REMOVEDIR)?;
-                // File systems without RENAME_EXCHANGE.
+                // The file system does not support RENAME_EXCHANGE.
                 if !matches!(error, Errno::INVAL | Errno::NOSYS) {
                     return Err(error);
                 }
             }
         }
-        // They may know no other way to rename but the plain one.
+        // The file system may support only the plain rename.
         renameat(directory, name, directory, aside)?;
         match mkdirat(directory, name, mode) {
             Ok(()) => unlink(),
@@ -395,54 +414,60 @@ impl Place {
         }
     }
 
-    /// Removes what this directory took the place of, if a copy was killed before it could.
-    pub(super) fn forget_replaced(&self) {
-        let _ = unlinkat(&self.directory, beside(&self.name, REPLACED), AtFlags::empty());
+    /// Removes the entry that this directory replaced, if a copy was killed before it could remove the entry.
+    pub(super) fn remove_replaced(&self) {
+        let _ = unlinkat(&self.directory, reserved_name(&self.name, REPLACED), AtFlags::empty());
     }
 
-    /// Removes the journal of a file that is whole.
-    pub(super) fn forget_journal(&self) {
+    /// Removes the journal of a complete file.
+    pub(super) fn remove_journal(&self) {
         let _ = unlinkat(&self.directory, journal_name(&self.name), AtFlags::empty());
     }
 
-    /// Makes something that has a name from the start: under this one if it is free, else beside it and renamed.
-    pub(super) fn make(&self, replace: bool, make: impl Fn(&OsStr) -> Result<(), Errno>) -> Result<(), TransferError> {
+    /// Creates an object that needs a name from the start: under this name if it is free, otherwise under the partial
+    /// name with a rename afterwards.
+    pub(super) fn create(
+        &self,
+        replace: bool,
+        make: impl Fn(&OsStr) -> Result<(), Errno>,
+    ) -> Result<(), TransferError> {
         if !replace {
-            return make(&self.name).map_err(|error| self.taken("create", error));
+            return make(&self.name).map_err(|error| self.name_error("create", error));
         }
-        let beside = partial_name(&self.name);
-        make(&beside).map_err(|error| self.taken("create", error))?;
-        let renamed = self.rename(&beside, true);
-        // Two names of one file stay as they are (rename(2)); what else is there by now is another copy's.
+        let reserved = partial_name(&self.name);
+        make(&reserved).map_err(|error| self.name_error("create", error))?;
+        let renamed = self.rename_from(&reserved, true);
+        // A rename between two names of one file changes nothing (rename(2)), so remove the partial name. Any other
+        // file of that name belongs to another copy.
         let inode_of = |name| statat(&self.directory, name, AtFlags::SYMLINK_NOFOLLOW).map(|stat| inode(&stat));
-        if renamed.is_err() || inode_of(&beside).is_ok_and(|there| inode_of(&self.name) == Ok(there)) {
-            let _ = unlinkat(&self.directory, &beside, AtFlags::empty());
+        if renamed.is_err() || inode_of(&reserved).is_ok_and(|inode| inode_of(&self.name) == Ok(inode)) {
+            let _ = unlinkat(&self.directory, &reserved, AtFlags::empty());
         }
         renamed
     }
 
-    /// Its directory, open in a way that can be synced.
-    pub(super) fn readable(&self) -> Result<OwnedFd, Errno> {
+    /// Opens the directory for reading and syncing.
+    pub(super) fn open_readable(&self) -> Result<OwnedFd, Errno> {
         openat(&self.directory, ".", OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())
     }
 
-    /// An error of something done there.
+    /// Returns an error about this entry.
     pub(super) fn error(&self, doing: &'static str, error: Errno) -> TransferError {
-        file_error(doing, &self.shown, error)
+        file_error(doing, &self.display_path, error)
     }
 
-    fn taken(&self, doing: &'static str, error: Errno) -> TransferError {
+    fn name_error(&self, doing: &'static str, error: Errno) -> TransferError {
         match error {
-            Errno::EXIST => TransferError::Exists { path: self.shown.clone() },
+            Errno::EXIST => TransferError::Exists { path: self.display_path.clone() },
             other => self.error(doing, other),
         }
     }
 }
 
-/// Whether a file came to be at `since` or after it.
+/// Returns whether the entry was created at `since` or later.
 pub(super) fn is_newer(directory: impl AsFd, name: &OsStr, flags: AtFlags, since: Modified) -> bool {
-    let wanted = StatxFlags::BTIME | StatxFlags::CTIME | StatxFlags::TYPE;
-    let Ok(stat) = statx(directory, name, flags, wanted) else { return false };
+    let needed = StatxFlags::BTIME | StatxFlags::CTIME | StatxFlags::TYPE;
+    let Ok(stat) = statx(directory, name, flags, needed) else { return false };
     let born = stat.stx_mask & StatxFlags::BTIME.bits() != 0;
     if !born && FileType::from_raw_mode(stat.stx_mode.into()) == FileType::Directory {
         return false;
@@ -451,55 +476,56 @@ pub(super) fn is_newer(directory: impl AsFd, name: &OsStr, flags: AtFlags, since
     Modified::new(time.tv_sec, time.tv_nsec).is_ok_and(|time| time >= since)
 }
 
-fn flags(replace: bool) -> RenameFlags {
+fn rename_flags(replace: bool) -> RenameFlags {
     if replace { RenameFlags::empty() } else { RenameFlags::NOREPLACE }
 }
 
-/// Gives an open file a name, whatever it is called by now.
-pub(super) fn link_open(file: impl AsFd, directory: impl AsFd, name: &OsStr) -> Result<(), Errno> {
+/// Gives an open file a name, whatever its names are now.
+pub(super) fn link_open_file(file: impl AsFd, directory: impl AsFd, name: &OsStr) -> Result<(), Errno> {
     let path = format!("/proc/self/fd/{}", file.as_fd().as_raw_fd());
     match linkat(CWD, path, &directory, name, AtFlags::SYMLINK_FOLLOW) {
-        // Without /proc only some may link a file by itself (linkat(2)).
+        // Without /proc, only privileged users may link a file by its descriptor (linkat(2)).
         Err(Errno::NOENT) => linkat(file, "", directory, name, AtFlags::EMPTY_PATH),
         result => result,
     }
 }
 
-/// A file's facts as the verdict wants them.
-pub(super) fn there(stat: Option<&Stat>) -> There {
-    let Some(stat) = stat else { return There::Nothing };
+/// Converts the attributes of an existing entry for [`decide`](lfn_core::transfer::overwrite::decide).
+pub(super) fn existing_from(stat: Option<&Stat>) -> Existing {
+    let Some(stat) = stat else { return Existing::Nothing };
     match FileType::from_raw_mode(stat.st_mode) {
-        // Lengths and nanoseconds of the kernel are in range.
-        FileType::RegularFile => There::File {
+        // The kernel's lengths and nanoseconds are always in range.
+        FileType::RegularFile => Existing::File {
             length: Bytes(stat.st_size as u64),
             modified: Modified::new(stat.st_mtime, stat.st_mtime_nsec as u32).unwrap_or_default(),
         },
-        FileType::Directory => There::Directory,
-        FileType::Symlink => There::Symlink,
-        _ => There::Other,
+        FileType::Directory => Existing::Directory,
+        FileType::Symlink => Existing::Symlink,
+        _ => Existing::Other,
     }
 }
 
-/// The directory something stands in, and its name there.
-pub(super) fn split(path: &[u8]) -> (&[u8], &[u8]) {
+/// Splits a path into its directory and its last component.
+pub(super) fn split_path(path: &[u8]) -> (&[u8], &[u8]) {
     match path.iter().rposition(|byte| *byte == b'/') {
         Some(at) => (&path[..at], &path[at + 1..]),
         None => (b"", path),
     }
 }
 
-/// `.NAME.lfn-partial`.
+/// Returns `.NAME.lfn-partial`, the name of an incomplete file.
 pub(in super::super) fn partial_name(name: &OsStr) -> OsString {
-    beside(name, PARTIAL)
+    reserved_name(name, PARTIAL)
 }
 
-/// `.NAME.lfn-journal`.
+/// Returns `.NAME.lfn-journal`, the name of its journal.
 pub(super) fn journal_name(name: &OsStr) -> OsString {
-    beside(name, JOURNAL)
+    reserved_name(name, JOURNAL)
 }
 
-/// Whether it is a name of what stands beside a file while it is incomplete, also where upper and lower case are the same.
-pub(super) fn is_beside(name: &OsStr) -> bool {
+/// Returns whether the name has the form of a partial file, a journal or a replaced entry. Upper and lower case count
+/// as equal.
+pub(super) fn is_reserved_name(name: &OsStr) -> bool {
     let name = name.as_bytes();
     let ends = |suffix: &str| {
         let end = name.len().checked_sub(suffix.len()).and_then(|at| name.get(at..));
@@ -508,13 +534,13 @@ pub(super) fn is_beside(name: &OsStr) -> bool {
     name.starts_with(b".") && [PARTIAL, JOURNAL, REPLACED].into_iter().any(ends)
 }
 
-/// A hash in the place of a name that would grow too long (255 bytes on most file systems).
-fn beside(name: &OsStr, suffix: &str) -> OsString {
-    let mut beside = vec![b'.'];
+/// Builds a reserved name. A hash replaces a name that would make it too long (255 bytes on most file systems).
+fn reserved_name(name: &OsStr, suffix: &str) -> OsString {
+    let mut reserved = vec![b'.'];
     match name.len() {
-        ..=240 => beside.extend(name.as_bytes()),
-        _ => beside.extend(&blake3::hash(name.as_bytes()).to_hex().as_bytes()[..32]),
+        ..=240 => reserved.extend(name.as_bytes()),
+        _ => reserved.extend(&blake3::hash(name.as_bytes()).to_hex().as_bytes()[..32]),
     }
-    beside.extend(suffix.as_bytes());
-    OsString::from_vec(beside)
+    reserved.extend(suffix.as_bytes());
+    OsString::from_vec(reserved)
 }

@@ -1,6 +1,7 @@
-//! Far paths with wildcards, expanded under the served root; what they mean is decided in [`lfn_core::transfer::glob`].
+//! Remote paths with wildcards, expanded below the served root. [`lfn_core::transfer::glob`] defines the patterns.
 //!
-//! A pattern is cheap to send and may be dear to expand: all of a request together have a [`Budget`] of bytes and of time.
+//! A short pattern can be expensive to expand. So all patterns of a request share an [`ExpansionBudget`] of bytes and
+//! time.
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
@@ -8,167 +9,175 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use lfn_core::transfer::entry::MAX_NAME;
-use lfn_core::transfer::glob::{Component, Part, is_pattern, parts};
+use lfn_core::transfer::glob::{NamePattern, PathPart, is_pattern, split_pattern};
 use rustix::fs::{Dir, OFlags};
 use rustix::io::Errno;
 
 use crate::session::SessionError;
 use crate::transfer::TransferError;
-use crate::transfer::place::{Base, or_here};
+use crate::transfer::base_dir::{BaseDir, or_current_dir};
 
-/// Most paths that one pattern may stand for, and most bytes of all paths of a request, those on the way to them included.
-const MOST: usize = 65_536;
-const MOST_BYTES: usize = 8 << 20;
+/// Maximum number of paths that match one pattern, and maximum bytes of all paths of a request, including partial
+/// paths.
+const MAX_PATHS: usize = 65_536;
+const MAX_PATH_BYTES: usize = 8 << 20;
 
-/// How long all patterns of a request may take: whoever asked hears nothing meanwhile, and takes silence for an outage.
-const WITHIN: Duration = Duration::from_secs(10);
+/// Maximum time for all patterns of a request. The client gets no message meanwhile, and could assume an outage.
+const EXPANSION_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// What the patterns of one request may take, all together.
-pub(crate) struct Budget<'a> {
+/// Limits for the patterns of one request.
+pub(crate) struct ExpansionBudget<'a> {
     bytes: usize,
-    until: Instant,
-    /// An error if the session is to end.
+    deadline: Instant,
+    /// Returns an error if the session must end.
     check: &'a dyn Fn() -> Result<(), SessionError>,
 }
 
-impl<'a> Budget<'a> {
-    /// For a request that came just now; `check` is asked now and then.
+impl<'a> ExpansionBudget<'a> {
+    /// Creates the budget for a new request. `check` is called regularly.
     pub(crate) fn new(check: &'a dyn Fn() -> Result<(), SessionError>) -> Self {
-        Budget { bytes: MOST_BYTES, until: Instant::now() + WITHIN, check }
+        ExpansionBudget { bytes: MAX_PATH_BYTES, deadline: Instant::now() + EXPANSION_TIMEOUT, check }
     }
 
-    /// Keeps a path of that many bytes.
-    fn keep(&mut self, typed: &Path, bytes: usize) -> Result<(), TransferError> {
-        let left = self.bytes.checked_sub(bytes);
-        self.bytes =
-            left.ok_or_else(|| unexpanded(typed, "what it stands for has names of more than 8 MiB together"))?;
+    /// Takes the bytes of one path from the budget.
+    fn take_bytes(&mut self, typed: &Path, bytes: usize) -> Result<(), TransferError> {
+        let remaining = self.bytes.checked_sub(bytes);
+        self.bytes = remaining.ok_or_else(|| limit_error(typed, "the matching paths exceed 8 MiB in total"))?;
         Ok(())
     }
 
-    /// Asked before whatever may wait for a disk.
-    fn go_on(&self, typed: &Path) -> Result<(), TransferError> {
+    /// Checks the time limit and the session, before each operation that may wait for a disk.
+    fn check_time(&self, typed: &Path) -> Result<(), TransferError> {
         (self.check)()?;
-        if Instant::now() < self.until {
+        if Instant::now() < self.deadline {
             Ok(())
         } else {
-            Err(unexpanded(typed, "looking for what it stands for took too long"))
+            Err(limit_error(typed, "the search for matching paths took too long"))
         }
     }
 }
 
-fn unexpanded(typed: &Path, why: &'static str) -> TransferError {
-    TransferError::Unexpanded { pattern: typed.display().to_string(), why }
+fn limit_error(typed: &Path, why: &'static str) -> TransferError {
+    TransferError::ExpansionLimit { pattern: typed.display().to_string(), why }
 }
 
-/// What a path stands for.
+/// The paths that a pattern matches.
 #[derive(Debug, Default)]
-pub(crate) struct Expanded {
-    /// In order.
+pub(crate) struct Expansion {
+    /// The matching paths, in order.
     pub(crate) paths: Vec<PathBuf>,
-    /// Directories on the way that could not be read, or not to their end: what else there is, nobody knows.
-    pub(crate) unread: Vec<(PathBuf, Errno)>,
+    /// Directories that could not be read completely. They may contain further matches.
+    pub(crate) unreadable: Vec<(PathBuf, Errno)>,
 }
 
-/// The paths that `path` stands for: itself, if something of that very name is there.
-pub(crate) fn expand(base: &Base, path: &[u8], budget: &mut Budget<'_>) -> Result<Expanded, TransferError> {
+/// Expands `path`. A path that exists under exactly this name is not expanded.
+///
+/// # Errors
+/// [`TransferError::NoMatch`], [`TransferError::TooManyMatches`], [`TransferError::ExpansionLimit`], or the error of
+/// the session.
+pub(crate) fn expand(
+    base: &BaseDir,
+    path: &[u8],
+    budget: &mut ExpansionBudget<'_>,
+) -> Result<Expansion, TransferError> {
     let typed = Path::new(OsStr::from_bytes(path));
-    budget.go_on(typed)?;
-    let mut expanded = Expanded::default();
-    if !is_pattern(path) || look(base, typed).is_ok() {
+    budget.check_time(typed)?;
+    let mut expanded = Expansion::default();
+    if !is_pattern(path) || check_exists(base, typed).is_ok() {
         expanded.paths.push(typed.to_owned());
         return Ok(expanded);
     }
     let mut found = vec![Vec::new()];
-    for (depth, part) in parts(path).enumerate() {
+    for (depth, part) in split_pattern(path).enumerate() {
         let slash: &[u8] = if depth == 0 { b"" } else { b"/" };
         let mut next = Vec::new();
         for path in found {
             let names = match &part {
-                Part::Name(name) => vec![name.to_vec()],
-                Part::Pattern(pattern) => {
-                    let (names, trouble) = in_directory(base, &path, pattern, || budget.go_on(typed))?;
-                    let unread = trouble.map(|error| (PathBuf::from(OsStr::from_bytes(&path)), error));
-                    expanded.unread.extend(unread);
+                PathPart::Name(name) => vec![name.to_vec()],
+                PathPart::Pattern(pattern) => {
+                    let (names, error_at) = matching_names(base, &path, pattern, || budget.check_time(typed))?;
+                    let unreadable = error_at.map(|error| (PathBuf::from(OsStr::from_bytes(&path)), error));
+                    expanded.unreadable.extend(unreadable);
                     names
                 }
             };
             for name in names {
-                budget.keep(typed, path.len() + slash.len() + name.len())?;
+                budget.take_bytes(typed, path.len() + slash.len() + name.len())?;
                 next.push([&path, slash, &name].concat());
             }
-            if next.len() > MOST {
-                return Err(TransferError::Matches { pattern: typed.display().to_string(), most: MOST });
+            if next.len() > MAX_PATHS {
+                return Err(TransferError::TooManyMatches { pattern: typed.display().to_string(), max: MAX_PATHS });
             }
         }
         found = next;
     }
     for path in found {
-        budget.go_on(typed)?;
+        budget.check_time(typed)?;
         let path = PathBuf::from(OsString::from_vec(path));
-        match look(base, &path) {
+        match check_exists(base, &path) {
             Ok(()) => expanded.paths.push(path),
-            Err(error) if is_nothing(&path, error) => {}
-            Err(error) => expanded.unread.push((path, error)),
+            Err(error) if means_no_match(&path, error) => {}
+            Err(error) => expanded.unreadable.push((path, error)),
         }
     }
-    if expanded.paths.is_empty() && expanded.unread.is_empty() {
+    if expanded.paths.is_empty() && expanded.unreadable.is_empty() {
         return Err(TransferError::NoMatch { pattern: typed.display().to_string() });
     }
     Ok(expanded)
 }
 
-/// Looks whether something is there that the path may lead to; a link counts by itself.
-fn look(base: &Base, path: &Path) -> Result<(), Errno> {
+/// Checks that the path exists. A link counts as itself.
+fn check_exists(base: &BaseDir, path: &Path) -> Result<(), Errno> {
     base.open(path, OFlags::PATH | OFlags::NOFOLLOW).map(drop)
 }
 
-/// Whether it says that nothing is there, or nothing that names are in, or that it is out of the root.
-fn is_nothing(path: &Path, error: Errno) -> bool {
+/// Returns whether the error means that the path does not exist, or that it leads out of the root.
+fn means_no_match(path: &Path, error: Errno) -> bool {
     match error {
         Errno::NOENT | Errno::NOTDIR | Errno::LOOP | Errno::XDEV | Errno::NXIO | Errno::INVAL => true,
-        // Of a shorter path it is one name that is too long for anything to have it.
+        // If the path is not too long, one of its names is: no file can have this name.
         Errno::NAMETOOLONG => path.as_os_str().len() < MAX_NAME,
         _ => false,
     }
 }
 
-/// The names in a directory that match, in order, at most one more than [`MOST`], and why it was not read
-/// to its end.
-fn in_directory(
-    base: &Base,
+/// Returns the matching names in a directory, in order and at most one more than [`MAX_PATHS`], and the error that
+/// stopped the reading.
+fn matching_names(
+    base: &BaseDir,
     path: &[u8],
-    pattern: &Component,
-    go_on: impl Fn() -> Result<(), TransferError>,
+    pattern: &NamePattern,
+    check: impl Fn() -> Result<(), TransferError>,
 ) -> Result<(Vec<Vec<u8>>, Option<Errno>), TransferError> {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NONBLOCK;
-    go_on()?;
-    let path = or_here(Path::new(OsStr::from_bytes(path)));
+    check()?;
+    let path = or_current_dir(Path::new(OsStr::from_bytes(path)));
     let opened = base.open(path, flags);
     let mut dir = match opened.and_then(Dir::new) {
         Ok(dir) => dir,
-        Err(error) if is_nothing(path, error) => return Ok((Vec::new(), None)),
+        Err(error) if means_no_match(path, error) => return Ok((Vec::new(), None)),
         Err(error) => return Ok((Vec::new(), Some(error))),
     };
-    let (mut names, mut bytes, mut trouble) = (Vec::new(), 0, None);
+    let (mut names, mut bytes, mut error_at) = (Vec::new(), 0, None);
     while let Some(entry) = dir.read() {
-        go_on()?;
+        check()?;
         let entry = match entry {
             Ok(entry) => entry,
             Err(error) => {
-                trouble = Some(error);
+                error_at = Some(error);
                 break;
             }
         };
         let name = entry.file_name().to_bytes();
-        // One beyond either bound is enough to be refused for.
-        let room = names.len() <= MOST && bytes <= MOST_BYTES;
+        // One name beyond a limit is enough to refuse the pattern.
+        let room = names.len() <= MAX_PATHS && bytes <= MAX_PATH_BYTES;
         if room && !matches!(name, b"." | b"..") && pattern.matches(name) {
             bytes += name.len();
             names.push(name.to_vec());
         }
     }
     names.sort_unstable();
-    Ok((names, trouble))
+    Ok((names, error_at))
 }
 
 #[cfg(test)]
@@ -178,8 +187,8 @@ mod tests {
     use std::fs;
     use std::os::fd::AsRawFd;
 
-    /// Directories with files, so deep that every path is long; tells how deep.
-    fn plant(directories: &[&str], files: usize) -> (tempfile::TempDir, String) {
+    /// Creates directories with files, at a depth that makes every path long. Returns the path to them.
+    fn create_tree(directories: &[&str], files: usize) -> (tempfile::TempDir, String) {
         let (home, deep) = (tempfile::tempdir().unwrap(), vec!["n".repeat(250); 12].join("/"));
         for directory in directories {
             let directory = home.path().join(&deep).join(directory);
@@ -189,57 +198,57 @@ mod tests {
         (home, deep)
     }
 
-    fn said(found: Result<Expanded, TransferError>) -> String {
+    fn outcome(found: Result<Expansion, TransferError>) -> String {
         found.map_or_else(|error| error.to_string(), |found| format!("{} paths", found.paths.len()))
     }
 
     #[test]
-    fn long_names_are_bounded_by_their_bytes_over_all_patterns() {
-        // 2 MB a directory.
-        let (home, deep) = plant(&["a", "b", "c", "d", "e"], 700);
-        let base = Base::root(home.path()).unwrap();
+    fn bytes_of_all_patterns_are_bounded() {
+        // Each directory has 2 MB of paths.
+        let (home, deep) = create_tree(&["a", "b", "c", "d", "e"], 700);
+        let base = BaseDir::root(home.path()).unwrap();
         let in_all = |last: &str| format!("{deep}/{last}").into_bytes();
-        let mut budget = Budget::new(&|| Ok(()));
-        assert_eq!(said(expand(&base, &in_all("a/*"), &mut budget)), "700 paths");
-        let error = said(expand(&base, &in_all("*/*"), &mut budget));
-        assert!(error.ends_with("of more than 8 MiB together"), "{error}");
-        assert_eq!(said(expand(&base, &in_all("[a-d]/06*"), &mut Budget::new(&|| Ok(())))), "400 paths");
+        let mut budget = ExpansionBudget::new(&|| Ok(()));
+        assert_eq!(outcome(expand(&base, &in_all("a/*"), &mut budget)), "700 paths");
+        let error = outcome(expand(&base, &in_all("*/*"), &mut budget));
+        assert!(error.ends_with("exceed 8 MiB in total"), "{error}");
+        assert_eq!(outcome(expand(&base, &in_all("[a-d]/06*"), &mut ExpansionBudget::new(&|| Ok(())))), "400 paths");
     }
 
     #[test]
-    fn what_is_too_deep_to_be_opened_is_told() {
-        let (home, deep) = plant(&["a"], 1);
-        let (base, name) = (Base::root(home.path()).unwrap(), "n".repeat(250));
-        // By its whole path it could not be made.
+    fn paths_too_long_to_open_are_reported() {
+        let (home, deep) = create_tree(&["a"], 1);
+        let (base, name) = (BaseDir::root(home.path()).unwrap(), "n".repeat(250));
+        // The path is too long to create it directly.
         let bottom = fs::File::open(home.path().join(&deep)).unwrap();
         let inside = format!("/proc/self/fd/{}", bottom.as_raw_fd());
         fs::create_dir_all(Path::new(&inside).join([name.as_str(); 5].join("/"))).unwrap();
-        let tried = |pattern: String| expand(&base, pattern.as_bytes(), &mut Budget::new(&|| Ok(()))).unwrap();
+        let tried = |pattern: String| expand(&base, pattern.as_bytes(), &mut ExpansionBudget::new(&|| Ok(()))).unwrap();
         let levels = |levels: usize| vec!["n*"; levels].join("/");
         assert_eq!(tried(levels(16)).paths.len(), 1);
         let too_deep = tried(levels(17));
-        assert_eq!((too_deep.paths.len(), too_deep.unread.len()), (0, 1));
-        assert_eq!(too_deep.unread[0].1, Errno::NAMETOOLONG);
-        let nothing = expand(&base, format!("*/{}", "m".repeat(300)).as_bytes(), &mut Budget::new(&|| Ok(())));
+        assert_eq!((too_deep.paths.len(), too_deep.unreadable.len()), (0, 1));
+        assert_eq!(too_deep.unreadable[0].1, Errno::NAMETOOLONG);
+        let nothing = expand(&base, format!("*/{}", "m".repeat(300)).as_bytes(), &mut ExpansionBudget::new(&|| Ok(())));
         assert!(matches!(nothing, Err(TransferError::NoMatch { .. })), "no name is so long");
     }
 
     #[test]
-    fn time_is_bounded_and_a_session_that_ends_is_not_kept() {
-        let (home, deep) = plant(&["a"], 100);
-        let base = Base::root(&home.path().join(deep)).unwrap();
-        let over = Budget { until: Instant::now(), ..Budget::new(&|| Ok(())) };
+    fn expansion_time_is_bounded() {
+        let (home, deep) = create_tree(&["a"], 100);
+        let base = BaseDir::root(&home.path().join(deep)).unwrap();
+        let expired = ExpansionBudget { deadline: Instant::now(), ..ExpansionBudget::new(&|| Ok(())) };
         for pattern in ["a/*", "a/0001"] {
-            let error = said(expand(&base, pattern.as_bytes(), &mut Budget { ..over }));
+            let error = outcome(expand(&base, pattern.as_bytes(), &mut ExpansionBudget { ..expired }));
             assert!(error.contains("took too long"), "{pattern}: {error}");
         }
-        let asked = Cell::new(0);
+        let calls = Cell::new(0);
         let ends = || {
-            asked.set(asked.get() + 1);
+            calls.set(calls.get() + 1);
             let silent = SessionError::Closed { peer: "the client", while_doing: "in a test" };
-            if asked.get() > 20 { Err(silent) } else { Ok(()) }
+            if calls.get() > 20 { Err(silent) } else { Ok(()) }
         };
-        assert!(expand(&base, b"a/*", &mut Budget::new(&ends)).is_err());
-        assert_eq!(asked.get(), 21, "while the directory was read");
+        assert!(expand(&base, b"a/*", &mut ExpansionBudget::new(&ends)).is_err());
+        assert_eq!(calls.get(), 21, "while the directory was read");
     }
 }

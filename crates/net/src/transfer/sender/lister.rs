@@ -1,166 +1,172 @@
-//! The thread that lists: walks the sources one after the other, and waits where the list is too far ahead.
+//! The lister thread: walks the sources one after the other, and waits while the list is too far ahead.
 //!
-//! What it finds goes to the list, to the deck and to the messages under one lock, a number of entries together:
-//! to wake the streams for each of a million small files would cost more than to send them.
+//! Entries go to the list, to the scheduler and to the messages in batches under one lock. Waking the streams for each
+//! of a million small files would cost more than sending the files.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use lfn_core::transfer::digest::Digest;
-use lfn_core::transfer::entry::{Entry, Kind, Name};
+use lfn_core::transfer::entry::{Entry, EntryKind, Name};
 use lfn_core::units::Bytes;
-use lfn_core::wire::copy::{Failure, FromSender};
-use lfn_core::wire::third::CarriedEnd;
+use lfn_core::wire::copy::{EntryFailure, SenderMessage};
+use lfn_core::wire::third_party::CopyEnd;
 
-use super::origin::Item;
-use super::walk::{Step, Walk};
+use super::source_file::ListedFile;
+use super::walk::{Walk, WalkStep};
 use super::{Shared, State, wait};
-use crate::transfer::flow::{Activity, lock};
+use crate::transfer::stream_set::{Activity, lock};
 
-/// Entries that are handed over together, and how long the first of them may wait for the others.
-const TOGETHER: usize = 128;
-const TOGETHER_WITHIN: Duration = Duration::from_millis(2);
+/// Number of entries in a batch, and the maximum time that the first of them waits.
+const BATCH_ENTRIES: usize = 128;
+const BATCH_DELAY: Duration = Duration::from_millis(2);
 
-/// Most entries in one message, and most bytes of one that holds several.
-const LISTED_AT_ONCE: usize = 1024;
-const MESSAGE: usize = 256 * 1024;
-const LEFT_OUT_AT_ONCE: usize = 64;
+/// Maximum number of entries in one message, and its maximum length in bytes if it has several entries.
+const ENTRIES_PER_MESSAGE: usize = 1024;
+const MAX_MESSAGE_BYTES: usize = 256 * 1024;
+const NAMES_PER_MESSAGE: usize = 64;
 
-/// Messages that wait to be said: a tree of unreadable files fills no memory.
-const OUTBOX: usize = 1024;
+/// Maximum number of queued messages. A tree of unreadable files must not fill the memory.
+const MAX_QUEUED_MESSAGES: usize = 1024;
 
 impl Shared {
-    /// Lists everything, or as much as there is before the copy is cut.
+    /// Lists all sources, or as much as possible until the copy stops.
     pub(super) fn list(&self, walks: impl Iterator<Item = Walk>) {
-        let (mut steps, mut since, mut weight) = (Vec::new(), Instant::now(), 0);
+        let (mut steps, mut started, mut weight) = (Vec::new(), Instant::now(), 0);
         let mut walks = walks.flatten();
-        // Of what is left out nobody hears: that it is looked at is seen as work of the disk.
-        while let Some(step) = self.flow.spend(Activity::Disk, || walks.next()) {
+        // Skipped entries cause no message. Counting the walk as disk work shows progress.
+        while let Some(step) = self.streams.measure(Activity::Disk, || walks.next()) {
             if steps.is_empty() {
-                (since, weight) = (Instant::now(), 0);
+                (started, weight) = (Instant::now(), 0);
             }
             weight += step.weight();
             steps.push(step);
-            if steps.len() < TOGETHER && weight < MESSAGE && since.elapsed() < TOGETHER_WITHIN {
+            if steps.len() < BATCH_ENTRIES && weight < MAX_MESSAGE_BYTES && started.elapsed() < BATCH_DELAY {
                 continue;
             }
-            if !self.take(&mut steps) {
+            if !self.add_steps(&mut steps) {
                 return;
             }
         }
-        if self.take(&mut steps) {
-            lock(&self.state).complete();
-            self.work.notify_all();
+        if self.add_steps(&mut steps) {
+            lock(&self.state).finish_list();
+            self.work_available.notify_all();
         }
     }
 
-    /// Takes what was found, as soon as there is room; false if the copy is over.
-    fn take(&self, steps: &mut Vec<Step>) -> bool {
+    /// Adds the steps to the list as soon as there is room. Returns false if the copy is over.
+    fn add_steps(&self, steps: &mut Vec<WalkStep>) -> bool {
         let mut state = lock(&self.state);
         for step in steps.drain(..) {
             let weight = step.weight();
-            while !state.deck.has_room(weight) || state.outbox.len() >= OUTBOX {
-                self.work.notify_all();
-                if self.flow.is_stopped() {
+            while !state.scheduler.has_room(weight) || state.outbox.len() >= MAX_QUEUED_MESSAGES {
+                self.work_available.notify_all();
+                if self.streams.is_stopped() {
                     return false;
                 }
-                state = wait(&self.room, state);
+                state = wait(&self.room_in_list, state);
             }
-            state.take(step);
+            state.add_step(step);
         }
         drop(state);
-        self.work.notify_all();
-        !self.flow.is_stopped()
+        self.work_available.notify_all();
+        !self.streams.is_stopped()
     }
 }
 
-impl Step {
-    /// What the receiver has to hold of it.
+impl WalkStep {
+    /// Returns the memory that the receiver needs for the entry.
     fn weight(&self) -> usize {
         match self {
-            Step::Entry(entry, _) => entry.weight(),
+            WalkStep::Entry(entry, _) => entry.weight(),
             _ => 0,
         }
     }
 }
 
 impl State {
-    fn take(&mut self, step: Step) {
+    fn add_step(&mut self, step: WalkStep) {
         match step {
-            Step::LinkLeftOut(path) => {
-                self.count.left_out.links += 1;
-                self.leave_out(&path);
+            WalkStep::SkippedLink(path) => {
+                self.totals.skipped.links += 1;
+                self.report_skipped(&path);
             }
-            Step::SpecialLeftOut(path) => {
-                self.count.left_out.special += 1;
-                self.leave_out(&path);
+            WalkStep::SkippedSpecial(path) => {
+                self.totals.skipped.special += 1;
+                self.report_skipped(&path);
             }
-            Step::Missed { name, what } => {
-                self.fail(Failure { file: None, name, what, full: false, end: CarriedEnd::Sender })
+            WalkStep::Failed { name, reason } => {
+                self.fail(EntryFailure { file: None, name, reason, disk_full: false, end: CopyEnd::Sender })
             }
-            Step::Entry(entry, item) => self.list(entry, item),
-            Step::Excluded => {}
+            WalkStep::Entry(entry, file) => self.add_entry(entry, file),
+            WalkStep::Excluded => {}
         }
     }
 
-    fn leave_out(&mut self, path: &[u8]) {
-        // A name that no list can hold is none that a copy has made.
-        let Some(name) = Name::new(path).ok().filter(|_| self.tells_left_out) else { return };
+    fn report_skipped(&mut self, path: &[u8]) {
+        // No copy can have created a name that is not valid in a list.
+        let Some(name) = Name::new(path).ok().filter(|_| self.reports_skipped) else { return };
         match self.outbox.back_mut() {
-            Some(FromSender::LeftOut { names }) if names.len() < LEFT_OUT_AT_ONCE => names.push(name),
-            _ => self.outbox.push_back(FromSender::LeftOut { names: vec![name] }),
+            Some(SenderMessage::Excluded { names }) if names.len() < NAMES_PER_MESSAGE => names.push(name),
+            _ => self.outbox.push_back(SenderMessage::Excluded { names: vec![name] }),
         }
     }
 
-    fn list(&mut self, mut entry: Entry, item: Option<Arc<Item>>) {
-        let identity = item.as_ref().and_then(|item| item.identity()).filter(|_| self.names.are_kept());
-        let earlier = identity.and_then(|identity| self.names.earlier(identity));
-        let item = match earlier {
+    fn add_entry(&mut self, mut entry: Entry, file: Option<Arc<ListedFile>>) {
+        let identity = file.as_ref().and_then(|file| file.identity()).filter(|_| self.linked_files.is_enabled());
+        let earlier = identity.and_then(|identity| self.linked_files.number_of(identity));
+        let file = match earlier {
             Some(to) => {
-                entry.kind = Kind::HardLink { to };
+                entry.kind = EntryKind::HardLink { to };
                 None
             }
-            None => item,
+            None => file,
         };
         entry.linked = identity.is_some() && earlier.is_none();
         let length = match entry.kind {
-            Kind::File { length } => length,
+            EntryKind::File { length } => length,
             _ => Bytes(0),
         };
-        let number = match self.deck.list(entry.weight(), item.map(|item| (length, item))) {
+        let number = match self.scheduler.add_entry(entry.weight(), file.map(|file| (length, file))) {
             Ok(number) => number,
             Err(error) => {
-                let what = error.to_string();
-                return self.fail(Failure { file: None, name: entry.name, what, full: false, end: CarriedEnd::Sender });
+                let reason = error.to_string();
+                return self.fail(EntryFailure {
+                    file: None,
+                    name: entry.name,
+                    reason,
+                    disk_full: false,
+                    end: CopyEnd::Sender,
+                });
             }
         };
         if let (Some(identity), true) = (identity, entry.linked) {
-            self.names.note(number, entry.name.as_bytes().len(), identity);
+            self.linked_files.add(number, entry.name.as_bytes().len(), identity);
         }
-        if number == 0 && entry.kind == (Kind::File { length: Bytes(0) }) {
-            // Nobody reads it.
+        if number == 0 && entry.kind == (EntryKind::File { length: Bytes(0) }) {
+            // An empty file has no blocks that would produce its digest.
             self.digest = Some(Digest(*blake3::hash(&[]).as_bytes()));
         }
-        self.count.entries = number + 1;
-        self.count.bytes = Bytes(self.count.bytes.0.saturating_add(length.0));
-        self.listed_bytes += entry.json_bound();
+        self.totals.entries = number + 1;
+        self.totals.bytes = Bytes(self.totals.bytes.0.saturating_add(length.0));
+        self.listed_bytes += entry.max_json_bytes();
         match self.outbox.back_mut() {
-            Some(FromSender::List { entries, .. })
-                if entries.len() < LISTED_AT_ONCE && self.listed_bytes <= MESSAGE =>
+            Some(SenderMessage::List { entries, .. })
+                if entries.len() < ENTRIES_PER_MESSAGE && self.listed_bytes <= MAX_MESSAGE_BYTES =>
             {
                 entries.push(entry);
             }
             _ => {
-                self.listed_bytes = entry.json_bound();
-                self.outbox.push_back(FromSender::List { first: number, entries: vec![entry] });
+                self.listed_bytes = entry.max_json_bytes();
+                self.outbox.push_back(SenderMessage::List { first: number, entries: vec![entry] });
             }
         }
     }
 
-    fn complete(&mut self) {
-        self.deck.complete();
-        self.count.complete = true;
-        let super::Count { entries, bytes, left_out, .. } = self.count;
-        self.outbox.push_back(FromSender::Listed { entries, bytes, left_out });
+    fn finish_list(&mut self) {
+        self.scheduler.finish_list();
+        self.totals.is_complete = true;
+        let super::SourceTotals { entries, bytes, skipped, .. } = self.totals;
+        self.outbox.push_back(SenderMessage::Listed { entries, bytes, skipped });
     }
 }

@@ -1,21 +1,21 @@
-//! The side that has the bytes: lists its sources while it sends what is listed.
+//! The sending side of a copy: lists its sources, and sends their blocks at the same time.
 //!
-//! One thread walks the trees and fills the list ([`lister`], [`walk`]), no further ahead of what the receiver has
-//! settled than [`unsettled`] lets it; each stream takes what the [`Deck`] deals next, reads and hashes it and sends it
-//! ([`stream`]). They meet in [`State`], under one lock that nobody holds while a file or a socket is touched.
-//! What cannot be read fails by itself, and everything else goes on.
+//! One thread walks the sources and fills the list ([`lister`], [`walk`]). The list may run ahead of the receiver only
+//! as far as [`pending_entries`] allows. Each stream takes the next blocks from the [`BlockScheduler`], reads and
+//! hashes them, and sends them ([`block_sender`]). All threads share [`State`] under one lock, which no thread holds
+//! during an operation on a file or a socket. A file that cannot be read fails alone, and the copy continues.
 //!
-//! [`unsettled`]: lfn_core::transfer::unsettled
+//! [`pending_entries`]: lfn_core::transfer::pending_entries
 
 mod attributes;
+mod block_sender;
+mod files_from;
 mod glob;
-mod itself;
+mod hard_links;
 mod lister;
-mod names;
-mod origin;
-mod patrol;
-mod picked;
-mod stream;
+mod self_copy;
+mod source_file;
+mod stall_detector;
 mod walk;
 
 use std::collections::VecDeque;
@@ -28,56 +28,59 @@ use std::time::{Duration, Instant};
 use lfn_core::transfer::blocks::Layout;
 use lfn_core::transfer::digest::Digest;
 use lfn_core::transfer::entry::{Modified, Name};
-use lfn_core::transfer::filter::Rules;
-use lfn_core::transfer::keep::{Keep, LeftOut};
-use lfn_core::transfer::manner::{Manner, Verify};
-use lfn_core::transfer::schedule::Deck;
+use lfn_core::transfer::filter::FilterRules;
+use lfn_core::transfer::options::{TransferOptions, Verify};
+use lfn_core::transfer::preserve::{Preserve, SkippedEntries};
+use lfn_core::transfer::schedule::BlockScheduler;
 use lfn_core::units::Bytes;
-use lfn_core::wire::copy::{Failure, FromReceiver, FromSender, MOST_FAILURES, MOST_LOST, Part, Pick, Progress, Tally};
-use lfn_core::wire::third::CarriedEnd;
+use lfn_core::wire::copy::{
+    CopyTally, EntryFailure, FileBlocks, MAX_FAILURES, MAX_LOST_BLOCKS, Progress, ReceiverMessage, Selection,
+    SenderMessage,
+};
+use lfn_core::wire::third_party::CopyEnd;
 use rustix::io::Errno;
 
-pub(crate) use self::attributes::{ACCESS, DEFAULT, LONGEST};
-pub(crate) use self::glob::{Budget, Expanded, expand};
-use self::itself::{Destination, Typed};
-use self::names::Names;
-use self::origin::{Item, Opened};
-use self::patrol::Patrol;
+pub(crate) use self::attributes::{ACL_ACCESS, ACL_DEFAULT, MAX_XATTR_BYTES};
+pub(crate) use self::glob::{Expansion, ExpansionBudget, expand};
+use self::hard_links::LinkedFiles;
+use self::self_copy::{DestinationSlot, TypedSource};
+use self::source_file::{ListedFile, OpenFiles};
+use self::stall_detector::StallDetector;
 use self::walk::Walk;
 use super::TransferError;
 use super::accounts::Accounts;
-use super::flow::{Flow, lock};
-use super::place::{Base, show};
-use super::side::{Ended, Extent, Side};
-use super::teller::Teller;
+use super::base_dir::{BaseDir, path_text};
+use super::entry_listener::EntryListener;
+use super::role::{CopyResult, ListedTotals, Role};
+use super::stream_set::{StreamSet, lock};
 use crate::session::{DataStream, SessionError};
 
-/// How long a thread that waits for work may take to notice that the copy was cut.
-const LOOK_UP: Duration = Duration::from_millis(200);
+/// Maximum time until a waiting thread notices that the copy was stopped.
+const POLL_INTERVAL: Duration = Duration::from_millis(200);
 
-/// Most messages that are said at once; then those of the other side are heard.
-const SAID_AT_ONCE: usize = 256;
+/// Maximum number of messages that are sent before the messages of the peer are read.
+const MESSAGES_PER_BATCH: usize = 256;
 
-/// Something to be copied.
+/// A source of a copy.
 #[derive(Debug)]
 pub(crate) enum Source {
-    /// A file or a directory; with a slash behind it, what is in it (rsync's rule).
+    /// A file or a directory. With a slash at its end, the contents of the directory (the rule of rsync).
     File {
-        base: Arc<Base>,
+        base: Arc<BaseDir>,
         path: PathBuf,
     },
-    /// Some of what is in a directory, and the directories on the way to that.
-    Some {
-        base: Arc<Base>,
+    /// Names from a list (`--files-from`) below a directory, with their parent directories.
+    FilesFrom {
+        base: Arc<BaseDir>,
         path: PathBuf,
         names: Vec<Name>,
     },
-    /// What a pattern may stand for, and cannot be read.
-    Unread {
+    /// A path that matches a pattern and cannot be read.
+    Unreadable {
         path: PathBuf,
         error: Errno,
     },
-    /// Bytes that do not compress.
+    /// Random bytes, which do not compress.
     Random {
         seed: u64,
         bytes: Bytes,
@@ -87,56 +90,54 @@ pub(crate) enum Source {
     },
 }
 
-/// What of the sources is listed, and when it is sent.
+/// Options for listing and reading the sources.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Listing {
-    pub(crate) keep: Keep,
-    pub(crate) rules: Arc<Rules>,
-    /// Nothing is sent before the receiver has said whether it asks.
-    pub(crate) wait: bool,
-    /// What blocks are hashed with.
+    pub(crate) preserve: Preserve,
+    pub(crate) rules: Arc<FilterRules>,
+    /// Send no block before the receiver has reported whether it requests blocks.
+    pub(crate) wait_for_ready: bool,
     pub(crate) verify: Verify,
-    /// What else is at the destination goes: it is to know what is left out.
+    /// The receiver deletes unlisted entries, so it must learn which names were skipped.
     pub(crate) delete: bool,
-    /// Both ends are on one host: nothing is listed before the receiver has said where it writes.
-    here: bool,
-    /// Where that is.
-    destination: Destination,
+    /// Both ends run on one host: list no entry before the receiver has reported its destination.
+    same_host: bool,
+    /// The destination of the receiver on this host.
+    destination: DestinationSlot,
     accounts: Arc<Accounts>,
-    /// The time of what is made on the spot; now, if none is given.
-    made: Option<Modified>,
+    /// Modification time of generated files. The current time if `None`.
+    generated_at: Option<Modified>,
 }
 
 impl Listing {
-    /// As it was asked for.
-    pub(crate) fn of(pick: &Pick) -> Self {
-        Listing { keep: pick.keep, rules: Arc::new(pick.rules.clone()), ..Listing::default() }
+    /// Creates the options from the user's selection.
+    pub(crate) fn new(selection: &Selection) -> Self {
+        Listing { preserve: selection.preserve, rules: Arc::new(selection.rules.clone()), ..Listing::default() }
     }
 
-    /// The same, with this time for what is made on the spot.
-    pub(crate) fn made(self, made: Option<Modified>) -> Self {
-        Listing { made, ..self }
+    /// Sets the modification time of generated files.
+    pub(crate) fn with_generated_time(self, generated_at: Option<Modified>) -> Self {
+        Listing { generated_at, ..self }
     }
 
-    /// The same in that manner.
-    pub(crate) fn in_manner(self, manner: &Manner) -> Self {
-        let Manner { verify, delete, here, .. } = *manner;
-        Listing { wait: manner.wait || manner.dry_run, verify, delete, here, ..self }
+    /// Adds the settings from the transfer options.
+    pub(crate) fn with_options(self, options: &TransferOptions) -> Self {
+        let TransferOptions { verify, delete, same_host, .. } = *options;
+        Listing { wait_for_ready: options.wait_for_ready || options.dry_run, verify, delete, same_host, ..self }
     }
 }
 
-/// How long the list is.
+/// Totals of the entries that are listed so far.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(crate) struct Count {
+pub(crate) struct SourceTotals {
     pub(crate) entries: u32,
-    /// Of all files.
+    /// Total length of all files.
     pub(crate) bytes: Bytes,
-    pub(crate) left_out: LeftOut,
-    /// Whether it is complete.
-    pub(crate) complete: bool,
+    pub(crate) skipped: SkippedEntries,
+    pub(crate) is_complete: bool,
 }
 
-/// The sources of a copy while they are sent.
+/// The sending end of a copy.
 #[derive(Debug)]
 pub(crate) struct Sender {
     shared: Arc<Shared>,
@@ -144,194 +145,217 @@ pub(crate) struct Sender {
 
 #[derive(Debug)]
 struct Shared {
-    flow: Flow,
-    block: Bytes,
-    /// Blocks of zeros are not sent.
+    streams: StreamSet,
+    block_size: Bytes,
     sparse: bool,
     verify: Verify,
-    destination: Destination,
-    opened: Opened,
-    /// Is told what the receiver tells.
-    teller: OnceLock<Teller>,
+    destination: DestinationSlot,
+    open_files: OpenFiles,
+    /// Receives the events that the receiver reports.
+    listener: OnceLock<EntryListener>,
     state: Mutex<State>,
-    /// There is something to send, or nothing will be any more.
-    work: Condvar,
-    /// The list may grow.
-    room: Condvar,
+    /// Signalled when there are blocks to send, or when there will be none any more.
+    work_available: Condvar,
+    /// Signalled when the list may grow.
+    room_in_list: Condvar,
 }
 
 #[derive(Debug)]
 struct State {
-    deck: Deck<Arc<Item>>,
-    /// In the order in which it is to be said.
-    outbox: VecDeque<FromSender>,
-    /// What the entries of its last message take at most, if that is a list.
+    scheduler: BlockScheduler<Arc<ListedFile>>,
+    /// Messages to the receiver, in order.
+    outbox: VecDeque<SenderMessage>,
+    /// Maximum JSON length of the entries in the last message, if the last message is a list.
     listed_bytes: usize,
-    count: Count,
-    /// Files that have several, if that is kept.
-    names: Names,
-    /// Of either side, the first of them.
-    failures: Vec<Failure>,
-    /// Of entry 0, if that is a file.
+    totals: SourceTotals,
+    /// Hard-linked files, if hard links are preserved.
+    linked_files: LinkedFiles,
+    /// The first failures of both sides.
+    failures: Vec<EntryFailure>,
+    /// Digest of entry 0, if entry 0 is a file.
     digest: Option<Digest>,
-    /// The receiver is told what is left out.
-    tells_left_out: bool,
-    /// Streams that have something in hand.
-    working: usize,
-    hashing: bool,
-    path: Option<String>,
-    /// When the receiver began to write, by its clock.
-    since: Option<Modified>,
-    patrol: Patrol,
-    done: Option<Tally>,
+    reports_skipped: bool,
+    /// Number of streams that are sending blocks now.
+    busy_streams: usize,
+    is_hashing: bool,
+    destination_path: Option<String>,
+    /// Start of the copy by the clock of the receiver.
+    started_at: Option<Modified>,
+    stall_detector: StallDetector,
+    final_tally: Option<CopyTally>,
 }
 
 impl Sender {
-    /// Begins to list. A source that cannot be had is an error of its own if it is the only one.
+    /// Starts to list the sources.
+    ///
+    /// # Errors
+    /// [`TransferError`] if the block size is not valid, if the only source cannot be read, or if the thread cannot be
+    /// started.
     pub(crate) fn start(
         sources: Vec<Source>,
-        how: Listing,
-        block: Bytes,
-        flow: Flow,
+        listing: Listing,
+        block_size: Bytes,
+        streams: StreamSet,
     ) -> Result<Arc<Sender>, TransferError> {
-        Layout::new(Bytes(0), block)?;
-        let typed: Vec<_> = sources.iter().filter(|_| how.here).map(|source| Typed::of(source, &how)).collect();
+        Layout::new(Bytes(0), block_size)?;
+        let typed: Vec<_> =
+            sources.iter().filter(|_| listing.same_host).map(|source| TypedSource::new(source, &listing)).collect();
         let walks: Box<dyn Iterator<Item = Walk> + Send> = match <[Source; 1]>::try_from(sources) {
             Ok([only]) => {
-                let shown = only.shown();
-                Box::new(iter::once(Walk::try_new(only, how.clone()).map_err(|why| why.into_error(shown))?))
+                let name = only.display_name();
+                Box::new(iter::once(
+                    Walk::try_new(only, listing.clone()).map_err(|error| error.into_transfer_error(name))?,
+                ))
             }
             Err(sources) => {
-                let how = how.clone();
-                Box::new(sources.into_iter().map(move |source| Walk::new(source, how.clone())))
+                let listing = listing.clone();
+                Box::new(sources.into_iter().map(move |source| Walk::new(source, listing.clone())))
             }
         };
-        let shared = Arc::new(Shared::new(block, &how, flow));
+        let shared = Arc::new(Shared::new(block_size, &listing, streams));
         let lister = shared.clone();
         spawn("list", move || {
-            if let Some(walks) = lister.less_destination(walks, &typed, &how) {
+            if let Some(walks) = lister.without_destination(walks, &typed, &listing) {
                 lister.list(walks);
             }
         })?;
         Ok(Arc::new(Sender { shared }))
     }
 
-    /// When the receiver began to write, by its clock.
-    pub(crate) fn since(&self) -> Option<Modified> {
-        lock(&self.shared.state).since
+    /// Returns the start time of the copy by the clock of the receiver, if the receiver has reported it.
+    pub(crate) fn started_at(&self) -> Option<Modified> {
+        lock(&self.shared.state).started_at
     }
 
-    /// The digest of the one file, if that is all there is and it was read to its end.
+    /// Returns the digest of the file, if the copy is one file and that file was read to its end.
     pub(crate) fn digest(&self) -> Option<Digest> {
         let state = lock(&self.shared.state);
-        state.digest.filter(|_| state.count.complete && state.count.entries == 1 && self.shared.verify.has_digest())
+        state
+            .digest
+            .filter(|_| state.totals.is_complete && state.totals.entries == 1 && self.shared.verify.has_digest())
     }
 
-    /// Tells there what the receiver will tell.
-    pub(crate) fn tell(&self, teller: Teller) {
-        // Once only.
-        let _ = self.shared.teller.set(teller);
+    /// Sends the events that the receiver reports to `listener`.
+    pub(crate) fn set_listener(&self, listener: EntryListener) {
+        // A second listener is ignored.
+        let _ = self.shared.listener.set(listener);
     }
 }
 
 impl Shared {
-    fn new(block: Bytes, how: &Listing, flow: Flow) -> Self {
-        let mut deck = Deck::new(block);
-        deck.asks(how.wait);
+    fn new(block_size: Bytes, listing: &Listing, streams: StreamSet) -> Self {
+        let mut scheduler = BlockScheduler::new(block_size);
+        scheduler.set_wait_for_requests(listing.wait_for_ready);
         let state = State {
-            deck,
-            // A client begins when it has heard that it is let in, and here that is waited for.
-            outbox: how.here.then(|| FromSender::Alive(Progress::default())).into_iter().collect(),
+            scheduler,
+            // A client starts to send after the receiver's first message. On one host, this side waits for the receiver
+            // too.
+            outbox: listing.same_host.then(|| SenderMessage::Alive(Progress::default())).into_iter().collect(),
             listed_bytes: 0,
-            count: Count::default(),
-            names: Names::new(how.keep.hard_links),
+            totals: SourceTotals::default(),
+            linked_files: LinkedFiles::new(listing.preserve.hard_links),
             failures: Vec::new(),
             digest: None,
-            tells_left_out: how.delete,
-            working: 0,
-            hashing: false,
-            path: None,
-            since: None,
-            patrol: Patrol::new(Instant::now()),
-            done: None,
+            reports_skipped: listing.delete,
+            busy_streams: 0,
+            is_hashing: false,
+            destination_path: None,
+            started_at: None,
+            stall_detector: StallDetector::new(Instant::now()),
+            final_tally: None,
         };
-        let (work, room) = Default::default();
-        let (sparse, opened, teller) = (how.keep.sparse, Opened::default(), OnceLock::new());
-        let (verify, destination) = (how.verify, how.destination.clone());
-        Shared { flow, block, sparse, verify, destination, opened, teller, state: Mutex::new(state), work, room }
+        let (work_available, room_in_list) = Default::default();
+        let (sparse, open_files, listener) = (listing.preserve.sparse, OpenFiles::default(), OnceLock::new());
+        let (verify, destination) = (listing.verify, listing.destination.clone());
+        Shared {
+            streams,
+            block_size,
+            sparse,
+            verify,
+            destination,
+            open_files,
+            listener,
+            state: Mutex::new(state),
+            work_available,
+            room_in_list,
+        }
     }
 }
 
-impl Side for Sender {
-    type Says = FromSender;
-    type Hears = FromReceiver;
-    const SENDS: bool = true;
+impl Role for Sender {
+    type Outgoing = SenderMessage;
+    type Incoming = ReceiverMessage;
+    const IS_SENDER: bool = true;
 
-    fn alive(progress: Progress) -> FromSender {
-        FromSender::Alive(progress)
+    fn alive_message(progress: Progress) -> SenderMessage {
+        SenderMessage::Alive(progress)
     }
 
-    fn progress_in(message: &FromReceiver) -> Option<Progress> {
+    fn peer_progress(message: &ReceiverMessage) -> Option<Progress> {
         match message {
-            FromReceiver::Alive(progress) | FromReceiver::Done { progress, .. } => Some(*progress),
+            ReceiverMessage::Alive(progress) | ReceiverMessage::Done { progress, .. } => Some(*progress),
             _ => None,
         }
     }
 
-    fn advances(message: &FromReceiver) -> bool {
-        !matches!(message, FromReceiver::Taken { .. } | FromReceiver::Broken { .. })
+    fn is_progress(message: &ReceiverMessage) -> bool {
+        !matches!(message, ReceiverMessage::Received { .. } | ReceiverMessage::Broken { .. })
     }
 
-    fn flow(&self) -> &Flow {
-        &self.shared.flow
+    fn streams(&self) -> &StreamSet {
+        &self.shared.streams
     }
 
-    fn listed(&self) -> Extent {
+    fn listed(&self) -> ListedTotals {
         let state = lock(&self.shared.state);
-        let Count { entries, bytes, complete, .. } = state.count;
-        let settled = u64::from(entries).saturating_sub(state.deck.unsettled() as u64);
-        let passed = Bytes(state.deck.passed().0.saturating_add(self.shared.flow.passed().0));
-        Extent { bytes, passed, entries: entries.into(), settled, complete }
+        let SourceTotals { entries, bytes, is_complete, .. } = state.totals;
+        let finished = u64::from(entries).saturating_sub(state.scheduler.pending_entries() as u64);
+        let not_needed = Bytes(state.scheduler.not_needed().0.saturating_add(self.shared.streams.not_needed().0));
+        ListedTotals { bytes, not_needed, entries: entries.into(), finished, complete: is_complete }
     }
 
-    fn words(&self) -> Vec<FromSender> {
-        self.look_after_streams(Instant::now());
+    fn take_messages(&self) -> Vec<SenderMessage> {
+        self.maintain_streams(Instant::now());
         let mut state = lock(&self.shared.state);
-        // Of long ones one at a time: on a slow path it takes a while.
-        let list = state.outbox.iter().take(SAID_AT_ONCE).position(|word| matches!(word, FromSender::List { .. }));
-        let count = list.map_or(state.outbox.len().min(SAID_AT_ONCE), |list| list + 1);
-        let words = state.outbox.drain(..count).collect();
+        // Send one list at a time: a long list takes a while on a slow path.
+        let list = state
+            .outbox
+            .iter()
+            .take(MESSAGES_PER_BATCH)
+            .position(|message| matches!(message, SenderMessage::List { .. }));
+        let count = list.map_or(state.outbox.len().min(MESSAGES_PER_BATCH), |list| list + 1);
+        let messages = state.outbox.drain(..count).collect();
         drop(state);
         if count > 0 {
-            self.shared.room.notify_all();
+            self.shared.room_in_list.notify_all();
         }
-        words
+        messages
     }
 
-    fn heard(&self, message: FromReceiver) -> Result<(), TransferError> {
-        let message = match (message, self.shared.teller.get()) {
-            (FromReceiver::Told { entries }, Some(teller)) => {
-                entries.iter().for_each(|told| teller.tell(told));
+    fn on_message(&self, message: ReceiverMessage) -> Result<(), TransferError> {
+        let message = match (message, self.shared.listener.get()) {
+            (ReceiverMessage::Events { entries }, Some(listener)) => {
+                entries.iter().for_each(|event| listener.notify(event));
                 return Ok(());
             }
             (message, _) => message,
         };
-        if let FromReceiver::Ready { ground, .. } = &message {
-            self.shared.destination.tell(ground.clone());
+        if let ReceiverMessage::Ready { destination, .. } = &message {
+            self.shared.destination.set(destination.clone());
         }
         let mut state = lock(&self.shared.state);
-        state.patrol.heard(Instant::now());
-        self.hear_of_streams(&mut state, &message)?;
-        state.hear(message)?;
-        let hash = state.deck.has_hashing() && !std::mem::replace(&mut state.hashing, true);
+        state.stall_detector.on_message(Instant::now());
+        self.on_stream_message(&mut state, &message)?;
+        state.apply(message)?;
+        let must_hash = state.scheduler.has_blocks_to_hash() && !std::mem::replace(&mut state.is_hashing, true);
         drop(state);
-        if hash {
-            // What the receiver has is read and hashed beside what is sent to it, not before and not after.
+        if must_hash {
+            // The files at the receiver are hashed in parallel to the streams.
             let shared = self.shared.clone();
-            spawn("hash", move || shared.hash())?;
+            spawn("hash", move || shared.hash_requested())?;
         }
-        self.shared.work.notify_all();
-        self.shared.room.notify_all();
+        self.shared.work_available.notify_all();
+        self.shared.room_in_list.notify_all();
         Ok(())
     }
 
@@ -339,116 +363,118 @@ impl Side for Sender {
         self.shared.run(stream);
     }
 
-    fn wants_streams(&self) -> bool {
+    fn needs_streams(&self) -> bool {
         let state = lock(&self.shared.state);
-        state.done.is_none() && !state.deck.is_over()
+        state.final_tally.is_none() && !state.scheduler.is_finished()
     }
 
-    fn moving(&self) -> bool {
+    fn should_be_moving(&self) -> bool {
         let state = lock(&self.shared.state);
-        state.working > 0 || state.deck.has_more()
+        state.busy_streams > 0 || state.scheduler.has_blocks_to_send()
     }
 
-    fn ended(&self) -> Option<Ended> {
+    fn result(&self) -> Option<CopyResult> {
         let state = lock(&self.shared.state);
-        let tally = state.done?;
-        let alone = state.count.entries == 1 && self.shared.verify.has_digest();
-        let digest = state.digest.filter(|_| alone);
-        let (path, failures) = (state.path.clone(), state.failures.clone());
-        let Count { bytes, left_out, .. } = state.count;
-        Some(Ended { tally, digest, path, bytes, failures, left_out })
+        let tally = state.final_tally?;
+        let is_single_file = state.totals.entries == 1 && self.shared.verify.has_digest();
+        let digest = state.digest.filter(|_| is_single_file);
+        let (path, failures) = (state.destination_path.clone(), state.failures.clone());
+        let SourceTotals { bytes, skipped, .. } = state.totals;
+        Some(CopyResult { tally, digest, path, bytes, failures, skipped })
     }
 }
 
-/// Whoever lists, waits or hashes does not outlive it.
+/// Stops all threads of the sender.
 impl Drop for Sender {
     fn drop(&mut self) {
-        self.shared.flow.cut();
-        self.shared.work.notify_all();
-        self.shared.room.notify_all();
+        self.shared.streams.shut_down();
+        self.shared.work_available.notify_all();
+        self.shared.room_in_list.notify_all();
     }
 }
 
 impl State {
-    fn hear(&mut self, message: FromReceiver) -> Result<(), TransferError> {
+    fn apply(&mut self, message: ReceiverMessage) -> Result<(), TransferError> {
         match message {
-            FromReceiver::Ready { path, asks, since, .. } => {
-                self.path = path;
-                self.since = since;
-                self.deck.asks(asks);
+            ReceiverMessage::Ready { path, on_request, started_at, .. } => {
+                self.destination_path = path;
+                self.started_at = started_at;
+                self.scheduler.set_wait_for_requests(on_request);
             }
-            FromReceiver::Wants { up_to } => self.deck.wants(up_to)?,
-            FromReceiver::Have { file, blocks } => self.deck.have(file, &blocks)?,
-            FromReceiver::Again { file, index } => self.deck.again(file, (index, index))?,
-            FromReceiver::Settled { files } => self.deck.settle(&files)?,
-            FromReceiver::Digests { files } => self.deck.digests_first(&files)?,
-            FromReceiver::Send { files } => self.deck.send(&files)?,
-            FromReceiver::Failed(failure) => {
+            ReceiverMessage::Request { up_to } => self.scheduler.request_up_to(up_to)?,
+            ReceiverMessage::Have { file, blocks } => self.scheduler.skip_blocks(file, &blocks)?,
+            ReceiverMessage::Resend { file, index } => self.scheduler.resend(file, index, index)?,
+            ReceiverMessage::Settled { files } => self.scheduler.settle(&files)?,
+            ReceiverMessage::Digests { files } => self.scheduler.digests_first(&files)?,
+            ReceiverMessage::Send { files } => self.scheduler.send_files(&files)?,
+            ReceiverMessage::Failed(failure) => {
                 if let Some(file) = failure.file {
-                    self.names.forget(file);
-                    self.deck.fail(file)?;
+                    self.linked_files.remove(file);
+                    self.scheduler.fail(file)?;
                 }
-                self.note(Failure { end: CarriedEnd::Receiver, ..failure });
+                self.remember_failure(EntryFailure { end: CopyEnd::Receiver, ..failure });
             }
-            FromReceiver::Missing { blocks } => self.again(&blocks)?,
-            FromReceiver::Taken { .. }
-            | FromReceiver::Broken { .. }
-            | FromReceiver::Alive(_)
-            | FromReceiver::Told { .. } => {}
-            FromReceiver::Done { tally, .. } => {
-                self.deck.close()?;
-                self.done = Some(tally);
+            ReceiverMessage::Missing { blocks } => self.resend_all(&blocks)?,
+            ReceiverMessage::Received { .. }
+            | ReceiverMessage::Broken { .. }
+            | ReceiverMessage::Alive(_)
+            | ReceiverMessage::Events { .. } => {}
+            ReceiverMessage::Done { tally, .. } => {
+                self.scheduler.finish()?;
+                self.final_tally = Some(tally);
             }
         }
         Ok(())
     }
 
-    fn again(&mut self, parts: &[Part]) -> Result<(), TransferError> {
-        if parts.iter().map(|part| part.blocks.len()).fold(0, u64::saturating_add) > MOST_LOST {
-            return Err(TransferError::Receiver("misses more blocks than were on their way"));
+    fn resend_all(&mut self, parts: &[FileBlocks]) -> Result<(), TransferError> {
+        if parts.iter().map(|part| part.blocks.len()).fold(0, u64::saturating_add) > MAX_LOST_BLOCKS {
+            return Err(TransferError::ReceiverViolation("reports more missing blocks than were in flight"));
         }
         for part in parts {
             for (first, last) in part.blocks.ranges() {
-                self.deck.again(part.file, (first, last))?;
+                self.scheduler.resend(part.file, first, last)?;
             }
         }
         Ok(())
     }
 
-    /// Something here cannot be sent.
-    fn fail(&mut self, failure: Failure) {
-        self.note(failure.clone());
-        self.outbox.push_back(FromSender::Failed(failure));
+    /// Reports that an entry of this side cannot be sent.
+    fn fail(&mut self, failure: EntryFailure) {
+        self.remember_failure(failure.clone());
+        self.outbox.push_back(SenderMessage::Failed(failure));
     }
 
-    fn note(&mut self, failure: Failure) {
-        if self.failures.len() < MOST_FAILURES {
+    fn remember_failure(&mut self, failure: EntryFailure) {
+        if self.failures.len() < MAX_FAILURES {
             self.failures.push(failure);
         }
     }
 }
 
 impl Source {
-    /// A file or a directory; or only these names in it.
-    pub(crate) fn of(base: Arc<Base>, path: PathBuf, names: Option<&Vec<Name>>) -> Self {
+    /// Creates a source of a file or a directory, or of only these names in it.
+    pub(crate) fn new(base: Arc<BaseDir>, path: PathBuf, names: Option<&Vec<Name>>) -> Self {
         match names {
-            Some(names) => Source::Some { base, path, names: names.clone() },
+            Some(names) => Source::FilesFrom { base, path, names: names.clone() },
             None => Source::File { base, path },
         }
     }
 
-    fn shown(&self) -> String {
+    fn display_name(&self) -> String {
         match self {
-            Source::File { path, .. } | Source::Some { path, .. } | Source::Unread { path, .. } => show(path),
+            Source::File { path, .. } | Source::FilesFrom { path, .. } | Source::Unreadable { path, .. } => {
+                path_text(path)
+            }
             Source::Random { bytes, .. } => format!("random:{}", bytes.0),
             Source::Zero { bytes } => format!("zero:{}", bytes.0),
         }
     }
 }
 
-/// Waits until something may have changed, or to look whether the copy was cut.
+/// Waits until the state may have changed, for at most [`POLL_INTERVAL`].
 fn wait<'a>(condition: &Condvar, state: MutexGuard<'a, State>) -> MutexGuard<'a, State> {
-    condition.wait_timeout(state, LOOK_UP).unwrap_or_else(PoisonError::into_inner).0
+    condition.wait_timeout(state, POLL_INTERVAL).unwrap_or_else(PoisonError::into_inner).0
 }
 
 fn spawn(name: &str, work: impl FnOnce() + Send + 'static) -> Result<(), TransferError> {

@@ -1,29 +1,29 @@
-//! Laws of the token buckets, stage by stage: against a bucket as simple as can be, over whatever comes.
+//! Tests of the token buckets, stage by stage, against a simple reference bucket with random arrivals.
 //!
-//! Here and not beside the laws of the link, because behind a line no instant is the shaper's own.
+//! They are unit tests because behind a line the exact times of a shaper are not visible.
 
 use std::collections::BTreeMap;
 
 use proptest::prelude::*;
 
 use super::*;
-use crate::link::Count;
+use crate::link::PacketCount;
 
 const END: Instant = Instant::from_nanos(u64::MAX);
 
-/// What became of one virtual packet.
+/// Outcome of one virtual packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Outcome {
-    /// Left, alone or last in its range.
+    /// Left alone or as the last of its range.
     Left(Instant),
-    /// Left in a range whose last virtual packet left then.
-    Before(Instant),
+    /// Left in a range whose last virtual packet left at this time.
+    LeftBefore(Instant),
     Dropped,
 }
 
 type Arrivals = Vec<(Instant, Packet)>;
 
-/// A bucket, room for what waits, a slice, and arrivals at about the rate: so that tokens run out and come back.
+/// Strategy for a bucket, a queue limit, a slice, and arrivals at about the rate, so that tokens run out and come back.
 fn scenario() -> impl Strategy<Value = (Shaper, Duration, Arrivals)> {
     let rate = prop_oneof![Just(135_000_000), 10_000_u64..10_000_000_000_000, 1_u64..10_000_000];
     let shaper = (rate, prop_oneof![1_u64..2_000, 1_u64..200_000], prop_oneof![0_u64..5_000, 0_u64..500_000])
@@ -31,11 +31,11 @@ fn scenario() -> impl Strategy<Value = (Shaper, Duration, Arrivals)> {
     let packet = (prop_oneof![Just(1_u32), 1_u32..64], 1_u32..9_014, 0.0..1.0, prop_oneof![Just(0.0), 0.0..2.5]);
     let slice = prop_oneof![Just(0), 0_u64..2_000_000].prop_map(Duration::from_nanos);
     (shaper, slice, prop::collection::vec(packet, 1..60)).prop_map(|(shaper, slice, packets)| {
-        // Not at zero: a bucket is not born empty.
+        // The time is not zero, because a bucket starts full.
         let mut at = Instant::from_nanos(1_000_000_007);
         let mut arrivals = Vec::new();
         for ((count, wire, last, load), id) in packets.into_iter().zip(0..) {
-            let packet = Packet::several(id, count, wire, ((f64::from(wire) * last) as u32).max(1));
+            let packet = Packet::super_packet(id, count, wire, ((f64::from(wire) * last) as u32).max(1));
             arrivals.push((at, packet));
             at += Duration::from_nanos((packet.bytes() as f64 * 8e9 / shaper.rate.as_f64() * load) as u64);
         }
@@ -43,41 +43,42 @@ fn scenario() -> impl Strategy<Value = (Shaper, Duration, Arrivals)> {
     })
 }
 
-fn shape(shaper: Shaper, slice: Duration) -> Shape {
-    Shape::new(&LinkConfig { shaper: Some(shaper), slice, ..LinkConfig::default() })
+fn shape(shaper: Shaper, slice: Duration) -> ShaperStage {
+    ShaperStage::new(&LinkConfig { shaper: Some(shaper), slice, ..LinkConfig::default() })
 }
 
-fn police(shaper: Shaper) -> Police {
+fn police(shaper: Shaper) -> PolicerStage {
     let Shaper { rate, burst, .. } = shaper;
-    Police::new(&LinkConfig { policer: Some(Policer { rate, burst }), ..LinkConfig::default() })
+    PolicerStage::new(&LinkConfig { policer: Some(Policer { rate, burst }), ..LinkConfig::default() })
 }
 
-fn singles(arrivals: &Arrivals) -> Arrivals {
+fn split_into_singles(arrivals: &Arrivals) -> Arrivals {
     let mut all = Vec::new();
     for (at, packet) in arrivals {
         for index in 0..packet.count {
-            let wire = if index + 1 == packet.count { packet.last_wire } else { packet.wire };
+            let wire = if index + 1 == packet.count { packet.last_wire_len } else { packet.wire_len };
             all.push((*at, Packet::single(all.len() as u64, wire)));
         }
     }
     all
 }
 
-fn run(stage: &mut impl Stage, arrivals: &Arrivals) -> Vec<Event> {
+fn run(stage: &mut impl Stage, arrivals: &Arrivals) -> Vec<LinkEvent> {
     let mut events = Vec::new();
     for (at, packet) in arrivals {
-        while let Some(event) = stage.next().filter(|next| next < at).and_then(|next| stage.pop(next)) {
+        while let Some(event) = stage.next_event_at().filter(|next| next < at).and_then(|next| stage.pop(next)) {
             events.push(event);
         }
         stage.push(*packet, *at);
     }
     events.extend(std::iter::from_fn(|| stage.pop(END)));
-    assert_eq!(stage.next(), None);
+    assert_eq!(stage.next_event_at(), None);
     events
 }
 
-/// In the order of [`singles`]; fails if a virtual packet has no outcome, or two.
-fn outcomes(arrivals: &Arrivals, events: &[Event], cause: DropCause) -> Vec<Outcome> {
+/// Returns the outcomes in the order of [`split_into_singles`]. Fails if a virtual packet has no outcome or two
+/// outcomes.
+fn outcomes(arrivals: &Arrivals, events: &[LinkEvent], cause: DropCause) -> Vec<Outcome> {
     let mut total = 0;
     let mut base = BTreeMap::new();
     for (_, packet) in arrivals {
@@ -86,14 +87,15 @@ fn outcomes(arrivals: &Arrivals, events: &[Event], cause: DropCause) -> Vec<Outc
     }
     let mut outcomes = vec![None; total];
     for event in events {
-        let (Event::Forward { packet, .. } | Event::Drop { packet, .. } | Event::Duplicate { packet, .. }) = event;
+        let (LinkEvent::Forward { packet, .. } | LinkEvent::Drop { packet, .. } | LinkEvent::Duplicate { packet, .. }) =
+            event;
         let first = base[&packet.id] + packet.first as usize;
         let end = first + packet.count as usize;
         for (index, slot) in outcomes.iter_mut().enumerate().take(end).skip(first) {
             let outcome = match event {
-                Event::Forward { due, .. } if index + 1 == end => Outcome::Left(*due),
-                Event::Forward { due, .. } => Outcome::Before(*due),
-                Event::Drop { cause: dropped, .. } if *dropped == cause => Outcome::Dropped,
+                LinkEvent::Forward { due, .. } if index + 1 == end => Outcome::Left(*due),
+                LinkEvent::Forward { due, .. } => Outcome::LeftBefore(*due),
+                LinkEvent::Drop { cause: dropped, .. } if *dropped == cause => Outcome::Dropped,
                 other => panic!("{other:?}"),
             };
             assert_eq!(slot.replace(outcome), None);
@@ -102,18 +104,18 @@ fn outcomes(arrivals: &Arrivals, events: &[Event], cause: DropCause) -> Vec<Outc
     outcomes.into_iter().map(Option::unwrap).collect()
 }
 
-/// Tokens as a number that grows with time, time as a number of nanoseconds times the rate.
-struct Tokens {
+/// Bucket with a token count, and time as nanoseconds times rate.
+struct ReferenceBucket {
     rate: u128,
     burst: u128,
     tokens: u128,
     as_of: u128,
 }
 
-impl Tokens {
+impl ReferenceBucket {
     fn new(shaper: &Shaper) -> Self {
         let burst = u128::from(shaper.burst.0) * 8_000_000_000;
-        Tokens { rate: u128::from(shaper.rate.0), burst, tokens: burst, as_of: 0 }
+        ReferenceBucket { rate: u128::from(shaper.rate.0), burst, tokens: burst, as_of: 0 }
     }
 
     fn fill(&mut self, now: u128) {
@@ -121,14 +123,14 @@ impl Tokens {
         self.as_of = now;
     }
 
-    /// True if it conforms.
+    /// Takes the tokens if the packet conforms, and reports whether it does.
     fn take(&mut self, need: u128) -> bool {
         let conforms = need <= self.tokens;
         self.tokens -= if conforms { need } else { 0 };
         conforms
     }
 
-    /// When it conforms that did not yet.
+    /// Waits until the packet conforms, and returns that time.
     fn wait(&mut self, need: u128) -> u128 {
         self.as_of += need - self.tokens;
         self.tokens = 0;
@@ -136,17 +138,17 @@ impl Tokens {
     }
 }
 
-fn naive_policer(shaper: &Shaper, arrivals: &Arrivals) -> Vec<Outcome> {
-    let mut bucket = Tokens::new(shaper);
+fn reference_policer(shaper: &Shaper, arrivals: &Arrivals) -> Vec<Outcome> {
+    let mut bucket = ReferenceBucket::new(shaper);
     let mut fate = |(at, packet): (Instant, Packet)| {
         bucket.fill(u128::from(at.as_nanos()) * bucket.rate);
         if bucket.take(u128::from(packet.bytes()) * 8_000_000_000) { Outcome::Left(at) } else { Outcome::Dropped }
     };
-    singles(arrivals).into_iter().map(&mut fate).collect()
+    split_into_singles(arrivals).into_iter().map(&mut fate).collect()
 }
 
-fn naive_shaper(shaper: &Shaper, arrivals: &Arrivals) -> Vec<Outcome> {
-    let mut bucket = Tokens::new(shaper);
+fn reference_shaper(shaper: &Shaper, arrivals: &Arrivals) -> Vec<Outcome> {
+    let mut bucket = ReferenceBucket::new(shaper);
     let mut queue: Vec<(u128, u64)> = Vec::new();
     let mut fate = |(at, packet): (Instant, Packet)| {
         let now = u128::from(at.as_nanos()) * bucket.rate;
@@ -166,16 +168,16 @@ fn naive_shaper(shaper: &Shaper, arrivals: &Arrivals) -> Vec<Outcome> {
         queue.push((leaves, packet.bytes()));
         Outcome::Left(Instant::from_nanos(leaves.div_ceil(bucket.rate) as u64))
     };
-    singles(arrivals).into_iter().map(&mut fate).collect()
+    split_into_singles(arrivals).into_iter().map(&mut fate).collect()
 }
 
-/// Over any interval no more leaves than a burst and what the rate carries; instants are rounded up to 1 ns. Where
-/// ranges are held back, only what leaves after the beginning of an interval counts.
-fn assert_within(shaper: &Shaper, events: &[Event], begin_counts: bool) {
+/// Checks that over any interval at most a burst and the rate leave. Times are rounded up to 1 ns. With slices, only
+/// packets that leave after the start of an interval count.
+fn assert_rate_and_burst(shaper: &Shaper, events: &[LinkEvent], begin_counts: bool) {
     let rate = i128::from(shaper.rate.0);
     let (mut work, mut lowest) = (0, i128::MAX);
     for event in events {
-        let Event::Forward { packet, due } = event else { continue };
+        let LinkEvent::Forward { packet, due } = event else { continue };
         let could = rate * i128::from(due.as_nanos());
         let before = work - could;
         work += i128::from(packet.bytes()) * 8_000_000_000;
@@ -191,15 +193,15 @@ proptest! {
 
     #[test]
     fn the_policer_is_the_simple_bucket((shaper, _, arrivals) in scenario()) {
-        let expected = naive_policer(&shaper, &arrivals);
-        let apart = singles(&arrivals);
+        let expected = reference_policer(&shaper, &arrivals);
+        let apart = split_into_singles(&arrivals);
         let events = run(&mut police(shaper), &apart);
-        assert_within(&shaper, &events, true);
+        assert_rate_and_burst(&shaper, &events, true);
         prop_assert_eq!(&outcomes(&apart, &events, DropCause::Policer), &expected);
         let together = outcomes(&arrivals, &run(&mut police(shaper), &arrivals), DropCause::Policer);
         for (together, expected) in together.iter().zip(&expected) {
             match together {
-                Outcome::Before(due) => prop_assert_eq!(&Outcome::Left(*due), expected),
+                Outcome::LeftBefore(due) => prop_assert_eq!(&Outcome::Left(*due), expected),
                 other => prop_assert_eq!(other, expected),
             }
         }
@@ -207,17 +209,17 @@ proptest! {
 
     #[test]
     fn the_shaper_is_the_simple_bucket_with_a_queue((shaper, slice, arrivals) in scenario()) {
-        let expected = naive_shaper(&shaper, &arrivals);
-        let apart = singles(&arrivals);
+        let expected = reference_shaper(&shaper, &arrivals);
+        let apart = split_into_singles(&arrivals);
         let events = run(&mut shape(shaper, Duration::ZERO), &apart);
-        assert_within(&shaper, &events, true);
+        assert_rate_and_burst(&shaper, &events, true);
         prop_assert_eq!(&outcomes(&apart, &events, DropCause::Shaper), &expected);
-        // Together the same, but held back to the end of a slice.
+        // With slices the outcome is the same, but packets wait for the end of their slice.
         let events = run(&mut shape(shaper, slice), &arrivals);
-        assert_within(&shaper, &events, false);
+        assert_rate_and_burst(&shaper, &events, false);
         for (together, expected) in outcomes(&arrivals, &events, DropCause::Shaper).iter().zip(&expected) {
             match (together, expected) {
-                (Outcome::Before(due), Outcome::Left(exact)) => {
+                (Outcome::LeftBefore(due), Outcome::Left(exact)) => {
                     prop_assert!(due >= exact && *due - *exact <= slice, "{due:?} for {exact:?}");
                 }
                 (together, expected) => prop_assert_eq!(together, expected),
@@ -228,24 +230,24 @@ proptest! {
     #[test]
     fn what_conforms_is_neither_dropped_nor_delayed((shaper, slice, arrivals) in scenario()) {
         let conforming: Arrivals = run(&mut police(shaper), &arrivals).into_iter().filter_map(|event| match event {
-            Event::Forward { packet, due } => Some((due, packet)),
+            LinkEvent::Forward { packet, due } => Some((due, packet)),
             _ => None,
         }).collect();
-        let untouched: Vec<_> = conforming.iter().map(|(due, packet)| Event::Forward { packet: *packet, due: *due }).collect();
+        let untouched: Vec<_> = conforming.iter().map(|(due, packet)| LinkEvent::Forward { packet: *packet, due: *due }).collect();
         prop_assert_eq!(run(&mut police(shaper), &conforming), untouched.clone());
         prop_assert_eq!(run(&mut shape(shaper, slice), &conforming), untouched);
     }
 
-    /// What a shaper lets through a policer of the same rate and burst takes, but for the rounding to 1 ns.
+    /// A policer of the same rate and burst passes the output of a shaper, apart from rounding to 1 ns.
     #[test]
     fn what_is_shaped_conforms((shaper, _, arrivals) in scenario()) {
         let shaped: Arrivals = run(&mut shape(shaper, Duration::ZERO), &arrivals).into_iter().filter_map(|event| match event {
-            Event::Forward { packet, due } => Some((due, packet)),
+            LinkEvent::Forward { packet, due } => Some((due, packet)),
             _ => None,
         }).collect();
         let wider = Shaper { burst: Bytes(shaper.burst.0 + shaper.rate.0.div_ceil(8_000_000_000)), ..shaper };
         for event in run(&mut police(wider), &shaped) {
-            prop_assert!(matches!(event, Event::Forward { .. }), "{event:?}");
+            prop_assert!(matches!(event, LinkEvent::Forward { .. }), "{event:?}");
         }
     }
 
@@ -254,23 +256,23 @@ proptest! {
         let came: BTreeMap<_, _> = arrivals.iter().map(|(at, packet)| (packet.id, *at)).collect();
         let mut stage = shape(shaper, slice);
         let longest = shaper.rate.time_for(shaper.limit) + Duration::from_nanos(1);
-        let mut left = Count::default();
+        let mut left = PacketCount::default();
         for event in run(&mut stage, &arrivals) {
-            let (Event::Forward { packet, .. } | Event::Drop { packet, .. } | Event::Duplicate { packet, .. }) = event;
-            if let Event::Forward { packet, due } = event {
-                prop_assert_eq!(packet.waited, due - came[&packet.id]);
-                prop_assert!(packet.waited <= longest, "{packet:?}");
+            let (LinkEvent::Forward { packet, .. } | LinkEvent::Drop { packet, .. } | LinkEvent::Duplicate { packet, .. }) = event;
+            if let LinkEvent::Forward { packet, due } = event {
+                prop_assert_eq!(packet.queue_delay, due - came[&packet.id]);
+                prop_assert!(packet.queue_delay <= longest, "{packet:?}");
             }
             left.add(&packet);
         }
         let mut stats = LinkStats::default();
-        stage.report(&mut stats);
+        stage.add_stats(&mut stats);
         prop_assert_eq!(stats.queued, Bytes(0));
         prop_assert!(stats.queue_peak <= shaper.limit);
         prop_assert_eq!(left.bytes.0, arrivals.iter().map(|(_, packet)| packet.bytes()).sum::<u64>());
     }
 
-    /// Whatever is set when, everything comes out once and in order; without a shaper at once.
+    /// Any change of settings keeps the order and loses nothing. Without a shaper packets leave immediately.
     #[test]
     fn settings_change_and_nothing_is_lost_by_it(
         (shaper, slice, arrivals) in scenario(),
@@ -287,13 +289,13 @@ proptest! {
             stage.set(&LinkConfig { shaper: other, slice, ..LinkConfig::default() }, *at);
             events.extend(std::iter::from_fn(|| stage.pop(*at)));
             if other.is_none() {
-                prop_assert_eq!(stage.next(), None);
+                prop_assert_eq!(stage.next_event_at(), None);
             }
             stage.push(*packet, *at);
         }
         events.extend(std::iter::from_fn(|| stage.pop(END)));
         let order: Vec<_> = events.iter().map(|event| match event {
-            Event::Forward { packet, due } => (*due, packet.id, packet.first),
+            LinkEvent::Forward { packet, due } => (*due, packet.id, packet.first),
             other => panic!("{other:?}"),
         }).collect();
         prop_assert!(order.is_sorted());
@@ -308,12 +310,12 @@ fn neither_bucket_drifts() {
     let shaper = Shaper { rate: BitRate(135_000_000), burst: Bytes(67_500_000), limit: Bytes(1 << 31) };
     let arrivals: Arrivals = (0..1_350_000).map(|id| (Instant::ZERO, Packet::single(id, 1250))).collect();
     let events = run(&mut shape(shaper, Duration::ZERO), &arrivals);
-    assert_eq!(events.last().map(Event::at), Some(Instant::from_nanos(96_000_000_000)));
-    // One every 50 µs for 100 s, from a full bucket: what came in within 99.99995 s, and the burst.
+    assert_eq!(events.last().map(LinkEvent::at), Some(Instant::from_nanos(96_000_000_000)));
+    // One packet every 50 µs for 100 s, from a full bucket: the tokens of 99.99995 s and the burst pass.
     let arrivals: Arrivals =
         (0..2_000_000).map(|id| (Instant::from_nanos(id * 50_000), Packet::single(id, 1250))).collect();
     let passed =
-        run(&mut police(shaper), &arrivals).iter().filter(|event| matches!(event, Event::Forward { .. })).count();
+        run(&mut police(shaper), &arrivals).iter().filter(|event| matches!(event, LinkEvent::Forward { .. })).count();
     assert_eq!(passed, 1_349_999 + 54_000);
 }
 
@@ -322,11 +324,11 @@ fn tokens_are_kept_when_settings_change_as_far_as_they_fit() {
     let mbit = |rate: u64, burst| Some(Policer { rate: BitRate(rate * 1_000_000), burst: Bytes(burst) });
     let config = |policer| LinkConfig { policer, ..LinkConfig::default() };
     let at = |ms: u64| Instant::from_nanos(ms * 1_000_000);
-    let passes = |stage: &mut Police, ms, bytes| {
+    let passes = |stage: &mut PolicerStage, ms, bytes| {
         stage.push(Packet::single(0, bytes), at(ms));
-        matches!(stage.pop(at(ms)), Some(Event::Forward { .. }))
+        matches!(stage.pop(at(ms)), Some(LinkEvent::Forward { .. }))
     };
-    let mut stage = Police::new(&config(mbit(8, 10_000)));
+    let mut stage = PolicerStage::new(&config(mbit(8, 10_000)));
     // 10,000 B, and 1,000 more a millisecond.
     assert!(passes(&mut stage, 0, 9_000));
     stage.set(&config(mbit(16, 20_000)), at(2));

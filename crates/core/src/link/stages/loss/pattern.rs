@@ -1,200 +1,204 @@
-//! A loss model at work: what it has drawn and not yet used up.
+//! State of a loss model: the draws that are not used yet.
 
 use rand::RngExt;
 use rand_pcg::Pcg64;
 
-use super::{Gilbert, LossModel, Lost, Scheduled};
-use crate::link::Varying;
-use crate::link::chance::Geometric;
+use super::{Gilbert, LossExtent, LossModel, ScheduledLoss};
+use crate::link::Timetable;
+use crate::link::sampler::Geometric;
 use crate::time::Instant;
 use crate::units::Ratio;
 
-/// Says of each virtual packet in turn whether it is lost.
+/// Decides for each virtual packet in turn whether it is lost.
 pub(super) enum Pattern {
     None,
     Independent(Independent),
-    Gilbert(States),
-    /// Of bursts, and of the nth packet: passing and losing by turns.
-    Turns(Turns),
+    Gilbert(GilbertChain),
+    /// Bursts, and every nth packet: runs of passing and lost packets alternate.
+    AlternatingRuns(AlternatingRuns),
     Schedule(Schedule),
 }
 
 impl Pattern {
-    /// At work from `now` on.
+    /// Starts the model at `now`.
     pub(super) fn new(model: &LossModel, epoch: Instant, now: Instant, generator: &mut Pcg64) -> Self {
         match model {
             LossModel::None => Pattern::None,
             LossModel::Independent(ratio) => Pattern::Independent(Independent::new(ratio, epoch, now, generator)),
-            LossModel::Gilbert(gilbert) => Pattern::Gilbert(States::new(gilbert, generator)),
-            LossModel::Nth(nth) => Pattern::Turns(Turns::new(Gap::Fixed(nth.saturating_sub(1)), 1, generator)),
-            LossModel::Bursts { probability, length } => {
-                Pattern::Turns(Turns::new(Gap::Drawn(Geometric::new(probability.get())), *length, generator))
+            LossModel::Gilbert(gilbert) => Pattern::Gilbert(GilbertChain::new(gilbert, generator)),
+            LossModel::Nth(nth) => {
+                Pattern::AlternatingRuns(AlternatingRuns::new(Gap::Fixed(nth.saturating_sub(1)), 1, generator))
             }
+            LossModel::Bursts { probability, length } => Pattern::AlternatingRuns(AlternatingRuns::new(
+                Gap::Drawn(Geometric::new(probability.get())),
+                *length,
+                generator,
+            )),
             LossModel::Schedule(list) => Pattern::Schedule(Schedule::new(list, epoch, now)),
         }
     }
 
-    /// What comes next arrives at `now`.
-    pub(super) fn arrive(&mut self, now: Instant, generator: &mut Pcg64) {
+    /// Advances to `now`, when the next packet arrives.
+    pub(super) fn advance_to(&mut self, now: Instant, generator: &mut Pcg64) {
         match self {
-            Pattern::Independent(independent) => independent.arrive(now, generator),
-            Pattern::Schedule(schedule) => schedule.arrive(now),
-            Pattern::None | Pattern::Gilbert(_) | Pattern::Turns(_) => {}
+            Pattern::Independent(independent) => independent.advance_to(now, generator),
+            Pattern::Schedule(schedule) => schedule.advance_to(now),
+            Pattern::None | Pattern::Gilbert(_) | Pattern::AlternatingRuns(_) => {}
         }
     }
 
-    /// Whether the next virtual packets are lost, and how many of at most `most` fare so.
-    pub(super) fn next(&mut self, most: u32, generator: &mut Pcg64) -> (bool, u32) {
+    /// Reports whether the next virtual packets are lost, and how many of at most `max` have this outcome.
+    pub(super) fn next_run(&mut self, max: u32, generator: &mut Pcg64) -> (bool, u32) {
         match self {
-            Pattern::None => (false, most),
-            Pattern::Independent(independent) => independent.next(most, generator),
-            Pattern::Gilbert(states) => states.next(most, generator),
-            Pattern::Turns(turns) => turns.next(most, generator),
-            Pattern::Schedule(schedule) => schedule.next(most),
+            Pattern::None => (false, max),
+            Pattern::Independent(independent) => independent.next_run(max, generator),
+            Pattern::Gilbert(states) => states.next_run(max, generator),
+            Pattern::AlternatingRuns(turns) => turns.next_run(max, generator),
+            Pattern::Schedule(schedule) => schedule.next_run(max),
         }
     }
 }
 
-/// Takes from `left` as many as are there, `most` at most.
-fn take(left: &mut u64, most: u32) -> u32 {
-    let taken = u32::try_from(*left).map_or(most, |left| left.min(most));
+/// Takes up to `max` from `left`.
+fn take(left: &mut u64, max: u32) -> u32 {
+    let taken = u32::try_from(*left).map_or(max, |left| left.min(max));
     *left -= u64::from(taken);
     taken
 }
 
-/// Chance that has no memory, and may change with time.
+/// Independent loss with a ratio that may change with time.
 pub(super) struct Independent {
-    ratio: Varying<Ratio>,
+    ratio: Timetable<Ratio>,
     epoch: Instant,
-    /// When the ratio is to be looked up again.
-    until: Option<Instant>,
+    /// Time at which the ratio may change.
+    next_change: Option<Instant>,
     chance: Geometric,
-    /// How many pass before the next is lost.
+    /// Packets that pass before the next loss.
     gap: u64,
 }
 
 impl Independent {
-    fn new(ratio: &Varying<Ratio>, epoch: Instant, now: Instant, generator: &mut Pcg64) -> Self {
+    fn new(ratio: &Timetable<Ratio>, epoch: Instant, now: Instant, generator: &mut Pcg64) -> Self {
         let since = now.saturating_since(epoch);
-        let until = ratio.step_after(since).map(|after| epoch + after);
-        let chance = Geometric::new(ratio.at(since).get());
+        let next_change = ratio.next_step_after(since).map(|after| epoch + after);
+        let chance = Geometric::new(ratio.value_at(since).get());
         let gap = chance.draw(generator);
-        Independent { ratio: ratio.clone(), epoch, until, chance, gap }
+        Independent { ratio: ratio.clone(), epoch, next_change, chance, gap }
     }
 
-    fn arrive(&mut self, now: Instant, generator: &mut Pcg64) {
-        if self.until.is_none_or(|until| now < until) {
+    fn advance_to(&mut self, now: Instant, generator: &mut Pcg64) {
+        if self.next_change.is_none_or(|until| now < until) {
             return;
         }
         let since = now.saturating_since(self.epoch);
-        self.until = self.ratio.step_after(since).map(|after| self.epoch + after);
-        let chance = Geometric::new(self.ratio.at(since).get());
+        self.next_change = self.ratio.next_step_after(since).map(|after| self.epoch + after);
+        let chance = Geometric::new(self.ratio.value_at(since).get());
         if chance != self.chance {
-            // What was drawn holds for the ratio before. Chance has no memory, so a new draw is as good.
+            // The old draw belongs to the old ratio. Geometric gaps have no memory, so a new draw is equivalent.
             self.chance = chance;
             self.gap = chance.draw(generator);
         }
     }
 
-    fn next(&mut self, most: u32, generator: &mut Pcg64) -> (bool, u32) {
+    fn next_run(&mut self, max: u32, generator: &mut Pcg64) -> (bool, u32) {
         if self.gap > 0 {
-            return (false, take(&mut self.gap, most));
+            return (false, take(&mut self.gap, max));
         }
         if self.chance.is_certain() {
-            return (true, most);
+            return (true, max);
         }
         self.gap = self.chance.draw(generator);
         (true, 1)
     }
 }
 
-/// Times good and bad by turns, each with a chance of its own.
-pub(super) struct States {
-    good: State,
-    bad: State,
+/// Good and bad states alternate, each with its own loss probability.
+pub(super) struct GilbertChain {
+    good: GilbertState,
+    bad: GilbertState,
     is_bad: bool,
-    /// Packets that the present time still lasts.
-    left: u64,
-    /// How many of them pass before the next is lost.
+    /// Packets until the present state ends.
+    remaining: u64,
+    /// Packets that pass before the next loss in this state.
     gap: u64,
 }
 
-struct State {
-    /// That the next packet meets the other state.
+struct GilbertState {
+    /// Probability that the next packet is in the other state.
     leave: Geometric,
     loss: Geometric,
 }
 
-impl States {
+impl GilbertChain {
     fn new(gilbert: &Gilbert, generator: &mut Pcg64) -> Self {
-        let state = |leave: Ratio, pass: Ratio| State {
+        let state = |leave: Ratio, pass: Ratio| GilbertState {
             leave: Geometric::new(leave.get()),
             loss: Geometric::new(1.0 - pass.get()),
         };
         let good = state(gilbert.to_bad, gilbert.pass_good);
         let bad = state(gilbert.to_good, gilbert.pass_bad);
         let is_bad = generator.random::<f64>() < gilbert.share_bad();
-        let mut states = States { good, bad, is_bad, left: 0, gap: 0 };
+        let mut states = GilbertChain { good, bad, is_bad, remaining: 0, gap: 0 };
         states.enter(is_bad, generator);
         states
     }
 
     fn enter(&mut self, is_bad: bool, generator: &mut Pcg64) {
         self.is_bad = is_bad;
-        // The packet that meets a state first is in it, whatever comes after.
-        self.left = self.present().leave.draw(generator).saturating_add(1);
+        // A state always includes the packet that enters it.
+        self.remaining = self.present().leave.draw(generator).saturating_add(1);
         self.gap = self.present().loss.draw(generator);
     }
 
-    fn present(&self) -> &State {
+    fn present(&self) -> &GilbertState {
         if self.is_bad { &self.bad } else { &self.good }
     }
 
-    fn next(&mut self, most: u32, generator: &mut Pcg64) -> (bool, u32) {
-        let fate = if self.gap > 0 {
-            let mut passing = self.gap.min(self.left);
-            let passed = take(&mut passing, most);
+    fn next_run(&mut self, max: u32, generator: &mut Pcg64) -> (bool, u32) {
+        let run = if self.gap > 0 {
+            let mut passing = self.gap.min(self.remaining);
+            let passed = take(&mut passing, max);
             self.gap -= u64::from(passed);
-            self.left -= u64::from(passed);
+            self.remaining -= u64::from(passed);
             (false, passed)
         } else if self.present().loss.is_certain() {
-            (true, take(&mut self.left, most))
+            (true, take(&mut self.remaining, max))
         } else {
             self.gap = self.present().loss.draw(generator);
-            (true, take(&mut self.left, 1))
+            (true, take(&mut self.remaining, 1))
         };
-        if self.left == 0 {
+        if self.remaining == 0 {
             self.enter(!self.is_bad, generator);
         }
-        fate
+        run
     }
 }
 
-/// Passing and losing by turns.
-pub(super) struct Turns {
+/// Alternating runs of passing and lost packets.
+pub(super) struct AlternatingRuns {
     gap: Gap,
     length: u64,
     passing: u64,
     losing: u64,
 }
 
-/// How many pass between two bursts.
+/// Number of packets between two bursts.
 pub(super) enum Gap {
     Fixed(u64),
     Drawn(Geometric),
 }
 
-impl Turns {
+impl AlternatingRuns {
     fn new(gap: Gap, length: u64, generator: &mut Pcg64) -> Self {
         let passing = gap.draw(generator);
-        Turns { gap, length, passing, losing: length }
+        AlternatingRuns { gap, length, passing, losing: length }
     }
 
-    fn next(&mut self, most: u32, generator: &mut Pcg64) -> (bool, u32) {
+    fn next_run(&mut self, max: u32, generator: &mut Pcg64) -> (bool, u32) {
         if self.passing > 0 {
-            return (false, take(&mut self.passing, most));
+            return (false, take(&mut self.passing, max));
         }
-        let lost = take(&mut self.losing, most);
+        let lost = take(&mut self.losing, max);
         if self.losing == 0 {
             self.passing = self.gap.draw(generator);
             self.losing = self.length;
@@ -212,41 +216,42 @@ impl Gap {
     }
 }
 
-/// A list of what is lost when.
+/// Losses at fixed times.
 pub(super) struct Schedule {
-    /// What is still to begin, the next one last.
-    ahead: Vec<(Instant, Lost)>,
-    /// Packets to lose, of all entries that have begun.
-    packets: u64,
-    /// Everything that arrives before is lost.
-    until: Instant,
-    is_within: bool,
+    /// Entries that have not begun, in reverse order of time.
+    upcoming: Vec<(Instant, LossExtent)>,
+    /// Packets to lose, over all entries that have begun.
+    packets_to_lose: u64,
+    /// All packets that arrive before this time are lost.
+    lose_until: Instant,
+    is_losing: bool,
 }
 
 impl Schedule {
-    /// Counts of packets that were due before `now` are past; times that still run are not.
-    fn new(list: &[Scheduled], epoch: Instant, now: Instant) -> Self {
-        let is_ahead = |entry: &&Scheduled| matches!(entry.what, Lost::Within(_)) || epoch + entry.at >= now;
-        let ahead = list.iter().filter(is_ahead).rev().map(|entry| (epoch + entry.at, entry.what)).collect();
-        Schedule { ahead, packets: 0, until: Instant::ZERO, is_within: false }
+    /// Skips packet counts that were due before `now`. Entries with a duration that still runs are kept.
+    fn new(list: &[ScheduledLoss], epoch: Instant, now: Instant) -> Self {
+        let is_upcoming =
+            |entry: &&ScheduledLoss| matches!(entry.extent, LossExtent::Within(_)) || epoch + entry.start >= now;
+        let upcoming = list.iter().filter(is_upcoming).rev().map(|entry| (epoch + entry.start, entry.extent)).collect();
+        Schedule { upcoming, packets_to_lose: 0, lose_until: Instant::ZERO, is_losing: false }
     }
 
-    fn arrive(&mut self, now: Instant) {
-        while let Some((at, what)) = self.ahead.pop_if(|(at, _)| *at <= now) {
-            match what {
-                Lost::Packets(packets) => self.packets = self.packets.saturating_add(packets),
-                Lost::Within(time) => self.until = self.until.max(at + time),
+    fn advance_to(&mut self, now: Instant) {
+        while let Some((at, extent)) = self.upcoming.pop_if(|(at, _)| *at <= now) {
+            match extent {
+                LossExtent::Packets(packets) => self.packets_to_lose = self.packets_to_lose.saturating_add(packets),
+                LossExtent::Within(time) => self.lose_until = self.lose_until.max(at + time),
             }
         }
-        self.is_within = now < self.until;
+        self.is_losing = now < self.lose_until;
     }
 
-    fn next(&mut self, most: u32) -> (bool, u32) {
-        if self.is_within {
-            return (true, most);
+    fn next_run(&mut self, max: u32) -> (bool, u32) {
+        if self.is_losing {
+            return (true, max);
         }
-        match take(&mut self.packets, most) {
-            0 => (false, most),
+        match take(&mut self.packets_to_lose, max) {
+            0 => (false, max),
             lost => (true, lost),
         }
     }

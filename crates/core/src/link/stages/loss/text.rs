@@ -1,44 +1,44 @@
-//! Loss models as text, read and written.
+//! Loss models as text: parsing and printing.
 
 use std::fmt;
 use std::str::FromStr;
 use std::time::Duration;
 
-use super::{Gilbert, LossModel, Lost, Scheduled};
-use crate::link::setting::{Parts, SettingError, count};
-use crate::link::{LinkError, Varying};
-use crate::units::{QuantityError, Ratio, parse_unit_duration, typed_duration};
+use super::{Gilbert, LossExtent, LossModel, ScheduledLoss};
+use crate::link::setting::{Parts, SettingError, parse_count};
+use crate::link::{LinkError, Timetable};
+use crate::units::{QuantityError, Ratio, duration_argument, parse_unit_duration};
 
 const FORMS: &str = "a ratio such as 1e-4 or 0.01%, gilbert:p=1%:r=25%, gilbert:loss=1%:burst=4, nth:100, \
                      burst:1e-4:10, at:10s:3, at:10s:500ms or none";
 const GILBERT: &str = "gilbert:p=RATIO:r=RATIO[:h=RATIO][:k=RATIO] or gilbert:loss=RATIO:burst=MEAN";
 const SCHEDULE: &str = "at:TIME:PACKETS or at:TIME:DURATION, several joined with +, such as at:10s:3+20s:500ms";
-const STEPS: &str = "steps:TIME=RATIO, several joined with +, and perhaps :every=PERIOD, such as \
+const STEPS: &str = "steps:TIME=RATIO, several joined with +, optionally with :every=PERIOD, such as \
                      steps:0s=0+10s=1%:every=15s";
 
 impl FromStr for LossModel {
     type Err = SettingError;
 
-    /// `none`, `1e-4`, `0.01%`, `gilbert:p=1%:r=25%:h=0:k=1`, `gilbert:loss=1%:burst=4`, `nth:100`, `burst:1e-4:10`,
-    /// `at:10s:3+20s:500ms`, `steps:0s=0+10s=1%:every=15s`.
+    /// Reads `none`, `1e-4`, `0.01%`, `gilbert:p=1%:r=25%:h=0:k=1`, `gilbert:loss=1%:burst=4`, `nth:100`,
+    /// `burst:1e-4:10`, `at:10s:3+20s:500ms` or `steps:0s=0+10s=1%:every=15s`.
     fn from_str(text: &str) -> Result<Self, SettingError> {
         let model = if text == "none" {
             LossModel::None
-        } else if let Some(parts) = Parts::of(text, "gilbert", GILBERT) {
-            LossModel::Gilbert(gilbert(parts)?)
-        } else if let Some(mut parts) = Parts::of(text, "nth", "nth:COUNT, such as nth:100") {
-            let nth = parts.next("which packet", count)?;
-            parts.end()?;
+        } else if let Some(parts) = Parts::after_name(text, "gilbert", GILBERT) {
+            LossModel::Gilbert(parse_gilbert(parts)?)
+        } else if let Some(mut parts) = Parts::after_name(text, "nth", "nth:COUNT, such as nth:100") {
+            let nth = parts.next("the packet count", parse_count)?;
+            parts.finish()?;
             LossModel::Nth(nth)
-        } else if let Some(mut parts) = Parts::of(text, "burst", "burst:RATIO:LENGTH, such as burst:1e-4:10") {
+        } else if let Some(mut parts) = Parts::after_name(text, "burst", "burst:RATIO:LENGTH, such as burst:1e-4:10") {
             let probability = parts.next("the probability of a burst", str::parse)?;
-            let length = parts.next("the length of a burst", count)?;
-            parts.end()?;
+            let length = parts.next("the length of a burst", parse_count)?;
+            parts.finish()?;
             LossModel::Bursts { probability, length }
         } else if let Some(list) = text.strip_prefix("at:") {
-            LossModel::Schedule(list.split('+').map(scheduled).collect::<Result<_, _>>()?)
-        } else if let Some(parts) = Parts::of(text, "steps", STEPS) {
-            LossModel::Independent(steps(parts)?)
+            LossModel::Schedule(list.split('+').map(parse_scheduled_loss).collect::<Result<_, _>>()?)
+        } else if let Some(parts) = Parts::after_name(text, "steps", STEPS) {
+            LossModel::Independent(parse_steps(parts)?)
         } else if text.starts_with(|first: char| first.is_ascii_digit() || "+-.".contains(first)) {
             let ratio = text.parse::<Ratio>();
             ratio.map_err(|source| SettingError::Quantity { text: text.to_owned(), source })?.into()
@@ -50,15 +50,15 @@ impl FromStr for LossModel {
     }
 }
 
-fn gilbert(mut parts: Parts) -> Result<Gilbert, SettingError> {
-    if let Some(loss) = parts.key("loss", str::parse)? {
-        let burst = parts.wanted_key("burst", number)?;
-        parts.end()?;
+fn parse_gilbert(mut parts: Parts) -> Result<Gilbert, SettingError> {
+    if let Some(loss) = parts.optional_key("loss", str::parse)? {
+        let burst = parts.required_key("burst", parse_burst_length)?;
+        parts.finish()?;
         return Ok(Gilbert::with_bursts(loss, burst)?);
     }
-    let (to_bad, to_good) = (parts.wanted_key("p", str::parse)?, parts.wanted_key("r", str::parse)?);
-    let (pass_bad, pass_good) = (parts.key("h", str::parse)?, parts.key("k", str::parse)?);
-    parts.end()?;
+    let (to_bad, to_good) = (parts.required_key("p", str::parse)?, parts.required_key("r", str::parse)?);
+    let (pass_bad, pass_good) = (parts.optional_key("h", str::parse)?, parts.optional_key("k", str::parse)?);
+    parts.finish()?;
     let simple = Gilbert::simple(to_bad, to_good);
     Ok(Gilbert {
         pass_bad: pass_bad.unwrap_or(simple.pass_bad),
@@ -67,40 +67,40 @@ fn gilbert(mut parts: Parts) -> Result<Gilbert, SettingError> {
     })
 }
 
-fn scheduled(text: &str) -> Result<Scheduled, SettingError> {
-    let mut parts = Parts::all(text, SCHEDULE);
-    let at = parts.next("when it begins", parse_unit_duration)?;
-    let what = parts.next("what is lost", lost)?;
-    parts.end()?;
-    Ok(Scheduled { at, what })
+fn parse_scheduled_loss(text: &str) -> Result<ScheduledLoss, SettingError> {
+    let mut parts = Parts::split(text, SCHEDULE);
+    let start = parts.next("the start time", parse_unit_duration)?;
+    let extent = parts.next("the number of packets or the time to lose", parse_extent)?;
+    parts.finish()?;
+    Ok(ScheduledLoss { start, extent })
 }
 
-/// A whole number is one of packets; a time has a unit.
-fn lost(text: &str) -> Result<Lost, QuantityError> {
+/// Reads a whole number as packets and a number with a unit as a time.
+fn parse_extent(text: &str) -> Result<LossExtent, QuantityError> {
     if text.ends_with(|last: char| last.is_alphabetic()) {
-        return parse_unit_duration(text).map(Lost::Within);
+        return parse_unit_duration(text).map(LossExtent::Within);
     }
-    text.parse().map(Lost::Packets).map_err(|_| QuantityError::NotANumber {
+    text.parse().map(LossExtent::Packets).map_err(|_| QuantityError::NotANumber {
         text: text.to_owned(),
         quantity: "count of packets or duration",
         example: "3 or 500ms",
     })
 }
 
-fn steps(mut parts: Parts) -> Result<Varying<Ratio>, SettingError> {
-    let period = parts.key("every", parse_unit_duration)?;
-    let list = parts.word("the steps")?;
-    parts.end()?;
+fn parse_steps(mut parts: Parts) -> Result<Timetable<Ratio>, SettingError> {
+    let period = parts.optional_key("every", parse_unit_duration)?;
+    let list = parts.next_text("the steps")?;
+    parts.finish()?;
     let step = |text: &str| {
         let (at, ratio) = text.split_once('=').unwrap_or((text, ""));
         let quantity = |source| SettingError::Quantity { text: text.to_owned(), source };
         Ok((parse_unit_duration(at).map_err(quantity)?, ratio.parse().map_err(quantity)?))
     };
     let steps = list.split('+').map(step).collect::<Result<Vec<(Duration, Ratio)>, SettingError>>()?;
-    Varying::new(steps, period).map_err(|error| LinkError::Timetable(error).into())
+    Timetable::new(steps, period).map_err(|error| LinkError::Timetable(error).into())
 }
 
-fn number(text: &str) -> Result<f64, QuantityError> {
+fn parse_burst_length(text: &str) -> Result<f64, QuantityError> {
     text.parse().map_err(|_| QuantityError::NotANumber {
         text: text.to_owned(),
         quantity: "mean length of a burst",
@@ -112,14 +112,16 @@ impl fmt::Display for LossModel {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             LossModel::None => f.write_str("none"),
-            LossModel::Independent(ratio) => write_varying(f, ratio),
+            LossModel::Independent(ratio) => write_timetable(f, ratio),
             LossModel::Gilbert(gilbert) => gilbert.fmt(f),
             LossModel::Nth(nth) => write!(f, "nth:{nth}"),
-            LossModel::Bursts { probability, length } => write!(f, "burst:{}:{length}", probability.typed()),
+            LossModel::Bursts { probability, length } => write!(f, "burst:{}:{length}", probability.to_argument()),
             LossModel::Schedule(list) => {
-                let each = |entry: &Scheduled| match entry.what {
-                    Lost::Packets(packets) => format!("{}:{packets}", typed_duration(entry.at)),
-                    Lost::Within(time) => format!("{}:{}", typed_duration(entry.at), typed_duration(time)),
+                let each = |entry: &ScheduledLoss| match entry.extent {
+                    LossExtent::Packets(packets) => format!("{}:{packets}", duration_argument(entry.start)),
+                    LossExtent::Within(time) => {
+                        format!("{}:{}", duration_argument(entry.start), duration_argument(time))
+                    }
                 };
                 write!(f, "at:{}", list.iter().map(each).collect::<Vec<_>>().join("+"))
             }
@@ -128,33 +130,33 @@ impl fmt::Display for LossModel {
 }
 
 impl fmt::Display for Gilbert {
-    /// By the share and the length of bursts, where that takes fewer digits.
+    /// Writes loss and burst length if that takes fewer digits than the probabilities.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (p, r) = (self.to_bad.typed(), self.to_good.typed());
-        if let Some((loss, burst)) = self.as_bursts().map(|(loss, burst)| (loss.typed(), burst.to_string()))
+        let (p, r) = (self.to_bad.to_argument(), self.to_good.to_argument());
+        if let Some((loss, burst)) = self.as_bursts().map(|(loss, burst)| (loss.to_argument(), burst.to_string()))
             && loss.len() + burst.len() < p.len() + r.len()
         {
             return write!(f, "gilbert:loss={loss}:burst={burst}");
         }
         write!(f, "gilbert:p={p}:r={r}")?;
         if self.pass_bad.get() != 0.0 {
-            write!(f, ":h={}", self.pass_bad.typed())?;
+            write!(f, ":h={}", self.pass_bad.to_argument())?;
         }
         if self.pass_good.get() != 1.0 {
-            write!(f, ":k={}", self.pass_good.typed())?;
+            write!(f, ":k={}", self.pass_good.to_argument())?;
         }
         Ok(())
     }
 }
 
-fn write_varying(f: &mut fmt::Formatter<'_>, ratio: &Varying<Ratio>) -> fmt::Result {
+fn write_timetable(f: &mut fmt::Formatter<'_>, ratio: &Timetable<Ratio>) -> fmt::Result {
     if let Some(ratio) = ratio.as_constant() {
-        return f.write_str(&ratio.typed());
+        return f.write_str(&ratio.to_argument());
     }
-    let steps = ratio.steps().iter().map(|(at, ratio)| format!("{}={}", typed_duration(*at), ratio.typed()));
+    let steps = ratio.steps().iter().map(|(at, ratio)| format!("{}={}", duration_argument(*at), ratio.to_argument()));
     write!(f, "steps:{}", steps.collect::<Vec<_>>().join("+"))?;
     match ratio.period() {
-        Some(period) => write!(f, ":every={}", typed_duration(period)),
+        Some(period) => write!(f, ":every={}", duration_argument(period)),
         None => Ok(()),
     }
 }

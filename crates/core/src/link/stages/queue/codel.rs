@@ -1,34 +1,34 @@
-//! CoDel (RFC 8289): drops when packets have waited longer than a target for a whole interval.
+//! CoDel (RFC 8289): drops packets after their wait stayed above a target for a whole interval.
 //!
-//! [`Control`] is the control law alone: arithmetic on the time a packet has waited and the bytes left behind, asked about
-//! every virtual packet at the moment it would leave. It can say until when it is sure to let pass whatever comes, so
-//! that packets can be sent in slices until then. [`Controlled`] is a queue under it: the only one of `codel`, and one for
-//! every flow of FQ-CoDel.
+//! [`CoDelState`] is the control law alone. It computes with the wait of a packet and the bytes behind it, and decides
+//! about every virtual packet at the moment it would leave. It also gives the time until which it certainly drops
+//! nothing, so packets can be sent in slices until then. [`CoDelQueue`] is a queue under this law: one for `codel`, and
+//! one per flow for FQ-CoDel.
 
 use std::fmt;
 use std::time::Duration;
 
-use super::drop_tail::{Fifo, Waiting};
+use super::drop_tail::{Fifo, QueuedRange};
 use super::settings::DisciplineError;
-use super::{Held, Line, Tariff};
+use super::{Backlog, FramingOverhead, TransmitLine};
 use crate::link::outbox::Outbox;
 use crate::link::setting::{Parts, SettingError};
 use crate::link::{DropCause, Ecn, Packet};
 use crate::time::Instant;
-use crate::units::{parse_unit_duration, typed_duration};
+use crate::units::{duration_argument, parse_unit_duration};
 
-/// What CoDel is set to.
+/// Parameters of the CoDel discipline.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CoDel {
-    /// The standing wait that is acceptable (RFC 8289 §4.3): 5 to 10 % of the interval.
+    /// Acceptable standing wait (RFC 8289 §4.3): 5 to 10 % of the interval.
     pub target: Duration,
-    /// The time a burst has to drain (RFC 8289 §4.2): about the longest round trip of the traffic. The default of 100 ms
-    /// is the Internet's; a longer path wants its round-trip time.
+    /// Time in which a burst can drain (RFC 8289 §4.2): about the maximum RTT of the traffic. The default of 100 ms
+    /// suits the Internet. A longer path needs its own RTT.
     pub interval: Duration,
 }
 
 impl Default for CoDel {
-    /// 5 ms and 100 ms (RFC 8289 §4.4).
+    /// Returns 5 ms and 100 ms (RFC 8289 §4.4).
     fn default() -> Self {
         CoDel { target: Duration::from_millis(5), interval: Duration::from_millis(100) }
     }
@@ -37,21 +37,21 @@ impl Default for CoDel {
 impl CoDel {
     pub(super) const FORM: &'static str = "codel:target=5ms:interval=100ms";
 
-    pub(super) fn read(parts: &mut Parts) -> Result<Self, SettingError> {
+    pub(super) fn parse(parts: &mut Parts) -> Result<Self, SettingError> {
         let default = CoDel::default();
         Ok(CoDel {
-            target: parts.key("target", parse_unit_duration)?.unwrap_or(default.target),
-            interval: parts.key("interval", parse_unit_duration)?.unwrap_or(default.interval),
+            target: parts.optional_key("target", parse_unit_duration)?.unwrap_or(default.target),
+            interval: parts.optional_key("interval", parse_unit_duration)?.unwrap_or(default.interval),
         })
     }
 
     pub(super) fn check(&self) -> Result<(), DisciplineError> {
-        const MOST_INTERVAL: Duration = Duration::from_secs(3600);
+        const MAX_INTERVAL: Duration = Duration::from_secs(3600);
         let CoDel { target, interval } = *self;
-        if interval > MOST_INTERVAL {
+        if interval > MAX_INTERVAL {
             return Err(DisciplineError::Interval(interval));
         }
-        // A target of zero would take the very first packet of an idle line for a standing queue.
+        // A target of zero would treat the first packet of an idle line as a standing queue.
         if target.is_zero() || target >= interval {
             return Err(DisciplineError::Target { target, interval });
         }
@@ -60,81 +60,88 @@ impl CoDel {
 }
 
 impl fmt::Display for CoDel {
-    /// The parameters as typed, each behind a colon, without what is the default.
+    /// Writes each parameter that differs from the default after a colon.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let default = CoDel::default();
         for (name, value, default) in
             [("target", self.target, default.target), ("interval", self.interval, default.interval)]
         {
             if value != default {
-                write!(f, ":{name}={}", typed_duration(value))?;
+                write!(f, ":{name}={}", duration_argument(value))?;
             }
         }
         Ok(())
     }
 }
 
-/// A queue under CoDel.
+/// Queue under the CoDel control law.
 #[derive(Debug, Default)]
-pub(super) struct Controlled {
+pub(super) struct CoDelQueue {
     fifo: Fifo,
-    /// Of the virtual packets that were let in and not yet begun to be sent.
+    /// Bytes of the virtual packets that were admitted and whose transmission has not started.
     bytes: u64,
-    control: Control,
+    control: CoDelState,
 }
 
-/// What CoDel goes by.
+/// Settings that the disciplines share.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Rules {
+pub(super) struct QueueSettings {
     pub(super) codel: CoDel,
-    /// A backlog of no more than this is no standing queue: one packet of the largest size.
+    /// A backlog up to this size, one packet of the maximum length, is not a standing queue.
     pub(super) largest: u64,
-    /// Whether ECN-capable packets are marked instead of dropped.
+    /// Whether to mark ECN-capable packets instead of dropping them.
     pub(super) ecn: bool,
-    pub(super) tariff: Tariff,
+    pub(super) overhead: FramingOverhead,
 }
 
-/// The first virtual packet of a queue, that is to be sent now.
+/// First virtual packet of a queue, which is sent now.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Head {
-    /// What it costs the line.
+pub(super) struct HeadPacket {
+    /// Bytes on the line.
     pub(super) bytes: u64,
-    /// It is marked, and so goes alone.
+    /// Whether the packet is marked. A marked packet is sent alone.
     pub(super) is_marked: bool,
 }
 
-impl Controlled {
-    pub(super) fn push(&mut self, waiting: Waiting, tariff: Tariff) {
-        self.bytes += tariff.all(&waiting.packet);
-        self.fifo.push_joined(waiting);
+impl CoDelQueue {
+    pub(super) fn push(&mut self, waiting: QueuedRange, overhead: FramingOverhead) {
+        self.bytes += overhead.range_bytes(&waiting.packet);
+        self.fifo.push_merged(waiting);
     }
 
-    /// What was [popped](Self::pop) and not begun goes back.
-    pub(super) fn put_back(&mut self, waiting: Waiting) {
+    /// Returns a range that was [popped](Self::pop) and not started to the front.
+    pub(super) fn put_back(&mut self, waiting: QueuedRange) {
         self.fifo.push_front(waiting);
     }
 
-    /// Drops from the front what CoDel wants dropped as of `now`, then begins the first that is left.
-    pub(super) fn begin(&mut self, now: Instant, rules: &Rules, held: &mut Held, out: &mut Outbox) -> Option<Head> {
+    /// Drops packets from the front as CoDel decides at `now`, then starts the first remaining one.
+    pub(super) fn dequeue(
+        &mut self,
+        now: Instant,
+        settings: &QueueSettings,
+        backlog: &mut Backlog,
+        out: &mut Outbox,
+    ) -> Option<HeadPacket> {
         let mut phase = Phase::First;
         loop {
-            let Some(Waiting { packet, since }) = self.fifo.front() else {
-                self.control.idle();
+            let Some(QueuedRange { packet, arrived_at }) = self.fifo.front() else {
+                self.control.on_idle();
                 return None;
             };
-            let bytes = rules.tariff.one(packet.first_wire());
-            let may_mark = rules.ecn && packet.ecn != Ecn::NotCapable;
+            let bytes = settings.overhead.packet_bytes(packet.first_wire_len());
+            let may_mark = settings.ecn && packet.ecn != Ecn::NotCapable;
             self.bytes -= bytes;
-            let verdict = self.control.judge(&mut phase, now, now.saturating_since(*since), self.bytes, rules);
-            match verdict {
-                Verdict::Send => return Some(Head { bytes, is_marked: false }),
-                Verdict::Signal if may_mark => {
-                    self.control.marked(phase, now, rules);
-                    return Some(Head { bytes, is_marked: true });
+            let decision =
+                self.control.decide(&mut phase, now, now.saturating_since(*arrived_at), self.bytes, settings);
+            match decision {
+                CoDelDecision::Send => return Some(HeadPacket { bytes, is_marked: false }),
+                CoDelDecision::Signal if may_mark => {
+                    self.control.on_marked(phase, now, settings);
+                    return Some(HeadPacket { bytes, is_marked: true });
                 }
-                Verdict::Signal => {
-                    held.sent(1, bytes);
-                    if let Some(Waiting { packet, .. }) = self.fifo.pop(1) {
+                CoDelDecision::Signal => {
+                    backlog.remove(1, bytes);
+                    if let Some(QueuedRange { packet, .. }) = self.fifo.pop(1) {
                         out.drop(packet, DropCause::Aqm, now);
                     }
                 }
@@ -142,28 +149,28 @@ impl Controlled {
         }
     }
 
-    /// How many virtual packets may follow without asking, one after the other from where the line is free: what
-    /// [`follow`](Self::follow) is sure to let pass.
-    pub(super) fn sure(&self, head: Head, line: &Line, rules: &Rules) -> u32 {
-        let free = line.free();
-        let until = self.control.quiet_until(free.at(), rules);
+    /// Returns how many virtual packets may follow in series from the point at which the line is free.
+    /// [`on_packet_start`](Self::on_packet_start) certainly drops none of them.
+    pub(super) fn packets_before_drop(&self, head: HeadPacket, line: &TransmitLine, settings: &QueueSettings) -> u32 {
+        let free = line.free_point();
+        let until = self.control.no_drop_before(free.at(), settings);
         // The packets that begin before then: as many as end before, and the first.
-        line.packets_by(free, Instant::from_nanos(until.as_nanos() - 1), head.bytes).saturating_add(1)
+        line.packets_sent_by(free, Instant::from_nanos(until.as_nanos() - 1), head.bytes).saturating_add(1)
     }
 
-    /// The virtual packets from the front that go now, the first of them begun.
-    pub(super) fn pop(&mut self, most: u32) -> Option<Waiting> {
-        self.fifo.pop(most)
+    /// Takes up to `max` virtual packets from the front. The first one has started.
+    pub(super) fn pop(&mut self, max: u32) -> Option<QueuedRange> {
+        self.fifo.pop(max)
     }
 
-    /// The next virtual packet of what was popped begins, having waited so long.
-    pub(super) fn follow(&mut self, now: Instant, waited: Duration, bytes: u64, rules: &Rules) {
+    /// Starts the next virtual packet of the popped range after a wait of `waited`.
+    pub(super) fn on_packet_start(&mut self, now: Instant, waited: Duration, bytes: u64, settings: &QueueSettings) {
         self.bytes -= bytes;
-        let verdict = self.control.judge(&mut Phase::First, now, waited, self.bytes, rules);
-        debug_assert_eq!(verdict, Verdict::Send, "a slice was longer than sure");
+        let decision = self.control.decide(&mut Phase::First, now, waited, self.bytes, settings);
+        debug_assert_eq!(decision, CoDelDecision::Send, "a slice was longer than sure");
     }
 
-    /// Bytes of what waits.
+    /// Returns the bytes of the waiting packets.
     pub(super) fn bytes(&self) -> u64 {
         self.bytes
     }
@@ -173,139 +180,148 @@ impl Controlled {
     }
 
     /// Drops the first virtual packet because the queue is full.
-    pub(super) fn drop_first(&mut self, tariff: Tariff) -> Option<(Packet, u64)> {
-        let Waiting { packet, .. } = self.fifo.pop(1)?;
-        let bytes = tariff.all(&packet);
+    pub(super) fn drop_first(&mut self, overhead: FramingOverhead) -> Option<(Packet, u64)> {
+        let QueuedRange { packet, .. } = self.fifo.pop(1)?;
+        let bytes = overhead.range_bytes(&packet);
         self.bytes -= bytes;
         Some((packet, bytes))
     }
 
-    /// There was nothing to send when the line was free.
-    pub(super) fn idle(&mut self) {
-        self.control.idle();
+    /// Notes that the queue was empty when the line was free.
+    pub(super) fn on_idle(&mut self) {
+        self.control.on_idle();
     }
 
-    /// All that waits, in order, to be kept elsewhere.
-    pub(super) fn drain(&mut self) -> impl Iterator<Item = Waiting> + '_ {
+    /// Removes all waiting packets in order, for another queue.
+    pub(super) fn drain(&mut self) -> impl Iterator<Item = QueuedRange> + '_ {
         self.bytes = 0;
         self.fifo.drain()
     }
 }
 
-/// The state of the control law (RFC 8289 §5.3).
+/// State of the control law (RFC 8289 §5.3).
 #[derive(Clone, Copy, Debug, Default)]
-struct Control {
-    /// If the wait stays above the target, dropping begins then.
+struct CoDelState {
+    /// Time at which dropping begins if the wait stays above the target.
     first_above: Option<Instant>,
-    /// When the next packet is to be dropped, while dropping.
+    /// Time of the next drop while dropping.
     drop_next: Instant,
     /// Packets dropped since dropping began.
     count: u32,
-    /// The count with which it began.
+    /// Count at the start of dropping.
     last_count: u32,
     dropping: bool,
 }
 
-/// How far the dequeue routine of the RFC is.
+/// Progress of the dequeue routine of the RFC.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Phase {
-    /// The first packet it looked at.
+    /// The first packet of this call.
     First,
-    /// The one after a drop while dropping.
+    /// The packet after a drop while dropping.
     Dropping,
-    /// The one after the drop with which dropping began.
+    /// The packet after the drop that started the dropping state.
     Entering,
 }
 
-/// What becomes of a packet.
+/// Decision about a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Verdict {
+enum CoDelDecision {
     Send,
-    /// It tells its sender of congestion: by its loss, or by a mark.
+    /// Signal congestion to the sender by a drop or a mark.
     Signal,
 }
 
-impl Control {
-    /// The dequeue routine (RFC 8289 §5.5), one packet at a time.
-    fn judge(&mut self, phase: &mut Phase, now: Instant, waited: Duration, left: u64, rules: &Rules) -> Verdict {
-        let is_long = self.is_long(now, waited, left, rules);
+impl CoDelState {
+    /// Runs the dequeue routine (RFC 8289 §5.5), one packet at a time.
+    fn decide(
+        &mut self,
+        phase: &mut Phase,
+        now: Instant,
+        waited: Duration,
+        left: u64,
+        settings: &QueueSettings,
+    ) -> CoDelDecision {
+        let is_above_target = self.is_above_target(now, waited, left, settings);
         match *phase {
             Phase::First if !self.dropping => {
-                if !is_long {
-                    return Verdict::Send;
+                if !is_above_target {
+                    return CoDelDecision::Send;
                 }
                 *phase = Phase::Entering;
-                return Verdict::Signal;
+                return CoDelDecision::Signal;
             }
             Phase::First => {}
-            // Whatever it is, it is sent.
+            // The packet after this drop is always sent.
             Phase::Entering => {
-                self.enter(now, rules);
-                return Verdict::Send;
+                self.start_dropping(now, settings);
+                return CoDelDecision::Send;
             }
-            Phase::Dropping if is_long => self.drop_next = self.law(self.drop_next, rules),
+            Phase::Dropping if is_above_target => self.drop_next = self.control_law(self.drop_next, settings),
             Phase::Dropping => {}
         }
-        if !is_long {
+        if !is_above_target {
             self.dropping = false;
         }
         if !self.dropping || now < self.drop_next {
-            return Verdict::Send;
+            return CoDelDecision::Send;
         }
         self.count = self.count.saturating_add(1);
         *phase = Phase::Dropping;
-        Verdict::Signal
+        CoDelDecision::Signal
     }
 
-    /// The packet of the last verdict was marked and goes: the routine is over for now.
-    fn marked(&mut self, phase: Phase, now: Instant, rules: &Rules) {
+    /// Ends the routine after the last packet was marked instead of dropped.
+    fn on_marked(&mut self, phase: Phase, now: Instant, settings: &QueueSettings) {
         match phase {
-            Phase::Entering => self.enter(now, rules),
-            _ => self.drop_next = self.law(self.drop_next, rules),
+            Phase::Entering => self.start_dropping(now, settings),
+            _ => self.drop_next = self.control_law(self.drop_next, settings),
         }
     }
 
-    /// True if the wait has been above the target for an interval (`ok_to_drop` of `dodequeue` in the RFC).
-    fn is_long(&mut self, now: Instant, waited: Duration, left: u64, rules: &Rules) -> bool {
-        if waited < rules.codel.target || left <= rules.largest {
+    /// Reports whether the wait has been above the target for an interval (`ok_to_drop` of `dodequeue` in the RFC).
+    fn is_above_target(&mut self, now: Instant, waited: Duration, left: u64, settings: &QueueSettings) -> bool {
+        if waited < settings.codel.target || left <= settings.largest {
             self.first_above = None;
             return false;
         }
         match self.first_above {
             None => {
-                self.first_above = Some(now + rules.codel.interval);
+                self.first_above = Some(now + settings.codel.interval);
                 false
             }
             Some(first_above) => now >= first_above,
         }
     }
 
-    /// Dropping begins; at the rate that controlled the queue when it was last above the target, if that was lately.
-    fn enter(&mut self, now: Instant, rules: &Rules) {
+    /// Starts dropping. If the last dropping state ended recently, dropping continues at the rate that controlled the
+    /// queue.
+    fn start_dropping(&mut self, now: Instant, settings: &QueueSettings) {
         const LATELY: u32 = 16;
         let delta = self.count.saturating_sub(self.last_count);
-        let is_lately = now < self.drop_next + rules.codel.interval * LATELY;
+        let is_lately = now < self.drop_next + settings.codel.interval * LATELY;
         self.dropping = true;
         self.count = if delta > 1 && is_lately { delta } else { 1 };
-        self.drop_next = self.law(now, rules);
+        self.drop_next = self.control_law(now, settings);
         self.last_count = self.count;
     }
 
-    /// When the next is dropped after one at `after`: the interval shrinks with the square root of the count.
-    fn law(&self, after: Instant, rules: &Rules) -> Instant {
-        let interval = rules.codel.interval.as_nanos() as f64;
+    /// Returns the time of the drop after one at `after`: the interval shrinks with the square root of the count.
+    fn control_law(&self, after: Instant, settings: &QueueSettings) -> Instant {
+        let interval = settings.codel.interval.as_nanos() as f64;
         after + Duration::from_nanos((interval / f64::from(self.count.max(1)).sqrt()) as u64)
     }
 
-    /// The queue was empty when the line was free.
-    fn idle(&mut self) {
+    /// Resets the state because the queue was empty when the line was free.
+    fn on_idle(&mut self) {
         self.first_above = None;
         self.dropping = false;
     }
 
-    /// No packet that begins before then is dropped or marked, whatever comes, if one was sent at `now`.
-    fn quiet_until(&self, now: Instant, rules: &Rules) -> Instant {
-        let until = if self.dropping { self.drop_next } else { self.first_above.unwrap_or(now + rules.codel.interval) };
+    /// Returns the time before which no starting packet is dropped or marked, if a packet was sent at `now`.
+    fn no_drop_before(&self, now: Instant, settings: &QueueSettings) -> Instant {
+        let until =
+            if self.dropping { self.drop_next } else { self.first_above.unwrap_or(now + settings.codel.interval) };
         until.max(now + Duration::from_nanos(1))
     }
 }

@@ -1,54 +1,52 @@
-//! First in, first out: ranges of virtual packets in the order in which they came, and how many of another fit.
+//! First in, first out: ranges of virtual packets in order of arrival, and admission by the limit.
 
 use std::collections::VecDeque;
 
-use super::{Held, QueueLimit, Tariff};
+use super::{Backlog, FramingOverhead, QueueLimit};
 use crate::link::Packet;
 use crate::time::Instant;
 
-/// A FIFO of ranges.
+/// FIFO queue of ranges.
 #[derive(Debug, Default)]
-pub(super) struct Fifo(VecDeque<Waiting>);
+pub(super) struct Fifo(VecDeque<QueuedRange>);
 
-/// A range that waits.
+/// Waiting range of virtual packets.
 #[derive(Clone, Copy, Debug)]
-pub(in crate::link::stages) struct Waiting {
+pub(in crate::link::stages) struct QueuedRange {
     pub(in crate::link::stages) packet: Packet,
-    /// When it came.
-    pub(in crate::link::stages) since: Instant,
+    pub(in crate::link::stages) arrived_at: Instant,
 }
 
-/// How a range was taken in: the first `head` virtual packets, and perhaps the last, which may be shorter and fit
-/// where the ones before it did not.
+/// Admitted part of a range: the first `head` virtual packets, and perhaps the last one, which may be shorter and fit
+/// when the ones before it do not.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Admission {
-    /// Admitted from the start of the range, its last one not counted.
+    /// Number admitted from the start of the range, without the last one.
     pub(super) head: u32,
-    /// Whether the last of the range was admitted.
-    pub(super) last: bool,
+    pub(super) is_last_admitted: bool,
 }
 
 impl Fifo {
-    pub(super) fn push(&mut self, waiting: Waiting) {
+    pub(super) fn push(&mut self, waiting: QueuedRange) {
         self.0.push_back(waiting);
     }
 
-    /// As [`push`](Self::push), but what belongs together stays one range.
-    pub(super) fn push_joined(&mut self, waiting: Waiting) {
+    /// Appends a range like [`push`](Self::push), and merges it with the range ahead if they belong together.
+    pub(super) fn push_merged(&mut self, waiting: QueuedRange) {
         match self.0.back_mut() {
-            Some(last) if last.since == waiting.since && last.packet.is_followed_by(&waiting.packet) => {
+            Some(last) if last.arrived_at == waiting.arrived_at && last.packet.is_followed_by(&waiting.packet) => {
                 last.packet.append(&waiting.packet);
             }
             _ => self.0.push_back(waiting),
         }
     }
 
-    /// Back where it was taken from.
-    pub(super) fn push_front(&mut self, waiting: Waiting) {
+    /// Returns a range to the front.
+    pub(super) fn push_front(&mut self, waiting: QueuedRange) {
         self.0.push_front(waiting);
     }
 
-    pub(super) fn front(&self) -> Option<&Waiting> {
+    pub(super) fn front(&self) -> Option<&QueuedRange> {
         self.0.front()
     }
 
@@ -56,41 +54,46 @@ impl Fifo {
         self.0.is_empty()
     }
 
-    /// The first range, or if it is longer, the first `most` virtual packets of it.
-    pub(super) fn pop(&mut self, most: u32) -> Option<Waiting> {
+    /// Takes the first range, or its first `max` virtual packets if it is longer.
+    pub(super) fn pop(&mut self, max: u32) -> Option<QueuedRange> {
         let front = self.0.front_mut()?;
-        if most >= front.packet.count {
+        if max >= front.packet.count {
             return self.0.pop_front();
         }
-        let taken = Waiting { packet: front.packet.part(0, most), ..*front };
-        front.packet.first += most;
-        front.packet.count -= most;
+        let taken = QueuedRange { packet: front.packet.part(0, max), ..*front };
+        front.packet.first += max;
+        front.packet.count -= max;
         Some(taken)
     }
 
-    /// All that waits, in order.
-    pub(super) fn drain(&mut self) -> impl Iterator<Item = Waiting> + '_ {
+    /// Removes all ranges in order.
+    pub(super) fn drain(&mut self) -> impl Iterator<Item = QueuedRange> + '_ {
         self.0.drain(..)
     }
 }
 
-/// What fits of `packet` beside what is held, as if its virtual packets came one after the other at the same instant.
-/// An empty queue takes one, however small the limit.
-pub(super) fn fit(packet: &Packet, held: &Held, limit: QueueLimit, tariff: Tariff) -> Admission {
+/// Computes the part of `packet` that fits into the queue when its virtual packets arrive one after the other at the
+/// same instant. An empty queue accepts one packet, however small the limit.
+pub(super) fn admit_at_most(
+    packet: &Packet,
+    backlog: &Backlog,
+    limit: QueueLimit,
+    overhead: FramingOverhead,
+) -> Admission {
     let body = packet.count - 1;
     match limit {
         QueueLimit::Bytes(limit) => {
-            let room = limit.0.saturating_sub(held.bytes);
-            let (each, last) = (tariff.one(packet.wire), tariff.one(packet.last_wire));
-            let fitting = (room / each).max(u64::from(held.packets == 0));
+            let room = limit.0.saturating_sub(backlog.bytes);
+            let (each, last) = (overhead.packet_bytes(packet.wire_len), overhead.packet_bytes(packet.last_wire_len));
+            let fitting = (room / each).max(u64::from(backlog.packets == 0));
             let head = u32::try_from(fitting).map_or(body, |fitting| fitting.min(body));
-            let is_first = held.packets == 0 && head == 0;
-            Admission { head, last: is_first || (u64::from(head) * each).saturating_add(last) <= room }
+            let is_first = backlog.packets == 0 && head == 0;
+            Admission { head, is_last_admitted: is_first || (u64::from(head) * each).saturating_add(last) <= room }
         }
         QueueLimit::Packets(limit) => {
-            let room = u64::from(limit).saturating_sub(held.packets).max(u64::from(held.packets == 0));
+            let room = u64::from(limit).saturating_sub(backlog.packets).max(u64::from(backlog.packets == 0));
             let head = u32::try_from(room).map_or(body, |room| room.min(body));
-            Admission { head, last: u64::from(head) < room }
+            Admission { head, is_last_admitted: u64::from(head) < room }
         }
     }
 }

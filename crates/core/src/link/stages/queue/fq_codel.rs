@@ -1,38 +1,38 @@
-//! FQ-CoDel (RFC 8290): a queue for every flow, served in turn, each under CoDel.
+//! FQ-CoDel (RFC 8290): one queue per flow under CoDel, served in turn.
 //!
-//! Turns are counted in bytes (deficit round robin): a flow sends while it has some left of its quantum, then the next
-//! has its turn. Flows that have just begun to send come before those that have had a turn, so that a flow which sends
-//! little hardly waits. When the queue is full, the flow with the most bytes in it loses from its front.
+//! Turns are counted in bytes (deficit round robin): a flow sends until its quantum is used, then the next flow sends.
+//! Flows that have just begun to send come before flows that already had a turn, so a flow with little traffic hardly
+//! waits. If the queue is full, packets are dropped from the front of the flow with the most bytes.
 
 use std::cmp::Reverse;
 use std::collections::VecDeque;
 use std::fmt;
 use std::time::Duration;
 
-use super::codel::{CoDel, Controlled, Head, Rules};
-use super::drop_tail::Waiting;
-use super::settings::{DisciplineError, whole};
-use super::{Held, Line};
+use super::codel::{CoDel, CoDelQueue, HeadPacket, QueueSettings};
+use super::drop_tail::QueuedRange;
+use super::settings::{DisciplineError, parse_whole};
+use super::{Backlog, TransmitLine};
 use crate::link::Packet;
 use crate::link::outbox::Outbox;
 use crate::link::setting::{Parts, SettingError};
 use crate::time::Instant;
 use crate::units::Bytes;
 
-/// What FQ-CoDel is set to.
+/// Parameters of the FQ-CoDel discipline.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FqCoDel {
-    /// Of every flow's queue.
+    /// Parameters of every flow's queue.
     pub codel: CoDel,
-    /// How many queues there are: flows are hashed onto them.
+    /// Number of queues. Flows are hashed to the queues.
     pub flows: u32,
-    /// Bytes that a flow may send in its turn, counted as the line counts them. With a large quantum more packets of a
+    /// Bytes that a flow may send in its turn, with the overhead of the line. With a larger quantum, more packets of a
     /// super-packet stay together.
     pub quantum: Bytes,
 }
 
 impl Default for FqCoDel {
-    /// 1,024 queues and a quantum of one Ethernet packet (RFC 8290 §5.2).
+    /// Returns 1,024 queues and a quantum of one Ethernet packet (RFC 8290 §5.2).
     fn default() -> Self {
         FqCoDel { codel: CoDel::default(), flows: 1024, quantum: Bytes(1514) }
     }
@@ -40,26 +40,26 @@ impl Default for FqCoDel {
 
 impl FqCoDel {
     pub(super) const FORM: &'static str = "fq-codel:flows=1024:quantum=1514:target=5ms:interval=100ms";
-    /// As many as the kernel allows.
-    pub(super) const MOST_FLOWS: u32 = 65_536;
-    pub(super) const LEAST_QUANTUM: Bytes = Bytes(256);
-    pub(super) const MOST_QUANTUM: Bytes = Bytes(16 << 20);
+    /// Maximum of the kernel.
+    pub(super) const MAX_FLOWS: u32 = 65_536;
+    pub(super) const MIN_QUANTUM: Bytes = Bytes(256);
+    pub(super) const MAX_QUANTUM: Bytes = Bytes(16 << 20);
 
-    pub(super) fn read(parts: &mut Parts) -> Result<Self, SettingError> {
+    pub(super) fn parse(parts: &mut Parts) -> Result<Self, SettingError> {
         let default = FqCoDel::default();
-        let flows = |text: &str| whole(text, text, "number of flows", "1024");
+        let flows = |text: &str| parse_whole(text, text, "number of flows", "1024");
         Ok(FqCoDel {
-            codel: CoDel::read(parts)?,
-            flows: parts.key("flows", flows)?.unwrap_or(default.flows),
-            quantum: parts.key("quantum", str::parse)?.unwrap_or(default.quantum),
+            codel: CoDel::parse(parts)?,
+            flows: parts.optional_key("flows", flows)?.unwrap_or(default.flows),
+            quantum: parts.optional_key("quantum", str::parse)?.unwrap_or(default.quantum),
         })
     }
 
     pub(super) fn check(&self) -> Result<(), DisciplineError> {
-        if !(1..=Self::MOST_FLOWS).contains(&self.flows) {
-            return Err(DisciplineError::Flows(self.flows));
+        if !(1..=Self::MAX_FLOWS).contains(&self.flows) {
+            return Err(DisciplineError::FlowQueues(self.flows));
         }
-        if !(Self::LEAST_QUANTUM..=Self::MOST_QUANTUM).contains(&self.quantum) {
+        if !(Self::MIN_QUANTUM..=Self::MAX_QUANTUM).contains(&self.quantum) {
             return Err(DisciplineError::Quantum(self.quantum));
         }
         self.codel.check()
@@ -67,7 +67,7 @@ impl FqCoDel {
 }
 
 impl fmt::Display for FqCoDel {
-    /// The parameters as typed, each behind a colon, without what is the default.
+    /// Writes each parameter that differs from the default after a colon.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let default = FqCoDel::default();
         if self.flows != default.flows {
@@ -80,37 +80,37 @@ impl fmt::Display for FqCoDel {
     }
 }
 
-/// The flows that wait for a line.
+/// Queues of all flows.
 #[derive(Debug)]
-pub(super) struct Flows {
-    flows: Vec<Flow>,
-    /// Flows with something to send that have had no turn yet, in the order of their turns.
+pub(super) struct FlowQueues {
+    flows: Vec<FlowQueue>,
+    /// Flows with packets that have had no turn yet, in the order of their turns.
     new: VecDeque<usize>,
-    /// The other flows that have, or lately had, something to send.
+    /// Other flows that have packets or recently had packets.
     old: VecDeque<usize>,
     quantum: i64,
-    /// Virtual packets that wait.
+    /// Number of waiting virtual packets.
     waiting: u64,
 }
 
 #[derive(Debug, Default)]
-struct Flow {
-    queue: Controlled,
-    /// Bytes it may send before its turn is over.
+struct FlowQueue {
+    queue: CoDelQueue,
+    /// Bytes that the flow may send before its turn is over.
     deficit: i64,
-    /// Whether it is in one of the lists.
+    /// Whether the flow is in one of the lists.
     is_listed: bool,
 }
 
-impl Flows {
+impl FlowQueues {
     pub(super) fn new(settings: &FqCoDel) -> Self {
-        let flows = std::iter::repeat_with(Flow::default).take(settings.flows as usize).collect();
-        let mut flows = Flows { flows, new: VecDeque::new(), old: VecDeque::new(), quantum: 0, waiting: 0 };
+        let flows = std::iter::repeat_with(FlowQueue::default).take(settings.flows as usize).collect();
+        let mut flows = FlowQueues { flows, new: VecDeque::new(), old: VecDeque::new(), quantum: 0, waiting: 0 };
         flows.set(settings);
         flows
     }
 
-    /// Other settings with as many queues.
+    /// Applies other settings with the same number of queues.
     pub(super) fn set(&mut self, settings: &FqCoDel) {
         self.quantum = i64::try_from(settings.quantum.0).unwrap_or(i64::MAX);
     }
@@ -119,16 +119,16 @@ impl Flows {
         self.flows.len()
     }
 
-    /// True if both are of flows that share a queue.
-    pub(super) fn are_one(&self, one: &Packet, other: &Packet) -> bool {
+    /// Reports whether both packets belong to flows that share a queue.
+    pub(super) fn share_queue(&self, one: &Packet, other: &Packet) -> bool {
         self.index(one) == self.index(other)
     }
 
-    pub(super) fn push(&mut self, waiting: Waiting, rules: &Rules) {
+    pub(super) fn push(&mut self, waiting: QueuedRange, settings: &QueueSettings) {
         let index = self.index(&waiting.packet);
         self.waiting += u64::from(waiting.packet.count);
         let flow = &mut self.flows[index];
-        flow.queue.push(waiting, rules.tariff);
+        flow.queue.push(waiting, settings.overhead);
         if !flow.is_listed {
             flow.is_listed = true;
             flow.deficit = self.quantum;
@@ -136,56 +136,63 @@ impl Flows {
         }
     }
 
-    /// What was [taken](Self::take) and not begun goes back.
-    pub(super) fn put_back(&mut self, waiting: Waiting) {
+    /// Returns a range that was [taken](Self::take_slice) and not started to its queue.
+    pub(super) fn put_back(&mut self, waiting: QueuedRange) {
         let index = self.index(&waiting.packet);
         self.waiting += u64::from(waiting.packet.count);
         self.flows[index].queue.put_back(waiting);
     }
 
-    /// The next slice, of `slice` virtual packets at most of so many bytes each.
-    pub(super) fn take(
+    /// Takes the next slice when the line is free.
+    pub(super) fn take_slice(
         &mut self,
-        line: &mut Line,
-        rules: &Rules,
-        held: &mut Held,
+        line: &mut TransmitLine,
+        settings: &QueueSettings,
+        backlog: &mut Backlog,
         out: &mut Outbox,
-    ) -> Option<(Head, Waiting)> {
-        let now = line.free().at();
+    ) -> Option<(HeadPacket, QueuedRange)> {
+        let now = line.free_point().at();
         loop {
-            let index = self.turn()?;
+            let index = self.next_flow()?;
             let flow = &mut self.flows[index];
-            let before = held.packets;
-            let head = flow.queue.begin(now, rules, held, out);
-            self.waiting -= before - held.packets;
+            let before = backlog.packets;
+            let head = flow.queue.dequeue(now, settings, backlog, out);
+            self.waiting -= before - backlog.packets;
             let Some(head) = head else {
-                self.rest(index);
+                self.end_turn(index);
                 continue;
             };
             flow.deficit -= head.bytes as i64;
-            let most = line.slice(head.bytes).min(flow.queue.sure(head, line, rules));
-            let most = most.min(self.in_turn(index, head));
-            let waiting = self.flows[index].queue.pop(if head.is_marked { 1 } else { most })?;
+            let max = line.slice_packets(head.bytes).min(flow.queue.packets_before_drop(head, line, settings));
+            let max = max.min(self.packets_in_turn(index, head));
+            let waiting = self.flows[index].queue.pop(if head.is_marked { 1 } else { max })?;
             self.waiting -= u64::from(waiting.packet.count);
             return Some((head, waiting));
         }
     }
 
-    /// The next virtual packet of what was taken begins, having waited so long.
-    pub(super) fn follow(&mut self, packet: &Packet, now: Instant, waited: Duration, bytes: u64, rules: &Rules) {
-        let turn = self.turn();
+    /// Starts the next virtual packet of the taken range after a wait of `waited`.
+    pub(super) fn on_packet_start(
+        &mut self,
+        packet: &Packet,
+        now: Instant,
+        waited: Duration,
+        bytes: u64,
+        settings: &QueueSettings,
+    ) {
+        let turn = self.next_flow();
         let index = self.index(packet);
         debug_assert_eq!(turn, Some(index), "a slice was longer than its flow's turn");
         let flow = &mut self.flows[index];
         flow.deficit -= bytes as i64;
-        flow.queue.follow(now, waited, bytes, rules);
+        flow.queue.on_packet_start(now, waited, bytes, settings);
     }
 
-    /// Drops from the front of the flow with the most bytes, because the queue is full.
-    pub(super) fn drop_from_fattest(&mut self, rules: &Rules) -> Option<(Packet, u64)> {
+    /// Drops the first packet of the flow with the most bytes because the queue is full.
+    pub(super) fn drop_from_fattest(&mut self, settings: &QueueSettings) -> Option<(Packet, u64)> {
         let listed = self.new.iter().chain(&self.old).copied();
         let fattest = listed.max_by_key(|index| (self.flows[*index].queue.bytes(), Reverse(*index)))?;
-        let dropped = self.flows[fattest].queue.drop_first(rules.tariff)?;
+        let dropped = self.flows[fattest].queue.drop_first(settings.overhead)?;
         self.waiting -= 1;
         Some(dropped)
     }
@@ -194,24 +201,24 @@ impl Flows {
         self.waiting == 0
     }
 
-    /// There was nothing to send when the line was free: no flow is new or old any more.
-    pub(super) fn idle(&mut self) {
+    /// Empties the lists of flows, because no packet waited when the line was free.
+    pub(super) fn on_idle(&mut self) {
         for index in self.new.drain(..).chain(self.old.drain(..)) {
-            self.flows[index].queue.idle();
+            self.flows[index].queue.on_idle();
             self.flows[index].is_listed = false;
         }
     }
 
-    /// All that waits, in the order in which it came, to be kept elsewhere.
-    pub(super) fn drain(&mut self) -> Vec<Waiting> {
+    /// Removes all waiting packets in order of arrival, for another queue.
+    pub(super) fn drain(&mut self) -> Vec<QueuedRange> {
         self.waiting = 0;
-        let mut all: Vec<Waiting> = self.flows.iter_mut().flat_map(|flow| flow.queue.drain()).collect();
-        all.sort_by_key(|waiting| waiting.since);
+        let mut all: Vec<QueuedRange> = self.flows.iter_mut().flat_map(|flow| flow.queue.drain()).collect();
+        all.sort_by_key(|waiting| waiting.arrived_at);
         all
     }
 
-    /// The flow whose turn it is (RFC 8290 §4.2).
-    fn turn(&mut self) -> Option<usize> {
+    /// Returns the flow that sends next (RFC 8290 §4.2).
+    fn next_flow(&mut self) -> Option<usize> {
         loop {
             let list = if self.new.is_empty() { &mut self.old } else { &mut self.new };
             let index = *list.front()?;
@@ -225,9 +232,9 @@ impl Flows {
         }
     }
 
-    /// The flow whose turn it is has nothing to send. Had it been forgotten at once it would be new again, and so before
-    /// all others, with its next packet.
-    fn rest(&mut self, index: usize) {
+    /// Ends the turn of a flow with nothing to send. A flow from the new list moves to the old list; otherwise its next
+    /// packet would make it a new flow again, ahead of all others.
+    fn end_turn(&mut self, index: usize) {
         if self.new.pop_front().is_some() {
             self.old.push_back(index);
         } else {
@@ -236,8 +243,9 @@ impl Flows {
         }
     }
 
-    /// How many virtual packets like `head`, which is one of them, the flow may send before it is another's turn.
-    fn in_turn(&self, index: usize, head: Head) -> u32 {
+    /// Returns how many virtual packets of the size of `head`, including `head`, the flow may send before its turn
+    /// ends.
+    fn packets_in_turn(&self, index: usize, head: HeadPacket) -> u32 {
         if self.new.len() + self.old.len() == 1 {
             return u32::MAX;
         }
@@ -246,7 +254,7 @@ impl Flows {
     }
 
     fn index(&self, packet: &Packet) -> usize {
-        // Fibonacci hashing: neighbouring flow numbers fall far apart. Its upper half, scaled, never reaches the length.
+        // Fibonacci hashing spreads neighbouring flow numbers. The upper half, scaled, never reaches the length.
         let hash = u64::from(packet.flow.wrapping_mul(0x9e37_79b1));
         ((hash * self.flows.len() as u64) >> 32) as usize
     }

@@ -1,11 +1,10 @@
-//! The queue in front of a line: what is let in, what goes next, and what is dropped or marked meanwhile.
+//! Queue in front of a line: admission, order of sending, early drops and marks.
 //!
-//! It keeps no time of its own: the line in `rate` tells it what came when, asks it for the next packets at the moment
-//! the line is free, and says when each has begun and when its bytes have left. What counts as held is every virtual
-//! packet that was let in and whose last bit has not been sent, the one being sent included: a store-and-forward device
-//! holds those bytes too, and so the longest wait is the limit divided by the rate. Bytes are counted as the line counts
-//! them, with the overhead of its layer (as `tc` counts a backlog where `stab` names one). Each discipline has a file;
-//! what they share, the limit and the account, is here.
+//! The queue has no clock. The line in `rate` reports arrivals, takes the next packets at the moment it is free, and
+//! reports the start and the end of each transmission. The backlog is every admitted virtual packet whose last bit was
+//! not sent, including the packet on the line. A store-and-forward device holds those bytes too, so the maximum wait is
+//! the limit divided by the rate. Bytes include the overhead of the layer of the line (as `tc` counts a backlog with
+//! `stab`). Each discipline has its own file; the shared limit and the statistics are in this one.
 
 mod codel;
 mod drop_tail;
@@ -14,115 +13,120 @@ mod red;
 mod settings;
 
 pub use codel::CoDel;
-use codel::{Controlled, Rules};
-pub(super) use drop_tail::Waiting;
-use drop_tail::{Admission, Fifo, fit};
-use fq_codel::Flows;
+use codel::{CoDelQueue, QueueSettings};
+pub(super) use drop_tail::QueuedRange;
+use drop_tail::{Admission, Fifo, admit_at_most};
+use fq_codel::FlowQueues;
 pub use fq_codel::FqCoDel;
 pub use red::Red;
-use red::{Arrival, Average};
-pub(crate) use settings::packets;
+use red::{RedAverage, RedDecision};
+pub(crate) use settings::parse_packets;
 pub use settings::{Discipline, DisciplineError, QueueLimit};
 
-use super::line::{Line, Tariff};
-use super::ranges::apart;
+use super::line::{FramingOverhead, TransmitLine};
+use super::ranges::split_by_outcome;
 use crate::link::outbox::Outbox;
 use crate::link::{DropCause, Ecn, LinkConfig, Packet};
 use crate::time::Instant;
 use crate::units::{BitRate, Bytes};
 
-/// What waits for a line.
+/// Packets that wait for a line.
 pub(super) struct Queue {
     limit: QueueLimit,
-    rules: Rules,
-    held: Held,
+    settings: QueueSettings,
+    backlog: Backlog,
     peak: u64,
-    order: Order,
+    state: DisciplineState,
 }
 
-/// What was let in and not yet wholly sent.
+/// Packets that were admitted and not completely sent.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Held {
-    /// Virtual packets.
+pub(super) struct Backlog {
     packets: u64,
-    /// As the line counts them.
+    /// Bytes with the overhead of the line.
     bytes: u64,
 }
 
-/// What waits, in the order of a discipline.
-enum Order {
+/// Waiting packets in the order of a discipline.
+enum DisciplineState {
     DropTail(Fifo),
-    CoDel(Box<Controlled>),
-    FqCoDel(Box<Flows>),
-    Red(Fifo, Box<Average>),
+    CoDel(Box<CoDelQueue>),
+    FqCoDel(Box<FlowQueues>),
+    Red(Fifo, Box<RedAverage>),
 }
 
 impl Queue {
     pub(super) fn new(config: &LinkConfig) -> Self {
         Queue {
             limit: config.queue,
-            rules: rules(config),
-            held: Held::default(),
+            settings: queue_settings(config),
+            backlog: Backlog::default(),
             peak: 0,
-            order: Order::new(config, config.epoch),
+            state: DisciplineState::new(config, config.epoch),
         }
     }
 
-    /// Takes up other settings. What waits goes on waiting, also if it is more than fits now, and under another discipline
-    /// in the order in which it came. `sending` is on the line and held too.
+    /// Applies new settings. Waiting packets stay, even if they exceed the new limit. Under another discipline they
+    /// keep their order of arrival. `sending` is on the line and part of the backlog.
     pub(super) fn set(&mut self, config: &LinkConfig, sending: Option<Packet>, now: Instant) {
-        let waiting = self.order.drain();
+        let waiting = self.state.drain();
         self.limit = config.queue;
-        self.rules = rules(config);
-        if !self.order.set(config) {
-            self.order = Order::new(config, now);
+        self.settings = queue_settings(config);
+        if !self.state.set(config) {
+            self.state = DisciplineState::new(config, now);
         }
-        self.held = sending.iter().fold(Held::default(), |held, packet| held.with(packet, self.rules.tariff));
+        self.backlog =
+            sending.iter().fold(Backlog::default(), |backlog, packet| backlog.with(packet, self.settings.overhead));
         for waiting in waiting {
-            self.held = self.held.with(&waiting.packet, self.rules.tariff);
-            self.order.push(waiting, &self.rules);
+            self.backlog = self.backlog.with(&waiting.packet, self.settings.overhead);
+            self.state.push(waiting, &self.settings);
         }
     }
 
-    /// Takes in what may come in, as if the virtual packets came one after the other, and drops the rest, or what it
-    /// would rather do without.
+    /// Admits the virtual packets of `packet` in order, as far as the discipline allows, and drops others to make room.
     pub(super) fn admit(&mut self, packet: Packet, now: Instant, rate: BitRate, out: &mut Outbox) {
-        match &self.order {
-            Order::DropTail(_) | Order::CoDel(_) => self.admit_what_fits(packet, now, out),
-            Order::FqCoDel(_) => self.admit_at_a_cost(packet, now, out),
-            Order::Red(..) => self.admit_by_average(packet, now, rate, out),
+        match &self.state {
+            DisciplineState::DropTail(_) | DisciplineState::CoDel(_) => self.admit_if_room(packet, now, out),
+            DisciplineState::FqCoDel(_) => self.admit_dropping_fattest(packet, now, out),
+            DisciplineState::Red(..) => self.admit_by_red(packet, now, rate, out),
         }
     }
 
-    /// True if letting `packet` in may change what goes after the virtual packet on the line, which is of `sending`.
-    pub(super) fn is_disturbed(&self, packet: &Packet, sending: &Packet) -> bool {
-        match &self.order {
-            Order::FqCoDel(flows) => !flows.are_one(packet, sending) || !self.has_room(packet),
+    /// Reports whether admitting `packet` may change the packet after the virtual packet on the line, which belongs to
+    /// `sending`.
+    pub(super) fn changes_order(&self, packet: &Packet, sending: &Packet) -> bool {
+        match &self.state {
+            DisciplineState::FqCoDel(flows) => !flows.share_queue(packet, sending) || !self.has_room(packet),
             _ => false,
         }
     }
 
-    /// True if the first virtual packet has to be on the line, where it cannot be dropped, before the others come.
-    pub(super) fn wants_first_sent(&self, packet: &Packet) -> bool {
-        matches!(self.order, Order::FqCoDel(_)) && packet.count > 1 && !self.has_room(packet)
+    /// Reports whether the first virtual packet must be on the line, where it cannot be dropped, before the others
+    /// arrive.
+    pub(super) fn must_send_first(&self, packet: &Packet) -> bool {
+        matches!(self.state, DisciplineState::FqCoDel(_)) && packet.count > 1 && !self.has_room(packet)
     }
 
-    /// The next slice, as the line is free, its first virtual packet begun. Its bytes are held until they are
-    /// [`sent`](Self::sent).
-    pub(super) fn take(&mut self, line: &mut Line, out: &mut Outbox) -> Option<Waiting> {
-        let Queue { rules, held, .. } = self;
-        let (head, mut waiting) = match &mut self.order {
-            Order::DropTail(fifo) | Order::Red(fifo, _) => {
+    /// Takes the next slice when the line is free and starts its first virtual packet. Its bytes stay in the backlog
+    /// until [`on_sent`](Self::on_sent).
+    pub(super) fn take_slice(&mut self, line: &mut TransmitLine, out: &mut Outbox) -> Option<QueuedRange> {
+        let Queue { settings, backlog, .. } = self;
+        let (head, mut waiting) = match &mut self.state {
+            DisciplineState::DropTail(fifo) | DisciplineState::Red(fifo, _) => {
                 let front = &fifo.front()?.packet;
-                let most = if front.count == 1 { 1 } else { line.slice(rules.tariff.one(front.wire)) };
-                return fifo.pop(most);
+                let max = if front.count == 1 {
+                    1
+                } else {
+                    line.slice_packets(settings.overhead.packet_bytes(front.wire_len))
+                };
+                return fifo.pop(max);
             }
-            Order::CoDel(queue) => {
-                let head = queue.begin(line.free().at(), rules, held, out)?;
-                let most = line.slice(head.bytes).min(queue.sure(head, line, rules));
-                (head, queue.pop(if head.is_marked { 1 } else { most })?)
+            DisciplineState::CoDel(queue) => {
+                let head = queue.dequeue(line.free_point().at(), settings, backlog, out)?;
+                let max = line.slice_packets(head.bytes).min(queue.packets_before_drop(head, line, settings));
+                (head, queue.pop(if head.is_marked { 1 } else { max })?)
             }
-            Order::FqCoDel(flows) => flows.take(line, rules, held, out)?,
+            DisciplineState::FqCoDel(flows) => flows.take_slice(line, settings, backlog, out)?,
         };
         if head.is_marked {
             mark(&mut waiting.packet);
@@ -130,211 +134,217 @@ impl Queue {
         Some(waiting)
     }
 
-    /// True if it is to be told of every virtual packet that begins.
-    pub(super) fn follows(&self) -> bool {
-        matches!(self.order, Order::CoDel(_) | Order::FqCoDel(_))
+    /// Reports whether the discipline needs a call for every virtual packet that starts.
+    pub(super) fn tracks_packets(&self) -> bool {
+        matches!(self.state, DisciplineState::CoDel(_) | DisciplineState::FqCoDel(_))
     }
 
-    /// The next virtual packet of `slice` begins, which came at `came`.
-    pub(super) fn follow(&mut self, slice: &Packet, came: Instant, now: Instant, bytes: u64) {
-        let waited = now.saturating_since(came);
-        match &mut self.order {
-            Order::CoDel(queue) => queue.follow(now, waited, bytes, &self.rules),
-            Order::FqCoDel(flows) => flows.follow(slice, now, waited, bytes, &self.rules),
-            Order::DropTail(_) | Order::Red(..) => {}
+    /// Starts the next virtual packet of `slice`, which arrived at `arrived_at`.
+    pub(super) fn on_packet_start(&mut self, slice: &Packet, arrived_at: Instant, now: Instant, bytes: u64) {
+        let waited = now.saturating_since(arrived_at);
+        match &mut self.state {
+            DisciplineState::CoDel(queue) => queue.on_packet_start(now, waited, bytes, &self.settings),
+            DisciplineState::FqCoDel(flows) => flows.on_packet_start(slice, now, waited, bytes, &self.settings),
+            DisciplineState::DropTail(_) | DisciplineState::Red(..) => {}
         }
     }
 
-    /// Puts back what was taken and will not be sent now.
-    pub(super) fn put_back(&mut self, waiting: Waiting) {
-        match &mut self.order {
-            Order::DropTail(fifo) | Order::Red(fifo, _) => fifo.push_front(waiting),
-            Order::CoDel(queue) => queue.put_back(waiting),
-            Order::FqCoDel(flows) => flows.put_back(waiting),
+    /// Returns packets that were taken but will not be sent now to the queue.
+    pub(super) fn put_back(&mut self, waiting: QueuedRange) {
+        match &mut self.state {
+            DisciplineState::DropTail(fifo) | DisciplineState::Red(fifo, _) => fifo.push_front(waiting),
+            DisciplineState::CoDel(queue) => queue.put_back(waiting),
+            DisciplineState::FqCoDel(flows) => flows.put_back(waiting),
         }
     }
 
-    /// The last bit of so many bytes, of so many packets, has been sent at `now`.
-    pub(super) fn sent(&mut self, packets: u32, bytes: u64, now: Instant) {
-        self.held.sent(u64::from(packets), bytes);
-        if self.held.packets == 0
-            && let Order::Red(_, average) = &mut self.order
+    /// Removes packets whose last bit was sent at `now` from the backlog.
+    pub(super) fn on_sent(&mut self, packets: u32, bytes: u64, now: Instant) {
+        self.backlog.remove(u64::from(packets), bytes);
+        if self.backlog.packets == 0
+            && let DisciplineState::Red(_, average) = &mut self.state
         {
-            average.idle(now);
+            average.on_idle(now);
         }
     }
 
-    /// The line is free and nothing waits.
-    pub(super) fn idle(&mut self) {
-        match &mut self.order {
-            Order::DropTail(_) | Order::Red(..) => {}
-            Order::CoDel(queue) => queue.idle(),
-            Order::FqCoDel(flows) => flows.idle(),
+    /// Notes that the line is free and no packet waits.
+    pub(super) fn on_idle(&mut self) {
+        match &mut self.state {
+            DisciplineState::DropTail(_) | DisciplineState::Red(..) => {}
+            DisciplineState::CoDel(queue) => queue.on_idle(),
+            DisciplineState::FqCoDel(flows) => flows.on_idle(),
         }
     }
 
-    /// True if nothing waits; something may be on the line.
+    /// Reports whether no packet waits. A packet may be on the line.
     pub(super) fn is_empty(&self) -> bool {
-        match &self.order {
-            Order::DropTail(fifo) | Order::Red(fifo, _) => fifo.is_empty(),
-            Order::CoDel(queue) => queue.is_empty(),
-            Order::FqCoDel(flows) => flows.is_empty(),
+        match &self.state {
+            DisciplineState::DropTail(fifo) | DisciplineState::Red(fifo, _) => fifo.is_empty(),
+            DisciplineState::CoDel(queue) => queue.is_empty(),
+            DisciplineState::FqCoDel(flows) => flows.is_empty(),
         }
     }
 
-    pub(super) fn tariff(&self) -> Tariff {
-        self.rules.tariff
+    pub(super) fn overhead(&self) -> FramingOverhead {
+        self.settings.overhead
     }
 
     pub(super) fn bytes(&self) -> Bytes {
-        Bytes(self.held.bytes)
+        Bytes(self.backlog.bytes)
     }
 
     pub(super) fn peak(&self) -> Bytes {
         Bytes(self.peak)
     }
 
-    fn admit_what_fits(&mut self, packet: Packet, now: Instant, out: &mut Outbox) {
-        let bytes = self.rules.tariff.all(&packet);
-        if self.held.has_room(u64::from(packet.count), bytes, self.limit) {
-            return self.take_in_all(packet, bytes, now);
+    fn admit_if_room(&mut self, packet: Packet, now: Instant, out: &mut Outbox) {
+        let bytes = self.settings.overhead.range_bytes(&packet);
+        if self.backlog.has_room(u64::from(packet.count), bytes, self.limit) {
+            return self.enqueue_bytes(packet, bytes, now);
         }
-        let Admission { head, last } = fit(&packet, &self.held, self.limit, self.rules.tariff);
-        let refused = packet.count - head - u32::from(last);
+        let Admission { head, is_last_admitted } =
+            admit_at_most(&packet, &self.backlog, self.limit, self.settings.overhead);
+        let refused = packet.count - head - u32::from(is_last_admitted);
         if head > 0 {
-            self.take_in(packet.part(0, head), now);
+            self.enqueue(packet.part(0, head), now);
         }
-        if last {
-            self.take_in(packet.part(packet.count - 1, 1), now);
+        if is_last_admitted {
+            self.enqueue(packet.part(packet.count - 1, 1), now);
         }
         out.drop(packet.part(head, refused), DropCause::Queue, now);
     }
 
-    /// All comes in; what is too much then is dropped where most waits, but no more than comes in.
-    fn admit_at_a_cost(&mut self, packet: Packet, now: Instant, out: &mut Outbox) {
+    /// Admits all packets and then drops from the flow with the most bytes, but never more bytes than were admitted.
+    fn admit_dropping_fattest(&mut self, packet: Packet, now: Instant, out: &mut Outbox) {
         if self.has_room(&packet) {
-            return self.take_in(packet, now);
+            return self.enqueue(packet, now);
         }
-        let Order::FqCoDel(flows) = &mut self.order else { return };
-        let tariff = self.rules.tariff;
+        let DisciplineState::FqCoDel(flows) = &mut self.state else { return };
+        let overhead = self.settings.overhead;
         let mut run: Option<Packet> = None;
         for index in 0..packet.count {
             let single = packet.part(index, 1);
-            let bytes = tariff.one(single.last_wire);
-            let mut owed = if self.held.packets == 0 { 0 } else { bytes };
-            self.held.add(1, bytes);
-            flows.push(Waiting { packet: single, since: now }, &self.rules);
-            while owed > 0 && !self.held.is_within(self.limit) {
-                let Some((dropped, bytes)) = flows.drop_from_fattest(&self.rules) else { break };
-                self.held.sent(1, bytes);
+            let bytes = overhead.packet_bytes(single.last_wire_len);
+            let mut owed = if self.backlog.packets == 0 { 0 } else { bytes };
+            self.backlog.add(1, bytes);
+            flows.push(QueuedRange { packet: single, arrived_at: now }, &self.settings);
+            while owed > 0 && !self.backlog.is_within(self.limit) {
+                let Some((dropped, bytes)) = flows.drop_from_fattest(&self.settings) else { break };
+                self.backlog.remove(1, bytes);
                 owed = owed.saturating_sub(bytes);
                 if let Some(before) = join(&mut run, dropped) {
                     out.drop(before, DropCause::Queue, now);
                 }
             }
-            self.peak = self.peak.max(self.held.bytes);
+            self.peak = self.peak.max(self.backlog.bytes);
         }
         if let Some(last) = run {
             out.drop(last, DropCause::Queue, now);
         }
     }
 
-    /// Each virtual packet comes in, or not, by the average that it finds; those of a like fate stay together.
-    fn admit_by_average(&mut self, packet: Packet, now: Instant, rate: BitRate, out: &mut Outbox) {
-        let Order::Red(fifo, average) = &mut self.order else { return };
-        let (held, limit, tariff) = (&mut self.held, self.limit, self.rules.tariff);
-        let may_mark = self.rules.ecn && packet.ecn != Ecn::NotCapable;
+    /// Admits each virtual packet by the average queue at its arrival. Packets with the same outcome stay together.
+    fn admit_by_red(&mut self, packet: Packet, now: Instant, rate: BitRate, out: &mut Outbox) {
+        let DisciplineState::Red(fifo, average) = &mut self.state else { return };
+        let (backlog, limit, overhead) = (&mut self.backlog, self.limit, self.settings.overhead);
+        let may_mark = self.settings.ecn && packet.ecn != Ecn::NotCapable;
         let decide = |left: u32| {
-            let fate = match average.arrive(held, now, rate) {
-                Arrival::Pass => Fate::In,
-                Arrival::Signal if may_mark => Fate::Marked,
-                Arrival::Signal | Arrival::Drop => return (Fate::Dropped(DropCause::Aqm), 1),
+            let outcome = match average.on_arrival(backlog, now, rate) {
+                RedDecision::Pass => AdmissionOutcome::Admitted,
+                RedDecision::Signal if may_mark => AdmissionOutcome::Marked,
+                RedDecision::Signal | RedDecision::Drop => return (AdmissionOutcome::Dropped(DropCause::Aqm), 1),
             };
-            let bytes = tariff.one(if left == 1 { packet.last_wire } else { packet.wire });
-            if !held.has_room(1, bytes, limit) {
-                return (Fate::Dropped(DropCause::Queue), 1);
+            let bytes = overhead.packet_bytes(if left == 1 { packet.last_wire_len } else { packet.wire_len });
+            if !backlog.has_room(1, bytes, limit) {
+                return (AdmissionOutcome::Dropped(DropCause::Queue), 1);
             }
-            held.add(1, bytes);
-            (fate, 1)
+            backlog.add(1, bytes);
+            (outcome, 1)
         };
-        apart(packet, decide, |fate, mut packet| {
-            match fate {
-                Fate::Dropped(cause) => return out.drop(packet, cause, now),
-                Fate::Marked => mark(&mut packet),
-                Fate::In => {}
+        split_by_outcome(packet, decide, |outcome, mut packet| {
+            match outcome {
+                AdmissionOutcome::Dropped(cause) => return out.drop(packet, cause, now),
+                AdmissionOutcome::Marked => mark(&mut packet),
+                AdmissionOutcome::Admitted => {}
             }
-            fifo.push(Waiting { packet, since: now });
+            fifo.push(QueuedRange { packet, arrived_at: now });
         });
-        self.peak = self.peak.max(self.held.bytes);
+        self.peak = self.peak.max(self.backlog.bytes);
     }
 
-    fn take_in(&mut self, packet: Packet, now: Instant) {
-        self.take_in_all(packet, self.rules.tariff.all(&packet), now);
+    fn enqueue(&mut self, packet: Packet, now: Instant) {
+        self.enqueue_bytes(packet, self.settings.overhead.range_bytes(&packet), now);
     }
 
-    fn take_in_all(&mut self, packet: Packet, bytes: u64, now: Instant) {
-        self.held.add(u64::from(packet.count), bytes);
-        self.peak = self.peak.max(self.held.bytes);
-        self.order.push(Waiting { packet, since: now }, &self.rules);
+    fn enqueue_bytes(&mut self, packet: Packet, bytes: u64, now: Instant) {
+        self.backlog.add(u64::from(packet.count), bytes);
+        self.peak = self.peak.max(self.backlog.bytes);
+        self.state.push(QueuedRange { packet, arrived_at: now }, &self.settings);
     }
 
     fn has_room(&self, packet: &Packet) -> bool {
-        self.held.has_room(u64::from(packet.count), self.rules.tariff.all(packet), self.limit)
+        self.backlog.has_room(u64::from(packet.count), self.settings.overhead.range_bytes(packet), self.limit)
     }
 }
 
-/// What became of virtual packets that came together.
+/// Outcome of virtual packets that arrived together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Fate {
-    In,
+enum AdmissionOutcome {
+    Admitted,
     Marked,
     Dropped(DropCause),
 }
 
-impl Order {
+impl DisciplineState {
     fn new(config: &LinkConfig, now: Instant) -> Self {
         match &config.discipline {
-            Discipline::DropTail => Order::DropTail(Fifo::default()),
-            Discipline::CoDel(_) => Order::CoDel(Box::default()),
-            Discipline::FqCoDel(settings) => Order::FqCoDel(Box::new(Flows::new(settings))),
-            Discipline::Red(settings) => Order::Red(Fifo::default(), Box::new(Average::new(config, settings, now))),
+            Discipline::DropTail => DisciplineState::DropTail(Fifo::default()),
+            Discipline::CoDel(_) => DisciplineState::CoDel(Box::default()),
+            Discipline::FqCoDel(settings) => DisciplineState::FqCoDel(Box::new(FlowQueues::new(settings))),
+            Discipline::Red(settings) => {
+                DisciplineState::Red(Fifo::default(), Box::new(RedAverage::new(config, settings, now)))
+            }
         }
     }
 
-    /// Other settings of the same discipline; false if it is another.
+    /// Applies other settings of the same discipline; returns false for another discipline.
     fn set(&mut self, config: &LinkConfig) -> bool {
         match (self, &config.discipline) {
-            (Order::DropTail(_), Discipline::DropTail) | (Order::CoDel(_), Discipline::CoDel(_)) => {}
-            (Order::FqCoDel(flows), Discipline::FqCoDel(settings)) if flows.count() == settings.flows as usize => {
+            (DisciplineState::DropTail(_), Discipline::DropTail)
+            | (DisciplineState::CoDel(_), Discipline::CoDel(_)) => {}
+            (DisciplineState::FqCoDel(flows), Discipline::FqCoDel(settings))
+                if flows.count() == settings.flows as usize =>
+            {
                 flows.set(settings);
             }
-            (Order::Red(_, average), Discipline::Red(settings)) => average.set(settings, config.queue),
+            (DisciplineState::Red(_, average), Discipline::Red(settings)) => average.set(settings, config.queue),
             _ => return false,
         }
         true
     }
 
-    fn push(&mut self, waiting: Waiting, rules: &Rules) {
+    fn push(&mut self, waiting: QueuedRange, settings: &QueueSettings) {
         match self {
-            Order::DropTail(fifo) | Order::Red(fifo, _) => fifo.push(waiting),
-            Order::CoDel(queue) => queue.push(waiting, rules.tariff),
-            Order::FqCoDel(flows) => flows.push(waiting, rules),
+            DisciplineState::DropTail(fifo) | DisciplineState::Red(fifo, _) => fifo.push(waiting),
+            DisciplineState::CoDel(queue) => queue.push(waiting, settings.overhead),
+            DisciplineState::FqCoDel(flows) => flows.push(waiting, settings),
         }
     }
 
-    /// All that waits, in the order in which it came.
-    fn drain(&mut self) -> Vec<Waiting> {
+    /// Removes all waiting packets in order of arrival.
+    fn drain(&mut self) -> Vec<QueuedRange> {
         match self {
-            Order::DropTail(fifo) | Order::Red(fifo, _) => fifo.drain().collect(),
-            Order::CoDel(queue) => queue.drain().collect(),
-            Order::FqCoDel(flows) => flows.drain(),
+            DisciplineState::DropTail(fifo) | DisciplineState::Red(fifo, _) => fifo.drain().collect(),
+            DisciplineState::CoDel(queue) => queue.drain().collect(),
+            DisciplineState::FqCoDel(flows) => flows.drain(),
         }
     }
 }
 
-impl Held {
-    fn with(mut self, packet: &Packet, tariff: Tariff) -> Held {
-        self.add(u64::from(packet.count), tariff.all(packet));
+impl Backlog {
+    fn with(mut self, packet: &Packet, overhead: FramingOverhead) -> Backlog {
+        self.add(u64::from(packet.count), overhead.range_bytes(packet));
         self
     }
 
@@ -343,7 +353,7 @@ impl Held {
         self.bytes += bytes;
     }
 
-    /// True if so much fits beside what is held. An empty queue takes one packet, however small the limit.
+    /// Reports whether packets of this size fit. An empty queue accepts one packet, however small the limit.
     fn has_room(&self, packets: u64, bytes: u64, limit: QueueLimit) -> bool {
         if self.packets == 0 && packets == 1 {
             return true;
@@ -361,14 +371,14 @@ impl Held {
         }
     }
 
-    fn sent(&mut self, packets: u64, bytes: u64) {
+    fn remove(&mut self, packets: u64, bytes: u64) {
         debug_assert!(bytes <= self.bytes && packets <= self.packets);
         self.bytes = self.bytes.saturating_sub(bytes);
         self.packets = self.packets.saturating_sub(packets);
     }
 }
 
-/// Makes one range of `run` and the virtual packet behind it, if they are of one; else gives back the run before.
+/// Appends `next` to `run` if they belong together. Otherwise starts a new run and returns the old one.
 fn join(run: &mut Option<Packet>, next: Packet) -> Option<Packet> {
     match run {
         Some(before) if before.is_followed_by(&next) => {
@@ -379,19 +389,19 @@ fn join(run: &mut Option<Packet>, next: Packet) -> Option<Packet> {
     }
 }
 
-/// Congestion experienced; a packet that says so already says no more.
+/// Sets CE. A packet that was already marked does not count as marked by this link.
 fn mark(packet: &mut Packet) {
-    packet.changes.congestion |= packet.ecn == Ecn::Capable;
+    packet.changes.is_marked |= packet.ecn == Ecn::Capable;
     packet.ecn = Ecn::Congested;
 }
 
-fn rules(config: &LinkConfig) -> Rules {
+fn queue_settings(config: &LinkConfig) -> QueueSettings {
     let codel = match config.discipline {
         Discipline::CoDel(codel) => codel,
         Discipline::FqCoDel(FqCoDel { codel, .. }) => codel,
         Discipline::DropTail | Discipline::Red(_) => CoDel::default(),
     };
-    let tariff = Tariff(config.layer);
+    let overhead = FramingOverhead(config.layer);
     let largest = u32::try_from(config.largest_packet.0).unwrap_or(u32::MAX);
-    Rules { codel, largest: tariff.one(largest), ecn: config.ecn, tariff }
+    QueueSettings { codel, largest: overhead.packet_bytes(largest), ecn: config.ecn, overhead }
 }

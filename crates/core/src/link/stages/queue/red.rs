@@ -1,15 +1,15 @@
-//! RED (Floyd and Jacobson, 1993): drops arrivals at random, the more of them the longer the queue is on average.
+//! RED (Floyd and Jacobson, 1993): drops arrivals at random, and more of them as the average queue grows.
 //!
-//! The average moves with every virtual packet that arrives, and while the line is idle as if small packets had found
-//! the queue empty. What counts as queue is what counts against its limit, the packet being sent included: the kernel's
-//! RED counts one packet less.
+//! The average changes with every virtual packet that arrives. While the line is idle, it changes as if small packets
+//! had found the queue empty. The queue length is the backlog that counts against the limit, including the packet on
+//! the line. The kernel's RED counts one packet less.
 
 use std::fmt;
 
 use rand::RngExt;
 use rand_pcg::Pcg64;
 
-use super::Held;
+use super::Backlog;
 use super::settings::{DisciplineError, QueueLimit};
 use crate::link::LinkConfig;
 use crate::link::random::generator;
@@ -17,26 +17,26 @@ use crate::link::setting::{Parts, SettingError};
 use crate::time::Instant;
 use crate::units::{BitRate, Bytes, Ratio};
 
-/// What RED is set to.
+/// Parameters of the RED discipline.
 ///
-/// It is the algorithm of 1993 as Linux has it, not the "gentle" one: from `max` on every packet is dropped, ECN or not
-/// (RFC 3168 §7 recommends that).
+/// The algorithm is the version of 1993 as in Linux, not the "gentle" one: from `max` on every packet is dropped, with
+/// or without ECN (recommended by RFC 3168 §7).
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Red {
-    /// Average queue up to which nothing is dropped; a third of `max` if none.
+    /// Average queue up to which nothing is dropped; the default is a third of `max`.
     pub min: Option<QueueLimit>,
-    /// Average queue from which everything is dropped; a quarter of the queue's limit if none. Average and queue are
-    /// measured in the unit of these two.
+    /// Average queue from which everything is dropped; the default is a quarter of the queue limit. The average and the
+    /// queue are measured in the unit of these two values.
     pub max: Option<QueueLimit>,
-    /// What the probability rises to between them. Drops are spread evenly: the next is the first, second … of the 1/p
-    /// next packets with the same probability each, so that about 2·p of all are dropped.
+    /// Drop probability at `max`. Drops are spread evenly: the next drop is equally likely for each of the next 1/p
+    /// packets, so about 2·p of all packets are dropped.
     pub probability: Ratio,
     /// Weight of the present queue in the moving average, per arrival.
     pub weight: Ratio,
 }
 
 impl Default for Red {
-    /// Thresholds relative to the limit and 0.02 as `tc` has them, the weight of 0.002 from the paper.
+    /// Returns the relative thresholds and the probability of 0.02 from `tc`, and the weight of 0.002 from the paper.
     fn default() -> Self {
         let ratio = |value| Ratio::new(value).unwrap_or_default();
         Red { min: None, max: None, probability: ratio(0.02), weight: ratio(0.002) }
@@ -46,13 +46,13 @@ impl Default for Red {
 impl Red {
     pub(super) const FORM: &'static str = "red:min=30kB:max=90kB:p=0.02:weight=0.002";
 
-    pub(super) fn read(parts: &mut Parts) -> Result<Self, SettingError> {
+    pub(super) fn parse(parts: &mut Parts) -> Result<Self, SettingError> {
         let default = Red::default();
         Ok(Red {
-            min: parts.key("min", str::parse)?,
-            max: parts.key("max", str::parse)?,
-            probability: parts.key("p", str::parse)?.unwrap_or(default.probability),
-            weight: parts.key("weight", str::parse)?.unwrap_or(default.weight),
+            min: parts.optional_key("min", str::parse)?,
+            max: parts.optional_key("max", str::parse)?,
+            probability: parts.optional_key("p", str::parse)?.unwrap_or(default.probability),
+            weight: parts.optional_key("weight", str::parse)?.unwrap_or(default.weight),
         })
     }
 
@@ -67,17 +67,17 @@ impl Red {
             (QueueLimit::Bytes(_), QueueLimit::Packets(_)) | (QueueLimit::Packets(_), QueueLimit::Bytes(_)) => {
                 Err(DisciplineError::Units { min, max })
             }
-            (QueueLimit::Bytes(least), QueueLimit::Bytes(most)) if least >= most => {
+            (QueueLimit::Bytes(low), QueueLimit::Bytes(high)) if low >= high => {
                 Err(DisciplineError::Thresholds { min, max })
             }
-            (QueueLimit::Packets(least), QueueLimit::Packets(most)) if least >= most => {
+            (QueueLimit::Packets(low), QueueLimit::Packets(high)) if low >= high => {
                 Err(DisciplineError::Thresholds { min, max })
             }
             _ => Ok(()),
         }
     }
 
-    /// `min` and `max` in a queue of this limit.
+    /// Returns `min` and `max` for a queue with this limit.
     fn thresholds(&self, limit: QueueLimit) -> (QueueLimit, QueueLimit) {
         let part = |of: QueueLimit, divisor: u32| match of {
             QueueLimit::Bytes(bytes) => QueueLimit::Bytes(Bytes(bytes.0 / u64::from(divisor))),
@@ -89,57 +89,58 @@ impl Red {
 }
 
 impl fmt::Display for Red {
-    /// The parameters as typed, each behind a colon, without what is the default.
+    /// Writes each parameter that differs from the default after a colon.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let default = Red::default();
         for (name, threshold) in [("min", self.min), ("max", self.max)] {
             if let Some(threshold) = threshold {
-                write!(f, ":{name}={}", threshold.typed())?;
+                write!(f, ":{name}={}", threshold.to_argument())?;
             }
         }
         for (name, value, default) in
             [("p", self.probability, default.probability), ("weight", self.weight, default.weight)]
         {
             if value != default {
-                write!(f, ":{name}={}", value.typed())?;
+                write!(f, ":{name}={}", value.to_argument())?;
             }
         }
         Ok(())
     }
 }
 
-/// The average of a queue, and the next drop.
+/// Average of a queue, and the state of the next drop.
 #[derive(Debug)]
-pub(super) struct Average {
-    /// Thresholds, in bytes or in packets.
+pub(super) struct RedAverage {
+    /// Thresholds, in bytes or packets.
     min: f64,
     max: f64,
     in_packets: bool,
     probability: f64,
     weight: f64,
     average: f64,
-    /// Since when nothing is held, if nothing is.
+    /// Time since which the backlog is empty, if it is.
     idle_since: Option<Instant>,
-    /// Packets that came with the average between the thresholds since the last drop; none if the last was outside.
+    /// Packets that arrived with the average between the thresholds since the last drop; `None` if the last one was
+    /// outside.
     since_drop: Option<u32>,
-    /// Decides when the next is dropped, drawn anew after each.
+    /// Random number that decides the next drop; drawn again after each drop.
     draw: f64,
     generator: Pcg64,
 }
 
-/// What becomes of an arrival.
+/// Decision about an arriving packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Arrival {
+pub(super) enum RedDecision {
     Pass,
-    /// Dropped, or marked.
+    /// Drop, or mark if the packet is ECN-capable.
     Signal,
-    /// Dropped, ECN-capable or not.
+    /// Drop, with or without ECN.
     Drop,
 }
 
-impl Average {
+impl RedAverage {
     pub(super) fn new(config: &LinkConfig, settings: &Red, now: Instant) -> Self {
-        let mut average = Average {
+        let mut average = RedAverage {
             min: 0.0,
             max: 0.0,
             in_packets: false,
@@ -155,7 +156,7 @@ impl Average {
         average
     }
 
-    /// Other settings. The average goes on, unless it is measured otherwise now.
+    /// Applies other settings. The average continues unless its unit changes.
     pub(super) fn set(&mut self, settings: &Red, limit: QueueLimit) {
         let value = |threshold| match threshold {
             QueueLimit::Bytes(bytes) => bytes.0 as f64,
@@ -170,54 +171,54 @@ impl Average {
         (self.probability, self.weight) = (settings.probability.get(), settings.weight.get());
     }
 
-    /// What becomes of a virtual packet that comes at `now` to a queue that holds so much, before a line of this rate.
-    pub(super) fn arrive(&mut self, held: &Held, now: Instant, rate: BitRate) -> Arrival {
+    /// Decides about a virtual packet that arrives at `now`, for this backlog and line rate.
+    pub(super) fn on_arrival(&mut self, backlog: &Backlog, now: Instant, rate: BitRate) -> RedDecision {
         match self.idle_since.take() {
-            Some(since) if held.packets == 0 => {
-                // Bytes of a small packet, as `tc` supposes too.
-                const SMALL: f64 = 1000.0;
-                let small_packets = now.saturating_since(since).as_secs_f64() * rate.as_f64() / (8.0 * SMALL);
+            Some(since) if backlog.packets == 0 => {
+                // Bytes of a small packet, the same assumption as in `tc`.
+                const SMALL_PACKET: f64 = 1000.0;
+                let small_packets = now.saturating_since(since).as_secs_f64() * rate.as_f64() / (8.0 * SMALL_PACKET);
                 self.average *= (1.0 - self.weight).powf(small_packets);
             }
             _ => {
-                let queue = if self.in_packets { held.packets } else { held.bytes } as f64;
+                let queue = if self.in_packets { backlog.packets } else { backlog.bytes } as f64;
                 self.average += self.weight * (queue - self.average);
             }
         }
-        if held.packets == 0 {
-            // It may be dropped, and the queue stay idle.
+        if backlog.packets == 0 {
+            // The packet may be dropped, and then the queue stays idle.
             self.idle_since = Some(now);
         }
         self.decide()
     }
 
-    /// Nothing is held any more, from `now` on.
-    pub(super) fn idle(&mut self, now: Instant) {
+    /// Notes that the backlog is empty from `now` on.
+    pub(super) fn on_idle(&mut self, now: Instant) {
         self.idle_since = Some(now);
     }
 
-    fn decide(&mut self) -> Arrival {
+    fn decide(&mut self) -> RedDecision {
         if self.average < self.min {
             self.since_drop = None;
-            return Arrival::Pass;
+            return RedDecision::Pass;
         }
         if self.average >= self.max {
             self.since_drop = None;
-            return Arrival::Drop;
+            return RedDecision::Drop;
         }
         let Some(since_drop) = self.since_drop else {
             self.since_drop = Some(0);
             self.draw = self.generator.random();
-            return Arrival::Pass;
+            return RedDecision::Pass;
         };
         let since_drop = since_drop.saturating_add(1);
         let probability = self.probability * (self.average - self.min) / (self.max - self.min);
         if f64::from(since_drop) * probability <= self.draw {
             self.since_drop = Some(since_drop);
-            return Arrival::Pass;
+            return RedDecision::Pass;
         }
         self.since_drop = Some(0);
         self.draw = self.generator.random();
-        Arrival::Signal
+        RedDecision::Signal
     }
 }

@@ -1,13 +1,13 @@
-//! CUBIC: RFC 9438.
+//! CUBIC congestion create_control (RFC 9438).
 
 use super::hystart::{Growth, HyStart};
-use super::{Acknowledged, Control, LEAST_WINDOW};
+use super::{AckSample, CongestionControl, MIN_WINDOW};
 use crate::time::Instant;
 
-/// A window that grows with the cube of the time since it was last as large as at the last loss.
+/// A window that grows with the cube of the time since it last had its size before the last loss.
 pub(super) struct Cubic {
     state: State,
-    /// As it was before the last reduction.
+    /// State before the last reduction.
     before: State,
     hystart: Option<HyStart>,
 }
@@ -15,34 +15,34 @@ pub(super) struct Cubic {
 #[derive(Clone, Copy, Debug)]
 struct State {
     window: f64,
-    /// Slow start below.
+    /// The window up to which slow start grows.
     threshold: f64,
-    /// W_max: where the cubic is flat.
-    plateau: f64,
-    /// The window at the last reduction.
+    /// W_max: the window where the cubic function is flat.
+    w_max: f64,
+    /// Window at the last reduction.
     prior: f64,
-    /// The stage of congestion avoidance, once begun.
-    stage: Option<Stage>,
-    /// True if the next stage comes after slow start without a loss, or after a timeout: then its plateau is where it
-    /// begins (§4.8 and §4.10).
-    fresh: bool,
+    /// Current epoch of congestion avoidance, if it has begun.
+    epoch: Option<Epoch>,
+    /// True if the next epoch follows slow start without a loss, or a timeout. Its W_max is then its first window (§4.8
+    /// and §4.10).
+    starts_at_w_max: bool,
 }
 
-/// A stage of congestion avoidance.
+/// An epoch of congestion avoidance.
 #[derive(Clone, Copy, Debug)]
-struct Stage {
+struct Epoch {
     began: Instant,
-    /// Seconds until the plateau: K.
-    until_plateau: f64,
-    /// W_est: what Reno would have.
-    reno: f64,
+    /// K: seconds until the window reaches W_max.
+    seconds_to_w_max: f64,
+    /// W_est: the window that Reno would have.
+    w_est: f64,
 }
 
-/// §5: C, in segments a second cubed.
+/// C of §5, in segments per second cubed.
 const C: f64 = 0.4;
-/// §4.6.
+/// Multiplicative decrease of §4.6.
 const BETA: f64 = 0.7;
-/// §4.3: what makes W_est as fair to Reno as Reno is.
+/// Increase of §4.3 that makes W_est as fair to Reno as Reno itself.
 const ALPHA: f64 = 3.0 * (1.0 - BETA) / (1.0 + BETA);
 
 impl Cubic {
@@ -50,23 +50,23 @@ impl Cubic {
         let state = State {
             window: initial_window,
             threshold: f64::INFINITY,
-            plateau: 0.0,
+            w_max: 0.0,
             prior: f64::INFINITY,
-            stage: None,
-            fresh: true,
+            epoch: None,
+            starts_at_w_max: true,
         };
         Cubic { state, before: state, hystart: hystart.then(HyStart::new) }
     }
 
-    /// How many of `count` acknowledged segments slow start leaves.
-    fn slow_start(&mut self, ack: &Acknowledged) -> f64 {
+    /// Grows the window in slow start; returns the on_ack segments that remain for congestion avoidance.
+    fn slow_start(&mut self, ack: &AckSample) -> f64 {
         let (count, state) = (ack.count as f64, &mut self.state);
         let room = state.threshold - state.window;
         if room <= 0.0 {
             return count;
         }
-        // Only the first slow start is one into the unknown.
-        let growth = self.hystart.as_mut().filter(|_| room.is_infinite()).map(|hystart| hystart.acknowledged(ack));
+        // Only the first slow start has no known threshold.
+        let growth = self.hystart.as_mut().filter(|_| room.is_infinite()).map(|hystart| hystart.on_ack(ack));
         match growth.unwrap_or(Growth::Share(1.0)) {
             Growth::Share(share) => {
                 state.window += (count * share).min(room);
@@ -79,29 +79,29 @@ impl Cubic {
         }
     }
 
-    fn avoid(&mut self, count: f64, ack: &Acknowledged) {
+    fn avoid_congestion(&mut self, count: f64, ack: &AckSample) {
         let state = &mut self.state;
-        let stage = match &mut state.stage {
-            Some(stage) => stage,
+        let epoch = match &mut state.epoch {
+            Some(epoch) => epoch,
             None => {
-                if state.fresh {
-                    state.plateau = state.window;
+                if state.starts_at_w_max {
+                    state.w_max = state.window;
                 }
-                let until_plateau = libm::cbrt((state.plateau - state.window).max(0.0) / C);
-                state.stage.insert(Stage { began: ack.now, until_plateau, reno: state.window })
+                let seconds_to_w_max = libm::cbrt((state.w_max - state.window).max(0.0) / C);
+                state.epoch.insert(Epoch { began: ack.now, seconds_to_w_max, w_est: state.window })
             }
         };
         let rtt = ack.rtt.map_or(0.0, |rtt| rtt.as_secs_f64());
-        let since = ack.now.saturating_since(stage.began).as_secs_f64();
+        let since = ack.now.saturating_since(epoch.began).as_secs_f64();
         let cubic = |at: f64| {
-            let past = at - stage.until_plateau;
-            C * past * past * past + state.plateau
+            let past = at - epoch.seconds_to_w_max;
+            C * past * past * past + state.w_max
         };
-        // §4.3: once it is where the loss was, as fast as Reno.
-        let alpha = if stage.reno < state.prior { ALPHA } else { 1.0 };
-        stage.reno += alpha * count / state.window;
-        if cubic(since) < stage.reno {
-            state.window = state.window.max(stage.reno);
+        // §4.3: as fast as Reno once W_est has reached the window before the loss.
+        let alpha = if epoch.w_est < state.prior { ALPHA } else { 1.0 };
+        epoch.w_est += alpha * count / state.window;
+        if cubic(since) < epoch.w_est {
+            state.window = state.window.max(epoch.w_est);
         } else {
             let target = cubic(since + rtt).clamp(state.window, 1.5 * state.window);
             state.window += (target - state.window) / state.window * count;
@@ -111,56 +111,56 @@ impl Cubic {
     fn reduce(&mut self) {
         self.before = self.state;
         let state = &mut self.state;
-        // §4.7, fast convergence: one that shrinks makes room for others.
-        let shrinks = state.window < state.plateau;
-        state.plateau = if shrinks { state.window * (1.0 + BETA) / 2.0 } else { state.window };
+        // §4.7, fast convergence: a shrinking window leaves room for other flows.
+        let shrinks = state.window < state.w_max;
+        state.w_max = if shrinks { state.window * (1.0 + BETA) / 2.0 } else { state.window };
         state.prior = state.window;
-        state.threshold = (state.window * BETA).max(LEAST_WINDOW);
+        state.threshold = (state.window * BETA).max(MIN_WINDOW);
         state.window = state.threshold;
-        state.stage = None;
-        state.fresh = false;
+        state.epoch = None;
+        state.starts_at_w_max = false;
     }
 }
 
-impl Control for Cubic {
+impl CongestionControl for Cubic {
     fn window(&self) -> f64 {
         self.state.window
     }
 
-    fn acknowledged(&mut self, ack: &Acknowledged) {
-        if ack.repairing {
+    fn on_ack(&mut self, ack: &AckSample) {
+        if ack.in_recovery {
             return;
         }
         if !ack.full {
-            // §5.8: time in which the window was not what held back is not time in which it may grow.
-            if let Some(stage) = &mut self.state.stage {
-                stage.began = stage.began.max(ack.now);
-                stage.until_plateau = libm::cbrt((self.state.plateau - self.state.window).max(0.0) / C);
+            // §5.8: the window must not grow for time in which it did not limit the sender.
+            if let Some(epoch) = &mut self.state.epoch {
+                epoch.began = epoch.began.max(ack.now);
+                epoch.seconds_to_w_max = libm::cbrt((self.state.w_max - self.state.window).max(0.0) / C);
             }
             return;
         }
         let left = self.slow_start(ack);
         if left > 0.0 {
-            self.avoid(left, ack);
+            self.avoid_congestion(left, ack);
         }
     }
 
-    fn congested(&mut self) -> Option<f64> {
+    fn on_congestion(&mut self) -> Option<f64> {
         self.reduce();
         Some(self.state.window)
     }
 
-    fn timed_out(&mut self, again: bool) {
-        if !again {
+    fn on_timeout(&mut self, is_repeated: bool) {
+        if !is_repeated {
             self.reduce();
         }
         self.state.window = 1.0;
-        self.state.fresh = true;
+        self.state.starts_at_w_max = true;
     }
 
     fn undo(&mut self) {
         let window = self.state.window.max(self.before.window);
-        self.state = State { window, stage: None, ..self.before };
+        self.state = State { window, epoch: None, ..self.before };
     }
 
     fn is_starting(&self) -> bool {

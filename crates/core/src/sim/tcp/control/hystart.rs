@@ -1,36 +1,36 @@
-//! HyStart++ (RFC 9406): leaves slow start when the round trip grows, before the queue overflows.
+//! HyStart++ (RFC 9406): leaves slow start when the RTT grows, before the queue overflows.
 
 use std::time::Duration;
 
-use super::Acknowledged;
+use super::AckSample;
 
-/// Watches the round trips of slow start.
+/// Observes the RTT during slow start.
 #[derive(Debug)]
 pub(super) struct HyStart {
-    /// The round ends when this segment is acknowledged.
+    /// The round ends when this segment is on_ack.
     round_end: u64,
-    /// Least round trip of the round before and of this one.
+    /// Minimum RTT of the previous round and of the current one.
     before: Option<Duration>,
     now: Option<Duration>,
     samples: u64,
-    /// In conservative slow start: the round trip it was entered with, and the rounds left.
+    /// In conservative slow start: the RTT at its start, and the remaining rounds.
     conservative: Option<(Duration, u32)>,
 }
 
-/// What becomes of slow start.
+/// Growth of the window in slow start.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Growth {
-    /// The window grows by this share of what was acknowledged.
+    /// The window grows by this share of the on_ack segments.
     Share(f64),
-    /// It is over.
+    /// Slow start is over.
     Over,
 }
 
 // RFC 9406 §4.3.
-const LEAST_THRESHOLD: Duration = Duration::from_millis(4);
-const MOST_THRESHOLD: Duration = Duration::from_millis(16);
-const DIVISOR: u32 = 8;
-const SAMPLES: u64 = 8;
+const MIN_RTT_THRESHOLD: Duration = Duration::from_millis(4);
+const MAX_RTT_THRESHOLD: Duration = Duration::from_millis(16);
+const MIN_RTT_DIVISOR: u32 = 8;
+const MIN_SAMPLES: u64 = 8;
 const CONSERVATIVE_SHARE: f64 = 0.25;
 const CONSERVATIVE_ROUNDS: u32 = 5;
 
@@ -39,20 +39,20 @@ impl HyStart {
         HyStart { round_end: 0, before: None, now: None, samples: 0, conservative: None }
     }
 
-    /// Takes up an acknowledgement in slow start.
-    pub(super) fn acknowledged(&mut self, ack: &Acknowledged) -> Growth {
+    /// Handles an acknowledgement in slow start.
+    pub(super) fn on_ack(&mut self, ack: &AckSample) -> Growth {
         if ack.next > self.round_end && self.end_round(ack.sent) {
             return Growth::Over;
         }
         if let Some(rtt) = ack.rtt {
-            self.now = Some(self.now.map_or(rtt, |least| least.min(rtt)));
+            self.now = Some(self.now.map_or(rtt, |before| before.min(rtt)));
             self.samples += ack.count;
         }
-        self.judge();
+        self.update_phase();
         Growth::Share(if self.conservative.is_some() { CONSERVATIVE_SHARE } else { 1.0 })
     }
 
-    /// True if that was the last of conservative slow start.
+    /// Returns true if this was the last round of conservative slow start.
     fn end_round(&mut self, sent: u64) -> bool {
         self.round_end = sent;
         self.before = self.now.take();
@@ -66,15 +66,15 @@ impl HyStart {
         }
     }
 
-    fn judge(&mut self) {
+    fn update_phase(&mut self) {
         let (Some(before), Some(now)) = (self.before, self.now) else { return };
-        if self.samples < SAMPLES {
+        if self.samples < MIN_SAMPLES {
             return;
         }
-        let threshold = (before / DIVISOR).clamp(LEAST_THRESHOLD, MOST_THRESHOLD);
+        let threshold = (before / MIN_RTT_DIVISOR).clamp(MIN_RTT_THRESHOLD, MAX_RTT_THRESHOLD);
         match self.conservative {
             None if now >= before + threshold => self.conservative = Some((now, CONSERVATIVE_ROUNDS)),
-            // It was jitter.
+            // The increase was jitter.
             Some((baseline, _)) if now < baseline => self.conservative = None,
             _ => {}
         }

@@ -1,8 +1,8 @@
-//! Congestion control: how many segments may be in flight, and how fast they leave.
+//! Congestion create_control: the number of segments in flight and the pacing rate.
 //!
-//! One implementation a file. Windows are in segments and fractional; what is lost and when to send it again is not
-//! decided here but in the sender, which asks for a reduction once a round trip at most and carries it out by
-//! proportional rate reduction (RFC 6937).
+//! Each file has one implementation. Windows are in segments and fractional. The sender, not the congestion create_control,
+//! decides which segments are lost and when to send them again. It requests at most one reduction per round trip and
+//! applies it by proportional rate reduction (RFC 6937).
 
 mod bbr;
 mod cubic;
@@ -11,73 +11,73 @@ mod reno;
 
 use std::time::Duration;
 
-use super::Settings;
-use super::scoreboard::Stamp;
+use super::TcpSettings;
+use super::scoreboard::SendRecord;
 use crate::tcp_model::Congestion;
 use crate::time::Instant;
 
-/// A congestion control.
-pub(super) trait Control {
-    /// Segments that may be in flight.
+/// Interface of a congestion create_control.
+pub(super) trait CongestionControl {
+    /// Returns the segments that may be in flight.
     fn window(&self) -> f64;
 
-    /// Takes up an acknowledgement of something new.
-    fn acknowledged(&mut self, ack: &Acknowledged);
+    /// Handles an acknowledgement of new segments.
+    fn on_ack(&mut self, ack: &AckSample);
 
-    /// Something was lost or marked, for the first time in this round trip: the window to come down to, or `None` if
-    /// that is no reason.
-    fn congested(&mut self) -> Option<f64>;
+    /// Handles the first loss or mark of a round trip. Returns the new target window, or `None` if this is no reason to
+    /// reduce it.
+    fn on_congestion(&mut self) -> Option<f64>;
 
-    /// Everything has to start anew: a timeout, perhaps `again` before the last one was repaired.
-    fn timed_out(&mut self, again: bool);
+    /// Handles a timeout. `is_repeated` is true if the losses of the previous timeout are not repaired yet.
+    fn on_timeout(&mut self, is_repeated: bool);
 
-    /// The last reduction was for nothing: as it was before.
+    /// Undoes the last reduction, which was spurious.
     fn undo(&mut self);
 
-    /// True from the beginning until the window has found its size for the first time.
+    /// Returns true until the window has found its size for the first time.
     fn is_starting(&self) -> bool;
 
-    /// Segments a second, if they do not leave as soon as the window allows.
+    /// Returns the pacing rate in segments per second; `None` if segments leave as soon as the window allows.
     fn pace(&self) -> Option<f64> {
         None
     }
 }
 
-/// What an acknowledgement tells a congestion control.
+/// Figures of one acknowledgement for a congestion create_control.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Acknowledged {
+pub(super) struct AckSample {
     pub(super) now: Instant,
-    /// Segments that are known to have arrived since the one before.
+    /// Segments delivered since the previous acknowledgement.
     pub(super) count: u64,
-    /// Of all since the beginning.
+    /// Segments delivered since the start.
     pub(super) delivered: u64,
-    /// All before this is acknowledged.
+    /// All segments before this one are on_ack.
     pub(super) next: u64,
-    /// The next segment never sent.
+    /// Next segment that was never sent.
     pub(super) sent: u64,
-    /// In flight now.
-    pub(super) flying: u64,
-    /// Found lost just now.
+    /// Segments in flight now.
+    pub(super) in_flight: u64,
+    /// Segments found lost just now.
     pub(super) lost: u64,
-    /// What was noted when the latest segment acknowledged was sent.
-    pub(super) stamp: Stamp,
-    /// Its round trip, if it was sent once.
+    /// Record of the latest on_ack segment, from its transmission.
+    pub(super) stamp: SendRecord,
+    /// RTT of that segment, if it was sent only once.
     pub(super) rtt: Option<Duration>,
-    /// True if the window is what held the sender back.
+    /// True if the window limits the sender.
     pub(super) full: bool,
-    /// True while a loss is repaired.
-    pub(super) repairing: bool,
+    /// True during recovery from a loss.
+    pub(super) in_recovery: bool,
 }
 
-/// One that has sent nothing yet.
-pub(super) fn control(settings: &Settings, stream: u32) -> Box<dyn Control + Send> {
+/// Creates the congestion create_control of a new connection.
+pub(super) fn create_control(settings: &TcpSettings, stream: u32) -> Box<dyn CongestionControl + Send> {
     let first = f64::from(settings.initial_window.max(1));
     match settings.congestion {
         Congestion::Reno => Box::new(reno::Reno::new(first)),
         Congestion::Cubic => Box::new(cubic::Cubic::new(first, settings.hystart)),
-        Congestion::Bbr => Box::new(bbr::Bbr::new(first, settings.grain, stream)),
+        Congestion::Bbr => Box::new(bbr::Bbr::new(first, settings.range_segments, stream)),
     }
 }
 
-/// RFC 5681 §3.1: no reduction goes below.
-const LEAST_WINDOW: f64 = 2.0;
+/// Minimum window after a reduction (RFC 5681 §3.1).
+const MIN_WINDOW: f64 = 2.0;

@@ -1,11 +1,12 @@
-//! Reno: RFC 5681, counting bytes as RFC 3465 and Linux do, so that delayed acknowledgements slow nothing.
+//! Reno congestion create_control (RFC 5681). It counts bytes as RFC 3465 and Linux do, so delayed acknowledgements do not
+//! slow it down.
 
-use super::{Acknowledged, Control, LEAST_WINDOW};
+use super::{AckSample, CongestionControl, MIN_WINDOW};
 
-/// A window that grows by a segment each round trip and is halved at a loss.
+/// A window that grows by one segment per round trip and is halved at a loss.
 pub(super) struct Reno {
     window: f64,
-    /// Slow start below.
+    /// The window up to which slow start grows.
     threshold: f64,
     /// Window and threshold before the last reduction.
     before: (f64, f64),
@@ -18,34 +19,34 @@ impl Reno {
 
     fn reduce(&mut self) {
         self.before = (self.window, self.threshold);
-        self.threshold = (self.window / 2.0).max(LEAST_WINDOW);
+        self.threshold = (self.window / 2.0).max(MIN_WINDOW);
     }
 }
 
-impl Control for Reno {
+impl CongestionControl for Reno {
     fn window(&self) -> f64 {
         self.window
     }
 
-    fn acknowledged(&mut self, ack: &Acknowledged) {
-        if ack.repairing || !ack.full {
+    fn on_ack(&mut self, ack: &AckSample) {
+        if ack.in_recovery || !ack.full {
             return;
         }
         let count = ack.count as f64;
-        // What is left of an acknowledgement that ends slow start counts for congestion avoidance.
+        // The rest of an acknowledgement that ends slow start counts for congestion avoidance.
         let slow = count.min((self.threshold - self.window).max(0.0));
         self.window += slow;
         self.window += (count - slow) / self.window;
     }
 
-    fn congested(&mut self) -> Option<f64> {
+    fn on_congestion(&mut self) -> Option<f64> {
         self.reduce();
         self.window = self.threshold;
         Some(self.threshold)
     }
 
-    fn timed_out(&mut self, again: bool) {
-        if !again {
+    fn on_timeout(&mut self, is_repeated: bool) {
+        if !is_repeated {
             self.reduce();
         }
         self.window = 1.0;

@@ -1,95 +1,92 @@
-//! The sending end: what may leave, what was lost, and which timers run.
+//! The sending end: segments that may leave, lost segments, and timers.
 //!
-//! It joins the [`Scoreboard`], the congestion control and the estimate of the round trip. Data comes from outside: the
-//! caller of [`Sender::send`] holds the count of segments left, so that several streams can share one transfer.
+//! The sender combines the [`Scoreboard`], the congestion control and the RTT estimate. The caller of
+//! [`TcpSender::send`] keeps the count of segments left to send, so that several streams can share one transfer.
 
-mod answers;
+mod acks;
 mod timers;
 
 use std::time::Duration;
 
-use super::Settings;
-use super::control::{Control, control};
-use super::repair::Repair;
-use super::rtt::RoundTrip;
-use super::scoreboard::{Scoreboard, Stamp};
+use super::TcpSettings;
+use super::control::{CongestionControl, create_control};
+use super::recovery::Recovery;
+use super::rtt::RttEstimator;
+use super::scoreboard::{Scoreboard, SendRecord};
 use super::wire::{Reply, ReplyKind, SYN_OPTIONS, Segment, SegmentKind, flow};
 use crate::link::{Ecn, Packet};
 use crate::time::Instant;
 
-/// One stream's sending end.
-pub struct Sender {
-    settings: Settings,
+/// The sending end of one stream.
+pub struct TcpSender {
+    settings: TcpSettings,
     stream: u32,
     connection: Connection,
     board: Scoreboard,
-    control: Box<dyn Control + Send>,
-    rtt: RoundTrip,
+    control: Box<dyn CongestionControl + Send>,
+    rtt: RttEstimator,
     state: State,
-    /// The latest transmission that arrived, as RACK has it: its number, how far it came, and its round trip.
+    /// Latest transmission that arrived, for RACK: its number, its last arrived segment, and its RTT.
     rack: Option<(u64, u64, Duration)>,
     reordering: Reordering,
     delivery: Delivery,
     timers: Timers,
-    /// Timeouts in a row.
     backoff: u32,
-    /// A tail loss probe is out: acknowledgement of what it ends tells what became of it.
-    probing: Option<Probing>,
+    /// A tail loss probe is in flight; the acknowledgement of its segment shows the result.
+    probing: Option<TailProbe>,
     probe_due: bool,
-    /// The sequence number of the one segment shorter than the others, and its payload.
+    /// Sequence number and payload of the one segment that is shorter than the others.
     short: Option<(u64, u32)>,
-    /// Something else than the congestion window held the sender back when it last wanted to send.
+    /// True if something other than the congestion window limited the sender at its last attempt to send.
     limited: bool,
-    /// The window was filled since the last acknowledgement.
+    /// True if the window was filled since the last acknowledgement.
     full: bool,
-    /// The next data carries CWR.
+    /// True if the next data segment carries CWR.
     reduced: bool,
     stats: SenderStats,
 }
 
-/// What a sender did.
+/// Statistics of a sender.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct SenderStats {
-    /// Segments sent again.
     pub retransmitted: u64,
-    /// Timeouts.
     pub timeouts: u64,
-    /// Reductions of the window for loss, timeouts not counted.
+    /// Window reductions for loss, without timeouts.
     pub loss_events: u64,
-    /// Reductions of the window for marks of congestion.
+    /// Window reductions for congestion marks.
     pub ecn_events: u64,
-    /// Reductions that were taken back.
-    pub undone: u64,
-    /// When the connection was open.
+    /// Reductions that were undone.
+    pub undone_reductions: u64,
+    /// Time when the connection was established.
     pub opened: Option<Instant>,
-    /// When start-up was over: the window has found its size.
+    /// End of start-up: the window has found its size.
     pub started: Option<Instant>,
-    /// The largest congestion window, segments.
-    pub most_window: f64,
+    /// Maximum congestion window, segments.
+    pub max_window: f64,
 }
 
 impl SenderStats {
-    /// Of both: sums, the earliest opening, the latest end of start-up, and the larger window.
+    /// Combines two statistics: sums, the earlier opening, the later end of start-up, and the larger window.
     pub(in crate::sim) fn and(self, other: SenderStats) -> SenderStats {
         SenderStats {
             retransmitted: self.retransmitted + other.retransmitted,
             timeouts: self.timeouts + other.timeouts,
             loss_events: self.loss_events + other.loss_events,
             ecn_events: self.ecn_events + other.ecn_events,
-            undone: self.undone + other.undone,
+            undone_reductions: self.undone_reductions + other.undone_reductions,
             opened: self.opened.min(other.opened),
             started: self.started.zip(other.started).map(|(one, other)| one.max(other)),
-            most_window: self.most_window.max(other.most_window),
+            max_window: self.max_window.max(other.max_window),
         }
     }
 }
 
-/// How a sender stopped.
+/// Reason why a sender gave up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Ended {
-    /// Nobody answered the opening: Linux gives up after six repeats (`tcp_syn_retries`).
+pub enum SendFailure {
+    /// No answer to the SYN: Linux gives up after six retries (`tcp_syn_retries`).
     NoAnswer,
-    /// Fifteen timeouts in a row (`tcp_retries2`).
+    /// Fifteen consecutive timeouts (`tcp_retries2`).
     TimedOut,
 }
 
@@ -98,25 +95,24 @@ enum Connection {
     Closed,
     Opening { tries: u32, sent: Instant },
     Open,
-    Ended(Ended),
+    Ended(SendFailure),
 }
 
 #[derive(Clone, Copy, Debug)]
 enum State {
     Open,
-    /// Coming down for a loss or a mark, until all before `until` is acknowledged.
+    /// Reduces the window for a loss or a mark, until all segments before `until` are acknowledged.
     Reducing {
         until: u64,
-        repair: Option<Repair>,
+        recovery: Option<Recovery>,
         lossy: bool,
     },
-    /// After a timeout.
     Lost {
         until: u64,
     },
 }
 
-/// The delivery-rate estimator's counters (draft-cheng-iccrg-delivery-rate-estimation).
+/// Counters of the delivery-rate estimator (draft-cheng-iccrg-delivery-rate-estimation).
 #[derive(Clone, Copy, Debug, Default)]
 struct Delivery {
     count: u64,
@@ -127,69 +123,69 @@ struct Delivery {
 
 #[derive(Clone, Copy, Debug, Default)]
 struct Timers {
-    /// Timeout, or what takes its place.
+    /// Retransmission timeout; while the connection opens, the SYN timeout.
     retransmission: Option<Instant>,
     probe: Option<Instant>,
     reordering: Option<Instant>,
     pace: Option<Instant>,
 }
 
-/// How patient to be with what was overtaken (RFC 8985 §6.2, step 4).
+/// Reordering window of RACK (RFC 8985 §6.2, step 4).
 #[derive(Clone, Copy, Debug)]
 struct Reordering {
     seen: bool,
-    /// In quarters of the least round trip: grows by one in each round trip in which something was sent again for nothing.
+    /// Quarters of the minimum RTT. The value grows by one in each round trip with a spurious retransmission.
     quarters: u32,
-    /// When this is acknowledged it may grow again.
+    /// The value may grow again when this segment is acknowledged.
     round_end: u64,
-    /// Repairs for which it stays as it is.
-    stays: u32,
+    /// Recoveries for which the value recoveries_left as it is.
+    recoveries_left: u32,
 }
 
 impl Reordering {
-    const STAYS: u32 = 16;
+    const PERSISTENCE: u32 = 16;
 
     fn new() -> Self {
-        Reordering { seen: false, quarters: 1, round_end: 0, stays: Self::STAYS }
+        Reordering { seen: false, quarters: 1, round_end: 0, recoveries_left: Self::PERSISTENCE }
     }
 
-    /// Something arrived that had arrived before.
-    fn was_impatient(&mut self, acknowledged: u64, next: u64) {
+    /// Widens the window after a segment arrived twice.
+    fn widen(&mut self, acknowledged: u64, next: u64) {
         if acknowledged >= self.round_end {
             self.quarters += 1;
             self.round_end = next;
-            self.stays = Self::STAYS;
+            self.recoveries_left = Self::PERSISTENCE;
         }
     }
 
-    fn repaired(&mut self) {
-        self.stays = self.stays.saturating_sub(1);
-        if self.stays == 0 {
+    fn on_recovery(&mut self) {
+        self.recoveries_left = self.recoveries_left.saturating_sub(1);
+        if self.recoveries_left == 0 {
             self.quarters = 1;
         }
     }
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Probing {
-    /// Acknowledging this ends it.
+struct TailProbe {
+    /// Acknowledging this segment ends the probe.
     end: u64,
-    /// It sent something again, so that silence about a duplicate means a loss.
-    again: bool,
+    /// True if the probe was a retransmission, so that silence about a duplicate means a loss.
+    is_retransmission: bool,
 }
 
 const SYN_RETRIES: u32 = 6;
 
-impl Sender {
-    /// One that opens its connection at the first [`send`](Self::send).
-    pub fn new(stream: u32, settings: Settings) -> Self {
-        Sender {
+impl TcpSender {
+    /// Creates a sender that opens its connection at the first [`send`](Self::send).
+    pub fn new(stream: u32, settings: TcpSettings) -> Self {
+        TcpSender {
             settings,
             stream,
             connection: Connection::Closed,
             board: Scoreboard::default(),
-            control: control(&settings, stream),
-            rtt: RoundTrip::default(),
+            control: create_control(&settings, stream),
+            rtt: RttEstimator::default(),
             state: State::Open,
             rack: None,
             reordering: Reordering::new(),
@@ -206,25 +202,25 @@ impl Sender {
         }
     }
 
-    /// What it did so far.
+    /// Returns the statistics so far.
     pub fn stats(&self) -> SenderStats {
         self.stats
     }
 
-    /// Why it stopped before everything was acknowledged, if it did.
-    pub fn ended(&self) -> Option<Ended> {
+    /// Returns why the sender gave up before everything was acknowledged, if it did.
+    pub fn ended(&self) -> Option<SendFailure> {
         match self.connection {
             Connection::Ended(ended) => Some(ended),
             _ => None,
         }
     }
 
-    /// True if all it ever sent is acknowledged.
+    /// Returns true if all sent segments are acknowledged.
     pub fn is_idle(&self) -> bool {
         self.board.is_empty()
     }
 
-    /// Takes a packet of answers.
+    /// Handles a packet of acknowledgements.
     pub fn receive(&mut self, packet: &Packet, reply: &Reply, now: Instant) {
         match reply.kind {
             ReplyKind::SynAck => self.open(now),
@@ -232,8 +228,8 @@ impl Sender {
         }
     }
 
-    /// What leaves now; new data is taken from the `left` segments that are to be sent, the last of which carries
-    /// `last` bytes.
+    /// Returns the packet that leaves now. New data comes from the `left` segments that are to be sent; the last of
+    /// them carries `last` bytes.
     pub fn send(&mut self, left: &mut u64, last: u32, now: Instant) -> Option<(Packet, Segment)> {
         match self.connection {
             Connection::Open => {
@@ -252,15 +248,15 @@ impl Sender {
         }
     }
 
-    /// When it next wants to send though nothing comes.
-    pub fn wake(&self) -> Option<Instant> {
+    /// Returns the next timer of the sender.
+    pub fn poll_timeout(&self) -> Option<Instant> {
         let Timers { retransmission, probe, reordering, pace } = self.timers;
         [retransmission, probe, reordering, pace].into_iter().flatten().min()
     }
 
     fn send_syn(&mut self, tries: u32, now: Instant) -> Option<(Packet, Segment)> {
         if tries > SYN_RETRIES {
-            self.end(Ended::NoAnswer);
+            self.end(SendFailure::NoAnswer);
             return None;
         }
         self.connection = Connection::Opening { tries, sent: now };
@@ -280,14 +276,14 @@ impl Sender {
         self.stats.opened = Some(now);
     }
 
-    fn end(&mut self, ended: Ended) {
+    fn end(&mut self, ended: SendFailure) {
         self.connection = Connection::Ended(ended);
         self.timers = Timers::default();
     }
 }
 
-/// Sending.
-impl Sender {
+/// Sending of data and probes.
+impl TcpSender {
     fn send_data(&mut self, left: &mut u64, last: u32, now: Instant) -> Option<(Packet, Segment)> {
         if self.timers.pace.is_some_and(|at| at > now) {
             return None;
@@ -307,20 +303,20 @@ impl Sender {
         self.send_new(room, left, last, now)
     }
 
-    /// Segments that the congestion window has room for.
+    /// Returns the segments for which the congestion window has room.
     fn room(&self) -> u64 {
         let window = match &self.state {
-            State::Reducing { repair: Some(repair), .. } => repair.window(),
+            State::Reducing { recovery: Some(recovery), .. } => recovery.window(),
             _ => self.control.window(),
         };
-        // Also BBR's own reductions leave room for one.
-        (window.max(1.0) as u64).saturating_sub(self.board.flying())
+        // Every control leaves room for one segment, also after BBR's own reductions.
+        (window.max(1.0) as u64).saturating_sub(self.board.in_flight())
     }
 
     fn send_again(&mut self, room: u64, now: Instant) -> Option<(Packet, Segment)> {
         let stamp = self.stamp(now);
         let head = self.board.acknowledged();
-        let (start, end) = self.board.resend(room.min(u64::from(self.settings.grain)), stamp)?;
+        let (start, end) = self.board.resend(room.min(u64::from(self.settings.range_segments)), stamp)?;
         self.stats.retransmitted += end - start;
         if start == head || self.timers.retransmission.is_none() {
             self.restart_timeout(now);
@@ -328,40 +324,40 @@ impl Sender {
         Some(self.leave(start, end - start, false, now))
     }
 
-    /// The next segment though the congestion window is full, or else the last once more.
+    /// Sends the next segment although the congestion window is full, or the last one again.
     fn send_probe(&mut self, left: &mut u64, last: u32, now: Instant) -> Option<(Packet, Segment)> {
-        let again = *left == 0 || self.offered() == 0;
-        let start = if again {
+        let is_retransmission = *left == 0 || self.receive_window_room() == 0;
+        let start = if is_retransmission {
             let stamp = self.stamp(now);
             self.stats.retransmitted += 1;
             self.board.probe(stamp)?
         } else {
             self.take(1, left, last, now)
         };
-        self.probing = Some(Probing { end: self.board.next(), again });
+        self.probing = Some(TailProbe { end: self.board.next(), is_retransmission });
         self.restart_timeout(now);
-        Some(self.leave(start, 1, !again, now))
+        Some(self.leave(start, 1, !is_retransmission, now))
     }
 
-    /// Segments that the receive window has room for.
-    fn offered(&self) -> u64 {
+    /// Returns the segments for which the receive window has room.
+    fn receive_window_room(&self) -> u64 {
         (self.board.acknowledged() + self.settings.window_segments()).saturating_sub(self.board.next())
     }
 
     fn send_new(&mut self, room: u64, left: &mut u64, last: u32, now: Instant) -> Option<(Packet, Segment)> {
-        let offered = self.offered();
-        if offered == 0 || *left == 0 {
+        let receive_window_room = self.receive_window_room();
+        if receive_window_room == 0 || *left == 0 {
             self.limited = true;
             return None;
         }
-        let grain = u64::from(self.settings.grain);
+        let grain = u64::from(self.settings.range_segments);
         let wanted = grain.min(*left);
-        // Short ranges breed short ranges: what is on its way will soon make room for a whole one.
-        if room.min(offered) < wanted && self.board.flying() >= 4 * grain {
+        // Short ranges cause more short ranges. Segments in flight soon make room for a whole range.
+        if room.min(receive_window_room) < wanted && self.board.in_flight() >= 4 * grain {
             self.full |= room < wanted;
             return None;
         }
-        let count = wanted.min(room).min(offered);
+        let count = wanted.min(room).min(receive_window_room);
         let was_idle = self.board.is_empty();
         let start = self.take(count, left, last, now);
         if was_idle || self.timers.retransmission.is_none() {
@@ -371,7 +367,7 @@ impl Sender {
         Some(self.leave(start, count, true, now))
     }
 
-    /// Makes segments of new data; gives the first.
+    /// Creates segments of new data; returns the first.
     fn take(&mut self, count: u64, left: &mut u64, last: u32, now: Instant) -> u64 {
         let stamp = self.stamp(now);
         let start = self.board.send(count, stamp);
@@ -382,12 +378,12 @@ impl Sender {
         start
     }
 
-    fn stamp(&mut self, now: Instant) -> Stamp {
-        if self.board.flying() == 0 {
+    fn stamp(&mut self, now: Instant) -> SendRecord {
+        if self.board.in_flight() == 0 {
             (self.delivery.at, self.delivery.first_sent) = (now, now);
         }
         self.delivery.transmissions += 1;
-        Stamp {
+        SendRecord {
             sent: now,
             order: self.delivery.transmissions,
             delivered: self.delivery.count,
@@ -397,10 +393,10 @@ impl Sender {
         }
     }
 
-    /// Segments `start` and on, `count` of them, go out.
+    /// Builds the packet of `count` segments from `start`.
     fn leave(&mut self, start: u64, count: u64, is_new: bool, now: Instant) -> (Packet, Segment) {
-        if let State::Reducing { repair: Some(repair), .. } = &mut self.state {
-            repair.sent(count);
+        if let State::Reducing { recovery: Some(recovery), .. } = &mut self.state {
+            recovery.sent(count);
         }
         if let Some(pace) = self.control.pace() {
             self.timers.pace = Some(now + Duration::from_secs_f64((count as f64 / pace).min(1e6)));
@@ -410,7 +406,7 @@ impl Sender {
             _ => self.settings.mss,
         };
         let mut packet = self.packet(count as u32, payload);
-        // RFC 3168 §6.1.5: what is sent again is not ECN-capable.
+        // RFC 3168 §6.1.5: a retransmission is not ECN-capable.
         if self.settings.ecn && is_new {
             packet.ecn = Ecn::Capable;
         }
@@ -419,8 +415,8 @@ impl Sender {
     }
 
     fn packet(&self, count: u32, last: u32) -> Packet {
-        let Settings { mss, headers, .. } = self.settings;
+        let TcpSettings { mss, headers, .. } = self.settings;
         let full = if count == 1 { last } else { mss };
-        Packet { flow: flow(self.stream), ..Packet::several(0, count, full + headers, last + headers) }
+        Packet { flow: flow(self.stream), ..Packet::super_packet(0, count, full + headers, last + headers) }
     }
 }

@@ -1,26 +1,26 @@
-//! What the sender does when nothing comes.
+//! Timers of the sender.
 
 use std::time::Duration;
 
-use super::{Ended, Sender, State, Timers};
+use super::{SendFailure, State, TcpSender, Timers};
 use crate::time::Instant;
 
-/// Linux gives up after so many timeouts in a row (`tcp_retries2`).
+/// Consecutive timeouts after which Linux gives up (`tcp_retries2`).
 const DATA_RETRIES: u32 = 15;
-/// Linux delays an acknowledgement by at most so much (`TCP_DELACK_MAX`).
-const MOST_ACK_DELAY: Duration = Duration::from_millis(200);
+/// Maximum delay of an acknowledgement in Linux (`TCP_DELACK_MAX`).
+const MAX_ACK_DELAY: Duration = Duration::from_millis(200);
 
-impl Sender {
+impl TcpSender {
     pub(super) fn run_timers(&mut self, now: Instant) {
         let due = |timer: Option<Instant>| timer.is_some_and(|at| at <= now);
         if due(self.timers.reordering) {
             self.timers.reordering = None;
-            let flight = self.board.flying();
+            let flight = self.board.in_flight();
             let lost = self.detect(now);
             if lost > 0 && matches!(self.state, State::Open) {
-                self.repair(flight, false);
-                if let State::Reducing { repair: Some(repair), .. } = &mut self.state {
-                    repair.acknowledged(0, self.board.flying(), false);
+                self.start_recovery(flight, false);
+                if let State::Reducing { recovery: Some(recovery), .. } = &mut self.state {
+                    recovery.on_ack(0, self.board.in_flight(), false);
                 }
             }
         }
@@ -37,15 +37,15 @@ impl Sender {
         self.timers.retransmission = (!self.board.is_empty()).then(|| now + timeout);
     }
 
-    /// A tail loss probe goes out when nothing is heard for two round trips (RFC 8985 §7.2).
+    /// Arms a tail loss probe, which is sent after two round trips of silence (RFC 8985 §7.2).
     pub(super) fn arm_probe(&mut self, left: u64, now: Instant) {
         let quiet = matches!(self.state, State::Open) && self.board.sacked() == 0 && self.probing.is_none();
         if !quiet || self.board.is_empty() {
             return self.timers.probe = None;
         }
         let Some(smoothed) = self.rtt.smoothed().filter(|_| self.timers.probe.is_none()) else { return };
-        let alone = self.board.flying() == 1 && left == 0;
-        let wait = 2 * smoothed + if alone { MOST_ACK_DELAY } else { Duration::ZERO };
+        let alone = self.board.in_flight() == 1 && left == 0;
+        let wait = 2 * smoothed + if alone { MAX_ACK_DELAY } else { Duration::ZERO };
         let at = now + wait;
         self.timers.probe = self.timers.retransmission.map(|timeout| at.min(timeout));
     }
@@ -58,15 +58,15 @@ impl Sender {
         self.stats.timeouts += 1;
         self.backoff += 1;
         if self.backoff > DATA_RETRIES {
-            return self.end(Ended::TimedOut);
+            return self.end(SendFailure::TimedOut);
         }
-        // What was sent within the last round trip may still be on its way.
+        // Segments sent within the last round trip may still be in flight.
         let since = Duration::from_nanos(now.as_nanos()).saturating_sub(self.rtt.smoothed().unwrap_or_default());
         self.board.time_out(Instant::ZERO + since);
-        let again = matches!(self.state, State::Lost { .. });
-        self.control.timed_out(again);
+        let is_repeated = matches!(self.state, State::Lost { .. });
+        self.control.on_timeout(is_repeated);
         self.probing = None;
-        if !again {
+        if !is_repeated {
             self.reduced = true;
             self.state = State::Lost { until: self.board.next() };
         }

@@ -1,4 +1,4 @@
-//! Files of names and of patterns: one a line, or between NULs, as rsync reads them.
+//! Files with names or patterns, one per line or separated by NUL, in rsync's format.
 
 use std::ffi::OsStr;
 use std::fs::File;
@@ -9,32 +9,32 @@ use lfn_core::transfer::entry::Name;
 
 use crate::exit::Failure;
 
-/// Longest file; what is in it is held and sorted in memory.
-const LONGEST: u64 = 64 << 20;
+/// Maximum size of a list, bytes. Its contents are kept and sorted in memory.
+const MAX_LIST: u64 = 64 << 20;
 
-/// What is in a file of names or patterns that a flag gave; `-` is standard input.
+/// Reads the file that a flag names; `-` is standard input.
 pub fn read(flag: &str, file: &OsStr) -> Result<Vec<u8>, Failure> {
     let mut content = Vec::new();
-    let mut take = |from: &mut dyn Read| from.take(LONGEST + 1).read_to_end(&mut content);
+    let mut take = |from: &mut dyn Read| from.take(MAX_LIST + 1).read_to_end(&mut content);
     let read = match file == "-" {
         true => take(&mut io::stdin()),
         false => File::open(Path::new(file)).and_then(|mut file| take(&mut file)),
     };
     read.map_err(|error| {
         let hint = match error.kind() {
-            io::ErrorKind::PermissionDenied => "see who may read it, or give the list on standard input: -",
-            _ => "see how it is spelt: a file on this host, with one name or pattern a line; - is standard input",
+            io::ErrorKind::PermissionDenied => "check the permissions of the file, or give the list on standard input: -",
+            _ => "check the spelling: FILE is on this host and has one name or pattern per line; - reads standard input",
         };
         Failure::usage(format!("--{flag} {}: {error}", file.display())).hint(hint)
     })?;
-    if content.len() as u64 > LONGEST {
-        let hint = "give the directory, with --include and --exclude, or several lists";
+    if content.len() as u64 > MAX_LIST {
+        let hint = "use --include and --exclude, or split the list";
         return Err(Failure::usage(format!("--{flag} {}: longer than 64 MiB", file.display())).hint(hint));
     }
     Ok(content)
 }
 
-/// Its lines with their numbers from 1. Empty lines are left out, and without `nul` comments too: lines that begin with `#`
+/// Iterates over the lines, numbered from 1. Skips empty lines and, without `nul`, comments: lines that begin with `#`
 /// or `;`.
 pub fn lines(content: &[u8], nul: bool) -> impl Iterator<Item = (usize, &[u8])> {
     let end = if nul { b'\0' } else { b'\n' };
@@ -47,18 +47,18 @@ pub fn lines(content: &[u8], nul: bool) -> impl Iterator<Item = (usize, &[u8])> 
         .filter(move |(_, line)| !line.is_empty() && (nul || !matches!(line[0], b'#' | b';')))
 }
 
-/// The names in it, below the one source.
-pub fn names(file: &OsStr, nul: bool) -> Result<Vec<Name>, Failure> {
+/// Reads a list of names below the source.
+pub fn read_names(file: &OsStr, nul: bool) -> Result<Vec<Name>, Failure> {
     let content = read("files-from", file)?;
-    let hint = "names are relative to the source, and stay below it";
+    let hint = "write names relative to SOURCE, without ..";
     let name = |(number, line): (usize, &[u8])| {
-        Name::new(plain(line)).map_err(|e| Failure::usage(format!("{}:{number}: {e}", file.display())).hint(hint))
+        Name::new(normalize(line)).map_err(|e| Failure::usage(format!("{}:{number}: {e}", file.display())).hint(hint))
     };
     lines(&content, nul).map(name).collect()
 }
 
-/// Without what changes nothing: slashes at the ends, empty components and those of one dot.
-fn plain(line: &[u8]) -> Vec<u8> {
+/// Removes slashes at both ends, empty components and `.` components.
+fn normalize(line: &[u8]) -> Vec<u8> {
     let components: Vec<_> = line.split(|byte| *byte == b'/').filter(|part| !matches!(*part, b"" | b".")).collect();
     if components.is_empty() { b".".to_vec() } else { components.join(&b'/') }
 }
@@ -68,7 +68,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn lines_are_what_rsync_takes_for_lines() {
+    fn lines_are_split_as_in_rsync() {
         let all = |text: &'static str, nul| -> Vec<_> {
             lines(text.as_bytes(), nul).map(|(number, line)| (number, std::str::from_utf8(line).unwrap())).collect()
         };
@@ -77,10 +77,10 @@ mod tests {
     }
 
     #[test]
-    fn names_are_made_plain() {
+    fn names_are_normalized() {
         for (line, name) in [("/a//b/./c/", "a/b/c"), ("./a", "a"), (".", "."), ("/", "."), ("a/../b", "a/../b")] {
-            assert_eq!(plain(line.as_bytes()), name.as_bytes(), "{line}");
+            assert_eq!(normalize(line.as_bytes()), name.as_bytes(), "{line}");
         }
-        assert!(Name::new(plain(b"a/../b")).is_err());
+        assert!(Name::new(normalize(b"a/../b")).is_err());
     }
 }

@@ -1,10 +1,10 @@
-//! The flags of a copy, in groups: each makes of its text what both ends understand.
+//! The flags of a copy, grouped by topic. Each group converts its values to the types of the protocol.
 
 pub mod clean;
 mod lists;
-pub mod reach;
+pub mod ssh;
 mod rules;
 pub mod streams;
-pub mod there;
+pub mod overwrite;
 pub mod tree;
-pub mod whole;
+pub mod integrity;

@@ -1,44 +1,44 @@
-//! `--include` and its like: patterns in the order in which they were typed, since the first that matches decides.
+//! `--include`, `--exclude` and their files. The order on the command line matters, since the first match decides.
 
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStrExt;
 
 use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
-use lfn_core::transfer::filter::{Decision, Rules};
+use lfn_core::transfer::filter::{Decision, FilterRules};
 
 use super::lists::{lines, read};
 use crate::exit::Failure;
 
-/// What was typed.
+/// Filter flags in the order typed.
 #[derive(Clone, Debug, Default)]
-pub struct RuleFlags(Vec<Typed>);
+pub struct RuleFlags(Vec<TypedRule>);
 
 #[derive(Clone, Debug)]
-struct Typed {
+struct TypedRule {
     flag: &'static str,
     decision: Decision,
-    /// A file of patterns.
-    file: bool,
+    /// The value names a file of patterns.
+    is_file: bool,
     text: OsString,
 }
 
 const FLAGS: [(&str, Decision, bool, &str); 4] = [
-    ("include", Decision::Include, false, "Copy what matches, though a later --exclude matches it too"),
-    ("exclude", Decision::Exclude, false, "Leave out what matches; a directory with all it holds"),
-    ("include-from", Decision::Include, true, "Patterns to include, one a line; - is standard input"),
-    ("exclude-from", Decision::Exclude, true, "Patterns to exclude, one a line; - is standard input"),
+    ("include", Decision::Include, false, "Do not exclude files matching PATTERN, even if a later --exclude matches"),
+    ("exclude", Decision::Exclude, false, "Exclude files matching PATTERN; a directory is excluded with its contents"),
+    ("include-from", Decision::Include, true, "Read include patterns from FILE, one per line; - reads standard input"),
+    ("exclude-from", Decision::Exclude, true, "Read exclude patterns from FILE, one per line; - reads standard input"),
 ];
 
 impl RuleFlags {
-    /// The rules; `nul` ends the lines of files.
-    pub fn rules(&self, nul: bool) -> Result<Rules, Failure> {
-        let mut rules = Rules::default();
-        let hint = "patterns mean what they mean to rsync; its rules in long form are not read";
-        for Typed { flag, decision, file, text } in &self.0 {
+    /// Returns the filter rules. With `nul`, NUL separates the patterns of a file.
+    pub fn rules(&self, nul: bool) -> Result<FilterRules, Failure> {
+        let mut rules = FilterRules::default();
+        let hint = "write patterns as in rsync; rsync's long filter rules are not supported";
+        for TypedRule { flag, decision, is_file, text } in &self.0 {
             let mut push = |pattern: &[u8], place: &str| {
                 rules.push(*decision, pattern).map_err(|e| Failure::usage(format!("{place}{e}")).hint(hint))
             };
-            if !file {
+            if !is_file {
                 push(text.as_bytes(), "")?;
                 continue;
             }
@@ -58,7 +58,7 @@ impl clap::FromArgMatches for RuleFlags {
             let (Some(indices), Some(texts)) = (matches.indices_of(flag), matches.get_many::<OsString>(flag)) else {
                 continue;
             };
-            let texts = texts.map(|text| Typed { flag, decision, file, text: text.clone() });
+            let texts = texts.map(|text| TypedRule { flag, decision, is_file: file, text: text.clone() });
             typed.extend(indices.zip(texts));
         }
         typed.sort_by_key(|(index, _)| *index);

@@ -1,97 +1,100 @@
-//! The data streams: how many, how large their blocks, how they are controlled, paced and protected; what is not asked for
-//! is chosen from what is known of the path ([`lfn_core::transfer::streams`]).
+//! Flags of the data streams: number, block size, congestion control, rate and encryption. Defaults come from the
+//! figures of the path ([`lfn_core::transfer::streams`]).
 
 use std::time::Duration;
 
 use lfn_core::path::PathProfile;
 use lfn_core::transfer::blocks::Layout;
-use lfn_core::transfer::streams::{Asked, Choice, FEW, choose};
+use lfn_core::transfer::streams::{RequestedStreams, StreamPlan, DEFAULT_STREAMS, plan_streams};
 use lfn_core::units::{BitRate, Bytes, parse_unit_duration};
-use lfn_core::wire::CongestionWish;
+use lfn_core::wire::CongestionRequest;
 use lfn_net::session::Protection;
 
 use crate::exit::Failure;
 
-/// Slower than a modem, and rather a unit that was forgotten.
-const LEAST_RATE: BitRate = BitRate(8000);
+/// A lower rate is probably a mistake in the unit.
+const MIN_RATE: BitRate = BitRate(8000);
 
-/// What streams may grow to on a path of which nothing is known; where it is known, what was chosen is enough.
-const GROW_TO: u16 = 8 * FEW;
+/// Maximum number of streams on an unknown path. On a known path the number is planned.
+const MAX_AUTO_STREAMS: u16 = 8 * DEFAULT_STREAMS;
 
-/// What is asked of the streams.
+/// Flags of the data streams.
 #[derive(clap::Args, Debug)]
 pub struct StreamFlags {
-    /// Data streams, so many and no others [default: as many as a known path needs, else 4 and more as long as they help]
+    /// Use exactly N data streams [default: from the path if known; otherwise start at 4 and add while throughput
+    /// improves]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
     streams: Option<u16>,
-    /// Size of a block, a power of two from 1KiB to 16MiB [default: 1MiB, less where streams are many and slow]
+    /// Use blocks of this size, a power of two from 1KiB to 16MiB [default: 1MiB, less for many slow streams]
     #[arg(long, value_name = "BYTES")]
-    block: Option<Bytes>,
-    /// Congestion control of the sending streams, such as bbr [default: what a known path needs, else the host's]
+    block_size: Option<Bytes>,
+    /// Set the TCP congestion control of the sender, such as bbr [default: from the path if known; otherwise the
+    /// host's]
     #[arg(long, value_name = "NAME")]
     congestion: Option<String>,
-    /// Capacity of the path, or what of it this copy may take: streams are chosen, and the time is predicted, by it and the
-    /// round trip, which one connection more finds out; together they send no faster [default: that of the emulated path,
-    /// else unknown]
+    /// Limit the total send rate, and use it as the path capacity [default: no limit; the capacity of an emulated path]
+    ///
+    /// The capacity and the RTT determine the number of streams and the predicted time. Opens one extra connection to
+    /// measure the RTT.
     #[arg(long, value_name = "RATE")]
     pub rate: Option<BitRate>,
-    /// If the connection is lost, try to get another one for this long, counted from when anything moved last; 0s: never
+    /// Keep reconnecting for this long after the last progress; 0s disables reconnecting
     #[arg(long, value_name = "DURATION", default_value = "10min", value_parser = parse_unit_duration)]
-    pub patience: Duration,
-    /// Data streams without encryption, authenticated still; for private circuits
+    pub retry_for: Duration,
+    /// Do not encrypt the data streams (they stay authenticated); for private circuits
     #[arg(long)]
     clear_data: bool,
 }
 
 impl StreamFlags {
-    /// What no server would grant.
+    /// Refuses values that no server accepts.
     pub fn check(&self) -> Result<(), Failure> {
-        if let Some(rate) = self.rate.filter(|rate| *rate < LEAST_RATE) {
-            let text = format!("--rate: {rate} is less than {LEAST_RATE}, with which nothing comes to an end");
+        if let Some(rate) = self.rate.filter(|rate| *rate < MIN_RATE) {
+            let text = format!("--rate {rate} is too low; minimum {MIN_RATE}");
             return Err(Failure::usage(text).hint("--rate 10gbit"));
         }
-        let Some(block) = self.block else { return Ok(()) };
+        let Some(block) = self.block_size else { return Ok(()) };
         let block = Layout::new(Bytes(0), block);
-        block.map(|_| ()).map_err(|error| Failure::usage(error).hint("--block 1MiB"))
+        block.map(|_| ()).map_err(|error| Failure::usage(error).hint("--block-size 1MiB"))
     }
 
-    /// How the data streams are protected.
+    /// Returns the protection of the data streams.
     pub fn protection(&self) -> Protection {
         if self.clear_data { Protection::Clear } else { Protection::Tls }
     }
 
-    /// How they are set up, as typed or for a path and a size as far as those are known.
-    pub fn choose(&self, path: Option<&PathProfile>, size: Option<Bytes>) -> Choice {
-        let asked = Asked {
+    /// Chooses the settings of the streams: as typed, or from the path and the size as far as known.
+    pub fn plan_streams(&self, path: Option<&PathProfile>, size: Option<Bytes>) -> StreamPlan {
+        let requested = RequestedStreams {
             streams: self.streams,
-            block: self.block,
+            block: self.block_size,
             congestion: self.congestion.as_ref().map(|name| name.parse().unwrap_or_default()),
             send_buffer: send_buffer(),
         };
-        let choice = choose(path, size, &asked);
-        // What is typed holds for few streams too, and on this host, of whose path nothing is to be planned.
+        let choice = plan_streams(path, size, &requested);
+        // A typed rate also limits few streams and local copies, for which no path is planned.
         let pace = self.rate.map(|rate| BitRate(rate.0 / u64::from(choice.streams.max(1)))).or(choice.pace);
-        Choice { pace, ..choice }
+        StreamPlan { pace, ..choice }
     }
 
-    /// How many streams there may come to be.
-    pub fn most(&self, choice: &Choice, path: Option<&PathProfile>) -> u16 {
-        if self.streams.is_some() || self.rate.is_some() || path.is_some() { choice.streams } else { GROW_TO }
+    /// Returns the maximum number of streams during the copy.
+    pub fn max_streams(&self, choice: &StreamPlan, path: Option<&PathProfile>) -> u16 {
+        if self.streams.is_some() || self.rate.is_some() || path.is_some() { choice.streams } else { MAX_AUTO_STREAMS }
     }
 
-    /// What to ask the sockets for.
-    pub fn wish(&self, choice: &Choice) -> Option<CongestionWish> {
+    /// Returns the congestion control to request for the sockets.
+    pub fn congestion_request(&self, choice: &StreamPlan) -> Option<CongestionRequest> {
         match &self.congestion {
-            Some(name) => Some(CongestionWish::Asked(name.clone())),
-            None => choice.congestion.map(|planned| CongestionWish::Planned(planned.to_string())),
+            Some(name) => Some(CongestionRequest::Requested(name.clone())),
+            None => choice.congestion.map(|planned| CongestionRequest::Planned(planned.to_string())),
         }
     }
 }
 
-/// What a socket of this host lets into flight: half of what autotuning may take (`net.ipv4.tcp_wmem`), since the kernel
-/// counts its own overhead too. The far end's is not known before it is asked.
+/// Returns the maximum bytes in flight of a socket on this host: half of the maximum of `net.ipv4.tcp_wmem`, since the
+/// kernel counts its own overhead too. The value of the other end is unknown before the session.
 fn send_buffer() -> Option<Bytes> {
     let text = std::fs::read_to_string("/proc/sys/net/ipv4/tcp_wmem").ok()?;
-    let most: u64 = text.split_whitespace().nth(2)?.parse().ok()?;
-    Some(Bytes(most / 2))
+    let max_bytes: u64 = text.split_whitespace().nth(2)?.parse().ok()?;
+    Some(Bytes(max_bytes / 2))
 }

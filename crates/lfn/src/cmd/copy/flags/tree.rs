@@ -1,61 +1,67 @@
-//! What of a tree is listed, and what is kept of it.
+//! Flags that select entries of a tree, and the attributes to preserve.
 
 use std::ffi::OsString;
 
-use lfn_core::transfer::keep::Keep;
-use lfn_core::wire::copy::Pick;
+use lfn_core::transfer::preserve::Preserve;
+use lfn_core::wire::copy::Selection;
 
-use super::lists::names;
+use super::lists::read_names;
 use super::rules::RuleFlags;
 use crate::exit::Failure;
 
-/// Which entries, and which of their attributes.
+/// Entries to copy, and their attributes.
 #[derive(clap::Args, Debug)]
 pub struct TreeFlags {
-    /// Keep everything of a tree: -l -H -p -o -X -A -S
+    /// Preserve everything: -l -H -p -o -X -A -S
     #[arg(short, long)]
     archive: bool,
-    /// Copy symbolic links as links, instead of leaving them out, or following one that is itself a SOURCE
+    /// Copy symbolic links as links [default: skip them, but follow a SOURCE that is a link]
     #[arg(short, long)]
     links: bool,
-    /// Keep that several names are one file
+    /// Preserve hard links
     #[arg(short = 'H', long)]
     hard_links: bool,
-    /// Keep permission bits whatever the umask, also of what is there already; set-user-ID bits too where root keeps owners
+    /// Preserve permissions, regardless of the umask
+    ///
+    /// Permissions of existing files are changed too. Set-user-ID bits are preserved only by root with --owners.
     #[arg(short, long)]
     perms: bool,
-    /// Keep user and group, by name where both ends know it; whom one may not give files to is told once
+    /// Preserve user and group, by name if both ends know it, else by number
+    ///
+    /// Without root, only groups you belong to can be set. lfn reports the number of other files, and this is no error.
     #[arg(short, long, visible_alias = "owner")]
     owners: bool,
-    /// Keep extended attributes: those of users, and for root the others too
+    /// Preserve extended attributes of users; as root, all extended attributes
     #[arg(short = 'X', long)]
     xattrs: bool,
-    /// Keep access control lists
+    /// Preserve ACLs (access control lists)
     #[arg(short = 'A', long)]
     acls: bool,
-    /// Keep holes: zeros are not sent, and take no room
+    /// Turn blocks of zeros into holes: they are not sent and take no disk space
     #[arg(short = 'S', long)]
     sparse: bool,
     #[command(flatten)]
     rules: RuleFlags,
-    /// Copy only the names in FILE, relative to the one SOURCE, with the directories on the way; - is standard input
+    /// Copy only the names listed in FILE, relative to the one SOURCE; - reads standard input
+    ///
+    /// The directories above each name are copied too.
     #[arg(long, value_name = "FILE", allow_hyphen_values = true)]
     files_from: Option<OsString>,
-    /// NUL ends a name or pattern in a FILE, not the end of a line
+    /// Separate the names and patterns of a FILE by NUL instead of newline
     #[arg(short = '0', long)]
     from0: bool,
 }
 
 impl TreeFlags {
-    /// As both ends understand it.
-    pub fn pick(&self) -> Result<Pick, Failure> {
-        let names = self.files_from.as_ref().map(|file| names(file, self.from0)).transpose()?;
-        Ok(Pick { keep: self.keep(), rules: self.rules.rules(self.from0)?, names })
+    /// Returns the selection in the form of the protocol.
+    pub fn selection(&self) -> Result<Selection, Failure> {
+        let names = self.files_from.as_ref().map(|file| read_names(file, self.from0)).transpose()?;
+        Ok(Selection { preserve: self.preserve(), rules: self.rules.rules(self.from0)?, names })
     }
 
-    fn keep(&self) -> Keep {
+    fn preserve(&self) -> Preserve {
         let all = self.archive;
-        Keep {
+        Preserve {
             links: all || self.links,
             hard_links: all || self.hard_links,
             modes: all || self.perms,

@@ -1,95 +1,97 @@
-//! The log as a capture: the blocks of pcapng (draft-ietf-opsawg-pcapng) that tcpdump and Wireshark need.
+//! Packet log as a capture file, in the pcapng blocks (draft-ietf-opsawg-pcapng) that tcpdump and Wireshark need.
 //!
-//! Each path has three interfaces: near and far, where packets cross between a side and the link, and one for what goes
-//! no further. Frames are written as the kernel had them, super-packets whole, so that a capture is of the size of the
-//! traffic and not of its packets; a range that was cut out leaves as what it was cut to. There are crates for the
-//! format; the four blocks needed are smaller than what would have to be converted for them.
+//! Each path has three interfaces: near and far, where packets cross between a side and the link, and one for dropped
+//! packets. The kernel's frames are written unchanged, super-packets included, so the size of a capture follows the
+//! traffic and not the number of packets. A range that the link cut out of a frame is a frame of its own. No crate is
+//! used for the format, because these four blocks are smaller than the conversion to a crate's types.
 
-use lfn_core::link::Direction;
+use lfn_core::link::LinkDirection;
 
 use super::Encode;
-use super::record::{Gone, Note, POINTS, Place, Point, Record, SNAP, Sight, Zero};
-use crate::emulator::data_path::Unforeseen;
+use super::record::{
+    CapturePoint, CapturedFrame, DropReason, FrameNote, LogStart, Record, SNAP_LENGTH, TAP_POINTS, TapPoint,
+};
+use crate::emulator::data_path::UnmodelledDrop;
 
-/// Writes sights.
-pub(super) struct Capture {
-    zero: Zero,
+/// Encoder of captured frames.
+pub(super) struct PcapngEncoder {
+    start: LogStart,
     seed: u64,
     paths: usize,
-    /// Frames seen at each place.
+    /// Frames captured at each point.
     seen: Vec<u64>,
-    /// When the last of them was, nanoseconds since 1970.
+    /// Time of the last captured frame, nanoseconds since 1970.
     last: u64,
 }
 
-/// Section header block, §4.1: always the first.
+/// Section header block (§4.1). It is always the first block.
 const SECTION: u32 = 0x0a0d_0d0a;
-/// Interface description block, §4.2.
+/// Interface description block (§4.2).
 const INTERFACE: u32 = 1;
-/// Interface statistics block, §4.6.
+/// Interface statistics block (§4.6).
 const STATISTICS: u32 = 5;
-/// Enhanced packet block, §4.3.
+/// Enhanced packet block (§4.3).
 const PACKET: u32 = 6;
-/// Tells the reader which byte order it is: little endian here, on any machine.
+/// Magic number that shows the byte order: little endian here, on any machine.
 const BYTE_ORDER: u32 = 0x1a2b_3c4d;
 const LINKTYPE_ETHERNET: u16 = 1;
-/// Time stamps are in units of 10^-9 s.
+/// Timestamps are in units of 10^-9 s.
 const NANOSECONDS: u8 = 9;
 
-/// Options of any block.
+/// Option code that all blocks have.
 const COMMENT: u16 = 1;
 const END_OF_OPTIONS: u16 = 0;
 
-impl Capture {
-    pub(super) fn new(zero: Zero, seed: u64, paths: usize) -> Self {
-        Capture { zero, seed, paths, seen: vec![0; paths * POINTS], last: zero.wall }
+impl PcapngEncoder {
+    pub(super) fn new(start: LogStart, seed: u64, paths: usize) -> Self {
+        PcapngEncoder { start, seed, paths, seen: vec![0; paths * TAP_POINTS], last: start.wall }
     }
 
-    fn places(&self) -> impl Iterator<Item = Place> + use<> {
-        (0..self.paths).flat_map(|path| Point::ALL.map(|point| Place { path, point }))
+    fn capture_points(&self) -> impl Iterator<Item = CapturePoint> + use<> {
+        (0..self.paths).flat_map(|path| TapPoint::ALL.map(|point| CapturePoint { path, point }))
     }
 }
 
-impl Encode for Capture {
+impl Encode for PcapngEncoder {
     fn begin(&mut self, out: &mut Vec<u8>) {
         const APPLICATION: u16 = 4;
         let mut block = Block::begin(out, SECTION);
         block.u32(BYTE_ORDER);
-        // Version 1.0; the length of the section is not known.
+        // Version 1.0. The length of the section is not known.
         block.u16(1);
         block.u16(0);
         block.u64(u64::MAX);
         block.option(APPLICATION, format!("lfn {}", env!("CARGO_PKG_VERSION")).as_bytes());
         block.option(COMMENT, format!("lfn emulate, seed {}", self.seed).as_bytes());
         block.end_with_options();
-        for place in self.places() {
-            interface(place, out);
+        for capture_point in self.capture_points() {
+            interface(capture_point, out);
         }
     }
 
     fn record(&mut self, record: &Record, out: &mut Vec<u8>) {
         const FLAGS: u16 = 2;
         const PACKET_ID: u16 = 5;
-        let Record::Sight(sight) = record else { return };
-        let wall = self.zero.wall(sight.at);
+        let Record::Frame(frame) = record else { return };
+        let wall = self.start.wall(frame.at);
         self.last = self.last.max(wall);
-        if let Some(seen) = self.seen.get_mut(sight.place.index()) {
+        if let Some(seen) = self.seen.get_mut(frame.capture_point.index()) {
             *seen += 1;
         }
         let mut block = Block::begin(out, PACKET);
-        block.u32(sight.place.index() as u32);
+        block.u32(frame.capture_point.index() as u32);
         block.time(wall);
-        block.u32(sight.kept as u32);
-        block.u32(u32::try_from(sight.length).unwrap_or(u32::MAX));
-        block.padded(&sight.bytes[..sight.kept]);
-        if let Some(comment) = comment(sight.direction, &sight.note) {
+        block.u32(frame.captured as u32);
+        block.u32(u32::try_from(frame.length).unwrap_or(u32::MAX));
+        block.padded(&frame.bytes[..frame.captured]);
+        if let Some(comment) = comment(frame.direction, &frame.note) {
             block.option(COMMENT, comment.as_bytes());
         }
-        // Inbound is 1, outbound 2, in the lowest two bits.
-        block.option(FLAGS, &if sight.inbound { 1_u32 } else { 2 }.to_le_bytes());
-        // The emulator's own packets are seen here and nowhere else.
-        if sight.note.answer.is_none() {
-            block.option(PACKET_ID, &packet_id(sight).to_le_bytes());
+        // The lowest two bits are 1 for inbound and 2 for outbound.
+        block.option(FLAGS, &if frame.is_inbound { 1_u32 } else { 2 }.to_le_bytes());
+        // The emulator's own packets appear at only one point.
+        if frame.note.reply_mtu.is_none() {
+            block.option(PACKET_ID, &packet_id(frame).to_le_bytes());
         }
         block.end_with_options();
     }
@@ -97,10 +99,10 @@ impl Encode for Capture {
     fn end(&mut self, _written: u64, missed: &[u64], out: &mut Vec<u8>) {
         const RECEIVED: u16 = 4;
         const DROPPED: u16 = 5;
-        for place in self.places() {
-            let of = |counts: &[u64]| counts.get(place.index()).copied().unwrap_or(0);
+        for capture_point in self.capture_points() {
+            let of = |counts: &[u64]| counts.get(capture_point.index()).copied().unwrap_or(0);
             let mut block = Block::begin(out, STATISTICS);
-            block.u32(place.index() as u32);
+            block.u32(capture_point.index() as u32);
             block.time(self.last);
             block.option(RECEIVED, &(of(&self.seen) + of(missed)).to_le_bytes());
             block.option(DROPPED, &of(missed).to_le_bytes());
@@ -109,63 +111,63 @@ impl Encode for Capture {
     }
 }
 
-fn interface(place: Place, out: &mut Vec<u8>) {
+fn interface(capture_point: CapturePoint, out: &mut Vec<u8>) {
     const NAME: u16 = 2;
     const DESCRIPTION: u16 = 3;
     const RESOLUTION: u16 = 9;
-    let (name, description) = match place.point {
-        Point::Near => ("near", "between the near side and the link"),
-        Point::Far => ("far", "between the link and the far side"),
-        Point::Dropped => ("dropped", "what goes no further; the comment says why"),
+    let (name, description) = match capture_point.point {
+        TapPoint::Near => ("near", "between the near side and the link"),
+        TapPoint::Far => ("far", "between the link and the far side"),
+        TapPoint::Dropped => ("dropped", "dropped packets; the comment gives the reason"),
     };
-    // As the ends themselves are called.
-    let number = if place.path == 0 { String::new() } else { place.path.to_string() };
+    // The same numbering as in the names of the path ends.
+    let number = if capture_point.path == 0 { String::new() } else { capture_point.path.to_string() };
     let mut block = Block::begin(out, INTERFACE);
     block.u16(LINKTYPE_ETHERNET);
     block.u16(0);
-    block.u32(SNAP as u32);
+    block.u32(SNAP_LENGTH as u32);
     block.option(NAME, format!("{name}{number}").as_bytes());
     block.option(DESCRIPTION, description.as_bytes());
     block.option(RESOLUTION, &[NANOSECONDS]);
     block.end_with_options();
 }
 
-/// The same wherever the frame, or a part of it, is seen (§4.3, `epb_packetid`).
-fn packet_id(sight: &Sight) -> u64 {
-    let direction = match sight.direction {
-        Direction::Forward => 0,
-        Direction::Return => 1,
+/// Returns an id that is the same at every point where the frame, or a part of it, is captured (§4.3, `epb_packetid`).
+fn packet_id(frame: &CapturedFrame) -> u64 {
+    let direction = match frame.direction {
+        LinkDirection::Forward => 0,
+        LinkDirection::Return => 1,
     };
-    (sight.place.path as u64) << 49 | direction << 48 | sight.serial
+    (frame.capture_point.path as u64) << 49 | direction << 48 | frame.serial
 }
 
-/// What is to be said of it in words.
-fn comment(direction: Direction, note: &Note) -> Option<String> {
+/// Returns the comment of a frame.
+fn comment(direction: LinkDirection, note: &FrameNote) -> Option<String> {
     let arrow = match direction {
-        Direction::Forward => "near to far",
-        Direction::Return => "far to near",
+        LinkDirection::Forward => "near to far",
+        LinkDirection::Return => "far to near",
     };
-    let gone = note.gone.map(|(gone, packets)| {
-        let why = match gone {
-            Gone::Dropped(cause) => format!("dropped by the link: {}", cause.word()),
-            Gone::Lost(Unforeseen::NoRoom) => "lost by the emulator: no room".to_owned(),
-            Gone::Lost(Unforeseen::SendFailed) => "lost by the emulator: could not be sent".to_owned(),
+    let drop = note.drop.map(|(reason, packets)| {
+        let why = match reason {
+            DropReason::Link(cause) => format!("dropped by the link: {}", cause.name()),
+            DropReason::Emulator(UnmodelledDrop::RingFull) => "lost by the emulator: ring full".to_owned(),
+            DropReason::Emulator(UnmodelledDrop::SendFailed) => "lost by the emulator: could not be sent".to_owned(),
         };
         let packets = if packets > 1 { format!(" ({packets} packets)") } else { String::new() };
         format!("{arrow}: {why}{packets}")
     });
     let changes = [
         (note.is_copy, "a copy made by the link"),
-        (note.marked, "marked by the link: congestion experienced"),
-        (note.damaged, "damaged by the link"),
+        (note.is_marked, "marked by the link: congestion experienced"),
+        (note.is_corrupted, "corrupted by the link"),
     ];
-    let changes = changes.into_iter().filter(|(is_so, _)| *is_so).map(|(_, what)| what.to_owned());
-    let answer = note.answer.map(|mtu| format!("sent by the link: {arrow}, a packet was too big, {mtu} bytes pass"));
-    let all: Vec<String> = gone.into_iter().chain(answer).chain(changes).collect();
+    let changes = changes.into_iter().filter(|(is_set, _)| *is_set).map(|(_, text)| text.to_owned());
+    let reply = note.reply_mtu.map(|mtu| format!("sent by the link: {arrow}, packet too big, MTU {mtu} bytes"));
+    let all: Vec<String> = drop.into_iter().chain(reply).chain(changes).collect();
     (!all.is_empty()).then(|| all.join("; "))
 }
 
-/// One block: its type, its length twice, and what is between, in multiples of four bytes (§3.1).
+/// A block: its type, its length, the body, and its length again. All parts are multiples of four bytes (§3.1).
 struct Block<'a> {
     out: &'a mut Vec<u8>,
     start: usize,
@@ -192,7 +194,7 @@ impl<'a> Block<'a> {
         self.out.extend_from_slice(&value.to_le_bytes());
     }
 
-    /// A time stamp: the upper half comes first, whatever the byte order.
+    /// Writes a timestamp. The upper half comes first in any byte order.
     fn time(&mut self, nanos: u64) {
         self.u32((nanos >> 32) as u32);
         self.u32(nanos as u32);
@@ -204,7 +206,7 @@ impl<'a> Block<'a> {
         self.out.extend_from_slice(&[0; 3][..padding]);
     }
 
-    /// §3.5.
+    /// Writes an option (§3.5).
     fn option(&mut self, code: u16, value: &[u8]) {
         self.u16(code);
         self.u16(value.len() as u16);
@@ -227,25 +229,30 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_befell_a_frame_is_said_in_words() {
-        assert_eq!(comment(Direction::Forward, &Note::default()), None);
-        let dropped = Note { gone: Some((Gone::Dropped(DropCause::Queue), 3)), is_copy: true, ..Note::default() };
-        let said = comment(Direction::Return, &dropped);
+    fn comments_describe_drops_copies_and_replies() {
+        assert_eq!(comment(LinkDirection::Forward, &FrameNote::default()), None);
+        let dropped =
+            FrameNote { drop: Some((DropReason::Link(DropCause::Queue), 3)), is_copy: true, ..FrameNote::default() };
+        let text = comment(LinkDirection::Return, &dropped);
         assert_eq!(
-            said.as_deref(),
+            text.as_deref(),
             Some("far to near: dropped by the link: queue (3 packets); a copy made by the link")
         );
-        let lost = Note { gone: Some((Gone::Lost(Unforeseen::NoRoom), 1)), ..Note::default() };
-        let answer = Note { answer: Some(1300), ..Note::default() };
+        let lost =
+            FrameNote { drop: Some((DropReason::Emulator(UnmodelledDrop::RingFull), 1)), ..FrameNote::default() };
+        let reply = FrameNote { reply_mtu: Some(1300), ..FrameNote::default() };
         assert_eq!(
-            comment(Direction::Return, &answer).as_deref(),
-            Some("sent by the link: far to near, a packet was too big, 1300 bytes pass")
+            comment(LinkDirection::Return, &reply).as_deref(),
+            Some("sent by the link: far to near, packet too big, MTU 1300 bytes")
         );
-        assert_eq!(comment(Direction::Forward, &lost).as_deref(), Some("near to far: lost by the emulator: no room"));
+        assert_eq!(
+            comment(LinkDirection::Forward, &lost).as_deref(),
+            Some("near to far: lost by the emulator: ring full")
+        );
     }
 
     #[test]
-    fn blocks_are_of_whole_words_whatever_is_in_them() {
+    fn blocks_are_padded_to_whole_words() {
         for length in 0..9 {
             let mut out = vec![0xff; length];
             let mut block = Block::begin(&mut out, PACKET);

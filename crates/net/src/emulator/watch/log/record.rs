@@ -1,172 +1,166 @@
-//! What the taps tell the log.
+//! Records that the taps send to the log writer.
 
 use std::time::Duration;
 
 use lfn_core::link::segment::Endpoints;
-use lfn_core::link::{Direction, DropCause, Event, Packet};
+use lfn_core::link::{DropCause, LinkDirection, LinkEvent, Packet};
 use lfn_core::time::Instant;
 
-use crate::emulator::data_path::Unforeseen;
+use crate::emulator::data_path::UnmodelledDrop;
 
-/// Bytes kept of each frame in a capture: all headers there may be, and the start of what they carry.
-pub(super) const SNAP: usize = 256;
-/// Places of one path at which a packet can be seen.
-pub(super) const POINTS: usize = 3;
+/// Bytes kept of each captured frame: all possible headers, and the start of the payload.
+pub(super) const SNAP_LENGTH: usize = 256;
+/// Number of points of one path at which a packet can be captured.
+pub(super) const TAP_POINTS: usize = 3;
 
-/// One thing to log.
+/// A record of the packet log.
 pub(super) enum Record {
-    /// What became of virtual packets.
-    Fate(Box<Fate>),
-    /// A frame, seen.
-    Sight(Box<Sight>),
+    Outcome(Box<PacketOutcome>),
+    Frame(Box<CapturedFrame>),
 }
 
-/// What became of a range of virtual packets.
+/// Outcome of a range of virtual packets.
 #[derive(Clone, Debug)]
-pub(super) struct Fate {
-    /// Counted from 0.
+pub(super) struct PacketOutcome {
+    /// Number of the path, from 0.
     pub(super) path: usize,
-    pub(super) direction: Direction,
-    /// The super-packet it is of.
-    pub(super) arrival: Arrival,
-    pub(super) what: What,
+    pub(super) direction: LinkDirection,
+    pub(super) arrival: FrameArrival,
+    pub(super) kind: OutcomeKind,
 }
 
-/// When and as what a super-packet came.
+/// Arrival of a super-packet.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Arrival {
-    /// Frames that came before it in this direction.
+pub(super) struct FrameArrival {
+    /// Frames that arrived before this one in this direction.
     pub(super) serial: u64,
-    /// Virtual packets that the link was given before it in this direction.
+    /// Virtual packets that entered the link before this frame in this direction.
     pub(super) packets_before: u64,
     pub(super) at: Instant,
     pub(super) endpoints: Option<Endpoints>,
 }
 
-/// What can become of a packet.
+/// Possible outcomes of a packet.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum What {
-    /// The link did this, and it was `now` when it was done.
-    Happened(Event, Instant),
-    /// It was lost outside the model at this time.
-    Lost(Packet, Unforeseen, Instant),
-    /// The emulator told the sender what would pass, with a packet of its own, whose endpoints are the arrival's.
-    Answered(Packet, Answer, Instant),
-    /// So many virtual packets were in the link when the run ended.
+pub(super) enum OutcomeKind {
+    /// An event of the link, and the time when it was handled.
+    LinkEvent(LinkEvent, Instant),
+    /// Lost outside the model at this time.
+    UnmodelledDrop(Packet, UnmodelledDrop, Instant),
+    /// The emulator sent an ICMP "too big" packet to the sender. The endpoints of the arrival are those of the ICMP
+    /// packet.
+    IcmpReply(Packet, IcmpReply, Instant),
+    /// Number of virtual packets in the link at the end of the run.
     InFlight(u32),
 }
 
-/// A packet of the emulator's own to the sender of what was too big.
+/// An ICMP packet that the emulator sent to the sender of a packet that was too big.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Answer {
-    /// IP bytes that would pass.
+pub(super) struct IcmpReply {
+    /// Size of the largest IP packet that would pass.
     pub(super) mtu: u16,
-    /// Its own bytes, with the Ethernet header.
+    /// Size of the ICMP packet, with the Ethernet header.
     pub(super) bytes: usize,
 }
 
-/// A frame as it was seen at one point of a path.
-pub(super) struct Sight {
-    pub(super) place: Place,
-    /// True if it came from a side, false if it was sent to one.
-    pub(super) inbound: bool,
+/// A frame as it was captured at one point of a path.
+pub(super) struct CapturedFrame {
+    pub(super) capture_point: CapturePoint,
+    /// True if the frame came from a side, false if it was sent to a side.
+    pub(super) is_inbound: bool,
     /// The same for the same frame in the same direction.
     pub(super) serial: u64,
-    pub(super) direction: Direction,
+    pub(super) direction: LinkDirection,
     pub(super) at: Instant,
-    /// What is to be said of it.
-    pub(super) note: Note,
+    pub(super) note: FrameNote,
     /// Bytes of the whole frame.
     pub(super) length: usize,
-    /// How many of them are in `bytes`.
-    pub(super) kept: usize,
-    pub(super) bytes: [u8; SNAP],
+    /// Number of these bytes that are in `bytes`.
+    pub(super) captured: usize,
+    pub(super) bytes: [u8; SNAP_LENGTH],
 }
 
-/// What is to be said of a frame that was seen.
+/// Annotations of a captured frame.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Note {
-    /// Why it goes no further, and how many virtual packets it stands for.
-    pub(super) gone: Option<(Gone, u32)>,
-    /// It is the emulator's own, and says that so many bytes pass.
-    pub(super) answer: Option<u16>,
-    /// What the link did to it.
-    pub(super) marked: bool,
-    pub(super) damaged: bool,
+pub(super) struct FrameNote {
+    /// Reason of the drop, and the number of virtual packets in the frame.
+    pub(super) drop: Option<(DropReason, u32)>,
+    /// Set for an ICMP packet of the emulator: the MTU that the packet reports, in bytes.
+    pub(super) reply_mtu: Option<u16>,
+    pub(super) is_marked: bool,
+    pub(super) is_corrupted: bool,
     pub(super) is_copy: bool,
 }
 
-/// Why a frame goes no further.
+/// Reason why a frame was dropped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Gone {
-    /// The link dropped it.
-    Dropped(DropCause),
-    /// The emulator did.
-    Lost(Unforeseen),
+pub(super) enum DropReason {
+    Link(DropCause),
+    Emulator(UnmodelledDrop),
 }
 
-/// A point of a path.
+/// A capture point of one path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Place {
-    /// Counted from 0.
+pub(super) struct CapturePoint {
+    /// Number of the path, from 0.
     pub(super) path: usize,
-    pub(super) point: Point,
+    pub(super) point: TapPoint,
 }
 
-/// Where on a path packets are seen.
+/// Position on a path where packets are captured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Point {
+pub(super) enum TapPoint {
     /// Between the near side and the link.
     Near,
     /// Between the link and the far side.
     Far,
-    /// Where the link puts what it drops.
+    /// A separate interface for packets that the link drops.
     Dropped,
 }
 
-/// When the log began, by both clocks.
+/// Start of the log on both clocks.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Zero {
+pub(super) struct LogStart {
     pub(super) instant: Instant,
-    /// Nanoseconds since 1970.
+    /// In nanoseconds since 1970.
     pub(super) wall: u64,
 }
 
-impl Place {
-    /// Counts through all places of all paths.
+impl CapturePoint {
+    /// Returns the number of this point among all points of all paths.
     pub(super) fn index(self) -> usize {
-        self.path * POINTS + self.point as usize
+        self.path * TAP_POINTS + self.point as usize
     }
 }
 
-impl Point {
-    pub(super) const ALL: [Point; POINTS] = [Point::Near, Point::Far, Point::Dropped];
+impl TapPoint {
+    pub(super) const ALL: [TapPoint; TAP_POINTS] = [TapPoint::Near, TapPoint::Far, TapPoint::Dropped];
 
-    /// Where packets of a direction come in.
-    pub(super) fn entrance(direction: Direction) -> Point {
+    /// Returns the point where packets of a direction enter the link.
+    pub(super) fn entrance(direction: LinkDirection) -> TapPoint {
         match direction {
-            Direction::Forward => Point::Near,
-            Direction::Return => Point::Far,
+            LinkDirection::Forward => TapPoint::Near,
+            LinkDirection::Return => TapPoint::Far,
         }
     }
 
-    /// Where packets of a direction go out.
-    pub(super) fn exit(direction: Direction) -> Point {
+    /// Returns the point where packets of a direction leave the link.
+    pub(super) fn exit(direction: LinkDirection) -> TapPoint {
         match direction {
-            Direction::Forward => Point::Far,
-            Direction::Return => Point::Near,
+            LinkDirection::Forward => TapPoint::Far,
+            LinkDirection::Return => TapPoint::Near,
         }
     }
 }
 
-impl Zero {
-    /// Nanoseconds since the log began; negative for what came before.
+impl LogStart {
+    /// Returns nanoseconds since the start of the log, negative for an earlier time.
     pub(super) fn since(&self, at: Instant) -> i64 {
         let (later, earlier) = (nanos(at - self.instant), nanos(self.instant - at));
         later.saturating_sub(earlier)
     }
 
-    /// Nanoseconds since 1970.
+    /// Returns nanoseconds since 1970.
     pub(super) fn wall(&self, at: Instant) -> u64 {
         self.wall.saturating_add_signed(self.since(at))
     }

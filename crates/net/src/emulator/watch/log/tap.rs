@@ -1,6 +1,7 @@
-//! The part of the log that stands in the data path: remembers when packets came, and copies what the log needs.
+//! Observer of the packet log in the data path. Remembers arrival times and copies the data that the log needs.
 //!
-//! It never waits. A record that finds no room is counted as missed, and the packet goes on all the same.
+//! The tap never waits. If there is no room for a record, the record is counted as missed, and the packet is forwarded
+//! as usual.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -10,171 +11,191 @@ use std::thread;
 use std::time::Duration;
 
 use lfn_core::link::segment::{cut_headers, endpoints};
-use lfn_core::link::{Direction, Event, Packet};
+use lfn_core::link::{LinkDirection, LinkEvent, Packet};
 use lfn_core::time::Instant;
 
 use super::LogFormat;
-use super::record::{Answer, Arrival, Fate, Gone, Note, Place, Point, Record, SNAP, Sight, What};
-use crate::emulator::data_path::{Frame, Observer, Unforeseen};
+use super::record::{
+    CapturePoint, CapturedFrame, DropReason, FrameArrival, FrameNote, IcmpReply, OutcomeKind, PacketOutcome, Record,
+    SNAP_LENGTH, TapPoint,
+};
+use crate::emulator::data_path::{Frame, Observer, UnmodelledDrop};
 
-/// Watches one direction for the log.
-pub(super) struct Tap {
+/// Observer of one direction for the packet log.
+pub(super) struct LogTap {
     format: LogFormat,
     path: usize,
-    direction: Direction,
-    arrivals: Arrivals,
-    out: Out,
-    /// The headers of a range that was dropped.
+    direction: LinkDirection,
+    arrivals: ArrivalTable,
+    out: RecordQueue,
+    /// Buffer for the headers of a dropped range.
     headers: Vec<u8>,
-    /// Whose packets something happened to last: an answer comes right after the drop that it is of.
-    last: Option<Arrival>,
+    /// Arrival of the packet of the last event. An ICMP reply follows directly after the drop that causes it.
+    last: Option<FrameArrival>,
 }
 
-/// The way to the writer.
+/// Channel to the log writer.
 #[derive(Clone)]
-pub(super) struct Out {
+pub(super) struct RecordQueue {
     pub(super) records: SyncSender<Record>,
-    /// Records that found no room, by place.
+    /// Records without room in the channel, by capture point.
     pub(super) missed: Arc<[AtomicU64]>,
 }
 
-impl Tap {
-    pub(super) fn new(format: LogFormat, path: usize, direction: Direction, out: Out) -> Self {
-        Tap { format, path, direction, arrivals: Arrivals::default(), out, headers: Vec::new(), last: None }
+impl LogTap {
+    pub(super) fn new(format: LogFormat, path: usize, direction: LinkDirection, out: RecordQueue) -> Self {
+        LogTap { format, path, direction, arrivals: ArrivalTable::default(), out, headers: Vec::new(), last: None }
     }
 
-    fn fate(&self, arrival: Arrival, what: What) {
-        let fate = Fate { path: self.path, direction: self.direction, arrival, what };
-        self.out.try_send(Record::Fate(Box::new(fate)), self.place(Point::entrance(self.direction)));
+    fn log_outcome(&self, arrival: FrameArrival, kind: OutcomeKind) {
+        let outcome = PacketOutcome { path: self.path, direction: self.direction, arrival, kind };
+        self.out.try_send(Record::Outcome(Box::new(outcome)), self.capture_point(TapPoint::entrance(self.direction)));
     }
 
-    fn sight(&self, point: Point, inbound: bool, arrival: Arrival, frame: [&[u8]; 2], at: Instant, note: Note) {
-        let place = self.place(point);
-        let (kept, bytes) = start_of(frame);
-        let sight = Sight {
-            place,
-            inbound,
+    fn log_frame(
+        &self,
+        point: TapPoint,
+        is_inbound: bool,
+        arrival: FrameArrival,
+        frame: [&[u8]; 2],
+        at: Instant,
+        note: FrameNote,
+    ) {
+        let capture_point = self.capture_point(point);
+        let (captured, bytes) = snap(frame);
+        let captured_frame = CapturedFrame {
+            capture_point,
+            is_inbound,
             serial: arrival.serial,
             direction: self.direction,
             at,
             note,
             length: frame.iter().map(|part| part.len()).sum(),
-            kept,
+            captured,
             bytes,
         };
-        self.out.try_send(Record::Sight(Box::new(sight)), place);
+        self.out.try_send(Record::Frame(Box::new(captured_frame)), capture_point);
     }
 
-    /// Shows where the link puts what it drops a range of a frame as it came.
-    fn sight_of_gone(&mut self, packet: &Packet, arrival: Arrival, frame: Frame<'_>, at: Instant, gone: Gone) {
-        let Frame { vnet, parts: [_, whole] } = frame;
+    /// Logs a dropped range of a frame at the point for dropped packets.
+    fn log_dropped_frame(
+        &mut self,
+        packet: &Packet,
+        arrival: FrameArrival,
+        frame: Frame<'_>,
+        at: Instant,
+        drop: DropReason,
+    ) {
+        let Frame { vnet, parts: [_, frame_bytes] } = frame;
         let mut headers = std::mem::take(&mut self.headers);
-        let cut = cut_headers(whole, &vnet, packet.first, packet.count, &mut headers);
-        let parts = [&headers[..], whole.get(cut.payload).unwrap_or_default()];
-        let note = Note { gone: Some((gone, packet.count)), is_copy: packet.changes.is_copy, ..Note::default() };
-        self.sight(Point::Dropped, false, arrival, parts, at, note);
+        let cut = cut_headers(frame_bytes, &vnet, packet.first, packet.count, &mut headers);
+        let parts = [&headers[..], frame_bytes.get(cut.payload).unwrap_or_default()];
+        let note =
+            FrameNote { drop: Some((drop, packet.count)), is_copy: packet.changes.is_copy, ..FrameNote::default() };
+        self.log_frame(TapPoint::Dropped, false, arrival, parts, at, note);
         self.headers = headers;
     }
 
-    fn place(&self, point: Point) -> Place {
-        Place { path: self.path, point }
+    fn capture_point(&self, point: TapPoint) -> CapturePoint {
+        CapturePoint { path: self.path, point }
     }
 }
 
-impl Observer for Tap {
-    fn arrived(&mut self, packet: &Packet, frame: Frame<'_>, at: Instant) {
+impl Observer for LogTap {
+    fn on_arrival(&mut self, packet: &Packet, frame: Frame<'_>, at: Instant) {
         match self.format {
             LogFormat::JsonLines => {
-                self.arrivals.enter(packet, Arrival { endpoints: endpoints(frame.parts[1]), ..self.arrivals.next(at) });
+                self.arrivals
+                    .enter(packet, FrameArrival { endpoints: endpoints(frame.parts[1]), ..self.arrivals.next(at) });
             }
             LogFormat::Pcapng => {
                 let arrival = self.arrivals.next(at);
                 self.arrivals.enter(packet, arrival);
-                let entrance = Point::entrance(self.direction);
-                self.sight(entrance, true, arrival, frame.parts, at, Note::default());
+                let entrance = TapPoint::entrance(self.direction);
+                self.log_frame(entrance, true, arrival, frame.parts, at, FrameNote::default());
             }
         }
     }
 
-    fn happened(&mut self, event: &Event, frame: Frame<'_>, now: Instant) {
-        self.last = self.arrivals.settle(event);
+    fn on_event(&mut self, event: &LinkEvent, frame: Frame<'_>, now: Instant) {
+        self.last = self.arrivals.on_event(event);
         let Some(arrival) = self.last else { return };
         match (self.format, *event) {
-            (LogFormat::JsonLines, event) => self.fate(arrival, What::Happened(event, now)),
-            (LogFormat::Pcapng, Event::Forward { packet, .. }) => {
-                let note = Note {
-                    marked: packet.changes.congestion,
-                    damaged: packet.changes.damage.is_some(),
+            (LogFormat::JsonLines, event) => self.log_outcome(arrival, OutcomeKind::LinkEvent(event, now)),
+            (LogFormat::Pcapng, LinkEvent::Forward { packet, .. }) => {
+                let note = FrameNote {
+                    is_marked: packet.changes.is_marked,
+                    is_corrupted: packet.changes.corruption.is_some(),
                     is_copy: packet.changes.is_copy,
-                    ..Note::default()
+                    ..FrameNote::default()
                 };
-                self.sight(Point::exit(self.direction), false, arrival, frame.parts, now, note);
+                self.log_frame(TapPoint::exit(self.direction), false, arrival, frame.parts, now, note);
             }
-            (LogFormat::Pcapng, Event::Drop { packet, cause, at, .. }) => {
-                self.sight_of_gone(&packet, arrival, frame, at, Gone::Dropped(cause));
+            (LogFormat::Pcapng, LinkEvent::Drop { packet, cause, at, .. }) => {
+                self.log_dropped_frame(&packet, arrival, frame, at, DropReason::Link(cause));
             }
-            // Shows when it leaves.
-            (LogFormat::Pcapng, Event::Duplicate { .. }) => {}
+            // Logged when the copy leaves.
+            (LogFormat::Pcapng, LinkEvent::Duplicate { .. }) => {}
         }
     }
 
-    fn answered(&mut self, packet: &Packet, mtu: u16, frame: &[u8], now: Instant) {
+    fn on_icmp_reply(&mut self, packet: &Packet, mtu: u16, frame: &[u8], now: Instant) {
         let Some(arrival) = self.last else { return };
         match self.format {
             LogFormat::JsonLines => {
-                let answer = Answer { mtu, bytes: frame.len() };
-                let arrival = Arrival { endpoints: endpoints(frame), ..arrival };
-                self.fate(arrival, What::Answered(*packet, answer, now));
+                let reply = IcmpReply { mtu, bytes: frame.len() };
+                let arrival = FrameArrival { endpoints: endpoints(frame), ..arrival };
+                self.log_outcome(arrival, OutcomeKind::IcmpReply(*packet, reply, now));
             }
             LogFormat::Pcapng => {
-                let note = Note { answer: Some(mtu), ..Note::default() };
-                self.sight(Point::entrance(self.direction), false, arrival, [&[], frame], now, note);
+                let note = FrameNote { reply_mtu: Some(mtu), ..FrameNote::default() };
+                self.log_frame(TapPoint::entrance(self.direction), false, arrival, [&[], frame], now, note);
             }
         }
     }
 
-    fn lost(&mut self, packet: &Packet, frame: Frame<'_>, why: Unforeseen, now: Instant) {
+    fn on_unmodelled_drop(&mut self, packet: &Packet, frame: Frame<'_>, why: UnmodelledDrop, now: Instant) {
         let arrival = match why {
-            Unforeseen::SendFailed => self.arrivals.leave(packet),
-            Unforeseen::NoRoom => {
-                let whole = frame.parts[1];
-                Some(Arrival { endpoints: endpoints(whole), ..self.arrivals.pass_by(now) })
+            UnmodelledDrop::SendFailed => self.arrivals.leave(packet),
+            UnmodelledDrop::RingFull => {
+                let frame_bytes = frame.parts[1];
+                Some(FrameArrival { endpoints: endpoints(frame_bytes), ..self.arrivals.count_unqueued(now) })
             }
         };
         let Some(arrival) = arrival else { return };
         match self.format {
-            LogFormat::JsonLines => self.fate(arrival, What::Lost(*packet, why, now)),
+            LogFormat::JsonLines => self.log_outcome(arrival, OutcomeKind::UnmodelledDrop(*packet, why, now)),
             LogFormat::Pcapng => {
-                let note = Note { gone: Some((Gone::Lost(why), packet.count)), ..Note::default() };
-                self.sight(Point::Dropped, false, arrival, frame.parts, now, note);
+                let note = FrameNote { drop: Some((DropReason::Emulator(why), packet.count)), ..FrameNote::default() };
+                self.log_frame(TapPoint::Dropped, false, arrival, frame.parts, now, note);
             }
         }
     }
 }
 
-/// Whatever is in the link still has a fate.
-impl Drop for Tap {
+/// Logs the packets that are still in the link.
+impl Drop for LogTap {
     fn drop(&mut self) {
         if self.format == LogFormat::JsonLines {
-            let place = self.place(Point::entrance(self.direction));
-            for (arrival, left) in self.arrivals.take_all() {
-                let what = What::InFlight(left);
-                let fate = Fate { path: self.path, direction: self.direction, arrival, what };
-                self.out.send_soon(Record::Fate(Box::new(fate)), place);
+            let capture_point = self.capture_point(TapPoint::entrance(self.direction));
+            for (arrival, packets_left) in self.arrivals.take_all() {
+                let kind = OutcomeKind::InFlight(packets_left);
+                let outcome = PacketOutcome { path: self.path, direction: self.direction, arrival, kind };
+                self.out.send_with_retries(Record::Outcome(Box::new(outcome)), capture_point);
             }
         }
     }
 }
 
-impl Out {
-    fn try_send(&self, record: Record, place: Place) {
+impl RecordQueue {
+    fn try_send(&self, record: Record, capture_point: CapturePoint) {
         if self.records.try_send(record).is_err() {
-            self.miss(place);
+            self.count_missed(capture_point);
         }
     }
 
-    /// Waits for room as long as the writer is at work: only after the run.
-    fn send_soon(&self, mut record: Record, place: Place) {
+    /// Waits for room, for a limited time. Only for use after the run.
+    fn send_with_retries(&self, mut record: Record, capture_point: CapturePoint) {
         const TRIES: u32 = 100;
         for _ in 0..TRIES {
             match self.records.try_send(record) {
@@ -184,83 +205,84 @@ impl Out {
             }
             thread::sleep(Duration::from_millis(1));
         }
-        self.miss(place);
+        self.count_missed(capture_point);
     }
 
-    fn miss(&self, place: Place) {
-        if let Some(count) = self.missed.get(place.index()) {
+    fn count_missed(&self, capture_point: CapturePoint) {
+        if let Some(count) = self.missed.get(capture_point.index()) {
             count.fetch_add(1, Ordering::Relaxed);
         }
     }
 }
 
-/// When the super-packets that are in the link came.
+/// Arrival times of the super-packets in the link.
 #[derive(Default)]
-struct Arrivals {
-    /// By the id that the link knows them by, which may be given again to a later one.
-    inside: HashMap<u64, Inside>,
+struct ArrivalTable {
+    /// By the packet id of the link, which may be reused for a later packet.
+    in_link: HashMap<u64, InLink>,
     frames: u64,
     packets: u64,
 }
 
-struct Inside {
-    arrival: Arrival,
+struct InLink {
+    arrival: FrameArrival,
     /// Virtual packets still in the link.
-    left: u32,
+    packets_left: u32,
 }
 
-impl Arrivals {
-    fn next(&self, at: Instant) -> Arrival {
-        Arrival { serial: self.frames, packets_before: self.packets, at, endpoints: None }
+impl ArrivalTable {
+    fn next(&self, at: Instant) -> FrameArrival {
+        FrameArrival { serial: self.frames, packets_before: self.packets, at, endpoints: None }
     }
 
-    fn enter(&mut self, packet: &Packet, arrival: Arrival) {
+    fn enter(&mut self, packet: &Packet, arrival: FrameArrival) {
         self.frames += 1;
         self.packets += u64::from(packet.count);
-        self.inside.insert(packet.id, Inside { arrival, left: packet.count });
+        self.in_link.insert(packet.id, InLink { arrival, packets_left: packet.count });
     }
 
-    /// Something came that the link was not given.
-    fn pass_by(&mut self, at: Instant) -> Arrival {
+    /// Counts a frame that did not enter the link.
+    fn count_unqueued(&mut self, at: Instant) -> FrameArrival {
         let arrival = self.next(at);
         self.frames += 1;
         arrival
     }
 
-    fn settle(&mut self, event: &Event) -> Option<Arrival> {
+    fn on_event(&mut self, event: &LinkEvent) -> Option<FrameArrival> {
         match event {
-            Event::Forward { packet, .. } | Event::Drop { packet, .. } => self.leave(packet),
-            Event::Duplicate { packet, .. } => {
-                let inside = self.inside.get_mut(&packet.id)?;
-                inside.left = inside.left.saturating_add(packet.count);
-                Some(inside.arrival)
+            LinkEvent::Forward { packet, .. } | LinkEvent::Drop { packet, .. } => self.leave(packet),
+            LinkEvent::Duplicate { packet, .. } => {
+                let in_link = self.in_link.get_mut(&packet.id)?;
+                in_link.packets_left = in_link.packets_left.saturating_add(packet.count);
+                Some(in_link.arrival)
             }
         }
     }
 
-    fn leave(&mut self, packet: &Packet) -> Option<Arrival> {
-        let inside = self.inside.get_mut(&packet.id)?;
-        inside.left = inside.left.saturating_sub(packet.count);
-        let (arrival, left) = (inside.arrival, inside.left);
-        if left == 0 {
-            self.inside.remove(&packet.id);
+    fn leave(&mut self, packet: &Packet) -> Option<FrameArrival> {
+        let in_link = self.in_link.get_mut(&packet.id)?;
+        in_link.packets_left = in_link.packets_left.saturating_sub(packet.count);
+        let (arrival, packets_left) = (in_link.arrival, in_link.packets_left);
+        if packets_left == 0 {
+            self.in_link.remove(&packet.id);
         }
         Some(arrival)
     }
 
-    /// Everything that is inside, in the order in which it came.
-    fn take_all(&mut self) -> Vec<(Arrival, u32)> {
-        let mut all: Vec<_> = self.inside.drain().map(|(_, inside)| (inside.arrival, inside.left)).collect();
+    /// Removes and returns all entries, in order of arrival.
+    fn take_all(&mut self) -> Vec<(FrameArrival, u32)> {
+        let mut all: Vec<_> =
+            self.in_link.drain().map(|(_, in_link)| (in_link.arrival, in_link.packets_left)).collect();
         all.sort_by_key(|(arrival, _)| arrival.serial);
         all
     }
 }
 
-/// The first bytes of a frame in two parts, and how many that are.
-fn start_of([head, tail]: [&[u8]; 2]) -> (usize, [u8; SNAP]) {
-    let mut bytes = [0; SNAP];
-    let head = &head[..head.len().min(SNAP)];
-    let tail = &tail[..tail.len().min(SNAP - head.len())];
+/// Returns the number of copied bytes, and the first bytes of a frame in two parts.
+fn snap([head, tail]: [&[u8]; 2]) -> (usize, [u8; SNAP_LENGTH]) {
+    let mut bytes = [0; SNAP_LENGTH];
+    let head = &head[..head.len().min(SNAP_LENGTH)];
+    let tail = &tail[..tail.len().min(SNAP_LENGTH - head.len())];
     bytes[..head.len()].copy_from_slice(head);
     bytes[head.len()..head.len() + tail.len()].copy_from_slice(tail);
     (head.len() + tail.len(), bytes)

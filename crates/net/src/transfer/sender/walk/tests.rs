@@ -6,44 +6,44 @@ use rustix::fs::{CWD, mkfifoat};
 use tempfile::TempDir;
 
 use super::*;
-use lfn_core::transfer::keep::Keep;
+use lfn_core::transfer::preserve::Preserve;
 
-fn keep() -> Listing {
-    Listing { keep: Keep { links: true, ..Keep::default() }, ..Listing::default() }
+fn with_links() -> Listing {
+    Listing { preserve: Preserve { links: true, ..Preserve::default() }, ..Listing::default() }
 }
 
-fn here(path: impl Into<PathBuf>) -> Source {
-    Source::File { base: Arc::new(Base::Here), path: path.into() }
+fn local(path: impl Into<PathBuf>) -> Source {
+    Source::File { base: Arc::new(BaseDir::Local), path: path.into() }
 }
 
-/// Each step in a line: directories end in a slash, files tell their length, links where they lead, `!` what is missed.
+/// Formats each step as a line: `name/` for directories, length for files, target for links, `!` for failures.
 fn steps(walk: Walk) -> Vec<String> {
     let line = |step| {
         Some(match step {
-            Step::Entry(Entry { name, kind, .. }, item) => {
-                assert_eq!(item.is_some(), matches!(kind, Kind::File { .. }));
+            WalkStep::Entry(Entry { name, kind, .. }, listed_file) => {
+                assert_eq!(listed_file.is_some(), matches!(kind, EntryKind::File { .. }));
                 match kind {
-                    Kind::Directory => format!("{name}/"),
-                    Kind::File { length } => format!("{name} {}", length.0),
-                    Kind::Symlink { target } => format!("{name} -> {target}"),
-                    Kind::HardLink { to } => format!("{name} = {to}"),
+                    EntryKind::Directory => format!("{name}/"),
+                    EntryKind::File { length } => format!("{name} {}", length.0),
+                    EntryKind::Symlink { target } => format!("{name} -> {target}"),
+                    EntryKind::HardLink { to } => format!("{name} = {to}"),
                 }
             }
-            Step::Missed { name, what } => format!("! {name}: {what}"),
-            Step::LinkLeftOut(_) => "a link".to_owned(),
-            Step::SpecialLeftOut(_) => "a pipe".to_owned(),
-            Step::Excluded => return None,
+            WalkStep::Failed { name, reason } => format!("! {name}: {reason}"),
+            WalkStep::SkippedLink(_) => "a link".to_owned(),
+            WalkStep::SkippedSpecial(_) => "a pipe".to_owned(),
+            WalkStep::Excluded => return None,
         })
     };
     walk.filter_map(line).collect()
 }
 
-fn list(path: impl Into<PathBuf>, how: Listing) -> Vec<String> {
-    steps(Walk::new(here(path), how))
+fn list(path: impl Into<PathBuf>, listing: Listing) -> Vec<String> {
+    steps(Walk::new(local(path), listing))
 }
 
-/// `d` with files, directories and links that lead to themselves, up and out.
-fn plant() -> TempDir {
+/// Creates `d` with files, directories, and links to themselves, upwards and out of the tree.
+fn create_tree() -> TempDir {
     let home = TempDir::new().unwrap();
     let d = home.path().join("d");
     fs::create_dir_all(d.join("b/empty")).unwrap();
@@ -58,9 +58,9 @@ fn plant() -> TempDir {
 }
 
 #[test]
-fn a_tree_is_listed_in_order_and_no_link_is_followed() {
-    let home = plant();
-    let kept = list(home.path().join("d"), keep());
+fn tree_is_listed_in_order_without_following_links() {
+    let home = create_tree();
+    let kept = list(home.path().join("d"), with_links());
     let expected = [
         "d/",
         "d/a 0",
@@ -83,8 +83,8 @@ fn a_tree_is_listed_in_order_and_no_link_is_followed() {
 }
 
 #[test]
-fn the_slash_behind_a_directory_means_what_rsync_means() {
-    let home = plant();
+fn trailing_slash_works_as_in_rsync() {
+    let home = create_tree();
     let b = home.path().join("d/b");
     let (inside, itself) = (["./", "empty/", "a link", "x 10"], ["b/", "b/empty/", "a link", "b/x 10"]);
     let typed = |end: &str| list(format!("{}{end}", b.display()), Listing::default());
@@ -92,9 +92,9 @@ fn the_slash_behind_a_directory_means_what_rsync_means() {
     for end in ["/", "//", "/.", "/./", "/empty/.."] {
         assert_eq!(typed(end), inside, "{end}");
     }
-    assert_eq!(list(home.path().join("d/z"), keep()), ["z 3"]);
+    assert_eq!(list(home.path().join("d/z"), with_links()), ["z 3"]);
     let served = |path: &str| {
-        let base = Base::root(&home.path().join("d")).unwrap();
+        let base = BaseDir::root(&home.path().join("d")).unwrap();
         steps(Walk::new(Source::File { base: Arc::new(base), path: path.into() }, Listing::default()))
     };
     assert_eq!(served("b"), itself);
@@ -107,27 +107,27 @@ fn the_slash_behind_a_directory_means_what_rsync_means() {
 }
 
 #[test]
-fn a_link_that_was_typed_stands_for_what_it_leads_to_unless_links_are_copied() {
-    let home = plant();
+fn typed_link_is_followed_unless_links_are_copied() {
+    let home = create_tree();
     let link = home.path().join("d/to z");
     assert_eq!(list(&link, Listing::default()), ["to z 3"]);
-    assert_eq!(list(&link, keep()), ["to z -> z"]);
+    assert_eq!(list(&link, with_links()), ["to z -> z"]);
     symlink("d/b", home.path().join("to b")).unwrap();
     assert_eq!(list(home.path().join("to b"), Listing::default()), ["to b/", "to b/empty/", "a link", "to b/x 10"]);
-    assert_eq!(list(home.path().join("to b/"), keep()), ["./", "empty/", "up -> ..", "x 10"]);
-    assert_eq!(list(home.path().join("to b"), keep()), ["to b -> d/b"]);
+    assert_eq!(list(home.path().join("to b/"), with_links()), ["./", "empty/", "up -> ..", "x 10"]);
+    assert_eq!(list(home.path().join("to b"), with_links()), ["to b -> d/b"]);
 }
 
 #[test]
-fn what_is_no_file_and_what_is_not_there_is_said() {
+fn special_and_missing_files_are_reported() {
     let home = TempDir::new().unwrap();
     let at = |name: &str| home.path().join(name);
     mkfifoat(CWD, at("fifo"), Mode::RWXU).unwrap();
     let _socket = UnixListener::bind(at("socket")).unwrap();
     fs::write(at("z"), "").unwrap();
     let expected = ["./", "a pipe", "a pipe", "z 0"];
-    assert_eq!(list(format!("{}/", home.path().display()), keep()), expected);
-    let one = |path: PathBuf| list(path, keep()).pop().unwrap();
+    assert_eq!(list(format!("{}/", home.path().display()), with_links()), expected);
+    let one = |path: PathBuf| list(path, with_links()).pop().unwrap();
     assert_eq!(one("/dev/null".into()), "! null: is a device, not a regular file (/dev/null)");
     let gone = format!("! gone: no such file or directory ({})", at("gone").display());
     assert_eq!(one(at("gone")), gone);
@@ -135,7 +135,7 @@ fn what_is_no_file_and_what_is_not_there_is_said() {
 }
 
 #[test]
-fn what_may_not_be_read_does_not_hold_up_the_rest() {
+fn unreadable_entries_do_not_stop_the_walk() {
     if rustix::process::geteuid().is_root() {
         return;
     }
@@ -156,62 +156,62 @@ fn what_may_not_be_read_does_not_hold_up_the_rest() {
         format!("! d/empty: {denied}"),
         "d/z 0".into(),
     ];
-    assert_eq!(list(&d, keep()), expected);
+    assert_eq!(list(&d, with_links()), expected);
     fs::set_permissions(d.join("closed"), Permissions::from_mode(0o700)).unwrap();
 }
 
 #[test]
-fn a_deep_tree_holds_few_directories_open_and_a_long_name_is_missed_alone() {
+fn deep_tree_keeps_few_directories_open() {
     let home = TempDir::new().unwrap();
     let mut at = rustix::fs::open(home.path(), OFlags::PATH, Mode::empty()).unwrap();
     let component = "n".repeat(100);
     for _ in 0..50 {
-        // Behind the way down there is something at every level.
+        // Each level also has a file that comes after the next directory.
         openat(&at, "z", OFlags::CREATE | OFlags::WRONLY, Mode::RWXU).unwrap();
         rustix::fs::mkdirat(&at, component.as_str(), Mode::RWXU).unwrap();
         at = openat(&at, component.as_str(), OFlags::PATH, Mode::empty()).unwrap();
     }
-    let mut walk = Walk::new(here(format!("{}/", home.path().display())), keep());
-    let (mut files, mut directories, mut missed, mut most_open) = (0, 0, 0, 0);
+    let mut walk = Walk::new(local(format!("{}/", home.path().display())), with_links());
+    let (mut files, mut directories, mut missed, mut max_open) = (0, 0, 0, 0);
     while let Some(step) = walk.next() {
-        most_open = most_open.max(walk.levels.iter().filter(|level| level.dir.is_some()).count());
+        max_open = max_open.max(walk.levels.iter().filter(|level| level.dir.is_some()).count());
         match step {
-            Step::Entry(entry, None) => directories += usize::from(entry.kind == Kind::Directory),
-            Step::Entry(_, Some(item)) => {
-                let Origin::Found { folder, name, .. } = item.origin() else { panic!("{item:?}") };
-                // Where it says it is, however long the way.
-                assert!(openat(folder.open(OFlags::PATH).unwrap(), name.as_os_str(), READ, Mode::empty()).is_ok());
+            WalkStep::Entry(entry, None) => directories += usize::from(entry.kind == EntryKind::Directory),
+            WalkStep::Entry(_, Some(listed_file)) => {
+                let SourceFile::InTree { dir, name, .. } = listed_file.file() else { panic!("{listed_file:?}") };
+                // The recorded path leads to the file, however deep.
+                assert!(openat(dir.open(OFlags::PATH).unwrap(), name.as_os_str(), READ_FLAGS, Mode::empty()).is_ok());
                 files += 1;
             }
-            Step::Missed { what, .. } => {
-                assert!(what.contains("longer than 4096 bytes"), "{what}");
+            WalkStep::Failed { reason, .. } => {
+                assert!(reason.contains("longer than 4096 bytes"), "{reason}");
                 missed += 1;
             }
-            Step::LinkLeftOut(_) | Step::SpecialLeftOut(_) | Step::Excluded => panic!(),
+            WalkStep::SkippedLink(_) | WalkStep::SkippedSpecial(_) | WalkStep::Excluded => panic!(),
         }
     }
-    // 40 times 101 bytes fit; what is below is not entered.
+    // 40 levels of 101 bytes fit. The directories below them are not entered.
     assert_eq!((files, directories, missed), (41, 41, 1));
-    assert!(most_open <= OPEN_LEVELS + 2, "{most_open}");
+    assert!(max_open <= MAX_OPEN_LEVELS + 2, "{max_open}");
 }
 
 #[test]
-fn a_directory_of_many_names_is_listed_in_runs_and_whole() {
+fn large_directory_is_listed_in_sorted_runs() {
     let home = TempDir::new().unwrap();
-    let count = SORTED_AT_ONCE * 5 / 2;
+    let count = NAMES_PER_RUN * 5 / 2;
     (0..count).for_each(|number| fs::write(home.path().join(number.to_string()), "").unwrap());
-    let names = list(format!("{}/", home.path().display()), keep()).split_off(1);
+    let names = list(format!("{}/", home.path().display()), with_links()).split_off(1);
     let run = |names: &[String]| names.is_sorted();
-    assert!(names.chunks(SORTED_AT_ONCE).all(run));
+    assert!(names.chunks(NAMES_PER_RUN).all(run));
     let numbers: std::collections::BTreeSet<_> = names.into_iter().collect();
     assert_eq!(numbers, (0..count).map(|number| format!("{number} 0")).collect());
 }
 
 #[test]
-fn what_is_swapped_for_a_link_is_not_followed() {
-    let home = plant();
-    let mut walk = Walk::new(here(home.path().join("d")), keep());
-    while let Some(Step::Entry(entry, _)) = walk.next() {
+fn directory_replaced_by_a_link_is_not_followed() {
+    let home = create_tree();
+    let mut walk = Walk::new(local(home.path().join("d")), with_links());
+    while let Some(WalkStep::Entry(entry, _)) = walk.next() {
         if entry.name.as_bytes() == b"d/b" {
             break;
         }
@@ -219,18 +219,18 @@ fn what_is_swapped_for_a_link_is_not_followed() {
     fs::rename(home.path().join("d/b"), home.path().join("elsewhere")).unwrap();
     symlink("/etc", home.path().join("d/b")).unwrap();
     let rest = steps(walk);
-    assert_eq!(rest[..2], ["! d/b: changed while it was copied", "d/b.c 1"]);
+    assert_eq!(rest[..2], ["! d/b: changed during the copy", "d/b.c 1"]);
 }
 
 fn with_rules(rules: &[(Decision, &str)]) -> Listing {
-    let mut all = lfn_core::transfer::filter::Rules::default();
+    let mut all = lfn_core::transfer::filter::FilterRules::default();
     rules.iter().for_each(|(decision, pattern)| all.push(*decision, pattern.as_bytes()).unwrap());
-    Listing { rules: Arc::new(all), ..keep() }
+    Listing { rules: Arc::new(all), ..with_links() }
 }
 
 #[test]
-fn what_is_excluded_is_neither_listed_nor_entered() {
-    let home = plant();
+fn excluded_entries_are_neither_listed_nor_entered() {
+    let home = create_tree();
     let d = home.path().join("d");
     let rules =
         [(Decision::Include, "b/x"), (Decision::Exclude, "x"), (Decision::Exclude, "self"), (Decision::Exclude, "e*/")];
@@ -243,21 +243,21 @@ fn what_is_excluded_is_neither_listed_nor_entered() {
 }
 
 #[test]
-fn names_from_a_list_come_with_the_directories_on_the_way() {
-    let home = plant();
-    let pick = |names: &[&str], how| {
+fn names_from_a_list_include_parent_directories() {
+    let home = create_tree();
+    let selection = |names: &[&str], listing| {
         let names = names.iter().map(|name| Name::new(*name).unwrap()).collect();
-        steps(Walk::new(Source::Some { base: Arc::new(Base::Here), path: home.path().into(), names }, how))
+        steps(Walk::new(Source::FilesFrom { base: Arc::new(BaseDir::Local), path: home.path().into(), names }, listing))
     };
-    assert_eq!(pick(&["d/z", "d/b/x", "d/b/x"], keep()), ["d/", "d/b/", "d/b/x 10", "d/z 3"]);
-    // What is named in a directory that is named is in that.
+    assert_eq!(selection(&["d/z", "d/b/x", "d/b/x"], with_links()), ["d/", "d/b/", "d/b/x 10", "d/z 3"]);
+    // The contents of a named directory are already included.
     assert_eq!(
-        pick(&["d/b", "d/b/x", "d/b.c"], keep()),
+        selection(&["d/b", "d/b/x", "d/b.c"], with_links()),
         ["d/", "d/b/", "d/b/empty/", "d/b/up -> ..", "d/b/x 10", "d/b.c 1"]
     );
     let gone = "no such file or directory";
     assert_eq!(
-        pick(&["d/gone", "d/z/y", "gone/x", "d/out/passwd", "d/z"], keep()),
+        selection(&["d/gone", "d/z/y", "gone/x", "d/out/passwd", "d/z"], with_links()),
         [
             &format!("! d/gone: {gone}"),
             &format!("! d/out/passwd: {gone}"),
@@ -268,27 +268,28 @@ fn names_from_a_list_come_with_the_directories_on_the_way() {
         ]
     );
     let rules = with_rules(&[(Decision::Exclude, "b"), (Decision::Exclude, "z")]);
-    assert_eq!(pick(&["d/b/x", "d/z"], rules), ["d/", "d/b/", "d/b/x 10"]);
-    // A directory in which no name is taken is not on the way to any.
+    assert_eq!(selection(&["d/b/x", "d/z"], rules), ["d/", "d/b/", "d/b/x 10"]);
+    // A parent directory without an included name is not listed.
     let rules = || with_rules(&[(Decision::Exclude, "x"), (Decision::Exclude, "z")]);
-    assert_eq!(pick(&["d/b/x", "d/z"], rules()), [""; 0]);
-    assert_eq!(pick(&["d/b/x", "d/b.c"], rules()), ["d/", "d/b.c 1"]);
-    assert_eq!(pick(&["."], keep()).len(), 12);
-    assert!(pick(&[], keep()).is_empty());
+    assert_eq!(selection(&["d/b/x", "d/z"], rules()), [""; 0]);
+    assert_eq!(selection(&["d/b/x", "d/b.c"], rules()), ["d/", "d/b.c 1"]);
+    assert_eq!(selection(&["."], with_links()).len(), 12);
+    assert!(selection(&[], with_links()).is_empty());
     let names = vec![Name::new("x").unwrap()];
-    let file = Source::Some { base: Arc::new(Base::Here), path: home.path().join("d/z"), names };
-    assert_eq!(steps(Walk::new(file, keep())).len(), 1);
+    let file = Source::FilesFrom { base: Arc::new(BaseDir::Local), path: home.path().join("d/z"), names };
+    assert_eq!(steps(Walk::new(file, with_links())).len(), 1);
 }
 
 #[test]
-fn patterns_stand_for_what_is_there() {
-    let home = plant();
+fn patterns_match_existing_names() {
+    let home = create_tree();
     let d = home.path().join("d");
     fs::write(d.join("b/*"), "star").unwrap();
     fs::write(d.join(".hidden"), "").unwrap();
-    let base = Base::root(&d).unwrap();
+    let base = BaseDir::root(&d).unwrap();
     let found = |pattern: &str| -> Vec<String> {
-        let found = super::super::expand(&base, pattern.as_bytes(), &mut super::super::Budget::new(&|| Ok(())));
+        let found =
+            super::super::expand(&base, pattern.as_bytes(), &mut super::super::ExpansionBudget::new(&|| Ok(())));
         found.map_or_else(
             |error| vec![error.to_string()],
             |found| found.paths.iter().map(|p| p.display().to_string()).collect(),
@@ -303,54 +304,57 @@ fn patterns_stand_for_what_is_there() {
     assert_eq!(found("b/\\*"), ["b/*"]);
     assert_eq!(found(".h*"), [".hidden"]);
     assert_eq!(found("gone"), ["gone"]);
-    assert_eq!(found("*.nc"), ["nothing matches *.nc"]);
-    assert_eq!(found("out/p*"), ["nothing matches out/p*"]);
-    assert_eq!(found("../*"), ["nothing matches ../*"]);
+    assert_eq!(found("*.nc"), ["no file matches *.nc"]);
+    assert_eq!(found("out/p*"), ["no file matches out/p*"]);
+    assert_eq!(found("../*"), ["no file matches ../*"]);
 }
 
-/// A copy is not given up as stalled while it looks at a great many things that are left out.
+/// A copy that looks at a very large number of excluded entries must not count as stalled.
 #[test]
-fn whatever_is_looked_at_is_a_step() {
+fn excluded_entries_produce_steps() {
     let home = TempDir::new().unwrap();
     (0..300).for_each(|n| fs::write(home.path().join(n.to_string()), "").unwrap());
-    let how = with_rules(&[(Decision::Exclude, "*")]);
-    let excluded = |walk: Walk| walk.filter(|step| matches!(step, Step::Excluded)).count();
-    assert_eq!(excluded(Walk::new(here(format!("{}/", home.path().display())), how.clone())), 300);
+    let listing = with_rules(&[(Decision::Exclude, "*")]);
+    let excluded = |walk: Walk| walk.filter(|step| matches!(step, WalkStep::Excluded)).count();
+    assert_eq!(excluded(Walk::new(local(format!("{}/", home.path().display())), listing.clone())), 300);
     let names = (0..300).map(|n| Name::new(n.to_string()).unwrap()).collect();
-    let some = Source::Some { base: Arc::new(Base::Here), path: home.path().into(), names };
-    assert_eq!(excluded(Walk::new(some, how)), 300);
+    let some = Source::FilesFrom { base: Arc::new(BaseDir::Local), path: home.path().into(), names };
+    assert_eq!(excluded(Walk::new(some, listing)), 300);
 }
 
 #[test]
-fn a_link_that_was_named_and_leads_nowhere_is_told_from_what_is_not_there() {
+fn dangling_link_differs_from_a_missing_file() {
     let home = TempDir::new().unwrap();
     let (root, link) = (home.path(), home.path().join("link"));
     symlink("gone", &link).unwrap();
-    let error = |source, how| Walk::try_new(source, how).unwrap_err().to_string();
-    let leads_nowhere = "is a symbolic link that leads nowhere";
-    assert_eq!(error(here(&link), Listing::default()), leads_nowhere);
+    let error = |source, listing| Walk::try_new(source, listing).unwrap_err().to_string();
+    let leads_nowhere = "is a symbolic link to a missing file";
+    assert_eq!(error(local(&link), Listing::default()), leads_nowhere);
     assert_eq!(list(&link, Listing::default()), [format!("! link: {leads_nowhere} ({})", link.display())]);
-    assert_eq!(list(&link, keep()), ["link -> gone"]);
-    assert_eq!(error(here(root.join("gone")), Listing::default()), "no such file or directory");
-    let base = || Arc::new(Base::root(root).unwrap());
+    assert_eq!(list(&link, with_links()), ["link -> gone"]);
+    assert_eq!(error(local(root.join("gone")), Listing::default()), "no such file or directory");
+    let base = || Arc::new(BaseDir::root(root).unwrap());
     let served = |path: &str| Source::File { base: base(), path: path.into() };
     assert_eq!(error(served("link"), Listing::default()), leads_nowhere);
-    assert_eq!(error(served("link/x"), keep()), "no such file or directory");
-    let some = Source::Some { base: base(), path: "link".into(), names: Vec::new() };
+    assert_eq!(error(served("link/x"), with_links()), "no such file or directory");
+    let some = Source::FilesFrom { base: base(), path: "link".into(), names: Vec::new() };
     assert_eq!(error(some, Listing::default()), leads_nowhere);
-    // What a link out of the root leads to is nobody's to know, also that it is nothing.
+    // A client must not learn the target of a link out of the root, or whether the target exists.
     symlink("/no/such/file", root.join("out")).unwrap();
     assert_eq!(error(served("out"), Listing::default()), "leads out of the served directory");
 }
 
-/// Files of /proc have no length, and bytes all the same.
+/// Files of /proc have length 0 and contain data.
 #[test]
-fn a_file_that_is_not_as_empty_as_it_is_listed_is_missed() {
-    let error = Walk::try_new(here("/proc/self/status"), Listing::default()).unwrap_err();
-    assert!(matches!(error, Unsent::Lengthless), "{error}");
+fn proc_file_with_size_zero_is_reported() {
+    let error = Walk::try_new(local("/proc/self/status"), Listing::default()).unwrap_err();
+    assert!(matches!(error, ReadError::UnknownLength), "{error}");
     let names = vec![Name::new("status").unwrap()];
-    let some = Source::Some { base: Arc::new(Base::Here), path: "/proc/self".into(), names };
-    assert_eq!(steps(Walk::new(some, Listing::default())), ["! status: is listed as empty, and is not"]);
+    let some = Source::FilesFrom { base: Arc::new(BaseDir::Local), path: "/proc/self".into(), names };
+    assert_eq!(
+        steps(Walk::new(some, Listing::default())),
+        ["! status: size is reported as 0 but reading returns data (a /proc or /sys file?)"]
+    );
     let home = TempDir::new().unwrap();
     fs::write(home.path().join("empty"), "").unwrap();
     assert_eq!(list(home.path().join("empty"), Listing::default()), ["empty 0"]);

@@ -1,0 +1,106 @@
+//! Figures of a stream over the steady window: those of the sender's kernel, and the data that the receiver read.
+
+use std::time::Duration;
+
+use super::steady_window::{SteadyWindow, length, sample};
+use super::{SendTotals, Spread, StreamEvidence, WorkerTime};
+use crate::host::ThreadTime;
+use crate::stats::median;
+use crate::tcp_info::TcpInfo;
+use crate::units::Bytes;
+use crate::wire::measure::{EndReport, Interval, StreamReport, StreamSample};
+
+/// Returns the evidence of one stream of the sender.
+pub(super) fn stream_evidence(
+    stream: &StreamReport,
+    sender: &EndReport,
+    receiver: &EndReport,
+    window: SteadyWindow,
+) -> StreamEvidence {
+    let number = stream.stream;
+    let is_whole = covers_whole_stream(stream);
+    let sent: Vec<&TcpInfo> = window
+        .intervals_within(&sender.intervals)
+        .filter_map(|i| sample(i, number)?.tcp_info.as_ref())
+        .filter(|_| is_whole)
+        .collect();
+    let got: Vec<&StreamSample> =
+        window.intervals_within(&receiver.intervals).filter_map(|i| sample(i, number)).collect();
+    let time = window.intervals_within(&receiver.intervals).map(length).sum();
+    let last = sent.last().copied();
+    let grown = |last: Option<&TcpInfo>, figure: fn(&TcpInfo) -> Option<u64>| {
+        Some(window.growth(&sender.intervals, number, figure(last?)?, figure))
+    };
+    // A test without intervals has the figures of its end.
+    let at_end = last.or(stream.tcp_info.as_ref().filter(|_| is_whole));
+    let spent = |figure| Duration::from_nanos(grown(at_end, figure).unwrap_or_default());
+    let busy = spent(|info| nanos(info.busy));
+    let told_time: Duration = window.intervals_within(&sender.intervals).map(length).sum();
+    let middling = |figure: fn(&TcpInfo) -> f64| {
+        median(&sent.iter().map(|info| figure(info)).collect::<Vec<_>>()).unwrap_or_default()
+    };
+    let of_receiver = |figure: &dyn Fn(&StreamSample) -> Option<u64>| {
+        let reported: Option<Vec<f64>> = got.iter().map(|sample| figure(sample).map(|bytes| bytes as f64)).collect();
+        reported.and_then(|all| median(&all)).map(|bytes| bytes as u64)
+    };
+    let offered = |sample: &StreamSample| sample.tcp_info.as_ref().filter(|_| is_whole)?.rcv_wnd_bytes.map(u64::from);
+    let windows: Vec<f64> = sent.iter().filter_map(|info| info.snd_wnd_bytes).map(f64::from).collect();
+    let receiving = receiver.streams.iter().find(|stream| stream.stream == number);
+    StreamEvidence {
+        goodput: Bytes(got.iter().map(|sample| sample.bytes).sum()).per(time),
+        snd_wnd: Spread::of(&windows),
+        cwnd: Bytes(middling(|info| info.cwnd().0 as f64) as u64),
+        rtt: Duration::from_secs_f64(middling(|info| info.rtt.as_secs_f64())),
+        busy,
+        rwnd_limited: spent(|info| nanos(info.rwnd_limited)),
+        sndbuf_limited: spent(|info| nanos(info.sndbuf_limited)),
+        window_scaling: stream.tcp_info.as_ref().is_none_or(|info| info.window_scaling),
+        busy_share: (last.is_some_and(|info| info.busy.is_some()) && !told_time.is_zero())
+            .then(|| (busy.as_secs_f64() / told_time.as_secs_f64()).min(1.0)),
+        mss: last.map_or(0, |info| info.snd_mss_bytes),
+        pmtu: last.map_or(0, |info| info.pmtu_bytes),
+        sent: send_totals(|figure| grown(last, figure)),
+        unread_bytes: of_receiver(&|sample| sample.unread_bytes),
+        rcv_wnd: of_receiver(&offered),
+        sender_thread: worker_time(&sender.intervals, number, window),
+        receiver_thread: worker_time(&receiver.intervals, number, window),
+        sender_socket: stream.socket.clone().unwrap_or_default(),
+        receiver_socket: receiving.and_then(|stream| stream.socket.clone()).unwrap_or_default(),
+    }
+}
+
+/// Returns true if the kernel's figures cover the whole stream. With Multipath TCP the kernel reports only the first
+/// subflow (`mptcp_getsockopt_first_sf_only`), which may be a small part, so its figures are not evidence.
+pub(super) fn covers_whole_stream(stream: &StreamReport) -> bool {
+    stream.socket.as_ref().is_none_or(|socket| socket.mptcp_subflows.is_none())
+}
+
+/// Returns the totals of the sender if the kernel reports all of them.
+fn send_totals(grown: impl Fn(fn(&TcpInfo) -> Option<u64>) -> Option<u64>) -> Option<SendTotals> {
+    Some(SendTotals {
+        sent_bytes: grown(|info| info.sent_bytes)?,
+        resent_bytes: grown(|info| info.retransmitted_bytes)?,
+        duplicates: grown(|info| info.duplicate_segments.map(u64::from))?,
+    })
+}
+
+/// Returns the CPU time of a stream's thread over the steady window; none if the end does not report it.
+fn worker_time(intervals: &[Interval], stream: u16, window: SteadyWindow) -> Option<WorkerTime> {
+    let reported: Vec<(Duration, &ThreadTime)> = window
+        .intervals_within(intervals)
+        .filter_map(|interval| Some((length(interval), sample(interval, stream)?.thread.as_ref()?)))
+        .collect();
+    let time: f64 = reported.iter().map(|(time, _)| time.as_secs_f64()).sum();
+    let share = |figure: fn(&ThreadTime) -> Duration| {
+        reported.iter().map(|(_, thread)| figure(thread).as_secs_f64()).sum::<f64>() / time
+    };
+    (time > 0.0).then(|| WorkerTime {
+        running: share(ThreadTime::ran),
+        waiting: share(|thread| thread.waited.unwrap_or_default()),
+        processor: reported.last().map_or(0, |(_, thread)| thread.processor),
+    })
+}
+
+fn nanos(time: Option<Duration>) -> Option<u64> {
+    u64::try_from(time?.as_nanos()).ok()
+}

@@ -1,0 +1,44 @@
+//! Ctrl-C: the first one ends the load and prints the result, the second one ends the command.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use crate::exit::{Exit, Failure};
+
+/// State of interrupts by signals.
+pub(super) struct Interrupt {
+    interrupted: Arc<AtomicBool>,
+    /// Ends the load. A failed test in the other direction sets it too.
+    pub(super) stop: Arc<AtomicBool>,
+    /// The next signal ends the process: before the load there is no result to print, and after the first signal there
+    /// is no second wait.
+    exit_on_next: Arc<AtomicBool>,
+}
+
+impl Interrupt {
+    pub(super) fn listen() -> Result<Self, Failure> {
+        let [interrupted, stop, exit_on_next] = [false, false, true].map(|set| Arc::new(AtomicBool::new(set)));
+        for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
+            let code = i32::from(Exit::Interrupted.code());
+            signal_hook::flag::register_conditional_shutdown(signal, code, exit_on_next.clone())?;
+            signal_hook::flag::register(signal, exit_on_next.clone())?;
+            signal_hook::flag::register(signal, interrupted.clone())?;
+            signal_hook::flag::register(signal, stop.clone())?;
+        }
+        Ok(Interrupt { interrupted, stop, exit_on_next })
+    }
+
+    /// Marks the start of the load, which the next signal ends.
+    pub(super) fn begin_load(&self) {
+        self.exit_on_next.store(self.is_interrupted(), Ordering::SeqCst);
+    }
+
+    /// Sets the exit code of a failure after an interrupt. The result up to the interrupt has been printed.
+    pub(super) fn with_exit_code(&self, failure: Failure) -> Failure {
+        if self.is_interrupted() { failure.with_exit(Exit::Interrupted) } else { failure }
+    }
+
+    pub(super) fn is_interrupted(&self) -> bool {
+        self.interrupted.load(Ordering::SeqCst)
+    }
+}

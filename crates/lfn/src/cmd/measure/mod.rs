@@ -1,0 +1,351 @@
+//! `lfn test`: runs one test, or one in each direction, analyses the results and prints them.
+//!
+//! The flags are grouped by topic, one group per file. Each group converts its values to parts of the request. `values`
+//! reports all errors of values in the same form.
+
+mod buffers;
+mod iperf3;
+mod load;
+mod path;
+mod report;
+pub mod iperf3_flags;
+mod stamp;
+mod interrupt;
+mod tcp;
+mod values;
+mod udp;
+
+use std::time::{Duration, SystemTime};
+
+use lfn_core::date::rfc3339;
+use lfn_core::diagnose::{Evidence, NamedReport};
+use lfn_core::path::PathProfile;
+use lfn_core::plan::select_congestion;
+use lfn_core::report::{HostNames, Origin};
+use lfn_core::units::Ratio;
+use lfn_core::wire::CongestionRequest;
+use lfn_core::wire::measure::{TestDirection, Modes, RequestError, SocketRequest, TestRequest};
+use lfn_net::session::dial::Target;
+use lfn_net::tester::{self, Measurement, TestProgress, Test, TestError};
+
+use crate::emulator_env;
+use crate::exit::{Exit, Failure};
+use crate::print::measure::{Printer, TestRun};
+use crate::remote::{self, TrustArgs, QueueArgs};
+use interrupt::Interrupt;
+
+/// Measure the throughput of a path under load and find its bottleneck
+///
+/// The client sends to a server (`lfn serve`). The receiver measures the goodput. Both ends report the kernel's
+/// statistics of each stream in every interval. Findings name the bottleneck and the remedy.
+#[derive(clap::Args, Debug)]
+#[command(after_help = EXAMPLES)]
+pub struct TestArgs {
+    /// Server: a name saved with `lfn hosts add`, a ticket (lfn://…), or far inside `lfn emulate`
+    ///
+    /// With - the ticket is read from standard input, with @FILE from a file. Other users see arguments in `ps`.
+    #[arg(value_name = "HOST", required_unless_present_any = ["stamp", "iperf3"])]
+    host: Option<String>,
+    #[command(flatten)]
+    trust: TrustArgs,
+    #[command(flatten)]
+    waiting: QueueArgs,
+    #[command(flatten)]
+    load: load::LoadArgs,
+    #[command(flatten)]
+    tcp: tcp::TcpArgs,
+    #[command(flatten)]
+    udp: udp::UdpArgs,
+    #[command(flatten)]
+    buffers: buffers::BufferArgs,
+    #[command(flatten)]
+    report: report::ReportArgs,
+    #[command(flatten)]
+    path: path::PathArgs,
+    #[command(flatten)]
+    stamp: stamp::StampProbeArgs,
+    #[command(flatten)]
+    iperf3: iperf3::Iperf3ClientArgs,
+}
+
+const EXAMPLES: &str = "Examples:
+  lfn test far.example                            runs for 10 s
+  lfn test far.example --both --streams 4
+  lfn test far.example --rate 10gbit --time 30s   adds a plan and a prediction
+  lfn emulate --rtt 539ms --rate 135mbit -- lfn test far --window 4547813
+  lfn test far.example --udp --pacing 50mbit --latency
+  lfn test far.example --ramp                     finds the rate at which loss begins
+  lfn test --iperf3 far.example:5201              tests with an iperf3 server
+  lfn test far.example --nettest --count 100 --length 3000000
+  lfn test --stamp far.example                    delay and loss of each direction
+
+Exit codes: 0 measured, with or without findings; 1 the test test_error; 2 usage; 4 measured, but --check-data found found_wrong_bytes
+bytes; 130 interrupted: the first Ctrl-C ends the load and prints the result, the second one ends the command.";
+
+/// Runs `lfn test` and returns its exit code.
+pub fn run(args: TestArgs) -> Result<Exit, Failure> {
+    if let Some(host) = &args.stamp.stamp {
+        return args.stamp.run(host, args.report.format());
+    }
+    if let Some(server) = &args.iperf3.iperf3 {
+        return iperf3::run(&args, server);
+    }
+    let plan = args.plan()?;
+    let target = args.tcp.bind_target(remote::resolve(args.host(), &args.trust, &args.waiting)?)?;
+    let hosts = HostNames { near: args.near_name(), far: args.far_name(&target.address()) };
+    let mut printer = Printer::new(
+        args.report.format(),
+        args.report.save()?,
+        origin(hosts.clone()),
+        plan.omit,
+        args.report.live_enabled(),
+    );
+    let tested = args.run_tests(&plan, &target, &hosts, &mut printer);
+    let printed = printer.finish(tested.as_ref().err());
+    tested.and_then(|exit| printed.map(|()| exit))
+}
+
+/// Returns the origin of a result: version, start time, command line and hosts.
+fn origin(hosts: HostNames) -> Origin {
+    let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    Origin {
+        lfn_version: env!("CARGO_PKG_VERSION").to_owned(),
+        started: rfc3339(now),
+        command: values::without_secrets(std::env::args_os().skip(1)),
+        hosts,
+    }
+}
+
+/// Forwards the progress of a test. From the connection on, an interrupt ends only the load.
+fn report_progress(printer: &mut Printer, number: usize, progress: &TestProgress<'_>, stop: &Interrupt) {
+    if let TestProgress::Connected(..) = progress {
+        stop.begin_load();
+    }
+    printer.progress(number, progress);
+}
+
+/// Reports whether the receiver found wrong bytes.
+fn has_wrong_bytes(measurement: &Measurement) -> bool {
+    let mut checks = measurement.receiver().streams.iter().filter_map(|stream| stream.check);
+    checks.any(|check| check.wrong_bytes > 0)
+}
+
+/// Describes an invalid request.
+fn request_error(error: RequestError) -> Failure {
+    let hint = error.hint().unwrap_or_else(|| "see `lfn test --help`".into());
+    Failure::usage(error).hint(hint)
+}
+
+/// Describes a failed test.
+fn test_error(error: TestError) -> Failure {
+    match error {
+        TestError::Session(error) => remote::session_failure(error),
+        TestError::Request(error) => request_error(error),
+        error => {
+            let hint = error.hint();
+            let failure = Failure::new(error);
+            hint.into_iter().fold(failure, Failure::hint)
+        }
+    }
+}
+
+/// The tests to run, derived from the flags.
+struct TestPlan {
+    directions: Vec<TestDirection>,
+    request: TestRequest,
+    near: SocketRequest,
+    /// Figures of the path, forward and reverse.
+    paths: [Option<PathProfile>; 2],
+    /// lfn chooses the congestion control if the path is known.
+    choose_congestion: bool,
+    omit: Option<Duration>,
+    /// lfn chooses the interval.
+    round_to_rtt: bool,
+    bidirectional: bool,
+    target_precision: Option<Ratio>,
+}
+
+impl TestPlan {
+    /// Returns the figures of the path in this direction.
+    fn path(&self, direction: TestDirection) -> Option<PathProfile> {
+        self.paths[usize::from(direction == TestDirection::Reverse)]
+    }
+
+    fn test(&self, direction: TestDirection, stop: &Interrupt) -> Test {
+        let mut request = TestRequest { direction, ..self.request.clone() };
+        let (mut near, path) = (self.near.clone(), self.path(direction));
+        if let (true, Some(path)) = (self.choose_congestion, &path) {
+            let planned = vec![CongestionRequest::Planned(select_congestion(path, request.streams.into()).to_string())];
+            (request.socket.congestion, near.congestion) = (planned.clone(), planned);
+        }
+        Test {
+            request,
+            near_socket: near,
+            path,
+            round_to_rtt: self.round_to_rtt,
+            target_precision: self.target_precision,
+            omit: self.omit,
+            stop: stop.stop.clone(),
+        }
+    }
+
+    /// Returns the evidence for the diagnosis. `omit` is the omitted time, `typed` the name of the server on the
+    /// command line.
+    fn evidence(&self, measurement: &Measurement, hosts: &HostNames, omit: Option<Duration>, typed: &str) -> Evidence {
+        let direction = measurement.request.direction;
+        let (near, far) = (hosts.near.as_str(), hosts.far.as_str());
+        let (sender, receiver) = match direction {
+            TestDirection::Forward => (near, far),
+            TestDirection::Reverse => (far, near),
+        };
+        let (sent, received) = (measurement.sender(), measurement.receiver());
+        let mut evidence =
+            Evidence::new(self.path(direction), measurement.rtt, omit, NamedReport::new(sender, sent), NamedReport::new(receiver, received), far);
+        // The remedy is tried in the same direction.
+        evidence.repeat_arguments = match direction {
+            _ if measurement.bidirectional => format!("{typed} --bidir"),
+            TestDirection::Forward => typed.to_owned(),
+            TestDirection::Reverse => format!("{typed} --reverse"),
+        };
+        evidence.bidirectional = measurement.bidirectional;
+        evidence.is_one_host |= measurement.clock.is_some_and(|clock| clock.is_one_clock());
+        evidence.no_gso = self.request.udp.as_ref().is_some_and(|udp| udp.no_gso);
+        evidence
+    }
+}
+
+impl TestArgs {
+    fn run_tests(&self, plan: &TestPlan, target: &Target, hosts: &HostNames, printer: &mut Printer) -> Result<Exit, Failure> {
+        if self.path.is_requested() && self.tcp.is_bound_to_interface() {
+            return Err(Failure::usage("--path cannot be combined with --bind INTERFACE: the probes follow the routing table")
+                .hint("use an address of the interface: --bind 192.0.2.1"));
+        }
+        let path = self.path.discover(target)?;
+        let stop = Interrupt::listen()?;
+        let mut found_wrong_bytes = false;
+        let mut judge = |printer: &mut Printer, number, mut measurement: Measurement| -> Result<(), Failure> {
+            measurement.path = path::with_tcp_mtu(path.as_ref(), &measurement);
+            found_wrong_bytes |= has_wrong_bytes(&measurement);
+            let mut evidence = plan.evidence(&measurement, hosts, plan.omit, &self.remote_argument());
+            evidence.probed_mtu = path::probed_mtu(measurement.path.as_ref(), measurement.request.direction);
+            Ok(printer.end_test(number, TestRun::new(measurement, evidence))?)
+        };
+        let tests = plan.directions.iter().map(|&direction| plan.test(direction, &stop));
+        match <[Test; 2]>::try_from(tests.clone().collect::<Vec<_>>()) {
+            Ok(both) if plan.bidirectional => {
+                let numbers = [0, 1].map(|n| printer.begin_test(&both[n], true));
+                let done = tester::run_both(target, [&both[0], &both[1]], &mut |n, progress| {
+                    report_progress(printer, numbers[n], &progress, &stop);
+                });
+                // One direction may have a result even if the other fails.
+                let mut failure = None;
+                for (number, measured) in numbers.into_iter().zip(done) {
+                    match measured {
+                        Ok(measurement) => judge(printer, number, measurement)?,
+                        // The other direction was stopped because of the first failure.
+                        Err(error) if matches!(failure, None | Some(TestError::Stopped)) => failure = Some(error),
+                        Err(_) => {}
+                    }
+                }
+                failure.map_or(Ok(()), |error| Err(stop.with_exit_code(test_error(error))))?;
+            }
+            _ => {
+                for test in tests {
+                    let number = printer.begin_test(&test, false);
+                    let mut watch = |progress: TestProgress<'_>| report_progress(printer, number, &progress, &stop);
+                    let measured = tester::run(target, &test, &mut watch).map_err(|error| stop.with_exit_code(test_error(error)))?;
+                    judge(printer, number, measured)?;
+                    if stop.is_interrupted() {
+                        break;
+                    }
+                }
+            }
+        }
+        Ok(match (stop.is_interrupted(), found_wrong_bytes) {
+            (true, _) => Exit::Interrupted,
+            (false, true) => Exit::Unreliable,
+            _ => Exit::Ok,
+        })
+    }
+
+    fn plan(&self) -> Result<TestPlan, Failure> {
+        let load = self.load.load()?;
+        let congestion: Vec<_> = self.load.congestion.iter().cloned().map(CongestionRequest::Requested).collect();
+        let mut request = TestRequest {
+            streams: self.load.streams()?,
+            load,
+            record: self.load.record()?,
+            interval: self.report.interval(load)?,
+            socket: self.buffers.far(congestion.clone())?,
+            udp: self.udp.udp(&self.load, &self.tcp.pacing()?)?.map(Box::new),
+            latency: self.udp.latency()?,
+            ..TestRequest::default()
+        };
+        let mut near = self.buffers.near(congestion)?;
+        request.modes = self.tcp.modes();
+        self.tcp.add_to(&mut near, &mut request.socket)?;
+        self.load.add_to(&mut request)?;
+        if request.check && request.modes != Modes::default() {
+            return Err(
+                Failure::usage("--check-data cannot be combined with --no-copy, which does not read the payload").hint("remove one of the two")
+            );
+        }
+        if request.udp.is_some() {
+            self.tcp.check_datagrams()?;
+            if self.iperf3.iperf3.is_none() {
+                self.buffers.check_datagrams()?;
+                self.load.check_datagrams()?;
+            }
+            let given = [("check-data", request.check), ("block-timing", request.blocks), ("precision", request.slices_per_interval > 0)];
+            if let Some((flag, _)) = given.iter().find(|(_, given)| *given) {
+                let udp = self.udp.flag();
+                return Err(Failure::usage(format!("--{flag} with {udp}: only TCP streams support it"))
+                    .hint(format!("remove --{flag} or {udp}")));
+            }
+        }
+        let windows = near.window.or(request.socket.window);
+        for (flag, given) in [("window", windows.is_some()), ("pacing", !near.pacing.is_empty())] {
+            if near.mptcp && given {
+                let text = format!("--{flag} with --mptcp: the kernel supports it only for plain TCP");
+                return Err(Failure::usage(text).hint("remove one of the two"));
+            }
+        }
+        for check in [request.check(), near.check()] {
+            check.map_err(request_error)?;
+        }
+        Ok(TestPlan {
+            directions: self.load.directions(self.report.nettest),
+            paths: self.report.paths()?,
+            choose_congestion: near.congestion.is_empty() && request.udp.is_none(),
+            request,
+            near,
+            omit: self.report.omit(load)?,
+            round_to_rtt: self.report.chooses_interval(),
+            bidirectional: self.load.is_bidirectional(),
+            target_precision: self.load.precision()?,
+        })
+    }
+
+    /// Returns the host as typed, or an empty text with an iperf3 server.
+    fn host(&self) -> &str {
+        self.host.as_deref().unwrap_or_default()
+    }
+
+    fn near_name(&self) -> String {
+        if emulator_env::is_inside() { "near".into() } else { tester::read_kernel().host }
+    }
+
+    /// Returns the host of a ticket, or the name as typed.
+    fn far_name(&self, address: &str) -> String {
+        if remote::is_ticket(self.host()) {
+            return address.rsplit_once(':').map_or(address, |(host, _)| host).to_owned();
+        }
+        self.host().to_owned()
+    }
+
+    /// Returns the server as an argument for a command, without the secret of a ticket.
+    fn remote_argument(&self) -> String {
+        let host = if remote::is_ticket(self.host()) && !self.host().starts_with('@') { "TICKET" } else { self.host() };
+        if self.trust.insecure { format!("{host} --insecure") } else { host.to_owned() }
+    }
+}

@@ -1,0 +1,104 @@
+//! Flags for the known path and for the report.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use lfn_core::path::PathProfile;
+use lfn_core::units::BitRate;
+use lfn_core::wire::measure::{TestLoad, MIN_INTERVAL};
+
+use super::values::{duration, read, value_error};
+use crate::emulator_env;
+use crate::exit::Failure;
+use crate::print::measure::{OutputFormat, SaveFile};
+
+#[derive(clap::Args, Debug)]
+#[command(next_help_heading = "Report")]
+pub(super) struct ReportArgs {
+    /// Set the capacity of the bottleneck, if known; used for the plan and the prediction
+    #[arg(long, value_name = "RATE", allow_hyphen_values = true)]
+    rate: Option<String>,
+    /// Set the time between periodic reports [default: 1s; a tenth of a shorter test; whole round trips on a long path]
+    #[arg(short, long, value_name = "DURATION", allow_hyphen_values = true)]
+    interval: Option<String>,
+    /// Ignore this much time at the start [default: detected]
+    #[arg(short = 'O', long, value_name = "DURATION", allow_hyphen_values = true)]
+    omit: Option<String>,
+    /// Print the result in JSON format
+    #[arg(short = 'J', long, conflicts_with_all = ["ndjson", "csv", "nettest"])]
+    json: bool,
+    /// Print one JSON object per line for each event; the last one is the complete result
+    #[arg(long, conflicts_with_all = ["csv", "nettest"])]
+    ndjson: bool,
+    /// Print a table (CSV) with one row for each interval and stream
+    #[arg(long, conflicts_with = "nettest")]
+    csv: bool,
+    /// Print the result in the format of nettest (1995); implies --both
+    #[arg(long, conflicts_with = "reverse")]
+    pub(super) nettest: bool,
+    /// Save the result to FILE too, in the format of --json, for `lfn show`
+    #[arg(long, value_name = "FILE")]
+    save: Option<PathBuf>,
+    /// Disable the live display
+    #[arg(long)]
+    no_live: bool,
+}
+
+const DEFAULT_INTERVAL: Duration = Duration::from_secs(1);
+
+impl ReportArgs {
+    pub(super) fn interval(&self, load: TestLoad) -> Result<Duration, Failure> {
+        Ok(match (duration("interval", &self.interval)?, load) {
+            (Some(interval), _) => interval,
+            (None, TestLoad::TimeSeconds(time)) => (time / 10).clamp(MIN_INTERVAL, DEFAULT_INTERVAL),
+            (None, TestLoad::Records(_) | TestLoad::Bytes(_)) => DEFAULT_INTERVAL,
+        })
+    }
+
+    /// Reports whether lfn chooses the interval.
+    pub(super) fn chooses_interval(&self) -> bool {
+        self.interval.is_none()
+    }
+
+    pub(super) fn omit(&self, load: TestLoad) -> Result<Option<Duration>, Failure> {
+        let omit = duration("omit", &self.omit)?;
+        if matches!((omit, load), (Some(omit), TestLoad::TimeSeconds(time)) if omit >= time) {
+            return Err(Failure::usage("--omit is not shorter than the test").hint("use a longer --time"));
+        }
+        Ok(omit)
+    }
+
+    /// Returns the figures of the path, forward and reverse: from --rate, or from `lfn emulate`.
+    pub(super) fn paths(&self) -> Result<[Option<PathProfile>; 2], Failure> {
+        let rate: Option<BitRate> = read("rate", &self.rate, "--rate 10gbit")?;
+        if rate == Some(BitRate(0)) {
+            return Err(value_error("rate", "the capacity must be above zero", "--rate 10gbit"));
+        }
+        let known = |emulated: Option<PathProfile>| match (rate, emulated) {
+            (Some(capacity), Some(path)) => Some(PathProfile { capacity, ..path }),
+            (Some(capacity), None) => Some(PathProfile::new(capacity, Duration::ZERO)),
+            (None, emulated) => emulated,
+        };
+        Ok([known(emulator_env::path()?), known(emulator_env::return_path()?)])
+    }
+
+    pub(super) fn format(&self) -> OutputFormat {
+        match self {
+            ReportArgs { json: true, .. } => OutputFormat::Json,
+            ReportArgs { ndjson: true, .. } => OutputFormat::Ndjson,
+            ReportArgs { csv: true, .. } => OutputFormat::Csv,
+            ReportArgs { nettest: true, .. } => OutputFormat::Nettest,
+            _ => OutputFormat::Text,
+        }
+    }
+
+    /// Reports whether the live display is enabled.
+    pub(super) fn live_enabled(&self) -> bool {
+        !self.no_live
+    }
+
+    /// Creates the file of --save.
+    pub(super) fn save(&self) -> Result<Option<SaveFile>, Failure> {
+        self.save.as_deref().map(SaveFile::create).transpose()
+    }
+}

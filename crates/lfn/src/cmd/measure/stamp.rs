@@ -1,0 +1,221 @@
+//! `lfn test --stamp`: measures delay and loss with a STAMP reflector, without load and without a session.
+
+use std::net::{SocketAddr, ToSocketAddrs};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use lfn_core::session::split_host_port;
+use lfn_core::stamp::{self, packet};
+use lfn_core::units::Bytes;
+use lfn_net::stamp::{StampKey, StampProbeOptions, StampError, probe};
+
+use super::values::{count, duration, read, value_error};
+use crate::emulator_env;
+use crate::exit::{Exit, Failure};
+use crate::print::stamp::print;
+use crate::print::measure::OutputFormat;
+use crate::remote::SavedHosts;
+
+#[derive(clap::Args, Debug)]
+#[command(next_help_heading = "STAMP (RFC 8762), instead of a load")]
+pub(super) struct StampProbeArgs {
+    /// Measure delay and loss of each direction with a STAMP reflector [default port: 862]
+    ///
+    /// The reflector can be `lfn serve --stamp`, or any reflector for STAMP or TWAMP Light.
+    #[arg(long, value_name = "HOST[:PORT]", conflicts_with_all = LOAD_FLAGS)]
+    pub(super) stamp: Option<String>,
+    /// Send this many packets [default: 100]
+    #[arg(long, value_name = "N", requires = "stamp", allow_hyphen_values = true)]
+    stamp_count: Option<String>,
+    /// Set the time between packets [default: 100ms]
+    #[arg(long, value_name = "DURATION", requires = "stamp", allow_hyphen_values = true)]
+    stamp_interval: Option<String>,
+    /// Set the size of a packet in bytes, without IP and UDP headers [default: the minimum: 44, or 112 with a key]
+    #[arg(long, value_name = "BYTES", requires = "stamp", allow_hyphen_values = true)]
+    stamp_size: Option<String>,
+    /// Authenticate packets with the key in FILE, which the reflector must have too
+    #[arg(long, value_name = "FILE", requires = "stamp")]
+    stamp_key: Option<PathBuf>,
+}
+
+/// Flags of a load, which conflict with --stamp. clap would report all flags of a group, so they are listed one by one.
+const LOAD_FLAGS: [&str; 54] = [
+    "host",
+    "reverse",
+    "both",
+    "bidir",
+    "time",
+    "count",
+    "bytes",
+    "precision",
+    "length",
+    "read_length",
+    "streams",
+    "congestion",
+    "data",
+    "check_data",
+    "block_timing",
+    "sndbuf",
+    "rcvbuf",
+    "window",
+    "near_sndbuf",
+    "near_rcvbuf",
+    "near_window",
+    "far_sndbuf",
+    "far_rcvbuf",
+    "far_window",
+    "pacing",
+    "mss",
+    "dscp",
+    "bind",
+    "mptcp",
+    "no_copy",
+    "near_no_copy",
+    "far_no_copy",
+    "udp",
+    "ramp",
+    "loss_allowed",
+    "ramp_step_time",
+    "no_gso",
+    "no_gro",
+    "fragment",
+    "latency",
+    "path",
+    "path_names",
+    "iperf3",
+    "iperf3_user",
+    "iperf3_rsa_public_key",
+    "iperf3_pkcs1",
+    "iperf3_server_output",
+    "rate",
+    "interval",
+    "omit",
+    "ndjson",
+    "csv",
+    "nettest",
+    "save",
+];
+
+const DEFAULT_COUNT: u32 = 100;
+/// lfn keeps every packet in memory until the end.
+const MAX_COUNT: u64 = 10_000_000;
+const DEFAULT_INTERVAL: Duration = Duration::from_millis(100);
+/// Maximum payload of a UDP datagram, bytes.
+const MAX_SIZE: u64 = 65_507;
+/// Waiting time for the last answers: five times the longest known path.
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(3);
+
+impl StampProbeArgs {
+    pub(super) fn run(&self, host: &str, format: OutputFormat) -> Result<Exit, Failure> {
+        let probing = self.probing(host)?;
+        let stop = Arc::new(AtomicBool::new(false));
+        signal_hook::flag::register(signal_hook::consts::SIGINT, stop.clone())?;
+        let report = probe(&probing, &stop, &mut |_, _| {}).map_err(test_error)?;
+        print(report, format)?;
+        Ok(if stop.load(Ordering::Relaxed) { Exit::Interrupted } else { Exit::Ok })
+    }
+
+    fn probing(&self, host: &str) -> Result<StampProbeOptions, Failure> {
+        let hint = "--stamp-count 100";
+        let packets = match count("stamp-count", &self.stamp_count, hint)? {
+            None => DEFAULT_COUNT,
+            Some(count) if count <= MAX_COUNT => u32::try_from(count)?,
+            Some(count) => {
+                return Err(value_error("stamp-count", format!("{count} is too large; the maximum is {MAX_COUNT}"), hint));
+            }
+        };
+        let key = self.stamp_key.as_deref().map(StampKey::read).transpose().map_err(|error| {
+            Failure::usage(error).hint("create a key for both ends: head -c 32 /dev/urandom | base64 > FILE")
+        })?;
+        Ok(StampProbeOptions {
+            to: address(host)?,
+            from: None,
+            count: packets,
+            interval: duration("stamp-interval", &self.stamp_interval)?.unwrap_or(DEFAULT_INTERVAL),
+            size: self.size(key.is_some())?,
+            wait: ANSWER_TIMEOUT,
+            // Both sides of an emulated path are on this host.
+            has_shared_clock: emulator_env::is_inside(),
+            key,
+        })
+    }
+
+    fn size(&self, is_authenticated: bool) -> Result<usize, Failure> {
+        let min_size = packet::base_length(is_authenticated);
+        let hint = "--stamp-size 200";
+        match read::<Bytes>("stamp-size", &self.stamp_size, hint)? {
+            None => Ok(min_size),
+            Some(Bytes(size)) if (min_size as u64..=MAX_SIZE).contains(&size) => Ok(usize::try_from(size)?),
+            Some(size) => {
+                let text = format!("{} B is not in the range {min_size} to {MAX_SIZE}", size.0);
+                Err(value_error("stamp-size", text, hint))
+            }
+        }
+    }
+}
+
+/// Resolves the reflector. A saved name stands for the host of its ticket, with the default port of STAMP.
+fn address(typed: &str) -> Result<SocketAddr, Failure> {
+    let hint = "use a valid host name or an address: --stamp 192.0.2.1:862";
+    let (name, _) = split_host_port(typed).map_err(|error| Failure::usage(error).hint(hint))?;
+    let port = match typed.rsplit_once(':').and_then(|(_, port)| port.parse().ok()) {
+        Some(port) if typed != name => port,
+        _ => stamp::PORT,
+    };
+    let host = SavedHosts::load()?.get(&name)?.map_or(name, |ticket| ticket.host);
+    let unknown = |why: String| Failure::msg(format!("unknown host '{host}': {why}")).hint(hint);
+    let mut addresses = (host.as_str(), port).to_socket_addrs().map_err(|error| unknown(error.to_string()))?;
+    addresses.next().ok_or_else(|| unknown("no address".into()))
+}
+
+fn test_error(error: StampError) -> Failure {
+    let hint = match &error {
+        StampError::Closed { to } => format!("start a reflector on that host: lfn serve --stamp={}", to.port()),
+        StampError::NoAnswer { .. } => {
+            "check that a reflector runs there, that firewalls pass UDP in both directions, and that both ends have the same key".into()
+        }
+        StampError::Io { .. } => return Failure::new(error),
+    };
+    Failure::new(error).hint(hint)
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::{Args as _, Command};
+
+    use super::super::TestArgs;
+    use super::*;
+
+    fn command() -> Command {
+        TestArgs::augment_args(Command::new("test"))
+    }
+
+    #[test]
+    fn load_flags_are_complete() {
+        let both = ["stamp", "json", "no_live", "help"];
+        // Flags for authentication of the server, and for its queue.
+        let session: Vec<String> = ["TrustArgs", "QueueArgs"]
+            .into_iter()
+            .flat_map(|group| {
+                command().get_groups().find(|g| g.get_id() == group).unwrap().get_args().cloned().collect::<Vec<_>>()
+            })
+            .map(|id| id.to_string())
+            .collect();
+        for argument in command().get_arguments() {
+            let id = argument.get_id().as_str();
+            let fits = both.contains(&id) || id.starts_with("stamp_") || session.iter().any(|name| name == id);
+            assert_eq!(LOAD_FLAGS.contains(&id), !fits, "{id}");
+        }
+    }
+
+    #[test]
+    fn conflict_names_only_flags_in_use() {
+        let typed = ["test", "--stamp", "192.0.2.1", "--time", "5s", "--no-gso"];
+        let message = command().try_get_matches_from(typed).unwrap_err().to_string();
+        assert!(message.contains("--stamp") && message.contains("--time") && message.contains("--no-gso"), "{message}");
+        let others = ["--bytes", "--count", "--streams", "--udp", "--iperf3", "--window"];
+        assert!(others.iter().all(|flag| !message.contains(flag)), "{message}");
+    }
+}

@@ -1,0 +1,75 @@
+//! Prediction of a copy: before the copy starts, and again when the RTT is known.
+
+use std::time::Duration;
+
+use lfn_core::path::PathProfile;
+use lfn_core::tcp_model::{self, Congestion, FlowParameters};
+use lfn_core::units::{BitRate, Bytes};
+use lfn_net::session::Protection;
+
+/// Inputs of the prediction: the figures of the path and the settings of the streams.
+#[derive(Debug, Default)]
+pub struct Predictor {
+    pub path: Option<PathProfile>,
+    pub rate: Option<BitRate>,
+    pub congestion: Congestion,
+    pub streams: u16,
+    pub protection: Option<Protection>,
+}
+
+/// Predicted figures of one copy.
+#[derive(Debug, Clone, Copy, PartialEq, serde::Serialize)]
+pub struct CopyPrediction {
+    /// Steady goodput, after slow start.
+    #[serde(rename = "goodput_bits_per_second")]
+    pub goodput: BitRate,
+    /// From the dial to the receiver's last message.
+    #[serde(serialize_with = "seconds")]
+    #[serde(rename = "seconds")]
+    pub time: Duration,
+    /// Size divided by time.
+    #[serde(rename = "average_goodput_bits_per_second")]
+    pub average_goodput: BitRate,
+    /// Slow start, a part of `time`.
+    #[serde(rename = "slow_start_seconds", serialize_with = "seconds")]
+    pub slow_start: Duration,
+}
+
+impl Predictor {
+    /// Predicts the copy of `bytes`. Uses the path of the emulator, or the capacity of `--rate` with the measured RTT.
+    /// Returns `None` if the path is unknown.
+    pub fn predict(&self, bytes: Bytes, measured_rtt: Option<f64>) -> Option<CopyPrediction> {
+        let path = self.path_with_rtt(measured_rtt)?;
+        let flow = FlowParameters { streams: self.streams.into(), congestion: self.congestion, ..FlowParameters::default() };
+        let time = tcp_model::transfer_time(&path, &flow, bytes)?;
+        // The model ends with the arrival of the last byte and has a plain TCP handshake. TLS adds one round trip, and
+        // the receiver's last message half a round trip.
+        let rounds = if self.protection == Some(Protection::Clear) { 0.5 } else { 1.5 };
+        let total = time.total().saturating_add(path.base_rtt.mul_f64(rounds));
+        Some(CopyPrediction {
+            goodput: tcp_model::predict_steady(&path, &flow).goodput,
+            time: total,
+            average_goodput: bytes.per(total),
+            slow_start: time.slow_start,
+        })
+    }
+
+    /// Returns the number of streams of the prediction.
+    pub fn streams(&self) -> u16 {
+        self.streams
+    }
+
+    fn path_with_rtt(&self, measured_rtt: Option<f64>) -> Option<PathProfile> {
+        let rtt = measured_rtt.filter(|rtt| *rtt > 0.0).and_then(|rtt| Duration::try_from_secs_f64(rtt).ok());
+        match (self.path, self.rate) {
+            (Some(path), None) => Some(path),
+            (Some(path), Some(capacity)) => Some(PathProfile { capacity, ..path }),
+            (None, Some(capacity)) => Some(PathProfile::new(capacity, rtt?)),
+            (None, None) => None,
+        }
+    }
+}
+
+fn seconds<S: serde::Serializer>(time: &Duration, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.serialize_f64(time.as_secs_f64())
+}

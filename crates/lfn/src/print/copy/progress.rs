@@ -1,0 +1,211 @@
+//! Progress of a copy: on a terminal one line that is redrawn ([`ProgressLine`]), lines of JSON on request, and
+//! otherwise only necessary messages.
+
+use std::cell::{Cell, RefCell};
+use std::collections::VecDeque;
+use std::io::Write;
+use std::time::Duration;
+
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use lfn_core::transfer::bottleneck::{CopyBottleneck, ProgressSample, classify};
+use lfn_core::transfer::streams::StreamChange;
+use lfn_core::units::{BitRate, Bytes, show_duration};
+use lfn_net::transfer::{ConnectionEvent, ListedTotals};
+use serde::Serialize;
+
+use super::progress_line::{ProgressLine, CopyState};
+use crate::prediction::{Predictor, CopyPrediction};
+use crate::print::{self, terminal};
+
+/// Time over which the rate and the limit are computed.
+const WINDOW: Duration = Duration::from_secs(2);
+
+/// Columns of a terminal with an unknown width.
+const DEFAULT_COLUMNS: usize = 80;
+
+/// Interval of the progress lines in JSON.
+const EVENT_INTERVAL: Duration = Duration::from_secs(1);
+
+/// Display of a running copy.
+pub struct CopyProgress<'a> {
+    bar: ProgressBar,
+    /// Line that was drawn last.
+    line: RefCell<Option<ProgressLine>>,
+    /// True if lines of JSON go to stdout.
+    ndjson: bool,
+    near_sends: bool,
+    predictor: &'a Predictor,
+    looks: RefCell<VecDeque<ProgressSample>>,
+    predicted: Cell<Option<CopyPrediction>>,
+    streams: Cell<u16>,
+    last_event: Cell<Option<Duration>>,
+}
+
+/// One line of JSON.
+#[derive(Serialize)]
+#[serde(tag = "event", rename_all = "snake_case")]
+enum Event<'a> {
+    Progress(&'a ProgressEvent),
+    Streams(&'a StreamChange),
+    Disconnected { reason: String, retry_seconds: f64 },
+    Reconnected { after_seconds: f64 },
+}
+
+/// Progress so far, with the current rate.
+#[derive(Serialize)]
+struct ProgressEvent {
+    seconds: f64,
+    /// Bytes that are done: sent, up to date or skipped.
+    bytes: Bytes,
+    moved_bytes: Bytes,
+    /// Bytes of the listed files.
+    total_bytes: Bytes,
+    /// Files, directories and links that are done.
+    entries: u64,
+    total_entries: u64,
+    /// True if the list is complete.
+    listing_complete: bool,
+    goodput_bits_per_second: BitRate,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    eta_seconds: Option<f64>,
+    limited_by: String,
+    streams: u16,
+}
+
+impl<'a> CopyProgress<'a> {
+    /// Creates the display of a copy. The bar is hidden if stderr is not a terminal.
+    pub fn new(predictor: &'a Predictor, near_sends: bool, ndjson: bool) -> Self {
+        let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr());
+        // Set before the first drawing, which would use the default style.
+        if let Ok(style) = ProgressStyle::with_template("{wide_msg}") {
+            bar.set_style(style);
+        }
+        let (line, looks, predicted, last_event) = Default::default();
+        CopyProgress { bar, line, ndjson, near_sends, predictor, looks, predicted, streams: Cell::new(predictor.streams()), last_event }
+    }
+
+    /// Shows the progress of the copy.
+    pub fn show(&self, extent: &ListedTotals, look: &ProgressSample) {
+        if self.bar.is_hidden() && !self.ndjson {
+            return;
+        }
+        if self.predicted.get().is_none() {
+            self.predicted.set(self.predictor.predict(extent.bytes, look.sockets.map(|s| s.min_rtt_seconds)));
+        }
+        let earlier = self.earlier(look);
+        let limit = classify(&earlier, look, self.streams.get(), self.predicted.get().map(|p| p.goodput));
+        let elapsed = look.at.saturating_sub(earlier.at);
+        let goodput = Bytes(look.bytes.0.saturating_sub(earlier.bytes.0)).per(elapsed);
+        if !self.bar.is_hidden() {
+            let left = self.left(extent, look, goodput);
+            let limit = (limit != CopyBottleneck::Unknown).then(|| limit.display_for_end(self.near_sends));
+            self.draw(line(extent, look, CopyState::Moving { goodput, left, limit }));
+        }
+        let due = self.last_event.get().is_none_or(|last| look.at >= last + EVENT_INTERVAL);
+        if self.ndjson && due {
+            self.last_event.set(Some(look.at));
+            event(&Event::Progress(&self.now(extent, look, goodput, limit)));
+        }
+    }
+
+    /// Reports a change of the streams.
+    pub fn streams_changed(&self, change: &StreamChange) {
+        self.streams.set(change.streams);
+        if self.ndjson {
+            event(&Event::Streams(change));
+        }
+    }
+
+    /// Reports a change of the connection: in the bar, or as a message if there is no terminal.
+    pub fn connection_changed(&self, connection: &ConnectionEvent<'_>) {
+        let seen = !self.bar.is_hidden();
+        match connection {
+            ConnectionEvent::Lost { why, retry_for } if self.ndjson => {
+                event(&Event::Disconnected { reason: why.to_string(), retry_seconds: retry_for.as_secs_f64() });
+            }
+            ConnectionEvent::Reconnected { after } if self.ndjson => event(&Event::Reconnected { after_seconds: after.as_secs_f64() }),
+            ConnectionEvent::Lost { why, retry_for } if !seen => {
+                let retry_for = show_duration(*retry_for);
+                print::message(format_args!("lfn: the connection was lost: {why}; reconnecting for up to {retry_for}\n"));
+            }
+            ConnectionEvent::Reconnecting { without, retry_for } if seen => {
+                let state = CopyState::Disconnected { without: *without, retry_for: *retry_for };
+                let last = self.line.borrow().clone();
+                self.draw(match last {
+                    Some(last) => ProgressLine { state, ..last },
+                    None => line(&ListedTotals::default(), &ProgressSample::default(), state),
+                });
+            }
+            ConnectionEvent::Reconnected { after } if !seen => {
+                print::message(format_args!("lfn: the copy resumes after {}\n", show_duration(*after)));
+            }
+            _ => {}
+        }
+    }
+
+    /// Removes the bar from the screen.
+    pub fn clear(&self) {
+        self.bar.finish_and_clear();
+    }
+
+    /// Returns the sample at the start of the current window.
+    fn earlier(&self, look: &ProgressSample) -> ProgressSample {
+        let mut looks = self.looks.borrow_mut();
+        while looks.len() > 1 && looks.front().is_some_and(|first| look.at.saturating_sub(first.at) > WINDOW) {
+            looks.pop_front();
+        }
+        let earlier = looks.front().copied().unwrap_or_default();
+        looks.push_back(*look);
+        earlier
+    }
+
+    /// Returns the remaining time at the current rate, or at the predicted rate during slow start.
+    fn left(&self, extent: &ListedTotals, look: &ProgressSample, goodput: BitRate) -> Option<Duration> {
+        let bytes = Bytes(extent.bytes.0.saturating_sub(done(extent, look).0));
+        let predicted = self.predicted.get();
+        match predicted {
+            // During slow start, the current rate is not a good estimate.
+            Some(predicted) if look.at < predicted.slow_start => Some(predicted.time.saturating_sub(look.at)),
+            _ if goodput.0 > 0 => Some(goodput.time_for(bytes)),
+            _ => None,
+        }
+    }
+
+    fn now(&self, extent: &ListedTotals, look: &ProgressSample, goodput: BitRate, limit: CopyBottleneck) -> ProgressEvent {
+        ProgressEvent {
+            seconds: look.at.as_secs_f64(),
+            bytes: done(extent, look),
+            moved_bytes: look.bytes,
+            total_bytes: extent.bytes,
+            entries: extent.finished,
+            total_entries: extent.entries,
+            listing_complete: extent.complete,
+            goodput_bits_per_second: goodput,
+            eta_seconds: self.left(extent, look, goodput).map(|left| left.as_secs_f64()),
+            limited_by: limit.display_for_end(self.near_sends),
+            streams: self.streams.get(),
+        }
+    }
+
+    fn draw(&self, line: ProgressLine) {
+        self.bar.set_message(line.fit(terminal::stderr_terminal_columns().unwrap_or(DEFAULT_COLUMNS)));
+        self.line.replace(Some(line));
+    }
+}
+
+fn line(extent: &ListedTotals, look: &ProgressSample, state: CopyState) -> ProgressLine {
+    let ListedTotals { bytes: all, finished: settled, entries, complete, .. } = *extent;
+    ProgressLine { done: done(extent, look), all, settled, entries, complete, state }
+}
+
+/// Returns the bytes that are done: sent or skipped.
+fn done(extent: &ListedTotals, look: &ProgressSample) -> Bytes {
+    // Retransmitted blocks count once.
+    Bytes(look.bytes.0.saturating_add(extent.not_needed.0).min(extent.bytes.0))
+}
+
+/// Prints an event. A closed pipe is not an error.
+fn event(event: &Event<'_>) {
+    let mut out = print::json();
+    let _ = serde_json::to_writer(&mut out, event).map_err(std::io::Error::from).and_then(|()| writeln!(out));
+}

@@ -1,0 +1,140 @@
+//! File of `--save`. It is created before the test starts, so that an error is reported early. It gets its name when
+//! the result is complete; until then an existing file is kept. An open descriptor of this command, for example
+//! /dev/stdout, gets the result after its other output.
+//!
+//! During the test the file has no name (`O_TMPFILE`, open(2)), so a killed command leaves nothing. On a file system
+//! without such files, it is a hidden file in the same directory.
+
+use std::fmt::Display;
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, BufWriter, Write};
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+
+use lfn_core::report::TestDocument;
+use lfn_net::symlink_guard;
+use rustix::fs::{AtFlags, CWD, OFlags, linkat};
+
+use super::json;
+use crate::exit::Failure;
+use crate::print::sanitize::SafeWriter;
+
+/// Destination of a saved result.
+#[derive(Debug)]
+pub enum SaveFile {
+    /// A file with a name.
+    Named(NamedFile),
+    /// A descriptor that is open.
+    Open(PathBuf, File),
+}
+
+/// A file that gets its name later.
+#[derive(Debug)]
+pub struct NamedFile {
+    /// Final path of the file.
+    path: PathBuf,
+    /// Temporary path; the file is deleted there if it never gets its name.
+    temporary: PathBuf,
+    file: File,
+    /// True if the file has no name yet.
+    has_no_name: bool,
+}
+
+impl SaveFile {
+    /// Creates the file in the directory of its final name.
+    pub fn create(typed: &Path) -> Result<Self, Failure> {
+        if typed.as_os_str() == "-" {
+            return Err(Failure::usage("--save -: give a file name").hint("--json prints the result on stdout"));
+        }
+        if is_open_already(typed) {
+            let file = OpenOptions::new().append(true).open(typed).map_err(|error| save_error(typed, error))?;
+            return Ok(SaveFile::Open(typed.to_owned(), file));
+        }
+        symlink_guard::check(typed).map_err(|error| save_error(typed, error))?;
+        let path = resolve(typed).map_err(|error| save_error(typed, error))?;
+        let temporary = hidden_path(&path).ok_or_else(|| save_error(typed, "is not a file name"))?;
+        let (file, has_no_name) = match create_nameless(&path) {
+            Ok(file) => (file, true),
+            Err(_) => (create_named(&temporary).map_err(|error| save_error(typed, error))?, false),
+        };
+        Ok(SaveFile::Named(NamedFile { file, path, temporary, has_no_name }))
+    }
+
+    /// Writes the result to the file.
+    pub fn write(self, document: &TestDocument) -> Result<(), Failure> {
+        match self {
+            SaveFile::Named(file) => file.write(document),
+            SaveFile::Open(path, file) => {
+                let mut out = SafeWriter::json(BufWriter::new(file));
+                let written = json::write(&mut out, document).and_then(|()| out.flush());
+                written.map_err(|error| save_error(&path, error))
+            }
+        }
+    }
+}
+
+impl NamedFile {
+    /// Writes the result, then gives the file its name.
+    fn write(self, document: &TestDocument) -> Result<(), Failure> {
+        let written = || -> io::Result<()> {
+            let mut out = BufWriter::new(&self.file);
+            json::write(&mut out, document)?;
+            out.flush()?;
+            self.file.sync_all()?;
+            if self.has_no_name {
+                let file = format!("/proc/self/fd/{}", self.file.as_raw_fd());
+                linkat(CWD, file, CWD, &self.temporary, AtFlags::SYMLINK_FOLLOW)?;
+            }
+            fs::rename(&self.temporary, &self.path)
+        };
+        written().map_err(|error| save_error(&self.path, error))
+    }
+}
+
+impl Drop for NamedFile {
+    fn drop(&mut self) {
+        // The temporary file no longer exists after the rename.
+        let _ = fs::remove_file(&self.temporary);
+    }
+}
+
+/// Returns true if the path is a descriptor of this process: /dev/stdout, /dev/fd/3, /proc/self/fd/3.
+fn is_open_already(typed: &Path) -> bool {
+    let link = fs::read_link(typed).unwrap_or_default();
+    [typed, &link].iter().any(|path| path.starts_with("/proc/self/fd") || path.starts_with("/dev/fd"))
+}
+
+fn create_named(temporary: &Path) -> io::Result<File> {
+    OpenOptions::new().write(true).create_new(true).open(temporary)
+}
+
+/// Creates a file without a name in the directory of `path`. It gets its name through `/proc` later.
+fn create_nameless(path: &Path) -> io::Result<File> {
+    let directory = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let flags = OFlags::TMPFILE.bits().cast_signed();
+    let file = OpenOptions::new().write(true).mode(0o666).custom_flags(flags).open(directory)?;
+    fs::metadata(format!("/proc/self/fd/{}", file.as_raw_fd()))?;
+    Ok(file)
+}
+
+/// Resolves a symbolic link to the file. Only a regular file is replaced.
+fn resolve(typed: &Path) -> io::Result<PathBuf> {
+    match fs::canonicalize(typed) {
+        Ok(path) if path.is_dir() => Err(io::Error::other("is a directory")),
+        Ok(path) if path.is_file() => Ok(path),
+        Ok(_) => Err(io::Error::other("is not a regular file")),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(typed.to_owned()),
+        Err(error) => Err(error),
+    }
+}
+
+/// Returns a hidden name in the same directory, unique to this process.
+fn hidden_path(path: &Path) -> Option<PathBuf> {
+    let name = path.file_name()?.to_string_lossy().into_owned();
+    Some(path.with_file_name(format!(".{name}.{}.part", std::process::id())))
+}
+
+fn save_error(path: &Path, error: impl Display) -> Failure {
+    Failure::msg(format!("--save {}: {error}", path.display())).hint("choose a file in a directory that you can write to: --save result.json")
+}

@@ -1,0 +1,18 @@
+//! Text output of a test: one line for each interval during the test (`table`), then the figures beside the prediction,
+//! then the findings (`summary`). Lines that only some tests have are in files of their own, which `summary` calls.
+
+mod block_timing;
+mod datagrams;
+mod ends;
+mod host;
+mod iperf3;
+mod latency;
+mod layout;
+mod load;
+mod path;
+mod summary;
+mod table;
+mod udp;
+
+pub use summary::resent;
+pub use table::{TablePosition, Table};

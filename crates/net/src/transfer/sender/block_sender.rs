@@ -1,0 +1,261 @@
+//! The work of one stream: takes the next blocks, reads, hashes and sends them. Small files share one write.
+
+use std::io;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use lfn_core::transfer::digest::BlockHash;
+use lfn_core::transfer::options::Verify;
+use lfn_core::transfer::schedule::BlockTask;
+use lfn_core::wire::copy::{BlockHeader, EntryFailure, SenderMessage};
+use lfn_core::wire::seal::{SEALED_HEADER_BYTES, Seal};
+use lfn_core::wire::third_party::CopyEnd;
+use socket2::SockRef;
+
+use super::source_file::{ListedFile, ReadError};
+use super::{Shared, wait};
+use crate::session::{DataStream, Protection};
+use crate::transfer::TransferError;
+use crate::transfer::stream_set::{Activity, lock};
+use crate::transfer::stream_state::StreamState;
+
+/// Maximum number of bytes in the kernel that TCP has not sent yet, unless two blocks are smaller. The limit keeps a
+/// stream busy, and prevents a slow stream from holding blocks that a fast one could send.
+const MAX_UNSENT_BYTES: u32 = 256 * 1024;
+
+/// Maximum wait for the last message of a receiver that closed its streams.
+const FINAL_MESSAGE_TIMEOUT: Duration = Duration::from_secs(1);
+
+/// A block with its hash.
+type HashedBlock = (BlockTask<Arc<ListedFile>>, BlockHash);
+
+impl Shared {
+    /// Sends blocks over one stream until everything is settled, then closes the sending half.
+    pub(super) fn run(&self, stream: DataStream) {
+        self.streams.run_stream(stream, |stream, stream_state| {
+            // The limit affects only memory and fairness, so an error on an older kernel is ignored.
+            let limit = u32::try_from(2 * self.block_size.0).unwrap_or(MAX_UNSENT_BYTES).min(MAX_UNSENT_BYTES);
+            let _ = SockRef::from(stream.socket()).set_tcp_notsent_lowat(limit);
+            let mut buffer = Vec::new();
+            while let Some(tasks) = self.next_blocks(stream_state)? {
+                let sent = self.send_blocks(stream, stream_state, tasks, &mut buffer);
+                lock(&self.state).busy_streams -= 1;
+                match sent {
+                    Err(TransferError::Stream { .. }) if self.is_finished_early() => break,
+                    sent => sent?,
+                }
+            }
+            // The peer may have received everything and closed the stream already.
+            let _ = stream.finish();
+            Ok(())
+        });
+    }
+
+    /// Returns whether the failed block was not needed. A receiver that has settled everything may close its streams
+    /// before its last message arrives.
+    fn is_finished_early(&self) -> bool {
+        let deadline = Instant::now() + FINAL_MESSAGE_TIMEOUT;
+        let mut state = lock(&self.state);
+        while state.totals.is_complete
+            && !state.scheduler.is_finished()
+            && !self.streams.is_stopped()
+            && Instant::now() < deadline
+        {
+            state = wait(&self.work_available, state);
+        }
+        state.scheduler.is_finished()
+    }
+
+    /// Hashes files that the receiver already has, while the streams send the others.
+    pub(super) fn hash_requested(&self) {
+        let mut buffer = Vec::new();
+        let mut state = lock(&self.state);
+        while !self.streams.is_stopped() && !state.scheduler.is_finished() {
+            let Some(task) = state.scheduler.next_hash_block() else {
+                state = wait(&self.work_available, state);
+                continue;
+            };
+            drop(state);
+            let hashed = self.read_blocks(vec![task], &mut buffer, None, false).0;
+            self.record_hashed(hashed);
+            state = lock(&self.state);
+        }
+    }
+
+    /// Waits for the next blocks to send, or to hash if there is nothing to send. Returns `None` at the end.
+    fn next_blocks(
+        &self,
+        stream_state: &StreamState,
+    ) -> Result<Option<Vec<BlockTask<Arc<ListedFile>>>>, TransferError> {
+        let room = BlockHeader::LENGTH + self.block_size.0 as usize;
+        let mut state = lock(&self.state);
+        loop {
+            if self.streams.is_stopped() || state.scheduler.is_finished() {
+                return Ok(None);
+            }
+            if stream_state.is_shut_down() {
+                return Err(self.streams.stream_error(stream_state, io::ErrorKind::ConnectionAborted.into()));
+            }
+            let mut tasks =
+                if stream_state.is_full(self.streams.len()) { Vec::new() } else { state.scheduler.next_blocks(room) };
+            if tasks.is_empty() {
+                tasks.extend(state.scheduler.next_hash_block());
+            }
+            if !tasks.is_empty() {
+                state.busy_streams += 1;
+                return Ok(Some(tasks));
+            }
+            state = wait(&self.work_available, state);
+        }
+    }
+
+    fn send_blocks(
+        &self,
+        stream: &mut DataStream,
+        stream_state: &StreamState,
+        tasks: Vec<BlockTask<Arc<ListedFile>>>,
+        buffer: &mut Vec<u8>,
+    ) -> Result<(), TransferError> {
+        let header = if stream.seal_mut().is_some() { SEALED_HEADER_BYTES } else { BlockHeader::LENGTH };
+        let from_pages = self.can_send_pages(stream, &tasks);
+        let (hashed, length) = self.read_blocks(tasks, buffer, stream.seal_mut(), from_pages);
+        let sent = || hashed.iter().filter(|(task, _)| task.send).map(|(task, _)| (task.file, task.block.index));
+        let headers = header * sent().count();
+        stream_state.record_sent(sent());
+        let written = match hashed.first() {
+            Some((task, _)) if from_pages => self.send_pages(stream, stream_state, task, &buffer[..header]),
+            _ => {
+                let message = &buffer[..length];
+                self.streams
+                    .measure(Activity::Network, || self.streams.write_all(stream, stream_state, message, headers))
+            }
+        };
+        // The blocks are read and hashed, even if the write failed.
+        self.record_hashed(hashed);
+        written
+    }
+
+    /// Returns whether the kernel can send this block directly from the page cache (sendfile(2)). This needs a stream
+    /// without encryption and a file of several blocks. The receiver checks no digest for a file of one block, so a
+    /// page that changes meanwhile could pass unnoticed without hashes.
+    fn can_send_pages(&self, stream: &DataStream, tasks: &[BlockTask<Arc<ListedFile>>]) -> bool {
+        let [task] = tasks else { return false };
+        let plain = stream.protection() == Protection::Clear && !self.sparse;
+        plain && task.send && task.layout.blocks() > 1 && task.source.is_file()
+    }
+
+    /// Sends a block directly from the page cache. If another process writes to the file meanwhile, the block does not
+    /// match its hash, or the modification time changes, which is noticed at the end of the file.
+    fn send_pages(
+        &self,
+        stream: &mut DataStream,
+        stream_state: &StreamState,
+        task: &BlockTask<Arc<ListedFile>>,
+        header: &[u8],
+    ) -> Result<(), TransferError> {
+        // The header promises a payload. If the file has changed since the check, another stream reports that.
+        let changed = |_| self.streams.stream_error(stream_state, io::ErrorKind::InvalidData.into());
+        let file = self.open_files.open_unchanged(task).map_err(changed)?;
+        let (offset, length) = (task.block.offset, task.block.length.into());
+        self.streams.measure(Activity::Network, || {
+            self.streams.write_all(stream, stream_state, header, header.len())?;
+            let sent = self.streams.send_pages(stream, stream_state, &file, offset, length)?;
+            // The file has become shorter. The block keeps its announced length and fails the check.
+            let rest = vec![0; (length - sent) as usize];
+            self.streams.write_all(stream, stream_state, &rest, 0)
+        })
+    }
+
+    /// Reads and hashes blocks, and stores those to be sent one after the other in `buffer`. Returns the blocks, and
+    /// the used length of the buffer. Blocks that cannot be read fail their file and are skipped. With `from_pages`,
+    /// the payload is read only for hashing.
+    fn read_blocks(
+        &self,
+        tasks: Vec<BlockTask<Arc<ListedFile>>>,
+        buffer: &mut Vec<u8>,
+        mut seal: Option<&mut Seal>,
+        from_pages: bool,
+    ) -> (Vec<HashedBlock>, usize) {
+        let (mut hashed, mut at) = (Vec::with_capacity(tasks.len()), 0);
+        let header_bytes = if seal.is_some() { SEALED_HEADER_BYTES } else { BlockHeader::LENGTH };
+        for task in tasks {
+            if !task.send && self.verify == Verify::Off {
+                hashed.push((task, BlockHash([0; 32])));
+                continue;
+            }
+            let end = at + header_bytes + task.block.length as usize;
+            if buffer.len() < end {
+                buffer.resize(end, 0);
+            }
+            let (header, payload) = buffer[at..end].split_at_mut(header_bytes);
+            let skips_reading = from_pages && self.verify == Verify::Off;
+            let read = || match skips_reading {
+                true => self.open_files.open_unchanged(&task).map(|_| false),
+                false => self.open_files.read_block(&task, payload, self.sparse),
+            };
+            let hole = match self.streams.measure(Activity::Disk, read) {
+                Ok(hole) => hole,
+                Err(why) => {
+                    self.fail_file(&task, &why);
+                    continue;
+                }
+            };
+            let hash = self.streams.measure(Activity::Hash, || self.verify.hash(&task.layout, task.block, payload));
+            if task.send {
+                let (file, offset, length) = (task.file, task.block.offset, task.block.length);
+                let block = BlockHeader { file, offset, length, hash, hole, verify: self.verify };
+                match &mut seal {
+                    Some(seal) => header.copy_from_slice(&seal.seal(&block)),
+                    None => header.copy_from_slice(&block.encode()),
+                }
+                at = if hole { at + header_bytes } else { end };
+                if hole {
+                    self.streams.add_not_needed(length.into());
+                }
+            }
+            hashed.push((task, hash));
+        }
+        (hashed, at)
+    }
+
+    /// Records hashed blocks, and reports the files that end with them.
+    fn record_hashed(&self, hashed: Vec<HashedBlock>) {
+        let mut ended = Vec::new();
+        let mut state = lock(&self.state);
+        for (task, hash) in hashed {
+            let Some(digest) = state.scheduler.record_hash(&task, hash) else { continue };
+            if task.file == 0 {
+                state.digest = Some(digest);
+            }
+            let file = task.file;
+            if state.scheduler.is_digest_only(file) {
+                ended.push((task, SenderMessage::Digest { file, digest }));
+            } else if task.layout.blocks() > 1 {
+                ended.push((task, SenderMessage::Sent { file, digest }));
+            }
+        }
+        drop(state);
+        ended.into_iter().for_each(|(task, message)| self.finish_file(&task, message));
+    }
+
+    /// Finishes a file that was read to its end, if it is still the listed version.
+    fn finish_file(&self, task: &BlockTask<Arc<ListedFile>>, message: SenderMessage) {
+        match self.open_files.close(task) {
+            Ok(()) => lock(&self.state).outbox.push_back(message),
+            Err(why) => self.fail_file(task, &why),
+        }
+    }
+
+    fn fail_file(&self, task: &BlockTask<Arc<ListedFile>>, why: &ReadError) {
+        let mut state = lock(&self.state);
+        // Several streams may read the file. Only the first failure is reported.
+        if state.scheduler.fail(task.file) == Ok(true) {
+            state.linked_files.remove(task.file);
+            let (name, reason) = (task.source.name().clone(), why.to_string());
+            state.fail(EntryFailure { file: Some(task.file), name, reason, disk_full: false, end: CopyEnd::Sender });
+        }
+        drop(state);
+        self.work_available.notify_all();
+        self.room_in_list.notify_all();
+    }
+}
