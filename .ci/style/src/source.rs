@@ -34,7 +34,7 @@ pub struct RustFile {
     pub syntax: syn::File,
 }
 
-/// A Markdown file.
+/// A Markdown file, not parsed.
 pub struct MarkdownFile {
     /// Path from the root, with `/`.
     pub path: String,

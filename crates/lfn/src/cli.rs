@@ -59,9 +59,9 @@ pub fn explain(error: &clap::Error) -> Result<Exit, Failure> {
     }
     if typed_command() == "lfn test" && std::env::args().len() == 2 {
         let emulated = "lfn emulate --rtt 539ms --rate 135mbit -- lfn test far";
-        return Err(
-            failure.hint(format!("run `lfn serve` on the other host, then here: lfn test TICKET. Without a second host: {emulated}"))
-        );
+        return Err(failure.hint(format!(
+            "run `lfn serve` on the other host, then here: lfn test TICKET. Without a second host: {emulated}"
+        )));
     }
     if typed_command() == "lfn copy"
         && let Some(place) = std::env::args().find_map(|word| word.strip_prefix("-:").map(str::to_owned))

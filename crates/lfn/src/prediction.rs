@@ -40,7 +40,8 @@ impl Predictor {
     /// Returns `None` if the path is unknown.
     pub fn predict(&self, bytes: Bytes, measured_rtt: Option<f64>) -> Option<CopyPrediction> {
         let path = self.path_with_rtt(measured_rtt)?;
-        let flow = FlowParameters { streams: self.streams.into(), congestion: self.congestion, ..FlowParameters::default() };
+        let flow =
+            FlowParameters { streams: self.streams.into(), congestion: self.congestion, ..FlowParameters::default() };
         let time = tcp_model::transfer_time(&path, &flow, bytes)?;
         // The model ends with the arrival of the last byte and has a plain TCP handshake. TLS adds one round trip, and
         // the receiver's last message half a round trip.

@@ -52,7 +52,10 @@ pub struct QueueArgs {
 impl QueueArgs {
     /// Returns the waiting time and the callback for a queue position.
     pub fn queue_wait(&self) -> QueueOptions {
-        QueueOptions { max_wait: if self.no_wait { Duration::ZERO } else { self.wait }, on_change: print_queue_position }
+        QueueOptions {
+            max_wait: if self.no_wait { Duration::ZERO } else { self.wait },
+            on_change: print_queue_position,
+        }
     }
 }
 
@@ -123,7 +126,8 @@ pub fn read_ticket(name: &str) -> Result<Option<Ticket>, Failure> {
         _ if is_stdin(name) => ("standard input".to_owned(), Box::new(io::stdin().lock())),
         Some(file) => {
             let opened = File::open(file).map_err(|error| {
-                Failure::msg(format!("{name}: {error}")).hint("@FILE is a file that contains the ticket printed by `lfn serve`")
+                Failure::msg(format!("{name}: {error}"))
+                    .hint("@FILE is a file that contains the ticket printed by `lfn serve`")
             })?;
             (file.to_owned(), Box::new(BufReader::new(opened)))
         }
@@ -254,7 +258,9 @@ impl SavedHosts {
                 .hint("use at most 64 letters, digits, dots, dashes and underscores"));
         }
         if name == emulator_env::FAR {
-            return Err(Failure::usage("'far' is reserved for the far side of an emulated path").hint("use another name"));
+            return Err(
+                Failure::usage("'far' is reserved for the far side of an emulated path").hint("use another name")
+            );
         }
         let saved = SavedHost { ticket: ticket.to_string() };
         Ok(self.hosts.insert(name.to_owned(), saved).is_none())

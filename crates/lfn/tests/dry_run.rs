@@ -120,7 +120,7 @@ fn page_compares_simulation_with_prediction() {
     let output = lfn("--rtt 20ms --rate 100mbit --size 10MB --loss 1e-3 --seed 5");
     assert!(output.status.success(), "{}", stderr(&output));
     let page = stdout(&output);
-    for word in ["simulated", "predicted", "10 MB", "cubic", "limited by loss", "sent again", "by loss", "seed 5"] {
+    for word in ["simulated", "predicted", "10 MB", "cubic", "limited by loss", "retransmitted", "by loss", "seed 5"] {
         assert!(page.contains(word), "'{word}' is not in {page}");
     }
     assert!(page.lines().all(|line| line.chars().count() <= 80), "{page}");
@@ -128,7 +128,9 @@ fn page_compares_simulation_with_prediction() {
 
 #[test]
 fn endless_transfer_is_a_failure_with_reason() {
-    for (settings, said) in [("--loss 100%", "no answer to seven SYNs"), ("--path-mtu 1000:black-hole", "15 consecutive timeouts")] {
+    for (settings, said) in
+        [("--loss 100%", "no answer to seven SYNs"), ("--path-mtu 1000:black-hole", "15 consecutive timeouts")]
+    {
         let output = lfn(&format!("--rtt 20ms --rate 100mbit --size 10MB {settings}"));
         assert_eq!(output.status.code(), Some(1), "{settings}");
         assert!(stderr(&output).contains(said), "{settings}: {}", stderr(&output));

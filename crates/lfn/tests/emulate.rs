@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 use lfn_core::link::DropCause;
 use lfn_core::path::PathProfile;
 use lfn_core::units::{BitRate, Bytes};
-use lfn_net::emulator::{DirectionReport, AccuracyReport, RunOutcome};
+use lfn_net::emulator::{AccuracyReport, DirectionReport, RunOutcome};
 use support::{Needs, ROLE, as_role, eventually, lfn, processes_with, stderr, stdout};
 
 const PORT: u16 = 9000;
@@ -28,30 +28,22 @@ fn main() -> ExitCode {
         ("exit_code_is_the_command_exit_code", Needs::Namespaces, exit_code_is_the_command_exit_code),
         ("closed_stderr_does_not_stop_the_run", Needs::Namespaces, closed_stderr_does_not_stop_the_run),
         ("failing_far_command_is_reported", Needs::Namespaces, failing_far_command_is_reported),
-        ("default_path_is_searched_without_path_variable", Needs::Namespaces, default_path_is_searched_without_path_variable),
+        (
+            "default_path_is_searched_without_path_variable",
+            Needs::Namespaces,
+            default_path_is_searched_without_path_variable,
+        ),
         ("command_that_cannot_start_is_reported", Needs::Namespaces, command_that_cannot_start_is_reported),
         ("both_sides_know_the_path_and_each_other", Needs::Namespaces, both_sides_know_the_path_and_each_other),
         ("each_side_has_its_own_interfaces_in_sys", Needs::Namespaces, each_side_has_its_own_interfaces_in_sys),
         ("far_side_serves_with_a_known_ticket", Needs::Namespaces, far_side_serves_with_a_known_ticket),
-        (
-            "rtt_is_never_shorter_than_set",
-            Needs::Namespaces,
-            rtt_is_never_shorter_than_set,
-        ),
-        (
-            "same_seed_drops_the_same_counted_packets",
-            Needs::Namespaces,
-            same_seed_drops_the_same_counted_packets,
-        ),
+        ("rtt_is_never_shorter_than_set", Needs::Namespaces, rtt_is_never_shorter_than_set),
+        ("same_seed_drops_the_same_counted_packets", Needs::Namespaces, same_seed_drops_the_same_counted_packets),
         ("loss_of_100_percent_drops_everything", Needs::Namespaces, loss_of_100_percent_drops_everything),
         ("nothing_is_left_after_any_end", Needs::Namespaces, nothing_is_left_after_any_end),
         ("file_is_copied_over_a_lossy_link", Needs::Namespaces, file_is_copied_over_a_lossy_link),
         ("command_that_ignores_signals_is_killed", Needs::Namespaces, command_that_ignores_signals_is_killed),
-        (
-            "contradictory_flags_are_refused_at_the_start",
-            Needs::Nothing,
-            contradictory_flags_are_refused_at_the_start,
-        ),
+        ("contradictory_flags_are_refused_at_the_start", Needs::Nothing, contradictory_flags_are_refused_at_the_start),
     ])
 }
 
@@ -299,7 +291,7 @@ fn command_that_ignores_signals_is_killed() {
 fn contradictory_flags_are_refused_at_the_start() {
     let cases: &[(&[&str], i32, &str)] = &[
         (&["--rtt", "-5ms"], 2, "-5ms"),
-        (&["--rtt", "0ms"], 2, "RTT of zero"),
+        (&["--rtt", "0ms"], 2, "the RTT of the path is zero"),
         (&["--rtt", "soon"], 2, "soon"),
         (&["--rtt", "3h"], 2, "one-way delay"),
         (&["--rate", "0"], 2, "rate of 0"),

@@ -45,11 +45,7 @@ fn main() -> ExitCode {
                 ("timetables_start_with_the_command", Needs::Namespaces, timetables_start_with_the_command),
                 ("hostile_control_peers_do_no_harm", Needs::Namespaces, hostile_control_peers_do_no_harm),
                 ("other_users_are_refused", Needs::Namespaces, other_users_are_refused),
-                (
-                    "unmapped_users_are_refused",
-                    Needs::Programs(&["unshare"]),
-                    unmapped_users_are_refused,
-                ),
+                ("unmapped_users_are_refused", Needs::Programs(&["unshare"]), unmapped_users_are_refused),
                 ("report_longer_than_a_pipe_is_read", Needs::Namespaces, report_longer_than_a_pipe_is_read),
                 ("killed_run_cannot_be_controlled", Needs::Namespaces, killed_run_cannot_be_controlled),
                 ("show_without_a_run_is_an_error", Needs::Nothing, show_without_a_run_is_an_error),
@@ -153,7 +149,15 @@ fn commands_inside_can_change_the_link() {
 
 fn single_links_and_paths_can_be_changed() {
     let mut command = lfn();
-    command.args(["emulate", "--far-command", "none", "--link", "rate=50mbit,rtt=20ms", "--link", "rate=10mbit,rtt=2ms"]);
+    command.args([
+        "emulate",
+        "--far-command",
+        "none",
+        "--link",
+        "rate=50mbit,rtt=20ms",
+        "--link",
+        "rate=10mbit,rtt=2ms",
+    ]);
     let mut running = Running::start(command.args(["--parallel", "rate=1mbit,rtt=1ms", "--", "sleep", "1000"]));
     assert!(eventually(|| ask(&running, &["show"]).status.success()));
     set(&running, &["--link", "2", "rtt=4ms"]);

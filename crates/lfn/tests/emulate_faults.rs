@@ -12,12 +12,12 @@ use std::process::{Child, Command, ExitCode, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use lfn_sys::namespace::{UserIdentity, NetNamespace};
+use lfn_sys::namespace::{NetNamespace, UserIdentity};
 use lfn_sys::netlink::Netlink;
 use lfn_sys::process;
 use lfn_sys::sysctl;
 use support::sandbox::{self, Running};
-use support::{Needs, ROLE, eventually, lfn, run_scenario, processes_with, stderr};
+use support::{Needs, ROLE, eventually, lfn, processes_with, run_scenario, stderr};
 
 /// Number of starts and ends. `LFN_STARTS=1000` runs a thorough test.
 const STARTS: &str = "LFN_STARTS";
@@ -45,13 +45,13 @@ fn tests() -> ExitCode {
         ("many_attached_runs_leave_nothing", Needs::Namespaces, || run_scenario("attached-starts")),
         ("deleted_attached_interface_is_named", Needs::Namespaces, || run_scenario("vanish")),
         ("background_processes_end_with_the_command", Needs::Namespaces, background_processes_end_with_the_command),
-        (
-            "far_command_that_ignores_signals_is_killed",
-            Needs::Namespaces,
-            far_command_that_ignores_signals_is_killed,
-        ),
+        ("far_command_that_ignores_signals_is_killed", Needs::Namespaces, far_command_that_ignores_signals_is_killed),
         ("second_interrupt_ends_the_run", Needs::Namespaces, second_interrupt_ends_the_run),
-        ("interrupt_during_the_start_reaches_the_command", Needs::Namespaces, interrupt_during_the_start_reaches_the_command),
+        (
+            "interrupt_during_the_start_reaches_the_command",
+            Needs::Namespaces,
+            interrupt_during_the_start_reaches_the_command,
+        ),
         ("run_outlives_its_parent", Needs::Namespaces, run_outlives_its_parent),
         ("missing_descriptors_are_named", Needs::Namespaces, missing_descriptors_are_named),
         ("process_limit_is_named", Needs::Programs(&["prlimit"]), process_limit_is_named),
@@ -334,7 +334,13 @@ fn process_limit_is_named() {
     for flags in [&["--rate", "10mbit", "--no-calibration"][..], &["--rate", "2gbit", "--force"]] {
         let run = |most: u32| {
             let mut command = Command::new("prlimit");
-            command.arg(format!("--nproc={most}")).arg(&program).args(["emulate", "--rtt", "20ms", "--far-command", "none"]);
+            command.arg(format!("--nproc={most}")).arg(&program).args([
+                "emulate",
+                "--rtt",
+                "20ms",
+                "--far-command",
+                "none",
+            ]);
             command.args(flags).args(["--", "true"]).uid(SOMEBODY).gid(SOMEBODY).current_dir("/");
             command.stdin(Stdio::null()).output().unwrap()
         };

@@ -257,7 +257,8 @@ fn icmp_of_the_link_is_in_both_logs() {
     assert_eq!(seen.comments.iter().filter(|reported| *reported == comment).count() as u64, answers);
     assert_eq!((seen.by_interface[0], seen.ids[0].len() as u64), (DATAGRAMS + answers, DATAGRAMS), "{seen:?}");
     if let Some(text) = tcpdump(&capture) {
-        let reported = text.lines().filter(|line| line.contains("ICMP 10.73.23.2 unreachable - need to frag (mtu 100)"));
+        let reported =
+            text.lines().filter(|line| line.contains("ICMP 10.73.23.2 unreachable - need to frag (mtu 100)"));
         assert_eq!(reported.count() as u64, answers, "{text}");
     }
 }

@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 use lfn_core::link::LinkConfig;
 use lfn_core::path::PathProfile;
 use lfn_core::units::{BitRate, Bytes};
-use lfn_net::emulator::{self, EmulateError, EmulatedPath, FarSide, AccuracyReport, RunOutcome, Setup};
+use lfn_net::emulator::{self, AccuracyReport, EmulateError, EmulatedPath, FarSide, RunOutcome, Setup};
 use support::{Needs, ROLE, as_role, stderr, stdout};
 
 const PORT: u16 = 9000;
@@ -25,11 +25,7 @@ fn main() -> ExitCode {
         return ExitCode::SUCCESS;
     }
     support::run(&[
-        (
-            "parallel_paths_have_their_own_delay",
-            Needs::Namespaces,
-            parallel_paths_have_their_own_delay,
-        ),
+        ("parallel_paths_have_their_own_delay", Needs::Namespaces, parallel_paths_have_their_own_delay),
         ("delays_of_hops_in_series_add_up", Needs::Namespaces, delays_of_hops_in_series_add_up),
         ("idle_path_carries_no_packet", Needs::Namespaces, idle_path_carries_no_packet),
         ("far_resolves_to_ipv4_then_ipv6", Needs::Namespaces, far_resolves_to_ipv4_then_ipv6),
@@ -147,7 +143,9 @@ fn delays_of_hops_in_series_add_up() {
 fn idle_path_carries_no_packet() {
     let file = tempfile::NamedTempFile::new().unwrap();
     let mut command = support::lfn();
-    command.args(["emulate", "--rtt", "20ms", "--rate", "50mbit", "--far-command", "none", "--report"]).arg(file.path());
+    command
+        .args(["emulate", "--rtt", "20ms", "--rate", "50mbit", "--far-command", "none", "--report"])
+        .arg(file.path());
     let output = command.args(["--", "sleep", "3"]).output().unwrap();
     assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
     let outcome: RunOutcome = serde_json::from_slice(&std::fs::read(file.path()).unwrap()).unwrap();

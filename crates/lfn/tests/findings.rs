@@ -71,7 +71,9 @@ fn local_qdisc_drops_are_found() {
     retry_up_to_3(
         "tbf",
         || emulated(PATH, fault, &["--time", "2s"]),
-        |run| first(run, "local drops") && run["findings"][0]["remedy"]["command"] == "tc qdisc replace dev lfn0 root fq",
+        |run| {
+            first(run, "local drops") && run["findings"][0]["remedy"]["command"] == "tc qdisc replace dev lfn0 root fq"
+        },
     );
 }
 
@@ -98,7 +100,11 @@ fn standing_queue_is_found() {
 
 fn small_mtu_is_found() {
     let path = [PATH, &["--path-mtu", "1200"]].concat();
-    retry_up_to_3("mtu", || emulated(&path, "", &["--time", "2s"]), |run| found(run).iter().any(|name| name == "small MTU"));
+    retry_up_to_3(
+        "mtu",
+        || emulated(&path, "", &["--time", "2s"]),
+        |run| found(run).iter().any(|name| name == "small MTU"),
+    );
 }
 
 /// The route sets another congestion control than the requested one.

@@ -462,6 +462,25 @@ fn invalid_result_error_names_file_and_line() {
     assert_refused(&show(&[&two[0], &two[1]], &["--intervals"]), 2, "--intervals");
 }
 
+#[test]
+fn unsupported_schema_error_names_file_and_versions() {
+    let directory = TempDir::new().unwrap();
+    let file = directory.path().join("old.json");
+    for (content, version) in [
+        (r#"{"schema":"lfn.test/2","runs":[]}"#, "lfn.test/2"),
+        (r#"{"event":"start","schema":"lfn.test.event/4"}"#, "lfn.test.event/4"),
+        (r#"{"schema":"lfn.copy/2"}"#, "lfn.copy/2"),
+    ] {
+        fs::write(&file, content).unwrap();
+        let output = show(&[&file], &[]);
+        assert_refused(&output, 1, version);
+        let error = text(&output.stderr);
+        for part in ["old.json: ", "lfn.test/3", "lfn.test.event/3", "iperf3"] {
+            assert!(error.contains(part), "'{part}' is not in {error}");
+        }
+    }
+}
+
 /// Returns the output of a test on a terminal of this size, made with `script` (installed by `.ci/run`), or None if it
 /// is missing.
 fn on_terminal(server: &Server, size: (u16, u16), flags: &str, colour: bool) -> Option<String> {

@@ -12,7 +12,7 @@ use std::fs;
 use std::process::{Command, Output};
 use std::time::{Duration, Instant};
 
-use fault_proxy::{FaultProxy, Fault, CONTROL_CHARACTERS, FaultPoint};
+use fault_proxy::{CONTROL_CHARACTERS, Fault, FaultPoint, FaultProxy};
 use serde_json::Value;
 use support::server::{Server, kill, test, test_command, text};
 
@@ -80,7 +80,9 @@ fn append_odd_text(value: &mut Value, name: &str) {
     ];
     match value {
         // Only for the names of the two ends; elsewhere the object is a report of an end.
-        Value::Object(hosts) if name == "hosts" => hosts.values_mut().for_each(|host| *host = CONTROL_CHARACTERS.into()),
+        Value::Object(hosts) if name == "hosts" => {
+            hosts.values_mut().for_each(|host| *host = CONTROL_CHARACTERS.into())
+        }
         Value::String(text) if FREE.contains(&name) => *text += CONTROL_CHARACTERS,
         Value::Array(list) => list.iter_mut().for_each(|value| append_odd_text(value, name)),
         Value::Object(map) => map.iter_mut().for_each(|(name, value)| append_odd_text(value, name)),

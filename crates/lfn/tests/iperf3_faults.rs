@@ -10,11 +10,13 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use lfn_core::iperf3::{COOKIE_LENGTH, ErrorCode, TestEnd, Parameters, LoadProtocol, Results, StreamResult, LoadDirection, frame};
+use lfn_core::iperf3::{
+    COOKIE_LENGTH, ErrorCode, LoadDirection, LoadProtocol, Parameters, Results, StreamResult, TestEnd, frame,
+};
 use lfn_core::units::{BitRate, Bytes};
 use lfn_net::iperf3::Error;
 use lfn_net::iperf3::client::{self, IperfTest};
-use lfn_net::iperf3::server::{IperfServerConfig, IperfTimeouts, IperfServer};
+use lfn_net::iperf3::server::{IperfServer, IperfServerConfig, IperfTimeouts};
 use lfn_net::server::ConnectionLimits;
 use lfn_net::server::access::Access;
 use lfn_net::server::admission::{Admission, Quotas};
@@ -26,7 +28,15 @@ const STEP: Duration = Duration::from_millis(500);
 
 /// Returns a client with this deadline for each step and for the queue.
 fn test(parameters: Parameters, within: Duration) -> IperfTest {
-    IperfTest { parameters, login: None, interval: STEP, step_timeout: within, queue_timeout: within, bind_addresses: Vec::new(), stop: Default::default() }
+    IperfTest {
+        parameters,
+        login: None,
+        interval: STEP,
+        step_timeout: within,
+        queue_timeout: within,
+        bind_addresses: Vec::new(),
+        stop: Default::default(),
+    }
 }
 
 /// A server with short deadlines, stopped on drop.
@@ -228,7 +238,12 @@ fn invalid_iperf3_messages_get_an_error() {
 #[test]
 fn unrequested_datagram_streams_are_not_awaited() {
     let running = Running::start(1024);
-    let udp = Parameters { protocol: LoadProtocol::Udp, way: LoadDirection::Reverse, length: Bytes(1000), ..Parameters::default() };
+    let udp = Parameters {
+        protocol: LoadProtocol::Udp,
+        way: LoadDirection::Reverse,
+        length: Bytes(1000),
+        ..Parameters::default()
+    };
     let (mut control, _) = conversation(running.address(), Until::Parameters, 0, &udp);
     // Datagrams of another protocol get no answer.
     let other = UdpSocket::bind("127.0.0.1:0").unwrap();

@@ -15,11 +15,7 @@ use support::server::{Server, number, test, text};
 
 fn main() -> ExitCode {
     support::run(&[
-        (
-            "killed_server_leaves_a_partial_result",
-            Needs::Nothing,
-            killed_server_leaves_a_partial_result,
-        ),
+        ("killed_server_leaves_a_partial_result", Needs::Nothing, killed_server_leaves_a_partial_result),
         ("text_shows_the_partial_result", Needs::Nothing, text_shows_the_partial_result),
     ])
 }

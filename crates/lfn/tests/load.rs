@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 use support::sandbox::{self, Running};
-use support::server::{Server, assert_refused, interrupted, kill, number, text, start_with_events};
+use support::server::{Server, assert_refused, interrupted, kill, number, start_with_events, text};
 use support::{Needs, ROLE, run_scenario, stderr, unwrapped};
 
 fn main() -> ExitCode {
@@ -232,7 +232,10 @@ fn failed_direction_keeps_the_other_result() {
     assert!(runs.len() <= 1, "{document}");
     for run in runs {
         assert_eq!(run["ended"], "interrupted", "{document}");
-        assert_ne!(run["direction"], document["unfinished"]["request"]["direction"], "which of them failed is reported");
+        assert_ne!(
+            run["direction"], document["unfinished"]["request"]["direction"],
+            "which of them failed is reported"
+        );
         assert!(run["far"]["kernel"].is_object(), "both ends of the other are reported");
     }
     // A waiting test would run after the other one, which was not requested.
@@ -485,13 +488,13 @@ fn contradictory_settings_are_refused() {
         (&["--udp", "--no-copy"], "--no-copy"),
     ];
     for (flags, says) in cases {
-        assert_refused(&support::server::test("lfn://nobody", flags), 2, says);
+        assert_refused(&support::server::test("lfn://nowhere", flags), 2, says);
     }
-    let endless = support::server::test("lfn://nobody", &["-t", "0"]);
+    let endless = support::server::test("lfn://nowhere", &["-t", "0"]);
     assert_refused(&endless, 2, "--time: the time must be above zero");
     assert!(stderr(&endless).contains("hint: give the maximum time, such as --time 1h"), "{}", stderr(&endless));
     // The error names the flag that needs another value.
-    let many = support::server::test("lfn://nobody", &["--time", "24h", "--streams", "16"]);
+    let many = support::server::test("lfn://nowhere", &["--time", "24h", "--streams", "16"]);
     assert_refused(&many, 2, "samples are allowed");
     assert!(stderr(&many).contains("hint: use --interval 1383ms or more"), "{}", stderr(&many));
 }

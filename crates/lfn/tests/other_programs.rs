@@ -46,7 +46,11 @@ fn main() -> ExitCode {
 fn tests() -> ExitCode {
     let ssh = Needs::Programs(&["ssh", "sshd", "ssh-keygen", "unshare"]);
     support::run(&[
-        ("ping_measures_the_delay_with_ipv4_and_ipv6", Needs::Programs(&["ping"]), ping_measures_the_delay_with_ipv4_and_ipv6),
+        (
+            "ping_measures_the_delay_with_ipv4_and_ipv6",
+            Needs::Programs(&["ping"]),
+            ping_measures_the_delay_with_ipv4_and_ipv6,
+        ),
         ("curl_fetches_a_complete_file", Needs::Programs(&["curl"]), curl_fetches_a_complete_file),
         ("ssh_carries_data_both_ways", ssh, ssh_carries_data_both_ways),
         ("iperf3_fills_the_line_exactly", Needs::Programs(&["iperf3"]), iperf3_fills_the_line_exactly),
@@ -415,7 +419,8 @@ fn multipath_tcp_uses_both_paths() {
     let flags = ["--rtt", "10ms", "--rate", "20mbit", "--parallel", "rate=20mbit,rtt=30ms", "--report", "report.json"];
     over_a_path(&flags, &far, &near, home.path());
     let report: RunOutcome = serde_json::from_slice(&fs::read(home.path().join("report.json")).unwrap()).unwrap();
-    let carried: Vec<u64> = report.accuracy_report.paths.iter().map(|path| path.near_to_far.forwarded_bytes.0).collect();
+    let carried: Vec<u64> =
+        report.accuracy_report.paths.iter().map(|path| path.near_to_far.forwarded_bytes.0).collect();
     assert!(carried.iter().all(|bytes| *bytes > STRIPED as u64 / 5), "{carried:?}");
 }
 

@@ -211,13 +211,13 @@ fn contradictory_flags_are_refused_before_dialling() {
         (&["--omit", "10s"], "--omit"),
     ];
     for (flags, says) in cases {
-        assert_refused(&test("lfn://nobody", flags), 2, says);
+        assert_refused(&test("lfn://nowhere", flags), 2, says);
     }
     let alone = support::lfn().arg("test").output().unwrap();
     assert_refused(&alone, 2, "<HOST>");
     assert!(text(&alone.stderr).contains("hint: run `lfn serve` on the other host"), "{}", text(&alone.stderr));
     // A flag with another name in iperf3 is refused with the name here.
-    let zerocopy = test("lfn://nobody", &["-Z"]);
+    let zerocopy = test("lfn://nowhere", &["-Z"]);
     assert_refused(&zerocopy, 2, "'-Z'");
     assert!(text(&zerocopy.stderr).contains("hint: use --near-no-copy"));
 }

@@ -10,7 +10,7 @@ use std::fs;
 use std::process::ExitCode;
 
 use serde_json::Value;
-use support::server::{Server, assert_refused, interrupted, kill, number, text, start_with_events};
+use support::server::{Server, assert_refused, interrupted, kill, number, start_with_events, text};
 use support::{Needs, unwrapped};
 
 fn main() -> ExitCode {
@@ -151,7 +151,10 @@ fn failed_ramp_reports_its_current_step() {
         let stored: Value = serde_json::from_slice(&fs::read(&file).unwrap()).unwrap();
         let reported = events.iter().find(|event| event["event"] == "step").unwrap();
         for ramp in [&stored["unfinished"]["ramp"], &reported["ramp"]] {
-            assert_eq!((number(&ramp["unfinished_step_bits_per_second"]), &ramp["steps"]), (1_000_000, &Value::Array(vec![])));
+            assert_eq!(
+                (number(&ramp["unfinished_step_bits_per_second"]), &ramp["steps"]),
+                (1_000_000, &Value::Array(vec![]))
+            );
         }
         let shown = unwrapped(&support::lfn().args(["show", saved]).output().unwrap());
         assert!(shown.contains("ramp ended early before the end of its first step"), "{shown}");
@@ -368,7 +371,10 @@ fn a_sender_that_cannot_keep_its_rate() {
     let sent = sent(&run);
     assert_eq!(number(&sent["requested_bits_per_second"]), 2_000_000_000_000);
     assert!(number(&sent["achieved_bits_per_second"]) < 1_000_000_000_000, "{sent}");
-    assert!(sent["behind_schedule_share"].as_f64().unwrap() > 0.5 && sent["skipped_seconds"].as_f64().unwrap() > 0.0, "{sent}");
+    assert!(
+        sent["behind_schedule_share"].as_f64().unwrap() > 0.5 && sent["skipped_seconds"].as_f64().unwrap() > 0.0,
+        "{sent}"
+    );
     assert!(findings(&run).contains(&"slow sender"), "{}", run["findings"]);
     let text = unwrapped(&server.test(&flags));
     assert!(text.contains("2 Tb/s requested") && text.contains("the sender could not keep the rate"), "{text}");

@@ -10,6 +10,7 @@ const BAD_OPENERS: [&str; 12] =
 /// Minimum number of words in a doc comment outside of test programs.
 const MIN_WORDS: usize = 4;
 
+/// Checks the comments of all Rust files.
 pub fn check(tree: &Tree, measures: &mut Measures, findings: &mut Vec<Finding>) {
     let mut whats = Vec::new();
     for file in &tree.rust {

@@ -13,6 +13,7 @@ use crate::source::{RustFile, Tree};
 /// Maximum length of the name of a test, in characters.
 const MAX_TEST_NAME: usize = 60;
 
+/// Checks the items of all Rust files.
 pub fn check(tree: &Tree, measures: &mut Measures, findings: &mut Vec<Finding>) {
     let mut types: BTreeMap<(&str, String), Vec<(&RustFile, usize)>> = BTreeMap::new();
     for file in &tree.rust {

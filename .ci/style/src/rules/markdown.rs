@@ -15,6 +15,7 @@ struct Page {
     anchors: BTreeSet<String>,
 }
 
+/// Checks the links of all Markdown files. Fails if a file cannot be read.
 pub fn check_links(tree: &Tree, findings: &mut Vec<Finding>) -> anyhow::Result<()> {
     let pages: BTreeMap<PathBuf, Page> =
         tree.markdown.iter().map(|file| (PathBuf::from(&file.path), Page::parse(&file.text))).collect();

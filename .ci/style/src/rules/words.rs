@@ -37,6 +37,7 @@ impl WordList {
     }
 }
 
+/// Checks all comments, string literals and Markdown lines.
 pub fn check(tree: &Tree, words: &WordList, findings: &mut Vec<Finding>) {
     let mut search = |file: &str, line: usize, text: &str| {
         findings.extend(words.search(text).map(|text| Finding { rule: Rule::Word, file: file.to_owned(), line, text }));

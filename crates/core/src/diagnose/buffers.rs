@@ -91,12 +91,12 @@ pub(super) fn kernel_cap_on_autotuning(evidence: &Evidence) -> Option<Finding> {
     let flow = evidence.streams.first()?;
     let (sender, receiver) = (&evidence.sender, &evidence.receiver);
     let (sending, receiving) = (sender.kernel.as_ref()?, receiver.kernel.as_ref()?);
-    let most = receiving.tcp_rmem_bytes[2] / 2;
+    let max_window = receiving.tcp_rmem_bytes[2] / 2;
     let window = window_limited(evidence).and(flow.snd_wnd).map_or(0, |window| window.median);
     let autotuned =
         flow.receiver_socket.rcvbuf_requested_bytes.is_none() && flow.receiver_socket.window_requested_bytes.is_none();
     let (host, key, limits, cap) =
-        if autotuned && receiving.moderate_rcvbuf && window as f64 > AUTOTUNING_LIMIT_SHARE * most as f64 {
+        if autotuned && receiving.moderate_rcvbuf && window as f64 > AUTOTUNING_LIMIT_SHARE * max_window as f64 {
             (receiver, "net.ipv4.tcp_rmem", receiving.tcp_rmem_bytes, Bytes(window))
         } else if flow.sender_socket.sndbuf_requested_bytes.is_none() && send_buffer_limit(evidence).is_some() {
             (sender, "net.ipv4.tcp_wmem", sending.tcp_wmem_bytes, flow.sender_socket.sndbuf_granted_bytes)
@@ -146,10 +146,10 @@ fn inferred_limit(evidence: &Evidence) -> Option<SendBufferLimit> {
         let allowed = flow.snd_wnd?.min.min(flow.cwnd.0);
         // BBR paces itself below a cwnd of twice the BDP.
         let loss_based = !flow.sender_socket.congestion.starts_with("bbr");
-        let held = granted > 0
+        let is_limit = granted > 0
             && flying as f64 > MIN_IN_FLIGHT_PER_BUFFER * granted as f64
             && allowed as f64 > MIN_ALLOWED_PER_IN_FLIGHT * flying as f64;
-        if !(held && loss_based) {
+        if !(is_limit && loss_based) {
             return None;
         }
         in_flight += flying;

@@ -160,14 +160,14 @@ impl<'a> DatagramTest<'a> {
 
     /// Finds datagrams that the receiver's socket buffer dropped.
     fn overflow(&self) -> Option<Finding> {
-        let (least, most) = self.receiver_drops;
-        if least == 0 || self.ramp.is_some() {
+        let (min, max) = self.receiver_drops;
+        if min == 0 || self.ramp.is_some() {
             return None;
         }
         let host = &self.evidence.receiver;
         let socket = self.receiver.streams.iter().find_map(|stream| stream.socket.as_ref())?;
         let (granted, requested) = (socket.rcvbuf_granted_bytes, socket.rcvbuf_requested_bytes);
-        let count = if least == most { least.to_string() } else { format!("{least} to {most}") };
+        let count = if min == max { min.to_string() } else { format!("{min} to {max}") };
         let summary = format!(
             "{count} of {} lost datagrams arrived at {}, but its receive buffer of {granted} was full: the path did not \
 lose them",
@@ -183,8 +183,8 @@ lose them",
         };
         let mut finding = self.finding(Cause::ReceiverOverflow, summary, remedy, None);
         finding.evidence = BTreeMap::from([
-            ("min_datagrams", json!(least)),
-            ("max_datagrams", json!(most)),
+            ("min_datagrams", json!(min)),
+            ("max_datagrams", json!(max)),
             ("lost_datagrams", json!(self.lost)),
             ("rcvbuf_granted_bytes", json!(granted.0)),
         ]);
@@ -230,12 +230,12 @@ buffer: the place is unknown"
             summary += &format!(", in bursts of up to {max_burst}");
         }
         let sent = BitRate(self.streams.iter().map(|(sent, _)| sent.achieved.0).fold(0, u64::saturating_add));
-        let most = self.path_payload_rate().filter(|most| sent > *most);
-        let remedy = match most {
-            Some(most) => {
+        let max = self.path_payload_rate().filter(|max| sent > *max);
+        let remedy = match max {
+            Some(max) => {
                 summary +=
-                    &format!("; the path carries {most} of payload in datagrams of this size, but {sent} were sent");
-                self.repeat_command(&format!("--pacing {}", self.per_stream(BitRate(most.0 * 97 / 100)).to_argument()))
+                    &format!("; the path carries {max} of payload in datagrams of this size, but {sent} were sent");
+                self.repeat_command(&format!("--pacing {}", self.per_stream(BitRate(max.0 * 97 / 100)).to_argument()))
             }
             // The rate that arrived may arrive again.
             None if !reported => {
@@ -244,7 +244,7 @@ buffer: the place is unknown"
             // A ramp has one stream.
             None => Remedy { command: format!("lfn test {} --ramp", self.evidence.repeat_arguments), host: None },
         };
-        let mut finding = self.finding(Cause::Loss, summary, remedy, most);
+        let mut finding = self.finding(Cause::Loss, summary, remedy, max);
         finding.evidence = BTreeMap::from([("lost_datagrams", json!(lost)), ("lost_share", json!(share))]);
         if max_burst > 0 {
             finding.evidence.insert("max_loss_burst", json!(max_burst));

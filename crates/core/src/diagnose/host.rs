@@ -63,8 +63,8 @@ pub(super) fn slow_reader(evidence: &Evidence) -> Option<Finding> {
     if evidence.is_full() || evidence.streams.is_empty() || !at_ease {
         return None;
     }
-    let behind: Vec<UnreadBacklog> = evidence.streams.iter().map(unread_backlog).collect::<Option<_>>()?;
-    let unread: u64 = behind.iter().map(|flow| flow.unread).sum();
+    let slow_streams: Vec<UnreadBacklog> = evidence.streams.iter().map(unread_backlog).collect::<Option<_>>()?;
+    let unread: u64 = slow_streams.iter().map(|flow| flow.unread).sum();
     let stopped = evidence.rwnd_share()?;
     let how = if unread > 0 {
         format!("{} of received data were unread", Bytes(unread))
@@ -78,12 +78,12 @@ pub(super) fn slow_reader(evidence: &Evidence) -> Option<Finding> {
     );
     let remedy = Remedy { command: "iostat -x 1 5; pidstat -d 1 5".into(), host: Some(evidence.receiver.name.clone()) };
     let mut finding = finding(evidence, Cause::SlowReader, summary, remedy, evidence.possible_goodput());
-    let least = behind.iter().map(|flow| flow.min_window).sum::<u64>();
-    let most = behind.iter().map(|flow| flow.max_window).sum::<u64>();
+    let min_window = slow_streams.iter().map(|flow| flow.min_window).sum::<u64>();
+    let max_window = slow_streams.iter().map(|flow| flow.max_window).sum::<u64>();
     finding.evidence = BTreeMap::from([
         ("unread_bytes", json!(unread)),
-        ("min_window_bytes", json!(least)),
-        ("max_window_bytes", json!(most)),
+        ("min_window_bytes", json!(min_window)),
+        ("max_window_bytes", json!(max_window)),
         ("rwnd_limited_share", json!(stopped)),
     ]);
     Some(finding)
@@ -101,8 +101,8 @@ fn unread_backlog(flow: &super::StreamEvidence) -> Option<UnreadBacklog> {
     let stopped = flow.busy > std::time::Duration::ZERO
         && flow.rwnd_limited.as_secs_f64() >= MIN_RWND_LIMITED_SHARE * flow.busy.as_secs_f64();
     let unread = flow.unread_bytes.unwrap_or(0);
-    let held = flow.rcv_wnd.unwrap_or(0) + unread;
-    let full = unread > 0 && unread as f64 >= MIN_UNREAD_SHARE * held as f64;
+    let window_in_use = flow.rcv_wnd.unwrap_or(0) + unread;
+    let full = unread > 0 && unread as f64 >= MIN_UNREAD_SHARE * window_in_use as f64;
     let closed = (window.min as f64) <= MAX_CLOSED_SHARE * window.max as f64;
     (stopped && (full || closed)).then_some(UnreadBacklog {
         unread: if full { unread } else { 0 },

@@ -58,7 +58,7 @@ pub(super) fn loss(evidence: &Evidence) -> Option<Finding> {
     let budget = loss_budget(lost.mss, BitRate(target.0 / u64::from(streams)), evidence.base_rtt).get();
     let congestion = evidence.streams.first()?.sender_socket.congestion.clone();
     let bbr = congestion.starts_with("bbr");
-    let held = match &lossless {
+    let is_limited = match &lossless {
         Some(path) => evidence.steady_goodput().as_f64() < FULL_SHARE * path.payload_capacity().as_f64(),
         None => follows_formula(evidence, lost.share) && evidence.rwnd_share().unwrap_or(0.0) <= 0.3,
     };
@@ -71,7 +71,7 @@ pub(super) fn loss(evidence: &Evidence) -> Option<Finding> {
         && !bbr
         && !is_below_formula(evidence, lost.share, if nearly_full { FORMULA_FACTOR } else { BURST_LOSS_FACTOR });
     let risen = evidence.rtt_under_load().as_secs_f64() > enough * evidence.base_rtt.as_secs_f64();
-    if !held
+    if !is_limited
         || risen
         || together
         || lost.share <= budget
@@ -217,8 +217,8 @@ pub(super) fn small_mtu(evidence: &Evidence) -> Option<Finding> {
     let by_tcp = evidence.streams.iter().map(|flow| flow.pmtu).filter(|mtu| *mtu > 0).min();
     // TCP knows a small MTU from ICMP, but not a black hole. Acknowledged probes show both.
     let path = by_tcp.into_iter().chain(evidence.probed_mtu).min()?;
-    let least = sender.min(receiver);
-    if path.saturating_add(MIN_MTU_DIFFERENCE) > least {
+    let min_mtu = sender.min(receiver);
+    if path.saturating_add(MIN_MTU_DIFFERENCE) > min_mtu {
         return None;
     }
     let summary = format!(
@@ -229,7 +229,7 @@ pub(super) fn small_mtu(evidence: &Evidence) -> Option<Finding> {
         let framing = evidence.path.map(|path| path.framing).unwrap_or_default();
         f64::from(framing.payload(mtu)) / f64::from(framing.wire_bytes_full(mtu).max(1) as u32)
     };
-    let predicted = BitRate((evidence.steady_goodput().as_f64() * (share(least) / share(path)).max(1.0)) as u64);
+    let predicted = BitRate((evidence.steady_goodput().as_f64() * (share(min_mtu) / share(path)).max(1.0)) as u64);
     let remedy = match evidence.probed_mtu {
         None => evidence.repeat_command("--path"),
         Some(_) if by_tcp.is_some_and(|mtu| mtu <= path) => {

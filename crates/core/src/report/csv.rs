@@ -94,8 +94,8 @@ pub(super) fn push_record(table: &mut String, fields: impl Iterator<Item = Strin
 /// Returns the rows of a run: the intervals of both ends, stream by stream.
 fn interval_rows(number: usize, run: &Run) -> Vec<Row<'_>> {
     let mut rows = Vec::new();
-    for beside in align_intervals(&run.end(run.sender).intervals, &run.end(run.receiver).intervals) {
-        let AlignedRow { received, start, end, new_sent, sent, before } = beside;
+    for row in align_intervals(&run.end(run.sender).intervals, &run.end(run.receiver).intervals) {
+        let AlignedRow { received, start, end, new_sent, sent, before } = row;
         for stream in streams(received, sent) {
             rows.push(Row {
                 run: number,
@@ -269,9 +269,9 @@ mod tests {
             interval.streams = vec![StreamSample { bytes: 10u64.pow(number as u32), ..StreamSample::default() }];
         }
         let receiver = intervals(3, Some(Duration::from_millis(1700)));
-        let told: Vec<u64> =
+        let sent: Vec<u64> =
             align_intervals(&sender, &receiver).iter().map(|row| sent_bytes(row.new_sent, 0)).collect();
-        assert_eq!(told, [111, 1000, 10_000]);
+        assert_eq!(sent, [111, 1000, 10_000]);
         assert_eq!(sent_bytes(&sender, 1), 0, "of another stream");
     }
 

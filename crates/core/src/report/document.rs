@@ -273,7 +273,7 @@ pub struct CommandError {
 
 impl From<&diagnose::Finding> for StoredFinding {
     fn from(finding: &diagnose::Finding) -> Self {
-        let diagnose::Finding { cause, summary, evidence, remedy: cure, predicted, gain } = finding;
+        let diagnose::Finding { cause, summary, evidence, remedy, predicted, gain } = finding;
         StoredFinding {
             name: cause.name().to_owned(),
             summary: summary.clone(),
@@ -283,7 +283,7 @@ impl From<&diagnose::Finding> for StoredFinding {
                 .filter(|(_, value)| !value.is_null())
                 .map(|(name, value)| ((*name).to_owned(), value.clone()))
                 .collect(),
-            remedy: cure.clone(),
+            remedy: remedy.clone(),
             predicted: *predicted,
             gain: *gain,
         }

@@ -62,7 +62,7 @@ impl Iperf3Report {
     fn with_figures(&self, end: &EndReport, figures: impl Fn(&Iperf3Stream) -> UdpFigures) -> EndReport {
         let streams = end.streams.iter().zip(&self.streams);
         let streams =
-            streams.map(|(stream, told)| StreamReport { udp: Some(Box::new(figures(told))), ..stream.clone() });
+            streams.map(|(stream, reported)| StreamReport { udp: Some(Box::new(figures(reported))), ..stream.clone() });
         EndReport { streams: streams.collect(), ..end.clone() }
     }
 }

@@ -93,20 +93,20 @@ impl ValueGenerator {
     }
 
     fn integer(&mut self, schema: &Value) -> Value {
-        let (least, most): (i128, i128) = match schema["format"].as_str() {
+        let (min, max): (i128, i128) = match schema["format"].as_str() {
             Some("uint8") => (0, u8::MAX.into()),
             Some("uint16") => (0, u16::MAX.into()),
             Some("uint32") => (0, u32::MAX.into()),
             Some("int64") => (i64::MIN.into(), i64::MAX.into()),
             _ => (0, u64::MAX.into()),
         };
-        let most = schema["maximum"].as_i64().map_or(most, i128::from);
+        let max = schema["maximum"].as_i64().map_or(max, i128::from);
         let value = match self.dice.random_range(0..4) {
-            0 => least,
-            1 => most,
+            0 => min,
+            1 => max,
             // Counts that no `f64` can hold.
-            2 => most.min((1 << 53) + 1),
-            _ => self.dice.random_range(least..=most.min(1 << 20)),
+            2 => max.min((1 << 53) + 1),
+            _ => self.dice.random_range(min..=max.min(1 << 20)),
         };
         i64::try_from(value).map_or_else(|_| json!(u64::try_from(value).unwrap()), |value| json!(value))
     }

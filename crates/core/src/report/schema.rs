@@ -172,8 +172,9 @@ fn assert_described(value: &Value, at: &str) {
         // A variant with one named value: its description is outside the object.
         let variant = properties.len() == 1 && map.contains_key("description");
         for (name, property) in properties {
-            let told = variant || ["description", "const", "$ref"].iter().any(|key| property.get(key).is_some());
-            assert!(told, "{at}/{name} has no description");
+            let is_described =
+                variant || ["description", "const", "$ref"].iter().any(|key| property.get(key).is_some());
+            assert!(is_described, "{at}/{name} has no description");
         }
     }
     for (name, part) in map {

@@ -72,7 +72,7 @@ impl Bytes {
         exact_multiple(self.0, &[("TiB", 1 << 40), ("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10), ("B", 1)])
     }
 
-    /// Formats all digits in groups of three, `9,095,625 B`, for figures that a reader may want to check.
+    /// Formats all digits in groups of three, `9,095,625 B`, for figures that a reader may check.
     pub fn exact(self) -> String {
         let digits = self.0.to_string();
         let mut text = String::with_capacity(digits.len() * 4 / 3 + 2);

@@ -46,7 +46,8 @@ pub fn run(args: HostsArgs) -> Result<Exit, Failure> {
         HostsAction::List { json } => list_hosts(&saved, json),
         HostsAction::Remove { name } => {
             if !saved.remove(&name) {
-                return Err(Failure::msg(format!("no ticket is saved as '{name}'")).hint("list the saved names: lfn hosts list"));
+                return Err(Failure::msg(format!("no ticket is saved as '{name}'"))
+                    .hint("list the saved names: lfn hosts list"));
             }
             saved.save()?;
             Ok(Exit::Ok)

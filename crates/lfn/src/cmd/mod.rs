@@ -4,10 +4,10 @@ pub mod copy;
 pub mod demo;
 pub mod emulate;
 pub mod hosts;
+pub mod measure;
 pub mod plan;
 pub mod serve;
 pub mod show;
-pub mod measure;
 pub mod token;
 pub mod verify;
 

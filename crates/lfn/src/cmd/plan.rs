@@ -8,7 +8,7 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use lfn_core::framing::{Framing, IpVersion, Layer, Tunnel};
-use lfn_core::geometry::{self, PhysicalConstants, Metres, Coordinates, Route, RouteError, Medium};
+use lfn_core::geometry::{self, Coordinates, Medium, Metres, PhysicalConstants, Route, RouteError};
 use lfn_core::named_link::{LINKS, NamedLink};
 use lfn_core::path::{PathProfile, QueueSize};
 use lfn_core::plan::{self, PlanError, PlanOptions};
@@ -130,6 +130,7 @@ const EXAMPLES: &str = "Examples:
 const PATH_HINT: &str = "lfn plan --rate 135mbit --rtt 539ms";
 const PLACES_HINT: &str = "lfn plan --rate 135mbit --from 40,-105 --to 40,-83 --via geo:-100";
 
+/// Runs `lfn plan`: computes the plan and prints it.
 pub fn run(args: PlanArgs) -> Result<Exit, Failure> {
     let link = args.link()?;
     let capacity = args.capacity(link.as_ref())?;
@@ -159,7 +160,8 @@ impl PlanArgs {
         }
         if let Some(Bytes(mtu)) = read("mtu", &self.mtu, "--mtu 9000")? {
             path.mtu = u32::try_from(mtu).ok().filter(|mtu| *mtu <= 65_535).ok_or_else(|| {
-                Failure::usage(format!("--mtu: {mtu} bytes is too large; the maximum of an IP packet is 65,535")).hint("--mtu 9000")
+                Failure::usage(format!("--mtu: {mtu} bytes is too large; the maximum of an IP packet is 65,535"))
+                    .hint("--mtu 9000")
             })?;
         }
         path.queue = read::<QueueSize>("queue", &self.queue, "--queue 1bdp")?.map(|queue| queue.bytes_on(&path));
@@ -171,12 +173,18 @@ impl PlanArgs {
         match (rate, link) {
             (None, None) => Err(usage_error("the capacity is missing: give --rate or --link", PATH_HINT)),
             (Some(rate), None) => Ok(rate),
-            (rate, Some(NamedLink { capacity: None, name, .. })) => {
-                rate.ok_or_else(|| usage_error(format!("--link {name} has no fixed rate: give --rate too"), "for example, use --link ethernet-10g"))
-            }
+            (rate, Some(NamedLink { capacity: None, name, .. })) => rate.ok_or_else(|| {
+                usage_error(
+                    format!("--link {name} has no fixed rate: give --rate too"),
+                    "for example, use --link ethernet-10g",
+                )
+            }),
             (None, Some(NamedLink { capacity: Some(capacity), .. })) => Ok(*capacity),
             (Some(rate), Some(NamedLink { capacity: Some(capacity), name, .. })) if rate > *capacity => {
-                Err(usage_error(format!("--rate {rate} exceeds the capacity of {name}, {capacity}"), "give only --rate or only --link"))
+                Err(usage_error(
+                    format!("--rate {rate} exceeds the capacity of {name}, {capacity}"),
+                    "give only --rate or only --link",
+                ))
             }
             (Some(rate), Some(_)) => Ok(rate),
         }
@@ -243,7 +251,8 @@ impl PlanArgs {
         if let Some(radius) = parse_in_range("earth-radius", &self.earth_radius, 1e6, 1e8, "1,000 km to 100,000 km")? {
             (constants.earth_radius, constants.flattening) = (radius, 0.0);
         }
-        if let Some(altitude) = parse_in_range("geo-altitude", &self.geo_altitude, 1e5, 1e9, "100 km to 1,000,000 km")? {
+        if let Some(altitude) = parse_in_range("geo-altitude", &self.geo_altitude, 1e5, 1e9, "100 km to 1,000,000 km")?
+        {
             constants.geo_altitude = altitude;
         }
         let speed = self.light_speed.as_ref().map(|text| text.strip_suffix("/s").unwrap_or(text).to_owned());
@@ -269,9 +278,10 @@ impl PlanArgs {
             ("light-speed", &self.light_speed),
         ];
         match flags.iter().find(|(_, text)| text.is_some()) {
-            Some((flag, _)) => {
-                Err(usage_error(format!("--{flag} cannot be combined with {other}: it needs --from, --to and --via"), PLACES_HINT))
-            }
+            Some((flag, _)) => Err(usage_error(
+                format!("--{flag} cannot be combined with {other}: it needs --from, --to and --via"),
+                PLACES_HINT,
+            )),
             None => Ok(()),
         }
     }
@@ -288,7 +298,8 @@ impl PlanArgs {
                 _ => parse_integer("window-scale", &self.window_scale, 14)?.map(|scale| scale as u8),
             },
             congestion: read("congestion", &self.congestion, "--congestion cubic")?.unwrap_or_default(),
-            initial_window: parse_integer("initial-window", &self.initial_window, 65_535)?.unwrap_or(fallback.initial_window),
+            initial_window: parse_integer("initial-window", &self.initial_window, 65_535)?
+                .unwrap_or(fallback.initial_window),
             delayed_ack: self.delayed_ack,
         })
     }
@@ -313,7 +324,13 @@ fn parse_integer(flag: &str, text: &Option<String>, max: u32) -> Result<Option<u
 }
 
 /// Parses a length, or a number without unit, and checks its range.
-fn parse_in_range(flag: &str, text: &Option<String>, min: f64, max: f64, range: &str) -> Result<Option<Metres>, Failure> {
+fn parse_in_range(
+    flag: &str,
+    text: &Option<String>,
+    min: f64,
+    max: f64,
+    range: &str,
+) -> Result<Option<Metres>, Failure> {
     let hint = format!("give --{flag} in the range {range}");
     match read(flag, text, &hint)? {
         Some(Metres(value)) if !(min..=max).contains(&value) => {

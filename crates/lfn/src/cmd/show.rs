@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use lfn_core::report::{self, MAX_RESULT_BYTES, ReadError, StoredResult, compare};
 
 use crate::exit::{Exit, Failure};
-use crate::print::{self, show, measure};
+use crate::print::{self, measure, show};
 
 /// Print stored results, or compare them
 ///
@@ -41,14 +41,17 @@ Exit codes: 0 printed; 1 a file cannot be read, or is no result; 2 usage.";
 
 /// Runs `lfn show` and returns its exit code.
 pub fn run(args: ShowArgs) -> Result<Exit, Failure> {
-    let mut files = args.files.iter().map(|path| Ok((name(path), read_result(path)?))).collect::<Result<Vec<_>, Failure>>()?;
+    let mut files =
+        args.files.iter().map(|path| Ok((name(path), read_result(path)?))).collect::<Result<Vec<_>, Failure>>()?;
     let mut out = match &args {
         args if args.json => print::json(),
         args if args.csv || args.intervals => print::csv(),
         _ => print::out(),
     };
     match files.as_mut_slice() {
-        [(_, StoredResult::Test(document))] if args.intervals => out.write_all(report::interval_csv(document).as_bytes())?,
+        [(_, StoredResult::Test(document))] if args.intervals => {
+            out.write_all(report::interval_csv(document).as_bytes())?
+        }
         _ if args.intervals => {
             return Err(Failure::usage("--intervals needs exactly one result of lfn test")
                 .hint("to compare several results, use --csv"));
@@ -87,7 +90,7 @@ fn read_result(path: &Path) -> Result<StoredResult, Failure> {
     })
 }
 
-/// Reads at most [`LARGEST`] bytes, since a device or a pipe may never end.
+/// Reads at most [`MAX_RESULT_BYTES`] bytes, since a device or a pipe may never end.
 fn read_contents(path: &Path) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
     let read = match path.as_os_str() == "-" {

@@ -8,7 +8,7 @@ use clap::Subcommand;
 use lfn_core::date;
 use lfn_core::session::{DEFAULT_PORT, Rights, Ticket};
 use lfn_core::units::{BitRate, parse_duration};
-use lfn_net::server::tokens::file::{TokenRecord, MAX_TOKENS, TokenFile};
+use lfn_net::server::tokens::file::{MAX_TOKENS, TokenFile, TokenRecord};
 use lfn_net::session::identity::{self, ServerIdentity};
 use serde_json::json;
 
@@ -106,7 +106,10 @@ impl AddArgs {
         };
         let root = self.root.as_deref().map(root_directory).transpose()?;
         if let Some(root) = root.as_ref().filter(|root| root.to_str().is_none()) {
-            return Err(Failure::usage(format!("--root {}: the path is not UTF-8, and the file of tokens must be UTF-8", root.display())));
+            return Err(Failure::usage(format!(
+                "--root {}: the path is not UTF-8, and the file of tokens must be UTF-8",
+                root.display()
+            )));
         }
         // The key comes first, since a ticket needs its fingerprint.
         let fingerprint = ServerIdentity::load_or_create(&state_directory()?)?.fingerprint();
@@ -121,8 +124,10 @@ impl AddArgs {
         };
         let root = record.root.clone();
         self.save(record)?;
-        let host =
-            self.ticket_host.clone().unwrap_or_else(|| rustix::system::uname().nodename().to_string_lossy().into_owned());
+        let host = self
+            .ticket_host
+            .clone()
+            .unwrap_or_else(|| rustix::system::uname().nodename().to_string_lossy().into_owned());
         self.announce(&Ticket { host, port: self.ticket_port, token, fingerprint }, root.as_deref())
     }
 
@@ -230,8 +235,6 @@ fn parse_expiry(text: &str) -> Result<Expiry, String> {
     match parse_duration(text) {
         // More than a century is probably a mistake.
         Ok(duration) if (1..=3_155_760_000).contains(&duration.as_secs()) => Ok(Expiry::After(duration)),
-        _ => {
-            Err(format!("'{text}' is not a time from now (12h, 30min, at least 1s) and not a date (2026-12-31)"))
-        }
+        _ => Err(format!("'{text}' is not a time from now (12h, 30min, at least 1s) and not a date (2026-12-31)")),
     }
 }

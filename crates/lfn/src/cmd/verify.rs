@@ -16,9 +16,9 @@ use std::thread;
 
 use indicatif::{ProgressBar, ProgressDrawTarget};
 use lfn_core::transfer::blocks::{DEFAULT_BLOCK, Layout};
-use lfn_core::transfer::digest::{Digest, HashTree, hash_block};
-use lfn_core::transfer::manifest::{ManifestLine, ManifestReader, MAX_LINE};
 use lfn_core::transfer::byte_string::ByteString;
+use lfn_core::transfer::digest::{Digest, HashTree, hash_block};
+use lfn_core::transfer::manifest::{MAX_LINE, ManifestLine, ManifestReader};
 use lfn_core::units::Bytes;
 use serde::Serialize;
 
@@ -30,8 +30,10 @@ use crate::print;
 /// MANIFEST is the output of `lfn copy --manifest` or of b3sum; - reads standard input. Its names are relative to
 /// DIRECTORY.
 #[derive(clap::Args, Debug)]
-#[command(after_help = "Prints one line for each file that differs: changed, missing or unreadable (with --unlisted also unlisted), then
-its name. Exit codes: 0 all files match, 1 a file differs or a line is invalid, 2 usage.")]
+#[command(
+    after_help = "Prints one line for each file that differs: changed, missing or unreadable (with --unlisted also unlisted), then
+its name. Exit codes: 0 all files match, 1 a file differs or a line is invalid, 2 usage."
+)]
 pub struct VerifyArgs {
     /// File with one digest and one name per line
     manifest: PathBuf,
@@ -210,7 +212,9 @@ fn check_all(lines: &Mutex<Receiver<ManifestLine>>, directory: &Path, report: &R
         let path = directory.join(std::ffi::OsStr::from_bytes(line.name.as_bytes()));
         match digest(&path, &mut buffer) {
             Ok((found, bytes)) if found == Some(line.digest) => report.add_match(bytes),
-            Ok(_) => report.report_difference(Difference { name: line.name, status: FileStatus::Changed, reason: None }),
+            Ok(_) => {
+                report.report_difference(Difference { name: line.name, status: FileStatus::Changed, reason: None })
+            }
             Err(error) => {
                 let missing = matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory);
                 let status = if missing { FileStatus::Missing } else { FileStatus::Unreadable };
@@ -285,7 +289,11 @@ fn report_unlisted(directory: &Path, manifest_id: Option<(u64, u64)>, listed: &L
     while let Some(inside) = left.pop() {
         let name = |path: &Path| ByteString::from(path.as_os_str().as_bytes());
         let unreadable = |error: io::Error| {
-            report.report_difference(Difference { name: name(&inside), status: FileStatus::Unreadable, reason: Some(error.to_string()) })
+            report.report_difference(Difference {
+                name: name(&inside),
+                status: FileStatus::Unreadable,
+                reason: Some(error.to_string()),
+            })
         };
         let entries = match fs::read_dir(directory.join(&inside)) {
             Ok(entries) => entries,
@@ -312,7 +320,8 @@ fn report_unlisted(directory: &Path, manifest_id: Option<(u64, u64)>, listed: &L
             if kind.is_ok_and(|kind| kind.is_symlink()) {
                 continue;
             }
-            let is_manifest = entry.metadata().is_ok_and(|metadata| Some((metadata.dev(), metadata.ino())) == manifest_id);
+            let is_manifest =
+                entry.metadata().is_ok_and(|metadata| Some((metadata.dev(), metadata.ino())) == manifest_id);
             if !is_manifest && !listed.contains(path.as_os_str().as_bytes()) {
                 report.report_difference(Difference { name: name(&path), status: FileStatus::Unlisted, reason: None });
             }

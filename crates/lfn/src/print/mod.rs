@@ -6,12 +6,12 @@ use std::io::{self, StdoutLock, Write};
 pub mod copy;
 pub mod emulate;
 pub mod label_columns;
-pub mod sanitize;
+pub mod measure;
 pub mod plan;
+pub mod sanitize;
 pub mod show;
 pub mod stamp;
 pub mod terminal;
-pub mod measure;
 
 use self::sanitize::SafeWriter;
 

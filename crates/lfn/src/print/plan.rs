@@ -2,7 +2,7 @@
 
 use std::io::{self, Write};
 
-use lfn_core::geometry::{Route, Medium};
+use lfn_core::geometry::{Medium, Route};
 use lfn_core::plan::reasons::per_cent;
 use lfn_core::plan::{Plan, PlanPrediction, minimal_window_scale};
 use lfn_core::units::show_duration;
@@ -72,10 +72,7 @@ impl PlanReport<'_> {
         let wire = framing.wire_bytes_full(plan.path.mtu);
         page.row(
             "",
-            format!(
-                "{} of payload at MTU {}: {} of {wire} bytes",
-                plan.payload_capacity, plan.path.mtu, plan.mss
-            ),
+            format!("{} of payload at MTU {}: {} of {wire} bytes", plan.payload_capacity, plan.path.mtu, plan.mss),
         );
         page.row("RTT", show_duration(plan.rtt));
         if let Some((via, route)) = self.way {

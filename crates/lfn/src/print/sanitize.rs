@@ -50,7 +50,9 @@ impl<W: Write> SafeWriter<W> {
             let before = &part[..part.len() - last.map_or(0, char::len_utf8)];
             self.to.write_all(before.as_bytes())?;
             match last {
-                Some('\r') if self.form == TextFormat::Csv && parts.peek().is_some_and(|next| next.starts_with('\n')) => {
+                Some('\r')
+                    if self.form == TextFormat::Csv && parts.peek().is_some_and(|next| next.starts_with('\n')) =>
+                {
                     self.to.write_all(b"\r")?;
                 }
                 Some(c) if self.form == TextFormat::Json => {
@@ -122,7 +124,7 @@ mod tests {
     }
 
     #[test]
-fn text_has_no_unsafe_characters() {
+    fn text_has_no_unsafe_characters() {
         let text = printed(|to| write!(SafeWriter::text(to), "{EVIL}").unwrap());
         assert_eq!(text, "?]0;x?ä?2J??gnp????\n");
         assert_eq!(printed(|to| SafeWriter::csv(to).write_all(b"a\r\nb\rc\r\n").unwrap()), "a\r\nb?c\r\n");
@@ -131,7 +133,7 @@ fn text_has_no_unsafe_characters() {
     }
 
     #[test]
-fn json_keeps_the_original_text() {
+    fn json_keeps_the_original_text() {
         let text = printed(|to| serde_json::to_writer_pretty(SafeWriter::json(to), &[EVIL]).unwrap());
         assert!(!text.contains(is_unsafe), "{text:?}");
         assert_eq!(serde_json::from_str::<[String; 1]>(&text).unwrap(), [EVIL]);

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use lfn_core::report::{Comparison, GoodputDifference, Figure, Side, RunSummary};
+use lfn_core::report::{Comparison, Figure, GoodputDifference, RunSummary, Side};
 use lfn_core::units::{BitRate, show_duration};
 use lfn_core::wire::measure::TestDirection;
 
@@ -61,9 +61,13 @@ fn page(comparison: &Comparison, width: usize) -> String {
                 page += &line(label, results.iter().map(figure));
             }
         }
-        let difference_of = |index: usize| comparison.differences.iter().find(move |d| d.result == group * per_row + index);
+        let difference_of =
+            |index: usize| comparison.differences.iter().find(move |d| d.result == group * per_row + index);
         if !comparison.differences.is_empty() {
-            page += &line("difference", (0..results.len()).map(|index| Some(difference_of(index).map_or("-".into(), percent))));
+            page += &line(
+                "difference",
+                (0..results.len()).map(|index| Some(difference_of(index).map_or("-".into(), percent))),
+            );
             page += &line("", (0..results.len()).map(|index| Some(difference_of(index).map_or("", verdict).into())));
         }
     }
@@ -137,7 +141,7 @@ mod tests {
     }
 
     #[test]
-fn columns_fit_the_terminal_and_none_is_lost() {
+    fn columns_fit_the_terminal_and_none_is_lost() {
         for width in [20, 40, 80, 120] {
             let page = page(&two(), width);
             for line in page.lines().filter(|line| !line.starts_with("warning")) {

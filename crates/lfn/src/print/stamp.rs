@@ -10,6 +10,7 @@ use lfn_core::units::show_duration;
 use super::label_columns::Page;
 use super::measure::OutputFormat;
 
+/// Prints the report of a STAMP session as text or JSON.
 pub fn print(report: StampReport, format: OutputFormat) -> io::Result<()> {
     if format == OutputFormat::Json {
         let mut out = super::json();
@@ -45,7 +46,10 @@ fn page(report: &StampReport) -> String {
             page.row(label, format!("one-way delay {}", distribution(&delay)));
         }
         if let Some(variation) = variation {
-            page.row(if delay.is_some() { "" } else { label }, format!("above the minimum: {}", percentiles(&variation)));
+            page.row(
+                if delay.is_some() { "" } else { label },
+                format!("above the minimum: {}", percentiles(&variation)),
+            );
         }
     }
     match report.one_way {
@@ -81,7 +85,10 @@ fn reflector(report: &StampReport) -> String {
         ReflectorNumbering::Copied => "copies the numbers of the packets",
         ReflectorNumbering::Unknown => "numbering unknown",
     };
-    let delay = report.reflector_delay.map(|delay| format!(", delay in the reflector {}", show(delay.p50_seconds))).unwrap_or_default();
+    let delay = report
+        .reflector_delay
+        .map(|delay| format!(", delay in the reflector {}", show(delay.p50_seconds)))
+        .unwrap_or_default();
     let hops = report.forward_hops.map(|hops| format!(", {hops} routers on the forward path")).unwrap_or_default();
     let unmatched = match report.unmatched {
         0 => String::new(),
@@ -117,7 +124,7 @@ mod tests {
     use super::*;
 
     #[test]
-fn unknown_figures_are_not_printed() {
+    fn unknown_figures_are_not_printed() {
         let rtt = DelayDistribution { min_seconds: Figure::new(-0.001).unwrap(), ..DelayDistribution::default() };
         let mut report = StampReport {
             reflector: "192.0.2.1:862".parse().unwrap(),

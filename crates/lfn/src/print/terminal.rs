@@ -27,8 +27,9 @@ pub fn wrap_columns() -> Option<usize> {
 
 /// Returns the width of lines on stderr, in columns.
 pub fn stderr_columns() -> usize {
-    let told = if stderr_is_terminal() { stderr_terminal_columns().map(within_reason) } else { requested_columns() };
-    told.unwrap_or(DEFAULT_WIDTH)
+    let reported =
+        if stderr_is_terminal() { stderr_terminal_columns().map(within_reason) } else { requested_columns() };
+    reported.unwrap_or(DEFAULT_WIDTH)
 }
 
 /// Returns the value of `COLUMNS` (POSIX XBD 8.3), for output without a terminal.
@@ -43,8 +44,11 @@ fn within_reason(columns: usize) -> usize {
 /// Returns the columns and rows of the terminal.
 pub fn size() -> (usize, usize) {
     let size = rustix::termios::tcgetwinsize(io::stdout());
-    let told = size.map_or((0, 0), |size| (usize::from(size.ws_col), usize::from(size.ws_row)));
-    (if told.0 == 0 { DEFAULT_WIDTH } else { told.0 }, if told.1 == 0 { DEFAULT_HEIGHT } else { told.1 })
+    let reported = size.map_or((0, 0), |size| (usize::from(size.ws_col), usize::from(size.ws_row)));
+    (
+        if reported.0 == 0 { DEFAULT_WIDTH } else { reported.0 },
+        if reported.1 == 0 { DEFAULT_HEIGHT } else { reported.1 },
+    )
 }
 
 /// Returns true if lines can be drawn over: stdout is a terminal that can move its cursor.

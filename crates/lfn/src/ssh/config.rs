@@ -49,9 +49,13 @@ mod tests {
         assert_eq!(read, SshConfig { host: Some("far.example".into()), ..SshConfig::default() });
         let read = SshConfig::parse("hostname h\ncontrolmaster auto\ncontrolpath /run/c\nconnecttimeout 5\n");
         let path = Some("/run/c".to_owned());
-        assert_eq!(read, SshConfig { host: Some("h".into()), control_path: path, has_timeout: true, has_keepalive: false });
+        assert_eq!(
+            read,
+            SshConfig { host: Some("h".into()), control_path: path, has_timeout: true, has_keepalive: false }
+        );
         assert!(
-            SshConfig::parse("serveraliveinterval 60\n").has_keepalive && !SshConfig::parse("serveraliveinterval 0\n").has_keepalive
+            SshConfig::parse("serveraliveinterval 60\n").has_keepalive
+                && !SshConfig::parse("serveraliveinterval 0\n").has_keepalive
         );
         assert_eq!(SshConfig::parse("controlpath /run/c\ncontrolmaster no"), SshConfig::default());
     }

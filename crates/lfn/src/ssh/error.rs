@@ -50,7 +50,9 @@ pub(super) fn ssh_failure(host: &str, ssh: &str, remote: &str, code: Option<i32>
     };
     let what = match (code, last) {
         (Some(SSH_ERROR), "") => "ssh failed without an error message".to_owned(),
-        (Some(SSH_ERROR), last) => last.strip_prefix("ssh: ").map_or(format!("ssh: {last}"), |last| format!("ssh: {last}")),
+        (Some(SSH_ERROR), last) => {
+            last.strip_prefix("ssh: ").map_or(format!("ssh: {last}"), |last| format!("ssh: {last}"))
+        }
         (_, "") => format!("'{remote}' exited on that host without announcing its port"),
         (_, last) => format!("'{remote}' failed on that host: {last}"),
     };
@@ -84,7 +86,12 @@ mod tests {
 
     #[test]
     fn each_failure_has_a_line_and_a_hint() {
-        assert_failure(127, "bash: line 1: lfn: command not found\n", "'lfn' is not installed on that host", "--remote-lfn");
+        assert_failure(
+            127,
+            "bash: line 1: lfn: command not found\n",
+            "'lfn' is not installed on that host",
+            "--remote-lfn",
+        );
         assert_failure(1, "lfn: Command not found.\n", "Command not found", "");
         assert_failure(126, "bash: /x: Permission denied\n", "cannot run on that host", "--remote-lfn");
         assert_failure(
@@ -93,9 +100,19 @@ mod tests {
             "far: ssh: Host key verification failed.",
             "ssh -p 2222 far true",
         );
-        assert_failure(255, "me@far: Permission denied (publickey).\n", "Permission denied (publickey)", "check that this login works");
+        assert_failure(
+            255,
+            "me@far: Permission denied (publickey).\n",
+            "Permission denied (publickey)",
+            "check that this login works",
+        );
         assert_failure(255, "ssh: Could not resolve hostname far: x\n", "unknown host 'far'", "lfn hosts add far");
-        assert_failure(255, "ssh: connect to host far port 22: Connection refused\n", "far: ssh: connect to", "ssh -p 2222 far");
+        assert_failure(
+            255,
+            "ssh: connect to host far port 22: Connection refused\n",
+            "far: ssh: connect to",
+            "ssh -p 2222 far",
+        );
         assert_failure(255, "", "without an error message", "ssh -p 2222 far");
         assert_failure(2, "lfn: unexpected argument '--stdio' found\nhint: x\n", "--stdio", "same version");
         assert_failure(1, "banner\nlfn: cannot listen on x\nhint: do y\n", "far: cannot listen on x", "do y");

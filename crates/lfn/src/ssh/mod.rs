@@ -8,8 +8,8 @@
 mod announcement;
 mod config;
 mod error;
-mod tunnel;
 mod shell_words;
+mod tunnel;
 
 use std::io::{self, BufRead, BufReader, Read};
 use std::net::{TcpStream, ToSocketAddrs};
@@ -23,7 +23,7 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use lfn_net::session::SessionError;
-use lfn_net::session::dial::{TcpConnection, Target};
+use lfn_net::session::dial::{Target, TcpConnection};
 use lfn_net::transfer::TransferError;
 
 pub use announcement::{Announcement, PortRange};
@@ -88,10 +88,15 @@ impl Ssh {
     pub fn new(command: &str, remote: &str, ports: Option<PortRange>) -> Result<Self, Failure> {
         let words = shell_words::split(command).filter(|words| !words.is_empty());
         let words = words.ok_or_else(|| {
-            Failure::usage(format!("--ssh '{command}': empty command or unclosed quote"))
-                .hint("--ssh 'ssh -p 2222'")
+            Failure::usage(format!("--ssh '{command}': empty command or unclosed quote")).hint("--ssh 'ssh -p 2222'")
         })?;
-        Ok(Ssh { command_line: command.trim().to_owned(), command: words, remote_lfn: remote.to_owned(), ports, allow_third_party: false })
+        Ok(Ssh {
+            command_line: command.trim().to_owned(),
+            command: words,
+            remote_lfn: remote.to_owned(),
+            ports,
+            allow_third_party: false,
+        })
     }
 
     /// Sets whether the servers may send to other servers. A key that is bound to a command may not allow this flag.
@@ -103,7 +108,8 @@ impl Ssh {
     pub fn start(&self, host: &str, interrupted: &AtomicBool) -> Result<SshServer, Failure> {
         let name = ssh_host_argument(host)?;
         let config = if self.is_openssh() { SshConfig::query(&self.command, &name) } else { SshConfig::default() };
-        let control = if self.is_openssh() { ControlSocket::new(config.control_path.clone()) } else { ControlSocket::default() };
+        let control =
+            if self.is_openssh() { ControlSocket::new(config.control_path.clone()) } else { ControlSocket::default() };
         let mut running = self.run(&name, &config, &control)?;
         let announced = running.wait_for_announcement(host, &self.command_line, &self.remote_lfn, interrupted)?;
         let typed = name.rsplit('@').next().unwrap_or(&name);

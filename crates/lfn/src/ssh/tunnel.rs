@@ -108,7 +108,9 @@ impl OwnSocket {
             return Some(OwnSocket { path, directory: None });
         }
         let places = [std::env::temp_dir(), "/tmp".into()].map(|directory| directory.join(&name));
-        let made = |directory: &PathBuf| fits(&directory.join("ssh")) && DirBuilder::new().mode(0o700).create(directory).is_ok();
+        let made = |directory: &PathBuf| {
+            fits(&directory.join("ssh")) && DirBuilder::new().mode(0o700).create(directory).is_ok()
+        };
         let directory = places.into_iter().find(made)?;
         Some(OwnSocket { path: directory.join("ssh"), directory: Some(directory) })
     }

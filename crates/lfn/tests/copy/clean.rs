@@ -20,7 +20,8 @@ use crate::{Pair, finish, names, wait_for};
 pub fn left(directory: &Path, name: &str) {
     fs::create_dir_all(directory).unwrap();
     let layout = Layout::new(Bytes(5000), Bytes(1 << 20)).unwrap();
-    let header = JournalHeader { layout, modified: Modified::default(), source: name.into(), verify: Verify::default() };
+    let header =
+        JournalHeader { layout, modified: Modified::default(), source: name.into(), verify: Verify::default() };
     for (end, bytes) in [("partial", vec![0; 5000]), ("journal", header.encode().unwrap().0)] {
         let path = directory.join(format!(".{name}.lfn-{end}"));
         fs::write(&path, bytes).unwrap();
@@ -53,7 +54,8 @@ fn clean_lists_and_force_deletes_stale_files() {
         let stale = format!("stale         {host}in/deep/.f7.lfn-partial: 0 B of 5 kB of f7, written 3 days ago\n");
         assert!(lines.contains(&stale), "{lines}");
         assert!(
-            lines.contains(&format!("unrecognised  {host}in/deep/.diary.lfn-journal: ")) && lines.contains("not a journal"),
+            lines.contains(&format!("unrecognised  {host}in/deep/.diary.lfn-journal: "))
+                && lines.contains("not a journal"),
             "{lines}"
         );
         assert!(lines.ends_with(" on disk), 1 unrecognised\n") && lines.contains("\n150 stale ("), "{lines}");
@@ -94,7 +96,11 @@ fn clean_keeps_files_of_a_running_copy() {
     let state = || json(&pair.copy(&["--clean", "far:b", "--force", "--json"])).0[0]["state"].clone();
     wait_for("the server to let go", || state() == "recent");
     let (seen, last) = json(&pair.copy(&all));
-    assert_eq!((&seen[0]["state"], seen[0]["received_bytes"].as_u64() > Some(0)), (&"removed".into(), true), "{seen:?}");
+    assert_eq!(
+        (&seen[0]["state"], seen[0]["received_bytes"].as_u64() > Some(0)),
+        (&"removed".into(), true),
+        "{seen:?}"
+    );
     assert!(last["counts"]["removed_disk_bytes"].as_u64() > Some(0), "{last}");
     assert_eq!(names(&pair.home.path().join("far")), ["a"]);
 }
@@ -104,9 +110,9 @@ fn clean_requires_read_and_write_rights() {
     let mut pair = Pair::serving(false);
     left(&pair.far(""), "a");
     for (rights, list, force) in [
-        ("--read-only", None, Some("writing")),
-        ("--write-only", Some("reading"), Some("reading")),
-        ("--create-only", Some("reading"), Some("reading")),
+        ("--read-only", None, Some("the right 'write'")),
+        ("--write-only", Some("the right 'read'"), Some("the right 'read'")),
+        ("--create-only", Some("the right 'read'"), Some("the right 'read'")),
         ("--quiet", None, None),
     ] {
         let root = pair.far("");
@@ -134,7 +140,7 @@ fn clean_continues_after_an_error_at_one_place() {
     let pair = Pair::new();
     left(&pair.near("in"), "a");
     left(&pair.far("in"), "b");
-    let (found, last) = json(&pair.copy(&["--clean", "none", "in", "far:none", "far:in", "nobody:x", "--json"]));
+    let (found, last) = json(&pair.copy(&["--clean", "none", "in", "far:none", "far:in", "unsaved:x", "--json"]));
     let stale: Vec<_> = found.iter().map(|line| (line["host"].as_str(), line["path"].as_str().unwrap())).collect();
     assert_eq!(stale, [(None, "in/.a.lfn-partial"), (Some("far"), "in/.b.lfn-partial")], "{found:?}");
     assert_eq!((&last["counts"]["stale"], &last["errors"]), (&2.into(), &3.into()), "{last}");

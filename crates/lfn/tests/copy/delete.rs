@@ -243,7 +243,11 @@ fn delete_keeps_files_the_source_may_have() {
     assert!(!pair.far("src/extra").exists() && pair.far("src/link").is_symlink() && pair.far("src/fifo").exists());
     let list = pair.near("list");
     fs::write(&list, "a\n").unwrap();
-    pair.refuses(&["--delete", "--files-from", "list", "src/", "far:src"], 2, "--delete cannot be combined with --files-from");
+    pair.refuses(
+        &["--delete", "--files-from", "list", "src/", "far:src"],
+        2,
+        "--delete cannot be combined with --files-from",
+    );
 }
 
 /// Puts other entries in the place of directories: full, empty, and with an excluded entry.
@@ -306,7 +310,8 @@ fn too_many_delete_patterns_fail_before_data_moves() {
     fs::write(pair.near("many"), rules(5000)).unwrap();
     pair.refuses(&["--delete", "--exclude-from", "many", "src/", "far:dst"], 2, "patterns of more than 65536 bytes");
     fs::write(pair.near("rules"), rules(2000)).unwrap();
-    let reported = pair.refuses(&["--delete", "--exclude-from", "rules", "src/", "far:dst"], 1, "the patterns and names need ");
+    let reported =
+        pair.refuses(&["--delete", "--exclude-from", "rules", "src/", "far:dst"], 1, "the patterns and names need ");
     assert!(reported.contains("at most 61440 B") && reported.contains("hint: "), "{reported}");
     assert!(!pair.far("dst/a").exists() && pair.far("dst/extra").exists());
     // Patterns that are only used at this end have no limit.

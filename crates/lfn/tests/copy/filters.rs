@@ -148,11 +148,7 @@ fn files_from_selects_the_same_files_as_rsync() {
     pair.refuses(&["--files-from=up", "tree", "far:x"], 2, "up:2: name '../near/list': has a component '..'");
     let long: String = (0..10_000).map(|n| format!("some/directory/file-{n}\n")).collect();
     fs::write(pair.near("long"), long).unwrap();
-    pair.refuses(
-        &["--files-from=long", "far:tree", "x"],
-        1,
-        "but a request holds at most 61440 B",
-    );
+    pair.refuses(&["--files-from=long", "far:tree", "x"], 1, "but a request holds at most 61440 B");
 }
 
 #[test]

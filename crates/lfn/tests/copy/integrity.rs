@@ -77,7 +77,9 @@ fn all_verify_and_fsync_modes_copy_files() {
     for (verify, words) in
         [("blake3", "verified by BLAKE3"), ("xxh3", "verified by XXH3 (errors only)"), ("off", "not verified")]
     {
-        for (fsync, kept) in [("file", "flushed to disk"), ("end", "flushed to disk at the end"), ("none", "not flushed")] {
+        for (fsync, kept) in
+            [("file", "flushed to disk"), ("end", "flushed to disk at the end"), ("none", "not flushed")]
+        {
             let how = ["--force", "--verify", verify, "--fsync", fsync, "--block-size", "64KiB"];
             let _ = fs::remove_file(pair.far("b"));
             let output = pair.copy(&[&how[..], &["a", "far:b"]].concat());
@@ -93,7 +95,7 @@ fn all_verify_and_fsync_modes_copy_files() {
         }
     }
     pair.refuses(&["--verify", "md5", "a", "far:x"], 2, "'md5' is not one of blake3, xxh3, off");
-    pair.refuses(&["--fsync", "often", "a", "far:x"], 2, "'often' is none of file, end, none");
+    pair.refuses(&["--fsync", "often", "a", "far:x"], 2, "'often' is not one of file, end, none");
 }
 
 /// Returns the lines of a manifest, in any order.

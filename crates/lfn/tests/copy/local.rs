@@ -39,7 +39,7 @@ fn source_that_is_no_file_is_named_by_its_type() {
     std::os::unix::fs::symlink("gone", pair.near("link")).unwrap();
     std::os::unix::fs::symlink("gone", pair.far("link")).unwrap();
     let said = pair.refuses(&["link", "copy"], 1, "lfn: link is a symbolic link to a missing file");
-    assert!(said.contains("hint: with --links (-l)"), "{said}");
+    assert!(said.contains("hint: use --links (-l)"), "{said}");
     pair.refuses(&["far:link", "copy"], 1, "lfn: far:link is a symbolic link to a missing file");
     pair.copies(&["-l", "link", "copy"]);
     assert_eq!(fs::read_link(pair.near("copy")).unwrap(), Path::new("gone"));

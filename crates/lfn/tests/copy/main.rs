@@ -2,21 +2,21 @@
 //! copies. The modules have refused and interrupted copies, disk faults and other topics.
 #![allow(clippy::unwrap_used, reason = "a test")]
 
-mod third_party;
 mod archive;
 mod clean;
-mod interrupted;
 mod delete;
 mod disks;
 mod filters;
-mod local;
+mod integrity;
+mod interrupted;
 mod large_trees;
+mod local;
 mod refused;
 mod ssh;
 #[path = "../support/mod.rs"]
 mod support;
+mod third_party;
 mod trees;
-mod integrity;
 
 use std::fs;
 use std::io::Read;

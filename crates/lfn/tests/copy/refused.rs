@@ -82,7 +82,7 @@ fn contradictory_arguments_are_usage_errors() {
         (vec!["random:-1", "far:b"], "cannot be negative"),
         (vec!["random:1e30", "far:null:"], "too large"),
         (vec!["far:zero:fast", "null:"], "not a byte count"),
-        (vec!["", "far:b"], "names no file"),
+        (vec!["", "far:b"], "contains no file name"),
         (vec!["lfn://x@127.0.0.1#y", "b"], "damaged"),
     ] {
         pair.refuses(&args, 2, what);
@@ -114,7 +114,7 @@ fn contradictory_arguments_are_usage_errors() {
     for option in ["--retry-for", "--wait"] {
         pair.refuses(&["a", "far:a", option, "10"], 2, "has no unit");
     }
-    pair.refuses(&["a", "nobody-saved-this:a"], 1, "nobody-saved-this");
+    pair.refuses(&["a", "unsaved-name:a"], 1, "unsaved-name");
 }
 
 #[test]
@@ -199,7 +199,11 @@ fn failed_directory_is_reported_once() {
     let said = text(&output.stderr);
     assert_eq!(output.status.code(), Some(1), "{said}");
     assert_eq!(said.lines().count(), 2, "{said}");
-    assert!(said.starts_with("lfn: tree/many: ") && said.ends_with("lfn: 51 more entries failed (in directories that failed)\n"), "{said}");
+    assert!(
+        said.starts_with("lfn: tree/many: ")
+            && said.ends_with("lfn: 51 more entries failed (in directories that failed)\n"),
+        "{said}"
+    );
     assert_eq!(fs::read(pair.far("tree/other")).unwrap(), b"x");
 }
 
@@ -227,7 +231,8 @@ fn failures_name_their_end() {
         let said = text(&output.stderr);
         assert_eq!(output.status.code(), Some(1), "{said}");
         for (name, at) in ["tree/gone", "tree/y"].iter().zip(at) {
-            let reported = |line: &str| line.starts_with(&format!("lfn: {name}: ")) && line.ends_with(&format!(" ({at})"));
+            let reported =
+                |line: &str| line.starts_with(&format!("lfn: {name}: ")) && line.ends_with(&format!(" ({at})"));
             assert!(said.lines().any(reported), "{said}");
         }
         let report = pair.copy(&[&args[..], &["--json"]].concat()).stdout;

@@ -240,7 +240,11 @@ fn third_party_copy_works_over_ssh() {
     fs::create_dir(host.path("far/tree")).unwrap();
     fs::rename(host.path("far/file"), host.path("far/tree/file")).unwrap();
     let report = host.copies(&["there:tree", "other:into"]);
-    assert_eq!((&report["counts"]["files"], &report["counts"]["bytes"]), (&1.into(), &content.len().into()), "{report}");
+    assert_eq!(
+        (&report["counts"]["files"], &report["counts"]["bytes"]),
+        (&1.into(), &content.len().into()),
+        "{report}"
+    );
     assert_eq!(fs::read(host.path("far/into/tree/file")).unwrap(), content);
     host.refuses(&["there:none", "other:into"], 1, "none: no such file", "");
     host.leaves_nothing();

@@ -203,5 +203,5 @@ fn too_many_patterns_fail_before_data_moves() {
     let output = three.pair.copy(&[&["far:tree/", far.as_str(), "--delete"][..], &args].concat());
     let errors = text(&output.stderr);
     assert_eq!(output.status.code(), Some(1), "{errors}");
-    assert!(errors.contains(" B are more than the ") && errors.lines().count() == 2, "{errors}");
+    assert!(errors.contains("but a request holds at most 61440 B") && errors.lines().count() == 2, "{errors}");
 }

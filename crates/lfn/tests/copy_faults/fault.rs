@@ -80,7 +80,7 @@ impl fmt::Display for Fault {
             Fault::TimesJump => "times of what is left jump by years",
             Fault::JournalTorn => "kill -9 and a torn journal",
             Fault::JournalForged => "kill -9 and a journal with wrong bytes",
-            Fault::PartialMeddled => "kill -9 and somebody writes to what is left",
+            Fault::PartialMeddled => "kill -9, then another program writes to the partial file",
             Fault::TwoCopies => "two copies into one destination",
         })
     }

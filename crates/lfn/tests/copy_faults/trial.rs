@@ -233,7 +233,17 @@ impl Trial {
             None => lfn(),
         };
         let port = port.unwrap_or(0).to_string();
-        command.args(["serve", "--quiet", "--bind", "127.0.0.1", "--ticket-host", "127.0.0.1", "--port", &port, "--root"]);
+        command.args([
+            "serve",
+            "--quiet",
+            "--bind",
+            "127.0.0.1",
+            "--ticket-host",
+            "127.0.0.1",
+            "--port",
+            &port,
+            "--root",
+        ]);
         command.arg(self.home.path().join("far")).env("HOME", self.home.path().join("state"));
         command.env_remove("XDG_STATE_HOME").env_remove("XDG_CONFIG_HOME");
         if let [_, Some(clock)] = &self.clocks {

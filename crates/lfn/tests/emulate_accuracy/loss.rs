@@ -102,7 +102,9 @@ fn missing(trial: &Trial, path: u8) -> BTreeSet<u32> {
 
 /// Runs trials until one has no loss outside the model. Only the emulator's report shows this.
 fn accurate_trial(run: impl Fn() -> Trial) -> Trial {
-    one_of(3, || Some(run()).filter(Trial::has_only_intended_drops).ok_or_else(|| "a drop that is not the link's".into()))
+    one_of(3, || {
+        Some(run()).filter(Trial::has_only_intended_drops).ok_or_else(|| "a drop that is not the link's".into())
+    })
 }
 
 /// Near side: eight datagrams per path every millisecond, a fraction of the link's rate.

@@ -71,7 +71,10 @@ impl Trial {
         let home = tempfile::tempdir().unwrap();
         let report = home.path().join("report.json");
         let mut command = lfn();
-        command.env(HOME, home.path()).args(["emulate", "--force", "--far-command", &shell(far), "--report"]).arg(&report);
+        command
+            .env(HOME, home.path())
+            .args(["emulate", "--force", "--far-command", &shell(far), "--report"])
+            .arg(&report);
         let output = command.args(flags).args(["--", "sh", "-c", &shell(near)]).output().unwrap();
         // On a machine that is too busy for an accurate emulation, exit code 4 is correct.
         assert!(matches!(output.status.code(), Some(0 | 4)), "{}", stderr(&output));

@@ -16,7 +16,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use clients::*;
-use lfn_core::iperf3::{TestEnd, ServerOutput, Parameters, LoadProtocol, LoadDirection};
+use lfn_core::iperf3::{LoadDirection, LoadProtocol, Parameters, ServerOutput, TestEnd};
 use lfn_core::units::{BitRate, Bytes};
 use lfn_net::iperf3::client::{self, IperfTest};
 use serde_json::Value;
@@ -103,7 +103,15 @@ fn without_error(report: &Value, flags: &str) {
 fn test(parameters: Parameters) -> IperfTest {
     let within = Duration::from_secs(30);
     let interval = Duration::from_millis(200);
-    IperfTest { parameters, login: None, interval, step_timeout: within, queue_timeout: within, bind_addresses: Vec::new(), stop: Arc::default() }
+    IperfTest {
+        parameters,
+        login: None,
+        interval,
+        step_timeout: within,
+        queue_timeout: within,
+        bind_addresses: Vec::new(),
+        stop: Arc::default(),
+    }
 }
 
 fn lfn_client_and_server_work_over_iperf3() {

@@ -6,7 +6,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use lfn_core::iperf3::datagram::CounterWidth;
-use lfn_core::iperf3::{TestEnd, ServerOutput, Parameters, LoadProtocol, LoadDirection};
+use lfn_core::iperf3::{LoadDirection, LoadProtocol, Parameters, ServerOutput, TestEnd};
 use lfn_core::units::{BitRate, Bytes};
 use lfn_core::wire::measure::TestDirection;
 use lfn_net::iperf3::client::{self, IperfOutcome};
@@ -46,8 +46,10 @@ pub fn stock_servers_agree_on_what_is_counted() {
 pub fn stock_servers_agree_in_every_other_mode() {
     let second = TestEnd::Time(Duration::from_secs(1));
     let base = Parameters { end: second, length: Bytes(10_000), ..Parameters::default() };
-    let (outcome, report) =
-        drive(Parameters { way: LoadDirection::Both, streams: 2, rate: Some(BitRate(20_000_000)), ..base.clone() }, &[]);
+    let (outcome, report) = drive(
+        Parameters { way: LoadDirection::Both, streams: 2, rate: Some(BitRate(20_000_000)), ..base.clone() },
+        &[],
+    );
     let directions: Vec<TestDirection> = outcome.runs.iter().map(|(run, _)| run.request.direction).collect();
     assert_eq!(directions, [TestDirection::Forward, TestDirection::Reverse]);
     assert_eq!(outcome.runs[0].0.far.bytes, bytes(&report, "sum_received"));
@@ -79,7 +81,11 @@ pub fn stock_servers_agree_in_every_other_mode() {
     assert_eq!((socket.congestion.as_str(), socket.sndbuf_granted_bytes), ("reno", Bytes(200_000)));
 
     let udp = Parameters { protocol: LoadProtocol::Udp, length: Bytes(1000), rate: Some(BitRate(2_000_000)), ..base };
-    for (way, width) in [(LoadDirection::Forward, CounterWidth::Narrow), (LoadDirection::Reverse, CounterWidth::Wide), (LoadDirection::Both, CounterWidth::Narrow)] {
+    for (way, width) in [
+        (LoadDirection::Forward, CounterWidth::Narrow),
+        (LoadDirection::Reverse, CounterWidth::Wide),
+        (LoadDirection::Both, CounterWidth::Narrow),
+    ] {
         let (outcome, _) = drive(Parameters { way, width, streams: 2, ..udp.clone() }, &[]);
         for (run, remarks) in &outcome.runs {
             let stream = &remarks.streams[0];

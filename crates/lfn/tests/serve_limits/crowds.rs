@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use lfn_core::transfer::entry::{Entry, EntryKind, Modified, Name};
 use lfn_core::units::Bytes;
 use lfn_core::wire::Request;
-use lfn_core::wire::copy::{CopyRequest, SenderMessage, CopyJob, RemoteDestination};
+use lfn_core::wire::copy::{CopyJob, CopyRequest, RemoteDestination, SenderMessage};
 use lfn_core::wire::measure::{TestLoad, TestRequest};
 use lfn_net::session::dial::{self, Target};
 use lfn_net::session::{Control, DataStream, Protection};
@@ -29,7 +29,10 @@ fn unauthenticated_crowd_has_bounded_cost() {
     }
     assert!(server.test(&["--count", "10"]).status.success());
     let samples = server.scrape();
-    assert!(samples["lfn_connections_open"] <= 4096.0 && samples["lfn_connections_unauthenticated"] <= 1024.0, "{samples:?}");
+    assert!(
+        samples["lfn_connections_open"] <= 4096.0 && samples["lfn_connections_unauthenticated"] <= 1024.0,
+        "{samples:?}"
+    );
     assert!(server.status("Threads:") <= 4096, "{}", server.status("Threads:"));
     assert!(server.status("VmHWM:") < 256 * 1024, "{} KiB", server.status("VmHWM:"));
     assert!(server.test(&["--count", "10", "--reverse"]).status.success());

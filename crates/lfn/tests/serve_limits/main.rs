@@ -6,9 +6,9 @@
 mod support;
 
 mod crowds;
+mod log_and_metrics;
 mod queue;
 mod quotas;
 mod served;
 mod settings;
 mod stop;
-mod log_and_metrics;

@@ -7,7 +7,7 @@ use std::sync::mpsc::channel;
 use std::thread;
 use std::time::Duration;
 
-use lfn_core::iperf3::{TestEnd, Parameters};
+use lfn_core::iperf3::{Parameters, TestEnd};
 use lfn_core::units::Bytes;
 use lfn_core::wire::measure::{TestLoad, TestRequest};
 use lfn_net::iperf3::client as iperf3;
@@ -29,10 +29,7 @@ fn client_of_a_full_server_waits_and_is_served() {
     let impatient = server.test(&["--time", "200ms", "--wait", "100ms"]);
     let stderr = text(&impatient.stderr);
     assert_eq!(impatient.status.code(), Some(1), "{stderr}");
-    assert!(
-        stderr.contains("lfn: the server is full; gave up after waiting 100 ms: 0 ahead"),
-        "{stderr}"
-    );
+    assert!(stderr.contains("lfn: the server is full; gave up after waiting 100 ms: 0 ahead"), "{stderr}");
     // A waiting client that is killed leaves the queue.
     let mut gone = Client::spawn(&server.ticket, &["--time", "200ms"]);
     server.logged(&["queued", "requested_seconds=0.2"]);

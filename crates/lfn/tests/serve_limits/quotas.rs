@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use lfn_core::udp::datagram::DatagramHeader;
 use lfn_core::units::BitRate;
 use lfn_core::wire::Request;
-use lfn_core::wire::measure::{ClientMessage, TestLoad, ServerMessage, TestRequest, UdpRequest};
+use lfn_core::wire::measure::{ClientMessage, ServerMessage, TestLoad, TestRequest, UdpRequest};
 use lfn_net::session::dial;
 use serde_json::Value;
 

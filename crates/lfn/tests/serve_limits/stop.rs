@@ -36,7 +36,11 @@ fn long_sessions_are_ended_with_a_message() {
     let reverse = Client::begin(&server.ticket, &["--time", "60s", "--reverse"]);
     server.signal(rustix::process::Signal::INT);
     for client in [forward, reverse] {
-        assert_refused(&client.end(), 1, "the server was stopped; running sessions were ended after the drain time of 300 ms");
+        assert_refused(
+            &client.end(),
+            1,
+            "the server was stopped; running sessions were ended after the drain time of 300 ms",
+        );
     }
     server.logged(&["terminated", "sessions=2"]);
     assert_eq!(server.wait().code(), Some(130));

@@ -9,7 +9,7 @@ use std::sync::mpsc::{self, Receiver};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use lfn_sys::namespace::{self, UserIdentity, NetNamespace, NewNamespaces, CloneSide};
+use lfn_sys::namespace::{self, CloneSide, NetNamespace, NewNamespaces, UserIdentity};
 use lfn_sys::netlink::{MacAddress, Netlink, VethEnd};
 use lfn_sys::process::{self, ProcessExit, exit_immediately};
 

@@ -424,7 +424,7 @@ mod tests {
         assert_eq!(second.count_bytes(Bytes(1)).unwrap_err().code, RefusalCode::Quota);
         drop(second);
         let AdmissionOutcome::Refused(refusal) = enter(&admission) else { panic!("nothing is left") };
-        assert!(refusal.message.contains("0 B of the 1 kB"), "{}", refusal.message);
+        assert!(refusal.message.contains("0 B of 1 kB per 24 h left"), "{}", refusal.message);
         assert!(refusal.hint.is_some_and(|hint| hint.starts_with("try again in ")));
     }
 }

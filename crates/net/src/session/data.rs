@@ -71,6 +71,7 @@ impl DataStream {
         self.opened
     }
 
+    /// Returns the TCP socket under the stream.
     pub fn socket(&self) -> &TcpStream {
         match &self.transport {
             Transport::Clear(socket) => socket,

@@ -81,10 +81,10 @@ mod tests {
         let root = accounts.owner(0, 0);
         assert_eq!((root.user.clone(), root.group.clone()), (Some("root".into()), Some("root".into())));
         assert_eq!(accounts.numbers(&root), (0, 0));
-        let nobody = |user: Option<&str>| Owner { uid: 4711, gid: 4712, user: user.map(ByteString::from), group: None };
-        assert_eq!(accounts.numbers(&nobody(Some("root"))), (0, 4712));
-        assert_eq!(accounts.numbers(&nobody(Some("nobody of this name"))), (4711, 4712));
-        assert_eq!(accounts.numbers(&nobody(None)), (4711, 4712));
+        let owner = |user: Option<&str>| Owner { uid: 4711, gid: 4712, user: user.map(ByteString::from), group: None };
+        assert_eq!(accounts.numbers(&owner(Some("root"))), (0, 4712));
+        assert_eq!(accounts.numbers(&owner(Some("no user of this name"))), (4711, 4712));
+        assert_eq!(accounts.numbers(&owner(None)), (4711, 4712));
         assert_eq!(accounts.numbers(&Owner { uid: 0, user: Some("nobody".into()), ..Owner::default() }), (0, 0));
     }
 }

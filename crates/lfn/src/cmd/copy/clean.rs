@@ -6,9 +6,9 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use lfn_core::transfer::byte_string::ByteString;
 use lfn_core::transfer::leftover::CleanRule;
 use lfn_core::transfer::location::{Location, Resource};
-use lfn_core::transfer::byte_string::ByteString;
 use lfn_core::wire::clean::CleanRequest;
 use lfn_net::transfer::{clean_local, clean_remote};
 
@@ -29,7 +29,8 @@ pub(super) fn run(args: &CopyArgs) -> Result<Exit, Failure> {
     let typed = if args.places.is_empty() { &[OsString::from(".")][..] } else { &args.places };
     let groups = group_by_host(typed)?;
     // A dry run deletes nothing.
-    let rule = CleanRule { min_age: args.clean.older_than, remove: args.overwrite.allowed().force && !args.overwrite.dry_run };
+    let rule =
+        CleanRule { min_age: args.clean.older_than, remove: args.overwrite.allowed().force && !args.overwrite.dry_run };
     let interrupted = interrupt_flag()?;
     let mut report = CleanReport::new(rule, args.json || args.ndjson, typed.iter().map(|place| without_secrets(place)));
     let alone = groups.len() == 1;

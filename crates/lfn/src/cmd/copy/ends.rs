@@ -54,12 +54,17 @@ pub(super) fn error_line(error: &TransferError, places: &[OsString]) -> String {
         TransferError::RemoteFailure { end: CopyEnd::Receiver, .. } => vec![destination],
         _ => return text,
     };
-    typed.into_iter().filter_map(remote_path).find_map(|(path, typed)| replace_path(&text, &path, &typed)).unwrap_or(text)
+    typed
+        .into_iter()
+        .filter_map(remote_path)
+        .find_map(|(path, typed)| replace_path(&text, &path, &typed))
+        .unwrap_or(text)
 }
 
 /// Returns a remote path as the server names it, and as typed without secrets.
 fn remote_path(typed: &OsString) -> Option<(String, String)> {
-    let Ok(Location { host: Some(_), resource: Resource::Path(path) }) = Location::parse_bytes(typed.as_encoded_bytes())
+    let Ok(Location { host: Some(_), resource: Resource::Path(path) }) =
+        Location::parse_bytes(typed.as_encoded_bytes())
     else {
         return None;
     };
@@ -124,7 +129,8 @@ mod tests {
         let failed = |places: &[&str], end| {
             let places: Vec<_> = places.iter().map(OsString::from).collect();
             let direction = direction(&places, OverwritePolicy::default(), &Selection::default()).unwrap();
-            let failure = EntryFailure { file: None, name: Name::new("a").unwrap(), reason: "no".into(), disk_full: false, end };
+            let failure =
+                EntryFailure { file: None, name: Name::new("a").unwrap(), reason: "no".into(), disk_full: false, end };
             EndNames::new(&direction).describe(&failure)
         };
         for (places, at) in [

@@ -7,8 +7,8 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
-use lfn_core::transfer::manifest::ManifestLine;
 use lfn_core::transfer::byte_string::ByteString;
+use lfn_core::transfer::manifest::ManifestLine;
 use lfn_core::wire::copy::EntryEvent;
 
 use crate::exit::Failure;
@@ -32,15 +32,14 @@ impl Manifest {
     pub(super) fn create(path: &Path) -> Result<Self, Failure> {
         let failed = |source: io::Error| error(path, &source);
         if path.as_os_str() == "-" {
-            return Err(Failure::usage(
-                "--manifest -: a manifest cannot be written to standard output",
-            )
-            .hint("give a file name; ./- for a file called -"));
+            return Err(Failure::usage("--manifest -: a manifest cannot be written to standard output")
+                .hint("give a file name; ./- for a file called -"));
         }
         // The target of a symbolic link is replaced, not the link. A device or a pipe must not be replaced by a file.
         let path = &resolve_link(path);
         let existing = fs::symlink_metadata(path).ok();
-        let Some(temporary_path) = temporary_path(path).filter(|_| !existing.as_ref().is_some_and(Metadata::is_dir)) else {
+        let Some(temporary_path) = temporary_path(path).filter(|_| !existing.as_ref().is_some_and(Metadata::is_dir))
+        else {
             return Err(failed(io::ErrorKind::IsADirectory.into()));
         };
         if existing.is_some_and(|existing| !existing.is_file()) {
@@ -87,7 +86,9 @@ impl Manifest {
             Some(error) => Err(error),
             None => inner.file.flush().and_then(|()| inner.file.get_ref().sync_all()),
         };
-        written.and_then(|()| fs::rename(&self.temporary_path, &self.path)).map_err(|source| error(&self.path, &source))?;
+        written
+            .and_then(|()| fs::rename(&self.temporary_path, &self.path))
+            .map_err(|source| error(&self.path, &source))?;
         Ok(inner.lines)
     }
 }
@@ -124,5 +125,6 @@ impl Drop for Manifest {
 }
 
 fn error(path: &Path, source: &io::Error) -> Failure {
-    Failure::msg(format_args!("cannot write the manifest {}: {source}", path.display())).hint("choose another file: --manifest FILE")
+    Failure::msg(format_args!("cannot write the manifest {}: {source}", path.display()))
+        .hint("choose another file: --manifest FILE")
 }

@@ -12,16 +12,17 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use lfn_core::path::PathProfile;
-use lfn_core::transfer::preserve::{SkippedEntries, Unpreserved};
 use lfn_core::transfer::bottleneck::ProgressSample;
 use lfn_core::transfer::options::TransferOptions;
+use lfn_core::transfer::preserve::{SkippedEntries, Unpreserved};
 use lfn_core::transfer::streams::{StreamChange, StreamPlan};
 use lfn_core::units::{BitRate, Bytes};
-use lfn_core::wire::copy::{MAX_FAILURES, EntryEvent};
-use lfn_net::session::dial::{TcpConnection, Target};
+use lfn_core::wire::copy::{EntryEvent, MAX_FAILURES};
+use lfn_net::session::dial::{Target, TcpConnection};
 use lfn_net::session::{Protection, SessionError};
 use lfn_net::transfer::{
-    ConnectionEvent, ListedTotals, LocalDestination, CopyOptions, CopyOutcome, EntryListener, TransferError, CopyObserver, third_party_copy, download, upload,
+    ConnectionEvent, CopyObserver, CopyOptions, CopyOutcome, EntryListener, ListedTotals, LocalDestination,
+    TransferError, download, third_party_copy, upload,
 };
 use lfn_sys::process::signal::SIGHUP;
 use lfn_sys::process::{is_ignored, raise_open_file_limit};
@@ -34,14 +35,14 @@ use crate::print::{
     self,
     copy::{CopyProgress, CopyReport, print_entry},
 };
-use crate::remote::{SavedHosts, TrustArgs, QueueArgs, session_failure};
+use crate::remote::{QueueArgs, SavedHosts, TrustArgs, session_failure};
 use ends::EndNames;
 use flags::clean::CleanFlags;
+use flags::integrity::IntegrityFlags;
+use flags::overwrite::OverwriteFlags;
 use flags::ssh::SshFlags;
 use flags::streams::StreamFlags;
-use flags::overwrite::OverwriteFlags;
 use flags::tree::TreeFlags;
-use flags::integrity::IntegrityFlags;
 use manifest::Manifest;
 use places::{Direction, direction, without_secrets};
 
@@ -114,7 +115,8 @@ pub fn run(args: CopyArgs) -> Result<Exit, Failure> {
     }
     if let [only] = args.places.as_slice() {
         let only = without_secrets(only);
-        return Err(Failure::usage(format!("only one place is given ({only}): give a SOURCE and a DESTINATION")).hint(places::PLACES_HINT));
+        return Err(Failure::usage(format!("only one place is given ({only}): give a SOURCE and a DESTINATION"))
+            .hint(places::PLACES_HINT));
     }
     let selection = args.tree.selection()?;
     refuse_missing_colon(&args.places)?;
@@ -163,8 +165,12 @@ pub fn run(args: CopyArgs) -> Result<Exit, Failure> {
     let mut observer = |totals: &ListedTotals, sample: &ProgressSample| live.show(totals, sample);
     let mut change = |change: &StreamChange| live.streams_changed(change);
     let mut connection = |connection: &ConnectionEvent<'_>| live.connection_changed(connection);
-    let watch =
-        CopyObserver { observer: &mut observer, change: &mut change, connection: &mut connection, interrupted: &interrupted };
+    let watch = CopyObserver {
+        observer: &mut observer,
+        change: &mut change,
+        connection: &mut connection,
+        interrupted: &interrupted,
+    };
     let result = match direction {
         Direction::Upload(from, _, to) => upload(&far.target, &from, to, &options, watch),
         Direction::Download(_, from, to) => download(&far.target, from, &to, &options, watch),
@@ -243,7 +249,11 @@ fn path_profile(direction: &Direction, rate: Option<BitRate>, target: &Target) -
 }
 
 /// Excludes the manifest of this copy from --delete.
-fn protect_manifest(args: &CopyArgs, direction: &Direction, transfer_options: &mut TransferOptions) -> Result<(), Failure> {
+fn protect_manifest(
+    args: &CopyArgs,
+    direction: &Direction,
+    transfer_options: &mut TransferOptions,
+) -> Result<(), Failure> {
     let Direction::Download(_, _, LocalDestination::File { path: destination, .. }) = direction else { return Ok(()) };
     let Some(manifest) = args.integrity.manifest.as_deref().filter(|_| transfer_options.delete) else { return Ok(()) };
     for path in manifest::paths_below(manifest, destination) {

@@ -6,13 +6,13 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-use lfn_core::transfer::glob::is_pattern;
-use lfn_core::transfer::preserve::Preserve;
-use lfn_core::transfer::location::{Location, LocationError, Resource, final_name};
 use lfn_core::transfer::byte_string::ByteString;
+use lfn_core::transfer::glob::is_pattern;
+use lfn_core::transfer::location::{Location, LocationError, Resource, final_name};
 use lfn_core::transfer::overwrite::OverwritePolicy;
+use lfn_core::transfer::preserve::Preserve;
 use lfn_core::units::Bytes;
-use lfn_core::wire::copy::{RemoteSource, Selection, RemoteDestination};
+use lfn_core::wire::copy::{RemoteDestination, RemoteSource, Selection};
 use lfn_net::transfer::{LocalDestination, LocalSource};
 
 use crate::exit::Failure;
@@ -44,7 +44,9 @@ impl Direction {
 
     /// Returns the server as typed; of two servers the sender.
     pub(super) fn host(&self) -> &str {
-        let (Direction::Upload(_, host, _) | Direction::Download(host, ..) | Direction::ThirdParty { sender: host, .. }) = self;
+        let (Direction::Upload(_, host, _)
+        | Direction::Download(host, ..)
+        | Direction::ThirdParty { sender: host, .. }) = self;
         host
     }
 
@@ -69,7 +71,9 @@ impl Direction {
         let several = |from: &RemoteSource| matches!(from, RemoteSource::File { path } if is_pattern(path.as_bytes()));
         match self {
             Direction::Upload(sources, ..) => sources.len() > 1,
-            Direction::Download(_, from, _) | Direction::ThirdParty { from, .. } => from.len() > 1 || from.iter().any(several),
+            Direction::Download(_, from, _) | Direction::ThirdParty { from, .. } => {
+                from.len() > 1 || from.iter().any(several)
+            }
         }
     }
 
@@ -116,7 +120,11 @@ pub(super) fn without_tilde(path: &ByteString) -> Result<ByteString, Failure> {
 }
 
 /// Parses the places as typed. The last place is the destination.
-pub(super) fn direction(places: &[OsString], allowed: OverwritePolicy, selection: &Selection) -> Result<Direction, Failure> {
+pub(super) fn direction(
+    places: &[OsString],
+    allowed: OverwritePolicy,
+    selection: &Selection,
+) -> Result<Direction, Failure> {
     let read = |text: &OsString| {
         Location::parse_bytes(text.as_bytes()).map_err(|error| {
             let hint = match &error {
@@ -132,7 +140,8 @@ pub(super) fn direction(places: &[OsString], allowed: OverwritePolicy, selection
         return Err(Failure::usage("nothing to copy").hint(PLACES_HINT));
     };
     // The contents of a directory are copied into a directory, even if there is only one file.
-    let has_own_name = |place: &Resource| !matches!(place, Resource::Path(path) if final_name(path.as_os_str().as_bytes()).is_none());
+    let has_own_name =
+        |place: &Resource| !matches!(place, Resource::Path(path) if final_name(path.as_os_str().as_bytes()).is_none());
     let single = selection.names.is_none() && matches!(places.as_slice(), [only] if has_own_name(&only.resource));
     match host {
         Some(receiver) if places.iter().any(|source| source.host.is_some()) => {
@@ -166,7 +175,8 @@ fn refuse_copy_into_itself(sources: &[Resource], destination: &Resource) -> Resu
         let path = if path.as_os_str().is_empty() { Path::new(".") } else { path };
         fs::canonicalize(path).ok()
     });
-    let above: Vec<_> = existing_parent.iter().flat_map(|existing_parent| existing_parent.ancestors()).filter_map(file_id).collect();
+    let above: Vec<_> =
+        existing_parent.iter().flat_map(|existing_parent| existing_parent.ancestors()).filter_map(file_id).collect();
     if from.is_dir() && file_id(from).is_some_and(|source| above.contains(&source)) {
         let what = format!("{}: cannot be copied into itself, {}", from.display(), to.display());
         return Err(Failure::usage(what).hint("exclude the destination directory: --exclude PATTERN"));
@@ -188,7 +198,8 @@ fn single_source_host(sources: Vec<Location>) -> Result<(String, Vec<Resource>),
 const TICKET_HINT: &str =
     "paste the complete ticket, in quotes; the path goes before the #: lfn://TOKEN@HOST:PORT/PATH#FINGERPRINT";
 
-pub(super) const PLACES_HINT: &str = "lfn copy FILE NAME:PATH, or lfn copy NAME:PATH FILE; `lfn hosts list` shows the names";
+pub(super) const PLACES_HINT: &str =
+    "lfn copy FILE NAME:PATH, or lfn copy NAME:PATH FILE; `lfn hosts list` shows the names";
 
 fn local_source(place: Resource) -> Result<LocalSource, Failure> {
     match place {
@@ -216,7 +227,12 @@ fn local_destination(place: Resource, allowed: OverwritePolicy) -> Result<LocalD
     }
 }
 
-fn far_destination(place: Resource, allowed: OverwritePolicy, single: bool, preserve: Preserve) -> Result<RemoteDestination, Failure> {
+fn far_destination(
+    place: Resource,
+    allowed: OverwritePolicy,
+    single: bool,
+    preserve: Preserve,
+) -> Result<RemoteDestination, Failure> {
     match place {
         Resource::Path(path) => Ok(RemoteDestination::File { path: raw(path), allowed, single, preserve }),
         Resource::Null => Ok(RemoteDestination::Null),

@@ -19,14 +19,14 @@ use std::time::Duration;
 use anyhow::Context;
 use lfn_core::plan::{Plan, PlanOptions, plan, predict_goodput};
 use lfn_core::units::{Bytes, show_duration};
-use lfn_net::emulator::{self, EmulatedPath, CommandExit, FarSide, RunOutcome, Setup};
+use lfn_net::emulator::{self, CommandExit, EmulatedPath, FarSide, RunOutcome, Setup};
 use serde::Serialize;
 
 use crate::exit::{Exit, Failure};
 use crate::print;
 use chart::{Chart, MeasuredPoint};
 use measured::DemoResults;
-use report::{RateSpread, DemoRow};
+use report::{DemoRow, RateSpread};
 use stage::DemoPaths;
 
 /// Repeat the ACTS satellite experiment of 1995 on this machine
@@ -104,7 +104,10 @@ pub fn run(args: DemoArgs) -> Result<Exit, Failure> {
     } else {
         print_table(&rows)?;
     }
-    print::message(format_args!("\n{}", print::emulate::accuracy::for_stderr(&outcome.accuracy_report, outcome.link_failure.is_some())));
+    print::message(format_args!(
+        "\n{}",
+        print::emulate::accuracy::for_stderr(&outcome.accuracy_report, outcome.link_failure.is_some())
+    ));
     write_files(&args.out, &plan, &report)?;
     Ok(if outcome.accuracy_report.is_accurate() { Exit::Ok } else { Exit::Unreliable })
 }
@@ -163,7 +166,7 @@ fn run_emulation(paths: &DemoPaths<'_>) -> Result<RunOutcome, Failure> {
     drop(source);
     let program = std::env::current_exe().context("cannot find this program's own file")?;
     let work = paths.work.canonicalize()?;
-    let serve = ["serve", "--ephemeral", "--quiet", "--host", "far", "--root"].map(Into::into);
+    let serve = ["serve", "--ephemeral", "--quiet", "--ticket-host", "far", "--root"].map(Into::into);
     let far = FarSide::Server {
         program: program.clone(),
         arguments: serve.into_iter().chain([work.join("far").into()]).collect(),

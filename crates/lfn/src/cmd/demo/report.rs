@@ -102,7 +102,11 @@ fn bdp_row(path: &PathProfile, measured: &DemoResults) -> DemoRow {
         published: Some(bytes(published::WINDOWS[1].bytes)),
         predicted: Some(bytes(bdp)),
         measured: found.map(bytes),
-        reason: format!("{} × {}; the measured value uses the measured RTT.", path.capacity, show_duration(path.base_rtt)),
+        reason: format!(
+            "{} × {}; the measured value uses the measured RTT.",
+            path.capacity,
+            show_duration(path.base_rtt)
+        ),
     }
 }
 
@@ -113,7 +117,12 @@ fn scale_row(window: &Window, reports: &[Value]) -> DemoRow {
     let reason = match (predicted, measured) {
         (Some(p), Some(m)) if u64::from(p) == m && p == window.scale => {
             let short = 65_535_u64 << (p - 1);
-            format!("65,535 << {p} can hold {}; << {} holds only {}.", window.bytes.exact(), p - 1, Bytes(short).exact())
+            format!(
+                "65,535 << {p} can hold {}; << {} holds only {}.",
+                window.bytes.exact(),
+                p - 1,
+                Bytes(short).exact()
+            )
         }
         (_, Some(_)) => "the kernel chooses the scale from the buffer or the window clamp set before the SYN.".into(),
         _ => "no run reported a scale.".into(),

@@ -32,18 +32,22 @@ pub struct DemoPaths<'a> {
 }
 
 impl DemoPaths<'_> {
+    /// Returns the path of the file that the demo copies.
     pub fn source(&self) -> PathBuf {
         self.work.join("fields.dat")
     }
 
+    /// Returns the served directory of the far side.
     pub fn far_root(&self) -> PathBuf {
         self.work.join("far")
     }
 
+    /// Returns the path of the copied file on the far side.
     pub fn arrived(&self) -> PathBuf {
         self.far_root().join("fields.dat")
     }
 
+    /// Returns the path of the measured results, in JSON.
     pub fn measured(&self) -> PathBuf {
         self.work.join("measured.json")
     }

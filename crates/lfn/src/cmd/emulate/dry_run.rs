@@ -7,10 +7,10 @@
 use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
-use lfn_core::link::{EmulatedPath, LinkJitter, LinkConfig, PathMtu};
+use lfn_core::link::{EmulatedPath, LinkConfig, LinkJitter, PathMtu};
 use lfn_core::path::PathProfile;
-use lfn_core::sim::tcp::{SendFailure, MAX_WINDOW, TcpSettings};
-use lfn_core::sim::transfer::{TransferLoad, MAX_STREAMS, TransferOutcome, Transfer, choose_range_segments};
+use lfn_core::sim::tcp::{MAX_WINDOW, SendFailure, TcpSettings};
+use lfn_core::sim::transfer::{MAX_STREAMS, Transfer, TransferLoad, TransferOutcome, choose_range_segments};
 use lfn_core::tcp_model::{self, Congestion, FlowParameters};
 use lfn_core::units::{Bytes, show_duration};
 
@@ -215,8 +215,10 @@ fn run_to_end(transfer: &mut Transfer, size: Bytes, started: Instant) -> Result<
         return Ok(());
     }
     let (arrived, at) = (transfer.arrived(), show_duration(transfer.report().time));
-    Err(Failure::msg(format!("gave up after {MAX_STEPS} steps ({at} of virtual time, {arrived} of {size} transferred)"))
-        .hint(format!("use --size {}: the throughput is constant after slow start", Bytes(arrived.0 / 2))))
+    Err(Failure::msg(format!(
+        "gave up after {MAX_STEPS} steps ({at} of virtual time, {arrived} of {size} transferred)"
+    ))
+    .hint(format!("use --size {}: the throughput is constant after slow start", Bytes(arrived.0 / 2))))
 }
 
 fn unfinished_error(outcome: Option<TransferOutcome>) -> Failure {

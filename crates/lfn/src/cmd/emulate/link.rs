@@ -6,7 +6,7 @@ use std::io::Read;
 use std::path::Path;
 
 use lfn_core::link::profile::{BUILT_IN, Profile};
-use lfn_core::link::settings::{SettingsHint, HopSettings, SettingsError, nearest_word};
+use lfn_core::link::settings::{HopSettings, SettingsError, SettingsHint, nearest_word};
 
 use crate::exit::Failure;
 
@@ -51,7 +51,8 @@ impl Hop {
             .split(',')
             .filter(|pair| !pair.trim().is_empty())
             .try_fold(HopSettings::default(), |mut settings, pair| settings.set_pair(pair.trim()).map(|()| settings));
-        let overrides = overrides.and_then(|mut overrides| read_traces(&mut overrides, Path::new("")).map(|()| overrides));
+        let overrides =
+            overrides.and_then(|mut overrides| read_traces(&mut overrides, Path::new("")).map(|()| overrides));
         hop.settings.overlay(&overrides.map_err(|error| spec_error(flag, spec, error))?);
         Ok(hop)
     }

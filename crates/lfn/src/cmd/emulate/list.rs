@@ -11,6 +11,7 @@ use super::DEFAULT_MTU;
 use crate::exit::{Exit, Failure};
 use crate::print;
 
+/// Prints all built-in profiles and traces, or the one called `name`.
 pub fn run(name: Option<&str>, json: bool) -> Result<Exit, Failure> {
     let text = match name {
         _ if json => as_json(name)?,

@@ -3,7 +3,7 @@
 use std::io;
 use std::path::Path;
 
-use lfn_net::emulator::{LogSummary, LogError, LogFile};
+use lfn_net::emulator::{LogError, LogFile, LogSummary};
 use rustix::io::Errno;
 
 use crate::exit::Failure;

@@ -20,7 +20,8 @@ use flags::{SettingFlags, settings_error};
 use lfn_core::link::settings::nearest_word;
 use lfn_core::units::{BitRate, Bytes};
 use lfn_net::emulator::{
-    self, NamespaceRef, EmulateError, EmulatedPath, CommandExit, FarSide, LogFile, RunOutcome, OutputFile, Placement, Setup,
+    self, CommandExit, EmulateError, EmulatedPath, FarSide, LogFile, NamespaceRef, OutputFile, Placement, RunOutcome,
+    Setup,
 };
 use link::{Hop, spec_error};
 
@@ -134,6 +135,7 @@ Examples (doc/emulate.md describes every value):
   lfn emulate --rtt 40ms --rate 100mbit --return-rate 5mbit --aqm fq-codel
   lfn emulate --link rate=10gbit,rtt=5ms --link geo,loss=1e-4 -- ping far";
 
+/// Runs `lfn emulate`, or its subcommands `set` and `show`.
 pub fn run(mut args: EmulateArgs) -> Result<Exit, Failure> {
     if let Some(action) = args.action.take() {
         return running::run(action);
@@ -199,8 +201,12 @@ fn finish_run(outcome: &RunOutcome, report: Option<&OutputFile>, log: Option<&Lo
 impl EmulateArgs {
     fn setup(&self) -> Result<Setup, Failure> {
         let (calibrate, force) = (!self.no_calibration, self.force);
-        let mut setup =
-            Setup { placement: self.placement(), calibrate, force, ..Setup::new(self.path()?, self.seed()?, self.far_side()?) };
+        let mut setup = Setup {
+            placement: self.placement(),
+            calibrate,
+            force,
+            ..Setup::new(self.path()?, self.seed()?, self.far_side()?)
+        };
         for spec in &self.parallel {
             let links: Vec<_> = spec.split(';').map(|link| link.trim().to_owned()).collect();
             setup.paths.push(self.path_from_specs("parallel", &links)?);
@@ -283,7 +289,10 @@ impl EmulateArgs {
             return Ok(FarSide::Nothing);
         }
         match self.far_command.as_deref().map(str::trim) {
-            Some("") => Err(Failure::usage("--far-command is empty").hint("to run nothing on the far side, use --far-command none")),
+            Some("") => {
+                Err(Failure::usage("--far-command is empty")
+                    .hint("to run nothing on the far side, use --far-command none"))
+            }
             Some("none") => Ok(FarSide::Nothing),
             Some(line) => Ok(FarSide::Shell(line.to_owned())),
             None => self.server(),
@@ -297,7 +306,7 @@ impl EmulateArgs {
                 .hint(format!("mkdir -p {}", root.display())));
         }
         let mut arguments: Vec<OsString> =
-            ["serve", "--ephemeral", "--quiet", "--host", "far", "--root"].map(Into::into).into();
+            ["serve", "--ephemeral", "--quiet", "--ticket-host", "far", "--root"].map(Into::into).into();
         arguments.push(root.into());
         Ok(FarSide::Server { program: std::env::current_exe()?, arguments })
     }
@@ -321,6 +330,7 @@ fn exit_code(outcome: &RunOutcome) -> Exit {
     }
 }
 
+/// Returns the message and the hint for an error of the emulator.
 pub fn emulate_error(error: EmulateError) -> Failure {
     let hint = match &error {
         EmulateError::Namespaces(error) => return Failure::msg(&error).hint(error.remedy()),
@@ -337,15 +347,22 @@ pub fn emulate_error(error: EmulateError) -> Failure {
                 .hint("lfn emulate --rtt 539ms --rate 135mbit -- ping -c 3 far");
         }
         EmulateError::Infeasible(_, fits) => {
-            let hint =
-                format!("use --rate {}, or simulate the transfer with --dry-run, or use --force (packets will be late)", fits.to_argument());
+            let hint = format!(
+                "use --rate {}, or simulate the transfer with --dry-run, or use --force (packets will be late)",
+                fits.to_argument()
+            );
             return Failure::usage(&error).hint(hint);
         }
-        EmulateError::FarSide(_) => "run nothing on the far side with --far-command none, or another command with --far-command CMD",
+        EmulateError::FarSide(_) => {
+            "run nothing on the far side with --far-command none, or another command with --far-command CMD"
+        }
         EmulateError::Attach { remedy, .. } | EmulateError::Bridge { remedy, .. } => {
             return Failure::msg(&error).hint(remedy);
         }
-        EmulateError::DirectionEnded | EmulateError::NoAnswer | EmulateError::System { .. } | EmulateError::NoReport(_) => {
+        EmulateError::DirectionEnded
+        | EmulateError::NoAnswer
+        | EmulateError::System { .. }
+        | EmulateError::NoReport(_) => {
             return Failure::msg(&error);
         }
     };

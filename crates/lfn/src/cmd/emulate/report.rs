@@ -3,7 +3,7 @@
 use std::fmt::Display;
 use std::path::Path;
 
-use lfn_net::emulator::{RunOutcome, OutputFile};
+use lfn_net::emulator::{OutputFile, RunOutcome};
 use lfn_sys::process::{self, signal::SIGXFSZ};
 use serde::Serialize;
 
@@ -35,5 +35,6 @@ pub fn write(file: &OutputFile, outcome: &RunOutcome) -> Result<(), Failure> {
 }
 
 fn report_error(path: &Path, error: impl Display) -> Failure {
-    Failure::msg(format!("--report {}: {error}", path.display())).hint("choose a file that you may write: --report report.json")
+    Failure::msg(format!("--report {}: {error}", path.display()))
+        .hint("choose a file that you may write: --report report.json")
 }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::io::Write;
 use std::path::Path;
 
-use lfn_core::link::settings::{SettingsHint, HopSettings, SettingsError};
+use lfn_core::link::settings::{HopSettings, SettingsError, SettingsHint};
 use lfn_net::emulator::control::{self, ControlError, Request, RunStatus};
 
 use super::link::read_trace;
@@ -58,6 +58,7 @@ pub struct ShowRunningArgs {
     json: bool,
 }
 
+/// Runs `lfn emulate set` or `lfn emulate show`.
 pub fn run(action: RunningAction) -> Result<Exit, Failure> {
     match action {
         RunningAction::Set(args) => {

@@ -62,12 +62,8 @@ impl BufferArgs {
 
     /// Returns the socket options of the server.
     pub(super) fn far(&self, congestion: Vec<CongestionRequest>) -> Result<SocketRequest, Failure> {
-        let own = OwnBuffers {
-            prefix: "far-",
-            sndbuf: &self.far_sndbuf,
-            rcvbuf: &self.far_rcvbuf,
-            window: &self.far_window,
-        };
+        let own =
+            OwnBuffers { prefix: "far-", sndbuf: &self.far_sndbuf, rcvbuf: &self.far_rcvbuf, window: &self.far_window };
         self.socket(&own, congestion)
     }
 
@@ -75,18 +71,16 @@ impl BufferArgs {
     pub(super) fn check_datagrams(&self) -> Result<(), Failure> {
         let given = [("window", &self.window), ("near-window", &self.near_window), ("far-window", &self.far_window)];
         match given.iter().find(|(_, given)| given.is_some()) {
-            Some((flag, _)) => Err(Failure::usage(format!("--{flag} with --udp: UDP has no window"))
-                .hint("use --rcvbuf, or remove --udp")),
+            Some((flag, _)) => {
+                Err(Failure::usage(format!("--{flag} with --udp: UDP has no window"))
+                    .hint("use --rcvbuf, or remove --udp"))
+            }
             None => Ok(()),
         }
     }
 
     /// Returns the socket options of one end. Flags for one end override those for both.
-    fn socket(
-        &self,
-        own: &OwnBuffers<'_>,
-        congestion: Vec<CongestionRequest>,
-    ) -> Result<SocketRequest, Failure> {
+    fn socket(&self, own: &OwnBuffers<'_>, congestion: Vec<CongestionRequest>) -> Result<SocketRequest, Failure> {
         let OwnBuffers { prefix, sndbuf, rcvbuf, window } = *own;
         let bytes = |flag: &str, own: &Option<String>, both: &Option<String>| match own {
             Some(_) => read::<Bytes>(&format!("{prefix}{flag}"), own, &format!("--{prefix}{flag} 16MiB")),

@@ -7,11 +7,11 @@ use std::time::Duration;
 
 use lfn_core::discover::report::PathReport;
 use lfn_core::iperf3::parameters::{MAX_BLOCK, MAX_STREAMS};
-use lfn_core::iperf3::{DEFAULT_PORT, TestEnd, ServerOutput, Parameters, LoadProtocol, LoadDirection};
+use lfn_core::iperf3::{DEFAULT_PORT, LoadDirection, LoadProtocol, Parameters, ServerOutput, TestEnd};
 use lfn_core::report::{HostNames, Iperf3Report};
 use lfn_core::units::Bytes;
-use lfn_core::wire::measure::{PayloadData, TestDirection, Dscp, TestLoad, Mode, SocketRequest, TestRequest};
-use lfn_net::iperf3::client::{self, Login, IperfOutcome, IperfProgress};
+use lfn_core::wire::measure::{Dscp, Mode, PayloadData, SocketRequest, TestDirection, TestLoad, TestRequest};
+use lfn_net::iperf3::client::{self, IperfOutcome, IperfProgress, Login};
 use lfn_net::iperf3::rsa::{Padding, PublicKey};
 use lfn_net::tester::{self, Test};
 use rustix::termios::{LocalModes, OptionalActions, tcgetattr, tcsetattr};
@@ -119,8 +119,9 @@ fn run_session(
             (*direction, printer.begin_test(&test_for_display(plan, request), bidirectional))
         })
         .collect();
-    let number =
-        |requested: TestDirection| numbers.iter().find(|(direction, _)| *direction == requested).map(|(_, number)| *number);
+    let number = |requested: TestDirection| {
+        numbers.iter().find(|(direction, _)| *direction == requested).map(|(_, number)| *number)
+    };
     let outcome = client::run(host, port, test, &mut |progress| match progress {
         IperfProgress::Connected(rtt) => {
             stop.begin_load();
@@ -180,7 +181,9 @@ fn test_for_display(plan: &TestPlan, request: TestRequest) -> Test {
 }
 
 fn iperf_directions(plan: &TestPlan) -> Vec<LoadDirection> {
-    let way = |direction: &TestDirection| if *direction == TestDirection::Forward { LoadDirection::Forward } else { LoadDirection::Reverse };
+    let way = |direction: &TestDirection| {
+        if *direction == TestDirection::Forward { LoadDirection::Forward } else { LoadDirection::Reverse }
+    };
     if plan.bidirectional { vec![LoadDirection::Both] } else { plan.directions.iter().map(way).collect() }
 }
 
@@ -208,7 +211,10 @@ fn parameters(args: &TestArgs, plan: &TestPlan) -> Result<Parameters, Failure> {
         return unsupported("different options for each stream", "use one value for all streams");
     }
     if request.check || request.blocks || request.data != PayloadData::default() {
-        return unsupported("--check-data, --block-timing and --data", "remove --check-data, --block-timing and --data");
+        return unsupported(
+            "--check-data, --block-timing and --data",
+            "remove --check-data, --block-timing and --data",
+        );
     }
     if request.latency.is_some() || request.udp.as_ref().is_some_and(|udp| udp.ramp.is_some() || udp.fragment) {
         return unsupported("--latency, --ramp and --fragment", "remove --latency, --ramp and --fragment");
@@ -303,7 +309,8 @@ fn password(user: &str) -> Result<String, Failure> {
     }
     let stdin = io::stdin();
     if !stdin.is_terminal() {
-        return Err(Failure::usage(format!("no password for '{user}'")).hint(format!("set it in the environment: export {PASSWORD_VARIABLE}=…")));
+        return Err(Failure::usage(format!("no password for '{user}'"))
+            .hint(format!("set it in the environment: export {PASSWORD_VARIABLE}=…")));
     }
     print::message(format_args!("password of {user}: "));
     let before = tcgetattr(&stdin).map_err(io::Error::from)?;

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use lfn_core::units::{Bytes, Ratio, parse_duration};
 use lfn_core::wire::measure::{
-    DEFAULT_READ, DEFAULT_RECORD, PayloadData, TestDirection, TestLoad, MAX_STREAMS, MIN_INTERVAL, TestRequest,
+    DEFAULT_READ, DEFAULT_RECORD, MAX_STREAMS, MIN_INTERVAL, PayloadData, TestDirection, TestLoad, TestRequest,
 };
 
 use super::values::{count, duration, read, value_error};
@@ -139,9 +139,8 @@ impl LoadArgs {
         (request.check, request.blocks) = (self.check_data, self.block_timing);
         request.slices_per_interval = match self.precision {
             // As many slices as fit into a short interval.
-            Some(_) => {
-                MAX_SLICES.min(u16::try_from(request.interval.as_nanos() / MIN_INTERVAL.as_nanos()).unwrap_or(MAX_SLICES))
-            }
+            Some(_) => MAX_SLICES
+                .min(u16::try_from(request.interval.as_nanos() / MIN_INTERVAL.as_nanos()).unwrap_or(MAX_SLICES)),
             None => 0,
         };
         Ok(())
@@ -151,9 +150,7 @@ impl LoadArgs {
         let Some(text) = &self.streams else { return Ok(1) };
         match text.trim().parse() {
             Ok(streams @ 1..=MAX_STREAMS) => Ok(streams),
-            _ => {
-                Err(value_error("streams", format!("'{text}' is not an integer from 1 to 256"), "--streams 4"))
-            }
+            _ => Err(value_error("streams", format!("'{text}' is not an integer from 1 to 256"), "--streams 4")),
         }
     }
 
@@ -174,7 +171,8 @@ impl LoadArgs {
 
     /// Refuses flags that end a test, since a ramp ends by itself.
     pub(super) fn check_ramp(&self) -> Result<(), Failure> {
-        let given = [("time", &self.time), ("count", &self.count), ("bytes", &self.bytes), ("precision", &self.precision)];
+        let given =
+            [("time", &self.time), ("count", &self.count), ("bytes", &self.bytes), ("precision", &self.precision)];
         match given.iter().find(|(_, given)| given.is_some()) {
             Some((flag, _)) => Err(Failure::usage(format!("--{flag} with --ramp: a ramp ends when the rate is found"))
                 .hint(format!("remove --{flag}; --ramp-step-time is the duration of one step"))),

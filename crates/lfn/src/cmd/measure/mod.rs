@@ -4,16 +4,16 @@
 //! reports all errors of values in the same form.
 
 mod buffers;
+mod interrupt;
 mod iperf3;
+pub mod iperf3_flags;
 mod load;
 mod path;
 mod report;
-pub mod iperf3_flags;
 mod stamp;
-mod interrupt;
 mod tcp;
-mod values;
 mod udp;
+mod values;
 
 use std::time::{Duration, SystemTime};
 
@@ -24,14 +24,14 @@ use lfn_core::plan::select_congestion;
 use lfn_core::report::{HostNames, Origin};
 use lfn_core::units::Ratio;
 use lfn_core::wire::CongestionRequest;
-use lfn_core::wire::measure::{TestDirection, Modes, RequestError, SocketRequest, TestRequest};
+use lfn_core::wire::measure::{Modes, RequestError, SocketRequest, TestDirection, TestRequest};
 use lfn_net::session::dial::Target;
-use lfn_net::tester::{self, Measurement, TestProgress, Test, TestError};
+use lfn_net::tester::{self, Measurement, Test, TestError, TestProgress};
 
 use crate::emulator_env;
 use crate::exit::{Exit, Failure};
 use crate::print::measure::{Printer, TestRun};
-use crate::remote::{self, TrustArgs, QueueArgs};
+use crate::remote::{self, QueueArgs, TrustArgs};
 use interrupt::Interrupt;
 
 /// Measure the throughput of a path under load and find its bottleneck
@@ -199,8 +199,14 @@ impl TestPlan {
             TestDirection::Reverse => (far, near),
         };
         let (sent, received) = (measurement.sender(), measurement.receiver());
-        let mut evidence =
-            Evidence::new(self.path(direction), measurement.rtt, omit, NamedReport::new(sender, sent), NamedReport::new(receiver, received), far);
+        let mut evidence = Evidence::new(
+            self.path(direction),
+            measurement.rtt,
+            omit,
+            NamedReport::new(sender, sent),
+            NamedReport::new(receiver, received),
+            far,
+        );
         // The remedy is tried in the same direction.
         evidence.repeat_arguments = match direction {
             _ if measurement.bidirectional => format!("{typed} --bidir"),
@@ -215,10 +221,18 @@ impl TestPlan {
 }
 
 impl TestArgs {
-    fn run_tests(&self, plan: &TestPlan, target: &Target, hosts: &HostNames, printer: &mut Printer) -> Result<Exit, Failure> {
+    fn run_tests(
+        &self,
+        plan: &TestPlan,
+        target: &Target,
+        hosts: &HostNames,
+        printer: &mut Printer,
+    ) -> Result<Exit, Failure> {
         if self.path.is_requested() && self.tcp.is_bound_to_interface() {
-            return Err(Failure::usage("--path cannot be combined with --bind INTERFACE: the probes follow the routing table")
-                .hint("use an address of the interface: --bind 192.0.2.1"));
+            return Err(Failure::usage(
+                "--path cannot be combined with --bind INTERFACE: the probes follow the routing table",
+            )
+            .hint("use an address of the interface: --bind 192.0.2.1"));
         }
         let path = self.path.discover(target)?;
         let stop = Interrupt::listen()?;
@@ -253,7 +267,8 @@ impl TestArgs {
                 for test in tests {
                     let number = printer.begin_test(&test, false);
                     let mut watch = |progress: TestProgress<'_>| report_progress(printer, number, &progress, &stop);
-                    let measured = tester::run(target, &test, &mut watch).map_err(|error| stop.with_exit_code(test_error(error)))?;
+                    let measured = tester::run(target, &test, &mut watch)
+                        .map_err(|error| stop.with_exit_code(test_error(error)))?;
                     judge(printer, number, measured)?;
                     if stop.is_interrupted() {
                         break;
@@ -286,9 +301,10 @@ impl TestArgs {
         self.tcp.add_to(&mut near, &mut request.socket)?;
         self.load.add_to(&mut request)?;
         if request.check && request.modes != Modes::default() {
-            return Err(
-                Failure::usage("--check-data cannot be combined with --no-copy, which does not read the payload").hint("remove one of the two")
-            );
+            return Err(Failure::usage(
+                "--check-data cannot be combined with --no-copy, which does not read the payload",
+            )
+            .hint("remove one of the two"));
         }
         if request.udp.is_some() {
             self.tcp.check_datagrams()?;
@@ -296,7 +312,11 @@ impl TestArgs {
                 self.buffers.check_datagrams()?;
                 self.load.check_datagrams()?;
             }
-            let given = [("check-data", request.check), ("block-timing", request.blocks), ("precision", request.slices_per_interval > 0)];
+            let given = [
+                ("check-data", request.check),
+                ("block-timing", request.blocks),
+                ("precision", request.slices_per_interval > 0),
+            ];
             if let Some((flag, _)) = given.iter().find(|(_, given)| *given) {
                 let udp = self.udp.flag();
                 return Err(Failure::usage(format!("--{flag} with {udp}: only TCP streams support it"))

@@ -37,7 +37,8 @@ impl PathArgs {
             return Ok(None);
         }
         let unknown = |why: String| {
-            Failure::msg(format!("unknown host '{host}': {why}")).hint("use a valid host name or an address: --iperf3 192.0.2.1")
+            Failure::msg(format!("unknown host '{host}': {why}"))
+                .hint("use a valid host name or an address: --iperf3 192.0.2.1")
         };
         let mut addresses = (host, 0).to_socket_addrs().map_err(|error| unknown(error.to_string()))?;
         let to = addresses.next().ok_or_else(|| unknown("no address".into()))?;

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use lfn_core::path::PathProfile;
 use lfn_core::units::BitRate;
-use lfn_core::wire::measure::{TestLoad, MIN_INTERVAL};
+use lfn_core::wire::measure::{MIN_INTERVAL, TestLoad};
 
 use super::values::{duration, read, value_error};
 use crate::emulator_env;

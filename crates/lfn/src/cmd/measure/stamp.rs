@@ -9,13 +9,13 @@ use std::time::Duration;
 use lfn_core::session::split_host_port;
 use lfn_core::stamp::{self, packet};
 use lfn_core::units::Bytes;
-use lfn_net::stamp::{StampKey, StampProbeOptions, StampError, probe};
+use lfn_net::stamp::{StampError, StampKey, StampProbeOptions, probe};
 
 use super::values::{count, duration, read, value_error};
 use crate::emulator_env;
 use crate::exit::{Exit, Failure};
-use crate::print::stamp::print;
 use crate::print::measure::OutputFormat;
+use crate::print::stamp::print;
 use crate::remote::SavedHosts;
 
 #[derive(clap::Args, Debug)]
@@ -123,7 +123,11 @@ impl StampProbeArgs {
             None => DEFAULT_COUNT,
             Some(count) if count <= MAX_COUNT => u32::try_from(count)?,
             Some(count) => {
-                return Err(value_error("stamp-count", format!("{count} is too large; the maximum is {MAX_COUNT}"), hint));
+                return Err(value_error(
+                    "stamp-count",
+                    format!("{count} is too large; the maximum is {MAX_COUNT}"),
+                    hint,
+                ));
             }
         };
         let key = self.stamp_key.as_deref().map(StampKey::read).transpose().map_err(|error| {

@@ -74,7 +74,9 @@ impl TcpArgs {
         let no_copy = self.no_copy || self.near_no_copy || self.far_no_copy;
         let given = [("mptcp", self.mptcp), ("mss", self.mss.is_some()), ("no-copy", no_copy)];
         if let Some((flag, _)) = given.iter().find(|(_, given)| *given) {
-            return Err(Failure::usage(format!("--{flag} with --udp: only TCP streams support it")).hint("remove --udp"));
+            return Err(
+                Failure::usage(format!("--{flag} with --udp: only TCP streams support it")).hint("remove --udp")
+            );
         }
         if self.bind.len() > 1 {
             return Err(Failure::usage(

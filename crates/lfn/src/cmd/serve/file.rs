@@ -19,7 +19,8 @@ use super::ServeArgs;
 pub fn read(path: &Path) -> Result<ServeArgs, Failure> {
     let shown = path.display();
     let text = std::fs::read_to_string(path).map_err(|e| {
-        Failure::msg(format!("--config {shown}: {e}")).hint("use a TOML file with the names of flags as keys, as in doc/serve.md")
+        Failure::msg(format!("--config {shown}: {e}"))
+            .hint("use a TOML file with the names of flags as keys, as in doc/serve.md")
     })?;
     let mut flags = Vec::new();
     let error_at = |line: usize, what: String| {
@@ -72,9 +73,10 @@ fn arguments(key: &str, value: &Spanned<DeValue<'_>>, text: &str) -> Result<Vec<
         (DeValue::Boolean(true), _) if bare => Ok(vec![format!("--{key}")]),
         (DeValue::Boolean(false), _) if bare => Ok(Vec::new()),
         (_, false) => Err(format!("{key}: {} is not true or false", text.get(value.span()).unwrap_or_default())),
-        (DeValue::Array(_), true) if !matches!(flag.get_action(), ArgAction::Append) => {
-            Err(format!("{key}: {} is a list, but only one value is allowed", text.get(value.span()).unwrap_or_default()))
-        }
+        (DeValue::Array(_), true) if !matches!(flag.get_action(), ArgAction::Append) => Err(format!(
+            "{key}: {} is a list, but only one value is allowed",
+            text.get(value.span()).unwrap_or_default()
+        )),
         (DeValue::Array(values), true) => {
             values.iter().map(|value| Ok(format!("--{key}={}", scalar(value)?))).collect()
         }

@@ -10,7 +10,7 @@ use std::time::Duration;
 use lfn_core::iperf3::DEFAULT_PORT;
 use lfn_core::iperf3::auth::Users;
 use lfn_net::iperf3::rsa::PrivateKey;
-use lfn_net::iperf3::server::{Authentication, IperfServerConfig, IperfTimeouts, IperfServer};
+use lfn_net::iperf3::server::{Authentication, IperfServer, IperfServerConfig, IperfTimeouts};
 use lfn_net::server::access::Access;
 use lfn_net::server::{self as ours, ConnectionLimits};
 
@@ -102,9 +102,11 @@ impl Iperf3ServeArgs {
         if list.is_empty() {
             return Err(wrong("iperf3-users", users, &"no user in the file").hint(users_hint));
         }
-        let key_hint = "create a key pair: openssl genrsa -out key.pem 2048; openssl rsa -in key.pem -pubout -out public.pem";
+        let key_hint =
+            "create a key pair: openssl genrsa -out key.pem 2048; openssl rsa -in key.pem -pubout -out public.pem";
         let pem = read(key).map_err(|error| wrong("iperf3-rsa-private-key", key, &error).hint(key_hint))?;
-        let private = PrivateKey::from_pem(&pem).map_err(|error| wrong("iperf3-rsa-private-key", key, &error).hint(key_hint))?;
+        let private =
+            PrivateKey::from_pem(&pem).map_err(|error| wrong("iperf3-rsa-private-key", key, &error).hint(key_hint))?;
         Ok(Some(Authentication {
             users: list,
             key: private,

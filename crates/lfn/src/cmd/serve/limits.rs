@@ -5,7 +5,7 @@ use std::time::Duration;
 use lfn_core::units::{BitRate, Bytes, parse_duration};
 use lfn_net::server::ConnectionLimits;
 use lfn_net::server::access::{Access, Prefix};
-use lfn_net::server::admission::{Quotas, QuotaLimits};
+use lfn_net::server::admission::{QuotaLimits, Quotas};
 
 /// Flags that limit clients.
 #[derive(clap::Args, Debug)]
@@ -75,6 +75,7 @@ pub struct LimitArgs {
 }
 
 impl LimitArgs {
+    /// Returns the quotas of all sessions and of one client.
     pub fn quotas(&self) -> Quotas {
         Quotas {
             all: QuotaLimits {
@@ -108,9 +109,14 @@ impl LimitArgs {
         let max_from_files = usize::try_from(open_files.saturating_sub(64) / 3).unwrap_or(usize::MAX).max(8);
         let max_connections = (self.max_connections as usize).min(max_from_files);
         let max_unauthenticated = (self.max_unauthenticated as usize).min(max_connections);
-        ConnectionLimits { max_connections: max_connections, max_unauthenticated: max_unauthenticated, ..ConnectionLimits::default() }
+        ConnectionLimits {
+            max_connections: max_connections,
+            max_unauthenticated: max_unauthenticated,
+            ..ConnectionLimits::default()
+        }
     }
 
+    /// Returns the permitted and denied addresses.
     pub fn access(&self) -> Access {
         Access { allow: self.allow.clone(), deny: self.deny.clone() }
     }
@@ -134,6 +140,7 @@ fn bytes(text: &str) -> Result<Bytes, String> {
     }
 }
 
+/// Parses a duration above zero, with a unit.
 pub fn duration(text: &str) -> Result<Duration, String> {
     let duration = parse_duration(text).map_err(|e| e.to_string())?;
     if duration.is_zero() { Err(format!("'{text}': the time must be above zero")) } else { Ok(duration) }

@@ -7,7 +7,7 @@
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 
-use lfn_core::admission::{SessionGrant, SessionDemand};
+use lfn_core::admission::{SessionDemand, SessionGrant};
 use lfn_core::date::rfc3339;
 use lfn_net::server::ServerEvent;
 use lfn_net::server::event::{RefusedReason, SessionInfo};
@@ -93,7 +93,10 @@ impl LineBudget {
 /// Returns the session of an event.
 fn session_of<'a>(event: &ServerEvent<'a>) -> Option<&'a SessionInfo> {
     match event {
-        ServerEvent::Queued(info, _) | ServerEvent::LeftQueue(info, _) | ServerEvent::Opened(info, ..) | ServerEvent::Denied(info, _) => Some(info),
+        ServerEvent::Queued(info, _)
+        | ServerEvent::LeftQueue(info, _)
+        | ServerEvent::Opened(info, ..)
+        | ServerEvent::Denied(info, _) => Some(info),
         ServerEvent::Ended { info, .. } => Some(info),
         ServerEvent::Refused(..)
         | ServerEvent::AcceptFailed(_)
@@ -232,7 +235,9 @@ mod tests {
         }
         let json: Value = serde_json::from_str(&render(&line, LogFormat::Json, "now")).unwrap();
         assert_eq!((&json["client"], &json["error"]), (&json!("192.0.2.1:7"), &json!(evil)));
-        assert!(render(&line, LogFormat::Text, "now").starts_with("now warn  refused  client=192.0.2.1:7 reason=hello "));
+        assert!(
+            render(&line, LogFormat::Text, "now").starts_with("now warn  refused  client=192.0.2.1:7 reason=hello ")
+        );
     }
 
     #[test]

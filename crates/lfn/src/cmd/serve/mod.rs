@@ -1,11 +1,11 @@
 //! `lfn serve`: combines the flags and the configuration file, and starts the server.
 
+mod access;
 mod file;
 mod iperf3;
 mod limits;
 mod log;
 mod notify;
-mod access;
 mod stamp;
 mod stdio;
 
@@ -19,9 +19,9 @@ use std::time::{Duration, SystemTime};
 
 use etcetera::BaseStrategy;
 use lfn_core::session::{DEFAULT_PORT, Token};
-use lfn_net::server::{ServerConfig, ServerEvent, ServeError, Server, is_loopback, metrics, tokens};
+use lfn_net::server::{ServeError, Server, ServerConfig, ServerEvent, is_loopback, metrics, tokens};
 use lfn_net::service;
-use lfn_net::session::identity::{self, ServerIdentity, IdentityError};
+use lfn_net::session::identity::{self, IdentityError, ServerIdentity};
 use lfn_sys::process::raise_open_file_limit;
 use serde::{Deserialize, Serialize};
 
@@ -322,9 +322,8 @@ pub fn token_file() -> Result<PathBuf, Failure> {
 
 /// Returns the directory of the keys and tokens of this user's server.
 pub fn state_directory() -> Result<PathBuf, Failure> {
-    let strategy = etcetera::choose_base_strategy().map_err(|_| {
-        Failure::msg("no home directory for the server's key").hint("set HOME, or use --ephemeral")
-    })?;
+    let strategy = etcetera::choose_base_strategy()
+        .map_err(|_| Failure::msg("no home directory for the server's key").hint("set HOME, or use --ephemeral"))?;
     Ok(strategy.state_dir().unwrap_or_else(|| strategy.data_dir()).join("lfn"))
 }
 

@@ -15,6 +15,7 @@ use std::{env, thread};
 pub struct ServiceManager(Option<(UnixDatagram, SocketAddr)>);
 
 impl ServiceManager {
+    /// Opens the socket in `NOTIFY_SOCKET` (sd_notify(3)), if it is set.
     pub fn from_environment() -> Self {
         let open = |name: &OsStr| {
             let address = match name.as_bytes() {

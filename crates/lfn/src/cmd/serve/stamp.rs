@@ -8,7 +8,7 @@ use std::thread;
 
 use lfn_core::stamp::reflector::{ReflectorLimits, ReflectorTally};
 use lfn_net::server::access::Access;
-use lfn_net::stamp::{StampKey, StampReflector, ReflectorConfig};
+use lfn_net::stamp::{ReflectorConfig, StampKey, StampReflector};
 
 use crate::exit::Failure;
 use crate::print;

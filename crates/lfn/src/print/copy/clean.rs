@@ -3,7 +3,7 @@
 use std::io::{self, Write};
 use std::time::Duration;
 
-use lfn_core::transfer::leftover::{LeftoverCounts, Leftover, CleanRule, LeftoverState};
+use lfn_core::transfer::leftover::{CleanRule, Leftover, LeftoverCounts, LeftoverState};
 use lfn_core::units::{Bytes, show_duration};
 use lfn_net::transfer::CleanEvent;
 use serde::Serialize;
@@ -132,14 +132,15 @@ fn age_text(age: Duration) -> String {
 }
 
 fn count_texts(counts: &LeftoverCounts) -> String {
-    let LeftoverCounts { in_use: busy, recent: fresh, stale, removed, unrecognised: foreign, failed, stale_disk_bytes, removed_disk_bytes } = *counts;
+    let LeftoverCounts { in_use, recent, stale, removed, unrecognised, failed, stale_disk_bytes, removed_disk_bytes } =
+        *counts;
     let room = |state: LeftoverState, room: Bytes| format!("{} ({room} on disk)", state.word());
     let all = [
         (removed, room(LeftoverState::Removed, removed_disk_bytes)),
         (stale, room(LeftoverState::Stale, stale_disk_bytes)),
-        (fresh, LeftoverState::Recent.word().to_owned()),
-        (busy, LeftoverState::InUse.word().to_owned()),
-        (foreign, LeftoverState::Unrecognised.word().to_owned()),
+        (recent, LeftoverState::Recent.word().to_owned()),
+        (in_use, LeftoverState::InUse.word().to_owned()),
+        (unrecognised, LeftoverState::Unrecognised.word().to_owned()),
         (failed, LeftoverState::Failed.word().to_owned()),
     ];
     let texts: Vec<_> = all.iter().filter(|(n, _)| *n > 0).map(|(n, text)| format!("{n} {text}")).collect();

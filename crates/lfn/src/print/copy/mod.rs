@@ -1,20 +1,20 @@
 //! Output of `lfn copy`: the progress ([`CopyProgress`]), and some lines or one JSON object at its end.
 
 pub mod clean;
-mod progress_line;
 mod progress;
+mod progress_line;
 
 use std::io::Write;
 
+use lfn_core::transfer::bottleneck::{CopyBottleneck, ProgressSample, SocketEvidence, StreamTime, classify};
 use lfn_core::transfer::digest::Digest;
-use lfn_core::transfer::preserve::SkippedEntries;
-use lfn_core::transfer::bottleneck::{CopyBottleneck, ProgressSample, StreamTime, SocketEvidence, classify};
 use lfn_core::transfer::options::{FsyncPolicy, Verify};
+use lfn_core::transfer::preserve::SkippedEntries;
 use lfn_core::transfer::shortfall::{FinishedCopy, Shortfall, shortfall};
 use lfn_core::transfer::streams::{StreamChange, StreamPlan};
 use lfn_core::units::{BitRate, Bytes, show_duration};
 use lfn_core::wire::CongestionRequest;
-use lfn_core::wire::copy::{EntryFailure as Failed, CopyTally, ReportedKind, EntryEvent};
+use lfn_core::wire::copy::{CopyTally, EntryEvent, EntryFailure as Failed, ReportedKind};
 use lfn_net::session::Protection;
 use lfn_net::transfer::{CopyOptions, CopyOutcome};
 use serde::Serialize;
@@ -181,8 +181,7 @@ impl CopyReport<'_> {
         };
         if let Some(predicted) = self.predicted.as_ref().filter(|_| moved.0 > 0) {
             let (time, rate) = (show_duration(predicted.time), predicted.average_goodput);
-            line +=
-                &format!(" (predicted {rate}: {time}, with {} of slow start)", show_duration(predicted.slow_start));
+            line += &format!(" (predicted {rate}: {time}, with {} of slow start)", show_duration(predicted.slow_start));
         }
         let limit = self.limit();
         if limit != CopyBottleneck::Unknown {
@@ -217,7 +216,7 @@ impl CopyReport<'_> {
             writeln!(out, "{files} {} in the manifest", if files == 1 { "file" } else { "files" })?;
         }
         if tally.resumed_bytes.0 > 0 {
-            writeln!(out, "resumed: {} were already there", tally.resumed_bytes)?;
+            writeln!(out, "resumed: {} of an earlier copy", tally.resumed_bytes)?;
         }
         if tally.skipped_bytes.0 > 0 && tally.files > 0 {
             writeln!(out, "{} unchanged", tally.skipped_bytes)?;

@@ -13,8 +13,8 @@ use lfn_core::units::{BitRate, Bytes, show_duration};
 use lfn_net::transfer::{ConnectionEvent, ListedTotals};
 use serde::Serialize;
 
-use super::progress_line::{ProgressLine, CopyState};
-use crate::prediction::{Predictor, CopyPrediction};
+use super::progress_line::{CopyState, ProgressLine};
+use crate::prediction::{CopyPrediction, Predictor};
 use crate::print::{self, terminal};
 
 /// Time over which the rate and the limit are computed.
@@ -81,7 +81,17 @@ impl<'a> CopyProgress<'a> {
             bar.set_style(style);
         }
         let (line, looks, predicted, last_event) = Default::default();
-        CopyProgress { bar, line, ndjson, near_sends, predictor, looks, predicted, streams: Cell::new(predictor.streams()), last_event }
+        CopyProgress {
+            bar,
+            line,
+            ndjson,
+            near_sends,
+            predictor,
+            looks,
+            predicted,
+            streams: Cell::new(predictor.streams()),
+            last_event,
+        }
     }
 
     /// Shows the progress of the copy.
@@ -123,10 +133,14 @@ impl<'a> CopyProgress<'a> {
             ConnectionEvent::Lost { why, retry_for } if self.ndjson => {
                 event(&Event::Disconnected { reason: why.to_string(), retry_seconds: retry_for.as_secs_f64() });
             }
-            ConnectionEvent::Reconnected { after } if self.ndjson => event(&Event::Reconnected { after_seconds: after.as_secs_f64() }),
+            ConnectionEvent::Reconnected { after } if self.ndjson => {
+                event(&Event::Reconnected { after_seconds: after.as_secs_f64() })
+            }
             ConnectionEvent::Lost { why, retry_for } if !seen => {
                 let retry_for = show_duration(*retry_for);
-                print::message(format_args!("lfn: the connection was lost: {why}; reconnecting for up to {retry_for}\n"));
+                print::message(format_args!(
+                    "lfn: the connection was lost: {why}; reconnecting for up to {retry_for}\n"
+                ));
             }
             ConnectionEvent::Reconnecting { without, retry_for } if seen => {
                 let state = CopyState::Disconnected { without: *without, retry_for: *retry_for };
@@ -171,7 +185,13 @@ impl<'a> CopyProgress<'a> {
         }
     }
 
-    fn now(&self, extent: &ListedTotals, look: &ProgressSample, goodput: BitRate, limit: CopyBottleneck) -> ProgressEvent {
+    fn now(
+        &self,
+        extent: &ListedTotals,
+        look: &ProgressSample,
+        goodput: BitRate,
+        limit: CopyBottleneck,
+    ) -> ProgressEvent {
         ProgressEvent {
             seconds: look.at.as_secs_f64(),
             bytes: done(extent, look),

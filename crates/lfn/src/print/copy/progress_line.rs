@@ -153,7 +153,7 @@ mod tests {
     }
 
     #[test]
-fn the_bar_and_then_whole_parts_are_dropped() {
+    fn the_bar_and_then_whole_parts_are_dropped() {
         for (columns, text) in [
             (120, "█░░░░░░░░░░░░░░░    8 %  192.7 Mb/s  3 s left  the server's limit  5.226 of 64 MB  1 of 9 entries"),
             (90, "░░░░░░░░    8 %  192.7 Mb/s  3 s left  the server's limit  5.226 of 64 MB  1 of 9 entries"),
@@ -171,7 +171,7 @@ fn the_bar_and_then_whole_parts_are_dropped() {
     }
 
     #[test]
-fn nothing_is_cut_while_rate_and_time_fit() {
+    fn nothing_is_cut_while_rate_and_time_fit() {
         let full = "link full: 97 % of predicted";
         let long = ProgressLine {
             done: Bytes(123_400_000_000),
@@ -195,8 +195,9 @@ fn nothing_is_cut_while_rate_and_time_fit() {
     }
 
     #[test]
-fn a_lost_connection_replaces_the_rate() {
-        let state = CopyState::Disconnected { without: Duration::from_millis(3400), retry_for: Duration::from_secs(600) };
+    fn a_lost_connection_replaces_the_rate() {
+        let state =
+            CopyState::Disconnected { without: Duration::from_millis(3400), retry_for: Duration::from_secs(600) };
         let line = ProgressLine { state, ..line() };
         let whole = "no connection for 3 s  reconnecting for up to 10 min 00 s  5.226 of 64 MB  1 of 9 entries";
         assert!(line.fit(110).ends_with(whole), "{}", line.fit(110));
@@ -204,9 +205,10 @@ fn a_lost_connection_replaces_the_rate() {
     }
 
     #[test]
-fn unknown_figures_are_not_drawn() {
+    fn unknown_figures_are_not_drawn() {
         let moving = CopyState::Moving { goodput: BitRate(0), left: None, limit: None };
-        let line = ProgressLine { done: Bytes(0), all: Bytes(0), settled: 0, entries: 0, complete: false, state: moving };
+        let line =
+            ProgressLine { done: Bytes(0), all: Bytes(0), settled: 0, entries: 0, complete: false, state: moving };
         assert_eq!(line.fit(80), "0 b/s  0 of 0 B+");
     }
 }

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use lfn_core::link::DropCause;
 use lfn_core::units::{Ratio, show_duration};
-use lfn_net::emulator::{Calibration, LinkChange, DirectionReport, AccuracyReport, EmulatedPathReport};
+use lfn_net::emulator::{AccuracyReport, Calibration, DirectionReport, EmulatedPathReport, LinkChange};
 
 use crate::print::terminal;
 
@@ -86,7 +86,11 @@ impl ReportText {
         let idle = show_duration(Duration::from_secs_f64(calibration.idle_latency));
         let room = calibration.costs.map(|costs| {
             let thousands = (costs.packets_per_second() / 1000.0).round() as u64;
-            format!("; this machine can carry {} or {} packets/s", costs.bulk(), grouped(thousands.saturating_mul(1000)))
+            format!(
+                "; this machine can carry {} or {} packets/s",
+                costs.bulk(),
+                grouped(thousands.saturating_mul(1000))
+            )
         });
         self.line(format_args!("calibration: {idle} subtracted each way{}", room.unwrap_or_default()));
     }
@@ -109,26 +113,28 @@ impl ReportText {
         rows.row("utilisation", both.map(|d| per_cent(d.utilisation)));
         if both.iter().any(|d| d.queueing_delay.max > 0.0) {
             rows.row("maximum queue", both.map(|d| d.queue_peak.to_string()));
-            let waits = |d: &DirectionReport| times([d.queueing_delay.p50, d.queueing_delay.p90, d.queueing_delay.p99, d.queueing_delay.max]);
+            let waits = |d: &DirectionReport| {
+                times([d.queueing_delay.p50, d.queueing_delay.p90, d.queueing_delay.p99, d.queueing_delay.max])
+            };
             rows.row("queued p50/p90/p99/max", both.map(waits));
         }
         rows.row("lateness p50/p99/max", both.map(|d| times([d.lateness.p50, d.lateness.p99, d.lateness.max])));
         if self.columns >= LABEL + 2 * COLUMN {
-            self.beside([forward_name, backward_name], rows.0);
+            self.side_by_side([forward_name, backward_name], rows.0);
         } else {
-            self.under([forward_name, backward_name], rows.0);
+            self.stacked([forward_name, backward_name], rows.0);
         }
     }
 
     /// Adds a table with one column for each direction.
-    fn beside(&mut self, names: [&str; 2], rows: Vec<Row>) {
+    fn side_by_side(&mut self, names: [&str; 2], rows: Vec<Row>) {
         for (label, [forward, backward]) in [(String::new(), names.map(str::to_owned))].into_iter().chain(rows) {
             self.whole(&format!("{label:<LABEL$}{forward:>COLUMN$}{backward:>COLUMN$}"));
         }
     }
 
     /// Adds one direction under the other. A value that does not fit after its label is in the next line.
-    fn under(&mut self, names: [&str; 2], rows: Vec<Row>) {
+    fn stacked(&mut self, names: [&str; 2], rows: Vec<Row>) {
         for (index, name) in names.into_iter().enumerate() {
             self.whole(&format!("{name}:"));
             for (label, values) in &rows {
@@ -158,10 +164,17 @@ impl ReportText {
             self.line(format_args!("not accurate: {fault}"));
         }
         if is_broken {
-            self.line(format_args!("not accurate: the link failed during the run; the figures above are from before the failure"));
+            self.line(format_args!(
+                "not accurate: the link failed during the run; the figures above are from before the failure"
+            ));
         } else if report.is_accurate() {
-            let limit =
-                report.paths.iter().map(EmulatedPathReport::lateness_limit).min().map(show_duration).unwrap_or_default();
+            let limit = report
+                .paths
+                .iter()
+                .map(EmulatedPathReport::lateness_limit)
+                .min()
+                .map(show_duration)
+                .unwrap_or_default();
             self.line(format_args!("accurate: only intended packet drops, p99 lateness within {limit}"));
         }
     }
@@ -270,7 +283,7 @@ fn two_digits(value: f64) -> String {
 mod tests {
     use lfn_core::path::PathProfile;
     use lfn_core::units::{BitRate, Bytes};
-    use lfn_net::emulator::{LinkChange, CpuCost, ForwardingCosts, Lateness, QueueingDelay};
+    use lfn_net::emulator::{CpuCost, ForwardingCosts, Lateness, LinkChange, QueueingDelay};
 
     use super::*;
 
@@ -289,7 +302,7 @@ mod tests {
     }
 
     #[test]
-fn changes_of_a_link_are_listed() {
+    fn changes_of_a_link_are_listed() {
         let mut run = run(&["rtt=20ms,rate=50mbit"], &DirectionReport::default());
         let change = LinkChange { at: 12.3, link: Some(1), settings: "rate=10mbit".to_owned(), base_rtt: 0.1 };
         run.paths[0].changes = vec![change; 18];
@@ -301,21 +314,21 @@ fn changes_of_a_link_are_listed() {
     }
 
     #[test]
-fn a_clean_run_has_a_short_page() {
+    fn a_clean_run_has_a_short_page() {
         let page = text(&run(&["rtt=539ms,rate=135mbit"], &DirectionReport::default()), false, WIDTH);
         assert_eq!(page.lines().count(), 8, "{page}");
         assert!(page.ends_with("accurate: only intended packet drops, p99 lateness within 5.39 ms\n"), "{page}");
     }
 
     #[test]
-fn a_run_that_ended_early_is_not_accurate() {
+    fn a_run_that_ended_early_is_not_accurate() {
         let page = text(&run(&[""], &DirectionReport::default()), true, WIDTH);
         assert!(!page.contains("\naccurate: ") && page.contains("\nnot accurate: the link failed"), "{page}");
         assert!(page.lines().all(|line| line.len() <= WIDTH), "{page}");
     }
 
     #[test]
-fn all_counters_fit_the_page() {
+    fn all_counters_fit_the_page() {
         const MANY: u64 = 123_456_789_012;
         let late = Lateness { mean: 0.1, p50: 0.999, p99: 0.999, max: 59.9, ..Lateness::default() };
         let direction = DirectionReport {
@@ -364,7 +377,7 @@ fn all_counters_fit_the_page() {
     }
 
     #[test]
-fn the_latest_of_few_packets_is_reported_once() {
+    fn the_latest_of_few_packets_is_reported_once() {
         for (packets, notes) in [(20, 0), (2000, 2)] {
             let lateness = Lateness { packets, p99: 0.1, max: 0.1, ..Lateness::default() };
             let page = text(&run(&[""], &DirectionReport { lateness, ..DirectionReport::default() }), false, WIDTH);
@@ -375,7 +388,7 @@ fn the_latest_of_few_packets_is_reported_once() {
     }
 
     #[test]
-fn figures_are_short() {
+    fn figures_are_short() {
         let grouped = [0, 7, 999, 1000, 1_234_567].map(grouped);
         assert_eq!(grouped, ["0", "7", "999", "1,000", "1,234,567"]);
         assert_eq!(times([0.0, 0.000_05, 0.0125]), "0 / 0.05 / 12 ms");
@@ -386,7 +399,7 @@ fn figures_are_short() {
     }
 
     #[test]
-fn settings_beyond_rtt_rate_and_queue_are_listed() {
+    fn settings_beyond_rtt_rate_and_queue_are_listed() {
         let links =
             |links: &[&str]| text(&run(links, &DirectionReport::default()), false, WIDTH).matches("rate=").count();
         assert_eq!(links(&["rtt=20ms,rate=50mbit,queue=1bdp"]), 0);

@@ -5,10 +5,10 @@ use std::collections::BTreeMap;
 use std::io::{self, Write};
 use std::time::Duration;
 
-use lfn_core::link::{PacketCount, DropCause, LinkStats};
+use lfn_core::link::{DropCause, LinkStats, PacketCount};
 use lfn_core::path::PathProfile;
 use lfn_core::plan::reasons::per_cent;
-use lfn_core::sim::transfer::{TransferLoad, TransferOutcome, TransferReport, QueueingTime};
+use lfn_core::sim::transfer::{QueueingTime, TransferLoad, TransferOutcome, TransferReport};
 use lfn_core::tcp_model::{Congestion, GoodputLimit, Prediction, TransferPhases};
 use lfn_core::units::{BitRate, Bytes, Ratio, show_duration};
 use serde::Serialize;

@@ -7,7 +7,7 @@
 use std::time::Duration;
 
 use lfn_core::units::{BitRate, Bytes, show_duration};
-use lfn_net::emulator::{LiveOptions, LiveDirection, LiveFigures};
+use lfn_net::emulator::{LiveDirection, LiveFigures, LiveOptions};
 
 use crate::print::{draw_stderr, message, terminal};
 
@@ -141,7 +141,7 @@ mod tests {
     }
 
     #[test]
-fn words_are_dropped_before_figures() {
+    fn words_are_dropped_before_figures() {
         let all = line(&figures(1), usize::MAX);
         assert_eq!(
             all,
@@ -156,7 +156,7 @@ fn words_are_dropped_before_figures() {
     }
 
     #[test]
-fn an_unintended_loss_is_shown_at_once() {
+    fn an_unintended_loss_is_shown_at_once() {
         let mut figures = figures(1);
         figures.paths[0][1].unmodelled = 3;
         assert!(line(&figures, usize::MAX).ends_with("NOT ACCURATE: 3 lost"));

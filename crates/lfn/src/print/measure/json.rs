@@ -6,6 +6,7 @@ use lfn_core::report::TestDocument;
 
 use crate::print;
 
+/// Prints the document as one JSON object.
 pub fn print(document: &TestDocument) -> io::Result<()> {
     let mut out = BufWriter::new(print::json());
     write(&mut out, document)?;

@@ -19,12 +19,14 @@ use std::time::Duration;
 use lfn_core::diagnose::{Evidence, diagnose, diagnose_datagrams};
 use lfn_core::path::PathProfile;
 use lfn_core::prediction::{self, ExpectedRange};
-use lfn_core::report::{self, TestDocument, TestSchema, CommandError, StoredFinding, Iperf3Report, Origin, UnfinishedTest};
+use lfn_core::report::{
+    self, CommandError, Iperf3Report, Origin, StoredFinding, TestDocument, TestSchema, UnfinishedTest,
+};
 use lfn_core::tcp_model::Prediction;
 use lfn_core::udp;
 use lfn_core::units::BitRate;
 use lfn_core::wire::measure::{EndReport, Interval, Kernel, SocketRequest, TestRequest};
-use lfn_net::tester::{Measurement, TestProgress, Test};
+use lfn_net::tester::{Measurement, Test, TestProgress};
 
 use crate::exit::Failure;
 use crate::print;
@@ -67,8 +69,8 @@ impl TestRun {
     }
 
     /// Diagnoses a test with an iperf3 server.
-    pub fn from_iperf3(measurement: Measurement, evidence: Evidence, said: Iperf3Report) -> Self {
-        TestRun::diagnosed(measurement, evidence, Some(said))
+    pub fn from_iperf3(measurement: Measurement, evidence: Evidence, report: Iperf3Report) -> Self {
+        TestRun::diagnosed(measurement, evidence, Some(report))
     }
 
     fn diagnosed(measurement: Measurement, evidence: Evidence, iperf3: Option<Iperf3Report>) -> Self {
@@ -76,8 +78,8 @@ impl TestRun {
         let of_datagrams = |sender: &EndReport, receiver: &EndReport| {
             (diagnose_datagrams(&evidence, sender, receiver), predict_datagrams(&evidence, sender))
         };
-        let told = iperf3.as_ref().and_then(|said| said.udp_reports(&measurement.request, sender, receiver));
-        let (findings, predicted) = match told {
+        let udp_reports = iperf3.as_ref().and_then(|report| report.udp_reports(&measurement.request, sender, receiver));
+        let (findings, predicted) = match udp_reports {
             Some((sender, receiver)) => of_datagrams(&sender, &receiver),
             None if measurement.request.udp.is_some() => of_datagrams(sender, receiver),
             None => (diagnose(&evidence), prediction::predict_test(&evidence)),
@@ -130,7 +132,13 @@ struct Seen {
 impl Printer {
     /// Creates a printer for the tests of one command. `omit` is the start-up time set by the user. `watched` enables
     /// the live display on a terminal.
-    pub fn new(format: OutputFormat, save: Option<SaveFile>, origin: Origin, omit: Option<Duration>, watched: bool) -> Self {
+    pub fn new(
+        format: OutputFormat,
+        save: Option<SaveFile>,
+        origin: Origin,
+        omit: Option<Duration>,
+        watched: bool,
+    ) -> Self {
         let mut events = ndjson::Events::default();
         if format == OutputFormat::Ndjson {
             events.start(&origin);
@@ -158,9 +166,9 @@ impl Printer {
     /// Reports an event of a test.
     pub fn progress(&mut self, number: usize, progress: &TestProgress<'_>) {
         let has_head = |seen: &Seen| seen.unfinished.as_ref().is_some_and(|test| test.handshake_rtt.is_some());
-let other_has_head = self.tests.iter().any(has_head);
+        let other_has_head = self.tests.iter().any(has_head);
         let seen = &mut self.tests[number];
-if let (TestProgress::Connected(..), true) = (progress, other_has_head) {
+        if let (TestProgress::Connected(..), true) = (progress, other_has_head) {
             // Two tests at once share the head of the first one.
             seen.table.interleave();
         }

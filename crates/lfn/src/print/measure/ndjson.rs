@@ -2,10 +2,10 @@
 
 use std::io::{self, Write};
 
-use lfn_core::report::{TestDocument, TestEvent, EventSchema, StoredFinding, Origin, Side};
+use lfn_core::report::{EventSchema, Origin, Side, StoredFinding, TestDocument, TestEvent};
 use lfn_core::units::Bytes;
-use lfn_core::wire::measure::{TestDirection, Interval};
-use lfn_net::tester::{TestProgress, Test};
+use lfn_core::wire::measure::{Interval, TestDirection};
+use lfn_net::tester::{Test, TestProgress};
 
 use crate::print;
 
@@ -18,16 +18,19 @@ pub struct Events {
 }
 
 impl Events {
+    /// Prints the `start` event with the origin of the test.
     pub fn start(&mut self, origin: &Origin) {
         self.tell(&TestEvent::Start { schema: EventSchema::V3, origin: origin.clone() });
     }
 
+    /// Prints the `run` event of a test that begins.
     pub fn begin(&mut self, test: &Test) {
         let run = number(self.directions.len());
         self.directions.push(test.request.direction);
         self.tell(&TestEvent::Run { run, request: test.request.clone(), path: test.path });
     }
 
+    /// Prints the event of a progress message: connected, interval or step.
     pub fn progress(&mut self, test: usize, progress: &TestProgress<'_>) {
         let run = number(test);
         let event = match progress {
@@ -41,6 +44,7 @@ impl Events {
         self.tell(&event);
     }
 
+    /// Prints one `finding` event per finding of a run.
     pub fn findings(&mut self, test: usize, findings: &[StoredFinding]) {
         for finding in findings {
             self.tell(&TestEvent::Finding { run: number(test), finding: finding.clone() });

@@ -6,13 +6,14 @@
 use std::io::{self, Write};
 use std::time::Duration;
 
-use lfn_core::report::{TestDocument, HostNames, Run};
+use lfn_core::report::{HostNames, Run, TestDocument};
 use lfn_core::wire::measure::{Cpu, TestDirection, TestLoad};
 
 use crate::print;
 
 const HEAD: &str = "           Real  System            User          Kbyte   Mbit(K^2) mbit(1+E6)";
 
+/// Prints the runs in the layout of nettest.
 pub fn print(document: &TestDocument) -> io::Result<()> {
     print::out().write_all(page(&document.runs, &document.origin.hosts).as_bytes())
 }
@@ -87,7 +88,7 @@ mod tests {
     use super::*;
 
     #[test]
-fn lines_match_the_report() {
+    fn lines_match_the_report() {
         let seconds = Duration::from_secs_f64;
         let line = |real, system, user, bytes| Line {
             real: seconds(real),
@@ -107,7 +108,7 @@ fn lines_match_the_report() {
     }
 
     #[test]
-fn a_test_of_no_time_does_not_divide_by_zero() {
+    fn a_test_of_no_time_does_not_divide_by_zero() {
         assert!(!row("write", &Line::default()).contains("NaN"));
     }
 }

@@ -136,5 +136,6 @@ fn hidden_path(path: &Path) -> Option<PathBuf> {
 }
 
 fn save_error(path: &Path, error: impl Display) -> Failure {
-    Failure::msg(format!("--save {}: {error}", path.display())).hint("choose a file in a directory that you can write to: --save result.json")
+    Failure::msg(format!("--save {}: {error}", path.display()))
+        .hint("choose a file in a directory that you can write to: --save result.json")
 }

@@ -5,7 +5,7 @@
 use std::time::Duration;
 
 use lfn_core::diagnose::{Evidence, NamedReport};
-use lfn_core::report::{self, Figure, PerEnd, Side, GoodputInterval};
+use lfn_core::report::{self, Figure, GoodputInterval, PerEnd, Side};
 use lfn_core::units::Ratio;
 use lfn_core::wire::measure::{EndReport, SocketRequest};
 use lfn_net::tester::Measurement;
@@ -20,8 +20,19 @@ pub fn store(run: TestRun, near_socket: SocketRequest, omit: Option<Duration>) -
     let (bytes, elapsed) = (measurement.receiver().bytes, evidence.elapsed);
     let steady = evidence.steady;
     let intervals = measurement.receiver().intervals.iter().map(|i| GoodputInterval::new(i, steady.as_ref())).collect();
-    let Measurement { request, rtt, near, far, clock, path: path_report, blocks, latency, estimate, ended, bidirectional: at_once } =
-        measurement;
+    let Measurement {
+        request,
+        rtt,
+        near,
+        far,
+        clock,
+        path: path_report,
+        blocks,
+        latency,
+        estimate,
+        ended,
+        bidirectional: at_once,
+    } = measurement;
     let (sender, receiver) = Side::sender_and_receiver(request.direction);
     report::Run {
         direction: request.direction,
@@ -67,7 +78,9 @@ pub fn store(run: TestRun, near_socket: SocketRequest, omit: Option<Duration>) -
 pub fn restore(stored: report::Run, hosts: &report::HostNames) -> TestRun {
     let (sender, receiver) = (hosts.name(stored.sender).to_owned(), hosts.name(stored.receiver).to_owned());
     let report::Run { request, handshake_rtt: rtt, near, far, clock, path_report, blocks, latency, .. } = stored;
-    let report::Run { path, omit, findings, predicted, expected, iperf3, estimate, ended, bidirectional: at_once, .. } = stored;
+    let report::Run {
+        path, omit, findings, predicted, expected, iperf3, estimate, ended, bidirectional: at_once, ..
+    } = stored;
     let measurement = Measurement {
         path: path_report,
         clock,

@@ -46,7 +46,7 @@ pub(super) fn search_path() -> Option<OsString> {
 }
 
 /// Inserts `own_directory` as late as possible, but before any other `lfn`. The directory may also contain other
-/// programs, for example a `ping`, that the user does not want to run.
+/// programs, for example a `ping`, that the user does not intend to run.
 fn insert_directory(paths: &OsStr, own_directory: &Path, has_lfn: impl Fn(&Path) -> bool) -> Option<OsString> {
     let mut paths: Vec<PathBuf> = std::env::split_paths(paths).collect();
     let position = paths.iter().position(|path| has_lfn(path)).unwrap_or(paths.len());

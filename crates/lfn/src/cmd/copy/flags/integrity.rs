@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use lfn_core::transfer::options::{TransferOptions, FsyncPolicy, Verify};
+use lfn_core::transfer::options::{FsyncPolicy, TransferOptions, Verify};
 use lfn_core::wire::copy::Selection;
 
 use super::overwrite::OverwriteFlags;
@@ -28,21 +28,24 @@ pub struct IntegrityFlags {
 
 impl IntegrityFlags {
     /// Returns the options of the copy, and refuses contradictory flags.
-    pub fn transfer_options(&self, overwrite: &OverwriteFlags, selection: &Selection) -> Result<TransferOptions, Failure> {
+    pub fn transfer_options(
+        &self,
+        overwrite: &OverwriteFlags,
+        selection: &Selection,
+    ) -> Result<TransferOptions, Failure> {
         overwrite.check(self.verify.detects_changes())?;
         if self.manifest.is_some() && !self.verify.has_digest() {
             let what = format!("--manifest needs --verify blake3, not {}", self.verify);
             return Err(Failure::usage(what).hint("use --manifest without --verify"));
         }
         if self.manifest.is_some() && overwrite.dry_run {
-            return Err(Failure::usage("--manifest cannot be combined with --dry-run")
-                .hint("remove one of the two flags"));
+            return Err(
+                Failure::usage("--manifest cannot be combined with --dry-run").hint("remove one of the two flags")
+            );
         }
         if overwrite.delete && selection.names.is_some() {
-            return Err(Failure::usage(
-                "--delete cannot be combined with --files-from",
-            )
-            .hint("select files with --include and --exclude instead of --files-from"));
+            return Err(Failure::usage("--delete cannot be combined with --files-from")
+                .hint("select files with --include and --exclude instead of --files-from"));
         }
         let protect = if overwrite.delete { selection.rules.clone().into() } else { Box::default() };
         Ok(TransferOptions {

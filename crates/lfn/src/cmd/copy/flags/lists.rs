@@ -22,8 +22,12 @@ pub fn read(flag: &str, file: &OsStr) -> Result<Vec<u8>, Failure> {
     };
     read.map_err(|error| {
         let hint = match error.kind() {
-            io::ErrorKind::PermissionDenied => "check the permissions of the file, or give the list on standard input: -",
-            _ => "check the spelling: FILE is on this host and has one name or pattern per line; - reads standard input",
+            io::ErrorKind::PermissionDenied => {
+                "check the permissions of the file, or give the list on standard input: -"
+            }
+            _ => {
+                "check the spelling: FILE is on this host and has one name or pattern per line; - reads standard input"
+            }
         };
         Failure::usage(format!("--{flag} {}: {error}", file.display())).hint(hint)
     })?;

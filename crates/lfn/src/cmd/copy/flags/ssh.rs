@@ -9,8 +9,8 @@ use lfn_net::session::dial::Target;
 
 use super::super::places::LOCAL;
 use crate::exit::Failure;
-use crate::remote::{self, TrustArgs, QueueArgs};
-use crate::ssh::{self, SshServer, PortRange, Ssh};
+use crate::remote::{self, QueueArgs, TrustArgs};
+use crate::ssh::{self, PortRange, Ssh, SshServer};
 
 const HEADING: &str = "Over ssh";
 
@@ -57,7 +57,8 @@ impl SshFlags {
             return Ok(ReachedServer { target: remote::resolve(name, trust, waiting)?, _link: None });
         }
         let command = self.ssh.clone().or_else(|| std::env::var("LFN_SSH").ok().filter(|command| !command.is_empty()));
-        let ssh = Ssh::new(command.as_deref().unwrap_or("ssh"), &self.remote_lfn, self.ssh_ports)?.with_third_party(allow_third_party);
+        let ssh = Ssh::new(command.as_deref().unwrap_or("ssh"), &self.remote_lfn, self.ssh_ports)?
+            .with_third_party(allow_third_party);
         let start = move |name: &str, interrupted: &AtomicBool| match name {
             LOCAL => ssh::start_local(interrupted),
             name => ssh.start(name, interrupted),

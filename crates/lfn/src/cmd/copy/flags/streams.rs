@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use lfn_core::path::PathProfile;
 use lfn_core::transfer::blocks::Layout;
-use lfn_core::transfer::streams::{RequestedStreams, StreamPlan, DEFAULT_STREAMS, plan_streams};
+use lfn_core::transfer::streams::{DEFAULT_STREAMS, RequestedStreams, StreamPlan, plan_streams};
 use lfn_core::units::{BitRate, Bytes, parse_unit_duration};
 use lfn_core::wire::CongestionRequest;
 use lfn_net::session::Protection;

@@ -5,7 +5,7 @@ use std::time::Duration;
 use lfn_core::units::{BitRate, show_duration};
 use lfn_core::wire::measure::TestDirection;
 
-use super::state::{DatagramCounts, WaitShares, TestState};
+use super::state::{DatagramCounts, TestState, WaitShares};
 
 /// Capabilities of the terminal.
 #[derive(Debug, Clone, Copy)]
@@ -81,8 +81,8 @@ fn sparkline(rates: &[BitRate], width: usize, style: Style) -> String {
         &['_', '.', ',', '-', '=', '+', '*', '#']
     };
     let shown = &rates[rates.len().saturating_sub(width.min(60))..];
-    let most = shown.iter().map(|rate| rate.0).max().unwrap_or(0).max(1);
-    let step = |rate: &BitRate| (u128::from(rate.0) * 7).div_ceil(u128::from(most)) as usize;
+    let max = shown.iter().map(|rate| rate.0).max().unwrap_or(0).max(1);
+    let step = |rate: &BitRate| (u128::from(rate.0) * 7).div_ceil(u128::from(max)) as usize;
     shown.iter().map(|rate| steps[step(rate).min(7)]).collect()
 }
 
@@ -128,8 +128,8 @@ fn band(limits: &WaitShares, room: usize, style: Style) -> String {
 fn time(states: &[&&TestState]) -> [String; 2] {
     let clock = seconds(states.iter().map(|state| state.clock).max().unwrap_or_default());
     let remaining = states.iter().filter_map(|state| state.remaining()).max();
-    let most = if states.iter().any(|state| state.may_end_early) { "at most " } else { "" };
-    let left = remaining.map(|left| format!(", {most}{} left", seconds(left))).unwrap_or_default();
+    let max = if states.iter().any(|state| state.may_end_early) { "at most " } else { "" };
+    let left = remaining.map(|left| format!(", {max}{} left", seconds(left))).unwrap_or_default();
     let ways: Vec<String> = states.iter().map(|state| bytes(state, states.len() > 1)).collect();
     [format!("{} after {clock}{left}", ways.join(", ")), format!("{clock}{left}")]
 }
@@ -164,12 +164,12 @@ fn losses(datagrams: &DatagramCounts) -> [String; 3] {
 
 fn round_trips(state: &TestState) -> [String; 3] {
     let now = show_duration(state.rtt);
-    let least = state.min_rtt.map(|least| format!(" (min {})", show_duration(least))).unwrap_or_default();
+    let min = state.min_rtt.map(|min| format!(" (min {})", show_duration(min))).unwrap_or_default();
     let rwnd = state.rwnd.map(|rwnd| format!(", rwnd {}", rwnd.decimal())).unwrap_or_default();
     let cwnd = state.cwnd.decimal();
     [
-        format!("{now}{least}, cwnd {cwnd}{rwnd}, {} resent", state.resent),
-        format!("{now}{least}, {} resent", state.resent),
+        format!("{now}{min}, cwnd {cwnd}{rwnd}, {} resent", state.resent),
+        format!("{now}{min}, {} resent", state.resent),
         format!("{now}, {} resent", state.resent),
     ]
 }
@@ -239,7 +239,7 @@ mod tests {
     }
 
     #[test]
-fn frames_match_exactly() {
+    fn frames_match_exactly() {
         let frame = lines(&[&state()], 79, 24, PLAIN);
         let wide = [
             "rate    .-+####= 64 Mb/s",
@@ -251,7 +251,7 @@ fn frames_match_exactly() {
     }
 
     #[test]
-fn each_direction_has_its_own_lines() {
+    fn each_direction_has_its_own_lines() {
         let of = |direction| TestState { direction: Some(direction), ..state() };
         let (forward, mut reverse) = (of(TestDirection::Forward), of(TestDirection::Reverse));
         reverse.clock += Duration::from_millis(300);
@@ -271,7 +271,7 @@ fn each_direction_has_its_own_lines() {
     }
 
     #[test]
-fn datagrams_show_losses_and_the_maximum_time() {
+    fn datagrams_show_losses_and_the_maximum_time() {
         let seen = DatagramCounts { received: 990, lost: 10, reordered: 2, jitter: Some(Duration::from_micros(120)) };
         let state = TestState { datagrams: Some(seen), may_end_early: true, ..state() };
         let frame = lines(&[&state], 79, 24, PLAIN);
@@ -281,7 +281,7 @@ fn datagrams_show_losses_and_the_maximum_time() {
     }
 
     #[test]
-fn time_advances_during_long_intervals() {
+    fn time_advances_during_long_intervals() {
         let clock = Duration::from_millis(3200);
         let first = TestState { is_connected: true, clock, ends: state().ends, ..TestState::default() };
         assert_eq!(lines(&[&first], 79, 24, PLAIN), ["time    0 B after 3.2 s, 26.8 s left"]);
@@ -292,7 +292,7 @@ fn time_advances_during_long_intervals() {
     }
 
     #[test]
-fn a_narrow_terminal_has_shorter_words() {
+    fn a_narrow_terminal_has_shorter_words() {
         let frame = lines(&[&state()], 39, 10, PLAIN);
         assert_eq!(
             frame,
@@ -307,7 +307,7 @@ fn a_narrow_terminal_has_shorter_words() {
     }
 
     #[test]
-fn lines_fit_every_size_of_terminal() {
+    fn lines_fit_every_size_of_terminal() {
         for columns in 0..200 {
             for rows in [0, 2, 3, 10, 50] {
                 for style in [PLAIN, Style { colours: true, unicode: true }] {
@@ -317,11 +317,11 @@ fn lines_fit_every_size_of_terminal() {
                 }
             }
         }
-assert!(lines(&[&TestState::default()], 80, 24, PLAIN).is_empty(), "no figures yet");
+        assert!(lines(&[&TestState::default()], 80, 24, PLAIN).is_empty(), "no figures yet");
     }
 
     #[test]
-fn colours_are_used_only_if_enabled() {
+    fn colours_are_used_only_if_enabled() {
         let coloured = lines(&[&state()], 79, 24, Style { colours: true, unicode: true });
         assert!(coloured[2].contains("\x1b[41mr") && coloured[2].contains("\x1b[0m"));
         assert!(!lines(&[&state()], 79, 24, PLAIN).concat().contains('\x1b'));

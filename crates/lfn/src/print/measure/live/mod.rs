@@ -14,14 +14,14 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use lfn_net::tester::{TestProgress, Test};
+use lfn_net::tester::{Test, TestProgress};
 
 use self::frame::Style;
 use self::state::TestState;
 use crate::print::terminal;
 
 /// Maximum time between two redraws.
-const REDRAWN: Duration = Duration::from_millis(500);
+const REDRAW_INTERVAL: Duration = Duration::from_millis(500);
 
 /// Live display of running tests on a terminal.
 pub struct LiveDisplay {
@@ -44,8 +44,8 @@ struct Screen {
     /// Start of the display.
     began: Instant,
     /// Time of the last event.
-    told: Instant,
-    over: bool,
+    last_event: Instant,
+    is_over: bool,
 }
 
 impl LiveDisplay {
@@ -60,8 +60,8 @@ impl LiveDisplay {
             style,
             drawn: Vec::new(),
             began: Instant::now(),
-            told: Instant::now(),
-            over: false,
+            last_event: Instant::now(),
+            is_over: false,
         };
         let shared = Arc::new(Shared { screen: Mutex::new(screen), ends: Condvar::new() });
         let seen = shared.clone();
@@ -80,9 +80,13 @@ impl LiveDisplay {
         let mut screen = self.shared.lock();
         screen.erase();
         print();
-        screen.told = Instant::now();
+        screen.last_event = Instant::now();
         let now = screen.began.elapsed();
-        screen.states.iter_mut().filter(|(other, _)| *other == number).for_each(|(_, state)| state.update(progress, now));
+        screen
+            .states
+            .iter_mut()
+            .filter(|(other, _)| *other == number)
+            .for_each(|(_, state)| state.update(progress, now));
         screen.draw();
     }
 
@@ -97,7 +101,7 @@ impl LiveDisplay {
 impl Drop for LiveDisplay {
     fn drop(&mut self) {
         self.end();
-        self.shared.lock().over = true;
+        self.shared.lock().is_over = true;
         self.shared.ends.notify_all();
         self.clock.take().map(JoinHandle::join);
     }
@@ -111,9 +115,9 @@ impl Shared {
     /// Redraws the display until the tests are over, because intervals may be long.
     fn redraw(&self) {
         let mut screen = self.lock();
-        while !screen.over {
-            screen = self.ends.wait_timeout(screen, REDRAWN).unwrap_or_else(PoisonError::into_inner).0;
-            if !screen.over && screen.told.elapsed() >= REDRAWN && !screen.states.is_empty() {
+        while !screen.is_over {
+            screen = self.ends.wait_timeout(screen, REDRAW_INTERVAL).unwrap_or_else(PoisonError::into_inner).0;
+            if !screen.is_over && screen.last_event.elapsed() >= REDRAW_INTERVAL && !screen.states.is_empty() {
                 screen.erase();
                 screen.draw();
             }
@@ -130,7 +134,7 @@ impl Screen {
         // A terminal that became narrower has wrapped the lines.
         let columns = terminal::size().0.max(1);
         let up: usize = self.drawn.drain(..).map(|width| width.div_ceil(columns).max(1)).sum();
-        put(&format!("\r\x1b[{up}A\x1b[J"));
+        write_screen(&format!("\r\x1b[{up}A\x1b[J"));
     }
 
     /// Draws the lines that fit.
@@ -140,11 +144,11 @@ impl Screen {
         let states: Vec<&TestState> = self.states.iter().map(|(_, state)| state).collect();
         let lines = frame::lines(&states, columns.saturating_sub(1), rows, self.style);
         self.drawn = lines.iter().map(|line| frame::visible(line)).collect();
-        put(&lines.iter().map(|line| format!("{line}\n")).collect::<String>());
+        write_screen(&lines.iter().map(|line| format!("{line}\n")).collect::<String>());
     }
 }
 
-fn put(text: &str) {
+fn write_screen(text: &str) {
     if text.is_empty() {
         return;
     }

@@ -5,8 +5,8 @@ use std::time::Duration;
 use lfn_core::report::Side;
 use lfn_core::tcp_info::TcpInfo;
 use lfn_core::units::{BitRate, Bytes};
-use lfn_core::wire::measure::{TestDirection, Interval, TestLoad, TestRequest};
-use lfn_net::tester::{TestProgress, Test};
+use lfn_core::wire::measure::{Interval, TestDirection, TestLoad, TestRequest};
+use lfn_net::tester::{Test, TestProgress};
 
 /// State of one test.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -194,22 +194,29 @@ mod tests {
     use super::*;
 
     #[test]
-fn remaining_datagrams_give_the_remaining_time() {
+    fn remaining_datagrams_give_the_remaining_time() {
         let request = TestRequest { load: TestLoad::Records(100), udp: Some(Box::default()), ..TestRequest::default() };
         let datagrams = Some(DatagramCounts { received: 20, lost: 5, ..DatagramCounts::default() });
         let elapsed = Duration::from_secs(2);
-        let state =
-            TestState { ends: ends(&request), datagrams, elapsed, clock: elapsed, elapsed_at_update: elapsed, ..TestState::default() };
+        let state = TestState {
+            ends: ends(&request),
+            datagrams,
+            elapsed,
+            clock: elapsed,
+            elapsed_at_update: elapsed,
+            ..TestState::default()
+        };
         assert_eq!(state.remaining(), Some(Duration::from_secs(6)));
     }
 
     #[test]
-fn the_clock_of_two_directions_never_goes_back() {
+    fn the_clock_of_two_directions_never_goes_back() {
         let millis = Duration::from_millis;
         let time = TestRequest { load: TestLoad::TimeSeconds(millis(10_000)), ..TestRequest::default() };
         let state = |direction| TestState { direction: Some(direction), ends: ends(&time), ..TestState::default() };
         let mut both = [state(TestDirection::Forward), state(TestDirection::Reverse)];
-        let connected = |state: &mut TestState, now| state.update(&TestProgress::Connected(millis(500), &Kernel::default()), now);
+        let connected =
+            |state: &mut TestState, now| state.update(&TestProgress::Connected(millis(500), &Kernel::default()), now);
         both.iter_mut().for_each(|state| connected(state, millis(600)));
         let mut before = [Duration::ZERO; 2];
         // The near end's intervals arrive half a round trip earlier than the far end's.
@@ -237,7 +244,7 @@ fn the_clock_of_two_directions_never_goes_back() {
     }
 
     #[test]
-fn wait_shares_add_up() {
+    fn wait_shares_add_up() {
         let seconds = Duration::from_secs;
         let limits = WaitShares::of(seconds(10), seconds(8), seconds(4), seconds(1));
         assert!((limits.rwnd - 0.4).abs() < 1e-9 && (limits.cwnd - 0.3).abs() < 1e-9);

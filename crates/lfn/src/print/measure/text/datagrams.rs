@@ -24,7 +24,8 @@ pub(super) fn received(report: &EndReport) -> String {
     if all.is_empty() {
         return String::new();
     }
-    let sum = |figure: fn(&UdpReceived) -> u64| all.iter().map(|received| figure(received)).fold(0, u64::saturating_add);
+    let sum =
+        |figure: fn(&UdpReceived) -> u64| all.iter().map(|received| figure(received)).fold(0, u64::saturating_add);
     let (datagrams, lost) = (sum(|r| r.datagrams), sum(|r| r.lost));
     let share = percent(lost, datagrams.saturating_add(lost));
     let mut page = wrapped("received", &format!("{datagrams} datagrams, {lost} lost ({share} %)"));
@@ -232,14 +233,15 @@ mod tests {
         let receiver = report(|&(datagrams, lost, jitter)| {
             let loss_bursts = if lost > 0 { vec![RunCount { from: 1, to: 1, count: lost }] } else { vec![] };
             let jitter = Duration::from_micros(jitter);
-            let received = UdpReceived { datagrams, lost, jitter, loss_bursts, overflows: Some(0), ..UdpReceived::default() };
+            let received =
+                UdpReceived { datagrams, lost, jitter, loss_bursts, overflows: Some(0), ..UdpReceived::default() };
             UdpFigures { received: Some(received), ..UdpFigures::default() }
         });
         (sender, receiver)
     }
 
     #[test]
-fn one_stream_is_printed_without_a_table() {
+    fn one_stream_is_printed_without_a_table() {
         let (sender, receiver) = ends(&[(1000, 0, 12)]);
         assert_eq!(received(&receiver), "received    1000 datagrams, 0 lost (0.000 %)\njitter      12 µs (RFC 3550)\n");
         assert_eq!(
@@ -250,7 +252,7 @@ fn one_stream_is_printed_without_a_table() {
     }
 
     #[test]
-fn several_streams_are_printed_together_and_in_a_table() {
+    fn several_streams_are_printed_together_and_in_a_table() {
         let (sender, receiver) = ends(&[(1000, 0, 12), (990, 10, 40), (995, 5, 12)]);
         let printed = received(&receiver);
         assert_eq!(printed.matches("received").count(), 1, "{printed}");
@@ -258,8 +260,7 @@ fn several_streams_are_printed_together_and_in_a_table() {
         assert!(printed.contains("in bursts: 15 of 1;"), "{printed}");
         assert!(printed.contains("12 µs to 40 µs (RFC 3550)"), "{printed}");
         let printed = sent(&sender).unwrap();
-        let begins =
-            "3000 datagrams of 1448 B over 3 streams, 3 Mb/s requested, 2.8 Mb/s sent: 2 of 3 streams could not keep the rate";
+        let begins = "3000 datagrams of 1448 B over 3 streams, 3 Mb/s requested, 2.8 Mb/s sent: 2 of 3 streams could not keep the rate";
         assert!(printed.starts_with(begins), "{printed}");
         for columns in [40, 60, 80, 120] {
             let table = streams(&sender, &receiver, columns);

@@ -64,7 +64,9 @@ fn buffer(socket: &SocketReport, kernel: Option<&Kernel>, sends: bool) -> String
         _ => String::new(),
     };
     let congestion = match &socket.congestion_requested {
-        Some(requested) if *requested != socket.congestion => format!(", {} ({requested} requested)", socket.congestion),
+        Some(requested) if *requested != socket.congestion => {
+            format!(", {} ({requested} requested)", socket.congestion)
+        }
         None if socket.congestion_planned.as_ref() == Some(&socket.congestion) => {
             format!(", {} chosen by lfn", socket.congestion)
         }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use lfn_core::report::{Figure, StoredFinding, Iperf3Report, Iperf3Stream};
+use lfn_core::report::{Figure, Iperf3Report, Iperf3Stream, StoredFinding};
 use lfn_core::units::{BitRate, show_duration};
 use serde_json::Value;
 
@@ -63,22 +63,37 @@ mod tests {
     use crate::print::measure::TestRun;
 
     #[test]
-fn the_verdict_reports_lost_datagrams() {
+    fn the_verdict_reports_lost_datagrams() {
         let verdict_of = |datagrams, lost_datagrams| {
             let stream = Iperf3Stream { sent_bytes: 125_000, datagrams, lost_datagrams, ..Iperf3Stream::default() };
-            let report = Iperf3Report { protocol: LoadProtocol::Udp, streams: vec![stream.clone(), stream], ..Iperf3Report::default() };
+            let report = Iperf3Report {
+                protocol: LoadProtocol::Udp,
+                streams: vec![stream.clone(), stream],
+                ..Iperf3Report::default()
+            };
             let udp = UdpRequest { datagram_bytes: Some(1000), ..UdpRequest::default() };
             let request = TestRequest { streams: 2, udp: Some(Box::new(udp)), ..TestRequest::default() };
             let streams = vec![StreamReport::default(); 2];
             let end = EndReport { elapsed: Duration::from_secs(1), streams, ..EndReport::default() };
-            let evidence = Evidence::new(None, Duration::ZERO, None, NamedReport::new("near", &end), NamedReport::new("far", &end), "--iperf3 far");
-            let run = TestRun::from_iperf3(Measurement::new(request, Duration::ZERO, end.clone(), end), evidence, report);
+            let evidence = Evidence::new(
+                None,
+                Duration::ZERO,
+                None,
+                NamedReport::new("near", &end),
+                NamedReport::new("far", &end),
+                "--iperf3 far",
+            );
+            let run =
+                TestRun::from_iperf3(Measurement::new(request, Duration::ZERO, end.clone(), end), evidence, report);
             let causes: Vec<String> = run.findings.iter().map(|finding| finding.name.clone()).collect();
             (causes.join(" "), verdict(run.iperf3.as_ref().unwrap(), &run.findings, BitRate(1_000_000)))
         };
         assert_eq!(verdict_of(Some(100), Some(0)).1, "goodput 1 Mb/s: nothing was lost\n");
         let (causes, text) = verdict_of(Some(100), Some(5));
-        assert!(text.contains("loss. 5.000 % of the datagrams (10 of 200) were lost on the path or in the receiver"), "{text}");
+        assert!(
+            text.contains("loss. 5.000 % of the datagrams (10 of 200) were lost on the path or in the receiver"),
+            "{text}"
+        );
         assert!(causes == "loss" && !text.contains("--ramp"), "{causes}: {text}");
         assert!(verdict_of(Some(100), Some(2)).1.ends_with("4 of 200 datagrams were lost, possibly by chance\n"));
         assert_eq!(verdict_of(Some(100), None).1, "goodput 1 Mb/s: the loss is unknown\n");

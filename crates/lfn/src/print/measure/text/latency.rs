@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use lfn_core::latency::{Latency, RoundTrips, ProbeTransport};
+use lfn_core::latency::{Latency, ProbeTransport, RoundTrips};
 use lfn_core::units::show_duration;
 
 use super::layout::wrapped;
@@ -77,7 +77,7 @@ mod tests {
     }
 
     #[test]
-fn a_large_share_is_printed_with_its_figures() {
+    fn a_large_share_is_printed_with_its_figures() {
         let micros = Duration::from_micros;
         let short = printed(micros(50), micros(550));
         assert!(

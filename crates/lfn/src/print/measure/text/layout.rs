@@ -65,7 +65,8 @@ impl<const N: usize> Grid<N> {
     /// Returns one line of the table.
     pub(super) fn line(&self, cells: [&str; N], columns: usize) -> String {
         let (widths, columns_shown) = self.fitting(columns);
-        let columns_shown: Vec<String> = columns_shown.into_iter().map(|index| format!("{:>1$}", cells[index], widths[index])).collect();
+        let columns_shown: Vec<String> =
+            columns_shown.into_iter().map(|index| format!("{:>1$}", cells[index], widths[index])).collect();
         format!("{}\n", columns_shown.join(" "))
     }
 
@@ -97,7 +98,7 @@ mod tests {
     use super::*;
 
     #[test]
-fn lines_fit_the_width_and_hints_are_not_wrapped() {
+    fn lines_fit_the_width_and_hints_are_not_wrapped() {
         let text =
             "goodput 1 Gb/s: a cause. It shows in this figure and in that one.\nhint: a command that is to be copied\n";
         assert_eq!(paragraphs(text, None), text);
@@ -113,7 +114,7 @@ fn lines_fit_the_width_and_hints_are_not_wrapped() {
     const GRID: Grid<4> = Grid { wide: [9, 9, 9, 9], min: [5, 5, 5, 5], dropped: &[2, 1] };
 
     #[test]
-fn a_narrow_table_is_tighter_and_then_drops_columns() {
+    fn a_narrow_table_is_tighter_and_then_drops_columns() {
         for (columns, shown) in
             [(40, "abcd"), (39, "abcd"), (38, "abcd"), (23, "abcd"), (22, "abd"), (16, "ad"), (1, "ad")]
         {

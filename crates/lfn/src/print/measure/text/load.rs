@@ -2,7 +2,7 @@
 
 use lfn_core::report::EndReason;
 use lfn_core::units::{BitRate, Bytes, show_duration};
-use lfn_core::wire::measure::{PayloadCheck, EndReport, Mode, SocketReport};
+use lfn_core::wire::measure::{EndReport, Mode, PayloadCheck, SocketReport};
 
 use super::layout::wrapped;
 use crate::print::measure::TestRun;
@@ -144,7 +144,7 @@ mod tests {
     use super::*;
 
     #[test]
-fn an_unknown_data_path_is_not_printed_as_known() {
+    fn an_unknown_data_path_is_not_printed_as_known() {
         let end = |mode| EndReport { mode, ..EndReport::default() };
         let printed = |sender, receiver| no_copy(&end(sender), &end(receiver)).unwrap_or_default();
         let (copying, not) = (Some(Mode::Copying), Some(Mode::NoCopy));

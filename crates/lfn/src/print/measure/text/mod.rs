@@ -15,4 +15,4 @@ mod table;
 mod udp;
 
 pub use summary::resent;
-pub use table::{TablePosition, Table};
+pub use table::{Table, TablePosition};

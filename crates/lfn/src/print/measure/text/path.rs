@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use lfn_core::discover::report::{
-    End, Hop, MtuFound, MtuReport, Node, PathReport, TraceProtocol, SearchEnd, RouteTrace, TraceEnd,
+    End, Hop, MtuFound, MtuReport, Node, PathReport, RouteTrace, SearchEnd, TraceEnd, TraceProtocol,
 };
 use lfn_core::units::show_duration;
 
@@ -15,7 +15,9 @@ pub(super) fn path(report: &PathReport) -> String {
     if report.mtu != MtuReport::default() {
         page += &wrapped("path MTU", &mtus(&report.mtu));
     }
-    for (sender, found, end) in [("near to far", &report.mtu.forward, End::Near), ("far to near", &report.mtu.reverse, End::Far)] {
+    for (sender, found, end) in
+        [("near to far", &report.mtu.forward, End::Near), ("far to near", &report.mtu.reverse, End::Far)]
+    {
         if let Some(found) = found {
             page += &remarks(sender, found, &report.mtu, end);
         }
@@ -102,7 +104,11 @@ fn remarks(way: &str, found: &MtuFound, mtu: &MtuReport, end: End) -> String {
             None => message.mtu_bytes.to_string(),
         })
         .collect();
-    if messages.is_empty() { String::new() } else { wrapped("", &format!("{way}: ICMP reported {}", messages.join(", "))) }
+    if messages.is_empty() {
+        String::new()
+    } else {
+        wrapped("", &format!("{way}: ICMP reported {}", messages.join(", ")))
+    }
 }
 
 #[cfg(test)]
@@ -110,7 +116,7 @@ mod tests {
     use super::*;
 
     #[test]
-fn unknown_figures_are_printed_as_unknown() {
+    fn unknown_figures_are_printed_as_unknown() {
         let hop = |ttl, nodes| Hop { ttl, probes: 3, nodes };
         let router = Node {
             address: [10, 0, 1, 1].into(),

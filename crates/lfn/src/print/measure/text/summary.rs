@@ -11,8 +11,8 @@ use lfn_core::units::{BitRate, show_duration};
 use super::ends::{end, server};
 use super::host::hosts;
 use super::layout::{paragraphs, round, wrapped};
-use crate::print::terminal::wrap_columns;
 use crate::print::measure::TestRun;
+use crate::print::terminal::wrap_columns;
 
 pub(super) fn summary(run: &TestRun, sender: &str, receiver: &str) -> String {
     // An iperf3 server reports only totals of datagrams.
@@ -97,7 +97,8 @@ const MAX_MEASUREMENT_ERROR: f64 = 1.05;
 /// Returns `goodput A of B possible: cause. Summary` with the remedy, then the other findings.
 fn verdict(run: &TestRun) -> String {
     let goodput = run.evidence.steady_goodput();
-    let possible = run.evidence.possible_goodput().map(|possible| format!(" of {possible} possible")).unwrap_or_default();
+    let possible =
+        run.evidence.possible_goodput().map(|possible| format!(" of {possible} possible")).unwrap_or_default();
     match all_findings(&run.findings) {
         Some(found) => format!("goodput {goodput}{possible}: {found}"),
         None => format!("goodput {goodput}{possible}: {}\n", without_finding(run, goodput)),
@@ -180,7 +181,8 @@ fn resent_share(run: &TestRun) -> Option<f64> {
 /// Returns the retransmitted segments of the whole test, if the sender reports them.
 pub fn resent(run: &TestRun) -> Option<u64> {
     let streams = &run.measurement.sender().streams;
-    let retransmitted = streams.iter().filter_map(|stream| Some(u64::from(stream.tcp_info.as_ref()?.retransmitted_segments)));
+    let retransmitted =
+        streams.iter().filter_map(|stream| Some(u64::from(stream.tcp_info.as_ref()?.retransmitted_segments)));
     retransmitted.reduce(|a, b| a + b).or(run.iperf3.as_ref().and_then(|iperf3| iperf3.retransmits))
 }
 
@@ -205,22 +207,32 @@ mod tests {
         let bytes = intervals.iter().map(|interval| interval.bytes).sum();
         let report = EndReport { elapsed, bytes, intervals, ..EndReport::default() };
         let rtt = Duration::from_millis(10);
-        Evidence::new(None, rtt, None, NamedReport::new("near", &EndReport::default()), NamedReport::new("far", &report), "far")
+        Evidence::new(
+            None,
+            rtt,
+            None,
+            NamedReport::new("near", &EndReport::default()),
+            NamedReport::new("far", &report),
+            "far",
+        )
     }
 
     #[test]
-fn each_goodput_is_printed_with_its_time() {
+    fn each_goodput_is_printed_with_its_time() {
         let goodput_text = |bytes: &[u64], rest| past_start_up(&received(bytes, rest));
         assert_eq!(goodput_text(&[1_000_000; 3], None), "");
         assert_eq!(goodput_text(&[250_000, 1_000_000, 1_000_000], None), ", 8 Mb/s in the steady part (after 1 s)");
         // Interrupted in the middle of an interval: the two goodputs cover different times.
         assert_eq!(goodput_text(&[1_000_000; 3], Some(100_000)), ", 8 Mb/s over the first 3 s");
-        assert_eq!(goodput_text(&[250_000, 1_000_000, 1_000_000], Some(100_000)), ", 8 Mb/s in the steady part (1 s to 3 s)");
+        assert_eq!(
+            goodput_text(&[250_000, 1_000_000, 1_000_000], Some(100_000)),
+            ", 8 Mb/s in the steady part (1 s to 3 s)"
+        );
         assert_eq!(goodput_text(&[1_000_000], None), ", no steady part");
     }
 
     #[test]
-fn without_a_finding_the_verdict_has_the_reason() {
+    fn without_a_finding_the_verdict_has_the_reason() {
         let verdict_of = |goodput: u64, pace: Option<u64>, capacity: Option<u64>| {
             let mut evidence = received(&[1_000_000; 3], None);
             (evidence.goodput, evidence.steady) = (BitRate(goodput), None);
@@ -233,9 +245,18 @@ fn without_a_finding_the_verdict_has_the_reason() {
             run.findings.clear();
             verdict(&run)
         };
-        assert_eq!(verdict_of(5_000_000, None, None), "goodput 5 Mb/s: limited by the path (no other bottleneck found)\n");
-        assert_eq!(verdict_of(5_000_000, Some(5_000_000), None), "goodput 5 Mb/s: limited by the requested pacing (--pacing)\n");
-        assert_eq!(verdict_of(2_000_000, Some(5_000_000), None), "goodput 2 Mb/s: limited by the path (no other bottleneck found)\n");
+        assert_eq!(
+            verdict_of(5_000_000, None, None),
+            "goodput 5 Mb/s: limited by the path (no other bottleneck found)\n"
+        );
+        assert_eq!(
+            verdict_of(5_000_000, Some(5_000_000), None),
+            "goodput 5 Mb/s: limited by the requested pacing (--pacing)\n"
+        );
+        assert_eq!(
+            verdict_of(2_000_000, Some(5_000_000), None),
+            "goodput 2 Mb/s: limited by the path (no other bottleneck found)\n"
+        );
         let paced = verdict_of(4_900_000, Some(5_000_000), Some(20_000_000));
         assert_eq!(paced, "goodput 4.9 Mb/s of 19.13 Mb/s possible: limited by the requested pacing (--pacing)\n");
         let less = verdict_of(9_000_000, None, Some(20_000_000));

@@ -10,14 +10,14 @@ use lfn_core::path::PathProfile;
 use lfn_core::report::{HostNames, Side, UnfinishedTest};
 use lfn_core::tcp_info::TcpInfo;
 use lfn_core::units::{Bytes, show_duration};
-use lfn_core::wire::measure::{TestDirection, Interval, TestLoad};
-use lfn_net::tester::{TestProgress, Test};
+use lfn_core::wire::measure::{Interval, TestDirection, TestLoad};
+use lfn_net::tester::{Test, TestProgress};
 
 use super::layout::{Grid, wrapped};
 use super::summary::summary;
 use crate::print;
-use crate::print::terminal::columns;
 use crate::print::measure::TestRun;
+use crate::print::terminal::columns;
 
 /// Columns: time, goodput, retransmitted segments, cwnd, rwnd, RTT.
 const GRID: Grid<6> = Grid { wide: [15, 12, 7, 10, 10, 10], min: [12, 10, 6, 8, 8, 8], dropped: &[4, 3, 2, 5] };
@@ -166,7 +166,10 @@ impl Table {
             Some(path) => {
                 format!("RTT {}, capacity {}, BDP {}", show_duration(rtt), path.capacity, path.bdp().decimal())
             }
-            None => format!("RTT {}, capacity unknown (set it with --rate); BDP is computed after the test", show_duration(rtt)),
+            None => format!(
+                "RTT {}, capacity unknown (set it with --rate); BDP is computed after the test",
+                show_duration(rtt)
+            ),
         };
         let mut path = wrapped("path", &path);
         if !self.heading.is_empty() {
@@ -192,22 +195,22 @@ impl Table {
         columns().saturating_sub(self.mark.len())
     }
 
-    fn next_line(&mut self, over: bool) -> Option<(Interval, Interval)> {
+    fn next_line(&mut self, is_over: bool) -> Option<(Interval, Interval)> {
         match self.direction {
-            Some(TestDirection::Forward) => pair(&mut self.near, &mut self.far, over),
-            _ => pair(&mut self.far, &mut self.near, over),
+            Some(TestDirection::Forward) => next_pair(&mut self.near, &mut self.far, is_over),
+            _ => next_pair(&mut self.far, &mut self.near, is_over),
         }
     }
 
     /// Prints the rows that have figures of both ends.
-    fn rows(&mut self, over: bool) -> io::Result<()> {
-        while let Some((sent, got)) = self.next_line(over) {
-            let resent = kernels(&sent).map(|info| u64::from(info.retransmitted_segments)).sum();
+    fn rows(&mut self, is_over: bool) -> io::Result<()> {
+        while let Some((sent, received)) = self.next_line(is_over) {
+            let resent = kernel_samples(&sent).map(|info| u64::from(info.retransmitted_segments)).sum();
             let line = match self.datagrams {
-                true => super::udp::row(&got, self.columns()),
-                false => row(&sent, &got, resent - self.resent.min(resent), self.columns()),
+                true => super::udp::row(&received, self.columns()),
+                false => row(&sent, &received, resent - self.resent.min(resent), self.columns()),
             };
-            let line = marked(&line, self.mark);
+            let line = with_mark(&line, self.mark);
             self.resent = resent;
             self.lines = true;
             let mut out = print::out();
@@ -220,36 +223,40 @@ impl Table {
 
 /// Returns the receiver's next interval and the sender's interval of the same time. `over` is true if no more intervals
 /// come.
-fn pair(sent: &mut VecDeque<Interval>, got: &mut VecDeque<Interval>, over: bool) -> Option<(Interval, Interval)> {
-    let first = got.front()?;
+fn next_pair(
+    sent: &mut VecDeque<Interval>,
+    received: &mut VecDeque<Interval>,
+    is_over: bool,
+) -> Option<(Interval, Interval)> {
+    let first = received.front()?;
     let compared = first.near_start.is_some() || sent.front()?.near_start.is_some();
     if !compared {
-        return sent.pop_front().zip(got.pop_front());
+        return sent.pop_front().zip(received.pop_front());
     }
     let middle = first.middle();
     while sent.get(1).is_some_and(|next| next.placed().0 <= middle) {
         sent.pop_front();
     }
     // The sender's interval stays, because it may also cover the next row.
-    let beside = sent.front().filter(|beside| over || beside.placed().1 > middle)?.clone();
-    Some((beside, got.pop_front()?))
+    let aligned = sent.front().filter(|aligned| is_over || aligned.placed().1 > middle)?.clone();
+    Some((aligned, received.pop_front()?))
 }
 
-fn row(sent: &Interval, got: &Interval, resent: u64, columns: usize) -> String {
-    let time = got.end.saturating_sub(got.start);
-    if kernels(sent).next().is_none() {
+fn row(sent: &Interval, received: &Interval, resent: u64, columns: usize) -> String {
+    let time = received.end.saturating_sub(received.start);
+    if kernel_samples(sent).next().is_none() {
         // An end without figures of its kernel.
-        let seconds = format!("{:.1}-{:.1}", got.start.as_secs_f64(), got.end.as_secs_f64());
-        let goodput = Bytes(got.bytes).per(time).to_string();
+        let seconds = format!("{:.1}-{:.1}", received.start.as_secs_f64(), received.end.as_secs_f64());
+        let goodput = Bytes(received.bytes).per(time).to_string();
         return GRID.line([&seconds, &goodput, "-", "-", "-", "-"], columns);
     }
-    let cwnd: u64 = kernels(sent).map(|info| info.cwnd().0).sum();
-    let rwnd: Option<u64> = kernels(sent).map(|info| info.snd_wnd_bytes.map(u64::from)).sum();
-    let rtts: Duration = kernels(sent).map(|info| info.rtt).sum();
-    let rtt = rtts / u32::try_from(kernels(sent).count()).unwrap_or(1).max(1);
+    let cwnd: u64 = kernel_samples(sent).map(|info| info.cwnd().0).sum();
+    let rwnd: Option<u64> = kernel_samples(sent).map(|info| info.snd_wnd_bytes.map(u64::from)).sum();
+    let rtts: Duration = kernel_samples(sent).map(|info| info.rtt).sum();
+    let rtt = rtts / u32::try_from(kernel_samples(sent).count()).unwrap_or(1).max(1);
     let cells = [
-        format!("{:.1}-{:.1}", got.start.as_secs_f64(), got.end.as_secs_f64()),
-        Bytes(got.bytes).per(time).to_string(),
+        format!("{:.1}-{:.1}", received.start.as_secs_f64(), received.end.as_secs_f64()),
+        Bytes(received.bytes).per(time).to_string(),
         resent.to_string(),
         Bytes(cwnd).decimal(),
         rwnd.map_or("-".into(), |rwnd| Bytes(rwnd).decimal()),
@@ -259,12 +266,12 @@ fn row(sent: &Interval, got: &Interval, resent: u64, columns: usize) -> String {
 }
 
 /// Returns a row with the direction of its test.
-fn marked(line: &str, mark: &str) -> String {
+fn with_mark(line: &str, mark: &str) -> String {
     format!("{}{mark}\n", line.trim_end())
 }
 
 /// Returns the sample of each stream's kernel at the sender.
-fn kernels(interval: &Interval) -> impl Iterator<Item = &TcpInfo> {
+fn kernel_samples(interval: &Interval) -> impl Iterator<Item = &TcpInfo> {
     interval.streams.iter().filter_map(|stream| stream.tcp_info.as_ref())
 }
 
@@ -285,34 +292,34 @@ mod tests {
     }
 
     /// Returns the number of the sender's interval for each interval of the receiver.
-    fn beside(mut sent: VecDeque<Interval>, mut got: VecDeque<Interval>, over: bool) -> Vec<u64> {
-        std::iter::from_fn(|| pair(&mut sent, &mut got, over)).map(|(sent, _)| sent.bytes).collect()
+    fn aligned(mut sent: VecDeque<Interval>, mut received: VecDeque<Interval>, is_over: bool) -> Vec<u64> {
+        std::iter::from_fn(|| next_pair(&mut sent, &mut received, is_over)).map(|(sent, _)| sent.bytes).collect()
     }
 
     #[test]
-fn intervals_are_aligned_by_the_clock() {
+    fn intervals_are_aligned_by_the_clock() {
         let later = |seconds: f64| intervals(4, Some(Duration::from_secs_f64(seconds)));
         // With a delay of 0.3 s, most of an interval is at the same time as the other end's.
-        assert_eq!(beside(intervals(5, None), later(0.3), false), [0, 1, 2, 3]);
+        assert_eq!(aligned(intervals(5, None), later(0.3), false), [0, 1, 2, 3]);
         // With 1.7 s, the receiver's first interval is at the same time as the sender's third.
-        assert_eq!(beside(intervals(6, None), later(1.7), false), [2, 3, 4, 5]);
+        assert_eq!(aligned(intervals(6, None), later(1.7), false), [2, 3, 4, 5]);
         // In the reverse direction, the sender's intervals are the far ones.
-        assert_eq!(beside(later(0.3), intervals(3, None), false), [0, 1, 2]);
+        assert_eq!(aligned(later(0.3), intervals(3, None), false), [0, 1, 2]);
         // Without compared clocks, intervals are aligned by number.
-        assert_eq!(beside(intervals(3, None), intervals(4, None), false), [0, 1, 2]);
+        assert_eq!(aligned(intervals(3, None), intervals(4, None), false), [0, 1, 2]);
     }
 
     #[test]
-fn rows_fit_the_terminal_with_their_direction() {
+    fn rows_fit_the_terminal_with_their_direction() {
         let info =
             TcpInfo { snd_wnd_bytes: Some(4_500_000), rtt: Duration::from_micros(541_200), ..TcpInfo::default() };
         let streams = vec![StreamSample { tcp_info: Some(info), ..StreamSample::default() }];
         let sent = Interval { streams, ..Interval::default() };
         let (start, end) = (Duration::from_secs(99), Duration::from_secs(100));
-        let got = Interval { start, end, bytes: 118_662_500, ..Interval::default() };
+        let received = Interval { start, end, bytes: 118_662_500, ..Interval::default() };
         for (columns, cells) in [(120, 6), (80, 6), (60, 6), (48, 5), (40, 4), (31, 2)] {
             for mark in ["", " reverse"] {
-                let line = marked(&row(&sent, &got, 123_456, columns - mark.len()), mark);
+                let line = with_mark(&row(&sent, &received, 123_456, columns - mark.len()), mark);
                 assert!(line.trim_end().chars().count() <= columns, "{columns}: {line}");
                 assert!(
                     line.contains("99.0-100.0") && line.contains("949.3 Mb/s") && line.ends_with(&format!("{mark}\n"))
@@ -328,15 +335,15 @@ fn rows_fit_the_terminal_with_their_direction() {
     }
 
     #[test]
-fn a_row_waits_for_the_sender_until_the_end() {
-        let got = intervals(4, Some(Duration::from_millis(1700)));
-        assert_eq!(beside(intervals(4, None), got.clone(), false), [2, 3]);
-        assert_eq!(beside(intervals(4, None), got.clone(), true), [2, 3, 3, 3]);
-assert_eq!(beside(VecDeque::new(), got, true), [] as [u64; 0], "no interval of the sender");
+    fn a_row_waits_for_the_sender_until_the_end() {
+        let received = intervals(4, Some(Duration::from_millis(1700)));
+        assert_eq!(aligned(intervals(4, None), received.clone(), false), [2, 3]);
+        assert_eq!(aligned(intervals(4, None), received.clone(), true), [2, 3, 3, 3]);
+        assert_eq!(aligned(VecDeque::new(), received, true), [] as [u64; 0], "no interval of the sender");
         // A missed interval makes the next one longer, and the other rows stay aligned.
         let mut sent = intervals(4, None);
         sent.remove(1);
         sent[1].start = Duration::from_secs(1);
-        assert_eq!(beside(sent, intervals(4, Some(Duration::from_millis(100))), true), [0, 2, 2, 3]);
+        assert_eq!(aligned(sent, intervals(4, Some(Duration::from_millis(100))), true), [0, 2, 2, 3]);
     }
 }

@@ -5,15 +5,15 @@ use std::time::Duration;
 use lfn_core::report::EndReason;
 use lfn_core::tcp_model::GoodputLimit;
 use lfn_core::udp::figures::UdpSample;
-use lfn_core::udp::ramp::{StepOutcome, RampReport};
+use lfn_core::udp::ramp::{RampReport, StepOutcome};
 use lfn_core::units::{BitRate, Bytes, show_duration};
 use lfn_core::wire::measure::{EndReport, Interval, TestLoad, TestRequest};
 
 use super::datagrams::{self, percent};
 use super::layout::{Grid, paragraphs, wrapped};
 use super::summary::finding_text;
-use crate::print::terminal::{wrap_columns, columns};
 use crate::print::measure::TestRun;
+use crate::print::terminal::{columns, wrap_columns};
 
 /// Columns: time, goodput, datagrams, lost, lost per cent, reordered, duplicates, jitter.
 const GRID: Grid<8> =
@@ -29,7 +29,9 @@ pub(super) fn load(request: &TestRequest) -> String {
     let bytes = udp.datagram_bytes.map(|bytes| format!(" of {bytes} B")).unwrap_or_default();
     match (udp.ramp, request.load) {
         (Some(ramp), _) => format!("datagrams{bytes}, steps of {}", show_duration(ramp.step)),
-        (None, TestLoad::TimeSeconds(time)) => format!("{} of datagrams{bytes} at {} each", show_duration(time), udp.rate),
+        (None, TestLoad::TimeSeconds(time)) => {
+            format!("{} of datagrams{bytes} at {} each", show_duration(time), udp.rate)
+        }
         (None, TestLoad::Records(count)) => format!("{count} datagrams{bytes} at {} each", udp.rate),
         (None, TestLoad::Bytes(load)) => format!("{load} in datagrams{bytes} at {} each", udp.rate),
     }
@@ -101,7 +103,9 @@ fn predicted(run: &TestRun) -> String {
     let Some((predicted, expected)) = run.predicted.zip(run.expected.as_ref()) else { return String::new() };
     let mut ramps = run.measurement.sender().streams.iter().filter_map(|stream| stream.udp.as_ref()?.ramp.as_ref());
     let (measured, verb) = match ramps.next() {
-        Some(ramp) if run.measurement.ended != EndReason::Completed => (ramp.highest_passed.unwrap_or_default(), "passed so far"),
+        Some(ramp) if run.measurement.ended != EndReason::Completed => {
+            (ramp.highest_passed.unwrap_or_default(), "passed so far")
+        }
         Some(ramp) => (ramp.highest_passed.unwrap_or_default(), "passed"),
         None => (run.evidence.goodput, "measured"),
     };
@@ -128,7 +132,10 @@ fn buffer(report: &EndReport) -> String {
     let merged = received().map(|received| received.max_merged_datagrams).max().unwrap_or_default();
     let gro_text = if merged > 1 { format!("; up to {merged} datagrams merged (GRO)") } else { String::new() };
     let from_kernel = received().next().is_some() && received().all(|received| received.kernel_timestamps);
-    format!("{buffer}{each}{gro_text}; {}", if from_kernel { "timestamps of the kernel" } else { "timestamps of the reading thread" })
+    format!(
+        "{buffer}{each}{gro_text}; {}",
+        if from_kernel { "timestamps of the kernel" } else { "timestamps of the reading thread" }
+    )
 }
 
 /// Returns the steps and the result of a ramp; `whole` is false if the ramp ended early.
@@ -204,11 +211,17 @@ mod tests {
     const WIDTHS: [usize; 4] = [40, 60, 80, 120];
 
     fn step(requested: u64, outcome: StepOutcome) -> StepReport {
-        StepReport { requested: BitRate(requested), datagrams: 12_345_678, lost: 123_456, outcome, ..StepReport::default() }
+        StepReport {
+            requested: BitRate(requested),
+            datagrams: 12_345_678,
+            lost: 123_456,
+            outcome,
+            ..StepReport::default()
+        }
     }
 
     #[test]
-fn rows_fit_the_terminal_and_show_the_loss() {
+    fn rows_fit_the_terminal_and_show_the_loss() {
         let udp =
             UdpSample { datagrams: 12_345_678, lost: 345_678, reordered: 12, duplicates: 7, ..UdpSample::default() };
         let (start, end) = (Duration::from_secs(999), Duration::from_secs(1000));
@@ -229,7 +242,7 @@ fn rows_fit_the_terminal_and_show_the_loss() {
     }
 
     #[test]
-fn steps_fit_the_terminal_and_show_the_outcome() {
+    fn steps_fit_the_terminal_and_show_the_outcome() {
         let steps = vec![step(1_000_000_000, StepOutcome::Passed), step(2_000_000_000, StepOutcome::SenderLimit)];
         let ramp = RampReport { steps, ..RampReport::default() };
         for width in WIDTHS {
@@ -242,7 +255,7 @@ fn steps_fit_the_terminal_and_show_the_outcome() {
     }
 
     #[test]
-fn an_unfinished_ramp_reports_only_its_results() {
+    fn an_unfinished_ramp_reports_only_its_results() {
         let (passed, failed) = (step(64_000_000, StepOutcome::Passed), step(128_000_000, StepOutcome::Lost));
         let ramp = |highest: Option<u64>, failed: Option<u64>, steps: &[StepReport]| RampReport {
             highest_passed: highest.map(BitRate),
@@ -263,10 +276,7 @@ fn an_unfinished_ramp_reports_only_its_results() {
             "ended early after 1 step: 64 Mb/s of payload passed, higher rates were not tested"
         );
         let next = RampReport { unfinished_step: Some(BitRate(128_000_000)), ..low.clone() };
-        assert!(
-            last(&next, false)
-                .ends_with("higher rates were not tested; the step at 128 Mb/s is unfinished")
-        );
+        assert!(last(&next, false).ends_with("higher rates were not tested; the step at 128 Mb/s is unfinished"));
         assert_eq!(last(&low, true), "64 Mb/s of payload passed, the highest requested rate");
         let between = ramp(Some(64_000_000), Some(128_000_000), &[passed, failed]);
         assert_eq!(
