@@ -5,7 +5,7 @@
 
 use std::ops::Range;
 
-use lfn_core::link::segment::{Segments, VnetHeader, cut, cut_headers, inspect, write_too_big_reply, write};
+use lfn_core::link::segment::{Segments, VnetHeader, extract, extract_headers, inspect, write_too_big_reply, write};
 use lfn_core::link::{Changes, Corruption, Packet};
 use libfuzzer_sys::fuzz_target;
 
@@ -47,8 +47,8 @@ fn request(data: &[u8]) -> Option<(Request, &[u8])> {
 /// Cutting the headers and cutting the whole frame give the same bytes, at most the length of the frame.
 fn check_cut(frame: &[u8], request: &Request, segments: &Segments) {
     let (mut whole, mut headers) = (Vec::new(), Vec::new());
-    let vnet = cut(frame, &request.vnet, request.first, request.count, &mut whole);
-    let rest = cut_headers(frame, &request.vnet, request.first, request.count, &mut headers);
+    let vnet = extract(frame, &request.vnet, request.first, request.count, &mut whole);
+    let rest = extract_headers(frame, &request.vnet, request.first, request.count, &mut headers);
     headers.extend_from_slice(&frame[rest.payload]);
     assert_eq!((&headers, rest.vnet), (&whole, vnet));
     assert!(whole.len() <= frame.len());
@@ -65,11 +65,11 @@ fn check_pieces(frame: &[u8], vnet: &VnetHeader, segments: &Segments) {
     let mut end = segments.header_len as usize;
     for index in 0..segments.count {
         let mut out = Vec::new();
-        let cut = cut_headers(frame, vnet, index, 1, &mut out);
-        assert_eq!((cut.payload.start, out.len()), (end, segments.header_len as usize));
-        end = cut.payload.end;
-        out.extend_from_slice(&frame[cut.payload]);
-        let piece = inspect(&out, &cut.vnet);
+        let piece_headers = extract_headers(frame, vnet, index, 1, &mut out);
+        assert_eq!((piece_headers.payload.start, out.len()), (end, segments.header_len as usize));
+        end = piece_headers.payload.end;
+        out.extend_from_slice(&frame[piece_headers.payload]);
+        let piece = inspect(&out, &piece_headers.vnet);
         let is_last = index + 1 == segments.count;
         assert_eq!(piece.wire_len, if is_last { segments.last_wire_len } else { segments.wire_len });
         assert_eq!((piece.count, piece.flow, piece.ecn), (1, segments.flow, segments.ecn));
@@ -95,10 +95,10 @@ fn check_changes(frame: &[u8], request: &Request, packet: &Packet) {
 
 fn written(frame: &[u8], vnet: &VnetHeader, packet: &Packet) -> (Vec<u8>, VnetHeader) {
     let mut out = Vec::new();
-    let cut = write(frame, vnet, packet, &mut out);
-    let Range { start, end } = cut.payload;
+    let output = write(frame, vnet, packet, &mut out);
+    let Range { start, end } = output.payload;
     out.extend_from_slice(&frame[start..end]);
-    (out, cut.vnet)
+    (out, output.vnet)
 }
 
 /// A reply has a limited length, and never gets a reply itself.

@@ -8,10 +8,13 @@ use toml::Spanned;
 
 use crate::rules::{Finding, Rule};
 
+/// Minimum length of the text of an entry in characters, so that no entry covers all findings of a file.
+const MIN_TEXT: usize = 3;
+
 /// Path of the list from the root of the tree.
 const LIST: &str = ".ci/style/exceptions.toml";
 
-/// An entry of the list. It covers findings of one rule in one file whose text contains `text`.
+/// An entry of the list. It covers findings of one rule in one file whose text, without the advice, contains `text`.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Exception {
@@ -58,7 +61,7 @@ impl Exceptions {
             let is_match = entry.rule.get_ref() == finding.rule.name()
                 && entry.file == finding.file
                 && finding.text.contains(&entry.text)
-                && !entry.text.is_empty();
+                && entry.text.trim().chars().count() >= MIN_TEXT;
             *used |= is_match;
             is_covered |= is_match && !entry.reason.trim().is_empty();
         }
@@ -69,7 +72,7 @@ impl Exceptions {
     pub fn unused(&self) -> Vec<Finding> {
         let mut findings = Vec::new();
         for ((entry, line), used) in self.entries.iter().zip(&self.used) {
-            let at = |rule, text: String| Finding { file: LIST.into(), line: *line, rule, text };
+            let at = |rule, text: String| Finding { file: LIST.into(), line: *line, rule, text, advice: String::new() };
             if entry.reason.trim().is_empty() {
                 findings.push(at(Rule::ExceptionWithoutReason, format!("{}: {}", entry.file, entry.text)));
             }

@@ -38,6 +38,7 @@ fn check(root: &std::path::Path) -> anyhow::Result<usize> {
     let folder = root.join(".ci/style");
     let words = std::fs::read_to_string(folder.join("words.txt")).context("cannot read .ci/style/words.txt")?;
     let tree = Tree::read(root)?;
+    anyhow::ensure!(!tree.rust.is_empty(), "no Rust file below {}", root.display());
     let mut exceptions = Exceptions::read(&folder.join("exceptions.toml"))?;
     let mut measures = Measures::default();
     let found = rules::apply(&tree, &rules::WordList::parse(&words)?, &mut measures)?;

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use anyhow::Context;
-use proc_macro2::{TokenStream, TokenTree};
+use proc_macro2::{LineColumn, TokenStream, TokenTree};
 use walkdir::WalkDir;
 
 /// One line of text of a comment, a string literal or a Markdown file.
@@ -29,7 +29,8 @@ pub struct RustFile {
     /// Whether the file is a test program or its support, not a part of a library or binary.
     pub is_test: bool,
     pub comments: Vec<Comment>,
-    pub strings: Vec<Text>,
+    /// String literals, each with its lines.
+    pub strings: Vec<Vec<Text>>,
     pub lines: Vec<String>,
     pub syntax: syn::File,
 }
@@ -79,8 +80,8 @@ impl RustFile {
     fn parse(path: String, text: &str) -> anyhow::Result<RustFile> {
         let syntax = syn::parse_file(text).with_context(|| format!("cannot parse {path}"))?;
         let tokens: TokenStream = text.parse().map_err(|error| anyhow::anyhow!("cannot parse {path}: {error}"))?;
-        let mut strings = Vec::new();
-        collect_strings(tokens, &mut strings);
+        let mut literals = Literals::default();
+        literals.collect(tokens);
         let mut parts = path.split('/');
         let package = match (parts.next(), parts.next()) {
             (Some("crates"), Some(name)) => name.to_owned(),
@@ -88,18 +89,24 @@ impl RustFile {
         };
         let is_test = path.split('/').any(|part| part == "tests") || path.ends_with("/tests.rs");
         let lines: Vec<String> = text.lines().map(str::to_owned).collect();
-        Ok(RustFile { comments: comments(&lines), strings, lines, syntax, package, is_test, path })
+        let mut comments = comments(&lines);
+        comments.extend(literals.trailing_comments(&lines));
+        Ok(RustFile { comments, strings: literals.strings, lines, syntax, package, is_test, path })
     }
 }
 
-/// Returns the comments that stand on lines of their own.
+/// Marks that begin a comment line, and the words of a doc attribute.
+const MARKS: [&str; 6] = ["//!", "///", "//", "/**", "/*!", "#[doc = \""];
+
+/// Returns the comments on lines of their own.
 fn comments(lines: &[String]) -> Vec<Comment> {
     let mut comments: Vec<Comment> = Vec::new();
     let mut last = (0, "");
     for (index, line) in lines.iter().enumerate() {
         let trimmed = line.trim_start();
-        let Some(mark) = ["//!", "///", "//"].into_iter().find(|mark| trimmed.starts_with(mark)) else { continue };
-        let text = Text { line: index + 1, text: trimmed[mark.len()..].trim().to_owned() };
+        let Some(mark) = MARKS.into_iter().find(|mark| trimmed.starts_with(mark)) else { continue };
+        let text = trimmed[mark.len()..].trim_end_matches(['*', '/', '"', ']']).trim().to_owned();
+        let text = Text { line: index + 1, text };
         match comments.last_mut().filter(|_| last == (index, mark)) {
             Some(comment) => comment.lines.push(text),
             None => comments.push(Comment { is_doc: mark != "//", lines: vec![text] }),
@@ -109,23 +116,49 @@ fn comments(lines: &[String]) -> Vec<Comment> {
     comments
 }
 
-/// Collects the lines of all string literals, those of macros and attributes included, but not doc comments.
-fn collect_strings(tokens: TokenStream, strings: &mut Vec<Text>) {
-    let mut is_doc = false;
-    for token in tokens {
-        match token {
-            TokenTree::Group(group) => collect_strings(group.stream(), strings),
-            TokenTree::Ident(ident) => is_doc = ident == "doc",
-            TokenTree::Punct(_) => {}
-            TokenTree::Literal(literal) => {
-                let source = literal.to_string();
-                if !is_doc && (source.starts_with('"') || source.starts_with("r\"") || source.starts_with("r#")) {
-                    let first = literal.span().start().line;
-                    let lines = source.split('\n').enumerate();
-                    strings.extend(lines.map(|(index, text)| Text { line: first + index, text: text.to_owned() }));
+/// The literals of a file: the lines of all strings, those of macros and attributes included, and the places of all
+/// literals, in which `//` is no comment. Doc comments are not included.
+#[derive(Default)]
+struct Literals {
+    strings: Vec<Vec<Text>>,
+    /// First and last place of each literal: line from 1, column from 0.
+    places: Vec<(LineColumn, LineColumn)>,
+}
+
+impl Literals {
+    fn collect(&mut self, tokens: TokenStream) {
+        let mut is_doc = false;
+        for token in tokens {
+            match token {
+                TokenTree::Group(group) => self.collect(group.stream()),
+                TokenTree::Ident(ident) => is_doc = ident == "doc",
+                TokenTree::Punct(_) => {}
+                TokenTree::Literal(literal) => {
+                    let source = literal.to_string();
+                    let (start, end) = (literal.span().start(), literal.span().end());
+                    self.places.push((start, end));
+                    if !is_doc && source.trim_start_matches(['b', 'c', 'r', '#']).starts_with('"') {
+                        let lines = source.split('\n').enumerate();
+                        let text = |text: &str| text.trim().trim_end_matches('\\').trim_end().to_owned();
+                        self.strings
+                            .push(lines.map(|(n, line)| Text { line: start.line + n, text: text(line) }).collect());
+                    }
+                    is_doc = false;
                 }
-                is_doc = false;
             }
         }
+    }
+
+    /// Returns the comments behind code.
+    fn trailing_comments<'a>(&'a self, lines: &'a [String]) -> impl Iterator<Item = Comment> + 'a {
+        lines.iter().enumerate().filter_map(|(index, line)| {
+            let is_code = !line.trim_start().starts_with('/');
+            let column = line.match_indices("// ").map(|(at, _)| at).find(|at| {
+                let place = LineColumn { line: index + 1, column: line[..*at].chars().count() };
+                !self.places.iter().any(|(start, end)| *start <= place && place < *end)
+            })?;
+            let text = Text { line: index + 1, text: line[column + 2..].trim().to_owned() };
+            is_code.then(|| Comment { is_doc: false, lines: vec![text] })
+        })
     }
 }

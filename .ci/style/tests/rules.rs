@@ -51,7 +51,7 @@ fn a_plain_tree_passes() {
 #[test]
 fn a_doc_comment_opens_with_a_noun_or_verb() {
     let filler = "// The sender sends one block, and the receiver writes this block.\n".repeat(100);
-    for word in ["What", "How", "Who", "Whose", "Of", "It", "They", "That", "Such", "Nor"] {
+    for word in ["What", "How", "Who", "Whose", "Of", "It", "They", "That", "Such", "Nor", "what", "`How`"] {
         let text = format!("/// {word} a peer sends is here.\nfn peer() {{}}\n{filler}");
         assert_findings(&[(LIB, &text)], &["crates/demo/src/lib.rs:1: doc-opener"]);
     }
@@ -59,7 +59,10 @@ fn a_doc_comment_opens_with_a_noun_or_verb() {
 
 #[test]
 fn a_doc_comment_has_four_words() {
-    assert_findings(&[(LIB, "/// Its number.\nfn number() {}\n")], &["crates/demo/src/lib.rs:1: short-doc"]);
+    for text in ["/// Its own number.\n", "/** Its number. */\n", "#[doc = \"Its number.\"]\n"] {
+        assert_findings(&[(LIB, &format!("{text}fn number() {{}}\n"))], &["crates/demo/src/lib.rs:1: short-doc"]);
+    }
+    assert_findings(&[(LIB, "/// The number of bytes.\nfn number() {}\n")], &[]);
 }
 
 #[test]
@@ -77,6 +80,15 @@ fn words_of_the_list_are_found_in_all_texts() {
 }
 
 #[test]
+fn words_of_the_list_are_found_across_lines_and_behind_code() {
+    let text =
+        "fn f() {\n    let _ = \"http://a\"; // the link is faithful\n    // the file is left\n    // out here\n}\n";
+    let line = |number: usize| format!("crates/demo/src/lib.rs:{number}: word");
+    assert_findings(&[(LIB, text)], &[&line(2), &line(3)]);
+    assert_findings(&[(LIB, ""), ("a.md", "The file is left\nout here.\n")], &["a.md:1: word"]);
+}
+
+#[test]
 fn the_share_of_one_word_in_comments_is_limited() {
     let filler = "// The sender sends one block, and the receiver writes this block.\n".repeat(100);
     assert_findings(&[(LIB, &format!("// The peer checks what arrives.\n{filler}"))], &[]);
@@ -88,8 +100,9 @@ fn the_share_of_one_word_in_comments_is_limited() {
 
 #[test]
 fn parameters_are_no_tuples() {
-    let text = "fn dial((host, port): (&str, u16)) {\n    let _ = (host, port);\n}\n";
-    assert_findings(&[(LIB, text)], &["crates/demo/src/lib.rs:1: tuple-parameter"]);
+    for text in ["fn dial((host, port): (&str, u16)) {}\n", "fn dial(at: &(u8, u16)) {}\n"] {
+        assert_findings(&[(LIB, text)], &["crates/demo/src/lib.rs:1: tuple-parameter"]);
+    }
 }
 
 #[test]
@@ -105,20 +118,28 @@ fn a_test_name_has_at_most_60_characters() {
     let name = |length: usize| "a".repeat(length);
     let text = format!("#[test]\nfn {}() {{}}\n#[test]\nfn {}() {{}}\n", name(60), name(61));
     assert_findings(&[(LIB, &text)], &["crates/demo/src/lib.rs:4: long-test-name"]);
+    let text = format!("#[test] fn {}() {{}}\n\n#[tokio::test]\n// slow\nasync fn {}() {{}}\n", name(61), name(62));
+    let line = |number: usize| format!("crates/demo/src/lib.rs:{number}: long-test-name");
+    assert_findings(&[(LIB, &text)], &[&line(1), &line(5)]);
     let trial = format!("fn {}() {{}}\n", name(61));
     assert_findings(&[("crates/demo/tests/trial.rs", &trial)], &["crates/demo/tests/trial.rs:1: long-test-name"]);
 }
 
 #[test]
 fn a_flag_has_help() {
-    let text = "#[derive(clap::Args)]\nstruct Flags {\n    #[arg(long)]\n    rate: u64,\n    /// Send for this long\n    time: u64,\n}\n";
-    assert_findings(&[(LIB, text)], &["crates/demo/src/lib.rs:4: flag-without-help"]);
+    let text = "#[derive(clap::Args)]\nstruct Flags {\n    #[arg(long)]\n    rate: u64,\n    /// Send for this long\n    time: u64,\n    #[arg(long, help = \"\")]\n    size: u64,\n}\n";
+    let line = |number: usize| format!("crates/demo/src/lib.rs:{number}: flag-without-help");
+    assert_findings(&[(LIB, text)], &[&line(4), &line(8)]);
 }
 
 #[test]
 fn a_link_leads_to_a_file_and_a_heading() {
     let text = "# Demo\n\n[gone](gone.md)\n\n[no heading](#nowhere)\n\n[elsewhere](https://example.org/)\n";
-    assert_findings(&[("README.md", text)], &["README.md:3: broken-link", "README.md:5: broken-link"]);
+    let expected = ["README.md:3: broken-link", "README.md:5: broken-link"];
+    assert_findings(&[(LIB, ""), ("README.md", text)], &expected);
+    let page = "# Page\n\n[anchor](../README.md#nowhere)\n\n[good](../README.md#demo)\n\n[outside](../../x.md)\n";
+    let expected = ["doc/page.md:3: broken-link", "doc/page.md:7: broken-link"];
+    assert_findings(&[(LIB, ""), ("README.md", "# Demo\n"), ("doc/page.md", page)], &expected);
 }
 
 /// Runs the check over one bad file and the list of exceptions `list`. Returns the exit code and the output.
@@ -153,6 +174,19 @@ fn an_exception_matches_a_finding() {
     let (code, text) = run_with_exceptions(&format!("{EXCEPTION}text = \"Another\"\nreason = \"an example\"\n"));
     assert_eq!(code, Some(1), "{text}");
     assert!(text.contains(".ci/style/exceptions.toml:2: unused-exception"), "{text}");
+}
+
+#[test]
+fn an_exception_names_the_offending_text() {
+    for text in ["write:", " "] {
+        let (code, text) = run_with_exceptions(&format!("{EXCEPTION}text = \"{text}\"\nreason = \"an example\"\n"));
+        assert_eq!(code, Some(1), "{text}");
+    }
+}
+
+#[test]
+fn a_tree_without_sources_is_an_error() {
+    assert_eq!(run(&tree()).status.code(), Some(2));
 }
 
 #[test]

@@ -75,7 +75,7 @@ const MSS_HEADERS: u32 = 40;
 pub fn predict_test(evidence: &Evidence) -> Option<(Prediction, ExpectedRange)> {
     let (path, stream) = (evidence.path?, evidence.streams.first()?);
     let (sending, receiving) = (&stream.sender_socket, &stream.receiver_socket);
-    // The window of a receive buffer is the one that was offered: the kernel's ratio of payload to buffer changes, so
+    // The window of a receive buffer is the offered window: the kernel's ratio of payload to buffer changes, so
     // it cannot be computed.
     let offered = stream.snd_wnd.map_or(receiving.rcvbuf_granted_bytes, |window| Bytes(window.median));
     let in_flight = |granted: Bytes| Bytes((granted.0 as f64 * IN_FLIGHT_PER_GRANTED) as u64);

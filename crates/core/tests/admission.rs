@@ -58,7 +58,7 @@ fn clients_take_turns_and_sessions_keep_order() {
     let mut ids = HashMap::new();
     // Client 0 sends four requests before any other client.
     for (name, who) in [("a1", 0), ("a2", 0), ("a3", 0), ("a4", 0), ("b1", 1), ("c1", 2), ("b2", 1)] {
-        ids.insert(gate.ask(client(who), seconds(10), at(0)).unwrap(), name);
+        ids.insert(gate.enqueue(client(who), seconds(10), at(0)).unwrap(), name);
     }
     let mut order = Vec::new();
     let mut now = 0;
@@ -76,10 +76,10 @@ fn large_session_is_not_starved() {
     limits.all.streams = 10;
     let mut gate = AdmissionGate::new(limits);
     let of = |streams| SessionDemand { streams, ..seconds(10) };
-    let first = gate.ask(client(0), of(6), at(0)).unwrap();
-    let own = gate.ask(client(0), of(1), at(0)).unwrap();
-    let large = gate.ask(client(1), of(8), at(0)).unwrap();
-    let small = gate.ask(client(2), of(1), at(0)).unwrap();
+    let first = gate.enqueue(client(0), of(6), at(0)).unwrap();
+    let own = gate.enqueue(client(0), of(1), at(0)).unwrap();
+    let large = gate.enqueue(client(1), of(8), at(0)).unwrap();
+    let small = gate.enqueue(client(2), of(1), at(0)).unwrap();
     // The second session of client 0 waits for its first. The large session waits for streams, and the small session
     // for the large session.
     assert_eq!(admitted(&mut gate, at(0)), [first]);
@@ -91,11 +91,11 @@ fn large_session_is_not_starved() {
 fn waiting_session_learns_position_and_wait() {
     let mut gate = AdmissionGate::new(quotas(2, 2));
     for who in 0..2 {
-        gate.ask(client(who), seconds(10 + 20 * u64::from(who)), at(0)).unwrap();
+        gate.enqueue(client(who), seconds(10 + 20 * u64::from(who)), at(0)).unwrap();
     }
     assert_eq!(admitted(&mut gate, at(0)), [0, 1]);
     for who in 2..5 {
-        gate.ask(client(who), seconds(10), at(0)).unwrap();
+        gate.enqueue(client(who), seconds(10), at(0)).unwrap();
     }
     assert!(admitted(&mut gate, at(4)).is_empty());
     let expected = gate.expected(at(4));
@@ -105,10 +105,10 @@ fn waiting_session_learns_position_and_wait() {
     // The wait for a copy without declared duration and without progress is unknown.
     let mut gate = AdmissionGate::new(quotas(1, 1));
     let copy = SessionDemand { streams: 1, bytes: Some(Bytes(1000)), unbounded: true, ..SessionDemand::default() };
-    let copy = gate.ask(client(0), copy, at(0)).unwrap();
+    let copy = gate.enqueue(client(0), copy, at(0)).unwrap();
     assert_eq!(admitted(&mut gate, at(0)), [copy]);
-    let waits = gate.ask(client(1), seconds(10), at(0)).unwrap();
-    let behind = gate.ask(client(1), seconds(10), at(0)).unwrap();
+    let waits = gate.enqueue(client(1), seconds(10), at(0)).unwrap();
+    let behind = gate.enqueue(client(1), seconds(10), at(0)).unwrap();
     let expected = gate.expected(at(0));
     assert_eq!((expected[&waits].wait, expected[&waits].ahead), (None, 0));
     assert_eq!((expected[&behind].wait, expected[&behind].ahead), (None, 1));
@@ -123,10 +123,10 @@ fn waiting_session_learns_position_and_wait() {
 fn wait_is_unknown_after_overtime() {
     let mut gate = AdmissionGate::new(quotas(1, 1));
     let late = SessionDemand { grace: Duration::from_secs(30), ..seconds(10) };
-    gate.ask(client(0), late, at(0)).unwrap();
+    gate.enqueue(client(0), late, at(0)).unwrap();
     assert_eq!(admitted(&mut gate, at(0)), [0]);
-    let next = gate.ask(client(1), late, at(0)).unwrap();
-    let last = gate.ask(client(1), seconds(10), at(0)).unwrap();
+    let next = gate.enqueue(client(1), late, at(0)).unwrap();
+    let last = gate.enqueue(client(1), seconds(10), at(0)).unwrap();
     let told = |gate: &AdmissionGate, now, id| gate.expected(at(now))[&id].wait.map(|wait| wait.as_secs());
     assert_eq!((told(&gate, 0, next), told(&gate, 0, last)), (Some(41), Some(82)));
     assert_eq!((told(&gate, 20, next), told(&gate, 40, next)), (Some(21), Some(1)));
@@ -137,12 +137,12 @@ fn wait_is_unknown_after_overtime() {
 fn waiting_session_learns_quota_scope() {
     let mut gate = AdmissionGate::new(quotas(2, 1));
     for who in [0, 0, 1, 1, 2] {
-        gate.ask(client(who), seconds(10), at(0)).unwrap();
+        gate.enqueue(client(who), seconds(10), at(0)).unwrap();
         gate.admit(at(0));
     }
     let expected = gate.expected(at(0));
-    let held_by = [1, 3, 4].map(|id| expected[&id].held_by);
-    assert_eq!(held_by, [QuotaScope::Client, QuotaScope::Client, QuotaScope::All]);
+    let limits = [1, 3, 4].map(|id| expected[&id].limited_by);
+    assert_eq!(limits, [QuotaScope::Client, QuotaScope::Client, QuotaScope::All]);
 }
 
 #[test]
@@ -150,40 +150,43 @@ fn impossible_demands_are_rejected_at_once() {
     let mut gate =
         AdmissionGate::new(Quotas { session_streams: 4, session_time: Duration::from_secs(60), ..quotas(1, 1) });
     let many = SessionDemand { streams: 5, ..seconds(1) };
-    assert_eq!(gate.ask(client(0), many, at(0)), Err(Denial::Streams { asked: 5, most: 4 }));
-    let long = gate.ask(client(0), seconds(61), at(0)).unwrap_err();
+    assert_eq!(gate.enqueue(client(0), many, at(0)), Err(Denial::Streams { requested: 5, max: 4 }));
+    let long = gate.enqueue(client(0), seconds(61), at(0)).unwrap_err();
     assert_eq!(long.to_string(), "a test of 61 s requested, but the server allows 60 s");
     let mut gate = AdmissionGate::new(Quotas { queue: 3, client_queue: 2, ..quotas(1, 1) });
     for who in [0, 0, 0] {
-        gate.ask(client(who), seconds(9), at(0)).unwrap_or_else(|denied| panic!("{denied}"));
+        gate.enqueue(client(who), seconds(9), at(0)).unwrap_or_else(|denied| panic!("{denied}"));
         gate.admit(at(0));
     }
-    let full = gate.ask(client(0), seconds(9), at(0)).unwrap_err();
-    let (whose, held_by, wait) = (QuotaScope::Client, QuotaScope::Client, Some(Duration::from_secs(20)));
-    assert_eq!(full, Denial::QueueFull { held_by, whose, waiting: 2, wait });
+    let full = gate.enqueue(client(0), seconds(9), at(0)).unwrap_err();
+    let (scope, limited_by, wait) = (QuotaScope::Client, QuotaScope::Client, Some(Duration::from_secs(20)));
+    assert_eq!(full, Denial::QueueFull { limited_by, scope, waiting: 2, wait });
     let text = "this client has reached its limit on the server, and 2 sessions of this client are waiting";
     assert_eq!(full.to_string(), text);
     assert_eq!(full.hint(), "try again in 21 s");
-    gate.ask(client(1), seconds(9), at(0)).unwrap();
-    assert!(matches!(gate.ask(client(2), seconds(9), at(0)), Err(Denial::QueueFull { whose: QuotaScope::All, .. })));
+    gate.enqueue(client(1), seconds(9), at(0)).unwrap();
+    assert!(matches!(
+        gate.enqueue(client(2), seconds(9), at(0)),
+        Err(Denial::QueueFull { scope: QuotaScope::All, .. })
+    ));
 }
 
 #[test]
 fn queue_length_zero_rejects_at_once() {
-    for (queue, client_queue, whose) in
+    for (queue, client_queue, scope) in
         [(0, 9, QuotaScope::All), (9, 0, QuotaScope::Client), (0, 0, QuotaScope::Client)]
     {
         let mut gate = AdmissionGate::new(Quotas { queue, client_queue, ..quotas(1, 1) });
-        let first = gate.ask(client(0), seconds(10), at(0)).unwrap();
+        let first = gate.enqueue(client(0), seconds(10), at(0)).unwrap();
         assert_eq!(admitted(&mut gate, at(0)), [first]);
-        for (who, held_by) in [(0, QuotaScope::Client), (1, QuotaScope::All)] {
-            let denied = gate.ask(client(who), seconds(10), at(1)).unwrap_err();
-            assert_eq!(denied, Denial::QueueFull { held_by, whose, waiting: 0, wait: None });
+        for (who, limited_by) in [(0, QuotaScope::Client), (1, QuotaScope::All)] {
+            let denied = gate.enqueue(client(who), seconds(10), at(1)).unwrap_err();
+            assert_eq!(denied, Denial::QueueFull { limited_by, scope, waiting: 0, wait: None });
             let full = ["this client has reached its limit on the server", "the server is full"];
             assert_eq!(denied.to_string(), format!("{}, and no session may wait", full[usize::from(who)]));
         }
         gate.end(first, at(10));
-        let next = gate.ask(client(1), seconds(10), at(10)).unwrap();
+        let next = gate.enqueue(client(1), seconds(10), at(10)).unwrap();
         assert_eq!(admitted(&mut gate, at(10)), [next]);
     }
 }
@@ -194,27 +197,27 @@ fn bytes_and_time_return_after_the_window() {
     limits.window = Duration::from_secs(3600);
     (limits.client.bytes, limits.client.time) = (Some(Bytes(1000)), Some(Duration::from_secs(100)));
     let mut gate = AdmissionGate::new(limits);
-    let id = gate.ask(client(0), seconds(60), at(0)).unwrap();
+    let id = gate.enqueue(client(0), seconds(60), at(0)).unwrap();
     let allowed = gate.admit(at(0))[0].outcome.unwrap();
     assert_eq!((allowed.bytes, allowed.time), (Some(Bytes(1000)), Some(Duration::from_secs(60))));
     assert_eq!(gate.take(id, Bytes(900), at(1)), Bytes(900));
     assert_eq!(gate.take(id, Bytes(900), at(2)), Bytes(100), "no more than is left");
-    gate.give_back(id, Bytes(40));
+    gate.refund(id, Bytes(40));
     gate.end(id, at(60));
     let bytes = SessionDemand { bytes: Some(Bytes(41)), ..seconds(1) };
-    let denied = gate.ask(client(0), bytes, at(60)).unwrap_err();
+    let denied = gate.enqueue(client(0), bytes, at(60)).unwrap_err();
     assert!(denied.to_string().starts_with("byte quota of this client: 40 B of 1 kB per 60 min 00 s left"), "{denied}");
     assert!(denied.to_string().ends_with("41 B requested"), "{denied}");
-    let denied = gate.ask(client(0), seconds(41), at(60)).unwrap_err();
-    assert!(matches!(denied, Denial::Seconds { left, .. } if left == Duration::from_secs(40)), "{denied:?}");
-    gate.ask(client(1), seconds(60), at(60)).expect("another client has its own");
-    gate.ask(client(0), seconds(60), at(3600 + 121)).expect("all of it came back");
+    let denied = gate.enqueue(client(0), seconds(41), at(60)).unwrap_err();
+    assert!(matches!(denied, Denial::Seconds { remaining, .. } if remaining == Duration::from_secs(40)), "{denied:?}");
+    gate.enqueue(client(1), seconds(60), at(60)).expect("another client has its own");
+    gate.enqueue(client(0), seconds(60), at(3600 + 121)).expect("all of it came back");
     // If the quota is used up while a session waits, the session is rejected at its turn.
     let mut gate = AdmissionGate::new(Quotas { all: QuotaLimits { sessions: 1, ..limits.all }, ..limits });
-    let first = gate.ask(client(0), seconds(100), at(0)).unwrap();
-    let second = gate.ask(client(0), seconds(90), at(0)).unwrap();
+    let first = gate.enqueue(client(0), seconds(100), at(0)).unwrap();
+    let second = gate.enqueue(client(0), seconds(90), at(0)).unwrap();
     assert_eq!(admitted(&mut gate, at(0)), [first]);
-    assert!(matches!(gate.spend(first, at(100)), Err(Denial::Seconds { whose: QuotaScope::Client, .. })));
+    assert!(matches!(gate.spend(first, at(100)), Err(Denial::Seconds { scope: QuotaScope::Client, .. })));
     gate.end(first, at(100));
     let turns = gate.admit(at(100));
     assert_eq!(turns.len(), 1);
@@ -228,7 +231,7 @@ fn byte_quota_is_checked_before_moving_data() {
     limits.client.bytes = Some(Bytes(1000));
     let mut gate = AdmissionGate::new(limits);
     assert!(gate.counts_bytes() && !AdmissionGate::new(quotas(4, 4)).counts_bytes());
-    let [one, other] = [0, 0].map(|who| gate.ask(client(who), seconds(60), at(0)).unwrap());
+    let [one, other] = [0, 0].map(|who| gate.enqueue(client(who), seconds(60), at(0)).unwrap());
     gate.admit(at(0));
     assert_eq!(gate.affords(one, Bytes(1000), Bytes(1000), at(0)), Ok(()));
     // Bytes that the session took belong to it, not to the other session.
@@ -242,7 +245,7 @@ fn byte_quota_is_checked_before_moving_data() {
     assert!(denied.to_string().ends_with("301 B requested"), "{denied}");
     assert_eq!(gate.affords(other, Bytes(400), Bytes(400), at(1)), Ok(()));
     let denied = gate.affords(other, Bytes(u64::MAX), Bytes(u64::MAX), at(1)).unwrap_err();
-    assert!(matches!(denied, Denial::Bytes { left: Bytes(400), .. }), "{denied:?}");
+    assert!(matches!(denied, Denial::Bytes { remaining: Bytes(400), .. }), "{denied:?}");
     // The window has passed, so the full quota is available again.
     assert_eq!(gate.affords(one, Bytes(1600), Bytes(1), at(3600 + 121)), Ok(()));
 }
@@ -252,10 +255,10 @@ fn rate_is_divided_evenly_among_waiting_sessions() {
     let mut limits = quotas(4, 4);
     limits.all.rate = Some(BitRate(1000));
     let mut gate = AdmissionGate::new(limits);
-    let id = gate.ask(client(0), seconds(10), at(0)).unwrap();
+    let id = gate.enqueue(client(0), seconds(10), at(0)).unwrap();
     assert_eq!(gate.admit(at(0))[0].outcome.unwrap().rate, Some(BitRate(1000)));
     for who in 1..6 {
-        gate.ask(client(who), seconds(10), at(0)).unwrap();
+        gate.enqueue(client(who), seconds(10), at(0)).unwrap();
     }
     assert!(gate.admit(at(1)).is_empty(), "nothing is left of the rate, though there are places");
     gate.end(id, at(10));
@@ -263,9 +266,9 @@ fn rate_is_divided_evenly_among_waiting_sessions() {
     assert_eq!(rates, [250, 250, 250, 250]);
     // A session that requests less leaves the rest to others.
     let mut gate = AdmissionGate::new(limits);
-    gate.ask(client(0), SessionDemand { rate: Some(BitRate(100)), ..seconds(10) }, at(0)).unwrap();
+    gate.enqueue(client(0), SessionDemand { rate: Some(BitRate(100)), ..seconds(10) }, at(0)).unwrap();
     gate.admit(at(0));
-    gate.ask(client(1), seconds(10), at(0)).unwrap();
+    gate.enqueue(client(1), seconds(10), at(0)).unwrap();
     assert_eq!(gate.admit(at(0))[0].outcome.unwrap().rate, Some(BitRate(900)));
 }
 
@@ -281,10 +284,10 @@ fn maximum_demands_do_not_overflow() {
         grace: Duration::MAX,
         uncounted: false,
     };
-    assert!(matches!(gate.ask(client(0), most, at(0)), Err(Denial::Streams { .. })));
+    assert!(matches!(gate.enqueue(client(0), most, at(0)), Err(Denial::Streams { .. })));
     for who in 0..10 {
         for rate in [BitRate(u64::MAX), BitRate(0)] {
-            gate.ask(client(who), SessionDemand { streams: 256, rate: Some(rate), ..most }, at(0)).unwrap();
+            gate.enqueue(client(who), SessionDemand { streams: 256, rate: Some(rate), ..most }, at(0)).unwrap();
         }
     }
     let inside = admitted(&mut gate, at(0));
@@ -301,24 +304,24 @@ fn maximum_demands_do_not_overflow() {
 fn uncounted_sessions_are_limited() {
     let mut gate = AdmissionGate::new(quotas(1, 1));
     let ask = SessionDemand { uncounted: true, ..seconds(10) };
-    let inside: Vec<u64> = (0..64).map(|_| gate.ask(client(0), ask, at(0)).unwrap()).collect();
+    let inside: Vec<u64> = (0..64).map(|_| gate.enqueue(client(0), ask, at(0)).unwrap()).collect();
     assert_eq!(admitted(&mut gate, at(0)), inside);
-    assert!(matches!(gate.ask(client(1), ask, at(0)), Err(Denial::QueueFull { waiting: 0, .. })));
-    gate.ask(client(0), seconds(10), at(0)).unwrap();
+    assert!(matches!(gate.enqueue(client(1), ask, at(0)), Err(Denial::QueueFull { waiting: 0, .. })));
+    gate.enqueue(client(0), seconds(10), at(0)).unwrap();
     gate.end(inside[0], at(0));
-    gate.ask(client(1), ask, at(0)).unwrap();
+    gate.enqueue(client(1), ask, at(0)).unwrap();
     assert_eq!(admitted(&mut gate, at(0)).len(), 2);
 }
 
 #[test]
 fn stopping_gate_rejects_all_sessions() {
     let mut gate = AdmissionGate::new(quotas(1, 1));
-    let inside = gate.ask(client(0), seconds(10), at(0)).unwrap();
+    let inside = gate.enqueue(client(0), seconds(10), at(0)).unwrap();
     gate.admit(at(0));
-    let waits = gate.ask(client(1), seconds(10), at(0)).unwrap();
+    let waits = gate.enqueue(client(1), seconds(10), at(0)).unwrap();
     let turns = gate.stop();
     assert_eq!((turns.len(), turns[0].id, turns[0].outcome), (1, waits, Err(Denial::Stopping)));
-    assert_eq!(gate.ask(client(1), seconds(10), at(0)), Err(Denial::Stopping));
+    assert_eq!(gate.enqueue(client(1), seconds(10), at(0)), Err(Denial::Stopping));
     assert_eq!((gate.running(), gate.waiting()), (1, 0));
     gate.end(inside, at(10));
     assert_eq!(gate.running(), 0);
@@ -375,7 +378,7 @@ impl Model {
                     rate: rate.map(BitRate),
                     ..SessionDemand::default()
                 };
-                if let Ok(id) = self.gate.ask(client(who), ask, now) {
+                if let Ok(id) = self.gate.enqueue(client(who), ask, now) {
                     self.waiting.push_back((id, who));
                 }
             }
@@ -484,11 +487,11 @@ proptest! {
         let mut gate = AdmissionGate::new(Quotas { client_queue: 1000, ..quotas(places, places) });
         for who in [0, 1] {
             for _ in 0..greedy {
-                gate.ask(client(who), seconds(10), at(0)).unwrap();
+                gate.enqueue(client(who), seconds(10), at(0)).unwrap();
             }
         }
         let mut running: VecDeque<u64> = admitted(&mut gate, at(0)).into();
-        let modest = gate.ask(client(2), seconds(10), at(0)).unwrap();
+        let modest = gate.enqueue(client(2), seconds(10), at(0)).unwrap();
         let mut before = 0;
         for now in 1..100 {
             let turns = admitted(&mut gate, at(now));

@@ -5,7 +5,7 @@
 
 use std::collections::BTreeSet;
 
-use lfn_core::link::segment::{CutFrame, VnetHeader, cut, inspect, write, write_too_big_reply};
+use lfn_core::link::segment::{OutputFrame, VnetHeader, extract, inspect, write, write_too_big_reply};
 use lfn_core::link::{Changes, Corruption, Ecn, Packet};
 use proptest::prelude::*;
 
@@ -21,7 +21,7 @@ fn one(frame: &[u8], vnet: &VnetHeader, index: u32, changes: Changes) -> Packet 
 
 fn written(frame: &[u8], vnet: &VnetHeader, packet: &Packet) -> (Vec<u8>, VnetHeader) {
     let mut out = vec![1, 2, 3];
-    let CutFrame { vnet, payload } = write(frame, vnet, packet, &mut out);
+    let OutputFrame { vnet, payload } = write(frame, vnet, packet, &mut out);
     out.extend_from_slice(&frame[payload]);
     (out, vnet)
 }
@@ -100,7 +100,7 @@ proptest! {
         let (frame, vnet) = (shape.frame(), shape.vnet());
         let packet = Packet { first, count, ..inspect(&frame, &vnet).packet(0) };
         let mut expected = Vec::new();
-        let header = cut(&frame, &vnet, first, count, &mut expected);
+        let header = extract(&frame, &vnet, first, count, &mut expected);
         prop_assert_eq!(written(&frame, &vnet, &packet), (expected, header));
     }
 

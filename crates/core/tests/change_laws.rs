@@ -208,7 +208,7 @@ fn copies_are_announced_before_originals_leave() {
         match event {
             LinkEvent::Duplicate { packet, .. } => {
                 copies += 1;
-                // The first copy of a packet is the one that arrived.
+                // The first copy of a packet is the arrived packet.
                 let count = here.entry((packet.id, packet.first)).or_insert(1);
                 assert!(*count > 0, "{packet:?} is gone");
                 *count += packet.count;

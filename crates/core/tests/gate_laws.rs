@@ -438,7 +438,7 @@ fn contradictory_settings_are_rejected() {
         ),
         (LinkConfig { loss: LossModel::Nth(0), ..config() }, LinkError::ZerothPacket),
         (
-            LinkConfig { outage: Outages::Every { period: second, down: second }, ..config() },
+            LinkConfig { outage: Outages::Periodic { period: second, down: second }, ..config() },
             LinkError::NeverUp { period: second, down: second },
         ),
         (

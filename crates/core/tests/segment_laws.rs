@@ -2,7 +2,7 @@
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
-use lfn_core::link::segment::{CutFrame, Segments, VnetHeader, cut, cut_headers, inspect};
+use lfn_core::link::segment::{OutputFrame, Segments, VnetHeader, extract, extract_headers, inspect};
 use proptest::prelude::*;
 
 mod frames;
@@ -83,7 +83,7 @@ proptest! {
                 break;
             }
             let count = count.min(segments.count - first);
-            let header = cut(&frame, &vnet, first, count, &mut piece);
+            let header = extract(&frame, &vnet, first, count, &mut piece);
             payload.extend(check_piece(&shape, first, count, &header, &piece));
 
             // The description of the piece matches the description of the whole.
@@ -105,9 +105,9 @@ proptest! {
         let count = 1 + at[1] % (total - first);
         let (inner, inner_count) = (at[2] % count, 1 + at[3] % (count - at[2] % count));
         let (mut piece, mut twice, mut once) = (Vec::new(), Vec::new(), Vec::new());
-        let header = cut(&frame, &vnet, first, count, &mut piece);
-        let by_two = cut(&piece, &header, inner, inner_count, &mut twice);
-        let by_one = cut(&frame, &vnet, first + inner, inner_count, &mut once);
+        let header = extract(&frame, &vnet, first, count, &mut piece);
+        let by_two = extract(&piece, &header, inner, inner_count, &mut twice);
+        let by_one = extract(&frame, &vnet, first + inner, inner_count, &mut once);
         prop_assert_eq!(twice, once);
         // The first cut corrects `hdr_len`, which is a hint.
         prop_assert_eq!(VnetHeader { hdr_len: 0, ..by_two }, VnetHeader { hdr_len: 0, ..by_one });
@@ -118,18 +118,18 @@ proptest! {
         let (frame, vnet) = (shape.frame(), shape.vnet());
         let mut out = vec![1, 2, 3];
         let count = inspect(&frame, &vnet).count;
-        prop_assert_eq!(cut(&frame, &vnet, 0, count, &mut out), vnet);
+        prop_assert_eq!(extract(&frame, &vnet, 0, count, &mut out), vnet);
         prop_assert_eq!(&out, &frame);
-        prop_assert_eq!(cut(&frame, &vnet, 0, u32::MAX, &mut out), vnet);
+        prop_assert_eq!(extract(&frame, &vnet, 0, u32::MAX, &mut out), vnet);
         prop_assert_eq!(&out, &frame);
     }
 
     #[test]
-    fn cut_headers_equals_cut(shape in shape(), first in 0_u32..64, count in 1_u32..64) {
+    fn extracted_headers_equal_the_extracted_frame(shape in shape(), first in 0_u32..64, count in 1_u32..64) {
         let (frame, vnet) = (shape.frame(), shape.vnet());
         let (mut headers, mut whole) = (Vec::new(), Vec::new());
-        let CutFrame { vnet: header, payload } = cut_headers(&frame, &vnet, first, count, &mut headers);
-        prop_assert_eq!(header, cut(&frame, &vnet, first, count, &mut whole));
+        let OutputFrame { vnet: header, payload } = extract_headers(&frame, &vnet, first, count, &mut headers);
+        prop_assert_eq!(header, extract(&frame, &vnet, first, count, &mut whole));
         headers.extend(&frame[payload]);
         prop_assert_eq!(headers, whole);
     }
@@ -180,12 +180,12 @@ fn check_any(frame: &[u8], vnet: &VnetHeader, first: u32, count: u32) {
     let headers = u64::from(segments.count) * u64::from(segments.header_len);
     assert_eq!(packet.bytes(), headers + u64::from(segments.payload_len));
     let mut out = Vec::new();
-    let header = cut(frame, vnet, first % segments.count, count, &mut out);
+    let header = extract(frame, vnet, first % segments.count, count, &mut out);
     assert!(out.len() <= frame.len());
     if segments.count == 1 {
         assert_eq!((&out[..], header), (frame, *vnet));
     }
-    cut(frame, vnet, first, count, &mut out);
+    extract(frame, vnet, first, count, &mut out);
 }
 
 #[test]
@@ -250,7 +250,7 @@ fn sequence_and_id_wrap_and_flags_are_placed() {
     let mut piece = Vec::new();
     let mut seen = Vec::new();
     for index in 0..5 {
-        let header = cut(&frame, &vnet, index, 1, &mut piece);
+        let header = extract(&frame, &vnet, index, 1, &mut piece);
         check_piece(&TCP, index, 1, &header, &piece);
         seen.push((piece.len(), piece[14 + 32 + 13]));
     }
@@ -264,6 +264,6 @@ fn sequence_and_id_wrap_and_flags_are_placed() {
 fn pieces_request_checksum_offload() {
     let vnet = VnetHeader { flags: 0, csum_start: 0, csum_offset: 0, ..TCP.vnet() };
     let mut piece = Vec::new();
-    let header = cut(&TCP.frame(), &vnet, 1, 2, &mut piece);
+    let header = extract(&TCP.frame(), &vnet, 1, 2, &mut piece);
     check_piece(&TCP, 1, 2, &header, &piece);
 }

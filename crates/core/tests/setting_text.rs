@@ -52,7 +52,7 @@ fn loss() -> impl Strategy<Value = LossModel> {
         LossModel::Gilbert(Gilbert { to_bad: p, to_good: ratio(r), pass_bad: h, pass_good: k })
     });
     let schedule = (timetable(), prop::collection::vec(prop::option::of(number()), 8)).prop_map(|(list, counts)| {
-        let what = |lasts, count: Option<u64>| count.map_or(LossExtent::Within(lasts), LossExtent::Packets);
+        let what = |lasts, count: Option<u64>| count.map_or(LossExtent::Duration(lasts), LossExtent::Packets);
         let each = |((at, lasts), count)| ScheduledLoss { start: at, extent: what(lasts, count) };
         LossModel::Schedule(list.into_iter().zip(counts).map(each).collect())
     });
@@ -81,7 +81,7 @@ fn outages() -> impl Strategy<Value = Outages> {
     prop_oneof![
         Just(Outages::None),
         timetable().prop_map(list),
-        (time(), time()).prop_map(|(up, down)| Outages::Every { period: up + down, down }),
+        (time(), time()).prop_map(|(up, down)| Outages::Periodic { period: up + down, down }),
         (time(), time()).prop_map(|(up, down)| Outages::Flapping { up: up + ms(1), down: down + ms(1) }),
     ]
 }
@@ -166,7 +166,7 @@ fn documented_forms_are_accepted() {
             "at:10s:3+20s:500ms",
             LossModel::Schedule(vec![
                 ScheduledLoss { start: from(10), extent: LossExtent::Packets(3) },
-                ScheduledLoss { start: from(20), extent: LossExtent::Within(ms(500)) },
+                ScheduledLoss { start: from(20), extent: LossExtent::Duration(ms(500)) },
             ]),
         ),
         (
@@ -180,7 +180,7 @@ fn documented_forms_are_accepted() {
     }
     for (text, outages) in [
         ("none", Outages::None),
-        ("every:15s:200ms", Outages::Every { period: from(15), down: ms(200) }),
+        ("every:15s:200ms", Outages::Periodic { period: from(15), down: ms(200) }),
         ("flap:down=500ms:up=10s", Outages::Flapping { up: from(10), down: ms(500) }),
         (
             "at:10s:500ms+1min:1s",

@@ -65,7 +65,7 @@ fn print_queue_position(place: &QueuePosition) {
     let wait = wait.map_or("for an unknown time".into(), |wait| {
         format!("up to {}", show_duration(Duration::from_secs(wait.as_secs() + 1)))
     });
-    print::message(format_args!("lfn: {}, waiting {wait} ({} ahead)\n", place.why(), place.ahead));
+    print::message(format_args!("lfn: {}, waiting {wait} ({} ahead)\n", place.reason(), place.ahead));
 }
 
 /// Tickets saved by `lfn hosts add`.

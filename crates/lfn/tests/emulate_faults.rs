@@ -180,8 +180,8 @@ fn starts(before: &[&str]) {
 }
 
 /// Allows the namespaces of this many runs, besides those of the sandbox. A run first tests whether it may create any,
-/// and the kernel has not deleted these when the real ones are created. A user's run is in two user namespaces: the one
-/// that makes it an ordinary user, and its own.
+/// and the kernel has not deleted these when the real ones are created. A user's run is in two user namespaces: its
+/// own, and a namespace that makes it an ordinary user.
 fn limit(runs: u32) {
     for (kind, here, each) in [("net", 1, 4), ("pid", 1, 2), ("mnt", 1, 1), ("ipc", 1, 1), ("user", 0, 3)] {
         sysctl::write(&format!("user.max_{kind}_namespaces"), &(here + each * runs).to_string()).unwrap();

@@ -254,7 +254,7 @@ fn damaged_copy_never_gets_its_final_name() {
         assert_eq!(succeeded, there.exists(), "{flag:?} {damage}: {}", stderr(&output));
         assert!(can || !succeeded, "{flag:?} {damage}: {}", stderr(&output));
         if there.exists() {
-            assert!(fs::read(&there).unwrap() == bytes, "{flag:?} {damage}: the file is not the one that was sent");
+            assert!(fs::read(&there).unwrap() == bytes, "{flag:?} {damage}: the file differs from the source");
             fs::remove_file(&there).unwrap();
         }
     }

@@ -432,7 +432,7 @@ fn report_has_the_queueing_delay() {
     let links = &outcome.accuracy_report.paths[0].links;
     assert!(links.len() == 1 && links[0].split(',').any(|setting| setting == "rate=1mbit"), "{links:?}");
     let said = stderr(&output);
-    for row in ["packets offered", "dropped: queue", "utilisation", "queued p50/p90/p99/max", "late   p50/p99/max"] {
+    for row in ["packets offered", "dropped: queue", "utilisation", "queued p50/p90/p99/max", "lateness p50/p99/max"] {
         assert!(said.lines().any(|line| line.starts_with(row)), "{row}: {said}");
     }
     assert!(!said.contains("dropped: loss") && !said.contains("marked"), "no row for what did not happen: {said}");

@@ -265,7 +265,7 @@ fn contradictory_settings_are_refused() {
             &["--rtt", "20ms", "--forward-rate", "1mbit"],
             &["--rate is missing for the direction from far to near", "--return-rate"],
         ),
-        (&["--rtt", "20ms", "--rate", "1mbit", "--ecn", "on"], &["ecn without an aqm", "--aqm"]),
+        (&["--rtt", "20ms", "--rate", "1mbit", "--ecn", "on"], &["ecn has no effect without an aqm", "--aqm"]),
         (&["--rtt", "20ms", "--rate", "1mbit", "--ecn", "maybe"], &["--ecn: 'maybe'"]),
         (&["--rtt", "20ms", "--rate", "1mbit", "--aqm", "pie"], &["--aqm", "pie"]),
         (&["--rtt", "20ms", "--rate", "1mbit", "--overhead", "carrier-pigeon"], &["carrier-pigeon"]),
@@ -316,7 +316,7 @@ fn invalid_files_are_refused_with_the_line() {
     }
     let traces = [
         ("", "the trace is empty"),
-        ("1\n0\n", "line 2: its time is not later"),
+        ("1\n0\n", "line 2: the time is not later"),
         ("-5\n", "line 1: '-5'"),
         ("time[s],rate\n0,-1mbit\n", "line 2: rate: '-1mbit'"),
     ];

@@ -132,7 +132,7 @@ fn iperf3_results_match_the_schema() {
     for flags in [&["--time", "1s"][..], &["--time", "1s", "--reverse"], &["--time", "1s", "--udp"]] {
         let result = checked(|flags| lfn_test(&[&["--iperf3", &host], flags].concat()), flags);
         assert!(result["runs"][0]["iperf3"].is_object(), "{result}");
-        assert!(result["runs"][0]["far"]["kernel"].is_null(), "iperf3 does not tell");
+        assert!(result["runs"][0]["far"]["kernel"].is_null(), "iperf3 does not report it");
     }
 }
 
@@ -344,7 +344,7 @@ fn files_of_other_users_are_not_overwritten() {
     let flags = ["--time", "200ms", "--nettest", "--save", link.to_str().unwrap()];
     // Only root can change the owner.
     if lchown(&link, Some(12_345), None).is_ok() {
-        assert_refused(&server.test(&flags), 1, "another user put it into a directory where everybody may write");
+        assert_refused(&server.test(&flags), 1, "another user created it in a directory where all users may write");
         assert_eq!(fs::read_to_string(&precious).unwrap(), "precious");
         lchown(&link, Some(rustix::process::geteuid().as_raw()), None).unwrap();
     }
@@ -453,11 +453,11 @@ fn invalid_result_error_names_file_and_line() {
         assert_eq!(show(&[&file], &["--json"]).status.code(), Some(1), "{length}");
     }
     assert_refused(&show(&[directory.path()], &[]), 1, "directory");
-    assert_refused(&show(&[Path::new("/dev/zero")], &[]), 1, "longer than the 512 MiB");
+    assert_refused(&show(&[Path::new("/dev/zero")], &[]), 1, "longer than 512 MiB");
     // Far longer than the read limit, and sparse on disk.
     let sparse = fs::File::create(&file).unwrap();
     sparse.set_len(1 << 40).unwrap();
-    assert_refused(&show(&[&file], &[]), 1, "longer than the 512 MiB");
+    assert_refused(&show(&[&file], &[]), 1, "longer than 512 MiB");
     let two = [iperf3("312-tcp.client.json"), iperf3("321-tcp.client.json")];
     assert_refused(&show(&[&two[0], &two[1]], &["--intervals"]), 2, "--intervals");
 }
@@ -483,13 +483,13 @@ fn unsupported_schema_error_names_file_and_versions() {
 
 /// Returns the output of a test on a terminal of this size, made with `script` (installed by `.ci/run`), or None if it
 /// is missing.
-fn on_terminal(server: &Server, size: (u16, u16), flags: &str, colour: bool) -> Option<String> {
+fn on_terminal(server: &Server, columns: u16, rows: u16, flags: &str, colour: bool) -> Option<String> {
     if Command::new("script").arg("--version").output().is_err() {
         assert!(std::env::var_os("CI").is_none(), "script is missing");
         eprintln!("SKIPPED: script is missing");
         return None;
     }
-    let (columns, rows, lfn) = (size.0, size.1, support::lfn_path());
+    let lfn = support::lfn_path();
     let typed = format!("stty cols {columns} rows {rows}; {} test {} {flags}", lfn.display(), server.ticket);
     let mut command = Command::new("script");
     command.args(["-qec", &typed, "/dev/null"]).env("TERM", "xterm").env("LC_ALL", "C.UTF-8");
@@ -504,7 +504,7 @@ fn on_terminal(server: &Server, size: (u16, u16), flags: &str, colour: bool) -> 
 fn live_view_leaves_the_terminal_clean() {
     let server = Server::start(&[]);
     let short =
-        |flags: &str, colour| on_terminal(&server, (60, 20), &format!("--time 600ms --interval 100ms {flags}"), colour);
+        |flags: &str, colour| on_terminal(&server, 60, 20, &format!("--time 600ms --interval 100ms {flags}"), colour);
     let Some(seen) = short("", true) else { return };
     assert!(seen.contains("limits") && seen.contains("left") && seen.contains("\x1b[J"), "{seen}");
     let (_, after) = seen.rsplit_once("\x1b[J").unwrap();
@@ -513,7 +513,7 @@ fn live_view_leaves_the_terminal_clean() {
         assert!(line.trim_end().chars().count() <= 60, "{line}");
     }
     // On a narrow terminal the line may have no room for coloured parts.
-    let wide = |colour| on_terminal(&server, (100, 20), "--time 600ms --interval 100ms", colour).unwrap();
+    let wide = |colour| on_terminal(&server, 100, 20, "--time 600ms --interval 100ms", colour).unwrap();
     let coloured = wide(true);
     assert!(coloured.contains("\x1b[0m"), "{coloured:?}");
     let plain = wide(false);
@@ -528,7 +528,7 @@ fn live_view_leaves_the_terminal_clean() {
 #[test]
 fn live_view_updates_between_intervals() {
     let server = Server::start(&[]);
-    let Some(seen) = on_terminal(&server, (80, 24), "--time 2500ms --interval 2500ms", true) else { return };
+    let Some(seen) = on_terminal(&server, 80, 24, "--time 2500ms --interval 2500ms", true) else { return };
     let times = seen.lines().filter(|line| line.contains("time    ") && line.contains(" left")).count();
     assert!(times >= 2, "{seen:?}");
 }

@@ -191,8 +191,11 @@ fn aborted_iperf3_client_frees_its_slot() {
                     let what = format!("{until:?} {then:?}");
                     // The test has no end of its own: the client ends it.
                     let way = if kind == 0 { LoadDirection::Forward } else { LoadDirection::Reverse };
-                    let parameters =
-                        Parameters { way, end: TestEnd::Time(Duration::from_secs(1)), ..Parameters::default() };
+                    let parameters = Parameters {
+                        direction: way,
+                        end: TestEnd::Time(Duration::from_secs(1)),
+                        ..Parameters::default()
+                    };
                     let (mut control, stream) = conversation(address, until, number, &parameters);
                     match then {
                         Then::Closes => return,
@@ -240,7 +243,7 @@ fn unrequested_datagram_streams_are_not_awaited() {
     let running = Running::start(1024);
     let udp = Parameters {
         protocol: LoadProtocol::Udp,
-        way: LoadDirection::Reverse,
+        direction: LoadDirection::Reverse,
         length: Bytes(1000),
         ..Parameters::default()
     };
@@ -269,7 +272,7 @@ fn paused_stream_is_not_broken() {
         ..Parameters::default()
     };
     for way in [LoadDirection::Forward, LoadDirection::Reverse] {
-        let test = test(Parameters { way, ..slow.clone() }, SOON);
+        let test = test(Parameters { direction: way, ..slow.clone() }, SOON);
         let outcome = client::run("127.0.0.1", running.address().port(), &test, &mut |_| {}).unwrap();
         assert_eq!(outcome.runs[0].0.receiver().bytes, 3000, "{way:?}");
     }

@@ -29,19 +29,19 @@ fn main() -> ExitCode {
 fn tests() -> ExitCode {
     let wire = Needs::Programs(&["ip", "tcpdump"]);
     support::run(&[
-        ("socket_options_are_reported_by_both_ends", Needs::Nothing, options_are_granted_and_told),
+        ("socket_options_are_reported_by_both_ends", Needs::Nothing, socket_options_are_reported),
         ("marks_and_segments_are_those_on_the_wire", wire, || run_scenario("wire")),
         ("streams_use_the_bound_addresses", Needs::Nothing, streams_use_the_bound_addresses),
         ("counted_tests_are_exact", Needs::Nothing, counted_tests_are_exact),
         ("bidirectional_test_is_two_complete_tests", Needs::Nothing, both_directions_at_once),
         ("failed_direction_keeps_the_other_result", Needs::Nothing, failed_direction_keeps_the_other_result),
-        ("streams_are_reported_in_order", Needs::Nothing, streams_are_told_in_order),
+        ("streams_are_reported_in_order", Needs::Nothing, streams_are_in_order),
         ("precision_stops_early_with_the_reason", Needs::Nothing, precision_stops_early_with_the_reason),
         ("data_check_passes_without_errors", Needs::Nothing, data_check_passes_without_errors),
         ("data_check_detects_hidden_corruption", Needs::Namespaces, data_check_detects_hidden_corruption),
         ("block_timings_reproduce_the_report_of_1995", Needs::Namespaces, block_timings_reproduce_the_report_of_1995),
         ("no_copy_mode_sends_the_same_bytes", Needs::Nothing, no_copy_mode_sends_the_same_bytes),
-        ("multipath_tcp_fallback_is_reported", Needs::Nothing, multipath_tcp_is_told),
+        ("multipath_tcp_fallback_is_reported", Needs::Nothing, multipath_tcp_is_reported),
         ("interrupt_prints_the_results_so_far", Needs::Nothing, interrupt_prints_the_results_so_far),
         ("killed_client_frees_its_slot", Needs::Nothing, killed_client_frees_its_slot),
         ("contradictory_settings_are_refused", Needs::Nothing, contradictory_settings_are_refused),
@@ -57,7 +57,7 @@ fn sockets(run: &Value, end: &str, field: &str) -> Vec<Value> {
     streams(run, end).iter().map(|stream| stream["socket"][field].clone()).collect()
 }
 
-fn options_are_granted_and_told() {
+fn socket_options_are_reported() {
     let server = Server::start(&[]);
     let flags = ["--bytes", "3MB", "--streams", "2", "--mss", "1000", "--dscp", "AF21"];
     for direction in [&[][..], &["--reverse"]] {
@@ -76,7 +76,7 @@ fn options_are_granted_and_told() {
         assert_eq!(sockets(&run, run["sender"].as_str().unwrap(), "congestion"), ["reno", "reno"]);
         let page = unwrapped(&server.test(&flags));
         // The client requests the segment size for both ends.
-        for words in ["paced at 800 Mb/s", "DSCP AF21", "MSS 1000 B asked, payload of a segment 988 B"] {
+        for words in ["paced at 800 Mb/s", "DSCP AF21", "MSS 1000 B requested"] {
             assert!(page.contains(words), "{words}: {page}");
         }
     }
@@ -180,7 +180,7 @@ fn counted_tests_are_exact() {
             let sum = streams(&run, end).iter().map(|stream| number(&stream["bytes"])).sum::<u64>();
             assert_eq!(sum, bytes, "{flags:?}");
         }
-        assert_eq!(run["ended"], "done");
+        assert_eq!(run["ended"], "completed");
     }
 }
 
@@ -245,7 +245,7 @@ fn failed_direction_keeps_the_other_result() {
 }
 
 /// Sixteen streams dial at once in different threads, so their order is random.
-fn streams_are_told_in_order() {
+fn streams_are_in_order() {
     let server = Server::start(&[]);
     let numbers = |streams: &Value| -> Vec<u64> {
         streams.as_array().unwrap().iter().map(|stream| number(&stream["stream"])).collect()
@@ -276,7 +276,10 @@ fn precision_stops_early_with_the_reason() {
         assert!((40e6..88e6).contains(&goodput), "{goodput}");
     }
     let page = unwrapped(&server.test(&flags));
-    assert!(page.contains("the goodput was known well enough") && page.contains("% (95 %), of "), "{page}");
+    assert!(
+        page.contains("the goodput has the requested confidence interval") && page.contains("% (95 %), from "),
+        "{page}"
+    );
     // Each of two parallel tests is a load for the other, so both run until both reach the precision.
     let document = server.document(&[&flags[..], &["--bidir"]].concat());
     let runs = document["runs"].as_array().unwrap();
@@ -370,7 +373,7 @@ fn block_timings_reproduce_the_report_of_1995() {
         assert_eq!((number(&pitched["blocks"]), number(&pitched["bytes"])), (40, 40 * 65536));
     }
     let page = unwrapped(&emulated(&path, &["--block-timing", "--count", "10"]));
-    assert!(page.contains("10 blocks written") && page.contains("without"), "{page}");
+    assert!(page.contains("write times 10 blocks") && page.contains("without"), "{page}");
 }
 
 fn no_copy_mode_sends_the_same_bytes() {
@@ -400,7 +403,7 @@ fn no_copy_mode_sends_the_same_bytes() {
     assert_eq!((&run["near"]["mode"], &run["far"]["mode"]), (&"copying".into(), &"copying".into()));
 }
 
-fn multipath_tcp_is_told() {
+fn multipath_tcp_is_reported() {
     let server = Server::start(&[]);
     let has_it = fs::read_to_string("/proc/sys/net/mptcp/enabled").is_ok_and(|text| text.trim() == "1");
     for direction in [&[][..], &["--reverse"]] {
@@ -480,9 +483,9 @@ fn contradictory_settings_are_refused() {
         (&["--mss", "40000"], "MSS of 40 kB"),
         (&["--dscp", "64"], "'64'"),
         (&["--dscp", "EE"], "'EE'"),
-        (&["--pacing", "1kbit"], "pace of 1 kb/s"),
-        (&["--bytes", "0"], "a load of 0 B"),
-        (&["--read-length", "0"], "reads of 0 B"),
+        (&["--pacing", "1kbit"], "pacing rate of 1 kb/s"),
+        (&["--bytes", "0"], "load of 0 B"),
+        (&["--read-length", "0"], "read size of 0 B"),
         (&["--precision", "200%"], "--precision"),
         (&["--udp", "--mptcp"], "TCP"),
         (&["--udp", "--no-copy"], "--no-copy"),

@@ -470,9 +470,9 @@ fn unsupported_flags_are_refused() {
     for (flags, code, says) in [
         (&[closed.as_str(), "--stamp-count", "30", "--stamp-interval", "1ms"][..], 1, "the port is closed"),
         (&["127.0.0.1", "--stamp-count", "0"], 2, "--stamp-count: '0'"),
-        (&["127.0.0.1", "--stamp-count", "99999999999"], 2, "at most 10000000"),
-        (&["127.0.0.1", "--stamp-size", "43"], 2, "from 44 to 65507"),
-        (&["127.0.0.1", "--stamp-size", "70000"], 2, "from 44 to 65507"),
+        (&["127.0.0.1", "--stamp-count", "99999999999"], 2, "the maximum is 10000000"),
+        (&["127.0.0.1", "--stamp-size", "43"], 2, "not in the range 44 to 65507"),
+        (&["127.0.0.1", "--stamp-size", "70000"], 2, "not in the range 44 to 65507"),
         (&["127.0.0.1", "--stamp-key", "/nonexistent"], 2, "cannot read the key /nonexistent"),
         (&["127.0.0.1", "--streams", "4"], 2, "cannot be used with"),
         (&["127.0.0.1", "--udp"], 2, "cannot be used with"),

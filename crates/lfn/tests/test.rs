@@ -179,7 +179,7 @@ fn ticket_can_come_from_stdin_or_file() {
     let output = test(&at_file, &flags);
     assert!(output.status.success(), "blank lines: {}", text(&output.stderr));
     std::fs::write(&file, "\n\n").unwrap();
-    assert_refused(&test(&at_file, &flags), 2, "far.ticket holds no ticket");
+    assert_refused(&test(&at_file, &flags), 2, "far.ticket contains no ticket");
     // A file without a ticket may contain another secret.
     std::fs::write(&file, "\nhunter2\n").unwrap();
     let output = test(&at_file, &flags);
@@ -199,7 +199,7 @@ fn contradictory_flags_are_refused_before_dialling() {
         (&["--count", "-1"], "'-1'"),
         (&["--count", "99999999999999999999999"], "--count"),
         (&["--count", "18446744073709551615"], "18446744073709551615 records"),
-        (&["--time", "5", "--count", "5"], "contradict"),
+        (&["--time", "5", "--count", "5"], "cannot be combined"),
         (&["--length", "0"], "record of 0 B"),
         (&["--length", "1TB"], "record of 1 TB"),
         (&["--streams", "0"], "'0'"),

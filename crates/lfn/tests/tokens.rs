@@ -191,8 +191,8 @@ fn token_root_must_exist_at_server_start() {
     home.ok(&["copy", "@o:o", "got"]);
     assert_eq!(fs::read_to_string(home.path("got")).unwrap(), "other");
     assert_refused(&home.run(&["copy", "@o:r", "again"]), 1, "no such file");
-    fs::write(home.path("beside"), "not served").unwrap();
-    assert_refused(&home.run(&["copy", "@o:../beside", "again"]), 1, "leads out of the served directory");
+    fs::write(home.path("outside"), "not served").unwrap();
+    assert_refused(&home.run(&["copy", "@o:../outside", "again"]), 1, "leads out of the served directory");
 }
 
 #[test]

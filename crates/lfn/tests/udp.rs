@@ -32,8 +32,8 @@ fn main() -> ExitCode {
             ("ramp_finds_the_capacity", Needs::Namespaces, ramp_finds_the_capacity),
             ("receive_buffer_loss_is_not_path_loss", Needs::Nothing, a_receiver_overflows),
             ("slow_sender_is_reported", Needs::Nothing, a_sender_that_cannot_keep_its_rate),
-            ("server_rate_limit_is_reported_for_udp", Needs::Nothing, a_limit_is_shown),
-            ("udp_test_reports_both_hosts_and_prediction", Needs::Namespaces, both_hosts_are_told),
+            ("server_rate_limit_is_reported_for_udp", Needs::Nothing, server_limit_is_reported),
+            ("udp_test_reports_both_hosts_and_prediction", Needs::Namespaces, both_hosts_are_reported),
             ("path_loss_is_found_with_udp", Needs::Namespaces, loss_is_found),
             ("full_sender_queue_is_found_with_udp", Needs::Programs(&["tc"]), an_own_queue_is_found),
             ("tcpdump_confirms_even_pacing", Needs::Programs(&["tcpdump"]), datagrams_leave_evenly),
@@ -128,7 +128,7 @@ fn interrupted_ramp_reports_it() {
         assert_eq!(code, Some(130));
         let shown = unwrapped(&support::lfn().args(["show", saved]).output().unwrap());
         assert!(shown.contains("ramp ended early before the end of its first step"), "{shown}");
-        assert!(shown.contains("1 Mb/s had been begun"), "{shown}");
+        assert!(shown.contains("the step at 1 Mb/s is unfinished"), "{shown}");
         assert!(shown.contains("ended interrupted") && !shown.contains("at every rate"), "{shown}");
         let stored: Value = serde_json::from_slice(&fs::read(&file).unwrap()).unwrap();
         let end = if direction.is_empty() { "near" } else { "far" };
@@ -158,7 +158,7 @@ fn failed_ramp_reports_its_current_step() {
         }
         let shown = unwrapped(&support::lfn().args(["show", saved]).output().unwrap());
         assert!(shown.contains("ramp ended early before the end of its first step"), "{shown}");
-        assert!(shown.contains("1 Mb/s had been begun"), "{shown}");
+        assert!(shown.contains("the step at 1 Mb/s is unfinished"), "{shown}");
     }
 }
 
@@ -170,7 +170,7 @@ fn contradictory_flags_are_refused() {
     assert_refused(&server.test(&["--udp", "--length", "10"]), 2, "datagrams of 10 B");
     assert_refused(&server.test(&["--udp", "--congestion", "reno"]), 2, "--congestion with --udp");
     assert_refused(&server.test(&["--ramp", "--streams", "2"]), 2, "a ramp over 2 streams");
-    assert_refused(&server.test(&["--latency=1ms"]), 2, "a probe every 1 ms");
+    assert_refused(&server.test(&["--latency=1ms"]), 2, "probe interval of 1 ms");
     assert_refused(&server.test(&["--udp", "--precision", "2%"]), 2, "--precision with --udp: only TCP");
     let blocks = server.test(&["--ramp", "--block-timing"]);
     assert_refused(&blocks, 2, "--block-timing with --ramp");
@@ -358,8 +358,8 @@ fn a_receiver_overflows() {
     assert_eq!(number(&received["lost"]) + number(&received["datagrams"]), 20_000);
     let found = findings(&run);
     assert!(found.contains(&"receiver overflow") && !found.contains(&"loss"), "{found:?}");
-    let cure = run["findings"].as_array().unwrap().iter().find(|f| f["name"] == "receiver overflow").unwrap();
-    assert!(cure["remedy"]["command"].as_str().unwrap().contains("--rcvbuf"), "{cure}");
+    let finding = run["findings"].as_array().unwrap().iter().find(|f| f["name"] == "receiver overflow").unwrap();
+    assert!(finding["remedy"]["command"].as_str().unwrap().contains("--rcvbuf"), "{finding}");
     let text = unwrapped(&server.test(&flags));
     assert!(text.contains("in the receiver's own buffer, not on the path"), "{text}");
 }
@@ -380,7 +380,7 @@ fn a_sender_that_cannot_keep_its_rate() {
     assert!(text.contains("2 Tb/s requested") && text.contains("the sender could not keep the rate"), "{text}");
 }
 
-fn a_limit_is_shown() {
+fn server_limit_is_reported() {
     let server = Server::start(&["--client-rate", "8mbit"]);
     for direction in [&[][..], &["--reverse"]] {
         let flags = [&["--udp", "--time", "1s", "--length", "1000", "--pacing", "50mbit"], direction].concat();
@@ -392,7 +392,7 @@ fn a_limit_is_shown() {
         assert_eq!(findings(&run).first(), Some(&"limited by the server"), "{}", run["findings"]);
         let text = unwrapped(&server.test(&flags));
         assert!(text.contains("50 Mb/s requested, 8 Mb/s allowed by the server"), "{text}");
-        assert!(text.contains("which holds the test to 8 Mb/s"), "{text}");
+        assert!(text.contains("limits the test to 8 Mb/s"), "{text}");
     }
     // A rate requested by the client is not a limit of the server, with or without a server limit.
     for (server, udp) in [(&server, true), (&server, false), (&Server::start(&[]), true), (&Server::start(&[]), false)]
@@ -402,11 +402,11 @@ fn a_limit_is_shown() {
         let run = server.json(flags);
         assert_eq!(run["far"]["rate_limit_bits_per_second"], Value::Null, "{flags:?}");
         assert!(!findings(&run).contains(&"limited by the server"), "{}", run["findings"]);
-        assert!(!unwrapped(&server.test(flags)).contains("holds the test"), "{flags:?}");
+        assert!(!unwrapped(&server.test(flags)).contains("limits the test"), "{flags:?}");
     }
 }
 
-fn both_hosts_are_told() {
+fn both_hosts_are_reported() {
     let path = ["--rtt", "10ms", "--rate", "20mbit"];
     let mut seen = Vec::new();
     for _ in 0..3 {

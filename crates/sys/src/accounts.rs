@@ -71,6 +71,8 @@ fn with_buffer<T>(mut call: impl FnMut(&mut [c_char]) -> (c_int, Option<T>)) -> 
     }
 }
 
+/// Copies a C string, or returns None for a null pointer.
+///
 /// # Safety
 /// The pointer must be null, or point to a string that ends with a zero byte.
 unsafe fn text(text: *const c_char) -> Option<Vec<u8>> {
@@ -89,7 +91,7 @@ mod tests {
     fn names_and_ids_map_to_each_other() {
         assert_eq!((user_name(0).as_deref(), user_id(b"root")), (Some(&b"root"[..]), Some(0)));
         assert_eq!((group_name(0).as_deref(), group_id(b"root")), (Some(&b"root"[..]), Some(0)));
-        for name in [&b"nobody of this name"[..], b"", b"a\0b"] {
+        for name in [&b"no user of this name"[..], b"", b"a\0b"] {
             assert_eq!((user_id(name), group_id(name)), (None, None));
         }
         assert_eq!((user_name(3_999_999_999), group_name(3_999_999_999)), (None, None));

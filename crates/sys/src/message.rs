@@ -243,14 +243,14 @@ fn read_control(header: &libc::msghdr, message: &mut Message) {
         let (head, data) = unsafe { (&*next, libc::CMSG_DATA(next)) };
         // SAFETY: CMSG_LEN is pure arithmetic.
         let length = head.cmsg_len.saturating_sub(unsafe { libc::CMSG_LEN(0) } as usize);
-        read_one((head.cmsg_level, head.cmsg_type), data, length, message);
+        read_one(head.cmsg_level, head.cmsg_type, data, length, message);
         // SAFETY: as above.
         next = unsafe { libc::CMSG_NXTHDR(header, next) };
     }
 }
 
-fn read_one(kind: (libc::c_int, libc::c_int), data: *const u8, length: usize, message: &mut Message) {
-    match kind {
+fn read_one(level: libc::c_int, kind: libc::c_int, data: *const u8, length: usize, message: &mut Message) {
+    match (level, kind) {
         (libc::SOL_SOCKET, libc::SCM_TIMESTAMPNS) => {
             message.timestamp = value::<libc::timespec>(data, length).and_then(|timestamp| {
                 Some(Duration::new(u64::try_from(timestamp.tv_sec).ok()?, u32::try_from(timestamp.tv_nsec).ok()?))

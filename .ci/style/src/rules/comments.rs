@@ -28,7 +28,7 @@ pub fn check(tree: &Tree, measures: &mut Measures, findings: &mut Vec<Finding>) 
                 continue;
             }
             measures.docs += 1;
-            let first = &comment.lines[0];
+            let Some(first) = comment.lines.iter().find(|line| !line.text.is_empty()) else { continue };
             if opens_badly(&first.text) {
                 measures.doc_openers += 1;
                 findings.push(finding(file, Rule::DocOpener, first.line, &first.text));
@@ -45,7 +45,7 @@ pub fn check(tree: &Tree, measures: &mut Measures, findings: &mut Vec<Finding>) 
 }
 
 fn finding(file: &RustFile, rule: Rule, line: usize, text: &str) -> Finding {
-    Finding { rule, file: file.path.clone(), line, text: text.to_owned() }
+    Finding { rule, file: file.path.clone(), line, text: text.to_owned(), advice: String::new() }
 }
 
 fn is_what(word: &str) -> bool {
@@ -53,6 +53,7 @@ fn is_what(word: &str) -> bool {
 }
 
 fn opens_badly(text: &str) -> bool {
+    let text = text.trim_start_matches(|c: char| !c.is_alphanumeric());
     let word = text.split(|c: char| !c.is_alphabetic()).next().unwrap_or_default();
-    BAD_OPENERS.contains(&word)
+    BAD_OPENERS.iter().any(|bad| bad.eq_ignore_ascii_case(word))
 }

@@ -5,7 +5,9 @@ use std::collections::BTreeMap;
 
 use syn::spanned::Spanned;
 use syn::visit::{self, Visit};
-use syn::{Attribute, Fields, FnArg, ImplItemFn, Item, ItemFn, Pat, Signature, TraitItemFn, Visibility};
+use syn::{
+    Attribute, Expr, Fields, FnArg, ImplItemFn, Item, ItemFn, Lit, Meta, Signature, TraitItemFn, Type, Visibility,
+};
 
 use super::{Finding, Measures, Rule};
 use crate::source::{RustFile, Tree};
@@ -32,37 +34,35 @@ pub fn check(tree: &Tree, measures: &mut Measures, findings: &mut Vec<Finding>) 
         for (file, line) in places.iter().filter(|_| places.len() > 1) {
             let others = places.iter().filter(|place| !std::ptr::eq(place.0, *file));
             let others: Vec<&str> = others.map(|(file, _)| file.path.as_str()).collect();
-            let text = format!("{name} is also a type of {}", others.join(", "));
-            findings.push(Finding { rule: Rule::DuplicateType, file: file.path.clone(), line: *line, text });
+            let advice = format!("also a type of {}", others.join(", "));
+            let (file, text) = (file.path.clone(), name.clone());
+            findings.push(Finding { rule: Rule::DuplicateType, file, line: *line, text, advice });
         }
     }
 }
 
-/// Checks functions after a `#[test]` line, and all functions of test programs, some of which bring a harness of
-/// their own. Reads lines, because tests inside of macros are no syntax items.
+/// Checks functions with a test attribute, and all functions and trial names of test programs, some of which have a
+/// harness of their own. Reads lines, because tests inside of macros are no syntax items.
 fn check_test_names(file: &RustFile, measures: &mut Measures, findings: &mut Vec<Finding>) {
+    let mut names = Vec::new();
     let mut is_marked = false;
     for (index, line) in file.lines.iter().enumerate() {
-        let line = line.trim();
-        if line == "#[test]" {
-            is_marked = true;
-            continue;
-        }
-        let rest = line.strip_prefix("pub ").unwrap_or(line).strip_prefix("fn ");
-        let Some(name) = rest.and_then(|rest| rest.split(|c: char| !c.is_alphanumeric() && c != '_').next()) else {
-            is_marked &= line.starts_with("#[") || line.starts_with("//");
-            continue;
-        };
+        is_marked |= line.trim_start().starts_with("#[") && line.contains("test]");
+        let Some((_, rest)) = line.split_once("fn ").filter(|(before, _)| !before.contains("//")) else { continue };
         if is_marked || file.is_test {
             measures.tests += usize::from(is_marked);
-            if name.chars().count() > MAX_TEST_NAME {
-                measures.long_test_names += 1;
-                let text = format!("{name} has {} characters", name.chars().count());
-                let path = file.path.clone();
-                findings.push(Finding { rule: Rule::LongTestName, file: path, line: index + 1, text });
-            }
+            names.push((index + 1, rest.split(|c: char| !c.is_alphanumeric() && c != '_').next().unwrap_or_default()));
         }
         is_marked = false;
+    }
+    let is_name = |text: &str| text.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_');
+    let trials = file.strings.iter().filter(|_| file.is_test).flatten();
+    let trials = trials.map(|text| (text.line, text.text.trim_matches('"'))).filter(|(_, text)| is_name(text));
+    for (line, name) in names.into_iter().chain(trials).filter(|(_, name)| name.chars().count() > MAX_TEST_NAME) {
+        measures.long_test_names += 1;
+        let advice = format!("{} characters, the maximum is {MAX_TEST_NAME}", name.chars().count());
+        let (file, text) = (file.path.clone(), name.to_owned());
+        findings.push(Finding { rule: Rule::LongTestName, file, line, text, advice });
     }
 }
 
@@ -75,9 +75,9 @@ struct Items<'a> {
 }
 
 impl Items<'_> {
-    fn report(&mut self, rule: Rule, at: impl Spanned, text: String) {
-        let line = at.span().start().line;
-        self.findings.push(Finding { rule, file: self.file.path.clone(), line, text });
+    fn report(&mut self, rule: Rule, at: impl Spanned, name: &syn::Ident) {
+        let (file, line) = (self.file.path.clone(), at.span().start().line);
+        self.findings.push(Finding { rule, file, line, text: name.to_string(), advice: String::new() });
     }
 
     fn check_type(&mut self, visibility: &Visibility, name: &syn::Ident, attributes: &[Attribute]) {
@@ -89,18 +89,17 @@ impl Items<'_> {
     }
 
     fn check_doc(&mut self, visibility: &Visibility, name: &syn::Ident, attributes: &[Attribute]) {
-        let is_documented = attributes.iter().any(|attribute| attribute.path().is_ident("doc"));
-        if !self.in_test && matches!(visibility, Visibility::Public(_)) && !is_documented {
-            self.report(Rule::MissingDoc, name, format!("{name} has no doc comment"));
+        if !self.in_test && matches!(visibility, Visibility::Public(_)) && !is_documented(attributes) {
+            self.report(Rule::MissingDoc, name, name);
         }
     }
 
     fn check_parameters(&mut self, signature: &Signature) {
         for input in &signature.inputs {
             if let FnArg::Typed(parameter) = input
-                && matches!(*parameter.pat, Pat::Tuple(_))
+                && is_tuple(&parameter.ty)
             {
-                self.report(Rule::TupleParameter, parameter, format!("of function {}", signature.ident));
+                self.report(Rule::TupleParameter, parameter, &signature.ident);
             }
         }
     }
@@ -115,10 +114,9 @@ impl Items<'_> {
             return;
         }
         for (name, attributes) in members {
-            let is_documented = attributes.iter().any(|attribute| attribute.path().is_ident("doc"));
-            if !is_documented && !has_clap_word(attributes, &["flatten", "subcommand", "help", "skip", "hide", "about"])
-            {
-                self.report(Rule::FlagWithoutHelp, name, format!("{name} has no help"));
+            let words = ["flatten", "subcommand", "skip", "help"];
+            if !is_documented(attributes) && !has_clap_word(attributes, &words) {
+                self.report(Rule::FlagWithoutHelp, name, name);
             }
         }
     }
@@ -142,6 +140,7 @@ impl<'ast> Visit<'ast> for Items<'_> {
                 let variants = item.variants.iter().filter(|variant| !matches!(variant.fields, Fields::Unnamed(_)));
                 self.check_flags(&item.attrs, variants.map(|variant| (&variant.ident, &variant.attrs[..])));
             }
+            Item::Union(item) => self.check_type(&item.vis, &item.ident, &item.attrs),
             Item::Trait(item) => self.check_type(&item.vis, &item.ident, &item.attrs),
             Item::Type(item) => self.check_type(&item.vis, &item.ident, &item.attrs),
             Item::Mod(item) => self.in_test |= is_test_only(&item.attrs),
@@ -174,6 +173,27 @@ impl<'ast> Visit<'ast> for Items<'_> {
     }
 }
 
+/// Reports whether the attributes have a doc comment with text.
+fn is_documented(attributes: &[Attribute]) -> bool {
+    attributes.iter().filter(|attribute| attribute.path().is_ident("doc")).any(|attribute| match &attribute.meta {
+        Meta::NameValue(meta) => match &meta.value {
+            Expr::Lit(literal) => matches!(&literal.lit, Lit::Str(text) if !text.value().trim().is_empty()),
+            _ => true,
+        },
+        _ => false,
+    })
+}
+
+/// Reports whether a type is a tuple, or a reference to a tuple. The unit type is none.
+fn is_tuple(ty: &Type) -> bool {
+    match ty {
+        Type::Tuple(tuple) => !tuple.elems.is_empty(),
+        Type::Reference(reference) => is_tuple(&reference.elem),
+        Type::Paren(paren) => is_tuple(&paren.elem),
+        _ => false,
+    }
+}
+
 /// Reports whether an item is compiled for tests alone.
 fn is_test_only(attributes: &[Attribute]) -> bool {
     attributes.iter().any(|attribute| {
@@ -199,7 +219,8 @@ fn has_clap_word(attributes: &[Attribute], words: &[&str]) -> bool {
     let clap =
         |attribute: &&Attribute| ["arg", "command", "clap", "value"].iter().any(|name| attribute.path().is_ident(name));
     attributes.iter().filter(clap).any(|attribute| match &attribute.meta {
-        syn::Meta::List(list) => list.tokens.clone().into_iter().any(
+        Meta::List(list) if list.tokens.to_string().replace(' ', "").contains("help=\"\"") => false,
+        Meta::List(list) => list.tokens.clone().into_iter().any(
             |token| matches!(&token, proc_macro2::TokenTree::Ident(ident) if words.iter().any(|word| ident == word)),
         ),
         _ => false,

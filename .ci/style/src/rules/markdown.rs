@@ -22,9 +22,8 @@ pub fn check_links(tree: &Tree, findings: &mut Vec<Finding>) -> anyhow::Result<(
     for (path, page) in &pages {
         for (line, link) in &page.links {
             if let Some(reason) = fault(tree, &pages, path, link) {
-                let text = format!("{link}: {reason}");
-                let file = path.to_string_lossy().into_owned();
-                findings.push(Finding { rule: Rule::BrokenLink, file, line: *line, text });
+                let (file, advice) = (path.to_string_lossy().into_owned(), reason.to_owned());
+                findings.push(Finding { rule: Rule::BrokenLink, file, line: *line, text: link.clone(), advice });
             }
         }
     }
@@ -33,11 +32,13 @@ pub fn check_links(tree: &Tree, findings: &mut Vec<Finding>) -> anyhow::Result<(
 
 /// Returns the reason why `link` on the page `from` leads nowhere. Links to other sites are not followed.
 fn fault(tree: &Tree, pages: &BTreeMap<PathBuf, Page>, from: &Path, link: &str) -> Option<&'static str> {
-    if link.contains("://") || link.starts_with("mailto:") {
+    if ["https://", "http://", "mailto:"].iter().any(|scheme| link.starts_with(scheme)) {
         return None;
     }
     let (file, anchor) = link.split_once('#').unwrap_or((link, ""));
-    let target = if file.is_empty() { from.to_path_buf() } else { resolve(from, file) };
+    let Some(target) = (if file.is_empty() { Some(from.to_path_buf()) } else { resolve(from, file) }) else {
+        return Some("outside of the tree");
+    };
     if !tree.root.join(&target).exists() {
         return Some("no such file");
     }
@@ -45,19 +46,18 @@ fn fault(tree: &Tree, pages: &BTreeMap<PathBuf, Page>, from: &Path, link: &str) 
     (!page.anchors.contains(anchor)).then_some("no such heading")
 }
 
-/// Returns the path from the root for `file`, a path from the page `from`.
-fn resolve(from: &Path, file: &str) -> PathBuf {
+/// Returns the path from the root for `file`, a path from the page `from`, or None if it leads out of the tree.
+fn resolve(from: &Path, file: &str) -> Option<PathBuf> {
     let mut path = from.parent().map(Path::to_path_buf).unwrap_or_default();
     for part in Path::new(file).components() {
         match part {
-            Component::ParentDir => {
-                path.pop();
-            }
+            Component::ParentDir if !path.pop() => return None,
+            Component::RootDir => return None,
             Component::Normal(name) => path.push(name),
             _ => {}
         }
     }
-    path
+    Some(path)
 }
 
 impl Page {

@@ -58,13 +58,16 @@ pub struct Finding {
     /// Path from the root of the tree.
     pub file: String,
     pub line: usize,
-    /// The text that breaks the rule, with the reason.
+    /// The text that breaks the rule.
     pub text: String,
+    /// The reason, or the words to use instead. Empty if the rule says enough.
+    pub advice: String,
 }
 
 impl fmt::Display for Finding {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}:{}: {}: {}", self.file, self.line, self.rule.name(), self.text)
+        write!(f, "{}:{}: {}: {}", self.file, self.line, self.rule.name(), self.text)?;
+        if self.advice.is_empty() { Ok(()) } else { write!(f, " ({})", self.advice) }
     }
 }
 

@@ -1,10 +1,10 @@
-//! The rule for words: none of the list in `words.txt` stands in a comment, a string literal or a Markdown file.
+//! The rule for words: no word of the list in `words.txt` is in a comment, a string literal or a Markdown file.
 
 use anyhow::Context;
 use regex::{Regex, RegexBuilder};
 
 use super::{Finding, Rule};
-use crate::source::Tree;
+use crate::source::{Text, Tree};
 
 /// The words to avoid, each with the words to use.
 pub struct WordList {
@@ -28,28 +28,38 @@ impl WordList {
         Ok(WordList { entries })
     }
 
-    /// Returns each listed word in `text` with the words to use.
-    fn search<'a>(&'a self, text: &'a str) -> impl Iterator<Item = String> + 'a {
-        self.entries.iter().filter_map(move |(regex, advice)| {
-            let word = regex.find(text)?.as_str();
-            Some(format!("\"{word}\" (write: {advice}) in: {}", text.trim()))
-        })
+    /// Adds a finding for each listed word in `lines`, which are one text: a word can continue on the next line.
+    fn search(&self, file: &str, lines: &[Text], findings: &mut Vec<Finding>) {
+        let mut joined = String::new();
+        let mut starts = Vec::new();
+        for line in lines {
+            starts.push(joined.len());
+            joined.push_str(&line.text);
+            joined.push(' ');
+        }
+        for (regex, words) in &self.entries {
+            for found in regex.find_iter(&joined) {
+                let line = &lines[starts.partition_point(|start| *start <= found.start()) - 1];
+                let advice = format!("for \"{}\" write: {words}", found.as_str());
+                let (file, text) = (file.to_owned(), line.text.clone());
+                findings.push(Finding { rule: Rule::Word, file, line: line.line, text, advice });
+            }
+        }
     }
 }
 
-/// Checks all comments, string literals and Markdown lines.
+/// Checks all comments, string literals and Markdown paragraphs.
 pub fn check(tree: &Tree, words: &WordList, findings: &mut Vec<Finding>) {
-    let mut search = |file: &str, line: usize, text: &str| {
-        findings.extend(words.search(text).map(|text| Finding { rule: Rule::Word, file: file.to_owned(), line, text }));
-    };
     for file in &tree.rust {
-        for text in file.comments.iter().flat_map(|comment| &comment.lines).chain(&file.strings) {
-            search(&file.path, text.line, &text.text);
+        for lines in file.comments.iter().map(|comment| &comment.lines).chain(&file.strings) {
+            words.search(&file.path, lines, findings);
         }
     }
     for file in &tree.markdown {
-        for (index, text) in file.text.lines().enumerate() {
-            search(&file.path, index + 1, text);
+        let lines: Vec<Text> =
+            (1..).zip(file.text.lines()).map(|(line, text)| Text { line, text: text.into() }).collect();
+        for paragraph in lines.split(|line| line.text.trim().is_empty()) {
+            words.search(&file.path, paragraph, findings);
         }
     }
 }

@@ -21,7 +21,7 @@ pub struct ExpectedWait {
     /// Count of sessions that are admitted before.
     pub ahead: usize,
     /// Scope of the quota that the session waits for.
-    pub held_by: QuotaScope,
+    pub limited_by: QuotaScope,
 }
 
 impl AdmissionGate {
@@ -32,18 +32,18 @@ impl AdmissionGate {
             self.running.iter().map(|(id, running)| (*id, self.latest_end(running, now))).collect();
         let waiting = self.accounts.iter().flat_map(|(client, account)| account.waiting.iter().map(|w| (*client, w)));
         let waiting: HashMap<u64, (SessionDemand, QuotaScope)> =
-            waiting.map(|(client, w)| (w.id, (w.ask, self.held_by(client, &w.ask, now)))).collect();
-        let held_by = |id: u64| waiting.get(&id).map_or(QuotaScope::All, |(_, whose)| *whose);
+            waiting.map(|(client, w)| (w.id, (w.demand, self.limiting_scope(client, &w.demand, now)))).collect();
+        let limiting_scope = |id: u64| waiting.get(&id).map_or(QuotaScope::All, |(_, scope)| *scope);
         let mut expected = HashMap::new();
         let mut at = now;
         loop {
             for turn in simulated.admit(at) {
                 let ahead = expected.len();
                 let wait = Some(at.saturating_since(now));
-                expected.insert(turn.id, ExpectedWait { wait, ahead, held_by: held_by(turn.id) });
+                expected.insert(turn.id, ExpectedWait { wait, ahead, limited_by: limiting_scope(turn.id) });
                 let end = waiting
                     .get(&turn.id)
-                    .and_then(|(ask, _)| self.max_duration(ask))
+                    .and_then(|(demand, _)| self.max_duration(demand))
                     .map(|time| at + time + SESSION_OVERHEAD);
                 ends.insert(turn.id, end);
             }
@@ -56,7 +56,7 @@ impl AdmissionGate {
         // Sessions that were not admitted in the simulation come last, with an unknown wait.
         for id in simulated.still_waiting() {
             let ahead = expected.len();
-            expected.insert(id, ExpectedWait { wait: None, ahead, held_by: held_by(id) });
+            expected.insert(id, ExpectedWait { wait: None, ahead, limited_by: limiting_scope(id) });
         }
         expected
     }
@@ -90,19 +90,19 @@ impl AdmissionGate {
     /// Returns the latest end of a running session. Unknown if it already exceeded its maximum.
     fn latest_end(&self, running: &Running, now: Instant) -> Option<Instant> {
         let so_far = now.saturating_since(running.since);
-        let by_progress = running.ask.bytes.filter(|_| running.moved.0 > 0).map(|bytes| {
+        let by_progress = running.demand.bytes.filter(|_| running.moved.0 > 0).map(|bytes| {
             let left = bytes.0.saturating_sub(running.moved.0) as f64 / running.moved.0 as f64;
             now + Duration::try_from_secs_f64(so_far.as_secs_f64() * left).unwrap_or(Duration::MAX)
         });
-        let by_time = running.allowed.time.map(|time| running.since + time.saturating_add(running.ask.grace));
+        let by_time = running.allowed.time.map(|time| running.since + time.saturating_add(running.demand.grace));
         let end = [by_progress, by_time].into_iter().flatten().min()? + SESSION_OVERHEAD;
         (end > now).then_some(end)
     }
 
     /// Returns the maximum duration of a session that has not started.
-    fn max_duration(&self, ask: &SessionDemand) -> Option<Duration> {
-        let by_rate = ask.rate.zip(ask.bytes).map(|(rate, bytes): (_, Bytes)| rate.time_for(bytes));
-        let most = (!ask.unbounded).then_some(self.quotas.session_time);
-        Some(ask.time.or(by_rate).or(most)?.saturating_add(ask.grace))
+    fn max_duration(&self, demand: &SessionDemand) -> Option<Duration> {
+        let by_rate = demand.rate.zip(demand.bytes).map(|(rate, bytes): (_, Bytes)| rate.time_for(bytes));
+        let most = (!demand.unbounded).then_some(self.quotas.session_time);
+        Some(demand.time.or(by_rate).or(most)?.saturating_add(demand.grace))
     }
 }

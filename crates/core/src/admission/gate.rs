@@ -44,19 +44,19 @@ pub(super) struct Account {
     pub(super) rate: BitRate,
     pub(super) waiting: VecDeque<QueuedSession>,
     pub(super) usage: WindowUsage,
-    pub(super) seen: Instant,
+    pub(super) last_seen: Instant,
 }
 
 #[derive(Clone, Copy, Debug)]
 pub(super) struct QueuedSession {
     pub(super) id: u64,
-    pub(super) ask: SessionDemand,
+    pub(super) demand: SessionDemand,
 }
 
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Running {
     pub(super) client: Client,
-    pub(super) ask: SessionDemand,
+    pub(super) demand: SessionDemand,
     pub(super) allowed: SessionGrant,
     pub(super) since: Instant,
     /// Bytes that were taken from the quotas.
@@ -110,30 +110,30 @@ impl AdmissionGate {
     }
 
     /// Adds a session to the queue. Call [`AdmissionGate::admit`] afterwards to learn whether it is admitted at once.
-    pub fn ask(&mut self, client: Client, ask: SessionDemand, now: Instant) -> Result<u64, Denial> {
+    pub fn enqueue(&mut self, client: Client, demand: SessionDemand, now: Instant) -> Result<u64, Denial> {
         // The demand comes from a peer and will be summed.
-        let ask = SessionDemand { rate: ask.rate.map(|rate| rate.clamp(BitRate(1), MAX_RATE)), ..ask };
-        self.check_possible(&ask)?;
+        let demand = SessionDemand { rate: demand.rate.map(|rate| rate.clamp(BitRate(1), MAX_RATE)), ..demand };
+        self.check_possible(&demand)?;
         self.limit_accounts();
         let window = self.quotas.window;
-        self.all.usage.forget(window, now);
+        self.all.usage.expire(window, now);
         let account = self.accounts.entry(client).or_default();
-        account.seen = now;
-        account.usage.forget(window, now);
-        self.check_quotas(client, &ask, now)?;
-        self.check_queue_space(client, &ask, now)?;
+        account.last_seen = now;
+        account.usage.expire(window, now);
+        self.check_quotas(client, &demand, now)?;
+        self.check_queue_space(client, &demand, now)?;
         let id = self.next;
         self.next += 1;
         let account = self.accounts.entry(client).or_default();
         if account.waiting.is_empty() {
             self.order.push_back(client);
         }
-        account.waiting.push_back(QueuedSession { id, ask });
+        account.waiting.push_back(QueuedSession { id, demand });
         Ok(id)
     }
 
-    /// Returns all sessions that are admitted or rejected now. Call this after each [`AdmissionGate::ask`], [`AdmissionGate::leave`]
-    /// and [`AdmissionGate::end`].
+    /// Returns all sessions that are admitted or rejected now. Call this after each
+    /// [`AdmissionGate::enqueue`], [`AdmissionGate::leave`] and [`AdmissionGate::end`].
     pub fn admit(&mut self, now: Instant) -> Vec<AdmissionDecision> {
         let mut turns = Vec::new();
         let mut at = 0;
@@ -142,7 +142,7 @@ impl AdmissionGate {
                 self.order.remove(at);
                 continue;
             };
-            let outcome = match self.check_admission(client, &first.ask, now) {
+            let outcome = match self.check_admission(client, &first.demand, now) {
                 Admission::OwnQuota => {
                     at += 1;
                     continue;
@@ -204,17 +204,17 @@ impl AdmissionGate {
         self.quotas.all.bytes.or(self.quotas.client.bytes).is_some()
     }
 
-    /// Checks that a session may move `all` bytes in total, `asked` of which are a new request. Takes nothing: other
+    /// Checks that a session may move `all` bytes in total, `requested` of which are a new request. Takes nothing: other
     /// sessions may use the same bytes.
-    pub fn affords(&self, id: u64, all: Bytes, asked: Bytes, now: Instant) -> Result<(), Denial> {
+    pub fn affords(&self, id: u64, all: Bytes, requested: Bytes, now: Instant) -> Result<(), Denial> {
         let Some(&Running { client, taken, .. }) = self.running.get(&id) else { return Ok(()) };
-        let Some((whose, left)) = self.bytes_left(client, now) else { return Ok(()) };
+        let Some((scope, left)) = self.bytes_left(client, now) else { return Ok(()) };
         let allowance = taken.0.saturating_add(left.0);
         if all.0 <= allowance {
             return Ok(());
         }
-        let spoken_of = all.0.saturating_sub(asked.0);
-        Err(self.bytes_denial(whose, client, Some(asked), Bytes(allowance.saturating_sub(spoken_of)), now))
+        let already_taken = all.0.saturating_sub(requested.0);
+        Err(self.bytes_denial(scope, client, Some(requested), Bytes(allowance.saturating_sub(already_taken)), now))
     }
 
     /// Returns which quota of bytes is exhausted for a session, if any.
@@ -224,19 +224,21 @@ impl AdmissionGate {
     }
 
     /// Returns bytes to the quotas that were taken but not moved.
-    pub fn give_back(&mut self, id: u64, bytes: Bytes) {
+    pub fn refund(&mut self, id: u64, bytes: Bytes) {
         let Some(running) = self.running.get_mut(&id) else { return };
         let bytes = bytes.min(running.taken);
         running.taken.0 -= bytes.0;
         for account in [Some(&mut self.all), self.accounts.get_mut(&running.client)].into_iter().flatten() {
-            account.usage.give_back(bytes);
+            account.usage.refund(bytes);
         }
     }
 
     /// Charges the session's time until `now`. An error means that the quota of time is exhausted and the session must
     /// end.
     pub fn spend(&mut self, id: u64, now: Instant) -> Result<(), Denial> {
-        let Some(running) = self.running.get_mut(&id).filter(|running| !running.ask.uncounted) else { return Ok(()) };
+        let Some(running) = self.running.get_mut(&id).filter(|running| !running.demand.uncounted) else {
+            return Ok(());
+        };
         let (client, time) = (running.client, now.saturating_since(running.charged));
         running.charged = now;
         let window = self.quotas.window;
@@ -250,12 +252,12 @@ impl AdmissionGate {
     pub fn end(&mut self, id: u64, now: Instant) {
         // An exhausted quota of time no longer matters.
         let _ = self.spend(id, now);
-        let Some(running) = self.running.remove(&id).filter(|running| !running.ask.uncounted) else { return };
+        let Some(running) = self.running.remove(&id).filter(|running| !running.demand.uncounted) else { return };
         for account in [Some(&mut self.all), self.accounts.get_mut(&running.client)].into_iter().flatten() {
             account.sessions -= 1;
             account.streams -= u32::from(running.allowed.streams);
             account.rate.0 = account.rate.0.saturating_sub(running.allowed.rate.unwrap_or_default().0);
-            account.seen = now;
+            account.last_seen = now;
         }
         let left = self.accounts.get(&running.client).is_some_and(|own| own.sessions == 0);
         self.clients -= u32::from(left);
@@ -270,77 +272,84 @@ impl AdmissionGate {
     }
 
     /// Rejects demands that can never be met.
-    fn check_possible(&self, ask: &SessionDemand) -> Result<(), Denial> {
+    fn check_possible(&self, demand: &SessionDemand) -> Result<(), Denial> {
         if self.stopping {
             return Err(Denial::Stopping);
         }
         let Quotas { all, client, session_streams, session_time, .. } = &self.quotas;
         let most = all.streams.min(client.streams).min(u32::from(*session_streams));
-        if u32::from(ask.streams) > most {
-            return Err(Denial::Streams { asked: ask.streams, most });
+        if u32::from(demand.streams) > most {
+            return Err(Denial::Streams { requested: demand.streams, max: most });
         }
         // If these sessions waited for counted sessions, they would wait for the session that they support.
-        if ask.uncounted && self.running.values().filter(|running| running.ask.uncounted).count() >= MAX_UNCOUNTED {
-            return Err(Denial::QueueFull { held_by: QuotaScope::All, whose: QuotaScope::All, waiting: 0, wait: None });
+        if demand.uncounted && self.running.values().filter(|running| running.demand.uncounted).count() >= MAX_UNCOUNTED
+        {
+            return Err(Denial::QueueFull {
+                limited_by: QuotaScope::All,
+                scope: QuotaScope::All,
+                waiting: 0,
+                wait: None,
+            });
         }
-        match ask.time {
-            Some(asked) if asked > *session_time => Err(Denial::Time { asked, most: *session_time }),
+        match demand.time {
+            Some(requested) if requested > *session_time => Err(Denial::Time { requested, max: *session_time }),
             _ => Ok(()),
         }
     }
 
     /// Checks that the declared bytes and time are left in the quotas.
-    fn check_quotas(&self, client: Client, ask: &SessionDemand, now: Instant) -> Result<(), Denial> {
-        self.bytes_for(client, ask.bytes, now)?;
-        self.seconds_for(client, ask.time, now).map(drop)
+    fn check_quotas(&self, client: Client, demand: &SessionDemand, now: Instant) -> Result<(), Denial> {
+        self.bytes_for(client, demand.bytes, now)?;
+        self.seconds_for(client, demand.time, now).map(drop)
     }
 
-    fn check_queue_space(&self, client: Client, ask: &SessionDemand, now: Instant) -> Result<(), Denial> {
+    fn check_queue_space(&self, client: Client, demand: &SessionDemand, now: Instant) -> Result<(), Denial> {
         let own = self.accounts.get(&client).map_or(0, |account| account.waiting.len()) as u32;
         let all = self.waiting() as u32;
-        let (whose, waiting) = match () {
+        let (scope, waiting) = match () {
             () if own > 0 && own >= self.quotas.client_queue => (QuotaScope::Client, own),
             () if all > 0 && all >= self.quotas.queue => (QuotaScope::All, all),
             // With a queue length of 0, a session that is not admitted at once is rejected.
-            () if self.must_wait(client, ask, now) && self.quotas.client_queue == 0 => (QuotaScope::Client, own),
-            () if self.must_wait(client, ask, now) && self.quotas.queue == 0 => (QuotaScope::All, all),
+            () if self.must_wait(client, demand, now) && self.quotas.client_queue == 0 => (QuotaScope::Client, own),
+            () if self.must_wait(client, demand, now) && self.quotas.queue == 0 => (QuotaScope::All, all),
             () => return Ok(()),
         };
         let wait = self.expected(now).values().map(|expected| expected.wait).max().flatten();
-        Err(Denial::QueueFull { held_by: self.held_by(client, ask, now), whose, waiting, wait })
+        Err(Denial::QueueFull { limited_by: self.limiting_scope(client, demand, now), scope, waiting, wait })
     }
 
     /// Reports whether a session at the head of the queue would have to wait.
-    fn must_wait(&self, client: Client, ask: &SessionDemand, now: Instant) -> bool {
-        matches!(self.check_admission(client, ask, now), Admission::OwnQuota | Admission::SharedQuota)
+    fn must_wait(&self, client: Client, demand: &SessionDemand, now: Instant) -> bool {
+        matches!(self.check_admission(client, demand, now), Admission::OwnQuota | Admission::SharedQuota)
     }
 
     /// Returns the scope of the quota that makes a session wait.
-    pub(super) fn held_by(&self, client: Client, ask: &SessionDemand, now: Instant) -> QuotaScope {
-        if matches!(self.check_admission(client, ask, now), Admission::OwnQuota) {
+    pub(super) fn limiting_scope(&self, client: Client, demand: &SessionDemand, now: Instant) -> QuotaScope {
+        if matches!(self.check_admission(client, demand, now), Admission::OwnQuota) {
             QuotaScope::Client
         } else {
             QuotaScope::All
         }
     }
 
-    fn check_admission(&self, client: Client, ask: &SessionDemand, now: Instant) -> Admission {
-        if ask.uncounted {
-            return Admission::Now(SessionGrant { streams: ask.streams, ..SessionGrant::default() });
+    fn check_admission(&self, client: Client, demand: &SessionDemand, now: Instant) -> Admission {
+        if demand.uncounted {
+            return Admission::Now(SessionGrant { streams: demand.streams, ..SessionGrant::default() });
         }
         let own = self.accounts.get(&client);
         let (sessions, streams) = own.map_or((0, 0), |own| (own.sessions, own.streams));
-        let asked = u32::from(ask.streams);
+        let requested = u32::from(demand.streams);
         let Quotas { all, client: share, clients, .. } = &self.quotas;
-        if sessions >= share.sessions || streams + asked > share.streams {
+        if sessions >= share.sessions || streams + requested > share.streams {
             return Admission::OwnQuota;
         }
         let waiting = own.map_or(1, |own| own.waiting.len());
-        let Some(rate) = fair_rate(share, sessions, own.map_or(BitRate(0), |own| own.rate), waiting, ask.rate) else {
+        let Some(rate) = fair_rate(share, sessions, own.map_or(BitRate(0), |own| own.rate), waiting, demand.rate)
+        else {
             return Admission::OwnQuota;
         };
         let is_excess_client = sessions == 0 && self.clients >= *clients;
-        if is_excess_client || self.all.sessions >= all.sessions || self.all.streams + asked > all.streams {
+        if is_excess_client || self.all.sessions >= all.sessions || self.all.streams + requested > all.streams {
             return Admission::SharedQuota;
         }
         let Some(rate) = fair_rate(all, self.all.sessions, self.all.rate, self.waiting(), rate) else {
@@ -349,10 +358,10 @@ impl AdmissionGate {
         match (self.bytes_for(client, None, now), self.seconds_for(client, None, now)) {
             (Err(denied), _) | (_, Err(denied)) => Admission::Never(denied),
             (Ok(bytes), Ok(time)) => Admission::Now(SessionGrant {
-                streams: ask.streams,
+                streams: demand.streams,
                 rate,
                 bytes,
-                time: [time, ask.time, (!ask.unbounded).then_some(self.quotas.session_time)]
+                time: [time, demand.time, (!demand.unbounded).then_some(self.quotas.session_time)]
                     .into_iter()
                     .flatten()
                     .min(),
@@ -360,8 +369,14 @@ impl AdmissionGate {
         }
     }
 
-    fn start(&mut self, QueuedSession { id, ask }: QueuedSession, client: Client, allowed: SessionGrant, now: Instant) {
-        if !ask.uncounted {
+    fn start(
+        &mut self,
+        QueuedSession { id, demand }: QueuedSession,
+        client: Client,
+        allowed: SessionGrant,
+        now: Instant,
+    ) {
+        if !demand.uncounted {
             let own = self.accounts.entry(client).or_default();
             self.clients += u32::from(own.sessions == 0);
             for account in [&mut self.all, own] {
@@ -370,7 +385,7 @@ impl AdmissionGate {
                 account.rate.0 = account.rate.0.saturating_add(allowed.rate.unwrap_or_default().0);
             }
         }
-        let running = Running { client, ask, allowed, since: now, taken: Bytes(0), moved: Bytes(0), charged: now };
+        let running = Running { client, demand, allowed, since: now, taken: Bytes(0), moved: Bytes(0), charged: now };
         self.running.insert(id, running);
     }
 
@@ -384,8 +399,8 @@ impl AdmissionGate {
 
     /// Returns the minimum of the bytes left in all quotas, with its scope; `None` without a quota.
     fn bytes_left(&self, client: Client, now: Instant) -> Option<(QuotaScope, Bytes)> {
-        let left = |whose, share: &QuotaLimits, spent: Bytes| {
-            share.bytes.map(|limit| (whose, Bytes(limit.0.saturating_sub(spent.0))))
+        let left = |scope, share: &QuotaLimits, spent: Bytes| {
+            share.bytes.map(|limit| (scope, Bytes(limit.0.saturating_sub(spent.0))))
         };
         let (own, all) = (self.client_usage(client, now), self.total_usage(now));
         let both = [
@@ -396,50 +411,55 @@ impl AdmissionGate {
     }
 
     /// Returns the bytes left, if they are not zero and cover the request.
-    fn bytes_for(&self, client: Client, asked: Option<Bytes>, now: Instant) -> Result<Option<Bytes>, Denial> {
-        let Some((whose, left)) = self.bytes_left(client, now) else { return Ok(None) };
-        if left.0 > 0 && asked.is_none_or(|asked| asked <= left) {
+    fn bytes_for(&self, client: Client, requested: Option<Bytes>, now: Instant) -> Result<Option<Bytes>, Denial> {
+        let Some((scope, left)) = self.bytes_left(client, now) else { return Ok(None) };
+        if left.0 > 0 && requested.is_none_or(|requested| requested <= left) {
             return Ok(Some(left));
         }
-        Err(self.bytes_denial(whose, client, asked, left, now))
+        Err(self.bytes_denial(scope, client, requested, left, now))
     }
 
     fn bytes_denial(
         &self,
-        whose: QuotaScope,
+        scope: QuotaScope,
         client: Client,
-        asked: Option<Bytes>,
-        left: Bytes,
+        requested: Option<Bytes>,
+        remaining: Bytes,
         now: Instant,
     ) -> Denial {
-        let (share, spent) = self.quota(whose, client, now);
+        let (share, spent) = self.quota(scope, client, now);
         let (limit, window) = (share.bytes.unwrap_or_default(), self.quotas.window);
-        let most = Bytes(limit.0.saturating_sub(asked.map_or(1, |asked| asked.0)));
-        let again = spent.time_until(most, Duration::MAX, window, now);
-        Denial::Bytes { whose, asked, left, limit, window, again }
+        let most = Bytes(limit.0.saturating_sub(requested.map_or(1, |requested| requested.0)));
+        let retry_after = spent.time_until(most, Duration::MAX, window, now);
+        Denial::Bytes { scope, requested, remaining, limit, window, retry_after }
     }
 
     /// Returns the time left, if it is not zero and covers the request.
-    fn seconds_for(&self, client: Client, asked: Option<Duration>, now: Instant) -> Result<Option<Duration>, Denial> {
-        let left = |whose| {
-            let (share, spent) = self.quota(whose, client, now);
-            share.time.map(|limit| (whose, limit, limit.saturating_sub(spent.time())))
+    fn seconds_for(
+        &self,
+        client: Client,
+        requested: Option<Duration>,
+        now: Instant,
+    ) -> Result<Option<Duration>, Denial> {
+        let left = |scope| {
+            let (share, spent) = self.quota(scope, client, now);
+            share.time.map(|limit| (scope, limit, limit.saturating_sub(spent.time())))
         };
         let both = [left(QuotaScope::Client), left(QuotaScope::All)];
-        let Some((whose, limit, left)) = both.into_iter().flatten().min_by_key(|(.., left)| *left) else {
+        let Some((scope, limit, left)) = both.into_iter().flatten().min_by_key(|(.., left)| *left) else {
             return Ok(None);
         };
-        if !left.is_zero() && asked.is_none_or(|asked| asked <= left) {
+        if !left.is_zero() && requested.is_none_or(|requested| requested <= left) {
             return Ok(Some(left));
         }
         let window = self.quotas.window;
-        let most = limit.saturating_sub(asked.unwrap_or(Duration::from_secs(1)));
-        let again = self.quota(whose, client, now).1.time_until(Bytes(u64::MAX), most, window, now);
-        Err(Denial::Seconds { whose, asked, left, limit, window, again })
+        let most = limit.saturating_sub(requested.unwrap_or(Duration::from_secs(1)));
+        let retry_after = self.quota(scope, client, now).1.time_until(Bytes(u64::MAX), most, window, now);
+        Err(Denial::Seconds { scope, requested, remaining: left, limit, window, retry_after })
     }
 
-    fn quota(&self, whose: QuotaScope, client: Client, now: Instant) -> (QuotaLimits, WindowUsage) {
-        match whose {
+    fn quota(&self, scope: QuotaScope, client: Client, now: Instant) -> (QuotaLimits, WindowUsage) {
+        match scope {
             QuotaScope::Client => (self.quotas.client, self.client_usage(client, now)),
             QuotaScope::All => (self.quotas.all, self.total_usage(now)),
         }
@@ -447,13 +467,13 @@ impl AdmissionGate {
 
     fn client_usage(&self, client: Client, now: Instant) -> WindowUsage {
         let mut spent = self.accounts.get(&client).map(|account| account.usage.clone()).unwrap_or_default();
-        spent.forget(self.quotas.window, now);
+        spent.expire(self.quotas.window, now);
         spent
     }
 
     fn total_usage(&self, now: Instant) -> WindowUsage {
         let mut spent = self.all.usage.clone();
-        spent.forget(self.quotas.window, now);
+        spent.expire(self.quotas.window, now);
         spent
     }
 
@@ -467,7 +487,7 @@ impl AdmissionGate {
         let before = self.accounts.len();
         self.accounts.retain(|_, account| !blank(account));
         if self.accounts.len() == before {
-            let oldest = self.accounts.iter().filter(|(_, account)| idle(account)).min_by_key(|(_, a)| a.seen);
+            let oldest = self.accounts.iter().filter(|(_, account)| idle(account)).min_by_key(|(_, a)| a.last_seen);
             if let Some(client) = oldest.map(|(client, _)| *client) {
                 self.accounts.remove(&client);
             }
@@ -475,21 +495,21 @@ impl AdmissionGate {
     }
 }
 
-/// Returns the rate of a new session that requests `asked`: the free rate, divided evenly among the waiting sessions.
-/// Returns `None` if the result would be below an even part of the total rate; the session then waits.
+/// Returns the rate of a new session: the free rate, divided evenly among the waiting sessions, and at most the
+/// `requested` rate. Returns `None` if the result would be below an even part of the total rate; the session then waits.
 fn fair_rate(
     share: &QuotaLimits,
     sessions: u32,
     taken: BitRate,
     waiting: usize,
-    asked: Option<BitRate>,
+    requested: Option<BitRate>,
 ) -> Option<Option<BitRate>> {
-    let Some(whole) = share.rate else { return Some(asked) };
+    let Some(whole) = share.rate else { return Some(requested) };
     let free = whole.0.saturating_sub(taken.0);
     let even = (whole.0 / u64::from(share.sessions.max(1))).max(1);
     let places = u64::from(share.sessions.saturating_sub(sessions)).max(1);
     let dealt = (free / (waiting as u64).clamp(1, places)).max(even).min(free);
-    let wanted = asked.map_or(dealt, |asked| asked.0.min(dealt));
-    let least = asked.map_or(even, |asked| asked.0.min(even)).max(1);
+    let wanted = requested.map_or(dealt, |requested| requested.0.min(dealt));
+    let least = requested.map_or(even, |requested| requested.0.min(even)).max(1);
     (wanted >= least).then_some(Some(BitRate(wanted)))
 }

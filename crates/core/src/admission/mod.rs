@@ -148,45 +148,45 @@ impl fmt::Display for QuotaScope {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Denial {
     /// More streams than the server ever permits.
-    #[error("{asked} streams requested, but the server allows {most}")]
-    Streams { asked: u16, most: u32 },
+    #[error("{requested} streams requested, but the server allows {max}")]
+    Streams { requested: u16, max: u32 },
     /// Longer than the server permits for a test.
-    #[error("a test of {} requested, but the server allows {}", show_duration(*.asked), show_duration(*.most))]
-    Time { asked: Duration, most: Duration },
+    #[error("a test of {} requested, but the server allows {}", show_duration(*.requested), show_duration(*.max))]
+    Time { requested: Duration, max: Duration },
     /// The bytes of the window are used up, or fewer are left than requested.
-    #[error("byte quota of {whose}: {left} of {limit} per {} left{}", show_duration(*.window), requested_bytes(.asked))]
+    #[error("byte quota of {scope}: {remaining} of {limit} per {} left{}", show_duration(*.window), requested_bytes(.requested))]
     Bytes {
-        whose: QuotaScope,
-        asked: Option<Bytes>,
-        left: Bytes,
+        scope: QuotaScope,
+        requested: Option<Bytes>,
+        remaining: Bytes,
         limit: Bytes,
         /// Window of the quota.
         window: Duration,
         /// Time until enough is left.
-        again: Duration,
+        retry_after: Duration,
     },
     /// The time of the window is used up, or less is left than requested.
     #[error(
-        "time quota of {whose}: {} of {} per {} left{}",
-        show_duration(*.left), show_duration(*.limit), show_duration(*.window), requested_time(.asked)
+        "time quota of {scope}: {} of {} per {} left{}",
+        show_duration(*.remaining), show_duration(*.limit), show_duration(*.window), requested_time(.requested)
     )]
     Seconds {
-        whose: QuotaScope,
-        asked: Option<Duration>,
-        left: Duration,
+        scope: QuotaScope,
+        requested: Option<Duration>,
+        remaining: Duration,
         limit: Duration,
         /// Window of the quota.
         window: Duration,
         /// Time until enough is left.
-        again: Duration,
+        retry_after: Duration,
     },
     /// The queue is full.
-    #[error("{}, and {}", wait_reason(*.held_by), queue_state(*.waiting, *.whose))]
+    #[error("{}, and {}", wait_reason(*.limited_by), queue_state(*.waiting, *.scope))]
     QueueFull {
         /// Scope of the quota that the session waits for.
-        held_by: QuotaScope,
+        limited_by: QuotaScope,
         /// Scope of the full queue.
-        whose: QuotaScope,
+        scope: QuotaScope,
         /// Count of waiting sessions.
         waiting: u32,
         /// Maximum wait of the last waiting session, if known.
@@ -206,13 +206,15 @@ impl Denial {
             None => hint,
         };
         raised(match self {
-            Denial::Streams { most, .. } => format!("use --streams {most} or fewer"),
-            Denial::Time { most, .. } => format!("use --time {} or less, or fewer records", most.as_secs_f64()),
-            Denial::Bytes { left: Bytes(0), again, .. } => later(*again),
-            Denial::Bytes { left, again, .. } => format!("copy {left} or less, or {}", later(*again)),
-            Denial::Seconds { left, again, .. } if left.is_zero() => later(*again),
-            Denial::Seconds { left, again, .. } => {
-                format!("use --time {} or less, or {}", left.as_secs_f64(), later(*again))
+            Denial::Streams { max: most, .. } => format!("use --streams {most} or fewer"),
+            Denial::Time { max: most, .. } => format!("use --time {} or less, or fewer records", most.as_secs_f64()),
+            Denial::Bytes { remaining: Bytes(0), retry_after, .. } => later(*retry_after),
+            Denial::Bytes { remaining: left, retry_after, .. } => {
+                format!("copy {left} or less, or {}", later(*retry_after))
+            }
+            Denial::Seconds { remaining: left, retry_after, .. } if left.is_zero() => later(*retry_after),
+            Denial::Seconds { remaining: left, retry_after, .. } => {
+                format!("use --time {} or less, or {}", left.as_secs_f64(), later(*retry_after))
             }
             Denial::QueueFull { wait: Some(wait), .. } => later(*wait),
             Denial::QueueFull { wait: None, .. } => "try again later".into(),
@@ -223,33 +225,33 @@ impl Denial {
     /// Returns the flag of `lfn serve` that sets the exhausted quota.
     fn flag(&self) -> Option<&'static str> {
         Some(match self {
-            Denial::Bytes { whose: QuotaScope::Client, .. } => "--client-bytes",
-            Denial::Bytes { whose: QuotaScope::All, .. } => "--max-bytes",
-            Denial::Seconds { whose: QuotaScope::Client, .. } => "--client-time",
-            Denial::Seconds { whose: QuotaScope::All, .. } => "--max-time",
+            Denial::Bytes { scope: QuotaScope::Client, .. } => "--client-bytes",
+            Denial::Bytes { scope: QuotaScope::All, .. } => "--max-bytes",
+            Denial::Seconds { scope: QuotaScope::Client, .. } => "--client-time",
+            Denial::Seconds { scope: QuotaScope::All, .. } => "--max-time",
             Denial::Streams { .. } | Denial::Time { .. } | Denial::QueueFull { .. } | Denial::Stopping => return None,
         })
     }
 }
 
-fn wait_reason(held_by: QuotaScope) -> &'static str {
-    match held_by {
+fn wait_reason(limiting_scope: QuotaScope) -> &'static str {
+    match limiting_scope {
         QuotaScope::Client => FULL_FOR_CLIENT,
         QuotaScope::All => FULL,
     }
 }
 
-fn queue_state(waiting: u32, whose: QuotaScope) -> String {
+fn queue_state(waiting: u32, scope: QuotaScope) -> String {
     match waiting {
         0 => "no session may wait".into(),
-        waiting => format!("{waiting} sessions of {whose} are waiting"),
+        waiting => format!("{waiting} sessions of {scope} are waiting"),
     }
 }
 
-fn requested_bytes(asked: &Option<Bytes>) -> String {
-    asked.map_or(String::new(), |asked| format!(", {asked} requested"))
+fn requested_bytes(requested: &Option<Bytes>) -> String {
+    requested.map_or(String::new(), |requested| format!(", {requested} requested"))
 }
 
-fn requested_time(asked: &Option<Duration>) -> String {
-    asked.map_or(String::new(), |asked| format!(", {} requested", show_duration(asked)))
+fn requested_time(requested: &Option<Duration>) -> String {
+    requested.map_or(String::new(), |requested| format!(", {} requested", show_duration(requested)))
 }

@@ -40,7 +40,7 @@ impl WindowUsage {
     }
 
     /// Removes usage that is older than the window.
-    pub(super) fn forget(&mut self, window: Duration, now: Instant) {
+    pub(super) fn expire(&mut self, window: Duration, now: Instant) {
         let current = number(window, now);
         while let Some(oldest) = self.slots.front().filter(|slot| slot.number + SLOTS < current) {
             self.bytes -= oldest.bytes;
@@ -50,7 +50,7 @@ impl WindowUsage {
     }
 
     pub(super) fn add(&mut self, bytes: Bytes, time: Duration, window: Duration, now: Instant) {
-        self.forget(window, now);
+        self.expire(window, now);
         let number = number(window, now);
         if self.slots.back().is_none_or(|slot| slot.number < number) {
             self.slots.push_back(Slot { number, bytes: 0, nanos: 0 });
@@ -66,7 +66,7 @@ impl WindowUsage {
     }
 
     /// Removes bytes that were added and not used, newest first.
-    pub(super) fn give_back(&mut self, bytes: Bytes) {
+    pub(super) fn refund(&mut self, bytes: Bytes) {
         let mut left = bytes.0;
         for slot in self.slots.iter_mut().rev() {
             let back = left.min(slot.bytes);
@@ -115,14 +115,14 @@ mod tests {
         let mut usage = WindowUsage::default();
         usage.add(Bytes(100), Duration::from_secs(5), WINDOW, at(10));
         usage.add(Bytes(10), Duration::ZERO, WINDOW, at(30));
-        usage.forget(WINDOW, at(70));
+        usage.expire(WINDOW, at(70));
         assert_eq!((usage.bytes(), usage.time()), (Bytes(110), Duration::from_secs(5)));
         assert_eq!(usage.time_until(Bytes(10), Duration::MAX, WINDOW, at(40)), Duration::from_secs(31));
         assert_eq!(usage.time_until(Bytes(0), Duration::MAX, WINDOW, at(40)), Duration::from_secs(51));
         assert_eq!(usage.time_until(Bytes(110), Duration::MAX, WINDOW, at(40)), Duration::ZERO);
-        usage.forget(WINDOW, at(71));
+        usage.expire(WINDOW, at(71));
         assert_eq!((usage.bytes(), usage.time()), (Bytes(10), Duration::ZERO));
-        usage.forget(WINDOW, at(91));
+        usage.expire(WINDOW, at(91));
         assert!(usage.is_empty());
     }
 
@@ -131,9 +131,9 @@ mod tests {
         let mut usage = WindowUsage::default();
         usage.add(Bytes(100), Duration::ZERO, WINDOW, at(0));
         usage.add(Bytes(50), Duration::ZERO, WINDOW, at(30));
-        usage.give_back(Bytes(60));
+        usage.refund(Bytes(60));
         assert_eq!(usage.bytes(), Bytes(90));
-        usage.forget(WINDOW, at(61));
+        usage.expire(WINDOW, at(61));
         assert_eq!(usage.bytes(), Bytes(0));
     }
 }

@@ -304,18 +304,25 @@ mod tests {
         (sent, received, socket)
     }
 
-    fn found(parts: (UdpSent, UdpReceived, SocketReport), host: HostReport, path: Option<PathProfile>) -> Vec<Finding> {
-        findings(parts, None, host, path, false)
+    fn found(
+        sent: UdpSent,
+        received: UdpReceived,
+        socket: SocketReport,
+        host: HostReport,
+        path: Option<PathProfile>,
+    ) -> Vec<Finding> {
+        findings(sent, received, socket, None, host, path, false)
     }
 
     fn findings(
-        parts: (UdpSent, UdpReceived, SocketReport),
+        sent: UdpSent,
+        received: UdpReceived,
+        socket: SocketReport,
         ramp: Option<RampReport>,
         host: HostReport,
         path: Option<PathProfile>,
         no_gso: bool,
     ) -> Vec<Finding> {
-        let (sent, received, socket) = parts;
         let end = |figures| EndReport {
             elapsed: Duration::from_secs(8),
             bytes: received.datagrams * 1000,
@@ -348,20 +355,21 @@ mod tests {
 
     #[test]
     fn a_healthy_test_has_no_findings() {
-        assert_eq!(found(healthy(), HostReport::default(), None), []);
+        let (sent, received, socket) = healthy();
+        assert_eq!(found(sent, received, socket, HostReport::default(), None), []);
     }
 
     #[test]
     fn path_loss_differs_from_receiver_drops() {
         let (sent, received, socket) = healthy();
         let lost = UdpReceived { lost: 500, datagrams: 49_500, max_loss_burst: 7, ..received };
-        let path = found((sent.clone(), lost.clone(), socket.clone()), HostReport::default(), None);
+        let path = found(sent.clone(), lost.clone(), socket.clone(), HostReport::default(), None);
         assert_eq!(causes(&path), [Cause::Loss]);
         assert!(path[0].summary.contains("1.000 % of the datagrams (500 of 50000), in bursts of up to 7"), "{path:?}");
         assert_eq!(path[0].remedy.command, "lfn test far --ramp");
 
         let own = UdpReceived { overflows: Some(498), ..lost };
-        let own = found((sent, own, socket), HostReport::default(), None);
+        let own = found(sent, own, socket, HostReport::default(), None);
         assert_eq!(causes(&own), [Cause::ReceiverOverflow], "the other two are chance");
         assert_eq!(own[0].remedy.command, "lfn test far --udp --rcvbuf 4194304");
     }
@@ -371,7 +379,7 @@ mod tests {
         let (sent, received, socket) = healthy();
         let lost = UdpReceived { lost: 25_000, datagrams: 25_000, ..received };
         let path = PathProfile::new(BitRate(25 * MBIT), Duration::from_millis(20));
-        let findings = found((sent, lost, socket), HostReport::default(), Some(path));
+        let findings = found(sent, lost, socket, HostReport::default(), Some(path));
         assert_eq!(causes(&findings), [Cause::Loss]);
         // 1000 of 1042 bytes: 23.99 Mb/s of payload.
         assert_eq!(findings[0].predicted, Some(BitRate(23_992_322)));
@@ -386,12 +394,12 @@ mod tests {
             behind_schedule_share: crate::units::Ratio::new(0.9).unwrap(),
             ..sent.clone()
         };
-        let slow = found((slow, received.clone(), socket.clone()), HostReport::default(), None);
+        let slow = found(slow, received.clone(), socket.clone(), HostReport::default(), None);
         assert_eq!(causes(&slow), [Cause::SlowSender]);
         assert!(slow[0].summary.contains("near sent 30 Mb/s of 50 Mb/s: behind its schedule for 90 %"), "{slow:?}");
 
         let held = UdpSent { achieved: BitRate(30 * MBIT), limit: Some(BitRate(30 * MBIT)), ..sent };
-        let held = found((held, received, socket), HostReport::default(), None);
+        let held = found(held, received, socket, HostReport::default(), None);
         assert_eq!(causes(&held), [Cause::ServerLimit]);
     }
 
@@ -405,13 +413,13 @@ mod tests {
             max_merged_datagrams: 0,
             ..received.clone()
         };
-        let loss = found((sent.clone(), lost, socket.clone()), HostReport::default(), None);
+        let loss = found(sent.clone(), lost, socket.clone(), HostReport::default(), None);
         assert_eq!(causes(&loss), [Cause::Loss]);
         assert!(loss[0].summary.ends_with("buffer: the place is unknown"), "{loss:?}");
         assert_eq!(loss[0].remedy.command, "lfn test far --udp --pacing 24mbit", "iperf3 has no ramp");
         assert!(!loss[0].evidence.contains_key("max_loss_burst"), "{loss:?}");
         let slow = UdpSent { achieved: BitRate(30 * MBIT), ..sent };
-        let slow = found((slow, received, socket), HostReport::default(), None);
+        let slow = found(slow, received, socket, HostReport::default(), None);
         assert_eq!(slow[0].summary, "near sent 30 Mb/s of 50 Mb/s");
     }
 
@@ -430,7 +438,7 @@ mod tests {
             counters: InterfaceCounters::default(),
         };
         let host = HostReport { interface: Some(interface), qdiscs: vec![qdisc], ..HostReport::default() };
-        let findings = found((sent, lost, socket), host, None);
+        let findings = found(sent, lost, socket, host, None);
         assert_eq!(causes(&findings), [Cause::LocalDrops]);
         assert_eq!(findings[0].remedy.to_string(), "tc qdisc replace dev eth0 root fq   (on near)");
     }
@@ -442,8 +450,8 @@ mod tests {
         let of = |highest: u64, onset: Option<u64>| {
             let (highest, onset) = (Some(BitRate(highest * MBIT)), onset.map(|rate| BitRate(rate * MBIT)));
             let ramp = RampReport { highest_passed: highest, lowest_failed: onset, ..RampReport::default() };
-            let parts = (sent.clone(), received.clone(), socket.clone());
-            causes(&findings(parts, Some(ramp), HostReport::default(), None, false))
+            let (sent, received, socket) = (sent.clone(), received.clone(), socket.clone());
+            causes(&findings(sent, received, socket, Some(ramp), HostReport::default(), None, false))
         };
         assert_eq!(of(500, None), [Cause::ServerLimit]);
         assert_eq!(of(92, Some(94)), [], "the path carries less");
@@ -458,7 +466,7 @@ mod tests {
         let of = |damaged: i64| {
             let counters = std::collections::BTreeMap::from([("Udp.InCsumErrors".to_owned(), damaged)]);
             let host = HostReport { counters: Some(counters), ..HostReport::default() };
-            causes(&found((sent.clone(), lost.clone(), socket.clone()), host, None))
+            causes(&found(sent.clone(), lost.clone(), socket.clone(), host, None))
         };
         assert_eq!(of(0), [Cause::ReceiverOverflow]);
         assert_eq!(of(500), [Cause::Loss]);
@@ -471,8 +479,8 @@ mod tests {
         // One datagram at a time: nothing to segment, and so no GSO.
         let sent = UdpSent { achieved: BitRate(30 * MBIT), gso: false, burst_datagrams: 1, ..sent };
         let of = |no_gso| {
-            let parts = (sent.clone(), received.clone(), socket.clone());
-            findings(parts, None, HostReport::default(), None, no_gso)[0].remedy.to_string()
+            let (sent, received, socket) = (sent.clone(), received.clone(), socket.clone());
+            findings(sent, received, socket, None, HostReport::default(), None, no_gso)[0].remedy.to_string()
         };
         assert_eq!(
             (of(false).as_str(), of(true).as_str()),

@@ -113,7 +113,7 @@ impl Cause {
         }
     }
 
-    /// Returns the causes that follow from this one: they are not listed beside it.
+    /// Returns the causes that follow from this one: they are not listed.
     fn consequences(self) -> &'static [Cause] {
         match self {
             // A thread without CPU time does not write or read, and its socket shows the symptoms.

@@ -53,9 +53,9 @@ fn has_short_queue(evidence: &Evidence) -> bool {
 /// Processes that compete with a thread for its CPU.
 struct CompetingProcesses {
     /// CPU time of lfn's other threads on this host, in CPUs.
-    own: f64,
+    own_threads: f64,
     /// CPU time of other processes, in CPUs, without soft interrupts; none if the host does not report it.
-    others: Option<f64>,
+    other_processes: Option<f64>,
 }
 
 impl CompetingProcesses {
@@ -63,13 +63,13 @@ impl CompetingProcesses {
         let host = if sends { &evidence.sender } else { &evidence.receiver };
         let all = evidence.own_load(sends);
         let others = host.busy_on_programs.map(|at_work| (at_work - all).max(0.0));
-        CompetingProcesses { own: (all - worker.running).max(0.0), others }
+        CompetingProcesses { own_threads: (all - worker.running).max(0.0), other_processes: others }
     }
 
     /// Returns true if lfn's own threads used more CPU time than other processes. Without figures of the host, the own
     /// threads count if they used as much time as this thread waited.
     fn are_mostly_own(&self, worker: &WorkerTime) -> bool {
-        self.own >= self.others.unwrap_or(worker.waiting)
+        self.own_threads >= self.other_processes.unwrap_or(worker.waiting)
     }
 }
 
@@ -117,9 +117,9 @@ fn busy_thread(evidence: &Evidence, sends: bool, stream: usize, worker: &WorkerT
         ("waited_share", json!(worker.waiting)),
         ("processor", json!(worker.processor)),
         ("stream", json!(stream)),
-        ("own_processors", json!(rivals.own + worker.running)),
+        ("own_processors", json!(rivals.own_threads + worker.running)),
     ]);
-    if let Some(others) = rivals.others {
+    if let Some(others) = rivals.other_processes {
         finding.evidence.insert("others_processors", json!(others));
     }
     if let Some(idle) = host.idle {

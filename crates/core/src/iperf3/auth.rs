@@ -83,12 +83,12 @@ impl std::fmt::Debug for Users {
 
 /// Error: an invalid line of a users file.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("line {line}: {what}")]
+#[error("line {line}: {reason}")]
 pub struct UsersError {
     /// Line number, from 1.
     pub line: usize,
     /// Reason for the error.
-    pub what: &'static str,
+    pub reason: &'static str,
 }
 
 impl Users {
@@ -96,7 +96,7 @@ impl Users {
     pub fn parse(text: &str) -> Result<Users, UsersError> {
         let mut users = Vec::new();
         for (number, line) in text.lines().enumerate() {
-            let wrong = |what| UsersError { line: number + 1, what };
+            let wrong = |what| UsersError { line: number + 1, reason: what };
             let line = line.trim();
             if line.is_empty() || line.starts_with('#') {
                 continue;

@@ -26,15 +26,15 @@ const OLD_REPLY: [u8; 4] = [0xb1, 0x68, 0xde, 0x3a];
 
 /// Returns whether a datagram requests a stream.
 pub fn is_connect(bytes: &[u8]) -> bool {
-    either_order(bytes, CONNECT) || either_order(bytes, OLD_CONNECT)
+    matches_either_byte_order(bytes, CONNECT) || matches_either_byte_order(bytes, OLD_CONNECT)
 }
 
 /// Returns whether a datagram confirms a stream.
 pub fn is_reply(bytes: &[u8]) -> bool {
-    either_order(bytes, REPLY) || either_order(bytes, OLD_REPLY)
+    matches_either_byte_order(bytes, REPLY) || matches_either_byte_order(bytes, OLD_REPLY)
 }
 
-fn either_order(bytes: &[u8], word: [u8; 4]) -> bool {
+fn matches_either_byte_order(bytes: &[u8], word: [u8; 4]) -> bool {
     let [a, b, c, d] = word;
     bytes == word || bytes == [d, c, b, a]
 }

@@ -66,7 +66,7 @@ pub enum TestEnd {
 #[derive(Debug, Clone, PartialEq)]
 pub struct Parameters {
     pub protocol: LoadProtocol,
-    pub way: LoadDirection,
+    pub direction: LoadDirection,
     pub end: TestEnd,
     /// Warm-up, which is sent and not counted.
     pub omit: Duration,
@@ -112,7 +112,7 @@ impl Default for Parameters {
     fn default() -> Self {
         Parameters {
             protocol: LoadProtocol::Tcp,
-            way: LoadDirection::Forward,
+            direction: LoadDirection::Forward,
             end: TestEnd::Time(Duration::from_secs(10)),
             omit: Duration::ZERO,
             streams: 1,
@@ -140,11 +140,11 @@ impl Default for Parameters {
 
 /// Error: an invalid or unsupported parameter.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("'{key}': {what}")]
+#[error("'{key}': {reason}")]
 pub struct ParameterError {
     /// JSON key of the parameter.
     pub key: &'static str,
-    pub what: String,
+    pub reason: String,
     /// iperf3's number for the error.
     pub code: ErrorCode,
 }
@@ -152,7 +152,7 @@ pub struct ParameterError {
 impl Parameters {
     /// Returns the number of streams on which the server sends, and on which it receives.
     pub fn server_streams(&self) -> (u16, u16) {
-        match self.way {
+        match self.direction {
             LoadDirection::Forward => (0, self.streams),
             LoadDirection::Reverse => (self.streams, 0),
             LoadDirection::Both => (self.streams, self.streams),
@@ -182,7 +182,7 @@ impl Parameters {
         let tos = read.number_within("TOS", 0, 255, ErrorCode::TOS)?;
         Ok(Parameters {
             protocol,
-            way: match (reverse, both) {
+            direction: match (reverse, both) {
                 (_, true) => LoadDirection::Both,
                 (true, _) => LoadDirection::Reverse,
                 _ => LoadDirection::Forward,
@@ -240,8 +240,8 @@ impl Parameters {
         for (key, on) in [
             ("nodelay", self.no_delay),
             ("mptcp", self.mptcp),
-            ("reverse", self.way == LoadDirection::Reverse),
-            ("bidirectional", self.way == LoadDirection::Both),
+            ("reverse", self.direction == LoadDirection::Reverse),
+            ("bidirectional", self.direction == LoadDirection::Both),
         ] {
             if on {
                 put(key, Value::Bool(true));
@@ -362,7 +362,7 @@ impl ParameterReader<'_> {
 }
 
 fn invalid(key: &'static str, what: impl Into<String>, code: ErrorCode) -> ParameterError {
-    ParameterError { key, what: what.into(), code }
+    ParameterError { key, reason: what.into(), code }
 }
 
 #[cfg(test)]
@@ -379,7 +379,10 @@ mod tests {
         let new = json!({"tcp": true, "omit": 0, "time": 1, "num": 0, "blockcount": 0, "parallel": 1, "reverse": true,
             "len": 131072, "pacing_timer": 1000, "client_version": "3.21+"});
         let parameters = read(new).unwrap();
-        assert_eq!((parameters.way, parameters.end), (LoadDirection::Reverse, TestEnd::Time(Duration::from_secs(1))));
+        assert_eq!(
+            (parameters.direction, parameters.end),
+            (LoadDirection::Reverse, TestEnd::Time(Duration::from_secs(1)))
+        );
         assert_eq!((parameters.server_streams(), parameters.time()), ((1, 0), Some(Duration::from_secs(1))));
         // 3.12, with -u --bidir -P 3 -k 10 -O 2 and numbers for booleans.
         let old = json!({"udp": true, "omit": 2, "time": 0, "num": 0, "blockcount": 10, "parallel": 3,
@@ -432,7 +435,7 @@ mod tests {
     fn written_values_are_read_back() {
         let all = Parameters {
             protocol: LoadProtocol::Udp,
-            way: LoadDirection::Both,
+            direction: LoadDirection::Both,
             end: TestEnd::Bytes(1 << 40),
             omit: Duration::from_secs(3),
             streams: 128,

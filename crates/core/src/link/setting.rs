@@ -78,10 +78,10 @@ impl<'a> Parts<'a> {
     /// Takes and reads the next part; `name` describes the part in the error.
     pub(super) fn next<T>(
         &mut self,
-        what: &'static str,
+        name: &'static str,
         read: impl Fn(&str) -> Result<T, QuantityError>,
     ) -> Result<T, SettingError> {
-        let part = self.next_text(what)?;
+        let part = self.next_text(name)?;
         self.parse_value(part, read)
     }
 

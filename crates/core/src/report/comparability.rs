@@ -55,7 +55,7 @@ fn differing_settings(results: &[&RunSummary]) -> Vec<String> {
         ("path capacity", |s| s.capacity.map(|capacity| capacity.to_string())),
         ("path queue", |s| s.path?.queue.map(|queue| queue.to_string())),
         ("path loss", |s| s.path.map(|path| format!("{} %", path.loss.get() * 100.0))),
-        ("load", |s| Some(if s.at_once { "both directions at once" } else { "one direction at a time" }.into())),
+        ("load", |s| Some(if s.bidirectional { "both directions at once" } else { "one direction at a time" }.into())),
         ("data path", |s| Some(s.modes.map_or("unknown".into(), |modes| modes.to_string()))),
         ("payload", |s| s.data.map(|data| if data == PayloadData::Zero { "zeros" } else { "random" }.into())),
         ("path MTU", |s| s.mtu.map(|mtu| format!("{mtu} B"))),

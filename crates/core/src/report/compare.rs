@@ -1,8 +1,8 @@
 //! Comparison of several results: the main figures of each, the difference of each to the first, and the settings that
 //! differ.
 //!
-//! The 95 % interval of the difference (Welch) decides if two goodputs differ. The standard error of each mean is the
-//! one that the run itself reports ([`stopping_rule`]). A run that is too short has no interval, and its difference has
+//! The 95 % interval of the difference (Welch) decides if two goodputs differ. The standard error of each mean comes
+//! from its run ([`stopping_rule`]). A run that is too short has no interval, and its difference has
 //! no verdict. The difference of two kinds has no verdict either: TCP and datagrams, or copying and not copying. Each
 //! direction is compared with its own first result.
 
@@ -133,7 +133,7 @@ pub struct RunSummary {
     pub(super) path: Option<PathProfile>,
     /// Both directions ran at the same time; not stored.
     #[serde(skip)]
-    pub(super) at_once: bool,
+    pub(super) bidirectional: bool,
     /// Standard error of the mean goodput; not stored.
     #[serde(skip)]
     pub(super) mean: Option<MeanError>,
@@ -214,7 +214,7 @@ impl RunSummary {
             capacity: None,
             ended: EndReason::Completed,
             path: None,
-            at_once: false,
+            bidirectional: false,
             mean,
         }
     }
@@ -223,7 +223,7 @@ impl RunSummary {
     fn is_comparable(&self, other: &RunSummary) -> bool {
         let modes = |summary: &RunSummary| summary.modes.unwrap_or_default();
         let kind =
-            |summary: &RunSummary| (summary.direction, summary.protocol.clone(), summary.at_once, modes(summary));
+            |summary: &RunSummary| (summary.direction, summary.protocol.clone(), summary.bidirectional, modes(summary));
         kind(self) == kind(other)
     }
 }
@@ -237,7 +237,7 @@ fn lfn_summary(file: &str, number: usize, run: &Run, document: &TestDocument) ->
     let probes = run.latency.as_ref().and_then(|latency| latency.loaded.rtt);
     let datagrams = run.request.udp.is_some();
     let ramp = sender.streams.iter().find_map(|stream| stream.udp.as_ref()?.ramp.as_ref());
-    // A ramp's goodput covers all its steps, so it says little about the path.
+    // A ramp's goodput covers all its steps, so it is no measure of the path.
     let (goodput, mean) = match ramp {
         Some(ramp) => (ramp.highest_passed.unwrap_or_default(), None),
         None => (run.steady_goodput, mean_error(run)),
@@ -266,7 +266,7 @@ fn lfn_summary(file: &str, number: usize, run: &Run, document: &TestDocument) ->
             "tcp"
         }
         .into(),
-        at_once: run.bidirectional,
+        bidirectional: run.bidirectional,
         loss_percent: loss_percent(run),
         jitter: received(run).map(|got| got.jitter).max(),
         probe_p50: probes.map(|rtt| rtt.p50),
@@ -468,13 +468,13 @@ pub(super) mod tests {
         assert_eq!(significant(RunSummary { modes: None, ..of(2e9) }), Some(true), "iperf3 copies too");
         assert_eq!(significant(RunSummary { modes: no_copy, ..of(2e9) }), None);
         assert_eq!(significant(RunSummary { protocol: "udp".into(), ..of(2e9) }), None);
-        let at_once = RunSummary { at_once: true, ..of(2e9) };
-        let warned = warnings(&[of(1e9), at_once.clone()]);
-        assert_eq!(significant(at_once), None);
+        let bidirectional = RunSummary { bidirectional: true, ..of(2e9) };
+        let warned = warnings(&[of(1e9), bidirectional.clone()]);
+        assert_eq!(significant(bidirectional), None);
         assert_eq!(warned, ["different load: one direction at a time, both directions at once"]);
     }
 
-    /// The interval of a stored run is the one that was printed when it was measured.
+    /// The interval of a stored run equals the interval that was printed after the test.
     #[test]
     fn a_stored_run_keeps_its_interval() {
         let seconds = Duration::from_secs;

@@ -81,7 +81,7 @@ impl Token {
 
 impl TokenHash {
     /// Reports whether this is the hash of `token`, in constant time.
-    pub fn is_of(&self, token: &Token) -> bool {
+    pub fn matches(&self, token: &Token) -> bool {
         // blake3::Hash compares in constant time.
         blake3::Hash::from_bytes(self.0) == blake3::Hash::from_bytes(token.hash().0)
     }

@@ -23,7 +23,7 @@ pub trait SimEndpoint {
     fn send(&mut self, now: Instant) -> Option<(Packet, Self::Sends)>;
 
     /// Returns the next timer of the endpoint. The timer must be later than the last `send` that returned `None`, or
-    /// time would stand still.
+    /// the simulated time would not advance.
     fn poll_timeout(&self) -> Option<Instant> {
         None
     }
@@ -84,10 +84,11 @@ where
     }
 }
 
-/// A link and the content of the packets remaining.
+/// A link and the content of the packets in transit.
 struct LoadedLink<C> {
     link: Link,
-    /// Content of each sent packet and the number of its virtual packets remaining the link; `None` when none is left.
+    /// Content of each sent packet, and the number of its virtual packets that have not left the link; `None` when all
+    /// have left.
     in_transit: VecDeque<Option<(C, u64)>>,
     /// Id of the first entry of `in_transit`.
     first: u64,
@@ -167,7 +168,7 @@ mod tests {
     /// Acknowledges every segment at once.
     struct Acknowledger {
         received: u64,
-        owed: u64,
+        unacknowledged: u64,
     }
 
     impl SimEndpoint for WindowSender {
@@ -194,12 +195,12 @@ mod tests {
         fn receive(&mut self, _packet: &Packet, number: &u64, _now: Instant) {
             assert_eq!(*number, self.received + 1, "lost or out of order");
             self.received += 1;
-            self.owed += 1;
+            self.unacknowledged += 1;
         }
 
         fn send(&mut self, _now: Instant) -> Option<(Packet, u64)> {
-            self.owed = self.owed.checked_sub(1)?;
-            Some((Packet::single(0, HEADERS), self.received - self.owed))
+            self.unacknowledged = self.unacknowledged.checked_sub(1)?;
+            Some((Packet::single(0, HEADERS), self.received - self.unacknowledged))
         }
     }
 
@@ -214,7 +215,7 @@ mod tests {
         };
         let back = LinkConfig { direction: LinkDirection::Return, ..forward.clone() };
         let sender = WindowSender { window, sent: 0, acknowledged: 0 };
-        let receiver = Acknowledger { received: 0, owed: 0 };
+        let receiver = Acknowledger { received: 0, unacknowledged: 0 };
         let (forward, back) = (Link::new(&forward).unwrap(), Link::new(&back).unwrap());
         let mut network = SimNetwork::new(sender, receiver, forward, back);
         let at = |trips: u64| Instant::from_nanos(trips * 539_000_000);

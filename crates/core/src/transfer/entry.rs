@@ -25,11 +25,11 @@ const ENTRY_OVERHEAD: usize = 400;
 /// Reason why an entry is invalid.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum EntryError {
-    #[error("name '{name}': {why}")]
+    #[error("name '{name}': {reason}")]
     Name {
         /// At most the first 64 bytes.
         name: ByteString,
-        why: &'static str,
+        reason: &'static str,
     },
     #[error("length {} B: at most {} B can be addressed", .0.0, MAX_FILE.0)]
     Length(Bytes),
@@ -67,7 +67,7 @@ impl Name {
         };
         match why {
             None => Ok(Name(ByteString(bytes))),
-            Some(why) => Err(EntryError::Name { name: ByteString::from(&bytes[..bytes.len().min(64)]), why }),
+            Some(why) => Err(EntryError::Name { name: ByteString::from(&bytes[..bytes.len().min(64)]), reason: why }),
         }
     }
 
@@ -230,7 +230,7 @@ impl Entry {
                 return Err(EntryError::LinkTarget(target.len()));
             }
             kind if self.name.is_root() && *kind != EntryKind::Directory => {
-                return Err(EntryError::Name { name: ".".into(), why: "only a directory can be the root" });
+                return Err(EntryError::Name { name: ".".into(), reason: "only a directory can be the root" });
             }
             _ => {}
         }

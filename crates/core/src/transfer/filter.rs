@@ -191,11 +191,11 @@ impl Pattern {
         let behind: &[u8] = if is_directory && self.triple_star_last { b"/" } else { b"" };
         let (path, start) = match (self.anchored, self.double_star) {
             (false, false) if self.slashes > 0 => match last_components(path, self.slashes + 1) {
-                Some(end) => (end, MatchStart::Here),
+                Some(end) => (end, MatchStart::PathStart),
                 None => return false,
             },
             (false, true) if !self.double_star_first => (path, MatchStart::AfterAnySlash),
-            _ => (path, MatchStart::Here),
+            _ => (path, MatchStart::PathStart),
         };
         wildcard.matches(before.iter().chain(path).chain(behind).copied(), start)
     }

@@ -25,7 +25,7 @@ impl NamePattern {
     /// Reports whether a name matches the pattern.
     pub fn matches(&self, name: &[u8]) -> bool {
         (self.matches_hidden || !name.starts_with(b"."))
-            && self.wildcard.matches(name.iter().copied(), MatchStart::Here)
+            && self.wildcard.matches(name.iter().copied(), MatchStart::PathStart)
     }
 }
 

@@ -51,8 +51,8 @@ pub enum NotRecognised {
     #[error("{0}")]
     Journal(#[from] JournalError),
     /// Another program's file, or a copy was interrupted while it restarted the file.
-    #[error("its size is {length}, but its journal describes a file of {said}")]
-    Length { length: Bytes, said: Bytes },
+    #[error("its size is {length}, but its journal describes a file of {declared_bytes}")]
+    Length { length: Bytes, declared_bytes: Bytes },
     /// A link, a directory, a pipe, and so on.
     #[error("a {0}, not a file")]
     Kind(&'static str),
@@ -67,9 +67,11 @@ pub enum NotRecognised {
 /// Checks that a journal and a partial file belong to a copy. Either may be missing.
 pub fn recognise(journal: Option<&JournalHeader>, partial: Option<Bytes>) -> Result<(), NotRecognised> {
     let header = journal.ok_or(NotRecognised::NoJournal)?;
-    let said = header.layout.bytes();
+    let declared_bytes = header.layout.bytes();
     match partial {
-        Some(length) if length != said && length != Bytes(0) => Err(NotRecognised::Length { length, said }),
+        Some(length) if length != declared_bytes && length != Bytes(0) => {
+            Err(NotRecognised::Length { length, declared_bytes })
+        }
         _ => Ok(()),
     }
 }
@@ -165,9 +167,9 @@ pub struct LeftoverCounts {
 
 impl LeftoverCounts {
     /// Counts one more file.
-    pub fn add(&mut self, left: &Leftover) {
-        let add = |sum: &mut Bytes| *sum = Bytes(sum.0.saturating_add(left.disk_usage.0));
-        let count = match left.state {
+    pub fn add(&mut self, leftover: &Leftover) {
+        let add = |sum: &mut Bytes| *sum = Bytes(sum.0.saturating_add(leftover.disk_usage.0));
+        let count = match leftover.state {
             LeftoverState::InUse => &mut self.in_use,
             LeftoverState::Recent => &mut self.recent,
             LeftoverState::Stale => {

@@ -56,7 +56,7 @@ pub enum OverwriteDecision {
 /// Reason why an entry is not sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SkipReason {
-    Same,
+    UpToDate,
     /// The existing file is newer, and `--update` keeps it.
     Newer,
 }
@@ -92,16 +92,16 @@ pub fn decide(entry: &Entry, there: Existing, equal: Option<bool>, allowed: Over
     match (&entry.kind, there) {
         (_, Existing::Nothing) => OverwriteDecision::Create,
         (_, Existing::Other) => OverwriteDecision::Refuse(Conflict::Other),
-        (EntryKind::Directory, Existing::Directory) => OverwriteDecision::Skip(SkipReason::Same),
+        (EntryKind::Directory, Existing::Directory) => OverwriteDecision::Skip(SkipReason::UpToDate),
         (_, Existing::Directory) if allowed.delete => OverwriteDecision::Replace,
         (_, Existing::Directory) => OverwriteDecision::Refuse(Conflict::Directory),
         (EntryKind::File { length }, Existing::File { length: old, modified }) => {
-            decide_file(entry.modified, *length, (old, modified), equal, allowed)
+            decide_file(entry.modified, *length, old, modified, equal, allowed)
         }
         (EntryKind::HardLink { .. }, Existing::File { .. }) | (EntryKind::Symlink { .. }, Existing::Symlink)
             if equal == Some(true) =>
         {
-            OverwriteDecision::Skip(SkipReason::Same)
+            OverwriteDecision::Skip(SkipReason::UpToDate)
         }
         (EntryKind::HardLink { .. }, Existing::File { modified, .. })
             if allowed.keeps_newer(modified, entry.modified) =>
@@ -121,7 +121,7 @@ pub fn decide(entry: &Entry, there: Existing, equal: Option<bool>, allowed: Over
 pub fn decide_write_only(entry: &Entry, there: Existing, allowed: OverwritePolicy) -> OverwriteDecision {
     match (&entry.kind, there) {
         (_, Existing::Nothing) => OverwriteDecision::Create,
-        (EntryKind::Directory, Existing::Directory) => OverwriteDecision::Skip(SkipReason::Same),
+        (EntryKind::Directory, Existing::Directory) => OverwriteDecision::Skip(SkipReason::UpToDate),
         (EntryKind::Directory, _) | (_, Existing::Directory | Existing::Other) => {
             OverwriteDecision::Refuse(Conflict::NameInUse)
         }
@@ -133,24 +133,27 @@ pub fn decide_write_only(entry: &Entry, there: Existing, allowed: OverwritePolic
 fn decide_file(
     new: Modified,
     length: Bytes,
-    old: (Bytes, Modified),
+    old_length: Bytes,
+    old_modified: Modified,
     equal: Option<bool>,
     allowed: OverwritePolicy,
 ) -> OverwriteDecision {
-    if allowed.keeps_newer(old.1, new) {
+    if allowed.keeps_newer(old_modified, new) {
         return OverwriteDecision::Skip(SkipReason::Newer);
     }
-    let same = match (allowed.checksum, length == old.0) {
+    let same = match (allowed.checksum, length == old_length) {
         (_, false) => false,
         (true, true) => match equal {
             None => return OverwriteDecision::CompareDigests,
             Some(equal) => equal,
         },
-        (false, true) => old.1.is_truncation_of(new),
+        (false, true) => old_modified.is_truncation_of(new),
     };
     match same {
-        true => OverwriteDecision::Skip(SkipReason::Same),
-        false if length != old.0 => allowed.replace_or_refuse(Conflict::Length { existing: old.0, here: length }),
+        true => OverwriteDecision::Skip(SkipReason::UpToDate),
+        false if length != old_length => {
+            allowed.replace_or_refuse(Conflict::Length { existing: old_length, here: length })
+        }
         false => allowed.replace_or_refuse(Conflict::Time),
     }
 }
@@ -189,18 +192,19 @@ mod tests {
         Entry::new(Name::new("a").unwrap(), kind, 0o644, Modified::new(100, 500_000_001).unwrap()).unwrap()
     }
 
-    fn there(length: u64, seconds: i64, nanoseconds: u32) -> Existing {
+    fn existing(length: u64, seconds: i64, nanoseconds: u32) -> Existing {
         Existing::File { length: Bytes(length), modified: Modified::new(seconds, nanoseconds).unwrap() }
     }
 
     #[test]
     fn decides_about_existing_files() {
-        let same = there(5, 100, 500_000_001);
-        let coarse = there(5, 100, 0);
-        let (older, newer, shorter) = (there(5, 99, 0), there(5, 100, 500_000_002), there(4, 100, 500_000_001));
+        let same = existing(5, 100, 500_000_001);
+        let coarse = existing(5, 100, 0);
+        let (older, newer, shorter) =
+            (existing(5, 99, 0), existing(5, 100, 500_000_002), existing(4, 100, 500_000_001));
         let length = Refuse(Conflict::Length { existing: Bytes(4), here: Bytes(5) });
         let time = Refuse(Conflict::Time);
-        let (is, newer_is) = (Skip(SkipReason::Same), Skip(SkipReason::Newer));
+        let (is, newer_is) = (Skip(SkipReason::UpToDate), Skip(SkipReason::Newer));
         let cases = [
             // Existing object: without option, with --force, --update, --checksum, --delete.
             ("nothing", Existing::Nothing, [Create, Create, Create, Create, Create]),
@@ -221,17 +225,17 @@ mod tests {
     #[test]
     fn checksum_option_compares_digests() {
         let entry = entry(EntryKind::File { length: Bytes(5) });
-        let same = there(5, 100, 500_000_001);
+        let same = existing(5, 100, 500_000_001);
         let both = OverwritePolicy { update: true, ..CHECKSUM };
         let cases = [
-            (same, Some(true), CHECKSUM, Skip(SkipReason::Same)),
+            (same, Some(true), CHECKSUM, Skip(SkipReason::UpToDate)),
             (same, Some(false), CHECKSUM, Replace),
-            (there(5, 1, 0), Some(true), CHECKSUM, Skip(SkipReason::Same)),
-            (there(4, 100, 500_000_001), Some(true), CHECKSUM, Replace),
-            (there(5, 200, 0), None, both, Skip(SkipReason::Newer)),
-            (there(5, 1, 0), None, both, CompareDigests),
+            (existing(5, 1, 0), Some(true), CHECKSUM, Skip(SkipReason::UpToDate)),
+            (existing(4, 100, 500_000_001), Some(true), CHECKSUM, Replace),
+            (existing(5, 200, 0), None, both, Skip(SkipReason::Newer)),
+            (existing(5, 1, 0), None, both, CompareDigests),
             // Without `--checksum`, digests change nothing.
-            (same, Some(false), NONE, Skip(SkipReason::Same)),
+            (same, Some(false), NONE, Skip(SkipReason::UpToDate)),
         ];
         for (there, equal, allowed, verdict) in cases {
             assert_eq!(decide(&entry, there, equal, allowed), verdict, "{there:?} {equal:?} {allowed:?}");
@@ -241,12 +245,12 @@ mod tests {
     #[test]
     fn update_applies_to_hard_links() {
         let hard = entry(EntryKind::HardLink { to: 0 });
-        let (older, newer, coarse) = (there(5, 99, 0), there(5, 100, 500_000_002), there(5, 100, 0));
+        let (older, newer, coarse) = (existing(5, 99, 0), existing(5, 100, 500_000_002), existing(5, 100, 0));
         let both = OverwritePolicy { force: true, ..UPDATE };
         for (there, equal, allowed, verdict) in [
             (newer, Some(false), UPDATE, Skip(SkipReason::Newer)),
             (newer, None, both, Skip(SkipReason::Newer)),
-            (newer, Some(true), UPDATE, Skip(SkipReason::Same)),
+            (newer, Some(true), UPDATE, Skip(SkipReason::UpToDate)),
             (older, Some(false), UPDATE, Replace),
             (coarse, Some(false), UPDATE, Replace),
             (newer, Some(false), FORCE, Replace),
@@ -273,11 +277,11 @@ mod tests {
                 assert_eq!(decide(&entry, Existing::Other, None, allowed), Refuse(Conflict::Other));
                 let directory = decide(&entry, Existing::Directory, None, allowed);
                 match number {
-                    0 => assert_eq!(directory, Skip(SkipReason::Same)),
+                    0 => assert_eq!(directory, Skip(SkipReason::UpToDate)),
                     _ if allowed == DELETE => assert_eq!(directory, Replace),
                     _ => assert_eq!(directory, Refuse(Conflict::Directory)),
                 }
-                for there in [there(5, 1, 0), Existing::Symlink] {
+                for there in [existing(5, 1, 0), Existing::Symlink] {
                     let verdict = decide(&entry, there, Some(false), allowed);
                     let same_kind = matches!((number, there), (1, Existing::File { .. }));
                     if !same_kind {
@@ -288,10 +292,10 @@ mod tests {
             }
         }
         let link = entry(EntryKind::Symlink { target: "x".into() });
-        assert_eq!(decide(&link, Existing::Symlink, Some(true), FORCE), Skip(SkipReason::Same));
+        assert_eq!(decide(&link, Existing::Symlink, Some(true), FORCE), Skip(SkipReason::UpToDate));
         assert_eq!(decide(&link, Existing::Symlink, None, NONE), Refuse(Conflict::Content));
         let hard = entry(EntryKind::HardLink { to: 0 });
-        assert_eq!(decide(&hard, there(5, 1, 0), Some(true), NONE), Skip(SkipReason::Same));
+        assert_eq!(decide(&hard, existing(5, 1, 0), Some(true), NONE), Skip(SkipReason::UpToDate));
         assert_eq!(decide(&hard, Existing::Symlink, Some(true), NONE), Refuse(Conflict::Kind("symbolic link")));
     }
 }

@@ -49,7 +49,7 @@ struct LastDirectory {
 impl RequestedEntries {
     /// Creates the check for one request.
     pub fn new(from: &[RemoteSource], selection: &Selection) -> Self {
-        let mut asked = RequestedEntries {
+        let mut requested = RequestedEntries {
             contents: false,
             source_names: HashSet::new(),
             patterns: Vec::new(),
@@ -60,18 +60,18 @@ impl RequestedEntries {
         };
         for source in from {
             match source {
-                RemoteSource::Random { .. } => asked.generated.push(b"random"),
-                RemoteSource::Zero { .. } => asked.generated.push(b"zero"),
-                RemoteSource::File { path } if selection.names.is_none() => asked.add_path(path.as_bytes()),
+                RemoteSource::Random { .. } => requested.generated.push(b"random"),
+                RemoteSource::Zero { .. } => requested.generated.push(b"zero"),
+                RemoteSource::File { path } if selection.names.is_none() => requested.add_path(path.as_bytes()),
                 // With `--files-from`, neither the name of the source nor the names that it matches are listed.
                 RemoteSource::File { .. } => {}
             }
         }
         if let Some(names) = &selection.names {
-            asked.contents = names.iter().any(Name::is_root);
-            asked.names = Some(NameList::of(names));
+            requested.contents = names.iter().any(Name::is_root);
+            requested.names = Some(NameList::of(names));
         }
-        asked
+        requested
     }
 
     /// Adds a source as typed. Wildcards in a source first match a file of that exact name.

@@ -67,18 +67,18 @@ pub struct StreamPlan {
 }
 
 /// Plans the streams for a path and a size, as far as both are known.
-pub fn plan_streams(path: Option<&PathProfile>, size: Option<Bytes>, asked: &RequestedStreams) -> StreamPlan {
-    let Some(path) = path.filter(|path| path.capacity.0 > 0) else { return plan_for_unknown_path(asked) };
-    let (streams, streams_reason) = match asked.streams {
+pub fn plan_streams(path: Option<&PathProfile>, size: Option<Bytes>, requested: &RequestedStreams) -> StreamPlan {
+    let Some(path) = path.filter(|path| path.capacity.0 > 0) else { return plan_for_unknown_path(requested) };
+    let (streams, streams_reason) = match requested.streams {
         Some(streams) => (streams, "as requested".to_owned()),
-        None => choose_stream_count(path, size, asked),
+        None => choose_stream_count(path, size, requested),
     };
-    let (congestion, congestion_reason) = match asked.congestion {
+    let (congestion, congestion_reason) = match requested.congestion {
         Some(congestion) => (congestion, "as requested".to_owned()),
         None => choose_congestion(path, streams),
     };
     let share = BitRate(path.payload_capacity().0 / u64::from(streams.max(1)));
-    let (block, block_reason) = match asked.block {
+    let (block, block_reason) = match requested.block {
         Some(block) => (block, "as requested".to_owned()),
         None => choose_block(share),
     };
@@ -93,39 +93,39 @@ pub fn plan_streams(path: Option<&PathProfile>, size: Option<Bytes>, asked: &Req
         congestion: Some(congestion),
         streams_reason,
         block_reason,
-        buffer_reason: describe_buffers(path, buffer, asked),
+        buffer_reason: describe_buffers(path, buffer, requested),
         congestion_reason,
     }
 }
 
-fn plan_for_unknown_path(asked: &RequestedStreams) -> StreamPlan {
-    let said = |asked: bool, else_: &str| if asked { "as requested".to_owned() } else { else_.to_owned() };
+fn plan_for_unknown_path(requested: &RequestedStreams) -> StreamPlan {
+    let describe = |requested: bool, else_: &str| if requested { "as requested".to_owned() } else { else_.to_owned() };
     StreamPlan {
-        streams: asked.streams.unwrap_or(DEFAULT_STREAMS),
-        block: asked.block.unwrap_or(DEFAULT_BLOCK),
+        streams: requested.streams.unwrap_or(DEFAULT_STREAMS),
+        block: requested.block.unwrap_or(DEFAULT_BLOCK),
         buffer: None,
         pace: None,
-        congestion: asked.congestion,
-        streams_reason: said(
-            asked.streams.is_some(),
+        congestion: requested.congestion,
+        streams_reason: describe(
+            requested.streams.is_some(),
             "default: between near hosts more streams are not faster, and a loss slows only one of four",
         ),
-        block_reason: said(asked.block.is_some(), "default"),
+        block_reason: describe(requested.block.is_some(), "default"),
         buffer_reason: "the kernel grows the buffers with the windows".to_owned(),
-        congestion_reason: said(asked.congestion.is_some(), "the host's default: the path is unknown"),
+        congestion_reason: describe(requested.congestion.is_some(), "the host's default: the path is unknown"),
     }
 }
 
 /// Returns the smallest stream count within [`MIN_TIME_SAVING`] of the minimum time.
-fn choose_stream_count(path: &PathProfile, size: Option<Bytes>, asked: &RequestedStreams) -> (u16, String) {
+fn choose_stream_count(path: &PathProfile, size: Option<Bytes>, requested: &RequestedStreams) -> (u16, String) {
     // For an unknown size, assume one minute of data: long enough that slow start is only a part of it.
     let size = size.unwrap_or_else(|| Bytes(path.payload_capacity().0.saturating_mul(60) / 8));
     let time = |streams: u16| {
-        let congestion = asked.congestion.unwrap_or_else(|| select_congestion(path, streams.into()));
+        let congestion = requested.congestion.unwrap_or_else(|| select_congestion(path, streams.into()));
         let flow = FlowParameters {
             streams: streams.into(),
             congestion,
-            send_buffer: asked.send_buffer,
+            send_buffer: requested.send_buffer,
             ..FlowParameters::default()
         };
         transfer_time(path, &flow, size).map_or(f64::INFINITY, |time| time.total().as_secs_f64())
@@ -135,14 +135,14 @@ fn choose_stream_count(path: &PathProfile, size: Option<Bytes>, asked: &Requeste
     let least = candidates().map(time).fold(f64::INFINITY, f64::min);
     let chosen =
         candidates().find(|streams| time(*streams) <= least * (1.0 + MIN_TIME_SAVING)).unwrap_or(DEFAULT_STREAMS);
-    let said = |seconds: f64| show_duration(Duration::try_from_secs_f64(seconds).unwrap_or(Duration::MAX));
+    let describe = |seconds: f64| show_duration(Duration::try_from_secs_f64(seconds).unwrap_or(Duration::MAX));
     if chosen == DEFAULT_STREAMS {
         return (chosen, "more would not help".to_owned());
     }
     let reason = format!(
         "the plan of the path: {} instead of {} with {DEFAULT_STREAMS}",
-        said(time(chosen)),
-        said(time(DEFAULT_STREAMS))
+        describe(time(chosen)),
+        describe(time(DEFAULT_STREAMS))
     );
     (chosen, reason)
 }
@@ -167,9 +167,9 @@ fn choose_block(share: BitRate) -> (Bytes, String) {
 
 /// Describes whether autotuning reaches the buffer that a stream needs. Setting a buffer would disable autotuning
 /// (socket(7)), and its cap is lower.
-fn describe_buffers(path: &PathProfile, needed: Bytes, asked: &RequestedStreams) -> String {
+fn describe_buffers(path: &PathProfile, needed: Bytes, requested: &RequestedStreams) -> String {
     let share = format!("a stream's share of the path's BDP, {}", path.bdp());
-    match asked.send_buffer {
+    match requested.send_buffer {
         Some(most) if most < needed => {
             format!("{share}; the sender's buffers grow only to {most}: raise net.ipv4.tcp_wmem, or use more --streams")
         }
@@ -316,14 +316,14 @@ mod tests {
 
     #[test]
     fn requested_values_are_unchanged() {
-        let asked = RequestedStreams {
+        let requested = RequestedStreams {
             streams: Some(1),
             block: Some(Bytes(1024)),
             congestion: Some(Congestion::Reno),
             send_buffer: None,
         };
         for path in [None, Some(satellite())] {
-            let choice = plan_streams(path.as_ref(), Some(Bytes(1 << 30)), &asked);
+            let choice = plan_streams(path.as_ref(), Some(Bytes(1 << 30)), &requested);
             assert_eq!((choice.streams, choice.block, choice.congestion), (1, Bytes(1024), Some(Congestion::Reno)));
             for reason in [choice.streams_reason, choice.block_reason, choice.congestion_reason] {
                 assert_eq!(reason, "as requested");
@@ -334,8 +334,8 @@ mod tests {
     #[test]
     fn small_buffers_need_more_streams() {
         let with = |send_buffer| {
-            let asked = RequestedStreams { send_buffer: Some(Bytes(send_buffer)), ..RequestedStreams::default() };
-            plan_streams(Some(&satellite()), Some(Bytes(100_000_000_000)), &asked).streams
+            let requested = RequestedStreams { send_buffer: Some(Bytes(send_buffer)), ..RequestedStreams::default() };
+            plan_streams(Some(&satellite()), Some(Bytes(100_000_000_000)), &requested).streams
         };
         assert!(with(256 << 10) >= 32 && with(64 << 20) <= 8, "{} {}", with(256 << 10), with(64 << 20));
     }
@@ -343,8 +343,8 @@ mod tests {
     #[test]
     fn needed_buffer_is_reported() {
         let with = |send_buffer| {
-            let asked = RequestedStreams { streams: Some(2), send_buffer, ..RequestedStreams::default() };
-            plan_streams(Some(&satellite()), None, &asked)
+            let requested = RequestedStreams { streams: Some(2), send_buffer, ..RequestedStreams::default() };
+            plan_streams(Some(&satellite()), None, &requested)
         };
         let (large, small) = (with(None), with(Some(Bytes(1 << 20))));
         // Half of 9,095,625 bytes, the BDP of the ACTS path.

@@ -11,7 +11,7 @@ pub(super) struct Wildcard {
     /// 64-bit words per set.
     words: usize,
     /// For each byte, the tokens that match it and end; 256 consecutive sets.
-    takes: Vec<u64>,
+    byte_matches: Vec<u64>,
     /// Tokens that may match nothing, and stay active: `*` and `**`.
     stars: Vec<u64>,
     /// Stars that stay active at a slash.
@@ -22,7 +22,7 @@ pub(super) struct Wildcard {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum MatchStart {
     /// At the start of the path.
-    Here,
+    PathStart,
     /// At the start and after every slash.
     AfterAnySlash,
 }
@@ -73,7 +73,7 @@ impl Wildcard {
         let words = tokens.len() / 64 + 1;
         let set = vec![0; words];
         let (stars, double_stars, takes) = (set.clone(), set, vec![0; 256 * words]);
-        let mut wildcard = Wildcard { tokens: tokens.len(), words, takes, stars, double_stars };
+        let mut wildcard = Wildcard { tokens: tokens.len(), words, byte_matches: takes, stars, double_stars };
         for (at, token) in tokens.iter().enumerate() {
             match token {
                 Token::Never => {}
@@ -85,7 +85,9 @@ impl Wildcard {
                 Token::Byte(byte) => insert(wildcard.taking(*byte), at),
                 Token::Any => every_byte().for_each(|byte| insert(wildcard.taking(byte), at)),
                 Token::Class(set) => {
-                    every_byte().filter(|byte| has(set, *byte)).for_each(|byte| insert(wildcard.taking(byte), at));
+                    every_byte()
+                        .filter(|byte| contains_byte(set, *byte))
+                        .for_each(|byte| insert(wildcard.taking(byte), at));
                 }
             }
         }
@@ -93,7 +95,7 @@ impl Wildcard {
     }
 
     fn taking(&mut self, byte: u8) -> &mut [u64] {
-        &mut self.takes[usize::from(byte) * self.words..][..self.words]
+        &mut self.byte_matches[usize::from(byte) * self.words..][..self.words]
     }
 
     /// Reports whether the complete text matches.
@@ -105,7 +107,7 @@ impl Wildcard {
             if byte == b'/' && start == MatchStart::AfterAnySlash {
                 self.begin(&mut now);
             }
-            if start == MatchStart::Here && now.iter().all(|bits| *bits == 0) {
+            if start == MatchStart::PathStart && now.iter().all(|bits| *bits == 0) {
                 return false;
             }
         }
@@ -119,7 +121,7 @@ impl Wildcard {
 
     /// A star may match nothing, and two stars are never adjacent. Its bit therefore also activates the next token.
     fn step(&self, now: &mut [u64], byte: u8) {
-        let takes = &self.takes[usize::from(byte) * self.words..][..self.words];
+        let takes = &self.byte_matches[usize::from(byte) * self.words..][..self.words];
         let stays = if byte == b'/' { &self.double_stars } else { &self.stars };
         let (mut done_before, mut star_before) = (0, 0);
         for (at, bits) in now.iter_mut().enumerate() {
@@ -141,7 +143,7 @@ fn insert(set: &mut [u64], at: usize) {
     set[at / 64] |= 1 << (at % 64);
 }
 
-fn has(set: &[u64; 4], byte: u8) -> bool {
+fn contains_byte(set: &[u64; 4], byte: u8) -> bool {
     set[usize::from(byte >> 6)] >> (byte & 63) & 1 == 1
 }
 

@@ -169,7 +169,7 @@ pub struct Ramp {
     sender_limit: bool,
     /// The current rate has failed once, perhaps by chance.
     retried: bool,
-    over: bool,
+    is_complete: bool,
     steps: Vec<StepReport>,
 }
 
@@ -184,7 +184,7 @@ impl Ramp {
             failed: None,
             sender_limit: false,
             retried: false,
-            over: false,
+            is_complete: false,
             steps: Vec::new(),
         }
     }
@@ -204,7 +204,7 @@ impl Ramp {
         let report = self.report(sent, received);
         self.steps.push(report);
         let next = self.evaluate(&report).filter(|_| self.steps.len() < MAX_STEPS);
-        self.over = next.is_none();
+        self.is_complete = next.is_none();
         self.rate = next.unwrap_or(self.rate);
         next
     }
@@ -229,7 +229,7 @@ impl Ramp {
     /// Returns the result so far.
     pub fn report_all(&self) -> RampReport {
         let (highest, onset, sender_limit) = (self.highest, self.failed, self.sender_limit);
-        let begun = Some(self.rate).filter(|_| !self.over);
+        let begun = Some(self.rate).filter(|_| !self.is_complete);
         RampReport {
             highest_passed: highest,
             lowest_failed: onset,

@@ -12,7 +12,7 @@
 //! ends, whatever the number of files and their attributes.
 //!
 //! **With or without requests.** If the receiver has no existing files in the way, blocks follow the list at once.
-//! Otherwise the receiver says so ([`ReceiverMessage::Ready`]), and the sender waits for its decision on each entry.
+//! Otherwise the receiver sets `on_request` ([`ReceiverMessage::Ready`]), and the sender waits for its decision on each entry.
 //! Many entries are in flight, so that this costs one RTT in total. Later discoveries (a partial file of an earlier
 //! copy) are sent as [`ReceiverMessage::Have`]; blocks that arrive for nothing are discarded.
 //!
@@ -143,7 +143,7 @@ pub struct DestinationId {
     /// Name below the directory of the only file of the copy, or of a directory that is created when the list shows a
     /// directory.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub alone: Option<ByteString>,
+    pub single_name: Option<ByteString>,
     /// Device and inode of the existing regular file with this name.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub file: Option<(u64, u64)>,
@@ -242,7 +242,7 @@ pub struct Progress {
     pub shares: StreamTime,
     /// Current activity of this side's streams.
     #[serde(default)]
-    pub doing: StreamActivity,
+    pub activity: StreamActivity,
     /// Kernel counters of the sender's sockets.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sockets: Option<SocketEvidence>,
@@ -294,7 +294,7 @@ mod tests {
         let blocks = BlockSet::from_range(3, 7);
         let ground = DestinationId {
             directory: (u64::MAX, 2),
-            alone: Some(ByteString(b"b\xff".to_vec())),
+            single_name: Some(ByteString(b"b\xff".to_vec())),
             file: Some((1, u64::MAX)),
         };
         let name = Name::new(b"a/\xff".to_vec()).unwrap();

@@ -192,8 +192,8 @@ mod tests {
             assert!(reader.peek::<Credentials>().unwrap().is_none());
         }
         reader.push(&bytes[bytes.len() - 1..]);
-        let said = Credentials { protocol: 3, token: Some(token) };
-        assert_eq!(reader.peek().unwrap(), Some(said));
+        let credentials = Credentials { protocol: 3, token: Some(token) };
+        assert_eq!(reader.peek().unwrap(), Some(credentials));
         assert!(matches!(reader.take::<crate::wire::Hello, Refusal>(), Err(FrameError::Json(_))));
     }
 

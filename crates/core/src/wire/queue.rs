@@ -37,7 +37,7 @@ pub struct QueuePosition {
 
 impl QueuePosition {
     /// Returns why the session waits.
-    pub fn why(&self) -> &'static str {
+    pub fn reason(&self) -> &'static str {
         if self.own_limit { FULL_FOR_CLIENT } else { FULL }
     }
 }
@@ -47,7 +47,7 @@ impl QueuePosition {
 #[serde(tag = "queue", rename_all = "snake_case")]
 pub enum QueueReply {
     /// Still connected; the data streams follow.
-    Here,
+    Ready,
 }
 
 #[cfg(test)]

@@ -135,12 +135,12 @@ pub enum SourceMessage {
     /// Progress, several times a second.
     Progress {
         extent: ListedTotals,
-        look: ProgressSample,
+        progress: ProgressSample,
     },
     Changed(StreamChange),
     /// The connection to the destination server was lost.
     Lost {
-        why: String,
+        reason: String,
     },
     /// There is no connection to the destination server.
     Reconnecting {
@@ -173,7 +173,7 @@ pub enum SourceMessage {
         /// End that reported the failure.
         #[serde(default)]
         end: CopyEnd,
-        what: String,
+        message: String,
         /// Action for the user.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         hint: Option<String>,
@@ -218,7 +218,7 @@ pub struct ThirdPartyReport {
     /// Source entries that were not listed.
     pub skipped: SkippedEntries,
     /// Counters of both sides at the end.
-    pub look: ProgressSample,
+    pub progress: ProgressSample,
     pub replaced: u32,
 }
 

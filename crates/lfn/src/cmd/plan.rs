@@ -137,7 +137,7 @@ pub fn run(args: PlanArgs) -> Result<Exit, Failure> {
     let (rtt, route) = args.route_or_rtt()?;
     let path = args.path(PathProfile::new(capacity, rtt), link.as_ref())?;
     let plan = plan::plan(&path, &args.plan_options()?).map_err(plan_error)?;
-    let report = print::plan::PlanReport { plan: &plan, link: link.map(|link| link.name), way: route };
+    let report = print::plan::PlanReport { plan: &plan, link: link.map(|link| link.name), route };
     if args.json {
         report.json()?
     } else {

@@ -81,7 +81,9 @@ fn read_result(path: &Path) -> Result<StoredResult, Failure> {
     })?;
     report::read_result(&bytes).map_err(|error| {
         let hint = match &error {
-            ReadError::Schema(_) => "measure again with this version: lfn test HOST --save result.json",
+            ReadError::Schema(schema) if schema.starts_with("lfn.test") => {
+                "measure again with this version: lfn test HOST --save result.json"
+            }
             ReadError::Iperf3Failed(_) => "run iperf3 again",
             ReadError::Trailing => "put each result into its own file",
             _ => "create a result with `lfn test HOST --save result.json` or `iperf3 -c HOST -J > result.json`",

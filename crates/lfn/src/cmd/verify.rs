@@ -219,7 +219,7 @@ fn check_all(lines: &Mutex<Receiver<ManifestLine>>, directory: &Path, report: &R
                 let missing = matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory);
                 let status = if missing { FileStatus::Missing } else { FileStatus::Unreadable };
                 let reason = (!missing).then(|| error.to_string());
-                report.report_difference(Difference { name: line.name, status: status, reason: reason });
+                report.report_difference(Difference { name: line.name, status, reason });
             }
         }
     }

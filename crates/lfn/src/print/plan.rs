@@ -17,7 +17,7 @@ pub struct PlanReport<'a> {
     /// Name of the link, if it was given.
     pub link: Option<String>,
     /// Route between two places, if the RTT is computed from it.
-    pub way: Option<(Medium, Route)>,
+    pub route: Option<(Medium, Route)>,
 }
 
 /// JSON object with the keys of the plan and the origin of the path.
@@ -33,7 +33,7 @@ struct PlanJson<'a> {
 impl PlanReport<'_> {
     /// Prints one JSON object on stdout.
     pub fn json(&self) -> io::Result<()> {
-        let (via, route) = self.way.map(|(via, route)| (via.to_string(), route)).unzip();
+        let (via, route) = self.route.map(|(via, route)| (via.to_string(), route)).unzip();
         let object = PlanJson { plan: self.plan, link: self.link.as_deref(), via, route };
         let mut out = print::json();
         serde_json::to_writer_pretty(&mut out, &object)?;
@@ -75,7 +75,7 @@ impl PlanReport<'_> {
             format!("{} of payload at MTU {}: {} of {wire} bytes", plan.payload_capacity, plan.path.mtu, plan.mss),
         );
         page.row("RTT", show_duration(plan.rtt));
-        if let Some((via, route)) = self.way {
+        if let Some((via, route)) = self.route {
             let elevation = route.elevation.map(|[from, to]| format!(", elevation {from:.1}° and {to:.1}°"));
             let kilometres = route.length.0 / 1e3;
             page.row("", format!("{via}: {kilometres:.0} km one way{}", elevation.unwrap_or_default()));

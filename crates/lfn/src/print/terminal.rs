@@ -22,22 +22,21 @@ pub fn columns() -> usize {
 
 /// Returns the width of lines that are not wrapped by default: the terminal's width or `COLUMNS`, else none.
 pub fn wrap_columns() -> Option<usize> {
-    if io::stdout().is_terminal() { Some(within_reason(size().0)) } else { requested_columns() }
+    if io::stdout().is_terminal() { Some(clamp_width(size().0)) } else { requested_columns() }
 }
 
 /// Returns the width of lines on stderr, in columns.
 pub fn stderr_columns() -> usize {
-    let reported =
-        if stderr_is_terminal() { stderr_terminal_columns().map(within_reason) } else { requested_columns() };
+    let reported = if stderr_is_terminal() { stderr_terminal_columns().map(clamp_width) } else { requested_columns() };
     reported.unwrap_or(DEFAULT_WIDTH)
 }
 
 /// Returns the value of `COLUMNS` (POSIX XBD 8.3), for output without a terminal.
 fn requested_columns() -> Option<usize> {
-    env::var("COLUMNS").ok()?.trim().parse().ok().filter(|&columns| columns > 0).map(within_reason)
+    env::var("COLUMNS").ok()?.trim().parse().ok().filter(|&columns| columns > 0).map(clamp_width)
 }
 
-fn within_reason(columns: usize) -> usize {
+fn clamp_width(columns: usize) -> usize {
     columns.clamp(MIN_WIDTH, MAX_WIDTH)
 }
 

@@ -124,7 +124,7 @@ fn copy_resumes_when_byte_quota_allows_it() {
         let output = pair.copy(&[&of(&server, "big"), "big", "--streams", "1"]);
         let errors = text(&output.stderr);
         assert_eq!(output.status.code(), Some(3), "{errors}");
-        assert!(errors.contains("0 B of the 5 MB") && errors.contains("hint: try again in "), "{errors}");
+        assert!(errors.contains("0 B of 5 MB") && errors.contains("hint: try again in "), "{errors}");
     }
     let report = pair.copies(&["far:big", "big"]);
     assert!(report["counts"]["resumed_bytes"].as_u64().unwrap() >= 1 << 20, "{report}");

@@ -107,7 +107,7 @@ fn patterns_select_the_same_files_as_rsync() {
         (&["--exclude", ""], "empty pattern"),
         (&["--exclude-from", "gone"], "lfn: --exclude-from gone: No such file"),
         (&["--files-from", "gone"], "hint: check the spelling"),
-        (&["--files-from", "patterns", "tree/doc"], "below one directory, 2 sources"),
+        (&["--files-from", "patterns", "tree/doc"], "exactly one source directory, but 2 sources"),
     ] {
         pair.refuses(&[words, &["tree", "far:x"]].concat(), 2, what);
     }

@@ -97,7 +97,7 @@ fn contradictory_arguments_are_usage_errors() {
     }
     pair.refuses(&["a", "far:a", "--block-size", "3000"], 2, "power of two");
     pair.refuses(&["a", "far:a", "--streams", "1000"], 1, "the server allows");
-    pair.refuses(&["a", "far:a", "--streams", "256", "--block-size", "16MiB"], 1, "of memory");
+    pair.refuses(&["a", "far:a", "--streams", "256", "--block-size", "16MiB"], 1, "memory limit");
     pair.refuses(&["a", "far:a", "--congestion", "nosuch"], 1, "congestion control 'nosuch'");
     pair.refuses(&["far:zero:1000", "null:", "--congestion", "nosuch"], 1, "congestion control 'nosuch'");
     pair.refuses(&["missing", "far:a"], 1, "missing: no such file");
@@ -106,7 +106,7 @@ fn contradictory_arguments_are_usage_errors() {
     assert!(!here.contains("far:"), "{here}");
     let long = format!("far:{}", "x".repeat(300));
     let said = pair.refuses(&["a", &long], 1, "File name too long");
-    assert!(said.contains("give a shorter one"), "{said}");
+    assert!(said.contains("use a shorter name"), "{said}");
     // The colon after a saved name is missing.
     let said = pair.refuses(&["a", "far"], 2, "'far' is a saved name");
     assert!(said.contains("did you mean far:?"), "{said}");

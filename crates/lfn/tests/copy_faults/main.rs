@@ -32,8 +32,8 @@ fn main() -> ExitCode {
         return status;
     }
     support::run(&[
-        ("nothing_wrong_or_short_has_a_final_name", support::Needs::Nothing, trials),
-        ("a_clock_that_is_moved_is_what_lfn_goes_by", support::Needs::Nothing, moved),
+        ("files_with_final_names_are_complete", support::Needs::Nothing, trials),
+        ("lfn_uses_the_moved_clock", support::Needs::Nothing, moved),
     ])
 }
 

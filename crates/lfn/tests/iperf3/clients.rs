@@ -7,7 +7,7 @@ use serde_json::Value;
 use crate::keys::Keys;
 use crate::{Server, bytes, without_error};
 
-pub fn stock_clients_agree_on_what_is_counted() {
+pub fn stock_clients_agree_on_counts() {
     let server = Server::start(&[]);
     let least = 2_000_000;
     for flags in [
@@ -28,7 +28,7 @@ pub fn stock_clients_agree_on_what_is_counted() {
     }
 }
 
-pub fn stock_clients_agree_on_what_is_timed() {
+pub fn stock_clients_agree_on_timed_tests() {
     let server = Server::start(&[]);
     for flags in ["-t 1", "-t 1 -P 3"] {
         let report = server.stock(flags);
@@ -53,7 +53,7 @@ pub fn stock_clients_agree_on_what_is_timed() {
     assert!((0.5..1.9).contains(&seconds), "the warm-up is not counted: {seconds}");
 }
 
-pub fn stock_clients_send_and_take_datagrams() {
+pub fn stock_clients_send_and_receive_datagrams() {
     let server = Server::start(&[]);
     for flags in [
         "-u -n 200000 -b 4M -l 1000",
@@ -82,7 +82,7 @@ pub fn stock_clients_send_and_take_datagrams() {
     }
 }
 
-pub fn stock_clients_see_the_servers_output() {
+pub fn stock_clients_get_the_server_output() {
     let report = Server::start(&[]).stock("-t 1 -P 2 --get-server-output --title evening");
     let text = report["server_output_text"].as_str().unwrap();
     assert!(text.starts_with("Accepted connection from 127.0.0.1") && text.contains("receiver"), "{text}");
@@ -93,7 +93,7 @@ pub fn stock_clients_see_the_servers_output() {
     assert!(output["intervals"].is_array() && output["start"]["cookie"].as_str().unwrap().len() == 36, "{output}");
 }
 
-pub fn stock_clients_show_who_they_are() {
+pub fn stock_clients_authenticate() {
     let keys = Keys::new();
     let (users, key, public) = (keys.path("users"), keys.path("private"), keys.path("public"));
     // Debian's 3.12 has only the older padding.
@@ -117,7 +117,7 @@ pub fn stock_clients_show_who_they_are() {
     refused(&report(&strict, &flags, "rossi"));
 }
 
-pub fn many_stock_clients_at_once_and_more_than_fit() {
+pub fn more_stock_clients_than_slots_are_handled() {
     let server = Server::start(&["--max-sessions", "4", "--client-sessions", "4"]);
     let reports: Vec<Value> = std::thread::scope(|scope| {
         let flags = |n: u32| ["-n 1M", "-n 1M -R", "-u -n 100K -b 10M -l 1000"][n as usize % 3];
@@ -131,7 +131,7 @@ pub fn many_stock_clients_at_once_and_more_than_fit() {
     }
 }
 
-pub fn limits_of_the_server_are_told_stock_clients() {
+pub fn stock_clients_get_server_limit_errors() {
     let server = Server::start(&["--max-test-time", "5s", "--max-streams", "2", "--deny", "192.0.2.0/24"]);
     for (flags, says) in [("-t 20", "test duration too long"), ("-t 1 -P 3", "number of parallel streams too large")] {
         let report = server.stock(flags);

@@ -17,7 +17,7 @@ use crate::support::server::{interrupted, kill, start_with_events};
 use crate::support::{self, eventually, stderr, stdout};
 use crate::{bytes, lfn_json, lfn_test, test};
 
-pub fn stock_servers_agree_on_what_is_counted() {
+pub fn stock_servers_agree_on_counts() {
     for flags in
         [&["-k", "20", "-l", "100000"][..], &["-k", "20", "-l", "100000", "-P", "3"], &["-k", "7", "-l", "1000"]]
     {
@@ -47,7 +47,7 @@ pub fn stock_servers_agree_in_every_other_mode() {
     let second = TestEnd::Time(Duration::from_secs(1));
     let base = Parameters { end: second, length: Bytes(10_000), ..Parameters::default() };
     let (outcome, report) = drive(
-        Parameters { way: LoadDirection::Both, streams: 2, rate: Some(BitRate(20_000_000)), ..base.clone() },
+        Parameters { direction: LoadDirection::Both, streams: 2, rate: Some(BitRate(20_000_000)), ..base.clone() },
         &[],
     );
     let directions: Vec<TestDirection> = outcome.runs.iter().map(|(run, _)| run.request.direction).collect();
@@ -86,7 +86,7 @@ pub fn stock_servers_agree_in_every_other_mode() {
         (LoadDirection::Reverse, CounterWidth::Wide),
         (LoadDirection::Both, CounterWidth::Narrow),
     ] {
-        let (outcome, _) = drive(Parameters { way, width, streams: 2, ..udp.clone() }, &[]);
+        let (outcome, _) = drive(Parameters { direction: way, width, streams: 2, ..udp.clone() }, &[]);
         for (run, remarks) in &outcome.runs {
             let stream = &remarks.streams[0];
             let (sent, lost) = (stream.datagrams.unwrap(), stream.lost_datagrams.unwrap());
@@ -100,8 +100,8 @@ pub fn stock_servers_agree_in_every_other_mode() {
 
 /// Tests the lines of both directions, and of datagrams that this end receives. For other datagrams a note says that
 /// there are no lines.
-pub fn stock_servers_are_shown_interval_by_interval() {
-    let untold = "does not report its intervals";
+pub fn stock_server_tests_show_intervals() {
+    let unreported = "does not report its intervals";
     for (flags, forward, reverse) in [
         (&["--bidir", "-b", "20mbit"][..], true, true),
         (&["-u", "-b", "10mbit", "-R"], false, true),
@@ -120,11 +120,11 @@ pub fn stock_servers_are_shown_interval_by_interval() {
         };
         assert!((lines("forward") >= 3) == (forward || (!at_once && reverse)), "{flags:?}: {text}");
         assert!((lines("reverse") >= 3) == reverse, "{flags:?}: {text}");
-        assert_eq!(text.contains(untold), flags.contains(&"-u") && (at_once || !reverse), "{flags:?}: {text}");
+        assert_eq!(text.contains(unreported), flags.contains(&"-u") && (at_once || !reverse), "{flags:?}: {text}");
     }
 }
 
-pub fn stock_servers_take_the_flags_of_the_load() {
+pub fn stock_servers_accept_the_load_flags() {
     let server = StockServer::start(&["-J"]);
     let flags = "--bytes 2000001 --mss 1000 --dscp EF --bind 127.0.0.4,127.0.0.5 --no-copy --pacing 400mbit -P 3";
     let run = lfn_json(server.port, &flags.split(' ').collect::<Vec<_>>());
@@ -146,7 +146,7 @@ pub fn stock_servers_take_the_flags_of_the_load() {
     let document: Value = serde_json::from_slice(&output.stdout).unwrap_or_else(|_| panic!("{}", stderr(&output)));
     let (report, runs) = (server.report(), document["runs"].as_array().unwrap());
     assert_eq!((&runs[0]["direction"], &runs[1]["direction"]), (&"forward".into(), &"reverse".into()));
-    assert!(runs.iter().all(|run| run["at_once"] == true && run["near"]["bytes"].as_u64() > Some(0)));
+    assert!(runs.iter().all(|run| run["bidirectional"] == true && run["near"]["bytes"].as_u64() > Some(0)));
     assert_eq!(runs[0]["far"]["bytes"], report["end"]["sum_received"]["bytes"]);
     assert_eq!(runs[1]["far"]["bytes"], report["end"]["sum_sent_bidir_reverse"]["bytes"]);
 
@@ -160,10 +160,10 @@ pub fn stock_servers_take_the_flags_of_the_load() {
     let run = lfn_json(server.port, &["--mptcp", "--bytes", "1MB"]);
     assert_eq!(run["far"]["bytes"], 1_000_000);
     let socket = &run["near"]["streams"][0]["socket"];
-    assert_eq!((&socket["mptcp_asked"], &socket["mptcp_subflows"]), (&true.into(), &Value::Null));
+    assert_eq!((&socket["mptcp_requested"], &socket["mptcp_subflows"]), (&true.into(), &Value::Null));
 }
 
-pub fn an_interrupt_ends_a_test_with_a_stock_server() {
+pub fn interrupt_ends_a_test_with_a_stock_server() {
     for flags in [&["-t", "60s"][..], &["--bytes", "1TB", "-R"]] {
         let server = StockServer::start(&["-J"]);
         let address = format!("127.0.0.1:{}", server.port);
@@ -178,7 +178,7 @@ pub fn an_interrupt_ends_a_test_with_a_stock_server() {
     }
 }
 
-pub fn stock_servers_are_told_who_comes() {
+pub fn stock_servers_authenticate_the_client() {
     let keys = Keys::new();
     let (users, key, public) = (keys.path("users"), keys.path("private"), keys.path("public"));
     let flags = ["-k", "10", "--iperf3-user", "mario", "--iperf3-rsa-public-key", &public, "--iperf3-pkcs1"];
@@ -196,7 +196,7 @@ pub fn stock_servers_are_told_who_comes() {
     }
 }
 
-pub fn a_busy_stock_server_is_named() {
+pub fn busy_stock_server_is_named() {
     let server = StockServer::start(&["-J"]);
     let first = test(Parameters { end: TestEnd::Time(Duration::from_secs(30)), ..Parameters::default() });
     let (port, running) = (server.port, std::sync::mpsc::channel());

@@ -76,11 +76,7 @@ fn limit_per_client_is_named_while_waiting() {
     assert_refused(&refused, 1, &format!("{own}: 0 ahead in the queue, up to "));
     let waited = server.test(&["--time", "200ms"]);
     assert!(waited.status.success());
-    assert!(
-        text(&waited.stderr).contains(&format!("lfn: {own}, waiting: 0 ahead, up to ")),
-        "{}",
-        text(&waited.stderr)
-    );
+    assert!(text(&waited.stderr).contains(&format!("lfn: {own}, waiting up to ")), "{}", text(&waited.stderr));
     assert!(first.end().status.success());
 }
 
@@ -133,7 +129,7 @@ fn copies_wait_in_the_same_queue() {
         let output = copy.wait_with_output().unwrap();
         let stderr = text(&output.stderr);
         assert!(output.status.success(), "{stderr}");
-        assert!(stderr.contains("the server is full, waiting: "), "{stderr}");
+        assert!(stderr.contains("the server is full, waiting "), "{stderr}");
         let json: Value = serde_json::from_slice(&output.stdout).unwrap();
         assert_eq!(json["bytes"], 3_000_000, "{json}");
     }

@@ -37,7 +37,7 @@ fn used_up_quota_ends_session_with_next_time() {
     assert_refused(
         &spent,
         1,
-        "the server's byte quota is exhausted: 0 B of the 10 MB in 60 min 00 s that this client may",
+        "the server's byte quota is exhausted: byte quota of this client: 0 B of 10 MB per 60 min 00 s left",
     );
     assert!(text(&spent.stderr).contains("--client-bytes of lfn serve sets the limit"), "{}", text(&spent.stderr));
     assert_refused(&server.test(&["--time", "1s"]), 1, "byte quota of this client: 0 B of 10 MB per 60 min 00 s left");

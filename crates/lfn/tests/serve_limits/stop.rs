@@ -16,7 +16,10 @@ fn stop_drains_sessions_and_admits_none() {
     server.signal(rustix::process::Signal::TERM);
     server.logged(&["stopping", "running=1", "drain_seconds=50"]);
     let stderr = text(&waiting.end().stderr);
-    assert!(stderr.contains("lfn: the server is stopping\nhint: try again when it runs again"), "{stderr}");
+    assert!(
+        stderr.contains("lfn: the server is stopping\nhint: try again when the server is running again"),
+        "{stderr}"
+    );
     assert_refused(&server.test(&["--time", "200ms"]), 1, "the server is stopping");
     // A copy that was never admitted has nothing to resume, whatever its `--retry-for`.
     let place = server.ticket.replace('#', "/null:#");

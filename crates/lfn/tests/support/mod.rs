@@ -76,7 +76,7 @@ fn run_with(arguments: Arguments, tests: &[(&'static str, Needs, fn())]) -> Exit
     let obstacle = lfn_net::emulator::namespaces_available().err();
     let strict = std::env::var_os("CI").is_some_and(|ci| ci == "true");
     if let Some(obstacle) = &obstacle {
-        eprintln!("SKIPPED: tests that need namespaces: {obstacle}. Cure: {}", obstacle.remedy());
+        eprintln!("SKIPPED: tests that need namespaces: {obstacle}. Remedy: {}", obstacle.remedy());
     }
     let trials = tests.iter().map(|&(name, needs, test)| {
         let forbidden = || obstacle.as_ref().map(|obstacle| format!("cannot create namespaces: {obstacle}"));

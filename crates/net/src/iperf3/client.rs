@@ -108,15 +108,15 @@ pub fn run(
     let figures = IperfFigures::new(load.clone(), streams, parameters.omit, test.interval);
     expect_state(&mut control, TestState::TestRunning, test.step_timeout, "before the test")?;
     watch(IperfProgress::Connected(rtt));
-    control.stop_on(test.stop.clone());
-    let (within, stop) = (test.step_timeout, test.stop.clone());
+    control.set_interrupt_flag(test.stop.clone());
+    let (timeout, stop) = (test.step_timeout, test.stop.clone());
     IperfTestClient {
         parameters,
         control,
         load,
         figures,
         intervals: Vec::new(),
-        within,
+        timeout,
         rtt,
         watch,
         stop,
@@ -132,7 +132,7 @@ struct IperfTestClient<'a> {
     load: Arc<Load>,
     figures: IperfFigures,
     intervals: Vec<IntervalFigures>,
-    within: Duration,
+    timeout: Duration,
     rtt: Duration,
     watch: &'a mut dyn FnMut(IperfProgress<'_>),
     stop: Arc<AtomicBool>,
@@ -158,15 +158,15 @@ impl IperfTestClient<'_> {
         }
         self.load.stop_sending();
         self.control.send(TestState::TestEnd, "at the end")?;
-        expect_state(&mut self.control, TestState::ExchangeResults, self.within, "after the test")?;
+        expect_state(&mut self.control, TestState::ExchangeResults, self.timeout, "after the test")?;
         self.figures.stop(true);
         self.figures.stop(false);
         let near = self.figures.results();
         self.control.send_json(&near.write(), frame::MAX_SERVER_OUTPUT, "while the results were sent")?;
-        let value = self.control.json(frame::MAX_SERVER_OUTPUT, self.within, "before its results")?;
+        let value = self.control.json(frame::MAX_SERVER_OUTPUT, self.timeout, "before its results")?;
         let ids: Vec<u32> = self.figures.streams.iter().map(|stream| stream.id).collect();
         let far = Results::read(&value, &ids)?;
-        expect_state(&mut self.control, TestState::DisplayResults, self.within, "after the results")?;
+        expect_state(&mut self.control, TestState::DisplayResults, self.timeout, "after the results")?;
         self.control.send(TestState::IperfDone, "at the end")?;
         let mut outcome = report::outcome(&self.parameters, self.rtt, &self.figures, &self.intervals, &near, &far);
         outcome.runs.iter_mut().for_each(|(run, _)| run.ended = self.ended);
@@ -197,7 +197,7 @@ impl IperfTestClient<'_> {
             sender_count += usize::from(stream.sends);
             ended += usize::from(is_over && stream.sends);
             if is_over && !stream.sends && self.parameters.protocol == LoadProtocol::Tcp {
-                return Err(Error::Closed { peer: "the iperf3 server", doing: "on a data stream" });
+                return Err(Error::Closed { peer: "the iperf3 server", step: "on a data stream" });
             }
         }
         if self.stop.load(Ordering::Relaxed) {
@@ -231,7 +231,7 @@ impl IperfTestClient<'_> {
         let idle = self.figures.time_to_next_event().min(left).min(poll_limit).max(Duration::from_millis(1));
         match self.control.poll(idle, "during the test") {
             Ok(None) => Ok(()),
-            Ok(Some(state)) => Err(state_error(&mut self.control, state, self.within, "during the test")),
+            Ok(Some(state)) => Err(state_error(&mut self.control, state, self.timeout, "during the test")),
             Err(error) => Err(error),
         }
     }
@@ -251,11 +251,11 @@ impl IperfTestClient<'_> {
             }
             if std::mem::replace(&mut before, left) != left {
                 last_progress = Instant::now();
-            } else if last_progress.elapsed() > self.within {
+            } else if last_progress.elapsed() > self.timeout {
                 return Err(Error::Timeout {
                     peer: "the iperf3 server",
-                    after: self.within,
-                    doing: "while the last bytes were acknowledged",
+                    after: self.timeout,
+                    step: "while the last bytes were acknowledged",
                 });
             }
             if self.stop.load(Ordering::Relaxed) {
@@ -298,16 +298,16 @@ fn unsent(info: &TcpInfo) -> u64 {
 /// Reads the next state. Another state than the expected one is an error, which may explain the reason.
 fn expect_state(
     control: &mut IperfControl,
-    wanted: TestState,
-    within: Duration,
-    doing: &'static str,
+    expected: TestState,
+    timeout: Duration,
+    step: &'static str,
 ) -> Result<(), Error> {
-    let state = control.state(within, doing)?;
-    if state == wanted { Ok(()) } else { Err(state_error(control, state, within, doing)) }
+    let state = control.state(timeout, step)?;
+    if state == expected { Ok(()) } else { Err(state_error(control, state, timeout, step)) }
 }
 
 /// Converts an unexpected state to an error.
-fn state_error(control: &mut IperfControl, state: TestState, within: Duration, doing: &'static str) -> Error {
+fn state_error(control: &mut IperfControl, state: TestState, timeout: Duration, step: &'static str) -> Error {
     match state {
         TestState::AccessDenied => Error::Busy,
         TestState::ServerTerminate => Error::Stopped,
@@ -315,7 +315,7 @@ fn state_error(control: &mut IperfControl, state: TestState, within: Duration, d
             let mut number = || {
                 let mut bytes = [0; 4];
                 // Some versions send only the first number before they close.
-                let read = control.read(&mut bytes, within.min(Duration::from_secs(2)), doing);
+                let read = control.read(&mut bytes, timeout.min(Duration::from_secs(2)), step);
                 read.map(|()| i32::from_be_bytes(bytes))
             };
             match number() {
@@ -323,7 +323,7 @@ fn state_error(control: &mut IperfControl, state: TestState, within: Duration, d
                 Err(error) => error,
             }
         }
-        state => Error::Unexpected { peer: "the iperf3 server", state, doing },
+        state => Error::Unexpected { peer: "the iperf3 server", state, step },
     }
 }
 
@@ -337,7 +337,7 @@ fn auth_token(login: &Login) -> Result<String, Error> {
 fn new_cookie() -> Result<Cookie, Error> {
     let mut random = [0; COOKIE_LENGTH - 1];
     getrandom::fill(&mut random)
-        .map_err(|error| Error::Option { what: "randomness".into(), source: io::Error::other(error) })?;
+        .map_err(|error| Error::Option { option: "randomness".into(), source: io::Error::other(error) })?;
     Ok(Cookie::from_random(random))
 }
 
@@ -345,7 +345,7 @@ fn new_cookie() -> Result<Cookie, Error> {
 fn connect(
     host: &str,
     port: u16,
-    within: Duration,
+    timeout: Duration,
     from: Option<&BindAddress>,
 ) -> Result<(IperfControl, SocketAddr), Error> {
     let name = if host.contains(':') { format!("[{host}]:{port}") } else { format!("{host}:{port}") };
@@ -359,7 +359,7 @@ fn connect(
         }
         let socket = Socket::new(Domain::for_address(address), Type::STREAM, None).map_err(failed)?;
         bind(&socket, from)?;
-        match socket.connect_timeout(&address.into(), within) {
+        match socket.connect_timeout(&address.into(), timeout) {
             Ok(()) => return Ok((IperfControl::new(socket.into(), "the iperf3 server")?, address)),
             Err(error) => last = error,
         }
@@ -371,8 +371,8 @@ fn connect(
 fn bind(socket: &Socket, from: Option<&BindAddress>) -> Result<(), Error> {
     let Some(from) = from else { return Ok(()) };
     from.bind(socket).map_err(|error| match error {
-        SessionError::Bind { place, source } => Error::Option { what: format!("connecting from {place}"), source },
-        other => Error::Option { what: "binding the source address".into(), source: io::Error::other(other) },
+        SessionError::Bind { place, source } => Error::Option { option: format!("connecting from {place}"), source },
+        other => Error::Option { option: "binding the source address".into(), source: io::Error::other(other) },
     })
 }
 

@@ -34,7 +34,7 @@ pub(super) struct IperfControl {
 #[derive(Debug)]
 struct InterruptFlag {
     flag: Arc<AtomicBool>,
-    seen_at: Option<Instant>,
+    set_at: Option<Instant>,
 }
 
 /// Interval at which the interrupt flag is checked.
@@ -43,13 +43,13 @@ const POLL_INTERVAL: Duration = Duration::from_millis(100);
 impl IperfControl {
     pub(super) fn new(socket: TcpStream, peer: &'static str) -> Result<Self, Error> {
         let configured = socket.set_nonblocking(false).and_then(|()| set_keepalive_options(&socket));
-        configured.map_err(|source| Error::Io { peer, doing: "at its beginning", source })?;
+        configured.map_err(|source| Error::Io { peer, step: "at its beginning", source })?;
         Ok(IperfControl { socket, peer, stop: None })
     }
 
     /// Sets the interrupt flag. After it is set, waits end within the rest of [`INTERRUPT_TIMEOUT`].
-    pub(super) fn stop_on(&mut self, flag: Arc<AtomicBool>) {
-        self.stop = Some(InterruptFlag { flag, seen_at: None });
+    pub(super) fn set_interrupt_flag(&mut self, flag: Arc<AtomicBool>) {
+        self.stop = Some(InterruptFlag { flag, set_at: None });
     }
 
     pub(super) fn socket(&self) -> &TcpStream {
@@ -64,67 +64,67 @@ impl IperfControl {
         self.socket
     }
 
-    /// Reads the next state, `within` at most.
-    pub(super) fn state(&mut self, within: Duration, doing: &'static str) -> Result<TestState, Error> {
+    /// Reads the next state, and waits for at most `timeout`.
+    pub(super) fn state(&mut self, timeout: Duration, step: &'static str) -> Result<TestState, Error> {
         let mut byte = [0];
-        self.read(&mut byte, within, doing)?;
+        self.read(&mut byte, timeout, step)?;
         Ok(TestState::from_wire(byte[0])?)
     }
 
-    /// Reads the next state, if one arrives within `within`.
-    pub(super) fn poll(&mut self, within: Duration, doing: &'static str) -> Result<Option<TestState>, Error> {
-        if !readable(self.socket.as_fd(), within) {
+    /// Reads the next state, if one arrives within `timeout`.
+    pub(super) fn poll(&mut self, timeout: Duration, step: &'static str) -> Result<Option<TestState>, Error> {
+        if !readable(self.socket.as_fd(), timeout) {
             return Ok(None);
         }
-        self.state(within.max(Duration::from_secs(1)), doing).map(Some)
+        self.state(timeout.max(Duration::from_secs(1)), step).map(Some)
     }
 
     /// Reads a JSON object of at most `limit` bytes.
-    pub(super) fn json(&mut self, limit: usize, within: Duration, doing: &'static str) -> Result<Value, Error> {
-        let deadline = Instant::now() + within;
+    pub(super) fn json(&mut self, limit: usize, timeout: Duration, step: &'static str) -> Result<Value, Error> {
+        let deadline = Instant::now() + timeout;
         let mut header = [0; frame::HEADER];
-        self.read_until(&mut header, deadline, within, doing)?;
+        self.read_until(&mut header, deadline, timeout, step)?;
         let mut left = frame::length(header, limit)?;
         let mut bytes = Vec::new();
         while left > 0 {
             let (from, part) = (bytes.len(), left.min(READ_CHUNK));
             bytes.resize(from + part, 0);
-            self.read_until(&mut bytes[from..], deadline, within, doing)?;
+            self.read_until(&mut bytes[from..], deadline, timeout, step)?;
             left -= part;
         }
         Ok(frame::decode(&bytes)?)
     }
 
-    pub(super) fn read(&mut self, bytes: &mut [u8], within: Duration, doing: &'static str) -> Result<(), Error> {
-        self.read_until(bytes, Instant::now() + within, within, doing)
+    pub(super) fn read(&mut self, bytes: &mut [u8], timeout: Duration, step: &'static str) -> Result<(), Error> {
+        self.read_until(bytes, Instant::now() + timeout, timeout, step)
     }
 
     fn read_until(
         &mut self,
         bytes: &mut [u8],
         deadline: Instant,
-        within: Duration,
-        doing: &'static str,
+        timeout: Duration,
+        step: &'static str,
     ) -> Result<(), Error> {
         let peer = self.peer;
-        let failed = |source| Error::Io { peer, doing, source };
+        let failed = |source| Error::Io { peer, step, source };
         let mut read = 0;
         while read < bytes.len() {
             let now = Instant::now();
             let (deadline, after) = match self.interrupted_at(now).map(|seen| seen + INTERRUPT_TIMEOUT) {
                 Some(end) if end < deadline => (end, INTERRUPT_TIMEOUT),
-                _ => (deadline, within),
+                _ => (deadline, timeout),
             };
             let left = deadline.saturating_duration_since(now);
             if left.is_zero() {
-                return Err(Error::Timeout { peer, after, doing });
+                return Err(Error::Timeout { peer, after, step });
             }
             self.socket.set_read_timeout(Some(left.min(POLL_INTERVAL))).map_err(failed)?;
             match self.socket.read(&mut bytes[read..]) {
-                Ok(0) => return Err(Error::Closed { peer, doing }),
+                Ok(0) => return Err(Error::Closed { peer, step }),
                 Ok(length) => read += length,
                 Err(error) if error.kind() == ErrorKind::Interrupted || is_timeout(&error) => {}
-                Err(error) if error.kind() == ErrorKind::ConnectionReset => return Err(Error::Closed { peer, doing }),
+                Err(error) if error.kind() == ErrorKind::ConnectionReset => return Err(Error::Closed { peer, step }),
                 Err(error) => return Err(failed(error)),
             }
         }
@@ -134,23 +134,23 @@ impl IperfControl {
     /// Returns the time at which the interrupt was first seen.
     fn interrupted_at(&mut self, now: Instant) -> Option<Instant> {
         let stop = self.stop.as_mut().filter(|stop| stop.flag.load(Ordering::Relaxed))?;
-        Some(*stop.seen_at.get_or_insert(now))
+        Some(*stop.set_at.get_or_insert(now))
     }
 
-    pub(super) fn send(&mut self, state: TestState, doing: &'static str) -> Result<(), Error> {
-        self.write(&[state.wire()], doing)
+    pub(super) fn send(&mut self, state: TestState, step: &'static str) -> Result<(), Error> {
+        self.write(&[state.wire()], step)
     }
 
-    pub(super) fn send_json(&mut self, value: &Value, limit: usize, doing: &'static str) -> Result<(), Error> {
+    pub(super) fn send_json(&mut self, value: &Value, limit: usize, step: &'static str) -> Result<(), Error> {
         let bytes = frame::encode(value, limit)?;
-        self.write(&bytes, doing)
+        self.write(&bytes, step)
     }
 
-    pub(super) fn write(&mut self, bytes: &[u8], doing: &'static str) -> Result<(), Error> {
+    pub(super) fn write(&mut self, bytes: &[u8], step: &'static str) -> Result<(), Error> {
         let peer = self.peer;
         self.socket.write_all(bytes).map_err(|source| match source.kind() {
-            ErrorKind::BrokenPipe | ErrorKind::ConnectionReset => Error::Closed { peer, doing },
-            _ => Error::Io { peer, doing, source },
+            ErrorKind::BrokenPipe | ErrorKind::ConnectionReset => Error::Closed { peer, step },
+            _ => Error::Io { peer, step, source },
         })
     }
 }
@@ -161,15 +161,15 @@ impl AsFd for IperfControl {
     }
 }
 
-/// Returns whether data or the end of the stream can be read within `within`.
-pub(super) fn readable(socket: BorrowedFd<'_>, within: Duration) -> bool {
-    let within = within.try_into().ok();
+/// Returns whether data or the end of the stream can be read within `timeout`.
+pub(super) fn readable(socket: BorrowedFd<'_>, timeout: Duration) -> bool {
+    let timeout = timeout.try_into().ok();
     // An interrupted wait counts as a finished one.
-    poll(&mut [PollFd::from_borrowed_fd(socket, PollFlags::IN)], within.as_ref()).is_ok_and(|ready| ready > 0)
+    poll(&mut [PollFd::from_borrowed_fd(socket, PollFlags::IN)], timeout.as_ref()).is_ok_and(|ready| ready > 0)
 }
 
 /// Returns a function that converts an I/O error of a socket option.
 pub(super) fn option(what: impl Into<String>) -> impl FnOnce(io::Error) -> Error {
     let what = what.into();
-    move |source| Error::Option { what, source }
+    move |source| Error::Option { option: what, source }
 }

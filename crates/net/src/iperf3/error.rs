@@ -20,24 +20,24 @@ pub enum Error {
     UnknownHost { host: String, source: io::Error },
     #[error("cannot reach {address}: {source}")]
     Connect { address: String, source: io::Error },
-    #[error("{peer} closed the connection {doing}")]
+    #[error("{peer} closed the connection {step}")]
     Closed {
         peer: &'static str,
         /// Step of the protocol.
-        doing: &'static str,
+        step: &'static str,
     },
-    #[error("no answer from {peer} for {} {doing}", show_duration(*.after))]
+    #[error("no answer from {peer} for {} {step}", show_duration(*.after))]
     Timeout {
         peer: &'static str,
         after: Duration,
         /// Step of the protocol.
-        doing: &'static str,
+        step: &'static str,
     },
-    #[error("connection to {peer} failed {doing}: {source}")]
-    Io { peer: &'static str, doing: &'static str, source: io::Error },
+    #[error("connection to {peer} failed {step}: {source}")]
+    Io { peer: &'static str, step: &'static str, source: io::Error },
     /// The state is not valid in this step.
-    #[error("{peer} sent the state '{state}' {doing}")]
-    Unexpected { peer: &'static str, state: TestState, doing: &'static str },
+    #[error("{peer} sent the state '{state}' {step}")]
+    Unexpected { peer: &'static str, state: TestState, step: &'static str },
     /// A byte that is not a state: the peer uses another protocol.
     #[error("not the iperf3 protocol: {0}")]
     Unknown(#[from] UnknownState),
@@ -73,16 +73,16 @@ pub enum Error {
     Denied(&'static str),
     #[error(transparent)]
     Key(#[from] RsaKeyError),
-    #[error("{what}: {source}")]
+    #[error("{option}: {source}")]
     Option {
         /// Option and its value.
-        what: String,
+        option: String,
         source: io::Error,
     },
     #[error("stream {id}: {source}")]
     Stream { id: u32, source: io::Error },
-    #[error("{arrived} of {expected} streams arrived within {}", show_duration(*.within))]
-    Streams { arrived: usize, expected: usize, within: Duration },
+    #[error("{arrived} of {expected} streams arrived within {}", show_duration(*.timeout))]
+    Streams { arrived: usize, expected: usize, timeout: Duration },
     #[error("no data received for {}", show_duration(*.0))]
     Silence(Duration),
     #[error("the test did not end within {}", show_duration(*.0))]

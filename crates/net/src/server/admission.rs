@@ -114,7 +114,7 @@ impl Admission {
         };
         let mut state = self.inner.lock();
         let now = self.inner.now();
-        let id = match state.gate.ask(Client::of(peer), demand, now) {
+        let id = match state.gate.enqueue(Client::of(peer), demand, now) {
             Ok(id) => id,
             Err(denied) => return AdmissionOutcome::Refused(refusal(&denied)),
         };
@@ -161,7 +161,8 @@ impl QueueTicket {
             }
         };
         let known = state.expected.as_ref().and_then(|(_, known)| known.get(&self.id)).copied();
-        let expected = known.unwrap_or(ExpectedWait { wait: Some(Duration::ZERO), ahead: 0, held_by: QuotaScope::All });
+        let expected =
+            known.unwrap_or(ExpectedWait { wait: Some(Duration::ZERO), ahead: 0, limited_by: QuotaScope::All });
         ExpectedWait { wait: expected.wait.map(|wait| wait.saturating_sub(at.elapsed())), ..expected }
     }
 
@@ -175,9 +176,9 @@ impl QueueTicket {
         Some(outcome.map(|allowed| Grant::new(self.inner.clone(), self.id, allowed)).map_err(|denied| refusal(&denied)))
     }
 
-    /// Waits for the turn, `within` at most.
-    pub fn wait(&mut self, within: Duration) -> Option<Result<Grant, Refusal>> {
-        let timeout = within.try_into().ok();
+    /// Waits for the turn, for at most `timeout`.
+    pub fn wait(&mut self, timeout: Duration) -> Option<Result<Grant, Refusal>> {
+        let timeout = timeout.try_into().ok();
         // An interrupted wait counts as a finished one.
         let _ = poll(&mut [PollFd::new(&self.event, PollFlags::IN)], timeout.as_ref());
         self.take_outcome()
@@ -270,7 +271,7 @@ impl Drop for Grant {
         let AdmittedSession { inner, id } = self.session.as_ref();
         let mut state = inner.lock();
         let now = inner.now();
-        state.gate.give_back(*id, unused);
+        state.gate.refund(*id, unused);
         state.gate.end(*id, now);
         state.admit(now);
     }

@@ -32,8 +32,8 @@ pub(super) fn serve(
 ) -> Result<(), (RefusedReason, SessionError)> {
     let io_error = |source| (RefusedReason::Hello, SessionError::Io { peer: "the client", source });
     socket.set_nonblocking(false).and_then(|()| set_keepalive_options(&socket)).map_err(io_error)?;
-    let within = shared.config.connection_limits.hello_timeout;
-    socket.set_read_timeout(Some(within)).map_err(io_error)?;
+    let timeout = shared.config.connection_limits.hello_timeout;
+    socket.set_read_timeout(Some(timeout)).map_err(io_error)?;
     let mut first = [0];
     let length = socket.peek(&mut first).or_else(|error| match error.kind() {
         std::io::ErrorKind::ConnectionReset => Ok(0),
@@ -51,7 +51,7 @@ pub(super) fn serve(
         let address = peer.to_string();
         (RefusedReason::Hello, SessionError::Tls { address, source })
     })?;
-    let (control, hello, holder) = read_hello(shared, Control::new(tls, HELLO_LIMIT, "the client"), within, &slot)?;
+    let (control, hello, holder) = read_hello(shared, Control::new(tls, HELLO_LIMIT, "the client"), timeout, &slot)?;
     match hello {
         Hello::Data { session, stream, .. } => {
             let stream = DataStream::tls(stream, control.into_stream());
@@ -99,7 +99,7 @@ fn closed_error() -> SessionError {
 fn read_hello(
     shared: &ServerState,
     mut control: Control,
-    within: Duration,
+    timeout: Duration,
     slot: &ConnectionSlot,
 ) -> Result<(Control, Hello, Arc<TokenHolder>), (RefusedReason, SessionError)> {
     let not_understood = |control: &mut Control, error: SessionError| {
@@ -108,7 +108,7 @@ fn read_hello(
         }
         (if slot.is_closed() { RefusedReason::Silent } else { RefusedReason::Hello }, error)
     };
-    let introduction = control.peek::<Credentials>(within, "before it sent its hello");
+    let introduction = control.peek::<Credentials>(timeout, "before it sent its hello");
     let introduction = introduction.map_err(|error| not_understood(&mut control, error))?;
     let holder = match shared.authenticate(&introduction) {
         Ok(holder) => holder,
@@ -120,7 +120,7 @@ fn read_hello(
         }
     };
     let hello =
-        control.recv(within, "before it sent its hello").map_err(|error| not_understood(&mut control, error))?;
+        control.recv(timeout, "before it sent its hello").map_err(|error| not_understood(&mut control, error))?;
     control.allow_large_messages();
     Ok((control, hello, holder))
 }

@@ -122,10 +122,10 @@ impl ConnectionTable {
     /// Closes connections that did not authenticate in time.
     pub(crate) fn close_overdue(&self) {
         let (mut state, now) = (lock(&self.state), Instant::now());
-        let within = self.limits.hello_timeout;
+        let timeout = self.limits.hello_timeout;
         let unauthenticated = state.connections.values_mut().filter_map(ConnectionState::unauthenticated_mut);
         let closed = unauthenticated
-            .filter(|connection| connection.accepted_at + within < now)
+            .filter(|connection| connection.accepted_at + timeout < now)
             .map(Unauthenticated::close)
             .count();
         state.unauthenticated -= closed;

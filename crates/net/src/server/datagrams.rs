@@ -32,7 +32,7 @@ pub(crate) struct ExpectedStreams(Arc<Mutex<HashMap<SessionId, Vec<ExpectedRange
 struct ExpectedRange {
     numbers: Range<u16>,
     peer: IpAddr,
-    seen: HashSet<u16>,
+    arrived: HashSet<u16>,
     sender: Sender<DatagramStream>,
 }
 
@@ -49,7 +49,8 @@ impl ExpectedStreams {
     /// Expects streams of these numbers, from the address of the control connection.
     pub(super) fn expect(&self, session: SessionId, peer: IpAddr, numbers: Range<u16>) -> DatagramStreams {
         let (sender, receiver) = channel();
-        let range = ExpectedRange { numbers: numbers.clone(), peer: peer.to_canonical(), seen: HashSet::new(), sender };
+        let range =
+            ExpectedRange { numbers: numbers.clone(), peer: peer.to_canonical(), arrived: HashSet::new(), sender };
         lock(&self.0).entry(session).or_default().push(range);
         DatagramStreams { receiver, session, numbers, expected: self.0.clone() }
     }
@@ -58,14 +59,14 @@ impl ExpectedStreams {
     fn is_expected(&self, session: SessionId, stream: u16, peer: IpAddr) -> bool {
         let expected = lock(&self.0);
         let range = expected.get(&session).and_then(|ranges| ranges.iter().find(|range| range.contains(stream)));
-        range.is_some_and(|range| range.peer == peer && !range.seen.contains(&stream))
+        range.is_some_and(|range| range.peer == peer && !range.arrived.contains(&stream))
     }
 
     fn deliver(&self, session: SessionId, stream: DatagramStream) {
         let mut expected = lock(&self.0);
         let Some(ranges) = expected.get_mut(&session) else { return };
         if let Some(range) = ranges.iter_mut().find(|range| range.contains(stream.stream())) {
-            range.seen.insert(stream.stream());
+            range.arrived.insert(stream.stream());
             stream.send_answer();
             let _ = range.sender.send(stream);
         }
@@ -79,9 +80,9 @@ impl ExpectedRange {
 }
 
 impl DatagramStreams {
-    /// Returns the next stream that arrives within `within`.
-    pub fn next(&self, within: Duration) -> Option<DatagramStream> {
-        self.receiver.recv_timeout(within).ok()
+    /// Returns the next stream that arrives within `timeout`.
+    pub fn next(&self, timeout: Duration) -> Option<DatagramStream> {
+        self.receiver.recv_timeout(timeout).ok()
     }
 }
 

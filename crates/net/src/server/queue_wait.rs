@@ -42,7 +42,7 @@ pub(super) fn wait_for_turn(
 
 fn queue_place(expected: &ExpectedWait) -> QueuePosition {
     let ahead = u32::try_from(expected.ahead).unwrap_or(u32::MAX);
-    let own_limit = expected.held_by == QuotaScope::Client;
+    let own_limit = expected.limited_by == QuotaScope::Client;
     QueuePosition { ahead, expected_wait_seconds: expected.wait.map(|wait| wait.into()), own_limit }
 }
 
@@ -82,7 +82,7 @@ fn wait_for_confirmation(control: &mut Control) -> Result<(), SessionError> {
     loop {
         let left = deadline.saturating_duration_since(Instant::now());
         match control.poll_queue::<QueueReply>(left, while_doing)? {
-            QueuePoll::Frame(QueueReply::Here) => return Ok(()),
+            QueuePoll::Frame(QueueReply::Ready) => return Ok(()),
             QueuePoll::Other => control.skip(left, while_doing)?,
             QueuePoll::Nothing => {
                 let text = "the client did not confirm its turn in the queue";

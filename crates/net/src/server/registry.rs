@@ -157,7 +157,8 @@ impl Registry {
         }
     }
 
-    /// Gives a data stream to its session, or parks it until the session opens. `connection_slot` is the slot of its connection.
+    /// Gives a data stream to its session, or parks the stream until the session opens. `connection_slot` is the slot
+    /// of the stream's connection.
     pub(crate) fn deliver(
         &self,
         id: SessionId,
@@ -232,7 +233,7 @@ impl SessionSlot {
     fn is_full(&self) -> bool {
         let open = |open: &Arc<AtomicUsize>| open.load(Ordering::SeqCst);
         match &self.open_streams {
-            // A stream that the client has closed may still count here when its replacement arrives, hence the quarter.
+            // A stream that the client closed may still count when its replacement arrives. The quarter allows for this.
             Some(renewed) => open(renewed) > self.max_streams + self.max_streams / 4,
             None => self.seen_streams.len() >= self.max_streams,
         }
@@ -267,9 +268,9 @@ impl SessionStreams {
         self.id
     }
 
-    /// Returns the next data stream that arrives within `within`.
-    pub(crate) fn next(&self, within: Duration) -> Option<DataStream> {
-        self.receiver.recv_timeout(within).ok()
+    /// Returns the next data stream that arrives within `timeout`.
+    pub(crate) fn next(&self, timeout: Duration) -> Option<DataStream> {
+        self.receiver.recv_timeout(timeout).ok()
     }
 }
 

@@ -161,7 +161,7 @@ impl ServerSession {
 
     /// Waits for `count` data streams and returns them in the order of their numbers. The wait ends early if the client
     /// closes the control connection.
-    pub fn data_streams(&self, count: u16, within: Duration) -> Result<Vec<DataStream>, SessionError> {
+    pub fn data_streams(&self, count: u16, timeout: Duration) -> Result<Vec<DataStream>, SessionError> {
         let most = self.limits().max_streams;
         if count > most {
             return Err(SessionError::Refused(
@@ -169,7 +169,7 @@ impl ServerSession {
                     .hint(format!("use --streams {most} or fewer")),
             ));
         }
-        let deadline = Instant::now() + within;
+        let deadline = Instant::now() + timeout;
         let mut streams = Vec::with_capacity(count.into());
         while streams.len() < usize::from(count) {
             let left = deadline.saturating_duration_since(Instant::now());
@@ -178,7 +178,7 @@ impl ServerSession {
                 None if left.is_zero() => {
                     return Err(SessionError::Timeout {
                         peer: "the client",
-                        after: within,
+                        after: timeout,
                         while_doing: WAITING_FOR_STREAMS,
                     });
                 }

@@ -76,27 +76,27 @@ impl Control {
         self.send_frame(FrameKind::Refusal, refusal, LINGER_TIMEOUT)
     }
 
-    /// Returns the next message. The error says when it was expected: `while_doing` completes "closed the connection
+    /// Returns the next message. The error names the step in which it was expected: `while_doing` completes "closed the connection
     /// …", for example "before the result".
     pub fn recv<T: DeserializeOwned>(
         &mut self,
-        within: Duration,
+        timeout: Duration,
         while_doing: &'static str,
     ) -> Result<T, SessionError> {
-        match self.poll(within, while_doing)? {
+        match self.poll(timeout, while_doing)? {
             Some(message) => Ok(message),
-            None => Err(SessionError::Timeout { peer: self.peer, after: within, while_doing }),
+            None => Err(SessionError::Timeout { peer: self.peer, after: timeout, while_doing }),
         }
     }
 
-    /// Returns the next message if one arrives within `within`. A minimum of 1 ms applies, so that zero still reads a
+    /// Returns the next message if one arrives within `timeout`. A minimum of 1 ms applies, so that zero still reads a
     /// message that has arrived. A refusal or a close is an error.
     pub fn poll<T: DeserializeOwned>(
         &mut self,
-        within: Duration,
+        timeout: Duration,
         while_doing: &'static str,
     ) -> Result<Option<T>, SessionError> {
-        let deadline = Instant::now() + within.max(Duration::from_millis(1));
+        let deadline = Instant::now() + timeout.max(Duration::from_millis(1));
         loop {
             match self.reader.take::<T, Refusal>()? {
                 Some(wire::Frame::Message(message)) => return Ok(Some(message)),
@@ -112,27 +112,27 @@ impl Control {
     /// Returns the fields of the next message that `T` has; the message itself stays unread.
     pub(crate) fn peek<T: DeserializeOwned>(
         &mut self,
-        within: Duration,
+        timeout: Duration,
         while_doing: &'static str,
     ) -> Result<T, SessionError> {
-        let deadline = Instant::now() + within;
+        let deadline = Instant::now() + timeout;
         loop {
             if let Some(message) = self.reader.peek()? {
                 return Ok(message);
             }
             if !self.fill(deadline, while_doing)? {
-                return Err(SessionError::Timeout { peer: self.peer, after: within, while_doing });
+                return Err(SessionError::Timeout { peer: self.peer, after: timeout, while_doing });
             }
         }
     }
 
-    /// Returns the next queue frame if one arrives within `within`. Another frame stays unread.
+    /// Returns the next queue frame if one arrives within `timeout`. Another frame stays unread.
     pub(crate) fn poll_queue<T: DeserializeOwned>(
         &mut self,
-        within: Duration,
+        timeout: Duration,
         while_doing: &'static str,
     ) -> Result<QueuePoll<T>, SessionError> {
-        let deadline = Instant::now() + within;
+        let deadline = Instant::now() + timeout;
         loop {
             match self.reader.kind()? {
                 Some(FrameKind::Queue) => {
@@ -154,9 +154,9 @@ impl Control {
         Ok(self.reader.kind()? == Some(FrameKind::Refusal))
     }
 
-    /// Skips one frame of any kind, if one arrives within `within`.
-    pub(crate) fn skip(&mut self, within: Duration, while_doing: &'static str) -> Result<(), SessionError> {
-        let deadline = Instant::now() + within;
+    /// Skips one frame of any kind, if one arrives within `timeout`.
+    pub(crate) fn skip(&mut self, timeout: Duration, while_doing: &'static str) -> Result<(), SessionError> {
+        let deadline = Instant::now() + timeout;
         while self.reader.take_any::<IgnoredAny>()?.is_none() && self.fill(deadline, while_doing)? {}
         Ok(())
     }
@@ -234,14 +234,19 @@ impl Control {
         self.stream
     }
 
-    fn send_frame<T: Serialize>(&mut self, kind: FrameKind, message: &T, within: Duration) -> Result<(), SessionError> {
+    fn send_frame<T: Serialize>(
+        &mut self,
+        kind: FrameKind,
+        message: &T,
+        timeout: Duration,
+    ) -> Result<(), SessionError> {
         let bytes = wire::encode(kind, message)?;
         let peer = self.peer;
-        self.stream.set_deadline(Instant::now() + within);
+        self.stream.set_deadline(Instant::now() + timeout);
         let write = self.stream.write_all(&bytes).and_then(|()| self.stream.flush());
         write.map_err(|source| match source {
             source if is_timeout(&source) => {
-                SessionError::Timeout { peer, after: within, while_doing: "while a message was sent" }
+                SessionError::Timeout { peer, after: timeout, while_doing: "while a message was sent" }
             }
             source if is_closed(&source) => SessionError::Closed { peer, while_doing: "while a message was sent" },
             source => SessionError::Io { peer, source },

@@ -94,10 +94,10 @@ impl DatagramStream {
         let _ = self.socket.set_nonblocking(false);
     }
 
-    /// Returns the length of the next payload datagram, `within` at most. Longer datagrams are cut to the buffer's
-    /// size.
-    pub fn recv(&self, buffer: &mut [u8], within: Duration) -> io::Result<Option<usize>> {
-        let deadline = Instant::now() + within;
+    /// Waits for the next payload datagram, for at most `timeout`. Returns its length. A longer datagram is cut to
+    /// the size of the buffer.
+    pub fn recv(&self, buffer: &mut [u8], timeout: Duration) -> io::Result<Option<usize>> {
+        let deadline = Instant::now() + timeout;
         loop {
             let left = deadline.saturating_duration_since(Instant::now());
             // Zero would mean no time-out.
@@ -124,7 +124,7 @@ pub(crate) fn open(
     session: SessionId,
     stream: u16,
     interface: Option<&str>,
-    within: Duration,
+    timeout: Duration,
 ) -> Result<DatagramStream, SessionError> {
     let failed = |source| SessionError::Io { peer: "the server", source };
     let server = control.peer_addr().map_err(failed)?;
@@ -133,10 +133,10 @@ pub(crate) fn open(
     let (hello_bytes, answer) = (hello.encode_datagram(token), hello.encode_answer(token));
     let opened =
         DatagramStream { stream, socket, peer: server, tag: tag(&hello_bytes), peer_hello: answer, answer: None };
-    if wait_for_answer(&opened, &hello_bytes, within).map_err(failed)? {
+    if wait_for_answer(&opened, &hello_bytes, timeout).map_err(failed)? {
         return Ok(opened);
     }
-    Err(SessionError::NoDatagrams { address: server.to_string(), after: within })
+    Err(SessionError::NoDatagrams { address: server.to_string(), after: timeout })
 }
 
 fn connected(local: SocketAddr, server: SocketAddr, interface: Option<&str>) -> io::Result<UdpSocket> {
@@ -150,10 +150,10 @@ fn connected(local: SocketAddr, server: SocketAddr, interface: Option<&str>) -> 
 }
 
 /// Sends hellos at growing intervals until one is answered.
-fn wait_for_answer(stream: &DatagramStream, hello: &[u8], within: Duration) -> io::Result<bool> {
+fn wait_for_answer(stream: &DatagramStream, hello: &[u8], timeout: Duration) -> io::Result<bool> {
     const FIRST_WAIT: Duration = Duration::from_millis(100);
     const MAX_WAIT: Duration = Duration::from_secs(1);
-    let deadline = Instant::now() + within;
+    let deadline = Instant::now() + timeout;
     let mut wait = FIRST_WAIT;
     let mut buffer = [0; 2048];
     loop {

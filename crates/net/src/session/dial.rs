@@ -291,12 +291,12 @@ pub fn open_datagrams(
     control: &TcpStream,
     session: SessionId,
     stream: u16,
-    within: Duration,
+    timeout: Duration,
 ) -> Result<DatagramStream, SessionError> {
     let token = target.token().unwrap_or(lfn_core::session::Token::from_bytes([0; 16]));
     // The source address follows the control connection, which is bound to it; the interface must be set again.
     let interface = target.bind_addresses.first().and_then(|place| place.interface.as_deref());
-    datagram::open(control, &token, session, stream, interface, within)
+    datagram::open(control, &token, session, stream, interface, timeout)
 }
 
 fn connect(
@@ -338,11 +338,11 @@ fn connect(
 fn connect_one(
     socket: Socket,
     address: SocketAddr,
-    within: Duration,
+    timeout: Duration,
     prepare: impl Fn(&Socket) -> io::Result<()>,
 ) -> io::Result<TcpStream> {
     prepare(&socket)?;
-    socket.connect_timeout(&address.into(), within)?;
+    socket.connect_timeout(&address.into(), timeout)?;
     let socket = TcpStream::from(socket);
     set_keepalive_options(&socket)?;
     Ok(socket)
@@ -378,7 +378,7 @@ fn handshake(target: &Target, socket: TcpStream, hello: &Hello) -> Result<TlsStr
 /// Converts an I/O error during a handshake.
 fn handshake_error(target: &Target, pinned: &Arc<PinnedVerifier>, error: io::Error) -> SessionError {
     if let Some(shown) = pinned.presented_fingerprint() {
-        return SessionError::WrongFingerprint { address: target.address(), shown: shown.to_string() };
+        return SessionError::WrongFingerprint { address: target.address(), fingerprint: shown.to_string() };
     }
     if is_timeout(&error) {
         return SessionError::Timeout {
@@ -420,8 +420,8 @@ mod tests {
         silent.bind(&nowhere.into()).unwrap();
         silent.listen(0).unwrap();
         // One connection fits into the queue; the kernel answers no SYN after that one.
-        let within = Duration::from_millis(300);
-        let queued: Vec<_> = (0..3).map(|_| TcpStream::connect_timeout(&nowhere, within)).collect();
+        let timeout = Duration::from_millis(300);
+        let queued: Vec<_> = (0..3).map(|_| TcpStream::connect_timeout(&nowhere, timeout)).collect();
         assert!(queued.last().unwrap().is_err());
         let mut target = Target::with_addresses(ticket(address.port()), vec![nowhere, address]).unwrap();
         target.connect_timeout = Duration::from_secs(2);

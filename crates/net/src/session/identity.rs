@@ -13,11 +13,11 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 /// Reasons why an identity or a token could not be read or created.
 #[derive(Debug, thiserror::Error)]
 pub enum IdentityError {
-    #[error("{} is not a usable {what}", .path.display())]
+    #[error("{} is not a usable {kind}", .path.display())]
     Damaged {
         path: PathBuf,
         /// "certificate", "private key", "token" or "token file".
-        what: &'static str,
+        kind: &'static str,
     },
     #[error("{}: {source}", .path.display())]
     Io { path: PathBuf, source: io::Error },
@@ -83,7 +83,7 @@ impl ServerIdentity {
     }
 
     fn from_pem(cert_path: &Path, certificate: &str, key_path: &Path, key: &str) -> Result<Self, IdentityError> {
-        let damaged = |path: &Path, what| IdentityError::Damaged { path: path.to_owned(), what };
+        let damaged = |path: &Path, what| IdentityError::Damaged { path: path.to_owned(), kind: what };
         Ok(ServerIdentity {
             certificate: CertificateDer::from_pem_slice(certificate.as_bytes())
                 .map_err(|_| damaged(cert_path, "certificate"))?,
@@ -177,7 +177,7 @@ mod tests {
         fs::write(state.join("server.key"), "nonsense").unwrap();
         assert!(matches!(
             ServerIdentity::load_or_create(&state),
-            Err(IdentityError::Damaged { what: "private key", .. })
+            Err(IdentityError::Damaged { kind: "private key", .. })
         ));
     }
 }

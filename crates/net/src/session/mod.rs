@@ -63,11 +63,11 @@ pub enum SessionError {
     #[error("cannot connect from {place}: {source}")]
     Bind { place: String, source: io::Error },
     /// The server's key is not the ticket's key: the server has a new key, or there is a man in the middle.
-    #[error("the key of the server at {address} does not match the ticket: its fingerprint is {shown}")]
+    #[error("the key of the server at {address} does not match the ticket: its fingerprint is {fingerprint}")]
     WrongFingerprint {
         address: String,
         /// SHA-256 of the server's certificate.
-        shown: String,
+        fingerprint: String,
     },
     /// The handshake failed for another reason: not an `lfn` server, or another version of TLS.
     #[error("TLS handshake with {address} failed: {source}")]
@@ -75,10 +75,10 @@ pub enum SessionError {
     #[error("{0}")]
     Refused(Refusal),
     /// The server, or this client's share of it, is in full use, and the client does not wait.
-    #[error("{}{}", .0.why(), queue_text(.0))]
+    #[error("{}{}", .0.reason(), queue_text(.0))]
     ServerFull(QueuePosition),
     /// The client's maximum wait passed.
-    #[error("{}; gave up after waiting {}{}", .place.why(), show_duration(*.after), queue_text(.place))]
+    #[error("{}; gave up after waiting {}{}", .place.reason(), show_duration(*.after), queue_text(.place))]
     QueueTimeout {
         after: Duration,
         /// Place in the queue at the end of the wait.

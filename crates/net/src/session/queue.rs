@@ -41,12 +41,12 @@ pub(crate) enum QueueOutcome {
 pub(crate) fn wait_for_admission(
     control: &mut Control,
     options: &QueueOptions,
-    within: Duration,
+    first_timeout: Duration,
     interrupted: Option<&AtomicBool>,
     on_queued: impl FnOnce(),
 ) -> Result<QueueOutcome, SessionError> {
     let (peer, begun) = (control.peer(), Instant::now());
-    let (mut last_frame_at, mut timeout, mut last) = (begun, within, None::<QueuePosition>);
+    let (mut last_frame_at, mut timeout, mut last) = (begun, first_timeout, None::<QueuePosition>);
     let mut on_queued = Some(on_queued);
     loop {
         if interrupted.is_some_and(|flag| flag.load(Ordering::Relaxed)) {
@@ -62,7 +62,7 @@ pub(crate) fn wait_for_admission(
                 return control.recv::<()>(POLL_INTERVAL, while_doing).map(|()| QueueOutcome::Immediate);
             }
             QueuePoll::Frame(QueueMessage::Turn { session }) => {
-                control.send_queue(&QueueReply::Here)?;
+                control.send_queue(&QueueReply::Ready)?;
                 return Ok(QueueOutcome::AfterWait(session));
             }
             QueuePoll::Frame(QueueMessage::Waiting(place)) => {

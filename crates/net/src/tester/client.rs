@@ -125,7 +125,7 @@ fn dial_streams(
     }
     let dialer = StreamDialer { target: target.clone(), session, sends, shared, options, events: sender };
     // Latency probes run first, on an idle path.
-    if !request.apart() && request.latency.is_none() {
+    if !request.needs_own_listener() && request.latency.is_none() {
         dialer.dial(request.streams, None)?;
     }
     Ok((meter, dialer))
@@ -150,7 +150,7 @@ struct TcpTestClient<'a> {
     report: Option<EndReport>,
     stop: Arc<AtomicBool>,
     stopping_rule: Option<StoppingRule>,
-    /// Convergence of this test and of the one that runs next to it.
+    /// Convergence of this test and of the parallel test.
     barrier: ConvergenceBarrier,
     omit: Option<Duration>,
     /// Received intervals, for the stopping rule.
@@ -205,7 +205,7 @@ impl<'a> TcpTestClient<'a> {
         (self.watch)(TestProgress::Connected(self.rtt, &ready.kernel));
         self.meter.set_rate_limit(ready.rate_limit);
         self.probe(target, dialer.session)?;
-        if self.request.apart() {
+        if self.request.needs_own_listener() {
             dialer.dial(self.request.streams, Some(port(&ready)?))?;
         } else if self.request.latency.is_some() {
             dialer.dial(self.request.streams, None)?;
@@ -348,9 +348,9 @@ impl<'a> TcpTestClient<'a> {
         Ok(near)
     }
 
-    /// Handles the server's next message, if one arrives within `within`.
-    fn receive_message(&mut self, within: Duration) -> Result<(), TestError> {
-        match self.control.poll(within, "during the test")?.map(|Bounded(message)| message) {
+    /// Handles the server's next message, if one arrives within `timeout`.
+    fn receive_message(&mut self, timeout: Duration) -> Result<(), TestError> {
+        match self.control.poll(timeout, "during the test")?.map(|Bounded(message)| message) {
             Some(ServerMessage::Started { at_nanos }) => {
                 self.deadline.message_received(Instant::now());
                 self.far_started = Some(at_nanos);

@@ -43,8 +43,8 @@ impl ReportDeadline {
     /// Sets the deadline of the report after an interrupt by the user.
     pub(super) fn interrupted(&mut self, now: Instant) {
         if !self.is_interrupted {
-            let within = (INTERRUPT_TIMEOUT + 4 * self.rtt).min(self.silence_timeout + 4 * self.rtt);
-            (self.is_interrupted, self.report_deadline) = (true, Some((now + within, within)));
+            let timeout = (INTERRUPT_TIMEOUT + 4 * self.rtt).min(self.silence_timeout + 4 * self.rtt);
+            (self.is_interrupted, self.report_deadline) = (true, Some((now + timeout, timeout)));
         }
     }
 

@@ -44,11 +44,11 @@ pub enum TestError {
     #[error(transparent)]
     Request(#[from] RequestError),
     /// The kernel does not have this congestion control, or this user may not use it.
-    #[error("congestion control '{name}' {why} on {host}, which offers: {available}")]
+    #[error("congestion control '{name}' {reason} on {host}, which offers: {available}")]
     Congestion {
         name: String,
         /// "is not available" or "is not allowed to this user".
-        why: &'static str,
+        reason: &'static str,
         host: String,
         /// Names that the kernel offers.
         available: String,

@@ -206,7 +206,7 @@ fn check_congestion(name: &str, kernel: &Kernel) -> Result<(), TestError> {
         _ => return Err(failed(error)),
     };
     let available = sysctl::read(list).unwrap_or_else(|_| "(unknown)".into());
-    Err(TestError::Congestion { name: name.to_owned(), why, host: host(), available })
+    Err(TestError::Congestion { name: name.to_owned(), reason: why, host: host(), available })
 }
 
 const TCP_RMEM: &str = "net.ipv4.tcp_rmem";

@@ -201,9 +201,9 @@ impl UdpProber {
     }
 
     /// Waits for the last echoes.
-    fn wait_for_echoes(&self, within: Duration) {
+    fn wait_for_echoes(&self, timeout: Duration) {
         self.shared.is_draining.store(true, Ordering::Relaxed);
-        let deadline = Instant::now() + within;
+        let deadline = Instant::now() + timeout;
         let missing = || {
             let probes = self.shared.probes.lock().unwrap_or_else(PoisonError::into_inner);
             probes.iter().rev().take(200).any(|(_, rtt)| rtt.is_none())

@@ -49,7 +49,7 @@ fn run_test(session: &mut ServerSession, request: &TestRequest) -> Result<(), Te
     let kernel = thread::scope(|scope| scope.spawn(options::read_kernel).join()).unwrap_or_default();
     let sends = request.direction == TestDirection::Reverse;
     let options = Arc::new(SocketOptions::new(&request.socket, sends, &kernel)?);
-    let port = match request.apart() {
+    let port = match request.needs_own_listener() {
         true => Some(session.open_listener(request.socket.mptcp, |socket| options.apply(socket, 0))?),
         false => None,
     };
@@ -82,8 +82,8 @@ fn run_test(session: &mut ServerSession, request: &TestRequest) -> Result<(), Te
 
 /// Waits until the client has probed the idle path.
 fn wait_for_probes(session: &mut ServerSession) -> Result<(), TestError> {
-    let within = STREAMS_TIMEOUT.min(session.limits().silence_timeout);
-    let deadline = Instant::now() + within;
+    let timeout = STREAMS_TIMEOUT.min(session.limits().silence_timeout);
+    let deadline = Instant::now() + timeout;
     let mut clock_replies = ClockReplies::new();
     while Instant::now() < deadline {
         match session.control.poll(Duration::from_millis(100), "before the load")? {
@@ -93,7 +93,7 @@ fn wait_for_probes(session: &mut ServerSession) -> Result<(), TestError> {
         }
     }
     let (peer, while_doing) = ("the client", "while it probed the path");
-    Err(SessionError::Timeout { peer, after: within, while_doing }.into())
+    Err(SessionError::Timeout { peer, after: timeout, while_doing }.into())
 }
 
 /// Returns the maximum time that the streams may move data, independent of the client.

@@ -119,7 +119,7 @@ pub enum LocalDestination {
 pub enum ConnectionEvent<'a> {
     /// The connection was lost.
     Lost {
-        why: &'a TransferError,
+        cause: &'a TransferError,
         /// Maximum time without progress in which the copy tries to reconnect.
         retry_for: Duration,
     },
@@ -398,10 +398,10 @@ fn is_single(from: &RemoteSource) -> bool {
 
 /// Checks that patterns and names fit into the first message. Its length is limited, because the client is not
 /// authenticated yet.
-pub(super) fn check_request_size(asked: &impl serde::Serialize) -> Result<(), TransferError> {
-    const MOST: usize = HELLO_LIMIT - 4096;
-    let bytes = serde_json::to_vec(asked).map_or(usize::MAX, |json| json.len());
-    if bytes > MOST { Err(TransferError::RequestTooLarge { bytes, max: MOST }) } else { Ok(()) }
+pub(super) fn check_request_size(request: &impl serde::Serialize) -> Result<(), TransferError> {
+    const MAX_LENGTH: usize = HELLO_LIMIT - 4096;
+    let bytes = serde_json::to_vec(request).map_or(usize::MAX, |json| json.len());
+    if bytes > MAX_LENGTH { Err(TransferError::RequestTooLarge { bytes, max: MAX_LENGTH }) } else { Ok(()) }
 }
 
 /// Checks that a list of names has exactly one source directory.
@@ -416,13 +416,9 @@ pub(super) fn check_sources(selection: &Selection, sources: usize) -> Result<(),
 fn local_destination(to: &LocalDestination, single: bool, preserve: Preserve) -> Destination {
     match to {
         LocalDestination::Null => Destination::Null,
-        LocalDestination::File { path, allowed } => Destination::Path {
-            base: BaseDir::Local,
-            path: path.clone(),
-            overwrite: *allowed,
-            single,
-            preserve: preserve,
-        },
+        LocalDestination::File { path, allowed } => {
+            Destination::Path { base: BaseDir::Local, path: path.clone(), overwrite: *allowed, single, preserve }
+        }
     }
 }
 

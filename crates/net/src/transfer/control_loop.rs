@@ -176,7 +176,7 @@ impl<'a> ControlLoop<'a> {
             } else {
                 (self.liveness.peer_progress, progress)
             };
-            let what = describe_stall(stall_cause(&sender.doing, &receiver.doing), S::IS_SENDER == client);
+            let what = describe_stall(stall_cause(&sender.activity, &receiver.activity), S::IS_SENDER == client);
             return Err(TransferError::Stalled { after: stall_timeout, what });
         }
         let report_due = !S::IS_SENDER

@@ -57,8 +57,8 @@ pub enum TransferError {
     )]
     LoopbackDestination { address: std::net::SocketAddr },
     /// An error that one end of a third-party copy reports.
-    #[error("{end}: {what}")]
-    RemoteFailure { end: CopyEnd, what: String, hint: Option<String>, resumable: bool },
+    #[error("{end}: {message}")]
+    RemoteFailure { end: CopyEnd, message: String, hint: Option<String>, resumable: bool },
     #[error("this ticket does not allow {0}")]
     NotAllowed(&'static str),
     #[error("the copy has unencrypted data streams, but no secret to authenticate their block headers")]
@@ -68,13 +68,13 @@ pub enum TransferError {
     #[error("{path} already exists")]
     Exists { path: String },
     #[error("{path}: source and destination are the same")]
-    Same { path: String },
+    SameFile { path: String },
     /// A source is below the destination directory of a copy with `--delete`.
     #[error("{path} is below the destination, where --delete would delete it")]
     WouldDelete { path: String },
     /// Another copy has locked the partial file.
     #[error("another copy to {path} is running")]
-    Busy { path: String },
+    Locked { path: String },
     #[error("cannot write {path}: disk full ({needed} needed, {available} free)")]
     NoSpace { path: String, needed: Bytes, available: Bytes },
     #[error("{path}: {denied}")]
@@ -172,10 +172,10 @@ impl TransferError {
             TransferError::Forbidden { .. }
             | TransferError::NoRoot
             | TransferError::NotAllowed(_)
-            | TransferError::Same { .. }
+            | TransferError::SameFile { .. }
             | TransferError::WouldDelete { .. }
             | TransferError::NotRegular { .. } => RefusalCode::Forbidden,
-            TransferError::Exists { .. } | TransferError::Conflict { .. } | TransferError::Busy { .. } => {
+            TransferError::Exists { .. } | TransferError::Conflict { .. } | TransferError::Locked { .. } => {
                 RefusalCode::Exists
             }
             TransferError::NoSpace { .. } => RefusalCode::NoSpace,
@@ -293,7 +293,7 @@ impl TransferError {
             TransferError::NotRegular { kind, .. } => format!("is a {kind}, not a regular file"),
             TransferError::Exists { .. } => "already exists".into(),
             TransferError::Conflict { obstacle, .. } => obstacle.to_string(),
-            TransferError::Busy { .. } => "another copy to it is running".into(),
+            TransferError::Locked { .. } => "another copy to it is running".into(),
             TransferError::NoSpace { needed, available, .. } => {
                 format!("disk full ({needed} needed, {available} free)")
             }
@@ -361,12 +361,12 @@ impl TransferError {
             TransferError::NotRegular { kind: "directory", .. } => "give the name of one file in it",
             TransferError::NotRegular { .. } => "to copy without disks, use random:SIZE, zero:SIZE and null:",
             TransferError::Exists { .. } => "use --force to replace it, or use another name",
-            TransferError::Same { .. } => "use another destination",
+            TransferError::SameFile { .. } => "use another destination",
             TransferError::WouldDelete { .. } => "omit --delete, or use a destination that does not contain the source",
             TransferError::Unrequested { .. } => {
                 "do not trust this sender unless you know that its version differs; no file of this name was written"
             }
-            TransferError::Busy { .. } => "wait until it ends, or use another name",
+            TransferError::Locked { .. } => "wait until it ends, or use another name",
             TransferError::NoSpace { .. } => "free disk space at the destination, then run the same command again",
             TransferError::SourceChanged { .. } => "copy it again when no program writes to it",
             TransferError::SourceReplaced => "run the same command again: it copies this file from the start",

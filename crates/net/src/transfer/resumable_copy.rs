@@ -249,7 +249,7 @@ impl<'a> ResumableCopy<'a> {
             // If the last connection carried no data, the outage starts when that connection was made.
             self.outage = Some(self.last_progress_at.max(self.last_arrival.1));
             if !retry_for.is_zero() {
-                (self.callbacks.connection)(&ConnectionEvent::Lost { why: &error, retry_for });
+                (self.callbacks.connection)(&ConnectionEvent::Lost { cause: &error, retry_for });
             }
         }
         let until = Instant::now() + self.next_backoff;

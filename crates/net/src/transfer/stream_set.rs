@@ -340,7 +340,7 @@ impl StreamSet {
             (seconds(&self.rate_limited), [disk, hash, network].map(seconds));
         let shares = StreamTime { disk: disk_time, hash: hash_time, network: network_time, rate_limited: held };
         let doing = StreamActivity { disk: now(disk), hash: now(hash), network: now(network) };
-        Progress { bytes: Bytes(self.bytes.load(Ordering::Relaxed)), shares, doing, sockets: None }
+        Progress { bytes: Bytes(self.bytes.load(Ordering::Relaxed)), shares, activity: doing, sockets: None }
     }
 
     /// Returns the kernel counters of this side's sockets, summed; `None` before the first stream.
@@ -452,9 +452,9 @@ impl StreamSet {
         self.rate_limiter.as_ref().is_some_and(|limiter| limiter.has_byte_quota())
     }
 
-    /// Checks that the session may move `all` bytes in total, `asked` of which are a new request.
-    pub(crate) fn check_affordable(&self, all: Bytes, asked: Bytes) -> Result<(), Denial> {
-        self.rate_limiter.as_ref().map_or(Ok(()), |limiter| limiter.check_affordable(all, asked))
+    /// Checks that the session may move `all` bytes in total, `requested` of which are a new request.
+    pub(crate) fn check_affordable(&self, all: Bytes, requested: Bytes) -> Result<(), Denial> {
+        self.rate_limiter.as_ref().map_or(Ok(()), |limiter| limiter.check_affordable(all, requested))
     }
 
     /// Takes a hole from the quota, because a hole increases the file like sent bytes.

@@ -167,13 +167,13 @@ fn get<T: PlainNumber>(socket: impl AsFd, level: libc::c_int, name: libc::c_int)
 fn address(storage: &libc::sockaddr_storage) -> Option<SocketAddr> {
     match libc::c_int::from(storage.ss_family) {
         libc::AF_INET => {
-            // SAFETY: the family says that this is a sockaddr_in, and a sockaddr_storage has the size and alignment for
+            // SAFETY: the family is AF_INET, so this is a sockaddr_in, and a sockaddr_storage has the size and alignment for
             // one.
             let v4 = unsafe { *(&raw const *storage).cast::<libc::sockaddr_in>() };
             Some(SocketAddr::new(Ipv4Addr::from(u32::from_be(v4.sin_addr.s_addr)).into(), u16::from_be(v4.sin_port)))
         }
         libc::AF_INET6 => {
-            // SAFETY: the family says that this is a sockaddr_in6, and a sockaddr_storage has the size and alignment
+            // SAFETY: the family is AF_INET6, so this is a sockaddr_in6, and a sockaddr_storage has the size and alignment
             // for one.
             let v6 = unsafe { *(&raw const *storage).cast::<libc::sockaddr_in6>() };
             let (ip, port) = (Ipv6Addr::from(v6.sin6_addr.s6_addr), u16::from_be(v6.sin6_port));

@@ -1,6 +1,6 @@
 //! Evidence of the diagnosis: the figures of both ends of one test, reduced to its steady part.
 //!
-//! The record is here; its parts are computed from the reports in the modules beside it: the steady window in
+//! The record is here; its parts are computed from the reports in the sibling modules: the steady window in
 //! `steady_window`, the figures of a stream in `stream`, those of a host in `host`. The rules read only the record.
 
 mod host;

@@ -7,43 +7,45 @@ use std::ops::Range;
 use super::checksum::{fold_carries, put_u16, read_u16, sum_words, update_checksum};
 use super::headers::{Headers, IpFamily, TransportProtocol};
 use super::layout::{Datagram, PacketLayout};
-use super::{CutFrame, VnetHeader};
+use super::{OutputFrame, VnetHeader};
 use crate::link::{Corruption, Ecn};
 
 /// Sets the congestion mark in the IP header. `out` holds the headers already, or nothing.
-pub(super) fn mark(frame: &[u8], cut: CutFrame, out: &mut Vec<u8>) -> CutFrame {
+pub(super) fn mark(frame: &[u8], output: OutputFrame, out: &mut Vec<u8>) -> OutputFrame {
     // The lengths in `out` may not match its own length, so only the network header is used.
-    let Some(layout) = PacketLayout::read(frame).filter(|layout| layout.ecn(frame) == Ecn::Capable) else { return cut };
-    let cut = if out.is_empty() { copy_until(frame, cut, layout.transport_at, out) } else { cut };
+    let Some(layout) = PacketLayout::read(frame).filter(|layout| layout.ecn(frame) == Ecn::Capable) else {
+        return output;
+    };
+    let output = if out.is_empty() { copy_until(frame, output, layout.transport_at, out) } else { output };
     let at = layout.network_at;
     match layout.network {
         IpFamily::V4 => {
-            let (Some(before), Some(checksum)) = (read_u16(out, at), read_u16(out, at + 10)) else { return cut };
+            let (Some(before), Some(checksum)) = (read_u16(out, at), read_u16(out, at + 10)) else { return output };
             put_u16(out, at, before | 0b11);
             put_u16(out, at + 10, update_checksum(checksum, before, before | 0b11));
         }
         IpFamily::V6 => out[at + 1] |= 0b11 << 4,
     }
-    cut
+    output
 }
 
 /// Flips a bit of one virtual packet.
-pub(super) fn corrupt(frame: &[u8], cut: CutFrame, corruption: Corruption, out: &mut Vec<u8>) -> CutFrame {
-    let mut cut = copy_until(frame, cut, usize::MAX, out);
-    if cut.vnet.gso_type != VnetHeader::GSO_NONE {
+pub(super) fn corrupt(frame: &[u8], output: OutputFrame, corruption: Corruption, out: &mut Vec<u8>) -> OutputFrame {
+    let mut output = copy_until(frame, output, usize::MAX, out);
+    if output.vnet.gso_type != VnetHeader::GSO_NONE {
         // A super-packet of one packet becomes a plain packet. An unreadable super-packet stays unchanged.
-        if Headers::read(out, &cut.vnet).is_none_or(|headers| headers.segments(out.len()).count > 1) {
-            return cut;
+        if Headers::read(out, &output.vnet).is_none_or(|headers| headers.segments(out.len()).count > 1) {
+            return output;
         }
-        (cut.vnet.gso_type, cut.vnet.gso_size) = (VnetHeader::GSO_NONE, 0);
+        (output.vnet.gso_type, output.vnet.gso_size) = (VnetHeader::GSO_NONE, 0);
     }
     if corruption.is_hidden {
-        flip_hidden(out, &cut.vnet, corruption.random);
+        flip_hidden(out, &output.vnet, corruption.random);
     } else {
-        complete(out, &mut cut.vnet);
+        complete(out, &mut output.vnet);
         flip(out, corruption.random);
     }
-    cut
+    output
 }
 
 /// Completes a checksum that was left to the device, like a device, and updates the header.
@@ -62,10 +64,10 @@ pub(super) fn complete(frame: &mut [u8], vnet: &mut VnetHeader) {
 }
 
 /// Copies the bytes before `end` from the frame to `out`.
-fn copy_until(frame: &[u8], cut: CutFrame, end: usize, out: &mut Vec<u8>) -> CutFrame {
-    let end = end.clamp(cut.payload.start, cut.payload.end);
-    out.extend_from_slice(frame.get(cut.payload.start..end).unwrap_or_default());
-    CutFrame { payload: end..cut.payload.end, ..cut }
+fn copy_until(frame: &[u8], output: OutputFrame, end: usize, out: &mut Vec<u8>) -> OutputFrame {
+    let end = end.clamp(output.payload.start, output.payload.end);
+    out.extend_from_slice(frame.get(output.payload.start..end).unwrap_or_default());
+    OutputFrame { payload: end..output.payload.end, ..output }
 }
 
 /// Flips a bit that a checksum or the Ethernet check sequence detects.

@@ -3,10 +3,10 @@
 //!
 //! A super-packet (GSO) is one Ethernet frame whose payload represents several packets of `gso_size` bytes each. The
 //! link handles these packets. This module describes them ([`inspect`]) and builds the frame for a range of them like a
-//! network card ([`cut()`]: lengths, sequence numbers, flags and checksums), with the changes of the link ([`write()`]:
-//! marks and corruption). It also writes the reply of a router to a packet that is too big for the next hop
-//! ([`write_too_big_reply`]). The module has no state and reads only the necessary fields. A frame that it cannot
-//! interpret is one opaque packet. This is correct except for super-packets that the virtual-net header cannot name
+//! network card ([`extract()`]: lengths, sequence numbers, flags and checksums), with the changes of the link
+//! ([`write()`]: marks and corruption). The module also writes the reply of a router to a packet that is too big for the
+//! next hop ([`write_too_big_reply`]). The module has no state and reads only the necessary fields. A frame that the
+//! module cannot interpret is one opaque packet. This is correct except for super-packets that the virtual-net header cannot name
 //! (tunnels), which the interfaces of the emulator never receive.
 
 mod alter;
@@ -74,7 +74,7 @@ const ETHERNET_HEADER: u8 = 14;
 
 /// Frame to write: new headers, then a range of the original frame.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct CutFrame {
+pub struct OutputFrame {
     /// Header in front of the frame.
     pub vnet: VnetHeader,
     /// Range of the original frame that follows the new headers.
@@ -104,15 +104,15 @@ pub fn inspect(frame: &[u8], vnet: &VnetHeader) -> Segments {
 ///   because the receiver must not complete it. A packet without a checksum (UDP over IPv4 with a field of zero, or not
 ///   IP) hides the corruption.
 /// - Hidden: in the payload of TCP or UDP, with a corrected checksum. A packet without such a payload stays unchanged.
-pub fn write(frame: &[u8], vnet: &VnetHeader, packet: &Packet, out: &mut Vec<u8>) -> CutFrame {
-    let mut cut = cut_headers(frame, vnet, packet.first, packet.count, out);
+pub fn write(frame: &[u8], vnet: &VnetHeader, packet: &Packet, out: &mut Vec<u8>) -> OutputFrame {
+    let mut output = extract_headers(frame, vnet, packet.first, packet.count, out);
     if let Some(corruption) = packet.changes.corruption {
-        cut = alter::corrupt(frame, cut, corruption, out);
+        output = alter::corrupt(frame, output, corruption, out);
     }
     if packet.changes.is_marked {
-        cut = alter::mark(frame, cut, out);
+        output = alter::mark(frame, output, out);
     }
-    cut
+    output
 }
 
 /// Writes the frame for `count` virtual packets from `first` on to `out` (cleared first), and returns its virtual-net
@@ -120,16 +120,16 @@ pub fn write(frame: &[u8], vnet: &VnetHeader, packet: &Packet, out: &mut Vec<u8>
 ///
 /// The complete range is a copy of the frame. A range past the end is shortened. One virtual packet becomes a plain
 /// packet.
-pub fn cut(frame: &[u8], vnet: &VnetHeader, first: u32, count: u32, out: &mut Vec<u8>) -> VnetHeader {
-    let CutFrame { vnet, payload } = cut_headers(frame, vnet, first, count, out);
+pub fn extract(frame: &[u8], vnet: &VnetHeader, first: u32, count: u32, out: &mut Vec<u8>) -> VnetHeader {
+    let OutputFrame { vnet, payload } = extract_headers(frame, vnet, first, count, out);
     out.extend_from_slice(frame.get(payload).unwrap_or_default());
     vnet
 }
 
-/// Works like [`cut()`], but writes only the headers to `out`. The payload is sent from the original frame.
-pub fn cut_headers(frame: &[u8], vnet: &VnetHeader, first: u32, count: u32, out: &mut Vec<u8>) -> CutFrame {
+/// Works like [`extract()`], but writes only the headers to `out`. The payload is sent from the original frame.
+pub fn extract_headers(frame: &[u8], vnet: &VnetHeader, first: u32, count: u32, out: &mut Vec<u8>) -> OutputFrame {
     out.clear();
-    let whole = CutFrame { vnet: *vnet, payload: 0..frame.len() };
+    let whole = OutputFrame { vnet: *vnet, payload: 0..frame.len() };
     let Some(headers) = Headers::read(frame, vnet) else { return whole };
     let total = headers.segments(frame.len()).count;
     let first = first.min(total - 1);
@@ -143,7 +143,7 @@ pub fn cut_headers(frame: &[u8], vnet: &VnetHeader, first: u32, count: u32, out:
     out.extend_from_slice(&frame[..headers.len]);
     let range = SegmentRange { first, is_last: first + count == total, payload: payload.len() };
     headers.rewrite(out, &range, vnet.gso_size);
-    CutFrame { vnet: headers.vnet(vnet, count), payload }
+    OutputFrame { vnet: headers.vnet(vnet, count), payload }
 }
 
 impl VnetHeader {

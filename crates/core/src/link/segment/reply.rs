@@ -4,7 +4,7 @@ use super::alter::complete;
 use super::checksum::{fold_carries, put_u16, sum_words};
 use super::headers::IpFamily;
 use super::layout::{Fragment, PacketLayout};
-use super::{VnetHeader, cut};
+use super::{VnetHeader, extract};
 use crate::link::Packet;
 
 /// Writes the reply to the sender of `packet`, a range of `frame`, to `out` (cleared first): the next hop carries at
@@ -19,7 +19,7 @@ use crate::link::Packet;
 pub fn write_too_big_reply(frame: &[u8], vnet: &VnetHeader, packet: &Packet, mtu: u16, out: &mut Vec<u8>) -> bool {
     out.clear();
     let mut original = Vec::new();
-    let mut vnet = cut(frame, vnet, packet.first, 1, &mut original);
+    let mut vnet = extract(frame, vnet, packet.first, 1, &mut original);
     complete(&mut original, &mut vnet);
     let Some(layout) = PacketLayout::read(&original).filter(|layout| may_answer(&original, layout)) else {
         return false;

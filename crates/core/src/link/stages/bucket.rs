@@ -1,7 +1,7 @@
 //! Token buckets: a policer drops packets that exceed the rate and burst, a shaper delays them.
 //!
-//! A bucket fills at `rate` up to `burst`. A packet takes as many bytes as it has on the wire, and exceeds if the
-//! bucket has fewer. The state of the bucket is the time at which it would be full again (virtual scheduling of ITU-T
+//! A bucket fills at `rate` up to `burst`. A packet takes as many bytes as it has on the wire, and exceeds the rate if
+//! the bucket has fewer. The state of the bucket is the time at which it would be full again (virtual scheduling of ITU-T
 //! I.371, GCRA), counted in nanoseconds times bits per second. Every sum is exact, so nothing drifts. A bucket is not a
 //! line: conforming packets pass immediately, as fast as they arrive.
 
@@ -170,7 +170,7 @@ impl Bucket {
         self.full_at += Work::from(bytes) * BYTE_WORK;
     }
 
-    /// Returns the first whole nanosecond at which all tokens taken so far have come in.
+    /// Returns the first whole nanosecond by which the bucket has received all tokens that were taken so far.
     fn empty_at(&self) -> Instant {
         let nanos = self.full_at.saturating_sub(self.burst).div_ceil(Work::from(self.rate));
         Instant::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX))
@@ -188,7 +188,7 @@ impl Bucket {
         Work::from(wire) * BYTE_WORK <= self.burst
     }
 
-    /// Returns the whole bytes that come in within `time`.
+    /// Returns the whole bytes of tokens that the bucket receives within `time`.
     fn bytes_in(&self, time: Duration) -> u64 {
         u64::try_from(Work::from(self.rate) * time.as_nanos() / BYTE_WORK).unwrap_or(u64::MAX)
     }

@@ -70,7 +70,7 @@ pub enum LossExtent {
     /// The next packets, however long it takes until they arrive.
     Packets(u64),
     /// All packets that arrive within this time.
-    Within(Duration),
+    Duration(Duration),
 }
 
 impl From<Ratio> for LossModel {
@@ -120,7 +120,7 @@ impl LossModel {
             LossModel::Schedule(list) => {
                 let end = |entry: &ScheduledLoss| match entry.extent {
                     LossExtent::Packets(_) => entry.start,
-                    LossExtent::Within(time) => entry.start.saturating_add(time),
+                    LossExtent::Duration(time) => entry.start.saturating_add(time),
                 };
                 let overlap = list.windows(2).find(|pair| pair[1].start < end(&pair[0]));
                 overlap.map_or(Ok(()), |pair| Err(LinkError::ScheduleOrder(pair[1].start)))

@@ -26,7 +26,7 @@ pub enum Outages {
     At(Vec<Outage>),
     /// The link is down for the last `down` of every `period`. It starts up. A satellite dish has such outages when it
     /// loses one satellite before it reaches the next.
-    Every {
+    Periodic {
         /// Time from the end of one outage to the end of the next.
         period: Duration,
         /// Duration of each outage; shorter than the period.
@@ -64,7 +64,7 @@ impl FromStr for Outages {
             let period = parts.next("the period", parse_unit_duration)?;
             let down = parts.next("the duration of an outage", parse_unit_duration)?;
             parts.finish()?;
-            Outages::Every { period, down }
+            Outages::Periodic { period, down }
         } else if let Some(mut parts) =
             Parts::after_name(text, "flap", "flap:up=TIME:down=TIME, such as flap:up=10s:down=500ms")
         {
@@ -97,7 +97,7 @@ impl fmt::Display for Outages {
                 let each = |outage: &Outage| format!("{}:{}", typed(&outage.start), typed(&outage.duration));
                 write!(f, "at:{}", list.iter().map(each).collect::<Vec<_>>().join("+"))
             }
-            Outages::Every { period, down } => write!(f, "every:{}:{}", typed(period), typed(down)),
+            Outages::Periodic { period, down } => write!(f, "every:{}:{}", typed(period), typed(down)),
             Outages::Flapping { up, down } => write!(f, "flap:up={}:down={}", typed(up), typed(down)),
         }
     }
@@ -113,8 +113,8 @@ impl Outages {
                     list.windows(2).find(|pair| pair[0].start.saturating_add(pair[0].duration) > pair[1].start);
                 overlap.map_or(Ok(()), |pair| Err(LinkError::ScheduleOrder(pair[1].start)))
             }
-            &Outages::Every { period, down } if down >= period => Err(LinkError::NeverUp { period, down }),
-            Outages::Every { .. } => Ok(()),
+            &Outages::Periodic { period, down } if down >= period => Err(LinkError::NeverUp { period, down }),
+            Outages::Periodic { .. } => Ok(()),
             Outages::Flapping { up, down } => match up.min(down) {
                 mean if *mean < MIN_MEAN => Err(LinkError::FlapsTooFast(*mean)),
                 _ => Ok(()),
@@ -152,7 +152,7 @@ impl OutageStage {
                 let begun = list.partition_point(|outage| outage.start <= since);
                 list[..begun].last().is_some_and(|outage| since - outage.start < outage.duration)
             }
-            Outages::Every { period, down } => {
+            Outages::Periodic { period, down } => {
                 let phase = since.as_nanos() % period.as_nanos().max(1);
                 phase >= (*period - *down).as_nanos()
             }

@@ -34,7 +34,7 @@ struct TransmittedSlice {
     /// Virtual packets whose last bit is known to be sent.
     sent: u32,
     /// Bytes of the other virtual packets on the line.
-    left_bytes: u64,
+    remaining_bytes: u64,
     /// Point at which the first of the other virtual packets starts.
     next_start: LinePoint,
     /// Work before a change of settings; the slice then has one virtual packet left.
@@ -82,7 +82,8 @@ impl RateStage {
         if self.queue.tracks_packets() {
             self.account_sent(now);
         }
-        let TransmittedSlice { packet, sent, left_bytes, started_at, due, .. } = self.sending.take()?;
+        let TransmittedSlice { packet, sent, remaining_bytes: left_bytes, started_at, due, .. } =
+            self.sending.take()?;
         self.queue.on_sent(packet.count - sent, left_bytes, due);
         self.busy += due - started_at;
         Some(LinkEvent::Forward { packet, due })
@@ -111,7 +112,7 @@ impl RateStage {
             arrived_at,
             started_at,
             sent: 0,
-            left_bytes,
+            remaining_bytes: left_bytes,
             next_start,
             earlier_work: None,
             due,
@@ -130,7 +131,7 @@ impl RateStage {
         if gone == 0 {
             return;
         }
-        sending.left_bytes -= u64::from(gone) * bytes;
+        sending.remaining_bytes -= u64::from(gone) * bytes;
         if !self.queue.tracks_packets() {
             self.line.advance(&mut sending.next_start, u64::from(gone) * bytes);
             sending.sent += gone;
@@ -167,9 +168,9 @@ impl RateStage {
         back.queue_delay = back.queue_delay.saturating_sub(sending.started_at.saturating_since(sending.arrived_at));
         self.queue.put_back(QueuedRange { packet: back, arrived_at: sending.arrived_at });
         sending.packet = all.part(0, keep);
-        sending.left_bytes = self.queue.overhead().packet_bytes(sending.packet.last_wire_len);
+        sending.remaining_bytes = self.queue.overhead().packet_bytes(sending.packet.last_wire_len);
         let mut end = sending.next_start;
-        self.line.advance(&mut end, sending.left_bytes);
+        self.line.advance(&mut end, sending.remaining_bytes);
         self.line.set_free_at(end);
         sending.due = end.at();
     }
@@ -181,7 +182,7 @@ impl RateStage {
             self.line.idle_until(now);
             return self.line.set(config);
         };
-        let before = sending.earlier_work.unwrap_or(EarlierWork { bytes: sending.left_bytes, work: 0 });
+        let before = sending.earlier_work.unwrap_or(EarlierWork { bytes: sending.remaining_bytes, work: 0 });
         let done = EarlierWork { work: before.work + self.line.work_between(sending.next_start, now), ..before };
         self.line.set(config);
         sending.next_start = self.line.send_rest(done.bytes, done.work, now.max(sending.next_start.at()));
@@ -238,7 +239,7 @@ impl Stage for RateStage {
         self.queue.set(config, sending, now);
         if let Some(sending) = &mut self.sending {
             // The backlog counts the packet under the new layer from now on.
-            sending.left_bytes = self.queue.overhead().packet_bytes(sending.packet.last_wire_len);
+            sending.remaining_bytes = self.queue.overhead().packet_bytes(sending.packet.last_wire_len);
         }
         self.start_slice(now);
     }

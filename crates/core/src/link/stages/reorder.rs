@@ -35,7 +35,7 @@ pub(super) struct ReorderStage {
     settings: Reorder,
     sampler: PacketSampler,
     /// Waiting packets in order of arrival. All have the same distance left, or had it on arrival.
-    held: VecDeque<HeldPacket>,
+    waiting: VecDeque<HeldPacket>,
     /// Virtual packets that did not wait.
     passed: u64,
     /// Time of the last event. A packet with an earlier timestamp counts as arriving at this time.
@@ -104,7 +104,7 @@ impl ReorderStage {
         ReorderStage {
             settings: config.reorder,
             sampler: PacketSampler::new(config, "reorder", config.reorder.share),
-            held: VecDeque::new(),
+            waiting: VecDeque::new(),
             passed: 0,
             last_event_at: Instant::ZERO,
             out: Outbox::default(),
@@ -116,7 +116,7 @@ impl ReorderStage {
         let mut done = 0;
         while done < packet.count {
             let left = packet.count - done;
-            let step = self.held.front().map_or(left, |held| {
+            let step = self.waiting.front().map_or(left, |held| {
                 // Before `set` the distance may have been longer: an overdue packet follows the next one that passes.
                 let remaining = held.release_after.saturating_sub(self.passed).max(1);
                 u32::try_from(remaining).map_or(left, |remaining| remaining.min(left))
@@ -124,8 +124,8 @@ impl ReorderStage {
             self.out.forward(packet.part(done, step), now);
             done += step;
             self.passed += u64::from(step);
-            while self.held.front().is_some_and(|held| held.release_after <= self.passed) {
-                let Some(held) = self.held.pop_front() else { break };
+            while self.waiting.front().is_some_and(|held| held.release_after <= self.passed) {
+                let Some(held) = self.waiting.pop_front() else { break };
                 self.out.forward(held.packet, now);
             }
         }
@@ -134,14 +134,14 @@ impl ReorderStage {
     fn hold(&mut self, packet: Packet, now: Instant) {
         let release_after = self.passed + u64::from(self.settings.distance);
         // The order of waiting packets stays, even after a reduction of the hold time.
-        let hold_until = (now + self.settings.hold).max(self.held.back().map_or(now, |held| held.hold_until));
-        self.held.push_back(HeldPacket { packet, release_after, hold_until });
+        let hold_until = (now + self.settings.hold).max(self.waiting.back().map_or(now, |held| held.hold_until));
+        self.waiting.push_back(HeldPacket { packet, release_after, hold_until });
     }
 
     /// Forwards packets whose hold time is over.
     fn release(&mut self, now: Instant) {
-        while self.held.front().is_some_and(|held| held.hold_until <= now) {
-            let Some(held) = self.held.pop_front() else { break };
+        while self.waiting.front().is_some_and(|held| held.hold_until <= now) {
+            let Some(held) = self.waiting.pop_front() else { break };
             self.out.forward(held.packet, held.hold_until);
             self.last_event_at = self.last_event_at.max(held.hold_until);
         }
@@ -177,7 +177,7 @@ impl Stage for ReorderStage {
     }
 
     fn next_event_at(&self) -> Option<Instant> {
-        self.out.next_event_at().or_else(|| self.held.front().map(|held| held.hold_until))
+        self.out.next_event_at().or_else(|| self.waiting.front().map(|held| held.hold_until))
     }
 
     fn set(&mut self, config: &LinkConfig, _now: Instant) {

@@ -7,8 +7,8 @@
 //! hosts that are too slow.
 //!
 //! Neighbouring segments travel as one range of at most [`TcpSettings::range_segments`], so millions of segments in
-//! flight cost only thousands of events per round trip. With a value of 1, every segment is sent, queued and
-//! acknowledged alone.
+//! flight cost only thousands of events per round trip. With a value of 1, each segment is sent, queued and
+//! acknowledged separately.
 
 mod control;
 mod receiver;

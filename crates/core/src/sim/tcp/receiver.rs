@@ -21,7 +21,7 @@ pub struct TcpReceiver {
     recent: VecDeque<u64>,
     /// Segments that arrived in order and are not acknowledged yet.
     unacked: u32,
-    /// Timestamp to echo: that of the first unacknowledged segment, or of the last that moved the left edge.
+    /// Timestamp to echo: of the first unacknowledged segment, or of the last segment that moved the left edge.
     stamp: Instant,
     /// Deadline of the delayed acknowledgement.
     delayed: Option<Instant>,

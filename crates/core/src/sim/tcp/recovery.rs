@@ -3,7 +3,7 @@
 //! The window falls to its target over one round trip, in step with the arrivals, instead of at once. If more than that
 //! was lost, it grows back to the target as in slow start.
 
-/// One recovery: from the loss until all segments sent by then are acknowledged.
+/// One recovery: from the loss until all segments that were sent before the loss are acknowledged.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Recovery {
     /// Target window, which is ssthresh.

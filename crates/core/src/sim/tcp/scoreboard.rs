@@ -17,7 +17,7 @@ pub(super) struct Scoreboard {
     runs: BTreeMap<u64, SegmentRun>,
     /// First segments of the lost runs.
     lost: BTreeSet<u64>,
-    /// Transmissions in order of sending, as far as they may still be found lost.
+    /// Transmissions that may still be found lost, in order of sending.
     sent: VecDeque<Transmission>,
     /// All segments before this one are acknowledged.
     acknowledged: u64,
@@ -35,7 +35,7 @@ pub(super) struct SendRecord {
     pub(super) sent: Instant,
     /// Number of the transmission.
     pub(super) order: u64,
-    /// Segments delivered by then, for the delivery rate (as in Linux's `tcp_rate.c`).
+    /// Segments delivered before this transmission, for the delivery rate (as in Linux's `tcp_rate.c`).
     pub(super) delivered: u64,
     /// Delivery time of the last of these segments.
     pub(super) delivered_at: Instant,
@@ -207,7 +207,7 @@ impl Scoreboard {
     }
 
     /// Handles a timeout: the first segment and all sent by `before` are lost; returns how many.
-    pub(super) fn time_out(&mut self, before: Instant) -> u64 {
+    pub(super) fn on_timeout(&mut self, before: Instant) -> u64 {
         let first = self.acknowledged;
         self.split((first + 1).min(self.next));
         let head = self.mark_lost(first, first + 1, |_| true);
@@ -345,7 +345,7 @@ mod tests {
 
     /// State of a single segment in the reference model.
     #[derive(Clone, Copy, Debug, PartialEq)]
-    struct Plain {
+    struct ReferenceScoreboard {
         status: SegmentState,
         order: u64,
         acknowledged: bool,
@@ -380,7 +380,7 @@ mod tests {
     #[derive(Default)]
     struct Pair {
         board: Scoreboard,
-        plain: Vec<Plain>,
+        plain: Vec<ReferenceScoreboard>,
         order: u64,
     }
 
@@ -394,7 +394,7 @@ mod tests {
         fn fly(&mut self, start: u64, end: u64) {
             let order = self.order;
             for segment in &mut self.plain[start as usize..end as usize] {
-                *segment = Plain { status: SegmentState::InFlight, order, acknowledged: false };
+                *segment = ReferenceScoreboard { status: SegmentState::InFlight, order, acknowledged: false };
             }
         }
 
@@ -404,7 +404,8 @@ mod tests {
                     let stamp = self.stamp();
                     let start = self.board.send(*count, stamp);
                     assert_eq!(start, self.plain.len() as u64);
-                    let new = Plain { status: SegmentState::InFlight, order: self.order, acknowledged: false };
+                    let new =
+                        ReferenceScoreboard { status: SegmentState::InFlight, order: self.order, acknowledged: false };
                     self.plain.extend(std::iter::repeat_n(new, *count as usize));
                 }
                 Act::Resend(max_count) => self.resend(*max_count),
@@ -414,9 +415,9 @@ mod tests {
                         self.fly(start, start + 1);
                     }
                 }
-                Act::Hear(to, ranges) => self.hear(*to, ranges),
+                Act::Hear(to, ranges) => self.acknowledge(*to, ranges),
                 Act::Detect(share) => self.detect(*share),
-                Act::TimeOut(ago) => self.time_out(self.order.saturating_sub(*ago)),
+                Act::TimeOut(ago) => self.on_timeout(self.order.saturating_sub(*ago)),
                 Act::FindAgain => {
                     self.board.restore_lost();
                     let lost = self.plain.iter_mut().filter(|segment| segment.status == SegmentState::Lost);
@@ -426,7 +427,7 @@ mod tests {
         }
 
         fn resend(&mut self, max_count: u64) {
-            let lost = |segment: &Plain| segment.status == SegmentState::Lost && !segment.acknowledged;
+            let lost = |segment: &ReferenceScoreboard| segment.status == SegmentState::Lost && !segment.acknowledged;
             let first = self.plain.iter().position(lost);
             let stamp = self.stamp();
             let range = self.board.resend(max_count, stamp);
@@ -437,7 +438,7 @@ mod tests {
             self.fly(start, end);
         }
 
-        fn hear(&mut self, share: f64, ranges: &[(f64, u64)]) {
+        fn acknowledge(&mut self, share: f64, ranges: &[(f64, u64)]) {
             let outstanding = (self.board.next() - self.board.acknowledged()) as f64;
             let at = |share: f64| self.board.acknowledged() + (outstanding * share) as u64;
             let to = at(share);
@@ -472,8 +473,8 @@ mod tests {
             assert_eq!((found, next_check), (expected, None));
         }
 
-        fn time_out(&mut self, before: u64) {
-            let found = self.board.time_out(Instant::from_nanos(before));
+        fn on_timeout(&mut self, before: u64) {
+            let found = self.board.on_timeout(Instant::from_nanos(before));
             let mut expected = 0;
             let first = self.board.acknowledged();
             for (index, segment) in (0_u64..).zip(&mut self.plain).filter(|(_, segment)| !segment.acknowledged) {

@@ -13,8 +13,8 @@ fn names_stay_below_the_root() {
     let deep = "ab/".repeat(1366);
     for bad in ["", "/", "/a", "a/", "a//b", "..", "a/../b", "a/..", "./a", "a/.", "a\0b", &long, &deep[..4097]] {
         let bad = bad.replace("\\0", "\0");
-        let said = Name::new(bad.as_bytes()).unwrap_err().to_string();
-        assert!(said.len() < 160 && said.starts_with("name '"), "{said}");
+        let error_text = Name::new(bad.as_bytes()).unwrap_err().to_string();
+        assert!(error_text.len() < 160 && error_text.starts_with("name '"), "{error_text}");
         assert!(serde_json::from_str::<Name>(&serde_json::to_string(&bad).unwrap()).is_err(), "{bad}");
     }
     for good in ["a", "a/b", "...", "..a", "a/.b", " ", "-", "é\n", &long[..255], &deep[..4094]] {
@@ -59,11 +59,11 @@ fn bounds_are_checked_while_parsing() {
         ("xattrs", serde_json::json!(vec![xattr("user.a", 1); 1025]), "1025 extended attributes"),
         ("name", serde_json::json!("."), "only a directory"),
     ];
-    for (field, value, said) in cases {
+    for (field, value, error_text) in cases {
         let mut bad = good.clone();
         bad[field] = value;
         let error = serde_json::from_value::<Entry>(bad).unwrap_err().to_string();
-        assert!(error.contains(said), "{field}: {error}");
+        assert!(error.contains(error_text), "{field}: {error}");
     }
 }
 

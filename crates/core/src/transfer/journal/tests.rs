@@ -139,12 +139,12 @@ fn errors_name_the_cause() {
     let text = String::from_utf8(line).unwrap();
     let expected = r#"lfn-journal 1 {"length":51200,"modified":[7,8],"block":1024,"source":"a"} "#;
     assert!(text.starts_with(expected), "{text}");
-    let said = |text: &str| read(text.as_bytes(), 100).map(|_| ()).unwrap_err();
-    assert_eq!(said(&text.replace("journal 1", "journal 2")), JournalError::Version(2));
-    assert_eq!(said(&text.replace("51200", "51201")), JournalError::Damaged);
-    assert_eq!(said("lfn-journal x {}\n"), JournalError::Magic);
-    assert_eq!(said(text.trim_end()), JournalError::Magic);
-    assert_eq!(said(&"a".repeat(1 << 20)), JournalError::Magic);
+    let error_text = |text: &str| read(text.as_bytes(), 100).map(|_| ()).unwrap_err();
+    assert_eq!(error_text(&text.replace("journal 1", "journal 2")), JournalError::Version(2));
+    assert_eq!(error_text(&text.replace("51200", "51201")), JournalError::Damaged);
+    assert_eq!(error_text("lfn-journal x {}\n"), JournalError::Magic);
+    assert_eq!(error_text(text.trim_end()), JournalError::Magic);
+    assert_eq!(error_text(&"a".repeat(1 << 20)), JournalError::Magic);
     assert_eq!(JournalReader::default().finish().unwrap_err(), JournalError::Magic);
     assert_eq!(header(&"a".repeat(4097), 5).encode().unwrap_err(), JournalError::Name(4097));
     let long = header(&"\"".repeat(4096), 5);

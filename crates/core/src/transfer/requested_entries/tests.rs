@@ -40,9 +40,10 @@ fn holds(from: &[RemoteSource], selection: &Selection, has: &[&str], lacks: &[&s
     for name in lacks {
         assert!(!RequestedEntries::new(from, selection).allows(&listed(name)), "{name}");
     }
-    let mut asked = RequestedEntries::new(from, selection);
+    let mut requested = RequestedEntries::new(from, selection);
     assert!(
-        has.iter().all(|name| asked.allows(&listed(name))) && !lacks.iter().any(|name| asked.allows(&listed(name)))
+        has.iter().all(|name| requested.allows(&listed(name)))
+            && !lacks.iter().any(|name| requested.allows(&listed(name)))
     );
 }
 
@@ -55,8 +56,12 @@ fn source_permits_its_name_and_contents() {
     let odd = RemoteSource::File { path: (&b"d/\xff\n"[..]).into() };
     let named =
         |name: &[u8]| Entry::new(Name::new(name).unwrap(), EntryKind::Directory, 0o755, Modified::default()).unwrap();
-    let mut asked = RequestedEntries::new(&[odd], &Selection::default());
-    assert!(asked.allows(&named(b"\xff\n")) && asked.allows(&named(b"\xff\n/x")) && !asked.allows(&named(b"\xfe\n")));
+    let mut requested = RequestedEntries::new(&[odd], &Selection::default());
+    assert!(
+        requested.allows(&named(b"\xff\n"))
+            && requested.allows(&named(b"\xff\n/x"))
+            && !requested.allows(&named(b"\xfe\n"))
+    );
 }
 
 #[test]
@@ -116,15 +121,16 @@ fn excluded_names_are_not_permitted() {
 #[test]
 fn checked_parents_are_limited() {
     let deep = |count: usize| format!("tree/{}x", "d/".repeat(count));
-    let mut asked = RequestedEntries::new(&[path("tree")], &excluding(&["*.o"]));
+    let mut requested = RequestedEntries::new(&[path("tree")], &excluding(&["*.o"]));
     assert!(
-        asked.allows(&listed(&deep(MAX_UNLISTED_PARENTS - 2))) && asked.allows(&listed(&deep(MAX_UNLISTED_PARENTS)))
+        requested.allows(&listed(&deep(MAX_UNLISTED_PARENTS - 2)))
+            && requested.allows(&listed(&deep(MAX_UNLISTED_PARENTS)))
     );
-    let mut asked = RequestedEntries::new(&[path("tree")], &excluding(&["*.o"]));
-    assert!(!asked.allows(&listed(&deep(MAX_UNLISTED_PARENTS))));
+    let mut requested = RequestedEntries::new(&[path("tree")], &excluding(&["*.o"]));
+    assert!(!requested.allows(&listed(&deep(MAX_UNLISTED_PARENTS))));
     // In list order, entries may be as deep as names allow.
     for count in 0..1000 {
-        assert!(asked.allows(&listed(deep(count).trim_end_matches('x'))), "{count}");
+        assert!(requested.allows(&listed(deep(count).trim_end_matches('x'))), "{count}");
     }
 }
 
@@ -251,9 +257,9 @@ proptest! {
         tree in proptest::collection::vec(some_path(), 1..30),
         (from, selection) in some_request(),
     ) {
-        let mut asked = RequestedEntries::new(&from, &selection);
+        let mut requested = RequestedEntries::new(&from, &selection);
         for entry in list(&tree, &from, &selection) {
-            prop_assert!(asked.allows(&entry), "{} of {from:?} {selection:?}", entry.name);
+            prop_assert!(requested.allows(&entry), "{} of {from:?} {selection:?}", entry.name);
         }
     }
 
@@ -267,10 +273,10 @@ proptest! {
         if sorted {
             names.sort();
         }
-        let mut asked = RequestedEntries::new(&from, &selection);
+        let mut requested = RequestedEntries::new(&from, &selection);
         for (name, is_directory) in names {
             let kind = if is_directory { EntryKind::Directory } else { EntryKind::File { length: Bytes(1) } };
-            let has = asked.allows(&entry(&name, kind));
+            let has = requested.allows(&entry(&name, kind));
             prop_assert_eq!(has, may_be(&name, is_directory, &from, &selection), "{} of {:?} {:?}", name, from, selection);
         }
     }

@@ -9,28 +9,28 @@ const BLOCK: u64 = 1024;
 #[derive(Debug, Clone)]
 enum Act {
     List(Option<u64>),
-    Deal(usize, usize),
+    Assign(usize, usize),
     Hash,
     Done(usize),
     Have(u32, u64, u64),
-    Again(u32, u64),
+    Resend(u32, u64),
     Settle(u32, u32),
     Fail(u32),
-    Wants(u32),
+    Request(u32),
 }
 
 fn act() -> impl Strategy<Value = Act> {
     let length = prop_oneof![Just(0), 1..BLOCK, Just(BLOCK), BLOCK..9 * BLOCK];
     prop_oneof![
         4 => proptest::option::weighted(0.9, length).prop_map(Act::List),
-        8 => (0usize..4, 0usize..4000).prop_map(|(stream, room)| Act::Deal(stream, room)),
+        8 => (0usize..4, 0usize..4000).prop_map(|(stream, room)| Act::Assign(stream, room)),
         2 => Just(Act::Hash),
         8 => (0usize..4).prop_map(Act::Done),
         2 => (0u32..40, 0u64..9, 0u64..5).prop_map(|(file, first, more)| Act::Have(file, first, first + more)),
-        2 => (0u32..40, 0u64..9).prop_map(|(file, index)| Act::Again(file, index)),
+        2 => (0u32..40, 0u64..9).prop_map(|(file, index)| Act::Resend(file, index)),
         1 => (0u32..40, 0u32..4).prop_map(|(first, more)| Act::Settle(first, first + more)),
         1 => (0u32..40).prop_map(Act::Fail),
-        2 => (0u32..40).prop_map(Act::Wants),
+        2 => (0u32..40).prop_map(Act::Request),
     ]
 }
 
@@ -42,7 +42,7 @@ struct Model {
     to_send: BTreeSet<(u32, u64)>,
     to_hash: BTreeSet<(u32, u64)>,
     hashed: HashMap<u32, BTreeSet<u64>>,
-    wanted: u32,
+    requested: u32,
 }
 
 impl Model {
@@ -67,7 +67,7 @@ fn data(file: u32, length: u64) -> Vec<u8> {
 }
 
 struct Trial {
-    deck: BlockScheduler<u32>,
+    scheduler: BlockScheduler<u32>,
     model: Model,
     /// Assigned work of four streams and of one thread that only hashes.
     hands: Vec<Vec<BlockTask<u32>>>,
@@ -77,12 +77,12 @@ impl Trial {
     fn new(asks: bool) -> Self {
         let mut deck = BlockScheduler::new(Bytes(BLOCK));
         deck.set_wait_for_requests(asks);
-        let model = Model { wanted: if asks { 0 } else { u32::MAX }, ..Model::default() };
-        Trial { deck, model, hands: vec![Vec::new(); 5] }
+        let model = Model { requested: if asks { 0 } else { u32::MAX }, ..Model::default() };
+        Trial { scheduler: deck, model, hands: vec![Vec::new(); 5] }
     }
 
     fn act(&mut self, act: Act) -> Result<(), TestCaseError> {
-        let Trial { deck, model, hands } = self;
+        let Trial { scheduler: deck, model, hands } = self;
         let listed = model.lengths.len() as u32;
         match act {
             Act::List(length) => {
@@ -91,8 +91,8 @@ impl Trial {
                 model.lengths.push(length);
                 model.to_send.extend((0..length.unwrap_or(0).div_ceil(BLOCK)).map(|index| (number, index)));
             }
-            Act::Deal(hand, room) if hands[hand].is_empty() => {
-                let may: Vec<_> = model.to_send.iter().filter(|(f, _)| *f < model.wanted).copied().collect();
+            Act::Assign(hand, room) if hands[hand].is_empty() => {
+                let may: Vec<_> = model.to_send.iter().filter(|(f, _)| *f < model.requested).copied().collect();
                 prop_assert_eq!(deck.has_blocks_to_send(), !may.is_empty());
                 let pieces = deck.next_blocks(room);
                 prop_assert_eq!(pieces.is_empty(), may.is_empty());
@@ -121,16 +121,16 @@ impl Trial {
             }
             Act::Have(file, first, last) => {
                 let result = deck.skip_blocks(file, &BlockSet::from_range(first, last));
-                prop_assert_eq!(result.is_ok(), speaks_sense(model, file, last));
+                prop_assert_eq!(result.is_ok(), is_consistent(model, file, last));
                 for index in first..=last {
                     if result.is_ok() && model.to_send.remove(&(file, index)) {
                         model.to_hash.insert((file, index));
                     }
                 }
             }
-            Act::Again(file, index) => {
+            Act::Resend(file, index) => {
                 let result = deck.resend(file, index, index);
-                prop_assert_eq!(result.is_ok(), speaks_sense(model, file, index));
+                prop_assert_eq!(result.is_ok(), is_consistent(model, file, index));
                 if result.is_ok() && !model.settled.contains(&file) {
                     model.to_hash.remove(&(file, index));
                     model.to_send.insert((file, index));
@@ -148,13 +148,13 @@ impl Trial {
                     model.settle(file);
                 }
             }
-            Act::Wants(up_to) => {
+            Act::Request(up_to) => {
                 prop_assert_eq!(deck.request_up_to(up_to).is_ok(), up_to <= listed);
                 if up_to <= listed {
-                    model.wanted = model.wanted.max(up_to);
+                    model.requested = model.requested.max(up_to);
                 }
             }
-            Act::Deal(..) | Act::Hash => {}
+            Act::Assign(..) | Act::Hash => {}
         }
         let unsettled = model.lengths.len() - model.settled.len();
         prop_assert_eq!(deck.pending_entries(), unsettled);
@@ -163,7 +163,7 @@ impl Trial {
     }
 }
 
-fn speaks_sense(model: &Model, file: u32, index: u64) -> bool {
+fn is_consistent(model: &Model, file: u32, index: u64) -> bool {
     let listed = (file as usize) < model.lengths.len();
     listed && (model.settled.contains(&file) || model.is_file(file) && model.blocks(file).is_some_and(|n| index < n))
 }
@@ -197,10 +197,10 @@ proptest! {
         }
         // Finish: everything is requested, and four streams run until nothing is left.
         let listed = trial.model.lengths.len() as u32;
-        trial.act(Act::Wants(listed))?;
+        trial.act(Act::Request(listed))?;
         for hand in (0..4).cycle() {
             trial.act(Act::Done(hand))?;
-            trial.act(Act::Deal(hand, 3000))?;
+            trial.act(Act::Assign(hand, 3000))?;
             trial.act(Act::Hash)?;
             if trial.hands.iter().all(Vec::is_empty) {
                 break;
@@ -211,14 +211,14 @@ proptest! {
             let blocks = trial.model.blocks(file).unwrap_or(0);
             prop_assert!(blocks == 0 || trial.model.hashed[&file].len() as u64 == blocks);
         }
-        prop_assert!(!trial.deck.is_finished() && trial.deck.finish() == Err(ScheduleError::DoneBeforeListComplete));
-        trial.deck.finish_list();
-        prop_assert_eq!(trial.deck.is_finished(), trial.model.settled.len() == listed as usize);
+        prop_assert!(!trial.scheduler.is_finished() && trial.scheduler.finish() == Err(ScheduleError::DoneBeforeListComplete));
+        trial.scheduler.finish_list();
+        prop_assert_eq!(trial.scheduler.is_finished(), trial.model.settled.len() == listed as usize);
         if let Some(last) = listed.checked_sub(1) {
-            trial.deck.settle(&BlockSet::from_range(0, last.into())).unwrap();
+            trial.scheduler.settle(&BlockSet::from_range(0, last.into())).unwrap();
         }
-        prop_assert!(trial.deck.is_finished());
-        prop_assert_eq!(trial.deck.skip_ranges, 0);
+        prop_assert!(trial.scheduler.is_finished());
+        prop_assert_eq!(trial.scheduler.skip_ranges, 0);
     }
 }
 

@@ -139,8 +139,8 @@ mod tests {
         let text = serde_json::to_string(&honest).unwrap();
         assert!(serde_json::from_str::<Bounded<ServerMessage>>(&text).is_ok());
         let lie = text.replace(&(1u64 << 50).to_string(), &u64::MAX.to_string());
-        let said = serde_json::from_str::<Bounded<ServerMessage>>(&lie).unwrap_err().to_string();
-        assert!(said.contains("'bytes' of 18446744073709551615"), "{said}");
+        let error_text = serde_json::from_str::<Bounded<ServerMessage>>(&lie).unwrap_err().to_string();
+        assert!(error_text.contains("'bytes' of 18446744073709551615"), "{error_text}");
         let long = text.replace("\"elapsed_seconds\":0.0", "\"elapsed_seconds\":1e15");
         assert_ne!(long, text);
         assert!(serde_json::from_str::<Bounded<ServerMessage>>(&long).is_err());
@@ -171,7 +171,7 @@ mod tests {
         // 8 s plus a quarter, plus one second, plus sixteen.
         assert_eq!(told, Some(100 + 10 + 16 + 1));
         let two = Interval { streams: vec![StreamSample::default(); 2], ..Interval::default() };
-        let said = ReportedTotals::of(&TestRequest::default()).add(&two, Duration::ZERO).unwrap_err();
-        assert_eq!(said.to_string(), "'streams' of 2 is out of range");
+        let error_text = ReportedTotals::of(&TestRequest::default()).add(&two, Duration::ZERO).unwrap_err();
+        assert_eq!(error_text.to_string(), "'streams' of 2 is out of range");
     }
 }

@@ -317,7 +317,7 @@ impl TestRequest {
     /// Reports whether the server needs a separate listener for this test's streams. The window scale in the answer to
     /// a SYN follows the receive buffer and the clamp of the listening socket, and Multipath TCP needs its own kind of
     /// listener. The client then waits for the port before it dials.
-    pub fn apart(&self) -> bool {
+    pub fn needs_own_listener(&self) -> bool {
         self.udp.is_none()
             && (self.socket.mptcp
                 || self.socket.rcvbuf.is_some()

@@ -150,8 +150,12 @@ mod tests {
 
     #[test]
     fn third_party_error_names_the_right_end() {
-        let relayed =
-            |end| TransferError::RemoteFailure { end, what: "x/y: no such file".into(), hint: None, resumable: false };
+        let relayed = |end| TransferError::RemoteFailure {
+            end,
+            message: "x/y: no such file".into(),
+            hint: None,
+            resumable: false,
+        };
         let places = ["far1:x/y", "far2:x/y"];
         assert_line(&relayed(CopyEnd::Sender), &places, "the source: far1:x/y: no such file");
         assert_line(&relayed(CopyEnd::Receiver), &places, "the destination: far2:x/y: no such file");

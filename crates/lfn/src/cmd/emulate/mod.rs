@@ -333,7 +333,7 @@ fn exit_code(outcome: &RunOutcome) -> Exit {
 /// Returns the message and the hint for an error of the emulator.
 pub fn emulate_error(error: EmulateError) -> Failure {
     let hint = match &error {
-        EmulateError::Namespaces(error) => return Failure::msg(&error).hint(error.remedy()),
+        EmulateError::Namespaces(cause) => return Failure::msg(&error).hint(cause.remedy()),
         EmulateError::Link(_) => "check the units: --rate 135mbit --rtt 539ms",
         EmulateError::Paths(_) => "use fewer --parallel paths",
         EmulateError::Memory { rate, rtt, needed, usable } => {

@@ -77,7 +77,7 @@ pub(super) fn run(args: &TestArgs, server: &str) -> Result<Exit, Failure> {
     let path = args.path.discover_alone(&host)?;
     let session = SessionContext { server, host: &host, port, hosts: &hosts, path: path.as_ref() };
     let tested = iperf_directions(&plan).into_iter().enumerate().try_for_each(|(number, way)| {
-        let parameters = Parameters { way, ..test.parameters.clone() };
+        let parameters = Parameters { direction: way, ..test.parameters.clone() };
         let test = client::IperfTest { parameters, ..test.clone() };
         if stop.is_interrupted() {
             return Ok(());
@@ -110,9 +110,9 @@ fn run_session(
     stop: &Interrupt,
 ) -> Result<(), Failure> {
     let &SessionContext { server, host, port, hosts, path } = session;
-    let bidirectional = test.parameters.way == LoadDirection::Both;
+    let bidirectional = test.parameters.direction == LoadDirection::Both;
     let kernel = tester::read_kernel();
-    let numbers: Vec<(TestDirection, usize)> = directions(test.parameters.way)
+    let numbers: Vec<(TestDirection, usize)> = directions(test.parameters.direction)
         .iter()
         .map(|direction| {
             let request = client::request(&test.parameters, test.interval, *direction == TestDirection::Forward);

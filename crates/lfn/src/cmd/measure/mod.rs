@@ -79,7 +79,7 @@ const EXAMPLES: &str = "Examples:
   lfn test far.example --nettest --count 100 --length 3000000
   lfn test --stamp far.example                    delay and loss of each direction
 
-Exit codes: 0 measured, with or without findings; 1 the test test_error; 2 usage; 4 measured, but --check-data found found_wrong_bytes
+Exit codes: 0 measured, with or without findings; 1 the test failed; 2 usage; 4 measured, but --check-data found wrong
 bytes; 130 interrupted: the first Ctrl-C ends the load and prints the result, the second one ends the command.";
 
 /// Runs `lfn test` and returns its exit code.

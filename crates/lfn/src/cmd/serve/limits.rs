@@ -109,11 +109,7 @@ impl LimitArgs {
         let max_from_files = usize::try_from(open_files.saturating_sub(64) / 3).unwrap_or(usize::MAX).max(8);
         let max_connections = (self.max_connections as usize).min(max_from_files);
         let max_unauthenticated = (self.max_unauthenticated as usize).min(max_connections);
-        ConnectionLimits {
-            max_connections: max_connections,
-            max_unauthenticated: max_unauthenticated,
-            ..ConnectionLimits::default()
-        }
+        ConnectionLimits { max_connections, max_unauthenticated, ..ConnectionLimits::default() }
     }
 
     /// Returns the permitted and denied addresses.

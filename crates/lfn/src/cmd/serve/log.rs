@@ -36,14 +36,14 @@ struct LogLine {
 
 /// Token bucket for the lines of unauthenticated clients.
 struct LineBudget {
-    left: u32,
+    remaining: u32,
     since: Instant,
     suppressed: u64,
 }
 
 /// Returns the logger. Logs nothing if `quiet`. `iperf3_is_open` means that iperf3 clients need not authenticate.
 pub fn log(format: LogFormat, quiet: bool, iperf3_is_open: bool) -> impl Fn(&ServerEvent<'_>) + Send + Sync + 'static {
-    let budget = || Mutex::new(LineBudget { left: UNAUTHENTICATED_LINES.0, since: Instant::now(), suppressed: 0 });
+    let budget = || Mutex::new(LineBudget { remaining: UNAUTHENTICATED_LINES.0, since: Instant::now(), suppressed: 0 });
     // Separate buckets, so that neither kind suppresses the other.
     let (connections, iperf3) = (budget(), budget());
     move |event| {
@@ -78,14 +78,14 @@ impl LineBudget {
         let earned = now.saturating_duration_since(self.since).as_nanos() / interval.as_nanos();
         let earned = u32::try_from(earned).unwrap_or(u32::MAX);
         if earned > 0 {
-            self.left = self.left.saturating_add(earned).min(max_burst);
+            self.remaining = self.remaining.saturating_add(earned).min(max_burst);
             self.since = now;
         }
-        if self.left == 0 {
+        if self.remaining == 0 {
             self.suppressed += 1;
             return None;
         }
-        self.left -= 1;
+        self.remaining -= 1;
         Some(std::mem::take(&mut self.suppressed))
     }
 }
@@ -243,7 +243,7 @@ mod tests {
     #[test]
     fn suppressed_lines_are_counted() {
         let start = Instant::now();
-        let mut budget = LineBudget { left: UNAUTHENTICATED_LINES.0, since: start, suppressed: 0 };
+        let mut budget = LineBudget { remaining: UNAUTHENTICATED_LINES.0, since: start, suppressed: 0 };
         let written = (0..1000).filter(|_| budget.take(start).is_some()).count();
         assert_eq!(written, 20);
         assert_eq!(budget.take(start + Duration::from_secs(1)), Some(980));

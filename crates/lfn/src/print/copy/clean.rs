@@ -28,7 +28,7 @@ struct LeftoverJson<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     host: Option<&'a str>,
     #[serde(flatten)]
-    left: &'a Leftover,
+    leftover: &'a Leftover,
 }
 
 /// Last line as JSON.
@@ -74,7 +74,7 @@ impl CleanReport {
     fn print_line(&self, host: Option<&str>, left: &Leftover) -> io::Result<()> {
         if self.json {
             let mut out = print::json();
-            serde_json::to_writer(&mut out, &LeftoverJson { host, left })?;
+            serde_json::to_writer(&mut out, &LeftoverJson { host, leftover: left })?;
             return writeln!(out);
         }
         writeln!(print::out(), "{:<14}{}{}: {}", left.state.word(), host_prefix(host), left.path, describe(left))

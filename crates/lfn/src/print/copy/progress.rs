@@ -35,7 +35,7 @@ pub struct CopyProgress<'a> {
     ndjson: bool,
     near_sends: bool,
     predictor: &'a Predictor,
-    looks: RefCell<VecDeque<ProgressSample>>,
+    samples: RefCell<VecDeque<ProgressSample>>,
     predicted: Cell<Option<CopyPrediction>>,
     streams: Cell<u16>,
     last_event: Cell<Option<Duration>>,
@@ -87,7 +87,7 @@ impl<'a> CopyProgress<'a> {
             ndjson,
             near_sends,
             predictor,
-            looks,
+            samples: looks,
             predicted,
             streams: Cell::new(predictor.streams()),
             last_event,
@@ -109,7 +109,7 @@ impl<'a> CopyProgress<'a> {
         if !self.bar.is_hidden() {
             let left = self.left(extent, look, goodput);
             let limit = (limit != CopyBottleneck::Unknown).then(|| limit.display_for_end(self.near_sends));
-            self.draw(line(extent, look, CopyState::Moving { goodput, left, limit }));
+            self.draw(line(extent, look, CopyState::Moving { goodput, remaining: left, limit }));
         }
         let due = self.last_event.get().is_none_or(|last| look.at >= last + EVENT_INTERVAL);
         if self.ndjson && due {
@@ -130,13 +130,13 @@ impl<'a> CopyProgress<'a> {
     pub fn connection_changed(&self, connection: &ConnectionEvent<'_>) {
         let seen = !self.bar.is_hidden();
         match connection {
-            ConnectionEvent::Lost { why, retry_for } if self.ndjson => {
+            ConnectionEvent::Lost { cause: why, retry_for } if self.ndjson => {
                 event(&Event::Disconnected { reason: why.to_string(), retry_seconds: retry_for.as_secs_f64() });
             }
             ConnectionEvent::Reconnected { after } if self.ndjson => {
                 event(&Event::Reconnected { after_seconds: after.as_secs_f64() })
             }
-            ConnectionEvent::Lost { why, retry_for } if !seen => {
+            ConnectionEvent::Lost { cause: why, retry_for } if !seen => {
                 let retry_for = show_duration(*retry_for);
                 print::message(format_args!(
                     "lfn: the connection was lost: {why}; reconnecting for up to {retry_for}\n"
@@ -164,7 +164,7 @@ impl<'a> CopyProgress<'a> {
 
     /// Returns the sample at the start of the current window.
     fn earlier(&self, look: &ProgressSample) -> ProgressSample {
-        let mut looks = self.looks.borrow_mut();
+        let mut looks = self.samples.borrow_mut();
         while looks.len() > 1 && looks.front().is_some_and(|first| look.at.saturating_sub(first.at) > WINDOW) {
             looks.pop_front();
         }
@@ -188,20 +188,20 @@ impl<'a> CopyProgress<'a> {
     fn now(
         &self,
         extent: &ListedTotals,
-        look: &ProgressSample,
+        sample: &ProgressSample,
         goodput: BitRate,
         limit: CopyBottleneck,
     ) -> ProgressEvent {
         ProgressEvent {
-            seconds: look.at.as_secs_f64(),
-            bytes: done(extent, look),
-            moved_bytes: look.bytes,
+            seconds: sample.at.as_secs_f64(),
+            bytes: done(extent, sample),
+            moved_bytes: sample.bytes,
             total_bytes: extent.bytes,
             entries: extent.finished,
             total_entries: extent.entries,
             listing_complete: extent.complete,
             goodput_bits_per_second: goodput,
-            eta_seconds: self.left(extent, look, goodput).map(|left| left.as_secs_f64()),
+            eta_seconds: self.left(extent, sample, goodput).map(|left| left.as_secs_f64()),
             limited_by: limit.display_for_end(self.near_sends),
             streams: self.streams.get(),
         }

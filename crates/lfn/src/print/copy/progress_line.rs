@@ -37,7 +37,7 @@ pub enum CopyState {
         /// Goodput of the last seconds.
         goodput: BitRate,
         /// Time until all is done.
-        left: Option<Duration>,
+        remaining: Option<Duration>,
         /// Cause that limits the copy.
         limit: Option<String>,
     },
@@ -71,7 +71,7 @@ impl ProgressLine {
         let percent = self.share().map(|share| format!("{:>3} %", (100.0 * share).floor()));
         let mut parts = vec![unless_dropped(2, percent)];
         match &self.state {
-            CopyState::Moving { goodput, left, limit } => {
+            CopyState::Moving { goodput, remaining: left, limit } => {
                 let seconds = |left: Duration| Duration::from_secs(left.as_secs_f64().ceil() as u64);
                 let limit = limit.as_deref().map(|limit| match limit.split_once(':') {
                     Some((short, _)) if narrowness >= 1 => short.to_owned(),
@@ -146,7 +146,7 @@ mod tests {
             complete: true,
             state: CopyState::Moving {
                 goodput: BitRate(192_700_000),
-                left: Some(Duration::from_millis(2400)),
+                remaining: Some(Duration::from_millis(2400)),
                 limit: Some("the server's limit".to_owned()),
             },
         }
@@ -181,7 +181,7 @@ mod tests {
             complete: false,
             state: CopyState::Moving {
                 goodput: BitRate(192_700_000),
-                left: Some(Duration::from_secs(35_999)),
+                remaining: Some(Duration::from_secs(35_999)),
                 limit: Some(full.to_owned()),
             },
         };
@@ -206,7 +206,7 @@ mod tests {
 
     #[test]
     fn unknown_figures_are_not_drawn() {
-        let moving = CopyState::Moving { goodput: BitRate(0), left: None, limit: None };
+        let moving = CopyState::Moving { goodput: BitRate(0), remaining: None, limit: None };
         let line =
             ProgressLine { done: Bytes(0), all: Bytes(0), settled: 0, entries: 0, complete: false, state: moving };
         assert_eq!(line.fit(80), "0 b/s  0 of 0 B+");

@@ -73,12 +73,12 @@ impl ReportText {
         let mut line = indent.to_owned();
         for setting in settings.split_inclusive(',') {
             if line.len() > indent.len() && line.len() + setting.len() > self.columns {
-                self.whole(&line);
+                self.push_line(&line);
                 line = " ".repeat(indent.len());
             }
             line += setting;
         }
-        self.whole(&line);
+        self.push_line(&line);
     }
 
     /// Adds the calibration from before the run.
@@ -129,28 +129,28 @@ impl ReportText {
     /// Adds a table with one column for each direction.
     fn side_by_side(&mut self, names: [&str; 2], rows: Vec<Row>) {
         for (label, [forward, backward]) in [(String::new(), names.map(str::to_owned))].into_iter().chain(rows) {
-            self.whole(&format!("{label:<LABEL$}{forward:>COLUMN$}{backward:>COLUMN$}"));
+            self.push_line(&format!("{label:<LABEL$}{forward:>COLUMN$}{backward:>COLUMN$}"));
         }
     }
 
     /// Adds one direction under the other. A value that does not fit after its label is in the next line.
     fn stacked(&mut self, names: [&str; 2], rows: Vec<Row>) {
         for (index, name) in names.into_iter().enumerate() {
-            self.whole(&format!("{name}:"));
+            self.push_line(&format!("{name}:"));
             for (label, values) in &rows {
                 let value = &values[index];
                 let room = self.columns.saturating_sub(label.chars().count());
                 if value.chars().count() < room {
-                    self.whole(&format!("{label}{value:>room$}"));
+                    self.push_line(&format!("{label}{value:>room$}"));
                 } else {
-                    self.whole(label);
-                    self.whole(&format!("{value:>0$}", self.columns));
+                    self.push_line(label);
+                    self.push_line(&format!("{value:>0$}", self.columns));
                 }
             }
         }
     }
 
-    /// Adds the verdict, and notes that a percentile hides (with few packets it is the maximum).
+    /// Adds the verdict, and the facts that a percentile hides: with few packets, a percentile is the maximum.
     fn verdict(&mut self, report: &AccuracyReport, is_broken: bool) {
         for path in &report.paths {
             for (name, direction) in path.directions() {
@@ -187,16 +187,16 @@ impl ReportText {
         let mut line = indent.clone() + text.split(' ').next().unwrap_or_default();
         for word in text.split(' ').skip(1) {
             if line.chars().count() + 1 + word.chars().count() > self.columns {
-                self.whole(&line);
+                self.push_line(&line);
                 line = format!("{indent}  {word}");
             } else {
                 line = format!("{line} {word}");
             }
         }
-        self.whole(&line);
+        self.push_line(&line);
     }
 
-    fn whole(&mut self, line: &str) {
+    fn push_line(&mut self, line: &str) {
         self.text += line.trim_end();
         self.text.push('\n');
     }

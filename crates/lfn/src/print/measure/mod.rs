@@ -117,11 +117,11 @@ pub struct Printer {
     events: ndjson::Events,
     runs: Vec<report::Run>,
     /// Tests so far; two may run at once.
-    tests: Vec<Seen>,
+    tests: Vec<TestView>,
 }
 
 /// State of a test.
-struct Seen {
+struct TestView {
     table: text::Table,
     /// Socket options requested at this end.
     near_socket: SocketRequest,
@@ -153,7 +153,7 @@ impl Printer {
         let place = if is_later { text::TablePosition::Later } else { text::TablePosition::First };
         let table = text::Table::new(test, &self.origin.hosts, place, at_once);
         let unfinished = Some(UnfinishedTest::new(test.request.clone()));
-        self.tests.push(Seen { table, near_socket: test.near_socket.clone(), unfinished });
+        self.tests.push(TestView { table, near_socket: test.near_socket.clone(), unfinished });
         let number = self.tests.len() - 1;
         if let Some(live) = &mut self.live {
             live.begin(number, test);
@@ -165,7 +165,7 @@ impl Printer {
 
     /// Reports an event of a test.
     pub fn progress(&mut self, number: usize, progress: &TestProgress<'_>) {
-        let has_head = |seen: &Seen| seen.unfinished.as_ref().is_some_and(|test| test.handshake_rtt.is_some());
+        let has_head = |seen: &TestView| seen.unfinished.as_ref().is_some_and(|test| test.handshake_rtt.is_some());
         let other_has_head = self.tests.iter().any(has_head);
         let seen = &mut self.tests[number];
         if let (TestProgress::Connected(..), true) = (progress, other_has_head) {

@@ -20,14 +20,14 @@ pub struct Events {
 impl Events {
     /// Prints the `start` event with the origin of the test.
     pub fn start(&mut self, origin: &Origin) {
-        self.tell(&TestEvent::Start { schema: EventSchema::V3, origin: origin.clone() });
+        self.print_event(&TestEvent::Start { schema: EventSchema::V3, origin: origin.clone() });
     }
 
     /// Prints the `run` event of a test that begins.
     pub fn begin(&mut self, test: &Test) {
         let run = number(self.directions.len());
         self.directions.push(test.request.direction);
-        self.tell(&TestEvent::Run { run, request: test.request.clone(), path: test.path });
+        self.print_event(&TestEvent::Run { run, request: test.request.clone(), path: test.path });
     }
 
     /// Prints the event of a progress message: connected, interval or step.
@@ -41,19 +41,19 @@ impl Events {
             TestProgress::Far(interval) => self.interval(test, Side::Far, interval),
             TestProgress::Step(ramp) => TestEvent::Step { run, ramp: (*ramp).clone() },
         };
-        self.tell(&event);
+        self.print_event(&event);
     }
 
     /// Prints one `finding` event per finding of a run.
     pub fn findings(&mut self, test: usize, findings: &[StoredFinding]) {
         for finding in findings {
-            self.tell(&TestEvent::Finding { run: number(test), finding: finding.clone() });
+            self.print_event(&TestEvent::Finding { run: number(test), finding: finding.clone() });
         }
     }
 
     /// Prints the last line, which has the whole result.
     pub fn finish(mut self, document: TestDocument) -> io::Result<()> {
-        self.tell(&TestEvent::End { result: Box::new(document) });
+        self.print_event(&TestEvent::End { result: Box::new(document) });
         self.failed.map_or(Ok(()), Err)
     }
 
@@ -63,7 +63,7 @@ impl Events {
         TestEvent::Interval { run: number(test), end, sends, rate, interval: interval.clone() }
     }
 
-    fn tell(&mut self, event: &TestEvent) {
+    fn print_event(&mut self, event: &TestEvent) {
         if self.failed.is_some() {
             return;
         }

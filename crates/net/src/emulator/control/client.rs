@@ -54,7 +54,7 @@ impl RunningEmulation {
     }
 }
 
-/// Finds an emulation: the one with this process id, else the one that this process runs in, else the only one.
+/// Finds an emulation: the one with this process id, else the emulation that this process runs in, else the only one.
 pub fn find(pid: Option<u32>) -> Result<RunningEmulation, ControlError> {
     if let (None, Some(name)) = (pid, env::var_os(ENV_VARIABLE)) {
         let name = name.to_string_lossy();

@@ -123,14 +123,15 @@ impl ControlServer {
 
     fn set(&mut self, number: u32, link: Option<u32>, change: &HopSettings) -> Result<(), Refusal> {
         let count = self.paths.len();
-        let index = index(number).filter(|index| *index < count).ok_or_else(|| no_such("path", number, count))?;
+        let index =
+            index(number).filter(|index| *index < count).ok_or_else(|| unknown_number("path", number, count))?;
         let ControlledPath { path, channels, changes } = &mut self.paths[index];
         let count = path.forward.len();
         let hop = match link {
             None => None,
             Some(number) => {
                 let within = |hop: &usize| *hop < count;
-                Some(self::index(number).filter(within).ok_or_else(|| no_such("link", number, count))?)
+                Some(self::index(number).filter(within).ok_or_else(|| unknown_number("link", number, count))?)
             }
         };
         let changed = path.with_change(hop, change).map_err(bad_setting)?;
@@ -228,7 +229,7 @@ fn index(number: u32) -> Option<usize> {
     usize::try_from(number.checked_sub(1)?).ok()
 }
 
-fn no_such(what: &str, number: u32, count: usize) -> Refusal {
+fn unknown_number(what: &str, number: u32, count: usize) -> Refusal {
     let message = match count {
         1 => format!("there is no {what} {number}; the only one is {what} 1"),
         _ => format!("there is no {what} {number}; the numbers are 1 to {count}"),
@@ -265,7 +266,7 @@ mod tests {
     fn new_timetables_start_at_the_same_instant() {
         let hops = [LinkConfig::default()];
         let channels = [(); 2].map(|()| fake_forwarder::direction(&hops).0);
-        let outage = Outages::Every { period: Duration::from_secs(2), down: Duration::from_secs(1) };
+        let outage = Outages::Periodic { period: Duration::from_secs(2), down: Duration::from_secs(1) };
         let target = vec![LinkConfig { outage, ..LinkConfig::default() }];
         let at = lfn_core::time::Instant::from_nanos(7);
         apply(&channels, &[target.clone(), target.clone()], at).unwrap();

@@ -44,7 +44,7 @@ pub struct LiveDirection {
     pub newly_dropped: u64,
     /// Dropped by the link so far.
     pub dropped: u64,
-    /// Lost outside the model so far, as far as the emulator knows during the run.
+    /// Packets lost outside the model so far. Some losses are known only after the run.
     pub unmodelled: u64,
 }
 

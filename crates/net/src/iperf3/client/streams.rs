@@ -46,7 +46,7 @@ fn tcp(
     cookie: &Cookie,
     parameters: &Parameters,
     from: Option<&BindAddress>,
-    within: Duration,
+    timeout: Duration,
     failed: impl Fn(io::Error) -> Error,
 ) -> Result<TcpStream, Error> {
     let transport = parameters.mptcp.then_some(Transport::MPTCP);
@@ -54,13 +54,13 @@ fn tcp(
     let socket = socket.map_err(option("a data stream"))?;
     bind(&socket, from)?;
     options::apply(&socket, parameters, UnknownCongestion::Fails)?;
-    socket.connect_timeout(&address.into(), within).map_err(&failed)?;
+    socket.connect_timeout(&address.into(), timeout).map_err(&failed)?;
     let mut socket = TcpStream::from(socket);
     set_keepalive_options(&socket).map_err(&failed)?;
     // The load loops have their own time-outs, and Nagle's algorithm is an option of the user.
     socket.set_write_timeout(None).and_then(|()| socket.set_nodelay(parameters.no_delay)).map_err(&failed)?;
     socket.write_all(cookie.wire()).map_err(&failed)?;
-    // The route's congestion control replaces the one that was set before the connect.
+    // The route's congestion control replaces the algorithm that was set before the connect.
     if parameters.congestion.is_some() {
         let again = Parameters { congestion: parameters.congestion.clone(), ..Parameters::default() };
         options::apply(&socket, &again, UnknownCongestion::Fails)?;
@@ -72,7 +72,7 @@ fn udp(
     address: SocketAddr,
     parameters: &Parameters,
     from: Option<&BindAddress>,
-    within: Duration,
+    timeout: Duration,
     failed: impl Fn(io::Error) -> Error,
 ) -> Result<UdpSocket, Error> {
     let socket = socket2::Socket::new(Domain::for_address(address), Type::DGRAM, None).map_err(&failed)?;
@@ -82,7 +82,7 @@ fn udp(
     socket.connect(address).map_err(&failed)?;
     // The request is sent once, because a server counts a second one as load.
     socket.send(&datagram::CONNECT).map_err(&failed)?;
-    let deadline = Instant::now() + within;
+    let deadline = Instant::now() + timeout;
     let mut buffer = [0; 64];
     for _ in 0..MAX_EARLY_DATAGRAMS {
         let left = deadline.saturating_duration_since(Instant::now());
@@ -97,6 +97,6 @@ fn udp(
             Err(error) => return Err(failed(error)),
         }
     }
-    let doing = "to the request for a datagram stream (lost, or blocked by a firewall)";
-    Err(Error::Timeout { peer: "the iperf3 server", after: within, doing })
+    let step = "to the request for a datagram stream (lost, or blocked by a firewall)";
+    Err(Error::Timeout { peer: "the iperf3 server", after: timeout, step })
 }

@@ -67,8 +67,8 @@ impl OutputRecorder {
                 "num_streams": parameters.streams,
                 "blksize": parameters.length.0,
                 "omit": parameters.omit.as_secs(),
-                "reverse": u8::from(parameters.way == LoadDirection::Reverse),
-                "bidir": u8::from(parameters.way == LoadDirection::Both),
+                "reverse": u8::from(parameters.direction == LoadDirection::Reverse),
+                "bidir": u8::from(parameters.direction == LoadDirection::Both),
                 "title": parameters.title,
             },
         });

@@ -115,15 +115,15 @@ impl IperfSession {
 
     /// Sends the error to the client, which may be gone.
     fn send_error(&mut self, error: &Error) {
-        let doing = "while the error was sent";
+        let step = "while the error was sent";
         let _ = match (error, error.code()) {
-            (Error::Stopped, _) => self.control.send(TestState::ServerTerminate, doing),
+            (Error::Stopped, _) => self.control.send(TestState::ServerTerminate, step),
             (Error::Limit(refusal), _) if matches!(refusal.code, RefusalCode::Full | RefusalCode::Stopped) => {
-                self.control.send(TestState::AccessDenied, doing)
+                self.control.send(TestState::AccessDenied, step)
             }
             (_, Some((code, errno))) => {
                 let numbers = [code.0.to_be_bytes(), errno.to_be_bytes()].concat();
-                self.control.write(&[&[TestState::ServerError.wire()], &numbers[..]].concat(), doing)
+                self.control.write(&[&[TestState::ServerError.wire()], &numbers[..]].concat(), step)
             }
             _ => Ok(()),
         };
@@ -175,14 +175,14 @@ impl IperfSession {
     }
 
     /// Returns an error if the client sends a state at a time when none is valid.
-    fn check_quiet(&mut self, doing: &'static str) -> Result<(), Error> {
+    fn check_quiet(&mut self, step: &'static str) -> Result<(), Error> {
         if self.shared.stopping.load(Ordering::SeqCst) {
             return Err(Error::Stopped);
         }
-        match self.control.poll(Duration::ZERO, doing)? {
+        match self.control.poll(Duration::ZERO, step)? {
             None => Ok(()),
             Some(TestState::ClientTerminate) => Err(Error::ClientStopped),
-            Some(state) => Err(Error::Unexpected { peer: "the client", state, doing }),
+            Some(state) => Err(Error::Unexpected { peer: "the client", state, step }),
         }
     }
 
@@ -217,8 +217,8 @@ impl IperfSession {
             return Err(Error::Denied("another test uses the same cookie"));
         };
         self.control.send(TestState::CreateStreams, "before its streams")?;
-        let within = self.shared.config.timeouts.step_timeout;
-        let deadline = Instant::now() + within;
+        let timeout = self.shared.config.timeouts.step_timeout;
+        let deadline = Instant::now() + timeout;
         loop {
             let arrived = expected.wait(count, deadline.min(Instant::now() + STREAM_POLL_INTERVAL));
             if arrived == count {
@@ -226,7 +226,7 @@ impl IperfSession {
             }
             self.check_quiet("before its streams")?;
             if Instant::now() >= deadline {
-                return Err(Error::Streams { arrived, expected: count, within });
+                return Err(Error::Streams { arrived, expected: count, timeout });
             }
         }
         let (sockets, paths): (Vec<_>, _) = expected.take().into_iter().unzip();
@@ -239,12 +239,12 @@ impl IperfSession {
 
     fn udp_streams(&mut self, parameters: &Parameters, count: usize) -> Result<Vec<Socket>, Error> {
         let shared = self.shared.clone();
-        let within = self.shared.config.timeouts.step_timeout;
+        let timeout = self.shared.config.timeouts.step_timeout;
         // Earlier tests of this address may take as long as this one.
-        let turn = shared.udp.turn(self.peer.ip(), parameters, Instant::now() + 2 * within);
-        let Some(turn) = turn else { return Err(Error::Streams { arrived: 0, expected: count, within }) };
+        let turn = shared.udp.turn(self.peer.ip(), parameters, Instant::now() + 2 * timeout);
+        let Some(turn) = turn else { return Err(Error::Streams { arrived: 0, expected: count, timeout }) };
         self.control.send(TestState::CreateStreams, "before its streams")?;
-        let deadline = Instant::now() + within;
+        let deadline = Instant::now() + timeout;
         let mut sockets = Vec::new();
         while sockets.len() < count {
             match turn.wait(deadline.min(Instant::now() + STREAM_POLL_INTERVAL))? {
@@ -252,7 +252,7 @@ impl IperfSession {
                 None => {
                     self.check_quiet("before its streams")?;
                     if Instant::now() >= deadline {
-                        return Err(Error::Streams { arrived: sockets.len(), expected: count, within });
+                        return Err(Error::Streams { arrived: sockets.len(), expected: count, timeout });
                     }
                 }
             }
@@ -279,7 +279,7 @@ impl IperfSession {
             match self.control.poll(figures.time_to_next_event().min(POLL_INTERVAL), "during the test")? {
                 Some(TestState::TestEnd) => return Ok(()),
                 Some(TestState::ClientTerminate) => return Err(Error::ClientStopped),
-                Some(state) => return Err(Error::Unexpected { peer: "the client", state, doing: "during the test" }),
+                Some(state) => return Err(Error::Unexpected { peer: "the client", state, step: "during the test" }),
                 None => {}
             }
             if self.shared.stopping.load(Ordering::SeqCst) {
@@ -335,14 +335,14 @@ impl IperfSession {
         self.control.send(TestState::DisplayResults, "while the results were sent")?;
         match self.control.state(step, "at the end") {
             Ok(TestState::IperfDone) | Err(Error::Closed { .. }) => Ok(()),
-            Ok(state) => Err(Error::Unexpected { peer: "the client", state, doing: "at the end" }),
+            Ok(state) => Err(Error::Unexpected { peer: "the client", state, step: "at the end" }),
             Err(error) => Err(error),
         }
     }
 }
 
 /// Limits the bytes of a reverse TCP test to the client's request, so that both ends count the same. Other tests end
-/// when the client says so: datagrams may be lost, the size of a block is the client's, and clients differ in the start
+/// when the client ends the test: datagrams may be lost, the size of a block is the client's, and clients differ in the start
 /// of the count after a warm-up.
 fn limit_bytes(load: &Load, parameters: &Parameters) {
     let counted = parameters.protocol == LoadProtocol::Tcp && parameters.omit.is_zero();

@@ -169,7 +169,7 @@ mod tests {
     fn one_test_per_address_waits_for_streams() {
         let (waiting, parameters) = (UdpStreamQueue::default(), Parameters::default());
         let [one, other] = [1, 2].map(|last| IpAddr::V4(Ipv4Addr::new(127, 0, 0, last)));
-        let turn = |address, within| waiting.turn(address, &parameters, Instant::now() + within);
+        let turn = |address, timeout| waiting.turn(address, &parameters, Instant::now() + timeout);
         let first = turn(one, Duration::ZERO).expect("no other test waits");
         assert!(turn(other, Duration::ZERO).is_some(), "another address has its own");
         assert!(turn(one, Duration::from_millis(50)).is_none());

@@ -1,4 +1,4 @@
-//! The token file beside the server's key. Only `lfn token` writes it and only `lfn serve` reads it.
+//! The token file, next to the server's key. Only `lfn token` writes it and only `lfn serve` reads it.
 //!
 //! The file holds hashes of the tokens, not the tokens. It is changed under a lock and replaced as a whole, so that a
 //! server always reads a consistent state.
@@ -61,7 +61,7 @@ impl TokenFile {
     /// Reads the file. A missing file has no tokens.
     pub fn read(path: &Path) -> Result<Self, IdentityError> {
         let Some(text) = identity::read_secret(path)? else { return Ok(TokenFile::default()) };
-        let damaged = || IdentityError::Damaged { path: path.to_owned(), what: "token file" };
+        let damaged = || IdentityError::Damaged { path: path.to_owned(), kind: "token file" };
         let file: TokenFile = toml::from_str(&text).map_err(|_| damaged())?;
         if file.tokens.len() > MAX_TOKENS { Err(damaged()) } else { Ok(file) }
     }
@@ -74,7 +74,7 @@ impl TokenFile {
         let result = change(&mut file);
         if file != before {
             let text = toml::to_string(&file);
-            let text = text.map_err(|_| IdentityError::Damaged { path: path.to_owned(), what: "token file" })?;
+            let text = text.map_err(|_| IdentityError::Damaged { path: path.to_owned(), kind: "token file" })?;
             identity::write_secret(path, &format!("{HEAD}{text}"))?;
         }
         Ok(result)

@@ -119,7 +119,7 @@ impl TokenSet {
 
     /// Returns the holder of the token that the client sent.
     pub(super) fn authenticate(&self, shown: Option<&Token>) -> Result<Arc<TokenHolder>, Refusal> {
-        let holder = shown.and_then(|token| self.find(|holder| holder.hash.is_of(token)));
+        let holder = shown.and_then(|token| self.find(|holder| holder.hash.matches(token)));
         if self.accepts_anyone && holder.as_ref().is_none_or(|holder| holder.delegation.is_none()) {
             return Ok(self.own.clone());
         }

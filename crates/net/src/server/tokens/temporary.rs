@@ -41,7 +41,7 @@ impl Delegation {
         &self.request
     }
 
-    /// Checks whether the request is the one that the token was issued for.
+    /// Checks whether the token was issued for this request.
     pub(super) fn permits(&self, request: &Request) -> Result<(), Refusal> {
         let forbidden = |text| Err(Refusal::new(RefusalCode::Forbidden, text));
         let Request::Copy(copy @ CopyRequest { copy: Some(id), .. }) = request else {

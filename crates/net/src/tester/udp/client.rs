@@ -133,12 +133,12 @@ fn open(
     control: &Control,
     session: SessionId,
     count: u16,
-    within: Duration,
+    timeout: Duration,
 ) -> Result<Vec<DatagramStream>, SessionError> {
     let control = control.socket();
     thread::scope(|scope| {
         let threads: Vec<_> = (0..count)
-            .map(|number| scope.spawn(move || dial::open_datagrams(target, control, session, number, within)))
+            .map(|number| scope.spawn(move || dial::open_datagrams(target, control, session, number, timeout)))
             .collect();
         let lost = || SessionError::Io { peer: "the kernel", source: std::io::Error::other("the thread panicked") };
         threads.into_iter().map(|thread| thread.join().unwrap_or_else(|_| Err(lost()))).collect()
@@ -254,8 +254,9 @@ impl UdpTestClient<'_> {
     /// Handles the server's next message, if one arrives in time.
     fn receive_message(&mut self) -> Result<(), TestError> {
         let probes = self.latency_probes.as_ref().map_or(Duration::MAX, LatencyProbes::time_to_next);
-        let within = self.end.time_to_next_event().min(self.clock_probes.time_to_next()).min(probes).min(POLL_INTERVAL);
-        let message = self.control.poll(within, "during the test")?;
+        let timeout =
+            self.end.time_to_next_event().min(self.clock_probes.time_to_next()).min(probes).min(POLL_INTERVAL);
+        let message = self.control.poll(timeout, "during the test")?;
         self.deadline.check(Instant::now())?;
         if !self.deadline.is_report_due() {
             self.step_timeout.check("the server")?;

@@ -122,7 +122,7 @@ impl UdpEnd {
                 events_out: events_out.clone(),
                 rate: limit.map_or(udp.rate, |limit| udp.rate.min(limit)),
                 load: request.load,
-                left: left.clone(),
+                remaining: left.clone(),
             };
             let steps = end.steps_of(&udp);
             let work = move || job.run(sends, steps);
@@ -404,7 +404,7 @@ struct FlowJob {
     events_out: EventSender<ThreadEvent>,
     rate: BitRate,
     load: TestLoad,
-    left: Arc<AtomicU64>,
+    remaining: Arc<AtomicU64>,
 }
 
 impl FlowJob {
@@ -425,7 +425,7 @@ impl FlowJob {
     fn send(&self) -> io::Result<()> {
         let until = match self.load {
             TestLoad::TimeSeconds(time) => SendUntil::Time(time),
-            _ => SendUntil::Count(&self.left),
+            _ => SendUntil::Count(&self.remaining),
         };
         UdpSender::new(&self.flow, &self.rate_limiter, &self.stop)?.run(self.rate, 0, until).map(|_| ())
     }

@@ -17,7 +17,7 @@ use crate::session::is_timeout;
 /// Interval at which the stop flag is checked.
 const POLL_INTERVAL: Duration = Duration::from_millis(50);
 
-/// Maximum messages per call. GRO may have merged each one from datagrams of up to 64 KiB together.
+/// Maximum messages per call. GRO may have merged each message from several datagrams, up to 64 KiB in total.
 const BATCH_MESSAGES: usize = 8;
 
 /// Receives on one stream until the stop flag is set.

@@ -69,8 +69,8 @@ fn receive_streams(
     datagrams: &DatagramStreams,
     count: u16,
 ) -> Result<Vec<DatagramStream>, TestError> {
-    let within = STREAMS_TIMEOUT.min(session.limits().silence_timeout);
-    let deadline = Instant::now() + within;
+    let timeout = STREAMS_TIMEOUT.min(session.limits().silence_timeout);
+    let deadline = Instant::now() + timeout;
     let (mut streams, mut clock_replies) = (Vec::new(), ClockReplies::new());
     while Instant::now() < deadline {
         streams.extend(datagrams.next(Duration::ZERO));
@@ -92,7 +92,7 @@ fn receive_streams(
         }
     }
     let (peer, while_doing) = ("the client", "while it opened its datagram streams");
-    Err(SessionError::Timeout { peer, after: within, while_doing }.into())
+    Err(SessionError::Timeout { peer, after: timeout, while_doing }.into())
 }
 
 struct UdpTestServer<'a> {

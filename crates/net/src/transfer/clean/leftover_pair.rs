@@ -45,13 +45,13 @@ type Tick<'a> = &'a mut dyn FnMut() -> Result<(), TransferError>;
 /// A leftover without the path of its directory.
 pub(super) struct FoundLeftover {
     name: Vec<u8>,
-    left: Leftover,
+    leftover: Leftover,
 }
 
 impl FoundLeftover {
     /// Returns the leftover with its whole path.
     pub(super) fn with_path(self, path: impl Fn(&[u8]) -> Vec<u8>) -> Leftover {
-        Leftover { path: ByteString(path(&self.name)), ..self.left }
+        Leftover { path: ByteString(path(&self.name)), ..self.leftover }
     }
 }
 
@@ -88,7 +88,7 @@ impl LeftoverPair<'_> {
         let (name, mut left) = (self.name(REPLACED), info.leftover());
         if !self.is_empty_directory() {
             left.reason = Some(NotRecognised::Replaced.to_string());
-            return Some(FoundLeftover { name, left });
+            return Some(FoundLeftover { name, leftover: left });
         }
         left.state = match LeftoverState::classify(false, true, left.age, rule.min_age) {
             LeftoverState::Stale if rule.remove => match unlinkat(self.directory, &name, AtFlags::REMOVEDIR) {
@@ -100,7 +100,7 @@ impl LeftoverPair<'_> {
             },
             state => state,
         };
-        Some(FoundLeftover { name, left })
+        Some(FoundLeftover { name, leftover: left })
     }
 
     /// Reports the pair, and removes it if the rule requires this. Returns `None` if both files are gone.
@@ -125,7 +125,7 @@ impl LeftoverPair<'_> {
             (Ok(LeftoverState::Unrecognised), Some(not_recognised)) => Some(not_recognised.to_string()),
             _ => None,
         };
-        Ok(Some(FoundLeftover { name, left }))
+        Ok(Some(FoundLeftover { name, leftover: left }))
     }
 
     fn classify(&self, info: &PairInfo, left: &Leftover, rule: CleanRule) -> Result<LeftoverState, Errno> {

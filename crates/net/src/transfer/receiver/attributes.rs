@@ -197,7 +197,7 @@ impl AttributeWriter {
                 continue;
             }
             let set = if allowed { target.set_xattr(name.as_bytes(), value.as_bytes()) } else { Err(Errno::PERM) };
-            unset |= u64::from(!was_set(set)?);
+            unset |= u64::from(!ignore_unsupported(set)?);
         }
         if self.preserve.xattrs && !target.is_new() {
             unset |= u64::from(!self.remove_extra_xattrs(target, entry)?);
@@ -225,7 +225,7 @@ impl AttributeWriter {
         {
             match removexattr(target.path(), name) {
                 Err(Errno::NODATA) => {}
-                removed => all &= was_set(removed)?,
+                removed => all &= ignore_unsupported(removed)?,
             }
         }
         Ok(all)
@@ -252,7 +252,7 @@ impl AttributeWriter {
                 // The file inherited this list from its directory.
                 None => removexattr(target.path(), *name),
             };
-            unset |= u64::from(!was_set(set)?);
+            unset |= u64::from(!ignore_unsupported(set)?);
         }
         lock(&self.unpreserved).acls += unset;
         Ok(())
@@ -279,7 +279,7 @@ impl AttributeWriter {
 /// Returns whether the attribute was set. An attribute that this user may not set, or that the file system does not
 /// support, is no error. EINVAL: a list contains a number that this user namespace does not map (acl(5),
 /// user_namespaces(7)), or this kernel reads the value differently.
-fn was_set(result: Result<(), Errno>) -> Result<bool, Errno> {
+fn ignore_unsupported(result: Result<(), Errno>) -> Result<bool, Errno> {
     match result {
         Ok(()) => Ok(true),
         Err(Errno::PERM | Errno::ACCESS | Errno::OPNOTSUPP | Errno::INVAL) => Ok(false),
@@ -308,14 +308,14 @@ impl AttributeTarget<'_> {
         format!("/proc/self/fd/{descriptor}")
     }
 
-    /// Calls `again` with the path of the descriptor if access to `.` was denied. The owner of a directory without
+    /// Calls `retry` with the path of the descriptor if access to `.` was denied. The owner of a directory without
     /// search permission cannot reach its `.`.
     fn retry_by_path(
         self,
-        done: Result<(), Errno>,
-        again: impl FnOnce(String) -> Result<(), Errno>,
+        result: Result<(), Errno>,
+        retry: impl FnOnce(String) -> Result<(), Errno>,
     ) -> Result<(), Errno> {
-        if done == Err(Errno::ACCESS) { again(self.path()) } else { done }
+        if result == Err(Errno::ACCESS) { retry(self.path()) } else { result }
     }
 
     fn chown(self, uid: Option<Uid>, gid: Option<Gid>) -> Result<(), Errno> {

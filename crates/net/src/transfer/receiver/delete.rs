@@ -396,7 +396,7 @@ fn is_empty_directory(directory: &OwnedFd, name: &CStr) -> bool {
     })
 }
 
-/// Maximum depth of a directory below the one that is deleted.
+/// Maximum depth of a directory below the deleted directory.
 const MAX_DEPTH: usize = 256;
 
 /// A list of paths, each with a NUL at its end. A long list goes to disk.

@@ -89,7 +89,7 @@ impl Receiver {
         self.report_event(EntryEvent {
             name: self.name_at_destination(&entry.name),
             kind,
-            action: action,
+            action,
             bytes,
             digest: Some(digest),
         });

@@ -72,7 +72,7 @@ impl Receiver {
         };
         let action = match decided {
             OverwriteDecision::Create => EntryAction::New,
-            OverwriteDecision::Skip(SkipReason::Same) => return Ok(Some(skipped_outcome(&entry))),
+            OverwriteDecision::Skip(SkipReason::UpToDate) => return Ok(Some(skipped_outcome(&entry))),
             OverwriteDecision::Skip(SkipReason::Newer) => {
                 self.note_newer_kept(number, &entry);
                 self.report_entry(&entry, EntryAction::Newer);
@@ -121,7 +121,7 @@ impl Receiver {
         self.report_event(EntryEvent {
             name: self.name_at_destination(&entry.name),
             kind,
-            action: action,
+            action,
             bytes,
             digest: None,
         });

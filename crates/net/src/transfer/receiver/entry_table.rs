@@ -75,7 +75,7 @@ struct Inner {
     link_infos: HashMap<u32, LinkedFileInfo>,
     /// Name of the first file, if the file exists now.
     first_name: Option<Name>,
-    /// Numbers of files that streams wait for with a block in hand. Waking every stream for each entry of a large tree
+    /// Numbers of files that streams wait for with a received block. Waking every stream for each entry of a large tree
     /// would cost more than the entries themselves.
     awaited_by_streams: Vec<u32>,
     /// Digests that the sender sent before the planner looked at the file.

@@ -128,7 +128,7 @@ pub(crate) struct Receiver {
     result: Mutex<Option<CopyResult>>,
     /// The message [`ReceiverMessage::Done`] was sent.
     done_sent: AtomicBool,
-    /// [`EntryTable::progress_steps`] at the last call of `moving`.
+    /// [`EntryTable::progress_steps`] at the last call of [`Role::should_be_moving`].
     last_progress: AtomicU64,
 }
 

@@ -82,7 +82,7 @@ impl PartialFile {
     /// `afford` decides whether the quota allows the missing bytes, before the file grows.
     ///
     /// # Errors
-    /// [`TransferError::Busy`] if another copy holds the lock, [`TransferError::NoSpace`], or the error of `afford`.
+    /// [`TransferError::Locked`] if another copy holds the lock, [`TransferError::NoSpace`], or the error of `afford`.
     pub(super) fn open(
         location: EntryLocation,
         entry: &Entry,
@@ -102,7 +102,7 @@ impl PartialFile {
         let length = stat.st_size as u64;
         if length > 0 && belongs_to_other_token(&location) {
             // This token must not resume or replace the file.
-            return Err(TransferError::Busy { path: location.display_path });
+            return Err(TransferError::Locked { path: location.display_path });
         }
         let changed = change_time(&stat).filter(|_| length == layout.bytes().0);
         let opened = Journal::open(&location, &journal_name(&location.name), &expected, changed);
@@ -365,7 +365,7 @@ pub(super) fn take_partial_name(location: &EntryLocation, mode: u32) -> Result<O
     let stale = lock_partial_file(location, &name, mode)?;
     let length = fstat(&stale).map_err(|e| location.error("read", e))?.st_size;
     if length > 0 && belongs_to_other_token(location) {
-        return Err(TransferError::Busy { path: location.display_path.clone() });
+        return Err(TransferError::Locked { path: location.display_path.clone() });
     }
     unlinkat(&location.directory, &name, AtFlags::empty()).map_err(|e| location.error("create", e))?;
     let _ = unlinkat(&location.directory, journal_name(&location.name), AtFlags::empty());
@@ -423,7 +423,7 @@ pub(super) fn lock_partial_file(location: &EntryLocation, name: &OsStr, mode: u3
             _ => continue,
         }
     }
-    Err(TransferError::Busy { path: location.display_path.clone() })
+    Err(TransferError::Locked { path: location.display_path.clone() })
 }
 
 fn is_symlink(location: &EntryLocation, name: &OsStr) -> bool {
@@ -438,7 +438,7 @@ fn has_journal(location: &EntryLocation) -> bool {
 fn lock_file(file: &OwnedFd, location: &EntryLocation) -> Result<(), TransferError> {
     match flock(file, FlockOperation::NonBlockingLockExclusive) {
         Ok(()) => Ok(()),
-        Err(Errno::WOULDBLOCK) => Err(TransferError::Busy { path: location.display_path.clone() }),
+        Err(Errno::WOULDBLOCK) => Err(TransferError::Locked { path: location.display_path.clone() }),
         Err(error) => Err(location.error("lock the partial file of", error)),
     }
 }

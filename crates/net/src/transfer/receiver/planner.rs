@@ -294,7 +294,7 @@ impl Receiver {
     /// Returns whether a file with the right size and time may contain zeros instead of data. This happens if this copy
     /// gave the file its name before a sync, and the host was restarted since.
     fn may_lack_data(&self, location: &EntryLocation, verdict: OverwriteDecision) -> bool {
-        let same = verdict == OverwriteDecision::Skip(SkipReason::Same) && self.options.fsync != FsyncPolicy::File;
+        let same = verdict == OverwriteDecision::Skip(SkipReason::UpToDate) && self.options.fsync != FsyncPolicy::File;
         same && self.is_from_earlier_session(location) && has_rebooted_since(self.started_at)
     }
 
@@ -399,10 +399,10 @@ impl Receiver {
             location.remove_journal();
         }
         // As in rsync, a newer file keeps its attributes.
-        if reason == SkipReason::Same && self.attributes.preserves_metadata() {
+        if reason == SkipReason::UpToDate && self.attributes.preserves_metadata() {
             self.update_attributes(&location, &entry)?;
         }
-        if reason == SkipReason::Same && compared.is_some() {
+        if reason == SkipReason::UpToDate && compared.is_some() {
             let set = utimensat(&location.directory, &location.name, &entry_times(&entry), AtFlags::SYMLINK_NOFOLLOW);
             // For a file of another user, accept the error if the time is correct already.
             let right = || {

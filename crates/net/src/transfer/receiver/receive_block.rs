@@ -229,7 +229,7 @@ impl Receiver {
         };
         loop {
             match PartialFile::open(location.clone(), &needed.entry, needed.layout, options, &afford, &self.streams) {
-                Err(TransferError::Busy { .. }) if may_wait() => thread::sleep(Duration::from_millis(20)),
+                Err(TransferError::Locked { .. }) if may_wait() => thread::sleep(Duration::from_millis(20)),
                 opened => return opened,
             }
         }

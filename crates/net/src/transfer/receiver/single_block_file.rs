@@ -126,7 +126,7 @@ impl SingleBlockFile {
 pub(super) fn take_partial_name_soon(location: &EntryLocation) -> Result<OwnedFd, TransferError> {
     for _ in 0..MAX_TRIES {
         match take_partial_name(location, 0o600) {
-            Err(TransferError::Busy { .. }) => thread::sleep(Duration::from_millis(5)),
+            Err(TransferError::Locked { .. }) => thread::sleep(Duration::from_millis(5)),
             result => return result,
         }
     }
@@ -170,7 +170,7 @@ mod tests {
         small.lock().unwrap();
         let temporary_name = partial_name(&location.name);
         small.link(&temporary_name).unwrap();
-        assert!(matches!(lock_partial_file(&location, &temporary_name, 0o600), Err(TransferError::Busy { .. })));
+        assert!(matches!(lock_partial_file(&location, &temporary_name, 0o600), Err(TransferError::Locked { .. })));
         drop(small);
         assert!(lock_partial_file(&location, &temporary_name, 0o600).is_ok());
     }

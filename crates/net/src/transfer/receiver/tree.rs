@@ -147,7 +147,7 @@ impl DestinationTree {
         let file = existing.filter(|stat| FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile);
         Some(DestinationId {
             directory: inode(&stat),
-            alone: self.single_name.as_ref().map(|name| ByteString::from(name.as_bytes())),
+            single_name: self.single_name.as_ref().map(|name| ByteString::from(name.as_bytes())),
             file: file.as_ref().map(inode),
         })
     }
@@ -429,13 +429,13 @@ impl EntryLocation {
     pub(super) fn create(
         &self,
         replace: bool,
-        make: impl Fn(&OsStr) -> Result<(), Errno>,
+        create_object: impl Fn(&OsStr) -> Result<(), Errno>,
     ) -> Result<(), TransferError> {
         if !replace {
-            return make(&self.name).map_err(|error| self.name_error("create", error));
+            return create_object(&self.name).map_err(|error| self.name_error("create", error));
         }
         let reserved = partial_name(&self.name);
-        make(&reserved).map_err(|error| self.name_error("create", error))?;
+        create_object(&reserved).map_err(|error| self.name_error("create", error))?;
         let renamed = self.rename_from(&reserved, true);
         // A rename between two names of one file changes nothing (rename(2)), so remove the partial name. Any other
         // file of that name belongs to another copy.

@@ -69,7 +69,7 @@ impl DestinationSlot {
     /// Returns whether the directory `name` in `dir` is the destination.
     pub(super) fn matches(&self, dir: BorrowedFd<'_>, name: &std::ffi::CStr, stat: &Stat) -> bool {
         let Some(Some(destination)) = self.0.get() else { return false };
-        match &destination.alone {
+        match &destination.single_name {
             None => inode(stat) == destination.directory,
             Some(alone) => {
                 alone.as_bytes() == name.to_bytes()
@@ -178,7 +178,7 @@ impl ResolvedSource {
         if is_target(&self.path) || is_target(&self.typed_path) || destination.file == Some(self.inode) {
             return Some(ReadError::SameFile);
         }
-        (destination.alone.is_none() && self.inode == destination.directory).then_some(ReadError::IsDestination)
+        (destination.single_name.is_none() && self.inode == destination.directory).then_some(ReadError::IsDestination)
     }
 }
 
@@ -191,7 +191,7 @@ impl DestinationFilter<'_> {
         let (stat, real) = real_path(base, path, typed.open_flags).ok()?;
         let name = typed.name.as_deref().map(|name| Path::new(std::ffi::OsStr::from_bytes(name)));
         let single =
-            self.destination.alone.as_ref().map(|name| Path::new(std::ffi::OsStr::from_bytes(name.as_bytes())));
+            self.destination.single_name.as_ref().map(|name| Path::new(std::ffi::OsStr::from_bytes(name.as_bytes())));
         // A single file gets the name of the destination; a directory goes into a directory of that name.
         let is_file = rustix::fs::FileType::from_raw_mode(stat.st_mode) != rustix::fs::FileType::Directory;
         let target = single.into_iter().chain(name.filter(|_| single.is_none() || !is_file)).collect();

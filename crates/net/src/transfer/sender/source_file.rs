@@ -62,7 +62,7 @@ pub(crate) enum ReadError {
     /// The directory is the destination of the copy, on one host.
     #[error("is the destination of the copy: a directory cannot be copied into itself")]
     IsDestination,
-    /// The file is the one that the copy would write.
+    /// The file is the destination of the copy.
     #[error("source and destination are the same")]
     SameFile,
     /// The path leads out of the root of a server.
@@ -170,7 +170,7 @@ impl ReadError {
             ReadError::UnknownLength => TransferError::UnknownLength { path },
             ReadError::NotRegular(kind) => TransferError::NotRegular { path, kind },
             ReadError::NotDirectory => TransferError::Forbidden { path, why: SOURCE_IS_NO_DIRECTORY },
-            ReadError::IsDestination | ReadError::SameFile => TransferError::Same { path },
+            ReadError::IsDestination | ReadError::SameFile => TransferError::SameFile { path },
             ReadError::OutsideRoot => TransferError::Forbidden { path, why: OUTSIDE_ROOT },
             ReadError::Io { doing, source } => TransferError::File { doing, path, source },
             ReadError::Layout(error) => error.into(),

@@ -239,7 +239,7 @@ impl ControlConnections {
             self.last_received = Instant::now();
             match message {
                 SourceMessage::Alive => {}
-                SourceMessage::Progress { extent, look } => {
+                SourceMessage::Progress { extent, progress: look } => {
                     if look.bytes > moved {
                         (moved, copy.last_progress_at) = (look.bytes, Instant::now());
                     }
@@ -250,10 +250,14 @@ impl ControlConnections {
                     let congestion = change.congestion.filter(|name| name.len() <= MAX_CONGESTION_NAME);
                     copy.changed(StreamChange { congestion, ..change });
                 }
-                SourceMessage::Lost { why } => {
-                    let why =
-                        &TransferError::RemoteFailure { end: CopyEnd::Sender, what: why, hint: None, resumable: true };
-                    copy.connection(&ConnectionEvent::Lost { why, retry_for: patience });
+                SourceMessage::Lost { reason: why } => {
+                    let why = &TransferError::RemoteFailure {
+                        end: CopyEnd::Sender,
+                        message: why,
+                        hint: None,
+                        resumable: true,
+                    };
+                    copy.connection(&ConnectionEvent::Lost { cause: why, retry_for: patience });
                 }
                 SourceMessage::Reconnecting { seconds } => {
                     copy.connection(&ConnectionEvent::Reconnecting { without: seconds, retry_for: patience });
@@ -272,11 +276,12 @@ impl ControlConnections {
                     let error = SessionError::Closed { peer: self.destination.peer(), while_doing: WHILE_WATCHING };
                     return Err(at_host(CopyHost::Destination)(error.into()));
                 }
-                SourceMessage::Failed { end, what, hint, resumable, .. } => {
-                    return Err(TransferError::RemoteFailure { end, what, hint, resumable });
+                SourceMessage::Failed { end, message: what, hint, resumable, .. } => {
+                    return Err(TransferError::RemoteFailure { end, message: what, hint, resumable });
                 }
                 SourceMessage::Done(report) => {
-                    let ThirdPartyReport { bytes, digest, path, tally, skipped, look, replaced, .. } = *report;
+                    let ThirdPartyReport { bytes, digest, path, tally, skipped, progress: look, replaced, .. } =
+                        *report;
                     copy.observe(listed, &ProgressSample { at: copy.started.elapsed(), ..look });
                     copy.replaced += replaced;
                     return Ok(CopyResult { tally, digest, path, bytes, failures, skipped });

@@ -152,13 +152,13 @@ fn with_observer<T>(
     copy: impl FnOnce(CopyObserver<'_>) -> T,
 ) -> T {
     let mut observer = |extent: &ListedTotals, look: &ProgressSample| {
-        let _ = sender.try_send(SourceMessage::Progress { extent: *extent, look: *look });
+        let _ = sender.try_send(SourceMessage::Progress { extent: *extent, progress: *look });
     };
     // The queue is closed when the session is over.
     let mut change = |change: &StreamChange| drop(sender.send(SourceMessage::Changed(change.clone())));
     let mut connection = |connection: &ConnectionEvent<'_>| {
         let message = match connection {
-            ConnectionEvent::Lost { why, .. } => SourceMessage::Lost { why: why.to_string() },
+            ConnectionEvent::Lost { cause: why, .. } => SourceMessage::Lost { reason: why.to_string() },
             ConnectionEvent::Reconnecting { without, .. } => {
                 let _ = sender.try_send(SourceMessage::Reconnecting { seconds: *without });
                 return;
@@ -188,7 +188,7 @@ fn send_result(sender: &SyncSender<SourceMessage>, result: &Result<CopyOutcome, 
                 path: outcome.path.clone(),
                 tally: outcome.tally,
                 skipped: outcome.skipped,
-                look: outcome.sample,
+                progress: outcome.sample,
                 replaced: outcome.replaced,
             }))
         }
@@ -201,7 +201,7 @@ fn send_result(sender: &SyncSender<SourceMessage>, result: &Result<CopyOutcome, 
             };
             let end = if refusal.is_some() { CopyEnd::Receiver } else { CopyEnd::Sender };
             let forgotten = refusal == Some(RefusalCode::WrongToken);
-            SourceMessage::Failed { end, what, hint, resumable, forgotten }
+            SourceMessage::Failed { end, message: what, hint, resumable, forgotten }
         }
     };
     let _ = sender.send(message);

@@ -332,7 +332,7 @@ fn tokens_are_kept_when_settings_change_as_far_as_they_fit() {
     // 10,000 B, and 1,000 more a millisecond.
     assert!(passes(&mut stage, 0, 9_000));
     stage.set(&config(mbit(16, 20_000)), at(2));
-    // 3,000 were left; now 2,000 come in a millisecond.
+    // 3,000 tokens remained; now the bucket receives 2,000 in a millisecond.
     assert!(!passes(&mut stage, 2, 3_001) && passes(&mut stage, 2, 3_000) && passes(&mut stage, 3, 2_000));
     stage.set(&config(mbit(8, 500)), at(100));
     assert!(!passes(&mut stage, 100, 501) && passes(&mut stage, 100, 500) && !passes(&mut stage, 100, 1));

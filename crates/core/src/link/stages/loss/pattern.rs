@@ -231,7 +231,7 @@ impl Schedule {
     /// Skips packet counts that were due before `now`. Entries with a duration that still runs are kept.
     fn new(list: &[ScheduledLoss], epoch: Instant, now: Instant) -> Self {
         let is_upcoming =
-            |entry: &&ScheduledLoss| matches!(entry.extent, LossExtent::Within(_)) || epoch + entry.start >= now;
+            |entry: &&ScheduledLoss| matches!(entry.extent, LossExtent::Duration(_)) || epoch + entry.start >= now;
         let upcoming = list.iter().filter(is_upcoming).rev().map(|entry| (epoch + entry.start, entry.extent)).collect();
         Schedule { upcoming, packets_to_lose: 0, lose_until: Instant::ZERO, is_losing: false }
     }
@@ -240,7 +240,7 @@ impl Schedule {
         while let Some((at, extent)) = self.upcoming.pop_if(|(at, _)| *at <= now) {
             match extent {
                 LossExtent::Packets(packets) => self.packets_to_lose = self.packets_to_lose.saturating_add(packets),
-                LossExtent::Within(time) => self.lose_until = self.lose_until.max(at + time),
+                LossExtent::Duration(time) => self.lose_until = self.lose_until.max(at + time),
             }
         }
         self.is_losing = now < self.lose_until;

@@ -78,7 +78,7 @@ fn parse_scheduled_loss(text: &str) -> Result<ScheduledLoss, SettingError> {
 /// Reads a whole number as packets and a number with a unit as a time.
 fn parse_extent(text: &str) -> Result<LossExtent, QuantityError> {
     if text.ends_with(|last: char| last.is_alphabetic()) {
-        return parse_unit_duration(text).map(LossExtent::Within);
+        return parse_unit_duration(text).map(LossExtent::Duration);
     }
     text.parse().map(LossExtent::Packets).map_err(|_| QuantityError::NotANumber {
         text: text.to_owned(),
@@ -119,7 +119,7 @@ impl fmt::Display for LossModel {
             LossModel::Schedule(list) => {
                 let each = |entry: &ScheduledLoss| match entry.extent {
                     LossExtent::Packets(packets) => format!("{}:{packets}", duration_argument(entry.start)),
-                    LossExtent::Within(time) => {
+                    LossExtent::Duration(time) => {
                         format!("{}:{}", duration_argument(entry.start), duration_argument(time))
                     }
                 };

@@ -2,7 +2,7 @@
 //!
 //! BBR sends at the maximum delivery rate of the last ten round trips. It probes for more in one of eight phases, and
 //! every ten seconds it empties the queue to measure the minimum RTT again (Cardwell et al., "BBR: Congestion-Based
-//! Congestion CongestionControl", 2016; draft-cardwell-iccrg-bbr-congestion-create_control-00; constants of `tcp_bbr.c`). Two parts of
+//! Congestion Control", 2016; draft-cardwell-iccrg-bbr-congestion-control-00; constants of `tcp_bbr.c`). Two parts of
 //! Linux's version are missing: the detection of token-bucket policers and the allowance for aggregated
 //! acknowledgements.
 

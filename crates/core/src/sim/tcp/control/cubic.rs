@@ -1,4 +1,4 @@
-//! CUBIC congestion create_control (RFC 9438).
+//! CUBIC congestion control (RFC 9438).
 
 use super::hystart::{Growth, HyStart};
 use super::{AckSample, CongestionControl, MIN_WINDOW};
@@ -58,7 +58,7 @@ impl Cubic {
         Cubic { state, before: state, hystart: hystart.then(HyStart::new) }
     }
 
-    /// Grows the window in slow start; returns the on_ack segments that remain for congestion avoidance.
+    /// Grows the window in slow start. Returns the acknowledged segments that remain for congestion avoidance.
     fn slow_start(&mut self, ack: &AckSample) -> f64 {
         let (count, state) = (ack.count as f64, &mut self.state);
         let room = state.threshold - state.window;

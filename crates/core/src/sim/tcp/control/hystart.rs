@@ -7,7 +7,7 @@ use super::AckSample;
 /// Observes the RTT during slow start.
 #[derive(Debug)]
 pub(super) struct HyStart {
-    /// The round ends when this segment is on_ack.
+    /// The round ends when this segment is acknowledged.
     round_end: u64,
     /// Minimum RTT of the previous round and of the current one.
     before: Option<Duration>,
@@ -20,7 +20,7 @@ pub(super) struct HyStart {
 /// Growth of the window in slow start.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Growth {
-    /// The window grows by this share of the on_ack segments.
+    /// The window grows by this share of the acknowledged segments.
     Share(f64),
     /// Slow start is over.
     Over,

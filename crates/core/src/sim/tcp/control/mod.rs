@@ -1,8 +1,8 @@
-//! Congestion create_control: the number of segments in flight and the pacing rate.
+//! Congestion control: the number of segments in flight and the pacing rate.
 //!
-//! Each file has one implementation. Windows are in segments and fractional. The sender, not the congestion create_control,
-//! decides which segments are lost and when to send them again. It requests at most one reduction per round trip and
-//! applies it by proportional rate reduction (RFC 6937).
+//! Each file has one implementation. Windows are in segments and fractional. The sender, not the congestion control,
+//! decides which segments are lost and when to send them again. The sender requests at most one reduction per round
+//! trip and applies it by proportional rate reduction (RFC 6937).
 
 mod bbr;
 mod cubic;
@@ -16,7 +16,7 @@ use super::scoreboard::SendRecord;
 use crate::tcp_model::Congestion;
 use crate::time::Instant;
 
-/// Interface of a congestion create_control.
+/// Interface of a congestion control algorithm.
 pub(super) trait CongestionControl {
     /// Returns the segments that may be in flight.
     fn window(&self) -> f64;
@@ -24,8 +24,8 @@ pub(super) trait CongestionControl {
     /// Handles an acknowledgement of new segments.
     fn on_ack(&mut self, ack: &AckSample);
 
-    /// Handles the first loss or mark of a round trip. Returns the new target window, or `None` if this is no reason to
-    /// reduce it.
+    /// Handles the first loss or mark of a round trip. Returns the new target window, or `None` if the window must not
+    /// shrink.
     fn on_congestion(&mut self) -> Option<f64>;
 
     /// Handles a timeout. `is_repeated` is true if the losses of the previous timeout are not repaired yet.
@@ -43,7 +43,7 @@ pub(super) trait CongestionControl {
     }
 }
 
-/// Figures of one acknowledgement for a congestion create_control.
+/// Figures of one acknowledgement for the congestion control.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct AckSample {
     pub(super) now: Instant,
@@ -51,7 +51,7 @@ pub(super) struct AckSample {
     pub(super) count: u64,
     /// Segments delivered since the start.
     pub(super) delivered: u64,
-    /// All segments before this one are on_ack.
+    /// All segments before this one are acknowledged.
     pub(super) next: u64,
     /// Next segment that was never sent.
     pub(super) sent: u64,
@@ -59,7 +59,7 @@ pub(super) struct AckSample {
     pub(super) in_flight: u64,
     /// Segments found lost just now.
     pub(super) lost: u64,
-    /// Record of the latest on_ack segment, from its transmission.
+    /// Send record of the acknowledged segment that was sent last.
     pub(super) stamp: SendRecord,
     /// RTT of that segment, if it was sent only once.
     pub(super) rtt: Option<Duration>,
@@ -69,7 +69,7 @@ pub(super) struct AckSample {
     pub(super) in_recovery: bool,
 }
 
-/// Creates the congestion create_control of a new connection.
+/// Creates the congestion control of a new connection.
 pub(super) fn create_control(settings: &TcpSettings, stream: u32) -> Box<dyn CongestionControl + Send> {
     let first = f64::from(settings.initial_window.max(1));
     match settings.congestion {

@@ -1,4 +1,4 @@
-//! Reno congestion create_control (RFC 5681). It counts bytes as RFC 3465 and Linux do, so delayed acknowledgements do not
+//! Reno congestion control (RFC 5681). It counts bytes as RFC 3465 and Linux do, so delayed acknowledgements do not
 //! slow it down.
 
 use super::{AckSample, CongestionControl, MIN_WINDOW};

@@ -17,7 +17,7 @@ impl TcpSender {
         let flight = self.board.in_flight();
         let blocks = ack.blocks.into_iter().filter(|(from, to)| from < to);
         let summary = self.board.acknowledge(ack.next, blocks);
-        self.reordering.seen |= summary.reordered;
+        self.reordering.is_seen |= summary.reordered;
         if ack.duplicate {
             self.reordering.widen(self.board.acknowledged(), self.board.next());
         }
@@ -74,7 +74,7 @@ impl TcpSender {
     /// Returns the reordering window: the time that an overtaken segment may still need (RFC 8985 §6.2, step 4).
     fn reordering_window(&self) -> Duration {
         let in_recovery = !matches!(self.state, State::Open);
-        if !self.reordering.seen && (in_recovery || self.board.sacked() >= DUPLICATES) {
+        if !self.reordering.is_seen && (in_recovery || self.board.sacked() >= DUPLICATES) {
             return Duration::ZERO;
         }
         let max_window = self.rtt.smoothed().unwrap_or_default();
@@ -132,7 +132,7 @@ impl TcpSender {
             self.state = State::Open;
             self.control.undo();
             self.board.restore_lost();
-            self.reordering.seen = true;
+            self.reordering.is_seen = true;
             self.stats.undone_reductions += 1;
         }
     }

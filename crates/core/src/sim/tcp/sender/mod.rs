@@ -133,12 +133,13 @@ struct Timers {
 /// Reordering window of RACK (RFC 8985 §6.2, step 4).
 #[derive(Clone, Copy, Debug)]
 struct Reordering {
-    seen: bool,
-    /// Quarters of the minimum RTT. The value grows by one in each round trip with a spurious retransmission.
+    is_seen: bool,
+    /// Length of the window in quarters of the minimum RTT. Grows by one in each round trip with a spurious
+    /// retransmission.
     quarters: u32,
-    /// The value may grow again when this segment is acknowledged.
+    /// The length may grow again when this segment is acknowledged.
     round_end: u64,
-    /// Recoveries for which the value recoveries_left as it is.
+    /// Number of recoveries after which the window returns to its initial length.
     recoveries_left: u32,
 }
 
@@ -146,7 +147,7 @@ impl Reordering {
     const PERSISTENCE: u32 = 16;
 
     fn new() -> Self {
-        Reordering { seen: false, quarters: 1, round_end: 0, recoveries_left: Self::PERSISTENCE }
+        Reordering { is_seen: false, quarters: 1, round_end: 0, recoveries_left: Self::PERSISTENCE }
     }
 
     /// Widens the window after a segment arrived twice.
@@ -298,7 +299,7 @@ impl TcpSender {
             return None;
         }
         if self.board.has_lost() {
-            return self.send_again(room, now);
+            return self.retransmit(room, now);
         }
         self.send_new(room, left, last, now)
     }
@@ -309,11 +310,11 @@ impl TcpSender {
             State::Reducing { recovery: Some(recovery), .. } => recovery.window(),
             _ => self.control.window(),
         };
-        // Every control leaves room for one segment, also after BBR's own reductions.
+        // Every algorithm leaves room for one segment, also after BBR's own reductions.
         (window.max(1.0) as u64).saturating_sub(self.board.in_flight())
     }
 
-    fn send_again(&mut self, room: u64, now: Instant) -> Option<(Packet, Segment)> {
+    fn retransmit(&mut self, room: u64, now: Instant) -> Option<(Packet, Segment)> {
         let stamp = self.stamp(now);
         let head = self.board.acknowledged();
         let (start, end) = self.board.resend(room.min(u64::from(self.settings.range_segments)), stamp)?;
@@ -321,7 +322,7 @@ impl TcpSender {
         if start == head || self.timers.retransmission.is_none() {
             self.restart_timeout(now);
         }
-        Some(self.leave(start, end - start, false, now))
+        Some(self.build_packet(start, end - start, false, now))
     }
 
     /// Sends the next segment although the congestion window is full, or the last one again.
@@ -336,7 +337,7 @@ impl TcpSender {
         };
         self.probing = Some(TailProbe { end: self.board.next(), is_retransmission });
         self.restart_timeout(now);
-        Some(self.leave(start, 1, !is_retransmission, now))
+        Some(self.build_packet(start, 1, !is_retransmission, now))
     }
 
     /// Returns the segments for which the receive window has room.
@@ -364,7 +365,7 @@ impl TcpSender {
             self.restart_timeout(now);
         }
         self.timers.probe = None;
-        Some(self.leave(start, count, true, now))
+        Some(self.build_packet(start, count, true, now))
     }
 
     /// Creates segments of new data; returns the first.
@@ -394,7 +395,7 @@ impl TcpSender {
     }
 
     /// Builds the packet of `count` segments from `start`.
-    fn leave(&mut self, start: u64, count: u64, is_new: bool, now: Instant) -> (Packet, Segment) {
+    fn build_packet(&mut self, start: u64, count: u64, is_new: bool, now: Instant) -> (Packet, Segment) {
         if let State::Reducing { recovery: Some(recovery), .. } = &mut self.state {
             recovery.sent(count);
         }

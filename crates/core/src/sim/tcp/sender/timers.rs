@@ -25,7 +25,7 @@ impl TcpSender {
             }
         }
         if due(self.timers.retransmission) {
-            self.time_out(now);
+            self.on_timeout(now);
         } else if due(self.timers.probe) {
             self.timers.probe = None;
             self.probe_due = true;
@@ -50,7 +50,7 @@ impl TcpSender {
         self.timers.probe = self.timers.retransmission.map(|timeout| at.min(timeout));
     }
 
-    fn time_out(&mut self, now: Instant) {
+    fn on_timeout(&mut self, now: Instant) {
         self.timers = Timers::default();
         if self.board.is_empty() {
             return;
@@ -62,7 +62,7 @@ impl TcpSender {
         }
         // Segments sent within the last round trip may still be in flight.
         let since = Duration::from_nanos(now.as_nanos()).saturating_sub(self.rtt.smoothed().unwrap_or_default());
-        self.board.time_out(Instant::ZERO + since);
+        self.board.on_timeout(Instant::ZERO + since);
         let is_repeated = matches!(self.state, State::Lost { .. });
         self.control.on_timeout(is_repeated);
         self.probing = None;

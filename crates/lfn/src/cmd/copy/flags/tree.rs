@@ -18,7 +18,7 @@ pub struct TreeFlags {
     /// Copy symbolic links as links [default: skip them, but follow a SOURCE that is a link]
     #[arg(short, long)]
     links: bool,
-    /// Preserve hard links
+    /// Preserve hard links between the copied files
     #[arg(short = 'H', long)]
     hard_links: bool,
     /// Preserve permissions, regardless of the umask

@@ -226,7 +226,7 @@ mod tests {
             let achieved = BitRate(if lost > 0 { 900_000 } else { 999_990 });
             let (datagrams, datagram_bytes) = (received + lost, 1448);
             UdpFigures {
-                sent: Some(UdpSent { datagrams, datagram_bytes, requested: requested, achieved, ..UdpSent::default() }),
+                sent: Some(UdpSent { datagrams, datagram_bytes, requested, achieved, ..UdpSent::default() }),
                 ..UdpFigures::default()
             }
         });

@@ -1,4 +1,4 @@
-//! Text output of a test: one line for each interval during the test (`table`), then the figures beside the prediction,
+//! Text output of a test: one line for each interval during the test (`table`), then the figures with the prediction,
 //! then the findings (`summary`). Lines that only some tests have are in files of their own, which `summary` calls.
 
 mod block_timing;

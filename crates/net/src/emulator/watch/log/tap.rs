@@ -10,7 +10,7 @@ use std::sync::mpsc::{SyncSender, TrySendError};
 use std::thread;
 use std::time::Duration;
 
-use lfn_core::link::segment::{cut_headers, endpoints};
+use lfn_core::link::segment::{endpoints, extract_headers};
 use lfn_core::link::{LinkDirection, LinkEvent, Packet};
 use lfn_core::time::Instant;
 
@@ -88,7 +88,7 @@ impl LogTap {
     ) {
         let Frame { vnet, parts: [_, frame_bytes] } = frame;
         let mut headers = std::mem::take(&mut self.headers);
-        let cut = cut_headers(frame_bytes, &vnet, packet.first, packet.count, &mut headers);
+        let cut = extract_headers(frame_bytes, &vnet, packet.first, packet.count, &mut headers);
         let parts = [&headers[..], frame_bytes.get(cut.payload).unwrap_or_default()];
         let note =
             FrameNote { drop: Some((drop, packet.count)), is_copy: packet.changes.is_copy, ..FrameNote::default() };

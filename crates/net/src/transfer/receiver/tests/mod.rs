@@ -452,7 +452,7 @@ fn existing_entries_follow_the_overwrite_policy() {
             taken,
             directory("directory"),
         ]);
-        copy.wait_for("wants", |message| matches!(message, ReceiverMessage::Request { up_to: 6 }).then_some(()));
+        copy.wait_for("request", |message| matches!(message, ReceiverMessage::Request { up_to: 6 }).then_some(()));
         let mut stream = copy.open_stream();
         for number in 0..5 {
             stream.write_all(&block(number, &new, 0, false)).unwrap();

@@ -102,13 +102,7 @@ fn hole(bytes: u64, block: Bytes, index: u64) -> [u8; BlockHeader::LENGTH] {
 
 fn sparse(directory: &Path) -> Destination {
     let (base, preserve) = (BaseDir::Local, Preserve { sparse: true, ..Preserve::default() });
-    Destination::Path {
-        base,
-        path: directory.into(),
-        overwrite: OverwritePolicy::default(),
-        single: false,
-        preserve: preserve,
-    }
+    Destination::Path { base, path: directory.into(), overwrite: OverwritePolicy::default(), single: false, preserve }
 }
 
 #[test]

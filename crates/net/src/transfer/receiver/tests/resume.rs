@@ -42,7 +42,7 @@ fn resume(temp: &Path, bytes: &[u8], entry: Entry) -> (Vec<u64>, CopyTally) {
     let mut copy = TestCopy::into(temp);
     copy.list(vec![entry]);
     // Without kept blocks, there is no `Have` message.
-    copy.wait_for("wants", |message| matches!(message, ReceiverMessage::Request { up_to: 1 }).then_some(()));
+    copy.wait_for("request", |message| matches!(message, ReceiverMessage::Request { up_to: 1 }).then_some(()));
     let have = copy.messages.iter().any(|message| matches!(message, ReceiverMessage::Have { .. }));
     let kept = if have { copy.resumed_blocks(0) } else { Vec::new() };
     let mut stream = copy.open_stream();
@@ -139,7 +139,7 @@ fn resume_with_another_block_size() {
                     Bytes(block),
                 );
                 copy.list(vec![file("a", &bytes)]);
-                copy.wait_for("wants", |message| {
+                copy.wait_for("request", |message| {
                     matches!(message, ReceiverMessage::Request { up_to: 1 }).then_some(())
                 });
                 let has_message = copy.messages.iter().any(|message| matches!(message, ReceiverMessage::Have { .. }));
@@ -234,7 +234,7 @@ fn blocks_of_another_hash_are_not_trusted() {
             }
             let mut copy = TestCopy::with_verify(now, temp.path());
             copy.list(vec![file("a", &bytes)]);
-            copy.wait_for("wants", |message| matches!(message, ReceiverMessage::Request { up_to: 1 }).then_some(()));
+            copy.wait_for("request", |message| matches!(message, ReceiverMessage::Request { up_to: 1 }).then_some(()));
             let have = copy.messages.iter().any(|message| matches!(message, ReceiverMessage::Have { .. }));
             let kept = if have { copy.resumed_blocks(0) } else { Vec::new() };
             let expected: &[u64] = match (before == now, clean) {
@@ -287,7 +287,7 @@ fn unsynced_files_are_sent_again_after_a_power_loss() {
         let mut copy = TestCopy { receiver, messages: Vec::new(), listed: 0, streams: AtomicU16::new(0) };
         copy.list(vec![entry]);
         if again {
-            copy.wait_for("wants", |message| matches!(message, ReceiverMessage::Request { up_to: 1 }).then_some(()));
+            copy.wait_for("request", |message| matches!(message, ReceiverMessage::Request { up_to: 1 }).then_some(()));
             copy.open_stream().write_all(&block(0, &bytes, 0, false)).unwrap();
         }
         assert_eq!(copy.finish().tally.failed, 0);
@@ -328,7 +328,7 @@ fn links_of_a_partial_name_are_replaced() {
         }
         let mut copy = TestCopy::into(temp.path());
         copy.list(vec![file("a", &bytes)]);
-        copy.wait_for("wants", |message| matches!(message, ReceiverMessage::Request { up_to: 1 }).then_some(()));
+        copy.wait_for("request", |message| matches!(message, ReceiverMessage::Request { up_to: 1 }).then_some(()));
         let mut stream = copy.open_stream();
         (0..4).for_each(|index| stream.write_all(&block(0, &bytes, index, false)).unwrap());
         copy.send_digest(0, &bytes);
