@@ -3,7 +3,7 @@
 //!
 //! A server that admits a session at once sends none of these. Otherwise the server closes the session's data streams,
 //! sends [`QueueMessage::Waiting`] repeatedly, and finally [`QueueMessage::Turn`] with a new session id. The client
-//! answers [`QueueReply::Here`] and opens its data streams again with the new id. Earlier connections and messages
+//! answers [`QueueReply::Ready`] and opens its data streams again with the new id. Earlier connections and messages
 //! therefore cannot be mistaken for later ones.
 
 use serde::{Deserialize, Serialize};

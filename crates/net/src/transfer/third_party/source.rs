@@ -2,7 +2,7 @@
 //!
 //! The copy runs on a thread of its own. Its events go to the client of the session, and the copy ends when that client
 //! disconnects. A server that connects to any address on request would open its network to clients. So this needs the
-//! permission of the operator ([`Config::third_party`](crate::server::Config::third_party)).
+//! permission of the operator ([`Config::third_party`](crate::server::ServerConfig::allow_third_party)).
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver as Queue, RecvTimeoutError, SyncSender, sync_channel};
