@@ -30,7 +30,7 @@ pub enum Command {
 }
 
 const EXIT_CODES: &str = "Exit codes: 0 ok, 1 failed, 2 usage, 3 incomplete but resumable, \
-4 finished but the result is not reliable (an emulation that was not accurate), 130 interrupted.";
+4 finished but the result is not reliable (an inaccurate emulation, or wrong bytes with `lfn test --check-data`), 130 interrupted.";
 
 /// Prints help or the version on standard output and returns success. Converts any other parse error into a [`Failure`]
 /// with one line and a hint.

@@ -42,6 +42,7 @@ pub(super) struct PartialFile {
     file: File,
     options: PartialOptions,
     journal: Mutex<Journal>,
+    /// Lock order: `journal` before `state`.
     state: Mutex<PartialState>,
 }
 
