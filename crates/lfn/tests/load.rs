@@ -290,7 +290,7 @@ fn precision_stops_early_with_the_reason() {
     assert!((forward - reverse).abs() < 2.0, "{forward} {reverse}");
     // A test that ends earlier does not wait for the precision.
     let short = server.json(&["--precision", "5%", "--time", "300ms"]);
-    assert_eq!(short["ended"], "done");
+    assert_eq!(short["ended"], "completed");
     assert_refused(&server.test(&["--precision", "0.01%"]), 2, "--precision");
 }
 
