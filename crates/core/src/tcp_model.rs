@@ -27,6 +27,11 @@ pub enum Congestion {
     Bbr,
 }
 
+/// Random loss up to which BBR reaches the capacity times the delivered share. Above, BBR is only close to this rate,
+/// and its first version collapses at 15 to 20 % (Cardwell et al., "BBR: Congestion-Based Congestion Control", ACM
+/// Queue 14(5), 2016, figure 8: 100 Mb/s × 100 ms).
+pub const BBR_LOSS_BUDGET: f64 = 0.05;
+
 /// Parameters of the streams that share a path.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct FlowParameters {
@@ -166,6 +171,26 @@ pub fn loss_budget(mss: u32, rate: BitRate, rtt: Duration) -> Ratio {
     Ratio::new(budget.min(1.0)).unwrap_or_default()
 }
 
+/// Returns the random loss up to which `streams` streams with this congestion control fill the path; at most 1.
+///
+/// Each stream must fill its share. Reno: [`loss_budget`] at the capacity, which is below the loss of
+/// [`reno_window`] by pathdiag's margin of three. CUBIC: the loss at which [`cubic_window`] is the window that carries
+/// the payload capacity. BBR: [`BBR_LOSS_BUDGET`].
+pub fn congestion_loss_budget(path: &PathProfile, streams: u32, congestion: Congestion) -> Ratio {
+    let streams = streams.max(1);
+    match congestion {
+        Congestion::Reno => loss_budget(path.mss(), BitRate(path.capacity.0 / u64::from(streams)), path.base_rtt),
+        Congestion::Cubic => {
+            let rtt = path.base_rtt.as_secs_f64();
+            let segments = path.payload_capacity().as_f64() * rtt / (f64::from(path.mss()) * 8.0 * f64::from(streams));
+            let own = rtt * (cubic_factor() / segments).powf(4.0 / 3.0);
+            let as_reno = 1.5 / segments.powi(2);
+            Ratio::new(own.max(as_reno).min(1.0)).unwrap_or_default()
+        }
+        Congestion::Bbr => Ratio::new(BBR_LOSS_BUDGET).unwrap_or_default(),
+    }
+}
+
 /// Returns the average window of Reno with this loss, in segments: √(3/2)/√p (Mathis et al., 1997, section 2), or
 /// √(3/4)/√p with `segments_per_ack` of 2. Infinite at a loss of zero.
 pub fn reno_window(loss: Ratio, segments_per_ack: u32) -> f64 {
@@ -176,11 +201,20 @@ pub fn reno_window(loss: Ratio, segments_per_ack: u32) -> f64 {
 /// follows where its own is smaller (RFC 9438, sections 4.3 and 5.1, with C = 0.4 and β = 0.7). Infinite at a loss of
 /// zero.
 pub fn cubic_window(loss: Ratio, rtt: Duration) -> f64 {
+    let own = cubic_factor() * (rtt.as_secs_f64() / loss.get()).powf(0.75);
+    own.max(reno_window(loss, 1))
+}
+
+/// Returns the constant of CUBIC's average window (RFC 9438, section 5.1), with C = 0.4 and β = 0.7: about 1.054.
+fn cubic_factor() -> f64 {
     const C: f64 = 0.4;
     const BETA: f64 = 0.7;
-    let factor = (C * (3.0 + BETA) / (4.0 * (1.0 - BETA))).powf(0.25);
-    let own = factor * (rtt.as_secs_f64() / loss.get()).powf(0.75);
-    own.max(reno_window(loss, 1))
+    (C * (3.0 + BETA) / (4.0 * (1.0 - BETA))).powf(0.25)
+}
+
+impl Congestion {
+    /// All congestion controls of the model.
+    pub const ALL: [Congestion; 3] = [Congestion::Reno, Congestion::Cubic, Congestion::Bbr];
 }
 
 impl Default for FlowParameters {

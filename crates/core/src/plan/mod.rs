@@ -11,7 +11,13 @@ use std::time::Duration;
 
 use serde::{Serialize, Serializer};
 
+pub mod congestion;
 pub mod reasons;
+
+pub use congestion::{
+    CongestionPrediction, available_congestion, compare_congestion, predict_congestion, recommend_congestion,
+    select_congestion,
+};
 
 use crate::path::PathProfile;
 use crate::rfc6349;
@@ -77,8 +83,10 @@ pub struct Plan {
     /// Scale that Linux offers if SO_RCVBUF is not set and the sysctl lines are active: autotuning may then use their
     /// maximum.
     pub linux_autotuned_window_scale: u8,
-    /// Random loss at which each stream can still fill its share (pathdiag's model).
+    /// Random loss at which each stream can still fill its share with the predicted congestion control.
     pub loss_budget: Ratio,
+    /// Goodput and loss budget of each congestion control.
+    pub congestion_controls: [CongestionPrediction; 3],
     /// Maximum TCP goodput by the method of RFC 6349.
     #[serde(rename = "rfc6349_max_tcp_bits_per_second")]
     pub rfc6349_max_tcp: BitRate,
@@ -203,7 +211,8 @@ pub fn plan(path: &PathProfile, options: &PlanOptions) -> Result<Plan, PlanError
         window_scale,
         linux_window_scale: linux_window_scale(buffer),
         linux_autotuned_window_scale: linux_window_scale(kernel_max),
-        loss_budget: tcp_model::loss_budget(path.mss(), BitRate(path.capacity.0 / u64::from(streams)), path.base_rtt),
+        loss_budget: tcp_model::congestion_loss_budget(path, streams, options.congestion),
+        congestion_controls: compare_congestion(path, streams),
         rfc6349_max_tcp: rfc6349::max_tcp_throughput(path),
         sysctl: sysctl_lines(kernel_max),
         predicted: predicted(path, options, window, streams)?,
@@ -385,20 +394,6 @@ fn sysctl_lines(Bytes(kernel_max): Bytes) -> Vec<Sysctl> {
         line("net.ipv4.tcp_sack", "1".to_owned()),
         line("net.ipv4.tcp_slow_start_after_idle", "0".to_owned()),
     ]
-}
-
-/// Chooses the congestion control for a path: CUBIC where its predicted goodput under loss is enough, else BBR.
-///
-/// BBR is not always better: its PROBE_RTT empties the path for a round trip or two every ten seconds. At 539 ms this
-/// costs a tenth of the goodput (`doc/decisions/004-congestion-control-from-the-plan.md`).
-pub fn select_congestion(path: &PathProfile, streams: u32) -> Congestion {
-    const MIN_CUBIC_SHARE: f64 = 0.95;
-    let with = |congestion| {
-        tcp_model::predict_steady(path, &FlowParameters { streams, congestion, ..FlowParameters::default() })
-            .goodput
-            .as_f64()
-    };
-    if with(Congestion::Cubic) >= MIN_CUBIC_SHARE * with(Congestion::Bbr) { Congestion::Cubic } else { Congestion::Bbr }
 }
 
 /// Returns twice the buffer in whole MiB, because Linux lets half of its receive memory count as window
