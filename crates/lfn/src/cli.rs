@@ -27,6 +27,8 @@ pub enum Command {
     Hosts(cmd::hosts::HostsArgs),
     Token(cmd::token::TokenArgs),
     Demo(cmd::demo::DemoArgs),
+    #[command(hide = true)]
+    Reference(cmd::reference::ReferenceArgs),
 }
 
 const EXIT_CODES: &str = "Exit codes: 0 ok, 1 failed, 2 usage, 3 incomplete but resumable, \

@@ -6,6 +6,8 @@
 
 mod cli;
 mod cmd;
+#[cfg(test)]
+mod doc_examples;
 mod emulator_env;
 mod exit;
 mod prediction;

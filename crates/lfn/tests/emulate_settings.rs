@@ -219,7 +219,7 @@ fn listed_profile_can_be_changed_and_used() {
 
 fn documentation_has_every_key_and_profile() {
     use lfn_core::link::{profile, settings::KEYS, trace};
-    let reference = include_str!("../../../doc/emulate.md");
+    let reference = include_str!("../../../doc/reference/emulate.md");
     let names = KEYS.iter().map(|key| key.name).chain(profile::BUILT_IN.iter().map(|(name, _)| *name));
     for name in names.chain(trace::BUILT_IN.iter().map(|trace| trace.name)) {
         assert!(reference.lines().any(|line| line.starts_with(&format!("| `{name}` |"))), "{name}");

@@ -406,7 +406,7 @@ fn send_mptcp() {
     assert_eq!(answer, STRIPED.to_string());
 }
 
-/// The commands of doc/emulate.md: the far side announces its second address, and both sides allow more subflows.
+/// The commands of doc/reference/emulate.md: the far side announces its second address, and both sides allow more subflows.
 fn multipath_tcp_uses_both_paths() {
     if !Path::new("/proc/sys/net/mptcp/enabled").exists() {
         eprintln!("SKIPPED: multipath_tcp_uses_both_paths: this kernel has no Multipath TCP");

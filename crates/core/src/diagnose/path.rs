@@ -28,8 +28,8 @@ const BBR_LOSS_LIMIT: f64 = 0.1;
 /// Loss and goodput, as shares, that show BBR limited by loss. Less loss does not slow BBR down by itself, but the data
 /// behind a lost segment waits one round trip, and the window waits with it. Measured with loss of 0.1, 0.5, 1 and 5 %:
 /// 93, 82, 78 and 64 % of the capacity over 10 ms, 81, 75, 70 and 53 % over 100 ms, 79, 77, 65 and 48 % over 300 ms;
-/// without loss 93 to 98 % (doc/test.md). The threshold is half of the minimum loss, because the loss of a single test
-/// varies.
+/// without loss 93 to 98 % (doc/explanation/congestion-control.md). The threshold is half of the minimum loss, because
+/// the loss of a single test varies.
 const BBR_SLOWED_BY_LOSS: (f64, f64) = (0.0005, 0.9);
 /// Window in BDPs that holds the data behind lost segments (measured: with 1 % of loss, 98 % of the capacity over 10
 /// ms, 93 % over 100 ms).

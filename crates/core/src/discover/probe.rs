@@ -1,4 +1,4 @@
-//! Path probes on the datagram stream of a session (`doc/protocol.md`).
+//! Path probes on the datagram stream of a session (`doc/reference/protocol.md`).
 //!
 //! A probe is as large as the size that it tests, and contains that size; an answer has 28 bytes. The client sends
 //! requests and the server answers. The server sends at most one datagram for each received one, and a padded datagram

@@ -3,7 +3,7 @@
 //! A [`Ticket`] contains all that a client needs: the server's address, the [`Token`] that authenticates the client,
 //! and the [`Fingerprint`] of the server's key. A session is one control connection and its data streams. The client
 //! chooses the [`SessionId`], so that all connections can be opened at the same time without an additional RTT.
-//! Unencrypted data streams start with a [`hello::ClearHello`]. `doc/protocol.md` describes the bytes.
+//! Unencrypted data streams start with a [`hello::ClearHello`]. `doc/reference/protocol.md` describes the bytes.
 
 pub mod hello;
 mod rights;

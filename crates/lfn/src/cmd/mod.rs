@@ -6,6 +6,7 @@ pub mod emulate;
 pub mod hosts;
 pub mod measure;
 pub mod plan;
+pub mod reference;
 pub mod serve;
 pub mod show;
 pub mod token;
@@ -27,5 +28,6 @@ pub fn run(command: Command) -> Result<Exit, Failure> {
         Command::Hosts(args) => hosts::run(args),
         Command::Token(args) => token::run(args),
         Command::Demo(args) => demo::run(args),
+        Command::Reference(args) => reference::run(&args),
     }
 }

@@ -204,11 +204,11 @@ fn every_report_field_is_documented() {
     let pair = Pair::new();
     write(&pair.near("a"), 5);
     let report = pair.copies(&["a", "far:a", "--manifest", "m"]);
-    let description = include_str!("../../../../doc/copy.md");
+    let description = include_str!("../../../../doc/reference/copy.md");
     let fields: Vec<_> = report.as_object().unwrap().keys().filter(|field| *field != "schema").collect();
     assert!(fields.len() > 25, "{fields:?}");
     for field in fields {
-        assert!(description.contains(&format!("`{field}`")), "{field} is not in doc/copy.md");
+        assert!(description.contains(&format!("`{field}`")), "{field} is not in doc/reference/copy.md");
     }
     fs::create_dir_all(pair.far("tree/a")).unwrap();
     fs::create_dir(pair.near("tree")).unwrap();
@@ -220,7 +220,7 @@ fn every_report_field_is_documented() {
     assert!(failure.len() > 3, "{report}");
     let line = description.lines().find(|line| line.starts_with("| `failures`")).unwrap();
     for field in failure.keys() {
-        assert!(line.contains(&format!("`{field}`")), "{field} is not in doc/copy.md");
+        assert!(line.contains(&format!("`{field}`")), "{field} is not in doc/reference/copy.md");
     }
 }
 

@@ -72,13 +72,26 @@ pub fn run_parallel(threads: usize, tests: &[(&'static str, Needs, fn())]) -> Ex
     run_with(arguments, tests)
 }
 
+/// A test that was made from data: its name, its requirements and its code.
+pub type PageTest = (String, Needs, Box<dyn FnOnce() + Send>);
+
+/// Works like [`run`], for tests that are made from data.
+pub fn run_boxed(tests: Vec<PageTest>) -> ExitCode {
+    run_trials(&Arguments::from_args(), tests)
+}
+
 fn run_with(arguments: Arguments, tests: &[(&'static str, Needs, fn())]) -> ExitCode {
+    let boxed = |&(name, needs, test): &(&str, Needs, fn())| (name.to_owned(), needs, Box::new(test) as Box<_>);
+    run_trials(&arguments, tests.iter().map(boxed).collect())
+}
+
+fn run_trials(arguments: &Arguments, tests: Vec<PageTest>) -> ExitCode {
     let obstacle = lfn_net::emulator::namespaces_available().err();
     let strict = std::env::var_os("CI").is_some_and(|ci| ci == "true");
     if let Some(obstacle) = &obstacle {
         eprintln!("SKIPPED: tests that need namespaces: {obstacle}. Remedy: {}", obstacle.remedy());
     }
-    let trials = tests.iter().map(|&(name, needs, test)| {
+    let trials = tests.into_iter().map(|(name, needs, test)| {
         let forbidden = || obstacle.as_ref().map(|obstacle| format!("cannot create namespaces: {obstacle}"));
         let missing = match needs {
             Needs::Nothing => None,
@@ -97,7 +110,7 @@ fn run_with(arguments: Arguments, tests: &[(&'static str, Needs, fn())]) -> Exit
         });
         trial.with_ignored_flag(ignored)
     });
-    libtest_mimic::run(&arguments, trials.collect()).exit_code()
+    libtest_mimic::run(arguments, trials.collect()).exit_code()
 }
 
 /// Returns the first missing program with the command to install it.

@@ -119,7 +119,7 @@ impl SettingsError {
             SettingsError::Trace { .. } => {
                 let names: Vec<_> = BUILT_IN.iter().map(|trace| trace.name).collect();
                 SettingsHint::Text(format!(
-                    "the built-in traces are {}; doc/emulate.md describes the file formats",
+                    "the built-in traces are {}; doc/reference/emulate.md describes the file formats",
                     names.join(" and ")
                 ))
             }

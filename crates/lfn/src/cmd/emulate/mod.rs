@@ -129,7 +129,7 @@ Exit codes: that of CMD (128 plus the signal number if a signal killed it); 126 
 4 if CMD succeeded but the emulation was not accurate; 2 usage; 1 the emulation failed; 0 or 4 if a signal ended it \
 and there was no CMD.
 
-Examples (doc/emulate.md describes every value):
+Examples (doc/reference/emulate.md describes every value):
   lfn emulate --rtt 539ms --rate 135mbit -- lfn test far
   lfn emulate --profile acts --loss 1e-5 --report run.json -- lfn copy FILE far:
   lfn emulate --rtt 40ms --rate 100mbit --return-rate 5mbit --aqm fq-codel

@@ -9,7 +9,7 @@ use serde::Serialize;
 
 use crate::exit::Failure;
 
-/// Schema of the file. `doc/emulate-output.md` describes its fields.
+/// Schema of the file. `doc/reference/emulate-output.md` describes its fields.
 const SCHEMA: &str = "lfn.emulate/2";
 
 /// JSON object in the file.

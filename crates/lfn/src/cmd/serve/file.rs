@@ -20,7 +20,7 @@ pub fn read(path: &Path) -> Result<ServeArgs, Failure> {
     let shown = path.display();
     let text = std::fs::read_to_string(path).map_err(|e| {
         Failure::msg(format!("--config {shown}: {e}"))
-            .hint("use a TOML file with the names of flags as keys, as in doc/serve.md")
+            .hint("use a TOML file with the names of flags as keys, as in doc/reference/serve.md")
     })?;
     let mut flags = Vec::new();
     let error_at = |line: usize, what: String| {

@@ -1,5 +1,5 @@
 //! List of `lfn emulate --list`: some lines for each profile, or one JSON object, schema `lfn.emulate.list/1`
-//! (`doc/emulate-output.md`).
+//! (`doc/reference/emulate-output.md`).
 
 use std::fmt::Write;
 
