@@ -84,6 +84,11 @@ impl Failure {
         self
     }
 
+    /// Returns the exit code of the command.
+    pub fn exit_code(&self) -> u8 {
+        self.exit.code()
+    }
+
     /// Returns the error line and the hint line as they are printed.
     pub fn lines(&self) -> (String, Option<String>) {
         let text = error_chain(&self.error);
@@ -97,7 +102,7 @@ impl Failure {
     /// Prints the failure on standard error: one line for the error, one for the hint.
     pub fn print(&self) {
         let (line, hint) = self.lines();
-        print::message(format_args!("lfn: {line}\n"));
+        print::error(format_args!("lfn: {line}\n"));
         if let Some(hint) = hint {
             print::message(format_args!("hint: {hint}\n"));
         }
@@ -114,7 +119,7 @@ impl Failure {
 
     /// Reports whether the reader closed standard output. Printing fails with a bare I/O error. An error with a cause
     /// comes from elsewhere: a broken connection ends with the same kind of error, and is a failure.
-    fn is_closed_stdout(&self) -> bool {
+    pub fn is_closed_stdout(&self) -> bool {
         self.stdout_error_kind() == Some(io::ErrorKind::BrokenPipe)
     }
 

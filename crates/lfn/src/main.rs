@@ -17,18 +17,17 @@ mod ssh;
 
 use std::process::ExitCode;
 
-use clap::Parser;
-
 fn main() -> ExitCode {
-    let parsed = cli::Cli::try_parse();
+    let words: Vec<_> = std::env::args_os().collect();
+    let parsed = cli::parse(&words);
     // Hiding may fail. `lfn hosts add` and @FILE keep a ticket out of `ps` in any case.
     let _ = lfn_sys::arguments::hide(remote::token_range);
-    let done = match parsed {
-        Ok(cli) => cmd::run(cli.command),
-        Err(error) => cli::explain(&error),
+    let (done, requested) = match parsed {
+        Ok((command, requested)) => (cmd::run(command), requested),
+        Err(error) => (cli::explain(&error), cli::RequestedOutput::of_words(&words)),
     };
     match done {
         Ok(exit) => exit.into(),
-        Err(failure) => failure.report(),
+        Err(failure) => requested.report(failure),
     }
 }

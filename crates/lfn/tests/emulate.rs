@@ -84,7 +84,7 @@ fn run_shell(flags: &[&str], script: &str) -> Output {
 
 /// Runs a script and reads the report.
 fn reported(flags: &[&str], script: &str) -> (Output, RunOutcome) {
-    let file = tempfile::NamedTempFile::new().unwrap();
+    let file = tempfile::Builder::new().suffix(".json").tempfile().unwrap();
     let path = file.path().to_str().unwrap().to_owned();
     let output = run_shell(&[flags, &["--report", &path]].concat(), script);
     let text = fs::read_to_string(&path).unwrap();

@@ -230,7 +230,7 @@ fn trace_is_sent_with_the_change() {
 
 /// The time does not start with the machine: a machine that has run longer would be past the timetable.
 fn timetables_start_with_the_command() {
-    let file = tempfile::NamedTempFile::new().unwrap();
+    let file = tempfile::Builder::new().suffix(".json").tempfile().unwrap();
     let flags = ["--outage", "at:0s:100s", "--report", file.path().to_str().unwrap()];
     let output = emulate(&flags).args(["--", "sh", "-c", &as_role("datagrams")]).output().unwrap();
     assert!(output.status.success(), "{}", stderr(&output));

@@ -371,9 +371,10 @@ fn unwritable_log_is_named() {
 
 fn report_and_log_must_be_different_files() {
     let home = tempfile::tempdir().unwrap();
-    let file = home.path().join("both.jsonl");
+    let (file, link) = (home.path().join("both.json"), home.path().join("both.jsonl"));
+    std::os::unix::fs::symlink(&file, &link).unwrap();
     let mut command = lfn();
-    command.args(["emulate", "--rtt", "20ms", "--rate", "50mbit", "--report"]).arg(&file).arg("--log").arg(&file);
+    command.args(["emulate", "--rtt", "20ms", "--rate", "50mbit", "--report"]).arg(&file).arg("--log").arg(&link);
     let output = command.args(["--", "true"]).output().unwrap();
     let said = stderr(&output);
     assert!(output.status.code() == Some(2) && said.contains("are the same file"), "{said}");
@@ -412,7 +413,7 @@ fn failed_start_leaves_no_log() {
     let kept = home.path().join("kept.jsonl");
     fs::write(&kept, "what was there").unwrap();
     let mut command = lfn();
-    command.args(["emulate", "--rtt", "20ms", "--rate", "50mbit", "--report", "/no/such/report", "--log"]).arg(&kept);
+    command.args(["emulate", "--rtt", "20ms", "--rate", "50mbit", "--report", "/no/such/report.json", "--log"]).arg(&kept);
     assert_eq!(command.args(["--", "true"]).output().unwrap().status.code(), Some(1));
     assert_eq!(fs::read_to_string(&kept).unwrap(), "what was there");
     assert_eq!(fs::read_dir(home.path()).unwrap().count(), 1);

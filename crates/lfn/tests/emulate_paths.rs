@@ -141,7 +141,7 @@ fn delays_of_hops_in_series_add_up() {
 
 /// The time is longer than the kernel waits before it looks for routers, neighbours, duplicates and listeners.
 fn idle_path_carries_no_packet() {
-    let file = tempfile::NamedTempFile::new().unwrap();
+    let file = tempfile::Builder::new().suffix(".json").tempfile().unwrap();
     let mut command = support::lfn();
     command
         .args(["emulate", "--rtt", "20ms", "--rate", "50mbit", "--far-command", "none", "--report"])

@@ -29,7 +29,7 @@ fn main() -> ExitCode {
         ("changing_delay_is_measurable", Needs::Namespaces, changing_delay_is_measurable),
         ("links_in_series_are_one_path", Needs::Namespaces, links_in_series_are_one_path),
         ("parallel_path_can_have_links_in_series", Needs::Namespaces, parallel_path_can_have_links_in_series),
-        ("failed_start_leaves_no_report", Needs::Namespaces, failed_start_leaves_no_report),
+        ("failed_start_reports_the_error", Needs::Namespaces, failed_start_leaves_no_report),
         ("list_has_every_profile_with_its_source", Needs::Nothing, list_has_every_profile_with_its_source),
         ("json_list_can_be_used_by_programs", Needs::Nothing, json_list_can_be_used_by_programs),
         ("listed_profile_can_be_changed_and_used", Needs::Nothing, listed_profile_can_be_changed_and_used),
@@ -52,7 +52,7 @@ fn path_of(flags: &[&str]) -> PathProfile {
 }
 
 fn flags_override_a_profile() {
-    let report = tempfile::NamedTempFile::new().unwrap();
+    let report = tempfile::Builder::new().suffix(".json").tempfile().unwrap();
     let path = path_of(&["--profile", "acts", "--loss", "1e-5", "--report", report.path().to_str().unwrap()]);
     assert_eq!((path.base_rtt, path.loss), (Duration::from_millis(539), Ratio::new(1e-5).unwrap()));
     assert_eq!((path.capacity, path.mtu, path.framing.layer), (BitRate(135_631_698), 9180, Layer::AtmAal5));
@@ -112,7 +112,7 @@ fn links_in_series_are_one_path() {
 }
 
 fn parallel_path_can_have_links_in_series() {
-    let report = tempfile::NamedTempFile::new().unwrap();
+    let report = tempfile::Builder::new().suffix(".json").tempfile().unwrap();
     let paths = ["--link", "rate=1gbit,rtt=10ms", "--parallel", "rate=2gbit,rtt=5ms; dsl,rate=1gbit"];
     let flags = ["--far-command", "none", "--report", report.path().to_str().unwrap(), "--", "true"];
     let output = emulate(&[&paths[..], &flags].concat());
@@ -126,7 +126,7 @@ fn parallel_path_can_have_links_in_series() {
     );
 }
 
-fn failed_start_leaves_no_report() {
+fn failed_start_reports_the_error() {
     let home = tempfile::tempdir().unwrap();
     let run = |report: &Path| {
         let report = report.to_str().unwrap();
@@ -136,8 +136,10 @@ fn failed_start_leaves_no_report() {
     fs::write(&old, "what was there").unwrap();
     assert_eq!(run(&new).status.code(), Some(127));
     assert_eq!(run(&old).status.code(), Some(127));
-    assert!(!new.exists());
-    assert_eq!(fs::read_to_string(&old).unwrap(), "what was there");
+    for report in [&new, &old] {
+        let error: serde_json::Value = serde_json::from_str(&fs::read_to_string(report).unwrap()).unwrap();
+        assert_eq!((&error["schema"], &error["exit_code"]), (&"lfn.error/1".into(), &127.into()), "{error}");
+    }
     let done = emulate(&["--rtt", "20ms", "--rate", "5mbit", "--report", old.to_str().unwrap(), "--", "true"]);
     assert!(done.status.success() || done.status.code() == Some(4), "{}", stderr(&done));
     serde_json::from_str::<RunOutcome>(&fs::read_to_string(&old).unwrap()).unwrap();

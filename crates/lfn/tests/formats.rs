@@ -52,7 +52,7 @@ fn succeeded(output: &Output) -> String {
 fn checked(test: impl Fn(&[&str]) -> Output, flags: &[&str]) -> Value {
     let directory = TempDir::new().unwrap();
     let [kept, events] = ["kept.json", "events.ndjson"].map(|name| directory.path().join(name));
-    let output = test(&[flags, &["--ndjson", "--save", kept.to_str().unwrap()]].concat());
+    let output = test(&[flags, &["--output", "ndjson", "--report", kept.to_str().unwrap()]].concat());
     let reported = events_of(&output);
     fs::write(&events, &output.stdout).unwrap();
     let result: Value = serde_json::from_slice(&fs::read(&kept).unwrap()).unwrap();
@@ -158,7 +158,7 @@ fn failed_test_keeps_its_intervals() {
     let kept = directory.path().join("kept.json");
     for flags in [&["--time", "60s"][..], &["--time", "60s", "--reverse"], &["--time", "60s", "--udp"]] {
         let mut server = Server::start(&[]);
-        let save = ["--interval", "50ms", "--ndjson", "--save", kept.to_str().unwrap()];
+        let save = ["--interval", "50ms", "--output", "ndjson", "--report", kept.to_str().unwrap()];
         let client = Client::with_intervals(&server.ticket, &[flags, &save].concat());
         server.child.kill().unwrap();
         let output = client.end();
@@ -177,7 +177,7 @@ fn interrupt_saves_a_complete_result_or_none() {
     let server = Server::start(&[]);
     let directory = TempDir::new().unwrap();
     let kept = directory.path().join("kept.json");
-    let flags = ["--time", "60s", "--interval", "50ms", "--ndjson", "--save", kept.to_str().unwrap()];
+    let flags = ["--time", "60s", "--interval", "50ms", "--output", "ndjson", "--report", kept.to_str().unwrap()];
     let client = Client::with_intervals(&server.ticket, &flags);
     client.signal(Signal::INT);
     let output = client.end();
@@ -244,7 +244,7 @@ fn lfn_test(flags: &[&str]) -> Output {
 #[test]
 fn last_event_has_the_complete_result() {
     let server = Server::start(&[]);
-    let output = server.test(&["--time", "400ms", "--interval", "100ms", "--both", "--ndjson", "--rate", "1tbit"]);
+    let output = server.test(&["--time", "400ms", "--interval", "100ms", "--both", "--output", "ndjson", "--rate", "1tbit"]);
     let lines: Vec<Value> = succeeded(&output).lines().map(|line| serde_json::from_str(line).unwrap()).collect();
     for line in &lines {
         assert_valid("lfn.test.3.event", line);
@@ -275,7 +275,7 @@ fn csv_accounts_for_all_bytes() {
     let directory = TempDir::new().unwrap();
     let file = directory.path().join("kept.json");
     let path = file.to_str().unwrap();
-    let flags = ["--time", "400ms", "--interval", "100ms", "--streams", "2", "--csv", "--save", path];
+    let flags = ["--time", "400ms", "--interval", "100ms", "--streams", "2", "--output", "csv", "--report", path];
     let table = succeeded(&server.test(&flags));
     let mut records = table.split_terminator("\r\n").map(|line| line.split(',').collect::<Vec<_>>());
     let names = records.next().unwrap();
@@ -296,12 +296,12 @@ fn stored_result_is_shown_as_printed() {
     let directory = TempDir::new().unwrap();
     let file = directory.path().join("kept.json");
     for flags in [&["--time", "500ms", "--interval", "100ms", "--both", "--rate", "10gbit"][..], &["--count", "50"]] {
-        let output = server.test(&[flags, &["--save", file.to_str().unwrap()]].concat());
+        let output = server.test(&[flags, &["--report", file.to_str().unwrap()]].concat());
         assert_eq!(succeeded(&show(&[&file], &[])), succeeded(&output));
         assert_eq!(fs::read_dir(directory.path()).unwrap().count(), 1, "nothing else is left");
     }
     let events = directory.path().join("events.ndjson");
-    fs::write(&events, server.test(&["--time", "200ms", "--ndjson"]).stdout).unwrap();
+    fs::write(&events, server.test(&["--time", "200ms", "--output", "ndjson"]).stdout).unwrap();
     assert!(succeeded(&show(&[&events], &[])).contains("goodput"));
     // A killed command leaves no last line, and half of a line.
     let lines = fs::read_to_string(&events).unwrap();
@@ -317,12 +317,12 @@ fn unwritable_save_file_fails_before_the_test() {
     let path = |name: &str| directory.path().join(name).to_str().unwrap().to_owned();
     let cases = [("-".to_owned(), 2), (path(""), 1), (path("no/such/place"), 1), ("/dev/null".into(), 1)];
     for (file, code) in cases {
-        assert_refused(&server.test(&["--time", "200ms", "--save", &file]), code, "--save");
+        assert_refused(&server.test(&["--time", "200ms", "--report", &file]), code, "--report");
     }
     // A failed test keeps its intervals and the error. An existing file is replaced as a whole.
     let file = path("kept.json");
     fs::write(&file, "before").unwrap();
-    let output = server.test(&["--time", "200ms", "--reverse", "--congestion", "nosuch", "--json", "--save", &file]);
+    let output = server.test(&["--time", "200ms", "--reverse", "--congestion", "nosuch", "--json", "--report", &file]);
     assert_refused(&output, 1, "nosuch");
     let kept: Value = serde_json::from_slice(&fs::read(&file).unwrap()).unwrap();
     assert_eq!(kept, serde_json::from_slice::<Value>(&output.stdout).unwrap());
@@ -341,7 +341,7 @@ fn files_of_other_users_are_not_overwritten() {
     fs::write(&precious, "precious").unwrap();
     symlink(&precious, &link).unwrap();
     let server = Server::start(&[]);
-    let flags = ["--time", "200ms", "--nettest", "--save", link.to_str().unwrap()];
+    let flags = ["--time", "200ms", "--output", "nettest", "--report", link.to_str().unwrap()];
     // Only root can change the owner.
     if lchown(&link, Some(12_345), None).is_ok() {
         assert_refused(&server.test(&flags), 1, "another user created it in a directory where all users may write");
@@ -351,7 +351,7 @@ fn files_of_other_users_are_not_overwritten() {
     succeeded(&server.test(&flags));
     assert!(fs::read_to_string(&precious).unwrap().contains("lfn.test/3"), "one's own link is followed");
     // An open descriptor is written, whatever it is.
-    let both = succeeded(&server.test(&["--time", "200ms", "--nettest", "--save", "/dev/stdout"]));
+    let both = succeeded(&server.test(&["--time", "200ms", "--output", "nettest", "--report", "/dev/stdout"]));
     assert!(both.contains("lfn.test/3") && both.contains("Transfer: "), "{both}");
     assert!(fs::symlink_metadata("/dev/stdout").unwrap().is_symlink());
 }
@@ -362,7 +362,7 @@ fn ramps_are_compared_by_their_rate() {
     let directory = TempDir::new().unwrap();
     let [steady, ramp] = ["steady.json", "ramp.json"].map(|name| directory.path().join(name));
     let keep =
-        |flags: &[&str], to: &Path| succeeded(&server.test(&[flags, &["--save", to.to_str().unwrap()]].concat()));
+        |flags: &[&str], to: &Path| succeeded(&server.test(&[flags, &["--report", to.to_str().unwrap()]].concat()));
     keep(&["--udp", "--pacing", "10mbit", "--time", "300ms"], &steady);
     keep(&["--ramp", "--ramp-step-time", "50ms", "--pacing", "4mbit"], &ramp);
     let document: Value = serde_json::from_str(&fs::read_to_string(&ramp).unwrap()).unwrap();
@@ -379,7 +379,7 @@ fn results_of_lfn_and_iperf3_are_compared() {
     let server = Server::start(&[]);
     let directory = TempDir::new().unwrap();
     let kept = directory.path().join("kept.json");
-    succeeded(&server.test(&["--time", "300ms", "--save", kept.to_str().unwrap()]));
+    succeeded(&server.test(&["--time", "300ms", "--report", kept.to_str().unwrap()]));
     let mut files = vec![kept];
     files.extend(fs::read_dir(iperf3("")).unwrap().map(|entry| entry.unwrap().path()));
     files.retain(|file| !file.ends_with("312-error.json"));
@@ -416,7 +416,7 @@ fn results_of_lfn_and_iperf3_are_compared() {
     assert!(warnings.contains("protocol: tcp, udp"), "{warnings}");
     let page = succeeded(&show(&paths[..3], &[]));
     assert!(page.contains("kept.json") && page.contains("iperf 3.12") && page.contains("difference"), "{page}");
-    let table = succeeded(&show(&paths, &["--csv"]));
+    let table = succeeded(&show(&paths, &["--output", "csv"]));
     let results = comparison["results"].as_array().unwrap().len();
     assert_eq!(table.split_terminator("\r\n").count(), results + 1);
     assert_refused(&show(&[&iperf3("312-error.json")], &[]), 1, "iperf3 failed: unable to connect");

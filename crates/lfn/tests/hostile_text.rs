@@ -96,7 +96,7 @@ fn file_text_cannot_control_the_terminal() {
     let ours = directory.path().join("ours\u{1b}[2J\u{202e}.json");
     let server = Server::start(&["--insecure"]);
     let host = format!("127.0.0.1:{}", port(&server));
-    let measured = test(&host, &["--insecure", "--time", "300ms", "--save", ours.to_str().unwrap()]);
+    let measured = test(&host, &["--insecure", "--time", "300ms", "--report", ours.to_str().unwrap()]);
     assert!(measured.status.success(), "{}", text(&measured.stderr));
     let theirs = directory.path().join("theirs.json");
     fs::write(&theirs, include_str!("iperf3/results/312-tcp.client.json")).unwrap();
@@ -106,7 +106,7 @@ fn file_text_cannot_control_the_terminal() {
         fs::write(file, value.to_string()).unwrap();
     }
     let show = |words: &[&str]| support::lfn().arg("show").args([&ours, &theirs]).args(words).output().unwrap();
-    for words in [&[][..], &["--json"], &["--csv"]] {
+    for words in [&[][..], &["--json"], &["--output", "csv"]] {
         let output = show(words);
         assert!(output.status.success(), "{}", text(&output.stderr));
         is_plain(&output);

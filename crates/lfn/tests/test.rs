@@ -138,7 +138,7 @@ fn table_has_one_line_per_interval() {
 #[test]
 fn nettest_layout_has_three_lines() {
     let server = Server::start(&[]);
-    let output = server.test(&["--nettest", "--count", "100", "--length", "30000"]);
+    let output = server.test(&["--output", "nettest", "--count", "100", "--length", "30000"]);
     let page = text(&output.stdout);
     assert!(output.status.success(), "{}", text(&output.stderr));
     let lines: Vec<&str> = page.lines().collect();

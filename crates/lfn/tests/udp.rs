@@ -123,7 +123,7 @@ fn interrupted_ramp_reports_it() {
     for direction in [&[][..], &["--reverse"]] {
         let file = home.path().join("ramp.json");
         let saved = file.to_str().unwrap();
-        let flags = [&["--ramp", "--ramp-step-time", "60s", "--save", saved], direction].concat();
+        let flags = [&["--ramp", "--ramp-step-time", "60s", "--report", saved], direction].concat();
         let (code, ..) = interrupted(start_with_events(&["test", &server.ticket], &flags), 1, |pid| kill("INT", pid));
         assert_eq!(code, Some(130));
         let shown = unwrapped(&support::lfn().args(["show", saved]).output().unwrap());
@@ -144,7 +144,7 @@ fn failed_ramp_reports_its_current_step() {
         let server = Server::start(&[]);
         let file = home.path().join("ramp.json");
         let saved = file.to_str().unwrap();
-        let flags = [&["--ramp", "--ramp-step-time", "60s", "--save", saved], direction].concat();
+        let flags = [&["--ramp", "--ramp-step-time", "60s", "--report", saved], direction].concat();
         let child = start_with_events(&["test", &server.ticket], &flags);
         let (code, events, stderr) = interrupted(child, 1, |_| kill("KILL", server.child.id()));
         assert_eq!(code, Some(1), "{stderr}");

@@ -45,7 +45,7 @@ fn matching_files_verify() {
     assert!(lines[0].starts_with("7 files match"), "{lines:?}");
     // From the directory of the files, which also has the manifest.
     fs::rename(home.path().join("manifest"), home.path().join("data/manifest")).unwrap();
-    let (code, lines, _) = verify(&home.path().join("data"), &["--unlisted", "--json", "manifest"]);
+    let (code, lines, _) = verify(&home.path().join("data"), &["--unlisted", "--output=ndjson", "manifest"]);
     assert_eq!((code, lines.len()), (Some(0), 1), "{lines:?}");
     let sums: Value = serde_json::from_str(&lines[0]).unwrap();
     assert_eq!((&sums["schema"], &sums["matching"], &sums["unlisted"]), (&"lfn.verify/2".into(), &7.into(), &0.into()));
@@ -89,7 +89,7 @@ fn every_mismatch_is_named() {
     // b3sum finds the same for the lines that it can read.
     let b3sum = Command::new("b3sum").args(["--check", "../manifest"]).current_dir(&data).output().unwrap();
     assert!(!b3sum.status.success());
-    let (_, lines, _) = verify(home.path(), &["--json", "manifest", "data"]);
+    let (_, lines, _) = verify(home.path(), &["--output=ndjson", "manifest", "data"]);
     let first: Value = serde_json::from_str(&lines[0]).unwrap();
     assert_eq!((&first["name"], &first["status"]), (&"d/e/x".into(), &"unreadable".into()), "{lines:?}");
 }

@@ -1,4 +1,4 @@
-//! Events of a running test, one line each: `lfn test --ndjson`.
+//! Events of a running test, one line each: `lfn test --output ndjson`.
 
 use std::time::Duration;
 

@@ -11,6 +11,7 @@ mod comparability;
 mod compare;
 mod csv;
 mod document;
+mod error_document;
 mod event;
 mod iperf3;
 mod iperf3_json;
@@ -27,6 +28,7 @@ pub use document::{
     CommandError, EndReason, GoodputInterval, HostNames, Origin, PerEnd, Run, Side, StoredFinding, TestDocument,
     TestSchema, UnfinishedTest,
 };
+pub use error_document::{ErrorDocument, ErrorSchema};
 pub use event::{EventSchema, TestEvent};
 pub use iperf3::{Iperf3Report, Iperf3Stream};
 pub use iperf3_json::Iperf3Output;

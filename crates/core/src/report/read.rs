@@ -1,4 +1,4 @@
-//! Reads stored results: `lfn.test/3`, the lines of `--ndjson`, and the output of iperf3 with `-J` or `--json-stream`.
+//! Reads stored results: `lfn.test/3`, the lines of `--output ndjson`, and the output of iperf3 with `-J` or `--json-stream`.
 //!
 //! A file may hold anything: every error has its position, the parser bounds the nesting (128 levels), and the memory
 //! is a few times the length, which the caller bounds by [`MAX_RESULT_BYTES`]. A duplicate key is an error in lfn's own

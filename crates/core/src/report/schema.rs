@@ -11,7 +11,7 @@ use schemars::transform::RecursiveTransform;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde_json::Value;
 
-use super::{Comparison, TestDocument, TestEvent};
+use super::{Comparison, ErrorDocument, TestDocument, TestEvent};
 use crate::figure::Figure;
 use crate::path::{optional_seconds, seconds};
 use crate::stamp::report::StampDocument;
@@ -116,7 +116,7 @@ fn test_schema() -> String {
 }
 
 fn event_schema() -> String {
-    schema::<TestEvent>("lfn.test.3.event", "A line of lfn test --ndjson, lfn.test.event/3")
+    schema::<TestEvent>("lfn.test.3.event", "A line of lfn test --output ndjson, lfn.test.event/3")
 }
 
 fn comparison_schema() -> String {
@@ -127,13 +127,18 @@ fn stamp_schema() -> String {
     schema::<StampDocument>("lfn.stamp.2", "Result of lfn test --stamp --json, lfn.stamp/2")
 }
 
+fn error_schema() -> String {
+    schema::<ErrorDocument>("lfn.error.1", "Error of any command under JSON output, lfn.error/1")
+}
+
 /// Returns all schemas with their file names.
-fn all_schemas() -> [(&'static str, String); 4] {
+fn all_schemas() -> [(&'static str, String); 5] {
     [
         ("lfn.test.3", test_schema()),
         ("lfn.test.3.event", event_schema()),
         ("lfn.show.2", comparison_schema()),
         ("lfn.stamp.2", stamp_schema()),
+        ("lfn.error.1", error_schema()),
     ]
 }
 
@@ -153,6 +158,7 @@ fn the_schemas_kept_are_those_of_the_types() {
     assert_eq!(include_str!("../../../../doc/schema/lfn.test.3.event.schema.json"), event_schema(), "{current}");
     assert_eq!(include_str!("../../../../doc/schema/lfn.show.2.schema.json"), comparison_schema(), "{current}");
     assert_eq!(include_str!("../../../../doc/schema/lfn.stamp.2.schema.json"), stamp_schema(), "{current}");
+    assert_eq!(include_str!("../../../../doc/schema/lfn.error.1.schema.json"), error_schema(), "{current}");
 }
 
 /// Every object is closed and every key has a description.

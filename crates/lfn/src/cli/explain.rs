@@ -32,6 +32,11 @@ pub fn explain(error: &clap::Error) -> Result<Exit, Failure> {
     {
         return Err(failure.hint(instead));
     }
+    if let Some(typed) = error.get(ContextKind::InvalidArg)
+        && let Some(instead) = renamed_output_flag(&typed.to_string())
+    {
+        return Err(failure.hint(instead));
+    }
     if typed_command() == "lfn test" && std::env::args().len() == 2 {
         let emulated = "lfn emulate --rtt 539ms --rate 135mbit -- lfn test far";
         return Err(failure.hint(format!(
@@ -47,6 +52,20 @@ pub fn explain(error: &clap::Error) -> Result<Exit, Failure> {
         Some(other) => failure.hint(format!("did you mean {other}?")),
         None => failure.hint(format!("see `{} --help`", typed_command())),
     })
+}
+
+/// Returns the flag to use instead of a flag that many other programs have.
+fn renamed_output_flag(typed: &str) -> Option<String> {
+    match typed {
+        "--ndjson" | "--csv" | "--nettest" => Some(format!("use --output {}", typed.trim_start_matches('-'))),
+        "--save" => Some("use --report FILE.json".to_owned()),
+        _ => None,
+    }
+}
+
+/// Returns the command and the subcommand, as far as the user typed them.
+pub fn command_name() -> String {
+    typed_command().split_off("lfn".len()).trim_start().to_owned()
 }
 
 /// Returns `lfn`, the command and the subcommand, as far as the user typed them.

@@ -4,9 +4,12 @@ use std::io::Write;
 
 use clap::Subcommand;
 use lfn_core::session::Ticket;
+use serde_json::json;
 
+use crate::cli::output::{OutputArgs, TextOrJson};
 use crate::exit::{Exit, Failure};
 use crate::print;
+use crate::print::output::Output;
 use crate::remote::{SavedHosts, read_ticket};
 
 /// Save the tickets of servers under short names
@@ -24,17 +27,20 @@ enum HostsAction {
         name: String,
         /// Ticket printed by `lfn serve`; - reads standard input, @FILE reads a file
         ticket: String,
+        #[command(flatten)]
+        output: OutputArgs<TextOrJson>,
     },
     /// List the saved names and their addresses, without tokens
     List {
-        /// Print one JSON object
-        #[arg(long)]
-        json: bool,
+        #[command(flatten)]
+        output: OutputArgs<TextOrJson>,
     },
     /// Remove a saved name
     Remove {
         /// Name of the ticket to remove
         name: String,
+        #[command(flatten)]
+        output: OutputArgs<TextOrJson>,
     },
 }
 
@@ -42,20 +48,23 @@ enum HostsAction {
 pub fn run(args: HostsArgs) -> Result<Exit, Failure> {
     let mut saved = SavedHosts::load()?;
     match args.action {
-        HostsAction::Add { name, ticket } => add_host(&mut saved, &name, &ticket),
-        HostsAction::List { json } => list_hosts(&saved, json),
-        HostsAction::Remove { name } => {
+        HostsAction::Add { name, ticket, output } => add_host(&mut saved, &name, &ticket, output.open()?)?,
+        HostsAction::List { output } => list_hosts(&saved, output.open()?)?,
+        HostsAction::Remove { name, output } => {
+            let output = output.open()?;
             if !saved.remove(&name) {
                 return Err(Failure::msg(format!("no ticket is saved as '{name}'"))
                     .hint("list the saved names: lfn hosts list"));
             }
             saved.save()?;
-            Ok(Exit::Ok)
+            let document = json!({ "schema": "lfn.hosts.remove/1", "name": name });
+            output.finish(&document, || message(format!("removed {name}\n")))?;
         }
     }
+    Ok(Exit::Ok)
 }
 
-fn add_host(saved: &mut SavedHosts, name: &str, ticket: &str) -> Result<Exit, Failure> {
+fn add_host(saved: &mut SavedHosts, name: &str, ticket: &str, output: Output) -> Result<(), Failure> {
     let ticket: Ticket = match read_ticket(ticket)? {
         Some(ticket) => ticket,
         None => ticket.parse().map_err(|e| {
@@ -65,25 +74,30 @@ fn add_host(saved: &mut SavedHosts, name: &str, ticket: &str) -> Result<Exit, Fa
     let new = saved.add(name, &ticket)?;
     saved.save()?;
     let done = if new { "saved" } else { "replaced" };
-    print::message(format_args!("{done} {name}: {}:{}\n", ticket.host, ticket.port));
-    Ok(Exit::Ok)
+    let address = format!("{}:{}", ticket.host, ticket.port);
+    let document = json!({ "schema": "lfn.hosts.add/1", "name": name, "address": address, "replaced": !new });
+    output.finish(&document, || message(format!("{done} {name}: {address}\n")))
 }
 
-fn list_hosts(saved: &SavedHosts, json: bool) -> Result<Exit, Failure> {
-    let mut out = if json { print::json() } else { print::out() };
-    let entries = saved.iter().map(|(name, ticket)| (name, ticket.parse::<Ticket>().ok()));
-    if json {
-        let address = |ticket: Option<Ticket>| ticket.map(|t| format!("{}:{}", t.host, t.port));
-        let hosts: serde_json::Map<_, _> =
-            entries.map(|(name, ticket)| (name.to_owned(), address(ticket).into())).collect();
-        writeln!(out, "{}", serde_json::json!({ "schema": "lfn.hosts/1", "hosts": hosts }))?;
-        return Ok(Exit::Ok);
-    }
-    for (name, ticket) in entries {
-        match ticket {
-            Some(ticket) => writeln!(out, "{name:<16} {}:{}", ticket.host, ticket.port)?,
-            None => writeln!(out, "{name:<16} (damaged ticket: save it again)")?,
+/// Prints a message instead of a result.
+fn message(text: String) -> Result<(), Failure> {
+    print::message(text);
+    Ok(())
+}
+
+fn list_hosts(saved: &SavedHosts, output: Output) -> Result<(), Failure> {
+    let entries = || saved.iter().map(|(name, ticket)| (name, ticket.parse::<Ticket>().ok()));
+    let address = |ticket: Option<Ticket>| ticket.map(|t| format!("{}:{}", t.host, t.port));
+    let hosts: serde_json::Map<_, _> =
+        entries().map(|(name, ticket)| (name.to_owned(), address(ticket).into())).collect();
+    output.finish(&json!({ "schema": "lfn.hosts/1", "hosts": hosts }), || {
+        let mut out = print::out();
+        for (name, ticket) in entries() {
+            match ticket {
+                Some(ticket) => writeln!(out, "{name:<16} {}:{}", ticket.host, ticket.port)?,
+                None => writeln!(out, "{name:<16} (damaged ticket: save it again)")?,
+            }
         }
-    }
-    Ok(Exit::Ok)
+        Ok::<_, Failure>(())
+    })
 }

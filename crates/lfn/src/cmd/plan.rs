@@ -14,6 +14,7 @@ use lfn_core::path::{PathProfile, QueueSize};
 use lfn_core::plan::{self, PlanError, PlanOptions};
 use lfn_core::units::{BitRate, Bytes, parse_unit_duration};
 
+use crate::cli::output::{OutputArgs, TextOrJson};
 use crate::exit::{Exit, Failure};
 use crate::print;
 
@@ -21,7 +22,7 @@ use crate::print;
 ///
 /// Only calculates; sends nothing. Give the capacity (--rate or --link) and the round-trip time (--rtt, or --from, --to
 /// and --via).
-#[derive(clap::Args, Debug, Default)]
+#[derive(clap::Args, Debug)]
 #[command(after_help = EXAMPLES)]
 pub struct PlanArgs {
     /// Set the capacity of the bottleneck, such as 135mbit or 2.5Gb/s
@@ -114,9 +115,8 @@ pub struct PlanArgs {
     #[arg(long, help_heading = "Transfer")]
     delayed_ack: bool,
 
-    /// Print one JSON object
-    #[arg(long)]
-    json: bool,
+    #[command(flatten)]
+    output: OutputArgs<TextOrJson>,
 }
 
 const EXAMPLES: &str = "Examples:
@@ -132,17 +132,14 @@ const PLACES_HINT: &str = "lfn plan --rate 135mbit --from 40,-105 --to 40,-83 --
 
 /// Runs `lfn plan`: computes the plan and prints it.
 pub fn run(args: PlanArgs) -> Result<Exit, Failure> {
+    let output = args.output.open()?;
     let link = args.link()?;
     let capacity = args.capacity(link.as_ref())?;
     let (rtt, route) = args.route_or_rtt()?;
     let path = args.path(PathProfile::new(capacity, rtt), link.as_ref())?;
     let plan = plan::plan(&path, &args.plan_options()?).map_err(plan_error)?;
     let report = print::plan::PlanReport { plan: &plan, link: link.map(|link| link.name), route };
-    if args.json {
-        report.json()?
-    } else {
-        report.text()?
-    }
+    output.finish(&report.document(), || report.text())?;
     Ok(Exit::Ok)
 }
 

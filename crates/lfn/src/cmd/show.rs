@@ -6,33 +6,31 @@ use std::path::{Path, PathBuf};
 
 use lfn_core::report::{self, MAX_RESULT_BYTES, ReadError, StoredResult, compare};
 
+use crate::cli::output::{OutputArgs, TextOrTable};
 use crate::exit::{Exit, Failure};
+use crate::print::output::OutputFormat;
 use crate::print::{self, measure, show};
 
 /// Print stored results, or compare them
 ///
 /// One result of `lfn test` is printed as after the test. Several results are printed side by side, with their
-/// differences from the first and with settings that were not the same. Accepts the files of `lfn test --save`, --json
-/// and --ndjson, and the output of iperf3 -J and --json-stream.
+/// differences from the first and with settings that were not the same. Accepts the files of `lfn test --report`, the
+/// output of --output json and --output ndjson, and the output of iperf3 -J and --json-stream.
 #[derive(clap::Args, Debug)]
 #[command(after_help = EXAMPLES)]
 pub struct ShowArgs {
     /// Files with results; - reads standard input
     #[arg(value_name = "FILE", required = true)]
     files: Vec<PathBuf>,
-    /// Print the figures and their differences as one JSON object
-    #[arg(long, conflicts_with_all = ["csv", "intervals"])]
-    json: bool,
-    /// Print a table (CSV) with one row for each result
-    #[arg(long, conflicts_with = "intervals")]
-    csv: bool,
-    /// Print a table (CSV) with one row for each interval and stream, as `lfn test --csv` does
-    #[arg(long)]
+    /// Print a table (CSV) with one row for each interval and stream, as `lfn test --output csv` does
+    #[arg(long, conflicts_with_all = ["output", "json"])]
     intervals: bool,
+    #[command(flatten)]
+    output: OutputArgs<TextOrTable>,
 }
 
 const EXAMPLES: &str = "Examples:
-  lfn test far.example --save before.json
+  lfn test far.example --report before.json
   lfn show before.json                     as after the test
   lfn show before.json after.json          side by side
   iperf3 -c far.example -J | lfn show before.json -
@@ -41,32 +39,21 @@ Exit codes: 0 printed; 1 a file cannot be read, or is no result; 2 usage.";
 
 /// Runs `lfn show` and returns its exit code.
 pub fn run(args: ShowArgs) -> Result<Exit, Failure> {
+    let output = args.output.open()?;
     let mut files =
         args.files.iter().map(|path| Ok((name(path), read_result(path)?))).collect::<Result<Vec<_>, Failure>>()?;
-    let mut out = match &args {
-        args if args.json => print::json(),
-        args if args.csv || args.intervals => print::csv(),
-        _ => print::out(),
-    };
-    match files.as_mut_slice() {
+    let comparison = compare(&files);
+    let format = output.format();
+    output.finish(&comparison, || match files.as_mut_slice() {
         [(_, StoredResult::Test(document))] if args.intervals => {
-            out.write_all(report::interval_csv(document).as_bytes())?
+            print::csv().write_all(report::interval_csv(document).as_bytes()).map_err(Failure::from)
         }
-        _ if args.intervals => {
-            return Err(Failure::usage("--intervals needs exactly one result of lfn test")
-                .hint("to compare several results, use --csv"));
-        }
-        files if args.json => {
-            serde_json::to_writer_pretty(&mut out, &compare(files))?;
-            writeln!(out)?;
-        }
-        files if args.csv => out.write_all(compare(files).csv().as_bytes())?,
-        [(_, StoredResult::Test(document))] => {
-            drop(out);
-            measure::show(std::mem::take(document.as_mut()))?;
-        }
-        files => out.write_all(show::side_by_side(&compare(files)).as_bytes())?,
-    }
+        _ if args.intervals => Err(Failure::usage("--intervals needs exactly one result of lfn test")
+            .hint("to compare several results, use --output csv")),
+        _ if format == OutputFormat::Csv => Ok(print::csv().write_all(comparison.csv().as_bytes())?),
+        [(_, StoredResult::Test(document))] => Ok(measure::show(std::mem::take(document.as_mut()))?),
+        _ => Ok(print::out().write_all(show::side_by_side(&comparison).as_bytes())?),
+    })?;
     Ok(Exit::Ok)
 }
 
@@ -77,16 +64,16 @@ fn name(path: &Path) -> String {
 fn read_result(path: &Path) -> Result<StoredResult, Failure> {
     let shown = path.display();
     let bytes = read_contents(path).map_err(|error| {
-        Failure::msg(format!("{shown}: {error}")).hint("create a result with: lfn test HOST --save result.json")
+        Failure::msg(format!("{shown}: {error}")).hint("create a result with: lfn test HOST --report result.json")
     })?;
     report::read_result(&bytes).map_err(|error| {
         let hint = match &error {
             ReadError::Schema(schema) if schema.starts_with("lfn.test") => {
-                "measure again with this version: lfn test HOST --save result.json"
+                "measure again with this version: lfn test HOST --report result.json"
             }
             ReadError::Iperf3Failed(_) => "run iperf3 again",
             ReadError::Trailing => "put each result into its own file",
-            _ => "create a result with `lfn test HOST --save result.json` or `iperf3 -c HOST -J > result.json`",
+            _ => "create a result with `lfn test HOST --report result.json` or `iperf3 -c HOST -J > result.json`",
         };
         Failure::msg(format!("{shown}: {error}")).hint(hint)
     })

@@ -13,8 +13,10 @@ use lfn_net::session::identity::{self, ServerIdentity};
 use serde_json::json;
 
 use super::serve::{root_directory, state_directory, token_file};
+use crate::cli::output::{OutputArgs, TextOrJson};
 use crate::exit::{Exit, Failure};
 use crate::print;
+use crate::print::output::Output;
 
 /// Create tickets for other users, each with its own rights, directory, rate limit and expiry
 ///
@@ -32,14 +34,15 @@ enum TokenAction {
     Add(Box<AddArgs>),
     /// List the tokens, without their secrets
     List {
-        /// Print one JSON object
-        #[arg(long)]
-        json: bool,
+        #[command(flatten)]
+        output: OutputArgs<TextOrJson>,
     },
     /// Revoke a token; its sessions end within seconds
     Revoke {
         /// Name of the token
         name: String,
+        #[command(flatten)]
+        output: OutputArgs<TextOrJson>,
     },
 }
 
@@ -69,9 +72,8 @@ struct AddArgs {
     /// Write this port of the server into the ticket
     #[arg(long, default_value_t = DEFAULT_PORT, value_parser = clap::value_parser!(u16).range(1..))]
     ticket_port: u16,
-    /// Print one JSON object
-    #[arg(long)]
-    json: bool,
+    #[command(flatten)]
+    output: OutputArgs<TextOrJson>,
 }
 
 /// Expiry of a token.
@@ -86,14 +88,15 @@ enum Expiry {
 pub fn run(args: TokenArgs) -> Result<Exit, Failure> {
     match args.action {
         TokenAction::Add(add) => add.run(),
-        TokenAction::List { json } => list(json),
-        TokenAction::Revoke { name } => revoke(&name),
+        TokenAction::List { output } => list(output.open()?),
+        TokenAction::Revoke { name, output } => revoke(&name, output.open()?),
     }
 }
 
 impl AddArgs {
     fn run(self) -> Result<Exit, Failure> {
         check_name(&self.name)?;
+        let output = self.output.open_private()?;
         let now = unix_time();
         let expires = match self.expires {
             None => None,
@@ -128,7 +131,7 @@ impl AddArgs {
             .ticket_host
             .clone()
             .unwrap_or_else(|| rustix::system::uname().nodename().to_string_lossy().into_owned());
-        self.announce(&Ticket { host, port: self.ticket_port, token, fingerprint }, root.as_deref())
+        self.announce(&Ticket { host, port: self.ticket_port, token, fingerprint }, root.as_deref(), output)
     }
 
     fn save(&self, record: TokenRecord) -> Result<(), Failure> {
@@ -146,15 +149,13 @@ impl AddArgs {
         })?
     }
 
-    fn announce(&self, ticket: &Ticket, root: Option<&Path>) -> Result<Exit, Failure> {
-        let mut out = if self.json { print::json() } else { print::out() };
-        if self.json {
-            let object = json!({ "schema": "lfn.token/1", "name": self.name, "ticket": ticket.to_string() });
-            writeln!(out, "{object}")?;
-        } else {
+    fn announce(&self, ticket: &Ticket, root: Option<&Path>, output: Output) -> Result<Exit, Failure> {
+        let document = json!({ "schema": "lfn.token/1", "name": self.name, "ticket": ticket.to_string() });
+        output.finish(&document, || {
+            let mut out = print::out();
             writeln!(out, "{ticket}")?;
-        }
-        out.flush()?;
+            out.flush()
+        })?;
         if let Some(root) = root {
             // Only the server knows the roots of its sandbox, and whether the kernel restricts it to them.
             let root = root.display();
@@ -165,39 +166,41 @@ impl AddArgs {
     }
 }
 
-fn list(json: bool) -> Result<Exit, Failure> {
+fn list(output: Output) -> Result<Exit, Failure> {
     let file = TokenFile::read(&token_file()?)?;
     let moment = |seconds: u64| date::rfc3339(Duration::from_secs(seconds)).replace(".000Z", "Z");
-    let mut out = if json { print::json() } else { print::out() };
-    if json {
-        let one = |(name, record): (&String, &TokenRecord)| {
-            json!({
-                "name": name, "rights": record.rights, "root": record.root, "rate_bits_per_second": record.rate,
-                "created": moment(record.created), "expires": record.expires.map(moment), "expired": is_expired(record),
-            })
-        };
-        let tokens: Vec<_> = file.tokens.iter().map(one).collect();
-        writeln!(out, "{}", json!({ "schema": "lfn.tokens/1", "tokens": tokens }))?;
-        return Ok(Exit::Ok);
-    }
-    for (name, record) in &file.tokens {
-        let root = record.root.as_ref().map_or("the server's root".into(), |root| root.display().to_string());
-        let rate = record.rate.map_or("any rate".into(), |rate| rate.to_string());
-        let end = match record.expires {
-            None => "until revoked".to_owned(),
-            Some(at) if is_expired(record) => format!("expired {}", moment(at)),
-            Some(at) => format!("until {}", moment(at)),
-        };
-        writeln!(out, "{name:<16} {:<16} {rate:<12} {end:<28} {root}", record.rights)?;
-    }
+    let one = |(name, record): (&String, &TokenRecord)| {
+        json!({
+            "name": name, "rights": record.rights, "root": record.root, "rate_bits_per_second": record.rate,
+            "created": moment(record.created), "expires": record.expires.map(moment), "expired": is_expired(record),
+        })
+    };
+    let tokens: Vec<_> = file.tokens.iter().map(one).collect();
+    output.finish(&json!({ "schema": "lfn.tokens/1", "tokens": tokens }), || {
+        let mut out = print::out();
+        for (name, record) in &file.tokens {
+            let root = record.root.as_ref().map_or("the server's root".into(), |root| root.display().to_string());
+            let rate = record.rate.map_or("any rate".into(), |rate| rate.to_string());
+            let end = match record.expires {
+                None => "until revoked".to_owned(),
+                Some(at) if is_expired(record) => format!("expired {}", moment(at)),
+                Some(at) => format!("until {}", moment(at)),
+            };
+            writeln!(out, "{name:<16} {:<16} {rate:<12} {end:<28} {root}", record.rights)?;
+        }
+        Ok::<_, Failure>(())
+    })?;
     Ok(Exit::Ok)
 }
 
-fn revoke(name: &str) -> Result<Exit, Failure> {
+fn revoke(name: &str, output: Output) -> Result<Exit, Failure> {
     if !TokenFile::update(&token_file()?, |file| file.tokens.remove(name).is_some())? {
         return Err(Failure::msg(format!("no token '{name}'")).hint("list the tokens: lfn token list"));
     }
-    print::message(format_args!("revoked {name}\n"));
+    output.finish(&json!({ "schema": "lfn.token.revoke/1", "name": name }), || {
+        print::message(format_args!("revoked {name}\n"));
+        Ok::<_, Failure>(())
+    })?;
     Ok(Exit::Ok)
 }
 

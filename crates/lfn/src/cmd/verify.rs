@@ -22,8 +22,11 @@ use lfn_core::transfer::manifest::{MAX_LINE, ManifestLine, ManifestReader};
 use lfn_core::units::Bytes;
 use serde::Serialize;
 
+use crate::cli::output::{OutputArgs, TextOrLines};
 use crate::exit::{Exit, Failure};
 use crate::print;
+use crate::print::output::{Output, OutputFormat, print_document};
+use crate::print::settings::is_quiet;
 
 /// Check files against a manifest, like `b3sum --check`, several files at a time
 ///
@@ -43,9 +46,8 @@ pub struct VerifyArgs {
     /// Report files in DIRECTORY that the manifest does not list, too; symbolic links are ignored
     #[arg(long)]
     unlisted: bool,
-    /// Print one JSON object per line: each file that differs, then the totals
-    #[arg(long)]
-    json: bool,
+    #[command(flatten)]
+    output: OutputArgs<TextOrLines>,
 }
 
 /// Difference between a file and the manifest.
@@ -95,17 +97,20 @@ struct Json<'a> {
     schema: &'static str,
     #[serde(flatten)]
     totals: &'a Totals,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    differences: Option<&'a [Difference]>,
 }
 
 /// Runs `lfn verify` and returns its exit code.
 pub fn run(args: VerifyArgs) -> Result<Exit, Failure> {
+    let output = args.output.open()?;
     let (mut input, manifest_id) = open(&args.manifest)?;
     let metadata = fs::metadata(&args.directory).map_err(|error| read_error(&args.directory, &error))?;
     if !metadata.is_dir() {
         return Err(Failure::msg(format_args!("{} is not a directory", args.directory.display()))
             .hint("lfn verify MANIFEST DIRECTORY"));
     }
-    let report = Report::new(args.json);
+    let report = Report::new(&output, args.output.report().is_some());
     let mut listed = ListedNames::new(args.unlisted);
     let workers = thread::available_parallelism().map_or(2, usize::from).clamp(2, 8);
     let (sender, lines) = sync_channel(4 * workers);
@@ -121,7 +126,7 @@ pub fn run(args: VerifyArgs) -> Result<Exit, Failure> {
         listed.sort();
         report_unlisted(&args.directory, manifest_id, &listed, &report);
     }
-    report.end()
+    report.end(output)
 }
 
 /// Reader of a manifest, and the device and inode of its file.
@@ -180,7 +185,7 @@ fn read_manifest(
             Err(error) => {
                 let bad = report.bad_line();
                 if bad <= MAX_REPORTED_LINES {
-                    print::message(format_args!("lfn: {}: {error}\n", path.display()));
+                    print::error(format_args!("lfn: {}: {error}\n", path.display()));
                 } else if !has_valid_line {
                     return Err(Failure::msg(format_args!("{} is not a manifest file", path.display()))
                         .hint("`lfn copy --manifest FILE` creates one; so does b3sum"));
@@ -331,15 +336,19 @@ fn report_unlisted(directory: &Path, manifest_id: Option<(u64, u64)>, listed: &L
 
 /// Results of all threads.
 struct Report {
-    json: bool,
+    format: OutputFormat,
+    /// Differences for the document, if one is needed.
+    differences: Option<Mutex<Vec<Difference>>>,
     totals: Mutex<Totals>,
     bar: ProgressBar,
 }
 
 impl Report {
-    fn new(json: bool) -> Self {
-        let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr());
-        Report { json, totals: Mutex::default(), bar }
+    fn new(output: &Output, has_report: bool) -> Self {
+        let target = if is_quiet() { ProgressDrawTarget::hidden() } else { ProgressDrawTarget::stderr() };
+        let format = output.format();
+        let differences = (format == OutputFormat::Json || has_report).then(Mutex::default);
+        Report { format, differences, totals: Mutex::default(), bar: ProgressBar::with_draw_target(None, target) }
     }
 
     fn add_match(&self, bytes: Bytes) {
@@ -368,38 +377,53 @@ impl Report {
             FileStatus::Unlisted => &mut totals.unlisted,
         } += 1;
         // The reader may close the pipe early. The progress bar is cleared meanwhile.
-        let _ = self.bar.suspend(|| self.print_difference(difference));
-    }
-
-    fn print_difference(&self, difference: Difference) -> io::Result<()> {
-        if self.json {
-            let mut out = print::json();
-            serde_json::to_writer(&mut out, &difference)?;
-            return writeln!(out);
+        let _ = self.bar.suspend(|| self.print_difference(&difference));
+        if let Some(all) = &self.differences {
+            all.lock().unwrap_or_else(PoisonError::into_inner).push(difference);
         }
-        let reason = difference.reason.map(|reason| format!(" ({reason})")).unwrap_or_default();
-        writeln!(print::out(), "{:<12}{}{reason}", difference.status.word(), difference.name)
     }
 
-    fn end(self) -> Result<Exit, Failure> {
+    fn print_difference(&self, difference: &Difference) -> io::Result<()> {
+        match self.format {
+            OutputFormat::Json => Ok(()),
+            OutputFormat::Ndjson => {
+                let mut out = print::json();
+                serde_json::to_writer(&mut out, &difference)?;
+                writeln!(out)
+            }
+            _ => {
+                let reason = difference.reason.as_ref().map(|reason| format!(" ({reason})")).unwrap_or_default();
+                writeln!(print::out(), "{:<12}{}{reason}", difference.status.word(), difference.name)
+            }
+        }
+    }
+
+    fn end(self, mut output: Output) -> Result<Exit, Failure> {
         self.bar.finish_and_clear();
         let totals = self.totals.into_inner().unwrap_or_else(PoisonError::into_inner);
         let Totals { matching, changed, missing, unreadable, unlisted, bad_lines, bytes } = totals;
-        if self.json {
-            let mut out = print::json();
-            serde_json::to_writer(&mut out, &Json { schema: "lfn.verify/2", totals: &totals })?;
-            writeln!(out)?;
+        let differences = self.differences.map(|all| all.into_inner().unwrap_or_else(PoisonError::into_inner));
+        let document = Json { schema: "lfn.verify/2", totals: &totals, differences: differences.as_deref() };
+        if self.format == OutputFormat::Ndjson {
+            output.write_report(&document)?;
+            // The lines before have the differences.
+            print_document(&Json { differences: None, ..document }, self.format)?;
         } else {
-            let others = [
-                (changed, "changed"),
-                (missing, "missing"),
-                (unreadable, "unreadable"),
-                (unlisted, "unlisted"),
-                (bad_lines, "invalid lines"),
-            ];
-            let others = others.iter().filter(|(count, _)| *count > 0);
-            let others: String = others.map(|(count, what)| format!(", {count} {what}")).collect();
-            writeln!(print::out(), "{matching} files match ({bytes}){others}")?;
+            output.finish(&document, || {
+                if is_quiet() {
+                    return Ok(());
+                }
+                let others = [
+                    (changed, "changed"),
+                    (missing, "missing"),
+                    (unreadable, "unreadable"),
+                    (unlisted, "unlisted"),
+                    (bad_lines, "invalid lines"),
+                ];
+                let others = others.iter().filter(|(count, _)| *count > 0);
+                let others: String = others.map(|(count, what)| format!(", {count} {what}")).collect();
+                writeln!(print::out(), "{matching} files match ({bytes}){others}")
+            })?;
         }
         Ok(if changed + missing + unreadable + unlisted + bad_lines == 0 { Exit::Ok } else { Exit::Failed })
     }

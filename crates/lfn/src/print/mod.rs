@@ -7,13 +7,17 @@ pub mod copy;
 pub mod emulate;
 pub mod label_columns;
 pub mod measure;
+pub mod output;
 pub mod plan;
+pub mod report_file;
 pub mod sanitize;
+pub mod settings;
 pub mod show;
 pub mod stamp;
 pub mod terminal;
 
 use self::sanitize::SafeWriter;
+use self::settings::{has_colours, is_quiet};
 
 /// Returns standard output for text.
 pub fn out() -> SafeWriter<StdoutLock<'static>> {
@@ -35,14 +39,53 @@ fn stdout() -> StdoutLock<'static> {
     io::stdout().lock()
 }
 
-/// Prints a message on stderr. A closed stderr does not change the exit code.
+/// Prints a message on stderr, unless `--quiet` is set. A closed stderr does not change the exit code.
 pub fn message(text: impl Display) {
+    if !is_quiet() {
+        write_text(text, Label::Notice);
+    }
+}
+
+/// Prints an error on stderr, with `--quiet` too.
+pub fn error(text: impl Display) {
+    write_text(text, Label::Error);
+}
+
+/// Meaning of a text on stderr, which decides the colour of its label.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Label {
+    Error,
+    Notice,
+}
+
+const RED: &str = "\x1b[1;31m";
+const CYAN: &str = "\x1b[36m";
+const NO_COLOUR: &str = "\x1b[0m";
+
+/// Writes the text to stderr. On a terminal the label before each text is coloured.
+fn write_text(text: impl Display, label: Label) {
     let mut plain = Vec::new();
     let _ = write!(SafeWriter::text(&mut plain), "{text}");
+    if has_colours(terminal::stderr_is_terminal()) {
+        plain = with_coloured_labels(&String::from_utf8_lossy(&plain), label).into_bytes();
+    }
     write_stderr(&plain);
 }
 
-/// Prints a message in JSON on stderr.
+/// Colours the labels `lfn:` and `hint:` at the start of each line. The text has no escape sequences of its own.
+fn with_coloured_labels(text: &str, label: Label) -> String {
+    let labels = [("lfn:", RED, label == Label::Error), ("hint:", CYAN, true)];
+    let colour = |line: &str| {
+        let known = labels.iter().find(|(name, _, is_coloured)| *is_coloured && line.starts_with(name));
+        match known {
+            Some((name, colour, _)) => format!("{colour}{name}{NO_COLOUR}{}", &line[name.len()..]),
+            None => line.to_owned(),
+        }
+    };
+    text.split_inclusive('\n').map(colour).collect()
+}
+
+/// Prints a message in JSON on stderr, with `--quiet` too.
 pub fn message_json(text: impl Display) {
     let mut plain = Vec::new();
     let _ = write!(SafeWriter::json(&mut plain), "{text}");
@@ -58,4 +101,16 @@ pub fn draw_stderr(text: impl Display) {
 #[expect(clippy::disallowed_methods, reason = "the one place that writes there")]
 fn write_stderr(text: &[u8]) {
     let _ = io::stderr().lock().write_all(text);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_labels_at_line_starts_are_coloured() {
+        let coloured = with_coloured_labels("lfn: no lfn: here\nhint: run it\n", Label::Error);
+        assert_eq!(coloured, format!("{RED}lfn:{NO_COLOUR} no lfn: here\n{CYAN}hint:{NO_COLOUR} run it\n"));
+        assert_eq!(with_coloured_labels("lfn: a notice\n", Label::Notice), "lfn: a notice\n");
+    }
 }

@@ -31,13 +31,10 @@ struct PlanJson<'a> {
 }
 
 impl PlanReport<'_> {
-    /// Prints one JSON object on stdout.
-    pub fn json(&self) -> io::Result<()> {
+    /// Returns the document of the plan.
+    pub fn document(&self) -> impl Serialize {
         let (via, route) = self.route.map(|(via, route)| (via.to_string(), route)).unzip();
-        let object = PlanJson { plan: self.plan, link: self.link.as_deref(), via, route };
-        let mut out = print::json();
-        serde_json::to_writer_pretty(&mut out, &object)?;
-        writeln!(out)
+        PlanJson { plan: self.plan, link: self.link.as_deref(), via, route }
     }
 
     /// Prints a page on stdout.

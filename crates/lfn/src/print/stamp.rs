@@ -1,6 +1,6 @@
 //! The result of `lfn test --stamp`: lines for a person, or one JSON object, schema `lfn.stamp/2`.
 
-use std::io::{self, Write};
+use std::io::Write;
 use std::time::Duration;
 
 use lfn_core::figure::Figure;
@@ -8,16 +8,13 @@ use lfn_core::stamp::report::{DelayDistribution, ReflectorNumbering, StampDocume
 use lfn_core::units::show_duration;
 
 use super::label_columns::Page;
-use super::measure::OutputFormat;
+use super::output::Output;
+use crate::exit::Failure;
 
 /// Prints the report of a STAMP session as text or JSON.
-pub fn print(report: StampReport, format: OutputFormat) -> io::Result<()> {
-    if format == OutputFormat::Json {
-        let mut out = super::json();
-        serde_json::to_writer_pretty(&mut out, &StampDocument { schema: StampSchema::V2, report })?;
-        return writeln!(out);
-    }
-    super::out().write_all(page(&report).as_bytes())
+pub fn print(report: StampReport, output: Output) -> Result<(), Failure> {
+    let document = StampDocument { schema: StampSchema::V2, report };
+    output.finish(&document, || super::out().write_all(page(&document.report).as_bytes()))
 }
 
 fn page(report: &StampReport) -> String {

@@ -66,9 +66,9 @@ pub fn stderr_terminal_columns() -> Option<usize> {
     Some(usize::from(size.ws_col)).filter(|&columns| columns > 0)
 }
 
-/// Returns true if colours are enabled (no-color.org).
+/// Returns true if text on stdout has colours.
 pub fn use_colours() -> bool {
-    env::var_os("NO_COLOR").is_none_or(|value| value.is_empty())
+    super::settings::has_colours(io::stdout().is_terminal())
 }
 
 /// Returns true if the locale has UTF-8 (POSIX order of the variables).

@@ -59,7 +59,7 @@ fn goodput_counts_only_transferred_bytes() {
         assert!(!said.contains("goodput") && !said.contains("limit"), "{said}");
     }
     write(&pair.near("tree/b"), 3_000_000);
-    let said = pair.copy(&["tree", "far:", "--ndjson"]);
+    let said = pair.copy(&["tree", "far:", "--output", "ndjson"]);
     let lines: Vec<Value> = text(&said.stdout).lines().map(|line| serde_json::from_str(line).unwrap()).collect();
     let last = lines.last().unwrap();
     assert_eq!((&last["moved_bytes"], &last["bytes"]), (&3_000_000.into(), &8_000_001.into()), "{last}");

@@ -21,7 +21,7 @@ fn existing_file_is_replaced_only_with_force() {
     assert!(errors.contains("--force"), "{errors}");
     assert_eq!(fs::read(pair.far("a")).unwrap(), old);
     // Programs get the error too.
-    for format in ["--json", "--ndjson"] {
+    for format in ["--json", "--output=ndjson"] {
         let output = pair.copy(&["a", "far:a", format]);
         let report: Value = serde_json::from_str(text(&output.stdout).lines().last().unwrap_or_default())
             .or_else(|_| serde_json::from_str(&text(&output.stdout)))
@@ -276,7 +276,7 @@ fn copy_waits_for_a_full_server_as_long_as_set() {
         let pair = Pair::new();
         let full = Server::start(&[&["--max-sessions", "1", "--third-party"], queue].concat());
         let there = |place: &str| full.ticket.replace('#', &format!("/{place}#"));
-        let mut child = pair.command(&["random:1000TiB", &there("null:"), "--ndjson"]).spawn().unwrap();
+        let mut child = pair.command(&["random:1000TiB", &there("null:"), "--output", "ndjson"]).spawn().unwrap();
         // The copy runs when it reports its progress.
         let mut said = String::new();
         BufReader::new(child.stdout.take().unwrap()).read_line(&mut said).unwrap();

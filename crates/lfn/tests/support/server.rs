@@ -88,7 +88,7 @@ pub fn assert_refused(output: &Output, code: i32, says: &str) {
 /// Starts a test with events. `words` name the server.
 pub fn start_with_events(words: &[&str], flags: &[&str]) -> Child {
     let mut command = super::lfn();
-    command.args(words).args(["--ndjson", "--interval", "100ms"]).args(flags);
+    command.args(words).args(["--output", "ndjson", "--interval", "100ms"]).args(flags);
     command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
 }
 

@@ -32,7 +32,7 @@ pub(super) fn run(args: &CopyArgs) -> Result<Exit, Failure> {
     let rule =
         CleanRule { min_age: args.clean.older_than, remove: args.overwrite.allowed().force && !args.overwrite.dry_run };
     let interrupted = interrupt_flag()?;
-    let mut report = CleanReport::new(rule, args.json || args.ndjson, typed.iter().map(|place| without_secrets(place)));
+    let mut report = CleanReport::new(rule, args.output.open()?, typed.iter().map(|place| without_secrets(place)));
     let alone = groups.len() == 1;
     for group in groups {
         // An error on one host does not affect the other hosts.

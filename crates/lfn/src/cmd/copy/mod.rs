@@ -29,11 +29,13 @@ use lfn_sys::process::{is_ignored, raise_open_file_limit};
 use signal_hook::consts::{SIGINT, SIGTERM};
 
 use crate::emulator_env;
+use crate::cli::output::{OutputArgs, TextOrLines};
 use crate::exit::{Exit, Failure};
 use crate::prediction::Predictor;
 use crate::print::{
     self,
     copy::{CopyProgress, CopyReport, print_entry},
+    settings::is_verbose,
 };
 use crate::remote::{QueueArgs, SavedHosts, TrustArgs, session_failure};
 use ends::EndNames;
@@ -80,12 +82,8 @@ pub struct CopyArgs {
     trust: TrustArgs,
     #[command(flatten)]
     waiting: QueueArgs,
-    /// Print the result as one JSON object
-    #[arg(long, conflicts_with = "ndjson")]
-    json: bool,
-    /// Print one JSON object per line: progress every second, events, and at the end the result of --json
-    #[arg(long)]
-    ndjson: bool,
+    #[command(flatten)]
+    output: OutputArgs<TextOrLines>,
 }
 
 const USAGE: &str = "lfn copy [OPTIONS] SOURCE... DESTINATION
@@ -118,6 +116,7 @@ pub fn run(args: CopyArgs) -> Result<Exit, Failure> {
         return Err(Failure::usage(format!("only one place is given ({only}): give a SOURCE and a DESTINATION"))
             .hint(places::PLACES_HINT));
     }
+    let output = args.output.open()?;
     let selection = args.tree.selection()?;
     refuse_missing_colon(&args.places)?;
     let mut direction = direction(&args.places, args.overwrite.allowed(), &selection)?;
@@ -161,7 +160,7 @@ pub fn run(args: CopyArgs) -> Result<Exit, Failure> {
     };
     let near_sends = direction.near_sends();
     let ends = EndNames::new(&direction);
-    let live = CopyProgress::new(&predictor, near_sends, args.ndjson);
+    let live = CopyProgress::new(&predictor, near_sends, output.format());
     let mut observer = |totals: &ListedTotals, sample: &ProgressSample| live.show(totals, sample);
     let mut change = |change: &StreamChange| live.streams_changed(change);
     let mut connection = |connection: &ConnectionEvent<'_>| live.connection_changed(connection);
@@ -199,9 +198,8 @@ pub fn run(args: CopyArgs) -> Result<Exit, Failure> {
     };
     // If the only entry failed, its error line is the complete text output.
     let only_failure = outcome.failures.first().filter(|_| outcome.tally.entries() == 1);
-    if only_failure.is_none() || args.json || args.ndjson {
-        print_report(&args, &options, &predictor, &choice, near_sends, &outcome, manifest_files)?;
-    }
+    let report = report(&args, &options, &predictor, &choice, near_sends, &outcome, manifest_files);
+    report.print(output, only_failure.is_some())?;
     if let Some(failure) = only_failure {
         let exit = if failure.disk_full { Exit::Incomplete } else { Exit::Failed };
         return Err(Failure::msg(ends.describe(failure)).with_exit(exit));
@@ -265,8 +263,8 @@ fn protect_manifest(
 /// Creates the listener for events of the copy, and the manifest if one is requested.
 fn event_listener(args: &CopyArgs) -> Result<(EntryListener, Option<Arc<Manifest>>), Failure> {
     let manifest = args.integrity.manifest.as_deref().map(Manifest::create).transpose()?.map(Arc::new);
-    let (file, json, digests) = (manifest.clone(), args.json, manifest.is_some());
-    let prints_events = args.overwrite.dry_run || args.overwrite.verbose;
+    let (file, json, digests) = (manifest.clone(), args.output.format().is_json(), manifest.is_some());
+    let prints_events = args.overwrite.dry_run || is_verbose();
     if !prints_events && !digests {
         return Ok((EntryListener::default(), None));
     }
@@ -287,16 +285,16 @@ fn event_listener(args: &CopyArgs) -> Result<(EntryListener, Option<Arc<Manifest
 /// Prints the entries that could not be copied, one line each.
 fn print_failures(outcome: &CopyOutcome, ends: &EndNames) {
     for failure in &outcome.failures {
-        print::message(format_args!("lfn: {}\n", ends.describe(failure)));
+        print::error(format_args!("lfn: {}\n", ends.describe(failure)));
     }
     if outcome.tally.deletion_skipped {
-        print::message("lfn: skipped --delete: the source could not be listed completely\n");
+        print::error("lfn: skipped --delete: the source could not be listed completely\n");
     }
     let unreported = outcome.tally.failed.saturating_sub(outcome.failures.len() as u64);
     if unreported > 0 {
         // Entries in a directory that failed are not reported one by one.
         let suffix = if outcome.failures.len() < MAX_FAILURES { " (in directories that failed)" } else { "" };
-        print::message(format_args!("lfn: {unreported} more entries failed{suffix}\n"));
+        print::error(format_args!("lfn: {unreported} more entries failed{suffix}\n"));
     }
 }
 
@@ -322,16 +320,16 @@ fn print_skipped(outcome: &CopyOutcome) {
     }
 }
 
-fn print_report(
+fn report<'a>(
     args: &CopyArgs,
-    options: &CopyOptions,
+    options: &'a CopyOptions,
     predictor: &Predictor,
-    choice: &StreamPlan,
+    choice: &'a StreamPlan,
     near_sends: bool,
-    outcome: &CopyOutcome,
+    outcome: &'a CopyOutcome,
     manifest_files: Option<u64>,
-) -> Result<(), Failure> {
-    let report = CopyReport {
+) -> CopyReport<'a> {
+    CopyReport {
         sources: args.places[..args.places.len() - 1].iter().map(|place| without_secrets(place)).collect(),
         destination: args.places.last().map(|place| without_secrets(place)).unwrap_or_default(),
         outcome,
@@ -343,8 +341,7 @@ fn print_report(
             Bytes(0) => None,
             moved => predictor.predict(moved, outcome.sample.sockets.map(|s| s.min_rtt_seconds)),
         },
-    };
-    if args.json || args.ndjson { report.json(args.ndjson) } else { report.text() }
+    }
 }
 
 /// Returns a flag that the first SIGINT, SIGTERM or SIGHUP sets. The second signal ends the process. A SIGHUP that

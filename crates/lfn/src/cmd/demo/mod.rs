@@ -22,6 +22,7 @@ use lfn_core::units::{Bytes, show_duration};
 use lfn_net::emulator::{self, CommandExit, EmulatedPath, FarSide, RunOutcome, Setup};
 use serde::Serialize;
 
+use crate::cli::output::{OutputArgs, TextOrJson};
 use crate::exit::{Exit, Failure};
 use crate::print;
 use chart::{Chart, MeasuredPoint};
@@ -39,9 +40,8 @@ pub struct DemoArgs {
     /// Write report.json and window.svg to this directory
     #[arg(long, value_name = "DIR", default_value = "lfn-demo")]
     out: PathBuf,
-    /// Print the report as one JSON object instead of a table
-    #[arg(long)]
-    json: bool,
+    #[command(flatten)]
+    output: OutputArgs<TextOrJson>,
     /// Run as the process inside the emulated path
     #[arg(long, hide = true, value_name = "DIR")]
     inside: Option<PathBuf>,
@@ -78,6 +78,7 @@ pub fn run(args: DemoArgs) -> Result<Exit, Failure> {
         stage::run(&DemoPaths { work })?;
         return Ok(Exit::Ok);
     }
+    let output = args.output.open()?;
     let path = published::path();
     let plan = plan(&path, &PlanOptions { size: Some(published::TRANSFER), ..PlanOptions::default() })?;
     fs::create_dir_all(&args.out).map_err(|e| {
@@ -99,11 +100,7 @@ pub fn run(args: DemoArgs) -> Result<Exit, Failure> {
     let measured = measured.context("nothing was measured")??;
     let rows = report::rows(&path, &plan, &measured);
     let report = Report::new(&plan, &rows, &measured, &outcome);
-    if args.json {
-        writeln!(print::json(), "{}", serde_json::to_string(&report)?)?;
-    } else {
-        print_table(&rows)?;
-    }
+    output.finish(&report, || print_table(&rows))?;
     print::message(format_args!(
         "\n{}",
         print::emulate::accuracy::for_stderr(&outcome.accuracy_report, outcome.link_failure.is_some())

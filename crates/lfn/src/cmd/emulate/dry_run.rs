@@ -16,6 +16,8 @@ use lfn_core::units::{Bytes, show_duration};
 
 use crate::exit::{Exit, Failure};
 use crate::print::emulate::dry_run::DryRunReport;
+use crate::print::output::Output;
+use crate::print::settings::is_quiet;
 
 /// Flags that control a dry run.
 #[derive(clap::Args, Debug, Clone)]
@@ -23,7 +25,7 @@ pub struct DryRun {
     /// Simulate a transfer over this link with modelled TCP senders, instead of running it
     #[arg(long = "dry-run", help_heading = "Dry run")]
     #[arg(conflicts_with_all = ["parallel", "far_command", "far_root", "attach_near", "attach_far", "bridge"])]
-    #[arg(conflicts_with_all = ["no_calibration", "force", "live", "log", "report", "command"])]
+    #[arg(conflicts_with_all = ["no_calibration", "force", "live", "log", "command"])]
     enabled: bool,
     /// Transfer this much data [default: as much as the path carries in a minute]
     #[arg(long, value_name = "BYTES", allow_hyphen_values = true, help_heading = "Dry run")]
@@ -67,8 +69,8 @@ impl DryRun {
         }
     }
 
-    /// Simulates the transfer over `path` and prints the result as text or JSON.
-    pub fn run(&self, path: &EmulatedPath, seed: u64, json: bool) -> Result<Exit, Failure> {
+    /// Simulates the transfer over `path` and prints the result.
+    pub fn run(&self, path: &EmulatedPath, seed: u64, output: Output) -> Result<Exit, Failure> {
         let profile = known_path(path);
         let load = self.load(path, &profile)?;
         check_cost(path, &profile, &load)?;
@@ -86,11 +88,7 @@ impl DryRun {
             transfer: transfer.report(),
             computed_in: started.elapsed(),
         };
-        if json {
-            report.json()?
-        } else {
-            report.text()?
-        }
+        output.finish(&report.document(), || report.text())?;
         match report.transfer.outcome {
             Some(TransferOutcome::Complete) => Ok(Exit::Ok),
             outcome => Err(unfinished_error(outcome)),
@@ -201,7 +199,7 @@ fn run_to_end(transfer: &mut Transfer, size: Bytes, started: Instant) -> Result<
     while ended.is_none() && steps < MAX_STEPS {
         ended = transfer.advance(STEPS_PER_UPDATE);
         steps += STEPS_PER_UPDATE;
-        if started.elapsed() > PROGRESS_DELAY {
+        if started.elapsed() > PROGRESS_DELAY && !is_quiet() {
             if bar.is_hidden() {
                 bar.set_draw_target(ProgressDrawTarget::stderr());
             }

@@ -10,24 +10,18 @@ use lfn_core::link::trace::{self, BuiltInTrace, LinkTrace};
 use super::DEFAULT_MTU;
 use crate::exit::{Exit, Failure};
 use crate::print;
+use crate::print::output::Output;
 
 /// Prints all built-in profiles and traces, or the one called `name`.
-pub fn run(name: Option<&str>, json: bool) -> Result<Exit, Failure> {
+pub fn run(name: Option<&str>, output: Output) -> Result<Exit, Failure> {
+    let (selected, traces) = (profiles(name)?, traces(name));
     let text = match name {
-        _ if json => as_json(name)?,
-        None => print::emulate::profiles::list(&profiles(None)?, &traces(None)),
+        None => print::emulate::profiles::list(&selected, &traces),
         Some(name) => profile_or_trace(name)?,
     };
-    if json { print::json() } else { print::out() }.write_all(text.as_bytes())?;
+    let document = print::emulate::profiles::document(&selected, &traces);
+    output.finish(&document, || print::out().write_all(text.as_bytes()))?;
     Ok(Exit::Ok)
-}
-
-fn as_json(name: Option<&str>) -> Result<String, Failure> {
-    let (profiles, traces) = (profiles(name)?, traces(name));
-    match name {
-        Some(name) if profiles.is_empty() && traces.is_empty() => Err(unknown_name(name)),
-        _ => Ok(print::emulate::profiles::json(&profiles, &traces)? + "\n"),
-    }
 }
 
 /// Returns all profiles, or the one with this name.

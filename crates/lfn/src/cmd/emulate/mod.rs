@@ -25,8 +25,10 @@ use lfn_net::emulator::{
 };
 use link::{Hop, spec_error};
 
+use crate::cli::output::{OutputArgs, TextOrJson};
 use crate::exit::{Exit, Failure};
 use crate::print;
+use crate::print::output::OutputFormat;
 
 /// Run a command over an emulated long link, with real kernel traffic and without root
 ///
@@ -93,12 +95,8 @@ pub struct EmulateArgs {
     /// Log every packet: its outcome (FILE.jsonl), or a capture of both sides of the link (FILE.pcapng)
     #[arg(long, value_name = "FILE", help_heading = "Output")]
     log: Option<PathBuf>,
-    /// Write the accuracy report to FILE as JSON
-    #[arg(long, value_name = "FILE", help_heading = "Output")]
-    report: Option<PathBuf>,
-    /// Print one JSON object (with --list or --dry-run)
-    #[arg(long, help_heading = "Output")]
-    json: bool,
+    #[command(flatten)]
+    output: OutputArgs<TextOrJson>,
     #[command(flatten)]
     dry_run: DryRun,
 
@@ -144,17 +142,20 @@ pub fn run(mut args: EmulateArgs) -> Result<Exit, Failure> {
     if let Some(name) = &args.list {
         // Accepts `--list --json NAME` as well as `--list NAME --json`.
         let name = name.as_deref().or_else(|| words.next());
-        return words.next().map_or_else(|| list::run(name, args.json), |word| Err(unexpected_word(word)));
+        return match words.next() {
+            Some(word) => Err(unexpected_word(word)),
+            None => list::run(name, args.output.open()?),
+        };
     }
     if let Some(word) = words.next() {
         return Err(unexpected_word(word));
     }
     if args.dry_run.is_requested()? {
-        return args.dry_run.run(&args.path()?, args.seed()?, args.json);
+        return args.dry_run.run(&args.path()?, args.seed()?, args.output.open()?);
     }
-    if args.json {
-        return Err(Failure::usage("--json needs --list or --dry-run, since the output of a run belongs to CMD")
-            .hint("to write the accuracy report as JSON, use --report FILE"));
+    if args.output.format() != OutputFormat::Text {
+        return Err(Failure::usage("--output json needs --list or --dry-run, since the output of a run belongs to CMD")
+            .hint("to write the accuracy report as JSON, use --report report.json"));
     }
     let mut setup = args.setup()?;
     let (report, log) = args.open_files()?;
@@ -219,7 +220,7 @@ impl EmulateArgs {
 
     /// Opens the output files of the run.
     fn open_files(&self) -> Result<(Option<OutputFile>, Option<LogFile>), Failure> {
-        let report = self.report.as_deref().map(report::open).transpose()?;
+        let report = self.output.report().map(report::open).transpose()?;
         let log = self.log.as_deref().map(log::open).transpose().and_then(|log| match (&report, &log) {
             (Some(report), Some(file)) if report.is_same_as(file.output())? => {
                 let name = report.path().display();

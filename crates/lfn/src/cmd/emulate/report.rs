@@ -8,6 +8,7 @@ use lfn_sys::process::{self, signal::SIGXFSZ};
 use serde::Serialize;
 
 use crate::exit::Failure;
+use crate::print::report_file::set_report_written;
 
 /// Schema of the file. `doc/reference/emulate-output.md` describes its fields.
 const SCHEMA: &str = "lfn.emulate/2";
@@ -29,6 +30,7 @@ pub fn open(path: &Path) -> Result<OutputFile, Failure> {
 pub fn write(file: &OutputFile, outcome: &RunOutcome) -> Result<(), Failure> {
     // A file size limit (`ulimit -f`) becomes an error of write(2). CMD has ended and does not inherit this.
     let _ = process::ignore_signal(SIGXFSZ);
+    set_report_written();
     file.truncate().map_err(|error| report_error(file.path(), error))?;
     let document = Document { schema: SCHEMA, outcome };
     serde_json::to_writer_pretty(file.file(), &document).map_err(|error| report_error(file.path(), error))

@@ -8,6 +8,7 @@ use lfn_core::link::settings::{HopSettings, SettingsError, SettingsHint};
 use lfn_net::emulator::control::{self, ControlError, Request, RunStatus};
 
 use super::link::read_trace;
+use crate::cli::output::{OutputArgs, TextOrJson};
 use crate::exit::{Exit, Failure};
 use crate::print;
 
@@ -45,6 +46,8 @@ pub struct SetRunningArgs {
     /// Settings to change, in both directions; forward-KEY or return-KEY changes one direction
     #[arg(required = true, value_name = "KEY=VALUE", allow_hyphen_values = true)]
     settings: Vec<String>,
+    #[command(flatten)]
+    output: OutputArgs<TextOrJson>,
 }
 
 /// Print the settings of a running link
@@ -53,35 +56,37 @@ pub struct ShowRunningArgs {
     /// Use the lfn emulate with this process id [default: the only running one]
     #[arg(long, value_name = "PID")]
     pid: Option<u32>,
-    /// Print one JSON object
-    #[arg(long)]
-    json: bool,
+    #[command(flatten)]
+    output: OutputArgs<TextOrJson>,
 }
 
 /// Runs `lfn emulate set` or `lfn emulate show`.
 pub fn run(action: RunningAction) -> Result<Exit, Failure> {
     match action {
         RunningAction::Set(args) => {
+            let output = args.output.open()?;
             let (change, traces) = args.change()?;
             let settings = change.entries().map(|(key, value)| format!("{key}={value}")).collect();
             let RunSelection { pid, path, link } = args.selection;
             let status = send_request(pid, &Request::Set { path, link, settings, traces })?;
-            // Prints all settings as flags, since a change may affect other settings too.
-            if let Some(path) = usize::try_from(path - 1).ok().and_then(|index| status.paths.get(index)) {
-                path.links.iter().for_each(|link| print::message(format_args!("{link}\n")));
-                path.warnings.iter().for_each(|warning| print::message(format_args!("lfn: {warning}\n")));
-            }
+            output.finish(&print::emulate::status::document(&status)?, || {
+                // Prints all settings as flags, since a change may affect other settings too.
+                if let Some(path) = usize::try_from(path - 1).ok().and_then(|index| status.paths.get(index)) {
+                    path.links.iter().for_each(|link| print::message(format_args!("{link}\n")));
+                    path.warnings.iter().for_each(|warning| print::message(format_args!("lfn: {warning}\n")));
+                }
+                Ok::<_, Failure>(())
+            })?;
         }
-        RunningAction::Show(args) => show(&send_request(args.pid, &Request::Show)?, args.json)?,
+        RunningAction::Show(args) => {
+            let output = args.output.open()?;
+            let status = send_request(args.pid, &Request::Show)?;
+            output.finish(&print::emulate::status::document(&status)?, || {
+                write!(print::out(), "{}", print::emulate::status::text(&status))
+            })?;
+        }
     }
     Ok(Exit::Ok)
-}
-
-fn show(status: &RunStatus, json: bool) -> Result<(), Failure> {
-    if json {
-        return Ok(writeln!(print::json(), "{}", print::emulate::status::json(status)?)?);
-    }
-    Ok(write!(print::out(), "{}", print::emulate::status::text(status))?)
 }
 
 fn send_request(pid: Option<u32>, request: &Request) -> Result<RunStatus, Failure> {

@@ -72,8 +72,8 @@ pub(super) fn run(args: &TestArgs, server: &str) -> Result<Exit, Failure> {
         stop: stop.stop.clone(),
     };
     let hosts = HostNames { near: args.near_name(), far: host.clone() };
-    let (save, live_enabled) = (args.report.save()?, args.report.live_enabled());
-    let mut printer = Printer::new(args.report.format(), save, origin(hosts.clone()), plan.omit, live_enabled);
+    let (output, live_enabled) = (args.report.output.open()?, args.report.live_enabled());
+    let mut printer = Printer::new(output, origin(hosts.clone()), plan.omit, live_enabled);
     let path = args.path.discover_alone(&host)?;
     let session = SessionContext { server, host: &host, port, hosts: &hosts, path: path.as_ref() };
     let tested = iperf_directions(&plan).into_iter().enumerate().try_for_each(|(number, way)| {

@@ -20,7 +20,7 @@ pub(super) struct LoadArgs {
     #[arg(long, conflicts_with = "bidir")]
     both: bool,
     /// Run in bidirectional mode: both directions at the same time, over separate streams
-    #[arg(long, conflicts_with = "nettest")]
+    #[arg(long)]
     bidir: bool,
     /// Transmit for this long [default: 10s; with --precision 60s at most]
     #[arg(short, long, value_name = "DURATION", allow_hyphen_values = true)]
@@ -78,13 +78,18 @@ const MAX_TIME: Duration = Duration::from_secs(60);
 const MAX_SLICES: u16 = 10;
 
 impl LoadArgs {
-    /// Returns the directions. Several are tested in series. `both` forces both directions.
-    pub(super) fn directions(&self, both: bool) -> Vec<TestDirection> {
-        match (self.reverse, self.both || self.bidir || both) {
+    /// Returns the directions. Several are tested in series. nettest has both directions.
+    pub(super) fn directions(&self, is_nettest: bool) -> Result<Vec<TestDirection>, Failure> {
+        let conflicts = [("--reverse", self.reverse), ("--bidir", self.bidir)];
+        if let Some((flag, _)) = conflicts.iter().find(|(_, is_given)| is_nettest && *is_given) {
+            let text = format!("--output nettest cannot be combined with {flag}: nettest tests each direction in turn");
+            return Err(Failure::usage(text).hint(format!("remove {flag}, or use --output text")));
+        }
+        Ok(match (self.reverse, self.both || self.bidir || is_nettest) {
             (_, true) => vec![TestDirection::Forward, TestDirection::Reverse],
             (true, _) => vec![TestDirection::Reverse],
             _ => vec![TestDirection::Forward],
-        }
+        })
     }
 
     pub(super) fn load(&self) -> Result<TestLoad, Failure> {

@@ -76,7 +76,7 @@ const EXAMPLES: &str = "Examples:
   lfn test far.example --udp --pacing 50mbit --latency
   lfn test far.example --ramp                     finds the rate at which loss begins
   lfn test --iperf3 far.example:5201              tests with an iperf3 server
-  lfn test far.example --nettest --count 100 --length 3000000
+  lfn test far.example --output nettest --count 100 --length 3000000
   lfn test --stamp far.example                    delay and loss of each direction
 
 Exit codes: 0 measured, with or without findings; 1 the test failed; 2 usage; 4 measured, but --check-data found wrong
@@ -85,7 +85,7 @@ bytes; 130 interrupted: the first Ctrl-C ends the load and prints the result, th
 /// Runs `lfn test` and returns its exit code.
 pub fn run(args: TestArgs) -> Result<Exit, Failure> {
     if let Some(host) = &args.stamp.stamp {
-        return args.stamp.run(host, args.report.format());
+        return args.stamp.run(host, args.report.output.open()?);
     }
     if let Some(server) = &args.iperf3.iperf3 {
         return iperf3::run(&args, server);
@@ -94,8 +94,7 @@ pub fn run(args: TestArgs) -> Result<Exit, Failure> {
     let target = args.tcp.bind_target(remote::resolve(args.host(), &args.trust, &args.waiting)?)?;
     let hosts = HostNames { near: args.near_name(), far: args.far_name(&target.address()) };
     let mut printer = Printer::new(
-        args.report.format(),
-        args.report.save()?,
+        args.report.output.open()?,
         origin(hosts.clone()),
         plan.omit,
         args.report.live_enabled(),
@@ -334,7 +333,7 @@ impl TestArgs {
             check.map_err(request_error)?;
         }
         Ok(TestPlan {
-            directions: self.load.directions(self.report.nettest),
+            directions: self.load.directions(self.report.is_nettest())?,
             paths: self.report.paths()?,
             choose_congestion: near.congestion.is_empty() && request.udp.is_none(),
             request,

@@ -1,6 +1,5 @@
 //! Flags for the known path and for the report.
 
-use std::path::PathBuf;
 use std::time::Duration;
 
 use lfn_core::path::PathProfile;
@@ -8,9 +7,11 @@ use lfn_core::units::BitRate;
 use lfn_core::wire::measure::{MIN_INTERVAL, TestLoad};
 
 use super::values::{duration, read, value_error};
+use crate::cli::output::{OutputArgs, TestFormats};
 use crate::emulator_env;
 use crate::exit::Failure;
-use crate::print::measure::{OutputFormat, SaveFile};
+use crate::print::output::OutputFormat;
+use crate::print::settings::is_quiet;
 
 #[derive(clap::Args, Debug)]
 #[command(next_help_heading = "Report")]
@@ -24,24 +25,11 @@ pub(super) struct ReportArgs {
     /// Ignore this much time at the start [default: detected]
     #[arg(short = 'O', long, value_name = "DURATION", allow_hyphen_values = true)]
     omit: Option<String>,
-    /// Print the result in JSON format
-    #[arg(short = 'J', long, conflicts_with_all = ["ndjson", "csv", "nettest"])]
-    json: bool,
-    /// Print one JSON object per line for each event; the last one is the complete result
-    #[arg(long, conflicts_with_all = ["csv", "nettest"])]
-    ndjson: bool,
-    /// Print a table (CSV) with one row for each interval and stream
-    #[arg(long, conflicts_with = "nettest")]
-    csv: bool,
-    /// Print the result in the format of nettest (1995); implies --both
-    #[arg(long, conflicts_with = "reverse")]
-    pub(super) nettest: bool,
-    /// Save the result to FILE too, in the format of --json, for `lfn show`
-    #[arg(long, value_name = "FILE")]
-    save: Option<PathBuf>,
     /// Disable the live display
     #[arg(long)]
     no_live: bool,
+    #[command(flatten)]
+    pub(super) output: OutputArgs<TestFormats>,
 }
 
 const DEFAULT_INTERVAL: Duration = Duration::from_secs(1);
@@ -82,23 +70,13 @@ impl ReportArgs {
         Ok([known(emulator_env::path()?), known(emulator_env::return_path()?)])
     }
 
-    pub(super) fn format(&self) -> OutputFormat {
-        match self {
-            ReportArgs { json: true, .. } => OutputFormat::Json,
-            ReportArgs { ndjson: true, .. } => OutputFormat::Ndjson,
-            ReportArgs { csv: true, .. } => OutputFormat::Csv,
-            ReportArgs { nettest: true, .. } => OutputFormat::Nettest,
-            _ => OutputFormat::Text,
-        }
+    /// Reports whether the result has the layout of nettest, which needs both directions.
+    pub(super) fn is_nettest(&self) -> bool {
+        self.output.format() == OutputFormat::Nettest
     }
 
     /// Reports whether the live display is enabled.
     pub(super) fn live_enabled(&self) -> bool {
-        !self.no_live
-    }
-
-    /// Creates the file of --save.
-    pub(super) fn save(&self) -> Result<Option<SaveFile>, Failure> {
-        self.save.as_deref().map(SaveFile::create).transpose()
+        !self.no_live && !is_quiet()
     }
 }

@@ -14,7 +14,7 @@ use lfn_net::stamp::{StampError, StampKey, StampProbeOptions, probe};
 use super::values::{count, duration, read, value_error};
 use crate::emulator_env;
 use crate::exit::{Exit, Failure};
-use crate::print::measure::OutputFormat;
+use crate::print::output::{Output, OutputFormat};
 use crate::print::stamp::print;
 use crate::remote::SavedHosts;
 
@@ -41,7 +41,7 @@ pub(super) struct StampProbeArgs {
 }
 
 /// Flags of a load, which conflict with --stamp. clap would report all flags of a group, so they are listed one by one.
-const LOAD_FLAGS: [&str; 54] = [
+const LOAD_FLAGS: [&str; 50] = [
     "host",
     "reverse",
     "both",
@@ -92,10 +92,6 @@ const LOAD_FLAGS: [&str; 54] = [
     "rate",
     "interval",
     "omit",
-    "ndjson",
-    "csv",
-    "nettest",
-    "save",
 ];
 
 const DEFAULT_COUNT: u32 = 100;
@@ -108,12 +104,16 @@ const MAX_SIZE: u64 = 65_507;
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(3);
 
 impl StampProbeArgs {
-    pub(super) fn run(&self, host: &str, format: OutputFormat) -> Result<Exit, Failure> {
+    pub(super) fn run(&self, host: &str, output: Output) -> Result<Exit, Failure> {
+        if !matches!(output.format(), OutputFormat::Text | OutputFormat::Json) {
+            let text = format!("--output {} cannot be used with --stamp", output.format().name());
+            return Err(Failure::usage(text).hint("use --output json"));
+        }
         let probing = self.probing(host)?;
         let stop = Arc::new(AtomicBool::new(false));
         signal_hook::flag::register(signal_hook::consts::SIGINT, stop.clone())?;
         let report = probe(&probing, &stop, &mut |_, _| {}).map_err(test_error)?;
-        print(report, format)?;
+        print(report, output)?;
         Ok(if stop.load(Ordering::Relaxed) { Exit::Interrupted } else { Exit::Ok })
     }
 
@@ -198,7 +198,7 @@ mod tests {
 
     #[test]
     fn load_flags_are_complete() {
-        let both = ["stamp", "json", "no_live", "help"];
+        let both = ["stamp", "output", "json", "report", "no_live", "help"];
         // Flags for authentication of the server, and for its queue.
         let session: Vec<String> = ["TrustArgs", "QueueArgs"]
             .into_iter()

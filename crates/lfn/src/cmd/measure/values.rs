@@ -74,11 +74,11 @@ mod tests {
     #[test]
     fn secrets_are_removed() {
         let typed =
-            ["test", "lfn://abc@far#x", "--save=lfn://x", "--iperf3-password", "hunter2", "--token=x", "-t", "1"];
+            ["test", "lfn://abc@far#x", "--report=lfn://x", "--iperf3-password", "hunter2", "--token=x", "-t", "1"];
         let kept = without_secrets(typed.into_iter().map(OsString::from));
         assert_eq!(
             kept,
-            ["test", "TICKET", "--save=TICKET", "--iperf3-password", "SECRET", "--token=SECRET", "-t", "1"]
+            ["test", "TICKET", "--report=TICKET", "--iperf3-password", "SECRET", "--token=SECRET", "-t", "1"]
         );
     }
 }

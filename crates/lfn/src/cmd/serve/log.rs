@@ -15,6 +15,7 @@ use lfn_net::session::SessionError;
 use serde_json::{Value, json};
 
 use crate::print;
+use crate::print::settings::is_quiet;
 
 /// Format of the log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
@@ -41,13 +42,13 @@ struct LineBudget {
     suppressed: u64,
 }
 
-/// Returns the logger. Logs nothing if `quiet`. `iperf3_is_open` means that iperf3 clients need not authenticate.
-pub fn log(format: LogFormat, quiet: bool, iperf3_is_open: bool) -> impl Fn(&ServerEvent<'_>) + Send + Sync + 'static {
+/// Returns the logger. Logs nothing with `--quiet`. `iperf3_is_open` means that iperf3 clients need not authenticate.
+pub fn log(format: LogFormat, iperf3_is_open: bool) -> impl Fn(&ServerEvent<'_>) + Send + Sync + 'static {
     let budget = || Mutex::new(LineBudget { remaining: UNAUTHENTICATED_LINES.0, since: Instant::now(), suppressed: 0 });
     // Separate buckets, so that neither kind suppresses the other.
     let (connections, iperf3) = (budget(), budget());
     move |event| {
-        if quiet {
+        if is_quiet() {
             return;
         }
         let mut line = line(event);

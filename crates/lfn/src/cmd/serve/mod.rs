@@ -28,8 +28,10 @@ use serde::{Deserialize, Serialize};
 use notify::ServiceManager;
 
 use crate::emulator_env;
+use crate::cli::output::{OutputArgs, TextOrJson};
 use crate::exit::{Exit, Failure};
 use crate::print;
+use crate::print::output::{Output, OutputFormat, print_document};
 
 /// Run the server for tests and copies
 ///
@@ -83,17 +85,13 @@ pub struct ServeArgs {
     log_format: log::LogFormat,
     #[command(flatten)]
     iperf3: iperf3::Iperf3ServeArgs,
-    /// Write no log on standard error
-    #[arg(short, long, help_heading = "Running")]
-    quiet: bool,
     /// Serve metrics for Prometheus at http://ADDRESS:PORT/metrics, without authentication
     ///
     /// Use an address such as 127.0.0.1 that only trusted clients can reach.
     #[arg(long, value_name = "ADDRESS:PORT", help_heading = "Running")]
     metrics: Option<SocketAddr>,
-    /// Print the ticket and the addresses of the server as one JSON object
-    #[arg(long)]
-    json: bool,
+    #[command(flatten)]
+    output: OutputArgs<TextOrJson>,
 }
 
 /// Saved token of the server.
@@ -118,13 +116,14 @@ pub fn run(args: ServeArgs) -> Result<Exit, Failure> {
     }
     let tokens = if args.ephemeral { None } else { Some(token_file()?) };
     args.access.check(args.root.as_deref(), tokens.as_deref())?;
+    let output = args.output.open_private()?;
     let stop = StopRequest::on_signals()?;
     // With this handler, a file size limit fails the copy and not the server.
     signal_hook::flag::register(signal_hook::consts::SIGXFSZ, Arc::default())?;
     raise_open_file_limit();
     let server = bind(&args)?;
     let iperf3 = args.iperf3.bind(&server, args.limits.access(), args.limits.connections())?;
-    let stamp = args.stamp.start(args.bind, args.limits.access(), args.quiet, stop.requested.clone())?;
+    let stamp = args.stamp.start(args.bind, args.limits.access(), stop.requested.clone())?;
     let (stamp, reflected) = stamp.unzip();
     let page = server.metrics(move || reflected.as_ref().map(|reflected| reflected()));
     let host = match (&args.ticket_host, args.bind) {
@@ -139,7 +138,7 @@ pub fn run(args: ServeArgs) -> Result<Exit, Failure> {
         Failure::new(error).hint("choose another address or port: lfn serve --metrics 127.0.0.1:9733")
     })?;
     server.event_logger()(ServerEvent::Sandboxed(sandbox.description()));
-    announce(&server, &host, metrics, stamp, iperf3.as_ref(), args.json)?;
+    announce(&server, &host, metrics, stamp, iperf3.as_ref(), output)?;
     let manager = ServiceManager::from_environment();
     manager.ready(&server.local_addr()?.to_string());
     manager.watch(stop.requested.clone(), server.heartbeat());
@@ -197,24 +196,25 @@ fn announce(
     metrics: Option<SocketAddr>,
     stamp: Option<SocketAddr>,
     iperf3: Option<&lfn_net::iperf3::server::IperfServer>,
-    json: bool,
+    mut output: Output,
 ) -> Result<(), Failure> {
     let ticket = server.ticket(host)?;
-    let mut out = if json { print::json() } else { print::out() };
-    if json {
-        let fingerprint = ticket.fingerprint.to_string();
-        let listen = server.local_addr()?;
-        let mut object = serde_json::json!({
-            "schema": "lfn.serve/1", "ticket": ticket.to_string(), "listen": listen, "fingerprint": fingerprint,
-            "metrics": metrics, "stamp": stamp,
-        });
-        if let Some(iperf3) = iperf3 {
-            object["iperf3"] = iperf3.local_addr()?.to_string().into();
-        }
-        writeln!(out, "{object}")?;
-    } else {
-        writeln!(out, "{ticket}")?;
+    let fingerprint = ticket.fingerprint.to_string();
+    let listen = server.local_addr()?;
+    let mut object = serde_json::json!({
+        "schema": "lfn.serve/1", "ticket": ticket.to_string(), "listen": listen, "fingerprint": fingerprint,
+        "metrics": metrics, "stamp": stamp,
+    });
+    if let Some(iperf3) = iperf3 {
+        object["iperf3"] = iperf3.local_addr()?.to_string().into();
     }
+    output.write_report(&object)?;
+    if output.format() == OutputFormat::Json {
+        // One line, since the reader waits for it while the server runs.
+        return Ok(print_document(&object, OutputFormat::Ndjson)?);
+    }
+    let mut out = print::out();
+    writeln!(out, "{ticket}")?;
     Ok(out.flush()?)
 }
 
@@ -227,7 +227,7 @@ fn bind(args: &ServeArgs) -> Result<Server, Failure> {
         match Server::bind(
             config(args, SocketAddr::new(address, args.port))?,
             service::serve,
-            log::log(args.log_format, args.quiet, !args.iperf3.has_users()),
+            log::log(args.log_format, !args.iperf3.has_users()),
         ) {
             Ok(server) => return Ok(server),
             Err(error) => last = Some(error),

@@ -36,15 +36,12 @@ impl StampServeArgs {
         &self,
         bind: Option<IpAddr>,
         access: Access,
-        quiet: bool,
         stop: Arc<AtomicBool>,
     ) -> Result<Option<(SocketAddr, impl Fn() -> ReflectorTally + Send + Sync + use<>)>, Failure> {
         let Some(port) = self.stamp else { return Ok(None) };
         let reflecting = self.listen(bind, port, access)?;
         let (listen, tally) = (reflecting.local_addr()?, reflecting.tally());
-        if !quiet {
-            print::message(format_args!("STAMP reflector at {listen}\n"));
-        }
+        print::message(format_args!("STAMP reflector at {listen}\n"));
         thread::Builder::new().name("STAMP reflector".into()).spawn(move || reflecting.run(&stop))?;
         Ok(Some((listen, tally)))
     }

@@ -12,11 +12,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use lfn_net::server::{ServeError, Server};
+use lfn_net::server::{ServeError, Server, ServerEvent};
 use lfn_net::service;
 use lfn_sys::process::raise_open_file_limit;
 
-use super::{ServeArgs, StopRequest, config, log};
+use super::{ServeArgs, StopRequest, config};
 use crate::exit::{Exit, Failure};
 use crate::print;
 use crate::ssh::{Announcement, PortRange};
@@ -97,7 +97,7 @@ fn listen(args: &mut ServeArgs) -> Result<Server, Failure> {
     for port in args.stdio.ports.unwrap_or(PortRange::ANY).iter() {
         for address in &addresses {
             let config = config(args, SocketAddr::new(*address, port))?;
-            match Server::bind(config, service::serve, log::log(args.log_format, true, false)) {
+            match Server::bind(config, service::serve, |_: &ServerEvent<'_>| {}) {
                 Ok(server) => return Ok(server),
                 Err(error) => last = Some(error),
             }

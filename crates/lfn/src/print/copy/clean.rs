@@ -10,11 +10,12 @@ use serde::Serialize;
 
 use crate::exit::{Exit, Failure};
 use crate::print;
+use crate::print::output::{Output, OutputFormat, print_document};
 
 /// Counts of the files found so far.
 pub struct CleanReport {
     rule: CleanRule,
-    json: bool,
+    output: Output,
     places: Vec<String>,
     counts: LeftoverCounts,
     errors: u64,
@@ -44,9 +45,9 @@ struct ReportJson<'a> {
 
 impl CleanReport {
     /// Creates a report; the places are as typed, without secrets.
-    pub fn new(rule: CleanRule, json: bool, places: impl Iterator<Item = String>) -> Self {
+    pub fn new(rule: CleanRule, output: Output, places: impl Iterator<Item = String>) -> Self {
         let (places, counts) = (places.collect(), LeftoverCounts::default());
-        CleanReport { rule, json, places, counts, errors: 0, failed: None }
+        CleanReport { rule, output, places, counts, errors: 0, failed: None }
     }
 
     /// Prints one event of a host; `host` is none for this host.
@@ -60,7 +61,7 @@ impl CleanReport {
             }
             CleanEvent::Unreadable { path, reason } => {
                 self.errors += 1;
-                print::message(format_args!("lfn: {}{path}: {reason}\n", host_prefix(host)));
+                print::error(format_args!("lfn: {}{path}: {reason}\n", host_prefix(host)));
             }
         }
     }
@@ -72,7 +73,7 @@ impl CleanReport {
     }
 
     fn print_line(&self, host: Option<&str>, left: &Leftover) -> io::Result<()> {
-        if self.json {
+        if self.output.format().is_json() {
             let mut out = print::json();
             serde_json::to_writer(&mut out, &LeftoverJson { host, leftover: left })?;
             return writeln!(out);
@@ -85,12 +86,12 @@ impl CleanReport {
         if let Some(error) = self.failed {
             return Err(error.into());
         }
-        let CleanReport { rule, counts, errors: troubles, places, .. } = &self;
-        if self.json {
-            let json = ReportJson { schema: "lfn.clean/2", places, rule: *rule, counts: *counts, errors: *troubles };
-            let mut out = print::json();
-            serde_json::to_writer(&mut out, &json)?;
-            writeln!(out)?;
+        let CleanReport { rule, counts, errors: troubles, places, mut output, .. } = self;
+        let (counts, troubles) = (&counts, &troubles);
+        let document = ReportJson { schema: "lfn.clean/2", places: &places, rule, counts: *counts, errors: *troubles };
+        output.write_report(&document)?;
+        if output.format().is_json() {
+            print_document(&document, OutputFormat::Ndjson)?;
         } else {
             // After an error, the message "nothing found" would be wrong.
             if *troubles == 0 || *counts != LeftoverCounts::default() {

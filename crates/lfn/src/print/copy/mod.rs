@@ -22,6 +22,8 @@ use serde::Serialize;
 use crate::exit::Failure;
 use crate::prediction::CopyPrediction;
 use crate::print;
+use crate::print::output::{Output, OutputFormat, print_document};
+use crate::print::settings::is_quiet;
 pub use progress::CopyProgress;
 
 /// A finished copy and its prediction.
@@ -97,8 +99,22 @@ struct ReportJson<'a> {
 }
 
 impl CopyReport<'_> {
-    /// Prints one JSON object on stdout, in one line if it follows other lines.
-    pub fn json(&self, line: bool) -> Result<(), Failure> {
+    /// Writes the report file and prints the result. Without `is_error_line_enough` the text is printed too.
+    pub fn print(&self, mut output: Output, is_error_line_enough: bool) -> Result<(), Failure> {
+        let document = self.document();
+        output.write_report(&document)?;
+        match output.format() {
+            OutputFormat::Text if is_error_line_enough || is_quiet() => Ok(()),
+            OutputFormat::Text => self.text(),
+            // After the lines of entries, the report is one more line.
+            OutputFormat::Json if !self.options.transfer_options.report_entries => {
+                Ok(print_document(&document, OutputFormat::Json)?)
+            }
+            _ => Ok(print_document(&document, OutputFormat::Ndjson)?),
+        }
+    }
+
+    fn document(&self) -> ReportJson<'_> {
         let CopyOutcome {
             bytes,
             digest,
@@ -115,7 +131,7 @@ impl CopyReport<'_> {
             changes,
         } = self.outcome;
         let (congestion, congestion_reason) = self.switched().unzip();
-        let json = ReportJson {
+        ReportJson {
             schema: "lfn.copy/2",
             sources: &self.sources,
             destination: &self.destination,
@@ -153,14 +169,7 @@ impl CopyReport<'_> {
             sender: sample.sender,
             receiver: sample.receiver,
             sockets: sample.sockets,
-        };
-        let mut out = print::json();
-        // After the lines of entries, the report is one more line.
-        match line || self.options.transfer_options.report_entries {
-            true => serde_json::to_writer(&mut out, &json)?,
-            false => serde_json::to_writer_pretty(&mut out, &json)?,
         }
-        Ok(writeln!(out)?)
     }
 
     /// Prints some lines on stdout.

@@ -15,6 +15,8 @@ use serde::Serialize;
 
 use super::progress_line::{CopyState, ProgressLine};
 use crate::prediction::{CopyPrediction, Predictor};
+use crate::print::output::OutputFormat;
+use crate::print::settings::is_quiet;
 use crate::print::{self, terminal};
 
 /// Time over which the rate and the limit are computed.
@@ -74,8 +76,9 @@ struct ProgressEvent {
 
 impl<'a> CopyProgress<'a> {
     /// Creates the display of a copy. The bar is hidden if stderr is not a terminal.
-    pub fn new(predictor: &'a Predictor, near_sends: bool, ndjson: bool) -> Self {
-        let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr());
+    pub fn new(predictor: &'a Predictor, near_sends: bool, format: OutputFormat) -> Self {
+        let target = if is_quiet() { ProgressDrawTarget::hidden() } else { ProgressDrawTarget::stderr() };
+        let bar = ProgressBar::with_draw_target(None, target);
         // Set before the first drawing, which would use the default style.
         if let Ok(style) = ProgressStyle::with_template("{wide_msg}") {
             bar.set_style(style);
@@ -84,7 +87,7 @@ impl<'a> CopyProgress<'a> {
         CopyProgress {
             bar,
             line,
-            ndjson,
+            ndjson: format == OutputFormat::Ndjson,
             near_sends,
             predictor,
             samples: looks,

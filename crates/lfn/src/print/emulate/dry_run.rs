@@ -113,19 +113,13 @@ struct DelayJson {
 }
 
 impl DryRunReport {
-    /// Prints one JSON object on stdout. Its figures do not depend on the machine or the time.
-    pub fn json(&self) -> io::Result<()> {
-        let mut out = print::json();
-        serde_json::to_writer_pretty(&mut out, &self.document())?;
-        writeln!(out)
-    }
-
     /// Prints a page on stdout.
     pub fn text(&self) -> io::Result<()> {
         print::out().write_all(self.page().as_bytes())
     }
 
-    fn document(&self) -> DryRunJson<'_> {
+    /// Returns the document. Its figures do not depend on the machine or the time.
+    pub fn document(&self) -> impl Serialize {
         let TransferReport { senders, links: [forward, back], duplicates, waiting, steps, .. } = &self.transfer;
         DryRunJson {
             schema: SCHEMA,

@@ -61,8 +61,8 @@ pub fn list(profiles: &[(Profile, EmulatedPath)], traces: &[&BuiltInTrace]) -> S
     text + "\n"
 }
 
-/// Returns the same list as JSON, with all properties of each profile.
-pub fn json(profiles: &[(Profile, EmulatedPath)], traces: &[&BuiltInTrace]) -> serde_json::Result<String> {
+/// Returns the document of the same list, with all properties of each profile.
+pub fn document(profiles: &[(Profile, EmulatedPath)], traces: &[&BuiltInTrace]) -> impl Serialize {
     let profiles = profiles.iter().map(|(profile, path)| {
         let [forward, back] = path.capacities().map(|capacity| CapacityJson { capacity });
         ProfileJson {
@@ -77,8 +77,7 @@ pub fn json(profiles: &[(Profile, EmulatedPath)], traces: &[&BuiltInTrace]) -> s
         }
     });
     let traces = traces.iter().map(|trace| TraceJson { name: trace.name, title: trace.title, source: trace.source });
-    let document = ProfileListJson { schema: SCHEMA, profiles: profiles.collect(), traces: traces.collect() };
-    serde_json::to_string_pretty(&document)
+    ProfileListJson { schema: SCHEMA, profiles: profiles.collect(), traces: traces.collect() }
 }
 
 /// Returns the RTT and the rate of each direction.

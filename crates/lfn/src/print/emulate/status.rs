@@ -14,11 +14,11 @@ pub fn text(standing: &RunStatus) -> String {
     out
 }
 
-/// Returns the status as one JSON object.
-pub fn json(standing: &RunStatus) -> serde_json::Result<String> {
+/// Returns the document of the status.
+pub fn document(standing: &RunStatus) -> serde_json::Result<serde_json::Value> {
     let mut object = serde_json::to_value(standing)?;
     object["schema"] = "lfn.emulate.show/2".into();
-    serde_json::to_string(&object)
+    Ok(object)
 }
 
 fn describe(out: &mut String, number: u32, standing: &PathStatus) {

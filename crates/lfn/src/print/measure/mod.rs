@@ -1,17 +1,13 @@
 //! Results of tests: text for the user, JSON at the end, NDJSON during the tests, CSV, and the layout of nettest from
 //! 1995.
 //!
-//! All formats are made from the same document (`stored`), which `--save` writes and `lfn show` reads.
+//! All formats are made from the same document (`stored`), which `--report` writes and `lfn show` reads.
 
-mod json;
 mod live;
 mod ndjson;
 mod nettest;
-mod save;
 mod stored;
 mod text;
-
-pub use save::SaveFile;
 
 use std::io::{self, Write};
 use std::time::Duration;
@@ -30,21 +26,7 @@ use lfn_net::tester::{Measurement, Test, TestProgress};
 
 use crate::exit::Failure;
 use crate::print;
-
-/// Output format of a test.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum OutputFormat {
-    /// A table during the test, and a summary.
-    Text,
-    /// One object at the end.
-    Json,
-    /// One line for each event, during the test.
-    Ndjson,
-    /// One row for each interval and stream, at the end.
-    Csv,
-    /// The rows `write`, `read` and `r/w` of nettest.
-    Nettest,
-}
+use crate::print::output::{Output, OutputFormat, print_document};
 
 /// A finished test with its diagnosis.
 pub struct TestRun {
@@ -107,9 +89,7 @@ fn predict_datagrams(evidence: &Evidence, sender: &EndReport) -> Option<(Predict
 
 /// Prints the tests of a command, and keeps their results for the document.
 pub struct Printer {
-    format: OutputFormat,
-    /// File of `--save`, if it was requested.
-    save: Option<SaveFile>,
+    output: Output,
     origin: Origin,
     omit: Option<Duration>,
     /// Display below the table, on a terminal.
@@ -133,18 +113,18 @@ impl Printer {
     /// Creates a printer for the tests of one command. `omit` is the start-up time set by the user. `watched` enables
     /// the live display on a terminal.
     pub fn new(
-        format: OutputFormat,
-        save: Option<SaveFile>,
+        output: Output,
         origin: Origin,
         omit: Option<Duration>,
         watched: bool,
     ) -> Self {
+        let format = output.format();
         let mut events = ndjson::Events::default();
         if format == OutputFormat::Ndjson {
             events.start(&origin);
         }
         let live = if watched && format == OutputFormat::Text { live::LiveDisplay::new() } else { None };
-        Printer { format, save, origin, omit, live, events, runs: Vec::new(), tests: Vec::new() }
+        Printer { output, origin, omit, live, events, runs: Vec::new(), tests: Vec::new() }
     }
 
     /// Starts a test, alone or together with another one, and returns its number.
@@ -157,7 +137,7 @@ impl Printer {
         let number = self.tests.len() - 1;
         if let Some(live) = &mut self.live {
             live.begin(number, test);
-        } else if self.format == OutputFormat::Ndjson {
+        } else if self.output.format() == OutputFormat::Ndjson {
             self.events.begin(test);
         }
         number
@@ -180,7 +160,7 @@ impl Printer {
                 TestProgress::Step(ramp) => unfinished.ramp = Some((*ramp).clone()),
             }
         }
-        match self.format {
+        match self.output.format() {
             OutputFormat::Text => match &mut self.live {
                 // The drawn lines make room for new lines of the table.
                 Some(live) => live.progress(number, progress, || seen.table.progress(progress)),
@@ -195,7 +175,7 @@ impl Printer {
     pub fn end_test(&mut self, number: usize, run: TestRun) -> io::Result<()> {
         self.live.iter_mut().for_each(live::LiveDisplay::end);
         let seen = &mut self.tests[number];
-        match self.format {
+        match self.output.format() {
             OutputFormat::Text => seen.table.finish(&run)?,
             OutputFormat::Ndjson => self.events.findings(number, &run.findings),
             _ => {}
@@ -212,23 +192,21 @@ impl Printer {
             let (message, hint) = failure.lines();
             CommandError { message, hint }
         });
-        let Printer { format, save, origin, events, runs, tests, .. } = self;
+        let Printer { mut output, origin, events, runs, tests, .. } = self;
         // If two tests failed together, the first one is stored.
         let (mut table, unfinished) = match tests.into_iter().find(|seen| seen.unfinished.is_some()) {
             Some(seen) => (Some(seen.table), seen.unfinished),
             None => (None, None),
         };
         let document = TestDocument { schema: TestSchema::V3, origin, runs, unfinished, error };
-        if let Some(file) = save {
-            file.write(&document)?;
-        }
-        match format {
+        output.write_report(&document)?;
+        match output.format() {
             OutputFormat::Text => {
                 if let (Some(table), Some(seen)) = (&mut table, &document.unfinished) {
                     table.finish_unfinished(seen)?;
                 }
             }
-            OutputFormat::Json => json::print(&document)?,
+            OutputFormat::Json => print_document(&document, OutputFormat::Json)?,
             OutputFormat::Ndjson => events.finish(document)?,
             OutputFormat::Csv => print::csv().write_all(report::interval_csv(&document).as_bytes())?,
             // The layout of nettest has no form for a failure.

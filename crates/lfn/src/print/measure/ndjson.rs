@@ -8,6 +8,7 @@ use lfn_core::wire::measure::{Interval, TestDirection};
 use lfn_net::tester::{Test, TestProgress};
 
 use crate::print;
+use crate::print::output::set_document_printed;
 
 /// Prints the events of one command. An output error is kept for [`Events::finish`], because the test goes on.
 #[derive(Default)]
@@ -53,6 +54,7 @@ impl Events {
 
     /// Prints the last line, which has the whole result.
     pub fn finish(mut self, document: TestDocument) -> io::Result<()> {
+        set_document_printed();
         self.print_event(&TestEvent::End { result: Box::new(document) });
         self.failed.map_or(Ok(()), Err)
     }

@@ -7,6 +7,7 @@ use lfn_core::wire::copy::Selection;
 
 use super::overwrite::OverwriteFlags;
 use crate::exit::Failure;
+use crate::print::settings::is_verbose;
 
 /// Flags for hashes, fsync and the manifest.
 #[derive(clap::Args, Debug)]
@@ -55,7 +56,7 @@ impl IntegrityFlags {
             dry_run: overwrite.dry_run,
             wait_for_ready: overwrite.checksum,
             delete: overwrite.delete,
-            report_entries: overwrite.dry_run || (overwrite.verbose && overwrite.delete),
+            report_entries: overwrite.dry_run || (is_verbose() && overwrite.delete),
             report_digests: self.manifest.is_some(),
             ..TransferOptions::default()
         })

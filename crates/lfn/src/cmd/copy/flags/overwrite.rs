@@ -27,9 +27,6 @@ pub struct OverwriteFlags {
     /// Perform a trial run: print each copy, replacement, deletion and refusal, and change nothing
     #[arg(short = 'n', long)]
     pub dry_run: bool,
-    /// Print the name of each deleted file
-    #[arg(short, long)]
-    pub verbose: bool,
 }
 
 impl OverwriteFlags {

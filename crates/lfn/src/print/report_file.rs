@@ -1,8 +1,8 @@
-//! File of `--save`. It is created before the test starts, so that an error is reported early. It gets its name when
+//! File of `--report`. It is created before the command's work starts, so that an error is reported early. It gets its name when
 //! the result is complete; until then an existing file is kept. An open descriptor of this command, for example
 //! /dev/stdout, gets the result after its other output.
 //!
-//! During the test the file has no name (`O_TMPFILE`, open(2)), so a killed command leaves nothing. On a file system
+//! During the work the file has no name (`O_TMPFILE`, open(2)), so a killed command leaves nothing. On a file system
 //! without such files, it is a hidden file in the same directory.
 
 use std::fmt::Display;
@@ -11,18 +11,31 @@ use std::io::{self, BufWriter, Write};
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
 
-use lfn_core::report::TestDocument;
 use lfn_net::symlink_guard;
 use rustix::fs::{AtFlags, CWD, OFlags, linkat};
+use serde::Serialize;
 
-use super::json;
 use crate::exit::Failure;
 use crate::print::sanitize::SafeWriter;
 
-/// Destination of a saved result.
+/// True if this command has written its report.
+static IS_REPORT_WRITTEN: AtomicBool = AtomicBool::new(false);
+
+/// Reports whether this command has written its report.
+pub fn is_report_written() -> bool {
+    IS_REPORT_WRITTEN.load(Ordering::Relaxed)
+}
+
+/// Records that this command has written its report.
+pub fn set_report_written() {
+    IS_REPORT_WRITTEN.store(true, Ordering::Relaxed);
+}
+
+/// Destination of a report.
 #[derive(Debug)]
-pub enum SaveFile {
+pub enum ReportFile {
     /// A file with a name.
     Named(NamedFile),
     /// A descriptor that is open.
@@ -41,34 +54,41 @@ pub struct NamedFile {
     has_no_name: bool,
 }
 
-impl SaveFile {
+impl ReportFile {
     /// Creates the file in the directory of its final name.
     pub fn create(typed: &Path) -> Result<Self, Failure> {
-        if typed.as_os_str() == "-" {
-            return Err(Failure::usage("--save -: give a file name").hint("--json prints the result on stdout"));
-        }
+        Self::create_with_mode(typed, 0o666)
+    }
+
+    /// Creates the file so that only this user can read it.
+    pub fn create_private(typed: &Path) -> Result<Self, Failure> {
+        Self::create_with_mode(typed, 0o600)
+    }
+
+    fn create_with_mode(typed: &Path, mode: u32) -> Result<Self, Failure> {
         if is_open_already(typed) {
-            let file = OpenOptions::new().append(true).open(typed).map_err(|error| save_error(typed, error))?;
-            return Ok(SaveFile::Open(typed.to_owned(), file));
+            let file = OpenOptions::new().append(true).open(typed).map_err(|error| report_error(typed, error))?;
+            return Ok(ReportFile::Open(typed.to_owned(), file));
         }
-        symlink_guard::check(typed).map_err(|error| save_error(typed, error))?;
-        let path = resolve(typed).map_err(|error| save_error(typed, error))?;
-        let temporary = hidden_path(&path).ok_or_else(|| save_error(typed, "is not a file name"))?;
-        let (file, has_no_name) = match create_nameless(&path) {
+        symlink_guard::check(typed).map_err(|error| report_error(typed, error))?;
+        let path = resolve(typed).map_err(|error| report_error(typed, error))?;
+        let temporary = hidden_path(&path).ok_or_else(|| report_error(typed, "is not a file name"))?;
+        let (file, has_no_name) = match create_nameless(&path, mode) {
             Ok(file) => (file, true),
-            Err(_) => (create_named(&temporary).map_err(|error| save_error(typed, error))?, false),
+            Err(_) => (create_named(&temporary, mode).map_err(|error| report_error(typed, error))?, false),
         };
-        Ok(SaveFile::Named(NamedFile { file, path, temporary, has_no_name }))
+        Ok(ReportFile::Named(NamedFile { file, path, temporary, has_no_name }))
     }
 
     /// Writes the result to the file.
-    pub fn write(self, document: &TestDocument) -> Result<(), Failure> {
+    pub fn write(self, document: &impl Serialize) -> Result<(), Failure> {
+        set_report_written();
         match self {
-            SaveFile::Named(file) => file.write(document),
-            SaveFile::Open(path, file) => {
+            ReportFile::Named(file) => file.write(document),
+            ReportFile::Open(path, file) => {
                 let mut out = SafeWriter::json(BufWriter::new(file));
-                let written = json::write(&mut out, document).and_then(|()| out.flush());
-                written.map_err(|error| save_error(&path, error))
+                let written = write_json(&mut out, document).and_then(|()| out.flush());
+                written.map_err(|error| report_error(&path, error))
             }
         }
     }
@@ -76,10 +96,10 @@ impl SaveFile {
 
 impl NamedFile {
     /// Writes the result, then gives the file its name.
-    fn write(self, document: &TestDocument) -> Result<(), Failure> {
+    fn write(self, document: &impl Serialize) -> Result<(), Failure> {
         let written = || -> io::Result<()> {
             let mut out = BufWriter::new(&self.file);
-            json::write(&mut out, document)?;
+            write_json(&mut out, document)?;
             out.flush()?;
             self.file.sync_all()?;
             if self.has_no_name {
@@ -88,7 +108,7 @@ impl NamedFile {
             }
             fs::rename(&self.temporary, &self.path)
         };
-        written().map_err(|error| save_error(&self.path, error))
+        written().map_err(|error| report_error(&self.path, error))
     }
 }
 
@@ -99,21 +119,21 @@ impl Drop for NamedFile {
     }
 }
 
-/// Returns true if the path is a descriptor of this process: /dev/stdout, /dev/fd/3, /proc/self/fd/3.
-fn is_open_already(typed: &Path) -> bool {
+/// Reports whether the path is a descriptor of this process: /dev/stdout, /dev/fd/3, /proc/self/fd/3.
+pub fn is_open_already(typed: &Path) -> bool {
     let link = fs::read_link(typed).unwrap_or_default();
     [typed, &link].iter().any(|path| path.starts_with("/proc/self/fd") || path.starts_with("/dev/fd"))
 }
 
-fn create_named(temporary: &Path) -> io::Result<File> {
-    OpenOptions::new().write(true).create_new(true).open(temporary)
+fn create_named(temporary: &Path, mode: u32) -> io::Result<File> {
+    OpenOptions::new().write(true).create_new(true).mode(mode).open(temporary)
 }
 
 /// Creates a file without a name in the directory of `path`. It gets its name through `/proc` later.
-fn create_nameless(path: &Path) -> io::Result<File> {
+fn create_nameless(path: &Path, mode: u32) -> io::Result<File> {
     let directory = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
     let flags = OFlags::TMPFILE.bits().cast_signed();
-    let file = OpenOptions::new().write(true).mode(0o666).custom_flags(flags).open(directory)?;
+    let file = OpenOptions::new().write(true).mode(mode).custom_flags(flags).open(directory)?;
     fs::metadata(format!("/proc/self/fd/{}", file.as_raw_fd()))?;
     Ok(file)
 }
@@ -135,7 +155,12 @@ fn hidden_path(path: &Path) -> Option<PathBuf> {
     Some(path.with_file_name(format!(".{name}.{}.part", std::process::id())))
 }
 
-fn save_error(path: &Path, error: impl Display) -> Failure {
-    Failure::msg(format!("--save {}: {error}", path.display()))
-        .hint("choose a file in a directory that you can write to: --save result.json")
+fn write_json(out: &mut impl Write, document: &impl Serialize) -> io::Result<()> {
+    serde_json::to_writer_pretty(&mut *out, document)?;
+    writeln!(out)
+}
+
+fn report_error(path: &Path, error: impl Display) -> Failure {
+    Failure::msg(format!("--report {}: {error}", path.display()))
+        .hint("choose a file in a directory that you can write to: --report result.json")
 }

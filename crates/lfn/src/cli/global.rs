@@ -1,0 +1,32 @@
+//! Flags that every command has, with the same meaning.
+
+use clap::ValueEnum;
+
+/// Flags of every command.
+#[derive(clap::Args, Debug)]
+pub struct GlobalArgs {
+    /// Print only errors and the requested result: no summary, no hints, no progress
+    #[arg(short, long, global = true, overrides_with = "verbose", help_heading = HEADING)]
+    pub quiet: bool,
+    /// Print more details, such as the name of each copied file
+    #[arg(short, long, global = true, overrides_with = "quiet", help_heading = HEADING)]
+    pub verbose: bool,
+    /// Use colours [default: auto, on a terminal unless NO_COLOR is set]
+    #[arg(long, global = true, value_name = "WHEN", value_enum, default_value_t, hide_default_value = true)]
+    #[arg(help_heading = HEADING)]
+    pub color: ColorWhen,
+}
+
+const HEADING: &str = "Global options";
+
+/// Use of colours.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub enum ColorWhen {
+    /// On a terminal, unless NO_COLOR is set; with CLICOLOR_FORCE everywhere
+    #[default]
+    Auto,
+    /// Everywhere
+    Always,
+    /// Never
+    Never,
+}

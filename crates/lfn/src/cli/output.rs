@@ -1,0 +1,193 @@
+//! Flags for the output of a command, the same for all commands: `--output`, `--json`, `--report` and `--plot`.
+
+use std::fmt::Debug;
+use std::marker::PhantomData;
+use std::path::{Path, PathBuf};
+
+use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
+
+use crate::exit::Failure;
+use crate::print::output::{Output, OutputFormat};
+use crate::print::report_file::{ReportFile, is_open_already};
+
+const HEADING: &str = "Output";
+
+/// Extensions of the files that `--report` writes.
+const REPORT_EXTENSIONS: [&str; 1] = ["json"];
+
+/// Extensions of the pictures that `--plot` draws.
+const PLOT_EXTENSIONS: [&str; 1] = ["svg"];
+
+/// Formats of a command. The first one is the default.
+pub trait FormatSet: Clone + Debug + Send + Sync + 'static {
+    /// Formats with their descriptions.
+    const FORMATS: &'static [(OutputFormat, &'static str)];
+}
+
+/// Text, or one JSON object.
+#[derive(Clone, Debug)]
+pub struct TextOrJson;
+
+impl FormatSet for TextOrJson {
+    const FORMATS: &'static [(OutputFormat, &'static str)] =
+        &[(OutputFormat::Text, "Lines for a person"), (OutputFormat::Json, "One JSON object")];
+}
+
+/// Text, one JSON object, or one JSON object per line during the work.
+#[derive(Clone, Debug)]
+pub struct TextOrLines;
+
+impl FormatSet for TextOrLines {
+    const FORMATS: &'static [(OutputFormat, &'static str)] = &[
+        (OutputFormat::Text, "Lines for a person"),
+        (OutputFormat::Json, "One JSON object at the end"),
+        (OutputFormat::Ndjson, "One JSON object per line as soon as it is known"),
+    ];
+}
+
+/// Text, one JSON object, or a table.
+#[derive(Clone, Debug)]
+pub struct TextOrTable;
+
+impl FormatSet for TextOrTable {
+    const FORMATS: &'static [(OutputFormat, &'static str)] = &[
+        (OutputFormat::Text, "Lines for a person"),
+        (OutputFormat::Json, "One JSON object"),
+        (OutputFormat::Csv, "A table with one row for each result"),
+    ];
+}
+
+/// Formats of a test.
+#[derive(Clone, Debug)]
+pub struct TestFormats;
+
+impl FormatSet for TestFormats {
+    const FORMATS: &'static [(OutputFormat, &'static str)] = &[
+        (OutputFormat::Text, "Lines for a person"),
+        (OutputFormat::Json, "One JSON object at the end"),
+        (OutputFormat::Ndjson, "One JSON object per line for each event; the last one is the complete result"),
+        (OutputFormat::Csv, "A table with one row for each interval and stream"),
+        (OutputFormat::Nettest, "The format of nettest (1995); implies --both"),
+    ];
+}
+
+/// Flags for the result of a command.
+#[derive(clap::Args, Debug)]
+pub struct OutputArgs<S: FormatSet> {
+    /// Set the format of the result on standard output
+    #[arg(long, value_name = "FORMAT", default_value = "text", conflicts_with = "json", help_heading = HEADING)]
+    #[arg(value_parser = format_parser::<S>())]
+    output: OutputFormat,
+    /// Print the result in JSON format; short for --output json
+    #[arg(short = 'J', long, help_heading = HEADING)]
+    json: bool,
+    /// Write the result to FILE too; the extension selects the format: .json
+    #[arg(long, value_name = "FILE", value_parser = clap::builder::OsStringValueParser::new().try_map(report_path))]
+    #[arg(help_heading = HEADING)]
+    report: Option<PathBuf>,
+    #[arg(skip)]
+    formats: PhantomData<S>,
+}
+
+impl<S: FormatSet> OutputArgs<S> {
+    /// Returns the format of standard output.
+    pub fn format(&self) -> OutputFormat {
+        if self.json { OutputFormat::Json } else { self.output }
+    }
+
+    /// Returns the file of `--report`.
+    pub fn report(&self) -> Option<&Path> {
+        self.report.as_deref()
+    }
+
+    /// Does the same as [`OutputArgs::open`] for a result with a secret: only this user can read the report file.
+    pub fn open_private(&self) -> Result<Output, Failure> {
+        let report = self.report.as_deref().map(ReportFile::create_private).transpose()?;
+        Ok(Output::new(self.format(), report))
+    }
+
+    /// Creates the report file, so that an error is found before the work, and returns the destinations of the result.
+    pub fn open(&self) -> Result<Output, Failure> {
+        let report = self.report.as_deref().map(ReportFile::create).transpose()?;
+        Ok(Output::new(self.format(), report))
+    }
+}
+
+/// Flag for the pictures of a command.
+#[derive(clap::Args, Debug)]
+pub struct PlotArgs {
+    /// Draw the result to PATH: a file (.svg), or a directory if there are several pictures
+    #[arg(long, value_name = "PATH", value_parser = clap::builder::OsStringValueParser::new().try_map(plot_path))]
+    #[arg(help_heading = HEADING)]
+    pub plot: Option<PathBuf>,
+}
+
+impl PlotArgs {
+    /// Returns the file of one of the pictures: PATH itself if the command draws only one, else `name` with the
+    /// extension .svg in the directory PATH.
+    pub fn file(&self, name: &str, is_only_picture: bool) -> Option<PathBuf> {
+        let path = self.plot.as_deref()?;
+        let is_file = path.extension().is_some() && !path.is_dir();
+        Some(if is_file && is_only_picture { path.to_owned() } else { path.join(name).with_extension("svg") })
+    }
+}
+
+fn format_parser<S: FormatSet>() -> impl TypedValueParser<Value = OutputFormat> {
+    let values = S::FORMATS.iter().map(|(format, help)| PossibleValue::new(format.name()).help(help));
+    PossibleValuesParser::new(values).map(|name| {
+        let named = S::FORMATS.iter().map(|(format, _)| *format).find(|format| format.name() == name);
+        named.unwrap_or(OutputFormat::Text)
+    })
+}
+
+/// Checks the extension of a report. An open descriptor such as /dev/stdout needs no extension.
+fn report_path(typed: std::ffi::OsString) -> Result<PathBuf, String> {
+    let path = PathBuf::from(typed);
+    if is_open_already(&path) {
+        return Ok(path);
+    }
+    check_extension(&path, &REPORT_EXTENSIONS)?;
+    Ok(path)
+}
+
+/// Checks the extension of a picture. A path without an extension is a directory.
+fn plot_path(typed: std::ffi::OsString) -> Result<PathBuf, String> {
+    let path = PathBuf::from(typed);
+    if path.extension().is_some() && !path.is_dir() {
+        check_extension(&path, &PLOT_EXTENSIONS)?;
+    }
+    Ok(path)
+}
+
+fn check_extension(path: &Path, supported: &[&str]) -> Result<(), String> {
+    let extension = path.extension().unwrap_or_default();
+    if supported.iter().any(|known| extension.eq_ignore_ascii_case(known)) {
+        return Ok(());
+    }
+    let known: Vec<_> = supported.iter().map(|known| format!(".{known}")).collect();
+    let found = if extension.is_empty() { "no extension".into() } else { format!("unknown extension .{}", extension.display()) };
+    Err(format!("{found}; supported: {}", known.join(", ")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn extension_selects_the_report_format() {
+        assert!(report_path("a/b.json".into()).is_ok() && report_path("/dev/stdout".into()).is_ok());
+        for (path, says) in [("r.html", "unknown extension .html; supported: .json"), ("r", "no extension"), ("-", "no extension")] {
+            assert!(report_path(path.into()).is_err_and(|error| error.contains(says)), "{path}");
+        }
+        assert!(plot_path("a.svg".into()).is_ok() && plot_path("pictures".into()).is_ok());
+        assert!(plot_path("a.png".into()).is_err_and(|error| error.contains(".svg")));
+    }
+
+    #[test]
+    fn several_pictures_go_to_a_directory() {
+        let plot = |path: &str| PlotArgs { plot: Some(path.into()) };
+        assert_eq!(plot("a.svg").file("window", true), Some("a.svg".into()));
+        assert_eq!(plot("pictures").file("window", true), Some("pictures/window.svg".into()));
+        assert_eq!(plot("pictures").file("window", false), Some("pictures/window.svg".into()));
+    }
+}

@@ -1,0 +1,97 @@
+//! Output that the command line requests, for the error document of a failed command.
+
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use clap::ArgMatches;
+
+use super::explain::command_name;
+use crate::exit::{Exit, Failure};
+use crate::print::output::{OutputFormat, error_document, print_error_document};
+use crate::print::report_file::{ReportFile, is_report_written};
+
+/// Format and report file that a command line requests.
+pub struct RequestedOutput {
+    /// Command and subcommand, such as `emulate set`.
+    command: String,
+    format: OutputFormat,
+    report: Option<PathBuf>,
+}
+
+impl RequestedOutput {
+    /// Returns the requested output of a valid command line.
+    pub fn of_matches(matches: &ArgMatches) -> Self {
+        let mut leaf = matches;
+        let mut names = Vec::new();
+        while let Some((name, deeper)) = leaf.subcommand() {
+            names.push(name);
+            leaf = deeper;
+        }
+        let is_json = leaf.try_get_one::<bool>("json").ok().flatten() == Some(&true);
+        let format = leaf.try_get_one::<OutputFormat>("output").ok().flatten().copied();
+        let report = leaf.try_get_one::<PathBuf>("report").ok().flatten().cloned();
+        let format = if is_json { OutputFormat::Json } else { format.unwrap_or(OutputFormat::Text) };
+        RequestedOutput { command: names.join(" "), format, report }
+    }
+
+    /// Returns the requested output of an invalid command line, as far as its words show it.
+    pub fn of_words(words: &[OsString]) -> Self {
+        let words = || words.iter().filter_map(|word| word.to_str()).take_while(|word| *word != "--");
+        let after = words().skip(1).chain([""]);
+        let format = words().zip(after).find_map(|(word, next)| match word.strip_prefix("--output=").or(Some(next)) {
+            _ if matches!(word, "--json" | "-J") => Some(OutputFormat::Json),
+            Some("json") if word.starts_with("--output") => Some(OutputFormat::Json),
+            Some("ndjson") if word.starts_with("--output") => Some(OutputFormat::Ndjson),
+            _ => None,
+        });
+        RequestedOutput { command: command_name(), format: format.unwrap_or(OutputFormat::Text), report: None }
+    }
+
+    /// Prints a failure, with an error document if one is requested. Returns the exit code. A closed pipe on standard
+    /// output counts as success.
+    pub fn report(&self, failure: Failure) -> ExitCode {
+        if failure.is_closed_stdout() && failure.exit_code() == Exit::Failed.code() {
+            return Exit::Ok.into();
+        }
+        failure.print();
+        print_error_document(&self.command, &failure, self.format);
+        if let Some(path) = &self.report {
+            self.write_report(path, &failure);
+        }
+        ExitCode::from(failure.exit_code())
+    }
+
+    /// Replaces an earlier report by the error, so that it is not taken for the result of this command. A command that
+    /// has written its report keeps it.
+    fn write_report(&self, path: &Path, failure: &Failure) {
+        // A mistyped command line does not destroy an earlier report.
+        if is_report_written() || failure.exit_code() == Exit::Usage.code() {
+            return;
+        }
+        // If the file cannot be written, the failure is often this one.
+        if let Ok(file) = ReportFile::create(path) {
+            let _ = file.write(&error_document(&self.command, failure));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words_of_an_invalid_line_request_json() {
+        let format = |line: &str| {
+            let words: Vec<OsString> = line.split(' ').map(OsString::from).collect();
+            RequestedOutput::of_words(&words).format
+        };
+        for line in ["lfn plan --nosuch --json", "lfn plan --output json x", "lfn test -J", "lfn plan --output=json"] {
+            assert_eq!(format(line), OutputFormat::Json, "{line}");
+        }
+        assert_eq!(format("lfn copy --output ndjson"), OutputFormat::Ndjson);
+        for line in ["lfn plan", "lfn plan --output csv", "lfn emulate --rtt -- lfn test --json"] {
+            assert_eq!(format(line), OutputFormat::Text, "{line}");
+        }
+    }
+}

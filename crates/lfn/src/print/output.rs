@@ -1,0 +1,119 @@
+//! Destinations of a command's result: standard output in one format, and the file of `--report`.
+//!
+//! A command makes one document. [`Output::finish`] writes it to the file and prints it in the requested format. A
+//! command that fails under JSON output prints an error document instead, unless it has printed its own.
+
+use std::io::{self, BufWriter, Write};
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use lfn_core::report::{ErrorDocument, ErrorSchema};
+use serde::Serialize;
+
+use super::report_file::ReportFile;
+use crate::exit::Failure;
+
+/// Output format of a command.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OutputFormat {
+    /// Lines for a person.
+    Text,
+    /// One object at the end.
+    Json,
+    /// One object per line.
+    Ndjson,
+    /// A table with a header (RFC 4180).
+    Csv,
+    /// The rows `write`, `read` and `r/w` of nettest.
+    Nettest,
+}
+
+impl OutputFormat {
+    /// Value of `--output`.
+    pub fn name(self) -> &'static str {
+        match self {
+            OutputFormat::Text => "text",
+            OutputFormat::Json => "json",
+            OutputFormat::Ndjson => "ndjson",
+            OutputFormat::Csv => "csv",
+            OutputFormat::Nettest => "nettest",
+        }
+    }
+
+    /// Reports whether programs read this output as JSON.
+    pub fn is_json(self) -> bool {
+        matches!(self, OutputFormat::Json | OutputFormat::Ndjson)
+    }
+}
+
+/// True if the complete document of this command is on standard output.
+static IS_DOCUMENT_PRINTED: AtomicBool = AtomicBool::new(false);
+
+/// Records that the command has printed its document, so that no error document follows.
+pub fn set_document_printed() {
+    IS_DOCUMENT_PRINTED.store(true, Ordering::Relaxed);
+}
+
+/// Destinations of the result of one command.
+pub struct Output {
+    format: OutputFormat,
+    report: Option<ReportFile>,
+}
+
+impl Output {
+    /// Creates the destinations from a format and an open report file.
+    pub fn new(format: OutputFormat, report: Option<ReportFile>) -> Self {
+        Output { format, report }
+    }
+
+    /// Returns the format of standard output.
+    pub fn format(&self) -> OutputFormat {
+        self.format
+    }
+
+    /// Writes the document to the report file if there is one, prints it as JSON if requested, and otherwise calls
+    /// `text`.
+    pub fn finish<E: Into<Failure>>(
+        mut self,
+        document: &impl Serialize,
+        text: impl FnOnce() -> Result<(), E>,
+    ) -> Result<(), Failure> {
+        self.write_report(document)?;
+        match self.format {
+            OutputFormat::Json | OutputFormat::Ndjson => print_document(document, self.format)?,
+            OutputFormat::Text | OutputFormat::Csv | OutputFormat::Nettest => text().map_err(Into::into)?,
+        }
+        Ok(())
+    }
+
+    /// Writes the document to the report file, if there is one.
+    pub fn write_report(&mut self, document: &impl Serialize) -> Result<(), Failure> {
+        self.report.take().map_or(Ok(()), |file| file.write(document))
+    }
+}
+
+/// Prints a document as JSON: indented, or in one line with [`OutputFormat::Ndjson`].
+pub fn print_document(document: &impl Serialize, format: OutputFormat) -> io::Result<()> {
+    set_document_printed();
+    let mut out = BufWriter::new(super::json());
+    match format {
+        OutputFormat::Ndjson => serde_json::to_writer(&mut out, document)?,
+        _ => serde_json::to_writer_pretty(&mut out, document)?,
+    }
+    writeln!(out)?;
+    out.flush()
+}
+
+/// Prints the error document of a failed command, unless the command has printed its own document.
+pub fn print_error_document(command: &str, failure: &Failure, format: OutputFormat) {
+    if IS_DOCUMENT_PRINTED.load(Ordering::Relaxed) || !format.is_json() {
+        return;
+    }
+    // The reader may have closed the pipe. The failure decides the exit code.
+    let _ = print_document(&error_document(command, failure), format);
+}
+
+/// Returns the document of a failed command.
+pub fn error_document(command: &str, failure: &Failure) -> ErrorDocument {
+    let (error, hint) = failure.lines();
+    ErrorDocument { schema: ErrorSchema::V1, command: command.to_owned(), error, hint, exit_code: failure.exit_code() }
+}

@@ -1,0 +1,51 @@
+//! Settings of all output of the process: amount and colours. `main` sets them once, after the command line is parsed.
+
+use std::env;
+use std::sync::OnceLock;
+
+use crate::cli::ColorWhen;
+
+/// Amount and colours of the output.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct PrintSettings {
+    /// Only errors and requested results are printed.
+    pub quiet: bool,
+    /// More details are printed.
+    pub verbose: bool,
+    /// Use of colours.
+    pub color: ColorWhen,
+}
+
+static SETTINGS: OnceLock<PrintSettings> = OnceLock::new();
+
+/// Sets the settings of this process. Later calls have no effect.
+pub fn configure(settings: PrintSettings) {
+    let _ = SETTINGS.set(settings);
+}
+
+fn settings() -> PrintSettings {
+    SETTINGS.get().copied().unwrap_or_default()
+}
+
+/// Reports whether only errors and requested results are printed (`--quiet`).
+pub fn is_quiet() -> bool {
+    settings().quiet
+}
+
+/// Reports whether more details are printed (`--verbose`).
+pub fn is_verbose() -> bool {
+    settings().verbose
+}
+
+/// Reports whether a stream has colours: as `--color` says, or else NO_COLOR (no-color.org), CLICOLOR_FORCE
+/// (bixense.com/clicolors) and whether the stream is a terminal with colours.
+pub fn has_colours(is_terminal: bool) -> bool {
+    let is_set = |name| env::var_os(name).is_some_and(|value| !value.is_empty());
+    match settings().color {
+        ColorWhen::Always => true,
+        ColorWhen::Never => false,
+        ColorWhen::Auto if is_set("NO_COLOR") => false,
+        ColorWhen::Auto if env::var_os("CLICOLOR_FORCE").is_some_and(|value| !value.is_empty() && value != "0") => true,
+        ColorWhen::Auto => is_terminal && env::var_os("TERM").is_some_and(|term| term != "dumb"),
+    }
+}

@@ -1,0 +1,156 @@
+//! Conventions of the command line that hold for every command: output formats, reports, amount, colours and errors.
+#![allow(clippy::unwrap_used, reason = "a test")]
+
+mod support;
+
+use std::fs;
+use std::process::Output;
+
+use serde_json::Value;
+use support::{lfn, stderr, stdout};
+
+const PLAN: [&str; 5] = ["plan", "--rate", "100mbit", "--rtt", "70ms"];
+
+fn run(words: &[&str]) -> Output {
+    lfn().args(words).env("HOME", "/nonexistent").env_remove("XDG_CONFIG_HOME").output().unwrap()
+}
+
+fn json(output: &Output) -> Value {
+    serde_json::from_slice(&output.stdout)
+        .unwrap_or_else(|error| panic!("{error}: {} {}", stdout(output), stderr(output)))
+}
+
+#[test]
+fn json_flag_is_short_for_output_json() {
+    let outputs = [&["--json"][..], &["-J"], &["--output", "json"], &["--output=json"]];
+    let outputs = outputs.map(|flags| stdout(&run(&[&PLAN[..], flags].concat())));
+    assert!(outputs.iter().all(|output| *output == outputs[0] && output.contains("lfn.plan/")), "{outputs:?}");
+    assert!(serde_json::from_str::<Value>(&stdout(&run(&PLAN))).is_err());
+}
+
+#[test]
+fn removed_output_flags_name_their_replacement() {
+    for (command, flag, instead) in [
+        ("test far", "--csv", "--output csv"),
+        ("test far", "--ndjson", "--output ndjson"),
+        ("test far", "--nettest", "--output nettest"),
+        ("copy a b", "--ndjson", "--output ndjson"),
+        ("show a.json", "--csv", "--output csv"),
+        ("test far", "--save", "--report"),
+    ] {
+        let words: Vec<_> = command.split(' ').chain([flag]).collect();
+        let output = run(&words);
+        assert_eq!(output.status.code(), Some(2), "{words:?}");
+        assert!(stderr(&output).contains(&format!("hint: use {instead}")), "{}", stderr(&output));
+    }
+}
+
+#[test]
+fn unsupported_format_error_lists_the_supported_ones() {
+    let output = run(&[&PLAN[..], &["--output", "csv"]].concat());
+    assert_eq!(output.status.code(), Some(2));
+    assert!(stderr(&output).contains("'csv'"), "{}", stderr(&output));
+}
+
+#[test]
+fn report_has_the_document_of_json_output() {
+    let home = tempfile::tempdir().unwrap();
+    let file = home.path().join("plan.json");
+    let text = run(&[&PLAN[..], &["--report", file.to_str().unwrap()]].concat());
+    assert!(text.status.success(), "{}", stderr(&text));
+    assert_eq!(stdout(&text), stdout(&run(&PLAN)));
+    assert_eq!(fs::read_to_string(&file).unwrap(), stdout(&run(&[&PLAN[..], &["--json"]].concat())));
+    assert_eq!(fs::read_dir(home.path()).unwrap().count(), 1, "nothing else is left");
+}
+
+#[test]
+fn report_extension_error_lists_the_supported_ones() {
+    let home = tempfile::tempdir().unwrap();
+    for (name, says) in [("a.html", ".html"), ("a", "no extension"), ("a.json.gz", ".gz")] {
+        let file = home.path().join(name);
+        let report = ["--report", file.to_str().unwrap()];
+        let emulate = ["emulate", "--rtt", "1ms", "--rate", "1mbit"];
+        for command in [&PLAN[..], &["copy", "a", "b"], &["test", "far"], &emulate] {
+            let output = run(&[command, &report].concat());
+            assert_eq!(output.status.code(), Some(2), "{command:?}");
+            let error = stderr(&output);
+            assert!(error.contains(says) && error.contains("supported: .json"), "{error}");
+        }
+        assert!(!file.exists());
+    }
+}
+
+#[test]
+fn failures_under_json_output_print_a_document() {
+    for (words, command, code) in [
+        (&["plan", "--rate", "fast", "--rtt", "1ms", "--json"][..], "plan", 2),
+        (&["plan", "--nosuch", "--output", "json"], "plan", 2),
+        (&["hosts", "remove", "nobody", "--json"], "hosts remove", 1),
+        (&["show", "/nonexistent.json", "--output=json"], "show", 1),
+        (&["verify", "/nonexistent", "--output", "ndjson"], "verify", 1),
+        (&["nosuch", "--json"], "", 2),
+    ] {
+        let output = run(words);
+        assert_eq!(output.status.code(), Some(code), "{words:?}");
+        let document = json(&output);
+        assert_eq!(document["schema"], "lfn.error/1", "{document}");
+        assert_eq!((&document["command"], &document["exit_code"]), (&command.into(), &code.into()), "{document}");
+        let error = document["error"].as_str().unwrap();
+        assert!(stderr(&output).starts_with(&format!("lfn: {error}\n")), "{document} {}", stderr(&output));
+    }
+    assert_eq!(stdout(&run(&["plan", "--nosuch"])), "");
+}
+
+#[test]
+fn every_command_with_a_result_has_json() {
+    let home = tempfile::tempdir().unwrap();
+    let lfn = |words: &str| {
+        let mut command = lfn();
+        let output = command.args(words.split(' ')).env("HOME", home.path()).env_remove("XDG_CONFIG_HOME").output();
+        let output = output.unwrap();
+        assert!(output.status.success(), "{words}: {}", stderr(&output));
+        json(&output)
+    };
+    let ticket = lfn("token add field --json")["ticket"].as_str().unwrap().to_owned();
+    assert_eq!(lfn(&format!("hosts add far {ticket} --json"))["replaced"], false);
+    assert_eq!(lfn(&format!("hosts add far {ticket} --json"))["replaced"], true);
+    assert!(lfn("hosts list --json")["hosts"]["far"].is_string());
+    assert_eq!(lfn("hosts remove far --json")["name"], "far");
+    assert_eq!(lfn("token list --json")["tokens"][0]["name"], "field");
+    assert_eq!(lfn("token revoke field --json")["name"], "field");
+    assert_eq!(lfn("emulate --list --json")["schema"], "lfn.emulate.list/1");
+    assert_eq!(lfn("emulate --rtt 1ms --rate 1mbit --dry-run --size 1MB --json")["schema"], "lfn.dry-run/2");
+}
+
+#[test]
+fn report_with_a_secret_is_private() {
+    use std::os::unix::fs::PermissionsExt;
+    let home = tempfile::tempdir().unwrap();
+    let file = home.path().join("ticket.json");
+    let words = ["token", "add", "field", "--report", file.to_str().unwrap()];
+    assert!(lfn().args(words).env("HOME", home.path()).output().unwrap().status.success());
+    assert_eq!(fs::metadata(&file).unwrap().permissions().mode() & 0o777, 0o600);
+}
+
+#[test]
+fn quiet_silences_hints_and_keeps_results() {
+    let failed = run(&["-q", "hosts", "remove", "nobody"]);
+    assert_eq!(stderr(&failed), "lfn: no ticket is saved as 'nobody'\n");
+    assert!(stderr(&run(&["hosts", "remove", "nobody"])).contains("hint:"));
+    assert_eq!(stdout(&run(&[&PLAN[..], &["--quiet"]].concat())), stdout(&run(&PLAN)));
+}
+
+#[test]
+fn colours_need_a_terminal_or_a_request() {
+    let error = |words: &[&str], variables: &[(&str, &str)]| {
+        let mut command = lfn();
+        command.args(["hosts", "remove", "nobody"]).args(words).env("HOME", "/nonexistent").env_remove("NO_COLOR");
+        stderr(&command.envs(variables.iter().copied()).output().unwrap())
+    };
+    assert!(!error(&[], &[]).contains('\x1b'));
+    assert!(error(&["--color", "always"], &[]).contains("\x1b[1;31mlfn:\x1b[0m no ticket"));
+    assert!(error(&[], &[("CLICOLOR_FORCE", "1")]).contains('\x1b'));
+    assert!(!error(&[], &[("CLICOLOR_FORCE", "1"), ("NO_COLOR", "1")]).contains('\x1b'));
+    assert!(error(&["--color=always"], &[("NO_COLOR", "1")]).contains('\x1b'), "the flag wins");
+    assert!(!error(&["--color", "never"], &[("CLICOLOR_FORCE", "1")]).contains('\x1b'));
+}
