@@ -413,7 +413,9 @@ fn failed_start_leaves_no_log() {
     let kept = home.path().join("kept.jsonl");
     fs::write(&kept, "what was there").unwrap();
     let mut command = lfn();
-    command.args(["emulate", "--rtt", "20ms", "--rate", "50mbit", "--report", "/no/such/report.json", "--log"]).arg(&kept);
+    command
+        .args(["emulate", "--rtt", "20ms", "--rate", "50mbit", "--report", "/no/such/report.json", "--log"])
+        .arg(&kept);
     assert_eq!(command.args(["--", "true"]).output().unwrap().status.code(), Some(1));
     assert_eq!(fs::read_to_string(&kept).unwrap(), "what was there");
     assert_eq!(fs::read_dir(home.path()).unwrap().count(), 1);

@@ -244,7 +244,8 @@ fn lfn_test(flags: &[&str]) -> Output {
 #[test]
 fn last_event_has_the_complete_result() {
     let server = Server::start(&[]);
-    let output = server.test(&["--time", "400ms", "--interval", "100ms", "--both", "--output", "ndjson", "--rate", "1tbit"]);
+    let output =
+        server.test(&["--time", "400ms", "--interval", "100ms", "--both", "--output", "ndjson", "--rate", "1tbit"]);
     let lines: Vec<Value> = succeeded(&output).lines().map(|line| serde_json::from_str(line).unwrap()).collect();
     for line in &lines {
         assert_valid("lfn.test.3.event", line);

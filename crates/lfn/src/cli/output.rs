@@ -165,7 +165,11 @@ fn check_extension(path: &Path, supported: &[&str]) -> Result<(), String> {
         return Ok(());
     }
     let known: Vec<_> = supported.iter().map(|known| format!(".{known}")).collect();
-    let found = if extension.is_empty() { "no extension".into() } else { format!("unknown extension .{}", extension.display()) };
+    let found = if extension.is_empty() {
+        "no extension".into()
+    } else {
+        format!("unknown extension .{}", extension.display())
+    };
     Err(format!("{found}; supported: {}", known.join(", ")))
 }
 
@@ -176,7 +180,9 @@ mod tests {
     #[test]
     fn extension_selects_the_report_format() {
         assert!(report_path("a/b.json".into()).is_ok() && report_path("/dev/stdout".into()).is_ok());
-        for (path, says) in [("r.html", "unknown extension .html; supported: .json"), ("r", "no extension"), ("-", "no extension")] {
+        for (path, says) in
+            [("r.html", "unknown extension .html; supported: .json"), ("r", "no extension"), ("-", "no extension")]
+        {
             assert!(report_path(path.into()).is_err_and(|error| error.contains(says)), "{path}");
         }
         assert!(plot_path("a.svg".into()).is_ok() && plot_path("pictures".into()).is_ok());

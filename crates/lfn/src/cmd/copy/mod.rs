@@ -28,8 +28,8 @@ use lfn_sys::process::signal::SIGHUP;
 use lfn_sys::process::{is_ignored, raise_open_file_limit};
 use signal_hook::consts::{SIGINT, SIGTERM};
 
-use crate::emulator_env;
 use crate::cli::output::{OutputArgs, TextOrLines};
+use crate::emulator_env;
 use crate::exit::{Exit, Failure};
 use crate::prediction::Predictor;
 use crate::print::{

@@ -154,8 +154,10 @@ pub fn run(mut args: EmulateArgs) -> Result<Exit, Failure> {
         return args.dry_run.run(&args.path()?, args.seed()?, args.output.open()?);
     }
     if args.output.format() != OutputFormat::Text {
-        return Err(Failure::usage("--output json needs --list or --dry-run, since the output of a run belongs to CMD")
-            .hint("to write the accuracy report as JSON, use --report report.json"));
+        return Err(Failure::usage(
+            "--output json needs --list or --dry-run, since the output of a run belongs to CMD",
+        )
+        .hint("to write the accuracy report as JSON, use --report report.json"));
     }
     let mut setup = args.setup()?;
     let (report, log) = args.open_files()?;

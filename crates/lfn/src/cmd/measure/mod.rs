@@ -93,12 +93,8 @@ pub fn run(args: TestArgs) -> Result<Exit, Failure> {
     let plan = args.plan()?;
     let target = args.tcp.bind_target(remote::resolve(args.host(), &args.trust, &args.waiting)?)?;
     let hosts = HostNames { near: args.near_name(), far: args.far_name(&target.address()) };
-    let mut printer = Printer::new(
-        args.report.output.open()?,
-        origin(hosts.clone()),
-        plan.omit,
-        args.report.live_enabled(),
-    );
+    let mut printer =
+        Printer::new(args.report.output.open()?, origin(hosts.clone()), plan.omit, args.report.live_enabled());
     let tested = args.run_tests(&plan, &target, &hosts, &mut printer);
     let printed = printer.finish(tested.as_ref().err());
     tested.and_then(|exit| printed.map(|()| exit))

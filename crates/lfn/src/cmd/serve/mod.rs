@@ -27,8 +27,8 @@ use serde::{Deserialize, Serialize};
 
 use notify::ServiceManager;
 
-use crate::emulator_env;
 use crate::cli::output::{OutputArgs, TextOrJson};
+use crate::emulator_env;
 use crate::exit::{Exit, Failure};
 use crate::print;
 use crate::print::output::{Output, OutputFormat, print_document};

@@ -112,12 +112,7 @@ struct TestView {
 impl Printer {
     /// Creates a printer for the tests of one command. `omit` is the start-up time set by the user. `watched` enables
     /// the live display on a terminal.
-    pub fn new(
-        output: Output,
-        origin: Origin,
-        omit: Option<Duration>,
-        watched: bool,
-    ) -> Self {
+    pub fn new(output: Output, origin: Origin, omit: Option<Duration>, watched: bool) -> Self {
         let format = output.format();
         let mut events = ndjson::Events::default();
         if format == OutputFormat::Ndjson {
