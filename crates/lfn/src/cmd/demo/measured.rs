@@ -15,6 +15,8 @@ pub const INTERVAL: Duration = published::PING_RTT.saturating_mul(2);
 /// Reports of the runs, in the JSON of the commands.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct DemoResults {
+    /// Report of the run with the settings of this host.
+    pub default_host: Value,
     /// For each window of [`super::published::WINDOWS`], the reports of its runs.
     pub windows: Vec<Vec<Value>>,
     pub copy: Value,
@@ -59,6 +61,11 @@ pub fn finding(report: &Value) -> Option<&str> {
 /// Returns the steady goodput in a report of `lfn test`.
 pub fn steady_goodput(report: &Value) -> Option<BitRate> {
     report.pointer("/runs/0/steady_goodput_bits_per_second")?.as_u64().map(BitRate)
+}
+
+/// Returns the goodput of the first run in a report of `lfn test`, with slow start.
+pub fn run_goodput(report: &Value) -> Option<BitRate> {
+    report.pointer("/runs/0/goodput_bits_per_second")?.as_u64().map(BitRate)
 }
 
 /// Returns the goodput in a report of `lfn copy` or `lfn test`.

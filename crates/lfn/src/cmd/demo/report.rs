@@ -48,6 +48,48 @@ pub struct RateSpread {
     pub max: BitRate,
 }
 
+/// Goodput of one stream with the settings of this host and with those of the plan, after slow start.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct HostComparison {
+    #[serde(rename = "default_host_bits_per_second")]
+    pub default_host: BitRate,
+    /// With a window of one BDP.
+    #[serde(rename = "tuned_bits_per_second")]
+    pub tuned: BitRate,
+    /// First finding of the run with the settings of this host.
+    pub finding: Option<String>,
+}
+
+impl HostComparison {
+    /// Compares the run with the settings of this host with the runs at one BDP.
+    pub fn new(measured: &DemoResults) -> Option<Self> {
+        let at_bdp = published::WINDOWS.iter().position(|window| window.share == 1.0)?;
+        let default_host = &measured.default_host;
+        let steady = spread(std::slice::from_ref(default_host)).map(|spread| spread.median);
+        Some(Self {
+            default_host: steady.or_else(|| measured::run_goodput(default_host))?,
+            tuned: spread(measured.windows.get(at_bdp)?)?.median,
+            finding: measured::finding(default_host).map(str::to_owned),
+        })
+    }
+
+    /// Returns the lines of the comparison, without indentation.
+    pub fn lines(&self) -> Vec<String> {
+        let ratio = self.tuned.as_f64() / self.default_host.as_f64().max(1.0);
+        let remark = if agree(self.default_host.as_f64(), self.tuned.as_f64()) || ratio < 1.0 {
+            "this host needs no tuning for this path".to_owned()
+        } else {
+            format!("{ratio:.1} times as fast")
+        };
+        let mut lines = vec![
+            format!("default host: {:>10}", self.default_host.to_string()),
+            format!("tuned:        {:>10}  {remark}", self.tuned.to_string()),
+        ];
+        lines.extend(self.finding.iter().filter(|_| ratio > 1.0 + MAX_DIFFERENCE).map(|why| format!("why: {why}")));
+        lines
+    }
+}
+
 /// Maximum relative difference of two figures that agree. Runs of about twenty seconds over this path repeat within it.
 const MAX_DIFFERENCE: f64 = 0.03;
 
@@ -266,4 +308,41 @@ fn bytes(value: Bytes) -> Figure {
 
 fn rate(value: BitRate) -> Figure {
     Figure { text: value.to_string(), value: value.as_f64() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn report(rate: u64, finding: Option<&str>) -> Value {
+        let interval = |second: f64| json!({ "start_seconds": second, "end_seconds": second + 1.1, "steady": true, "goodput_bits_per_second": rate });
+        let findings: Vec<Value> = finding.iter().map(|text| json!({ "summary": text })).collect();
+        json!({ "runs": [{ "intervals": [interval(0.0), interval(1.1)], "findings": findings }] })
+    }
+
+    fn results(default_host: Value, tuned: u64) -> DemoResults {
+        let windows = published::WINDOWS.map(|window| {
+            let rate = if window.share == 1.0 { tuned } else { 1 };
+            vec![report(rate, None)]
+        });
+        DemoResults { default_host, windows: windows.to_vec(), copy: Value::Null }
+    }
+
+    #[test]
+    fn tuned_host_is_compared_with_the_default_host() {
+        let results = results(report(40_000_000, Some("the send buffer")), 129_000_000);
+        let lines = HostComparison::new(&results).unwrap().lines();
+        let expected =
+            ["default host:    40 Mb/s", "tuned:          129 Mb/s  3.2 times as fast", "why: the send buffer"];
+        assert_eq!(lines, expected);
+    }
+
+    #[test]
+    fn fast_default_host_needs_no_tuning() {
+        let results = results(report(128_500_000, Some("start-up")), 129_000_000);
+        let lines = HostComparison::new(&results).unwrap().lines();
+        assert_eq!(lines.len(), 2, "{lines:?}");
+        assert!(lines[1].ends_with("this host needs no tuning for this path"), "{lines:?}");
+    }
 }

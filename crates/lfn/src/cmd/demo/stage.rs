@@ -24,6 +24,9 @@ pub const REPEATS: usize = 2;
 /// Duration of each run. Slow start over this path takes about six seconds.
 pub const TEST_TIME: Duration = Duration::from_secs(15);
 
+/// Duration of a run with its set-up, which takes two round trips, and its result, which takes one.
+const TEST_DURATION: Duration = TEST_TIME.saturating_add(published::PING_RTT.saturating_mul(4));
+
 /// Paths that the parent process and the process inside agree on.
 #[derive(Debug)]
 pub struct DemoPaths<'a> {
@@ -53,11 +56,13 @@ impl DemoPaths<'_> {
     }
 }
 
-/// Tests with each window and copies the file.
+/// Tests this host as it is and with each window, and copies the file.
 pub fn run(paths: &DemoPaths<'_>) -> Result<()> {
     let lfn = std::env::current_exe().context("cannot find this program's own file")?;
-    let steps = published::WINDOWS.len() * REPEATS + 1;
-    let mut step = 0;
+    let steps = published::WINDOWS.len() * REPEATS + 2;
+    let mut step = 1;
+    let label = format!("[{step}/{steps}] lfn test far (this host as it is)");
+    let default_host = watch(&label, TEST_DURATION, test_command(&lfn))?;
     let mut windows = Vec::new();
     for window in published::WINDOWS {
         let mut reports = Vec::new();
@@ -67,12 +72,9 @@ pub fn run(paths: &DemoPaths<'_>) -> Result<()> {
                 "[{step}/{steps}] lfn test far --window {} ({} of the BDP, run {repeat} of {REPEATS})",
                 window.bytes.0, window.share
             );
-            let mut command = Command::new(&lfn);
-            command.args(["test", "far", "--json", "--window", &window.bytes.0.to_string()]);
-            command.args(["--time", &format!("{}s", TEST_TIME.as_secs())]);
-            command.args(["--interval", &format!("{}ms", measured::INTERVAL.as_millis())]);
-            // Two round trips to set up, one for the result.
-            reports.push(watch(&what, TEST_TIME + published::PING_RTT * 4, command)?);
+            let mut command = test_command(&lfn);
+            command.args(["--window", &window.bytes.0.to_string()]);
+            reports.push(watch(&what, TEST_DURATION, command)?);
         }
         windows.push(reports);
     }
@@ -82,8 +84,16 @@ pub fn run(paths: &DemoPaths<'_>) -> Result<()> {
     command.arg("copy").arg(paths.source()).args(["far:fields.dat", "--json"]);
     let expected = super::predicted_copy().unwrap_or(Duration::from_secs(30));
     let copy = watch(&what, expected, command)?;
-    let measured = DemoResults { windows, copy };
+    let measured = DemoResults { default_host, windows, copy };
     fs::write(paths.measured(), serde_json::to_vec(&measured)?).context("cannot write the results")
+}
+
+/// Returns `lfn test far` with the duration and the intervals of the demo.
+fn test_command(lfn: &Path) -> Command {
+    let mut command = Command::new(lfn);
+    command.args(["test", "far", "--json", "--time", &format!("{}s", TEST_TIME.as_secs())]);
+    command.args(["--interval", &format!("{}ms", measured::INTERVAL.as_millis())]);
+    command
 }
 
 /// Runs a command that prints one JSON object, with a progress bar for the expected time.
