@@ -2,6 +2,10 @@
 //! service, as the host is configured.
 
 use std::ffi::{CStr, CString, c_char, c_int};
+use std::fs;
+use std::path::Path;
+
+use crate::names;
 
 /// Maximum size of a record, bytes. Groups with many members are large.
 const MAX_RECORD: usize = 1 << 20;
@@ -60,6 +64,25 @@ pub fn group_id(name: &[u8]) -> Option<u32> {
     })
 }
 
+/// Returns the sources of users and groups in `/etc/nsswitch.conf` that this binary cannot use, such as `sss` or `ldap`. A
+/// static binary uses only `/etc/passwd`, `/etc/group` and a running `nscd`.
+pub fn unused_sources() -> Vec<String> {
+    if !names::IS_STATIC || Path::new("/run/nscd/socket").exists() {
+        return Vec::new();
+    }
+    sources_besides_files(&fs::read_to_string("/etc/nsswitch.conf").unwrap_or_default())
+}
+
+fn sources_besides_files(nsswitch_conf: &str) -> Vec<String> {
+    // systemd knows only users of running services.
+    let is_other = |source: &&str| !["files", "compat", "systemd", "db", "cache"].contains(source);
+    let sources = ["passwd", "group"].map(|database| names::nsswitch_sources(nsswitch_conf, database));
+    let mut others: Vec<String> = sources.into_iter().flatten().filter(is_other).map(str::to_owned).collect();
+    others.sort_unstable();
+    others.dedup();
+    others
+}
+
 /// Calls the function with a buffer that grows while it is too small (`ERANGE`).
 fn with_buffer<T>(mut call: impl FnMut(&mut [c_char]) -> (c_int, Option<T>)) -> Option<T> {
     let mut buffer = vec![0; 1024];
@@ -86,6 +109,15 @@ unsafe fn text(text: *const c_char) -> Option<Vec<u8>> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn directory_services_are_found_in_nsswitch() {
+        assert_eq!(sources_besides_files("passwd: files systemd\ngroup: compat\n"), [""; 0]);
+        assert_eq!(
+            sources_besides_files("passwd: files sss\ngroup: files sss ldap\nhosts: resolve\n"),
+            ["ldap", "sss"]
+        );
+    }
 
     #[test]
     fn names_and_ids_map_to_each_other() {

@@ -12,7 +12,7 @@ mod shell_words;
 mod tunnel;
 
 use std::io::{self, BufRead, BufReader, Read};
-use std::net::{TcpStream, ToSocketAddrs};
+use std::net::TcpStream;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Child, ChildStdout, Command, ExitStatus, Stdio};
@@ -25,6 +25,7 @@ use std::time::{Duration, Instant};
 use lfn_net::session::SessionError;
 use lfn_net::session::dial::{Target, TcpConnection};
 use lfn_net::transfer::TransferError;
+use lfn_sys::names::lookup;
 
 pub use announcement::{Announcement, PortRange};
 use config::SshConfig;
@@ -312,7 +313,7 @@ fn ssh_host_argument(host: &str) -> Result<String, Failure> {
 fn first_reachable(hosts: &[String], port: u16) -> Result<String, io::Error> {
     let mut last = io::Error::new(io::ErrorKind::NotFound, "no address");
     for host in hosts {
-        let addresses = (host.as_str(), port).to_socket_addrs();
+        let addresses = lookup(host, port);
         match addresses {
             Ok(addresses) => {
                 for address in addresses {

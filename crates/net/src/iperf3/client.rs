@@ -10,7 +10,7 @@ mod streams;
 pub use report::{IperfOutcome, request};
 
 use std::io;
-use std::net::{SocketAddr, ToSocketAddrs};
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant, SystemTime};
@@ -22,6 +22,7 @@ use lfn_core::iperf3::{
 use lfn_core::report::EndReason;
 use lfn_core::tcp_info::TcpInfo;
 use lfn_core::wire::measure::{Interval, TestDirection};
+use lfn_sys::names::lookup;
 use socket2::{Domain, Socket, Type};
 
 use super::Error;
@@ -352,7 +353,7 @@ fn connect(
     let failed = |source| Error::Connect { address: name.clone(), source };
     let unknown = |source| Error::UnknownHost { host: host.to_owned(), source };
     let mut last = io::Error::new(io::ErrorKind::NotFound, "the name has no address");
-    for address in (host, port).to_socket_addrs().map_err(unknown)? {
+    for address in lookup(host, port).map_err(unknown)? {
         if from.is_some_and(|from| !from.reaches(&address)) {
             last = io::Error::other("the source address has another IP version");
             continue;

@@ -2,7 +2,7 @@
 
 use std::fmt;
 use std::io::{self, Write};
-use std::net::{IpAddr, SocketAddr, TcpStream, ToSocketAddrs};
+use std::net::{IpAddr, SocketAddr, TcpStream};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -11,6 +11,7 @@ use lfn_core::session::{PROTOCOL, SessionId, Ticket};
 use lfn_core::wire::measure::value_for_stream;
 use lfn_core::wire::seal::StreamSecret;
 use lfn_core::wire::{self, FrameKind, HELLO_LIMIT, Hello, Request};
+use lfn_sys::names::lookup;
 use rustix::io::Errno;
 use socket2::{Domain, Protocol, SockRef, Socket, Type};
 
@@ -58,10 +59,7 @@ impl Target {
     /// Resolves the ticket's host name.
     pub fn new(ticket: Ticket) -> Result<Self, SessionError> {
         let unknown = |source| SessionError::UnknownHost { host: ticket.host.clone(), source };
-        let addresses: Vec<_> = (ticket.host.as_str(), ticket.port).to_socket_addrs().map_err(unknown)?.collect();
-        if addresses.is_empty() {
-            return Err(unknown(io::Error::new(io::ErrorKind::NotFound, "no address")));
-        }
+        let addresses = lookup(&ticket.host, ticket.port).map_err(unknown)?;
         Target::build(ticket, addresses)
     }
 

@@ -1,12 +1,11 @@
 //! `lfn test --path`: discovers the hops and the path MTU before the load.
 
-use std::net::ToSocketAddrs;
-
 use lfn_core::discover::report::{PathReport, SearchEnd};
 use lfn_core::wire::measure::TestDirection;
 use lfn_net::path;
 use lfn_net::session::dial::Target;
 use lfn_net::tester::Measurement;
+use lfn_sys::names::lookup;
 
 use crate::exit::Failure;
 use crate::remote::session_failure;
@@ -40,8 +39,8 @@ impl PathArgs {
             Failure::msg(format!("unknown host '{host}': {why}"))
                 .hint("use a valid host name or an address: --iperf3 192.0.2.1")
         };
-        let mut addresses = (host, 0).to_socket_addrs().map_err(|error| unknown(error.to_string()))?;
-        let to = addresses.next().ok_or_else(|| unknown("no address".into()))?;
+        let addresses = lookup(host, 0).map_err(|error| unknown(error.to_string()))?;
+        let to = addresses.first().ok_or_else(|| unknown("no address".into()))?;
         Ok(Some(path::discover_alone(to.ip(), self.path_names)))
     }
 

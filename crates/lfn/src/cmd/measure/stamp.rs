@@ -1,6 +1,6 @@
 //! `lfn test --stamp`: measures delay and loss with a STAMP reflector, without load and without a session.
 
-use std::net::{SocketAddr, ToSocketAddrs};
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -10,6 +10,7 @@ use lfn_core::session::split_host_port;
 use lfn_core::stamp::{self, packet};
 use lfn_core::units::Bytes;
 use lfn_net::stamp::{StampError, StampKey, StampProbeOptions, probe};
+use lfn_sys::names::lookup;
 
 use super::values::{count, duration, read, value_error};
 use crate::emulator_env;
@@ -170,8 +171,8 @@ fn address(typed: &str) -> Result<SocketAddr, Failure> {
     };
     let host = SavedHosts::load()?.get(&name)?.map_or(name, |ticket| ticket.host);
     let unknown = |why: String| Failure::msg(format!("unknown host '{host}': {why}")).hint(hint);
-    let mut addresses = (host.as_str(), port).to_socket_addrs().map_err(|error| unknown(error.to_string()))?;
-    addresses.next().ok_or_else(|| unknown("no address".into()))
+    let addresses = lookup(&host, port).map_err(|error| unknown(error.to_string()))?;
+    addresses.first().copied().ok_or_else(|| unknown("no address".into()))
 }
 
 fn test_error(error: StampError) -> Failure {
