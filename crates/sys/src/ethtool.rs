@@ -97,7 +97,7 @@ fn query(interface: &str, words: &mut [u32]) -> io::Result<()> {
     request.ifr_ifru.ifru_data = words.as_mut_ptr().cast();
     // SAFETY: the request names an interface and points to live words. By the contract of this private function, this
     // command reads and fills exactly these words.
-    if unsafe { libc::ioctl(socket.as_raw_fd(), libc::SIOCETHTOOL, &raw mut request) } < 0 {
+    if unsafe { libc::ioctl(socket.as_raw_fd(), libc::SIOCETHTOOL as libc::Ioctl, &raw mut request) } < 0 {
         return Err(io::Error::last_os_error());
     }
     Ok(())

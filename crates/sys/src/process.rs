@@ -68,7 +68,7 @@ impl Signals {
     /// Returns the next of these signals. Waits at most `timeout`, or for any time without one.
     pub fn next(&self, timeout: Option<Duration>) -> io::Result<Option<Signal>> {
         let timeout = timeout.map(|t| libc::timespec {
-            tv_sec: libc::time_t::try_from(t.as_secs()).unwrap_or(libc::time_t::MAX),
+            tv_sec: t.as_secs().try_into().unwrap_or(i32::MAX.into()),
             tv_nsec: i64::from(t.subsec_nanos()),
         });
         let timeout = timeout.as_ref().map_or(ptr::null(), ptr::from_ref);

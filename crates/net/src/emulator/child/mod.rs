@@ -199,7 +199,11 @@ fn set_up_process(setup: &Setup, original_user: OriginalUser, lifeline: Borrowed
     if clock::wait_readable([lifeline], Some(Duration::ZERO)).is_ok_and(|[gone]| gone) {
         exit_immediately(1);
     }
-    namespace::make_mounts_private().map_err(system_error("set the mounts to private"))?;
+    namespace::make_mounts_private().map_err(|error| match error.kind() {
+        // EINVAL: the root directory is not the root of a mount.
+        io::ErrorKind::InvalidInput => NamespaceError::Chroot.into(),
+        _ => system_error("set the mounts to private")(error),
+    })?;
     if matches!(setup.placement, Placement::Namespaces { .. }) {
         write_hosts_file(setup);
     }

@@ -31,6 +31,9 @@ pub enum NamespaceError {
     /// A container's seccomp filter, or root without its capabilities.
     #[error("this container does not allow them")]
     Container,
+    /// The root directory of a chroot, whose mounts cannot be made private.
+    #[error("/ is not a mount point, as in a plain chroot")]
+    Chroot,
     /// A seccomp filter without a sign of a container, for example of a service or a sandbox.
     #[error("a seccomp filter forbids them")]
     SeccompFilter,
@@ -70,6 +73,7 @@ impl NamespaceError {
                 "start the container with --cap-add SYS_ADMIN --cap-add NET_ADMIN \
                  --security-opt seccomp=unconfined --security-opt apparmor=unconfined"
             }
+            NamespaceError::Chroot => "outside of the chroot: mount --bind DIR DIR, then chroot DIR",
             NamespaceError::SeccompFilter => "run outside the sandbox; in a systemd service: RestrictNamespaces=no",
             NamespaceError::Kernel(MissingFeature::Namespaces) => {
                 "boot a kernel with CONFIG_USER_NS and CONFIG_NET_NS; with the second alone, run as root"
